@@ -1,0 +1,157 @@
+// Communicators and groups: who takes part, which memory they share, and how a failure is seen.
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "weft/error.hpp"
+#include "weft/types.hpp"
+
+namespace weft {
+
+namespace detail {
+class CommunicatorState;
+class GroupState;
+}  // namespace detail
+
+// Options of a communicator. All ranks must pass the same values; a difference is found at creation (Errc::rendezvous).
+struct Config {
+  Device device = Device::automatic;  // automatic: CUDA where this build and this machine can, else CPU
+  int cuda_device = -1;               // −1: LOCAL_RANK (from_environment), the rank (local), else the current device
+
+  // How long one wait inside an operation may last before the call fails with Errc::timeout. 0: for ever. Held in
+  // device memory, so that it also holds for captured graphs; a wait of a tenth of it is logged as a warning.
+  std::chrono::nanoseconds deadline = std::chrono::seconds(30);
+  // How long creation, split, acquire and every other host-side meeting may take. 0: for ever.
+  std::chrono::nanoseconds rendezvous_deadline = std::chrono::seconds(60);
+
+  // Largest message that the one-shot and the two-shot algorithm take in one piece; larger ones go in several. 0: the
+  // default for the world size (plan.hpp). They decide the memory taken: `weft info` prints it.
+  std::size_t one_shot_bytes = 0;
+  std::size_t two_shot_bytes = 0;
+  // Groups that split() may create, and the two limits above for each of them. 0: no groups, the default limits.
+  int max_groups = 4;
+  std::size_t group_one_shot_bytes = 0;
+  std::size_t group_two_shot_bytes = 0;
+
+  // Number of the first call, for tests of wrap-around.
+  std::uint32_t first_epoch = 1;
+};
+
+// What a caller distributes so that ranks find each other: made in the process of rank 0, passed unchanged to all.
+struct UniqueId {
+  std::array<std::byte, 128> bytes{};
+
+  // Makes an id whose rendezvous is served by the calling process at `host` (a name or address that every rank can
+  // reach). Throws Errc::system when no port can be opened. Thread-safe.
+  static UniqueId create(const std::string& host = "127.0.0.1");
+};
+
+// Memory that a communicator holds, in bytes, on each rank.
+struct MemoryUse {
+  std::size_t window = 0;   // symmetric memory that peers write to (freed by release())
+  std::size_t control = 0;  // epochs, peer table and fault record (kept until destruction)
+};
+
+// One past call, from the flight recorder.
+struct CallRecord {
+  std::uint32_t epoch = 0;
+  std::string operation;
+  std::chrono::system_clock::time_point time;
+};
+
+// Ranks that make collective calls together: all of a communicator, or a part made by split().
+//
+// Copying a Group copies a reference; the communicator lives until the last one is gone. Thread safety: calls on one
+// group come from one thread at a time and in the same order on every rank; different groups may be used from different
+// threads. status() and abort() may be called from any thread at any time.
+class Group {
+ public:
+  Group() = default;
+  explicit Group(std::shared_ptr<detail::GroupState> state) : state_(std::move(state)) {}
+
+  int rank() const;                      // this rank's place in the group, 0 … size() − 1
+  int size() const;                      // number of ranks
+  std::span<const int> members() const;  // world rank of each member, ascending
+  Device device() const;
+
+  // The first fault seen by this rank, without waiting for anything; empty while all is well. On GPUs a call that was
+  // enqueued and has not run yet cannot have failed yet: after a synchronised stream the answer is final.
+  std::optional<Fault> status() const;
+  // Throws Error with the fault and the flight recorder's last calls when status() is not empty.
+  void check() const;
+  // The last calls made on this group, oldest first (at most 32).
+  std::vector<CallRecord> recent_calls() const;
+
+  detail::GroupState& state() const;
+
+ private:
+  std::shared_ptr<detail::GroupState> state_;
+};
+
+// A set of ranks with symmetric memory. Creation is collective: every function that makes or changes a communicator
+// must be called by all its ranks, and either succeeds on all of them or throws on all of them, with the reason, within
+// the rendezvous deadline. Destruction is local and does not wait for peers.
+class Communicator {
+ public:
+  // From the environment of a launcher: torchrun (RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT), mpirun
+  // (OMPI_COMM_WORLD_*, PMI_*), srun (SLURM_PROCID, SLURM_NTASKS, SLURM_LOCALID, …); a world of one where none is set.
+  // WEFT_RENDEZVOUS=host:port overrides the meeting point. No environment variable is ever set.
+  static Communicator from_environment(const Config& config = {});
+
+  // From an id that the caller distributed. Blocks until all `world_size` ranks have called.
+  static Communicator from_id(const UniqueId& id, int rank, int world_size, const Config& config = {});
+
+  // From an engine's NCCL communicator, which stays the engine's and must outlive this one. `control` distributes the
+  // meeting point (UniqueId) that rank 0 makes: one ncclBroadcast on the communicator is used for it.
+  static Communicator from_nccl(ncclComm* nccl, const Config& config = {});
+
+  // `world_size` ranks as threads of this process. Element i is rank i and is to be used by one thread of its own; on
+  // GPUs, rank i drives device i (several ranks share a device where there are fewer devices than ranks, which is good
+  // for tests and for nothing else).
+  static std::vector<Communicator> local(int world_size, const Config& config = {});
+
+  Communicator(Communicator&&) noexcept;
+  Communicator& operator=(Communicator&&) noexcept;
+  ~Communicator();
+
+  int rank() const { return world().rank(); }
+  int size() const { return world().size(); }
+  Device device() const { return world().device(); }
+  const Group& world() const;
+  operator const Group&() const { return world(); }
+
+  // Splits the world into groups that work side by side: ranks with the same `color` (≥ 0) form one, ordered by world
+  // rank; color −1 takes part in the call and in no group (an empty Group is returned). Collective over all ranks.
+  // Throws Errc::invalid_argument when Config::max_groups splits exist already.
+  Group split(int color);
+
+  // Frees the window (engines that sleep) and takes it again. Collective. Captured graphs stay valid across the pair:
+  // kernels find the window through a table in device memory that is never freed before the last graph. A call between
+  // the two is rejected with Errc::released; a replayed graph ends at once with the same code in status().
+  void release();
+  void acquire();
+
+  // Ends every current and later operation of every rank with Errc::aborted. Callable from any thread; waits for
+  // nothing.
+  void abort() noexcept;
+
+  std::optional<Fault> status() const { return world().status(); }
+  void check() const { world().check(); }
+  MemoryUse memory() const;
+  // What carries data between ranks and why: "shared memory, 4 threads", "NVLink, 4 × NVIDIA H200", "NCCL: …".
+  std::string fabric() const;
+
+ private:
+  explicit Communicator(std::shared_ptr<detail::CommunicatorState> state);
+  std::shared_ptr<detail::CommunicatorState> state_;
+};
+
+}  // namespace weft

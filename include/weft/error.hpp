@@ -1,0 +1,62 @@
+// How Weft says that something went wrong.
+//
+// Two kinds of trouble are kept apart. A call that is *rejected* (a bad argument) throws before anything was sent: the
+// communicator stays usable, but to the other ranks it is a missing call. A call that *fails* (a peer is late, dead, or
+// called something else) poisons the communicator on every rank: all later calls, captured graphs included, end at once
+// with the same record.
+#pragma once
+
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+
+namespace weft {
+
+enum class Errc : std::uint32_t {
+  ok = 0,            // nothing happened
+  invalid_argument,  // rejected: an argument is outside its range; the message has its name, value and range
+  timeout,           // a wait outlasted the deadline: `peer` is late, stopped, or never made this call
+  mismatch,          // `peer` made a different call (operation, type, count, algorithm or tag)
+  peer_died,         // the process of `peer` is gone (CPU ranks)
+  peer_failed,       // `peer` reported a failure of its own and ended the communicator
+  aborted,           // abort() was called, here or on `peer`
+  overlap,           // two calls of one group ran at the same time, on unordered streams or in two threads
+  released,          // the communicator's memory is released (release() without acquire())
+  rendezvous,        // creation failed: ranks did not meet, or disagree about the world
+  unsupported,       // this build or this machine cannot do it; the message says what is missing
+  system,            // the operating system, CUDA or NCCL refused a call
+};
+
+constexpr std::string_view name(Errc code) {
+  constexpr std::string_view names[] = {"ok",        "invalid argument", "timeout",     "mismatch",
+                                        "peer died", "peer failed",      "aborted",     "overlap",
+                                        "released",  "rendezvous",       "unsupported", "system"};
+  return names[static_cast<int>(code)];
+}
+
+// What is known about a failed call.
+struct Fault {
+  Errc code = Errc::ok;
+  int rank = -1;                   // the rank that wrote this record
+  int peer = -1;                   // the rank that is late, dead, or different; −1 when no single one is to blame
+  std::uint32_t epoch_wanted = 0;  // number of the call that failed
+  std::uint32_t epoch_seen = 0;    // the newest call that `peer` was seen to have entered
+  std::string operation;           // the call that failed, e.g. "all_reduce sum bf16[8192] one-shot tag 0"
+  std::string theirs;              // mismatch: what `peer` is known to have called (a fingerprint), else empty
+};
+
+// The only exception type that Weft throws.
+class Error : public std::runtime_error {
+ public:
+  Error(Errc code, const std::string& message) : std::runtime_error(message) { fault_.code = code; }
+  Error(Fault fault, const std::string& message) : std::runtime_error(message), fault_(std::move(fault)) {}
+
+  Errc code() const noexcept { return fault_.code; }
+  const Fault& fault() const noexcept { return fault_; }
+
+ private:
+  Fault fault_;
+};
+
+}  // namespace weft

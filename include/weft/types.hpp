@@ -1,0 +1,57 @@
+// The small vocabulary of the public interface: element types, reductions, algorithms, streams.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+// A CUDA stream, without CUDA's headers: `cudaStream_t` and `CUstream` are this type.
+struct CUstream_st;
+// An NCCL communicator, without NCCL's header: `ncclComm_t` is a pointer to this type.
+struct ncclComm;
+
+namespace weft {
+
+// A CUDA stream. On CPU ranks it must be null: operations run in the calling thread and are complete on return.
+using Stream = CUstream_st*;
+
+// Element types. Sums of floating types are made in f32, in rank order, and rounded once (to nearest even).
+enum class DataType : std::uint8_t { bf16, f16, f32, i32 };
+
+// sum: f32 accumulation for floating types (a NaN result is the canonical quiet NaN: 0x7fff, 0x7fff, 0x7fffffff),
+//      modulo 2^32 for i32.
+// max: NaN wins over every number; +0 is larger than −0.
+enum class ReduceOp : std::uint8_t { sum, max };
+
+// Which algorithm serves an all-reduce. `automatic` chooses by world size and message size (see plan.hpp) among
+// Weft's own, whose results are bit-identical; `nccl` is only ever used when asked for, or where GPUs do not share
+// an NVLink domain.
+enum class Algorithm : std::uint8_t { automatic, one_shot, two_shot, nccl };
+
+// Where a communicator's ranks live.
+enum class Device : std::uint8_t { automatic, cpu, cuda };
+
+constexpr std::size_t size_of(DataType type) {
+  return type == DataType::bf16 || type == DataType::f16 ? 2 : 4;
+}
+
+constexpr std::string_view name(DataType type) {
+  constexpr std::string_view names[] = {"bf16", "f16", "f32", "i32"};
+  return names[static_cast<int>(type)];
+}
+
+constexpr std::string_view name(ReduceOp op) {
+  return op == ReduceOp::sum ? "sum" : "max";
+}
+
+constexpr std::string_view name(Algorithm algorithm) {
+  constexpr std::string_view names[] = {"automatic", "one-shot", "two-shot", "nccl"};
+  return names[static_cast<int>(algorithm)];
+}
+
+constexpr std::string_view name(Device device) {
+  constexpr std::string_view names[] = {"automatic", "cpu", "cuda"};
+  return names[static_cast<int>(device)];
+}
+
+}  // namespace weft

@@ -1,0 +1,7 @@
+// Everything of Weft's public interface.
+#pragma once
+
+#include "weft/collectives.hpp"
+#include "weft/communicator.hpp"
+#include "weft/error.hpp"
+#include "weft/types.hpp"

@@ -1,0 +1,22 @@
+# weft-host-bench: Google Benchmark, CPU only. Not part of `all`: ask for it by name.
+
+weft_sources(bench_files bench/*.cpp)
+if(bench_files)
+  find_package(benchmark QUIET)
+  if(benchmark_FOUND)
+    add_executable(weft-host-bench EXCLUDE_FROM_ALL ${bench_files})
+    target_link_libraries(weft-host-bench PRIVATE weft weft_internal benchmark::benchmark_main)
+    # The peer of the CPU path.
+    find_library(GLOO_LIBRARY gloo)
+    find_path(GLOO_INCLUDE_DIR gloo/allreduce.h)
+    if(GLOO_LIBRARY AND GLOO_INCLUDE_DIR)
+      target_compile_definitions(weft-host-bench PRIVATE WEFT_WITH_GLOO=1)
+      target_include_directories(weft-host-bench SYSTEM PRIVATE ${GLOO_INCLUDE_DIR})
+      target_link_libraries(weft-host-bench PRIVATE ${GLOO_LIBRARY})
+    else()
+      target_compile_definitions(weft-host-bench PRIVATE WEFT_WITH_GLOO=0)
+    endif()
+  else()
+    message(STATUS "Weft: no host benchmarks; not found: Google Benchmark (libbenchmark-dev)")
+  endif()
+endif()

@@ -1,0 +1,18 @@
+# find_package(weft) gives weft::weft. A build with CUDA asks its user for the CUDA toolkit and NCCL at link.
+
+include(CMakePackageConfigHelpers)
+set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/weft)
+
+install(TARGETS weft EXPORT weft-targets)
+install(DIRECTORY include/weft TYPE INCLUDE FILES_MATCHING PATTERN "*.hpp")
+install(EXPORT weft-targets NAMESPACE weft:: DESTINATION ${package_dir})
+if(TARGET weft-cli)
+  install(TARGETS weft-cli)
+endif()
+
+configure_package_config_file(cmake/weft-config.cmake.in ${CMAKE_BINARY_DIR}/weft-config.cmake
+  INSTALL_DESTINATION ${package_dir})
+write_basic_package_version_file(${CMAKE_BINARY_DIR}/weft-config-version.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${CMAKE_BINARY_DIR}/weft-config.cmake ${CMAKE_BINARY_DIR}/weft-config-version.cmake cmake/FindNCCL.cmake
+  DESTINATION ${package_dir})
+install(FILES LICENSE README.md TYPE DOC)

@@ -1,0 +1,41 @@
+# weft_internal: the flags, include folders and header-only libraries of everything that is built in this tree. Users
+# of the installed library see none of it.
+
+find_package(Threads REQUIRED)
+find_package(fmt REQUIRED)
+find_package(spdlog REQUIRED)
+find_package(nlohmann_json REQUIRED)
+find_package(CLI11 REQUIRED)
+find_package(Boost REQUIRED)
+
+add_library(weft_internal INTERFACE)
+target_compile_features(weft_internal INTERFACE cxx_std_20)
+target_include_directories(weft_internal INTERFACE ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src)
+target_compile_definitions(weft_internal INTERFACE WEFT_WITH_CUDA=${WEFT_WITH_CUDA})
+
+# fmt and spdlog are used as headers, so that an executable runs where neither is installed. Debian's spdlog target
+# brings the compiled fmt with it, hence the definitions by hand.
+get_target_property(spdlog_include spdlog::spdlog_header_only INTERFACE_INCLUDE_DIRECTORIES)
+target_include_directories(weft_internal SYSTEM INTERFACE ${spdlog_include})
+target_compile_definitions(weft_internal INTERFACE SPDLOG_FMT_EXTERNAL)
+target_link_libraries(weft_internal INTERFACE
+  fmt::fmt-header-only nlohmann_json::nlohmann_json CLI11::CLI11 Boost::headers Threads::Threads)
+
+# Sums must have the same bits everywhere: no multiply-add is fused unless the source says so.
+set(host_flags -ffp-contract=off -Wall -Wextra)
+if(WEFT_WERROR)
+  list(APPEND host_flags -Werror)
+endif()
+target_compile_options(weft_internal INTERFACE $<$<COMPILE_LANGUAGE:CXX>:${host_flags};-Wpedantic>)
+if(WEFT_WITH_CUDA)
+  list(JOIN host_flags "," nvcc_host_flags)
+  target_compile_options(weft_internal INTERFACE
+    "$<$<COMPILE_LANGUAGE:CUDA>:--fmad=false;-Xcompiler=${nvcc_host_flags}>")
+  if(WEFT_WERROR)
+    target_compile_options(weft_internal INTERFACE "$<$<COMPILE_LANGUAGE:CUDA>:SHELL:-Werror all-warnings>")
+  endif()
+  target_link_libraries(weft_internal INTERFACE CUDA::cudart_static NCCL::NCCL)
+endif()
+
+# RUNPATH rather than RPATH, so that LD_LIBRARY_PATH can name another libnccl on the machine that runs it.
+target_link_options(weft_internal INTERFACE -Wl,--enable-new-dtags)

@@ -1,0 +1,34 @@
+# weft::weft, the library.
+
+weft_sources(weft_files
+  src/core/*.cpp src/rendezvous/*.cpp src/fabric/*.cpp src/executors/*.cpp src/comm/*.cpp)
+if(WEFT_WITH_CUDA)
+  weft_sources(weft_cuda_files src/core/*.cu src/fabric/*.cu src/executors/*.cu src/comm/*.cu)
+  list(APPEND weft_files ${weft_cuda_files})
+endif()
+
+add_library(weft ${weft_files})
+add_library(weft::weft ALIAS weft)
+target_compile_features(weft PUBLIC cxx_std_20)
+target_include_directories(weft PUBLIC
+  $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+target_link_libraries(weft PRIVATE $<BUILD_INTERFACE:weft_internal> Threads::Threads)
+if(WEFT_WITH_CUDA)
+  target_link_libraries(weft PRIVATE CUDA::cudart_static NCCL::NCCL)
+endif()
+set_target_properties(weft PROPERTIES POSITION_INDEPENDENT_CODE ON VERSION ${PROJECT_VERSION} SOVERSION 0)
+
+# What this build is. The header is rewritten only when its text changes, and one source file includes it, so a commit
+# costs one small compilation.
+set(build_info_dir ${CMAKE_BINARY_DIR}/generated)
+set(build_info_compiler "${CMAKE_CXX_COMPILER_ID} ${CMAKE_CXX_COMPILER_VERSION}")
+add_custom_target(weft_build_info
+  COMMAND ${CMAKE_COMMAND}
+    -D "source_dir=${PROJECT_SOURCE_DIR}" -D "output=${build_info_dir}/weft_build_info.hpp"
+    -D "version=${PROJECT_VERSION}" -D "compiler=${build_info_compiler}" -D "build_type=$<CONFIG>"
+    -D "cuda=${WEFT_CUDA_VERSION}" -D "nccl=${WEFT_NCCL_VERSION}"
+    -P ${PROJECT_SOURCE_DIR}/cmake/build_info.cmake
+  BYPRODUCTS ${build_info_dir}/weft_build_info.hpp
+  COMMENT "" VERBATIM)
+add_dependencies(weft weft_build_info)
+set_property(SOURCE src/core/build_info.cpp APPEND PROPERTY INCLUDE_DIRECTORIES ${build_info_dir})

@@ -1,0 +1,35 @@
+# Settings of the whole tree.
+
+if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
+  set(CMAKE_BUILD_TYPE RelWithDebInfo CACHE STRING "" FORCE)
+endif()
+
+if(PROJECT_IS_TOP_LEVEL)
+  set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
+  set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+  # O3: the CPU path lives from vectorised loops. g1 (line tables) is enough for backtraces and keeps binaries small
+  # enough to be copied to the machine that has the GPUs.
+  set(CMAKE_CXX_FLAGS_RELWITHDEBINFO "-O3 -g1 -DNDEBUG")
+
+  find_program(WEFT_CCACHE ccache)
+  if(WEFT_CCACHE)
+    set(CMAKE_CXX_COMPILER_LAUNCHER ${WEFT_CCACHE})
+    set(CMAKE_CUDA_COMPILER_LAUNCHER ${WEFT_CCACHE})
+  endif()
+endif()
+
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_CUDA_EXTENSIONS OFF)
+set(CMAKE_INSTALL_RPATH_USE_LINK_PATH ON)  # where libnccl was found
+
+# Sources are globbed: a new file is built without an edit here, so that people who add files side by side do not meet
+# in a list. CONFIGURE_DEPENDS makes the build look for new files by itself. A folder may be empty or absent.
+function(weft_sources result)
+  file(GLOB files CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR} ${ARGN})
+  set(${result} ${files} PARENT_SCOPE)
+endfunction()
+
+function(weft_sources_below result)
+  file(GLOB_RECURSE files CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR} ${ARGN})
+  set(${result} ${files} PARENT_SCOPE)
+endfunction()

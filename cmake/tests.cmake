@@ -1,0 +1,46 @@
+# weft-tests (CPU), weft-gpu-tests (needs GPUs to run) and weft-sim-tests (simulator).
+
+find_package(GTest QUIET)
+if(NOT GTest_FOUND)
+  add_subdirectory(/usr/src/googletest ${CMAKE_BINARY_DIR}/googletest EXCLUDE_FROM_ALL)
+  add_library(GTest::gtest_main ALIAS gtest_main)
+endif()
+include(GoogleTest)
+
+function(weft_test_executable name)
+  add_executable(${name} ${ARGN})
+  target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
+  target_link_libraries(${name} PRIVATE weft weft_internal GTest::gtest_main)
+endfunction()
+
+# Each case runs in a process of its own. The time limit only ends a hang; it is generous, as a sanitizer on a busy
+# machine is slow. Cases are listed when ctest runs, not when the executable is built: a build machine need not be able
+# to run it.
+function(weft_discover name)
+  gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT 300)
+endfunction()
+
+weft_sources_below(test_files tests/*_test.cpp)
+list(FILTER test_files EXCLUDE REGEX "^tests/(gpu|sim)/")
+weft_sources(test_support_files tests/support/*.cpp)
+if(test_files)
+  weft_test_executable(weft-tests ${test_files} ${test_support_files})
+  weft_discover(weft-tests)
+endif()
+
+weft_sources_below(sim_test_files tests/sim/*_test.cpp)
+if(sim_test_files)
+  find_package(Boost REQUIRED COMPONENTS context)
+  weft_test_executable(weft-sim-tests ${sim_test_files} ${test_support_files})
+  target_link_libraries(weft-sim-tests PRIVATE Boost::context)
+  weft_discover(weft-sim-tests)
+endif()
+
+# Compiled wherever nvcc is; registered with ctest only where a GPU is, else `ctest` would fail on a build machine.
+if(WEFT_WITH_CUDA)
+  weft_sources_below(gpu_test_files tests/gpu/*_test.cpp tests/gpu/*_test.cu)
+  weft_sources(gpu_support_files tests/gpu/support/*.cpp tests/gpu/support/*.cu)
+  if(gpu_test_files)
+    weft_test_executable(weft-gpu-tests ${gpu_test_files} ${gpu_support_files} ${test_support_files})
+  endif()
+endif()

@@ -1,0 +1,32 @@
+// Notices that the process of a peer is gone, without the peer's help.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "rendezvous/bootstrap.hpp"
+
+namespace weft::detail {
+
+// Watches the processes of all peers by pidfd, which also sees children that nobody has reaped yet. Ranks that are
+// threads of this process are never dead.
+class Liveness {
+ public:
+  // Collective.
+  static Liveness create(Bootstrap& bootstrap);
+
+  // The rank of a peer whose process is gone. One system call; callable from any thread.
+  std::optional<int> dead_peer() const;
+
+  // Why `rank` is not watched (another host, another PID namespace, pidfd_open refused); empty when it is, and for
+  // ranks of this process.
+  const std::string& unwatched_reason(int rank) const { return unwatched_.at(static_cast<std::size_t>(rank)); }
+
+ private:
+  std::vector<UniqueFd> processes_;  // by rank; empty where not watched
+  UniqueFd epoll_;                   // all of them, so that a check is one call whatever their number
+  std::vector<std::string> unwatched_;
+};
+
+}  // namespace weft::detail

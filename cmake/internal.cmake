@@ -29,8 +29,11 @@ endif()
 target_compile_options(weft_internal INTERFACE $<$<COMPILE_LANGUAGE:CXX>:${host_flags};-Wpedantic>)
 if(WEFT_WITH_CUDA)
   list(JOIN host_flags "," nvcc_host_flags)
+  # CMake 3.25 does not know nvcc's name for C++20 and would silently leave it out.
   target_compile_options(weft_internal INTERFACE
-    "$<$<COMPILE_LANGUAGE:CUDA>:--fmad=false;-Xcompiler=${nvcc_host_flags}>")
+    "$<$<COMPILE_LANGUAGE:CUDA>:-std=c++20;--fmad=false;-Xcompiler=${nvcc_host_flags}>")
+  # nvcc cannot evaluate fmt's format strings at compile time; the host compiler still checks those of .cpp files.
+  target_compile_definitions(weft_internal INTERFACE $<$<COMPILE_LANGUAGE:CUDA>:FMT_CONSTEVAL=>)
   if(WEFT_WERROR)
     target_compile_options(weft_internal INTERFACE "$<$<COMPILE_LANGUAGE:CUDA>:SHELL:-Werror all-warnings>")
   endif()

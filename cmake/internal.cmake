@@ -32,8 +32,8 @@ if(WEFT_WITH_CUDA)
   # CMake 3.25 does not know nvcc's name for C++20 and would silently leave it out.
   target_compile_options(weft_internal INTERFACE
     "$<$<COMPILE_LANGUAGE:CUDA>:-std=c++20;--fmad=false;-Xcompiler=${nvcc_host_flags}>")
-  # nvcc cannot evaluate fmt's format strings at compile time; the host compiler still checks those of .cpp files.
-  target_compile_definitions(weft_internal INTERFACE $<$<COMPILE_LANGUAGE:CUDA>:FMT_CONSTEVAL=>)
+  # fmt 9 turns constexpr off under nvcc, and does not compile without it in C++20.
+  target_compile_definitions(weft_internal INTERFACE $<$<COMPILE_LANGUAGE:CUDA>:FMT_USE_CONSTEXPR=1>)
   if(WEFT_WERROR)
     target_compile_options(weft_internal INTERFACE "$<$<COMPILE_LANGUAGE:CUDA>:SHELL:-Werror all-warnings>")
   endif()

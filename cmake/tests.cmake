@@ -30,6 +30,7 @@ endif()
 
 weft_sources_below(sim_test_files tests/sim/*_test.cpp)
 if(sim_test_files)
+  set(Boost_USE_STATIC_LIBS ON)
   find_package(Boost REQUIRED COMPONENTS context)
   weft_test_executable(weft-sim-tests ${sim_test_files} ${test_support_files})
   target_link_libraries(weft-sim-tests PRIVATE Boost::context)

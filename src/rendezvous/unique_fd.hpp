@@ -13,8 +13,8 @@ class UniqueFd {
   explicit UniqueFd(int fd) : fd_(fd) {}
   UniqueFd(UniqueFd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
   UniqueFd& operator=(UniqueFd&& other) noexcept {
-    std::swap(fd_, other.fd_);
-    other.reset();
+    UniqueFd taken(std::move(other));
+    std::swap(fd_, taken.fd_);
     return *this;
   }
   ~UniqueFd() { reset(); }

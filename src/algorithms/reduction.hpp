@@ -1,0 +1,59 @@
+// One reduction of one element type, as the all-reduce algorithms use it: how many elements a pack carries, which wire
+// format carries them, and the sum of packs in rank order.
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include "core/numeric.hpp"
+#include "team/function.hpp"
+#include "wire/line.hpp"
+#include "wire/pack.hpp"
+#include "wire/sentinel.hpp"
+
+namespace weft::detail {
+
+template <DataType type, ReduceOp op>
+struct Reduction {
+  // An integer has no value to spare for a sentinel.
+  using Wire = std::conditional_t<type == DataType::i32, Line, Sentinel<type>>;
+  using Storage = typename Element<type>::Storage;
+  using Value = typename Element<type>::Accumulator;
+  static constexpr std::uint32_t kElements = Wire::kPayloadBytes / sizeof(Storage);
+
+  struct Accumulator {
+    Value value[kElements];
+  };
+
+  static WEFT_FN Storage element(const Pack& payload, std::uint32_t i) {
+    if constexpr (sizeof(Storage) == 4) return payload.word[i];
+    return static_cast<Storage>(payload.word[i / 2] >> (i % 2 * 16));
+  }
+
+  // The first rank's values are taken, not added to zero: 0 + −0 would lose a sign.
+  static WEFT_FN void begin(Accumulator& sum, const Pack& payload) {
+#pragma unroll
+    for (std::uint32_t i = 0; i < kElements; ++i) sum.value[i] = Element<type>::widen(element(payload, i));
+  }
+  static WEFT_FN void add(Accumulator& sum, const Pack& payload) {
+#pragma unroll
+    for (std::uint32_t i = 0; i < kElements; ++i) {
+      sum.value[i] = combine<op>(sum.value[i], Element<type>::widen(element(payload, i)));
+    }
+  }
+  static WEFT_FN Pack finish(const Accumulator& sum) {
+    Pack payload{};
+#pragma unroll
+    for (std::uint32_t i = 0; i < kElements; ++i) {
+      const std::uint32_t bits = Element<type>::narrow(sum.value[i]);
+      if constexpr (sizeof(Storage) == 4) {
+        payload.word[i] = bits;
+      } else {
+        payload.word[i / 2] |= bits << (i % 2 * 16);
+      }
+    }
+    return payload;
+  }
+};
+
+}  // namespace weft::detail

@@ -1,0 +1,111 @@
+// What a group's ranks share: the layout of its region in every rank's window, and the table through which an operation
+// finds everything else. Plain data: the host fills it, kernels read it from device memory, so that captured graphs
+// follow when a window is released and taken again.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "wire/pack.hpp"
+
+namespace weft::detail {
+
+inline constexpr std::uint32_t kMaxRanks = 72;    // the largest NVLink domain there is (NVL72)
+inline constexpr std::uint32_t kMaxBlocks = 256;  // blocks of one launch, the control block included
+inline constexpr std::uint32_t kBanks = 2;        // docs/protocol.md: why two are enough
+
+// Every window begins with one word that peers write when the communicator is to end.
+inline constexpr std::size_t kPoisonOffset = 0;
+inline constexpr std::size_t kWindowHeaderBytes = 256;
+
+// Byte offsets inside a region; the same on every rank, and independent of message sizes.
+struct RegionLayout {
+  std::uint64_t headers;   // [bank][sender] words: epoch << 32 | fingerprint
+  std::uint64_t one_shot;  // [bank][sender][one_shot_packs]
+  std::uint64_t scatter;   // [bank][sender][two_shot_packs]: parts of the shard that this rank reduces
+  std::uint64_t gather;    // [bank][owner][two_shot_packs]: reduced shards
+  std::uint64_t one_shot_packs;
+  std::uint64_t two_shot_packs;  // per shard
+  std::uint64_t bytes;           // of the whole region
+};
+
+// `one_shot_bytes` and `two_shot_bytes`: the largest message each algorithm takes in one piece.
+constexpr RegionLayout make_layout(std::uint32_t size, std::size_t one_shot_bytes, std::size_t two_shot_bytes) {
+  constexpr std::uint64_t alignment = 256;
+  const auto aligned = [](std::uint64_t bytes) { return (bytes + alignment - 1) / alignment * alignment; };
+  const std::uint64_t packs_per_unit = alignment / sizeof(Pack);
+  const auto packs = [&](std::uint64_t bytes) { return aligned(bytes) / alignment * packs_per_unit; };
+  RegionLayout layout{};
+  layout.one_shot_packs = packs(one_shot_bytes);
+  layout.two_shot_packs = packs((two_shot_bytes + size - 1) / size);
+  layout.headers = 0;
+  layout.one_shot = aligned(kBanks * size * sizeof(std::uint64_t));
+  layout.scatter = layout.one_shot + kBanks * size * layout.one_shot_packs * sizeof(Pack);
+  layout.gather = layout.scatter + kBanks * size * layout.two_shot_packs * sizeof(Pack);
+  layout.bytes = layout.gather + kBanks * size * layout.two_shot_packs * sizeof(Pack);
+  return layout;
+}
+
+// Written by the rank that finds a fault first, read by its host without waiting. One per rank and communicator.
+struct FaultRecord {
+  std::uint32_t complete;  // stored last, with release
+  std::uint32_t code;      // Errc
+  std::uint32_t channel;   // which group
+  std::uint32_t peer;      // world rank, or kNoPeer
+  std::uint32_t epoch_wanted;
+  std::uint32_t epoch_seen;
+  std::uint32_t fingerprint;
+  std::uint32_t theirs;
+  std::uint32_t phase;
+  std::uint32_t slow_epoch;  // not a fault: the newest call in which a wait took a tenth of the deadline …
+  std::uint32_t slow_peer;   // … and for whom
+};
+inline constexpr std::uint32_t kNoPeer = 0xffffffffu;
+
+// State of one group that only its own rank touches. Kernels get its address as an argument, so that the loads which
+// everything else depends on need no other load before them.
+struct LocalState {
+  std::uint32_t dead;                // 1 once a call of this group has failed: later calls send nothing
+  std::uint32_t busy;                // 1 while a call of this group is running
+  std::uint32_t epochs[kMaxBlocks];  // number of the next call, a word per block so that no block waits for another
+};
+
+// The table of one group on one rank.
+struct Channel {
+  std::uint32_t id;           // number of the group on this communicator
+  std::uint32_t rank;         // in the group
+  std::uint32_t size;         // of the group
+  std::uint32_t released;     // 1: the window is away; calls end at once
+  std::uint64_t deadline_ns;  // 0: none
+  RegionLayout layout;
+
+  std::uint32_t* claim;        // first fault wins; one per communicator
+  const std::uint32_t* abort;  // the host's abort(); one per communicator
+  FaultRecord* record;
+
+  std::uint32_t world_rank;
+  std::uint32_t world_size;
+  std::uint32_t member[kMaxRanks];  // world rank of each rank of the group
+  std::byte* region[kMaxRanks];     // this group's region in the window of each rank of the group
+  std::byte* window[kMaxRanks];     // every window of the communicator, by world rank: where poison goes
+};
+
+// What a kernel is called with: the same for every operation, so that executors know no algorithm.
+struct Call {
+  const Channel* channel;
+  LocalState* local;
+  std::uint32_t fingerprint;
+};
+
+// Poison: who says so and why, in one word that is never zero.
+constexpr std::uint32_t poison_word(std::uint32_t world_rank, std::uint32_t code) {
+  return world_rank << 8 | code;
+}
+constexpr std::uint32_t poison_rank(std::uint32_t word) {
+  return word >> 8;
+}
+constexpr std::uint32_t poison_code(std::uint32_t word) {
+  return word & 0xffu;
+}
+
+}  // namespace weft::detail

@@ -1,0 +1,65 @@
+#include "core/plan.hpp"
+
+#include <algorithm>
+
+namespace weft::detail {
+namespace {
+
+constexpr std::size_t KiB = 1024, MiB = 1024 * KiB;
+
+// Up to this many bytes one hop beats two. Measured on H200 (docs/performance.md); for two ranks both algorithms send
+// the same bytes, so one hop always wins.
+std::size_t one_shot_threshold(Device device, std::uint32_t size) {
+  if (device == Device::cpu) return 16 * KiB;
+  if (size <= 2) return 64 * MiB;
+  if (size == 3) return 512 * KiB;
+  if (size == 4) return 192 * KiB;
+  return 96 * KiB;
+}
+
+int round_up_to_warp(std::size_t threads) {
+  return static_cast<int>((threads + 31) / 32 * 32);
+}
+
+// Few threads a block while there are blocks to spare: latency first; then wider blocks. Measured on H200.
+void choose_grid(const PlanQuery& query, std::size_t packs_per_phase, Plan& plan) {
+  const std::size_t most_blocks = std::clamp(query.max_blocks - 1, 1, 128);
+  const std::size_t packs = std::max<std::size_t>(packs_per_phase, 1);
+  std::size_t threads = 64;
+  while (threads < 512 && threads * most_blocks < packs) threads *= 2;
+  const std::size_t blocks = std::clamp<std::size_t>((packs + threads - 1) / threads, 1, most_blocks);
+  plan.threads = query.launch.threads != 0 ? query.launch.threads : round_up_to_warp(threads);
+  plan.blocks = query.launch.blocks != 0 ? query.launch.blocks : static_cast<int>(blocks) + 1;
+}
+
+}  // namespace
+
+std::size_t default_one_shot_bytes(Device device, std::uint32_t size) {
+  if (device == Device::cpu) return 64 * KiB;
+  if (size <= 2) return 16 * MiB;
+  return size <= 4 ? 1 * MiB : 512 * KiB;
+}
+
+std::size_t default_two_shot_bytes(Device device, std::uint32_t) {
+  return device == Device::cpu ? 1 * MiB : 16 * MiB;
+}
+
+Plan plan_all_reduce(const PlanQuery& query) {
+  const std::size_t bytes = query.count * size_of(query.type);
+  const std::size_t per_pack = payload_bytes(query.type) / size_of(query.type);  // elements
+  Plan plan{};
+  plan.algorithm = query.wish;
+  if (plan.algorithm == Algorithm::automatic) {
+    const std::size_t wire_bytes = bytes * (16 / payload_bytes(query.type));
+    const bool one_shot = query.size <= 2 || wire_bytes <= one_shot_threshold(query.device, query.size);
+    plan.algorithm = one_shot ? Algorithm::one_shot : Algorithm::two_shot;
+  }
+  const bool one_shot = plan.algorithm == Algorithm::one_shot;
+  const std::size_t piece_packs = one_shot ? query.layout.one_shot_packs : query.layout.two_shot_packs * query.size;
+  plan.piece = piece_packs * per_pack;
+  const std::size_t packs = (std::min(query.count, plan.piece) + per_pack - 1) / per_pack;
+  choose_grid(query, one_shot ? packs : (packs + query.size - 1) / query.size, plan);
+  return plan;
+}
+
+}  // namespace weft::detail

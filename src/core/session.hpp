@@ -1,0 +1,178 @@
+// One block's part in one call: which epoch it is, where its bank lies, and how it waits.
+#pragma once
+
+#include <cstdint>
+
+#include "core/channel.hpp"
+#include "team/function.hpp"
+#include "team/team.hpp"
+#include "weft/error.hpp"
+
+namespace weft::detail {
+
+struct Session {
+  const Channel* channel;
+  LocalState* local;
+  std::uint32_t epoch;
+  std::uint32_t fingerprint;
+  std::uint32_t rank;
+  std::uint32_t size;
+  bool overlapped;  // first thread of the control block: another call of this group was running when this one began
+
+  // The pack array of `rank_of_slot` in the present bank of an area of `owner`'s region.
+  WEFT_FN Pack* slot(std::uint32_t owner, std::uint64_t area, std::uint64_t packs, std::uint32_t rank_of_slot) const {
+    const std::uint64_t index = static_cast<std::uint64_t>(epoch % kBanks) * size + rank_of_slot;
+    return reinterpret_cast<Pack*>(channel->region[owner] + area) + index * packs;
+  }
+  WEFT_FN std::uint64_t* header(std::uint32_t owner, std::uint32_t sender) const {
+    return reinterpret_cast<std::uint64_t*>(channel->region[owner] + channel->layout.headers) +
+           (epoch % kBanks * size + sender);
+  }
+};
+
+WEFT_FN bool epoch_reached(std::uint32_t got, std::uint32_t want) {
+  return static_cast<std::int32_t>(got - want) >= 0;  // epochs wrap
+}
+
+struct FaultInfo {
+  Errc code;
+  std::uint32_t peer = kNoPeer;  // world rank
+  std::uint32_t epoch_seen = 0;
+  std::uint32_t theirs = 0;
+  std::uint32_t phase = 0;
+};
+
+// Ends the group on this rank, writes the record where the host sees it (the first fault of the communicator only) and
+// ends the communicator at every peer. Cold: never on the path of a call that works.
+template <Team T>
+WEFT_SLOW void report(T& team, const Session& s, FaultInfo info) {
+  const Channel* channel = s.channel;
+  const bool local_matter = info.code == Errc::released;  // peers that miss this call find out by themselves
+  if (!local_matter) team.store(&s.local->dead, 1u);
+  if (team.exchange(channel->claim, 1u) != 0) return;
+  FaultRecord* record = channel->record;
+  team.store(&record->code, static_cast<std::uint32_t>(info.code));
+  team.store(&record->channel, channel->id);
+  team.store(&record->peer, info.peer);
+  team.store(&record->epoch_wanted, s.epoch);
+  team.store(&record->epoch_seen, info.epoch_seen);
+  team.store(&record->fingerprint, s.fingerprint);
+  team.store(&record->theirs, info.theirs);
+  team.store(&record->phase, info.phase);
+  team.store_release(&record->complete, 1u);
+  if (local_matter) return;
+  const std::uint32_t word = poison_word(channel->world_rank, static_cast<std::uint32_t>(info.code));
+  for (std::uint32_t peer = 0; peer < channel->world_size; ++peer) {
+    team.store(reinterpret_cast<std::uint32_t*>(channel->window[peer] + kPoisonOffset), word);
+  }
+}
+
+template <Team T>
+WEFT_FN std::uint32_t poison(T& team, const Channel* channel) {
+  return team.load(reinterpret_cast<const std::uint32_t*>(channel->window[channel->world_rank] + kPoisonOffset));
+}
+
+// False, with a report, when the word that peers write says that the communicator has ended.
+template <Team T>
+WEFT_FN bool unpoisoned(T& team, const Session& s, std::uint32_t word, std::uint32_t phase) {
+  if (word == 0) return true;
+  const bool aborted = poison_code(word) == static_cast<std::uint32_t>(Errc::aborted);
+  const Errc code = aborted ? Errc::aborted : Errc::peer_failed;
+  report(team, s, {.code = code, .peer = poison_rank(word), .theirs = poison_code(word), .phase = phase});
+  return false;
+}
+
+// Called every so often by a wait that goes on: is there still something to hope for? `began` is the wait's own.
+// Faults found by whoever waits for data come a little later than those of the control block, which knows more.
+template <Team T>
+WEFT_SLOW bool worth_waiting(T& team, const Session& s, std::uint32_t peer, std::uint32_t phase, bool control,
+                             std::uint64_t& began) {
+  const Channel* channel = s.channel;
+  const auto fail = [&](FaultInfo info) {
+    info.phase = phase;
+    report(team, s, info);
+    return false;
+  };
+  if (!unpoisoned(team, s, poison(team, channel), phase)) return false;
+  if (team.load(channel->abort) != 0) return fail({.code = Errc::aborted, .peer = channel->world_rank});
+  const int dead = team.dead_peer();
+  if (dead >= 0) return fail({.code = Errc::peer_died, .peer = static_cast<std::uint32_t>(dead)});
+
+  const std::uint64_t now = team.now();
+  if (began == 0) began = now;
+  if (channel->deadline_ns == 0) return true;
+  const std::uint64_t waited = now - began;
+  const std::uint64_t limit = channel->deadline_ns + (control ? 0 : channel->deadline_ns / 4);
+  if (waited > channel->deadline_ns / 10 && team.load(&channel->record->slow_epoch) != s.epoch) {
+    team.store(&channel->record->slow_peer, channel->member[peer]);
+    team.store(&channel->record->slow_epoch, s.epoch);
+  }
+  if (waited <= limit) return true;
+  const std::uint64_t header = team.load(s.header(s.rank, peer));
+  return fail({.code = Errc::timeout,
+               .peer = channel->member[peer],
+               .epoch_seen = static_cast<std::uint32_t>(header >> 32),
+               .theirs = static_cast<std::uint32_t>(header)});
+}
+
+struct WaitSite {
+  std::uint32_t phase;
+  bool control = false;
+};
+
+// Polls until `ready()`; false when the call has failed. `late()` names a group rank that is still waited for.
+template <Team T, class Ready, class Late>
+WEFT_FN bool wait(T& team, const Session& s, WaitSite site, Ready ready, Late late) {
+  if (ready()) return true;
+  std::uint64_t began = 0;
+  for (std::uint32_t spins = 1;; ++spins) {
+    team.relax(spins);
+    if (ready()) return true;
+    if (spins % T::kSpinsPerCheck == 0 && !worth_waiting(team, s, late(), site.phase, site.control, began)) {
+      return false;
+    }
+  }
+}
+
+// Begins a call. False: the group has ended (or sleeps), and nothing may be sent. That a peer has ended the
+// communicator meanwhile is seen by the control block (handshake.hpp) and by every wait; reading that word here would
+// put one more dependent load before the first store.
+template <Team T>
+WEFT_FN bool enter(T& team, const Call& call, Session& s) {
+  s.channel = call.channel;
+  s.local = call.local;
+  s.fingerprint = call.fingerprint;
+  s.epoch = team.load(&call.local->epochs[team.block_rank()]);
+  const std::uint32_t dead = team.load(&call.local->dead);
+  s.rank = call.channel->rank;
+  s.size = call.channel->size;
+  s.overlapped = false;
+  if (dead != 0) return false;
+  if (call.channel->released != 0) {
+    report(team, s, {.code = Errc::released});
+    return false;
+  }
+  if (team.block_rank() == 0 && team.thread_rank() == 0) s.overlapped = team.exchange(&call.local->busy, 1u) != 0;
+  return true;
+}
+
+// Ends a call: this block's epoch moves on, and block 0 takes along the words of blocks that this launch did not have,
+// so that the next one may have any grid.
+template <Team T>
+WEFT_FN void leave(T& team, const Session& s) {
+  team.sync();
+  const std::uint32_t next = s.epoch + 1;
+  if (team.block_rank() != 0) {
+    if (team.thread_rank() == 0) team.store(&s.local->epochs[team.block_rank()], next);
+    return;
+  }
+  if (team.thread_rank() == 0) {
+    team.store(&s.local->epochs[0], next);
+    team.store(&s.local->busy, 0u);
+  }
+  for (std::uint32_t block = team.blocks() + team.thread_rank(); block < kMaxBlocks; block += team.size()) {
+    team.store(&s.local->epochs[block], next);
+  }
+}
+
+}  // namespace weft::detail

@@ -1,0 +1,44 @@
+// All blocks of a phase, then the next phase: no block waits in a phase for what another sends in it.
+#include <array>
+#include <atomic>
+#include <utility>
+
+#include "core/dispatch.hpp"
+#include "executors/executor.hpp"
+#include "team/cpu_thread.hpp"
+
+namespace weft::detail {
+namespace {
+
+constexpr std::uint32_t kBlocks = 2;  // the control block and one for data
+
+template <class A>
+void run(const Call& call, const typename A::Work& work, Liveness* liveness) {
+  // What this rank wrote in earlier calls (slots put back to rest) is seen by peers before what it sends in this one.
+  std::atomic_thread_fence(std::memory_order_acq_rel);
+  std::array<CpuThread, kBlocks> team{CpuThread{0, kBlocks, liveness}, CpuThread{1, kBlocks, liveness}};
+  std::array<Session, kBlocks> session{};
+  for (std::uint32_t block = 0; block < kBlocks; ++block) {
+    if (!enter(team[block], call, session[block])) return;
+  }
+  const auto run_phase = [&]<int phase>() {
+    for (std::uint32_t block = 0; block < kBlocks; ++block) {
+      if (!A::template run<phase>(team[block], session[block], work)) return false;
+    }
+    return true;
+  };
+  [&]<int... phase>(std::integer_sequence<int, phase...>) {
+    static_cast<void>((run_phase.template operator()<phase>() && ...));
+  }
+  (std::make_integer_sequence<int, A::kPhases>{});
+  for (std::uint32_t block = 0; block < kBlocks; ++block) leave(team[block], session[block]);
+}
+
+}  // namespace
+
+void run_on_cpu(const AllReduceLaunch& launch, Liveness* liveness) {
+  with_all_reduce(launch.type, launch.op, launch.algorithm, launch.size,
+                  [&]<class A>() { run<A>(launch.call, launch.work, liveness); });
+}
+
+}  // namespace weft::detail

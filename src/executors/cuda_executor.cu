@@ -1,0 +1,69 @@
+// A kernel is: wait for the kernel before, enter, the phases, leave. One instance per algorithm, type and batch.
+#include <algorithm>
+#include <utility>
+
+#include "core/dispatch.hpp"
+#include "executors/cuda_error.hpp"
+#include "executors/executor.hpp"
+#include "team/cuda_block.cuh"
+
+namespace weft::detail {
+namespace {
+
+constexpr int kMaxThreads = 512;
+
+template <class A, int... phase>
+__device__ __forceinline__ void run_phases(CudaBlock& team, const Session& session, const typename A::Work& work,
+                                           std::integer_sequence<int, phase...>) {
+  static_cast<void>((A::template run<phase>(team, session, work) && ...));
+}
+
+template <class A>
+__global__ void __launch_bounds__(kMaxThreads) collective(Call call, typename A::Work work) {
+  ptx::wait_for_predecessor();
+  ptx::launch_successor();
+  CudaBlock team;
+  Session session;
+  if (!enter(team, call, session)) return;
+  run_phases<A>(team, session, work, std::make_integer_sequence<int, A::kPhases>{});
+  leave(team, session);
+}
+
+}  // namespace
+
+void launch_on_gpu(const AllReduceLaunch& launch) {
+  cudaLaunchAttribute dependent{};
+  dependent.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  dependent.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchConfig_t config{};
+  config.gridDim = dim3(static_cast<unsigned>(launch.blocks));
+  config.blockDim = dim3(static_cast<unsigned>(launch.threads));
+  config.stream = launch.stream;
+  config.attrs = &dependent;
+  config.numAttrs = 1;
+  with_all_reduce(launch.type, launch.op, launch.algorithm, launch.size, [&]<class A>() {
+    check_cuda(cudaLaunchKernelEx(&config, collective<A>, launch.call, launch.work), "launch of all_reduce");
+  });
+}
+
+int load_kernels() {
+  int device = 0, processors = 0, fewest = 1 << 20;
+  check_cuda(cudaGetDevice(&device), "cudaGetDevice");
+  check_cuda(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device), "cudaDeviceGetAttribute");
+  const auto load = [&]<class A>() {
+    int per_processor = 0;
+    check_cuda(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&per_processor, collective<A>, kMaxThreads, 0),
+               "loading a kernel of all_reduce");
+    fewest = std::min(fewest, per_processor * processors);
+  };
+  for (const DataType type : {DataType::bf16, DataType::f16, DataType::f32, DataType::i32}) {
+    for (const ReduceOp op : {ReduceOp::sum, ReduceOp::max}) {
+      for (const Algorithm algorithm : {Algorithm::one_shot, Algorithm::two_shot}) {
+        for (const std::uint32_t size : {2u, 4u, 8u}) with_all_reduce(type, op, algorithm, size, load);
+      }
+    }
+  }
+  return std::min(fewest, static_cast<int>(kMaxBlocks));
+}
+
+}  // namespace weft::detail

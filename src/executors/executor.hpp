@@ -1,0 +1,35 @@
+// What the executors run: one piece of one operation.
+#pragma once
+
+#include <cstdint>
+
+#include "algorithms/all_reduce.hpp"
+#include "core/channel.hpp"
+#include "weft/types.hpp"
+
+namespace weft::detail {
+
+class Liveness;
+
+struct AllReduceLaunch {
+  Call call;
+  AllReduceWork work;
+  DataType type;
+  ReduceOp op;
+  Algorithm algorithm;
+  std::uint32_t size;
+  int blocks = 2;
+  int threads = 1;
+  Stream stream = nullptr;
+};
+
+// Runs in the calling thread; complete on return. A failure is in the channel's record.
+void run_on_cpu(const AllReduceLaunch& launch, Liveness* liveness);
+
+// Enqueues one kernel; makes no synchronising call. Throws Errc::system with CUDA's reason.
+void launch_on_gpu(const AllReduceLaunch& launch);
+// Blocks of the hungriest kernel at 512 threads that fit on the current device beside each other. Loads every kernel,
+// so that no later launch has to (a lazy load synchronises).
+int load_kernels();
+
+}  // namespace weft::detail

@@ -1,0 +1,79 @@
+// The CPU executor's team: one block is one thread, so that strided loops have stride one.
+#pragma once
+
+#include <sched.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <cstring>
+
+#include "fabric/liveness.hpp"
+#include "team/team.hpp"
+
+namespace weft::detail {
+
+class CpuThread {
+ public:
+  static constexpr int kAtomicBytes = 8;  // the widest store that C++ guarantees to be one piece on every 64-bit CPU
+  static constexpr std::uint32_t kSpinsPerCheck = 256;
+
+  CpuThread(std::uint32_t block_rank, std::uint32_t blocks, Liveness* liveness)
+      : block_rank_(block_rank), blocks_(blocks), liveness_(liveness) {}
+
+  static constexpr std::uint32_t thread_rank() { return 0; }
+  static constexpr std::uint32_t size() { return 1; }
+  std::uint32_t block_rank() const { return block_rank_; }
+  std::uint32_t blocks() const { return blocks_; }
+  static constexpr void sync() {}
+
+  static void store(Pack* to, Pack value) {
+    std::uint64_t half[2];
+    std::memcpy(half, &value, sizeof(half));
+    auto* words = reinterpret_cast<std::uint64_t*>(to);
+    std::atomic_ref(words[0]).store(half[0], std::memory_order_relaxed);
+    std::atomic_ref(words[1]).store(half[1], std::memory_order_relaxed);
+  }
+  static Pack load(const Pack* from) {
+    auto* words = reinterpret_cast<std::uint64_t*>(const_cast<Pack*>(from));
+    const std::uint64_t half[2] = {std::atomic_ref(words[0]).load(std::memory_order_relaxed),
+                                   std::atomic_ref(words[1]).load(std::memory_order_relaxed)};
+    Pack value;
+    std::memcpy(&value, half, sizeof(value));
+    return value;
+  }
+  template <class Word>
+  static void store(Word* to, Word value) {
+    std::atomic_ref(*to).store(value, std::memory_order_relaxed);
+  }
+  template <class Word>
+  static void store_release(Word* to, Word value) {
+    std::atomic_ref(*to).store(value, std::memory_order_release);
+  }
+  template <class Word>
+  static Word load(const Word* from) {
+    return std::atomic_ref(*const_cast<Word*>(from)).load(std::memory_order_relaxed);
+  }
+  static std::uint32_t exchange(std::uint32_t* at, std::uint32_t value) {
+    return std::atomic_ref(*at).exchange(value, std::memory_order_acq_rel);
+  }
+
+  static std::uint64_t now() {
+    const auto since = std::chrono::steady_clock::now().time_since_epoch();
+    return static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(since).count());
+  }
+  // Ranks may outnumber cores: a waiting rank soon gives its core to the one that it waits for.
+  static void relax(std::uint32_t spins) {
+    if (spins >= 64) sched_yield();
+  }
+  int dead_peer() const { return liveness_ == nullptr ? -1 : liveness_->dead_peer().value_or(-1); }
+
+ private:
+  std::uint32_t block_rank_;
+  std::uint32_t blocks_;
+  Liveness* liveness_;
+};
+
+static_assert(Team<CpuThread>);
+
+}  // namespace weft::detail

@@ -1,0 +1,41 @@
+// The GPU executor's team: the threads of one CUDA block.
+#pragma once
+
+#include <cstdint>
+
+#include "team/ptx.cuh"
+#include "team/team.hpp"
+
+namespace weft::detail {
+
+class CudaBlock {
+ public:
+  static constexpr int kAtomicBytes = 16;
+  static constexpr std::uint32_t kSpinsPerCheck = 1024;  // about a millisecond of polling over NVLink latencies
+
+  __device__ static std::uint32_t thread_rank() { return threadIdx.x; }
+  __device__ static std::uint32_t size() { return blockDim.x; }
+  __device__ static std::uint32_t block_rank() { return blockIdx.x; }
+  __device__ static std::uint32_t blocks() { return gridDim.x; }
+  __device__ static void sync() { __syncthreads(); }
+
+  template <class Word>
+  __device__ static void store(Word* to, Word value) {
+    ptx::store_relaxed_sys(to, value);
+  }
+  template <class Word>
+  __device__ static Word load(const Word* from) {
+    return ptx::load_relaxed_sys(from);
+  }
+  __device__ static void store_release(std::uint32_t* to, std::uint32_t value) { ptx::store_release_sys(to, value); }
+  __device__ static std::uint32_t exchange(std::uint32_t* at, std::uint32_t value) {
+    return ptx::exchange_relaxed_gpu(at, value);
+  }
+  __device__ static std::uint64_t now() { return ptx::global_timer_ns(); }
+  __device__ static void relax(std::uint32_t) {}
+  __device__ static int dead_peer() { return -1; }  // a GPU cannot see processes: deadlines and poison tell it
+};
+
+static_assert(Team<CudaBlock>);
+
+}  // namespace weft::detail

@@ -1,0 +1,76 @@
+// Every line of PTX that Weft uses. Wrappers are named after the instruction; the model that docs/architecture.md and
+// the simulator assume is checked against the generated code by tests/ptx.
+#pragma once
+
+#include <cstdint>
+
+#include "wire/pack.hpp"
+
+namespace weft::detail::ptx {
+
+// 16 bytes, single-copy atomic (PTX ISA 8.3, sm_70): a reader sees all of a store or nothing of it.
+__device__ __forceinline__ void store_relaxed_sys(Pack* to, Pack value) {
+  const auto low = static_cast<std::uint64_t>(value.word[1]) << 32 | value.word[0];
+  const auto high = static_cast<std::uint64_t>(value.word[3]) << 32 | value.word[2];
+  asm volatile("{ .reg .b128 t; mov.b128 t, {%1, %2}; st.relaxed.sys.global.b128 [%0], t; }" ::"l"(to), "l"(low),
+               "l"(high)
+               : "memory");
+}
+__device__ __forceinline__ Pack load_relaxed_sys(const Pack* from) {
+  std::uint64_t low, high;
+  asm volatile("{ .reg .b128 t; ld.relaxed.sys.global.b128 t, [%2]; mov.b128 {%0, %1}, t; }"
+               : "=l"(low), "=l"(high)
+               : "l"(from)
+               : "memory");
+  return {{static_cast<std::uint32_t>(low), static_cast<std::uint32_t>(low >> 32), static_cast<std::uint32_t>(high),
+           static_cast<std::uint32_t>(high >> 32)}};
+}
+
+__device__ __forceinline__ void store_relaxed_sys(std::uint64_t* to, std::uint64_t value) {
+  asm volatile("st.relaxed.sys.global.u64 [%0], %1;" ::"l"(to), "l"(value) : "memory");
+}
+__device__ __forceinline__ std::uint64_t load_relaxed_sys(const std::uint64_t* from) {
+  std::uint64_t value;
+  asm volatile("ld.relaxed.sys.global.u64 %0, [%1];" : "=l"(value) : "l"(from) : "memory");
+  return value;
+}
+__device__ __forceinline__ void store_relaxed_sys(std::uint32_t* to, std::uint32_t value) {
+  asm volatile("st.relaxed.sys.global.u32 [%0], %1;" ::"l"(to), "r"(value) : "memory");
+}
+__device__ __forceinline__ void store_release_sys(std::uint32_t* to, std::uint32_t value) {
+  asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"(to), "r"(value) : "memory");
+}
+__device__ __forceinline__ std::uint32_t load_relaxed_sys(const std::uint32_t* from) {
+  std::uint32_t value;
+  asm volatile("ld.relaxed.sys.global.u32 %0, [%1];" : "=r"(value) : "l"(from) : "memory");
+  return value;
+}
+__device__ __forceinline__ std::uint32_t exchange_relaxed_gpu(std::uint32_t* at, std::uint32_t value) {
+  std::uint32_t old;
+  asm volatile("atom.relaxed.gpu.global.exch.b32 %0, [%1], %2;" : "=r"(old) : "l"(at), "r"(value) : "memory");
+  return old;
+}
+
+// Programmatic dependent launch: wait until the kernels before this one have completed and their writes are visible.
+__device__ __forceinline__ void wait_for_predecessor() {
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+}
+// Let the kernel after this one be brought onto the GPU; it waits as above before it touches memory.
+__device__ __forceinline__ void launch_successor() {
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+}
+
+__device__ __forceinline__ std::uint64_t global_timer_ns() {
+  std::uint64_t now;
+  asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now));
+  return now;
+}
+
+// max that lets NaN win and orders −0 below +0.
+__device__ __forceinline__ float max_nan(float a, float b) {
+  float result;
+  asm("max.NaN.f32 %0, %1, %2;" : "=f"(result) : "f"(a), "f"(b));
+  return result;
+}
+
+}  // namespace weft::detail::ptx

@@ -1,0 +1,49 @@
+// A team: threads that share work, and the only door to memory that other ranks see.
+//
+// Algorithms are function templates over a team and know nothing else of where they run. An executor provides:
+//   thread_rank(), size()   this thread's place in its block, and the number of threads (a constant 1 on the CPU)
+//   block_rank(), blocks()  this block's place in the grid
+//   sync()                  barrier of the block's threads
+//   store(address, value)   relaxed store to memory that other ranks may read: a Pack, or a word of 4 or 8 bytes
+//   load(address)           relaxed load of the same
+//   store_release(address)  a word store that publishes everything this thread wrote before
+//   exchange(address, v)    atomic exchange of a word in memory of this rank
+//   now()                   nanoseconds of a steady clock
+//   relax(spins)            called in every turn of a waiting loop
+//   dead_peer()             world rank of a peer whose process is gone, or −1
+// A Pack travels in atomic units of kAtomicBytes: a reader sees each unit whole or not at all, and units of one store
+// may arrive in any order and at any distance. Everything a call wrote happens before everything that the same rank's
+// next call sends (kernel boundary on the GPU, a fence in the CPU executor).
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+
+#include "team/function.hpp"
+#include "wire/pack.hpp"
+
+namespace weft::detail {
+
+template <class T>
+concept Team = requires(T& team, Pack* pack, const Pack* const_pack, std::uint64_t* word64, std::uint32_t* word32) {
+  { T::kAtomicBytes } -> std::convertible_to<int>;
+  { T::kSpinsPerCheck } -> std::convertible_to<std::uint32_t>;
+  { team.thread_rank() } -> std::convertible_to<std::uint32_t>;
+  { team.size() } -> std::convertible_to<std::uint32_t>;
+  { team.block_rank() } -> std::convertible_to<std::uint32_t>;
+  { team.blocks() } -> std::convertible_to<std::uint32_t>;
+  team.sync();
+  team.store(pack, Pack{});
+  { team.load(const_pack) } -> std::same_as<Pack>;
+  team.store(word64, std::uint64_t{});
+  { team.load(word64) } -> std::same_as<std::uint64_t>;
+  team.store(word32, std::uint32_t{});
+  team.store_release(word32, std::uint32_t{});
+  { team.load(word32) } -> std::same_as<std::uint32_t>;
+  { team.exchange(word32, std::uint32_t{}) } -> std::same_as<std::uint32_t>;
+  { team.now() } -> std::same_as<std::uint64_t>;
+  team.relax(std::uint32_t{});
+  { team.dead_peer() } -> std::convertible_to<int>;
+};
+
+}  // namespace weft::detail

@@ -11,3 +11,18 @@ if(cli_files)
   set_target_properties(weft-cli PROPERTIES OUTPUT_NAME weft)
   target_link_libraries(weft-cli PRIVATE weft weft_internal)
 endif()
+
+# Gloo, the peer that the CPU path is measured beside: a module that `weft` loads when it lies beside it. Debian has
+# Gloo as a shared library alone, and `weft` shall run where that is missing.
+weft_sources(gloo_peer_files src/cli/gloo/*.cpp)
+find_library(GLOO_LIBRARY gloo)
+find_path(GLOO_INCLUDE_DIR gloo/allreduce.h)
+mark_as_advanced(GLOO_LIBRARY GLOO_INCLUDE_DIR)
+if(TARGET weft-cli AND gloo_peer_files AND GLOO_LIBRARY AND GLOO_INCLUDE_DIR)
+  add_library(weft-gloo-peer MODULE ${gloo_peer_files})
+  set_target_properties(weft-gloo-peer PROPERTIES PREFIX ""
+    LIBRARY_OUTPUT_DIRECTORY $<TARGET_FILE_DIR:weft-cli>)
+  target_include_directories(weft-gloo-peer SYSTEM PRIVATE ${GLOO_INCLUDE_DIR})
+  target_link_libraries(weft-gloo-peer PRIVATE weft_internal ${GLOO_LIBRARY})
+  add_dependencies(weft-cli weft-gloo-peer)
+endif()

@@ -45,3 +45,11 @@ if(WEFT_WITH_CUDA)
     weft_test_executable(weft-gpu-tests ${gpu_test_files} ${gpu_support_files} ${test_support_files})
   endif()
 endif()
+
+# Sanitizers have nothing to add to it, and would need their flags in the examples too.
+if(NOT CMAKE_CXX_FLAGS MATCHES "-fsanitize")
+  add_test(NAME install_and_find_package COMMAND ${CMAKE_COMMAND}
+    -D build_dir=${CMAKE_BINARY_DIR} -D source_dir=${PROJECT_SOURCE_DIR} -D generator=${CMAKE_GENERATOR}
+    -D compiler=${CMAKE_CXX_COMPILER} -P ${PROJECT_SOURCE_DIR}/cmake/install_test.cmake)
+  set_tests_properties(install_and_find_package PROPERTIES TIMEOUT 300)
+endif()

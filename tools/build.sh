@@ -1,0 +1,36 @@
+# shellcheck shell=bash
+# Sourced by ./dev: configuring and building.
+
+jobs() { echo "${CMAKE_BUILD_PARALLEL_LEVEL:-$(nproc)}"; }
+
+# configure PRESET: quiet unless it fails; the build's own lines ("Weft: ...") are shown.
+configure() {
+  local log=build/$1.configure.log
+  mkdir -p build
+  if ! cmake --preset "$1" >"$log" 2>&1; then
+    cat "$log" >&2
+    say "error: configuring '$1' failed"
+    return 1
+  fi
+  # First run, or something changed: say what this build contains.
+  grep -o 'Weft: .*' "$log" >&2 || true
+}
+
+# build PRESET [TARGETS]: ninja's progress line on a terminal, failures alone in a pipe.
+build() {
+  local preset=$1
+  shift
+  configure "$preset" || return 1
+  local quiet=(--quiet) targets=() start=$SECONDS
+  [[ ! -t 1 ]] || quiet=()
+  [[ $# == 0 ]] || targets=(--target "$@")
+  say "building $preset${*:+ ($*)}"
+  cmake --build --preset "$preset" --parallel "$(jobs)" "${targets[@]}" -- "${quiet[@]}" || {
+    say "error: building '$preset' failed"
+    return 1
+  }
+  say "built $preset in $((SECONDS - start)) s"
+}
+
+# has_target PRESET TARGET: targets exist only where their folder has files.
+has_target() { ninja -C "build/$1" -t query "$2" >/dev/null 2>&1; }

@@ -1,0 +1,83 @@
+#!/usr/bin/env python3
+"""Rules of this project that no other tool checks. Prints file:line: rule for each breach; exit status 1 if any."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+MAX_LINES = 400
+SOURCES = {".hpp", ".cpp", ".cu", ".cuh", ".py", ".sh", ".cmake"}
+CPP = {".hpp", ".cpp", ".cu", ".cuh"}
+
+# One algorithm source for all executors: these folders do not know which one they run on.
+NEUTRAL = ("src/algorithms/", "src/wire/")
+NEUTRAL_RULES = [
+    (re.compile(r"__CUDA_ARCH__|__CUDACC__|__NVCC__|WEFT_WITH_CUDA"), "asks for an architecture"),
+    (re.compile(r"cuda", re.IGNORECASE), "mentions CUDA"),
+    (re.compile(r"#\s*include\s*[<\"](executors|fabric)/"), "includes an executor or a fabric"),
+]
+
+# Inline assembly has one home, so that every memory order that the GPU is asked for can be read on one page.
+ASM_HOME = "src/team/ptx.cuh"
+ASM = re.compile(r"\b(asm|__asm__)\b\s*(volatile|__volatile__)?\s*\(")
+
+# The library belongs to its host program: it does not end it, trap it or change its environment.
+LIBRARY_EXCEPT = ("src/cli/",)
+HOST_RULES = [
+    (re.compile(r"\b(setenv|putenv|unsetenv)\s*\("), "changes the environment"),
+    (re.compile(r"(?<![\w.>])(exit|_exit|quick_exit|abort|terminate)\s*\(\s*[\w]*\s*\)\s*;"), "ends the process"),
+    (re.compile(r"\b(__trap|__builtin_trap)\s*\("), "traps"),
+    (re.compile(r"(?<![\w.>])(std::)?(signal|sigaction)\s*\("), "changes a signal handler"),
+]
+
+
+def project_files():
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
+    listed = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+    return sorted(p for p in map(Path, set(listed)) if p.suffix in SOURCES and p.is_file())
+
+
+def without_comments(text):
+    """Comments and string literals become blanks; line numbers stay."""
+    pattern = r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"'
+
+    def blank(match):
+        token = match.group()
+        # Includes keep their name: a rule reads it.
+        return token if token.startswith('"') else re.sub(r"[^\n]", " ", token)
+
+    return re.sub(pattern, blank, text, flags=re.DOTALL)
+
+
+def breaches(path, text):
+    lines = text.splitlines()
+    if len(lines) > MAX_LINES:
+        yield len(lines), f"has {len(lines)} lines; more than {MAX_LINES} is two files"
+    if path.suffix not in CPP:
+        return
+    name = path.as_posix()
+    rules = []
+    if name.startswith(NEUTRAL):
+        rules += NEUTRAL_RULES
+    if name != ASM_HOME:
+        rules.append((ASM, f"inline assembly outside {ASM_HOME}"))
+    if name.startswith(("src/", "include/")) and not name.startswith(LIBRARY_EXCEPT):
+        rules += HOST_RULES
+    for number, line in enumerate(without_comments(text).splitlines(), 1):
+        for pattern, rule in rules:
+            if pattern.search(line):
+                yield number, rule
+
+
+def main():
+    found = 0
+    for path in project_files():
+        for number, rule in breaches(path, path.read_text(encoding="utf-8")):
+            print(f"{path}:{number}: {rule}", file=sys.stderr)
+            found += 1
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

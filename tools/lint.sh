@@ -1,0 +1,50 @@
+# shellcheck shell=bash
+# Sourced by ./dev: formatting and checks.
+
+# Files of the checkout, new ones included: project_files PATTERN...
+project_files() { git ls-files --cached --others --exclude-standard --deduplicate -- "$@" | while read -r f; do
+  [[ ! -f $f ]] || echo "$f"
+done; }
+
+# Versions of clang-format disagree; 14 is the one that counts.
+format_files() {
+  local tool=clang-format-14
+  command -v $tool >/dev/null || tool=clang-format
+  project_files '*.hpp' '*.cpp' '*.cu' '*.cuh' | xargs -r "$tool" "$@"
+}
+
+tidy_files() {
+  # The compilation database has the flags; CUDA files are nvcc's business.
+  [[ -f build/dev/compile_commands.json ]] || configure dev || return 1
+  # A generated header is wanted by one file.
+  cmake --build --preset dev --target weft_build_info >/dev/null || return 1
+  project_files 'src/**.cpp' | xargs -r -n 1 -P "$(jobs)" clang-tidy -p build/dev --quiet 2> >(
+    grep -Ev 'warnings? generated|Suppressed|Use -header-filter' >&2
+  )
+}
+
+lint_passed=0
+lint_failed=0
+
+check() {
+  local name=$1 start=$SECONDS
+  shift
+  if "$@"; then
+    lint_passed=$((lint_passed + 1))
+    say "$name: ok ($((SECONDS - start)) s)"
+  else
+    lint_failed=$((lint_failed + 1))
+    say "$name: FAILED ($((SECONDS - start)) s)"
+  fi
+}
+
+run_lint() {
+  [[ ${1-} == '' || $1 == --fast ]] || die "unknown option '$1' of ./dev lint"
+  need build test lint
+  check 'format (./dev format mends it)' format_files --dry-run -Werror
+  check 'project rules' python3 tools/lint.py
+  check shellcheck shellcheck -x dev .ci/run
+  [[ ${1-} == --fast ]] || check clang-tidy tidy_files
+  echo "$lint_passed passed, $lint_failed failed"
+  [[ $lint_failed == 0 ]]
+}

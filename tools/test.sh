@@ -1,0 +1,166 @@
+# shellcheck shell=bash
+# Sourced by ./dev: running tests and counting what passed.
+
+tests_passed=0
+tests_failed=0
+
+finish_tests() {
+  echo "$tests_passed passed, $tests_failed failed"
+  [[ $tests_failed == 0 && $tests_passed -gt 0 ]]
+}
+
+# run_ctest PRESET [CTEST ARGS]: on a terminal ctest's progress, in a pipe the failures alone.
+run_ctest() {
+  local preset=$1 total passed
+  local report=$PWD/build/$preset/ctest.xml
+  shift
+  rm -f "$report"
+  local command=(ctest --test-dir "build/$preset" --parallel "$(jobs)" --output-on-failure --no-tests=error
+    --output-junit "$report" "$@")
+  say "testing $preset"
+  if [[ -t 1 ]]; then
+    "${command[@]}" --progress || true
+  else
+    # Passed tests and their starts fill the log with nothing to read.
+    "${command[@]}" | grep --line-buffered -Ev '(^ +Start +[0-9]+: )|( Passed +[0-9.]+ sec$)' || true
+  fi
+  # A test that did not run counts as failed.
+  total=$(grep -c '<testcase ' "$report" || true)
+  passed=$(grep -c 'status="run"' "$report" || true)
+  if [[ ${total:-0} == 0 ]]; then
+    say "error: no test ran in '$preset'"
+    total=1 passed=0
+  fi
+  tests_passed=$((tests_passed + passed))
+  tests_failed=$((tests_failed + total - passed))
+}
+
+# Where the address space is randomised more than ThreadSanitizer's shadow memory allows, its programs die at start.
+fixed_addresses() {
+  if setarch -R true 2>/dev/null; then
+    setarch -R "$@"
+  else
+    "$@"
+  fi
+}
+
+# build_and_test PRESET TARGETS -- CTEST ARGS
+build_and_test() {
+  local preset=$1 targets=()
+  shift
+  while [[ $1 != -- ]]; do
+    targets+=("$1")
+    shift
+  done
+  shift
+  if build "$preset" "${targets[@]}"; then
+    run_ctest "$preset" "$@"
+  else
+    tests_failed=$((tests_failed + 1))
+  fi
+}
+
+test_sanitizers() {
+  (
+    # A report ends the test; a forked child of a process with threads is what tests of killed ranks are made of.
+    export TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1:die_after_fork=0
+    export ASAN_OPTIONS=strict_string_checks=1:detect_stack_use_after_return=1
+    export UBSAN_OPTIONS=print_stacktrace=1
+    tests_passed=0 tests_failed=0
+    build_and_test tsan weft-tests -- "$@"
+    build_and_test asan weft-tests -- "$@"
+    echo "$tests_passed $tests_failed" >build/sanitizers.count
+  )
+  local passed failed
+  read -r passed failed <build/sanitizers.count
+  tests_passed=$((tests_passed + passed))
+  tests_failed=$((tests_failed + failed))
+}
+
+# with_nccl EXECUTABLE COMMAND...: runs the command, with LD_LIBRARY_PATH set for it alone where the loader does not
+# find the executable's libnccl.so.2 by itself.
+with_nccl() {
+  local executable=$1 dir
+  shift
+  if ldd "$executable" 2>/dev/null | grep -q 'libnccl.so.2 => not found'; then
+    dir=$(nccl_dir) || die "$executable needs libnccl.so.2 (>= 2.28); it is in none of the usual places: set NCCL_ROOT"
+    LD_LIBRARY_PATH=$dir${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} "$@"
+  else
+    "$@"
+  fi
+}
+
+nccl_dir() {
+  local dir
+  for dir in ${NCCL_ROOT:+"$NCCL_ROOT/lib"} /usr/local/cuda/lib64 /usr/local/cuda/lib \
+    "$(python3 -c 'import nvidia.nccl as n; print(list(n.__path__)[0] + "/lib")' 2>/dev/null)"; do
+    [[ -n $dir && -e $dir/libnccl.so.2 ]] && echo "$dir" && return
+  done
+  return 1
+}
+
+# run_gtest EXECUTABLE [ARGS]: one process for the whole suite, as creating a CUDA context for each case takes longer
+# than most cases. A case that started and did not end well counts as failed, so a crash is counted too.
+run_gtest() {
+  local name log started passed
+  name=$(basename "$1")
+  log=build/$name.log
+  mkdir -p build
+  say "running $name"
+  with_nccl "$1" timeout --kill-after=10 400 "$@" 2>&1 | tee "$log" |
+    grep --line-buffered -Ev '^\[ (RUN     |      OK) |^\[-----' || true
+  started=$(grep -c '^\[ RUN      \]' "$log" || true)
+  passed=$(grep -c '^\[       OK \]' "$log" || true)
+  if [[ $started == 0 ]]; then
+    say "error: no test ran in $name"
+    started=1
+  elif ! grep -q '^\[==========\] .* ran\.' "$log"; then
+    say "error: $name ended before its last test; the log is $log"
+  fi
+  tests_passed=$((tests_passed + passed))
+  tests_failed=$((tests_failed + started - passed))
+}
+
+test_gpu() {
+  local bin=$1 filter=$2
+  nvidia-smi -L >/dev/null 2>&1 || die "no GPU here (nvidia-smi lists none); './dev test' runs what needs none"
+  nvidia-smi -L | sed 's/ (UUID.*//' >&2
+  if [[ -z $bin ]]; then
+    need build test
+    build dev weft-gpu-tests weft-tests || die "the GPU suite is built where nvcc and NCCL are, else use --prebuilt DIR"
+    bin=build/dev/bin
+  fi
+  local name
+  for name in weft-gpu-tests weft-tests; do
+    [[ -x $bin/$name ]] || die "no executable $bin/$name"
+    run_gtest "$bin/$name" ${filter:+"--gtest_filter=$filter"}
+  done
+  finish_tests
+}
+
+run_tests() {
+  local fast='' gpu='' bin='' filter=''
+  while [[ $# -gt 0 ]]; do
+    case $1 in
+      --fast) fast=1 ;;
+      --gpu) gpu=1 ;;
+      --prebuilt) bin=${2:?--prebuilt needs a folder} && shift ;;
+      --filter) filter=${2:?--filter needs an expression} && shift ;;
+      *) die "unknown option '$1' of ./dev test; ./dev --help lists them" ;;
+    esac
+    shift
+  done
+  if [[ -n $gpu ]]; then
+    test_gpu "$bin" "$filter"
+    return
+  fi
+  [[ -z $bin ]] || die "--prebuilt goes with --gpu"
+
+  local select=()
+  [[ -z $filter ]] || select=(--tests-regex "$filter")
+  need build test
+  [[ -n $fast ]] || need sanitize
+  build_and_test dev -- "${select[@]}"
+  [[ -n $fast ]] || test_sanitizers "${select[@]}"
+  finish_tests
+}

@@ -1,0 +1,48 @@
+// A bootstrap over stream sockets, with rank 0 in the middle.
+#pragma once
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include "rendezvous/bootstrap.hpp"
+#include "rendezvous/connection.hpp"
+
+namespace weft::detail {
+
+class StarBootstrap final : public Bootstrap {
+ public:
+  struct Args {
+    int rank = 0;
+    int size = 1;
+    std::chrono::nanoseconds deadline{};
+    std::string address;
+    std::vector<Connection> peers;  // by rank: on rank 0 a connection to every other rank, elsewhere only [0]
+  };
+  explicit StarBootstrap(Args args) : args_(std::move(args)) {}
+
+  int rank() const override { return args_.rank; }
+  int size() const override { return args_.size; }
+  std::chrono::nanoseconds deadline() const override { return args_.deadline; }
+  std::string address() const override { return args_.address; }
+  std::vector<Bytes> all_gather(std::string_view what, std::span<const std::byte> mine) override;
+
+  // The same under a deadline that began earlier: joining and the first meeting count as one step.
+  std::vector<Bytes> all_gather(std::string_view what, std::span<const std::byte> mine, const Deadline& deadline);
+
+ private:
+  std::vector<Bytes> gather_as_root(std::string_view what, std::span<const std::byte> mine, const Deadline& deadline);
+  std::vector<Bytes> gather_as_leaf(std::string_view what, std::span<const std::byte> mine, const Deadline& deadline);
+  // Tells the others, and makes every later meeting fail.
+  [[noreturn]] void fail(const std::string& message);
+
+  Args args_;
+  std::string failure_;
+};
+
+// "rendezvous 'join': rank 2 did not come within 2 s"
+std::string too_late(std::string_view what, std::string_view missing, const Deadline& deadline);
+// "rank 3" or "ranks 1, 4".
+std::string list_ranks(const std::vector<int>& ranks);
+
+}  // namespace weft::detail

@@ -1,15 +1,22 @@
-# The command-line program `weft`.
+# The command-line program `weft`. All but its main() are objects of their own, so that tests link them too.
 
 weft_sources(cli_files src/cli/*.cpp)
 if(WEFT_WITH_CUDA)
   weft_sources(cli_cuda_files src/cli/*.cu)
   list(APPEND cli_files ${cli_cuda_files})
 endif()
+list(REMOVE_ITEM cli_files src/cli/main.cpp)
 
 if(cli_files)
-  add_executable(weft-cli ${cli_files})
+  add_library(weft-cli-parts OBJECT ${cli_files})
+  target_link_libraries(weft-cli-parts PUBLIC weft weft_internal)
+endif()
+
+weft_sources(cli_main src/cli/main.cpp)
+if(cli_main)
+  add_executable(weft-cli ${cli_main})
   set_target_properties(weft-cli PROPERTIES OUTPUT_NAME weft)
-  target_link_libraries(weft-cli PRIVATE weft weft_internal)
+  target_link_libraries(weft-cli PRIVATE weft weft_internal $<TARGET_NAME_IF_EXISTS:weft-cli-parts>)
 endif()
 
 # Gloo, the peer that the CPU path is measured beside: a module that `weft` loads when it lies beside it. Debian has

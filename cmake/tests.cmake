@@ -25,11 +25,20 @@ list(FILTER test_files EXCLUDE REGEX "^tests/(gpu|sim)/")
 weft_sources(test_support_files tests/support/*.cpp)
 if(test_files)
   weft_test_executable(weft-tests ${test_files} ${test_support_files})
+  if(test_files MATCHES "tests/cli/")
+    target_link_libraries(weft-tests PRIVATE weft-cli-parts)
+  endif()
   weft_discover(weft-tests)
 endif()
 
+# Sanitizers do not follow fibers from stack to stack, and need their own flags in programs that use the library.
+set(sanitized OFF)
+if(CMAKE_CXX_FLAGS MATCHES "-fsanitize")
+  set(sanitized ON)
+endif()
+
 weft_sources_below(sim_test_files tests/sim/*_test.cpp)
-if(sim_test_files)
+if(sim_test_files AND NOT sanitized)
   set(Boost_USE_STATIC_LIBS ON)
   find_package(Boost REQUIRED COMPONENTS context)
   weft_test_executable(weft-sim-tests ${sim_test_files} ${test_support_files})
@@ -37,7 +46,8 @@ if(sim_test_files)
   weft_discover(weft-sim-tests)
 endif()
 
-# Compiled wherever nvcc is; registered with ctest only where a GPU is, else `ctest` would fail on a build machine.
+# Compiled wherever nvcc is, and not registered with ctest, which would fail where no GPU is: `./dev test` and
+# `./dev test --gpu` run it.
 if(WEFT_WITH_CUDA)
   weft_sources_below(gpu_test_files tests/gpu/*_test.cpp tests/gpu/*_test.cu)
   weft_sources(gpu_support_files tests/gpu/support/*.cpp tests/gpu/support/*.cu)
@@ -46,8 +56,7 @@ if(WEFT_WITH_CUDA)
   endif()
 endif()
 
-# Sanitizers have nothing to add to it, and would need their flags in the examples too.
-if(NOT CMAKE_CXX_FLAGS MATCHES "-fsanitize")
+if(NOT sanitized)
   add_test(NAME install_and_find_package COMMAND ${CMAKE_COMMAND}
     -D build_dir=${CMAKE_BINARY_DIR} -D source_dir=${PROJECT_SOURCE_DIR} -D generator=${CMAKE_GENERATOR}
     -D compiler=${CMAKE_CXX_COMPILER} -P ${PROJECT_SOURCE_DIR}/cmake/install_test.cmake)

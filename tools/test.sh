@@ -17,12 +17,13 @@ run_ctest() {
   rm -f "$report"
   local command=(ctest --test-dir "build/$preset" --parallel "$(jobs)" --output-on-failure --no-tests=error
     --output-junit "$report" "$@")
+  [[ $preset != tsan ]] || command=("${fixed_addresses[@]}" "${command[@]}")
   say "testing $preset"
   if [[ -t 1 ]]; then
     "${command[@]}" --progress || true
   else
     # Passed tests and their starts fill the log with nothing to read.
-    "${command[@]}" | grep --line-buffered -Ev '(^ +Start +[0-9]+: )|( Passed +[0-9.]+ sec$)' || true
+    "${command[@]}" | grep --line-buffered -Ev '^(Internal ctest|Test project )|(^ +Start +[0-9]+: )|( Passed +[0-9.]+ sec$)' || true
   fi
   # A test that did not run counts as failed.
   total=$(grep -c '<testcase ' "$report" || true)
@@ -36,13 +37,9 @@ run_ctest() {
 }
 
 # Where the address space is randomised more than ThreadSanitizer's shadow memory allows, its programs die at start.
-fixed_addresses() {
-  if setarch -R true 2>/dev/null; then
-    setarch -R "$@"
-  else
-    "$@"
-  fi
-}
+# Some containers forbid the change; most of them do not need it.
+fixed_addresses=()
+! setarch -R true 2>/dev/null || fixed_addresses=(setarch -R)
 
 # build_and_test PRESET TARGETS -- CTEST ARGS
 build_and_test() {
@@ -121,9 +118,11 @@ run_gtest() {
   tests_failed=$((tests_failed + started - passed))
 }
 
+has_gpu() { nvidia-smi -L >/dev/null 2>&1; }
+
 test_gpu() {
   local bin=$1 filter=$2
-  nvidia-smi -L >/dev/null 2>&1 || die "no GPU here (nvidia-smi lists none); './dev test' runs what needs none"
+  has_gpu || die "no GPU here (nvidia-smi lists none); './dev test' runs what needs none"
   nvidia-smi -L | sed 's/ (UUID.*//' >&2
   if [[ -z $bin ]]; then
     need build test
@@ -161,6 +160,9 @@ run_tests() {
   need build test
   [[ -n $fast ]] || need sanitize
   build_and_test dev -- "${select[@]}"
+  if has_gpu && [[ -z $filter && -x build/dev/bin/weft-gpu-tests ]]; then
+    run_gtest build/dev/bin/weft-gpu-tests
+  fi
   [[ -n $fast ]] || test_sanitizers "${select[@]}"
   finish_tests
 }

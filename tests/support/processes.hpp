@@ -1,0 +1,65 @@
+// Runs ranks as forked processes, for tests in which one of them dies or stops.
+//
+// Fork before the test starts a thread of its own. Children die with the test, and at the latest after the time limit.
+#pragma once
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "rendezvous/unique_fd.hpp"
+
+namespace weft::test {
+
+// A child's view of itself.
+class Child {
+ public:
+  Child(int rank, int pipe) : rank_(rank), pipe_(pipe) {}
+  int rank() const { return rank_; }
+  // Adds to what the parent reads, at once.
+  void say(const std::string& text) const;
+
+ private:
+  int rank_, pipe_;
+};
+
+struct Outcome {
+  int exit_code = -1;  // 0: the body returned; 1: it threw
+  int signal = 0;      // what killed the process, else 0
+  bool too_slow = false;
+  std::string said;   // by say()
+  std::string error;  // message of the exception that ended the body
+};
+
+class Processes {
+ public:
+  Processes(int size, const std::function<void(const Child&)>& body,
+            std::chrono::seconds limit = std::chrono::seconds(60));
+  Processes(const Processes&) = delete;
+  Processes& operator=(const Processes&) = delete;
+  ~Processes();
+
+  pid_t pid(int rank) const { return children_.at(static_cast<std::size_t>(rank)).pid; }
+  void signal(int rank, int number) const;
+  // False when the child ended, or time ran out, before it said `text`.
+  bool wait_until_said(int rank, const std::string& text);
+  // Waits for all children. Those that outlast the limit are killed.
+  std::vector<Outcome> wait();
+
+ private:
+  struct Entry {
+    pid_t pid = -1;
+    detail::UniqueFd pipe;
+    std::string output;
+  };
+  // Reads what children say; false when there is nobody left to listen to, or no time.
+  bool listen();
+
+  std::chrono::steady_clock::time_point end_;
+  std::vector<Entry> children_;
+};
+
+}  // namespace weft::test

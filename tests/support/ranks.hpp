@@ -1,0 +1,48 @@
+// Runs ranks as threads and checks what became of each.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <exception>
+#include <functional>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace weft::test {
+
+// The message of what `body` threw; empty when it returned.
+template <class Body>
+std::string error_of(Body&& body) {
+  try {
+    body();
+    return {};
+  } catch (const std::exception& e) {
+    return *e.what() != 0 ? e.what() : "(an exception without a message)";
+  }
+}
+
+// `body(rank)` in one thread per rank. The error of each, empty where it returned.
+inline std::vector<std::string> run_ranks(int size, const std::function<void(int rank)>& body) {
+  std::vector<std::string> errors(static_cast<std::size_t>(size));
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < size; ++rank) {
+    threads.emplace_back([&, rank] { errors[static_cast<std::size_t>(rank)] = error_of([&] { body(rank); }); });
+  }
+  for (std::thread& thread : threads) thread.join();
+  return errors;
+}
+
+inline void expect_says(const std::string& error, const std::string& part) {
+  EXPECT_PRED_FORMAT2(testing::IsSubstring, part, error);
+}
+
+inline void expect_all_say(const std::vector<std::string>& errors, const std::string& part) {
+  for (const std::string& error : errors) expect_says(error, part);
+}
+
+inline void expect_no_errors(const std::vector<std::string>& errors) {
+  EXPECT_EQ(errors, std::vector<std::string>(errors.size()));
+}
+
+}  // namespace weft::test

@@ -60,9 +60,9 @@ struct MemoryUse {
   std::size_t control = 0;  // epochs, peer table and fault record (kept until destruction)
 };
 
-// One past call, from the flight recorder.
+// One past call, from the flight recorder. Replays of captured graphs are not in it: the host does not see them.
 struct CallRecord {
-  std::uint32_t epoch = 0;
+  std::uint64_t number = 0;  // of the calls that this rank's host made on the group, from 0
   std::string operation;
   std::chrono::system_clock::time_point time;
 };
@@ -125,7 +125,7 @@ class Communicator {
   int rank() const { return world().rank(); }
   int size() const { return world().size(); }
   Device device() const { return world().device(); }
-  const Group& world() const;
+  const Group& world() const { return world_; }
   operator const Group&() const { return world(); }
 
   // Splits the world into groups that work side by side: ranks with the same `color` (≥ 0) form one, ordered by world
@@ -152,6 +152,7 @@ class Communicator {
  private:
   explicit Communicator(std::shared_ptr<detail::CommunicatorState> state);
   std::shared_ptr<detail::CommunicatorState> state_;
+  Group world_;
 };
 
 }  // namespace weft

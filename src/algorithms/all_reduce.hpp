@@ -38,18 +38,18 @@ WEFT_FN bool receive(T& team, const Session& s, std::uint32_t phase, const Pack*
   return wait(
       team, s, {.phase = phase},
       [&] {
-#pragma unroll
+        WEFT_UNROLL
         for (std::uint32_t k = 0; k < batch; ++k) {
           if (expected(k)) received[k] = team.load(slots + k * packs);
         }
         bool all = true;
-#pragma unroll
+        WEFT_UNROLL
         for (std::uint32_t k = 0; k < batch; ++k) all &= !missing(k);
         return all;
       },
       [&] {
         std::uint32_t late = first;
-#pragma unroll
+        WEFT_UNROLL
         for (std::uint32_t k = 0; k < batch; ++k) {
           if (missing(k)) late = first + k;
         }
@@ -67,7 +67,7 @@ WEFT_FN bool receive_and_reduce(T& team, const Session& s, std::uint32_t phase, 
     Pack received[batch];
     Pack* const batch_slots = slots + first * packs;
     if (!receive<typename R::Wire, batch>(team, s, phase, batch_slots, packs, first, expected, received)) return false;
-#pragma unroll
+    WEFT_UNROLL
     for (std::uint32_t k = 0; k < batch; ++k) {
       if (first + k >= s.size) break;
       const Pack payload = first + k == s.rank ? own : R::Wire::decode(received[k]);
@@ -77,7 +77,7 @@ WEFT_FN bool receive_and_reduce(T& team, const Session& s, std::uint32_t phase, 
         R::add(sum, payload);
       }
     }
-#pragma unroll
+    WEFT_UNROLL
     for (std::uint32_t k = 0; k < batch; ++k) {
       if (expected(k)) team.store(batch_slots + k * packs, kRestPack);
     }

@@ -32,14 +32,14 @@ struct OneShotAllReduce {
     const auto [begin, step] = share_of(team);
     for (std::uint32_t first = 1; first < s.size; first += batch) {
       Pack* slot[batch];
-#pragma unroll
+      WEFT_UNROLL
       for (std::uint32_t k = 0; k < batch; ++k) {
         const std::uint32_t peer = (s.rank + first + k) % s.size;
         slot[k] = s.slot(peer, s.channel->layout.one_shot, s.channel->layout.one_shot_packs, s.rank);
       }
       for (std::uint64_t i = begin; i < packs; i += step) {
         const Pack wire = Wire::template encode<T::kAtomicBytes>(input.load(i), s.epoch);
-#pragma unroll
+        WEFT_UNROLL
         for (std::uint32_t k = 0; k < batch; ++k) {
           if (first + k < s.size) team.store(slot[k] + i, wire);
         }

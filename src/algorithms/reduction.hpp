@@ -32,18 +32,18 @@ struct Reduction {
 
   // The first rank's values are taken, not added to zero: 0 + −0 would lose a sign.
   static WEFT_FN void begin(Accumulator& sum, const Pack& payload) {
-#pragma unroll
+    WEFT_UNROLL
     for (std::uint32_t i = 0; i < kElements; ++i) sum.value[i] = Element<type>::widen(element(payload, i));
   }
   static WEFT_FN void add(Accumulator& sum, const Pack& payload) {
-#pragma unroll
+    WEFT_UNROLL
     for (std::uint32_t i = 0; i < kElements; ++i) {
       sum.value[i] = combine<op>(sum.value[i], Element<type>::widen(element(payload, i)));
     }
   }
   static WEFT_FN Pack finish(const Accumulator& sum) {
     Pack payload{};
-#pragma unroll
+    WEFT_UNROLL
     for (std::uint32_t i = 0; i < kElements; ++i) {
       const std::uint32_t bits = Element<type>::narrow(sum.value[i]);
       if constexpr (sizeof(Storage) == 4) {

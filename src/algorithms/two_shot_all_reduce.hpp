@@ -43,7 +43,7 @@ struct TwoShotAllReduce {
     for (std::uint32_t first = 1; first < s.size; first += batch) {
       Pack* slot[batch];
       std::uint64_t offset[batch];
-#pragma unroll
+      WEFT_UNROLL
       for (std::uint32_t k = 0; k < batch; ++k) {
         const std::uint32_t peer = (s.rank + first + k) % s.size;
         slot[k] = s.slot(peer, s.channel->layout.scatter, s.channel->layout.two_shot_packs, s.rank);
@@ -51,11 +51,11 @@ struct TwoShotAllReduce {
       }
       for (std::uint64_t i = begin; i < shard; i += step) {
         Pack payload[batch];
-#pragma unroll
+        WEFT_UNROLL
         for (std::uint32_t k = 0; k < batch; ++k) {
           if (offset[k] + i < packs) payload[k] = input.load(offset[k] + i);
         }
-#pragma unroll
+        WEFT_UNROLL
         for (std::uint32_t k = 0; k < batch; ++k) {
           if (offset[k] + i < packs) {
             team.store(slot[k] + i, Wire::template encode<T::kAtomicBytes>(payload[k], s.epoch));
@@ -83,7 +83,7 @@ struct TwoShotAllReduce {
       const Pack payload = R::finish(sum);
       const Pack wire = Wire::template encode<T::kAtomicBytes>(payload, s.epoch);
       for (std::uint32_t first = 1; first < s.size; first += batch) {
-#pragma unroll
+        WEFT_UNROLL
         for (std::uint32_t k = 0; k < batch; ++k) {
           const std::uint32_t peer = (s.rank + first + k) % s.size;
           if (first + k < s.size) team.store(s.slot(peer, s.channel->layout.gather, slot_packs, s.rank) + i, wire);
@@ -112,7 +112,7 @@ struct TwoShotAllReduce {
         Pack received[batch];
         Pack* const batch_slots = slots + first * slot_packs + i;
         if (!receive<Wire, batch>(team, s, 2, batch_slots, slot_packs, first, expected, received)) return false;
-#pragma unroll
+        WEFT_UNROLL
         for (std::uint32_t k = 0; k < batch; ++k) {
           if (!expected(k)) continue;
           output.store((first + k) * shard + i, Wire::decode(received[k]));

@@ -27,11 +27,11 @@ class Tensor {
     Pack payload{};
     if (aligned_ && first + elements <= count_) {
       const Vector vector = *reinterpret_cast<const Vector*>(data_ + first);
-#pragma unroll
+      WEFT_UNROLL
       for (std::uint32_t i = 0; i < kBytes / 4; ++i) payload.word[i] = vector.word[i];
       return payload;
     }
-#pragma unroll
+    WEFT_UNROLL
     for (std::uint32_t i = 0; i < elements; ++i) {
       if (first + i >= count_) break;
       const std::uint32_t bits = data_[first + i];
@@ -44,12 +44,12 @@ class Tensor {
     const std::uint64_t first = pack * elements;
     if (aligned_ && first + elements <= count_) {
       Vector vector;
-#pragma unroll
+      WEFT_UNROLL
       for (std::uint32_t i = 0; i < kBytes / 4; ++i) vector.word[i] = payload.word[i];
       *reinterpret_cast<Vector*>(data_ + first) = vector;
       return;
     }
-#pragma unroll
+    WEFT_UNROLL
     for (std::uint32_t i = 0; i < elements; ++i) {
       if (first + i >= count_) break;
       data_[first + i] = static_cast<Storage>(payload.word[i * sizeof(Storage) / 4] >> (i * sizeof(Storage) % 4 * 8));

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cuda_runtime_api.h>
-#include <fmt/format.h>
 
 #include <string_view>
 
@@ -10,10 +9,10 @@
 
 namespace weft::detail {
 
+[[noreturn]] void throw_cuda(cudaError_t result, std::string_view what);
+
 inline void check_cuda(cudaError_t result, std::string_view what) {
-  if (result == cudaSuccess) return;
-  static_cast<void>(cudaGetLastError());  // not sticky: the host program's next check must not see ours
-  throw Error(Errc::system, fmt::format("{}: {} ({})", what, cudaGetErrorString(result), cudaGetErrorName(result)));
+  if (result != cudaSuccess) throw_cuda(result, what);
 }
 
 // The calling thread's current device, put back at the end of the scope.

@@ -1,10 +1,17 @@
-// The one annotation that lets a function template run on every executor.
+// The annotations that let a function template run on every executor: macros, since no language construct can be an
+// attribute or a pragma.
 #pragma once
 
 #if defined(__CUDACC__)
 #define WEFT_FN __device__ __forceinline__
 #define WEFT_SLOW __device__ __noinline__
+#define WEFT_UNROLL _Pragma("unroll")
+#elif defined(__clang__)
+#define WEFT_FN inline
+#define WEFT_SLOW __attribute__((noinline, cold)) inline
+#define WEFT_UNROLL _Pragma("unroll")
 #else
 #define WEFT_FN inline
 #define WEFT_SLOW __attribute__((noinline, cold)) inline
+#define WEFT_UNROLL _Pragma("GCC unroll 8")
 #endif

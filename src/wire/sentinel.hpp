@@ -25,7 +25,7 @@ struct Sentinel {
   template <int atomic_bytes>
   static WEFT_FN Pack encode(Pack payload, std::uint32_t /*epoch*/) {
     constexpr int stride = atomic_bytes / 4;
-#pragma unroll
+    WEFT_UNROLL
     for (int i = stride - 1; i < 4; i += stride) {
       if (payload.word[i] == kRestWord) payload.word[i] = kNanWord;
     }
@@ -36,14 +36,12 @@ struct Sentinel {
   static WEFT_FN bool arrived(const Pack& pack, std::uint32_t /*epoch*/) {
     constexpr int stride = atomic_bytes / 4;
     bool all = true;
-#pragma unroll
+    WEFT_UNROLL
     for (int i = stride - 1; i < 4; i += stride) all &= pack.word[i] != kRestWord;
     return all;
   }
 
-  static WEFT_FN Pack decode(const Pack& pack) {
-    return pack;
-  }
+  static WEFT_FN Pack decode(const Pack& pack) { return pack; }
 };
 
 }  // namespace weft::detail

@@ -1,0 +1,115 @@
+// all_reduce: rejects what cannot work, names the call, plans it, and hands its pieces to the executor.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdint>
+
+#include "comm/state.hpp"
+#include "core/fingerprint.hpp"
+#include "weft/collectives.hpp"
+
+namespace weft {
+namespace {
+
+using detail::GroupState;
+
+template <class... T>
+void require(bool good, fmt::format_string<T...> message, T&&... values) {
+  if (!good) throw Error(Errc::invalid_argument, fmt::format(message, std::forward<T>(values)...));
+}
+
+void check_arguments(const GroupState& group, const AllReduceArgs& args) {
+  require(args.type <= DataType::i32, "type: {} is not a DataType", static_cast<int>(args.type));
+  require(args.op <= ReduceOp::max, "op: {} is not a ReduceOp", static_cast<int>(args.op));
+  require(args.algorithm <= Algorithm::nccl, "algorithm: {} is not an Algorithm", static_cast<int>(args.algorithm));
+  const std::size_t element = size_of(args.type);
+  require(args.count <= SIZE_MAX / 8 / element, "count: {} elements of {} bytes are more than memory can hold",
+          args.count, element);
+  const int most = group.communicator().fabric().max_blocks();
+  require(args.launch.blocks == 0 || (args.launch.blocks >= 2 && args.launch.blocks <= most),
+          "launch.blocks: {} is not 0 or between 2 and {}", args.launch.blocks, most);
+  require(args.launch.threads == 0 ||
+              (args.launch.threads >= 32 && args.launch.threads <= 512 && args.launch.threads % 32 == 0),
+          "launch.threads: {} is not 0 or a multiple of 32 between 32 and 512", args.launch.threads);
+  group.communicator().fabric().check_stream(args.stream);
+  if (args.count == 0) return;
+  const auto check_buffer = [&](const char* name, const void* data) {
+    require(data != nullptr, "{}: null, with count {}", name, args.count);
+    const auto address = reinterpret_cast<std::uintptr_t>(data);
+    require(address % element == 0, "{}: {} is not aligned to the {} bytes of {}", name, data, element,
+            weft::name(args.type));
+    group.communicator().fabric().check_buffer(name, data);
+  };
+  check_buffer("input", args.input);
+  check_buffer("output", args.output);
+  const auto in = reinterpret_cast<std::uintptr_t>(args.input), out = reinterpret_cast<std::uintptr_t>(args.output);
+  const std::size_t distance = in > out ? in - out : out - in;
+  require(distance == 0 || distance >= args.count * element,
+          "output: overlaps input ({} bytes apart, {} bytes long) without being equal to it", distance,
+          args.count * element);
+}
+
+void run_pieces(GroupState& group, const AllReduceArgs& args, const detail::Plan& plan, std::uint32_t fingerprint) {
+  const std::shared_ptr<detail::Fabric>& fabric = group.communicator().shared_fabric();
+  fabric->keep_alive(args.stream, fabric);
+  const std::size_t element = size_of(args.type);
+  std::size_t done = 0;
+  do {
+    const std::size_t count = std::min(args.count - done, plan.piece);
+    fabric->run({.call = group.call(fingerprint),
+                 .work = {.input = static_cast<const std::byte*>(args.input) + done * element,
+                          .output = static_cast<std::byte*>(args.output) + done * element,
+                          .count = count},
+                 .type = args.type,
+                 .op = args.op,
+                 .algorithm = plan.algorithm,
+                 .size = static_cast<std::uint32_t>(group.size()),
+                 .blocks = plan.blocks,
+                 .threads = plan.threads,
+                 .stream = args.stream});
+    done += count;
+  } while (done < args.count);
+}
+
+}  // namespace
+
+void all_reduce(const Group& handle, const AllReduceArgs& args) {
+  GroupState& group = handle.state();
+  detail::CommunicatorState& communicator = group.communicator();
+  check_arguments(group, args);
+  if (communicator.released()) {
+    throw Error(Errc::released, "all_reduce: the communicator's memory is released; call acquire() first");
+  }
+  handle.check();
+
+  if (args.algorithm == Algorithm::nccl || !group.direct()) {
+    require(args.algorithm == Algorithm::automatic || args.algorithm == Algorithm::nccl,
+            "algorithm: {} needs ranks that reach each other's memory, and these do not ({})",
+            weft::name(args.algorithm), communicator.fabric().description());
+    communicator.fabric().nccl_all_reduce({.group = group.id(),
+                                           .input = args.input,
+                                           .output = args.output,
+                                           .count = args.count,
+                                           .type = args.type,
+                                           .op = args.op,
+                                           .stream = args.stream});
+    return;
+  }
+
+  const detail::Plan plan = detail::plan_all_reduce({.device = handle.device(),
+                                                     .size = static_cast<std::uint32_t>(group.size()),
+                                                     .layout = group.layout(),
+                                                     .type = args.type,
+                                                     .count = args.count,
+                                                     .wish = args.algorithm,
+                                                     .launch = args.launch,
+                                                     .max_blocks = communicator.fabric().max_blocks()});
+  const std::uint32_t fingerprint =
+      detail::fingerprint("all_reduce", args.op, args.type, args.count, plan.algorithm, plan.piece, args.tag);
+  group.remember({fingerprint, fmt::format("all_reduce {} {}[{}] {} tag {}", weft::name(args.op), weft::name(args.type),
+                                           args.count, weft::name(plan.algorithm), args.tag)});
+  run_pieces(group, args, plan, fingerprint);
+  if (handle.device() == Device::cpu) handle.check();
+}
+
+}  // namespace weft

@@ -1,0 +1,124 @@
+// The public handles.
+#include "weft/communicator.hpp"
+
+#include <exception>
+#include <thread>
+
+#include "comm/state.hpp"
+#include "rendezvous/environment.hpp"
+#include "rendezvous/unique_id.hpp"
+
+namespace weft {
+namespace {
+
+// A Group owns a share of its communicator.
+Group handle(const std::shared_ptr<detail::CommunicatorState>& communicator, detail::GroupState& group) {
+  return Group(std::shared_ptr<detail::GroupState>(communicator, &group));
+}
+
+}  // namespace
+
+int Group::rank() const {
+  return state().rank();
+}
+int Group::size() const {
+  return state().size();
+}
+std::span<const int> Group::members() const {
+  return state().members();
+}
+Device Group::device() const {
+  return state().communicator().fabric().device();
+}
+std::optional<Fault> Group::status() const {
+  return state().communicator().fault();
+}
+std::vector<CallRecord> Group::recent_calls() const {
+  return state().recent_calls();
+}
+
+void Group::check() const {
+  if (const std::optional<Fault> fault = status()) state().communicator().throw_fault(*fault, state());
+}
+
+detail::GroupState& Group::state() const {
+  if (state_ == nullptr) {
+    throw Error(Errc::invalid_argument, "group: empty (default-constructed, moved from, or split() with color −1)");
+  }
+  return *state_;
+}
+
+Communicator::Communicator(std::shared_ptr<detail::CommunicatorState> state)
+    : state_(std::move(state)), world_(handle(state_, state_->world())) {}
+Communicator::Communicator(Communicator&&) noexcept = default;
+Communicator& Communicator::operator=(Communicator&&) noexcept = default;
+Communicator::~Communicator() = default;
+
+Communicator Communicator::from_environment(const Config& config) {
+  const detail::LaunchEnvironment launch = detail::read_launch_environment(detail::environment_variable);
+  Config local = config;
+  if (local.cuda_device < 0) local.cuda_device = launch.local_rank;
+  auto bootstrap = launch.world_size == 1
+                       ? std::move(detail::make_thread_bootstraps(1, config.rendezvous_deadline).front())
+                       : detail::make_tcp_bootstrap({.host = launch.host,
+                                                     .port = launch.port,
+                                                     .nonce = launch.nonce,
+                                                     .rank = launch.rank,
+                                                     .world_size = launch.world_size,
+                                                     .deadline = config.rendezvous_deadline});
+  return Communicator(detail::CommunicatorState::create(std::move(bootstrap), local));
+}
+
+Communicator Communicator::from_id(const UniqueId& id, int rank, int world_size, const Config& config) {
+  auto bootstrap = detail::make_id_bootstrap(id, rank, world_size, config.rendezvous_deadline);
+  return Communicator(detail::CommunicatorState::create(std::move(bootstrap), config));
+}
+
+std::vector<Communicator> Communicator::local(int world_size, const Config& config) {
+  auto bootstraps = detail::make_thread_bootstraps(world_size, config.rendezvous_deadline);
+  std::vector<std::shared_ptr<detail::CommunicatorState>> states(bootstraps.size());
+  std::vector<std::exception_ptr> errors(bootstraps.size());
+  {
+    std::vector<std::jthread> threads;
+    for (std::size_t rank = 0; rank < states.size(); ++rank) {
+      threads.emplace_back([&, rank] {
+        try {
+          Config mine = config;
+          if (mine.cuda_device < 0) mine.cuda_device = static_cast<int>(rank);
+          states[rank] = detail::CommunicatorState::create(std::move(bootstraps[rank]), mine);
+        } catch (...) {
+          errors[rank] = std::current_exception();
+        }
+      });
+    }
+  }
+  for (const std::exception_ptr& error : errors) {
+    if (error != nullptr) std::rethrow_exception(error);
+  }
+  std::vector<Communicator> communicators;
+  for (auto& state : states) communicators.push_back(Communicator(std::move(state)));
+  return communicators;
+}
+
+Group Communicator::split(int color) {
+  detail::GroupState* group = state_->split(color);
+  return group != nullptr ? handle(state_, *group) : Group();
+}
+
+void Communicator::release() {
+  state_->release();
+}
+void Communicator::acquire() {
+  state_->acquire();
+}
+void Communicator::abort() noexcept {
+  state_->fabric().abort();
+}
+MemoryUse Communicator::memory() const {
+  return {state_->window_bytes(), state_->fabric().control_bytes()};
+}
+std::string Communicator::fabric() const {
+  return state_->fabric().description();
+}
+
+}  // namespace weft

@@ -1,0 +1,369 @@
+#include "comm/state.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+#include <span>
+
+#include "core/log.hpp"
+
+namespace weft::detail {
+namespace {
+
+constexpr std::size_t kMiB = 1024 * 1024;
+constexpr std::size_t kRecentCalls = 32;
+constexpr std::size_t kMostNames = 4096;  // of different calls that one group remembers in words
+
+std::size_t or_default(std::size_t wish, std::size_t value) {
+  return wish != 0 ? wish : value;
+}
+
+RegionLayout world_layout(const Config& config, std::uint32_t size) {
+  return make_layout(size, or_default(config.one_shot_bytes, default_one_shot_bytes(config.device, size)),
+                     or_default(config.two_shot_bytes, default_two_shot_bytes(config.device, size)));
+}
+
+RegionLayout group_layout(const Config& config, std::uint32_t size) {
+  const bool cpu = config.device == Device::cpu;
+  const std::size_t one_shot = cpu ? default_one_shot_bytes(config.device, size) : kMiB / 2;
+  const std::size_t two_shot = cpu ? default_two_shot_bytes(config.device, size) : 4 * kMiB;
+  return make_layout(size, or_default(config.group_one_shot_bytes, one_shot),
+                     or_default(config.group_two_shot_bytes, two_shot));
+}
+
+// What must be the same on all ranks, as bytes to compare.
+struct AgreedConfig {
+  Device device;
+  std::int64_t deadline;
+  std::uint64_t one_shot, two_shot, group_one_shot, group_two_shot;
+  int max_groups;
+  std::uint32_t first_epoch;
+};
+
+std::string describe(const AgreedConfig& c) {
+  return fmt::format(
+      "device {}, deadline {} ns, one_shot_bytes {}, two_shot_bytes {}, max_groups {}, group_one_shot_bytes {}, "
+      "group_two_shot_bytes {}, first_epoch {}",
+      name(c.device), c.deadline, c.one_shot, c.two_shot, c.max_groups, c.group_one_shot, c.group_two_shot,
+      c.first_epoch);
+}
+
+void check_config(const Config& config) {
+  const auto require = [](bool good, const char* argument, auto value, const char* range) {
+    if (!good) throw Error(Errc::invalid_argument, fmt::format("Config::{}: {} is not {}", argument, value, range));
+  };
+  constexpr std::size_t most = std::size_t{1} << 40;
+  require(config.deadline.count() >= 0, "deadline", config.deadline.count(), "0 or more nanoseconds");
+  require(config.one_shot_bytes <= most, "one_shot_bytes", config.one_shot_bytes, "between 0 and 2^40");
+  require(config.two_shot_bytes <= most, "two_shot_bytes", config.two_shot_bytes, "between 0 and 2^40");
+  require(config.group_one_shot_bytes <= most, "group_one_shot_bytes", config.group_one_shot_bytes,
+          "between 0 and 2^40");
+  require(config.group_two_shot_bytes <= most, "group_two_shot_bytes", config.group_two_shot_bytes,
+          "between 0 and 2^40");
+  require(config.max_groups >= 0 && config.max_groups < kMaxGroups, "max_groups", config.max_groups,
+          "between 0 and 63");
+}
+
+void agree_on_config(Bootstrap& bootstrap, const Config& config) {
+  AgreedConfig mine{};
+  std::memset(static_cast<void*>(&mine), 0, sizeof(mine));  // padding is compared too
+  mine.device = config.device;
+  mine.deadline = config.deadline.count();
+  mine.one_shot = config.one_shot_bytes;
+  mine.two_shot = config.two_shot_bytes;
+  mine.group_one_shot = config.group_one_shot_bytes;
+  mine.group_two_shot = config.group_two_shot_bytes;
+  mine.max_groups = config.max_groups;
+  mine.first_epoch = config.first_epoch;
+  const std::vector<AgreedConfig> all = bootstrap.all_gather_value("compare configurations", mine);
+  for (std::size_t rank = 0; rank < all.size(); ++rank) {
+    if (std::memcmp(&all[rank], &all[0], sizeof(mine)) == 0) continue;
+    throw Error(Errc::rendezvous, fmt::format("ranks disagree about Config: rank 0 has {}; rank {} has {}",
+                                              describe(all[0]), rank, describe(all[rank])));
+  }
+}
+
+}  // namespace
+
+// ---------------------------------------------------------------------------------------------------------- GroupState
+
+GroupState::GroupState(CommunicatorState& communicator, int id, std::vector<int> members, int rank,
+                       std::size_t region_offset, RegionLayout layout)
+    : communicator_(communicator),
+      id_(id),
+      rank_(rank),
+      members_(std::move(members)),
+      region_offset_(region_offset),
+      layout_(layout) {}
+
+void GroupState::arm(std::uint32_t first_epoch) {
+  Fabric& fabric = communicator_.fabric();
+  const Control control = fabric.control();
+  LocalState local{};
+  if (first_epoch == 0) {
+    fabric.read(&local, &control.locals[id_], sizeof(local));
+    local.dead = local.busy = 0;
+  } else {
+    std::fill(std::begin(local.epochs), std::end(local.epochs), first_epoch);
+  }
+
+  direct_ = true;
+  Channel channel{};
+  channel.id = static_cast<std::uint32_t>(id_);
+  channel.rank = static_cast<std::uint32_t>(rank_);
+  channel.size = static_cast<std::uint32_t>(size());
+  channel.deadline_ns = static_cast<std::uint64_t>(communicator_.config().deadline.count());
+  channel.layout = layout_;
+  channel.claim = control.claim;
+  channel.abort = control.abort;
+  channel.record = control.record;
+  channel.world_rank = static_cast<std::uint32_t>(communicator_.rank());
+  channel.world_size = static_cast<std::uint32_t>(communicator_.size());
+  for (int peer = 0; peer < communicator_.size(); ++peer) channel.window[peer] = fabric.window(peer);
+  for (int member = 0; member < size(); ++member) {
+    const int world_rank = members_[static_cast<std::size_t>(member)];
+    channel.member[member] = static_cast<std::uint32_t>(world_rank);
+    direct_ &= channel.window[world_rank] != nullptr;
+    if (direct_) channel.region[member] = channel.window[world_rank] + region_offset_;
+  }
+
+  if (direct_) {
+    std::byte* const mine = channel.region[rank_];
+    fabric.fill(mine, 0xff, layout_.bytes);
+    // A header of the call before the first: older than anything that is waited for.
+    const std::vector<std::uint64_t> headers(static_cast<std::size_t>(size()) * kBanks,
+                                             static_cast<std::uint64_t>(local.epochs[0] - 1) << 32);
+    fabric.write(mine + layout_.headers, headers.data(), headers.size() * sizeof(std::uint64_t));
+  }
+  fabric.write(&control.locals[id_], &local, sizeof(local));
+  fabric.write(&control.channels[id_], &channel, sizeof(channel));
+}
+
+void GroupState::set_released(bool released) {
+  const std::uint32_t value = released ? 1 : 0;
+  communicator_.fabric().write(&communicator_.fabric().control().channels[id_].released, &value, sizeof(value));
+}
+
+Call GroupState::call(std::uint32_t fingerprint) const {
+  const Control control = communicator_.fabric().control();
+  return {&control.channels[id_], &control.locals[id_], fingerprint};
+}
+
+void GroupState::remember(const CallName& name) {
+  const std::scoped_lock lock(mutex_);
+  if (names_.size() < kMostNames) names_.try_emplace(name.fingerprint, name.text);
+  CallRecord record{.number = calls_, .operation = name.text, .time = std::chrono::system_clock::now()};
+  if (recent_.size() < kRecentCalls) {
+    recent_.push_back(std::move(record));
+  } else {
+    recent_[calls_ % kRecentCalls] = std::move(record);
+  }
+  ++calls_;
+}
+
+std::vector<CallRecord> GroupState::recent_calls() const {
+  const std::scoped_lock lock(mutex_);
+  std::vector<CallRecord> calls = recent_;
+  std::ranges::sort(calls, {}, &CallRecord::number);
+  return calls;
+}
+
+std::string GroupState::name_of(std::uint32_t fingerprint) const {
+  const std::scoped_lock lock(mutex_);
+  const auto found = names_.find(fingerprint);
+  return found != names_.end() ? found->second : fmt::format("a call with fingerprint {:08x}", fingerprint);
+}
+
+// --------------------------------------------------------------------------------------------------- CommunicatorState
+
+CommunicatorState::CommunicatorState(std::unique_ptr<Bootstrap> bootstrap, const Config& config)
+    : bootstrap_(std::move(bootstrap)), config_(config) {}
+
+std::shared_ptr<CommunicatorState> CommunicatorState::create(std::unique_ptr<Bootstrap> bootstrap, const Config& config,
+                                                             ncclComm* nccl) {
+  std::shared_ptr<CommunicatorState> state(new CommunicatorState(std::move(bootstrap), config));
+  Bootstrap& meet = *state->bootstrap_;
+  if (meet.size() > static_cast<int>(kMaxRanks)) {
+    throw Error(Errc::invalid_argument, fmt::format("world_size: {} is not between 1 and {}", meet.size(), kMaxRanks));
+  }
+  Config& chosen = state->config_;
+  meet.agree_on("check the configuration", [&] { check_config(chosen); });
+  if (chosen.device == Device::automatic) {
+    // CUDA only where every rank can.
+    const std::string reason = why_no_cuda();
+    const auto able = meet.all_gather_value("choose a device", static_cast<char>(reason.empty()));
+    chosen.device = std::ranges::all_of(able, [](char yes) { return yes != 0; }) ? Device::cuda : Device::cpu;
+    if (chosen.device == Device::cpu && !reason.empty()) logger().info("CPU ranks: {}", reason);
+  }
+  agree_on_config(meet, chosen);
+  const FabricArgs args{.bootstrap = meet, .config = chosen, .nccl = nccl};
+  state->fabric_ = chosen.device == Device::cuda ? make_cuda_fabric(args) : make_cpu_fabric(args);
+
+  state->groups_.resize(1);
+  std::vector<int> everyone(static_cast<std::size_t>(meet.size()));
+  std::iota(everyone.begin(), everyone.end(), 0);
+  state->groups_[0] = std::make_unique<GroupState>(*state, 0, std::move(everyone), meet.rank(), state->region_offset(0),
+                                                   world_layout(chosen, static_cast<std::uint32_t>(meet.size())));
+  state->open_window();
+  meet.agree_on("prepare memory", [&] { state->groups_[0]->arm(std::max(chosen.first_epoch, 1u)); });
+  logger().info("rank {} of {}: {}", meet.rank(), meet.size(), state->fabric_->description());
+  return state;
+}
+
+CommunicatorState::~CommunicatorState() = default;
+
+std::size_t CommunicatorState::region_offset(int group) const {
+  const auto size = static_cast<std::uint32_t>(bootstrap_->size());
+  if (group == 0) return kWindowHeaderBytes;
+  return kWindowHeaderBytes + world_layout(config_, size).bytes +
+         static_cast<std::size_t>(group - 1) * group_layout(config_, size).bytes;
+}
+
+void CommunicatorState::open_window() {
+  window_bytes_ = region_offset(config_.max_groups + 1);
+  fabric_->open_window(*bootstrap_, window_bytes_);
+  const std::vector<std::byte> zero(kWindowHeaderBytes);
+  if (fabric_->window(rank()) != nullptr) fabric_->write(fabric_->window(rank()), zero.data(), zero.size());
+  check_pairs();
+}
+
+// Every pair moves checked data both ways before anything is trusted: there are machines on which peer access is
+// granted and the data never arrives, or arrives wrong.
+void CommunicatorState::check_pairs() {
+  constexpr std::size_t packs = 256;
+  const auto pattern = [](int from, int to) {
+    std::vector<Pack> data(packs);
+    for (std::size_t i = 0; i < packs; ++i) {
+      const auto base = static_cast<std::uint32_t>((static_cast<std::size_t>(from) * kMaxRanks + to) * packs + i);
+      data[i] = {{base * 2654435761u, ~base, base ^ 0x5a5a5a5au, base}};
+    }
+    return data;
+  };
+  const auto place = [&](int owner, int sender) {
+    return reinterpret_cast<Pack*>(fabric_->window(owner) + kWindowHeaderBytes) +
+           static_cast<std::size_t>(sender) * packs;
+  };
+  if (kWindowHeaderBytes + static_cast<std::size_t>(size()) * packs * sizeof(Pack) > window_bytes_) {
+    return;  // windows of a few KiB exist in tests only
+  }
+  bootstrap_->agree_on("write to every peer", [&] {
+    for (int peer = 0; peer < size(); ++peer) {
+      if (fabric_->window(peer) != nullptr) fabric_->push(place(peer, rank()), pattern(rank(), peer));
+    }
+  });
+  bootstrap_->agree_on("check what every peer wrote", [&] {
+    for (int peer = 0; peer < size(); ++peer) {
+      if (fabric_->window(peer) == nullptr) continue;
+      std::vector<Pack> got(packs);
+      fabric_->read(got.data(), place(rank(), peer), packs * sizeof(Pack));
+      const std::vector<Pack> wanted = pattern(peer, rank());
+      if (std::memcmp(got.data(), wanted.data(), packs * sizeof(Pack)) == 0) continue;
+      throw Error(Errc::rendezvous,
+                  fmt::format("data that rank {} wrote to rank {} arrived wrong: peer access between them is broken "
+                              "(IOMMU or ACS settings are a common cause)",
+                              peer, rank()));
+    }
+  });
+}
+
+GroupState* CommunicatorState::split(int color) {
+  bootstrap_->agree_on("split", [&] {
+    if (color < -1) throw Error(Errc::invalid_argument, fmt::format("color: {} is not −1 or more", color));
+    if (released_) throw Error(Errc::released, "split: the communicator's memory is released");
+    const int made = static_cast<int>(groups_.size()) - 1;
+    if (made >= config_.max_groups) {
+      throw Error(Errc::invalid_argument,
+                  fmt::format("split: {} splits exist, and Config::max_groups is {}", made, config_.max_groups));
+    }
+  });
+  const std::vector<int> colors = bootstrap_->all_gather_value("split: exchange colors", color);
+  const int id = static_cast<int>(groups_.size());
+  std::vector<int> members;
+  int place = 0;
+  for (int peer = 0; peer < size(); ++peer) {
+    if (color < 0 || colors[static_cast<std::size_t>(peer)] != color) continue;
+    if (peer == rank()) place = static_cast<int>(members.size());
+    members.push_back(peer);
+  }
+  bootstrap_->agree_on("split: prepare", [&] {
+    fabric_->split(id, color);
+    groups_.push_back(nullptr);
+    if (members.empty()) return;
+    const auto size = static_cast<std::uint32_t>(members.size());
+    groups_.back() = std::make_unique<GroupState>(*this, id, std::move(members), place, region_offset(id),
+                                                  group_layout(config_, size));
+    groups_.back()->arm(std::max(config_.first_epoch, 1u));
+  });
+  return groups_.back().get();
+}
+
+void CommunicatorState::release() {
+  bootstrap_->agree_on("release", [&] {
+    if (released_) throw Error(Errc::released, "release: the communicator's memory is released already");
+    for (const auto& group : groups_) {
+      if (group != nullptr) group->set_released(true);
+    }
+  });
+  released_ = true;  // from here on nobody writes to anybody's window
+  bootstrap_->agree_on("release: free the window", [&] { fabric_->close_window(); });
+}
+
+void CommunicatorState::acquire() {
+  bootstrap_->agree_on("acquire", [&] {
+    if (!released_) throw Error(Errc::invalid_argument, "acquire: the communicator's memory is not released");
+  });
+  open_window();
+  bootstrap_->agree_on("acquire: prepare memory", [&] {
+    if (fabric_->record().code == static_cast<std::uint32_t>(Errc::released)) fabric_->clear_record();
+    for (const auto& group : groups_) {
+      if (group != nullptr) group->arm(0);
+    }
+  });
+  released_ = false;
+}
+
+std::optional<Fault> CommunicatorState::fault() const {
+  warn_when_slow();
+  const FaultRecord record = fabric_->record();
+  if (record.complete == 0) return std::nullopt;
+  const auto code = static_cast<Errc>(record.code);
+  const auto* group = record.channel < groups_.size() ? groups_[record.channel].get() : nullptr;
+  const auto name_of = [&](std::uint32_t fingerprint) { return group != nullptr ? group->name_of(fingerprint) : ""; };
+  Fault fault{.code = code,
+              .rank = rank(),
+              .peer = record.peer == kNoPeer ? -1 : static_cast<int>(record.peer),
+              .epoch_wanted = record.epoch_wanted,
+              .epoch_seen = record.epoch_seen,
+              .operation = name_of(record.fingerprint),
+              .theirs = {}};
+  if (code == Errc::mismatch) fault.theirs = name_of(record.theirs);
+  if (code == Errc::peer_failed) fault.theirs = name(static_cast<Errc>(record.theirs));
+  return fault;
+}
+
+void CommunicatorState::warn_when_slow() const {
+  const FaultRecord record = fabric_->record();
+  const std::scoped_lock lock(mutex_);
+  if (record.slow_epoch == 0 || record.slow_epoch == warned_epoch_) return;
+  warned_epoch_ = record.slow_epoch;
+  logger().warn("rank {}: call {} has waited for rank {} for more than a tenth of the deadline", rank(),
+                record.slow_epoch, record.slow_peer);
+}
+
+void CommunicatorState::throw_fault(const Fault& fault, const GroupState& group) const {
+  std::string text =
+      fmt::format("{} on rank {}: {}, epoch {}", name(fault.code), fault.rank, fault.operation, fault.epoch_wanted);
+  if (fault.peer >= 0) text += fmt::format("; peer {}", fault.peer);
+  if (fault.code == Errc::timeout) {
+    text += fmt::format(" was last seen in epoch {}; deadline {} ms", fault.epoch_seen,
+                        std::chrono::duration_cast<std::chrono::milliseconds>(config_.deadline).count());
+  }
+  if (fault.code == Errc::mismatch) text += fmt::format(" called {} in epoch {}", fault.theirs, fault.epoch_seen);
+  if (fault.code == Errc::peer_failed) text += fmt::format(" reported: {}", fault.theirs);
+  text += "\nlast calls of this rank on this group:";
+  for (const CallRecord& call : group.recent_calls()) text += fmt::format("\n  {} {}", call.number, call.operation);
+  throw Error(fault, text);
+}
+
+}  // namespace weft::detail

@@ -1,0 +1,108 @@
+// What is behind the public handles.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/plan.hpp"
+#include "fabric/fabric.hpp"
+#include "weft/collectives.hpp"
+#include "weft/communicator.hpp"
+
+namespace weft::detail {
+
+class CommunicatorState;
+
+// One call in numbers and in words. The fingerprint is what ranks compare.
+struct CallName {
+  std::uint32_t fingerprint;
+  std::string text;
+};
+
+class GroupState {
+ public:
+  GroupState(CommunicatorState& communicator, int id, std::vector<int> members, int rank, std::size_t region_offset,
+             RegionLayout layout);
+
+  CommunicatorState& communicator() const { return communicator_; }
+  int id() const { return id_; }
+  int rank() const { return rank_; }
+  int size() const { return static_cast<int>(members_.size()); }
+  const std::vector<int>& members() const { return members_; }
+  const RegionLayout& layout() const { return layout_; }
+  // All members' windows can be reached by plain stores: Weft's own algorithms work.
+  bool direct() const { return direct_; }
+
+  // Puts memory to rest and fills the table; what peers may see of it is fenced by the caller's next meeting. Epochs
+  // begin at `first_epoch` (a new group) or go on (a window taken again: 0 then).
+  void arm(std::uint32_t first_epoch);
+  void set_released(bool released);
+
+  Call call(std::uint32_t fingerprint) const;
+  // Notes a call for fault messages and the flight recorder.
+  void remember(const CallName& name);
+  std::vector<CallRecord> recent_calls() const;
+  std::string name_of(std::uint32_t fingerprint) const;
+
+ private:
+  CommunicatorState& communicator_;
+  int id_;
+  int rank_;
+  std::vector<int> members_;
+  std::size_t region_offset_;
+  RegionLayout layout_;
+  bool direct_ = false;
+
+  mutable std::mutex mutex_;  // status() may be asked from any thread
+  std::map<std::uint32_t, std::string> names_;
+  std::vector<CallRecord> recent_;
+  std::uint64_t calls_ = 0;
+};
+
+class CommunicatorState : public std::enable_shared_from_this<CommunicatorState> {
+ public:
+  // Collective: meets the other ranks, takes memory, and lets every pair exchange checked data.
+  static std::shared_ptr<CommunicatorState> create(std::unique_ptr<Bootstrap> bootstrap, const Config& config,
+                                                   ncclComm* nccl = nullptr);
+  ~CommunicatorState();
+
+  Fabric& fabric() const { return *fabric_; }
+  const std::shared_ptr<Fabric>& shared_fabric() const { return fabric_; }
+  const Config& config() const { return config_; }
+  int rank() const { return bootstrap_->rank(); }
+  int size() const { return bootstrap_->size(); }
+  bool released() const { return released_; }
+  std::size_t window_bytes() const { return released_ ? 0 : window_bytes_; }
+  GroupState& world() const { return *groups_.front(); }
+
+  GroupState* split(int color);  // null for color −1
+  void release();
+  void acquire();
+  // The fault record in words; empty while all is well.
+  std::optional<Fault> fault() const;
+  [[noreturn]] void throw_fault(const Fault& fault, const GroupState& group) const;
+
+ private:
+  CommunicatorState(std::unique_ptr<Bootstrap> bootstrap, const Config& config);
+  void open_window();
+  void check_pairs();
+  std::size_t region_offset(int group) const;
+  void warn_when_slow() const;
+
+  std::unique_ptr<Bootstrap> bootstrap_;
+  Config config_;
+  std::shared_ptr<Fabric> fabric_;
+  std::size_t window_bytes_ = 0;
+  bool released_ = false;
+  mutable std::mutex mutex_;
+  mutable std::uint32_t warned_epoch_ = 0;
+  std::vector<std::unique_ptr<GroupState>> groups_;  // by id, the world first; null where this rank is in none
+};
+
+}  // namespace weft::detail

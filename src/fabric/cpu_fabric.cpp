@@ -1,0 +1,115 @@
+// CPU ranks: windows in shared memory, operations in the calling thread.
+#include <fmt/format.h>
+
+#include <atomic>
+#include <cstring>
+#include <memory>
+#include <optional>
+
+#include "fabric/fabric.hpp"
+#include "fabric/liveness.hpp"
+#include "fabric/shared_memory.hpp"
+#include "team/cpu_thread.hpp"
+
+namespace weft::detail {
+namespace {
+
+// What the fields of Control point to.
+struct ControlMemory {
+  Channel channels[kMaxGroups] = {};
+  LocalState locals[kMaxGroups] = {};
+  std::uint32_t claim = 0;
+  std::uint32_t abort = 0;
+  FaultRecord record = {};
+};
+
+class CpuFabric final : public Fabric {
+ public:
+  explicit CpuFabric(const FabricArgs& args)
+      : rank_(args.bootstrap.rank()),
+        size_(args.bootstrap.size()),
+        control_(std::make_unique<ControlMemory>()),
+        liveness_(Liveness::create(args.bootstrap)) {}
+
+  Device device() const override { return Device::cpu; }
+  std::string description() const override {
+    std::string text = fmt::format("shared memory, {} CPU ranks", size_);
+    for (int peer = 0; peer < size_; ++peer) {
+      const std::string& reason = liveness_.unwatched_reason(peer);
+      if (!reason.empty()) text += fmt::format("; rank {} is not watched: {}", peer, reason);
+    }
+    return text;
+  }
+  int max_blocks() const override { return 2; }
+  std::size_t control_bytes() const override { return sizeof(ControlMemory); }
+  Control control() const override {
+    ControlMemory& memory = *control_;
+    return {memory.channels, memory.locals, &memory.claim, &memory.abort, &memory.record};
+  }
+
+  void open_window(Bootstrap& bootstrap, std::size_t bytes) override {
+    window_ = SharedMemoryWindow::create(bootstrap, bytes);
+  }
+  void close_window() override { window_ = {}; }
+  std::byte* window(int world_rank) const override { return window_.at(world_rank); }
+
+  void write(void* to, const void* from, std::size_t bytes) override { std::memcpy(to, from, bytes); }
+  void fill(void* to, std::uint8_t value, std::size_t bytes) override { std::memset(to, value, bytes); }
+  void read(void* to, const void* from, std::size_t bytes) override { std::memcpy(to, from, bytes); }
+  void push(Pack* to, const std::vector<Pack>& packs) override {
+    for (std::size_t i = 0; i < packs.size(); ++i) CpuThread::store(to + i, packs[i]);
+  }
+
+  FaultRecord record() const override {
+    FaultRecord& shared = control_->record;
+    FaultRecord copy{};
+    copy.slow_epoch = CpuThread::load(&shared.slow_epoch);
+    copy.slow_peer = CpuThread::load(&shared.slow_peer);
+    copy.complete = std::atomic_ref(shared.complete).load(std::memory_order_acquire);
+    if (copy.complete != 0) copy = shared;
+    return copy;
+  }
+  void clear_record() override {
+    control_->record = {};
+    control_->claim = 0;
+  }
+  void abort() noexcept override {
+    CpuThread::store(&control_->abort, 1u);
+    if (window_.size() == 0) return;
+    const std::uint32_t word =
+        poison_word(static_cast<std::uint32_t>(rank_), static_cast<std::uint32_t>(Errc::aborted));
+    for (int peer = 0; peer < size_; ++peer) {
+      CpuThread::store(reinterpret_cast<std::uint32_t*>(window_.at(peer) + kPoisonOffset), word);
+    }
+  }
+
+  void check_buffer(const char*, const void*) const override {}
+  void check_stream(Stream stream) const override {
+    if (stream != nullptr) {
+      throw Error(Errc::invalid_argument,
+                  "stream: must be null on CPU ranks, where operations run in the calling thread");
+    }
+  }
+  void run(const AllReduceLaunch& launch) override { run_on_cpu(launch, &liveness_); }
+  void keep_alive(Stream, const std::shared_ptr<Fabric>&) override {}
+
+  void split(int, int) override {}
+  bool has_nccl() const override { return false; }
+  void nccl_all_reduce(const NcclAllReduce&) override {
+    throw Error(Errc::unsupported, "algorithm: nccl needs GPUs; these ranks are on the CPU");
+  }
+
+ private:
+  int rank_, size_;
+  std::unique_ptr<ControlMemory> control_;
+  Liveness liveness_;
+  SharedMemoryWindow window_;
+};
+
+}  // namespace
+
+std::shared_ptr<Fabric> make_cpu_fabric(const FabricArgs& args) {
+  return std::make_shared<CpuFabric>(args);
+}
+
+}  // namespace weft::detail

@@ -1,0 +1,373 @@
+#if WEFT_WITH_CUDA
+
+// GPU ranks: windows through NCCL, operations as kernels.
+#include <cuda_runtime_api.h>
+#include <fmt/format.h>
+#include <nccl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <map>
+#include <mutex>
+
+#include "executors/cuda_error.hpp"
+#include "fabric/cuda_window.hpp"
+#include "fabric/fabric.hpp"
+#include "fabric/nccl_api.hpp"
+
+namespace weft::detail {
+namespace {
+
+// Fabrics whose last owner was a captured graph. CUDA forbids its own calls where it tells of a graph's end, so they
+// are destroyed at the next occasion.
+class Graveyard {
+ public:
+  static Graveyard& instance() {
+    static Graveyard* graveyard = new Graveyard;  // never destroyed: CUDA may call back during exit
+    return *graveyard;
+  }
+  void bury(std::shared_ptr<Fabric> fabric) {
+    const std::scoped_lock lock(mutex_);
+    dead_.push_back(std::move(fabric));
+  }
+  void clear() {
+    std::vector<std::shared_ptr<Fabric>> dead;
+    const std::scoped_lock lock(mutex_);
+    dead.swap(dead_);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::shared_ptr<Fabric>> dead_;
+};
+
+// What of Control lies on the device. Fixed for the fabric's life.
+struct DeviceControl {
+  Channel channels[kMaxGroups];
+  LocalState locals[kMaxGroups];
+  std::byte* windows[kMaxRanks];
+  std::uint32_t claim;
+};
+// What of it the host sees without a copy.
+struct HostControl {
+  FaultRecord record;
+  std::uint32_t abort;
+};
+
+int version_family(int version) {
+  return version / 100;
+}  // major and minor of an NCCL version code
+
+class CudaFabric final : public Fabric {
+ public:
+  explicit CudaFabric(const FabricArgs& args)
+      : rank_(args.bootstrap.rank()), size_(args.bootstrap.size()), deadline_(args.config.rendezvous_deadline) {
+    Graveyard::instance().clear();
+    args.bootstrap.agree_on("prepare the GPU", [&] { prepare_device(args.config.cuda_device); });
+    choose_sharing(args.bootstrap);
+    if (!shared_) make_nccl(args);
+  }
+
+  ~CudaFabric() override {
+    const DeviceScope scope(device_);
+    window_.reset();
+    for (auto& [group, comm] : comms_) {
+      if (comm != nullptr && comm != borrowed_) static_cast<void>(ncclCommDestroy(comm));
+    }
+    if (device_control_ != nullptr) static_cast<void>(cudaFree(device_control_));
+    if (host_control_ != nullptr) static_cast<void>(cudaFreeHost(host_control_));
+    if (staging_ != nullptr) static_cast<void>(cudaFree(staging_));
+    if (stream_ != nullptr) static_cast<void>(cudaStreamDestroy(stream_));
+  }
+  CudaFabric(const CudaFabric&) = delete;
+  CudaFabric& operator=(const CudaFabric&) = delete;
+
+  Device device() const override { return Device::cuda; }
+  std::string description() const override {
+    int reachable = 0;
+    if (window_ != nullptr) {
+      for (const std::byte* peer : window_->peers()) reachable += peer != nullptr ? 1 : 0;
+    }
+    if (shared_) return fmt::format("{} ranks of one process on shared GPUs ({}), for tests", size_, device_name_);
+    if (reachable == size_) return fmt::format("peer memory, {} × {}", size_, device_name_);
+    return fmt::format("NCCL: only {} of {} ranks share an NVLink domain with rank {} ({})", reachable, size_, rank_,
+                       device_name_);
+  }
+  int max_blocks() const override { return max_blocks_; }
+  std::size_t control_bytes() const override { return sizeof(DeviceControl) + sizeof(HostControl) + kStagingBytes; }
+  Control control() const override {
+    return {device_control_->channels, device_control_->locals, &device_control_->claim, &host_control_->abort,
+            &host_control_->record};
+  }
+
+  void open_window(Bootstrap& bootstrap, std::size_t bytes) override {
+    const DeviceScope scope(device_);
+    if (shared_) {
+      window_ = make_process_window(bootstrap, bytes, device_);
+    } else {
+      bootstrap.agree_on("register the window", [&] {
+        window_ = make_nccl_window({.comm = comms_.at(0),
+                                    .rank = rank_,
+                                    .size = size_,
+                                    .bytes = bytes,
+                                    .stream = stream_,
+                                    .deadline = deadline_});
+      });
+    }
+    const std::vector<std::byte*>& peers = window_->peers();
+    write(device_control_->windows, peers.data(), peers.size() * sizeof(std::byte*));
+  }
+  void close_window() override {
+    const DeviceScope scope(device_);
+    check_cuda(cudaDeviceSynchronize(), "waiting for the GPU before its window goes");
+    window_.reset();
+  }
+  std::byte* window(int world_rank) const override {
+    return window_ == nullptr ? nullptr : window_->peers()[static_cast<std::size_t>(world_rank)];
+  }
+
+  void write(void* to, const void* from, std::size_t bytes) override {
+    const DeviceScope scope(device_);
+    check_cuda(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, stream_), "cudaMemcpyAsync to the GPU");
+    check_cuda(cudaStreamSynchronize(stream_), "cudaStreamSynchronize");
+  }
+  void fill(void* to, std::uint8_t value, std::size_t bytes) override {
+    const DeviceScope scope(device_);
+    check_cuda(cudaMemsetAsync(to, value, bytes, stream_), "cudaMemsetAsync");
+    check_cuda(cudaStreamSynchronize(stream_), "cudaStreamSynchronize");
+  }
+  void read(void* to, const void* from, std::size_t bytes) override {
+    const DeviceScope scope(device_);
+    check_cuda(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, stream_), "cudaMemcpyAsync from the GPU");
+    check_cuda(cudaStreamSynchronize(stream_), "cudaStreamSynchronize");
+  }
+  void push(Pack* to, const std::vector<Pack>& packs) override {
+    if (packs.size() * sizeof(Pack) > kStagingBytes) throw Error(Errc::system, "push: larger than the staging buffer");
+    write(staging_, packs.data(), packs.size() * sizeof(Pack));
+    const DeviceScope scope(device_);
+    push_packs(to, staging_, packs.size(), stream_);
+    check_cuda(cudaStreamSynchronize(stream_), "writing to a peer's window");
+  }
+
+  FaultRecord record() const override {
+    FaultRecord& shared = host_control_->record;
+    FaultRecord copy{};
+    copy.complete = std::atomic_ref(shared.complete).load(std::memory_order_acquire);
+    if (copy.complete != 0) {
+      std::memcpy(&copy, &shared, sizeof(copy));
+    } else {
+      copy.slow_epoch = std::atomic_ref(shared.slow_epoch).load(std::memory_order_relaxed);
+      copy.slow_peer = std::atomic_ref(shared.slow_peer).load(std::memory_order_relaxed);
+    }
+    return copy;
+  }
+  void clear_record() override {
+    host_control_->record = {};
+    fill(&device_control_->claim, 0, sizeof(device_control_->claim));
+  }
+  void abort() noexcept override {
+    std::atomic_ref(host_control_->abort).store(1, std::memory_order_release);  // for kernels of this rank that wait
+    try {
+      const DeviceScope scope(device_);
+      poison_windows(device_control_->windows, size_,
+                     poison_word(static_cast<std::uint32_t>(rank_), static_cast<std::uint32_t>(Errc::aborted)),
+                     stream_);
+    } catch (const Error&) {
+      // Peers then learn of it from this rank's kernels, or by their deadlines.
+    }
+  }
+
+  void check_buffer(const char* name, const void* data) const override {
+    cudaPointerAttributes attributes{};
+    check_cuda(cudaPointerGetAttributes(&attributes, data), "cudaPointerGetAttributes");
+    if (attributes.type == cudaMemoryTypeUnregistered || attributes.devicePointer == nullptr) {
+      throw Error(Errc::invalid_argument, fmt::format("{}: {} is host memory that the GPU cannot reach", name, data));
+    }
+    if (attributes.type == cudaMemoryTypeDevice && attributes.device != device_) {
+      throw Error(Errc::invalid_argument, fmt::format("{}: {} is memory of GPU {}, and this rank drives GPU {}", name,
+                                                      data, attributes.device, device_));
+    }
+  }
+  void check_stream(Stream stream) const override {
+    if (stream == nullptr || stream == cudaStreamLegacy || stream == cudaStreamPerThread) return;
+    int device = -1;
+    const cudaError_t result = cudaStreamGetDevice(stream, &device);
+    if (result == cudaSuccess && device == device_) return;
+    static_cast<void>(cudaGetLastError());
+    throw Error(Errc::invalid_argument,
+                result == cudaSuccess
+                    ? fmt::format("stream: belongs to GPU {}, and this rank drives GPU {}", device, device_)
+                    : fmt::format("stream: not a CUDA stream ({})", cudaGetErrorString(result)));
+  }
+  void run(const AllReduceLaunch& launch) override {
+    const DeviceScope scope(device_);
+    launch_on_gpu(launch);
+  }
+  void keep_alive(Stream stream, const std::shared_ptr<Fabric>& what) override;
+
+  void split(int group, int color) override {
+    if (shared_) return;
+    const DeviceScope scope(device_);
+    ncclComm_t& comm = comms_[group];
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    config.blocking = 0;
+    const ncclResult_t result =
+        ncclCommSplit(comms_.at(0), color < 0 ? NCCL_SPLIT_NOCOLOR : color, rank_, &comm, &config);
+    settle_nccl(result, comms_.at(0), "ncclCommSplit", deadline_);
+    if (comm != nullptr) settle_nccl(ncclInProgress, comm, "ncclCommSplit", deadline_);
+  }
+  bool has_nccl() const override { return !shared_; }
+  void nccl_all_reduce(const NcclAllReduce& call) override {
+    if (shared_) {
+      throw Error(Errc::unsupported,
+                  "algorithm: nccl needs a GPU of its own for every rank, and here ranks share GPUs");
+    }
+    constexpr ncclDataType_t types[] = {ncclBfloat16, ncclFloat16, ncclFloat32, ncclInt32};
+    const DeviceScope scope(device_);
+    const ncclComm_t comm = comms_.at(call.group);
+    settle_nccl(ncclAllReduce(call.input, call.output, call.count, types[static_cast<int>(call.type)],
+                              call.op == ReduceOp::sum ? ncclSum : ncclMax, comm, call.stream),
+                comm, "ncclAllReduce", deadline_);
+  }
+
+ private:
+  static constexpr std::size_t kStagingBytes = 64 * 1024;
+
+  void prepare_device(int wish) {
+    if (const std::string reason = why_no_cuda(); !reason.empty()) throw Error(Errc::unsupported, reason);
+    int count = 0;
+    check_cuda(cudaGetDeviceCount(&count), "cudaGetDeviceCount");
+    if (wish < 0) {
+      check_cuda(cudaGetDevice(&device_), "cudaGetDevice");
+    } else {
+      device_ = wish % count;
+    }
+    const DeviceScope scope(device_);
+    cudaDeviceProp properties{};
+    check_cuda(cudaGetDeviceProperties(&properties, device_), "cudaGetDeviceProperties");
+    device_name_ = properties.name;
+    std::memcpy(uuid_, properties.uuid.bytes, sizeof(uuid_));
+    if (properties.major < 9) {
+      throw Error(Errc::unsupported,
+                  fmt::format("GPU {} ({}) has compute capability {}.{}; this build needs 9.0 or newer", device_,
+                              device_name_, properties.major, properties.minor));
+    }
+    int lowest = 0, highest = 0;
+    check_cuda(cudaDeviceGetStreamPriorityRange(&lowest, &highest), "cudaDeviceGetStreamPriorityRange");
+    check_cuda(cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking, highest), "cudaStreamCreate");
+    check_cuda(cudaMalloc(&device_control_, sizeof(DeviceControl)), "cudaMalloc of control memory");
+    check_cuda(cudaMalloc(&staging_, kStagingBytes), "cudaMalloc of control memory");
+    check_cuda(cudaHostAlloc(&host_control_, sizeof(HostControl), cudaHostAllocPortable | cudaHostAllocMapped),
+               "cudaHostAlloc of control memory");
+    *host_control_ = {};
+    fill(device_control_, 0, sizeof(DeviceControl));
+    // The control block and the data blocks of one launch all wait, so all of them must be on the GPU at once.
+    max_blocks_ = std::min(load_kernels(), properties.multiProcessorCount + 1);
+  }
+
+  // NCCL takes one rank per GPU. Ranks of one process may share GPUs all the same, without NCCL.
+  void choose_sharing(Bootstrap& bootstrap) {
+    struct Place {
+      char uuid[16];
+      char shares;
+    };
+    Place mine{};
+    std::memcpy(mine.uuid, uuid_, sizeof(uuid_));
+    const auto places = bootstrap.all_gather_value("compare GPUs", mine);
+    for (int peer = 0; peer < size_; ++peer) {
+      for (int other = 0; other < peer; ++other) {
+        shared_ |= std::memcmp(places[static_cast<std::size_t>(peer)].uuid,
+                               places[static_cast<std::size_t>(other)].uuid, sizeof(uuid_)) == 0;
+      }
+    }
+    if (!shared_) return;
+    const auto process = bootstrap.all_gather_value("compare processes", getpid());
+    for (const pid_t other : process) {
+      if (other == process.front()) continue;
+      throw Error(Errc::unsupported, "several processes drive the same GPU; give each a GPU of its own");
+    }
+  }
+
+  void make_nccl(const FabricArgs& args) {
+    const DeviceScope scope(device_);
+    if (args.nccl != nullptr) {
+      borrowed_ = args.nccl;
+      comms_[0] = borrowed_;
+      return;
+    }
+    ncclUniqueId id{};
+    args.bootstrap.agree_on("ncclGetUniqueId", [&] {
+      if (rank_ == 0) check_nccl(ncclGetUniqueId(&id), "ncclGetUniqueId");
+    });
+    id = args.bootstrap.broadcast_value("distribute NCCL's id", 0, id);
+    args.bootstrap.agree_on("ncclCommInitRank", [&] {
+      ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+      config.blocking = 0;
+      settle_nccl(ncclCommInitRankConfig(&comms_[0], size_, id, rank_, &config), comms_[0], "ncclCommInitRank",
+                  deadline_);
+    });
+  }
+
+  int rank_, size_;
+  std::chrono::nanoseconds deadline_;
+  int device_ = 0;
+  int max_blocks_ = 2;
+  bool shared_ = false;
+  std::string device_name_;
+  char uuid_[16] = {};
+  cudaStream_t stream_ = nullptr;  // for creation and abort(), never for operations
+  DeviceControl* device_control_ = nullptr;
+  HostControl* host_control_ = nullptr;
+  void* staging_ = nullptr;
+  ncclComm_t borrowed_ = nullptr;
+  std::map<int, ncclComm_t> comms_;  // by group
+  std::unique_ptr<CudaWindow> window_;
+};
+
+void CudaFabric::keep_alive(Stream stream, const std::shared_ptr<Fabric>& what) {
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  cudaGraph_t graph = nullptr;
+  check_cuda(cudaStreamGetCaptureInfo(stream, &status, nullptr, &graph, nullptr, nullptr, nullptr),
+             "cudaStreamGetCaptureInfo");
+  if (status != cudaStreamCaptureStatusActive) return;
+  const auto release = [](void* owner) {
+    auto* fabric = static_cast<std::shared_ptr<Fabric>*>(owner);
+    Graveyard::instance().bury(std::move(*fabric));
+    delete fabric;
+  };
+  cudaUserObject_t object = nullptr;
+  auto owner = std::make_unique<std::shared_ptr<Fabric>>(what);
+  check_cuda(cudaUserObjectCreate(&object, owner.get(), release, 1, cudaUserObjectNoDestructorSync),
+             "cudaUserObjectCreate");
+  owner.release();
+  check_cuda(cudaGraphRetainUserObject(graph, object, 1, cudaGraphUserObjectMove), "cudaGraphRetainUserObject");
+}
+
+}  // namespace
+
+std::string why_no_cuda() {
+  int count = 0;
+  const cudaError_t result = cudaGetDeviceCount(&count);
+  if (result != cudaSuccess) {
+    static_cast<void>(cudaGetLastError());
+    return fmt::format("no usable GPU: {}", cudaGetErrorString(result));
+  }
+  if (count == 0) return "no GPU on this machine";
+  int version = 0;
+  check_nccl(ncclGetVersion(&version), "ncclGetVersion");
+  if (version_family(version) != version_family(NCCL_VERSION_CODE)) {
+    return fmt::format("built with NCCL {}.{}, running with NCCL {}.{}: they must agree", NCCL_MAJOR, NCCL_MINOR,
+                       version / 10000, version / 100 % 100);
+  }
+  return {};
+}
+
+std::shared_ptr<Fabric> make_cuda_fabric(const FabricArgs& args) {
+  return std::make_shared<CudaFabric>(args);
+}
+
+}  // namespace weft::detail
+
+#endif

@@ -1,0 +1,137 @@
+#include "fabric/cuda_window.hpp"
+
+#include <fmt/format.h>
+#include <nccl_device.h>
+
+#include "core/channel.hpp"
+#include "executors/cuda_error.hpp"
+#include "fabric/nccl_api.hpp"
+#include "team/ptx.cuh"
+
+namespace weft::detail {
+namespace {
+
+__global__ void read_lsa_pointers(ncclWindow_t window, int count, void** pointers) {
+  for (int i = 0; i < count; ++i) pointers[i] = ncclGetLsaPointer(window, 0, i);
+}
+
+__global__ void push_kernel(Pack* to, const Pack* from, std::size_t packs) {
+  for (std::size_t i = threadIdx.x; i < packs; i += blockDim.x) ptx::store_relaxed_sys(to + i, from[i]);
+}
+
+__global__ void poison_kernel(std::byte* const* windows, int count, std::uint32_t word) {
+  for (int i = static_cast<int>(threadIdx.x); i < count; i += static_cast<int>(blockDim.x)) {
+    if (windows[i] == nullptr) continue;
+    ptx::store_relaxed_sys(reinterpret_cast<std::uint32_t*>(windows[i] + kPoisonOffset), word);
+  }
+}
+
+class NcclWindow final : public CudaWindow {
+ public:
+  explicit NcclWindow(const NcclWindowArgs& args) : comm_(args.comm) {
+    check_nccl(ncclMemAlloc(&memory_, args.bytes), "ncclMemAlloc of the window", comm_);
+    try {
+      settle_nccl(ncclCommWindowRegister(comm_, memory_, args.bytes, &window_, NCCL_WIN_COLL_SYMMETRIC), comm_,
+                  "ncclCommWindowRegister", args.deadline);
+      find_peers(args);
+    } catch (...) {
+      free();
+      throw;
+    }
+  }
+  ~NcclWindow() override { free(); }
+  NcclWindow(const NcclWindow&) = delete;
+  NcclWindow& operator=(const NcclWindow&) = delete;
+
+ private:
+  void find_peers(const NcclWindowArgs& args) {
+    peers_.assign(static_cast<std::size_t>(args.size), nullptr);
+    if (window_ == nullptr) return;  // NCCL found no symmetric memory here: everything goes through NCCL
+    const ncclTeam_t lsa = ncclTeamLsa(comm_);
+    void** pointers = nullptr;
+    const std::size_t bytes = static_cast<std::size_t>(lsa.nRanks) * sizeof(void*);
+    check_cuda(cudaMallocHost(&pointers, bytes), "cudaMallocHost");
+    read_lsa_pointers<<<1, 1, 0, args.stream>>>(window_, lsa.nRanks, pointers);
+    const cudaError_t launched = cudaGetLastError();
+    const cudaError_t finished = cudaStreamSynchronize(args.stream);
+    for (int i = 0; i < lsa.nRanks; ++i) {
+      const int rank = args.rank + (i - lsa.rank) * lsa.stride;
+      peers_[static_cast<std::size_t>(rank)] = static_cast<std::byte*>(pointers[i]);
+    }
+    static_cast<void>(cudaFreeHost(pointers));
+    check_cuda(launched, "reading NCCL's peer pointers");
+    check_cuda(finished, "reading NCCL's peer pointers");
+    for (std::size_t rank = 0; rank < peers_.size(); ++rank) {
+      if (peers_[rank] == nullptr) continue;
+      // Without CUDA's virtual memory management NCCL answers success and the pointers fault.
+      cudaPointerAttributes attributes{};
+      check_cuda(cudaPointerGetAttributes(&attributes, peers_[rank]), "cudaPointerGetAttributes of a peer's window");
+      if (attributes.type == cudaMemoryTypeDevice) continue;
+      throw Error(Errc::unsupported, fmt::format("NCCL's pointer to the window of rank {} is not device memory (is "
+                                                 "NCCL_CUMEM_ENABLE=0 set? Weft needs it on)",
+                                                 rank));
+    }
+  }
+
+  void free() {
+    if (window_ != nullptr) static_cast<void>(ncclCommWindowDeregister(comm_, window_));
+    if (memory_ != nullptr) static_cast<void>(ncclMemFree(memory_));
+  }
+
+  ncclComm_t comm_;
+  void* memory_ = nullptr;
+  ncclWindow_t window_ = nullptr;
+};
+
+class ProcessWindow final : public CudaWindow {
+ public:
+  ProcessWindow(Bootstrap& bootstrap, std::size_t bytes, int device) {
+    bootstrap.agree_on("allocate the window",
+                       [&] { check_cuda(cudaMalloc(&memory_, bytes), "cudaMalloc of the window"); });
+    struct Place {
+      void* memory;
+      int device;
+    };
+    const auto places = bootstrap.all_gather_value("exchange windows", Place{memory_, device});
+    bootstrap.agree_on("enable peer access", [&] {
+      for (const Place& place : places) {
+        peers_.push_back(static_cast<std::byte*>(place.memory));
+        if (place.device == device) continue;
+        const cudaError_t result = cudaDeviceEnablePeerAccess(place.device, 0);
+        if (result == cudaErrorPeerAccessAlreadyEnabled) {
+          static_cast<void>(cudaGetLastError());
+          continue;
+        }
+        check_cuda(result, fmt::format("cudaDeviceEnablePeerAccess({})", place.device));
+      }
+    });
+  }
+  ~ProcessWindow() override { static_cast<void>(cudaFree(memory_)); }
+  ProcessWindow(const ProcessWindow&) = delete;
+  ProcessWindow& operator=(const ProcessWindow&) = delete;
+
+ private:
+  void* memory_ = nullptr;
+};
+
+}  // namespace
+
+std::unique_ptr<CudaWindow> make_nccl_window(const NcclWindowArgs& args) {
+  return std::make_unique<NcclWindow>(args);
+}
+
+std::unique_ptr<CudaWindow> make_process_window(Bootstrap& bootstrap, std::size_t bytes, int device) {
+  return std::make_unique<ProcessWindow>(bootstrap, bytes, device);
+}
+
+void push_packs(void* to, const void* from, std::size_t packs, cudaStream_t stream) {
+  push_kernel<<<1, 256, 0, stream>>>(static_cast<Pack*>(to), static_cast<const Pack*>(from), packs);
+  check_cuda(cudaGetLastError(), "launch of push_kernel");
+}
+
+void poison_windows(std::byte* const* windows, int count, std::uint32_t word, cudaStream_t stream) {
+  poison_kernel<<<1, 96, 0, stream>>>(windows, count, word);
+  check_cuda(cudaGetLastError(), "launch of poison_kernel");
+}
+
+}  // namespace weft::detail

@@ -1,0 +1,44 @@
+// Symmetric memory of GPUs: two ways to get it, one set of plain pointers.
+#pragma once
+
+#include <cuda_runtime_api.h>
+#include <nccl.h>
+
+#include <chrono>
+#include <cstddef>
+#include <memory>
+#include <vector>
+
+#include "rendezvous/bootstrap.hpp"
+
+namespace weft::detail {
+
+class CudaWindow {
+ public:
+  virtual ~CudaWindow() = default;
+  // By world rank; null where this GPU cannot reach that rank's memory.
+  const std::vector<std::byte*>& peers() const { return peers_; }
+
+ protected:
+  std::vector<std::byte*> peers_;
+};
+
+// NCCL allocates and registers; peers are those of NCCL's LSA team (one NVLink domain).
+struct NcclWindowArgs {
+  ncclComm_t comm;
+  int rank, size;
+  std::size_t bytes;
+  cudaStream_t stream;
+  std::chrono::nanoseconds deadline;
+};
+std::unique_ptr<CudaWindow> make_nccl_window(const NcclWindowArgs& args);
+
+// cudaMalloc and peer access, for ranks that are threads of one process and share GPUs, which NCCL does not allow.
+std::unique_ptr<CudaWindow> make_process_window(Bootstrap& bootstrap, std::size_t bytes, int device);
+
+// Stores `packs` packs from `from` to `to` as operations do; enqueued on `stream`.
+void push_packs(void* to, const void* from, std::size_t packs, cudaStream_t stream);
+// Writes `word` to the first word of every window that is not null; enqueued on `stream`. `windows` is device memory.
+void poison_windows(std::byte* const* windows, int count, std::uint32_t word, cudaStream_t stream);
+
+}  // namespace weft::detail

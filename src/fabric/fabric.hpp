@@ -1,0 +1,94 @@
+// What differs between CPU ranks and GPU ranks: where memory lies, how it is reached, and how an operation is run.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/channel.hpp"
+#include "executors/executor.hpp"
+#include "rendezvous/bootstrap.hpp"
+#include "weft/communicator.hpp"
+
+namespace weft::detail {
+
+inline constexpr int kMaxGroups = 64;  // of one communicator, the world included
+
+// What operations of this rank use besides windows: stays where it is until the last captured graph is gone.
+struct Control {
+  Channel* channels;   // [kMaxGroups]
+  LocalState* locals;  // [kMaxGroups]
+  std::uint32_t* claim;
+  const std::uint32_t* abort;
+  FaultRecord* record;
+};
+
+// An all-reduce that NCCL is to do.
+struct NcclAllReduce {
+  int group;
+  const void* input;
+  void* output;
+  std::size_t count;
+  DataType type;
+  ReduceOp op;
+  Stream stream;
+};
+
+// One rank's side of the fabric. Functions marked collective are called by all ranks, in the same order.
+class Fabric {
+ public:
+  virtual ~Fabric() = default;
+
+  virtual Device device() const = 0;
+  virtual std::string description() const = 0;
+  virtual int max_blocks() const = 0;  // of one launch, all of which run at once
+  virtual std::size_t control_bytes() const = 0;
+  virtual Control control() const = 0;  // as operations see it
+
+  // Collective. window(rank) is null for a rank whose memory cannot be reached from here.
+  virtual void open_window(Bootstrap& bootstrap, std::size_t bytes) = 0;
+  virtual void close_window() = 0;
+  virtual std::byte* window(int world_rank) const = 0;
+
+  // Into control memory or this rank's own window; done on return.
+  virtual void write(void* to, const void* from, std::size_t bytes) = 0;
+  virtual void fill(void* to, std::uint8_t value, std::size_t bytes) = 0;
+  // Out of this rank's own window.
+  virtual void read(void* to, const void* from, std::size_t bytes) = 0;
+  // Into any window, by the same kind of store that operations use; done on return.
+  virtual void push(Pack* to, const std::vector<Pack>& packs) = 0;
+
+  // The first fault, or one with complete == 0. Waits for nothing.
+  virtual FaultRecord record() const = 0;
+  virtual void clear_record() = 0;
+  // Ends the communicator on every rank that can be reached. Waits for nothing.
+  virtual void abort() noexcept = 0;
+
+  // Throws Errc::invalid_argument with the argument's name when an operation could not use it.
+  virtual void check_buffer(const char* name, const void* data) const = 0;
+  virtual void check_stream(Stream stream) const = 0;
+  virtual void run(const AllReduceLaunch& launch) = 0;
+  // Graphs that are being captured on `stream` keep `what` alive.
+  virtual void keep_alive(Stream stream, const std::shared_ptr<Fabric>& what) = 0;
+
+  // Collective over the world; `color` as in Communicator::split. Group 0 is the world.
+  virtual void split(int group, int color) = 0;
+  virtual bool has_nccl() const = 0;
+  virtual void nccl_all_reduce(const NcclAllReduce& call) = 0;
+};
+
+struct FabricArgs {
+  Bootstrap& bootstrap;
+  const Config& config;
+  ncclComm* nccl = nullptr;  // an engine's, or null
+};
+std::shared_ptr<Fabric> make_cpu_fabric(const FabricArgs& args);
+std::shared_ptr<Fabric> make_cuda_fabric(const FabricArgs& args);
+
+// Why there is no usable GPU (no driver, no device, NCCL's version, …); empty when there is one.
+std::string why_no_cuda();
+
+}  // namespace weft::detail

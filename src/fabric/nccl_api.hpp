@@ -1,0 +1,38 @@
+// NCCL's host calls with Weft's errors and with deadlines. Communicators of ours are non-blocking, so that no call of
+// NCCL can hang: whatever is in progress is waited for here.
+#pragma once
+
+#include <fmt/format.h>
+#include <nccl.h>
+
+#include <chrono>
+#include <string_view>
+#include <thread>
+
+#include "rendezvous/deadline.hpp"
+#include "weft/error.hpp"
+
+namespace weft::detail {
+
+inline void check_nccl(ncclResult_t result, std::string_view what, ncclComm_t comm = nullptr) {
+  if (result == ncclSuccess) return;
+  const char* last = ncclGetLastError(comm);
+  throw Error(Errc::system, fmt::format("{}: {}{}{}", what, ncclGetErrorString(result),
+                                        last != nullptr && *last != 0 ? ": " : "", last != nullptr ? last : ""));
+}
+
+// Waits until a call that may have answered ncclInProgress is done.
+inline void settle_nccl(ncclResult_t result, ncclComm_t comm, std::string_view what, std::chrono::nanoseconds limit) {
+  const Deadline deadline(limit);
+  while (result == ncclInProgress) {
+    check_nccl(ncclCommGetAsyncError(comm, &result), what, comm);
+    if (result != ncclInProgress) break;
+    if (deadline.passed()) {
+      throw Error(Errc::rendezvous, fmt::format("{}: NCCL was not done {}", what, deadline.text()));
+    }
+    std::this_thread::sleep_for(std::chrono::microseconds(50));
+  }
+  check_nccl(result, what, comm);
+}
+
+}  // namespace weft::detail

@@ -37,9 +37,9 @@ need() {
   [[ -n $missing ]] || return 0
 
   local wanted
-  wanted=$(cut -d' ' -f1 <<<"$missing" | tr '\n' ' ')
+  wanted=$(cut -d' ' -f1 <<<"$missing" | paste -sd' ')
   command -v apt-get >/dev/null ||
-    die "missing: $wanted(Debian's names), and there is no apt-get here. Install them and try again."
+    die "missing: $wanted (Debian's names), and there is no apt-get here. Install them and try again."
 
   local as_root=()
   if [[ $(id -u) != 0 ]]; then

@@ -40,7 +40,7 @@ check() {
 
 run_lint() {
   [[ ${1-} == '' || $1 == --fast ]] || die "unknown option '$1' of ./dev lint"
-  need build test lint
+  need build lint
   check 'format (./dev format mends it)' format_files --dry-run -Werror
   check 'project rules' python3 tools/lint.py
   check shellcheck shellcheck -x dev .ci/run

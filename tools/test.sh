@@ -125,7 +125,7 @@ test_gpu() {
   has_gpu || die "no GPU here (nvidia-smi lists none); './dev test' runs what needs none"
   nvidia-smi -L | sed 's/ (UUID.*//' >&2
   if [[ -z $bin ]]; then
-    need build test
+    need build
     build dev weft-gpu-tests weft-tests || die "the GPU suite is built where nvcc and NCCL are, else use --prebuilt DIR"
     bin=build/dev/bin
   fi
@@ -157,7 +157,7 @@ run_tests() {
 
   local select=()
   [[ -z $filter ]] || select=(--tests-regex "$filter")
-  need build test
+  need build
   [[ -n $fast ]] || need sanitize
   build_and_test dev -- "${select[@]}"
   if has_gpu && [[ -z $filter && -x build/dev/bin/weft-gpu-tests ]]; then

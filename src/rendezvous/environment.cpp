@@ -58,17 +58,23 @@ class Variables {
   const Lookup& lookup_;
 };
 
-// "gpu[07-09,12],login1" → "gpu07".
-std::string first_host(const std::string& list) {
-  const std::size_t bracket = list.find_first_of("[,");
-  if (bracket == std::string::npos || list[bracket] == ',') return list.substr(0, bracket);
-  const std::size_t number_end = list.find_first_of("-,]", bracket);
-  const std::size_t close = list.find(']', bracket);
-  if (close == std::string::npos || number_end == bracket + 1) {
-    bad(fmt::format("SLURM_STEP_NODELIST is '{}', allowed is a list like gpu[07-09,12],login1", list));
+// "gpu[07-09,12],login1" → "gpu07", "rack[1-2]node[3-4]" → "rack1node3".
+std::string first_host(const std::string& variable, const std::string& list) {
+  std::string host;
+  for (std::size_t at = 0; at < list.size() && list[at] != ','; ++at) {
+    if (list[at] != '[') {
+      host += list[at];
+      continue;
+    }
+    const std::size_t close = list.find(']', at);
+    const std::string first = list.substr(at + 1, list.find_first_of("-,]", at) - at - 1);
+    if (close == std::string::npos || first.empty()) {
+      bad(fmt::format("{} is '{}', allowed is a list like gpu[07-09,12],login1", variable, list));
+    }
+    host += first;
+    at = close;
   }
-  const std::string suffix = list.substr(close + 1, list.find_first_of("[,", close) - close - 1);
-  return list.substr(0, bracket) + list.substr(bracket + 1, number_end - bracket - 1) + suffix;
+  return host;
 }
 
 // host:port or [address]:port
@@ -85,7 +91,7 @@ void use_rendezvous(LaunchEnvironment& environment, const std::string& text) {
   }
   environment.host = host;
   environment.port =
-      static_cast<std::uint16_t>(Variables::parse("the port of WEFT_RENDEZVOUS", text.substr(colon + 1), 1, 65535));
+      static_cast<std::uint16_t>(Variables::parse("the port in WEFT_RENDEZVOUS", text.substr(colon + 1), 1, 65535));
 }
 
 struct Names {
@@ -156,8 +162,8 @@ LaunchEnvironment read_srun(const Variables& variables) {
   LaunchEnvironment environment = read_ranks(variables, {"srun", "SLURM_PROCID", size, "SLURM_LOCALID"});
   use_job(environment, variables.require("SLURM_JOB_ID", "srun") + "/" + variables.require("SLURM_STEP_ID", "srun"));
   if (!variables.has("WEFT_RENDEZVOUS")) {
-    const bool step_list = variables.has("SLURM_STEP_NODELIST");
-    environment.host = first_host(variables.require(step_list ? "SLURM_STEP_NODELIST" : "SLURM_NODELIST", "srun"));
+    const std::string list = variables.has("SLURM_STEP_NODELIST") ? "SLURM_STEP_NODELIST" : "SLURM_NODELIST";
+    environment.host = first_host(list, variables.require(list, "srun"));
   }
   return environment;
 }

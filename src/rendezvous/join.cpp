@@ -92,21 +92,16 @@ class Door {
       stranger.send_some();
       return true;
     }
-    const auto refuse = [&](const std::string& reason) {
-      stranger.queue(FrameKind::failure, reason);
-      stranger.send_some();
-      fail(reason);
-    };
     if (hello.world_size != args_.world_size) {
-      refuse(fmt::format("ranks disagree about the world size: rank 0 says {}, rank {} says {}", args_.world_size,
-                         hello.rank, hello.world_size));
+      fail(fmt::format("ranks disagree about the world size: rank 0 says {}, rank {} says {}", args_.world_size,
+                       hello.rank, hello.world_size));
     }
     if (hello.rank < 1 || hello.rank >= args_.world_size) {
-      refuse(fmt::format("a second process says it is rank {}; others than rank 0 are 1 … {}", hello.rank,
-                         args_.world_size - 1));
+      fail(fmt::format("a second process says it is rank {}; others than rank 0 are 1 … {}", hello.rank,
+                       args_.world_size - 1));
     }
     Connection& place = ranks_[static_cast<std::size_t>(hello.rank)];
-    if (place.fd() >= 0) refuse(fmt::format("two processes say they are rank {}", hello.rank));
+    if (place.fd() >= 0) fail(fmt::format("two processes say they are rank {}", hello.rank));
     place = std::move(stranger);
     place.set_frame_limit(Connection::default_frame_limit);
     for (Connection& peer : ranks_) peer.queue(FrameKind::waiting, list_ranks(missing()));
@@ -114,10 +109,14 @@ class Door {
     return true;
   }
 
+  // Tells everybody, also who waits outside.
   [[noreturn]] void fail(const std::string& message) {
-    for (Connection& peer : ranks_) {
-      peer.queue(FrameKind::failure, message);
-      peer.send_some();
+    accept_some();
+    for (std::vector<Connection>* connections : {&ranks_, &strangers_}) {
+      for (Connection& connection : *connections) {
+        connection.queue(FrameKind::failure, message);
+        connection.send_some();
+      }
     }
     throw_rendezvous(message);
   }
@@ -129,9 +128,14 @@ class Door {
   std::string turned_away_;
 };
 
+struct Admission {
+  Connection root;
+  std::string missing;  // whom rank 0 still waits for
+};
+
 // Asks for admission over a fresh connection. Empty when the other side hung up without a word, as a listener does that
 // just closed after an earlier meeting.
-std::optional<Connection> ask(UniqueFd socket, const JoinArgs& args, const Deadline& deadline) {
+std::optional<Admission> ask(UniqueFd socket, const JoinArgs& args, const Deadline& deadline) {
   Connection root(std::move(socket));
   Connection* const connections[] = {&root};
   const Hello hello{.nonce = args.nonce, .rank = args.rank, .world_size = args.world_size};
@@ -140,7 +144,7 @@ std::optional<Connection> ask(UniqueFd socket, const JoinArgs& args, const Deadl
   for (;;) {
     if (const std::optional<Frame> frame = root.next_frame()) {
       if (frame->kind == FrameKind::failure) throw_rendezvous(frame->text);
-      return root;
+      return Admission{.root = std::move(root), .missing = frame->text};
     }
     if (root.is_garbled()) throw_rendezvous(fmt::format("what answers at {} is another program", args.place));
     if (root.is_closed()) return std::nullopt;
@@ -152,7 +156,7 @@ std::optional<Connection> ask(UniqueFd socket, const JoinArgs& args, const Deadl
   }
 }
 
-Connection find_rank_0(const JoinArgs& args, const Deadline& deadline) {
+Admission find_rank_0(const JoinArgs& args, const Deadline& deadline) {
   std::string why;
   milliseconds pause(1);
   for (;;) {
@@ -160,7 +164,7 @@ Connection find_rank_0(const JoinArgs& args, const Deadline& deadline) {
       if (deadline.passed()) break;
       UniqueFd socket = try_connect(address, deadline, why);
       if (!socket) continue;
-      if (std::optional<Connection> root = ask(std::move(socket), args, deadline)) return std::move(*root);
+      if (std::optional<Admission> admission = ask(std::move(socket), args, deadline)) return std::move(*admission);
       why = "the connection was closed";
     }
     if (deadline.passed()) {
@@ -191,11 +195,14 @@ std::unique_ptr<Bootstrap> join(JoinArgs args) {
   }
   const Deadline deadline(args.deadline);
   std::vector<Connection> peers;
+  std::string missing;
   if (args.rank == 0) {
     peers = Door(args, deadline).admit_all();
     args.listener.reset();  // before anybody can come back for a next meeting at this port
   } else {
-    peers.push_back(find_rank_0(args, deadline));
+    Admission admission = find_rank_0(args, deadline);
+    peers.push_back(std::move(admission.root));
+    missing = std::move(admission.missing);
   }
   std::string address = address_of(peers);
   auto bootstrap = std::make_unique<StarBootstrap>(StarBootstrap::Args{.rank = args.rank,
@@ -203,7 +210,7 @@ std::unique_ptr<Bootstrap> join(JoinArgs args) {
                                                                        .deadline = args.deadline,
                                                                        .address = std::move(address),
                                                                        .peers = std::move(peers)});
-  bootstrap->all_gather(joining, {}, deadline);
+  bootstrap->finish_joining(joining, deadline, std::move(missing));
   return bootstrap;
 }
 

@@ -50,15 +50,15 @@ std::string too_late(std::string_view what, std::string_view missing, const Dead
 }
 
 std::vector<Bytes> StarBootstrap::all_gather(std::string_view what, std::span<const std::byte> mine) {
-  return all_gather(what, mine, Deadline(args_.deadline));
-}
-
-std::vector<Bytes> StarBootstrap::all_gather(std::string_view what, std::span<const std::byte> mine,
-                                             const Deadline& deadline) {
   if (!failure_.empty()) {
     throw Error(Errc::rendezvous, fmt::format("rendezvous '{}': an earlier one failed: {}", what, failure_));
   }
-  return rank() == 0 ? gather_as_root(what, mine, deadline) : gather_as_leaf(what, mine, deadline);
+  const Deadline deadline(args_.deadline);
+  return rank() == 0 ? gather_as_root(what, mine, deadline) : gather_as_leaf(what, mine, deadline, "rank 0");
+}
+
+void StarBootstrap::finish_joining(std::string_view what, const Deadline& deadline, std::string missing) {
+  rank() == 0 ? gather_as_root(what, {}, deadline) : gather_as_leaf(what, {}, deadline, std::move(missing));
 }
 
 std::vector<Bytes> StarBootstrap::gather_as_root(std::string_view what, std::span<const std::byte> mine,
@@ -107,12 +107,11 @@ std::vector<Bytes> StarBootstrap::gather_as_root(std::string_view what, std::spa
 }
 
 std::vector<Bytes> StarBootstrap::gather_as_leaf(std::string_view what, std::span<const std::byte> mine,
-                                                 const Deadline& deadline) {
+                                                 const Deadline& deadline, std::string missing) {
   Connection& root = args_.peers[0];
   Connection* const connections[] = {&root};
   root.queue(FrameKind::contribution, what, mine);
   root.send_some();
-  std::string missing = "rank 0";
   for (;;) {
     while (const std::optional<Frame> frame = root.next_frame()) {
       if (frame->kind == FrameKind::failure) fail(frame->text);

@@ -27,12 +27,13 @@ class StarBootstrap final : public Bootstrap {
   std::string address() const override { return args_.address; }
   std::vector<Bytes> all_gather(std::string_view what, std::span<const std::byte> mine) override;
 
-  // The same under a deadline that began earlier: joining and the first meeting count as one step.
-  std::vector<Bytes> all_gather(std::string_view what, std::span<const std::byte> mine, const Deadline& deadline);
+  // The same as the last part of joining: under a deadline that began earlier, and knowing who was missing so far.
+  void finish_joining(std::string_view what, const Deadline& deadline, std::string missing);
 
  private:
   std::vector<Bytes> gather_as_root(std::string_view what, std::span<const std::byte> mine, const Deadline& deadline);
-  std::vector<Bytes> gather_as_leaf(std::string_view what, std::span<const std::byte> mine, const Deadline& deadline);
+  std::vector<Bytes> gather_as_leaf(std::string_view what, std::span<const std::byte> mine, const Deadline& deadline,
+                                    std::string missing);
   // Tells the others, and makes every later meeting fail.
   [[noreturn]] void fail(const std::string& message);
 

@@ -1,0 +1,79 @@
+// How a launch runs in the simulator: as executors/cuda_executor.cu runs a kernel, thread by thread, or as
+// executors/cpu_executor.cpp does, phase by phase.
+#pragma once
+
+#include <array>
+#include <utility>
+
+#include "algorithms/one_shot_all_reduce.hpp"
+#include "algorithms/two_shot_all_reduce.hpp"
+#include "sim/kernels.hpp"
+
+namespace weft::sim {
+
+template <class A, class Run>
+void for_phases(Run&& run) {
+  [&]<int... phase>(std::integer_sequence<int, phase...>) {
+    static_cast<void>((run.template operator()<phase>() && ...));
+  }
+  (std::make_integer_sequence<int, A::kPhases>{});
+}
+
+template <class A, int unit>
+void run_thread(Machine& machine, Place place, const detail::Call& call, const typename A::Work& work) {
+  SimTeam<unit> team{machine, place};
+  detail::Session session;
+  if (!enter(team, call, session)) return;
+  for_phases<A>([&]<int phase>() { return A::template run<phase>(team, session, work); });
+  leave(team, session);
+}
+
+template <class A, int unit>
+void run_rank(Machine& machine, Place place, const detail::Call& call, const typename A::Work& work) {
+  constexpr std::uint32_t kBlocks = 2;
+  static_cast<void>(place);
+  std::array<SimTeam<unit>, kBlocks> team{SimTeam<unit>{machine, {0, kBlocks, 0, 1}},
+                                          SimTeam<unit>{machine, {1, kBlocks, 0, 1}}};
+  std::array<detail::Session, kBlocks> session{};
+  for (std::uint32_t block = 0; block < kBlocks; ++block) {
+    if (!enter(team[block], call, session[block])) return;
+  }
+  bool good = true;
+  for_phases<A>([&]<int phase>() {
+    for (std::uint32_t block = 0; good && block < kBlocks; ++block) {
+      good = A::template run<phase>(team[block], session[block], work);
+    }
+    return good;
+  });
+  for (std::uint32_t block = 0; block < kBlocks; ++block) leave(team[block], session[block]);
+}
+
+template <int unit>
+AllReduceKernel find_kernel_of(const KernelQuery& query) {
+  const auto of_algorithm = [&]<class A>() -> AllReduceKernel {
+    return query.one_thread ? &run_rank<A, unit> : &run_thread<A, unit>;
+  };
+  const auto of_batch = [&]<class R, std::uint32_t batch>() {
+    return query.algorithm == Algorithm::one_shot
+               ? of_algorithm.template operator()<detail::OneShotAllReduce<R, batch>>()
+               : of_algorithm.template operator()<detail::TwoShotAllReduce<R, batch>>();
+  };
+  // Three ranks take two turns of a batch of two; four fit into one of four.
+  const auto of_type = [&]<DataType type>() {
+    using R = detail::Reduction<type, ReduceOp::sum>;
+    return query.ranks <= 3 ? of_batch.template operator()<R, 2>() : of_batch.template operator()<R, 4>();
+  };
+  switch (query.type) {
+    case DataType::bf16:
+      return of_type.template operator()<DataType::bf16>();
+    case DataType::f32:
+      return of_type.template operator()<DataType::f32>();
+    case DataType::i32:
+      return of_type.template operator()<DataType::i32>();
+    case DataType::f16:
+      return nullptr;  // the same wire format and the same code as bf16
+  }
+  return nullptr;
+}
+
+}  // namespace weft::sim

@@ -1,0 +1,266 @@
+#include "sim/machine.hpp"
+
+#include <fmt/format.h>
+
+#include <boost/context/fixedsize_stack.hpp>
+#include <exception>
+
+namespace weft::sim {
+
+std::string_view name(FailureKind kind) {
+  constexpr std::string_view names[] = {"none",    "wrong result", "deadlock",      "livelock",
+                                        "overrun", "not at rest",  "internal error"};
+  return names[static_cast<int>(kind)];
+}
+
+Machine::Machine(const Args& args)
+    : memory_(args.bytes, args.rank_of),
+      step_ns_(args.step_ns),
+      idle_ns_(args.idle_ns),
+      step_limit_(args.step_limit),
+      idle_limit_(args.idle_limit),
+      threads_(static_cast<unsigned>(args.rank_of.size())),
+      stream_of_(threads_),
+      block_of_(threads_),
+      blocks_(threads_),
+      polled_(threads_),
+      waiters_(Memory::kMaxLocations),
+      fibers_(kMaxThreads + 1) {
+  if (threads_ > kMaxThreads) throw std::invalid_argument("simulator: more than 64 threads");
+  for (const auto& launches : args.streams) {
+    for (const Launch& launch : launches) {
+      for (const ThreadMask block : launch) {
+        for (unsigned thread = 0; thread < threads_; ++thread) {
+          if ((block & bit(thread)) != 0) stream_of_[thread] = static_cast<unsigned>(streams_.size());
+        }
+      }
+    }
+    Stream stream;
+    stream.launches = launches;
+    streams_.push_back(std::move(stream));
+  }
+  for (auto& polled : polled_) polled.reserve(256);
+  constexpr std::size_t kStackBytes = 64 * 1024;
+  for (unsigned thread = 0; thread < threads_; ++thread) {
+    fibers_[thread] = boost::context::fiber(std::allocator_arg, boost::context::fixedsize_stack(kStackBytes),
+                                            [this, thread](boost::context::fiber&& from) {
+                                              fibers_[previous_] = std::move(from);
+                                              fiber_body(thread);
+                                              return std::move(fibers_[kMain]);
+                                            });
+  }
+}
+
+Machine::~Machine() = default;
+
+void Machine::trace_into(std::vector<std::string>* lines, std::vector<std::string> names) {
+  trace_ = lines;
+  names_ = std::move(names);
+}
+
+Failure Machine::run(Program& program, Scheduler& scheduler, const std::optional<Stop>& stop) {
+  program_ = &program;
+  scheduler_ = &scheduler;
+  stop_ = stop;
+  failure_ = {};
+  steps_ = idle_time_ = 0;
+  idle_count_ = 0;
+  dead_rank_ = -1;
+  ready_ = waiting_ = stopped_ = 0;
+  std::fill(waiters_.begin(), waiters_.end(), 0);
+  memory_.reset();
+  running_streams_ = 0;
+  for (Stream& stream : streams_) {
+    stream.launch = 0;
+    stream.steps = 0;
+    stream.stopped = false;
+    stream.last = 0;
+    if (stream.launches.empty()) continue;
+    ++running_streams_;
+    start_launch(stream, 0);
+  }
+  // Main is no thread: the first choice is thread 0's.
+  current_ = 0;
+  const unsigned first = scheduler_->next_thread(0, enabled());
+  current_ = kMain;
+  if (running_streams_ != 0) switch_to(first);
+
+  unwinding_ = true;
+  while (inside_ != 0) switch_to(static_cast<unsigned>(__builtin_ctzll(inside_)));
+  unwinding_ = false;
+  if (!failure_) {
+    const std::string wrong = program.check();
+    if (!wrong.empty()) failure_ = {FailureKind::wrong_result, wrong};
+  }
+  return failure_;
+}
+
+void Machine::fiber_body(unsigned thread) {
+  for (;;) {
+    try {
+      run_launches(thread);
+    } catch (const Abandoned&) {
+    } catch (const std::exception& error) {
+      if (!failure_) failure_ = {FailureKind::internal, error.what()};
+    }
+    inside_ &= ~bit(thread);
+    resume(kMain);
+  }
+}
+
+// Between launches, and between executions, a fiber rests in go_on().
+void Machine::run_launches(unsigned thread) {
+  for (;;) {
+    polled_[thread].clear();
+    inside_ |= bit(thread);
+    program_->run(thread, streams_[stream_of_[thread]].launch);
+    inside_ &= ~bit(thread);
+    leave_launch(thread);
+    go_on();
+  }
+}
+
+void Machine::start_launch(Stream& stream, ThreadMask ended) {
+  ThreadMask started = 0;
+  for (const ThreadMask block : stream.launches[stream.launch]) {
+    const auto first = static_cast<unsigned>(__builtin_ctzll(block));
+    blocks_[first] = {.live = block, .arrived = 0};
+    for (ThreadMask rest = block; rest != 0; rest &= rest - 1) block_of_[__builtin_ctzll(rest)] = first;
+    started |= block;
+  }
+  stream.live = stream.last = started;
+  memory_.boundary(ended, started);
+  ready_ |= started;
+}
+
+void Machine::leave_launch(unsigned thread) {
+  ready_ &= ~bit(thread);
+  Block& block = blocks_[block_of_[thread]];
+  block.live &= ~bit(thread);
+  if (block.live != 0 && block.arrived == block.live) release_barrier(block);
+  Stream& stream = streams_[stream_of_[thread]];
+  stream.live &= ~bit(thread);
+  if (stream.live != 0) return;
+  if (++stream.launch < stream.launches.size()) {
+    start_launch(stream, stream.last);
+  } else {
+    --running_streams_;
+  }
+}
+
+void Machine::release_barrier(Block& block) {
+  memory_.join(block.arrived);
+  ready_ |= block.arrived;
+  block.arrived = 0;
+}
+
+void Machine::sync() {
+  point();
+  if (trace_ != nullptr) trace_->push_back(names_[current_] + " sync");
+  Block& block = blocks_[block_of_[current_]];
+  block.arrived |= bit(current_);
+  if (block.arrived == block.live) return release_barrier(block);
+  ready_ &= ~bit(current_);
+  go_on();
+}
+
+void Machine::relax() {
+  count_step();
+  auto& polled = polled_[current_];
+  bool newer = false;
+  for (const Memory::Location at : polled) newer = newer || memory_.stale(current_, at);
+  if (!newer) {
+    for (const Memory::Location at : polled) waiters_[at] |= bit(current_);
+    waiting_ |= bit(current_);
+    ready_ &= ~bit(current_);
+  }
+  polled.clear();
+  if (newer) {
+    const unsigned next = scheduler_->next_thread(current_, enabled());
+    if (next != current_) switch_to(next);
+  } else {
+    go_on();
+  }
+}
+
+std::uint32_t Machine::exchange(std::uint32_t* at, std::uint32_t value) {
+  point();
+  const Memory::Location location = memory_.locate(at, sizeof(value));
+  const Pack old = memory_.exchange(current_, location, Pack{{value, 0, 0, 0}});
+  ready_ |= waiters_[location] & waiting_;
+  waiting_ &= ~waiters_[location];
+  waiters_[location] = 0;
+  if (trace_ != nullptr) note("exchange", location, Pack{{value, 0, 0, 0}}, 0, 1);
+  return old.word[0];
+}
+
+void Machine::fence_seq_cst() {
+  point();
+  memory_.fence_seq_cst(current_);
+  if (trace_ != nullptr) trace_->push_back(names_[current_] + " fence.sc");
+}
+
+// Nobody can go on: time does. Returns false when that helps nobody either.
+bool Machine::wake_somebody() {
+  if (idle_ns_ == 0 || idle_count_ == idle_limit_) return false;
+  ++idle_count_;
+  idle_time_ += idle_ns_;
+  if (stop_ && stop_->until != 0 && now() >= stop_->until) {
+    if (stopped_ != 0 && trace_ != nullptr) trace_->push_back("the stopped stream goes on");
+    stopped_ = 0;
+    streams_[stop_->stream].stopped = false;
+    stop_.reset();
+  }
+  ready_ |= waiting_;
+  waiting_ = 0;
+  return true;
+}
+
+void Machine::go_on() {
+  while (enabled() == 0) {
+    bool all_ended = true;
+    for (unsigned i = 0; i < streams_.size(); ++i) {
+      const bool over = streams_[i].launch == streams_[i].launches.size();
+      const bool stopped_for_ever = streams_[i].stopped && stop_ && stop_->until == 0;
+      all_ended = all_ended && (over || stopped_for_ever);
+    }
+    if (all_ended) return switch_to(kMain);
+    if (!wake_somebody()) fail(FailureKind::deadlock, "nobody can go on: every thread waits for what nobody will send");
+  }
+  const unsigned next = scheduler_->next_thread(current_, enabled());
+  if (next != current_) switch_to(next);
+}
+
+void Machine::switch_to(unsigned next) {
+  resume(next);
+  if (unwinding_ && current_ != kMain) throw Abandoned{};
+}
+
+void Machine::resume(unsigned next) {
+  const unsigned self = current_;
+  previous_ = self;
+  current_ = next;
+  auto from = std::move(fibers_[next]).resume();
+  fibers_[previous_] = std::move(from);
+  current_ = self;
+}
+
+void Machine::fail(FailureKind kind, std::string what) {
+  if (!failure_) failure_ = {kind, std::move(what)};
+  throw Abandoned{};
+}
+
+void Machine::broken(Memory::Location at, const char* rule) {
+  fail(FailureKind::broken_rule, fmt::format("thread {}: store to {} {}", current_, memory_.name(at), rule));
+}
+
+void Machine::note(const char* what, Memory::Location at, const Pack& value, unsigned age, unsigned choices) {
+  std::string line = fmt::format("{:>6} {:<10} {:<13} {}", steps_, names_[current_], what, memory_.name(at));
+  const unsigned words = memory_.width(at) / 4;
+  line += " =";
+  for (unsigned i = words; i > 0; --i) fmt::format_to(std::back_inserter(line), " {:08x}", value.word[i - 1]);
+  if (age != 0) fmt::format_to(std::back_inserter(line), "  [{} of {} newest]", age, choices - 1);
+  trace_->push_back(std::move(line));
+}
+
+}  // namespace weft::sim

@@ -1,0 +1,243 @@
+// The machine: threads as fibers of one OS thread, over a memory as weak as the hardware may be, under a scheduler that
+// decides every step. Threads form blocks (which have a barrier) and blocks form launches; the launches of one stream
+// run one after the other, as kernels do.
+#pragma once
+
+#include <boost/context/fiber.hpp>
+#include <cstdint>
+#include <cstring>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "sim/memory.hpp"
+#include "sim/schedule.hpp"
+
+namespace weft::sim {
+
+// One launch: the threads of each of its blocks.
+using Launch = std::vector<ThreadMask>;
+
+// What runs on a machine.
+class Program {
+ public:
+  virtual ~Program() = default;
+  // The part of one thread in one launch of its stream.
+  virtual void run(unsigned thread, unsigned launch) = 0;
+  // After all threads have ended: what is wrong, or an empty string.
+  virtual std::string check() = 0;
+};
+
+enum class FailureKind : std::uint8_t { none, wrong_result, deadlock, livelock, broken_rule, not_at_rest, internal };
+std::string_view name(FailureKind kind);
+
+struct Failure {
+  FailureKind kind = FailureKind::none;
+  std::string what;
+  explicit operator bool() const { return kind != FailureKind::none; }
+};
+
+// A stream stops when it has made so many steps.
+struct Stop {
+  unsigned stream;
+  std::uint64_t step;
+  std::uint64_t until = 0;  // goes on at this time; 0: never
+  int dead_rank = -1;       // what dead_peer() says from then on
+};
+
+class Machine {
+ public:
+  struct Args {
+    std::size_t bytes;                         // of memory
+    std::vector<unsigned> rank_of;             // of each thread
+    std::vector<std::vector<Launch>> streams;  // launches, by stream
+    std::uint64_t step_ns = 10;                // a step on the threads' clock
+    std::uint64_t idle_ns = 0;                 // when nobody can go on, time does, by this much; 0: that is a deadlock
+    unsigned idle_limit = 64;                  // so often
+    std::uint64_t step_limit = 200'000;        // more is a livelock
+  };
+  explicit Machine(const Args& args);
+  ~Machine();
+  Machine(const Machine&) = delete;
+  Machine& operator=(const Machine&) = delete;
+
+  Memory& memory() { return memory_; }
+
+  // One execution.
+  Failure run(Program& program, Scheduler& scheduler, const std::optional<Stop>& stop = {});
+  std::uint64_t steps() const { return steps_; }
+  std::uint64_t steps_of(unsigned stream) const { return streams_[stream].steps; }
+
+  // Writes down what every thread does; `names[t]` is thread t.
+  void trace_into(std::vector<std::string>* lines, std::vector<std::string> names);
+
+  // For the running thread. Each is a step.
+  template <int unit>
+  Pack load_pack(const Pack* from);
+  template <int unit>
+  void store_pack(Pack* to, const Pack& value);
+  template <class Word>
+  Word load(const Word* from, bool acquire = false);
+  template <class Word>
+  void store(Word* to, Word value, bool release = false);
+  std::uint32_t exchange(std::uint32_t* at, std::uint32_t value);
+  void fence_seq_cst();
+  void sync();
+  // In a waiting loop: sleeps until one of the places read since the last call holds something newer.
+  void relax();
+  std::uint64_t now() const { return steps_ * step_ns_ + idle_time_; }
+  // Rank of a stream that has stopped and is known to be dead, or −1.
+  int dead_rank() const { return dead_rank_; }
+
+ private:
+  struct Abandoned {};  // unwinds a fiber whose execution is over
+  struct Stream {
+    std::vector<Launch> launches;
+    unsigned launch = 0;
+    ThreadMask live = 0, last = 0;
+    std::uint64_t steps = 0;
+    bool stopped = false;
+  };
+  struct Block {
+    ThreadMask live = 0, arrived = 0;
+  };
+  static constexpr unsigned kMain = kMaxThreads;
+
+  void point();
+  void count_step();
+  void go_on();  // the present thread cannot: another does
+  void switch_to(unsigned next);
+  void resume(unsigned next);
+  bool wake_somebody();
+  void fiber_body(unsigned thread);
+  void run_launches(unsigned thread);
+  void start_launch(Stream& stream, ThreadMask ended);
+  void leave_launch(unsigned thread);
+  void release_barrier(Block& block);
+  ThreadMask enabled() const { return ready_ & ~stopped_; }
+  [[noreturn]] void fail(FailureKind kind, std::string what);
+
+  Pack read(Memory::Location at, unsigned bytes, const char* what);
+  void write(Memory::Location at, const Pack& value, bool release);
+  [[noreturn]] void broken(Memory::Location at, const char* rule);
+  void note(const char* what, Memory::Location at, const Pack& value, unsigned age, unsigned choices);
+
+  Memory memory_;
+  std::uint64_t step_ns_, idle_ns_, step_limit_;
+  unsigned idle_limit_;
+  unsigned threads_;
+  std::vector<Stream> streams_;
+  std::vector<unsigned> stream_of_;
+  std::vector<unsigned> block_of_;  // in the present launch
+  std::vector<Block> blocks_;       // index: first thread of the block
+
+  // of one execution
+  Program* program_ = nullptr;
+  Scheduler* scheduler_ = nullptr;
+  std::optional<Stop> stop_;
+  Failure failure_;
+  std::uint64_t steps_ = 0, idle_time_ = 0;
+  unsigned idle_count_ = 0;
+  int dead_rank_ = -1;
+  unsigned running_streams_ = 0;
+  unsigned current_ = kMain;
+  unsigned previous_ = kMain;
+  bool unwinding_ = false;
+  ThreadMask ready_ = 0, waiting_ = 0, stopped_ = 0, inside_ = 0;
+  std::vector<std::vector<Memory::Location>> polled_;  // by thread
+  std::vector<ThreadMask> waiters_;                    // by location
+
+  std::vector<boost::context::fiber> fibers_;
+  std::vector<std::string>* trace_ = nullptr;
+  std::vector<std::string> names_;
+};
+
+inline void Machine::count_step() {
+  ++steps_;
+  Stream& stream = streams_[stream_of_[current_]];
+  ++stream.steps;
+  if (stop_ && !stream.stopped && stop_->step == stream.steps && &stream == &streams_[stop_->stream]) {
+    stream.stopped = true;
+    dead_rank_ = stop_->dead_rank;
+    for (unsigned thread = 0; thread < threads_; ++thread) {
+      if (stream_of_[thread] == stop_->stream) stopped_ |= bit(thread);
+    }
+    if (trace_ != nullptr) trace_->push_back(names_[current_] + " stops, and all of its stream");
+    go_on();
+  } else if (steps_ > step_limit_) {
+    fail(FailureKind::livelock, "no end after " + std::to_string(steps_) + " steps");
+  }
+}
+
+// Before every step the scheduler may let another thread go first.
+inline void Machine::point() {
+  count_step();
+  const unsigned next = scheduler_->next_thread(current_, enabled());
+  if (next != current_) switch_to(next);
+}
+
+inline Pack Machine::read(Memory::Location at, unsigned bytes, const char* what) {
+  static_cast<void>(bytes);
+  const unsigned choices = memory_.choices(current_, at);
+  const unsigned age = scheduler_->choose(Kind::age, current_, choices);
+  const Pack& value = memory_.load(current_, at, age);
+  polled_[current_].push_back(at);
+  if (trace_ != nullptr) note(what, at, value, age, choices);
+  return value;
+}
+
+inline void Machine::write(Memory::Location at, const Pack& value, bool release) {
+  if (at == Memory::kIgnored) return;
+  const unsigned choices = memory_.choices(current_, at);
+  const unsigned age = scheduler_->choose(Kind::age, current_, choices);
+  if (trace_ != nullptr) note(release ? "store.release" : "store", at, value, age, choices);
+  if (const char* rule = memory_.store(current_, at, value, age, release)) broken(at, rule);
+  if (waiters_[at] != 0) {
+    ready_ |= waiters_[at] & waiting_;
+    waiting_ &= ~waiters_[at];
+    waiters_[at] = 0;
+  }
+}
+
+template <int unit>
+Pack Machine::load_pack(const Pack* from) {
+  point();
+  Pack result;
+  for (int i = 0; i < 16; i += unit) {
+    const Pack value = read(memory_.locate(reinterpret_cast<const std::byte*>(from) + i, unit), unit, "load");
+    std::memcpy(reinterpret_cast<std::byte*>(&result) + i, &value, unit);
+  }
+  return result;
+}
+
+template <int unit>
+void Machine::store_pack(Pack* to, const Pack& value) {
+  point();
+  for (int i = 0; i < 16; i += unit) {
+    Pack part{};
+    std::memcpy(&part, reinterpret_cast<const std::byte*>(&value) + i, unit);
+    write(memory_.locate(reinterpret_cast<std::byte*>(to) + i, unit), part, false);
+  }
+}
+
+template <class Word>
+Word Machine::load(const Word* from, bool acquire) {
+  point();
+  const Pack value = read(memory_.locate(from, sizeof(Word)), sizeof(Word), acquire ? "load.acquire" : "load");
+  if (acquire) memory_.fence(current_, true, false);
+  Word word;
+  std::memcpy(&word, &value, sizeof(word));
+  return word;
+}
+
+template <class Word>
+void Machine::store(Word* to, Word value, bool release) {
+  const Memory::Location at = memory_.locate(to, sizeof(Word));
+  if (at == Memory::kIgnored) return;
+  point();
+  Pack pack{};
+  std::memcpy(&pack, &value, sizeof(value));
+  write(at, pack, release);
+}
+
+}  // namespace weft::sim

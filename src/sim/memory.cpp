@@ -1,0 +1,190 @@
+#include "sim/memory.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+#include <stdexcept>
+
+namespace weft::sim {
+namespace {
+
+bool at_rest(const Pack& value, unsigned bytes) {
+  return std::memcmp(&value, &detail::kRestPack, bytes) == 0;
+}
+
+}  // namespace
+
+Memory::Memory(std::size_t bytes, std::vector<unsigned> rank_of)
+    : bytes_(bytes),
+      data_(static_cast<std::byte*>(::operator new[](bytes, std::align_val_t{256}))),
+      threads_(static_cast<unsigned>(rank_of.size())),
+      rank_of_(std::move(rank_of)),
+      index_(bytes / 4, kUnknown),
+      messages_(kMaxLocations),
+      snapshot_views_(kMaxSnapshots) {
+  std::memset(data_.get(), 0, bytes);
+  kinds_[kIgnored] = AreaKind::ignored;
+  counts_[kIgnored] = 1;
+}
+
+void Memory::add_area(Area area) {
+  if (area.kind == AreaKind::ignored) {
+    std::fill(index_.begin() + static_cast<std::ptrdiff_t>(area.begin / 4),
+              index_.begin() + static_cast<std::ptrdiff_t>(area.end / 4), kIgnored);
+  }
+  areas_.push_back(std::move(area));
+}
+
+Memory::Location Memory::create(std::size_t word, unsigned bytes) {
+  if (index_[word] == kIgnored) return kIgnored;
+  if (index_[word] != kUnknown) throw std::logic_error("simulator: one place is accessed in two widths");
+  if (used_ == kMaxLocations) throw std::logic_error("simulator: too many locations; make the set-up smaller");
+  const std::size_t offset = word * 4;
+  const auto area = std::find_if(areas_.begin(), areas_.end(),
+                                 [&](const Area& a) { return a.begin <= offset && offset + bytes <= a.end; });
+  if (area == areas_.end()) bad_address();
+  const auto at = static_cast<Location>(used_++);
+  for (std::size_t i = 0; i < bytes / 4; ++i) index_[word + i] = at;
+  counts_[at] = 1;
+  widths_[at] = static_cast<std::uint8_t>(bytes);
+  owners_[at] = static_cast<std::uint8_t>(area->owner);
+  kinds_[at] = area->kind;
+  offsets_[at] = offset;
+  Message& initial = messages_[at][0];
+  initial = {.value = {}, .snapshot = 0, .rank = kNobody, .read_by_owner = false, .exchanged = false};
+  std::memcpy(&initial.value, data_.get() + offset, bytes);
+  return at;
+}
+
+Memory::Location Memory::bad_address() {
+  throw std::out_of_range("simulator: access outside of all declared memory");
+}
+
+std::string Memory::name(Location at) const {
+  if (at == kIgnored) return "ignored";
+  for (const Area& area : areas_) {
+    if (area.begin <= offsets_[at] && offsets_[at] < area.end) return area.name(offsets_[at] - area.begin);
+  }
+  return "?";
+}
+
+void Memory::reset() {
+  const std::size_t bytes = used_bytes();
+  for (unsigned at = 1; at < used_; ++at) {
+    counts_[at] = 1;
+    messages_[at][0].read_by_owner = false;
+  }
+  for (unsigned thread = 0; thread < threads_; ++thread) {
+    std::memset(views_[thread].data(), 0, bytes);
+    pending_[thread].reset();
+  }
+  released_.fill(0);
+  seq_cst_.fill(0);
+  snapshots_ = 1;
+}
+
+const char* Memory::broken_rule(Location at, unsigned index) const {
+  const Message& before = messages_[at][index - 1];
+  const Message& after = messages_[at][index];
+  const bool from_peer = before.rank != kNobody && before.rank != owners_[at];
+  if (kinds_[at] == AreaKind::header && from_peer && !before.read_by_owner) {
+    return "overwrites a word that its reader has not read yet";
+  }
+  if (kinds_[at] != AreaKind::slot) return nullptr;
+  const bool data_before = !at_rest(before.value, widths_[at]);
+  if (data_before && !before.read_by_owner) return "overwrites data that its reader has not read yet";
+  if (data_before && !at_rest(after.value, widths_[at])) return "data lands on a slot that is not at rest";
+  return nullptr;
+}
+
+const char* Memory::store(unsigned thread, Location at, const Pack& value, unsigned age, bool release) {
+  if (at == kIgnored) return nullptr;
+  const unsigned count = counts_[at];
+  if (count == kMaxMessages) throw std::logic_error("simulator: too many stores to one place; make fewer calls");
+  auto& messages = messages_[at];
+  unsigned index = count - age;
+  if (index < count && messages[index].exchanged) index = count;
+  if (index < count) {
+    std::copy_backward(messages.begin() + index, messages.begin() + count, messages.begin() + count + 1);
+    const auto move_up = [&](View& view) { view[at] = static_cast<std::uint8_t>(view[at] + (view[at] >= index)); };
+    for (unsigned i = 0; i < threads_; ++i) move_up(views_[i]);
+    for (unsigned i = 1; i < snapshots_; ++i) move_up(snapshot_views_[i]);
+    move_up(seq_cst_);
+  }
+  counts_[at] = static_cast<std::uint8_t>(count + 1);
+  views_[thread][at] = static_cast<std::uint8_t>(index);
+  messages[index] = {.value = value,
+                     .snapshot = release ? snapshot_of(views_[thread]) : released_[thread],
+                     .rank = static_cast<std::uint8_t>(rank_of_[thread]),
+                     .read_by_owner = false,
+                     .exchanged = false};
+  if (const char* broken = broken_rule(at, index)) return broken;
+  return index < count ? broken_rule(at, index + 1) : nullptr;
+}
+
+Pack Memory::exchange(unsigned thread, Location at, const Pack& value) {
+  const Pack old = load(thread, at, 0);
+  store(thread, at, value, 0);
+  messages_[at][counts_[at] - 1u].exchanged = true;
+  return old;
+}
+
+// Whole cache lines: the loop becomes a few vector instructions.
+void Memory::join_view(View& into, const View& from) const {
+  const std::size_t bytes = used_bytes();
+  for (std::size_t line = 0; line < bytes; line += 64) {
+    for (std::size_t i = line; i < line + 64; ++i) into[i] = std::max(into[i], from[i]);
+  }
+}
+
+std::uint8_t Memory::snapshot_of(const View& view) {
+  if (snapshots_ == kMaxSnapshots) throw std::logic_error("simulator: too many releases; make fewer calls");
+  std::memcpy(snapshot_views_[snapshots_].data(), view.data(), used_bytes());
+  return static_cast<std::uint8_t>(snapshots_++);
+}
+
+void Memory::fence(unsigned thread, bool acquire, bool release) {
+  if (acquire) {
+    for (unsigned i = 1; i < snapshots_; ++i) {
+      if (pending_[thread].test(i)) join_view(views_[thread], snapshot_views_[i]);
+    }
+    pending_[thread].reset();
+  }
+  if (release) released_[thread] = snapshot_of(views_[thread]);
+}
+
+void Memory::fence_seq_cst(unsigned thread) {
+  fence(thread, true, false);
+  join_view(views_[thread], seq_cst_);
+  join_view(seq_cst_, views_[thread]);
+  fence(thread, false, true);
+}
+
+void Memory::join(ThreadMask threads) {
+  View joined{};
+  std::bitset<kMaxSnapshots> pending;
+  for (ThreadMask rest = threads; rest != 0; rest &= rest - 1) {
+    const auto thread = static_cast<unsigned>(__builtin_ctzll(rest));
+    join_view(joined, views_[thread]);
+    pending |= pending_[thread];
+  }
+  for (ThreadMask rest = threads; rest != 0; rest &= rest - 1) {
+    const auto thread = static_cast<unsigned>(__builtin_ctzll(rest));
+    std::memcpy(views_[thread].data(), joined.data(), used_bytes());
+    pending_[thread] = pending;
+  }
+}
+
+void Memory::boundary(ThreadMask ended, ThreadMask started) {
+  join(ended | started);
+  const auto first = static_cast<unsigned>(__builtin_ctzll(ended | started));
+  fence(first, true, true);
+  for (ThreadMask rest = started; rest != 0; rest &= rest - 1) {
+    const auto thread = static_cast<unsigned>(__builtin_ctzll(rest));
+    std::memcpy(views_[thread].data(), views_[first].data(), used_bytes());
+    pending_[thread].reset();
+    released_[thread] = released_[first];
+  }
+}
+
+}  // namespace weft::sim

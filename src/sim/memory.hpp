@@ -1,0 +1,156 @@
+// Memory as weak as the hardware may be.
+//
+// Every location keeps all messages (stores) of an execution in one order, its modification order. A thread has a view:
+// for each location the oldest message that it may still read. A relaxed load may read any message from there to the
+// newest; a relaxed store may take any place behind the thread's view, not only the end. So a store may become visible
+// late, to one reader before another, and after later stores to other places; a store of several units tears. What
+// orders memory passes views on: a block's sync() joins the views of its threads; a kernel boundary joins the views of
+// all threads of a launch, with all that the messages they read had released, and what later launches store releases
+// that. (The view machine of Kang et al., "A promising semantics for relaxed-memory concurrency", POPL 2017, without
+// promises; docs/reliability.md says what that leaves out.)
+#pragma once
+
+#include <array>
+#include <bitset>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "wire/pack.hpp"
+
+namespace weft::sim {
+
+using detail::Pack;
+
+inline constexpr unsigned kMaxThreads = 64;
+using ThreadMask = std::uint64_t;
+constexpr ThreadMask bit(unsigned thread) {
+  return ThreadMask{1} << thread;
+}
+
+// What a stretch of memory is for decides which rules its stores must keep.
+enum class AreaKind : std::uint8_t {
+  slot,     // of packs that rest at all ones: data may land on rest only, and nothing that was not read is overwritten
+  header,   // of words: no peer's word is overwritten before this rank has read it
+  word,     // no rule
+  ignored,  // stores are dropped: words that nobody reads in this set-up
+};
+
+struct Area {
+  std::size_t begin, end;  // byte offsets
+  unsigned owner;          // rank
+  AreaKind kind;
+  std::function<std::string(std::size_t offset)> name;
+};
+
+class Memory {
+ public:
+  using Location = std::uint16_t;
+  static constexpr Location kIgnored = 0;
+  static constexpr unsigned kMaxLocations = 1024;
+  static constexpr unsigned kMaxMessages = 40;
+  static constexpr unsigned kMaxSnapshots = 256;
+
+  struct Message {
+    Pack value;
+    std::uint8_t snapshot;  // the view that who acquires this message joins; 0: none
+    std::uint8_t rank;      // of the writer; kNobody: initial
+    bool read_by_owner;
+    bool exchanged;  // written by an exchange, which nothing may come between
+  };
+  static constexpr std::uint8_t kNobody = 0xff;
+
+  // `rank_of[t]`: the rank of thread t.
+  Memory(std::size_t bytes, std::vector<unsigned> rank_of);
+
+  // Initial contents: fill in, then declare what is what.
+  std::byte* data() { return data_.get(); }
+  std::size_t bytes() const { return bytes_; }
+  void add_area(Area area);
+
+  // Back to the initial contents.
+  void reset();
+
+  Location locate(const void* address, unsigned bytes) {
+    const std::size_t word = static_cast<std::size_t>(static_cast<const std::byte*>(address) - data_.get()) / 4;
+    if (word >= index_.size()) return bad_address();
+    const Location location = index_[word];
+    return location == kUnknown || widths_[location] != bytes ? create(word, bytes) : location;
+  }
+  bool contains(const void* address) const { return address >= data_.get() && address < data_.get() + bytes_; }
+
+  // Messages that the thread may read, and places that its store may take: ages 0 (newest) … n − 1.
+  unsigned choices(unsigned thread, Location at) const { return counts_[at] - views_[thread][at]; }
+  bool stale(unsigned thread, Location at) const { return choices(thread, at) > 1; }
+  unsigned width(Location at) const { return widths_[at]; }
+
+  const Pack& load(unsigned thread, Location at, unsigned age) {
+    const unsigned index = counts_[at] - 1u - age;
+    views_[thread][at] = static_cast<std::uint8_t>(index);
+    Message& message = messages_[at][index];
+    if (owners_[at] == rank_of_[thread]) message.read_by_owner = true;
+    if (message.snapshot != 0) pending_[thread].set(message.snapshot);
+    return message.value;
+  }
+
+  // Returns what rule the store broke, or null.
+  const char* store(unsigned thread, Location at, const Pack& value, unsigned age, bool release = false);
+  Pack exchange(unsigned thread, Location at, const Pack& value);
+
+  // What thread has read is what it knows (an acquire), and with release what others learn who acquire its stores.
+  void fence(unsigned thread, bool acquire, bool release);
+  void fence_seq_cst(unsigned thread);
+  // Barrier of a block.
+  void join(ThreadMask threads);
+  // Kernel boundary: all of `ended` happens before all of `started` and before what they send.
+  void boundary(ThreadMask ended, ThreadMask started);
+
+  // Everything in its final state, for checks at the end of an execution.
+  const Pack& newest(Location at) const { return messages_[at][counts_[at] - 1u].value; }
+  template <class Visit>
+  void each_location(Visit&& visit) const {
+    for (Location at = 1; at < used_; ++at) visit(at, kinds_[at], widths_[at]);
+  }
+  std::string name(Location at) const;
+
+ private:
+  static constexpr Location kUnknown = 0xffff;
+  using View = std::array<std::uint8_t, kMaxLocations>;
+
+  Location create(std::size_t word, unsigned bytes);
+  [[noreturn]] static Location bad_address();
+  std::size_t used_bytes() const { return (used_ + 63u) / 64u * 64u; }
+  void join_view(View& into, const View& from) const;
+  std::uint8_t snapshot_of(const View& view);
+  const char* broken_rule(Location at, unsigned index) const;
+
+  struct AlignedDelete {
+    void operator()(std::byte* data) const { ::operator delete[](data, std::align_val_t{256}); }
+  };
+  std::size_t bytes_;
+  std::unique_ptr<std::byte[], AlignedDelete> data_;
+  unsigned threads_;
+  std::vector<unsigned> rank_of_;
+  std::vector<Area> areas_;
+  std::vector<Location> index_;  // by word of data_
+
+  unsigned used_ = 1;  // location 0 is the one that is ignored
+  std::array<std::uint8_t, kMaxLocations> counts_{};
+  std::array<std::uint8_t, kMaxLocations> widths_{};
+  std::array<std::uint8_t, kMaxLocations> owners_{};
+  std::array<AreaKind, kMaxLocations> kinds_{};
+  std::array<std::size_t, kMaxLocations> offsets_{};
+  std::vector<std::array<Message, kMaxMessages>> messages_;
+
+  std::array<View, kMaxThreads> views_{};
+  std::array<std::bitset<kMaxSnapshots>, kMaxThreads> pending_{};  // snapshots of messages read, not yet acquired
+  std::array<std::uint8_t, kMaxThreads> released_{};               // snapshot that relaxed stores carry
+  unsigned snapshots_ = 1;                                         // 0 is the empty view
+  std::vector<View> snapshot_views_;
+  View seq_cst_{};
+};
+
+}  // namespace weft::sim

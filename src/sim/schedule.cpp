@@ -1,0 +1,149 @@
+#include "sim/schedule.hpp"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <numeric>
+
+#include "weft/error.hpp"
+
+namespace weft::sim {
+
+std::string to_string(const Schedule& schedule) {
+  std::string text;
+  for (const Deviation& d : schedule) {
+    fmt::format_to(std::back_inserter(text), "{}{}.{}={}", text.empty() ? "" : ",", d.thread, d.at, d.choice);
+  }
+  return text;
+}
+
+Schedule parse_schedule(const std::string& text) {
+  Schedule schedule;
+  const char* at = text.data();
+  const char* const end = at + text.size();
+  const auto number = [&](auto& value, char before) {
+    if (before != '\0' && (at == end || *at++ != before)) return false;
+    const auto [next, error] = std::from_chars(at, end, value);
+    at = next;
+    return error == std::errc{};
+  };
+  while (at != end) {
+    Deviation d{};
+    if (!number(d.thread, schedule.empty() ? '\0' : ',') || !number(d.at, '.') || !number(d.choice, '=') ||
+        d.thread >= kMaxThreads) {
+      throw Error(Errc::invalid_argument,
+                  fmt::format("schedule \"{}\" is not of the form thread.choice=value,…", text));
+    }
+    schedule.push_back(d);
+  }
+  return schedule;
+}
+
+Scheduler Scheduler::replay(const Schedule& schedule) {
+  Scheduler scheduler{Strategy::replay, 0};
+  for (const Deviation& d : schedule) scheduler.wanted_[d.thread].push_back(d);
+  for (auto& wanted : scheduler.wanted_) {
+    std::sort(wanted.begin(), wanted.end(), [](const Deviation& a, const Deviation& b) { return a.at < b.at; });
+  }
+  return scheduler;
+}
+
+bool Scheduler::begin() {
+  longest_ = std::max(longest_, step_);
+  step_ = 0;
+  depth_ = 0;
+  spent_ = 0;
+  counters_.fill(0);
+  next_wanted_.fill(0);
+  taken_.clear();
+  switch (strategy_) {
+    case Strategy::random: {
+      constexpr std::array<unsigned, 4> preempt_chances{4, 16, 64, 160};
+      constexpr std::array<unsigned, 4> age_chances{0, 8, 48, 144};
+      preempt_chance_ = preempt_chances[random_.below(4)];
+      age_chance_ = age_chances[random_.below(4)];
+      return true;
+    }
+    case Strategy::pct: {
+      std::iota(by_priority_.begin(), by_priority_.end(), std::uint8_t{0});
+      for (unsigned i = kMaxThreads; i > 1; --i) std::swap(by_priority_[i - 1], by_priority_[random_.below(i)]);
+      changes_.clear();
+      for (unsigned i = 0; i < change_points_; ++i) changes_.push_back(random_.below(longest_));
+      std::sort(changes_.rbegin(), changes_.rend());
+      age_chance_ = random_.below(2) * 16;
+      return true;
+    }
+    case Strategy::exhaustive:
+      if (!started_) return started_ = true;
+      while (!path_.empty() && path_.back().chosen + 1 >= path_.back().alternatives) path_.pop_back();
+      if (path_.empty()) return false;
+      ++path_.back().chosen;
+      return true;
+    case Strategy::replay:
+      return true;
+  }
+  return false;
+}
+
+unsigned Scheduler::decide(Kind kind, unsigned thread, std::uint32_t at, unsigned n) {
+  switch (strategy_) {
+    case Strategy::random: {
+      if (kind == Kind::next) return random_.below(n);
+      const unsigned chance = kind == Kind::preempt ? preempt_chance_ : age_chance_;
+      return (random_.next() >> 56) < chance ? 1 + random_.below(n - 1) : 0;
+    }
+    case Strategy::pct:  // threads are chosen by priority: next_thread()
+      return (random_.next() >> 56) < age_chance_ ? 1 + random_.below(n - 1) : 0;
+    case Strategy::exhaustive:
+      return decide_exhaustive(n);
+    case Strategy::replay: {
+      auto& next = next_wanted_[thread];
+      const auto& wanted = wanted_[thread];
+      while (next < wanted.size() && wanted[next].at < at) ++next;
+      return next < wanted.size() && wanted[next].at == at ? wanted[next].choice % n : 0;
+    }
+  }
+  return 0;
+}
+
+// Depth first; a point is remembered only while another choice there would be within the bound.
+unsigned Scheduler::decide_exhaustive(unsigned n) {
+  if (spent_ == bound_) return 0;
+  if (depth_ == path_.size()) path_.push_back({n, 0});
+  const Point& point = path_[depth_++];
+  spent_ += point.chosen != 0;
+  return point.chosen;
+}
+
+unsigned Scheduler::by_priority(ThreadMask enabled) {
+  unsigned rank = 0;
+  while ((enabled >> by_priority_[rank] & 1) == 0) ++rank;
+  ++step_;
+  if (!changes_.empty() && step_ >= changes_.back()) {
+    changes_.pop_back();
+    std::rotate(by_priority_.begin() + rank, by_priority_.begin() + rank + 1, by_priority_.end());
+    rank = 0;
+    while ((enabled >> by_priority_[rank] & 1) == 0) ++rank;
+  }
+  return by_priority_[rank];
+}
+
+unsigned Scheduler::next_thread(unsigned thread, ThreadMask enabled) {
+  // Choice i is the i-th enabled thread from the present one upwards, and around.
+  const auto turn = [&](unsigned i) { return (thread + i) % kMaxThreads; };
+  ThreadMask turned = thread == 0 ? enabled : enabled >> thread | enabled << (kMaxThreads - thread);
+  if (strategy_ == Strategy::pct) {
+    const std::uint32_t at = counters_[thread]++;
+    const unsigned next = by_priority(enabled);
+    const unsigned distance = (next - thread) % kMaxThreads;
+    const auto choice = static_cast<unsigned>(__builtin_popcountll(turned & (bit(distance) - 1)));
+    if (choice != 0) taken_.push_back({thread, at, choice});
+    return next;
+  }
+  const Kind kind = (turned & 1) != 0 ? Kind::preempt : Kind::next;
+  const auto n = static_cast<unsigned>(__builtin_popcountll(turned));
+  for (unsigned choice = choose(kind, thread, n); choice > 0; --choice) turned &= turned - 1;
+  return turn(static_cast<unsigned>(__builtin_ctzll(turned)));
+}
+
+}  // namespace weft::sim

@@ -1,0 +1,120 @@
+// Who decides. Everything that is not determined by the program is a choice among n: which thread goes on, which
+// message a load reads, where a store lands. Choice 0 is the ordinary one (the same thread goes on, or the next in turn
+// when it cannot; the newest message; the end), so that a schedule is the short list of choices that were different.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "sim/memory.hpp"
+
+namespace weft::sim {
+
+struct Deviation {
+  unsigned thread;   // whose choice …
+  std::uint32_t at;  // … its how-manieth
+  unsigned choice;
+  bool operator==(const Deviation&) const = default;
+};
+using Schedule = std::vector<Deviation>;
+
+// "2.17=1,0.4=3": thread 2's 17th choice is 1, …
+std::string to_string(const Schedule& schedule);
+Schedule parse_schedule(const std::string& text);  // throws weft::Error
+
+enum class Kind : std::uint8_t {
+  preempt,  // which thread goes on, while the present one could
+  next,     // which thread goes on, as the present one cannot
+  age,      // which message a load reads, or what place a store takes
+};
+
+enum class Strategy : std::uint8_t { random, pct, exhaustive, replay };
+
+// Small, fast and the same everywhere (splitmix64).
+class Random {
+ public:
+  explicit Random(std::uint64_t seed) : state_(seed) {}
+  std::uint64_t next() {
+    std::uint64_t z = state_ += 0x9e3779b97f4a7c15u;
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
+    return z ^ z >> 31;
+  }
+  unsigned below(unsigned n) { return static_cast<unsigned>((next() >> 32) * n >> 32); }
+
+ private:
+  std::uint64_t state_;
+};
+
+class Scheduler {
+ public:
+  static Scheduler random(std::uint64_t seed) { return {Strategy::random, seed}; }
+  // Burckhardt et al., "A randomized scheduler with probabilistic guarantees of finding bugs" (ASPLOS 2010).
+  static Scheduler pct(std::uint64_t seed, unsigned change_points) {
+    Scheduler scheduler{Strategy::pct, seed};
+    scheduler.change_points_ = change_points;
+    return scheduler;
+  }
+  // All schedules with at most `bound` choices that are not the ordinary one.
+  static Scheduler exhaustive(unsigned bound) {
+    Scheduler scheduler{Strategy::exhaustive, 0};
+    scheduler.bound_ = bound;
+    return scheduler;
+  }
+  static Scheduler replay(const Schedule& schedule);
+
+  // Before each execution. False: there is none left (exhaustive).
+  bool begin();
+
+  unsigned choose(Kind kind, unsigned thread, unsigned n) {
+    const std::uint32_t at = counters_[thread]++;
+    if (n <= 1) return 0;
+    const unsigned choice = decide(kind, thread, at, n);
+    if (choice != 0) taken_.push_back({thread, at, choice});
+    return choice;
+  }
+  // `enabled` is not empty; `thread` is the present one.
+  unsigned next_thread(unsigned thread, ThreadMask enabled);
+
+  // Choices of the present execution that were not the ordinary one.
+  const Schedule& taken() const { return taken_; }
+
+ private:
+  Scheduler(Strategy strategy, std::uint64_t seed) : strategy_(strategy), random_(seed) {}
+  unsigned decide(Kind kind, unsigned thread, std::uint32_t at, unsigned n);
+  unsigned decide_exhaustive(unsigned n);
+  unsigned by_priority(ThreadMask enabled);
+
+  Strategy strategy_;
+  Random random_;
+  Schedule taken_;
+  std::array<std::uint32_t, kMaxThreads> counters_{};
+
+  // random: chances in 1/256, drawn anew for every execution
+  unsigned preempt_chance_ = 0, age_chance_ = 0;
+
+  // pct
+  unsigned change_points_ = 0;
+  std::array<std::uint8_t, kMaxThreads> by_priority_{};  // threads, highest first
+  std::vector<std::uint32_t> changes_;                   // steps, descending
+  std::uint32_t step_ = 0, longest_ = 64;
+
+  // exhaustive: the choices that could have been different while the bound allows, in order
+  struct Point {
+    std::uint32_t alternatives, chosen;
+  };
+  unsigned bound_ = 0;
+  bool started_ = false;
+  std::vector<Point> path_;
+  std::size_t depth_ = 0;
+  unsigned spent_ = 0;
+
+  // replay
+  std::array<std::vector<Deviation>, kMaxThreads> wanted_;
+  std::array<std::size_t, kMaxThreads> next_wanted_{};
+};
+
+}  // namespace weft::sim

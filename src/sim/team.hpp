@@ -1,0 +1,56 @@
+// The simulator's team: one thread of a block, whose every access to shared memory is a step of the machine.
+#pragma once
+
+#include <cstdint>
+
+#include "sim/machine.hpp"
+#include "team/team.hpp"
+
+namespace weft::sim {
+
+// What one launch is for one thread.
+struct Place {
+  std::uint32_t block, blocks;
+  std::uint32_t thread, threads;
+};
+
+// `atomic_bytes`: the unit in which a pack travels.
+template <int atomic_bytes>
+class SimTeam {
+ public:
+  static constexpr int kAtomicBytes = atomic_bytes;
+  static constexpr std::uint32_t kSpinsPerCheck = 2;  // a wait sleeps until there is something new, so turns are few
+
+  SimTeam(Machine& machine, Place place) : machine_(&machine), place_(place) {}
+
+  std::uint32_t thread_rank() const { return place_.thread; }
+  std::uint32_t size() const { return place_.threads; }
+  std::uint32_t block_rank() const { return place_.block; }
+  std::uint32_t blocks() const { return place_.blocks; }
+  void sync() const { machine_->sync(); }
+
+  void store(Pack* to, Pack value) const { machine_->store_pack<atomic_bytes>(to, value); }
+  Pack load(const Pack* from) const { return machine_->load_pack<atomic_bytes>(from); }
+  template <class Word>
+  void store(Word* to, Word value) const {
+    machine_->store(to, value);
+  }
+  template <class Word>
+  Word load(const Word* from) const {
+    return machine_->load(from);
+  }
+  void store_release(std::uint32_t* to, std::uint32_t value) const { machine_->store(to, value, true); }
+  std::uint32_t exchange(std::uint32_t* at, std::uint32_t value) const { return machine_->exchange(at, value); }
+
+  std::uint64_t now() const { return machine_->now(); }
+  void relax(std::uint32_t) const { machine_->relax(); }
+  int dead_peer() const { return machine_->dead_rank(); }
+
+ private:
+  Machine* machine_;
+  Place place_;
+};
+
+static_assert(detail::Team<SimTeam<4>> && detail::Team<SimTeam<8>> && detail::Team<SimTeam<16>>);
+
+}  // namespace weft::sim

@@ -1,0 +1,250 @@
+#include "sim/world.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+
+namespace weft::sim {
+namespace {
+
+using detail::FaultRecord;
+using detail::LocalState;
+using detail::RegionLayout;
+
+constexpr std::size_t kLocalBytes = (sizeof(LocalState) + 255) / 256 * 256;
+constexpr std::size_t kHostBytes = 256;  // claim, abort, record
+constexpr std::size_t kAbortOffset = 4, kRecordOffset = 64;
+static_assert(kRecordOffset + sizeof(FaultRecord) <= kHostBytes);
+
+}  // namespace
+
+World::World(const Setup& setup) : setup_(setup), groups_(setup.groups) {
+  if (groups_.empty()) {
+    groups_.emplace_back(setup.ranks);
+    std::iota(groups_[0].begin(), groups_[0].end(), 0u);
+  }
+  state_offset_ = detail::kWindowHeaderBytes;
+  for (const auto& group : groups_) {
+    std::uint64_t most = 1;
+    for (const CallSetup& call : setup.calls) most = std::max(most, call.count);
+    const std::size_t wire_bytes = most * size_of(setup.type) * (setup.type == DataType::i32 ? 2 : 1);
+    layouts_.push_back(detail::make_layout(static_cast<std::uint32_t>(group.size()), wire_bytes, wire_bytes));
+    state_offset_ += layouts_.back().bytes;
+  }
+  rank_bytes_ = state_offset_ + groups_.size() * kLocalBytes + kHostBytes;
+
+  const unsigned per_rank = setup.side_by_side ? static_cast<unsigned>(groups_.size()) : 1;
+  for (unsigned rank = 0; rank < setup.ranks; ++rank) {
+    for (unsigned i = 0; i < per_rank; ++i) {
+      Stream stream{.rank = rank, .blocks = 0, .threads = 0, .first_thread = thread_count_, .calls = {}};
+      for (unsigned call = 0; call < setup.calls.size(); ++call) {
+        const unsigned group = setup.calls[call].group;
+        const auto& members = groups_[group];
+        if (setup.side_by_side && group != i) continue;
+        if (std::find(members.begin(), members.end(), rank) == members.end()) continue;
+        const Grid on = grid(call, rank);
+        stream.blocks = std::max(stream.blocks, on.blocks);
+        stream.threads = std::max(stream.threads, on.threads);
+        stream.calls.push_back(call);
+      }
+      most_blocks_ = std::max(most_blocks_, stream.blocks);
+      thread_count_ += setup.one_thread ? 1 : stream.blocks * stream.threads;
+      streams_.push_back(std::move(stream));
+    }
+  }
+}
+
+unsigned World::group_rank(unsigned group, unsigned rank) const {
+  const auto& members = groups_[group];
+  return static_cast<unsigned>(std::find(members.begin(), members.end(), rank) - members.begin());
+}
+
+Grid World::grid(unsigned call, unsigned rank) const {
+  const CallSetup& setup = setup_.calls[call];
+  if (setup_.one_thread) return {};
+  return setup.grids[std::min<std::size_t>(group_rank(setup.group, rank), setup.grids.size() - 1)];
+}
+
+Machine::Args World::machine_args() const {
+  Machine::Args args{.bytes = rank_bytes_ * setup_.ranks, .rank_of = {}, .streams = {}};
+  args.rank_of.resize(thread_count_);
+  for (const Stream& stream : streams_) {
+    std::vector<Launch> launches;
+    for (const unsigned call : stream.calls) {
+      if (setup_.one_thread) {
+        launches.push_back({bit(stream.first_thread)});
+        args.rank_of[stream.first_thread] = stream.rank;
+        continue;
+      }
+      const Grid on = grid(call, stream.rank);
+      Launch launch;
+      for (unsigned block = 0; block < on.blocks; ++block) {
+        ThreadMask threads = 0;
+        for (unsigned thread = 0; thread < on.threads; ++thread) {
+          const unsigned id = stream.first_thread + block * stream.threads + thread;
+          threads |= bit(id);
+          args.rank_of[id] = stream.rank;
+        }
+        launch.push_back(threads);
+      }
+      launches.push_back(std::move(launch));
+    }
+    args.streams.push_back(std::move(launches));
+  }
+  if (setup_.deadline_ns != 0) args.idle_ns = setup_.deadline_ns / 8 + 1;
+  return args;
+}
+
+std::vector<std::string> World::thread_names() const {
+  std::vector<std::string> names(thread_count_);
+  for (std::size_t i = 0; i < streams_.size(); ++i) {
+    const Stream& stream = streams_[i];
+    const std::string rank =
+        setup_.side_by_side ? fmt::format("{}/{}", stream.rank, i % groups_.size()) : fmt::format("{}", stream.rank);
+    const unsigned threads = setup_.one_thread ? 1 : stream.blocks * stream.threads;
+    for (unsigned k = 0; k < threads; ++k) {
+      names[stream.first_thread + k] = fmt::format("{}.{}.{}", rank, k / stream.threads, k % stream.threads);
+    }
+  }
+  return names;
+}
+
+std::size_t World::region_offset(unsigned group, unsigned rank) const {
+  std::size_t offset = window_offset(rank) + detail::kWindowHeaderBytes;
+  for (unsigned i = 0; i < group; ++i) offset += layouts_[i].bytes;
+  return offset;
+}
+
+std::size_t World::local_offset(unsigned group, unsigned rank) const {
+  return window_offset(rank) + state_offset_ + group * kLocalBytes;
+}
+
+std::size_t World::host_offset(unsigned rank) const {
+  return window_offset(rank) + state_offset_ + groups_.size() * kLocalBytes;
+}
+
+detail::LocalState* World::local(unsigned group, unsigned rank) const {
+  return reinterpret_cast<LocalState*>(base_ + local_offset(group, rank));
+}
+
+void World::name_region(Memory& memory, unsigned group, unsigned rank) const {
+  const RegionLayout& layout = layouts_[group];
+  const std::size_t region = region_offset(group, rank);
+  const std::size_t size = groups_[group].size();
+  const std::string prefix =
+      groups_.size() > 1 ? fmt::format("rank{}.group{}.", rank, group) : fmt::format("rank{}.", rank);
+  const auto slots = [&](std::string name, std::uint64_t begin, std::uint64_t end, std::uint64_t packs) {
+    memory.add_area({region + begin, region + end, rank, AreaKind::slot, [=](std::size_t offset) {
+                       const std::size_t pack = offset / sizeof(Pack), slot = pack / packs;
+                       return fmt::format("{}{}[bank {}][from {}][{}]+{}", prefix, name, slot / size, slot % size,
+                                          pack % packs, offset % sizeof(Pack));
+                     }});
+  };
+  memory.add_area({region + layout.headers, region + layout.one_shot, rank, AreaKind::header, [=](std::size_t offset) {
+                     return fmt::format("{}header[bank {}][from {}]", prefix, offset / 8 / size, offset / 8 % size);
+                   }});
+  slots("one_shot", layout.one_shot, layout.scatter, layout.one_shot_packs);
+  slots("scatter", layout.scatter, layout.gather, layout.two_shot_packs);
+  slots("gather", layout.gather, layout.bytes, layout.two_shot_packs);
+}
+
+void World::build(Memory& memory) {
+  base_ = memory.data();
+  const auto ranks = setup_.ranks;
+  channels_.assign(groups_.size() * ranks, {});
+  for (unsigned rank = 0; rank < ranks; ++rank) {
+    const std::string prefix = fmt::format("rank{}.", rank);
+    const auto words = [&](std::size_t begin, std::size_t end, AreaKind kind, std::string name) {
+      memory.add_area({begin, end, rank, kind, [prefix, name](std::size_t offset) {
+                         return offset == 0 ? prefix + name : fmt::format("{}{}[{}]", prefix, name, offset / 4);
+                       }});
+    };
+    words(window_offset(rank), window_offset(rank) + detail::kWindowHeaderBytes, AreaKind::word, "poison");
+    const std::size_t host = host_offset(rank);
+    words(host, host + 4, AreaKind::word, "claim");
+    words(host + kAbortOffset, host + kAbortOffset + 4, AreaKind::word, "abort");
+    words(host + kRecordOffset, host + kHostBytes, AreaKind::word, "record");
+    for (unsigned group = 0; group < groups_.size(); ++group) {
+      const std::size_t state = local_offset(group, rank);
+      const std::size_t epochs = state + offsetof(LocalState, epochs);
+      words(state + offsetof(LocalState, dead), state + offsetof(LocalState, dead) + 4, AreaKind::word, "dead");
+      words(state + offsetof(LocalState, busy), state + offsetof(LocalState, busy) + 4, AreaKind::word, "busy");
+      words(epochs, epochs + most_blocks_ * 4, AreaKind::word, "epochs");
+      words(epochs + most_blocks_ * 4, state + sizeof(LocalState), AreaKind::ignored, "epochs");
+      std::fill_n(local(group, rank)->epochs, detail::kMaxBlocks, setup_.start_epoch);
+
+      const RegionLayout& layout = layouts_[group];
+      std::memset(base_ + region_offset(group, rank), 0xff, layout.bytes);
+      auto* headers = reinterpret_cast<std::uint64_t*>(base_ + region_offset(group, rank) + layout.headers);
+      const std::size_t size = groups_[group].size();
+      std::fill_n(headers, detail::kBanks * size,
+                  static_cast<std::uint64_t>(setup_.start_epoch - 1) << 32 | 0xffffffffu);
+      name_region(memory, group, rank);
+
+      detail::Channel& c = channel(group, rank);
+      c.id = group;
+      c.rank = group_rank(group, rank);
+      c.size = static_cast<std::uint32_t>(size);
+      c.deadline_ns = setup_.deadline_ns;
+      c.layout = layout;
+      c.claim = reinterpret_cast<std::uint32_t*>(base_ + host);
+      c.abort = reinterpret_cast<std::uint32_t*>(base_ + host + kAbortOffset);
+      c.record = reinterpret_cast<FaultRecord*>(base_ + host + kRecordOffset);
+      c.world_rank = rank;
+      c.world_size = ranks;
+      for (unsigned i = 0; i < size; ++i) {
+        c.member[i] = groups_[group][i];
+        c.region[i] = base_ + region_offset(group, groups_[group][i]);
+      }
+      for (unsigned i = 0; i < ranks; ++i) c.window[i] = base_ + window_offset(i);
+    }
+  }
+}
+
+std::string World::check_rest(Memory& memory) const {
+  std::string wrong;
+  memory.each_location([&](Memory::Location at, AreaKind kind, unsigned bytes) {
+    const bool at_rest = std::memcmp(&memory.newest(at), &detail::kRestPack, bytes) == 0;
+    if (kind == AreaKind::slot && !at_rest && wrong.empty())
+      wrong = memory.name(at) + " is not at rest after the last call";
+  });
+  for (unsigned group = 0; group < groups_.size() && wrong.empty(); ++group) {
+    std::uint32_t calls = 0;
+    for (const CallSetup& call : setup_.calls) calls += call.group == group;
+    for (const unsigned rank : groups_[group]) {
+      const auto expect = [&](const std::uint32_t* word, std::uint32_t value) {
+        const Memory::Location at = memory.locate(word, 4);
+        const std::uint32_t got = memory.newest(at).word[0];
+        if (got != value)
+          wrong = fmt::format("{} is {:#x} after the last call, not {:#x}", memory.name(at), got, value);
+      };
+      const LocalState* state = local(group, rank);
+      expect(&state->busy, 0);
+      expect(&state->dead, 0);
+      for (unsigned block = 0; block < most_blocks_; ++block) expect(&state->epochs[block], setup_.start_epoch + calls);
+    }
+  }
+  for (unsigned rank = 0; rank < setup_.ranks && wrong.empty(); ++rank) {
+    if (const auto record = fault(memory, rank)) {
+      wrong = fmt::format("rank {} recorded a fault: code {}, peer {}, epoch {:#x}", rank, record->code, record->peer,
+                          record->epoch_wanted);
+    }
+  }
+  return wrong;
+}
+
+std::optional<detail::FaultRecord> World::fault(Memory& memory, unsigned rank) const {
+  const std::byte* const begin = base_ + host_offset(rank) + kRecordOffset;
+  const auto word = [&](std::size_t offset) { return memory.newest(memory.locate(begin + offset, 4)).word[0]; };
+  FaultRecord record{};
+  for (std::size_t offset = 0; offset < sizeof(record); offset += 4) {
+    const std::uint32_t value = word(offset);
+    std::memcpy(reinterpret_cast<std::byte*>(&record) + offset, &value, 4);
+  }
+  if (record.complete == 0) return {};
+  return record;
+}
+
+}  // namespace weft::sim

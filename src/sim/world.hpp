@@ -1,0 +1,61 @@
+// The memory of a communicator's ranks, laid out as in production: windows with a region per group, the state that only
+// a rank itself touches, and the words for the host.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/channel.hpp"
+#include "sim/machine.hpp"
+#include "sim/setup.hpp"
+
+namespace weft::sim {
+
+class World {
+ public:
+  // The layout of a set-up; no memory yet.
+  explicit World(const Setup& setup);
+
+  struct Stream {
+    unsigned rank;
+    unsigned blocks, threads;  // of its largest launch
+    unsigned first_thread;
+    std::vector<unsigned> calls;  // indices into setup.calls
+  };
+  const std::vector<std::vector<unsigned>>& groups() const { return groups_; }
+  const std::vector<Stream>& streams() const { return streams_; }
+  unsigned group_rank(unsigned group, unsigned rank) const;
+  Grid grid(unsigned call, unsigned rank) const;
+  Machine::Args machine_args() const;
+  std::vector<std::string> thread_names() const;
+
+  // Writes the initial state into the machine's memory and builds the channels.
+  void build(Memory& memory);
+  detail::Channel& channel(unsigned group, unsigned rank) { return channels_[group * setup_.ranks + rank]; }
+  detail::LocalState* local(unsigned group, unsigned rank) const;
+
+  // At the end of a run without faults: what is not as it should be, or an empty string.
+  std::string check_rest(Memory& memory) const;
+  // The first fault that a rank has recorded.
+  std::optional<detail::FaultRecord> fault(Memory& memory, unsigned rank) const;
+
+ private:
+  std::size_t window_offset(unsigned rank) const { return rank * rank_bytes_; }
+  std::size_t region_offset(unsigned group, unsigned rank) const;
+  std::size_t local_offset(unsigned group, unsigned rank) const;
+  std::size_t host_offset(unsigned rank) const;
+  void name_region(Memory& memory, unsigned group, unsigned rank) const;
+
+  Setup setup_;
+  std::vector<std::vector<unsigned>> groups_;
+  std::vector<Stream> streams_;
+  unsigned thread_count_ = 0, most_blocks_ = 0;
+  std::vector<detail::RegionLayout> layouts_;
+  std::size_t rank_bytes_ = 0, state_offset_ = 0;
+  std::byte* base_ = nullptr;
+  std::vector<detail::Channel> channels_;
+};
+
+}  // namespace weft::sim

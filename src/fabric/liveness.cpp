@@ -13,8 +13,9 @@
 namespace weft::detail {
 
 Liveness Liveness::create(Bootstrap& bootstrap) {
-  const ProcessIdentity own = ProcessIdentity::current();
-  const std::vector<ProcessIdentity> processes = bootstrap.all_gather_value("liveness processes", own);
+  const std::vector<ProcessIdentity> processes =
+      bootstrap.all_gather_value("liveness processes", ProcessIdentity::current());
+  const ProcessIdentity& own = processes[static_cast<std::size_t>(bootstrap.rank())];
 
   Liveness liveness;
   liveness.processes_.resize(processes.size());

@@ -79,7 +79,7 @@ UniqueFd Bootstrap::share_fd(std::string_view what, int root, int fd) {
   });
   UniqueFd mine;
   agree_on(what, [&] {
-    if (offer.process.same_process(from.process)) {
+    if (offers[static_cast<std::size_t>(rank())].process.same_process(from.process)) {
       mine = UniqueFd(::fcntl(from.fd, F_DUPFD_CLOEXEC, 0));
       if (!mine) throw_errno(fmt::format("{}: dup of descriptor {}", what, from.fd));
     } else {

@@ -1,0 +1,253 @@
+// weft bench all-reduce: one row per size, one column per algorithm and peer.
+#include <fmt/format.h>
+
+#include <memory>
+#include <optional>
+
+#include "bench_options.hpp"
+#include "commands.hpp"
+#include "options.hpp"
+#include "sizes.hpp"
+
+namespace weft::cli {
+namespace {
+
+struct AllReduceBench {
+  std::vector<std::string> arguments;
+  BenchOptions options;
+  std::int64_t hidden = 8192;
+  std::string rows;
+  std::string bytes;
+  std::string algorithm = "all";
+  std::string blocks;
+  std::string threads;
+  std::string methods = "all";
+  std::string torch_json;
+  bool sweep = false;
+
+  std::vector<Point> sizes(Device device) const;
+  std::vector<Method> wanted_methods(const Bench& bench) const;
+  std::vector<Contender> wanted_contenders(const Bench& bench) const;
+  std::vector<Launch> launches(Device device) const;
+  int run() const;
+};
+
+// The rows of vLLM's benchmark of device communicators for GPUs; bytes that CPU ranks can move in a moment.
+std::vector<Point> AllReduceBench::sizes(Device device) const {
+  std::vector<Point> points;
+  const Point base{.type = options.type, .op = options.op};
+  if (!bytes.empty() || (rows.empty() && device == Device::cpu)) {
+    for (const auto size : parse_bytes_list(bytes.empty() ? "1K,4K,16K,64K,256K,1M,4M" : bytes)) {
+      if (size % size_of(options.type) != 0)
+        throw Error(Errc::invalid_argument, fmt::format("--bytes {}: must be a multiple of {}, the size of {}", size,
+                                                        size_of(options.type), name(options.type)));
+      points.push_back(base);
+      points.back().count = size / size_of(options.type);
+    }
+    return points;
+  }
+  for (const auto row :
+       parse_counts(rows.empty() ? "1,4,8,16,32,64,96,128,192,256,512,1024,2048,3062,4096" : rows, "--rows")) {
+    points.push_back(base);
+    points.back().count = static_cast<std::size_t>(row * hidden);
+    points.back().rows = row;
+    points.back().hidden = hidden;
+  }
+  return points;
+}
+
+std::vector<Method> AllReduceBench::wanted_methods(const Bench& bench) const {
+  const auto offered = bench.methods();
+  if (methods == "all") return sweep ? std::vector{offered.front()} : offered;
+  for (const auto method : offered)
+    if (name(method) == methods) return {method};
+  throw Error(Errc::invalid_argument, fmt::format("--method {}: these ranks have no such method", methods));
+}
+
+std::vector<Contender> AllReduceBench::wanted_contenders(const Bench& bench) const {
+  std::vector<Contender> wanted;
+  for (const auto contender : bench.contenders()) {
+    const bool ours = is_weft(contender);
+    if (algorithm != "all" && ours && name(contender) != algorithm) continue;
+    if (sweep && (!ours || (contender == Contender::automatic && algorithm == "all"))) continue;
+    wanted.push_back(contender);
+  }
+  return wanted;
+}
+
+// Launches to try: the default alone, the one asked for, or the grid of a sweep (which begins with the default).
+std::vector<Launch> AllReduceBench::launches(Device device) const {
+  const bool gpu = device == Device::cuda;
+  const auto list = [&](const std::string& text, const char* what, const char* grid) {
+    if (!text.empty()) return parse_counts(text, what);
+    return sweep ? parse_counts(grid, what) : std::vector<std::int64_t>{0};
+  };
+  const auto some_blocks = list(blocks, "--blocks", gpu ? "1,2,4,6,8,12,16,24,32,48,64,96,128" : "1,2,4,8,16,32");
+  const auto some_threads = list(threads, "--threads", gpu ? "128,256,512,1024" : "32");
+  if (!sweep && (some_blocks.size() > 1 || some_threads.size() > 1))
+    throw Error(Errc::invalid_argument, "--blocks, --threads: several values are tried with --sweep only");
+  std::vector<Launch> all;
+  if (sweep) all.emplace_back();
+  for (const auto b : some_blocks)
+    for (const auto t : some_threads) all.push_back({.blocks = static_cast<int>(b), .threads = static_cast<int>(t)});
+  return all;
+}
+
+std::string label(const Point& point) {
+  if (point.rows == 0) return format_bytes(point.bytes());
+  return fmt::format("{} [{}, {}]", format_bytes(point.bytes()), point.rows, point.hidden);
+}
+
+// What stands for Weft in a comparison: the automatic choice, or the best of what was measured.
+const Result* weft_result(const std::vector<Result>& results, std::size_t bytes, Method method) {
+  const Result* automatic = find(results, bytes, Contender::automatic, method);
+  return automatic != nullptr ? automatic : fastest(results, bytes, method, is_weft);
+}
+
+Table table_of(const std::vector<Point>& sizes, const std::vector<Contender>& contenders,
+               const std::vector<Result>& results, Method method) {
+  std::vector<std::string> columns = {"size"};
+  for (const auto contender : contenders) columns.emplace_back(name(contender));
+  columns.insert(columns.end(), {"chosen", "best", "GB/s", "speed-up"});
+  Table table(columns);
+  for (const auto& size : sizes) {
+    std::vector<std::string> cells = {label(size)};
+    for (const auto contender : contenders) cells.push_back(cell(find(results, size.bytes(), contender, method)));
+    const Result* ours = weft_result(results, size.bytes(), method);
+    const Result* best = fastest(results, size.bytes(), method, [](Contender) { return true; });
+    const Result* peer = fastest(results, size.bytes(), method, [](Contender c) { return !is_weft(c); });
+    const bool ok = ours != nullptr && ours->verdict == Verdict::ok;
+    cells.push_back(ours != nullptr ? ours->chosen : "");
+    cells.push_back(best != nullptr ? std::string(name(best->point.contender)) : "-");
+    cells.push_back(ok ? fmt::format("{:.2f}", ours->gb_per_s()) : "-");
+    cells.push_back(ok && peer != nullptr ? fmt::format("{:.2f}", peer->us / ours->us) : "-");
+    table.add(cells);
+  }
+  return table;
+}
+
+std::string launch_name(const Launch& launch) {
+  return launch.blocks == 0 ? "default" : fmt::format("{} × {}", launch.blocks, launch.threads);
+}
+
+Table sweep_table(const std::vector<Point>& sizes, const std::vector<Contender>& contenders,
+                  const std::vector<Result>& results, Method method) {
+  Table table({"size", "algorithm", "best blocks × threads", "µs", "default µs", "gain"});
+  for (const auto& size : sizes) {
+    for (const auto contender : contenders) {
+      const auto this_one = [&](Contender c) { return c == contender; };
+      const Result* best = fastest(results, size.bytes(), method, this_one);
+      const Result* usual = find(results, size.bytes(), contender, method);  // the default comes first
+      if (best == nullptr || usual == nullptr) continue;
+      table.add({label(size), std::string(name(contender)), launch_name(best->point.launch), cell(best), cell(usual),
+                 usual->verdict == Verdict::ok ? fmt::format("{:.2f}", usual->us / best->us) : "-"});
+    }
+  }
+  return table;
+}
+
+constexpr std::string_view explain(Method method) {
+  switch (method) {
+    case Method::batch:
+      return "batches of calls between barriers, median, maximum over ranks";
+    case Method::graph:
+      return "CUDA graph of 20 operations, second of two replays, median, maximum over ranks";
+    case Method::producer:
+      return "the same with a kernel before every operation that rewrites its input, whose own time is taken off";
+    case Method::vllm:
+      break;
+  }
+  return "vLLM's benchmark: graph of 10 operations, 50 replays back to back, wall clock of rank 0";
+}
+
+int AllReduceBench::run() const {
+  sizes(Device::cpu);  // complains of bad sizes before anything is started
+  Ranks ranks(options.ranks_args());
+  const auto all_sizes = sizes(ranks.device());
+  std::size_t largest = 0;
+  for (const auto& size : all_sizes) largest = std::max(largest, size.bytes());
+  const auto torch = torch_json.empty() ? std::vector<Result>{} : read_torch_results(torch_json, ranks.world_size());
+  const auto tried = launches(ranks.device());
+
+  const auto bench = open_bench(ranks, options.bench_args(largest));
+  const auto some_methods = wanted_methods(*bench);
+  auto contenders = wanted_contenders(*bench);
+  std::vector<Point> points;
+  for (const auto& size : all_sizes) {
+    for (const auto method : some_methods) {
+      for (const auto contender : contenders) {
+        for (const auto& launch : tried) {
+          points.push_back(size);
+          points.back().method = method;
+          points.back().contender = contender;
+          if (is_weft(contender)) points.back().launch = launch;
+        }
+      }
+    }
+  }
+  auto results = run_points(ranks, *bench, points);
+  const bool correct = all_correct(results);
+  if (!ranks.leader()) return correct ? 0 : 1;
+
+  results.insert(results.end(), torch.begin(), torch.end());
+  for (const auto contender : {Contender::torch_nccl, Contender::torch_one_shot, Contender::torch_two_shot})
+    if (std::any_of(torch.begin(), torch.end(), [&](const Result& r) { return r.point.contender == contender; }))
+      contenders.push_back(contender);
+
+  if (options.tables_on_stdout())
+    fmt::print("All-reduce, {} {}, µs per operation\n{}\n", name(options.type), name(options.op), headline(ranks));
+  std::string csv;
+  for (const auto method : some_methods) {
+    const Table table =
+        sweep ? sweep_table(all_sizes, contenders, results, method) : table_of(all_sizes, contenders, results, method);
+    if (options.tables_on_stdout()) fmt::print("\n{}\n{}", explain(method), table.text());
+    if (some_methods.size() > 1) csv += fmt::format("{}\n", name(method));
+    csv += table.csv();
+  }
+  if (options.tables_on_stdout()) {
+    fmt::print("\n{}\n", correct ? "Every result was compared with a reference and is right."
+                                 : "Results marked WRONG differ from the reference.");
+    fmt::print(
+        "GB/s, speed-up: of \"automatic\"; bytes of one rank's buffer over its time, best peer's time over it.\n");
+    for (const auto& note : bench->notes()) fmt::print("{}\n", note);
+  }
+  if (!options.csv.empty()) write_text(options.csv, csv);
+  if (!options.json.empty())
+    write_text(options.json, report({.command = "bench all-reduce",
+                                     .arguments = arguments,
+                                     .device = std::string(name(ranks.device())),
+                                     .world_size = ranks.world_size(),
+                                     .fabric = ranks.first().fabric(),
+                                     .data = std::string(name(options.data)),
+                                     .notes = bench->notes()},
+                                    describe_machine(), results)
+                                     .dump(1) +
+                                 "\n");
+  return correct ? 0 : 1;
+}
+
+}  // namespace
+
+Command add_bench_all_reduce(CLI::App& app, const std::vector<std::string>& arguments) {
+  const auto bench = std::make_shared<AllReduceBench>();
+  bench->arguments = arguments;
+  app.add_option("--hidden", bench->hidden, "Elements per row")->check(CLI::Range(1, 1 << 20))->capture_default_str();
+  auto* rows = app.add_option("--rows", bench->rows, "Rows (tokens) of --hidden elements, \"32,64,128\"");
+  app.add_option("--bytes", bench->bytes, "Sizes in bytes instead, \"16K,64K,1.5M\"")->excludes(rows);
+  add_choice(app, "--dtype", bench->options.type, {DataType::bf16, DataType::f16, DataType::f32, DataType::i32},
+             "Element type");
+  app.add_option("--algorithm", bench->algorithm, "Which of Weft's algorithms; peers are measured anyway")
+      ->check(CLI::IsMember({"all", "automatic", "one-shot", "two-shot"}))
+      ->capture_default_str();
+  app.add_option("--method", bench->methods, "How time is taken; batch on CPU ranks, the others on GPUs")
+      ->check(CLI::IsMember({"all", "batch", "graph", "producer", "vllm"}))
+      ->capture_default_str();
+  app.add_option("--blocks", bench->blocks, "Blocks of Weft's kernels (default: chosen by size)");
+  app.add_option("--threads", bench->threads, "Threads per block, a multiple of 32 (default: chosen by size)");
+  app.add_flag("--sweep", bench->sweep, "Try many grids per size and algorithm and print the best");
+  app.add_option("--torch-json", bench->torch_json, "Columns from a file that bench/torch_peer.py wrote");
+  bench->options.add_to(app);
+  return [bench] { return bench->run(); };
+}
+
+}  // namespace weft::cli

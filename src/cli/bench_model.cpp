@@ -1,0 +1,137 @@
+// weft bench: what a model's layers communicate, at decode and prefill sizes.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <memory>
+
+#include "bench_options.hpp"
+#include "commands.hpp"
+#include "options.hpp"
+#include "sizes.hpp"
+
+namespace weft::cli {
+namespace {
+
+constexpr int kAllReducesPerLayer = 2;  // after attention's output projection, and after the feed-forward or MoE layer
+
+struct ModelBench {
+  std::vector<std::string> arguments;
+  BenchOptions options;
+  std::string model = "deepseek-v3";
+  std::string config;
+  std::string tokens;
+
+  ModelShape shape() const { return config.empty() ? preset(model) : shape_from_config(config); }
+  int run() const;
+};
+
+// Decode batches, and prefill chunks; CPU ranks, good for a few GB/s, get chunks that keep the whole run short.
+std::vector<std::int64_t> default_tokens(Device device) {
+  std::vector<std::int64_t> tokens = {1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024};
+  if (device == Device::cuda) tokens.insert(tokens.end(), {2048, 4096, 8192});
+  return tokens;
+}
+
+bool is_peer(Contender contender) {
+  return !is_weft(contender);
+}
+
+Table table_of(const ModelShape& shape, const std::vector<Result>& results, Method method) {
+  Table table({"phase", "tokens", "shape", "size", "µs", "GB/s", "algorithm", "peer", "peer µs", "ratio",
+               fmt::format("µs per forward pass ({} layers)", shape.layers)});
+  for (const auto& result : results) {
+    const Point& point = result.point;
+    if (point.contender != Contender::automatic) continue;
+    const Result* peer = fastest(results, point.bytes(), method, is_peer);
+    const bool ok = result.verdict == Verdict::ok;
+    table.add({point.rows <= 256 ? "decode" : "prefill", std::to_string(point.rows),
+               fmt::format("[{}, {}] {}", point.rows, point.hidden, name(point.type)), format_bytes(point.bytes()),
+               cell(&result), ok ? fmt::format("{:.2f}", result.gb_per_s()) : "-", result.chosen,
+               peer != nullptr ? std::string(name(peer->point.contender)) : "-", cell(peer),
+               ok && peer != nullptr ? fmt::format("{:.2f}", peer->us / result.us) : "-",
+               ok ? fmt::format("{:.0f}", result.us * static_cast<double>(kAllReducesPerLayer * shape.layers)) : "-"});
+  }
+  return table;
+}
+
+void print_intro(const ModelShape& shape, const Ranks& ranks) {
+  fmt::print("{}: hidden {}, {} layers", shape.name, shape.hidden, shape.layers);
+  if (shape.has_experts()) fmt::print(", {} experts, top-{}", shape.num_experts, shape.top_k);
+  fmt::print("\n{}\nTensor parallel: an all-reduce of [tokens, {}] {} times per layer\n\n", headline(ranks),
+             shape.hidden, kAllReducesPerLayer);
+}
+
+int ModelBench::run() const {
+  const ModelShape model_shape = shape();
+  const auto wanted = tokens.empty() ? std::vector<std::int64_t>{} : parse_counts(tokens, "--tokens");
+  Ranks ranks(options.ranks_args());
+  const auto batches = wanted.empty() ? default_tokens(ranks.device()) : wanted;
+
+  std::vector<Point> points;
+  std::size_t largest = 0;
+  for (const auto rows : batches) {
+    points.push_back({.count = static_cast<std::size_t>(rows * model_shape.hidden),
+                      .rows = rows,
+                      .hidden = model_shape.hidden,
+                      .type = options.type,
+                      .op = options.op});
+    largest = std::max(largest, points.back().bytes());
+  }
+  const auto bench = open_bench(ranks, options.bench_args(largest));
+  const Method method = bench->methods().front();
+  std::vector<Point> all;
+  for (auto& point : points) {
+    point.method = method;
+    for (const auto contender : bench->contenders()) {
+      if (is_weft(contender) && contender != Contender::automatic) continue;
+      point.contender = contender;
+      all.push_back(point);
+    }
+  }
+  const auto results = run_points(ranks, *bench, all);
+  const bool correct = all_correct(results);
+  if (!ranks.leader()) return correct ? 0 : 1;
+
+  const Table table = table_of(model_shape, results, method);
+  if (options.tables_on_stdout()) {
+    print_intro(model_shape, ranks);
+    fmt::print("{}\n", table.text());
+    fmt::print("{}\n", correct ? "Every result was compared with a reference and is right."
+                               : "Results marked WRONG differ from the reference.");
+    fmt::print(
+        "GB/s: bytes of one rank's buffer over the time (algorithm bandwidth). ratio: peer's time over Weft's.\n");
+    for (const auto& note : bench->notes()) fmt::print("{}\n", note);
+  }
+  if (!options.csv.empty()) write_text(options.csv, table.csv());
+  if (!options.json.empty()) {
+    auto json = report({.command = "bench",
+                        .arguments = arguments,
+                        .device = std::string(name(ranks.device())),
+                        .world_size = ranks.world_size(),
+                        .fabric = ranks.first().fabric(),
+                        .data = std::string(name(options.data)),
+                        .notes = bench->notes()},
+                       describe_machine(), results);
+    json["model"] = to_json(model_shape);
+    json["all_reduces_per_layer"] = kAllReducesPerLayer;
+    write_text(options.json, json.dump(1) + "\n");
+  }
+  return correct ? 0 : 1;
+}
+
+}  // namespace
+
+Command add_bench(CLI::App& app, const std::vector<std::string>& arguments) {
+  const auto bench = std::make_shared<ModelBench>();
+  bench->arguments = arguments;
+  auto* model = app.add_option("--model", bench->model, fmt::format("One of {}", fmt::join(preset_names(), ", ")))
+                    ->capture_default_str();
+  app.add_option("--config", bench->config, "A Hugging Face config.json")->excludes(model);
+  app.add_option("--tokens", bench->tokens,
+                 "Tokens per forward pass, \"1,8,256\" (default: decode 1 to 256, prefill from 512)");
+  bench->options.add_to(app);
+  add_choice(app, "--dtype", bench->options.type, {DataType::bf16, DataType::f16, DataType::f32}, "Element type");
+  return [bench] { return bench->run(); };
+}
+
+}  // namespace weft::cli

@@ -1,0 +1,91 @@
+#include "bench_options.hpp"
+
+#include <fmt/format.h>
+
+#include "core/build_info.hpp"
+#include "options.hpp"
+#include "progress.hpp"
+#include "sizes.hpp"
+
+namespace weft::cli {
+
+void BenchOptions::add_to(CLI::App& app) {
+  app.add_option("--ranks", ranks, "Ranks, as threads of this process (default: every GPU, or 4 CPU ranks)")
+      ->check(CLI::Range(1, 72));
+  add_choice(app, "--device", device, {Device::automatic, Device::cpu, Device::cuda}, "Where the ranks live");
+  add_choice(app, "--op", op, {ReduceOp::sum, ReduceOp::max}, "Reduction");
+  add_choice(app, "--data", data, {Data::integers, Data::random},
+             "Inputs: integers, whose sums are exact (peers are held to the same bits), or random values of many "
+             "magnitudes (Weft is still held to the bits of the reference, peers to a bound)");
+  app.add_option("--samples", samples, "Timed samples per point")->check(CLI::Range(1, 10000))->capture_default_str();
+  app.add_option("--deadline", deadline, "Seconds that an operation may wait for a peer; 0: for ever")
+      ->check(CLI::Range(0.0, 1e6))
+      ->capture_default_str();
+  app.add_option("--json", json, "Write everything, raw samples included, to this file (-: stdout)");
+  app.add_option("--csv", csv, "Write the table to this file (-: stdout)");
+}
+
+Ranks::Args BenchOptions::ranks_args() const {
+  Ranks::Args args{.world_size = ranks, .device = device};
+  args.config.deadline = std::chrono::nanoseconds(static_cast<std::int64_t>(deadline * 1e9));
+  return args;
+}
+
+BenchArgs BenchOptions::bench_args(std::size_t max_bytes) const {
+  return {.data = data, .samples = samples, .max_bytes = max_bytes};
+}
+
+std::vector<Result> run_points(Ranks& ranks, Bench& bench, const std::vector<Point>& points) {
+  Progress progress(points.size(), ranks.leader());
+  std::vector<Result> results;
+  for (const auto& point : points) {
+    progress.step(fmt::format("{} {} {}", format_bytes(point.bytes()), name(point.contender), name(point.method)));
+    results.push_back(bench.run(point));
+    const Result& result = results.back();
+    if (result.verdict != Verdict::wrong) continue;
+    progress.clear();
+    fmt::print(stderr, "WRONG: {} of {}, {} {}, {}: {}\n", name(point.contender), format_bytes(point.bytes()),
+               name(point.type), name(point.op), name(point.method), result.detail);
+  }
+  return results;
+}
+
+std::string headline(const Ranks& ranks) {
+  const auto& build = detail::build_info();
+  return fmt::format("{} {} ranks ({}), weft {} at {}{}, {}", ranks.world_size(),
+                     ranks.device() == Device::cuda ? "GPU" : "CPU", ranks.first().fabric(), build.version,
+                     build.commit, build.dirty ? " with uncommitted changes" : "", build.build_type);
+}
+
+std::string microseconds(double us) {
+  if (us < 10) return fmt::format("{:.2f}", us);
+  return fmt::format("{:.1f}", us);
+}
+
+std::string cell(const Result* result) {
+  if (result == nullptr || result->verdict == Verdict::unavailable) return "-";
+  return result->verdict == Verdict::wrong ? "WRONG" : microseconds(result->us);
+}
+
+const Result* find(const std::vector<Result>& results, std::size_t bytes, Contender contender, Method method) {
+  for (const auto& result : results)
+    if (result.point.bytes() == bytes && result.point.contender == contender && result.point.method == method)
+      return &result;
+  return nullptr;
+}
+
+const Result* fastest(const std::vector<Result>& results, std::size_t bytes, Method method,
+                      const std::function<bool(Contender)>& wanted) {
+  const Result* best = nullptr;
+  for (const auto& result : results) {
+    if (result.point.bytes() != bytes || result.point.method != method || result.verdict != Verdict::ok) continue;
+    if (wanted(result.point.contender) && (best == nullptr || result.us < best->us)) best = &result;
+  }
+  return best;
+}
+
+bool all_correct(const std::vector<Result>& results) {
+  return std::none_of(results.begin(), results.end(), [](const Result& r) { return r.verdict == Verdict::wrong; });
+}
+
+}  // namespace weft::cli

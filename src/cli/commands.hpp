@@ -1,0 +1,21 @@
+// The commands of `weft`. Each add_…() puts its options into the parser; the returned function runs the command and
+// gives the exit code: 0 all well, 1 something failed or was wrong. Bad usage throws Errc::invalid_argument.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace weft::cli {
+
+using Command = std::function<int()>;
+
+Command add_info(CLI::App& app, const std::vector<std::string>& arguments);
+Command add_bench(CLI::App& app, const std::vector<std::string>& arguments);
+Command add_bench_all_reduce(CLI::App& app, const std::vector<std::string>& arguments);
+
+// The whole program, as main() runs it: exit code 0, 1 or 2 (bad usage). `arguments` leaves out the program's name.
+int run_program(const std::vector<std::string>& arguments);
+
+}  // namespace weft::cli

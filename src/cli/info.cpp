@@ -1,0 +1,108 @@
+// weft info: what this build and this machine can do, and what a communicator would take.
+#include <fmt/format.h>
+
+#include <memory>
+
+#include "bench_options.hpp"
+#include "commands.hpp"
+#include "core/build_info.hpp"
+#include "options.hpp"
+#include "sizes.hpp"
+
+namespace weft::cli {
+namespace {
+
+struct Info {
+  std::vector<std::string> arguments;
+  int ranks = 0;
+  Device device = Device::automatic;
+  std::string json;
+  std::string csv;
+
+  int run() const;
+};
+
+std::string or_none(const std::string& text) {
+  return text.empty() ? "none" : text;
+}
+
+Table gpu_table(const Machine& machine) {
+  std::vector<std::string> columns = {"GPU", "name", "memory", "SMs", "arch"};
+  for (std::size_t g = 0; g < machine.gpus.size(); ++g) columns.push_back(fmt::format("to {}", g));
+  Table table(columns);
+  for (std::size_t g = 0; g < machine.gpus.size(); ++g) {
+    const Gpu& gpu = machine.gpus[g];
+    std::vector<std::string> cells = {std::to_string(g), gpu.name, format_bytes(gpu.memory),
+                                      std::to_string(gpu.multiprocessors), gpu.architecture};
+    cells.insert(cells.end(), gpu.reach.begin(), gpu.reach.end());
+    table.add(cells);
+  }
+  return table;
+}
+
+void print(const Machine& machine, const Table& gpus) {
+  const auto& build = detail::build_info();
+  fmt::print("weft {} at {}{}, {}, {}\n", build.version, build.commit, build.dirty ? " with uncommitted changes" : "",
+             build.build_type, build.compiler);
+  fmt::print("CUDA: built with {}, runtime {}, driver supports {}\n", build.cuda, or_none(machine.cuda_runtime),
+             or_none(machine.driver));
+  fmt::print("NCCL: built with {}, found {}\n", or_none(machine.nccl_compiled), or_none(machine.nccl_runtime));
+  fmt::print("CPU: {}, {} cores\n", machine.cpu, machine.cores);
+  if (machine.cuda_problem.empty()) {
+    fmt::print("\n{}", gpus.text());
+  } else {
+    fmt::print("GPU ranks: not usable: {}\n", machine.cuda_problem);
+  }
+  fmt::print("CPU ranks: usable, over shared memory\n");
+}
+
+int Info::run() const {
+  const Machine machine = describe_machine();
+  const Table gpus = gpu_table(machine);
+  const bool text = json != "-" && csv != "-";
+  if (text) print(machine, gpus);
+
+  nlohmann::json communicator;
+  int code = 0;
+  try {
+    Ranks all({.world_size = ranks, .device = device});
+    const MemoryUse memory = all.first().memory();
+    communicator = {{"ranks", all.world_size()},
+                    {"device", name(all.device())},
+                    {"fabric", all.first().fabric()},
+                    {"window_bytes", memory.window},
+                    {"control_bytes", memory.control}};
+    if (text && all.leader())
+      fmt::print("\nA communicator of {} {} ranks ({}) takes on each rank {} of symmetric memory and {} for control\n",
+                 all.world_size(), all.device() == Device::cuda ? "GPU" : "CPU", all.first().fabric(),
+                 format_bytes(memory.window), format_bytes(memory.control));
+  } catch (const Error& error) {
+    if (error.code() == Errc::invalid_argument) throw;
+    communicator = {{"error", error.what()}};
+    code = 1;
+    fmt::print(stderr, "No communicator: {}\n", error.what());
+  }
+  if (!csv.empty()) write_text(csv, gpus.csv());
+  if (!json.empty()) {
+    const nlohmann::json whole = {{"schema", "weft-info-1"},     {"date", now()},
+                                  {"arguments", arguments},      {"build", build_json()},
+                                  {"machine", to_json(machine)}, {"communicator", communicator}};
+    write_text(json, whole.dump(1) + "\n");
+  }
+  return code;
+}
+
+}  // namespace
+
+Command add_info(CLI::App& app, const std::vector<std::string>& arguments) {
+  const auto info = std::make_shared<Info>();
+  info->arguments = arguments;
+  app.add_option("--ranks", info->ranks, "Ranks of the communicator whose memory is shown (default: as in bench)")
+      ->check(CLI::Range(1, 72));
+  add_choice(app, "--device", info->device, {Device::automatic, Device::cpu, Device::cuda}, "Where its ranks live");
+  app.add_option("--json", info->json, "Write everything to this file (-: stdout)");
+  app.add_option("--csv", info->csv, "Write the table of GPUs to this file (-: stdout)");
+  return [info] { return info->run(); };
+}
+
+}  // namespace weft::cli

@@ -1,0 +1,126 @@
+// What is measured, and how: the words that the CPU's and the GPU's benchmark share.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "pattern.hpp"
+#include "ranks.hpp"
+#include "weft/collectives.hpp"
+
+namespace weft::cli {
+
+// Who does the all-reduce: an algorithm of Weft's, or a peer.
+enum class Contender : std::uint8_t {
+  automatic,
+  one_shot,
+  two_shot,
+  nccl,
+  nccl_symmetric,  // NCCL on buffers from ncclMemAlloc in symmetric windows
+  gloo_ring,
+  gloo_bcube,
+  torch_nccl,  // the torch columns come from bench/torch_peer.py
+  torch_one_shot,
+  torch_two_shot,
+};
+
+constexpr std::string_view name(Contender contender) {
+  constexpr std::string_view names[] = {"automatic", "one-shot",   "two-shot",   "NCCL",           "NCCL symm.",
+                                        "Gloo ring", "Gloo bcube", "torch NCCL", "torch one-shot", "torch two-shot"};
+  return names[static_cast<int>(contender)];
+}
+
+constexpr bool is_weft(Contender contender) {
+  return contender <= Contender::two_shot;
+}
+
+// How time is taken.
+//   batch     CPU: a batch of calls between two barriers of threads; median of the batches, maximum over ranks
+//   graph     a CUDA graph of 20 operations, the second of two back-to-back replays between CUDA events; median of the
+//             samples, maximum over ranks
+//   producer  the same with a kernel that rewrites the input before every operation, as a model does; the time of a
+//             graph that holds only the producers is taken off
+//   vllm      benchmark_device_communicators.py of vLLM: a graph of 10 operations, 5 warm-up replays, 50 back-to-back
+//             replays by the wall clock of rank 0
+enum class Method : std::uint8_t { batch, graph, producer, vllm };
+
+constexpr std::string_view name(Method method) {
+  constexpr std::string_view names[] = {"batch", "graph", "producer", "vllm"};
+  return names[static_cast<int>(method)];
+}
+
+// One cell of a table.
+struct Point {
+  std::size_t count = 0;    // elements
+  std::int64_t rows = 0;    // tokens, where the size was given as rows × hidden; else 0
+  std::int64_t hidden = 0;  // likewise
+  DataType type = DataType::bf16;
+  ReduceOp op = ReduceOp::sum;
+  Contender contender = Contender::automatic;
+  Method method = Method::batch;
+  Launch launch = {};
+
+  std::size_t bytes() const { return count * size_of(type); }
+};
+
+enum class Verdict : std::uint8_t { ok, wrong, unavailable };
+
+struct Result {
+  Point point;
+  Verdict verdict = Verdict::unavailable;
+  std::string detail = {};                            // what is wrong, or why nothing was measured
+  std::string chosen = {};                            // the algorithm that a call of Weft's took
+  double us = 0;                                      // per operation
+  std::vector<std::vector<double>> samples_us = {};   // [rank][sample], per operation
+  std::vector<std::vector<double>> baseline_us = {};  // producer: likewise, of the producer alone
+
+  // Algorithm bandwidth: bytes of one rank's buffer per second, in GB/s (10^9).
+  double gb_per_s() const { return us > 0 ? static_cast<double>(point.bytes()) / us / 1e3 : 0; }
+};
+
+inline double median(std::vector<double> samples) {
+  if (samples.empty()) return 0;
+  const auto middle = samples.begin() + static_cast<std::ptrdiff_t>(samples.size() / 2);
+  std::nth_element(samples.begin(), middle, samples.end());
+  return *middle;
+}
+
+// The algorithm named by the flight recorder's last call.
+std::string chosen_algorithm(const Group& group);
+
+// True for the errors of a call that every rank rejects alike, before anything is sent: such a point is skipped.
+inline bool is_rejection(const Error& error) {
+  return error.code() == Errc::invalid_argument || error.code() == Errc::unsupported;
+}
+
+struct BenchArgs {
+  Data data = Data::integers;
+  int samples = 15;
+  std::size_t max_bytes = 0;  // largest message that will be asked for
+};
+
+// Measures points on the ranks that it was opened with. Collective: in every process of a launched job the same points
+// must be run in the same order, and every process gets the same results.
+class Bench {
+ public:
+  virtual ~Bench() = default;
+
+  // Who can run here, Weft's own first.
+  virtual std::vector<Contender> contenders() const = 0;
+  virtual std::vector<Method> methods() const = 0;
+  // Why a peer that one might expect is missing, a sentence each.
+  virtual std::vector<std::string> notes() const = 0;
+  // Throws weft::Error when a rank fails; a wrong result is not an error but Verdict::wrong.
+  virtual Result run(const Point& point) = 0;
+};
+
+std::unique_ptr<Bench> open_cpu_bench(Ranks& ranks, const BenchArgs& args);
+std::unique_ptr<Bench> open_cuda_bench(Ranks& ranks, const BenchArgs& args);  // only in a build with CUDA
+std::unique_ptr<Bench> open_bench(Ranks& ranks, const BenchArgs& args);
+
+}  // namespace weft::cli

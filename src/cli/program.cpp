@@ -1,0 +1,76 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "commands.hpp"
+#include "core/build_info.hpp"
+#include "weft/error.hpp"
+
+namespace weft::cli {
+namespace {
+
+constexpr int kUsage = 2;
+
+constexpr const char* kExamples = R"(Examples:
+  weft bench                                       DeepSeek-V3's shapes on all GPUs, or on 4 CPU ranks
+  weft bench --model llama-3.1-70b --ranks 2       another model, two ranks
+  weft bench --config path/config.json             a model of your own
+  weft bench all-reduce --ranks 4 --dtype f32 --bytes 1M
+  weft bench all-reduce --rows 32,64,128 --json result.json
+  weft info                                        what this machine can do
+  torchrun --nproc-per-node 4 --no-python weft bench all-reduce    one process per GPU
+
+Exit code: 0 all well, 1 wrong results or a failure, 2 bad usage.)";
+
+constexpr const char* kBenchExamples = R"(Examples:
+  weft bench --model deepseek-v3
+  weft bench --model qwen3-30b --tokens 1,16,256 --ranks 4
+  weft bench --config path/config.json --json result.json --csv result.csv
+  weft bench all-reduce --help                     algorithms beside each other and beside their peers)";
+
+constexpr const char* kAllReduceExamples = R"(Examples:
+  weft bench all-reduce --rows 32,64,96,128,192,256,1024,2048,3062,4096      vLLM's table
+  weft bench all-reduce --ranks 4 --bytes 16K,64K,256K,1M --data random
+  weft bench all-reduce --bytes 1M --algorithm two-shot --blocks 32 --threads 512
+  weft bench all-reduce --bytes 64K,1M --sweep --json sweep.json             tuning
+  python3 bench/torch_peer.py --json torch.json && weft bench all-reduce --torch-json torch.json)";
+
+}  // namespace
+
+int run_program(const std::vector<std::string>& arguments) {
+  CLI::App app{"Weft: communication for LLM inference, on GPUs and CPUs", "weft"};
+  app.footer(kExamples);
+  app.set_version_flag("--version", std::string(detail::build_info().version));
+  app.require_subcommand(1);
+  app.get_formatter()->column_width(28);
+
+  auto* bench = app.add_subcommand("bench", "Times what a model's layers communicate, and checks every result");
+  bench->footer(kBenchExamples);
+  bench->require_subcommand(0, 1);
+  const Command run_bench = add_bench(*bench, arguments);
+  auto* all_reduce = bench->add_subcommand("all-reduce", "All-reduce by size: each algorithm beside its peers");
+  all_reduce->footer(kAllReduceExamples);
+  const Command run_all_reduce = add_bench_all_reduce(*all_reduce, arguments);
+  auto* info = app.add_subcommand("info", "Shows GPUs, links, versions, what is usable, and a communicator's memory");
+  const Command run_info = add_info(*info, arguments);
+
+  try {
+    std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());  // as CLI11 wants them
+    app.parse(reversed);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : kUsage;  // prints help, version or what is wrong
+  }
+  try {
+    if (all_reduce->parsed()) return run_all_reduce();
+    if (bench->parsed()) return run_bench();
+    return run_info();
+  } catch (const Error& error) {
+    fmt::print(stderr, "weft: {}\n", error.what());
+    return error.code() == Errc::invalid_argument ? kUsage : 1;
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "weft: {}\n", error.what());
+    return 1;
+  }
+}
+
+}  // namespace weft::cli

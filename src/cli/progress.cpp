@@ -1,0 +1,34 @@
+#include "progress.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+
+namespace weft::cli {
+
+Progress::Progress(std::size_t total, bool wanted) : total_(total), shown_(wanted && isatty(STDERR_FILENO) == 1) {}
+
+Progress::~Progress() {
+  clear();
+}
+
+void Progress::step(std::string_view what) {
+  constexpr std::size_t width = 30;
+  if (shown_) {
+    const std::size_t filled = total_ == 0 ? width : std::min(width, done_ * width / total_);
+    fmt::print(stderr, "\r\x1b[K[{}{}] {}/{} {}", std::string(filled, '#'), std::string(width - filled, '.'), done_ + 1,
+               total_, what);
+    std::fflush(stderr);
+  }
+  ++done_;
+}
+
+void Progress::clear() {
+  if (!shown_) return;
+  fmt::print(stderr, "\r\x1b[K");
+  std::fflush(stderr);
+}
+
+}  // namespace weft::cli

@@ -1,0 +1,29 @@
+// A progress bar on stderr, and only where somebody can see it.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+namespace weft::cli {
+
+class Progress {
+ public:
+  // `total` steps; silent unless `wanted` and stderr is a terminal.
+  Progress(std::size_t total, bool wanted);
+  ~Progress();
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+
+  // Says what is being done now; call it before each of the `total` steps.
+  void step(std::string_view what);
+  // Removes the bar, so that something else can be printed.
+  void clear();
+
+ private:
+  std::size_t total_;
+  std::size_t done_ = 0;
+  bool shown_;
+};
+
+}  // namespace weft::cli

@@ -1,0 +1,147 @@
+#include "report.hpp"
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+
+#include <chrono>
+#include <cstdio>
+#include <fstream>
+
+#include "core/build_info.hpp"
+
+namespace weft::cli {
+namespace {
+
+using nlohmann::json;
+
+constexpr std::string_view name(Verdict verdict) {
+  constexpr std::string_view names[] = {"ok", "wrong", "unavailable"};
+  return names[static_cast<int>(verdict)];
+}
+
+}  // namespace
+
+std::string now() {
+  const auto seconds = std::chrono::floor<std::chrono::seconds>(std::chrono::system_clock::now());
+  return fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::chrono::system_clock::to_time_t(seconds)));
+}
+
+json to_json(const ModelShape& shape) {
+  return {{"name", shape.name},
+          {"hidden", shape.hidden},
+          {"layers", shape.layers},
+          {"heads", shape.heads},
+          {"kv_heads", shape.kv_heads},
+          {"vocab", shape.vocab},
+          {"intermediate", shape.intermediate},
+          {"num_experts", shape.num_experts},
+          {"top_k", shape.top_k},
+          {"moe_intermediate", shape.moe_intermediate},
+          {"n_group", shape.n_group},
+          {"topk_group", shape.topk_group},
+          {"shared_experts", shape.shared_experts},
+          {"dense_layers", shape.dense_layers}};
+}
+
+json to_json(const Machine& machine) {
+  json gpus = json::array();
+  for (const auto& gpu : machine.gpus)
+    gpus.push_back({{"name", gpu.name},
+                    {"memory", gpu.memory},
+                    {"multiprocessors", gpu.multiprocessors},
+                    {"architecture", gpu.architecture},
+                    {"reach", gpu.reach}});
+  return {{"cpu", machine.cpu},
+          {"cores", machine.cores},
+          {"gpus", gpus},
+          {"driver", machine.driver},
+          {"cuda_runtime", machine.cuda_runtime},
+          {"nccl_compiled", machine.nccl_compiled},
+          {"nccl_runtime", machine.nccl_runtime},
+          {"cuda_problem", machine.cuda_problem}};
+}
+
+json to_json(const Result& result) {
+  const Point& point = result.point;
+  json out = {{"bytes", point.bytes()},
+              {"count", point.count},
+              {"rows", point.rows},
+              {"hidden", point.hidden},
+              {"type", name(point.type)},
+              {"op", name(point.op)},
+              {"contender", name(point.contender)},
+              {"method", name(point.method)},
+              {"blocks", point.launch.blocks},
+              {"threads", point.launch.threads},
+              {"verdict", name(result.verdict)},
+              {"us", result.us},
+              {"gb_per_s", result.gb_per_s()},
+              {"samples_us", result.samples_us}};
+  if (!result.chosen.empty()) out["algorithm"] = result.chosen;
+  if (!result.detail.empty()) out["detail"] = result.detail;
+  if (!result.baseline_us.empty()) out["baseline_us"] = result.baseline_us;
+  return out;
+}
+
+json build_json() {
+  const auto& build = detail::build_info();
+  return {{"version", build.version},   {"commit", build.commit},         {"dirty", build.dirty},
+          {"compiler", build.compiler}, {"build_type", build.build_type}, {"cuda", build.cuda},
+          {"nccl", build.nccl}};
+}
+
+json report(const RunInfo& run, const Machine& machine, const std::vector<Result>& results) {
+  json points = json::array();
+  for (const auto& result : results) points.push_back(to_json(result));
+  return {{"schema", "weft-bench-1"},   {"command", run.command},
+          {"arguments", run.arguments}, {"date", now()},
+          {"build", build_json()},      {"machine", to_json(machine)},
+          {"device", run.device},       {"world_size", run.world_size},
+          {"fabric", run.fabric},       {"data", run.data},
+          {"notes", run.notes},         {"points", points}};
+}
+
+std::vector<Result> read_torch_results(const std::filesystem::path& file, int world_size) {
+  const auto bad = [&](const std::string& why) {
+    return Error(Errc::invalid_argument, fmt::format("--torch-json {}: {}", file.string(), why));
+  };
+  std::ifstream in(file);
+  if (!in) throw bad("cannot be read");
+  const json whole = json::parse(in, nullptr, /*allow_exceptions=*/false);
+  std::vector<Result> results;
+  try {
+    if (whole.at("schema") != "weft-torch-1") throw bad("is not a file of bench/torch_peer.py");
+    if (whole.at("world_size") != world_size)
+      throw bad(
+          fmt::format("was measured on {} ranks, this run has {}", whole.at("world_size").get<int>(), world_size));
+    for (const auto& entry : whole.at("points")) {
+      for (const auto contender : {Contender::torch_nccl, Contender::torch_one_shot, Contender::torch_two_shot}) {
+        if (entry.at("contender") != name(contender)) continue;
+        Result result{.point = {.count = entry.at("bytes").get<std::size_t>() / size_of(DataType::bf16)}};
+        result.point.contender = contender;
+        result.point.method = Method::graph;
+        result.verdict = entry.at("correct").get<bool>() ? Verdict::ok : Verdict::wrong;
+        result.us = entry.at("us").get<double>();
+        result.samples_us = entry.at("samples_us").get<std::vector<std::vector<double>>>();
+        results.push_back(std::move(result));
+      }
+    }
+  } catch (const json::exception& error) {
+    throw bad(error.what());
+  }
+  return results;
+}
+
+void write_text(const std::string& where, const std::string& text) {
+  if (where == "-") {
+    fmt::print("{}", text);
+    std::fflush(stdout);
+    return;
+  }
+  std::ofstream out(where, std::ios::trunc);
+  out << text;
+  out.close();
+  if (!out) throw Error(Errc::system, fmt::format("cannot write \"{}\"", where));
+}
+
+}  // namespace weft::cli

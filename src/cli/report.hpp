@@ -1,0 +1,40 @@
+// Results as JSON: everything that is needed to believe a number, and to measure it again.
+#pragma once
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "machine.hpp"
+#include "measure.hpp"
+#include "models.hpp"
+
+namespace weft::cli {
+
+struct RunInfo {
+  std::string command;                 // "bench all-reduce"
+  std::vector<std::string> arguments;  // as typed
+  std::string device;
+  int world_size = 0;
+  std::string fabric;
+  std::string data;
+  std::vector<std::string> notes;
+};
+
+// UTC, "2026-01-31T12:00:00Z".
+std::string now();
+
+nlohmann::json to_json(const ModelShape& shape);
+nlohmann::json to_json(const Machine& machine);
+nlohmann::json to_json(const Result& result);
+nlohmann::json build_json();
+nlohmann::json report(const RunInfo& run, const Machine& machine, const std::vector<Result>& results);
+
+// The points of a file that bench/torch_peer.py wrote. Throws Errc::invalid_argument when it is none.
+std::vector<Result> read_torch_results(const std::filesystem::path& file, int world_size);
+
+// Writes to a file, or to stdout for "-". Throws Errc::system.
+void write_text(const std::string& where, const std::string& text);
+
+}  // namespace weft::cli

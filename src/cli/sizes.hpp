@@ -1,0 +1,24 @@
+// Sizes on the command line and in tables: "64K", "1.5M", "32,64,128".
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace weft::cli {
+
+// "16", "64K", "1.5M", "2GiB": bytes; K, M and G are powers of 1024, in either case, with "B" or "iB" after them if you
+// like. Throws Errc::invalid_argument for anything else, and for what is no whole number of bytes.
+std::uint64_t parse_bytes(std::string_view text);
+
+// A comma-separated list of them. Throws as above, also for an empty entry.
+std::vector<std::uint64_t> parse_bytes_list(std::string_view text);
+
+// "1,8,256": whole numbers ≥ 1. `what` names the option in the message.
+std::vector<std::int64_t> parse_counts(std::string_view text, std::string_view what);
+
+// 65536 → "64 KB", 50160000 → "47.84 MB": at most two decimals.
+std::string format_bytes(std::uint64_t bytes);
+
+}  // namespace weft::cli

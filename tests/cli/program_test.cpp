@@ -1,0 +1,144 @@
+// The program as a whole, on CPU ranks.
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "cli/bench_options.hpp"
+#include "cli/commands.hpp"
+
+namespace weft::cli {
+namespace {
+
+struct Output {
+  int code;
+  std::string out;
+  std::string err;
+};
+
+Output run(const std::vector<std::string>& arguments) {
+  testing::internal::CaptureStdout();
+  testing::internal::CaptureStderr();
+  const int code = run_program(arguments);
+  std::fflush(stdout);
+  return {code, testing::internal::GetCapturedStdout(), testing::internal::GetCapturedStderr()};
+}
+
+nlohmann::json read_json(const std::string& file) {
+  std::ifstream in(file);
+  return nlohmann::json::parse(in);
+}
+
+TEST(Program, BadUsageIsTwo) {
+  const std::vector<std::vector<std::string>> bad = {
+      {},
+      {"dance"},
+      {"bench", "--nonsense"},
+      {"bench", "--model", "gpt-1"},
+      {"bench", "--model", "qwen3-30b", "--config", "x.json"},
+      {"bench", "--config", "/nonexistent.json"},
+      {"bench", "--tokens", "1,,2"},
+      {"bench", "--ranks", "0"},
+      {"bench", "--dtype", "fp4"},
+      {"bench", "all-reduce", "--bytes", "64Q"},
+      {"bench", "all-reduce", "--bytes", "3", "--dtype", "bf16"},
+      {"bench", "all-reduce", "--bytes", "64K", "--rows", "4"},
+      {"bench", "all-reduce", "--algorithm", "ring"},
+      {"bench", "all-reduce", "--device", "cpu", "--ranks", "2", "--bytes", "1K", "--method", "graph"},
+      {"bench", "all-reduce", "--device", "cpu", "--ranks", "2", "--bytes", "1K", "--blocks", "1,2"},
+      {"bench", "all-reduce", "--device", "cpu", "--ranks", "2", "--bytes", "1K", "--torch-json", "/nonexistent"},
+      {"info", "--ranks", "many"},
+  };
+  for (const auto& arguments : bad) {
+    const auto result = run(arguments);
+    EXPECT_EQ(result.code, 2) << testing::PrintToString(arguments);
+    EXPECT_FALSE(result.err.empty()) << testing::PrintToString(arguments);
+  }
+}
+
+TEST(Program, HelpTeaches) {
+  for (const std::vector<std::string>& arguments : std::vector<std::vector<std::string>>{
+           {"--help"}, {"bench", "--help"}, {"bench", "all-reduce", "--help"}, {"info", "--help"}}) {
+    const auto result = run(arguments);
+    EXPECT_EQ(result.code, 0);
+    EXPECT_NE(result.out.find("--help"), std::string::npos);
+  }
+  EXPECT_NE(run({"bench", "--help"}).out.find("weft bench --model deepseek-v3"), std::string::npos);
+}
+
+TEST(Program, AllReduceWritesEverySample) {
+  const auto file = testing::TempDir() + "all_reduce.json";
+  const auto result = run({"bench", "all-reduce", "--device", "cpu", "--ranks", "3", "--bytes", "512,8K", "--data",
+                           "random", "--samples", "2", "--json", file});
+  ASSERT_EQ(result.code, 0) << result.err;
+  EXPECT_EQ(result.err, "");  // no progress bar without a terminal
+  EXPECT_NE(result.out.find("two-shot"), std::string::npos);
+  const auto json = read_json(file);
+  EXPECT_EQ(json.at("schema"), "weft-bench-1");
+  EXPECT_EQ(json.at("command"), "bench all-reduce");
+  EXPECT_EQ(json.at("arguments").at(1), "all-reduce");
+  EXPECT_EQ(json.at("world_size"), 3);
+  EXPECT_EQ(json.at("device"), "cpu");
+  EXPECT_EQ(json.at("date").get<std::string>().size(), 20u);
+  EXPECT_TRUE(json.at("build").at("dirty").is_boolean());
+  EXPECT_FALSE(json.at("build").at("commit").get<std::string>().empty());
+  EXPECT_FALSE(json.at("machine").at("cpu").get<std::string>().empty());
+  int ours = 0;
+  for (const auto& point : json.at("points")) {
+    EXPECT_EQ(point.at("verdict"), "ok") << point.dump();
+    EXPECT_EQ(point.at("samples_us").size(), 3u);
+    for (const auto& samples : point.at("samples_us")) EXPECT_EQ(samples.size(), 2u);
+    EXPECT_GT(point.at("us").get<double>(), 0);
+    if (point.contains("algorithm")) ++ours;
+    if (point.at("contender") == "two-shot") {
+      EXPECT_EQ(point.at("algorithm"), "two-shot");
+    }
+  }
+  EXPECT_EQ(ours, 2 * 3);
+}
+
+TEST(Program, ModelBenchCoversItsLayers) {
+  const auto file = testing::TempDir() + "config.json";
+  std::ofstream(file) << R"({"hidden_size": 64, "num_hidden_layers": 3, "num_attention_heads": 4, "vocab_size": 100})";
+  const auto result = run({"bench", "--config", file, "--device", "cpu", "--ranks", "2", "--tokens", "1,300",
+                           "--samples", "1", "--csv", "-"});
+  ASSERT_EQ(result.code, 0) << result.err;
+  EXPECT_EQ(result.out.rfind("phase,tokens,shape,size", 0), 0u) << result.out;
+  EXPECT_NE(result.out.find("decode,1,\"[1, 64] bf16\",128 B"), std::string::npos) << result.out;
+  EXPECT_NE(result.out.find("prefill,300,\"[300, 64] bf16\",37.5 KB"), std::string::npos) << result.out;
+}
+
+TEST(Program, InfoCountsTheMemoryOfACommunicator) {
+  const auto result = run({"info", "--device", "cpu", "--ranks", "2", "--json", "-"});
+  ASSERT_EQ(result.code, 0) << result.err;
+  const auto json = nlohmann::json::parse(result.out);
+  EXPECT_EQ(json.at("communicator").at("ranks"), 2);
+  EXPECT_GT(json.at("communicator").at("window_bytes").get<std::size_t>(), 0u);
+}
+
+TEST(Program, TorchColumnsMustBelongToThisRun) {
+  const auto file = testing::TempDir() + "torch.json";
+  std::ofstream(file) << R"({"schema": "weft-torch-1", "world_size": 2, "points": [
+    {"bytes": 1024, "contender": "torch one-shot", "us": 0.001, "correct": true, "samples_us": [[0.001], [0.001]]}]})";
+  const auto results = read_torch_results(file, 2);
+  ASSERT_EQ(results.size(), 1u);
+  EXPECT_EQ(results[0].point.bytes(), 1024u);
+  EXPECT_EQ(results[0].point.contender, Contender::torch_one_shot);
+  EXPECT_THROW(read_torch_results(file, 4), Error);
+}
+
+TEST(Results, AWrongOneIsNeverBestAndIsMarked) {
+  std::vector<Result> results(2);
+  results[0] = {.point = {.count = 8, .contender = Contender::one_shot}, .verdict = Verdict::wrong, .us = 1};
+  results[1] = {.point = {.count = 8, .contender = Contender::two_shot}, .verdict = Verdict::ok, .us = 2};
+  EXPECT_FALSE(all_correct(results));
+  EXPECT_EQ(cell(&results[0]), "WRONG");
+  EXPECT_EQ(fastest(results, 16, Method::batch, is_weft), &results[1]);
+  results[0].verdict = Verdict::unavailable;
+  EXPECT_TRUE(all_correct(results));
+  EXPECT_EQ(cell(&results[0]), "-");
+}
+
+}  // namespace
+}  // namespace weft::cli

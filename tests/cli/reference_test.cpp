@@ -1,0 +1,130 @@
+// The benchmark's own reference: a benchmark that accepts wrong results is worse than none.
+#include "cli/reference.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+
+namespace weft::cli {
+namespace {
+
+constexpr DataType kTypes[] = {DataType::bf16, DataType::f16, DataType::f32, DataType::i32};
+
+std::vector<std::byte> reference(const ReferenceArgs& args) {
+  std::vector<std::byte> result(args.count * size_of(args.type));
+  reduce_reference(args, 0, args.count, result.data());
+  return result;
+}
+
+double bf16_at(const std::vector<std::byte>& buffer, std::size_t index) {
+  std::uint32_t word = 0;
+  std::memcpy(reinterpret_cast<std::byte*>(&word) + 2, buffer.data() + 2 * index, 2);
+  float value = 0;
+  std::memcpy(&value, &word, 4);
+  return value;
+}
+
+TEST(Reference, IsTheNearestBf16ToTheExactSum) {
+  const ReferenceArgs args{.count = 5000, .data = Data::random, .ranks = 3};
+  const auto got = reference(args);
+  int rounded = 0;
+  for (std::size_t i = 0; i < args.count; ++i) {
+    double exact = 0;
+    for (int r = 0; r < args.ranks; ++r) exact += pattern::number(args.data, args.type, pattern::hash(r, 0, i));
+    EXPECT_LE(std::fabs(bf16_at(got, i) - exact), std::fabs(exact) * 0x1p-8 * 1.001) << i;
+    rounded += bf16_at(got, i) != exact;
+  }
+  EXPECT_GT(rounded, 1000);  // else the data would not tell rounding from truncation
+}
+
+double f16_at(const std::vector<std::byte>& buffer, std::size_t index) {
+  std::uint16_t bits = 0;
+  std::memcpy(&bits, buffer.data() + 2 * index, 2);
+  const int exponent = bits >> 10 & 31;
+  const double magnitude = exponent == 31  ? INFINITY
+                           : exponent == 0 ? std::ldexp(bits & 1023, -24)
+                                           : std::ldexp((bits & 1023) + 1024, exponent - 25);
+  return (bits & 0x8000) != 0 ? -magnitude : magnitude;
+}
+
+TEST(Reference, IsTheNearestF16ToTheExactSum) {
+  const ReferenceArgs args{.count = 5000, .type = DataType::f16, .data = Data::random, .ranks = 72};
+  const auto got = reference(args);
+  int rounded = 0;
+  for (std::size_t i = 0; i < args.count; ++i) {
+    double exact = 0;
+    for (int r = 0; r < args.ranks; ++r) exact += pattern::number(args.data, args.type, pattern::hash(r, 0, i));
+    EXPECT_LE(std::fabs(f16_at(got, i) - exact), std::max(std::fabs(exact) * 0x1p-11, 0x1p-25)) << i;
+    rounded += f16_at(got, i) != exact;
+  }
+  EXPECT_GT(rounded, 500);
+}
+
+TEST(Reference, InputsAreExactInEveryType) {
+  // One rank's "sum" is its input: were a value not representable, the two conversions would have to agree by luck.
+  for (const auto type : kTypes) {
+    const ReferenceArgs args{.count = 4096, .type = type, .data = Data::random};
+    std::vector<std::byte> input(args.count * size_of(type));
+    fill(input.data(), 0, args.count, type, args.data, 0, 0);
+    EXPECT_EQ(input, reference(args));
+    for (std::size_t i = 0; i < args.count && type == DataType::f16; ++i)
+      EXPECT_EQ(f16_at(input, i), pattern::number(args.data, type, pattern::hash(0, 0, i)));
+  }
+}
+
+TEST(Reference, RanksAndStepsDiffer) {
+  std::vector<std::byte> a(2000), b(2000), c(2000);
+  fill(a.data(), 0, 1000, DataType::bf16, Data::integers, 0, 0);
+  fill(b.data(), 0, 1000, DataType::bf16, Data::integers, 1, 0);
+  fill(c.data(), 0, 1000, DataType::bf16, Data::integers, 0, 1);
+  EXPECT_NE(a, b);
+  EXPECT_NE(a, c);
+}
+
+TEST(Reference, SlicesMakeTheWhole) {
+  for (const auto type : kTypes) {
+    const ReferenceArgs args{.count = 1001, .type = type, .op = ReduceOp::max, .data = Data::random, .ranks = 4};
+    std::vector<std::byte> parts(args.count * size_of(type));
+    reduce_reference(args, 0, 500, parts.data());
+    reduce_reference(args, 500, 1001, parts.data());
+    EXPECT_EQ(parts, reference(args));
+  }
+}
+
+TEST(Compare, FindsASingleWrongBit) {
+  for (const auto type : kTypes) {
+    const ReferenceArgs args{.count = 777, .type = type, .ranks = 4};
+    const auto right = reference(args);
+    EXPECT_EQ(compare(args, right, right, true), "");
+    auto wrong = right;
+    wrong[500 * size_of(type)] ^= std::byte{1};
+    EXPECT_NE(compare(args, right, wrong, true).find("1 of 777 elements wrong, first [500]"), std::string::npos);
+  }
+}
+
+TEST(Compare, ToleranceTakesARoundingAndNoMore) {
+  const ReferenceArgs args{.count = 100, .type = DataType::bf16, .data = Data::random, .ranks = 4};
+  const auto right = reference(args);
+  auto off = right;
+  off[20] ^= std::byte{1};  // the last place of element 10
+  EXPECT_EQ(compare(args, right, off, false), "");
+  EXPECT_NE(compare(args, right, off, true), "");
+  auto wrong = right;
+  wrong[21] ^= std::byte{0x80};  // its sign
+  EXPECT_NE(compare(args, right, wrong, false), "");
+  auto poisoned = right;
+  poisoned[20] = poisoned[21] = std::byte{0xff};  // NaN: never written
+  EXPECT_NE(compare(args, right, poisoned, false), "");
+}
+
+TEST(Compare, MaxHasNoTolerance) {
+  const ReferenceArgs args{.count = 100, .op = ReduceOp::max, .data = Data::random, .ranks = 4};
+  const auto right = reference(args);
+  auto off = right;
+  off[20] ^= std::byte{1};
+  EXPECT_NE(compare(args, right, off, false), "");
+}
+
+}  // namespace
+}  // namespace weft::cli

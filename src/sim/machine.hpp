@@ -117,7 +117,7 @@ class Machine {
   ThreadMask enabled() const { return ready_ & ~stopped_; }
   [[noreturn]] void fail(FailureKind kind, std::string what);
 
-  Pack read(Memory::Location at, unsigned bytes, const char* what);
+  Pack read(Memory::Location at, const char* what);
   void write(Memory::Location at, const Pack& value, bool release);
   [[noreturn]] void broken(Memory::Location at, const char* rule);
   void note(const char* what, Memory::Location at, const Pack& value, unsigned age, unsigned choices);
@@ -176,8 +176,7 @@ inline void Machine::point() {
   if (next != current_) switch_to(next);
 }
 
-inline Pack Machine::read(Memory::Location at, unsigned bytes, const char* what) {
-  static_cast<void>(bytes);
+inline Pack Machine::read(Memory::Location at, const char* what) {
   const unsigned choices = memory_.choices(current_, at);
   const unsigned age = scheduler_->choose(Kind::age, current_, choices);
   const Pack& value = memory_.load(current_, at, age);
@@ -187,7 +186,6 @@ inline Pack Machine::read(Memory::Location at, unsigned bytes, const char* what)
 }
 
 inline void Machine::write(Memory::Location at, const Pack& value, bool release) {
-  if (at == Memory::kIgnored) return;
   const unsigned choices = memory_.choices(current_, at);
   const unsigned age = scheduler_->choose(Kind::age, current_, choices);
   if (trace_ != nullptr) note(release ? "store.release" : "store", at, value, age, choices);
@@ -204,7 +202,7 @@ Pack Machine::load_pack(const Pack* from) {
   point();
   Pack result;
   for (int i = 0; i < 16; i += unit) {
-    const Pack value = read(memory_.locate(reinterpret_cast<const std::byte*>(from) + i, unit), unit, "load");
+    const Pack value = read(memory_.locate(reinterpret_cast<const std::byte*>(from) + i, unit), "load");
     std::memcpy(reinterpret_cast<std::byte*>(&result) + i, &value, unit);
   }
   return result;
@@ -223,7 +221,7 @@ void Machine::store_pack(Pack* to, const Pack& value) {
 template <class Word>
 Word Machine::load(const Word* from, bool acquire) {
   point();
-  const Pack value = read(memory_.locate(from, sizeof(Word)), sizeof(Word), acquire ? "load.acquire" : "load");
+  const Pack value = read(memory_.locate(from, sizeof(Word)), acquire ? "load.acquire" : "load");
   if (acquire) memory_.fence(current_, true, false);
   Word word;
   std::memcpy(&word, &value, sizeof(word));
@@ -232,9 +230,9 @@ Word Machine::load(const Word* from, bool acquire) {
 
 template <class Word>
 void Machine::store(Word* to, Word value, bool release) {
-  const Memory::Location at = memory_.locate(to, sizeof(Word));
-  if (at == Memory::kIgnored) return;
+  if (memory_.ignored(to)) return;
   point();
+  const Memory::Location at = memory_.locate(to, sizeof(Word));
   Pack pack{};
   std::memcpy(&pack, &value, sizeof(value));
   write(at, pack, release);

@@ -144,7 +144,7 @@ std::uint8_t Memory::snapshot_of(const View& view) {
 }
 
 void Memory::fence(unsigned thread, bool acquire, bool release) {
-  if (acquire) {
+  if (acquire && pending_[thread].any()) {
     for (unsigned i = 1; i < snapshots_; ++i) {
       if (pending_[thread].test(i)) join_view(views_[thread], snapshot_views_[i]);
     }
@@ -160,31 +160,34 @@ void Memory::fence_seq_cst(unsigned thread) {
   fence(thread, false, true);
 }
 
-void Memory::join(ThreadMask threads) {
-  View joined{};
-  std::bitset<kMaxSnapshots> pending;
-  for (ThreadMask rest = threads; rest != 0; rest &= rest - 1) {
+// Joins into the first thread's view.
+unsigned Memory::gather(ThreadMask threads) {
+  const auto first = static_cast<unsigned>(__builtin_ctzll(threads));
+  for (ThreadMask rest = threads & (threads - 1); rest != 0; rest &= rest - 1) {
     const auto thread = static_cast<unsigned>(__builtin_ctzll(rest));
-    join_view(joined, views_[thread]);
-    pending |= pending_[thread];
+    join_view(views_[first], views_[thread]);
+    pending_[first] |= pending_[thread];
   }
-  for (ThreadMask rest = threads; rest != 0; rest &= rest - 1) {
+  return first;
+}
+
+void Memory::spread(unsigned from, ThreadMask threads) {
+  for (ThreadMask rest = threads & ~bit(from); rest != 0; rest &= rest - 1) {
     const auto thread = static_cast<unsigned>(__builtin_ctzll(rest));
-    std::memcpy(views_[thread].data(), joined.data(), used_bytes());
-    pending_[thread] = pending;
+    std::memcpy(views_[thread].data(), views_[from].data(), used_bytes());
+    pending_[thread] = pending_[from];
   }
 }
 
+void Memory::join(ThreadMask threads) {
+  if ((threads & (threads - 1)) != 0) spread(gather(threads), threads);
+}
+
 void Memory::boundary(ThreadMask ended, ThreadMask started) {
-  join(ended | started);
-  const auto first = static_cast<unsigned>(__builtin_ctzll(ended | started));
+  const unsigned first = gather(ended | started);
   fence(first, true, true);
-  for (ThreadMask rest = started; rest != 0; rest &= rest - 1) {
-    const auto thread = static_cast<unsigned>(__builtin_ctzll(rest));
-    std::memcpy(views_[thread].data(), views_[first].data(), used_bytes());
-    pending_[thread].reset();
-    released_[thread] = released_[first];
-  }
+  spread(first, started);
+  for (ThreadMask rest = started; rest != 0; rest &= rest - 1) released_[__builtin_ctzll(rest)] = released_[first];
 }
 
 }  // namespace weft::sim

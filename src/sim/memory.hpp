@@ -80,7 +80,9 @@ class Memory {
     const Location location = index_[word];
     return location == kUnknown || widths_[location] != bytes ? create(word, bytes) : location;
   }
-  bool contains(const void* address) const { return address >= data_.get() && address < data_.get() + bytes_; }
+  bool ignored(const void* address) const {
+    return index_[static_cast<std::size_t>(static_cast<const std::byte*>(address) - data_.get()) / 4] == kIgnored;
+  }
 
   // Messages that the thread may read, and places that its store may take: ages 0 (newest) … n − 1.
   unsigned choices(unsigned thread, Location at) const { return counts_[at] - views_[thread][at]; }
@@ -125,6 +127,8 @@ class Memory {
   std::size_t used_bytes() const { return (used_ + 63u) / 64u * 64u; }
   void join_view(View& into, const View& from) const;
   std::uint8_t snapshot_of(const View& view);
+  unsigned gather(ThreadMask threads);
+  void spread(unsigned from, ThreadMask threads);
   const char* broken_rule(Location at, unsigned index) const;
 
   struct AlignedDelete {

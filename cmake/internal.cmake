@@ -37,7 +37,7 @@ if(WEFT_WITH_CUDA)
   list(JOIN host_flags "," nvcc_host_flags)
   # CMake 3.25 does not know nvcc's name for C++20 and would silently leave it out.
   target_compile_options(weft_internal INTERFACE
-    "$<$<COMPILE_LANGUAGE:CUDA>:-std=c++20;--expt-relaxed-constexpr;--fmad=false;-Xcompiler=${nvcc_host_flags}>")
+    "$<$<COMPILE_LANGUAGE:CUDA>:-std=c++20;--fmad=false;-Xcompiler=${nvcc_host_flags}>")
   # fmt 9 turns constexpr off under nvcc, and does not compile without it in C++20.
   target_compile_definitions(weft_internal INTERFACE $<$<COMPILE_LANGUAGE:CUDA>:FMT_USE_CONSTEXPR=1>)
   if(WEFT_WERROR)

@@ -53,7 +53,7 @@ struct TwoShotAllReduce {
         Pack payload[batch];
         WEFT_UNROLL
         for (std::uint32_t k = 0; k < batch; ++k) {
-          if (offset[k] + i < packs) payload[k] = input.load(offset[k] + i);
+          payload[k] = offset[k] + i < packs ? input.load(offset[k] + i) : Pack{};
         }
         WEFT_UNROLL
         for (std::uint32_t k = 0; k < batch; ++k) {

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "team/function.hpp"
 #include "wire/pack.hpp"
 
 namespace weft::detail {
@@ -98,13 +99,13 @@ struct Call {
 };
 
 // Poison: who says so and why, in one word that is never zero.
-constexpr std::uint32_t poison_word(std::uint32_t world_rank, std::uint32_t code) {
+WEFT_FN constexpr std::uint32_t poison_word(std::uint32_t world_rank, std::uint32_t code) {
   return world_rank << 8 | code;
 }
-constexpr std::uint32_t poison_rank(std::uint32_t word) {
+WEFT_FN constexpr std::uint32_t poison_rank(std::uint32_t word) {
   return word >> 8;
 }
-constexpr std::uint32_t poison_code(std::uint32_t word) {
+WEFT_FN constexpr std::uint32_t poison_code(std::uint32_t word) {
   return word & 0xffu;
 }
 

@@ -14,7 +14,7 @@ template <auto value>
 using Constant = std::integral_constant<decltype(value), value>;
 
 // Calls `run.template operator()<Algorithm class>()` for the instance.
-template <class R, class Run>
+template <class R, bool tuned, class Run>
 void with_batch(Algorithm algorithm, std::uint32_t size, Run&& run) {
   const auto choose = [&](auto batch) {
     if (algorithm == Algorithm::one_shot) {
@@ -23,8 +23,10 @@ void with_batch(Algorithm algorithm, std::uint32_t size, Run&& run) {
       run.template operator()<TwoShotAllReduce<R, batch>>();
     }
   };
-  if (size <= 2) return choose(Constant<2u>{});
-  if (size <= 4) return choose(Constant<4u>{});
+  if constexpr (tuned) {
+    if (size <= 2) return choose(Constant<2u>{});
+    if (size <= 4) return choose(Constant<4u>{});
+  }
   choose(Constant<8u>{});
 }
 
@@ -33,9 +35,10 @@ void with_all_reduce(DataType type, ReduceOp op, Algorithm algorithm, std::uint3
   const auto with_op = [&](auto type_constant) {
     constexpr DataType known = decltype(type_constant)::value;
     if (op == ReduceOp::sum) {
-      with_batch<Reduction<known, ReduceOp::sum>>(algorithm, size, run);
+      // Floating sums are what models wait for; the rest does with one instance, which serves every size.
+      with_batch<Reduction<known, ReduceOp::sum>, known != DataType::i32>(algorithm, size, run);
     } else {
-      with_batch<Reduction<known, ReduceOp::max>>(algorithm, size, run);
+      with_batch<Reduction<known, ReduceOp::max>, false>(algorithm, size, run);
     }
   };
   switch (type) {

@@ -1,4 +1,6 @@
 // Timing on GPU ranks: CUDA graphs of many operations, events around replays (see Method).
+#include <cuda_fp16.h>
+
 #include <chrono>
 #include <span>
 #include <string>

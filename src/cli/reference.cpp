@@ -69,14 +69,14 @@ double load_number(const std::byte* from, std::size_t index, DataType type) {
   return load<std::int32_t>(from, index);
 }
 
-// How far a sum of `ranks` numbers of this type may be off when every addition rounds to the type.
+// How far two sums of `ranks` numbers may be apart when every addition rounds to the type, whatever the order.
 double tolerance(const ReferenceArgs& args, std::size_t index) {
   if (args.type == DataType::i32 || args.op == ReduceOp::max) return 0;
   constexpr std::array<double, 3> rounding = {0x1p-8, 0x1p-11, 0x1p-24};  // half a unit in the last place
   double magnitudes = 0;
   for (int r = 0; r < args.ranks; ++r)
     magnitudes += std::fabs(pattern::number(args.data, args.type, pattern::hash(r, args.step, index)));
-  return args.ranks * rounding[static_cast<std::size_t>(args.type)] * magnitudes;
+  return 2 * args.ranks * rounding[static_cast<std::size_t>(args.type)] * magnitudes;
 }
 
 }  // namespace

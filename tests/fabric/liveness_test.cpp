@@ -106,9 +106,9 @@ TEST(Liveness, WatchesNobodyWhosePidMeansNothing) {
   const std::pair<void (*)(ProcessIdentity&), std::string> cases[] = {
       {move_to_host, "on another host"}, {move_to_pid_namespace, "in another PID namespace"}};
   for (const auto& [move, reason] : cases) {
-    const auto errors = run_elsewhere(move, [&](Bootstrap& mine) {
+    const auto errors = run_elsewhere(move, [&, expected = reason](Bootstrap& mine) {
       const Liveness liveness = Liveness::create(mine);
-      EXPECT_EQ(liveness.unwatched_reason(1 - mine.rank()), reason);
+      EXPECT_EQ(liveness.unwatched_reason(1 - mine.rank()), expected);
       EXPECT_EQ(liveness.dead_peer(), std::nullopt);
     });
     test::expect_no_errors(errors);

@@ -94,10 +94,11 @@ TEST(Groups, DisagreementsAreFoundOnAllRanks) {
       {{{0}, {1, 1}, {2}}, "members must ascend"},
       {{{0, 3}, {1}, {2}}, "members must be 0 … 2"},
       {{{-1, 0}, {1}, {2}}, "members must be 0 … 2"}};
-  for (const auto& [lists, part] : cases) {
+  for (const auto& test_case : cases) {
+    const std::vector<std::vector<int>>& lists = test_case.first;
     auto worlds = make_thread_bootstraps(3, for_ever);
     expect_all_say(run_ranks(3, [&](int rank) { make_group_bootstrap(*worlds[index(rank)], lists[index(rank)]); }),
-                   part);
+                   test_case.second);
   }
 }
 

@@ -27,7 +27,7 @@ struct CallSetup {
 enum class Payload : std::uint8_t { plain, rounding, special };
 
 struct Setup {
-  std::string name;
+  std::string name = {};
   Algorithm algorithm = Algorithm::one_shot;
   DataType type = DataType::bf16;
   unsigned ranks = 2;
@@ -38,7 +38,8 @@ struct Setup {
   bool side_by_side = false;                       // each group has a stream of its own on every rank
   Payload payload = Payload::plain;
   std::vector<CallSetup> calls = {};
-  unsigned bound = 2;  // what an exhaustive search of it allows
+  bool small = false;  // can be searched exhaustively, within …
+  unsigned bound = 2;  // … this bound
   std::uint64_t deadline_ns = 0;
 };
 

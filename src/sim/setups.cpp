@@ -1,0 +1,168 @@
+#include <fmt/format.h>
+
+#include "sim/setup.hpp"
+#include "weft/error.hpp"
+
+namespace weft::sim {
+namespace {
+
+constexpr Grid kSmall{.blocks = 2, .threads = 1};
+
+// Small enough to be searched within a bound: two data packs at most, both banks used twice where the bound allows.
+std::vector<Setup> small_setups() {
+  const std::vector<CallSetup> one_pack{{.count = 8}, {.count = 7, .in_place = true}, {.count = 8}};
+  const std::vector<CallSetup> one_pack_f32{{.count = 4}, {.count = 3, .in_place = true}, {.count = 4}};
+  const std::vector<CallSetup> one_pack_i32{{.count = 2}, {.count = 1, .in_place = true}, {.count = 2}};
+  const std::vector<CallSetup> two_packs{{.count = 16}, {.count = 13, .in_place = true}, {.count = 8}};
+  const std::vector<CallSetup> two_packs_f32{{.count = 8}, {.count = 5, .in_place = true}, {.count = 4}};
+  const std::vector<CallSetup> two_packs_i32{{.count = 4}, {.count = 3, .in_place = true}, {.count = 2}};
+  constexpr Algorithm one = Algorithm::one_shot, two = Algorithm::two_shot;
+  constexpr DataType bf16 = DataType::bf16, f32 = DataType::f32, i32 = DataType::i32;
+  constexpr Payload special = Payload::special;
+  return {
+      {.name = "one-shot-bf16", .algorithm = one, .type = bf16, .calls = one_pack},
+      {.name = "one-shot-bf16-torn8",
+       .algorithm = one,
+       .type = bf16,
+       .atomic_bytes = 8,
+       .payload = special,
+       .calls = one_pack},
+      {.name = "one-shot-f32-torn4",
+       .algorithm = one,
+       .type = f32,
+       .atomic_bytes = 4,
+       .payload = special,
+       .calls = one_pack_f32},
+      {.name = "one-shot-i32", .algorithm = one, .type = i32, .payload = special, .calls = one_pack_i32},
+      {.name = "one-shot-i32-torn8", .algorithm = one, .type = i32, .atomic_bytes = 8, .calls = one_pack_i32},
+      {.name = "two-shot-bf16", .algorithm = two, .type = bf16, .calls = two_packs},
+      {.name = "two-shot-bf16-torn8",
+       .algorithm = two,
+       .type = bf16,
+       .atomic_bytes = 8,
+       .payload = special,
+       .calls = two_packs},
+      {.name = "two-shot-f32-torn4", .algorithm = two, .type = f32, .atomic_bytes = 4, .calls = two_packs_f32},
+      {.name = "two-shot-i32", .algorithm = two, .type = i32, .calls = two_packs_i32},
+      {.name = "two-shot-i32-torn8",
+       .algorithm = two,
+       .type = i32,
+       .atomic_bytes = 8,
+       .payload = special,
+       .calls = two_packs_i32},
+      {.name = "one-shot-cpu",
+       .algorithm = one,
+       .type = bf16,
+       .atomic_bytes = 8,
+       .one_thread = true,
+       .calls = one_pack},
+      {.name = "two-shot-cpu",
+       .algorithm = two,
+       .type = f32,
+       .atomic_bytes = 8,
+       .one_thread = true,
+       .calls = two_packs_f32},
+      {.name = "one-shot-wrap31",
+       .algorithm = one,
+       .type = i32,
+       .start_epoch = 0x7ffffffdu,
+       .calls = {{.count = 2}, {.count = 2}, {.count = 0}, {.count = 2}, {.count = 2}}},
+      {.name = "two-shot-wrap32",
+       .algorithm = two,
+       .type = i32,
+       .start_epoch = 0xfffffffdu,
+       .calls = {{.count = 2}, {.count = 2}, {.count = 0}, {.count = 2}, {.count = 2}}},
+      {.name = "one-shot-empty-3",
+       .algorithm = one,
+       .type = bf16,
+       .ranks = 3,
+       .calls = {{.count = 8}, {.count = 0}, {.count = 8}},
+       .bound = 1},
+      {.name = "two-shot-short-3",
+       .algorithm = two,
+       .type = f32,
+       .ranks = 3,
+       .calls = {{.count = 4}, {.count = 8}, {.count = 3}},
+       .bound = 1},
+  };
+}
+
+// For random and PCT scheduling.
+std::vector<Setup> large_setups() {
+  constexpr Algorithm one = Algorithm::one_shot, two = Algorithm::two_shot;
+  constexpr DataType bf16 = DataType::bf16, f32 = DataType::f32, i32 = DataType::i32;
+  // Grids change from call to call and differ between ranks.
+  const auto calls = [](std::uint64_t pack) {
+    return std::vector<CallSetup>{
+        {.count = 3 * pack, .grids = {{3, 2}, kSmall}},
+        {.count = 2 * pack + 1, .grids = {kSmall, {2, 2}}, .in_place = true},
+        {.count = 0, .grids = {{3, 1}, kSmall}},
+        {.count = 5 * pack - 1, .grids = {{2, 3}, {3, 2}}, .misaligned = true},
+        {.count = 1, .grids = {kSmall, {3, 2}}, .in_place = true},
+        {.count = 4 * pack, .grids = {{3, 2}, {2, 2}}},
+    };
+  };
+  const std::vector<std::vector<unsigned>> crossed{{0, 1, 2}, {2, 0}};
+  const std::vector<CallSetup> of_groups{{.count = 9, .group = 0}, {.count = 17, .group = 1}, {.count = 8, .group = 0},
+                                         {.count = 3, .group = 1}, {.count = 16, .group = 0}, {.count = 8, .group = 1}};
+  std::vector<Setup> setups;
+  for (const Algorithm algorithm : {one, two}) {
+    const std::string a{name(algorithm)};
+    for (const unsigned ranks : {2u, 3u, 4u}) {
+      const auto add = [&](const char* wire, Setup setup) {
+        setup.name = fmt::format("{}-{}-ranks{}", a, wire, ranks);
+        setup.algorithm = algorithm;
+        setup.ranks = ranks;
+        setups.push_back(std::move(setup));
+      };
+      add("bf16-grids", {.type = bf16, .payload = Payload::special, .calls = calls(8)});
+      add("f32-torn4-grids", {.type = f32,
+                              .atomic_bytes = 4,
+                              .start_epoch = 0xfffffffdu,
+                              .payload = Payload::rounding,
+                              .calls = calls(4)});
+      add("i32-torn8-grids",
+          {.type = i32, .atomic_bytes = 8, .start_epoch = 0x7ffffffdu, .payload = Payload::special, .calls = calls(2)});
+    }
+    setups.push_back({.name = a + "-cpu-ranks4",
+                      .algorithm = algorithm,
+                      .type = bf16,
+                      .ranks = 4,
+                      .atomic_bytes = 8,
+                      .one_thread = true,
+                      .payload = Payload::special,
+                      .calls = calls(8)});
+    setups.push_back(
+        {.name = a + "-groups-in-turn", .algorithm = algorithm, .ranks = 3, .groups = crossed, .calls = of_groups});
+    setups.push_back({.name = a + "-groups-side-by-side",
+                      .algorithm = algorithm,
+                      .ranks = 3,
+                      .groups = crossed,
+                      .side_by_side = true,
+                      .payload = Payload::special,
+                      .calls = of_groups});
+  }
+  return setups;
+}
+
+}  // namespace
+
+const std::vector<Setup>& all_setups() {
+  static const std::vector<Setup> setups = [] {
+    std::vector<Setup> all = small_setups();
+    for (Setup& setup : all) setup.small = true;
+    for (Setup& setup : large_setups()) all.push_back(std::move(setup));
+    return all;
+  }();
+  return setups;
+}
+
+const Setup& find_setup(const std::string& name) {
+  for (const Setup& setup : all_setups()) {
+    if (setup.name == name) return setup;
+  }
+  throw Error(Errc::invalid_argument,
+              fmt::format("protocol set-up \"{}\" is unknown; weft simulate --list names all", name));
+}
+
+}  // namespace weft::sim

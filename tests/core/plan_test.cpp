@@ -1,0 +1,115 @@
+// Plans and layouts: pure functions that all ranks must compute alike.
+#include "core/plan.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "core/channel.hpp"
+#include "support/cases.hpp"
+
+namespace weft::detail {
+namespace {
+
+TEST(Layout, AreasDoNotOverlapAndHoldWhatTheirLimitsPromise) {
+  for (std::uint32_t size = 1; size <= kMaxRanks; ++size) {
+    for (const std::size_t one_shot : {1u, 16u, 255u, 4096u, 1000000u}) {
+      for (const std::size_t two_shot : {1u, 16u, 257u, 70000u}) {
+        const RegionLayout layout = make_layout(size, one_shot, two_shot);
+        const std::uint64_t slots = kBanks * size;
+        const std::vector<std::pair<std::uint64_t, std::uint64_t>> areas{
+            {layout.headers, slots * sizeof(std::uint64_t)},
+            {layout.one_shot, slots * layout.one_shot_packs * sizeof(Pack)},
+            {layout.scatter, slots * layout.two_shot_packs * sizeof(Pack)},
+            {layout.gather, slots * layout.two_shot_packs * sizeof(Pack)}};
+        std::uint64_t end = 0;
+        for (const auto& [begin, bytes] : areas) {
+          ASSERT_GE(begin, end) << "size " << size;
+          ASSERT_EQ(begin % sizeof(Pack), 0u);
+          end = begin + bytes;
+        }
+        ASSERT_LE(end, layout.bytes);
+        ASSERT_GE(layout.one_shot_packs * sizeof(Pack), one_shot);
+        ASSERT_GE(layout.two_shot_packs * sizeof(Pack) * size, two_shot);
+      }
+    }
+  }
+}
+
+TEST(Layout, DoesNotWrapAt32Bits) {
+  const RegionLayout layout = make_layout(8, std::size_t{1} << 33, std::size_t{1} << 36);
+  EXPECT_EQ(layout.one_shot_packs * sizeof(Pack), std::size_t{1} << 33);
+  EXPECT_EQ(layout.two_shot_packs * sizeof(Pack), std::size_t{1} << 33);
+  EXPECT_GT(layout.bytes, kBanks * 8 * 3 * (std::uint64_t{1} << 33) - 1);
+}
+
+PlanQuery query(Device device, std::uint32_t size, DataType type, std::size_t count) {
+  return {.device = device, .size = size, .layout = make_layout(size, 1 << 16, 1 << 20), .type = type, .count = count};
+}
+
+TEST(Plan, PiecesFitTheSlots) {
+  for (const Device device : {Device::cpu, Device::cuda}) {
+    for (std::uint32_t size = 1; size <= 72; ++size) {
+      for (const DataType type : test::kTypes) {
+        for (const Algorithm wish : {Algorithm::automatic, Algorithm::one_shot, Algorithm::two_shot}) {
+          for (const std::size_t count : {std::size_t{0}, std::size_t{1}, std::size_t{100'000}, std::size_t{1} << 33}) {
+            PlanQuery q = query(device, size, type, count);
+            q.wish = wish;
+            const Plan plan = plan_all_reduce(q);
+            const std::uint64_t per_pack = payload_bytes(type) / size_of(type);
+            const std::uint64_t packs = (std::min(plan.piece, count) + per_pack - 1) / per_pack;
+            ASSERT_GT(plan.piece, 0u);
+            if (wish != Algorithm::automatic) {
+              ASSERT_EQ(plan.algorithm, wish);
+            }
+            if (plan.algorithm == Algorithm::one_shot) {
+              ASSERT_LE(packs, q.layout.one_shot_packs);
+            }
+            if (plan.algorithm == Algorithm::two_shot) {
+              ASSERT_LE((packs + size - 1) / size, q.layout.two_shot_packs);
+            }
+            ASSERT_EQ(plan.piece % per_pack, 0u);  // a later piece begins where a pack does
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(Plan, GridsAreWithinTheirLimitsAndTheCallersWishHolds) {
+  for (const int most : {2, 3, 17, 133, 256}) {
+    for (std::size_t count = 0; count < 10'000'000; count = count * 3 + 1) {
+      PlanQuery q = query(Device::cuda, 8, DataType::bf16, count);
+      q.max_blocks = most;
+      const Plan plan = plan_all_reduce(q);
+      ASSERT_GE(plan.blocks, 2);
+      ASSERT_LE(plan.blocks, most);
+      ASSERT_LE(plan.blocks, static_cast<int>(kMaxBlocks));
+      ASSERT_EQ(plan.threads % 32, 0);
+      ASSERT_GE(plan.threads, 32);
+      ASSERT_LE(plan.threads, 512);
+    }
+  }
+  PlanQuery q = query(Device::cuda, 8, DataType::bf16, 5000);
+  q.launch = {.blocks = 5, .threads = 96};
+  EXPECT_EQ(plan_all_reduce(q).blocks, 5);
+  EXPECT_EQ(plan_all_reduce(q).threads, 96);
+}
+
+// What crosses the wire must not depend on what only one rank knows.
+TEST(Plan, GridsChangeNeitherAlgorithmNorPieces) {
+  for (std::size_t count = 0; count < 10'000'000; count = count * 2 + 1) {
+    PlanQuery q = query(Device::cuda, 4, DataType::f32, count);
+    const Plan mine = plan_all_reduce(q);
+    q.launch = {.blocks = 3, .threads = 512};
+    q.max_blocks = 9;
+    const Plan theirs = plan_all_reduce(q);
+    ASSERT_EQ(mine.algorithm, theirs.algorithm);
+    ASSERT_EQ(mine.piece, theirs.piece);
+  }
+}
+
+}  // namespace
+}  // namespace weft::detail

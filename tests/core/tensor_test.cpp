@@ -1,0 +1,102 @@
+// Packs of a tensor: ends, alignments, and offsets past 2^32.
+#include "core/tensor.hpp"
+
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+
+#include <cstddef>
+#include <numeric>
+#include <span>
+#include <vector>
+
+#include "support/guarded.hpp"
+
+namespace weft::detail {
+namespace {
+
+template <class T>
+class TensorOf : public testing::Test {};
+
+template <class S, std::uint32_t n>
+struct Kind {
+  using Storage = S;
+  static constexpr std::uint32_t elements = n;
+};
+using Kinds = testing::Types<Kind<std::uint16_t, 8>, Kind<std::uint32_t, 4>, Kind<std::uint32_t, 2>>;
+TYPED_TEST_SUITE(TensorOf, Kinds);
+
+TYPED_TEST(TensorOf, CopiesAnyCountFromAnyToAnyAlignmentAndNothingElse) {
+  using Storage = typename TypeParam::Storage;
+  constexpr std::uint32_t n = TypeParam::elements;
+  for (std::size_t count = 0; count <= 3 * n + 1; ++count) {
+    for (std::size_t from = 0; from < n; ++from) {
+      for (std::size_t to = 0; to < n; ++to) {
+        test::Guarded source(count * sizeof(Storage), from * sizeof(Storage));
+        test::Guarded target(count * sizeof(Storage), to * sizeof(Storage));
+        for (std::size_t i = 0; i < count * sizeof(Storage); ++i) {
+          source.content()[i] = static_cast<std::byte>(i * 37 + 11);
+        }
+        const Tensor<Storage, n> input(source.content().data(), count), output(target.content().data(), count);
+        ASSERT_EQ(input.packs(), (count + n - 1) / n);
+        for (std::uint64_t pack = 0; pack < input.packs(); ++pack) output.store(pack, input.load(pack));
+        ASSERT_TRUE(std::equal(source.content().begin(), source.content().end(), target.content().begin()));
+        ASSERT_EQ(target.damage(), "") << count << " elements from +" << from << " to +" << to;
+      }
+    }
+  }
+}
+
+TYPED_TEST(TensorOf, ReadsZerosBehindTheEnd) {
+  using Storage = typename TypeParam::Storage;
+  constexpr std::uint32_t n = TypeParam::elements;
+  test::Guarded source(sizeof(Storage), 0);
+  source.content()[0] = std::byte{1};
+  const Pack pack = Tensor<Storage, n>(source.content().data(), 1).load(0);
+  EXPECT_EQ(pack.word[0] & 0xff, 1u);
+  EXPECT_EQ(sizeof(Storage) == 4 ? 0 : pack.word[0] >> 16, 0u);
+  EXPECT_EQ(pack.word[1] | pack.word[2] | pack.word[3], 0u);
+}
+
+// Address space without memory: pages appear when touched.
+class Sparse {
+ public:
+  explicit Sparse(std::size_t bytes)
+      : bytes_(bytes),
+        data_(::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0)) {}
+  Sparse(const Sparse&) = delete;
+  Sparse& operator=(const Sparse&) = delete;
+  ~Sparse() { ::munmap(data_, bytes_); }
+  std::byte* data() const { return static_cast<std::byte*>(data_); }
+  bool mapped() const { return data_ != MAP_FAILED; }
+
+ private:
+  std::size_t bytes_;
+  void* data_;
+};
+
+TYPED_TEST(TensorOf, ReachesPastTwoToThe31And32) {
+  using Storage = typename TypeParam::Storage;
+  constexpr std::uint32_t n = TypeParam::elements;
+  constexpr std::uint64_t bytes = std::uint64_t{3} << 32, one = 1;
+  const Sparse memory(bytes);
+  ASSERT_TRUE(memory.mapped());
+  for (const std::size_t shift : {std::size_t{0}, sizeof(Storage)}) {  // both the wide and the narrow path
+    const std::uint64_t count = (bytes - shift) / sizeof(Storage) - 1;
+    const Tensor<Storage, n> tensor(memory.data() + shift, count);
+    for (const std::uint64_t byte :
+         {one << 31, (one << 31) * sizeof(Storage), one << 32, (one << 32) + 4096, bytes - 2 * sizeof(Pack)}) {
+      const std::uint64_t pack = byte / tensor.kBytes;
+      const std::byte* const place = memory.data() + shift + pack * tensor.kBytes;
+      Pack value{};
+      for (std::uint32_t i = 0; i < tensor.kBytes / 4; ++i)
+        value.word[i] = static_cast<std::uint32_t>(byte >> 8) + i + 1;
+      tensor.store(pack, value);
+      ASSERT_EQ(std::memcmp(place, value.word, tensor.kBytes), 0) << "stored elsewhere than at byte " << byte;
+      const Pack read = tensor.load(pack);
+      ASSERT_EQ(std::memcmp(read.word, value.word, tensor.kBytes), 0) << "at byte " << byte;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace weft::detail

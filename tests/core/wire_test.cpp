@@ -1,0 +1,92 @@
+// Wire formats: what is sent never looks like memory at rest, memory at rest or half a pack never looks like data, and
+// the payload comes out as the format promises.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstring>
+
+#include "support/reference.hpp"
+#include "wire/line.hpp"
+#include "wire/sentinel.hpp"
+
+namespace weft::detail {
+namespace {
+
+constexpr std::array<std::uint32_t, 9> kWords{0,           0xffffffffu, 0x7fffffffu, 0x80000000u, 0xffff0000u,
+                                              0x0000ffffu, 0x7fff7fffu, 0xfffffffeu, 0x12345678u};
+
+template <class Body>
+void for_all_packs(Body&& body) {
+  for (const std::uint32_t a : kWords) {
+    for (const std::uint32_t b : kWords) {
+      for (const std::uint32_t c : kWords) {
+        for (const std::uint32_t d : kWords) body(Pack{{a, b, c, d}});
+      }
+    }
+  }
+}
+
+// Each atomic unit of `pack` alone in memory that rests: all that a reader may see of an unfinished store.
+template <class Wire, int atomic_bytes>
+void expect_no_part_arrives(const Pack& pack, std::uint32_t epoch) {
+  constexpr int units = 16 / atomic_bytes;
+  for (int missing = 0; missing < units; ++missing) {
+    Pack seen = pack;
+    std::memset(reinterpret_cast<std::byte*>(&seen) + missing * atomic_bytes, 0xff, atomic_bytes);
+    ASSERT_FALSE(Wire::template arrived<atomic_bytes>(seen, epoch));
+  }
+}
+
+// The same words but for NaNs, which may become other NaNs.
+void expect_same_numbers(DataType type, const Pack& a, const Pack& b) {
+  const auto bytes_a = std::as_bytes(std::span(&a, 1)), bytes_b = std::as_bytes(std::span(&b, 1));
+  const test::Format format = test::format_of(type);
+  for (std::size_t i = 0; i < 16 / size_of(type); ++i) {
+    const std::uint32_t x = test::get(bytes_a, type, i), y = test::get(bytes_b, type, i);
+    if (std::isnan(test::value_of(format, x))) {
+      ASSERT_TRUE(std::isnan(test::value_of(format, y)));
+    } else {
+      ASSERT_EQ(x, y);
+    }
+  }
+}
+
+template <DataType type, int atomic_bytes>
+void check_sentinel() {
+  using Wire = Sentinel<type>;
+  EXPECT_FALSE((Wire::template arrived<atomic_bytes>(kRestPack, 1)));
+  for_all_packs([&](const Pack& payload) {
+    const Pack wire = Wire::template encode<atomic_bytes>(payload, 1);
+    ASSERT_TRUE((Wire::template arrived<atomic_bytes>(wire, 1)));
+    expect_no_part_arrives<Wire, atomic_bytes>(wire, 1);
+    expect_same_numbers(type, payload, Wire::decode(wire));
+  });
+}
+
+TEST(Sentinel, CarriesEveryNumber) {
+  check_sentinel<DataType::bf16, 8>();
+  check_sentinel<DataType::f16, 8>();
+  check_sentinel<DataType::f32, 8>();
+  check_sentinel<DataType::bf16, 16>();
+  check_sentinel<DataType::f32, 16>();
+}
+
+TEST(Line, CarriesEveryBitAndKnowsItsEpoch) {
+  for (const std::uint32_t epoch : {0u, 1u, 2u, 0x7ffffffeu, 0x7fffffffu, 0x80000000u, 0xfffffffeu, 0xffffffffu}) {
+    EXPECT_FALSE(Line::arrived<8>(kRestPack, epoch));
+    for (const std::uint32_t a : kWords) {
+      for (const std::uint32_t b : kWords) {
+        const Pack wire = Line::encode<8>({{a, b, 0, 0}}, epoch);
+        ASSERT_TRUE(Line::arrived<8>(wire, epoch));
+        ASSERT_FALSE(Line::arrived<8>(wire, epoch + 1));
+        ASSERT_FALSE(Line::arrived<8>(wire, epoch - 2));  // the bank's call before
+        expect_no_part_arrives<Line, 8>(wire, epoch);
+        ASSERT_EQ(Line::decode(wire).word[0], a);
+        ASSERT_EQ(Line::decode(wire).word[1], b);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace weft::detail

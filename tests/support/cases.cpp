@@ -1,0 +1,165 @@
+#include "support/cases.hpp"
+
+#include <array>
+#include <stdexcept>
+
+namespace weft::test {
+namespace {
+
+// splitmix64's finaliser.
+std::uint32_t mix(std::uint64_t a, std::uint64_t b, std::uint64_t c) {
+  std::uint64_t h = a * 0x9e3779b97f4a7c15u + b * 0xd1b54a32d192ed03u + c * 0x8cb92ba72f3d8dd7u + 1;
+  h = (h ^ h >> 30) * 0xbf58476d1ce4e5b9u;
+  h = (h ^ h >> 27) * 0x94d049bb133111ebu;
+  return static_cast<std::uint32_t>(h ^ h >> 31);
+}
+
+std::uint32_t integer(DataType type, int value) {
+  if (type == DataType::i32) return static_cast<std::uint32_t>(value);
+  return round_to(format_of(type), value);
+}
+
+// `place` is the same on all ranks. In a quarter of all places most ranks have plus or minus one large number and the
+// others small ones: what is left after the large ones cancel depends on the order of the sum.
+std::uint32_t random_number(DataType type, std::uint32_t h, std::uint32_t place) {
+  if (type == DataType::i32) return h;
+  const Format f = format_of(type);
+  const std::uint32_t sign = (h & 1) != 0 ? f.sign_bit() : 0;
+  const auto number = [&](int exponent, std::uint32_t fraction) {
+    return sign | static_cast<std::uint32_t>(exponent + f.bias()) << f.fraction_bits |
+           (fraction & ((1u << f.fraction_bits) - 1));
+  };
+  if (place % 4 == 0) return h % 3 != 0 ? number(8, place >> 8) : number(-12, h >> 8);
+  return number(static_cast<int>(h >> 1 & 15) - 12, h >> 8);  // 2^−12 … 2^3
+}
+
+std::uint32_t special_number(DataType type, std::uint32_t h) {
+  if (type == DataType::i32) {
+    constexpr std::array<std::uint32_t, 6> values{0, 1, 0xffffffffu, 0x7fffffffu, 0x80000000u, 0x7fffu};
+    return values[h % values.size()];
+  }
+  const Format f = format_of(type);
+  const std::uint32_t quiet = f.infinity() | 1u << (f.fraction_bits - 1);
+  // Mostly zeros, so that sums are not all NaN.
+  const std::array<std::uint32_t, 16> values{0,
+                                             f.sign_bit(),
+                                             0,
+                                             f.sign_bit(),
+                                             f.sign_bit(),
+                                             1,  // the smallest subnormal
+                                             f.sign_bit() | 1,
+                                             (1u << f.fraction_bits) - 1,  // the largest subnormal
+                                             1u << f.fraction_bits,        // the smallest normal
+                                             f.infinity() - 1,             // the largest number
+                                             f.infinity(),
+                                             f.sign_bit() | f.infinity(),
+                                             quiet,
+                                             f.infinity() | 1,  // a signalling NaN
+                                             f.nan(),
+                                             f.sign_bit() | f.nan()};  // all ones
+  return values[h % values.size()];
+}
+
+std::uint32_t element(const Case& c, int rank, std::size_t i) {
+  const std::uint32_t h = mix(c.seed, static_cast<std::uint64_t>(rank), i);
+  switch (c.fill) {
+    case Fill::integers:
+      return integer(c.type, static_cast<int>(h % 15) - 7);
+    case Fill::random:
+      return random_number(c.type, h, mix(c.seed, 1u << 20, i));
+    case Fill::bits:
+      return h;
+    case Fill::special: {
+      // Whole packs of one value, too: of the resting word above all.
+      const bool alike = mix(c.seed, 77, i / 16) % 3 == 0;
+      return special_number(c.type, alike ? mix(c.seed, static_cast<std::uint64_t>(rank) + 99, i / 16) : h);
+    }
+  }
+  return 0;
+}
+
+}  // namespace
+
+std::string describe(const Case& c) {
+  constexpr const char* fills[] = {"integers", "random", "bits", "special"};
+  return fmt::format("{} {}[{}] {} of {}{}, shifts {} and {}, seed {}, launch {}×{}", name(c.op), name(c.type), c.count,
+                     name(c.algorithm), fills[static_cast<int>(c.fill)], c.in_place ? ", in place" : "", c.input_shift,
+                     c.output_shift, c.seed, c.launch.blocks, c.launch.threads);
+}
+
+Bytes input_of(const Case& c, int rank) {
+  Bytes bytes(c.count * size_of(c.type));
+  for (std::size_t i = 0; i < c.count; ++i) put(bytes, c.type, i, element(c, rank, i));
+  return bytes;
+}
+
+Prepared prepare(const Case& c, int ranks) {
+  Prepared prepared{.call = c, .inputs = {}, .expected = {}};
+  for (int rank = 0; rank < ranks; ++rank) prepared.inputs.push_back(input_of(c, rank));
+  prepared.expected = reduce(c.type, c.op, prepared.inputs);
+  return prepared;
+}
+
+std::vector<Prepared> prepare_all(const std::vector<Case>& cases, int ranks) {
+  std::vector<Prepared> all;
+  for (const Case& c : cases) all.push_back(prepare(c, ranks));
+  return all;
+}
+
+void expect_equal(const Case& c, std::span<const std::byte> wanted, std::span<const std::byte> got) {
+  if (wanted.size() == got.size() && (wanted.empty() || std::memcmp(wanted.data(), got.data(), wanted.size()) == 0)) {
+    return;
+  }
+  std::size_t wrong = 0, first = 0;
+  for (std::size_t i = c.count; i-- > 0;) {
+    if (get(wanted, c.type, i) == get(got, c.type, i)) continue;
+    ++wrong;
+    first = i;
+  }
+  throw std::runtime_error(fmt::format("{}: {} elements wrong, first [{}]: {:#x} instead of {:#x}", describe(c), wrong,
+                                       first, get(got, c.type, first), get(wanted, c.type, first)));
+}
+
+Tensors::Tensors(const Case& c, const Bytes& content)
+    : input(content.size(), c.input_shift * size_of(c.type)),
+      output(content.size(), c.output_shift * size_of(c.type)),
+      in_place(c.in_place) {
+  Guarded& source = in_place ? output : input;
+  std::copy(content.begin(), content.end(), source.content().begin());
+}
+
+void Tensors::check(const Prepared& prepared, int rank) {
+  const Case& c = prepared.call;
+  expect_equal(c, prepared.expected, output.content());
+  if (!in_place) {
+    const Bytes& before = prepared.inputs[static_cast<std::size_t>(rank)];
+    if (!std::equal(before.begin(), before.end(), input.content().begin())) {
+      throw std::runtime_error(describe(c) + ": the input was changed");
+    }
+  }
+  for (Guarded* tensor : {&input, &output}) {
+    if (const std::string damage = tensor->damage(); !damage.empty()) {
+      throw std::runtime_error(describe(c) + ": " + damage);
+    }
+  }
+}
+
+AllReduceArgs arguments(const Case& c, const void* input, void* output) {
+  return {.input = c.in_place ? output : input,
+          .output = output,
+          .count = c.count,
+          .type = c.type,
+          .op = c.op,
+          .algorithm = c.algorithm,
+          .stream = nullptr,
+          .tag = c.tag,
+          .launch = c.launch};
+}
+
+void run_on_cpu_rank(const Group& group, const Prepared& prepared, int rank) {
+  Tensors tensors(prepared.call, prepared.inputs.at(static_cast<std::size_t>(rank)));
+  all_reduce(group, arguments(prepared.call, tensors.input.content().data(), tensors.output.content().data()));
+  tensors.check(prepared, rank);
+}
+
+}  // namespace weft::test

@@ -1,0 +1,72 @@
+// All-reduce calls with known answers, the same for CPU ranks and GPU ranks.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "support/guarded.hpp"
+#include "support/reference.hpp"
+#include "weft/collectives.hpp"
+
+namespace weft::test {
+
+enum class Fill {
+  integers,  // small, of rank and index: every sum is exact, and no two ranks' or neighbours' data are alike
+  random,    // finite, of many magnitudes: sums need rounding, and depend on the order
+  bits,      // any bit pattern
+  special,   // ±0, subnormals, infinities, NaNs, the largest numbers, and the wire formats' resting words
+};
+
+struct Case {
+  std::size_t count = 0;
+  DataType type = DataType::bf16;
+  ReduceOp op = ReduceOp::sum;
+  Algorithm algorithm = Algorithm::automatic;
+  Fill fill = Fill::integers;
+  bool in_place = false;
+  std::size_t input_shift = 0, output_shift = 0;  // elements from an aligned address
+  std::uint32_t seed = 0;
+  std::uint32_t tag = 0;
+  Launch launch = {};
+};
+
+std::string describe(const Case& c);
+
+// What `rank` contributes.
+Bytes input_of(const Case& c, int rank);
+
+// A case with every rank's input and the one right output.
+struct Prepared {
+  Case call;
+  std::vector<Bytes> inputs;
+  Bytes expected;
+};
+Prepared prepare(const Case& c, int ranks);
+std::vector<Prepared> prepare_all(const std::vector<Case>& cases, int ranks);
+
+// Throws with the case and the first wrong element where `got` is not `wanted`.
+void expect_equal(const Case& c, std::span<const std::byte> wanted, std::span<const std::byte> got);
+
+// A tensor pair in host memory, as a call would see it.
+struct Tensors {
+  Tensors(const Case& c, const Bytes& content);
+  Guarded input, output;  // in place: output alone is used
+  bool in_place;
+
+  // Throws where the output is wrong, or anything else was written.
+  void check(const Prepared& prepared, int rank);
+};
+
+// Makes the call on a CPU rank and checks what it wrote. `rank` is the place among Prepared's inputs.
+void run_on_cpu_rank(const Group& group, const Prepared& prepared, int rank);
+
+// The call's arguments, with pointers.
+AllReduceArgs arguments(const Case& c, const void* input, void* output);
+
+inline constexpr DataType kTypes[] = {DataType::bf16, DataType::f16, DataType::f32, DataType::i32};
+inline constexpr ReduceOp kOps[] = {ReduceOp::sum, ReduceOp::max};
+inline constexpr Algorithm kAlgorithms[] = {Algorithm::one_shot, Algorithm::two_shot};
+
+}  // namespace weft::test

@@ -192,8 +192,11 @@ class CudaFabric final : public Fabric {
   }
   void check_stream(Stream stream) const override {
     if (stream == nullptr || stream == cudaStreamLegacy || stream == cudaStreamPerThread) return;
+    cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
     int device = -1;
-    const cudaError_t result = cudaStreamGetDevice(stream, &device);
+    cudaError_t result = cudaStreamIsCapturing(stream, &capture);
+    if (result == cudaSuccess && capture == cudaStreamCaptureStatusActive) return;  // and may not be asked more
+    if (result == cudaSuccess) result = cudaStreamGetDevice(stream, &device);
     if (result == cudaSuccess && device == device_) return;
     static_cast<void>(cudaGetLastError());
     throw Error(Errc::invalid_argument,
@@ -216,7 +219,7 @@ class CudaFabric final : public Fabric {
     const ncclResult_t result =
         ncclCommSplit(comms_.at(0), color < 0 ? NCCL_SPLIT_NOCOLOR : color, rank_, &comm, &config);
     settle_nccl(result, comms_.at(0), "ncclCommSplit", deadline_);
-    if (comm != nullptr) settle_nccl(ncclInProgress, comm, "ncclCommSplit", deadline_);
+    if (comm != nullptr) settle_nccl(ncclSuccess, comm, "ncclCommSplit", deadline_);
   }
   bool has_nccl() const override { return !shared_; }
   void nccl_all_reduce(const NcclAllReduce& call) override {
@@ -305,8 +308,9 @@ class CudaFabric final : public Fabric {
     args.bootstrap.agree_on("ncclCommInitRank", [&] {
       ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
       config.blocking = 0;
-      settle_nccl(ncclCommInitRankConfig(&comms_[0], size_, id, rank_, &config), comms_[0], "ncclCommInitRank",
-                  deadline_);
+      ncclComm_t& comm = comms_[0];
+      const ncclResult_t result = ncclCommInitRankConfig(&comm, size_, id, rank_, &config);
+      settle_nccl(result, comm, "ncclCommInitRank", deadline_);
     });
   }
 

@@ -21,18 +21,19 @@ inline void check_nccl(ncclResult_t result, std::string_view what, ncclComm_t co
                                         last != nullptr && *last != 0 ? ": " : "", last != nullptr ? last : ""));
 }
 
-// Waits until a call that may have answered ncclInProgress is done.
+// Waits until a call is done. Some of NCCL's calls answer ncclSuccess while their work goes on (ncclCommWindowRegister
+// in 2.28 does), so the communicator is always asked.
 inline void settle_nccl(ncclResult_t result, ncclComm_t comm, std::string_view what, std::chrono::nanoseconds limit) {
+  if (result != ncclInProgress) check_nccl(result, what, comm);
   const Deadline deadline(limit);
-  while (result == ncclInProgress) {
+  for (;;) {
     check_nccl(ncclCommGetAsyncError(comm, &result), what, comm);
-    if (result != ncclInProgress) break;
+    if (result != ncclInProgress) return check_nccl(result, what, comm);
     if (deadline.passed()) {
       throw Error(Errc::rendezvous, fmt::format("{}: NCCL was not done {}", what, deadline.text()));
     }
     std::this_thread::sleep_for(std::chrono::microseconds(50));
   }
-  check_nccl(result, what, comm);
 }
 
 }  // namespace weft::detail

@@ -133,9 +133,10 @@ class Communicator {
   // Throws Errc::invalid_argument when Config::max_groups splits exist already.
   Group split(int color);
 
-  // Frees the window (engines that sleep) and takes it again. Collective. Captured graphs stay valid across the pair:
-  // kernels find the window through a table in device memory that is never freed before the last graph. A call between
-  // the two is rejected with Errc::released; a replayed graph ends at once with the same code in status().
+  // Frees the window (engines that sleep) and takes it again. Collective. Graphs captured before stay valid when the
+  // window comes back to the same addresses, which is what NCCL does when nothing else was registered meanwhile; else
+  // their replays end at once with Errc::released, and must be captured anew. A call between the two is rejected with
+  // Errc::released; a graph replayed between them ends at once with the same code in status().
   void release();
   void acquire();
 

@@ -62,15 +62,15 @@ WEFT_FN bool receive(T& team, const Session& s, std::uint32_t phase, const Pack*
 template <class R, std::uint32_t batch, Team T>
 WEFT_FN bool receive_and_reduce(T& team, const Session& s, std::uint32_t phase, Pack* slots, std::uint64_t packs,
                                 const Pack& own, typename R::Accumulator& sum) {
-  for (std::uint32_t first = 0; first < s.size; first += batch) {
-    const auto expected = [&](std::uint32_t k) { return first + k < s.size && first + k != s.rank; };
+  for (std::uint32_t first = 0; first < s.size(); first += batch) {
+    const auto expected = [&](std::uint32_t k) { return first + k < s.size() && first + k != s.rank(); };
     Pack received[batch];
     Pack* const batch_slots = slots + first * packs;
     if (!receive<typename R::Wire, batch>(team, s, phase, batch_slots, packs, first, expected, received)) return false;
     WEFT_UNROLL
     for (std::uint32_t k = 0; k < batch; ++k) {
-      if (first + k >= s.size) break;
-      const Pack payload = first + k == s.rank ? own : R::Wire::decode(received[k]);
+      if (first + k >= s.size()) break;
+      const Pack payload = first + k == s.rank() ? own : R::Wire::decode(received[k]);
       if (first + k == 0) {
         R::begin(sum, payload);
       } else {

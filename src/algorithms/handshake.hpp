@@ -14,34 +14,34 @@ namespace weft::detail {
 
 template <Team T>
 WEFT_FN void send_headers(T& team, const Session& s) {
-  const std::uint64_t word = static_cast<std::uint64_t>(s.epoch) << 32 | s.fingerprint;
-  for (std::uint32_t turn = 1 + team.thread_rank(); turn < s.size; turn += team.size()) {
-    team.store(s.header((s.rank + turn) % s.size, s.rank), word);
+  const std::uint64_t word = static_cast<std::uint64_t>(s.epoch) << 32 | s.call->fingerprint;
+  for (std::uint32_t turn = 1 + team.thread_rank(); turn < s.size(); turn += team.size()) {
+    team.store(s.header((s.rank() + turn) % s.size(), s.rank()), word);
   }
 }
 
 template <Team T>
 WEFT_FN bool compare_headers(T& team, const Session& s, std::uint32_t phase) {
   if (s.overlapped) {
-    report(team, s, {.code = Errc::overlap, .phase = phase});
+    report(team, id_of(s), {.code = Errc::overlap, .phase = phase});
     return false;
   }
-  const std::uint64_t mine = static_cast<std::uint64_t>(s.epoch) << 32 | s.fingerprint;
-  for (std::uint32_t turn = 1 + team.thread_rank(); turn < s.size; turn += team.size()) {
-    const std::uint32_t peer = (s.rank + turn) % s.size;
+  const std::uint64_t mine = static_cast<std::uint64_t>(s.epoch) << 32 | s.call->fingerprint;
+  for (std::uint32_t turn = 1 + team.thread_rank(); turn < s.size(); turn += team.size()) {
+    const std::uint32_t peer = (s.rank() + turn) % s.size();
     std::uint64_t word = 0;
     std::uint32_t ended = 0;
     const auto arrived = [&] {
-      word = team.load(s.header(s.rank, peer));
-      ended = poison(team, s.channel);
+      word = team.load(s.header(s.rank(), peer));
+      ended = poison(team, s.call->channel);
       return ended != 0 || epoch_reached(static_cast<std::uint32_t>(word >> 32), s.epoch);
     };
     if (!wait(team, s, {.phase = phase, .control = true}, arrived, [&] { return peer; })) return false;
-    if (!unpoisoned(team, s, ended, phase)) return false;
+    if (!unpoisoned(team, id_of(s), ended, phase)) return false;
     if (word != mine) {
-      report(team, s,
+      report(team, id_of(s),
              {.code = Errc::mismatch,
-              .peer = s.channel->member[peer],
+              .peer = s.call->channel->member[peer],
               .epoch_seen = static_cast<std::uint32_t>(word >> 32),
               .theirs = static_cast<std::uint32_t>(word),
               .phase = phase});

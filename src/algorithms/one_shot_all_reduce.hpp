@@ -13,6 +13,7 @@ template <class R, std::uint32_t batch>
 struct OneShotAllReduce {
   using Work = AllReduceWork;
   using Wire = typename R::Wire;
+  static constexpr std::uint32_t kBatch = batch;
   static constexpr int kPhases = 2;
 
   template <int phase, Team T>
@@ -30,18 +31,18 @@ struct OneShotAllReduce {
     const Tensor<typename R::Storage, R::kElements> input(work.input, work.count);
     const std::uint64_t packs = input.packs();
     const auto [begin, step] = share_of(team);
-    for (std::uint32_t first = 1; first < s.size; first += batch) {
+    for (std::uint32_t first = 1; first < s.size(); first += batch) {
       Pack* slot[batch];
       WEFT_UNROLL
       for (std::uint32_t k = 0; k < batch; ++k) {
-        const std::uint32_t peer = (s.rank + first + k) % s.size;
-        slot[k] = s.slot(peer, s.channel->layout.one_shot, s.channel->layout.one_shot_packs, s.rank);
+        const std::uint32_t peer = (s.rank() + first + k) % s.size();
+        slot[k] = s.slot(peer, s.layout().one_shot, s.layout().one_shot_packs, s.rank());
       }
       for (std::uint64_t i = begin; i < packs; i += step) {
         const Pack wire = Wire::template encode<T::kAtomicBytes>(input.load(i), s.epoch);
         WEFT_UNROLL
         for (std::uint32_t k = 0; k < batch; ++k) {
-          if (first + k < s.size) team.store(slot[k] + i, wire);
+          if (first + k < s.size()) team.store(slot[k] + i, wire);
         }
       }
     }
@@ -53,8 +54,8 @@ struct OneShotAllReduce {
     const Tensor<typename R::Storage, R::kElements> input(work.input, work.count);
     const Tensor<typename R::Storage, R::kElements> output(work.output, work.count);
     const std::uint64_t packs = input.packs();
-    const std::uint64_t slot_packs = s.channel->layout.one_shot_packs;
-    Pack* const slots = s.slot(s.rank, s.channel->layout.one_shot, slot_packs, 0);
+    const std::uint64_t slot_packs = s.layout().one_shot_packs;
+    Pack* const slots = s.slot(s.rank(), s.layout().one_shot, slot_packs, 0);
     const auto [begin, step] = share_of(team);
     for (std::uint64_t i = begin; i < packs; i += step) {
       const Pack own = input.load(i);

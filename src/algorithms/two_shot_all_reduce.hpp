@@ -14,6 +14,7 @@ struct TwoShotAllReduce {
   using Work = AllReduceWork;
   using Wire = typename R::Wire;
   using Elements = Tensor<typename R::Storage, R::kElements>;
+  static constexpr std::uint32_t kBatch = batch;
   static constexpr int kPhases = 3;
 
   template <int phase, Team T>
@@ -30,7 +31,7 @@ struct TwoShotAllReduce {
 
   // Rank r owns packs [r · shard, (r + 1) · shard) of the message.
   static WEFT_FN std::uint64_t shard_packs(const Elements& tensor, const Session& s) {
-    return (tensor.packs() + s.size - 1) / s.size;
+    return (tensor.packs() + s.size() - 1) / s.size();
   }
 
   template <Team T>
@@ -40,14 +41,14 @@ struct TwoShotAllReduce {
     const std::uint64_t packs = input.packs();
     const std::uint64_t shard = shard_packs(input, s);
     const auto [begin, step] = share_of(team);
-    for (std::uint32_t first = 1; first < s.size; first += batch) {
+    for (std::uint32_t first = 1; first < s.size(); first += batch) {
       Pack* slot[batch];
       std::uint64_t offset[batch];
       WEFT_UNROLL
       for (std::uint32_t k = 0; k < batch; ++k) {
-        const std::uint32_t peer = (s.rank + first + k) % s.size;
-        slot[k] = s.slot(peer, s.channel->layout.scatter, s.channel->layout.two_shot_packs, s.rank);
-        offset[k] = first + k < s.size ? peer * shard : packs;
+        const std::uint32_t peer = (s.rank() + first + k) % s.size();
+        slot[k] = s.slot(peer, s.layout().scatter, s.layout().two_shot_packs, s.rank());
+        offset[k] = first + k < s.size() ? peer * shard : packs;
       }
       for (std::uint64_t i = begin; i < shard; i += step) {
         Pack payload[batch];
@@ -72,9 +73,9 @@ struct TwoShotAllReduce {
     const Elements output(work.output, work.count);
     const std::uint64_t packs = input.packs();
     const std::uint64_t shard = shard_packs(input, s);
-    const std::uint64_t slot_packs = s.channel->layout.two_shot_packs;
-    const std::uint64_t mine = s.rank * shard;
-    Pack* const slots = s.slot(s.rank, s.channel->layout.scatter, slot_packs, 0);
+    const std::uint64_t slot_packs = s.layout().two_shot_packs;
+    const std::uint64_t mine = s.rank() * shard;
+    Pack* const slots = s.slot(s.rank(), s.layout().scatter, slot_packs, 0);
     const auto [begin, step] = share_of(team);
     for (std::uint64_t i = begin; i < shard && mine + i < packs; i += step) {
       const Pack own = input.load(mine + i);
@@ -82,11 +83,11 @@ struct TwoShotAllReduce {
       if (!receive_and_reduce<R, batch>(team, s, 1, slots + i, slot_packs, own, sum)) return false;
       const Pack payload = R::finish(sum);
       const Pack wire = Wire::template encode<T::kAtomicBytes>(payload, s.epoch);
-      for (std::uint32_t first = 1; first < s.size; first += batch) {
+      for (std::uint32_t first = 1; first < s.size(); first += batch) {
         WEFT_UNROLL
         for (std::uint32_t k = 0; k < batch; ++k) {
-          const std::uint32_t peer = (s.rank + first + k) % s.size;
-          if (first + k < s.size) team.store(s.slot(peer, s.channel->layout.gather, slot_packs, s.rank) + i, wire);
+          const std::uint32_t peer = (s.rank() + first + k) % s.size();
+          if (first + k < s.size()) team.store(s.slot(peer, s.layout().gather, slot_packs, s.rank()) + i, wire);
         }
       }
       output.store(mine + i, payload);
@@ -100,14 +101,14 @@ struct TwoShotAllReduce {
     const Elements output(work.output, work.count);
     const std::uint64_t packs = output.packs();
     const std::uint64_t shard = shard_packs(output, s);
-    const std::uint64_t slot_packs = s.channel->layout.two_shot_packs;
-    Pack* const slots = s.slot(s.rank, s.channel->layout.gather, slot_packs, 0);
+    const std::uint64_t slot_packs = s.layout().two_shot_packs;
+    Pack* const slots = s.slot(s.rank(), s.layout().gather, slot_packs, 0);
     const auto [begin, step] = share_of(team);
     for (std::uint64_t i = begin; i < shard; i += step) {
-      for (std::uint32_t first = 0; first < s.size; first += batch) {
+      for (std::uint32_t first = 0; first < s.size(); first += batch) {
         const auto expected = [&](std::uint32_t k) {
           const std::uint32_t owner = first + k;
-          return owner < s.size && owner != s.rank && owner * shard + i < packs;
+          return owner < s.size() && owner != s.rank() && owner * shard + i < packs;
         };
         Pack received[batch];
         Pack* const batch_slots = slots + first * slot_packs + i;

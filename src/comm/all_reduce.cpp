@@ -28,9 +28,11 @@ void check_arguments(const GroupState& group, const AllReduceArgs& args) {
   const int most = group.communicator().fabric().max_blocks();
   require(args.launch.blocks == 0 || (args.launch.blocks >= 2 && args.launch.blocks <= most),
           "launch.blocks: {} is not 0 or between 2 and {}", args.launch.blocks, most);
-  require(args.launch.threads == 0 ||
-              (args.launch.threads >= 32 && args.launch.threads <= 512 && args.launch.threads % 32 == 0),
-          "launch.threads: {} is not 0 or a multiple of 32 between 32 and 512", args.launch.threads);
+  const int most_threads =
+      detail::max_threads(detail::batch_of(args.type, args.op, static_cast<std::uint32_t>(group.size())));
+  const int threads = args.launch.threads;
+  require(threads == 0 || (threads >= 32 && threads <= most_threads && threads % 32 == 0),
+          "launch.threads: {} is not 0 or a multiple of 32 between 32 and {}", threads, most_threads);
   group.communicator().fabric().check_stream(args.stream);
   if (args.count == 0) return;
   const auto check_buffer = [&](const char* name, const void* data) {
@@ -100,6 +102,7 @@ void all_reduce(const Group& handle, const AllReduceArgs& args) {
                                                      .size = static_cast<std::uint32_t>(group.size()),
                                                      .layout = group.layout(),
                                                      .type = args.type,
+                                                     .op = args.op,
                                                      .count = args.count,
                                                      .wish = args.algorithm,
                                                      .launch = args.launch,

@@ -109,6 +109,7 @@ void GroupState::arm(std::uint32_t first_epoch) {
   }
 
   direct_ = true;
+  const Channel before = table_;
   Channel channel{};
   channel.id = static_cast<std::uint32_t>(id_);
   channel.rank = static_cast<std::uint32_t>(rank_);
@@ -136,18 +137,22 @@ void GroupState::arm(std::uint32_t first_epoch) {
                                              static_cast<std::uint64_t>(local.epochs[0] - 1) << 32);
     fabric.write(mine + layout_.headers, headers.data(), headers.size() * sizeof(std::uint64_t));
   }
+  // Graphs captured before hold the old addresses; where the window has come back to them, they stay valid.
+  if (!std::ranges::equal(before.region, channel.region)) ++generation_;
+  local.generation = generation_;
+  table_ = channel;
   fabric.write(&control.locals[id_], &local, sizeof(local));
   fabric.write(&control.channels[id_], &channel, sizeof(channel));
 }
 
-void GroupState::set_released(bool released) {
-  const std::uint32_t value = released ? 1 : 0;
-  communicator_.fabric().write(&communicator_.fabric().control().channels[id_].released, &value, sizeof(value));
+void GroupState::set_released() {
+  Fabric& fabric = communicator_.fabric();
+  fabric.write(&fabric.control().locals[id_].generation, &kReleased, sizeof(kReleased));
 }
 
 Call GroupState::call(std::uint32_t fingerprint) const {
   const Control control = communicator_.fabric().control();
-  return {&control.channels[id_], &control.locals[id_], fingerprint};
+  return make_call(table_, &control.channels[id_], &control.locals[id_], generation_, fingerprint);
 }
 
 void GroupState::remember(const CallName& name) {
@@ -302,7 +307,7 @@ void CommunicatorState::release() {
   bootstrap_->agree_on("release", [&] {
     if (released_) throw Error(Errc::released, "release: the communicator's memory is released already");
     for (const auto& group : groups_) {
-      if (group != nullptr) group->set_released(true);
+      if (group != nullptr) group->set_released();
     }
   });
   released_ = true;  // from here on nobody writes to anybody's window

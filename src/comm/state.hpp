@@ -42,7 +42,8 @@ class GroupState {
   // Puts memory to rest and fills the table; what peers may see of it is fenced by the caller's next meeting. Epochs
   // begin at `first_epoch` (a new group) or go on (a window taken again: 0 then).
   void arm(std::uint32_t first_epoch);
-  void set_released(bool released);
+  // Calls that are on the GPU's queues or in graphs end at once from now on.
+  void set_released();
 
   Call call(std::uint32_t fingerprint) const;
   // Notes a call for fault messages and the flight recorder.
@@ -58,6 +59,8 @@ class GroupState {
   std::size_t region_offset_;
   RegionLayout layout_;
   bool direct_ = false;
+  Channel table_{};               // the host's copy
+  std::uint32_t generation_ = 0;  // of the window; 0 stands for a released one
 
   mutable std::mutex mutex_;  // status() may be asked from any thread
   std::map<std::uint32_t, std::string> names_;

@@ -1,6 +1,5 @@
 // What a group's ranks share: the layout of its region in every rank's window, and the table through which an operation
-// finds everything else. Plain data: the host fills it, kernels read it from device memory, so that captured graphs
-// follow when a window is released and taken again.
+// finds everything else. Plain data: the host fills it, kernels read it from device memory.
 #pragma once
 
 #include <cstddef>
@@ -63,11 +62,11 @@ struct FaultRecord {
 };
 inline constexpr std::uint32_t kNoPeer = 0xffffffffu;
 
-// State of one group that only its own rank touches. Kernels get its address as an argument, so that the loads which
-// everything else depends on need no other load before them.
+// State of one group that only its own rank touches.
 struct LocalState {
-  std::uint32_t dead;                // 1 once a call of this group has failed: later calls send nothing
-  std::uint32_t busy;                // 1 while a call of this group is running
+  std::uint32_t generation;  // of the window: calls of another one (captured before it was released) end at once
+  std::uint32_t dead;        // 1 once a call of this group has failed: later calls send nothing
+  std::uint32_t busy;        // 1 while a call of this group is running
   std::uint32_t epochs[kMaxBlocks];  // number of the next call, a word per block so that no block waits for another
 };
 
@@ -91,12 +90,37 @@ struct Channel {
   std::byte* window[kMaxRanks];     // every window of the communicator, by world rank: where poison goes
 };
 
-// What a kernel is called with: the same for every operation, so that executors know no algorithm.
+inline constexpr std::uint32_t kReleased = 0;  // generation of a window that is away
+
+// What a kernel is called with: the same for every operation, so that executors know no algorithm. The first store of a
+// call waits for nothing but one load of LocalState: what a store needs from the table travels as an argument too, for
+// as many ranks as an argument should hold.
+inline constexpr std::uint32_t kInlineRanks = 8;
 struct Call {
   const Channel* channel;
   LocalState* local;
   std::uint32_t fingerprint;
+  std::uint32_t generation;
+  std::uint32_t rank;
+  std::uint32_t size;
+  RegionLayout layout;
+  std::byte* region[kInlineRanks];
 };
+
+// `table` is the host's copy of what lies at `channel`.
+inline Call make_call(const Channel& table, const Channel* channel, LocalState* local, std::uint32_t generation,
+                      std::uint32_t fingerprint) {
+  Call call{.channel = channel,
+            .local = local,
+            .fingerprint = fingerprint,
+            .generation = generation,
+            .rank = table.rank,
+            .size = table.size,
+            .layout = table.layout,
+            .region = {}};
+  for (std::uint32_t rank = 0; rank < kInlineRanks; ++rank) call.region[rank] = table.region[rank];
+  return call;
+}
 
 // Poison: who says so and why, in one word that is never zero.
 WEFT_FN constexpr std::uint32_t poison_word(std::uint32_t world_rank, std::uint32_t code) {

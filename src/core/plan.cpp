@@ -23,10 +23,11 @@ int round_up_to_warp(std::size_t threads) {
 
 // Few threads a block while there are blocks to spare: latency first; then wider blocks. Measured on H200.
 void choose_grid(const PlanQuery& query, std::size_t packs_per_phase, Plan& plan) {
-  const std::size_t most_blocks = std::clamp(query.max_blocks - 1, 1, 128);
+  const std::size_t most_blocks = std::max(query.max_blocks - 1, 1);
   const std::size_t packs = std::max<std::size_t>(packs_per_phase, 1);
   std::size_t threads = 64;
-  while (threads < 512 && threads * most_blocks < packs) threads *= 2;
+  const std::size_t most_threads = max_threads(batch_of(query.type, query.op, query.size));
+  while (threads < most_threads && threads * most_blocks < packs) threads *= 2;
   const std::size_t blocks = std::clamp<std::size_t>((packs + threads - 1) / threads, 1, most_blocks);
   plan.threads = query.launch.threads != 0 ? query.launch.threads : round_up_to_warp(threads);
   plan.blocks = query.launch.blocks != 0 ? query.launch.blocks : static_cast<int>(blocks) + 1;

@@ -16,6 +16,7 @@ struct PlanQuery {
   std::uint32_t size;  // ranks of the group
   RegionLayout layout;
   DataType type;
+  ReduceOp op;
   std::size_t count;
   Algorithm wish = Algorithm::automatic;  // not nccl
   Launch launch = {};
@@ -30,6 +31,17 @@ struct Plan {
 };
 
 Plan plan_all_reduce(const PlanQuery& query);
+
+// Peers that the kernel for a call handles at once in registers. Floating sums are what models wait for and have an
+// instance for few peers; the rest does with one, which serves every size.
+constexpr std::uint32_t batch_of(DataType type, ReduceOp op, std::uint32_t size) {
+  if (op != ReduceOp::sum || type == DataType::i32 || size > 4) return 8;
+  return size <= 2 ? 2 : 4;
+}
+// Threads per block that the registers of such a kernel allow.
+constexpr int max_threads(std::uint32_t batch) {
+  return batch <= 4 ? 1024 : 512;
+}
 
 // Defaults of Config's limits, in bytes of message.
 std::size_t default_one_shot_bytes(Device device, std::uint32_t size);

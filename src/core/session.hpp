@@ -11,24 +11,36 @@
 namespace weft::detail {
 
 struct Session {
+  const Call* call;
+  std::uint32_t epoch;
+  bool overlapped;  // first thread of the control block: another call of this group was running when this one began
+
+  WEFT_FN std::uint32_t rank() const { return call->rank; }
+  WEFT_FN std::uint32_t size() const { return call->size; }
+  WEFT_FN const RegionLayout& layout() const { return call->layout; }
+  WEFT_FN std::byte* region(std::uint32_t owner) const {
+    return owner < kInlineRanks ? call->region[owner] : call->channel->region[owner];
+  }
+  // The pack array of `rank_of_slot` in the present bank of an area of `owner`'s region.
+  WEFT_FN Pack* slot(std::uint32_t owner, std::uint64_t area, std::uint64_t packs, std::uint32_t rank_of_slot) const {
+    const std::uint64_t index = static_cast<std::uint64_t>(epoch % kBanks) * size() + rank_of_slot;
+    return reinterpret_cast<Pack*>(region(owner) + area) + index * packs;
+  }
+  WEFT_FN std::uint64_t* header(std::uint32_t owner, std::uint32_t sender) const {
+    return reinterpret_cast<std::uint64_t*>(region(owner) + layout().headers) + (epoch % kBanks * size() + sender);
+  }
+};
+
+// What the cold paths need of a session, small enough for registers.
+struct CallId {
   const Channel* channel;
   LocalState* local;
   std::uint32_t epoch;
   std::uint32_t fingerprint;
-  std::uint32_t rank;
-  std::uint32_t size;
-  bool overlapped;  // first thread of the control block: another call of this group was running when this one began
-
-  // The pack array of `rank_of_slot` in the present bank of an area of `owner`'s region.
-  WEFT_FN Pack* slot(std::uint32_t owner, std::uint64_t area, std::uint64_t packs, std::uint32_t rank_of_slot) const {
-    const std::uint64_t index = static_cast<std::uint64_t>(epoch % kBanks) * size + rank_of_slot;
-    return reinterpret_cast<Pack*>(channel->region[owner] + area) + index * packs;
-  }
-  WEFT_FN std::uint64_t* header(std::uint32_t owner, std::uint32_t sender) const {
-    return reinterpret_cast<std::uint64_t*>(channel->region[owner] + channel->layout.headers) +
-           (epoch % kBanks * size + sender);
-  }
 };
+WEFT_FN CallId id_of(const Session& s) {
+  return {s.call->channel, s.call->local, s.epoch, s.call->fingerprint};
+}
 
 WEFT_FN bool epoch_reached(std::uint32_t got, std::uint32_t want) {
   return static_cast<std::int32_t>(got - want) >= 0;  // epochs wrap
@@ -45,18 +57,18 @@ struct FaultInfo {
 // Ends the group on this rank, writes the record where the host sees it (the first fault of the communicator only) and
 // ends the communicator at every peer. Cold: never on the path of a call that works.
 template <Team T>
-WEFT_SLOW void report(T& team, const Session& s, FaultInfo info) {
-  const Channel* channel = s.channel;
+WEFT_SLOW void report(T& team, CallId id, FaultInfo info) {
+  const Channel* channel = id.channel;
   const bool local_matter = info.code == Errc::released;  // peers that miss this call find out by themselves
-  if (!local_matter) team.store(&s.local->dead, 1u);
+  if (!local_matter) team.store(&id.local->dead, 1u);
   if (team.exchange(channel->claim, 1u) != 0) return;
   FaultRecord* record = channel->record;
   team.store(&record->code, static_cast<std::uint32_t>(info.code));
   team.store(&record->channel, channel->id);
   team.store(&record->peer, info.peer);
-  team.store(&record->epoch_wanted, s.epoch);
+  team.store(&record->epoch_wanted, id.epoch);
   team.store(&record->epoch_seen, info.epoch_seen);
-  team.store(&record->fingerprint, s.fingerprint);
+  team.store(&record->fingerprint, id.fingerprint);
   team.store(&record->theirs, info.theirs);
   team.store(&record->phase, info.phase);
   team.store_release(&record->complete, 1u);
@@ -74,51 +86,51 @@ WEFT_FN std::uint32_t poison(T& team, const Channel* channel) {
 
 // False, with a report, when the word that peers write says that the communicator has ended.
 template <Team T>
-WEFT_FN bool unpoisoned(T& team, const Session& s, std::uint32_t word, std::uint32_t phase) {
+WEFT_FN bool unpoisoned(T& team, CallId id, std::uint32_t word, std::uint32_t phase) {
   if (word == 0) return true;
   const bool aborted = poison_code(word) == static_cast<std::uint32_t>(Errc::aborted);
   const Errc code = aborted ? Errc::aborted : Errc::peer_failed;
-  report(team, s, {.code = code, .peer = poison_rank(word), .theirs = poison_code(word), .phase = phase});
+  report(team, id, {.code = code, .peer = poison_rank(word), .theirs = poison_code(word), .phase = phase});
   return false;
 }
 
-// Called every so often by a wait that goes on: is there still something to hope for? `began` is the wait's own.
-// Faults found by whoever waits for data come a little later than those of the control block, which knows more.
+struct WaitSite {
+  std::uint32_t phase;
+  bool control = false;  // data blocks give up a little later than the control block, which knows more
+};
+
+// Called every so often by a wait that goes on, with the time at which its first call was (0 in that call): is there
+// still something to hope for? Returns the time of the first call, or 0 when the call has failed.
 template <Team T>
-WEFT_SLOW bool worth_waiting(T& team, const Session& s, std::uint32_t peer, std::uint32_t phase, bool control,
-                             std::uint64_t& began) {
-  const Channel* channel = s.channel;
+WEFT_SLOW std::uint64_t worth_waiting(T& team, CallId id, std::uint32_t peer, WaitSite site, std::uint64_t began) {
+  const Channel* channel = id.channel;
   const auto fail = [&](FaultInfo info) {
-    info.phase = phase;
-    report(team, s, info);
-    return false;
+    info.phase = site.phase;
+    report(team, id, info);
+    return std::uint64_t{0};
   };
-  if (!unpoisoned(team, s, poison(team, channel), phase)) return false;
+  if (!unpoisoned(team, id, poison(team, channel), site.phase)) return 0;
   if (team.load(channel->abort) != 0) return fail({.code = Errc::aborted, .peer = channel->world_rank});
   const int dead = team.dead_peer();
   if (dead >= 0) return fail({.code = Errc::peer_died, .peer = static_cast<std::uint32_t>(dead)});
 
   const std::uint64_t now = team.now();
-  if (began == 0) began = now;
-  if (channel->deadline_ns == 0) return true;
+  if (began == 0 || channel->deadline_ns == 0) return now;
   const std::uint64_t waited = now - began;
-  const std::uint64_t limit = channel->deadline_ns + (control ? 0 : channel->deadline_ns / 4);
-  if (waited > channel->deadline_ns / 10 && team.load(&channel->record->slow_epoch) != s.epoch) {
+  const std::uint64_t limit = channel->deadline_ns + (site.control ? 0 : channel->deadline_ns / 4);
+  if (waited > channel->deadline_ns / 10 && team.load(&channel->record->slow_epoch) != id.epoch) {
     team.store(&channel->record->slow_peer, channel->member[peer]);
-    team.store(&channel->record->slow_epoch, s.epoch);
+    team.store(&channel->record->slow_epoch, id.epoch);
   }
-  if (waited <= limit) return true;
-  const std::uint64_t header = team.load(s.header(s.rank, peer));
+  if (waited <= limit) return began;
+  const auto* headers =
+      reinterpret_cast<const std::uint64_t*>(channel->region[channel->rank] + channel->layout.headers);
+  const std::uint64_t header = team.load(headers + (id.epoch % kBanks * channel->size + peer));
   return fail({.code = Errc::timeout,
                .peer = channel->member[peer],
                .epoch_seen = static_cast<std::uint32_t>(header >> 32),
                .theirs = static_cast<std::uint32_t>(header)});
 }
-
-struct WaitSite {
-  std::uint32_t phase;
-  bool control = false;
-};
 
 // Polls until `ready()`; false when the call has failed. `late()` names a group rank that is still waited for.
 template <Team T, class Ready, class Late>
@@ -128,9 +140,9 @@ WEFT_FN bool wait(T& team, const Session& s, WaitSite site, Ready ready, Late la
   for (std::uint32_t spins = 1;; ++spins) {
     team.relax(spins);
     if (ready()) return true;
-    if (spins % T::kSpinsPerCheck == 0 && !worth_waiting(team, s, late(), site.phase, site.control, began)) {
-      return false;
-    }
+    if (spins % T::kSpinsPerCheck != 0) continue;
+    began = worth_waiting(team, id_of(s), late(), site, began);
+    if (began == 0) return false;
   }
 }
 
@@ -139,17 +151,14 @@ WEFT_FN bool wait(T& team, const Session& s, WaitSite site, Ready ready, Late la
 // put one more dependent load before the first store.
 template <Team T>
 WEFT_FN bool enter(T& team, const Call& call, Session& s) {
-  s.channel = call.channel;
-  s.local = call.local;
-  s.fingerprint = call.fingerprint;
+  s.call = &call;
   s.epoch = team.load(&call.local->epochs[team.block_rank()]);
   const std::uint32_t dead = team.load(&call.local->dead);
-  s.rank = call.channel->rank;
-  s.size = call.channel->size;
+  const std::uint32_t generation = team.load(&call.local->generation);
   s.overlapped = false;
   if (dead != 0) return false;
-  if (call.channel->released != 0) {
-    report(team, s, {.code = Errc::released});
+  if (generation != call.generation) {
+    report(team, id_of(s), {.code = Errc::released});
     return false;
   }
   if (team.block_rank() == 0 && team.thread_rank() == 0) s.overlapped = team.exchange(&call.local->busy, 1u) != 0;
@@ -163,15 +172,15 @@ WEFT_FN void leave(T& team, const Session& s) {
   team.sync();
   const std::uint32_t next = s.epoch + 1;
   if (team.block_rank() != 0) {
-    if (team.thread_rank() == 0) team.store(&s.local->epochs[team.block_rank()], next);
+    if (team.thread_rank() == 0) team.store(&s.call->local->epochs[team.block_rank()], next);
     return;
   }
   if (team.thread_rank() == 0) {
-    team.store(&s.local->epochs[0], next);
-    team.store(&s.local->busy, 0u);
+    team.store(&s.call->local->epochs[0], next);
+    team.store(&s.call->local->busy, 0u);
   }
   for (std::uint32_t block = team.blocks() + team.thread_rank(); block < kMaxBlocks; block += team.size()) {
-    team.store(&s.local->epochs[block], next);
+    team.store(&s.call->local->epochs[block], next);
   }
 }
 

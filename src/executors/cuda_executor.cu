@@ -10,7 +10,8 @@
 namespace weft::detail {
 namespace {
 
-constexpr int kMaxThreads = 512;
+template <class A>
+constexpr int kMaxThreads = max_threads(A::kBatch);
 
 template <class A, int... phase>
 __device__ __forceinline__ void run_phases(CudaBlock& team, const Session& session, const typename A::Work& work,
@@ -19,7 +20,8 @@ __device__ __forceinline__ void run_phases(CudaBlock& team, const Session& sessi
 }
 
 template <class A>
-__global__ void __launch_bounds__(kMaxThreads) collective(Call call, typename A::Work work) {
+__global__ void __launch_bounds__(kMaxThreads<A>)
+    collective(const __grid_constant__ Call call, const __grid_constant__ typename A::Work work) {
   ptx::wait_for_predecessor();
   ptx::launch_successor();
   CudaBlock team;
@@ -52,7 +54,7 @@ int load_kernels() {
   check_cuda(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device), "cudaDeviceGetAttribute");
   const auto load = [&]<class A>() {
     int per_processor = 0;
-    check_cuda(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&per_processor, collective<A>, kMaxThreads, 0),
+    check_cuda(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&per_processor, collective<A>, kMaxThreads<A>, 0),
                "loading a kernel of all_reduce");
     fewest = std::min(fewest, per_processor * processors);
   };

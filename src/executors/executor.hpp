@@ -28,8 +28,8 @@ void run_on_cpu(const AllReduceLaunch& launch, Liveness* liveness);
 
 // Enqueues one kernel; makes no synchronising call. Throws Errc::system with CUDA's reason.
 void launch_on_gpu(const AllReduceLaunch& launch);
-// Blocks of the hungriest kernel at 512 threads that fit on the current device beside each other. Loads every kernel,
-// so that no later launch has to (a lazy load synchronises).
+// Blocks of the hungriest kernel, at the most threads it takes, that fit on the current device beside each other. Loads
+// every kernel, so that no later launch has to (a lazy load synchronises).
 int load_kernels();
 
 }  // namespace weft::detail

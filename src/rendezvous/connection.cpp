@@ -65,6 +65,7 @@ void Connection::receive_some() {
 }
 
 std::optional<Frame> Connection::next_frame() {
+  if (input_.empty()) return std::nullopt;
   FrameHeader header;
   std::memcpy(&header, input_.data(), std::min(sizeof header, input_.size()));
   // A foreign program may say less than a header and then wait.

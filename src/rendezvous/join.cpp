@@ -109,9 +109,8 @@ class Door {
     return true;
   }
 
-  // Tells everybody, also who waits outside.
+  // Tells everybody, also who is not in yet.
   [[noreturn]] void fail(const std::string& message) {
-    accept_some();
     for (std::vector<Connection>* connections : {&ranks_, &strangers_}) {
       for (Connection& connection : *connections) {
         connection.queue(FrameKind::failure, message);

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 #include <signal.h>
-#include <sys/wait.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -156,6 +156,15 @@ TEST(Window, NeighboursFault) {
   EXPECT_EQ(signal_of_touching(page, 0), SIGSEGV);
   EXPECT_EQ(signal_of_touching(-1, 1), SIGSEGV);
   EXPECT_EQ(signal_of_touching(page, 1), SIGSEGV);
+}
+
+// Unmapped pages would fault as well, until something else is mapped there.
+TEST(Window, GuardsAreReserved) {
+  auto bootstraps = make_thread_bootstraps(1, long_deadline);
+  const SharedMemoryWindow window = SharedMemoryWindow::create(*bootstraps[0], page_size());
+  unsigned char resident = 0;
+  EXPECT_EQ(::mincore(window.at(0) - page_size(), page_size(), &resident), 0);
+  EXPECT_EQ(::mincore(window.at(0) + page_size(), page_size(), &resident), 0);
 }
 
 TEST(Window, SizesAreChecked) {

@@ -37,13 +37,32 @@ if(CMAKE_CXX_FLAGS MATCHES "-fsanitize")
   set(sanitized ON)
 endif()
 
+# The simulator is compiled over copies of the production templates in which seeded bugs can be switched on
+# (tools/mutate.py). So it must not meet the library, which has the same templates without them.
 weft_sources_below(sim_test_files tests/sim/*_test.cpp)
-if(sim_test_files AND NOT sanitized)
+find_package(Python3 COMPONENTS Interpreter)
+if(sim_test_files AND Python3_FOUND AND NOT sanitized)
   set(Boost_USE_STATIC_LIBS ON)
   find_package(Boost REQUIRED COMPONENTS context)
   weft_sources(sim_files src/sim/*.cpp)
-  weft_test_executable(weft-sim-tests ${sim_test_files} ${sim_files} ${test_support_files})
-  target_link_libraries(weft-sim-tests PRIVATE Boost::context)
+  weft_sources_below(mutable_headers src/core/*.hpp src/wire/*.hpp src/algorithms/*.hpp)
+  set(mutated_dir ${CMAKE_BINARY_DIR}/mutated)
+  set(mutate_inputs tools/mutate.py tests/sim/mutants.json ${mutable_headers})
+  list(TRANSFORM mutate_inputs PREPEND ${PROJECT_SOURCE_DIR}/)
+  add_custom_command(OUTPUT ${mutated_dir}/stamp
+    COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tools/mutate.py
+      --table ${PROJECT_SOURCE_DIR}/tests/sim/mutants.json --source ${PROJECT_SOURCE_DIR}/src --output ${mutated_dir}
+    COMMAND ${CMAKE_COMMAND} -E touch ${mutated_dir}/stamp
+    DEPENDS ${mutate_inputs} COMMENT "Seeding bugs for the simulator's tests" VERBATIM)
+  add_custom_target(weft_mutated DEPENDS ${mutated_dir}/stamp)
+  add_executable(weft-sim-tests ${sim_test_files} ${sim_files})
+  add_dependencies(weft-sim-tests weft_mutated)
+  target_include_directories(weft-sim-tests BEFORE PRIVATE ${mutated_dir} ${PROJECT_SOURCE_DIR}/tests)
+  target_compile_definitions(weft-sim-tests PRIVATE
+    WEFT_MUTANTS_JSON="${PROJECT_SOURCE_DIR}/tests/sim/mutants.json")
+  # GCC 12 does not follow that a sum's first term is always taken.
+  target_compile_options(weft-sim-tests PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
+  target_link_libraries(weft-sim-tests PRIVATE weft_internal Boost::context GTest::gtest_main)
   weft_discover(weft-sim-tests)
 endif()
 

@@ -2,10 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "core/numeric.hpp"
-#include "core/plan.hpp"
+#include "weft/error.hpp"
 
 namespace weft::sim {
 namespace {
@@ -56,8 +57,9 @@ std::uint32_t sum_of(DataType type, const std::vector<std::uint32_t>& terms) {
 }
 
 // What equal calls have in common and different ones do not; production's is core/fingerprint's affair.
-std::uint32_t fingerprint(const CallSetup& call) {
-  return static_cast<std::uint32_t>(0x57ef7000u + call.count);
+std::uint32_t fingerprint(const Setup& setup, unsigned call, unsigned rank) {
+  const bool odd = setup.faults.odd_rank == static_cast<int>(rank) && setup.faults.odd_call == call;
+  return static_cast<std::uint32_t>(0x57ef7000u + setup.calls[call].count + (odd ? 0x100u : 0u));
 }
 
 }  // namespace
@@ -119,11 +121,13 @@ void AllReduceProgram::fill(unsigned call, unsigned rank) {
 
 Failure AllReduceProgram::run(Scheduler& scheduler, const std::optional<Stop>& stop) {
   for (Tensors& t : tensors_) std::copy(t.initial.begin(), t.initial.end(), t.memory.begin());
+  host_saw_.clear();
   return machine_->run(*this, scheduler, stop);
 }
 
 void AllReduceProgram::run(unsigned thread, unsigned launch) {
   const World::Stream& stream = world_.streams()[stream_of_[thread]];
+  if (stream.host) return run_host(stream.rank);
   const unsigned call = stream.calls[launch];
   const unsigned group = setup_.calls[call].group;
   const unsigned within = thread - stream.first_thread;
@@ -132,26 +136,79 @@ void AllReduceProgram::run(unsigned thread, unsigned launch) {
                     .blocks = grid.blocks,
                     .thread = within % stream.threads,
                     .threads = grid.threads};
-  const detail::Call about{.channel = &world_.channel(group, stream.rank),
-                           .local = world_.local(group, stream.rank),
-                           .fingerprint = fingerprint(setup_.calls[call])};
+  const detail::Channel& channel = world_.channel(group, stream.rank);
+  const detail::Call about = detail::make_call(channel, &channel, world_.local(group, stream.rank), World::kGeneration,
+                                               fingerprint(setup_, call, stream.rank));
   kernels_[group](*machine_, place, about, tensors(call, stream.rank).work);
 }
 
+void AllReduceProgram::run_host(unsigned rank) {
+  if (setup_.faults.aborting_rank == static_cast<int>(rank)) machine_->store(world_.abort_word(rank), 1u);
+  if (!setup_.faults.host_reads || rank != 0) return;
+  detail::FaultRecord* const record = world_.record(rank);
+  while (machine_->load(&record->complete, true) == 0) machine_->relax();
+  if (machine_->load(&record->code) == 0) host_saw_ = "the host read a record without a code";
+}
+
+std::string AllReduceProgram::wrong_result(unsigned call, unsigned rank) {
+  const Tensors& t = tensors(call, rank);
+  if (t.memory == t.expected) return {};
+  std::size_t word = 0;
+  while (t.memory[word] == t.expected[word]) ++word;
+  const long from_output = static_cast<long>(word) - static_cast<long>(t.output_offset / 4);
+  return fmt::format("call {} on rank {}: word {} of the result is {:08x}, not {:08x}", call, rank, from_output,
+                     t.memory[word], t.expected[word]);
+}
+
 std::string AllReduceProgram::check() {
+  if (setup_.faults.any()) return check_faults();
   for (unsigned call = 0; call < setup_.calls.size(); ++call) {
     for (const unsigned rank : world_.groups()[setup_.calls[call].group]) {
-      const Tensors& t = tensors(call, rank);
-      if (t.memory == t.expected) continue;
-      std::size_t word = 0;
-      while (t.memory[word] == t.expected[word]) ++word;
-      const std::string fault = world_.check_rest(machine_->memory());
-      return fmt::format("call {} on rank {}: word {} of the tensors is {:08x}, not {:08x}{}{}", call, rank,
-                         static_cast<long>(word) - static_cast<long>(t.output_offset / 4), t.memory[word],
-                         t.expected[word], fault.empty() ? "" : "; ", fault);
+      const std::string wrong = wrong_result(call, rank);
+      if (wrong.empty()) continue;
+      const std::string state = world_.check_rest(machine_->memory());
+      return state.empty() ? wrong : wrong + "; " + state;
     }
   }
   return world_.check_rest(machine_->memory());
+}
+
+// A rank either has done all of its calls right, or says in which call who was to blame, and was right before that.
+std::string AllReduceProgram::check_faults() {
+  if (!host_saw_.empty()) return host_saw_;
+  const Faults& faults = setup_.faults;
+  Memory& memory = machine_->memory();
+  const int culprit = faults.aborting_rank >= 0 ? faults.aborting_rank
+                                                : std::max({faults.odd_rank, faults.ahead_rank, faults.stopping_rank});
+  const auto code_of = [&](unsigned rank) {
+    const auto record = world_.fault(memory, rank);
+    return record ? static_cast<Errc>(record->code) : Errc::ok;
+  };
+  for (unsigned rank = 0; rank < setup_.ranks; ++rank) {
+    if (faults.stopping_rank == static_cast<int>(rank) && machine_->dead_or_stopped()) continue;
+    const auto record = world_.fault(memory, rank);
+    std::uint32_t epoch = setup_.start_epoch + (faults.ahead_rank == static_cast<int>(rank) ? 2 : 0);
+    for (unsigned call = 0; call < setup_.calls.size(); ++call, ++epoch) {
+      if (record && epoch == record->epoch_wanted) break;
+      const std::string wrong = wrong_result(call, rank);
+      if (!wrong.empty())
+        return wrong + (record ? " (and the record blames a later call)" : " (and no fault is recorded)");
+    }
+    const bool must_fail = faults.odd_rank >= 0 || faults.ahead_rank >= 0;
+    if (!record && must_fail) return fmt::format("rank {} believes that all went well", rank);
+    if (!record) continue;
+    const auto code = static_cast<Errc>(record->code);
+    const bool blames_culprit = static_cast<int>(record->peer) == culprit;
+    const bool is_culprit = static_cast<int>(rank) == culprit;
+    // Who was told by a peer names that peer, which must know more.
+    const bool told = code == Errc::peer_failed && record->peer < setup_.ranks && record->peer != rank &&
+                      code_of(record->peer) != Errc::ok && code_of(record->peer) != Errc::peer_failed;
+    if (!blames_culprit && !told && !is_culprit) {
+      return fmt::format("rank {} says \"{}\" of rank {}; rank {} was to blame", rank, name(code), record->peer,
+                         culprit);
+    }
+  }
+  return {};
 }
 
 AllReduceKernel find_kernel(const KernelQuery& query) {

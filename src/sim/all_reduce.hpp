@@ -34,6 +34,9 @@ class AllReduceProgram final : public Program {
     std::size_t output_offset;  // bytes
   };
   void fill(unsigned call, unsigned rank);
+  void run_host(unsigned rank);
+  std::string wrong_result(unsigned call, unsigned rank);
+  std::string check_faults();
   Tensors& tensors(unsigned call, unsigned rank) { return tensors_[call * setup_.ranks + rank]; }
 
   Setup setup_;
@@ -42,6 +45,7 @@ class AllReduceProgram final : public Program {
   std::vector<AllReduceKernel> kernels_;  // by group
   std::vector<Tensors> tensors_;
   std::vector<unsigned> stream_of_;  // by thread
+  std::string host_saw_;             // what was wrong with a record when the host read it
 };
 
 }  // namespace weft::sim

@@ -86,6 +86,7 @@ class Machine {
   // In a waiting loop: sleeps until one of the places read since the last call holds something newer.
   void relax();
   std::uint64_t now() const { return steps_ * step_ns_ + idle_time_; }
+  bool dead_or_stopped() const { return stopped_ != 0; }
   // Rank of a stream that has stopped and is known to be dead, or −1.
   int dead_rank() const { return dead_rank_; }
 

@@ -26,6 +26,17 @@ struct CallSetup {
 // NaN.
 enum class Payload : std::uint8_t { plain, rounding, special };
 
+// What goes wrong on purpose. The calls then need not succeed, but must end, and name who is to blame.
+struct Faults {
+  int odd_rank = -1;        // makes a call of its own …
+  unsigned odd_call = 0;    // … instead of this one
+  int ahead_rank = -1;      // begins two calls ahead of the others
+  int aborting_rank = -1;   // its host calls abort()
+  bool host_reads = false;  // the host of rank 0 waits for a record and reads it
+  int stopping_rank = -1;   // who is to blame when a stream stops (sim/machine.hpp)
+  bool any() const { return odd_rank >= 0 || ahead_rank >= 0 || aborting_rank >= 0 || stopping_rank >= 0; }
+};
+
 struct Setup {
   std::string name = {};
   Algorithm algorithm = Algorithm::one_shot;
@@ -41,6 +52,7 @@ struct Setup {
   bool small = false;  // can be searched exhaustively, within …
   unsigned bound = 2;  // … this bound
   std::uint64_t deadline_ns = 0;
+  Faults faults = {};
 };
 
 // The set-ups that the tests run, by name.

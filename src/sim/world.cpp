@@ -54,6 +54,12 @@ World::World(const Setup& setup) : setup_(setup), groups_(setup.groups) {
       streams_.push_back(std::move(stream));
     }
   }
+  const auto add_host = [&](unsigned rank) {
+    streams_.push_back(
+        {.rank = rank, .blocks = 1, .threads = 1, .first_thread = thread_count_++, .calls = {}, .host = true});
+  };
+  if (setup.faults.aborting_rank >= 0) add_host(static_cast<unsigned>(setup.faults.aborting_rank));
+  if (setup.faults.host_reads) add_host(0);
 }
 
 unsigned World::group_rank(unsigned group, unsigned rank) const {
@@ -72,6 +78,10 @@ Machine::Args World::machine_args() const {
   args.rank_of.resize(thread_count_);
   for (const Stream& stream : streams_) {
     std::vector<Launch> launches;
+    if (stream.host) {
+      launches.push_back({bit(stream.first_thread)});
+      args.rank_of[stream.first_thread] = stream.rank;
+    }
     for (const unsigned call : stream.calls) {
       if (setup_.one_thread) {
         launches.push_back({bit(stream.first_thread)});
@@ -93,7 +103,7 @@ Machine::Args World::machine_args() const {
     }
     args.streams.push_back(std::move(launches));
   }
-  if (setup_.deadline_ns != 0) args.idle_ns = setup_.deadline_ns / 8 + 1;
+  if (setup_.deadline_ns != 0 || setup_.faults.any()) args.idle_ns = setup_.deadline_ns / 8 + 1;
   return args;
 }
 
@@ -101,6 +111,10 @@ std::vector<std::string> World::thread_names() const {
   std::vector<std::string> names(thread_count_);
   for (std::size_t i = 0; i < streams_.size(); ++i) {
     const Stream& stream = streams_[i];
+    if (stream.host) {
+      names[stream.first_thread] = fmt::format("{}.host", stream.rank);
+      continue;
+    }
     const std::string rank =
         setup_.side_by_side ? fmt::format("{}/{}", stream.rank, i % groups_.size()) : fmt::format("{}", stream.rank);
     const unsigned threads = setup_.one_thread ? 1 : stream.blocks * stream.threads;
@@ -169,11 +183,15 @@ void World::build(Memory& memory) {
     for (unsigned group = 0; group < groups_.size(); ++group) {
       const std::size_t state = local_offset(group, rank);
       const std::size_t epochs = state + offsetof(LocalState, epochs);
+      words(state + offsetof(LocalState, generation), state + offsetof(LocalState, generation) + 4, AreaKind::word,
+            "generation");
       words(state + offsetof(LocalState, dead), state + offsetof(LocalState, dead) + 4, AreaKind::word, "dead");
       words(state + offsetof(LocalState, busy), state + offsetof(LocalState, busy) + 4, AreaKind::word, "busy");
       words(epochs, epochs + most_blocks_ * 4, AreaKind::word, "epochs");
       words(epochs + most_blocks_ * 4, state + sizeof(LocalState), AreaKind::ignored, "epochs");
-      std::fill_n(local(group, rank)->epochs, detail::kMaxBlocks, setup_.start_epoch);
+      const std::uint32_t ahead = setup_.faults.ahead_rank == static_cast<int>(rank) ? 2 : 0;
+      local(group, rank)->generation = kGeneration;
+      std::fill_n(local(group, rank)->epochs, detail::kMaxBlocks, setup_.start_epoch + ahead);
 
       const RegionLayout& layout = layouts_[group];
       std::memset(base_ + region_offset(group, rank), 0xff, layout.bytes);
@@ -235,8 +253,16 @@ std::string World::check_rest(Memory& memory) const {
   return wrong;
 }
 
+std::uint32_t* World::abort_word(unsigned rank) const {
+  return reinterpret_cast<std::uint32_t*>(base_ + host_offset(rank) + kAbortOffset);
+}
+
+FaultRecord* World::record(unsigned rank) const {
+  return reinterpret_cast<FaultRecord*>(base_ + host_offset(rank) + kRecordOffset);
+}
+
 std::optional<detail::FaultRecord> World::fault(Memory& memory, unsigned rank) const {
-  const std::byte* const begin = base_ + host_offset(rank) + kRecordOffset;
+  const auto* const begin = reinterpret_cast<const std::byte*>(this->record(rank));
   const auto word = [&](std::size_t offset) { return memory.newest(memory.locate(begin + offset, 4)).word[0]; };
   FaultRecord record{};
   for (std::size_t offset = 0; offset < sizeof(record); offset += 4) {

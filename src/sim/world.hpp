@@ -23,6 +23,7 @@ class World {
     unsigned blocks, threads;  // of its largest launch
     unsigned first_thread;
     std::vector<unsigned> calls;  // indices into setup.calls
+    bool host = false;            // no call: a thread of the rank's host
   };
   const std::vector<std::vector<unsigned>>& groups() const { return groups_; }
   const std::vector<Stream>& streams() const { return streams_; }
@@ -34,10 +35,13 @@ class World {
   // Writes the initial state into the machine's memory and builds the channels.
   void build(Memory& memory);
   detail::Channel& channel(unsigned group, unsigned rank) { return channels_[group * setup_.ranks + rank]; }
+  static constexpr std::uint32_t kGeneration = 1;  // of every window
   detail::LocalState* local(unsigned group, unsigned rank) const;
 
   // At the end of a run without faults: what is not as it should be, or an empty string.
   std::string check_rest(Memory& memory) const;
+  std::uint32_t* abort_word(unsigned rank) const;
+  detail::FaultRecord* record(unsigned rank) const;
   // The first fault that a rank has recorded.
   std::optional<detail::FaultRecord> fault(Memory& memory, unsigned rank) const;
 

@@ -1,0 +1,81 @@
+// Slow, stopping and different ranks: the others end, in bounded steps, with an error that names who is to blame.
+#include <gtest/gtest.h>
+
+#include "inject.hpp"
+#include "telling.hpp"
+
+namespace weft::sim {
+namespace {
+
+struct Case {
+  std::string kind;
+  Algorithm algorithm;
+  unsigned ranks;
+  bool one_thread = false;
+};
+
+std::string case_name(const testing::TestParamInfo<Case>& info) {
+  const Case& c = info.param;
+  return identifier(c.kind + "_" + std::string(name(c.algorithm)) + "_ranks" + std::to_string(c.ranks) +
+                    (c.one_thread ? "_cpu" : ""));
+}
+
+std::vector<Case> cases() {
+  std::vector<Case> all;
+  for (const char* kind : {"stops", "dies", "aborted", "mismatch", "ahead", "host reads"}) {
+    for (const Algorithm algorithm : {Algorithm::one_shot, Algorithm::two_shot}) {
+      for (const unsigned ranks : {2u, 3u, 4u}) all.push_back({kind, algorithm, ranks});
+      all.push_back({kind, algorithm, 3, true});
+    }
+  }
+  return all;
+}
+
+class Faults : public testing::TestWithParam<Case> {
+ protected:
+  void inject_and_check(const Setup& setup, unsigned schedules, std::uint64_t until = 0) {
+    AllReduceProgram program(setup);
+    const Injection result = inject(program, schedules, 11, until);
+    RecordProperty("setup", setup.name);
+    RecordProperty("strategy", "fault");
+    RecordProperty("executions", std::to_string(result.executions));
+    RecordProperty("steps", std::to_string(result.steps));
+    EXPECT_EQ(result.wrong, "");
+  }
+};
+
+TEST_P(Faults, EndWithTheRightError) {
+  const Case& c = GetParam();
+  const Setup setup = fault_setup(c.kind, c.algorithm, c.ranks, c.one_thread);
+  inject_and_check(setup, setup.faults.stopping_rank < 0 ? 2'000 : 8);
+}
+INSTANTIATE_TEST_SUITE_P(Sim, Faults, testing::ValuesIn(cases()), case_name);
+
+// A rank that sleeps for less than the deadline is only slow: all results are right.
+class SlowRank : public Faults {};
+TEST_P(SlowRank, IsOnlySlow) {
+  const Case& c = GetParam();
+  Setup setup = fault_setup(c.kind, c.algorithm, c.ranks, c.one_thread);
+  setup.deadline_ns = 0;
+  inject_and_check(setup, 8, kDeadline / 2);
+}
+
+// One that sleeps for longer finds the communicator ended when it wakes, and ends too.
+class LateRank : public Faults {};
+TEST_P(LateRank, EndsToo) {
+  const Case& c = GetParam();
+  inject_and_check(fault_setup(c.kind, c.algorithm, c.ranks, c.one_thread), 8, kDeadline * 2);
+}
+
+std::vector<Case> stops() {
+  std::vector<Case> all;
+  for (const Case& c : cases()) {
+    if (c.kind == "stops") all.push_back(c);
+  }
+  return all;
+}
+INSTANTIATE_TEST_SUITE_P(Sim, SlowRank, testing::ValuesIn(stops()), case_name);
+INSTANTIATE_TEST_SUITE_P(Sim, LateRank, testing::ValuesIn(stops()), case_name);
+
+}  // namespace
+}  // namespace weft::sim

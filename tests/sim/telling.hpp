@@ -1,0 +1,34 @@
+// How the simulator's tests tell what they found: to a person, and to tools/reliability_tables.py.
+#pragma once
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "sim/explore.hpp"
+
+namespace weft::sim {
+
+// A name that GoogleTest accepts.
+inline std::string identifier(std::string name) {
+  for (char& c : name) c = std::isalnum(static_cast<unsigned char>(c)) != 0 ? c : '_';
+  return name;
+}
+
+inline void record(const std::string& setup, const ExploreArgs& args, const Report& report) {
+  testing::Test::RecordProperty("setup", setup);
+  testing::Test::RecordProperty("strategy", std::string(name(args.strategy)));
+  testing::Test::RecordProperty("bound", static_cast<int>(args.bound));
+  testing::Test::RecordProperty("executions", std::to_string(report.executions));
+  testing::Test::RecordProperty("steps", std::to_string(report.steps));
+}
+
+inline std::string story(const std::string& setup, const Report& report) {
+  std::string text = fmt::format("{}: {}\nweft simulate --protocol {} --replay {}\n", name(report.failure.kind),
+                                 report.failure.what, setup, to_string(report.schedule));
+  for (const std::string& line : report.trace) text += line + "\n";
+  return text;
+}
+
+}  // namespace weft::sim

@@ -26,6 +26,9 @@ WEFT_FN bool compare_headers(T& team, const Session& s, std::uint32_t phase) {
     report(team, id_of(s), {.code = Errc::overlap, .phase = phase});
     return false;
   }
+  if (s.size() == 1) {  // abort() counts without a peer, too
+    return team.thread_rank() != 0 || unpoisoned(team, id_of(s), poison(team, s.call->channel), phase);
+  }
   const std::uint64_t mine = static_cast<std::uint64_t>(s.epoch) << 32 | s.call->fingerprint;
   for (std::uint32_t turn = 1 + team.thread_rank(); turn < s.size(); turn += team.size()) {
     const std::uint32_t peer = (s.rank() + turn) % s.size();

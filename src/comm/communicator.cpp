@@ -112,7 +112,7 @@ void Communicator::acquire() {
   state_->acquire();
 }
 void Communicator::abort() noexcept {
-  state_->fabric().abort();
+  state_->abort();
 }
 MemoryUse Communicator::memory() const {
   return {state_->window_bytes(), state_->fabric().control_bytes()};

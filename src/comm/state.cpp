@@ -103,7 +103,7 @@ void GroupState::arm(std::uint32_t first_epoch) {
   LocalState local{};
   if (first_epoch == 0) {
     fabric.read(&local, &control.locals[id_], sizeof(local));
-    local.dead = local.busy = 0;
+    local.busy = 0;
   } else {
     std::fill(std::begin(local.epochs), std::end(local.epochs), first_epoch);
   }
@@ -303,7 +303,17 @@ GroupState* CommunicatorState::split(int color) {
   return groups_.back().get();
 }
 
+void CommunicatorState::abort() noexcept {
+  const std::scoped_lock lock(abort_mutex_);
+  aborted_ = true;
+  if (reachable_) fabric_->abort();
+}
+
 void CommunicatorState::release() {
+  {
+    const std::scoped_lock lock(abort_mutex_);
+    reachable_ = false;  // before the meeting after which peers' windows go
+  }
   bootstrap_->agree_on("release", [&] {
     if (released_) throw Error(Errc::released, "release: the communicator's memory is released already");
     for (const auto& group : groups_) {
@@ -326,6 +336,9 @@ void CommunicatorState::acquire() {
     }
   });
   released_ = false;
+  const std::scoped_lock lock(abort_mutex_);
+  reachable_ = true;
+  if (aborted_) fabric_->abort();  // the poison went with the window
 }
 
 std::optional<Fault> CommunicatorState::fault() const {

@@ -87,6 +87,7 @@ class CommunicatorState : public std::enable_shared_from_this<CommunicatorState>
   GroupState* split(int color);  // null for color −1
   void release();
   void acquire();
+  void abort() noexcept;  // from any thread
   // The fault record in words; empty while all is well.
   std::optional<Fault> fault() const;
   [[noreturn]] void throw_fault(const Fault& fault, const GroupState& group) const;
@@ -103,6 +104,9 @@ class CommunicatorState : public std::enable_shared_from_this<CommunicatorState>
   std::shared_ptr<Fabric> fabric_;
   std::size_t window_bytes_ = 0;
   bool released_ = false;
+  std::mutex abort_mutex_;  // of the two below
+  bool aborted_ = false;
+  bool reachable_ = true;  // the windows are there for abort() to write to
   mutable std::mutex mutex_;
   mutable std::uint32_t warned_epoch_ = 0;
   std::vector<std::unique_ptr<GroupState>> groups_;  // by id, the world first; null where this rank is in none

@@ -52,6 +52,7 @@ struct FaultInfo {
   std::uint32_t epoch_seen = 0;
   std::uint32_t theirs = 0;
   std::uint32_t phase = 0;
+  std::uint32_t word = 0;  // poison that this rank was told, and tells on as it is; 0: the fault is its own
 };
 
 // Ends the group on this rank, writes the record where the host sees it (the first fault of the communicator only) and
@@ -73,7 +74,8 @@ WEFT_SLOW void report(T& team, CallId id, FaultInfo info) {
   team.store(&record->phase, info.phase);
   team.store_release(&record->complete, 1u);
   if (local_matter) return;
-  const std::uint32_t word = poison_word(channel->world_rank, static_cast<std::uint32_t>(info.code));
+  const std::uint32_t own_word = poison_word(channel->world_rank, static_cast<std::uint32_t>(info.code));
+  const std::uint32_t word = info.word != 0 ? info.word : own_word;
   for (std::uint32_t peer = 0; peer < channel->world_size; ++peer) {
     team.store(reinterpret_cast<std::uint32_t*>(channel->window[peer] + kPoisonOffset), word);
   }
@@ -90,7 +92,8 @@ WEFT_FN bool unpoisoned(T& team, CallId id, std::uint32_t word, std::uint32_t ph
   if (word == 0) return true;
   const bool aborted = poison_code(word) == static_cast<std::uint32_t>(Errc::aborted);
   const Errc code = aborted ? Errc::aborted : Errc::peer_failed;
-  report(team, id, {.code = code, .peer = poison_rank(word), .theirs = poison_code(word), .phase = phase});
+  report(team, id,
+         {.code = code, .peer = poison_rank(word), .theirs = poison_code(word), .phase = phase, .word = word});
   return false;
 }
 
@@ -99,33 +102,56 @@ struct WaitSite {
   bool control = false;  // data blocks give up a little later than the control block, which knows more
 };
 
-// Called every so often by a wait that goes on, with the time at which its first call was (0 in that call): is there
-// still something to hope for? Returns the time of the first call, or 0 when the call has failed.
+// What a wait that goes on knows from its last look around.
+struct WaitState {
+  std::uint64_t began = 0;       // time of the first look; 0 before it, and once the call has failed
+  std::uint32_t gone = kNoPeer;  // a rank that is waited for, and whose process is gone
+};
+
+// The header of the newest call that `peer` was seen to have entered: one of the banks has it.
 template <Team T>
-WEFT_SLOW std::uint64_t worth_waiting(T& team, CallId id, std::uint32_t peer, WaitSite site, std::uint64_t began) {
+WEFT_FN std::uint64_t newest_header(T& team, const Channel* channel, std::uint32_t peer) {
+  const auto* headers =
+      reinterpret_cast<const std::uint64_t*>(channel->region[channel->rank] + channel->layout.headers);
+  std::uint64_t newest = team.load(headers + peer);
+  for (std::uint32_t bank = 1; bank < kBanks; ++bank) {
+    const std::uint64_t header = team.load(headers + (bank * channel->size + peer));
+    if (epoch_reached(static_cast<std::uint32_t>(header >> 32), static_cast<std::uint32_t>(newest >> 32))) {
+      newest = header;
+    }
+  }
+  return newest;
+}
+
+// Called every so often by a wait that goes on: is there still something to hope for?
+template <Team T>
+WEFT_SLOW WaitState worth_waiting(T& team, CallId id, std::uint32_t peer, WaitSite site, WaitState state) {
   const Channel* channel = id.channel;
   const auto fail = [&](FaultInfo info) {
     info.phase = site.phase;
     report(team, id, info);
-    return std::uint64_t{0};
+    return WaitState{};
   };
-  if (!unpoisoned(team, id, poison(team, channel), site.phase)) return 0;
+  if (!unpoisoned(team, id, poison(team, channel), site.phase)) return {};
   if (team.load(channel->abort) != 0) return fail({.code = Errc::aborted, .peer = channel->world_rank});
-  const int dead = team.dead_peer();
-  if (dead >= 0) return fail({.code = Errc::peer_died, .peer = static_cast<std::uint32_t>(dead)});
+  // Who has sent everything may leave: only the death of a rank that is late matters, and what that one sent before it
+  // went is looked for once more.
+  if (team.dead_peer() == static_cast<int>(channel->member[peer])) {
+    if (state.gone == peer) return fail({.code = Errc::peer_died, .peer = channel->member[peer]});
+    state.gone = peer;
+  }
 
   const std::uint64_t now = team.now();
-  if (began == 0 || channel->deadline_ns == 0) return now;
-  const std::uint64_t waited = now - began;
+  if (state.began == 0) state.began = now;
+  if (channel->deadline_ns == 0) return state;
+  const std::uint64_t waited = now - state.began;
   const std::uint64_t limit = channel->deadline_ns + (site.control ? 0 : channel->deadline_ns / 4);
   if (waited > channel->deadline_ns / 10 && team.load(&channel->record->slow_epoch) != id.epoch) {
     team.store(&channel->record->slow_peer, channel->member[peer]);
     team.store(&channel->record->slow_epoch, id.epoch);
   }
-  if (waited <= limit) return began;
-  const auto* headers =
-      reinterpret_cast<const std::uint64_t*>(channel->region[channel->rank] + channel->layout.headers);
-  const std::uint64_t header = team.load(headers + (id.epoch % kBanks * channel->size + peer));
+  if (waited <= limit) return state;
+  const std::uint64_t header = newest_header(team, channel, peer);
   return fail({.code = Errc::timeout,
                .peer = channel->member[peer],
                .epoch_seen = static_cast<std::uint32_t>(header >> 32),
@@ -136,13 +162,13 @@ WEFT_SLOW std::uint64_t worth_waiting(T& team, CallId id, std::uint32_t peer, Wa
 template <Team T, class Ready, class Late>
 WEFT_FN bool wait(T& team, const Session& s, WaitSite site, Ready ready, Late late) {
   if (ready()) return true;
-  std::uint64_t began = 0;
+  WaitState state;
   for (std::uint32_t spins = 1;; ++spins) {
     team.relax(spins);
     if (ready()) return true;
     if (spins % T::kSpinsPerCheck != 0) continue;
-    began = worth_waiting(team, id_of(s), late(), site, began);
-    if (began == 0) return false;
+    state = worth_waiting(team, id_of(s), late(), site, state);
+    if (state.began == 0) return false;
   }
 }
 

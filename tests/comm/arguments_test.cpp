@@ -52,7 +52,7 @@ std::vector<Rejection> rejections(std::byte* memory) {
   for (const int blocks : {-1000, -1, 1, 3, 100000}) {
     add("launch.blocks: " + std::to_string(blocks), [&](auto& a) { a.launch.blocks = blocks; });
   }
-  for (const int threads : {-32, 1, 31, 33, 63, 544, 1024, 100000}) {
+  for (const int threads : {-32, 1, 31, 33, 63, 1056, 2048, 100000}) {
     add("launch.threads: " + std::to_string(threads), [&](auto& a) { a.launch.threads = threads; });
   }
   add("stream: ", [&](auto& a) { a.stream = reinterpret_cast<Stream>(memory); });

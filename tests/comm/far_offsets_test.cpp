@@ -1,0 +1,174 @@
+// Operations on hand-made windows whose slots lie past 4 GiB, and messages of more than 2^32 bytes.
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <memory>
+#include <stdexcept>
+
+#include "core/channel.hpp"
+#include "executors/executor.hpp"
+#include "support/cases.hpp"
+#include "support/ranks.hpp"
+#include "support/sanitized.hpp"
+#include "support/world.hpp"
+
+namespace weft::detail {
+namespace {
+
+using test::Prepared;
+
+// Address space without memory: pages appear when touched.
+struct Sparse {
+  explicit Sparse(std::size_t size)
+      : bytes(size),
+        data(static_cast<std::byte*>(
+            ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0))) {}
+  Sparse(const Sparse&) = delete;
+  Sparse& operator=(const Sparse&) = delete;
+  ~Sparse() { ::munmap(data, bytes); }
+  std::size_t bytes;
+  std::byte* data;
+};
+
+// One rank's state, made by hand: slots of 4 GiB and a bit.
+struct FarRank {
+  static constexpr std::uint32_t kSize = 3, kGeneration = 1;
+  static constexpr std::uint64_t kSlotBytes = (1ull << 32) + 4096;
+
+  explicit FarRank(std::uint32_t rank)
+      : layout(make_layout(kSize, kSlotBytes, kSlotBytes * kSize)), memory(kWindowHeaderBytes + layout.bytes) {
+    channel.rank = channel.world_rank = rank;
+    channel.size = channel.world_size = kSize;
+    channel.deadline_ns = 20'000'000'000;
+    channel.layout = layout;
+    channel.claim = &claim;
+    channel.abort = &abort;
+    channel.record = &record;
+    local.generation = kGeneration;
+    for (std::uint32_t& epoch : local.epochs) epoch = 1;
+  }
+
+  std::byte* region() const { return memory.data + kWindowHeaderBytes; }
+  // Puts the first `packs` packs of every slot to rest; nothing else of the window is ever touched.
+  void arm(std::uint64_t packs) {
+    for (std::uint32_t slot = 0; slot < kBanks * kSize; ++slot) {
+      for (const auto& [area, slot_packs] : {std::pair{layout.one_shot, layout.one_shot_packs},
+                                             {layout.scatter, layout.two_shot_packs},
+                                             {layout.gather, layout.two_shot_packs}}) {
+        std::memset(region() + area + slot * slot_packs * sizeof(Pack), 0xff, packs * sizeof(Pack));
+      }
+    }
+  }
+
+  RegionLayout layout;
+  Sparse memory;
+  Channel channel{};
+  LocalState local{};
+  FaultRecord record{};
+  std::uint32_t claim = 0, abort = 0;
+};
+
+void expect_right(Algorithm algorithm, DataType type) {
+  std::vector<std::unique_ptr<FarRank>> ranks;
+  for (std::uint32_t r = 0; r < FarRank::kSize; ++r) {
+    ranks.push_back(std::make_unique<FarRank>(r));
+    ASSERT_NE(static_cast<void*>(ranks.back()->memory.data), MAP_FAILED);
+    ranks.back()->arm(64);
+  }
+  for (auto& rank : ranks) {
+    for (std::uint32_t peer = 0; peer < FarRank::kSize; ++peer) {
+      rank->channel.member[peer] = peer;
+      rank->channel.window[peer] = ranks[peer]->memory.data;
+      rank->channel.region[peer] = ranks[peer]->region();
+    }
+  }
+  // The farthest slot of the last area begins past 40 GiB, and no two slots share their low 32 bits.
+  ASSERT_GT(ranks[0]->layout.gather + 5 * ranks[0]->layout.two_shot_packs * sizeof(Pack), 10ull << 32);
+  std::vector<Prepared> calls;
+  for (std::uint32_t call = 0; call < 5; ++call) {
+    calls.push_back(test::prepare({.count = 100 + call, .type = type, .fill = test::Fill::random, .seed = call}, 3));
+  }
+  test::expect_no_errors(test::run_ranks(FarRank::kSize, [&](int r) {
+    for (const Prepared& p : calls) {
+      test::Tensors tensors(p.call, p.inputs[static_cast<std::size_t>(r)]);
+      FarRank& mine = *ranks[static_cast<std::size_t>(r)];
+      run_on_cpu({.call = make_call(mine.channel, &mine.channel, &mine.local, FarRank::kGeneration, 77),
+                  .work = {tensors.input.content().data(), tensors.output.content().data(), p.call.count},
+                  .type = type,
+                  .op = ReduceOp::sum,
+                  .algorithm = algorithm,
+                  .size = FarRank::kSize},
+                 nullptr);
+      if (mine.record.complete != 0) throw std::runtime_error("the call failed");
+      tensors.check(p, r);
+    }
+  }));
+}
+
+TEST(FarOffsets, OneShotSlots) {
+  expect_right(Algorithm::one_shot, DataType::bf16);
+  expect_right(Algorithm::one_shot, DataType::i32);
+}
+
+TEST(FarOffsets, TwoShotSlots) {
+  expect_right(Algorithm::two_shot, DataType::f32);
+  expect_right(Algorithm::two_shot, DataType::i32);
+}
+
+// A tensor of more than 4 GiB without the memory: one stretch of memory, mapped again and again, and a last page of its
+// own.
+class Repeated {
+ public:
+  static constexpr std::size_t kPart = std::size_t{4} << 20;
+
+  explicit Repeated(std::size_t parts)
+      : bytes_(parts * kPart),
+        data_(static_cast<std::byte*>(::mmap(nullptr, bytes_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0))) {
+    const int memory = ::memfd_create("test", MFD_CLOEXEC);
+    EXPECT_EQ(::ftruncate(memory, 2 * kPart), 0);
+    for (std::size_t part = 0; part < parts; ++part) {
+      const auto offset = static_cast<off_t>(part + 1 == parts ? kPart : 0);
+      EXPECT_NE(::mmap(data_ + part * kPart, kPart, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, memory, offset),
+                MAP_FAILED);
+    }
+    ::close(memory);
+  }
+  Repeated(const Repeated&) = delete;
+  Repeated& operator=(const Repeated&) = delete;
+  ~Repeated() { ::munmap(data_, bytes_); }
+
+  std::byte* data() const { return data_; }
+  std::byte* last_part() const { return data_ + bytes_ - kPart; }
+  std::size_t bytes() const { return bytes_; }
+
+ private:
+  std::size_t bytes_;
+  std::byte* data_;
+};
+
+// More than 2^31 elements and 2^32 bytes in one call: pieces must find their places. (A sanitizer, which would take
+// minutes, sees a message of 64 MiB.)
+TEST(FarOffsets, AMessageOfMoreThanFourGigabytes) {
+  constexpr std::size_t parts = (std::size_t{1} << (test::kSanitized ? 26 : 32)) / Repeated::kPart + 1;
+  const Repeated input(parts), output(parts);
+  constexpr std::size_t last = Repeated::kPart / 2 - 3;  // elements of the last part; the message ends unevenly
+  const test::Case tail{.count = last, .fill = test::Fill::random, .seed = 8};
+  const test::Bytes wanted = test::input_of(tail, 0);
+  std::memcpy(input.last_part(), wanted.data(), wanted.size());
+  std::memset(output.last_part(), 0xa5, Repeated::kPart);
+  const std::size_t count = (input.bytes() - Repeated::kPart) / 2 + last;
+  ASSERT_TRUE(test::kSanitized || count > std::size_t{1} << 31);
+  Config config = test::cpu_config();
+  config.max_groups = 0;
+  config.one_shot_bytes = std::size_t{1} << 26;
+  test::expect_all_well(test::run_world(1, config, [&](Communicator& communicator, int) {
+    all_reduce(communicator, {.input = input.data(), .output = output.data(), .count = count});
+  }));
+  EXPECT_EQ(std::memcmp(output.last_part(), wanted.data(), wanted.size()), 0);
+  for (std::size_t i = wanted.size(); i < Repeated::kPart; ++i) ASSERT_EQ(output.last_part()[i], std::byte{0xa5});
+}
+
+}  // namespace
+}  // namespace weft::detail

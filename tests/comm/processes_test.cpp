@@ -1,0 +1,225 @@
+// Ranks as processes: however they meet, and whatever becomes of one of them.
+#include <arpa/inet.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <random>
+#include <set>
+
+#include "rendezvous/unique_fd.hpp"
+#include "support/cases.hpp"
+#include "support/processes.hpp"
+#include "support/ranks.hpp"
+#include "support/sanitized.hpp"
+#include "support/world.hpp"
+
+namespace weft::test {
+namespace {
+
+using namespace std::chrono_literals;
+
+void expect_all_well(const std::vector<Outcome>& outcomes) {
+  for (const Outcome& outcome : outcomes) {
+    EXPECT_EQ(outcome.error, "");
+    EXPECT_EQ(outcome.exit_code, 0) << "signal " << outcome.signal << ", too slow " << outcome.too_slow;
+  }
+}
+
+void work(Communicator& communicator, int rank, int calls) {
+  for (int i = 0; i < calls; ++i) {
+    const auto seed = static_cast<std::uint32_t>(i);
+    run_on_cpu_rank(
+        communicator,
+        prepare({.count = seed * 97 % 900, .algorithm = kAlgorithms[i % 2], .seed = seed}, communicator.size()), rank);
+  }
+}
+
+class ProcessRanks : public testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(Ranks, ProcessRanks, testing::Values(1, 2, 3, 5));
+
+TEST_P(ProcessRanks, FromAnId) {
+  const int size = GetParam();
+  const UniqueId id = UniqueId::create();
+  Processes processes(size, [&](const Child& self) {
+    Communicator communicator = Communicator::from_id(id, self.rank(), size, cpu_config());
+    work(communicator, self.rank(), 30);
+    const Group group = communicator.split(self.rank() % 2);
+    run_on_cpu_rank(group, prepare({.count = 100}, group.size()), group.rank());
+    communicator.release();
+    communicator.acquire();
+    work(communicator, self.rank(), 5);
+  });
+  expect_all_well(processes.wait());
+}
+
+// ---------------------------------------------------------------------------------------------------------- launchers
+
+int free_port() {
+  const detail::UniqueFd probe(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t length = sizeof(address);
+  if (::bind(probe.get(), reinterpret_cast<sockaddr*>(&address), length) != 0 ||
+      ::getsockname(probe.get(), reinterpret_cast<sockaddr*>(&address), &length) != 0) {
+    throw std::runtime_error("no free port");
+  }
+  return ntohs(address.sin_port);
+}
+
+using Variables = std::vector<std::pair<const char*, std::string>>;
+
+void expect_meets(int size, const std::function<Variables(int rank)>& variables) {
+  Processes processes(size, [&](const Child& self) {
+    for (const auto& [name, value] : variables(self.rank())) ::setenv(name, value.c_str(), 1);
+    Communicator communicator = Communicator::from_environment(cpu_config());
+    if (communicator.rank() != self.rank() || communicator.size() != size) throw std::runtime_error("another rank");
+    work(communicator, self.rank(), 6);
+  });
+  expect_all_well(processes.wait());
+}
+
+TEST(FromEnvironment, Torchrun) {
+  const int port = free_port();  // where the ranks of torchrun meet: a thousand past MASTER_PORT
+  expect_meets(3, [&](int rank) {
+    return Variables{{"RANK", std::to_string(rank)},
+                     {"WORLD_SIZE", "3"},
+                     {"LOCAL_RANK", std::to_string(rank)},
+                     {"MASTER_ADDR", "127.0.0.1"},
+                     {"MASTER_PORT", std::to_string(port - 1000)}};
+  });
+}
+
+TEST(FromEnvironment, Mpirun) {
+  const int port = free_port();
+  expect_meets(3, [&](int rank) {
+    return Variables{{"OMPI_COMM_WORLD_RANK", std::to_string(rank)},
+                     {"OMPI_COMM_WORLD_SIZE", "3"},
+                     {"OMPI_COMM_WORLD_LOCAL_RANK", std::to_string(rank)},
+                     {"WEFT_RENDEZVOUS", "127.0.0.1:" + std::to_string(port)}};
+  });
+}
+
+TEST(FromEnvironment, Srun) {
+  const int port = free_port();
+  expect_meets(2, [&](int rank) {
+    return Variables{{"SLURM_PROCID", std::to_string(rank)},
+                     {"SLURM_STEP_NUM_TASKS", "2"},
+                     {"SLURM_LOCALID", std::to_string(rank)},
+                     {"SLURM_JOB_ID", "17"},
+                     {"SLURM_STEP_ID", "0"},
+                     {"SLURM_STEP_NODELIST", "localhost"},
+                     {"WEFT_RENDEZVOUS", "localhost:" + std::to_string(port)}};
+  });
+}
+
+TEST(FromEnvironment, NoLauncherIsAWorldOfOne) {
+  expect_meets(1, [](int) { return Variables{}; });
+}
+
+// -------------------------------------------------------------------------------------------------- killed and stopped
+
+std::set<std::string> shared_memory_names() {
+  std::set<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator("/dev/shm")) names.insert(entry.path().filename());
+  return names;
+}
+
+// Calls without end, until a fault. Says how it ended: "code peer".
+void work_until_a_fault(const Child& self, const UniqueId& id, int size, std::chrono::nanoseconds deadline) {
+  Communicator communicator = Communicator::from_id(id, self.rank(), size, cpu_config(deadline));
+  const Case c{.count = 3000, .algorithm = kAlgorithms[size % 2]};
+  const Prepared prepared = prepare(c, size);
+  run_on_cpu_rank(communicator, prepared, self.rank());
+  self.say("working ");
+  try {
+    for (;;) run_on_cpu_rank(communicator, prepared, self.rank());
+  } catch (const Error& error) {
+    self.say(fmt::format("[{} {} {}]", name(error.code()), error.fault().peer, error.fault().theirs));
+    // The dead stay dead, and at once.
+    for (int again = 0; again < 5; ++again) {
+      const std::string message = error_of([&] { run_on_cpu_rank(communicator, prepared, self.rank()); });
+      if (message.find(name(error.code())) == std::string::npos) throw std::runtime_error("then: " + message);
+    }
+  }
+}
+
+struct Blow {
+  int signal;
+  std::chrono::nanoseconds deadline;
+  std::string first_hand;  // what a rank says that waited for the victim itself
+};
+
+void strike(const Blow& blow, int size, int victim, std::mt19937& random) {
+  const std::set<std::string> before = shared_memory_names();
+  const UniqueId id = UniqueId::create();
+  Processes processes(size, [&](const Child& self) { work_until_a_fault(self, id, size, blow.deadline); });
+  for (int rank = 0; rank < size; ++rank) ASSERT_TRUE(processes.wait_until_said(rank, "working"));
+  ::usleep(random() % 20'000);
+  processes.signal(victim, blow.signal);
+  int first_hand = 0;
+  for (int rank = 0; rank < size; ++rank) {
+    if (rank == victim) continue;
+    ASSERT_TRUE(processes.wait_until_said(rank, "]")) << "rank " << rank << " goes on without rank " << victim;
+  }
+  processes.signal(victim, SIGKILL);  // also ends one that is only stopped
+  const std::vector<Outcome> outcomes = processes.wait();
+  const std::string direct = "[" + blow.first_hand + " " + std::to_string(victim) + " ";
+  for (int rank = 0; rank < size; ++rank) {
+    if (rank == victim) continue;
+    const Outcome& outcome = outcomes[static_cast<std::size_t>(rank)];
+    EXPECT_EQ(outcome.error, "");
+    EXPECT_EQ(outcome.exit_code, 0);
+    first_hand += outcome.said.find(direct) != std::string::npos;
+    if (outcome.said.find(direct) == std::string::npos) {
+      expect_says(outcome.said, "[peer failed ");
+      expect_says(outcome.said, blow.first_hand + "]");
+    }
+  }
+  EXPECT_GE(first_hand, 1) << "nobody named rank " << victim;
+  EXPECT_EQ(shared_memory_names(), before);
+}
+
+// No deadline at all: the others must see the death itself.
+TEST(KilledRanks, AreNamedByTheOthers) {
+  std::mt19937 random(20);
+  for (int round = 0; round < repeated(12) + 2; ++round) {
+    const int size = 2 + round % 3;
+    strike({.signal = SIGKILL, .deadline = 0ns, .first_hand = "peer died"}, size, round % size, random);
+  }
+}
+
+TEST(StoppedRanks, AreNamedAfterTheDeadline) {
+  std::mt19937 random(21);
+  for (int round = 0; round < 4; ++round) {
+    const int size = 2 + round % 2;
+    strike({.signal = SIGSTOP, .deadline = kSanitized ? 3s : 700ms, .first_hand = "timeout"}, size, round % size,
+           random);
+  }
+}
+
+// A rank whose work is done may end; the others do not take that for a failure of theirs.
+TEST(LeavingRanks, DoNotHarmTheOthers) {
+  const UniqueId id = UniqueId::create();
+  Processes processes(3, [&](const Child& self) {
+    Communicator communicator = Communicator::from_id(id, self.rank(), 3, cpu_config());
+    const Group group = communicator.split(self.rank() == 2 ? -1 : 0);
+    work(communicator, self.rank(), 3);
+    if (self.rank() == 2) return;
+    ::usleep(300'000);  // by now rank 2 is gone
+    const Prepared prepared = prepare({.count = 100}, 2);
+    for (int i = 0; i < 20; ++i) {
+      if (self.rank() == i % 2) ::usleep(5000);  // so that the other one looks around while it waits
+      run_on_cpu_rank(group, prepared, self.rank());
+    }
+  });
+  expect_all_well(processes.wait());
+}
+
+}  // namespace
+}  // namespace weft::test

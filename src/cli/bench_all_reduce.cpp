@@ -1,6 +1,7 @@
 // weft bench all-reduce: one row per size, one column per algorithm and peer.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 
@@ -82,8 +83,8 @@ std::vector<Launch> AllReduceBench::launches(Device device) const {
     if (!text.empty()) return parse_counts(text, what);
     return sweep ? parse_counts(grid, what) : std::vector<std::int64_t>{0};
   };
-  const auto some_blocks = list(blocks, "--blocks", gpu ? "1,2,4,6,8,12,16,24,32,48,64,96,128" : "1,2,4,8,16,32");
-  const auto some_threads = list(threads, "--threads", gpu ? "128,256,512,1024" : "32");
+  const auto some_blocks = list(blocks, "--blocks", gpu ? "2,4,8,12,16,24,32,48,64,80,96,112,132" : "2,4,8,16,32");
+  const auto some_threads = list(threads, "--threads", gpu ? "64,128,192,256,384,512" : "32");
   if (!sweep && (some_blocks.size() > 1 || some_threads.size() > 1))
     throw Error(Errc::invalid_argument, "--blocks, --threads: several values are tried with --sweep only");
   std::vector<Launch> all;
@@ -104,8 +105,12 @@ const Result* weft_result(const std::vector<Result>& results, std::size_t bytes,
   return automatic != nullptr ? automatic : fastest(results, bytes, method, is_weft);
 }
 
-Table table_of(const std::vector<Point>& sizes, const std::vector<Contender>& contenders,
-               const std::vector<Result>& results, Method method) {
+Table table_of(const std::vector<Point>& sizes, const std::vector<Result>& results, Method method) {
+  // Peers that were not measured by this method get no column.
+  std::vector<Contender> contenders;
+  for (const auto& result : results)
+    if (result.point.method == method && std::count(contenders.begin(), contenders.end(), result.point.contender) == 0)
+      contenders.push_back(result.point.contender);
   std::vector<std::string> columns = {"size"};
   for (const auto contender : contenders) columns.emplace_back(name(contender));
   columns.insert(columns.end(), {"chosen", "best", "GB/s", "speed-up"});
@@ -126,20 +131,21 @@ Table table_of(const std::vector<Point>& sizes, const std::vector<Contender>& co
   return table;
 }
 
-std::string launch_name(const Launch& launch) {
-  return launch.blocks == 0 ? "default" : fmt::format("{} × {}", launch.blocks, launch.threads);
-}
-
 Table sweep_table(const std::vector<Point>& sizes, const std::vector<Contender>& contenders,
                   const std::vector<Result>& results, Method method) {
   Table table({"size", "algorithm", "best blocks × threads", "µs", "default µs", "gain"});
   for (const auto& size : sizes) {
     for (const auto contender : contenders) {
-      const auto this_one = [&](Contender c) { return c == contender; };
-      const Result* best = fastest(results, size.bytes(), method, this_one);
-      const Result* usual = find(results, size.bytes(), contender, method);  // the default comes first
+      const Result* usual = find(results, size.bytes(), contender, method);  // the default is tried first
+      const Result* best = nullptr;
+      for (const auto& result : results) {
+        const Point& point = result.point;
+        if (point.bytes() != size.bytes() || point.contender != contender || point.launch.blocks == 0) continue;
+        if (result.verdict == Verdict::ok && (best == nullptr || result.us < best->us)) best = &result;
+      }
       if (best == nullptr || usual == nullptr) continue;
-      table.add({label(size), std::string(name(contender)), launch_name(best->point.launch), cell(best), cell(usual),
+      table.add({label(size), std::string(name(contender)),
+                 fmt::format("{} × {}", best->point.launch.blocks, best->point.launch.threads), cell(best), cell(usual),
                  usual->verdict == Verdict::ok ? fmt::format("{:.2f}", usual->us / best->us) : "-"});
     }
   }
@@ -171,7 +177,7 @@ int AllReduceBench::run() const {
 
   const auto bench = open_bench(ranks, options.bench_args(largest));
   const auto some_methods = wanted_methods(*bench);
-  auto contenders = wanted_contenders(*bench);
+  const auto contenders = wanted_contenders(*bench);
   std::vector<Point> points;
   for (const auto& size : all_sizes) {
     for (const auto method : some_methods) {
@@ -190,16 +196,13 @@ int AllReduceBench::run() const {
   if (!ranks.leader()) return correct ? 0 : 1;
 
   results.insert(results.end(), torch.begin(), torch.end());
-  for (const auto contender : {Contender::torch_nccl, Contender::torch_one_shot, Contender::torch_two_shot})
-    if (std::any_of(torch.begin(), torch.end(), [&](const Result& r) { return r.point.contender == contender; }))
-      contenders.push_back(contender);
 
   if (options.tables_on_stdout())
     fmt::print("All-reduce, {} {}, µs per operation\n{}\n", name(options.type), name(options.op), headline(ranks));
   std::string csv;
   for (const auto method : some_methods) {
     const Table table =
-        sweep ? sweep_table(all_sizes, contenders, results, method) : table_of(all_sizes, contenders, results, method);
+        sweep ? sweep_table(all_sizes, contenders, results, method) : table_of(all_sizes, results, method);
     if (options.tables_on_stdout()) fmt::print("\n{}\n{}", explain(method), table.text());
     if (some_methods.size() > 1) csv += fmt::format("{}\n", name(method));
     csv += table.csv();

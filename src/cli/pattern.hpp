@@ -1,12 +1,19 @@
 // What the benchmark's ranks put into their inputs: a function of (rank, step, index) that CPU and GPU compute alike.
 #pragma once
 
-#include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <string_view>
 
 #include "weft/types.hpp"
+
+// For the functions that the CPU's reference and the GPU's producer kernel share.
+#if defined(__CUDACC__)
+#define WEFT_PATTERN_FN __host__ __device__ inline
+#else
+#define WEFT_PATTERN_FN inline
+#endif
 
 namespace weft::cli {
 
@@ -22,7 +29,7 @@ constexpr std::string_view name(Data data) {
 namespace pattern {
 
 // Mixes well enough that neighbours, ranks and steps have nothing in common (the finaliser of MurmurHash3).
-constexpr std::uint32_t hash(int rank, int step, std::uint64_t index) {
+WEFT_PATTERN_FN std::uint32_t hash(int rank, int step, std::uint64_t index) {
   std::uint64_t h = index * 0x9e3779b97f4a7c15ull + static_cast<std::uint64_t>(rank) * 0xd1b54a32d192ed03ull +
                     static_cast<std::uint64_t>(step + 1) * 0x8cb92ba72f3d8dd7ull;
   h = (h ^ (h >> 33)) * 0xff51afd7ed558ccdull;
@@ -30,12 +37,15 @@ constexpr std::uint32_t hash(int rank, int step, std::uint64_t index) {
   return static_cast<std::uint32_t>(h >> 32);
 }
 
-constexpr float power_of_two(int exponent) {
-  return std::bit_cast<float>(static_cast<std::uint32_t>(exponent + 127) << 23);
+WEFT_PATTERN_FN float power_of_two(int exponent) {
+  const auto bits = static_cast<std::uint32_t>(exponent + 127) << 23;
+  float value;
+  memcpy(&value, &bits, sizeof(value));
+  return value;
 }
 
 // Floating types: a value that the type holds exactly.
-constexpr float number(Data data, DataType type, std::uint32_t h) {
+WEFT_PATTERN_FN float number(Data data, DataType type, std::uint32_t h) {
   if (data == Data::integers) return static_cast<float>(static_cast<int>(h % 17) - 8);
   const int low = static_cast<int>(h & 0xff);
   if (type == DataType::f32) return static_cast<float>(static_cast<std::int32_t>(h) >> 8) * power_of_two(low % 13 - 20);
@@ -44,7 +54,7 @@ constexpr float number(Data data, DataType type, std::uint32_t h) {
   return significand * (type == DataType::f16 ? power_of_two(low % 10 - 8) : power_of_two(low % 28 - 20));
 }
 
-constexpr std::uint32_t integer(Data data, std::uint32_t h) {
+WEFT_PATTERN_FN std::uint32_t integer(Data data, std::uint32_t h) {
   return data == Data::integers ? static_cast<std::uint32_t>(static_cast<std::int32_t>(h % 17) - 8) : h;
 }
 

@@ -27,62 +27,80 @@ WEFT_FN Share share_of(T& team) {
           static_cast<std::uint64_t>(team.blocks() - 1) * team.size()};
 }
 
-// Loads what `batch` consecutive ranks put into their slots until all of it is there. Slot k of the area begins at
-// `slots + k * packs`; `expected(k)` says whether rank `first + k` sends anything here.
-template <class Wire, std::uint32_t batch, Team T, class Expected>
-WEFT_FN bool receive(T& team, const Session& s, std::uint32_t phase, const Pack* slots, std::uint64_t packs,
-                     std::uint32_t first, Expected expected, Pack (&received)[batch]) {
-  const auto missing = [&](std::uint32_t k) {
-    return expected(k) && !Wire::template arrived<T::kAtomicBytes>(received[k], s.epoch);
-  };
-  return wait(
-      team, s, {.phase = phase},
-      [&] {
-        WEFT_UNROLL
-        for (std::uint32_t k = 0; k < batch; ++k) {
-          if (expected(k)) received[k] = team.load(slots + k * packs);
-        }
-        bool all = true;
-        WEFT_UNROLL
-        for (std::uint32_t k = 0; k < batch; ++k) all &= !missing(k);
-        return all;
-      },
-      [&] {
-        std::uint32_t late = first;
-        WEFT_UNROLL
-        for (std::uint32_t k = 0; k < batch; ++k) {
-          if (missing(k)) late = first + k;
-        }
-        return late;
-      });
-}
+// One instance of an algorithm. `known_size`: the group's size where it is worth an instance of its own, else 0, and
+// any size will do. `whole`: input and output consist of whole, aligned packs.
+template <class R_, std::uint32_t known_size, bool whole>
+struct AllReduceInstance {
+  using R = R_;
+  using Wire = typename R::Wire;
+  using Elements = Tensor<typename R::Storage, R::kElements, whole>;
+  static constexpr std::uint32_t kSize = known_size;
+  static constexpr std::uint32_t kBatch = known_size != 0 ? known_size : 8;  // ranks handled at once, in registers
 
-// Receives one pack from every other rank and reduces them, with this rank's own, in rank order. What was read is put
-// back to rest: the slot is armed for the call after the next.
-template <class R, std::uint32_t batch, Team T>
-WEFT_FN bool receive_and_reduce(T& team, const Session& s, std::uint32_t phase, Pack* slots, std::uint64_t packs,
-                                const Pack& own, typename R::Accumulator& sum) {
-  for (std::uint32_t first = 0; first < s.size(); first += batch) {
-    const auto expected = [&](std::uint32_t k) { return first + k < s.size() && first + k != s.rank(); };
-    Pack received[batch];
-    Pack* const batch_slots = slots + first * packs;
-    if (!receive<typename R::Wire, batch>(team, s, phase, batch_slots, packs, first, expected, received)) return false;
-    WEFT_UNROLL
-    for (std::uint32_t k = 0; k < batch; ++k) {
-      if (first + k >= s.size()) break;
-      const Pack payload = first + k == s.rank() ? own : R::Wire::decode(received[k]);
-      if (first + k == 0) {
-        R::begin(sum, payload);
-      } else {
-        R::add(sum, payload);
+  static WEFT_FN std::uint32_t size(const Session& s) { return kSize != 0 ? kSize : s.size(); }
+  // Rank r starts with itself and goes on with r + 1, so that not all ranks write to the same one at once. `turn` <
+  // size.
+  static WEFT_FN std::uint32_t rank_in_turn(const Session& s, std::uint32_t turn) {
+    const std::uint32_t rank = s.rank() + turn;
+    return rank < size(s) ? rank : rank - size(s);
+  }
+  // False behind the last rank; always true where the size is known.
+  static WEFT_FN bool exists(const Session& s, std::uint32_t rank) { return kSize != 0 || rank < s.size(); }
+
+  // Loads what the ranks first … first + kBatch − 1 put into their slots until all of it is there. Slot k begins at
+  // `slots + k * packs`; `expected(k)` says whether rank first + k sends anything here.
+  template <Team T, class Expected>
+  static WEFT_FN bool receive(T& team, const Session& s, std::uint32_t phase, const Pack* slots, std::uint64_t packs,
+                              std::uint32_t first, Expected expected, Pack (&received)[kBatch]) {
+    const auto missing = [&](std::uint32_t k) {
+      return expected(k) && !Wire::template arrived<T::kAtomicBytes>(received[k], s.epoch);
+    };
+    const auto poll = [&] {
+      WEFT_UNROLL
+      for (std::uint32_t k = 0; k < kBatch; ++k) {
+        if (expected(k)) received[k] = team.load(slots + k * packs);
+      }
+      bool all = true;
+      WEFT_UNROLL
+      for (std::uint32_t k = 0; k < kBatch; ++k) all &= !missing(k);
+      return all;
+    };
+    const auto late = [&] {
+      std::uint32_t rank = first;
+      WEFT_UNROLL
+      for (std::uint32_t k = 0; k < kBatch; ++k) {
+        if (missing(k)) rank = first + k;
+      }
+      return rank;
+    };
+    return wait(team, s, {.phase = phase}, poll, late);
+  }
+
+  // Receives one pack from every rank and reduces them in rank order. A rank sends to itself as well: its own pack
+  // comes back long before the others' arrive, and needs no code of its own. What was read is put back to rest: the
+  // slot is armed for the call after the next.
+  template <Team T>
+  static WEFT_FN bool receive_and_reduce(T& team, const Session& s, std::uint32_t phase, Pack* slots,
+                                         std::uint64_t packs, typename R::Accumulator& sum) {
+    for (std::uint32_t first = 0; first < size(s); first += kBatch) {
+      const auto expected = [&](std::uint32_t k) { return exists(s, first + k); };
+      Pack received[kBatch];
+      Pack* const batch = slots + first * packs;
+      if (!receive(team, s, phase, batch, packs, first, expected, received)) return false;
+      WEFT_UNROLL
+      for (std::uint32_t k = 0; k < kBatch; ++k) {
+        if (!expected(k)) break;
+        team.store(batch + k * packs, kRestPack);
+        const Pack payload = Wire::decode(received[k]);
+        if (first + k == 0) {
+          R::begin(sum, payload);
+        } else {
+          R::add(sum, payload);
+        }
       }
     }
-    WEFT_UNROLL
-    for (std::uint32_t k = 0; k < batch; ++k) {
-      if (expected(k)) team.store(batch_slots + k * packs, kRestPack);
-    }
+    return true;
   }
-  return true;
-}
+};
 
 }  // namespace weft::detail

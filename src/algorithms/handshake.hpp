@@ -15,8 +15,8 @@ namespace weft::detail {
 template <Team T>
 WEFT_FN void send_headers(T& team, const Session& s) {
   const std::uint64_t word = static_cast<std::uint64_t>(s.epoch) << 32 | s.call->fingerprint;
-  for (std::uint32_t turn = 1 + team.thread_rank(); turn < s.size(); turn += team.size()) {
-    team.store(s.header((s.rank() + turn) % s.size(), s.rank()), word);
+  for (std::uint32_t peer = team.thread_rank(); peer < s.size(); peer += team.size()) {
+    if (peer != s.rank()) team.store(s.header(peer, s.rank()), word);
   }
 }
 
@@ -30,8 +30,8 @@ WEFT_FN bool compare_headers(T& team, const Session& s, std::uint32_t phase) {
     return team.thread_rank() != 0 || unpoisoned(team, id_of(s), poison(team, s.call->channel), phase);
   }
   const std::uint64_t mine = static_cast<std::uint64_t>(s.epoch) << 32 | s.call->fingerprint;
-  for (std::uint32_t turn = 1 + team.thread_rank(); turn < s.size(); turn += team.size()) {
-    const std::uint32_t peer = (s.rank() + turn) % s.size();
+  for (std::uint32_t peer = team.thread_rank(); peer < s.size(); peer += team.size()) {
+    if (peer == s.rank()) continue;
     std::uint64_t word = 0;
     std::uint32_t ended = 0;
     const auto arrived = [&] {

@@ -44,12 +44,11 @@ struct Reduction {
   static WEFT_FN Pack finish(const Accumulator& sum) {
     Pack payload{};
     WEFT_UNROLL
-    for (std::uint32_t i = 0; i < kElements; ++i) {
-      const std::uint32_t bits = Element<type>::narrow(sum.value[i]);
+    for (std::uint32_t i = 0; i < kElements * sizeof(Storage) / 4; ++i) {
       if constexpr (sizeof(Storage) == 4) {
-        payload.word[i] = bits;
+        payload.word[i] = Element<type>::narrow(sum.value[i]);
       } else {
-        payload.word[i / 2] |= bits << (i % 2 * 16);
+        payload.word[i] = Element<type>::narrow(sum.value[2 * i], sum.value[2 * i + 1]);
       }
     }
     return payload;

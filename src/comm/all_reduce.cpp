@@ -18,6 +18,16 @@ void require(bool good, fmt::format_string<T...> message, T&&... values) {
   if (!good) throw Error(Errc::invalid_argument, fmt::format(message, std::forward<T>(values)...));
 }
 
+// A piece of a message is as whole as the message: pieces are whole packs, but for the last one's end.
+detail::InstanceQuery instance_of(const GroupState& group, const AllReduceArgs& args) {
+  const std::size_t bytes = args.count * size_of(args.type);
+  const std::size_t pack = detail::payload_bytes(args.type);
+  return {.type = args.type,
+          .op = args.op,
+          .size = static_cast<std::uint32_t>(group.size()),
+          .whole = detail::may_be_whole(args.input, bytes, pack) && detail::may_be_whole(args.output, bytes, pack)};
+}
+
 void check_arguments(const GroupState& group, const AllReduceArgs& args) {
   require(args.type <= DataType::i32, "type: {} is not a DataType", static_cast<int>(args.type));
   require(args.op <= ReduceOp::max, "op: {} is not a ReduceOp", static_cast<int>(args.op));
@@ -28,8 +38,7 @@ void check_arguments(const GroupState& group, const AllReduceArgs& args) {
   const int most = group.communicator().fabric().max_blocks();
   require(args.launch.blocks == 0 || (args.launch.blocks >= 2 && args.launch.blocks <= most),
           "launch.blocks: {} is not 0 or between 2 and {}", args.launch.blocks, most);
-  const int most_threads =
-      detail::max_threads(detail::batch_of(args.type, args.op, static_cast<std::uint32_t>(group.size())));
+  const int most_threads = detail::max_threads(has_lean_instance(instance_of(group, args)) ? group.size() : 0);
   const int threads = args.launch.threads;
   require(threads == 0 || (threads >= 32 && threads <= most_threads && threads % 32 == 0),
           "launch.threads: {} is not 0 or a multiple of 32 between 32 and {}", threads, most_threads);
@@ -62,10 +71,8 @@ void run_pieces(GroupState& group, const AllReduceArgs& args, const detail::Plan
                  .work = {.input = static_cast<const std::byte*>(args.input) + done * element,
                           .output = static_cast<std::byte*>(args.output) + done * element,
                           .count = count},
-                 .type = args.type,
-                 .op = args.op,
+                 .instance = instance_of(group, args),
                  .algorithm = plan.algorithm,
-                 .size = static_cast<std::uint32_t>(group.size()),
                  .blocks = plan.blocks,
                  .threads = plan.threads,
                  .stream = args.stream});
@@ -104,6 +111,7 @@ void all_reduce(const Group& handle, const AllReduceArgs& args) {
                                                      .type = args.type,
                                                      .op = args.op,
                                                      .count = args.count,
+                                                     .whole = instance_of(group, args).whole,
                                                      .wish = args.algorithm,
                                                      .launch = args.launch,
                                                      .max_blocks = communicator.fabric().max_blocks()});

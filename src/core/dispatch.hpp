@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <utility>
 
 #include "algorithms/one_shot_all_reduce.hpp"
 #include "algorithms/two_shot_all_reduce.hpp"
@@ -12,25 +13,32 @@ namespace weft::detail {
 
 // Calls `run.template operator()<Algorithm class>()` for the instance that serves the call.
 template <class Run>
-void with_all_reduce(DataType type, ReduceOp op, Algorithm algorithm, std::uint32_t size, Run&& run) {
-  const std::uint32_t batch = batch_of(type, op, size);
-  const auto with_algorithm = [&]<class R, std::uint32_t known_batch>() {
-    if (algorithm == Algorithm::one_shot) return run.template operator()<OneShotAllReduce<R, known_batch>>();
-    run.template operator()<TwoShotAllReduce<R, known_batch>>();
-  };
-  const auto with_batch = [&]<DataType known_type, ReduceOp known_op>() {
-    using R = Reduction<known_type, known_op>;
-    if constexpr (batch_of(known_type, known_op, 2) == 2) {
-      if (batch == 2) return with_algorithm.template operator()<R, 2>();
-      if (batch == 4) return with_algorithm.template operator()<R, 4>();
+void with_all_reduce(const InstanceQuery& query, Algorithm algorithm, Run&& run) {
+  const bool lean = has_lean_instance(query);
+  const auto with_algorithm = [&]<class R, std::uint32_t known_size, bool whole>() {
+    if (algorithm == Algorithm::one_shot) {
+      run.template operator()<OneShotAllReduce<R, known_size, whole>>();
+    } else {
+      run.template operator()<TwoShotAllReduce<R, known_size, whole>>();
     }
-    with_algorithm.template operator()<R, 8>();
   };
-  const auto with_op = [&]<DataType known_type>() {
-    if (op == ReduceOp::sum) return with_batch.template operator()<known_type, ReduceOp::sum>();
-    with_batch.template operator()<known_type, ReduceOp::max>();
+  const auto with_size = [&]<DataType type, ReduceOp op, std::uint32_t... size>(
+      std::integer_sequence<std::uint32_t, size...>) {
+    using R = Reduction<type, op>;
+    const auto try_size = [&]<std::uint32_t known>() {
+      if constexpr (has_lean_instance({.type = type, .op = op, .size = known, .whole = true})) {
+        if (lean && query.size == known) return with_algorithm.template operator()<R, known, true>(), true;
+      }
+      return false;
+    };
+    if (!(try_size.template operator()<size>() || ...)) with_algorithm.template operator()<R, 0, false>();
   };
-  switch (type) {
+  const auto with_op = [&]<DataType type>() {
+    constexpr auto sizes = std::make_integer_sequence<std::uint32_t, 9>{};
+    if (query.op == ReduceOp::sum) return with_size.template operator()<type, ReduceOp::sum>(sizes);
+    with_size.template operator()<type, ReduceOp::max>(sizes);
+  };
+  switch (query.type) {
     case DataType::bf16:
       return with_op.template operator()<DataType::bf16>();
     case DataType::f16:

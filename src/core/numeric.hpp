@@ -104,6 +104,14 @@ struct Element<DataType::bf16> {
   using Accumulator = float;
   static WEFT_FN float widen(Storage bits) { return bf16_to_f32(bits); }
   static WEFT_FN Storage narrow(float value) { return f32_to_bf16(value); }
+  // Two elements in one word: one instruction on the GPU.
+  static WEFT_FN std::uint32_t narrow(float low, float high) {
+#if defined(__CUDA_ARCH__)
+    return bits_of<std::uint32_t>(__floats2bfloat162_rn(low, high));
+#else
+    return f32_to_bf16(low) | static_cast<std::uint32_t>(f32_to_bf16(high)) << 16;
+#endif
+  }
 };
 template <>
 struct Element<DataType::f16> {
@@ -111,6 +119,13 @@ struct Element<DataType::f16> {
   using Accumulator = float;
   static WEFT_FN float widen(Storage bits) { return f16_to_f32(bits); }
   static WEFT_FN Storage narrow(float value) { return f32_to_f16(value); }
+  static WEFT_FN std::uint32_t narrow(float low, float high) {
+#if defined(__CUDA_ARCH__)
+    return bits_of<std::uint32_t>(__floats2half2_rn(low, high));
+#else
+    return f32_to_f16(low) | static_cast<std::uint32_t>(f32_to_f16(high)) << 16;
+#endif
+  }
 };
 template <>
 struct Element<DataType::f32> {

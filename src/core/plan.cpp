@@ -26,7 +26,8 @@ void choose_grid(const PlanQuery& query, std::size_t packs_per_phase, Plan& plan
   const std::size_t most_blocks = std::max(query.max_blocks - 1, 1);
   const std::size_t packs = std::max<std::size_t>(packs_per_phase, 1);
   std::size_t threads = 64;
-  const std::size_t most_threads = max_threads(batch_of(query.type, query.op, query.size));
+  const bool lean = has_lean_instance({.type = query.type, .op = query.op, .size = query.size, .whole = query.whole});
+  const std::size_t most_threads = max_threads(lean ? query.size : 0);
   while (threads < most_threads && threads * most_blocks < packs) threads *= 2;
   const std::size_t blocks = std::clamp<std::size_t>((packs + threads - 1) / threads, 1, most_blocks);
   plan.threads = query.launch.threads != 0 ? query.launch.threads : round_up_to_warp(threads);

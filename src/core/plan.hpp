@@ -18,6 +18,7 @@ struct PlanQuery {
   DataType type;
   ReduceOp op;
   std::size_t count;
+  bool whole = true;                      // input and output consist of whole, aligned packs
   Algorithm wish = Algorithm::automatic;  // not nccl
   Launch launch = {};
   int max_blocks = kMaxBlocks;  // blocks that fit on the GPU beside each other, the control block included
@@ -32,15 +33,23 @@ struct Plan {
 
 Plan plan_all_reduce(const PlanQuery& query);
 
-// Peers that the kernel for a call handles at once in registers. Floating sums are what models wait for and have an
-// instance for few peers; the rest does with one, which serves every size.
-constexpr std::uint32_t batch_of(DataType type, ReduceOp op, std::uint32_t size) {
-  if (op != ReduceOp::sum || type == DataType::i32 || size > 4) return 8;
-  return size <= 2 ? 2 : 4;
+// Which instance of an algorithm's template serves a call (algorithms/all_reduce.hpp). What models wait for has lean
+// instances of its own: floating sums of whole packs, in groups of up to eight. One instance serves all the rest.
+struct InstanceQuery {
+  DataType type;
+  ReduceOp op;
+  std::uint32_t size;
+  bool whole;
+};
+constexpr bool has_lean_instance(const InstanceQuery& query) {
+  if (!query.whole || query.op != ReduceOp::sum) return false;
+  const std::uint32_t size = query.size;
+  if (query.type == DataType::bf16) return size >= 2 && size <= 8;
+  return query.type != DataType::i32 && (size == 2 || size == 4 || size == 8);
 }
-// Threads per block that the registers of such a kernel allow.
-constexpr int max_threads(std::uint32_t batch) {
-  return batch <= 4 ? 1024 : 512;
+// Threads per block that the registers of the instance allow.
+constexpr int max_threads(std::uint32_t known_size) {
+  return known_size >= 1 && known_size <= 4 ? 1024 : 512;
 }
 
 // Defaults of Config's limits, in bytes of message.

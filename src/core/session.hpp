@@ -161,11 +161,10 @@ WEFT_SLOW WaitState worth_waiting(T& team, CallId id, std::uint32_t peer, WaitSi
 // Polls until `ready()`; false when the call has failed. `late()` names a group rank that is still waited for.
 template <Team T, class Ready, class Late>
 WEFT_FN bool wait(T& team, const Session& s, WaitSite site, Ready ready, Late late) {
-  if (ready()) return true;
   WaitState state;
   for (std::uint32_t spins = 1;; ++spins) {
-    team.relax(spins);
     if (ready()) return true;
+    team.relax(spins);
     if (spins % T::kSpinsPerCheck != 0) continue;
     state = worth_waiting(team, id_of(s), late(), site, state);
     if (state.began == 0) return false;

@@ -9,7 +9,9 @@
 
 namespace weft::detail {
 
-template <class Storage, std::uint32_t elements>
+// `whole`: the caller promises that the address is aligned to a pack's payload and that no pack is cut by the end, as
+// may_be_whole() says. Then a pack is one load or store, and no code for anything else slows it down.
+template <class Storage, std::uint32_t elements, bool whole = false>
 class Tensor {
  public:
   static constexpr std::uint32_t kBytes = elements * sizeof(Storage);
@@ -19,40 +21,37 @@ class Tensor {
         count_(count),
         aligned_(reinterpret_cast<std::uintptr_t>(data) % kBytes == 0) {}
 
-  WEFT_FN std::uint64_t packs() const { return (count_ + elements - 1) / elements; }
+  WEFT_FN std::uint64_t packs() const { return whole ? count_ / elements : (count_ + elements - 1) / elements; }
 
   // Elements behind the end read as zero.
   WEFT_FN Pack load(std::uint64_t pack) const {
     const std::uint64_t first = pack * elements;
-    Pack payload{};
-    if (aligned_ && first + elements <= count_) {
-      const Vector vector = *reinterpret_cast<const Vector*>(data_ + first);
+    if constexpr (whole) {
+      return load_whole(first);
+    } else {
+      if (aligned_ && first + elements <= count_) return load_whole(first);
+      Pack payload{};
       WEFT_UNROLL
-      for (std::uint32_t i = 0; i < kBytes / 4; ++i) payload.word[i] = vector.word[i];
+      for (std::uint32_t i = 0; i < elements; ++i) {
+        if (first + i >= count_) break;
+        const std::uint32_t bits = data_[first + i];
+        payload.word[i * sizeof(Storage) / 4] |= bits << (i * sizeof(Storage) % 4 * 8);
+      }
       return payload;
     }
-    WEFT_UNROLL
-    for (std::uint32_t i = 0; i < elements; ++i) {
-      if (first + i >= count_) break;
-      const std::uint32_t bits = data_[first + i];
-      payload.word[i * sizeof(Storage) / 4] |= bits << (i * sizeof(Storage) % 4 * 8);
-    }
-    return payload;
   }
 
   WEFT_FN void store(std::uint64_t pack, const Pack& payload) const {
     const std::uint64_t first = pack * elements;
-    if (aligned_ && first + elements <= count_) {
-      Vector vector;
+    if constexpr (whole) {
+      store_whole(first, payload);
+    } else {
+      if (aligned_ && first + elements <= count_) return store_whole(first, payload);
       WEFT_UNROLL
-      for (std::uint32_t i = 0; i < kBytes / 4; ++i) vector.word[i] = payload.word[i];
-      *reinterpret_cast<Vector*>(data_ + first) = vector;
-      return;
-    }
-    WEFT_UNROLL
-    for (std::uint32_t i = 0; i < elements; ++i) {
-      if (first + i >= count_) break;
-      data_[first + i] = static_cast<Storage>(payload.word[i * sizeof(Storage) / 4] >> (i * sizeof(Storage) % 4 * 8));
+      for (std::uint32_t i = 0; i < elements; ++i) {
+        if (first + i >= count_) break;
+        data_[first + i] = static_cast<Storage>(payload.word[i * sizeof(Storage) / 4] >> (i * sizeof(Storage) % 4 * 8));
+      }
     }
   }
 
@@ -62,9 +61,27 @@ class Tensor {
     std::uint32_t word[kBytes / 4];
   };
 
+  WEFT_FN Pack load_whole(std::uint64_t first) const {
+    const Vector vector = *reinterpret_cast<const Vector*>(data_ + first);
+    Pack payload{};
+    WEFT_UNROLL
+    for (std::uint32_t i = 0; i < kBytes / 4; ++i) payload.word[i] = vector.word[i];
+    return payload;
+  }
+  WEFT_FN void store_whole(std::uint64_t first, const Pack& payload) const {
+    Vector vector;
+    WEFT_UNROLL
+    for (std::uint32_t i = 0; i < kBytes / 4; ++i) vector.word[i] = payload.word[i];
+    *reinterpret_cast<Vector*>(data_ + first) = vector;
+  }
+
   Storage* data_;
   std::uint64_t count_;
   bool aligned_;
 };
+
+inline bool may_be_whole(const void* data, std::uint64_t bytes, std::uint64_t payload_bytes) {
+  return reinterpret_cast<std::uintptr_t>(data) % payload_bytes == 0 && bytes % payload_bytes == 0;
+}
 
 }  // namespace weft::detail

@@ -21,9 +21,11 @@ void run(const Call& call, const typename A::Work& work, Liveness* liveness) {
   for (std::uint32_t block = 0; block < kBlocks; ++block) {
     if (!enter(team[block], call, session[block])) return;
   }
+  std::array<typename A::Early, kBlocks> early;
+  for (std::uint32_t block = 0; block < kBlocks; ++block) early[block] = A::early(team[block], work);
   const auto run_phase = [&]<int phase>() {
     for (std::uint32_t block = 0; block < kBlocks; ++block) {
-      if (!A::template run<phase>(team[block], session[block], work)) return false;
+      if (!A::template run<phase>(team[block], session[block], work, early[block])) return false;
     }
     return true;
   };
@@ -37,8 +39,7 @@ void run(const Call& call, const typename A::Work& work, Liveness* liveness) {
 }  // namespace
 
 void run_on_cpu(const AllReduceLaunch& launch, Liveness* liveness) {
-  with_all_reduce(launch.type, launch.op, launch.algorithm, launch.size,
-                  [&]<class A>() { run<A>(launch.call, launch.work, liveness); });
+  with_all_reduce(launch.instance, launch.algorithm, [&]<class A>() { run<A>(launch.call, launch.work, liveness); });
 }
 
 }  // namespace weft::detail

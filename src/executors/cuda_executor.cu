@@ -11,12 +11,12 @@ namespace weft::detail {
 namespace {
 
 template <class A>
-constexpr int kMaxThreads = max_threads(A::kBatch);
+constexpr int kMaxThreads = max_threads(A::kSize);
 
 template <class A, int... phase>
 __device__ __forceinline__ void run_phases(CudaBlock& team, const Session& session, const typename A::Work& work,
-                                           std::integer_sequence<int, phase...>) {
-  static_cast<void>((A::template run<phase>(team, session, work) && ...));
+                                           const typename A::Early& early, std::integer_sequence<int, phase...>) {
+  static_cast<void>((A::template run<phase>(team, session, work, early) && ...));
 }
 
 template <class A>
@@ -26,8 +26,9 @@ __global__ void __launch_bounds__(kMaxThreads<A>)
   ptx::launch_successor();
   CudaBlock team;
   Session session;
+  const typename A::Early early = A::early(team, work);
   if (!enter(team, call, session)) return;
-  run_phases<A>(team, session, work, std::make_integer_sequence<int, A::kPhases>{});
+  run_phases<A>(team, session, work, early, std::make_integer_sequence<int, A::kPhases>{});
   leave(team, session);
 }
 
@@ -43,7 +44,7 @@ void launch_on_gpu(const AllReduceLaunch& launch) {
   config.stream = launch.stream;
   config.attrs = &dependent;
   config.numAttrs = 1;
-  with_all_reduce(launch.type, launch.op, launch.algorithm, launch.size, [&]<class A>() {
+  with_all_reduce(launch.instance, launch.algorithm, [&]<class A>() {
     check_cuda(cudaLaunchKernelEx(&config, collective<A>, launch.call, launch.work), "launch of all_reduce");
   });
 }
@@ -61,7 +62,10 @@ int load_kernels() {
   for (const DataType type : {DataType::bf16, DataType::f16, DataType::f32, DataType::i32}) {
     for (const ReduceOp op : {ReduceOp::sum, ReduceOp::max}) {
       for (const Algorithm algorithm : {Algorithm::one_shot, Algorithm::two_shot}) {
-        for (const std::uint32_t size : {2u, 4u, 8u}) with_all_reduce(type, op, algorithm, size, load);
+        for (std::uint32_t size = 2; size <= 8; ++size) {
+          with_all_reduce({.type = type, .op = op, .size = size, .whole = true}, algorithm, load);
+        }
+        with_all_reduce({.type = type, .op = op, .size = 2, .whole = false}, algorithm, load);
       }
     }
   }

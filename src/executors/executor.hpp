@@ -5,6 +5,7 @@
 
 #include "algorithms/all_reduce.hpp"
 #include "core/channel.hpp"
+#include "core/plan.hpp"
 #include "weft/types.hpp"
 
 namespace weft::detail {
@@ -14,10 +15,8 @@ class Liveness;
 struct AllReduceLaunch {
   Call call;
   AllReduceWork work;
-  DataType type;
-  ReduceOp op;
+  InstanceQuery instance;
   Algorithm algorithm;
-  std::uint32_t size;
   int blocks = 2;
   int threads = 1;
   Stream stream = nullptr;

@@ -23,8 +23,9 @@ template <class A, int unit>
 void run_thread(Machine& machine, Place place, const detail::Call& call, const typename A::Work& work) {
   SimTeam<unit> team{machine, place};
   detail::Session session;
+  const typename A::Early early = A::early(team, work);
   if (!enter(team, call, session)) return;
-  for_phases<A>([&]<int phase>() { return A::template run<phase>(team, session, work); });
+  for_phases<A>([&]<int phase>() { return A::template run<phase>(team, session, work, early); });
   leave(team, session);
 }
 
@@ -38,10 +39,12 @@ void run_rank(Machine& machine, Place place, const detail::Call& call, const typ
   for (std::uint32_t block = 0; block < kBlocks; ++block) {
     if (!enter(team[block], call, session[block])) return;
   }
+  std::array<typename A::Early, kBlocks> early;
+  for (std::uint32_t block = 0; block < kBlocks; ++block) early[block] = A::early(team[block], work);
   bool good = true;
   for_phases<A>([&]<int phase>() {
     for (std::uint32_t block = 0; good && block < kBlocks; ++block) {
-      good = A::template run<phase>(team[block], session[block], work);
+      good = A::template run<phase>(team[block], session[block], work, early[block]);
     }
     return good;
   });
@@ -53,15 +56,11 @@ AllReduceKernel find_kernel_of(const KernelQuery& query) {
   const auto of_algorithm = [&]<class A>() -> AllReduceKernel {
     return query.one_thread ? &run_rank<A, unit> : &run_thread<A, unit>;
   };
-  const auto of_batch = [&]<class R, std::uint32_t batch>() {
-    return query.algorithm == Algorithm::one_shot
-               ? of_algorithm.template operator()<detail::OneShotAllReduce<R, batch>>()
-               : of_algorithm.template operator()<detail::TwoShotAllReduce<R, batch>>();
-  };
-  // Three ranks take two turns of a batch of two; four fit into one of four.
   const auto of_type = [&]<DataType type>() {
     using R = detail::Reduction<type, ReduceOp::sum>;
-    return query.ranks <= 3 ? of_batch.template operator()<R, 2>() : of_batch.template operator()<R, 4>();
+    return query.algorithm == Algorithm::one_shot
+               ? of_algorithm.template operator()<detail::OneShotAllReduce<R, 0, false>>()
+               : of_algorithm.template operator()<detail::TwoShotAllReduce<R, 0, false>>();
   };
   switch (query.type) {
     case DataType::bf16:

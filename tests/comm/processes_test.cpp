@@ -1,9 +1,6 @@
 // Ranks as processes: however they meet, and whatever becomes of one of them.
-#include <arpa/inet.h>
 #include <gtest/gtest.h>
-#include <netinet/in.h>
 #include <signal.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -11,8 +8,8 @@
 #include <random>
 #include <set>
 
-#include "rendezvous/unique_fd.hpp"
 #include "support/cases.hpp"
+#include "support/free_port.hpp"
 #include "support/processes.hpp"
 #include "support/ranks.hpp"
 #include "support/sanitized.hpp"
@@ -58,19 +55,6 @@ TEST_P(ProcessRanks, FromAnId) {
 }
 
 // ---------------------------------------------------------------------------------------------------------- launchers
-
-int free_port() {
-  const detail::UniqueFd probe(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t length = sizeof(address);
-  if (::bind(probe.get(), reinterpret_cast<sockaddr*>(&address), length) != 0 ||
-      ::getsockname(probe.get(), reinterpret_cast<sockaddr*>(&address), &length) != 0) {
-    throw std::runtime_error("no free port");
-  }
-  return ntohs(address.sin_port);
-}
 
 using Variables = std::vector<std::pair<const char*, std::string>>;
 

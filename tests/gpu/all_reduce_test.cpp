@@ -1,0 +1,268 @@
+// all_reduce on GPU ranks: what the CPU tests ask, asked of kernels. Worlds with more ranks than GPUs share them.
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "core/plan.hpp"
+#include "executors/cuda_error.hpp"
+#include "gpu/support/gpu_world.hpp"
+#include "gpu/support/kernels.hpp"
+
+namespace weft::test {
+namespace {
+
+using detail::check_cuda;
+
+void expect_right(GpuWorld& world, const std::vector<Case>& cases) {
+  const std::vector<Prepared> prepared = prepare_for(world, cases);
+  expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int rank) {
+    for (const Prepared& p : prepared) run_on_gpu_rank(communicator, gpu, p, rank);
+  }));
+}
+
+Config small_pieces() {
+  Config config = gpu_config();
+  config.one_shot_bytes = 1024;
+  config.two_shot_bytes = 2048;
+  config.max_groups = 1;
+  return config;
+}
+
+class GpuAllReduce : public testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(Ranks, GpuAllReduce, testing::Values(1, 2, 3, 4, 8));
+
+TEST_P(GpuAllReduce, CountsAroundPacksShardsAndPieces) {
+  const int ranks = GetParam();
+  GpuWorld world = make_gpu_world(ranks, small_pieces());
+  std::vector<Case> cases;
+  for (const DataType type : kTypes) {
+    for (const Algorithm algorithm : kAlgorithms) {
+      const std::size_t pack = detail::payload_bytes(type) / size_of(type);
+      const std::size_t all = pack * static_cast<std::size_t>(ranks);
+      const detail::RegionLayout layout = detail::make_layout(static_cast<std::uint32_t>(ranks), 1024, 2048);
+      const std::size_t piece = algorithm == Algorithm::one_shot
+                                    ? layout.one_shot_packs * pack
+                                    : layout.two_shot_packs * pack * static_cast<std::size_t>(ranks);
+      for (const std::size_t count : {std::size_t{0}, std::size_t{1}, pack - 1, pack, pack + 1, all - 1, all, all + 1,
+                                      piece - 1, piece, piece + 1, 2 * piece + pack + 1}) {
+        const auto seed = static_cast<std::uint32_t>(cases.size());
+        cases.push_back(
+            {.count = count, .type = type, .algorithm = algorithm, .in_place = seed % 2 == 0, .seed = seed});
+      }
+    }
+  }
+  expect_right(world, cases);
+}
+
+TEST_P(GpuAllReduce, EveryTypeReductionAndAlgorithmOnEveryKindOfData) {
+  std::vector<Case> cases;
+  for (const DataType type : kTypes) {
+    for (const ReduceOp op : kOps) {
+      for (const Algorithm algorithm : {Algorithm::automatic, Algorithm::one_shot, Algorithm::two_shot}) {
+        for (const Fill fill : {Fill::integers, Fill::random, Fill::bits, Fill::special}) {
+          cases.push_back({.count = 5017, .type = type, .op = op, .algorithm = algorithm, .fill = fill, .seed = 5});
+        }
+      }
+    }
+  }
+  expect_right(lasting_gpu_world(GetParam()), cases);
+}
+
+TEST_P(GpuAllReduce, PointersOfEveryAlignment) {
+  std::vector<Case> cases;
+  for (const DataType type : kTypes) {
+    for (const Algorithm algorithm : kAlgorithms) {
+      for (std::size_t shift = 0; shift < 16 / size_of(type); ++shift) {
+        cases.push_back({.count = 67,
+                         .type = type,
+                         .algorithm = algorithm,
+                         .in_place = shift % 3 == 2,
+                         .input_shift = (shift * 5 + 1) % 8,
+                         .output_shift = shift,
+                         .seed = static_cast<std::uint32_t>(shift)});
+      }
+    }
+  }
+  expect_right(lasting_gpu_world(GetParam()), cases);
+}
+
+// Sizes, types, algorithms and grids that change from call to call.
+TEST_P(GpuAllReduce, EverythingMixed) {
+  GpuWorld& world = lasting_gpu_world(GetParam());
+  std::mt19937 random(static_cast<unsigned>(GetParam()));
+  std::vector<Case> cases;
+  for (std::uint32_t i = 0; i < 300; ++i) {
+    const auto pick = [&](auto n) { return random() % static_cast<std::uint32_t>(n); };
+    const int most_blocks = world.shared() ? 6 : 40;
+    cases.push_back({.count = pick(4) == 0 ? pick(60'000) : pick(600),
+                     .type = kTypes[pick(4)],
+                     .op = kOps[pick(2)],
+                     .algorithm = static_cast<Algorithm>(pick(3)),
+                     .fill = static_cast<Fill>(pick(4)),
+                     .in_place = pick(2) == 0,
+                     .input_shift = pick(8),
+                     .output_shift = pick(8),
+                     .seed = i,
+                     .launch = {.blocks = 2 + static_cast<int>(pick(most_blocks - 1)),
+                                .threads = 32 * (1 + static_cast<int>(pick(8)))}});
+  }
+  expect_right(world, cases);
+}
+
+// Grids are each rank's own affair.
+TEST_P(GpuAllReduce, RanksWithDifferentGrids) {
+  GpuWorld& world = lasting_gpu_world(GetParam());
+  std::vector<Case> cases;
+  for (const std::size_t count : {100u, 30'000u}) {
+    for (const Algorithm algorithm : kAlgorithms) cases.push_back({.count = count, .algorithm = algorithm});
+  }
+  const auto prepared = prepare_all(cases, GetParam());
+  expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int rank) {
+    for (Prepared p : prepared) {
+      p.call.launch = {.blocks = 2 + rank % 5, .threads = 64 << rank % 3};
+      run_on_gpu_rank(communicator, gpu, p, rank);
+    }
+  }));
+}
+
+TEST_P(GpuAllReduce, FirstEpochs) {
+  for (const std::uint32_t first : {0u, 0x7ffffffdu, 0xfffffffdu}) {
+    Config config = small_pieces();
+    config.first_epoch = first;
+    GpuWorld world = make_gpu_world(GetParam(), config);
+    std::vector<Case> cases;
+    for (std::uint32_t i = 0; i < 10; ++i) {
+      cases.push_back({.count = i * 100, .type = kTypes[i % 4], .algorithm = kAlgorithms[i / 2 % 2], .seed = i});
+    }
+    expect_right(world, cases);
+  }
+}
+
+TEST_P(GpuAllReduce, ManyCallsInTheQueueWithRandomDelays) {
+  GpuWorld& world = lasting_gpu_world(GetParam());
+  constexpr int calls = 2000;
+  const auto prepared = prepare_for(world, {{.count = 300, .type = DataType::i32, .algorithm = Algorithm::one_shot},
+                                            {.count = 5000, .algorithm = Algorithm::two_shot, .fill = Fill::random},
+                                            {.count = 9, .type = DataType::f32, .fill = Fill::special},
+                                            {.count = 0}});
+  expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int rank) {
+    std::mt19937 random(static_cast<unsigned>(rank));
+    std::vector<std::unique_ptr<GpuTensors>> tensors;
+    for (const Prepared& p : prepared) tensors.push_back(std::make_unique<GpuTensors>(gpu, p, rank));
+    for (int call = 0; call < calls; ++call) {
+      if (random() % 50 == 0) delay(std::chrono::microseconds(random() % 100), gpu.stream());
+      all_reduce(communicator, tensors[static_cast<std::size_t>(call) % tensors.size()]->arguments(gpu.stream()));
+    }
+    for (auto& t : tensors) t->download(gpu.stream());
+    gpu.synchronize();
+    communicator.check();
+    for (auto& t : tensors) t->check();
+  }));
+}
+
+TEST_P(GpuAllReduce, GroupsSideBySideAndInTurnsWithTheWorld) {
+  const int ranks = GetParam();
+  GpuWorld world = make_gpu_world(ranks, gpu_config());
+  const auto group_case = [&](std::size_t call, int color) {
+    return Case{.count = call * 37 % 400,
+                .type = kTypes[call % 4],
+                .algorithm = kAlgorithms[call / 4 % 2],
+                .seed = static_cast<std::uint32_t>(call * 8) + static_cast<std::uint32_t>(color),
+                .launch = world.launch()};
+  };
+  expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int rank) {
+    const int color = rank % 3 == 2 ? -1 : rank % 2;
+    const Group group = communicator.split(color);
+    for (std::size_t call = 0; call < 40; ++call) {
+      if (color >= 0) run_on_gpu_rank(group, gpu, prepare(group_case(call, color), group.size()), group.rank());
+      if (call % 4 == 0) run_on_gpu_rank(communicator, gpu, prepare(group_case(call, 7), ranks), rank);
+    }
+  }));
+}
+
+// The same calls on CPU ranks: the same bits.
+TEST_P(GpuAllReduce, HasTheBitsOfTheCpu) {
+  const int ranks = GetParam();
+  GpuWorld& world = lasting_gpu_world(ranks);
+  std::vector<Case> cases;
+  for (const DataType type : kTypes) {
+    for (const ReduceOp op : kOps) {
+      for (const Fill fill : {Fill::random, Fill::bits, Fill::special}) {
+        cases.push_back({.count = 3001, .type = type, .op = op, .fill = fill, .seed = 12});
+      }
+    }
+  }
+  const auto prepared = prepare_for(world, cases);
+  const auto hash = [](std::uint64_t h, std::span<const std::byte> bytes) {
+    for (const std::byte byte : bytes) h = (h ^ static_cast<std::uint64_t>(byte)) * 0x100000001b3u;
+    return h;
+  };
+  std::vector<std::uint64_t> on_gpu(static_cast<std::size_t>(ranks), 1), on_cpu = on_gpu;
+  expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int rank) {
+    std::uint64_t& mine = on_gpu[static_cast<std::size_t>(rank)];
+    for (const Prepared& p : prepared) {
+      gpu.reset();
+      GpuTensors tensors(gpu, p, rank);
+      all_reduce(communicator, tensors.arguments(gpu.stream()));
+      tensors.download(gpu.stream());
+      gpu.synchronize();
+      tensors.check();
+      mine = hash(mine, tensors.result());
+    }
+  }));
+  expect_all_well(run_world(ranks, cpu_config(), [&](Communicator& communicator, int rank) {
+    std::uint64_t& mine = on_cpu[static_cast<std::size_t>(rank)];
+    for (const Prepared& p : prepared) {
+      Tensors tensors(p.call, p.inputs[static_cast<std::size_t>(rank)]);
+      AllReduceArgs args = arguments(p.call, tensors.input.content().data(), tensors.output.content().data());
+      args.launch = {};
+      all_reduce(communicator, args);
+      mine = hash(mine, tensors.output.content());
+    }
+  }));
+  EXPECT_EQ(on_gpu, on_cpu);
+  EXPECT_EQ(on_gpu, std::vector<std::uint64_t>(on_gpu.size(), on_gpu[0]));
+}
+
+unsigned long long wrong_sums(GpuRank& gpu, const std::uint16_t* data, std::size_t count, int ranks) {
+  gpu.use();
+  gpu.reset();
+  auto* wrong = reinterpret_cast<unsigned long long*>(gpu.device_memory(sizeof(unsigned long long)));
+  auto* result = reinterpret_cast<unsigned long long*>(gpu.host_memory(sizeof(unsigned long long)));
+  check_cuda(cudaMemsetAsync(wrong, 0, sizeof(*wrong), gpu.stream()), "cudaMemsetAsync");
+  count_wrong_sums(data, count, ranks, wrong, gpu.stream());
+  check_cuda(cudaMemcpyAsync(result, wrong, sizeof(*wrong), cudaMemcpyDeviceToHost, gpu.stream()), "download");
+  gpu.synchronize();
+  return *result;
+}
+
+// More than 2^32 elements, 2^33 bytes, in place.
+TEST(GpuLargeMessages, MoreThanTwoToThe32Elements) {
+  constexpr int ranks = 2;
+  constexpr std::size_t count = (std::size_t{1} << 32) + 12345;
+  GpuWorld world = make_gpu_world(ranks, gpu_config());
+  std::vector<std::uint16_t*> data(ranks);
+  for (std::size_t rank = 0; rank < ranks; ++rank) {  // taken beforehand: see GpuRank
+    world.gpus[rank]->use();
+    check_cuda(cudaMalloc(&data[rank], count * sizeof(std::uint16_t)), "cudaMalloc");
+  }
+  expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int rank) {
+    std::uint16_t* mine = data[static_cast<std::size_t>(rank)];
+    fill_pattern(mine, count, rank, gpu.stream());
+    all_reduce(communicator,
+               {.input = mine, .output = mine, .count = count, .stream = gpu.stream(), .launch = world.launch()});
+    gpu.synchronize();
+    communicator.check();
+  }));
+  for (std::size_t rank = 0; rank < ranks; ++rank) {
+    GpuRank& gpu = *world.gpus[rank];
+    EXPECT_EQ(wrong_sums(gpu, data[rank], count, ranks), 0u);
+    // The judge has teeth: one element changed is one element wrong.
+    check_cuda(cudaMemsetAsync(data[rank] + count - 1, 0x42, sizeof(std::uint16_t), gpu.stream()), "cudaMemsetAsync");
+    EXPECT_EQ(wrong_sums(gpu, data[rank], count, ranks), 1u);
+    check_cuda(cudaFree(data[rank]), "cudaFree");
+  }
+}
+
+}  // namespace
+}  // namespace weft::test

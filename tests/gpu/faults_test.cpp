@@ -1,0 +1,290 @@
+// Faults of GPU ranks: late, different, overlapping and aborted calls end on every rank, with an error that says who
+// and what; nothing is left running on the GPU.
+#include <gtest/gtest.h>
+
+#include <latch>
+#include <optional>
+#include <thread>
+
+#include "executors/cuda_error.hpp"
+#include "gpu/support/gpu_world.hpp"
+#include "gpu/support/kernels.hpp"
+#include "support/ranks.hpp"
+
+namespace weft::test {
+namespace {
+
+using namespace std::chrono_literals;
+using detail::check_cuda;
+
+constexpr int ranks = 3;
+const std::vector<Errc> ends_of_a_mismatch{Errc::mismatch, Errc::peer_failed, Errc::timeout};
+
+// Whoever waits for a rank goes on when that rank ends, however it ends.
+struct Arrival {
+  std::latch& latch;
+  ~Arrival() { latch.count_down(); }
+};
+
+struct Enqueued {
+  const GpuWorld& world;
+  GpuRank& gpu;
+
+  // A call whose result nobody looks at; the same memory each time.
+  void operator()(const Group& group, const Case& c, cudaStream_t stream = nullptr) const {
+    gpu.reset();
+    std::byte* input = gpu.device_memory(c.count * size_of(c.type));
+    AllReduceArgs args = arguments(c, input, gpu.device_memory(c.count * size_of(c.type)));
+    args.stream = stream != nullptr ? stream : gpu.stream();
+    args.launch = world.launch();
+    all_reduce(group, args);
+  }
+};
+
+// After a fault: the next eager call throws it, and the GPU is idle.
+void expect_stays_dead(const Enqueued& call, Communicator& communicator, const Fault& fault) {
+  for (int again = 0; again < 10; ++again) {
+    try {
+      call(communicator, {.count = 5});
+      ADD_FAILURE() << "a call after a fault was accepted";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), fault.code);
+      EXPECT_EQ(error.fault().peer, fault.peer);
+    }
+  }
+  call.gpu.synchronize();
+  EXPECT_EQ(cudaStreamQuery(call.gpu.stream()), cudaSuccess);
+}
+
+class GpuFaults : public testing::TestWithParam<Algorithm> {};
+INSTANTIATE_TEST_SUITE_P(Algorithms, GpuFaults, testing::ValuesIn(kAlgorithms),
+                         [](const auto& param) { return param.param == Algorithm::one_shot ? "OneShot" : "TwoShot"; });
+
+TEST_P(GpuFaults, ALateRankIsNamedByTheOthersAndLearnsItToo) {
+  constexpr int late = 1;
+  GpuWorld world = make_gpu_world(ranks, gpu_config(500ms));
+  std::latch others_ended(ranks - 1);
+  const Case c{.count = 2000, .algorithm = GetParam(), .tag = 42};
+  const auto endings = run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int rank) {
+    const Enqueued call{world, gpu};
+    for (int i = 0; i < 5; ++i) call(communicator, c);
+    gpu.synchronize();
+    communicator.check();
+    std::optional<Arrival> arrival;
+    if (rank == late) {
+      others_ended.wait();
+    } else {
+      arrival.emplace(others_ended);
+    }
+    call(communicator, c);
+    call(communicator, c);  // enqueued behind the one that fails: ends at once
+    gpu.synchronize();
+    communicator.check();
+  });
+  int timeouts = 0;
+  for (int rank = 0; rank < ranks; ++rank) {
+    const Ending& ending = endings[static_cast<std::size_t>(rank)];
+    const std::string where = "rank " + std::to_string(rank);
+    expect_fault(ending, rank == late ? std::vector{Errc::peer_failed} : std::vector{Errc::timeout, Errc::peer_failed},
+                 where);
+    if (!ending.error) continue;
+    const Fault& fault = ending.error->fault();
+    EXPECT_EQ(fault.epoch_wanted, 6u) << where;
+    expect_says(fault.operation, "all_reduce sum bf16[2000]");
+    if (fault.code == Errc::timeout) {
+      ++timeouts;
+      EXPECT_EQ(fault.peer, late) << where;
+      EXPECT_EQ(fault.epoch_seen, 5u) << where;
+    } else {
+      EXPECT_NE(fault.peer, late) << where;
+      EXPECT_EQ(fault.theirs, "timeout") << where;
+    }
+    GpuRank& gpu = *world.gpus[static_cast<std::size_t>(rank)];
+    gpu.use();
+    expect_stays_dead({world, gpu}, world.communicators[static_cast<std::size_t>(rank)], fault);
+  }
+  EXPECT_GE(timeouts, 1);
+}
+
+TEST_P(GpuFaults, MismatchesAreFoundByEveryRank) {
+  const std::vector<std::pair<const char*, std::function<void(Case&)>>> kinds{
+      {"one element more", [](Case& c) { c.count += 1; }},
+      {"several pieces more", [](Case& c) { c.count += 30'000; }},
+      {"another wire format", [](Case& c) { c.type = DataType::i32; }},
+      {"tag", [](Case& c) { c.tag = 9; }},
+  };
+  for (std::size_t k = 0; k < kinds.size(); ++k) {
+    const int odd = static_cast<int>(k) % ranks;
+    Config config = gpu_config(1s);
+    config.one_shot_bytes = config.two_shot_bytes = 1024;
+    GpuWorld world = make_gpu_world(ranks, config);
+    const auto endings = run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int rank) {
+      const Enqueued call{world, gpu};
+      Case c{.count = 700, .algorithm = GetParam(), .tag = 8};
+      call(communicator, c);
+      if (rank == odd) kinds[k].second(c);
+      call(communicator, c);
+      gpu.synchronize();
+      communicator.check();
+    });
+    int mismatches = 0;
+    for (int rank = 0; rank < ranks; ++rank) {
+      const std::string where =
+          std::string(kinds[k].first) + " on rank " + std::to_string(odd) + ": rank " + std::to_string(rank);
+      const Ending& ending = endings[static_cast<std::size_t>(rank)];
+      expect_fault(ending, ends_of_a_mismatch, where);
+      if (!ending.error) continue;
+      const Fault& fault = ending.error->fault();
+      mismatches += fault.code == Errc::mismatch;
+      EXPECT_NE(fault.peer, rank) << where;
+      if (fault.code != Errc::peer_failed && rank != odd) {
+        EXPECT_EQ(fault.peer, odd) << where;
+      }
+    }
+    EXPECT_GE(mismatches, 1) << kinds[k].first;
+  }
+}
+
+TEST_P(GpuFaults, AbortEndsKernelsThatWait) {
+  for (int from = 0; from < ranks; from += 2) {
+    GpuWorld world = make_gpu_world(ranks, gpu_config(20s));  // far longer than an abort takes
+    std::latch waiting(ranks - 1);
+    std::jthread other([&] {
+      waiting.wait();
+      std::this_thread::sleep_for(20ms);
+      world.communicators[static_cast<std::size_t>(from)].abort();
+    });
+    const auto endings = run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int rank) {
+      const Enqueued call{world, gpu};
+      const Case c{.count = 1000, .algorithm = GetParam()};
+      call(communicator, c);
+      gpu.synchronize();
+      if (rank == ranks - 1) {
+        other.join();
+      } else {
+        {
+          const Arrival arrival{waiting};
+          call(communicator, c);
+        }
+        gpu.synchronize();
+        communicator.check();
+      }
+      call(communicator, c);
+      gpu.synchronize();
+      communicator.check();
+    });
+    for (int rank = 0; rank < ranks; ++rank) {
+      const Ending& ending = endings[static_cast<std::size_t>(rank)];
+      expect_fault(ending, {Errc::aborted}, "abort on " + std::to_string(from) + ": rank " + std::to_string(rank));
+      if (ending.error) {
+        EXPECT_EQ(ending.error->fault().peer, from);
+      }
+    }
+  }
+}
+
+// Two streams without an order, while the peer has not come yet: the second call meets the first.
+TEST_P(GpuFaults, OverlappingCallsOfOneGroupAreFound) {
+  GpuWorld world = make_gpu_world(2, gpu_config(1s));
+  std::latch ended(1);
+  const auto endings = run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int rank) {
+    const Enqueued call{world, gpu};
+    const Case c{.count = 1000, .algorithm = GetParam()};
+    if (rank == 1) {
+      ended.wait();
+      call(communicator, c);
+      gpu.synchronize();
+      communicator.check();
+      return;
+    }
+    const Arrival arrival{ended};
+    call(communicator, c, gpu.stream());
+    call(communicator, c, gpu.other_stream());
+    gpu.synchronize();
+    communicator.check();
+  });
+  expect_fault(endings[0], {Errc::overlap}, "the rank with two streams");
+  expect_fault(endings[1], {Errc::peer_failed}, "its peer");
+}
+
+// A captured graph of a communicator that has ended does nothing and waits for nobody.
+TEST(GpuFaultsInGraphs, ReplaysAfterAFaultEndAtOnce) {
+  GpuWorld world = make_gpu_world(2, gpu_config(500ms));
+  expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int rank) {
+    const Enqueued call{world, gpu};
+    check_cuda(cudaStreamBeginCapture(gpu.stream(), cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
+    call(communicator, {.count = 1000});
+    cudaGraph_t graph = nullptr;
+    check_cuda(cudaStreamEndCapture(gpu.stream(), &graph), "cudaStreamEndCapture");
+    cudaGraphExec_t executable = nullptr;
+    check_cuda(cudaGraphInstantiate(&executable, graph, 0), "cudaGraphInstantiate");
+    check_cuda(cudaGraphDestroy(graph), "cudaGraphDestroy");
+    check_cuda(cudaGraphLaunch(executable, gpu.stream()), "cudaGraphLaunch");
+    gpu.synchronize();
+    communicator.check();
+    // Rank 0 alone: its first replay times out, and a thousand more would take minutes if they did, too.
+    if (rank == 0) {
+      for (int replay = 0; replay < 1000; ++replay) {
+        check_cuda(cudaGraphLaunch(executable, gpu.stream()), "cudaGraphLaunch");
+      }
+      gpu.synchronize();
+      ASSERT_TRUE(communicator.status().has_value());
+      EXPECT_EQ(communicator.status()->code, Errc::timeout);
+      EXPECT_EQ(communicator.status()->peer, 1);
+    }
+    check_cuda(cudaGraphExecDestroy(executable), "cudaGraphExecDestroy");
+  }));
+}
+
+// ------------------------------------------------------------------------------------------------------------
+// arguments
+
+TEST(GpuArguments, WrongPointersStreamsAndLaunchesAreRejectedByName) {
+  GpuWorld& world = lasting_gpu_world(2);
+  const Prepared good = prepare_for(world, {{.count = 100, .seed = 3}})[0];
+  expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int rank) {
+    std::byte* device = gpu.device_memory(4096);
+    static std::byte pageable[4096];
+    const AllReduceArgs base{.input = device, .output = device + 2048, .count = 64, .stream = gpu.stream()};
+    std::vector<std::pair<std::string, AllReduceArgs>> bad;
+    const auto add = [&](const char* part, auto&& spoil) {
+      bad.emplace_back(part, base);
+      spoil(bad.back().second);
+    };
+    add("input: null", [](auto& a) { a.input = nullptr; });
+    add("output: null", [](auto& a) { a.output = nullptr; });
+    add("input: ", [](auto& a) { a.input = pageable; });
+    add("output: ", [](auto& a) { a.output = pageable; });
+    add("input: ", [&](auto& a) { a.input = device + 1; });
+    add("output: overlaps input", [&](auto& a) { a.output = device + 2; });
+    add("type: 7", [](auto& a) { a.type = static_cast<DataType>(7); });
+    add("op: 7", [](auto& a) { a.op = static_cast<ReduceOp>(7); });
+    add("algorithm: 7", [](auto& a) { a.algorithm = static_cast<Algorithm>(7); });
+    add("count: ", [](auto& a) { a.count = SIZE_MAX; });
+    for (const int blocks : {-1, 1, 100'000}) {
+      add("launch.blocks: ", [&](auto& a) { a.launch.blocks = blocks; });
+    }
+    for (const int threads : {-32, 1, 33, 2048}) {
+      add("launch.threads: ", [&](auto& a) { a.launch.threads = threads; });
+    }
+    if (!world.shared()) {
+      GpuRank& other = *world.gpus[static_cast<std::size_t>(1 - rank)];
+      add("stream: ", [&](auto& a) { a.stream = other.stream(); });
+    }
+    for (const auto& [part, args] : bad) {
+      try {
+        all_reduce(communicator, args);
+        ADD_FAILURE() << "not rejected: " << part;
+        return;
+      } catch (const Error& error) {
+        EXPECT_EQ(error.code(), Errc::invalid_argument) << error.what();
+        expect_says(error.what(), part);
+      }
+      EXPECT_EQ(cudaGetLastError(), cudaSuccess) << part;  // the host program's error state is left alone
+    }
+    run_on_gpu_rank(communicator, gpu, good, rank);
+  }));
+}
+
+}  // namespace
+}  // namespace weft::test

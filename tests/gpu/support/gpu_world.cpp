@@ -1,0 +1,166 @@
+#include "gpu/support/gpu_world.hpp"
+
+#include <cstdlib>
+#include <map>
+#include <stdexcept>
+
+#include "executors/cuda_error.hpp"
+#include "gpu/support/kernels.hpp"
+
+namespace weft::test {
+namespace {
+
+using detail::check_cuda;
+
+// Streams of ranks that share a GPU must not wait for each other in one hardware queue. Read when CUDA starts; a value
+// from outside counts.
+const int queues = ::setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
+
+}  // namespace
+
+int gpu_count() {
+  static const int count = [] {
+    int n = 0;
+    check_cuda(cudaGetDeviceCount(&n), "cudaGetDeviceCount");
+    return n;
+  }();
+  return count;
+}
+
+Config gpu_config(std::chrono::nanoseconds deadline) {
+  Config config;
+  config.device = Device::cuda;
+  config.deadline = deadline;
+  config.rendezvous_deadline = std::chrono::seconds(60);
+  return config;
+}
+
+GpuRank::GpuRank(int rank) : device_(rank % gpu_count()) {
+  use();
+  for (cudaStream_t& stream : streams_) {
+    check_cuda(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreate");
+  }
+  check_cuda(cudaMalloc(&device_memory_, kBytes), "cudaMalloc");
+  check_cuda(cudaMallocHost(&host_memory_, kBytes), "cudaMallocHost");
+  load_test_kernels();
+}
+
+GpuRank::~GpuRank() {
+  static_cast<void>(cudaSetDevice(device_));
+  for (cudaStream_t stream : streams_) static_cast<void>(cudaStreamDestroy(stream));
+  static_cast<void>(cudaFree(device_memory_));
+  static_cast<void>(cudaFreeHost(host_memory_));
+}
+
+void GpuRank::use() const {
+  check_cuda(cudaSetDevice(device_), "cudaSetDevice");
+}
+
+void GpuRank::synchronize() const {
+  for (cudaStream_t stream : streams_) check_cuda(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
+}
+
+namespace {
+
+std::byte* take(std::byte* memory, std::size_t& used, std::size_t bytes) {
+  const std::size_t begin = used;
+  used += (bytes + 255) / 256 * 256;
+  if (used > GpuRank::kBytes) throw std::runtime_error("the test's memory is too small");
+  return memory + begin;
+}
+
+}  // namespace
+
+std::byte* GpuRank::device_memory(std::size_t bytes) {
+  return take(device_memory_, device_used_, bytes);
+}
+std::byte* GpuRank::host_memory(std::size_t bytes) {
+  return take(host_memory_, host_used_, bytes);
+}
+
+GpuTensors::GpuTensors(GpuRank& gpu, const Prepared& prepared, int rank)
+    : prepared_(prepared),
+      rank_(rank),
+      host_(prepared.call, prepared.inputs.at(static_cast<std::size_t>(rank))),
+      copies_{{&host_.input, nullptr, nullptr}, {&host_.output, nullptr, nullptr}} {
+  for (Copy& copy : copies_) {
+    copy.pinned = gpu.host_memory(copy.host->storage().size());
+    copy.device = gpu.device_memory(copy.host->storage().size());
+  }
+  upload(gpu.stream());
+}
+
+AllReduceArgs GpuTensors::arguments(cudaStream_t stream) const {
+  AllReduceArgs args = test::arguments(prepared_.call, copies_[0].device + host_.input.offset(),
+                                       copies_[1].device + host_.output.offset());
+  args.stream = stream;
+  return args;
+}
+
+void GpuTensors::upload(cudaStream_t stream) {
+  for (const Copy& copy : copies_) {
+    const auto storage = copy.host->storage();
+    std::memcpy(copy.pinned, storage.data(), storage.size());
+    check_cuda(cudaMemcpyAsync(copy.device, copy.pinned, storage.size(), cudaMemcpyHostToDevice, stream), "upload");
+  }
+}
+
+void GpuTensors::download(cudaStream_t stream) {
+  for (const Copy& copy : copies_) {
+    const std::size_t bytes = copy.host->storage().size();
+    check_cuda(cudaMemcpyAsync(copy.pinned, copy.device, bytes, cudaMemcpyDeviceToHost, stream), "download");
+  }
+}
+
+void GpuTensors::check() {
+  for (const Copy& copy : copies_) std::memcpy(copy.host->storage().data(), copy.pinned, copy.host->storage().size());
+  host_.check(prepared_, rank_);
+}
+
+GpuWorld make_gpu_world(int size, const Config& config) {
+  GpuWorld world;
+  for (int rank = 0; rank < size; ++rank) world.gpus.push_back(std::make_unique<GpuRank>(rank));
+  world.communicators = Communicator::local(size, config);
+  return world;
+}
+
+GpuWorld& lasting_gpu_world(int size) {
+  // Never destroyed: CUDA may be gone before the last static object.
+  static auto* worlds = new std::map<int, GpuWorld>;
+  GpuWorld& world = (*worlds)[size];
+  for (const Communicator& communicator : world.communicators) {
+    if (!communicator.status()) continue;
+    world = {};
+    break;
+  }
+  if (world.communicators.empty()) world = make_gpu_world(size, gpu_config());
+  return world;
+}
+
+std::vector<Ending> run_gpu_world(GpuWorld& world, const GpuBody& body) {
+  return run_world(world.communicators, [&](Communicator& communicator, int rank) {
+    GpuRank& gpu = *world.gpus[static_cast<std::size_t>(rank)];
+    gpu.use();
+    gpu.reset();
+    body(communicator, gpu, rank);
+  });
+}
+
+void run_on_gpu_rank(const Group& group, GpuRank& gpu, const Prepared& prepared, int rank) {
+  gpu.reset();
+  GpuTensors tensors(gpu, prepared, rank);
+  all_reduce(group, tensors.arguments(gpu.stream()));
+  tensors.download(gpu.stream());
+  check_cuda(cudaStreamSynchronize(gpu.stream()), "cudaStreamSynchronize");
+  group.check();
+  tensors.check();
+}
+
+std::vector<Prepared> prepare_for(const GpuWorld& world, std::vector<Case> cases, int ranks) {
+  for (Case& c : cases) {
+    if (c.launch.blocks == 0) c.launch = world.launch();
+  }
+  return prepare_all(cases, ranks == 0 ? world.size() : ranks);
+}
+
+}  // namespace weft::test

@@ -1,0 +1,104 @@
+// GPU ranks as threads: communicators, and for every rank a stream and memory that was taken beforehand. (Where ranks
+// share a GPU, cudaMalloc and cudaFree of one would wait for kernels of another, which wait for the first.)
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "support/cases.hpp"
+#include "support/world.hpp"
+
+namespace weft::test {
+
+int gpu_count();
+
+// Waits end within `deadline`, so that no bug hangs the GPU.
+Config gpu_config(std::chrono::nanoseconds deadline = std::chrono::seconds(5));
+
+// The memory and the stream of one rank. Used by the rank's thread.
+class GpuRank {
+ public:
+  static constexpr std::size_t kBytes = std::size_t{32} << 20;
+
+  explicit GpuRank(int rank);
+  ~GpuRank();
+  GpuRank(const GpuRank&) = delete;
+  GpuRank& operator=(const GpuRank&) = delete;
+
+  int device() const { return device_; }
+  cudaStream_t stream() const { return streams_[0]; }
+  cudaStream_t other_stream() const { return streams_[1]; }
+  // Makes this rank's GPU the thread's.
+  void use() const;
+
+  // Memory until the next reset().
+  std::byte* device_memory(std::size_t bytes);
+  std::byte* host_memory(std::size_t bytes);
+  void reset() { device_used_ = host_used_ = 0; }
+
+  void synchronize() const;
+
+ private:
+  int device_;
+  cudaStream_t streams_[2] = {};
+  std::byte* device_memory_ = nullptr;
+  std::byte* host_memory_ = nullptr;
+  std::size_t device_used_ = 0, host_used_ = 0;
+};
+
+// The tensors of one call on the GPU.
+class GpuTensors {
+ public:
+  // Content is on its way when this returns.
+  GpuTensors(GpuRank& gpu, const Prepared& prepared, int rank);
+
+  AllReduceArgs arguments(cudaStream_t stream) const;
+  void upload(cudaStream_t stream);
+  void download(cudaStream_t stream);
+  // After the stream's work is done: throws where anything is wrong.
+  void check();
+  std::span<std::byte> result() { return host_.output.content(); }
+  // The output as it came, right or wrong.
+  std::span<const std::byte> downloaded() {
+    return {copies_[1].pinned + host_.output.offset(), host_.output.content().size()};
+  }
+
+ private:
+  struct Copy {
+    Guarded* host;
+    std::byte* pinned;
+    std::byte* device;
+  };
+  const Prepared& prepared_;
+  int rank_;
+  Tensors host_;
+  Copy copies_[2];
+};
+
+struct GpuWorld {
+  std::vector<std::unique_ptr<GpuRank>> gpus;
+  std::vector<Communicator> communicators;
+
+  int size() const { return static_cast<int>(communicators.size()); }
+  // Ranks share GPUs: their kernels must be small, so that all of them run at once.
+  bool shared() const { return size() > gpu_count(); }
+  Launch launch() const { return shared() ? Launch{.blocks = 6, .threads = 128} : Launch{}; }
+};
+
+GpuWorld make_gpu_world(int size, const Config& config);
+// One that lives as long as the test program, as NCCL takes its time. Made anew after a fault.
+GpuWorld& lasting_gpu_world(int size);
+
+using GpuBody = std::function<void(Communicator& communicator, GpuRank& gpu, int rank)>;
+std::vector<Ending> run_gpu_world(GpuWorld& world, const GpuBody& body);
+
+// One call, checked. Throws on a fault and on a wrong result.
+void run_on_gpu_rank(const Group& group, GpuRank& gpu, const Prepared& prepared, int rank);
+
+// The same with a launch for worlds whose ranks share GPUs.
+std::vector<Prepared> prepare_for(const GpuWorld& world, std::vector<Case> cases, int ranks = 0);
+
+}  // namespace weft::test

@@ -1,0 +1,89 @@
+#include "gpu/support/spawned.hpp"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <stdexcept>
+
+namespace weft::test {
+
+Spawned::Spawned(const std::string& test, const std::vector<std::pair<std::string, std::string>>& variables) {
+  std::vector<std::string> texts;
+  for (char** variable = environ; *variable != nullptr; ++variable) texts.emplace_back(*variable);
+  for (const auto& [name, value] : variables) {
+    std::erase_if(texts, [&](const std::string& text) { return text.rfind(name + "=", 0) == 0; });
+    texts.push_back(name + "=" + value);
+  }
+  std::vector<char*> environment;
+  for (std::string& text : texts) environment.push_back(text.data());
+  environment.push_back(nullptr);
+  std::string program = "/proc/self/exe", filter = "--gtest_filter=" + test;
+  std::string disabled = "--gtest_also_run_disabled_tests";
+  char* arguments[] = {program.data(), filter.data(), disabled.data(), nullptr};
+
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) throw std::runtime_error("pipe2");
+  pipe_ = detail::UniqueFd(ends[0]);
+  const detail::UniqueFd writer(ends[1]);
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_adddup2(&actions, writer.get(), STDOUT_FILENO);
+  posix_spawn_file_actions_adddup2(&actions, writer.get(), STDERR_FILENO);
+  const int error = ::posix_spawn(&pid_, program.c_str(), &actions, nullptr, arguments, environment.data());
+  posix_spawn_file_actions_destroy(&actions);
+  if (error != 0) throw std::runtime_error("posix_spawn");
+}
+
+Spawned::~Spawned() {
+  if (pid_ <= 0 || !pipe_) return;  // waited for, or moved from
+  ::kill(pid_, SIGKILL);
+  ::waitpid(pid_, nullptr, 0);
+}
+
+void Spawned::signal(int number) const {
+  ::kill(pid_, number);
+}
+
+bool Spawned::listen(std::chrono::steady_clock::time_point end) {
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - std::chrono::steady_clock::now());
+  if (left.count() <= 0) return false;
+  pollfd entry{.fd = pipe_.get(), .events = POLLIN, .revents = 0};
+  if (::poll(&entry, 1, static_cast<int>(left.count())) <= 0) return true;
+  std::array<char, 4096> chunk;
+  const ssize_t n = ::read(pipe_.get(), chunk.data(), chunk.size());
+  if (n > 0) output_.append(chunk.data(), static_cast<std::size_t>(n));
+  return n > 0 || (n < 0 && errno == EINTR);
+}
+
+bool Spawned::wait_until_said(const std::string& text, std::chrono::seconds limit) {
+  const auto end = std::chrono::steady_clock::now() + limit;
+  while (output_.find(text) == std::string::npos) {
+    if (!listen(end)) return false;
+  }
+  return true;
+}
+
+Outcome Spawned::wait(std::chrono::seconds limit) {
+  const auto end = std::chrono::steady_clock::now() + limit;
+  while (listen(end)) {
+  }
+  Outcome outcome;
+  outcome.too_slow = std::chrono::steady_clock::now() >= end;
+  if (outcome.too_slow) ::kill(pid_, SIGKILL);
+  int status = 0;
+  while (::waitpid(pid_, &status, 0) < 0 && errno == EINTR) {
+  }
+  pipe_.reset();
+  if (WIFEXITED(status)) outcome.exit_code = WEXITSTATUS(status);
+  if (WIFSIGNALED(status)) outcome.signal = WTERMSIG(status);
+  outcome.said = output_;
+  return outcome;
+}
+
+}  // namespace weft::test

@@ -41,8 +41,10 @@ struct AllReduceInstance {
   // Rank r starts with itself and goes on with r + 1, so that not all ranks write to the same one at once. `turn` <
   // size.
   static WEFT_FN std::uint32_t rank_in_turn(const Session& s, std::uint32_t turn) {
-    const std::uint32_t rank = s.rank() + turn;
-    return rank < size(s) ? rank : rank - size(s);
+    const std::uint32_t sum = s.rank() + turn;
+    const std::uint32_t rank = sum < size(s) ? sum : sum - size(s);
+    if (kSize != 0 && rank >= kInlineRanks) __builtin_unreachable();  // spares the compiler the other table
+    return rank;
   }
   // False behind the last rank; always true where the size is known.
   static WEFT_FN bool exists(const Session& s, std::uint32_t rank) { return kSize != 0 || rank < s.size(); }
@@ -76,27 +78,32 @@ struct AllReduceInstance {
     return wait(team, s, {.phase = phase}, poll, late);
   }
 
-  // Receives one pack from every rank and reduces them in rank order. A rank sends to itself as well: its own pack
-  // comes back long before the others' arrive, and needs no code of its own. What was read is put back to rest: the
-  // slot is armed for the call after the next.
-  template <Team T>
+  // Receives one pack from every other rank and reduces them, with this rank's own, in rank order. What was read is put
+  // back to rest: the slot is armed for the call after the next. `own_arrives`: the rank has sent to itself as well,
+  // and `own` is not looked at.
+  template <bool own_arrives, Team T>
   static WEFT_FN bool receive_and_reduce(T& team, const Session& s, std::uint32_t phase, Pack* slots,
-                                         std::uint64_t packs, typename R::Accumulator& sum) {
+                                         std::uint64_t packs, const Pack& own, typename R::Accumulator& sum) {
     for (std::uint32_t first = 0; first < size(s); first += kBatch) {
-      const auto expected = [&](std::uint32_t k) { return exists(s, first + k); };
+      const auto expected = [&](std::uint32_t k) {
+        return exists(s, first + k) && (own_arrives || first + k != s.rank());
+      };
       Pack received[kBatch];
       Pack* const batch = slots + first * packs;
       if (!receive(team, s, phase, batch, packs, first, expected, received)) return false;
       WEFT_UNROLL
       for (std::uint32_t k = 0; k < kBatch; ++k) {
-        if (!expected(k)) break;
-        team.store(batch + k * packs, kRestPack);
-        const Pack payload = Wire::decode(received[k]);
+        if (!exists(s, first + k)) break;
+        const Pack payload = expected(k) ? Wire::decode(received[k]) : own;
         if (first + k == 0) {
           R::begin(sum, payload);
         } else {
           R::add(sum, payload);
         }
+      }
+      WEFT_UNROLL
+      for (std::uint32_t k = 0; k < kBatch; ++k) {
+        if (expected(k)) team.store(batch + k * packs, kRestPack);
       }
     }
     return true;

@@ -27,7 +27,7 @@ WEFT_FN bool compare_headers(T& team, const Session& s, std::uint32_t phase) {
     return false;
   }
   if (s.size() == 1) {  // abort() counts without a peer, too
-    return team.thread_rank() != 0 || unpoisoned(team, id_of(s), poison(team, s.call->channel), phase);
+    return team.thread_rank() != 0 || unpoisoned(team, id_of(s), team.load(s.call->poison), phase);
   }
   const std::uint64_t mine = static_cast<std::uint64_t>(s.epoch) << 32 | s.call->fingerprint;
   for (std::uint32_t peer = team.thread_rank(); peer < s.size(); peer += team.size()) {
@@ -36,7 +36,7 @@ WEFT_FN bool compare_headers(T& team, const Session& s, std::uint32_t phase) {
     std::uint32_t ended = 0;
     const auto arrived = [&] {
       word = team.load(s.header(s.rank(), peer));
-      ended = poison(team, s.call->channel);
+      ended = team.load(s.call->poison);
       return ended != 0 || epoch_reached(static_cast<std::uint32_t>(word >> 32), s.epoch);
     };
     if (!wait(team, s, {.phase = phase, .control = true}, arrived, [&] { return peer; })) return false;

@@ -51,12 +51,12 @@ struct TwoShotAllReduce : AllReduceInstance<R, known_size, whole> {
     const std::uint64_t packs = input.packs();
     const std::uint64_t shard = shard_packs(input, s);
     const auto [begin, step] = share_of(team);
-    for (std::uint32_t first = 0; first < Instance::size(s); first += kBatch) {
+    for (std::uint32_t first = 1; first < Instance::size(s); first += kBatch) {
       Pack* slot[kBatch] = {};
       std::uint64_t offset[kBatch];
       WEFT_UNROLL
       for (std::uint32_t k = 0; k < kBatch; ++k) {
-        if (!exists(s, first + k)) {
+        if (first + k >= Instance::size(s)) {
           offset[k] = packs;  // nothing to send
           continue;
         }
@@ -83,6 +83,7 @@ struct TwoShotAllReduce : AllReduceInstance<R, known_size, whole> {
   static WEFT_FN bool reduce(T& team, const Session& s, const Work& work) {
     // Not in the last phase: a CPU rank comes to that one only when all data of this one have arrived.
     if (team.block_rank() == 0) return compare_headers(team, s, 1);
+    const Elements input(work.input, work.count);
     const Elements output(work.output, work.count);
     const std::uint64_t packs = output.packs();
     const std::uint64_t shard = shard_packs(output, s);
@@ -91,8 +92,9 @@ struct TwoShotAllReduce : AllReduceInstance<R, known_size, whole> {
     Pack* const slots = s.slot(s.rank(), s.layout().scatter, slot_packs, 0);
     const auto [begin, step] = share_of(team);
     for (std::uint64_t i = begin; i < shard && mine + i < packs; i += step) {
+      const Pack own = input.load(mine + i);
       typename R::Accumulator sum{};
-      if (!Instance::receive_and_reduce(team, s, 1, slots + i, slot_packs, sum)) return false;
+      if (!Instance::template receive_and_reduce<false>(team, s, 1, slots + i, slot_packs, own, sum)) return false;
       const Pack payload = R::finish(sum);
       const Pack wire = Wire::template encode<T::kAtomicBytes>(payload, s.epoch);
       for (std::uint32_t first = 1; first < Instance::size(s); first += kBatch) {

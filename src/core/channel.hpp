@@ -104,6 +104,7 @@ struct Call {
   std::uint32_t rank;
   std::uint32_t size;
   RegionLayout layout;
+  const std::uint32_t* poison;  // the word in this rank's own window
   std::byte* region[kInlineRanks];
 };
 
@@ -117,6 +118,7 @@ inline Call make_call(const Channel& table, const Channel* channel, LocalState* 
             .rank = table.rank,
             .size = table.size,
             .layout = table.layout,
+            .poison = reinterpret_cast<const std::uint32_t*>(table.window[table.world_rank] + kPoisonOffset),
             .region = {}};
   for (std::uint32_t rank = 0; rank < kInlineRanks; ++rank) call.region[rank] = table.region[rank];
   return call;

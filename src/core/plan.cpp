@@ -1,6 +1,7 @@
 #include "core/plan.hpp"
 
 #include <algorithm>
+#include <iterator>
 
 namespace weft::detail {
 namespace {
@@ -11,10 +12,8 @@ constexpr std::size_t KiB = 1024, MiB = 1024 * KiB;
 // the same bytes, so one hop always wins.
 std::size_t one_shot_threshold(Device device, std::uint32_t size) {
   if (device == Device::cpu) return 16 * KiB;
-  if (size <= 2) return 64 * MiB;
-  if (size == 3) return 512 * KiB;
-  if (size == 4) return 192 * KiB;
-  return 96 * KiB;
+  constexpr std::size_t by_size[] = {0, 64 * MiB, 64 * MiB, 256 * KiB, 160 * KiB, 128 * KiB, 96 * KiB, 80 * KiB};
+  return size < std::size(by_size) ? by_size[size] : 80 * KiB;
 }
 
 int round_up_to_warp(std::size_t threads) {

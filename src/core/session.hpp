@@ -81,11 +81,6 @@ WEFT_SLOW void report(T& team, CallId id, FaultInfo info) {
   }
 }
 
-template <Team T>
-WEFT_FN std::uint32_t poison(T& team, const Channel* channel) {
-  return team.load(reinterpret_cast<const std::uint32_t*>(channel->window[channel->world_rank] + kPoisonOffset));
-}
-
 // False, with a report, when the word that peers write says that the communicator has ended.
 template <Team T>
 WEFT_FN bool unpoisoned(T& team, CallId id, std::uint32_t word, std::uint32_t phase) {
@@ -127,12 +122,13 @@ WEFT_FN std::uint64_t newest_header(T& team, const Channel* channel, std::uint32
 template <Team T>
 WEFT_SLOW WaitState worth_waiting(T& team, CallId id, std::uint32_t peer, WaitSite site, WaitState state) {
   const Channel* channel = id.channel;
+  const auto* poison = reinterpret_cast<const std::uint32_t*>(channel->window[channel->world_rank] + kPoisonOffset);
   const auto fail = [&](FaultInfo info) {
     info.phase = site.phase;
     report(team, id, info);
     return WaitState{};
   };
-  if (!unpoisoned(team, id, poison(team, channel), site.phase)) return {};
+  if (!unpoisoned(team, id, team.load(poison), site.phase)) return {};
   if (team.load(channel->abort) != 0) return fail({.code = Errc::aborted, .peer = channel->world_rank});
   // Who has sent everything may leave: only the death of a rank that is late matters, and what that one sent before it
   // went is looked for once more.

@@ -96,10 +96,8 @@ void expect_right(Algorithm algorithm, DataType type) {
       FarRank& mine = *ranks[static_cast<std::size_t>(r)];
       run_on_cpu({.call = make_call(mine.channel, &mine.channel, &mine.local, FarRank::kGeneration, 77),
                   .work = {tensors.input.content().data(), tensors.output.content().data(), p.call.count},
-                  .type = type,
-                  .op = ReduceOp::sum,
-                  .algorithm = algorithm,
-                  .size = FarRank::kSize},
+                  .instance = {.type = type, .op = ReduceOp::sum, .size = FarRank::kSize, .whole = false},
+                  .algorithm = algorithm},
                  nullptr);
       if (mine.record.complete != 0) throw std::runtime_error("the call failed");
       tensors.check(p, r);

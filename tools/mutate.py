@@ -17,7 +17,7 @@ def replacement(original, alternatives):
     """Source text that behaves like `original` unless one of the mutants is on."""
     if original.endswith(";"):
         text = "".join(f"if (mutant({number})) {{ {to} }} else " for number, to in alternatives)
-        return f"{text}{{ {original} }}"
+        return f"{{ {text}{{ {original} }} }}"
     text = "".join(f"mutant({number}) ? ({to}) : " for number, to in alternatives)
     return f"({text}({original}))"
 
@@ -33,8 +33,14 @@ def mutate(text, edits, name):
             sys.exit(f"mutant \"{edit['name']}\" does not fit {name} any more: {len(found)} lines have "
                      f"\"{edit['line']}\"; one should, with \"{edit['from']}\" in it once")
         by_place.setdefault((found[nth], edit["from"]), []).append((number, edit["to"]))
-    for (i, original), alternatives in by_place.items():
-        lines[i] = lines[i].replace(original, replacement(original, alternatives))
+    for i, original in sorted(by_place, key=lambda place: len(place[1])):
+        alternatives = by_place[i, original]
+        around = [o for line, o in by_place if line == i and original in o and o != original]
+        if around:  # part of what another edit of this line replaces
+            larger = max(around, key=len)
+            by_place[i, larger] += [(number, larger.replace(original, to)) for number, to in alternatives]
+        else:
+            lines[i] = lines[i].replace(original, replacement(original, alternatives))
     once = lines.index("#pragma once")
     lines.insert(once + 1, '#include "mutant.hpp"')
     return "\n".join(lines)

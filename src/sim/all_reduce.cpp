@@ -16,17 +16,19 @@ using detail::Element;
 // Bits of one element: different for every call, rank and place, so that nothing stale goes unnoticed.
 std::uint32_t element_bits(Payload payload, DataType type, unsigned call, unsigned rank, std::uint64_t i) {
   Random random(call * 1'000'003u + rank * 10'007u + i);
-  if (type == DataType::i32) {
-    const bool special = payload == Payload::special && random.below(2) == 0;
-    return special ? 0xffffffffu : static_cast<std::uint32_t>(random.next());
-  }
   const bool narrow = type == DataType::bf16;
   if (payload == Payload::special) {
-    constexpr std::uint32_t specials[] = {0xffffffffu, 0xffffffffu, 0x80000000u, 0u,
-                                          0x7fc00000u, 0xff800000u, 0x00000001u};
-    const unsigned choice = random.below(9);
+    // Whole words of the wire, now and then the same on all ranks: sums of nothing but −0, packs of nothing but
+    // sentinels.
+    constexpr std::uint32_t specials[] = {0xffffffffu, 0x80000000u, 0u,         0x7fc00000u,
+                                          0xff800000u, 0x00000001u, 0xffffffffu};
+    const std::uint64_t word = narrow ? i / 2 : i;
+    Random of_word(call * 31u + word);
+    const unsigned shared = of_word.below(12);
+    const unsigned choice = shared < 3 ? shared : Random(call * 1'000'003u + rank * 10'007u + word).below(12);
     if (choice < std::size(specials)) return narrow ? specials[choice] >> 16 : specials[choice];
   }
+  if (type == DataType::i32) return static_cast<std::uint32_t>(random.next());
   // A power of two from a wide range makes sums depend on their order; else numbers of one size.
   const std::uint32_t exponent = payload == Payload::rounding ? 100 + random.below(56) : 127;
   const std::uint32_t sign = payload == Payload::rounding ? random.below(2) << 31 : 0;
@@ -143,7 +145,11 @@ void AllReduceProgram::run(unsigned thread, unsigned launch) {
 }
 
 void AllReduceProgram::run_host(unsigned rank) {
-  if (setup_.faults.aborting_rank == static_cast<int>(rank)) machine_->store(world_.abort_word(rank), 1u);
+  if (setup_.faults.aborting_rank == static_cast<int>(rank)) {
+    machine_->store(world_.abort_word(rank), 1u);
+    const std::uint32_t word = detail::poison_word(rank, static_cast<std::uint32_t>(Errc::aborted));
+    for (unsigned peer = 0; peer < setup_.ranks; ++peer) machine_->store(world_.poison_word(peer), word);
+  }
   if (!setup_.faults.host_reads || rank != 0) return;
   detail::FaultRecord* const record = world_.record(rank);
   while (machine_->load(&record->complete, true) == 0) machine_->relax();
@@ -200,10 +206,17 @@ std::string AllReduceProgram::check_faults() {
     const auto code = static_cast<Errc>(record->code);
     const bool blames_culprit = static_cast<int>(record->peer) == culprit;
     const bool is_culprit = static_cast<int>(rank) == culprit;
+    // A wait may outlast the deadline because of a rank that waits itself, in this call or the one before.
+    const auto theirs = record->peer < setup_.ranks ? world_.fault(memory, record->peer) : std::nullopt;
+    const bool waits_too =
+        code == Errc::timeout && theirs && static_cast<std::int32_t>(theirs->epoch_wanted - record->epoch_wanted) <= 0;
     // Who was told by a peer names that peer, which must know more.
     const bool told = code == Errc::peer_failed && record->peer < setup_.ranks && record->peer != rank &&
                       code_of(record->peer) != Errc::ok && code_of(record->peer) != Errc::peer_failed;
-    if (!blames_culprit && !told && !is_culprit) {
+    if (faults.ahead_rank >= 0 && code == Errc::timeout && !is_culprit) {
+      return fmt::format("rank {} has waited for a rank that is ahead", rank);
+    }
+    if (!blames_culprit && !told && !is_culprit && !waits_too) {
       return fmt::format("rank {} says \"{}\" of rank {}; rank {} was to blame", rank, name(code), record->peer,
                          culprit);
     }

@@ -14,7 +14,8 @@ using detail::LocalState;
 using detail::RegionLayout;
 
 constexpr std::size_t kLocalBytes = (sizeof(LocalState) + 255) / 256 * 256;
-constexpr std::size_t kHostBytes = 256;  // claim, abort, record
+constexpr std::uint64_t kIdleNs = 10'000;  // what passes on the clock when nobody can go on
+constexpr std::size_t kHostBytes = 256;    // claim, abort, record
 constexpr std::size_t kAbortOffset = 4, kRecordOffset = 64;
 static_assert(kRecordOffset + sizeof(FaultRecord) <= kHostBytes);
 
@@ -103,7 +104,7 @@ Machine::Args World::machine_args() const {
     }
     args.streams.push_back(std::move(launches));
   }
-  if (setup_.deadline_ns != 0 || setup_.faults.any()) args.idle_ns = setup_.deadline_ns / 8 + 1;
+  if (setup_.deadline_ns != 0 || setup_.faults.any()) args.idle_ns = kIdleNs;
   return args;
 }
 
@@ -255,6 +256,10 @@ std::string World::check_rest(Memory& memory) const {
 
 std::uint32_t* World::abort_word(unsigned rank) const {
   return reinterpret_cast<std::uint32_t*>(base_ + host_offset(rank) + kAbortOffset);
+}
+
+std::uint32_t* World::poison_word(unsigned rank) const {
+  return reinterpret_cast<std::uint32_t*>(base_ + window_offset(rank) + detail::kPoisonOffset);
 }
 
 FaultRecord* World::record(unsigned rank) const {

@@ -41,6 +41,7 @@ class World {
   // At the end of a run without faults: what is not as it should be, or an empty string.
   std::string check_rest(Memory& memory) const;
   std::uint32_t* abort_word(unsigned rank) const;
+  std::uint32_t* poison_word(unsigned rank) const;
   detail::FaultRecord* record(unsigned rank) const;
   // The first fault that a rank has recorded.
   std::optional<detail::FaultRecord> fault(Memory& memory, unsigned rank) const;

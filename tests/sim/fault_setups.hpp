@@ -1,6 +1,7 @@
 // Set-ups in which something goes wrong on purpose.
 #pragma once
 
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -31,6 +32,7 @@ inline Setup fault_setup(const std::string& kind, Algorithm algorithm, unsigned 
   if (kind == "stops" || kind == "dies" || kind == "aborted") setup.faults.stopping_rank = last;
   if (kind == "dies" || kind == "aborted") setup.deadline_ns = 0;
   if (kind == "aborted") setup.faults.aborting_rank = 0;
+  if (!setup.faults.any()) throw std::invalid_argument("no such fault: " + kind);
   return setup;
 }
 

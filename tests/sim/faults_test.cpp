@@ -33,20 +33,20 @@ std::vector<Case> cases() {
 
 class Faults : public testing::TestWithParam<Case> {
  protected:
-  void inject_and_check(const Setup& setup, unsigned schedules, std::uint64_t until = 0) {
+  void inject_and_check(const sim::Setup& setup, unsigned schedules, std::uint64_t until = 0) {
     AllReduceProgram program(setup);
     const Injection result = inject(program, schedules, 11, until);
     RecordProperty("setup", setup.name);
     RecordProperty("strategy", "fault");
     RecordProperty("executions", std::to_string(result.executions));
     RecordProperty("steps", std::to_string(result.steps));
-    EXPECT_EQ(result.wrong, "");
+    EXPECT_EQ(result.wrong, "") << fmt::format("{}", fmt::join(result.trace, "\n"));
   }
 };
 
 TEST_P(Faults, EndWithTheRightError) {
   const Case& c = GetParam();
-  const Setup setup = fault_setup(c.kind, c.algorithm, c.ranks, c.one_thread);
+  const sim::Setup setup = fault_setup(c.kind, c.algorithm, c.ranks, c.one_thread);
   inject_and_check(setup, setup.faults.stopping_rank < 0 ? 2'000 : 8);
 }
 INSTANTIATE_TEST_SUITE_P(Sim, Faults, testing::ValuesIn(cases()), case_name);
@@ -55,7 +55,7 @@ INSTANTIATE_TEST_SUITE_P(Sim, Faults, testing::ValuesIn(cases()), case_name);
 class SlowRank : public Faults {};
 TEST_P(SlowRank, IsOnlySlow) {
   const Case& c = GetParam();
-  Setup setup = fault_setup(c.kind, c.algorithm, c.ranks, c.one_thread);
+  sim::Setup setup = fault_setup(c.kind, c.algorithm, c.ranks, c.one_thread);
   setup.deadline_ns = 0;
   inject_and_check(setup, 8, kDeadline / 2);
 }

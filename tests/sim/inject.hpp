@@ -11,6 +11,7 @@ namespace weft::sim {
 struct Injection {
   std::uint64_t executions = 0, steps = 0;
   std::string wrong;  // empty: all ended as they must
+  std::vector<std::string> trace;
 };
 
 // `schedules` random schedules for each place; `until`: when a stopped rank goes on (0: never).
@@ -25,7 +26,11 @@ inline Injection inject(AllReduceProgram& program, unsigned schedules, std::uint
     if (failure && result.wrong.empty()) {
       result.wrong = std::string(name(failure.kind)) + ": " + failure.what;
       if (stop) result.wrong += " (stopped at step " + std::to_string(stop->step) + ")";
-      result.wrong += "; schedule " + to_string(scheduler.taken());
+      Scheduler again = Scheduler::replay(scheduler.taken());
+      again.begin();
+      program.machine().trace_into(&result.trace, program.world().thread_names());
+      program.run(again, stop);
+      program.machine().trace_into(nullptr, {});
     }
   };
   for (unsigned i = 0; i < schedules && result.wrong.empty(); ++i) {

@@ -41,7 +41,7 @@ TEST_P(Mutants, IsKilled) {
   RecordProperty("mutant", mutant.name);
   RecordProperty("setup", mutant.setup);
   if (!mutant.fault) {
-    const Setup& setup = find_setup(mutant.setup);
+    const sim::Setup& setup = find_setup(mutant.setup);
     const ExploreArgs args{.strategy = Strategy::random, .seed = 1, .executions = 100'000};
     {
       AllReduceProgram program(setup);

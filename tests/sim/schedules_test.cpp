@@ -31,7 +31,7 @@ void run(const Setup& setup, const ExploreArgs& args) {
 
 class Exhaustive : public testing::TestWithParam<std::string> {};
 TEST_P(Exhaustive, AllSchedulesWithinTheBoundAreRight) {
-  const Setup& setup = find_setup(GetParam());
+  const sim::Setup& setup = find_setup(GetParam());
   run(setup, {.strategy = Strategy::exhaustive, .executions = 10'000'000, .bound = setup.bound});
 }
 INSTANTIATE_TEST_SUITE_P(Sim, Exhaustive, testing::ValuesIn(names_of(true)), test_name);

@@ -191,7 +191,7 @@ int AllReduceBench::run() const {
       }
     }
   }
-  auto results = run_points(ranks, *bench, points);
+  auto results = run_points(ranks, *bench, points, options.samples);
   const bool correct = all_correct(results);
   if (!ranks.leader()) return correct ? 0 : 1;
 

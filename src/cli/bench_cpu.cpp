@@ -47,7 +47,7 @@ class CpuBench final : public Bench {
   std::vector<Method> methods() const override { return {Method::batch}; }
   std::vector<std::string> notes() const override { return notes_; }
 
-  Result run(const Point& point) override {
+  Result run(const Point& point, int sample_count) override {
     Result result{.point = point};
     std::vector<std::string> wrong(local_size());
     ranks_.each([&](Ranks::Seat& seat) {
@@ -62,7 +62,7 @@ class CpuBench final : public Bench {
         wrong[index] = error.what();
         return;
       }
-      std::vector<double> samples = time(seat, point);
+      std::vector<double> samples = time(seat, point, sample_count);
       wrong[index] = checker_.check({outputs_[index].get(), point.bytes()}, is_exact(point));
       samples.push_back(wrong[index].empty() ? 0 : 1);
       auto all = seat.gather(samples);
@@ -75,8 +75,8 @@ class CpuBench final : public Bench {
     for (auto& samples : result.samples_us) {
       if (samples.back() != 0) result.verdict = Verdict::wrong;
       samples.pop_back();
-      result.us = std::max(result.us, median(samples));
     }
+    result.us = operation_us(result);
     for (const auto& detail : wrong)
       if (result.detail.empty()) result.detail = detail;
     return result;
@@ -129,17 +129,17 @@ class CpuBench final : public Bench {
     return std::chrono::duration<double, std::micro>(Clock::now() - begin).count() / calls;
   }
 
-  std::vector<double> time(Ranks::Seat& seat, const Point& point) {
+  std::vector<double> time(Ranks::Seat& seat, const Point& point, int sample_count) {
     call(seat, point);
     double slowest = 0;
     for (const auto& one : seat.gather({batch(seat, point, 3)})) slowest = std::max(slowest, one.front());
     const int calls = std::clamp(static_cast<int>(kBatchUs / slowest), 1, kMostCalls);
 
     std::vector<double> samples;
-    for (int s = 0; s < args_.samples; ++s) {
+    for (int s = 0; s < sample_count; ++s) {
       const auto index = static_cast<std::size_t>(seat.local_index());
       // What an earlier batch left behind must not pass for the last one's result.
-      if (s + 1 == args_.samples) std::memset(outputs_[index].get(), 0xff, point.bytes());
+      if (s + 1 == sample_count) std::memset(outputs_[index].get(), 0xff, point.bytes());
       samples.push_back(batch(seat, point, calls));
     }
     return samples;

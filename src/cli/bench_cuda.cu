@@ -117,7 +117,7 @@ class CudaBench final : public Bench {
   std::vector<Method> methods() const override { return {Method::graph, Method::producer, Method::vllm}; }
   std::vector<std::string> notes() const override { return notes_; }
 
-  Result run(const Point& point) override;
+  Result run(const Point& point, int sample_count) override;
 
  private:
   RankState& state(const Ranks::Seat& seat) { return states_[static_cast<std::size_t>(seat.local_index())]; }
@@ -135,8 +135,11 @@ class CudaBench final : public Bench {
   void poison(Ranks::Seat& seat, const Point& point);
   std::string warm_up(Ranks::Seat& seat, const Point& point);  // gives the algorithm chosen
   std::string verify(Ranks::Seat& seat, const Point& point);
-  // Samples of a graph of kOperations: producers, operations, or both in turn.
-  std::vector<double> time_graph(Ranks::Seat& seat, const Point& point, bool producers, bool operations);
+  struct Content {  // of a graph: producers, operations, or both in turn
+    bool producers = false;
+    bool operations = false;
+  };
+  std::vector<double> time_graph(Ranks::Seat& seat, const Point& point, Content content, int sample_count);
   std::vector<double> time_vllm(Ranks::Seat& seat, const Point& point);
 
   Ranks& ranks_;
@@ -207,20 +210,20 @@ std::string CudaBench::warm_up(Ranks::Seat& seat, const Point& point) {
   return chosen;
 }
 
-std::vector<double> CudaBench::time_graph(Ranks::Seat& seat, const Point& point, bool producers, bool operations) {
+std::vector<double> CudaBench::time_graph(Ranks::Seat& seat, const Point& point, Content content, int sample_count) {
   RankState& rank = state(seat);
   const Graph graph(rank.stream, [&] {
     for (int step = 0; step < kOperations; ++step) {
-      if (producers) enqueue_produce(input(rank, point), point, args_.data, seat.rank(), step, rank.stream);
-      if (operations) enqueue(seat, point);
+      if (content.producers) enqueue_produce(input(rank, point), point, args_.data, seat.rank(), step, rank.stream);
+      if (content.operations) enqueue(seat, point);
     }
   });
   std::vector<double> samples;
-  for (int s = 0; s < args_.samples; ++s) {
+  for (int s = 0; s < sample_count; ++s) {
     seat.barrier();
     graph.replay(rank.stream);
     // What an earlier replay left behind must not pass for the last one's result.
-    if (operations && s + 1 == args_.samples) poison(seat, point);
+    if (content.operations && s + 1 == sample_count) poison(seat, point);
     check(cudaEventRecord(rank.begin, rank.stream), "cudaEventRecord");
     graph.replay(rank.stream);
     check(cudaEventRecord(rank.end, rank.stream), "cudaEventRecord");
@@ -267,7 +270,7 @@ std::string CudaBench::verify(Ranks::Seat& seat, const Point& point) {
   return checker_.check(rank.host, is_weft(point.contender) || args_.data == Data::integers);
 }
 
-Result CudaBench::run(const Point& point) {
+Result CudaBench::run(const Point& point, int sample_count) {
   Result result{.point = point};
   std::vector<std::string> wrong(states_.size());
   std::vector<std::vector<double>> flags;
@@ -283,9 +286,11 @@ Result CudaBench::run(const Point& point) {
     }
     seat.barrier();
     std::vector<double> baseline;
-    if (point.method == Method::producer) baseline = time_graph(seat, point, true, false);
-    const auto samples = point.method == Method::vllm ? time_vllm(seat, point)
-                                                      : time_graph(seat, point, point.method == Method::producer, true);
+    if (point.method == Method::producer) baseline = time_graph(seat, point, {.producers = true}, sample_count);
+    const bool producers = point.method == Method::producer;
+    const auto samples = point.method == Method::vllm
+                             ? time_vllm(seat, point)
+                             : time_graph(seat, point, {.producers = producers, .operations = true}, sample_count);
     wrong[index] = verify(seat, point);
     auto all_samples = seat.gather(samples);
     auto all_flags = seat.gather({wrong[index].empty() ? 0.0 : 1.0});
@@ -303,11 +308,7 @@ Result CudaBench::run(const Point& point) {
   result.verdict = Verdict::ok;
   for (const auto& flag : flags)
     if (flag.front() != 0) result.verdict = Verdict::wrong;
-  for (std::size_t r = 0; r < result.samples_us.size(); ++r) {
-    const double baseline = result.baseline_us.empty() ? 0 : median(result.baseline_us[r]);
-    result.us = std::max(result.us, median(result.samples_us[r]) - baseline);
-  }
-  if (point.method == Method::vllm) result.us = result.samples_us.front().front();
+  result.us = operation_us(result);
   return result;
 }
 

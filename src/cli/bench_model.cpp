@@ -88,7 +88,7 @@ int ModelBench::run() const {
       all.push_back(point);
     }
   }
-  const auto results = run_points(ranks, *bench, all);
+  const auto results = run_points(ranks, *bench, all, options.samples);
   const bool correct = all_correct(results);
   if (!ranks.leader()) return correct ? 0 : 1;
 

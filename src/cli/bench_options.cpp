@@ -32,20 +32,32 @@ Ranks::Args BenchOptions::ranks_args() const {
 }
 
 BenchArgs BenchOptions::bench_args(std::size_t max_bytes) const {
-  return {.data = data, .samples = samples, .max_bytes = max_bytes};
+  return {.data = data, .max_bytes = max_bytes};
 }
 
-std::vector<Result> run_points(Ranks& ranks, Bench& bench, const std::vector<Point>& points) {
-  Progress progress(points.size(), ranks.leader());
+std::vector<Result> run_points(Ranks& ranks, Bench& bench, const std::vector<Point>& points, int samples) {
+  const int turns = ranks.device() == Device::cpu ? std::min(samples, 3) : 1;
+  Progress progress(points.size() * static_cast<std::size_t>(turns), ranks.leader());
   std::vector<Result> results;
-  for (const auto& point : points) {
-    progress.step(fmt::format("{} {} {}", format_bytes(point.bytes()), name(point.contender), name(point.method)));
-    results.push_back(bench.run(point));
-    const Result& result = results.back();
-    if (result.verdict != Verdict::wrong) continue;
-    progress.clear();
-    fmt::print(stderr, "WRONG: {} of {}, {} {}, {}: {}\n", name(point.contender), format_bytes(point.bytes()),
-               name(point.type), name(point.op), name(point.method), result.detail);
+  for (std::size_t begin = 0; begin < points.size(); begin = results.size()) {
+    std::size_t end = begin;
+    while (end < points.size() && points[end].bytes() == points[begin].bytes()) ++end;
+    for (int turn = 0; turn < turns; ++turn) {
+      for (std::size_t p = begin; p < end; ++p) {
+        const Point& point = points[p];
+        progress.step(fmt::format("{} {} {}", format_bytes(point.bytes()), name(point.contender), name(point.method)));
+        const Result result = bench.run(point, samples * (turn + 1) / turns - samples * turn / turns);
+        if (turn == 0) {
+          results.push_back(result);
+        } else {
+          append(results[p], result);
+        }
+        if (result.verdict != Verdict::wrong) continue;
+        progress.clear();
+        fmt::print(stderr, "WRONG: {} of {}, {} {}, {}: {}\n", name(point.contender), format_bytes(point.bytes()),
+                   name(point.type), name(point.op), name(point.method), result.detail);
+      }
+    }
   }
   return results;
 }

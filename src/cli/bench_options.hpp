@@ -31,8 +31,9 @@ struct BenchOptions {
   bool tables_on_stdout() const { return json != "-" && csv != "-"; }
 };
 
-// Runs the points one after the other, with a progress bar, and complains of wrong ones on stderr.
-std::vector<Result> run_points(Ranks& ranks, Bench& bench, const std::vector<Point>& points);
+// Runs the points, with a progress bar, and complains of wrong ones on stderr. On CPU ranks the points of one size take
+// turns, so that whatever else the machine does meanwhile falls on all of them.
+std::vector<Result> run_points(Ranks& ranks, Bench& bench, const std::vector<Point>& points, int samples);
 
 // "4 CPU ranks, shared memory, 4 threads; weft 0.1.0 (commit, dirty)": the line over every table.
 std::string headline(const Ranks& ranks);

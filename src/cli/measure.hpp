@@ -71,7 +71,7 @@ struct Point {
 enum class Verdict : std::uint8_t { ok, wrong, unavailable };
 
 struct Result {
-  Point point;
+  Point point = {};
   Verdict verdict = Verdict::unavailable;
   std::string detail = {};                            // what is wrong, or why nothing was measured
   std::string chosen = {};                            // the algorithm that a call of Weft's took
@@ -98,9 +98,14 @@ inline bool is_rejection(const Error& error) {
   return error.code() == Errc::invalid_argument || error.code() == Errc::unsupported;
 }
 
+// The time of one operation, from the samples: see Method.
+double operation_us(const Result& result);
+
+// Adds the samples of another run of the same point; one wrong run makes the whole wrong.
+void append(Result& result, const Result& more);
+
 struct BenchArgs {
   Data data = Data::integers;
-  int samples = 15;
   std::size_t max_bytes = 0;  // largest message that will be asked for
 };
 
@@ -115,8 +120,9 @@ class Bench {
   virtual std::vector<Method> methods() const = 0;
   // Why a peer that one might expect is missing, a sentence each.
   virtual std::vector<std::string> notes() const = 0;
-  // Throws weft::Error when a rank fails; a wrong result is not an error but Verdict::wrong.
-  virtual Result run(const Point& point) = 0;
+  // Takes `samples` samples (Method::vllm: always one). Throws weft::Error when a rank fails; a wrong result is not an
+  // error but Verdict::wrong.
+  virtual Result run(const Point& point, int samples) = 0;
 };
 
 std::unique_ptr<Bench> open_cpu_bench(Ranks& ranks, const BenchArgs& args);

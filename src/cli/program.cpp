@@ -53,6 +53,8 @@ int run_program(const std::vector<std::string>& arguments) {
   const Command run_all_reduce = add_bench_all_reduce(*all_reduce, arguments);
   auto* info = app.add_subcommand("info", "Shows GPUs, links, versions, what is usable, and a communicator's memory");
   const Command run_info = add_info(*info, arguments);
+  auto* simulate = app.add_subcommand("simulate", "Runs the protocols under every schedule, or under one of yours");
+  const Command run_simulate = add_simulate(*simulate, arguments);
 
   try {
     std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());  // as CLI11 wants them
@@ -63,6 +65,7 @@ int run_program(const std::vector<std::string>& arguments) {
   try {
     if (all_reduce->parsed()) return run_all_reduce();
     if (bench->parsed()) return run_bench();
+    if (simulate->parsed()) return run_simulate();
     return run_info();
   } catch (const Error& error) {
     fmt::print(stderr, "weft: {}\n", error.what());

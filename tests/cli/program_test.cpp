@@ -128,6 +128,27 @@ TEST(Program, TorchColumnsMustBelongToThisRun) {
   EXPECT_THROW(read_torch_results(file, 4), Error);
 }
 
+TEST(Results, TimeIsTheSlowestRanksMedian) {
+  Result result{.samples_us = {{1, 2, 9}, {3, 4, 5}}};
+  EXPECT_EQ(operation_us(result), 4);
+  result.baseline_us = {{1, 1, 1}, {3, 3, 3}};  // a producer's own time comes off, rank by rank
+  EXPECT_EQ(operation_us(result), 1);
+  result = {.point = {.method = Method::vllm}, .samples_us = {{1}, {3}}};
+  EXPECT_EQ(operation_us(result), 1);  // rank 0's clock
+}
+
+TEST(Results, TurnsAddUp) {
+  Result result{.verdict = Verdict::ok, .samples_us = {{1}, {2}}};
+  append(result, {.verdict = Verdict::ok, .samples_us = {{5}, {6}}});
+  append(result, {.verdict = Verdict::ok, .samples_us = {{3}, {3}}});
+  EXPECT_EQ(result.samples_us, (std::vector<std::vector<double>>{{1, 5, 3}, {2, 6, 3}}));
+  EXPECT_EQ(result.us, 3);
+  EXPECT_EQ(result.verdict, Verdict::ok);
+  append(result, {.verdict = Verdict::wrong, .detail = "bad", .samples_us = {{1}, {1}}});
+  EXPECT_EQ(result.verdict, Verdict::wrong);
+  EXPECT_EQ(result.detail, "bad");
+}
+
 TEST(Results, AWrongOneIsNeverBestAndIsMarked) {
   std::vector<Result> results(2);
   results[0] = {.point = {.count = 8, .contender = Contender::one_shot}, .verdict = Verdict::wrong, .us = 1};

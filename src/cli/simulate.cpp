@@ -1,0 +1,121 @@
+// weft simulate: the production templates under schedules of the simulator's choosing, or of yours.
+#include <fmt/format.h>
+
+#include <chrono>
+#include <fstream>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "commands.hpp"
+#include "sim/explore.hpp"
+#include "weft/error.hpp"
+
+namespace weft::cli {
+namespace {
+
+using sim::AllReduceProgram;
+using sim::ExploreArgs;
+using sim::Report;
+using sim::Strategy;
+
+struct Options {
+  std::vector<std::string> protocols;
+  std::string strategy = "random", replay, json;
+  std::uint64_t seed = 1, executions = 10'000;
+  int bound = -1;
+  bool list = false;
+};
+
+Strategy strategy_of(const std::string& name) {
+  for (const Strategy strategy : {Strategy::random, Strategy::pct, Strategy::exhaustive}) {
+    if (sim::name(strategy) == name) return strategy;
+  }
+  throw Error(Errc::invalid_argument, fmt::format("--scheduler is \"{}\", not random, pct or exhaustive", name));
+}
+
+void list_protocols() {
+  for (const sim::Setup& s : sim::all_setups()) {
+    fmt::print("{:<34} {} {}, {} ranks, {} calls, units of {} bytes{}\n", s.name, name(s.algorithm), name(s.type),
+               s.ranks, s.calls.size(), s.atomic_bytes, s.small ? fmt::format("; exhaustive within {}", s.bound) : "");
+  }
+}
+
+void print(const std::string& protocol, const Report& report, double seconds) {
+  if (!report.failure) {
+    fmt::print("{:<34} {:>9} executions, {:>10} steps, {:.1f} s{}: all right\n", protocol, report.executions,
+               report.steps, seconds, report.complete ? ", no other schedule within the bound" : "");
+    return;
+  }
+  for (const std::string& line : report.trace) fmt::print("{}\n", line);
+  fmt::print("{}: {}: {}\nfound in execution {}; again with\n  weft simulate --protocol {} --replay '{}'\n", protocol,
+             sim::name(report.failure.kind), report.failure.what, report.executions, protocol,
+             to_string(report.schedule));
+}
+
+nlohmann::json to_json(const std::string& protocol, const Options& options, const Report& report, double seconds) {
+  return {{"protocol", protocol},        {"scheduler", options.strategy},
+          {"seed", options.seed},        {"executions", report.executions},
+          {"steps", report.steps},       {"complete", report.complete},
+          {"seconds", seconds},          {"failure", report.failure ? std::string(sim::name(report.failure.kind)) : ""},
+          {"what", report.failure.what}, {"schedule", to_string(report.schedule)}};
+}
+
+int simulate(const Options& options) {
+  if (options.list) {
+    list_protocols();
+    return 0;
+  }
+  std::vector<std::string> protocols = options.protocols;
+  if (protocols.empty()) {
+    for (const sim::Setup& setup : sim::all_setups()) protocols.push_back(setup.name);
+  }
+  const Strategy strategy = strategy_of(options.strategy);
+  const auto schedule = sim::parse_schedule(options.replay);
+  bool all_right = true;
+  auto results = nlohmann::json::array();
+  for (const std::string& protocol : protocols) {
+    const sim::Setup& setup = sim::find_setup(protocol);
+    if (strategy == Strategy::exhaustive && !setup.small && options.protocols.empty()) continue;
+    AllReduceProgram program(setup);
+    const unsigned usual = strategy == Strategy::exhaustive ? setup.bound : 4;
+    const unsigned bound = options.bound < 0 ? usual : static_cast<unsigned>(options.bound);
+    const auto start = std::chrono::steady_clock::now();
+    Report report;
+    if (options.replay.empty()) {
+      report = explore(program,
+                       {.strategy = strategy, .seed = options.seed, .executions = options.executions, .bound = bound});
+    } else {
+      report = replay(program, schedule);
+      if (!report.failure) {
+        for (const std::string& line : report.trace) fmt::print("{}\n", line);
+      }
+    }
+    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    print(protocol, report, seconds);
+    results.push_back(to_json(protocol, options, report, seconds));
+    all_right = all_right && !report.failure;
+  }
+  if (!options.json.empty()) {
+    std::ofstream file(options.json);
+    file << results.dump(2) << "\n";
+    if (!file) throw Error(Errc::system, fmt::format("cannot write --json {}", options.json));
+  }
+  return all_right ? 0 : 1;
+}
+
+}  // namespace
+
+Command add_simulate(CLI::App& app, const std::vector<std::string>&) {
+  const auto options = std::make_shared<Options>();
+  app.add_flag("--list", options->list, "the protocol set-ups, one a line");
+  app.add_option("--protocol", options->protocols, "set-ups to run (all)");
+  app.add_option("--scheduler", options->strategy, "random, pct or exhaustive")->capture_default_str();
+  app.add_option("--seed", options->seed, "of random and pct; decides everything")->capture_default_str();
+  app.add_option("--executions", options->executions, "at most, per set-up")->capture_default_str();
+  app.add_option("--bound", options->bound, "exhaustive: choices that are not the ordinary one; pct: change points");
+  app.add_option("--replay", options->replay, "one execution with this schedule, written down step by step");
+  app.add_option("--json", options->json, "also write results to this file");
+  return [options] { return simulate(*options); };
+}
+
+}  // namespace weft::cli

@@ -12,6 +12,18 @@ if(cli_files)
   target_link_libraries(weft-cli-parts PUBLIC weft weft_internal)
 endif()
 
+# The simulator, for `weft simulate`; its tests build their own (cmake/tests.cmake).
+weft_sources(sim_files src/sim/*.cpp)
+if(cli_files AND sim_files)
+  set(Boost_USE_STATIC_LIBS ON)
+  find_package(Boost REQUIRED COMPONENTS context)
+  add_library(weft-sim STATIC ${sim_files})
+  target_link_libraries(weft-sim PUBLIC weft_internal Boost::context)
+  # GCC 12 does not follow that a sum's first term is always taken.
+  target_compile_options(weft-sim PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
+  target_link_libraries(weft-cli-parts PUBLIC weft-sim)
+endif()
+
 weft_sources(cli_main src/cli/main.cpp)
 if(cli_main)
   add_executable(weft-cli ${cli_main})

@@ -1,0 +1,75 @@
+// Relacy's side of litmus_test.cpp, in a file of its own and last among its includes: its headers redefine a good part
+// of the language.
+#include "litmus.hpp"
+// Not above.
+#include <relacy/relacy.hpp>
+
+namespace weft::sim {
+namespace {
+
+const Litmus* current = nullptr;
+// By decimal number, a digit for each load. No containers: Relacy has an allocator of its own.
+bool seen[10'000];
+
+template <unsigned threads>
+struct Suite : rl::test_suite<Suite<threads>, threads> {
+  rl::atomic<unsigned> place[2];
+  unsigned loaded[threads][2], loads[threads];
+
+  void before() {
+    for (auto& word : place) word.store(0, rl::mo_relaxed, $);
+    for (unsigned& count : loads) count = 0;
+  }
+  void thread(unsigned index) {
+    for (const Op& op : current->threads[index]) {
+      switch (op.code) {
+        case Op::Code::load:
+          loaded[index][loads[index]++] =
+              place[op.place].load(op.order == Order::acquire ? rl::mo_acquire : rl::mo_relaxed, $);
+          break;
+        case Op::Code::store:
+          place[op.place].store(op.value, op.order == Order::release ? rl::mo_release : rl::mo_relaxed, $);
+          break;
+        case Op::Code::fence_seq_cst:
+          rl::atomic_thread_fence(rl::mo_seq_cst, $);
+          break;
+      }
+    }
+  }
+  void after() {
+    unsigned outcome = 0;
+    for (unsigned i = 0; i < threads; ++i) {
+      for (unsigned k = 0; k < loads[i]; ++k) outcome = outcome * 10 + loaded[i][k];
+    }
+    seen[outcome] = true;
+  }
+};
+
+template <unsigned threads>
+void run(std::uint64_t executions) {
+  rl::test_params params;
+  std::ostringstream silent;
+  params.iteration_count = static_cast<rl::iteration_t>(executions);
+  params.output_stream = &silent;
+  params.progress_stream = &silent;
+  rl::simulate<Suite<threads>>(params);
+}
+
+}  // namespace
+
+Outcomes outcomes_in_relacy(const Litmus& test, std::uint64_t executions) {
+  current = &test;
+  std::fill(std::begin(seen), std::end(seen), false);
+  if (test.threads.size() == 2) run<2>(executions);
+  if (test.threads.size() == 3) run<3>(executions);
+  if (test.threads.size() == 4) run<4>(executions);
+  Outcomes outcomes;
+  for (std::size_t i = 0; i < std::size(seen); ++i) {
+    std::string digits = std::to_string(i);
+    digits.insert(0, test.weak.size() - std::min(test.weak.size(), digits.size()), '0');
+    if (seen[i]) outcomes.insert(digits);
+  }
+  return outcomes;
+}
+
+}  // namespace weft::sim

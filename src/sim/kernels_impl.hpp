@@ -56,11 +56,17 @@ AllReduceKernel find_kernel_of(const KernelQuery& query) {
   const auto of_algorithm = [&]<class A>() -> AllReduceKernel {
     return query.one_thread ? &run_rank<A, unit> : &run_thread<A, unit>;
   };
+  const auto of_size = [&]<class R, std::uint32_t known_size>() {
+    return query.algorithm == Algorithm::one_shot
+               ? of_algorithm.template operator()<detail::OneShotAllReduce<R, known_size, false>>()
+               : of_algorithm.template operator()<detail::TwoShotAllReduce<R, known_size, false>>();
+  };
+  // Three ranks take the instance for any number of ranks.
   const auto of_type = [&]<DataType type>() {
     using R = detail::Reduction<type, ReduceOp::sum>;
-    return query.algorithm == Algorithm::one_shot
-               ? of_algorithm.template operator()<detail::OneShotAllReduce<R, 0, false>>()
-               : of_algorithm.template operator()<detail::TwoShotAllReduce<R, 0, false>>();
+    if (query.ranks == 2) return of_size.template operator()<R, 2>();
+    if (query.ranks == 4) return of_size.template operator()<R, 4>();
+    return of_size.template operator()<R, 0>();
   };
   switch (query.type) {
     case DataType::bf16:

@@ -1,0 +1,99 @@
+// The simulator itself: what it finds can be repeated, is small, and is told in words.
+#include "sim/explore.hpp"
+
+#include <gtest/gtest.h>
+
+#include "inject.hpp"
+#include "mutant.hpp"
+#include "telling.hpp"
+#include "weft/error.hpp"
+
+namespace weft::sim {
+namespace {
+
+int mutant_number(std::string_view name) {
+  for (int i = 0; i < static_cast<int>(std::size(detail::kMutants)); ++i) {
+    if (detail::kMutants[i].name == name) return i + 1;
+  }
+  throw std::out_of_range("no such mutant");
+}
+
+class WithMutant : public testing::Test {
+ protected:
+  void TearDown() override { detail::active_mutant = 0; }
+};
+
+TEST(Schedules, AreReadAsTheyAreWritten) {
+  const Schedule schedule{{2, 17, 1}, {0, 4, 3}, {63, 0, 9}};
+  EXPECT_EQ(to_string(schedule), "2.17=1,0.4=3,63.0=9");
+  EXPECT_EQ(parse_schedule(to_string(schedule)), schedule);
+  EXPECT_TRUE(parse_schedule("").empty());
+  for (const char* bad : {"1", "1.2", "1.2=", "1.2=3,", "a.2=3", "64.1=1", "1.2=3;1.3=1"}) {
+    EXPECT_THROW(parse_schedule(bad), Error) << bad;
+  }
+}
+
+TEST(Simulator, SameSeedSameExecutions) {
+  const sim::Setup& setup = find_setup("two-shot-f32-torn4-grids-ranks3");
+  const ExploreArgs args{.strategy = Strategy::random, .seed = 5, .executions = 200};
+  AllReduceProgram program(setup), another(setup);
+  const std::uint64_t first = explore(program, args).steps;
+  EXPECT_EQ(explore(program, args).steps, first);
+  EXPECT_EQ(explore(another, args).steps, first);
+  EXPECT_NE(explore(program, {.strategy = Strategy::random, .seed = 6, .executions = 200}).steps, first);
+}
+
+TEST_F(WithMutant, FailureIsShrunkAndRepeatsWithATrace) {
+  const sim::Setup& setup = find_setup("one-shot-bf16");
+  detail::active_mutant = mutant_number("one bank");
+  AllReduceProgram program(setup);
+  const Report report = explore(program, {.strategy = Strategy::random, .seed = 1, .executions = 10'000});
+  ASSERT_TRUE(report.failure);
+  EXPECT_EQ(report.failure.kind, FailureKind::broken_rule) << report.failure.what;
+  EXPECT_LE(report.schedule.size(), 4u) << to_string(report.schedule);
+  const Report again = replay(program, parse_schedule(to_string(report.schedule)));
+  EXPECT_EQ(again.failure.what, report.failure.what);
+  EXPECT_EQ(again.trace, report.trace);
+  EXPECT_NE(again.trace.back().find("rank1.one_shot[bank 0][from 0]"), std::string::npos) << again.trace.back();
+}
+
+// Every choice but the mutant's is the ordinary one: an exhaustive search finds the bug within the bound, too.
+TEST_F(WithMutant, ExhaustiveSearchFindsWhatNeedsTwoChoices) {
+  detail::active_mutant = mutant_number("no block barrier before leaving");
+  sim::Setup setup = find_setup("one-shot-bf16");
+  setup.calls = {{.count = 8, .grids = {{2, 2}}}};
+  AllReduceProgram program(setup);
+  const Report none = explore(program, {.strategy = Strategy::exhaustive, .executions = 1'000'000, .bound = 0});
+  EXPECT_TRUE(none.complete);
+  EXPECT_EQ(none.executions, 1u);
+  const Report found = explore(program, {.strategy = Strategy::exhaustive, .executions = 1'000'000, .bound = 2});
+  EXPECT_TRUE(found.failure);
+}
+
+TEST_F(WithMutant, DeadlockIsFoundAtOnce) {
+  detail::active_mutant = mutant_number("header after waiting");
+  AllReduceProgram program(find_setup("one-shot-bf16"));
+  const Report report = explore(program, {.strategy = Strategy::random, .seed = 1, .executions = 1});
+  EXPECT_EQ(report.failure.kind, FailureKind::deadlock);
+  EXPECT_LT(report.steps, 1'000u);
+}
+
+TEST_F(WithMutant, AMutantThatIsOffChangesNothing) {
+  AllReduceProgram program(find_setup("two-shot-i32-torn8"));
+  EXPECT_FALSE(explore(program, {.strategy = Strategy::random, .seed = 1, .executions = 500}).failure);
+}
+
+// A line's units are 8 bytes. Smaller ones are not promised, and the simulator shows why.
+TEST(Simulator, ShowsThatALineNeedsItsGranularity) {
+  sim::Setup setup = find_setup("one-shot-i32");
+  setup.atomic_bytes = 4;
+  AllReduceProgram program(setup);
+  EXPECT_TRUE(explore(program, {.strategy = Strategy::random, .seed = 1, .executions = 10'000}).failure);
+}
+
+TEST(Simulator, NamesUnknownSetups) {
+  EXPECT_THROW(find_setup("three-shot"), Error);
+}
+
+}  // namespace
+}  // namespace weft::sim

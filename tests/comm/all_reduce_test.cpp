@@ -61,8 +61,10 @@ TEST_P(AllReduce, EveryTypeReductionAndAlgorithmOnEveryKindOfData) {
     for (const ReduceOp op : kOps) {
       for (const Algorithm algorithm : {Algorithm::automatic, Algorithm::one_shot, Algorithm::two_shot}) {
         for (const Fill fill : {Fill::integers, Fill::random, Fill::bits, Fill::special}) {
-          // One seed for all algorithms: as their expectation is the same, so are their bits.
-          cases.push_back({.count = 517, .type = type, .op = op, .algorithm = algorithm, .fill = fill, .seed = 5});
+          // One seed for all algorithms: as their expectation is the same, so are their bits. Whole packs and others.
+          for (const std::size_t count : {512u, 517u}) {
+            cases.push_back({.count = count, .type = type, .op = op, .algorithm = algorithm, .fill = fill, .seed = 5});
+          }
         }
       }
     }
@@ -89,6 +91,29 @@ TEST_P(AllReduce, PointersOfEveryAlignment) {
     }
   }
   expect_right(ranks, cpu_config(), cases);
+}
+
+// What crosses the wire is the same: ranks need not agree on where their tensors lie.
+TEST_P(AllReduce, PointersOfAnotherAlignmentOnEveryRank) {
+  const int ranks = GetParam();
+  std::vector<Case> cases;
+  for (const DataType type : kTypes) {
+    for (const Algorithm algorithm : kAlgorithms) {
+      for (const std::size_t count : {640u, 99u}) {
+        cases.push_back({.count = count, .type = type, .algorithm = algorithm, .fill = Fill::random});
+      }
+    }
+  }
+  const std::vector<Prepared> prepared = prepare_all(cases, ranks);
+  expect_all_well(run_world(ranks, cpu_config(), [&](Communicator& communicator, int rank) {
+    for (std::size_t i = 0; i < prepared.size(); ++i) {
+      Prepared mine = prepared[i];
+      mine.call.input_shift = (static_cast<std::size_t>(rank) + i) % 3;
+      mine.call.output_shift = (static_cast<std::size_t>(rank) + i) / 3 % 2;
+      mine.call.in_place = (static_cast<std::size_t>(rank) + i) % 5 == 4;
+      run_on_cpu_rank(communicator, mine, rank);
+    }
+  }));
 }
 
 TEST_P(AllReduce, LargeMessagesWithDefaultLimits) {

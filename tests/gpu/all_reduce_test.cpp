@@ -60,7 +60,9 @@ TEST_P(GpuAllReduce, EveryTypeReductionAndAlgorithmOnEveryKindOfData) {
     for (const ReduceOp op : kOps) {
       for (const Algorithm algorithm : {Algorithm::automatic, Algorithm::one_shot, Algorithm::two_shot}) {
         for (const Fill fill : {Fill::integers, Fill::random, Fill::bits, Fill::special}) {
-          cases.push_back({.count = 5017, .type = type, .op = op, .algorithm = algorithm, .fill = fill, .seed = 5});
+          for (const std::size_t count : {5120u, 5017u}) {  // whole packs, and others
+            cases.push_back({.count = count, .type = type, .op = op, .algorithm = algorithm, .fill = fill, .seed = 5});
+          }
         }
       }
     }
@@ -94,14 +96,16 @@ TEST_P(GpuAllReduce, EverythingMixed) {
   for (std::uint32_t i = 0; i < 300; ++i) {
     const auto pick = [&](auto n) { return random() % static_cast<std::uint32_t>(n); };
     const int most_blocks = world.shared() ? 6 : 40;
-    cases.push_back({.count = pick(4) == 0 ? pick(60'000) : pick(600),
+    const bool whole = pick(2) == 0;  // nothing but whole, aligned packs
+    const std::size_t count = pick(4) == 0 ? pick(60'000) : pick(600);
+    cases.push_back({.count = whole ? count / 8 * 8 : count,
                      .type = kTypes[pick(4)],
                      .op = kOps[pick(2)],
                      .algorithm = static_cast<Algorithm>(pick(3)),
                      .fill = static_cast<Fill>(pick(4)),
                      .in_place = pick(2) == 0,
-                     .input_shift = pick(8),
-                     .output_shift = pick(8),
+                     .input_shift = whole ? 0 : pick(8),
+                     .output_shift = whole ? 0 : pick(8),
                      .seed = i,
                      .launch = {.blocks = 2 + static_cast<int>(pick(most_blocks - 1)),
                                 .threads = 32 * (1 + static_cast<int>(pick(8)))}});
@@ -109,17 +113,20 @@ TEST_P(GpuAllReduce, EverythingMixed) {
   expect_right(world, cases);
 }
 
-// Grids are each rank's own affair.
-TEST_P(GpuAllReduce, RanksWithDifferentGrids) {
+// Grids and alignments are each rank's own affair.
+TEST_P(GpuAllReduce, RanksWithDifferentGridsAndAlignments) {
   GpuWorld& world = lasting_gpu_world(GetParam());
   std::vector<Case> cases;
-  for (const std::size_t count : {100u, 30'000u}) {
+  for (const std::size_t count : {99u, 640u, 30'000u}) {
     for (const Algorithm algorithm : kAlgorithms) cases.push_back({.count = count, .algorithm = algorithm});
   }
   const auto prepared = prepare_all(cases, GetParam());
   expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int rank) {
     for (Prepared p : prepared) {
       p.call.launch = {.blocks = 2 + rank % 5, .threads = 64 << rank % 3};
+      p.call.input_shift = static_cast<std::size_t>(rank) % 3;
+      p.call.output_shift = static_cast<std::size_t>(rank) / 3;
+      p.call.in_place = rank % 5 == 4;
       run_on_gpu_rank(communicator, gpu, p, rank);
     }
   }));

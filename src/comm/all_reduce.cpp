@@ -6,6 +6,7 @@
 
 #include "comm/state.hpp"
 #include "core/fingerprint.hpp"
+#include "core/nvtx.hpp"
 #include "weft/collectives.hpp"
 
 namespace weft {
@@ -83,6 +84,7 @@ void run_pieces(GroupState& group, const AllReduceArgs& args, const detail::Plan
 }  // namespace
 
 void all_reduce(const Group& handle, const AllReduceArgs& args) {
+  const detail::NvtxRange range("weft::all_reduce");
   GroupState& group = handle.state();
   detail::CommunicatorState& communicator = group.communicator();
   check_arguments(group, args);

@@ -6,7 +6,6 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
-#include <cstring>
 
 #include "fabric/liveness.hpp"
 #include "team/team.hpp"
@@ -27,20 +26,18 @@ class CpuThread {
   std::uint32_t blocks() const { return blocks_; }
   static constexpr void sync() {}
 
+  // Halves are put together and taken apart in registers: through memory, a load that spans two stores would wait for
+  // both.
   static void store(Pack* to, Pack value) {
-    std::uint64_t half[2];
-    std::memcpy(half, &value, sizeof(half));
-    auto* words = reinterpret_cast<std::uint64_t*>(to);
-    std::atomic_ref(words[0]).store(half[0], std::memory_order_relaxed);
-    std::atomic_ref(words[1]).store(half[1], std::memory_order_relaxed);
+    auto* halves = reinterpret_cast<std::uint64_t*>(to);
+    store(halves, value.word[0] | static_cast<std::uint64_t>(value.word[1]) << 32);
+    store(halves + 1, value.word[2] | static_cast<std::uint64_t>(value.word[3]) << 32);
   }
   static Pack load(const Pack* from) {
-    auto* words = reinterpret_cast<std::uint64_t*>(const_cast<Pack*>(from));
-    const std::uint64_t half[2] = {std::atomic_ref(words[0]).load(std::memory_order_relaxed),
-                                   std::atomic_ref(words[1]).load(std::memory_order_relaxed)};
-    Pack value;
-    std::memcpy(&value, half, sizeof(value));
-    return value;
+    const auto* halves = reinterpret_cast<const std::uint64_t*>(from);
+    const std::uint64_t low = load(halves), high = load(halves + 1);
+    return {{static_cast<std::uint32_t>(low), static_cast<std::uint32_t>(low >> 32), static_cast<std::uint32_t>(high),
+             static_cast<std::uint32_t>(high >> 32)}};
   }
   template <class Word>
   static void store(Word* to, Word value) {

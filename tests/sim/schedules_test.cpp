@@ -38,13 +38,15 @@ INSTANTIATE_TEST_SUITE_P(Sim, Exhaustive, testing::ValuesIn(names_of(true)), tes
 
 class RandomSchedules : public testing::TestWithParam<std::string> {};
 TEST_P(RandomSchedules, AreRight) {
-  run(find_setup(GetParam()), {.strategy = Strategy::random, .seed = 1, .executions = 20'000});
+  const sim::Setup& setup = find_setup(GetParam());
+  run(setup, {.strategy = Strategy::random, .seed = 1, .executions = setup.small ? 55'000u : 10'000u});
 }
 INSTANTIATE_TEST_SUITE_P(Sim, RandomSchedules, testing::ValuesIn(names_of(false)), test_name);
 
 class PctSchedules : public testing::TestWithParam<std::string> {};
 TEST_P(PctSchedules, AreRight) {
-  run(find_setup(GetParam()), {.strategy = Strategy::pct, .seed = 1, .executions = 10'000, .bound = 4});
+  const sim::Setup& setup = find_setup(GetParam());
+  run(setup, {.strategy = Strategy::pct, .seed = 1, .executions = setup.small ? 20'000u : 5'000u, .bound = 4});
 }
 INSTANTIATE_TEST_SUITE_P(Sim, PctSchedules, testing::ValuesIn(names_of(false)), test_name);
 

@@ -46,7 +46,12 @@ TEST(Layout, DoesNotWrapAt32Bits) {
 }
 
 PlanQuery query(Device device, std::uint32_t size, DataType type, std::size_t count) {
-  return {.device = device, .size = size, .layout = make_layout(size, 1 << 16, 1 << 20), .type = type, .op = ReduceOp::sum, .count = count};
+  return {.device = device,
+          .size = size,
+          .layout = make_layout(size, 1 << 16, 1 << 20),
+          .type = type,
+          .op = ReduceOp::sum,
+          .count = count};
 }
 
 TEST(Plan, PiecesFitTheSlots) {

@@ -96,8 +96,8 @@ TEST_P(GpuStreams, AThousandGraphReplaysWithChangedData) {
       all_reduce(communicator, small.arguments(world, gpu.stream(), Algorithm::one_shot));
       all_reduce(communicator, large.arguments(world, gpu.stream(), Algorithm::two_shot));
     });
-    // Ranks that share a GPU need its queues to run side by side, which CUDA promises only for what it has begun: with a
-    // hundred launches ahead of each other, eight ranks on four GPUs were seen to stand still.
+    // Ranks that share a GPU need its queues to run side by side, which CUDA promises only for what it has begun: with
+    // a hundred launches ahead of each other, eight ranks on four GPUs were seen to stand still.
     const int most_ahead = ranks > gpu_count() ? 4 : 100;
     for (int replay = 1; replay <= 1000; ++replay) {
       graph.launch(gpu.stream());

@@ -130,7 +130,8 @@ class Communicator {
 
   // Splits the world into groups that work side by side: ranks with the same `color` (≥ 0) form one, ordered by world
   // rank; color −1 takes part in the call and in no group (an empty Group is returned). Collective over all ranks.
-  // Throws Errc::invalid_argument when Config::max_groups splits exist already.
+  // Throws Errc::invalid_argument when Config::max_groups splits exist already. Groups share the GPU: from then on a call
+  // of any of them takes no more than its part of the blocks. Split before graphs are captured.
   Group split(int color);
 
   // Frees the window (engines that sleep) and takes it again. Collective. Graphs captured before stay valid when the

@@ -116,7 +116,7 @@ void all_reduce(const Group& handle, const AllReduceArgs& args) {
                                                      .whole = instance_of(group, args).whole,
                                                      .wish = args.algorithm,
                                                      .launch = args.launch,
-                                                     .max_blocks = communicator.fabric().max_blocks()});
+                                                     .max_blocks = communicator.max_blocks()});
   const std::uint32_t fingerprint =
       detail::fingerprint("all_reduce", args.op, args.type, args.count, plan.algorithm, plan.piece, args.tag);
   group.remember({fingerprint, fmt::format("all_reduce {} {}[{}] {} tag {}", weft::name(args.op), weft::name(args.type),

@@ -1,6 +1,7 @@
 // What is behind the public handles.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <map>
@@ -84,6 +85,9 @@ class CommunicatorState : public std::enable_shared_from_this<CommunicatorState>
   std::size_t window_bytes() const { return released_ ? 0 : window_bytes_; }
   GroupState& world() const { return *groups_.front(); }
 
+  // Blocks that one call takes at most. Calls of different groups may run at once and in another order on another rank,
+  // so all of them must fit on the GPU beside each other.
+  int max_blocks() const { return std::max(fabric_->max_blocks() / static_cast<int>(groups_.size()), 2); }
   GroupState* split(int color);  // null for color −1
   void release();
   void acquire();

@@ -17,7 +17,7 @@ struct Suite : rl::test_suite<Suite<threads>, threads> {
   unsigned loaded[threads][2], loads[threads];
 
   void before() {
-    for (auto& word : place) word.store(0, rl::mo_relaxed, $);
+    for (auto& word : place) word.store(0, rl::mo_relaxed, RL_INFO);
     for (unsigned& count : loads) count = 0;
   }
   void thread(unsigned index) {
@@ -25,13 +25,13 @@ struct Suite : rl::test_suite<Suite<threads>, threads> {
       switch (op.code) {
         case Op::Code::load:
           loaded[index][loads[index]++] =
-              place[op.place].load(op.order == Order::acquire ? rl::mo_acquire : rl::mo_relaxed, $);
+              place[op.place].load(op.order == Order::acquire ? rl::mo_acquire : rl::mo_relaxed, RL_INFO);
           break;
         case Op::Code::store:
-          place[op.place].store(op.value, op.order == Order::release ? rl::mo_release : rl::mo_relaxed, $);
+          place[op.place].store(op.value, op.order == Order::release ? rl::mo_release : rl::mo_relaxed, RL_INFO);
           break;
         case Op::Code::fence_seq_cst:
-          rl::atomic_thread_fence(rl::mo_seq_cst, $);
+          rl::atomic_thread_fence(rl::mo_seq_cst, RL_INFO);
           break;
       }
     }

@@ -163,7 +163,7 @@ constexpr std::string_view explain(Method method) {
     case Method::vllm:
       break;
   }
-  return "vLLM's benchmark: graph of 10 operations, 50 replays back to back, wall clock of rank 0";
+  return "vLLM's benchmark: graph of 10 operations, 50 replays back to back, wall clock of rank 0, median of 3";
 }
 
 int AllReduceBench::run() const {

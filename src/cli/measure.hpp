@@ -46,7 +46,7 @@ constexpr bool is_weft(Contender contender) {
 //   producer  the same with a kernel that rewrites the input before every operation, as a model does; the time of a
 //             graph that holds only the producers is taken off
 //   vllm      benchmark_device_communicators.py of vLLM: a graph of 10 operations, 5 warm-up replays, 50 back-to-back
-//             replays by the wall clock of rank 0
+//             replays by the wall clock of rank 0; the median of three such measurements
 enum class Method : std::uint8_t { batch, graph, producer, vllm };
 
 constexpr std::string_view name(Method method) {
@@ -120,8 +120,8 @@ class Bench {
   virtual std::vector<Method> methods() const = 0;
   // Why a peer that one might expect is missing, a sentence each.
   virtual std::vector<std::string> notes() const = 0;
-  // Takes `samples` samples (Method::vllm: always one). Throws weft::Error when a rank fails; a wrong result is not an
-  // error but Verdict::wrong.
+  // Takes `samples` samples (Method::vllm: always three). Throws weft::Error when a rank fails; a wrong result is not
+  // an error but Verdict::wrong.
   virtual Result run(const Point& point, int samples) = 0;
 };
 

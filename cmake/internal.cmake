@@ -23,9 +23,6 @@ target_link_libraries(weft_internal INTERFACE
 
 # Sums must have the same bits everywhere: no multiply-add is fused unless the source says so.
 set(host_flags -ffp-contract=off -Wall -Wextra)
-if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-  list(APPEND host_flags -Wno-restrict)  # false alarms over std::string in GCC 12 (GCC bug 105651)
-endif()
 if(WEFT_WERROR)
   list(APPEND host_flags -Werror)
 endif()

@@ -109,8 +109,8 @@ class Communicator {
   // From an id that the caller distributed. Blocks until all `world_size` ranks have called.
   static Communicator from_id(const UniqueId& id, int rank, int world_size, const Config& config = {});
 
-  // From an engine's NCCL communicator, which stays the engine's and must outlive this one. `control` distributes the
-  // meeting point (UniqueId) that rank 0 makes: one ncclBroadcast on the communicator is used for it.
+  // From an engine's NCCL communicator, which stays the engine's and must outlive this one. Two small ncclAllGather on it
+  // exchange where the ranks meet.
   static Communicator from_nccl(ncclComm* nccl, const Config& config = {});
 
   // `world_size` ranks as threads of this process. Element i is rank i and is to be used by one thread of its own; on

@@ -32,6 +32,13 @@ RegionLayout group_layout(const Config& config, std::uint32_t size) {
                      or_default(config.group_two_shot_bytes, two_shot));
 }
 
+// Rounding may make a smaller group's region the larger one.
+std::size_t group_region_bytes(const Config& config, std::uint32_t world_size) {
+  std::size_t most = 0;
+  for (std::uint32_t size = 1; size <= world_size; ++size) most = std::max(most, group_layout(config, size).bytes);
+  return most;
+}
+
 // What must be the same on all ranks, as bytes to compare.
 struct AgreedConfig {
   Device device;
@@ -97,7 +104,7 @@ GroupState::GroupState(CommunicatorState& communicator, int id, std::vector<int>
       region_offset_(region_offset),
       layout_(layout) {}
 
-void GroupState::arm(std::uint32_t first_epoch) {
+void GroupState::arm(std::uint32_t first_epoch, bool moved) {
   Fabric& fabric = communicator_.fabric();
   const Control control = fabric.control();
   LocalState local{};
@@ -109,7 +116,6 @@ void GroupState::arm(std::uint32_t first_epoch) {
   }
 
   direct_ = true;
-  const Channel before = table_;
   Channel channel{};
   channel.id = static_cast<std::uint32_t>(id_);
   channel.rank = static_cast<std::uint32_t>(rank_);
@@ -137,8 +143,7 @@ void GroupState::arm(std::uint32_t first_epoch) {
                                              static_cast<std::uint64_t>(local.epochs[0] - 1) << 32);
     fabric.write(mine + layout_.headers, headers.data(), headers.size() * sizeof(std::uint64_t));
   }
-  // Graphs captured before hold the old addresses; where the window has come back to them, they stay valid.
-  if (!std::ranges::equal(before.region, channel.region)) ++generation_;
+  if (moved) ++generation_;  // graphs captured before hold the old addresses
   local.generation = generation_;
   table_ = channel;
   fabric.write(&control.locals[id_], &local, sizeof(local));
@@ -211,7 +216,7 @@ std::shared_ptr<CommunicatorState> CommunicatorState::create(std::unique_ptr<Boo
   state->groups_[0] = std::make_unique<GroupState>(*state, 0, std::move(everyone), meet.rank(), state->region_offset(0),
                                                    world_layout(chosen, static_cast<std::uint32_t>(meet.size())));
   state->open_window();
-  meet.agree_on("prepare memory", [&] { state->groups_[0]->arm(std::max(chosen.first_epoch, 1u)); });
+  meet.agree_on("prepare memory", [&] { state->groups_[0]->arm(std::max(chosen.first_epoch, 1u), true); });
   logger().info("rank {} of {}: {}", meet.rank(), meet.size(), state->fabric_->description());
   return state;
 }
@@ -222,7 +227,7 @@ std::size_t CommunicatorState::region_offset(int group) const {
   const auto size = static_cast<std::uint32_t>(bootstrap_->size());
   if (group == 0) return kWindowHeaderBytes;
   return kWindowHeaderBytes + world_layout(config_, size).bytes +
-         static_cast<std::size_t>(group - 1) * group_layout(config_, size).bytes;
+         static_cast<std::size_t>(group - 1) * group_region_bytes(config_, size);
 }
 
 void CommunicatorState::open_window() {
@@ -298,7 +303,7 @@ GroupState* CommunicatorState::split(int color) {
     const auto size = static_cast<std::uint32_t>(members.size());
     groups_.back() = std::make_unique<GroupState>(*this, id, std::move(members), place, region_offset(id),
                                                   group_layout(config_, size));
-    groups_.back()->arm(std::max(config_.first_epoch, 1u));
+    groups_.back()->arm(std::max(config_.first_epoch, 1u), true);
   });
   return groups_.back().get();
 }
@@ -307,6 +312,12 @@ void CommunicatorState::abort() noexcept {
   const std::scoped_lock lock(abort_mutex_);
   aborted_ = true;
   if (reachable_) fabric_->abort();
+}
+
+std::vector<const std::byte*> CommunicatorState::windows() const {
+  std::vector<const std::byte*> all;
+  for (int peer = 0; peer < size(); ++peer) all.push_back(fabric_->window(peer));
+  return all;
 }
 
 void CommunicatorState::release() {
@@ -320,6 +331,7 @@ void CommunicatorState::release() {
       if (group != nullptr) group->set_released();
     }
   });
+  windows_ = windows();
   released_ = true;  // from here on nobody writes to anybody's window
   bootstrap_->agree_on("release: free the window", [&] { fabric_->close_window(); });
 }
@@ -329,10 +341,14 @@ void CommunicatorState::acquire() {
     if (!released_) throw Error(Errc::invalid_argument, "acquire: the communicator's memory is not released");
   });
   open_window();
+  // Where a window moved for one rank, captured graphs are void on all: some would call, and the others not.
+  const auto moved =
+      bootstrap_->all_gather_value("acquire: compare addresses", static_cast<char>(windows() != windows_));
+  const bool any_moved = std::ranges::any_of(moved, [](char yes) { return yes != 0; });
   bootstrap_->agree_on("acquire: prepare memory", [&] {
     if (fabric_->record().code == static_cast<std::uint32_t>(Errc::released)) fabric_->clear_record();
     for (const auto& group : groups_) {
-      if (group != nullptr) group->arm(0);
+      if (group != nullptr) group->arm(0, any_moved);
     }
   });
   released_ = false;

@@ -41,8 +41,8 @@ class GroupState {
   bool direct() const { return direct_; }
 
   // Puts memory to rest and fills the table; what peers may see of it is fenced by the caller's next meeting. Epochs
-  // begin at `first_epoch` (a new group) or go on (a window taken again: 0 then).
-  void arm(std::uint32_t first_epoch);
+  // begin at `first_epoch` (a new group) or go on (a window taken again: 0 then). `moved`: some rank has it elsewhere.
+  void arm(std::uint32_t first_epoch, bool moved);
   // Calls that are on the GPU's queues or in graphs end at once from now on.
   void set_released();
 
@@ -99,6 +99,7 @@ class CommunicatorState : public std::enable_shared_from_this<CommunicatorState>
  private:
   CommunicatorState(std::unique_ptr<Bootstrap> bootstrap, const Config& config);
   void open_window();
+  std::vector<const std::byte*> windows() const;
   void check_pairs();
   std::size_t region_offset(int group) const;
   void warn_when_slow() const;
@@ -108,7 +109,8 @@ class CommunicatorState : public std::enable_shared_from_this<CommunicatorState>
   std::shared_ptr<Fabric> fabric_;
   std::size_t window_bytes_ = 0;
   bool released_ = false;
-  std::mutex abort_mutex_;  // of the two below
+  std::vector<const std::byte*> windows_;  // by rank, as they lay before release()
+  std::mutex abort_mutex_;                 // of the two below
   bool aborted_ = false;
   bool reachable_ = true;  // the windows are there for abort() to write to
   mutable std::mutex mutex_;

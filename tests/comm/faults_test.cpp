@@ -317,6 +317,7 @@ TEST(Status, MayBeAskedFromAnyThread) {
       while (!done) {
         EXPECT_FALSE(communicator.status().has_value());
         EXPECT_LE(communicator.world().recent_calls().size(), 32u);
+        std::this_thread::yield();  // ranks and askers may have one core between them
       }
     });
   }

@@ -1,7 +1,9 @@
 // Groups: parts of the world that work side by side, and in turn with it.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <optional>
+#include <vector>
 
 #include "support/cases.hpp"
 #include "support/ranks.hpp"
@@ -30,6 +32,32 @@ TEST(Groups, MembersAreOrderedByWorldRankAndColorMinusOneIsInNone) {
     EXPECT_EQ(group.size(), 2);
     EXPECT_EQ(wanted[static_cast<std::size_t>(group.rank())], rank);
     EXPECT_EQ(group.device(), Device::cpu);
+  }));
+}
+
+// Rounding makes the region of three ranks larger than that of four: it must not reach into the next group's.
+TEST(Groups, RegionsOfSmallerGroupsFit) {
+  constexpr std::size_t bytes = std::size_t{4} << 20, count = bytes / 4;
+  Config config = cpu_config();
+  config.max_groups = 2;
+  config.group_one_shot_bytes = 16;
+  config.group_two_shot_bytes = bytes;
+  expect_all_well(run_world(4, config, [&](Communicator& communicator, int rank) {
+    const int color = rank < 3 ? 0 : -1;
+    const Group first = communicator.split(color), second = communicator.split(color);
+    if (rank == 3) return;
+    std::vector<float> data(count, 1.0f);
+    for (int call = 0; call < 2; ++call) {  // both banks
+      for (const Group* group : {&first, &second}) {
+        std::vector<float> sum(count);
+        all_reduce(*group, {.input = data.data(),
+                            .output = sum.data(),
+                            .count = count,
+                            .type = DataType::f32,
+                            .algorithm = Algorithm::two_shot});
+        EXPECT_EQ(std::count(sum.begin(), sum.end(), 3.0f), static_cast<std::ptrdiff_t>(count));
+      }
+    }
   }));
 }
 

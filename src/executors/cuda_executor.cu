@@ -1,38 +1,12 @@
-// A kernel is: wait for the kernel before, enter, the phases, leave. One instance per algorithm, type and batch.
+// Launches kernels: one instance per algorithm, type and batch.
 #include <algorithm>
-#include <utility>
 
 #include "core/dispatch.hpp"
+#include "executors/collective.cuh"
 #include "executors/cuda_error.hpp"
 #include "executors/executor.hpp"
-#include "team/cuda_block.cuh"
 
 namespace weft::detail {
-namespace {
-
-template <class A>
-constexpr int kMaxThreads = max_threads(A::kSize);
-
-template <class A, int... phase>
-__device__ __forceinline__ void run_phases(CudaBlock& team, const Session& session, const typename A::Work& work,
-                                           const typename A::Early& early, std::integer_sequence<int, phase...>) {
-  static_cast<void>((A::template run<phase>(team, session, work, early) && ...));
-}
-
-template <class A>
-__global__ void __launch_bounds__(kMaxThreads<A>)
-    collective(const __grid_constant__ Call call, const __grid_constant__ typename A::Work work) {
-  ptx::wait_for_predecessor();
-  ptx::launch_successor();
-  CudaBlock team;
-  Session session;
-  const typename A::Early early = A::early(team, work);
-  if (!enter(team, call, session)) return;
-  run_phases<A>(team, session, work, early, std::make_integer_sequence<int, A::kPhases>{});
-  leave(team, session);
-}
-
-}  // namespace
 
 void launch_on_gpu(const AllReduceLaunch& launch) {
   cudaLaunchAttribute dependent{};

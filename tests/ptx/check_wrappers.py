@@ -1,0 +1,104 @@
+#!/usr/bin/env python3
+"""Golden test of src/team/ptx.cuh: every wrapper becomes the one instruction it is named after, and nothing beside it,
+on every architecture that is built. Needs nvcc, no GPU. SASS is looked at where cuobjdump or nvdisasm is."""
+
+import argparse
+import re
+import sys
+import tempfile
+from pathlib import Path
+
+from gpu_code import FLAGS, ROOT, disassembly, entries, nvcc_version, opcode, run
+
+SOURCE = Path(__file__).with_name("wrappers.cu")
+
+# Kernel of wrappers.cu: the instruction in PTX; in SASS of sm_90; does the kernel store a result?
+EXPECTED = {
+    "store_relaxed_sys_pack": ("st.relaxed.sys.global.b128", ["STG.E.128.STRONG.SYS"], False),
+    "load_relaxed_sys_pack": ("ld.relaxed.sys.global.b128", ["LDG.E.128.STRONG.SYS"], True),
+    "store_relaxed_sys_u64": ("st.relaxed.sys.global.u64", ["STG.E.64.STRONG.SYS"], False),
+    "load_relaxed_sys_u64": ("ld.relaxed.sys.global.u64", ["LDG.E.64.STRONG.SYS"], True),
+    "store_relaxed_sys_u32": ("st.relaxed.sys.global.u32", ["STG.E.STRONG.SYS"], False),
+    "load_relaxed_sys_u32": ("ld.relaxed.sys.global.u32", ["LDG.E.STRONG.SYS"], True),
+    "store_release_sys_u32": ("st.release.sys.global.u32", ["MEMBAR.ALL.SYS", "STG.E.STRONG.SYS"], False),
+    "exchange_relaxed_gpu_u32": ("atom.relaxed.gpu.global.exch.b32", ["ATOMG.E.EXCH.STRONG.GPU"], True),
+    "wait_for_predecessor": ("griddepcontrol.wait", ["ACQBULK"], False),
+    "launch_successor": ("griddepcontrol.launch_dependents", ["PREEXIT"], False),
+    "global_timer_ns": ("mov.u64 %globaltimer", ["CS2R SR_GLOBALTIMERLO"], True),
+    "max_nan": ("max.NaN.f32", ["FMNMX.NAN"], True),
+}
+
+# What brings arguments in, puts words together, and ends a kernel.
+PTX_FRAME = re.compile(r"(ld\.param|cvta\.to\.global|cvt\.u(32\.u64|64\.u32)|shr\.u64|shl\.b64|or\.b64|bfi\.b64|mov|ret)\b")
+PTX_RESULT = re.compile(r"st\.global\.(v[24]\.)?[bfu]\d+$")
+SASS_FRAME = re.compile(r"(ULDC|LDCU|LDC|S2UR|MOV|IMAD\.MOV|ERRBAR|CGAERRBAR|EXIT)\b")
+SASS_RESULT = re.compile(r"STG\.E(\.64|\.128)?$")
+
+
+def essence(code, frame, timer):
+    """The opcodes of a kernel but for its frame; the register that holds the clock is part of one."""
+    kept = []
+    for instruction in code:
+        clock = re.search(timer, instruction)
+        name = opcode(re.sub(r"^@!?U?P\w+ ", "", instruction))
+        if clock or not frame.match(name):
+            kept.append(f"{name} {clock.group()}" if clock else name)
+    return kept
+
+
+def mismatches(found, column, frame, result, timer):
+    """One line for each kernel whose instructions are others than EXPECTED says."""
+    for kernel, row in EXPECTED.items():
+        if kernel not in found:
+            yield f"{kernel}: there is no such kernel"
+            continue
+        want = [row[column]] if isinstance(row[column], str) else row[column]
+        code = essence(found[kernel], frame, timer)
+        results = [name for name in code if result.match(name)]
+        others = [name for name in code if not result.match(name)]
+        if others != want or len(results) != row[2]:
+            yield f"{kernel}: expected {want} and {int(row[2])} stores of a result, found {code}"
+    for kernel in found.keys() - EXPECTED.keys():
+        yield f"{kernel}: not in the table of expected instructions"
+
+
+def ptx_mismatches(ptx):
+    return list(mismatches(entries(ptx), 0, PTX_FRAME, PTX_RESULT, r"%globaltimer"))
+
+
+def sass_mismatches(sass):
+    return list(mismatches(sass, 1, SASS_FRAME, SASS_RESULT, r"SR_GLOBALTIMERLO"))
+
+
+def forgotten(header):
+    """A wrapper that was added without a kernel here."""
+    wrappers = len(re.findall(r"\basm\b", re.sub(r"//[^\n]*", "", header)))
+    return [] if wrappers == len(EXPECTED) else [f"ptx.cuh has {wrappers} wrappers, {len(EXPECTED)} are checked"]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--nvcc", default="nvcc")
+    parser.add_argument("--arch", nargs="+", default=["90", "100"])
+    args = parser.parse_args()
+    wrong = forgotten((ROOT / "src/team/ptx.cuh").read_text(encoding="utf-8"))
+    with tempfile.TemporaryDirectory() as folder:
+        for arch in args.arch:
+            ptx = Path(folder) / f"{arch}.ptx"
+            run([args.nvcc, *FLAGS, f"-arch=sm_{arch}", "-ptx", SOURCE, "-o", ptx])
+            wrong += [f"sm_{arch}, PTX: {line}" for line in ptx_mismatches(ptx.read_text(encoding="utf-8"))]
+        cubin = Path(folder) / "90.cubin"
+        run([args.nvcc, *FLAGS, "-arch=sm_90", "-cubin", SOURCE, "-o", cubin])
+        sass = disassembly(cubin)
+        if sass is not None:
+            wrong += [f"sm_90, SASS: {line}" for line in sass_mismatches(sass)]
+    print("\n".join(wrong))
+    architectures = ", ".join(f"sm_{arch}" for arch in args.arch)
+    looked_at = "and SASS of sm_90" if sass is not None else "(no cuobjdump or nvdisasm on PATH: SASS was left out)"
+    print(f"nvcc {nvcc_version(args.nvcc)}: {len(EXPECTED)} wrappers, PTX of {architectures} {looked_at}, "
+          f"{len(wrong)} wrong")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,69 @@
+"""Reads what nvcc, ptxas and the disassemblers print; shared by the checks of this folder."""
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+# As the library is compiled (cmake/internal.cmake).
+FLAGS = ["-std=c++20", "-O3", "--fmad=false", f"-I{ROOT / 'src'}", f"-I{ROOT / 'include'}"]
+
+
+def run(command):
+    """Standard output and error of a command, which has to succeed."""
+    result = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    if result.returncode != 0:
+        raise SystemExit(f"{' '.join(map(str, command))}\n{result.stdout}")
+    return result.stdout
+
+
+def nvcc_version(nvcc):
+    return re.search(r"V(\d+\.\d+\.\d+)", run([nvcc, "--version"])).group(1)
+
+
+def entries(ptx):
+    """{name of kernel: its instructions, comments and directives left out}"""
+    ptx = re.sub(r"//[^\n]*", "", ptx)
+    bodies = re.findall(r"^(?:\.visible |\.weak )?\.entry (\w+)\(.*?^\{(.*?)^\}", ptx, re.MULTILINE | re.DOTALL)
+    return {name: instructions(body) for name, body in bodies}
+
+
+def instructions(body):
+    body = re.sub(r"^\s*(\$\w+:|\.loc\b.*)", "", body, flags=re.MULTILINE)
+    # Braces round a scope stand at the begin or the end of a statement, those of a vector operand inside it.
+    statements = (re.sub(r"\s+", " ", part).strip().lstrip("{} ") for part in body.split(";"))
+    return [statement for statement in statements if statement and not statement.startswith(".")]
+
+
+def opcode(instruction):
+    return re.sub(r"^@!?%\w+ ", "", instruction).split()[0]
+
+
+def disassembly(cubin):
+    """{name of kernel: its SASS instructions, padding left out}, or None where there is no disassembler."""
+    if shutil.which("cuobjdump"):
+        listing = run(["cuobjdump", "-sass", cubin])
+    elif shutil.which("nvdisasm"):
+        listing = run(["nvdisasm", "-c", cubin])
+    else:
+        return None
+    found, name = {}, None
+    for line in listing.splitlines():
+        start = re.match(r"\s*Function : (\w+)|\.text\.(\w+):", line)
+        if start:
+            name = start.group(1) or start.group(2)
+            found[name] = []
+        code = re.match(r"\s*/\*[0-9a-f]{4,}\*/\s+(.*?)\s*;", line)
+        if code and name and not code.group(1).startswith("NOP"):
+            found[name].append(code.group(1))
+    # Behind a kernel's code stands a branch to itself that nothing reaches.
+    return {kernel: code[:-1] if code and code[-1].startswith("BRA") else code for kernel, code in found.items()}
+
+
+def resources(ptxas):
+    """{name of kernel: (registers, bytes of stack, bytes of spills)} from `ptxas -v`."""
+    pattern = (r"Compiling entry function '(\w+)'.*?(\d+) bytes stack frame, (\d+) bytes spill stores, "
+               r"(\d+) bytes spill loads.*?Used (\d+) registers")
+    return {name: (int(registers), int(stack), int(stores) + int(loads))
+            for name, stack, stores, loads, registers in re.findall(pattern, ptxas, re.DOTALL)}

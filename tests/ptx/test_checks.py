@@ -1,0 +1,137 @@
+#!/usr/bin/env python3
+"""The checks of this folder see what they are there for: code that was tampered with is refused."""
+
+import argparse
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+import check_twin
+import check_wrappers
+from gpu_code import FLAGS, entries, opcode, resources, run
+
+# Kernel, what stands in its PTX, what a wrong wrapper would have made of it.
+TAMPERED = [
+    ("store_relaxed_sys_pack", "st.relaxed.sys.global.b128", "st.relaxed.gpu.global.b128"),
+    ("store_relaxed_sys_pack", "st.relaxed.sys.global.b128 [", "st.global.v2.u64 ["),
+    ("store_relaxed_sys_u64", "st.relaxed.sys.global.u64", "st.release.sys.global.u64"),
+    ("store_relaxed_sys_u32", "st.relaxed.sys.global.u32", "fence.sc.sys; st.relaxed.sys.global.u32"),
+    ("store_release_sys_u32", "st.release.sys.global.u32", "st.relaxed.sys.global.u32"),
+    ("load_relaxed_sys_pack", "ld.relaxed.sys.global.b128", "ld.weak.global.b128"),
+    ("load_relaxed_sys_u64", "st.global.u64", "st.relaxed.sys.global.u64"),
+    ("load_relaxed_sys_u32", "ld.relaxed.sys.global.u32", "ld.volatile.global.u32"),
+    ("exchange_relaxed_gpu_u32", "atom.relaxed.gpu", "atom.acq_rel.gpu"),
+    ("wait_for_predecessor", "griddepcontrol.wait;", ""),
+    ("launch_successor", "griddepcontrol.launch_dependents", "griddepcontrol.wait"),
+    ("global_timer_ns", "%globaltimer", "%clock64"),
+    ("max_nan", "max.NaN.f32", "max.f32"),
+]
+
+PTXAS = """ptxas info    : 0 bytes gmem
+ptxas info    : Compiling entry function 'one' for 'sm_90'
+ptxas info    : Function properties for one
+    8 bytes stack frame, 4 bytes spill stores, 16 bytes spill loads
+ptxas info    : Used 47 registers, used 1 barriers
+ptxas info    : Function properties for cold
+    0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads
+ptxas info    : Compiling entry function 'two' for 'sm_90'
+ptxas info    : Function properties for two
+    0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads
+ptxas info    : Used 12 registers
+"""
+
+
+class Wrappers(unittest.TestCase):
+    nvcc = "nvcc"
+
+    @classmethod
+    def setUpClass(cls):
+        with tempfile.TemporaryDirectory() as folder:
+            ptx = Path(folder) / "wrappers.ptx"
+            run([cls.nvcc, *FLAGS, "-arch=sm_90", "-ptx", check_wrappers.SOURCE, "-o", ptx])
+            cls.ptx = ptx.read_text(encoding="utf-8")
+
+    def test_code_as_compiled_is_accepted(self):
+        self.assertEqual(check_wrappers.ptx_mismatches(self.ptx), [])
+
+    def test_another_instruction_is_refused(self):
+        self.assertEqual({row[0] for row in TAMPERED}, set(check_wrappers.EXPECTED))
+        for kernel, right, wrong in TAMPERED:
+            with self.subTest(kernel=kernel, wrong=wrong):
+                begin = self.ptx.index(f".entry {kernel}(")
+                self.assertIn(right, self.ptx[begin:])
+                tampered = self.ptx[:begin] + self.ptx[begin:].replace(right, wrong, 1)
+                found = check_wrappers.ptx_mismatches(tampered)
+                self.assertEqual([line.split(":")[0] for line in found], [kernel])
+
+    def test_missing_and_unknown_kernels_are_refused(self):
+        found = check_wrappers.ptx_mismatches(self.ptx.replace(".entry max_nan(", ".entry max_none("))
+        self.assertEqual(sorted(line.split(":")[0] for line in found), ["max_nan", "max_none"])
+
+    def test_sixteen_bytes_in_two_accesses_are_refused(self):
+        frame = ["LDC R1, c[0x0][0x28]", "EXIT"]
+        sass = {kernel: [*row[1], *(["STG.E desc[UR4][R2.64], R5"] if row[2] else []), *frame]
+                for kernel, row in check_wrappers.EXPECTED.items()}
+        self.assertEqual(check_wrappers.sass_mismatches(sass), [])
+        sass["store_relaxed_sys_pack"] = ["STG.E.64.STRONG.SYS desc[UR4][R2.64], R4"] * 2 + frame
+        sass["load_relaxed_sys_pack"] = ["LDG.E.128 R8, desc[UR4][R2.64]", "STG.E.128 desc[UR4][R4.64], R8"] + frame
+        self.assertEqual([line.split(":")[0] for line in check_wrappers.sass_mismatches(sass)],
+                         ["store_relaxed_sys_pack", "load_relaxed_sys_pack"])
+
+    def test_a_wrapper_without_a_kernel_is_noticed(self):
+        header = 'asm volatile("x;");\n' * len(check_wrappers.EXPECTED)
+        self.assertEqual(check_wrappers.forgotten(header + "// asm in words\n"), [])
+        self.assertEqual(len(check_wrappers.forgotten(header + 'asm("y;");\n')), 1)
+
+
+class Twin(unittest.TestCase):
+    twin = {"registers": 40, "stack bytes": 0, "spill bytes": 0, "PTX instructions": 200, "SASS instructions": 300}
+
+    def test_a_template_within_the_tolerance_is_accepted(self):
+        within = {"registers": 44, "stack bytes": 0, "spill bytes": 0, "PTX instructions": 210, "SASS instructions": 315}
+        self.assertEqual(check_twin.excesses(self.twin, within), [])
+
+    def test_each_figure_beyond_the_tolerance_is_refused(self):
+        beyond = {"registers": 45, "stack bytes": 8, "spill bytes": 4, "PTX instructions": 211, "SASS instructions": 316}
+        for row, value in beyond.items():
+            with self.subTest(row=row):
+                self.assertEqual(len(check_twin.excesses(self.twin, self.twin | {row: value})), 1)
+
+    def test_resources_are_those_of_the_kernel_and_count_all_spills(self):
+        self.assertEqual(resources(PTXAS), {"one": (47, 8, 20), "two": (12, 0, 0)})
+
+    def test_every_instruction_is_counted_once_and_nothing_else(self):
+        ptx = """.visible .entry k(
+\t.param .u64 k_param_0
+)
+{
+\t.reg .b64 \t%rd<3>; // no; instruction;
+$L__BB0_1:
+\tld.param.u64 %rd1, [k_param_0];
+\t{ .reg .b128 t; mov.b128 t, {%rd1, %rd2}; st.relaxed.sys.global.b128 [%rd1], t; }
+\t{ // callseq 0, 0
+\tcall.uni
+\tcold,
+\t(
+\t);
+\t} // callseq 0
+\tadd.f32 %f1, %f2, %f3;
+\t@%p1 bra $L__BB0_1;
+\tret;
+}
+"""
+        code = entries(ptx)["k"]
+        self.assertEqual([opcode(one) for one in code],
+                         ["ld.param.u64", "mov.b128", "st.relaxed.sys.global.b128", "call.uni", "add.f32", "bra", "ret"])
+        counts = {name: count for name, count in check_twin.mix(code).items() if count}
+        self.assertEqual(counts, {"parameters": 1, "moves": 1, "stores": 1, "branches and calls": 3,
+                                  "float arithmetic": 1})
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--nvcc", default="nvcc")
+    args, rest = parser.parse_known_args()
+    Wrappers.nvcc = args.nvcc
+    unittest.main(argv=[sys.argv[0], *rest])

@@ -1,0 +1,178 @@
+// The one-shot all-reduce of bf16 sums on four ranks, whole packs, as one would write it by hand: no team, no
+// templates. Beside it the library's kernel for the same call. check_twin.py compiles both and compares what comes out.
+//
+// The twin does what the template does, to the memory of the same channel. It shares with it what is no code on the
+// path of a call that works: the tables, the wrappers of single instructions, and the cold functions that end a wait.
+#include <cuda_bf16.h>
+
+#include "algorithms/one_shot_all_reduce.hpp"
+#include "executors/collective.cuh"
+
+namespace weft::detail {
+
+using Library = OneShotAllReduce<Reduction<DataType::bf16, ReduceOp::sum>, 4, true>;
+template __global__ void collective<Library>(const __grid_constant__ Call, const __grid_constant__ Library::Work);
+
+namespace twin {
+
+constexpr std::uint32_t kRanks = 4;
+constexpr std::uint32_t kSpinsPerCheck = 1024;
+constexpr std::uint32_t kSentinelNan = 0x7fff7fff;
+
+__device__ __forceinline__ CallId id(const Call& call, std::uint32_t epoch) {
+  return {call.channel, call.local, epoch, call.fingerprint};
+}
+
+__device__ __forceinline__ std::uint64_t* header(const Call& call, std::uint32_t epoch, std::uint32_t owner,
+                                                 std::uint32_t sender) {
+  std::byte* region = owner < kInlineRanks ? call.region[owner] : call.channel->region[owner];
+  return reinterpret_cast<std::uint64_t*>(region + call.layout.headers) + (epoch % 2 * call.size + sender);
+}
+
+// For any number of ranks, as the library's handshake is.
+__device__ __forceinline__ void control_block(const Call& call, std::uint32_t epoch, bool overlapped) {
+  CudaBlock cold;
+  const std::uint64_t mine = static_cast<std::uint64_t>(epoch) << 32 | call.fingerprint;
+  for (std::uint32_t peer = threadIdx.x; peer < call.size; peer += blockDim.x) {
+    if (peer != call.rank) ptx::store_relaxed_sys(header(call, epoch, peer, call.rank), mine);
+  }
+  if (overlapped) {
+    report(cold, id(call, epoch), {.code = Errc::overlap, .phase = 1});
+    return;
+  }
+  if (call.size == 1) {
+    if (threadIdx.x == 0) unpoisoned(cold, id(call, epoch), ptx::load_relaxed_sys(call.poison), 1);
+    return;
+  }
+  for (std::uint32_t peer = threadIdx.x; peer < call.size; peer += blockDim.x) {
+    if (peer == call.rank) continue;
+    const std::uint64_t* arriving = header(call, epoch, call.rank, peer);
+    WaitState state;
+    std::uint64_t word;
+    std::uint32_t ended;
+    for (std::uint32_t spins = 1;; ++spins) {
+      word = ptx::load_relaxed_sys(arriving);
+      ended = ptx::load_relaxed_sys(call.poison);
+      if (ended != 0 || static_cast<std::int32_t>(static_cast<std::uint32_t>(word >> 32) - epoch) >= 0) break;
+      if (spins % kSpinsPerCheck != 0) continue;
+      state = worth_waiting(cold, id(call, epoch), peer, {.phase = 1, .control = true}, state);
+      if (state.began == 0) return;
+    }
+    if (!unpoisoned(cold, id(call, epoch), ended, 1)) return;
+    if (word != mine) {
+      report(cold, id(call, epoch),
+             {.code = Errc::mismatch,
+              .peer = call.channel->member[peer],
+              .epoch_seen = static_cast<std::uint32_t>(word >> 32),
+              .theirs = static_cast<std::uint32_t>(word),
+              .phase = 1});
+      return;
+    }
+  }
+}
+
+__device__ __forceinline__ void data_block(const Call& call, const AllReduceWork& work, std::uint32_t epoch,
+                                           std::uint64_t begin, const Pack& first) {
+  const Pack* input = static_cast<const Pack*>(work.input);
+  Pack* output = static_cast<Pack*>(work.output);
+  const std::uint64_t packs = work.count / 8;
+  const std::uint64_t step = static_cast<std::uint64_t>(gridDim.x - 1) * blockDim.x;
+  const std::uint64_t slot_packs = call.layout.one_shot_packs;
+  const std::uint64_t bank = epoch % 2 * kRanks;
+
+  Pack* to[kRanks];
+#pragma unroll
+  for (std::uint32_t k = 0; k < kRanks; ++k) {
+    const std::uint32_t peer = (call.rank + k) % kRanks;
+    to[k] = reinterpret_cast<Pack*>(call.region[peer] + call.layout.one_shot) + (bank + call.rank) * slot_packs;
+  }
+  for (std::uint64_t i = begin; i < packs; i += step) {
+    Pack pack = i == begin ? first : input[i];
+    if (pack.word[3] == kRestWord) pack.word[3] = kSentinelNan;
+#pragma unroll
+    for (std::uint32_t k = 0; k < kRanks; ++k) ptx::store_relaxed_sys(to[k] + i, pack);
+  }
+
+  CudaBlock cold;
+  Pack* slots = reinterpret_cast<Pack*>(call.region[call.rank] + call.layout.one_shot) + bank * slot_packs;
+  for (std::uint64_t i = begin; i < packs; i += step) {
+    Pack got[kRanks];
+    WaitState state;
+    for (std::uint32_t spins = 1;; ++spins) {
+#pragma unroll
+      for (std::uint32_t k = 0; k < kRanks; ++k) got[k] = ptx::load_relaxed_sys(slots + k * slot_packs + i);
+      bool all = true;
+#pragma unroll
+      for (std::uint32_t k = 0; k < kRanks; ++k) all &= got[k].word[3] != kRestWord;
+      if (all) break;
+      if (spins % kSpinsPerCheck != 0) continue;
+      std::uint32_t late = 0;
+#pragma unroll
+      for (std::uint32_t k = 0; k < kRanks; ++k) {
+        if (got[k].word[3] == kRestWord) late = k;
+      }
+      state = worth_waiting(cold, id(call, epoch), late, {.phase = 1}, state);
+      if (state.began == 0) return;
+    }
+    Pack sum;
+#pragma unroll
+    for (std::uint32_t w = 0; w < 4; ++w) {
+      float low = __uint_as_float(got[0].word[w] << 16), high = __uint_as_float(got[0].word[w] & 0xffff0000u);
+#pragma unroll
+      for (std::uint32_t k = 1; k < kRanks; ++k) {
+        low += __uint_as_float(got[k].word[w] << 16);
+        high += __uint_as_float(got[k].word[w] & 0xffff0000u);
+      }
+      const __nv_bfloat162 both = __floats2bfloat162_rn(low, high);
+      sum.word[w] = reinterpret_cast<const std::uint32_t&>(both);
+    }
+#pragma unroll
+    for (std::uint32_t k = 0; k < kRanks; ++k) ptx::store_relaxed_sys(slots + k * slot_packs + i, kRestPack);
+    output[i] = sum;
+  }
+}
+
+__device__ __forceinline__ void end_call(LocalState* local, std::uint32_t next) {
+  __syncthreads();
+  if (blockIdx.x != 0) {
+    if (threadIdx.x == 0) ptx::store_relaxed_sys(&local->epochs[blockIdx.x], next);
+    return;
+  }
+  if (threadIdx.x == 0) {
+    ptx::store_relaxed_sys(&local->epochs[0], next);
+    ptx::store_relaxed_sys(&local->busy, 0u);
+  }
+  for (std::uint32_t block = gridDim.x + threadIdx.x; block < kMaxBlocks; block += blockDim.x) {
+    ptx::store_relaxed_sys(&local->epochs[block], next);
+  }
+}
+
+extern "C" __global__ void __launch_bounds__(1024)
+    hand_written(const __grid_constant__ Call call, const __grid_constant__ AllReduceWork work) {
+  ptx::wait_for_predecessor();
+  ptx::launch_successor();
+  const bool control = blockIdx.x == 0;
+  const std::uint64_t begin = static_cast<std::uint64_t>(blockIdx.x - 1) * blockDim.x + threadIdx.x;
+  Pack first{};
+  if (!control && begin < work.count / 8) first = static_cast<const Pack*>(work.input)[begin];
+
+  const std::uint32_t epoch = ptx::load_relaxed_sys(&call.local->epochs[blockIdx.x]);
+  const std::uint32_t dead = ptx::load_relaxed_sys(&call.local->dead);
+  const std::uint32_t generation = ptx::load_relaxed_sys(&call.local->generation);
+  if (dead != 0) return;
+  if (generation != call.generation) {
+    CudaBlock cold;
+    report(cold, id(call, epoch), {.code = Errc::released});
+    return;
+  }
+  if (control) {
+    const bool overlapped = threadIdx.x == 0 && ptx::exchange_relaxed_gpu(&call.local->busy, 1u) != 0;
+    control_block(call, epoch, overlapped);
+  } else {
+    data_block(call, work, epoch, begin, first);
+  }
+  end_call(call.local, epoch + 1);
+}
+
+}  // namespace twin
+}  // namespace weft::detail

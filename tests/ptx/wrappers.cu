@@ -1,0 +1,46 @@
+// One kernel for each wrapper of team/ptx.cuh. Compiled by check_wrappers.py, which knows them by name, and never run.
+#include "team/ptx.cuh"
+
+namespace ptx = weft::detail::ptx;
+using weft::detail::Pack;
+
+extern "C" {
+
+__global__ void store_relaxed_sys_pack(Pack* to, Pack value) {
+  ptx::store_relaxed_sys(to, value);
+}
+__global__ void load_relaxed_sys_pack(const Pack* from, Pack* result) {
+  *result = ptx::load_relaxed_sys(from);
+}
+__global__ void store_relaxed_sys_u64(std::uint64_t* to, std::uint64_t value) {
+  ptx::store_relaxed_sys(to, value);
+}
+__global__ void load_relaxed_sys_u64(const std::uint64_t* from, std::uint64_t* result) {
+  *result = ptx::load_relaxed_sys(from);
+}
+__global__ void store_relaxed_sys_u32(std::uint32_t* to, std::uint32_t value) {
+  ptx::store_relaxed_sys(to, value);
+}
+__global__ void store_release_sys_u32(std::uint32_t* to, std::uint32_t value) {
+  ptx::store_release_sys(to, value);
+}
+__global__ void load_relaxed_sys_u32(const std::uint32_t* from, std::uint32_t* result) {
+  *result = ptx::load_relaxed_sys(from);
+}
+__global__ void exchange_relaxed_gpu_u32(std::uint32_t* at, std::uint32_t value, std::uint32_t* result) {
+  *result = ptx::exchange_relaxed_gpu(at, value);
+}
+__global__ void wait_for_predecessor() {
+  ptx::wait_for_predecessor();
+}
+__global__ void launch_successor() {
+  ptx::launch_successor();
+}
+__global__ void global_timer_ns(std::uint64_t* result) {
+  *result = ptx::global_timer_ns();
+}
+__global__ void max_nan(float a, float b, float* result) {
+  *result = ptx::max_nan(a, b);
+}
+
+}  // extern "C"

@@ -74,23 +74,26 @@ test_sanitizers() {
   tests_failed=$((tests_failed + failed))
 }
 
-# with_nccl EXECUTABLE COMMAND...: runs the command, with LD_LIBRARY_PATH set for it alone where the loader does not
-# find the executable's libnccl.so.2 by itself.
+# with_nccl EXECUTABLE COMMAND...: runs the command, with LD_LIBRARY_PATH set for it alone where the executable's own
+# search path has no libnccl.so.2: it was then built elsewhere, and the loader's may be of another version.
 with_nccl() {
-  local executable=$1 dir
+  local executable=$1 found own dir
   shift
-  if ldd "$executable" 2>/dev/null | grep -q 'libnccl.so.2 => not found'; then
-    dir=$(nccl_dir) || die "$executable needs libnccl.so.2 (>= 2.28); it is in none of the usual places: set NCCL_ROOT"
-    LD_LIBRARY_PATH=$dir${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} "$@"
-  else
+  found=$(ldd "$executable" 2>/dev/null | awk '/libnccl.so.2/ { print $3 }')
+  own=$(readelf -d "$executable" 2>/dev/null | sed -n 's/.*R.*PATH.*\[\(.*\)\]/\1/p')
+  if [[ $found == /* && ":$own:" == *":$(dirname "$found"):"* ]]; then
     "$@"
+    return
   fi
+  dir=$(nccl_dir) || die "$executable needs libnccl.so.2 (>= 2.28); it is in none of the usual places: set NCCL_ROOT"
+  LD_LIBRARY_PATH=$dir${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} "$@"
 }
 
 nccl_dir() {
   local dir
-  for dir in ${NCCL_ROOT:+"$NCCL_ROOT/lib"} /usr/local/cuda/lib64 /usr/local/cuda/lib \
-    "$(python3 -c 'import nvidia.nccl as n; print(list(n.__path__)[0] + "/lib")' 2>/dev/null)"; do
+  for dir in ${NCCL_ROOT:+"$NCCL_ROOT/lib"} \
+    "$(python3 -c 'import nvidia.nccl as n; print(list(n.__path__)[0] + "/lib")' 2>/dev/null)" \
+    /usr/local/cuda/lib64 /usr/local/cuda/lib /usr/lib/x86_64-linux-gnu; do
     [[ -n $dir && -e $dir/libnccl.so.2 ]] && echo "$dir" && return
   done
   return 1

@@ -86,8 +86,11 @@ class CommunicatorState : public std::enable_shared_from_this<CommunicatorState>
   GroupState& world() const { return *groups_.front(); }
 
   // Blocks that one call takes at most. Calls of different groups may run at once and in another order on another rank,
-  // so all of them must fit on the GPU beside each other.
-  int max_blocks() const { return std::max(fabric_->max_blocks() / static_cast<int>(groups_.size()), 2); }
+  // so all of them must fit on the GPU beside each other, with the call that is brought up behind each.
+  int max_blocks() const {
+    const int groups = static_cast<int>(groups_.size());
+    return groups == 1 ? fabric_->max_blocks() : std::max(fabric_->max_blocks() / (2 * groups), 2);
+  }
   GroupState* split(int color);  // null for color −1
   void release();
   void acquire();

@@ -56,10 +56,6 @@ struct HostControl {
   std::uint32_t abort;
 };
 
-int version_family(int version) {
-  return version / 100;
-}  // major and minor of an NCCL version code
-
 class CudaFabric final : public Fabric {
  public:
   explicit CudaFabric(const FabricArgs& args)
@@ -279,13 +275,16 @@ class CudaFabric final : public Fabric {
     Place mine{};
     std::memcpy(mine.uuid, uuid_, sizeof(uuid_));
     const auto places = bootstrap.all_gather_value("compare GPUs", mine);
+    int here = 0;
     for (int peer = 0; peer < size_; ++peer) {
+      here += std::memcmp(places[static_cast<std::size_t>(peer)].uuid, uuid_, sizeof(uuid_)) == 0 ? 1 : 0;
       for (int other = 0; other < peer; ++other) {
         shared_ |= std::memcmp(places[static_cast<std::size_t>(peer)].uuid,
                                places[static_cast<std::size_t>(other)].uuid, sizeof(uuid_)) == 0;
       }
     }
     if (!shared_) return;
+    max_blocks_ = std::max(max_blocks_ / (2 * here), 2);  // each rank's call, and the one that is brought up behind it
     const auto process = bootstrap.all_gather_value("compare processes", getpid());
     for (const pid_t other : process) {
       if (other == process.front()) continue;
@@ -361,9 +360,10 @@ std::string why_no_cuda() {
   if (count == 0) return "no GPU on this machine";
   int version = 0;
   check_nccl(ncclGetVersion(&version), "ncclGetVersion");
-  if (version_family(version) != version_family(NCCL_VERSION_CODE)) {
-    return fmt::format("built with NCCL {}.{}, running with NCCL {}.{}: they must agree", NCCL_MAJOR, NCCL_MINOR,
-                       version / 10000, version / 100 % 100);
+  // Peer pointers are read out of a structure of NCCL's, whose layout changes even between patch levels.
+  if (version != NCCL_VERSION_CODE) {
+    return fmt::format("built with NCCL {}.{}.{}, running with NCCL {}.{}.{}: they must be the same", NCCL_MAJOR,
+                       NCCL_MINOR, NCCL_PATCH, version / 10000, version / 100 % 100, version % 100);
   }
   return {};
 }

@@ -1,0 +1,105 @@
+#include "comm/state.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace weft::detail {
+namespace {
+
+constexpr std::size_t kRecentCalls = 32;
+constexpr std::size_t kMostNames = 4096;  // of different calls that one group remembers in words
+
+}  // namespace
+
+GroupState::GroupState(CommunicatorState& communicator, int id, std::vector<int> members, int rank,
+                       std::size_t region_offset, RegionLayout layout)
+    : communicator_(communicator),
+      id_(id),
+      rank_(rank),
+      members_(std::move(members)),
+      region_offset_(region_offset),
+      layout_(layout) {}
+
+void GroupState::arm(std::uint32_t first_epoch, bool moved) {
+  Fabric& fabric = communicator_.fabric();
+  const Control control = fabric.control();
+  LocalState local{};
+  if (first_epoch == 0) {
+    fabric.read(&local, &control.locals[id_], sizeof(local));
+    local.busy = 0;
+  } else {
+    std::fill(std::begin(local.epochs), std::end(local.epochs), first_epoch);
+  }
+
+  direct_ = true;
+  Channel channel{};
+  channel.id = static_cast<std::uint32_t>(id_);
+  channel.rank = static_cast<std::uint32_t>(rank_);
+  channel.size = static_cast<std::uint32_t>(size());
+  channel.deadline_ns = static_cast<std::uint64_t>(communicator_.config().deadline.count());
+  channel.layout = layout_;
+  channel.claim = control.claim;
+  channel.abort = control.abort;
+  channel.record = control.record;
+  channel.world_rank = static_cast<std::uint32_t>(communicator_.rank());
+  channel.world_size = static_cast<std::uint32_t>(communicator_.size());
+  for (int peer = 0; peer < communicator_.size(); ++peer) channel.window[peer] = fabric.window(peer);
+  for (int member = 0; member < size(); ++member) {
+    const int world_rank = members_[static_cast<std::size_t>(member)];
+    channel.member[member] = static_cast<std::uint32_t>(world_rank);
+    direct_ &= channel.window[world_rank] != nullptr;
+    if (direct_) channel.region[member] = channel.window[world_rank] + region_offset_;
+  }
+
+  if (direct_) {
+    std::byte* const mine = channel.region[rank_];
+    fabric.fill(mine, 0xff, layout_.bytes);
+    // A header of the call before the first: older than anything that is waited for.
+    const std::vector<std::uint64_t> headers(static_cast<std::size_t>(size()) * kBanks,
+                                             static_cast<std::uint64_t>(local.epochs[0] - 1) << 32);
+    fabric.write(mine + layout_.headers, headers.data(), headers.size() * sizeof(std::uint64_t));
+  }
+  if (moved) ++generation_;  // graphs captured before hold the old addresses
+  local.generation = generation_;
+  table_ = channel;
+  fabric.write(&control.locals[id_], &local, sizeof(local));
+  fabric.write(&control.channels[id_], &channel, sizeof(channel));
+}
+
+void GroupState::set_released() {
+  Fabric& fabric = communicator_.fabric();
+  fabric.write(&fabric.control().locals[id_].generation, &kReleased, sizeof(kReleased));
+}
+
+Call GroupState::call(std::uint32_t fingerprint) const {
+  const Control control = communicator_.fabric().control();
+  return make_call(table_, &control.channels[id_], &control.locals[id_], generation_, fingerprint);
+}
+
+void GroupState::remember(const CallName& name) {
+  const std::scoped_lock lock(mutex_);
+  if (names_.size() < kMostNames) names_.try_emplace(name.fingerprint, name.text);
+  CallRecord record{.number = calls_, .operation = name.text, .time = std::chrono::system_clock::now()};
+  if (recent_.size() < kRecentCalls) {
+    recent_.push_back(std::move(record));
+  } else {
+    recent_[calls_ % kRecentCalls] = std::move(record);
+  }
+  ++calls_;
+}
+
+std::vector<CallRecord> GroupState::recent_calls() const {
+  const std::scoped_lock lock(mutex_);
+  std::vector<CallRecord> calls = recent_;
+  std::ranges::sort(calls, {}, &CallRecord::number);
+  return calls;
+}
+
+std::string GroupState::name_of(std::uint32_t fingerprint) const {
+  const std::scoped_lock lock(mutex_);
+  const auto found = names_.find(fingerprint);
+  return found != names_.end() ? found->second : fmt::format("a call with fingerprint {:08x}", fingerprint);
+}
+
+}  // namespace weft::detail

@@ -1,6 +1,7 @@
 #include "core/plan.hpp"
 
 #include <algorithm>
+#include <cstdint>
 #include <iterator>
 
 namespace weft::detail {
@@ -8,11 +9,11 @@ namespace {
 
 constexpr std::size_t KiB = 1024, MiB = 1024 * KiB;
 
-// Up to this many bytes one hop beats two. Measured on H200 (docs/performance.md); for two ranks both algorithms send
-// the same bytes, so one hop always wins.
+// Up to this many bytes one hop beats two. Measured on two, three and four H200, extrapolated beyond
+// (docs/performance.md).
 std::size_t one_shot_threshold(Device device, std::uint32_t size) {
   if (device == Device::cpu) return 16 * KiB;
-  constexpr std::size_t by_size[] = {0, 64 * MiB, 64 * MiB, 256 * KiB, 160 * KiB, 128 * KiB, 96 * KiB, 80 * KiB};
+  constexpr std::size_t by_size[] = {0, SIZE_MAX, 6 * MiB, 256 * KiB, 160 * KiB, 128 * KiB, 96 * KiB, 80 * KiB};
   return size < std::size(by_size) ? by_size[size] : 80 * KiB;
 }
 
@@ -41,7 +42,7 @@ void choose_grid(const PlanQuery& query, std::size_t packs_per_phase, Plan& plan
 
 std::size_t default_one_shot_bytes(Device device, std::uint32_t size) {
   if (device == Device::cpu) return 64 * KiB;
-  if (size <= 2) return 16 * MiB;
+  if (size <= 2) return 8 * MiB;
   return size <= 4 ? 1 * MiB : 512 * KiB;
 }
 
@@ -56,7 +57,7 @@ Plan plan_all_reduce(const PlanQuery& query) {
   plan.algorithm = query.wish;
   if (plan.algorithm == Algorithm::automatic) {
     const std::size_t wire_bytes = bytes * (16 / payload_bytes(query.type));
-    const bool one_shot = query.size <= 2 || wire_bytes <= one_shot_threshold(query.device, query.size);
+    const bool one_shot = query.size == 1 || wire_bytes <= one_shot_threshold(query.device, query.size);
     plan.algorithm = one_shot ? Algorithm::one_shot : Algorithm::two_shot;
   }
   const bool one_shot = plan.algorithm == Algorithm::one_shot;

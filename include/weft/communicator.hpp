@@ -109,8 +109,8 @@ class Communicator {
   // From an id that the caller distributed. Blocks until all `world_size` ranks have called.
   static Communicator from_id(const UniqueId& id, int rank, int world_size, const Config& config = {});
 
-  // From an engine's NCCL communicator, which stays the engine's and must outlive this one. Two small ncclAllGather on it
-  // exchange where the ranks meet.
+  // From an engine's NCCL communicator, which stays the engine's and must outlive this one. Two small ncclAllGather on
+  // it exchange where the ranks meet.
   static Communicator from_nccl(ncclComm* nccl, const Config& config = {});
 
   // `world_size` ranks as threads of this process. Element i is rank i and is to be used by one thread of its own; on
@@ -130,8 +130,8 @@ class Communicator {
 
   // Splits the world into groups that work side by side: ranks with the same `color` (≥ 0) form one, ordered by world
   // rank; color −1 takes part in the call and in no group (an empty Group is returned). Collective over all ranks.
-  // Throws Errc::invalid_argument when Config::max_groups splits exist already. Groups share the GPU: from then on a call
-  // of any of them takes no more than its part of the blocks. Split before graphs are captured.
+  // Throws Errc::invalid_argument when Config::max_groups splits exist already. Groups share the GPU: from then on a
+  // call of any of them takes no more than its part of the blocks. Split before graphs are captured.
   Group split(int color);
 
   // Frees the window (engines that sleep) and takes it again. Collective. Graphs captured before stay valid when the

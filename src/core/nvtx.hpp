@@ -1,5 +1,5 @@
-// Ranges on the timelines of NVIDIA's profilers. They cost a function call while no profiler is attached, and nothing in
-// a build without CUDA.
+// Ranges on the timelines of NVIDIA's profilers. They cost a function call while no profiler is attached, and nothing
+// in a build without CUDA.
 #pragma once
 
 #if WEFT_WITH_CUDA
@@ -11,8 +11,12 @@ namespace weft::detail {
 class NvtxRange {
  public:
 #if WEFT_WITH_CUDA
-  explicit NvtxRange(const char* name) { nvtxDomainRangePushEx(domain(), attributes(name)); }
-  ~NvtxRange() { nvtxDomainRangePop(domain()); }
+  explicit NvtxRange(const char* name) {
+    nvtxDomainRangePushEx(domain(), attributes(name));
+  }
+  ~NvtxRange() {
+    nvtxDomainRangePop(domain());
+  }
 #else
   explicit NvtxRange(const char*) {}
 #endif

@@ -5,9 +5,13 @@
 
 namespace weft::detail {
 
-std::string why_no_cuda() { return "this build has no CUDA part (nvcc or NCCL was not found when it was configured)"; }
+std::string why_no_cuda() {
+  return "this build has no CUDA part (nvcc or NCCL was not found when it was configured)";
+}
 
-std::shared_ptr<Fabric> make_cuda_fabric(const FabricArgs&) { throw Error(Errc::unsupported, why_no_cuda()); }
+std::shared_ptr<Fabric> make_cuda_fabric(const FabricArgs&) {
+  throw Error(Errc::unsupported, why_no_cuda());
+}
 
 }  // namespace weft::detail
 

@@ -17,10 +17,6 @@ std::size_t one_shot_threshold(Device device, std::uint32_t size) {
   return size < std::size(by_size) ? by_size[size] : 80 * KiB;
 }
 
-int round_up_to_warp(std::size_t threads) {
-  return static_cast<int>((threads + 31) / 32 * 32);
-}
-
 // Few threads a block while there are blocks to spare: latency first; then wider blocks, and all of the GPU last.
 // Two-shot does better with half of the GPU's blocks until they are 512 wide. Measured on H200.
 void choose_grid(const PlanQuery& query, std::size_t packs_per_phase, Plan& plan) {
@@ -34,7 +30,7 @@ void choose_grid(const PlanQuery& query, std::size_t packs_per_phase, Plan& plan
   while (threads < 512 && threads * spared < packs) threads *= 2;
   while (threads < most_threads && threads * most_blocks < packs) threads *= 2;
   const std::size_t blocks = std::clamp<std::size_t>((packs + threads - 1) / threads, 1, most_blocks);
-  plan.threads = query.launch.threads != 0 ? query.launch.threads : round_up_to_warp(threads);
+  plan.threads = query.launch.threads != 0 ? query.launch.threads : static_cast<int>(threads);
   plan.blocks = query.launch.blocks != 0 ? query.launch.blocks : static_cast<int>(blocks) + 1;
 }
 

@@ -94,7 +94,6 @@ class CpuFabric final : public Fabric {
   void keep_alive(Stream, const std::shared_ptr<Fabric>&) override {}
 
   void split(int, int) override {}
-  bool has_nccl() const override { return false; }
   void nccl_all_reduce(const NcclAllReduce&) override {
     throw Error(Errc::unsupported, "algorithm: nccl needs GPUs; these ranks are on the CPU");
   }

@@ -217,7 +217,6 @@ class CudaFabric final : public Fabric {
     settle_nccl(result, comms_.at(0), "ncclCommSplit", deadline_);
     if (comm != nullptr) settle_nccl(ncclSuccess, comm, "ncclCommSplit", deadline_);
   }
-  bool has_nccl() const override { return !shared_; }
   void nccl_all_reduce(const NcclAllReduce& call) override {
     if (shared_) {
       throw Error(Errc::unsupported,

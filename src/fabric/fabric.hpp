@@ -76,7 +76,6 @@ class Fabric {
 
   // Collective over the world; `color` as in Communicator::split. Group 0 is the world.
   virtual void split(int group, int color) = 0;
-  virtual bool has_nccl() const = 0;
   virtual void nccl_all_reduce(const NcclAllReduce& call) = 0;
 };
 

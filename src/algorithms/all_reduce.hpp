@@ -37,17 +37,23 @@ struct AllReduceInstance {
   static constexpr std::uint32_t kSize = known_size;
   static constexpr std::uint32_t kBatch = known_size != 0 ? known_size : 8;  // ranks handled at once, in registers
 
-  static WEFT_FN std::uint32_t size(const Session& s) { return kSize != 0 ? kSize : s.size(); }
+  static WEFT_FN std::uint32_t size(const Call& call) { return kSize != 0 ? kSize : call.size; }
   // Rank r starts with itself and goes on with r + 1, so that not all ranks write to the same one at once. `turn` <
   // size.
-  static WEFT_FN std::uint32_t rank_in_turn(const Session& s, std::uint32_t turn) {
-    const std::uint32_t sum = s.rank() + turn;
-    const std::uint32_t rank = sum < size(s) ? sum : sum - size(s);
-    if (kSize != 0 && rank >= kInlineRanks) __builtin_unreachable();  // spares the compiler the other table
-    return rank;
+  static WEFT_FN std::uint32_t rank_in_turn(const Call& call, std::uint32_t turn) {
+    const std::uint32_t sum = call.rank + turn;
+    return sum < size(call) ? sum : sum - size(call);
   }
   // False behind the last rank; always true where the size is known.
   static WEFT_FN bool exists(const Session& s, std::uint32_t rank) { return kSize != 0 || rank < s.size(); }
+
+  // Where the packs of `sender` begin in an area of `owner`'s region, in bank 0; the other bank is bank_packs() away.
+  static WEFT_FN Pack* slot(const Call& call, std::uint32_t owner, std::uint64_t area, std::uint64_t packs,
+                            std::uint32_t sender) {
+    std::byte* const region = kSize != 0 ? call.region[owner] : region_of(call, owner);
+    return reinterpret_cast<Pack*>(region + area) + sender * packs;
+  }
+  static WEFT_FN std::uint64_t bank_packs(const Call& call, std::uint64_t packs) { return size(call) * packs; }
 
   // Loads what the ranks first … first + kBatch − 1 put into their slots until all of it is there. Slot k begins at
   // `slots + k * packs`; `expected(k)` says whether rank first + k sends anything here.
@@ -84,7 +90,7 @@ struct AllReduceInstance {
   template <bool own_arrives, Team T>
   static WEFT_FN bool receive_and_reduce(T& team, const Session& s, std::uint32_t phase, Pack* slots,
                                          std::uint64_t packs, const Pack& own, typename R::Accumulator& sum) {
-    for (std::uint32_t first = 0; first < size(s); first += kBatch) {
+    for (std::uint32_t first = 0; first < size(*s.call); first += kBatch) {
       const auto expected = [&](std::uint32_t k) {
         return exists(s, first + k) && (own_arrives || first + k != s.rank());
       };

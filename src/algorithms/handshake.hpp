@@ -12,36 +12,82 @@
 
 namespace weft::detail {
 
-template <Team T>
-WEFT_FN void send_headers(T& team, const Session& s) {
-  const std::uint64_t word = static_cast<std::uint64_t>(s.epoch) << 32 | s.call->fingerprint;
-  for (std::uint32_t peer = team.thread_rank(); peer < s.size(); peer += team.size()) {
-    if (peer != s.rank()) team.store(s.header(peer, s.rank()), word);
-  }
+// Where a thread of the control block writes its header for `peer`, and where that peer's arrives: in bank 0.
+struct HeaderPlace {
+  std::uint64_t* to;
+  const std::uint64_t* from;
+};
+// `known_size`: of the group, or 0.
+template <std::uint32_t known_size>
+WEFT_FN HeaderPlace header_place(const Call& call, std::uint32_t peer) {
+  const auto headers = [&](std::uint32_t owner) {
+    std::byte* const region = known_size != 0 ? call.region[owner] : region_of(call, owner);
+    return reinterpret_cast<std::uint64_t*>(region + call.layout.headers);
+  };
+  return {.to = headers(peer) + call.rank, .from = headers(call.rank) + peer};
 }
 
-template <Team T>
-WEFT_FN bool compare_headers(T& team, const Session& s, std::uint32_t phase) {
-  if (s.overlapped) {
-    report(team, id_of(s), {.code = Errc::overlap, .phase = phase});
-    return false;
+// One instance per known group size. The place of a thread's first peer is computed before the epoch is known.
+template <std::uint32_t known_size>
+struct Handshake {
+  static WEFT_FN std::uint32_t size(const Call& call) { return known_size != 0 ? known_size : call.size; }
+
+  template <Team T>
+  static WEFT_FN HeaderPlace place(T& team, const Call& call) {
+    HeaderPlace place{};
+    if (team.thread_rank() < size(call)) place = header_place<known_size>(call, team.thread_rank());
+    team.settle(place.to);
+    team.settle(place.from);
+    return place;
   }
-  if (s.size() == 1) {  // abort() counts without a peer, too
-    return team.thread_rank() != 0 || unpoisoned(team, id_of(s), team.load(s.call->poison), phase);
+  template <Team T>
+  static WEFT_FN HeaderPlace place_of(T& team, const Session& s, const HeaderPlace& first, std::uint32_t peer) {
+    const std::uint32_t bank = s.epoch % kBanks * size(*s.call);
+    const HeaderPlace place = peer == team.thread_rank() ? first : header_place<known_size>(*s.call, peer);
+    return {.to = place.to + bank, .from = place.from + bank};
   }
-  const std::uint64_t mine = static_cast<std::uint64_t>(s.epoch) << 32 | s.call->fingerprint;
-  for (std::uint32_t peer = team.thread_rank(); peer < s.size(); peer += team.size()) {
-    if (peer == s.rank()) continue;
-    std::uint64_t word = 0;
-    std::uint32_t ended = 0;
-    const auto arrived = [&] {
-      word = team.load(s.header(s.rank(), peer));
-      ended = team.load(s.call->poison);
-      return ended != 0 || epoch_reached(static_cast<std::uint32_t>(word >> 32), s.epoch);
-    };
-    if (!wait(team, s, {.phase = phase, .control = true}, arrived, [&] { return peer; })) return false;
-    if (!unpoisoned(team, id_of(s), ended, phase)) return false;
-    if (word != mine) {
+
+  // Calls `serve(peer)` for the peers that are this thread's, until it returns false.
+  template <Team T, class Serve>
+  static WEFT_FN bool each_peer(T& team, const Session& s, Serve serve) {
+    for (std::uint32_t peer = team.thread_rank(); peer < size(*s.call); peer += team.size()) {
+      if (peer != s.rank() && !serve(peer)) return false;
+      if (known_size != 0 && known_size <= T::kLeastThreads) break;  // no thread has a second one
+    }
+    return true;
+  }
+
+  template <Team T>
+  static WEFT_FN void send(T& team, const Session& s, const HeaderPlace& first) {
+    const std::uint64_t word = static_cast<std::uint64_t>(s.epoch) << 32 | s.call->fingerprint;
+    each_peer(team, s, [&](std::uint32_t peer) {
+      team.store(place_of(team, s, first, peer).to, word);
+      return true;
+    });
+  }
+
+  template <Team T>
+  static WEFT_FN bool compare(T& team, const Session& s, const HeaderPlace& first, std::uint32_t phase) {
+    if (s.overlapped) {
+      report(team, id_of(s), {.code = Errc::overlap, .phase = phase});
+      return false;
+    }
+    if (size(*s.call) == 1) {  // abort() counts without a peer, too
+      return team.thread_rank() != 0 || unpoisoned(team, id_of(s), team.load(s.call->poison), phase);
+    }
+    const std::uint64_t mine = static_cast<std::uint64_t>(s.epoch) << 32 | s.call->fingerprint;
+    return each_peer(team, s, [&](std::uint32_t peer) {
+      const std::uint64_t* const from = place_of(team, s, first, peer).from;
+      std::uint64_t word = 0;
+      std::uint32_t ended = 0;
+      const auto arrived = [&] {
+        word = team.load(from);
+        ended = team.load(s.call->poison);
+        return ended != 0 || epoch_reached(static_cast<std::uint32_t>(word >> 32), s.epoch);
+      };
+      if (!wait(team, s, {.phase = phase, .control = true}, arrived, [&] { return peer; })) return false;
+      if (!unpoisoned(team, id_of(s), ended, phase)) return false;
+      if (word == mine) return true;
       report(team, id_of(s),
              {.code = Errc::mismatch,
               .peer = s.call->channel->member[peer],
@@ -49,9 +95,8 @@ WEFT_FN bool compare_headers(T& team, const Session& s, std::uint32_t phase) {
               .theirs = static_cast<std::uint32_t>(word),
               .phase = phase});
       return false;
-    }
+    });
   }
-  return true;
-}
+};
 
 }  // namespace weft::detail

@@ -21,66 +21,112 @@ struct OneShotAllReduce : AllReduceInstance<R, known_size, whole> {
   static constexpr bool kSendsToSelf = known_size > 2;
   static constexpr std::uint32_t kFirstTurn = kSendsToSelf ? 0 : 1;
 
-  // What a thread may load before it knows its epoch: its first pack.
+  using Handshake = detail::Handshake<known_size>;
+  using Slots = Pack* [kBatch];
+
+  // A thread's part. A data thread's packs are 0, step, 2 · step … below `packs`, counted from its own first one.
+  struct Places {
+    HeaderPlace header;  // in the control block, which has nothing else
+    Elements input, output;
+    std::uint64_t packs, step;
+    Slots to;    // at the ranks of turns kFirstTurn … kFirstTurn + kBatch − 1
+    Pack* from;  // what rank 0 sends arrives here; rank r's, r · slot_packs further on
+    std::uint64_t slot_packs, bank_packs;
+  };
+  template <Team T>
+  static WEFT_FN Places places(T& team, const Call& call, const Work& work) {
+    Places p{};
+    if (team.block_rank() == 0) {
+      p.header = Handshake::place(team, call);
+      return p;
+    }
+    const auto [first, step] = share_of(team);
+    const std::uint64_t slot_packs = call.layout.one_shot_packs;
+    p = {.header = {},
+         .input = Elements(work.input, work.count).from(first),
+         .output = Elements(work.output, work.count).from(first),
+         .packs = 0,
+         .step = step,
+         .to = {},
+         .from = Instance::slot(call, call.rank, call.layout.one_shot, slot_packs, 0) + first,
+         .slot_packs = slot_packs,
+         .bank_packs = Instance::bank_packs(call, slot_packs)};
+    p.packs = p.input.packs();
+    find_slots(call, kFirstTurn, slot_packs, first, p.to);
+    WEFT_UNROLL
+    for (std::uint32_t k = 0; k < kBatch; ++k) team.settle(p.to[k]);
+    team.settle(p.from);
+    team.settle(p.packs);
+    team.settle(p.step);
+    team.settle(p.bank_packs);
+    p.input.settle(team);
+    p.output.settle(team);
+    return p;
+  }
+
+  // Where this rank's pack `first` goes at the ranks of turns turn … turn + kBatch − 1, as far as they exist.
+  static WEFT_FN void find_slots(const Call& call, std::uint32_t turn, std::uint64_t slot_packs, std::uint64_t first,
+                                 Slots& to) {
+    WEFT_UNROLL
+    for (std::uint32_t k = 0; k < kBatch; ++k) {
+      if (turn + k >= Instance::size(call)) break;
+      const std::uint32_t peer = Instance::rank_in_turn(call, turn + k);
+      to[k] = Instance::slot(call, peer, call.layout.one_shot, slot_packs, call.rank) + first;
+    }
+  }
+
   using Early = Pack;
   template <Team T>
-  static WEFT_FN Early early(T& team, const Work& work) {
-    if (team.block_rank() == 0) return {};
-    const Elements input(work.input, work.count);
-    const std::uint64_t begin = share_of(team).first;
-    return begin < input.packs() ? input.load(begin) : Pack{};
+  static WEFT_FN Early early(T&, const Places& p) {
+    return p.packs != 0 ? p.input.load(0) : Pack{};
   }
 
   template <int phase, Team T>
-  static WEFT_FN bool run(T& team, const Session& s, const Work& work, const Early& early) {
+  static WEFT_FN bool run(T& team, const Session& s, const Work&, const Places& p, const Early& early) {
     if constexpr (phase == 0) {
-      send(team, s, work, early);
+      if (team.block_rank() == 0) {
+        Handshake::send(team, s, p.header);
+      } else {
+        send(team, s, p, early);
+      }
       return true;
+    } else {
+      return team.block_rank() == 0 ? Handshake::compare(team, s, p.header, 1) : reduce(team, s, p, early);
     }
-    return reduce(team, s, work, early);
   }
 
   template <Team T>
-  static WEFT_FN void send(T& team, const Session& s, const Work& work, const Early& early) {
-    if (team.block_rank() == 0) return send_headers(team, s);
-    const Elements input(work.input, work.count);
-    const std::uint64_t packs = input.packs();
-    const auto [begin, step] = share_of(team);
-    for (std::uint32_t first = kFirstTurn; first < Instance::size(s); first += kBatch) {
-      Pack* slot[kBatch] = {};
+  static WEFT_FN void send(T& team, const Session& s, const Places& p, const Early& early) {
+    const std::uint64_t bank = s.epoch % kBanks * p.bank_packs;
+    for (std::uint32_t turn = kFirstTurn; turn < Instance::size(*s.call); turn += kBatch) {
+      Slots to = {};
       WEFT_UNROLL
       for (std::uint32_t k = 0; k < kBatch; ++k) {
-        if (first + k >= Instance::size(s)) break;
-        slot[k] =
-            s.slot(Instance::rank_in_turn(s, first + k), s.layout().one_shot, s.layout().one_shot_packs, s.rank());
+        if (turn + k < Instance::size(*s.call)) to[k] = p.to[k] + bank;
       }
+      if (turn != kFirstTurn) find_slots(*s.call, turn, p.slot_packs, share_of(team).first + bank, to);
       Pack payload = early;
-      for (std::uint64_t i = begin; i < packs; i += step) {
-        if (i != begin) payload = input.load(i);
+      for (std::uint64_t i = 0; i < p.packs; i += p.step) {
+        if (i != 0) payload = p.input.load(i);
         const Pack wire = Wire::template encode<T::kAtomicBytes>(payload, s.epoch);
         WEFT_UNROLL
         for (std::uint32_t k = 0; k < kBatch; ++k) {
-          if (first + k < Instance::size(s)) team.store(slot[k] + i, wire);
+          if (turn + k < Instance::size(*s.call)) team.store(to[k] + i, wire);
         }
       }
     }
   }
 
   template <Team T>
-  static WEFT_FN bool reduce(T& team, const Session& s, const Work& work, const Early& early) {
-    if (team.block_rank() == 0) return compare_headers(team, s, 1);
-    const Elements input(work.input, work.count);
-    const Elements output(work.output, work.count);
-    const std::uint64_t packs = output.packs();
-    const std::uint64_t slot_packs = s.layout().one_shot_packs;
-    Pack* const slots = s.slot(s.rank(), s.layout().one_shot, slot_packs, 0);
-    const auto [begin, step] = share_of(team);
-    for (std::uint64_t i = begin; i < packs; i += step) {
-      const Pack own = i == begin ? early : input.load(i);
+  static WEFT_FN bool reduce(T& team, const Session& s, const Places& p, const Early& early) {
+    Pack* const from = p.from + s.epoch % kBanks * p.bank_packs;
+    for (std::uint64_t i = 0; i < p.packs; i += p.step) {
+      const Pack own = i == 0 ? early : p.input.load(i);
       typename R::Accumulator sum{};
-      if (!Instance::template receive_and_reduce<kSendsToSelf>(team, s, 1, slots + i, slot_packs, own, sum))
+      if (!Instance::template receive_and_reduce<kSendsToSelf>(team, s, 1, from + i, p.slot_packs, own, sum)) {
         return false;
-      output.store(i, R::finish(sum));
+      }
+      p.output.store(i, R::finish(sum));
     }
     return true;
   }

@@ -124,6 +124,11 @@ inline Call make_call(const Channel& table, const Channel* channel, LocalState* 
   return call;
 }
 
+// `owner`: rank of the group. Without a known group size the table is read, which never changes while a window lives.
+WEFT_FN std::byte* region_of(const Call& call, std::uint32_t owner) {
+  return owner < kInlineRanks ? call.region[owner] : call.channel->region[owner];
+}
+
 // Poison: who says so and why, in one word that is never zero.
 WEFT_FN constexpr std::uint32_t poison_word(std::uint32_t world_rank, std::uint32_t code) {
   return world_rank << 8 | code;

@@ -12,23 +12,13 @@ namespace weft::detail {
 
 struct Session {
   const Call* call;
+  std::uint32_t* epoch_word;  // this block's, in LocalState
   std::uint32_t epoch;
   bool overlapped;  // first thread of the control block: another call of this group was running when this one began
 
   WEFT_FN std::uint32_t rank() const { return call->rank; }
   WEFT_FN std::uint32_t size() const { return call->size; }
   WEFT_FN const RegionLayout& layout() const { return call->layout; }
-  WEFT_FN std::byte* region(std::uint32_t owner) const {
-    return owner < kInlineRanks ? call->region[owner] : call->channel->region[owner];
-  }
-  // The pack array of `rank_of_slot` in the present bank of an area of `owner`'s region.
-  WEFT_FN Pack* slot(std::uint32_t owner, std::uint64_t area, std::uint64_t packs, std::uint32_t rank_of_slot) const {
-    const std::uint64_t index = static_cast<std::uint64_t>(epoch % kBanks) * size() + rank_of_slot;
-    return reinterpret_cast<Pack*>(region(owner) + area) + index * packs;
-  }
-  WEFT_FN std::uint64_t* header(std::uint32_t owner, std::uint32_t sender) const {
-    return reinterpret_cast<std::uint64_t*>(region(owner) + layout().headers) + (epoch % kBanks * size() + sender);
-  }
 };
 
 // What the cold paths need of a session, small enough for registers.
@@ -167,22 +157,28 @@ WEFT_FN bool wait(T& team, const Session& s, WaitSite site, Ready ready, Late la
   }
 }
 
+// Before a call begins: what can be known while the kernel before it still runs.
+template <Team T>
+WEFT_FN Session approach(T& team, const Call& call) {
+  Session s{.call = &call, .epoch_word = &call.local->epochs[team.block_rank()], .epoch = 0, .overlapped = false};
+  team.settle(s.epoch_word);
+  return s;
+}
+
 // Begins a call. False: the group has ended (or sleeps), and nothing may be sent. That a peer has ended the
 // communicator meanwhile is seen by the control block (handshake.hpp) and by every wait; reading that word here would
 // put one more dependent load before the first store.
 template <Team T>
-WEFT_FN bool enter(T& team, const Call& call, Session& s) {
-  s.call = &call;
-  s.epoch = team.load(&call.local->epochs[team.block_rank()]);
-  const std::uint32_t dead = team.load(&call.local->dead);
-  const std::uint32_t generation = team.load(&call.local->generation);
-  s.overlapped = false;
+WEFT_FN bool enter(T& team, Session& s) {
+  s.epoch = team.load(s.epoch_word);
+  const std::uint32_t dead = team.load(&s.call->local->dead);
+  const std::uint32_t generation = team.load(&s.call->local->generation);
   if (dead != 0) return false;
-  if (generation != call.generation) {
+  if (generation != s.call->generation) {
     report(team, id_of(s), {.code = Errc::released});
     return false;
   }
-  if (team.block_rank() == 0 && team.thread_rank() == 0) s.overlapped = team.exchange(&call.local->busy, 1u) != 0;
+  if (team.block_rank() == 0 && team.thread_rank() == 0) s.overlapped = team.exchange(&s.call->local->busy, 1u) != 0;
   return true;
 }
 
@@ -193,11 +189,11 @@ WEFT_FN void leave(T& team, const Session& s) {
   team.sync();
   const std::uint32_t next = s.epoch + 1;
   if (team.block_rank() != 0) {
-    if (team.thread_rank() == 0) team.store(&s.call->local->epochs[team.block_rank()], next);
+    if (team.thread_rank() == 0) team.store(s.epoch_word, next);
     return;
   }
   if (team.thread_rank() == 0) {
-    team.store(&s.call->local->epochs[0], next);
+    team.store(s.epoch_word, next);
     team.store(&s.call->local->busy, 0u);
   }
   for (std::uint32_t block = team.blocks() + team.thread_rank(); block < kMaxBlocks; block += team.size()) {

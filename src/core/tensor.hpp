@@ -16,12 +16,32 @@ class Tensor {
  public:
   static constexpr std::uint32_t kBytes = elements * sizeof(Storage);
 
+  Tensor() = default;
   WEFT_FN Tensor(const void* data, std::uint64_t count)
       : data_(const_cast<Storage*>(static_cast<const Storage*>(data))),
         count_(count),
         aligned_(reinterpret_cast<std::uintptr_t>(data) % kBytes == 0) {}
 
   WEFT_FN std::uint64_t packs() const { return whole ? count_ / elements : (count_ + elements - 1) / elements; }
+
+  // What follows the first `packs` packs, perhaps nothing; the first `packs` packs.
+  WEFT_FN Tensor from(std::uint64_t packs) const {
+    const std::uint64_t begin = packs * elements;
+    Tensor rest = *this;
+    rest.data_ += begin;
+    rest.count_ = begin < count_ ? count_ - begin : 0;
+    return rest;
+  }
+  WEFT_FN Tensor first(std::uint64_t packs) const {
+    Tensor head = *this;
+    if (packs * elements < count_) head.count_ = packs * elements;
+    return head;
+  }
+  template <class Team>
+  WEFT_FN void settle(Team& team) {
+    team.settle(data_);
+    if constexpr (!whole) team.settle(count_);
+  }
 
   // Elements behind the end read as zero.
   WEFT_FN Pack load(std::uint64_t pack) const {
@@ -75,9 +95,9 @@ class Tensor {
     *reinterpret_cast<Vector*>(data_ + first) = vector;
   }
 
-  Storage* data_;
-  std::uint64_t count_;
-  bool aligned_;
+  Storage* data_ = nullptr;
+  std::uint64_t count_ = 0;
+  bool aligned_ = true;
 };
 
 inline bool may_be_whole(const void* data, std::uint64_t bytes, std::uint64_t payload_bytes) {

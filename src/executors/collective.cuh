@@ -14,20 +14,23 @@ constexpr int kMaxThreads = max_threads(A::kSize);
 
 template <class A, int... phase>
 __device__ __forceinline__ void run_phases(CudaBlock& team, const Session& session, const typename A::Work& work,
-                                           const typename A::Early& early, std::integer_sequence<int, phase...>) {
-  static_cast<void>((A::template run<phase>(team, session, work, early) && ...));
+                                           const typename A::Places& places, const typename A::Early& early,
+                                           std::integer_sequence<int, phase...>) {
+  static_cast<void>((A::template run<phase>(team, session, work, places, early) && ...));
 }
 
 template <class A>
 __global__ void __launch_bounds__(kMaxThreads<A>)
     collective(const __grid_constant__ Call call, const __grid_constant__ typename A::Work work) {
+  CudaBlock team;
+  // While the kernel before this one still runs: nothing here reads what it may write.
+  Session session = approach(team, call);
+  const typename A::Places places = A::places(team, call, work);
   ptx::wait_for_predecessor();
   ptx::launch_successor();
-  CudaBlock team;
-  Session session;
-  const typename A::Early early = A::early(team, work);
-  if (!enter(team, call, session)) return;
-  run_phases<A>(team, session, work, early, std::make_integer_sequence<int, A::kPhases>{});
+  const typename A::Early early = A::early(team, places);
+  if (!enter(team, session)) return;
+  run_phases<A>(team, session, work, places, early, std::make_integer_sequence<int, A::kPhases>{});
   leave(team, session);
 }
 

@@ -17,15 +17,15 @@ void run(const Call& call, const typename A::Work& work, Liveness* liveness) {
   // What this rank wrote in earlier calls (slots put back to rest) is seen by peers before what it sends in this one.
   std::atomic_thread_fence(std::memory_order_acq_rel);
   std::array<CpuThread, kBlocks> team{CpuThread{0, kBlocks, liveness}, CpuThread{1, kBlocks, liveness}};
-  std::array<Session, kBlocks> session{};
+  std::array<Session, kBlocks> session{approach(team[0], call), approach(team[1], call)};
   for (std::uint32_t block = 0; block < kBlocks; ++block) {
-    if (!enter(team[block], call, session[block])) return;
+    if (!enter(team[block], session[block])) return;
   }
-  std::array<typename A::Early, kBlocks> early;
-  for (std::uint32_t block = 0; block < kBlocks; ++block) early[block] = A::early(team[block], work);
+  const std::array<typename A::Places, kBlocks> places{A::places(team[0], call, work), A::places(team[1], call, work)};
+  const std::array<typename A::Early, kBlocks> early{A::early(team[0], places[0]), A::early(team[1], places[1])};
   const auto run_phase = [&]<int phase>() {
     for (std::uint32_t block = 0; block < kBlocks; ++block) {
-      if (!A::template run<phase>(team[block], session[block], work, early[block])) return false;
+      if (!A::template run<phase>(team[block], session[block], work, places[block], early[block])) return false;
     }
     return true;
   };

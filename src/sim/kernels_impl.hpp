@@ -22,10 +22,11 @@ void for_phases(Run&& run) {
 template <class A, int unit>
 void run_thread(Machine& machine, Place place, const detail::Call& call, const typename A::Work& work) {
   SimTeam<unit> team{machine, place};
-  detail::Session session;
-  const typename A::Early early = A::early(team, work);
-  if (!enter(team, call, session)) return;
-  for_phases<A>([&]<int phase>() { return A::template run<phase>(team, session, work, early); });
+  detail::Session session = approach(team, call);
+  const typename A::Places places = A::places(team, call, work);
+  const typename A::Early early = A::early(team, places);
+  if (!enter(team, session)) return;
+  for_phases<A>([&]<int phase>() { return A::template run<phase>(team, session, work, places, early); });
   leave(team, session);
 }
 
@@ -35,16 +36,16 @@ void run_rank(Machine& machine, Place place, const detail::Call& call, const typ
   static_cast<void>(place);
   std::array<SimTeam<unit>, kBlocks> team{SimTeam<unit>{machine, {0, kBlocks, 0, 1}},
                                           SimTeam<unit>{machine, {1, kBlocks, 0, 1}}};
-  std::array<detail::Session, kBlocks> session{};
+  std::array<detail::Session, kBlocks> session{approach(team[0], call), approach(team[1], call)};
   for (std::uint32_t block = 0; block < kBlocks; ++block) {
-    if (!enter(team[block], call, session[block])) return;
+    if (!enter(team[block], session[block])) return;
   }
-  std::array<typename A::Early, kBlocks> early;
-  for (std::uint32_t block = 0; block < kBlocks; ++block) early[block] = A::early(team[block], work);
+  const std::array<typename A::Places, kBlocks> places{A::places(team[0], call, work), A::places(team[1], call, work)};
+  const std::array<typename A::Early, kBlocks> early{A::early(team[0], places[0]), A::early(team[1], places[1])};
   bool good = true;
   for_phases<A>([&]<int phase>() {
     for (std::uint32_t block = 0; good && block < kBlocks; ++block) {
-      good = A::template run<phase>(team[block], session[block], work, early[block]);
+      good = A::template run<phase>(team[block], session[block], work, places[block], early[block]);
     }
     return good;
   });

@@ -19,6 +19,7 @@ template <int atomic_bytes>
 class SimTeam {
  public:
   static constexpr int kAtomicBytes = atomic_bytes;
+  static constexpr std::uint32_t kLeastThreads = 1;
   static constexpr std::uint32_t kSpinsPerCheck = 2;  // a wait sleeps until there is something new, so turns are few
 
   SimTeam(Machine& machine, Place place) : machine_(&machine), place_(place) {}
@@ -43,6 +44,8 @@ class SimTeam {
   std::uint32_t exchange(std::uint32_t* at, std::uint32_t value) const { return machine_->exchange(at, value); }
 
   std::uint64_t now() const { return machine_->now(); }
+  template <class Value>
+  static void settle(Value&) {}
   void relax(std::uint32_t) const { machine_->relax(); }
   int dead_peer() const { return machine_->dead_rank(); }
 

@@ -15,6 +15,7 @@ namespace weft::detail {
 class CpuThread {
  public:
   static constexpr int kAtomicBytes = 8;  // the widest store that C++ guarantees to be one piece on every 64-bit CPU
+  static constexpr std::uint32_t kLeastThreads = 1;
   static constexpr std::uint32_t kSpinsPerCheck = 256;
 
   CpuThread(std::uint32_t block_rank, std::uint32_t blocks, Liveness* liveness)
@@ -59,6 +60,8 @@ class CpuThread {
     const auto since = std::chrono::steady_clock::now().time_since_epoch();
     return static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(since).count());
   }
+  template <class Value>
+  static void settle(Value&) {}
   // Ranks may outnumber cores: a waiting rank soon gives its core to the one that it waits for.
   static void relax(std::uint32_t spins) {
     if (spins >= 64) sched_yield();

@@ -11,6 +11,7 @@ namespace weft::detail {
 class CudaBlock {
  public:
   static constexpr int kAtomicBytes = 16;
+  static constexpr std::uint32_t kLeastThreads = 32;
   static constexpr std::uint32_t kSpinsPerCheck = 1024;  // about a millisecond of polling over NVLink latencies
 
   __device__ static std::uint32_t thread_rank() { return threadIdx.x; }
@@ -32,6 +33,10 @@ class CudaBlock {
     return ptx::exchange_relaxed_gpu(at, value);
   }
   __device__ static std::uint64_t now() { return ptx::global_timer_ns(); }
+  template <class Value>
+  __device__ static void settle(Value& value) {
+    ptx::settle(value);
+  }
   __device__ static void relax(std::uint32_t) {}
   __device__ static int dead_peer() { return -1; }  // a GPU cannot see processes: deadlines and poison tell it
 };

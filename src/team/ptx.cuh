@@ -60,6 +60,12 @@ __device__ __forceinline__ void launch_successor() {
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 }
 
+// No instruction: a use of `value` (of 8 bytes) that the compiler may not move behind the instructions above.
+template <class Value>
+__device__ __forceinline__ void settle(Value& value) {
+  asm volatile("" : "+l"(value));
+}
+
 __device__ __forceinline__ std::uint64_t global_timer_ns() {
   std::uint64_t now;
   asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now));

@@ -2,6 +2,7 @@
 //
 // Algorithms are function templates over a team and know nothing else of where they run. An executor provides:
 //   thread_rank(), size()   this thread's place in its block, and the number of threads (a constant 1 on the CPU)
+//   kLeastThreads           no block has fewer threads
 //   block_rank(), blocks()  this block's place in the grid
 //   sync()                  barrier of the block's threads
 //   store(address, value)   relaxed store to memory that other ranks may read: a Pack, or a word of 4 or 8 bytes
@@ -9,6 +10,7 @@
 //   store_release(address)  a word store that publishes everything this thread wrote before
 //   exchange(address, v)    atomic exchange of a word in memory of this rank
 //   now()                   nanoseconds of a steady clock
+//   settle(value)           this value is computed here and not later, whatever the optimiser thinks of it
 //   relax(spins)            called in every turn of a waiting loop
 //   dead_peer()             world rank of a peer whose process is gone, or −1
 // A Pack travels in atomic units of kAtomicBytes: a reader sees each unit whole or not at all, and units of one store
@@ -27,6 +29,7 @@ namespace weft::detail {
 template <class T>
 concept Team = requires(T& team, Pack* pack, const Pack* const_pack, std::uint64_t* word64, std::uint32_t* word32) {
   { T::kAtomicBytes } -> std::convertible_to<int>;
+  { T::kLeastThreads } -> std::convertible_to<std::uint32_t>;
   { T::kSpinsPerCheck } -> std::convertible_to<std::uint32_t>;
   { team.thread_rank() } -> std::convertible_to<std::uint32_t>;
   { team.size() } -> std::convertible_to<std::uint32_t>;
@@ -42,6 +45,8 @@ concept Team = requires(T& team, Pack* pack, const Pack* const_pack, std::uint64
   { team.load(word32) } -> std::same_as<std::uint32_t>;
   { team.exchange(word32, std::uint32_t{}) } -> std::same_as<std::uint32_t>;
   { team.now() } -> std::same_as<std::uint64_t>;
+  team.settle(pack);
+  team.settle(*word64);
   team.relax(std::uint32_t{});
   { team.dead_peer() } -> std::convertible_to<int>;
 };

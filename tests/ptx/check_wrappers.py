@@ -24,6 +24,7 @@ EXPECTED = {
     "exchange_relaxed_gpu_u32": ("atom.relaxed.gpu.global.exch.b32", ["ATOMG.E.EXCH.STRONG.GPU"], True),
     "wait_for_predecessor": ("griddepcontrol.wait", ["ACQBULK"], False),
     "launch_successor": ("griddepcontrol.launch_dependents", ["PREEXIT"], False),
+    "settle": ([], [], True),
     "global_timer_ns": ("mov.u64 %globaltimer", ["CS2R SR_GLOBALTIMERLO"], True),
     "max_nan": ("max.NaN.f32", ["FMNMX.NAN"], True),
 }

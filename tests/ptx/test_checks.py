@@ -24,6 +24,7 @@ TAMPERED = [
     ("exchange_relaxed_gpu_u32", "atom.relaxed.gpu", "atom.acq_rel.gpu"),
     ("wait_for_predecessor", "griddepcontrol.wait;", ""),
     ("launch_successor", "griddepcontrol.launch_dependents", "griddepcontrol.wait"),
+    ("settle", "st.global.u64", "membar.gl; st.global.u64"),
     ("global_timer_ns", "%globaltimer", "%clock64"),
     ("max_nan", "max.NaN.f32", "max.f32"),
 ]
@@ -89,11 +90,11 @@ class Twin(unittest.TestCase):
     twin = {"registers": 40, "stack bytes": 0, "spill bytes": 0, "PTX instructions": 200, "SASS instructions": 300}
 
     def test_a_template_within_the_tolerance_is_accepted(self):
-        within = {"registers": 44, "stack bytes": 0, "spill bytes": 0, "PTX instructions": 210, "SASS instructions": 315}
+        within = {"registers": 45, "stack bytes": 0, "spill bytes": 0, "PTX instructions": 210, "SASS instructions": 315}
         self.assertEqual(check_twin.excesses(self.twin, within), [])
 
     def test_each_figure_beyond_the_tolerance_is_refused(self):
-        beyond = {"registers": 45, "stack bytes": 8, "spill bytes": 4, "PTX instructions": 211, "SASS instructions": 316}
+        beyond = {"registers": 46, "stack bytes": 8, "spill bytes": 4, "PTX instructions": 211, "SASS instructions": 316}
         for row, value in beyond.items():
             with self.subTest(row=row):
                 self.assertEqual(len(check_twin.excesses(self.twin, self.twin | {row: value})), 1)

@@ -23,79 +23,95 @@ __device__ __forceinline__ CallId id(const Call& call, std::uint32_t epoch) {
   return {call.channel, call.local, epoch, call.fingerprint};
 }
 
-__device__ __forceinline__ std::uint64_t* header(const Call& call, std::uint32_t epoch, std::uint32_t owner,
-                                                 std::uint32_t sender) {
-  std::byte* region = owner < kInlineRanks ? call.region[owner] : call.channel->region[owner];
-  return reinterpret_cast<std::uint64_t*>(region + call.layout.headers) + (epoch % 2 * call.size + sender);
+// Everything about a thread's work that depends neither on the epoch nor on data.
+struct Plan {
+  std::uint64_t* header_to;  // the control block's, for the peer of this thread
+  const std::uint64_t* header_from;
+  const Pack* input;  // a data block's
+  Pack* output;
+  std::uint64_t packs, step, bank;
+  Pack* to[kRanks];
+  Pack* from;
+};
+
+__device__ __forceinline__ Plan plan(const Call& call, const AllReduceWork& work) {
+  Plan p{};
+  if (blockIdx.x == 0) {
+    if (threadIdx.x < kRanks) {
+      p.header_to = reinterpret_cast<std::uint64_t*>(call.region[threadIdx.x] + call.layout.headers) + call.rank;
+      p.header_from = reinterpret_cast<std::uint64_t*>(call.region[call.rank] + call.layout.headers) + threadIdx.x;
+    }
+    return p;
+  }
+  const std::uint64_t begin = static_cast<std::uint64_t>(blockIdx.x - 1) * blockDim.x + threadIdx.x;
+  const std::uint64_t packs = work.count / 8, slot_packs = call.layout.one_shot_packs;
+  p.packs = begin < packs ? packs - begin : 0;
+  p.step = static_cast<std::uint64_t>(gridDim.x - 1) * blockDim.x;
+  p.bank = kRanks * slot_packs;
+  p.input = static_cast<const Pack*>(work.input) + begin;
+  p.output = static_cast<Pack*>(work.output) + begin;
+#pragma unroll
+  for (std::uint32_t k = 0; k < kRanks; ++k) {
+    const std::uint32_t peer = (call.rank + k) % kRanks;
+    p.to[k] = reinterpret_cast<Pack*>(call.region[peer] + call.layout.one_shot) + call.rank * slot_packs + begin;
+    ptx::settle(p.to[k]);
+  }
+  p.from = reinterpret_cast<Pack*>(call.region[call.rank] + call.layout.one_shot) + begin;
+  ptx::settle(p.from);
+  ptx::settle(p.input);
+  ptx::settle(p.output);
+  ptx::settle(p.packs);
+  ptx::settle(p.step);
+  ptx::settle(p.bank);
+  return p;
 }
 
-// For any number of ranks, as the library's handshake is.
-__device__ __forceinline__ void control_block(const Call& call, std::uint32_t epoch, bool overlapped) {
+// Four ranks are fewer than the threads of a block.
+__device__ __forceinline__ void control_block(const Call& call, const Plan& p, std::uint32_t epoch, bool overlapped) {
   CudaBlock cold;
   const std::uint64_t mine = static_cast<std::uint64_t>(epoch) << 32 | call.fingerprint;
-  for (std::uint32_t peer = threadIdx.x; peer < call.size; peer += blockDim.x) {
-    if (peer != call.rank) ptx::store_relaxed_sys(header(call, epoch, peer, call.rank), mine);
-  }
+  const std::uint32_t peer = threadIdx.x, bank = epoch % 2 * kRanks;
+  const bool active = peer < kRanks && peer != call.rank;
+  if (active) ptx::store_relaxed_sys(p.header_to + bank, mine);
   if (overlapped) {
     report(cold, id(call, epoch), {.code = Errc::overlap, .phase = 1});
     return;
   }
-  if (call.size == 1) {
-    if (threadIdx.x == 0) unpoisoned(cold, id(call, epoch), ptx::load_relaxed_sys(call.poison), 1);
-    return;
+  if (!active) return;
+  WaitState state;
+  std::uint64_t word;
+  std::uint32_t ended;
+  for (std::uint32_t spins = 1;; ++spins) {
+    word = ptx::load_relaxed_sys(p.header_from + bank);
+    ended = ptx::load_relaxed_sys(call.poison);
+    if (ended != 0 || static_cast<std::int32_t>(static_cast<std::uint32_t>(word >> 32) - epoch) >= 0) break;
+    if (spins % kSpinsPerCheck != 0) continue;
+    state = worth_waiting(cold, id(call, epoch), peer, {.phase = 1, .control = true}, state);
+    if (state.began == 0) return;
   }
-  for (std::uint32_t peer = threadIdx.x; peer < call.size; peer += blockDim.x) {
-    if (peer == call.rank) continue;
-    const std::uint64_t* arriving = header(call, epoch, call.rank, peer);
-    WaitState state;
-    std::uint64_t word;
-    std::uint32_t ended;
-    for (std::uint32_t spins = 1;; ++spins) {
-      word = ptx::load_relaxed_sys(arriving);
-      ended = ptx::load_relaxed_sys(call.poison);
-      if (ended != 0 || static_cast<std::int32_t>(static_cast<std::uint32_t>(word >> 32) - epoch) >= 0) break;
-      if (spins % kSpinsPerCheck != 0) continue;
-      state = worth_waiting(cold, id(call, epoch), peer, {.phase = 1, .control = true}, state);
-      if (state.began == 0) return;
-    }
-    if (!unpoisoned(cold, id(call, epoch), ended, 1)) return;
-    if (word != mine) {
-      report(cold, id(call, epoch),
-             {.code = Errc::mismatch,
-              .peer = call.channel->member[peer],
-              .epoch_seen = static_cast<std::uint32_t>(word >> 32),
-              .theirs = static_cast<std::uint32_t>(word),
-              .phase = 1});
-      return;
-    }
+  if (!unpoisoned(cold, id(call, epoch), ended, 1)) return;
+  if (word != mine) {
+    report(cold, id(call, epoch),
+           {.code = Errc::mismatch,
+            .peer = call.channel->member[peer],
+            .epoch_seen = static_cast<std::uint32_t>(word >> 32),
+            .theirs = static_cast<std::uint32_t>(word),
+            .phase = 1});
   }
 }
 
-__device__ __forceinline__ void data_block(const Call& call, const AllReduceWork& work, std::uint32_t epoch,
-                                           std::uint64_t begin, const Pack& first) {
-  const Pack* input = static_cast<const Pack*>(work.input);
-  Pack* output = static_cast<Pack*>(work.output);
-  const std::uint64_t packs = work.count / 8;
-  const std::uint64_t step = static_cast<std::uint64_t>(gridDim.x - 1) * blockDim.x;
-  const std::uint64_t slot_packs = call.layout.one_shot_packs;
-  const std::uint64_t bank = epoch % 2 * kRanks;
-
-  Pack* to[kRanks];
-#pragma unroll
-  for (std::uint32_t k = 0; k < kRanks; ++k) {
-    const std::uint32_t peer = (call.rank + k) % kRanks;
-    to[k] = reinterpret_cast<Pack*>(call.region[peer] + call.layout.one_shot) + (bank + call.rank) * slot_packs;
-  }
-  for (std::uint64_t i = begin; i < packs; i += step) {
-    Pack pack = i == begin ? first : input[i];
+__device__ __forceinline__ void data_block(const Call& call, const Plan& p, std::uint32_t epoch, const Pack& first) {
+  const std::uint64_t bank = epoch % 2 * p.bank, slot_packs = call.layout.one_shot_packs;
+  for (std::uint64_t i = 0; i < p.packs; i += p.step) {
+    Pack pack = i == 0 ? first : p.input[i];
     if (pack.word[3] == kRestWord) pack.word[3] = kSentinelNan;
 #pragma unroll
-    for (std::uint32_t k = 0; k < kRanks; ++k) ptx::store_relaxed_sys(to[k] + i, pack);
+    for (std::uint32_t k = 0; k < kRanks; ++k) ptx::store_relaxed_sys(p.to[k] + bank + i, pack);
   }
 
   CudaBlock cold;
-  Pack* slots = reinterpret_cast<Pack*>(call.region[call.rank] + call.layout.one_shot) + bank * slot_packs;
-  for (std::uint64_t i = begin; i < packs; i += step) {
+  Pack* slots = p.from + bank;
+  for (std::uint64_t i = 0; i < p.packs; i += p.step) {
     Pack got[kRanks];
     WaitState state;
     for (std::uint32_t spins = 1;; ++spins) {
@@ -128,7 +144,7 @@ __device__ __forceinline__ void data_block(const Call& call, const AllReduceWork
     }
 #pragma unroll
     for (std::uint32_t k = 0; k < kRanks; ++k) ptx::store_relaxed_sys(slots + k * slot_packs + i, kRestPack);
-    output[i] = sum;
+    p.output[i] = sum;
   }
 }
 
@@ -149,12 +165,12 @@ __device__ __forceinline__ void end_call(LocalState* local, std::uint32_t next) 
 
 extern "C" __global__ void __launch_bounds__(1024)
     hand_written(const __grid_constant__ Call call, const __grid_constant__ AllReduceWork work) {
+  const Plan p = plan(call, work);
   ptx::wait_for_predecessor();
   ptx::launch_successor();
   const bool control = blockIdx.x == 0;
-  const std::uint64_t begin = static_cast<std::uint64_t>(blockIdx.x - 1) * blockDim.x + threadIdx.x;
   Pack first{};
-  if (!control && begin < work.count / 8) first = static_cast<const Pack*>(work.input)[begin];
+  if (p.packs != 0) first = *p.input;
 
   const std::uint32_t epoch = ptx::load_relaxed_sys(&call.local->epochs[blockIdx.x]);
   const std::uint32_t dead = ptx::load_relaxed_sys(&call.local->dead);
@@ -167,9 +183,9 @@ extern "C" __global__ void __launch_bounds__(1024)
   }
   if (control) {
     const bool overlapped = threadIdx.x == 0 && ptx::exchange_relaxed_gpu(&call.local->busy, 1u) != 0;
-    control_block(call, epoch, overlapped);
+    control_block(call, p, epoch, overlapped);
   } else {
-    data_block(call, work, epoch, begin, first);
+    data_block(call, p, epoch, first);
   }
   end_call(call.local, epoch + 1);
 }

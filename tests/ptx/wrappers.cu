@@ -36,6 +36,10 @@ __global__ void wait_for_predecessor() {
 __global__ void launch_successor() {
   ptx::launch_successor();
 }
+__global__ void settle(std::uint64_t value, std::uint64_t* result) {
+  ptx::settle(value);
+  *result = value;
+}
 __global__ void global_timer_ns(std::uint64_t* result) {
   *result = ptx::global_timer_ns();
 }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "comm/capture.hpp"
 #include "comm/state.hpp"
 #include "core/fingerprint.hpp"
 #include "core/nvtx.hpp"
@@ -61,22 +62,23 @@ void check_arguments(const GroupState& group, const AllReduceArgs& args) {
           args.count * element);
 }
 
-void run_pieces(GroupState& group, const AllReduceArgs& args, const detail::Plan& plan, std::uint32_t fingerprint) {
+void run_pieces(const Group& handle, const AllReduceArgs& args, const detail::Plan& plan, std::uint32_t fingerprint) {
+  const GroupState& group = handle.state();
   const std::shared_ptr<detail::Fabric>& fabric = group.communicator().shared_fabric();
   fabric->keep_alive(args.stream, fabric);
   const std::size_t element = size_of(args.type);
   std::size_t done = 0;
   do {
     const std::size_t count = std::min(args.count - done, plan.piece);
-    fabric->run({.call = group.call(fingerprint),
-                 .work = {.input = static_cast<const std::byte*>(args.input) + done * element,
-                          .output = static_cast<std::byte*>(args.output) + done * element,
-                          .count = count},
-                 .instance = instance_of(group, args),
-                 .algorithm = plan.algorithm,
-                 .blocks = plan.blocks,
-                 .threads = plan.threads,
-                 .stream = args.stream});
+    detail::run_or_keep(handle, {.call = group.call(fingerprint),
+                                 .work = {.input = static_cast<const std::byte*>(args.input) + done * element,
+                                          .output = static_cast<std::byte*>(args.output) + done * element,
+                                          .count = count},
+                                 .instance = instance_of(group, args),
+                                 .algorithm = plan.algorithm,
+                                 .blocks = plan.blocks,
+                                 .threads = plan.threads,
+                                 .stream = args.stream});
     done += count;
   } while (done < args.count);
 }
@@ -121,7 +123,7 @@ void all_reduce(const Group& handle, const AllReduceArgs& args) {
       detail::fingerprint("all_reduce", args.op, args.type, args.count, plan.algorithm, plan.piece, args.tag);
   group.remember({fingerprint, fmt::format("all_reduce {} {}[{}] {} tag {}", weft::name(args.op), weft::name(args.type),
                                            args.count, weft::name(plan.algorithm), args.tag)});
-  run_pieces(group, args, plan, fingerprint);
+  run_pieces(handle, args, plan, fingerprint);
   if (handle.device() == Device::cpu) handle.check();
 }
 

@@ -10,6 +10,7 @@
 #include "gpu/support/kernels.hpp"
 #include "gpu/support/spawned.hpp"
 #include "support/ranks.hpp"
+#include "weft/recording.hpp"
 
 namespace weft::test {
 namespace {
@@ -214,6 +215,12 @@ TEST_P(GpuStreams, GraphsOverReleaseAndAcquire) {
     } else {
       counters.check(gpu, ranks, 4);
     }
+  }));
+}
+
+TEST_P(GpuStreams, RecordingsAreForCpuRanks) {
+  expect_all_well(run_gpu_world(lasting_gpu_world(GetParam()), [&](Communicator& communicator, GpuRank&, int) {
+    expect_says(error_of([&] { Recording::capture(communicator, [] {}); }), "capture a CUDA graph instead");
   }));
 }
 

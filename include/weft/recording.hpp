@@ -1,0 +1,48 @@
+// Recorded calls: on CPU ranks what a captured CUDA graph is on GPUs, so that replay patterns can be tested without
+// one.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+
+#include "weft/communicator.hpp"
+
+namespace weft {
+
+namespace detail {
+struct RecordedCalls;
+}  // namespace detail
+
+// Calls that one rank has planned and will make again.
+//
+// A recording is each rank's own affair, like a captured graph: what ranks must agree on are the calls that come of it,
+// not which of them are recorded, nor how they are divided among recordings. Copying a Recording copies a reference;
+// the communicator lives until the last one is gone. Thread safety: replays are calls of the groups they were recorded
+// on (see Group).
+class Recording {
+ public:
+  // Runs `calls` in this thread. Collective calls that it makes on `communicator` or a group of it are checked, planned
+  // and kept, with their pointers, instead of being made: nothing is sent. Calls from other threads are made as ever.
+  //
+  // Throws Errc::unsupported for a CUDA communicator (capture a CUDA graph instead) and Errc::invalid_argument inside
+  // of another capture. A call on another communicator, or one that is rejected for its arguments, throws inside of
+  // `calls`. What leaves `calls` by an exception is passed on, and nothing is kept.
+  static Recording capture(const Communicator& communicator, const std::function<void()>& calls);
+
+  // Makes the calls, in order, with what their tensors hold now. Mixes freely with eager calls and other recordings.
+  //
+  // Throws the fault of the first call that failed, as all_reduce() does. Errc::released: the communicator's memory is
+  // released, or acquire() has found it elsewhere; then the calls must be captured anew. Inside of a capture the calls
+  // are kept once more, as a graph that is launched into a capture becomes part of it.
+  void replay() const;
+
+  // Messages larger than the communicator's limits count once for each of their pieces.
+  std::size_t size() const;
+
+ private:
+  explicit Recording(std::shared_ptr<const detail::RecordedCalls> calls) : calls_(std::move(calls)) {}
+  std::shared_ptr<const detail::RecordedCalls> calls_;
+};
+
+}  // namespace weft

@@ -1,0 +1,45 @@
+// The calls that a thread is recording.
+#pragma once
+
+#include <vector>
+
+#include "comm/state.hpp"
+#include "executors/executor.hpp"
+#include "weft/recording.hpp"
+
+namespace weft::detail {
+
+// A planned call with everything that is decided on the host; epochs are the executor's affair.
+struct RecordedCall {
+  Group group;  // keeps the communicator alive
+  AllReduceLaunch launch;
+};
+
+struct RecordedCalls {
+  std::vector<RecordedCall> calls;
+};
+
+// Lives while its thread captures.
+class Capture {
+ public:
+  explicit Capture(const CommunicatorState& communicator);
+  ~Capture();
+  Capture(const Capture&) = delete;
+  Capture& operator=(const Capture&) = delete;
+
+  // Of the calling thread; null where it captures nothing.
+  static Capture* current();
+
+  // Keeps a call; throws where it is another communicator's.
+  void keep(const Group& group, const AllReduceLaunch& launch);
+  RecordedCalls take() { return std::move(recorded_); }
+
+ private:
+  const CommunicatorState& communicator_;
+  RecordedCalls recorded_;
+};
+
+// Runs the call, or keeps it where this thread captures.
+void run_or_keep(const Group& group, const AllReduceLaunch& launch);
+
+}  // namespace weft::detail

@@ -1,0 +1,68 @@
+#include "weft/recording.hpp"
+
+#include <utility>
+
+#include "comm/capture.hpp"
+#include "core/nvtx.hpp"
+
+namespace weft {
+namespace detail {
+namespace {
+
+thread_local Capture* current_capture = nullptr;
+
+}  // namespace
+
+Capture::Capture(const CommunicatorState& communicator) : communicator_(communicator) {
+  if (current_capture != nullptr) {
+    throw Error(Errc::invalid_argument, "Recording::capture: this thread is capturing already");
+  }
+  current_capture = this;
+}
+
+Capture::~Capture() {
+  current_capture = nullptr;
+}
+
+Capture* Capture::current() {
+  return current_capture;
+}
+
+void Capture::keep(const Group& group, const AllReduceLaunch& launch) {
+  if (&group.state().communicator() != &communicator_) {
+    throw Error(Errc::invalid_argument, "group: not of the communicator whose calls this thread is capturing");
+  }
+  recorded_.calls.push_back({group, launch});
+}
+
+void run_or_keep(const Group& group, const AllReduceLaunch& launch) {
+  if (Capture* const capture = Capture::current()) return capture->keep(group, launch);
+  group.state().communicator().fabric().run(launch);
+}
+
+}  // namespace detail
+
+Recording Recording::capture(const Communicator& communicator, const std::function<void()>& calls) {
+  if (communicator.device() != Device::cpu) {
+    throw Error(Errc::unsupported, "Recording::capture: the communicator is on GPUs; capture a CUDA graph instead");
+  }
+  detail::Capture capture(communicator.world().state().communicator());
+  calls();
+  return Recording(std::make_shared<const detail::RecordedCalls>(capture.take()));
+}
+
+void Recording::replay() const {
+  const detail::NvtxRange range("weft::Recording::replay");
+  const std::vector<detail::RecordedCall>& calls = calls_->calls;
+  for (const detail::RecordedCall& call : calls) {
+    call.group.check();  // after a fault, of whichever group, nothing more is sent
+    detail::run_or_keep(call.group, call.launch);
+  }
+  if (!calls.empty()) calls.back().group.check();
+}
+
+std::size_t Recording::size() const {
+  return calls_->calls.size();
+}
+
+}  // namespace weft

@@ -71,11 +71,13 @@ void run_pieces(const Group& handle, const AllReduceArgs& args, const detail::Pl
   do {
     const std::size_t count = std::min(args.count - done, plan.piece);
     detail::run_or_keep(handle, {.call = group.call(fingerprint),
-                                 .work = {.input = static_cast<const std::byte*>(args.input) + done * element,
-                                          .output = static_cast<std::byte*>(args.output) + done * element,
-                                          .count = count},
-                                 .instance = instance_of(group, args),
-                                 .algorithm = plan.algorithm,
+                                 .operation =
+                                     detail::AllReduceOperation{
+                                         .work = {.input = static_cast<const std::byte*>(args.input) + done * element,
+                                                  .output = static_cast<std::byte*>(args.output) + done * element,
+                                                  .count = count},
+                                         .instance = instance_of(group, args),
+                                         .algorithm = plan.algorithm},
                                  .blocks = plan.blocks,
                                  .threads = plan.threads,
                                  .stream = args.stream});

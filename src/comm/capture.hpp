@@ -12,7 +12,7 @@ namespace weft::detail {
 // A planned call with everything that is decided on the host; epochs are the executor's affair.
 struct RecordedCall {
   Group group;  // keeps the communicator alive
-  AllReduceLaunch launch;
+  PlannedCall planned;
 };
 
 struct RecordedCalls {
@@ -31,7 +31,7 @@ class Capture {
   static Capture* current();
 
   // Keeps a call; throws where it is another communicator's.
-  void keep(const Group& group, const AllReduceLaunch& launch);
+  void keep(const Group& group, const PlannedCall& planned);
   RecordedCalls take() { return std::move(recorded_); }
 
  private:
@@ -40,6 +40,6 @@ class Capture {
 };
 
 // Runs the call, or keeps it where this thread captures.
-void run_or_keep(const Group& group, const AllReduceLaunch& launch);
+void run_or_keep(const Group& group, const PlannedCall& planned);
 
 }  // namespace weft::detail

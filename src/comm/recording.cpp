@@ -28,16 +28,16 @@ Capture* Capture::current() {
   return current_capture;
 }
 
-void Capture::keep(const Group& group, const AllReduceLaunch& launch) {
+void Capture::keep(const Group& group, const PlannedCall& planned) {
   if (&group.state().communicator() != &communicator_) {
     throw Error(Errc::invalid_argument, "group: not of the communicator whose calls this thread is capturing");
   }
-  recorded_.calls.push_back({group, launch});
+  recorded_.calls.push_back({group, planned});
 }
 
-void run_or_keep(const Group& group, const AllReduceLaunch& launch) {
-  if (Capture* const capture = Capture::current()) return capture->keep(group, launch);
-  group.state().communicator().fabric().run(launch);
+void run_or_keep(const Group& group, const PlannedCall& planned) {
+  if (Capture* const capture = Capture::current()) return capture->keep(group, planned);
+  group.state().communicator().fabric().run(planned);
 }
 
 }  // namespace detail
@@ -56,7 +56,7 @@ void Recording::replay() const {
   const std::vector<detail::RecordedCall>& calls = calls_->calls;
   for (const detail::RecordedCall& call : calls) {
     call.group.check();  // after a fault, of whichever group, nothing more is sent
-    detail::run_or_keep(call.group, call.launch);
+    detail::run_or_keep(call.group, call.planned);
   }
   if (!calls.empty()) calls.back().group.check();
 }

@@ -6,7 +6,7 @@
 
 #include "algorithms/one_shot_all_reduce.hpp"
 #include "algorithms/two_shot_all_reduce.hpp"
-#include "core/plan.hpp"
+#include "core/operation.hpp"
 #include "weft/types.hpp"
 
 namespace weft::detail {
@@ -48,6 +48,15 @@ void with_all_reduce(const InstanceQuery& query, Algorithm algorithm, Run&& run)
     case DataType::i32:
       return with_op.template operator()<DataType::i32>();
   }
+}
+
+// Calls `run.template operator()<Algorithm class>(work)` for the instance that serves the operation.
+template <class Run>
+void with_instance(const Operation& operation, Run&& run) {
+  const auto serve = [&](const AllReduceOperation& op) {
+    with_all_reduce(op.instance, op.algorithm, [&]<class A>() { run.template operator()<A>(op.work); });
+  };
+  std::visit(serve, operation);
 }
 
 }  // namespace weft::detail

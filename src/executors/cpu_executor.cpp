@@ -38,8 +38,9 @@ void run(const Call& call, const typename A::Work& work, Liveness* liveness) {
 
 }  // namespace
 
-void run_on_cpu(const AllReduceLaunch& launch, Liveness* liveness) {
-  with_all_reduce(launch.instance, launch.algorithm, [&]<class A>() { run<A>(launch.call, launch.work, liveness); });
+void run_on_cpu(const PlannedCall& planned, Liveness* liveness) {
+  with_instance(planned.operation,
+                [&]<class A>(const typename A::Work& work) { run<A>(planned.call, work, liveness); });
 }
 
 }  // namespace weft::detail

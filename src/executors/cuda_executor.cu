@@ -8,18 +8,18 @@
 
 namespace weft::detail {
 
-void launch_on_gpu(const AllReduceLaunch& launch) {
+void launch_on_gpu(const PlannedCall& planned) {
   cudaLaunchAttribute dependent{};
   dependent.id = cudaLaunchAttributeProgrammaticStreamSerialization;
   dependent.val.programmaticStreamSerializationAllowed = 1;
   cudaLaunchConfig_t config{};
-  config.gridDim = dim3(static_cast<unsigned>(launch.blocks));
-  config.blockDim = dim3(static_cast<unsigned>(launch.threads));
-  config.stream = launch.stream;
+  config.gridDim = dim3(static_cast<unsigned>(planned.blocks));
+  config.blockDim = dim3(static_cast<unsigned>(planned.threads));
+  config.stream = planned.stream;
   config.attrs = &dependent;
   config.numAttrs = 1;
-  with_all_reduce(launch.instance, launch.algorithm, [&]<class A>() {
-    check_cuda(cudaLaunchKernelEx(&config, collective<A>, launch.call, launch.work), "launch of all_reduce");
+  with_instance(planned.operation, [&]<class A>(const typename A::Work& work) {
+    check_cuda(cudaLaunchKernelEx(&config, collective<A>, planned.call, work), "launch of a collective");
   });
 }
 

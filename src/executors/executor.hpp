@@ -3,30 +3,27 @@
 
 #include <cstdint>
 
-#include "algorithms/all_reduce.hpp"
 #include "core/channel.hpp"
-#include "core/plan.hpp"
+#include "core/operation.hpp"
 #include "weft/types.hpp"
 
 namespace weft::detail {
 
 class Liveness;
 
-struct AllReduceLaunch {
+struct PlannedCall {
   Call call;
-  AllReduceWork work;
-  InstanceQuery instance;
-  Algorithm algorithm;
-  int blocks = 2;
+  Operation operation;
+  int blocks = 2;  // the control block included
   int threads = 1;
   Stream stream = nullptr;
 };
 
 // Runs in the calling thread; complete on return. A failure is in the channel's record.
-void run_on_cpu(const AllReduceLaunch& launch, Liveness* liveness);
+void run_on_cpu(const PlannedCall& planned, Liveness* liveness);
 
 // Enqueues one kernel; makes no synchronising call. Throws Errc::system with CUDA's reason.
-void launch_on_gpu(const AllReduceLaunch& launch);
+void launch_on_gpu(const PlannedCall& planned);
 // Blocks of the hungriest kernel, at the most threads it takes, that fit on the current device beside each other. Loads
 // every kernel, so that no later launch has to (a lazy load synchronises).
 int load_kernels();

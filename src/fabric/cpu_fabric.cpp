@@ -90,7 +90,7 @@ class CpuFabric final : public Fabric {
                   "stream: must be null on CPU ranks, where operations run in the calling thread");
     }
   }
-  void run(const AllReduceLaunch& launch) override { run_on_cpu(launch, &liveness_); }
+  void run(const PlannedCall& planned) override { run_on_cpu(planned, &liveness_); }
   void keep_alive(Stream, const std::shared_ptr<Fabric>&) override {}
 
   void split(int, int) override {}

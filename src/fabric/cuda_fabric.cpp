@@ -200,9 +200,9 @@ class CudaFabric final : public Fabric {
                     ? fmt::format("stream: belongs to GPU {}, and this rank drives GPU {}", device, device_)
                     : fmt::format("stream: not a CUDA stream ({})", cudaGetErrorString(result)));
   }
-  void run(const AllReduceLaunch& launch) override {
+  void run(const PlannedCall& planned) override {
     const DeviceScope scope(device_);
-    launch_on_gpu(launch);
+    launch_on_gpu(planned);
   }
   void keep_alive(Stream stream, const std::shared_ptr<Fabric>& what) override;
 

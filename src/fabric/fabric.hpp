@@ -70,7 +70,7 @@ class Fabric {
   // Throws Errc::invalid_argument with the argument's name when an operation could not use it.
   virtual void check_buffer(const char* name, const void* data) const = 0;
   virtual void check_stream(Stream stream) const = 0;
-  virtual void run(const AllReduceLaunch& launch) = 0;
+  virtual void run(const PlannedCall& planned) = 0;
   // Graphs that are being captured on `stream` keep `what` alive.
   virtual void keep_alive(Stream stream, const std::shared_ptr<Fabric>& what) = 0;
 

@@ -95,9 +95,11 @@ void expect_right(Algorithm algorithm, DataType type) {
       test::Tensors tensors(p.call, p.inputs[static_cast<std::size_t>(r)]);
       FarRank& mine = *ranks[static_cast<std::size_t>(r)];
       run_on_cpu({.call = make_call(mine.channel, &mine.channel, &mine.local, FarRank::kGeneration, 77),
-                  .work = {tensors.input.content().data(), tensors.output.content().data(), p.call.count},
-                  .instance = {.type = type, .op = ReduceOp::sum, .size = FarRank::kSize, .whole = false},
-                  .algorithm = algorithm},
+                  .operation =
+                      AllReduceOperation{
+                          .work = {tensors.input.content().data(), tensors.output.content().data(), p.call.count},
+                          .instance = {.type = type, .op = ReduceOp::sum, .size = FarRank::kSize, .whole = false},
+                          .algorithm = algorithm}},
                  nullptr);
       if (mine.record.complete != 0) throw std::runtime_error("the call failed");
       tensors.check(p, r);

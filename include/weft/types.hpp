@@ -26,7 +26,7 @@ enum class ReduceOp : std::uint8_t { sum, max };
 // Which algorithm serves an all-reduce. `automatic` chooses by world size and message size (see plan.hpp) among
 // Weft's own, whose results are bit-identical; `nccl` is only ever used when asked for, or where GPUs do not share
 // an NVLink domain.
-enum class Algorithm : std::uint8_t { automatic, one_shot, two_shot, nccl };
+enum class Algorithm : std::uint8_t { automatic, one_shot, two_shot, bulk, nccl };
 
 // Where a communicator's ranks live.
 enum class Device : std::uint8_t { automatic, cpu, cuda };
@@ -45,7 +45,7 @@ constexpr std::string_view name(ReduceOp op) {
 }
 
 constexpr std::string_view name(Algorithm algorithm) {
-  constexpr std::string_view names[] = {"automatic", "one-shot", "two-shot", "nccl"};
+  constexpr std::string_view names[] = {"automatic", "one-shot", "two-shot", "bulk", "nccl"};
   return names[static_cast<int>(algorithm)];
 }
 

@@ -10,13 +10,19 @@
 #include "wire/line.hpp"
 #include "wire/pack.hpp"
 #include "wire/sentinel.hpp"
+#include "wire/signal.hpp"
 
 namespace weft::detail {
 
-template <DataType type, ReduceOp op>
+// An integer has no value to spare for a sentinel.
+template <DataType type>
+using ArrivalInData = std::conditional_t<type == DataType::i32, Line, Sentinel<type>>;
+
+template <DataType type, ReduceOp op, class Wire_ = ArrivalInData<type>>
 struct Reduction {
-  // An integer has no value to spare for a sentinel.
-  using Wire = std::conditional_t<type == DataType::i32, Line, Sentinel<type>>;
+  using Wire = Wire_;
+  static constexpr DataType kType = type;
+  static constexpr ReduceOp kOp = op;
   using Storage = typename Element<type>::Storage;
   using Value = typename Element<type>::Accumulator;
   static constexpr std::uint32_t kElements = Wire::kPayloadBytes / sizeof(Storage);

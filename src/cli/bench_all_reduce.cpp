@@ -240,7 +240,7 @@ Command add_bench_all_reduce(CLI::App& app, const std::vector<std::string>& argu
   add_choice(app, "--dtype", bench->options.type, {DataType::bf16, DataType::f16, DataType::f32, DataType::i32},
              "Element type");
   app.add_option("--algorithm", bench->algorithm, "Which of Weft's algorithms; peers are measured anyway")
-      ->check(CLI::IsMember({"all", "automatic", "one-shot", "two-shot"}))
+      ->check(CLI::IsMember({"all", "automatic", "one-shot", "two-shot", "bulk"}))
       ->capture_default_str();
   app.add_option("--method", bench->methods, "How time is taken; batch on CPU ranks, the others on GPUs")
       ->check(CLI::IsMember({"all", "batch", "graph", "producer", "vllm"}))

@@ -40,9 +40,9 @@ class CpuBench final : public Bench {
   }
 
   std::vector<Contender> contenders() const override {
-    if (!gloo_) return {Contender::one_shot, Contender::two_shot, Contender::automatic};
-    return {Contender::one_shot, Contender::two_shot, Contender::automatic, Contender::gloo_ring,
-            Contender::gloo_bcube};
+    if (!gloo_) return {Contender::one_shot, Contender::two_shot, Contender::bulk, Contender::automatic};
+    return {Contender::one_shot,  Contender::two_shot,  Contender::bulk,
+            Contender::automatic, Contender::gloo_ring, Contender::gloo_bcube};
   }
   std::vector<Method> methods() const override { return {Method::batch}; }
   std::vector<std::string> notes() const override { return notes_; }
@@ -108,7 +108,7 @@ class CpuBench final : public Bench {
     const void* input = inputs_[index].get();
     void* output = outputs_[index].get();
     if (is_weft(point.contender)) {
-      const Algorithm algorithms[] = {Algorithm::automatic, Algorithm::one_shot, Algorithm::two_shot};
+      const Algorithm algorithms[] = {Algorithm::automatic, Algorithm::one_shot, Algorithm::two_shot, Algorithm::bulk};
       all_reduce(seat.communicator(), {.input = input,
                                        .output = output,
                                        .count = point.count,

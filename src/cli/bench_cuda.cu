@@ -88,7 +88,8 @@ class CudaBench final : public Bench {
   BenchArgs args_;
   Checker checker_;
   std::vector<RankState> states_;
-  std::vector<Contender> contenders_ = {Contender::one_shot, Contender::two_shot, Contender::automatic};
+  std::vector<Contender> contenders_ = {Contender::one_shot, Contender::two_shot, Contender::bulk,
+                                        Contender::automatic};
   std::vector<std::string> notes_;
 };
 
@@ -120,7 +121,7 @@ void CudaBench::enqueue(Ranks::Seat& seat, const Point& point) {
   RankState& rank = state(seat);
   if (!is_weft(point.contender))
     return rank.nccl->all_reduce(point, input(rank, point), output(rank, point), rank.stream);
-  constexpr Algorithm algorithms[] = {Algorithm::automatic, Algorithm::one_shot, Algorithm::two_shot};
+  constexpr Algorithm algorithms[] = {Algorithm::automatic, Algorithm::one_shot, Algorithm::two_shot, Algorithm::bulk};
   all_reduce(seat.communicator(), {.input = rank.input,
                                    .output = rank.output,
                                    .count = point.count,

@@ -20,6 +20,7 @@ enum class Contender : std::uint8_t {
   automatic,
   one_shot,
   two_shot,
+  bulk,
   nccl,
   nccl_symmetric,  // NCCL on buffers from ncclMemAlloc in symmetric windows
   gloo_ring,
@@ -30,13 +31,14 @@ enum class Contender : std::uint8_t {
 };
 
 constexpr std::string_view name(Contender contender) {
-  constexpr std::string_view names[] = {"automatic", "one-shot",   "two-shot",   "NCCL",           "NCCL symm.",
-                                        "Gloo ring", "Gloo bcube", "torch NCCL", "torch one-shot", "torch two-shot"};
+  constexpr std::string_view names[] = {"automatic",  "one-shot",       "two-shot",      "bulk",
+                                        "NCCL",       "NCCL symm.",     "Gloo ring",     "Gloo bcube",
+                                        "torch NCCL", "torch one-shot", "torch two-shot"};
   return names[static_cast<int>(contender)];
 }
 
 constexpr bool is_weft(Contender contender) {
-  return contender <= Contender::two_shot;
+  return contender <= Contender::bulk;
 }
 
 // How time is taken.

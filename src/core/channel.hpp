@@ -20,17 +20,29 @@ inline constexpr std::size_t kWindowHeaderBytes = 256;
 
 // Byte offsets inside a region; the same on every rank, and independent of message sizes.
 struct RegionLayout {
-  std::uint64_t headers;   // [bank][sender] words: epoch << 32 | fingerprint
-  std::uint64_t one_shot;  // [bank][sender][one_shot_packs]
-  std::uint64_t scatter;   // [bank][sender][two_shot_packs]: parts of the shard that this rank reduces
-  std::uint64_t gather;    // [bank][owner][two_shot_packs]: reduced shards
+  std::uint64_t headers;       // [bank][sender] words: epoch << 32 | fingerprint
+  std::uint64_t one_shot;      // [bank][sender][one_shot_packs]
+  std::uint64_t scatter;       // [bank][sender][two_shot_packs]: parts of the shard that this rank reduces
+  std::uint64_t gather;        // [bank][owner][two_shot_packs]: reduced shards
+  std::uint64_t bulk_signals;  // [hop][slot][sender] words: epoch << 32 | chunk
+  std::uint64_t bulk_scatter;  // [slot][sender][bulk_packs]
+  std::uint64_t bulk_gather;   // [slot][owner][bulk_packs]
   std::uint64_t one_shot_packs;
   std::uint64_t two_shot_packs;  // per shard
+  std::uint64_t bulk_packs;      // of a chunk
+  std::uint64_t bulk_slots;      // chunks of a message that are under way at once
   std::uint64_t bytes;           // of the whole region
 };
 
+// The buffers of the bulk all-reduce: a power of two of slots, two or more.
+struct BulkShape {
+  std::uint64_t slots = 4;
+  std::uint64_t packs = 64;
+};
+
 // `one_shot_bytes` and `two_shot_bytes`: the largest message each algorithm takes in one piece.
-constexpr RegionLayout make_layout(std::uint32_t size, std::size_t one_shot_bytes, std::size_t two_shot_bytes) {
+constexpr RegionLayout make_layout(std::uint32_t size, std::size_t one_shot_bytes, std::size_t two_shot_bytes,
+                                   BulkShape bulk = {}) {
   constexpr std::uint64_t alignment = 256;
   const auto aligned = [](std::uint64_t bytes) { return (bytes + alignment - 1) / alignment * alignment; };
   const std::uint64_t packs_per_unit = alignment / sizeof(Pack);
@@ -42,7 +54,12 @@ constexpr RegionLayout make_layout(std::uint32_t size, std::size_t one_shot_byte
   layout.one_shot = aligned(kBanks * size * sizeof(std::uint64_t));
   layout.scatter = layout.one_shot + kBanks * size * layout.one_shot_packs * sizeof(Pack);
   layout.gather = layout.scatter + kBanks * size * layout.two_shot_packs * sizeof(Pack);
-  layout.bytes = layout.gather + kBanks * size * layout.two_shot_packs * sizeof(Pack);
+  layout.bulk_packs = bulk.packs;
+  layout.bulk_slots = bulk.slots;
+  layout.bulk_signals = layout.gather + kBanks * size * layout.two_shot_packs * sizeof(Pack);
+  layout.bulk_scatter = layout.bulk_signals + aligned(2 * bulk.slots * size * sizeof(std::uint64_t));
+  layout.bulk_gather = layout.bulk_scatter + aligned(bulk.slots * size * bulk.packs * sizeof(Pack));
+  layout.bytes = layout.bulk_gather + aligned(bulk.slots * size * bulk.packs * sizeof(Pack));
   return layout;
 }
 

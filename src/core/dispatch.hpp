@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "algorithms/bulk_all_reduce.hpp"
 #include "algorithms/one_shot_all_reduce.hpp"
 #include "algorithms/two_shot_all_reduce.hpp"
 #include "core/operation.hpp"
@@ -16,10 +17,14 @@ template <class Run>
 void with_all_reduce(const InstanceQuery& query, Algorithm algorithm, Run&& run) {
   const bool lean = has_lean_instance(query);
   const auto with_algorithm = [&]<class R, std::uint32_t known_size, bool whole>() {
-    if (algorithm == Algorithm::one_shot) {
-      run.template operator()<OneShotAllReduce<R, known_size, whole>>();
-    } else {
-      run.template operator()<TwoShotAllReduce<R, known_size, whole>>();
+    using BulkReduction = Reduction<R::kType, R::kOp, Plain>;
+    switch (algorithm) {
+      case Algorithm::one_shot:
+        return run.template operator()<OneShotAllReduce<R, known_size, whole>>();
+      case Algorithm::two_shot:
+        return run.template operator()<TwoShotAllReduce<R, known_size, whole>>();
+      default:
+        return run.template operator()<BulkAllReduce<BulkReduction, known_size, whole>>();
     }
   };
   const auto with_size = [&]<DataType type, ReduceOp op, std::uint32_t... size>(

@@ -1,6 +1,7 @@
 #include "core/plan.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cstdint>
 #include <iterator>
 
@@ -34,6 +35,14 @@ void choose_grid(const PlanQuery& query, std::size_t packs_per_phase, Plan& plan
   plan.blocks = query.launch.blocks != 0 ? query.launch.blocks : static_cast<int>(blocks) + 1;
 }
 
+// One block serves all chunks that share a slot (algorithms/bulk_all_reduce.hpp): a power of two of data blocks.
+void choose_bulk_grid(const PlanQuery& query, Plan& plan) {
+  const int wish = query.launch.blocks != 0 ? query.launch.blocks - 1 : query.max_blocks - 1;
+  const auto most = std::min<std::uint64_t>(query.layout.bulk_slots / 2, static_cast<std::uint64_t>(std::max(wish, 1)));
+  plan.blocks = static_cast<int>(std::bit_floor(most)) + 1;
+  plan.threads = query.launch.threads != 0 ? query.launch.threads : 512;
+}
+
 }  // namespace
 
 std::size_t default_one_shot_bytes(Device device, std::uint32_t size) {
@@ -55,6 +64,11 @@ Plan plan_all_reduce(const PlanQuery& query) {
     const std::size_t wire_bytes = bytes * (16 / payload_bytes(query.type));
     const bool one_shot = query.size == 1 || wire_bytes <= one_shot_threshold(query.device, query.size);
     plan.algorithm = one_shot ? Algorithm::one_shot : Algorithm::two_shot;
+  }
+  if (plan.algorithm == Algorithm::bulk) {
+    plan.piece = query.count;
+    choose_bulk_grid(query, plan);
+    return plan;
   }
   const bool one_shot = plan.algorithm == Algorithm::one_shot;
   const std::size_t piece_packs = one_shot ? query.layout.one_shot_packs : query.layout.two_shot_packs * query.size;

@@ -56,6 +56,12 @@ constexpr int max_threads(std::uint32_t known_size) {
 std::size_t default_one_shot_bytes(Device device, std::uint32_t size);
 std::size_t default_two_shot_bytes(Device device, std::uint32_t size);
 
+// Chunks are worth their signals' round trip; on the GPU, slots are for as many blocks as saturate the links.
+constexpr BulkShape default_bulk_shape(Device device, bool world) {
+  if (device == Device::cpu) return {.slots = 8, .packs = 1024};
+  return {.slots = world ? 128u : 32u, .packs = 1024};
+}
+
 // Bytes of a message that one pack of the wire carries: 16, or 8 for types without a sentinel.
 constexpr std::size_t payload_bytes(DataType type) {
   return type == DataType::i32 ? 8 : 16;

@@ -35,7 +35,7 @@ int load_kernels() {
   };
   for (const DataType type : {DataType::bf16, DataType::f16, DataType::f32, DataType::i32}) {
     for (const ReduceOp op : {ReduceOp::sum, ReduceOp::max}) {
-      for (const Algorithm algorithm : {Algorithm::one_shot, Algorithm::two_shot}) {
+      for (const Algorithm algorithm : {Algorithm::one_shot, Algorithm::two_shot, Algorithm::bulk}) {
         for (std::uint32_t size = 2; size <= 8; ++size) {
           with_all_reduce({.type = type, .op = op, .size = size, .whole = true}, algorithm, load);
         }

@@ -152,16 +152,23 @@ void Machine::release_barrier(Block& block) {
   memory_.join(block.arrived);
   ready_ |= block.arrived;
   block.arrived = 0;
+  block.verdict = block.good;
+  block.good = true;
 }
 
-void Machine::sync() {
+bool Machine::all(bool good) {
   point();
   if (trace_ != nullptr) trace_->push_back(names_[current_] + " sync");
   Block& block = blocks_[block_of_[current_]];
   block.arrived |= bit(current_);
-  if (block.arrived == block.live) return release_barrier(block);
-  ready_ &= ~bit(current_);
-  go_on();
+  block.good &= good;
+  if (block.arrived == block.live) {
+    release_barrier(block);
+  } else {
+    ready_ &= ~bit(current_);
+    go_on();
+  }
+  return block.verdict;
 }
 
 void Machine::relax() {

@@ -82,7 +82,8 @@ class Machine {
   void store(Word* to, Word value, bool release = false);
   std::uint32_t exchange(std::uint32_t* at, std::uint32_t value);
   void fence_seq_cst();
-  void sync();
+  void sync() { all(true); }
+  bool all(bool good);
   // In a waiting loop: sleeps until one of the places read since the last call holds something newer.
   void relax();
   std::uint64_t now() const { return steps_ * step_ns_ + idle_time_; }
@@ -101,6 +102,7 @@ class Machine {
   };
   struct Block {
     ThreadMask live = 0, arrived = 0;
+    bool good = true, verdict = true;  // of all(): so far, and of the last barrier
   };
   static constexpr unsigned kMain = kMaxThreads;
 

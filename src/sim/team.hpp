@@ -29,6 +29,10 @@ class SimTeam {
   std::uint32_t block_rank() const { return place_.block; }
   std::uint32_t blocks() const { return place_.blocks; }
   void sync() const { machine_->sync(); }
+  bool all(bool good) const { return machine_->all(good); }
+  // Weak enough for ordinary accesses: whatever no signal orders may be seen late and torn.
+  void put(Pack* to, const Pack& value) const { machine_->store_pack<atomic_bytes>(to, value); }
+  Pack get(const Pack* from) const { return machine_->load_pack<atomic_bytes>(from); }
 
   void store(Pack* to, Pack value) const { machine_->store_pack<atomic_bytes>(to, value); }
   Pack load(const Pack* from) const { return machine_->load_pack<atomic_bytes>(from); }
@@ -40,7 +44,14 @@ class SimTeam {
   Word load(const Word* from) const {
     return machine_->load(from);
   }
-  void store_release(std::uint32_t* to, std::uint32_t value) const { machine_->store(to, value, true); }
+  template <class Word>
+  void store_release(Word* to, Word value) const {
+    machine_->store(to, value, true);
+  }
+  template <class Word>
+  Word load_acquire(const Word* from) const {
+    return machine_->load(from, true);
+  }
   std::uint32_t exchange(std::uint32_t* at, std::uint32_t value) const { return machine_->exchange(at, value); }
 
   std::uint64_t now() const { return machine_->now(); }

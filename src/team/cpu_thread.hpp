@@ -26,6 +26,9 @@ class CpuThread {
   std::uint32_t block_rank() const { return block_rank_; }
   std::uint32_t blocks() const { return blocks_; }
   static constexpr void sync() {}
+  static constexpr bool all(bool good) { return good; }
+  static void put(Pack* to, const Pack& value) { *to = value; }
+  static Pack get(const Pack* from) { return *from; }
 
   // Halves are put together and taken apart in registers: through memory, a load that spans two stores would wait for
   // both.
@@ -51,6 +54,10 @@ class CpuThread {
   template <class Word>
   static Word load(const Word* from) {
     return std::atomic_ref(*const_cast<Word*>(from)).load(std::memory_order_relaxed);
+  }
+  template <class Word>
+  static Word load_acquire(const Word* from) {
+    return std::atomic_ref(*const_cast<Word*>(from)).load(std::memory_order_acquire);
   }
   static std::uint32_t exchange(std::uint32_t* at, std::uint32_t value) {
     return std::atomic_ref(*at).exchange(value, std::memory_order_acq_rel);

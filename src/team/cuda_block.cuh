@@ -19,6 +19,9 @@ class CudaBlock {
   __device__ static std::uint32_t block_rank() { return blockIdx.x; }
   __device__ static std::uint32_t blocks() { return gridDim.x; }
   __device__ static void sync() { __syncthreads(); }
+  __device__ static bool all(bool good) { return __syncthreads_and(static_cast<int>(good)) != 0; }
+  __device__ static void put(Pack* to, const Pack& value) { *to = value; }
+  __device__ static Pack get(const Pack* from) { return *from; }
 
   template <class Word>
   __device__ static void store(Word* to, Word value) {
@@ -28,7 +31,11 @@ class CudaBlock {
   __device__ static Word load(const Word* from) {
     return ptx::load_relaxed_sys(from);
   }
-  __device__ static void store_release(std::uint32_t* to, std::uint32_t value) { ptx::store_release_sys(to, value); }
+  template <class Word>
+  __device__ static void store_release(Word* to, Word value) {
+    ptx::store_release_sys(to, value);
+  }
+  __device__ static std::uint64_t load_acquire(const std::uint64_t* from) { return ptx::load_acquire_sys(from); }
   __device__ static std::uint32_t exchange(std::uint32_t* at, std::uint32_t value) {
     return ptx::exchange_relaxed_gpu(at, value);
   }

@@ -40,6 +40,14 @@ __device__ __forceinline__ void store_relaxed_sys(std::uint32_t* to, std::uint32
 __device__ __forceinline__ void store_release_sys(std::uint32_t* to, std::uint32_t value) {
   asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"(to), "r"(value) : "memory");
 }
+__device__ __forceinline__ void store_release_sys(std::uint64_t* to, std::uint64_t value) {
+  asm volatile("st.release.sys.global.u64 [%0], %1;" ::"l"(to), "l"(value) : "memory");
+}
+__device__ __forceinline__ std::uint64_t load_acquire_sys(const std::uint64_t* from) {
+  std::uint64_t value;
+  asm volatile("ld.acquire.sys.global.u64 %0, [%1];" : "=l"(value) : "l"(from) : "memory");
+  return value;
+}
 __device__ __forceinline__ std::uint32_t load_relaxed_sys(const std::uint32_t* from) {
   std::uint32_t value;
   asm volatile("ld.relaxed.sys.global.u32 %0, [%1];" : "=r"(value) : "l"(from) : "memory");

@@ -5,14 +5,16 @@
 //   kLeastThreads           no block has fewer threads
 //   block_rank(), blocks()  this block's place in the grid
 //   sync()                  barrier of the block's threads
+//   all(good)               the same; true when `good` was true for every thread
 //   store(address, value)   relaxed store to memory that other ranks may read: a Pack, or a word of 4 or 8 bytes
 //   load(address)           relaxed load of the same
-//   store_release(address)  a word store that publishes everything this thread wrote before
-//   exchange(address, v)    atomic exchange of a word in memory of this rank
-//   now()                   nanoseconds of a steady clock
-//   settle(value)           this value is computed here and not later, whatever the optimiser thinks of it
-//   relax(spins)            called in every turn of a waiting loop
-//   dead_peer()             world rank of a peer whose process is gone, or −1
+//   store_release(address)  a word store that publishes everything this block wrote before its last sync()
+//   load_acquire(address)   a word load: what was published with the word can be read, by all of the block after a
+//   sync() put(address, pack)      ordinary store to memory that other ranks read after a word was released and
+//   acquired get(address)            ordinary load of the same exchange(address, v)    atomic exchange of a word in
+//   memory of this rank now()                   nanoseconds of a steady clock settle(value)           this value is
+//   computed here and not later, whatever the optimiser thinks of it relax(spins)            called in every turn of a
+//   waiting loop dead_peer()             world rank of a peer whose process is gone, or −1
 // A Pack travels in atomic units of kAtomicBytes: a reader sees each unit whole or not at all, and units of one store
 // may arrive in any order and at any distance. Everything a call wrote happens before everything that the same rank's
 // next call sends (kernel boundary on the GPU, a fence in the CPU executor).
@@ -36,12 +38,17 @@ concept Team = requires(T& team, Pack* pack, const Pack* const_pack, std::uint64
   { team.block_rank() } -> std::convertible_to<std::uint32_t>;
   { team.blocks() } -> std::convertible_to<std::uint32_t>;
   team.sync();
+  { team.all(bool{}) } -> std::same_as<bool>;
+  team.put(pack, Pack{});
+  { team.get(const_pack) } -> std::same_as<Pack>;
   team.store(pack, Pack{});
   { team.load(const_pack) } -> std::same_as<Pack>;
   team.store(word64, std::uint64_t{});
   { team.load(word64) } -> std::same_as<std::uint64_t>;
   team.store(word32, std::uint32_t{});
   team.store_release(word32, std::uint32_t{});
+  team.store_release(word64, std::uint64_t{});
+  { team.load_acquire(word64) } -> std::same_as<std::uint64_t>;
   { team.load(word32) } -> std::same_as<std::uint32_t>;
   { team.exchange(word32, std::uint32_t{}) } -> std::same_as<std::uint32_t>;
   { team.now() } -> std::same_as<std::uint64_t>;

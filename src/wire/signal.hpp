@@ -1,0 +1,27 @@
+// Wire format "signal": packs as they are, and one word per chunk of them that says that they have arrived.
+//
+// The writer puts the packs in place with ordinary stores and then releases the word; the reader acquires the word and
+// then reads the packs with ordinary loads. No value of the payload is special, and nothing is ever cleaned: words only
+// grow. One release per chunk costs a round trip, so this is the format for bulk.
+#pragma once
+
+#include <cstdint>
+
+#include "team/function.hpp"
+
+namespace weft::detail {
+
+// The payload of a pack, for reductions.
+struct Plain {
+  static constexpr int kPayloadBytes = 16;
+};
+
+// Newer for every later chunk of a call and for every later call.
+WEFT_FN constexpr std::uint64_t signal_word(std::uint32_t epoch, std::uint32_t chunk) {
+  return static_cast<std::uint64_t>(epoch) << 32 | chunk;
+}
+WEFT_FN constexpr bool signal_reached(std::uint64_t got, std::uint64_t want) {
+  return static_cast<std::int64_t>(got - want) >= 0;  // epochs wrap
+}
+
+}  // namespace weft::detail

@@ -49,9 +49,15 @@ if(sim_test_files AND Python3_FOUND AND NOT sanitized)
   set(mutated_dir ${CMAKE_BINARY_DIR}/mutated)
   set(mutate_inputs tools/mutate.py tests/sim/mutants.json ${mutable_headers})
   list(TRANSFORM mutate_inputs PREPEND ${PROJECT_SOURCE_DIR}/)
-  add_custom_command(OUTPUT ${mutated_dir}/stamp
+  # Named, so that who includes them is compiled anew in the same build.
+  set(mutant_table ${PROJECT_SOURCE_DIR}/tests/sim/mutants.json)
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${mutant_table})
+  file(STRINGS ${mutant_table} mutated_headers REGEX "\"file\": ")
+  list(TRANSFORM mutated_headers REPLACE ".*\"file\": \"([^\"]+)\".*" "${mutated_dir}/\\1")
+  list(REMOVE_DUPLICATES mutated_headers)
+  add_custom_command(OUTPUT ${mutated_dir}/stamp BYPRODUCTS ${mutated_headers} ${mutated_dir}/mutant.hpp
     COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tools/mutate.py
-      --table ${PROJECT_SOURCE_DIR}/tests/sim/mutants.json --source ${PROJECT_SOURCE_DIR}/src --output ${mutated_dir}
+      --table ${mutant_table} --source ${PROJECT_SOURCE_DIR}/src --output ${mutated_dir}
     COMMAND ${CMAKE_COMMAND} -E touch ${mutated_dir}/stamp
     DEPENDS ${mutate_inputs} COMMENT "Seeding bugs for the simulator's tests" VERBATIM)
   add_custom_target(weft_mutated DEPENDS ${mutated_dir}/stamp)

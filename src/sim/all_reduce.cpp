@@ -16,7 +16,7 @@ using detail::Element;
 // Bits of one element: different for every call, rank and place, so that nothing stale goes unnoticed.
 std::uint32_t element_bits(Payload payload, DataType type, unsigned call, unsigned rank, std::uint64_t i) {
   Random random(call * 1'000'003u + rank * 10'007u + i);
-  const bool narrow = type == DataType::bf16;
+  const bool narrow = size_of(type) == 2;
   if (payload == Payload::special) {
     // Whole words of the wire, now and then the same on all ranks: sums of nothing but −0, packs of nothing but
     // sentinels.
@@ -37,23 +37,26 @@ std::uint32_t element_bits(Payload payload, DataType type, unsigned call, unsign
 }
 
 template <DataType type>
-std::uint32_t sum_of(const std::vector<std::uint32_t>& terms) {
+std::uint32_t reduced(ReduceOp op, const std::vector<std::uint32_t>& terms) {
   using Storage = typename Element<type>::Storage;
-  auto sum = Element<type>::widen(static_cast<Storage>(terms[0]));
-  for (std::size_t i = 1; i < terms.size(); ++i) sum = sum + Element<type>::widen(static_cast<Storage>(terms[i]));
-  return Element<type>::narrow(sum);
+  auto total = Element<type>::widen(static_cast<Storage>(terms[0]));
+  for (std::size_t i = 1; i < terms.size(); ++i) {
+    const auto term = Element<type>::widen(static_cast<Storage>(terms[i]));
+    total = op == ReduceOp::sum ? total + term : detail::combine<ReduceOp::max>(total, term);
+  }
+  return Element<type>::narrow(total);
 }
 
-std::uint32_t sum_of(DataType type, const std::vector<std::uint32_t>& terms) {
+std::uint32_t reduced(DataType type, ReduceOp op, const std::vector<std::uint32_t>& terms) {
   switch (type) {
     case DataType::bf16:
-      return sum_of<DataType::bf16>(terms);
+      return reduced<DataType::bf16>(op, terms);
     case DataType::f16:
-      return sum_of<DataType::f16>(terms);
+      return reduced<DataType::f16>(op, terms);
     case DataType::f32:
-      return sum_of<DataType::f32>(terms);
+      return reduced<DataType::f32>(op, terms);
     case DataType::i32:
-      return sum_of<DataType::i32>(terms);
+      return reduced<DataType::i32>(op, terms);
   }
   return 0;
 }
@@ -73,6 +76,7 @@ AllReduceProgram::AllReduceProgram(const Setup& setup) : setup_(setup), world_(s
   for (const auto& group : world_.groups()) {
     kernels_.push_back(find_kernel({.algorithm = setup.algorithm,
                                     .type = setup.type,
+                                    .op = setup.op,
                                     .ranks = static_cast<unsigned>(group.size()),
                                     .atomic_bytes = setup.atomic_bytes,
                                     .one_thread = setup.one_thread}));
@@ -85,6 +89,7 @@ AllReduceProgram::AllReduceProgram(const Setup& setup) : setup_(setup), world_(s
   }
   tensors_.resize(setup.calls.size() * setup.ranks);
   for (unsigned call = 0; call < setup.calls.size(); ++call) {
+    if (setup.calls[call].act != Act::call) continue;
     for (const unsigned rank : world_.groups()[setup.calls[call].group]) fill(call, rank);
   }
 }
@@ -98,9 +103,10 @@ void AllReduceProgram::fill(unsigned call, unsigned rank) {
   const std::size_t bytes = (spec.count * element + shift + 15) / 16 * 16 + 32;
   Tensors& t = tensors(call, rank);
   t.initial.assign(bytes / 4 * (spec.in_place ? 1 : 2) + 4, 0xa5a5a5a5u);
-  t.memory = t.initial;
+  if (recorded(call) == call) t.memory = t.initial;
+  auto* const memory = reinterpret_cast<std::byte*>(tensors(recorded(call), rank).memory.data());
   // Vectors of words are not aligned to packs.
-  const std::size_t skew = (16 - reinterpret_cast<std::uintptr_t>(t.memory.data()) % 16) % 16;
+  const std::size_t skew = (16 - reinterpret_cast<std::uintptr_t>(memory) % 16) % 16;
   const std::size_t input = skew + 16 + shift;
   t.output_offset = spec.in_place ? input : input + bytes;
   std::vector<std::byte> expected(spec.count * element);
@@ -112,18 +118,27 @@ void AllReduceProgram::fill(unsigned call, unsigned rank) {
         std::memcpy(reinterpret_cast<std::byte*>(t.initial.data()) + input + i * element, &terms.back(), element);
       }
     }
-    const std::uint32_t sum = sum_of(setup_.type, terms);
-    std::memcpy(expected.data() + i * element, &sum, element);
+    const std::uint32_t total = reduced(setup_.type, setup_.op, terms);
+    std::memcpy(expected.data() + i * element, &total, element);
   }
   t.expected = t.initial;
-  std::memcpy(reinterpret_cast<std::byte*>(t.expected.data()) + t.output_offset, expected.data(), expected.size());
-  auto* const memory = reinterpret_cast<std::byte*>(t.memory.data());
+  if (!world_.stale(call)) {
+    std::memcpy(reinterpret_cast<std::byte*>(t.expected.data()) + t.output_offset, expected.data(), expected.size());
+  }
   t.work = {.input = memory + input, .output = memory + t.output_offset, .count = spec.count};
 }
 
 Failure AllReduceProgram::run(Scheduler& scheduler, const std::optional<Stop>& stop) {
-  for (Tensors& t : tensors_) std::copy(t.initial.begin(), t.initial.end(), t.memory.begin());
+  for (std::size_t i = 0; i < tensors_.size(); ++i) {
+    Tensors& t = tensors_[i];
+    if (!t.memory.empty()) std::copy(t.initial.begin(), t.initial.end(), t.memory.begin());
+    t.user = static_cast<unsigned>(i / setup_.ranks);
+    t.result.clear();
+  }
   host_saw_.clear();
+  begun_.assign(world_.streams().size(), 0);
+  meetings_.assign(setup_.ranks, 0);
+  stores_before_.assign(setup_.ranks, 0);
   return machine_->run(*this, scheduler, stop);
 }
 
@@ -131,7 +146,12 @@ void AllReduceProgram::run(unsigned thread, unsigned launch) {
   const World::Stream& stream = world_.streams()[stream_of_[thread]];
   if (stream.host) return run_host(stream.rank);
   const unsigned call = stream.calls[launch];
+  if (setup_.calls[call].act != Act::call) return run_act(setup_.calls[call].act, call, stream.rank);
   const unsigned group = setup_.calls[call].group;
+  unsigned& begun = begun_[stream_of_[thread]];
+  if (begun <= launch) begin_call(call, stream.rank);
+  begun = launch + 1;
+  if (setup_.faults.overlaps) wait_for_overlap(call, stream.rank);
   const unsigned within = thread - stream.first_thread;
   const Grid grid = world_.grid(call, stream.rank);
   const Place place{.block = within / stream.threads,
@@ -139,9 +159,70 @@ void AllReduceProgram::run(unsigned thread, unsigned launch) {
                     .thread = within % stream.threads,
                     .threads = grid.threads};
   const detail::Channel& channel = world_.channel(group, stream.rank);
-  const detail::Call about = detail::make_call(channel, &channel, world_.local(group, stream.rank), World::kGeneration,
-                                               fingerprint(setup_, call, stream.rank));
+  const detail::Call about = detail::make_call(channel, &channel, world_.local(group, stream.rank),
+                                               world_.generation(call), fingerprint(setup_, call, stream.rank));
   kernels_[group](*machine_, place, about, tensors(call, stream.rank).work);
+}
+
+// The first thread to run of a call. A replay finds new data where the calls of its recording always find it.
+void AllReduceProgram::begin_call(unsigned call, unsigned rank) {
+  Tensors& shared = tensors(recorded(call), rank);
+  if (recorded(call) == call) return;
+  tensors(shared.user, rank).result = shared.memory;
+  shared.user = call;
+  std::ranges::copy(tensors(call, rank).initial, shared.memory.begin());
+}
+
+// The unordered rank's later calls begin when its first one is running, and that one cannot end, as no other rank
+// begins before it has been told that all is over.
+void AllReduceProgram::wait_for_overlap(unsigned call, unsigned rank) {
+  const auto wait_for = [&](auto&&... word) {
+    while (((machine_->load(word) == 0) && ...)) machine_->relax();
+  };
+  if (setup_.faults.unordered_rank != static_cast<int>(rank)) return wait_for(world_.poison_word(rank));
+  const detail::LocalState* const local = world_.local(setup_.calls[call].group, rank);
+  if (call != 0) wait_for(&local->busy, &local->dead);
+}
+
+// What comm/state.cpp and comm/group_state.cpp do on each rank, all of which meet before and after.
+void AllReduceProgram::run_act(Act act, unsigned call, unsigned rank) {
+  const std::uint32_t generation = world_.generation_at(call);
+  const auto for_groups = [&](auto&& body) {
+    for (unsigned group = 0; group < world_.groups().size(); ++group) {
+      if (world_.group_rank(group, rank) < world_.groups()[group].size()) body(group);
+    }
+  };
+  const auto stores = [&] { return world_.stores_to_window(machine_->memory(), rank); };
+  if (act == Act::release) {
+    for_groups([&](unsigned group) { machine_->store(&world_.local(group, rank)->generation, generation); });
+    meet(rank);
+    stores_before_[rank] = stores();
+    return meet(rank);
+  }
+  meet(rank);
+  if (stores() != stores_before_[rank]) host_saw_ = "somebody wrote to a window that was away";
+  detail::FaultRecord* const record = world_.record(rank);
+  if (machine_->load(&record->complete) != 0) {
+    machine_->store(&record->complete, 0u);
+    machine_->store(world_.claim_word(rank), 0u);
+  }
+  for_groups([&](unsigned group) {
+    detail::LocalState* const local = world_.local(group, rank);
+    const std::uint64_t last = machine_->load(&local->epochs[0]) - 1;
+    for (std::size_t i = 0; i < detail::kBanks * world_.groups()[group].size(); ++i) {
+      machine_->store(world_.header(group, rank, i), last << 32);
+    }
+    machine_->store(&local->generation, generation);
+  });
+  meet(rank);
+}
+
+void AllReduceProgram::meet(unsigned rank) {
+  const std::uint32_t number = ++meetings_[rank];
+  machine_->store(world_.meeting_word(rank), number, true);
+  for (unsigned peer = 0; peer < setup_.ranks; ++peer) {
+    while (machine_->load(world_.meeting_word(peer), true) < number) machine_->relax();
+  }
 }
 
 void AllReduceProgram::run_host(unsigned rank) {
@@ -158,18 +239,24 @@ void AllReduceProgram::run_host(unsigned rank) {
 
 std::string AllReduceProgram::wrong_result(unsigned call, unsigned rank) {
   const Tensors& t = tensors(call, rank);
-  if (t.memory == t.expected) return {};
+  const Tensors& shared = tensors(recorded(call), rank);
+  const std::vector<std::uint32_t>& got = shared.user == call ? shared.memory : t.result;
+  if (got == t.expected) return {};
+  if (got.empty()) return fmt::format("call {} on rank {} did not begin", call, rank);
   std::size_t word = 0;
-  while (t.memory[word] == t.expected[word]) ++word;
+  while (got[word] == t.expected[word]) ++word;
   const long from_output = static_cast<long>(word) - static_cast<long>(t.output_offset / 4);
   return fmt::format("call {} on rank {}: word {} of the result is {:08x}, not {:08x}", call, rank, from_output,
-                     t.memory[word], t.expected[word]);
+                     got[word], t.expected[word]);
 }
 
 std::string AllReduceProgram::check() {
+  if (!host_saw_.empty()) return host_saw_;
+  if (setup_.faults.unordered_rank >= 0) return check_unordered();
   if (setup_.faults.any()) return check_faults();
   for (unsigned call = 0; call < setup_.calls.size(); ++call) {
     for (const unsigned rank : world_.groups()[setup_.calls[call].group]) {
+      if (!world_.takes_part(call, rank) || setup_.calls[call].act != Act::call) continue;
       const std::string wrong = wrong_result(call, rank);
       if (wrong.empty()) continue;
       const std::string state = world_.check_rest(machine_->memory());
@@ -181,7 +268,6 @@ std::string AllReduceProgram::check() {
 
 // A rank either has done all of its calls right, or says in which call who was to blame, and was right before that.
 std::string AllReduceProgram::check_faults() {
-  if (!host_saw_.empty()) return host_saw_;
   const Faults& faults = setup_.faults;
   Memory& memory = machine_->memory();
   const int culprit = faults.aborting_rank >= 0 ? faults.aborting_rank
@@ -219,6 +305,33 @@ std::string AllReduceProgram::check_faults() {
     if (!blames_culprit && !told && !is_culprit && !waits_too) {
       return fmt::format("rank {} says \"{}\" of rank {}; rank {} was to blame", rank, name(code), record->peer,
                          culprit);
+    }
+  }
+  return {};
+}
+
+// Calls of one rank that nothing orders: either all went well, or the communicator has ended.
+std::string AllReduceProgram::check_unordered() {
+  const auto culprit = static_cast<unsigned>(setup_.faults.unordered_rank);
+  bool ended = false;
+  for (unsigned rank = 0; rank < setup_.ranks; ++rank) {
+    const auto record = world_.fault(machine_->memory(), rank);
+    ended = ended || record;
+    if (!setup_.faults.overlaps) continue;
+    if (!record) return fmt::format("rank {} has not noticed that calls overlap", rank);
+    const Errc wanted = rank == culprit ? Errc::overlap : Errc::peer_failed;
+    const auto code = static_cast<Errc>(record->code);
+    if (code != wanted || record->peer != (rank == culprit ? detail::kNoPeer : culprit)) {
+      return fmt::format("rank {} says \"{}\" of rank {}, not \"{}\"", rank, name(code), static_cast<int>(record->peer),
+                         name(wanted));
+    }
+  }
+  if (ended) return {};
+  for (unsigned call = 0; call < setup_.calls.size(); ++call) {
+    for (unsigned rank = 0; rank < setup_.ranks; ++rank) {
+      if (const std::string wrong = wrong_result(call, rank); !wrong.empty()) {
+        return wrong + ", and nobody has noticed that calls overlap";
+      }
     }
   }
   return {};

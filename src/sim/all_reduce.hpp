@@ -29,14 +29,26 @@ class AllReduceProgram final : public Program {
  private:
   // One rank's tensors of one call, with a guard element behind them.
   struct Tensors {
-    std::vector<std::uint32_t> initial, memory, expected;  // input then output; in place: one
+    std::vector<std::uint32_t> initial, expected;  // input then output; in place: one
+    std::vector<std::uint32_t> memory;             // of the first call that uses it; replays share it
+    std::vector<std::uint32_t> result;             // what a replay of the same recording has found there
+    unsigned user;                                 // the last call that has begun to use `memory`
     detail::AllReduceWork work;
     std::size_t output_offset;  // bytes
   };
   void fill(unsigned call, unsigned rank);
+  void begin_call(unsigned call, unsigned rank);
+  void wait_for_overlap(unsigned call, unsigned rank);
   void run_host(unsigned rank);
+  void run_act(Act act, unsigned call, unsigned rank);
+  void meet(unsigned rank);
   std::string wrong_result(unsigned call, unsigned rank);
   std::string check_faults();
+  std::string check_unordered();
+  // The call whose arguments another one has: itself, or the one that was recorded.
+  unsigned recorded(unsigned call) const {
+    return setup_.calls[call].replays >= 0 ? static_cast<unsigned>(setup_.calls[call].replays) : call;
+  }
   Tensors& tensors(unsigned call, unsigned rank) { return tensors_[call * setup_.ranks + rank]; }
 
   Setup setup_;
@@ -45,7 +57,11 @@ class AllReduceProgram final : public Program {
   std::vector<AllReduceKernel> kernels_;  // by group
   std::vector<Tensors> tensors_;
   std::vector<unsigned> stream_of_;  // by thread
-  std::string host_saw_;             // what was wrong with a record when the host read it
+  // of one execution
+  std::string host_saw_;                      // what was wrong when the host looked
+  std::vector<unsigned> begun_;               // calls, by stream
+  std::vector<std::uint32_t> meetings_;       // by rank
+  std::vector<std::uint64_t> stores_before_;  // to the window of each rank, when it went away
 };
 
 }  // namespace weft::sim

@@ -13,6 +13,7 @@ using AllReduceKernel = void (*)(Machine& machine, Place place, const detail::Ca
 struct KernelQuery {
   Algorithm algorithm;
   DataType type;
+  ReduceOp op;
   unsigned ranks;
   int atomic_bytes;
   bool one_thread;

@@ -64,6 +64,7 @@ AllReduceKernel find_kernel_of(const KernelQuery& query) {
   };
   // Three ranks take the instance for any number of ranks.
   const auto of_type = [&]<DataType type>() {
+    if (query.op == ReduceOp::max) return of_size.template operator()<detail::Reduction<type, ReduceOp::max>, 0>();
     using R = detail::Reduction<type, ReduceOp::sum>;
     if (query.ranks == 2) return of_size.template operator()<R, 2>();
     if (query.ranks == 4) return of_size.template operator()<R, 4>();
@@ -77,7 +78,7 @@ AllReduceKernel find_kernel_of(const KernelQuery& query) {
     case DataType::i32:
       return of_type.template operator()<DataType::i32>();
     case DataType::f16:
-      return nullptr;  // the same wire format and the same code as bf16
+      return of_type.template operator()<DataType::f16>();
   }
   return nullptr;
 }

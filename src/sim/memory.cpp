@@ -68,6 +68,14 @@ std::string Memory::name(Location at) const {
   return "?";
 }
 
+std::uint64_t Memory::stores(std::size_t begin, std::size_t end) const {
+  std::uint64_t count = 0;
+  for (unsigned at = 1; at < used_; ++at) {
+    if (begin <= offsets_[at] && offsets_[at] < end) count += counts_[at] - 1u;
+  }
+  return count;
+}
+
 void Memory::reset() {
   const std::size_t bytes = used_bytes();
   for (unsigned at = 1; at < used_; ++at) {

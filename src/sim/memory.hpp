@@ -117,6 +117,8 @@ class Memory {
     for (Location at = 1; at < used_; ++at) visit(at, kinds_[at], widths_[at]);
   }
   std::string name(Location at) const;
+  // So far, to places between two byte offsets.
+  std::uint64_t stores(std::size_t begin, std::size_t end) const;
 
  private:
   static constexpr Location kUnknown = 0xffff;

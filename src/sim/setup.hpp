@@ -14,12 +14,23 @@ struct Grid {
   unsigned threads = 1;
 };
 
+// A collective call, or what all hosts do between calls.
+enum class Act : std::uint8_t {
+  call,
+  release,           // the windows go away; replays end
+  acquire,           // they come back where they were: what was recorded before is good again
+  acquire_elsewhere  // they do not: it stays stale
+};
+
 struct CallSetup {
-  std::uint64_t count;                 // elements
+  std::uint64_t count = 0;             // elements
   std::vector<Grid> grids = {Grid{}};  // by rank of the group; the last one serves the rest
   bool in_place = false;
   unsigned group = 0;
   bool misaligned = false;  // user memory begins one element behind a pack boundary
+  Act act = Act::call;
+  int replays = -1;  // replays the recording of an earlier call: its arguments and tensors, with new data in them
+  int only = -1;     // this rank alone does it: the replay of a recording that is stale
 };
 
 // Which numbers: plain ones; those that tell orders of summation apart; or full of sentinels, zeros of both signs and
@@ -33,14 +44,19 @@ struct Faults {
   int ahead_rank = -1;      // begins two calls ahead of the others
   int aborting_rank = -1;   // its host calls abort()
   bool host_reads = false;  // the host of rank 0 waits for a record and reads it
+  int unordered_rank = -1;  // has a stream for each of its calls, and nothing orders them …
+  bool overlaps = false;    // … but that they begin while the first one runs
   int stopping_rank = -1;   // who is to blame when a stream stops (sim/machine.hpp)
-  bool any() const { return odd_rank >= 0 || ahead_rank >= 0 || aborting_rank >= 0 || stopping_rank >= 0; }
+  bool any() const {
+    return odd_rank >= 0 || ahead_rank >= 0 || aborting_rank >= 0 || stopping_rank >= 0 || unordered_rank >= 0;
+  }
 };
 
 struct Setup {
   std::string name = {};
   Algorithm algorithm = Algorithm::one_shot;
   DataType type = DataType::bf16;
+  ReduceOp op = ReduceOp::sum;
   unsigned ranks = 2;
   int atomic_bytes = 16;
   bool one_thread = false;  // a rank is one thread that runs all blocks of a phase, then the next, as on CPUs

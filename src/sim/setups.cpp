@@ -7,6 +7,39 @@ namespace weft::sim {
 namespace {
 
 constexpr Grid kSmall{.blocks = 2, .threads = 1};
+const CallSetup kRelease{.act = Act::release};
+
+// Adds a replay of an earlier call.
+void replay(std::vector<CallSetup>& calls, int recorded, int only = -1) {
+  CallSetup again = calls[static_cast<std::size_t>(recorded)];
+  again.replays = recorded;
+  again.only = only;
+  calls.push_back(std::move(again));
+}
+
+// Recordings of the first and the second call, mixed with eager calls.
+std::vector<CallSetup> replays(const std::vector<CallSetup>& eager) {
+  std::vector<CallSetup> calls{eager[0], eager[1]};
+  for (std::size_t i = 2; i <= eager.size(); ++i) {
+    replay(calls, 0);
+    replay(calls, 1);
+    if (i < eager.size()) calls.push_back(eager[i]);
+  }
+  return calls;
+}
+
+// The windows come back where they were, then elsewhere. A recording of the first call is replayed meanwhile, between
+// the two good again, and stale ever after, which the last rank alone tries.
+std::vector<CallSetup> releases(const std::vector<CallSetup>& eager, int last_rank) {
+  std::vector<CallSetup> calls{eager[0], kRelease};
+  replay(calls, 0);
+  calls.push_back({.act = Act::acquire});
+  replay(calls, 0);
+  calls.insert(calls.end(), {eager[1], kRelease, {.act = Act::acquire_elsewhere}, eager[0]});
+  replay(calls, 0, last_rank);
+  calls.push_back(eager[1]);
+  return calls;
+}
 
 // Small enough to be searched within a bound: two data packs at most, both banks used twice where the bound allows.
 std::vector<Setup> small_setups() {
@@ -17,7 +50,7 @@ std::vector<Setup> small_setups() {
   const std::vector<CallSetup> two_packs_f32{{.count = 8}, {.count = 5, .in_place = true}, {.count = 4}};
   const std::vector<CallSetup> two_packs_i32{{.count = 4}, {.count = 3, .in_place = true}, {.count = 2}};
   constexpr Algorithm one = Algorithm::one_shot, two = Algorithm::two_shot;
-  constexpr DataType bf16 = DataType::bf16, f32 = DataType::f32, i32 = DataType::i32;
+  constexpr DataType bf16 = DataType::bf16, f16 = DataType::f16, f32 = DataType::f32, i32 = DataType::i32;
   constexpr Payload special = Payload::special;
   return {
       {.name = "one-shot-bf16", .algorithm = one, .type = bf16, .calls = one_pack, .bound = 3},
@@ -64,6 +97,27 @@ std::vector<Setup> small_setups() {
        .one_thread = true,
        .calls = two_packs_f32,
        .bound = 3},
+      {.name = "one-shot-replays", .algorithm = one, .type = bf16, .calls = replays(one_pack)},
+      {.name = "two-shot-replays", .algorithm = two, .type = bf16, .calls = replays(two_packs)},
+      {.name = "one-shot-released", .algorithm = one, .type = bf16, .calls = releases(one_pack, 1)},
+      {.name = "two-shot-released-cpu",
+       .algorithm = two,
+       .type = f32,
+       .atomic_bytes = 8,
+       .one_thread = true,
+       .calls = releases(two_packs_f32, 1)},
+      {.name = "one-shot-max-i32",
+       .algorithm = one,
+       .type = i32,
+       .op = ReduceOp::max,
+       .payload = special,
+       .calls = one_pack_i32},
+      {.name = "two-shot-f16-torn8",
+       .algorithm = two,
+       .type = f16,
+       .atomic_bytes = 8,
+       .payload = special,
+       .calls = two_packs},
       {.name = "one-shot-sizes",
        .algorithm = one,
        .type = bf16,
@@ -96,7 +150,7 @@ std::vector<Setup> small_setups() {
 // For random and PCT scheduling.
 std::vector<Setup> large_setups() {
   constexpr Algorithm one = Algorithm::one_shot, two = Algorithm::two_shot;
-  constexpr DataType bf16 = DataType::bf16, f32 = DataType::f32, i32 = DataType::i32;
+  constexpr DataType bf16 = DataType::bf16, f16 = DataType::f16, f32 = DataType::f32, i32 = DataType::i32;
   // Grids change from call to call and differ between ranks.
   const auto calls = [](std::uint64_t pack) {
     return std::vector<CallSetup>{
@@ -127,6 +181,10 @@ std::vector<Setup> large_setups() {
                               .start_epoch = 0xfffffffdu,
                               .payload = Payload::rounding,
                               .calls = calls(4)});
+      add("f16-torn8-grids", {.type = f16, .atomic_bytes = 8, .payload = Payload::rounding, .calls = calls(8)});
+      add("bf16-max-grids", {.type = bf16, .op = ReduceOp::max, .payload = Payload::special, .calls = calls(8)});
+      add("bf16-replays", {.type = bf16, .start_epoch = 0xfffffffeu, .calls = replays(calls(8))});
+      add("f32-released", {.type = f32, .calls = releases(calls(4), static_cast<int>(ranks) - 1)});
       add("i32-torn8-grids",
           {.type = i32, .atomic_bytes = 8, .start_epoch = 0x7ffffffdu, .payload = Payload::special, .calls = calls(2)});
     }

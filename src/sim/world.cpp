@@ -6,6 +6,8 @@
 #include <cstring>
 #include <numeric>
 
+#include "weft/error.hpp"
+
 namespace weft::sim {
 namespace {
 
@@ -15,8 +17,8 @@ using detail::RegionLayout;
 
 constexpr std::size_t kLocalBytes = (sizeof(LocalState) + 255) / 256 * 256;
 constexpr std::uint64_t kIdleNs = 10'000;  // what passes on the clock when nobody can go on
-constexpr std::size_t kHostBytes = 256;    // claim, abort, record
-constexpr std::size_t kAbortOffset = 4, kRecordOffset = 64;
+constexpr std::size_t kHostBytes = 256;    // claim, abort, meeting, record
+constexpr std::size_t kAbortOffset = 4, kMeetingOffset = 8, kRecordOffset = 64;
 static_assert(kRecordOffset + sizeof(FaultRecord) <= kHostBytes);
 
 }  // namespace
@@ -36,15 +38,15 @@ World::World(const Setup& setup) : setup_(setup), groups_(setup.groups) {
   }
   rank_bytes_ = state_offset_ + groups_.size() * kLocalBytes + kHostBytes;
 
-  const unsigned per_rank = setup.side_by_side ? static_cast<unsigned>(groups_.size()) : 1;
   for (unsigned rank = 0; rank < setup.ranks; ++rank) {
+    const bool unordered = setup.faults.unordered_rank == static_cast<int>(rank);
+    const std::size_t by_group = setup.side_by_side ? groups_.size() : 1;
+    const std::size_t per_rank = unordered ? setup.calls.size() : by_group;
     for (unsigned i = 0; i < per_rank; ++i) {
       Stream stream{.rank = rank, .blocks = 0, .threads = 0, .first_thread = thread_count_, .calls = {}};
       for (unsigned call = 0; call < setup.calls.size(); ++call) {
-        const unsigned group = setup.calls[call].group;
-        const auto& members = groups_[group];
-        if (setup.side_by_side && group != i) continue;
-        if (std::find(members.begin(), members.end(), rank) == members.end()) continue;
+        if (setup.side_by_side && setup.calls[call].group != i) continue;
+        if ((unordered && call != i) || !takes_part(call, rank)) continue;
         const Grid on = grid(call, rank);
         stream.blocks = std::max(stream.blocks, on.blocks);
         stream.threads = std::max(stream.threads, on.threads);
@@ -68,9 +70,45 @@ unsigned World::group_rank(unsigned group, unsigned rank) const {
   return static_cast<unsigned>(std::find(members.begin(), members.end(), rank) - members.begin());
 }
 
+bool World::takes_part(unsigned call, unsigned rank) const {
+  const CallSetup& setup = setup_.calls[call];
+  if (setup.act != Act::call) return true;
+  if (setup.only >= 0) return setup.only == static_cast<int>(rank);
+  const auto& members = groups_[setup.group];
+  return std::find(members.begin(), members.end(), rank) != members.end();
+}
+
+std::uint32_t World::generation_at(unsigned call) const {
+  std::uint32_t number = 1;
+  bool away = false;
+  for (unsigned i = 0; i <= call; ++i) {
+    const Act act = setup_.calls[i].act;
+    if (act != Act::call) away = act == Act::release;
+    number += act == Act::acquire_elsewhere;
+  }
+  return away ? detail::kReleased : number;
+}
+
+std::uint32_t World::generation(unsigned call) const {
+  const int recorded = setup_.calls[call].replays;
+  return generation_at(recorded >= 0 ? static_cast<unsigned>(recorded) : call);
+}
+
+// Whether the rank's last fault is a stale replay that no acquire() has wiped away.
+bool World::ends_released(unsigned rank) const {
+  bool released = false;
+  for (unsigned call = 0; call < setup_.calls.size(); ++call) {
+    const Act act = setup_.calls[call].act;
+    if (act == Act::acquire || act == Act::acquire_elsewhere) released = false;
+    if (act == Act::call && takes_part(call, rank) && stale(call)) released = true;
+  }
+  return released;
+}
+
 Grid World::grid(unsigned call, unsigned rank) const {
   const CallSetup& setup = setup_.calls[call];
   if (setup_.one_thread) return {};
+  if (setup.act != Act::call) return {.blocks = 1, .threads = 1};
   return setup.grids[std::min<std::size_t>(group_rank(setup.group, rank), setup.grids.size() - 1)];
 }
 
@@ -116,8 +154,9 @@ std::vector<std::string> World::thread_names() const {
       names[stream.first_thread] = fmt::format("{}.host", stream.rank);
       continue;
     }
-    const std::string rank =
-        setup_.side_by_side ? fmt::format("{}/{}", stream.rank, i % groups_.size()) : fmt::format("{}", stream.rank);
+    std::string rank = fmt::format("{}", stream.rank);
+    if (setup_.side_by_side) rank += fmt::format("/{}", i % groups_.size());
+    if (setup_.faults.unordered_rank == static_cast<int>(stream.rank)) rank += fmt::format("/{}", stream.calls[0]);
     const unsigned threads = setup_.one_thread ? 1 : stream.blocks * stream.threads;
     for (unsigned k = 0; k < threads; ++k) {
       names[stream.first_thread + k] = fmt::format("{}.{}.{}", rank, k / stream.threads, k % stream.threads);
@@ -150,14 +189,18 @@ void World::name_region(Memory& memory, unsigned group, unsigned rank) const {
   const std::size_t size = groups_[group].size();
   const std::string prefix =
       groups_.size() > 1 ? fmt::format("rank{}.group{}.", rank, group) : fmt::format("rank{}.", rank);
+  // Calls that overlap break every rule; what counts is how they end.
+  const bool no_rules = setup_.faults.unordered_rank >= 0;
+  const AreaKind slot = no_rules ? AreaKind::word : AreaKind::slot;
+  const AreaKind header = no_rules ? AreaKind::word : AreaKind::header;
   const auto slots = [&](std::string name, std::uint64_t begin, std::uint64_t end, std::uint64_t packs) {
-    memory.add_area({region + begin, region + end, rank, AreaKind::slot, [=](std::size_t offset) {
+    memory.add_area({region + begin, region + end, rank, slot, [=](std::size_t offset) {
                        const std::size_t pack = offset / sizeof(Pack), slot = pack / packs;
                        return fmt::format("{}{}[bank {}][from {}][{}]+{}", prefix, name, slot / size, slot % size,
                                           pack % packs, offset % sizeof(Pack));
                      }});
   };
-  memory.add_area({region + layout.headers, region + layout.one_shot, rank, AreaKind::header, [=](std::size_t offset) {
+  memory.add_area({region + layout.headers, region + layout.one_shot, rank, header, [=](std::size_t offset) {
                      return fmt::format("{}header[bank {}][from {}]", prefix, offset / 8 / size, offset / 8 % size);
                    }});
   slots("one_shot", layout.one_shot, layout.scatter, layout.one_shot_packs);
@@ -180,6 +223,7 @@ void World::build(Memory& memory) {
     const std::size_t host = host_offset(rank);
     words(host, host + 4, AreaKind::word, "claim");
     words(host + kAbortOffset, host + kAbortOffset + 4, AreaKind::word, "abort");
+    words(host + kMeetingOffset, host + kMeetingOffset + 4, AreaKind::word, "meeting");
     words(host + kRecordOffset, host + kHostBytes, AreaKind::word, "record");
     for (unsigned group = 0; group < groups_.size(); ++group) {
       const std::size_t state = local_offset(group, rank);
@@ -191,7 +235,7 @@ void World::build(Memory& memory) {
       words(epochs, epochs + most_blocks_ * 4, AreaKind::word, "epochs");
       words(epochs + most_blocks_ * 4, state + sizeof(LocalState), AreaKind::ignored, "epochs");
       const std::uint32_t ahead = setup_.faults.ahead_rank == static_cast<int>(rank) ? 2 : 0;
-      local(group, rank)->generation = kGeneration;
+      local(group, rank)->generation = 1;
       std::fill_n(local(group, rank)->epochs, detail::kMaxBlocks, setup_.start_epoch + ahead);
 
       const RegionLayout& layout = layouts_[group];
@@ -231,7 +275,9 @@ std::string World::check_rest(Memory& memory) const {
   });
   for (unsigned group = 0; group < groups_.size() && wrong.empty(); ++group) {
     std::uint32_t calls = 0;
-    for (const CallSetup& call : setup_.calls) calls += call.group == group;
+    for (unsigned call = 0; call < setup_.calls.size(); ++call) {
+      calls += setup_.calls[call].act == Act::call && setup_.calls[call].group == group && !stale(call);
+    }
     for (const unsigned rank : groups_[group]) {
       const auto expect = [&](const std::uint32_t* word, std::uint32_t value) {
         const Memory::Location at = memory.locate(word, 4);
@@ -246,12 +292,34 @@ std::string World::check_rest(Memory& memory) const {
     }
   }
   for (unsigned rank = 0; rank < setup_.ranks && wrong.empty(); ++rank) {
-    if (const auto record = fault(memory, rank)) {
+    const auto record = fault(memory, rank);
+    const bool released = record && record->code == static_cast<std::uint32_t>(Errc::released);
+    if (released != ends_released(rank)) {
+      wrong =
+          fmt::format("rank {} {}", rank,
+                      released ? "ended in \"released\" without a stale replay" : "took a stale replay for a good one");
+    } else if (record && !released) {
       wrong = fmt::format("rank {} recorded a fault: code {}, peer {}, epoch {:#x}", rank, record->code, record->peer,
                           record->epoch_wanted);
     }
   }
   return wrong;
+}
+
+std::uint64_t World::stores_to_window(const Memory& memory, unsigned rank) const {
+  return memory.stores(window_offset(rank), window_offset(rank) + state_offset_);
+}
+
+std::uint64_t* World::header(unsigned group, unsigned rank, std::size_t index) const {
+  return reinterpret_cast<std::uint64_t*>(base_ + region_offset(group, rank) + layouts_[group].headers) + index;
+}
+
+std::uint32_t* World::claim_word(unsigned rank) const {
+  return reinterpret_cast<std::uint32_t*>(base_ + host_offset(rank));
+}
+
+std::uint32_t* World::meeting_word(unsigned rank) const {
+  return reinterpret_cast<std::uint32_t*>(base_ + host_offset(rank) + kMeetingOffset);
 }
 
 std::uint32_t* World::abort_word(unsigned rank) const {

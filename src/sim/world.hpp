@@ -28,6 +28,12 @@ class World {
   const std::vector<std::vector<unsigned>>& groups() const { return groups_; }
   const std::vector<Stream>& streams() const { return streams_; }
   unsigned group_rank(unsigned group, unsigned rank) const;
+  bool takes_part(unsigned call, unsigned rank) const;
+  // The generation that a call's arguments hold, and whether the windows have another one by the time it runs.
+  std::uint32_t generation(unsigned call) const;
+  bool stale(unsigned call) const { return generation(call) != generation_at(call); }
+  // The generation of the windows when a call, or what hosts do in its place, is over.
+  std::uint32_t generation_at(unsigned call) const;
   Grid grid(unsigned call, unsigned rank) const;
   Machine::Args machine_args() const;
   std::vector<std::string> thread_names() const;
@@ -35,12 +41,15 @@ class World {
   // Writes the initial state into the machine's memory and builds the channels.
   void build(Memory& memory);
   detail::Channel& channel(unsigned group, unsigned rank) { return channels_[group * setup_.ranks + rank]; }
-  static constexpr std::uint32_t kGeneration = 1;  // of every window
   detail::LocalState* local(unsigned group, unsigned rank) const;
 
   // At the end of a run without faults: what is not as it should be, or an empty string.
   std::string check_rest(Memory& memory) const;
+  std::uint64_t stores_to_window(const Memory& memory, unsigned rank) const;
+  std::uint64_t* header(unsigned group, unsigned rank, std::size_t index) const;  // of bank × size + sender
+  std::uint32_t* claim_word(unsigned rank) const;
   std::uint32_t* abort_word(unsigned rank) const;
+  std::uint32_t* meeting_word(unsigned rank) const;
   std::uint32_t* poison_word(unsigned rank) const;
   detail::FaultRecord* record(unsigned rank) const;
   // The first fault that a rank has recorded.
@@ -51,6 +60,7 @@ class World {
   std::size_t region_offset(unsigned group, unsigned rank) const;
   std::size_t local_offset(unsigned group, unsigned rank) const;
   std::size_t host_offset(unsigned rank) const;
+  bool ends_released(unsigned rank) const;
   void name_region(Memory& memory, unsigned group, unsigned rank) const;
 
   Setup setup_;

@@ -11,7 +11,7 @@ namespace weft::sim {
 
 inline constexpr std::uint64_t kDeadline = 100'000;  // ns of the simulated clock: ten thousand steps
 
-// `kind`: "mismatch", "ahead", "stops", "dies", "aborted", "host reads".
+// `kind`: "mismatch", "ahead", "stops", "dies", "aborted", "host reads", "overlap", "unordered".
 inline Setup fault_setup(const std::string& kind, Algorithm algorithm, unsigned ranks, bool one_thread = false) {
   Setup setup{.name = kind,
               .algorithm = algorithm,
@@ -32,6 +32,8 @@ inline Setup fault_setup(const std::string& kind, Algorithm algorithm, unsigned 
   if (kind == "stops" || kind == "dies" || kind == "aborted") setup.faults.stopping_rank = last;
   if (kind == "dies" || kind == "aborted") setup.deadline_ns = 0;
   if (kind == "aborted") setup.faults.aborting_rank = 0;
+  if (kind == "overlap" || kind == "unordered") setup.faults.unordered_rank = last;
+  setup.faults.overlaps = kind == "overlap";
   if (!setup.faults.any()) throw std::invalid_argument("no such fault: " + kind);
   return setup;
 }

@@ -90,6 +90,14 @@ TEST(Simulator, ShowsThatALineNeedsItsGranularity) {
   EXPECT_TRUE(explore(program, {.strategy = Strategy::random, .seed = 1, .executions = 10'000}).failure);
 }
 
+// Calls overlap for certain while their control blocks do. A call that only overlaps with data blocks of the one before
+// may go unnoticed, and the simulator shows it (docs/reliability.md).
+TEST(Simulator, ShowsThatOverlapOfDataBlocksAloneIsNotNoticed) {
+  AllReduceProgram program(fault_setup("unordered", Algorithm::one_shot, 2));
+  const Injection result = inject(program, 20'000, 1);
+  EXPECT_NE(result.wrong.find("nobody has noticed that calls overlap"), std::string::npos) << result.wrong;
+}
+
 TEST(Simulator, NamesUnknownSetups) {
   EXPECT_THROW(find_setup("three-shot"), Error);
 }

@@ -1,11 +1,11 @@
 // Bulk all-reduce: the two hops of the two-shot, in chunks that are announced by signals, so that a message of any size
 // flows through buffers of a fixed size. Per block the hops of neighbouring chunks overlap.
 //
-// Credits are implied. A block scatters chunk c only when it has gathered, from every peer, the chunk that had c's slots
-// before, and every peer reduces a chunk before it sends its part of the gather: so the slots of the scatter area are
-// free. And who receives the scatter of chunk c from a peer knows that this peer has gathered what lay in c's slots of
-// the gather area. For that, one block must serve all chunks that share a slot: the number of data blocks divides the
-// number of slots, at least two to one. It may differ from rank to rank.
+// Credits are implied. A block scatters chunk c only when it has gathered, from every peer, the chunk that had c's
+// slots before, and every peer reduces a chunk before it sends its part of the gather: so the slots of the scatter area
+// are free. And who receives the scatter of chunk c from a peer knows that this peer has gathered what lay in c's slots
+// of the gather area. For that, one block must serve all chunks that share a slot: the number of data blocks divides
+// the number of slots, at least two to one. It may differ from rank to rank.
 #pragma once
 
 #include <cstdint>
@@ -100,8 +100,8 @@ struct BulkAllReduce : AllReduceInstance<R, known_size, whole> {
     const std::uint64_t index = chunk.number % s.layout().bulk_slots * Instance::size(*s.call) + sender;
     return Instance::slot(*s.call, owner, area, s.layout().bulk_packs, 0) + index * s.layout().bulk_packs;
   }
-  static WEFT_FN std::uint64_t* signal(const Session& s, std::uint32_t owner, Hop hop, const Chunk& chunk,
-                                       std::uint32_t sender) {
+  static WEFT_FN std::uint64_t* signal_at(const Session& s, std::uint32_t owner, Hop hop, const Chunk& chunk,
+                                          std::uint32_t sender) {
     const std::uint64_t slots = s.layout().bulk_slots;
     const std::uint64_t index = (hop * slots + chunk.number % slots) * Instance::size(*s.call) + sender;
     return reinterpret_cast<std::uint64_t*>(region_of(*s.call, owner) + s.layout().bulk_signals) + index;
@@ -112,8 +112,8 @@ struct BulkAllReduce : AllReduceInstance<R, known_size, whole> {
   static WEFT_FN void announce(T& team, const Session& s, Hop hop, const Chunk& chunk) {
     team.sync();
     for (std::uint32_t turn = 1 + team.thread_rank(); turn < Instance::size(*s.call); turn += team.size()) {
-      team.store_release(signal(s, rank_in_turn(*s.call, turn), hop, chunk, s.rank()),
-                         signal_word(s.epoch, chunk.number));
+      std::uint64_t* const word = signal_at(s, rank_in_turn(*s.call, turn), hop, chunk, s.rank());
+      team.store_release(word, signal_word(s.epoch, chunk.number));
     }
   }
   template <Team T>
@@ -121,7 +121,7 @@ struct BulkAllReduce : AllReduceInstance<R, known_size, whole> {
     bool good = true;
     for (std::uint32_t turn = 1 + team.thread_rank(); good && turn < Instance::size(*s.call); turn += team.size()) {
       const std::uint32_t peer = rank_in_turn(*s.call, turn);
-      const std::uint64_t* const word = signal(s, s.rank(), hop, chunk, peer);
+      const std::uint64_t* const word = signal_at(s, s.rank(), hop, chunk, peer);
       const std::uint64_t wanted = signal_word(s.epoch, chunk.number);
       const auto arrived = [&] { return signal_reached(team.load_acquire(word), wanted); };
       good = wait(team, s, {.phase = 1u + hop}, arrived, [&] { return peer; });

@@ -55,10 +55,14 @@ void GroupState::arm(std::uint32_t first_epoch, bool moved) {
   if (direct_) {
     std::byte* const mine = channel.region[rank_];
     fabric.fill(mine, 0xff, layout_.bytes);
-    // A header of the call before the first: older than anything that is waited for.
-    const std::vector<std::uint64_t> headers(static_cast<std::size_t>(size()) * kBanks,
-                                             static_cast<std::uint64_t>(local.epochs[0] - 1) << 32);
-    fabric.write(mine + layout_.headers, headers.data(), headers.size() * sizeof(std::uint64_t));
+    // Words of the call before the first: older than anything that is waited for.
+    const auto make_old = [&](std::uint64_t offset, std::uint64_t words) {
+      const std::vector<std::uint64_t> old(words, static_cast<std::uint64_t>(local.epochs[0] - 1) << 32);
+      fabric.write(mine + offset, old.data(), old.size() * sizeof(std::uint64_t));
+    };
+    const auto members = static_cast<std::uint64_t>(size());
+    make_old(layout_.headers, kBanks * members);
+    make_old(layout_.bulk_signals, 2 * layout_.bulk_slots * members);
   }
   if (moved) ++generation_;  // graphs captured before hold the old addresses
   local.generation = generation_;

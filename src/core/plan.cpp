@@ -13,7 +13,7 @@ constexpr std::size_t KiB = 1024, MiB = 1024 * KiB;
 // Up to this many bytes one hop beats two. Measured on two, three and four H200, extrapolated beyond
 // (docs/performance.md).
 std::size_t one_shot_threshold(Device device, std::uint32_t size) {
-  if (device == Device::cpu) return 16 * KiB;
+  if (device == Device::cpu) return 2 * KiB;
   constexpr std::size_t by_size[] = {0, SIZE_MAX, 6 * MiB, 256 * KiB, 160 * KiB, 128 * KiB, 96 * KiB, 80 * KiB};
   return size < std::size(by_size) ? by_size[size] : 80 * KiB;
 }
@@ -63,10 +63,12 @@ Plan plan_all_reduce(const PlanQuery& query) {
   if (plan.algorithm == Algorithm::automatic) {
     const std::size_t wire_bytes = bytes * (16 / payload_bytes(query.type));
     const bool one_shot = query.size == 1 || wire_bytes <= one_shot_threshold(query.device, query.size);
-    plan.algorithm = one_shot ? Algorithm::one_shot : Algorithm::two_shot;
+    // A CPU's stores of plain memory are far wider than those that are one piece.
+    const Algorithm larger = query.device == Device::cpu ? Algorithm::bulk : Algorithm::two_shot;
+    plan.algorithm = one_shot ? Algorithm::one_shot : larger;
   }
   if (plan.algorithm == Algorithm::bulk) {
-    plan.piece = query.count;
+    plan.piece = std::max<std::size_t>(query.count, 1);
     choose_bulk_grid(query, plan);
     return plan;
   }

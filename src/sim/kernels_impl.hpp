@@ -5,6 +5,7 @@
 #include <array>
 #include <utility>
 
+#include "algorithms/bulk_all_reduce.hpp"
 #include "algorithms/one_shot_all_reduce.hpp"
 #include "algorithms/two_shot_all_reduce.hpp"
 #include "sim/kernels.hpp"
@@ -58,9 +59,15 @@ AllReduceKernel find_kernel_of(const KernelQuery& query) {
     return query.one_thread ? &run_rank<A, unit> : &run_thread<A, unit>;
   };
   const auto of_size = [&]<class R, std::uint32_t known_size>() {
-    return query.algorithm == Algorithm::one_shot
-               ? of_algorithm.template operator()<detail::OneShotAllReduce<R, known_size, false>>()
-               : of_algorithm.template operator()<detail::TwoShotAllReduce<R, known_size, false>>();
+    using BulkReduction = detail::Reduction<R::kType, R::kOp, detail::Plain>;
+    switch (query.algorithm) {
+      case Algorithm::one_shot:
+        return of_algorithm.template operator()<detail::OneShotAllReduce<R, known_size, false>>();
+      case Algorithm::two_shot:
+        return of_algorithm.template operator()<detail::TwoShotAllReduce<R, known_size, false>>();
+      default:
+        return of_algorithm.template operator()<detail::BulkAllReduce<BulkReduction, known_size, false>>();
+    }
   };
   // Three ranks take the instance for any number of ranks.
   const auto of_type = [&]<DataType type>() {

@@ -68,6 +68,7 @@ struct Setup {
   bool small = false;  // can be searched exhaustively, within …
   unsigned bound = 2;  // … this bound
   std::uint64_t deadline_ns = 0;
+  unsigned bulk_slots = 4, bulk_packs = 1;
   Faults faults = {};
 };
 

@@ -49,7 +49,7 @@ std::vector<Setup> small_setups() {
   const std::vector<CallSetup> two_packs{{.count = 16}, {.count = 13, .in_place = true}, {.count = 8}};
   const std::vector<CallSetup> two_packs_f32{{.count = 8}, {.count = 5, .in_place = true}, {.count = 4}};
   const std::vector<CallSetup> two_packs_i32{{.count = 4}, {.count = 3, .in_place = true}, {.count = 2}};
-  constexpr Algorithm one = Algorithm::one_shot, two = Algorithm::two_shot;
+  constexpr Algorithm one = Algorithm::one_shot, two = Algorithm::two_shot, bulk = Algorithm::bulk;
   constexpr DataType bf16 = DataType::bf16, f16 = DataType::f16, f32 = DataType::f32, i32 = DataType::i32;
   constexpr Payload special = Payload::special;
   return {
@@ -118,6 +118,20 @@ std::vector<Setup> small_setups() {
        .atomic_bytes = 8,
        .payload = special,
        .calls = two_packs},
+      {.name = "bulk-bf16", .algorithm = bulk, .type = bf16, .calls = two_packs},
+      {.name = "bulk-f32-torn4", .algorithm = bulk, .type = f32, .atomic_bytes = 4, .calls = two_packs_f32},
+      {.name = "bulk-cpu",
+       .algorithm = bulk,
+       .type = f32,
+       .atomic_bytes = 8,
+       .one_thread = true,
+       .calls = {{.count = 24}, {.count = 13, .in_place = true}},
+       .bulk_slots = 2},
+      {.name = "bulk-wrap31",
+       .algorithm = bulk,
+       .type = i32,
+       .start_epoch = 0x7ffffffdu,
+       .calls = {{.count = 5}, {.count = 0}, {.count = 8}, {.count = 3}, {.count = 8}}},
       {.name = "one-shot-sizes",
        .algorithm = one,
        .type = bf16,
@@ -166,7 +180,7 @@ std::vector<Setup> large_setups() {
   const std::vector<CallSetup> of_groups{{.count = 9, .group = 0}, {.count = 17, .group = 1}, {.count = 8, .group = 0},
                                          {.count = 3, .group = 1}, {.count = 16, .group = 0}, {.count = 8, .group = 1}};
   std::vector<Setup> setups;
-  for (const Algorithm algorithm : {one, two}) {
+  for (const Algorithm algorithm : {one, two, Algorithm::bulk}) {
     const std::string a{name(algorithm)};
     for (const unsigned ranks : {2u, 3u, 4u}) {
       const auto add = [&](const char* wire, Setup setup) {
@@ -206,6 +220,18 @@ std::vector<Setup> large_setups() {
                       .payload = Payload::special,
                       .calls = of_groups});
   }
+  // Messages of many chunks through few slots.
+  setups.push_back(
+      {.name = "bulk-credits",
+       .algorithm = Algorithm::bulk,
+       .calls = {{.count = 160, .grids = {{2, 2}}}, {.count = 103, .grids = {{2, 3}, {2, 1}}, .in_place = true}},
+       .bulk_slots = 2,
+       .bulk_packs = 2});
+  setups.push_back({.name = "bulk-credits-ranks3",
+                    .algorithm = Algorithm::bulk,
+                    .ranks = 3,
+                    .start_epoch = 0xffffffffu,
+                    .calls = {{.count = 144, .grids = {{3, 2}, {2, 2}}}, {.count = 100, .grids = {{2, 1}, {3, 2}}}}});
   return setups;
 }
 

@@ -33,7 +33,8 @@ World::World(const Setup& setup) : setup_(setup), groups_(setup.groups) {
     std::uint64_t most = 1;
     for (const CallSetup& call : setup.calls) most = std::max(most, call.count);
     const std::size_t wire_bytes = most * size_of(setup.type) * (setup.type == DataType::i32 ? 2 : 1);
-    layouts_.push_back(detail::make_layout(static_cast<std::uint32_t>(group.size()), wire_bytes, wire_bytes));
+    layouts_.push_back(detail::make_layout(static_cast<std::uint32_t>(group.size()), wire_bytes, wire_bytes,
+                                           {.slots = setup.bulk_slots, .packs = setup.bulk_packs}));
     state_offset_ += layouts_.back().bytes;
   }
   rank_bytes_ = state_offset_ + groups_.size() * kLocalBytes + kHostBytes;
@@ -205,7 +206,17 @@ void World::name_region(Memory& memory, unsigned group, unsigned rank) const {
                    }});
   slots("one_shot", layout.one_shot, layout.scatter, layout.one_shot_packs);
   slots("scatter", layout.scatter, layout.gather, layout.two_shot_packs);
-  slots("gather", layout.gather, layout.bytes, layout.two_shot_packs);
+  slots("gather", layout.gather, layout.bulk_signals, layout.two_shot_packs);
+  // Neither signals nor the packs that they announce are written again before the peer has read them.
+  const auto bulk = [&](std::string name, std::uint64_t begin, std::uint64_t end, std::uint64_t unit) {
+    memory.add_area({region + begin, region + end, rank, header, [=](std::size_t offset) {
+                       return fmt::format("{}bulk_{}[slot {}][from {}]+{}", prefix, name, offset / unit / size,
+                                          offset / unit % size, offset % unit);
+                     }});
+  };
+  bulk("signal", layout.bulk_signals, layout.bulk_scatter, sizeof(std::uint64_t));
+  bulk("scatter", layout.bulk_scatter, layout.bulk_gather, layout.bulk_packs * sizeof(Pack));
+  bulk("gather", layout.bulk_gather, layout.bytes, layout.bulk_packs * sizeof(Pack));
 }
 
 void World::build(Memory& memory) {
@@ -240,10 +251,13 @@ void World::build(Memory& memory) {
 
       const RegionLayout& layout = layouts_[group];
       std::memset(base_ + region_offset(group, rank), 0xff, layout.bytes);
-      auto* headers = reinterpret_cast<std::uint64_t*>(base_ + region_offset(group, rank) + layout.headers);
       const std::size_t size = groups_[group].size();
-      std::fill_n(headers, detail::kBanks * size,
-                  static_cast<std::uint64_t>(setup_.start_epoch - 1) << 32 | 0xffffffffu);
+      const auto make_old = [&](std::uint64_t offset, std::uint64_t words) {
+        std::fill_n(reinterpret_cast<std::uint64_t*>(base_ + region_offset(group, rank) + offset), words,
+                    static_cast<std::uint64_t>(setup_.start_epoch - 1) << 32);
+      };
+      make_old(layout.headers, detail::kBanks * size);
+      make_old(layout.bulk_signals, 2 * layout.bulk_slots * size);
       name_region(memory, group, rank);
 
       detail::Channel& c = channel(group, rank);

@@ -95,7 +95,7 @@ TEST(Program, AllReduceWritesEverySample) {
       EXPECT_EQ(point.at("algorithm"), "two-shot");
     }
   }
-  EXPECT_EQ(ours, 2 * 3);
+  EXPECT_EQ(ours, 2 * 4);
 }
 
 TEST(Program, ModelBenchCoversItsLayers) {

@@ -39,9 +39,11 @@ TEST_P(AllReduce, CountsAroundPacksShardsAndPieces) {
       const std::size_t pack = detail::payload_bytes(type) / size_of(type);
       const std::size_t all = pack * static_cast<std::size_t>(ranks);
       const detail::RegionLayout layout = detail::make_layout(static_cast<std::uint32_t>(ranks), 1024, 2048);
-      const std::size_t piece = algorithm == Algorithm::one_shot
-                                    ? layout.one_shot_packs * pack
-                                    : layout.two_shot_packs * pack * static_cast<std::size_t>(ranks);
+      // What an algorithm moves at once: a message of a kernel, or a chunk of every shard.
+      const std::size_t piece = algorithm == Algorithm::one_shot ? layout.one_shot_packs * pack
+                                : algorithm == Algorithm::two_shot
+                                    ? layout.two_shot_packs * all
+                                    : layout.bulk_packs * 16 / size_of(type) * all / pack;
       for (const std::size_t count :
            {std::size_t{0}, std::size_t{1}, std::size_t{2}, std::size_t{3}, pack - 1, pack, pack + 1, all - 1, all,
             all + 1, 5 * all - pack - 1, piece - 1, piece, piece + 1, 2 * piece + pack + 1}) {
@@ -59,7 +61,8 @@ TEST_P(AllReduce, EveryTypeReductionAndAlgorithmOnEveryKindOfData) {
   std::vector<Case> cases;
   for (const DataType type : kTypes) {
     for (const ReduceOp op : kOps) {
-      for (const Algorithm algorithm : {Algorithm::automatic, Algorithm::one_shot, Algorithm::two_shot}) {
+      for (const Algorithm algorithm :
+           {Algorithm::automatic, Algorithm::one_shot, Algorithm::two_shot, Algorithm::bulk}) {
         for (const Fill fill : {Fill::integers, Fill::random, Fill::bits, Fill::special}) {
           // One seed for all algorithms: as their expectation is the same, so are their bits. Whole packs and others.
           for (const std::size_t count : {512u, 517u}) {

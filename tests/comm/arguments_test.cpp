@@ -23,7 +23,8 @@ std::vector<Rejection> rejections(std::byte* memory) {
     all.push_back({part, args});
   };
   for (const DataType type : kTypes) {
-    for (const Algorithm algorithm : {Algorithm::automatic, Algorithm::one_shot, Algorithm::two_shot}) {
+    for (const Algorithm algorithm :
+         {Algorithm::automatic, Algorithm::one_shot, Algorithm::two_shot, Algorithm::bulk}) {
       const auto base = [&](AllReduceArgs& a) {
         a.type = type;
         a.algorithm = algorithm;
@@ -41,7 +42,7 @@ std::vector<Rejection> rejections(std::byte* memory) {
       add("output: ", [&](auto& a) { a.type = type, a.output = memory + 4096 + shift; });
     }
   }
-  for (const int value : {4, 5, 100, 255}) {
+  for (const int value : {5, 6, 100, 255}) {
     add("type: " + std::to_string(value) + " is not", [&](auto& a) { a.type = static_cast<DataType>(value); });
     add("algorithm: " + std::to_string(value) + " is not",
         [&](auto& a) { a.algorithm = static_cast<Algorithm>(value); });

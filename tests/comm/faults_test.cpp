@@ -45,7 +45,7 @@ void expect_stays_dead(Communicator& communicator, const Fault& fault, const std
 
 class Faults : public testing::TestWithParam<Algorithm> {};
 INSTANTIATE_TEST_SUITE_P(Algorithms, Faults, testing::ValuesIn(kAlgorithms),
-                         [](const auto& param) { return param.param == Algorithm::one_shot ? "OneShot" : "TwoShot"; });
+                         [](const auto& param) { return test_name(param.param); });
 
 TEST_P(Faults, ALateRankIsNamedByTheOthersAndLearnsItToo) {
   constexpr int ranks = 3, late = 1;

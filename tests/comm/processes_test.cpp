@@ -32,7 +32,7 @@ void work(Communicator& communicator, int rank, int calls) {
     const auto seed = static_cast<std::uint32_t>(i);
     run_on_cpu_rank(
         communicator,
-        prepare({.count = seed * 97 % 900, .algorithm = kAlgorithms[i % 2], .seed = seed}, communicator.size()), rank);
+        prepare({.count = seed * 97 % 900, .algorithm = kAlgorithms[i % 3], .seed = seed}, communicator.size()), rank);
   }
 }
 
@@ -117,7 +117,7 @@ std::set<std::string> shared_memory_names() {
 // Calls without end, until a fault. Says how it ended: "code peer".
 void work_until_a_fault(const Child& self, const UniqueId& id, int size, std::chrono::nanoseconds deadline) {
   Communicator communicator = Communicator::from_id(id, self.rank(), size, cpu_config(deadline));
-  const Case c{.count = 3000, .algorithm = kAlgorithms[size % 2]};
+  const Case c{.count = 3000, .algorithm = kAlgorithms[size % 3]};
   const Prepared prepared = prepare(c, size);
   run_on_cpu_rank(communicator, prepared, self.rank());
   self.say("working ");

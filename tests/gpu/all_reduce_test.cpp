@@ -40,9 +40,11 @@ TEST_P(GpuAllReduce, CountsAroundPacksShardsAndPieces) {
       const std::size_t pack = detail::payload_bytes(type) / size_of(type);
       const std::size_t all = pack * static_cast<std::size_t>(ranks);
       const detail::RegionLayout layout = detail::make_layout(static_cast<std::uint32_t>(ranks), 1024, 2048);
-      const std::size_t piece = algorithm == Algorithm::one_shot
-                                    ? layout.one_shot_packs * pack
-                                    : layout.two_shot_packs * pack * static_cast<std::size_t>(ranks);
+      // What an algorithm moves at once: a message of a kernel, or a chunk of every shard.
+      const std::size_t piece = algorithm == Algorithm::one_shot ? layout.one_shot_packs * pack
+                                : algorithm == Algorithm::two_shot
+                                    ? layout.two_shot_packs * all
+                                    : layout.bulk_packs * 16 / size_of(type) * all / pack;
       for (const std::size_t count : {std::size_t{0}, std::size_t{1}, pack - 1, pack, pack + 1, all - 1, all, all + 1,
                                       piece - 1, piece, piece + 1, 2 * piece + pack + 1}) {
         const auto seed = static_cast<std::uint32_t>(cases.size());
@@ -58,7 +60,8 @@ TEST_P(GpuAllReduce, EveryTypeReductionAndAlgorithmOnEveryKindOfData) {
   std::vector<Case> cases;
   for (const DataType type : kTypes) {
     for (const ReduceOp op : kOps) {
-      for (const Algorithm algorithm : {Algorithm::automatic, Algorithm::one_shot, Algorithm::two_shot}) {
+      for (const Algorithm algorithm :
+           {Algorithm::automatic, Algorithm::one_shot, Algorithm::two_shot, Algorithm::bulk}) {
         for (const Fill fill : {Fill::integers, Fill::random, Fill::bits, Fill::special}) {
           for (const std::size_t count : {5120u, 5017u}) {  // whole packs, and others
             cases.push_back({.count = count, .type = type, .op = op, .algorithm = algorithm, .fill = fill, .seed = 5});
@@ -139,7 +142,7 @@ TEST_P(GpuAllReduce, FirstEpochs) {
     GpuWorld world = make_gpu_world(GetParam(), config);
     std::vector<Case> cases;
     for (std::uint32_t i = 0; i < 10; ++i) {
-      cases.push_back({.count = i * 100, .type = kTypes[i % 4], .algorithm = kAlgorithms[i / 2 % 2], .seed = i});
+      cases.push_back({.count = i * 100, .type = kTypes[i % 4], .algorithm = kAlgorithms[i / 2 % 3], .seed = i});
     }
     expect_right(world, cases);
   }
@@ -175,7 +178,7 @@ TEST_P(GpuAllReduce, GroupsSideBySideAndInTurnsWithTheWorld) {
   const auto group_case = [&](std::size_t call, int color) {
     return Case{.count = call * 37 % 400,
                 .type = kTypes[call % 4],
-                .algorithm = kAlgorithms[call / 4 % 2],
+                .algorithm = kAlgorithms[call / 4 % 3],
                 .seed = static_cast<std::uint32_t>(call * 8) + static_cast<std::uint32_t>(color),
                 .launch = world.launch()};
   };

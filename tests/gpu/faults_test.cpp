@@ -58,7 +58,7 @@ void expect_stays_dead(const Enqueued& call, Communicator& communicator, const F
 
 class GpuFaults : public testing::TestWithParam<Algorithm> {};
 INSTANTIATE_TEST_SUITE_P(Algorithms, GpuFaults, testing::ValuesIn(kAlgorithms),
-                         [](const auto& param) { return param.param == Algorithm::one_shot ? "OneShot" : "TwoShot"; });
+                         [](const auto& param) { return test_name(param.param); });
 
 TEST_P(GpuFaults, ALateRankIsNamedByTheOthersAndLearnsItToo) {
   constexpr int late = 1;

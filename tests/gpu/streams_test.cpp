@@ -128,7 +128,7 @@ TEST_P(GpuStreams, TwoGraphsInTurnsWithEagerCalls) {
     int done_a = 0, done_b = 0, done_c = 0;
     for (int round = 0; round < 200; ++round) {
       if (round % 3 != 1) first.launch(gpu.stream()), ++done_a;
-      if (round % 4 != 2) step(c, 64, kAlgorithms[round % 2]), ++done_c;
+      if (round % 4 != 2) step(c, 64, kAlgorithms[round % 3]), ++done_c;
       if (round % 5 != 3) second.launch(gpu.stream()), done_b += 2;
       if (round % 50 != 49) continue;
       a.check(gpu, ranks, done_a);
@@ -151,7 +151,7 @@ TEST_P(GpuStreams, TwoStreamsOrderedByEvents) {
       const cudaStream_t stream = call % 2 == 0 ? gpu.stream() : gpu.other_stream();
       check_cuda(cudaStreamWaitEvent(stream, done, 0), "cudaStreamWaitEvent");
       increment(counters.input, 5000, stream);
-      all_reduce(communicator, counters.arguments(world, stream, kAlgorithms[call / 2 % 2]));
+      all_reduce(communicator, counters.arguments(world, stream, kAlgorithms[call / 2 % 3]));
       check_cuda(cudaEventRecord(done, stream), "cudaEventRecord");
     }
     gpu.synchronize();
@@ -171,7 +171,7 @@ TEST_P(GpuStreams, AKernelThatHogsTheGpu) {
       // A rank of its own each time, so that the others already wait.
       if (call % ranks == rank) hog(4, 5ms, gpu.other_stream());
       increment(counters.input, 50'000, gpu.stream());
-      all_reduce(communicator, counters.arguments(world, gpu.stream(), kAlgorithms[call % 2]));
+      all_reduce(communicator, counters.arguments(world, gpu.stream(), kAlgorithms[call % 3]));
       counters.check(gpu, ranks, call);
     }
     communicator.check();
@@ -267,7 +267,7 @@ TEST(GpuOneQueue, DISABLED_Worker) {
     for (int call = 1; call <= 100; ++call) {
       increment(counters.input, 10'000, gpu.stream());
       gpu.synchronize();
-      all_reduce(communicator, counters.arguments(world, gpu.stream(), kAlgorithms[call % 2]));
+      all_reduce(communicator, counters.arguments(world, gpu.stream(), kAlgorithms[call % 3]));
       enqueued.arrive_and_wait();
       gpu.synchronize();
       enqueued.arrive_and_wait();

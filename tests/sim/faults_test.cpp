@@ -23,7 +23,7 @@ std::string case_name(const testing::TestParamInfo<Case>& info) {
 std::vector<Case> cases() {
   std::vector<Case> all;
   for (const char* kind : {"stops", "dies", "aborted", "mismatch", "ahead", "host reads", "overlap"}) {
-    for (const Algorithm algorithm : {Algorithm::one_shot, Algorithm::two_shot}) {
+    for (const Algorithm algorithm : {Algorithm::one_shot, Algorithm::two_shot, Algorithm::bulk}) {
       for (const unsigned ranks : {2u, 3u, 4u}) all.push_back({kind, algorithm, ranks});
       all.push_back({kind, algorithm, 3, true});
     }

@@ -63,7 +63,7 @@ TEST_P(Mutants, IsKilled) {
   Injection result;
   std::uint64_t executions = 0;
   for (const unsigned ranks : {2u, 3u, 4u}) {
-    for (const Algorithm algorithm : {Algorithm::one_shot, Algorithm::two_shot}) {
+    for (const Algorithm algorithm : {Algorithm::one_shot, Algorithm::two_shot, Algorithm::bulk}) {
       if (!result.wrong.empty()) break;
       AllReduceProgram program(fault_setup(mutant.setup, algorithm, ranks));
       result = inject(program, program.setup().faults.stopping_rank < 0 ? 5'000 : 8, 11);

@@ -67,6 +67,10 @@ AllReduceArgs arguments(const Case& c, const void* input, void* output);
 
 inline constexpr DataType kTypes[] = {DataType::bf16, DataType::f16, DataType::f32, DataType::i32};
 inline constexpr ReduceOp kOps[] = {ReduceOp::sum, ReduceOp::max};
-inline constexpr Algorithm kAlgorithms[] = {Algorithm::one_shot, Algorithm::two_shot};
+inline constexpr Algorithm kAlgorithms[] = {Algorithm::one_shot, Algorithm::two_shot, Algorithm::bulk};
+inline std::string test_name(Algorithm algorithm) {
+  constexpr const char* names[] = {"Automatic", "OneShot", "TwoShot", "Bulk", "Nccl"};
+  return names[static_cast<int>(algorithm)];
+}
 
 }  // namespace weft::test

@@ -2,11 +2,11 @@
 #include <fmt/format.h>
 
 #include <chrono>
-#include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
 
 #include "commands.hpp"
+#include "report.hpp"
 #include "sim/explore.hpp"
 #include "weft/error.hpp"
 
@@ -20,6 +20,7 @@ using sim::Strategy;
 
 struct Options {
   std::vector<std::string> protocols;
+  std::vector<std::string> arguments;
   std::string strategy = "random", replay, json;
   std::uint64_t seed = 1, executions = 10'000;
   int bound = -1;
@@ -52,12 +53,19 @@ void print(const std::string& protocol, const Report& report, double seconds) {
              to_string(report.schedule));
 }
 
-nlohmann::json to_json(const std::string& protocol, const Options& options, const Report& report, double seconds) {
-  return {{"protocol", protocol},        {"scheduler", options.strategy},
-          {"seed", options.seed},        {"executions", report.executions},
-          {"steps", report.steps},       {"complete", report.complete},
-          {"seconds", seconds},          {"failure", report.failure ? std::string(sim::name(report.failure.kind)) : ""},
-          {"what", report.failure.what}, {"schedule", to_string(report.schedule)}};
+nlohmann::json to_json(const std::string& protocol, const Options& options, unsigned bound, const Report& report,
+                       double seconds) {
+  return {{"protocol", protocol},
+          {"scheduler", options.strategy},
+          {"seed", options.seed},
+          {"bound", bound},
+          {"executions", report.executions},
+          {"steps", report.steps},
+          {"complete", report.complete},
+          {"seconds", seconds},
+          {"failure", report.failure ? std::string(sim::name(report.failure.kind)) : ""},
+          {"what", report.failure.what},
+          {"schedule", to_string(report.schedule)}};
 }
 
 int simulate(const Options& options) {
@@ -92,21 +100,23 @@ int simulate(const Options& options) {
     }
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     print(protocol, report, seconds);
-    results.push_back(to_json(protocol, options, report, seconds));
+    results.push_back(to_json(protocol, options, bound, report, seconds));
     all_right = all_right && !report.failure;
   }
   if (!options.json.empty()) {
-    std::ofstream file(options.json);
-    file << results.dump(2) << "\n";
-    if (!file) throw Error(Errc::system, fmt::format("cannot write --json {}", options.json));
+    const nlohmann::json report = {
+        {"schema", "weft-simulate-1"}, {"arguments", options.arguments},         {"date", now()},
+        {"build", build_json()},       {"machine", to_json(describe_machine())}, {"results", results}};
+    write_text(options.json, report.dump(1) + "\n");
   }
   return all_right ? 0 : 1;
 }
 
 }  // namespace
 
-Command add_simulate(CLI::App& app, const std::vector<std::string>&) {
+Command add_simulate(CLI::App& app, const std::vector<std::string>& arguments) {
   const auto options = std::make_shared<Options>();
+  options->arguments = arguments;
   app.add_flag("--list", options->list, "the protocol set-ups, one a line");
   app.add_option("--protocol", options->protocols, "set-ups to run (all)");
   app.add_option("--scheduler", options->strategy, "random, pct or exhaustive")->capture_default_str();

@@ -73,14 +73,6 @@ AllReduceProgram::AllReduceProgram(const Setup& setup) : setup_(setup), world_(s
   const Machine::Args args = world_.machine_args();
   machine_ = std::make_unique<Machine>(args);
   world_.build(machine_->memory());
-  for (const auto& group : world_.groups()) {
-    kernels_.push_back(find_kernel({.algorithm = setup.algorithm,
-                                    .type = setup.type,
-                                    .op = setup.op,
-                                    .ranks = static_cast<unsigned>(group.size()),
-                                    .atomic_bytes = setup.atomic_bytes,
-                                    .one_thread = setup.one_thread}));
-  }
   stream_of_.resize(args.rank_of.size());
   for (unsigned i = 0; i < world_.streams().size(); ++i) {
     const World::Stream& stream = world_.streams()[i];
@@ -125,6 +117,17 @@ void AllReduceProgram::fill(unsigned call, unsigned rank) {
   if (!world_.stale(call)) {
     std::memcpy(reinterpret_cast<std::byte*>(t.expected.data()) + t.output_offset, expected.data(), expected.size());
   }
+  // As the host chooses in production, for each rank by itself.
+  const std::size_t payload = detail::payload_bytes(setup_.type);
+  const bool whole = detail::may_be_whole(memory + input, expected.size(), payload) &&
+                     detail::may_be_whole(memory + t.output_offset, expected.size(), payload);
+  t.kernel = find_kernel({.algorithm = setup_.algorithm,
+                          .instance = {.type = setup_.type,
+                                       .op = setup_.op,
+                                       .size = static_cast<std::uint32_t>(members.size()),
+                                       .whole = whole},
+                          .atomic_bytes = setup_.atomic_bytes,
+                          .one_thread = setup_.one_thread});
   t.work = {.input = memory + input, .output = memory + t.output_offset, .count = spec.count};
 }
 
@@ -161,7 +164,8 @@ void AllReduceProgram::run(unsigned thread, unsigned launch) {
   const detail::Channel& channel = world_.channel(group, stream.rank);
   const detail::Call about = detail::make_call(channel, &channel, world_.local(group, stream.rank),
                                                world_.generation(call), fingerprint(setup_, call, stream.rank));
-  kernels_[group](*machine_, place, about, tensors(call, stream.rank).work);
+  const Tensors& t = tensors(call, stream.rank);
+  t.kernel(*machine_, place, about, t.work);
 }
 
 // The first thread to run of a call. A replay finds new data where the calls of its recording always find it.
@@ -338,14 +342,12 @@ std::string AllReduceProgram::check_unordered() {
 }
 
 AllReduceKernel find_kernel(const KernelQuery& query) {
-  switch (query.atomic_bytes) {
-    case 4:
-      return find_kernel_4(query);
-    case 8:
-      return find_kernel_8(query);
-    default:
-      return find_kernel_16(query);
-  }
+  const auto find = query.atomic_bytes == 4 ? find_kernel_4 : query.atomic_bytes == 8 ? find_kernel_8 : find_kernel_16;
+  const AllReduceKernel kernel = find(query);
+  if (kernel != nullptr) return kernel;
+  throw Error(Errc::invalid_argument,
+              fmt::format("simulator: no instance for {} ranks, {}", query.instance.size,
+                          query.one_thread ? "as on CPUs, in units of other than 8 bytes" : "which are too many"));
 }
 
 }  // namespace weft::sim

@@ -33,6 +33,7 @@ class AllReduceProgram final : public Program {
     std::vector<std::uint32_t> memory;             // of the first call that uses it; replays share it
     std::vector<std::uint32_t> result;             // what a replay of the same recording has found there
     unsigned user;                                 // the last call that has begun to use `memory`
+    AllReduceKernel kernel;
     detail::AllReduceWork work;
     std::size_t output_offset;  // bytes
   };
@@ -54,7 +55,6 @@ class AllReduceProgram final : public Program {
   Setup setup_;
   World world_;
   std::unique_ptr<Machine> machine_;
-  std::vector<AllReduceKernel> kernels_;  // by group
   std::vector<Tensors> tensors_;
   std::vector<unsigned> stream_of_;  // by thread
   // of one execution

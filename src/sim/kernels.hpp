@@ -2,6 +2,7 @@
 #pragma once
 
 #include "algorithms/all_reduce.hpp"
+#include "core/plan.hpp"
 #include "sim/team.hpp"
 
 namespace weft::sim {
@@ -12,9 +13,7 @@ using AllReduceKernel = void (*)(Machine& machine, Place place, const detail::Ca
 
 struct KernelQuery {
   Algorithm algorithm;
-  DataType type;
-  ReduceOp op;
-  unsigned ranks;
+  detail::InstanceQuery instance;
   int atomic_bytes;
   bool one_thread;
 };

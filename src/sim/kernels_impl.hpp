@@ -5,9 +5,7 @@
 #include <array>
 #include <utility>
 
-#include "algorithms/bulk_all_reduce.hpp"
-#include "algorithms/one_shot_all_reduce.hpp"
-#include "algorithms/two_shot_all_reduce.hpp"
+#include "core/dispatch.hpp"
 #include "sim/kernels.hpp"
 
 namespace weft::sim {
@@ -53,41 +51,18 @@ void run_rank(Machine& machine, Place place, const detail::Call& call, const typ
   for (std::uint32_t block = 0; block < kBlocks; ++block) leave(team[block], session[block]);
 }
 
+// The instance that production takes for the call. Left out, as they take long to compile: instances for more ranks
+// than set-ups have, and CPU ranks whose packs do not travel in units of 8 bytes.
 template <int unit>
 AllReduceKernel find_kernel_of(const KernelQuery& query) {
-  const auto of_algorithm = [&]<class A>() -> AllReduceKernel {
-    return query.one_thread ? &run_rank<A, unit> : &run_thread<A, unit>;
-  };
-  const auto of_size = [&]<class R, std::uint32_t known_size>() {
-    using BulkReduction = detail::Reduction<R::kType, R::kOp, detail::Plain>;
-    switch (query.algorithm) {
-      case Algorithm::one_shot:
-        return of_algorithm.template operator()<detail::OneShotAllReduce<R, known_size, false>>();
-      case Algorithm::two_shot:
-        return of_algorithm.template operator()<detail::TwoShotAllReduce<R, known_size, false>>();
-      default:
-        return of_algorithm.template operator()<detail::BulkAllReduce<BulkReduction, known_size, false>>();
+  AllReduceKernel kernel = nullptr;
+  with_all_reduce(query.instance, query.algorithm, [&]<class A>() {
+    if constexpr (A::Instance::kSize <= 4) {
+      kernel = &run_thread<A, unit>;
+      if constexpr (unit == 8) kernel = query.one_thread ? &run_rank<A, unit> : kernel;
     }
-  };
-  // Three ranks take the instance for any number of ranks.
-  const auto of_type = [&]<DataType type>() {
-    if (query.op == ReduceOp::max) return of_size.template operator()<detail::Reduction<type, ReduceOp::max>, 0>();
-    using R = detail::Reduction<type, ReduceOp::sum>;
-    if (query.ranks == 2) return of_size.template operator()<R, 2>();
-    if (query.ranks == 4) return of_size.template operator()<R, 4>();
-    return of_size.template operator()<R, 0>();
-  };
-  switch (query.type) {
-    case DataType::bf16:
-      return of_type.template operator()<DataType::bf16>();
-    case DataType::f32:
-      return of_type.template operator()<DataType::f32>();
-    case DataType::i32:
-      return of_type.template operator()<DataType::i32>();
-    case DataType::f16:
-      return of_type.template operator()<DataType::f16>();
-  }
-  return nullptr;
+  });
+  return kernel;
 }
 
 }  // namespace weft::sim

@@ -14,15 +14,7 @@ namespace weft::detail {
 namespace {
 
 using namespace std::chrono_literals;
-using test::error_of;
-using test::expect_all_say;
-using test::expect_no_errors;
-using test::expect_says;
-using test::run_ranks;
-
-// What a hang would outlast; a test that relies on it to end has failed.
-constexpr auto long_deadline = 60s;
-constexpr auto for_ever = 0ns;
+using namespace test;
 
 Bytes pattern(int rank, std::size_t size) {
   Bytes bytes(size);

@@ -14,13 +14,7 @@ namespace weft::detail {
 namespace {
 
 using namespace std::chrono_literals;
-using test::Child;
-using test::expect_says;
-using test::Outcome;
-using test::Processes;
-
-constexpr auto long_deadline = 60s;
-constexpr auto for_ever = 0ns;
+using namespace test;
 
 void expect_all_well(const std::vector<Outcome>& outcomes) {
   for (const Outcome& outcome : outcomes) {

@@ -18,14 +18,7 @@ namespace weft::detail {
 namespace {
 
 using namespace std::chrono_literals;
-using test::error_of;
-using test::expect_all_say;
-using test::expect_no_errors;
-using test::expect_says;
-using test::run_ranks;
-
-constexpr auto long_deadline = 60s;
-constexpr auto for_ever = 0ns;
+using namespace test;
 
 // A listener of which a test knows the port.
 struct Port {

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <exception>
 #include <functional>
 #include <string>
@@ -10,6 +11,10 @@
 #include <vector>
 
 namespace weft::test {
+
+// Of host-side meetings: what a hang would outlast, so that a test which relies on it to end has failed; and none.
+inline constexpr std::chrono::seconds long_deadline{60};
+inline constexpr std::chrono::nanoseconds for_ever{0};
 
 // The message of what `body` threw; empty when it returned.
 template <class Body>

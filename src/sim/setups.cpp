@@ -7,7 +7,6 @@ namespace weft::sim {
 namespace {
 
 constexpr Grid kSmall{.blocks = 2, .threads = 1};
-const CallSetup kRelease{.act = Act::release};
 
 // Adds a replay of an earlier call.
 void replay(std::vector<CallSetup>& calls, int recorded, int only = -1) {
@@ -31,11 +30,12 @@ std::vector<CallSetup> replays(const std::vector<CallSetup>& eager) {
 // The windows come back where they were, then elsewhere. A recording of the first call is replayed meanwhile, between
 // the two good again, and stale ever after, which the last rank alone tries.
 std::vector<CallSetup> releases(const std::vector<CallSetup>& eager, int last_rank) {
-  std::vector<CallSetup> calls{eager[0], kRelease};
+  const CallSetup release{.act = Act::release};
+  std::vector<CallSetup> calls{eager[0], release};
   replay(calls, 0);
   calls.push_back({.act = Act::acquire});
   replay(calls, 0);
-  calls.insert(calls.end(), {eager[1], kRelease, {.act = Act::acquire_elsewhere}, eager[0]});
+  calls.insert(calls.end(), {eager[1], release, {.act = Act::acquire_elsewhere}, eager[0]});
   replay(calls, 0, last_rank);
   calls.push_back(eager[1]);
   return calls;

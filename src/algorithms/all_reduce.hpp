@@ -35,6 +35,7 @@ struct AllReduceInstance {
   using Wire = typename R::Wire;
   using Elements = Tensor<typename R::Storage, R::kElements, whole>;
   static constexpr std::uint32_t kSize = known_size;
+  static constexpr bool kLean = known_size != 0;
   static constexpr std::uint32_t kBatch = known_size != 0 ? known_size : 8;  // ranks handled at once, in registers
 
   static WEFT_FN std::uint32_t size(const Call& call) { return kSize != 0 ? kSize : call.size; }
@@ -52,6 +53,17 @@ struct AllReduceInstance {
                             std::uint32_t sender) {
     std::byte* const region = kSize != 0 ? call.region[owner] : region_of(call, owner);
     return reinterpret_cast<Pack*>(region + area) + sender * packs;
+  }
+  using Slots = Pack* [kBatch];
+  // Where this rank's pack `first` goes, in bank 0, at the ranks of turns turn … turn + kBatch − 1, as far as there are
+  // any.
+  static WEFT_FN void find_slots(const Call& call, std::uint32_t turn, std::uint64_t area, std::uint64_t packs,
+                                 std::uint64_t first, Slots& to) {
+    WEFT_UNROLL
+    for (std::uint32_t k = 0; k < kBatch; ++k) {
+      if (turn + k >= size(call)) break;
+      to[k] = slot(call, rank_in_turn(call, turn + k), area, packs, call.rank) + first;
+    }
   }
   static WEFT_FN std::uint64_t bank_packs(const Call& call, std::uint64_t packs) { return size(call) * packs; }
 

@@ -29,6 +29,7 @@ struct BulkAllReduce : AllReduceInstance<R, known_size, whole> {
 
   struct Places {
     HeaderPlace header;
+    Elements input, output;
     std::uint64_t shard;         // packs: rank r owns [r · shard, (r + 1) · shard) of the message
     std::uint32_t chunks, mine;  // of each shard; of these, how many are this block's
     std::uint32_t depth;         // chunks that this block may have under way: its slots
@@ -41,7 +42,9 @@ struct BulkAllReduce : AllReduceInstance<R, known_size, whole> {
       return p;
     }
     const std::uint32_t block = team.block_rank() - 1, blocks = team.blocks() - 1;
-    p.shard = (Elements(work.input, work.count).packs() + Instance::size(call) - 1) / Instance::size(call);
+    p.input = Elements(work.input, work.count);
+    p.output = Elements(work.output, work.count);
+    p.shard = (p.input.packs() + Instance::size(call) - 1) / Instance::size(call);
     p.chunks = static_cast<std::uint32_t>((p.shard + call.layout.bulk_packs - 1) / call.layout.bulk_packs);
     p.mine = block < p.chunks ? (p.chunks - block + blocks - 1) / blocks : 0;
     p.depth = static_cast<std::uint32_t>(call.layout.bulk_slots) / blocks;
@@ -50,31 +53,31 @@ struct BulkAllReduce : AllReduceInstance<R, known_size, whole> {
 
   struct Early {};
   template <Team T>
-  static WEFT_FN Early early(T&, const Places&) {
+  static WEFT_FN Early early(T&, const Session&, const Places&) {
     return {};
   }
 
   template <int phase, Team T>
-  static WEFT_FN bool run(T& team, const Session& s, const Work& work, const Places& p, const Early&) {
+  static WEFT_FN bool run(T& team, const Session& s, const Places& p, const Early&) {
     if constexpr (phase == 0) {
       if (team.block_rank() == 0) {
         Handshake::send(team, s, p.header);
       } else {
-        for (std::uint32_t turn = 0; turn < p.mine && turn < p.depth / 2; ++turn) scatter(team, s, work, p, turn);
+        for (std::uint32_t turn = 0; turn < p.mine && turn < p.depth / 2; ++turn) scatter(team, s, p, turn);
       }
       return true;
     } else {
-      return team.block_rank() == 0 ? Handshake::compare(team, s, p.header, 1) : flow(team, s, work, p);
+      return team.block_rank() == 0 ? Handshake::compare(team, s, p.header, 1) : flow(team, s, p);
     }
   }
 
   template <Team T>
-  static WEFT_FN bool flow(T& team, const Session& s, const Work& work, const Places& p) {
+  static WEFT_FN bool flow(T& team, const Session& s, const Places& p) {
     const std::uint32_t ahead = p.depth / 2;  // half of the slots on their way to be reduced, half on their way back
     for (std::uint32_t turn = ahead; turn < p.mine + p.depth; ++turn) {
-      if (turn >= p.depth && !gather(team, s, work, p, turn - p.depth)) return false;
-      if (turn < p.mine) scatter(team, s, work, p, turn);
-      if (turn - ahead < p.mine && !reduce(team, s, work, p, turn - ahead)) return false;
+      if (turn >= p.depth && !gather(team, s, p, turn - p.depth)) return false;
+      if (turn < p.mine) scatter(team, s, p, turn);
+      if (turn - ahead < p.mine && !reduce(team, s, p, turn - ahead)) return false;
     }
     return true;
   }
@@ -130,9 +133,8 @@ struct BulkAllReduce : AllReduceInstance<R, known_size, whole> {
   }
 
   template <Team T>
-  static WEFT_FN void scatter(T& team, const Session& s, const Work& work, const Places& p, std::uint32_t turn) {
+  static WEFT_FN void scatter(T& team, const Session& s, const Places& p, std::uint32_t turn) {
     const Chunk chunk = chunk_of(team, s, p, turn);
-    const Elements input(work.input, work.count);
     for (std::uint32_t first = 1; first < Instance::size(*s.call); first += kBatch) {
       Elements from[kBatch];
       Pack* to[kBatch] = {};
@@ -140,7 +142,7 @@ struct BulkAllReduce : AllReduceInstance<R, known_size, whole> {
       for (std::uint32_t k = 0; k < kBatch; ++k) {
         if (first + k >= Instance::size(*s.call)) break;
         const std::uint32_t owner = rank_in_turn(*s.call, first + k);
-        from[k] = part(input, p, chunk, owner);
+        from[k] = part(p.input, p, chunk, owner);
         to[k] = slot(s, owner, scatter_hop, chunk, s.rank());
       }
       for (std::uint64_t i = team.thread_rank(); i < chunk.packs; i += team.size()) {
@@ -157,16 +159,12 @@ struct BulkAllReduce : AllReduceInstance<R, known_size, whole> {
   }
 
   template <Team T>
-  static WEFT_FN bool reduce(T& team, const Session& s, const Work& work, const Places& p, std::uint32_t turn) {
+  static WEFT_FN bool reduce(T& team, const Session& s, const Places& p, std::uint32_t turn) {
     const Chunk chunk = chunk_of(team, s, p, turn);
     if (!await(team, s, scatter_hop, chunk)) return false;
-    const Elements input = part(Elements(work.input, work.count), p, chunk, s.rank());
-    const Elements output = part(Elements(work.output, work.count), p, chunk, s.rank());
+    const Elements input = part(p.input, p, chunk, s.rank());
+    const Elements output = part(p.output, p, chunk, s.rank());
     const Pack* const slots = slot(s, s.rank(), scatter_hop, chunk, 0);
-    Pack* to[known_size != 0 ? known_size : kMaxRanks] = {};
-    for (std::uint32_t next = 1; next < Instance::size(*s.call); ++next) {
-      to[next] = slot(s, rank_in_turn(*s.call, next), gather_hop, chunk, s.rank());
-    }
     for (std::uint64_t i = team.thread_rank(); i < output.packs(); i += team.size()) {
       const Pack own = input.load(i);
       typename R::Accumulator sum{};
@@ -189,20 +187,21 @@ struct BulkAllReduce : AllReduceInstance<R, known_size, whole> {
       }
       const Pack payload = R::finish(sum);
       output.store(i, payload);
-      for (std::uint32_t next = 1; next < Instance::size(*s.call); ++next) team.put(to[next] + i, payload);
+      for (std::uint32_t next = 1; next < Instance::size(*s.call); ++next) {
+        team.put(slot(s, rank_in_turn(*s.call, next), gather_hop, chunk, s.rank()) + i, payload);
+      }
     }
     announce(team, s, gather_hop, chunk);
     return true;
   }
 
   template <Team T>
-  static WEFT_FN bool gather(T& team, const Session& s, const Work& work, const Places& p, std::uint32_t turn) {
+  static WEFT_FN bool gather(T& team, const Session& s, const Places& p, std::uint32_t turn) {
     const Chunk chunk = chunk_of(team, s, p, turn);
     if (!await(team, s, gather_hop, chunk)) return false;
-    const Elements output(work.output, work.count);
     for (std::uint32_t next = 1; next < Instance::size(*s.call); ++next) {
       const std::uint32_t owner = rank_in_turn(*s.call, next);
-      const Elements to = part(output, p, chunk, owner);
+      const Elements to = part(p.output, p, chunk, owner);
       const Pack* const from = slot(s, s.rank(), gather_hop, chunk, owner);
       for (std::uint64_t i = team.thread_rank(); i < to.packs(); i += team.size()) to.store(i, team.get(from + i));
     }

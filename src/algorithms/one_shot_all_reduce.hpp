@@ -12,7 +12,9 @@ template <class R, std::uint32_t known_size, bool whole>
 struct OneShotAllReduce : AllReduceInstance<R, known_size, whole> {
   using Instance = AllReduceInstance<R, known_size, whole>;
   using Instance::kBatch;
+  using Instance::kLean;
   using typename Instance::Elements;
+  using typename Instance::Slots;
   using typename Instance::Wire;
   using Work = AllReduceWork;
   static constexpr int kPhases = 2;
@@ -22,14 +24,13 @@ struct OneShotAllReduce : AllReduceInstance<R, known_size, whole> {
   static constexpr std::uint32_t kFirstTurn = kSendsToSelf ? 0 : 1;
 
   using Handshake = detail::Handshake<known_size>;
-  using Slots = Pack* [kBatch];
 
   // A thread's part. A data thread's packs are 0, step, 2 · step … below `packs`, counted from its own first one.
   struct Places {
     HeaderPlace header;  // in the control block, which has nothing else
     Elements input, output;
     std::uint64_t packs, step;
-    Slots to;    // at the ranks of turns kFirstTurn … kFirstTurn + kBatch − 1
+    Slots to;    // lean: at the ranks of turns kFirstTurn … kFirstTurn + kBatch − 1
     Pack* from;  // what rank 0 sends arrives here; rank r's, r · slot_packs further on
     std::uint64_t slot_packs, bank_packs;
   };
@@ -52,9 +53,11 @@ struct OneShotAllReduce : AllReduceInstance<R, known_size, whole> {
          .slot_packs = slot_packs,
          .bank_packs = Instance::bank_packs(call, slot_packs)};
     p.packs = p.input.packs();
-    find_slots(call, kFirstTurn, slot_packs, first, p.to);
-    WEFT_UNROLL
-    for (std::uint32_t k = 0; k < kBatch; ++k) team.settle(p.to[k]);
+    if constexpr (kLean) {
+      Instance::find_slots(call, kFirstTurn, call.layout.one_shot, slot_packs, first, p.to);
+      WEFT_UNROLL
+      for (std::uint32_t k = 0; k < kBatch; ++k) team.settle(p.to[k]);
+    }
     team.settle(p.from);
     team.settle(p.packs);
     team.settle(p.step);
@@ -64,25 +67,14 @@ struct OneShotAllReduce : AllReduceInstance<R, known_size, whole> {
     return p;
   }
 
-  // Where this rank's pack `first` goes at the ranks of turns turn … turn + kBatch − 1, as far as they exist.
-  static WEFT_FN void find_slots(const Call& call, std::uint32_t turn, std::uint64_t slot_packs, std::uint64_t first,
-                                 Slots& to) {
-    WEFT_UNROLL
-    for (std::uint32_t k = 0; k < kBatch; ++k) {
-      if (turn + k >= Instance::size(call)) break;
-      const std::uint32_t peer = Instance::rank_in_turn(call, turn + k);
-      to[k] = Instance::slot(call, peer, call.layout.one_shot, slot_packs, call.rank) + first;
-    }
-  }
-
   using Early = Pack;
   template <Team T>
-  static WEFT_FN Early early(T&, const Places& p) {
+  static WEFT_FN Early early(T&, const Session&, const Places& p) {
     return p.packs != 0 ? p.input.load(0) : Pack{};
   }
 
   template <int phase, Team T>
-  static WEFT_FN bool run(T& team, const Session& s, const Work&, const Places& p, const Early& early) {
+  static WEFT_FN bool run(T& team, const Session& s, const Places& p, const Early& early) {
     if constexpr (phase == 0) {
       if (team.block_rank() == 0) {
         Handshake::send(team, s, p.header);
@@ -100,11 +92,14 @@ struct OneShotAllReduce : AllReduceInstance<R, known_size, whole> {
     const std::uint64_t bank = s.epoch % kBanks * p.bank_packs;
     for (std::uint32_t turn = kFirstTurn; turn < Instance::size(*s.call); turn += kBatch) {
       Slots to = {};
-      WEFT_UNROLL
-      for (std::uint32_t k = 0; k < kBatch; ++k) {
-        if (turn + k < Instance::size(*s.call)) to[k] = p.to[k] + bank;
+      if constexpr (kLean) {
+        WEFT_UNROLL
+        for (std::uint32_t k = 0; k < kBatch; ++k) {
+          if (turn + k < Instance::size(*s.call)) to[k] = p.to[k] + bank;
+        }
+      } else {
+        Instance::find_slots(*s.call, turn, s.layout().one_shot, p.slot_packs, share_of(team).first + bank, to);
       }
-      if (turn != kFirstTurn) find_slots(*s.call, turn, p.slot_packs, share_of(team).first + bank, to);
       Pack payload = early;
       for (std::uint64_t i = 0; i < p.packs; i += p.step) {
         if (i != 0) payload = p.input.load(i);

@@ -13,10 +13,9 @@ template <class A>
 constexpr int kMaxThreads = max_threads(A::kSize);
 
 template <class A, int... phase>
-__device__ __forceinline__ void run_phases(CudaBlock& team, const Session& session, const typename A::Work& work,
-                                           const typename A::Places& places, const typename A::Early& early,
-                                           std::integer_sequence<int, phase...>) {
-  static_cast<void>((A::template run<phase>(team, session, work, places, early) && ...));
+__device__ __forceinline__ void run_phases(CudaBlock& team, const Session& session, const typename A::Places& places,
+                                           const typename A::Early& early, std::integer_sequence<int, phase...>) {
+  static_cast<void>((A::template run<phase>(team, session, places, early) && ...));
 }
 
 template <class A>
@@ -28,9 +27,9 @@ __global__ void __launch_bounds__(kMaxThreads<A>)
   const typename A::Places places = A::places(team, call, work);
   ptx::wait_for_predecessor();
   ptx::launch_successor();
-  const typename A::Early early = A::early(team, places);
+  const typename A::Early early = A::early(team, session, places);
   if (!enter(team, session)) return;
-  run_phases<A>(team, session, work, places, early, std::make_integer_sequence<int, A::kPhases>{});
+  run_phases<A>(team, session, places, early, std::make_integer_sequence<int, A::kPhases>{});
   leave(team, session);
 }
 

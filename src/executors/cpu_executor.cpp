@@ -22,10 +22,11 @@ void run(const Call& call, const typename A::Work& work, Liveness* liveness) {
     if (!enter(team[block], session[block])) return;
   }
   const std::array<typename A::Places, kBlocks> places{A::places(team[0], call, work), A::places(team[1], call, work)};
-  const std::array<typename A::Early, kBlocks> early{A::early(team[0], places[0]), A::early(team[1], places[1])};
+  const std::array<typename A::Early, kBlocks> early{A::early(team[0], session[0], places[0]),
+                                                     A::early(team[1], session[1], places[1])};
   const auto run_phase = [&]<int phase>() {
     for (std::uint32_t block = 0; block < kBlocks; ++block) {
-      if (!A::template run<phase>(team[block], session[block], work, places[block], early[block])) return false;
+      if (!A::template run<phase>(team[block], session[block], places[block], early[block])) return false;
     }
     return true;
   };

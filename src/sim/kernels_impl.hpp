@@ -23,9 +23,9 @@ void run_thread(Machine& machine, Place place, const detail::Call& call, const t
   SimTeam<unit> team{machine, place};
   detail::Session session = approach(team, call);
   const typename A::Places places = A::places(team, call, work);
-  const typename A::Early early = A::early(team, places);
+  const typename A::Early early = A::early(team, session, places);
   if (!enter(team, session)) return;
-  for_phases<A>([&]<int phase>() { return A::template run<phase>(team, session, work, places, early); });
+  for_phases<A>([&]<int phase>() { return A::template run<phase>(team, session, places, early); });
   leave(team, session);
 }
 
@@ -40,11 +40,12 @@ void run_rank(Machine& machine, Place place, const detail::Call& call, const typ
     if (!enter(team[block], session[block])) return;
   }
   const std::array<typename A::Places, kBlocks> places{A::places(team[0], call, work), A::places(team[1], call, work)};
-  const std::array<typename A::Early, kBlocks> early{A::early(team[0], places[0]), A::early(team[1], places[1])};
+  const std::array<typename A::Early, kBlocks> early{A::early(team[0], session[0], places[0]),
+                                                     A::early(team[1], session[1], places[1])};
   bool good = true;
   for_phases<A>([&]<int phase>() {
     for (std::uint32_t block = 0; good && block < kBlocks; ++block) {
-      good = A::template run<phase>(team[block], session[block], work, places[block], early[block]);
+      good = A::template run<phase>(team[block], session[block], places[block], early[block]);
     }
     return good;
   });

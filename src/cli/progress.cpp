@@ -27,7 +27,7 @@ void Progress::step(std::string_view what) {
 
 void Progress::clear() {
   if (!shown_) return;
-  fmt::print(stderr, "\r\x1b[K");
+  std::fputs("\r\x1b[K", stderr);  // not fmt::print: that may throw, and this runs in the destructor
   std::fflush(stderr);
 }
 

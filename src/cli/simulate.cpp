@@ -14,7 +14,6 @@ namespace weft::cli {
 namespace {
 
 using sim::AllReduceProgram;
-using sim::ExploreArgs;
 using sim::Report;
 using sim::Strategy;
 

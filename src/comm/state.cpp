@@ -11,7 +11,7 @@
 namespace weft::detail {
 namespace {
 
-constexpr std::size_t kMiB = 1024 * 1024;
+constexpr std::size_t kMiB = std::size_t{1} << 20;
 
 std::size_t or_default(std::size_t wish, std::size_t value) {
   return wish != 0 ? wish : value;
@@ -38,13 +38,15 @@ std::size_t group_region_bytes(const Config& config, std::uint32_t world_size) {
   return most;
 }
 
-// What must be the same on all ranks, as bytes to compare.
+// What must be the same on all ranks.
 struct AgreedConfig {
   Device device;
   std::int64_t deadline;
   std::uint64_t one_shot, two_shot, group_one_shot, group_two_shot;
   int max_groups;
   std::uint32_t first_epoch;
+
+  bool operator==(const AgreedConfig&) const = default;
 };
 
 std::string describe(const AgreedConfig& c) {
@@ -72,19 +74,17 @@ void check_config(const Config& config) {
 }
 
 void agree_on_config(Bootstrap& bootstrap, const Config& config) {
-  AgreedConfig mine{};
-  std::memset(static_cast<void*>(&mine), 0, sizeof(mine));  // padding is compared too
-  mine.device = config.device;
-  mine.deadline = config.deadline.count();
-  mine.one_shot = config.one_shot_bytes;
-  mine.two_shot = config.two_shot_bytes;
-  mine.group_one_shot = config.group_one_shot_bytes;
-  mine.group_two_shot = config.group_two_shot_bytes;
-  mine.max_groups = config.max_groups;
-  mine.first_epoch = config.first_epoch;
+  const AgreedConfig mine{.device = config.device,
+                          .deadline = config.deadline.count(),
+                          .one_shot = config.one_shot_bytes,
+                          .two_shot = config.two_shot_bytes,
+                          .group_one_shot = config.group_one_shot_bytes,
+                          .group_two_shot = config.group_two_shot_bytes,
+                          .max_groups = config.max_groups,
+                          .first_epoch = config.first_epoch};
   const std::vector<AgreedConfig> all = bootstrap.all_gather_value("compare configurations", mine);
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
-    if (std::memcmp(&all[rank], &all[0], sizeof(mine)) == 0) continue;
+    if (all[rank] == all[0]) continue;
     throw Error(Errc::rendezvous, fmt::format("ranks disagree about Config: rank 0 has {}; rank {} has {}",
                                               describe(all[0]), rank, describe(all[rank])));
   }

@@ -50,13 +50,14 @@ constexpr RegionLayout make_layout(std::uint32_t size, std::size_t one_shot_byte
   RegionLayout layout{};
   layout.one_shot_packs = packs(one_shot_bytes);
   layout.two_shot_packs = packs((two_shot_bytes + size - 1) / size);
+  const std::uint64_t slots = std::uint64_t{kBanks} * size;
   layout.headers = 0;
-  layout.one_shot = aligned(kBanks * size * sizeof(std::uint64_t));
-  layout.scatter = layout.one_shot + kBanks * size * layout.one_shot_packs * sizeof(Pack);
-  layout.gather = layout.scatter + kBanks * size * layout.two_shot_packs * sizeof(Pack);
+  layout.one_shot = aligned(slots * sizeof(std::uint64_t));
+  layout.scatter = layout.one_shot + slots * layout.one_shot_packs * sizeof(Pack);
+  layout.gather = layout.scatter + slots * layout.two_shot_packs * sizeof(Pack);
   layout.bulk_packs = bulk.packs;
   layout.bulk_slots = bulk.slots;
-  layout.bulk_signals = layout.gather + kBanks * size * layout.two_shot_packs * sizeof(Pack);
+  layout.bulk_signals = layout.gather + slots * layout.two_shot_packs * sizeof(Pack);
   layout.bulk_scatter = layout.bulk_signals + aligned(2 * bulk.slots * size * sizeof(std::uint64_t));
   layout.bulk_gather = layout.bulk_scatter + aligned(bulk.slots * size * bulk.packs * sizeof(Pack));
   layout.bytes = layout.bulk_gather + aligned(bulk.slots * size * bulk.packs * sizeof(Pack));

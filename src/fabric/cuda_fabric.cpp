@@ -231,7 +231,7 @@ class CudaFabric final : public Fabric {
   }
 
  private:
-  static constexpr std::size_t kStagingBytes = 64 * 1024;
+  static constexpr std::size_t kStagingBytes = std::size_t{64} << 10;
 
   void prepare_device(int wish) {
     if (const std::string reason = why_no_cuda(); !reason.empty()) throw Error(Errc::unsupported, reason);
@@ -343,7 +343,7 @@ void CudaFabric::keep_alive(Stream stream, const std::shared_ptr<Fabric>& what) 
   auto owner = std::make_unique<std::shared_ptr<Fabric>>(what);
   check_cuda(cudaUserObjectCreate(&object, owner.get(), release, 1, cudaUserObjectNoDestructorSync),
              "cudaUserObjectCreate");
-  owner.release();
+  static_cast<void>(owner.release());  // the user object's now
   check_cuda(cudaGraphRetainUserObject(graph, object, 1, cudaGraphUserObjectMove), "cudaGraphRetainUserObject");
 }
 

@@ -33,7 +33,7 @@ Bytes Bootstrap::broadcast(std::string_view what, int root, std::span<const std:
   return std::move(parts.at(static_cast<std::size_t>(root)));
 }
 
-void Bootstrap::agree(std::string_view what, std::exception_ptr mine) {
+void Bootstrap::agree(std::string_view what, const std::exception_ptr& mine) {
   // The leading byte tells failure from success, as a message may be empty.
   const std::string vote = mine ? "!" + message_of(mine) : "";
   const std::vector<Bytes> votes = all_gather(what, std::as_bytes(std::span(vote)));

@@ -44,7 +44,7 @@ class Bootstrap {
 
   // Tells every rank whether everybody's local step worked ("prepare", then "commit"). Where any failed, all ranks
   // throw: a failed one its own error, the others Errc::rendezvous with the first failed rank and its message.
-  void agree(std::string_view what, std::exception_ptr mine);
+  void agree(std::string_view what, const std::exception_ptr& mine);
 
   // Runs a local step that may throw, and agrees on it: agree_on("map the window", [&] { … }).
   template <class Step>

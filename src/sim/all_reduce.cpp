@@ -15,7 +15,8 @@ using detail::Element;
 
 // Bits of one element: different for every call, rank and place, so that nothing stale goes unnoticed.
 std::uint32_t element_bits(Payload payload, DataType type, unsigned call, unsigned rank, std::uint64_t i) {
-  Random random(call * 1'000'003u + rank * 10'007u + i);
+  const std::uint64_t base = std::uint64_t{call} * 1'000'003 + std::uint64_t{rank} * 10'007;
+  Random random(base + i);
   const bool narrow = size_of(type) == 2;
   if (payload == Payload::special) {
     // Whole words of the wire, now and then the same on all ranks: sums of nothing but −0, packs of nothing but
@@ -23,9 +24,9 @@ std::uint32_t element_bits(Payload payload, DataType type, unsigned call, unsign
     constexpr std::uint32_t specials[] = {0xffffffffu, 0x80000000u, 0u,         0x7fc00000u,
                                           0xff800000u, 0x00000001u, 0xffffffffu};
     const std::uint64_t word = narrow ? i / 2 : i;
-    Random of_word(call * 31u + word);
+    Random of_word(std::uint64_t{call} * 31 + word);
     const unsigned shared = of_word.below(12);
-    const unsigned choice = shared < 3 ? shared : Random(call * 1'000'003u + rank * 10'007u + word).below(12);
+    const unsigned choice = shared < 3 ? shared : Random(base + word).below(12);
     if (choice < std::size(specials)) return narrow ? specials[choice] >> 16 : specials[choice];
   }
   if (type == DataType::i32) return static_cast<std::uint32_t>(random.next());
@@ -264,7 +265,7 @@ std::string AllReduceProgram::check() {
       const std::string wrong = wrong_result(call, rank);
       if (wrong.empty()) continue;
       const std::string state = world_.check_rest(machine_->memory());
-      return state.empty() ? wrong : wrong + "; " + state;
+      return state.empty() ? wrong : fmt::format("{}; {}", wrong, state);
     }
   }
   return world_.check_rest(machine_->memory());

@@ -40,7 +40,7 @@ Machine::Machine(const Args& args)
     streams_.push_back(std::move(stream));
   }
   for (auto& polled : polled_) polled.reserve(256);
-  constexpr std::size_t kStackBytes = 64 * 1024;
+  constexpr std::size_t kStackBytes = std::size_t{64} << 10;
   for (unsigned thread = 0; thread < threads_; ++thread) {
     fibers_[thread] = boost::context::fiber(std::allocator_arg, boost::context::fixedsize_stack(kStackBytes),
                                             [this, thread](boost::context::fiber&& from) {

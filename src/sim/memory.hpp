@@ -126,7 +126,7 @@ class Memory {
 
   Location create(std::size_t word, unsigned bytes);
   [[noreturn]] static Location bad_address();
-  std::size_t used_bytes() const { return (used_ + 63u) / 64u * 64u; }
+  std::size_t used_bytes() const { return std::size_t{used_ + 63u} / 64 * 64; }
   void join_view(View& into, const View& from) const;
   std::uint8_t snapshot_of(const View& view);
   unsigned gather(ThreadMask threads);

@@ -194,7 +194,7 @@ void World::name_region(Memory& memory, unsigned group, unsigned rank) const {
   const bool no_rules = setup_.faults.unordered_rank >= 0;
   const AreaKind slot = no_rules ? AreaKind::word : AreaKind::slot;
   const AreaKind header = no_rules ? AreaKind::word : AreaKind::header;
-  const auto slots = [&](std::string name, std::uint64_t begin, std::uint64_t end, std::uint64_t packs) {
+  const auto slots = [&](const std::string& name, std::uint64_t begin, std::uint64_t end, std::uint64_t packs) {
     memory.add_area({region + begin, region + end, rank, slot, [=](std::size_t offset) {
                        const std::size_t pack = offset / sizeof(Pack), slot = pack / packs;
                        return fmt::format("{}{}[bank {}][from {}][{}]+{}", prefix, name, slot / size, slot % size,
@@ -208,7 +208,7 @@ void World::name_region(Memory& memory, unsigned group, unsigned rank) const {
   slots("scatter", layout.scatter, layout.gather, layout.two_shot_packs);
   slots("gather", layout.gather, layout.bulk_signals, layout.two_shot_packs);
   // Neither signals nor the packs that they announce are written again before the peer has read them.
-  const auto bulk = [&](std::string name, std::uint64_t begin, std::uint64_t end, std::uint64_t unit) {
+  const auto bulk = [&](const std::string& name, std::uint64_t begin, std::uint64_t end, std::uint64_t unit) {
     memory.add_area({region + begin, region + end, rank, header, [=](std::size_t offset) {
                        return fmt::format("{}bulk_{}[slot {}][from {}]+{}", prefix, name, offset / unit / size,
                                           offset / unit % size, offset % unit);
@@ -225,7 +225,7 @@ void World::build(Memory& memory) {
   channels_.assign(groups_.size() * ranks, {});
   for (unsigned rank = 0; rank < ranks; ++rank) {
     const std::string prefix = fmt::format("rank{}.", rank);
-    const auto words = [&](std::size_t begin, std::size_t end, AreaKind kind, std::string name) {
+    const auto words = [&](std::size_t begin, std::size_t end, AreaKind kind, const std::string& name) {
       memory.add_area({begin, end, rank, kind, [prefix, name](std::size_t offset) {
                          return offset == 0 ? prefix + name : fmt::format("{}{}[{}]", prefix, name, offset / 4);
                        }});
@@ -239,14 +239,15 @@ void World::build(Memory& memory) {
     for (unsigned group = 0; group < groups_.size(); ++group) {
       const std::size_t state = local_offset(group, rank);
       const std::size_t epochs = state + offsetof(LocalState, epochs);
+      const std::size_t epochs_end = epochs + std::size_t{most_blocks_} * sizeof(LocalState::epochs[0]);
       words(state + offsetof(LocalState, generation), state + offsetof(LocalState, generation) + 4, AreaKind::word,
             "generation");
       words(state + offsetof(LocalState, dead), state + offsetof(LocalState, dead) + 4, AreaKind::word, "dead");
       words(state + offsetof(LocalState, busy), state + offsetof(LocalState, busy) + 4, AreaKind::word, "busy");
-      words(epochs, epochs + most_blocks_ * 4, AreaKind::word, "epochs");
-      words(epochs + most_blocks_ * 4, state + sizeof(LocalState), AreaKind::ignored, "epochs");
+      words(epochs, epochs_end, AreaKind::word, "epochs");
+      words(epochs_end, state + sizeof(LocalState), AreaKind::ignored, "epochs");
       const std::uint32_t ahead = setup_.faults.ahead_rank == static_cast<int>(rank) ? 2 : 0;
-      local(group, rank)->generation = 1;
+      local(group, rank)->generation = kGeneration;
       std::fill_n(local(group, rank)->epochs, detail::kMaxBlocks, setup_.start_epoch + ahead);
 
       const RegionLayout& layout = layouts_[group];

@@ -247,7 +247,7 @@ void World::build(Memory& memory) {
       words(epochs, epochs_end, AreaKind::word, "epochs");
       words(epochs_end, state + sizeof(LocalState), AreaKind::ignored, "epochs");
       const std::uint32_t ahead = setup_.faults.ahead_rank == static_cast<int>(rank) ? 2 : 0;
-      local(group, rank)->generation = kGeneration;
+      local(group, rank)->generation = 1;
       std::fill_n(local(group, rank)->epochs, detail::kMaxBlocks, setup_.start_epoch + ahead);
 
       const RegionLayout& layout = layouts_[group];

@@ -4,8 +4,13 @@
 
 #include <spdlog/spdlog.h>
 
+#include <optional>
+#include <string_view>
+
 namespace weft::detail {
 
+// Nothing for a name that is no level.
+std::optional<spdlog::level::level_enum> log_level(std::string_view name);
 spdlog::logger& logger();
 
 }  // namespace weft::detail

@@ -1,0 +1,59 @@
+// What an operator reads: levels by name, and a warning before a wait becomes an error.
+#include "core/log.hpp"
+
+#include <gtest/gtest.h>
+#include <spdlog/sinks/ostream_sink.h>
+
+#include <memory>
+#include <sstream>
+#include <thread>
+
+#include "support/cases.hpp"
+#include "support/world.hpp"
+
+namespace weft::test {
+namespace {
+
+using namespace std::chrono_literals;
+
+// Everything that is logged while it lives.
+class Listener {
+ public:
+  Listener() { detail::logger().sinks().push_back(sink_); }
+  ~Listener() { detail::logger().sinks().pop_back(); }
+  Listener(const Listener&) = delete;
+  Listener& operator=(const Listener&) = delete;
+  std::string text() const { return stream_.str(); }
+
+ private:
+  std::ostringstream stream_;
+  std::shared_ptr<spdlog::sinks::ostream_sink_mt> sink_ = std::make_shared<spdlog::sinks::ostream_sink_mt>(stream_);
+};
+
+TEST(Log, KnowsItsLevelsByName) {
+  EXPECT_EQ(detail::log_level("trace"), spdlog::level::trace);
+  EXPECT_EQ(detail::log_level("info"), spdlog::level::info);
+  EXPECT_EQ(detail::log_level("off"), spdlog::level::off);
+  for (const char* wrong : {"", "loud", "INFO ", "3"}) EXPECT_FALSE(detail::log_level(wrong).has_value()) << wrong;
+}
+
+// A tenth of the deadline is a warning that names the call and the rank; a call that is in time is none.
+TEST(Log, WarnsOfAWaitThatGoesOn) {
+  constexpr int ranks = 2, late = 1;
+  const Prepared prepared = prepare({.count = 100}, ranks);
+  auto communicators = Communicator::local(ranks, cpu_config(10s));
+  const Listener listener;
+  expect_all_well(run_world(communicators, [&](Communicator& communicator, int rank) {
+    for (int call = 0; call < 3; ++call) {
+      if (call == 1 && rank == late) std::this_thread::sleep_for(1500ms);
+      run_on_cpu_rank(communicator, prepared, rank);
+    }
+  }));
+  const std::string text = listener.text();
+  EXPECT_NE(text.find("rank 0: call 2 has waited for rank 1"), std::string::npos) << text;
+  EXPECT_EQ(text.find("rank 1: call"), std::string::npos) << text;
+  EXPECT_EQ(text.find("has waited"), text.rfind("has waited")) << text;
+}
+
+}  // namespace
+}  // namespace weft::test

@@ -11,7 +11,7 @@ namespace weft {
 
 // How a kernel is launched. It is each rank's own affair: it never changes what crosses the wire.
 struct Launch {
-  int blocks = 0;   // 0: chosen by size
+  int blocks = 0;   // one for control and the others for data, of which bulk uses a power of two; 0: chosen by size
   int threads = 0;  // per block, a multiple of 32 up to 1024; 0: chosen by size
 };
 

@@ -23,9 +23,12 @@ enum class DataType : std::uint8_t { bf16, f16, f32, i32 };
 // max: NaN wins over every number; +0 is larger than −0.
 enum class ReduceOp : std::uint8_t { sum, max };
 
-// Which algorithm serves an all-reduce. `automatic` chooses by world size and message size (see plan.hpp) among
-// Weft's own, whose results are bit-identical; `nccl` is only ever used when asked for, or where GPUs do not share
-// an NVLink domain.
+// Which algorithm serves an all-reduce. `automatic` chooses by device, world size and message size (see plan.hpp) among
+// Weft's own, whose results are bit-identical.
+//   one_shot  one hop, every rank sends its whole message to every other: the fastest for small messages
+//   two_shot  two hops, reduce-scatter and all-gather: the fastest for larger ones on GPUs
+//   bulk      two hops in chunks of 16 KiB, a message of any size in one kernel: the fastest on CPU ranks above 2 KB
+//   nccl      only ever used when asked for, or where GPUs do not share an NVLink domain
 enum class Algorithm : std::uint8_t { automatic, one_shot, two_shot, bulk, nccl };
 
 // Where a communicator's ranks live.

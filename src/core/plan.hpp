@@ -59,7 +59,7 @@ std::size_t default_two_shot_bytes(Device device, std::uint32_t size);
 // Chunks are worth their signals' round trip; on the GPU, slots are for as many blocks as saturate the links.
 constexpr BulkShape default_bulk_shape(Device device, bool world) {
   if (device == Device::cpu) return {.slots = 8, .packs = 1024};
-  return {.slots = world ? 128u : 32u, .packs = 1024};
+  return {.slots = world ? 256u : 32u, .packs = 1024};
 }
 
 // Bytes of a message that one pack of the wire carries: 16, or 8 for types without a sentinel.

@@ -20,7 +20,7 @@ std::size_t or_default(std::size_t wish, std::size_t value) {
 RegionLayout world_layout(const Config& config, std::uint32_t size) {
   return make_layout(size, or_default(config.one_shot_bytes, default_one_shot_bytes(config.device, size)),
                      or_default(config.two_shot_bytes, default_two_shot_bytes(config.device, size)),
-                     default_bulk_shape(config.device, true));
+                     default_bulk_shape(config.device, size, true));
 }
 
 RegionLayout group_layout(const Config& config, std::uint32_t size) {
@@ -28,7 +28,7 @@ RegionLayout group_layout(const Config& config, std::uint32_t size) {
   const std::size_t one_shot = cpu ? default_one_shot_bytes(config.device, size) : kMiB / 2;
   const std::size_t two_shot = cpu ? default_two_shot_bytes(config.device, size) : 4 * kMiB;
   return make_layout(size, or_default(config.group_one_shot_bytes, one_shot),
-                     or_default(config.group_two_shot_bytes, two_shot), default_bulk_shape(config.device, false));
+                     or_default(config.group_two_shot_bytes, two_shot), default_bulk_shape(config.device, size, false));
 }
 
 // Rounding may make a smaller group's region the larger one.

@@ -18,6 +18,13 @@ std::size_t one_shot_threshold(Device device, std::uint32_t size) {
   return size < std::size(by_size) ? by_size[size] : 80 * KiB;
 }
 
+// A CPU's stores of plain memory are far wider than those that are one piece. On GPUs one kernel beats many pieces
+// where there are slots for as many blocks as saturate the links.
+bool prefers_bulk(const PlanQuery& query, std::size_t bytes) {
+  if (query.device == Device::cpu) return true;
+  return bytes > 64 * MiB && query.layout.bulk_slots >= 256 && query.max_blocks > 128;
+}
+
 // Few threads a block while there are blocks to spare: latency first; then wider blocks, and all of the GPU last.
 // Two-shot does better with half of the GPU's blocks until they are 512 wide. Measured on H200.
 void choose_grid(const PlanQuery& query, std::size_t packs_per_phase, Plan& plan) {
@@ -63,9 +70,9 @@ Plan plan_all_reduce(const PlanQuery& query) {
   if (plan.algorithm == Algorithm::automatic) {
     const std::size_t wire_bytes = bytes * (16 / payload_bytes(query.type));
     const bool one_shot = query.size == 1 || wire_bytes <= one_shot_threshold(query.device, query.size);
-    // A CPU's stores of plain memory are far wider than those that are one piece.
-    const Algorithm larger = query.device == Device::cpu ? Algorithm::bulk : Algorithm::two_shot;
-    plan.algorithm = one_shot ? Algorithm::one_shot : larger;
+    plan.algorithm = one_shot                     ? Algorithm::one_shot
+                     : prefers_bulk(query, bytes) ? Algorithm::bulk
+                                                  : Algorithm::two_shot;
   }
   if (plan.algorithm == Algorithm::bulk) {
     plan.piece = std::max<std::size_t>(query.count, 1);

@@ -2,6 +2,8 @@
 // ranks which make the same call make the same choice; the grid is each rank's own affair and may differ.
 #pragma once
 
+#include <algorithm>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 
@@ -56,10 +58,11 @@ constexpr int max_threads(std::uint32_t known_size) {
 std::size_t default_one_shot_bytes(Device device, std::uint32_t size);
 std::size_t default_two_shot_bytes(Device device, std::uint32_t size);
 
-// Chunks are worth their signals' round trip; on the GPU, slots are for as many blocks as saturate the links.
-constexpr BulkShape default_bulk_shape(Device device, bool world) {
+// Chunks are worth their signals' round trip; on the GPU, slots are for as many blocks as saturate the links, and few
+// ranks have larger chunks in the same memory.
+constexpr BulkShape default_bulk_shape(Device device, std::uint32_t size, bool world) {
   if (device == Device::cpu) return {.slots = 8, .packs = 1024};
-  return {.slots = world ? 256u : 32u, .packs = 1024};
+  return {.slots = world ? 256u : 32u, .packs = std::max(std::bit_floor(8192 / size), 256u)};
 }
 
 // Bytes of a message that one pack of the wire carries: 16, or 8 for types without a sentinel.

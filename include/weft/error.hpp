@@ -26,12 +26,15 @@ enum class Errc : std::uint32_t {
   rendezvous,        // creation failed: ranks did not meet, or disagree about the world
   unsupported,       // this build or this machine cannot do it; the message says what is missing
   system,            // the operating system, CUDA or NCCL refused a call
+  in_flight,         // a dispatch takes a generation whose combine was not called: one too many at a time
+  overflow,          // an expert has no room for all its rows (weft::Overflow::error)
 };
 
 constexpr std::string_view name(Errc code) {
   constexpr std::string_view names[] = {"ok",        "invalid argument", "timeout",     "mismatch",
                                         "peer died", "peer failed",      "aborted",     "overlap",
-                                        "released",  "rendezvous",       "unsupported", "system"};
+                                        "released",  "rendezvous",       "unsupported", "system",
+                                        "in flight", "overflow"};
   return names[static_cast<int>(code)];
 }
 

@@ -4,4 +4,5 @@
 #include "weft/collectives.hpp"
 #include "weft/communicator.hpp"
 #include "weft/error.hpp"
+#include "weft/moe.hpp"
 #include "weft/types.hpp"

@@ -12,12 +12,13 @@ constexpr std::size_t kMostNames = 4096;  // of different calls that one group r
 
 }  // namespace
 
-GroupState::GroupState(CommunicatorState& communicator, int id, std::vector<int> members, int rank,
+GroupState::GroupState(CommunicatorState& communicator, int id, std::vector<int> members, int rank, int window,
                        std::size_t region_offset, RegionLayout layout)
     : communicator_(communicator),
       id_(id),
       rank_(rank),
       members_(std::move(members)),
+      window_(window),
       region_offset_(region_offset),
       layout_(layout) {}
 
@@ -44,12 +45,13 @@ void GroupState::arm(std::uint32_t first_epoch, bool moved) {
   channel.record = control.record;
   channel.world_rank = static_cast<std::uint32_t>(communicator_.rank());
   channel.world_size = static_cast<std::uint32_t>(communicator_.size());
-  for (int peer = 0; peer < communicator_.size(); ++peer) channel.window[peer] = fabric.window(peer);
+  for (int peer = 0; peer < communicator_.size(); ++peer) channel.window[peer] = fabric.window(0, peer);
   for (int member = 0; member < size(); ++member) {
     const int world_rank = members_[static_cast<std::size_t>(member)];
     channel.member[member] = static_cast<std::uint32_t>(world_rank);
-    direct_ &= channel.window[world_rank] != nullptr;
-    if (direct_) channel.region[member] = channel.window[world_rank] + region_offset_;
+    std::byte* const window = fabric.window(window_, world_rank);
+    direct_ &= window != nullptr;
+    if (direct_) channel.region[member] = window + region_offset_;
   }
 
   if (direct_) {

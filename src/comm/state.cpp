@@ -6,6 +6,7 @@
 #include <numeric>
 #include <span>
 
+#include "comm/exchange_state.hpp"
 #include "core/log.hpp"
 
 namespace weft::detail {
@@ -118,8 +119,9 @@ std::shared_ptr<CommunicatorState> CommunicatorState::create(std::unique_ptr<Boo
   state->groups_.resize(1);
   std::vector<int> everyone(static_cast<std::size_t>(meet.size()));
   std::iota(everyone.begin(), everyone.end(), 0);
-  state->groups_[0] = std::make_unique<GroupState>(*state, 0, std::move(everyone), meet.rank(), state->region_offset(0),
-                                                   world_layout(chosen, static_cast<std::uint32_t>(meet.size())));
+  state->groups_[0] =
+      std::make_unique<GroupState>(*state, 0, std::move(everyone), meet.rank(), 0, state->region_offset(0),
+                                   world_layout(chosen, static_cast<std::uint32_t>(meet.size())));
   state->open_window();
   meet.agree_on("prepare memory", [&] { state->groups_[0]->arm(std::max(chosen.first_epoch, 1u), true); });
   logger().info("rank {} of {}: {}", meet.rank(), meet.size(), state->fabric_->description());
@@ -139,7 +141,7 @@ void CommunicatorState::open_window() {
   window_bytes_ = region_offset(config_.max_groups + 1);
   fabric_->open_window(*bootstrap_, window_bytes_);
   const std::vector<std::byte> zero(kWindowHeaderBytes);
-  if (fabric_->window(rank()) != nullptr) fabric_->write(fabric_->window(rank()), zero.data(), zero.size());
+  if (fabric_->window(0, rank()) != nullptr) fabric_->write(fabric_->window(0, rank()), zero.data(), zero.size());
   check_pairs();
 }
 
@@ -156,7 +158,7 @@ void CommunicatorState::check_pairs() {
     return data;
   };
   const auto place = [&](int owner, int sender) {
-    return reinterpret_cast<Pack*>(fabric_->window(owner) + kWindowHeaderBytes) +
+    return reinterpret_cast<Pack*>(fabric_->window(0, owner) + kWindowHeaderBytes) +
            static_cast<std::size_t>(sender) * packs;
   };
   if (kWindowHeaderBytes + static_cast<std::size_t>(size()) * packs * sizeof(Pack) > window_bytes_) {
@@ -164,12 +166,12 @@ void CommunicatorState::check_pairs() {
   }
   bootstrap_->agree_on("write to every peer", [&] {
     for (int peer = 0; peer < size(); ++peer) {
-      if (fabric_->window(peer) != nullptr) fabric_->push(place(peer, rank()), pattern(rank(), peer));
+      if (fabric_->window(0, peer) != nullptr) fabric_->push(place(peer, rank()), pattern(rank(), peer));
     }
   });
   bootstrap_->agree_on("check what every peer wrote", [&] {
     for (int peer = 0; peer < size(); ++peer) {
-      if (fabric_->window(peer) == nullptr) continue;
+      if (fabric_->window(0, peer) == nullptr) continue;
       std::vector<Pack> got(packs);
       fabric_->read(got.data(), place(rank(), peer), packs * sizeof(Pack));
       const std::vector<Pack> wanted = pattern(peer, rank());
@@ -206,7 +208,7 @@ GroupState* CommunicatorState::split(int color) {
     groups_.push_back(nullptr);
     if (members.empty()) return;
     const auto size = static_cast<std::uint32_t>(members.size());
-    groups_.back() = std::make_unique<GroupState>(*this, id, std::move(members), place, region_offset(id),
+    groups_.back() = std::make_unique<GroupState>(*this, id, std::move(members), place, 0, region_offset(id),
                                                   group_layout(config_, size));
     groups_.back()->arm(std::max(config_.first_epoch, 1u), true);
   });
@@ -221,24 +223,71 @@ void CommunicatorState::abort() noexcept {
 
 std::vector<const std::byte*> CommunicatorState::windows() const {
   std::vector<const std::byte*> all;
-  for (int peer = 0; peer < size(); ++peer) all.push_back(fabric_->window(peer));
+  for (int number = 0; number <= static_cast<int>(exchanges_.size()); ++number) {
+    for (int peer = 0; peer < size(); ++peer) all.push_back(fabric_->window(number, peer));
+  }
   return all;
 }
 
-void CommunicatorState::release() {
-  {
-    const std::scoped_lock lock(abort_mutex_);
-    reachable_ = false;  // before the meeting after which peers' windows go
+void CommunicatorState::forbid_abort() {
+  const std::scoped_lock lock(abort_mutex_);
+  reachable_ = false;
+}
+
+void CommunicatorState::allow_abort() {
+  const std::scoped_lock lock(abort_mutex_);
+  reachable_ = true;
+  if (aborted_) fabric_->abort();  // it came meanwhile, or the poison went with the window
+}
+
+std::size_t CommunicatorState::window_bytes() const {
+  if (released_) return 0;
+  std::size_t bytes = window_bytes_;
+  for (const auto& exchange : exchanges_) bytes += exchange->window_bytes();
+  return bytes;
+}
+
+void CommunicatorState::open_exchange_window(std::size_t bytes) {
+  forbid_abort();
+  fabric_->open_window(*bootstrap_, bytes);
+  allow_abort();
+}
+
+std::shared_ptr<ExchangeState> CommunicatorState::make_exchange(GroupState& group, const ExchangeArgs& args) {
+  const int number = static_cast<int>(exchanges_.size());
+  bootstrap_->agree_on("create an exchange", [&] {
+    if (released_) throw Error(Errc::released, "Exchange::create: the communicator's memory is released");
+    if (2 * number + 2 > kMaxGroups - 1 - config_.max_groups) {
+      throw Error(Errc::invalid_argument,
+                  fmt::format("Exchange::create: {} exchanges exist, and there is room for no more", number));
+    }
+    check_exchange(group, args);
+  });
+  agree_on_exchange(*bootstrap_, group, args);
+  auto exchange = std::make_shared<ExchangeState>(group, args, number);
+  std::size_t bytes = 0;
+  for (const std::size_t wish : bootstrap_->all_gather_value("size of the exchange", exchange->needed_bytes())) {
+    bytes = std::max(bytes, wish);
   }
+  open_exchange_window(bytes);
+  exchange->set_window_bytes(bytes);
+  bootstrap_->agree_on("prepare the exchange", [&] { exchange->arm(std::max(config_.first_epoch, 1u), true); });
+  exchanges_.push_back(exchange);
+  return exchange;
+}
+
+void CommunicatorState::release() {
+  forbid_abort();  // before the meeting after which peers' windows go
   bootstrap_->agree_on("release", [&] {
     if (released_) throw Error(Errc::released, "release: the communicator's memory is released already");
     for (const auto& group : groups_) {
       if (group != nullptr) group->set_released();
     }
+    for (const auto& exchange : exchanges_) exchange->set_released();
   });
   windows_ = windows();
   released_ = true;  // from here on nobody writes to anybody's window
-  bootstrap_->agree_on("release: free the window", [&] { fabric_->close_window(); });
+  bootstrap_->agree_on("release: free the window", [&] { fabric_->close_windows(); });
 }
 
 void CommunicatorState::acquire() {
@@ -246,6 +295,7 @@ void CommunicatorState::acquire() {
     if (!released_) throw Error(Errc::invalid_argument, "acquire: the communicator's memory is not released");
   });
   open_window();
+  for (const auto& exchange : exchanges_) fabric_->open_window(*bootstrap_, exchange->window_bytes());
   // Where a window moved for one rank, captured graphs are void on all: some would call, and the others not.
   const auto moved =
       bootstrap_->all_gather_value("acquire: compare addresses", static_cast<char>(windows() != windows_));
@@ -255,11 +305,22 @@ void CommunicatorState::acquire() {
     for (const auto& group : groups_) {
       if (group != nullptr) group->arm(0, any_moved);
     }
+    for (const auto& exchange : exchanges_) exchange->arm(0, any_moved);
   });
   released_ = false;
-  const std::scoped_lock lock(abort_mutex_);
-  reachable_ = true;
-  if (aborted_) fabric_->abort();  // the poison went with the window
+  allow_abort();
+}
+
+const GroupState* CommunicatorState::channel_owner(std::uint32_t channel) const {
+  for (const auto& group : groups_) {
+    if (group != nullptr && group->id() == static_cast<int>(channel)) return group.get();
+  }
+  for (const auto& exchange : exchanges_) {
+    for (const GroupState* half : {&exchange->dispatch_channel(), &exchange->combine_channel()}) {
+      if (half->id() == static_cast<int>(channel)) return half;
+    }
+  }
+  return nullptr;
 }
 
 std::optional<Fault> CommunicatorState::fault() const {
@@ -267,7 +328,7 @@ std::optional<Fault> CommunicatorState::fault() const {
   const FaultRecord record = fabric_->record();
   if (record.complete == 0) return std::nullopt;
   const auto code = static_cast<Errc>(record.code);
-  const auto* group = record.channel < groups_.size() ? groups_[record.channel].get() : nullptr;
+  const GroupState* group = channel_owner(record.channel);
   const auto name_of = [&](std::uint32_t fingerprint) { return group != nullptr ? group->name_of(fingerprint) : ""; };
   Fault fault{.code = code,
               .rank = rank(),

@@ -15,10 +15,12 @@
 #include "fabric/fabric.hpp"
 #include "weft/collectives.hpp"
 #include "weft/communicator.hpp"
+#include "weft/moe.hpp"
 
 namespace weft::detail {
 
 class CommunicatorState;
+class ExchangeState;
 
 // One call in numbers and in words. The fingerprint is what ranks compare.
 struct CallName {
@@ -28,8 +30,9 @@ struct CallName {
 
 class GroupState {
  public:
-  GroupState(CommunicatorState& communicator, int id, std::vector<int> members, int rank, std::size_t region_offset,
-             RegionLayout layout);
+  // The region of each member lies at `region_offset` of its window number `window`.
+  GroupState(CommunicatorState& communicator, int id, std::vector<int> members, int rank, int window,
+             std::size_t region_offset, RegionLayout layout);
 
   CommunicatorState& communicator() const { return communicator_; }
   int id() const { return id_; }
@@ -57,6 +60,7 @@ class GroupState {
   int id_;
   int rank_;
   std::vector<int> members_;
+  int window_;
   std::size_t region_offset_;
   RegionLayout layout_;
   bool direct_ = false;
@@ -82,7 +86,7 @@ class CommunicatorState : public std::enable_shared_from_this<CommunicatorState>
   int rank() const { return bootstrap_->rank(); }
   int size() const { return bootstrap_->size(); }
   bool released() const { return released_; }
-  std::size_t window_bytes() const { return released_ ? 0 : window_bytes_; }
+  std::size_t window_bytes() const;
   GroupState& world() const { return *groups_.front(); }
 
   // Blocks that one call takes at most. Calls of different groups may run at once and in another order on another rank,
@@ -92,6 +96,8 @@ class CommunicatorState : public std::enable_shared_from_this<CommunicatorState>
     return groups == 1 ? fabric_->max_blocks() : std::max(fabric_->max_blocks() / (2 * groups), 2);
   }
   GroupState* split(int color);  // null for color −1
+  // Collective over the world: every rank makes an exchange on the group of its own that it names.
+  std::shared_ptr<ExchangeState> make_exchange(GroupState& group, const ExchangeArgs& args);
   void release();
   void acquire();
   void abort() noexcept;  // from any thread
@@ -104,6 +110,10 @@ class CommunicatorState : public std::enable_shared_from_this<CommunicatorState>
   void open_window();
   std::vector<const std::byte*> windows() const;
   void check_pairs();
+  void forbid_abort();
+  void allow_abort();
+  void open_exchange_window(std::size_t bytes);
+  const GroupState* channel_owner(std::uint32_t channel) const;
   std::size_t region_offset(int group) const;
   void warn_when_slow() const;
 
@@ -119,6 +129,8 @@ class CommunicatorState : public std::enable_shared_from_this<CommunicatorState>
   mutable std::mutex mutex_;
   mutable std::uint32_t warned_epoch_ = 0;
   std::vector<std::unique_ptr<GroupState>> groups_;  // by id, the world first; null where this rank is in none
+  // With channels from the other end: 63, 62, … They keep no reference to this communicator's owner.
+  std::vector<std::shared_ptr<ExchangeState>> exchanges_;
 };
 
 }  // namespace weft::detail

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <bit>
+#include <cmath>
 #include <cstdint>
 
 #include "team/function.hpp"
@@ -11,6 +12,7 @@
 #if defined(__CUDACC__)
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
+#include <cuda_fp8.h>
 
 #include "team/ptx.cuh"
 #endif
@@ -81,6 +83,43 @@ WEFT_FN std::uint16_t f32_to_f16(float value) {
   }
   const std::uint32_t rebased = magnitude - (112u << 23);
   return static_cast<std::uint16_t>(sign | (rebased + 0xfffu + (rebased >> 13 & 1u)) >> 13);
+#endif
+}
+
+// e4m3 has no infinities: what is too large becomes the largest number, 448, and NaN the one without a sign, so that no
+// byte is 0xff.
+WEFT_FN std::uint32_t f32_to_e4m3(float value) {
+#if defined(__CUDA_ARCH__)
+  return __nv_cvt_float_to_fp8(value, __NV_SATFINITE, __NV_E4M3);
+#else
+  const auto bits = bits_of<std::uint32_t>(value);
+  const std::uint32_t sign = bits >> 24 & 0x80u;
+  const std::uint32_t magnitude = bits & 0x7fffffffu;
+  if (magnitude > 0x7f800000u) return 0x7fu;
+  if (magnitude >= bits_of<std::uint32_t>(448.0f)) return sign | 0x7eu;
+  if (magnitude < bits_of<std::uint32_t>(0x1p-6f)) {  // subnormal in e4m3: let the f32 adder round at the right bit
+    return sign | (bits_of<std::uint32_t>(bits_of<float>(magnitude) + 0x1p14f) - bits_of<std::uint32_t>(0x1p14f));
+  }
+  const std::uint32_t rebased = magnitude - (120u << 23);
+  return sign | (rebased + 0x7ffffu + (rebased >> 20 & 1u)) >> 20;
+#endif
+}
+
+// Rounded once, on every machine.
+WEFT_FN float multiply_add(float a, float b, float c) {
+#if defined(__CUDA_ARCH__)
+  return __fmaf_rn(a, b, c);
+#else
+  return std::fma(a, b, c);
+#endif
+}
+
+// The larger number; NaN is no number.
+WEFT_FN float max_number(float a, float b) {
+#if defined(__CUDA_ARCH__)
+  return fmaxf(a, b);
+#else
+  return b > a || is_nan(a) ? b : a;
 #endif
 }
 

@@ -4,6 +4,7 @@
 #include <variant>
 
 #include "algorithms/all_reduce.hpp"
+#include "core/exchange.hpp"
 #include "core/plan.hpp"
 #include "weft/types.hpp"
 
@@ -15,7 +16,17 @@ struct AllReduceOperation {
   Algorithm algorithm;
 };
 
+struct DispatchOperation {
+  DispatchWork work;
+  RowType type;
+};
+
+struct CombineOperation {
+  CombineWork work;
+  DataType type;
+};
+
 // Executors, recordings and fabrics pass it on unread; core/dispatch.hpp finds the instance that serves it.
-using Operation = std::variant<AllReduceOperation>;
+using Operation = std::variant<AllReduceOperation, DispatchOperation, CombineOperation>;
 
 }  // namespace weft::detail

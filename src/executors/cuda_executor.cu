@@ -74,6 +74,10 @@ int load_kernels() {
       }
     }
   }
+  for (const RowType type : {RowType::bf16, RowType::f16}) {
+    for (const RowCast cast : {RowCast::none, RowCast::fp8}) with_moe_dispatch(type, cast, load);
+  }
+  for (const DataType type : {DataType::bf16, DataType::f16}) with_moe_combine(type, load);
   return std::min(fewest, static_cast<int>(kMaxBlocks));
 }
 

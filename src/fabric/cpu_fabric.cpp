@@ -5,6 +5,7 @@
 #include <cstring>
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "fabric/fabric.hpp"
 #include "fabric/liveness.hpp"
@@ -48,10 +49,12 @@ class CpuFabric final : public Fabric {
   }
 
   void open_window(Bootstrap& bootstrap, std::size_t bytes) override {
-    window_ = SharedMemoryWindow::create(bootstrap, bytes);
+    windows_.push_back(SharedMemoryWindow::create(bootstrap, bytes));
   }
-  void close_window() override { window_ = {}; }
-  std::byte* window(int world_rank) const override { return window_.at(world_rank); }
+  void close_windows() override { windows_.clear(); }
+  std::byte* window(int number, int world_rank) const override {
+    return windows_.at(static_cast<std::size_t>(number)).at(world_rank);
+  }
 
   void write(void* to, const void* from, std::size_t bytes) override { std::memcpy(to, from, bytes); }
   void fill(void* to, std::uint8_t value, std::size_t bytes) override { std::memset(to, value, bytes); }
@@ -75,11 +78,11 @@ class CpuFabric final : public Fabric {
   }
   void abort() noexcept override {
     CpuThread::store(&control_->abort, 1u);
-    if (window_.size() == 0) return;
+    if (windows_.empty()) return;
     const std::uint32_t word =
         poison_word(static_cast<std::uint32_t>(rank_), static_cast<std::uint32_t>(Errc::aborted));
     for (int peer = 0; peer < size_; ++peer) {
-      CpuThread::store(reinterpret_cast<std::uint32_t*>(window_.at(peer) + kPoisonOffset), word);
+      CpuThread::store(reinterpret_cast<std::uint32_t*>(windows_.front().at(peer) + kPoisonOffset), word);
     }
   }
 
@@ -102,7 +105,7 @@ class CpuFabric final : public Fabric {
   int rank_, size_;
   std::unique_ptr<ControlMemory> control_;
   Liveness liveness_;
-  SharedMemoryWindow window_;
+  std::vector<SharedMemoryWindow> windows_;
 };
 
 }  // namespace

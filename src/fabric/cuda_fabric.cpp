@@ -68,7 +68,7 @@ class CudaFabric final : public Fabric {
 
   ~CudaFabric() override {
     const DeviceScope scope(device_);
-    window_.reset();
+    windows_.clear();
     for (auto& [group, comm] : comms_) {
       if (comm != nullptr && comm != borrowed_) static_cast<void>(ncclCommDestroy(comm));
     }
@@ -83,8 +83,8 @@ class CudaFabric final : public Fabric {
   Device device() const override { return Device::cuda; }
   std::string description() const override {
     int reachable = 0;
-    if (window_ != nullptr) {
-      for (const std::byte* peer : window_->peers()) reachable += peer != nullptr ? 1 : 0;
+    if (!windows_.empty()) {
+      for (const std::byte* peer : windows_.front()->peers()) reachable += peer != nullptr ? 1 : 0;
     }
     if (shared_) return fmt::format("{} ranks of one process on shared GPUs ({}), for tests", size_, device_name_);
     if (reachable == size_) return fmt::format("peer memory, {} × {}", size_, device_name_);
@@ -101,27 +101,29 @@ class CudaFabric final : public Fabric {
   void open_window(Bootstrap& bootstrap, std::size_t bytes) override {
     const DeviceScope scope(device_);
     if (shared_) {
-      window_ = make_process_window(bootstrap, bytes, device_);
+      windows_.push_back(make_process_window(bootstrap, bytes, device_));
     } else {
       bootstrap.agree_on("register the window", [&] {
-        window_ = make_nccl_window({.comm = comms_.at(0),
-                                    .rank = rank_,
-                                    .size = size_,
-                                    .bytes = bytes,
-                                    .stream = stream_,
-                                    .deadline = deadline_});
+        windows_.push_back(make_nccl_window({.comm = comms_.at(0),
+                                             .rank = rank_,
+                                             .size = size_,
+                                             .bytes = bytes,
+                                             .stream = stream_,
+                                             .deadline = deadline_}));
       });
     }
-    const std::vector<std::byte*>& peers = window_->peers();
+    if (windows_.size() > 1) return;
+    const std::vector<std::byte*>& peers = windows_.front()->peers();  // where poison goes
     write(device_control_->windows, peers.data(), peers.size() * sizeof(std::byte*));
   }
-  void close_window() override {
+  void close_windows() override {
     const DeviceScope scope(device_);
-    check_cuda(cudaDeviceSynchronize(), "waiting for the GPU before its window goes");
-    window_.reset();
+    check_cuda(cudaDeviceSynchronize(), "waiting for the GPU before its windows go");
+    windows_.clear();
   }
-  std::byte* window(int world_rank) const override {
-    return window_ == nullptr ? nullptr : window_->peers()[static_cast<std::size_t>(world_rank)];
+  std::byte* window(int number, int world_rank) const override {
+    const auto index = static_cast<std::size_t>(number);
+    return index >= windows_.size() ? nullptr : windows_[index]->peers()[static_cast<std::size_t>(world_rank)];
   }
 
   void write(void* to, const void* from, std::size_t bytes) override {
@@ -325,7 +327,7 @@ class CudaFabric final : public Fabric {
   void* staging_ = nullptr;
   ncclComm_t borrowed_ = nullptr;
   std::map<int, ncclComm_t> comms_;  // by group
-  std::unique_ptr<CudaWindow> window_;
+  std::vector<std::unique_ptr<CudaWindow>> windows_;
 };
 
 void CudaFabric::keep_alive(Stream stream, const std::shared_ptr<Fabric>& what) {

@@ -48,10 +48,11 @@ class Fabric {
   virtual std::size_t control_bytes() const = 0;
   virtual Control control() const = 0;  // as operations see it
 
-  // Collective. window(rank) is null for a rank whose memory cannot be reached from here.
+  // Collective. Opens one more window, number 0 first. window() is null for a rank whose memory cannot be reached from
+  // here, and once the windows are closed.
   virtual void open_window(Bootstrap& bootstrap, std::size_t bytes) = 0;
-  virtual void close_window() = 0;
-  virtual std::byte* window(int world_rank) const = 0;
+  virtual void close_windows() = 0;
+  virtual std::byte* window(int number, int world_rank) const = 0;
 
   // Into control memory or this rank's own window; done on return.
   virtual void write(void* to, const void* from, std::size_t bytes) = 0;

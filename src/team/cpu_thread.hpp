@@ -29,6 +29,11 @@ class CpuThread {
   static constexpr bool all(bool good) { return good; }
   static void put(Pack* to, const Pack& value) { *to = value; }
   static Pack get(const Pack* from) { return *from; }
+  static constexpr std::uint32_t kLanes = 1;
+  static bool all_of(bool good) { return good; }
+  static float max_of(float value, std::uint32_t) { return value; }
+  static std::uint32_t sum_of(std::uint32_t value, std::uint32_t) { return value; }
+  static std::uint32_t from_lane(std::uint32_t value, std::uint32_t) { return value; }
 
   // Halves are put together and taken apart in registers: through memory, a load that spans two stores would wait for
   // both.

@@ -6,15 +6,24 @@
 //   block_rank(), blocks()  this block's place in the grid
 //   sync()                  barrier of the block's threads
 //   all(good)               the same; true when `good` was true for every thread
+//   kLanes                  threads of a warp: neighbours in a block that run together and can look at each other's
+//                           values; every block is a multiple of it. All lanes of a warp make the next four calls
+//   all_of(good)            whether it is true in all lanes
+//   max_of(value, lanes)    the largest value of `lanes` neighbours (a power of two; neighbours begin at multiples)
+//   sum_of(value, lanes)    their sum
+//   from_lane(value, lane)  the value of one lane of the warp
 //   store(address, value)   relaxed store to memory that other ranks may read: a Pack, or a word of 4 or 8 bytes
 //   load(address)           relaxed load of the same
 //   store_release(address)  a word store that publishes everything this block wrote before its last sync()
 //   load_acquire(address)   a word load: what was published with the word can be read, by all of the block after a
-//   sync() put(address, pack)      ordinary store to memory that other ranks read after a word was released and
-//   acquired get(address)            ordinary load of the same exchange(address, v)    atomic exchange of a word in
-//   memory of this rank now()                   nanoseconds of a steady clock settle(value)           this value is
-//   computed here and not later, whatever the optimiser thinks of it relax(spins)            called in every turn of a
-//   waiting loop dead_peer()             world rank of a peer whose process is gone, or −1
+//                           sync()
+//   put(address, pack)      ordinary store to memory that other ranks read after a word was released and acquired
+//   get(address)            ordinary load of the same
+//   exchange(address, v)    atomic exchange of a word in memory of this rank
+//   now()                   nanoseconds of a steady clock
+//   settle(value)           this value is computed here and not later, whatever the optimiser thinks of it
+//   relax(spins)            called in every turn of a waiting loop
+//   dead_peer()             world rank of a peer whose process is gone, or −1
 // A Pack travels in atomic units of kAtomicBytes: a reader sees each unit whole or not at all, and units of one store
 // may arrive in any order and at any distance. Everything a call wrote happens before everything that the same rank's
 // next call sends (kernel boundary on the GPU, a fence in the CPU executor).
@@ -41,6 +50,11 @@ concept Team = requires(T& team, Pack* pack, const Pack* const_pack, std::uint64
   { team.all(bool{}) } -> std::same_as<bool>;
   team.put(pack, Pack{});
   { team.get(const_pack) } -> std::same_as<Pack>;
+  { T::kLanes } -> std::convertible_to<std::uint32_t>;
+  { team.all_of(bool{}) } -> std::same_as<bool>;
+  { team.max_of(float{}, std::uint32_t{}) } -> std::same_as<float>;
+  { team.sum_of(std::uint32_t{}, std::uint32_t{}) } -> std::same_as<std::uint32_t>;
+  { team.from_lane(std::uint32_t{}, std::uint32_t{}) } -> std::same_as<std::uint32_t>;
   team.store(pack, Pack{});
   { team.load(const_pack) } -> std::same_as<Pack>;
   team.store(word64, std::uint64_t{});

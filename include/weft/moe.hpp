@@ -1,0 +1,137 @@
+// Mixture of experts: tokens travel to the ranks that hold their experts, and their results come back.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "weft/collectives.hpp"
+#include "weft/communicator.hpp"
+#include "weft/types.hpp"
+
+namespace weft {
+
+namespace detail {
+class ExchangeState;
+}  // namespace detail
+
+// What a row of tokens consists of.
+enum class RowType : std::uint8_t {
+  bf16,
+  f16,
+  fp8,  // e4m3; with or without scales, which travel unread beside the row
+};
+
+// What dispatch does to a row on its way.
+enum class RowCast : std::uint8_t {
+  none,      // every bit arrives as it was
+  fp8,       // bf16 or f16 become e4m3 with one f32 scale per 128 columns: amax / 448
+  fp8_ue8m0  // the same with scales that are powers of two, rounded up
+};
+
+// Columns that share one scale.
+inline constexpr std::uint32_t kScaleColumns = 128;
+
+// What happens to rows of an expert that has no room for them. The counts are right either way.
+enum class Overflow : std::uint8_t { error, drop };
+
+// What defines an exchange; the same on every rank of the group.
+struct ExchangeArgs {
+  std::uint32_t tokens = 0;      // of one rank at most, in one dispatch
+  std::uint32_t hidden = 0;      // columns; a row is a multiple of 16 bytes (with a cast: of 128 columns)
+  std::uint32_t experts = 0;     // of all ranks
+  std::uint32_t top_k = 0;       // experts of a token at most
+  RowType type = RowType::bf16;  // of the rows that dispatch is given
+  RowCast cast = RowCast::none;
+  std::uint32_t scale_bytes = 0;           // fp8 rows that are given with scales: bytes of a row's scales
+  DataType combine_type = DataType::bf16;  // of the rows that combine is given and returns: bf16 or f16
+  std::uint32_t capacity = 0;              // rows of one expert; 0: ranks × tokens
+  Overflow overflow = Overflow::error;
+  bool weighted = true;  // combine multiplies by the weights that dispatch was given
+  // Rank of the group that holds each expert; a rank's experts are numbered in ascending order. Empty: as even as can
+  // be, in contiguous blocks, larger ones first.
+  std::vector<std::uint32_t> rank_of_expert = {};
+  // Dispatches whose combine has not been called yet, at most.
+  std::uint32_t generations = 2;
+};
+
+// Names a dispatch to the combine that belongs to it.
+struct Ticket {
+  std::uint32_t generation = 0;
+};
+
+struct DispatchArgs {
+  const void* input = nullptr;     // [tokens, hidden]
+  const void* scales = nullptr;    // [tokens, scale_bytes], where the exchange has scale_bytes
+  const void* topk_ids = nullptr;  // [tokens, top_k] i32, or i64; one outside 0 … experts − 1 stands for none
+  bool topk_ids_are_i64 = false;
+  const float* topk_weights = nullptr;  // [tokens, top_k], where the exchange is weighted
+  std::uint32_t tokens = 0;             // of this rank, 0 … ExchangeArgs::tokens; ranks may differ
+  void* output = nullptr;          // [local experts, capacity, hidden]; rows behind an expert's count are not written
+  void* output_scales = nullptr;   // [local experts, capacity, scales of a row], where rows have scales
+  std::int32_t* counts = nullptr;  // [local experts], on the device: rows that came, those without room included
+  Stream stream = nullptr;
+  std::uint32_t tag = 0;
+  bool discard = false;  // the generation taken may still wait for its combine, which will not be called
+  Launch launch = {};
+};
+
+struct CombineArgs {
+  Ticket ticket = {};
+  const void* input = nullptr;     // [local experts, capacity, hidden] of combine_type, rows where dispatch put them
+  const void* residual = nullptr;  // [tokens, hidden], added last; or null
+  void* output = nullptr;          // [tokens, hidden]; tokens without an expert become 0 (or the residual)
+  Stream stream = nullptr;
+  std::uint32_t tag = 0;
+  Launch launch = {};
+};
+
+// Bytes that an exchange takes on each rank. docs/moe.md has the formula.
+struct ExchangeMemory {
+  std::size_t dispatch = 0;  // receive buffers of dispatch, of one generation on the wire; there are two
+  std::size_t combine = 0;   // of combine, likewise
+  std::size_t tables = 0;    // routing that combine needs, of all generations
+  std::size_t window = 0;    // all of it: what the device gave up
+  std::size_t output = 0;    // of the caller: dispatch's rows and scales
+};
+ExchangeMemory exchange_memory(int ranks, const ExchangeArgs& args);
+
+// Dispatch and combine among the ranks of a group, with memory of its own.
+//
+// A rank sends the routing of its tokens to every rank, and each token once to every rank that holds one of its
+// experts. Rows of an expert come in (source rank, token) order, the same on every run: who receives computes their
+// places from the routing. In combine a rank adds up, in f32 and by ascending expert, what its experts made of a token
+// (the first as w · y, the rest by fmaf), rounds once to combine_type, and returns one row; the token's owner adds the
+// rows in rank order, then the residual, and rounds once.
+//
+// Dispatch and combine are two sequences of calls, each with the rules of a group's calls (see Group and all_reduce).
+// They may run beside each other, on two streams, if dispatch and combine of one ticket are ordered. Faults are the
+// communicator's.
+class Exchange {
+ public:
+  // Collective over the whole communicator, like split(): ranks of several groups make the exchanges of all groups at
+  // once. Memory is taken until the communicator is destroyed; release() and acquire() include it.
+  // Throws Errc::invalid_argument on all ranks where one rejects, or where ranks of the group differ.
+  static Exchange create(const Group& group, const ExchangeArgs& args);
+
+  const ExchangeArgs& args() const;
+  std::uint32_t local_experts() const;
+  // Global numbers of this rank's experts, in the order of the output.
+  std::span<const std::uint32_t> experts() const;
+  std::uint32_t capacity() const;  // rows of one expert
+
+  // Takes the next generation. Errc::in_flight when that one still waits for its combine.
+  Ticket dispatch(const DispatchArgs& args) const;
+  // May be called again with the same ticket until a dispatch takes its generation.
+  void combine(const CombineArgs& args) const;
+
+ private:
+  explicit Exchange(Group group, std::shared_ptr<detail::ExchangeState> state)
+      : group_(std::move(group)), state_(std::move(state)) {}
+  Group group_;
+  std::shared_ptr<detail::ExchangeState> state_;
+};
+
+}  // namespace weft

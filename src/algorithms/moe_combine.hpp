@@ -1,0 +1,162 @@
+// Combine: every rank adds up what its experts made of a token and returns one row; the token's owner adds the rows of
+// all ranks. Sums are f32: by ascending expert on the experts' rank, by rank at the owner.
+#pragma once
+
+#include <cstdint>
+
+#include "algorithms/all_reduce.hpp"
+#include "algorithms/moe_routing.hpp"
+
+namespace weft::detail {
+
+template <DataType type>
+struct MoeCombine {
+  using Work = CombineWork;
+  using R = Reduction<type, ReduceOp::sum>;
+  using Wire = typename R::Wire;
+  using Instance = AllReduceInstance<R, 0, true>;  // for its way of receiving from many ranks at once
+  static constexpr std::uint32_t kBatch = Instance::kBatch;
+  static constexpr std::uint32_t kSize = 0;
+  static constexpr int kPhases = 2;
+  using Handshake = detail::Handshake<0>;
+
+  struct Places {
+    HeaderPlace header;  // in the control block
+    WarpShare share;     // elsewhere
+  };
+  template <Team T>
+  static WEFT_FN Places places(T& team, const Call& call, const Work&) {
+    Places p{};
+    if (team.block_rank() == 0) {
+      p.header = Handshake::place(team, call);
+    } else {
+      p.share = warp_share(team);
+    }
+    return p;
+  }
+  struct Early {};
+  template <Team T>
+  static WEFT_FN Early early(T&, const Places&) {
+    return {};
+  }
+
+  template <int phase, Team T>
+  static WEFT_FN bool run(T& team, const Session& s, const Work& work, const Places& p, const Early&) {
+    if constexpr (phase == 0) {
+      if (team.block_rank() == 0) {
+        Handshake::send(team, s, p.header);
+        if (team.thread_rank() == 0) work.exchange.tables.header->waiting = 0;
+      } else {
+        send(team, s, work, p.share);
+      }
+      return true;
+    } else {
+      return team.block_rank() == 0 ? Handshake::compare(team, s, p.header, 1) : receive(team, s, work, p.share);
+    }
+  }
+
+  // Where the row of `sender` for `token` arrives in the window of `owner`.
+  static WEFT_FN Pack* slot(const Session& s, const Work& work, std::uint32_t owner, std::uint32_t sender,
+                            std::uint32_t token) {
+    const ExchangeShape& shape = work.exchange.shape;
+    const std::uint64_t index = std::uint64_t{s.epoch % kBanks * s.size() + sender} * shape.tokens + token;
+    return reinterpret_cast<Pack*>(region_of(*s.call, owner) + work.exchange.layout.results) +
+           index * shape.combine_packs;
+  }
+  static WEFT_FN Packs row(const ExchangeShape& shape, const void* rows, std::uint64_t index) {
+    return Packs(static_cast<const Pack*>(rows) + index * shape.combine_packs, std::uint64_t{shape.combine_packs} * 4);
+  }
+
+  static WEFT_FN void add(typename R::Accumulator& sum, const Pack& row, float weight, bool first, bool weighted) {
+    WEFT_UNROLL
+    for (std::uint32_t i = 0; i < R::kElements; ++i) {
+      const float value = Element<type>::widen(R::element(row, i));
+      if (weighted) {
+        sum.value[i] = first ? weight * value : multiply_add(weight, value, sum.value[i]);
+      } else {
+        sum.value[i] = first ? value : sum.value[i] + value;
+      }
+    }
+  }
+
+  template <Team T>
+  static WEFT_FN void send(T& team, const Session& s, const Work& work, const WarpShare& share) {
+    const ExchangeShape& shape = work.exchange.shape;
+    const RoutingTables& tables = work.exchange.tables;
+    const std::uint32_t units = units_of<T>(shape.combine_packs);
+    const std::uint32_t rows = tables.header->most_tokens * s.size();
+    constexpr std::uint32_t kAtOnce = 4;
+    for (std::uint32_t i = share.first; i < rows * units; i += share.step) {
+      const std::uint32_t token = i / units / s.size(), turn = s.rank() + i / units % s.size();
+      const std::uint32_t owner = turn < s.size() ? turn : turn - s.size();
+      if (token >= tables.header->tokens[owner]) continue;
+      const std::uint64_t index = std::uint64_t{owner} * shape.tokens + token;
+      const std::uint32_t count = tables.entry_counts[index];
+      if (count == kNone) continue;  // the row did not come here
+      const ExpertEntry* const entries = tables.entries + index * shape.top_k;
+      Pack* const to = slot(s, work, owner, s.rank(), token);
+      for (std::uint32_t pack = i % units * T::kLanes + share.lane; pack < shape.combine_packs;
+           pack += units * T::kLanes) {
+        typename R::Accumulator sum{};
+        for (std::uint32_t first = 0; first < count; first += kAtOnce) {
+          Pack in[kAtOnce] = {};
+          float weight[kAtOnce] = {};
+          WEFT_UNROLL
+          for (std::uint32_t k = 0; k < kAtOnce; ++k) {
+            if (first + k >= count) break;
+            const ExpertEntry entry = entries[first + k];
+            weight[k] = entry.weight;
+            in[k] = row(shape, work.input, entry.row).load(pack);
+          }
+          WEFT_UNROLL
+          for (std::uint32_t k = 0; k < kAtOnce; ++k) {
+            if (first + k < count) add(sum, in[k], weight[k], first + k == 0, shape.weighted);
+          }
+        }
+        team.store(to + pack, Wire::template encode<T::kAtomicBytes>(R::finish(sum), s.epoch));
+      }
+    }
+  }
+
+  template <Team T>
+  static WEFT_FN bool receive(T& team, const Session& s, const Work& work, const WarpShare& share) {
+    const ExchangeShape& shape = work.exchange.shape;
+    const RoutingTables& tables = work.exchange.tables;
+    const std::uint32_t units = units_of<T>(shape.combine_packs);
+    const std::uint64_t rank_packs = std::uint64_t{shape.tokens} * shape.combine_packs;
+    for (std::uint32_t i = share.first; i < tables.header->tokens[s.rank()] * units; i += share.step) {
+      const std::uint32_t token = i / units;
+      const RankSet answering = tables.answering[token];
+      for (std::uint32_t pack = i % units * T::kLanes + share.lane; pack < shape.combine_packs;
+           pack += units * T::kLanes) {
+        typename R::Accumulator sum{};
+        bool any = false;
+        const auto take = [&](const Pack& payload) {
+          if (any) {
+            R::add(sum, payload);
+          } else {
+            R::begin(sum, payload);
+          }
+          any = true;
+        };
+        for (std::uint32_t first = 0; first < s.size(); first += kBatch) {
+          const auto expected = [&](std::uint32_t k) { return first + k < s.size() && answering.has(first + k); };
+          Pack received[kBatch];
+          Pack* const slots = slot(s, work, s.rank(), first, token) + pack;
+          if (!Instance::receive(team, s, 1, slots, rank_packs, first, expected, received)) return false;
+          WEFT_UNROLL
+          for (std::uint32_t k = 0; k < kBatch; ++k) {
+            if (!expected(k)) continue;
+            take(Wire::decode(received[k]));
+            team.store(slots + k * rank_packs, kRestPack);
+          }
+        }
+        if (work.residual != nullptr) take(row(shape, work.residual, token).load(pack));
+        row(shape, work.output, token).store(pack, R::finish(sum));
+      }
+    }
+    return true;
+  }
+};
+
+}  // namespace weft::detail

@@ -1,0 +1,288 @@
+// Dispatch: every rank sends its routing to every rank, and each token once to each rank that holds one of its experts.
+// Receivers compute where rows go, in (source rank, token) order, from what the sources have counted.
+#pragma once
+
+#include <cstdint>
+
+#include "algorithms/moe_rows.hpp"
+
+namespace weft::detail {
+
+template <class Row>
+struct MoeDispatch {
+  using Work = DispatchWork;
+  static constexpr std::uint32_t kSize = 0;
+  static constexpr int kPhases = 2;
+  using Handshake = detail::Handshake<0>;
+
+  struct Places {
+    HeaderPlace header;  // in the control block
+    WarpShare share;     // elsewhere
+  };
+  template <Team T>
+  static WEFT_FN Places places(T& team, const Call& call, const Work&) {
+    Places p{};
+    if (team.block_rank() == 0) {
+      p.header = Handshake::place(team, call);
+    } else {
+      p.share = warp_share(team);
+    }
+    return p;
+  }
+  struct Early {};
+  template <Team T>
+  static WEFT_FN Early early(T&, const Places&) {
+    return {};
+  }
+
+  template <int phase, Team T>
+  static WEFT_FN bool run(T& team, const Session& s, const Work& work, const Places& p, const Early&) {
+    if constexpr (phase == 0) {
+      if (team.block_rank() == 0) return control_send(team, s, work, p.header);
+      send_counts(team, s, work, p.share);
+      send_records(team, s, work, p.share);
+      send_rows(team, s, work, p.share);
+      return true;
+    } else {
+      if (team.block_rank() == 0) return control_receive(team, s, work, p.header);
+      return receive(team, s, work, p.share);
+    }
+  }
+
+  static WEFT_FN TopK topk_of(const Work& work) { return {work.ids, work.exchange.shape.experts, work.wide_ids}; }
+  static WEFT_FN DispatchArea area(const Session& s, const Work& work, std::uint32_t owner, std::uint32_t sender) {
+    return DispatchArea::of(s, work.exchange, owner, sender);
+  }
+
+  template <Team T>
+  static WEFT_FN bool control_send(T& team, const Session& s, const Work& work, const HeaderPlace& header) {
+    const ExchangeShape& shape = work.exchange.shape;
+    if (team.thread_rank() == 0 && work.exchange.tables.header->waiting == 1 && !work.discard) {
+      report(team, id_of(s), {.code = Errc::in_flight});
+      return false;
+    }
+    Handshake::send(team, s, header);
+    for (std::uint32_t rank = team.thread_rank(); rank < s.size(); rank += team.size()) {
+      team.store(area(s, work, rank, s.rank()).tokens(), FlaggedWord::encode(work.tokens, s.epoch));
+    }
+    // Lines are not put back to rest. One token that this call does not have is written in every call, in turn, so that
+    // no line is older than a round of the tokens, and none can be taken for one of a later round of the epochs.
+    const std::uint32_t token = s.epoch / kBanks % shape.tokens;
+    if (token < work.tokens) return true;
+    for (std::uint32_t i = team.thread_rank(); i < s.size() * shape.top_k; i += team.size()) {
+      Pack* const record = area(s, work, i / shape.top_k, s.rank()).records(token) + i % shape.top_k;
+      team.store(record, Line::encode<T::kAtomicBytes>({{kNone, 0, 0, 0}}, s.epoch));
+    }
+    return true;
+  }
+
+  // How many rows each expert gets from here. `sharers` neighbouring lanes count for one expert.
+  template <Team T>
+  static WEFT_FN void send_counts(T& team, const Session& s, const Work& work, const WarpShare& share) {
+    const ExchangeShape& shape = work.exchange.shape;
+    const std::uint32_t entries = work.tokens * shape.top_k;
+    const TopK topk = topk_of(work);
+    std::uint32_t sharers = 1;
+    while (sharers < T::kLanes && sharers * 32 < entries) sharers *= 2;
+    const std::uint32_t warp_experts = T::kLanes / sharers;
+    for (std::uint32_t first = share.first * warp_experts; first < shape.experts; first += share.step * warp_experts) {
+      const std::uint32_t expert = first + share.lane / sharers;
+      const std::uint32_t count = team.sum_of(topk.count(expert, share.lane % sharers, sharers, entries), sharers);
+      if (share.lane % sharers != 0 || expert >= shape.experts) continue;
+      const ExpertHome home = home_of(work.exchange, expert);
+      team.store(area(s, work, home.rank, s.rank()).counts() + home.local, FlaggedWord::encode(count, s.epoch));
+    }
+  }
+
+  template <Team T>
+  static WEFT_FN void send_records(T& team, const Session& s, const Work& work, const WarpShare& share) {
+    const ExchangeShape& shape = work.exchange.shape;
+    const TopK topk = topk_of(work);
+    for (std::uint32_t i = share.first; i < work.tokens * shape.top_k; i += share.step) {
+      const std::uint32_t expert = topk.at(i);
+      const ExpertHome home = expert != kNone ? home_of(work.exchange, expert) : ExpertHome{kNone, 0};
+      const std::uint32_t ordinal = team.sum_of(topk.count(expert, share.lane, T::kLanes, i), T::kLanes);
+      const std::uint32_t weight = shape.weighted ? bits_of<std::uint32_t>(work.weights[i]) : 0;
+      for (std::uint32_t rank = share.lane; rank < s.size(); rank += T::kLanes) {
+        const std::uint32_t place = rank == home.rank ? RoutingRecord::make_place(home.local, ordinal) : kNone;
+        Pack* const record = area(s, work, rank, s.rank()).records(i / shape.top_k) + i % shape.top_k;
+        team.store(record, Line::encode<T::kAtomicBytes>({{place, weight, 0, 0}}, s.epoch));
+      }
+    }
+  }
+
+  template <Team T>
+  static WEFT_FN void send_rows(T& team, const Session& s, const Work& work, const WarpShare& share) {
+    const ExchangeShape& shape = work.exchange.shape;
+    const std::uint32_t units = Row::template units<T>(shape);
+    const TopK topk = topk_of(work);
+    for (std::uint32_t i = share.first; i < work.tokens * units; i += share.step) {
+      const std::uint32_t token = i / units;
+      RankSet to{};
+      for (std::uint32_t k = 0; k < shape.top_k; ++k) {
+        const std::uint32_t expert = topk.at(token * shape.top_k + k);
+        if (expert != kNone) to.add(home_of(work.exchange, expert).rank);
+      }
+      if (i % units == 0 && share.lane == 0) work.exchange.tables.answering[token] = to;
+      Row::send(team, s, work, token, i % units, share.lane, to);
+    }
+  }
+
+  // The counts that every rank has sent for `local`, of the ranks below `end`, added up. False when the call has
+  // failed.
+  template <Team T>
+  static WEFT_FN bool add_counts(T& team, const Session& s, const Work& work, std::uint32_t local, std::uint32_t end,
+                                 std::uint32_t& sum) {
+    constexpr std::uint32_t kBatch = 8;
+    for (std::uint32_t first = 0; first < end; first += kBatch) {
+      std::uint64_t word[kBatch];
+      std::uint32_t late = first;
+      const auto arrived = [&] {
+        bool all = true;
+        WEFT_UNROLL
+        for (std::uint32_t k = 0; k < kBatch; ++k) {
+          word[k] = 0;
+          if (first + k < end) word[k] = team.load(area(s, work, s.rank(), first + k).counts() + local);
+        }
+        WEFT_UNROLL
+        for (std::uint32_t k = 0; k < kBatch; ++k) {
+          if (first + k >= end || FlaggedWord::arrived(word[k], s.epoch)) continue;
+          all = false;
+          late = first + k;
+        }
+        return all;
+      };
+      if (!wait(team, s, {.phase = 1}, arrived, [&] { return late; })) return false;
+      WEFT_UNROLL
+      for (std::uint32_t k = 0; k < kBatch; ++k) sum += FlaggedWord::decode(word[k]);
+    }
+    return true;
+  }
+
+  template <Team T>
+  static WEFT_FN bool control_receive(T& team, const Session& s, const Work& work, const HeaderPlace& header) {
+    const ExchangeShape& shape = work.exchange.shape;
+    if (!Handshake::compare(team, s, header, 1)) return false;
+    for (std::uint32_t local = team.thread_rank(); local < shape.local; local += team.size()) {
+      std::uint32_t count = 0;
+      if (!add_counts(team, s, work, local, s.size(), count)) return false;
+      work.counts[local] = static_cast<std::int32_t>(count);
+      if (count <= shape.capacity || shape.drop) continue;
+      report(team, id_of(s), {.code = Errc::overflow, .peer = s.call->channel->world_rank, .phase = 1});
+      return false;
+    }
+    if (team.thread_rank() == 0) work.exchange.tables.header->waiting = 1;
+    return true;
+  }
+
+  // The entries of one row, as far as this rank has their experts.
+  template <Team T>
+  struct Entries {
+    Dealt<T, kMaxTopK> row;     // among the outputs
+    Dealt<T, kMaxTopK> weight;  // its bits
+    std::uint32_t here;         // bit k: entry k is for this rank
+    std::uint32_t kept;         // … and there is room for it
+  };
+  template <Team T>
+  static WEFT_FN bool find_entries(T& team, const Session& s, const Work& work, std::uint32_t lane,
+                                   std::uint32_t sender, std::uint32_t token, Entries<T>& entries) {
+    const ExchangeShape& shape = work.exchange.shape;
+    const Pack* const records = area(s, work, s.rank(), sender).records(token);
+    std::uint32_t here = 0, kept = 0;
+    bool good = true;
+    entries.row.each(lane, shape.top_k, [&](std::uint32_t k, std::uint32_t& row) {
+      Pack line{};
+      const auto arrived = [&] {
+        line = team.load(records + k);
+        return Line::arrived<T::kAtomicBytes>(line, s.epoch);
+      };
+      if (!good || !wait(team, s, {.phase = 1}, arrived, [&] { return sender; })) {
+        good = false;
+        return;
+      }
+      const Pack record = Line::decode(line);
+      const std::uint32_t place = record.word[0];
+      entries.weight.own[k / T::kLanes] = record.word[1];
+      if (place == kNone) return;
+      const std::uint32_t local = RoutingRecord::local(place);
+      std::uint32_t before = RoutingRecord::ordinal(place);
+      if (!add_counts(team, s, work, local, sender, before)) {
+        good = false;
+        return;
+      }
+      here |= 1u << k;
+      if (before >= shape.capacity) return;
+      kept |= 1u << k;
+      row = local * shape.capacity + before;
+    });
+    entries.here = team.sum_of(here, T::kLanes);
+    entries.kept = team.sum_of(kept, T::kLanes);
+    return team.all_of(good);
+  }
+
+  // For combine: what is kept of the row, by ascending expert, which is by ascending place among the outputs.
+  template <Team T>
+  static WEFT_FN void note(T& team, const Work& work, std::uint32_t lane, std::uint64_t index, Entries<T>& entries) {
+    const ExchangeShape& shape = work.exchange.shape;
+    const RoutingTables& tables = work.exchange.tables;
+    std::uint32_t count = 0;
+    for (std::uint32_t k = 0; k < shape.top_k; ++k) {
+      if ((entries.kept >> k & 1u) == 0) continue;
+      const std::uint32_t row = entries.row.get(team, k), weight = entries.weight.get(team, k);
+      std::uint32_t before = 0;
+      entries.row.each(lane, shape.top_k, [&](std::uint32_t other, std::uint32_t& other_row) {
+        before += (entries.kept >> other & 1u) != 0 && other_row < row ? 1 : 0;
+      });
+      before = team.sum_of(before, T::kLanes);
+      if (lane == 0) tables.entries[index * shape.top_k + before] = {row, bits_of<float>(weight)};
+      ++count;
+    }
+    if (lane == 0) tables.entry_counts[index] = entries.here != 0 ? count : kNone;
+  }
+
+  template <Team T>
+  static WEFT_FN bool receive(T& team, const Session& s, const Work& work, const WarpShare& share) {
+    const ExchangeShape& shape = work.exchange.shape;
+    Dealt<T, kMaxRanks> tokens{};
+    bool good = true;
+    tokens.each(share.lane, s.size(), [&](std::uint32_t rank, std::uint32_t& count) {
+      std::uint64_t word = 0;
+      const std::uint64_t* const from = area(s, work, s.rank(), rank).tokens();
+      const auto arrived = [&] {
+        word = team.load(from);
+        return FlaggedWord::arrived(word, s.epoch);
+      };
+      good = good && wait(team, s, {.phase = 1}, arrived, [&] { return rank; });
+      count = FlaggedWord::decode(word);
+    });
+    if (!team.all_of(good)) return false;
+    std::uint32_t most = 0;
+    for (std::uint32_t rank = 0; rank < s.size(); ++rank) {
+      const std::uint32_t count = tokens.get(team, rank);
+      if (count > most) most = count;
+      if (share.first == 0 && share.lane == 0) work.exchange.tables.header->tokens[rank] = count;
+    }
+    if (share.first == 0 && share.lane == 0) work.exchange.tables.header->most_tokens = most;
+
+    const std::uint32_t units = Row::template units<T>(shape);
+    for (std::uint32_t i = share.first; i < most * s.size() * units; i += share.step) {
+      const std::uint32_t token = i / units / s.size(), turn = s.rank() + i / units % s.size();
+      const std::uint32_t sender = turn < s.size() ? turn : turn - s.size();
+      if (token >= tokens.get(team, sender)) continue;
+      Entries<T> entries{};
+      if (!find_entries(team, s, work, share.lane, sender, token, entries)) return false;
+      if (i % units == 0) note(team, work, share.lane, std::uint64_t{sender} * shape.tokens + token, entries);
+      if (entries.here == 0) continue;
+      const auto each_output = [&](auto store) {
+        for (std::uint32_t k = 0; k < shape.top_k; ++k) {
+          if ((entries.kept >> k & 1u) != 0) store(entries.row.get(team, k));
+        }
+      };
+      Pack* const row = area(s, work, s.rank(), sender).row(token);
+      if (!Row::receive(team, s, work, row, sender, i % units, share.lane, each_output)) return false;
+    }
+    return true;
+  }
+};
+
+}  // namespace weft::detail

@@ -1,0 +1,139 @@
+// What dispatch and combine share: work dealt to warps, experts' homes, and the words and lines that carry routing.
+#pragma once
+
+#include <cstdint>
+
+#include "algorithms/handshake.hpp"
+#include "core/exchange.hpp"
+#include "core/session.hpp"
+#include "core/tensor.hpp"
+#include "wire/line.hpp"
+
+namespace weft::detail {
+
+// A user's row, of any type, by packs of 16 bytes.
+using Packs = Tensor<std::uint32_t, 4, true>;
+// The same where the last pack may be cut.
+using RaggedPacks = Tensor<std::uint32_t, 4, false>;
+
+// The units of work of one warp of the data blocks: first, first + step, …
+struct WarpShare {
+  std::uint32_t first, step, lane;
+};
+template <Team T>
+WEFT_FN WarpShare warp_share(T& team) {
+  const std::uint32_t warps = team.size() / T::kLanes;
+  return {.first = (team.block_rank() - 1) * warps + team.thread_rank() / T::kLanes,
+          .step = (team.blocks() - 1) * warps,
+          .lane = team.thread_rank() % T::kLanes};
+}
+
+// Units into which a row of `items` lanes' work is cut: a warp handles kLanes of them at once, and one thread that is a
+// warp by itself handles rows whole.
+template <class T>
+WEFT_FN constexpr std::uint32_t units_of(std::uint32_t items) {
+  return T::kLanes == 1 ? 1 : (items + T::kLanes - 1) / T::kLanes;
+}
+
+// A small array whose elements are dealt to the lanes of a warp, so that each is computed once.
+template <Team T, std::uint32_t most>
+struct Dealt {
+  static constexpr std::uint32_t kOwn = (most + T::kLanes - 1) / T::kLanes;
+  std::uint32_t own[kOwn];
+
+  // Calls `element(i, own)` for the elements below `count` that are this lane's.
+  template <class Element>
+  WEFT_FN void each(std::uint32_t lane, std::uint32_t count, Element element) {
+    WEFT_UNROLL
+    for (std::uint32_t j = 0; j < kOwn; ++j) {
+      if (j * T::kLanes + lane < count) element(j * T::kLanes + lane, own[j]);
+    }
+  }
+  // In all lanes at once.
+  WEFT_FN std::uint32_t get(T& team, std::uint32_t i) const {
+    if constexpr (T::kLanes == 1) return own[i];
+    std::uint32_t value = 0;
+    WEFT_UNROLL
+    for (std::uint32_t j = 0; j < kOwn; ++j) {
+      if (i / T::kLanes == j) value = team.from_lane(own[j], i % T::kLanes);
+    }
+    return value;
+  }
+};
+
+WEFT_FN ExpertHome home_of(const ExchangeView& exchange, std::uint32_t expert) {
+  const std::uint32_t even = exchange.shape.even;
+  return even != 0 ? ExpertHome{expert / even, expert % even} : exchange.homes[expert];
+}
+
+// Top-k ids as the caller has them; kNone for what names no expert.
+struct TopK {
+  const void* ids;
+  std::uint32_t experts;
+  bool wide;
+
+  WEFT_FN std::uint32_t at(std::uint32_t i) const {
+    const std::uint64_t id =
+        wide ? static_cast<const std::uint64_t*>(ids)[i] : static_cast<const std::uint32_t*>(ids)[i];
+    return id < experts ? static_cast<std::uint32_t>(id) : kNone;
+  }
+  // How many of the entries first, first + step, … below `end` are `expert`.
+  WEFT_FN std::uint32_t count(std::uint32_t expert, std::uint32_t first, std::uint32_t step, std::uint32_t end) const {
+    std::uint32_t found = 0;
+    for (std::uint32_t i = first; i < end; i += step) found += at(i) == expert ? 1 : 0;
+    return found;
+  }
+};
+
+// A number that arrives with its flag in one word.
+struct FlaggedWord {
+  static WEFT_FN std::uint64_t encode(std::uint32_t value, std::uint32_t epoch) {
+    return static_cast<std::uint64_t>(value) << 32 | Line::flag(epoch);
+  }
+  static WEFT_FN bool arrived(std::uint64_t word, std::uint32_t epoch) {
+    return static_cast<std::uint32_t>(word) == Line::flag(epoch);
+  }
+  static WEFT_FN std::uint32_t decode(std::uint64_t word) { return static_cast<std::uint32_t>(word >> 32); }
+};
+
+// One entry of a token's top-k as every rank gets it.
+struct RoutingRecord {
+  static constexpr std::uint32_t kOrdinalBits = 20;
+  std::uint32_t place;  // local expert, ordinal among the entries of the sender for this expert; kNone: not here
+  float weight;
+
+  static WEFT_FN std::uint32_t make_place(std::uint32_t local, std::uint32_t ordinal) {
+    return local << kOrdinalBits | ordinal;
+  }
+  static WEFT_FN std::uint32_t local(std::uint32_t place) { return place >> kOrdinalBits; }
+  static WEFT_FN std::uint32_t ordinal(std::uint32_t place) { return place & ((1u << kOrdinalBits) - 1); }
+};
+static_assert(kMaxExperts <= 1u << (32 - RoutingRecord::kOrdinalBits));
+static_assert(kMaxExchangeTokens * kMaxTopK < 1u << RoutingRecord::kOrdinalBits);
+
+// Addresses in the window of `owner`, of what `sender` writes there in this call.
+struct DispatchArea {
+  std::byte* region;
+  const ExchangeView* exchange;
+  std::uint32_t slot;  // bank and sender
+
+  static WEFT_FN DispatchArea of(const Session& s, const ExchangeView& exchange, std::uint32_t owner,
+                                 std::uint32_t sender) {
+    return {region_of(*s.call, owner), &exchange, s.epoch % kBanks * s.size() + sender};
+  }
+  WEFT_FN std::uint64_t* counts() const {
+    return reinterpret_cast<std::uint64_t*>(region + exchange->layout.counts) +
+           std::uint64_t{slot} * (exchange->shape.most_local + 1);
+  }
+  WEFT_FN std::uint64_t* tokens() const { return counts() + exchange->shape.most_local; }
+  WEFT_FN Pack* records(std::uint32_t token) const {
+    return reinterpret_cast<Pack*>(region + exchange->layout.records) +
+           (std::uint64_t{slot} * exchange->shape.tokens + token) * exchange->shape.top_k;
+  }
+  WEFT_FN Pack* row(std::uint32_t token) const {
+    return reinterpret_cast<Pack*>(region + exchange->layout.rows) +
+           (std::uint64_t{slot} * exchange->shape.tokens + token) * exchange->shape.row_packs;
+  }
+};
+
+}  // namespace weft::detail

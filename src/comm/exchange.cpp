@@ -1,0 +1,179 @@
+// Dispatch and combine: rejects what cannot work, names the call, and hands it to the executor.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdint>
+
+#include "comm/capture.hpp"
+#include "comm/exchange_state.hpp"
+#include "core/fingerprint.hpp"
+#include "core/nvtx.hpp"
+#include "weft/moe.hpp"
+
+namespace weft {
+namespace {
+
+using detail::ExchangeShape;
+using detail::ExchangeState;
+using detail::GroupState;
+
+template <class... T>
+void require(bool good, fmt::format_string<T...> message, T&&... values) {
+  if (!good) throw Error(Errc::invalid_argument, fmt::format(message, std::forward<T>(values)...));
+}
+
+void check_tensor(const GroupState& group, const char* name, const void* data, std::size_t alignment) {
+  require(data != nullptr, "{}: null", name);
+  require(reinterpret_cast<std::uintptr_t>(data) % alignment == 0, "{}: {} is not aligned to {} bytes", name, data,
+          alignment);
+  group.communicator().fabric().check_buffer(name, data);
+}
+
+void check_launch(const GroupState& group, const Launch& launch, Stream stream) {
+  const int most = group.communicator().fabric().max_blocks();
+  require(launch.blocks == 0 || (launch.blocks >= 2 && launch.blocks <= most),
+          "launch.blocks: {} is not 0 or between 2 and {}", launch.blocks, most);
+  require(launch.threads == 0 || (launch.threads >= 32 && launch.threads <= 512 && launch.threads % 32 == 0),
+          "launch.threads: {} is not 0 or a multiple of 32 between 32 and 512", launch.threads);
+  group.communicator().fabric().check_stream(stream);
+}
+
+// A grid for `rows` rows of which each is work for `warps` warps.
+void choose_grid(const GroupState& group, const Launch& launch, std::uint64_t warps, detail::PlannedCall& planned) {
+  const int most = group.communicator().fabric().max_blocks();
+  planned.threads = launch.threads != 0 ? launch.threads : 512;
+  const std::uint64_t in_block = static_cast<std::uint64_t>(planned.threads) / 32;
+  const std::uint64_t data_blocks =
+      std::clamp<std::uint64_t>((warps + in_block - 1) / in_block, 1, static_cast<std::uint64_t>(most - 1));
+  planned.blocks = launch.blocks != 0 ? launch.blocks : static_cast<int>(data_blocks) + 1;
+}
+
+void run(const Group& handle, GroupState& channel, const char* what, std::uint32_t tag, detail::PlannedCall planned) {
+  detail::CommunicatorState& communicator = channel.communicator();
+  if (communicator.released()) {
+    throw Error(Errc::released, fmt::format("{}: the communicator's memory is released; call acquire() first", what));
+  }
+  handle.check();
+  const std::uint32_t fingerprint = detail::fingerprint(what, tag);
+  channel.remember({fingerprint, fmt::format("{} tag {}", what, tag)});
+  communicator.shared_fabric()->keep_alive(planned.stream, communicator.shared_fabric());
+  planned.call = channel.call(fingerprint);
+  detail::run_or_keep(handle, planned);
+  if (handle.device() == Device::cpu) handle.check();
+}
+
+}  // namespace
+
+ExchangeMemory exchange_memory(int ranks, const ExchangeArgs& args) {
+  require(ranks >= 1 && ranks <= static_cast<int>(detail::kMaxRanks), "ranks: {} is not between 1 and {}", ranks,
+          detail::kMaxRanks);
+  const auto size = static_cast<std::uint32_t>(ranks);
+  detail::check_exchange_args(size, args);
+  const detail::ExpertMap map = detail::map_experts(size, args);
+  const ExchangeShape shape = detail::make_shape(size, 0, args, map);
+  const detail::ExchangeLayout layout = detail::make_exchange_layout(size, shape);
+  const bool cast = args.cast != RowCast::none;
+  const std::size_t scale = args.cast == RowCast::fp8 ? sizeof(float) : 1;
+  const std::size_t scales = cast ? detail::scale_groups(shape) * scale : shape.scale_bytes;
+  const std::size_t row = cast ? shape.columns : std::size_t{shape.input_packs} * 16;
+  ExchangeMemory memory{};
+  memory.dispatch = layout.dispatch_bytes / detail::kBanks;
+  memory.combine = layout.combine_bytes / detail::kBanks;
+  memory.tables = args.generations * detail::RoutingTables::bytes(size, shape) +
+                  detail::aligned_to_line(args.experts * sizeof(detail::ExpertHome));
+  memory.window = layout.dispatch_bytes + layout.combine_bytes + memory.tables;
+  memory.output = std::size_t{shape.most_local} * shape.capacity * (row + scales);
+  return memory;
+}
+
+Exchange Exchange::create(const Group& group, const ExchangeArgs& args) {
+  GroupState& state = group.state();
+  return Exchange(group, state.communicator().make_exchange(state, args));
+}
+
+const ExchangeArgs& Exchange::args() const {
+  return state_->args();
+}
+std::uint32_t Exchange::local_experts() const {
+  return state_->shape().local;
+}
+std::span<const std::uint32_t> Exchange::experts() const {
+  return state_->experts();
+}
+std::uint32_t Exchange::capacity() const {
+  return state_->shape().capacity;
+}
+
+Ticket Exchange::dispatch(const DispatchArgs& args) const {
+  const detail::NvtxRange range("weft::dispatch");
+  ExchangeState& exchange = *state_;
+  const ExchangeShape& shape = exchange.shape();
+  GroupState& channel = exchange.dispatch_channel();
+  require(args.tokens <= shape.tokens, "tokens: {} is not between 0 and {}", args.tokens, shape.tokens);
+  check_launch(channel, args.launch, args.stream);
+  const bool given_scales = shape.scale_bytes != 0;
+  if (args.tokens != 0) {
+    check_tensor(channel, "input", args.input, 16);
+    if (given_scales) check_tensor(channel, "scales", args.scales, 4);
+    check_tensor(channel, "topk_ids", args.topk_ids, args.topk_ids_are_i64 ? 8 : 4);
+    if (shape.weighted) check_tensor(channel, "topk_weights", args.topk_weights, 4);
+  }
+  if (shape.local != 0) {
+    check_tensor(channel, "output", args.output, 16);
+    if (given_scales || shape.cast != RowCast::none) check_tensor(channel, "output_scales", args.output_scales, 4);
+    check_tensor(channel, "counts", args.counts, 4);
+  }
+  const Ticket ticket{exchange.next_generation()};
+  detail::PlannedCall planned{
+      .call = {},
+      .operation = detail::DispatchOperation{.work = {.exchange = exchange.view(ticket.generation),
+                                                      .input = args.input,
+                                                      .scales = args.scales,
+                                                      .ids = args.topk_ids,
+                                                      .weights = args.topk_weights,
+                                                      .tokens = args.tokens,
+                                                      .wide_ids = args.topk_ids_are_i64,
+                                                      .discard = args.discard,
+                                                      .output = args.output,
+                                                      .output_scales = args.output_scales,
+                                                      .counts = args.counts},
+                                             .type = exchange.args().type},
+      .blocks = 2,
+      .threads = 1,
+      .stream = args.stream};
+  // Rows come from all ranks, about as many from each as go from here to each.
+  const std::uint64_t units =
+      shape.cast != RowCast::none ? (shape.columns / 16 + 31) / 32 : detail::exact_segments(shape);
+  choose_grid(channel, args.launch, std::uint64_t{args.tokens} * static_cast<unsigned>(channel.size()) * units,
+              planned);
+  run(group_, channel, "dispatch", args.tag, planned);
+  return ticket;
+}
+
+void Exchange::combine(const CombineArgs& args) const {
+  const detail::NvtxRange range("weft::combine");
+  ExchangeState& exchange = *state_;
+  const ExchangeShape& shape = exchange.shape();
+  GroupState& channel = exchange.combine_channel();
+  check_launch(channel, args.launch, args.stream);
+  require(exchange.dispatched(args.ticket.generation), "ticket: no dispatch has given it");
+  if (shape.local != 0) check_tensor(channel, "input", args.input, 16);
+  check_tensor(channel, "output", args.output, 16);
+  if (args.residual != nullptr) check_tensor(channel, "residual", args.residual, 16);
+  detail::PlannedCall planned{
+      .call = {},
+      .operation = detail::CombineOperation{.work = {.exchange = exchange.view(args.ticket.generation),
+                                                     .input = args.input,
+                                                     .residual = args.residual,
+                                                     .output = args.output},
+                                            .type = exchange.args().combine_type},
+      .blocks = 2,
+      .threads = 1,
+      .stream = args.stream};
+  const std::uint64_t units = (shape.combine_packs + 31) / 32;
+  choose_grid(channel, args.launch, std::uint64_t{shape.tokens} * static_cast<unsigned>(channel.size()) * units,
+              planned);
+  run(group_, channel, "combine", args.tag, planned);
+}
+
+}  // namespace weft

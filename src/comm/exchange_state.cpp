@@ -1,0 +1,206 @@
+#include "comm/exchange_state.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "core/fingerprint.hpp"
+
+namespace weft::detail {
+namespace {
+
+constexpr std::uint32_t kMostHidden = 1u << 20;
+
+template <class Value>
+void require(bool good, const char* argument, Value value, const std::string& range) {
+  if (!good) throw Error(Errc::invalid_argument, fmt::format("ExchangeArgs::{}: {} is not {}", argument, value, range));
+}
+
+std::uint32_t element_bytes(RowType type) {
+  return type == RowType::fp8 ? 1 : 2;
+}
+
+// What must be the same on all ranks of a group, as bytes to compare.
+struct AgreedExchange {
+  int leader;  // world rank of the group's first
+  std::uint32_t tokens, hidden, experts, top_k, scale_bytes, capacity, generations, map;
+  RowType type;
+  RowCast cast;
+  DataType combine_type;
+  Overflow overflow;
+  bool weighted;
+};
+
+std::string describe(const AgreedExchange& a) {
+  return fmt::format(
+      "tokens {}, hidden {}, experts {}, top_k {}, scale_bytes {}, capacity {}, generations {}, rank_of_expert {:08x}, "
+      "type {}, cast {}, combine_type {}, overflow {}, weighted {}",
+      a.tokens, a.hidden, a.experts, a.top_k, a.scale_bytes, a.capacity, a.generations, a.map, static_cast<int>(a.type),
+      static_cast<int>(a.cast), name(a.combine_type), static_cast<int>(a.overflow), a.weighted);
+}
+
+RegionLayout channel_layout(std::uint64_t bytes) {
+  RegionLayout layout{};
+  layout.headers = 0;
+  layout.bytes = bytes;
+  return layout;
+}
+
+}  // namespace
+
+ExpertMap map_experts(std::uint32_t ranks, const ExchangeArgs& args) {
+  ExpertMap map{.homes = {}, .counts = std::vector<std::uint32_t>(ranks), .even = 0};
+  const std::uint32_t least = args.experts / ranks, more = args.experts % ranks;
+  for (std::uint32_t expert = 0; expert < args.experts; ++expert) {
+    const std::uint32_t in_larger = more * (least + 1);
+    const std::uint32_t rank = !args.rank_of_expert.empty() ? args.rank_of_expert[expert]
+                               : expert < in_larger         ? expert / (least + 1)
+                                                            : more + (expert - in_larger) / least;
+    map.homes.push_back({rank, map.counts[rank]++});
+  }
+  if (args.rank_of_expert.empty() && more == 0) map.even = least;
+  return map;
+}
+
+ExchangeShape make_shape(std::uint32_t ranks, std::uint32_t rank, const ExchangeArgs& args, const ExpertMap& map) {
+  ExchangeShape shape{};
+  shape.tokens = args.tokens;
+  shape.experts = args.experts;
+  shape.top_k = args.top_k;
+  shape.capacity = args.capacity != 0 ? args.capacity : ranks * args.tokens;
+  shape.even = map.even;
+  shape.local = map.counts[rank];
+  shape.most_local = *std::ranges::max_element(map.counts);
+  shape.columns = args.hidden;
+  shape.input_packs = args.hidden * element_bytes(args.type) / 16;
+  shape.scale_bytes = args.scale_bytes;
+  shape.cast = args.cast;
+  shape.row_packs = wire_packs(shape);
+  shape.combine_packs = args.hidden * 2 / 16;
+  shape.weighted = args.weighted;
+  shape.drop = args.overflow == Overflow::drop;
+  return shape;
+}
+
+void check_exchange_args(std::uint32_t ranks, const ExchangeArgs& args) {
+  require(args.tokens >= 1 && args.tokens <= kMaxExchangeTokens, "tokens", args.tokens, "between 1 and 1024");
+  require(args.experts >= 1 && args.experts <= kMaxExperts, "experts", args.experts, "between 1 and 4096");
+  require(args.top_k >= 1 && args.top_k <= kMaxTopK, "top_k", args.top_k, "between 1 and 32");
+  require(args.type <= RowType::fp8, "type", static_cast<int>(args.type), "a RowType");
+  require(args.cast <= RowCast::fp8_ue8m0, "cast", static_cast<int>(args.cast), "a RowCast");
+  require(args.overflow <= Overflow::drop, "overflow", static_cast<int>(args.overflow), "a policy");
+  require(args.cast == RowCast::none || args.type != RowType::fp8, "cast", static_cast<int>(args.cast),
+          "possible: rows are fp8 already");
+  require(args.combine_type == DataType::bf16 || args.combine_type == DataType::f16, "combine_type",
+          name(args.combine_type), "bf16 or f16");
+  const std::uint32_t step = args.cast != RowCast::none ? kScaleColumns : 16 / element_bytes(args.type);
+  require(args.hidden >= 1 && args.hidden <= kMostHidden && args.hidden % step == 0, "hidden", args.hidden,
+          fmt::format("a multiple of {} up to {}", step, kMostHidden));
+  require(args.scale_bytes % 4 == 0 && args.scale_bytes <= args.hidden * 4, "scale_bytes", args.scale_bytes,
+          "a multiple of 4 up to 4 per column");
+  require(args.scale_bytes == 0 || args.type == RowType::fp8, "scale_bytes", args.scale_bytes,
+          "0, and only fp8 rows come with scales");
+  const std::uint64_t most_rows = std::uint64_t{ranks} * args.tokens * args.top_k;
+  require(args.capacity <= most_rows, "capacity", args.capacity, fmt::format("between 0 and {}", most_rows));
+  require(args.generations >= 1 && args.generations <= 64, "generations", args.generations, "between 1 and 64");
+  require(args.rank_of_expert.empty() || args.rank_of_expert.size() == args.experts, "rank_of_expert's length",
+          args.rank_of_expert.size(), fmt::format("0 or {}", args.experts));
+  for (const std::uint32_t rank : args.rank_of_expert) {
+    require(rank < ranks, "rank_of_expert", rank, fmt::format("a rank below {}", ranks));
+  }
+}
+
+void check_exchange(const GroupState& group, const ExchangeArgs& args) {
+  check_exchange_args(static_cast<std::uint32_t>(group.size()), args);
+  if (!group.direct()) {
+    throw Error(Errc::unsupported, fmt::format("Exchange::create: ranks must reach each other's memory, and these do "
+                                               "not ({})",
+                                               group.communicator().fabric().description()));
+  }
+}
+
+void agree_on_exchange(Bootstrap& bootstrap, const GroupState& group, const ExchangeArgs& args) {
+  AgreedExchange mine;
+  std::memset(static_cast<void*>(&mine), 0, sizeof(mine));  // padding is compared too
+  mine.leader = group.members().front();
+  mine.tokens = args.tokens;
+  mine.hidden = args.hidden;
+  mine.experts = args.experts;
+  mine.top_k = args.top_k;
+  mine.scale_bytes = args.scale_bytes;
+  mine.capacity = args.capacity;
+  mine.generations = args.generations;
+  for (const std::uint32_t rank : args.rank_of_expert) mine.map = fingerprint("map", mine.map, rank);
+  mine.type = args.type;
+  mine.cast = args.cast;
+  mine.combine_type = args.combine_type;
+  mine.overflow = args.overflow;
+  mine.weighted = args.weighted;
+  const std::vector<AgreedExchange> all = bootstrap.all_gather_value("compare exchanges", mine);
+  bootstrap.agree_on("create an exchange", [&] {
+    const AgreedExchange& leader = all[static_cast<std::size_t>(mine.leader)];
+    if (std::memcmp(&leader, &mine, sizeof(mine)) == 0) return;
+    throw Error(Errc::invalid_argument, fmt::format("ranks disagree about ExchangeArgs: rank {} has {}; rank {} has {}",
+                                                    mine.leader, describe(leader), bootstrap.rank(), describe(mine)));
+  });
+}
+
+ExchangeState::ExchangeState(GroupState& group, const ExchangeArgs& args, int number)
+    : group_(group),
+      args_(args),
+      map_(map_experts(static_cast<std::uint32_t>(group.size()), args)),
+      shape_(
+          make_shape(static_cast<std::uint32_t>(group.size()), static_cast<std::uint32_t>(group.rank()), args, map_)),
+      layout_(make_exchange_layout(static_cast<std::uint32_t>(group.size()), shape_)),
+      window_(number + 1),
+      dispatch_(group.communicator(), kMaxGroups - 1 - 2 * number, group.members(), group.rank(), window_, 0,
+                channel_layout(layout_.dispatch_bytes)),
+      combine_(group.communicator(), kMaxGroups - 2 - 2 * number, group.members(), group.rank(), window_,
+               layout_.dispatch_bytes, channel_layout(layout_.combine_bytes)) {
+  for (std::uint32_t expert = 0; expert < args_.experts; ++expert) {
+    if (map_.homes[expert].rank == static_cast<std::uint32_t>(group.rank())) experts_.push_back(expert);
+  }
+}
+
+std::size_t ExchangeState::tables_bytes() const {
+  return args_.generations * RoutingTables::bytes(static_cast<std::uint32_t>(group_.size()), shape_);
+}
+
+std::size_t ExchangeState::needed_bytes() const {
+  return tables_offset() + tables_bytes() + aligned_to_line(args_.experts * sizeof(ExpertHome));
+}
+
+std::byte* ExchangeState::memory() const {
+  const int world_rank = group_.members()[static_cast<std::size_t>(group_.rank())];
+  return group_.communicator().fabric().window(window_, world_rank);
+}
+
+void ExchangeState::arm(std::uint32_t first_epoch, bool moved) {
+  dispatch_.arm(first_epoch, moved);
+  combine_.arm(first_epoch, moved);
+  Fabric& fabric = group_.communicator().fabric();
+  std::byte* const tables = memory() + tables_offset();
+  fabric.fill(tables, 0xff, tables_bytes());
+  fabric.write(tables + tables_bytes(), map_.homes.data(), map_.homes.size() * sizeof(ExpertHome));
+}
+
+void ExchangeState::set_released() {
+  dispatch_.set_released();
+  combine_.set_released();
+}
+
+ExchangeView ExchangeState::view(std::uint32_t generation) const {
+  const auto ranks = static_cast<std::uint32_t>(group_.size());
+  std::byte* const tables = memory() + tables_offset();
+  return {.shape = shape_,
+          .layout = layout_,
+          .homes = reinterpret_cast<const ExpertHome*>(tables + tables_bytes()),
+          .tables = RoutingTables::at(tables + generation * RoutingTables::bytes(ranks, shape_), ranks, shape_)};
+}
+
+std::uint32_t ExchangeState::next_generation() {
+  return static_cast<std::uint32_t>(dispatches_++ % args_.generations);
+}
+
+}  // namespace weft::detail

@@ -1,0 +1,67 @@
+// What is behind an Exchange: a window of its own with the regions of dispatch and of combine, each of which is a
+// channel like a group's, and the tables of every generation behind them.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "comm/state.hpp"
+#include "core/exchange.hpp"
+
+namespace weft::detail {
+
+// Where the experts of an exchange live, and how many each rank has.
+struct ExpertMap {
+  std::vector<ExpertHome> homes;      // by expert
+  std::vector<std::uint32_t> counts;  // by rank
+  std::uint32_t even;                 // as in ExchangeShape
+};
+ExpertMap map_experts(std::uint32_t ranks, const ExchangeArgs& args);
+
+// Of `rank` among `ranks`. Throws nothing: the arguments have been checked.
+ExchangeShape make_shape(std::uint32_t ranks, std::uint32_t rank, const ExchangeArgs& args, const ExpertMap& map);
+
+// Throws Errc::invalid_argument with the argument's name.
+void check_exchange_args(std::uint32_t ranks, const ExchangeArgs& args);
+void check_exchange(const GroupState& group, const ExchangeArgs& args);
+// Collective over the world; throws on all ranks where the ranks of one group differ.
+void agree_on_exchange(Bootstrap& bootstrap, const GroupState& group, const ExchangeArgs& args);
+
+class ExchangeState {
+ public:
+  ExchangeState(GroupState& group, const ExchangeArgs& args, int number);
+
+  const ExchangeArgs& args() const { return args_; }
+  const ExchangeShape& shape() const { return shape_; }
+  std::span<const std::uint32_t> experts() const { return experts_; }
+  GroupState& dispatch_channel() { return dispatch_; }
+  GroupState& combine_channel() { return combine_; }
+
+  std::size_t needed_bytes() const;
+  std::size_t window_bytes() const { return window_bytes_; }
+  void set_window_bytes(std::size_t bytes) { window_bytes_ = bytes; }
+  void arm(std::uint32_t first_epoch, bool moved);  // as GroupState::arm
+  void set_released();
+
+  ExchangeView view(std::uint32_t generation) const;
+  std::uint32_t next_generation();  // of a dispatch
+  bool dispatched(std::uint32_t generation) const { return generation < dispatches_ && generation < args_.generations; }
+
+ private:
+  std::size_t tables_offset() const { return layout_.dispatch_bytes + layout_.combine_bytes; }
+  std::size_t tables_bytes() const;
+  std::byte* memory() const;
+
+  GroupState& group_;
+  ExchangeArgs args_;
+  ExpertMap map_;
+  ExchangeShape shape_;
+  ExchangeLayout layout_;
+  std::vector<std::uint32_t> experts_;
+  int window_;
+  std::size_t window_bytes_ = 0;
+  GroupState dispatch_, combine_;
+  std::uint64_t dispatches_ = 0;
+};
+
+}  // namespace weft::detail

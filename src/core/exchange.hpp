@@ -1,0 +1,164 @@
+// What dispatch and combine know of an exchange: its shape, where things lie in its memory, and the tables that carry a
+// dispatch's routing over to its combine. Plain data: the host fills it, kernels get it as an argument.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "core/channel.hpp"
+#include "team/function.hpp"
+#include "weft/moe.hpp"
+#include "wire/escaped.hpp"
+#include "wire/pack.hpp"
+
+namespace weft::detail {
+
+inline constexpr std::uint32_t kMaxTopK = 32;
+inline constexpr std::uint32_t kMaxExperts = 4096;
+inline constexpr std::uint32_t kMaxExchangeTokens = 1024;
+
+inline constexpr std::uint32_t kNone = 0xffffffffu;  // no expert, no row
+
+// Where an expert lives.
+struct ExpertHome {
+  std::uint32_t rank, local;
+};
+
+struct ExchangeShape {
+  std::uint32_t tokens, experts, top_k, capacity;
+  std::uint32_t even;         // experts of each rank, where all have as many, in contiguous blocks; else 0
+  std::uint32_t local;        // experts of this rank
+  std::uint32_t most_local;   // of any rank
+  std::uint32_t columns;      // of a row that is cast
+  std::uint32_t input_packs;  // of a row as the caller gives it
+  std::uint32_t scale_bytes;  // of a row as the caller gives it
+  std::uint32_t row_packs;    // of a row on the way to its experts
+  std::uint32_t combine_packs;
+  RowCast cast;
+  bool weighted;
+  bool drop;
+};
+
+// Byte offsets in the region of dispatch or of combine. The same on every rank.
+struct ExchangeLayout {
+  std::uint64_t counts;   // [bank][sender][most_local + 1] words: count or, in the last one, tokens; flag
+  std::uint64_t records;  // [bank][sender][token][k] lines: local expert and ordinal, weight
+  std::uint64_t rows;     // [bank][sender][token][row_packs]
+  std::uint64_t dispatch_bytes;
+  std::uint64_t results;  // [bank][sender][token][combine_packs]
+  std::uint64_t combine_bytes;
+};
+
+constexpr std::uint64_t aligned_to_line(std::uint64_t bytes) {
+  return (bytes + 255) / 256 * 256;
+}
+
+// What an expert's rank keeps of a row: where it lies among the outputs, and its weight.
+struct ExpertEntry {
+  std::uint32_t row;
+  float weight;
+};
+
+// Ranks of a group.
+struct RankSet {
+  std::uint64_t bits[2];
+  WEFT_FN void add(std::uint32_t rank) { bits[rank / 64] |= std::uint64_t{1} << rank % 64; }
+  WEFT_FN bool has(std::uint32_t rank) const { return (bits[rank / 64] >> rank % 64 & 1u) != 0; }
+};
+static_assert(kMaxRanks <= 128);
+
+// What a dispatch leaves for its combine, one per generation. Only the own rank touches it.
+struct RoutingHeader {
+  std::uint32_t waiting;            // 1: the combine has not been called
+  std::uint32_t most_tokens;        // of any rank
+  std::uint32_t tokens[kMaxRanks];  // by rank
+};
+struct RoutingTables {
+  RoutingHeader* header;
+  std::uint32_t* entry_counts;  // [rank][token]; kNone: the row did not come here
+  ExpertEntry* entries;         // [rank][token][top_k], by ascending expert
+  RankSet* answering;           // [token of this rank]: who returns a row
+
+  static constexpr std::uint64_t bytes(std::uint32_t ranks, const ExchangeShape& shape) {
+    const std::uint64_t rows = std::uint64_t{ranks} * shape.tokens;
+    return aligned_to_line(sizeof(RoutingHeader)) + aligned_to_line(rows * sizeof(std::uint32_t)) +
+           aligned_to_line(rows * shape.top_k * sizeof(ExpertEntry)) + aligned_to_line(shape.tokens * sizeof(RankSet));
+  }
+  static RoutingTables at(std::byte* memory, std::uint32_t ranks, const ExchangeShape& shape) {
+    const std::uint64_t rows = std::uint64_t{ranks} * shape.tokens;
+    RoutingTables tables{};
+    const auto take = [&]<class Item>(Item*& item, std::uint64_t count) {
+      item = reinterpret_cast<Item*>(memory);
+      memory += aligned_to_line(count * sizeof(Item));
+    };
+    take(tables.header, 1);
+    take(tables.entry_counts, rows);
+    take(tables.entries, rows * shape.top_k);
+    take(tables.answering, shape.tokens);
+    return tables;
+  }
+};
+
+constexpr std::uint32_t scale_groups(const ExchangeShape& shape) {
+  return shape.columns / kScaleColumns;
+}
+// Packs of a row's payload where it travels as it is: the row, then its scales.
+constexpr std::uint32_t exact_packs(const ExchangeShape& shape) {
+  return shape.input_packs + (shape.scale_bytes + 15) / 16;
+}
+constexpr std::uint32_t exact_segments(const ExchangeShape& shape) {
+  return (exact_packs(shape) + Escaped<16>::kSegmentPacks - 1) / Escaped<16>::kSegmentPacks;
+}
+// Packs of a row's e4m3 columns; its scales follow them.
+constexpr std::uint32_t cast_packs(const ExchangeShape& shape) {
+  return shape.columns / 16;
+}
+constexpr std::uint32_t wire_packs(const ExchangeShape& shape) {
+  if (shape.cast != RowCast::none) return cast_packs(shape) + (scale_groups(shape) + 3) / 4;
+  return exact_packs(shape) + exact_segments(shape) * Escaped<16>::kMaskPacks;
+}
+
+constexpr ExchangeLayout make_exchange_layout(std::uint32_t ranks, const ExchangeShape& shape) {
+  const std::uint64_t rows = std::uint64_t{kBanks} * ranks * shape.tokens;
+  const std::uint64_t headers = aligned_to_line(std::uint64_t{kBanks} * ranks * sizeof(std::uint64_t));
+  ExchangeLayout layout{};
+  layout.counts = headers;
+  layout.records =
+      layout.counts + aligned_to_line(std::uint64_t{kBanks} * ranks * (shape.most_local + 1) * sizeof(std::uint64_t));
+  layout.rows = layout.records + aligned_to_line(rows * shape.top_k * sizeof(Pack));
+  layout.dispatch_bytes = layout.rows + aligned_to_line(rows * shape.row_packs * sizeof(Pack));
+  layout.results = headers;
+  layout.combine_bytes = layout.results + aligned_to_line(rows * shape.combine_packs * sizeof(Pack));
+  return layout;
+}
+
+// What every kernel of an exchange gets.
+struct ExchangeView {
+  ExchangeShape shape;
+  ExchangeLayout layout;
+  const ExpertHome* homes;  // by expert; not read where blocks are even
+  RoutingTables tables;     // of the generation
+};
+
+struct DispatchWork {
+  ExchangeView exchange;
+  const void* input;
+  const void* scales;
+  const void* ids;
+  const float* weights;
+  std::uint32_t tokens;
+  bool wide_ids;
+  bool discard;
+  void* output;
+  void* output_scales;
+  std::int32_t* counts;
+};
+
+struct CombineWork {
+  ExchangeView exchange;
+  const void* input;
+  const void* residual;
+  void* output;
+};
+
+}  // namespace weft::detail

@@ -217,7 +217,7 @@ struct MoeDispatch {
     });
     entries.here = team.sum_of(here, T::kLanes);
     entries.kept = team.sum_of(kept, T::kLanes);
-    return team.all_of(good);
+    return team.all_lanes(good);
   }
 
   // For combine: what is kept of the row, by ascending expert, which is by ascending place among the outputs.
@@ -255,7 +255,7 @@ struct MoeDispatch {
       good = good && wait(team, s, {.phase = 1}, arrived, [&] { return rank; });
       count = FlaggedWord::decode(word);
     });
-    if (!team.all_of(good)) return false;
+    if (!team.all_lanes(good)) return false;
     std::uint32_t most = 0;
     for (std::uint32_t rank = 0; rank < s.size(); ++rank) {
       const std::uint32_t count = tokens.get(team, rank);

@@ -23,7 +23,7 @@ struct CastRow {
 
   template <class T>
   static WEFT_FN std::uint32_t items(const ExchangeShape& shape) {
-    return scale_groups(shape) * kSharers<T>;
+    return shape.groups * kSharers<T>;
   }
   template <class T>
   static WEFT_FN std::uint32_t units(const ExchangeShape& shape) {
@@ -104,7 +104,9 @@ struct CastRow {
       }
     }
   }
-  static WEFT_FN std::uint32_t* scales_of(Pack* row, const ExchangeShape& shape) { return row[cast_packs(shape)].word; }
+  static WEFT_FN std::uint32_t* scales_of(Pack* row, const ExchangeShape& shape) {
+    return row[shape.payload_packs].word;
+  }
 
   // Receives one unit of a row, stores it where `each_output(store)` says (it calls `store(output row)`), and puts the
   // slot back to rest. False when the call has failed.
@@ -112,7 +114,7 @@ struct CastRow {
   static WEFT_FN bool receive(T& team, const Session& s, const DispatchWork& work, Pack* row, std::uint32_t sender,
                               std::uint32_t unit, std::uint32_t lane, EachOutput each_output) {
     const ExchangeShape& shape = work.exchange.shape;
-    const std::uint32_t count = items<T>(shape), groups = scale_groups(shape);
+    const std::uint32_t count = items<T>(shape), groups = shape.groups;
     using Wire = Sentinel<type>;  // of all ones, whatever the type
     for (std::uint32_t first = unit * T::kLanes; first < count; first += units<T>(shape) * T::kLanes) {
       const std::uint32_t item = first + lane, group = item / kSharers<T>;
@@ -131,7 +133,7 @@ struct CastRow {
         for (std::uint32_t i = 0; i < kPacks<T>; ++i) all &= Wire::template arrived<T::kAtomicBytes>(in[i], s.epoch);
         return all && scale != kRestWord;
       };
-      if (!team.all_of(wait(team, s, {.phase = 1}, arrived, [&] { return sender; }))) return false;
+      if (!team.all_lanes(wait(team, s, {.phase = 1}, arrived, [&] { return sender; }))) return false;
       each_output([&](std::uint32_t to) {
         if (!here) return;
         const Packs output(static_cast<std::byte*>(work.output) + std::uint64_t{to} * shape.columns, shape.columns / 4);
@@ -158,7 +160,7 @@ struct CastRow {
 struct ExactRow {
   template <class T>
   static WEFT_FN std::uint32_t units(const ExchangeShape& shape) {
-    return T::kLanes == 1 ? 1 : exact_segments(shape);
+    return T::kLanes == 1 ? 1 : shape.segments;
   }
 
   // Pack `i` of the row and of its scales, wherever they lie.
@@ -193,8 +195,8 @@ struct ExactRow {
   template <Team T, class Handle>
   static WEFT_FN bool each_column(const ExchangeShape& shape, std::uint32_t unit, std::uint32_t lane, Handle handle) {
     using Wire = Escaped<T::kAtomicBytes>;
-    const std::uint32_t packs = exact_packs(shape);
-    for (std::uint32_t segment = unit; segment < exact_segments(shape); segment += units<T>(shape)) {
+    const std::uint32_t packs = shape.payload_packs;
+    for (std::uint32_t segment = unit; segment < shape.segments; segment += units<T>(shape)) {
       for (std::uint32_t c = lane; c < Wire::kColumns; c += T::kLanes) {
         const std::uint32_t first = segment * Wire::kSegmentPacks + c;
         const std::uint32_t left = first < packs ? (packs - first + Wire::kColumns - 1) / Wire::kColumns : 0;
@@ -258,7 +260,7 @@ struct ExactRow {
         for (std::uint32_t d = 0; d < Wire::kDepth; ++d) all &= d >= column.depth || Wire::arrived(pack[d]);
         return all;
       };
-      if (!team.all_of(wait(team, s, {.phase = 1}, arrived, [&] { return sender; }))) return false;
+      if (!team.all_lanes(wait(team, s, {.phase = 1}, arrived, [&] { return sender; }))) return false;
       WEFT_UNROLL
       for (std::uint32_t d = 0; d < Wire::kDepth; ++d) pack[d] = Wire::decode(pack[d], d, mask);
       each_output([&](std::uint32_t to) {

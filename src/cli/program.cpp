@@ -51,6 +51,8 @@ int run_program(const std::vector<std::string>& arguments) {
   auto* all_reduce = bench->add_subcommand("all-reduce", "All-reduce by size: each algorithm beside its peers");
   all_reduce->footer(kAllReduceExamples);
   const Command run_all_reduce = add_bench_all_reduce(*all_reduce, arguments);
+  auto* moe = bench->add_subcommand("moe", "Mixture of experts: dispatch, combine and both by tokens per rank");
+  const Command run_moe = add_bench_moe(*moe, arguments);
   auto* info = app.add_subcommand("info", "Shows GPUs, links, versions, what is usable, and a communicator's memory");
   const Command run_info = add_info(*info, arguments);
   auto* simulate = app.add_subcommand("simulate", "Runs the protocols under every schedule, or under one of yours");
@@ -64,6 +66,7 @@ int run_program(const std::vector<std::string>& arguments) {
   }
   try {
     if (all_reduce->parsed()) return run_all_reduce();
+    if (moe->parsed()) return run_moe();
     if (bench->parsed()) return run_bench();
     if (simulate->parsed()) return run_simulate();
     return run_info();

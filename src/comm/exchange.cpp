@@ -74,7 +74,7 @@ ExchangeMemory exchange_memory(int ranks, const ExchangeArgs& args) {
   const detail::ExchangeLayout layout = detail::make_exchange_layout(size, shape);
   const bool cast = args.cast != RowCast::none;
   const std::size_t scale = args.cast == RowCast::fp8 ? sizeof(float) : 1;
-  const std::size_t scales = cast ? detail::scale_groups(shape) * scale : shape.scale_bytes;
+  const std::size_t scales = cast ? shape.groups * scale : shape.scale_bytes;
   const std::size_t row = cast ? shape.columns : std::size_t{shape.input_packs} * 16;
   ExchangeMemory memory{};
   memory.dispatch = layout.dispatch_bytes / detail::kBanks;
@@ -142,8 +142,7 @@ Ticket Exchange::dispatch(const DispatchArgs& args) const {
       .threads = 1,
       .stream = args.stream};
   // Rows come from all ranks, about as many from each as go from here to each.
-  const std::uint64_t units =
-      shape.cast != RowCast::none ? (shape.columns / 16 + 31) / 32 : detail::exact_segments(shape);
+  const std::uint64_t units = shape.cast != RowCast::none ? (shape.columns / 16 + 31) / 32 : shape.segments;
   choose_grid(channel, args.launch, std::uint64_t{args.tokens} * static_cast<unsigned>(channel.size()) * units,
               planned);
   run(group_, channel, "dispatch", args.tag, planned);

@@ -76,7 +76,7 @@ ExchangeShape make_shape(std::uint32_t ranks, std::uint32_t rank, const Exchange
   shape.input_packs = args.hidden * element_bytes(args.type) / 16;
   shape.scale_bytes = args.scale_bytes;
   shape.cast = args.cast;
-  shape.row_packs = wire_packs(shape);
+  plan_row(shape);
   shape.combine_packs = args.hidden * 2 / 16;
   shape.weighted = args.weighted;
   shape.drop = args.overflow == Overflow::drop;

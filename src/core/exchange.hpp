@@ -26,13 +26,16 @@ struct ExpertHome {
 
 struct ExchangeShape {
   std::uint32_t tokens, experts, top_k, capacity;
-  std::uint32_t even;         // experts of each rank, where all have as many, in contiguous blocks; else 0
-  std::uint32_t local;        // experts of this rank
-  std::uint32_t most_local;   // of any rank
-  std::uint32_t columns;      // of a row that is cast
-  std::uint32_t input_packs;  // of a row as the caller gives it
-  std::uint32_t scale_bytes;  // of a row as the caller gives it
-  std::uint32_t row_packs;    // of a row on the way to its experts
+  std::uint32_t even;           // experts of each rank, where all have as many, in contiguous blocks; else 0
+  std::uint32_t local;          // experts of this rank
+  std::uint32_t most_local;     // of any rank
+  std::uint32_t columns;        // of a row that is cast
+  std::uint32_t input_packs;    // of a row as the caller gives it
+  std::uint32_t scale_bytes;    // of a row as the caller gives it
+  std::uint32_t groups;         // scales of a row that is cast
+  std::uint32_t payload_packs;  // of a row on the way: what is in front of scales or masks
+  std::uint32_t segments;       // of a row that travels as it is
+  std::uint32_t row_packs;      // of a row on the way, all of it
   std::uint32_t combine_packs;
   RowCast cast;
   bool weighted;
@@ -99,23 +102,14 @@ struct RoutingTables {
   }
 };
 
-constexpr std::uint32_t scale_groups(const ExchangeShape& shape) {
-  return shape.columns / kScaleColumns;
-}
-// Packs of a row's payload where it travels as it is: the row, then its scales.
-constexpr std::uint32_t exact_packs(const ExchangeShape& shape) {
-  return shape.input_packs + (shape.scale_bytes + 15) / 16;
-}
-constexpr std::uint32_t exact_segments(const ExchangeShape& shape) {
-  return (exact_packs(shape) + Escaped<16>::kSegmentPacks - 1) / Escaped<16>::kSegmentPacks;
-}
-// Packs of a row's e4m3 columns; its scales follow them.
-constexpr std::uint32_t cast_packs(const ExchangeShape& shape) {
-  return shape.columns / 16;
-}
-constexpr std::uint32_t wire_packs(const ExchangeShape& shape) {
-  if (shape.cast != RowCast::none) return cast_packs(shape) + (scale_groups(shape) + 3) / 4;
-  return exact_packs(shape) + exact_segments(shape) * Escaped<16>::kMaskPacks;
+// What of the shape follows from the rest.
+constexpr void plan_row(ExchangeShape& shape) {
+  using Wire = Escaped<16>;
+  const bool exact = shape.cast == RowCast::none;
+  shape.groups = exact ? 0 : shape.columns / kScaleColumns;
+  shape.payload_packs = exact ? shape.input_packs + (shape.scale_bytes + 15) / 16 : shape.columns / 16;
+  shape.segments = exact ? (shape.payload_packs + Wire::kSegmentPacks - 1) / Wire::kSegmentPacks : 0;
+  shape.row_packs = shape.payload_packs + (exact ? shape.segments * Wire::kMaskPacks : (shape.groups + 3) / 4);
 }
 
 constexpr ExchangeLayout make_exchange_layout(std::uint32_t ranks, const ExchangeShape& shape) {

@@ -30,7 +30,7 @@ class CpuThread {
   static void put(Pack* to, const Pack& value) { *to = value; }
   static Pack get(const Pack* from) { return *from; }
   static constexpr std::uint32_t kLanes = 1;
-  static bool all_of(bool good) { return good; }
+  static bool all_lanes(bool good) { return good; }
   static float max_of(float value, std::uint32_t) { return value; }
   static std::uint32_t sum_of(std::uint32_t value, std::uint32_t) { return value; }
   static std::uint32_t from_lane(std::uint32_t value, std::uint32_t) { return value; }

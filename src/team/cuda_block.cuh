@@ -23,7 +23,7 @@ class CudaBlock {
   __device__ static void put(Pack* to, const Pack& value) { *to = value; }
   __device__ static Pack get(const Pack* from) { return *from; }
   static constexpr std::uint32_t kLanes = 32;
-  __device__ static bool all_of(bool good) { return __all_sync(~0u, good) != 0; }
+  __device__ static bool all_lanes(bool good) { return __all_sync(~0u, good) != 0; }
   __device__ static float max_of(float value, std::uint32_t lanes) {
     for (std::uint32_t step = lanes / 2; step != 0; step /= 2) {
       value = fmaxf(value, __shfl_xor_sync(~0u, value, static_cast<int>(step)));

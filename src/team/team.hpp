@@ -8,7 +8,7 @@
 //   all(good)               the same; true when `good` was true for every thread
 //   kLanes                  threads of a warp: neighbours in a block that run together and can look at each other's
 //                           values; every block is a multiple of it. All lanes of a warp make the next four calls
-//   all_of(good)            whether it is true in all lanes
+//   all_lanes(good)            whether it is true in all lanes
 //   max_of(value, lanes)    the largest value of `lanes` neighbours (a power of two; neighbours begin at multiples)
 //   sum_of(value, lanes)    their sum
 //   from_lane(value, lane)  the value of one lane of the warp
@@ -51,7 +51,7 @@ concept Team = requires(T& team, Pack* pack, const Pack* const_pack, std::uint64
   team.put(pack, Pack{});
   { team.get(const_pack) } -> std::same_as<Pack>;
   { T::kLanes } -> std::convertible_to<std::uint32_t>;
-  { team.all_of(bool{}) } -> std::same_as<bool>;
+  { team.all_lanes(bool{}) } -> std::same_as<bool>;
   { team.max_of(float{}, std::uint32_t{}) } -> std::same_as<float>;
   { team.sum_of(std::uint32_t{}, std::uint32_t{}) } -> std::same_as<std::uint32_t>;
   { team.from_lane(std::uint32_t{}, std::uint32_t{}) } -> std::same_as<std::uint32_t>;

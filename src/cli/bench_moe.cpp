@@ -1,0 +1,99 @@
+// weft bench moe: dispatch, combine and both by tokens per rank.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+
+#include "bench_options.hpp"
+#include "commands.hpp"
+#include "moe_measure.hpp"
+#include "moe_traffic.hpp"
+#include "options.hpp"
+#include "sizes.hpp"
+#include "weft/moe.hpp"
+
+namespace weft::cli {
+namespace {
+
+constexpr std::string_view cast_name(RowCast cast) {
+  return cast == RowCast::none ? "bf16" : "fp8";
+}
+
+struct MoeBench {
+  std::vector<std::string> arguments;
+  BenchOptions options;
+  std::string model = "deepseek-v3";
+  std::string config;
+  std::string tokens = "1,2,4,8,16,32,64,128";
+  std::string row = "fp8";
+  Traffic traffic = Traffic::uniform;
+  int blocks = 0, threads = 0;
+  int run() const;
+};
+
+int MoeBench::run() const {
+  const ModelShape shape = config.empty() ? preset(model) : shape_from_config(config);
+  if (!shape.has_experts()) throw Error(Errc::invalid_argument, fmt::format("--model {}: has no experts", shape.name));
+  const auto counts = parse_counts(tokens, "--tokens");
+  const ExchangeArgs args{.tokens = static_cast<std::uint32_t>(*std::max_element(counts.begin(), counts.end())),
+                          .hidden = static_cast<std::uint32_t>(shape.hidden),
+                          .experts = static_cast<std::uint32_t>(shape.num_experts),
+                          .top_k = static_cast<std::uint32_t>(shape.top_k),
+                          .cast = row == "fp8" ? RowCast::fp8 : RowCast::none};
+  Ranks ranks(options.ranks_args());
+  std::vector<MoeResult> results;
+  MoeMeasurement measurement(ranks, args);
+  bool correct = true;
+  for (const std::int64_t count : counts) {
+    const auto number = static_cast<std::uint32_t>(count);
+    const MoeTraffic flow(shape, args, traffic, ranks.world_size(), number);
+    MoeResult result = measurement.run(flow, number, options.samples, {.blocks = blocks, .threads = threads});
+    if (!result.wrong.empty()) fmt::print(stderr, "WRONG: {} tokens: {}\n", count, result.wrong);
+    correct = correct && result.wrong.empty();
+    results.push_back(std::move(result));
+  }
+  if (!ranks.leader()) return correct ? 0 : 1;
+
+  const double sent = args.cast == RowCast::none ? args.hidden * 2.0 : args.hidden + args.hidden / 32.0;
+  Table table({"tokens", "dispatch µs", "combine µs", "both µs", "dispatch GB/s", "combine GB/s", "logical GB/s"});
+  for (const MoeResult& result : results) {
+    const auto rate = [](double bytes, double us) { return fmt::format("{:.1f}", bytes / us / 1e3); };
+    const auto time = [&](int i) { return result.wrong.empty() ? microseconds(result.us[i]) : std::string("WRONG"); };
+    table.add({fmt::format("{}", result.tokens), time(0), time(1), time(2), rate(result.wire_rows * sent, result.us[0]),
+               rate(result.wire_rows * args.hidden * 2.0, result.us[1]),
+               rate(result.logical_rows * (sent + args.hidden * 2.0), result.us[2])});
+  }
+  const ExchangeMemory memory = exchange_memory(ranks.world_size(), args);
+  fmt::print(
+      "MoE of {}: hidden {}, {} experts, top {}, {} routing, {} dispatched, bf16 combined with weights\n{}\n\n{}\n",
+      shape.name, shape.hidden, shape.num_experts, shape.top_k, name(traffic), cast_name(args.cast), headline(ranks),
+      table.text());
+  fmt::print("Receive buffers {} + {} per generation, window {}, output {}\n", format_bytes(memory.dispatch),
+             format_bytes(memory.combine), format_bytes(memory.window), format_bytes(memory.output));
+  fmt::print("{}\n", correct ? "Every result was compared with a reference and is right."
+                             : "Results marked WRONG differ from the reference.");
+  if (!options.csv.empty()) write_text(options.csv, table.csv());
+  return correct ? 0 : 1;
+}
+
+}  // namespace
+
+Command add_bench_moe(CLI::App& app, const std::vector<std::string>& arguments) {
+  const auto bench = std::make_shared<MoeBench>();
+  bench->arguments = arguments;
+  app.add_option("--model", bench->model, "Shape of the layer")->check(CLI::IsMember(preset_names()));
+  app.add_option("--config", bench->config, "… or a Hugging Face config.json");
+  app.add_option("--ep", bench->options.ranks, "Ranks that share the experts; the same as --ranks");
+  app.add_option("--tokens", bench->tokens, "Tokens per rank, \"1,8,128\"")->capture_default_str();
+  app.add_option("--dispatch", bench->row, "Rows on their way to the experts")
+      ->check(CLI::IsMember({"fp8", "bf16"}))
+      ->capture_default_str();
+  add_choice(app, "--routing", bench->traffic, {Traffic::uniform, Traffic::grouped, Traffic::zipf, Traffic::hot},
+             "Who chooses which experts");
+  app.add_option("--blocks", bench->blocks, "Blocks of each kernel (default: chosen by tokens)");
+  app.add_option("--threads", bench->threads, "Threads per block");
+  bench->options.add_to(app);
+  return [bench] { return bench->run(); };
+}
+
+}  // namespace weft::cli

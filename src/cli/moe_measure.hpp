@@ -1,0 +1,37 @@
+// Measures dispatch, combine and both on every rank, and compares what they give with the traffic's reference.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "moe_device.hpp"
+#include "moe_traffic.hpp"
+#include "ranks.hpp"
+#include "weft/moe.hpp"
+
+namespace weft::cli {
+
+// One line of the table.
+struct MoeResult {
+  std::uint32_t tokens = 0;
+  std::vector<std::vector<double>> samples[3];  // of dispatch, combine, both: [rank][sample]
+  double us[3] = {};
+  double wire_rows = 0, logical_rows = 0;
+  std::string wrong;
+};
+
+class MoeMeasurement {
+ public:
+  MoeMeasurement(Ranks& ranks, const ExchangeArgs& args);
+  ~MoeMeasurement();
+  MoeResult run(const MoeTraffic& traffic, std::uint32_t tokens, int samples, Launch launch);
+
+ private:
+  struct RankMoe;
+  Ranks& ranks_;
+  ExchangeArgs args_;
+  std::vector<std::unique_ptr<RankMoe>> opened_;
+};
+
+}  // namespace weft::cli

@@ -23,10 +23,12 @@ struct MoeCombine {
   struct Places {
     HeaderPlace header;  // in the control block
     WarpShare share;     // elsewhere
+    const Work* work;
   };
   template <Team T>
-  static WEFT_FN Places places(T& team, const Call& call, const Work&) {
+  static WEFT_FN Places places(T& team, const Call& call, const Work& work) {
     Places p{};
+    p.work = &work;
     if (team.block_rank() == 0) {
       p.header = Handshake::place(team, call);
     } else {
@@ -36,12 +38,13 @@ struct MoeCombine {
   }
   struct Early {};
   template <Team T>
-  static WEFT_FN Early early(T&, const Places&) {
+  static WEFT_FN Early early(T&, const Session&, const Places&) {
     return {};
   }
 
   template <int phase, Team T>
-  static WEFT_FN bool run(T& team, const Session& s, const Work& work, const Places& p, const Early&) {
+  static WEFT_FN bool run(T& team, const Session& s, const Places& p, const Early&) {
+    const Work& work = *p.work;
     if constexpr (phase == 0) {
       if (team.block_rank() == 0) {
         Handshake::send(team, s, p.header);

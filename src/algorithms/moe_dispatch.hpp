@@ -18,10 +18,12 @@ struct MoeDispatch {
   struct Places {
     HeaderPlace header;  // in the control block
     WarpShare share;     // elsewhere
+    const Work* work;
   };
   template <Team T>
-  static WEFT_FN Places places(T& team, const Call& call, const Work&) {
+  static WEFT_FN Places places(T& team, const Call& call, const Work& work) {
     Places p{};
+    p.work = &work;
     if (team.block_rank() == 0) {
       p.header = Handshake::place(team, call);
     } else {
@@ -31,12 +33,13 @@ struct MoeDispatch {
   }
   struct Early {};
   template <Team T>
-  static WEFT_FN Early early(T&, const Places&) {
+  static WEFT_FN Early early(T&, const Session&, const Places&) {
     return {};
   }
 
   template <int phase, Team T>
-  static WEFT_FN bool run(T& team, const Session& s, const Work& work, const Places& p, const Early&) {
+  static WEFT_FN bool run(T& team, const Session& s, const Places& p, const Early&) {
+    const Work& work = *p.work;
     if constexpr (phase == 0) {
       if (team.block_rank() == 0) return control_send(team, s, work, p.header);
       send_counts(team, s, work, p.share);

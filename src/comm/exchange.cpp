@@ -38,6 +38,13 @@ void check_launch(const GroupState& group, const Launch& launch, Stream stream) 
   group.communicator().fabric().check_stream(stream);
 }
 
+void check_ready(const Group& handle, const char* what) {
+  if (handle.state().communicator().released()) {
+    throw Error(Errc::released, fmt::format("{}: the communicator's memory is released; call acquire() first", what));
+  }
+  handle.check();
+}
+
 // A grid for `rows` rows of which each is work for `warps` warps.
 void choose_grid(const GroupState& group, const Launch& launch, std::uint64_t warps, detail::PlannedCall& planned) {
   const int most = group.communicator().fabric().max_blocks();
@@ -50,10 +57,6 @@ void choose_grid(const GroupState& group, const Launch& launch, std::uint64_t wa
 
 void run(const Group& handle, GroupState& channel, const char* what, std::uint32_t tag, detail::PlannedCall planned) {
   detail::CommunicatorState& communicator = channel.communicator();
-  if (communicator.released()) {
-    throw Error(Errc::released, fmt::format("{}: the communicator's memory is released; call acquire() first", what));
-  }
-  handle.check();
   const std::uint32_t fingerprint = detail::fingerprint(what, tag);
   channel.remember({fingerprint, fmt::format("{} tag {}", what, tag)});
   communicator.shared_fabric()->keep_alive(planned.stream, communicator.shared_fabric());
@@ -123,6 +126,7 @@ Ticket Exchange::dispatch(const DispatchArgs& args) const {
     if (given_scales || shape.cast != RowCast::none) check_tensor(channel, "output_scales", args.output_scales, 4);
     check_tensor(channel, "counts", args.counts, 4);
   }
+  check_ready(group_, "dispatch");
   const Ticket ticket{exchange.next_generation()};
   detail::PlannedCall planned{
       .call = {},
@@ -159,6 +163,7 @@ void Exchange::combine(const CombineArgs& args) const {
   if (shape.local != 0) check_tensor(channel, "input", args.input, 16);
   check_tensor(channel, "output", args.output, 16);
   if (args.residual != nullptr) check_tensor(channel, "residual", args.residual, 16);
+  check_ready(group_, "combine");
   detail::PlannedCall planned{
       .call = {},
       .operation = detail::CombineOperation{.work = {.exchange = exchange.view(args.ticket.generation),

@@ -138,12 +138,13 @@ void agree_on_exchange(Bootstrap& bootstrap, const GroupState& group, const Exch
   mine.overflow = args.overflow;
   mine.weighted = args.weighted;
   const std::vector<AgreedExchange> all = bootstrap.all_gather_value("compare exchanges", mine);
-  bootstrap.agree_on("create an exchange", [&] {
-    const AgreedExchange& leader = all[static_cast<std::size_t>(mine.leader)];
-    if (std::memcmp(&leader, &mine, sizeof(mine)) == 0) return;
+  // Every rank looks at all of them, and so throws where any throws.
+  for (std::size_t rank = 0; rank < all.size(); ++rank) {
+    const AgreedExchange& leader = all[static_cast<std::size_t>(all[rank].leader)];
+    if (std::memcmp(&leader, &all[rank], sizeof(leader)) == 0) continue;
     throw Error(Errc::invalid_argument, fmt::format("ranks disagree about ExchangeArgs: rank {} has {}; rank {} has {}",
-                                                    mine.leader, describe(leader), bootstrap.rank(), describe(mine)));
-  });
+                                                    leader.leader, describe(leader), rank, describe(all[rank])));
+  }
 }
 
 ExchangeState::ExchangeState(GroupState& group, const ExchangeArgs& args, int number)

@@ -1,191 +1,27 @@
 // Dispatch and combine on CPU ranks against the reference: contents, order, counts, sums, bit for bit.
-#include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <chrono>
 #include <random>
-#include <stdexcept>
+#include <thread>
 
 #include "support/guarded.hpp"
-#include "support/moe.hpp"
+#include "support/moe_cases.hpp"
 #include "support/world.hpp"
+#include "weft/recording.hpp"
 
 namespace weft::test {
 namespace {
 
-enum class Choice { uniform, none, one_expert, duplicates, holes };
-
-struct MoeCase {
-  ExchangeArgs args;
-  std::vector<std::uint32_t> tokens;  // by rank; the last one serves the rest
-  Choice choice = Choice::uniform;
-  bool any_bits = false;  // rows of any bit pattern, many of which are the wire's resting words
-  bool residual = false;
-  bool wide_ids = false;
-};
-
-Bytes random_bytes(std::mt19937& random, std::size_t bytes, bool any_bits, DataType type) {
-  Bytes data(bytes);
-  for (std::size_t i = 0; i < bytes / 2; ++i) {
-    std::uint32_t bits = random() % 4 == 0 ? 0xffffu : random() & 0xffffu;
-    if (!any_bits) {
-      const float value = static_cast<float>(static_cast<int>(random() % 4001) - 2000) * 0.0037f;
-      bits = round_to(format_of(type), value);
-    }
-    put(data, DataType::bf16, i, bits);
-  }
-  return data;
-}
-
-Tokens make_tokens(const MoeCase& c, std::uint32_t rank, std::uint32_t seed) {
-  std::mt19937 random(seed * 977 + rank);
-  Tokens tokens;
-  tokens.count = c.tokens[std::min<std::size_t>(rank, c.tokens.size() - 1)];
-  tokens.rows = random_bytes(random, tokens.count * row_bytes(c.args), c.any_bits || c.args.type == RowType::fp8,
-                             c.args.type == RowType::f16 ? DataType::f16 : DataType::bf16);
-  tokens.scales = random_bytes(random, std::size_t{tokens.count} * c.args.scale_bytes, true, DataType::bf16);
-  for (std::uint32_t i = 0; i < tokens.count * c.args.top_k; ++i) {
-    std::int64_t id = random() % c.args.experts;
-    if (c.choice == Choice::none) id = -1;
-    if (c.choice == Choice::one_expert) id = c.args.experts - 1;
-    if (c.choice == Choice::duplicates) id = (i / c.args.top_k * 3 + i % 2) % c.args.experts;
-    if (c.choice == Choice::holes && random() % 2 == 0) id = random() % 2 == 0 ? -1 : c.args.experts + 5;
-    tokens.ids.push_back(id);
-    tokens.weights.push_back(static_cast<float>(random() % 1000) * 0.001f - 0.2f);
-  }
-  return tokens;
-}
-
-std::vector<std::uint32_t> ranks_of_experts(const ExchangeArgs& args, std::uint32_t ranks) {
-  if (!args.rank_of_expert.empty()) return args.rank_of_expert;
-  std::vector<std::uint32_t> rank_of;
-  for (std::uint32_t rank = 0; rank < ranks; ++rank) {
-    const std::uint32_t count = args.experts / ranks + (rank < args.experts % ranks ? 1 : 0);
-    rank_of.insert(rank_of.end(), count, rank);
-  }
-  return rank_of;
-}
-
-// One call of each, with everybody's data, and what is right.
-struct Prepared {
-  MoeCase call;
-  std::vector<Tokens> tokens;
-  Routing routing;
-  std::vector<std::uint32_t> rank_of;
-  std::vector<std::vector<Bytes>> outputs;  // of experts, by place
-  std::vector<Bytes> residuals, results;    // by rank
-};
-
-Prepared prepare(const MoeCase& c, std::uint32_t ranks, std::uint32_t seed) {
-  Prepared p{.call = c,
-             .tokens = {},
-             .routing = {},
-             .rank_of = ranks_of_experts(c.args, ranks),
-             .outputs = {},
-             .residuals = {},
-             .results = {}};
-  for (std::uint32_t rank = 0; rank < ranks; ++rank) p.tokens.push_back(make_tokens(c, rank, seed));
-  p.routing = route(p.tokens, c.args);
-  const std::uint32_t capacity = c.args.capacity != 0 ? c.args.capacity : ranks * c.args.tokens;
-  std::mt19937 random(seed);
-  for (const std::vector<Arrival>& arrivals : p.routing) {
-    p.outputs.emplace_back();
-    for (std::size_t place = 0; place < std::min<std::size_t>(arrivals.size(), capacity); ++place) {
-      p.outputs.back().push_back(random_bytes(random, c.args.hidden * 2, false, c.args.combine_type));
-    }
-  }
-  for (std::uint32_t rank = 0; rank < ranks; ++rank) {
-    const std::uint32_t count = p.tokens[rank].count;
-    p.residuals.push_back(c.residual
-                              ? random_bytes(random, std::size_t{count} * c.args.hidden * 2, false, c.args.combine_type)
-                              : Bytes{});
-    p.results.push_back(combine(c.args, p.rank_of, p.routing, p.outputs, ranks, rank, count, p.residuals.back()));
-  }
-  return p;
-}
-
-void expect_bytes(std::span<const std::byte> got, std::span<const std::byte> wanted, const std::string& where) {
-  for (std::size_t i = 0; i < wanted.size(); ++i) {
-    if (got[i] == wanted[i]) continue;
-    throw std::runtime_error(fmt::format("{}: byte {} of {} is {:02x}, not {:02x}", where, i, wanted.size(),
-                                         static_cast<int>(got[i]), static_cast<int>(wanted[i])));
-  }
-}
-
-struct Dispatched {
-  Ticket ticket;
-};
-
-Ticket dispatch_and_check(const Exchange& exchange, const Prepared& p, std::uint32_t rank, bool discard = false) {
-  const ExchangeArgs& args = p.call.args;
-  const Tokens& mine = p.tokens[rank];
-  std::vector<std::int32_t> narrow(mine.ids.begin(), mine.ids.end());
-  const std::size_t row = sent_bytes(args), scales = sent_scale_bytes(args);
-  const std::size_t rows = std::size_t{exchange.local_experts()} * exchange.capacity();
-  Guarded input(mine.rows.size(), 0), output(rows * row, 0), output_scales(rows * scales, 0);
-  std::ranges::copy(mine.rows, input.content().begin());
-  std::vector<std::int32_t> counts(exchange.local_experts(), -1);
-  const Ticket ticket = exchange.dispatch({.input = input.content().data(),
-                                           .scales = mine.scales.data(),
-                                           .topk_ids = p.call.wide_ids ? static_cast<const void*>(mine.ids.data())
-                                                                       : static_cast<const void*>(narrow.data()),
-                                           .topk_ids_are_i64 = p.call.wide_ids,
-                                           .topk_weights = mine.weights.data(),
-                                           .tokens = mine.count,
-                                           .output = output.content().data(),
-                                           .output_scales = output_scales.content().data(),
-                                           .counts = counts.data(),
-                                           .discard = discard});
-  if (const std::string damage = output.damage() + output_scales.damage(); !damage.empty()) {
-    throw std::runtime_error(damage);
-  }
-  // Rows behind the counts keep their canaries.
-  Bytes wanted(rows * row, Guarded::kCanary), wanted_scales(rows * scales, Guarded::kCanary);
-  for (std::uint32_t local = 0; local < exchange.local_experts(); ++local) {
-    const std::vector<Arrival>& arrivals = p.routing[exchange.experts()[local]];
-    if (counts[local] != static_cast<std::int32_t>(arrivals.size())) {
-      throw std::runtime_error(fmt::format("expert {} counts {}, not {}", local, counts[local], arrivals.size()));
-    }
-    for (std::size_t place = 0; place < std::min<std::size_t>(arrivals.size(), exchange.capacity()); ++place) {
-      const Bytes sent = cast_row(args, p.tokens[arrivals[place].rank], arrivals[place].token);
-      const std::size_t to = std::size_t{local} * exchange.capacity() + place;
-      std::copy_n(sent.begin(), row, wanted.begin() + static_cast<std::ptrdiff_t>(to * row));
-      std::copy_n(sent.begin() + static_cast<std::ptrdiff_t>(row), scales,
-                  wanted_scales.begin() + static_cast<std::ptrdiff_t>(to * scales));
-    }
-  }
-  expect_bytes(output.content(), wanted, "rows");
-  expect_bytes(output_scales.content(), wanted_scales, "scales");
-  return ticket;
-}
-
-void combine_and_check(const Exchange& exchange, const Prepared& p, std::uint32_t rank, Ticket ticket) {
-  const std::size_t row = std::size_t{p.call.args.hidden} * 2;
-  Guarded input(std::size_t{exchange.local_experts()} * exchange.capacity() * row, 0),
-      output(p.results[rank].size(), 0), residual(p.residuals[rank].size(), 0);
-  for (std::uint32_t local = 0; local < exchange.local_experts(); ++local) {
-    const std::vector<Bytes>& rows = p.outputs[exchange.experts()[local]];
-    for (std::size_t place = 0; place < rows.size(); ++place) {
-      const std::size_t to = (std::size_t{local} * exchange.capacity() + place) * row;
-      std::ranges::copy(rows[place], input.content().begin() + static_cast<std::ptrdiff_t>(to));
-    }
-  }
-  std::ranges::copy(p.residuals[rank], residual.content().begin());
-  exchange.combine({.ticket = ticket,
-                    .input = input.content().data(),
-                    .residual = p.call.residual ? residual.content().data() : nullptr,
-                    .output = output.content().data()});
-  expect_bytes(output.content(), p.results[rank], "combined rows");
-  if (const std::string damage = output.damage(); !damage.empty()) throw std::runtime_error(damage);
-}
-
 // All cases have the same arguments of the exchange; they are called one after the other, twice.
 void run_cases(const std::vector<MoeCase>& cases, std::uint32_t ranks, const Config& config = cpu_config()) {
-  std::vector<Prepared> prepared;
+  std::vector<PreparedMoe> prepared;
   for (std::uint32_t i = 0; i < cases.size(); ++i) prepared.push_back(prepare(cases[i], ranks, i + 1));
   expect_all_well(run_world(static_cast<int>(ranks), config, [&](Communicator& communicator, int rank) {
     const Exchange exchange = Exchange::create(communicator, cases.front().args);
     for (int round = 0; round < 2; ++round) {
-      for (const Prepared& p : prepared) {
+      for (const PreparedMoe& p : prepared) {
         const Ticket ticket = dispatch_and_check(exchange, p, static_cast<std::uint32_t>(rank));
         combine_and_check(exchange, p, static_cast<std::uint32_t>(rank), ticket);
       }
@@ -238,6 +74,223 @@ TEST_P(Moe, CastOnTheWay) {
       run_cases({{.args = args, .tokens = {5, 6}}, {.args = args, .tokens = {5, 6}, .any_bits = true}}, GetParam());
     }
   }
+}
+
+TEST_P(Moe, ExpertsWhereTheCallerWants) {
+  ExchangeArgs args = small_args();
+  args.experts = 7;  // as even as can be
+  run_cases({{.args = args, .tokens = {6, 4}}}, GetParam());
+  for (std::uint32_t expert = 0; expert < args.experts; ++expert) {
+    args.rank_of_expert.push_back(expert % 3 == 0 ? GetParam() - 1 : expert % GetParam() / 2);  // some ranks have none
+  }
+  run_cases({{.args = args, .tokens = {6, 4}}}, GetParam());
+}
+
+// Counts are right, what fits is there, and neither the next expert's rows nor anything else is written over.
+TEST_P(Moe, RowsWithoutRoomAreDropped) {
+  ExchangeArgs args = small_args();
+  args.capacity = 2;
+  args.overflow = Overflow::drop;
+  run_cases({{.args = args, .tokens = {6}},
+             {.args = args, .tokens = {6, 0, 3}, .choice = Choice::one_expert},
+             {.args = args, .tokens = {1}}},
+            GetParam());
+}
+
+TEST_P(Moe, EpochsWrap) {
+  for (const std::uint32_t first : {0u, 0x7ffffffdu, 0xfffffffdu, 0xffffffffu}) {
+    Config config = cpu_config();
+    config.first_epoch = first;
+    const ExchangeArgs args = small_args();
+    run_cases({{.args = args, .tokens = {2, 6}}, {.args = args, .tokens = {6, 0}}, {.args = args, .tokens = {4}}},
+              GetParam(), config);
+  }
+}
+
+// Whatever a call leaves behind must suit any call after it, however long ranks take in between.
+TEST_P(Moe, CountsChangeFromCallToCall) {
+  std::mt19937 random(GetParam());
+  const ExchangeArgs args = small_args();
+  std::vector<PreparedMoe> prepared;
+  for (std::uint32_t i = 0; i < 40; ++i) {
+    MoeCase c{.args = args, .tokens = {}, .choice = random() % 4 == 0 ? Choice::holes : Choice::uniform};
+    for (std::uint32_t rank = 0; rank < GetParam(); ++rank) c.tokens.push_back(random() % 7);
+    prepared.push_back(prepare(c, GetParam(), i));
+  }
+  expect_all_well(run_world(static_cast<int>(GetParam()), cpu_config(), [&](Communicator& communicator, int rank) {
+    const Exchange exchange = Exchange::create(communicator, args);
+    std::mt19937 delays(static_cast<std::uint32_t>(rank));
+    for (const PreparedMoe& p : prepared) {
+      const auto nap = [&] { std::this_thread::sleep_for(std::chrono::microseconds(delays() % 3 == 0 ? 300 : 0)); };
+      nap();
+      const Ticket ticket = dispatch_and_check(exchange, p, static_cast<std::uint32_t>(rank));
+      nap();
+      combine_and_check(exchange, p, static_cast<std::uint32_t>(rank), ticket);
+    }
+  }));
+}
+
+// Two exchanges, and two generations of one, in every order that their tickets allow.
+TEST_P(Moe, ExchangesAndGenerationsInterleave) {
+  ExchangeArgs a = small_args(), b = small_args();
+  b.top_k = 1;
+  b.hidden = 64;
+  const PreparedMoe first = prepare({.args = a, .tokens = {5, 2}}, GetParam(), 1);
+  const PreparedMoe second = prepare({.args = a, .tokens = {1, 6}}, GetParam(), 2);
+  const PreparedMoe other = prepare({.args = b, .tokens = {6, 3}}, GetParam(), 3);
+  expect_all_well(run_world(static_cast<int>(GetParam()), cpu_config(), [&](Communicator& communicator, int number) {
+    const auto rank = static_cast<std::uint32_t>(number);
+    const Exchange x = Exchange::create(communicator, a), y = Exchange::create(communicator, b);
+    for (int round = 0; round < 5; ++round) {
+      const Ticket one = dispatch_and_check(x, first, rank);
+      const Ticket of_other = dispatch_and_check(y, other, rank);
+      const Ticket two = dispatch_and_check(x, second, rank);
+      combine_and_check(x, round % 2 == 0 ? first : second, rank, round % 2 == 0 ? one : two);
+      combine_and_check(y, other, rank, of_other);
+      combine_and_check(x, round % 2 == 0 ? second : first, rank, round % 2 == 0 ? two : one);
+      combine_and_check(x, first, rank, one);  // its generation has not been taken again
+    }
+  }));
+}
+
+TEST(MoeGroups, EachHasAnExchange) {
+  const ExchangeArgs args = small_args();
+  const PreparedMoe p = prepare({.args = args, .tokens = {6, 3}}, 2, 5);
+  expect_all_well(run_world(4, cpu_config(), [&](Communicator& communicator, int rank) {
+    const Group group = communicator.split(rank % 2);
+    const Exchange exchange = Exchange::create(group, args);
+    for (int round = 0; round < 3; ++round) {
+      const auto place = static_cast<std::uint32_t>(group.rank());
+      combine_and_check(exchange, p, place, dispatch_and_check(exchange, p, place));
+    }
+  }));
+}
+
+TEST(MoeMemory, IsWhatTheFormulaSays) {
+  ExchangeArgs args = small_args();
+  args.experts = 9;
+  expect_all_well(run_world(3, cpu_config(), [&](Communicator& communicator, int) {
+    const std::size_t before = communicator.memory().window;
+    const Exchange exchange = Exchange::create(communicator, args);
+    EXPECT_EQ(communicator.memory().window - before, exchange_memory(3, args).window);
+    communicator.release();
+    EXPECT_EQ(communicator.memory().window, 0u);
+    communicator.acquire();
+    EXPECT_EQ(communicator.memory().window - before, exchange_memory(3, args).window);
+  }));
+}
+
+// DeepSeek-V3 on eight ranks, 128 tokens of bf16 each: dispatch and combine in less than 32 MB.
+TEST(MoeMemory, DeepSeekFitsThirtyTwoMegabytes) {
+  const ExchangeMemory memory = exchange_memory(8, {.tokens = 128, .hidden = 7168, .experts = 256, .top_k = 8});
+  EXPECT_GT(memory.dispatch + memory.combine, 2u * 8 * 128 * 14336);  // the rows alone
+  EXPECT_LE(memory.dispatch + memory.combine, 32'000'000u);
+}
+
+TEST(MoeLife, GoesOnAfterReleaseAndAcquire) {
+  const ExchangeArgs args = small_args();
+  const PreparedMoe p = prepare({.args = args, .tokens = {6, 3}}, 2, 5);
+  expect_all_well(run_world(2, cpu_config(), [&](Communicator& communicator, int number) {
+    const auto rank = static_cast<std::uint32_t>(number);
+    const Exchange exchange = Exchange::create(communicator, args);
+    combine_and_check(exchange, p, rank, dispatch_and_check(exchange, p, rank));
+    communicator.release();
+    EXPECT_THROW(dispatch_and_check(exchange, p, rank), Error);
+    communicator.acquire();
+    combine_and_check(exchange, p, rank, dispatch_and_check(exchange, p, rank));
+  }));
+}
+
+TEST(MoeFaults, RanksThatDisagreeFindOut) {
+  for (const Ending& ending : run_world(3, cpu_config(), [&](Communicator&communicator, int rank) {
+         ExchangeArgs args = small_args();
+         if (rank == 1) args.top_k = 4;
+         Exchange::create(communicator, args);
+       })) {
+    ASSERT_TRUE(ending.error.has_value());
+    EXPECT_EQ(ending.error->code(), Errc::invalid_argument);
+    EXPECT_NE(ending.what.find("top_k 4"), std::string::npos) << ending.what;
+  }
+}
+
+TEST(MoeFaults, OneGenerationTooMany) {
+  const ExchangeArgs args = small_args();
+  const PreparedMoe p = prepare({.args = args, .tokens = {6, 3}}, 2, 5);
+  for (const Ending& ending : run_world(2, cpu_config(), [&](Communicator&communicator, int number) {
+         const auto rank = static_cast<std::uint32_t>(number);
+         const Exchange exchange = Exchange::create(communicator, args);
+         for (int i = 0; i < 4; ++i) dispatch_and_check(exchange, p, rank, i >= 2);  // the last two discard
+         dispatch_and_check(exchange, p, rank);
+       })) {
+    expect_fault(ending, {Errc::in_flight, Errc::peer_failed}, "third dispatch");
+  }
+}
+
+TEST(MoeFaults, OverflowIsAnError) {
+  ExchangeArgs args = small_args();
+  args.capacity = 1;
+  const PreparedMoe p = prepare({.args = args, .tokens = {6}, .choice = Choice::one_expert}, 2, 5);
+  const auto endings = run_world(2, cpu_config(), [&](Communicator& communicator, int number) {
+    const auto rank = static_cast<std::uint32_t>(number);
+    const Exchange exchange = Exchange::create(communicator, args);
+    const Ticket ticket = dispatch_and_check(exchange, p, rank);
+    combine_and_check(exchange, p, rank, ticket);
+  });
+  expect_fault(endings[0], {Errc::peer_failed}, "the rank that only sends");
+  expect_fault(endings[1], {Errc::overflow}, "the expert's rank");
+}
+
+TEST(MoeFaults, AMissingDispatchIsNamed) {
+  const ExchangeArgs args = small_args();
+  const PreparedMoe p = prepare({.args = args, .tokens = {6}}, 2, 5);
+  const auto endings =
+      run_world(2, cpu_config(std::chrono::milliseconds(200)), [&](Communicator& communicator, int rank) {
+        const Exchange exchange = Exchange::create(communicator, args);
+        if (rank == 0) dispatch_and_check(exchange, p, 0);
+      });
+  expect_fault(endings[0], {Errc::timeout}, "the rank that waits");
+  EXPECT_EQ(endings[0].error->fault().peer, 1);
+}
+
+// A recording keeps pointers: routing and rows may change from replay to replay.
+TEST(MoeRecording, ReplaysWithOtherRoutings) {
+  const ExchangeArgs args = small_args();
+  std::vector<PreparedMoe> prepared;
+  for (std::uint32_t i = 0; i < 5; ++i) prepared.push_back(prepare({.args = args, .tokens = {6, 4}}, 2, i));
+  expect_all_well(run_world(2, cpu_config(), [&](Communicator& communicator, int number) {
+    const auto rank = static_cast<std::uint32_t>(number);
+    const Exchange exchange = Exchange::create(communicator, args);
+    Tokens now = prepared[0].tokens[rank];
+    const std::size_t rows = std::size_t{exchange.local_experts()} * exchange.capacity() * row_bytes(args);
+    Guarded output(rows, 0), result(now.rows.size(), 0);
+    std::vector<std::int32_t> counts(exchange.local_experts());
+    const Recording recording = Recording::capture(communicator, [&] {
+      const Ticket ticket = exchange.dispatch({.input = now.rows.data(),
+                                               .topk_ids = now.ids.data(),
+                                               .topk_ids_are_i64 = true,
+                                               .topk_weights = now.weights.data(),
+                                               .tokens = now.count,
+                                               .output = output.content().data(),
+                                               .counts = counts.data()});
+      exchange.combine({.ticket = ticket, .input = output.content().data(), .output = result.content().data()});
+    });
+    for (const PreparedMoe& p : prepared) {
+      std::ranges::copy(p.tokens[rank].rows, now.rows.begin());
+      std::ranges::copy(p.tokens[rank].ids, now.ids.begin());
+      std::ranges::copy(p.tokens[rank].weights, now.weights.begin());
+      recording.replay();
+      // Experts that give back what they got.
+      std::vector<std::vector<Bytes>> same(args.experts);
+      for (std::uint32_t expert = 0; expert < args.experts; ++expert) {
+        for (const Arrival& arrival : p.routing[expert]) {
+          same[expert].push_back(cast_row(args, p.tokens[arrival.rank], arrival.token));
+        }
+      }
+      const Bytes wanted = combine(args, p.rank_of, p.routing, same, 2, rank, now.count, {});
+      ASSERT_TRUE(std::ranges::equal(result.content(), wanted));
+      combine_and_check(exchange, p, rank, dispatch_and_check(exchange, p, rank));  // eager calls in between
+    }
+  }));
 }
 
 }  // namespace

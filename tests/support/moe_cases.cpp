@@ -1,0 +1,159 @@
+#include "support/moe_cases.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <random>
+#include <span>
+#include <stdexcept>
+#include <string>
+
+#include "support/guarded.hpp"
+
+namespace weft::test {
+namespace {
+
+Bytes random_bytes(std::mt19937& random, std::size_t bytes, bool any_bits, DataType type) {
+  Bytes data(bytes);
+  for (std::size_t i = 0; i < bytes / 2; ++i) {
+    std::uint32_t bits = random() % 4 == 0 ? 0xffffu : random() & 0xffffu;
+    if (!any_bits) {
+      const float value = static_cast<float>(static_cast<int>(random() % 4001) - 2000) * 0.0037f;
+      bits = round_to(format_of(type), value);
+    }
+    put(data, DataType::bf16, i, bits);
+  }
+  return data;
+}
+
+Tokens make_tokens(const MoeCase& c, std::uint32_t rank, std::uint32_t seed) {
+  std::mt19937 random(seed * 977 + rank);
+  Tokens tokens;
+  tokens.count = c.tokens[std::min<std::size_t>(rank, c.tokens.size() - 1)];
+  tokens.rows = random_bytes(random, tokens.count * row_bytes(c.args), c.any_bits || c.args.type == RowType::fp8,
+                             c.args.type == RowType::f16 ? DataType::f16 : DataType::bf16);
+  tokens.scales = random_bytes(random, std::size_t{tokens.count} * c.args.scale_bytes, true, DataType::bf16);
+  for (std::uint32_t i = 0; i < tokens.count * c.args.top_k; ++i) {
+    std::int64_t id = random() % c.args.experts;
+    if (c.choice == Choice::none) id = -1;
+    if (c.choice == Choice::one_expert) id = c.args.experts - 1;
+    if (c.choice == Choice::duplicates) id = (i / c.args.top_k * 3 + i % 2) % c.args.experts;
+    if (c.choice == Choice::holes && random() % 2 == 0) id = random() % 2 == 0 ? -1 : c.args.experts + 5;
+    tokens.ids.push_back(id);
+    tokens.weights.push_back(static_cast<float>(random() % 1000) * 0.001f - 0.2f);
+  }
+  return tokens;
+}
+
+std::vector<std::uint32_t> ranks_of_experts(const ExchangeArgs& args, std::uint32_t ranks) {
+  if (!args.rank_of_expert.empty()) return args.rank_of_expert;
+  std::vector<std::uint32_t> rank_of;
+  for (std::uint32_t rank = 0; rank < ranks; ++rank) {
+    const std::uint32_t count = args.experts / ranks + (rank < args.experts % ranks ? 1 : 0);
+    rank_of.insert(rank_of.end(), count, rank);
+  }
+  return rank_of;
+}
+
+void expect_bytes(std::span<const std::byte> got, std::span<const std::byte> wanted, const std::string& where) {
+  for (std::size_t i = 0; i < wanted.size(); ++i) {
+    if (got[i] == wanted[i]) continue;
+    throw std::runtime_error(fmt::format("{}: byte {} of {} is {:02x}, not {:02x}", where, i, wanted.size(),
+                                         static_cast<int>(got[i]), static_cast<int>(wanted[i])));
+  }
+}
+
+}  // namespace
+
+PreparedMoe prepare(const MoeCase& c, std::uint32_t ranks, std::uint32_t seed) {
+  PreparedMoe p{.call = c,
+                .tokens = {},
+                .routing = {},
+                .rank_of = ranks_of_experts(c.args, ranks),
+                .outputs = {},
+                .residuals = {},
+                .results = {}};
+  for (std::uint32_t rank = 0; rank < ranks; ++rank) p.tokens.push_back(make_tokens(c, rank, seed));
+  p.routing = route(p.tokens, c.args);
+  const std::uint32_t capacity = c.args.capacity != 0 ? c.args.capacity : ranks * c.args.tokens;
+  std::mt19937 random(seed);
+  for (const std::vector<Arrival>& arrivals : p.routing) {
+    p.outputs.emplace_back();
+    for (std::size_t place = 0; place < std::min<std::size_t>(arrivals.size(), capacity); ++place) {
+      p.outputs.back().push_back(random_bytes(random, c.args.hidden * 2, false, c.args.combine_type));
+    }
+  }
+  for (std::uint32_t rank = 0; rank < ranks; ++rank) {
+    const std::uint32_t count = p.tokens[rank].count;
+    p.residuals.push_back(c.residual
+                              ? random_bytes(random, std::size_t{count} * c.args.hidden * 2, false, c.args.combine_type)
+                              : Bytes{});
+    p.results.push_back(combine(c.args, p.rank_of, p.routing, p.outputs, ranks, rank, count, p.residuals.back()));
+  }
+  return p;
+}
+
+Ticket dispatch_and_check(const Exchange& exchange, const PreparedMoe& p, std::uint32_t rank, bool discard) {
+  const ExchangeArgs& args = p.call.args;
+  const Tokens& mine = p.tokens[rank];
+  std::vector<std::int32_t> narrow(mine.ids.begin(), mine.ids.end());
+  const std::size_t row = sent_bytes(args), scales = sent_scale_bytes(args);
+  const std::size_t rows = std::size_t{exchange.local_experts()} * exchange.capacity();
+  Guarded input(mine.rows.size(), 0), output(rows * row, 0), output_scales(rows * scales, 0);
+  std::ranges::copy(mine.rows, input.content().begin());
+  std::vector<std::int32_t> counts(exchange.local_experts(), -1);
+  const Ticket ticket = exchange.dispatch({.input = input.content().data(),
+                                           .scales = mine.scales.data(),
+                                           .topk_ids = p.call.wide_ids ? static_cast<const void*>(mine.ids.data())
+                                                                       : static_cast<const void*>(narrow.data()),
+                                           .topk_ids_are_i64 = p.call.wide_ids,
+                                           .topk_weights = mine.weights.data(),
+                                           .tokens = mine.count,
+                                           .output = output.content().data(),
+                                           .output_scales = output_scales.content().data(),
+                                           .counts = counts.data(),
+                                           .discard = discard});
+  if (const std::string damage = output.damage() + output_scales.damage(); !damage.empty()) {
+    throw std::runtime_error(damage);
+  }
+  // Rows behind the counts keep their canaries.
+  Bytes wanted(rows * row, Guarded::kCanary), wanted_scales(rows * scales, Guarded::kCanary);
+  for (std::uint32_t local = 0; local < exchange.local_experts(); ++local) {
+    const std::vector<Arrival>& arrivals = p.routing[exchange.experts()[local]];
+    if (counts[local] != static_cast<std::int32_t>(arrivals.size())) {
+      throw std::runtime_error(fmt::format("expert {} counts {}, not {}", local, counts[local], arrivals.size()));
+    }
+    for (std::size_t place = 0; place < std::min<std::size_t>(arrivals.size(), exchange.capacity()); ++place) {
+      const Bytes sent = cast_row(args, p.tokens[arrivals[place].rank], arrivals[place].token);
+      const std::size_t to = std::size_t{local} * exchange.capacity() + place;
+      std::copy_n(sent.begin(), row, wanted.begin() + static_cast<std::ptrdiff_t>(to * row));
+      std::copy_n(sent.begin() + static_cast<std::ptrdiff_t>(row), scales,
+                  wanted_scales.begin() + static_cast<std::ptrdiff_t>(to * scales));
+    }
+  }
+  expect_bytes(output.content(), wanted, "rows");
+  expect_bytes(output_scales.content(), wanted_scales, "scales");
+  return ticket;
+}
+
+void combine_and_check(const Exchange& exchange, const PreparedMoe& p, std::uint32_t rank, Ticket ticket) {
+  const std::size_t row = std::size_t{p.call.args.hidden} * 2;
+  Guarded input(std::size_t{exchange.local_experts()} * exchange.capacity() * row, 0),
+      output(p.results[rank].size(), 0), residual(p.residuals[rank].size(), 0);
+  for (std::uint32_t local = 0; local < exchange.local_experts(); ++local) {
+    const std::vector<Bytes>& rows = p.outputs[exchange.experts()[local]];
+    for (std::size_t place = 0; place < rows.size(); ++place) {
+      const std::size_t to = (std::size_t{local} * exchange.capacity() + place) * row;
+      std::ranges::copy(rows[place], input.content().begin() + static_cast<std::ptrdiff_t>(to));
+    }
+  }
+  std::ranges::copy(p.residuals[rank], residual.content().begin());
+  exchange.combine({.ticket = ticket,
+                    .input = input.content().data(),
+                    .residual = p.call.residual ? residual.content().data() : nullptr,
+                    .output = output.content().data()});
+  expect_bytes(output.content(), p.results[rank], "combined rows");
+  if (const std::string damage = output.damage(); !damage.empty()) throw std::runtime_error(damage);
+}
+
+}  // namespace weft::test

@@ -6,6 +6,8 @@
 #include "bench_options.hpp"
 #include "commands.hpp"
 #include "core/build_info.hpp"
+#include "info_moe.hpp"
+#include "models.hpp"
 #include "options.hpp"
 #include "sizes.hpp"
 
@@ -18,8 +20,11 @@ struct Info {
   Device device = Device::automatic;
   std::string json;
   std::string csv;
+  std::string moe;
+  std::uint32_t tokens = 128;
 
   int run() const;
+  int run_moe() const;
 };
 
 std::string or_none(const std::string& text) {
@@ -56,7 +61,21 @@ void print(const Machine& machine, const Table& gpus) {
   fmt::print("CPU ranks: usable, over shared memory\n");
 }
 
+int Info::run_moe() const {
+  const int size = ranks != 0 ? ranks : 8;
+  const Table table = moe_memory_table(moe, size, tokens);
+  if (csv != "-") {
+    fmt::print("Dispatch and combine of {}, {} tokens per rank, {} ranks: memory on each rank\n\n{}\n", moe, tokens,
+               size, table.text());
+    fmt::print(
+        "dispatch, combine: receive buffers of one bank; DeepEP, NCCL EP: their low-latency buffers, computed\n");
+  }
+  if (!csv.empty()) write_text(csv, table.csv());
+  return 0;
+}
+
 int Info::run() const {
+  if (!moe.empty()) return run_moe();
   const Machine machine = describe_machine();
   const Table gpus = gpu_table(machine);
   const bool text = json != "-" && csv != "-";
@@ -100,6 +119,11 @@ Command add_info(CLI::App& app, const std::vector<std::string>& arguments) {
   app.add_option("--ranks", info->ranks, "Ranks of the communicator whose memory is shown (default: as in bench)")
       ->check(CLI::Range(1, 72));
   add_choice(app, "--device", info->device, {Device::automatic, Device::cpu, Device::cuda}, "Where its ranks live");
+  app.add_option("--moe", info->moe, "Instead: what dispatch and combine of this model take")
+      ->check(CLI::IsMember(preset_names()));
+  app.add_option("--tokens", info->tokens, "Tokens per rank, for --moe")
+      ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
   app.add_option("--json", info->json, "Write everything to this file (-: stdout)");
   app.add_option("--csv", info->csv, "Write the table of GPUs to this file (-: stdout)");
   return [info] { return info->run(); };

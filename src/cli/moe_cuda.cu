@@ -26,6 +26,7 @@ class CudaMoeDevice final : public MoeDevice {
   CudaMoeDevice& operator=(const CudaMoeDevice&) = delete;
 
   void* allocate(std::size_t bytes) override {
+    use();
     void* memory = nullptr;
     check(cudaMalloc(&memory, bytes), "cudaMalloc");
     memory_.push_back(memory);
@@ -36,6 +37,7 @@ class CudaMoeDevice final : public MoeDevice {
     copy(to, from, bytes, cudaMemcpyDeviceToHost);
   }
   void fill(void* to, int byte, std::size_t bytes) override {
+    use();
     check(cudaMemsetAsync(to, byte, bytes, stream_), "cudaMemset");
     check(cudaStreamSynchronize(stream_), "cudaStreamSynchronize");
   }
@@ -43,6 +45,7 @@ class CudaMoeDevice final : public MoeDevice {
 
   std::vector<double> time(Ranks::Seat& seat, int samples, const std::function<void()>& operation,
                            const std::function<void()>& before_last) override {
+    use();
     operation();
     synchronize(seat);
     seat.barrier();
@@ -67,7 +70,9 @@ class CudaMoeDevice final : public MoeDevice {
   }
 
  private:
+  void use() const { check(cudaSetDevice(device_), "cudaSetDevice"); }  // every call may come from another thread
   void copy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind) {
+    use();
     check(cudaMemcpyAsync(to, from, bytes, kind, stream_), "cudaMemcpy");
     check(cudaStreamSynchronize(stream_), "cudaStreamSynchronize");
   }

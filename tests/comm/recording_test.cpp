@@ -219,7 +219,7 @@ TEST(Recording, OutlivesItsCommunicator) {
 // ------------------------------------------------------------------------------------------------- release and acquire
 
 const std::byte* window_of(const Communicator& communicator) {
-  return communicator.world().state().communicator().fabric().window(communicator.rank());
+  return communicator.world().state().communicator().fabric().window(0, communicator.rank());
 }
 
 void expect_released(const Recording& recording) {

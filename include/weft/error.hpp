@@ -31,10 +31,9 @@ enum class Errc : std::uint32_t {
 };
 
 constexpr std::string_view name(Errc code) {
-  constexpr std::string_view names[] = {"ok",        "invalid argument", "timeout",     "mismatch",
-                                        "peer died", "peer failed",      "aborted",     "overlap",
-                                        "released",  "rendezvous",       "unsupported", "system",
-                                        "in flight", "overflow"};
+  constexpr std::string_view names[] = {"ok",          "invalid argument", "timeout",   "mismatch", "peer died",
+                                        "peer failed", "aborted",          "overlap",   "released", "rendezvous",
+                                        "unsupported", "system",           "in flight", "overflow"};
   return names[static_cast<int>(code)];
 }
 

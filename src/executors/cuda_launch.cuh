@@ -23,7 +23,8 @@ void launch_instance(const PlannedCall& planned, const typename A::Work& work) {
   check_cuda(cudaLaunchKernelEx(&config, collective<A>, planned.call, work), "launch of a collective");
 }
 
-// Takes the smallest number of blocks of any kernel that fit on the current device beside each other, and so loads them.
+// Takes the smallest number of blocks of any kernel that fit on the current device beside each other, and so loads
+// them.
 class Loader {
  public:
   Loader() {

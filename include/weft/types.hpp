@@ -28,7 +28,7 @@ enum class ReduceOp : std::uint8_t { sum, max };
 //   one_shot  one hop, every rank sends its whole message to every other: the fastest for small messages
 //   two_shot  two hops, reduce-scatter and all-gather: the fastest for larger ones on GPUs
 //   bulk      two hops in chunks, a message of any size in one kernel: the fastest on CPU ranks above 2 KB, and on GPUs
-//             above 64 MB
+//             from 64 MB on (128 between two)
 //   nccl      only ever used when asked for, or where GPUs do not share an NVLink domain
 enum class Algorithm : std::uint8_t { automatic, one_shot, two_shot, bulk, nccl };
 

@@ -22,7 +22,7 @@ std::size_t one_shot_threshold(Device device, std::uint32_t size) {
 // where there are slots for as many blocks as saturate the links.
 bool prefers_bulk(const PlanQuery& query, std::size_t bytes) {
   if (query.device == Device::cpu) return true;
-  return bytes > 64 * MiB && query.layout.bulk_slots >= 256 && query.max_blocks > 128;
+  return bytes >= (query.size == 2 ? 128 : 64) * MiB && query.layout.bulk_slots >= 256 && query.max_blocks > 128;
 }
 
 // Few threads a block while there are blocks to spare: latency first; then wider blocks, and all of the GPU last.

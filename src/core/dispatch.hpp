@@ -74,6 +74,8 @@ template <class... Serve>
 struct ServeEach : Serve... {
   using Serve::operator()...;
 };
+template <class... Serve>
+ServeEach(Serve...) -> ServeEach<Serve...>;  // clang 14 deduces none for an aggregate
 
 // Calls `run.template operator()<Algorithm class>(work)` for the instance that serves the operation.
 template <class Run>

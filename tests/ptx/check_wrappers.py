@@ -21,6 +21,8 @@ EXPECTED = {
     "store_relaxed_sys_u32": ("st.relaxed.sys.global.u32", ["STG.E.STRONG.SYS"], False),
     "load_relaxed_sys_u32": ("ld.relaxed.sys.global.u32", ["LDG.E.STRONG.SYS"], True),
     "store_release_sys_u32": ("st.release.sys.global.u32", ["MEMBAR.ALL.SYS", "STG.E.STRONG.SYS"], False),
+    "store_release_sys_u64": ("st.release.sys.global.u64", ["MEMBAR.ALL.SYS", "STG.E.64.STRONG.SYS"], False),
+    "load_acquire_sys_u64": ("ld.acquire.sys.global.u64", ["LDG.E.64.STRONG.SYS", "CCTL.IVALL"], True),
     "exchange_relaxed_gpu_u32": ("atom.relaxed.gpu.global.exch.b32", ["ATOMG.E.EXCH.STRONG.GPU"], True),
     "wait_for_predecessor": ("griddepcontrol.wait", ["ACQBULK"], False),
     "launch_successor": ("griddepcontrol.launch_dependents", ["PREEXIT"], False),

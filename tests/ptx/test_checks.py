@@ -18,6 +18,8 @@ TAMPERED = [
     ("store_relaxed_sys_u64", "st.relaxed.sys.global.u64", "st.release.sys.global.u64"),
     ("store_relaxed_sys_u32", "st.relaxed.sys.global.u32", "fence.sc.sys; st.relaxed.sys.global.u32"),
     ("store_release_sys_u32", "st.release.sys.global.u32", "st.relaxed.sys.global.u32"),
+    ("store_release_sys_u64", "st.release.sys.global.u64", "st.release.gpu.global.u64"),
+    ("load_acquire_sys_u64", "ld.acquire.sys.global.u64", "ld.relaxed.sys.global.u64"),
     ("load_relaxed_sys_pack", "ld.relaxed.sys.global.b128", "ld.weak.global.b128"),
     ("load_relaxed_sys_u64", "st.global.u64", "st.relaxed.sys.global.u64"),
     ("load_relaxed_sys_u32", "ld.relaxed.sys.global.u32", "ld.volatile.global.u32"),

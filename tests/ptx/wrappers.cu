@@ -24,6 +24,12 @@ __global__ void store_relaxed_sys_u32(std::uint32_t* to, std::uint32_t value) {
 __global__ void store_release_sys_u32(std::uint32_t* to, std::uint32_t value) {
   ptx::store_release_sys(to, value);
 }
+__global__ void store_release_sys_u64(std::uint64_t* to, std::uint64_t value) {
+  ptx::store_release_sys(to, value);
+}
+__global__ void load_acquire_sys_u64(const std::uint64_t* from, std::uint64_t* result) {
+  *result = ptx::load_acquire_sys(from);
+}
 __global__ void load_relaxed_sys_u32(const std::uint32_t* from, std::uint32_t* result) {
   *result = ptx::load_relaxed_sys(from);
 }

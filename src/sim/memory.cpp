@@ -145,10 +145,10 @@ void Memory::join_view(View& into, const View& from) const {
   }
 }
 
-std::uint8_t Memory::snapshot_of(const View& view) {
+std::uint16_t Memory::snapshot_of(const View& view) {
   if (snapshots_ == kMaxSnapshots) throw std::logic_error("simulator: too many releases; make fewer calls");
   std::memcpy(snapshot_views_[snapshots_].data(), view.data(), used_bytes());
-  return static_cast<std::uint8_t>(snapshots_++);
+  return static_cast<std::uint16_t>(snapshots_++);
 }
 
 void Memory::fence(unsigned thread, bool acquire, bool release) {

@@ -52,14 +52,14 @@ class Memory {
   static constexpr Location kIgnored = 0;
   static constexpr unsigned kMaxLocations = 1024;
   static constexpr unsigned kMaxMessages = 40;
-  static constexpr unsigned kMaxSnapshots = 256;
+  static constexpr unsigned kMaxSnapshots = 1024;
 
   struct Message {
     Pack value;
-    std::uint8_t snapshot;  // the view that who acquires this message joins; 0: none
-    std::uint8_t rank;      // of the writer; kNobody: initial
-    bool read_by_owner;
-    bool exchanged;  // written by an exchange, which nothing may come between
+    std::uint16_t snapshot;  // the view that who acquires this message joins; 0: none
+    std::uint8_t rank;       // of the writer; kNobody: initial
+    bool read_by_owner : 1;
+    bool exchanged : 1;  // written by an exchange, which nothing may come between
   };
   static constexpr std::uint8_t kNobody = 0xff;
 
@@ -128,7 +128,7 @@ class Memory {
   [[noreturn]] static Location bad_address();
   std::size_t used_bytes() const { return std::size_t{used_ + 63u} / 64 * 64; }
   void join_view(View& into, const View& from) const;
-  std::uint8_t snapshot_of(const View& view);
+  std::uint16_t snapshot_of(const View& view);
   unsigned gather(ThreadMask threads);
   void spread(unsigned from, ThreadMask threads);
   const char* broken_rule(Location at, unsigned index) const;
@@ -153,7 +153,7 @@ class Memory {
 
   std::array<View, kMaxThreads> views_{};
   std::array<std::bitset<kMaxSnapshots>, kMaxThreads> pending_{};  // snapshots of messages read, not yet acquired
-  std::array<std::uint8_t, kMaxThreads> released_{};               // snapshot that relaxed stores carry
+  std::array<std::uint16_t, kMaxThreads> released_{};              // snapshot that relaxed stores carry
   unsigned snapshots_ = 1;                                         // 0 is the empty view
   std::vector<View> snapshot_views_;
   View seq_cst_{};

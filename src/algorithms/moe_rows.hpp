@@ -190,6 +190,7 @@ struct ExactRow {
     std::uint32_t first;  // pack
     std::uint32_t depth;  // packs
     std::uint64_t mask;   // word behind the row's packs
+    WEFT_FN std::uint32_t* mask_of(Pack* row) const { return reinterpret_cast<std::uint32_t*>(row) + mask; }
   };
   // Calls `handle(column)` for the columns of one unit that are this lane's, until it returns false.
   template <Team T, class Handle>
@@ -233,7 +234,7 @@ struct ExactRow {
         for (std::uint32_t d = 0; d < Wire::kDepth; ++d) {
           if (d < column.depth) team.store(row + column.first + d * Wire::kColumns, pack[d]);
         }
-        team.store(row->word + column.mask, mask);
+        team.store(column.mask_of(row), mask);
       }
       return true;
     });
@@ -245,7 +246,7 @@ struct ExactRow {
     using Wire = Escaped<T::kAtomicBytes>;
     const ExchangeShape& shape = work.exchange.shape;
     return each_column<T>(shape, unit, lane, [&](const Column<T>& column) {
-      std::uint32_t* const mask_at = row->word + column.mask;
+      std::uint32_t* const mask_at = column.mask_of(row);
       Pack* const packs = row + column.first;
       Pack pack[Wire::kDepth] = {};
       std::uint32_t mask = 0;

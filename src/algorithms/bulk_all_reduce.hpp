@@ -16,7 +16,7 @@
 namespace weft::detail {
 
 template <class R, std::uint32_t known_size, bool whole>
-struct BulkAllReduce : AllReduceInstance<R, known_size, whole> {
+struct BulkAllReduce : AllReduceInstance<R, known_size, whole>, LoadsNothingEarly {
   using Instance = AllReduceInstance<R, known_size, whole>;
   using Instance::exists;
   using Instance::kBatch;
@@ -30,9 +30,9 @@ struct BulkAllReduce : AllReduceInstance<R, known_size, whole> {
   struct Places {
     HeaderPlace header;
     Elements input, output;
-    std::uint64_t shard;         // packs: rank r owns [r · shard, (r + 1) · shard) of the message
-    std::uint32_t chunks, mine;  // of each shard; of these, how many are this block's
-    std::uint32_t depth;         // chunks that this block may have under way: its slots
+    std::uint64_t shard;  // packs: rank r owns [r · shard, (r + 1) · shard) of the message
+    std::uint32_t mine;   // chunks of each shard that are this block's
+    std::uint32_t depth;  // chunks that this block may have under way: its slots
   };
   template <Team T>
   static WEFT_FN Places places(T& team, const Call& call, const Work& work) {
@@ -45,16 +45,10 @@ struct BulkAllReduce : AllReduceInstance<R, known_size, whole> {
     p.input = Elements(work.input, work.count);
     p.output = Elements(work.output, work.count);
     p.shard = (p.input.packs() + Instance::size(call) - 1) / Instance::size(call);
-    p.chunks = static_cast<std::uint32_t>((p.shard + call.layout.bulk_packs - 1) / call.layout.bulk_packs);
-    p.mine = block < p.chunks ? (p.chunks - block + blocks - 1) / blocks : 0;
+    const auto chunks = static_cast<std::uint32_t>((p.shard + call.layout.bulk_packs - 1) / call.layout.bulk_packs);
+    p.mine = block < chunks ? (chunks - block + blocks - 1) / blocks : 0;
     p.depth = static_cast<std::uint32_t>(call.layout.bulk_slots) / blocks;
     return p;
-  }
-
-  struct Early {};
-  template <Team T>
-  static WEFT_FN Early early(T&, const Session&, const Places&) {
-    return {};
   }
 
   template <int phase, Team T>

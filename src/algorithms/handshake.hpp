@@ -68,10 +68,7 @@ struct Handshake {
 
   template <Team T>
   static WEFT_FN bool compare(T& team, const Session& s, const HeaderPlace& first, std::uint32_t phase) {
-    if (s.overlapped) {
-      report(team, id_of(s), {.code = Errc::overlap, .phase = phase});
-      return false;
-    }
+    if (!alone(team, s, phase)) return false;
     if (size(*s.call) == 1) {  // abort() counts without a peer, too
       return team.thread_rank() != 0 || unpoisoned(team, id_of(s), team.load(s.call->poison), phase);
     }

@@ -10,37 +10,11 @@
 namespace weft::detail {
 
 template <DataType type>
-struct MoeCombine {
-  using Work = CombineWork;
+struct MoeCombine : MoeFrame<CombineWork> {
   using R = Reduction<type, ReduceOp::sum>;
   using Wire = typename R::Wire;
   using Instance = AllReduceInstance<R, 0, true>;  // for its way of receiving from many ranks at once
   static constexpr std::uint32_t kBatch = Instance::kBatch;
-  static constexpr std::uint32_t kSize = 0;
-  static constexpr int kPhases = 2;
-  using Handshake = detail::Handshake<0>;
-
-  struct Places {
-    HeaderPlace header;  // in the control block
-    WarpShare share;     // elsewhere
-    const Work* work;
-  };
-  template <Team T>
-  static WEFT_FN Places places(T& team, const Call& call, const Work& work) {
-    Places p{};
-    p.work = &work;
-    if (team.block_rank() == 0) {
-      p.header = Handshake::place(team, call);
-    } else {
-      p.share = warp_share(team);
-    }
-    return p;
-  }
-  struct Early {};
-  template <Team T>
-  static WEFT_FN Early early(T&, const Session&, const Places&) {
-    return {};
-  }
 
   template <int phase, Team T>
   static WEFT_FN bool run(T& team, const Session& s, const Places& p, const Early&) {

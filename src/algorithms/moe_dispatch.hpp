@@ -9,34 +9,7 @@
 namespace weft::detail {
 
 template <class Row>
-struct MoeDispatch {
-  using Work = DispatchWork;
-  static constexpr std::uint32_t kSize = 0;
-  static constexpr int kPhases = 2;
-  using Handshake = detail::Handshake<0>;
-
-  struct Places {
-    HeaderPlace header;  // in the control block
-    WarpShare share;     // elsewhere
-    const Work* work;
-  };
-  template <Team T>
-  static WEFT_FN Places places(T& team, const Call& call, const Work& work) {
-    Places p{};
-    p.work = &work;
-    if (team.block_rank() == 0) {
-      p.header = Handshake::place(team, call);
-    } else {
-      p.share = warp_share(team);
-    }
-    return p;
-  }
-  struct Early {};
-  template <Team T>
-  static WEFT_FN Early early(T&, const Session&, const Places&) {
-    return {};
-  }
-
+struct MoeDispatch : MoeFrame<DispatchWork> {
   template <int phase, Team T>
   static WEFT_FN bool run(T& team, const Session& s, const Places& p, const Early&) {
     const Work& work = *p.work;

@@ -28,6 +28,32 @@ WEFT_FN WarpShare warp_share(T& team) {
           .lane = team.thread_rank() % T::kLanes};
 }
 
+// What both kernels are to an executor: any number of ranks, two phases, work dealt to the warps of the data blocks.
+template <class Work_>
+struct MoeFrame : LoadsNothingEarly {
+  using Work = Work_;
+  static constexpr std::uint32_t kSize = 0;
+  static constexpr int kPhases = 2;
+  using Handshake = detail::Handshake<0>;
+
+  struct Places {
+    HeaderPlace header;  // in the control block
+    WarpShare share;     // elsewhere
+    const Work* work;
+  };
+  template <Team T>
+  static WEFT_FN Places places(T& team, const Call& call, const Work& work) {
+    Places p{};
+    p.work = &work;
+    if (team.block_rank() == 0) {
+      p.header = Handshake::place(team, call);
+    } else {
+      p.share = warp_share(team);
+    }
+    return p;
+  }
+};
+
 // Units into which a row of `items` lanes' work is cut: a warp handles kLanes of them at once, and one thread that is a
 // warp by itself handles rows whole.
 template <class T>

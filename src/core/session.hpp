@@ -182,6 +182,14 @@ WEFT_FN bool enter(T& team, Session& s) {
   return true;
 }
 
+// False, with a report, when another call of the group was running on this rank when this one began.
+template <Team T>
+WEFT_FN bool alone(T& team, const Session& s, std::uint32_t phase) {
+  if (!s.overlapped) return true;
+  report(team, id_of(s), {.code = Errc::overlap, .phase = phase});
+  return false;
+}
+
 // Ends a call: this block's epoch moves on, and block 0 takes along the words of blocks that this launch did not have,
 // so that the next one may have any grid.
 template <Team T>
@@ -200,5 +208,14 @@ WEFT_FN void leave(T& team, const Session& s) {
     team.store(&s.call->local->epochs[block], next);
   }
 }
+
+// For algorithms that load nothing before they know their epoch.
+struct LoadsNothingEarly {
+  struct Early {};
+  template <Team T, class Places>
+  static WEFT_FN Early early(T&, const Session&, const Places&) {
+    return {};
+  }
+};
 
 }  // namespace weft::detail

@@ -21,6 +21,8 @@ void run(const Call& call, const typename A::Work& work, Liveness* liveness) {
   for (std::uint32_t block = 0; block < kBlocks; ++block) {
     if (!enter(team[block], session[block])) return;
   }
+  // Before anything is sent, unlike on a GPU, whose data blocks cannot know: two threads would write to the same slots.
+  if (!alone(team[0], session[0], 0)) return;
   const std::array<typename A::Places, kBlocks> places{A::places(team[0], call, work), A::places(team[1], call, work)};
   const std::array<typename A::Early, kBlocks> early{A::early(team[0], session[0], places[0]),
                                                      A::early(team[1], session[1], places[1])};

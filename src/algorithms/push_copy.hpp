@@ -246,7 +246,7 @@ struct PushCopy {
     if (p.unit.exists && carries<Wire>(work, rows, p.unit.number)) send(p.to + bank(s), early.payload);
     each_unit(team, s, units, first_item(team), [&](const Unit& unit) {
       if (!carries<Wire>(work, rows, unit.number)) return true;
-      Pack payload[Wire::kPayloadPacks];
+      Pack payload[Wire::kPayloadPacks] = {};
       load_unit<Wire>(s, work, unit, payload);
       send(slot<Wire>(*s.call, receiver_in(*s.call, unit.turn), s.rank(), unit.number) + bank(s), payload);
       return true;
@@ -324,9 +324,9 @@ struct PushCopy {
     const std::uint64_t first = number * flow.chunk_packs(), left = length<InPacks>(work, rows) - first;
     const std::uint64_t packs = left < flow.chunk_packs() ? left : flow.chunk_packs();
     for (std::uint64_t i = team.thread_rank(); i < packs; i += kAtOnce * team.size()) {
-      const CopyTensor* tensor[kAtOnce];
-      std::uint64_t pack[kAtOnce];
-      Pack payload[kAtOnce];
+      const CopyTensor* tensor[kAtOnce] = {};
+      std::uint64_t pack[kAtOnce] = {};
+      Pack payload[kAtOnce] = {};
       WEFT_UNROLL
       for (std::uint32_t k = 0; k < kAtOnce; ++k) {
         if (i + k * team.size() >= packs) break;

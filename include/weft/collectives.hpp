@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "weft/communicator.hpp"
 #include "weft/types.hpp"
@@ -40,5 +41,138 @@ struct AllReduceArgs {
 // Algorithms: one-shot and two-shot push with arrival in the data (flag-in-data goes back to NCCL's LL protocol; the
 // sentinel form to TensorRT-LLM's "Lamport" kernels), see docs/protocol.md.
 void all_reduce(const Group& group, const AllReduceArgs& args);
+
+// ------------------------------------------------------------------------------------------------- gathers and
+// scatters
+//
+// What holds for all of them:
+// - Ranks move *rows*: `row_bytes` (or `width` elements) side by side, `stride` apart. Copies know no element type:
+// what
+//   they move arrives bit for bit. Strides and addresses are each rank's own affair and may have any value; rows and
+//   strides that are multiples of 16 bytes at addresses that are, are fastest.
+// - Nothing is registered, and everything is written where it finally belongs. Inputs are not changed. An input may be
+//   the rank's own place in the output (or, in a scatter, the output its own place in the input); otherwise the two
+//   must not overlap.
+// - Every call is one kernel, whatever its size. Stream, graphs, tags, thread safety and errors are all_reduce's, and
+// so
+//   is `launch`. Errc::unsupported: ranks that cannot reach each other's memory (these operations have no path through
+//   NCCL yet).
+// - Algorithms: push with arrival in the data for small messages (lines as in NCCL's LL protocol; for sums the sentinel
+//   of all_reduce), chunks with signals and credits for large ones, see docs/protocol.md.
+
+struct AllGatherArgs {
+  const void* input = nullptr;                      // `rows` rows
+  void* output = nullptr;                           // size · `rows` rows: those of rank 0, then those of rank 1, …
+  std::size_t rows = 1;                             // the same on every rank
+  std::size_t row_bytes = 0;                        // the same on every rank
+  std::size_t input_stride = 0, output_stride = 0;  // bytes from row to row; 0: row_bytes
+  Stream stream = nullptr;
+  std::uint32_t tag = 0;
+  Launch launch = {};
+};
+// output[r · rows + i] = input_r[i]
+void all_gather_into_tensor(const Group& group, const AllGatherArgs& args);
+
+struct AllToAllArgs {
+  const void* input = nullptr;  // size · `rows` rows: those for rank 0, then those for rank 1, …
+  void* output = nullptr;       // size · `rows` rows: those from rank 0, then those from rank 1, …; never `input`
+  std::size_t rows = 1;         // that one rank sends to another; the same on every rank
+  std::size_t row_bytes = 0;    // the same on every rank
+  std::size_t input_stride = 0, output_stride = 0;  // bytes from row to row; 0: row_bytes
+  Stream stream = nullptr;
+  std::uint32_t tag = 0;
+  Launch launch = {};
+};
+// output_q[r · rows + i] = input_r[q · rows + i]
+void all_to_all(const Group& group, const AllToAllArgs& args);
+
+struct BroadcastArgs {
+  const void* input = nullptr;                      // on the root; not looked at elsewhere
+  void* output = nullptr;                           // on every rank; on the root it may be `input`
+  std::size_t rows = 1;                             // the same on every rank
+  std::size_t row_bytes = 0;                        // the same on every rank
+  std::size_t input_stride = 0, output_stride = 0;  // bytes from row to row; 0: row_bytes
+  int root = 0;                                     // rank of the group
+  Stream stream = nullptr;
+  std::uint32_t tag = 0;
+  Launch launch = {};
+};
+// output[i] = input_root[i]
+void broadcast(const Group& group, const BroadcastArgs& args);
+
+struct ReduceScatterArgs {
+  const void* input = nullptr;  // size · `rows` rows: those of rank 0's result, then those of rank 1's, …
+  void* output = nullptr;       // `rows` rows
+  std::size_t rows = 1;         // of one rank's result; the same on every rank
+  std::size_t width = 0;        // elements of a row; the same on every rank
+  std::size_t input_stride = 0, output_stride = 0;  // elements from row to row; 0: width
+  DataType type = DataType::bf16;                   // pointers must be aligned to it
+  Stream stream = nullptr;
+  std::uint32_t tag = 0;
+  Launch launch = {};
+};
+// output_q[i] = sum over ranks r = 0 … size−1 of input_r[q · rows + i], summed as all_reduce sums: the same bits.
+void reduce_scatter_tensor(const Group& group, const ReduceScatterArgs& args);
+
+struct BarrierArgs {
+  Stream stream = nullptr;
+  std::uint32_t tag = 0;
+};
+// No rank's barrier ends before every rank's has begun, which is after everything before it on that rank's stream.
+void barrier(const Group& group, const BarrierArgs& args);
+
+// ------------------------------------------------------------------------------------------------------- ragged forms
+
+// How many rows each rank has, in memory that kernels read: one captured graph serves every batch. The numbers must be
+// the same on all ranks when the call runs, and stay until it has run; where they come from a rank each,
+// all_gather_into_tensor of one row of 4 bytes exchanges them.
+struct Counts {
+  const std::int32_t* rows = nullptr;  // [size]; with a `split` [1]: rows that the ranks share. GPU: device memory
+  Split split = Split::none;
+  SlotKind slot = SlotKind::dense;
+  std::size_t slot_rows = 0;  // aligned: the multiple; fixed: rows of each slot
+};
+
+struct GatheredTensor {
+  const void* input = nullptr;                      // this rank's rows
+  void* output = nullptr;                           // all ranks' slots
+  std::size_t row_bytes = 0;                        // the same on every rank
+  std::size_t input_stride = 0, output_stride = 0;  // bytes from row to row; 0: row_bytes
+};
+inline constexpr std::size_t kMaxGatheredTensors = 8;
+
+struct AllGatherVArgs {
+  std::span<const GatheredTensor> tensors;  // 1 … 8: a token's hidden state, scales, ids, weights, …
+  Counts counts = {};
+  std::size_t input_rows = 0;   // what each input has room for: this rank's capacity
+  std::size_t output_rows = 0;  // what each output has room for: this rank's capacity for all slots
+  Stream stream = nullptr;
+  std::uint32_t tag = 0;
+  Launch launch = {};
+};
+// With n_r rows in rank r, and its slot beginning at row O_r: output[O_r + i] = input_r[i] for i < n_r, and zero in the
+// slot's pads. Rows behind the last slot are not touched.
+//
+// Capacities are each rank's own: ranks may have captured graphs for different ones. Counts that are negative, that
+// exceed a fixed slot, or that exceed a capacity on any rank end the call with Errc::capacity on that rank and at least
+// Errc::peer_failed on the others; nothing is read or written out of bounds.
+void all_gather_v(const Group& group, const AllGatherVArgs& args);
+
+struct ReduceScatterVArgs {
+  const void* input = nullptr;                      // all ranks' slots, of which pads are not read
+  void* output = nullptr;                           // this rank's slot
+  std::size_t width = 0;                            // elements of a row; the same on every rank
+  std::size_t input_stride = 0, output_stride = 0;  // elements from row to row; 0: width
+  DataType type = DataType::bf16;
+  Counts counts = {};
+  std::size_t input_rows = 0;   // what the input has room for: this rank's capacity for all slots
+  std::size_t output_rows = 0;  // what the output has room for: this rank's capacity for its slot
+  Stream stream = nullptr;
+  std::uint32_t tag = 0;
+  Launch launch = {};
+};
+// output_q[i] = sum over ranks r of input_r[O_q + i] for i < n_q, and zero in the slot's pads. Counts and errors as in
+// all_gather_v, sums as in all_reduce.
+void reduce_scatter_v(const Group& group, const ReduceScatterVArgs& args);
 
 }  // namespace weft

@@ -28,12 +28,13 @@ enum class Errc : std::uint32_t {
   system,            // the operating system, CUDA or NCCL refused a call
   in_flight,         // a dispatch takes a generation whose combine was not called: one too many at a time
   overflow,          // an expert has no room for all its rows (weft::Overflow::error)
+  capacity,          // counts on the device are negative, or more than a call has room for
 };
 
 constexpr std::string_view name(Errc code) {
   constexpr std::string_view names[] = {"ok",          "invalid argument", "timeout",   "mismatch", "peer died",
                                         "peer failed", "aborted",          "overlap",   "released", "rendezvous",
-                                        "unsupported", "system",           "in flight", "overflow"};
+                                        "unsupported", "system",           "in flight", "overflow", "capacity"};
   return names[static_cast<int>(code)];
 }
 

@@ -32,6 +32,21 @@ enum class ReduceOp : std::uint8_t { sum, max };
 //   nccl      only ever used when asked for, or where GPUs do not share an NVLink domain
 enum class Algorithm : std::uint8_t { automatic, one_shot, two_shot, bulk, nccl };
 
+// Where the rows of one rank begin in a tensor that holds those of all ranks: behind the slots of the ranks before it.
+// A rank with n rows has a slot of
+//   dense    n rows
+//   aligned  n rows, rounded up to a multiple
+//   max      the largest n of all ranks
+//   fixed    a given number of rows
+// Rows of a slot behind the n-th are its pads.
+enum class SlotKind : std::uint8_t { dense, aligned, max, fixed };
+
+// How many of m rows each of A ranks has, in rank order.
+//   none      counts are given rank by rank
+//   balanced  m div A, and one more in the first m mod A ranks (torch.tensor_split, SGLang)
+//   ceil      ⌈m / A⌉, and less or nothing in the last ones (vLLM's sequence-parallel chunks)
+enum class Split : std::uint8_t { none, balanced, ceil };
+
 // Where a communicator's ranks live.
 enum class Device : std::uint8_t { automatic, cpu, cuda };
 
@@ -51,6 +66,16 @@ constexpr std::string_view name(ReduceOp op) {
 constexpr std::string_view name(Algorithm algorithm) {
   constexpr std::string_view names[] = {"automatic", "one-shot", "two-shot", "bulk", "nccl"};
   return names[static_cast<int>(algorithm)];
+}
+
+constexpr std::string_view name(SlotKind kind) {
+  constexpr std::string_view names[] = {"dense", "aligned", "max", "fixed"};
+  return names[static_cast<int>(kind)];
+}
+
+constexpr std::string_view name(Split split) {
+  constexpr std::string_view names[] = {"none", "balanced", "ceil"};
+  return names[static_cast<int>(split)];
 }
 
 constexpr std::string_view name(Device device) {

@@ -5,4 +5,5 @@
 #include "weft/communicator.hpp"
 #include "weft/error.hpp"
 #include "weft/moe.hpp"
+#include "weft/parallel.hpp"
 #include "weft/types.hpp"

@@ -66,6 +66,7 @@ void GroupState::arm(std::uint32_t first_epoch, bool moved) {
     const auto members = static_cast<std::uint64_t>(size());
     make_old(layout_.headers, kBanks * members);
     make_old(layout_.bulk_signals, 2 * layout_.bulk_slots * members);
+    make_old(layout_.bulk_credits, layout_.bulk_slots * members);
   }
   if (moved) ++generation_;  // graphs captured before hold the old addresses
   local.generation = generation_;

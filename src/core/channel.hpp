@@ -27,6 +27,7 @@ struct RegionLayout {
   std::uint64_t bulk_signals;  // [hop][slot][sender] words: epoch << 32 | chunk
   std::uint64_t bulk_scatter;  // [slot][sender][bulk_packs]
   std::uint64_t bulk_gather;   // [slot][owner][bulk_packs]
+  std::uint64_t bulk_credits;  // [slot][reader] words: epoch << 32 | chunk of this rank's that was read
   std::uint64_t one_shot_packs;
   std::uint64_t two_shot_packs;  // per shard
   std::uint64_t bulk_packs;      // of a chunk
@@ -60,7 +61,8 @@ constexpr RegionLayout make_layout(std::uint32_t size, std::size_t one_shot_byte
   layout.bulk_signals = layout.gather + slots * layout.two_shot_packs * sizeof(Pack);
   layout.bulk_scatter = layout.bulk_signals + aligned(2 * bulk.slots * size * sizeof(std::uint64_t));
   layout.bulk_gather = layout.bulk_scatter + aligned(bulk.slots * size * bulk.packs * sizeof(Pack));
-  layout.bytes = layout.bulk_gather + aligned(bulk.slots * size * bulk.packs * sizeof(Pack));
+  layout.bulk_credits = layout.bulk_gather + aligned(bulk.slots * size * bulk.packs * sizeof(Pack));
+  layout.bytes = layout.bulk_credits + aligned(bulk.slots * size * sizeof(std::uint64_t));
   return layout;
 }
 

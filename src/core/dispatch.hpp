@@ -1,12 +1,10 @@
-// From run-time values to the one template instance that serves them.
+// From run-time values to the one template instance that serves them: all-reduces.
 #pragma once
 
 #include <cstdint>
 #include <utility>
 
 #include "algorithms/bulk_all_reduce.hpp"
-#include "algorithms/moe_combine.hpp"
-#include "algorithms/moe_dispatch.hpp"
 #include "algorithms/one_shot_all_reduce.hpp"
 #include "algorithms/two_shot_all_reduce.hpp"
 #include "core/operation.hpp"
@@ -55,43 +53,6 @@ void with_all_reduce(const InstanceQuery& query, Algorithm algorithm, Run&& run)
     case DataType::i32:
       return with_op.template operator()<DataType::i32>();
   }
-}
-
-template <class Run>
-void with_moe_dispatch(RowType type, RowCast cast, Run&& run) {
-  if (cast == RowCast::none) return run.template operator()<MoeDispatch<ExactRow>>();
-  if (type == RowType::bf16) return run.template operator()<MoeDispatch<CastRow<DataType::bf16>>>();
-  run.template operator()<MoeDispatch<CastRow<DataType::f16>>>();
-}
-
-template <class Run>
-void with_moe_combine(DataType type, Run&& run) {
-  if (type == DataType::bf16) return run.template operator()<MoeCombine<DataType::bf16>>();
-  run.template operator()<MoeCombine<DataType::f16>>();
-}
-
-template <class... Serve>
-struct ServeEach : Serve... {
-  using Serve::operator()...;
-};
-template <class... Serve>
-ServeEach(Serve...) -> ServeEach<Serve...>;  // clang 14 deduces none for an aggregate
-
-// Calls `run.template operator()<Algorithm class>(work)` for the instance that serves the operation.
-template <class Run>
-void with_instance(const Operation& operation, Run&& run) {
-  const auto serve =
-      ServeEach{[&](const AllReduceOperation& op) {
-                  with_all_reduce(op.instance, op.algorithm, [&]<class A>() { run.template operator()<A>(op.work); });
-                },
-                [&](const DispatchOperation& op) {
-                  const RowCast cast = op.work.exchange.shape.cast;
-                  with_moe_dispatch(op.type, cast, [&]<class A>() { run.template operator()<A>(op.work); });
-                },
-                [&](const CombineOperation& op) {
-                  with_moe_combine(op.type, [&]<class A>() { run.template operator()<A>(op.work); });
-                }};
-  std::visit(serve, operation);
 }
 
 }  // namespace weft::detail

@@ -4,6 +4,9 @@
 #include <variant>
 
 #include "algorithms/all_reduce.hpp"
+#include "algorithms/barrier.hpp"
+#include "algorithms/push_copy.hpp"
+#include "algorithms/push_reduce_scatter.hpp"
 #include "core/exchange.hpp"
 #include "core/plan.hpp"
 #include "weft/types.hpp"
@@ -16,6 +19,27 @@ struct AllReduceOperation {
   Algorithm algorithm;
 };
 
+template <class Shares, std::uint32_t most_tensors>
+struct CopyOperation {
+  CopyWork<Shares, most_tensors> work;
+  bool whole;
+};
+
+template <class Shares>
+struct ReduceScatterOperation {
+  ReduceScatterWork<Shares> work;
+  InstanceQuery instance;
+};
+
+struct BarrierOperation {};
+
+using EqualCopy = CopyOperation<EqualShares, 1>;
+using CountedCopy = CopyOperation<CountedShares, kMaxTensors>;
+using EqualReduceScatter = ReduceScatterOperation<EqualShares>;
+using CountedReduceScatter = ReduceScatterOperation<CountedShares>;
+
+using MoveOperation = std::variant<EqualCopy, CountedCopy, EqualReduceScatter, CountedReduceScatter, BarrierOperation>;
+
 struct DispatchOperation {
   DispatchWork work;
   RowType type;
@@ -26,7 +50,11 @@ struct CombineOperation {
   DataType type;
 };
 
-// Executors, recordings and fabrics pass it on unread; core/dispatch.hpp finds the instance that serves it.
-using Operation = std::variant<AllReduceOperation, DispatchOperation, CombineOperation>;
+using MoeOperation = std::variant<DispatchOperation, CombineOperation>;
+
+// Recordings and fabrics pass it on unread. Executors have a translation unit for each alternative, which finds the
+// instance that serves it (core/dispatch.hpp, core/dispatch_moves.hpp,
+// core/dispatch_moe.hpp).
+using Operation = std::variant<AllReduceOperation, MoveOperation, MoeOperation>;
 
 }  // namespace weft::detail

@@ -35,6 +35,26 @@ struct Plan {
 
 Plan plan_all_reduce(const PlanQuery& query);
 
+// How a copy or a reduce-scatter is made. Where it goes over to chunks follows from what is the same on every rank.
+struct MovePlan {
+  std::uint64_t slot_packs;  // of the wire: longer messages flow in chunks
+  int blocks;                // the control block included
+  int threads;
+};
+struct MoveQuery {
+  Device device;
+  std::uint32_t size;  // ranks of the group
+  RegionLayout layout;
+  std::uint64_t bytes;       // of the longest message that this rank expects between two ranks
+  std::uint64_t unit_bytes;  // that one thread moves at once
+  std::uint64_t wire_packs;  // … and what they take on the wire
+  std::uint64_t streams;     // threads that serve the same place of a message: one for all peers, or one for each
+  Launch launch = {};
+  int max_blocks = kMaxBlocks;
+  int max_threads = 512;
+};
+MovePlan plan_move(const MoveQuery& query);
+
 // Which instance of an algorithm's template serves a call (algorithms/all_reduce.hpp). What models wait for has lean
 // instances of its own: floating sums of whole packs, in groups of up to eight. One instance serves all the rest.
 struct InstanceQuery {

@@ -1,30 +1,24 @@
 // Launches kernels: one instance per algorithm, type and batch.
-#include "core/dispatch.hpp"
+#include <algorithm>
+#include <variant>
+
 #include "executors/cuda_launch.cuh"
 
 namespace weft::detail {
+
 void launch_on_gpu(const PlannedCall& planned) {
-  const auto* all_reduce = std::get_if<AllReduceOperation>(&planned.operation);
-  if (all_reduce == nullptr) return launch_moe(planned);
-  with_all_reduce(all_reduce->instance, all_reduce->algorithm,
-                  [&]<class A>() { launch_instance<A>(planned, all_reduce->work); });
+  std::visit([&](const auto& operation) { launch_operation(planned, operation); }, planned.operation);
 }
 
 int load_kernels() {
+  int device = 0, processors = 0;
+  check_cuda(cudaGetDevice(&device), "cudaGetDevice");
+  check_cuda(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device), "cudaDeviceGetAttribute");
   Loader loader;
-  const auto load = [&]<class A>() { loader.operator()<A>(); };
-  for (const DataType type : {DataType::bf16, DataType::f16, DataType::f32, DataType::i32}) {
-    for (const ReduceOp op : {ReduceOp::sum, ReduceOp::max}) {
-      for (const Algorithm algorithm : {Algorithm::one_shot, Algorithm::two_shot, Algorithm::bulk}) {
-        for (std::uint32_t size = 2; size <= 8; ++size) {
-          with_all_reduce({.type = type, .op = op, .size = size, .whole = true}, algorithm, load);
-        }
-        with_all_reduce({.type = type, .op = op, .size = 2, .whole = false}, algorithm, load);
-      }
-    }
-  }
+  load_all_reduces(loader);
+  load_moves(loader);
   load_moe(loader);
-  return loader.fewest();
+  return std::min(loader.fewest() * processors, static_cast<int>(kMaxBlocks));
 }
 
 }  // namespace weft::detail

@@ -1,4 +1,4 @@
-// How one instance of an algorithm's template is launched, and how it is loaded.
+// How a kernel is launched, and how it is loaded beforehand.
 #pragma once
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 namespace weft::detail {
 
 template <class A>
-void launch_instance(const PlannedCall& planned, const typename A::Work& work) {
+void launch(const PlannedCall& planned, const typename A::Work& work) {
   cudaLaunchAttribute dependent{};
   dependent.id = cudaLaunchAttributeProgrammaticStreamSerialization;
   dependent.val.programmaticStreamSerializationAllowed = 1;
@@ -23,47 +23,48 @@ void launch_instance(const PlannedCall& planned, const typename A::Work& work) {
   check_cuda(cudaLaunchKernelEx(&config, collective<A>, planned.call, work), "launch of a collective");
 }
 
-// Takes the smallest number of blocks of any kernel that fit on the current device beside each other, and so loads
-// them.
+// Loads kernels, so that no later launch has to, and finds the hungriest.
 class Loader {
  public:
   Loader() {
-    int device = 0;
-    check_cuda(cudaGetDevice(&device), "cudaGetDevice");
-    check_cuda(cudaDeviceGetAttribute(&processors_, cudaDevAttrMultiProcessorCount, device), "cudaDeviceGetAttribute");
-    check_cuda(cudaMalloc(&ended_, sizeof(LocalState)), "cudaMalloc");
-    check_cuda(cudaMemset(ended_, 1, sizeof(LocalState)), "cudaMemset");
+    check_cuda(cudaMalloc(&state_, sizeof(LocalState)), "cudaMalloc");
+    check_cuda(cudaMemset(state_, 1, sizeof(LocalState)), "cudaMemset");
   }
-  ~Loader() { static_cast<void>(cudaFree(ended_)); }  // waits for the kernels
+  ~Loader() { static_cast<void>(cudaFree(state_)); }  // waits for the kernels
   Loader(const Loader&) = delete;
   Loader& operator=(const Loader&) = delete;
 
   template <class A>
-  void operator()() {
-    int per_processor = 0;
-    check_cuda(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&per_processor, collective<A>, kMaxThreads<A>, 0),
+  void load() {
+    int blocks = 0;
+    check_cuda(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, collective<A>, kMaxThreads<A>, 0),
                "loading a kernel");
-    fewest_ = std::min(fewest_, per_processor * processors_);
+    fewest_ = std::min(fewest_, blocks);
     // The first launch of a kernel that needs more local memory than any before waits for all that runs on the device.
     cudaFuncAttributes attributes{};
     check_cuda(cudaFuncGetAttributes(&attributes, collective<A>), "cudaFuncGetAttributes");
     if (attributes.localSizeBytes <= reserved_) return;
     reserved_ = attributes.localSizeBytes;
-    Call call{};  // of a group that has ended: the kernel looks at `dead` and returns
-    call.local = ended_;
-    collective<A><<<1, 32>>>(call, typename A::Work{});
+    Call ended{};
+    ended.local = state_;
+    collective<A><<<1, 32>>>(ended, typename A::Work{});
     check_cuda(cudaGetLastError(), "first launch of a kernel");
   }
+  // Blocks of any kernel that fit on one processor.
   int fewest() const { return fewest_; }
 
  private:
-  int processors_ = 0, fewest_ = static_cast<int>(kMaxBlocks);
+  LocalState* state_ = nullptr;  // of a group that has ended: the kernel looks at `dead` and returns
   std::size_t reserved_ = 0;
-  LocalState* ended_ = nullptr;
+  int fewest_ = 1 << 20;
 };
 
-// Families of kernels, a translation unit each.
-void launch_moe(const PlannedCall& planned);
+// One translation unit each.
+void launch_operation(const PlannedCall& planned, const AllReduceOperation& operation);
+void load_all_reduces(Loader& loader);
+void launch_operation(const PlannedCall& planned, const MoveOperation& operation);
+void load_moves(Loader& loader);
+void launch_operation(const PlannedCall& planned, const MoeOperation& operation);
 void load_moe(Loader& loader);
 
 }  // namespace weft::detail

@@ -1,20 +1,15 @@
-// The kernels of dispatch and combine.
-#include "core/dispatch.hpp"
+#include "core/dispatch_moe.hpp"
 #include "executors/cuda_launch.cuh"
 
 namespace weft::detail {
 
-void launch_moe(const PlannedCall& planned) {
-  if (const auto* dispatch = std::get_if<DispatchOperation>(&planned.operation)) {
-    return with_moe_dispatch(dispatch->type, dispatch->work.exchange.shape.cast,
-                             [&]<class A>() { launch_instance<A>(planned, dispatch->work); });
-  }
-  const auto& combine = std::get<CombineOperation>(planned.operation);
-  with_moe_combine(combine.type, [&]<class A>() { launch_instance<A>(planned, combine.work); });
+void launch_operation(const PlannedCall& planned, const MoeOperation& operation) {
+  const auto run = [&]<class A>(const typename A::Work& work) { launch<A>(planned, work); };
+  std::visit(ServeMoe<decltype(run)>{run}, operation);
 }
 
 void load_moe(Loader& loader) {
-  const auto load = [&]<class A>() { loader.operator()<A>(); };
+  const auto load = [&]<class A>() { loader.load<A>(); };
   for (const RowType type : {RowType::bf16, RowType::f16}) {
     for (const RowCast cast : {RowCast::none, RowCast::fp8}) with_moe_dispatch(type, cast, load);
   }

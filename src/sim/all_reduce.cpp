@@ -9,11 +9,9 @@
 #include "weft/error.hpp"
 
 namespace weft::sim {
-namespace {
 
 using detail::Element;
 
-// Bits of one element: different for every call, rank and place, so that nothing stale goes unnoticed.
 std::uint32_t element_bits(Payload payload, DataType type, unsigned call, unsigned rank, std::uint64_t i) {
   const std::uint64_t base = std::uint64_t{call} * 1'000'003 + std::uint64_t{rank} * 10'007;
   Random random(base + i);
@@ -37,6 +35,8 @@ std::uint32_t element_bits(Payload payload, DataType type, unsigned call, unsign
   return narrow ? bits >> 16 : bits;
 }
 
+namespace {
+
 template <DataType type>
 std::uint32_t reduced(ReduceOp op, const std::vector<std::uint32_t>& terms) {
   using Storage = typename Element<type>::Storage;
@@ -47,6 +47,8 @@ std::uint32_t reduced(ReduceOp op, const std::vector<std::uint32_t>& terms) {
   }
   return Element<type>::narrow(total);
 }
+
+}  // namespace
 
 std::uint32_t reduced(DataType type, ReduceOp op, const std::vector<std::uint32_t>& terms) {
   switch (type) {
@@ -61,6 +63,8 @@ std::uint32_t reduced(DataType type, ReduceOp op, const std::vector<std::uint32_
   }
   return 0;
 }
+
+namespace {
 
 // What equal calls have in common and different ones do not; production's is core/fingerprint's affair.
 std::uint32_t fingerprint(const Setup& setup, unsigned call, unsigned rank) {
@@ -89,6 +93,7 @@ AllReduceProgram::AllReduceProgram(const Setup& setup) : setup_(setup), world_(s
 
 void AllReduceProgram::fill(unsigned call, unsigned rank) {
   const CallSetup& spec = setup_.calls[call];
+  if (spec.moving != Moving::nothing) return fill_move(call, rank);
   const auto& members = world_.groups()[spec.group];
   const std::size_t element = size_of(setup_.type);
   const std::size_t shift = spec.misaligned ? element : 0;
@@ -122,14 +127,17 @@ void AllReduceProgram::fill(unsigned call, unsigned rank) {
   const std::size_t payload = detail::payload_bytes(setup_.type);
   const bool whole = detail::may_be_whole(memory + input, expected.size(), payload) &&
                      detail::may_be_whole(memory + t.output_offset, expected.size(), payload);
-  t.kernel = find_kernel({.algorithm = setup_.algorithm,
-                          .instance = {.type = setup_.type,
-                                       .op = setup_.op,
-                                       .size = static_cast<std::uint32_t>(members.size()),
-                                       .whole = whole},
-                          .atomic_bytes = setup_.atomic_bytes,
-                          .one_thread = setup_.one_thread});
-  t.work = {.input = memory + input, .output = memory + t.output_offset, .count = spec.count};
+  const AllReduceKernel kernel = find_kernel({.algorithm = setup_.algorithm,
+                                              .instance = {.type = setup_.type,
+                                                           .op = setup_.op,
+                                                           .size = static_cast<std::uint32_t>(members.size()),
+                                                           .whole = whole},
+                                              .atomic_bytes = setup_.atomic_bytes,
+                                              .one_thread = setup_.one_thread});
+  const detail::AllReduceWork work{.input = memory + input, .output = memory + t.output_offset, .count = spec.count};
+  t.kernel = [kernel, work](Machine& machine, Place place, const detail::Call& about) {
+    kernel(machine, place, about, work);
+  };
 }
 
 Failure AllReduceProgram::run(Scheduler& scheduler, const std::optional<Stop>& stop) {
@@ -166,7 +174,7 @@ void AllReduceProgram::run(unsigned thread, unsigned launch) {
   const detail::Call about = detail::make_call(channel, &channel, world_.local(group, stream.rank),
                                                world_.generation(call), fingerprint(setup_, call, stream.rank));
   const Tensors& t = tensors(call, stream.rank);
-  t.kernel(*machine_, place, about, t.work);
+  t.kernel(*machine_, place, about);
 }
 
 // The first thread to run of a call. A replay finds new data where the calls of its recording always find it.

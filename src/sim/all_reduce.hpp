@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -11,6 +12,10 @@
 #include "sim/world.hpp"
 
 namespace weft::sim {
+
+// Bits of one element: different for every call, rank and place, so that nothing stale goes unnoticed.
+std::uint32_t element_bits(Payload payload, DataType type, unsigned call, unsigned rank, std::uint64_t i);
+std::uint32_t reduced(DataType type, ReduceOp op, const std::vector<std::uint32_t>& terms);
 
 class AllReduceProgram final : public Program {
  public:
@@ -33,11 +38,11 @@ class AllReduceProgram final : public Program {
     std::vector<std::uint32_t> memory;             // of the first call that uses it; replays share it
     std::vector<std::uint32_t> result;             // what a replay of the same recording has found there
     unsigned user;                                 // the last call that has begun to use `memory`
-    AllReduceKernel kernel;
-    detail::AllReduceWork work;
+    std::function<void(Machine&, Place, const detail::Call&)> kernel;
     std::size_t output_offset;  // bytes
   };
   void fill(unsigned call, unsigned rank);
+  void fill_move(unsigned call, unsigned rank);  // sim/moves.cpp
   void begin_call(unsigned call, unsigned rank);
   void wait_for_overlap(unsigned call, unsigned rank);
   void run_host(unsigned rank);

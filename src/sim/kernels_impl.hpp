@@ -1,56 +1,11 @@
-// How a launch runs in the simulator: as executors/cuda_executor.cu runs a kernel, thread by thread, or as
-// executors/cpu_executor.cpp does, phase by phase.
+// Which instance of an all-reduce a launch runs.
 #pragma once
-
-#include <array>
-#include <utility>
 
 #include "core/dispatch.hpp"
 #include "sim/kernels.hpp"
+#include "sim/run.hpp"
 
 namespace weft::sim {
-
-template <class A, class Run>
-void for_phases(Run&& run) {
-  [&]<int... phase>(std::integer_sequence<int, phase...>) {
-    static_cast<void>((run.template operator()<phase>() && ...));
-  }
-  (std::make_integer_sequence<int, A::kPhases>{});
-}
-
-template <class A, int unit>
-void run_thread(Machine& machine, Place place, const detail::Call& call, const typename A::Work& work) {
-  SimTeam<unit> team{machine, place};
-  detail::Session session = approach(team, call);
-  const typename A::Places places = A::places(team, call, work);
-  const typename A::Early early = A::early(team, session, places);
-  if (!enter(team, session)) return;
-  for_phases<A>([&]<int phase>() { return A::template run<phase>(team, session, places, early); });
-  leave(team, session);
-}
-
-template <class A, int unit>
-void run_rank(Machine& machine, Place place, const detail::Call& call, const typename A::Work& work) {
-  constexpr std::uint32_t kBlocks = 2;
-  static_cast<void>(place);
-  std::array<SimTeam<unit>, kBlocks> team{SimTeam<unit>{machine, {0, kBlocks, 0, 1}},
-                                          SimTeam<unit>{machine, {1, kBlocks, 0, 1}}};
-  std::array<detail::Session, kBlocks> session{approach(team[0], call), approach(team[1], call)};
-  for (std::uint32_t block = 0; block < kBlocks; ++block) {
-    if (!enter(team[block], session[block])) return;
-  }
-  const std::array<typename A::Places, kBlocks> places{A::places(team[0], call, work), A::places(team[1], call, work)};
-  const std::array<typename A::Early, kBlocks> early{A::early(team[0], session[0], places[0]),
-                                                     A::early(team[1], session[1], places[1])};
-  bool good = true;
-  for_phases<A>([&]<int phase>() {
-    for (std::uint32_t block = 0; good && block < kBlocks; ++block) {
-      good = A::template run<phase>(team[block], session[block], places[block], early[block]);
-    }
-    return good;
-  });
-  for (std::uint32_t block = 0; block < kBlocks; ++block) leave(team[block], session[block]);
-}
 
 // The instance that production takes for the call. Left out, as they take long to compile: instances for more ranks
 // than set-ups have, and CPU ranks whose packs do not travel in units of 8 bytes.

@@ -22,12 +22,28 @@ enum class Act : std::uint8_t {
   acquire_elsewhere  // they do not: it stays stale
 };
 
+// Which gather, scatter or the like a call is, if it is no all-reduce. In those, `count` is the elements of what one
+// rank sends to another; in ragged ones, of a row.
+enum class Moving : std::uint8_t {
+  nothing,
+  all_gather,
+  all_to_all,
+  broadcast,  // from the last rank
+  reduce_scatter,
+  all_gather_v,      // of two tensors, into slots as long as the longest
+  reduce_scatter_v,  // from slots without pads
+  barrier
+};
+
 struct CallSetup {
   std::uint64_t count = 0;             // elements
   std::vector<Grid> grids = {Grid{}};  // by rank of the group; the last one serves the rest
   bool in_place = false;
   unsigned group = 0;
   bool misaligned = false;  // user memory begins one element behind a pack boundary
+  Moving moving = Moving::nothing;
+  bool flows = false;                     // in chunks, whatever its size
+  std::vector<std::int32_t> counts = {};  // ragged: rows of each rank
   Act act = Act::call;
   int replays = -1;  // replays the recording of an earlier call: its arguments and tensors, with new data in them
   int only = -1;     // this rank alone does it: the replay of a recording that is stale

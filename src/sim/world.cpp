@@ -33,7 +33,11 @@ World::World(const Setup& setup) : setup_(setup), groups_(setup.groups) {
     std::uint64_t most = 1;
     for (const CallSetup& call : setup.calls) most = std::max(most, call.count);
     const std::size_t wire_bytes = most * size_of(setup.type) * (setup.type == DataType::i32 ? 2 : 1);
-    layouts_.push_back(detail::make_layout(static_cast<std::uint32_t>(group.size()), wire_bytes, wire_bytes,
+    // A tile of bundles in each slot (wire/line.hpp).
+    const bool copies =
+        std::ranges::any_of(setup.calls, [](const CallSetup& c) { return c.moving != Moving::nothing; });
+    const std::size_t shards = copies ? group.size() * 128 * sizeof(Pack) : wire_bytes;
+    layouts_.push_back(detail::make_layout(static_cast<std::uint32_t>(group.size()), wire_bytes, shards,
                                            {.slots = setup.bulk_slots, .packs = setup.bulk_packs}));
     state_offset_ += layouts_.back().bytes;
   }
@@ -216,7 +220,8 @@ void World::name_region(Memory& memory, unsigned group, unsigned rank) const {
   };
   bulk("signal", layout.bulk_signals, layout.bulk_scatter, sizeof(std::uint64_t));
   bulk("scatter", layout.bulk_scatter, layout.bulk_gather, layout.bulk_packs * sizeof(Pack));
-  bulk("gather", layout.bulk_gather, layout.bytes, layout.bulk_packs * sizeof(Pack));
+  bulk("gather", layout.bulk_gather, layout.bulk_credits, layout.bulk_packs * sizeof(Pack));
+  bulk("credit", layout.bulk_credits, layout.bytes, sizeof(std::uint64_t));
 }
 
 void World::build(Memory& memory) {
@@ -259,6 +264,7 @@ void World::build(Memory& memory) {
       };
       make_old(layout.headers, detail::kBanks * size);
       make_old(layout.bulk_signals, 2 * layout.bulk_slots * size);
+      make_old(layout.bulk_credits, layout.bulk_slots * size);
       name_region(memory, group, rank);
 
       detail::Channel& c = channel(group, rank);

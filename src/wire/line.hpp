@@ -1,5 +1,5 @@
-// Wire format "line": payload that must stay bit-exact. Every 8 bytes carry 4 of payload and 4 that say that they have
-// arrived (NCCL's LL protocol), so that the format holds wherever 8-byte stores are atomic.
+// Wire format "line": payload that must stay bit-exact. Every unit that arrives whole carries a flag that says so
+// (NCCL's LL protocol).
 //
 // The flag is the epoch without its top bit, which never equals the resting word. Readers put the resting word back
 // (wire/pack.hpp): a slot that no call has touched for 2^31 calls can then not be taken for new data, which an epoch
@@ -13,6 +13,7 @@
 
 namespace weft::detail {
 
+// 4 bytes of payload in every 8: holds wherever 8-byte stores are atomic.
 struct Line {
   static constexpr int kPayloadBytes = 8;
 
@@ -31,5 +32,54 @@ struct Line {
 
   static WEFT_FN Pack decode(const Pack& pack) { return {{pack.word[0], pack.word[2], 0, 0}}; }
 };
+
+// Copies carry whole packs of payload, as many as fill whole packs of the wire: a *bundle*. Where packs are atomic, 12
+// of their 16 bytes are payload, and three packs travel in four; else one travels in two, as above. The packs of kTile
+// bundles lie interleaved, so that neighbouring threads read and write neighbouring packs.
+template <int atomic_bytes>
+struct Bundle {
+  static constexpr std::uint32_t kPayloadPacks = 1, kWirePacks = 2, kTile = 1;
+
+  // Pack `k` on the wire of the bundle whose packs begin at `payload`.
+  static WEFT_FN Pack encode(const Pack* payload, std::uint32_t k, std::uint32_t epoch) {
+    return Line::encode<atomic_bytes>({{payload[0].word[2 * k], payload[0].word[2 * k + 1], 0, 0}}, epoch);
+  }
+  static WEFT_FN bool arrived(const Pack& wire, std::uint32_t epoch) {
+    return Line::arrived<atomic_bytes>(wire, epoch);
+  }
+  static WEFT_FN void decode(const Pack (&wire)[kWirePacks], Pack (&payload)[kPayloadPacks]) {
+    payload[0] = {{wire[0].word[0], wire[0].word[2], wire[1].word[0], wire[1].word[2]}};
+  }
+};
+
+template <>
+struct Bundle<16> {
+  static constexpr std::uint32_t kPayloadPacks = 3, kWirePacks = 4, kTile = 32;
+
+  static WEFT_FN Pack encode(const Pack* payload, std::uint32_t k, std::uint32_t epoch) {
+    const auto word = [&](std::uint32_t i) { return payload[i / 4].word[i % 4]; };
+    return {{word(3 * k), word(3 * k + 1), word(3 * k + 2), Line::flag(epoch)}};
+  }
+  static WEFT_FN bool arrived(const Pack& wire, std::uint32_t epoch) { return wire.word[3] == Line::flag(epoch); }
+  static WEFT_FN void decode(const Pack (&wire)[kWirePacks], Pack (&payload)[kPayloadPacks]) {
+    WEFT_UNROLL
+    for (std::uint32_t i = 0; i < 12; ++i) payload[i / 4].word[i % 4] = wire[i / 3].word[i % 3];
+  }
+};
+
+// Bundles, full tiles of them, that carry `packs` packs of payload; and where pack `k` of one lies in a message.
+template <class Wire>
+WEFT_FN constexpr std::uint64_t bundles_for(std::uint64_t packs) {
+  constexpr std::uint64_t tile = Wire::kTile * Wire::kPayloadPacks;
+  return (packs + tile - 1) / tile * Wire::kTile;
+}
+template <class Wire>
+WEFT_FN constexpr std::uint64_t payload_pack(std::uint64_t bundle, std::uint32_t k) {
+  return (bundle / Wire::kTile * Wire::kPayloadPacks + k) * Wire::kTile + bundle % Wire::kTile;
+}
+template <class Wire>
+WEFT_FN constexpr std::uint64_t wire_pack(std::uint64_t bundle, std::uint32_t k) {
+  return (bundle / Wire::kTile * Wire::kWirePacks + k) * Wire::kTile + bundle % Wire::kTile;
+}
 
 }  // namespace weft::detail

@@ -1,0 +1,91 @@
+#include "comm/call.hpp"
+
+namespace weft::detail {
+
+void check_launch(const GroupState& group, const Launch& launch, int most_threads) {
+  const int most = group.communicator().fabric().max_blocks();
+  require(launch.blocks == 0 || (launch.blocks >= 2 && launch.blocks <= most),
+          "launch.blocks: {} is not 0 or between 2 and {}", launch.blocks, most);
+  const int threads = launch.threads;
+  require(threads == 0 || (threads >= 32 && threads <= most_threads && threads % 32 == 0),
+          "launch.threads: {} is not 0 or a multiple of 32 between 32 and {}", threads, most_threads);
+}
+
+void check_extent(const GroupState& group, const Extent& extent) {
+  constexpr std::size_t most = std::size_t{1} << 46;
+  require(extent.stride >= extent.row_bytes, "{}_stride: {} bytes from row to row, and rows of {} bytes", extent.name,
+          extent.stride, extent.row_bytes);
+  require(extent.stride <= most && extent.rows <= most / (extent.stride + 1),
+          "{}: {} rows, {} bytes apart, are more than memory can hold", extent.name, extent.rows, extent.stride);
+  if (extent.bytes() == 0) return;
+  require(extent.data != nullptr, "{}: null, with {} rows of {} bytes", extent.name, extent.rows, extent.row_bytes);
+  require(reinterpret_cast<std::uintptr_t>(extent.data) % extent.alignment == 0,
+          "{}: {} is not aligned to the {} bytes of its elements", extent.name, extent.data, extent.alignment);
+  group.communicator().fabric().check_buffer(extent.name, extent.data);
+}
+
+void check_overlap(const Extent& part, const Extent& whole, std::size_t place) {
+  const auto a = reinterpret_cast<std::uintptr_t>(part.data), b = reinterpret_cast<std::uintptr_t>(whole.data);
+  if (part.bytes() == 0 || whole.bytes() == 0 || a + part.bytes() <= b || b + whole.bytes() <= a) return;
+  const bool in_place = place != kNowhere && a == b + place * part.rows * whole.stride && part.stride == whole.stride;
+  require(in_place, "{}: overlaps {} without being this rank's own part of it", part.name, whole.name);
+}
+
+void check_counts(const GroupState& group, const Counts& counts) {
+  require(counts.split <= Split::ceil, "counts.split: {} is not a Split", static_cast<int>(counts.split));
+  require(counts.slot <= SlotKind::fixed, "counts.slot: {} is not a SlotKind", static_cast<int>(counts.slot));
+  const std::size_t least = counts.slot == SlotKind::aligned ? 1 : 0;
+  require(counts.slot_rows >= least && counts.slot_rows <= INT32_MAX, "counts.slot_rows: {} is not between {} and {}",
+          counts.slot_rows, least, INT32_MAX);
+  require(counts.rows != nullptr, "counts.rows: null");
+  require(reinterpret_cast<std::uintptr_t>(counts.rows) % sizeof(std::int32_t) == 0,
+          "counts.rows: {} is not aligned to 4 bytes", static_cast<const void*>(counts.rows));
+  group.communicator().fabric().check_buffer("counts.rows", counts.rows);
+}
+
+CountedShares counted_shares(const GroupState& group, const Counts& counts, bool own_padded, std::size_t own_rows,
+                             std::size_t whole_rows) {
+  return {.counts = counts.rows,
+          .ranks = static_cast<std::uint32_t>(group.size()),
+          .split = counts.split,
+          .slot = counts.slot,
+          .slot_rows = static_cast<std::uint32_t>(counts.slot_rows),
+          .own_padded = own_padded,
+          .own_rows = own_rows,
+          .whole_rows = whole_rows};
+}
+
+std::string describe(const Counts& counts) {
+  const bool sized = counts.slot == SlotKind::aligned || counts.slot == SlotKind::fixed;
+  return fmt::format("{} slots{}{}", name(counts.slot), sized ? fmt::format(" of {}", counts.slot_rows) : "",
+                     counts.split == Split::none ? "" : fmt::format(", split {}", name(counts.split)));
+}
+
+void check_ready(const Group& handle, const char* operation) {
+  const GroupState& group = handle.state();
+  const CommunicatorState& communicator = group.communicator();
+  if (communicator.released()) {
+    throw Error(Errc::released,
+                fmt::format("{}: the communicator's memory is released; call acquire() first", operation));
+  }
+  handle.check();
+  if (!group.direct()) {
+    throw Error(Errc::unsupported, fmt::format("{}: needs ranks that reach each other's memory, and these do not ({})",
+                                               operation, communicator.fabric().description()));
+  }
+}
+
+void make_call(const Group& handle, const NamedCall& call) {
+  GroupState& group = handle.state();
+  const std::shared_ptr<Fabric>& fabric = group.communicator().shared_fabric();
+  group.remember(call.name);
+  fabric->keep_alive(call.stream, fabric);
+  run_or_keep(handle, {.call = group.call(call.name.fingerprint),
+                       .operation = call.operation,
+                       .blocks = call.blocks,
+                       .threads = call.threads,
+                       .stream = call.stream});
+  if (handle.device() == Device::cpu) handle.check();
+}
+
+}  // namespace weft::detail

@@ -1,0 +1,61 @@
+// What every collective does around its own work: rejects what cannot be, names the call, hands it on.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "comm/capture.hpp"
+#include "comm/state.hpp"
+#include "core/operation.hpp"
+#include "weft/collectives.hpp"
+
+namespace weft::detail {
+
+template <class... T>
+void require(bool good, fmt::format_string<T...> message, T&&... values) {
+  if (!good) throw Error(Errc::invalid_argument, fmt::format(message, std::forward<T>(values)...));
+}
+
+// `most_threads`: that the instance takes.
+void check_launch(const GroupState& group, const Launch& launch, int most_threads);
+
+// Rows in a user's memory; sizes and distances in bytes.
+struct Extent {
+  const char* name;
+  const void* data;
+  std::size_t rows, row_bytes, stride;
+  std::size_t alignment = 1;  // of the element type
+
+  // From the first byte to the last.
+  std::size_t bytes() const { return rows == 0 || row_bytes == 0 ? 0 : (rows - 1) * stride + row_bytes; }
+};
+// Throws where the rows cannot be there; an empty one may be anywhere.
+void check_extent(const GroupState& group, const Extent& extent);
+// Throws where two extents share a byte, unless `part` is the `place`-th of the equal parts of `whole`.
+void check_overlap(const Extent& part, const Extent& whole, std::size_t place);
+inline constexpr std::size_t kNowhere = SIZE_MAX;
+
+// The counts of a ragged call.
+void check_counts(const GroupState& group, const Counts& counts);
+// `own_padded`, `own_rows`, `whole_rows`: see CountedShares.
+CountedShares counted_shares(const GroupState& group, const Counts& counts, bool own_padded, std::size_t own_rows,
+                             std::size_t whole_rows);
+// In words, as far as they are the same on every rank.
+std::string describe(const Counts& counts);
+
+// That a call can be made on the group now; throws the fault of an earlier call if there was one.
+void check_ready(const Group& handle, const char* operation);
+
+struct NamedCall {
+  CallName name;
+  Operation operation;
+  int blocks, threads;
+  Stream stream;
+};
+// Makes the call, or keeps it where the thread captures. CPU ranks: throws what became of it.
+void make_call(const Group& handle, const NamedCall& call);
+
+}  // namespace weft::detail

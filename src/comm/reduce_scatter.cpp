@@ -1,0 +1,134 @@
+// reduce_scatter_tensor and reduce_scatter_v.
+#include <cstdint>
+
+#include "comm/call.hpp"
+#include "core/fingerprint.hpp"
+#include "core/nvtx.hpp"
+#include "weft/collectives.hpp"
+
+namespace weft {
+namespace {
+
+using detail::Extent;
+using detail::GroupState;
+using detail::require;
+
+// What the two forms have in common. Strides in bytes.
+struct Scatter {
+  Extent input, output;
+  DataType type;
+  Stream stream;
+  Launch launch;
+};
+
+detail::InstanceQuery instance_of(const GroupState& group, const Scatter& scatter) {
+  const auto whole = [](const Extent& e) { return detail::rows_may_be_whole(e.data, e.row_bytes, e.stride); };
+  return {.type = scatter.type,
+          .op = ReduceOp::sum,
+          .size = static_cast<std::uint32_t>(group.size()),
+          .whole = whole(scatter.input) && whole(scatter.output)};
+}
+
+Scatter check(const Group& handle, const char* operation, const Scatter& scatter) {
+  const GroupState& group = handle.state();
+  detail::check_launch(group, scatter.launch, 512);
+  group.communicator().fabric().check_stream(scatter.stream);
+  detail::check_extent(group, scatter.input);
+  detail::check_extent(group, scatter.output);
+  detail::check_ready(handle, operation);
+  return scatter;
+}
+
+void check_rows(std::size_t rows, std::size_t width) {
+  constexpr std::size_t most = std::size_t{1} << 40;
+  require(rows <= most, "rows: {} is more than 2^40", rows);
+  require(width <= most, "width: {} is more than 2^40", width);
+}
+
+void check_type(DataType type) {
+  require(type <= DataType::i32, "type: {} is not a DataType", static_cast<int>(type));
+}
+
+// `rows`: of the longest shard that this rank expects.
+template <class Shares>
+void make(const Group& handle, const Scatter& scatter, const Shares& shares, std::uint64_t rows,
+          const detail::CallName& name) {
+  const GroupState& group = handle.state();
+  const std::uint64_t row_bytes = scatter.output.row_bytes;
+  const detail::MovePlan plan =
+      detail::plan_move({.device = handle.device(),
+                         .size = static_cast<std::uint32_t>(group.size()),
+                         .layout = group.layout(),
+                         .bytes = rows * row_bytes,
+                         .unit_bytes = sizeof(detail::Pack),
+                         .wire_packs = sizeof(detail::Pack) / detail::payload_bytes(scatter.type),
+                         .streams = 1,
+                         .launch = scatter.launch,
+                         .max_blocks = group.communicator().max_blocks()});
+  detail::make_call(
+      handle,
+      {.name = name,
+       .operation = detail::ReduceScatterOperation<Shares>{.work = {.shares = shares,
+                                                                    .slot_packs = plan.slot_packs,
+                                                                    .input = scatter.input.data,
+                                                                    .output = const_cast<void*>(scatter.output.data),
+                                                                    .row_bytes = row_bytes,
+                                                                    .input_stride = scatter.input.stride,
+                                                                    .output_stride = scatter.output.stride},
+                                                           .instance = instance_of(group, scatter)},
+       .blocks = plan.blocks,
+       .threads = plan.threads,
+       .stream = scatter.stream});
+}
+
+}  // namespace
+
+void reduce_scatter_tensor(const Group& handle, const ReduceScatterArgs& args) {
+  const detail::NvtxRange range("weft::reduce_scatter_tensor");
+  const GroupState& group = handle.state();
+  check_type(args.type);
+  const std::size_t element = size_of(args.type);
+  check_rows(args.rows, args.width);
+  const auto stride = [&](std::size_t wish) { return (wish != 0 ? wish : args.width) * element; };
+  const Scatter scatter =
+      check(handle, "reduce_scatter_tensor",
+            {.input = {"input", args.input, args.rows * static_cast<std::size_t>(group.size()), args.width * element,
+                       stride(args.input_stride), element},
+             .output = {"output", args.output, args.rows, args.width * element, stride(args.output_stride), element},
+             .type = args.type,
+             .stream = args.stream,
+             .launch = args.launch});
+  detail::check_overlap(scatter.output, scatter.input, static_cast<std::size_t>(group.rank()));
+  const detail::EqualShares shares{
+      .rows = args.rows, .input_step = args.rows, .output_step = 0, .sender = detail::kEverybody};
+  make(handle, scatter, shares, args.rows,
+       {detail::fingerprint("reduce_scatter_tensor", args.rows, args.width, args.type, args.tag),
+        fmt::format("reduce_scatter_tensor {} rows of {}[{}] tag {}", args.rows, weft::name(args.type), args.width,
+                    args.tag)});
+}
+
+void reduce_scatter_v(const Group& handle, const ReduceScatterVArgs& args) {
+  const detail::NvtxRange range("weft::reduce_scatter_v");
+  const GroupState& group = handle.state();
+  check_type(args.type);
+  const std::size_t element = size_of(args.type);
+  check_rows(args.input_rows, args.width);
+  check_rows(args.output_rows, args.width);
+  detail::check_counts(group, args.counts);
+  const auto stride = [&](std::size_t wish) { return (wish != 0 ? wish : args.width) * element; };
+  const Scatter scatter = check(
+      handle, "reduce_scatter_v",
+      {.input = {"input", args.input, args.input_rows, args.width * element, stride(args.input_stride), element},
+       .output = {"output", args.output, args.output_rows, args.width * element, stride(args.output_stride), element},
+       .type = args.type,
+       .stream = args.stream,
+       .launch = args.launch});
+  make(handle, scatter, detail::counted_shares(group, args.counts, true, args.output_rows, args.input_rows),
+       args.output_rows,
+       {detail::fingerprint("reduce_scatter_v", args.width, args.type, args.counts.slot, args.counts.slot_rows,
+                            args.counts.split, args.tag),
+        fmt::format("reduce_scatter_v rows of {}[{}], {}, tag {}", weft::name(args.type), args.width,
+                    detail::describe(args.counts), args.tag)});
+}
+
+}  // namespace weft

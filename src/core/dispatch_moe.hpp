@@ -1,0 +1,40 @@
+// From run-time values to the one template instance that serves them: dispatch and combine.
+#pragma once
+
+#include <utility>
+
+#include "algorithms/moe_combine.hpp"
+#include "algorithms/moe_dispatch.hpp"
+#include "core/operation.hpp"
+#include "weft/types.hpp"
+
+namespace weft::detail {
+
+template <class Run>
+void with_moe_dispatch(RowType type, RowCast cast, Run&& run) {
+  if (cast == RowCast::none) return run.template operator()<MoeDispatch<ExactRow>>();
+  if (type == RowType::bf16) return run.template operator()<MoeDispatch<CastRow<DataType::bf16>>>();
+  run.template operator()<MoeDispatch<CastRow<DataType::f16>>>();
+}
+
+template <class Run>
+void with_moe_combine(DataType type, Run&& run) {
+  if (type == DataType::bf16) return run.template operator()<MoeCombine<DataType::bf16>>();
+  run.template operator()<MoeCombine<DataType::f16>>();
+}
+
+// Calls `run.template operator()<Algorithm class>(work)` for the instance that serves the operation.
+template <class Run>
+struct ServeMoe {
+  Run run;
+
+  void operator()(const DispatchOperation& op) const {
+    const RowCast cast = op.work.exchange.shape.cast;
+    with_moe_dispatch(op.type, cast, [&]<class A>() { run.template operator()<A>(op.work); });
+  }
+  void operator()(const CombineOperation& op) const {
+    with_moe_combine(op.type, [&]<class A>() { run.template operator()<A>(op.work); });
+  }
+};
+
+}  // namespace weft::detail

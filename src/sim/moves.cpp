@@ -1,0 +1,159 @@
+// Gathers and scatters as calls of a program: their tensors, and what must come out.
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+
+#include "sim/all_reduce.hpp"
+#include "sim/move_kernels.hpp"
+
+namespace weft::sim {
+namespace {
+
+// Rows of one rank's message begin behind those of the ranks before.
+std::uint64_t rows_before(const CallSetup& spec, std::size_t rank) {
+  return static_cast<std::uint64_t>(
+      std::accumulate(spec.counts.begin(), spec.counts.begin() + static_cast<std::ptrdiff_t>(rank), 0));
+}
+std::uint64_t rows_of(const CallSetup& spec, std::size_t rank) {
+  return spec.counts.empty() ? 1 : static_cast<std::uint64_t>(spec.counts[rank]);
+}
+
+// One tensor of a call in memory: input, guard, output, guard. Numbers are elements.
+struct Layout {
+  std::uint64_t inputs, outputs;
+};
+
+}  // namespace
+
+void AllReduceProgram::fill_move(unsigned call, unsigned rank) {
+  const CallSetup& spec = setup_.calls[call];
+  const auto& members = world_.groups()[spec.group];
+  const std::size_t n = members.size(), me = world_.group_rank(spec.group, rank);
+  const std::size_t element = size_of(setup_.type);
+  const bool gathers_v = spec.moving == Moving::all_gather_v, scatters_v = spec.moving == Moving::reduce_scatter_v;
+  const std::uint64_t width = spec.count,
+                      most =
+                          spec.counts.empty() ? 1 : static_cast<std::uint64_t>(*std::ranges::max_element(spec.counts));
+  const std::uint64_t all_rows = spec.counts.empty() ? n : rows_before(spec, n);
+  // Of a second tensor, whose rows have one element.
+  const std::size_t tensors_in_call = gathers_v ? 2 : 1;
+  const auto layout = [&](std::uint64_t w) -> Layout {
+    switch (spec.moving) {
+      case Moving::all_gather:
+        return {w, n * w};
+      case Moving::all_to_all:
+        return {n * w, n * w};
+      case Moving::broadcast:
+        return {w, w};
+      case Moving::reduce_scatter:
+        return {n * w, w};
+      case Moving::all_gather_v:
+        return {rows_of(spec, me) * w, n * most * w};
+      case Moving::reduce_scatter_v:
+        return {all_rows * w, rows_of(spec, me) * w};
+      default:
+        return {0, 0};
+    }
+  };
+  const auto bytes = [&](std::uint64_t elements) { return (elements * element + 15) / 16 * 16 + 32; };
+  const std::uint64_t widths[] = {width, 1};
+  Tensors& t = tensors(call, rank);
+  std::size_t total = 16;
+  for (std::size_t k = 0; k < tensors_in_call; ++k) {
+    total += bytes(layout(widths[k]).inputs) + bytes(layout(widths[k]).outputs);
+  }
+  t.initial.assign((total + 15) / 4, 0xa5a5a5a5u);
+  if (recorded(call) == call) t.memory = t.initial;
+  auto* const memory = reinterpret_cast<std::byte*>(tensors(recorded(call), rank).memory.data());
+  std::size_t next = (16 - reinterpret_cast<std::uintptr_t>(memory) % 16) % 16 + 16;
+
+  struct Made {
+    std::size_t input, output;
+  } made[2] = {};
+  const auto bits = [&](std::size_t member, std::size_t tensor, std::uint64_t i) {
+    return element_bits(setup_.payload, setup_.type, call * 2 + static_cast<unsigned>(tensor), members[member], i);
+  };
+  const auto put = [&](std::vector<std::uint32_t>& words, std::size_t at, std::uint64_t i, std::uint32_t value) {
+    std::memcpy(reinterpret_cast<std::byte*>(words.data()) + at + i * element, &value, element);
+  };
+  for (std::size_t k = 0; k < tensors_in_call; ++k) {
+    const auto [inputs, outputs] = layout(widths[k]);
+    made[k] = {next, next + bytes(inputs)};
+    next += bytes(inputs) + bytes(outputs);
+    for (std::uint64_t i = 0; i < inputs; ++i) put(t.initial, made[k].input, i, bits(me, k, i));
+  }
+  t.output_offset = made[0].output;
+  t.expected = t.initial;
+  for (std::size_t k = 0; k < tensors_in_call; ++k) {
+    const std::uint64_t w = widths[k];
+    const auto result = [&](std::uint64_t i, std::uint32_t value) { put(t.expected, made[k].output, i, value); };
+    for (std::size_t from = 0; from < n; ++from) {
+      if (spec.moving == Moving::all_gather) {
+        for (std::uint64_t i = 0; i < w; ++i) result(from * w + i, bits(from, k, i));
+      } else if (spec.moving == Moving::all_to_all) {
+        for (std::uint64_t i = 0; i < w; ++i) result(from * w + i, bits(from, k, me * w + i));
+      } else if (gathers_v) {
+        for (std::uint64_t i = 0; i < most * w; ++i) {
+          result(from * most * w + i, i < rows_of(spec, from) * w ? bits(from, k, i) : 0);
+        }
+      }
+    }
+    if (spec.moving == Moving::broadcast) {
+      for (std::uint64_t i = 0; i < w; ++i) result(i, bits(n - 1, k, i));
+    }
+    if (spec.moving != Moving::reduce_scatter && !scatters_v) continue;
+    const std::uint64_t first = scatters_v ? rows_before(spec, me) * w : me * w;
+    for (std::uint64_t i = 0; i < rows_of(spec, me) * w; ++i) {
+      std::vector<std::uint32_t> terms;
+      for (std::size_t from = 0; from < n; ++from) terms.push_back(bits(from, k, first + i));
+      result(i, reduced(setup_.type, ReduceOp::sum, terms));
+    }
+  }
+
+  const std::uint64_t slot_packs = spec.flows ? 0 : world_.channel(spec.group, rank).layout.two_shot_packs;
+  const detail::CountedShares counted{.counts = spec.counts.data(),
+                                      .ranks = static_cast<std::uint32_t>(n),
+                                      .split = Split::none,
+                                      .slot = gathers_v ? SlotKind::max : SlotKind::dense,
+                                      .slot_rows = 0,
+                                      .own_padded = scatters_v,
+                                      .own_rows = rows_of(spec, me),
+                                      .whole_rows = gathers_v ? n * most : all_rows};
+  const detail::EqualShares equal{
+      .rows = 1,
+      .input_step = spec.moving == Moving::all_to_all ? 1u : 0u,
+      .output_step = spec.moving == Moving::broadcast ? 0u : 1u,
+      .sender = spec.moving == Moving::broadcast ? static_cast<std::uint32_t>(n - 1) : detail::kEverybody};
+  const auto tensor = [&](std::size_t k) {
+    const std::uint64_t row = widths[k] * element;
+    return detail::CopyTensor{memory + made[k].input, memory + made[k].output, row, row, row};
+  };
+  const auto scatter = [&](const auto& shares) {
+    using Shares = std::remove_cvref_t<decltype(shares)>;
+    return detail::ReduceScatterOperation<Shares>{
+        .work = {.shares = shares,
+                 .slot_packs = slot_packs,
+                 .input = memory + made[0].input,
+                 .output = memory + made[0].output,
+                 .row_bytes = width * element,
+                 .input_stride = width * element,
+                 .output_stride = width * element},
+        .instance = {.type = setup_.type, .op = ReduceOp::sum, .size = static_cast<std::uint32_t>(n), .whole = false}};
+  };
+  detail::MoveOperation operation = detail::BarrierOperation{};
+  if (spec.moving == Moving::reduce_scatter) {
+    operation = scatter(equal);
+  } else if (scatters_v) {
+    operation = scatter(counted);
+  } else if (gathers_v) {
+    operation = detail::CountedCopy{
+        .work = {.shares = counted, .line_packs = slot_packs, .tensors = 2, .tensor = {tensor(0), tensor(1)}},
+        .whole = false};
+  } else if (spec.moving != Moving::barrier) {
+    operation = detail::EqualCopy{
+        .work = {.shares = equal, .line_packs = slot_packs, .tensors = 1, .tensor = {tensor(0)}}, .whole = false};
+  }
+  t.kernel = find_move_kernel(operation, setup_.atomic_bytes, setup_.one_thread);
+}
+
+}  // namespace weft::sim

@@ -1,0 +1,215 @@
+// Gathers and scatters of equal shares on CPU ranks: sizes around packs, chunks and slots, rows and strides of every
+// kind, all types, in place, call after call.
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "core/plan.hpp"
+#include "support/moves.hpp"
+#include "support/sanitized.hpp"
+#include "support/world.hpp"
+
+namespace weft::test {
+namespace {
+
+void expect_right(int ranks, const Config& config, const std::vector<Move>& moves) {
+  expect_all_well(run_world(ranks, config, [&](Communicator& communicator, int) {
+    for (const Move& move : moves) run_on_cpu_rank(communicator, move);
+  }));
+}
+
+// Slots of 256 bytes: what is longer flows in chunks.
+Config small_slots() {
+  Config config = cpu_config();
+  config.two_shot_bytes = 256;
+  return config;
+}
+
+class Gather : public testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(Ranks, Gather, testing::Values(1, 2, 3, 4, 5, 8, 13));
+
+constexpr Kind kEqual[] = {Kind::all_gather, Kind::all_to_all, Kind::broadcast, Kind::reduce_scatter};
+
+TEST_P(Gather, SizesAroundPacksSlotsAndChunks) {
+  const int ranks = GetParam();
+  std::vector<Move> moves;
+  for (const Kind kind : kEqual) {
+    for (const DataType type : kTypes) {
+      const std::size_t pack = 16 / size_of(type), chunk = 1024 * pack;
+      for (const std::size_t width : {std::size_t{0}, std::size_t{1}, pack - 1, pack, pack + 1, 7 * pack, 8 * pack,
+                                      8 * pack + 1, 16 * pack, 16 * pack + 1, chunk, chunk + 1, 3 * chunk - 1}) {
+        const auto seed = static_cast<std::uint32_t>(moves.size());
+        moves.push_back({.kind = kind,
+                         .widths = {width},
+                         .type = type,
+                         .fill = kind == Kind::reduce_scatter ? Fill::special : Fill::bits,
+                         .in_place = seed % 3 == 0 && kind != Kind::all_to_all,
+                         .root = static_cast<int>(seed) % ranks,
+                         .seed = seed});
+      }
+    }
+  }
+  expect_right(ranks, small_slots(), moves);
+}
+
+// More chunks than slots, and every block at its credits.
+TEST_P(Gather, MessagesManyTimesTheBuffers) {
+  std::vector<Move> moves;
+  for (const Kind kind : kEqual) {
+    moves.push_back({.kind = kind, .rows = 30, .widths = {7168}, .fill = Fill::bits, .seed = 4});
+    moves.push_back({.kind = kind, .rows = 3, .widths = {29'999}, .fill = Fill::bits, .output_gap = 3, .seed = 5});
+  }
+  for (Move& move : moves) {
+    if (kSanitized) move.rows = 2;
+  }
+  expect_right(GetParam(), small_slots(), moves);
+}
+
+TEST_P(Gather, RowsOfAnyShapeAtAnyAddress) {
+  const int ranks = GetParam();
+  std::mt19937 random(static_cast<unsigned>(ranks));
+  std::vector<Move> moves;
+  for (std::uint32_t i = 0; i < 300; ++i) {
+    const auto pick = [&](auto n) { return random() % static_cast<std::uint32_t>(n); };
+    const Kind kind = kEqual[pick(4)];
+    moves.push_back({.kind = kind,
+                     .rows = pick(9),
+                     .widths = {pick(2) == 0 ? pick(5) * 8 : pick(70)},
+                     .type = kTypes[pick(4)],
+                     .fill = static_cast<Fill>(pick(4)),
+                     .input_gap = pick(3) == 0 ? 0 : pick(9),
+                     .output_gap = pick(3) == 0 ? 0 : pick(2) * 8 + pick(3),
+                     .input_shift = pick(2) * pick(8),
+                     .output_shift = pick(2) * pick(8),
+                     .in_place = kind != Kind::all_to_all && pick(3) == 0,
+                     .root = static_cast<int>(pick(ranks)),
+                     .seed = i});
+  }
+  expect_right(ranks, cpu_config(), moves);
+  expect_right(ranks, small_slots(), moves);
+}
+
+// Where a rank's rows lie is its own affair.
+TEST_P(Gather, RanksWithDifferentStridesAndAddresses) {
+  const int ranks = GetParam();
+  expect_all_well(run_world(ranks, cpu_config(), [&](Communicator& communicator, int rank) {
+    for (std::uint32_t i = 0; i < 40; ++i) {
+      const auto own = static_cast<std::size_t>(rank) + i;
+      run_on_cpu_rank(communicator, {.kind = kEqual[i % 4],
+                                     .rows = 5,
+                                     .widths = {16 + i % 3},
+                                     .fill = Fill::special,
+                                     .input_gap = own % 3,
+                                     .output_gap = own / 3 % 2 * 8,
+                                     .input_shift = own % 8,
+                                     .output_shift = own / 2 % 8,
+                                     .seed = i});
+    }
+  }));
+}
+
+// Reduce-scatter and all-gather are an all-reduce, to the bit.
+TEST_P(Gather, ScatterAndGatherMakeAnAllReduce) {
+  const int ranks = GetParam();
+  constexpr std::size_t width = 328;
+  const Prepared whole =
+      prepare({.count = width * static_cast<std::size_t>(ranks), .fill = Fill::random, .seed = 8}, ranks);
+  expect_all_well(run_world(ranks, small_slots(), [&](Communicator& communicator, int rank) {
+    const Bytes& input = whole.inputs[static_cast<std::size_t>(rank)];
+    Bytes shard(width * 2), all(input.size());
+    reduce_scatter_tensor(communicator, {.input = input.data(), .output = shard.data(), .width = width});
+    all_gather_into_tensor(communicator, {.input = shard.data(), .output = all.data(), .row_bytes = shard.size()});
+    EXPECT_EQ(all, whole.expected);
+  }));
+}
+
+TEST_P(Gather, BarriersHoldEverybodyBack) {
+  const int ranks = GetParam();
+  std::atomic<int> arrived = 0;
+  expect_all_well(run_world(ranks, cpu_config(), [&](Communicator& communicator, int rank) {
+    for (int round = 1; round <= 50; ++round) {
+      if (round % ranks == rank) std::this_thread::sleep_for(std::chrono::microseconds(300));
+      ++arrived;
+      barrier(communicator, {.tag = static_cast<std::uint32_t>(round)});
+      EXPECT_GE(arrived, round * ranks);
+      barrier(communicator, {});
+    }
+  }));
+}
+
+// D groups at the same time, each with shapes of its own.
+TEST(GatherGroups, GatherAndScatterSideBySide) {
+  constexpr int ranks = 6;
+  expect_all_well(run_world(ranks, cpu_config(), [&](Communicator& communicator, int rank) {
+    const Group attention = communicator.split(rank / 2), across = communicator.split(rank % 2);
+    for (std::uint32_t i = 0; i < 60; ++i) {
+      const auto of_group = static_cast<std::uint32_t>(rank / 2);
+      run_on_cpu_rank(attention, {.kind = kEqual[i % 4], .rows = 1 + of_group, .widths = {40}, .seed = i + of_group});
+      run_on_cpu_rank(across,
+                      {.kind = kEqual[i / 4 % 4], .widths = {9000}, .seed = i + static_cast<std::uint32_t>(rank % 2)});
+      if (i % 7 == 0) run_on_cpu_rank(communicator, {.kind = kEqual[i % 3], .widths = {33}, .seed = i});
+    }
+  }));
+}
+
+std::vector<Move> mixed_moves(int count, int ranks, std::uint32_t seed) {
+  std::mt19937 random(seed);
+  std::vector<Move> moves;
+  for (int i = 0; i < count; ++i) {
+    const auto pick = [&](auto n) { return random() % static_cast<std::uint32_t>(n); };
+    moves.push_back({.kind = kEqual[pick(4)],
+                     .rows = pick(4) == 0 ? pick(40) : pick(4),
+                     .widths = {pick(3) == 0 ? 900 : pick(40)},
+                     .type = kTypes[pick(4)],
+                     .fill = Fill::special,
+                     .root = static_cast<int>(pick(ranks)),
+                     .seed = static_cast<std::uint32_t>(i)});
+  }
+  return moves;
+}
+
+// Small and large in turn, and all-reduces of every algorithm between them, which share the buffers.
+TEST(GatherSequences, AThousandCallsWithRandomDelaysBetweenAllReduces) {
+  constexpr int ranks = 4;
+  const auto moves = mixed_moves(40, ranks, 3);
+  std::vector<Prepared> reduces;
+  for (const Algorithm algorithm : {Algorithm::one_shot, Algorithm::two_shot, Algorithm::bulk}) {
+    reduces.push_back(prepare({.count = 5000, .algorithm = algorithm, .fill = Fill::random, .seed = 6}, ranks));
+    reduces.push_back(prepare({.count = 70, .algorithm = algorithm, .fill = Fill::random, .seed = 7}, ranks));
+  }
+  for (const std::uint32_t first : {1u, 0x7fffff00u, 0xffffff00u}) {
+    Config config = small_slots();
+    config.first_epoch = first;
+    expect_all_well(run_world(ranks, config, [&](Communicator& communicator, int rank) {
+      std::mt19937 delays(static_cast<unsigned>(rank)), choices(first);
+      for (int call = 0; call < repeated(1000); ++call) {
+        if (delays() % 32 == 0) std::this_thread::sleep_for(std::chrono::microseconds(delays() % 100));
+        const auto choice = choices();
+        if (choice % 4 == 0) {
+          run_on_cpu_rank(communicator, reduces[choice / 4 % reduces.size()], rank);
+        } else {
+          run_on_cpu_rank(communicator, moves[choice / 4 % moves.size()]);
+        }
+      }
+    }));
+  }
+}
+
+TEST(GatherSequences, AreInTheFlightRecorder) {
+  expect_all_well(run_world(2, cpu_config(), [&](Communicator& communicator, int) {
+    run_on_cpu_rank(communicator, {.rows = 3, .widths = {8}, .tag = 4});
+    run_on_cpu_rank(communicator, {.kind = Kind::all_to_all, .widths = {8}});
+    run_on_cpu_rank(communicator, {.kind = Kind::broadcast, .widths = {8}, .root = 1});
+    run_on_cpu_rank(communicator, {.kind = Kind::reduce_scatter, .widths = {8}, .type = DataType::f32});
+    barrier(communicator, {.tag = 9});
+    std::vector<std::string> names;
+    for (const CallRecord& call : communicator.world().recent_calls()) names.push_back(call.operation);
+    EXPECT_EQ(names, (std::vector<std::string>{"all_gather_into_tensor 3 rows of 16 bytes tag 4",
+                                               "all_to_all 1 rows of 16 bytes tag 0",
+                                               "broadcast 1 rows of 16 bytes root 1 tag 0",
+                                               "reduce_scatter_tensor 1 rows of f32[8] tag 0", "barrier tag 9"}));
+  }));
+}
+
+}  // namespace
+}  // namespace weft::test

@@ -1,0 +1,288 @@
+// Gathers and scatters with counts that the ranks read when the call runs: every kind of slot, every shape of counts,
+// one recording for all batches, and what does not fit.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <optional>
+#include <random>
+
+#include "support/moves.hpp"
+#include "support/ranks.hpp"
+#include "support/sanitized.hpp"
+#include "support/world.hpp"
+#include "weft/recording.hpp"
+
+namespace weft::test {
+namespace {
+
+constexpr Kind kRagged[] = {Kind::all_gather_v, Kind::reduce_scatter_v};
+
+Config small_slots() {
+  Config config = cpu_config();
+  config.two_shot_bytes = 256;
+  return config;
+}
+
+// Shapes of counts that have been trouble elsewhere: nothing at all, one rank alone, fewer rows than ranks, one rank
+// with most of them, all alike.
+std::vector<std::vector<std::int32_t>> shapes_of_counts(int ranks) {
+  const auto n = static_cast<std::size_t>(ranks);
+  std::vector<std::vector<std::int32_t>> shapes{std::vector<std::int32_t>(n, 0), std::vector<std::int32_t>(n, 6)};
+  for (std::size_t rank = 0; rank < n; ++rank) {
+    shapes.emplace_back(n, 0)[rank] = 5;
+    shapes.emplace_back(n, 1)[rank] = 40;
+  }
+  std::vector<std::int32_t> rising(n);
+  for (std::size_t rank = 0; rank < n; ++rank) rising[rank] = static_cast<std::int32_t>(rank * 3 % 7);
+  shapes.push_back(rising);
+  return shapes;
+}
+
+struct SlotChoice {
+  SlotKind kind;
+  std::size_t rows;
+};
+constexpr SlotChoice kSlots[] = {
+    {SlotKind::dense, 0}, {SlotKind::aligned, 4}, {SlotKind::max, 0}, {SlotKind::fixed, 41}};
+
+class Ragged : public testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(Ranks, Ragged, testing::Values(1, 2, 3, 4, 8));
+
+void expect_right(int ranks, const Config& config, const std::vector<Move>& moves) {
+  expect_all_well(run_world(ranks, config, [&](Communicator& communicator, int) {
+    for (const Move& move : moves) run_on_cpu_rank(communicator, move);
+  }));
+}
+
+TEST_P(Ragged, EveryShapeOfCountsInEveryKindOfSlot) {
+  const int ranks = GetParam();
+  std::vector<Move> moves;
+  for (const Kind kind : kRagged) {
+    for (const auto& counts : shapes_of_counts(ranks)) {
+      for (const SlotChoice& slot : kSlots) {
+        for (const std::size_t width : {std::size_t{8}, std::size_t{5}}) {
+          moves.push_back({.kind = kind,
+                           .widths = {width},
+                           .fill = Fill::special,
+                           .counts = counts,
+                           .slot = slot.kind,
+                           .slot_rows = slot.rows,
+                           .spare_rows = moves.size() % 3,
+                           .seed = static_cast<std::uint32_t>(moves.size())});
+        }
+      }
+    }
+  }
+  expect_right(ranks, cpu_config(), moves);
+  expect_right(ranks, small_slots(), moves);
+}
+
+TEST_P(Ragged, RowsThatRanksShareAreSplitByBothRules) {
+  const int ranks = GetParam();
+  std::vector<Move> moves;
+  for (const Kind kind : kRagged) {
+    for (const Split split : {Split::balanced, Split::ceil}) {
+      for (const std::int32_t rows : {0, 1, ranks - 1, ranks, ranks + 1, 3 * ranks + 2, 50}) {
+        moves.push_back({.kind = kind,
+                         .widths = {16},
+                         .fill = Fill::special,
+                         .counts = {rows},
+                         .split = split,
+                         .seed = static_cast<std::uint32_t>(moves.size())});
+      }
+    }
+  }
+  expect_right(ranks, cpu_config(), moves);
+}
+
+TEST_P(Ragged, EveryTypeWidthStrideAndAddress) {
+  const int ranks = GetParam();
+  std::mt19937 random(static_cast<unsigned>(ranks));
+  std::vector<Move> moves;
+  for (std::uint32_t i = 0; i < 200; ++i) {
+    const auto pick = [&](auto n) { return random() % static_cast<std::uint32_t>(n); };
+    std::vector<std::int32_t> counts;
+    for (int rank = 0; rank < ranks; ++rank) counts.push_back(static_cast<std::int32_t>(pick(3) == 0 ? 0 : pick(12)));
+    const SlotChoice slot = kSlots[pick(4)];
+    const Kind kind = kRagged[pick(2)];
+    std::vector<std::size_t> widths{pick(2) == 0 ? 8 * pick(6) : pick(50)};
+    // Hidden state, scales, ids, weights …
+    while (kind == Kind::all_gather_v && widths.size() < 8 && pick(2) == 0) widths.push_back(pick(20));
+    moves.push_back({.kind = kind,
+                     .widths = widths,
+                     .type = kTypes[pick(4)],
+                     .fill = static_cast<Fill>(pick(4)),
+                     .input_gap = pick(3) == 0 ? pick(9) : 0,
+                     .output_gap = pick(3) == 0 ? pick(2) * 8 + pick(3) : 0,
+                     .input_shift = pick(2) * pick(8),
+                     .output_shift = pick(2) * pick(8),
+                     .in_place = pick(4) == 0,
+                     .counts = counts,
+                     .slot = slot.kind,
+                     .slot_rows = slot.rows,
+                     .spare_rows = pick(5),
+                     .seed = i});
+  }
+  expect_right(ranks, cpu_config(), moves);
+  expect_right(ranks, small_slots(), moves);
+}
+
+// One rank's message flows many times around the slots while others have little or nothing.
+TEST_P(Ragged, OneBusyRankWithWideRows) {
+  const int ranks = GetParam();
+  std::vector<Move> moves;
+  for (const Kind kind : kRagged) {
+    for (const std::int32_t rest : {0, 1, 7}) {
+      std::vector<std::int32_t> counts(static_cast<std::size_t>(ranks), rest);
+      counts[moves.size() % counts.size()] = kSanitized ? 12 : 60;
+      moves.push_back({.kind = kind, .widths = {7168}, .fill = Fill::special, .counts = counts, .slot = SlotKind::max});
+    }
+  }
+  moves.push_back({.kind = Kind::all_gather_v,
+                   .widths = {7168, 56, 8, 8},
+                   .counts = std::vector<std::int32_t>(static_cast<std::size_t>(ranks), 9),
+                   .seed = 4});
+  expect_right(ranks, small_slots(), moves);
+}
+
+// Capacities are each rank's own, and one recording serves all batches.
+TEST_P(Ragged, OneRecordingForEveryBatch) {
+  const int ranks = GetParam();
+  expect_all_well(run_world(ranks, small_slots(), [&](Communicator& communicator, int rank) {
+    const auto move = [&](Kind kind, std::vector<std::int32_t> counts, std::uint32_t seed) {
+      return prepare(
+          {.kind = kind,
+           .widths = kind == Kind::all_gather_v ? std::vector<std::size_t>{40, 3} : std::vector<std::size_t>{40},
+           .fill = Fill::special,
+           .counts = std::move(counts),
+           .slot = SlotKind::aligned,
+           .slot_rows = 2,
+           .seed = seed},
+          ranks, rank);
+    };
+    // The capacity that this rank captures for: another one than its peers'.
+    const std::vector<std::int32_t> most(static_cast<std::size_t>(ranks), 12 + 2 * rank);
+    const RankMove gather = move(Kind::all_gather_v, most, 1), scatter = move(Kind::reduce_scatter_v, most, 2);
+    HostMove gathering(gather), scattering(scatter), both(gather);
+    const Recording first = Recording::capture(communicator, [&] { gathering.call(communicator); });
+    const Recording second = Recording::capture(communicator, [&] {
+      scattering.call(communicator);
+      both.call(communicator);
+    });
+    std::mt19937 random(3);  // the same on every rank
+    for (std::uint32_t turn = 0; turn < 100; ++turn) {
+      std::vector<std::int32_t> counts;
+      for (int i = 0; i < ranks; ++i)
+        counts.push_back(static_cast<std::int32_t>(random() % 4 == 0 ? 0 : random() % 13));
+      const auto choice = random() % 3;
+      const RankMove now = move(Kind::all_gather_v, counts, turn), sum = move(Kind::reduce_scatter_v, counts, turn);
+      if (choice == 0) {
+        gathering.fill(now);
+        first.replay();
+        gathering.check(now);
+      } else if (choice == 1) {
+        scattering.fill(sum);
+        both.fill(now);
+        second.replay();
+        scattering.check(sum);
+        both.check(now);
+      } else {
+        run_on_cpu_rank(communicator, now.move);
+      }
+    }
+  }));
+}
+
+// What comes out of the exchange of counts goes into the gather, without the host looking at it.
+TEST_P(Ragged, CountsAreExchangedByTheRanksThemselves) {
+  const int ranks = GetParam();
+  expect_all_well(run_world(ranks, cpu_config(), [&](Communicator& communicator, int rank) {
+    std::vector<std::int32_t> counts(static_cast<std::size_t>(ranks), -1);
+    const std::int32_t mine = rank % 3;
+    std::vector<std::int32_t> rows(3, 100 + rank), all(static_cast<std::size_t>(ranks) * 3, -1), wanted;
+    const GatheredTensor tensor{.input = rows.data(), .output = all.data(), .row_bytes = 4};
+    const Recording recording = Recording::capture(communicator, [&] {
+      all_gather_into_tensor(communicator, {.input = &mine, .output = counts.data(), .row_bytes = 4});
+      all_gather_v(communicator, {.tensors = std::span(&tensor, 1),
+                                  .counts = {.rows = counts.data()},
+                                  .input_rows = 3,
+                                  .output_rows = all.size()});
+    });
+    recording.replay();
+    for (int other = 0; other < ranks; ++other)
+      wanted.insert(wanted.end(), static_cast<std::size_t>(other % 3), 100 + other);
+    wanted.resize(all.size(), -1);
+    EXPECT_EQ(all, wanted);
+  }));
+}
+
+TEST(RaggedSequences, AThousandCallsWithRandomDelays) {
+  constexpr int ranks = 4;
+  expect_all_well(run_world(ranks, small_slots(), [&](Communicator& communicator, int rank) {
+    std::mt19937 delays(static_cast<unsigned>(rank)), random(11);
+    for (std::uint32_t call = 0; call < static_cast<std::uint32_t>(repeated(1000)); ++call) {
+      if (delays() % 16 == 0) std::this_thread::sleep_for(std::chrono::microseconds(delays() % 100));
+      std::vector<std::int32_t> counts;
+      for (int i = 0; i < ranks; ++i)
+        counts.push_back(static_cast<std::int32_t>(random() % 3 == 0 ? 0 : random() % 30));
+      const SlotChoice slot = kSlots[random() % 4];
+      run_on_cpu_rank(communicator, {.kind = kRagged[random() % 2],
+                                     .widths = {random() % 2 == 0 ? 32u : 400u},
+                                     .fill = Fill::special,
+                                     .counts = counts,
+                                     .slot = slot.kind,
+                                     .slot_rows = slot.rows,
+                                     .seed = call});
+    }
+  }));
+}
+
+// --------------------------------------------------------------------------------------------------- what does not fit
+
+struct Misfit {
+  const char* name;
+  Kind kind;
+  std::vector<std::int32_t> counts;  // that the ranks find; capacities are for four rows each
+  SlotKind slot = SlotKind::dense;
+  int detected_by = -1;  // the only rank whose capacity is exceeded; −1: every rank's is
+};
+
+class Misfits : public testing::TestWithParam<Misfit> {};
+INSTANTIATE_TEST_SUITE_P(Ragged, Misfits,
+                         testing::Values(Misfit{"NegativeCount", Kind::all_gather_v, {4, -1, 4}},
+                                         Misfit{"OneRankHasTooMany", Kind::all_gather_v, {4, 5, 0}, SlotKind::dense, 1},
+                                         Misfit{"TogetherTooMany", Kind::all_gather_v, {4, 4, 2147483647}},
+                                         Misfit{"FixedSlotTooSmall", Kind::all_gather_v, {1, 1, 5}, SlotKind::fixed},
+                                         Misfit{"PadsTooMany", Kind::all_gather_v, {1, 5, 1}, SlotKind::max},
+                                         Misfit{"ShardTooLong", Kind::reduce_scatter_v, {2, 2, 5}, SlotKind::dense, 2},
+                                         Misfit{"ScatterTooMany", Kind::reduce_scatter_v, {4, 4, 2000000000}},
+                                         Misfit{"ScatterNegative", Kind::reduce_scatter_v, {-2147483648, 0, 0}}),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+// An error on every rank, and nothing is written where it does not belong.
+TEST_P(Misfits, EndTheCallEverywhereAndWriteNothing) {
+  constexpr int ranks = 3;
+  const Misfit& misfit = GetParam();
+  std::atomic<int> seen = 0;
+  const auto endings = run_world(ranks, cpu_config(), [&](Communicator& communicator, int rank) {
+    const RankMove capacity = prepare(
+        {.kind = misfit.kind, .widths = {16}, .counts = {4, 4, 4}, .slot = misfit.slot, .slot_rows = 4}, ranks, rank);
+    RankMove untouched = capacity;
+    std::memcpy(untouched.counts.before.data() + untouched.counts.begin, misfit.counts.data(), 12);
+    untouched.counts.after = untouched.counts.before;
+    for (Memory& memory : untouched.memory) memory.after = memory.before;
+    HostMove host(capacity);
+    host.fill(untouched);
+    const std::string error = error_of([&] { host.call(communicator); });
+    // A rank whose own capacity is exceeded is the only one to know: the others may have written what fits.
+    if (misfit.detected_by < 0 || misfit.detected_by == rank) host.check(untouched);
+    if (error.empty()) throw std::runtime_error("the call went through");
+    seen += communicator.status()->code == Errc::capacity;
+    communicator.check();
+  });
+  for (const Ending& ending : endings) expect_fault(ending, {Errc::capacity, Errc::peer_failed}, misfit.name);
+  EXPECT_GE(seen, 1);
+}
+
+}  // namespace
+}  // namespace weft::test

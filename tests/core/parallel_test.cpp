@@ -1,0 +1,139 @@
+// The group algebra of data-parallel attention: the tables that engines go by.
+#include "weft/parallel.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "support/ranks.hpp"
+#include "weft/error.hpp"
+
+namespace weft::test {
+namespace {
+
+using Ranks = std::vector<int>;
+
+std::vector<Ranks> groups(const ParallelLayout& layout, Ranks (ParallelLayout::*group)(int) const) {
+  std::vector<Ranks> all;
+  for (int rank = 0; rank < layout.tp; ++rank) {
+    const Ranks mine = (layout.*group)(rank);
+    EXPECT_NE(std::ranges::find(mine, rank), mine.end());
+    if (std::ranges::find(all, mine) == all.end()) all.push_back(mine);
+  }
+  return all;
+}
+
+const std::vector<Ranks> kAll{{0, 1, 2, 3, 4, 5, 6, 7}};
+const std::vector<Ranks> kPairs{{0, 1}, {2, 3}, {4, 5}, {6, 7}};
+const std::vector<Ranks> kStrides{{0, 2, 4, 6}, {1, 3, 5, 7}};
+const std::vector<Ranks> kAlone{{0}, {1}, {2}, {3}, {4}, {5}, {6}, {7}};
+
+TEST(ParallelLayout, EightRanksInFourAttentionGroups) {
+  const ParallelLayout layout{.tp = 8, .dp = 4, .ep = 8};
+  layout.check();
+  EXPECT_EQ(layout.attn_tp(), 2);
+  for (int rank = 0; rank < 8; ++rank) {
+    EXPECT_EQ(layout.attn_dp_rank(rank), (Ranks{0, 0, 1, 1, 2, 2, 3, 3}[static_cast<std::size_t>(rank)]));
+    EXPECT_EQ(layout.attn_tp_rank(rank), (Ranks{0, 1, 0, 1, 0, 1, 0, 1}[static_cast<std::size_t>(rank)]));
+  }
+  EXPECT_EQ(groups(layout, &ParallelLayout::attn_tp_group), kPairs);
+  EXPECT_EQ(groups(layout, &ParallelLayout::attn_dp_group), kStrides);
+  EXPECT_EQ(groups(layout, &ParallelLayout::moe_ep_group), kAll);
+  EXPECT_EQ(groups(layout, &ParallelLayout::moe_tp_group), kAlone);
+  EXPECT_EQ(groups(layout, &ParallelLayout::dense_tp_group), kAll);
+}
+
+TEST(ParallelLayout, ExpertsSplitEightRanks) {
+  const ParallelLayout four{.tp = 8, .dp = 4, .ep = 4}, one{.tp = 8, .dp = 4, .ep = 1};
+  EXPECT_EQ(groups(four, &ParallelLayout::moe_tp_group), kPairs);
+  EXPECT_EQ(groups(four, &ParallelLayout::moe_ep_group), kStrides);
+  EXPECT_EQ(four.moe_ep_rank(5), 2);
+  EXPECT_EQ(four.moe_tp_rank(5), 1);
+  EXPECT_EQ(groups(one, &ParallelLayout::moe_tp_group), kAll);
+  EXPECT_EQ(groups(one, &ParallelLayout::moe_ep_group), kAlone);
+}
+
+TEST(ParallelLayout, EveryRankItsOwnAttentionGroup) {
+  const ParallelLayout layout{.tp = 8, .dp = 8, .ep = 8, .moe_dense_tp = 1};
+  for (int rank = 0; rank < 8; ++rank) {
+    EXPECT_EQ(layout.attn_dp_rank(rank), rank);
+    EXPECT_EQ(layout.attn_tp_rank(rank), 0);
+  }
+  EXPECT_EQ(groups(layout, &ParallelLayout::attn_tp_group), kAlone);
+  EXPECT_EQ(groups(layout, &ParallelLayout::attn_dp_group), kAll);
+  EXPECT_EQ(groups(layout, &ParallelLayout::dense_tp_group), kAlone);
+}
+
+TEST(ParallelLayout, OneAttentionGroupIsPlainTensorParallelism) {
+  const ParallelLayout layout{.tp = 8};
+  EXPECT_EQ(groups(layout, &ParallelLayout::attn_tp_group), kAll);
+  EXPECT_EQ(groups(layout, &ParallelLayout::attn_dp_group), kAlone);
+  EXPECT_EQ(layout.attn_tp_rank(5), 5);
+}
+
+TEST(ParallelLayout, ColorsMakeItsGroups) {
+  for (const ParallelLayout& layout : {ParallelLayout{.tp = 8, .dp = 4, .ep = 2, .moe_dense_tp = 4},
+                                       ParallelLayout{.tp = 12, .dp = 3, .ep = 6, .moe_dense_tp = 2}}) {
+    const auto expect_same = [&](Ranks (ParallelLayout::*group)(int) const, int (ParallelLayout::*color)(int) const) {
+      for (int rank = 0; rank < layout.tp; ++rank) {
+        Ranks same;
+        for (int other = 0; other < layout.tp; ++other) {
+          if ((layout.*color)(other) == (layout.*color)(rank)) same.push_back(other);
+        }
+        EXPECT_EQ((layout.*group)(rank), same);
+      }
+    };
+    expect_same(&ParallelLayout::attn_tp_group, &ParallelLayout::attn_tp_color);
+    expect_same(&ParallelLayout::attn_dp_group, &ParallelLayout::attn_dp_color);
+    expect_same(&ParallelLayout::moe_tp_group, &ParallelLayout::moe_tp_color);
+    expect_same(&ParallelLayout::moe_ep_group, &ParallelLayout::moe_ep_color);
+    expect_same(&ParallelLayout::dense_tp_group, &ParallelLayout::dense_tp_color);
+  }
+}
+
+TEST(ParallelLayout, WhatDoesNotDivideIsRejectedByName) {
+  const auto error = [](const ParallelLayout& layout) { return error_of([&] { layout.check(); }); };
+  expect_says(error({.tp = 0}), "ParallelLayout::tp: 0");
+  expect_says(error({.tp = 8, .dp = 3}), "ParallelLayout::dp: 3 is not a divisor of tp, 8");
+  expect_says(error({.tp = 8, .dp = 0}), "ParallelLayout::dp: 0");
+  expect_says(error({.tp = 8, .ep = 16}), "ParallelLayout::ep: 16");
+  expect_says(error({.tp = 8, .moe_dense_tp = 5}), "ParallelLayout::moe_dense_tp: 5");
+}
+
+std::vector<std::size_t> sizes(std::size_t rows, int parts, Split split) {
+  std::vector<std::size_t> all;
+  std::size_t next = 0;
+  for (int part = 0; part < parts; ++part) {
+    const RowRange range = shard_of(rows, parts, part, split);
+    EXPECT_EQ(range.begin, next);  // without gaps, in order
+    next = range.end;
+    all.push_back(range.size());
+  }
+  EXPECT_EQ(next, rows);
+  return all;
+}
+
+TEST(Shards, BothRules) {
+  using Sizes = std::vector<std::size_t>;
+  EXPECT_EQ(sizes(10, 4, Split::balanced), (Sizes{3, 3, 2, 2}));
+  EXPECT_EQ(sizes(10, 4, Split::ceil), (Sizes{3, 3, 3, 1}));
+  EXPECT_EQ(sizes(5, 4, Split::ceil), (Sizes{2, 2, 1, 0}));
+  EXPECT_EQ(sizes(1, 4, Split::balanced), (Sizes{1, 0, 0, 0}));
+  EXPECT_EQ(sizes(0, 3, Split::ceil), (Sizes{0, 0, 0}));
+  for (const Split split : {Split::balanced, Split::ceil}) EXPECT_EQ(sizes(12, 4, split), (Sizes{3, 3, 3, 3}));
+  EXPECT_EQ(shard_of(129'280, 2, 1, Split::balanced).begin, 64'640u);  // columns of DeepSeek's vocabulary
+  EXPECT_EQ(shard_of(129'280, 8, 0, Split::balanced).size(), 16'160u);
+  expect_says(error_of([] { shard_of(4, 2, 2, Split::ceil); }), "part: 2");
+}
+
+TEST(Slots, AreAsLongAsTheirKindSays) {
+  EXPECT_EQ(slot_rows_of(5, SlotKind::dense, 0), 5u);
+  EXPECT_EQ(slot_rows_of(5, SlotKind::aligned, 4), 8u);
+  EXPECT_EQ(slot_rows_of(0, SlotKind::aligned, 4), 0u);
+  EXPECT_EQ(slot_rows_of(5, SlotKind::max, 9), 9u);
+  EXPECT_EQ(slot_rows_of(5, SlotKind::fixed, 16), 16u);
+  expect_says(error_of([] { slot_rows_of(5, SlotKind::aligned, 0); }), "slot: ");
+}
+
+}  // namespace
+}  // namespace weft::test

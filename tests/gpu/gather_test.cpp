@@ -1,0 +1,210 @@
+// Gathers and scatters on GPU ranks: what the CPU tests ask, asked of kernels.
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "gpu/support/gpu_move.hpp"
+#include "gpu/support/graph.hpp"
+#include "support/ranks.hpp"
+
+namespace weft::test {
+namespace {
+
+constexpr Kind kEqual[] = {Kind::all_gather, Kind::all_to_all, Kind::broadcast, Kind::reduce_scatter};
+constexpr Kind kRagged[] = {Kind::all_gather_v, Kind::reduce_scatter_v};
+
+void expect_right(GpuWorld& world, std::vector<Move> moves) {
+  for (Move& move : moves) {
+    if (move.launch.blocks == 0) move.launch = world.launch();
+  }
+  expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int) {
+    for (const Move& move : moves) run_on_gpu_rank(communicator, gpu, move);
+  }));
+}
+
+// Slots of 256 bytes: what is longer flows in chunks.
+Config small_slots() {
+  Config config = gpu_config();
+  config.two_shot_bytes = 256;
+  return config;
+}
+
+class GpuGather : public testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(Ranks, GpuGather, testing::Values(1, 2, 3, 4, 8));
+
+TEST_P(GpuGather, SizesAroundPacksSlotsAndChunks) {
+  const int ranks = GetParam();
+  std::vector<Move> moves;
+  for (const Kind kind : kEqual) {
+    for (const DataType type : kTypes) {
+      const std::size_t pack = 16 / size_of(type), chunk = 1024 * pack;
+      for (const std::size_t width : {std::size_t{0}, std::size_t{1}, pack, pack + 1, 3 * pack, 16 * pack, chunk,
+                                      chunk + 1, 3 * chunk - 1, 20 * chunk}) {
+        const auto seed = static_cast<std::uint32_t>(moves.size());
+        moves.push_back({.kind = kind,
+                         .widths = {width},
+                         .type = type,
+                         .fill = Fill::special,
+                         .in_place = seed % 3 == 0 && kind != Kind::all_to_all,
+                         .root = static_cast<int>(seed) % ranks,
+                         .seed = seed});
+      }
+    }
+  }
+  expect_right(lasting_gpu_world(ranks), moves);
+  GpuWorld world = make_gpu_world(ranks, small_slots());
+  expect_right(world, moves);
+}
+
+TEST_P(GpuGather, RowsOfAnyShapeAtAnyAddressOnAnyGrid) {
+  const int ranks = GetParam();
+  GpuWorld& world = lasting_gpu_world(ranks);
+  std::mt19937 random(static_cast<unsigned>(ranks));
+  std::vector<Move> moves;
+  for (std::uint32_t i = 0; i < 300; ++i) {
+    const auto pick = [&](auto n) { return random() % static_cast<std::uint32_t>(n); };
+    const Kind kind = kEqual[pick(4)];
+    const int most_blocks = world.shared() ? 6 : 40;
+    moves.push_back({.kind = kind,
+                     .rows = pick(9),
+                     .widths = {pick(2) == 0 ? pick(50) * 8 : pick(700)},
+                     .type = kTypes[pick(4)],
+                     .fill = static_cast<Fill>(pick(4)),
+                     .input_gap = pick(3) == 0 ? 0 : pick(9),
+                     .output_gap = pick(3) == 0 ? 0 : pick(2) * 8 + pick(3),
+                     .input_shift = pick(2) * pick(8),
+                     .output_shift = pick(2) * pick(8),
+                     .in_place = kind != Kind::all_to_all && pick(3) == 0,
+                     .root = static_cast<int>(pick(ranks)),
+                     .seed = i,
+                     .launch = {.blocks = 2 + static_cast<int>(pick(most_blocks - 1)),
+                                .threads = 32 * (1 + static_cast<int>(pick(8)))}});
+  }
+  expect_right(world, moves);
+}
+
+TEST_P(GpuGather, RaggedShapesOfCountsAndSlots) {
+  const int ranks = GetParam();
+  std::mt19937 random(static_cast<unsigned>(ranks));
+  std::vector<Move> moves;
+  for (std::uint32_t i = 0; i < 300; ++i) {
+    const auto pick = [&](auto n) { return random() % static_cast<std::uint32_t>(n); };
+    std::vector<std::int32_t> counts;
+    const std::uint32_t most = pick(3) == 0 ? 1 : pick(4) == 0 ? 40 : 12;
+    for (int rank = 0; rank < ranks; ++rank) counts.push_back(static_cast<std::int32_t>(pick(3) == 0 ? 0 : pick(most)));
+    const Kind kind = kRagged[pick(2)];
+    const bool split = pick(4) == 0;
+    const auto slot = static_cast<SlotKind>(pick(4));
+    if (split) counts.resize(1);
+    std::vector<std::size_t> widths{pick(2) == 0 ? 8 * pick(60) : pick(500)};
+    while (kind == Kind::all_gather_v && widths.size() < 8 && pick(2) == 0) widths.push_back(pick(20));
+    moves.push_back({.kind = kind,
+                     .widths = widths,
+                     .type = kTypes[pick(4)],
+                     .fill = Fill::special,
+                     .input_gap = pick(3) == 0 ? pick(9) : 0,
+                     .output_gap = pick(3) == 0 ? pick(2) * 8 + pick(3) : 0,
+                     .input_shift = pick(2) * pick(8),
+                     .output_shift = pick(2) * pick(8),
+                     .in_place = pick(4) == 0,
+                     .counts = counts,
+                     .split = split ? static_cast<Split>(1 + pick(2)) : Split::none,
+                     .slot = slot,
+                     .slot_rows = slot == SlotKind::aligned ? 4u : 40u,
+                     .spare_rows = pick(5),
+                     .seed = i});
+  }
+  expect_right(lasting_gpu_world(ranks), moves);
+  GpuWorld world = make_gpu_world(ranks, small_slots());
+  expect_right(world, moves);
+}
+
+// Each rank captures for a capacity of its own; two graphs and eager calls in turns, with new counts each time.
+TEST_P(GpuGather, OneGraphForEveryBatch) {
+  const int ranks = GetParam();
+  GpuWorld& world = lasting_gpu_world(ranks);
+  expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int rank) {
+    const auto move = [&](Kind kind, std::vector<std::int32_t> counts, std::uint32_t seed) {
+      return prepare({.kind = kind,
+                      .widths = kind == Kind::all_gather_v ? std::vector<std::size_t>{7168, 56, 3}
+                                                           : std::vector<std::size_t>{7168},
+                      .fill = Fill::special,
+                      .counts = std::move(counts),
+                      .slot = SlotKind::max,
+                      .seed = seed,
+                      .launch = world.launch()},
+                     ranks, rank);
+    };
+    const std::vector<std::int32_t> most(static_cast<std::size_t>(ranks), 12 + 2 * rank);
+    const RankMove gather = move(Kind::all_gather_v, most, 1), scatter = move(Kind::reduce_scatter_v, most, 2);
+    GpuMove gathering(gpu, gather), scattering(gpu, scatter), eager(gpu, gather);
+    const Graph first(gpu.stream(), [&] { gathering.call(communicator); });
+    const Graph second(gpu.stream(), [&] { scattering.call(communicator); });
+    std::mt19937 random(3);  // the same on every rank
+    for (std::uint32_t turn = 0; turn < 60; ++turn) {
+      std::vector<std::int32_t> counts;
+      for (int i = 0; i < ranks; ++i)
+        counts.push_back(static_cast<std::int32_t>(random() % 4 == 0 ? 0 : random() % 13));
+      const auto choice = random() % 3;
+      const RankMove now = move(choice == 1 ? Kind::reduce_scatter_v : Kind::all_gather_v, counts, turn);
+      GpuMove& used = choice == 0 ? gathering : choice == 1 ? scattering : eager;
+      used.fill(now);
+      if (choice == 0) first.launch(gpu.stream());
+      if (choice == 1) second.launch(gpu.stream());
+      if (choice == 2) used.call(communicator);
+      used.check(now);
+      communicator.check();
+    }
+  }));
+}
+
+TEST_P(GpuGather, AThousandCallsBackToBack) {
+  const int ranks = GetParam();
+  GpuWorld& world = lasting_gpu_world(ranks);
+  expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int rank) {
+    std::vector<RankMove> moves;
+    for (std::uint32_t i = 0; i < 8; ++i) {
+      moves.push_back(prepare({.kind = kEqual[i % 4],
+                               .widths = {i < 4 ? 1000u : 200'000u},
+                               .fill = Fill::special,
+                               .seed = i,
+                               .launch = world.launch()},
+                              ranks, rank));
+    }
+    std::vector<GpuMove> on_gpu;
+    for (const RankMove& move : moves) on_gpu.emplace_back(gpu, move);
+    std::mt19937 random(5);
+    for (int call = 0; call < 1000; ++call) {
+      on_gpu[random() % moves.size()].call(communicator);
+      if (call % 50 == 49) barrier(communicator, {.stream = gpu.stream()});
+      if (world.shared() && call % 4 == 3) gpu.synchronize();
+    }
+    gpu.synchronize();
+    communicator.check();
+    for (std::size_t i = 0; i < moves.size(); ++i) on_gpu[i].check(moves[i]);
+  }));
+}
+
+TEST(GpuGatherMisfits, CountsBeyondACapacityEndTheCallEverywhere) {
+  const int ranks = 2;
+  GpuWorld world = make_gpu_world(ranks, gpu_config());
+  const auto endings = run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int rank) {
+    const RankMove capacity =
+        prepare({.kind = Kind::all_gather_v, .widths = {16}, .counts = {4, 4}, .launch = world.launch()}, ranks, rank);
+    RankMove untouched = capacity;
+    const std::int32_t counts[] = {4, 5};
+    std::memcpy(untouched.counts.before.data() + untouched.counts.begin, counts, sizeof(counts));
+    untouched.counts.after = untouched.counts.before;
+    for (Memory& memory : untouched.memory) memory.after = memory.before;
+    GpuMove move(gpu, capacity);
+    move.fill(untouched);
+    move.call(communicator);
+    gpu.synchronize();
+    move.check(untouched);
+    communicator.check();
+  });
+  for (const Ending& ending : endings) expect_fault(ending, {Errc::capacity, Errc::peer_failed}, "counts");
+}
+
+}  // namespace
+}  // namespace weft::test

@@ -1,0 +1,389 @@
+#include "support/moves.hpp"
+
+#include <algorithm>
+#include <numeric>
+#include <stdexcept>
+
+namespace weft::test {
+namespace {
+
+constexpr std::size_t kGuard = 256;
+constexpr std::byte kCanary{0xff};  // as a number: a NaN of every type
+
+bool sums(Kind kind) {
+  return kind == Kind::reduce_scatter || kind == Kind::reduce_scatter_v;
+}
+bool ragged(Kind kind) {
+  return kind == Kind::all_gather_v || kind == Kind::reduce_scatter_v;
+}
+
+// What `rank` has for all ranks together, as a message without gaps. `tensor` tells tensors of one call apart.
+Bytes data_of(const Move& move, int rank, std::size_t tensor, std::size_t rows) {
+  const Case c{.count = rows * move.widths[tensor],
+               .type = move.type,
+               .fill = move.fill,
+               .seed = move.seed * 8 + static_cast<std::uint32_t>(tensor)};
+  return input_of(c, rank);
+}
+
+struct Shape {
+  std::size_t row_bytes, stride;
+};
+
+class Builder {
+ public:
+  Builder(const Move& move, int ranks, int rank) : move_(move), ranks_(ranks), rank_(rank) {
+    places_ = places_of(move, ranks);
+    whole_rows_ = places_.back().begin + places_.back().slot;
+  }
+
+  RankMove build() {
+    RankMove result{.move = move_, .memory = {}, .counts = {}, .places = places_};
+    for (std::size_t tensor = 0; tensor < move_.widths.size(); ++tensor) {
+      row_bytes_ = move_.widths[tensor] * size_of(move_.type);
+      build_tensor(tensor, result);
+    }
+    result.counts = memory_of(move_.counts.size() * 4, 0);
+    std::memcpy(result.counts.before.data() + result.counts.begin, move_.counts.data(), move_.counts.size() * 4);
+    result.counts.after = result.counts.before;
+    return result;
+  }
+
+ private:
+  const Place& mine() const { return places_[static_cast<std::size_t>(rank_)]; }
+  std::size_t gap(std::size_t elements) const { return elements * size_of(move_.type); }
+  Shape input_shape() const {
+    return {row_bytes_, row_bytes_ + gap(move_.in_place ? move_.output_gap : move_.input_gap)};
+  }
+  Shape output_shape() const { return {row_bytes_, row_bytes_ + gap(move_.output_gap)}; }
+
+  static Memory memory_of(std::size_t bytes, std::size_t shift) {
+    const Bytes canaries((kGuard + shift + bytes + kGuard + kGuard - 1) / kGuard * kGuard, kCanary);
+    return {.before = canaries, .after = canaries, .begin = kGuard + shift};
+  }
+  // Row `row` of a message goes to row `to` of the memory.
+  void put_rows(Bytes& memory, std::size_t begin, Shape shape, std::size_t to, std::span<const std::byte> rows) const {
+    if (row_bytes_ == 0) return;
+    for (std::size_t row = 0; row * row_bytes_ < rows.size(); ++row) {
+      const auto from = rows.subspan(row * row_bytes_, row_bytes_);
+      std::copy(from.begin(), from.end(),
+                memory.begin() + static_cast<std::ptrdiff_t>(begin + (to + row) * shape.stride));
+    }
+  }
+
+  // Rows of a rank's input and output, pads and spare rows included.
+  std::size_t input_rows() const {
+    switch (move_.kind) {
+      case Kind::all_gather:
+      case Kind::broadcast:
+        return move_.rows;
+      case Kind::all_to_all:
+      case Kind::reduce_scatter:
+        return move_.rows * static_cast<std::size_t>(ranks_);
+      case Kind::all_gather_v:
+        return mine().rows + move_.spare_rows;
+      case Kind::reduce_scatter_v:
+        return whole_rows_ + move_.spare_rows;
+    }
+    return 0;
+  }
+  std::size_t output_rows() const {
+    switch (move_.kind) {
+      case Kind::all_gather:
+      case Kind::all_to_all:
+        return move_.rows * static_cast<std::size_t>(ranks_);
+      case Kind::broadcast:
+      case Kind::reduce_scatter:
+        return move_.rows;
+      case Kind::all_gather_v:
+        return whole_rows_ + move_.spare_rows;
+      case Kind::reduce_scatter_v:
+        return mine().slot + move_.spare_rows;
+    }
+    return 0;
+  }
+
+  void build_tensor(std::size_t tensor, RankMove& result) {
+    Memory input = memory_of(input_rows() * input_shape().stride, gap(move_.input_shift));
+    Memory output = memory_of(output_rows() * output_shape().stride, gap(move_.output_shift));
+    // The larger of the two holds the other in place.
+    const bool scatters = sums(move_.kind);
+    if (move_.in_place && scatters) output = memory_of(input_rows() * output_shape().stride, gap(move_.output_shift));
+    const std::size_t own_row = move_.kind == Kind::broadcast ? 0 : mine().begin;
+
+    Memory& source = move_.in_place ? output : input;
+    const Bytes data = own_data(tensor);
+    const std::size_t first = move_.in_place && !scatters ? own_row : 0;
+    put_input(source, first, data);
+    input.after = input.before;
+    output.after = output.before;
+
+    const std::size_t base = move_.in_place && scatters ? own_row : 0;
+    put_result(output, base, tensor);
+    if (!move_.in_place) result.memory.push_back(std::move(input));
+    result.memory.push_back(std::move(output));
+  }
+
+  // This rank's input as a message: rows that it sends, or (scatters) all ranks' rows without pads.
+  Bytes own_data(std::size_t tensor) const { return rank_data(tensor, rank_); }
+  Bytes rank_data(std::size_t tensor, int rank) const {
+    const auto& place = places_[static_cast<std::size_t>(rank)];
+    switch (move_.kind) {
+      case Kind::all_gather:
+      case Kind::broadcast:
+        return data_of(move_, rank, tensor, move_.rows);
+      case Kind::all_gather_v:
+        return data_of(move_, rank, tensor, place.rows);
+      default: {
+        std::size_t rows = 0;
+        for (const Place& p : places_) rows += p.rows;
+        return data_of(move_, rank, tensor, rows);
+      }
+    }
+  }
+  void put_input(Memory& memory, std::size_t first, const Bytes& data) const {
+    if (move_.kind == Kind::broadcast && rank_ != move_.root) return;
+    if (move_.kind != Kind::reduce_scatter_v) return put_rows(memory.before, memory.begin, input_shape(), first, data);
+    std::size_t row = 0;
+    for (const Place& p : places_) {
+      put_rows(memory.before, memory.begin, input_shape(), p.begin,
+               std::span(data).subspan(row * row_bytes_, p.rows * row_bytes_));
+      row += p.rows;
+    }
+  }
+
+  void put_result(Memory& memory, std::size_t base, std::size_t tensor) const {
+    const auto put = [&](std::size_t to, std::span<const std::byte> rows) {
+      put_rows(memory.after, memory.begin, output_shape(), base + to, rows);
+    };
+    const Bytes zeros(move_.widths[tensor] == 0 ? 0 : whole_rows_ * row_bytes_);
+    const auto pads = [&](std::size_t begin, const Place& p) {
+      put(begin + p.rows, std::span(zeros).first((p.slot - p.rows) * row_bytes_));
+    };
+    switch (move_.kind) {
+      case Kind::broadcast:
+        return put(0, rank_data(tensor, move_.root));
+      case Kind::all_gather:
+      case Kind::all_gather_v:
+        for (int rank = 0; rank < ranks_; ++rank) {
+          const Place& p = places_[static_cast<std::size_t>(rank)];
+          put(p.begin, rank_data(tensor, rank));
+          pads(p.begin, p);
+        }
+        return;
+      case Kind::all_to_all:
+        for (int rank = 0; rank < ranks_; ++rank) {
+          const std::size_t bytes = move_.rows * row_bytes_;
+          const Bytes data = rank_data(tensor, rank);
+          put(static_cast<std::size_t>(rank) * move_.rows,
+              std::span(data).subspan(static_cast<std::size_t>(rank_) * bytes, bytes));
+        }
+        return;
+      default:
+        break;
+    }
+    std::vector<Bytes> parts;
+    std::size_t skipped = 0;
+    for (int rank = 0; rank < rank_; ++rank) skipped += places_[static_cast<std::size_t>(rank)].rows;
+    for (int rank = 0; rank < ranks_; ++rank) {
+      const Bytes data = rank_data(tensor, rank);
+      const auto part = std::span(data).subspan(skipped * row_bytes_, mine().rows * row_bytes_);
+      parts.emplace_back(part.begin(), part.end());
+    }
+    put(0, reduce(move_.type, ReduceOp::sum, parts));
+    pads(0, mine());
+  }
+
+  const Move& move_;
+  int ranks_, rank_;
+  std::vector<Place> places_;
+  std::size_t whole_rows_ = 0, row_bytes_ = 0;
+};
+
+}  // namespace
+
+std::string describe(const Move& move) {
+  constexpr const char* kinds[] = {"all_gather",     "all_to_all",   "broadcast",
+                                   "reduce_scatter", "all_gather_v", "reduce_scatter_v"};
+  return fmt::format(
+      "{} of {} rows of {}[{}], counts [{}] {} {} {}{}, gaps {} {}, shifts {} {}, root {}, seed {}, "
+      "launch {}×{}",
+      kinds[static_cast<int>(move.kind)], move.rows, name(move.type), fmt::join(move.widths, ", "),
+      fmt::join(move.counts, " "), name(move.split), name(move.slot), move.slot_rows, move.in_place ? ", in place" : "",
+      move.input_gap, move.output_gap, move.input_shift, move.output_shift, move.root, move.seed, move.launch.blocks,
+      move.launch.threads);
+}
+
+std::vector<Place> places_of(const Move& move, int ranks) {
+  const auto n = static_cast<std::size_t>(ranks);
+  std::vector<std::size_t> rows(n, move.rows);
+  if (ragged(move.kind)) {
+    const std::size_t all = static_cast<std::size_t>(std::max(move.counts.at(0), 0));
+    for (std::size_t rank = 0; rank < n; ++rank) {
+      if (move.split == Split::none) rows[rank] = static_cast<std::size_t>(std::max(move.counts.at(rank), 0));
+      if (move.split == Split::balanced) rows[rank] = (all + n - 1 - rank) / n;
+      if (move.split == Split::ceil) {
+        const std::size_t part = (all + n - 1) / n;
+        rows[rank] = std::min(all, (rank + 1) * part) - std::min(all, rank * part);
+      }
+    }
+  }
+  std::vector<Place> places;
+  std::size_t begin = 0;
+  for (const std::size_t count : rows) {
+    std::size_t slot = count;
+    if (ragged(move.kind) && move.slot == SlotKind::aligned) {
+      while (slot % move.slot_rows != 0) ++slot;
+    }
+    if (ragged(move.kind) && move.slot == SlotKind::max) slot = *std::ranges::max_element(rows);
+    if (ragged(move.kind) && move.slot == SlotKind::fixed) slot = move.slot_rows;
+    places.push_back({count, begin, slot});
+    begin += slot;
+  }
+  return places;
+}
+
+RankMove prepare(const Move& move, int ranks, int rank) {
+  return Builder(move, ranks, rank).build();
+}
+
+void issue(const Group& group, const RankMove& prepared, const std::function<std::byte*(const Memory&)>& address,
+           Stream stream) {
+  const Move& move = prepared.move;
+  const std::size_t element = size_of(move.type);
+  const std::size_t output_gap = move.output_gap, input_gap = move.in_place ? output_gap : move.input_gap;
+  const auto row_bytes = [&](std::size_t tensor) { return move.widths[tensor] * element; };
+  const auto at = [&](std::size_t memory) { return address(prepared.memory[memory]) + prepared.memory[memory].begin; };
+  const Place& mine = prepared.places[static_cast<std::size_t>(group.rank())];
+  const Place& last = prepared.places.back();
+  const auto own_row = [&](std::size_t tensor) { return mine.begin * (row_bytes(tensor) + output_gap * element); };
+  const bool gathers = move.kind == Kind::all_gather || move.kind == Kind::all_gather_v;
+  const auto input = [&](std::size_t tensor) {
+    return at(prepared.input(tensor)) + (move.in_place && gathers ? own_row(tensor) : 0);
+  };
+  const auto output = [&](std::size_t tensor) {
+    return at(prepared.output(tensor)) + (move.in_place && sums(move.kind) ? own_row(tensor) : 0);
+  };
+  const Counts counts{.rows = move.counts.empty() ? nullptr
+                                                  : reinterpret_cast<const std::int32_t*>(address(prepared.counts) +
+                                                                                          prepared.counts.begin),
+                      .split = move.split,
+                      .slot = move.slot,
+                      .slot_rows = move.slot_rows};
+  const auto fill_copy = [&](auto args) {
+    args.input = input(0);
+    args.output = output(0);
+    args.rows = move.rows;
+    args.row_bytes = row_bytes(0);
+    args.input_stride = row_bytes(0) + input_gap * element;
+    args.output_stride = row_bytes(0) + output_gap * element;
+    args.stream = stream;
+    args.tag = move.tag;
+    args.launch = move.launch;
+    return args;
+  };
+  switch (move.kind) {
+    case Kind::all_gather:
+      return all_gather_into_tensor(group, fill_copy(AllGatherArgs{}));
+    case Kind::all_to_all:
+      return all_to_all(group, fill_copy(AllToAllArgs{}));
+    case Kind::broadcast: {
+      BroadcastArgs args = fill_copy(BroadcastArgs{});
+      args.root = move.root;
+      return broadcast(group, args);
+    }
+    case Kind::reduce_scatter:
+      return reduce_scatter_tensor(group, {.input = input(0),
+                                           .output = output(0),
+                                           .rows = move.rows,
+                                           .width = move.widths[0],
+                                           .input_stride = move.widths[0] + input_gap,
+                                           .output_stride = move.widths[0] + output_gap,
+                                           .type = move.type,
+                                           .stream = stream,
+                                           .tag = move.tag,
+                                           .launch = move.launch});
+    case Kind::all_gather_v: {
+      std::vector<GatheredTensor> tensors;
+      for (std::size_t tensor = 0; tensor < move.widths.size(); ++tensor) {
+        tensors.push_back({.input = input(tensor),
+                           .output = output(tensor),
+                           .row_bytes = row_bytes(tensor),
+                           .input_stride = row_bytes(tensor) + input_gap * element,
+                           .output_stride = row_bytes(tensor) + output_gap * element});
+      }
+      return all_gather_v(group, {.tensors = tensors,
+                                  .counts = counts,
+                                  .input_rows = mine.rows + move.spare_rows,
+                                  .output_rows = last.begin + last.slot + move.spare_rows,
+                                  .stream = stream,
+                                  .tag = move.tag,
+                                  .launch = move.launch});
+    }
+    case Kind::reduce_scatter_v:
+      return reduce_scatter_v(group, {.input = input(0),
+                                      .output = output(0),
+                                      .width = move.widths[0],
+                                      .input_stride = move.widths[0] + input_gap,
+                                      .output_stride = move.widths[0] + output_gap,
+                                      .type = move.type,
+                                      .counts = counts,
+                                      .input_rows = last.begin + last.slot + move.spare_rows,
+                                      .output_rows = mine.slot + move.spare_rows,
+                                      .stream = stream,
+                                      .tag = move.tag,
+                                      .launch = move.launch});
+  }
+}
+
+void expect_after(const RankMove& prepared, const Memory& memory, std::span<const std::byte> got) {
+  Bytes after = memory.after;
+  after.resize(std::max(got.size(), after.size()), kCanary);
+  if (std::equal(after.begin(), after.end(), got.begin(), got.end())) return;
+  const auto [wanted, found] = std::ranges::mismatch(after, got);
+  const auto at = static_cast<std::size_t>(wanted - after.begin());
+  const auto index = &memory - prepared.memory.data();
+  throw std::runtime_error(fmt::format("{}: byte {} of memory {} is {:#04x} instead of {:#04x}",
+                                       describe(prepared.move),
+                                       static_cast<std::ptrdiff_t>(at) - static_cast<std::ptrdiff_t>(memory.begin),
+                                       index, static_cast<int>(*found), static_cast<int>(*wanted)));
+}
+
+HostMove::HostMove(const RankMove& largest) : largest_(largest) {
+  for (const Memory& memory : largest.memory) blocks_.emplace_back(memory.before.size() / sizeof(Block));
+  blocks_.emplace_back(largest.counts.before.size() / sizeof(Block));
+  fill();
+}
+
+std::span<std::byte> HostMove::storage_of(const Memory& memory) {
+  if (&memory == &largest_.counts) return storage(largest_.memory.size());
+  return storage(static_cast<std::size_t>(&memory - largest_.memory.data()));
+}
+
+void HostMove::fill(const RankMove& move) {
+  const auto fill_one = [&](std::size_t index, const Memory& memory) {
+    std::ranges::fill(storage(index), kCanary);
+    std::ranges::copy(memory.before, storage(index).begin());
+  };
+  for (std::size_t i = 0; i < move.memory.size(); ++i) fill_one(i, move.memory[i]);
+  fill_one(move.memory.size(), move.counts);
+}
+
+void HostMove::call(const Group& group) {
+  issue(
+      group, largest_, [&](const Memory& memory) { return storage_of(memory).data(); }, nullptr);
+}
+
+void HostMove::check(const RankMove& move) {
+  for (std::size_t i = 0; i < move.memory.size(); ++i) expect_after(move, move.memory[i], storage(i));
+  expect_after(move, move.counts, storage(move.memory.size()));
+}
+
+void run_on_cpu_rank(const Group& group, const Move& move) {
+  const RankMove prepared = prepare(move, group.size(), group.rank());
+  HostMove host(prepared);
+  host.call(group);
+  host.check();
+}
+
+}  // namespace weft::test

@@ -1,0 +1,95 @@
+// Gathers, scatters and their like with known answers, the same for CPU ranks and GPU ranks. A rank's memory is known
+// byte for byte before and after a call: inputs, gaps between rows, pads and canaries are compared like results.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "support/cases.hpp"
+#include "weft/collectives.hpp"
+
+namespace weft::test {
+
+enum class Kind { all_gather, all_to_all, broadcast, reduce_scatter, all_gather_v, reduce_scatter_v };
+
+struct Move {
+  Kind kind = Kind::all_gather;
+  std::size_t rows = 1;                   // of one message; ragged: see counts
+  std::vector<std::size_t> widths = {1};  // elements of a row, of each tensor
+  DataType type = DataType::bf16;         // of sums; copies move bits in units of its size
+  Fill fill = Fill::bits;
+  std::size_t input_gap = 0, output_gap = 0;      // elements between rows
+  std::size_t input_shift = 0, output_shift = 0;  // elements from an aligned address
+  bool in_place = false;
+  int root = 0;
+  // Ragged: numbers that the ranks read, what they make of them, and room beyond what is needed.
+  std::vector<std::int32_t> counts = {};
+  Split split = Split::none;
+  SlotKind slot = SlotKind::dense;
+  std::size_t slot_rows = 0;
+  std::size_t spare_rows = 0;
+  std::uint32_t seed = 0;
+  std::uint32_t tag = 0;
+  Launch launch = {};
+};
+std::string describe(const Move& move);
+
+inline constexpr Kind kCopies[] = {Kind::all_gather, Kind::all_to_all, Kind::broadcast};
+
+// The model: rows of each rank, where its slot begins, and how long it is.
+struct Place {
+  std::size_t rows, begin, slot;
+};
+std::vector<Place> places_of(const Move& move, int ranks);
+
+// Memory of one rank, before and after the call.
+struct Memory {
+  Bytes before, after;
+  std::size_t begin;  // of the tensor, behind canaries; from an address aligned to 256 bytes
+};
+struct RankMove {
+  Move move;
+  std::vector<Memory> memory;  // input and output of each tensor in turn; in place they are one
+  Memory counts;
+  std::vector<Place> places;
+  std::size_t input(std::size_t tensor) const { return move.in_place ? tensor : 2 * tensor; }
+  std::size_t output(std::size_t tensor) const { return move.in_place ? tensor : 2 * tensor + 1; }
+};
+RankMove prepare(const Move& move, int ranks, int rank);
+
+// Makes the call. `address(memory)` is where that memory lies, aligned to 256 bytes.
+void issue(const Group& group, const RankMove& prepared, const std::function<std::byte*(const Memory&)>& address,
+           Stream stream);
+
+// Throws with the first byte that is not as it should be: where `got` is longer, it ends in canaries.
+void expect_after(const RankMove& prepared, const Memory& memory, std::span<const std::byte> got);
+
+// A rank's memory on the host: made once, for the largest move; filled, used and checked any number of times.
+class HostMove {
+ public:
+  explicit HostMove(const RankMove& largest);
+  // With what another move of the same kind finds, which needs no more memory.
+  void fill(const RankMove& move);
+  void fill() { fill(largest_); }
+  // The call that was prepared first: its pointers and capacities.
+  void call(const Group& group);
+  void check(const RankMove& move);
+  void check() { check(largest_); }
+
+ private:
+  struct alignas(256) Block {
+    std::byte bytes[256];
+  };
+  std::span<std::byte> storage(std::size_t index) { return std::as_writable_bytes(std::span(blocks_[index])); }
+  std::span<std::byte> storage_of(const Memory& memory);
+  const RankMove& largest_;
+  std::vector<std::vector<Block>> blocks_;
+};
+
+// Makes the call on a CPU rank and checks all that it did and did not write.
+void run_on_cpu_rank(const Group& group, const Move& move);
+
+}  // namespace weft::test

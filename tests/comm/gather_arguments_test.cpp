@@ -141,7 +141,8 @@ TEST(GatherArguments, DifferentCallsAreFound) {
       host.call(communicator);
     });
     for (const Ending& ending : endings) {
-      expect_fault(ending, {Errc::mismatch, Errc::peer_failed}, describe(pair.first) + " beside " + describe(pair.second));
+      expect_fault(ending, {Errc::mismatch, Errc::peer_failed},
+                   describe(pair.first) + " beside " + describe(pair.second));
     }
   }
 }

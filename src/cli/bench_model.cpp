@@ -96,22 +96,15 @@ int ModelBench::run() const {
   if (options.tables_on_stdout()) {
     print_intro(model_shape, ranks);
     fmt::print("{}\n", table.text());
-    fmt::print("{}\n", correct ? "Every result was compared with a reference and is right."
-                               : "Results marked WRONG differ from the reference.");
+    fmt::print("{}\n", verdict_line(correct));
     fmt::print(
         "GB/s: bytes of one rank's buffer over the time (algorithm bandwidth). ratio: peer's time over Weft's.\n");
     for (const auto& note : bench->notes()) fmt::print("{}\n", note);
   }
   if (!options.csv.empty()) write_text(options.csv, table.csv());
   if (!options.json.empty()) {
-    auto json = report({.command = "bench",
-                        .arguments = arguments,
-                        .device = std::string(name(ranks.device())),
-                        .world_size = ranks.world_size(),
-                        .fabric = ranks.first().fabric(),
-                        .data = std::string(name(options.data)),
-                        .notes = bench->notes()},
-                       describe_machine(), results);
+    auto json =
+        report(run_info("bench", arguments, ranks, options, bench->notes()), describe_machine(), to_json(results));
     json["model"] = to_json(model_shape);
     json["all_reduces_per_layer"] = kAllReducesPerLayer;
     write_text(options.json, json.dump(1) + "\n");
@@ -129,6 +122,7 @@ Command add_bench(CLI::App& app, const std::vector<std::string>& arguments) {
   app.add_option("--config", bench->config, "A Hugging Face config.json")->excludes(model);
   app.add_option("--tokens", bench->tokens,
                  "Tokens per forward pass, \"1,8,256\" (default: decode 1 to 256, prefill from 512)");
+  bench->options.add_op_to(app);
   bench->options.add_to(app);
   add_choice(app, "--dtype", bench->options.type, {DataType::bf16, DataType::f16, DataType::f32}, "Element type");
   return [bench] { return bench->run(); };

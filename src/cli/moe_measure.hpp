@@ -5,9 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "moe_device.hpp"
 #include "moe_traffic.hpp"
-#include "ranks.hpp"
+#include "rank_device.hpp"
 #include "weft/moe.hpp"
 
 namespace weft::cli {

@@ -2,33 +2,13 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
-#include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "cli/bench_options.hpp"
-#include "cli/commands.hpp"
+#include "cli/run.hpp"
 
 namespace weft::cli {
 namespace {
-
-struct Output {
-  int code;
-  std::string out;
-  std::string err;
-};
-
-Output run(const std::vector<std::string>& arguments) {
-  testing::internal::CaptureStdout();
-  testing::internal::CaptureStderr();
-  const int code = run_program(arguments);
-  std::fflush(stdout);
-  return {code, testing::internal::GetCapturedStdout(), testing::internal::GetCapturedStderr()};
-}
-
-nlohmann::json read_json(const std::string& file) {
-  std::ifstream in(file);
-  return nlohmann::json::parse(in);
-}
 
 TEST(Program, BadUsageIsTwo) {
   const std::vector<std::vector<std::string>> bad = {
@@ -48,6 +28,17 @@ TEST(Program, BadUsageIsTwo) {
       {"bench", "all-reduce", "--device", "cpu", "--ranks", "2", "--bytes", "1K", "--method", "graph"},
       {"bench", "all-reduce", "--device", "cpu", "--ranks", "2", "--bytes", "1K", "--blocks", "1,2"},
       {"bench", "all-reduce", "--device", "cpu", "--ranks", "2", "--bytes", "1K", "--torch-json", "/nonexistent"},
+      {"bench", "gather", "--tp", "4", "--dp", "3", "--device", "cpu"},
+      {"bench", "gather", "--tp", "0"},
+      {"bench", "gather", "--what", "all_gather,dance"},
+      {"bench", "gather", "--load", "heavy"},
+      {"bench", "gather", "--tokens", "0"},
+      {"bench", "gather", "--tokens", "2000000"},
+      {"bench", "gather", "--hidden", "64", "--row-bytes", "128"},
+      {"bench", "gather", "--row-bytes", "3"},
+      {"bench", "gather", "--op", "max"},
+      {"bench", "gather", "--device", "cpu", "--ranks", "2", "--tokens", "1", "--hidden", "8", "--method", "graph"},
+      {"bench", "moe", "--model", "llama-3.1-70b"},
       {"info", "--ranks", "many"},
   };
   for (const auto& arguments : bad) {
@@ -58,8 +49,13 @@ TEST(Program, BadUsageIsTwo) {
 }
 
 TEST(Program, HelpTeaches) {
-  for (const std::vector<std::string>& arguments : std::vector<std::vector<std::string>>{
-           {"--help"}, {"bench", "--help"}, {"bench", "all-reduce", "--help"}, {"info", "--help"}}) {
+  for (const std::vector<std::string>& arguments :
+       std::vector<std::vector<std::string>>{{"--help"},
+                                             {"bench", "--help"},
+                                             {"bench", "all-reduce", "--help"},
+                                             {"bench", "gather", "--help"},
+                                             {"bench", "moe", "--help"},
+                                             {"info", "--help"}}) {
     const auto result = run(arguments);
     EXPECT_EQ(result.code, 0);
     EXPECT_NE(result.out.find("--help"), std::string::npos);

@@ -136,6 +136,7 @@ Table table_of(const std::vector<Result>& results, Method method) {
   for (const auto& result : results)
     if (result.point.method == method && std::count(contenders.begin(), contenders.end(), result.point.contender) == 0)
       contenders.push_back(result.point.contender);
+  std::sort(contenders.begin(), contenders.end());  // Weft's own first
   std::vector<std::string> columns = {"operation", "load", "tokens", "size"};
   for (const auto contender : contenders)
     columns.emplace_back(contender == Contender::automatic ? "Weft" : name(contender));
@@ -160,7 +161,7 @@ Table table_of(const std::vector<Result>& results, Method method) {
 constexpr const char* kLegend =
     "tokens: of an attention group; busy: of the first one, the others have 1. size: all ranks' rows, GB/s: of them.\n"
     "padded: Weft's equal form, everybody's rows as many as the largest rank's. one tensor: the bytes of the four.\n"
-    "Ragged NCCL: a group of broadcasts or reductions. speed-up: best peer's time over Weft's.\n";
+    "speed-up: best peer's time over Weft's; NCCL's ragged forms are groups of broadcasts or reductions.\n";
 
 void GatherBench::write(const Ranks& ranks, const Bench& bench, const GatherModel& gathered,
                         const std::vector<Result>& results, const std::vector<std::string>& notes) const {

@@ -31,15 +31,10 @@ struct MoeBench {
   int blocks = 0, threads = 0;
 
   Table table_of(const std::vector<MoeResult>& results, const ExchangeArgs& args) const;
-  nlohmann::json json_of(const std::vector<MoeResult>& results) const;
   void write(const Ranks& ranks, const ModelShape& shape, const ExchangeArgs& args,
              const std::vector<MoeResult>& results) const;
   int run() const;
 };
-
-bool all_correct(const std::vector<MoeResult>& results) {
-  return std::all_of(results.begin(), results.end(), [](const MoeResult& r) { return r.wrong.empty(); });
-}
 
 Table MoeBench::table_of(const std::vector<MoeResult>& results, const ExchangeArgs& args) const {
   const double sent = args.cast == RowCast::none ? args.hidden * 2.0 : args.hidden + args.hidden / 32.0;
@@ -52,27 +47,6 @@ Table MoeBench::table_of(const std::vector<MoeResult>& results, const ExchangeAr
                rate(result.logical_rows * (sent + args.hidden * 2.0), result.us[2])});
   }
   return table;
-}
-
-nlohmann::json MoeBench::json_of(const std::vector<MoeResult>& results) const {
-  constexpr const char* operations[] = {"dispatch", "combine", "both"};
-  nlohmann::json points = nlohmann::json::array();
-  for (const MoeResult& result : results) {
-    for (int i = 0; i < 3; ++i) {
-      points.push_back({{"operation", operations[i]},
-                        {"tokens", result.tokens},
-                        {"contender", "automatic"},
-                        {"blocks", blocks},
-                        {"threads", threads},
-                        {"wire_rows", result.wire_rows},
-                        {"logical_rows", result.logical_rows},
-                        {"verdict", result.wrong.empty() ? "ok" : "wrong"},
-                        {"us", result.us[i]},
-                        {"samples_us", result.samples[i]}});
-      if (!result.wrong.empty()) points.back()["detail"] = result.wrong;
-    }
-  }
-  return points;
 }
 
 void MoeBench::write(const Ranks& ranks, const ModelShape& shape, const ExchangeArgs& args,
@@ -90,7 +64,7 @@ void MoeBench::write(const Ranks& ranks, const ModelShape& shape, const Exchange
   }
   if (!options.csv.empty()) write_text(options.csv, table.csv());
   if (options.json.empty()) return;
-  auto json = report(run_info("bench moe", arguments, ranks, options, {}), describe_machine(), json_of(results));
+  auto json = report(run_info("bench moe", arguments, ranks, options, {}), describe_machine(), to_json(results));
   json["model"] = to_json(shape);
   json["routing"] = name(traffic);
   json["dispatched"] = cast_name(args.cast);

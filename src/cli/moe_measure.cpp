@@ -133,6 +133,31 @@ void measure(Ranks::Seat& seat, RankMoe& rank, const MoeTraffic& traffic, const 
 
 }  // namespace
 
+nlohmann::json to_json(const std::vector<MoeResult>& results) {
+  constexpr const char* operations[] = {"dispatch", "combine", "both"};
+  nlohmann::json points = nlohmann::json::array();
+  for (const MoeResult& result : results) {
+    for (int i = 0; i < 3; ++i) {
+      points.push_back({{"operation", operations[i]},
+                        {"tokens", result.tokens},
+                        {"contender", name(Contender::automatic)},
+                        {"blocks", result.launch.blocks},
+                        {"threads", result.launch.threads},
+                        {"wire_rows", result.wire_rows},
+                        {"logical_rows", result.logical_rows},
+                        {"verdict", result.wrong.empty() ? "ok" : "wrong"},
+                        {"us", result.us[i]},
+                        {"samples_us", result.samples[i]}});
+      if (!result.wrong.empty()) points.back()["detail"] = result.wrong;
+    }
+  }
+  return points;
+}
+
+bool all_correct(const std::vector<MoeResult>& results) {
+  return std::all_of(results.begin(), results.end(), [](const MoeResult& r) { return r.wrong.empty(); });
+}
+
 MoeMeasurement::MoeMeasurement(Ranks& ranks, const ExchangeArgs& args)
     : ranks_(ranks), args_(args), opened_(static_cast<std::size_t>(ranks.local_size())) {
   ranks_.each([&](Ranks::Seat& seat) {
@@ -146,6 +171,7 @@ MoeMeasurement::~MoeMeasurement() = default;
 MoeResult MoeMeasurement::run(const MoeTraffic& traffic, std::uint32_t tokens, int samples, Launch launch) {
   MoeResult result{};
   result.tokens = tokens;
+  result.launch = launch;
   result.wire_rows = traffic.wire_rows();
   result.logical_rows = traffic.logical_rows();
   std::vector<std::string> wrong(opened_.size());

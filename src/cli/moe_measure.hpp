@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -14,11 +15,16 @@ namespace weft::cli {
 // One line of the table.
 struct MoeResult {
   std::uint32_t tokens = 0;
+  Launch launch = {};
   std::vector<std::vector<double>> samples[3];  // of dispatch, combine, both: [rank][sample]
   double us[3] = {};
   double wire_rows = 0, logical_rows = 0;
   std::string wrong;
 };
+
+// A point of a report for each of dispatch, combine and both.
+nlohmann::json to_json(const std::vector<MoeResult>& results);
+bool all_correct(const std::vector<MoeResult>& results);
 
 class MoeMeasurement {
  public:

@@ -105,6 +105,26 @@ TEST(Program, ModelBenchCoversItsLayers) {
   EXPECT_NE(result.out.find("prefill,300,\"[300, 64] bf16\",37.5 KB"), std::string::npos) << result.out;
 }
 
+TEST(Program, ModelBenchShowsGathersAndExchanges) {
+  const auto config = testing::TempDir() + "moe_layers.json", file = testing::TempDir() + "layers.json";
+  std::ofstream(config) << R"({"hidden_size": 256, "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": 100,
+    "num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 64})";
+  const auto result = run({"bench", "--config", config, "--device", "cpu", "--ranks", "2", "--tokens", "4,100",
+                           "--samples", "1", "--json", file});
+  ASSERT_EQ(result.code, 0) << result.err;
+  EXPECT_NE(result.out.find("reduce_scatter"), std::string::npos) << result.out;
+  EXPECT_NE(result.out.find("dispatch, combine"), std::string::npos) << result.out;
+  const auto json = read_json(file);
+  int ours = 0;
+  for (const auto& point : json.at("gathers")) {
+    EXPECT_EQ(point.at("verdict"), "ok");
+    if (point.at("contender") == "automatic") ++ours;
+  }
+  EXPECT_EQ(ours, 4);                          // two operations, 2 and 50 tokens per rank
+  ASSERT_EQ(json.at("exchanges").size(), 3u);  // 50 are too many for CPU ranks
+  for (const auto& point : json.at("exchanges")) EXPECT_EQ(point.at("tokens"), 2);
+}
+
 TEST(Program, InfoCountsTheMemoryOfACommunicator) {
   const auto result = run({"info", "--device", "cpu", "--ranks", "2", "--json", "-"});
   ASSERT_EQ(result.code, 0) << result.err;

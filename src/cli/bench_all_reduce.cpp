@@ -27,7 +27,6 @@ struct AllReduceBench {
   bool sweep = false;
 
   std::vector<Point> sizes(Device device) const;
-  std::vector<Method> wanted_methods(const Bench& bench) const;
   std::vector<Contender> wanted_contenders(const Bench& bench) const;
   std::vector<Launch> launches(Device device) const;
   int run() const;
@@ -55,14 +54,6 @@ std::vector<Point> AllReduceBench::sizes(Device device) const {
     points.back().hidden = hidden;
   }
   return points;
-}
-
-std::vector<Method> AllReduceBench::wanted_methods(const Bench& bench) const {
-  const auto offered = bench.methods();
-  if (methods == "all") return sweep ? std::vector{offered.front()} : offered;
-  for (const auto method : offered)
-    if (name(method) == methods) return {method};
-  throw Error(Errc::invalid_argument, fmt::format("--method {}: these ranks have no such method", methods));
 }
 
 std::vector<Contender> AllReduceBench::wanted_contenders(const Bench& bench) const {
@@ -152,20 +143,6 @@ Table sweep_table(const std::vector<Point>& sizes, const std::vector<Contender>&
   return table;
 }
 
-constexpr std::string_view explain(Method method) {
-  switch (method) {
-    case Method::batch:
-      return "batches of calls between barriers, median, maximum over ranks";
-    case Method::graph:
-      return "CUDA graph of 20 operations, second of two replays, median, maximum over ranks";
-    case Method::producer:
-      return "the same with a kernel before every operation that rewrites its input, whose own time is taken off";
-    case Method::vllm:
-      break;
-  }
-  return "vLLM's benchmark: graph of 10 operations, 50 replays back to back, wall clock of rank 0, median of 3";
-}
-
 int AllReduceBench::run() const {
   sizes(Device::cpu);  // complains of bad sizes before anything is started
   Ranks ranks(options.ranks_args());
@@ -176,7 +153,8 @@ int AllReduceBench::run() const {
   const auto tried = launches(ranks.device());
 
   const auto bench = open_bench(ranks, options.bench_args(largest));
-  const auto some_methods = wanted_methods(*bench);
+  auto some_methods = methods_named(*bench, methods);
+  if (sweep && methods == "all") some_methods.resize(1);
   const auto contenders = wanted_contenders(*bench);
   std::vector<Point> points;
   for (const auto& size : all_sizes) {
@@ -208,22 +186,15 @@ int AllReduceBench::run() const {
     csv += table.csv();
   }
   if (options.tables_on_stdout()) {
-    fmt::print("\n{}\n", correct ? "Every result was compared with a reference and is right."
-                                 : "Results marked WRONG differ from the reference.");
+    fmt::print("\n{}\n", verdict_line(correct));
     fmt::print(
         "GB/s, speed-up: of \"automatic\"; bytes of one rank's buffer over its time, best peer's time over it.\n");
     for (const auto& note : bench->notes()) fmt::print("{}\n", note);
   }
   if (!options.csv.empty()) write_text(options.csv, csv);
   if (!options.json.empty())
-    write_text(options.json, report({.command = "bench all-reduce",
-                                     .arguments = arguments,
-                                     .device = std::string(name(ranks.device())),
-                                     .world_size = ranks.world_size(),
-                                     .fabric = ranks.first().fabric(),
-                                     .data = std::string(name(options.data)),
-                                     .notes = bench->notes()},
-                                    describe_machine(), results)
+    write_text(options.json, report(run_info("bench all-reduce", arguments, ranks, options, bench->notes()),
+                                    describe_machine(), to_json(results))
                                      .dump(1) +
                                  "\n");
   return correct ? 0 : 1;
@@ -242,13 +213,12 @@ Command add_bench_all_reduce(CLI::App& app, const std::vector<std::string>& argu
   app.add_option("--algorithm", bench->algorithm, "Which of Weft's algorithms; peers are measured anyway")
       ->check(CLI::IsMember({"all", "automatic", "one-shot", "two-shot", "bulk"}))
       ->capture_default_str();
-  app.add_option("--method", bench->methods, "How time is taken; batch on CPU ranks, the others on GPUs")
-      ->check(CLI::IsMember({"all", "batch", "graph", "producer", "vllm"}))
-      ->capture_default_str();
+  add_method(app, bench->methods);
   app.add_option("--blocks", bench->blocks, "Blocks of Weft's kernels (default: chosen by size)");
   app.add_option("--threads", bench->threads, "Threads per block, a multiple of 32 (default: chosen by size)");
   app.add_flag("--sweep", bench->sweep, "Try many grids per size and algorithm and print the best");
   app.add_option("--torch-json", bench->torch_json, "Columns from a file that bench/torch_peer.py wrote");
+  bench->options.add_op_to(app);
   bench->options.add_to(app);
   return [bench] { return bench->run(); };
 }

@@ -6,6 +6,7 @@
 
 #include "bench_options.hpp"
 #include "commands.hpp"
+#include "model_layers.hpp"
 #include "options.hpp"
 #include "sizes.hpp"
 
@@ -13,6 +14,11 @@ namespace weft::cli {
 namespace {
 
 constexpr int kAllReducesPerLayer = 2;  // after attention's output projection, and after the feed-forward or MoE layer
+
+constexpr const char* kLayersTitle =
+    "Data-parallel attention and expert parallelism: per layer a gather and a scatter of all tokens, or a dispatch "
+    "(fp8)\n"
+    "and a combine, which `weft bench gather` and `weft bench moe` measure in detail\n";
 
 struct ModelBench {
   std::vector<std::string> arguments;
@@ -77,7 +83,7 @@ int ModelBench::run() const {
                       .op = options.op});
     largest = std::max(largest, points.back().bytes());
   }
-  const auto bench = open_bench(ranks, options.bench_args(largest));
+  auto bench = open_bench(ranks, options.bench_args(largest));
   const Method method = bench->methods().front();
   std::vector<Point> all;
   for (auto& point : points) {
@@ -89,31 +95,30 @@ int ModelBench::run() const {
     }
   }
   const auto results = run_points(ranks, *bench, all, options.samples);
-  const bool correct = all_correct(results);
+  auto notes = bench->notes();
+  bench.reset();  // its memory and its peer's are wanted
+  const LayerResults layers = measure_layers(ranks, model_shape, batches, options);
+  notes.insert(notes.end(), layers.notes.begin(), layers.notes.end());
+  const bool correct = all_correct(results) && layers.correct();
   if (!ranks.leader()) return correct ? 0 : 1;
 
   const Table table = table_of(model_shape, results, method);
   if (options.tables_on_stdout()) {
     print_intro(model_shape, ranks);
     fmt::print("{}\n", table.text());
-    fmt::print("{}\n", correct ? "Every result was compared with a reference and is right."
-                               : "Results marked WRONG differ from the reference.");
+    if (ranks.world_size() > 1) fmt::print("{}\n{}\n", kLayersTitle, layer_table(model_shape, layers).text());
+    fmt::print("{}\n", verdict_line(correct));
     fmt::print(
         "GB/s: bytes of one rank's buffer over the time (algorithm bandwidth). ratio: peer's time over Weft's.\n");
-    for (const auto& note : bench->notes()) fmt::print("{}\n", note);
+    for (const auto& note : notes) fmt::print("{}\n", note);
   }
   if (!options.csv.empty()) write_text(options.csv, table.csv());
   if (!options.json.empty()) {
-    auto json = report({.command = "bench",
-                        .arguments = arguments,
-                        .device = std::string(name(ranks.device())),
-                        .world_size = ranks.world_size(),
-                        .fabric = ranks.first().fabric(),
-                        .data = std::string(name(options.data)),
-                        .notes = bench->notes()},
-                       describe_machine(), results);
+    auto json = report(run_info("bench", arguments, ranks, options, notes), describe_machine(), to_json(results));
     json["model"] = to_json(model_shape);
     json["all_reduces_per_layer"] = kAllReducesPerLayer;
+    json["gathers"] = to_json(layers.gathers);
+    json["exchanges"] = to_json(layers.exchanges);
     write_text(options.json, json.dump(1) + "\n");
   }
   return correct ? 0 : 1;
@@ -129,6 +134,7 @@ Command add_bench(CLI::App& app, const std::vector<std::string>& arguments) {
   app.add_option("--config", bench->config, "A Hugging Face config.json")->excludes(model);
   app.add_option("--tokens", bench->tokens,
                  "Tokens per forward pass, \"1,8,256\" (default: decode 1 to 256, prefill from 512)");
+  bench->options.add_op_to(app);
   bench->options.add_to(app);
   add_choice(app, "--dtype", bench->options.type, {DataType::bf16, DataType::f16, DataType::f32}, "Element type");
   return [bench] { return bench->run(); };

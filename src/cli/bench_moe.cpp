@@ -9,6 +9,7 @@
 #include "moe_measure.hpp"
 #include "moe_traffic.hpp"
 #include "options.hpp"
+#include "progress.hpp"
 #include "sizes.hpp"
 #include "weft/moe.hpp"
 
@@ -28,8 +29,47 @@ struct MoeBench {
   std::string row = "fp8";
   Traffic traffic = Traffic::uniform;
   int blocks = 0, threads = 0;
+
+  Table table_of(const std::vector<MoeResult>& results, const ExchangeArgs& args) const;
+  void write(const Ranks& ranks, const ModelShape& shape, const ExchangeArgs& args,
+             const std::vector<MoeResult>& results) const;
   int run() const;
 };
+
+Table MoeBench::table_of(const std::vector<MoeResult>& results, const ExchangeArgs& args) const {
+  const double sent = args.cast == RowCast::none ? args.hidden * 2.0 : args.hidden + args.hidden / 32.0;
+  Table table({"tokens", "dispatch µs", "combine µs", "both µs", "dispatch GB/s", "combine GB/s", "logical GB/s"});
+  for (const MoeResult& result : results) {
+    const auto rate = [](double bytes, double us) { return fmt::format("{:.1f}", bytes / us / 1e3); };
+    const auto time = [&](int i) { return result.wrong.empty() ? microseconds(result.us[i]) : std::string("WRONG"); };
+    table.add({fmt::format("{}", result.tokens), time(0), time(1), time(2), rate(result.wire_rows * sent, result.us[0]),
+               rate(result.wire_rows * args.hidden * 2.0, result.us[1]),
+               rate(result.logical_rows * (sent + args.hidden * 2.0), result.us[2])});
+  }
+  return table;
+}
+
+void MoeBench::write(const Ranks& ranks, const ModelShape& shape, const ExchangeArgs& args,
+                     const std::vector<MoeResult>& results) const {
+  const Table table = table_of(results, args);
+  if (options.tables_on_stdout()) {
+    const ExchangeMemory memory = exchange_memory(ranks.world_size(), args);
+    fmt::print(
+        "MoE of {}: hidden {}, {} experts, top {}, {} routing, {} dispatched, bf16 combined with weights\n{}\n\n{}\n",
+        shape.name, shape.hidden, shape.num_experts, shape.top_k, name(traffic), cast_name(args.cast), headline(ranks),
+        table.text());
+    fmt::print("Receive buffers {} + {} per generation, window {}, output {}\n{}\n", format_bytes(memory.dispatch),
+               format_bytes(memory.combine), format_bytes(memory.window), format_bytes(memory.output),
+               verdict_line(all_correct(results)));
+  }
+  if (!options.csv.empty()) write_text(options.csv, table.csv());
+  if (options.json.empty()) return;
+  auto json = report(run_info("bench moe", arguments, ranks, options, {}), describe_machine(), to_json(results));
+  json["model"] = to_json(shape);
+  json["routing"] = name(traffic);
+  json["dispatched"] = cast_name(args.cast);
+  write_text(options.json, json.dump(1) + "\n");
+}
 
 int MoeBench::run() const {
   const ModelShape shape = config.empty() ? preset(model) : shape_from_config(config);
@@ -43,37 +83,21 @@ int MoeBench::run() const {
   Ranks ranks(options.ranks_args());
   std::vector<MoeResult> results;
   MoeMeasurement measurement(ranks, args);
-  bool correct = true;
+  Progress progress(counts.size(), ranks.leader());
   for (const std::int64_t count : counts) {
+    progress.step(fmt::format("{} tokens", count));
     const auto number = static_cast<std::uint32_t>(count);
     const MoeTraffic flow(shape, args, traffic, ranks.world_size(), number);
     MoeResult result = measurement.run(flow, number, options.samples, {.blocks = blocks, .threads = threads});
-    if (!result.wrong.empty()) fmt::print(stderr, "WRONG: {} tokens: {}\n", count, result.wrong);
-    correct = correct && result.wrong.empty();
+    if (!result.wrong.empty()) {
+      progress.clear();
+      fmt::print(stderr, "WRONG: {} tokens: {}\n", count, result.wrong);
+    }
     results.push_back(std::move(result));
   }
-  if (!ranks.leader()) return correct ? 0 : 1;
-
-  const double sent = args.cast == RowCast::none ? args.hidden * 2.0 : args.hidden + args.hidden / 32.0;
-  Table table({"tokens", "dispatch µs", "combine µs", "both µs", "dispatch GB/s", "combine GB/s", "logical GB/s"});
-  for (const MoeResult& result : results) {
-    const auto rate = [](double bytes, double us) { return fmt::format("{:.1f}", bytes / us / 1e3); };
-    const auto time = [&](int i) { return result.wrong.empty() ? microseconds(result.us[i]) : std::string("WRONG"); };
-    table.add({fmt::format("{}", result.tokens), time(0), time(1), time(2), rate(result.wire_rows * sent, result.us[0]),
-               rate(result.wire_rows * args.hidden * 2.0, result.us[1]),
-               rate(result.logical_rows * (sent + args.hidden * 2.0), result.us[2])});
-  }
-  const ExchangeMemory memory = exchange_memory(ranks.world_size(), args);
-  fmt::print(
-      "MoE of {}: hidden {}, {} experts, top {}, {} routing, {} dispatched, bf16 combined with weights\n{}\n\n{}\n",
-      shape.name, shape.hidden, shape.num_experts, shape.top_k, name(traffic), cast_name(args.cast), headline(ranks),
-      table.text());
-  fmt::print("Receive buffers {} + {} per generation, window {}, output {}\n", format_bytes(memory.dispatch),
-             format_bytes(memory.combine), format_bytes(memory.window), format_bytes(memory.output));
-  fmt::print("{}\n", correct ? "Every result was compared with a reference and is right."
-                             : "Results marked WRONG differ from the reference.");
-  if (!options.csv.empty()) write_text(options.csv, table.csv());
-  return correct ? 0 : 1;
+  progress.clear();
+  if (ranks.leader()) write(ranks, shape, args, results);
+  return all_correct(results) ? 0 : 1;
 }
 
 }  // namespace

@@ -13,7 +13,6 @@ void BenchOptions::add_to(CLI::App& app) {
   app.add_option("--ranks", ranks, "Ranks, as threads of this process (default: every GPU, or 4 CPU ranks)")
       ->check(CLI::Range(1, 72));
   add_choice(app, "--device", device, {Device::automatic, Device::cpu, Device::cuda}, "Where the ranks live");
-  add_choice(app, "--op", op, {ReduceOp::sum, ReduceOp::max}, "Reduction");
   add_choice(app, "--data", data, {Data::integers, Data::random},
              "Inputs: integers, whose sums are exact (peers are held to the same bits), or random values of many "
              "magnitudes (Weft is still held to the bits of the reference, peers to a bound)");
@@ -23,6 +22,10 @@ void BenchOptions::add_to(CLI::App& app) {
       ->capture_default_str();
   app.add_option("--json", json, "Write everything, raw samples included, to this file (-: stdout)");
   app.add_option("--csv", csv, "Write the table to this file (-: stdout)");
+}
+
+void BenchOptions::add_op_to(CLI::App& app) {
+  add_choice(app, "--op", op, {ReduceOp::sum, ReduceOp::max}, "Reduction");
 }
 
 Ranks::Args BenchOptions::ranks_args() const {
@@ -35,6 +38,15 @@ BenchArgs BenchOptions::bench_args(std::size_t max_bytes) const {
   return {.data = data, .max_bytes = max_bytes};
 }
 
+namespace {
+
+std::string described(const Point& point) {
+  if (point.operation == Operation::all_reduce) return format_bytes(point.bytes());
+  return fmt::format("{} {} {}", name(point.operation), name(point.load), format_bytes(point.bytes()));
+}
+
+}  // namespace
+
 std::vector<Result> run_points(Ranks& ranks, Bench& bench, const std::vector<Point>& points, int samples) {
   const int turns = ranks.device() == Device::cpu ? std::min(samples, 3) : 1;
   Progress progress(points.size() * static_cast<std::size_t>(turns), ranks.leader());
@@ -45,7 +57,7 @@ std::vector<Result> run_points(Ranks& ranks, Bench& bench, const std::vector<Poi
     for (int turn = 0; turn < turns; ++turn) {
       for (std::size_t p = begin; p < end; ++p) {
         const Point& point = points[p];
-        progress.step(fmt::format("{} {} {}", format_bytes(point.bytes()), name(point.contender), name(point.method)));
+        progress.step(fmt::format("{} {} {}", described(point), name(point.contender), name(point.method)));
         const Result result = bench.run(point, samples * (turn + 1) / turns - samples * turn / turns);
         if (turn == 0) {
           results.push_back(result);
@@ -54,12 +66,37 @@ std::vector<Result> run_points(Ranks& ranks, Bench& bench, const std::vector<Poi
         }
         if (result.verdict != Verdict::wrong) continue;
         progress.clear();
-        fmt::print(stderr, "WRONG: {} of {}, {} {}, {}: {}\n", name(point.contender), format_bytes(point.bytes()),
+        fmt::print(stderr, "WRONG: {} of {}, {} {}, {}: {}\n", name(point.contender), described(point),
                    name(point.type), name(point.op), name(point.method), result.detail);
       }
     }
   }
   return results;
+}
+
+std::vector<Method> methods_named(const Bench& bench, const std::string& text) {
+  const auto offered = bench.methods();
+  if (text == "all") return offered;
+  for (const auto method : offered)
+    if (name(method) == text) return {method};
+  throw Error(Errc::invalid_argument, fmt::format("--method {}: these ranks have no such method", text));
+}
+
+CLI::Option* add_method(CLI::App& app, std::string& text) {
+  return app.add_option("--method", text, "How time is taken; batch on CPU ranks, the others on GPUs")
+      ->check(CLI::IsMember({"all", "batch", "graph", "producer", "vllm"}))
+      ->capture_default_str();
+}
+
+RunInfo run_info(const std::string& command, const std::vector<std::string>& arguments, const Ranks& ranks,
+                 const BenchOptions& options, const std::vector<std::string>& notes) {
+  return {.command = command,
+          .arguments = arguments,
+          .device = std::string(name(ranks.device())),
+          .world_size = ranks.world_size(),
+          .fabric = ranks.first().fabric(),
+          .data = std::string(name(options.data)),
+          .notes = notes};
 }
 
 std::string headline(const Ranks& ranks) {

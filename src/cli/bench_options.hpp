@@ -25,6 +25,7 @@ struct BenchOptions {
   std::string csv;
 
   void add_to(CLI::App& app);
+  void add_op_to(CLI::App& app);
   Ranks::Args ranks_args() const;
   BenchArgs bench_args(std::size_t max_bytes) const;
   // stdout is taken by --json - or --csv -.
@@ -34,6 +35,32 @@ struct BenchOptions {
 // Runs the points, with a progress bar, and complains of wrong ones on stderr. On CPU ranks the points of one size take
 // turns, so that whatever else the machine does meanwhile falls on all of them.
 std::vector<Result> run_points(Ranks& ranks, Bench& bench, const std::vector<Point>& points, int samples);
+
+// Those of the bench's methods that --method names: all or one. Throws Errc::invalid_argument.
+std::vector<Method> methods_named(const Bench& bench, const std::string& text);
+CLI::Option* add_method(CLI::App& app, std::string& text);
+constexpr std::string_view explain(Method method) {
+  switch (method) {
+    case Method::batch:
+      return "batches of calls between barriers, median, maximum over ranks";
+    case Method::graph:
+      return "CUDA graph of 20 operations, second of two replays, median, maximum over ranks";
+    case Method::producer:
+      return "the same with a kernel before every operation that rewrites its input, whose own time is taken off";
+    case Method::vllm:
+      break;
+  }
+  return "vLLM's benchmark: graph of 10 operations, 50 replays back to back, wall clock of rank 0, median of 3";
+}
+
+// The sentence under the tables.
+constexpr std::string_view verdict_line(bool correct) {
+  return correct ? "Every result was compared with a reference and is right."
+                 : "Results marked WRONG differ from the reference.";
+}
+
+RunInfo run_info(const std::string& command, const std::vector<std::string>& arguments, const Ranks& ranks,
+                 const BenchOptions& options, const std::vector<std::string>& notes);
 
 // "4 CPU ranks, shared memory, 4 threads; weft 0.1.0 (commit, dirty)": the line over every table.
 std::string headline(const Ranks& ranks);

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <vector>
 
 #include "weft/types.hpp"
 
@@ -16,6 +17,8 @@ class GlooPeer {
   // To be called by the thread of each rank at once.
   virtual void all_reduce(int rank, const void* input, void* output, std::size_t count, DataType type, ReduceOp op,
                           bool bcube) = 0;
+  // bytes[r] of rank r, which may differ. Sums have no scatter in Gloo that knows ragged shares.
+  virtual void all_gather(int rank, const void* input, void* output, const std::vector<std::size_t>& bytes) = 0;
 };
 
 // Connects `ranks` Gloo ranks of this process over TCP on the loopback interface; null where the module, or Gloo, is

@@ -2,13 +2,6 @@
 
 namespace weft::cli {
 
-std::unique_ptr<Bench> open_bench(Ranks& ranks, const BenchArgs& args) {
-#if WEFT_WITH_CUDA
-  if (ranks.device() == Device::cuda) return open_cuda_bench(ranks, args);
-#endif
-  return open_cpu_bench(ranks, args);
-}
-
 double operation_us(const Result& result) {
   if (result.samples_us.empty()) return 0;
   if (result.point.method == Method::vllm) return median(result.samples_us.front());

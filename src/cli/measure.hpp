@@ -15,12 +15,37 @@
 
 namespace weft::cli {
 
-// Who does the all-reduce: an algorithm of Weft's, or a peer.
+// What is done. four_tensors is an all_gather_v of a token's hidden state, scales, ids and weights in one call.
+enum class Operation : std::uint8_t {
+  all_reduce,
+  all_gather,
+  reduce_scatter,
+  all_gather_v,
+  reduce_scatter_v,
+  four_tensors
+};
+
+constexpr std::string_view name(Operation operation) {
+  constexpr std::string_view names[] = {"all_reduce",   "all_gather",       "reduce_scatter",
+                                        "all_gather_v", "reduce_scatter_v", "four_tensors"};
+  return names[static_cast<int>(operation)];
+}
+
+// Who has the tokens of a ragged gather: every attention group as many, or one of them and the others one each.
+enum class Load : std::uint8_t { balanced, busy };
+
+constexpr std::string_view name(Load load) {
+  return load == Load::balanced ? "balanced" : "busy";
+}
+
+// Who does it: an algorithm of Weft's, or a peer.
 enum class Contender : std::uint8_t {
   automatic,
   one_shot,
   two_shot,
   bulk,
+  padded,      // a ragged gather's rows by Weft's equal form, all ranks as large as the largest
+  one_tensor,  // the bytes of four_tensors as one
   nccl,
   nccl_symmetric,  // NCCL on buffers from ncclMemAlloc in symmetric windows
   gloo_ring,
@@ -31,14 +56,14 @@ enum class Contender : std::uint8_t {
 };
 
 constexpr std::string_view name(Contender contender) {
-  constexpr std::string_view names[] = {"automatic",  "one-shot",       "two-shot",      "bulk",
-                                        "NCCL",       "NCCL symm.",     "Gloo ring",     "Gloo bcube",
+  constexpr std::string_view names[] = {"automatic",  "one-shot",       "two-shot",      "bulk",      "padded",
+                                        "one tensor", "NCCL",           "NCCL symm.",    "Gloo ring", "Gloo bcube",
                                         "torch NCCL", "torch one-shot", "torch two-shot"};
   return names[static_cast<int>(contender)];
 }
 
 constexpr bool is_weft(Contender contender) {
-  return contender <= Contender::bulk;
+  return contender <= Contender::one_tensor;
 }
 
 // How time is taken.
@@ -58,8 +83,10 @@ constexpr std::string_view name(Method method) {
 
 // One cell of a table.
 struct Point {
-  std::size_t count = 0;    // elements
-  std::int64_t rows = 0;    // tokens, where the size was given as rows × hidden; else 0
+  Operation operation = Operation::all_reduce;
+  Load load = Load::balanced;
+  std::size_t count = 0;    // elements; of a gather or scatter: of all ranks' rows
+  std::int64_t rows = 0;    // tokens, where the size was given as rows × hidden, else 0; of each attention group
   std::int64_t hidden = 0;  // likewise
   DataType type = DataType::bf16;
   ReduceOp op = ReduceOp::sum;
@@ -81,7 +108,7 @@ struct Result {
   std::vector<std::vector<double>> samples_us = {};   // [rank][sample], per operation
   std::vector<std::vector<double>> baseline_us = {};  // producer: likewise, of the producer alone
 
-  // Algorithm bandwidth: bytes of one rank's buffer per second, in GB/s (10^9).
+  // Algorithm bandwidth: the point's bytes over the time, in GB/s (10^9).
   double gb_per_s() const { return us > 0 ? static_cast<double>(point.bytes()) / us / 1e3 : 0; }
 };
 
@@ -118,7 +145,7 @@ class Bench {
   virtual ~Bench() = default;
 
   // Who can run here, Weft's own first.
-  virtual std::vector<Contender> contenders() const = 0;
+  virtual std::vector<Contender> contenders(Operation operation = Operation::all_reduce) const = 0;
   virtual std::vector<Method> methods() const = 0;
   // Why a peer that one might expect is missing, a sentence each.
   virtual std::vector<std::string> notes() const = 0;
@@ -127,8 +154,7 @@ class Bench {
   virtual Result run(const Point& point, int samples) = 0;
 };
 
-std::unique_ptr<Bench> open_cpu_bench(Ranks& ranks, const BenchArgs& args);
-std::unique_ptr<Bench> open_cuda_bench(Ranks& ranks, const BenchArgs& args);  // only in a build with CUDA
+// All-reduces.
 std::unique_ptr<Bench> open_bench(Ranks& ranks, const BenchArgs& args);
 
 }  // namespace weft::cli

@@ -10,7 +10,7 @@ namespace weft::cli {
 
 // Everything one rank needs.
 struct MoeMeasurement::RankMoe {
-  std::unique_ptr<MoeDevice> device;
+  std::unique_ptr<RankDevice> device;
   Exchange exchange;
   void *rows, *ids, *weights, *output, *scales, *counts, *expert_rows, *combined;
   std::size_t row_bytes, scale_bytes;
@@ -20,19 +20,18 @@ namespace {
 
 template <class RankMoe>
 RankMoe open_rank(Ranks& ranks, const Ranks::Seat& seat, const ExchangeArgs& args) {
-  RankMoe rank{
-      .device = ranks.device() == Device::cuda ? open_cuda_moe_device(ranks.cuda_device(seat)) : open_cpu_moe_device(),
-      .exchange = Exchange::create(seat.communicator(), args),
-      .rows = nullptr,
-      .ids = nullptr,
-      .weights = nullptr,
-      .output = nullptr,
-      .scales = nullptr,
-      .counts = nullptr,
-      .expert_rows = nullptr,
-      .combined = nullptr,
-      .row_bytes = args.hidden * (args.cast == RowCast::none ? 2u : 1u),
-      .scale_bytes = args.cast == RowCast::none ? 0 : args.hidden / kScaleColumns * 4};
+  RankMoe rank{.device = open_rank_device(ranks, seat),
+               .exchange = Exchange::create(seat.communicator(), args),
+               .rows = nullptr,
+               .ids = nullptr,
+               .weights = nullptr,
+               .output = nullptr,
+               .scales = nullptr,
+               .counts = nullptr,
+               .expert_rows = nullptr,
+               .combined = nullptr,
+               .row_bytes = args.hidden * (args.cast == RowCast::none ? 2u : 1u),
+               .scale_bytes = args.cast == RowCast::none ? 0 : args.hidden / kScaleColumns * 4};
   const std::size_t places = std::size_t{rank.exchange.local_experts()} * rank.exchange.capacity();
   const std::size_t entries = std::size_t{args.tokens} * args.top_k;
   rank.rows = rank.device->allocate(std::size_t{args.tokens} * args.hidden * 2);
@@ -121,13 +120,43 @@ void measure(Ranks::Seat& seat, RankMoe& rank, const MoeTraffic& traffic, const 
                                               [&] { combine(dispatch(true)); }};
   // Combine alone is measured first: its ticket must not be taken by another dispatch.
   for (const int i : {1, 0, 2}) {
-    auto all = seat.gather(rank.device->time(seat, samples, operations[i], clear));
+    rank.device->run(seat, operations[i]);
+    seat.barrier();
+    auto all = seat.gather(rank.device->time(seat, {.method = methods_of(seat.communicator().device()).front(),
+                                                    .samples = samples,
+                                                    .operation = operations[i],
+                                                    .poison = clear}));
     if (seat.local_index() == 0) result.samples[i] = std::move(all);
   }
   wrong = verify(rank, traffic, seat.rank(), args, result.tokens);
 }
 
 }  // namespace
+
+nlohmann::json to_json(const std::vector<MoeResult>& results) {
+  constexpr const char* operations[] = {"dispatch", "combine", "both"};
+  nlohmann::json points = nlohmann::json::array();
+  for (const MoeResult& result : results) {
+    for (int i = 0; i < 3; ++i) {
+      points.push_back({{"operation", operations[i]},
+                        {"tokens", result.tokens},
+                        {"contender", name(Contender::automatic)},
+                        {"blocks", result.launch.blocks},
+                        {"threads", result.launch.threads},
+                        {"wire_rows", result.wire_rows},
+                        {"logical_rows", result.logical_rows},
+                        {"verdict", result.wrong.empty() ? "ok" : "wrong"},
+                        {"us", result.us[i]},
+                        {"samples_us", result.samples[i]}});
+      if (!result.wrong.empty()) points.back()["detail"] = result.wrong;
+    }
+  }
+  return points;
+}
+
+bool all_correct(const std::vector<MoeResult>& results) {
+  return std::all_of(results.begin(), results.end(), [](const MoeResult& r) { return r.wrong.empty(); });
+}
 
 MoeMeasurement::MoeMeasurement(Ranks& ranks, const ExchangeArgs& args)
     : ranks_(ranks), args_(args), opened_(static_cast<std::size_t>(ranks.local_size())) {
@@ -142,6 +171,7 @@ MoeMeasurement::~MoeMeasurement() = default;
 MoeResult MoeMeasurement::run(const MoeTraffic& traffic, std::uint32_t tokens, int samples, Launch launch) {
   MoeResult result{};
   result.tokens = tokens;
+  result.launch = launch;
   result.wire_rows = traffic.wire_rows();
   result.logical_rows = traffic.logical_rows();
   std::vector<std::string> wrong(opened_.size());

@@ -2,12 +2,12 @@
 #pragma once
 
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
-#include "moe_device.hpp"
 #include "moe_traffic.hpp"
-#include "ranks.hpp"
+#include "rank_device.hpp"
 #include "weft/moe.hpp"
 
 namespace weft::cli {
@@ -15,11 +15,16 @@ namespace weft::cli {
 // One line of the table.
 struct MoeResult {
   std::uint32_t tokens = 0;
+  Launch launch = {};
   std::vector<std::vector<double>> samples[3];  // of dispatch, combine, both: [rank][sample]
   double us[3] = {};
   double wire_rows = 0, logical_rows = 0;
   std::string wrong;
 };
+
+// A point of a report for each of dispatch, combine and both.
+nlohmann::json to_json(const std::vector<MoeResult>& results);
+bool all_correct(const std::vector<MoeResult>& results);
 
 class MoeMeasurement {
  public:

@@ -1,7 +1,11 @@
-#include <cstring>
+// NCCL, the peer of the GPU path: plain, and on buffers in symmetric windows.
+#include <nccl.h>
+
+#include <algorithm>
+#include <cstddef>
 
 #include "cuda_check.hpp"
-#include "nccl_peer.hpp"
+#include "peer.hpp"
 
 namespace weft::cli {
 namespace {
@@ -10,7 +14,45 @@ void check(ncclResult_t result, const char* what) {
   if (result != ncclSuccess) throw Error(Errc::system, std::string(what) + ": " + ncclGetErrorString(result));
 }
 
-}  // namespace
+ncclDataType_t type_of(DataType type) {
+  constexpr ncclDataType_t types[] = {ncclBfloat16, ncclFloat16, ncclFloat32, ncclInt32};
+  return types[static_cast<int>(type)];
+}
+
+class NcclPeer final : public Peer {
+ public:
+  NcclPeer(Ranks::Seat& seat, std::size_t max_bytes);
+  ~NcclPeer() override;
+  NcclPeer(const NcclPeer&) = delete;
+  NcclPeer& operator=(const NcclPeer&) = delete;
+
+  // Broadcasts and reductions have no form of their own for symmetric windows.
+  std::vector<Contender> contenders(Operation operation) const override {
+    if (!symmetric_problem_.empty() || operation > Operation::reduce_scatter) return {Contender::nccl};
+    return {Contender::nccl, Contender::nccl_symmetric};
+  }
+  std::string problem() const override {
+    return symmetric_problem_.empty() ? "" : "NCCL on symmetric windows: " + symmetric_problem_;
+  }
+  void* input(Contender contender) const override {
+    return contender == Contender::nccl_symmetric ? buffers_[0] : nullptr;
+  }
+  void* output(Contender contender) const override {
+    return contender == Contender::nccl_symmetric ? buffers_[1] : nullptr;
+  }
+
+  void all_reduce(const Point& point, const void* input, void* output, Stream stream) override;
+  void move(const GatherShape& shape, const void* input, void* output, Stream stream) override;
+
+ private:
+  void open_windows(Ranks::Seat& seat, std::size_t max_bytes);
+  void move_ragged(const GatherShape& shape, const std::byte* input, std::byte* output, Stream stream);
+
+  ncclComm_t comm_ = nullptr;
+  void* buffers_[2] = {};
+  ncclWindow_t windows_[2] = {};
+  std::string symmetric_problem_;
+};
 
 NcclPeer::NcclPeer(Ranks::Seat& seat, std::size_t max_bytes) {
   ncclUniqueId id = {};
@@ -50,10 +92,50 @@ NcclPeer::~NcclPeer() {
 }
 
 void NcclPeer::all_reduce(const Point& point, const void* input, void* output, Stream stream) {
-  constexpr ncclDataType_t types[] = {ncclBfloat16, ncclFloat16, ncclFloat32, ncclInt32};
   const auto op = point.op == ReduceOp::sum ? ncclSum : ncclMax;
-  check(ncclAllReduce(input, output, point.count, types[static_cast<int>(point.type)], op, comm_, stream),
-        "ncclAllReduce");
+  check(ncclAllReduce(input, output, point.count, type_of(point.type), op, comm_, stream), "ncclAllReduce");
+}
+
+void NcclPeer::move(const GatherShape& shape, const void* input, void* output, Stream stream) {
+  const ncclDataType_t type = type_of(shape.type);
+  const std::size_t mine = shape.most_rows() * shape.row_elements();  // of an equal form
+  switch (shape.operation) {
+    case Operation::all_gather:
+      return check(ncclAllGather(input, output, mine, type, comm_, stream), "ncclAllGather");
+    case Operation::reduce_scatter:
+      return check(ncclReduceScatter(input, output, mine, type, ncclSum, comm_, stream), "ncclReduceScatter");
+    default:
+      break;
+  }
+  check(ncclGroupStart(), "ncclGroupStart");
+  move_ragged(shape, static_cast<const std::byte*>(input), static_cast<std::byte*>(output), stream);
+  check(ncclGroupEnd(), "ncclGroupEnd");
+}
+
+// As engines do without a padded form: an operation for each rank with rows, and each tensor.
+void NcclPeer::move_ragged(const GatherShape& shape, const std::byte* input, std::byte* output, Stream stream) {
+  const ncclDataType_t type = type_of(shape.type);
+  const std::size_t size = size_of(shape.type);
+  for (std::size_t t = 0; t < shape.widths.size(); ++t) {
+    for (std::size_t r = 0; r < shape.ranks(); ++r) {
+      const std::size_t count = shape.rows[r] * shape.widths[t], first = shape.first_row(r) * shape.widths[t];
+      const std::byte* from = input + shape.input_at(t) * size;
+      std::byte* to = output + shape.output_at(t) * size;
+      if (count == 0) continue;
+      if (shape.scatters()) {
+        check(ncclReduce(from + first * size, to, count, type, ncclSum, static_cast<int>(r), comm_, stream),
+              "ncclReduce");
+      } else {
+        check(ncclBroadcast(from, to + first * size, count, type, static_cast<int>(r), comm_, stream), "ncclBroadcast");
+      }
+    }
+  }
+}
+
+}  // namespace
+
+std::unique_ptr<Peer> open_nccl_peer(Ranks::Seat& seat, std::size_t max_bytes) {
+  return std::make_unique<NcclPeer>(seat, max_bytes);
 }
 
 }  // namespace weft::cli

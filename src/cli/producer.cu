@@ -28,13 +28,14 @@ __global__ void __launch_bounds__(512) produce(void* buffer, std::size_t count, 
 
 }  // namespace
 
-void enqueue_produce(void* buffer, const Point& point, Data data, int rank, int step, Stream stream) {
-  if (point.count == 0) return;
+void enqueue_produce(const ProduceArgs& args, Stream stream) {
+  if (args.count == 0) return;
   using Kernel = void (*)(void*, std::size_t, Data, int, int);
   constexpr Kernel kernels[] = {produce<DataType::bf16>, produce<DataType::f16>, produce<DataType::f32>,
                                 produce<DataType::i32>};
-  const auto blocks = static_cast<unsigned>(std::min<std::size_t>((point.count + 511) / 512, 1024));
-  kernels[static_cast<int>(point.type)]<<<blocks, 512, 0, stream>>>(buffer, point.count, data, rank, step);
+  const auto blocks = static_cast<unsigned>(std::min<std::size_t>((args.count + 511) / 512, 1024));
+  kernels[static_cast<int>(args.type)]<<<blocks, 512, 0, stream>>>(args.buffer, args.count, args.data, args.rank,
+                                                                   args.step);
   check(cudaGetLastError(), "launch of the producer");
 }
 

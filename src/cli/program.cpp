@@ -17,6 +17,8 @@ constexpr const char* kExamples = R"(Examples:
   weft bench --config path/config.json             a model of your own
   weft bench all-reduce --ranks 4 --dtype f32 --bytes 1M
   weft bench all-reduce --rows 32,64,128 --json result.json
+  weft bench gather --tp 8 --dp 4 --tokens 1,64    what data-parallel attention moves
+  weft bench moe --tokens 1,128                    what experts on different ranks move
   weft info                                        what this machine can do
   torchrun --nproc-per-node 4 --no-python weft bench all-reduce    one process per GPU
 
@@ -35,6 +37,24 @@ constexpr const char* kAllReduceExamples = R"(Examples:
   weft bench all-reduce --bytes 64K,1M --sweep --json sweep.json             tuning
   python3 bench/torch_peer.py --json torch.json && weft bench all-reduce --torch-json torch.json)";
 
+constexpr const char* kGatherExamples =
+    R"(Each attention group has --tokens rows; its tp / dp ranks share them. A gather puts all groups' rows on every rank, a
+scatter sums such tensors of all ranks and leaves every rank its rows. all_gather and reduce_scatter have as many rows on
+every rank; their _v forms read each rank's number from device memory; four_tensors moves hidden state, scales, expert
+ids and weights in one call. Every result is compared with a reference.
+
+Examples:
+  weft bench gather --model deepseek-v3 --tp 8 --dp 4 --tokens 1,8,64,512
+  weft bench gather --what all_gather_v,reduce_scatter_v --load busy         one group has most tokens
+  weft bench gather --device cpu --ranks 4 --hidden 512 --tokens 1,16
+  weft bench gather --row-bytes 7392 --tokens 128                            rows of fp8 with their scales
+  weft bench gather --method graph --json gather.json --csv gather.csv)";
+
+constexpr const char* kMoeExamples = R"(Examples:
+  weft bench moe --model deepseek-v3 --tokens 1,8,128
+  weft bench moe --dispatch bf16 --routing zipf --json moe.json --csv moe.csv
+  weft bench moe --device cpu --ep 2 --model qwen3-30b --tokens 4)";
+
 }  // namespace
 
 int run_program(const std::vector<std::string>& arguments) {
@@ -51,7 +71,11 @@ int run_program(const std::vector<std::string>& arguments) {
   auto* all_reduce = bench->add_subcommand("all-reduce", "All-reduce by size: each algorithm beside its peers");
   all_reduce->footer(kAllReduceExamples);
   const Command run_all_reduce = add_bench_all_reduce(*all_reduce, arguments);
+  auto* gather = bench->add_subcommand("gather", "Gathers and scatters of data-parallel attention, equal and ragged");
+  gather->footer(kGatherExamples);
+  const Command run_gather = add_bench_gather(*gather, arguments);
   auto* moe = bench->add_subcommand("moe", "Mixture of experts: dispatch, combine and both by tokens per rank");
+  moe->footer(kMoeExamples);
   const Command run_moe = add_bench_moe(*moe, arguments);
   auto* info = app.add_subcommand("info", "Shows GPUs, links, versions, what is usable, and a communicator's memory");
   const Command run_info = add_info(*info, arguments);
@@ -66,6 +90,7 @@ int run_program(const std::vector<std::string>& arguments) {
   }
   try {
     if (all_reduce->parsed()) return run_all_reduce();
+    if (gather->parsed()) return run_gather();
     if (moe->parsed()) return run_moe();
     if (bench->parsed()) return run_bench();
     if (simulate->parsed()) return run_simulate();

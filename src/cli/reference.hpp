@@ -25,9 +25,10 @@ struct ReferenceArgs {
 // Elements [begin, end) of the reduction: f32 (i32: 32-bit modular) in rank order, rounded once.
 void reduce_reference(const ReferenceArgs& args, std::size_t begin, std::size_t end, std::byte* result);
 
-// Empty when `got` is right, else where it is not and what is there. Bit for bit when `exact`; otherwise within the
-// error of a sum in any order that rounds after every addition (max is exact always).
+// Empty when `got` is right, else where it is not and what is there. Both begin with element `begin` of the reduction.
+// Bit for bit when `exact`; otherwise within the error of a sum in any order that rounds after every addition (max is
+// exact always).
 std::string compare(const ReferenceArgs& args, std::span<const std::byte> reference, std::span<const std::byte> got,
-                    bool exact);
+                    bool exact, std::size_t begin = 0);
 
 }  // namespace weft::cli

@@ -77,6 +77,8 @@ json to_json(const Result& result) {
               {"us", result.us},
               {"gb_per_s", result.gb_per_s()},
               {"samples_us", result.samples_us}};
+  out["operation"] = name(point.operation);
+  if (point.operation != Operation::all_reduce) out["load"] = name(point.load);
   if (!result.chosen.empty()) out["algorithm"] = result.chosen;
   if (!result.detail.empty()) out["detail"] = result.detail;
   if (!result.baseline_us.empty()) out["baseline_us"] = result.baseline_us;
@@ -90,15 +92,19 @@ json build_json() {
           {"nccl", build.nccl}};
 }
 
-json report(const RunInfo& run, const Machine& machine, const std::vector<Result>& results) {
+json to_json(const std::vector<Result>& results) {
   json points = json::array();
   for (const auto& result : results) points.push_back(to_json(result));
+  return points;
+}
+
+json report(const RunInfo& run, const Machine& machine, json points) {
   return {{"schema", "weft-bench-1"},   {"command", run.command},
           {"arguments", run.arguments}, {"date", now()},
           {"build", build_json()},      {"machine", to_json(machine)},
           {"device", run.device},       {"world_size", run.world_size},
           {"fabric", run.fabric},       {"data", run.data},
-          {"notes", run.notes},         {"points", points}};
+          {"notes", run.notes},         {"points", std::move(points)}};
 }
 
 std::vector<Result> read_torch_results(const std::filesystem::path& file, int world_size) {

@@ -29,7 +29,9 @@ nlohmann::json to_json(const ModelShape& shape);
 nlohmann::json to_json(const Machine& machine);
 nlohmann::json to_json(const Result& result);
 nlohmann::json build_json();
-nlohmann::json report(const RunInfo& run, const Machine& machine, const std::vector<Result>& results);
+nlohmann::json to_json(const std::vector<Result>& results);
+// `points`: one object for each thing measured.
+nlohmann::json report(const RunInfo& run, const Machine& machine, nlohmann::json points);
 
 // The points of a file that bench/torch_peer.py wrote. Throws Errc::invalid_argument when it is none.
 std::vector<Result> read_torch_results(const std::filesystem::path& file, int world_size);

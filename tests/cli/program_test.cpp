@@ -2,33 +2,13 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
-#include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "cli/bench_options.hpp"
-#include "cli/commands.hpp"
+#include "cli/run.hpp"
 
 namespace weft::cli {
 namespace {
-
-struct Output {
-  int code;
-  std::string out;
-  std::string err;
-};
-
-Output run(const std::vector<std::string>& arguments) {
-  testing::internal::CaptureStdout();
-  testing::internal::CaptureStderr();
-  const int code = run_program(arguments);
-  std::fflush(stdout);
-  return {code, testing::internal::GetCapturedStdout(), testing::internal::GetCapturedStderr()};
-}
-
-nlohmann::json read_json(const std::string& file) {
-  std::ifstream in(file);
-  return nlohmann::json::parse(in);
-}
 
 TEST(Program, BadUsageIsTwo) {
   const std::vector<std::vector<std::string>> bad = {
@@ -48,6 +28,17 @@ TEST(Program, BadUsageIsTwo) {
       {"bench", "all-reduce", "--device", "cpu", "--ranks", "2", "--bytes", "1K", "--method", "graph"},
       {"bench", "all-reduce", "--device", "cpu", "--ranks", "2", "--bytes", "1K", "--blocks", "1,2"},
       {"bench", "all-reduce", "--device", "cpu", "--ranks", "2", "--bytes", "1K", "--torch-json", "/nonexistent"},
+      {"bench", "gather", "--tp", "4", "--dp", "3", "--device", "cpu"},
+      {"bench", "gather", "--tp", "0"},
+      {"bench", "gather", "--what", "all_gather,dance"},
+      {"bench", "gather", "--load", "heavy"},
+      {"bench", "gather", "--tokens", "0"},
+      {"bench", "gather", "--tokens", "2000000"},
+      {"bench", "gather", "--hidden", "64", "--row-bytes", "128"},
+      {"bench", "gather", "--row-bytes", "3"},
+      {"bench", "gather", "--op", "max"},
+      {"bench", "gather", "--device", "cpu", "--ranks", "2", "--tokens", "1", "--hidden", "8", "--method", "graph"},
+      {"bench", "moe", "--model", "llama-3.1-70b"},
       {"info", "--ranks", "many"},
   };
   for (const auto& arguments : bad) {
@@ -58,8 +49,13 @@ TEST(Program, BadUsageIsTwo) {
 }
 
 TEST(Program, HelpTeaches) {
-  for (const std::vector<std::string>& arguments : std::vector<std::vector<std::string>>{
-           {"--help"}, {"bench", "--help"}, {"bench", "all-reduce", "--help"}, {"info", "--help"}}) {
+  for (const std::vector<std::string>& arguments :
+       std::vector<std::vector<std::string>>{{"--help"},
+                                             {"bench", "--help"},
+                                             {"bench", "all-reduce", "--help"},
+                                             {"bench", "gather", "--help"},
+                                             {"bench", "moe", "--help"},
+                                             {"info", "--help"}}) {
     const auto result = run(arguments);
     EXPECT_EQ(result.code, 0);
     EXPECT_NE(result.out.find("--help"), std::string::npos);
@@ -107,6 +103,26 @@ TEST(Program, ModelBenchCoversItsLayers) {
   EXPECT_EQ(result.out.rfind("phase,tokens,shape,size", 0), 0u) << result.out;
   EXPECT_NE(result.out.find("decode,1,\"[1, 64] bf16\",128 B"), std::string::npos) << result.out;
   EXPECT_NE(result.out.find("prefill,300,\"[300, 64] bf16\",37.5 KB"), std::string::npos) << result.out;
+}
+
+TEST(Program, ModelBenchShowsGathersAndExchanges) {
+  const auto config = testing::TempDir() + "moe_layers.json", file = testing::TempDir() + "layers.json";
+  std::ofstream(config) << R"({"hidden_size": 256, "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": 100,
+    "num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 64})";
+  const auto result = run({"bench", "--config", config, "--device", "cpu", "--ranks", "2", "--tokens", "4,100",
+                           "--samples", "1", "--json", file});
+  ASSERT_EQ(result.code, 0) << result.err;
+  EXPECT_NE(result.out.find("reduce_scatter"), std::string::npos) << result.out;
+  EXPECT_NE(result.out.find("dispatch, combine"), std::string::npos) << result.out;
+  const auto json = read_json(file);
+  int ours = 0;
+  for (const auto& point : json.at("gathers")) {
+    EXPECT_EQ(point.at("verdict"), "ok");
+    if (point.at("contender") == "automatic") ++ours;
+  }
+  EXPECT_EQ(ours, 4);                          // two operations, 2 and 50 tokens per rank
+  ASSERT_EQ(json.at("exchanges").size(), 3u);  // 50 are too many for CPU ranks
+  for (const auto& point : json.at("exchanges")) EXPECT_EQ(point.at("tokens"), 2);
 }
 
 TEST(Program, InfoCountsTheMemoryOfACommunicator) {

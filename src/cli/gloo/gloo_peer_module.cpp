@@ -1,4 +1,5 @@
 // The module weft-gloo-peer.so, see gloo_peer.hpp.
+#include <gloo/allgatherv.h>
 #include <gloo/allreduce.h>
 #include <gloo/math.h>
 #include <gloo/rendezvous/context.h>
@@ -81,6 +82,14 @@ class Peer final : public GlooPeer {
       case DataType::i32:
         return run<std::int32_t>(rank, input, output, count, op, bcube);
     }
+  }
+
+  void all_gather(int rank, const void* input, void* output, const std::vector<std::size_t>& bytes) override {
+    const auto index = static_cast<std::size_t>(rank);
+    gloo::AllgathervOptions options(contexts_[index]);
+    options.setInput(const_cast<char*>(static_cast<const char*>(input)), bytes[index]);
+    options.setOutput(static_cast<char*>(output), bytes);
+    gloo::allgatherv(options);
   }
 
  private:

@@ -1,0 +1,253 @@
+// weft bench gather: the gathers and scatters of data-parallel attention, equal and ragged.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <memory>
+
+#include "bench_options.hpp"
+#include "commands.hpp"
+#include "gather_measure.hpp"
+#include "options.hpp"
+#include "sizes.hpp"
+
+namespace weft::cli {
+namespace {
+
+constexpr std::int64_t kMostTokens = 1 << 20;
+constexpr Operation kOperations[] = {Operation::all_gather, Operation::reduce_scatter, Operation::all_gather_v,
+                                     Operation::reduce_scatter_v, Operation::four_tensors};
+
+struct GatherBench {
+  std::vector<std::string> arguments;
+  BenchOptions options;
+  std::string model = "deepseek-v3";
+  std::string config;
+  std::int64_t hidden = 0;
+  std::int64_t row_bytes = 0;
+  int dp = 0;
+  std::string tokens;
+  std::vector<std::string> what;   // empty: all
+  std::vector<std::string> loads;  // empty: both
+  std::string methods = "all";
+  Launch launch = {};
+
+  GatherModel shape() const;
+  std::vector<std::int64_t> batches(Device device) const;
+  void check_layout(int tp) const;
+  Ranks::Args ranks_args() const;
+  ParallelLayout layout(int world) const;
+  std::vector<Point> points(const Bench& bench, const GatherModel& model, Device device) const;
+  void write(const Ranks& ranks, const Bench& bench, const GatherModel& model, const std::vector<Result>& results,
+             const std::vector<std::string>& notes) const;
+  int run() const;
+};
+
+// Everything but the layout, which the ranks decide.
+GatherModel GatherBench::shape() const {
+  const ModelShape model_shape = config.empty() ? preset(model) : shape_from_config(config);
+  GatherModel gathered{.hidden = hidden != 0 ? hidden : model_shape.hidden};
+  if (model_shape.has_experts()) gathered.top_k = model_shape.top_k;
+  const auto size = static_cast<std::int64_t>(size_of(options.type));
+  if (row_bytes % size != 0)
+    throw Error(Errc::invalid_argument, fmt::format("--row-bytes {}: must be a multiple of {}, the size of {}",
+                                                    row_bytes, size, name(options.type)));
+  if (row_bytes != 0) gathered.hidden = row_bytes / size;
+  return gathered;
+}
+
+// Decode and prefill of an attention group; CPU ranks get what they move in a moment.
+std::vector<std::int64_t> GatherBench::batches(Device device) const {
+  auto all = parse_counts(
+      !tokens.empty() ? tokens : (device == Device::cuda ? "1,8,32,64,128,256,512,1024,2048" : "1,8,64"), "--tokens");
+  for (const auto count : all)
+    if (count > kMostTokens)
+      throw Error(Errc::invalid_argument,
+                  fmt::format("--tokens {}: must be between 1 and {} per attention group", count, kMostTokens));
+  std::sort(all.begin(), all.end());
+  all.erase(std::unique(all.begin(), all.end()), all.end());
+  return all;
+}
+
+void GatherBench::check_layout(int tp) const {
+  if (dp == 0 || tp % dp == 0) return;
+  std::vector<int> divisors;
+  for (int d = 1; d <= tp; ++d)
+    if (tp % d == 0) divisors.push_back(d);
+  throw Error(Errc::invalid_argument,
+              fmt::format("--dp {}: must divide --tp {}: {}", dp, tp, fmt::join(divisors, ", ")));
+}
+
+// GPUs are not shared by ranks here: a layout for more of them is measured on those at hand. A launcher has decided.
+Ranks::Args GatherBench::ranks_args() const {
+  auto args = options.ranks_args();
+  if (launched()) args.world_size = 0;
+  if (!launched() && options.device != Device::cpu && usable_gpus() > 0)
+    args.world_size = std::min(args.world_size, usable_gpus());
+  return args;
+}
+
+ParallelLayout GatherBench::layout(int world) const {
+  const int tp = options.ranks != 0 ? options.ranks : world;
+  check_layout(tp);
+  if (tp < world) throw Error(Errc::invalid_argument, fmt::format("--tp {}: the launcher started {} ranks", tp, world));
+  return {.tp = tp, .dp = dp != 0 ? dp : tp};
+}
+
+std::vector<Point> GatherBench::points(const Bench& bench, const GatherModel& gathered, Device device) const {
+  const auto wanted = [](const std::vector<std::string>& list, std::string_view text) {
+    return list.empty() || std::find(list.begin(), list.end(), text) != list.end();
+  };
+  const auto some_methods = methods_named(bench, methods);
+  std::vector<Point> all;
+  for (const auto operation : kOperations) {
+    const bool ragged = operation > Operation::reduce_scatter;
+    for (const auto load : {Load::balanced, Load::busy}) {
+      // An equal form has one load, and with one attention group there is nobody to be idle.
+      if (!wanted(what, name(operation)) || (!ragged && load == Load::busy)) continue;
+      if (ragged && (!wanted(loads, name(load)) || (load == Load::busy && gathered.layout.dp == 1))) continue;
+      for (const auto count : batches(device)) {
+        Point point = gather_point(gathered, operation, load, count, options.type);
+        for (const auto contender : bench.contenders(operation)) {
+          point.contender = contender;
+          point.launch = is_weft(contender) ? launch : Launch{};
+          for (const auto method : some_methods) {
+            point.method = method;
+            all.push_back(point);
+          }
+        }
+      }
+    }
+  }
+  return all;
+}
+
+std::vector<Result> same_row(const std::vector<Result>& results, const Point& point) {
+  std::vector<Result> row;
+  for (const auto& result : results)
+    if (result.point.operation == point.operation && result.point.load == point.load &&
+        result.point.rows == point.rows && result.point.method == point.method)
+      row.push_back(result);
+  return row;
+}
+
+Table table_of(const std::vector<Result>& results, Method method) {
+  std::vector<Contender> contenders;
+  for (const auto& result : results)
+    if (result.point.method == method && std::count(contenders.begin(), contenders.end(), result.point.contender) == 0)
+      contenders.push_back(result.point.contender);
+  std::sort(contenders.begin(), contenders.end());  // Weft's own first
+  std::vector<std::string> columns = {"operation", "load", "tokens", "size"};
+  for (const auto contender : contenders)
+    columns.emplace_back(contender == Contender::automatic ? "Weft" : name(contender));
+  columns.insert(columns.end(), {"GB/s", "speed-up"});
+  Table table(columns);
+  for (const auto& ours : results) {
+    const Point& point = ours.point;
+    if (point.method != method || point.contender != Contender::automatic) continue;
+    const auto row = same_row(results, point);
+    const Result* peer = fastest(row, point.bytes(), method, [](Contender c) { return !is_weft(c); });
+    const bool ok = ours.verdict == Verdict::ok;
+    std::vector<std::string> cells = {std::string(name(point.operation)), std::string(name(point.load)),
+                                      std::to_string(point.rows), format_bytes(point.bytes())};
+    for (const auto contender : contenders) cells.push_back(cell(find(row, point.bytes(), contender, method)));
+    cells.push_back(ok ? fmt::format("{:.2f}", ours.gb_per_s()) : "-");
+    cells.push_back(ok && peer != nullptr ? fmt::format("{:.2f}", peer->us / ours.us) : "-");
+    table.add(cells);
+  }
+  return table;
+}
+
+constexpr const char* kLegend =
+    "tokens: of an attention group; busy: of the first one, the others have 1. size: all ranks' rows, GB/s: of them.\n"
+    "padded: Weft's equal form, everybody's rows as many as the largest rank's. one tensor: the bytes of the four.\n"
+    "speed-up: best peer's time over Weft's; NCCL's ragged forms are groups of broadcasts or reductions.\n";
+
+void GatherBench::write(const Ranks& ranks, const Bench& bench, const GatherModel& gathered,
+                        const std::vector<Result>& results, const std::vector<std::string>& notes) const {
+  const auto row = static_cast<std::size_t>(gathered.hidden) * size_of(options.type);
+  const auto some_methods = methods_named(bench, methods);
+  if (options.tables_on_stdout())
+    fmt::print("Gathers and scatters of DP attention, tp {}, dp {}, rows of {} bytes ({}), µs per operation\n{}\n",
+               gathered.layout.tp, gathered.layout.dp, row, name(options.type), headline(ranks));
+  std::string csv;
+  for (const auto method : some_methods) {
+    const Table table = table_of(results, method);
+    if (options.tables_on_stdout()) fmt::print("\n{}\n{}", explain(method), table.text());
+    if (some_methods.size() > 1) csv += fmt::format("{}\n", name(method));
+    csv += table.csv();
+  }
+  if (options.tables_on_stdout()) {
+    fmt::print("\n{}\n{}", verdict_line(all_correct(results)), kLegend);
+    for (const auto& note : notes) fmt::print("{}\n", note);
+  }
+  if (!options.csv.empty()) write_text(options.csv, csv);
+  if (options.json.empty()) return;
+  auto json = report(run_info("bench gather", arguments, ranks, options, notes), describe_machine(), to_json(results));
+  json["layout"] = {{"tp", gathered.layout.tp}, {"dp", gathered.layout.dp}};
+  json["row_bytes"] = row;
+  write_text(options.json, json.dump(1) + "\n");
+}
+
+int GatherBench::run() const {
+  GatherModel gathered = shape();
+  static_cast<void>(batches(Device::cpu));  // complains of bad sizes before anything is started
+  if (options.ranks != 0) check_layout(options.ranks);
+  Ranks ranks(ranks_args());
+  const ParallelLayout asked = layout(ranks.world_size());
+  gathered.layout = scaled(asked, ranks.world_size());
+
+  std::size_t largest = 0;
+  for (const auto operation : kOperations)
+    largest = std::max(largest, gather_bytes(gathered, gather_point(gathered, operation, Load::balanced,
+                                                                    batches(ranks.device()).back(), options.type)));
+  const auto bench = open_gather_bench(ranks, options.bench_args(largest), gathered);
+  auto notes = bench->notes();
+  if (gathered.layout.tp != asked.tp)
+    notes.push_back(fmt::format("tp {}, dp {} does not fit: {} ranks are at hand, which were measured as tp {}, dp {}",
+                                asked.tp, asked.dp, gathered.layout.tp, gathered.layout.tp, gathered.layout.dp));
+  const auto results = run_points(ranks, *bench, points(*bench, gathered, ranks.device()), options.samples);
+  if (ranks.leader()) write(ranks, *bench, gathered, results, notes);
+  return all_correct(results) ? 0 : 1;
+}
+
+}  // namespace
+
+Command add_bench_gather(CLI::App& app, const std::vector<std::string>& arguments) {
+  const auto bench = std::make_shared<GatherBench>();
+  bench->arguments = arguments;
+  auto* model = app.add_option("--model", bench->model, "Whose hidden state is moved")
+                    ->check(CLI::IsMember(preset_names()))
+                    ->capture_default_str();
+  app.add_option("--config", bench->config, "A Hugging Face config.json")->excludes(model);
+  auto* hidden = app.add_option("--hidden", bench->hidden, "Elements of a row (default: the model's)")
+                     ->check(CLI::Range(1, 1 << 20));
+  app.add_option("--row-bytes", bench->row_bytes, "Bytes of a row instead")
+      ->check(CLI::Range(1, 1 << 22))
+      ->excludes(hidden);
+  app.add_option("--tp", bench->options.ranks, "Ranks; the same as --ranks. GPUs that are not there are left out")
+      ->check(CLI::Range(1, 72));
+  app.add_option("--dp", bench->dp, "Attention groups, a divisor of --tp (default: one for each rank)")
+      ->check(CLI::Range(1, 72));
+  app.add_option("--tokens", bench->tokens,
+                 "Tokens of an attention group, \"1,8,128\" (default: decode and prefill, 1 to 2048 on GPUs)");
+  std::vector<std::string> names;
+  for (const auto operation : kOperations) names.emplace_back(name(operation));
+  app.add_option("--what", bench->what, "Operations, \"all_gather,reduce_scatter_v\" (default: all)")
+      ->delimiter(',')
+      ->check(CLI::IsMember(names));
+  app.add_option("--load", bench->loads, "Whose tokens, of the ragged ones: balanced, busy (default: both)")
+      ->delimiter(',')
+      ->check(CLI::IsMember({"balanced", "busy"}));
+  add_choice(app, "--dtype", bench->options.type, {DataType::bf16, DataType::f16, DataType::f32, DataType::i32},
+             "Element type");
+  add_method(app, bench->methods);
+  app.add_option("--blocks", bench->launch.blocks, "Blocks of Weft's kernels (default: chosen by size)")
+      ->check(CLI::Range(2, 1024));
+  app.add_option("--threads", bench->launch.threads, "Threads per block, a multiple of 32 (default: chosen by size)")
+      ->check(CLI::Range(32, 1024));
+  bench->options.add_to(app);
+  return [bench] { return bench->run(); };
+}
+
+}  // namespace weft::cli

@@ -1,0 +1,89 @@
+#include "gather_shape.hpp"
+
+#include <algorithm>
+
+namespace weft::cli {
+namespace {
+
+constexpr std::size_t kScaleColumns = 128;    // one scale of 4 bytes for each
+constexpr std::size_t kTensorElements = 128;  // a tensor begins at a multiple, as an allocator would have it
+
+bool is_equal_form(const Point& point) {
+  return point.operation == Operation::all_gather || point.operation == Operation::reduce_scatter ||
+         point.contender == Contender::padded;
+}
+
+// Tokens of attention group d: one busy group and others with a token each, or all alike.
+std::size_t tokens_of(const Point& point, int group) {
+  return point.load == Load::busy && group > 0 ? 1 : static_cast<std::size_t>(point.rows);
+}
+
+std::vector<std::size_t> widths_of(const GatherModel& model, const Point& point) {
+  const auto hidden = static_cast<std::size_t>(model.hidden);
+  if (point.operation != Operation::four_tensors) return {hidden};
+  const std::size_t word = 4 / size_of(point.type);  // scales, ids and weights have 4 bytes
+  const std::size_t choices = static_cast<std::size_t>(model.top_k) * word;
+  const std::size_t scales = (hidden + kScaleColumns - 1) / kScaleColumns * word;
+  if (point.contender == Contender::one_tensor) return {hidden + scales + 2 * choices};
+  return {hidden, scales, choices, choices};
+}
+
+}  // namespace
+
+bool GatherShape::scatters() const {
+  return operation == Operation::reduce_scatter || operation == Operation::reduce_scatter_v;
+}
+
+std::size_t GatherShape::first_row(std::size_t rank) const {
+  std::size_t sum = 0;
+  for (std::size_t r = 0; r < rank; ++r) sum += rows[r];
+  return sum;
+}
+
+std::size_t GatherShape::most_rows() const {
+  return *std::max_element(rows.begin(), rows.end());
+}
+
+std::size_t GatherShape::row_elements() const {
+  std::size_t sum = 0;
+  for (const std::size_t width : widths) sum += width;
+  return sum;
+}
+
+std::size_t GatherShape::at(std::size_t tensor, std::size_t room) const {
+  std::size_t sum = 0;
+  for (std::size_t t = 0; t < tensor; ++t)
+    sum += (room * widths[t] + kTensorElements - 1) / kTensorElements * kTensorElements;
+  return sum;
+}
+
+std::size_t GatherShape::input_at(std::size_t tensor) const {
+  return at(tensor, scatters() ? all_rows() : most_rows());
+}
+
+std::size_t GatherShape::output_at(std::size_t tensor) const {
+  return at(tensor, scatters() ? most_rows() : all_rows());
+}
+
+GatherShape gather_shape(const GatherModel& model, const Point& point) {
+  const ParallelLayout& layout = model.layout;
+  GatherShape shape{.operation = point.operation, .type = point.type, .rows = {}, .widths = widths_of(model, point)};
+  for (int rank = 0; rank < layout.tp; ++rank)
+    shape.rows.push_back(shard_of(tokens_of(point, layout.attn_dp_rank(rank)), layout.attn_tp(),
+                                  layout.attn_tp_rank(rank), Split::balanced)
+                             .size());
+  if (is_equal_form(point)) {
+    shape.operation = shape.scatters() ? Operation::reduce_scatter : Operation::all_gather;
+    shape.rows.assign(shape.ranks(), shape.most_rows());
+  }
+  return shape;
+}
+
+ParallelLayout scaled(const ParallelLayout& layout, int ranks) {
+  if (layout.tp <= ranks) return layout;
+  int group = std::min(layout.attn_tp(), ranks);
+  while (ranks % group != 0) --group;
+  return {.tp = ranks, .dp = ranks / group};
+}
+
+}  // namespace weft::cli

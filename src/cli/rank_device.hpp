@@ -1,0 +1,53 @@
+// Memory and time of one rank of a benchmark, on a CPU rank or a GPU rank.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "measure.hpp"
+#include "ranks.hpp"
+
+namespace weft::cli {
+
+// The step whose input the last operation of a graph meets, so that its result is what every method leaves behind.
+inline constexpr int kLastStep = 19;
+
+// What is timed. Method::producer: `produce` runs before every operation; without `operation` it is timed alone.
+struct Timing {
+  Method method = Method::batch;
+  int samples = 1;
+  std::function<void()> operation = {};        // enqueues one
+  std::function<void(int step)> produce = {};  // enqueues the rewriting of its input
+  // Enqueues the overwriting of the output, so that what an earlier sample left does not pass for the last one's.
+  std::function<void()> poison = {};
+};
+
+class RankDevice {
+ public:
+  virtual ~RankDevice() = default;
+  virtual void* allocate(std::size_t bytes) = 0;  // freed with the device
+  virtual void upload(void* to, const void* from, std::size_t bytes) = 0;
+  virtual void download(void* to, const void* from, std::size_t bytes) = 0;
+  virtual void fill(void* to, int byte, std::size_t bytes) = 0;  // in the order of the stream
+  // Writes, in the order of the stream, what `rank` sends in `step`: cli::fill().
+  virtual void produce(void* to, std::size_t count, DataType type, Data data, int rank, int step) = 0;
+  virtual Stream stream() const = 0;
+  // Makes its GPU the calling thread's; the functions here do so themselves.
+  virtual void use() const = 0;
+
+  // Runs `operation` alone for the first time; waits until it is done.
+  virtual void run(Ranks::Seat& seat, const std::function<void()>& operation) = 0;
+  // µs per operation, one number for each sample (see Method). Collective.
+  virtual std::vector<double> time(Ranks::Seat& seat, const Timing& timing) = 0;
+};
+
+std::unique_ptr<RankDevice> open_cpu_rank();
+std::unique_ptr<RankDevice> open_cuda_rank(int device);  // only in a build with CUDA
+std::unique_ptr<RankDevice> open_rank_device(const Ranks& ranks, const Ranks::Seat& seat);
+
+// How time can be taken on such ranks.
+std::vector<Method> methods_of(Device device);
+
+}  // namespace weft::cli

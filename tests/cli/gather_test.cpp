@@ -1,0 +1,185 @@
+// weft bench gather and weft bench moe, on CPU ranks.
+#include "cli/gather_measure.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <map>
+#include <set>
+
+#include "cli/gather_reference.hpp"
+#include "cli/rank_device.hpp"
+#include "cli/run.hpp"
+
+namespace weft::cli {
+namespace {
+
+using Rows = std::vector<std::size_t>;
+
+GatherModel model_of(int tp, int dp, std::int64_t hidden) {
+  return {.layout = {.tp = tp, .dp = dp}, .hidden = hidden};
+}
+
+Point point_of(const GatherModel& model, Operation operation, Load load, std::int64_t tokens, Contender contender) {
+  Point point = gather_point(model, operation, load, tokens, DataType::bf16);
+  point.contender = contender;
+  return point;
+}
+
+TEST(GatherShapes, RanksOfAGroupShareItsTokens) {
+  const auto model = model_of(8, 4, 64);
+  const auto rows = [&](Operation operation, Load load, std::int64_t tokens, Contender contender) {
+    return gather_shape(model, point_of(model, operation, load, tokens, contender)).rows;
+  };
+  EXPECT_EQ(rows(Operation::all_gather, Load::balanced, 5, Contender::automatic), Rows(8, 3));
+  EXPECT_EQ(rows(Operation::all_gather_v, Load::balanced, 5, Contender::automatic), (Rows{3, 2, 3, 2, 3, 2, 3, 2}));
+  EXPECT_EQ(rows(Operation::reduce_scatter_v, Load::busy, 5, Contender::nccl), (Rows{3, 2, 1, 0, 1, 0, 1, 0}));
+  EXPECT_EQ(rows(Operation::reduce_scatter_v, Load::busy, 5, Contender::padded), Rows(8, 3));
+  // The size of a row of the table is what is needed, whoever pads.
+  EXPECT_EQ(point_of(model, Operation::all_gather_v, Load::busy, 5, Contender::padded).bytes(), 8u * 64 * 2);
+}
+
+TEST(GatherShapes, FourTensorsAreTheBytesOfOne) {
+  const GatherModel model{.layout = {.tp = 2, .dp = 2}, .hidden = 7168, .top_k = 8};
+  const auto four =
+      gather_shape(model, point_of(model, Operation::four_tensors, Load::balanced, 3, Contender::automatic));
+  EXPECT_EQ(four.widths, (Rows{7168, 112, 16, 16}));
+  const auto one =
+      gather_shape(model, point_of(model, Operation::four_tensors, Load::balanced, 3, Contender::one_tensor));
+  EXPECT_EQ(one.widths, Rows{7168 + 112 + 16 + 16});
+  EXPECT_EQ(four.output_at(1), 6u * 7168);
+}
+
+TEST(GatherShapes, ALayoutForMoreRanksIsScaled) {
+  const auto is = [](const ParallelLayout& layout, int tp, int dp) { return layout.tp == tp && layout.dp == dp; };
+  EXPECT_TRUE(is(scaled({.tp = 8, .dp = 4}, 8), 8, 4));
+  EXPECT_TRUE(is(scaled({.tp = 8, .dp = 4}, 4), 4, 2));
+  EXPECT_TRUE(is(scaled({.tp = 8, .dp = 8}, 4), 4, 4));
+  EXPECT_TRUE(is(scaled({.tp = 8, .dp = 1}, 3), 3, 1));
+  EXPECT_TRUE(is(scaled({.tp = 8, .dp = 4}, 3), 3, 3));  // two ranks per group do not divide three
+}
+
+// Every byte of an output that a rank must have, changed, is found; whatever else is in the buffer is not its business.
+TEST(GatherReferences, FindAnyWrongRow) {
+  const auto model = model_of(3, 3, 20);
+  for (const auto operation : {Operation::all_gather, Operation::all_gather_v, Operation::four_tensors,
+                               Operation::reduce_scatter, Operation::reduce_scatter_v}) {
+    const auto shape = gather_shape(model, point_of(model, operation, Load::busy, 4, Contender::automatic));
+    GatherReference reference;
+    reference.prepare(shape, Data::integers, kLastStep);
+    std::vector<std::vector<std::byte>> inputs;
+    for (int r = 0; r < 3; ++r) {
+      inputs.emplace_back(shape.input_elements() * 2);
+      fill(inputs.back().data(), 0, shape.input_elements(), shape.type, Data::integers, r, kLastStep);
+    }
+    std::vector<std::byte> right(shape.output_elements() * 2, std::byte{0xff});
+    std::set<std::size_t> checked;  // bytes
+    if (shape.scatters()) {
+      const std::size_t own = shape.rows[0] * shape.row_bytes(0);
+      reduce_reference({.count = own / 2, .ranks = 3, .step = kLastStep}, 0, own / 2, right.data());
+      for (std::size_t b = 0; b < own; ++b) checked.insert(b);
+    } else {
+      for (std::size_t t = 0; t < shape.widths.size(); ++t) {
+        for (std::size_t r = 0; r < 3; ++r) {
+          const std::size_t to = shape.output_at(t) * 2 + shape.first_row(r) * shape.row_bytes(t);
+          const std::size_t bytes = shape.rows[r] * shape.row_bytes(t);
+          std::memcpy(right.data() + to, inputs[r].data() + shape.input_at(t) * 2, bytes);
+          for (std::size_t b = 0; b < bytes; ++b) checked.insert(to + b);
+        }
+      }
+    }
+    ASSERT_EQ(reference.check(0, right, true), "") << name(operation);
+    for (std::size_t b = 0; b < right.size(); ++b) {
+      auto wrong = right;
+      wrong[b] ^= std::byte{0x41};
+      EXPECT_EQ(reference.check(0, wrong, true).empty(), checked.count(b) == 0) << name(operation) << " byte " << b;
+    }
+  }
+}
+
+TEST(BenchGather, EveryRowOfEveryOperation) {
+  const auto file = testing::TempDir() + "gather.json";
+  const auto result = run({"bench", "gather", "--device", "cpu", "--tp", "4", "--dp", "2", "--hidden", "40", "--tokens",
+                           "1,5", "--samples", "2", "--json", file});
+  ASSERT_EQ(result.code, 0) << result.err << result.out;
+  EXPECT_EQ(result.err, "");  // no progress bar without a terminal
+  EXPECT_NE(result.out.find("tp 4, dp 2, rows of 80 bytes (bf16)"), std::string::npos) << result.out;
+  const auto json = read_json(file);
+  EXPECT_EQ(json.at("command"), "bench gather");
+  EXPECT_EQ(json.at("layout").at("tp"), 4);
+  EXPECT_EQ(json.at("layout").at("dp"), 2);
+  EXPECT_EQ(json.at("row_bytes"), 80);
+  std::map<std::string, int> ours;
+  for (const auto& point : json.at("points")) {
+    EXPECT_EQ(point.at("verdict"), "ok") << point.dump();
+    EXPECT_EQ(point.at("samples_us").size(), 4u);
+    EXPECT_GT(point.at("us").get<double>(), 0);
+    if (point.at("contender") != "automatic") continue;
+    ++ours[point.at("operation")];
+    // 5 tokens are 3 + 2; busy: the other group's one is 1 + 0.
+    if (point.at("operation") == "all_gather_v" && point.at("rows") == 5) {
+      EXPECT_EQ(point.at("bytes"), (point.at("load") == "busy" ? 6 : 10) * 80);
+    }
+  }
+  EXPECT_EQ(ours, (std::map<std::string, int>{{"all_gather", 2},
+                                              {"reduce_scatter", 2},
+                                              {"all_gather_v", 4},
+                                              {"reduce_scatter_v", 4},
+                                              {"four_tensors", 4}}));
+}
+
+TEST(BenchGather, RandomSumsAreBitExact) {
+  const auto result = run({"bench",       "gather", "--device", "cpu", "--ranks",   "3",
+                           "--row-bytes", "36",     "--dtype",  "f32", "--what",    "reduce_scatter,reduce_scatter_v",
+                           "--data",      "random", "--tokens", "7",   "--samples", "1",
+                           "--csv",       "-"});
+  ASSERT_EQ(result.code, 0) << result.err;
+  EXPECT_EQ(result.out.rfind("operation,load,tokens,size,Weft", 0), 0u) << result.out;
+  EXPECT_NE(result.out.find("reduce_scatter_v,busy,7,324 B,"), std::string::npos) << result.out;
+  EXPECT_EQ(result.out.find("all_gather"), std::string::npos);
+}
+
+TEST(BenchGather, OneGroupHasNobodyIdle) {
+  const auto result = run({"bench", "gather", "--device", "cpu", "--tp", "2", "--dp", "1", "--hidden", "16", "--tokens",
+                           "3", "--what", "all_gather_v", "--samples", "1", "--csv", "-"});
+  ASSERT_EQ(result.code, 0) << result.err;
+  EXPECT_NE(result.out.find("balanced"), std::string::npos);
+  EXPECT_EQ(result.out.find("busy"), std::string::npos);
+}
+
+TEST(BenchGather, ErrorsSayWhatWouldDo) {
+  const auto dp = run({"bench", "gather", "--device", "cpu", "--tp", "6", "--dp", "4"});
+  EXPECT_NE(dp.err.find("--dp 4: must divide --tp 6: 1, 2, 3, 6"), std::string::npos) << dp.err;
+  const auto row = run({"bench", "gather", "--row-bytes", "6", "--dtype", "f32"});
+  EXPECT_NE(row.err.find("--row-bytes 6: must be a multiple of 4, the size of f32"), std::string::npos) << row.err;
+}
+
+TEST(BenchMoe, WritesEverySample) {
+  const auto config = testing::TempDir() + "moe_config.json", file = testing::TempDir() + "moe.json";
+  std::ofstream(config) << R"({"hidden_size": 256, "num_hidden_layers": 1, "num_attention_heads": 4, "vocab_size": 100,
+    "num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 64})";
+  const std::vector<std::string> arguments = {"bench", "moe", "--config", config, "--device",  "cpu",
+                                              "--ep",  "2",   "--tokens", "1,3",  "--samples", "2"};
+  auto with = arguments;
+  with.insert(with.end(), {"--json", file});
+  const auto result = run(with);
+  ASSERT_EQ(result.code, 0) << result.err;
+  EXPECT_EQ(result.err, "");
+  const auto json = read_json(file);
+  EXPECT_EQ(json.at("command"), "bench moe");
+  EXPECT_EQ(json.at("model").at("num_experts"), 8);
+  EXPECT_EQ(json.at("dispatched"), "fp8");
+  ASSERT_EQ(json.at("points").size(), 6u);  // dispatch, combine, both of two sizes
+  for (const auto& point : json.at("points")) {
+    EXPECT_EQ(point.at("verdict"), "ok");
+    EXPECT_EQ(point.at("samples_us").size(), 2u);
+    EXPECT_EQ(point.at("samples_us").at(0).size(), 2u);
+    EXPECT_GT(point.at("us").get<double>(), 0);
+  }
+  with = arguments;
+  with.insert(with.end(), {"--csv", "-"});
+  EXPECT_EQ(run(with).out.rfind("tokens,dispatch", 0), 0u);  // nothing but the table on stdout
+}
+
+}  // namespace
+}  // namespace weft::cli

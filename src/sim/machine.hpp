@@ -223,6 +223,7 @@ void Machine::store_pack(Pack* to, const Pack& value) {
 
 template <class Word>
 Word Machine::load(const Word* from, bool acquire) {
+  if (memory_.ignored(from)) return Word{};
   point();
   const Pack value = read(memory_.locate(from, sizeof(Word)), acquire ? "load.acquire" : "load");
   if (acquire) memory_.fence(current_, true, false);

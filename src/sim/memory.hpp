@@ -36,7 +36,7 @@ enum class AreaKind : std::uint8_t {
   slot,     // of packs that rest at all ones: data may land on rest only, and nothing that was not read is overwritten
   header,   // of words: no peer's word is overwritten before this rank has read it
   word,     // no rule
-  ignored,  // stores are dropped: words that nobody reads in this set-up
+  ignored,  // stores are dropped, and loads find 0: words on which nothing depends in this set-up
 };
 
 struct Area {
@@ -50,7 +50,7 @@ class Memory {
  public:
   using Location = std::uint16_t;
   static constexpr Location kIgnored = 0;
-  static constexpr unsigned kMaxLocations = 1024;
+  static constexpr unsigned kMaxLocations = 2048 + 64;  // not a power of two: views would share lines of the cache
   static constexpr unsigned kMaxMessages = 40;
   static constexpr unsigned kMaxSnapshots = 1024;
 
@@ -81,7 +81,8 @@ class Memory {
     return location == kUnknown || widths_[location] != bytes ? create(word, bytes) : location;
   }
   bool ignored(const void* address) const {
-    return index_[static_cast<std::size_t>(static_cast<const std::byte*>(address) - data_.get()) / 4] == kIgnored;
+    const std::size_t word = static_cast<std::size_t>(static_cast<const std::byte*>(address) - data_.get()) / 4;
+    return word < index_.size() && index_[word] == kIgnored;
   }
 
   // Messages that the thread may read, and places that its store may take: ages 0 (newest) … n − 1.

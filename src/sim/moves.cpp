@@ -62,9 +62,7 @@ void AllReduceProgram::fill_move(unsigned call, unsigned rank) {
   for (std::size_t k = 0; k < tensors_in_call; ++k) {
     total += bytes(layout(widths[k]).inputs) + bytes(layout(widths[k]).outputs);
   }
-  t.initial.assign((total + 15) / 4, 0xa5a5a5a5u);
-  if (recorded(call) == call) t.memory = t.initial;
-  auto* const memory = reinterpret_cast<std::byte*>(tensors(recorded(call), rank).memory.data());
+  auto* const memory = reinterpret_cast<std::byte*>(make_tensors(call, rank, total).data());
   std::size_t next = (16 - reinterpret_cast<std::uintptr_t>(memory) % 16) % 16 + 16;
 
   struct Made {

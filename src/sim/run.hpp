@@ -3,12 +3,16 @@
 #pragma once
 
 #include <array>
+#include <functional>
 #include <utility>
 
 #include "core/session.hpp"
 #include "sim/team.hpp"
 
 namespace weft::sim {
+
+// One thread's part of one launch; or, where a rank is one thread, all of it.
+using Kernel = std::function<void(Machine& machine, Place place, const detail::Call& call)>;
 
 template <class A, class Run>
 void for_phases(Run&& run) {
@@ -50,6 +54,12 @@ void run_rank(Machine& machine, Place place, const detail::Call& call, const typ
     return good;
   });
   for (std::uint32_t block = 0; block < kBlocks; ++block) leave(team[block], session[block]);
+}
+
+template <class A, int unit>
+Kernel kernel_of(const typename A::Work& work, bool one_thread) {
+  const auto run = one_thread ? &run_rank<A, unit> : &run_thread<A, unit>;
+  return [run, work](Machine& machine, Place place, const detail::Call& call) { run(machine, place, call, work); };
 }
 
 }  // namespace weft::sim

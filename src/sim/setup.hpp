@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "weft/moe.hpp"
 #include "weft/types.hpp"
 
 namespace weft::sim {
@@ -23,7 +24,7 @@ enum class Act : std::uint8_t {
 };
 
 // Which gather, scatter or the like a call is, if it is no all-reduce. In those, `count` is the elements of what one
-// rank sends to another; in ragged ones, of a row.
+// rank sends to another; in ragged ones, of a row. Dispatches are calls of group 0, combines of group 1.
 enum class Moving : std::uint8_t {
   nothing,
   all_gather,
@@ -32,7 +33,9 @@ enum class Moving : std::uint8_t {
   reduce_scatter,
   all_gather_v,      // of two tensors, into slots as long as the longest
   reduce_scatter_v,  // from slots without pads
-  barrier
+  barrier,
+  dispatch,
+  combine
 };
 
 struct CallSetup {
@@ -47,6 +50,11 @@ struct CallSetup {
   Act act = Act::call;
   int replays = -1;  // replays the recording of an earlier call: its arguments and tensors, with new data in them
   int only = -1;     // this rank alone does it: the replay of a recording that is stale
+  // Dispatch: the experts of each rank's tokens, one token behind the other; the last list serves the other ranks.
+  std::vector<std::vector<int>> ids = {};
+  bool discard = false;  // dispatch: as in DispatchArgs
+  int of = -1;           // combine: the call that was its dispatch
+  int after = -1;        // begins on each rank when this call of another stream has ended there
 };
 
 // Which numbers: plain ones; those that tell orders of summation apart; or full of sentinels, zeros of both signs and
@@ -86,10 +94,21 @@ struct Setup {
   std::uint64_t deadline_ns = 0;
   unsigned bulk_slots = 4, bulk_packs = 1;
   Faults faults = {};
+  ExchangeArgs exchange = {};  // of dispatches and combines; no experts: there are none
+  // Whether masks of columns without packs are simulated (wire/escaped.hpp), which takes 32 steps for each row.
+  bool empty_columns = false;
+  bool has_exchange() const { return exchange.experts != 0; }
 };
+
+// A dispatch and its combine for each of the routings (CallSetup::ids).
+using Routing = std::vector<std::vector<int>>;
+std::vector<CallSetup> moe_rounds(const std::vector<Routing>& routings, const std::vector<Grid>& grids = {Grid{}});
 
 // The set-ups that the tests run, by name.
 const std::vector<Setup>& all_setups();
 const Setup& find_setup(const std::string& name);  // throws weft::Error
+// Those of dispatch and combine.
+std::vector<Setup> small_moe_setups();
+std::vector<Setup> large_moe_setups();
 
 }  // namespace weft::sim

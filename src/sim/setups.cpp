@@ -339,10 +339,15 @@ std::vector<Setup> large_moves() {
 const std::vector<Setup>& all_setups() {
   static const std::vector<Setup> setups = [] {
     std::vector<Setup> all = small_setups();
-    for (Setup& setup : small_moves()) all.push_back(std::move(setup));
+    const auto add = [&](std::vector<Setup> setups) {
+      for (Setup& setup : setups) all.push_back(std::move(setup));
+    };
+    add(small_moves());
+    add(small_moe_setups());
     for (Setup& setup : all) setup.small = true;
-    for (Setup& setup : large_setups()) all.push_back(std::move(setup));
-    for (Setup& setup : large_moves()) all.push_back(std::move(setup));
+    add(large_setups());
+    add(large_moves());
+    add(large_moe_setups());
     return all;
   }();
   return setups;

@@ -11,17 +11,40 @@ namespace weft::sim {
 
 inline constexpr std::uint64_t kDeadline = 100'000;  // ns of the simulated clock: ten thousand steps
 
+inline const std::vector<std::string>& fault_protocols() {
+  static const std::vector<std::string> protocols{"one-shot", "two-shot", "bulk", "moves", "moe"};
+  return protocols;
+}
+
+// What the calls of a fault set-up are: all-reduces of an algorithm, gathers and scatters, or dispatches and combines.
+inline void set_calls(Setup& setup, const std::string& protocol) {
+  const std::vector<Grid> grids{{2, 2}, {3, 1}};
+  if (protocol == "moe") {
+    setup.exchange = {.tokens = 1, .hidden = 8, .experts = setup.ranks, .top_k = 2, .capacity = 2 * setup.ranks};
+    setup.calls = moe_rounds({{{1, 0}, {0, 0}}, {{1, -1}, {}, {0, 1}}}, grids);
+  } else if (protocol == "moves") {
+    setup.calls = {{.count = 9, .grids = grids, .moving = Moving::all_gather},
+                   {.count = 9, .moving = Moving::reduce_scatter},
+                   {.count = 12, .grids = grids, .moving = Moving::all_to_all, .flows = true}};
+  } else {
+    for (const Algorithm algorithm : {Algorithm::one_shot, Algorithm::two_shot, Algorithm::bulk}) {
+      if (name(algorithm) == protocol) setup.algorithm = algorithm;
+    }
+    setup.calls = {{.count = 17, .grids = grids}, {.count = 9, .in_place = true}, {.count = 20}};
+  }
+}
+
 // `kind`: "mismatch", "ahead", "stops", "dies", "aborted", "host reads", "overlap", "unordered".
-inline Setup fault_setup(const std::string& kind, Algorithm algorithm, unsigned ranks, bool one_thread = false) {
+inline Setup fault_setup(const std::string& kind, const std::string& protocol, unsigned ranks,
+                         bool one_thread = false) {
   Setup setup{.name = kind,
-              .algorithm = algorithm,
               .type = DataType::bf16,
               .ranks = ranks,
               .atomic_bytes = 8,
               .one_thread = one_thread,
               .payload = Payload::special,
               .deadline_ns = kDeadline};
-  setup.calls = {{.count = 17, .grids = {{2, 2}, {3, 1}}}, {.count = 9, .in_place = true}, {.count = 20}};
+  set_calls(setup, protocol);
   const int last = static_cast<int>(ranks) - 1;
   if (kind == "mismatch" || kind == "host reads") {
     setup.faults.odd_rank = last;

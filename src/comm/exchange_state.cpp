@@ -145,6 +145,9 @@ void ExchangeState::arm(std::uint32_t first_epoch, bool moved) {
   Fabric& fabric = group_.communicator().fabric();
   std::byte* const tables = memory() + tables_offset();
   fabric.fill(tables, 0xff, tables_bytes());
+  // A combine whose dispatch came before release() finds no tokens, rather than 2³².
+  const std::size_t of_one = tables_bytes() / args_.generations;
+  for (std::uint32_t i = 0; i < args_.generations; ++i) fabric.fill(tables + i * of_one, 0, sizeof(RoutingHeader));
   fabric.write(tables + tables_bytes(), map_.homes.data(), map_.homes.size() * sizeof(ExpertHome));
 }
 

@@ -34,6 +34,8 @@ class ExchangeState {
 
   ExchangeView view(std::uint32_t generation) const;
   std::uint32_t next_generation();  // of a dispatch
+  // Word of this rank that is 1 once a dispatch has failed here.
+  const std::uint32_t* dispatch_failed() const { return &dispatch_.call(0).local->dead; }
   bool dispatched(std::uint32_t generation) const { return generation < dispatches_ && generation < args_.generations; }
 
  private:

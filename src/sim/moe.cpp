@@ -114,6 +114,7 @@ void AllReduceProgram::reset_tables() {
   for (std::size_t i = 0; i < tables_.size(); ++i) {
     const ExchangeShape& shape = world_.exchange().shape(static_cast<unsigned>(i % setup_.ranks));
     tables_[i].assign(RoutingTables::bytes(setup_.ranks, shape) / sizeof(tables_[i][0]), ~std::uint64_t{0});
+    std::memset(tables_[i].data(), 0, sizeof(detail::RoutingHeader));
   }
 }
 
@@ -233,8 +234,11 @@ void AllReduceProgram::fill_combine(unsigned call, unsigned rank) {
     const auto sum = static_cast<std::uint16_t>(terms.empty() ? 0 : reduced(DataType::bf16, ReduceOp::sum, terms));
     at.put(t.expected, output + i * 2, &sum, 1);
   }
-  const detail::CombineWork work{
-      .exchange = exchange, .input = at.memory + input, .residual = nullptr, .output = at.memory + output};
+  const detail::CombineWork work{.exchange = exchange,
+                                 .input = at.memory + input,
+                                 .residual = nullptr,
+                                 .output = at.memory + output,
+                                 .dispatch_dead = &world_.local(0, rank)->dead};
   t.kernel = find_moe_kernel(detail::CombineOperation{work, DataType::bf16}, setup_.atomic_bytes, setup_.one_thread);
 }
 

@@ -43,6 +43,9 @@ struct CountedShares {
   static constexpr bool kPadded = true;
   static constexpr bool kKnownEarly = false;
 
+  // What loops over ranks is not inlined: in every place that asks, for every rank of a batch, it made kernels so long
+  // that they took minutes to compile.
+
   WEFT_FN std::int64_t count(std::uint32_t rank) const {
     if (split == Split::none) return counts[rank];
     const std::int64_t all = counts[0], parts = ranks;
@@ -51,7 +54,7 @@ struct CountedShares {
     return begin >= all ? 0 : (all - begin < part ? all - begin : part);
   }
   WEFT_FN std::uint64_t rows_of(std::uint32_t rank) const { return static_cast<std::uint64_t>(count(rank)); }
-  WEFT_FN std::uint64_t most_rows(const Call&) const {
+  WEFT_SLOW std::uint64_t most_rows(const Call&) const {
     std::uint64_t most = 0;
     for (std::uint32_t rank = 0; rank < ranks; ++rank) most = rows_of(rank) > most ? rows_of(rank) : most;
     return most;
@@ -68,14 +71,14 @@ struct CountedShares {
         return rows_of(rank);
     }
   }
-  WEFT_FN std::uint64_t offset_of(const Call& call, std::uint32_t rank) const {
+  WEFT_SLOW std::uint64_t offset_of(const Call& call, std::uint32_t rank) const {
     if (slot == SlotKind::max || slot == SlotKind::fixed) return rank * slot_rows_of(call, rank);
     std::uint64_t rows = 0;
     for (std::uint32_t other = 0; other < rank; ++other) rows += slot_rows_of(call, other);
     return rows;
   }
   // Nothing is read or written where this is false.
-  WEFT_FN bool fit(const Call& call) const {
+  WEFT_SLOW bool fit(const Call& call) const {
     for (std::uint32_t rank = 0; rank < (split == Split::none ? ranks : 1); ++rank) {
       if (counts[rank] < 0) return false;
     }

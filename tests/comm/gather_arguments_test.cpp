@@ -134,14 +134,15 @@ TEST(GatherArguments, DifferentCallsAreFound) {
          m.kind = Kind::all_gather_v, m.counts = {1, 1}, m.widths = {40, 1};
        })},
   };
-  for (const auto& [one, other] : pairs) {
+  for (const auto& pair : pairs) {
     const auto endings = run_world(2, cpu_config(), [&](Communicator& communicator, int rank) {
-      const RankMove prepared = prepare(rank == 0 ? one : other, 2, rank);
+      const RankMove prepared = prepare(rank == 0 ? pair.first : pair.second, 2, rank);
       HostMove host(prepared);
       host.call(communicator);
     });
     for (const Ending& ending : endings) {
-      expect_fault(ending, {Errc::mismatch, Errc::peer_failed}, describe(one) + " beside " + describe(other));
+      expect_fault(ending, {Errc::mismatch, Errc::peer_failed},
+                   describe(pair.first) + " beside " + describe(pair.second));
     }
   }
 }

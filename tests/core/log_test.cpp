@@ -45,7 +45,7 @@ TEST(Log, WarnsOfAWaitThatGoesOn) {
   const Listener listener;
   expect_all_well(run_world(communicators, [&](Communicator& communicator, int rank) {
     for (int call = 0; call < 3; ++call) {
-      if (call == 1 && rank == late) std::this_thread::sleep_for(1500ms);
+      if (call == 1 && rank == late) std::this_thread::sleep_for(2500ms);
       run_on_cpu_rank(communicator, prepared, rank);
     }
   }));

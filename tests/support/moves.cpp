@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <span>
 #include <stdexcept>
 
 namespace weft::test {
@@ -44,7 +45,8 @@ class Builder {
       build_tensor(tensor, result);
     }
     result.counts = memory_of(move_.counts.size() * 4, 0);
-    std::memcpy(result.counts.before.data() + result.counts.begin, move_.counts.data(), move_.counts.size() * 4);
+    const auto counts = std::as_bytes(std::span(move_.counts));
+    std::ranges::copy(counts, result.counts.before.begin() + static_cast<std::ptrdiff_t>(result.counts.begin));
     result.counts.after = result.counts.before;
     return result;
   }

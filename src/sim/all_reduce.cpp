@@ -68,8 +68,10 @@ namespace {
 
 // What equal calls have in common and different ones do not; production's is core/fingerprint's affair.
 std::uint32_t fingerprint(const Setup& setup, unsigned call, unsigned rank) {
-  const bool odd = setup.faults.odd_rank == static_cast<int>(rank) && setup.faults.odd_call == call;
-  return static_cast<std::uint32_t>(0x57ef7000u + setup.calls[call].count + (odd ? 0x100u : 0u));
+  const CallSetup& spec = setup.call(call, rank);
+  const bool odd = setup.is_odd(call, rank) && !setup.faults.odd;
+  return static_cast<std::uint32_t>(0x57ef7000u + spec.count + static_cast<unsigned>(spec.moving) * 0x1000u +
+                                    (odd ? 0x100u : 0u));
 }
 
 }  // namespace
@@ -100,7 +102,7 @@ std::vector<std::uint32_t>& AllReduceProgram::make_tensors(unsigned call, unsign
 }
 
 void AllReduceProgram::fill(unsigned call, unsigned rank) {
-  const CallSetup& spec = setup_.calls[call];
+  const CallSetup& spec = setup_.call(call, rank);
   if (spec.moving == Moving::dispatch) return fill_dispatch(call, rank);
   if (spec.moving == Moving::combine) return fill_combine(call, rank);
   if (spec.moving != Moving::nothing) return fill_move(call, rank);
@@ -182,12 +184,22 @@ void AllReduceProgram::run(unsigned thread, unsigned launch) {
   const Place place{.block = within / stream.threads,
                     .blocks = grid.blocks,
                     .thread = within % stream.threads,
-                    .threads = grid.threads};
+                    .threads = grid.threads,
+                    .host_epoch = host_epoch(call)};
   const detail::Channel& channel = world_.channel(group, stream.rank);
   const detail::Call about = detail::make_call(channel, &channel, world_.local(group, stream.rank),
                                                world_.generation(call), fingerprint(setup_, call, stream.rank));
   tensors(call, stream.rank).kernel(*machine_, place, about);
   end_call(call, stream.rank);
+}
+
+std::uint32_t AllReduceProgram::host_epoch(unsigned call) const {
+  std::uint32_t epoch = setup_.start_epoch;
+  for (unsigned before = 0; before < recorded(call); ++before) {
+    const CallSetup& spec = setup_.calls[before];
+    if (spec.act == Act::call && spec.replays < 0 && spec.group == setup_.calls[call].group) ++epoch;
+  }
+  return epoch;
 }
 
 // The first thread to run of a call. A replay finds new data where the calls of its recording always find it.

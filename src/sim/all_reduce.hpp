@@ -55,6 +55,7 @@ class AllReduceProgram final : public Program {
   void fill_combine(unsigned call, unsigned rank);
   void reset_tables();
   detail::ExchangeView exchange_view(unsigned dispatch, unsigned rank);
+  std::uint32_t host_epoch(unsigned call) const;
   void begin_call(unsigned call, unsigned rank);
   void end_call(unsigned call, unsigned rank);
   void wait_for_overlap(unsigned call, unsigned rank);
@@ -63,6 +64,7 @@ class AllReduceProgram final : public Program {
   void meet(unsigned rank);
   std::string wrong_result(unsigned call, unsigned rank);
   unsigned failed_call(unsigned rank, const detail::FaultRecord& record) const;
+  bool may_say(Errc code) const;
   std::string check_faults();
   std::string check_unordered();
   // The call whose arguments another one has: itself, or the one that was recorded.

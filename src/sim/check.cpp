@@ -48,6 +48,15 @@ unsigned AllReduceProgram::failed_call(unsigned rank, const detail::FaultRecord&
   return static_cast<unsigned>(setup_.calls.size());
 }
 
+// What a rank that is not to blame may say.
+bool AllReduceProgram::may_say(Errc code) const {
+  const Faults& faults = setup_.faults;
+  if (code == Errc::peer_failed) return true;  // and who told it must know more
+  if (faults.odd_rank >= 0 || faults.ahead_rank >= 0) return code == Errc::mismatch;
+  if (faults.aborting_rank >= 0) return code == Errc::aborted;
+  return code == (setup_.deadline_ns == 0 ? Errc::peer_died : Errc::timeout);
+}
+
 // A rank either has done all of its calls right, or says in which call who was to blame, and was right before that.
 std::string AllReduceProgram::check_faults() {
   const Faults& faults = setup_.faults;
@@ -70,6 +79,7 @@ std::string AllReduceProgram::check_faults() {
     const bool must_fail = faults.odd_rank >= 0 || faults.ahead_rank >= 0;
     if (!record && must_fail) return fmt::format("rank {} believes that all went well", rank);
     if (!record) continue;
+    if (faults.harmless) return fmt::format("rank {} has failed, and nothing was wrong", rank);
     const auto code = static_cast<Errc>(record->code);
     const bool blames_culprit = static_cast<int>(record->peer) == culprit;
     const bool is_culprit = static_cast<int>(rank) == culprit;
@@ -79,9 +89,7 @@ std::string AllReduceProgram::check_faults() {
     // Who was told by a peer names that peer, which must know more.
     const bool told = code == Errc::peer_failed && record->peer < setup_.ranks && record->peer != rank &&
                       code_of(record->peer) != Errc::ok && code_of(record->peer) != Errc::peer_failed;
-    if (faults.ahead_rank >= 0 && code == Errc::timeout && !is_culprit) {
-      return fmt::format("rank {} has waited for a rank that is ahead", rank);
-    }
+    if (!is_culprit && !may_say(code)) return fmt::format("rank {} says \"{}\"", rank, name(code));
     if (!blames_culprit && !told && !is_culprit && !waits_too) {
       return fmt::format("rank {} says \"{}\" of rank {}; rank {} was to blame", rank, name(code), record->peer,
                          culprit);

@@ -213,8 +213,8 @@ Pack Machine::load_pack(const Pack* from) {
 
 template <int unit>
 void Machine::store_pack(Pack* to, const Pack& value) {
-  point();
   for (int i = 0; i < 16; i += unit) {
+    if (i == 0 || stop_) point();  // who is killed may leave half a pack
     Pack part{};
     std::memcpy(&part, reinterpret_cast<const std::byte*>(&value) + i, unit);
     write(memory_.locate(reinterpret_cast<std::byte*>(to) + i, unit), part, false);

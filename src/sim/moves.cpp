@@ -26,7 +26,7 @@ struct Layout {
 }  // namespace
 
 void AllReduceProgram::fill_move(unsigned call, unsigned rank) {
-  const CallSetup& spec = setup_.calls[call];
+  const CallSetup& spec = setup_.call(call, rank);
   const auto& members = world_.groups()[spec.group];
   const std::size_t n = members.size(), me = world_.group_rank(spec.group, rank);
   const std::size_t element = size_of(setup_.type);
@@ -126,6 +126,12 @@ void AllReduceProgram::fill_move(unsigned call, unsigned rank) {
     const std::uint64_t row = widths[k] * element;
     return detail::CopyTensor{memory + made[k].input, memory + made[k].output, row, row, row};
   };
+  // As the host chooses in production, for each rank by itself.
+  const auto whole = [&](std::size_t k) {
+    const std::uint64_t row = widths[k] * element;
+    return detail::rows_may_be_whole(memory + made[k].input, row, row) &&
+           detail::rows_may_be_whole(memory + made[k].output, row, row);
+  };
   const auto scatter = [&](const auto& shares) {
     using Shares = std::remove_cvref_t<decltype(shares)>;
     return detail::ReduceScatterOperation<Shares>{
@@ -136,7 +142,8 @@ void AllReduceProgram::fill_move(unsigned call, unsigned rank) {
                  .row_bytes = width * element,
                  .input_stride = width * element,
                  .output_stride = width * element},
-        .instance = {.type = setup_.type, .op = ReduceOp::sum, .size = static_cast<std::uint32_t>(n), .whole = false}};
+        .instance = {
+            .type = setup_.type, .op = ReduceOp::sum, .size = static_cast<std::uint32_t>(n), .whole = whole(0)}};
   };
   detail::MoveOperation operation = detail::BarrierOperation{};
   if (spec.moving == Moving::reduce_scatter) {
@@ -146,10 +153,10 @@ void AllReduceProgram::fill_move(unsigned call, unsigned rank) {
   } else if (gathers_v) {
     operation = detail::CountedCopy{
         .work = {.shares = counted, .line_packs = slot_packs, .tensors = 2, .tensor = {tensor(0), tensor(1)}},
-        .whole = false};
+        .whole = whole(0) && whole(1)};
   } else if (spec.moving != Moving::barrier) {
     operation = detail::EqualCopy{
-        .work = {.shares = equal, .line_packs = slot_packs, .tensors = 1, .tensor = {tensor(0)}}, .whole = false};
+        .work = {.shares = equal, .line_packs = slot_packs, .tensors = 1, .tensor = {tensor(0)}}, .whole = whole(0)};
   }
   t.kernel = find_move_kernel(operation, setup_.atomic_bytes, setup_.one_thread);
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -63,14 +64,16 @@ enum class Payload : std::uint8_t { plain, rounding, special };
 
 // What goes wrong on purpose. The calls then need not succeed, but must end, and name who is to blame.
 struct Faults {
-  int odd_rank = -1;        // makes a call of its own …
-  unsigned odd_call = 0;    // … instead of this one
-  int ahead_rank = -1;      // begins two calls ahead of the others
-  int aborting_rank = -1;   // its host calls abort()
-  bool host_reads = false;  // the host of rank 0 waits for a record and reads it
-  int unordered_rank = -1;  // has a stream for each of its calls, and nothing orders them …
-  bool overlaps = false;    // … but that they begin while the first one runs
-  int stopping_rank = -1;   // who is to blame when a stream stops (sim/machine.hpp)
+  int odd_rank = -1;                  // makes a call of its own …
+  unsigned odd_call = 0;              // … instead of this one:
+  std::optional<CallSetup> odd = {};  // none: the same, which only the fingerprint tells apart
+  int ahead_rank = -1;                // begins two calls ahead of the others
+  int aborting_rank = -1;             // its host calls abort()
+  bool host_reads = false;            // the host of rank 0 waits for a record and reads it
+  int unordered_rank = -1;            // has a stream for each of its calls, and nothing orders them …
+  bool overlaps = false;              // … but that they begin while the first one runs
+  int stopping_rank = -1;             // who is to blame when a stream stops (sim/machine.hpp)
+  bool harmless = false;              // nobody's call may fail
   bool any() const {
     return odd_rank >= 0 || ahead_rank >= 0 || aborting_rank >= 0 || stopping_rank >= 0 || unordered_rank >= 0;
   }
@@ -94,6 +97,14 @@ struct Setup {
   std::uint64_t deadline_ns = 0;
   unsigned bulk_slots = 4, bulk_packs = 1;
   Faults faults = {};
+
+  bool is_odd(unsigned call, unsigned rank) const {
+    return faults.odd_rank == static_cast<int>(rank) && faults.odd_call == call;
+  }
+  // What a rank calls.
+  const CallSetup& call(unsigned index, unsigned rank) const {
+    return faults.odd && is_odd(index, rank) ? *faults.odd : calls[index];
+  }
   ExchangeArgs exchange = {};  // of dispatches and combines; no experts: there are none
   // Whether masks of columns without packs are simulated (wire/escaped.hpp), which takes 32 steps for each row.
   bool empty_columns = false;

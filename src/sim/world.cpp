@@ -197,8 +197,8 @@ detail::LocalState* World::local(unsigned group, unsigned rank) const {
 void World::name_region(Memory& memory, unsigned group, unsigned rank) const {
   const RegionLayout& layout = layouts_[group];
   const std::size_t region = region_offset(group, rank);
-  // Calls that overlap break every rule; what counts is how they end.
-  const bool no_rules = setup_.faults.unordered_rank >= 0;
+  // Calls that overlap, or are others than the peers', break every rule; what counts is how they end.
+  const bool no_rules = setup_.faults.unordered_rank >= 0 || setup_.faults.odd;
   if (setup_.has_exchange()) return exchange_.name_region(memory, group, rank, region, !no_rules);
   const std::size_t size = groups_[group].size();
   const std::string prefix =

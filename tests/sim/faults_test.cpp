@@ -54,12 +54,12 @@ TEST_P(Faults, EndWithTheRightError) {
 }
 INSTANTIATE_TEST_SUITE_P(Sim, Faults, testing::ValuesIn(cases()), case_name);
 
-// A rank that sleeps for less than the deadline is only slow: all results are right.
+// A rank that sleeps for less than the deadline is only slow: all results are right, and nobody has failed.
 class SlowRank : public Faults {};
 TEST_P(SlowRank, IsOnlySlow) {
   const Case& c = GetParam();
   sim::Setup setup = fault_setup(c.kind, c.protocol, c.ranks, c.one_thread);
-  setup.deadline_ns = 0;
+  setup.faults.harmless = true;
   inject_and_check(setup, 8, kDeadline / 2);
 }
 

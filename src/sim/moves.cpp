@@ -108,6 +108,7 @@ void AllReduceProgram::fill_move(unsigned call, unsigned rank) {
     }
   }
 
+  if (world_.stale(call)) t.expected = t.initial;
   const std::uint64_t slot_packs = spec.flows ? 0 : world_.channel(spec.group, rank).layout.two_shot_packs;
   const detail::CountedShares counted{.counts = spec.counts.data(),
                                       .ranks = static_cast<std::uint32_t>(n),

@@ -34,9 +34,10 @@ inline void set_calls(Setup& setup, const std::string& protocol) {
   }
 }
 
-// `kind`: "mismatch", "ahead", "stops", "dies", "aborted", "host reads", "overlap", "unordered".
-inline Setup fault_setup(const std::string& kind, const std::string& protocol, unsigned ranks,
-                         bool one_thread = false) {
+// `kind`: "mismatch", "other count", "other operation", "ahead", "stops", "dies", "aborted", "host reads", "overlap",
+// "unordered". `odd_call`: which call differs, in the kinds that need one.
+inline Setup fault_setup(const std::string& kind, const std::string& protocol, unsigned ranks, bool one_thread = false,
+                         unsigned odd_call = 1) {
   Setup setup{.name = kind,
               .type = DataType::bf16,
               .ranks = ranks,
@@ -48,7 +49,18 @@ inline Setup fault_setup(const std::string& kind, const std::string& protocol, u
   const int last = static_cast<int>(ranks) - 1;
   if (kind == "mismatch" || kind == "host reads") {
     setup.faults.odd_rank = last;
-    setup.faults.odd_call = 1;
+    setup.faults.odd_call = odd_call;
+  }
+  if (kind == "other count" || kind == "other operation") {
+    setup.faults.odd_rank = last;
+    setup.faults.odd_call = odd_call;
+    CallSetup odd = setup.calls[odd_call];
+    if (kind == "other count") {
+      odd.count += 5;
+    } else {
+      odd.moving = odd.moving == Moving::nothing ? Moving::all_to_all : Moving::nothing;
+    }
+    setup.faults.odd = odd;
   }
   if (kind == "host reads") setup.faults.host_reads = true;
   if (kind == "ahead") setup.faults.ahead_rank = last;

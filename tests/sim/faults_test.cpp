@@ -54,6 +54,27 @@ TEST_P(Faults, EndWithTheRightError) {
 }
 INSTANTIATE_TEST_SUITE_P(Sim, Faults, testing::ValuesIn(cases()), case_name);
 
+// The last rank makes a call of another size, or of another operation, at each place in the sequence: what it sends
+// lands where peers expect something else.
+class OtherCall : public Faults {};
+TEST_P(OtherCall, IsNamedByAll) {
+  const Case& c = GetParam();
+  for (unsigned call = 0; call < 3; ++call) {
+    inject_and_check(fault_setup(c.kind, c.protocol, c.ranks, c.one_thread, call), 1'000);
+  }
+}
+std::vector<Case> other_calls() {
+  std::vector<Case> all;
+  for (const char* kind : {"other count", "other operation"}) {
+    for (const char* protocol : {"one-shot", "two-shot", "bulk", "moves"}) {
+      for (const unsigned ranks : {2u, 3u}) all.push_back({kind, protocol, ranks});
+      all.push_back({kind, protocol, 3, true});
+    }
+  }
+  return all;
+}
+INSTANTIATE_TEST_SUITE_P(Sim, OtherCall, testing::ValuesIn(other_calls()), case_name);
+
 // A rank that sleeps for less than the deadline is only slow: all results are right, and nobody has failed.
 class SlowRank : public Faults {};
 TEST_P(SlowRank, IsOnlySlow) {

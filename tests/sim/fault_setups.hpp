@@ -21,7 +21,8 @@ inline void set_calls(Setup& setup, const std::string& protocol) {
   const std::vector<Grid> grids{{2, 2}, {3, 1}};
   if (protocol == "moe") {
     setup.exchange = {.tokens = 1, .hidden = 8, .experts = setup.ranks, .top_k = 2, .capacity = 2 * setup.ranks};
-    setup.calls = moe_rounds({{{1, 0}, {0, 0}}, {{1, -1}, {}, {0, 1}}}, grids);
+    setup.exchange.generations = 1;  // tables of an earlier call must not be taken for those of a call that failed
+    setup.calls = moe_rounds({{{1, 0}, {0, 0}}, {{1, -1}, {0, 1}, {}}}, grids);
   } else if (protocol == "moves") {
     setup.calls = {{.count = 9, .grids = grids, .moving = Moving::all_gather},
                    {.count = 9, .moving = Moving::reduce_scatter},
@@ -34,8 +35,8 @@ inline void set_calls(Setup& setup, const std::string& protocol) {
   }
 }
 
-// `kind`: "mismatch", "other count", "other operation", "ahead", "stops", "dies", "aborted", "host reads", "overlap",
-// "unordered". `odd_call`: which call differs, in the kinds that need one.
+// `kind`: "mismatch", "other count", "other operation", "ahead", "stops", "dies", "aborted", "aborts", "host reads",
+// "overlap", "unordered". `odd_call`: which call differs, in the kinds that need one.
 inline Setup fault_setup(const std::string& kind, const std::string& protocol, unsigned ranks, bool one_thread = false,
                          unsigned odd_call = 1) {
   Setup setup{.name = kind,
@@ -66,7 +67,7 @@ inline Setup fault_setup(const std::string& kind, const std::string& protocol, u
   if (kind == "ahead") setup.faults.ahead_rank = last;
   if (kind == "stops" || kind == "dies" || kind == "aborted") setup.faults.stopping_rank = last;
   if (kind == "dies" || kind == "aborted") setup.deadline_ns = 0;
-  if (kind == "aborted") setup.faults.aborting_rank = 0;
+  if (kind == "aborted" || kind == "aborts") setup.faults.aborting_rank = 0;
   if (kind == "overlap" || kind == "unordered") setup.faults.unordered_rank = last;
   setup.faults.overlaps = kind == "overlap";
   if (!setup.faults.any()) throw std::invalid_argument("no such fault: " + kind);

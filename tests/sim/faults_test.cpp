@@ -21,7 +21,7 @@ std::string case_name(const testing::TestParamInfo<Case>& info) {
 
 std::vector<Case> cases() {
   std::vector<Case> all;
-  for (const char* kind : {"stops", "dies", "aborted", "mismatch", "ahead", "host reads", "overlap"}) {
+  for (const char* kind : {"stops", "dies", "aborted", "aborts", "mismatch", "ahead", "host reads", "overlap"}) {
     for (const std::string& protocol : fault_protocols()) {
       // What overlaps are calls of one group, and those of an exchange are of two.
       if (protocol == "moe" && kind == std::string("overlap")) continue;

@@ -57,6 +57,27 @@ TEST_F(WithMutant, FailureIsShrunkAndRepeatsWithATrace) {
   EXPECT_NE(again.trace.back().find("one_shot[bank 0]"), std::string::npos) << again.trace.back();
 }
 
+// A bug that every schedule shows shrinks to the ordinary one, which is an empty list of choices.
+TEST_F(WithMutant, FailureIsToldWithTheSeedAndTheCommandThatRepeatsIt) {
+  detail::active_mutant = mutant_number("header after waiting");
+  AllReduceProgram program(find_setup("one-shot-bf16"));
+  const ExploreArgs args{.strategy = Strategy::random, .seed = 5, .executions = 10'000};
+  const Report report = explore(program, args);
+  EXPECT_TRUE(report.schedule.empty()) << to_string(report.schedule);
+  const std::string text = story("one-shot-bf16", args, report);
+  EXPECT_NE(text.find("found in execution 1 of --scheduler random --seed 5\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("\n  weft simulate --protocol one-shot-bf16 --replay ''\n"), std::string::npos) << text;
+  EXPECT_EQ(replay(program, {}).failure.what, report.failure.what);
+}
+
+TEST(Simulator, ReplayNamesChoicesThatItNeverCameTo) {
+  AllReduceProgram program(find_setup("one-shot-bf16"));
+  const Report report = replay(program, parse_schedule("9.1=1,0.0=1,63.5=2,0.1000000=1"));
+  EXPECT_EQ(to_string(report.schedule), "0.0=1");
+  EXPECT_EQ(to_string(report.unused), "9.1=1,63.5=2,0.1000000=1");
+  EXPECT_FALSE(report.failure) << report.failure.what;
+}
+
 // A torn pack takes a load that reads one unit late, which the ordinary schedule has not.
 TEST_F(WithMutant, ExhaustiveSearchFindsWhatNeedsAFewChoices) {
   detail::active_mutant = mutant_number("arrival of one unit only");

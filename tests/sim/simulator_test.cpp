@@ -98,6 +98,40 @@ TEST_F(WithMutant, DeadlockIsFoundAtOnce) {
   EXPECT_LT(report.steps, 1'000u);
 }
 
+// Two threads that wake each other: each says a number when it has heard the other's last one, up to `last`.
+class Talk final : public Program {
+ public:
+  Talk(Machine& machine, std::uint32_t last) : machine_(machine), last_(last) {
+    machine.memory().add_area(
+        {.begin = 0, .end = 64, .owner = 0, .kind = AreaKind::word, .name = [](std::size_t) { return "word"; }});
+  }
+  void run(unsigned thread, unsigned) override {
+    auto* const words = reinterpret_cast<std::uint32_t*>(machine_.memory().data());
+    for (std::uint32_t number = 1; number <= last_; ++number) {
+      machine_.store(words + thread * 8, number);
+      while (machine_.load(words + (1 - thread) * 8) < number) machine_.relax();
+    }
+  }
+  std::string check() override { return {}; }
+
+ private:
+  Machine& machine_;
+  std::uint32_t last_;
+};
+
+TEST(Simulator, ThreadsThatWakeEachOtherForEverAreALivelock) {
+  Machine machine({.bytes = 64, .rank_of = {0, 0}, .streams = {{{bit(0)}}, {{bit(1)}}}});
+  Talk endless(machine, ~0u), short_one(machine, 1'000);
+  for (std::uint64_t seed = 1; seed <= 8; ++seed) {
+    Scheduler scheduler = Scheduler::random(seed);
+    scheduler.begin();
+    const Failure failure = machine.run(endless, scheduler);
+    EXPECT_EQ(failure.kind, FailureKind::livelock) << failure.what;
+    scheduler.begin();
+    EXPECT_FALSE(machine.run(short_one, scheduler));
+  }
+}
+
 TEST_F(WithMutant, AMutantThatIsOffChangesNothing) {
   AllReduceProgram program(find_setup("two-shot-i32-torn8"));
   EXPECT_FALSE(explore(program, {.strategy = Strategy::random, .seed = 1, .executions = 500}).failure);

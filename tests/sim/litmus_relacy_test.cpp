@@ -30,6 +30,12 @@ struct Suite : rl::test_suite<Suite<threads>, threads> {
         case Op::Code::store:
           place[op.place].store(op.value, op.order == Order::release ? rl::mo_release : rl::mo_relaxed, RL_INFO);
           break;
+        case Op::Code::exchange:
+          loaded[index][loads[index]++] = place[op.place].exchange(op.value, rl::mo_relaxed, RL_INFO);
+          break;
+        case Op::Code::fence_acq_rel:
+          rl::atomic_thread_fence(rl::mo_acq_rel, RL_INFO);
+          break;
         case Op::Code::fence_seq_cst:
           rl::atomic_thread_fence(rl::mo_seq_cst, RL_INFO);
           break;

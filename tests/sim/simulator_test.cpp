@@ -4,24 +4,12 @@
 #include <gtest/gtest.h>
 
 #include "inject.hpp"
-#include "mutant.hpp"
+#include "mutant_number.hpp"
 #include "telling.hpp"
 #include "weft/error.hpp"
 
 namespace weft::sim {
 namespace {
-
-int mutant_number(std::string_view name) {
-  for (int i = 0; i < static_cast<int>(std::size(detail::kMutants)); ++i) {
-    if (detail::kMutants[i].name == name) return i + 1;
-  }
-  throw std::out_of_range("no such mutant");
-}
-
-class WithMutant : public testing::Test {
- protected:
-  void TearDown() override { detail::active_mutant = 0; }
-};
 
 TEST(Schedules, AreReadAsTheyAreWritten) {
   const Schedule schedule{{2, 17, 1}, {0, 4, 3}, {63, 0, 9}};

@@ -1,5 +1,5 @@
-// One kernel for each wrapper of team/ptx.cuh, and for each barrier of a block. Compiled by check_wrappers.py, which knows
-// them by name, and never run.
+// One kernel for each wrapper of team/ptx.cuh, and for each barrier of a block. Compiled by check_wrappers.py, which
+// knows them by name, and never run.
 #include "team/cuda_block.cuh"
 
 namespace ptx = weft::detail::ptx;

@@ -81,6 +81,7 @@ class Machine {
   template <class Word>
   void store(Word* to, Word value, bool release = false);
   std::uint32_t exchange(std::uint32_t* at, std::uint32_t value);
+  void fence_acq_rel();
   void fence_seq_cst();
   void sync() { all(true); }
   bool all(bool good);

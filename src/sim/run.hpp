@@ -33,11 +33,10 @@ void run_thread(Machine& machine, Place place, const detail::Call& call, const t
   leave(team, session);
 }
 
-template <class A, int unit>
-void run_rank(Machine& machine, Place place, const detail::Call& call, const typename A::Work& work) {
-  constexpr std::uint32_t kBlocks = 2;
-  std::array<SimTeam<unit>, kBlocks> team{SimTeam<unit>{machine, {0, kBlocks, 0, 1, place.host_epoch}},
-                                          SimTeam<unit>{machine, {1, kBlocks, 0, 1, place.host_epoch}}};
+inline constexpr std::uint32_t kBlocks = 2;  // of a rank that is one thread
+
+template <class A, class T>
+void run_blocks(std::array<T, kBlocks> team, const detail::Call& call, const typename A::Work& work) {
   std::array<detail::Session, kBlocks> session{approach(team[0], call), approach(team[1], call)};
   for (std::uint32_t block = 0; block < kBlocks; ++block) {
     if (!enter(team[block], session[block])) return;
@@ -54,6 +53,13 @@ void run_rank(Machine& machine, Place place, const detail::Call& call, const typ
     return good;
   });
   for (std::uint32_t block = 0; block < kBlocks; ++block) leave(team[block], session[block]);
+}
+
+template <class A, int unit>
+void run_rank(Machine& machine, Place place, const detail::Call& call, const typename A::Work& work) {
+  run_blocks<A>(std::array{SimTeam<unit>{machine, {0, kBlocks, 0, 1, place.host_epoch}},
+                           SimTeam<unit>{machine, {1, kBlocks, 0, 1, place.host_epoch}}},
+                call, work);
 }
 
 template <class A, int unit>

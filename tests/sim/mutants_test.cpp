@@ -45,8 +45,9 @@ TEST_P(Mutants, IsKilled) {
     const ExploreArgs args{.strategy = Strategy::random, .seed = 1, .executions = 100'000};
     {
       AllReduceProgram program(setup);
-      const Report healthy = explore(program, {.strategy = Strategy::random, .seed = 1, .executions = 100});
-      ASSERT_FALSE(healthy.failure) << story(setup.name, healthy);
+      const ExploreArgs few{.strategy = Strategy::random, .seed = 1, .executions = 100};
+      const Report healthy = explore(program, few);
+      ASSERT_FALSE(healthy.failure) << story(setup.name, few, healthy);
     }
     detail::active_mutant = mutant.number;
     AllReduceProgram program(setup);

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Rules of this project that no other tool checks. Prints file:line: rule for each breach; exit status 1 if any."""
 
+import json
 import re
 import subprocess
 import sys
@@ -70,12 +71,63 @@ def breaches(path, text):
                 yield number, rule
 
 
+# The seeded bugs: every one is named, in italics, by the rule of a protocol that it breaks, and stands for one of the
+# kinds of bugs that RELIABILITY lists; a kind without one has a reason there.
+MUTANTS = Path("tests/sim/mutants.json")
+PROTOCOLS = (Path("docs/protocol.md"), Path("docs/moe.md"))
+RELIABILITY = Path("docs/reliability.md")
+KINDS = [str(kind) for kind in range(1, 20)]
+ITALICS = re.compile(r"(?<!\*)\*(?!\*)([^*|]+)\*")
+# Where protocols name mutants: a list of them, a table's last column, parentheses with nothing else inside.
+NAMING = re.compile(r"^Mutants: .*?(?=\n\n)|^\|[^\n]*mutants \|\n.*?(?=\n\n)|\(\*[^()]*\*\)", re.MULTILINE | re.DOTALL)
+
+
+def italics(text, begin=0, end=None):
+    """{name in italics: its first line} of a part of a page."""
+    found = {}
+    for match in ITALICS.finditer(text, begin, len(text) if end is None else end):
+        found.setdefault(" ".join(match.group(1).split()), text.count("\n", 0, match.start()) + 1)
+    return found
+
+
+def rows(text, heading):
+    """(line, cells) of the first table below a heading, without its head."""
+    begin = text.find(heading)
+    table = re.compile(r"^\|.*?(?=\n\n)", re.MULTILINE | re.DOTALL).search(text, begin) if begin >= 0 else None
+    first = text.count("\n", 0, table.start()) + 1 if table else 0
+    lines = table.group().splitlines() if table else []
+    return [(first + i, [cell.strip() for cell in line.split("|")[1:-1]]) for i, line in enumerate(lines) if i > 1]
+
+
+def mutant_breaches(mutants, protocols, reliability):
+    """(path, line, rule) for what the table of mutants and the pages about them do not agree on."""
+    kind_of = {mutant["name"]: mutant["kind"] for mutant in mutants}
+    for name in kind_of.keys() - {name for text in protocols.values() for name in italics(text)}:
+        yield MUTANTS, 1, f"no rule of a protocol ({PROTOCOLS[0]}) names the mutant \"{name}\""
+    named = [(page, line, name) for page, text in protocols.items() for place in NAMING.finditer(text)
+             for name, line in italics(text, *place.span()).items()]
+    named += [(RELIABILITY, line, cells[0].split(" — ")[0]) for line, cells in rows(reliability, "### Seeded bugs")]
+    for page, line, name in named:
+        if name not in kind_of:
+            yield page, line, f"there is no mutant \"{name}\""
+    listed = rows(reliability, "## Kinds of bugs")
+    for line, (kind, _, reason) in listed:
+        if (kind in kind_of.values()) == bool(reason):
+            yield RELIABILITY, line, f"kind {kind} needs a mutant, or else a reason why it has none"
+    if [cells[0] for _, cells in listed] != KINDS:
+        yield RELIABILITY, 1, f"lists other kinds of bugs than {KINDS[0]} to {KINDS[-1]}"
+    for name, kind in kind_of.items():
+        if kind not in KINDS:
+            yield MUTANTS, 1, f"mutant \"{name}\" is of no kind: \"{kind}\""
+
+
 def main():
-    found = 0
-    for path in project_files():
-        for number, rule in breaches(path, path.read_text(encoding="utf-8")):
-            print(f"{path}:{number}: {rule}", file=sys.stderr)
-            found += 1
+    found = [(path, *breach) for path in project_files() for breach in breaches(path, path.read_text(encoding="utf-8"))]
+    found += mutant_breaches(json.loads(MUTANTS.read_text(encoding="utf-8")),
+                             {page: page.read_text(encoding="utf-8") for page in PROTOCOLS},
+                             RELIABILITY.read_text(encoding="utf-8"))
+    for path, number, rule in found:
+        print(f"{path}:{number}: {rule}", file=sys.stderr)
     return 1 if found else 0
 
 

@@ -16,9 +16,19 @@ struct MoeCombine : MoeFrame<CombineWork> {
   using Instance = AllReduceInstance<R, 0, true>;  // for its way of receiving from many ranks at once
   static constexpr std::uint32_t kBatch = Instance::kBatch;
 
+  // Dispatch has a channel of its own, whose end this one does not know. Loaded with the words of enter().
+  struct Early {
+    std::uint32_t failed;
+  };
+  template <Team T>
+  static WEFT_FN Early early(T& team, const Session&, const Places& p) {
+    return {p.work->dispatch_dead != nullptr ? team.load(p.work->dispatch_dead) : 0};
+  }
+
   template <int phase, Team T>
-  static WEFT_FN bool run(T& team, const Session& s, const Places& p, const Early&) {
+  static WEFT_FN bool run(T& team, const Session& s, const Places& p, const Early& early) {
     const Work& work = *p.work;
+    if (early.failed != 0) return false;  // peers must not take what the tables say for results
     if constexpr (phase == 0) {
       if (team.block_rank() == 0) {
         Handshake::send(team, s, p.header);

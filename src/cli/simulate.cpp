@@ -4,6 +4,7 @@
 #include <chrono>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "commands.hpp"
 #include "report.hpp"
@@ -14,13 +15,15 @@ namespace weft::cli {
 namespace {
 
 using sim::AllReduceProgram;
+using sim::ExploreArgs;
 using sim::Report;
 using sim::Strategy;
 
 struct Options {
   std::vector<std::string> protocols;
   std::vector<std::string> arguments;
-  std::string strategy = "random", replay, json;
+  std::string strategy = "random", json;
+  std::optional<std::string> replay;  // an empty one is the ordinary schedule
   std::uint64_t seed = 1, executions = 10'000;
   int bound = -1;
   bool list = false;
@@ -40,31 +43,31 @@ void list_protocols() {
   }
 }
 
-void print(const std::string& protocol, const Report& report, double seconds) {
-  if (!report.failure) {
+void print(const std::string& protocol, const ExploreArgs& args, const Report& report, double seconds) {
+  if (!report.unused.empty()) {
+    fmt::print("{}: the execution never came to {}: nothing was different there\n", protocol, to_string(report.unused));
+  }
+  if (report.failure) {
+    fmt::print("{}", story(protocol, args, report));
+  } else if (report.unused.empty()) {
     fmt::print("{:<34} {:>9} executions, {:>10} steps, {:.1f} s{}: all right\n", protocol, report.executions,
                report.steps, seconds, report.complete ? ", no other schedule within the bound" : "");
-    return;
   }
-  for (const std::string& line : report.trace) fmt::print("{}\n", line);
-  fmt::print("{}: {}: {}\nfound in execution {}; again with\n  weft simulate --protocol {} --replay '{}'\n", protocol,
-             sim::name(report.failure.kind), report.failure.what, report.executions, protocol,
-             to_string(report.schedule));
 }
 
-nlohmann::json to_json(const std::string& protocol, const Options& options, unsigned bound, const Report& report,
-                       double seconds) {
+nlohmann::json to_json(const std::string& protocol, const ExploreArgs& args, const Report& report, double seconds) {
   return {{"protocol", protocol},
-          {"scheduler", options.strategy},
-          {"seed", options.seed},
-          {"bound", bound},
+          {"scheduler", sim::name(args.strategy)},
+          {"seed", args.seed},
+          {"bound", args.bound},
           {"executions", report.executions},
           {"steps", report.steps},
           {"complete", report.complete},
           {"seconds", seconds},
           {"failure", report.failure ? std::string(sim::name(report.failure.kind)) : ""},
           {"what", report.failure.what},
-          {"schedule", to_string(report.schedule)}};
+          {"schedule", to_string(report.schedule)},
+          {"unused", to_string(report.unused)}};
 }
 
 int simulate(const Options& options) {
@@ -76,8 +79,8 @@ int simulate(const Options& options) {
   if (protocols.empty()) {
     for (const sim::Setup& setup : sim::all_setups()) protocols.push_back(setup.name);
   }
-  const Strategy strategy = strategy_of(options.strategy);
-  const auto schedule = sim::parse_schedule(options.replay);
+  const Strategy strategy = options.replay ? Strategy::replay : strategy_of(options.strategy);
+  const auto schedule = sim::parse_schedule(options.replay.value_or(""));
   bool all_right = true;
   auto results = nlohmann::json::array();
   for (const std::string& protocol : protocols) {
@@ -86,21 +89,17 @@ int simulate(const Options& options) {
     AllReduceProgram program(setup);
     const unsigned usual = strategy == Strategy::exhaustive ? setup.bound : 4;
     const unsigned bound = options.bound < 0 ? usual : static_cast<unsigned>(options.bound);
+    const ExploreArgs args{
+        .strategy = strategy, .seed = options.seed, .executions = options.executions, .bound = bound};
     const auto start = std::chrono::steady_clock::now();
-    Report report;
-    if (options.replay.empty()) {
-      report = explore(program,
-                       {.strategy = strategy, .seed = options.seed, .executions = options.executions, .bound = bound});
-    } else {
-      report = replay(program, schedule);
-      if (!report.failure) {
-        for (const std::string& line : report.trace) fmt::print("{}\n", line);
-      }
+    const Report report = options.replay ? replay(program, schedule) : explore(program, args);
+    if (options.replay && !report.failure) {
+      for (const std::string& line : report.trace) fmt::print("{}\n", line);
     }
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    print(protocol, report, seconds);
-    results.push_back(to_json(protocol, options, bound, report, seconds));
-    all_right = all_right && !report.failure;
+    print(protocol, args, report, seconds);
+    results.push_back(to_json(protocol, args, report, seconds));
+    all_right = all_right && !report.failure && report.unused.empty();
   }
   if (!options.json.empty()) {
     const nlohmann::json report = {
@@ -122,7 +121,9 @@ Command add_simulate(CLI::App& app, const std::vector<std::string>& arguments) {
   app.add_option("--seed", options->seed, "of random and pct; decides everything")->capture_default_str();
   app.add_option("--executions", options->executions, "at most, per set-up")->capture_default_str();
   app.add_option("--bound", options->bound, "exhaustive: choices that are not the ordinary one; pct: change points");
-  app.add_option("--replay", options->replay, "one execution with this schedule, written down step by step");
+  app.add_option_function<std::string>(
+      "--replay", [options](const std::string& schedule) { options->replay = schedule; },
+      "one execution with this schedule, written down step by step");
   app.add_option("--json", options->json, "also write results to this file");
   return [options] { return simulate(*options); };
 }

@@ -17,10 +17,6 @@ void require(bool good, const char* argument, Value value, const std::string& ra
   if (!good) throw Error(Errc::invalid_argument, fmt::format("ExchangeArgs::{}: {} is not {}", argument, value, range));
 }
 
-std::uint32_t element_bytes(RowType type) {
-  return type == RowType::fp8 ? 1 : 2;
-}
-
 // What must be the same on all ranks of a group, as bytes to compare.
 struct AgreedExchange {
   int leader;  // world rank of the group's first
@@ -48,40 +44,6 @@ RegionLayout channel_layout(std::uint64_t bytes) {
 }
 
 }  // namespace
-
-ExpertMap map_experts(std::uint32_t ranks, const ExchangeArgs& args) {
-  ExpertMap map{.homes = {}, .counts = std::vector<std::uint32_t>(ranks), .even = 0};
-  const std::uint32_t least = args.experts / ranks, more = args.experts % ranks;
-  for (std::uint32_t expert = 0; expert < args.experts; ++expert) {
-    const std::uint32_t in_larger = more * (least + 1);
-    const std::uint32_t rank = !args.rank_of_expert.empty() ? args.rank_of_expert[expert]
-                               : expert < in_larger         ? expert / (least + 1)
-                                                            : more + (expert - in_larger) / least;
-    map.homes.push_back({rank, map.counts[rank]++});
-  }
-  if (args.rank_of_expert.empty() && more == 0) map.even = least;
-  return map;
-}
-
-ExchangeShape make_shape(std::uint32_t ranks, std::uint32_t rank, const ExchangeArgs& args, const ExpertMap& map) {
-  ExchangeShape shape{};
-  shape.tokens = args.tokens;
-  shape.experts = args.experts;
-  shape.top_k = args.top_k;
-  shape.capacity = args.capacity != 0 ? args.capacity : ranks * args.tokens;
-  shape.even = map.even;
-  shape.local = map.counts[rank];
-  shape.most_local = *std::ranges::max_element(map.counts);
-  shape.columns = args.hidden;
-  shape.input_packs = args.hidden * element_bytes(args.type) / 16;
-  shape.scale_bytes = args.scale_bytes;
-  shape.cast = args.cast;
-  plan_row(shape);
-  shape.combine_packs = args.hidden * 2 / 16;
-  shape.weighted = args.weighted;
-  shape.drop = args.overflow == Overflow::drop;
-  return shape;
-}
 
 void check_exchange_args(std::uint32_t ranks, const ExchangeArgs& args) {
   require(args.tokens >= 1 && args.tokens <= kMaxExchangeTokens, "tokens", args.tokens, "between 1 and 1024");
@@ -183,6 +145,9 @@ void ExchangeState::arm(std::uint32_t first_epoch, bool moved) {
   Fabric& fabric = group_.communicator().fabric();
   std::byte* const tables = memory() + tables_offset();
   fabric.fill(tables, 0xff, tables_bytes());
+  // A combine whose dispatch came before release() finds no tokens, rather than 2³².
+  const std::size_t of_one = tables_bytes() / args_.generations;
+  for (std::uint32_t i = 0; i < args_.generations; ++i) fabric.fill(tables + i * of_one, 0, sizeof(RoutingHeader));
   fabric.write(tables + tables_bytes(), map_.homes.data(), map_.homes.size() * sizeof(ExpertHome));
 }
 

@@ -6,20 +6,9 @@
 #include <vector>
 
 #include "comm/state.hpp"
-#include "core/exchange.hpp"
+#include "core/exchange_shape.hpp"
 
 namespace weft::detail {
-
-// Where the experts of an exchange live, and how many each rank has.
-struct ExpertMap {
-  std::vector<ExpertHome> homes;      // by expert
-  std::vector<std::uint32_t> counts;  // by rank
-  std::uint32_t even;                 // as in ExchangeShape
-};
-ExpertMap map_experts(std::uint32_t ranks, const ExchangeArgs& args);
-
-// Of `rank` among `ranks`. Throws nothing: the arguments have been checked.
-ExchangeShape make_shape(std::uint32_t ranks, std::uint32_t rank, const ExchangeArgs& args, const ExpertMap& map);
 
 // Throws Errc::invalid_argument with the argument's name.
 void check_exchange_args(std::uint32_t ranks, const ExchangeArgs& args);
@@ -45,6 +34,8 @@ class ExchangeState {
 
   ExchangeView view(std::uint32_t generation) const;
   std::uint32_t next_generation();  // of a dispatch
+  // Word of this rank that is 1 once a dispatch has failed here.
+  const std::uint32_t* dispatch_failed() const { return &dispatch_.call(0).local->dead; }
   bool dispatched(std::uint32_t generation) const { return generation < dispatches_ && generation < args_.generations; }
 
  private:

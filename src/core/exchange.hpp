@@ -153,6 +153,7 @@ struct CombineWork {
   const void* input;
   const void* residual;
   void* output;
+  const std::uint32_t* dispatch_dead;  // 1 once a dispatch has failed on this rank: the tables mean nothing then
 };
 
 }  // namespace weft::detail

@@ -68,8 +68,10 @@ namespace {
 
 // What equal calls have in common and different ones do not; production's is core/fingerprint's affair.
 std::uint32_t fingerprint(const Setup& setup, unsigned call, unsigned rank) {
-  const bool odd = setup.faults.odd_rank == static_cast<int>(rank) && setup.faults.odd_call == call;
-  return static_cast<std::uint32_t>(0x57ef7000u + setup.calls[call].count + (odd ? 0x100u : 0u));
+  const CallSetup& spec = setup.call(call, rank);
+  const bool odd = setup.is_odd(call, rank) && !setup.faults.odd;
+  return static_cast<std::uint32_t>(0x57ef7000u + spec.count + static_cast<unsigned>(spec.moving) * 0x1000u +
+                                    (odd ? 0x100u : 0u));
 }
 
 }  // namespace
@@ -85,24 +87,32 @@ AllReduceProgram::AllReduceProgram(const Setup& setup) : setup_(setup), world_(s
     for (unsigned k = 0; k < threads; ++k) stream_of_[stream.first_thread + k] = i;
   }
   tensors_.resize(setup.calls.size() * setup.ranks);
+  if (setup.has_exchange()) reset_tables();
   for (unsigned call = 0; call < setup.calls.size(); ++call) {
     if (setup.calls[call].act != Act::call) continue;
     for (const unsigned rank : world_.groups()[setup.calls[call].group]) fill(call, rank);
   }
 }
 
+std::vector<std::uint32_t>& AllReduceProgram::make_tensors(unsigned call, unsigned rank, std::size_t bytes) {
+  Tensors& t = tensors(call, rank);
+  t.initial.assign(bytes / 4 + 4, 0xa5a5a5a5u);
+  if (recorded(call) == call) t.memory = t.initial;
+  return tensors(recorded(call), rank).memory;
+}
+
 void AllReduceProgram::fill(unsigned call, unsigned rank) {
-  const CallSetup& spec = setup_.calls[call];
+  const CallSetup& spec = setup_.call(call, rank);
+  if (spec.moving == Moving::dispatch) return fill_dispatch(call, rank);
+  if (spec.moving == Moving::combine) return fill_combine(call, rank);
   if (spec.moving != Moving::nothing) return fill_move(call, rank);
   const auto& members = world_.groups()[spec.group];
   const std::size_t element = size_of(setup_.type);
   const std::size_t shift = spec.misaligned ? element : 0;
   // A guard of one pack in front of and behind each tensor.
   const std::size_t bytes = (spec.count * element + shift + 15) / 16 * 16 + 32;
+  auto* const memory = reinterpret_cast<std::byte*>(make_tensors(call, rank, bytes * (spec.in_place ? 1 : 2)).data());
   Tensors& t = tensors(call, rank);
-  t.initial.assign(bytes / 4 * (spec.in_place ? 1 : 2) + 4, 0xa5a5a5a5u);
-  if (recorded(call) == call) t.memory = t.initial;
-  auto* const memory = reinterpret_cast<std::byte*>(tensors(recorded(call), rank).memory.data());
   // Vectors of words are not aligned to packs.
   const std::size_t skew = (16 - reinterpret_cast<std::uintptr_t>(memory) % 16) % 16;
   const std::size_t input = skew + 16 + shift;
@@ -148,7 +158,9 @@ Failure AllReduceProgram::run(Scheduler& scheduler, const std::optional<Stop>& s
     t.result.clear();
   }
   host_saw_.clear();
+  if (setup_.has_exchange()) reset_tables();
   begun_.assign(world_.streams().size(), 0);
+  threads_ended_.assign(tensors_.size(), 0);
   meetings_.assign(setup_.ranks, 0);
   stores_before_.assign(setup_.ranks, 0);
   return machine_->run(*this, scheduler, stop);
@@ -160,6 +172,9 @@ void AllReduceProgram::run(unsigned thread, unsigned launch) {
   const unsigned call = stream.calls[launch];
   if (setup_.calls[call].act != Act::call) return run_act(setup_.calls[call].act, call, stream.rank);
   const unsigned group = setup_.calls[call].group;
+  if (const int before = setup_.calls[call].after; before >= 0) {
+    while (machine_->load(world_.event_word(static_cast<unsigned>(before), stream.rank), true) == 0) machine_->relax();
+  }
   unsigned& begun = begun_[stream_of_[thread]];
   if (begun <= launch) begin_call(call, stream.rank);
   begun = launch + 1;
@@ -169,12 +184,22 @@ void AllReduceProgram::run(unsigned thread, unsigned launch) {
   const Place place{.block = within / stream.threads,
                     .blocks = grid.blocks,
                     .thread = within % stream.threads,
-                    .threads = grid.threads};
+                    .threads = grid.threads,
+                    .host_epoch = host_epoch(call)};
   const detail::Channel& channel = world_.channel(group, stream.rank);
   const detail::Call about = detail::make_call(channel, &channel, world_.local(group, stream.rank),
                                                world_.generation(call), fingerprint(setup_, call, stream.rank));
-  const Tensors& t = tensors(call, stream.rank);
-  t.kernel(*machine_, place, about);
+  tensors(call, stream.rank).kernel(*machine_, place, about);
+  end_call(call, stream.rank);
+}
+
+std::uint32_t AllReduceProgram::host_epoch(unsigned call) const {
+  std::uint32_t epoch = setup_.start_epoch;
+  for (unsigned before = 0; before < recorded(call); ++before) {
+    const CallSetup& spec = setup_.calls[before];
+    if (spec.act == Act::call && spec.replays < 0 && spec.group == setup_.calls[call].group) ++epoch;
+  }
+  return epoch;
 }
 
 // The first thread to run of a call. A replay finds new data where the calls of its recording always find it.
@@ -184,6 +209,16 @@ void AllReduceProgram::begin_call(unsigned call, unsigned rank) {
   tensors(shared.user, rank).result = shared.memory;
   shared.user = call;
   std::ranges::copy(tensors(call, rank).initial, shared.memory.begin());
+}
+
+// The last thread to leave a call that one of another stream waits for says so.
+void AllReduceProgram::end_call(unsigned call, unsigned rank) {
+  const Grid grid = world_.grid(call, rank);
+  const unsigned threads = setup_.one_thread ? 1 : grid.blocks * grid.threads;
+  if (++threads_ended_[call * setup_.ranks + rank] != threads) return;
+  const bool awaited =
+      std::ranges::any_of(setup_.calls, [&](const CallSetup& other) { return other.after == static_cast<int>(call); });
+  if (awaited) machine_->store(world_.event_word(call, rank), 1u, true);
 }
 
 // The unordered rank's later calls begin when its first one is running, and that one cannot end, as no other rank
@@ -248,106 +283,6 @@ void AllReduceProgram::run_host(unsigned rank) {
   detail::FaultRecord* const record = world_.record(rank);
   while (machine_->load(&record->complete, true) == 0) machine_->relax();
   if (machine_->load(&record->code) == 0) host_saw_ = "the host read a record without a code";
-}
-
-std::string AllReduceProgram::wrong_result(unsigned call, unsigned rank) {
-  const Tensors& t = tensors(call, rank);
-  const Tensors& shared = tensors(recorded(call), rank);
-  const std::vector<std::uint32_t>& got = shared.user == call ? shared.memory : t.result;
-  if (got == t.expected) return {};
-  if (got.empty()) return fmt::format("call {} on rank {} did not begin", call, rank);
-  std::size_t word = 0;
-  while (got[word] == t.expected[word]) ++word;
-  const long from_output = static_cast<long>(word) - static_cast<long>(t.output_offset / 4);
-  return fmt::format("call {} on rank {}: word {} of the result is {:08x}, not {:08x}", call, rank, from_output,
-                     got[word], t.expected[word]);
-}
-
-std::string AllReduceProgram::check() {
-  if (!host_saw_.empty()) return host_saw_;
-  if (setup_.faults.unordered_rank >= 0) return check_unordered();
-  if (setup_.faults.any()) return check_faults();
-  for (unsigned call = 0; call < setup_.calls.size(); ++call) {
-    for (const unsigned rank : world_.groups()[setup_.calls[call].group]) {
-      if (!world_.takes_part(call, rank) || setup_.calls[call].act != Act::call) continue;
-      const std::string wrong = wrong_result(call, rank);
-      if (wrong.empty()) continue;
-      const std::string state = world_.check_rest(machine_->memory());
-      return state.empty() ? wrong : fmt::format("{}; {}", wrong, state);
-    }
-  }
-  return world_.check_rest(machine_->memory());
-}
-
-// A rank either has done all of its calls right, or says in which call who was to blame, and was right before that.
-std::string AllReduceProgram::check_faults() {
-  const Faults& faults = setup_.faults;
-  Memory& memory = machine_->memory();
-  const int culprit = faults.aborting_rank >= 0 ? faults.aborting_rank
-                                                : std::max({faults.odd_rank, faults.ahead_rank, faults.stopping_rank});
-  const auto code_of = [&](unsigned rank) {
-    const auto record = world_.fault(memory, rank);
-    return record ? static_cast<Errc>(record->code) : Errc::ok;
-  };
-  for (unsigned rank = 0; rank < setup_.ranks; ++rank) {
-    if (faults.stopping_rank == static_cast<int>(rank) && machine_->dead_or_stopped()) continue;
-    const auto record = world_.fault(memory, rank);
-    std::uint32_t epoch = setup_.start_epoch + (faults.ahead_rank == static_cast<int>(rank) ? 2 : 0);
-    for (unsigned call = 0; call < setup_.calls.size(); ++call, ++epoch) {
-      if (record && epoch == record->epoch_wanted) break;
-      const std::string wrong = wrong_result(call, rank);
-      if (!wrong.empty())
-        return wrong + (record ? " (and the record blames a later call)" : " (and no fault is recorded)");
-    }
-    const bool must_fail = faults.odd_rank >= 0 || faults.ahead_rank >= 0;
-    if (!record && must_fail) return fmt::format("rank {} believes that all went well", rank);
-    if (!record) continue;
-    const auto code = static_cast<Errc>(record->code);
-    const bool blames_culprit = static_cast<int>(record->peer) == culprit;
-    const bool is_culprit = static_cast<int>(rank) == culprit;
-    // A wait may outlast the deadline because of a rank that waits itself, in this call or the one before.
-    const auto theirs = record->peer < setup_.ranks ? world_.fault(memory, record->peer) : std::nullopt;
-    const bool waits_too =
-        code == Errc::timeout && theirs && static_cast<std::int32_t>(theirs->epoch_wanted - record->epoch_wanted) <= 0;
-    // Who was told by a peer names that peer, which must know more.
-    const bool told = code == Errc::peer_failed && record->peer < setup_.ranks && record->peer != rank &&
-                      code_of(record->peer) != Errc::ok && code_of(record->peer) != Errc::peer_failed;
-    if (faults.ahead_rank >= 0 && code == Errc::timeout && !is_culprit) {
-      return fmt::format("rank {} has waited for a rank that is ahead", rank);
-    }
-    if (!blames_culprit && !told && !is_culprit && !waits_too) {
-      return fmt::format("rank {} says \"{}\" of rank {}; rank {} was to blame", rank, name(code), record->peer,
-                         culprit);
-    }
-  }
-  return {};
-}
-
-// Calls of one rank that nothing orders: either all went well, or the communicator has ended.
-std::string AllReduceProgram::check_unordered() {
-  const auto culprit = static_cast<unsigned>(setup_.faults.unordered_rank);
-  bool ended = false;
-  for (unsigned rank = 0; rank < setup_.ranks; ++rank) {
-    const auto record = world_.fault(machine_->memory(), rank);
-    ended = ended || record;
-    if (!setup_.faults.overlaps) continue;
-    if (!record) return fmt::format("rank {} has not noticed that calls overlap", rank);
-    const Errc wanted = rank == culprit ? Errc::overlap : Errc::peer_failed;
-    const auto code = static_cast<Errc>(record->code);
-    if (code != wanted || record->peer != (rank == culprit ? detail::kNoPeer : culprit)) {
-      return fmt::format("rank {} says \"{}\" of rank {}, not \"{}\"", rank, name(code), static_cast<int>(record->peer),
-                         name(wanted));
-    }
-  }
-  if (ended) return {};
-  for (unsigned call = 0; call < setup_.calls.size(); ++call) {
-    for (unsigned rank = 0; rank < setup_.ranks; ++rank) {
-      if (const std::string wrong = wrong_result(call, rank); !wrong.empty()) {
-        return wrong + ", and nobody has noticed that calls overlap";
-      }
-    }
-  }
-  return {};
 }
 
 AllReduceKernel find_kernel(const KernelQuery& query) {

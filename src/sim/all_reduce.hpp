@@ -1,14 +1,14 @@
-// All-reduce calls as a program for the machine: user tensors, the calls, and what must come out.
+// Collective calls as a program for the machine: user tensors, the calls, and what must come out.
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "sim/kernels.hpp"
 #include "sim/machine.hpp"
+#include "sim/run.hpp"
 #include "sim/world.hpp"
 
 namespace weft::sim {
@@ -38,17 +38,33 @@ class AllReduceProgram final : public Program {
     std::vector<std::uint32_t> memory;             // of the first call that uses it; replays share it
     std::vector<std::uint32_t> result;             // what a replay of the same recording has found there
     unsigned user;                                 // the last call that has begun to use `memory`
-    std::function<void(Machine&, Place, const detail::Call&)> kernel;
+    Kernel kernel;
     std::size_t output_offset;  // bytes
   };
   void fill(unsigned call, unsigned rank);
+  // Fresh memory of a call, or that of the call whose recording it replays.
+  std::vector<std::uint32_t>& make_tensors(unsigned call, unsigned rank, std::size_t bytes);
   void fill_move(unsigned call, unsigned rank);  // sim/moves.cpp
+  // sim/moe.cpp
+  struct Arrival {
+    unsigned rank, token;  // whose token, and which
+    float weight;
+  };
+  std::vector<std::vector<Arrival>> arrivals(unsigned dispatch) const;  // by expert, in order
+  void fill_dispatch(unsigned call, unsigned rank);
+  void fill_combine(unsigned call, unsigned rank);
+  void reset_tables();
+  detail::ExchangeView exchange_view(unsigned dispatch, unsigned rank);
+  std::uint32_t host_epoch(unsigned call) const;
   void begin_call(unsigned call, unsigned rank);
+  void end_call(unsigned call, unsigned rank);
   void wait_for_overlap(unsigned call, unsigned rank);
   void run_host(unsigned rank);
   void run_act(Act act, unsigned call, unsigned rank);
   void meet(unsigned rank);
   std::string wrong_result(unsigned call, unsigned rank);
+  unsigned failed_call(unsigned rank, const detail::FaultRecord& record) const;
+  bool may_say(Errc code) const;
   std::string check_faults();
   std::string check_unordered();
   // The call whose arguments another one has: itself, or the one that was recorded.
@@ -62,9 +78,12 @@ class AllReduceProgram final : public Program {
   std::unique_ptr<Machine> machine_;
   std::vector<Tensors> tensors_;
   std::vector<unsigned> stream_of_;  // by thread
+  // Routing tables of an exchange, by generation and rank.
+  std::vector<std::vector<std::uint64_t>> tables_;
   // of one execution
   std::string host_saw_;                      // what was wrong when the host looked
   std::vector<unsigned> begun_;               // calls, by stream
+  std::vector<unsigned> threads_ended_;       // by call and rank
   std::vector<std::uint32_t> meetings_;       // by rank
   std::vector<std::uint64_t> stores_before_;  // to the window of each rank, when it went away
 };

@@ -1,5 +1,7 @@
 #include "sim/explore.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 namespace weft::sim {
@@ -52,8 +54,25 @@ Report replay(AllReduceProgram& program, const Schedule& schedule) {
   program.machine().trace_into(nullptr, {});
   report.executions = 1;
   report.steps = program.machine().steps();
-  report.schedule = schedule;
+  report.schedule = scheduler.taken();
+  for (const Deviation& wanted : schedule) {
+    if (std::ranges::find(report.schedule, wanted) == report.schedule.end()) report.unused.push_back(wanted);
+  }
   return report;
+}
+
+std::string story(const std::string& setup, const ExploreArgs& args, const Report& report) {
+  std::string text;
+  for (const std::string& line : report.trace) text += line + "\n";
+  text += fmt::format("{}: {}: {}\n", setup, name(report.failure.kind), report.failure.what);
+  if (args.strategy == Strategy::exhaustive) {
+    text += fmt::format("found in execution {} of --scheduler exhaustive --bound {}\n", report.executions, args.bound);
+  } else if (args.strategy != Strategy::replay) {
+    text += fmt::format("found in execution {} of --scheduler {} --seed {}\n", report.executions, name(args.strategy),
+                        args.seed);
+  }
+  return text +
+         fmt::format("again with\n  weft simulate --protocol {} --replay '{}'\n", setup, to_string(report.schedule));
 }
 
 Report explore(AllReduceProgram& program, const ExploreArgs& args) {

@@ -21,6 +21,7 @@ struct Report {
   bool complete = false;  // exhaustive: there is no other schedule within the bound
   Failure failure;        // none: everything was right
   Schedule schedule;      // of the failure, shrunk
+  Schedule unused;        // replay: choices that the execution never came to
   std::vector<std::string> trace;
 };
 
@@ -28,6 +29,9 @@ Report explore(AllReduceProgram& program, const ExploreArgs& args);
 
 // One execution, written down.
 Report replay(AllReduceProgram& program, const Schedule& schedule);
+
+// A failure in words: its trace, what is wrong, how it was found, and the command that repeats it.
+std::string story(const std::string& setup, const ExploreArgs& args, const Report& report);
 
 std::string_view name(Strategy strategy);
 

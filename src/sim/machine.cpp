@@ -201,6 +201,12 @@ std::uint32_t Machine::exchange(std::uint32_t* at, std::uint32_t value) {
   return old.word[0];
 }
 
+void Machine::fence_acq_rel() {
+  point();
+  memory_.fence(current_, true, true);
+  if (trace_ != nullptr) trace_->push_back(names_[current_] + " fence.acq_rel");
+}
+
 void Machine::fence_seq_cst() {
   point();
   memory_.fence_seq_cst(current_);

@@ -81,6 +81,7 @@ class Machine {
   template <class Word>
   void store(Word* to, Word value, bool release = false);
   std::uint32_t exchange(std::uint32_t* at, std::uint32_t value);
+  void fence_acq_rel();
   void fence_seq_cst();
   void sync() { all(true); }
   bool all(bool good);
@@ -213,8 +214,8 @@ Pack Machine::load_pack(const Pack* from) {
 
 template <int unit>
 void Machine::store_pack(Pack* to, const Pack& value) {
-  point();
   for (int i = 0; i < 16; i += unit) {
+    if (i == 0 || stop_) point();  // who is killed may leave half a pack
     Pack part{};
     std::memcpy(&part, reinterpret_cast<const std::byte*>(&value) + i, unit);
     write(memory_.locate(reinterpret_cast<std::byte*>(to) + i, unit), part, false);
@@ -223,6 +224,7 @@ void Machine::store_pack(Pack* to, const Pack& value) {
 
 template <class Word>
 Word Machine::load(const Word* from, bool acquire) {
+  if (memory_.ignored(from)) return Word{};
   point();
   const Pack value = read(memory_.locate(from, sizeof(Word)), acquire ? "load.acquire" : "load");
   if (acquire) memory_.fence(current_, true, false);

@@ -50,10 +50,29 @@ Memory::Location Memory::create(std::size_t word, unsigned bytes) {
   owners_[at] = static_cast<std::uint8_t>(area->owner);
   kinds_[at] = area->kind;
   offsets_[at] = offset;
+  put_initial(at);
+  return at;
+}
+
+void Memory::put_initial(Location at) {
   Message& initial = messages_[at][0];
   initial = {.value = {}, .snapshot = 0, .rank = kNobody, .read_by_owner = false, .exchanged = false};
-  std::memcpy(&initial.value, data_.get() + offset, bytes);
-  return at;
+  std::memcpy(&initial.value, data_.get() + offsets_[at], widths_[at]);
+}
+
+// Makes room: messages that no thread may read any more go.
+void Memory::forget(Location at) {
+  unsigned oldest = kMaxMessages;
+  for (unsigned i = 0; i < threads_; ++i) oldest = std::min<unsigned>(oldest, views_[i][at]);
+  const auto move_down = [&](View& view) {
+    view[at] = static_cast<std::uint8_t>(view[at] - std::min<unsigned>(view[at], oldest));
+  };
+  for (unsigned i = 0; i < threads_; ++i) move_down(views_[i]);
+  for (unsigned i = 1; i < snapshots_; ++i) move_down(snapshot_views_[i]);
+  move_down(seq_cst_);
+  std::copy(messages_[at].begin() + oldest, messages_[at].begin() + counts_[at], messages_[at].begin());
+  counts_[at] = static_cast<std::uint8_t>(counts_[at] - oldest);
+  forgotten_[at] += oldest;
 }
 
 Memory::Location Memory::bad_address() {
@@ -71,7 +90,7 @@ std::string Memory::name(Location at) const {
 std::uint64_t Memory::stores(std::size_t begin, std::size_t end) const {
   std::uint64_t count = 0;
   for (unsigned at = 1; at < used_; ++at) {
-    if (begin <= offsets_[at] && offsets_[at] < end) count += counts_[at] - 1u;
+    if (begin <= offsets_[at] && offsets_[at] < end) count += forgotten_[at] + counts_[at] - 1u;
   }
   return count;
 }
@@ -81,6 +100,8 @@ void Memory::reset() {
   for (unsigned at = 1; at < used_; ++at) {
     counts_[at] = 1;
     messages_[at][0].read_by_owner = false;
+    if (forgotten_[at] != 0) put_initial(static_cast<Location>(at));
+    forgotten_[at] = 0;
   }
   for (unsigned thread = 0; thread < threads_; ++thread) {
     std::memset(views_[thread].data(), 0, bytes);
@@ -107,6 +128,7 @@ const char* Memory::broken_rule(Location at, unsigned index) const {
 
 const char* Memory::store(unsigned thread, Location at, const Pack& value, unsigned age, bool release) {
   if (at == kIgnored) return nullptr;
+  if (counts_[at] == kMaxMessages) forget(at);
   const unsigned count = counts_[at];
   if (count == kMaxMessages) throw std::logic_error("simulator: too many stores to one place; make fewer calls");
   auto& messages = messages_[at];

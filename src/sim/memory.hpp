@@ -1,13 +1,13 @@
 // Memory as weak as the hardware may be.
 //
-// Every location keeps all messages (stores) of an execution in one order, its modification order. A thread has a view:
-// for each location the oldest message that it may still read. A relaxed load may read any message from there to the
-// newest; a relaxed store may take any place behind the thread's view, not only the end. So a store may become visible
-// late, to one reader before another, and after later stores to other places; a store of several units tears. What
-// orders memory passes views on: a block's sync() joins the views of its threads; a kernel boundary joins the views of
-// all threads of a launch, with all that the messages they read had released, and what later launches store releases
-// that. (The view machine of Kang et al., "A promising semantics for relaxed-memory concurrency", POPL 2017, without
-// promises; docs/reliability.md says what that leaves out.)
+// Every location keeps the messages (stores) of an execution in one order, its modification order. A thread has a view:
+// for each location the oldest message that it may still read (older ones of all threads may be forgotten). A relaxed
+// load may read any message from there to the newest; a relaxed store may take any place behind the thread's view, not
+// only the end. So a store may become visible late, to one reader before another, and after later stores to other
+// places; a store of several units tears. What orders memory passes views on: a block's sync() joins the views of its
+// threads; a kernel boundary joins the views of all threads of a launch, with all that the messages they read had
+// released, and what later launches store releases that. (The view machine of Kang et al., "A promising semantics for
+// relaxed-memory concurrency", POPL 2017, without promises; docs/reliability.md says what that leaves out.)
 #pragma once
 
 #include <array>
@@ -36,7 +36,7 @@ enum class AreaKind : std::uint8_t {
   slot,     // of packs that rest at all ones: data may land on rest only, and nothing that was not read is overwritten
   header,   // of words: no peer's word is overwritten before this rank has read it
   word,     // no rule
-  ignored,  // stores are dropped: words that nobody reads in this set-up
+  ignored,  // stores are dropped, and loads find 0: words on which nothing depends in this set-up
 };
 
 struct Area {
@@ -50,7 +50,7 @@ class Memory {
  public:
   using Location = std::uint16_t;
   static constexpr Location kIgnored = 0;
-  static constexpr unsigned kMaxLocations = 1024;
+  static constexpr unsigned kMaxLocations = 2048 + 64;  // not a power of two: views would share lines of the cache
   static constexpr unsigned kMaxMessages = 40;
   static constexpr unsigned kMaxSnapshots = 1024;
 
@@ -81,7 +81,8 @@ class Memory {
     return location == kUnknown || widths_[location] != bytes ? create(word, bytes) : location;
   }
   bool ignored(const void* address) const {
-    return index_[static_cast<std::size_t>(static_cast<const std::byte*>(address) - data_.get()) / 4] == kIgnored;
+    const std::size_t word = static_cast<std::size_t>(static_cast<const std::byte*>(address) - data_.get()) / 4;
+    return word < index_.size() && index_[word] == kIgnored;
   }
 
   // Messages that the thread may read, and places that its store may take: ages 0 (newest) … n − 1.
@@ -125,6 +126,8 @@ class Memory {
   using View = std::array<std::uint8_t, kMaxLocations>;
 
   Location create(std::size_t word, unsigned bytes);
+  void put_initial(Location at);
+  void forget(Location at);
   [[noreturn]] static Location bad_address();
   std::size_t used_bytes() const { return std::size_t{used_ + 63u} / 64 * 64; }
   void join_view(View& into, const View& from) const;
@@ -149,6 +152,7 @@ class Memory {
   std::array<std::uint8_t, kMaxLocations> owners_{};
   std::array<AreaKind, kMaxLocations> kinds_{};
   std::array<std::size_t, kMaxLocations> offsets_{};
+  std::array<std::uint32_t, kMaxLocations> forgotten_{};  // messages of the execution that are not kept any more
   std::vector<std::array<Message, kMaxMessages>> messages_;
 
   std::array<View, kMaxThreads> views_{};

@@ -1,43 +1,25 @@
 #include "sim/move_kernels.hpp"
 
 #include "core/dispatch_moves.hpp"
-#include "sim/run.hpp"
 
 namespace weft::sim {
 namespace {
 
-template <class A, int unit>
-MoveKernel kernel_of(const typename A::Work& work, bool one_thread) {
-  const auto run = one_thread ? &run_rank<A, unit> : &run_thread<A, unit>;
-  return [run, work](Machine& machine, Place place, const detail::Call& call) { run(machine, place, call, work); };
-}
-
+// The instance that production takes for the call. Left out are those for more ranks than set-ups have.
 template <int unit>
-struct Find {
-  bool one_thread;
-
-  template <class Shares, std::uint32_t most_tensors>
-  MoveKernel operator()(const detail::CopyOperation<Shares, most_tensors>& op) const {
-    return kernel_of<detail::PushCopy<Shares, false, most_tensors>, unit>(op.work, one_thread);
-  }
-  template <class Shares>
-  MoveKernel operator()(const detail::ReduceScatterOperation<Shares>& op) const {
-    return op.instance.type == DataType::i32 ? sum<Shares, DataType::i32>(op) : sum<Shares, DataType::bf16>(op);
-  }
-  template <class Shares, DataType type>
-  MoveKernel sum(const detail::ReduceScatterOperation<Shares>& op) const {
-    return kernel_of<detail::PushReduceScatter<Shares, type, ReduceOp::sum, 0, false>, unit>(op.work, one_thread);
-  }
-  MoveKernel operator()(const detail::BarrierOperation&) const {
-    return kernel_of<detail::Barrier, unit>({}, one_thread);
-  }
-};
+Kernel find(const detail::MoveOperation& operation, bool one_thread) {
+  Kernel kernel;
+  const auto take = [&]<class A>(const typename A::Work& work) {
+    if constexpr (A::kSize <= 4) kernel = kernel_of<A, unit>(work, one_thread);
+  };
+  std::visit(detail::ServeMove<decltype(take)>{take}, operation);
+  return kernel;
+}
 
 }  // namespace
 
-MoveKernel find_move_kernel(const detail::MoveOperation& operation, int atomic_bytes, bool one_thread) {
-  if (atomic_bytes == 16) return std::visit(Find<16>{one_thread}, operation);
-  return std::visit(Find<8>{one_thread}, operation);
+Kernel find_move_kernel(const detail::MoveOperation& operation, int atomic_bytes, bool one_thread) {
+  return atomic_bytes == 16 ? find<16>(operation, one_thread) : find<8>(operation, one_thread);
 }
 
 }  // namespace weft::sim

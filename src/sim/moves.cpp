@@ -26,7 +26,7 @@ struct Layout {
 }  // namespace
 
 void AllReduceProgram::fill_move(unsigned call, unsigned rank) {
-  const CallSetup& spec = setup_.calls[call];
+  const CallSetup& spec = setup_.call(call, rank);
   const auto& members = world_.groups()[spec.group];
   const std::size_t n = members.size(), me = world_.group_rank(spec.group, rank);
   const std::size_t element = size_of(setup_.type);
@@ -62,9 +62,7 @@ void AllReduceProgram::fill_move(unsigned call, unsigned rank) {
   for (std::size_t k = 0; k < tensors_in_call; ++k) {
     total += bytes(layout(widths[k]).inputs) + bytes(layout(widths[k]).outputs);
   }
-  t.initial.assign((total + 15) / 4, 0xa5a5a5a5u);
-  if (recorded(call) == call) t.memory = t.initial;
-  auto* const memory = reinterpret_cast<std::byte*>(tensors(recorded(call), rank).memory.data());
+  auto* const memory = reinterpret_cast<std::byte*>(make_tensors(call, rank, total).data());
   std::size_t next = (16 - reinterpret_cast<std::uintptr_t>(memory) % 16) % 16 + 16;
 
   struct Made {
@@ -110,6 +108,7 @@ void AllReduceProgram::fill_move(unsigned call, unsigned rank) {
     }
   }
 
+  if (world_.stale(call)) t.expected = t.initial;
   const std::uint64_t slot_packs = spec.flows ? 0 : world_.channel(spec.group, rank).layout.two_shot_packs;
   const detail::CountedShares counted{.counts = spec.counts.data(),
                                       .ranks = static_cast<std::uint32_t>(n),
@@ -128,6 +127,12 @@ void AllReduceProgram::fill_move(unsigned call, unsigned rank) {
     const std::uint64_t row = widths[k] * element;
     return detail::CopyTensor{memory + made[k].input, memory + made[k].output, row, row, row};
   };
+  // As the host chooses in production, for each rank by itself.
+  const auto whole = [&](std::size_t k) {
+    const std::uint64_t row = widths[k] * element;
+    return detail::rows_may_be_whole(memory + made[k].input, row, row) &&
+           detail::rows_may_be_whole(memory + made[k].output, row, row);
+  };
   const auto scatter = [&](const auto& shares) {
     using Shares = std::remove_cvref_t<decltype(shares)>;
     return detail::ReduceScatterOperation<Shares>{
@@ -138,7 +143,8 @@ void AllReduceProgram::fill_move(unsigned call, unsigned rank) {
                  .row_bytes = width * element,
                  .input_stride = width * element,
                  .output_stride = width * element},
-        .instance = {.type = setup_.type, .op = ReduceOp::sum, .size = static_cast<std::uint32_t>(n), .whole = false}};
+        .instance = {
+            .type = setup_.type, .op = ReduceOp::sum, .size = static_cast<std::uint32_t>(n), .whole = whole(0)}};
   };
   detail::MoveOperation operation = detail::BarrierOperation{};
   if (spec.moving == Moving::reduce_scatter) {
@@ -148,10 +154,10 @@ void AllReduceProgram::fill_move(unsigned call, unsigned rank) {
   } else if (gathers_v) {
     operation = detail::CountedCopy{
         .work = {.shares = counted, .line_packs = slot_packs, .tensors = 2, .tensor = {tensor(0), tensor(1)}},
-        .whole = false};
+        .whole = whole(0) && whole(1)};
   } else if (spec.moving != Moving::barrier) {
     operation = detail::EqualCopy{
-        .work = {.shares = equal, .line_packs = slot_packs, .tensors = 1, .tensor = {tensor(0)}}, .whole = false};
+        .work = {.shares = equal, .line_packs = slot_packs, .tensors = 1, .tensor = {tensor(0)}}, .whole = whole(0)};
   }
   t.kernel = find_move_kernel(operation, setup_.atomic_bytes, setup_.one_thread);
 }

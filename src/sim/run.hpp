@@ -3,12 +3,16 @@
 #pragma once
 
 #include <array>
+#include <functional>
 #include <utility>
 
 #include "core/session.hpp"
 #include "sim/team.hpp"
 
 namespace weft::sim {
+
+// One thread's part of one launch; or, where a rank is one thread, all of it.
+using Kernel = std::function<void(Machine& machine, Place place, const detail::Call& call)>;
 
 template <class A, class Run>
 void for_phases(Run&& run) {
@@ -29,16 +33,15 @@ void run_thread(Machine& machine, Place place, const detail::Call& call, const t
   leave(team, session);
 }
 
-template <class A, int unit>
-void run_rank(Machine& machine, Place place, const detail::Call& call, const typename A::Work& work) {
-  constexpr std::uint32_t kBlocks = 2;
-  static_cast<void>(place);
-  std::array<SimTeam<unit>, kBlocks> team{SimTeam<unit>{machine, {0, kBlocks, 0, 1}},
-                                          SimTeam<unit>{machine, {1, kBlocks, 0, 1}}};
+inline constexpr std::uint32_t kBlocks = 2;  // of a rank that is one thread
+
+template <class A, class T>
+void run_blocks(std::array<T, kBlocks> team, const detail::Call& call, const typename A::Work& work) {
   std::array<detail::Session, kBlocks> session{approach(team[0], call), approach(team[1], call)};
   for (std::uint32_t block = 0; block < kBlocks; ++block) {
     if (!enter(team[block], session[block])) return;
   }
+  if (!alone(team[0], session[0], 0)) return;
   const std::array<typename A::Places, kBlocks> places{A::places(team[0], call, work), A::places(team[1], call, work)};
   const std::array<typename A::Early, kBlocks> early{A::early(team[0], session[0], places[0]),
                                                      A::early(team[1], session[1], places[1])};
@@ -50,6 +53,20 @@ void run_rank(Machine& machine, Place place, const detail::Call& call, const typ
     return good;
   });
   for (std::uint32_t block = 0; block < kBlocks; ++block) leave(team[block], session[block]);
+}
+
+template <class A, int unit>
+void run_rank(Machine& machine, Place place, const detail::Call& call, const typename A::Work& work) {
+  run_blocks<A>(std::array{SimTeam<unit>{machine, {0, kBlocks, 0, 1, place.host_epoch}},
+                           SimTeam<unit>{machine, {1, kBlocks, 0, 1, place.host_epoch}}},
+                call, work);
+}
+
+template <class A, int unit>
+Kernel kernel_of(const typename A::Work& work, bool one_thread) {
+  auto run = &run_thread<A, unit>;
+  if constexpr (unit == 8) run = one_thread ? &run_rank<A, unit> : run;  // packs of CPU ranks travel so
+  return [run, work](Machine& machine, Place place, const detail::Call& call) { run(machine, place, call, work); };
 }
 
 }  // namespace weft::sim

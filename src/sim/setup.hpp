@@ -2,9 +2,11 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "weft/moe.hpp"
 #include "weft/types.hpp"
 
 namespace weft::sim {
@@ -23,7 +25,7 @@ enum class Act : std::uint8_t {
 };
 
 // Which gather, scatter or the like a call is, if it is no all-reduce. In those, `count` is the elements of what one
-// rank sends to another; in ragged ones, of a row.
+// rank sends to another; in ragged ones, of a row. Dispatches are calls of group 0, combines of group 1.
 enum class Moving : std::uint8_t {
   nothing,
   all_gather,
@@ -32,7 +34,9 @@ enum class Moving : std::uint8_t {
   reduce_scatter,
   all_gather_v,      // of two tensors, into slots as long as the longest
   reduce_scatter_v,  // from slots without pads
-  barrier
+  barrier,
+  dispatch,
+  combine
 };
 
 struct CallSetup {
@@ -47,6 +51,11 @@ struct CallSetup {
   Act act = Act::call;
   int replays = -1;  // replays the recording of an earlier call: its arguments and tensors, with new data in them
   int only = -1;     // this rank alone does it: the replay of a recording that is stale
+  // Dispatch: the experts of each rank's tokens, one token behind the other; the last list serves the other ranks.
+  std::vector<std::vector<int>> ids = {};
+  bool discard = false;  // dispatch: as in DispatchArgs
+  int of = -1;           // combine: the call that was its dispatch
+  int after = -1;        // begins on each rank when this call of another stream has ended there
 };
 
 // Which numbers: plain ones; those that tell orders of summation apart; or full of sentinels, zeros of both signs and
@@ -55,14 +64,16 @@ enum class Payload : std::uint8_t { plain, rounding, special };
 
 // What goes wrong on purpose. The calls then need not succeed, but must end, and name who is to blame.
 struct Faults {
-  int odd_rank = -1;        // makes a call of its own …
-  unsigned odd_call = 0;    // … instead of this one
-  int ahead_rank = -1;      // begins two calls ahead of the others
-  int aborting_rank = -1;   // its host calls abort()
-  bool host_reads = false;  // the host of rank 0 waits for a record and reads it
-  int unordered_rank = -1;  // has a stream for each of its calls, and nothing orders them …
-  bool overlaps = false;    // … but that they begin while the first one runs
-  int stopping_rank = -1;   // who is to blame when a stream stops (sim/machine.hpp)
+  int odd_rank = -1;                  // makes a call of its own …
+  unsigned odd_call = 0;              // … instead of this one:
+  std::optional<CallSetup> odd = {};  // none: the same, which only the fingerprint tells apart
+  int ahead_rank = -1;                // begins two calls ahead of the others
+  int aborting_rank = -1;             // its host calls abort()
+  bool host_reads = false;            // the host of rank 0 waits for a record and reads it
+  int unordered_rank = -1;            // has a stream for each of its calls, and nothing orders them …
+  bool overlaps = false;              // … but that they begin while the first one runs
+  int stopping_rank = -1;             // who is to blame when a stream stops (sim/machine.hpp)
+  bool harmless = false;              // nobody's call may fail
   bool any() const {
     return odd_rank >= 0 || ahead_rank >= 0 || aborting_rank >= 0 || stopping_rank >= 0 || unordered_rank >= 0;
   }
@@ -86,10 +97,29 @@ struct Setup {
   std::uint64_t deadline_ns = 0;
   unsigned bulk_slots = 4, bulk_packs = 1;
   Faults faults = {};
+
+  bool is_odd(unsigned call, unsigned rank) const {
+    return faults.odd_rank == static_cast<int>(rank) && faults.odd_call == call;
+  }
+  // What a rank calls.
+  const CallSetup& call(unsigned index, unsigned rank) const {
+    return faults.odd && is_odd(index, rank) ? *faults.odd : calls[index];
+  }
+  ExchangeArgs exchange = {};  // of dispatches and combines; no experts: there are none
+  // Whether masks of columns without packs are simulated (wire/escaped.hpp), which takes 32 steps for each row.
+  bool empty_columns = false;
+  bool has_exchange() const { return exchange.experts != 0; }
 };
+
+// A dispatch and its combine for each of the routings (CallSetup::ids).
+using Routing = std::vector<std::vector<int>>;
+std::vector<CallSetup> moe_rounds(const std::vector<Routing>& routings, const std::vector<Grid>& grids = {Grid{}});
 
 // The set-ups that the tests run, by name.
 const std::vector<Setup>& all_setups();
 const Setup& find_setup(const std::string& name);  // throws weft::Error
+// Those of dispatch and combine.
+std::vector<Setup> small_moe_setups();
+std::vector<Setup> large_moe_setups();
 
 }  // namespace weft::sim

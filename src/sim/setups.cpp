@@ -119,6 +119,10 @@ std::vector<Setup> small_setups() {
        .payload = special,
        .calls = two_packs},
       {.name = "bulk-bf16", .algorithm = bulk, .type = bf16, .calls = two_packs},
+      // Blocks of two threads, so that a barrier of the block can be missing.
+      {.name = "one-shot-threads", .algorithm = one, .calls = {{.count = 16, .grids = {{2, 2}}}}, .bound = 1},
+      {.name = "two-shot-threads", .algorithm = two, .calls = {{.count = 16, .grids = {{2, 2}}}}, .bound = 1},
+      {.name = "bulk-threads", .algorithm = bulk, .calls = {{.count = 16, .grids = {{2, 2}}}}, .bound = 1},
       {.name = "bulk-f32-torn4", .algorithm = bulk, .type = f32, .atomic_bytes = 4, .calls = two_packs_f32},
       {.name = "bulk-cpu",
        .algorithm = bulk,
@@ -270,6 +274,10 @@ std::vector<Setup> small_moves() {
                                 {.count = 2, .moving = Moving::all_gather, .flows = true},
                                 {.count = 2, .moving = Moving::all_gather}}});
   }
+  setups.push_back({.name = "all-gather-threads",
+                    .calls = {{.count = 16, .grids = {{2, 2}}, .moving = Moving::all_gather, .flows = true}},
+                    .bound = 1,
+                    .bulk_slots = 2});
   setups.push_back({.name = "barriers",
                     .ranks = 3,
                     .calls = {{.moving = Moving::barrier}, {.moving = Moving::barrier}, {.moving = Moving::barrier}}});
@@ -310,12 +318,42 @@ std::vector<Setup> large_moves() {
                                 {.count = 7, .moving = Moving::broadcast},
                                 {.count = 9, .moving = Moving::all_to_all},
                                 {.count = 9, .moving = Moving::reduce_scatter, .flows = true}}});
+    for (const DataType type : {DataType::f16, DataType::f32}) {
+      setups.push_back({.name = fmt::format("moves-{}-ranks{}", name(type), ranks),
+                        .type = type,
+                        .ranks = ranks,
+                        .payload = Payload::rounding,
+                        .calls = {{.count = 11, .grids = {{3, 2}, kSmall}, .moving = Moving::reduce_scatter},
+                                  {.count = 16, .moving = Moving::reduce_scatter, .flows = true}}});
+    }
+    setups.push_back({.name = fmt::format("moves-replays-ranks{}", ranks),
+                      .ranks = ranks,
+                      .start_epoch = 0xfffffffeu,
+                      .calls = replays({mixed[2], mixed[1], mixed[3], mixed[6]})});
+    setups.push_back({.name = fmt::format("moves-released-ranks{}", ranks),
+                      .ranks = ranks,
+                      .calls = releases({mixed[0], mixed[2]}, static_cast<int>(ranks) - 1)});
     setups.push_back({.name = fmt::format("moves-cpu-ranks{}", ranks),
                       .ranks = ranks,
                       .atomic_bytes = 8,
                       .one_thread = true,
                       .payload = Payload::special,
                       .calls = mixed});
+  }
+  const std::vector<CallSetup> of_groups{
+      {.count = 9, .group = 0, .moving = Moving::all_gather},
+      {.count = 8, .group = 1, .moving = Moving::reduce_scatter},
+      {.count = 16, .group = 0, .moving = Moving::reduce_scatter, .flows = true},
+      {.count = 17, .group = 1, .moving = Moving::all_to_all, .flows = true},
+      {.count = 3, .group = 1, .moving = Moving::broadcast},
+  };
+  for (const bool side_by_side : {false, true}) {
+    setups.push_back({.name = side_by_side ? "moves-groups-side-by-side" : "moves-groups-in-turn",
+                      .ranks = 3,
+                      .groups = {{0, 1, 2}, {2, 0}},
+                      .side_by_side = side_by_side,
+                      .payload = Payload::special,
+                      .calls = of_groups});
   }
   // More blocks than slots allow.
   setups.push_back({.name = "reduce-scatter-crowded",
@@ -339,10 +377,15 @@ std::vector<Setup> large_moves() {
 const std::vector<Setup>& all_setups() {
   static const std::vector<Setup> setups = [] {
     std::vector<Setup> all = small_setups();
-    for (Setup& setup : small_moves()) all.push_back(std::move(setup));
+    const auto add = [&](std::vector<Setup> setups) {
+      for (Setup& setup : setups) all.push_back(std::move(setup));
+    };
+    add(small_moves());
+    add(small_moe_setups());
     for (Setup& setup : all) setup.small = true;
-    for (Setup& setup : large_setups()) all.push_back(std::move(setup));
-    for (Setup& setup : large_moves()) all.push_back(std::move(setup));
+    add(large_setups());
+    add(large_moves());
+    add(large_moe_setups());
     return all;
   }();
   return setups;

@@ -12,6 +12,7 @@ namespace weft::sim {
 struct Place {
   std::uint32_t block, blocks;
   std::uint32_t thread, threads;
+  std::uint32_t host_epoch;  // what a host that counts calls as it makes or records them would have passed
 };
 
 // `atomic_bytes`: the unit in which a pack travels.
@@ -64,6 +65,8 @@ class SimTeam {
   static void settle(Value&) {}
   void relax(std::uint32_t) const { machine_->relax(); }
   int dead_peer() const { return machine_->dead_rank(); }
+  // For a seeded bug: production kernels count by themselves.
+  std::uint32_t host_epoch() const { return place_.host_epoch; }
 
  private:
   Machine* machine_;

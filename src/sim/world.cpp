@@ -17,19 +17,25 @@ using detail::RegionLayout;
 
 constexpr std::size_t kLocalBytes = (sizeof(LocalState) + 255) / 256 * 256;
 constexpr std::uint64_t kIdleNs = 10'000;  // what passes on the clock when nobody can go on
-constexpr std::size_t kHostBytes = 256;    // claim, abort, meeting, record
-constexpr std::size_t kAbortOffset = 4, kMeetingOffset = 8, kRecordOffset = 64;
-static_assert(kRecordOffset + sizeof(FaultRecord) <= kHostBytes);
+constexpr std::size_t kHostBytes = 256;    // claim, abort, meeting, record, events
+constexpr std::size_t kAbortOffset = 4, kMeetingOffset = 8, kRecordOffset = 64, kEventsOffset = 128;
+static_assert(kRecordOffset + sizeof(FaultRecord) <= kEventsOffset);
 
 }  // namespace
 
-World::World(const Setup& setup) : setup_(setup), groups_(setup.groups) {
+World::World(const Setup& setup) : setup_(setup), exchange_(setup), groups_(setup.groups) {
   if (groups_.empty()) {
     groups_.emplace_back(setup.ranks);
     std::iota(groups_[0].begin(), groups_[0].end(), 0u);
+    if (setup.has_exchange()) groups_.push_back(groups_[0]);
   }
   state_offset_ = detail::kWindowHeaderBytes;
   for (const auto& group : groups_) {
+    if (setup.has_exchange()) {
+      layouts_.push_back(exchange_.channel(static_cast<unsigned>(layouts_.size())));
+      state_offset_ += layouts_.back().bytes;
+      continue;
+    }
     std::uint64_t most = 1;
     for (const CallSetup& call : setup.calls) most = std::max(most, call.count);
     const std::size_t wire_bytes = most * size_of(setup.type) * (setup.type == DataType::i32 ? 2 : 1);
@@ -191,11 +197,12 @@ detail::LocalState* World::local(unsigned group, unsigned rank) const {
 void World::name_region(Memory& memory, unsigned group, unsigned rank) const {
   const RegionLayout& layout = layouts_[group];
   const std::size_t region = region_offset(group, rank);
+  // Calls that overlap, or are others than the peers', break every rule; what counts is how they end.
+  const bool no_rules = setup_.faults.unordered_rank >= 0 || setup_.faults.odd;
+  if (setup_.has_exchange()) return exchange_.name_region(memory, group, rank, region, !no_rules);
   const std::size_t size = groups_[group].size();
   const std::string prefix =
       groups_.size() > 1 ? fmt::format("rank{}.group{}.", rank, group) : fmt::format("rank{}.", rank);
-  // Calls that overlap break every rule; what counts is how they end.
-  const bool no_rules = setup_.faults.unordered_rank >= 0;
   const AreaKind slot = no_rules ? AreaKind::word : AreaKind::slot;
   const AreaKind header = no_rules ? AreaKind::word : AreaKind::header;
   const auto slots = [&](const std::string& name, std::uint64_t begin, std::uint64_t end, std::uint64_t packs) {
@@ -240,7 +247,8 @@ void World::build(Memory& memory) {
     words(host, host + 4, AreaKind::word, "claim");
     words(host + kAbortOffset, host + kAbortOffset + 4, AreaKind::word, "abort");
     words(host + kMeetingOffset, host + kMeetingOffset + 4, AreaKind::word, "meeting");
-    words(host + kRecordOffset, host + kHostBytes, AreaKind::word, "record");
+    words(host + kRecordOffset, host + kEventsOffset, AreaKind::word, "record");
+    words(host + kEventsOffset, host + kHostBytes, AreaKind::word, "ended");
     for (unsigned group = 0; group < groups_.size(); ++group) {
       const std::size_t state = local_offset(group, rank);
       const std::size_t epochs = state + offsetof(LocalState, epochs);
@@ -265,6 +273,7 @@ void World::build(Memory& memory) {
       make_old(layout.headers, detail::kBanks * size);
       make_old(layout.bulk_signals, 2 * layout.bulk_slots * size);
       make_old(layout.bulk_credits, layout.bulk_slots * size);
+      if (group == 0 && has_old_records()) exchange_.age_records(base_ + region_offset(0, rank), setup_.start_epoch);
       name_region(memory, group, rank);
 
       detail::Channel& c = channel(group, rank);
@@ -310,6 +319,8 @@ std::string World::check_rest(Memory& memory) const {
       expect(&state->busy, 0);
       expect(&state->dead, 0);
       for (unsigned block = 0; block < most_blocks_; ++block) expect(&state->epochs[block], setup_.start_epoch + calls);
+      if (group != 0 || !has_old_records() || !wrong.empty()) continue;
+      wrong = exchange_.check_records(memory, base_ + region_offset(0, rank), setup_.start_epoch + calls);
     }
   }
   for (unsigned rank = 0; rank < setup_.ranks && wrong.empty(); ++rank) {
@@ -341,6 +352,11 @@ std::uint32_t* World::claim_word(unsigned rank) const {
 
 std::uint32_t* World::meeting_word(unsigned rank) const {
   return reinterpret_cast<std::uint32_t*>(base_ + host_offset(rank) + kMeetingOffset);
+}
+
+std::uint32_t* World::event_word(unsigned call, unsigned rank) const {
+  if (call >= (kHostBytes - kEventsOffset) / 4) throw std::logic_error("simulator: more calls than there are events");
+  return reinterpret_cast<std::uint32_t*>(base_ + host_offset(rank) + kEventsOffset) + call;
 }
 
 std::uint32_t* World::abort_word(unsigned rank) const {

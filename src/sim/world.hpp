@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/channel.hpp"
+#include "sim/exchange.hpp"
 #include "sim/machine.hpp"
 #include "sim/setup.hpp"
 
@@ -25,6 +26,7 @@ class World {
     std::vector<unsigned> calls;  // indices into setup.calls
     bool host = false;            // no call: a thread of the rank's host
   };
+  const ExchangePlan& exchange() const { return exchange_; }
   const std::vector<std::vector<unsigned>>& groups() const { return groups_; }
   const std::vector<Stream>& streams() const { return streams_; }
   unsigned group_rank(unsigned group, unsigned rank) const;
@@ -51,6 +53,7 @@ class World {
   std::uint32_t* abort_word(unsigned rank) const;
   std::uint32_t* meeting_word(unsigned rank) const;
   std::uint32_t* poison_word(unsigned rank) const;
+  std::uint32_t* event_word(unsigned call, unsigned rank) const;  // 1 when the call has ended there
   detail::FaultRecord* record(unsigned rank) const;
   // The first fault that a rank has recorded.
   std::optional<detail::FaultRecord> fault(Memory& memory, unsigned rank) const;
@@ -61,9 +64,12 @@ class World {
   std::size_t local_offset(unsigned group, unsigned rank) const;
   std::size_t host_offset(unsigned rank) const;
   bool ends_released(unsigned rank) const;
+  // An exchange that begins near the end of its epochs has been used before.
+  bool has_old_records() const { return setup_.has_exchange() && setup_.start_epoch != 0; }
   void name_region(Memory& memory, unsigned group, unsigned rank) const;
 
   Setup setup_;
+  ExchangePlan exchange_;
   std::vector<std::vector<unsigned>> groups_;
   std::vector<Stream> streams_;
   unsigned thread_count_ = 0, most_blocks_ = 0;

@@ -133,6 +133,23 @@ TEST(Program, InfoCountsTheMemoryOfACommunicator) {
   EXPECT_GT(json.at("communicator").at("window_bytes").get<std::size_t>(), 0u);
 }
 
+TEST(Program, SimulateReplaysTheOrdinaryScheduleToo) {
+  const auto file = testing::TempDir() + "replay.json";
+  const auto result = run({"simulate", "--protocol", "one-shot-bf16", "--replay", "", "--json", file});
+  EXPECT_EQ(result.code, 0) << result.out;
+  const auto json = read_json(file).at("results").at(0);
+  EXPECT_EQ(json.at("scheduler"), "replay");
+  EXPECT_EQ(json.at("executions"), 1);
+  EXPECT_NE(result.out.find(" rank0.epochs = "), std::string::npos) << result.out;
+}
+
+TEST(Program, SimulateRefusesChoicesThatAReplayNeverComesTo) {
+  const auto result = run({"simulate", "--protocol", "one-shot-bf16", "--replay", "9.1=1,63.5=2"});
+  EXPECT_EQ(result.code, 1);
+  EXPECT_NE(result.out.find("one-shot-bf16: the execution never came to 9.1=1,63.5=2"), std::string::npos);
+  EXPECT_EQ(result.out.find("all right"), std::string::npos);
+}
+
 TEST(Program, TorchColumnsMustBelongToThisRun) {
   const auto file = testing::TempDir() + "torch.json";
   std::ofstream(file) << R"({"schema": "weft-torch-1", "world_size": 2, "points": [

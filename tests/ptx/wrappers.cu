@@ -1,5 +1,6 @@
-// One kernel for each wrapper of team/ptx.cuh. Compiled by check_wrappers.py, which knows them by name, and never run.
-#include "team/ptx.cuh"
+// One kernel for each wrapper of team/ptx.cuh, and for each barrier of a block. Compiled by check_wrappers.py, which
+// knows them by name, and never run.
+#include "team/cuda_block.cuh"
 
 namespace ptx = weft::detail::ptx;
 using weft::detail::Pack;
@@ -51,6 +52,12 @@ __global__ void global_timer_ns(std::uint64_t* result) {
 }
 __global__ void max_nan(float a, float b, float* result) {
   *result = ptx::max_nan(a, b);
+}
+__global__ void block_sync() {
+  weft::detail::CudaBlock::sync();
+}
+__global__ void block_all(std::uint32_t good, std::uint32_t* result) {
+  *result = weft::detail::CudaBlock::all(good != 0);
 }
 
 }  // extern "C"

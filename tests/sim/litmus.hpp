@@ -13,7 +13,7 @@ namespace weft::sim {
 enum class Order : std::uint8_t { relaxed, acquire, release };
 
 struct Op {
-  enum class Code : std::uint8_t { load, store, fence_seq_cst } code;
+  enum class Code : std::uint8_t { load, store, exchange, fence_acq_rel, fence_seq_cst } code;
   unsigned place = 0;  // 0, 1: x, y
   std::uint32_t value = 0;
   Order order = Order::relaxed;
@@ -24,16 +24,25 @@ constexpr Op load(unsigned place, Order order = Order::relaxed) {
 constexpr Op store(unsigned place, std::uint32_t value, Order order = Order::relaxed) {
   return {Op::Code::store, place, value, order};
 }
+// Relaxed. What it replaces is an outcome, like what a load reads.
+constexpr Op exchange(unsigned place, std::uint32_t value) {
+  return {Op::Code::exchange, place, value};
+}
 constexpr Op fence() {
   return {Op::Code::fence_seq_cst};
+}
+constexpr Op light_fence() {
+  return {Op::Code::fence_acq_rel};
 }
 
 struct Litmus {
   std::string name;
   std::vector<std::vector<Op>> threads;
-  std::string weak;    // an outcome: values of all loads, thread by thread
-  bool allowed;        // by the model: can `weak` be seen?
-  bool relacy = true;  // does Relacy see it where it is allowed? Its stores take their places in the order they run in
+  std::string weak;  // an outcome: values of all loads and exchanges, thread by thread
+  bool allowed;      // by the model: can `weak` be seen?
+  // Does Relacy see it where it is allowed? Its stores take their places in the order they run in, and its exchanges
+  // carry on the release of what they replace.
+  bool relacy = true;
 };
 
 using Outcomes = std::set<std::string>;
@@ -47,12 +56,22 @@ inline const std::vector<Litmus>& litmus_tests() {
       {"MP_acq", {{store(x, 1), store(y, 1)}, {load(y, acq), load(x)}}, "10", true},
       {"MP_rel_acq", {{store(x, 1), store(y, 1, rel)}, {load(y, acq), load(x)}}, "10", false},
       {"MP_fences", {{store(x, 1), fence(), store(y, 1)}, {load(y), fence(), load(x)}}, "10", false},
+      {"MP_acq_rel_fences",
+       {{store(x, 1), light_fence(), store(y, 1)}, {load(y), light_fence(), load(x)}},
+       "10",
+       false},
       {"SB", {{store(x, 1), load(y)}, {store(y, 1), load(x)}}, "00", true},
       {"SB_rel_acq", {{store(x, 1, rel), load(y, acq)}, {store(y, 1, rel), load(x, acq)}}, "00", true},
       {"SB_fences", {{store(x, 1), fence(), load(y)}, {store(y, 1), fence(), load(x)}}, "00", false},
+      {"SB_acq_rel_fences", {{store(x, 1), light_fence(), load(y)}, {store(y, 1), light_fence(), load(x)}}, "00", true},
       // PTX and C++ allow it without dependencies; neither tool shows it (docs/reliability.md).
       {"LB", {{load(x), store(y, 1)}, {load(y), store(x, 1)}}, "11", false},
       {"LB_rel_acq", {{load(x, acq), store(y, 1, rel)}, {load(y, acq), store(x, 1, rel)}}, "11", false},
+      {"LB_fences", {{load(x), fence(), store(y, 1)}, {load(y), fence(), store(x, 1)}}, "11", false},
+      {"LB_acq_rel_fences",
+       {{load(x), light_fence(), store(y, 1)}, {load(y), light_fence(), store(x, 1)}},
+       "11",
+       false},
       {"IRIW", {{store(x, 1)}, {store(y, 1)}, {load(x), load(y)}, {load(y), load(x)}}, "1010", true},
       {"IRIW_rel_acq",
        {{store(x, 1, rel)}, {store(y, 1, rel)}, {load(x, acq), load(y, acq)}, {load(y, acq), load(x, acq)}},
@@ -67,6 +86,17 @@ inline const std::vector<Litmus>& litmus_tests() {
       {"WRC", {{store(x, 1)}, {load(x), store(y, 1)}, {load(y), load(x)}}, "110", true},
       {"WRC_rel_acq", {{store(x, 1, rel)}, {load(x, acq), store(y, 1, rel)}, {load(y, acq), load(x)}}, "110", false},
       {"2+2W", {{store(x, 1), store(y, 2), load(y)}, {store(y, 1), store(x, 2), load(x)}}, "11", true, false},
+      // One of all gets the claim; who finds `busy` set does so while another is inside.
+      {"claim", {{exchange(x, 1)}, {exchange(x, 1)}, {exchange(x, 1)}}, "001", false},
+      {"busy", {{exchange(x, 1), store(x, 0)}, {exchange(x, 1), store(x, 0)}}, "11", false},
+      // By themselves they order nothing.
+      {"MP_exchange", {{store(x, 1), exchange(y, 1)}, {exchange(y, 2), load(x)}}, "010", true},
+      {"SB_exchange", {{exchange(x, 1), load(y)}, {exchange(y, 1), load(x)}}, "0000", true},
+      {"MP_rel_exchange_acq",
+       {{store(x, 1), store(y, 1, rel)}, {exchange(y, 2)}, {load(y, acq), load(x)}},
+       "120",
+       true,
+       false},
   };
   return tests;
 }

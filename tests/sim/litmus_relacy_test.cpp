@@ -1,8 +1,7 @@
-// Relacy's side of litmus_test.cpp, in a file of its own and last among its includes: its headers redefine a good part
-// of the language.
+// Relacy's side of litmus_test.cpp.
 #include "litmus.hpp"
 // Not above.
-#include <relacy/relacy.hpp>
+#include "relacy.hpp"
 
 namespace weft::sim {
 namespace {
@@ -30,6 +29,12 @@ struct Suite : rl::test_suite<Suite<threads>, threads> {
         case Op::Code::store:
           place[op.place].store(op.value, op.order == Order::release ? rl::mo_release : rl::mo_relaxed, RL_INFO);
           break;
+        case Op::Code::exchange:
+          loaded[index][loads[index]++] = place[op.place].exchange(op.value, rl::mo_relaxed, RL_INFO);
+          break;
+        case Op::Code::fence_acq_rel:
+          rl::atomic_thread_fence(rl::mo_acq_rel, RL_INFO);
+          break;
         case Op::Code::fence_seq_cst:
           rl::atomic_thread_fence(rl::mo_seq_cst, RL_INFO);
           break;
@@ -45,24 +50,14 @@ struct Suite : rl::test_suite<Suite<threads>, threads> {
   }
 };
 
-template <unsigned threads>
-void run(std::uint64_t executions) {
-  rl::test_params params;
-  std::ostringstream silent;
-  params.iteration_count = static_cast<rl::iteration_t>(executions);
-  params.output_stream = &silent;
-  params.progress_stream = &silent;
-  rl::simulate<Suite<threads>>(params);
-}
-
 }  // namespace
 
 Outcomes outcomes_in_relacy(const Litmus& test, std::uint64_t executions) {
   current = &test;
   std::fill(std::begin(seen), std::end(seen), false);
-  if (test.threads.size() == 2) run<2>(executions);
-  if (test.threads.size() == 3) run<3>(executions);
-  if (test.threads.size() == 4) run<4>(executions);
+  if (test.threads.size() == 2) run_relacy<Suite<2>>(executions);
+  if (test.threads.size() == 3) run_relacy<Suite<3>>(executions);
+  if (test.threads.size() == 4) run_relacy<Suite<4>>(executions);
   Outcomes outcomes;
   for (std::size_t i = 0; i < std::size(seen); ++i) {
     std::string digits = std::to_string(i);

@@ -28,6 +28,10 @@ class LitmusProgram final : public Program {
         loaded_[thread] += static_cast<char>('0' + machine_.load(word, op.order == Order::acquire));
       } else if (op.code == Op::Code::store) {
         machine_.store(word, op.value, op.order == Order::release);
+      } else if (op.code == Op::Code::exchange) {
+        loaded_[thread] += static_cast<char>('0' + machine_.exchange(word, op.value));
+      } else if (op.code == Op::Code::fence_acq_rel) {
+        machine_.fence_acq_rel();
       } else {
         machine_.fence_seq_cst();
       }

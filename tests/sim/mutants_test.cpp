@@ -45,8 +45,9 @@ TEST_P(Mutants, IsKilled) {
     const ExploreArgs args{.strategy = Strategy::random, .seed = 1, .executions = 100'000};
     {
       AllReduceProgram program(setup);
-      const Report healthy = explore(program, {.strategy = Strategy::random, .seed = 1, .executions = 100});
-      ASSERT_FALSE(healthy.failure) << story(setup.name, healthy);
+      const ExploreArgs few{.strategy = Strategy::random, .seed = 1, .executions = 100};
+      const Report healthy = explore(program, few);
+      ASSERT_FALSE(healthy.failure) << story(setup.name, few, healthy);
     }
     detail::active_mutant = mutant.number;
     AllReduceProgram program(setup);
@@ -63,9 +64,9 @@ TEST_P(Mutants, IsKilled) {
   Injection result;
   std::uint64_t executions = 0;
   for (const unsigned ranks : {2u, 3u, 4u}) {
-    for (const Algorithm algorithm : {Algorithm::one_shot, Algorithm::two_shot, Algorithm::bulk}) {
+    for (const std::string& protocol : fault_protocols()) {
       if (!result.wrong.empty()) break;
-      AllReduceProgram program(fault_setup(mutant.setup, algorithm, ranks));
+      AllReduceProgram program(fault_setup(mutant.setup, protocol, ranks));
       result = inject(program, program.setup().faults.stopping_rank < 0 ? 5'000 : 8, 11);
       executions += result.executions;
     }

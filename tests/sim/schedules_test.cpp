@@ -23,7 +23,7 @@ void run(const Setup& setup, const ExploreArgs& args) {
   AllReduceProgram program(setup);
   const Report report = explore(program, args);
   record(setup.name, args, report);
-  EXPECT_FALSE(report.failure) << story(setup.name, report);
+  EXPECT_FALSE(report.failure) << story(setup.name, args, report);
   if (args.strategy == Strategy::exhaustive) {
     EXPECT_TRUE(report.complete) << "the search ended after " << report.executions << " executions";
   }

@@ -24,11 +24,4 @@ inline void record(const std::string& setup, const ExploreArgs& args, const Repo
   testing::Test::RecordProperty("steps", std::to_string(report.steps));
 }
 
-inline std::string story(const std::string& setup, const Report& report) {
-  std::string text = fmt::format("{}: {}\nweft simulate --protocol {} --replay {}\n", name(report.failure.kind),
-                                 report.failure.what, setup, to_string(report.schedule));
-  for (const std::string& line : report.trace) text += line + "\n";
-  return text;
-}
-
 }  // namespace weft::sim

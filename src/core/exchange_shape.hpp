@@ -1,0 +1,60 @@
+// From the arguments of an exchange to what its kernels know of it: where experts live, and the shape.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "core/exchange.hpp"
+#include "weft/moe.hpp"
+
+namespace weft::detail {
+
+constexpr std::uint32_t element_bytes(RowType type) {
+  return type == RowType::fp8 ? 1 : 2;
+}
+
+// Where the experts of an exchange live, and how many each rank has.
+struct ExpertMap {
+  std::vector<ExpertHome> homes;      // by expert
+  std::vector<std::uint32_t> counts;  // by rank
+  std::uint32_t even;                 // as in ExchangeShape
+};
+
+inline ExpertMap map_experts(std::uint32_t ranks, const ExchangeArgs& args) {
+  ExpertMap map{.homes = {}, .counts = std::vector<std::uint32_t>(ranks), .even = 0};
+  const std::uint32_t least = args.experts / ranks, more = args.experts % ranks;
+  for (std::uint32_t expert = 0; expert < args.experts; ++expert) {
+    const std::uint32_t in_larger = more * (least + 1);
+    const std::uint32_t rank = !args.rank_of_expert.empty() ? args.rank_of_expert[expert]
+                               : expert < in_larger         ? expert / (least + 1)
+                                                            : more + (expert - in_larger) / least;
+    map.homes.push_back({rank, map.counts[rank]++});
+  }
+  if (args.rank_of_expert.empty() && more == 0) map.even = least;
+  return map;
+}
+
+// Of `rank` among `ranks`. Throws nothing: the arguments have been checked.
+inline ExchangeShape make_shape(std::uint32_t ranks, std::uint32_t rank, const ExchangeArgs& args,
+                                const ExpertMap& map) {
+  ExchangeShape shape{};
+  shape.tokens = args.tokens;
+  shape.experts = args.experts;
+  shape.top_k = args.top_k;
+  shape.capacity = args.capacity != 0 ? args.capacity : ranks * args.tokens;
+  shape.even = map.even;
+  shape.local = map.counts[rank];
+  shape.most_local = *std::ranges::max_element(map.counts);
+  shape.columns = args.hidden;
+  shape.input_packs = args.hidden * element_bytes(args.type) / 16;
+  shape.scale_bytes = args.scale_bytes;
+  shape.cast = args.cast;
+  plan_row(shape);
+  shape.combine_packs = args.hidden * 2 / 16;
+  shape.weighted = args.weighted;
+  shape.drop = args.overflow == Overflow::drop;
+  return shape;
+}
+
+}  // namespace weft::detail

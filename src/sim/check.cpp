@@ -1,0 +1,128 @@
+// What must be true at the end of an execution.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "sim/all_reduce.hpp"
+#include "weft/error.hpp"
+
+namespace weft::sim {
+
+std::string AllReduceProgram::wrong_result(unsigned call, unsigned rank) {
+  const Tensors& t = tensors(call, rank);
+  const Tensors& shared = tensors(recorded(call), rank);
+  const std::vector<std::uint32_t>& got = shared.user == call ? shared.memory : t.result;
+  if (got == t.expected) return {};
+  if (got.empty()) return fmt::format("call {} on rank {} did not begin", call, rank);
+  std::size_t word = 0;
+  while (got[word] == t.expected[word]) ++word;
+  const long from_output = static_cast<long>(word) - static_cast<long>(t.output_offset / 4);
+  return fmt::format("call {} on rank {}: word {} of the result is {:08x}, not {:08x}", call, rank, from_output,
+                     got[word], t.expected[word]);
+}
+
+std::string AllReduceProgram::check() {
+  if (!host_saw_.empty()) return host_saw_;
+  if (setup_.faults.unordered_rank >= 0) return check_unordered();
+  if (setup_.faults.any()) return check_faults();
+  for (unsigned call = 0; call < setup_.calls.size(); ++call) {
+    for (const unsigned rank : world_.groups()[setup_.calls[call].group]) {
+      if (!world_.takes_part(call, rank) || setup_.calls[call].act != Act::call) continue;
+      const std::string wrong = wrong_result(call, rank);
+      if (wrong.empty()) continue;
+      const std::string state = world_.check_rest(machine_->memory());
+      return state.empty() ? wrong : fmt::format("{}; {}", wrong, state);
+    }
+  }
+  return world_.check_rest(machine_->memory());
+}
+
+// Which call a record speaks of.
+unsigned AllReduceProgram::failed_call(unsigned rank, const detail::FaultRecord& record) const {
+  std::vector<std::uint32_t> epochs(world_.groups().size(),
+                                    setup_.start_epoch + (setup_.faults.ahead_rank == static_cast<int>(rank) ? 2 : 0));
+  for (unsigned call = 0; call < setup_.calls.size(); ++call) {
+    const unsigned group = setup_.calls[call].group;
+    if (record.channel == group && record.epoch_wanted == epochs[group]++) return call;
+  }
+  return static_cast<unsigned>(setup_.calls.size());
+}
+
+// What a rank that is not to blame may say.
+bool AllReduceProgram::may_say(Errc code) const {
+  const Faults& faults = setup_.faults;
+  if (code == Errc::peer_failed) return true;  // and who told it must know more
+  if (faults.odd_rank >= 0 || faults.ahead_rank >= 0) return code == Errc::mismatch;
+  if (faults.aborting_rank >= 0) return code == Errc::aborted;
+  return code == (setup_.deadline_ns == 0 ? Errc::peer_died : Errc::timeout);
+}
+
+// A rank either has done all of its calls right, or says in which call who was to blame, and was right before that.
+std::string AllReduceProgram::check_faults() {
+  const Faults& faults = setup_.faults;
+  Memory& memory = machine_->memory();
+  const int culprit = faults.aborting_rank >= 0 ? faults.aborting_rank
+                                                : std::max({faults.odd_rank, faults.ahead_rank, faults.stopping_rank});
+  const auto code_of = [&](unsigned rank) {
+    const auto record = world_.fault(memory, rank);
+    return record ? static_cast<Errc>(record->code) : Errc::ok;
+  };
+  for (unsigned rank = 0; rank < setup_.ranks; ++rank) {
+    if (faults.stopping_rank == static_cast<int>(rank) && machine_->dead_or_stopped()) continue;
+    const auto record = world_.fault(memory, rank);
+    const auto end = record ? failed_call(rank, *record) : static_cast<unsigned>(setup_.calls.size());
+    for (unsigned call = 0; call < end; ++call) {
+      const std::string wrong = wrong_result(call, rank);
+      if (!wrong.empty())
+        return wrong + (record ? " (and the record blames a later call)" : " (and no fault is recorded)");
+    }
+    const bool must_fail = faults.odd_rank >= 0 || faults.ahead_rank >= 0;
+    if (!record && must_fail) return fmt::format("rank {} believes that all went well", rank);
+    if (!record) continue;
+    if (faults.harmless) return fmt::format("rank {} has failed, and nothing was wrong", rank);
+    const auto code = static_cast<Errc>(record->code);
+    const bool blames_culprit = static_cast<int>(record->peer) == culprit;
+    const bool is_culprit = static_cast<int>(rank) == culprit;
+    // A wait may outlast the deadline because of a rank that waits itself, in this call or the one before.
+    const auto theirs = record->peer < setup_.ranks ? world_.fault(memory, record->peer) : std::nullopt;
+    const bool waits_too = code == Errc::timeout && theirs && failed_call(record->peer, *theirs) <= end;
+    // Who was told by a peer names that peer, which must know more.
+    const bool told = code == Errc::peer_failed && record->peer < setup_.ranks && record->peer != rank &&
+                      code_of(record->peer) != Errc::ok && code_of(record->peer) != Errc::peer_failed;
+    if (!is_culprit && !may_say(code)) return fmt::format("rank {} says \"{}\"", rank, name(code));
+    if (!blames_culprit && !told && !is_culprit && !waits_too) {
+      return fmt::format("rank {} says \"{}\" of rank {}; rank {} was to blame", rank, name(code), record->peer,
+                         culprit);
+    }
+  }
+  return {};
+}
+
+// Calls of one rank that nothing orders: either all went well, or the communicator has ended.
+std::string AllReduceProgram::check_unordered() {
+  const auto culprit = static_cast<unsigned>(setup_.faults.unordered_rank);
+  bool ended = false;
+  for (unsigned rank = 0; rank < setup_.ranks; ++rank) {
+    const auto record = world_.fault(machine_->memory(), rank);
+    ended = ended || record;
+    if (!setup_.faults.overlaps) continue;
+    if (!record) return fmt::format("rank {} has not noticed that calls overlap", rank);
+    const Errc wanted = rank == culprit ? Errc::overlap : Errc::peer_failed;
+    const auto code = static_cast<Errc>(record->code);
+    if (code != wanted || record->peer != (rank == culprit ? detail::kNoPeer : culprit)) {
+      return fmt::format("rank {} says \"{}\" of rank {}, not \"{}\"", rank, name(code), static_cast<int>(record->peer),
+                         name(wanted));
+    }
+  }
+  if (ended) return {};
+  for (unsigned call = 0; call < setup_.calls.size(); ++call) {
+    for (unsigned rank = 0; rank < setup_.ranks; ++rank) {
+      if (const std::string wrong = wrong_result(call, rank); !wrong.empty()) {
+        return wrong + ", and nobody has noticed that calls overlap";
+      }
+    }
+  }
+  return {};
+}
+
+}  // namespace weft::sim

@@ -1,0 +1,245 @@
+// Dispatch and combine as calls of a program: their tensors, and what must come out.
+#include <bit>
+#include <cstring>
+
+#include "algorithms/moe_rows.hpp"
+#include "sim/all_reduce.hpp"
+#include "sim/move_kernels.hpp"
+
+namespace weft::sim {
+namespace {
+
+using detail::ExchangeShape;
+using detail::RoutingTables;
+using Half = detail::Element<DataType::bf16>;
+using Bytes = std::vector<std::byte>;
+
+const std::vector<int>& ids_of(const CallSetup& dispatch, unsigned rank) {
+  return dispatch.ids[std::min<std::size_t>(rank, dispatch.ids.size() - 1)];
+}
+float weight_of(unsigned call, unsigned rank, std::uint64_t i) {
+  return std::bit_cast<float>(element_bits(Payload::plain, DataType::f32, call, rank, i));
+}
+
+std::size_t input_row_bytes(const ExchangeShape& shape) {
+  return std::size_t{shape.input_packs} * sizeof(Pack);
+}
+std::size_t sent_row_bytes(const ExchangeShape& shape) {
+  return shape.cast == RowCast::none ? input_row_bytes(shape) : shape.columns;
+}
+std::size_t sent_scale_bytes(const ExchangeShape& shape) {
+  return shape.cast == RowCast::none ? shape.scale_bytes : shape.groups * (shape.cast == RowCast::fp8 ? 4u : 1u);
+}
+
+// A row as it is given, with its scales behind it, and as it arrives.
+Bytes given_row(const Setup& setup, const ExchangeShape& shape, unsigned call, unsigned rank, std::uint32_t token) {
+  const std::size_t row = input_row_bytes(shape);
+  Bytes bytes(row + shape.scale_bytes);
+  for (std::size_t i = 0; i < row / 2; ++i) {
+    const std::uint32_t bits = element_bits(setup.payload, DataType::bf16, call, rank, token * row / 2 + i);
+    std::memcpy(&bytes[2 * i], &bits, 2);
+  }
+  for (std::size_t i = 0; i < shape.scale_bytes / 4; ++i) {
+    const std::uint32_t bits = element_bits(setup.payload, DataType::f32, call, rank, (token + 1) * 7'919 + i);
+    std::memcpy(&bytes[row + 4 * i], &bits, 4);
+  }
+  return bytes;
+}
+Bytes sent_row(const Setup& setup, const ExchangeShape& shape, unsigned call, unsigned rank, std::uint32_t token) {
+  const Bytes given = given_row(setup, shape, call, rank, token);
+  if (shape.cast == RowCast::none) return given;
+  using Cast = detail::CastRow<DataType::bf16>;
+  constexpr std::uint32_t kPacks = kScaleColumns * 2 / sizeof(Pack);
+  Bytes sent(sent_row_bytes(shape) + sent_scale_bytes(shape));
+  for (std::uint32_t group = 0; group < shape.groups; ++group) {
+    Pack packs[kPacks];
+    std::memcpy(packs, &given[group * sizeof(packs)], sizeof(packs));
+    float most = 0;
+    for (const Pack& pack : packs) most = detail::max_number(most, Cast::largest(pack));
+    const Cast::Scale scale = Cast::scale_for(most, shape.cast);
+    std::uint32_t words[kPacks * 2];
+    for (std::uint32_t i = 0; i < kPacks; ++i) Cast::cast_half(packs[i], scale.inverse, words + 2 * i);
+    std::memcpy(&sent[group * sizeof(words)], words, sizeof(words));
+    const auto bits = std::bit_cast<std::uint32_t>(scale.scale);
+    const std::uint32_t seen = shape.cast == RowCast::fp8 ? bits : bits >> 23;
+    const std::size_t size = sent_scale_bytes(shape) / shape.groups;
+    std::memcpy(&sent[shape.columns + group * size], &seen, size);
+  }
+  return sent;
+}
+
+// Pieces of a call's memory, each aligned to a pack, with a guard of one pack between them.
+struct Pieces {
+  std::size_t end = sizeof(Pack);
+  std::size_t take(std::size_t bytes) {
+    const std::size_t at = end;
+    end += (bytes + sizeof(Pack) - 1) / sizeof(Pack) * sizeof(Pack) + sizeof(Pack);
+    return at;
+  }
+};
+
+// Memory of one call: the place that kernels see, and how far behind the vectors' beginning it is.
+struct Mapped {
+  std::byte* memory;
+  std::size_t skew;
+  template <class Value>
+  void put(std::vector<std::uint32_t>& words, std::size_t at, const Value* from, std::size_t count) const {
+    if (count == 0) return;
+    std::memcpy(reinterpret_cast<std::byte*>(words.data()) + skew + at, from, count * sizeof(Value));
+  }
+};
+Mapped map(std::vector<std::uint32_t>& words) {
+  auto* const begin = reinterpret_cast<std::byte*>(words.data());
+  const std::size_t skew = (16 - reinterpret_cast<std::uintptr_t>(begin) % 16) % 16;
+  return {begin + skew, skew};
+}
+
+}  // namespace
+
+std::vector<std::vector<AllReduceProgram::Arrival>> AllReduceProgram::arrivals(unsigned dispatch) const {
+  const std::uint32_t top_k = setup_.exchange.top_k;
+  std::vector<std::vector<Arrival>> by_expert(setup_.exchange.experts);
+  for (unsigned rank = 0; rank < setup_.ranks; ++rank) {
+    const std::vector<int>& ids = ids_of(setup_.calls[dispatch], rank);
+    for (std::uint32_t i = 0; i < ids.size(); ++i) {
+      if (ids[i] < 0 || static_cast<std::size_t>(ids[i]) >= by_expert.size()) continue;
+      by_expert[static_cast<std::size_t>(ids[i])].push_back({rank, i / top_k, weight_of(dispatch, rank, i)});
+    }
+  }
+  return by_expert;
+}
+
+void AllReduceProgram::reset_tables() {
+  tables_.resize(std::size_t{setup_.exchange.generations} * setup_.ranks);
+  for (std::size_t i = 0; i < tables_.size(); ++i) {
+    const ExchangeShape& shape = world_.exchange().shape(static_cast<unsigned>(i % setup_.ranks));
+    tables_[i].assign(RoutingTables::bytes(setup_.ranks, shape) / sizeof(tables_[i][0]), ~std::uint64_t{0});
+    std::memset(tables_[i].data(), 0, sizeof(detail::RoutingHeader));
+  }
+}
+
+// Dispatches take generations in turn when they are made or recorded; a replay has that of its recording.
+detail::ExchangeView AllReduceProgram::exchange_view(unsigned dispatch, unsigned rank) {
+  unsigned earlier = 0;
+  for (unsigned call = 0; call < recorded(dispatch); ++call) {
+    earlier += setup_.calls[call].moving == Moving::dispatch && setup_.calls[call].replays < 0;
+  }
+  const ExchangeShape& shape = world_.exchange().shape(rank);
+  auto& tables = tables_[std::size_t{earlier % setup_.exchange.generations} * setup_.ranks + rank];
+  return {.shape = shape,
+          .layout = world_.exchange().layout(),
+          .homes = world_.exchange().map().homes.data(),
+          .tables = RoutingTables::at(reinterpret_cast<std::byte*>(tables.data()), setup_.ranks, shape)};
+}
+
+void AllReduceProgram::fill_dispatch(unsigned call, unsigned rank) {
+  const CallSetup& spec = setup_.calls[call];
+  const detail::ExchangeView exchange = exchange_view(call, rank);
+  const ExchangeShape& shape = exchange.shape;
+  const std::vector<int>& ids = ids_of(spec, rank);
+  const auto tokens = static_cast<std::uint32_t>(ids.size()) / shape.top_k;
+  const std::size_t given = input_row_bytes(shape), row = sent_row_bytes(shape), scale = sent_scale_bytes(shape);
+  const std::size_t rows = std::size_t{shape.local} * shape.capacity;
+  Pieces pieces;
+  const std::size_t input = pieces.take(tokens * given), scales = pieces.take(std::size_t{tokens} * shape.scale_bytes),
+                    topk = pieces.take(ids.size() * 4), weights = pieces.take(ids.size() * 4),
+                    output = pieces.take(rows * row), output_scales = pieces.take(rows * scale),
+                    counts = pieces.take(std::size_t{shape.local} * 4);
+  const Mapped at = map(make_tensors(call, rank, pieces.end));
+  Tensors& t = tensors(call, rank);
+  t.output_offset = at.skew + output;
+
+  for (std::uint32_t token = 0; token < tokens; ++token) {
+    const Bytes bytes = given_row(setup_, shape, call, rank, token);
+    at.put(t.initial, input + token * given, bytes.data(), given);
+    at.put(t.initial, scales + std::size_t{token} * shape.scale_bytes, bytes.data() + given, shape.scale_bytes);
+  }
+  at.put(t.initial, topk, ids.data(), ids.size());
+  for (std::uint32_t i = 0; i < ids.size(); ++i) {
+    const float weight = weight_of(call, rank, i);
+    at.put(t.initial, weights + std::size_t{i} * 4, &weight, 1);
+  }
+  t.expected = t.initial;
+  const auto by_expert = arrivals(call);
+  for (std::uint32_t expert = 0; expert < by_expert.size(); ++expert) {
+    const auto [home, local] = world_.exchange().map().homes[expert];
+    if (home != rank) continue;
+    const auto count = static_cast<std::int32_t>(by_expert[expert].size());
+    at.put(t.expected, counts + std::size_t{local} * 4, &count, 1);
+    for (std::size_t place = 0; place < std::min<std::size_t>(by_expert[expert].size(), shape.capacity); ++place) {
+      const Arrival& arrival = by_expert[expert][place];
+      const Bytes bytes = sent_row(setup_, shape, call, arrival.rank, arrival.token);
+      const std::size_t to = std::size_t{local} * shape.capacity + place;
+      at.put(t.expected, output + to * row, bytes.data(), row);
+      at.put(t.expected, output_scales + to * scale, bytes.data() + row, scale);
+    }
+  }
+  const auto floats = reinterpret_cast<const float*>(at.memory + weights);
+  const detail::DispatchWork work{.exchange = exchange,
+                                  .input = at.memory + input,
+                                  .scales = at.memory + scales,
+                                  .ids = at.memory + topk,
+                                  .weights = floats,
+                                  .tokens = tokens,
+                                  .wide_ids = false,
+                                  .discard = spec.discard,
+                                  .output = at.memory + output,
+                                  .output_scales = at.memory + output_scales,
+                                  .counts = reinterpret_cast<std::int32_t*>(at.memory + counts)};
+  t.kernel =
+      find_moe_kernel(detail::DispatchOperation{work, setup_.exchange.type}, setup_.atomic_bytes, setup_.one_thread);
+}
+
+void AllReduceProgram::fill_combine(unsigned call, unsigned rank) {
+  const auto dispatch = static_cast<unsigned>(setup_.calls[call].of);
+  const detail::ExchangeView exchange = exchange_view(dispatch, rank);
+  const ExchangeShape& shape = exchange.shape;
+  const std::size_t rows = std::size_t{shape.local} * shape.capacity, row = shape.columns;
+  const std::size_t tokens = ids_of(setup_.calls[dispatch], rank).size() / shape.top_k;
+  Pieces pieces;
+  const std::size_t input = pieces.take(rows * row * 2), output = pieces.take(tokens * row * 2);
+  const Mapped at = map(make_tensors(call, rank, pieces.end));
+  Tensors& t = tensors(call, rank);
+  t.output_offset = at.skew + output;
+  // What the experts of a rank made of their rows.
+  const auto made = [&](unsigned owner, std::size_t i) {
+    return static_cast<std::uint16_t>(element_bits(setup_.payload, DataType::bf16, call, owner, i));
+  };
+  for (std::size_t i = 0; i < rows * row; ++i) {
+    const std::uint16_t bits = made(rank, i);
+    at.put(t.initial, input + i * 2, &bits, 1);
+  }
+  t.expected = t.initial;
+  const auto by_expert = arrivals(dispatch);
+  const auto& homes = world_.exchange().map().homes;
+  for (std::size_t i = 0; i < tokens * row; ++i) {
+    std::vector<std::uint32_t> terms;
+    for (unsigned from = 0; from < setup_.ranks; ++from) {
+      float part = 0;
+      bool sent = false, first = true;
+      for (std::uint32_t expert = 0; expert < by_expert.size(); ++expert) {
+        for (std::size_t place = 0; homes[expert].rank == from && place < by_expert[expert].size(); ++place) {
+          const Arrival& arrival = by_expert[expert][place];
+          if (arrival.rank != rank || arrival.token != i / row) continue;
+          sent = true;
+          if (place >= shape.capacity) continue;
+          const std::size_t at_expert = std::size_t{homes[expert].local} * shape.capacity + place;
+          const float value = Half::widen(made(from, at_expert * row + i % row));
+          part = first ? arrival.weight * value : detail::multiply_add(arrival.weight, value, part);
+          first = false;
+        }
+      }
+      if (sent) terms.push_back(Half::narrow(part));
+    }
+    const auto sum = static_cast<std::uint16_t>(terms.empty() ? 0 : reduced(DataType::bf16, ReduceOp::sum, terms));
+    at.put(t.expected, output + i * 2, &sum, 1);
+  }
+  const detail::CombineWork work{.exchange = exchange,
+                                 .input = at.memory + input,
+                                 .residual = nullptr,
+                                 .output = at.memory + output,
+                                 .dispatch_dead = &world_.local(0, rank)->dead};
+  t.kernel = find_moe_kernel(detail::CombineOperation{work, DataType::bf16}, setup_.atomic_bytes, setup_.one_thread);
+}
+
+}  // namespace weft::sim

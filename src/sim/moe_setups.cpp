@@ -1,0 +1,137 @@
+// Set-ups of dispatch and combine. Rows are as short as the formats allow: one pack where every bit is kept, eight with
+// one scale where rows are cast.
+#include <fmt/format.h>
+
+#include "sim/setup.hpp"
+
+namespace weft::sim {
+namespace {
+
+ExchangeArgs exact(std::uint32_t tokens, std::uint32_t experts, std::uint32_t top_k) {
+  return {.tokens = tokens, .hidden = 8, .experts = experts, .top_k = top_k, .capacity = tokens * experts * top_k};
+}
+ExchangeArgs cast(RowCast how, std::uint32_t tokens, std::uint32_t experts, std::uint32_t top_k) {
+  ExchangeArgs args = exact(tokens, experts, top_k);
+  args.hidden = kScaleColumns;
+  args.cast = how;
+  return args;
+}
+
+// Dispatches and combines on streams of their own: each dispatch runs beside the combine of the one before, and takes a
+// generation when the combine that had it last has ended.
+std::vector<CallSetup> beside_each_other(std::vector<CallSetup> calls, int generations) {
+  for (int call = 0; call < static_cast<int>(calls.size()); ++call) {
+    const bool dispatches = calls[static_cast<std::size_t>(call)].moving == Moving::dispatch;
+    calls[static_cast<std::size_t>(call)].after = dispatches ? std::max(call - 2 * generations + 1, -1) : call - 1;
+  }
+  return calls;
+}
+
+}  // namespace
+
+std::vector<CallSetup> moe_rounds(const std::vector<Routing>& routings, const std::vector<Grid>& grids) {
+  std::vector<CallSetup> calls;
+  for (const Routing& ids : routings) {
+    const auto dispatch = static_cast<int>(calls.size());
+    calls.push_back({.grids = grids, .moving = Moving::dispatch, .ids = ids});
+    calls.push_back({.grids = grids, .group = 1, .moving = Moving::combine, .of = dispatch});
+  }
+  return calls;
+}
+
+// One token on each of two ranks, which have one expert each.
+std::vector<Setup> small_moe_setups() {
+  const std::vector<CallSetup> rounds = moe_rounds({{{1}, {0}}, {{1}, {-1}}, {{0}, {0}}});
+  const std::vector<CallSetup> two_rounds = moe_rounds({{{1}, {0}}, {{1}, {}}});
+  constexpr Payload special = Payload::special;
+  return {
+      {.name = "moe-exact", .payload = special, .calls = rounds, .exchange = exact(1, 2, 1)},
+      {.name = "moe-exact-torn8",
+       .atomic_bytes = 8,
+       .payload = special,
+       .calls = rounds,
+       .bound = 1,
+       .exchange = exact(1, 2, 1)},
+      {.name = "moe-exact-cpu",
+       .atomic_bytes = 8,
+       .one_thread = true,
+       .payload = special,
+       .calls = rounds,
+       .exchange = exact(1, 2, 1)},
+      {.name = "moe-cast", .calls = two_rounds, .bound = 1, .exchange = cast(RowCast::fp8, 1, 2, 1)},
+      {.name = "moe-beside",
+       .side_by_side = true,
+       .payload = special,
+       .calls = beside_each_other(rounds, 2),
+       .bound = 1,
+       .exchange = exact(1, 2, 1)},
+      {.name = "moe-wrap31",
+       .start_epoch = 0x7ffffffeu,
+       .calls = moe_rounds({{{1}, {}}, {{}, {0}}, {{}, {}}, {{1}, {0}}}),
+       .bound = 1,
+       .exchange = exact(2, 2, 1)},
+  };
+}
+
+std::vector<Setup> large_moe_setups() {
+  std::vector<Setup> setups;
+  for (const unsigned ranks : {2u, 3u, 4u}) {
+    const auto hot = static_cast<int>(ranks);  // the last of ranks + 1 experts, as the first rank has two
+    // Tokens for all and for none, twice to one expert, to nobody, all to one expert. Grids change from call to call
+    // and differ between ranks.
+    std::vector<CallSetup> mixed =
+        moe_rounds({{{0, 1, hot, 0}, {1, 1, hot, -1}, {}}, {{}, {hot, hot, -1, -1}, {-1, 0}}, {{hot, 0, hot, 1}}});
+    const std::vector<std::vector<Grid>> grids{{{3, 2}, {2, 1}}, {{2, 1}, {2, 2}}, {{3, 1}, {2, 1}}, {{2, 1}, {3, 2}}};
+    for (std::size_t call = 0; call < mixed.size(); ++call) mixed[call].grids = grids[call % grids.size()];
+    const auto add = [&](const char* name, Setup setup) {
+      setup.name = fmt::format("moe-{}-ranks{}", name, ranks);
+      setup.ranks = ranks;
+      setup.payload = Payload::special;
+      setup.calls = setup.calls.empty() ? mixed : setup.calls;
+      if (!setup.has_exchange()) setup.exchange = exact(2, ranks + 1, 2);
+      setups.push_back(std::move(setup));
+    };
+    add("mixed", {});
+    add("mixed-torn8", {.atomic_bytes = 8, .start_epoch = 0xfffffffeu});
+    add("cpu", {.atomic_bytes = 8, .one_thread = true, .start_epoch = 0x7ffffffeu});
+    add("beside", {.side_by_side = true, .calls = beside_each_other(mixed, 1)});
+    // One row for each expert, of which the hot one has too many. The last rank has no expert.
+    ExchangeArgs drop = exact(2, 2, 2);
+    drop.capacity = 1;
+    drop.overflow = Overflow::drop;
+    for (unsigned expert = 0; expert < drop.experts; ++expert) drop.rank_of_expert.push_back(expert % (ranks - 1));
+    add("drop", {.calls = moe_rounds({{{0, 1, 0, 0}, {0, -1}}, {{}, {1, 1, 0, 1}}, {{1, 0}}}), .exchange = drop});
+  }
+  setups.push_back({.name = "moe-cast-torn8",
+                    .atomic_bytes = 8,
+                    .payload = Payload::special,
+                    .calls = moe_rounds({{{1}, {0}}, {{0}, {0}}, {{1}, {}}}, {{2, 2}, {3, 1}}),
+                    .exchange = cast(RowCast::fp8_ue8m0, 1, 2, 1)});
+  // Every word of the masks; rows of fp8 that come with scales of their own.
+  ExchangeArgs scales = exact(1, 2, 1);
+  scales.hidden = 16;
+  scales.type = RowType::fp8;
+  scales.scale_bytes = 4;
+  setups.push_back({.name = "moe-masks",
+                    .payload = Payload::special,
+                    .calls = moe_rounds({{{1}, {0}}, {{1}, {1}}, {{}, {0}}}),
+                    .exchange = scales,
+                    .empty_columns = true});
+  // The same recordings with other routings in their tensors.
+  std::vector<CallSetup> replays = moe_rounds({{{1, 0}, {0, 0}}, {{1, 1}, {1, -1}}, {{-1, -1}, {0, 1}}});
+  for (std::size_t call = 2; call < replays.size(); ++call) replays[call].replays = static_cast<int>(call % 2);
+  setups.push_back({.name = "moe-replays", .calls = replays, .exchange = exact(1, 2, 2)});
+  // Two dispatches, whose combines come in the other order; then two, of which the first has no combine.
+  std::vector<CallSetup> crossed = moe_rounds({{{1}, {0}}, {{0}, {0}}});
+  std::swap(crossed[1], crossed[2]);
+  crossed[2].of = 1;
+  crossed[3].of = 0;
+  const std::vector<CallSetup> more = moe_rounds({{{1}, {1}}});
+  crossed.insert(crossed.end(), {more[0], more[0], more[0], more[1]});
+  crossed[6].discard = true;
+  crossed[7].of = 6;
+  setups.push_back({.name = "moe-generations", .calls = crossed, .exchange = exact(1, 2, 1)});
+  return setups;
+}
+
+}  // namespace weft::sim

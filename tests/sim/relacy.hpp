@@ -1,0 +1,24 @@
+// Relacy, silently. Include this last: its headers redefine a good part of the language.
+#pragma once
+
+#include <cstdint>
+#include <ostream>
+//
+#include <relacy/relacy.hpp>
+
+namespace weft::sim {
+
+// Random executions of a suite, until one of them fails.
+template <class Suite>
+rl::test_result_e run_relacy(std::uint64_t executions) {
+  rl::test_params params;
+  std::ostream silent(nullptr);  // no stringstream: Relacy has an allocator of its own
+  params.iteration_count = static_cast<rl::iteration_t>(executions);
+  params.execution_depth_limit = 20'000;
+  params.output_stream = &silent;
+  params.progress_stream = &silent;
+  rl::simulate<Suite>(params);
+  return params.test_result;
+}
+
+}  // namespace weft::sim

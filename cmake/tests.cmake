@@ -98,6 +98,10 @@ if(CUDAToolkit_NVCC_EXECUTABLE AND Python3_FOUND)
   weft_ptx_test(ptx_checks test_checks.py)
 endif()
 
+if(Python3_FOUND)
+  add_test(NAME lint_rules COMMAND ${Python3_EXECUTABLE} -B ${PROJECT_SOURCE_DIR}/tests/lint/test_lint.py)
+endif()
+
 if(NOT sanitized)
   add_test(NAME install_and_find_package COMMAND ${CMAKE_COMMAND}
     -D build_dir=${CMAKE_BINARY_DIR} -D source_dir=${PROJECT_SOURCE_DIR} -D generator=${CMAKE_GENERATOR}

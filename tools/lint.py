@@ -11,24 +11,36 @@ MAX_LINES = 400
 SOURCES = {".hpp", ".cpp", ".cu", ".cuh", ".py", ".sh", ".cmake"}
 CPP = {".hpp", ".cpp", ".cu", ".cuh"}
 
-# One algorithm source for all executors: these folders do not know which one they run on.
+# One algorithm source for all executors: these folders do not know which one they run on. What they may ask a team for
+# are its constants: T::kLanes, T::kAtomicBytes, T::kLeastThreads.
 NEUTRAL = ("src/algorithms/", "src/wire/")
 NEUTRAL_RULES = [
-    (re.compile(r"__CUDA_ARCH__|__CUDACC__|__NVCC__|WEFT_WITH_CUDA"), "asks for an architecture"),
+    (re.compile(r"__CUDA_ARCH__|__CUDACC__|__NVCC__|__NVPTX__|WEFT_WITH_CUDA"), "asks for an architecture"),
+    (re.compile(r"\b__(x86_64|i386|amd64|aarch64|arm)__|\b__(AVX|SSE)"), "asks for an architecture"),
     (re.compile(r"cuda", re.IGNORECASE), "mentions CUDA"),
-    (re.compile(r"#\s*include\s*[<\"](executors|fabric)/"), "includes an executor or a fabric"),
+    (re.compile(r"\b(CpuThread|SimTeam)\b|\bDevice::"), "asks which executor it runs on"),
+    (re.compile(r"#\s*include\s*[<\"](executors|fabric|sim)/"), "includes an executor or a fabric"),
+    (re.compile(r"#\s*include\s*[<\"]team/(?!team\.hpp|function\.hpp)"), "includes a team of one executor"),
 ]
 
 # Inline assembly has one home, so that every memory order that the GPU is asked for can be read on one page.
 ASM_HOME = "src/team/ptx.cuh"
-ASM = re.compile(r"\b(asm|__asm__)\b\s*(volatile|__volatile__)?\s*\(")
+ASM = re.compile(r"\b(asm|__asm__|__asm)\b\s*(volatile|__volatile__)?\s*\(")
+# There, too, nothing traps. (The text of an instruction may stand in another line than the word asm.)
+ASM_TRAP = re.compile(r"\"[^\"]*\b(trap|brkpt|exit)\s*;")
 
 # The library belongs to its host program: it does not end it, trap it or change its environment.
 LIBRARY_EXCEPT = ("src/cli/",)
 HOST_RULES = [
     (re.compile(r"\b(setenv|putenv|unsetenv)\s*\("), "changes the environment"),
-    (re.compile(r"(?<![\w.>])(exit|_exit|quick_exit|abort|terminate)\s*\(\s*[\w]*\s*\)\s*;"), "ends the process"),
-    (re.compile(r"\b(__trap|__builtin_trap)\s*\("), "traps"),
+    # Not a member of that name, nor where one is declared.
+    (
+        re.compile(r"(?<!void )(?<![\w.>&*:])(std::|::)?(exit|_exit|_Exit|quick_exit|abort|terminate)\s*\("),
+        "ends the process",
+    ),
+    (re.compile(r"(?<![\w.>])(std::|::)?(raise|kill|pthread_kill|tgkill)\s*\("), "sends a signal"),
+    (re.compile(r"(?<![\w.>])assert\s*\("), "ends the process"),
+    (re.compile(r"\b(__trap|__builtin_trap|__builtin_debugtrap)\s*\("), "traps"),
     (re.compile(r"(?<![\w.>])(std::)?(signal|sigaction)\s*\("), "changes a signal handler"),
 ]
 
@@ -65,6 +77,7 @@ def breaches(path, text):
         rules.append((ASM, f"inline assembly outside {ASM_HOME}"))
     if name.startswith(("src/", "include/")) and not name.startswith(LIBRARY_EXCEPT):
         rules += HOST_RULES
+        rules.append((ASM_TRAP, "traps"))
     for number, line in enumerate(without_comments(text).splitlines(), 1):
         for pattern, rule in rules:
             if pattern.search(line):

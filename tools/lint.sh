@@ -44,6 +44,7 @@ run_lint() {
   check 'format (./dev format mends it)' format_files --dry-run -Werror
   check 'project rules' python3 tools/lint.py
   check "the simulator's numbers" python3 tools/reliability_tables.py --check
+  check 'tables of the README (python3 tools/readme_tables.py mends them)' python3 tools/readme_tables.py --check
   check shellcheck shellcheck -x dev .ci/run
   [[ ${1-} == --fast ]] || check clang-tidy tidy_files
   echo "$lint_passed passed, $lint_failed failed"

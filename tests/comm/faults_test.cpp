@@ -96,26 +96,9 @@ TEST_P(Faults, ALateRankIsNamedByTheOthersAndLearnsItToo) {
   EXPECT_GE(timeouts, 1);
 }
 
-struct Mismatch {
-  const char* name;
-  std::function<void(Case&)> change;
-};
-
 TEST_P(Faults, EveryKindOfMismatchIsFoundByEveryRank) {
-  const Algorithm other = GetParam() == Algorithm::one_shot ? Algorithm::two_shot : Algorithm::one_shot;
-  const std::vector<Mismatch> kinds{
-      {"one element more", [](Case& c) { c.count += 1; }},
-      {"several pieces more", [](Case& c) { c.count += 3000; }},
-      {"nothing", [](Case& c) { c.count = 0; }},
-      {"type of the same size", [](Case& c) { c.type = DataType::f16; }},
-      {"type of another size", [](Case& c) { c.type = DataType::f32; }},
-      {"another wire format", [](Case& c) { c.type = DataType::i32; }},
-      {"op", [](Case& c) { c.op = ReduceOp::max; }},
-      {"algorithm", [&](Case& c) { c.algorithm = other; }},
-      {"tag", [](Case& c) { c.tag = 9; }},
-  };
   constexpr int ranks = 3;
-  for (const Mismatch& kind : kinds) {
+  for (const Mismatch& kind : every_mismatch(GetParam())) {
     for (int odd = 0; odd < ranks; ++odd) {
       Config config = cpu_config(short_deadline);
       config.one_shot_bytes = config.two_shot_bytes = 1024;

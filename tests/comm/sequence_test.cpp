@@ -32,7 +32,7 @@ std::vector<Case> mixed_cases(int count, std::uint32_t seed) {
     cases.push_back({.count = whole ? count / 8 * 8 : count,
                      .type = kTypes[pick(4)],
                      .op = kOps[pick(2)],
-                     .algorithm = static_cast<Algorithm>(pick(3)),
+                     .algorithm = static_cast<Algorithm>(pick(4)),
                      .fill = static_cast<Fill>(pick(4)),
                      .in_place = pick(2) == 0,
                      .input_shift = whole ? 0 : pick(8),

@@ -1,8 +1,6 @@
 // all_reduce on GPU ranks: what the CPU tests ask, asked of kernels. Worlds with more ranks than GPUs share them.
 #include <gtest/gtest.h>
 
-#include <random>
-
 #include "core/plan.hpp"
 #include "executors/cuda_error.hpp"
 #include "gpu/support/gpu_world.hpp"
@@ -13,43 +11,58 @@ namespace {
 
 using detail::check_cuda;
 
-void expect_right(GpuWorld& world, const std::vector<Case>& cases) {
-  const std::vector<Prepared> prepared = prepare_for(world, cases);
-  expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int rank) {
-    for (const Prepared& p : prepared) run_on_gpu_rank(communicator, gpu, p, rank);
-  }));
-}
-
-Config small_pieces() {
-  Config config = gpu_config();
-  config.one_shot_bytes = 1024;
-  config.two_shot_bytes = 2048;
-  config.max_groups = 1;
-  return config;
-}
-
 class GpuAllReduce : public testing::TestWithParam<int> {};
 INSTANTIATE_TEST_SUITE_P(Ranks, GpuAllReduce, testing::Values(1, 2, 3, 4, 8));
 
+// What an algorithm of a world of small_gpu_pieces() moves at once, in elements: a message of a kernel, or a chunk of
+// every shard.
+std::size_t piece_of(Algorithm algorithm, DataType type, int ranks) {
+  const std::size_t pack = detail::payload_bytes(type) / size_of(type), size = static_cast<std::size_t>(ranks);
+  const detail::RegionLayout layout = detail::make_layout(static_cast<std::uint32_t>(ranks), 1024, 2048);
+  if (algorithm == Algorithm::one_shot) return layout.one_shot_packs * pack;
+  if (algorithm == Algorithm::two_shot) return layout.two_shot_packs * pack * size;
+  return layout.bulk_packs * 16 / size_of(type) * size;
+}
+
 TEST_P(GpuAllReduce, CountsAroundPacksShardsAndPieces) {
   const int ranks = GetParam();
-  GpuWorld world = make_gpu_world(ranks, small_pieces());
+  GpuWorld world = make_gpu_world(ranks, small_gpu_pieces());
   std::vector<Case> cases;
   for (const DataType type : kTypes) {
     for (const Algorithm algorithm : kAlgorithms) {
       const std::size_t pack = detail::payload_bytes(type) / size_of(type);
-      const std::size_t all = pack * static_cast<std::size_t>(ranks);
-      const detail::RegionLayout layout = detail::make_layout(static_cast<std::uint32_t>(ranks), 1024, 2048);
-      // What an algorithm moves at once: a message of a kernel, or a chunk of every shard.
-      const std::size_t piece = algorithm == Algorithm::one_shot ? layout.one_shot_packs * pack
-                                : algorithm == Algorithm::two_shot
-                                    ? layout.two_shot_packs * all
-                                    : layout.bulk_packs * 16 / size_of(type) * all / pack;
+      const std::size_t all = pack * static_cast<std::size_t>(ranks), piece = piece_of(algorithm, type, ranks);
       for (const std::size_t count : {std::size_t{0}, std::size_t{1}, pack - 1, pack, pack + 1, all - 1, all, all + 1,
                                       piece - 1, piece, piece + 1, 2 * piece + pack + 1}) {
         const auto seed = static_cast<std::uint32_t>(cases.size());
         cases.push_back(
             {.count = count, .type = type, .algorithm = algorithm, .in_place = seed % 2 == 0, .seed = seed});
+      }
+    }
+  }
+  expect_right(world, cases);
+}
+
+// Worlds that no power of two divides, and one with more ranks than a kernel's argument has room for.
+class GpuOddWorlds : public testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(Ranks, GpuOddWorlds, testing::Values(5, 6, 7, 9));
+
+TEST_P(GpuOddWorlds, EveryTypeReductionAndAlgorithm) {
+  const int ranks = GetParam();
+  GpuWorld world = make_gpu_world(ranks, small_gpu_pieces());
+  std::vector<Case> cases;
+  for (const DataType type : kTypes) {
+    for (const Algorithm algorithm : kAlgorithms) {
+      const std::size_t whole = 8 * static_cast<std::size_t>(ranks), piece = piece_of(algorithm, type, ranks);
+      for (const std::size_t count : {std::size_t{1}, whole - 1, whole, 5 * whole, piece + 3, 2 * piece + whole}) {
+        const auto seed = static_cast<std::uint32_t>(cases.size());
+        cases.push_back({.count = count,
+                         .type = type,
+                         .op = kOps[seed % 5 == 0 ? 1 : 0],
+                         .algorithm = algorithm,
+                         .fill = seed % 2 == 0 ? Fill::random : Fill::special,
+                         .in_place = seed % 3 == 0,
+                         .seed = seed});
       }
     }
   }
@@ -91,31 +104,6 @@ TEST_P(GpuAllReduce, PointersOfEveryAlignment) {
   expect_right(lasting_gpu_world(GetParam()), cases);
 }
 
-// Sizes, types, algorithms and grids that change from call to call.
-TEST_P(GpuAllReduce, EverythingMixed) {
-  GpuWorld& world = lasting_gpu_world(GetParam());
-  std::mt19937 random(static_cast<unsigned>(GetParam()));
-  std::vector<Case> cases;
-  for (std::uint32_t i = 0; i < 300; ++i) {
-    const auto pick = [&](auto n) { return random() % static_cast<std::uint32_t>(n); };
-    const int most_blocks = world.shared() ? 6 : 40;
-    const bool whole = pick(2) == 0;  // nothing but whole, aligned packs
-    const std::size_t count = pick(4) == 0 ? pick(60'000) : pick(600);
-    cases.push_back({.count = whole ? count / 8 * 8 : count,
-                     .type = kTypes[pick(4)],
-                     .op = kOps[pick(2)],
-                     .algorithm = static_cast<Algorithm>(pick(3)),
-                     .fill = static_cast<Fill>(pick(4)),
-                     .in_place = pick(2) == 0,
-                     .input_shift = whole ? 0 : pick(8),
-                     .output_shift = whole ? 0 : pick(8),
-                     .seed = i,
-                     .launch = {.blocks = 2 + static_cast<int>(pick(most_blocks - 1)),
-                                .threads = 32 * (1 + static_cast<int>(pick(8)))}});
-  }
-  expect_right(world, cases);
-}
-
 // Grids and alignments are each rank's own affair.
 TEST_P(GpuAllReduce, RanksWithDifferentGridsAndAlignments) {
   GpuWorld& world = lasting_gpu_world(GetParam());
@@ -132,43 +120,6 @@ TEST_P(GpuAllReduce, RanksWithDifferentGridsAndAlignments) {
       p.call.in_place = rank % 5 == 4;
       run_on_gpu_rank(communicator, gpu, p, rank);
     }
-  }));
-}
-
-TEST_P(GpuAllReduce, FirstEpochs) {
-  for (const std::uint32_t first : {0u, 0x7ffffffdu, 0xfffffffdu}) {
-    Config config = small_pieces();
-    config.first_epoch = first;
-    GpuWorld world = make_gpu_world(GetParam(), config);
-    std::vector<Case> cases;
-    for (std::uint32_t i = 0; i < 10; ++i) {
-      cases.push_back({.count = i * 100, .type = kTypes[i % 4], .algorithm = kAlgorithms[i / 2 % 3], .seed = i});
-    }
-    expect_right(world, cases);
-  }
-}
-
-TEST_P(GpuAllReduce, ManyCallsInTheQueueWithRandomDelays) {
-  GpuWorld& world = lasting_gpu_world(GetParam());
-  constexpr int calls = 2000;
-  const auto prepared = prepare_for(world, {{.count = 300, .type = DataType::i32, .algorithm = Algorithm::one_shot},
-                                            {.count = 5000, .algorithm = Algorithm::two_shot, .fill = Fill::random},
-                                            {.count = 9, .type = DataType::f32, .fill = Fill::special},
-                                            {.count = 0}});
-  expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int rank) {
-    std::mt19937 random(static_cast<unsigned>(rank));
-    std::vector<std::unique_ptr<GpuTensors>> tensors;
-    for (const Prepared& p : prepared) tensors.push_back(std::make_unique<GpuTensors>(gpu, p, rank));
-    for (int call = 0; call < calls; ++call) {
-      if (random() % 50 == 0) delay(std::chrono::microseconds(random() % 100), gpu.stream());
-      all_reduce(communicator, tensors[static_cast<std::size_t>(call) % tensors.size()]->arguments(gpu.stream()));
-      // Ranks that share a GPU must not be far ahead of each other (GpuStreams.AThousandGraphReplaysWithChangedData).
-      if (GetParam() > gpu_count() && call % 8 == 7) gpu.synchronize();
-    }
-    for (auto& t : tensors) t->download(gpu.stream());
-    gpu.synchronize();
-    communicator.check();
-    for (auto& t : tensors) t->check();
   }));
 }
 

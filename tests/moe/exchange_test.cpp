@@ -7,110 +7,67 @@
 #include <thread>
 
 #include "support/guarded.hpp"
-#include "support/moe_cases.hpp"
+#include "support/moe_batches.hpp"
 #include "support/world.hpp"
 #include "weft/recording.hpp"
 
 namespace weft::test {
 namespace {
 
-// All cases have the same arguments of the exchange; they are called one after the other, twice.
-void run_cases(const std::vector<MoeCase>& cases, std::uint32_t ranks, const Config& config = cpu_config()) {
-  std::vector<PreparedMoe> prepared;
-  for (std::uint32_t i = 0; i < cases.size(); ++i) prepared.push_back(prepare(cases[i], ranks, i + 1));
-  expect_all_well(run_world(static_cast<int>(ranks), config, [&](Communicator& communicator, int rank) {
-    const Exchange exchange = Exchange::create(communicator, cases.front().args);
-    for (int round = 0; round < 2; ++round) {
-      for (const PreparedMoe& p : prepared) {
-        const Ticket ticket = dispatch_and_check(exchange, p, static_cast<std::uint32_t>(rank));
-        combine_and_check(exchange, p, static_cast<std::uint32_t>(rank), ticket);
+// Every batch is called twice over.
+void run_batches(const std::vector<Batch>& batches, std::uint32_t ranks, const Config& config = cpu_config()) {
+  for (const Batch& batch : batches) {
+    const std::vector<PreparedMoe> prepared = prepare_all(batch, ranks);
+    expect_all_well(run_world(static_cast<int>(ranks), config, [&](Communicator& communicator, int rank) {
+      const Exchange exchange = Exchange::create(communicator, batch.front().args);
+      for (int round = 0; round < 2; ++round) {
+        for (const PreparedMoe& p : prepared) {
+          const Ticket ticket = dispatch_and_check(exchange, p, static_cast<std::uint32_t>(rank));
+          combine_and_check(exchange, p, static_cast<std::uint32_t>(rank), ticket);
+        }
       }
-    }
-  }));
-}
-
-ExchangeArgs small_args() {
-  return {.tokens = 6, .hidden = 256, .experts = 8, .top_k = 3};
+    }));
+  }
 }
 
 class Moe : public testing::TestWithParam<std::uint32_t> {};
 INSTANTIATE_TEST_SUITE_P(Ranks, Moe, testing::Values(1, 2, 3, 4));
 
 TEST_P(Moe, EveryKindOfRouting) {
-  std::vector<MoeCase> cases;
-  ExchangeArgs args = small_args();
-  args.capacity = GetParam() * args.tokens * args.top_k;  // a token may name an expert several times
-  for (const Choice choice : {Choice::uniform, Choice::none, Choice::one_expert, Choice::duplicates, Choice::holes}) {
-    cases.push_back({.args = args, .tokens = {6}, .choice = choice, .residual = choice == Choice::holes});
-    cases.push_back({.args = args, .tokens = {0, 6, 1, 3}, .choice = choice, .wide_ids = true});
-  }
-  cases.push_back({.args = args, .tokens = {0}});
-  run_cases(cases, GetParam());
+  run_batches(every_kind_of_routing(GetParam()), GetParam());
 }
 
 TEST_P(Moe, RowsOfEveryTypeBitForBit) {
-  for (const auto& [type, hidden, scale_bytes] : {std::tuple{RowType::bf16, 8u, 0u},
-                                                  {RowType::f16, 2056u, 0u},
-                                                  {RowType::fp8, 16u, 4u},
-                                                  {RowType::fp8, 4096u, 128u}}) {
-    ExchangeArgs args = small_args();
-    args.type = type;
-    args.hidden = hidden;
-    args.scale_bytes = scale_bytes;
-    args.combine_type = type == RowType::f16 ? DataType::f16 : DataType::bf16;
-    args.capacity = GetParam() * args.tokens * args.top_k;
-    run_cases({{.args = args, .tokens = {6, 2}, .any_bits = true}}, GetParam());
-  }
+  run_batches(rows_of_every_type(GetParam()), GetParam());
 }
 
 TEST_P(Moe, CastOnTheWay) {
-  for (const RowType type : {RowType::bf16, RowType::f16}) {
-    for (const RowCast cast : {RowCast::fp8, RowCast::fp8_ue8m0}) {
-      ExchangeArgs args = small_args();
-      args.type = type;
-      args.cast = cast;
-      args.hidden = 640;
-      args.capacity = GetParam() * args.tokens * args.top_k;
-      run_cases({{.args = args, .tokens = {5, 6}}, {.args = args, .tokens = {5, 6}, .any_bits = true}}, GetParam());
-    }
-  }
+  run_batches(casts_on_the_way(GetParam()), GetParam());
 }
 
 TEST_P(Moe, ExpertsWhereTheCallerWants) {
-  ExchangeArgs args = small_args();
-  args.experts = 7;  // as even as can be
-  run_cases({{.args = args, .tokens = {6, 4}}}, GetParam());
-  for (std::uint32_t expert = 0; expert < args.experts; ++expert) {
-    args.rank_of_expert.push_back(expert % 3 == 0 ? GetParam() - 1 : expert % GetParam() / 2);  // some ranks have none
-  }
-  run_cases({{.args = args, .tokens = {6, 4}}}, GetParam());
+  run_batches(experts_where_the_caller_wants(GetParam()), GetParam());
 }
 
 // Counts are right, what fits is there, and neither the next expert's rows nor anything else is written over.
 TEST_P(Moe, RowsWithoutRoomAreDropped) {
-  ExchangeArgs args = small_args();
-  args.capacity = 2;
-  args.overflow = Overflow::drop;
-  run_cases({{.args = args, .tokens = {6}},
-             {.args = args, .tokens = {6, 0, 3}, .choice = Choice::one_expert},
-             {.args = args, .tokens = {1}}},
-            GetParam());
+  run_batches(rows_without_room(), GetParam());
 }
 
 TEST_P(Moe, EpochsWrap) {
   for (const std::uint32_t first : {0u, 0x7ffffffdu, 0xfffffffdu, 0xffffffffu}) {
     Config config = cpu_config();
     config.first_epoch = first;
-    const ExchangeArgs args = small_args();
-    run_cases({{.args = args, .tokens = {2, 6}}, {.args = args, .tokens = {6, 0}}, {.args = args, .tokens = {4}}},
-              GetParam(), config);
+    const ExchangeArgs args = small_exchange();
+    run_batches({{{.args = args, .tokens = {2, 6}}, {.args = args, .tokens = {6, 0}}, {.args = args, .tokens = {4}}}},
+                GetParam(), config);
   }
 }
 
 // Whatever a call leaves behind must suit any call after it, however long ranks take in between.
 TEST_P(Moe, CountsChangeFromCallToCall) {
   std::mt19937 random(GetParam());
-  const ExchangeArgs args = small_args();
+  const ExchangeArgs args = small_exchange();
   std::vector<PreparedMoe> prepared;
   for (std::uint32_t i = 0; i < 40; ++i) {
     MoeCase c{.args = args, .tokens = {}, .choice = random() % 4 == 0 ? Choice::holes : Choice::uniform};
@@ -132,7 +89,7 @@ TEST_P(Moe, CountsChangeFromCallToCall) {
 
 // Two exchanges, and two generations of one, in every order that their tickets allow.
 TEST_P(Moe, ExchangesAndGenerationsInterleave) {
-  ExchangeArgs a = small_args(), b = small_args();
+  ExchangeArgs a = small_exchange(), b = small_exchange();
   b.top_k = 1;
   b.hidden = 64;
   const PreparedMoe first = prepare({.args = a, .tokens = {5, 2}}, GetParam(), 1);
@@ -154,7 +111,7 @@ TEST_P(Moe, ExchangesAndGenerationsInterleave) {
 }
 
 TEST(MoeGroups, EachHasAnExchange) {
-  const ExchangeArgs args = small_args();
+  const ExchangeArgs args = small_exchange();
   const PreparedMoe p = prepare({.args = args, .tokens = {6, 3}}, 2, 5);
   expect_all_well(run_world(4, cpu_config(), [&](Communicator& communicator, int rank) {
     const Group group = communicator.split(rank % 2);
@@ -167,7 +124,7 @@ TEST(MoeGroups, EachHasAnExchange) {
 }
 
 TEST(MoeMemory, IsWhatTheFormulaSays) {
-  ExchangeArgs args = small_args();
+  ExchangeArgs args = small_exchange();
   args.experts = 9;
   expect_all_well(run_world(3, cpu_config(), [&](Communicator& communicator, int) {
     const std::size_t before = communicator.memory().window;
@@ -188,7 +145,7 @@ TEST(MoeMemory, DeepSeekFitsThirtyTwoMegabytes) {
 }
 
 TEST(MoeLife, GoesOnAfterReleaseAndAcquire) {
-  const ExchangeArgs args = small_args();
+  const ExchangeArgs args = small_exchange();
   const PreparedMoe p = prepare({.args = args, .tokens = {6, 3}}, 2, 5);
   expect_all_well(run_world(2, cpu_config(), [&](Communicator& communicator, int number) {
     const auto rank = static_cast<std::uint32_t>(number);
@@ -203,7 +160,7 @@ TEST(MoeLife, GoesOnAfterReleaseAndAcquire) {
 
 TEST(MoeFaults, RanksThatDisagreeFindOut) {
   for (const Ending& ending : run_world(3, cpu_config(), [&](Communicator&communicator, int rank) {
-         ExchangeArgs args = small_args();
+         ExchangeArgs args = small_exchange();
          if (rank == 1) args.top_k = 4;
          Exchange::create(communicator, args);
        })) {
@@ -214,7 +171,7 @@ TEST(MoeFaults, RanksThatDisagreeFindOut) {
 }
 
 TEST(MoeFaults, OneGenerationTooMany) {
-  const ExchangeArgs args = small_args();
+  const ExchangeArgs args = small_exchange();
   const PreparedMoe p = prepare({.args = args, .tokens = {6, 3}}, 2, 5);
   for (const Ending& ending : run_world(2, cpu_config(), [&](Communicator&communicator, int number) {
          const auto rank = static_cast<std::uint32_t>(number);
@@ -227,7 +184,7 @@ TEST(MoeFaults, OneGenerationTooMany) {
 }
 
 TEST(MoeFaults, OverflowIsAnError) {
-  ExchangeArgs args = small_args();
+  ExchangeArgs args = small_exchange();
   args.capacity = 1;
   const PreparedMoe p = prepare({.args = args, .tokens = {6}, .choice = Choice::one_expert}, 2, 5);
   const auto endings = run_world(2, cpu_config(), [&](Communicator& communicator, int number) {
@@ -241,7 +198,7 @@ TEST(MoeFaults, OverflowIsAnError) {
 }
 
 TEST(MoeFaults, AMissingDispatchIsNamed) {
-  const ExchangeArgs args = small_args();
+  const ExchangeArgs args = small_exchange();
   const PreparedMoe p = prepare({.args = args, .tokens = {6}}, 2, 5);
   const auto endings =
       run_world(2, cpu_config(std::chrono::milliseconds(200)), [&](Communicator& communicator, int rank) {
@@ -254,7 +211,7 @@ TEST(MoeFaults, AMissingDispatchIsNamed) {
 
 // A recording keeps pointers: routing and rows may change from replay to replay.
 TEST(MoeRecording, ReplaysWithOtherRoutings) {
-  const ExchangeArgs args = small_args();
+  const ExchangeArgs args = small_exchange();
   std::vector<PreparedMoe> prepared;
   for (std::uint32_t i = 0; i < 5; ++i) prepared.push_back(prepare({.args = args, .tokens = {6, 4}}, 2, i));
   expect_all_well(run_world(2, cpu_config(), [&](Communicator& communicator, int number) {

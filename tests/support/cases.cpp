@@ -156,6 +156,21 @@ AllReduceArgs arguments(const Case& c, const void* input, void* output) {
           .launch = c.launch};
 }
 
+std::vector<Mismatch> every_mismatch(Algorithm algorithm) {
+  const Algorithm other = algorithm == Algorithm::one_shot ? Algorithm::two_shot : Algorithm::one_shot;
+  return {
+      {"one element more", [](Case& c) { c.count += 1; }},
+      {"several pieces more", [](Case& c) { c.count += 30'000; }},
+      {"nothing", [](Case& c) { c.count = 0; }},
+      {"type of the same size", [](Case& c) { c.type = DataType::f16; }},
+      {"type of another size", [](Case& c) { c.type = DataType::f32; }},
+      {"another wire format", [](Case& c) { c.type = DataType::i32; }},
+      {"op", [](Case& c) { c.op = ReduceOp::max; }},
+      {"algorithm", [other](Case& c) { c.algorithm = other; }},
+      {"tag", [](Case& c) { c.tag = 9; }},
+  };
+}
+
 void run_on_cpu_rank(const Group& group, const Prepared& prepared, int rank) {
   Tensors tensors(prepared.call, prepared.inputs.at(static_cast<std::size_t>(rank)));
   all_reduce(group, arguments(prepared.call, tensors.input.content().data(), tensors.output.content().data()));

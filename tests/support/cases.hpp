@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -64,6 +65,13 @@ void run_on_cpu_rank(const Group& group, const Prepared& prepared, int rank);
 
 // The call's arguments, with pointers.
 AllReduceArgs arguments(const Case& c, const void* input, void* output);
+
+// Ways in which one rank's call can differ from the others', which is one of `algorithm` with a tag below 9.
+struct Mismatch {
+  const char* name;
+  std::function<void(Case& c)> change;
+};
+std::vector<Mismatch> every_mismatch(Algorithm algorithm);
 
 inline constexpr DataType kTypes[] = {DataType::bf16, DataType::f16, DataType::f32, DataType::i32};
 inline constexpr ReduceOp kOps[] = {ReduceOp::sum, ReduceOp::max};

@@ -55,6 +55,8 @@ std::vector<std::uint32_t> ranks_of_experts(const ExchangeArgs& args, std::uint3
   return rank_of;
 }
 
+}  // namespace
+
 void expect_bytes(std::span<const std::byte> got, std::span<const std::byte> wanted, const std::string& where) {
   for (std::size_t i = 0; i < wanted.size(); ++i) {
     if (got[i] == wanted[i]) continue;
@@ -62,8 +64,6 @@ void expect_bytes(std::span<const std::byte> got, std::span<const std::byte> wan
                                          static_cast<int>(got[i]), static_cast<int>(wanted[i])));
   }
 }
-
-}  // namespace
 
 PreparedMoe prepare(const MoeCase& c, std::uint32_t ranks, std::uint32_t seed) {
   PreparedMoe p{.call = c,
@@ -93,6 +93,45 @@ PreparedMoe prepare(const MoeCase& c, std::uint32_t ranks, std::uint32_t seed) {
   return p;
 }
 
+std::vector<PreparedMoe> prepare_all(const std::vector<MoeCase>& cases, std::uint32_t ranks) {
+  std::vector<PreparedMoe> prepared;
+  for (std::uint32_t i = 0; i < cases.size(); ++i) prepared.push_back(prepare(cases[i], ranks, i + 1));
+  return prepared;
+}
+
+Dispatched dispatched(const Exchange& exchange, const PreparedMoe& p) {
+  const ExchangeArgs& args = p.call.args;
+  const std::size_t row = sent_bytes(args), scales = sent_scale_bytes(args);
+  const std::size_t rows = std::size_t{exchange.local_experts()} * exchange.capacity();
+  Dispatched wanted{
+      .rows = Bytes(rows * row, Guarded::kCanary), .scales = Bytes(rows * scales, Guarded::kCanary), .counts = {}};
+  for (std::uint32_t local = 0; local < exchange.local_experts(); ++local) {
+    const std::vector<Arrival>& arrivals = p.routing[exchange.experts()[local]];
+    wanted.counts.push_back(static_cast<std::int32_t>(arrivals.size()));
+    for (std::size_t place = 0; place < std::min<std::size_t>(arrivals.size(), exchange.capacity()); ++place) {
+      const Bytes sent = cast_row(args, p.tokens[arrivals[place].rank], arrivals[place].token);
+      const std::size_t to = std::size_t{local} * exchange.capacity() + place;
+      std::copy_n(sent.begin(), row, wanted.rows.begin() + static_cast<std::ptrdiff_t>(to * row));
+      std::copy_n(sent.begin() + static_cast<std::ptrdiff_t>(row), scales,
+                  wanted.scales.begin() + static_cast<std::ptrdiff_t>(to * scales));
+    }
+  }
+  return wanted;
+}
+
+Bytes expert_rows(const Exchange& exchange, const PreparedMoe& p) {
+  const std::size_t row = std::size_t{p.call.args.hidden} * 2;
+  Bytes all(std::size_t{exchange.local_experts()} * exchange.capacity() * row, Guarded::kCanary);
+  for (std::uint32_t local = 0; local < exchange.local_experts(); ++local) {
+    const std::vector<Bytes>& rows = p.outputs[exchange.experts()[local]];
+    for (std::size_t place = 0; place < rows.size(); ++place) {
+      const std::size_t to = (std::size_t{local} * exchange.capacity() + place) * row;
+      std::ranges::copy(rows[place], all.begin() + static_cast<std::ptrdiff_t>(to));
+    }
+  }
+  return all;
+}
+
 Ticket dispatch_and_check(const Exchange& exchange, const PreparedMoe& p, std::uint32_t rank, bool discard) {
   const ExchangeArgs& args = p.call.args;
   const Tokens& mine = p.tokens[rank];
@@ -116,37 +155,20 @@ Ticket dispatch_and_check(const Exchange& exchange, const PreparedMoe& p, std::u
   if (const std::string damage = output.damage() + output_scales.damage(); !damage.empty()) {
     throw std::runtime_error(damage);
   }
-  // Rows behind the counts keep their canaries.
-  Bytes wanted(rows * row, Guarded::kCanary), wanted_scales(rows * scales, Guarded::kCanary);
-  for (std::uint32_t local = 0; local < exchange.local_experts(); ++local) {
-    const std::vector<Arrival>& arrivals = p.routing[exchange.experts()[local]];
-    if (counts[local] != static_cast<std::int32_t>(arrivals.size())) {
-      throw std::runtime_error(fmt::format("expert {} counts {}, not {}", local, counts[local], arrivals.size()));
-    }
-    for (std::size_t place = 0; place < std::min<std::size_t>(arrivals.size(), exchange.capacity()); ++place) {
-      const Bytes sent = cast_row(args, p.tokens[arrivals[place].rank], arrivals[place].token);
-      const std::size_t to = std::size_t{local} * exchange.capacity() + place;
-      std::copy_n(sent.begin(), row, wanted.begin() + static_cast<std::ptrdiff_t>(to * row));
-      std::copy_n(sent.begin() + static_cast<std::ptrdiff_t>(row), scales,
-                  wanted_scales.begin() + static_cast<std::ptrdiff_t>(to * scales));
-    }
+  const Dispatched wanted = dispatched(exchange, p);
+  if (counts != wanted.counts) {
+    throw std::runtime_error(
+        fmt::format("counts are {}, not {}", fmt::join(counts, " "), fmt::join(wanted.counts, " ")));
   }
-  expect_bytes(output.content(), wanted, "rows");
-  expect_bytes(output_scales.content(), wanted_scales, "scales");
+  expect_bytes(output.content(), wanted.rows, "rows");
+  expect_bytes(output_scales.content(), wanted.scales, "scales");
   return ticket;
 }
 
 void combine_and_check(const Exchange& exchange, const PreparedMoe& p, std::uint32_t rank, Ticket ticket) {
-  const std::size_t row = std::size_t{p.call.args.hidden} * 2;
-  Guarded input(std::size_t{exchange.local_experts()} * exchange.capacity() * row, 0),
-      output(p.results[rank].size(), 0), residual(p.residuals[rank].size(), 0);
-  for (std::uint32_t local = 0; local < exchange.local_experts(); ++local) {
-    const std::vector<Bytes>& rows = p.outputs[exchange.experts()[local]];
-    for (std::size_t place = 0; place < rows.size(); ++place) {
-      const std::size_t to = (std::size_t{local} * exchange.capacity() + place) * row;
-      std::ranges::copy(rows[place], input.content().begin() + static_cast<std::ptrdiff_t>(to));
-    }
-  }
+  const Bytes rows = expert_rows(exchange, p);
+  Guarded input(rows.size(), 0), output(p.results[rank].size(), 0), residual(p.residuals[rank].size(), 0);
+  std::ranges::copy(rows, input.content().begin());
   std::ranges::copy(p.residuals[rank], residual.content().begin());
   exchange.combine({.ticket = ticket,
                     .input = input.content().data(),

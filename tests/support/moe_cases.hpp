@@ -1,6 +1,8 @@
 // Dispatch and combine with known answers.
 #pragma once
 
+#include <span>
+#include <string>
 #include <vector>
 
 #include "support/moe.hpp"
@@ -30,6 +32,17 @@ struct PreparedMoe {
 };
 
 PreparedMoe prepare(const MoeCase& c, std::uint32_t ranks, std::uint32_t seed);
+std::vector<PreparedMoe> prepare_all(const std::vector<MoeCase>& cases, std::uint32_t ranks);
+
+// What a rank's dispatch must leave: rows that nobody wrote are canaries of Guarded.
+struct Dispatched {
+  Bytes rows, scales;
+  std::vector<std::int32_t> counts;  // by local expert
+};
+Dispatched dispatched(const Exchange& exchange, const PreparedMoe& p);
+// What the experts of a rank make of it: the input of combine.
+Bytes expert_rows(const Exchange& exchange, const PreparedMoe& p);
+void expect_bytes(std::span<const std::byte> got, std::span<const std::byte> wanted, const std::string& where);
 
 // Makes the call on a CPU rank of the group and throws where anything is wrong, in what it wrote and what it left.
 Ticket dispatch_and_check(const Exchange& exchange, const PreparedMoe& p, std::uint32_t rank, bool discard = false);

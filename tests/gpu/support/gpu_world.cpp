@@ -35,6 +35,14 @@ Config gpu_config(std::chrono::nanoseconds deadline) {
   return config;
 }
 
+Config small_gpu_pieces() {
+  Config config = gpu_config();
+  config.one_shot_bytes = 1024;
+  config.two_shot_bytes = 2048;
+  config.max_groups = 1;
+  return config;
+}
+
 GpuRank::GpuRank(int rank) : device_(rank % gpu_count()) {
   use();
   for (cudaStream_t& stream : streams_) {
@@ -161,6 +169,13 @@ std::vector<Prepared> prepare_for(const GpuWorld& world, std::vector<Case> cases
     if (c.launch.blocks == 0) c.launch = world.launch();
   }
   return prepare_all(cases, ranks == 0 ? world.size() : ranks);
+}
+
+void expect_right(GpuWorld& world, const std::vector<Case>& cases) {
+  const std::vector<Prepared> prepared = prepare_for(world, cases);
+  expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int rank) {
+    for (const Prepared& p : prepared) run_on_gpu_rank(communicator, gpu, p, rank);
+  }));
 }
 
 }  // namespace weft::test

@@ -18,6 +18,13 @@ int gpu_count();
 // Waits end within `deadline`, so that no bug hangs the GPU.
 Config gpu_config(std::chrono::nanoseconds deadline = std::chrono::seconds(5));
 
+// Messages of a few packs already take several kernels, or chunks. One group.
+Config small_gpu_pieces();
+
+// Ranks that share a GPU need its queues to run side by side, which CUDA promises only for what it has begun: with
+// fifty launches ahead of each other, eight ranks on four GPUs were seen to stand still.
+inline constexpr int kMostAhead = 4;
+
 // The memory and the stream of one rank. Used by the rank's thread.
 class GpuRank {
  public:
@@ -100,5 +107,8 @@ void run_on_gpu_rank(const Group& group, GpuRank& gpu, const Prepared& prepared,
 
 // The same with a launch for worlds whose ranks share GPUs.
 std::vector<Prepared> prepare_for(const GpuWorld& world, std::vector<Case> cases, int ranks = 0);
+
+// All of them, one after the other, on all ranks.
+void expect_right(GpuWorld& world, const std::vector<Case>& cases);
 
 }  // namespace weft::test

@@ -1,0 +1,110 @@
+// Calls that cannot be, on GPU ranks: those of the CPU tests, and memory and streams of the wrong device. Each is
+// rejected with the argument's name before anything is sent, so that the communicator works on.
+#include <gtest/gtest.h>
+
+#include "gpu/support/gpu_move.hpp"
+#include "gpu/support/gpu_world.hpp"
+#include "support/ranks.hpp"
+#include "support/rejections.hpp"
+
+namespace weft::test {
+namespace {
+
+constexpr int kRanks = 3;
+
+// False when the call went through: then the others would wait for this rank.
+bool expect_rejected(const std::string& part, const std::function<void()>& call) {
+  try {
+    call();
+    ADD_FAILURE() << "not rejected: " << part;
+    return false;
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Errc::invalid_argument) << error.what();
+    expect_says(error.what(), part);
+  }
+  EXPECT_EQ(cudaGetLastError(), cudaSuccess) << part;  // the host program's error state is left alone
+  return true;
+}
+
+// What only GPU ranks can get wrong. `other`: memory and stream of another rank, which may share the GPU.
+std::vector<RejectedAllReduce> of_the_wrong_place(std::byte* memory, std::byte* other, const GpuRank& mine,
+                                                  const GpuRank& theirs) {
+  static std::byte pageable[8192];
+  std::vector<RejectedAllReduce> all;
+  for (const DataType type : kTypes) {
+    for (const Algorithm algorithm :
+         {Algorithm::automatic, Algorithm::one_shot, Algorithm::two_shot, Algorithm::bulk, Algorithm::nccl}) {
+      const AllReduceArgs good{.input = memory,
+                               .output = memory + 4096,
+                               .count = 64,
+                               .type = type,
+                               .algorithm = algorithm,
+                               .stream = mine.stream()};
+      const auto add = [&](const std::string& part, auto&& spoil) {
+        all.push_back({part, good});
+        spoil(all.back().args);
+      };
+      add("is host memory that the GPU cannot reach", [&](auto& a) { a.input = pageable; });
+      add("output: ", [&](auto& a) { a.output = pageable + 4096; });
+      if (mine.device() == theirs.device()) continue;
+      const std::string of_other = "is memory of GPU " + std::to_string(theirs.device());
+      add(of_other, [&](auto& a) { a.input = other; });
+      add(of_other, [&](auto& a) { a.output = other + 4096; });
+      add("stream: belongs to GPU " + std::to_string(theirs.device()), [&](auto& a) { a.stream = theirs.stream(); });
+    }
+  }
+  return all;
+}
+
+TEST(GpuArguments, AHundredMistakesAreRejectedByNameAndLeaveNoTrace) {
+  GpuWorld& world = lasting_gpu_world(kRanks);
+  const Prepared good = prepare_for(world, {{.count = 100, .seed = 3}})[0];
+  std::vector<std::byte*> memory;
+  for (const auto& gpu : world.gpus) memory.push_back((gpu->reset(), gpu->device_memory(8192)));
+  expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int rank) {
+    const auto mine = static_cast<std::size_t>(rank), next = static_cast<std::size_t>((rank + 1) % kRanks);
+    std::vector<RejectedAllReduce> all = rejected_all_reduces(memory[mine], Device::cuda);
+    for (RejectedAllReduce& one : all) one.args.stream = gpu.stream();
+    EXPECT_GE(all.size(), 100u);
+    for (RejectedAllReduce& one : of_the_wrong_place(memory[mine], memory[next], gpu, *world.gpus[next])) {
+      all.push_back(std::move(one));
+    }
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      if (!expect_rejected(all[i].part, [&] { all_reduce(communicator, all[i].args); })) return;
+      if (i % 30 == 0) run_on_gpu_rank(communicator, gpu, good, rank);
+    }
+    run_on_gpu_rank(communicator, gpu, good, rank);
+  }));
+}
+
+TEST(GpuArguments, MistakesOfGathersAreRejectedByName) {
+  GpuWorld& world = lasting_gpu_world(kRanks);
+  expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int) {
+    std::byte* const memory = gpu.device_memory(8192);
+    const auto* counts = reinterpret_cast<const std::int32_t*>(gpu.device_memory(16));
+    static std::byte pageable[256];
+    std::vector<RejectedMove> all = rejected_moves(memory, counts, Device::cuda);
+    all.push_back({"input: ", [&](const Group& group) {
+                     all_gather_into_tensor(group, {.input = pageable, .output = memory, .row_bytes = 64});
+                   }});
+    all.push_back({"output: ", [&](const Group& group) {
+                     all_to_all(group, {.input = memory, .output = pageable, .row_bytes = 64});
+                   }});
+    all.push_back({"counts.rows: ", [&](const Group& group) {
+                     const auto* on_host = reinterpret_cast<const std::int32_t*>(pageable);
+                     reduce_scatter_v(group, {.input = memory,
+                                              .output = memory + 4096,
+                                              .width = 8,
+                                              .counts = {.rows = on_host},
+                                              .input_rows = 6,
+                                              .output_rows = 2});
+                   }});
+    for (const RejectedMove& one : all) {
+      if (!expect_rejected(one.part, [&] { one.call(communicator); })) return;
+    }
+    run_on_gpu_rank(communicator, gpu, {.rows = 3, .widths = {20}, .launch = world.launch()});
+  }));
+}
+
+}  // namespace
+}  // namespace weft::test

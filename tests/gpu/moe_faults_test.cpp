@@ -1,0 +1,91 @@
+// Faults of dispatch and combine on GPU ranks: they end on every rank, with an error that says who and what.
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "gpu/support/gpu_moe.hpp"
+#include "support/moe_batches.hpp"
+#include "support/ranks.hpp"
+
+namespace weft::test {
+namespace {
+
+using namespace std::chrono_literals;
+
+std::vector<Ending> run_small(const PreparedMoe& p, std::chrono::nanoseconds deadline,
+                              const std::function<void(const GpuMoe& moe, GpuRank& gpu, int rank)>& body) {
+  GpuWorld world = make_gpu_world(2, gpu_config(deadline));
+  return run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int rank) {
+    const Exchange exchange = Exchange::create(communicator, p.call.args);
+    GpuMoe moe(gpu, communicator, exchange, world.launch());
+    moe.fill(p);
+    body(moe, gpu, rank);
+  });
+}
+
+TEST(GpuMoeFaults, OneGenerationTooMany) {
+  const PreparedMoe p = prepare({.args = small_exchange(), .tokens = {6, 3}}, 2, 5);
+  for (const Ending& ending : run_small(p, 5s, [&](const GpuMoe&moe, GpuRank&gpu, int) {
+         for (int i = 0; i < 4; ++i) moe.dispatch(p, gpu.stream(), i >= 2);  // the last two discard
+         moe.check_dispatch(p);
+         moe.dispatch(p, gpu.stream());
+         moe.check_dispatch(p);
+       })) {
+    expect_fault(ending, {Errc::in_flight, Errc::peer_failed}, "third dispatch");
+  }
+}
+
+TEST(GpuMoeFaults, OverflowIsAnError) {
+  ExchangeArgs args = small_exchange();
+  args.capacity = 1;
+  const PreparedMoe p = prepare({.args = args, .tokens = {6}, .choice = Choice::one_expert}, 2, 5);
+  const auto endings = run_small(p, 5s, [&](const GpuMoe& moe, GpuRank& gpu, int) { run_on_gpu_rank(moe, gpu, p); });
+  expect_fault(endings[0], {Errc::peer_failed}, "the rank that only sends");
+  expect_fault(endings[1], {Errc::overflow}, "the expert's rank");
+}
+
+TEST(GpuMoeFaults, AMissingDispatchIsNamed) {
+  const PreparedMoe p = prepare({.args = small_exchange(), .tokens = {6}}, 2, 5);
+  const auto endings = run_small(p, 500ms, [&](const GpuMoe& moe, GpuRank& gpu, int rank) {
+    if (rank == 0) run_on_gpu_rank(moe, gpu, p);
+  });
+  expect_fault(endings[0], {Errc::timeout}, "the rank that waits");
+  ASSERT_TRUE(endings[0].error.has_value());
+  EXPECT_EQ(endings[0].error->fault().peer, 1);
+  expect_says(endings[0].error->fault().operation, "dispatch");
+  EXPECT_EQ(endings[1].what, "");
+}
+
+TEST(GpuMoeFaults, AMissingCombineIsNamed) {
+  const PreparedMoe p = prepare({.args = small_exchange(), .tokens = {6}}, 2, 5);
+  const auto endings = run_small(p, 500ms, [&](const GpuMoe& moe, GpuRank& gpu, int rank) {
+    const Ticket ticket = moe.dispatch(p, gpu.stream());
+    moe.check_dispatch(p);
+    if (rank == 1) moe.combine(p, ticket, gpu.stream());
+    gpu.synchronize();
+    if (rank == 1) moe.check_combine(p);
+  });
+  EXPECT_EQ(endings[0].what, "");
+  expect_fault(endings[1], {Errc::timeout}, "the rank that waits");
+  ASSERT_TRUE(endings[1].error.has_value());
+  EXPECT_EQ(endings[1].error->fault().peer, 0);
+  expect_says(endings[1].error->fault().operation, "combine");
+}
+
+// The judge has teeth: one bit of what an expert gives back is enough.
+TEST(GpuMoeFaults, AWrongBitIsSeen) {
+  const PreparedMoe p = prepare({.args = small_exchange(), .tokens = {6}}, 2, 5);
+  PreparedMoe other = p;
+  for (Bytes& result : other.results) result.back() ^= std::byte{1};
+  for (const Ending& ending : run_small(p, 5s, [&](const GpuMoe&moe, GpuRank&gpu, int) {
+         const Ticket ticket = moe.dispatch(p, gpu.stream());
+         moe.combine(p, ticket, gpu.stream());
+         moe.check_dispatch(p);
+         moe.check_combine(other);
+       })) {
+    expect_says(ending.what, "combined rows: byte");
+  }
+}
+
+}  // namespace
+}  // namespace weft::test

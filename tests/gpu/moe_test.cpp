@@ -1,0 +1,192 @@
+// Dispatch and combine on GPU ranks: the CPU tests' calls, compared with the same reference bit for bit, so that CPU
+// and GPU ranks have the same bits, too.
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "gpu/support/gpu_moe.hpp"
+#include "gpu/support/graph.hpp"
+#include "gpu/support/kernels.hpp"
+#include "support/moe_batches.hpp"
+#include "support/ranks.hpp"
+
+namespace weft::test {
+namespace {
+
+using detail::check_cuda;
+
+// Every batch is called twice over, on an exchange of its own.
+void run_batches(const std::vector<Batch>& batches, std::uint32_t ranks, const Config& config = gpu_config()) {
+  GpuWorld world = make_gpu_world(static_cast<int>(ranks), config);
+  for (const Batch& batch : batches) {
+    const std::vector<PreparedMoe> prepared = prepare_all(batch, ranks);
+    expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int) {
+      const Exchange exchange = Exchange::create(communicator, batch.front().args);
+      GpuMoe moe(gpu, communicator, exchange, world.launch());
+      for (int round = 0; round < 2; ++round) {
+        for (const PreparedMoe& p : prepared) {
+          moe.fill(p);
+          run_on_gpu_rank(moe, gpu, p);
+        }
+      }
+    }));
+  }
+}
+
+class GpuMoeCalls : public testing::TestWithParam<std::uint32_t> {};
+INSTANTIATE_TEST_SUITE_P(Ranks, GpuMoeCalls, testing::Values(1, 2, 3, 4, 8));
+
+TEST_P(GpuMoeCalls, EveryKindOfRouting) {
+  run_batches(every_kind_of_routing(GetParam()), GetParam());
+}
+
+TEST_P(GpuMoeCalls, RowsOfEveryTypeBitForBit) {
+  run_batches(rows_of_every_type(GetParam()), GetParam());
+}
+
+TEST_P(GpuMoeCalls, CastOnTheWay) {
+  run_batches(casts_on_the_way(GetParam()), GetParam());
+}
+
+TEST_P(GpuMoeCalls, ExpertsWhereTheCallerWants) {
+  run_batches(experts_where_the_caller_wants(GetParam()), GetParam());
+}
+
+TEST_P(GpuMoeCalls, RowsWithoutRoomAreDropped) {
+  run_batches(rows_without_room(), GetParam());
+}
+
+// More tokens than a block has warps: grids of many blocks, several rows of one expert from one rank.
+TEST_P(GpuMoeCalls, ManyTokens) {
+  const ExchangeArgs args{.tokens = 40, .hidden = 512, .experts = 32, .top_k = 8};
+  MoeCase c{.args = args, .tokens = {40, 33}, .residual = true};
+  c.args.capacity = GetParam() * args.tokens * args.top_k / 4;
+  run_batches({{c}}, GetParam());
+}
+
+TEST_P(GpuMoeCalls, EpochsWrap) {
+  const ExchangeArgs args = small_exchange();
+  for (const std::uint32_t first : {0u, 0x7ffffffdu, 0xfffffffdu}) {
+    Config config = gpu_config();
+    config.first_epoch = first;
+    run_batches({{{.args = args, .tokens = {2, 6}}, {.args = args, .tokens = {6, 0}}, {.args = args, .tokens = {4}}}},
+                GetParam(), config);
+  }
+}
+
+// Whatever a call leaves behind must suit any call after it, however late ranks are, on whichever grids.
+TEST_P(GpuMoeCalls, CountsAndGridsChangeFromCallToCall) {
+  const std::uint32_t ranks = GetParam();
+  std::mt19937 random(ranks);
+  const ExchangeArgs args = small_exchange();
+  std::vector<PreparedMoe> prepared;
+  for (std::uint32_t i = 0; i < 60; ++i) {
+    MoeCase c{.args = args, .tokens = {}, .choice = random() % 4 == 0 ? Choice::holes : Choice::uniform};
+    for (std::uint32_t rank = 0; rank < ranks; ++rank) c.tokens.push_back(random() % 7);
+    prepared.push_back(prepare(c, ranks, i));
+  }
+  GpuWorld world = make_gpu_world(static_cast<int>(ranks), gpu_config());
+  expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int rank) {
+    const Exchange exchange = Exchange::create(communicator, args);
+    std::mt19937 own(static_cast<std::uint32_t>(rank));
+    const auto nap = [&] { delay(std::chrono::microseconds(own() % 3 == 0 ? 300 : 0), gpu.stream()); };
+    for (const PreparedMoe& p : prepared) {
+      gpu.reset();
+      const Launch launch{.blocks = 2 + static_cast<int>(own() % 5), .threads = 32 * (1 + static_cast<int>(own() % 8))};
+      GpuMoe moe(gpu, communicator, exchange, launch);
+      moe.fill(p);
+      nap();
+      const Ticket ticket = moe.dispatch(p, gpu.stream());
+      nap();
+      moe.combine(p, ticket, gpu.stream());
+      moe.check_dispatch(p);
+      moe.check_combine(p);
+    }
+  }));
+}
+
+// One graph serves every batch: rows, routing and counts change in place, and eager calls come in between.
+TEST_P(GpuMoeCalls, GraphsReplayedWithOtherRoutings) {
+  const std::uint32_t ranks = GetParam();
+  ExchangeArgs args = small_exchange();
+  args.capacity = ranks * args.tokens * args.top_k;
+  std::vector<PreparedMoe> prepared;
+  for (std::uint32_t i = 0; i < 12; ++i) {
+    constexpr Choice choices[] = {Choice::uniform, Choice::holes, Choice::duplicates, Choice::none, Choice::one_expert};
+    prepared.push_back(prepare({.args = args, .tokens = {6, 4}, .choice = choices[i % 5]}, ranks, i));
+  }
+  GpuWorld world = make_gpu_world(static_cast<int>(ranks), gpu_config());
+  expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int) {
+    const Exchange exchange = Exchange::create(communicator, args);
+    GpuMoe first(gpu, communicator, exchange, world.launch()), second(gpu, communicator, exchange, world.launch()),
+        eager(gpu, communicator, exchange, world.launch());
+    const auto capture = [&](const GpuMoe& moe) {
+      return Graph(gpu.stream(),
+                   [&] { moe.combine(prepared[0], moe.dispatch(prepared[0], gpu.stream()), gpu.stream()); });
+    };
+    const Graph of_first = capture(first), of_second = capture(second);
+    std::mt19937 random(7);  // the same on every rank
+    for (int turn = 0; turn < 60; ++turn) {
+      const PreparedMoe& p = prepared[random() % prepared.size()];
+      const auto choice = random() % 3;
+      GpuMoe& moe = choice == 0 ? first : choice == 1 ? second : eager;
+      moe.fill(p);
+      if (choice == 0) of_first.launch(gpu.stream());
+      if (choice == 1) of_second.launch(gpu.stream());
+      if (choice == 2) moe.combine(p, moe.dispatch(p, gpu.stream()), gpu.stream());
+      moe.check_dispatch(p);
+      moe.check_combine(p);
+    }
+  }));
+}
+
+// Two batches under way, as in two-batch overlap: the combine of one beside the dispatch of the other.
+TEST_P(GpuMoeCalls, DispatchAndCombineOnTwoStreams) {
+  const std::uint32_t ranks = GetParam();
+  const ExchangeArgs args = small_exchange();
+  const PreparedMoe p[] = {prepare({.args = args, .tokens = {5, 2}}, ranks, 1),
+                           prepare({.args = args, .tokens = {1, 6}}, ranks, 2)};
+  GpuWorld world = make_gpu_world(static_cast<int>(ranks), gpu_config());
+  expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int) {
+    const Exchange exchange = Exchange::create(communicator, args);
+    GpuMoe moe[] = {{gpu, communicator, exchange, world.launch()}, {gpu, communicator, exchange, world.launch()}};
+    cudaEvent_t dispatched = nullptr;
+    check_cuda(cudaEventCreateWithFlags(&dispatched, cudaEventDisableTiming), "cudaEventCreate");
+    for (int round = 0; round < 30; ++round) {
+      Ticket tickets[2];
+      for (int batch = 0; batch < 2; ++batch) moe[batch].fill(p[batch]);
+      for (int batch = 0; batch < 2; ++batch) {
+        tickets[batch] = moe[batch].dispatch(p[batch], gpu.stream());
+        check_cuda(cudaEventRecord(dispatched, gpu.stream()), "cudaEventRecord");
+        check_cuda(cudaStreamWaitEvent(gpu.other_stream(), dispatched, 0), "cudaStreamWaitEvent");
+        moe[batch].combine(p[batch], tickets[batch], gpu.other_stream());
+      }
+      for (int batch = 0; batch < 2; ++batch) {
+        moe[batch].check_dispatch(p[batch]);
+        moe[batch].check_combine(p[batch]);
+      }
+    }
+    check_cuda(cudaEventDestroy(dispatched), "cudaEventDestroy");
+  }));
+}
+
+TEST(GpuMoeLife, GroupsHaveExchangesAndGoOnAfterReleaseAndAcquire) {
+  const ExchangeArgs args = small_exchange();
+  const PreparedMoe p = prepare({.args = args, .tokens = {6, 3}}, 2, 5);
+  GpuWorld world = make_gpu_world(4, gpu_config());
+  expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int rank) {
+    const Group group = communicator.split(rank % 2);
+    const Exchange exchange = Exchange::create(group, args);
+    GpuMoe moe(gpu, group, exchange, world.launch());
+    moe.fill(p);
+    run_on_gpu_rank(moe, gpu, p);
+    communicator.release();
+    expect_says(error_of([&] { moe.dispatch(p, gpu.stream()); }), "released");
+    communicator.acquire();
+    moe.fill(p);
+    run_on_gpu_rank(moe, gpu, p);
+  }));
+}
+
+}  // namespace
+}  // namespace weft::test

@@ -1,0 +1,91 @@
+// Many all_reduces one after the other on GPU ranks: whatever a call leaves behind must suit any call after it.
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <random>
+
+#include "gpu/support/gpu_world.hpp"
+#include "gpu/support/kernels.hpp"
+
+namespace weft::test {
+namespace {
+
+class GpuSequence : public testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(Ranks, GpuSequence, testing::Values(1, 2, 3, 4, 8));
+
+// Sizes, types, algorithms and grids that change from call to call.
+TEST_P(GpuSequence, EverythingMixed) {
+  GpuWorld& world = lasting_gpu_world(GetParam());
+  std::mt19937 random(static_cast<unsigned>(GetParam()));
+  std::vector<Case> cases;
+  for (std::uint32_t i = 0; i < 300; ++i) {
+    const auto pick = [&](auto n) { return random() % static_cast<std::uint32_t>(n); };
+    const int most_blocks = world.shared() ? 6 : 40;
+    const bool whole = pick(2) == 0;  // nothing but whole, aligned packs
+    const std::size_t count = pick(4) == 0 ? pick(60'000) : pick(600);
+    cases.push_back({.count = whole ? count / 8 * 8 : count,
+                     .type = kTypes[pick(4)],
+                     .op = kOps[pick(2)],
+                     .algorithm = static_cast<Algorithm>(pick(4)),
+                     .fill = static_cast<Fill>(pick(4)),
+                     .in_place = pick(2) == 0,
+                     .input_shift = whole ? 0 : pick(8),
+                     .output_shift = whole ? 0 : pick(8),
+                     .seed = i,
+                     .launch = {.blocks = 2 + static_cast<int>(pick(most_blocks - 1)),
+                                .threads = 32 * (1 + static_cast<int>(pick(8)))}});
+  }
+  expect_right(world, cases);
+}
+
+TEST_P(GpuSequence, FirstEpochs) {
+  for (const std::uint32_t first : {0u, 0x7ffffffdu, 0xfffffffdu}) {
+    Config config = small_gpu_pieces();
+    config.first_epoch = first;
+    GpuWorld world = make_gpu_world(GetParam(), config);
+    std::vector<Case> cases;
+    for (std::uint32_t i = 0; i < 10; ++i) {
+      cases.push_back({.count = i * 100, .type = kTypes[i % 4], .algorithm = kAlgorithms[i / 2 % 3], .seed = i});
+    }
+    expect_right(world, cases);
+  }
+}
+
+// Ten thousand calls. Every fifty the results are looked at, and the data are others from there on.
+TEST_P(GpuSequence, TenThousandCallsWithRandomDelays) {
+  GpuWorld& world = lasting_gpu_world(GetParam());
+  constexpr int calls = 10'000, kept = 50;
+  constexpr std::size_t kinds = 5, versions = 6;
+  std::vector<Case> cases;
+  for (std::uint32_t version = 0; version < versions; ++version) {
+    cases.push_back({.count = 300, .type = DataType::i32, .algorithm = Algorithm::one_shot, .seed = version});
+    cases.push_back({.count = 5000, .algorithm = Algorithm::two_shot, .fill = Fill::random, .seed = version});
+    cases.push_back({.count = 9, .type = DataType::f32, .fill = Fill::special, .seed = version});
+    cases.push_back({.count = 0});
+    cases.push_back({.count = 3000, .algorithm = Algorithm::bulk, .fill = Fill::random, .seed = version});
+  }
+  const auto prepared = prepare_for(world, cases);
+  expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int rank) {
+    std::mt19937 random(static_cast<unsigned>(rank));
+    for (int call = 0; call < calls;) {
+      gpu.reset();
+      std::vector<std::unique_ptr<GpuTensors>> tensors;
+      const std::size_t version = static_cast<std::size_t>(call / kept) % versions;
+      for (std::size_t kind = 0; kind < kinds; ++kind) {
+        tensors.push_back(std::make_unique<GpuTensors>(gpu, prepared[version * kinds + kind], rank));
+      }
+      for (const int end = call + kept; call < end; ++call) {
+        if (random() % 50 == 0) delay(std::chrono::microseconds(random() % 100), gpu.stream());
+        all_reduce(communicator, tensors[static_cast<std::size_t>(call) % kinds]->arguments(gpu.stream()));
+        if (world.shared() && call % kMostAhead == 0) gpu.synchronize();
+      }
+      for (auto& t : tensors) t->download(gpu.stream());
+      gpu.synchronize();
+      communicator.check();
+      for (auto& t : tensors) t->check();
+    }
+  }));
+}
+
+}  // namespace
+}  // namespace weft::test

@@ -1,0 +1,138 @@
+// A rank's memory for dispatch and combine on the GPU: made once for an exchange; filled, used and checked any number
+// of times, also by a captured graph.
+#pragma once
+
+#include <cstring>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "executors/cuda_error.hpp"
+#include "gpu/support/gpu_world.hpp"
+#include "support/moe_cases.hpp"
+
+namespace weft::test {
+
+class GpuMoe {
+ public:
+  GpuMoe(GpuRank& gpu, const Group& group, const Exchange& exchange, Launch launch = {})
+      : gpu_(gpu), group_(group), exchange_(exchange), rank_(static_cast<std::uint32_t>(group.rank())) {
+    launch_ = launch;
+    const ExchangeArgs& args = exchange.args();
+    const std::size_t rows = std::size_t{exchange.local_experts()} * exchange.capacity();
+    const std::size_t entries = std::size_t{args.tokens} * args.top_k;
+    const std::size_t combined = std::size_t{args.hidden} * 2;
+    input_ = take(args.tokens * row_bytes(args));
+    scales_ = take(std::size_t{args.tokens} * args.scale_bytes);
+    ids_ = take(entries * sizeof(std::int64_t));
+    weights_ = take(entries * sizeof(float));
+    output_ = take(rows * sent_bytes(args));
+    output_scales_ = take(rows * sent_scale_bytes(args));
+    counts_ = take(exchange.local_experts() * sizeof(std::int32_t));
+    expert_rows_ = take(rows * combined);
+    residual_ = take(args.tokens * combined);
+    result_ = take(args.tokens * combined);
+  }
+
+  // Everything that a call of `p` reads, and canaries where it writes. Waits.
+  void fill(const PreparedMoe& p) {
+    const Tokens& mine = p.tokens[rank_];
+    const std::vector<std::int32_t> narrow(mine.ids.begin(), mine.ids.end());
+    upload(input_, std::span(mine.rows));
+    upload(scales_, std::span(mine.scales));
+    upload(ids_, p.call.wide_ids ? std::as_bytes(std::span(mine.ids)) : std::as_bytes(std::span(narrow)));
+    upload(weights_, std::as_bytes(std::span(mine.weights)));
+    upload(expert_rows_, std::span<const std::byte>(expert_rows(exchange_, p)));
+    upload(residual_, std::span(p.residuals[rank_]));
+    for (const Buffer* written : {&output_, &output_scales_, &counts_, &result_}) upload(*written, {});
+    gpu_.synchronize();
+  }
+
+  // Both only enqueue.
+  Ticket dispatch(const PreparedMoe& p, cudaStream_t stream, bool discard = false) const {
+    return exchange_.dispatch({.input = device(input_),
+                               .scales = device(scales_),
+                               .topk_ids = device(ids_),
+                               .topk_ids_are_i64 = p.call.wide_ids,
+                               .topk_weights = reinterpret_cast<const float*>(device(weights_)),
+                               .tokens = p.tokens[rank_].count,
+                               .output = device(output_),
+                               .output_scales = device(output_scales_),
+                               .counts = reinterpret_cast<std::int32_t*>(device(counts_)),
+                               .stream = stream,
+                               .discard = discard,
+                               .launch = launch_});
+  }
+  void combine(const PreparedMoe& p, Ticket ticket, cudaStream_t stream) const {
+    exchange_.combine({.ticket = ticket,
+                       .input = device(expert_rows_),
+                       .residual = p.call.residual ? device(residual_) : nullptr,
+                       .output = device(result_),
+                       .stream = stream,
+                       .launch = launch_});
+  }
+
+  // Both wait, and throw the fault of a call, or where anything is wrong in what it wrote and what it left.
+  void check_dispatch(const PreparedMoe& p) const {
+    const Dispatched wanted = dispatched(exchange_, p);
+    wait();
+    expect(counts_, std::as_bytes(std::span(wanted.counts)), "counts");
+    expect(output_, std::span(wanted.rows), "rows");
+    expect(output_scales_, std::span(wanted.scales), "scales");
+  }
+  void check_combine(const PreparedMoe& p) const {
+    wait();
+    expect(result_, std::span(p.results[rank_]), "combined rows");
+  }
+
+ private:
+  struct Buffer {
+    std::byte* host;
+    std::byte* device;
+    std::size_t bytes;  // with canaries in front and behind
+  };
+
+  Buffer take(std::size_t content) const {
+    const std::size_t bytes = content + 2 * Guarded::kGuard;
+    return {gpu_.host_memory(bytes), gpu_.device_memory(bytes), bytes};
+  }
+  static std::byte* device(const Buffer& buffer) { return buffer.device + Guarded::kGuard; }
+
+  void upload(const Buffer& to, std::span<const std::byte> content) const {
+    std::memset(to.host, static_cast<int>(Guarded::kCanary), to.bytes);
+    if (!content.empty()) std::memcpy(to.host + Guarded::kGuard, content.data(), content.size());
+    detail::check_cuda(cudaMemcpyAsync(to.device, to.host, to.bytes, cudaMemcpyHostToDevice, gpu_.stream()), "upload");
+  }
+  void wait() const {
+    gpu_.synchronize();
+    group_.check();
+  }
+  void expect(const Buffer& buffer, std::span<const std::byte> content, const std::string& what) const {
+    detail::check_cuda(cudaMemcpyAsync(buffer.host, buffer.device, buffer.bytes, cudaMemcpyDeviceToHost, gpu_.stream()),
+                       "download");
+    gpu_.synchronize();
+    const std::span<const std::byte> all(buffer.host, buffer.bytes);
+    const Bytes canaries(buffer.bytes, Guarded::kCanary);
+    const std::size_t end = Guarded::kGuard + content.size();
+    expect_bytes(all.subspan(Guarded::kGuard), content, what);
+    expect_bytes(all, std::span(canaries).first(Guarded::kGuard), "before the " + what);
+    expect_bytes(all.subspan(end), std::span(canaries).subspan(end), "behind the " + what);
+  }
+
+  GpuRank& gpu_;
+  const Group& group_;
+  const Exchange& exchange_;
+  std::uint32_t rank_;
+  Launch launch_;
+  Buffer input_, scales_, ids_, weights_, output_, output_scales_, counts_, expert_rows_, residual_, result_;
+};
+
+// A dispatch and its combine, each checked.
+inline void run_on_gpu_rank(const GpuMoe& moe, GpuRank& gpu, const PreparedMoe& p) {
+  const Ticket ticket = moe.dispatch(p, gpu.stream());
+  moe.check_dispatch(p);
+  moe.combine(p, ticket, gpu.stream());
+  moe.check_combine(p);
+}
+
+}  // namespace weft::test

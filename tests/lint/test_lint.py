@@ -1,0 +1,104 @@
+#!/usr/bin/env python3
+"""The project's rules have teeth: a line that breaks one is refused, and what only looks like it is not."""
+
+import sys
+import unittest
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools"))
+import lint  # noqa: E402
+
+ALGORITHM = "src/algorithms/new.hpp"
+LIBRARY = "src/comm/new.cpp"
+PTX = "src/team/ptx.cuh"
+
+# File, a line in it, and what the rule says of it.
+BAD = [
+    (ALGORITHM, "#if defined(__CUDA_ARCH__)", "architecture"),
+    (ALGORITHM, "#ifdef __CUDACC__", "architecture"),
+    (ALGORITHM, "#ifdef __NVPTX__", "architecture"),
+    (ALGORITHM, "#if WEFT_WITH_CUDA", "architecture"),
+    (ALGORITHM, "#ifdef __x86_64__", "architecture"),
+    (ALGORITHM, "#if defined(__aarch64__)", "architecture"),
+    (ALGORITHM, "#ifdef __AVX2__", "architecture"),
+    (ALGORITHM, "if constexpr (std::is_same_v<T, CudaBlock>) return;", "mentions CUDA"),
+    (ALGORITHM, "if constexpr (std::is_same_v<T, CpuThread>) return;", "which executor"),
+    (ALGORITHM, "if constexpr (std::is_same_v<T, sim::SimTeam>) return;", "which executor"),
+    (ALGORITHM, "if (device == Device::cpu) return;", "which executor"),
+    (ALGORITHM, '#include "executors/executor.hpp"', "executor or a fabric"),
+    (ALGORITHM, '#include "fabric/fabric.hpp"', "executor or a fabric"),
+    (ALGORITHM, '#include "sim/memory.hpp"', "executor or a fabric"),
+    (ALGORITHM, '#include "team/cpu_thread.hpp"', "a team of one executor"),
+    (ALGORITHM, '#include "team/ptx.cuh"', "a team of one executor"),
+    ("src/wire/new.hpp", "if (device == Device::cpu) return;", "which executor"),
+    (LIBRARY, 'asm("nop;");', "inline assembly"),
+    (LIBRARY, 'asm volatile("nop;");', "inline assembly"),
+    (LIBRARY, 'asm("trap;");', "traps"),
+    (PTX, 'asm("trap;");', "traps"),
+    (PTX, '               "brkpt;"', "traps"),
+    (LIBRARY, "__trap();", "traps"),
+    (LIBRARY, "__builtin_trap();", "traps"),
+    (LIBRARY, '::setenv("A", "b", 1);', "environment"),
+    (LIBRARY, 'unsetenv("A");', "environment"),
+    (LIBRARY, "exit(-1);", "ends the process"),
+    (LIBRARY, "std::exit(1);", "ends the process"),
+    (LIBRARY, "::_exit(code);", "ends the process"),
+    (LIBRARY, "quick_exit(x + 1);", "ends the process"),
+    (LIBRARY, "else abort();", "ends the process"),
+    (LIBRARY, "std::terminate();", "ends the process"),
+    (LIBRARY, "assert(x);", "ends the process"),
+    (LIBRARY, "raise(SIGABRT);", "sends a signal"),
+    (LIBRARY, "::kill(pid, SIGKILL);", "sends a signal"),
+    (LIBRARY, "std::signal(SIGTERM, SIG_IGN);", "signal handler"),
+    (LIBRARY, "sigaction(SIGTERM, &action, nullptr);", "signal handler"),
+    ("include/weft/new.hpp", "inline void stop() { exit(0); }", "ends the process"),
+]
+
+GOOD = [
+    (ALGORITHM, "while (sharers < T::kLanes) sharers *= 2;"),
+    (ALGORITHM, "return Line::arrived<T::kAtomicBytes>(line, s.epoch);"),
+    (ALGORITHM, "if (known_size <= T::kLeastThreads) break;"),
+    (ALGORITHM, '#include "team/team.hpp"'),
+    (ALGORITHM, '#include "team/function.hpp"'),
+    (ALGORITHM, '#include "core/session.hpp"'),
+    (ALGORITHM, "// On CUDA a CpuThread would exit(1) here."),
+    (LIBRARY, "if (device == Device::cpu) return;"),
+    (LIBRARY, "state_->abort();"),
+    (LIBRARY, "communicator.abort();"),
+    (LIBRARY, "void Communicator::abort() noexcept {"),
+    (LIBRARY, "  void abort() noexcept override {"),
+    (LIBRARY, "static_assert(sizeof(Pack) == 16);"),
+    (LIBRARY, "poison_windows(abort, size_);"),
+    (LIBRARY, "// as raise(SIGABRT) would"),
+    (PTX, 'asm volatile("griddepcontrol.wait;" ::: "memory");'),
+    ("src/cli/new.cpp", "std::exit(1);"),
+    ("tests/comm/new_test.cpp", "::_exit(1);"),
+]
+
+
+class Rules(unittest.TestCase):
+    def rules_broken(self, name, line):
+        return [rule for _, rule in lint.breaches(Path(name), "#pragma once\n" + line + "\n")]
+
+    def test_every_breach_is_seen(self):
+        for name, line, rule in BAD:
+            with self.subTest(name=name, line=line):
+                broken = self.rules_broken(name, line)
+                self.assertTrue(any(rule in text for text in broken), f"not seen: {broken}")
+
+    def test_nothing_else_is(self):
+        for name, line in GOOD:
+            with self.subTest(name=name, line=line):
+                self.assertEqual(self.rules_broken(name, line), [])
+
+    def test_long_files_are_seen(self):
+        line = "int i;\n"
+        self.assertEqual(list(lint.breaches(Path(LIBRARY), line * lint.MAX_LINES)), [])
+        self.assertEqual(len(list(lint.breaches(Path(LIBRARY), line * (lint.MAX_LINES + 1)))), 1)
+
+    def test_a_breach_has_its_line(self):
+        self.assertEqual([number for number, _ in lint.breaches(Path(LIBRARY), "\n/* a\nb */\nexit(-1);\n")], [4])
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,19 @@
+// Cases of dispatch and combine, the same for CPU ranks and GPU ranks.
+#pragma once
+
+#include <vector>
+
+#include "support/moe_cases.hpp"
+
+namespace weft::test {
+
+// Calls of one exchange, one after the other: they have the same arguments of the exchange.
+using Batch = std::vector<MoeCase>;
+ExchangeArgs small_exchange();
+std::vector<Batch> every_kind_of_routing(std::uint32_t ranks);
+std::vector<Batch> rows_of_every_type(std::uint32_t ranks);
+std::vector<Batch> casts_on_the_way(std::uint32_t ranks);
+std::vector<Batch> experts_where_the_caller_wants(std::uint32_t ranks);
+std::vector<Batch> rows_without_room();
+
+}  // namespace weft::test

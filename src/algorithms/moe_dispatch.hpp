@@ -15,9 +15,7 @@ struct MoeDispatch : MoeFrame<DispatchWork> {
     const Work& work = *p.work;
     if constexpr (phase == 0) {
       if (team.block_rank() == 0) return control_send(team, s, work, p.header);
-      send_counts(team, s, work, p.share);
-      send_records(team, s, work, p.share);
-      send_rows(team, s, work, p.share);
+      send(team, s, work, p.share);
       return true;
     } else {
       if (team.block_rank() == 0) return control_receive(team, s, work, p.header);
@@ -52,56 +50,70 @@ struct MoeDispatch : MoeFrame<DispatchWork> {
     return true;
   }
 
-  // How many rows each expert gets from here. `sharers` neighbouring lanes count for one expert.
+  // Rows, records and counts are units of one sequence, so that no warp sends one kind after another where there are
+  // warps enough for all.
   template <Team T>
-  static WEFT_FN void send_counts(T& team, const Session& s, const Work& work, const WarpShare& share) {
+  static WEFT_FN void send(T& team, const Session& s, const Work& work, const WarpShare& share) {
     const ExchangeShape& shape = work.exchange.shape;
     const std::uint32_t entries = work.tokens * shape.top_k;
-    const TopK topk = topk_of(work);
-    std::uint32_t sharers = 1;
+    std::uint32_t sharers = 1;  // neighbouring lanes that count for one expert
     while (sharers < T::kLanes && sharers * 32 < entries) sharers *= 2;
     const std::uint32_t warp_experts = T::kLanes / sharers;
-    for (std::uint32_t first = share.first * warp_experts; first < shape.experts; first += share.step * warp_experts) {
-      const std::uint32_t expert = first + share.lane / sharers;
-      const std::uint32_t count = team.sum_of(topk.count(expert, share.lane % sharers, sharers, entries), sharers);
-      if (share.lane % sharers != 0 || expert >= shape.experts) continue;
-      const ExpertHome home = home_of(work.exchange, expert);
-      team.store(area(s, work, home.rank, s.rank()).counts() + home.local, FlaggedWord::encode(count, s.epoch));
-    }
-  }
-
-  template <Team T>
-  static WEFT_FN void send_records(T& team, const Session& s, const Work& work, const WarpShare& share) {
-    const ExchangeShape& shape = work.exchange.shape;
-    const TopK topk = topk_of(work);
-    for (std::uint32_t i = share.first; i < work.tokens * shape.top_k; i += share.step) {
-      const std::uint32_t expert = topk.at(i);
-      const ExpertHome home = expert != kNone ? home_of(work.exchange, expert) : ExpertHome{kNone, 0};
-      const std::uint32_t ordinal = team.sum_of(topk.count(expert, share.lane, T::kLanes, i), T::kLanes);
-      const std::uint32_t weight = shape.weighted ? bits_of<std::uint32_t>(work.weights[i]) : 0;
-      for (std::uint32_t rank = share.lane; rank < s.size(); rank += T::kLanes) {
-        const std::uint32_t place = rank == home.rank ? RoutingRecord::make_place(home.local, ordinal) : kNone;
-        Pack* const record = area(s, work, rank, s.rank()).records(i / shape.top_k) + i % shape.top_k;
-        team.store(record, Line::encode<T::kAtomicBytes>({{place, weight, 0, 0}}, s.epoch));
+    const std::uint32_t rows = work.tokens * Row::template units<T>(shape);
+    const std::uint32_t counts = (shape.experts + warp_experts - 1) / warp_experts;
+    for (std::uint32_t unit = share.first; unit < entries + counts + rows; unit += share.step) {
+      if (unit < entries) {
+        send_record(team, s, work, share.lane, unit);
+      } else if (unit < entries + counts) {
+        send_counts(team, s, work, share.lane, (unit - entries) * warp_experts, sharers);
+      } else {
+        send_row(team, s, work, share.lane, unit - entries - counts);
       }
     }
   }
 
+  // How many rows the experts from `first` on get from here.
   template <Team T>
-  static WEFT_FN void send_rows(T& team, const Session& s, const Work& work, const WarpShare& share) {
+  static WEFT_FN void send_counts(T& team, const Session& s, const Work& work, std::uint32_t lane, std::uint32_t first,
+                                  std::uint32_t sharers) {
     const ExchangeShape& shape = work.exchange.shape;
-    const std::uint32_t units = Row::template units<T>(shape);
+    const std::uint32_t expert = first + lane / sharers;
+    const std::uint32_t own = topk_of(work).count(expert, lane % sharers, sharers, work.tokens * shape.top_k);
+    const std::uint32_t count = team.sum_of(own, sharers);
+    if (lane % sharers != 0 || expert >= shape.experts) return;
+    const ExpertHome home = home_of(work.exchange, expert);
+    team.store(area(s, work, home.rank, s.rank()).counts() + home.local, FlaggedWord::encode(count, s.epoch));
+  }
+
+  // Entry `i` of all top-k entries of this rank.
+  template <Team T>
+  static WEFT_FN void send_record(T& team, const Session& s, const Work& work, std::uint32_t lane, std::uint32_t i) {
+    const ExchangeShape& shape = work.exchange.shape;
     const TopK topk = topk_of(work);
-    for (std::uint32_t i = share.first; i < work.tokens * units; i += share.step) {
-      const std::uint32_t token = i / units;
-      RankSet to{};
-      for (std::uint32_t k = 0; k < shape.top_k; ++k) {
-        const std::uint32_t expert = topk.at(token * shape.top_k + k);
-        if (expert != kNone) to.add(home_of(work.exchange, expert).rank);
-      }
-      if (i % units == 0 && share.lane == 0) work.exchange.tables.answering[token] = to;
-      Row::send(team, s, work, token, i % units, share.lane, to);
+    const std::uint32_t expert = topk.at(i);
+    const ExpertHome home = expert != kNone ? home_of(work.exchange, expert) : ExpertHome{kNone, 0};
+    const std::uint32_t ordinal = team.sum_of(topk.count(expert, lane, T::kLanes, i), T::kLanes);
+    const std::uint32_t weight = shape.weighted ? bits_of<std::uint32_t>(work.weights[i]) : 0;
+    for (std::uint32_t rank = lane; rank < s.size(); rank += T::kLanes) {
+      const std::uint32_t place = rank == home.rank ? RoutingRecord::make_place(home.local, ordinal) : kNone;
+      Pack* const record = area(s, work, rank, s.rank()).records(i / shape.top_k) + i % shape.top_k;
+      team.store(record, Line::encode<T::kAtomicBytes>({{place, weight, 0, 0}}, s.epoch));
     }
+  }
+
+  // Unit `i` of the units of all rows of this rank.
+  template <Team T>
+  static WEFT_FN void send_row(T& team, const Session& s, const Work& work, std::uint32_t lane, std::uint32_t i) {
+    const ExchangeShape& shape = work.exchange.shape;
+    const TopK topk = topk_of(work);
+    const std::uint32_t units = Row::template units<T>(shape), token = i / units;
+    RankSet to{};
+    for (std::uint32_t k = 0; k < shape.top_k; ++k) {
+      const std::uint32_t expert = topk.at(token * shape.top_k + k);
+      if (expert != kNone) to.add(home_of(work.exchange, expert).rank);
+    }
+    if (i % units == 0 && lane == 0) work.exchange.tables.answering[token] = to;
+    Row::send(team, s, work, token, i % units, lane, to);
   }
 
   // The counts that every rank has sent for `local`, of the ranks below `end`, added up. False when the call has

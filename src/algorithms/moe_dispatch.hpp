@@ -10,18 +10,79 @@ namespace weft::detail {
 
 template <class Row>
 struct MoeDispatch : MoeFrame<DispatchWork> {
+  using Frame = MoeFrame<DispatchWork>;
+
+  // Rows, records and counts are units of one sequence, so that no warp sends one kind after another where there are
+  // warps enough for all: first the records, then the counts, then the rows.
+  struct SendPlan {
+    std::uint32_t records, records_and_counts, all;  // units
+    std::uint32_t sharers;                           // neighbouring lanes that count for one expert
+  };
+  // A unit to send: entry `part` of a token's record, unit `part` of its row, or counts from expert `part` on.
+  struct Sent {
+    std::uint32_t token, part;
+  };
+  struct Received {
+    std::uint32_t token, sender, part;
+  };
+  struct Places : Frame::Places {
+    SendPlan plan;
+    Sent sent;          // the first unit of this warp
+    Received received;  // likewise
+  };
+  // Divisions take long, and here the kernel before still runs.
+  template <Team T>
+  static WEFT_FN Places places(T& team, const Call& call, const Work& work) {
+    Places p{Frame::places(team, call, work), {}, {}, {}};
+    if (team.block_rank() == 0) return p;
+    p.plan = plan_of<T>(work);
+    p.sent = sent<T>(work, p.plan, p.share.first);
+    p.received = received<T>(call, work, p.share.first);
+    settle_both(team, p.sent.token, p.sent.part);
+    settle_both(team, p.received.token, p.received.part);
+    return p;
+  }
+  template <Team T>
+  static WEFT_FN void settle_both(T& team, std::uint32_t& a, std::uint32_t& b) {
+    std::uint64_t both = static_cast<std::uint64_t>(a) << 32 | b;
+    team.settle(both);
+    a = static_cast<std::uint32_t>(both >> 32), b = static_cast<std::uint32_t>(both);
+  }
+  template <Team T>
+  static WEFT_FN SendPlan plan_of(const Work& work) {
+    const ExchangeShape& shape = work.exchange.shape;
+    SendPlan plan{.records = work.tokens * shape.top_k, .records_and_counts = 0, .all = 0, .sharers = 1};
+    while (plan.sharers < T::kLanes && plan.sharers * 32 < plan.records) plan.sharers *= 2;
+    const std::uint32_t warp_experts = T::kLanes / plan.sharers;
+    plan.records_and_counts = plan.records + (shape.experts + warp_experts - 1) / warp_experts;
+    plan.all = plan.records_and_counts + work.tokens * Row::template units<T>(shape);
+    return plan;
+  }
+  template <Team T>
+  static WEFT_FN Sent sent(const Work& work, const SendPlan& plan, std::uint32_t unit) {
+    const ExchangeShape& shape = work.exchange.shape;
+    if (unit < plan.records) return {unit / shape.top_k, unit % shape.top_k};
+    if (unit < plan.records_and_counts) return {0, (unit - plan.records) * (T::kLanes / plan.sharers)};
+    const std::uint32_t units = Row::template units<T>(shape);
+    return {(unit - plan.records_and_counts) / units, (unit - plan.records_and_counts) % units};
+  }
+  template <Team T>
+  static WEFT_FN Received received(const Call& call, const Work& work, std::uint32_t unit) {
+    const std::uint32_t units = Row::template units<T>(work.exchange.shape), row = unit / units;
+    const std::uint32_t turn = call.rank + row % call.size;
+    return {row / call.size, turn < call.size ? turn : turn - call.size, unit % units};
+  }
+
   template <int phase, Team T>
   static WEFT_FN bool run(T& team, const Session& s, const Places& p, const Early&) {
     const Work& work = *p.work;
     if constexpr (phase == 0) {
       if (team.block_rank() == 0) return control_send(team, s, work, p.header);
-      send_counts(team, s, work, p.share);
-      send_records(team, s, work, p.share);
-      send_rows(team, s, work, p.share);
+      send(team, s, p);
       return true;
     } else {
       if (team.block_rank() == 0) return control_receive(team, s, work, p.header);
-      return receive(team, s, work, p.share);
+      return receive(team, s, p);
     }
   }
 
@@ -52,56 +113,62 @@ struct MoeDispatch : MoeFrame<DispatchWork> {
     return true;
   }
 
-  // How many rows each expert gets from here. `sharers` neighbouring lanes count for one expert.
   template <Team T>
-  static WEFT_FN void send_counts(T& team, const Session& s, const Work& work, const WarpShare& share) {
+  static WEFT_FN void send(T& team, const Session& s, const Places& p) {
+    const Work& work = *p.work;
+    Sent part = p.sent;
+    for (std::uint32_t unit = p.share.first; unit < p.plan.all; part = sent<T>(work, p.plan, unit)) {
+      if (unit < p.plan.records) {
+        send_record(team, s, work, p.share.lane, part);
+      } else if (unit < p.plan.records_and_counts) {
+        send_counts(team, s, work, p.share.lane, part.part, p.plan.sharers);
+      } else {
+        send_row(team, s, work, p.share.lane, part);
+      }
+      unit += p.share.step;
+    }
+  }
+
+  // How many rows the experts from `first` on get from here.
+  template <Team T>
+  static WEFT_FN void send_counts(T& team, const Session& s, const Work& work, std::uint32_t lane, std::uint32_t first,
+                                  std::uint32_t sharers) {
     const ExchangeShape& shape = work.exchange.shape;
-    const std::uint32_t entries = work.tokens * shape.top_k;
+    const std::uint32_t expert = first + lane / sharers;
+    const std::uint32_t own = topk_of(work).count(expert, lane % sharers, sharers, work.tokens * shape.top_k);
+    const std::uint32_t count = team.sum_of(own, sharers);
+    if (lane % sharers != 0 || expert >= shape.experts) return;
+    const ExpertHome home = home_of(work.exchange, expert);
+    team.store(area(s, work, home.rank, s.rank()).counts() + home.local, FlaggedWord::encode(count, s.epoch));
+  }
+
+  template <Team T>
+  static WEFT_FN void send_record(T& team, const Session& s, const Work& work, std::uint32_t lane, const Sent& entry) {
+    const ExchangeShape& shape = work.exchange.shape;
     const TopK topk = topk_of(work);
-    std::uint32_t sharers = 1;
-    while (sharers < T::kLanes && sharers * 32 < entries) sharers *= 2;
-    const std::uint32_t warp_experts = T::kLanes / sharers;
-    for (std::uint32_t first = share.first * warp_experts; first < shape.experts; first += share.step * warp_experts) {
-      const std::uint32_t expert = first + share.lane / sharers;
-      const std::uint32_t count = team.sum_of(topk.count(expert, share.lane % sharers, sharers, entries), sharers);
-      if (share.lane % sharers != 0 || expert >= shape.experts) continue;
-      const ExpertHome home = home_of(work.exchange, expert);
-      team.store(area(s, work, home.rank, s.rank()).counts() + home.local, FlaggedWord::encode(count, s.epoch));
+    const std::uint32_t i = entry.token * shape.top_k + entry.part;
+    const std::uint32_t expert = topk.at(i);
+    const ExpertHome home = expert != kNone ? home_of(work.exchange, expert) : ExpertHome{kNone, 0};
+    const std::uint32_t ordinal = team.sum_of(topk.count(expert, lane, T::kLanes, i), T::kLanes);
+    const std::uint32_t weight = shape.weighted ? bits_of<std::uint32_t>(work.weights[i]) : 0;
+    for (std::uint32_t rank = lane; rank < s.size(); rank += T::kLanes) {
+      const std::uint32_t place = rank == home.rank ? RoutingRecord::make_place(home.local, ordinal) : kNone;
+      Pack* const record = area(s, work, rank, s.rank()).records(entry.token) + entry.part;
+      team.store(record, Line::encode<T::kAtomicBytes>({{place, weight, 0, 0}}, s.epoch));
     }
   }
 
   template <Team T>
-  static WEFT_FN void send_records(T& team, const Session& s, const Work& work, const WarpShare& share) {
+  static WEFT_FN void send_row(T& team, const Session& s, const Work& work, std::uint32_t lane, const Sent& row) {
     const ExchangeShape& shape = work.exchange.shape;
     const TopK topk = topk_of(work);
-    for (std::uint32_t i = share.first; i < work.tokens * shape.top_k; i += share.step) {
-      const std::uint32_t expert = topk.at(i);
-      const ExpertHome home = expert != kNone ? home_of(work.exchange, expert) : ExpertHome{kNone, 0};
-      const std::uint32_t ordinal = team.sum_of(topk.count(expert, share.lane, T::kLanes, i), T::kLanes);
-      const std::uint32_t weight = shape.weighted ? bits_of<std::uint32_t>(work.weights[i]) : 0;
-      for (std::uint32_t rank = share.lane; rank < s.size(); rank += T::kLanes) {
-        const std::uint32_t place = rank == home.rank ? RoutingRecord::make_place(home.local, ordinal) : kNone;
-        Pack* const record = area(s, work, rank, s.rank()).records(i / shape.top_k) + i % shape.top_k;
-        team.store(record, Line::encode<T::kAtomicBytes>({{place, weight, 0, 0}}, s.epoch));
-      }
+    RankSet to{};
+    for (std::uint32_t k = 0; k < shape.top_k; ++k) {
+      const std::uint32_t expert = topk.at(row.token * shape.top_k + k);
+      if (expert != kNone) to.add(home_of(work.exchange, expert).rank);
     }
-  }
-
-  template <Team T>
-  static WEFT_FN void send_rows(T& team, const Session& s, const Work& work, const WarpShare& share) {
-    const ExchangeShape& shape = work.exchange.shape;
-    const std::uint32_t units = Row::template units<T>(shape);
-    const TopK topk = topk_of(work);
-    for (std::uint32_t i = share.first; i < work.tokens * units; i += share.step) {
-      const std::uint32_t token = i / units;
-      RankSet to{};
-      for (std::uint32_t k = 0; k < shape.top_k; ++k) {
-        const std::uint32_t expert = topk.at(token * shape.top_k + k);
-        if (expert != kNone) to.add(home_of(work.exchange, expert).rank);
-      }
-      if (i % units == 0 && share.lane == 0) work.exchange.tables.answering[token] = to;
-      Row::send(team, s, work, token, i % units, share.lane, to);
-    }
+    if (row.part == 0 && lane == 0) work.exchange.tables.answering[row.token] = to;
+    Row::send(team, s, work, row.token, row.part, lane, to);
   }
 
   // The counts that every rank has sent for `local`, of the ranks below `end`, added up. False when the call has
@@ -217,7 +284,9 @@ struct MoeDispatch : MoeFrame<DispatchWork> {
   }
 
   template <Team T>
-  static WEFT_FN bool receive(T& team, const Session& s, const Work& work, const WarpShare& share) {
+  static WEFT_FN bool receive(T& team, const Session& s, const Places& p) {
+    const Work& work = *p.work;
+    const WarpShare& share = p.share;
     const ExchangeShape& shape = work.exchange.shape;
     Dealt<T, kMaxRanks> tokens{};
     bool good = true;
@@ -240,22 +309,22 @@ struct MoeDispatch : MoeFrame<DispatchWork> {
     }
     if (share.first == 0 && share.lane == 0) work.exchange.tables.header->most_tokens = most;
 
-    const std::uint32_t units = Row::template units<T>(shape);
-    for (std::uint32_t i = share.first; i < most * s.size() * units; i += share.step) {
-      const std::uint32_t token = i / units / s.size(), turn = s.rank() + i / units % s.size();
-      const std::uint32_t sender = turn < s.size() ? turn : turn - s.size();
-      if (token >= tokens.get(team, sender)) continue;
+    const std::uint32_t all = most * s.size() * Row::template units<T>(shape);
+    Received unit = p.received;
+    for (std::uint32_t i = share.first; i < all; unit = received<T>(*s.call, work, i)) {
+      i += share.step;
+      if (unit.token >= tokens.get(team, unit.sender)) continue;
       Entries<T> entries{};
-      if (!find_entries(team, s, work, share.lane, sender, token, entries)) return false;
-      if (i % units == 0) note(team, work, share.lane, std::uint64_t{sender} * shape.tokens + token, entries);
+      if (!find_entries(team, s, work, share.lane, unit.sender, unit.token, entries)) return false;
+      if (unit.part == 0) note(team, work, share.lane, std::uint64_t{unit.sender} * shape.tokens + unit.token, entries);
       if (entries.here == 0) continue;
       const auto each_output = [&](auto store) {
         for (std::uint32_t k = 0; k < shape.top_k; ++k) {
           if ((entries.kept >> k & 1u) != 0) store(entries.row.get(team, k));
         }
       };
-      Pack* const row = area(s, work, s.rank(), sender).row(token);
-      if (!Row::receive(team, s, work, row, sender, i % units, share.lane, each_output)) return false;
+      Pack* const row = area(s, work, s.rank(), unit.sender).row(unit.token);
+      if (!Row::receive(team, s, work, row, unit.sender, unit.part, share.lane, each_output)) return false;
     }
     return true;
   }

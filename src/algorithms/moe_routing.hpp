@@ -1,7 +1,9 @@
 // What dispatch and combine share: work dealt to warps, experts' homes, and the words and lines that carry routing.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 #include "algorithms/handshake.hpp"
 #include "core/exchange.hpp"
@@ -28,6 +30,19 @@ WEFT_FN WarpShare warp_share(T& team) {
           .lane = team.thread_rank() % T::kLanes};
 }
 
+// Arguments of a kernel come through a cache that is cold when it starts: here while the kernel before still runs, not
+// one line after the other where they are first needed.
+template <Team T, class Argument>
+WEFT_FN void read_ahead(T& team, const Argument& argument) {
+  constexpr std::size_t kLine = 64;
+  WEFT_UNROLL
+  for (std::size_t offset = 0; offset + sizeof(std::uint64_t) <= sizeof(Argument); offset += kLine) {
+    std::uint64_t word = 0;
+    std::memcpy(&word, reinterpret_cast<const std::byte*>(&argument) + offset, sizeof(word));
+    team.settle(word);
+  }
+}
+
 // What both kernels are to an executor: any number of ranks, two phases, work dealt to the warps of the data blocks.
 template <class Work_>
 struct MoeFrame : LoadsNothingEarly {
@@ -45,6 +60,8 @@ struct MoeFrame : LoadsNothingEarly {
   static WEFT_FN Places places(T& team, const Call& call, const Work& work) {
     Places p{};
     p.work = &work;
+    read_ahead(team, call);
+    read_ahead(team, work);
     if (team.block_rank() == 0) {
       p.header = Handshake::place(team, call);
     } else {

@@ -145,10 +145,11 @@ Ticket Exchange::dispatch(const DispatchArgs& args) const {
       .blocks = 2,
       .threads = 1,
       .stream = args.stream};
-  // Rows come from all ranks, about as many from each as go from here to each.
+  // Rows come from all ranks, about as many from each as go from here to each; records and counts go beside rows.
   const std::uint64_t units = shape.cast != RowCast::none ? (shape.columns / 16 + 31) / 32 : shape.segments;
-  choose_grid(channel, args.launch, std::uint64_t{args.tokens} * static_cast<unsigned>(channel.size()) * units,
-              planned);
+  const std::uint64_t received = args.tokens * units * static_cast<unsigned>(channel.size());
+  const std::uint64_t sent = args.tokens * (units + shape.top_k) + (shape.experts + 31) / 32;
+  choose_grid(channel, args.launch, std::max(received, sent), planned);
   run(group_, channel, "dispatch", args.tag, planned);
   return ticket;
 }

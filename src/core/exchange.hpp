@@ -65,8 +65,13 @@ struct ExpertEntry {
 // Ranks of a group.
 struct RankSet {
   std::uint64_t bits[2];
-  WEFT_FN void add(std::uint32_t rank) { bits[rank / 64] |= std::uint64_t{1} << rank % 64; }
-  WEFT_FN bool has(std::uint32_t rank) const { return (bits[rank / 64] >> rank % 64 & 1u) != 0; }
+  // No index that is known at run time alone: the set stays in registers.
+  WEFT_FN void add(std::uint32_t rank) {
+    const std::uint64_t bit = std::uint64_t{1} << rank % 64;
+    bits[0] |= rank < 64 ? bit : 0;
+    bits[1] |= rank < 64 ? 0 : bit;
+  }
+  WEFT_FN bool has(std::uint32_t rank) const { return ((rank < 64 ? bits[0] : bits[1]) >> rank % 64 & 1u) != 0; }
 };
 static_assert(kMaxRanks <= 128);
 

@@ -115,10 +115,18 @@ struct Setup {
 using Routing = std::vector<std::vector<int>>;
 std::vector<CallSetup> moe_rounds(const std::vector<Routing>& routings, const std::vector<Grid>& grids = {Grid{}});
 
+// Recordings of the first and the second call, mixed with eager calls.
+std::vector<CallSetup> replays(const std::vector<CallSetup>& eager);
+// The windows come back where they were, then elsewhere. A recording of the first call is replayed meanwhile, between
+// the two good again, and stale ever after, which the last rank alone tries.
+std::vector<CallSetup> releases(const std::vector<CallSetup>& eager, int last_rank);
+
 // The set-ups that the tests run, by name.
 const std::vector<Setup>& all_setups();
 const Setup& find_setup(const std::string& name);  // throws weft::Error
 // Those of dispatch and combine.
+std::vector<Setup> small_move_setups();
+std::vector<Setup> large_move_setups();
 std::vector<Setup> small_moe_setups();
 std::vector<Setup> large_moe_setups();
 

@@ -1,0 +1,146 @@
+// Set-ups of gathers and scatters.
+#include <fmt/format.h>
+
+#include "sim/setup.hpp"
+
+namespace weft::sim {
+namespace {
+
+constexpr Grid kSmall{.blocks = 2, .threads = 1};
+
+}  // namespace
+
+// One small set-up for each, by lines or sentinels and in chunks; then everything in turns.
+std::vector<Setup> small_move_setups() {
+  struct Kind {
+    const char* name;
+    Moving moving;
+    std::vector<std::int32_t> counts = {};
+  };
+  const Kind kinds[] = {{"all-gather", Moving::all_gather},
+                        {"all-to-all", Moving::all_to_all},
+                        {"broadcast", Moving::broadcast},
+                        {"reduce-scatter", Moving::reduce_scatter},
+                        {"all-gather-v", Moving::all_gather_v, {1, 0}},
+                        {"reduce-scatter-v", Moving::reduce_scatter_v, {0, 1}}};
+  std::vector<Setup> setups;
+  for (const Kind& kind : kinds) {
+    const auto add = [&](const char* how, Setup setup, std::uint64_t count, bool flows) {
+      setup.name = fmt::format("{}-{}", kind.name, how);
+      for (const std::uint64_t elements : {count, count - 1, count}) {
+        setup.calls.push_back({.count = elements, .moving = kind.moving, .flows = flows, .counts = kind.counts});
+      }
+      setups.push_back(std::move(setup));
+    };
+    add("one-go", {}, 8, false);
+    add("one-go-torn8", {.atomic_bytes = 8, .payload = Payload::special}, 8, false);
+    add("one-go-cpu", {.atomic_bytes = 8, .one_thread = true}, 8, false);
+    add("chunks", {.bulk_slots = 2}, 8, true);
+  }
+  for (const std::uint32_t epoch : {0x7ffffffeu, 0xfffffffeu}) {
+    setups.push_back({.name = fmt::format("all-gather-wrap{}", epoch == 0x7ffffffeu ? 31 : 32),
+                      .type = DataType::i32,
+                      .start_epoch = epoch,
+                      .calls = {{.count = 2, .moving = Moving::all_gather},
+                                {.count = 2, .moving = Moving::all_gather, .flows = true},
+                                {.count = 2, .moving = Moving::all_gather}}});
+  }
+  setups.push_back({.name = "all-gather-threads",
+                    .calls = {{.count = 16, .grids = {{2, 2}}, .moving = Moving::all_gather, .flows = true}},
+                    .bound = 1,
+                    .bulk_slots = 2});
+  setups.push_back({.name = "barriers",
+                    .ranks = 3,
+                    .calls = {{.moving = Moving::barrier}, {.moving = Moving::barrier}, {.moving = Moving::barrier}}});
+  return setups;
+}
+
+std::vector<Setup> large_move_setups() {
+  std::vector<Setup> setups;
+  for (const unsigned ranks : {2u, 3u, 4u}) {
+    const auto counts = [&](std::int32_t first, std::int32_t rest) {
+      std::vector<std::int32_t> all(ranks, rest);
+      all[0] = first;
+      return all;
+    };
+    const std::vector<CallSetup> mixed{
+        {.count = 30, .grids = {{3, 2}, kSmall}, .moving = Moving::all_gather},
+        {.count = 20, .grids = {kSmall, {2, 2}}, .moving = Moving::all_gather, .flows = true},
+        {.count = 9, .grids = {{3, 1}, kSmall}, .moving = Moving::reduce_scatter},
+        {.count = 12, .grids = {{2, 1}, {3, 2}}, .moving = Moving::all_gather_v, .counts = counts(2, 0)},
+        {.count = 17, .grids = {{2, 1}, {3, 2}}},
+        {.count = 16, .grids = {{3, 2}, {2, 2}}, .moving = Moving::reduce_scatter, .flows = true},
+        {.count = 10, .grids = {{3, 2}, {2, 2}}, .moving = Moving::all_to_all, .flows = true},
+        {.count = 5, .grids = {kSmall}, .moving = Moving::reduce_scatter_v, .counts = counts(0, 2)},
+    };
+    for (const int unit : {8, 16}) {
+      setups.push_back({.name = fmt::format("moves-mixed-torn{}-ranks{}", unit, ranks),
+                        .ranks = ranks,
+                        .atomic_bytes = unit,
+                        .start_epoch = unit == 8 ? 0x7ffffffcu : 0xfffffffcu,
+                        .payload = Payload::special,
+                        .calls = mixed});
+    }
+    setups.push_back({.name = fmt::format("moves-i32-ranks{}", ranks),
+                      .type = DataType::i32,
+                      .ranks = ranks,
+                      .payload = Payload::special,
+                      .calls = {{.count = 11, .grids = {{3, 2}, kSmall}, .moving = Moving::reduce_scatter},
+                                {.count = 7, .moving = Moving::broadcast},
+                                {.count = 9, .moving = Moving::all_to_all},
+                                {.count = 9, .moving = Moving::reduce_scatter, .flows = true}}});
+    for (const DataType type : {DataType::f16, DataType::f32}) {
+      setups.push_back({.name = fmt::format("moves-{}-ranks{}", name(type), ranks),
+                        .type = type,
+                        .ranks = ranks,
+                        .payload = Payload::rounding,
+                        .calls = {{.count = 11, .grids = {{3, 2}, kSmall}, .moving = Moving::reduce_scatter},
+                                  {.count = 16, .moving = Moving::reduce_scatter, .flows = true}}});
+    }
+    setups.push_back({.name = fmt::format("moves-replays-ranks{}", ranks),
+                      .ranks = ranks,
+                      .start_epoch = 0xfffffffeu,
+                      .calls = replays({mixed[2], mixed[1], mixed[3], mixed[6]})});
+    setups.push_back({.name = fmt::format("moves-released-ranks{}", ranks),
+                      .ranks = ranks,
+                      .calls = releases({mixed[0], mixed[2]}, static_cast<int>(ranks) - 1)});
+    setups.push_back({.name = fmt::format("moves-cpu-ranks{}", ranks),
+                      .ranks = ranks,
+                      .atomic_bytes = 8,
+                      .one_thread = true,
+                      .payload = Payload::special,
+                      .calls = mixed});
+  }
+  const std::vector<CallSetup> of_groups{
+      {.count = 9, .group = 0, .moving = Moving::all_gather},
+      {.count = 8, .group = 1, .moving = Moving::reduce_scatter},
+      {.count = 16, .group = 0, .moving = Moving::reduce_scatter, .flows = true},
+      {.count = 17, .group = 1, .moving = Moving::all_to_all, .flows = true},
+      {.count = 3, .group = 1, .moving = Moving::broadcast},
+  };
+  for (const bool side_by_side : {false, true}) {
+    setups.push_back({.name = side_by_side ? "moves-groups-side-by-side" : "moves-groups-in-turn",
+                      .ranks = 3,
+                      .groups = {{0, 1, 2}, {2, 0}},
+                      .side_by_side = side_by_side,
+                      .payload = Payload::special,
+                      .calls = of_groups});
+  }
+  // More blocks than slots allow.
+  setups.push_back({.name = "reduce-scatter-crowded",
+                    .calls = {{.count = 48, .grids = {{4, 1}}, .moving = Moving::reduce_scatter, .flows = true}},
+                    .bulk_slots = 2});
+  // Many chunks through few slots, one sender busier than the others.
+  setups.push_back(
+      {.name = "moves-credits",
+       .ranks = 3,
+       .calls =
+           {{.count = 40, .grids = {{3, 2}, {2, 1}}, .moving = Moving::all_gather, .flows = true},
+            {.count = 8, .grids = {{2, 1}, {3, 2}}, .moving = Moving::all_gather_v, .flows = true, .counts = {5, 0, 1}},
+            {.count = 40, .grids = {{2, 2}}, .moving = Moving::reduce_scatter, .flows = true}},
+       .bulk_slots = 2,
+       .bulk_packs = 2});
+  return setups;
+}
+
+}  // namespace weft::sim

@@ -1,4 +1,4 @@
-# weft-tests (CPU), weft-gpu-tests (needs GPUs to run) and weft-sim-tests (simulator).
+# weft-tests and weft-twin-tests (CPU), weft-gpu-tests (needs GPUs to run) and weft-sim-tests (simulator).
 
 find_package(GTest QUIET)
 if(NOT GTest_FOUND)
@@ -21,7 +21,7 @@ function(weft_discover name)
 endfunction()
 
 weft_sources_below(test_files tests/*_test.cpp)
-list(FILTER test_files EXCLUDE REGEX "^tests/(gpu|sim)/")
+list(FILTER test_files EXCLUDE REGEX "^tests/(gpu|sim|twins)/")
 weft_sources(test_support_files tests/support/*.cpp)
 if(test_files)
   weft_test_executable(weft-tests ${test_files} ${test_support_files})
@@ -35,6 +35,15 @@ endif()
 set(sanitized OFF)
 if(CMAKE_CXX_FLAGS MATCHES "-fsanitize")
   set(sanitized ON)
+endif()
+
+# Twins that replace a part of the library by one that is broken: an executable of its own, whose definition the linker
+# takes before it looks into the archive.
+get_target_property(weft_type weft TYPE)
+if(weft_type STREQUAL "STATIC_LIBRARY" AND NOT sanitized)
+  weft_test_executable(weft-twin-tests tests/twins/broken_fabric_test.cpp tests/support/cases.cpp
+    tests/support/world.cpp)
+  weft_discover(weft-twin-tests)
 endif()
 
 # The simulator is compiled over copies of the production templates in which seeded bugs can be switched on

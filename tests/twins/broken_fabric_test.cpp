@@ -1,0 +1,128 @@
+// A machine on which data arrives wrong: creation finds that, on every rank. The fabric under these communicators is
+// the CPU's with one thing that can be broken, so this is an executable of its own, which has the fabric from here and
+// not from the library.
+#include <gtest/gtest.h>
+
+#include <atomic>
+
+#define make_cpu_fabric make_sound_fabric
+#include "fabric/cpu_fabric.cpp"
+#undef make_cpu_fabric
+
+#include "support/cases.hpp"
+#include "support/ranks.hpp"
+#include "support/world.hpp"
+
+namespace weft::detail {
+
+// Between which ranks a bit is lost, and in which pack; none while `from` is −1.
+struct Break {
+  std::atomic<int> from = -1, to = -1;
+  std::atomic<std::size_t> pack = 0;
+};
+static Break broken;
+
+class BreakableFabric final : public Fabric {
+ public:
+  explicit BreakableFabric(const FabricArgs& args) : sound_(make_sound_fabric(args)), rank_(args.bootstrap.rank()) {
+    size_ = args.bootstrap.size();
+  }
+
+  void push(Pack* to, const std::vector<Pack>& packs) override {
+    std::vector<Pack> arriving = packs;
+    if (rank_ == broken.from && lies_with(to, broken.to)) arriving[broken.pack].word[2] ^= 1u << 31;
+    sound_->push(to, arriving);
+  }
+
+  Device device() const override { return sound_->device(); }
+  std::string description() const override { return sound_->description(); }
+  int max_blocks() const override { return sound_->max_blocks(); }
+  std::size_t control_bytes() const override { return sound_->control_bytes(); }
+  Control control() const override { return sound_->control(); }
+  void open_window(Bootstrap& bootstrap, std::size_t bytes) override {
+    window_bytes_ = bytes;
+    sound_->open_window(bootstrap, bytes);
+  }
+  void close_windows() override { sound_->close_windows(); }
+  std::byte* window(int number, int rank) const override { return sound_->window(number, rank); }
+  void write(void* to, const void* from, std::size_t bytes) override { sound_->write(to, from, bytes); }
+  void fill(void* to, std::uint8_t value, std::size_t bytes) override { sound_->fill(to, value, bytes); }
+  void read(void* to, const void* from, std::size_t bytes) override { sound_->read(to, from, bytes); }
+  FaultRecord record() const override { return sound_->record(); }
+  void clear_record() override { sound_->clear_record(); }
+  void abort() noexcept override { sound_->abort(); }
+  void check_buffer(const char* name, const void* data) const override { sound_->check_buffer(name, data); }
+  void check_stream(Stream stream) const override { sound_->check_stream(stream); }
+  void run(const PlannedCall& planned) override { sound_->run(planned); }
+  void keep_alive(Stream stream, const std::shared_ptr<Fabric>& what) override { sound_->keep_alive(stream, what); }
+  void split(int group, int color) override { sound_->split(group, color); }
+  void nccl_all_reduce(const NcclAllReduce& call) override { sound_->nccl_all_reduce(call); }
+
+ private:
+  bool lies_with(const Pack* place, int owner) const {
+    if (owner < 0 || owner >= size_) return false;
+    const auto* address = reinterpret_cast<const std::byte*>(place);
+    const std::byte* begin = window(0, owner);
+    return address >= begin && address < begin + window_bytes_;
+  }
+
+  std::shared_ptr<Fabric> sound_;
+  int rank_, size_ = 0;
+  std::size_t window_bytes_ = 0;
+};
+
+std::shared_ptr<Fabric> make_cpu_fabric(const FabricArgs& args) {
+  return std::make_shared<BreakableFabric>(args);
+}
+
+}  // namespace weft::detail
+
+namespace weft::test {
+namespace {
+
+using detail::broken;
+
+constexpr int kRanks = 3;
+
+TEST(BrokenFabric, IsFoundBetweenAnyTwoRanks) {
+  for (int from = 0; from < kRanks; ++from) {
+    for (int to = 0; to < kRanks; ++to) {
+      for (const std::size_t pack : {std::size_t{0}, std::size_t{100}, std::size_t{255}}) {
+        broken.from = from;
+        broken.to = to;
+        broken.pack = pack;
+        const std::string error = error_of([] { Communicator::local(kRanks, cpu_config()); });
+        expect_says(error, fmt::format("data that rank {} wrote to rank {} arrived wrong", from, to));
+      }
+    }
+  }
+  broken.from = -1;
+}
+
+// What was found is not there without the break: the twin of the twin.
+TEST(BrokenFabric, WhenSoundWorks) {
+  broken.from = -1;
+  const Prepared prepared = prepare({.count = 500}, kRanks);
+  expect_all_well(run_world(kRanks, cpu_config(), [&](Communicator& communicator, int rank) {
+    run_on_cpu_rank(communicator, prepared, rank);
+  }));
+}
+
+// Memory that comes back is not trusted, either.
+TEST(BrokenFabric, IsFoundByAcquire) {
+  auto communicators = Communicator::local(kRanks, cpu_config());
+  const auto endings = run_world(communicators, [&](Communicator& communicator, int rank) {
+    communicator.release();
+    if (rank == 0) {
+      broken.pack = 7;
+      broken.to = 1;
+      broken.from = 2;
+    }
+    communicator.acquire();
+  });
+  broken.from = -1;
+  for (const Ending& ending : endings) expect_says(ending.what, "data that rank 2 wrote to rank 1 arrived wrong");
+}
+
+}  // namespace
+}  // namespace weft::test

@@ -7,37 +7,11 @@
 #include <span>
 
 #include "comm/exchange_state.hpp"
+#include "comm/window_layout.hpp"
 #include "core/log.hpp"
 
 namespace weft::detail {
 namespace {
-
-constexpr std::size_t kMiB = std::size_t{1} << 20;
-
-std::size_t or_default(std::size_t wish, std::size_t value) {
-  return wish != 0 ? wish : value;
-}
-
-RegionLayout world_layout(const Config& config, std::uint32_t size) {
-  return make_layout(size, or_default(config.one_shot_bytes, default_one_shot_bytes(config.device, size)),
-                     or_default(config.two_shot_bytes, default_two_shot_bytes(config.device, size)),
-                     default_bulk_shape(config.device, size, true));
-}
-
-RegionLayout group_layout(const Config& config, std::uint32_t size) {
-  const bool cpu = config.device == Device::cpu;
-  const std::size_t one_shot = cpu ? default_one_shot_bytes(config.device, size) : kMiB / 2;
-  const std::size_t two_shot = cpu ? default_two_shot_bytes(config.device, size) : 4 * kMiB;
-  return make_layout(size, or_default(config.group_one_shot_bytes, one_shot),
-                     or_default(config.group_two_shot_bytes, two_shot), default_bulk_shape(config.device, size, false));
-}
-
-// Rounding may make a smaller group's region the larger one.
-std::size_t group_region_bytes(const Config& config, std::uint32_t world_size) {
-  std::size_t most = 0;
-  for (std::uint32_t size = 1; size <= world_size; ++size) most = std::max(most, group_layout(config, size).bytes);
-  return most;
-}
 
 // What must be the same on all ranks.
 struct AgreedConfig {
@@ -131,10 +105,7 @@ std::shared_ptr<CommunicatorState> CommunicatorState::create(std::unique_ptr<Boo
 CommunicatorState::~CommunicatorState() = default;
 
 std::size_t CommunicatorState::region_offset(int group) const {
-  const auto size = static_cast<std::uint32_t>(bootstrap_->size());
-  if (group == 0) return kWindowHeaderBytes;
-  return kWindowHeaderBytes + world_layout(config_, size).bytes +
-         static_cast<std::size_t>(group - 1) * group_region_bytes(config_, size);
+  return detail::region_offset(config_, static_cast<std::uint32_t>(bootstrap_->size()), group);
 }
 
 void CommunicatorState::open_window() {

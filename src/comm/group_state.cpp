@@ -22,15 +22,15 @@ GroupState::GroupState(CommunicatorState& communicator, int id, std::vector<int>
       region_offset_(region_offset),
       layout_(layout) {}
 
-void GroupState::arm(std::uint32_t first_epoch, bool moved) {
+void GroupState::arm(std::optional<std::uint32_t> first_epoch, bool moved) {
   Fabric& fabric = communicator_.fabric();
   const Control control = fabric.control();
   LocalState local{};
-  if (first_epoch == 0) {
+  if (first_epoch) {
+    std::fill(std::begin(local.epochs), std::end(local.epochs), *first_epoch);
+  } else {
     fabric.read(&local, &control.locals[id_], sizeof(local));
     local.busy = 0;
-  } else {
-    std::fill(std::begin(local.epochs), std::end(local.epochs), first_epoch);
   }
 
   direct_ = true;

@@ -97,7 +97,7 @@ std::shared_ptr<CommunicatorState> CommunicatorState::create(std::unique_ptr<Boo
       std::make_unique<GroupState>(*state, 0, std::move(everyone), meet.rank(), 0, state->region_offset(0),
                                    world_layout(chosen, static_cast<std::uint32_t>(meet.size())));
   state->open_window();
-  meet.agree_on("prepare memory", [&] { state->groups_[0]->arm(std::max(chosen.first_epoch, 1u), true); });
+  meet.agree_on("prepare memory", [&] { state->groups_[0]->arm(chosen.first_epoch, true); });
   logger().info("rank {} of {}: {}", meet.rank(), meet.size(), state->fabric_->description());
   return state;
 }
@@ -181,7 +181,7 @@ GroupState* CommunicatorState::split(int color) {
     const auto size = static_cast<std::uint32_t>(members.size());
     groups_.back() = std::make_unique<GroupState>(*this, id, std::move(members), place, 0, region_offset(id),
                                                   group_layout(config_, size));
-    groups_.back()->arm(std::max(config_.first_epoch, 1u), true);
+    groups_.back()->arm(config_.first_epoch, true);
   });
   return groups_.back().get();
 }
@@ -242,7 +242,7 @@ std::shared_ptr<ExchangeState> CommunicatorState::make_exchange(GroupState& grou
   }
   open_exchange_window(bytes);
   exchange->set_window_bytes(bytes);
-  bootstrap_->agree_on("prepare the exchange", [&] { exchange->arm(std::max(config_.first_epoch, 1u), true); });
+  bootstrap_->agree_on("prepare the exchange", [&] { exchange->arm(config_.first_epoch, true); });
   exchanges_.push_back(exchange);
   return exchange;
 }
@@ -274,9 +274,9 @@ void CommunicatorState::acquire() {
   bootstrap_->agree_on("acquire: prepare memory", [&] {
     if (fabric_->record().code == static_cast<std::uint32_t>(Errc::released)) fabric_->clear_record();
     for (const auto& group : groups_) {
-      if (group != nullptr) group->arm(0, any_moved);
+      if (group != nullptr) group->arm({}, any_moved);
     }
-    for (const auto& exchange : exchanges_) exchange->arm(0, any_moved);
+    for (const auto& exchange : exchanges_) exchange->arm({}, any_moved);
   });
   released_ = false;
   allow_abort();

@@ -44,8 +44,9 @@ class GroupState {
   bool direct() const { return direct_; }
 
   // Puts memory to rest and fills the table; what peers may see of it is fenced by the caller's next meeting. Epochs
-  // begin at `first_epoch` (a new group) or go on (a window taken again: 0 then). `moved`: some rank has it elsewhere.
-  void arm(std::uint32_t first_epoch, bool moved);
+  // begin at `first_epoch` (a new group), or go on without one (a window taken again). `moved`: some rank has it
+  // elsewhere.
+  void arm(std::optional<std::uint32_t> first_epoch, bool moved);
   // Calls that are on the GPU's queues or in graphs end at once from now on.
   void set_released();
 

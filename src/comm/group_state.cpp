@@ -45,7 +45,12 @@ void GroupState::arm(std::optional<std::uint32_t> first_epoch, bool moved) {
   channel.record = control.record;
   channel.world_rank = static_cast<std::uint32_t>(communicator_.rank());
   channel.world_size = static_cast<std::uint32_t>(communicator_.size());
-  for (int peer = 0; peer < communicator_.size(); ++peer) channel.window[peer] = fabric.window(0, peer);
+  // Poison for a rank that is out of reach goes to this one, which has ended anyhow: kernels store to all of them.
+  std::byte* const own = fabric.window(0, communicator_.rank());
+  for (int peer = 0; peer < communicator_.size(); ++peer) {
+    std::byte* const window = fabric.window(0, peer);
+    channel.window[peer] = window != nullptr ? window : own;
+  }
   for (int member = 0; member < size(); ++member) {
     const int world_rank = members_[static_cast<std::size_t>(member)];
     channel.member[member] = static_cast<std::uint32_t>(world_rank);

@@ -98,6 +98,7 @@ std::shared_ptr<CommunicatorState> CommunicatorState::create(std::unique_ptr<Boo
                                    world_layout(chosen, static_cast<std::uint32_t>(meet.size())));
   state->open_window();
   meet.agree_on("prepare memory", [&] { state->groups_[0]->arm(chosen.first_epoch, true); });
+  state->check_nccl(state->groups_[0].get());
   logger().info("rank {} of {}: {}", meet.rank(), meet.size(), state->fabric_->description());
   return state;
 }
@@ -155,6 +156,15 @@ void CommunicatorState::check_pairs() {
   });
 }
 
+// Collective over the world. Groups whose members do not reach each other's memory depend on NCCL, which makes its
+// connections with the first call: one that does not come about shall not wait for ever, nor until later.
+void CommunicatorState::check_nccl(const GroupState* group) {
+  bootstrap_->agree_on("move data through NCCL", [&] {
+    if (group == nullptr || group->direct()) return;
+    fabric_->nccl_check(group->id(), group->rank(), group->size());
+  });
+}
+
 GroupState* CommunicatorState::split(int color) {
   bootstrap_->agree_on("split", [&] {
     if (color < -1) throw Error(Errc::invalid_argument, fmt::format("color: {} is not −1 or more", color));
@@ -183,6 +193,7 @@ GroupState* CommunicatorState::split(int color) {
                                                   group_layout(config_, size));
     groups_.back()->arm(config_.first_epoch, true);
   });
+  check_nccl(groups_.back().get());
   return groups_.back().get();
 }
 
@@ -272,7 +283,7 @@ void CommunicatorState::acquire() {
       bootstrap_->all_gather_value("acquire: compare addresses", static_cast<char>(windows() != windows_));
   const bool any_moved = std::ranges::any_of(moved, [](char yes) { return yes != 0; });
   bootstrap_->agree_on("acquire: prepare memory", [&] {
-    if (fabric_->record().code == static_cast<std::uint32_t>(Errc::released)) fabric_->clear_record();
+    forget_release();
     for (const auto& group : groups_) {
       if (group != nullptr) group->arm({}, any_moved);
     }
@@ -280,61 +291,6 @@ void CommunicatorState::acquire() {
   });
   released_ = false;
   allow_abort();
-}
-
-const GroupState* CommunicatorState::channel_owner(std::uint32_t channel) const {
-  for (const auto& group : groups_) {
-    if (group != nullptr && group->id() == static_cast<int>(channel)) return group.get();
-  }
-  for (const auto& exchange : exchanges_) {
-    for (const GroupState* half : {&exchange->dispatch_channel(), &exchange->combine_channel()}) {
-      if (half->id() == static_cast<int>(channel)) return half;
-    }
-  }
-  return nullptr;
-}
-
-std::optional<Fault> CommunicatorState::fault() const {
-  warn_when_slow();
-  const FaultRecord record = fabric_->record();
-  if (record.complete == 0) return std::nullopt;
-  const auto code = static_cast<Errc>(record.code);
-  const GroupState* group = channel_owner(record.channel);
-  const auto name_of = [&](std::uint32_t fingerprint) { return group != nullptr ? group->name_of(fingerprint) : ""; };
-  Fault fault{.code = code,
-              .rank = rank(),
-              .peer = record.peer == kNoPeer ? -1 : static_cast<int>(record.peer),
-              .epoch_wanted = record.epoch_wanted,
-              .epoch_seen = record.epoch_seen,
-              .operation = name_of(record.fingerprint),
-              .theirs = {}};
-  if (code == Errc::mismatch) fault.theirs = name_of(record.theirs);
-  if (code == Errc::peer_failed) fault.theirs = name(static_cast<Errc>(record.theirs));
-  return fault;
-}
-
-void CommunicatorState::warn_when_slow() const {
-  const FaultRecord record = fabric_->record();
-  const std::scoped_lock lock(mutex_);
-  if (record.slow_epoch == 0 || record.slow_epoch == warned_epoch_) return;
-  warned_epoch_ = record.slow_epoch;
-  logger().warn("rank {}: call {} has waited for rank {} for more than a tenth of the deadline", rank(),
-                record.slow_epoch, record.slow_peer);
-}
-
-void CommunicatorState::throw_fault(const Fault& fault, const GroupState& group) const {
-  std::string text =
-      fmt::format("{} on rank {}: {}, epoch {}", name(fault.code), fault.rank, fault.operation, fault.epoch_wanted);
-  if (fault.peer >= 0) text += fmt::format("; peer {}", fault.peer);
-  if (fault.code == Errc::timeout) {
-    text += fmt::format(" was last seen in epoch {}; deadline {} ms", fault.epoch_seen,
-                        std::chrono::duration_cast<std::chrono::milliseconds>(config_.deadline).count());
-  }
-  if (fault.code == Errc::mismatch) text += fmt::format(" called {} in epoch {}", fault.theirs, fault.epoch_seen);
-  if (fault.code == Errc::peer_failed) text += fmt::format(" reported: {}", fault.theirs);
-  text += "\nlast calls of this rank on this group:";
-  for (const CallRecord& call : group.recent_calls()) text += fmt::format("\n  {} {}", call.number, call.operation);
-  throw Error(fault, text);
 }
 
 }  // namespace weft::detail

@@ -21,15 +21,18 @@ class CommunicatorState;
 class GroupState;
 }  // namespace detail
 
-// Options of a communicator. All ranks must pass the same values; a difference is found at creation (Errc::rendezvous).
+// Options of a communicator. All ranks must pass the same values, but for the two that are marked; a difference is
+// found at creation (Errc::rendezvous).
 struct Config {
   Device device = Device::automatic;  // automatic: CUDA where this build and this machine can, else CPU
-  int cuda_device = -1;               // −1: LOCAL_RANK (from_environment), the rank (local), else the current device
+  // Each rank's own. −1: LOCAL_RANK (from_environment), the rank (local), else the current device.
+  int cuda_device = -1;
 
   // How long one wait inside an operation may last before the call fails with Errc::timeout. 0: for ever. Held in
-  // device memory, so that it also holds for captured graphs; a wait of a tenth of it is logged as a warning.
+  // device memory, so that it also holds for captured graphs; a wait of a tenth of it is logged as a warning. For calls
+  // that NCCL serves it is the time from the call's begin on the GPU to its end, and replays of graphs have none.
   std::chrono::nanoseconds deadline = std::chrono::seconds(30);
-  // How long creation, split, acquire and every other host-side meeting may take. 0: for ever.
+  // Each rank's own: how long creation, split, acquire and every other host-side meeting may take. 0: for ever.
   std::chrono::nanoseconds rendezvous_deadline = std::chrono::seconds(60);
 
   // Largest message that the one-shot and the two-shot algorithm take in one piece; larger ones go in several. 0: the
@@ -85,7 +88,9 @@ class Group {
   // The first fault seen by this rank, without waiting for anything; empty while all is well. On GPUs a call that was
   // enqueued and has not run yet cannot have failed yet: after a synchronised stream the answer is final.
   std::optional<Fault> status() const;
-  // Throws Error with the fault and the flight recorder's last calls when status() is not empty.
+  // Throws Error with the fault when status() is not empty. The message ends with the flight recorder: the last calls
+  // of the group that failed, which need not be this one; of an exchange, its dispatches and combines. Only faults have
+  // that: what is rejected, or fails while a communicator is made or changed, was never a call.
   void check() const;
   // The last calls made on this group, oldest first (at most 32).
   std::vector<CallRecord> recent_calls() const;
@@ -98,7 +103,8 @@ class Group {
 
 // A set of ranks with symmetric memory. Creation is collective: every function that makes or changes a communicator
 // must be called by all its ranks, and either succeeds on all of them or throws on all of them, with the reason, within
-// the rendezvous deadline. Destruction is local and does not wait for peers.
+// the rendezvous deadline. Destruction is local: it waits for this rank's calls on the GPU, which end by the deadline,
+// and for NCCL to give back what it holds here (ncclCommDestroy), not for peers to do the same.
 class Communicator {
  public:
   // From the environment of a launcher: torchrun (RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT), mpirun
@@ -109,8 +115,9 @@ class Communicator {
   // From an id that the caller distributed. Blocks until all `world_size` ranks have called.
   static Communicator from_id(const UniqueId& id, int rank, int world_size, const Config& config = {});
 
-  // From an engine's NCCL communicator, which stays the engine's and must outlive this one. Two small ncclAllGather on
-  // it exchange where the ranks meet.
+  // From an engine's NCCL communicator, which stays the engine's and must outlive this one: it is never aborted. Two
+  // small ncclAllGather on it exchange where the ranks meet. Where they are not done by the rendezvous deadline, as a
+  // rank has not called, they are left to wait on the engine's communicator, which is then good for nothing else.
   static Communicator from_nccl(ncclComm* nccl, const Config& config = {});
 
   // `world_size` ranks as threads of this process. Element i is rank i and is to be used by one thread of its own; on
@@ -143,12 +150,17 @@ class Communicator {
 
   // Ends every current and later operation of every rank with Errc::aborted. Callable from any thread; waits for
   // nothing.
+  //
+  // Where NCCL serves a group: on this rank its calls end, with those enqueued directly behind them, but for those on
+  // an engine's communicator (from_nccl), which are the engine's to end. Other ranks see a rank that does not answer,
+  // and end by their deadlines. Graphs that hold calls of NCCL's must not be replayed after a fault.
   void abort() noexcept;
 
   std::optional<Fault> status() const { return world().status(); }
   void check() const { world().check(); }
   MemoryUse memory() const;
-  // What carries data between ranks and why: "shared memory, 4 threads", "NVLink, 4 × NVIDIA H200", "NCCL: …".
+  // What carries data between ranks and why: "shared memory, 4 CPU ranks", "peer memory, 4 × NVIDIA H200", "NCCL: only
+  // 2 of 4 ranks share an NVLink domain with rank 0 (NVIDIA H200)".
   std::string fabric() const;
 
  private:

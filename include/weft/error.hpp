@@ -42,11 +42,11 @@ constexpr std::string_view name(Errc code) {
 struct Fault {
   Errc code = Errc::ok;
   int rank = -1;                   // the rank that wrote this record
-  int peer = -1;                   // the rank that is late, dead, or different; −1 when no single one is to blame
-  std::uint32_t epoch_wanted = 0;  // number of the call that failed
+  int peer = -1;                   // the rank that is late, dead, or different; −1 when no single one is known
+  std::uint32_t epoch_wanted = 0;  // number of the call that failed; of those that NCCL served, if it did
   std::uint32_t epoch_seen = 0;    // the newest call that `peer` was seen to have entered
   std::string operation;           // the call that failed, e.g. "all_reduce sum bf16[8192] one-shot tag 0"
-  std::string theirs;              // mismatch: what `peer` is known to have called (a fingerprint), else empty
+  std::string theirs;  // mismatch: what `peer` is known to have called; peer_failed: what it reported; else empty
 };
 
 // The only exception type that Weft throws.

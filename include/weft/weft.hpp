@@ -6,4 +6,5 @@
 #include "weft/error.hpp"
 #include "weft/moe.hpp"
 #include "weft/parallel.hpp"
+#include "weft/recording.hpp"
 #include "weft/types.hpp"

@@ -53,11 +53,8 @@ void print(const Machine& machine, const Table& gpus) {
              or_none(machine.driver));
   fmt::print("NCCL: built with {}, found {}\n", or_none(machine.nccl_compiled), or_none(machine.nccl_runtime));
   fmt::print("CPU: {}, {} cores\n", machine.cpu, machine.cores);
-  if (machine.cuda_problem.empty()) {
-    fmt::print("\n{}", gpus.text());
-  } else {
-    fmt::print("GPU ranks: not usable: {}\n", machine.cuda_problem);
-  }
+  if (!machine.gpus.empty()) fmt::print("\n{}", gpus.text());  // what is there, also where it cannot be used
+  if (!machine.cuda_problem.empty()) fmt::print("GPU ranks: not usable: {}\n", machine.cuda_problem);
   fmt::print("CPU ranks: usable, over shared memory\n");
 }
 

@@ -4,11 +4,11 @@
 
 #include <algorithm>
 #include <bit>
-#include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <thread>
 
+#include "rendezvous/environment.hpp"
 #include "weft/collectives.hpp"
 
 namespace weft::cli {
@@ -16,18 +16,16 @@ namespace {
 
 constexpr int kDefaultCpuRanks = 4;
 
-// This process's place on its host; 0 where the launcher does not say.
-int local_rank() {
-  for (const char* variable : {"LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID"})
-    if (const char* value = std::getenv(variable)) return std::atoi(value);
-  return 0;
+// What from_environment() goes by.
+detail::LaunchEnvironment launch() {
+  return detail::read_launch_environment(detail::environment_variable);
 }
 
 std::vector<Communicator> open(const Ranks::Args& args) {
   Config config = args.config;
   config.device = args.device;
   if (launched()) {
-    if (usable_gpus() > 0) config.cuda_device = local_rank() % usable_gpus();
+    if (usable_gpus() > 0) config.cuda_device = launch().local_rank % usable_gpus();
     std::vector<Communicator> one;
     one.push_back(Communicator::from_environment(config));
     if (args.world_size != 0 && args.world_size != one.front().size())
@@ -54,11 +52,7 @@ bool is_consequence(const std::exception_ptr& error) {
 }  // namespace
 
 bool launched() {
-  for (const char* variable : {"WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"}) {
-    const char* value = std::getenv(variable);
-    if (value != nullptr && std::atoi(value) > 1) return true;
-  }
-  return false;
+  return launch().world_size > 1;
 }
 
 #if !WEFT_WITH_CUDA
@@ -99,7 +93,8 @@ void Ranks::each(const std::function<void(Seat&)>& work) {
 }
 
 int Ranks::cuda_device(const Seat& seat) const {
-  return (launched() ? local_rank() : seat.rank()) % std::max(1, usable_gpus());
+  const detail::LaunchEnvironment environment = launch();
+  return (environment.world_size > 1 ? environment.local_rank : seat.rank()) % std::max(1, usable_gpus());
 }
 
 void Ranks::sum_over_processes(std::span<std::int32_t> words) {

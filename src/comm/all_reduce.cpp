@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <string>
 
 #include "comm/capture.hpp"
 #include "comm/state.hpp"
@@ -62,6 +63,11 @@ void check_arguments(const GroupState& group, const AllReduceArgs& args) {
           args.count * element);
 }
 
+std::string in_words(const AllReduceArgs& args, Algorithm algorithm) {
+  return fmt::format("all_reduce {} {}[{}] {} tag {}", weft::name(args.op), weft::name(args.type), args.count,
+                     weft::name(algorithm), args.tag);
+}
+
 void run_pieces(const Group& handle, const AllReduceArgs& args, const detail::Plan& plan, std::uint32_t fingerprint) {
   const GroupState& group = handle.state();
   const std::shared_ptr<detail::Fabric>& fabric = group.communicator().shared_fabric();
@@ -85,6 +91,25 @@ void run_pieces(const Group& handle, const AllReduceArgs& args, const detail::Pl
   } while (done < args.count);
 }
 
+// Ranks do not compare what NCCL is to do, and its kernels know no deadline: the fabric watches over them.
+void run_by_nccl(const Group& handle, const AllReduceArgs& args) {
+  GroupState& group = handle.state();
+  const std::shared_ptr<detail::Fabric>& fabric = group.communicator().shared_fabric();
+  const std::string name = in_words(args, Algorithm::nccl);
+  fabric->keep_alive(args.stream, fabric);
+  fabric->nccl_all_reduce({.group = group.id(),
+                           .name = name,
+                           .input = args.input,
+                           .output = args.output,
+                           .count = args.count,
+                           .type = args.type,
+                           .op = args.op,
+                           .stream = args.stream});
+  // Not before: it may have been rejected.
+  group.remember({detail::fingerprint("all_reduce", args.op, args.type, args.count, Algorithm::nccl, args.tag), name});
+  handle.check();
+}
+
 }  // namespace
 
 void all_reduce(const Group& handle, const AllReduceArgs& args) {
@@ -101,14 +126,7 @@ void all_reduce(const Group& handle, const AllReduceArgs& args) {
     require(args.algorithm == Algorithm::automatic || args.algorithm == Algorithm::nccl,
             "algorithm: {} needs ranks that reach each other's memory, and these do not ({})",
             weft::name(args.algorithm), communicator.fabric().description());
-    communicator.fabric().nccl_all_reduce({.group = group.id(),
-                                           .input = args.input,
-                                           .output = args.output,
-                                           .count = args.count,
-                                           .type = args.type,
-                                           .op = args.op,
-                                           .stream = args.stream});
-    return;
+    return run_by_nccl(handle, args);
   }
 
   const detail::Plan plan = detail::plan_all_reduce({.device = handle.device(),
@@ -123,8 +141,7 @@ void all_reduce(const Group& handle, const AllReduceArgs& args) {
                                                      .max_blocks = communicator.max_blocks()});
   const std::uint32_t fingerprint =
       detail::fingerprint("all_reduce", args.op, args.type, args.count, plan.algorithm, plan.piece, args.tag);
-  group.remember({fingerprint, fmt::format("all_reduce {} {}[{}] {} tag {}", weft::name(args.op), weft::name(args.type),
-                                           args.count, weft::name(plan.algorithm), args.tag)});
+  group.remember({fingerprint, in_words(args, plan.algorithm)});
   run_pieces(handle, args, plan, fingerprint);
   if (handle.device() == Device::cpu) handle.check();
 }

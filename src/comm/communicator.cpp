@@ -38,7 +38,7 @@ std::vector<CallRecord> Group::recent_calls() const {
 }
 
 void Group::check() const {
-  if (const std::optional<Fault> fault = status()) state().communicator().throw_fault(*fault, state());
+  state().communicator().check(state());
 }
 
 detail::GroupState& Group::state() const {

@@ -139,7 +139,7 @@ std::byte* ExchangeState::memory() const {
   return group_.communicator().fabric().window(window_, world_rank);
 }
 
-void ExchangeState::arm(std::uint32_t first_epoch, bool moved) {
+void ExchangeState::arm(std::optional<std::uint32_t> first_epoch, bool moved) {
   dispatch_.arm(first_epoch, moved);
   combine_.arm(first_epoch, moved);
   Fabric& fabric = group_.communicator().fabric();

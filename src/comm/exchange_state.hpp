@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "comm/state.hpp"
@@ -29,7 +30,7 @@ class ExchangeState {
   std::size_t needed_bytes() const;
   std::size_t window_bytes() const { return window_bytes_; }
   void set_window_bytes(std::size_t bytes) { window_bytes_ = bytes; }
-  void arm(std::uint32_t first_epoch, bool moved);  // as GroupState::arm
+  void arm(std::optional<std::uint32_t> first_epoch, bool moved);  // as GroupState::arm
   void set_released();
 
   ExchangeView view(std::uint32_t generation) const;

@@ -9,72 +9,187 @@
 #include <nccl.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <condition_variable>
 #include <cstring>
+#include <exception>
+#include <mutex>
+#include <thread>
 
 #include "executors/cuda_error.hpp"
 #include "fabric/nccl_api.hpp"
+#include "rendezvous/deadline.hpp"
 #include "rendezvous/unique_id.hpp"
 
 namespace weft {
 namespace {
 
 using detail::check_cuda;
-using detail::settle_nccl;
+using detail::Deadline;
 
-// `mine` of every rank, in rank order, by NCCL itself: before there is any other way to meet.
-template <class T>
-std::vector<T> gather_by_nccl(ncclComm* nccl, int size, int rank, const T& mine, std::chrono::nanoseconds deadline) {
-  T* memory = nullptr;
-  cudaStream_t stream = nullptr;
-  std::vector<T> all(static_cast<std::size_t>(size));
-  check_cuda(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreate");
-  cudaError_t result = cudaMalloc(&memory, sizeof(T) * all.size());
-  if (result == cudaSuccess) {
-    result = cudaMemcpyAsync(memory + rank, &mine, sizeof(T), cudaMemcpyHostToDevice, stream);
-    settle_nccl(ncclAllGather(memory + rank, memory, sizeof(T), ncclChar, nccl, stream), nccl, "ncclAllGather",
-                deadline);
-    if (result == cudaSuccess) {
-      result = cudaMemcpyAsync(all.data(), memory, sizeof(T) * all.size(), cudaMemcpyDeviceToHost, stream);
+struct Place {
+  ncclComm* nccl;
+  int rank = 0, size = 0, device = 0;
+};
+
+// Device memory and a stream. Where a kernel has not ended they stay: giving them back would wait for it.
+struct Scratch {
+  explicit Scratch(std::size_t bytes) {
+    check_cuda(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreate");
+    if (const cudaError_t result = cudaMalloc(&memory, bytes); result != cudaSuccess) {
+      static_cast<void>(cudaStreamDestroy(stream));
+      check_cuda(result, "cudaMalloc for the meeting point");
     }
-    if (result == cudaSuccess) result = cudaStreamSynchronize(stream);
   }
-  static_cast<void>(cudaFree(memory));
-  static_cast<void>(cudaStreamDestroy(stream));
-  check_cuda(result, "exchanging the meeting point over NCCL");
-  return all;
+  ~Scratch() {
+    if (busy) return;
+    static_cast<void>(cudaFree(memory));
+    static_cast<void>(cudaStreamDestroy(stream));
+  }
+  Scratch(const Scratch&) = delete;
+  Scratch& operator=(const Scratch&) = delete;
+
+  void* memory = nullptr;
+  cudaStream_t stream = nullptr;
+  bool busy = false;
+};
+
+[[noreturn]] void throw_late(const std::string& deadline) {
+  throw Error(Errc::rendezvous,
+              fmt::format("from_nccl: ncclAllGather was not done {}; has every rank called?", deadline));
+}
+
+void all_gather(const Place& place, std::byte* all, std::size_t bytes, const Deadline& deadline) {
+  const detail::DeviceScope scope(place.device);
+  const auto size = static_cast<std::size_t>(place.size);
+  Scratch scratch(bytes * size);
+  auto* const memory = static_cast<std::byte*>(scratch.memory);
+  std::byte* const mine = memory + bytes * static_cast<std::size_t>(place.rank);
+  check_cuda(cudaMemcpyAsync(mine, all + (mine - memory), bytes, cudaMemcpyHostToDevice, scratch.stream),
+             "cudaMemcpyAsync of the meeting point");
+  scratch.busy = true;
+  ncclResult_t result = ncclAllGather(mine, memory, bytes, ncclChar, place.nccl, scratch.stream);
+  while (result == ncclInProgress) {
+    if (deadline.passed()) throw_late(deadline.text());
+    std::this_thread::sleep_for(std::chrono::microseconds(50));
+    detail::check_nccl(ncclCommGetAsyncError(place.nccl, &result), "ncclCommGetAsyncError", place.nccl);
+  }
+  detail::check_nccl(result, "ncclAllGather", place.nccl);
+  while (cudaStreamQuery(scratch.stream) == cudaErrorNotReady) {
+    if (deadline.passed()) throw_late(deadline.text());
+    std::this_thread::sleep_for(std::chrono::microseconds(50));
+  }
+  scratch.busy = false;
+  check_cuda(cudaMemcpyAsync(all, memory, bytes * size, cudaMemcpyDeviceToHost, scratch.stream),
+             "exchanging the meeting point over NCCL");
+  check_cuda(cudaStreamSynchronize(scratch.stream), "exchanging the meeting point over NCCL");
+}
+
+// `mine` of every rank, in rank order, by NCCL itself: before there is any other way to meet. An engine's communicator
+// may be a blocking one, whose first call waits for its peers inside of NCCL, for ever if need be: so a thread makes
+// it, and is left behind when the deadline has passed.
+template <class T>
+std::vector<T> gather_by_nccl(const Place& place, const T& mine, std::chrono::nanoseconds limit) {
+  struct Meeting {
+    std::vector<T> all;
+    std::mutex mutex;
+    std::condition_variable changed;
+    bool done = false;
+    std::exception_ptr error;
+  };
+  const auto meeting = std::make_shared<Meeting>();
+  meeting->all.resize(static_cast<std::size_t>(place.size));
+  meeting->all[static_cast<std::size_t>(place.rank)] = mine;
+  const Deadline deadline(limit);
+  std::thread([meeting, place, deadline] {
+    std::exception_ptr error;
+    try {
+      all_gather(place, reinterpret_cast<std::byte*>(meeting->all.data()), sizeof(T), deadline);
+    } catch (...) {
+      error = std::current_exception();
+    }
+    const std::scoped_lock lock(meeting->mutex);
+    meeting->error = error;
+    meeting->done = true;
+    meeting->changed.notify_all();
+  }).detach();
+  std::unique_lock lock(meeting->mutex);
+  const auto done = [&] { return meeting->done; };
+  // It has a deadline of its own, and says more.
+  const auto patience = limit + std::chrono::seconds(1);
+  if (limit.count() == 0) {
+    meeting->changed.wait(lock, done);
+  } else if (!meeting->changed.wait_for(lock, patience, done)) {
+    throw_late(deadline.text());
+  }
+  if (meeting->error != nullptr) std::rethrow_exception(meeting->error);
+  return meeting->all;
+}
+
+// What a rank has to say, or why it has nothing.
+template <class T>
+struct Word {
+  T value;
+  Errc code = Errc::ok;
+  char trouble[512] = {};
+};
+
+// What everybody says; throws on all ranks where one of them is in trouble. `speak` may throw.
+template <class T, class Speak>
+std::vector<T> exchange_words(const Place& place, std::chrono::nanoseconds limit, Speak&& speak) {
+  Word<T> mine{};
+  try {
+    mine.value = speak();
+  } catch (const Error& error) {
+    mine.code = error.code();
+    std::strncpy(mine.trouble, error.what(), sizeof(mine.trouble) - 1);
+  }
+  const std::vector<Word<T>> words = gather_by_nccl(place, mine, limit);
+  if (mine.code != Errc::ok) throw Error(mine.code, mine.trouble);
+  std::vector<T> values;
+  for (std::size_t rank = 0; rank < words.size(); ++rank) {
+    if (words[rank].code != Errc::ok) {
+      throw Error(Errc::rendezvous, fmt::format("from_nccl: failed on rank {}: {}", rank, words[rank].trouble));
+    }
+    values.push_back(words[rank].value);
+  }
+  return values;
 }
 
 }  // namespace
 
 Communicator Communicator::from_nccl(ncclComm* nccl, const Config& config) {
   if (nccl == nullptr) throw Error(Errc::invalid_argument, "nccl: null");
-  if (config.device == Device::cpu)
-    throw Error(Errc::invalid_argument, "Config::device: cpu, with an NCCL communicator");
-  if (const std::string reason = detail::why_no_cuda(); !reason.empty()) throw Error(Errc::unsupported, reason);
-  int rank = 0, size = 0, device = 0;
-  detail::check_nccl(ncclCommUserRank(nccl, &rank), "ncclCommUserRank", nccl);
-  detail::check_nccl(ncclCommCount(nccl, &size), "ncclCommCount", nccl);
-  detail::check_nccl(ncclCommCuDevice(nccl, &device), "ncclCommCuDevice", nccl);
-  const detail::DeviceScope scope(device);
+  Place place{.nccl = nccl};
+  detail::check_nccl(ncclCommUserRank(nccl, &place.rank), "ncclCommUserRank", nccl);
+  detail::check_nccl(ncclCommCount(nccl, &place.size), "ncclCommCount", nccl);
+  detail::check_nccl(ncclCommCuDevice(nccl, &place.device), "ncclCommCuDevice", nccl);
+  const detail::DeviceScope scope(place.device);
 
   struct HostName {
     char text[256];
   };
-  HostName mine{};
-  static_cast<void>(gethostname(mine.text, sizeof(mine.text) - 1));
-  bool one_host = true;
-  for (const HostName& other : gather_by_nccl(nccl, size, rank, mine, config.rendezvous_deadline)) {
-    one_host &= std::strcmp(other.text, mine.text) == 0;
-  }
-  UniqueId id{};
-  if (rank == 0) id = UniqueId::create(one_host ? "127.0.0.1" : mine.text);
-  id = gather_by_nccl(nccl, size, rank, id, config.rendezvous_deadline).front();
+  const auto hosts = exchange_words<HostName>(place, config.rendezvous_deadline, [&] {
+    if (config.device == Device::cpu) {
+      throw Error(Errc::invalid_argument, "Config::device: cpu, with an NCCL communicator");
+    }
+    if (const std::string reason = detail::why_no_cuda(); !reason.empty()) throw Error(Errc::unsupported, reason);
+    HostName mine{};
+    static_cast<void>(gethostname(mine.text, sizeof(mine.text) - 1));
+    return mine;
+  });
+  const HostName& first = hosts.front();
+  const bool one_host =
+      std::ranges::all_of(hosts, [&](const HostName& other) { return std::strcmp(other.text, first.text) == 0; });
+  const UniqueId id = exchange_words<UniqueId>(place, config.rendezvous_deadline, [&] {
+                        return place.rank == 0 ? UniqueId::create(one_host ? "127.0.0.1" : first.text) : UniqueId{};
+                      }).front();
 
   Config chosen = config;
   chosen.device = Device::cuda;
-  chosen.cuda_device = device;
+  chosen.cuda_device = place.device;
   return Communicator(detail::CommunicatorState::create(
-      detail::make_id_bootstrap(id, rank, size, config.rendezvous_deadline), chosen, nccl));
+      detail::make_id_bootstrap(id, place.rank, place.size, config.rendezvous_deadline), chosen, nccl));
 }
 
 }  // namespace weft

@@ -22,15 +22,15 @@ GroupState::GroupState(CommunicatorState& communicator, int id, std::vector<int>
       region_offset_(region_offset),
       layout_(layout) {}
 
-void GroupState::arm(std::uint32_t first_epoch, bool moved) {
+void GroupState::arm(std::optional<std::uint32_t> first_epoch, bool moved) {
   Fabric& fabric = communicator_.fabric();
   const Control control = fabric.control();
   LocalState local{};
-  if (first_epoch == 0) {
+  if (first_epoch) {
+    std::fill(std::begin(local.epochs), std::end(local.epochs), *first_epoch);
+  } else {
     fabric.read(&local, &control.locals[id_], sizeof(local));
     local.busy = 0;
-  } else {
-    std::fill(std::begin(local.epochs), std::end(local.epochs), first_epoch);
   }
 
   direct_ = true;
@@ -45,7 +45,12 @@ void GroupState::arm(std::uint32_t first_epoch, bool moved) {
   channel.record = control.record;
   channel.world_rank = static_cast<std::uint32_t>(communicator_.rank());
   channel.world_size = static_cast<std::uint32_t>(communicator_.size());
-  for (int peer = 0; peer < communicator_.size(); ++peer) channel.window[peer] = fabric.window(0, peer);
+  // Poison for a rank that is out of reach goes to this one, which has ended anyhow: kernels store to all of them.
+  std::byte* const own = fabric.window(0, communicator_.rank());
+  for (int peer = 0; peer < communicator_.size(); ++peer) {
+    std::byte* const window = fabric.window(0, peer);
+    channel.window[peer] = window != nullptr ? window : own;
+  }
   for (int member = 0; member < size(); ++member) {
     const int world_rank = members_[static_cast<std::size_t>(member)];
     channel.member[member] = static_cast<std::uint32_t>(world_rank);

@@ -7,37 +7,11 @@
 #include <span>
 
 #include "comm/exchange_state.hpp"
+#include "comm/window_layout.hpp"
 #include "core/log.hpp"
 
 namespace weft::detail {
 namespace {
-
-constexpr std::size_t kMiB = std::size_t{1} << 20;
-
-std::size_t or_default(std::size_t wish, std::size_t value) {
-  return wish != 0 ? wish : value;
-}
-
-RegionLayout world_layout(const Config& config, std::uint32_t size) {
-  return make_layout(size, or_default(config.one_shot_bytes, default_one_shot_bytes(config.device, size)),
-                     or_default(config.two_shot_bytes, default_two_shot_bytes(config.device, size)),
-                     default_bulk_shape(config.device, size, true));
-}
-
-RegionLayout group_layout(const Config& config, std::uint32_t size) {
-  const bool cpu = config.device == Device::cpu;
-  const std::size_t one_shot = cpu ? default_one_shot_bytes(config.device, size) : kMiB / 2;
-  const std::size_t two_shot = cpu ? default_two_shot_bytes(config.device, size) : 4 * kMiB;
-  return make_layout(size, or_default(config.group_one_shot_bytes, one_shot),
-                     or_default(config.group_two_shot_bytes, two_shot), default_bulk_shape(config.device, size, false));
-}
-
-// Rounding may make a smaller group's region the larger one.
-std::size_t group_region_bytes(const Config& config, std::uint32_t world_size) {
-  std::size_t most = 0;
-  for (std::uint32_t size = 1; size <= world_size; ++size) most = std::max(most, group_layout(config, size).bytes);
-  return most;
-}
 
 // What must be the same on all ranks.
 struct AgreedConfig {
@@ -123,7 +97,8 @@ std::shared_ptr<CommunicatorState> CommunicatorState::create(std::unique_ptr<Boo
       std::make_unique<GroupState>(*state, 0, std::move(everyone), meet.rank(), 0, state->region_offset(0),
                                    world_layout(chosen, static_cast<std::uint32_t>(meet.size())));
   state->open_window();
-  meet.agree_on("prepare memory", [&] { state->groups_[0]->arm(std::max(chosen.first_epoch, 1u), true); });
+  meet.agree_on("prepare memory", [&] { state->groups_[0]->arm(chosen.first_epoch, true); });
+  state->check_nccl(state->groups_[0].get());
   logger().info("rank {} of {}: {}", meet.rank(), meet.size(), state->fabric_->description());
   return state;
 }
@@ -131,10 +106,7 @@ std::shared_ptr<CommunicatorState> CommunicatorState::create(std::unique_ptr<Boo
 CommunicatorState::~CommunicatorState() = default;
 
 std::size_t CommunicatorState::region_offset(int group) const {
-  const auto size = static_cast<std::uint32_t>(bootstrap_->size());
-  if (group == 0) return kWindowHeaderBytes;
-  return kWindowHeaderBytes + world_layout(config_, size).bytes +
-         static_cast<std::size_t>(group - 1) * group_region_bytes(config_, size);
+  return detail::region_offset(config_, static_cast<std::uint32_t>(bootstrap_->size()), group);
 }
 
 void CommunicatorState::open_window() {
@@ -184,6 +156,15 @@ void CommunicatorState::check_pairs() {
   });
 }
 
+// Collective over the world. Groups whose members do not reach each other's memory depend on NCCL, which makes its
+// connections with the first call: one that does not come about shall not wait for ever, nor until later.
+void CommunicatorState::check_nccl(const GroupState* group) {
+  bootstrap_->agree_on("move data through NCCL", [&] {
+    if (group == nullptr || group->direct()) return;
+    fabric_->nccl_check(group->id(), group->rank(), group->size());
+  });
+}
+
 GroupState* CommunicatorState::split(int color) {
   bootstrap_->agree_on("split", [&] {
     if (color < -1) throw Error(Errc::invalid_argument, fmt::format("color: {} is not −1 or more", color));
@@ -210,8 +191,9 @@ GroupState* CommunicatorState::split(int color) {
     const auto size = static_cast<std::uint32_t>(members.size());
     groups_.back() = std::make_unique<GroupState>(*this, id, std::move(members), place, 0, region_offset(id),
                                                   group_layout(config_, size));
-    groups_.back()->arm(std::max(config_.first_epoch, 1u), true);
+    groups_.back()->arm(config_.first_epoch, true);
   });
+  check_nccl(groups_.back().get());
   return groups_.back().get();
 }
 
@@ -271,7 +253,7 @@ std::shared_ptr<ExchangeState> CommunicatorState::make_exchange(GroupState& grou
   }
   open_exchange_window(bytes);
   exchange->set_window_bytes(bytes);
-  bootstrap_->agree_on("prepare the exchange", [&] { exchange->arm(std::max(config_.first_epoch, 1u), true); });
+  bootstrap_->agree_on("prepare the exchange", [&] { exchange->arm(config_.first_epoch, true); });
   exchanges_.push_back(exchange);
   return exchange;
 }
@@ -301,69 +283,14 @@ void CommunicatorState::acquire() {
       bootstrap_->all_gather_value("acquire: compare addresses", static_cast<char>(windows() != windows_));
   const bool any_moved = std::ranges::any_of(moved, [](char yes) { return yes != 0; });
   bootstrap_->agree_on("acquire: prepare memory", [&] {
-    if (fabric_->record().code == static_cast<std::uint32_t>(Errc::released)) fabric_->clear_record();
+    forget_release();
     for (const auto& group : groups_) {
-      if (group != nullptr) group->arm(0, any_moved);
+      if (group != nullptr) group->arm({}, any_moved);
     }
-    for (const auto& exchange : exchanges_) exchange->arm(0, any_moved);
+    for (const auto& exchange : exchanges_) exchange->arm({}, any_moved);
   });
   released_ = false;
   allow_abort();
-}
-
-const GroupState* CommunicatorState::channel_owner(std::uint32_t channel) const {
-  for (const auto& group : groups_) {
-    if (group != nullptr && group->id() == static_cast<int>(channel)) return group.get();
-  }
-  for (const auto& exchange : exchanges_) {
-    for (const GroupState* half : {&exchange->dispatch_channel(), &exchange->combine_channel()}) {
-      if (half->id() == static_cast<int>(channel)) return half;
-    }
-  }
-  return nullptr;
-}
-
-std::optional<Fault> CommunicatorState::fault() const {
-  warn_when_slow();
-  const FaultRecord record = fabric_->record();
-  if (record.complete == 0) return std::nullopt;
-  const auto code = static_cast<Errc>(record.code);
-  const GroupState* group = channel_owner(record.channel);
-  const auto name_of = [&](std::uint32_t fingerprint) { return group != nullptr ? group->name_of(fingerprint) : ""; };
-  Fault fault{.code = code,
-              .rank = rank(),
-              .peer = record.peer == kNoPeer ? -1 : static_cast<int>(record.peer),
-              .epoch_wanted = record.epoch_wanted,
-              .epoch_seen = record.epoch_seen,
-              .operation = name_of(record.fingerprint),
-              .theirs = {}};
-  if (code == Errc::mismatch) fault.theirs = name_of(record.theirs);
-  if (code == Errc::peer_failed) fault.theirs = name(static_cast<Errc>(record.theirs));
-  return fault;
-}
-
-void CommunicatorState::warn_when_slow() const {
-  const FaultRecord record = fabric_->record();
-  const std::scoped_lock lock(mutex_);
-  if (record.slow_epoch == 0 || record.slow_epoch == warned_epoch_) return;
-  warned_epoch_ = record.slow_epoch;
-  logger().warn("rank {}: call {} has waited for rank {} for more than a tenth of the deadline", rank(),
-                record.slow_epoch, record.slow_peer);
-}
-
-void CommunicatorState::throw_fault(const Fault& fault, const GroupState& group) const {
-  std::string text =
-      fmt::format("{} on rank {}: {}, epoch {}", name(fault.code), fault.rank, fault.operation, fault.epoch_wanted);
-  if (fault.peer >= 0) text += fmt::format("; peer {}", fault.peer);
-  if (fault.code == Errc::timeout) {
-    text += fmt::format(" was last seen in epoch {}; deadline {} ms", fault.epoch_seen,
-                        std::chrono::duration_cast<std::chrono::milliseconds>(config_.deadline).count());
-  }
-  if (fault.code == Errc::mismatch) text += fmt::format(" called {} in epoch {}", fault.theirs, fault.epoch_seen);
-  if (fault.code == Errc::peer_failed) text += fmt::format(" reported: {}", fault.theirs);
-  text += "\nlast calls of this rank on this group:";
-  for (const CallRecord& call : group.recent_calls()) text += fmt::format("\n  {} {}", call.number, call.operation);
-  throw Error(fault, text);
 }
 
 }  // namespace weft::detail

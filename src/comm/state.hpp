@@ -44,8 +44,9 @@ class GroupState {
   bool direct() const { return direct_; }
 
   // Puts memory to rest and fills the table; what peers may see of it is fenced by the caller's next meeting. Epochs
-  // begin at `first_epoch` (a new group) or go on (a window taken again: 0 then). `moved`: some rank has it elsewhere.
-  void arm(std::uint32_t first_epoch, bool moved);
+  // begin at `first_epoch` (a new group), or go on without one (a window taken again). `moved`: some rank has it
+  // elsewhere.
+  void arm(std::optional<std::uint32_t> first_epoch, bool moved);
   // Calls that are on the GPU's queues or in graphs end at once from now on.
   void set_released();
 
@@ -101,21 +102,35 @@ class CommunicatorState : public std::enable_shared_from_this<CommunicatorState>
   void release();
   void acquire();
   void abort() noexcept;  // from any thread
-  // The fault record in words; empty while all is well.
+  // The first fault in words; empty while all is well.
   std::optional<Fault> fault() const;
-  [[noreturn]] void throw_fault(const Fault& fault, const GroupState& group) const;
+  // Throws it, with the last calls of the group that failed. `asked`: whose calls are told where that is not known.
+  void check(const GroupState& asked) const;
 
  private:
   CommunicatorState(std::unique_ptr<Bootstrap> bootstrap, const Config& config);
   void open_window();
   std::vector<const std::byte*> windows() const;
   void check_pairs();
+  void check_nccl(const GroupState* group);
   void forbid_abort();
   void allow_abort();
   void open_exchange_window(std::size_t bytes);
-  const GroupState* channel_owner(std::uint32_t channel) const;
   std::size_t region_offset(int group) const;
-  void warn_when_slow() const;
+
+  // faults.cpp
+  struct Found {
+    Fault fault;
+    const GroupState* group;  // whose call failed; null where that is not known
+    std::string reason;       // NCCL's
+  };
+  std::optional<Found> find_fault() const;
+  std::optional<Found> found_by_kernel(const FaultRecord& record) const;
+  std::optional<Found> found_by_host() const;
+  const GroupState* channel_owner(std::uint32_t channel) const;
+  std::vector<CallRecord> history(const GroupState& group) const;
+  void warn_when_slow(const FaultRecord& record) const;
+  void forget_release();
 
   std::unique_ptr<Bootstrap> bootstrap_;
   Config config_;
@@ -128,6 +143,7 @@ class CommunicatorState : public std::enable_shared_from_this<CommunicatorState>
   bool reachable_ = true;  // the windows are there for abort() to write to
   mutable std::mutex mutex_;
   mutable std::uint32_t warned_epoch_ = 0;
+  mutable std::optional<Found> found_;               // the first one stays, whoever sees another one later
   std::vector<std::unique_ptr<GroupState>> groups_;  // by id, the world first; null where this rank is in none
   // With channels from the other end: 63, 62, … They keep no reference to this communicator's owner.
   std::vector<std::shared_ptr<ExchangeState>> exchanges_;

@@ -95,7 +95,6 @@ struct Channel {
   std::uint32_t id;           // number of the group on this communicator
   std::uint32_t rank;         // in the group
   std::uint32_t size;         // of the group
-  std::uint32_t released;     // 1: the window is away; calls end at once
   std::uint64_t deadline_ns;  // 0: none
   RegionLayout layout;
 

@@ -9,39 +9,19 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
-#include <map>
+#include <memory>
 #include <mutex>
 
+#include "core/log.hpp"
 #include "executors/cuda_error.hpp"
+#include "fabric/captured.hpp"
 #include "fabric/cuda_window.hpp"
 #include "fabric/fabric.hpp"
 #include "fabric/nccl_api.hpp"
+#include "fabric/nccl_groups.hpp"
 
 namespace weft::detail {
 namespace {
-
-// Fabrics whose last owner was a captured graph. CUDA forbids its own calls where it tells of a graph's end, so they
-// are destroyed at the next occasion.
-class Graveyard {
- public:
-  static Graveyard& instance() {
-    static Graveyard* graveyard = new Graveyard;  // never destroyed: CUDA may call back during exit
-    return *graveyard;
-  }
-  void bury(std::shared_ptr<Fabric> fabric) {
-    const std::scoped_lock lock(mutex_);
-    dead_.push_back(std::move(fabric));
-  }
-  void clear() {
-    std::vector<std::shared_ptr<Fabric>> dead;
-    const std::scoped_lock lock(mutex_);
-    dead.swap(dead_);
-  }
-
- private:
-  std::mutex mutex_;
-  std::vector<std::shared_ptr<Fabric>> dead_;
-};
 
 // What of Control lies on the device. Fixed for the fabric's life.
 struct DeviceControl {
@@ -60,7 +40,7 @@ class CudaFabric final : public Fabric {
  public:
   explicit CudaFabric(const FabricArgs& args)
       : rank_(args.bootstrap.rank()), size_(args.bootstrap.size()), deadline_(args.config.rendezvous_deadline) {
-    Graveyard::instance().clear();
+    free_what_graphs_kept();
     args.bootstrap.agree_on("prepare the GPU", [&] { prepare_device(args.config.cuda_device); });
     choose_sharing(args.bootstrap);
     if (!shared_) make_nccl(args);
@@ -68,10 +48,17 @@ class CudaFabric final : public Fabric {
 
   ~CudaFabric() override {
     const DeviceScope scope(device_);
-    windows_.clear();
-    for (auto& [group, comm] : comms_) {
-      if (comm != nullptr && comm != borrowed_) static_cast<void>(ncclCommDestroy(comm));
+    if (nccl_ != nullptr && !nccl_->close()) {
+      // Whatever frees memory of a GPU waits for its kernels.
+      logger().warn("rank {}: a call of NCCL's does not end; its communicator's memory is kept", rank_);
+      for (auto& window : windows_) static_cast<void>(window.release());
+      return;
     }
+    {
+      const auto alone = alone_with_nccl();
+      windows_.clear();
+    }
+    nccl_.reset();
     if (device_control_ != nullptr) static_cast<void>(cudaFree(device_control_));
     if (host_control_ != nullptr) static_cast<void>(cudaFreeHost(host_control_));
     if (staging_ != nullptr) static_cast<void>(cudaFree(staging_));
@@ -88,6 +75,7 @@ class CudaFabric final : public Fabric {
     }
     if (shared_) return fmt::format("{} ranks of one process on shared GPUs ({}), for tests", size_, device_name_);
     if (reachable == size_) return fmt::format("peer memory, {} × {}", size_, device_name_);
+    if (reachable == 0) return fmt::format("NCCL: it finds no symmetric memory here, {} × {}", size_, device_name_);
     return fmt::format("NCCL: only {} of {} ranks share an NVLink domain with rank {} ({})", reachable, size_, rank_,
                        device_name_);
   }
@@ -100,11 +88,12 @@ class CudaFabric final : public Fabric {
 
   void open_window(Bootstrap& bootstrap, std::size_t bytes) override {
     const DeviceScope scope(device_);
+    const auto alone = alone_with_nccl();
     if (shared_) {
       windows_.push_back(make_process_window(bootstrap, bytes, device_));
     } else {
       bootstrap.agree_on("register the window", [&] {
-        windows_.push_back(make_nccl_window({.comm = comms_.at(0),
+        windows_.push_back(make_nccl_window({.comm = nccl_->at(0),
                                              .rank = rank_,
                                              .size = size_,
                                              .bytes = bytes,
@@ -119,6 +108,7 @@ class CudaFabric final : public Fabric {
   void close_windows() override {
     const DeviceScope scope(device_);
     check_cuda(cudaDeviceSynchronize(), "waiting for the GPU before its windows go");
+    const auto alone = alone_with_nccl();
     windows_.clear();
   }
   std::byte* window(int number, int world_rank) const override {
@@ -165,8 +155,12 @@ class CudaFabric final : public Fabric {
     host_control_->record = {};
     fill(&device_control_->claim, 0, sizeof(device_control_->claim));
   }
+  std::optional<HostFault> host_fault() const override {
+    return nccl_ != nullptr ? nccl_->fault() : std::optional<HostFault>();
+  }
   void abort() noexcept override {
     std::atomic_ref(host_control_->abort).store(1, std::memory_order_release);  // for kernels of this rank that wait
+    if (nccl_ != nullptr) nccl_->abort();
     try {
       const DeviceScope scope(device_);
       poison_windows(device_control_->windows, size_,
@@ -206,33 +200,44 @@ class CudaFabric final : public Fabric {
     const DeviceScope scope(device_);
     launch_on_gpu(planned);
   }
-  void keep_alive(Stream stream, const std::shared_ptr<Fabric>& what) override;
+  void keep_alive(Stream stream, const std::shared_ptr<Fabric>& what) override { keep_for_graphs(stream, what); }
 
   void split(int group, int color) override {
     if (shared_) return;
     const DeviceScope scope(device_);
-    ncclComm_t& comm = comms_[group];
-    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-    config.blocking = 0;
-    const ncclResult_t result =
-        ncclCommSplit(comms_.at(0), color < 0 ? NCCL_SPLIT_NOCOLOR : color, rank_, &comm, &config);
-    settle_nccl(result, comms_.at(0), "ncclCommSplit", deadline_);
-    if (comm != nullptr) settle_nccl(ncclSuccess, comm, "ncclCommSplit", deadline_);
+    nccl_->split(group, color);
   }
   void nccl_all_reduce(const NcclAllReduce& call) override {
     if (shared_) {
       throw Error(Errc::unsupported,
                   "algorithm: nccl needs a GPU of its own for every rank, and here ranks share GPUs");
     }
-    constexpr ncclDataType_t types[] = {ncclBfloat16, ncclFloat16, ncclFloat32, ncclInt32};
     const DeviceScope scope(device_);
-    const ncclComm_t comm = comms_.at(call.group);
-    settle_nccl(ncclAllReduce(call.input, call.output, call.count, types[static_cast<int>(call.type)],
-                              call.op == ReduceOp::sum ? ncclSum : ncclMax, comm, call.stream),
-                comm, "ncclAllReduce", deadline_);
+    nccl_->all_reduce(call);
+  }
+  // Some machines grant peer access and lose the data; NCCL's transports are no better than what is under them.
+  void nccl_check(int group, int rank, int size) override {
+    constexpr std::size_t count = 4096;
+    static_assert(count * sizeof(std::int32_t) <= kStagingBytes);
+    std::vector<std::int32_t> data(count);
+    for (std::size_t i = 0; i < count; ++i) data[i] = (rank + 1) * static_cast<int>(i % 1000 + 1);
+    write(staging_, data.data(), count * sizeof(std::int32_t));
+    const DeviceScope scope(device_);
+    nccl_->try_out(group, static_cast<std::int32_t*>(staging_), count, stream_);
+    read(data.data(), staging_, count * sizeof(std::int32_t));
+    for (std::size_t i = 0; i < count; ++i) {
+      const std::int32_t wanted = size * (size + 1) / 2 * static_cast<int>(i % 1000 + 1);
+      if (data[i] == wanted) continue;
+      throw Error(Errc::rendezvous, fmt::format("NCCL's first sum is wrong on rank {}: element {} is {} instead of {}",
+                                                rank_, i, data[i], wanted));
+    }
   }
 
  private:
+  std::unique_lock<std::mutex> alone_with_nccl() {
+    return nccl_ != nullptr ? nccl_->alone() : std::unique_lock<std::mutex>();
+  }
+
   static constexpr std::size_t kStagingBytes = std::size_t{64} << 10;
 
   void prepare_device(int wish) {
@@ -295,23 +300,18 @@ class CudaFabric final : public Fabric {
 
   void make_nccl(const FabricArgs& args) {
     const DeviceScope scope(device_);
-    if (args.nccl != nullptr) {
-      borrowed_ = args.nccl;
-      comms_[0] = borrowed_;
-      return;
-    }
+    nccl_ = std::make_unique<NcclGroups>(NcclGroups::Args{.device = device_,
+                                                          .rank = rank_,
+                                                          .deadline = args.config.deadline,
+                                                          .setup_deadline = deadline_,
+                                                          .lent = args.nccl});
+    if (args.nccl != nullptr) return;
     ncclUniqueId id{};
     args.bootstrap.agree_on("ncclGetUniqueId", [&] {
       if (rank_ == 0) check_nccl(ncclGetUniqueId(&id), "ncclGetUniqueId");
     });
     id = args.bootstrap.broadcast_value("distribute NCCL's id", 0, id);
-    args.bootstrap.agree_on("ncclCommInitRank", [&] {
-      ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-      config.blocking = 0;
-      ncclComm_t& comm = comms_[0];
-      const ncclResult_t result = ncclCommInitRankConfig(&comm, size_, id, rank_, &config);
-      settle_nccl(result, comm, "ncclCommInitRank", deadline_);
-    });
+    args.bootstrap.agree_on("ncclCommInitRank", [&] { nccl_->init(size_, id); });
   }
 
   int rank_, size_;
@@ -325,29 +325,9 @@ class CudaFabric final : public Fabric {
   DeviceControl* device_control_ = nullptr;
   HostControl* host_control_ = nullptr;
   void* staging_ = nullptr;
-  ncclComm_t borrowed_ = nullptr;
-  std::map<int, ncclComm_t> comms_;  // by group
+  std::unique_ptr<NcclGroups> nccl_;  // null where ranks share GPUs
   std::vector<std::unique_ptr<CudaWindow>> windows_;
 };
-
-void CudaFabric::keep_alive(Stream stream, const std::shared_ptr<Fabric>& what) {
-  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
-  cudaGraph_t graph = nullptr;
-  check_cuda(cudaStreamGetCaptureInfo(stream, &status, nullptr, &graph, nullptr, nullptr, nullptr),
-             "cudaStreamGetCaptureInfo");
-  if (status != cudaStreamCaptureStatusActive) return;
-  const auto release = [](void* owner) {
-    auto* fabric = static_cast<std::shared_ptr<Fabric>*>(owner);
-    Graveyard::instance().bury(std::move(*fabric));
-    delete fabric;
-  };
-  cudaUserObject_t object = nullptr;
-  auto owner = std::make_unique<std::shared_ptr<Fabric>>(what);
-  check_cuda(cudaUserObjectCreate(&object, owner.get(), release, 1, cudaUserObjectNoDestructorSync),
-             "cudaUserObjectCreate");
-  static_cast<void>(owner.release());  // the user object's now
-  check_cuda(cudaGraphRetainUserObject(graph, object, 1, cudaGraphUserObjectMove), "cudaGraphRetainUserObject");
-}
 
 }  // namespace
 

@@ -46,7 +46,14 @@ class NcclWindow final : public CudaWindow {
  private:
   void find_peers(const NcclWindowArgs& args) {
     peers_.assign(static_cast<std::size_t>(args.size), nullptr);
-    if (window_ == nullptr) return;  // NCCL found no symmetric memory here: everything goes through NCCL
+    // Without peer access (NCCL_P2P_DISABLE=1), or without CUDA's virtual memory management (NCCL_CUMEM_ENABLE=0), NCCL
+    // gives no window, or a handle on the host, and answers success. Then everything goes through NCCL.
+    cudaPointerAttributes handle{};
+    if (window_ == nullptr || cudaPointerGetAttributes(&handle, window_) != cudaSuccess ||
+        handle.type != cudaMemoryTypeDevice) {
+      static_cast<void>(cudaGetLastError());
+      return;
+    }
     const ncclTeam_t lsa = ncclTeamLsa(comm_);
     void** pointers = nullptr;
     const std::size_t bytes = static_cast<std::size_t>(lsa.nRanks) * sizeof(void*);
@@ -63,13 +70,10 @@ class NcclWindow final : public CudaWindow {
     check_cuda(finished, "reading NCCL's peer pointers");
     for (std::size_t rank = 0; rank < peers_.size(); ++rank) {
       if (peers_[rank] == nullptr) continue;
-      // Without CUDA's virtual memory management NCCL answers success and the pointers fault.
       cudaPointerAttributes attributes{};
       check_cuda(cudaPointerGetAttributes(&attributes, peers_[rank]), "cudaPointerGetAttributes of a peer's window");
       if (attributes.type == cudaMemoryTypeDevice) continue;
-      throw Error(Errc::unsupported, fmt::format("NCCL's pointer to the window of rank {} is not device memory (is "
-                                                 "NCCL_CUMEM_ENABLE=0 set? Weft needs it on)",
-                                                 rank));
+      throw Error(Errc::unsupported, fmt::format("NCCL's pointer to the window of rank {} is not device memory", rank));
     }
   }
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -29,12 +30,22 @@ struct Control {
 // An all-reduce that NCCL is to do.
 struct NcclAllReduce {
   int group;
+  std::string name;  // in words
   const void* input;
   void* output;
   std::size_t count;
   DataType type;
   ReduceOp op;
   Stream stream;
+};
+
+// A fault that the host saw, in a call whose kernels are not Weft's.
+struct HostFault {
+  Errc code = Errc::ok;
+  int group = 0;
+  std::uint64_t call = 0;  // of those that NCCL served for the group, from 1; 0: none
+  std::string operation = {};
+  std::string reason = {};  // in NCCL's words, where it gave one
 };
 
 // One rank's side of the fabric. Functions marked collective are called by all ranks, in the same order.
@@ -65,6 +76,8 @@ class Fabric {
   // The first fault, or one with complete == 0. Waits for nothing.
   virtual FaultRecord record() const = 0;
   virtual void clear_record() = 0;
+  // The first fault among calls that NCCL serves. Waits for nothing.
+  virtual std::optional<HostFault> host_fault() const { return std::nullopt; }
   // Ends the communicator on every rank that can be reached. Waits for nothing.
   virtual void abort() noexcept = 0;
 
@@ -77,7 +90,10 @@ class Fabric {
 
   // Collective over the world; `color` as in Communicator::split. Group 0 is the world.
   virtual void split(int group, int color) = 0;
+  // What goes wrong is in host_fault().
   virtual void nccl_all_reduce(const NcclAllReduce& call) = 0;
+  // Collective over the group: NCCL moves data that is then checked.
+  virtual void nccl_check(int group, int rank, int size) = 0;
 };
 
 struct FabricArgs {

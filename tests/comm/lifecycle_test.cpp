@@ -1,6 +1,7 @@
 // Creation, release and acquire, what a communicator says of itself, and configurations that cannot be.
 #include <dirent.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cstdlib>
 
@@ -125,6 +126,27 @@ TEST(Lifecycle, DescriptorsAndMappingsGoWithTheCommunicator) {
     });
   }
   EXPECT_EQ(descriptors(), before);
+}
+
+// Every way of creation, and what follows, leaves the host program's environment as it was.
+TEST(Lifecycle, LeavesTheEnvironmentAlone) {
+  const auto variables = [] {
+    std::vector<std::string> all;
+    for (char** variable = environ; *variable != nullptr; ++variable) all.emplace_back(*variable);
+    return all;
+  };
+  const std::vector<std::string> before = variables();
+  {
+    const Communicator alone = Communicator::from_environment(cpu_config());
+    run_world(2, cpu_config(), [](Communicator& communicator, int rank) {
+      run_on_cpu_rank(communicator.split(0), prepare(plain(1), 2), rank);
+      communicator.release();
+      communicator.acquire();
+    });
+    const UniqueId id = UniqueId::create();
+    const Communicator by_id = Communicator::from_id(id, 0, 1, cpu_config());
+  }
+  EXPECT_EQ(variables(), before);
 }
 
 // ------------------------------------------------------------------------------------------------------ configurations

@@ -1,21 +1,17 @@
-// Beside NCCL: its all-reduce as a choice, an engine's communicator, and a process per GPU, one of which is killed.
+// Beside NCCL: its all-reduce as a choice, and an engine's communicator.
 #include <gtest/gtest.h>
 #include <nccl.h>
-#include <signal.h>
+#include <unistd.h>
 
 #include <cmath>
-#include <cstdlib>
 
 #include "executors/cuda_error.hpp"
 #include "gpu/support/gpu_world.hpp"
-#include "gpu/support/spawned.hpp"
-#include "support/free_port.hpp"
 #include "support/ranks.hpp"
 
 namespace weft::test {
 namespace {
 
-using namespace std::chrono_literals;
 using detail::check_cuda;
 
 // Skips, with the reason, what one GPU cannot do.
@@ -106,94 +102,76 @@ TEST_F(GpuNccl, RandomSumsAreWithinTheirBounds) {
   }
 }
 
-// ------------------------------------------------------------------------------------------------------------
-// processes
-
-int variable(const char* name) {
-  const char* value = std::getenv(name);
-  if (value == nullptr) throw std::runtime_error(std::string(name) + " is not set");
-  return std::atoi(value);
-}
-
-// One rank of a world of processes: works until a fault, and says what it was.
-TEST(GpuProcess, DISABLED_Worker) {
-  const int rank = variable("RANK"), size = variable("WORLD_SIZE"), calls = variable("WEFT_TEST_CALLS");
-  GpuRank gpu(rank);
-  Communicator communicator = Communicator::from_environment(gpu_config(3s));
-  // Across hosts NCCL adds, in an order of its own: sums that are exact in any order.
-  const bool one_host = std::getenv("NCCL_HOSTID") == nullptr;
-  const Prepared prepared =
-      one_host ? prepare({.count = 5000, .algorithm = kAlgorithms[size % 3], .fill = Fill::random}, size)
-               : prepare({.count = 5000, .algorithm = Algorithm::automatic, .fill = Fill::integers}, size);
-  run_on_gpu_rank(communicator, gpu, prepared, rank);
-  fmt::print("working over {}\n", communicator.fabric());
-  std::fflush(stdout);
-  try {
-    for (int call = 0; call < calls; ++call) run_on_gpu_rank(communicator, gpu, prepared, rank);
-    fmt::print("[done]\n");
-  } catch (const Error& error) {
-    fmt::print("[{} {} {}]\n", name(error.code()), error.fault().peer, error.fault().theirs);
-  }
-  std::fflush(stdout);
-}
-
-// As torchrun would. With several hosts, NCCL takes equal parts of the ranks to be on different machines.
-std::vector<Spawned> start_workers(int size, int calls, int hosts = 1) {
-  const std::string port = std::to_string(free_port());
-  std::vector<Spawned> workers;
-  for (int rank = 0; rank < size; ++rank) {
-    std::vector<std::pair<std::string, std::string>> environment{{"RANK", std::to_string(rank)},
-                                                                 {"LOCAL_RANK", std::to_string(rank)},
-                                                                 {"WORLD_SIZE", std::to_string(size)},
-                                                                 {"MASTER_ADDR", "127.0.0.1"},
-                                                                 {"MASTER_PORT", port},
-                                                                 {"WEFT_RENDEZVOUS", "127.0.0.1:" + port},
-                                                                 {"WEFT_TEST_CALLS", std::to_string(calls)}};
-    if (hosts > 1) environment.emplace_back("NCCL_HOSTID", "host" + std::to_string(rank * hosts / size));
-    workers.emplace_back("GpuProcess.DISABLED_Worker", environment);
-  }
-  return workers;
-}
-
-TEST_F(GpuNccl, AProcessPerGpu) {
-  std::vector<Spawned> workers = start_workers(ranks_, 200);
-  for (Spawned& worker : workers) {
-    const Outcome outcome = worker.wait(60s);
-    expect_says(outcome.said, "[done]");
-    EXPECT_EQ(outcome.exit_code, 0) << outcome.said;
-  }
-}
-
-// GPUs that cannot write to each other's memory: everything still works, through NCCL, and says so.
-TEST_F(GpuNccl, AcrossHosts) {
-  std::vector<Spawned> workers = start_workers(ranks_, 20, 2);
-  for (Spawned& worker : workers) {
-    const Outcome outcome = worker.wait(60s);
-    expect_says(outcome.said, "[done]");
-    expect_says(outcome.said, "working over NCCL: only");
-    EXPECT_EQ(outcome.exit_code, 0) << outcome.said;
-  }
-}
-
-TEST_F(GpuNccl, AKilledProcessIsNamedByTheOthers) {
-  const int victim = ranks_ - 1;
-  std::vector<Spawned> workers = start_workers(ranks_, 1 << 30);
-  for (Spawned& worker : workers) ASSERT_TRUE(worker.wait_until_said("working", 60s));
-  workers[static_cast<std::size_t>(victim)].signal(SIGKILL);
-  int first_hand = 0;
-  for (int rank = 0; rank < ranks_; ++rank) {
-    const Outcome outcome = workers[static_cast<std::size_t>(rank)].wait(60s);
-    if (rank == victim) {
-      EXPECT_EQ(outcome.signal, SIGKILL);
-      continue;
+// A rank that drives another GPU than its thread's current one: creation, calls and the end leave that and the
+// environment as they were.
+TEST_F(GpuNccl, CreationLeavesDeviceAndEnvironmentAlone) {
+  const auto variables = [] {
+    std::vector<std::string> all;
+    for (char** variable = environ; *variable != nullptr; ++variable) all.emplace_back(*variable);
+    return all;
+  };
+  // CUDA and NCCL may set variables of their own when they start.
+  std::vector<ncclComm_t> engine(static_cast<std::size_t>(ranks_));
+  ASSERT_EQ(ncclCommInitAll(engine.data(), ranks_, nullptr), ncclSuccess);
+  for (ncclComm_t comm : engine) EXPECT_EQ(ncclCommDestroy(comm), ncclSuccess);
+  const std::vector<std::string> before = variables();
+  const UniqueId id = UniqueId::create();
+  expect_no_errors(run_ranks(ranks_, [&](int rank) {
+    const int current = (rank + 1) % ranks_;
+    GpuRank gpu(rank);
+    gpu.use();
+    std::byte* data = gpu.device_memory(1024);
+    check_cuda(cudaSetDevice(current), "cudaSetDevice");
+    const auto expect_current = [&](const char* after) {
+      int device = -1;
+      check_cuda(cudaGetDevice(&device), "cudaGetDevice");
+      EXPECT_EQ(device, current) << after;
+      EXPECT_EQ(cudaGetLastError(), cudaSuccess) << after;
+    };
+    Config config = gpu_config();
+    config.cuda_device = rank;
+    {
+      Communicator communicator = Communicator::from_id(id, rank, ranks_, config);
+      expect_current("creation");
+      const Group group = communicator.split(0);
+      expect_current("split");
+      communicator.release();
+      communicator.acquire();
+      expect_current("acquire");
+      for (const Algorithm algorithm : {Algorithm::automatic, Algorithm::nccl}) {
+        all_reduce(group, {.input = data, .output = data, .count = 64, .algorithm = algorithm, .stream = gpu.stream()});
+        expect_current("all_reduce");
+        gpu.synchronize();
+        communicator.check();
+        expect_current("check");
+      }
     }
-    EXPECT_FALSE(outcome.too_slow) << "rank " << rank << " does not end";
-    EXPECT_EQ(outcome.exit_code, 0) << outcome.said;
-    const bool direct = outcome.said.find(fmt::format("[timeout {} ", victim)) != std::string::npos;
-    first_hand += direct;
-    if (!direct) expect_says(outcome.said, "[peer failed ");
-  }
-  EXPECT_GE(first_hand, 1) << "nobody named rank " << victim;
+    expect_current("destruction");
+  }));
+  EXPECT_EQ(variables(), before);
+}
+
+// ------------------------------------------------------------------------------------------------------------
+// engines' communicators that do not serve
+
+TEST_F(GpuNccl, FromNoCommunicator) {
+  expect_says(error_of([] { Communicator::from_nccl(nullptr); }), "nccl: null");
+}
+
+// Why one rank cannot, all of them say.
+TEST_F(GpuNccl, FromNcclWithACpuConfigOnOneRank) {
+  std::vector<ncclComm_t> engine(static_cast<std::size_t>(ranks_));
+  ASSERT_EQ(ncclCommInitAll(engine.data(), ranks_, nullptr), ncclSuccess);
+  const int odd = ranks_ - 1;
+  const auto errors = run_ranks(ranks_, [&](int rank) {
+    check_cuda(cudaSetDevice(rank), "cudaSetDevice");
+    Config config = gpu_config();
+    if (rank == odd) config.device = Device::cpu;
+    Communicator::from_nccl(engine[static_cast<std::size_t>(rank)], config);
+  });
+  expect_all_say(errors, "Config::device: cpu");
+  expect_says(errors.front(), fmt::format("failed on rank {}", odd));
+  for (ncclComm_t comm : engine) EXPECT_EQ(ncclCommDestroy(comm), ncclSuccess);
 }
 
 }  // namespace

@@ -1,0 +1,45 @@
+#include "comm/window_layout.hpp"
+
+#include <algorithm>
+
+#include "core/plan.hpp"
+
+namespace weft::detail {
+namespace {
+
+constexpr std::size_t kMiB = std::size_t{1} << 20;
+
+std::size_t or_default(std::size_t wish, std::size_t value) {
+  return wish != 0 ? wish : value;
+}
+
+// Rounding may make a smaller group's region the larger one.
+std::size_t group_region_bytes(const Config& config, std::uint32_t world_size) {
+  std::size_t most = 0;
+  for (std::uint32_t size = 1; size <= world_size; ++size) most = std::max(most, group_layout(config, size).bytes);
+  return most;
+}
+
+}  // namespace
+
+RegionLayout world_layout(const Config& config, std::uint32_t size) {
+  return make_layout(size, or_default(config.one_shot_bytes, default_one_shot_bytes(config.device, size)),
+                     or_default(config.two_shot_bytes, default_two_shot_bytes(config.device, size)),
+                     default_bulk_shape(config.device, size, true));
+}
+
+RegionLayout group_layout(const Config& config, std::uint32_t size) {
+  const bool cpu = config.device == Device::cpu;
+  const std::size_t one_shot = cpu ? default_one_shot_bytes(config.device, size) : kMiB / 2;
+  const std::size_t two_shot = cpu ? default_two_shot_bytes(config.device, size) : 4 * kMiB;
+  return make_layout(size, or_default(config.group_one_shot_bytes, one_shot),
+                     or_default(config.group_two_shot_bytes, two_shot), default_bulk_shape(config.device, size, false));
+}
+
+std::size_t region_offset(const Config& config, std::uint32_t world_size, int group) {
+  if (group == 0) return kWindowHeaderBytes;
+  return kWindowHeaderBytes + world_layout(config, world_size).bytes +
+         static_cast<std::size_t>(group - 1) * group_region_bytes(config, world_size);
+}
+
+}  // namespace weft::detail

@@ -1,0 +1,144 @@
+#if WEFT_WITH_CUDA
+
+#include "fabric/call_watch.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "executors/cuda_error.hpp"
+
+namespace weft::detail {
+namespace {
+
+using namespace std::chrono_literals;
+
+// Often enough that a deadline is not missed by much; seldom enough to cost nothing.
+std::chrono::nanoseconds period(std::chrono::nanoseconds deadline) {
+  return deadline.count() == 0 ? 50ms : std::clamp<std::chrono::nanoseconds>(deadline / 20, 1ms, 50ms);
+}
+
+// An event that cannot be asked belongs to a GPU that is lost, which others report.
+bool passed(cudaEvent_t event) {
+  const cudaError_t result = cudaEventQuery(event);
+  if (result != cudaSuccess) static_cast<void>(cudaGetLastError());
+  return result != cudaErrorNotReady;
+}
+
+bool is_captured(cudaStream_t stream) {
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  if (cudaStreamIsCapturing(stream, &status) == cudaSuccess) return status != cudaStreamCaptureStatusNone;
+  static_cast<void>(cudaGetLastError());  // the legacy stream, beside a capture
+  return true;
+}
+
+}  // namespace
+
+CallWatch::CallWatch(Args args) : args_(std::move(args)), thread_([this] { run(); }) {}
+
+CallWatch::~CallWatch() {
+  {
+    const std::scoped_lock lock(mutex_);
+    stop_ = true;
+  }
+  changed_.notify_all();
+  thread_.join();
+  for (const auto& [group, calls] : pending_) {
+    for (const Pending& pending : calls) give_back(pending.mark);
+  }
+  for (const cudaEvent_t event : free_) static_cast<void>(cudaEventDestroy(event));
+}
+
+CallWatch::Mark CallWatch::begin(cudaStream_t stream) {
+  if (is_captured(stream)) return {};
+  const Mark mark{.begin = take_event(), .end = take_event()};
+  check_cuda(cudaEventRecord(mark.begin, stream), "cudaEventRecord");
+  return mark;
+}
+
+void CallWatch::end(Mark mark, cudaStream_t stream, WatchedCall call) {
+  if (mark.begin == nullptr) return;
+  check_cuda(cudaEventRecord(mark.end, stream), "cudaEventRecord");
+  const std::scoped_lock lock(mutex_);
+  pending_[call.group].push_back({.call = std::move(call), .mark = mark});
+}
+
+void CallWatch::wake() {
+  {
+    const std::scoped_lock lock(mutex_);
+    woken_ = true;
+  }
+  changed_.notify_all();
+}
+
+bool CallWatch::idle() {
+  const std::scoped_lock lock(mutex_);
+  retire();
+  return std::ranges::all_of(pending_, [](const auto& group) { return group.second.empty(); });
+}
+
+void CallWatch::run() {
+  static_cast<void>(cudaSetDevice(args_.device));
+  // Questions about events are no part of anybody's capture, and must not end one.
+  cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
+  static_cast<void>(cudaThreadExchangeStreamCaptureMode(&mode));
+  std::unique_lock lock(mutex_);
+  while (!stop_) {
+    changed_.wait_for(lock, period(args_.deadline), [&] { return stop_ || woken_; });
+    woken_ = false;
+    const Findings findings = look_at_calls();
+    lock.unlock();
+    for (const WatchedCall& call : findings.slow) args_.slow(call);
+    for (const WatchedCall& call : findings.late) args_.late(call);
+    args_.look();
+    lock.lock();
+  }
+}
+
+void CallWatch::retire() {
+  for (auto& [group, calls] : pending_) {
+    while (!calls.empty() && passed(calls.front().mark.end)) {
+      give_back(calls.front().mark);
+      calls.pop_front();
+    }
+  }
+}
+
+CallWatch::Findings CallWatch::look_at_calls() {
+  retire();
+  Findings findings;
+  for (auto& [group, calls] : pending_) {
+    if (calls.empty() || args_.deadline.count() == 0) continue;
+    Pending& first = calls.front();
+    if (first.began == Clock::time_point{}) {
+      if (passed(first.mark.begin)) first.began = Clock::now();
+      continue;
+    }
+    const auto ran = Clock::now() - first.began;
+    if (ran > args_.deadline / 10 && !std::exchange(first.slow, true)) findings.slow.push_back(first.call);
+    if (ran > args_.deadline && !std::exchange(first.late, true)) findings.late.push_back(first.call);
+  }
+  return findings;
+}
+
+cudaEvent_t CallWatch::take_event() {
+  {
+    const std::scoped_lock lock(mutex_);
+    if (!free_.empty()) {
+      const cudaEvent_t event = free_.back();
+      free_.pop_back();
+      return event;
+    }
+  }
+  cudaEvent_t event = nullptr;
+  check_cuda(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "cudaEventCreate");
+  return event;
+}
+
+void CallWatch::give_back(Mark mark) {
+  free_.push_back(mark.begin);
+  free_.push_back(mark.end);
+}
+
+}  // namespace weft::detail
+
+#endif

@@ -1,0 +1,81 @@
+// Watches over calls that other people's kernels serve: those know no deadline of ours.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace weft::detail {
+
+struct WatchedCall {
+  int group = 0;
+  std::uint64_t number = 0;  // of the group's calls, from 1
+  std::string name;
+};
+
+// A thread that looks, every so often, which calls have begun on the GPU and which have ended. Events mark both, so
+// that time spent behind other work of the stream counts for nothing. Calls of one group are ordered on the GPU.
+class CallWatch {
+ public:
+  struct Args {
+    int device;
+    std::chrono::nanoseconds deadline;             // 0: none
+    std::function<void()> look;                    // with each look around
+    std::function<void(const WatchedCall&)> slow;  // a call has run for a tenth of the deadline; once for each
+    std::function<void(const WatchedCall&)> late;  // … for the whole of it; once for each
+  };
+  explicit CallWatch(Args args);
+  ~CallWatch();
+  CallWatch(const CallWatch&) = delete;
+  CallWatch& operator=(const CallWatch&) = delete;
+
+  // What follows on the stream is a call, up to end(). Nothing is watched while the stream is captured: the host does
+  // not see a graph's replays.
+  struct Mark {
+    cudaEvent_t begin = nullptr;
+    cudaEvent_t end = nullptr;
+  };
+  Mark begin(cudaStream_t stream);
+  void end(Mark mark, cudaStream_t stream, WatchedCall call);
+
+  void wake();  // look now
+  bool idle();  // every call that was watched has ended
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  struct Pending {
+    WatchedCall call;
+    Mark mark;
+    Clock::time_point began = {};
+    bool slow = false;
+    bool late = false;
+  };
+  struct Findings {
+    std::vector<WatchedCall> slow, late;
+  };
+  void run();
+  cudaEvent_t take_event();
+  // With the lock:
+  void retire();  // forgets calls that have ended
+  Findings look_at_calls();
+  void give_back(Mark mark);
+
+  Args args_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool stop_ = false, woken_ = false;
+  std::map<int, std::deque<Pending>> pending_;  // by group
+  std::vector<cudaEvent_t> free_;
+  std::thread thread_;
+};
+
+}  // namespace weft::detail

@@ -1,0 +1,17 @@
+// What captured graphs keep alive.
+#pragma once
+
+#include <memory>
+
+#include "weft/types.hpp"
+
+namespace weft::detail {
+
+class Fabric;
+
+// Graphs that are being captured on `stream` own a share of `fabric`.
+void keep_for_graphs(Stream stream, const std::shared_ptr<Fabric>& fabric);
+// CUDA forbids its own calls where it tells of a graph's end, so fabrics whose last owner was a graph wait for this.
+void free_what_graphs_kept();
+
+}  // namespace weft::detail

@@ -1,0 +1,249 @@
+#if WEFT_WITH_CUDA
+
+#include "fabric/nccl_groups.hpp"
+
+#include <exception>
+#include <thread>
+#include <utility>
+
+#include "core/log.hpp"
+#include "executors/cuda_error.hpp"
+#include "fabric/nccl_api.hpp"
+
+namespace weft::detail {
+namespace {
+
+using namespace std::chrono_literals;
+
+// For kernels to see that they have been revoked, and for NCCL's threads to end.
+constexpr std::chrono::seconds kGrace{10};
+
+std::string in_words(ncclComm_t comm, ncclResult_t result) {
+  const char* last = ncclGetLastError(comm);
+  const bool more = last != nullptr && *last != 0;
+  return fmt::format("NCCL: {}{}{}", ncclGetErrorString(result), more ? ": " : "", more ? last : "");
+}
+
+}  // namespace
+
+NcclGroups::NcclGroups(const Args& args) : args_(args) {
+  if (args.lent != nullptr) comms_[0] = args.lent;
+}
+
+NcclGroups::~NcclGroups() {
+  watch_.reset();
+  for (const auto& [group, comm] : comms_) {
+    if (comm != nullptr && comm != args_.lent && !stuck_) static_cast<void>(ncclCommDestroy(comm));
+  }
+}
+
+void NcclGroups::init(int size, const ncclUniqueId& id) {
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.blocking = 0;
+  ncclComm_t& comm = comms_[0];
+  const ncclResult_t result = ncclCommInitRankConfig(&comm, size, id, args_.rank, &config);
+  settle_nccl(result, comm, "ncclCommInitRank", args_.setup_deadline);
+}
+
+void NcclGroups::split(int group, int color) {
+  ncclComm_t comm = nullptr;
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.blocking = 0;
+  const ncclComm_t world = comms_.at(0);
+  const auto lock = alone();
+  const ncclResult_t result = ncclCommSplit(world, color < 0 ? NCCL_SPLIT_NOCOLOR : color, args_.rank, &comm, &config);
+  settle_nccl(result, world, "ncclCommSplit", args_.setup_deadline);
+  if (comm != nullptr) settle_nccl(ncclSuccess, comm, "ncclCommSplit", args_.setup_deadline);
+  comms_[group] = comm;
+}
+
+void NcclGroups::try_out(int group, std::int32_t* data, std::size_t count, cudaStream_t stream) {
+  serves_ = true;
+  const ncclComm_t comm = comms_.at(group);
+  const Deadline deadline(args_.setup_deadline / 2);
+  ncclResult_t result = ncclSuccess;
+  {
+    const std::scoped_lock lock(comms_mutex_);
+    result = ncclAllReduce(data, data, count, ncclInt32, ncclSum, comm, stream);
+  }
+  result = settle(comm, result, deadline);
+  const auto runs = [&] { return cudaStreamQuery(stream) == cudaErrorNotReady; };
+  const auto wait_until = [&](const Deadline& end) {
+    while (runs() && !end.passed()) std::this_thread::sleep_for(100us);
+    const bool idle = !runs();
+    static_cast<void>(cudaGetLastError());
+    return idle;
+  };
+  if (result == ncclSuccess && wait_until(deadline)) return check_cuda(cudaStreamQuery(stream), "NCCL's first call");
+  const bool late = result == ncclSuccess || result == ncclInProgress;
+  const std::string reason = late ? fmt::format("nothing arrived {}", deadline.text()) : in_words(comm, result);
+  note({.code = late ? Errc::timeout : Errc::system,
+        .group = group,
+        .operation = "the first call of NCCL's",
+        .reason = reason});
+  revoke();
+  stuck_ = !wait_until(Deadline(kGrace));
+  throw Error(Errc::rendezvous, fmt::format("NCCL serves this group, and moves no data between its ranks: {}", reason));
+}
+
+void NcclGroups::all_reduce(const NcclAllReduce& call) {
+  constexpr ncclDataType_t types[] = {ncclBfloat16, ncclFloat16, ncclFloat32, ncclInt32};
+  const ncclComm_t comm = comms_.at(call.group);
+  WatchedCall watched{.group = call.group, .name = call.name};
+  {
+    const std::scoped_lock lock(mutex_);
+    watched.number = ++served_[call.group];
+    last_ = watched;
+  }
+  serves_ = true;
+  if (aborted_) note({.code = Errc::aborted, .group = call.group, .call = watched.number, .operation = call.name});
+  if (ended_) return;
+  const CallWatch::Mark mark = watch().begin(call.stream);
+  ncclResult_t result = ncclSuccess;
+  {
+    const std::scoped_lock lock(comms_mutex_);
+    result = ncclAllReduce(call.input, call.output, call.count, types[static_cast<int>(call.type)],
+                           call.op == ReduceOp::sum ? ncclSum : ncclMax, comm, call.stream);
+  }
+  result = settle(comm, result, Deadline(args_.setup_deadline));
+  if (result != ncclSuccess) return note_error(comm, result, watched);
+  watch().end(mark, call.stream, std::move(watched));
+}
+
+std::optional<HostFault> NcclGroups::fault() {
+  ask_for_errors();
+  const std::scoped_lock lock(mutex_);
+  return fault_;
+}
+
+void NcclGroups::abort() noexcept {
+  aborted_ = true;
+  if (!serves_) return;  // should it ever, its first call will see it
+  try {
+    WatchedCall last{.name = "abort()"};
+    {
+      const std::scoped_lock lock(mutex_);
+      if (last_.number != 0) last = last_;
+    }
+    note({.code = Errc::aborted, .group = last.group, .call = last.number, .operation = last.name});
+  } catch (const std::exception&) {
+    // No memory for words: the next call has some, or throws.
+  }
+}
+
+bool NcclGroups::close() {
+  const auto wait = [] { std::this_thread::sleep_for(1ms); };
+  if (watch_ != nullptr) {
+    while (!watch_->idle() && !ended_) wait();  // the deadline ends it
+    if (ended_) revoke();
+    const Deadline grace(kGrace);
+    while (!watch_->idle() && !grace.passed()) wait();
+    stuck_ |= !watch_->idle();
+  }
+  // What is being revoked must not be destroyed yet.
+  for (const auto& [group, comm] : comms_) {
+    if (comm == nullptr || comm == args_.lent || !revoked()) continue;
+    stuck_ |= settle(comm, ncclInProgress, Deadline(kGrace)) == ncclInProgress;
+  }
+  return !stuck_;
+}
+
+// Some of NCCL's calls answer ncclSuccess while their work goes on, so the communicator is always asked. The lock is
+// free in between, so that abort() gets through.
+ncclResult_t NcclGroups::settle(ncclComm_t comm, ncclResult_t result, const Deadline& deadline) {
+  const bool ended = ended_;
+  while (result == ncclSuccess || result == ncclInProgress) {
+    {
+      const std::scoped_lock lock(comms_mutex_);
+      const ncclResult_t asked = ncclCommGetAsyncError(comm, &result);
+      if (asked != ncclSuccess) return asked;
+    }
+    if (result != ncclInProgress || deadline.passed() || ended_ != ended) return result;
+    std::this_thread::sleep_for(50us);
+  }
+  return result;
+}
+
+// The first one stays.
+void NcclGroups::note(HostFault fault) {
+  const std::scoped_lock lock(mutex_);
+  if (!fault_) fault_ = std::move(fault);
+  ended_ = true;
+  if (watch_ != nullptr) watch_->wake();
+}
+
+void NcclGroups::note_error(ncclComm_t comm, ncclResult_t result, const WatchedCall& call) {
+  const Errc code = result == ncclInProgress    ? Errc::timeout
+                    : result == ncclRemoteError ? Errc::peer_failed
+                                                : Errc::system;
+  note({.code = code,
+        .group = call.group,
+        .call = call.number,
+        .operation = call.name,
+        .reason = code == Errc::timeout ? "" : in_words(comm, result)});
+}
+
+// Where NCCL serves nothing its errors are nobody's. Of an engine's communicator the engine asks.
+void NcclGroups::ask_for_errors() {
+  if (ended_ || !serves_) return;
+  const std::unique_lock lock(comms_mutex_, std::try_to_lock);
+  if (!lock.owns_lock()) return;  // whoever calls NCCL now asks, too
+  for (const auto& [group, comm] : comms_) {
+    if (comm == nullptr || comm == args_.lent) continue;
+    ncclResult_t result = ncclSuccess;
+    if (ncclCommGetAsyncError(comm, &result) != ncclSuccess || result == ncclSuccess || result == ncclInProgress) {
+      continue;
+    }
+    WatchedCall last;
+    {
+      const std::scoped_lock words(mutex_);
+      last = last_;
+    }
+    return note_error(comm, result, last);
+  }
+}
+
+// Ends kernels that run, and those enqueued behind them. Answers before it is done: NCCL has a thread for it.
+void NcclGroups::revoke() {
+#ifdef NCCL_REVOKE_DEFAULT
+  const std::scoped_lock lock(comms_mutex_);
+  if (std::exchange(revoked_, true)) return;
+  for (const auto& [group, comm] : comms_) {
+    if (comm == nullptr || comm == args_.lent) continue;
+    const ncclResult_t result = ncclCommRevoke(comm, NCCL_REVOKE_DEFAULT);
+    if (result != ncclSuccess && result != ncclInProgress) logger().warn("{}", in_words(comm, result));
+  }
+#endif
+}
+
+bool NcclGroups::revoked() {
+  const std::scoped_lock lock(comms_mutex_);
+  return revoked_;
+}
+
+CallWatch& NcclGroups::watch() {
+  const std::scoped_lock lock(mutex_);
+  if (watch_ != nullptr) return *watch_;
+  watch_ = std::make_unique<CallWatch>(CallWatch::Args{
+      .device = args_.device,
+      .deadline = args_.deadline,
+      .look =
+          [this] {
+            ask_for_errors();
+            if (ended_) revoke();
+          },
+      .slow =
+          [this](const WatchedCall& call) {
+            logger().warn("rank {}: call {} of NCCL's, {}, has run for more than a tenth of the deadline", args_.rank,
+                          call.number, call.name);
+          },
+      .late =
+          [this](const WatchedCall& call) {
+            note({.code = Errc::timeout, .group = call.group, .call = call.number, .operation = call.name});
+          }});
+  return *watch_;
+}
+
+}  // namespace weft::detail
+
+#endif

@@ -1,0 +1,79 @@
+// NCCL's part of a communicator: an NCCL communicator for every group, its all-reduce, and what becomes of it.
+//
+// NCCL's kernels know neither deadline nor poison. So the host watches over the calls that NCCL serves (CallWatch), and
+// ends them by revoking the communicators that are Weft's own. One that an engine has lent is never ended: its calls
+// are reported, and it is the engine's to end them.
+#pragma once
+
+#include <nccl.h>
+
+#include <atomic>
+#include <chrono>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+
+#include "fabric/call_watch.hpp"
+#include "fabric/fabric.hpp"
+#include "rendezvous/deadline.hpp"
+
+namespace weft::detail {
+
+class NcclGroups {
+ public:
+  struct Args {
+    int device, rank;
+    std::chrono::nanoseconds deadline;        // of a call
+    std::chrono::nanoseconds setup_deadline;  // of everything that the host waits for
+    ncclComm_t lent = nullptr;                // an engine's, for group 0
+  };
+  explicit NcclGroups(const Args& args);
+  ~NcclGroups();
+  NcclGroups(const NcclGroups&) = delete;
+  NcclGroups& operator=(const NcclGroups&) = delete;
+
+  // Collective; with the device current.
+  void init(int size, const ncclUniqueId& id);
+  void split(int group, int color);
+  ncclComm_t at(int group) const { return comms_.at(group); }
+  // Adds up `count` i32 in place. Throws where that is not done within half of the deadline for the host, so that peers
+  // who wait to hear of it hear the reason.
+  void try_out(int group, std::int32_t* data, std::size_t count, cudaStream_t stream);
+
+  void all_reduce(const NcclAllReduce& call);
+  std::optional<HostFault> fault();
+  void abort() noexcept;
+
+  // Nobody else calls NCCL while the answer lives: for calls on communicators that are made elsewhere.
+  std::unique_lock<std::mutex> alone() { return std::unique_lock(comms_mutex_); }
+  // Before anything is freed that NCCL's kernels use, or whose release would wait for them. False: calls go on that
+  // nothing can end, and everything must stay.
+  bool close();
+
+ private:
+  ncclResult_t settle(ncclComm_t comm, ncclResult_t result, const Deadline& deadline);
+  void note(HostFault fault);
+  void note_error(ncclComm_t comm, ncclResult_t result, const WatchedCall& call);
+  void ask_for_errors();
+  void revoke();
+  bool revoked();
+  CallWatch& watch();
+
+  Args args_;
+  std::map<int, ncclComm_t> comms_;    // by group; null where this rank is in none
+  std::mutex comms_mutex_;             // NCCL takes one call at a time on a communicator, questions included
+  std::atomic<bool> serves_ = false;   // calls of some group go through NCCL
+  std::atomic<bool> aborted_ = false;  // whether it does or not
+  std::atomic<bool> ended_ = false;    // no call is made any more
+  bool revoked_ = false;               // under comms_mutex_
+  bool stuck_ = false;                 // a kernel runs that nothing can end
+
+  std::mutex mutex_;  // of what follows
+  std::optional<HostFault> fault_;
+  std::map<int, std::uint64_t> served_;  // calls, by group
+  WatchedCall last_;
+  std::unique_ptr<CallWatch> watch_;
+};
+
+}  // namespace weft::detail

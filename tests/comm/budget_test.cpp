@@ -1,0 +1,54 @@
+// The memory that a communicator takes with the default Config, as docs/architecture.md states it.
+#include <gtest/gtest.h>
+
+#include "comm/window_layout.hpp"
+#include "fabric/fabric.hpp"
+#include "support/world.hpp"
+
+namespace weft::test {
+namespace {
+
+Config defaults(Device device, int max_groups) {
+  Config config;
+  config.device = device;
+  config.max_groups = max_groups;
+  return config;
+}
+
+struct Budget {
+  std::uint32_t ranks;
+  std::size_t window, without_groups;
+};
+
+TEST(Budget, OfDefaultWindows) {
+  const Config config;
+  EXPECT_EQ(config.max_groups, 4);
+  const std::vector<Budget> cuda{
+      {2, 276'844'032, 167'784'960}, {4, 260'085'248, 142'631'424}, {8, 276'899'328, 142'656'000}};
+  const std::vector<Budget> cpu{{2, 24'907'776, 4'981'760}, {4, 28'841'216, 5'768'448}, {8, 36'709'376, 7'342'080}};
+  for (const auto& [device, budgets] : {std::pair{Device::cuda, cuda}, {Device::cpu, cpu}}) {
+    for (const Budget& budget : budgets) {
+      EXPECT_EQ(detail::window_bytes(defaults(device, 4), budget.ranks), budget.window) << budget.ranks;
+      EXPECT_EQ(detail::window_bytes(defaults(device, 0), budget.ranks), budget.without_groups) << budget.ranks;
+    }
+  }
+}
+
+// What is taken is what is computed.
+TEST(Budget, IsWhatACommunicatorTakes) {
+  for (const int ranks : {2, 4}) {
+    const auto communicators = Communicator::local(ranks, cpu_config());
+    const std::size_t computed = detail::window_bytes(defaults(Device::cpu, 4), static_cast<std::uint32_t>(ranks));
+    for (const Communicator& communicator : communicators) EXPECT_EQ(communicator.memory().window, computed);
+  }
+}
+
+// Tables of channels, epochs and the fault record: of a fixed size, whatever the world.
+TEST(Budget, OfControlMemory) {
+  const std::size_t tables = detail::kMaxGroups * (sizeof(detail::Channel) + sizeof(detail::LocalState));
+  EXPECT_LE(tables, 256u << 10);
+  EXPECT_LE(Communicator::local(2, cpu_config()).front().memory().control, 256u << 10);
+}
+
+}  // namespace
+}  // namespace weft::test

@@ -1,0 +1,114 @@
+// The flight recorder in faults: whose calls are told, and which number a call had.
+#include <gtest/gtest.h>
+
+#include "support/cases.hpp"
+#include "support/moe_cases.hpp"
+#include "support/ranks.hpp"
+#include "support/sanitized.hpp"
+#include "support/world.hpp"
+
+namespace weft::test {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr auto short_deadline = kSanitized ? 1500ms : 250ms;
+
+// A call whose result nobody looks at.
+void call(const Group& group, std::uint32_t tag) {
+  Tensors tensors({.count = 60, .tag = tag}, input_of({.count = 60}, group.rank()));
+  all_reduce(group,
+             arguments({.count = 60, .tag = tag}, tensors.input.content().data(), tensors.output.content().data()));
+}
+
+bool says(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+TEST(History, IsThatOfTheGroupThatFailedWhicheverIsAsked) {
+  run_world(2, cpu_config(short_deadline), [](Communicator& communicator, int rank) {
+    const Group a = communicator.split(0), b = communicator.split(0);
+    call(b, 200);
+    call(a, 100);
+    const std::string seen_by_a = error_of([&] { call(a, 101 + static_cast<std::uint32_t>(rank)); });
+    expect_says(seen_by_a, "last calls of this rank on this group:\n  0 all_reduce");
+    for (const Group* asked : {&b, &communicator.world()}) {
+      const std::string seen = error_of([&] { asked->check(); });
+      expect_says(seen, "last calls of this rank on the group that failed:\n  0 all_reduce");
+      expect_says(seen, "tag 100\n");
+      expect_says(seen, "tag " + std::to_string(101 + rank));
+      EXPECT_FALSE(says(seen, "tag 200")) << seen;
+    }
+  });
+}
+
+ExchangeArgs small_args() {
+  return {.tokens = 4, .hidden = 64, .experts = 4, .top_k = 2};
+}
+
+TEST(History, OfAnExchangeHasDispatchAndCombine) {
+  const PreparedMoe p = prepare({.args = small_args(), .tokens = {4}}, 2, 5);
+  const auto endings = run_world(2, cpu_config(short_deadline), [&](Communicator& communicator, int number) {
+    const auto rank = static_cast<std::uint32_t>(number);
+    const Exchange exchange = Exchange::create(communicator, small_args());
+    combine_and_check(exchange, p, rank, dispatch_and_check(exchange, p, rank));
+    const Ticket ticket = dispatch_and_check(exchange, p, rank);
+    if (rank == 0) combine_and_check(exchange, p, rank, ticket);
+  });
+  expect_fault(endings[0], {Errc::timeout}, "the rank that combines alone");
+  expect_says(endings[0].what, "on the group that failed:\n  0 dispatch");
+  expect_says(endings[0].what, "\n  0 combine");
+  expect_says(endings[0].what, "\n  1 dispatch");
+  expect_says(endings[0].what, "\n  1 combine");
+}
+
+// What is rejected was no call: its message is all there is to say.
+TEST(History, IsNotInRejections) {
+  run_world(2, cpu_config(), [](Communicator& communicator, int) {
+    call(communicator, 1);
+    const std::string rejected = error_of([&] { all_reduce(communicator, {.count = 3}); });
+    expect_says(rejected, "input: null");
+    EXPECT_FALSE(says(rejected, "last calls")) << rejected;
+  });
+}
+
+// Epoch 0 is a number like any other, not a default.
+TEST(FirstEpoch, IsTheNumberOfTheFirstCall) {
+  for (const std::uint32_t first : {0u, 1u, 7u, 0xffffffffu}) {
+    Config config = cpu_config(short_deadline);
+    config.first_epoch = first;
+    for (const bool in_group : {false, true}) {
+      const auto endings = run_world(2, config, [&](Communicator& communicator, int rank) {
+        const Group group = in_group ? communicator.split(0) : communicator.world();
+        call(group, static_cast<std::uint32_t>(rank));
+      });
+      int mismatches = 0;
+      for (const Ending& ending : endings) {
+        ASSERT_TRUE(ending.error) << ending.what;
+        EXPECT_EQ(ending.error->fault().epoch_wanted, first) << ending.what;
+        mismatches += ending.error->code() == Errc::mismatch;
+      }
+      EXPECT_GE(mismatches, 1);
+    }
+  }
+}
+
+TEST(FirstEpoch, GoesOnOverReleaseAndAcquire) {
+  Config config = cpu_config(short_deadline);
+  config.first_epoch = 0;
+  const auto endings = run_world(2, config, [](Communicator& communicator, int rank) {
+    communicator.release();
+    communicator.acquire();
+    call(communicator, 3);
+    communicator.release();
+    communicator.acquire();
+    call(communicator, static_cast<std::uint32_t>(rank));
+  });
+  for (const Ending& ending : endings) {
+    ASSERT_TRUE(ending.error) << ending.what;
+    EXPECT_EQ(ending.error->fault().epoch_wanted, 1u) << ending.what;
+  }
+}
+
+}  // namespace
+}  // namespace weft::test

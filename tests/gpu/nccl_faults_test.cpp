@@ -1,0 +1,144 @@
+// Faults of calls that NCCL serves: its kernels know no deadline and no poison, and end all the same.
+#include <gtest/gtest.h>
+
+#include <latch>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include "executors/cuda_error.hpp"
+#include "gpu/support/gpu_world.hpp"
+#include "support/ranks.hpp"
+
+namespace weft::test {
+namespace {
+
+using namespace std::chrono_literals;
+
+class GpuNcclFaults : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (gpu_count() < 2) GTEST_SKIP() << "NCCL needs a GPU for every rank, and here is one GPU";
+  }
+  const int ranks_ = gpu_count();
+};
+
+// Whoever waits for a rank goes on when that rank ends, however it ends.
+class Arrival {
+ public:
+  explicit Arrival(std::latch& latch) : latch_(&latch) {}
+  ~Arrival() { now(); }
+  Arrival(const Arrival&) = delete;
+  Arrival& operator=(const Arrival&) = delete;
+  void now() {
+    if (latch_ != nullptr) std::exchange(latch_, nullptr)->count_down();
+  }
+
+ private:
+  std::latch* latch_;
+};
+
+constexpr int odd = 0;
+const Case by_nccl{.count = 4000, .algorithm = Algorithm::nccl};
+
+// Enqueues a call whose result nobody looks at.
+void call(const Group& group, GpuRank& gpu) {
+  gpu.reset();
+  std::byte* input = gpu.device_memory(by_nccl.count * size_of(by_nccl.type));
+  AllReduceArgs args = arguments(by_nccl, input, gpu.device_memory(by_nccl.count * size_of(by_nccl.type)));
+  args.stream = gpu.stream();
+  all_reduce(group, args);
+}
+
+void call_and_wait(const Group& group, GpuRank& gpu) {
+  call(group, gpu);
+  gpu.synchronize();
+  group.check();
+}
+
+TEST_F(GpuNcclFaults, AreRemembered) {
+  GpuWorld& world = lasting_gpu_world(ranks_);
+  expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int) {
+    call_and_wait(communicator, gpu);
+    expect_says(communicator.world().recent_calls().back().operation, "all_reduce sum bf16[4000] nccl tag 0");
+  }));
+}
+
+TEST_F(GpuNcclFaults, ALateRankEndsTheOthersByTheDeadline) {
+  GpuWorld world = make_gpu_world(ranks_, gpu_config(1s));
+  std::latch others_ended(ranks_ - 1);
+  const auto endings = run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int rank) {
+    std::optional<Arrival> arrival;
+    if (rank != odd) arrival.emplace(others_ended);
+    call_and_wait(communicator, gpu);  // connects
+    if (rank == odd) {
+      others_ended.wait();
+    } else {
+      call(communicator, gpu);
+      gpu.synchronize();
+      arrival->now();
+    }
+    call_and_wait(communicator, gpu);
+    call_and_wait(communicator, gpu);  // what the others had sent may have been enough for the late rank's first one
+  });
+  for (int rank = 0; rank < ranks_; ++rank) {
+    const Ending& ending = endings[static_cast<std::size_t>(rank)];
+    expect_fault(ending, {Errc::timeout}, "rank " + std::to_string(rank));
+    if (!ending.error) continue;
+    EXPECT_EQ(ending.error->fault().peer, -1);
+    if (rank != odd) {
+      EXPECT_EQ(ending.error->fault().epoch_wanted, 2u);
+    }
+    expect_says(ending.what, "deadline 1000 ms");
+    expect_says(ending.what, "last calls of this rank");
+    const GpuRank& gpu = *world.gpus[static_cast<std::size_t>(rank)];
+    gpu.use();
+    EXPECT_EQ(cudaStreamQuery(gpu.stream()), cudaSuccess) << "rank " << rank;
+  }
+}
+
+// Others wait for the deadline; the one that gives up does not.
+TEST_F(GpuNcclFaults, AnAbortEndsAKernelThatWaits) {
+  GpuWorld world = make_gpu_world(ranks_, gpu_config(10s));
+  std::latch waiting(1), ended(1);
+  std::jthread other([&] {
+    waiting.wait();
+    std::this_thread::sleep_for(50ms);
+    world.communicators[odd].abort();
+  });
+  const auto endings = run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int rank) {
+    if (rank != odd) {
+      call_and_wait(communicator, gpu);  // connects
+      return ended.wait();
+    }
+    Arrival wait_begins(waiting), wait_ends(ended);
+    call_and_wait(communicator, gpu);
+    const auto begin = std::chrono::steady_clock::now();
+    call(communicator, gpu);
+    wait_begins.now();
+    gpu.synchronize();
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, 8s);
+    wait_ends.now();
+    communicator.check();
+  });
+  expect_fault(endings[odd], {Errc::aborted}, "the rank that gives up");
+  if (endings[odd].error) {
+    EXPECT_EQ(endings[odd].error->fault().peer, odd);
+  }
+  for (int rank = 1; rank < ranks_; ++rank) EXPECT_EQ(endings[static_cast<std::size_t>(rank)].what, "");
+}
+
+TEST_F(GpuNcclFaults, NothingIsCalledAfterAnAbort) {
+  GpuWorld world = make_gpu_world(ranks_, gpu_config(10s));
+  world.communicators[odd].abort();
+  GpuRank& gpu = *world.gpus[odd];
+  gpu.use();
+  for (int again = 0; again < 3; ++again) {
+    const std::string error = error_of([&] { call(world.communicators[odd], gpu); });
+    expect_says(error, "aborted");
+    expect_says(error, "all_reduce sum bf16[4000] nccl tag 0");
+  }
+}
+
+}  // namespace
+}  // namespace weft::test

@@ -1,0 +1,247 @@
+// A process per GPU, beside each other and as if on several hosts: ranks that are killed, late, or give up, and
+// machines on which GPUs do not reach each other. Every wait has an end.
+#include <gtest/gtest.h>
+#include <nccl.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <thread>
+
+#include "executors/cuda_error.hpp"
+#include "gpu/support/gpu_world.hpp"
+#include "gpu/support/spawned.hpp"
+#include "support/free_port.hpp"
+#include "support/ranks.hpp"
+
+namespace weft::test {
+namespace {
+
+using namespace std::chrono_literals;
+using detail::check_cuda;
+
+using Variables = std::vector<std::pair<std::string, std::string>>;
+
+// Skips, with the reason, what one GPU cannot do.
+class GpuProcesses : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (gpu_count() < 2) GTEST_SKIP() << "NCCL needs a GPU for every rank, and here is one GPU";
+  }
+  const int ranks_ = gpu_count();
+};
+
+int variable(const char* name) {
+  const char* value = std::getenv(name);
+  if (value == nullptr) throw std::runtime_error(std::string(name) + " is not set");
+  return std::atoi(value);
+}
+
+// What rank 0 does in between.
+void play(const std::string& part, Communicator& communicator) {
+  if (part == "late" || part == "late in a half") std::this_thread::sleep_for(8s);  // longer than the deadline
+  if (part == "abort") communicator.abort();
+}
+
+// One rank of a world of processes: works until a fault, and says what it was.
+TEST(GpuProcess, DISABLED_Worker) {
+  const int rank = variable("RANK"), size = variable("WORLD_SIZE"), calls = variable("WEFT_TEST_CALLS");
+  const char* given = std::getenv("WEFT_TEST_PART");
+  const std::string part = given != nullptr ? given : "";
+  GpuRank gpu(rank);
+  try {
+    Communicator communicator = Communicator::from_environment(gpu_config(3s));
+    const bool in_half = part == "late in a half";
+    const Group group = in_half ? communicator.split(rank * 2 / size) : communicator.world();
+    // NCCL adds in an order of its own: sums that are exact in any order.
+    const bool by_nccl = communicator.fabric().starts_with("NCCL") && !in_half;
+    const Case c = by_nccl ? Case{.count = 5000, .algorithm = Algorithm::automatic, .fill = Fill::integers}
+                           : Case{.count = 5000, .algorithm = kAlgorithms[size % 3], .fill = Fill::random};
+    const Prepared prepared = prepare(c, group.size());
+    run_on_gpu_rank(group, gpu, prepared, group.rank());
+    fmt::print("working over {}\n", communicator.fabric());
+    std::fflush(stdout);
+    for (int call = 0; call < calls; ++call) {
+      if (rank == 0 && call == 5) play(part, communicator);
+      run_on_gpu_rank(group, gpu, prepared, group.rank());
+    }
+    fmt::print("[done]\n");
+  } catch (const Error& error) {
+    fmt::print("[{} {} {}]\n{}\n", name(error.code()), error.fault().peer, error.fault().theirs, error.what());
+  }
+  std::fflush(stdout);
+}
+
+// As torchrun would.
+std::vector<Spawned> start_workers(int size, int calls, const Variables& more = {}) {
+  const std::string port = std::to_string(free_port());
+  std::vector<Spawned> workers;
+  for (int rank = 0; rank < size; ++rank) {
+    Variables environment{{"RANK", std::to_string(rank)},
+                          {"LOCAL_RANK", std::to_string(rank)},
+                          {"WORLD_SIZE", std::to_string(size)},
+                          {"MASTER_ADDR", "127.0.0.1"},
+                          {"MASTER_PORT", port},
+                          {"WEFT_RENDEZVOUS", "127.0.0.1:" + port},
+                          {"WEFT_TEST_CALLS", std::to_string(calls)}};
+    environment.insert(environment.end(), more.begin(), more.end());
+    for (auto& [name, value] : environment) {
+      if (name == "NCCL_HOSTID") value += std::to_string(rank * 2 / size);
+    }
+    workers.emplace_back("GpuProcess.DISABLED_Worker", environment);
+  }
+  return workers;
+}
+
+// NCCL takes each half of the ranks to be on a machine of its own.
+const Variables two_hosts{{"NCCL_HOSTID", "host"}};
+
+Variables two_hosts_with(const std::string& part) {
+  Variables variables = two_hosts;
+  variables.emplace_back("WEFT_TEST_PART", part);
+  return variables;
+}
+
+TEST_F(GpuProcesses, AProcessPerGpu) {
+  std::vector<Spawned> workers = start_workers(ranks_, 200);
+  for (Spawned& worker : workers) {
+    const Outcome outcome = worker.wait(60s);
+    expect_says(outcome.said, "[done]");
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.said;
+  }
+}
+
+// GPUs that cannot write to each other's memory: everything still works, through NCCL, and says so.
+TEST_F(GpuProcesses, AcrossHosts) {
+  std::vector<Spawned> workers = start_workers(ranks_, 20, two_hosts);
+  for (Spawned& worker : workers) {
+    const Outcome outcome = worker.wait(60s);
+    expect_says(outcome.said, "[done]");
+    expect_says(outcome.said, "working over NCCL: only");
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.said;
+  }
+}
+
+TEST_F(GpuProcesses, AKilledOneIsNamedByTheOthers) {
+  const int victim = ranks_ - 1;
+  std::vector<Spawned> workers = start_workers(ranks_, 1 << 30);
+  for (Spawned& worker : workers) ASSERT_TRUE(worker.wait_until_said("working", 60s));
+  workers[static_cast<std::size_t>(victim)].signal(SIGKILL);
+  int first_hand = 0;
+  for (int rank = 0; rank < ranks_; ++rank) {
+    const Outcome outcome = workers[static_cast<std::size_t>(rank)].wait(60s);
+    if (rank == victim) {
+      EXPECT_EQ(outcome.signal, SIGKILL);
+      continue;
+    }
+    EXPECT_FALSE(outcome.too_slow) << "rank " << rank << " does not end";
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.said;
+    const bool direct = outcome.said.find(fmt::format("[timeout {} ", victim)) != std::string::npos;
+    first_hand += direct;
+    if (!direct) expect_says(outcome.said, "[peer failed ");
+  }
+  EXPECT_GE(first_hand, 1) << "nobody named rank " << victim;
+}
+
+// ------------------------------------------------------------------------------------------------------------
+// faults where NCCL carries the data
+
+// It ended by itself, with a fault that a rank may see when a peer of NCCL's does not answer, and with its history.
+void expect_ended(const Outcome& outcome, int rank) {
+  EXPECT_FALSE(outcome.too_slow) << "rank " << rank << " does not end: " << outcome.said;
+  EXPECT_EQ(outcome.exit_code, 0) << "rank " << rank << ": " << outcome.said;
+  const auto said = [&](const char* what) { return outcome.said.find(what) != std::string::npos; };
+  EXPECT_TRUE(said("[timeout -1 ") || said("[peer failed ") || said("[system "))
+      << "rank " << rank << ": " << outcome.said;
+  expect_says(outcome.said, "all_reduce sum bf16[5000] nccl tag 0");
+}
+
+TEST_F(GpuProcesses, AcrossHostsALateRankEndsAll) {
+  std::vector<Spawned> workers = start_workers(ranks_, 1 << 30, two_hosts_with("late"));
+  for (int rank = 0; rank < ranks_; ++rank) expect_ended(workers[static_cast<std::size_t>(rank)].wait(90s), rank);
+}
+
+TEST_F(GpuProcesses, AcrossHostsAnAbortEndsAll) {
+  std::vector<Spawned> workers = start_workers(ranks_, 1 << 30, two_hosts_with("abort"));
+  const Outcome first = workers.front().wait(90s);
+  EXPECT_EQ(first.exit_code, 0) << first.said;
+  expect_says(first.said, "[aborted 0 ");
+  for (int rank = 1; rank < ranks_; ++rank) expect_ended(workers[static_cast<std::size_t>(rank)].wait(90s), rank);
+}
+
+TEST_F(GpuProcesses, AcrossHostsAKilledRankEndsTheOthers) {
+  std::vector<Spawned> workers = start_workers(ranks_, 1 << 30, two_hosts);
+  for (Spawned& worker : workers) ASSERT_TRUE(worker.wait_until_said("working", 60s));
+  workers.back().signal(SIGKILL);
+  for (int rank = 0; rank < ranks_ - 1; ++rank) expect_ended(workers[static_cast<std::size_t>(rank)].wait(90s), rank);
+}
+
+// A fault of a group on one host, whose ranks reach each other: ranks that are out of reach are no place for poison.
+TEST_F(GpuProcesses, AcrossHostsAFaultOnOneHostStaysThere) {
+  if (ranks_ < 4) GTEST_SKIP() << "two hosts of two GPUs each are needed";
+  std::vector<Spawned> workers = start_workers(ranks_, 50, two_hosts_with("late in a half"));
+  for (int rank = 0; rank < ranks_; ++rank) {
+    const Outcome outcome = workers[static_cast<std::size_t>(rank)].wait(90s);
+    EXPECT_FALSE(outcome.too_slow) << "rank " << rank << " does not end: " << outcome.said;
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.said;
+    const bool there = rank * 2 / ranks_ == 0;
+    if (!there) expect_says(outcome.said, "[done]");
+    if (rank == 0) expect_says(outcome.said, "[peer failed ");
+    if (there && rank != 0 && outcome.said.find("[peer failed ") == std::string::npos) {
+      expect_says(outcome.said, "[timeout 0 ");
+    }
+  }
+}
+
+// ------------------------------------------------------------------------------------------------------------
+// machines that lack something: it works through NCCL, or creation says why not
+
+void expect_works_or_says_why(std::vector<Spawned> workers) {
+  for (Spawned& worker : workers) {
+    const Outcome outcome = worker.wait(150s);
+    EXPECT_FALSE(outcome.too_slow) << "does not end: " << outcome.said;
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.said;
+    const auto said = [&](const char* what) { return outcome.said.find(what) != std::string::npos; };
+    const bool works = said("working over ") && said("[done]");
+    const bool refused = said("[rendezvous ") || said("[unsupported ") || said("[system ");
+    EXPECT_TRUE(works || (refused && !said("working over "))) << outcome.said;
+    fmt::print("{}\n", works ? outcome.said.substr(outcome.said.find("working over"), 80) : outcome.said);
+  }
+}
+
+TEST_F(GpuProcesses, WithoutPeerAccess) {
+  expect_works_or_says_why(start_workers(ranks_, 20, {{"NCCL_P2P_DISABLE", "1"}}));
+}
+
+TEST_F(GpuProcesses, WithoutVirtualMemory) {
+  expect_works_or_says_why(start_workers(ranks_, 20, {{"NCCL_CUMEM_ENABLE", "0"}}));
+}
+
+// ------------------------------------------------------------------------------------------------------------
+// an engine's communicator, on which one rank stays away
+
+TEST(GpuProcess, DISABLED_FromNcclWithoutOneRank) {
+  const int ranks = gpu_count();
+  std::vector<ncclComm_t> engine(static_cast<std::size_t>(ranks));
+  ASSERT_EQ(ncclCommInitAll(engine.data(), ranks, nullptr), ncclSuccess);
+  const auto errors = run_ranks(ranks - 1, [&](int rank) {
+    check_cuda(cudaSetDevice(rank), "cudaSetDevice");
+    Config config = gpu_config();
+    config.rendezvous_deadline = 3s;
+    Communicator::from_nccl(engine[static_cast<std::size_t>(rank)], config);
+  });
+  for (const std::string& error : errors) fmt::print("[{}]\n", error);
+  std::fflush(stdout);
+  ::_exit(0);  // the engine's kernels still wait, and are the engine's to end
+}
+
+TEST_F(GpuProcesses, FromNcclWithoutOneRankEndsByTheDeadline) {
+  const Outcome outcome = Spawned("GpuProcess.DISABLED_FromNcclWithoutOneRank", {}).wait(60s);
+  EXPECT_FALSE(outcome.too_slow) << outcome.said;
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.said;
+  expect_says(outcome.said, "has every rank called?");
+  EXPECT_EQ(outcome.said.find("[]"), std::string::npos) << outcome.said;
+}
+
+}  // namespace
+}  // namespace weft::test

@@ -120,7 +120,7 @@ void NcclGroups::abort() noexcept {
   aborted_ = true;
   if (!serves_) return;  // should it ever, its first call will see it
   try {
-    WatchedCall last{.name = "abort()"};
+    WatchedCall last{.name = "abort"};
     {
       const std::scoped_lock lock(mutex_);
       if (last_.number != 0) last = last_;

@@ -174,12 +174,13 @@ class CudaFabric final : public Fabric {
   void check_buffer(const char* name, const void* data) const override {
     cudaPointerAttributes attributes{};
     check_cuda(cudaPointerGetAttributes(&attributes, data), "cudaPointerGetAttributes");
-    if (attributes.type == cudaMemoryTypeUnregistered || attributes.devicePointer == nullptr) {
-      throw Error(Errc::invalid_argument, fmt::format("{}: {} is host memory that the GPU cannot reach", name, data));
-    }
+    // Memory of a GPU that this one may not touch has no address here, so this comes first.
     if (attributes.type == cudaMemoryTypeDevice && attributes.device != device_) {
       throw Error(Errc::invalid_argument, fmt::format("{}: {} is memory of GPU {}, and this rank drives GPU {}", name,
                                                       data, attributes.device, device_));
+    }
+    if (attributes.type == cudaMemoryTypeUnregistered || attributes.devicePointer == nullptr) {
+      throw Error(Errc::invalid_argument, fmt::format("{}: {} is host memory that the GPU cannot reach", name, data));
     }
   }
   void check_stream(Stream stream) const override {

@@ -122,27 +122,6 @@ TEST_F(GpuProcesses, AcrossHosts) {
   }
 }
 
-TEST_F(GpuProcesses, AKilledOneIsNamedByTheOthers) {
-  const int victim = ranks_ - 1;
-  std::vector<Spawned> workers = start_workers(ranks_, 1 << 30);
-  for (Spawned& worker : workers) ASSERT_TRUE(worker.wait_until_said("working", 60s));
-  workers[static_cast<std::size_t>(victim)].signal(SIGKILL);
-  int first_hand = 0;
-  for (int rank = 0; rank < ranks_; ++rank) {
-    const Outcome outcome = workers[static_cast<std::size_t>(rank)].wait(60s);
-    if (rank == victim) {
-      EXPECT_EQ(outcome.signal, SIGKILL);
-      continue;
-    }
-    EXPECT_FALSE(outcome.too_slow) << "rank " << rank << " does not end";
-    EXPECT_EQ(outcome.exit_code, 0) << outcome.said;
-    const bool direct = outcome.said.find(fmt::format("[timeout {} ", victim)) != std::string::npos;
-    first_hand += direct;
-    if (!direct) expect_says(outcome.said, "[peer failed ");
-  }
-  EXPECT_GE(first_hand, 1) << "nobody named rank " << victim;
-}
-
 // ------------------------------------------------------------------------------------------------------------
 // faults where NCCL carries the data
 
@@ -167,13 +146,6 @@ TEST_F(GpuProcesses, AcrossHostsAnAbortEndsAll) {
   EXPECT_EQ(first.exit_code, 0) << first.said;
   expect_says(first.said, "[aborted 0 ");
   for (int rank = 1; rank < ranks_; ++rank) expect_ended(workers[static_cast<std::size_t>(rank)].wait(90s), rank);
-}
-
-TEST_F(GpuProcesses, AcrossHostsAKilledRankEndsTheOthers) {
-  std::vector<Spawned> workers = start_workers(ranks_, 1 << 30, two_hosts);
-  for (Spawned& worker : workers) ASSERT_TRUE(worker.wait_until_said("working", 60s));
-  workers.back().signal(SIGKILL);
-  for (int rank = 0; rank < ranks_ - 1; ++rank) expect_ended(workers[static_cast<std::size_t>(rank)].wait(90s), rank);
 }
 
 // A fault of a group on one host, whose ranks reach each other: ranks that are out of reach are no place for poison.

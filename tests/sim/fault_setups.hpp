@@ -12,7 +12,7 @@ namespace weft::sim {
 inline constexpr std::uint64_t kDeadline = 100'000;  // ns of the simulated clock: ten thousand steps
 
 inline const std::vector<std::string>& fault_protocols() {
-  static const std::vector<std::string> protocols{"one-shot", "two-shot", "bulk", "moves", "moe"};
+  static const std::vector<std::string> protocols{"one-shot", "two-shot", "bulk", "moves", "ragged", "moe"};
   return protocols;
 }
 
@@ -27,6 +27,13 @@ inline void set_calls(Setup& setup, const std::string& protocol) {
     setup.calls = {{.count = 9, .grids = grids, .moving = Moving::all_gather},
                    {.count = 9, .moving = Moving::reduce_scatter},
                    {.count = 12, .grids = grids, .moving = Moving::all_to_all, .flows = true}};
+  } else if (protocol == "ragged") {
+    std::vector<std::int32_t> counts(setup.ranks, 1);
+    counts[0] = 2;
+    setup.calls = {{.count = 5, .grids = grids, .moving = Moving::all_gather_v, .counts = counts},
+                   {.count = 9, .moving = Moving::broadcast},
+                   {.moving = Moving::barrier},
+                   {.count = 5, .grids = grids, .moving = Moving::reduce_scatter_v, .flows = true, .counts = counts}};
   } else {
     for (const Algorithm algorithm : {Algorithm::one_shot, Algorithm::two_shot, Algorithm::bulk}) {
       if (name(algorithm) == protocol) setup.algorithm = algorithm;
@@ -35,10 +42,19 @@ inline void set_calls(Setup& setup, const std::string& protocol) {
   }
 }
 
-// `kind`: "mismatch", "other count", "other operation", "ahead", "stops", "dies", "aborted", "aborts", "host reads",
-// "overlap", "unordered". `odd_call`: which call differs, in the kinds that need one.
-inline Setup fault_setup(const std::string& kind, const std::string& protocol, unsigned ranks, bool one_thread = false,
-                         unsigned odd_call = 1) {
+struct FaultArgs {
+  // "mismatch", "other count", "other operation", "ahead", "stops", "dies", "aborted", "aborts", "host reads",
+  // "overlap", "unordered"
+  std::string kind;
+  std::string protocol;
+  unsigned ranks;
+  bool one_thread = false;
+  bool first = false;     // the first rank is to blame, not the last
+  unsigned odd_call = 1;  // which call differs, in the kinds that need one
+};
+
+inline Setup fault_setup(const FaultArgs& args) {
+  const auto& [kind, protocol, ranks, one_thread, first, odd_call] = args;
   Setup setup{.name = kind,
               .type = DataType::bf16,
               .ranks = ranks,
@@ -47,13 +63,13 @@ inline Setup fault_setup(const std::string& kind, const std::string& protocol, u
               .payload = Payload::special,
               .deadline_ns = kDeadline};
   set_calls(setup, protocol);
-  const int last = static_cast<int>(ranks) - 1;
+  const int culprit = first ? 0 : static_cast<int>(ranks) - 1;
   if (kind == "mismatch" || kind == "host reads") {
-    setup.faults.odd_rank = last;
+    setup.faults.odd_rank = culprit;
     setup.faults.odd_call = odd_call;
   }
   if (kind == "other count" || kind == "other operation") {
-    setup.faults.odd_rank = last;
+    setup.faults.odd_rank = culprit;
     setup.faults.odd_call = odd_call;
     CallSetup odd = setup.calls[odd_call];
     if (kind == "other count") {
@@ -64,11 +80,11 @@ inline Setup fault_setup(const std::string& kind, const std::string& protocol, u
     setup.faults.odd = odd;
   }
   if (kind == "host reads") setup.faults.host_reads = true;
-  if (kind == "ahead") setup.faults.ahead_rank = last;
-  if (kind == "stops" || kind == "dies" || kind == "aborted") setup.faults.stopping_rank = last;
+  if (kind == "ahead") setup.faults.ahead_rank = culprit;
+  if (kind == "stops" || kind == "dies" || kind == "aborted") setup.faults.stopping_rank = culprit;
   if (kind == "dies" || kind == "aborted") setup.deadline_ns = 0;
   if (kind == "aborted" || kind == "aborts") setup.faults.aborting_rank = 0;
-  if (kind == "overlap" || kind == "unordered") setup.faults.unordered_rank = last;
+  if (kind == "overlap" || kind == "unordered") setup.faults.unordered_rank = culprit;
   setup.faults.overlaps = kind == "overlap";
   if (!setup.faults.any()) throw std::invalid_argument("no such fault: " + kind);
   return setup;

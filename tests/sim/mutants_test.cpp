@@ -66,7 +66,7 @@ TEST_P(Mutants, IsKilled) {
   for (const unsigned ranks : {2u, 3u, 4u}) {
     for (const std::string& protocol : fault_protocols()) {
       if (!result.wrong.empty()) break;
-      AllReduceProgram program(fault_setup(mutant.setup, protocol, ranks));
+      AllReduceProgram program(fault_setup({.kind = mutant.setup, .protocol = protocol, .ranks = ranks}));
       result = inject(program, program.setup().faults.stopping_rank < 0 ? 5'000 : 8, 11);
       executions += result.executions;
     }

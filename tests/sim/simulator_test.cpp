@@ -136,7 +136,7 @@ TEST(Simulator, ShowsThatALineNeedsItsGranularity) {
 // Calls overlap for certain while their control blocks do. A call that only overlaps with data blocks of the one before
 // may go unnoticed, and the simulator shows it (docs/reliability.md).
 TEST(Simulator, ShowsThatOverlapOfDataBlocksAloneIsNotNoticed) {
-  AllReduceProgram program(fault_setup("unordered", "one-shot", 2));
+  AllReduceProgram program(fault_setup({.kind = "unordered", .protocol = "one-shot", .ranks = 2}));
   const Injection result = inject(program, 20'000, 1);
   EXPECT_NE(result.wrong.find("nobody has noticed that calls overlap"), std::string::npos) << result.wrong;
 }

@@ -24,11 +24,14 @@ class CpuRank final : public RankDevice {
     memory_.emplace_back(static_cast<std::byte*>(::operator new(std::max<std::size_t>(bytes, 1), kPage)));
     return memory_.back().get();
   }
+  // A tensor that is left out has no address.
   void upload(void* to, const void* from, std::size_t bytes) override {
-    if (bytes != 0) std::memcpy(to, from, bytes);  // a tensor that is left out has no address
+    if (bytes != 0) std::memcpy(to, from, bytes);
   }
-  void download(void* to, const void* from, std::size_t bytes) override { std::memcpy(to, from, bytes); }
-  void fill(void* to, int byte, std::size_t bytes) override { std::memset(to, byte, bytes); }
+  void download(void* to, const void* from, std::size_t bytes) override { upload(to, from, bytes); }
+  void fill(void* to, int byte, std::size_t bytes) override {
+    if (bytes != 0) std::memset(to, byte, bytes);
+  }
   void produce(void* to, std::size_t count, DataType type, Data data, int rank, int step) override {
     cli::fill(static_cast<std::byte*>(to), 0, count, type, data, rank, step);
   }

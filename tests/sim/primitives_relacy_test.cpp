@@ -144,8 +144,8 @@ void all_reduce(Cells& cells, std::uint32_t rank, std::uint32_t calls, std::uint
     rl::atomic_thread_fence(rl::mo_acq_rel, RL_INFO);  // a kernel boundary
     const auto value = [&](std::uint32_t from, std::uint32_t i) { return 1 + 1'000 * number + 100 * from + i; };
     for (std::uint32_t i = 0; i < count; ++i) input[i] = element<R>(value(rank, i));
-    run_blocks<A>(std::array{RelacyTeam(cells, 0), RelacyTeam(cells, 1)}, call,
-                  {.input = input, .output = output, .count = count});
+    detail::run_blocks<A>(std::array{RelacyTeam(cells, 0), RelacyTeam(cells, 1)}, call,
+                          {.input = input, .output = output, .count = count});
     for (std::uint32_t i = 0; i < count; ++i) RL_ASSERT(output[i] == element<R>(value(0, i) + value(1, i)));
     RL_ASSERT(self.record.complete == 0);
   }

@@ -37,6 +37,7 @@ struct EqualCall {
   const char* operation;
   detail::EqualShares shares;
   Extent input, output;
+  std::size_t place;  // of the input among the equal parts of the output, when it is one of them
   std::uint32_t root = 0;
   Stream stream;
   std::uint32_t tag;
@@ -45,6 +46,12 @@ struct EqualCall {
 
 void make(const Group& handle, const EqualCall& call) {
   const GroupState& group = handle.state();
+  detail::check_launch(group, call.launch, 512);
+  group.communicator().fabric().check_stream(call.stream);
+  detail::check_extent(group, call.input);
+  detail::check_extent(group, call.output);
+  detail::check_overlap(call.input, call.output, call.place);
+  detail::check_ready(handle, call.operation);
   const std::uint64_t rows = call.shares.rows, row_bytes = call.input.row_bytes;
   const detail::MovePlan plan = weft::plan(group, rows * row_bytes, call.launch);
   detail::make_call(
@@ -85,16 +92,11 @@ void all_gather_into_tensor(const Group& handle, const AllGatherArgs& args) {
   const Extent input{"input", args.input, args.rows, args.row_bytes, stride_or(args.input_stride, args.row_bytes)};
   const Extent output{"output", args.output, args.rows * size, args.row_bytes,
                       stride_or(args.output_stride, args.row_bytes)};
-  detail::check_launch(group, args.launch, 512);
-  group.communicator().fabric().check_stream(args.stream);
-  detail::check_extent(group, input);
-  detail::check_extent(group, output);
-  detail::check_overlap(input, output, static_cast<std::size_t>(group.rank()));
-  detail::check_ready(handle, "all_gather_into_tensor");
   make(handle, {.operation = "all_gather_into_tensor",
                 .shares = {.rows = args.rows, .input_step = 0, .output_step = args.rows, .sender = detail::kEverybody},
                 .input = input,
                 .output = output,
+                .place = static_cast<std::size_t>(group.rank()),
                 .stream = args.stream,
                 .tag = args.tag,
                 .launch = args.launch});
@@ -109,17 +111,12 @@ void all_to_all(const Group& handle, const AllToAllArgs& args) {
                      stride_or(args.input_stride, args.row_bytes)};
   const Extent output{"output", args.output, args.rows * size, args.row_bytes,
                       stride_or(args.output_stride, args.row_bytes)};
-  detail::check_launch(group, args.launch, 512);
-  group.communicator().fabric().check_stream(args.stream);
-  detail::check_extent(group, input);
-  detail::check_extent(group, output);
-  detail::check_overlap(input, output, detail::kNowhere);
-  detail::check_ready(handle, "all_to_all");
   make(handle,
        {.operation = "all_to_all",
         .shares = {.rows = args.rows, .input_step = args.rows, .output_step = args.rows, .sender = detail::kEverybody},
         .input = input,
         .output = output,
+        .place = detail::kNowhere,
         .stream = args.stream,
         .tag = args.tag,
         .launch = args.launch});
@@ -131,23 +128,17 @@ void broadcast(const Group& handle, const BroadcastArgs& args) {
   require(args.root >= 0 && args.root < group.size(), "root: {} is not a rank of the group, 0 … {}", args.root,
           group.size() - 1);
   check_rows(args.rows, args.row_bytes);
-  const bool sends = group.rank() == args.root;
   const Extent output{"output", args.output, args.rows, args.row_bytes, stride_or(args.output_stride, args.row_bytes)};
-  Extent input = output;
-  if (sends) {
+  Extent input = output;  // of who sends nothing: nobody reads it
+  if (group.rank() == args.root) {
     input = {"input", args.input, args.rows, args.row_bytes, stride_or(args.input_stride, args.row_bytes)};
   }
-  detail::check_launch(group, args.launch, 512);
-  group.communicator().fabric().check_stream(args.stream);
-  if (sends) detail::check_extent(group, input);
-  detail::check_extent(group, output);
-  if (sends) detail::check_overlap(input, output, 0);
-  detail::check_ready(handle, "broadcast");
   const auto root = static_cast<std::uint32_t>(args.root);
   make(handle, {.operation = "broadcast",
                 .shares = {.rows = args.rows, .input_step = 0, .output_step = 0, .sender = root},
                 .input = input,
                 .output = output,
+                .place = 0,
                 .root = root,
                 .stream = args.stream,
                 .tag = args.tag,

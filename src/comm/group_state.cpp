@@ -64,7 +64,6 @@ void GroupState::arm(std::optional<std::uint32_t> first_epoch, bool moved) {
     fabric.fill(mine, 0xff, layout_.bytes);
     // Words of the call before the first: older than anything that is waited for.
     const auto make_old = [&](std::uint64_t offset, std::uint64_t words) {
-      if (words == 0) return;  // a group whose exchange alone uses the region has no slots
       const std::vector<std::uint64_t> old(words, static_cast<std::uint64_t>(local.epochs[0] - 1) << 32);
       fabric.write(mine + offset, old.data(), old.size() * sizeof(std::uint64_t));
     };

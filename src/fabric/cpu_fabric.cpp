@@ -56,7 +56,9 @@ class CpuFabric final : public Fabric {
     return windows_.at(static_cast<std::size_t>(number)).at(world_rank);
   }
 
-  void write(void* to, const void* from, std::size_t bytes) override { std::memcpy(to, from, bytes); }
+  void write(void* to, const void* from, std::size_t bytes) override {
+    if (bytes != 0) std::memcpy(to, from, bytes);  // of an empty list, `from` may be null
+  }
   void fill(void* to, std::uint8_t value, std::size_t bytes) override { std::memset(to, value, bytes); }
   void read(void* to, const void* from, std::size_t bytes) override { std::memcpy(to, from, bytes); }
   void push(Pack* to, const std::vector<Pack>& packs) override {

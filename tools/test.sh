@@ -135,8 +135,18 @@ test_gpu() {
   local name
   for name in weft-gpu-tests weft-tests; do
     [[ -x $bin/$name ]] || die "no executable $bin/$name"
-    run_gtest "$bin/$name" ${filter:+"--gtest_filter=$filter"}
   done
+  # Side by side: one is a matter of the GPUs, the other of the processor.
+  (
+    run_gtest "$bin/weft-tests" ${filter:+"--gtest_filter=$filter"}
+    echo "$tests_passed $tests_failed" >build/weft-tests.count
+  ) &
+  run_gtest "$bin/weft-gpu-tests" ${filter:+"--gtest_filter=$filter"}
+  wait
+  local passed failed
+  read -r passed failed <build/weft-tests.count
+  tests_passed=$((tests_passed + passed))
+  tests_failed=$((tests_failed + failed))
   finish_tests
 }
 

@@ -97,9 +97,9 @@ TEST_F(GpuNcclFaults, ALateRankEndsTheOthersByTheDeadline) {
   }
 }
 
-// Others wait for the deadline; the one that gives up does not.
+// There is no deadline that would end the kernel in its stead.
 TEST_F(GpuNcclFaults, AnAbortEndsAKernelThatWaits) {
-  GpuWorld world = make_gpu_world(ranks_, gpu_config(10s));
+  GpuWorld world = make_gpu_world(ranks_, gpu_config(0s));
   std::latch waiting(1), ended(1);
   std::jthread other([&] {
     waiting.wait();
@@ -113,11 +113,9 @@ TEST_F(GpuNcclFaults, AnAbortEndsAKernelThatWaits) {
     }
     Arrival wait_begins(waiting), wait_ends(ended);
     call_and_wait(communicator, gpu);
-    const auto begin = std::chrono::steady_clock::now();
     call(communicator, gpu);
     wait_begins.now();
     gpu.synchronize();
-    EXPECT_LT(std::chrono::steady_clock::now() - begin, 8s);
     wait_ends.now();
     communicator.check();
   });

@@ -1,4 +1,4 @@
-// GPU ranks as processes of which one is killed, at a moment that nobody chose.
+// GPU ranks as processes of which one is killed or stopped, at a moment that nobody chose.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <unistd.h>
@@ -18,6 +18,7 @@ using namespace std::chrono_literals;
 
 // One rank: works until a fault, says what it was, and that it stays.
 TEST(GpuStruckProcess, DISABLED_Worker) {
+  answer_where();
   const int rank = std::atoi(std::getenv("RANK")), size = std::atoi(std::getenv("WORLD_SIZE"));
   GpuRank gpu(rank);
   Communicator communicator = Communicator::from_environment(gpu_config(1500ms));
@@ -34,7 +35,7 @@ TEST(GpuStruckProcess, DISABLED_Worker) {
   try {
     for (std::size_t call = 0;; ++call) run_on_gpu_rank(communicator, gpu, prepared[call % prepared.size()], rank);
   } catch (const Error& error) {
-    fmt::print("[{} {} {}]\n", name(error.code()), error.fault().peer, error.fault().theirs);
+    fmt::print("ended: [{} {} {}]\n", name(error.code()), error.fault().peer, error.fault().theirs);
     expect_says(error_of([&] { run_on_gpu_rank(communicator, gpu, prepared[0], rank); }), name(error.code()).data());
   }
   std::fflush(stdout);
@@ -45,8 +46,8 @@ struct Ranks {
   std::size_t victim;
 };
 
-// All of them at work, and one that has just been killed.
-void strike(Ranks& ranks, std::mt19937& random) {
+// All of them at work, and one that has just been struck.
+void strike(Ranks& ranks, int signal, std::mt19937& random) {
   const int size = gpu_count();
   const std::string port = std::to_string(free_port());
   for (int rank = 0; rank < size; ++rank) {
@@ -60,7 +61,7 @@ void strike(Ranks& ranks, std::mt19937& random) {
   }
   for (Spawned& worker : ranks.workers) ASSERT_TRUE(worker.wait_until_said("working", 60s));
   ::usleep(static_cast<useconds_t>(random() % 200'000));
-  ranks.workers[ranks.victim].signal(SIGKILL);
+  ranks.workers[ranks.victim].signal(signal);
 }
 
 // The others end by themselves, and one at least has waited for the victim itself.
@@ -88,9 +89,26 @@ class GpuStruckProcesses : public testing::Test {
 
 TEST_F(GpuStruckProcesses, AKilledOneIsNamedByTheOthers) {
   Ranks ranks{{}, random_() % static_cast<unsigned>(gpu_count())};
-  ASSERT_NO_FATAL_FAILURE(strike(ranks, random_));
+  ASSERT_NO_FATAL_FAILURE(strike(ranks, SIGKILL, random_));
   expect_named(ranks);
   EXPECT_EQ(ranks.workers[ranks.victim].wait(10s).signal, SIGKILL);
+}
+
+// Past the deadline it goes on: the others have ended the communicator, and it learns that.
+TEST_F(GpuStruckProcesses, AStoppedOneIsNamedByTheOthersAndLearnsItToo) {
+  Ranks ranks{{}, random_() % static_cast<unsigned>(gpu_count())};
+  ASSERT_NO_FATAL_FAILURE(strike(ranks, SIGSTOP, random_));
+  for (std::size_t rank = 0; rank < ranks.workers.size(); ++rank) {
+    if (rank == ranks.victim) continue;
+    EXPECT_TRUE(ranks.workers[rank].wait_until_said("ended: ", 30s))
+        << "rank " << rank << " goes on without the stopped one";
+  }
+  ranks.workers[ranks.victim].signal(SIGCONT);
+  const Outcome outcome = ranks.workers[ranks.victim].wait(60s);
+  EXPECT_FALSE(outcome.too_slow) << "the stopped rank does not end: " << outcome.said;
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.said;
+  expect_says(outcome.said, "[peer failed ");
+  expect_named(ranks);
 }
 
 }  // namespace

@@ -7,11 +7,28 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <execinfo.h>
 #include <array>
 #include <cerrno>
 #include <stdexcept>
 
 namespace weft::test {
+namespace {
+
+// A process that does not end is asked where it stands.
+void say_where(int) {
+  std::array<void*, 64> frames;
+  ::backtrace_symbols_fd(frames.data(), ::backtrace(frames.data(), static_cast<int>(frames.size())), STDERR_FILENO);
+}
+
+}  // namespace
+
+void answer_where() {
+  struct sigaction action {};
+  action.sa_handler = say_where;
+  action.sa_flags = SA_RESTART;
+  ::sigaction(SIGUSR1, &action, nullptr);
+}
 
 Spawned::Spawned(const std::string& test, const std::vector<std::pair<std::string, std::string>>& variables) {
   std::vector<std::string> texts;
@@ -75,7 +92,12 @@ Outcome Spawned::wait(std::chrono::seconds limit) {
   }
   Outcome outcome;
   outcome.too_slow = std::chrono::steady_clock::now() >= end;
-  if (outcome.too_slow) ::kill(pid_, SIGKILL);
+  if (outcome.too_slow) {
+    ::kill(pid_, SIGUSR1);
+    while (listen(end + std::chrono::seconds(2))) {
+    }
+    ::kill(pid_, SIGKILL);
+  }
   int status = 0;
   while (::waitpid(pid_, &status, 0) < 0 && errno == EINTR) {
   }

@@ -14,6 +14,9 @@
 
 namespace weft::test {
 
+// Called first in a process that is spawned: should it not end in time, it says in which function its main thread is.
+void answer_where();
+
 class Spawned {
  public:
   Spawned(const std::string& test, const std::vector<std::pair<std::string, std::string>>& variables);

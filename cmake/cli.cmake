@@ -19,8 +19,10 @@ if(cli_files AND sim_files)
   find_package(Boost REQUIRED COMPONENTS context)
   add_library(weft-sim STATIC ${sim_files})
   target_link_libraries(weft-sim PUBLIC weft_internal Boost::context)
-  # GCC 12 does not follow that a sum's first term is always taken.
-  target_compile_options(weft-sim PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
+  # O3 takes half as long again to compile, and makes it no faster. GCC 12 does not follow that a sum's first term is
+  # always taken.
+  target_compile_options(weft-sim PRIVATE $<$<CONFIG:RelWithDebInfo>:-O2>
+    $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
   target_link_libraries(weft-cli-parts PUBLIC weft-sim)
 endif()
 

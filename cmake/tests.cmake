@@ -22,6 +22,9 @@ endfunction()
 
 weft_sources_below(test_files tests/*_test.cpp)
 list(FILTER test_files EXCLUDE REGEX "^tests/(gpu|sim|twins)/")
+if(NOT TARGET weft-cli-parts)
+  list(FILTER test_files EXCLUDE REGEX "^tests/cli/")
+endif()
 weft_sources(test_support_files tests/support/*.cpp)
 if(test_files)
   weft_test_executable(weft-tests ${test_files} ${test_support_files})
@@ -75,8 +78,9 @@ if(sim_test_files AND Python3_FOUND AND NOT sanitized)
   target_include_directories(weft-sim-tests BEFORE PRIVATE ${mutated_dir} ${PROJECT_SOURCE_DIR}/tests)
   target_compile_definitions(weft-sim-tests PRIVATE
     WEFT_MUTANTS_JSON="${PROJECT_SOURCE_DIR}/tests/sim/mutants.json")
-  # GCC 12 does not follow that a sum's first term is always taken.
-  target_compile_options(weft-sim-tests PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
+  # As weft-sim is (cmake/cli.cmake).
+  target_compile_options(weft-sim-tests PRIVATE $<$<CONFIG:RelWithDebInfo>:-O2>
+    $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
   target_link_libraries(weft-sim-tests PRIVATE weft_internal Boost::context GTest::gtest_main)
   weft_discover(weft-sim-tests)
 endif()

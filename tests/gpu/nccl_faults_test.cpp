@@ -109,7 +109,8 @@ TEST_F(GpuNcclFaults, AnAbortEndsAKernelThatWaits) {
   const auto endings = run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int rank) {
     if (rank != odd) {
       call_and_wait(communicator, gpu);  // connects
-      return ended.wait();
+      ended.wait();
+      return communicator.abort();  // NCCL's threads end when those of all ranks do
     }
     Arrival wait_begins(waiting), wait_ends(ended);
     call_and_wait(communicator, gpu);

@@ -56,6 +56,7 @@ void describe_cuda(Machine& machine) {
   }
   if (machine.nccl_runtime != machine.nccl_compiled)
     machine.cuda_problem = "built with NCCL " + machine.nccl_compiled + ", found " + machine.nccl_runtime;
+  std::vector<std::string> pci;
   for (int device = 0; device < count; ++device) {
     cudaDeviceProp properties;
     check(cudaGetDeviceProperties(&properties, device), "cudaGetDeviceProperties");
@@ -63,10 +64,16 @@ void describe_cuda(Machine& machine) {
             .memory = properties.totalGlobalMem,
             .multiprocessors = properties.multiProcessorCount,
             .architecture = "sm_" + std::to_string(properties.major) + std::to_string(properties.minor),
-            .reach = {}};
+            .reach = {},
+            .links = {}};
     for (int peer = 0; peer < count; ++peer) gpu.reach.push_back(reach(device, peer));
     machine.gpus.push_back(std::move(gpu));
+    char address[32] = {};
+    check(cudaDeviceGetPCIBusId(address, sizeof(address), device), "cudaDeviceGetPCIBusId");
+    pci.emplace_back(address);
   }
+  const auto links = read_nvlinks(pci);
+  for (std::size_t device = 0; device < links.size(); ++device) machine.gpus[device].links = links[device];
 }
 
 void cuda_sum(const Group& group, std::span<std::int32_t> words) {

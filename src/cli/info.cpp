@@ -31,14 +31,20 @@ std::string or_none(const std::string& text) {
   return text.empty() ? "none" : text;
 }
 
+std::string links_of(const Gpu& gpu) {
+  if (gpu.links.present == 0) return "-";
+  return fmt::format("{} of {} × {:.1f} GB/s", gpu.links.up, gpu.links.present, gpu.links.gb_per_s);
+}
+
 Table gpu_table(const Machine& machine) {
-  std::vector<std::string> columns = {"GPU", "name", "memory", "SMs", "arch"};
+  std::vector<std::string> columns = {"GPU", "name", "memory", "SMs", "arch", "NVLinks up"};
   for (std::size_t g = 0; g < machine.gpus.size(); ++g) columns.push_back(fmt::format("to {}", g));
   Table table(columns);
   for (std::size_t g = 0; g < machine.gpus.size(); ++g) {
     const Gpu& gpu = machine.gpus[g];
-    std::vector<std::string> cells = {std::to_string(g), gpu.name, format_bytes(gpu.memory),
-                                      std::to_string(gpu.multiprocessors), gpu.architecture};
+    std::vector<std::string> cells = {std::to_string(g),        gpu.name,
+                                      format_bytes(gpu.memory), std::to_string(gpu.multiprocessors),
+                                      gpu.architecture,         links_of(gpu)};
     cells.insert(cells.end(), gpu.reach.begin(), gpu.reach.end());
     table.add(cells);
   }

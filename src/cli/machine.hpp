@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "nvlink.hpp"
+
 namespace weft::cli {
 
 struct Gpu {
@@ -13,6 +15,7 @@ struct Gpu {
   int multiprocessors = 0;
   std::string architecture;        // "sm_90"
   std::vector<std::string> reach;  // to each GPU: "self", "NVLink", "PCIe" or "none"
+  NvLinks links;
 };
 
 struct Machine {

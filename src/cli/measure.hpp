@@ -103,6 +103,7 @@ struct Result {
   Point point = {};
   Verdict verdict = Verdict::unavailable;
   std::string detail = {};                            // what is wrong, or why nothing was measured
+  std::vector<int> wrong_ranks = {};                  // whose output was wrong
   std::string chosen = {};                            // the algorithm that a call of Weft's took
   double us = 0;                                      // per operation
   std::vector<std::vector<double>> samples_us = {};   // [rank][sample], per operation
@@ -136,6 +137,7 @@ void append(Result& result, const Result& more);
 struct BenchArgs {
   Data data = Data::integers;
   std::size_t max_bytes = 0;  // largest message that will be asked for
+  bool peers = true;          // NCCL or Gloo beside Weft
 };
 
 // Measures points on the ranks that it was opened with. Collective: in every process of a launched job the same points

@@ -20,6 +20,7 @@ constexpr const char* kExamples = R"(Examples:
   weft bench gather --tp 8 --dp 4 --tokens 1,64    what data-parallel attention moves
   weft bench moe --tokens 1,128                    what experts on different ranks move
   weft info                                        what this machine can do
+  weft verify                                      whether it does it: every pair, algorithm, size and type, checked
   torchrun --nproc-per-node 4 --no-python weft bench all-reduce    one process per GPU
 
 Exit code: 0 all well, 1 wrong results or a failure, 2 bad usage.)";
@@ -50,6 +51,22 @@ Examples:
   weft bench gather --row-bytes 7392 --tokens 128                            rows of fp8 with their scales
   weft bench gather --method graph --json gather.json --csv gather.csv)";
 
+constexpr const char* kVerifyExamples =
+    R"(Run it on a new machine, and whenever one is suspected. Each pair of ranks copies each way and sums; all ranks
+together run every algorithm, type and size class, gathers and exchanges. Every result is compared with a reference, bit
+for bit. On GPUs bandwidth and latency are held against what NVLink should give: its links and their rate as the driver
+knows them, and the other pairs. On CPU ranks times are shown and not judged.
+
+The last lines are PASS, or FAIL with what was expected and found between which ranks, and what to do about it.
+
+Examples:
+  weft verify                               all GPUs, or 4 CPU ranks; less than a minute
+  weft verify --thorough --json verify.json some minutes; what to attach to a report
+  weft verify --ranks 2 --device cpu
+  torchrun --nproc-per-node 8 --no-python weft verify
+
+Exit code: 0 PASS, 1 FAIL, 2 bad usage.)";
+
 constexpr const char* kMoeExamples = R"(Examples:
   weft bench moe --model deepseek-v3 --tokens 1,8,128
   weft bench moe --dispatch bf16 --routing zipf --json moe.json --csv moe.csv
@@ -79,6 +96,9 @@ int run_program(const std::vector<std::string>& arguments) {
   const Command run_moe = add_bench_moe(*moe, arguments);
   auto* info = app.add_subcommand("info", "Shows GPUs, links, versions, what is usable, and a communicator's memory");
   const Command run_info = add_info(*info, arguments);
+  auto* verify = app.add_subcommand("verify", "Checks a machine: every pair, algorithm, size and type; PASS or FAIL");
+  verify->footer(kVerifyExamples);
+  const Command run_verify = add_verify(*verify, arguments);
   auto* simulate = app.add_subcommand("simulate", "Runs the protocols under every schedule, or under one of yours");
   const Command run_simulate = add_simulate(*simulate, arguments);
 
@@ -93,6 +113,7 @@ int run_program(const std::vector<std::string>& arguments) {
     if (gather->parsed()) return run_gather();
     if (moe->parsed()) return run_moe();
     if (bench->parsed()) return run_bench();
+    if (verify->parsed()) return run_verify();
     if (simulate->parsed()) return run_simulate();
     return run_info();
   } catch (const Error& error) {

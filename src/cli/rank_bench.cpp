@@ -10,7 +10,9 @@ RankBench::RankBench(Ranks& ranks, const BenchArgs& args)
     : ranks_(ranks), args_(args), opened_(static_cast<std::size_t>(ranks.local_size())) {
   const bool gpu = ranks.device() == Device::cuda;
   std::shared_ptr<GlooPeer> gloo;
-  if (gpu && ranks.local_size() > usable_gpus()) {
+  if (!args.peers) {
+    // nothing to open
+  } else if (gpu && ranks.local_size() > usable_gpus()) {
     notes_.push_back("NCCL: several ranks share a GPU here, which NCCL does not do");
   } else if (!gpu && ranks.local_size() != ranks.world_size()) {
     notes_.push_back("Gloo: only measured when the ranks are threads of one process");
@@ -18,7 +20,7 @@ RankBench::RankBench(Ranks& ranks, const BenchArgs& args)
     gloo = open_gloo(ranks.world_size());
     if (!gloo) notes_.push_back("Gloo: not installed, or weft-gloo-peer.so is not beside this program");
   }
-  const bool nccl = gpu && notes_.empty() && ranks.world_size() > 1;
+  const bool nccl = args.peers && gpu && notes_.empty() && ranks.world_size() > 1;
   ranks_.each([&](Ranks::Seat& seat) { open(seat, nccl, gloo); });
   if (const auto& peer = opened_.front().peer; peer && !peer->problem().empty()) notes_.push_back(peer->problem());
 }
@@ -64,7 +66,7 @@ RankBench::Taken RankBench::take(Ranks::Seat& seat, const Point& point, int samp
   Rank& mine = rank(seat);
   const Buffers memory = buffers(seat, point);
   const auto produce = [&](int step) {
-    mine.device->produce(memory.input, input_elements(point), point.type, args_.data, seat.rank(), step);
+    mine.device->produce(memory.input, input_elements(point), point.type, args_.data, pattern_rank(seat), step);
   };
   const std::size_t bytes = output_elements(point) * size_of(point.type);
   produce(kLastStep);
@@ -116,8 +118,9 @@ Result RankBench::run(const Point& point, int samples) {
   if (result.samples_us.empty()) return result;  // rejected
 
   result.verdict = Verdict::ok;
-  for (const auto& flag : flags)
-    if (flag.front() != 0) result.verdict = Verdict::wrong;
+  for (std::size_t rank = 0; rank < flags.size(); ++rank)
+    if (flags[rank].front() != 0) result.wrong_ranks.push_back(static_cast<int>(rank));
+  if (!result.wrong_ranks.empty()) result.verdict = Verdict::wrong;
   result.us = operation_us(result);
   return result;
 }

@@ -40,6 +40,8 @@ class RankBench : public Bench {
   // Elements of a rank's buffers that a point uses.
   virtual std::size_t input_elements(const Point& point) const = 0;
   virtual std::size_t output_elements(const Point& point) const = 0;
+  // Whose pattern a rank sends.
+  virtual int pattern_rank(const Ranks::Seat& seat) const { return seat.rank(); }
   // Once in this process before its ranks begin with a point.
   virtual void begin(const Point&) {}
   // On every rank before its first operation.

@@ -34,8 +34,7 @@ std::vector<Communicator> open(const Ranks::Args& args) {
     return one;
   }
   if (config.device == Device::automatic) config.device = usable_gpus() > 0 ? Device::cuda : Device::cpu;
-  const int fallback = config.device == Device::cuda ? std::max(1, usable_gpus()) : kDefaultCpuRanks;
-  return Communicator::local(args.world_size != 0 ? args.world_size : fallback, config);
+  return Communicator::local(Ranks::count(args), config);
 }
 
 // A rank that was ended because another one failed says nothing about the cause.
@@ -61,6 +60,13 @@ int usable_gpus() {
 }
 void cuda_sum(const Group&, std::span<std::int32_t>) {}
 #endif
+
+int Ranks::count(const Args& args) {
+  if (launched()) return launch().world_size;
+  if (args.world_size != 0) return args.world_size;
+  const bool gpus = args.device != Device::cpu && usable_gpus() > 0;
+  return gpus || args.device == Device::cuda ? std::max(1, usable_gpus()) : kDefaultCpuRanks;
+}
 
 Ranks::Ranks(const Args& args) : communicators_(open(args)), slots_(static_cast<std::size_t>(world_size())) {}
 

@@ -34,6 +34,8 @@ class Ranks {
     int local_index() const { return local_index_; }
     const Communicator& communicator() const { return *communicator_; }
 
+    // Communicator::split(); collective.
+    Group split(int color) { return communicator_->split(color); }
     // Waits for all ranks of the world.
     void barrier();
     // Every rank's numbers (the same number of them on each), on every rank. They travel as f32.
@@ -47,6 +49,9 @@ class Ranks {
     Communicator* communicator_ = nullptr;
     int local_index_ = 0;
   };
+
+  // How many ranks there will be.
+  static int count(const Args& args);
 
   // Runs `work` for every rank of this process, each in a thread of its own, and waits for all. When one throws, the
   // communicator is aborted, so that none waits for ever, and the first cause is thrown here.

@@ -50,7 +50,12 @@ json to_json(const Machine& machine) {
                     {"memory", gpu.memory},
                     {"multiprocessors", gpu.multiprocessors},
                     {"architecture", gpu.architecture},
-                    {"reach", gpu.reach}});
+                    {"reach", gpu.reach},
+                    {"nvlinks",
+                     {{"present", gpu.links.present},
+                      {"up", gpu.links.up},
+                      {"gb_per_s", gpu.links.gb_per_s},
+                      {"to", gpu.links.to}}}});
   return {{"cpu", machine.cpu},
           {"cores", machine.cores},
           {"gpus", gpus},

@@ -40,6 +40,8 @@ TEST(Program, BadUsageIsTwo) {
       {"bench", "gather", "--device", "cpu", "--ranks", "2", "--tokens", "1", "--hidden", "8", "--method", "graph"},
       {"bench", "moe", "--model", "llama-3.1-70b"},
       {"info", "--ranks", "many"},
+      {"verify", "--ranks", "65"},
+      {"verify", "--most-bytes", "3Q"},
   };
   for (const auto& arguments : bad) {
     const auto result = run(arguments);
@@ -55,6 +57,7 @@ TEST(Program, HelpTeaches) {
                                              {"bench", "all-reduce", "--help"},
                                              {"bench", "gather", "--help"},
                                              {"bench", "moe", "--help"},
+                                             {"verify", "--help"},
                                              {"info", "--help"}}) {
     const auto result = run(arguments);
     EXPECT_EQ(result.code, 0);

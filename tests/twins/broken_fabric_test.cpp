@@ -9,16 +9,18 @@
 #include "fabric/cpu_fabric.cpp"
 #undef make_cpu_fabric
 
+#include "cli/run.hpp"
 #include "support/cases.hpp"
 #include "support/ranks.hpp"
 #include "support/world.hpp"
 
 namespace weft::detail {
 
-// Between which ranks a bit is lost, and in which pack; none while `from` is −1.
+// Between which ranks a bit is lost, and in which pack; none while `from` is −1. Likewise of copies, in what arrived.
 struct Break {
   std::atomic<int> from = -1, to = -1;
   std::atomic<std::size_t> pack = 0;
+  std::atomic<int> copies_from = -1, copies_to = -1;
 };
 static Break broken;
 
@@ -53,7 +55,14 @@ class BreakableFabric final : public Fabric {
   void abort() noexcept override { sound_->abort(); }
   void check_buffer(const char* name, const void* data) const override { sound_->check_buffer(name, data); }
   void check_stream(Stream stream) const override { sound_->check_stream(stream); }
-  void run(const PlannedCall& planned) override { sound_->run(planned); }
+  void run(const PlannedCall& planned) override {
+    sound_->run(planned);
+    const auto* move = std::get_if<MoveOperation>(&planned.operation);
+    const auto* copy = move != nullptr ? std::get_if<EqualCopy>(move) : nullptr;
+    if (copy == nullptr || copy->work.shares.sender == kEverybody || rank_ != broken.copies_to) return;
+    const auto sender = static_cast<int>(planned.call.channel->member[copy->work.shares.sender]);
+    if (sender == broken.copies_from) static_cast<std::uint8_t*>(copy->work.tensor[0].output)[5] ^= 4;
+  }
   void keep_alive(Stream stream, const std::shared_ptr<Fabric>& what) override { sound_->keep_alive(stream, what); }
   void split(int group, int color) override { sound_->split(group, color); }
   void nccl_all_reduce(const NcclAllReduce& call) override { sound_->nccl_all_reduce(call); }
@@ -123,6 +132,29 @@ TEST(BrokenFabric, IsFoundByAcquire) {
   });
   broken.from = -1;
   for (const Ending& ending : endings) expect_says(ending.what, "data that rank 2 wrote to rank 1 arrived wrong");
+}
+
+// What an operator gets to see: which two ranks, which way.
+TEST(BrokenFabric, IsNamedByVerify) {
+  const std::vector<std::string> verify = {"verify", "--device", "cpu", "--ranks", "3", "--most-bytes", "16K"};
+  broken.from = 2;
+  broken.to = 1;
+  broken.pack = 0;
+  const cli::Output unconnected = cli::run(verify);
+  broken.from = -1;
+  EXPECT_EQ(unconnected.code, 1);
+  expect_says(unconnected.out, "\nFAIL: 1 of 1 checks\n");
+  expect_says(unconnected.out, "data that rank 2 wrote to rank 1 arrived wrong");
+
+  broken.copies_from = 2;
+  broken.copies_to = 0;
+  const cli::Output wrong = cli::run(verify);
+  broken.copies_from = -1;
+  EXPECT_EQ(wrong.code, 1);
+  expect_says(wrong.out, "\nFAIL: 2 of ");  // two sizes
+  expect_says(wrong.out, "ranks 2 → 0, copy, 16 B: expected the reference's bits, got 1 of 4 elements wrong");
+  expect_says(wrong.out, "Do not serve from this machine.");
+  EXPECT_EQ(cli::run(verify).code, 0);
 }
 
 }  // namespace

@@ -1,0 +1,120 @@
+#include "verify_checks.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "measure.hpp"
+
+namespace weft::cli {
+namespace {
+
+// On H200s a pair's two-shot of 16 MB moves 69 % of what its links are rated at, all ranks at once 70 %, and 8 KB take
+// 2.2 µs (docs/performance.md). What is much worse has a cause that is worth looking for.
+constexpr double kLeastShare = 0.55;
+constexpr double kMostLatency = 5;  // µs
+// Pairs with the same links differ by 1 %.
+constexpr double kLeastOfMedian = 0.85;
+constexpr double kMostOfMedian = 1.5;
+constexpr std::size_t kEnoughPairs = 3;  // for a median to say something
+
+constexpr const char* kSlowPair =
+    "Look for other programs on these two GPUs (nvidia-smi), for links that are down or count errors (nvidia-smi "
+    "nvlink --status, --errorcounters), and for Xid messages (dmesg); then run this again.";
+
+}  // namespace
+
+nlohmann::json to_json(const Check& check) {
+  nlohmann::json out = {{"what", check.what},
+                        {"who", check.who},
+                        {"ranks", check.ranks},
+                        {"bytes", check.bytes},
+                        {"verdict", check.passed ? "PASS" : "FAIL"}};
+  if (check.passed) return out;
+  out.update({{"expected", check.expected}, {"got", check.got}, {"advice", check.advice}});
+  return out;
+}
+
+double PairFigure::least_gb_per_s() const {
+  return kLeastShare * link_rate;
+}
+double PairFigure::most_us() const {
+  return link_rate > 0 ? kMostLatency : 0;
+}
+
+std::vector<Check> judge_pairs(const std::vector<PairFigure>& figures) {
+  std::vector<Check> checks;
+  for (const PairFigure& pair : figures) {
+    std::vector<double> rates, times;
+    for (const PairFigure& other : figures) {
+      if (other.link_rate != pair.link_rate) continue;
+      rates.push_back(other.gb_per_s);
+      times.push_back(other.us);
+    }
+    const bool compared = pair.link_rate > 0 && rates.size() >= kEnoughPairs;
+    const std::string who = fmt::format("ranks {} ↔ {}", pair.a, pair.b);
+    Check rate{.what = "bandwidth", .who = who, .ranks = {pair.a, pair.b}, .bytes = pair.bandwidth_bytes};
+    if (pair.gb_per_s < pair.least_gb_per_s()) {
+      rate.expected = fmt::format("{:.0f} GB/s each way or more ({:.0f} % of its NVLinks' {:.0f})",
+                                  pair.least_gb_per_s(), 100 * kLeastShare, pair.link_rate);
+    } else if (compared && pair.gb_per_s < kLeastOfMedian * median(rates)) {
+      rate.expected = fmt::format("{:.0f} GB/s each way or more ({:.0f} % of the pairs' median)",
+                                  kLeastOfMedian * median(rates), 100 * kLeastOfMedian);
+    }
+    rate.got = fmt::format("{:.0f} GB/s", pair.gb_per_s);
+    Check time{.what = "latency", .who = who, .ranks = {pair.a, pair.b}, .bytes = pair.latency_bytes};
+    if (pair.most_us() > 0 && pair.us > pair.most_us()) {
+      time.expected = fmt::format("{:.1f} µs or less over NVLink", pair.most_us());
+    } else if (compared && pair.us > kMostOfMedian * median(times)) {
+      time.expected =
+          fmt::format("{:.2f} µs or less ({:.1f} × the pairs' median)", kMostOfMedian * median(times), kMostOfMedian);
+    }
+    time.got = fmt::format("{:.2f} µs", pair.us);
+    for (Check* check : {&rate, &time}) {
+      check->passed = check->expected.empty();
+      check->advice = kSlowPair;
+      checks.push_back(*check);
+    }
+  }
+  return checks;
+}
+
+Check judge_world(int ranks, std::size_t bytes, double us, double link_rate) {
+  Check check{.what = "bandwidth, all at once", .who = "all ranks", .bytes = bytes};
+  const double sent = 2.0 * (ranks - 1) / ranks * static_cast<double>(bytes);
+  const double rate = us > 0 ? sent / us / 1e3 : 0;
+  check.passed = rate >= kLeastShare * link_rate;
+  check.expected = fmt::format("{:.0f} GB/s out of every GPU or more ({:.0f} % of its NVLinks' {:.0f})",
+                               kLeastShare * link_rate, 100 * kLeastShare, link_rate);
+  check.got = fmt::format("{:.0f} GB/s", rate);
+  check.advice =
+      "If every pair alone is fast, the switches between them are not: look at the fabric manager's log and at other "
+      "programs on these GPUs; then run this again.";
+  return check;
+}
+
+std::vector<Check> judge_links(const Machine& machine) {
+  std::vector<Check> checks;
+  if (machine.gpus.size() < 2) return checks;
+  for (std::size_t g = 0; g < machine.gpus.size(); ++g) {
+    const NvLinks& links = machine.gpus[g].links;
+    checks.push_back({.what = "NVLinks",
+                      .who = fmt::format("GPU {}", g),
+                      .passed = links.up == links.present,
+                      .expected = fmt::format("{} links up", links.present),
+                      .got = fmt::format("{}", links.up),
+                      .advice = fmt::format("nvidia-smi nvlink --status -i {} shows which; dmesg and the fabric "
+                                            "manager's log why. The GPU or its board may have to be replaced.",
+                                            g)});
+    for (std::size_t peer = g + 1; peer < machine.gpus[g].reach.size(); ++peer)
+      checks.push_back({.what = "peer access",
+                        .who = fmt::format("GPUs {} ↔ {}", g, peer),
+                        .passed = machine.gpus[g].reach[peer] != "none",
+                        .expected = "memory of the other GPU can be reached",
+                        .got = "it cannot",
+                        .advice = "nvidia-smi topo -p2p w shows why; NVLink needs the fabric manager to run."});
+  }
+  return checks;
+}
+
+}  // namespace weft::cli

@@ -1,0 +1,50 @@
+// What `weft verify` finds, and when a link is slower than it should be.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "machine.hpp"
+
+namespace weft::cli {
+
+// Something that was checked. The last three are of a failed one.
+struct Check {
+  std::string what = {};        // "all_reduce sum bf16 two-shot"
+  std::string who = {};         // "ranks 0 ↔ 3", "GPU 2"
+  std::vector<int> ranks = {};  // a pair, those whose results are wrong; empty: all, or none
+  std::size_t bytes = 0;        // of the message, where there is one
+  bool passed = true;
+  std::string expected = {}, got = {};
+  std::string advice = {};  // what to do
+};
+
+nlohmann::json to_json(const Check& check);
+
+// One pair's all-reduces. Links that nothing is known of are not judged.
+struct PairFigure {
+  int a = 0, b = 0;
+  std::size_t latency_bytes = 0, bandwidth_bytes = 0;
+  double us = 0;         // of the small one
+  double gb_per_s = 0;   // each way, of the large one
+  double link_rate = 0;  // GB/s each way, of the links between the two; 0: unknown
+
+  double least_gb_per_s() const;  // 0: not judged
+  double most_us() const;         // likewise
+};
+// The figures of a message of `bytes` that took `us`.
+inline double gb_per_s(std::size_t bytes, double us) {
+  return us > 0 ? static_cast<double>(bytes) / us / 1e3 : 0;
+}
+
+// Two checks for each pair: against what its links should give, and against the other pairs with as many links.
+std::vector<Check> judge_pairs(const std::vector<PairFigure>& figures);
+
+// All ranks at once: an all-reduce in two hops, whose bytes leave over links of this rate.
+Check judge_world(int ranks, std::size_t bytes, double us, double link_rate);
+
+// Links that are down, and GPUs that do not reach each other. Nothing is said of a machine with one GPU.
+std::vector<Check> judge_links(const Machine& machine);
+
+}  // namespace weft::cli

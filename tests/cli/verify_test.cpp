@@ -1,0 +1,165 @@
+// weft verify: what it covers, and what it makes of figures.
+#include <gtest/gtest.h>
+
+#include <map>
+#include <set>
+
+#include "cli/pair_measure.hpp"
+#include "cli/run.hpp"
+#include "cli/verify_checks.hpp"
+
+namespace weft::cli {
+namespace {
+
+TEST(Pairs, EveryTwoRanksMeetOnce) {
+  for (int ranks = 3; ranks <= 64; ++ranks) {
+    std::map<std::pair<int, int>, int> met;
+    for (int round = 0; round < pair_rounds(ranks); ++round) {
+      for (int rank = 0; rank < ranks; ++rank) {
+        const int peer = partner(rank, round, ranks);
+        ASSERT_NE(peer, rank);
+        ASSERT_LT(peer, ranks);
+        if (peer < 0) continue;
+        ASSERT_EQ(partner(peer, round, ranks), rank);
+        ++met[{rank, peer}];
+      }
+    }
+    ASSERT_EQ(met.size(), static_cast<std::size_t>(ranks) * static_cast<std::size_t>(ranks - 1)) << ranks;
+    for (const auto& [pair, times] : met) ASSERT_EQ(times, 1) << pair.first << " " << pair.second;
+  }
+}
+
+// Four GPUs, 18 links of 26.56 GB/s each, as fast as H200s are.
+std::vector<PairFigure> sound_pairs(double link_rate = 478) {
+  std::vector<PairFigure> pairs;
+  for (int a = 0; a < 4; ++a)
+    for (int b = a + 1; b < 4; ++b)
+      pairs.push_back({.a = a,
+                       .b = b,
+                       .latency_bytes = 8192,
+                       .bandwidth_bytes = 1 << 24,
+                       .us = 2.2,
+                       .gb_per_s = 331.0 + a,
+                       .link_rate = link_rate});
+  return pairs;
+}
+
+std::vector<Check> failed(const std::vector<Check>& checks) {
+  std::vector<Check> out;
+  for (const Check& check : checks)
+    if (!check.passed) out.push_back(check);
+  return out;
+}
+
+TEST(VerifyChecks, SoundPairsPass) {
+  const auto checks = judge_pairs(sound_pairs());
+  EXPECT_EQ(checks.size(), 12u);
+  EXPECT_TRUE(failed(checks).empty());
+}
+
+TEST(VerifyChecks, ASlowPairIsNamedWithWhatWasExpected) {
+  auto pairs = sound_pairs();
+  pairs[4].gb_per_s = 200;  // 1 ↔ 3
+  auto bad = failed(judge_pairs(pairs));
+  ASSERT_EQ(bad.size(), 1u);
+  EXPECT_EQ(bad[0].who, "ranks 1 ↔ 3");
+  EXPECT_EQ(bad[0].ranks, (std::vector<int>{1, 3}));
+  EXPECT_EQ(bad[0].what, "bandwidth");
+  EXPECT_EQ(bad[0].bytes, std::size_t{1} << 24);
+  EXPECT_EQ(bad[0].expected, "263 GB/s each way or more (55 % of its NVLinks' 478)");
+  EXPECT_EQ(bad[0].got, "200 GB/s");
+  EXPECT_NE(bad[0].advice.find("nvidia-smi nvlink"), std::string::npos);
+
+  pairs[4].gb_per_s = 275;  // enough for the links, and not what the others do
+  bad = failed(judge_pairs(pairs));
+  ASSERT_EQ(bad.size(), 1u);
+  EXPECT_NE(bad[0].expected.find("the pairs' median"), std::string::npos) << bad[0].expected;
+}
+
+TEST(VerifyChecks, AndOneThatAnswersLate) {
+  for (const double us : {3.5, 6.0}) {
+    auto pairs = sound_pairs();
+    pairs[0].us = us;
+    const auto bad = failed(judge_pairs(pairs));
+    ASSERT_EQ(bad.size(), 1u) << us;
+    EXPECT_EQ(bad[0].what, "latency");
+    EXPECT_EQ(bad[0].who, "ranks 0 ↔ 1");
+  }
+}
+
+TEST(VerifyChecks, WhatLinksShouldGiveMustBeKnown) {
+  auto pairs = sound_pairs(0);
+  pairs[4] = {.a = 1, .b = 3, .us = 1000, .gb_per_s = 0.1};
+  EXPECT_TRUE(failed(judge_pairs(pairs)).empty());
+}
+
+// Pairs with fewer links are held against their like.
+TEST(VerifyChecks, PairsWithOtherLinksAreNoMeasure) {
+  auto pairs = sound_pairs();
+  for (const std::size_t p : {0u, 5u}) {
+    pairs[p].link_rate = 239;
+    pairs[p].gb_per_s = 160;
+  }
+  EXPECT_TRUE(failed(judge_pairs(pairs)).empty());
+}
+
+TEST(VerifyChecks, AllAtOnce) {
+  const std::size_t bytes = 64 << 20;
+  EXPECT_TRUE(judge_world(4, bytes, 301, 478).passed);  // 334 GB/s out of each
+  const Check slow = judge_world(4, bytes, 500, 478);
+  EXPECT_FALSE(slow.passed);
+  EXPECT_EQ(slow.got, "201 GB/s");
+}
+
+TEST(VerifyChecks, LinksThatAreDownAndGpusOutOfReach) {
+  Machine machine;
+  for (int g = 0; g < 3; ++g)
+    machine.gpus.push_back({.name = "GPU",
+                            .architecture = "sm_90",
+                            .reach = {"NVLink", "NVLink", "NVLink"},
+                            .links = {.present = 18, .up = 18, .gb_per_s = 26.562, .to = {18, 18, 18}}});
+  EXPECT_TRUE(failed(judge_links(machine)).empty());
+  machine.gpus[1].links.up = 17;
+  machine.gpus[0].reach[2] = "none";
+  const auto bad = failed(judge_links(machine));
+  ASSERT_EQ(bad.size(), 2u);
+  EXPECT_EQ(bad[0].who, "GPUs 0 ↔ 2");
+  EXPECT_EQ(bad[1].who, "GPU 1");
+  EXPECT_EQ(bad[1].expected, "18 links up");
+  EXPECT_EQ(bad[1].got, "17");
+}
+
+TEST(Verify, CoversEveryPairAlgorithmTypeAndReduction) {
+  const auto result = run({"verify", "--device", "cpu", "--ranks", "3", "--most-bytes", "16K", "--json", "-"});
+  ASSERT_EQ(result.code, 0) << result.err << result.out;
+  EXPECT_EQ(result.err, "");  // no progress bar without a terminal
+  const auto json = nlohmann::json::parse(result.out);
+  EXPECT_EQ(json.at("schema"), "weft-verify-1");
+  EXPECT_EQ(json.at("verdict"), "PASS");
+  EXPECT_EQ(json.at("pairs").size(), 3u);
+  std::set<std::string> what, copies;
+  for (const auto& check : json.at("checks")) {
+    EXPECT_EQ(check.at("verdict"), "PASS");
+    what.insert(check.at("what"));
+    if (check.at("what") == "copy") copies.insert(check.at("who"));
+  }
+  EXPECT_EQ(copies, (std::set<std::string>{"ranks 0 → 1", "ranks 0 → 2", "ranks 1 → 0", "ranks 1 → 2", "ranks 2 → 0",
+                                           "ranks 2 → 1"}));
+  for (const char* algorithm : {"one-shot", "two-shot", "bulk", "automatic"})
+    for (const char* type : {"bf16", "f16", "f32", "i32"})
+      for (const char* op : {"sum", "max"})
+        EXPECT_TRUE(what.contains(std::string("all_reduce ") + op + " " + type + " " + algorithm)) << type;
+  for (const char* other : {"all_gather balanced", "all_gather_v busy", "reduce_scatter balanced",
+                            "reduce_scatter_v busy", "dispatch and combine bf16", "dispatch and combine fp8"})
+    EXPECT_TRUE(what.contains(other)) << other;
+}
+
+TEST(Verify, SaysPassAndHowManyChecks) {
+  const auto result = run({"verify", "--device", "cpu", "--ranks", "2", "--most-bytes", "8K"});
+  EXPECT_EQ(result.code, 0);
+  EXPECT_NE(result.out.find("\nPASS: "), std::string::npos) << result.out;
+  EXPECT_NE(result.out.find("0 ↔ 1"), std::string::npos) << result.out;
+}
+
+}  // namespace
+}  // namespace weft::cli

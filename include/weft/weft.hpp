@@ -4,6 +4,7 @@
 #include "weft/collectives.hpp"
 #include "weft/communicator.hpp"
 #include "weft/error.hpp"
+#include "weft/fused.hpp"
 #include "weft/moe.hpp"
 #include "weft/parallel.hpp"
 #include "weft/recording.hpp"

@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "algorithms/moe_routing.hpp"
-#include "core/numeric.hpp"
+#include "core/fp8.hpp"
 #include "wire/escaped.hpp"
 #include "wire/sentinel.hpp"
 
@@ -14,7 +14,13 @@ namespace weft::detail {
 // bf16 or f16 to e4m3 with a scale per 128 columns. What is made here is never all ones, neither e4m3 nor scale, so
 // that the sentinel costs nothing: a row is a byte per column, and a word per scale.
 template <DataType type>
-struct CastRow {
+struct CastRow : Fp8Cast<type> {
+  using Cast = Fp8Cast<type>;
+  using Cast::cast_half;
+  using Cast::largest;
+  using Cast::scale_for;
+  using typename Cast::Scale;
+
   // A thread's item: all, or an eighth of the columns of one scale.
   template <class T>
   static constexpr std::uint32_t kSharers = T::kLanes >= 8 ? 8 : 1;
@@ -28,42 +34,6 @@ struct CastRow {
   template <class T>
   static WEFT_FN std::uint32_t units(const ExchangeShape& shape) {
     return units_of<T>(items<T>(shape));
-  }
-
-  struct Scale {
-    float scale, inverse;
-  };
-  static WEFT_FN Scale scale_for(float largest, RowCast cast) {
-    const float amax = max_number(largest, 1e-4f);  // rows of zeros have a scale, too
-    if (cast == RowCast::fp8) return {amax / 448.0f, 448.0f / amax};
-    const std::uint32_t up = (bits_of<std::uint32_t>(amax / 448.0f) + 0x7fffffu) >> 23;
-    const std::uint32_t exponent = up < 254 ? up : 254;
-    return {bits_of<float>(exponent << 23), bits_of<float>((254 - exponent) << 23)};
-  }
-
-  static WEFT_FN float column(const Pack& pack, std::uint32_t i) {
-    return Element<type>::widen(static_cast<std::uint16_t>(pack.word[i / 2] >> (i % 2 * 16)));
-  }
-  static WEFT_FN float largest(const Pack& pack) {
-    float most = 0;
-    WEFT_UNROLL
-    for (std::uint32_t i = 0; i < 8; ++i) {
-      const float value = column(pack, i);
-      most = max_number(most, value < 0 ? -value : value);
-    }
-    return most;
-  }
-  // Eight columns, half of a pack.
-  static WEFT_FN void cast_half(const Pack& input, float inverse, std::uint32_t* words) {
-    WEFT_UNROLL
-    for (std::uint32_t word = 0; word < 2; ++word) {
-      std::uint32_t bytes = 0;
-      WEFT_UNROLL
-      for (std::uint32_t i = 0; i < 4; ++i) {
-        bytes |= f32_to_e4m3(column(input, 4 * word + i) * inverse) << 8 * i;
-      }
-      words[word] = bytes;
-    }
   }
 
   // Sends one unit of token `token` to the ranks of `to`.
@@ -84,7 +54,7 @@ struct CastRow {
       }
       WEFT_UNROLL
       for (std::uint32_t i = 0; i < 2 * kPacks<T>; ++i) most = max_number(most, largest(in[i]));
-      const Scale scale = scale_for(team.max_of(most, kSharers<T>), shape.cast);
+      const Scale scale = scale_for(team.max_of(most, kSharers<T>), shape.cast == RowCast::fp8_ue8m0);
       if (item >= count) continue;
       Pack out[kPacks<T>];
       WEFT_UNROLL

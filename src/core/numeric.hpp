@@ -114,6 +114,22 @@ WEFT_FN float multiply_add(float a, float b, float c) {
 #endif
 }
 
+// Rounded once, whatever the compiler's flags make of `/` and `sqrt`.
+WEFT_FN float quotient(float a, float b) {
+#if defined(__CUDA_ARCH__)
+  return __fdiv_rn(a, b);
+#else
+  return a / b;
+#endif
+}
+WEFT_FN float square_root(float value) {
+#if defined(__CUDA_ARCH__)
+  return __fsqrt_rn(value);
+#else
+  return std::sqrt(value);
+#endif
+}
+
 // The larger number; NaN is no number.
 WEFT_FN float max_number(float a, float b) {
 #if defined(__CUDA_ARCH__)

@@ -8,6 +8,7 @@
 #include "algorithms/push_copy.hpp"
 #include "algorithms/push_reduce_scatter.hpp"
 #include "core/exchange.hpp"
+#include "core/norm_work.hpp"
 #include "core/plan.hpp"
 #include "weft/types.hpp"
 
@@ -52,9 +53,16 @@ struct CombineOperation {
 
 using MoeOperation = std::variant<DispatchOperation, CombineOperation>;
 
+struct NormOperation {
+  NormWork work;
+  DataType type;
+  std::uint32_t size;  // ranks of the group
+  Algorithm algorithm;
+};
+
 // Recordings and fabrics pass it on unread. Executors have a translation unit for each alternative, which finds the
 // instance that serves it (core/dispatch.hpp, core/dispatch_moves.hpp,
-// core/dispatch_moe.hpp).
-using Operation = std::variant<AllReduceOperation, MoveOperation, MoeOperation>;
+// core/dispatch_moe.hpp, core/dispatch_norm.hpp).
+using Operation = std::variant<AllReduceOperation, MoveOperation, MoeOperation, NormOperation>;
 
 }  // namespace weft::detail

@@ -107,4 +107,27 @@ MovePlan plan_move(const MoveQuery& query) {
   return plan;
 }
 
+NormPlan plan_norm(const NormQuery& query) {
+  NormPlan plan{};
+  const std::uint64_t row_packs = std::max<std::uint64_t>(query.row_packs, 1);
+  const std::uint64_t one_shot_rows = query.layout.one_shot_packs / row_packs;
+  const std::uint64_t two_shot_rows = query.layout.two_shot_packs * query.size / row_packs;
+  plan.algorithm = query.wish;
+  if (plan.algorithm == Algorithm::automatic) {
+    const std::uint64_t bytes = query.rows * row_packs * sizeof(Pack);
+    const bool small = query.size == 1 || bytes <= one_shot_threshold(query.device, query.size);
+    const bool one_shot = one_shot_rows != 0 && (small || two_shot_rows == 0);
+    plan.algorithm = one_shot ? Algorithm::one_shot : Algorithm::two_shot;
+  }
+  plan.piece_rows = plan.algorithm == Algorithm::one_shot ? one_shot_rows : two_shot_rows;
+  // A block has a row at a time, and a thread as few of its packs as may be.
+  const std::uint64_t each = (row_packs + kNormThreads - 1) / kNormThreads;
+  const std::uint64_t threads = ((row_packs + each - 1) / each + 31) / 32 * 32;
+  const std::uint64_t rows = std::clamp<std::uint64_t>(std::min(query.rows, plan.piece_rows), 1,
+                                                       static_cast<std::uint64_t>(std::max(query.max_blocks - 1, 1)));
+  plan.threads = query.launch.threads != 0 ? query.launch.threads : static_cast<int>(threads);
+  plan.blocks = query.launch.blocks != 0 ? query.launch.blocks : static_cast<int>(rows) + 1;
+  return plan;
+}
+
 }  // namespace weft::detail

@@ -55,6 +55,33 @@ struct MoveQuery {
 };
 MovePlan plan_move(const MoveQuery& query);
 
+// How an all-reduce with a norm is made: whole rows, several kernels where they are too many for the buffers.
+struct NormPlan {
+  Algorithm algorithm;
+  std::uint64_t piece_rows;  // of one kernel; 0: the buffers of the algorithm hold less than a row
+  int blocks;                // the control block included
+  int threads;
+};
+struct NormQuery {
+  Device device;
+  std::uint32_t size;  // ranks of the group
+  RegionLayout layout;
+  DataType type;
+  std::uint64_t rows;
+  std::uint64_t row_packs;
+  Algorithm wish = Algorithm::automatic;  // or one_shot, or two_shot
+  Launch launch = {};
+  int max_blocks = kMaxBlocks;
+};
+NormPlan plan_norm(const NormQuery& query);
+
+inline constexpr int kNormThreads = 512;  // per block, at most: a thread has more to keep in registers than in a sum
+
+// Groups that have an instance of their own: what models are served on most.
+constexpr bool has_lean_norm(DataType type, std::uint32_t size) {
+  return type == DataType::bf16 && (size == 2 || size == 4 || size == 8);
+}
+
 // Which instance of an algorithm's template serves a call (algorithms/all_reduce.hpp). What models wait for has lean
 // instances of its own: floating sums of whole packs, in groups of up to eight. One instance serves all the rest.
 struct InstanceQuery {

@@ -10,7 +10,15 @@
 namespace weft::detail {
 
 template <class A>
-constexpr int kMaxThreads = max_threads(A::kSize);
+constexpr int max_threads_of() {
+  if constexpr (requires { A::kMostThreads; }) {
+    return A::kMostThreads;
+  } else {
+    return max_threads(A::kSize);
+  }
+}
+template <class A>
+constexpr int kMaxThreads = max_threads_of<A>();
 
 template <class A, int... phase>
 __device__ __forceinline__ void run_phases(CudaBlock& team, const Session& session, const typename A::Places& places,

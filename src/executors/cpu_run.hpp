@@ -22,5 +22,6 @@ void run_call(const Call& call, const typename A::Work& work, Liveness* liveness
 void run_operation(const Call& call, const AllReduceOperation& operation, Liveness* liveness);
 void run_operation(const Call& call, const MoveOperation& operation, Liveness* liveness);
 void run_operation(const Call& call, const MoeOperation& operation, Liveness* liveness);
+void run_operation(const Call& call, const NormOperation& operation, Liveness* liveness);
 
 }  // namespace weft::detail

@@ -18,6 +18,7 @@ int load_kernels() {
   load_all_reduces(loader);
   load_moves(loader);
   load_moe(loader);
+  load_norms(loader);
   return std::min(loader.fewest() * processors, static_cast<int>(kMaxBlocks));
 }
 

@@ -66,5 +66,7 @@ void launch_operation(const PlannedCall& planned, const MoveOperation& operation
 void load_moves(Loader& loader);
 void launch_operation(const PlannedCall& planned, const MoeOperation& operation);
 void load_moe(Loader& loader);
+void launch_operation(const PlannedCall& planned, const NormOperation& operation);
+void load_norms(Loader& loader);
 
 }  // namespace weft::detail

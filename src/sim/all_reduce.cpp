@@ -70,8 +70,8 @@ namespace {
 std::uint32_t fingerprint(const Setup& setup, unsigned call, unsigned rank) {
   const CallSetup& spec = setup.call(call, rank);
   const bool odd = setup.is_odd(call, rank) && !setup.faults.odd;
-  return static_cast<std::uint32_t>(0x57ef7000u + spec.count + static_cast<unsigned>(spec.moving) * 0x1000u +
-                                    (odd ? 0x100u : 0u));
+  return static_cast<std::uint32_t>(0x57ef7000u + spec.count + (spec.rows - 1) * 0x100000u +
+                                    static_cast<unsigned>(spec.moving) * 0x1000u + (odd ? 0x100u : 0u));
 }
 
 }  // namespace
@@ -105,6 +105,7 @@ void AllReduceProgram::fill(unsigned call, unsigned rank) {
   const CallSetup& spec = setup_.call(call, rank);
   if (spec.moving == Moving::dispatch) return fill_dispatch(call, rank);
   if (spec.moving == Moving::combine) return fill_combine(call, rank);
+  if (spec.moving == Moving::rms_norm) return fill_norm(call, rank);
   if (spec.moving != Moving::nothing) return fill_move(call, rank);
   const auto& members = world_.groups()[spec.group];
   const std::size_t element = size_of(setup_.type);

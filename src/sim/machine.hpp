@@ -3,6 +3,7 @@
 // run one after the other, as kernels do.
 #pragma once
 
+#include <array>
 #include <boost/context/fiber.hpp>
 #include <cstdint>
 #include <cstring>
@@ -84,6 +85,10 @@ class Machine {
   void fence_acq_rel();
   void fence_seq_cst();
   void sync() { all(true); }
+  // Of the running thread's block: plain memory, as its threads run in turns; what no barrier orders they see early or
+  // late.
+  static constexpr std::uint32_t kScratchWords = 128;
+  float* scratch() { return blocks_[block_of_[current_]].scratch.data(); }
   bool all(bool good);
   // In a waiting loop: sleeps until one of the places read since the last call holds something newer.
   void relax();
@@ -104,6 +109,7 @@ class Machine {
   struct Block {
     ThreadMask live = 0, arrived = 0;
     bool good = true, verdict = true;  // of all(): so far, and of the last barrier
+    std::array<float, kScratchWords> scratch = {};
   };
   static constexpr unsigned kMain = kMaxThreads;
 

@@ -1,4 +1,5 @@
-// The production templates of gathers and scatters, of dispatch and combine, instantiated for the simulator's team.
+// The production templates of gathers and scatters, of norms, of dispatch and combine, instantiated for the simulator's
+// team.
 #pragma once
 
 #include "core/operation.hpp"
@@ -8,6 +9,7 @@ namespace weft::sim {
 
 // Packs travel in units of 8 or 16 bytes. Instances are those for any group and any address; of sums, bf16 and i32.
 Kernel find_move_kernel(const detail::MoveOperation& operation, int atomic_bytes, bool one_thread);
+Kernel find_norm_kernel(const detail::NormOperation& operation, int atomic_bytes, bool one_thread);
 Kernel find_moe_kernel(const detail::MoeOperation& operation, int atomic_bytes, bool one_thread);
 
 }  // namespace weft::sim

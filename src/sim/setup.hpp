@@ -36,7 +36,8 @@ enum class Moving : std::uint8_t {
   reduce_scatter_v,  // from slots without pads
   barrier,
   dispatch,
-  combine
+  combine,
+  rms_norm  // an all-reduce with residual and norm: `count` is the columns of a row
 };
 
 struct CallSetup {
@@ -47,6 +48,8 @@ struct CallSetup {
   bool misaligned = false;  // user memory begins one element behind a pack boundary
   Moving moving = Moving::nothing;
   bool flows = false;                     // in chunks, whatever its size
+  std::uint64_t rows = 1;                 // rms_norm
+  bool cast = false;                      // rms_norm: to e4m3 as well, with a scale per token
   std::vector<std::int32_t> counts = {};  // ragged: rows of each rank
   Act act = Act::call;
   int replays = -1;  // replays the recording of an earlier call: its arguments and tensors, with new data in them
@@ -127,6 +130,8 @@ const Setup& find_setup(const std::string& name);  // throws weft::Error
 // Those of dispatch and combine.
 std::vector<Setup> small_move_setups();
 std::vector<Setup> large_move_setups();
+std::vector<Setup> small_norm_setups();
+std::vector<Setup> large_norm_setups();
 std::vector<Setup> small_moe_setups();
 std::vector<Setup> large_moe_setups();
 

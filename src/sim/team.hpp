@@ -38,6 +38,9 @@ class SimTeam {
   static bool all_lanes(bool good) { return good; }
   static float max_of(float value, std::uint32_t) { return value; }
   static std::uint32_t sum_of(std::uint32_t value, std::uint32_t) { return value; }
+  static float sum_of(float value, std::uint32_t) { return value; }
+  static constexpr std::uint32_t kScratchWords = Machine::kScratchWords;
+  float* scratch() const { return machine_->scratch(); }
   static std::uint32_t from_lane(std::uint32_t value, std::uint32_t) { return value; }
 
   void store(Pack* to, Pack value) const { machine_->store_pack<atomic_bytes>(to, value); }

@@ -33,7 +33,14 @@ class CpuThread {
   static bool all_lanes(bool good) { return good; }
   static float max_of(float value, std::uint32_t) { return value; }
   static std::uint32_t sum_of(std::uint32_t value, std::uint32_t) { return value; }
+  static float sum_of(float value, std::uint32_t) { return value; }
   static std::uint32_t from_lane(std::uint32_t value, std::uint32_t) { return value; }
+
+  static constexpr std::uint32_t kScratchWords = 2 * kMostRowPacks;
+  static float* scratch() {
+    thread_local float words[kScratchWords];
+    return words;
+  }
 
   // Halves are put together and taken apart in registers: through memory, a load that spans two stores would wait for
   // both.

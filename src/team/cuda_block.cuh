@@ -37,6 +37,15 @@ class CudaBlock {
     }
     return value;
   }
+  __device__ static float sum_of(float value, std::uint32_t lanes) {
+    for (std::uint32_t step = 1; step < lanes; step *= 2) value += __shfl_xor_sync(~0u, value, static_cast<int>(step));
+    return value;
+  }
+  static constexpr std::uint32_t kScratchWords = 2 * kMostRowPacks / kLanes;
+  __device__ static float* scratch() {
+    __shared__ float words[kScratchWords];
+    return words;
+  }
   __device__ static std::uint32_t from_lane(std::uint32_t value, std::uint32_t lane) {
     return __shfl_sync(~0u, value, static_cast<int>(lane));
   }

@@ -10,15 +10,15 @@
 //                           values; every block is a multiple of it. All lanes of a warp make the next four calls
 //   all_lanes(good)            whether it is true in all lanes
 //   max_of(value, lanes)    the largest value of `lanes` neighbours (a power of two; neighbours begin at multiples)
-//   sum_of(value, lanes)    their sum
-//   from_lane(value, lane)  the value of one lane of the warp
-//   store(address, value)   relaxed store to memory that other ranks may read: a Pack, or a word of 4 or 8 bytes
-//   load(address)           relaxed load of the same
+//   sum_of(value, lanes)    their sum; of floats: neighbours first, then neighbouring pairs, and so on, on every
+//   executor from_lane(value, lane)  the value of one lane of the warp store(address, value)   relaxed store to memory
+//   that other ranks may read: a Pack, or a word of 4 or 8 bytes load(address)           relaxed load of the same
 //   store_release(address)  a word store that publishes everything this block wrote before its last sync()
 //   load_acquire(address)   a word load: what was published with the word can be read, by all of the block after a
 //                           sync()
 //   put(address, pack)      ordinary store to memory that other ranks read after a word was released and acquired
 //   get(address)            ordinary load of the same
+//   scratch()               kScratchWords floats that the block's threads share, ordered by sync() and all()
 //   exchange(address, v)    atomic exchange of a word in memory of this rank
 //   now()                   nanoseconds of a steady clock
 //   settle(value)           this value is computed here and not later, whatever the optimiser thinks of it
@@ -54,6 +54,9 @@ concept Team = requires(T& team, Pack* pack, const Pack* const_pack, std::uint64
   { team.all_lanes(bool{}) } -> std::same_as<bool>;
   { team.max_of(float{}, std::uint32_t{}) } -> std::same_as<float>;
   { team.sum_of(std::uint32_t{}, std::uint32_t{}) } -> std::same_as<std::uint32_t>;
+  { team.sum_of(float{}, std::uint32_t{}) } -> std::same_as<float>;
+  { T::kScratchWords } -> std::convertible_to<std::uint32_t>;
+  { team.scratch() } -> std::same_as<float*>;
   { team.from_lane(std::uint32_t{}, std::uint32_t{}) } -> std::same_as<std::uint32_t>;
   team.store(pack, Pack{});
   { team.load(const_pack) } -> std::same_as<Pack>;

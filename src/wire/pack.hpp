@@ -9,6 +9,9 @@ struct alignas(16) Pack {
   std::uint32_t word[4];
 };
 
+// Packs of the longest row that a block can add up (algorithms/rms_norm.hpp).
+inline constexpr std::uint32_t kMostRowPacks = 8192;
+
 // What memory that waits for data holds. Both wire formats that ride in the data (sentinel.hpp, line.hpp) rest in the
 // same state, so that they can share banks.
 inline constexpr std::uint32_t kRestWord = 0xffffffffu;

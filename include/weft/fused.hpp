@@ -1,0 +1,80 @@
+// Collectives fused with what a model's layer does to their result.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "weft/collectives.hpp"
+#include "weft/communicator.hpp"
+#include "weft/types.hpp"
+
+namespace weft {
+
+// How many columns of an e4m3 row share a scale.
+//   fixed            one scale for everything, which the caller gives
+//   per_token        one for each row: made here
+//   per_128_columns  one for each 128 columns of a row: made here; hidden is a multiple of 128
+enum class Fp8Scaling : std::uint8_t { fixed, per_token, per_128_columns };
+
+// What the scales that are made here look like.
+//   f32     max(largest magnitude, 1e-4) / 448
+//   ue8m0   that, rounded up to a power of two: one byte, the exponent + 127
+enum class ScaleType : std::uint8_t { f32, ue8m0 };
+
+// Rows as e4m3: what the row is times the inverse of its scale, rounded to nearest even; ±448 where it is more, 0x7f
+// where it is NaN. The inverse is 1 / scale (fixed), 448 / max(largest magnitude, 1e-4) (f32), or exact (ue8m0). NaN
+// does not count among magnitudes.
+struct Fp8Output {
+  void* rows = nullptr;    // [tokens, hidden], aligned to 8 bytes; null: none are made
+  std::size_t stride = 0;  // bytes from row to row, a multiple of 8; 0: hidden
+  Fp8Scaling scaling = Fp8Scaling::per_token;
+  const float* scale = nullptr;  // fixed: one f32 > 0, read when the call runs. GPU: device memory
+  void* scales = nullptr;        // the others: [tokens], or [tokens, hidden / 128], of …
+  ScaleType scale_type = ScaleType::f32;
+  // Scales from one row's to the next one's, and from one group of columns' to the next one's. 0: those of rows side by
+  // side. 1 and the (padded) number of tokens give the layout by columns that grouped GEMMs read.
+  std::size_t scale_token_stride = 0, scale_group_stride = 0;
+};
+
+// Tensors are [tokens, hidden], aligned to 16 bytes; strides are elements from row to row, multiples of 8, and 0 stands
+// for hidden.
+struct AllReduceRmsNormArgs {
+  const void* input = nullptr;     // this rank's part of the sum
+  const void* residual = nullptr;  // the same on every rank; null: there is none, as in a model's first block
+  void* residual_output = nullptr;
+  const void* gamma = nullptr;  // [hidden], aligned to 16 bytes
+  void* output = nullptr;       // normed rows of `type`; may be null where fp8 is made
+  Fp8Output fp8 = {};
+  std::size_t tokens = 0;  // 0 included; the same on every rank
+  std::size_t hidden = 0;  // a multiple of 8, up to 65,536; the same on every rank
+  std::size_t input_stride = 0, residual_stride = 0, residual_output_stride = 0, output_stride = 0;
+  DataType type = DataType::bf16;              // or f16
+  float epsilon = 1e-6f;                       // the same on every rank, as is …
+  bool gamma_plus_one = false;                 // … this: the weights are 1 + γ, as Gemma's are
+  Algorithm algorithm = Algorithm::automatic;  // or one_shot, or two_shot
+  Stream stream = nullptr;
+  std::uint32_t tag = 0;
+  Launch launch = {};  // the data blocks share the rows
+};
+
+// For every row of h columns, with one rounding where `round` stands, and f32 between:
+//   sum             = round(Σ over ranks r = 0 … size − 1 of input_r)   all_reduce's bits
+//   residual_output = round(sum + residual)                             sum, without a residual
+//   factor          = 1 / sqrt(Σ residual_output² / h + ε)              of the rounded row, every operation rounded in
+//   f32 output          = round(residual_output · factor · γ)               or (1 + γ), from left to right fp8.rows =
+//   e4m3(output · inverse), of the rounded output, whether or not it is written
+// All squares are added in an order that depends on h alone. So every rank has the same bits in everything, whatever
+// the algorithm, the grid and the device, and they are those of all_reduce, an addition and a norm one after the other.
+//
+// In one kernel for as many rows as fit into the communicator's buffers (Config::one_shot_bytes, two_shot_bytes); more
+// rows take several. A row that fits into neither is rejected. `residual_output` may be `residual`, and `output` may be
+// `input`, with the same stride; nothing else may overlap. Every rank writes all rows. Streams, graphs, tags, threads
+// and errors are all_reduce's; Errc::unsupported: ranks that cannot reach each other's memory.
+void all_reduce_rms_norm(const Group& group, const AllReduceRmsNormArgs& args);
+
+constexpr std::string_view name(Fp8Scaling scaling) {
+  constexpr std::string_view names[] = {"fixed", "per token", "per 128 columns"};
+  return names[static_cast<int>(scaling)];
+}
+
+}  // namespace weft

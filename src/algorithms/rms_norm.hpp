@@ -1,0 +1,244 @@
+// What follows an all-reduce in a model's layer, row by row: the residual is added, the row is normed, and perhaps cast
+// to e4m3. A block serves a row, as the norm needs all of it.
+//
+// The sum of squares has one order, whatever the block and the executor: each pack's eight squares one after the other;
+// then packs in segments of 32, neighbours first, then neighbouring pairs, and so on; segment s goes to column s mod
+// 32, in ascending order; then the columns as the packs of a segment. With roots and quotients that are rounded once,
+// CPU and GPU have the same bits.
+#pragma once
+
+#include <cstdint>
+
+#include "algorithms/all_reduce.hpp"
+#include "core/fp8.hpp"
+#include "core/norm_work.hpp"
+#include "core/plan.hpp"
+
+namespace weft::detail {
+
+inline constexpr std::uint32_t kSegmentPacks = 32;
+inline constexpr std::uint32_t kScalePacks = 16;  // that share a scale: 128 columns
+
+template <class R>
+struct RmsNorm {
+  static constexpr DataType kType = R::kType;
+  using Cast = Fp8Cast<kType>;
+  using Packs = Tensor<typename R::Storage, R::kElements, true>;
+  // Neighbours that add up their packs' squares without a look at scratch memory: enough lanes for a scale, or one.
+  template <class T>
+  static constexpr std::uint32_t kUnit = T::kLanes >= kScalePacks ? T::kLanes : 1;
+
+  // A block's rows are its number among the data blocks, that plus the number of data blocks, and so on.
+  template <Team T, class Serve>
+  static WEFT_FN bool each_row(T& team, const NormWork& work, Serve serve) {
+    for (std::uint32_t row = team.block_rank() - 1; row < work.rows; row += team.blocks() - 1) {
+      if (!serve(row)) return false;
+    }
+    return true;
+  }
+  // Packs that follow each other and are one thread's: those of a scale, where neighbours cannot see each other's.
+  template <class T>
+  static WEFT_FN std::uint32_t run_of(const NormWork& work) {
+    return kUnit<T> == 1 && work.scaling == RowScaling::per_group ? kScalePacks : 1;
+  }
+  // A thread's n-th pack of a row, if there is one; all threads of a block have as many turns.
+  template <Team T>
+  static WEFT_FN std::uint32_t column(T& team, std::uint32_t run, std::uint32_t n) {
+    return (n / run * team.size() + team.thread_rank()) * run + n % run;
+  }
+  template <Team T>
+  static WEFT_FN std::uint32_t turns(T& team, const NormWork& work, std::uint32_t run) {
+    const std::uint32_t at_once = team.size() * run;
+    return (work.row_packs + at_once - 1) / at_once * run;
+  }
+
+  // Finishes one row. `take(column, sum)` gives a pack of the all-reduce's result, or false where the call has failed;
+  // false is then returned to every thread of the block. `uses`: of scratch memory, counted from 0 in a call. Its
+  // halves take turns, so that who is late still finds what the others have left for it: who writes to a half again has
+  // passed the barrier of the other one.
+  template <Team T, class Take>
+  static WEFT_FN bool finish(T& team, const NormWork& work, std::uint32_t row, std::uint32_t& uses, Take take) {
+    const std::uint32_t run = run_of<T>(work), packs = work.row_packs, rounds = turns(team, work, run);
+    const Packs residual(static_cast<const Pack*>(work.residual) + row * work.residual_stride, 0);
+    const Packs result(static_cast<Pack*>(work.residual_output) + row * work.residual_output_stride, 0);
+    const Packs gamma(work.gamma, 0);
+    Row mine{};
+    bool good = true;
+    float* const squares = half(team, uses);
+    for (std::uint32_t n = 0; n < rounds; ++n) {
+      const std::uint32_t i = column(team, run, n);
+      float sum = 0;
+      if (i < packs && good) {
+        // Both are on their way while the sum is awaited.
+        const Pack before = work.residual != nullptr ? residual.load(i) : Pack{};
+        if (n == 0) mine.gamma = gamma.load(i);
+        if (n == 1) mine.second_gamma = gamma.load(i);
+        Pack row_pack{};
+        good = take(i, row_pack);
+        if (work.residual != nullptr) row_pack = added(row_pack, before);
+        result.store(i, row_pack);
+        if (n == 0) mine.first = row_pack;
+        if (n == 1) mine.second = row_pack;
+        sum = sum_of_squares(row_pack);
+      }
+      sum = team.sum_of(sum, kUnit<T>);
+      if (i % kUnit<T> == 0 && i < packs) squares[i / kUnit<T>] = sum;
+    }
+    if (!team.all(good)) return false;
+    mine.factor = factor_of(work, total(team, squares, packs));
+    write(team, work, row, uses, mine);
+    return true;
+  }
+
+ private:
+  // What a thread knows of its row. Two of its packs stay in registers, the others are loaded again.
+  struct Row {
+    Pack first, second, gamma, second_gamma;
+    float factor;  // 1 / root mean square
+  };
+
+  template <Team T>
+  static WEFT_FN float* half(T& team, std::uint32_t& uses) {
+    return team.scratch() + uses++ % 2 * (T::kScratchWords / 2);
+  }
+
+  static WEFT_FN Pack added(const Pack& a, const Pack& b) {
+    typename R::Accumulator sum{};
+    R::begin(sum, a);
+    R::add(sum, b);
+    return R::finish(sum);
+  }
+  static WEFT_FN float sum_of_squares(const Pack& pack) {
+    typename R::Accumulator x{};
+    R::begin(x, pack);
+    float sum = x.value[0] * x.value[0];
+    WEFT_UNROLL
+    for (std::uint32_t i = 1; i < R::kElements; ++i) sum += x.value[i] * x.value[i];
+    return sum;
+  }
+
+  // Sums of 32 leaves, of which every lane knows 32 / kLanes neighbouring ones.
+  template <std::uint32_t leaves, class Leaf>
+  static WEFT_FN float pairwise(Leaf leaf) {
+    float value[leaves];
+    WEFT_UNROLL
+    for (std::uint32_t i = 0; i < leaves; ++i) value[i] = leaf(i);
+    WEFT_UNROLL
+    for (std::uint32_t step = 1; step < leaves; step *= 2) {
+      WEFT_UNROLL
+      for (std::uint32_t i = 0; i < leaves; i += 2 * step) value[i] += value[i + step];
+    }
+    return value[0];
+  }
+  template <Team T>
+  static WEFT_FN float total(T& team, const float* squares, std::uint32_t packs) {
+    constexpr std::uint32_t own = kSegmentPacks / T::kLanes, of_segment = kSegmentPacks / kUnit<T>;
+    const std::uint32_t entries = (packs + kUnit<T> - 1) / kUnit<T>;
+    const std::uint32_t segments = (packs + kSegmentPacks - 1) / kSegmentPacks;
+    const auto segment_sum = [&](std::uint32_t segment) {
+      return pairwise<of_segment>([&](std::uint32_t i) {
+        const std::uint32_t entry = segment * of_segment + i;
+        return entry < entries ? squares[entry] : 0.0f;
+      });
+    };
+    const std::uint32_t first = team.thread_rank() % T::kLanes * own;
+    const float part = pairwise<own>([&](std::uint32_t i) {
+      float sum = 0;
+      for (std::uint32_t segment = first + i; segment < segments; segment += kSegmentPacks) sum += segment_sum(segment);
+      return sum;
+    });
+    return team.sum_of(part, T::kLanes);
+  }
+  static WEFT_FN float factor_of(const NormWork& work, float squares) {
+    const auto columns = static_cast<float>(work.row_packs * R::kElements);
+    return quotient(1.0f, square_root(quotient(squares, columns) + work.epsilon));
+  }
+
+  // A pack of the normed row, rounded once.
+  static WEFT_FN Pack normed(const NormWork& work, const Pack& pack, const Pack& gamma, float factor) {
+    typename R::Accumulator x{}, weight{};
+    R::begin(x, pack);
+    R::begin(weight, gamma);
+    WEFT_UNROLL
+    for (std::uint32_t i = 0; i < R::kElements; ++i) {
+      x.value[i] = x.value[i] * factor * (work.gamma_plus_one ? weight.value[i] + 1.0f : weight.value[i]);
+    }
+    return R::finish(x);
+  }
+
+  template <Team T>
+  static WEFT_FN void write(T& team, const NormWork& work, std::uint32_t row, std::uint32_t& uses, const Row& mine) {
+    const std::uint32_t run = run_of<T>(work), packs = work.row_packs, rounds = turns(team, work, run);
+    const Packs result(static_cast<Pack*>(work.residual_output) + row * work.residual_output_stride, 0);
+    const Packs gamma(work.gamma, 0);
+    const Packs output(static_cast<Pack*>(work.output) + row * work.output_stride, 0);
+    const auto normed_at = [&](std::uint32_t n, std::uint32_t i) {
+      if (n == 0) return normed(work, mine.first, mine.gamma, mine.factor);
+      if (n == 1) return normed(work, mine.second, mine.second_gamma, mine.factor);
+      return normed(work, result.load(i), gamma.load(i), mine.factor);
+    };
+    float inverse = work.scaling == RowScaling::fixed ? quotient(1.0f, *work.scale) : 0.0f;
+    if (work.scaling == RowScaling::per_token) {
+      float most = 0;
+      for (std::uint32_t n = 0; n < rounds; ++n) {
+        const std::uint32_t i = column(team, run, n);
+        if (i < packs) most = max_number(most, Cast::largest(normed_at(n, i)));
+      }
+      const typename Cast::Scale scale = Cast::scale_for(most_of_block(team, uses, most), work.power_of_two);
+      if (team.thread_rank() == 0) put_scale(work, row, 0, scale.scale);
+      inverse = scale.inverse;
+    }
+    for (std::uint32_t begin = 0; begin < rounds; begin += run) {
+      if (work.scaling == RowScaling::per_group) {
+        float most = 0;
+        const std::uint32_t first = column(team, run, begin);
+        for (std::uint32_t n = begin; n < begin + run; ++n) {
+          const std::uint32_t i = column(team, run, n);
+          if (i < packs) most = max_number(most, Cast::largest(normed_at(n, i)));
+        }
+        const typename Cast::Scale scale = Cast::scale_for(team.max_of(most, kScalePacks / run), work.power_of_two);
+        if (first % kScalePacks == 0 && first < packs) put_scale(work, row, first / kScalePacks, scale.scale);
+        inverse = scale.inverse;
+      }
+      for (std::uint32_t n = begin; n < begin + run; ++n) {
+        const std::uint32_t i = column(team, run, n);
+        if (i >= packs) break;
+        const Pack pack = normed_at(n, i);
+        if (work.output != nullptr) output.store(i, pack);
+        if (work.scaling != RowScaling::none) put_fp8(work, row, i, pack, inverse);
+      }
+    }
+  }
+
+  // In all threads of the block.
+  template <Team T>
+  static WEFT_FN float most_of_block(T& team, std::uint32_t& uses, float most) {
+    float* const maxima = half(team, uses);
+    most = team.max_of(most, T::kLanes);
+    if (team.thread_rank() % T::kLanes == 0) maxima[team.thread_rank() / T::kLanes] = most;
+    team.sync();
+    for (std::uint32_t warp = 0; warp < (team.size() + T::kLanes - 1) / T::kLanes; ++warp) {
+      most = max_number(most, maxima[warp]);
+    }
+    return most;
+  }
+  static WEFT_FN void put_scale(const NormWork& work, std::uint32_t row, std::uint32_t group, float scale) {
+    const std::uint64_t at = row * work.scale_row_stride + group * work.scale_group_stride;
+    if (work.power_of_two) {
+      static_cast<std::uint8_t*>(work.scales)[at] = static_cast<std::uint8_t>(bits_of<std::uint32_t>(scale) >> 23);
+    } else {
+      static_cast<float*>(work.scales)[at] = scale;
+    }
+  }
+  struct [[gnu::may_alias]] alignas(8) Half {
+    std::uint32_t word[2];
+  };
+  static WEFT_FN void put_fp8(const NormWork& work, std::uint32_t row, std::uint32_t i, const Pack& pack,
+                              float inverse) {
+    Half half;
+    Cast::cast_half(pack, inverse, half.word);
+    reinterpret_cast<Half*>(work.fp8)[row * work.fp8_stride + i] = half;
+  }
+};
+
+}  // namespace weft::detail

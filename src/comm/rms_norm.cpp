@@ -1,0 +1,209 @@
+// all_reduce_rms_norm.
+#include <bit>
+#include <cstdint>
+#include <string>
+
+#include "comm/call.hpp"
+#include "core/fingerprint.hpp"
+#include "core/nvtx.hpp"
+#include "weft/fused.hpp"
+
+namespace weft {
+namespace {
+
+using detail::Extent;
+using detail::GroupState;
+using detail::require;
+
+constexpr std::size_t kElement = 2, kPackElements = sizeof(detail::Pack) / kElement;
+
+detail::RowScaling scaling_of(const AllReduceRmsNormArgs& args) {
+  if (args.fp8.rows == nullptr) return detail::RowScaling::none;
+  switch (args.fp8.scaling) {
+    case Fp8Scaling::fixed:
+      return detail::RowScaling::fixed;
+    case Fp8Scaling::per_token:
+      return detail::RowScaling::per_token;
+    default:
+      return detail::RowScaling::per_group;
+  }
+}
+
+std::size_t groups_of(const AllReduceRmsNormArgs& args) {
+  return args.fp8.scaling == Fp8Scaling::per_128_columns ? args.hidden / kScaleColumns : 1;
+}
+
+void check_tensor(const GroupState& group, const AllReduceRmsNormArgs& args, const char* name, const void* data,
+                  std::size_t stride) {
+  const std::size_t bytes = (stride != 0 ? stride : args.hidden) * kElement;
+  require(stride % kPackElements == 0, "{}_stride: {} elements from row to row are not a multiple of {}", name, stride,
+          kPackElements);
+  detail::check_extent(group, {name, data, args.tokens, args.hidden * kElement, bytes, sizeof(detail::Pack)});
+}
+
+void check_fp8(const GroupState& group, const AllReduceRmsNormArgs& args) {
+  const Fp8Output& fp8 = args.fp8;
+  require(fp8.scaling <= Fp8Scaling::per_128_columns, "fp8.scaling: {} is not an Fp8Scaling",
+          static_cast<int>(fp8.scaling));
+  require(fp8.scale_type <= ScaleType::ue8m0, "fp8.scale_type: {} is not a ScaleType",
+          static_cast<int>(fp8.scale_type));
+  require(fp8.stride % 8 == 0, "fp8.stride: {} bytes from row to row are not a multiple of 8", fp8.stride);
+  const std::size_t stride = fp8.stride != 0 ? fp8.stride : args.hidden;
+  detail::check_extent(group, {"fp8.rows", fp8.rows, args.tokens, args.hidden, stride, 8});
+  const auto check_scales = [&](const char* name, const void* data, std::size_t alignment) {
+    require(data != nullptr, "{}: null, with scaling {}", name, weft::name(fp8.scaling));
+    require(reinterpret_cast<std::uintptr_t>(data) % alignment == 0, "{}: {} is not aligned to {} bytes", name, data,
+            alignment);
+    group.communicator().fabric().check_buffer(name, data);
+  };
+  if (fp8.scaling == Fp8Scaling::fixed) return check_scales("fp8.scale", fp8.scale, alignof(float));
+  check_scales("fp8.scales", fp8.scales, fp8.scale_type == ScaleType::f32 ? alignof(float) : 1);
+  require(fp8.scaling == Fp8Scaling::per_token || args.hidden % kScaleColumns == 0,
+          "hidden: {} is not a multiple of {}, and scales are per 128 columns", args.hidden, kScaleColumns);
+  constexpr std::size_t most = std::size_t{1} << 40;
+  require(fp8.scale_token_stride <= most && fp8.scale_group_stride <= most,
+          "fp8.scale_token_stride, scale_group_stride: {} and {} are more than 2^40", fp8.scale_token_stride,
+          fp8.scale_group_stride);
+}
+
+// Only what may be written is looked at twice.
+void check_overlaps(const AllReduceRmsNormArgs& args) {
+  const auto extent = [&](const char* name, const void* data, std::size_t stride) {
+    return Extent{name, data, args.tokens, args.hidden * kElement, (stride != 0 ? stride : args.hidden) * kElement};
+  };
+  const Extent input = extent("input", args.input, args.input_stride);
+  const Extent residual = extent("residual", args.residual, args.residual_stride);
+  const Extent residual_output = extent("residual_output", args.residual_output, args.residual_output_stride);
+  const Extent output = extent("output", args.output, args.output_stride);
+  const Extent fp8{"fp8.rows", args.fp8.rows, args.fp8.rows != nullptr ? args.tokens : 0, args.hidden,
+                   args.fp8.stride != 0 ? args.fp8.stride : args.hidden};
+  const auto apart = [](const Extent& a, const Extent& b, std::size_t place) {
+    if (a.data != nullptr && b.data != nullptr) detail::check_overlap(a, b, place);
+  };
+  apart(output, input, 0);
+  apart(residual_output, residual, 0);
+  apart(output, residual_output, detail::kNowhere);
+  apart(output, residual, detail::kNowhere);
+  apart(residual_output, input, detail::kNowhere);
+  for (const Extent& other : {input, residual, residual_output, output}) apart(fp8, other, detail::kNowhere);
+}
+
+void check_arguments(const GroupState& group, const AllReduceRmsNormArgs& args) {
+  require(args.type == DataType::bf16 || args.type == DataType::f16, "type: {} is neither bf16 nor f16",
+          args.type <= DataType::i32 ? std::string(name(args.type)) : std::to_string(static_cast<int>(args.type)));
+  require(args.algorithm <= Algorithm::two_shot, "algorithm: {} is not automatic, one-shot or two-shot",
+          args.algorithm <= Algorithm::nccl ? std::string(name(args.algorithm))
+                                            : std::to_string(static_cast<int>(args.algorithm)));
+  constexpr std::size_t most_hidden = detail::kMostRowPacks * kPackElements;
+  require(args.hidden != 0 && args.hidden % kPackElements == 0 && args.hidden <= most_hidden,
+          "hidden: {} is not a multiple of {} between {} and {}", args.hidden, kPackElements, kPackElements,
+          most_hidden);
+  require(args.tokens <= std::size_t{1} << 31, "tokens: {} is more than 2^31", args.tokens);
+  require(args.epsilon >= 0.0f && args.epsilon <= 1e30f, "epsilon: {} is not a number from 0 on", args.epsilon);
+  detail::check_launch(group, args.launch, detail::kNormThreads);
+  group.communicator().fabric().check_stream(args.stream);
+  require(args.output != nullptr || args.fp8.rows != nullptr, "output: null, and no fp8.rows either");
+  check_tensor(group, args, "input", args.input, args.input_stride);
+  if (args.residual != nullptr) check_tensor(group, args, "residual", args.residual, args.residual_stride);
+  check_tensor(group, args, "residual_output", args.residual_output, args.residual_output_stride);
+  if (args.output != nullptr) check_tensor(group, args, "output", args.output, args.output_stride);
+  detail::check_extent(group,
+                       {"gamma", args.gamma, 1, args.hidden * kElement, args.hidden * kElement, sizeof(detail::Pack)});
+  if (args.fp8.rows != nullptr) check_fp8(group, args);
+  check_overlaps(args);
+}
+
+detail::NormWork work_of(const AllReduceRmsNormArgs& args) {
+  const std::size_t row_packs = args.hidden / kPackElements;
+  const auto packs = [&](std::size_t stride) { return stride != 0 ? stride / kPackElements : row_packs; };
+  const Fp8Output& fp8 = args.fp8;
+  return {.input = args.input,
+          .residual = args.residual,
+          .residual_output = args.residual_output,
+          .gamma = args.gamma,
+          .output = args.output,
+          .fp8 = static_cast<std::uint8_t*>(fp8.rows),
+          .scales = fp8.scales,
+          .scale = fp8.scale,
+          .input_stride = packs(args.input_stride),
+          .residual_stride = packs(args.residual_stride),
+          .residual_output_stride = packs(args.residual_output_stride),
+          .output_stride = packs(args.output_stride),
+          .fp8_stride = (fp8.stride != 0 ? fp8.stride : args.hidden) / 8,
+          .scale_row_stride = fp8.scale_token_stride != 0 ? fp8.scale_token_stride : groups_of(args),
+          .scale_group_stride = fp8.scale_group_stride != 0 ? fp8.scale_group_stride : 1,
+          .rows = static_cast<std::uint32_t>(args.tokens),
+          .row_packs = static_cast<std::uint32_t>(row_packs),
+          .epsilon = args.epsilon,
+          .gamma_plus_one = args.gamma_plus_one,
+          .scaling = scaling_of(args),
+          .power_of_two = fp8.scale_type == ScaleType::ue8m0};
+}
+
+template <class T>
+T* further(T* data, std::size_t bytes) {
+  return data == nullptr ? nullptr : reinterpret_cast<T*>(reinterpret_cast<std::uintptr_t>(data) + bytes);
+}
+
+// `rows` rows of it, from `first` on.
+detail::NormWork part_of(detail::NormWork work, std::size_t first, std::size_t rows) {
+  constexpr std::size_t pack = sizeof(detail::Pack);
+  work.input = further(work.input, first * work.input_stride * pack);
+  work.residual = further(work.residual, first * work.residual_stride * pack);
+  work.residual_output = further(work.residual_output, first * work.residual_output_stride * pack);
+  work.output = further(work.output, first * work.output_stride * pack);
+  work.fp8 = further(work.fp8, first * work.fp8_stride * pack / 2);
+  work.scales = further(work.scales, first * work.scale_row_stride * (work.power_of_two ? 1 : sizeof(float)));
+  work.rows = static_cast<std::uint32_t>(rows);
+  return work;
+}
+
+}  // namespace
+
+void all_reduce_rms_norm(const Group& handle, const AllReduceRmsNormArgs& args) {
+  const detail::NvtxRange range("weft::all_reduce_rms_norm");
+  GroupState& group = handle.state();
+  check_arguments(group, args);
+  detail::check_ready(handle, "all_reduce_rms_norm");
+  const detail::NormWork work = work_of(args);
+  const auto size = static_cast<std::uint32_t>(group.size());
+  const detail::NormPlan plan = detail::plan_norm({.device = handle.device(),
+                                                   .size = size,
+                                                   .layout = group.layout(),
+                                                   .type = args.type,
+                                                   .rows = args.tokens,
+                                                   .row_packs = work.row_packs,
+                                                   .wish = args.algorithm,
+                                                   .launch = args.launch,
+                                                   .max_blocks = group.communicator().max_blocks()});
+  require(plan.piece_rows != 0,
+          "hidden: a row of {} bytes does not fit into the buffers: {} of one-shot, {} of two-shot",
+          args.hidden * kElement, group.layout().one_shot_packs * sizeof(detail::Pack),
+          group.layout().two_shot_packs * size * sizeof(detail::Pack));
+  const detail::CallName name{
+      detail::fingerprint("all_reduce_rms_norm", args.type, args.tokens, args.hidden, plan.algorithm, plan.piece_rows,
+                          std::bit_cast<std::uint32_t>(args.epsilon), args.gamma_plus_one, args.residual != nullptr,
+                          work.scaling, args.fp8.scale_type, args.tag),
+      fmt::format("all_reduce_rms_norm {}[{}, {}] {}{} tag {}", weft::name(args.type), args.tokens, args.hidden,
+                  weft::name(plan.algorithm),
+                  args.fp8.rows != nullptr ? fmt::format(" fp8 {}", weft::name(args.fp8.scaling)) : "", args.tag)};
+  group.remember(name);
+  const std::shared_ptr<detail::Fabric>& fabric = group.communicator().shared_fabric();
+  fabric->keep_alive(args.stream, fabric);
+  std::size_t done = 0;
+  do {
+    const std::size_t rows = std::min<std::size_t>(args.tokens - done, plan.piece_rows);
+    detail::run_or_keep(handle, {.call = group.call(name.fingerprint),
+                                 .operation = detail::NormOperation{.work = part_of(work, done, rows),
+                                                                    .type = args.type,
+                                                                    .size = size,
+                                                                    .algorithm = plan.algorithm},
+                                 .blocks = plan.blocks,
+                                 .threads = plan.threads,
+                                 .stream = args.stream});
+    done += rows;
+  } while (done < args.tokens);
+  if (handle.device() == Device::cpu) handle.check();
+}
+
+}  // namespace weft

@@ -1,0 +1,30 @@
+// From run-time values to the one template instance that serves them: all-reduces with a norm.
+#pragma once
+
+#include <cstdint>
+
+#include "algorithms/one_shot_rms_norm.hpp"
+#include "algorithms/two_shot_rms_norm.hpp"
+#include "core/operation.hpp"
+#include "weft/types.hpp"
+
+namespace weft::detail {
+
+// Calls `run.template operator()<Algorithm class>()` for the instance that serves the call.
+template <class Run>
+void with_norm(DataType type, std::uint32_t size, Algorithm algorithm, Run&& run) {
+  const auto with = [&]<DataType known_type, std::uint32_t known_size>() {
+    using R = Reduction<known_type, ReduceOp::sum>;
+    if (algorithm == Algorithm::one_shot) return run.template operator()<OneShotRmsNorm<R, known_size>>();
+    run.template operator()<TwoShotRmsNorm<R, known_size>>();
+  };
+  if (type == DataType::f16) return with.template operator()<DataType::f16, 0>();
+  if (size == 2) return with.template operator()<DataType::bf16, 2>();
+  if (size == 4) return with.template operator()<DataType::bf16, 4>();
+  if (size == 8) return with.template operator()<DataType::bf16, 8>();
+  with.template operator()<DataType::bf16, 0>();
+}
+static_assert(has_lean_norm(DataType::bf16, 2) && has_lean_norm(DataType::bf16, 4) &&
+              has_lean_norm(DataType::bf16, 8) && !has_lean_norm(DataType::f16, 2));
+
+}  // namespace weft::detail

@@ -1,0 +1,70 @@
+// Set-ups of all-reduces with residual and norm.
+#include <fmt/format.h>
+
+#include "sim/setup.hpp"
+
+namespace weft::sim {
+namespace {
+
+CallSetup norm(std::uint64_t packs, std::uint64_t rows, const std::vector<Grid>& grids = {Grid{}}) {
+  return {.count = packs * 8, .grids = grids, .moving = Moving::rms_norm, .rows = rows, .cast = true};
+}
+CallSetup in_place(CallSetup call) {
+  call.in_place = true;
+  return call;
+}
+
+}  // namespace
+
+std::vector<Setup> small_norm_setups() {
+  std::vector<Setup> setups;
+  for (const Algorithm algorithm : {Algorithm::one_shot, Algorithm::two_shot}) {
+    const auto add = [&](const char* how, Setup setup) {
+      setup.name = fmt::format("rms-norm-{}-{}", name(algorithm), how);
+      setup.algorithm = algorithm;
+      setups.push_back(std::move(setup));
+    };
+    const std::vector<CallSetup> calls{norm(1, 1), in_place(norm(2, 1)), norm(1, 1)};
+    add("bf16", {.calls = calls});
+    add("torn8", {.atomic_bytes = 8, .payload = Payload::special, .calls = calls});
+    add("cpu", {.atomic_bytes = 8, .one_thread = true, .calls = calls});
+    add("replays", {.calls = replays(calls)});
+    add("released", {.calls = releases(calls, 1)});
+    // A row of two packs in a block of two threads, and rows one after the other.
+    add("threads", {.calls = {norm(2, 3, {{2, 2}})}, .bound = 1});
+    add("wrap32", {.start_epoch = 0xfffffffdu, .calls = {norm(1, 1), norm(1, 0), norm(1, 2), norm(1, 1), norm(1, 1)}});
+  }
+  return setups;
+}
+
+std::vector<Setup> large_norm_setups() {
+  constexpr Grid small{.blocks = 2, .threads = 1};
+  const std::vector<CallSetup> mixed{norm(3, 2, {{3, 2}, small}),  in_place(norm(2, 3, {small, {2, 2}})),
+                                     norm(1, 0, {{3, 1}, small}),  {.count = 9, .grids = {{3, 2}, {2, 1}}},
+                                     norm(5, 1, {{2, 3}, {3, 2}}), in_place(norm(1, 4, {small, {3, 2}}))};
+  std::vector<Setup> setups;
+  for (const Algorithm algorithm : {Algorithm::one_shot, Algorithm::two_shot}) {
+    for (const unsigned ranks : {2u, 3u, 4u}) {
+      const auto add = [&](const char* how, Setup setup) {
+        setup.name = fmt::format("rms-norm-{}-{}-ranks{}", name(algorithm), how, ranks);
+        setup.algorithm = algorithm;
+        setup.ranks = ranks;
+        setups.push_back(std::move(setup));
+      };
+      add("grids", {.payload = Payload::special, .calls = mixed});
+      add("torn8-grids", {.atomic_bytes = 8, .start_epoch = 0x7ffffffdu, .payload = Payload::rounding, .calls = mixed});
+      add("replays-grids", {.start_epoch = 0xfffffffeu, .calls = replays(mixed)});
+      add("cpu-grids", {.atomic_bytes = 8, .one_thread = true, .payload = Payload::special, .calls = mixed});
+    }
+    setups.push_back({.name = fmt::format("rms-norm-{}-groups", name(algorithm)),
+                      .algorithm = algorithm,
+                      .ranks = 3,
+                      .groups = {{0, 1, 2}, {2, 0}},
+                      .side_by_side = true,
+                      .calls = {norm(2, 2), norm(1, 3), norm(3, 1)}});
+    setups.back().calls[1].group = 1;
+  }
+  return setups;
+}
+
+}  // namespace weft::sim

@@ -1,0 +1,263 @@
+// All-reduces with residual and norm on CPU ranks: every shape and output, the unfused sequence, exact arithmetic, and
+// calls that cannot be.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <random>
+
+#include "support/norms.hpp"
+#include "support/ranks.hpp"
+#include "support/sanitized.hpp"
+#include "support/world.hpp"
+
+namespace weft::test {
+namespace {
+
+void expect_right(int ranks, const Config& config, const std::vector<Norm>& norms) {
+  expect_all_well(run_world(ranks, config, [&](Communicator& communicator, int) {
+    for (const Norm& norm : norms) run_on_cpu_rank(communicator, norm);
+  }));
+}
+
+// One-shot takes two rows of 800 columns at once, two-shot five.
+Config small_buffers() {
+  Config config = cpu_config();
+  config.one_shot_bytes = 3200;
+  config.two_shot_bytes = 8000;
+  return config;
+}
+
+class RmsNorm : public testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(Ranks, RmsNorm, testing::Values(1, 2, 3, 4, 5, 8, 13));
+
+TEST_P(RmsNorm, ShapesLayoutsAndOutputsOfEveryKind) {
+  const std::vector<Norm> norms = mixed_norms(repeated(400), static_cast<std::uint32_t>(GetParam()));
+  expect_right(GetParam(), cpu_config(), norms);
+  expect_right(GetParam(), small_buffers(), norms);
+}
+
+TEST_P(RmsNorm, RowsOfModels) {
+  std::vector<Norm> norms;
+  for (const std::size_t hidden : {4096u, 5120u, 7168u, 8192u, 16384u, 65536u}) {
+    for (const Fp8Scaling scaling : {Fp8Scaling::per_token, Fp8Scaling::per_128_columns}) {
+      norms.push_back(
+          {.tokens = hidden > 10'000 ? 1u : 3u, .hidden = hidden, .fp8 = true, .scaling = scaling, .seed = 5});
+    }
+    norms.push_back({.tokens = 2, .hidden = hidden - 8, .algorithm = Algorithm::two_shot, .seed = 6});
+  }
+  expect_right(GetParam(), cpu_config(), norms);
+}
+
+// The same call as one, and as an all_reduce, an addition and a norm.
+TEST_P(RmsNorm, IsTheUnfusedSequence) {
+  const int ranks = GetParam();
+  for (const Algorithm algorithm : {Algorithm::one_shot, Algorithm::two_shot, Algorithm::bulk}) {
+    const Norm norm{.tokens = 5, .hidden = 520, .fill = Fill::random, .seed = 9};
+    expect_all_well(run_world(ranks, cpu_config(), [&](Communicator& communicator, int rank) {
+      const RankNorm prepared = prepare(norm, ranks, rank);
+      const auto content = [&](NormTensor tensor, std::size_t bytes) {
+        const auto begin = prepared.memory[tensor].before.begin() + 256;
+        return Bytes(begin, begin + static_cast<std::ptrdiff_t>(bytes));
+      };
+      const std::size_t bytes = norm.tokens * norm.hidden * 2;
+      alignas(16) static thread_local std::byte memory[3][5200];
+      const Bytes input = content(kInput, bytes), residual = content(kResidual, bytes),
+                  gamma = content(kGamma, norm.hidden * 2);
+      Bytes sum(bytes);
+      all_reduce(communicator,
+                 {.input = input.data(), .output = sum.data(), .count = bytes / 2, .algorithm = algorithm});
+      const NormResult unfused = norm_of(norm, sum, residual, gamma, 1);
+      std::ranges::copy(input, memory[0]);
+      std::ranges::copy(residual, memory[1]);
+      std::ranges::copy(gamma, memory[2]);
+      all_reduce_rms_norm(communicator, {.input = memory[0],
+                                         .residual = memory[1],
+                                         .residual_output = memory[1],
+                                         .gamma = memory[2],
+                                         .output = memory[0],
+                                         .tokens = norm.tokens,
+                                         .hidden = norm.hidden});
+      for (std::size_t i = 0; i < bytes / 2; ++i) {
+        ASSERT_EQ(get(memory[1], norm.type, i), unfused.residual[i]) << i;
+        ASSERT_EQ(get(memory[0], norm.type, i), unfused.output[i]) << i;
+      }
+    }));
+  }
+}
+
+// The reference itself, against arithmetic in double: the residual is exact to one rounding, the norm within two units.
+TEST(RmsNormReference, IsCloseToExactArithmetic) {
+  for (const DataType type : {DataType::bf16, DataType::f16}) {
+    const Format f = format_of(type);
+    for (const std::size_t hidden : {8u, 264u, 7168u, 65536u}) {
+      const Norm norm{
+          .tokens = 2, .hidden = hidden, .type = type, .gamma_plus_one = hidden == 264, .fp8 = true, .seed = 3};
+      const Case c{.count = norm.tokens * hidden, .type = type, .fill = Fill::random, .seed = 1};
+      const Bytes sum = input_of(c, 0), residual = input_of(c, 1), gamma = input_of(c, 2);
+      const NormResult result = norm_of(norm, sum, residual, gamma, 1);
+      const auto value = [&](const Bytes& bytes, std::size_t i) { return value_of(f, get(bytes, type, i)); };
+      for (std::size_t token = 0; token < norm.tokens; ++token) {
+        double squares = 0, most = 0;
+        for (std::size_t i = token * hidden; i < (token + 1) * hidden; ++i) {
+          ASSERT_EQ(result.residual[i], round_to(f, value(sum, i) + value(residual, i)));
+          squares += std::pow(value_of(f, result.residual[i]), 2);
+          most = std::max(most, std::fabs(value_of(f, result.output[i])));
+        }
+        float scale = 0;
+        std::memcpy(&scale, result.scales.data() + token * 4, 4);
+        EXPECT_NEAR(scale, most / 448, most * 1e-7);
+        for (std::size_t i = token * hidden; i < (token + 1) * hidden; ++i) {
+          const double weight = value(gamma, i % hidden) + (norm.gamma_plus_one ? 1 : 0);
+          const double exact =
+              value_of(f, result.residual[i]) / std::sqrt(squares / static_cast<double>(hidden) + 1e-6);
+          const auto wanted = static_cast<int>(round_to(f, exact * weight));
+          ASSERT_LE(std::abs(static_cast<int>(result.output[i]) - wanted), 2) << hidden << ": " << i;
+          const std::uint32_t e4m3 = static_cast<std::uint32_t>(result.fp8[i]);
+          const double magnitude = (e4m3 & 0x78) != 0
+                                       ? std::ldexp(8 + (e4m3 & 7), static_cast<int>(e4m3 >> 3 & 15) - 10)
+                                       : std::ldexp(e4m3 & 7, -9);
+          const double quantised = ((e4m3 & 0x80) != 0 ? -magnitude : magnitude) * scale;
+          const double output = value_of(f, result.output[i]);
+          ASSERT_NEAR(quantised, output, std::max(std::fabs(output) / 16, scale * 0x1p-10) * 1.0001);
+        }
+      }
+    }
+  }
+}
+
+// Epochs wrap, all-reduces share the buffers, and every algorithm takes turns.
+TEST(RmsNormSequences, AThousandCallsBetweenAllReduces) {
+  constexpr int ranks = 4;
+  const std::vector<Norm> norms = mixed_norms(30, 77);
+  std::vector<Prepared> reduces;
+  for (const Algorithm algorithm : {Algorithm::one_shot, Algorithm::two_shot, Algorithm::bulk}) {
+    reduces.push_back(prepare({.count = 5000, .algorithm = algorithm, .fill = Fill::random, .seed = 6}, ranks));
+  }
+  for (const std::uint32_t first : {1u, 0x7fffff00u, 0xffffff00u}) {
+    Config config = small_buffers();
+    config.first_epoch = first;
+    expect_all_well(run_world(ranks, config, [&](Communicator& communicator, int rank) {
+      std::mt19937 choices(first);
+      for (int call = 0; call < repeated(1000); ++call) {
+        const auto choice = choices();
+        if (choice % 4 == 0) run_on_cpu_rank(communicator, reduces[choice / 4 % reduces.size()], rank);
+        if (choice % 4 != 0) run_on_cpu_rank(communicator, norms[choice / 4 % norms.size()]);
+      }
+    }));
+  }
+}
+
+TEST(RmsNormSequences, AreInTheFlightRecorder) {
+  expect_all_well(run_world(2, cpu_config(), [&](Communicator& communicator, int) {
+    run_on_cpu_rank(communicator, Norm{.tokens = 3, .hidden = 64, .tag = 4});
+    run_on_cpu_rank(communicator, Norm{.tokens = 30, .hidden = 128, .type = DataType::f16, .fp8 = true});
+    std::vector<std::string> names;
+    for (const CallRecord& call : communicator.world().recent_calls()) names.push_back(call.operation);
+    EXPECT_EQ(names, (std::vector<std::string>{"all_reduce_rms_norm bf16[3, 64] one-shot tag 4",
+                                               "all_reduce_rms_norm f16[30, 128] two-shot fp8 per token tag 0"}));
+  }));
+}
+
+TEST(RmsNormArguments, MistakesAreRejectedByNameAndLeaveNoTrace) {
+  alignas(256) static std::byte memory[16384];
+  std::vector<RejectedNorm> all = rejected_norms(memory);
+  all.push_back({"stream: ", all.back().args});
+  all.back().args.launch = {};
+  all.back().args.stream = reinterpret_cast<Stream>(memory);
+  expect_all_well(run_world(3, cpu_config(), [&](Communicator& communicator, int) {
+    for (const RejectedNorm& rejected : all) {
+      try {
+        all_reduce_rms_norm(communicator, rejected.args);
+        ADD_FAILURE() << "not rejected: " << rejected.part;
+        return;  // the others would wait
+      } catch (const Error& error) {
+        EXPECT_EQ(error.code(), Errc::invalid_argument) << error.what();
+        expect_says(error.what(), rejected.part);
+      }
+    }
+    EXPECT_TRUE(communicator.world().recent_calls().empty());
+    run_on_cpu_rank(communicator, Norm{});
+  }));
+}
+
+// A row that is too long for the buffers of one algorithm goes through the other's; for both, it is rejected.
+TEST(RmsNormArguments, RowsLongerThanTheBuffers) {
+  Config config = cpu_config();
+  config.one_shot_bytes = 256;
+  config.two_shot_bytes = 1024;
+  expect_all_well(run_world(2, config, [&](Communicator& communicator, int) {
+    run_on_cpu_rank(communicator, Norm{.tokens = 3, .hidden = 512});
+    const auto rejected = [&](std::size_t hidden, Algorithm algorithm) {
+      return error_of([&] { run_on_cpu_rank(communicator, Norm{.hidden = hidden, .algorithm = algorithm}); });
+    };
+    expect_says(rejected(520, Algorithm::automatic),
+                "a row of 1040 bytes does not fit into the buffers: 256 of one-shot, 1024 of two-shot");
+    expect_says(rejected(136, Algorithm::one_shot), "a row of 272 bytes does not fit");
+    run_on_cpu_rank(communicator, Norm{.tokens = 3, .hidden = 128, .algorithm = Algorithm::one_shot});
+  }));
+}
+
+// Everything that defines the call is compared.
+TEST(RmsNormArguments, DifferentCallsAreFound) {
+  const Norm base{.tokens = 2, .hidden = 128};
+  const std::function<void(Norm&)> changes[] = {[](Norm& n) { n.tokens = 3; },
+                                                [](Norm& n) { n.hidden = 256; },
+                                                [](Norm& n) { n.type = DataType::f16; },
+                                                [](Norm& n) { n.residual = false; },
+                                                [](Norm& n) { n.epsilon = 1e-5f; },
+                                                [](Norm& n) { n.gamma_plus_one = true; },
+                                                [](Norm& n) { n.fp8 = true; },
+                                                [](Norm& n) { n.algorithm = Algorithm::two_shot; },
+                                                [](Norm& n) { n.tag = 1; }};
+  for (std::size_t i = 0; i < std::size(changes); ++i) {
+    const auto endings = run_world(2, cpu_config(), [&](Communicator& communicator, int rank) {
+      Norm norm = base;
+      if (rank == 1) changes[i](norm);
+      run_on_cpu_rank(communicator, norm);
+    });
+    for (const Ending& ending : endings) {
+      expect_fault(ending, {Errc::mismatch, Errc::peer_failed}, "change " + std::to_string(i));
+    }
+  }
+}
+
+// One rank never comes: the others are told who, in time, by every algorithm.
+TEST(RmsNormFaults, AMissingRankIsNamed) {
+  constexpr int ranks = 3, missing = 2;
+  for (const Algorithm algorithm : {Algorithm::one_shot, Algorithm::two_shot}) {
+    auto communicators = Communicator::local(ranks, cpu_config(std::chrono::milliseconds(kSanitized ? 1500 : 250)));
+    const Norm norm{.tokens = 4, .hidden = 256, .algorithm = algorithm};
+    const auto endings = run_world(communicators, [&](Communicator& communicator, int rank) {
+      run_on_cpu_rank(communicator, norm);
+      if (rank != missing) run_on_cpu_rank(communicator, norm);
+    });
+    EXPECT_EQ(endings[missing].what, "");
+    for (int rank = 0; rank < missing; ++rank) {
+      const Ending& ending = endings[static_cast<std::size_t>(rank)];
+      expect_fault(ending, {Errc::timeout, Errc::peer_failed}, test_name(algorithm));
+      const bool timed_out = ending.error && ending.error->code() == Errc::timeout;
+      EXPECT_TRUE(!timed_out || ending.error->fault().peer == missing) << ending.what;
+      expect_says(ending.what, "all_reduce_rms_norm bf16[4, 256]");
+    }
+  }
+}
+
+TEST(RmsNormGroups, SideBySideAndReleased) {
+  constexpr int ranks = 6;
+  expect_all_well(run_world(ranks, cpu_config(), [&](Communicator& communicator, int rank) {
+    const Group pair = communicator.split(rank / 2), across = communicator.split(rank % 2);
+    for (std::uint32_t i = 0; i < 30; ++i) {
+      const auto of_pair = static_cast<std::uint32_t>(rank / 2);
+      run_on_cpu_rank(pair, Norm{.tokens = 1 + of_pair, .hidden = 264, .seed = i + of_pair});
+      run_on_cpu_rank(across, Norm{.tokens = 30, .hidden = 512, .seed = i});
+    }
+    communicator.release();
+    expect_says(error_of([&] { run_on_cpu_rank(pair, Norm{}); }),
+                "all_reduce_rms_norm: the communicator's memory is released");
+    communicator.acquire();
+    run_on_cpu_rank(pair, Norm{.seed = 40});
+  }));
+}
+
+}  // namespace
+}  // namespace weft::test

@@ -1,0 +1,375 @@
+#include "support/norms.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <random>
+#include <stdexcept>
+
+namespace weft::test {
+namespace {
+
+constexpr std::size_t kGuard = 256, kElement = 2, kGroup = 128;
+constexpr std::byte kCanary{0xff};  // as a number: a NaN
+
+// 2^k leaves, halves first.
+float tree(const std::vector<float>& leaves, std::size_t begin, std::size_t count) {
+  if (count == 1) return begin < leaves.size() ? leaves[begin] : 0.0f;
+  return tree(leaves, begin, count / 2) + tree(leaves, begin + count / 2, count / 2);
+}
+
+float sum_of_squares(const std::vector<float>& row) {
+  std::vector<float> packs, segments, columns;
+  for (std::size_t i = 0; i < row.size(); i += 8) {
+    float sum = row[i] * row[i];
+    for (std::size_t k = 1; k < 8; ++k) sum += row[i + k] * row[i + k];
+    packs.push_back(sum);
+  }
+  for (std::size_t i = 0; i < packs.size(); i += 32) segments.push_back(tree(packs, i, 32));
+  for (std::size_t c = 0; c < 32; ++c) {
+    float sum = 0;
+    for (std::size_t s = c; s < segments.size(); s += 32) sum += segments[s];
+    columns.push_back(sum);
+  }
+  return tree(columns, 0, 32);
+}
+
+std::uint32_t to_e4m3(float value) {
+  if (std::isnan(value)) return 0x7f;
+  const std::uint32_t sign = std::signbit(value) ? 0x80 : 0;
+  if (std::fabs(value) >= 448) return sign | 0x7e;
+  return sign | (round_to(Format{5, 3}, std::fabs(value) * 0x1p-8) & 0x7f);  // the bias of five bits is 15, not 7
+}
+
+struct Scale {
+  float scale, inverse;
+};
+Scale scale_of(float largest, ScaleType type) {
+  const float amax = std::max(largest, 1e-4f);
+  if (type == ScaleType::f32) return {amax / 448.0f, 448.0f / amax};
+  if (std::isinf(amax)) return {0x1p127f, 0};
+  const float scale = std::exp2(std::ceil(std::log2(amax / 448.0f)));
+  return {scale, 1 / scale};
+}
+
+float largest_of(std::span<const float> values) {
+  float most = 0;
+  for (const float value : values) most = std::fmax(most, std::fabs(value));
+  return most;
+}
+
+std::size_t groups_of(const Norm& norm) {
+  return norm.fp8 && norm.scaling == Fp8Scaling::per_128_columns ? norm.hidden / kGroup : 1;
+}
+std::size_t scale_bytes(const Norm& norm) {
+  return norm.scale_type == ScaleType::f32 ? 4 : 1;
+}
+// By columns, with as many pads as a grouped GEMM's alignment needs.
+std::size_t scale_token_stride(const Norm& norm) {
+  return norm.scales_by_columns ? 1 : groups_of(norm);
+}
+std::size_t scale_group_stride(const Norm& norm) {
+  return norm.scales_by_columns ? (norm.tokens + 3) / 4 * 4 : 1;
+}
+
+// What a rank, or every rank, has in a tensor of whole rows.
+Bytes data_of(const Norm& norm, std::uint32_t what, int rank, std::size_t rows, Fill fill) {
+  const Case c{.count = rows * norm.hidden, .type = norm.type, .fill = fill, .seed = norm.seed * 8 + what};
+  return input_of(c, rank);
+}
+
+Bytes canaries(std::size_t bytes) {
+  return Bytes((kGuard + bytes + kGuard + kGuard - 1) / kGuard * kGuard, kCanary);
+}
+NormMemory memory_of(std::size_t bytes) {
+  return {.before = canaries(bytes), .after = canaries(bytes)};
+}
+void put_rows(Bytes& memory, std::size_t row_bytes, std::size_t stride, std::span<const std::byte> rows) {
+  for (std::size_t row = 0; row_bytes != 0 && row * row_bytes < rows.size(); ++row) {
+    const auto from = rows.subspan(row * row_bytes, row_bytes);
+    std::copy(from.begin(), from.end(), memory.begin() + static_cast<std::ptrdiff_t>(kGuard + row * stride));
+  }
+}
+Bytes bytes_of(const std::vector<std::uint32_t>& elements) {
+  Bytes bytes(elements.size() * kElement);
+  for (std::size_t i = 0; i < elements.size(); ++i) put(bytes, DataType::bf16, i, elements[i]);
+  return bytes;
+}
+
+// In place, strides are those of the output.
+std::size_t input_stride(const Norm& n) {
+  return n.hidden + (n.output_in_place ? n.output_gap : n.input_gap);
+}
+std::size_t residual_stride(const Norm& n) {
+  return n.hidden + (n.residual_in_place ? n.residual_output_gap : n.residual_gap);
+}
+
+}  // namespace
+
+std::string describe(const Norm& n) {
+  return fmt::format(
+      "rms_norm {}[{}, {}] {} fill {}{}{}{}{}{} epsilon {} gaps {} {} {} {} {}, fp8 {} {} {}{}, seed {}, launch {}×{}",
+      name(n.type), n.tokens, n.hidden, name(n.algorithm), static_cast<int>(n.fill), n.residual ? " residual" : "",
+      n.residual_in_place ? " in place" : "", n.output ? " output" : "", n.output_in_place ? " in place" : "",
+      n.gamma_plus_one ? " 1+γ" : "", n.epsilon, n.input_gap, n.residual_gap, n.residual_output_gap, n.output_gap,
+      n.fp8_gap, n.fp8, name(n.scaling), static_cast<int>(n.scale_type), n.scales_by_columns ? " by columns" : "",
+      n.seed, n.launch.blocks, n.launch.threads);
+}
+
+NormResult norm_of(const Norm& norm, const Bytes& sum, const Bytes& residual, const Bytes& gamma, float fixed) {
+  const Format f = format_of(norm.type);
+  const auto value = [&](const Bytes& bytes, std::size_t i) {
+    return static_cast<float>(value_of(f, get(bytes, norm.type, i)));
+  };
+  NormResult result;
+  result.fp8.resize(norm.fp8 ? norm.tokens * norm.hidden : 0);
+  const std::size_t groups = groups_of(norm), width = norm.hidden / groups;
+  if (norm.fp8) result.scales.assign(norm.tokens * groups * scale_bytes(norm), std::byte{0});
+  for (std::size_t token = 0; token < norm.tokens; ++token) {
+    std::vector<float> row, normed;
+    for (std::size_t i = 0; i < norm.hidden; ++i) {
+      const std::size_t at = token * norm.hidden + i;
+      const std::uint32_t bits =
+          norm.residual ? round_to(f, value(sum, at) + value(residual, at)) : get(sum, norm.type, at);
+      result.residual.push_back(bits);
+      row.push_back(static_cast<float>(value_of(f, bits)));
+    }
+    const float mean = sum_of_squares(row) / static_cast<float>(norm.hidden);
+    const float factor = 1.0f / std::sqrt(mean + norm.epsilon);
+    for (std::size_t i = 0; i < norm.hidden; ++i) {
+      const float weight = norm.gamma_plus_one ? value(gamma, i) + 1.0f : value(gamma, i);
+      result.output.push_back(round_to(f, row[i] * factor * weight));
+      normed.push_back(static_cast<float>(value_of(f, result.output.back())));
+    }
+    for (std::size_t group = 0; norm.fp8 && group < groups; ++group) {
+      const auto columns = std::span(normed).subspan(group * width, width);
+      const Scale scale = norm.scaling == Fp8Scaling::fixed ? Scale{fixed, 1.0f / fixed}
+                                                            : scale_of(largest_of(columns), norm.scale_type);
+      for (std::size_t i = 0; i < width; ++i) {
+        result.fp8[token * norm.hidden + group * width + i] =
+            static_cast<std::byte>(to_e4m3(columns[i] * scale.inverse));
+      }
+      std::byte* const at = result.scales.data() + (token * groups + group) * scale_bytes(norm);
+      if (norm.scale_type == ScaleType::f32) {
+        std::memcpy(at, &scale.scale, 4);
+      } else {
+        *at = static_cast<std::byte>(std::ilogb(scale.scale) + 127);
+      }
+    }
+  }
+  return result;
+}
+
+RankNorm prepare(const Norm& norm, int ranks, int rank) {
+  RankNorm made{.norm = norm, .memory = {}};
+  std::vector<Bytes> inputs;
+  for (int r = 0; r < ranks; ++r) inputs.push_back(data_of(norm, 0, r, norm.tokens, norm.fill));
+  const Bytes sum = reduce(norm.type, ReduceOp::sum, inputs);
+  const Bytes residual = data_of(norm, 1, 0, norm.tokens, norm.fill);
+  const Bytes gamma = data_of(norm, 2, 0, 1, norm.fill == Fill::special ? Fill::special : Fill::random);
+  const float scale = 0.037f;
+  const NormResult result = norm_of(norm, sum, residual, gamma, scale);
+
+  const std::size_t row = norm.hidden * kElement;
+  const auto whole = [&](NormTensor tensor, std::size_t stride) {
+    made.memory[tensor] = memory_of(norm.tokens * stride * kElement);
+  };
+  const std::size_t residual_output_stride = norm.hidden + norm.residual_output_gap;
+  const std::size_t output_stride = norm.hidden + norm.output_gap;
+  whole(kResidualOutput, residual_output_stride);
+  whole(kOutput, output_stride);
+  NormMemory& input = made.memory[norm.output_in_place ? kOutput : kInput];
+  if (!norm.output_in_place) whole(kInput, input_stride(norm));
+  put_rows(input.before, row, input_stride(norm) * kElement, inputs[static_cast<std::size_t>(rank)]);
+  input.after = input.before;
+  if (norm.residual) {
+    NormMemory& of = made.memory[norm.residual_in_place ? kResidualOutput : kResidual];
+    if (!norm.residual_in_place) whole(kResidual, residual_stride(norm));
+    put_rows(of.before, row, residual_stride(norm) * kElement, residual);
+    of.after = of.before;
+  }
+  put_rows(made.memory[kResidualOutput].after, row, residual_output_stride * kElement, bytes_of(result.residual));
+  if (norm.output) put_rows(made.memory[kOutput].after, row, output_stride * kElement, bytes_of(result.output));
+  made.memory[kGamma] = memory_of(row);
+  put_rows(made.memory[kGamma].before, row, row, gamma);
+  made.memory[kGamma].after = made.memory[kGamma].before;
+  if (!norm.fp8) return made;
+
+  const std::size_t fp8_stride = norm.hidden + norm.fp8_gap;
+  made.memory[kFp8] = memory_of(norm.tokens * fp8_stride);
+  put_rows(made.memory[kFp8].after, norm.hidden, fp8_stride, result.fp8);
+  if (norm.scaling == Fp8Scaling::fixed) {
+    made.memory[kScale] = memory_of(4);
+    put_rows(made.memory[kScale].before, 4, 4, std::as_bytes(std::span(&scale, 1)));
+    made.memory[kScale].after = made.memory[kScale].before;
+    return made;
+  }
+  const std::size_t groups = groups_of(norm), bytes = scale_bytes(norm);
+  made.memory[kScales] = memory_of((norm.tokens + 3) / 4 * 4 * groups * bytes);
+  for (std::size_t i = 0; i < norm.tokens * groups; ++i) {
+    const std::size_t at = i / groups * scale_token_stride(norm) + i % groups * scale_group_stride(norm);
+    std::memcpy(made.memory[kScales].after.data() + kGuard + at * bytes, result.scales.data() + i * bytes, bytes);
+  }
+  return made;
+}
+
+AllReduceRmsNormArgs arguments(const RankNorm& prepared, const std::function<std::byte*(NormTensor)>& address) {
+  const Norm& n = prepared.norm;
+  const auto at = [&](NormTensor tensor) { return address(tensor) + kGuard; };
+  AllReduceRmsNormArgs args{.residual_output = at(kResidualOutput),
+                            .gamma = at(kGamma),
+                            .tokens = n.tokens,
+                            .hidden = n.hidden,
+                            .type = n.type,
+                            .epsilon = n.epsilon,
+                            .gamma_plus_one = n.gamma_plus_one,
+                            .algorithm = n.algorithm,
+                            .tag = n.tag,
+                            .launch = n.launch};
+  args.input = n.output_in_place ? at(kOutput) : at(kInput);
+  if (n.residual) args.residual = n.residual_in_place ? at(kResidualOutput) : at(kResidual);
+  if (n.output) args.output = at(kOutput);
+  // Rows side by side: both ways of saying so.
+  const auto stride = [&](std::size_t elements) { return elements == n.hidden && n.seed % 2 == 0 ? 0 : elements; };
+  args.input_stride = stride(input_stride(n));
+  args.residual_stride = stride(residual_stride(n));
+  args.residual_output_stride = stride(n.hidden + n.residual_output_gap);
+  args.output_stride = stride(n.hidden + n.output_gap);
+  if (!n.fp8) return args;
+  args.fp8 = {
+      .rows = at(kFp8), .stride = stride(n.hidden + n.fp8_gap), .scaling = n.scaling, .scale_type = n.scale_type};
+  if (n.scaling == Fp8Scaling::fixed) {
+    args.fp8.scale = reinterpret_cast<const float*>(at(kScale));
+  } else {
+    args.fp8.scales = at(kScales);
+    if (n.scales_by_columns) {
+      args.fp8.scale_token_stride = scale_token_stride(n);
+      args.fp8.scale_group_stride = scale_group_stride(n);
+    }
+  }
+  return args;
+}
+
+void expect_after(const RankNorm& prepared, NormTensor tensor, std::span<const std::byte> got) {
+  const Bytes& wanted = prepared.memory[tensor].after;
+  const auto place = std::mismatch(wanted.begin(), wanted.end(), got.begin(), got.end());
+  if (place.first == wanted.end()) return;
+  constexpr const char* names[] = {"input", "residual", "residual_output", "output", "gamma", "fp8", "scale", "scales"};
+  throw std::runtime_error(fmt::format("{}: byte {} of {} is {:#x}, not {:#x}", describe(prepared.norm),
+                                       place.first - wanted.begin() - static_cast<std::ptrdiff_t>(kGuard),
+                                       names[tensor], static_cast<unsigned>(*place.second),
+                                       static_cast<unsigned>(*place.first)));
+}
+
+void run_on_cpu_rank(const Group& group, const Norm& norm) {
+  struct alignas(kGuard) Block {
+    std::byte bytes[kGuard];
+  };
+  const RankNorm prepared = prepare(norm, group.size(), group.rank());
+  std::vector<Block> blocks[kNormTensors];
+  const auto bytes = [&](int tensor) { return std::as_writable_bytes(std::span(blocks[tensor])); };
+  for (int tensor = 0; tensor < kNormTensors; ++tensor) {
+    const Bytes& before = prepared.memory[tensor].before;
+    blocks[tensor].resize(before.size() / kGuard);
+    std::copy(before.begin(), before.end(), bytes(tensor).begin());
+  }
+  all_reduce_rms_norm(group, arguments(prepared, [&](NormTensor tensor) { return bytes(tensor).data(); }));
+  for (int tensor = 0; tensor < kNormTensors; ++tensor) {
+    expect_after(prepared, static_cast<NormTensor>(tensor), bytes(tensor));
+  }
+}
+
+std::vector<Norm> mixed_norms(int count, std::uint32_t seed) {
+  std::mt19937 random(seed);
+  std::vector<Norm> norms;
+  for (int i = 0; i < count; ++i) {
+    const auto pick = [&](auto n) { return random() % static_cast<std::uint32_t>(n); };
+    const auto gap = [&] { return std::size_t{pick(3) == 0 ? 8 * (1 + pick(4)) : 0}; };
+    Norm norm{.tokens = pick(9), .hidden = 8 * (1 + std::size_t{pick(100)})};
+    norm.type = pick(3) == 0 ? DataType::f16 : DataType::bf16;
+    norm.fill = static_cast<Fill>(pick(4));
+    norm.residual = pick(4) != 0;
+    norm.residual_in_place = norm.residual && pick(2) == 0;
+    norm.fp8 = pick(2) == 0;
+    norm.output = !norm.fp8 || pick(2) == 0;
+    norm.output_in_place = norm.output && pick(3) == 0;
+    norm.gamma_plus_one = pick(3) == 0;
+    norm.epsilon = pick(4) == 0 ? 0.0f : 1e-5f;
+    norm.input_gap = gap();
+    norm.residual_gap = gap();
+    norm.residual_output_gap = gap();
+    norm.output_gap = gap();
+    norm.fp8_gap = gap();
+    norm.scaling = static_cast<Fp8Scaling>(pick(3));
+    norm.scale_type = static_cast<ScaleType>(pick(2));
+    norm.scales_by_columns = norm.scaling == Fp8Scaling::per_128_columns && pick(2) == 0;
+    if (norm.fp8 && norm.scaling == Fp8Scaling::per_128_columns) norm.hidden = kGroup * (1 + pick(9));
+    norm.algorithm = static_cast<Algorithm>(pick(3));
+    norm.seed = seed * 1000 + static_cast<std::uint32_t>(i);
+    norms.push_back(norm);
+  }
+  return norms;
+}
+
+std::vector<RejectedNorm> rejected_norms(std::byte* memory) {
+  std::vector<RejectedNorm> all;
+  const AllReduceRmsNormArgs good{.input = memory,
+                                  .residual = memory + 1024,
+                                  .residual_output = memory + 2048,
+                                  .gamma = memory + 3072,
+                                  .output = memory + 4096,
+                                  .fp8 = {.rows = memory + 5120, .scales = memory + 6144},
+                                  .tokens = 2,
+                                  .hidden = 64};
+  const auto add = [&](const std::string& part, auto&& spoil) {
+    AllReduceRmsNormArgs args = good;
+    spoil(args);
+    all.push_back({part, args});
+  };
+  for (const std::size_t hidden : {std::size_t{0}, std::size_t{4}, std::size_t{12}, std::size_t{65'544}, SIZE_MAX}) {
+    add(fmt::format("hidden: {} is not", hidden), [&](auto& a) { a.hidden = hidden; });
+  }
+  add("hidden: 64 is not a multiple of 128", [](auto& a) { a.fp8.scaling = Fp8Scaling::per_128_columns; });
+  add("tokens: ", [](auto& a) { a.tokens = SIZE_MAX; });
+  for (const DataType type : {DataType::f32, DataType::i32, static_cast<DataType>(9)}) {
+    add("type: ", [&](auto& a) { a.type = type; });
+  }
+  for (const Algorithm algorithm : {Algorithm::bulk, Algorithm::nccl, static_cast<Algorithm>(9)}) {
+    add("algorithm: ", [&](auto& a) { a.algorithm = algorithm; });
+  }
+  for (const float epsilon : {-1.0f, std::nanf(""), std::numeric_limits<float>::infinity()}) {
+    add("epsilon: ", [&](auto& a) { a.epsilon = epsilon; });
+  }
+  add("input: null", [](auto& a) { a.input = nullptr; });
+  add("residual_output: null", [](auto& a) { a.residual_output = nullptr; });
+  add("gamma: null", [](auto& a) { a.gamma = nullptr; });
+  add("output: null, and no fp8.rows", [](auto& a) { a.output = nullptr, a.fp8.rows = nullptr; });
+  add("fp8.scales: null", [](auto& a) { a.fp8.scales = nullptr; });
+  add("fp8.scale: null", [](auto& a) { a.fp8.scaling = Fp8Scaling::fixed; });
+  add("fp8.scaling: 3", [](auto& a) { a.fp8.scaling = static_cast<Fp8Scaling>(3); });
+  add("fp8.scale_type: 2", [](auto& a) { a.fp8.scale_type = static_cast<ScaleType>(2); });
+  add("input: ", [&](auto& a) { a.input = memory + 8; });
+  add("residual: ", [&](auto& a) { a.residual = memory + 1026; });
+  add("residual_output: ", [&](auto& a) { a.residual_output = memory + 2056; });
+  add("gamma: ", [&](auto& a) { a.gamma = memory + 3074; });
+  add("output: ", [&](auto& a) { a.output = memory + 4100; });
+  add("fp8.rows: ", [&](auto& a) { a.fp8.rows = memory + 5124; });
+  add("fp8.scales: ", [&](auto& a) { a.fp8.scales = memory + 6146; });
+  add("input_stride: 68 elements", [](auto& a) { a.input_stride = 68; });
+  add("input_stride: 112 bytes", [](auto& a) { a.input_stride = 56; });
+  add("residual_stride: 68 elements", [](auto& a) { a.residual_stride = 68; });
+  add("residual_output_stride: 68 elements", [](auto& a) { a.residual_output_stride = 68; });
+  add("output_stride: 68 elements", [](auto& a) { a.output_stride = 68; });
+  add("fp8.stride: 68 bytes", [](auto& a) { a.fp8.stride = 68; });
+  add("output: overlaps input", [&](auto& a) { a.output = memory + 128; });
+  add("output: overlaps input", [&](auto& a) { a.output = memory, a.output_stride = 72; });
+  add("residual_output: overlaps residual", [&](auto& a) { a.residual_output = memory + 1040; });
+  add("residual_output: overlaps input", [&](auto& a) { a.residual_output = memory; });
+  add("output: overlaps residual_output", [&](auto& a) { a.output = memory + 2048; });
+  add("fp8.rows: overlaps residual", [&](auto& a) { a.fp8.rows = memory + 1024; });
+  add("launch.blocks: 1 ", [](auto& a) { a.launch.blocks = 1; });
+  add("launch.threads: 33 ", [](auto& a) { a.launch.threads = 33; });
+  add("launch.threads: 544 ", [](auto& a) { a.launch.threads = 544; });
+  return all;
+}
+
+}  // namespace weft::test

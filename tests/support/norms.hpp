@@ -1,0 +1,75 @@
+// All-reduces with residual and norm with known answers, the same for CPU ranks and GPU ranks. A rank's memory is known
+// byte for byte before and after a call: inputs, gaps between rows and canaries are compared like results.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "support/cases.hpp"
+#include "weft/fused.hpp"
+
+namespace weft::test {
+
+struct Norm {
+  std::size_t tokens = 1, hidden = 64;
+  DataType type = DataType::bf16;
+  Fill fill = Fill::random;
+  bool residual = true, residual_in_place = false;
+  bool output = true, output_in_place = false;
+  bool gamma_plus_one = false;
+  float epsilon = 1e-6f;
+  // Elements between rows; fp8: bytes.
+  std::size_t input_gap = 0, residual_gap = 0, residual_output_gap = 0, output_gap = 0, fp8_gap = 0;
+  bool fp8 = false;
+  Fp8Scaling scaling = Fp8Scaling::per_token;
+  ScaleType scale_type = ScaleType::f32;
+  bool scales_by_columns = false;
+  Algorithm algorithm = Algorithm::automatic;
+  std::uint32_t seed = 0;
+  std::uint32_t tag = 0;
+  Launch launch = {};
+};
+std::string describe(const Norm& norm);
+
+// What a call has made of what: bits of elements, row after row.
+struct NormResult {
+  std::vector<std::uint32_t> residual, output;
+  Bytes fp8, scales;
+};
+// The rule of weft/fused.hpp, step by step. `sum` is all_reduce's result.
+NormResult norm_of(const Norm& norm, const Bytes& sum, const Bytes& residual, const Bytes& gamma, float scale);
+
+// Memory of one rank, before and after the call.
+enum NormTensor { kInput, kResidual, kResidualOutput, kOutput, kGamma, kFp8, kScale, kScales, kNormTensors };
+struct NormMemory {
+  Bytes before, after;
+};
+struct RankNorm {
+  Norm norm;
+  NormMemory memory[kNormTensors];  // in place: that of the output
+};
+RankNorm prepare(const Norm& norm, int ranks, int rank);
+
+// The call's arguments. `address(tensor)` is where that memory lies, aligned to 256 bytes.
+AllReduceRmsNormArgs arguments(const RankNorm& prepared, const std::function<std::byte*(NormTensor)>& address);
+
+// Throws with the first byte that is not as it should be.
+void expect_after(const RankNorm& prepared, NormTensor tensor, std::span<const std::byte> got);
+
+// Makes the call on a CPU rank and checks all that it did and did not write.
+void run_on_cpu_rank(const Group& group, const Norm& norm);
+
+// Shapes, layouts and outputs of every kind, drawn from a seed.
+std::vector<Norm> mixed_norms(int count, std::uint32_t seed);
+
+struct RejectedNorm {
+  std::string part;  // of the message
+  AllReduceRmsNormArgs args;
+};
+// `memory`: 16 KiB that a call could use.
+std::vector<RejectedNorm> rejected_norms(std::byte* memory);
+
+}  // namespace weft::test

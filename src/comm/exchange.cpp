@@ -29,6 +29,31 @@ void check_tensor(const GroupState& group, const char* name, const void* data, s
   group.communicator().fabric().check_buffer(name, data);
 }
 
+// Those that the layout asks for; others are taken where they are given and have a meaning.
+void check_outputs(const GroupState& group, const ExchangeShape& shape, const DispatchArgs& args) {
+  const bool by_rank = shape.layout == RowLayout::rank_major, scaled = shape.scale_bytes != 0 || shape.groups != 0;
+  const auto check = [&](const char* name, const void* data, std::size_t alignment, bool needed) {
+    if (needed || data != nullptr) check_tensor(group, name, data, alignment);
+  };
+  const auto forbid = [&](const char* name, const void* data, bool forbidden) {
+    require(!forbidden || data == nullptr, "{}: this layout has none", name);
+  };
+  check("source_tokens", args.source_tokens, 4, by_rank);
+  check("offsets", args.offsets, 4, shape.layout == RowLayout::expert_contiguous);
+  forbid("offsets", args.offsets, shape.layout != RowLayout::expert_contiguous);
+  forbid("output_sources", args.output_sources, by_rank);
+  forbid("output_ids", args.output_ids, !by_rank);
+  forbid("output_weights", args.output_weights, !by_rank || !shape.weighted);
+  if (shape.local != 0) {
+    check("output", args.output, 16, true);
+    check("output_scales", args.output_scales, 4, scaled);
+    check("counts", args.counts, 4, true);
+  }
+  check("output_sources", args.output_sources, 4, false);
+  check("output_ids", args.output_ids, 4, by_rank);
+  check("output_weights", args.output_weights, 4, by_rank && shape.weighted);
+}
+
 void check_launch(const GroupState& group, const Launch& launch, Stream stream) {
   const int most = group.communicator().fabric().max_blocks();
   require(launch.blocks == 0 || (launch.blocks >= 2 && launch.blocks <= most),
@@ -85,7 +110,11 @@ ExchangeMemory exchange_memory(int ranks, const ExchangeArgs& args) {
   memory.tables = args.generations * detail::RoutingTables::bytes(size, shape) +
                   detail::aligned_to_line(args.experts * sizeof(detail::ExpertHome));
   memory.window = layout.dispatch_bytes + layout.combine_bytes + memory.tables;
-  memory.output = std::size_t{shape.most_local} * shape.capacity * (row + scales);
+  const bool by_rank = args.layout == RowLayout::rank_major;
+  const std::size_t entry = sizeof(std::int32_t) + (args.weighted ? sizeof(float) : 0);
+  const std::size_t rows = args.layout == RowLayout::expert_masked ? std::size_t{shape.most_local} * shape.capacity
+                                                                   : std::size_t{shape.rows};
+  memory.output = rows * (row + scales + (by_rank ? args.top_k * entry : 0));
   return memory;
 }
 
@@ -106,6 +135,9 @@ std::span<const std::uint32_t> Exchange::experts() const {
 std::uint32_t Exchange::capacity() const {
   return state_->shape().capacity;
 }
+std::size_t Exchange::output_rows() const {
+  return state_->shape().rows;
+}
 
 Ticket Exchange::dispatch(const DispatchArgs& args) const {
   const detail::NvtxRange range("weft::dispatch");
@@ -121,11 +153,7 @@ Ticket Exchange::dispatch(const DispatchArgs& args) const {
     check_tensor(channel, "topk_ids", args.topk_ids, args.topk_ids_are_i64 ? 8 : 4);
     if (shape.weighted) check_tensor(channel, "topk_weights", args.topk_weights, 4);
   }
-  if (shape.local != 0) {
-    check_tensor(channel, "output", args.output, 16);
-    if (given_scales || shape.cast != RowCast::none) check_tensor(channel, "output_scales", args.output_scales, 4);
-    check_tensor(channel, "counts", args.counts, 4);
-  }
+  check_outputs(channel, shape, args);
   check_ready(group_, "dispatch");
   const Ticket ticket{exchange.next_generation()};
   detail::PlannedCall planned{
@@ -140,7 +168,12 @@ Ticket Exchange::dispatch(const DispatchArgs& args) const {
                                                       .discard = args.discard,
                                                       .output = args.output,
                                                       .output_scales = args.output_scales,
-                                                      .counts = args.counts},
+                                                      .counts = args.counts,
+                                                      .offsets = args.offsets,
+                                                      .sources = args.output_sources,
+                                                      .source_tokens = args.source_tokens,
+                                                      .local_ids = args.output_ids,
+                                                      .local_weights = args.output_weights},
                                              .type = exchange.args().type},
       .blocks = 2,
       .threads = 1,

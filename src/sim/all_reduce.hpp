@@ -51,6 +51,8 @@ class AllReduceProgram final : public Program {
     float weight;
   };
   std::vector<std::vector<Arrival>> arrivals(unsigned dispatch) const;  // by expert, in order
+  std::vector<std::size_t> beginnings(const std::vector<std::vector<Arrival>>& by_expert) const;
+  std::optional<std::size_t> row_of(const Arrival& arrival, std::size_t place, std::size_t beginning) const;
   void fill_dispatch(unsigned call, unsigned rank);
   void fill_combine(unsigned call, unsigned rank);
   void reset_tables();

@@ -100,6 +100,16 @@ std::vector<Setup> large_moe_setups() {
     drop.capacity = 1;
     drop.overflow = Overflow::drop;
     for (unsigned expert = 0; expert < drop.experts; ++expert) drop.rank_of_expert.push_back(expert % (ranks - 1));
+    // Aligned experts one behind the other, of which the last do not fit; a row for all experts of a rank.
+    for (const RowLayout layout : {RowLayout::expert_contiguous, RowLayout::rank_major}) {
+      const bool by_rank = layout == RowLayout::rank_major;
+      ExchangeArgs args = exact(2, ranks + 1, 2);
+      args.layout = layout;
+      args.alignment = by_rank ? 1 : 3;
+      args.capacity = by_rank ? 0 : 5;
+      args.overflow = Overflow::drop;
+      add(by_rank ? "by-rank" : "contiguous", {.calls = mixed, .exchange = args});
+    }
     add("drop", {.calls = moe_rounds({{{0, 1, 0, 0}, {0, -1}}, {{}, {1, 1, 0, 1}}, {{1, 0}}}), .exchange = drop});
   }
   setups.push_back({.name = "moe-cast-torn8",

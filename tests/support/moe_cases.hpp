@@ -27,6 +27,7 @@ struct PreparedMoe {
   std::vector<Tokens> tokens;
   Routing routing;
   std::vector<std::uint32_t> rank_of;
+  std::vector<ExpertRows> placed;
   std::vector<std::vector<Bytes>> outputs;  // of experts, by place
   std::vector<Bytes> residuals, results;    // by rank
 };
@@ -38,8 +39,12 @@ std::vector<PreparedMoe> prepare_all(const std::vector<MoeCase>& cases, std::uin
 struct Dispatched {
   Bytes rows, scales;
   std::vector<std::int32_t> counts;  // by local expert
+  // Those that the layout has; else empty.
+  std::vector<std::int32_t> offsets;
+  Bytes sources, ids, weights;
+  std::vector<std::int32_t> source_tokens;
 };
-Dispatched dispatched(const Exchange& exchange, const PreparedMoe& p);
+Dispatched dispatched(const Exchange& exchange, const PreparedMoe& p, std::uint32_t rank);
 // What the experts of a rank make of it: the input of combine.
 Bytes expert_rows(const Exchange& exchange, const PreparedMoe& p);
 void expect_bytes(std::span<const std::byte> got, std::span<const std::byte> wanted, const std::string& where);

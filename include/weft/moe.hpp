@@ -164,6 +164,20 @@ class Exchange {
   // May be called again with the same ticket until a dispatch takes its generation.
   void combine(const CombineArgs& args) const;
 
+  // The same calls in two launches, each with a grid of its own (Launch::blocks, as many SMs at most): the send waits
+  // for nobody, and what is enqueued between it and the wait runs while rows travel. The send looks at what goes in and
+  // at the tag, the wait at what comes out; a send reads `input` until its launch has ended, no longer. Sends and waits
+  // of dispatch take turns, and so do those of combine; between the two halves of one may come any call of the other.
+  // Order the wait behind the send by its stream or an event. CPU ranks make each half in the calling thread.
+  // Errc::in_flight for a send (or a joined call) before the wait for the one before; Errc::invalid_argument for a wait
+  // to which nothing was sent, or something else than `ticket`, and for a combine whose dispatch was not waited for;
+  // nothing has happened then. Graphs that are replayed out of turn end with Errc::overlap. What a release() finds sent
+  // is void.
+  Ticket dispatch_send(const DispatchArgs& args) const;
+  void dispatch_wait(Ticket ticket, const DispatchArgs& args) const;
+  void combine_send(const CombineArgs& args) const;
+  void combine_wait(const CombineArgs& args) const;
+
  private:
   explicit Exchange(Group group, std::shared_ptr<detail::ExchangeState> state)
       : group_(std::move(group)), state_(std::move(state)) {}

@@ -29,6 +29,7 @@ struct MoeBench {
   std::string row = "fp8";
   Traffic traffic = Traffic::uniform;
   RowLayout layout = RowLayout::expert_masked;
+  bool apart = false;
   int blocks = 0, threads = 0;
 
   Table table_of(const std::vector<MoeResult>& results, const ExchangeArgs& args) const;
@@ -71,6 +72,7 @@ void MoeBench::write(const Ranks& ranks, const ModelShape& shape, const Exchange
   json["routing"] = name(traffic);
   json["dispatched"] = cast_name(args.cast);
   json["layout"] = name(layout);
+  json["apart"] = apart;
   write_text(options.json, json.dump(1) + "\n");
 }
 
@@ -87,7 +89,7 @@ int MoeBench::run() const {
                           .alignment = layout == RowLayout::expert_contiguous ? 128u : 1u};
   Ranks ranks(options.ranks_args());
   std::vector<MoeResult> results;
-  MoeMeasurement measurement(ranks, args);
+  MoeMeasurement measurement(ranks, args, apart);
   Progress progress(counts.size(), ranks.leader());
   for (const std::int64_t count : counts) {
     progress.step(fmt::format("{} tokens", count));
@@ -122,6 +124,7 @@ Command add_bench_moe(CLI::App& app, const std::vector<std::string>& arguments) 
   add_choice(app, "--layout", bench->layout,
              {RowLayout::expert_masked, RowLayout::expert_contiguous, RowLayout::rank_major},
              "Where rows go (contiguous experts are aligned to 128 rows)");
+  app.add_flag("--apart", bench->apart, "Sends and waits in launches of their own");
   app.add_option("--blocks", bench->blocks, "Blocks of each kernel (default: chosen by tokens)");
   app.add_option("--threads", bench->threads, "Threads per block");
   bench->options.add_to(app);

@@ -105,13 +105,12 @@ std::string verify(RankMoe& rank, const MoeTraffic& traffic, int number, const E
     const std::string wrong = traffic.check_count(rank.exchange.experts()[local], counts[local]);
     if (!wrong.empty()) return fmt::format("rank {}: {}", number, wrong);
   }
-  const std::size_t rows = rank.exchange.output_rows();
-  std::vector<std::uint8_t> output(rows * rank.row_bytes), scales(rows * rank.scale_bytes);
-  rank.device->download(output.data(), rank.output, output.size());
-  rank.device->download(scales.data(), rank.scales, scales.size());
+  std::vector<std::uint8_t> row(rank.row_bytes), scales(rank.scale_bytes);
   for (const PlacedRow& placed : placed_rows(rank.exchange, traffic)) {
-    const std::string wrong = traffic.check_row(placed.expert, placed.place, &output[placed.row * rank.row_bytes],
-                                                scales.data() + placed.row * rank.scale_bytes);
+    rank.device->download(row.data(), static_cast<std::byte*>(rank.output) + placed.row * row.size(), row.size());
+    rank.device->download(scales.data(), static_cast<std::byte*>(rank.scales) + placed.row * scales.size(),
+                          scales.size());
+    const std::string wrong = traffic.check_row(placed.expert, placed.place, row.data(), scales.data());
     if (!wrong.empty()) return fmt::format("rank {}: {}", number, wrong);
   }
   std::vector<std::uint16_t> combined(std::size_t{tokens} * args.hidden);
@@ -122,10 +121,10 @@ std::string verify(RankMoe& rank, const MoeTraffic& traffic, int number, const E
 
 template <class RankMoe>
 void measure(Ranks::Seat& seat, RankMoe& rank, const MoeTraffic& traffic, const ExchangeArgs& args, int samples,
-             Launch launch, MoeResult& result, std::string& wrong) {
+             Launch launch, bool apart, MoeResult& result, std::string& wrong) {
   upload(rank, traffic, seat.rank(), args);
   const auto dispatch = [&](bool discard) {
-    return rank.exchange.dispatch({.input = rank.rows,
+    const DispatchArgs call{.input = rank.rows,
                                    .topk_ids = rank.ids,
                                    .topk_weights = static_cast<const float*>(rank.weights),
                                    .tokens = result.tokens,
@@ -138,14 +137,21 @@ void measure(Ranks::Seat& seat, RankMoe& rank, const MoeTraffic& traffic, const 
                                    .output_weights = static_cast<float*>(rank.local_weights),
                                    .stream = rank.device->stream(),
                                    .discard = discard,
-                                   .launch = launch});
+                                   .launch = launch};
+    if (!apart) return rank.exchange.dispatch(call);
+    const Ticket ticket = rank.exchange.dispatch_send(call);
+    rank.exchange.dispatch_wait(ticket, call);
+    return ticket;
   };
   const auto combine = [&](Ticket ticket) {
-    rank.exchange.combine({.ticket = ticket,
+    const CombineArgs call{.ticket = ticket,
                            .input = rank.expert_rows,
                            .output = rank.combined,
                            .stream = rank.device->stream(),
-                           .launch = launch});
+                           .launch = launch};
+    if (!apart) return rank.exchange.combine(call);
+    rank.exchange.combine_send(call);
+    rank.exchange.combine_wait(call);
   };
   const Ticket ticket = dispatch(true);
   const auto clear = [&] {
@@ -195,8 +201,8 @@ bool all_correct(const std::vector<MoeResult>& results) {
   return std::all_of(results.begin(), results.end(), [](const MoeResult& r) { return r.wrong.empty(); });
 }
 
-MoeMeasurement::MoeMeasurement(Ranks& ranks, const ExchangeArgs& args)
-    : ranks_(ranks), args_(args), opened_(static_cast<std::size_t>(ranks.local_size())) {
+MoeMeasurement::MoeMeasurement(Ranks& ranks, const ExchangeArgs& args, bool apart)
+    : ranks_(ranks), args_(args), apart_(apart), opened_(static_cast<std::size_t>(ranks.local_size())) {
   ranks_.each([&](Ranks::Seat& seat) {
     opened_[static_cast<std::size_t>(seat.local_index())] =
         std::make_unique<RankMoe>(open_rank<RankMoe>(ranks_, seat, args_));
@@ -215,7 +221,7 @@ MoeResult MoeMeasurement::run(const MoeTraffic& traffic, std::uint32_t tokens, i
   ranks_.each([&](Ranks::Seat& seat) {
     const auto index = static_cast<std::size_t>(seat.local_index());
     MoeResult other = result;
-    measure(seat, *opened_[index], traffic, args_, samples, launch, index == 0 ? result : other, wrong[index]);
+    measure(seat, *opened_[index], traffic, args_, samples, launch, apart_, index == 0 ? result : other, wrong[index]);
   });
   for (const std::string& detail : wrong) {
     if (result.wrong.empty()) result.wrong = detail;

@@ -169,6 +169,8 @@ void ExchangeState::arm(std::optional<std::uint32_t> first_epoch, bool moved) {
 }
 
 void ExchangeState::set_released() {
+  sent_dispatch_.reset();
+  sent_combine_.reset();
   dispatch_.set_released();
   combine_.set_released();
 }

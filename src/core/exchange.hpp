@@ -144,6 +144,7 @@ struct ExchangeView {
 
 struct DispatchWork {
   ExchangeView exchange;
+  Part part;
   const void* input;
   const void* scales;
   const void* ids;
@@ -163,6 +164,7 @@ struct DispatchWork {
 
 struct CombineWork {
   ExchangeView exchange;
+  Part part;
   const void* input;
   const void* residual;
   void* output;

@@ -146,7 +146,8 @@ void AllReduceProgram::reset_tables() {
 detail::ExchangeView AllReduceProgram::exchange_view(unsigned dispatch, unsigned rank) {
   unsigned earlier = 0;
   for (unsigned call = 0; call < recorded(dispatch); ++call) {
-    earlier += setup_.calls[call].moving == Moving::dispatch && setup_.calls[call].replays < 0;
+    const CallSetup& spec = setup_.calls[call];
+    earlier += spec.moving == Moving::dispatch && spec.part != detail::Part::wait && spec.replays < 0;
   }
   const ExchangeShape& shape = world_.exchange().shape(rank);
   auto& tables = tables_[std::size_t{earlier % setup_.exchange.generations} * setup_.ranks + rank];
@@ -231,7 +232,8 @@ void AllReduceProgram::fill_dispatch(unsigned call, unsigned rank) {
   }
   const auto words = [&](std::size_t piece) { return reinterpret_cast<std::int32_t*>(at.memory + piece); };
   const auto floats = reinterpret_cast<const float*>(at.memory + weights);
-  const detail::DispatchWork work{.exchange = exchange,
+  detail::DispatchWork work{.exchange = exchange,
+                                  .part = spec.part,
                                   .input = at.memory + input,
                                   .scales = at.memory + scales,
                                   .ids = at.memory + topk,
@@ -247,8 +249,13 @@ void AllReduceProgram::fill_dispatch(unsigned call, unsigned rank) {
                                   .source_tokens = words(source_tokens),
                                   .local_ids = by_rank ? words(local_ids) : nullptr,
                                   .local_weights = reinterpret_cast<float*>(words(local_weights))};
-  t.kernel =
-      find_moe_kernel(detail::DispatchOperation{work, setup_.exchange.type}, setup_.atomic_bytes, setup_.one_thread);
+  const auto kernel = [&] {
+    return find_moe_kernel(detail::DispatchOperation{work, setup_.exchange.type}, setup_.atomic_bytes,
+                           setup_.one_thread);
+  };
+  t.kernel = kernel();
+  work.part = detail::Part::wait;
+  t.wait = kernel();
 }
 
 void AllReduceProgram::fill_combine(unsigned call, unsigned rank) {
@@ -298,12 +305,18 @@ void AllReduceProgram::fill_combine(unsigned call, unsigned rank) {
     const auto sum = static_cast<std::uint16_t>(terms.empty() ? 0 : reduced(DataType::bf16, ReduceOp::sum, terms));
     at.put(t.expected, output + i * 2, &sum, 1);
   }
-  const detail::CombineWork work{.exchange = exchange,
+  detail::CombineWork work{.exchange = exchange,
+                                 .part = setup_.calls[call].part,
                                  .input = at.memory + input,
                                  .residual = nullptr,
                                  .output = at.memory + output,
                                  .dispatch_dead = &world_.local(0, rank)->dead};
-  t.kernel = find_moe_kernel(detail::CombineOperation{work, DataType::bf16}, setup_.atomic_bytes, setup_.one_thread);
+  const auto kernel = [&] {
+    return find_moe_kernel(detail::CombineOperation{work, DataType::bf16}, setup_.atomic_bytes, setup_.one_thread);
+  };
+  t.kernel = kernel();
+  work.part = detail::Part::wait;
+  t.wait = kernel();
 }
 
 }  // namespace weft::sim

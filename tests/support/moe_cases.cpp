@@ -168,67 +168,92 @@ Bytes expert_rows(const Exchange& exchange, const PreparedMoe& p) {
   return all;
 }
 
-Ticket dispatch_and_check(const Exchange& exchange, const PreparedMoe& p, std::uint32_t rank, bool discard) {
-  const ExchangeArgs& args = p.call.args;
-  const Tokens& mine = p.tokens[rank];
-  std::vector<std::int32_t> narrow(mine.ids.begin(), mine.ids.end());
-  const std::size_t row = sent_bytes(args), scales = sent_scale_bytes(args);
-  const std::size_t rows = exchange.output_rows();
-  const Dispatched wanted = dispatched(exchange, p, rank);
-  Guarded input(mine.rows.size(), 0), output(rows * row, 0), output_scales(rows * scales, 0),
-      sources(wanted.sources.size(), 0), ids(wanted.ids.size(), 0), weights(wanted.weights.size(), 0);
-  std::ranges::copy(mine.rows, input.content().begin());
-  std::vector<std::int32_t> counts(exchange.local_experts(), -1), offsets(wanted.offsets.size(), -2),
-      source_tokens(wanted.source_tokens.size(), -1);
+CpuMoe::CpuMoe(const Exchange& exchange, const PreparedMoe& p, std::uint32_t rank)
+    : p_(p),
+      rank_(rank),
+      wanted_(dispatched(exchange, p, rank)),
+      narrow_ids_(p.tokens[rank].ids.begin(), p.tokens[rank].ids.end()),
+      input_(p.tokens[rank].rows.size(), 0),
+      output_(wanted_.rows.size(), 0),
+      output_scales_(wanted_.scales.size(), 0),
+      sources_(wanted_.sources.size(), 0),
+      ids_(wanted_.ids.size(), 0),
+      weights_(wanted_.weights.size(), 0),
+      expert_rows_(exchange.output_rows() * p.call.args.hidden * 2, 0),
+      residual_(p.residuals[rank].size(), 0),
+      result_(p.results[rank].size(), 0),
+      counts_(wanted_.counts.size(), -1),
+      offsets_(wanted_.offsets.size(), -2),
+      source_tokens_(wanted_.source_tokens.size(), -1) {
+  std::ranges::copy(p.tokens[rank].rows, input_.content().begin());
+  std::ranges::copy(expert_rows(exchange, p), expert_rows_.content().begin());
+  std::ranges::copy(p.residuals[rank], residual_.content().begin());
+}
+
+DispatchArgs CpuMoe::dispatch(bool discard) {
+  const Tokens& mine = p_.tokens[rank_];
   const auto of = [](Guarded& memory) -> void* {
     return memory.content().empty() ? nullptr : memory.content().data();
   };
-  const Ticket ticket = exchange.dispatch({.input = input.content().data(),
-                                           .scales = mine.scales.data(),
-                                           .topk_ids = p.call.wide_ids ? static_cast<const void*>(mine.ids.data())
-                                                                       : static_cast<const void*>(narrow.data()),
-                                           .topk_ids_are_i64 = p.call.wide_ids,
-                                           .topk_weights = mine.weights.data(),
-                                           .tokens = mine.count,
-                                           .output = output.content().data(),
-                                           .output_scales = output_scales.content().data(),
-                                           .counts = counts.data(),
-                                           .offsets = offsets.empty() ? nullptr : offsets.data(),
-                                           .output_sources = static_cast<std::int32_t*>(of(sources)),
-                                           .source_tokens = source_tokens.data(),
-                                           .output_ids = static_cast<std::int32_t*>(of(ids)),
-                                           .output_weights = static_cast<float*>(of(weights)),
-                                           .discard = discard});
-  for (Guarded* memory : {&output, &output_scales, &sources, &ids, &weights}) {
+  return {.input = input_.content().data(),
+          .scales = mine.scales.data(),
+          .topk_ids = p_.call.wide_ids ? static_cast<const void*>(mine.ids.data())
+                                       : static_cast<const void*>(narrow_ids_.data()),
+          .topk_ids_are_i64 = p_.call.wide_ids,
+          .topk_weights = mine.weights.data(),
+          .tokens = mine.count,
+          .output = output_.content().data(),
+          .output_scales = output_scales_.content().data(),
+          .counts = counts_.data(),
+          .offsets = offsets_.empty() ? nullptr : offsets_.data(),
+          .output_sources = static_cast<std::int32_t*>(of(sources_)),
+          .source_tokens = source_tokens_.data(),
+          .output_ids = static_cast<std::int32_t*>(of(ids_)),
+          .output_weights = static_cast<float*>(of(weights_)),
+          .discard = discard};
+}
+
+CombineArgs CpuMoe::combine(Ticket ticket) {
+  return {.ticket = ticket,
+          .input = expert_rows_.content().data(),
+          .residual = p_.call.residual ? residual_.content().data() : nullptr,
+          .output = result_.content().data()};
+}
+
+void CpuMoe::check_dispatch() {
+  for (Guarded* memory : {&output_, &output_scales_, &sources_, &ids_, &weights_}) {
     if (const std::string damage = memory->damage(); !damage.empty()) throw std::runtime_error(damage);
   }
   const auto expect_numbers = [](const char* name, const auto& got, const auto& expected) {
     if (got == expected) return;
-    throw std::runtime_error(
-        fmt::format("{} are {}, not {}", name, fmt::join(got, " "), fmt::join(expected, " ")));
+    throw std::runtime_error(fmt::format("{} are {}, not {}", name, fmt::join(got, " "), fmt::join(expected, " ")));
   };
-  expect_numbers("counts", counts, wanted.counts);
-  expect_numbers("offsets", offsets, wanted.offsets);
-  expect_numbers("tokens of sources", source_tokens, wanted.source_tokens);
-  expect_bytes(sources.content(), wanted.sources, "sources");
-  expect_bytes(ids.content(), wanted.ids, "ids");
-  expect_bytes(weights.content(), wanted.weights, "weights");
-  expect_bytes(output.content(), wanted.rows, "rows");
-  expect_bytes(output_scales.content(), wanted.scales, "scales");
+  expect_numbers("counts", counts_, wanted_.counts);
+  expect_numbers("offsets", offsets_, wanted_.offsets);
+  expect_numbers("tokens of sources", source_tokens_, wanted_.source_tokens);
+  expect_bytes(sources_.content(), wanted_.sources, "sources");
+  expect_bytes(ids_.content(), wanted_.ids, "ids");
+  expect_bytes(weights_.content(), wanted_.weights, "weights");
+  expect_bytes(output_.content(), wanted_.rows, "rows");
+  expect_bytes(output_scales_.content(), wanted_.scales, "scales");
+}
+
+void CpuMoe::check_combine() {
+  expect_bytes(result_.content(), p_.results[rank_], "combined rows");
+  if (const std::string damage = result_.damage(); !damage.empty()) throw std::runtime_error(damage);
+}
+
+Ticket dispatch_and_check(const Exchange& exchange, const PreparedMoe& p, std::uint32_t rank, bool discard) {
+  CpuMoe moe(exchange, p, rank);
+  const Ticket ticket = exchange.dispatch(moe.dispatch(discard));
+  moe.check_dispatch();
   return ticket;
 }
 
 void combine_and_check(const Exchange& exchange, const PreparedMoe& p, std::uint32_t rank, Ticket ticket) {
-  const Bytes rows = expert_rows(exchange, p);
-  Guarded input(rows.size(), 0), output(p.results[rank].size(), 0), residual(p.residuals[rank].size(), 0);
-  std::ranges::copy(rows, input.content().begin());
-  std::ranges::copy(p.residuals[rank], residual.content().begin());
-  exchange.combine({.ticket = ticket,
-                    .input = input.content().data(),
-                    .residual = p.call.residual ? residual.content().data() : nullptr,
-                    .output = output.content().data()});
-  expect_bytes(output.content(), p.results[rank], "combined rows");
-  if (const std::string damage = output.damage(); !damage.empty()) throw std::runtime_error(damage);
+  CpuMoe moe(exchange, p, rank);
+  exchange.combine(moe.combine(ticket));
+  moe.check_combine();
 }
 
 }  // namespace weft::test

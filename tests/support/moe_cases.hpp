@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "support/guarded.hpp"
 #include "support/moe.hpp"
 #include "weft/moe.hpp"
 
@@ -49,7 +50,26 @@ Dispatched dispatched(const Exchange& exchange, const PreparedMoe& p, std::uint3
 Bytes expert_rows(const Exchange& exchange, const PreparedMoe& p);
 void expect_bytes(std::span<const std::byte> got, std::span<const std::byte> wanted, const std::string& where);
 
-// Makes the call on a CPU rank of the group and throws where anything is wrong, in what it wrote and what it left.
+// A CPU rank's memory for one dispatch and one combine of `p`, with canaries around and in it.
+class CpuMoe {
+ public:
+  CpuMoe(const Exchange& exchange, const PreparedMoe& p, std::uint32_t rank);
+  DispatchArgs dispatch(bool discard = false);
+  CombineArgs combine(Ticket ticket);
+  // Both throw where anything is wrong, in what was written and what was left.
+  void check_dispatch();
+  void check_combine();
+
+ private:
+  const PreparedMoe& p_;
+  std::uint32_t rank_;
+  Dispatched wanted_;
+  std::vector<std::int32_t> narrow_ids_;
+  Guarded input_, output_, output_scales_, sources_, ids_, weights_, expert_rows_, residual_, result_;
+  std::vector<std::int32_t> counts_, offsets_, source_tokens_;
+};
+
+// Makes the call on a CPU rank of the group and checks it.
 Ticket dispatch_and_check(const Exchange& exchange, const PreparedMoe& p, std::uint32_t rank, bool discard = false);
 void combine_and_check(const Exchange& exchange, const PreparedMoe& p, std::uint32_t rank, Ticket ticket);
 

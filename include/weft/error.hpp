@@ -21,12 +21,14 @@ enum class Errc : std::uint32_t {
   peer_died,         // the process of `peer` is gone (CPU ranks)
   peer_failed,       // `peer` reported a failure of its own and ended the communicator
   aborted,           // abort() was called, here or on `peer`
-  overlap,           // two calls of one group ran at the same time, on unordered streams or in two threads
+  overlap,           // two calls of one group ran at the same time, on unordered streams or in two threads; or a graph
+                     // sent twice without a wait between, or waited for what was not sent
   released,          // the communicator's memory is released (release() without acquire())
   rendezvous,        // creation failed: ranks did not meet, or disagree about the world
   unsupported,       // this build or this machine cannot do it; the message says what is missing
   system,            // the operating system, CUDA or NCCL refused a call
-  in_flight,         // a dispatch takes a generation whose combine was not called: one too many at a time
+  in_flight,         // a dispatch takes a generation whose combine was not called, or a send comes before the wait for
+                     // the one before it: one too many at a time
   overflow,          // an expert has no room for all its rows (weft::Overflow::error)
   capacity,          // counts on the device are negative, or more than a call has room for
 };

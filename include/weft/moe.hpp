@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "weft/collectives.hpp"
@@ -34,7 +35,19 @@ enum class RowCast : std::uint8_t {
 // Columns that share one scale.
 inline constexpr std::uint32_t kScaleColumns = 128;
 
-// What happens to rows of an expert that has no room for them. The counts are right either way.
+// Where dispatch puts rows, and where combine finds what the experts made of them.
+enum class RowLayout : std::uint8_t {
+  expert_masked,      // [local experts, capacity, hidden]: the first rows of an expert's block are its rows
+  expert_contiguous,  // [capacity, hidden]: experts one behind the other; each begins at a multiple of `alignment`
+  rank_major          // [ranks, tokens, hidden]: a token's row comes once, whatever experts it is for
+};
+
+constexpr std::string_view name(RowLayout layout) {
+  constexpr std::string_view names[] = {"masked", "contiguous", "rank-major"};
+  return names[static_cast<int>(layout)];
+}
+
+// What happens to rows for which there is no room. The counts are right either way.
 enum class Overflow : std::uint8_t { error, drop };
 
 // What defines an exchange; the same on every rank of the group.
@@ -47,9 +60,15 @@ struct ExchangeArgs {
   RowCast cast = RowCast::none;
   std::uint32_t scale_bytes = 0;           // fp8 rows that are given with scales: bytes of a row's scales
   DataType combine_type = DataType::bf16;  // of the rows that combine is given and returns: bf16 or f16
-  std::uint32_t capacity = 0;              // rows of one expert; 0: ranks × tokens
+  RowLayout layout = RowLayout::expert_masked;
+  std::uint32_t alignment = 1;  // expert_contiguous: of the rows at which experts begin
+  // Rows of one expert; expert_contiguous: of all of a rank's experts. 0: as many as there can be if no token names an
+  // expert twice; rank_major: always 0.
+  std::uint32_t capacity = 0;
   Overflow overflow = Overflow::error;
-  bool weighted = true;  // combine multiplies by the weights that dispatch was given
+  // Combine multiplies by the weights that dispatch was given; rank_major: they go to the experts' ranks, and combine
+  // takes rows as they are.
+  bool weighted = true;
   // Rank of the group that holds each expert; a rank's experts are numbered in ascending order. Empty: as even as can
   // be, in contiguous blocks, larger ones first.
   std::vector<std::uint32_t> rank_of_expert = {};
@@ -69,9 +88,24 @@ struct DispatchArgs {
   bool topk_ids_are_i64 = false;
   const float* topk_weights = nullptr;  // [tokens, top_k], where the exchange is weighted
   std::uint32_t tokens = 0;             // of this rank, 0 … ExchangeArgs::tokens; ranks may differ
-  void* output = nullptr;          // [local experts, capacity, hidden]; rows behind an expert's count are not written
-  void* output_scales = nullptr;   // [local experts, capacity, scales of a row], where rows have scales
-  std::int32_t* counts = nullptr;  // [local experts], on the device: rows that came, those without room included
+
+  // Outputs, on the device, of Exchange::output_rows() rows. Rows that no token takes are not written.
+  void* output = nullptr;         // [rows, hidden]
+  void* output_scales = nullptr;  // [rows, scales of a row], where rows have scales
+  // [local experts]: entries that came for each, those without room included.
+  std::int32_t* counts = nullptr;
+  // [local experts + 1], expert_contiguous: the row where each expert begins; last, where the next one would. As far as
+  // there is room they are places in the output.
+  std::int32_t* offsets = nullptr;
+  // [rows], or null: whose token a row is, source rank · ExchangeArgs::tokens + token; −1 between an expert's rows and
+  // the next multiple of `alignment`. Not for rank_major, where a row's place says it.
+  std::int32_t* output_sources = nullptr;
+  // rank_major: [ranks]: how many tokens came from each, so which rows of the following have a meaning; optional in the
+  // other layouts.
+  std::int32_t* source_tokens = nullptr;
+  std::int32_t* output_ids = nullptr;  // rank_major: [rows, top_k]: local number of the expert; −1: lives elsewhere
+  float* output_weights = nullptr;     // rank_major, where the exchange is weighted: [rows, top_k]; 0 where the id is −1
+
   Stream stream = nullptr;
   std::uint32_t tag = 0;
   bool discard = false;  // the generation taken may still wait for its combine, which will not be called
@@ -80,7 +114,9 @@ struct DispatchArgs {
 
 struct CombineArgs {
   Ticket ticket = {};
-  const void* input = nullptr;     // [local experts, capacity, hidden] of combine_type, rows where dispatch put them
+  // [Exchange::output_rows(), hidden] of combine_type, rows where dispatch put them. rank_major: what the experts of
+  // this rank made of a token together; rows of tokens that have no expert here are not read.
+  const void* input = nullptr;
   const void* residual = nullptr;  // [tokens, hidden], added last; or null
   void* output = nullptr;          // [tokens, hidden]; tokens without an expert become 0 (or the residual)
   Stream stream = nullptr;
@@ -94,7 +130,7 @@ struct ExchangeMemory {
   std::size_t combine = 0;   // of combine, likewise
   std::size_t tables = 0;    // routing that combine needs, of all generations
   std::size_t window = 0;    // all of it: what the device gave up
-  std::size_t output = 0;    // of the caller: dispatch's rows and scales
+  std::size_t output = 0;    // of the caller: dispatch's rows and scales, and rank_major's ids and weights
 };
 ExchangeMemory exchange_memory(int ranks, const ExchangeArgs& args);
 
@@ -120,12 +156,27 @@ class Exchange {
   std::uint32_t local_experts() const;
   // Global numbers of this rank's experts, in the order of the output.
   std::span<const std::uint32_t> experts() const;
-  std::uint32_t capacity() const;  // rows of one expert
+  std::uint32_t capacity() const;   // rows of one expert; expert_contiguous: of all; rank_major: of one rank
+  std::size_t output_rows() const;  // of dispatch's output and combine's input
 
   // Takes the next generation. Errc::in_flight when that one still waits for its combine.
   Ticket dispatch(const DispatchArgs& args) const;
   // May be called again with the same ticket until a dispatch takes its generation.
   void combine(const CombineArgs& args) const;
+
+  // The same calls in two launches, each with a grid of its own (Launch::blocks, as many SMs at most): the send waits
+  // for nobody, and what is enqueued between it and the wait runs while rows travel. The send looks at what goes in and
+  // at the tag, the wait at what comes out; a send reads `input` until its launch has ended, no longer. Sends and waits
+  // of dispatch take turns, and so do those of combine; between the two halves of one may come any call of the other.
+  // Order the wait behind the send by its stream or an event. CPU ranks make each half in the calling thread.
+  // Errc::in_flight for a send (or a joined call) before the wait for the one before; Errc::invalid_argument for a wait
+  // to which nothing was sent, or something else than `ticket`, and for a combine whose dispatch was not waited for;
+  // nothing has happened then. Graphs that are replayed out of turn end with Errc::overlap. What a release() finds sent
+  // is void.
+  Ticket dispatch_send(const DispatchArgs& args) const;
+  void dispatch_wait(Ticket ticket, const DispatchArgs& args) const;
+  void combine_send(const CombineArgs& args) const;
+  void combine_wait(const CombineArgs& args) const;
 
  private:
   explicit Exchange(Group group, std::shared_ptr<detail::ExchangeState> state)

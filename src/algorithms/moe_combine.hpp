@@ -32,13 +32,16 @@ struct MoeCombine : MoeFrame<CombineWork> {
     if constexpr (phase == 0) {
       if (team.block_rank() == 0) {
         Handshake::send(team, s, p.header);
-        if (team.thread_rank() == 0) work.exchange.tables.header->waiting = 0;
       } else {
         send(team, s, work, p.share);
       }
       return true;
     } else {
-      return team.block_rank() == 0 ? Handshake::compare(team, s, p.header, 1) : receive(team, s, work, p.share);
+      if (team.block_rank() != 0) return receive(team, s, work, p.share);
+      if (!Handshake::compare(team, s, p.header, 1)) return false;
+      // Not with the send, which leaves the tables to the wait.
+      if (team.thread_rank() == 0) work.exchange.tables.header->waiting = 0;
+      return true;
     }
   }
 

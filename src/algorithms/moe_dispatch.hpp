@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "algorithms/moe_places.hpp"
 #include "algorithms/moe_rows.hpp"
 
 namespace weft::detail {
@@ -171,116 +172,12 @@ struct MoeDispatch : MoeFrame<DispatchWork> {
     Row::send(team, s, work, row.token, row.part, lane, to);
   }
 
-  // The counts that every rank has sent for `local`, of the ranks below `end`, added up. False when the call has
-  // failed.
-  template <Team T>
-  static WEFT_FN bool add_counts(T& team, const Session& s, const Work& work, std::uint32_t local, std::uint32_t end,
-                                 std::uint32_t& sum) {
-    constexpr std::uint32_t kBatch = 8;
-    for (std::uint32_t first = 0; first < end; first += kBatch) {
-      std::uint64_t word[kBatch];
-      std::uint32_t late = first;
-      const auto arrived = [&] {
-        bool all = true;
-        WEFT_UNROLL
-        for (std::uint32_t k = 0; k < kBatch; ++k) {
-          word[k] = 0;
-          if (first + k < end) word[k] = team.load(area(s, work, s.rank(), first + k).counts() + local);
-        }
-        WEFT_UNROLL
-        for (std::uint32_t k = 0; k < kBatch; ++k) {
-          if (first + k >= end || FlaggedWord::arrived(word[k], s.epoch)) continue;
-          all = false;
-          late = first + k;
-        }
-        return all;
-      };
-      if (!wait(team, s, {.phase = 1}, arrived, [&] { return late; })) return false;
-      WEFT_UNROLL
-      for (std::uint32_t k = 0; k < kBatch; ++k) sum += FlaggedWord::decode(word[k]);
-    }
-    return true;
-  }
-
   template <Team T>
   static WEFT_FN bool control_receive(T& team, const Session& s, const Work& work, const HeaderPlace& header) {
-    const ExchangeShape& shape = work.exchange.shape;
     if (!Handshake::compare(team, s, header, 1)) return false;
-    for (std::uint32_t local = team.thread_rank(); local < shape.local; local += team.size()) {
-      std::uint32_t count = 0;
-      if (!add_counts(team, s, work, local, s.size(), count)) return false;
-      work.counts[local] = static_cast<std::int32_t>(count);
-      if (count <= shape.capacity || shape.drop) continue;
-      report(team, id_of(s), {.code = Errc::overflow, .peer = s.call->channel->world_rank, .phase = 1});
-      return false;
-    }
+    if (!tell_counts(team, s, work)) return false;
     if (team.thread_rank() == 0) work.exchange.tables.header->waiting = 1;
     return true;
-  }
-
-  // The entries of one row, as far as this rank has their experts.
-  template <Team T>
-  struct Entries {
-    Dealt<T, kMaxTopK> row;     // among the outputs
-    Dealt<T, kMaxTopK> weight;  // its bits
-    std::uint32_t here;         // bit k: entry k is for this rank
-    std::uint32_t kept;         // … and there is room for it
-  };
-  template <Team T>
-  static WEFT_FN bool find_entries(T& team, const Session& s, const Work& work, std::uint32_t lane,
-                                   std::uint32_t sender, std::uint32_t token, Entries<T>& entries) {
-    const ExchangeShape& shape = work.exchange.shape;
-    const Pack* const records = area(s, work, s.rank(), sender).records(token);
-    std::uint32_t here = 0, kept = 0;
-    bool good = true;
-    entries.row.each(lane, shape.top_k, [&](std::uint32_t k, std::uint32_t& row) {
-      Pack line{};
-      const auto arrived = [&] {
-        line = team.load(records + k);
-        return Line::arrived<T::kAtomicBytes>(line, s.epoch);
-      };
-      if (!good || !wait(team, s, {.phase = 1}, arrived, [&] { return sender; })) {
-        good = false;
-        return;
-      }
-      const Pack record = Line::decode(line);
-      const std::uint32_t place = record.word[0];
-      entries.weight.own[k / T::kLanes] = record.word[1];
-      if (place == kNone) return;
-      const std::uint32_t local = RoutingRecord::local(place);
-      std::uint32_t before = RoutingRecord::ordinal(place);
-      if (!add_counts(team, s, work, local, sender, before)) {
-        good = false;
-        return;
-      }
-      here |= 1u << k;
-      if (before >= shape.capacity) return;
-      kept |= 1u << k;
-      row = local * shape.capacity + before;
-    });
-    entries.here = team.sum_of(here, T::kLanes);
-    entries.kept = team.sum_of(kept, T::kLanes);
-    return team.all_lanes(good);
-  }
-
-  // For combine: what is kept of the row, by ascending expert, which is by ascending place among the outputs.
-  template <Team T>
-  static WEFT_FN void note(T& team, const Work& work, std::uint32_t lane, std::uint64_t index, Entries<T>& entries) {
-    const ExchangeShape& shape = work.exchange.shape;
-    const RoutingTables& tables = work.exchange.tables;
-    std::uint32_t count = 0;
-    for (std::uint32_t k = 0; k < shape.top_k; ++k) {
-      if ((entries.kept >> k & 1u) == 0) continue;
-      const std::uint32_t row = entries.row.get(team, k), weight = entries.weight.get(team, k);
-      std::uint32_t before = 0;
-      entries.row.each(lane, shape.top_k, [&](std::uint32_t other, std::uint32_t& other_row) {
-        before += (entries.kept >> other & 1u) != 0 && other_row < row ? 1 : 0;
-      });
-      before = team.sum_of(before, T::kLanes);
-      if (lane == 0) tables.entries[index * shape.top_k + before] = {row, bits_of<float>(weight)};
-      ++count;
-    }
-    if (lane == 0) tables.entry_counts[index] = entries.here != 0 ? count : kNone;
   }
 
   template <Team T>
@@ -305,7 +202,9 @@ struct MoeDispatch : MoeFrame<DispatchWork> {
     for (std::uint32_t rank = 0; rank < s.size(); ++rank) {
       const std::uint32_t count = tokens.get(team, rank);
       if (count > most) most = count;
-      if (share.first == 0 && share.lane == 0) work.exchange.tables.header->tokens[rank] = count;
+      if (share.first != 0 || share.lane != 0) continue;
+      work.exchange.tables.header->tokens[rank] = count;
+      if (work.source_tokens != nullptr) work.source_tokens[rank] = static_cast<std::int32_t>(count);
     }
     if (share.first == 0 && share.lane == 0) work.exchange.tables.header->most_tokens = most;
 
@@ -315,8 +214,8 @@ struct MoeDispatch : MoeFrame<DispatchWork> {
       i += share.step;
       if (unit.token >= tokens.get(team, unit.sender)) continue;
       Entries<T> entries{};
-      if (!find_entries(team, s, work, share.lane, unit.sender, unit.token, entries)) return false;
-      if (unit.part == 0) note(team, work, share.lane, std::uint64_t{unit.sender} * shape.tokens + unit.token, entries);
+      if (!find_entries(team, s, work.exchange, share.lane, unit.sender, unit.token, entries)) return false;
+      if (unit.part == 0) note_entries(team, work, share.lane, unit.sender, unit.token, entries);
       if (entries.here == 0) continue;
       const auto each_output = [&](auto store) {
         for (std::uint32_t k = 0; k < shape.top_k; ++k) {

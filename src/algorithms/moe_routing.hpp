@@ -51,6 +51,8 @@ struct MoeFrame : LoadsNothingEarly {
   static constexpr int kPhases = 2;
   using Handshake = detail::Handshake<0>;
 
+  static WEFT_FN Part part(const Work& work) { return work.part; }
+
   struct Places {
     HeaderPlace header;  // in the control block
     WarpShare share;     // elsewhere

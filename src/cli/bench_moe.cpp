@@ -28,6 +28,8 @@ struct MoeBench {
   std::string tokens = "1,2,4,8,16,32,64,128";
   std::string row = "fp8";
   Traffic traffic = Traffic::uniform;
+  RowLayout layout = RowLayout::expert_masked;
+  bool apart = false;
   int blocks = 0, threads = 0;
 
   Table table_of(const std::vector<MoeResult>& results, const ExchangeArgs& args) const;
@@ -55,9 +57,10 @@ void MoeBench::write(const Ranks& ranks, const ModelShape& shape, const Exchange
   if (options.tables_on_stdout()) {
     const ExchangeMemory memory = exchange_memory(ranks.world_size(), args);
     fmt::print(
-        "MoE of {}: hidden {}, {} experts, top {}, {} routing, {} dispatched, bf16 combined with weights\n{}\n\n{}\n",
-        shape.name, shape.hidden, shape.num_experts, shape.top_k, name(traffic), cast_name(args.cast), headline(ranks),
-        table.text());
+        "MoE of {}: hidden {}, {} experts, top {}, {} routing, {} dispatched, {} layout, bf16 combined with weights\n{}\n"
+        "\n{}\n",
+        shape.name, shape.hidden, shape.num_experts, shape.top_k, name(traffic), cast_name(args.cast), name(layout),
+        headline(ranks), table.text());
     fmt::print("Receive buffers {} + {} per generation, window {}, output {}\n{}\n", format_bytes(memory.dispatch),
                format_bytes(memory.combine), format_bytes(memory.window), format_bytes(memory.output),
                verdict_line(all_correct(results)));
@@ -68,6 +71,8 @@ void MoeBench::write(const Ranks& ranks, const ModelShape& shape, const Exchange
   json["model"] = to_json(shape);
   json["routing"] = name(traffic);
   json["dispatched"] = cast_name(args.cast);
+  json["layout"] = name(layout);
+  json["apart"] = apart;
   write_text(options.json, json.dump(1) + "\n");
 }
 
@@ -79,10 +84,12 @@ int MoeBench::run() const {
                           .hidden = static_cast<std::uint32_t>(shape.hidden),
                           .experts = static_cast<std::uint32_t>(shape.num_experts),
                           .top_k = static_cast<std::uint32_t>(shape.top_k),
-                          .cast = row == "fp8" ? RowCast::fp8 : RowCast::none};
+                          .cast = row == "fp8" ? RowCast::fp8 : RowCast::none,
+                          .layout = layout,
+                          .alignment = layout == RowLayout::expert_contiguous ? 128u : 1u};
   Ranks ranks(options.ranks_args());
   std::vector<MoeResult> results;
-  MoeMeasurement measurement(ranks, args);
+  MoeMeasurement measurement(ranks, args, apart);
   Progress progress(counts.size(), ranks.leader());
   for (const std::int64_t count : counts) {
     progress.step(fmt::format("{} tokens", count));
@@ -114,6 +121,10 @@ Command add_bench_moe(CLI::App& app, const std::vector<std::string>& arguments) 
       ->capture_default_str();
   add_choice(app, "--routing", bench->traffic, {Traffic::uniform, Traffic::grouped, Traffic::zipf, Traffic::hot},
              "Who chooses which experts");
+  add_choice(app, "--layout", bench->layout,
+             {RowLayout::expert_masked, RowLayout::expert_contiguous, RowLayout::rank_major},
+             "Where rows go (contiguous experts are aligned to 128 rows)");
+  app.add_flag("--apart", bench->apart, "Sends and waits in launches of their own");
   app.add_option("--blocks", bench->blocks, "Blocks of each kernel (default: chosen by tokens)");
   app.add_option("--threads", bench->threads, "Threads per block");
   bench->options.add_to(app);

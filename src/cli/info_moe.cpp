@@ -33,17 +33,25 @@ std::size_t nccl_ep_bytes(const ExchangeArgs& args, std::size_t ranks) {
 Table moe_memory_table(const std::string& model, int ranks, std::uint32_t tokens) {
   const ModelShape shape = preset(model);
   if (!shape.has_experts()) throw Error(Errc::invalid_argument, fmt::format("--moe {}: has no experts", model));
-  Table table({"rows", "dispatch", "combine", "both banks", "tables", "window", "output layout", "DeepEP", "NCCL EP"});
+  Table table({"rows", "dispatch", "combine", "both banks", "tables", "window", "masked output", "contiguous",
+               "rank-major", "DeepEP", "NCCL EP"});
   for (const RowCast cast : {RowCast::fp8, RowCast::none}) {
-    const ExchangeArgs args{.tokens = tokens,
+    ExchangeArgs args{.tokens = tokens,
                             .hidden = static_cast<std::uint32_t>(shape.hidden),
                             .experts = static_cast<std::uint32_t>(shape.num_experts),
                             .top_k = static_cast<std::uint32_t>(shape.top_k),
                             .cast = cast};
     const ExchangeMemory memory = exchange_memory(ranks, args);
+    args.layout = RowLayout::expert_contiguous;
+    args.alignment = 128;  // of DeepGEMM's contiguous grouped GEMM
+    const std::size_t contiguous = exchange_memory(ranks, args).output;
+    args.layout = RowLayout::rank_major;
+    args.alignment = 1;
+    const std::size_t by_rank = exchange_memory(ranks, args).output;
     table.add({cast == RowCast::none ? "bf16" : "fp8", format_bytes(memory.dispatch), format_bytes(memory.combine),
                format_bytes(2 * (memory.dispatch + memory.combine)), format_bytes(memory.tables),
-               format_bytes(memory.window), format_bytes(memory.output), format_bytes(deepep_bytes(args)),
+               format_bytes(memory.window), format_bytes(memory.output), format_bytes(contiguous),
+               format_bytes(by_rank), format_bytes(deepep_bytes(args)),
                format_bytes(nccl_ep_bytes(args, static_cast<std::size_t>(ranks)))});
   }
   return table;

@@ -28,7 +28,8 @@ bool all_correct(const std::vector<MoeResult>& results);
 
 class MoeMeasurement {
  public:
-  MoeMeasurement(Ranks& ranks, const ExchangeArgs& args);
+  // `apart`: sends and waits are launches of their own.
+  MoeMeasurement(Ranks& ranks, const ExchangeArgs& args, bool apart);
   ~MoeMeasurement();
   MoeResult run(const MoeTraffic& traffic, std::uint32_t tokens, int samples, Launch launch);
 
@@ -36,6 +37,7 @@ class MoeMeasurement {
   struct RankMoe;
   Ranks& ranks_;
   ExchangeArgs args_;
+  bool apart_;
   std::vector<std::unique_ptr<RankMoe>> opened_;
 };
 

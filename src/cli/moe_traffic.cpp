@@ -102,31 +102,50 @@ std::vector<std::uint16_t> MoeTraffic::expert_row(std::uint32_t expert, const Ar
   return row;
 }
 
-std::string MoeTraffic::check_expert(std::uint32_t expert, std::int32_t count, const std::uint8_t* rows,
-                                     const std::uint8_t* scales, std::uint32_t capacity) const {
-  const std::vector<Arrival>& wanted = arrivals_[expert];
-  if (count != static_cast<std::int32_t>(wanted.size())) {
-    return fmt::format("expert {} counts {} rows, not {}", expert, count, wanted.size());
-  }
-  const bool cast = exchange_.cast != RowCast::none;
-  const std::size_t hidden = exchange_.hidden, row_bytes = cast ? hidden : hidden * 2, groups = hidden / kScaleColumns;
-  for (std::size_t place = 0; place < std::min<std::size_t>(wanted.size(), capacity); ++place) {
-    const std::uint16_t* const row = &tokens_[wanted[place].rank].rows[wanted[place].token * hidden];
-    const std::uint8_t* const got = rows + place * row_bytes;
-    const std::string where = fmt::format("expert {}, row {}", expert, place);
-    if (!cast) {
-      if (std::memcmp(got, row, row_bytes) != 0) return where + ": other bits than its token";
-      continue;
-    }
-    for (std::size_t g = 0; g < groups; ++g) {
-      float amax = 1e-4f;
-      for (std::size_t i = 0; i < kScaleColumns; ++i)
-        amax = std::max(amax, std::fabs(bf16(row[g * kScaleColumns + i])));
-      const float scale = amax / 448.0f, inverse = 448.0f / amax;
-      if (std::memcmp(scales + (place * groups + g) * 4, &scale, 4) != 0) return fmt::format("{}: scale {}", where, g);
-      for (std::size_t i = g * kScaleColumns; i < (g + 1) * kScaleColumns; ++i) {
-        if (got[i] != detail::f32_to_e4m3(bf16(row[i]) * inverse)) return fmt::format("{}: column {}", where, i);
+std::vector<std::uint16_t> MoeTraffic::joint_row(std::span<const std::uint32_t> experts,
+                                                 const Arrival& arrival) const {
+  const RankTokens& of = tokens(static_cast<int>(arrival.rank));
+  std::vector<float> sum(exchange_.hidden);
+  bool first = true;
+  for (const std::uint32_t expert : experts) {
+    for (std::uint32_t k = 0; k < exchange_.top_k; ++k) {
+      const std::size_t entry = std::size_t{arrival.token} * exchange_.top_k + k;
+      if (of.ids[entry] != static_cast<std::int32_t>(expert)) continue;
+      const auto row = expert_row(expert, arrival);
+      const float weight = of.weights[entry];
+      for (std::size_t i = 0; i < sum.size(); ++i) {
+        sum[i] = first ? weight * bf16(row[i]) : std::fma(weight, bf16(row[i]), sum[i]);
       }
+      first = false;
+    }
+  }
+  std::vector<std::uint16_t> joint;
+  for (const float value : sum) joint.push_back(detail::f32_to_bf16(value));
+  return joint;
+}
+
+std::string MoeTraffic::check_count(std::uint32_t expert, std::int32_t count) const {
+  const std::size_t wanted = arrivals_[expert].size();
+  if (count == static_cast<std::int32_t>(wanted)) return {};
+  return fmt::format("expert {} counts {} rows, not {}", expert, count, wanted);
+}
+
+std::string MoeTraffic::check_row(std::uint32_t expert, std::size_t place, const std::uint8_t* got,
+                                  const std::uint8_t* scales) const {
+  const Arrival& arrival = arrivals_[expert][place];
+  const std::size_t hidden = exchange_.hidden;
+  const std::uint16_t* const row = &tokens_[arrival.rank].rows[arrival.token * hidden];
+  const std::string where = fmt::format("expert {}, row {}", expert, place);
+  if (exchange_.cast == RowCast::none) {
+    return std::memcmp(got, row, hidden * 2) == 0 ? "" : where + ": other bits than its token";
+  }
+  for (std::size_t g = 0; g < hidden / kScaleColumns; ++g) {
+    float amax = 1e-4f;
+    for (std::size_t i = 0; i < kScaleColumns; ++i) amax = std::max(amax, std::fabs(bf16(row[g * kScaleColumns + i])));
+    const float scale = amax / 448.0f, inverse = 448.0f / amax;
+    if (std::memcmp(scales + g * 4, &scale, 4) != 0) return fmt::format("{}: scale {}", where, g);
+    for (std::size_t i = g * kScaleColumns; i < (g + 1) * kScaleColumns; ++i) {
+      if (got[i] != detail::f32_to_e4m3(bf16(row[i]) * inverse)) return fmt::format("{}: column {}", where, i);
     }
   }
   return {};

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -42,13 +43,17 @@ class MoeTraffic {
   const std::vector<Arrival>& arrivals(std::uint32_t expert) const { return arrivals_[expert]; }
   std::vector<std::uint16_t> expert_row(std::uint32_t expert, const Arrival& arrival) const;
 
+  // What experts of one rank are taken to have made of a token together, with its weights.
+  std::vector<std::uint16_t> joint_row(std::span<const std::uint32_t> experts, const Arrival& arrival) const;
+
   // Rows that cross a link (the token's own rank left out), per rank; and what they would be, one for each expert.
   double wire_rows() const { return wire_rows_; }
   double logical_rows() const { return static_cast<double>(token_count_) * exchange_.top_k; }
 
-  // Empty, or the first thing that is wrong. `rows` and `scales` are those of the expert's block.
-  std::string check_expert(std::uint32_t expert, std::int32_t count, const std::uint8_t* rows,
-                           const std::uint8_t* scales, std::uint32_t capacity) const;
+  // Empty, or the first thing that is wrong.
+  std::string check_count(std::uint32_t expert, std::int32_t count) const;
+  std::string check_row(std::uint32_t expert, std::size_t place, const std::uint8_t* got,
+                        const std::uint8_t* scales) const;
   std::string check_combined(int rank, const std::uint16_t* rows) const;
 
  private:

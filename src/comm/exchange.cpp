@@ -16,6 +16,7 @@ namespace {
 using detail::ExchangeShape;
 using detail::ExchangeState;
 using detail::GroupState;
+using detail::Part;
 
 template <class... T>
 void require(bool good, fmt::format_string<T...> message, T&&... values) {
@@ -27,6 +28,31 @@ void check_tensor(const GroupState& group, const char* name, const void* data, s
   require(reinterpret_cast<std::uintptr_t>(data) % alignment == 0, "{}: {} is not aligned to {} bytes", name, data,
           alignment);
   group.communicator().fabric().check_buffer(name, data);
+}
+
+// Those that the layout asks for; others are taken where they are given and have a meaning.
+void check_outputs(const GroupState& group, const ExchangeShape& shape, const DispatchArgs& args) {
+  const bool by_rank = shape.layout == RowLayout::rank_major, scaled = shape.scale_bytes != 0 || shape.groups != 0;
+  const auto check = [&](const char* name, const void* data, std::size_t alignment, bool needed) {
+    if (needed || data != nullptr) check_tensor(group, name, data, alignment);
+  };
+  const auto forbid = [&](const char* name, const void* data, bool forbidden) {
+    require(!forbidden || data == nullptr, "{}: this layout has none", name);
+  };
+  check("source_tokens", args.source_tokens, 4, by_rank);
+  check("offsets", args.offsets, 4, shape.layout == RowLayout::expert_contiguous);
+  forbid("offsets", args.offsets, shape.layout != RowLayout::expert_contiguous);
+  forbid("output_sources", args.output_sources, by_rank);
+  forbid("output_ids", args.output_ids, !by_rank);
+  forbid("output_weights", args.output_weights, !by_rank || !shape.weighted);
+  if (shape.local != 0) {
+    check("output", args.output, 16, true);
+    check("output_scales", args.output_scales, 4, scaled);
+    check("counts", args.counts, 4, true);
+  }
+  check("output_sources", args.output_sources, 4, false);
+  check("output_ids", args.output_ids, 4, by_rank);
+  check("output_weights", args.output_weights, 4, by_rank && shape.weighted);
 }
 
 void check_launch(const GroupState& group, const Launch& launch, Stream stream) {
@@ -55,14 +81,132 @@ void choose_grid(const GroupState& group, const Launch& launch, std::uint64_t wa
   planned.blocks = launch.blocks != 0 ? launch.blocks : static_cast<int>(data_blocks) + 1;
 }
 
-void run(const Group& handle, GroupState& channel, const char* what, std::uint32_t tag, detail::PlannedCall planned) {
+// Makes the call, or a part of it; gives its fingerprint.
+void run(const Group& handle, GroupState& channel, const detail::CallName& name, detail::PlannedCall planned) {
   detail::CommunicatorState& communicator = channel.communicator();
-  const std::uint32_t fingerprint = detail::fingerprint(what, tag);
-  channel.remember({fingerprint, fmt::format("{} tag {}", what, tag)});
+  channel.remember(name);
   communicator.shared_fabric()->keep_alive(planned.stream, communicator.shared_fabric());
-  planned.call = channel.call(fingerprint);
+  planned.call = channel.call(name.fingerprint);
   detail::run_or_keep(handle, planned);
   if (handle.device() == Device::cpu) handle.check();
+}
+detail::CallName call_name(const char* what, std::uint32_t tag) {
+  return {detail::fingerprint(what, tag), fmt::format("{} tag {}", what, tag)};
+}
+
+// Sends of a channel and their waits take turns.
+void check_nothing_sent(const std::optional<detail::SentCall>& sent, const char* what) {
+  if (!sent) return;
+  throw Error(Errc::in_flight, fmt::format("{}: the {} before has been sent and not been waited for", what, what));
+}
+detail::SentCall take_sent(const std::optional<detail::SentCall>& sent, std::uint32_t generation, const char* what) {
+  require(sent.has_value(), "{}_wait: nothing was sent", what);
+  require(sent->generation == generation, "{}_wait: ticket: its {} is not the one that was sent", what, what);
+  return *sent;
+}
+
+void check_inputs(const GroupState& group, const ExchangeShape& shape, const DispatchArgs& args) {
+  require(args.tokens <= shape.tokens, "tokens: {} is not between 0 and {}", args.tokens, shape.tokens);
+  if (args.tokens == 0) return;
+  check_tensor(group, "input", args.input, 16);
+  if (shape.scale_bytes != 0) check_tensor(group, "scales", args.scales, 4);
+  check_tensor(group, "topk_ids", args.topk_ids, args.topk_ids_are_i64 ? 8 : 4);
+  if (shape.weighted) check_tensor(group, "topk_weights", args.topk_weights, 4);
+}
+
+detail::PlannedCall plan_dispatch(const ExchangeState& exchange, const DispatchArgs& args, Part part,
+                                  std::uint32_t generation, std::uint32_t tokens) {
+  const ExchangeShape& shape = exchange.shape();
+  const GroupState& channel = exchange.dispatch_channel();
+  detail::PlannedCall planned{
+      .call = {},
+      .operation = detail::DispatchOperation{.work = {.exchange = exchange.view(generation),
+                                                      .part = part,
+                                                      .input = args.input,
+                                                      .scales = args.scales,
+                                                      .ids = args.topk_ids,
+                                                      .weights = args.topk_weights,
+                                                      .tokens = tokens,
+                                                      .wide_ids = args.topk_ids_are_i64,
+                                                      .discard = args.discard,
+                                                      .output = args.output,
+                                                      .output_scales = args.output_scales,
+                                                      .counts = args.counts,
+                                                      .offsets = args.offsets,
+                                                      .sources = args.output_sources,
+                                                      .source_tokens = args.source_tokens,
+                                                      .local_ids = args.output_ids,
+                                                      .local_weights = args.output_weights},
+                                             .type = exchange.args().type},
+      .blocks = 2,
+      .threads = 1,
+      .stream = args.stream};
+  // Rows come from all ranks, about as many from each as go from here to each; records and counts go beside rows.
+  const std::uint64_t units = shape.cast != RowCast::none ? (shape.columns / 16 + 31) / 32 : shape.segments;
+  const std::uint64_t received = tokens * units * static_cast<unsigned>(channel.size());
+  const std::uint64_t sent = tokens * (units + shape.top_k) + (shape.experts + 31) / 32;
+  const std::uint64_t warps = part == Part::send ? sent : part == Part::wait ? received : std::max(received, sent);
+  choose_grid(channel, args.launch, warps, planned);
+  return planned;
+}
+
+// A dispatch, or its send.
+detail::SentCall run_dispatch(const Group& group, ExchangeState& exchange, const DispatchArgs& args, Part part) {
+  const detail::NvtxRange range("weft::dispatch");
+  GroupState& channel = exchange.dispatch_channel();
+  check_launch(channel, args.launch, args.stream);
+  check_inputs(channel, exchange.shape(), args);
+  if (part == Part::whole) check_outputs(channel, exchange.shape(), args);
+  check_nothing_sent(exchange.sent_dispatch(), "dispatch");
+  check_ready(group, "dispatch");
+  const std::uint32_t generation = exchange.next_generation();
+  const detail::CallName name = call_name("dispatch", args.tag);
+  run(group, channel, name, plan_dispatch(exchange, args, part, generation, args.tokens));
+  return {generation, name.fingerprint, args.tokens};
+}
+
+void check_combine_output(const GroupState& group, const CombineArgs& args) {
+  check_tensor(group, "output", args.output, 16);
+  if (args.residual != nullptr) check_tensor(group, "residual", args.residual, 16);
+}
+
+detail::PlannedCall plan_combine(const ExchangeState& exchange, const CombineArgs& args, Part part) {
+  const ExchangeShape& shape = exchange.shape();
+  const GroupState& channel = exchange.combine_channel();
+  detail::PlannedCall planned{
+      .call = {},
+      .operation = detail::CombineOperation{.work = {.exchange = exchange.view(args.ticket.generation),
+                                                     .part = part,
+                                                     .input = args.input,
+                                                     .residual = args.residual,
+                                                     .output = args.output,
+                                                     .dispatch_dead = exchange.dispatch_failed()},
+                                            .type = exchange.args().combine_type},
+      .blocks = 2,
+      .threads = 1,
+      .stream = args.stream};
+  const std::uint64_t units = (shape.combine_packs + 31) / 32;
+  choose_grid(channel, args.launch, std::uint64_t{shape.tokens} * static_cast<unsigned>(channel.size()) * units,
+              planned);
+  return planned;
+}
+
+// A combine, or its send.
+detail::SentCall run_combine(const Group& group, ExchangeState& exchange, const CombineArgs& args, Part part) {
+  const detail::NvtxRange range("weft::combine");
+  GroupState& channel = exchange.combine_channel();
+  const std::uint32_t generation = args.ticket.generation;
+  check_launch(channel, args.launch, args.stream);
+  require(exchange.dispatched(generation), "ticket: no dispatch has given it");
+  const std::optional<detail::SentCall>& dispatch = exchange.sent_dispatch();
+  require(!dispatch || dispatch->generation != generation, "ticket: its dispatch has not been waited for");
+  if (exchange.shape().local != 0) check_tensor(channel, "input", args.input, 16);
+  if (part == Part::whole) check_combine_output(channel, args);
+  check_nothing_sent(exchange.sent_combine(), "combine");
+  check_ready(group, "combine");
+  const detail::CallName name = call_name("combine", args.tag);
+  run(group, channel, name, plan_combine(exchange, args, part));
+  return {generation, name.fingerprint, 0};
 }
 
 }  // namespace
@@ -85,7 +229,11 @@ ExchangeMemory exchange_memory(int ranks, const ExchangeArgs& args) {
   memory.tables = args.generations * detail::RoutingTables::bytes(size, shape) +
                   detail::aligned_to_line(args.experts * sizeof(detail::ExpertHome));
   memory.window = layout.dispatch_bytes + layout.combine_bytes + memory.tables;
-  memory.output = std::size_t{shape.most_local} * shape.capacity * (row + scales);
+  const bool by_rank = args.layout == RowLayout::rank_major;
+  const std::size_t entry = sizeof(std::int32_t) + (args.weighted ? sizeof(float) : 0);
+  const std::size_t rows = args.layout == RowLayout::expert_masked ? std::size_t{shape.most_local} * shape.capacity
+                                                                   : std::size_t{shape.rows};
+  memory.output = rows * (row + scales + (by_rank ? args.top_k * entry : 0));
   return memory;
 }
 
@@ -106,80 +254,46 @@ std::span<const std::uint32_t> Exchange::experts() const {
 std::uint32_t Exchange::capacity() const {
   return state_->shape().capacity;
 }
+std::size_t Exchange::output_rows() const {
+  return state_->shape().rows;
+}
 
 Ticket Exchange::dispatch(const DispatchArgs& args) const {
-  const detail::NvtxRange range("weft::dispatch");
+  return {run_dispatch(group_, *state_, args, Part::whole).generation};
+}
+Ticket Exchange::dispatch_send(const DispatchArgs& args) const {
+  state_->sent_dispatch() = run_dispatch(group_, *state_, args, Part::send);
+  return {state_->sent_dispatch()->generation};
+}
+void Exchange::dispatch_wait(Ticket ticket, const DispatchArgs& args) const {
+  const detail::NvtxRange range("weft::dispatch_wait");
   ExchangeState& exchange = *state_;
-  const ExchangeShape& shape = exchange.shape();
   GroupState& channel = exchange.dispatch_channel();
-  require(args.tokens <= shape.tokens, "tokens: {} is not between 0 and {}", args.tokens, shape.tokens);
   check_launch(channel, args.launch, args.stream);
-  const bool given_scales = shape.scale_bytes != 0;
-  if (args.tokens != 0) {
-    check_tensor(channel, "input", args.input, 16);
-    if (given_scales) check_tensor(channel, "scales", args.scales, 4);
-    check_tensor(channel, "topk_ids", args.topk_ids, args.topk_ids_are_i64 ? 8 : 4);
-    if (shape.weighted) check_tensor(channel, "topk_weights", args.topk_weights, 4);
-  }
-  if (shape.local != 0) {
-    check_tensor(channel, "output", args.output, 16);
-    if (given_scales || shape.cast != RowCast::none) check_tensor(channel, "output_scales", args.output_scales, 4);
-    check_tensor(channel, "counts", args.counts, 4);
-  }
-  check_ready(group_, "dispatch");
-  const Ticket ticket{exchange.next_generation()};
-  detail::PlannedCall planned{
-      .call = {},
-      .operation = detail::DispatchOperation{.work = {.exchange = exchange.view(ticket.generation),
-                                                      .input = args.input,
-                                                      .scales = args.scales,
-                                                      .ids = args.topk_ids,
-                                                      .weights = args.topk_weights,
-                                                      .tokens = args.tokens,
-                                                      .wide_ids = args.topk_ids_are_i64,
-                                                      .discard = args.discard,
-                                                      .output = args.output,
-                                                      .output_scales = args.output_scales,
-                                                      .counts = args.counts},
-                                             .type = exchange.args().type},
-      .blocks = 2,
-      .threads = 1,
-      .stream = args.stream};
-  // Rows come from all ranks, about as many from each as go from here to each; records and counts go beside rows.
-  const std::uint64_t units = shape.cast != RowCast::none ? (shape.columns / 16 + 31) / 32 : shape.segments;
-  const std::uint64_t received = args.tokens * units * static_cast<unsigned>(channel.size());
-  const std::uint64_t sent = args.tokens * (units + shape.top_k) + (shape.experts + 31) / 32;
-  choose_grid(channel, args.launch, std::max(received, sent), planned);
-  run(group_, channel, "dispatch", args.tag, planned);
-  return ticket;
+  check_outputs(channel, exchange.shape(), args);
+  const detail::SentCall sent = take_sent(exchange.sent_dispatch(), ticket.generation, "dispatch");
+  check_ready(group_, "dispatch_wait");
+  detail::PlannedCall planned = plan_dispatch(exchange, args, Part::wait, sent.generation, sent.tokens);
+  run(group_, channel, {sent.fingerprint, "dispatch, its wait"}, planned);
+  exchange.sent_dispatch().reset();
 }
 
 void Exchange::combine(const CombineArgs& args) const {
-  const detail::NvtxRange range("weft::combine");
+  run_combine(group_, *state_, args, Part::whole);
+}
+void Exchange::combine_send(const CombineArgs& args) const {
+  state_->sent_combine() = run_combine(group_, *state_, args, Part::send);
+}
+void Exchange::combine_wait(const CombineArgs& args) const {
+  const detail::NvtxRange range("weft::combine_wait");
   ExchangeState& exchange = *state_;
-  const ExchangeShape& shape = exchange.shape();
   GroupState& channel = exchange.combine_channel();
   check_launch(channel, args.launch, args.stream);
-  require(exchange.dispatched(args.ticket.generation), "ticket: no dispatch has given it");
-  if (shape.local != 0) check_tensor(channel, "input", args.input, 16);
-  check_tensor(channel, "output", args.output, 16);
-  if (args.residual != nullptr) check_tensor(channel, "residual", args.residual, 16);
-  check_ready(group_, "combine");
-  detail::PlannedCall planned{
-      .call = {},
-      .operation = detail::CombineOperation{.work = {.exchange = exchange.view(args.ticket.generation),
-                                                     .input = args.input,
-                                                     .residual = args.residual,
-                                                     .output = args.output,
-                                                     .dispatch_dead = exchange.dispatch_failed()},
-                                            .type = exchange.args().combine_type},
-      .blocks = 2,
-      .threads = 1,
-      .stream = args.stream};
-  const std::uint64_t units = (shape.combine_packs + 31) / 32;
-  choose_grid(channel, args.launch, std::uint64_t{shape.tokens} * static_cast<unsigned>(channel.size()) * units,
-              planned);
-  run(group_, channel, "combine", args.tag, planned);
+  check_combine_output(channel, args);
+  const detail::SentCall sent = take_sent(exchange.sent_combine(), args.ticket.generation, "combine");
+  check_ready(group_, "combine_wait");
+  run(group_, channel, {sent.fingerprint, "combine, its wait"}, plan_combine(exchange, args, Part::wait));
+  exchange.sent_combine().reset();
 }
 
 }  // namespace weft

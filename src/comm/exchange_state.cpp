@@ -11,6 +11,7 @@ namespace weft::detail {
 namespace {
 
 constexpr std::uint32_t kMostHidden = 1u << 20;
+constexpr std::uint32_t kMostAlignment = 1024;
 
 template <class Value>
 void require(bool good, const char* argument, Value value, const std::string& range) {
@@ -20,9 +21,10 @@ void require(bool good, const char* argument, Value value, const std::string& ra
 // What must be the same on all ranks of a group, as bytes to compare.
 struct AgreedExchange {
   int leader;  // world rank of the group's first
-  std::uint32_t tokens, hidden, experts, top_k, scale_bytes, capacity, generations, map;
+  std::uint32_t tokens, hidden, experts, top_k, scale_bytes, alignment, capacity, generations, map;
   RowType type;
   RowCast cast;
+  RowLayout layout;
   DataType combine_type;
   Overflow overflow;
   bool weighted;
@@ -30,10 +32,11 @@ struct AgreedExchange {
 
 std::string describe(const AgreedExchange& a) {
   return fmt::format(
-      "tokens {}, hidden {}, experts {}, top_k {}, scale_bytes {}, capacity {}, generations {}, rank_of_expert {:08x}, "
-      "type {}, cast {}, combine_type {}, overflow {}, weighted {}",
-      a.tokens, a.hidden, a.experts, a.top_k, a.scale_bytes, a.capacity, a.generations, a.map, static_cast<int>(a.type),
-      static_cast<int>(a.cast), name(a.combine_type), static_cast<int>(a.overflow), a.weighted);
+      "tokens {}, hidden {}, experts {}, top_k {}, scale_bytes {}, alignment {}, capacity {}, generations {}, "
+      "rank_of_expert {:08x}, type {}, cast {}, layout {}, combine_type {}, overflow {}, weighted {}",
+      a.tokens, a.hidden, a.experts, a.top_k, a.scale_bytes, a.alignment, a.capacity, a.generations, a.map,
+      static_cast<int>(a.type), static_cast<int>(a.cast), static_cast<int>(a.layout), name(a.combine_type),
+      static_cast<int>(a.overflow), a.weighted);
 }
 
 RegionLayout channel_layout(std::uint64_t bytes) {
@@ -63,7 +66,14 @@ void check_exchange_args(std::uint32_t ranks, const ExchangeArgs& args) {
           "a multiple of 4 up to 4 per column");
   require(args.scale_bytes == 0 || args.type == RowType::fp8, "scale_bytes", args.scale_bytes,
           "0, and only fp8 rows come with scales");
-  const std::uint64_t most_rows = std::uint64_t{ranks} * args.tokens * args.top_k;
+  require(args.layout <= RowLayout::rank_major, "layout", static_cast<int>(args.layout), "a RowLayout");
+  const bool contiguous = args.layout == RowLayout::expert_contiguous;
+  require(args.alignment >= 1 && args.alignment <= (contiguous ? kMostAlignment : 1), "alignment", args.alignment,
+          contiguous ? fmt::format("between 1 and {}", kMostAlignment) : "1, and only contiguous experts are aligned");
+  const std::uint64_t entries = std::uint64_t{ranks} * args.tokens * args.top_k;
+  const std::uint64_t most_rows = args.layout == RowLayout::rank_major
+                                      ? 0
+                                      : entries + std::uint64_t{contiguous ? args.experts : 0} * (args.alignment - 1);
   require(args.capacity <= most_rows, "capacity", args.capacity, fmt::format("between 0 and {}", most_rows));
   require(args.generations >= 1 && args.generations <= 64, "generations", args.generations, "between 1 and 64");
   require(args.rank_of_expert.empty() || args.rank_of_expert.size() == args.experts, "rank_of_expert's length",
@@ -71,6 +81,11 @@ void check_exchange_args(std::uint32_t ranks, const ExchangeArgs& args) {
   for (const std::uint32_t rank : args.rank_of_expert) {
     require(rank < ranks, "rank_of_expert", rank, fmt::format("a rank below {}", ranks));
   }
+  if (args.layout != RowLayout::expert_masked) return;
+  const std::vector<std::uint32_t> counts = map_experts(ranks, args).counts;
+  const std::uint64_t capacity = args.capacity != 0 ? args.capacity : std::uint64_t{ranks} * args.tokens;
+  const std::uint64_t rows = capacity * *std::ranges::max_element(counts);
+  require(rows < std::uint64_t{1} << 32, "capacity times the experts of a rank", rows, "less than 2^32");
 }
 
 void check_exchange(const GroupState& group, const ExchangeArgs& args) {
@@ -91,11 +106,13 @@ void agree_on_exchange(Bootstrap& bootstrap, const GroupState& group, const Exch
   mine.experts = args.experts;
   mine.top_k = args.top_k;
   mine.scale_bytes = args.scale_bytes;
+  mine.alignment = args.alignment;
   mine.capacity = args.capacity;
   mine.generations = args.generations;
   for (const std::uint32_t rank : args.rank_of_expert) mine.map = fingerprint("map", mine.map, rank);
   mine.type = args.type;
   mine.cast = args.cast;
+  mine.layout = args.layout;
   mine.combine_type = args.combine_type;
   mine.overflow = args.overflow;
   mine.weighted = args.weighted;
@@ -152,6 +169,8 @@ void ExchangeState::arm(std::optional<std::uint32_t> first_epoch, bool moved) {
 }
 
 void ExchangeState::set_released() {
+  sent_dispatch_.reset();
+  sent_combine_.reset();
   dispatch_.set_released();
   combine_.set_released();
 }

@@ -17,6 +17,13 @@ void check_exchange(const GroupState& group, const ExchangeArgs& args);
 // Collective over the world; throws on all ranks where the ranks of one group differ.
 void agree_on_exchange(Bootstrap& bootstrap, const GroupState& group, const ExchangeArgs& args);
 
+// A call whose send was made and whose wait was not.
+struct SentCall {
+  std::uint32_t generation;
+  std::uint32_t fingerprint;
+  std::uint32_t tokens;
+};
+
 class ExchangeState {
  public:
   ExchangeState(GroupState& group, const ExchangeArgs& args, int number);
@@ -26,12 +33,18 @@ class ExchangeState {
   std::span<const std::uint32_t> experts() const { return experts_; }
   GroupState& dispatch_channel() { return dispatch_; }
   GroupState& combine_channel() { return combine_; }
+  const GroupState& dispatch_channel() const { return dispatch_; }
+  const GroupState& combine_channel() const { return combine_; }
 
   std::size_t needed_bytes() const;
   std::size_t window_bytes() const { return window_bytes_; }
   void set_window_bytes(std::size_t bytes) { window_bytes_ = bytes; }
   void arm(std::optional<std::uint32_t> first_epoch, bool moved);  // as GroupState::arm
   void set_released();
+
+  // Of dispatch and of combine.
+  std::optional<SentCall>& sent_dispatch() { return sent_dispatch_; }
+  std::optional<SentCall>& sent_combine() { return sent_combine_; }
 
   ExchangeView view(std::uint32_t generation) const;
   std::uint32_t next_generation();  // of a dispatch
@@ -54,6 +67,7 @@ class ExchangeState {
   std::size_t window_bytes_ = 0;
   GroupState dispatch_, combine_;
   std::uint64_t dispatches_ = 0;
+  std::optional<SentCall> sent_dispatch_, sent_combine_;
 };
 
 }  // namespace weft::detail

@@ -82,11 +82,16 @@ struct FaultRecord {
 };
 inline constexpr std::uint32_t kNoPeer = 0xffffffffu;
 
+// Which part of a call a launch makes. A wait follows its send, and nothing else of the group comes between.
+enum class Part : std::uint8_t { whole, send, wait };
+
+inline constexpr std::uint32_t kIdle = 0, kBusy = 1, kSent = 2;  // a call runs; has been sent and not waited for
+
 // State of one group that only its own rank touches.
 struct LocalState {
   std::uint32_t generation;  // of the window: calls of another one (captured before it was released) end at once
   std::uint32_t dead;        // 1 once a call of this group has failed: later calls send nothing
-  std::uint32_t busy;        // 1 while a call of this group is running
+  std::uint32_t busy;        // what the group is about: kIdle, …
   std::uint32_t epochs[kMaxBlocks];  // number of the next call, a word per block so that no block waits for another
 };
 

@@ -37,6 +37,9 @@ struct ExchangeShape {
   std::uint32_t segments;       // of a row that travels as it is
   std::uint32_t row_packs;      // of a row on the way, all of it
   std::uint32_t combine_packs;
+  std::uint32_t alignment;  // of contiguous experts
+  std::uint32_t rows;       // of this rank's output
+  RowLayout layout;
   RowCast cast;
   bool weighted;
   bool drop;
@@ -141,6 +144,7 @@ struct ExchangeView {
 
 struct DispatchWork {
   ExchangeView exchange;
+  Part part;
   const void* input;
   const void* scales;
   const void* ids;
@@ -151,10 +155,16 @@ struct DispatchWork {
   void* output;
   void* output_scales;
   std::int32_t* counts;
+  std::int32_t* offsets;
+  std::int32_t* sources;
+  std::int32_t* source_tokens;
+  std::int32_t* local_ids;
+  float* local_weights;
 };
 
 struct CombineWork {
   ExchangeView exchange;
+  Part part;
   const void* input;
   const void* residual;
   void* output;

@@ -35,6 +35,13 @@ inline ExpertMap map_experts(std::uint32_t ranks, const ExchangeArgs& args) {
   return map;
 }
 
+// Rows of ExchangeArgs::capacity, unless the caller has said.
+inline std::uint32_t default_capacity(std::uint32_t ranks, const ExchangeArgs& args, std::uint32_t most_local) {
+  if (args.layout == RowLayout::rank_major) return args.tokens;
+  if (args.layout == RowLayout::expert_masked) return ranks * args.tokens;
+  return ranks * args.tokens * std::min(args.top_k, most_local) + most_local * (args.alignment - 1);
+}
+
 // Of `rank` among `ranks`. Throws nothing: the arguments have been checked.
 inline ExchangeShape make_shape(std::uint32_t ranks, std::uint32_t rank, const ExchangeArgs& args,
                                 const ExpertMap& map) {
@@ -42,10 +49,15 @@ inline ExchangeShape make_shape(std::uint32_t ranks, std::uint32_t rank, const E
   shape.tokens = args.tokens;
   shape.experts = args.experts;
   shape.top_k = args.top_k;
-  shape.capacity = args.capacity != 0 ? args.capacity : ranks * args.tokens;
   shape.even = map.even;
   shape.local = map.counts[rank];
   shape.most_local = *std::ranges::max_element(map.counts);
+  shape.layout = args.layout;
+  shape.alignment = args.alignment;
+  shape.capacity = args.capacity != 0 ? args.capacity : default_capacity(ranks, args, shape.most_local);
+  shape.rows = shape.capacity * (args.layout == RowLayout::expert_masked ? shape.local
+                                 : args.layout == RowLayout::rank_major  ? ranks
+                                                                         : 1);
   shape.columns = args.hidden;
   shape.input_packs = args.hidden * element_bytes(args.type) / 16;
   shape.scale_bytes = args.scale_bytes;

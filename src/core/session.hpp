@@ -157,6 +157,16 @@ WEFT_FN bool wait(T& team, const Session& s, WaitSite site, Ready ready, Late la
   }
 }
 
+template <class A>
+WEFT_FN Part part_of(const typename A::Work& work) {
+  if constexpr (requires { A::part(work); }) return A::part(work);
+  return Part::whole;
+}
+// The first phase is the send, the rest is the wait.
+WEFT_FN constexpr bool has_phase(Part part, int phase) {
+  return part == Part::whole || (part == Part::send) == (phase == 0);
+}
+
 // Before a call begins: what can be known while the kernel before it still runs.
 template <Team T>
 WEFT_FN Session approach(T& team, const Call& call) {
@@ -169,7 +179,7 @@ WEFT_FN Session approach(T& team, const Call& call) {
 // communicator meanwhile is seen by the control block (handshake.hpp) and by every wait; reading that word here would
 // put one more dependent load before the first store.
 template <Team T>
-WEFT_FN bool enter(T& team, Session& s) {
+WEFT_FN bool enter(T& team, Session& s, Part part) {
   s.epoch = team.load(s.epoch_word);
   const std::uint32_t dead = team.load(&s.call->local->dead);
   const std::uint32_t generation = team.load(&s.call->local->generation);
@@ -178,11 +188,14 @@ WEFT_FN bool enter(T& team, Session& s) {
     report(team, id_of(s), {.code = Errc::released});
     return false;
   }
-  if (team.block_rank() == 0 && team.thread_rank() == 0) s.overlapped = team.exchange(&s.call->local->busy, 1u) != 0;
+  if (team.block_rank() == 0 && team.thread_rank() == 0) {
+    s.overlapped = team.exchange(&s.call->local->busy, kBusy) != (part == Part::wait ? kSent : kIdle);
+  }
   return true;
 }
 
-// False, with a report, when another call of the group was running on this rank when this one began.
+// False, with a report, when another call of the group was running on this rank when this one began; or had been sent
+// and not waited for; or when this one is a wait and nothing was sent.
 template <Team T>
 WEFT_FN bool alone(T& team, const Session& s, std::uint32_t phase) {
   if (!s.overlapped) return true;
@@ -191,10 +204,14 @@ WEFT_FN bool alone(T& team, const Session& s, std::uint32_t phase) {
 }
 
 // Ends a call: this block's epoch moves on, and block 0 takes along the words of blocks that this launch did not have,
-// so that the next one may have any grid.
+// so that the next one may have any grid. A send leaves the epochs to its wait.
 template <Team T>
-WEFT_FN void leave(T& team, const Session& s) {
+WEFT_FN void leave(T& team, const Session& s, Part part) {
   team.sync();
+  if (part == Part::send) {
+    if (team.block_rank() == 0 && team.thread_rank() == 0) team.store(&s.call->local->busy, kSent);
+    return;
+  }
   const std::uint32_t next = s.epoch + 1;
   if (team.block_rank() != 0) {
     if (team.thread_rank() == 0) team.store(s.epoch_word, next);
@@ -202,7 +219,7 @@ WEFT_FN void leave(T& team, const Session& s) {
   }
   if (team.thread_rank() == 0) {
     team.store(s.epoch_word, next);
-    team.store(&s.call->local->busy, 0u);
+    team.store(&s.call->local->busy, kIdle);
   }
   for (std::uint32_t block = team.blocks() + team.thread_rank(); block < kMaxBlocks; block += team.size()) {
     team.store(&s.call->local->epochs[block], next);

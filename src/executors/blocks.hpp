@@ -12,11 +12,11 @@ namespace weft::detail {
 
 inline constexpr std::uint32_t kThreadBlocks = 2;  // the control block and one for data
 
-// Calls `run.template operator()<phase>()` for the phases of an algorithm, until one returns false.
+// Calls `run.template operator()<phase>()` for the phases of a part of an algorithm, until one returns false.
 template <class A, class Run>
-void for_phases(Run&& run) {
+void for_phases(Part part, Run&& run) {
   [&]<int... phase>(std::integer_sequence<int, phase...>) {
-    static_cast<void>((run.template operator()<phase>() && ...));
+    static_cast<void>(((!has_phase(part, phase) || run.template operator()<phase>()) && ...));
   }
   (std::make_integer_sequence<int, A::kPhases>{});
 }
@@ -24,23 +24,23 @@ void for_phases(Run&& run) {
 // `team`: one for each block, each of one thread.
 template <class A, class T>
 void run_blocks(std::array<T, kThreadBlocks> team, const Call& call, const typename A::Work& work) {
+  const Part part = part_of<A>(work);
   std::array<Session, kThreadBlocks> session{approach(team[0], call), approach(team[1], call)};
   for (std::uint32_t block = 0; block < kThreadBlocks; ++block) {
-    if (!enter(team[block], session[block])) return;
+    if (!enter(team[block], session[block], part)) return;
   }
   // Before anything is sent, unlike on a GPU, whose data blocks cannot know: two threads would write to the same slots.
   if (!alone(team[0], session[0], 0)) return;
   const std::array<typename A::Places, kThreadBlocks> places{A::places(team[0], call, work),
                                                              A::places(team[1], call, work)};
-  const std::array<typename A::Early, kThreadBlocks> early{A::early(team[0], session[0], places[0]),
-                                                           A::early(team[1], session[1], places[1])};
-  for_phases<A>([&]<int phase>() {
+  const std::array early{A::early(team[0], session[0], places[0]), A::early(team[1], session[1], places[1])};
+  for_phases<A>(part, [&]<int phase>() {
     for (std::uint32_t block = 0; block < kThreadBlocks; ++block) {
       if (!A::template run<phase>(team[block], session[block], places[block], early[block])) return false;
     }
     return true;
   });
-  for (std::uint32_t block = 0; block < kThreadBlocks; ++block) leave(team[block], session[block]);
+  for (std::uint32_t block = 0; block < kThreadBlocks; ++block) leave(team[block], session[block], part);
 }
 
 }  // namespace weft::detail

@@ -20,10 +20,10 @@ constexpr int max_threads_of() {
 template <class A>
 constexpr int kMaxThreads = max_threads_of<A>();
 
-template <class A, int... phase>
+template <class A, class Early, int... phase>
 __device__ __forceinline__ void run_phases(CudaBlock& team, const Session& session, const typename A::Places& places,
-                                           const typename A::Early& early, std::integer_sequence<int, phase...>) {
-  static_cast<void>((A::template run<phase>(team, session, places, early) && ...));
+                                           const Early& early, Part part, std::integer_sequence<int, phase...>) {
+  static_cast<void>(((!has_phase(part, phase) || A::template run<phase>(team, session, places, early)) && ...));
 }
 
 template <class A>
@@ -35,10 +35,11 @@ __global__ void __launch_bounds__(kMaxThreads<A>)
   const typename A::Places places = A::places(team, call, work);
   ptx::wait_for_predecessor();
   ptx::launch_successor();
-  const typename A::Early early = A::early(team, session, places);
-  if (!enter(team, session)) return;
-  run_phases<A>(team, session, places, early, std::make_integer_sequence<int, A::kPhases>{});
-  leave(team, session);
+  const auto early = A::early(team, session, places);
+  const Part part = part_of<A>(work);
+  if (!enter(team, session, part)) return;
+  run_phases<A>(team, session, places, early, part, std::make_integer_sequence<int, A::kPhases>{});
+  leave(team, session, part);
 }
 
 }  // namespace weft::detail

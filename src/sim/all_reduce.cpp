@@ -103,6 +103,10 @@ std::vector<std::uint32_t>& AllReduceProgram::make_tensors(unsigned call, unsign
 
 void AllReduceProgram::fill(unsigned call, unsigned rank) {
   const CallSetup& spec = setup_.call(call, rank);
+  if (spec.part == detail::Part::wait) {
+    tensors(call, rank).kernel = tensors(static_cast<unsigned>(spec.of), rank).wait;
+    return;
+  }
   if (spec.moving == Moving::dispatch) return fill_dispatch(call, rank);
   if (spec.moving == Moving::combine) return fill_combine(call, rank);
   if (spec.moving == Moving::rms_norm) return fill_norm(call, rank);
@@ -198,7 +202,7 @@ std::uint32_t AllReduceProgram::host_epoch(unsigned call) const {
   std::uint32_t epoch = setup_.start_epoch;
   for (unsigned before = 0; before < recorded(call); ++before) {
     const CallSetup& spec = setup_.calls[before];
-    if (spec.act == Act::call && spec.replays < 0 && spec.group == setup_.calls[call].group) ++epoch;
+    if (begins_epoch(before) && spec.replays < 0 && spec.group == setup_.calls[call].group) ++epoch;
   }
   return epoch;
 }

@@ -38,7 +38,7 @@ class AllReduceProgram final : public Program {
     std::vector<std::uint32_t> memory;             // of the first call that uses it; replays share it
     std::vector<std::uint32_t> result;             // what a replay of the same recording has found there
     unsigned user;                                 // the last call that has begun to use `memory`
-    Kernel kernel;
+    Kernel kernel, wait;  // a send: what its wait is
     std::size_t output_offset;  // bytes
   };
   void fill(unsigned call, unsigned rank);
@@ -52,6 +52,8 @@ class AllReduceProgram final : public Program {
     float weight;
   };
   std::vector<std::vector<Arrival>> arrivals(unsigned dispatch) const;  // by expert, in order
+  std::vector<std::size_t> beginnings(const std::vector<std::vector<Arrival>>& by_expert) const;
+  std::optional<std::size_t> row_of(const Arrival& arrival, std::size_t place, std::size_t beginning) const;
   void fill_dispatch(unsigned call, unsigned rank);
   void fill_combine(unsigned call, unsigned rank);
   void reset_tables();
@@ -68,6 +70,10 @@ class AllReduceProgram final : public Program {
   bool may_say(Errc code) const;
   std::string check_faults();
   std::string check_unordered();
+  // Calls that begin an epoch; the wait for what was sent does not.
+  bool begins_epoch(unsigned call) const {
+    return setup_.calls[call].act == Act::call && setup_.calls[call].part != detail::Part::wait;
+  }
   // The call whose arguments another one has: itself, or the one that was recorded.
   unsigned recorded(unsigned call) const {
     return setup_.calls[call].replays >= 0 ? static_cast<unsigned>(setup_.calls[call].replays) : call;

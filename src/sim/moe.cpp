@@ -1,6 +1,7 @@
 // Dispatch and combine as calls of a program: their tensors, and what must come out.
 #include <bit>
 #include <cstring>
+#include <optional>
 
 #include "algorithms/moe_rows.hpp"
 #include "sim/all_reduce.hpp"
@@ -109,6 +110,29 @@ std::vector<std::vector<AllReduceProgram::Arrival>> AllReduceProgram::arrivals(u
   return by_expert;
 }
 
+// Where the rows of each expert begin in the output of its rank; rank-major: nothing.
+std::vector<std::size_t> AllReduceProgram::beginnings(const std::vector<std::vector<Arrival>>& by_expert) const {
+  const ExchangeShape& shape = world_.exchange().shape(0);
+  std::vector<std::size_t> all, next(setup_.ranks);
+  for (std::uint32_t expert = 0; expert < by_expert.size(); ++expert) {
+    const auto [home, local] = world_.exchange().map().homes[expert];
+    const bool masked = shape.layout == RowLayout::expert_masked;
+    all.push_back(masked ? std::size_t{local} * shape.capacity : next[home]);
+    next[home] += (by_expert[expert].size() + shape.alignment - 1) / shape.alignment * shape.alignment;
+  }
+  return all;
+}
+
+// The output's row for one arrival; none where there is no room.
+std::optional<std::size_t> AllReduceProgram::row_of(const Arrival& arrival, std::size_t place,
+                                                    std::size_t beginning) const {
+  const ExchangeShape& shape = world_.exchange().shape(0);
+  if (shape.layout == RowLayout::rank_major) return std::size_t{arrival.rank} * shape.tokens + arrival.token;
+  const bool masked = shape.layout == RowLayout::expert_masked;
+  if ((masked ? place : beginning + place) >= shape.capacity) return std::nullopt;
+  return beginning + place;
+}
+
 void AllReduceProgram::reset_tables() {
   tables_.resize(std::size_t{setup_.exchange.generations} * setup_.ranks);
   for (std::size_t i = 0; i < tables_.size(); ++i) {
@@ -122,7 +146,8 @@ void AllReduceProgram::reset_tables() {
 detail::ExchangeView AllReduceProgram::exchange_view(unsigned dispatch, unsigned rank) {
   unsigned earlier = 0;
   for (unsigned call = 0; call < recorded(dispatch); ++call) {
-    earlier += setup_.calls[call].moving == Moving::dispatch && setup_.calls[call].replays < 0;
+    const CallSetup& spec = setup_.calls[call];
+    earlier += spec.moving == Moving::dispatch && spec.part != detail::Part::wait && spec.replays < 0;
   }
   const ExchangeShape& shape = world_.exchange().shape(rank);
   auto& tables = tables_[std::size_t{earlier % setup_.exchange.generations} * setup_.ranks + rank];
@@ -139,12 +164,16 @@ void AllReduceProgram::fill_dispatch(unsigned call, unsigned rank) {
   const std::vector<int>& ids = ids_of(spec, rank);
   const auto tokens = static_cast<std::uint32_t>(ids.size()) / shape.top_k;
   const std::size_t given = input_row_bytes(shape), row = sent_row_bytes(shape), scale = sent_scale_bytes(shape);
-  const std::size_t rows = std::size_t{shape.local} * shape.capacity;
+  const bool by_rank = shape.layout == RowLayout::rank_major, contiguous = shape.layout == RowLayout::expert_contiguous;
+  const std::size_t rows = shape.rows, entries = by_rank ? rows * shape.top_k : 0;
   Pieces pieces;
   const std::size_t input = pieces.take(tokens * given), scales = pieces.take(std::size_t{tokens} * shape.scale_bytes),
                     topk = pieces.take(ids.size() * 4), weights = pieces.take(ids.size() * 4),
                     output = pieces.take(rows * row), output_scales = pieces.take(rows * scale),
-                    counts = pieces.take(std::size_t{shape.local} * 4);
+                    counts = pieces.take(std::size_t{shape.local} * 4),
+                    offsets = pieces.take(contiguous ? (std::size_t{shape.local} + 1) * 4 : 0),
+                    sources = pieces.take(by_rank ? 0 : rows * 4), source_tokens = pieces.take(setup_.ranks * 4u),
+                    local_ids = pieces.take(entries * 4), local_weights = pieces.take(entries * 4);
   const Mapped at = map(make_tensors(call, rank, pieces.end));
   Tensors& t = tensors(call, rank);
   t.output_offset = at.skew + output;
@@ -161,21 +190,50 @@ void AllReduceProgram::fill_dispatch(unsigned call, unsigned rank) {
   }
   t.expected = t.initial;
   const auto by_expert = arrivals(call);
+  const auto begins = beginnings(by_expert);
+  const auto& homes = world_.exchange().map().homes;
+  std::int32_t end = 0;
   for (std::uint32_t expert = 0; expert < by_expert.size(); ++expert) {
-    const auto [home, local] = world_.exchange().map().homes[expert];
+    const auto [home, local] = homes[expert];
     if (home != rank) continue;
     const auto count = static_cast<std::int32_t>(by_expert[expert].size());
     at.put(t.expected, counts + std::size_t{local} * 4, &count, 1);
-    for (std::size_t place = 0; place < std::min<std::size_t>(by_expert[expert].size(), shape.capacity); ++place) {
+    for (std::size_t place = 0; place < by_expert[expert].size(); ++place) {
       const Arrival& arrival = by_expert[expert][place];
+      const std::optional<std::size_t> to = row_of(arrival, place, begins[expert]);
+      if (!to) continue;
       const Bytes bytes = sent_row(setup_, shape, call, arrival.rank, arrival.token);
-      const std::size_t to = std::size_t{local} * shape.capacity + place;
-      at.put(t.expected, output + to * row, bytes.data(), row);
-      at.put(t.expected, output_scales + to * scale, bytes.data() + row, scale);
+      at.put(t.expected, output + *to * row, bytes.data(), row);
+      at.put(t.expected, output_scales + *to * scale, bytes.data() + row, scale);
+      const std::uint32_t source = arrival.rank * shape.tokens + arrival.token;
+      if (!by_rank) at.put(t.expected, sources + *to * 4, &source, 1);
+    }
+    if (!contiguous) continue;
+    const auto begin = static_cast<std::int32_t>(begins[expert]), pad = -1;
+    at.put(t.expected, offsets + std::size_t{local} * 4, &begin, 1);
+    for (end = begin + count; end % static_cast<std::int32_t>(shape.alignment) != 0; ++end) {
+      if (end < static_cast<std::int32_t>(rows)) at.put(t.expected, sources + static_cast<std::size_t>(end) * 4, &pad, 1);
     }
   }
+  if (contiguous) at.put(t.expected, offsets + std::size_t{shape.local} * 4, &end, 1);
+  for (unsigned source = 0; source < setup_.ranks; ++source) {
+    const std::vector<int>& chosen = ids_of(spec, source);
+    const auto count = static_cast<std::uint32_t>(chosen.size()) / shape.top_k;
+    at.put(t.expected, source_tokens + source * 4u, &count, 1);
+    for (std::uint32_t i = 0; by_rank && i < chosen.size(); ++i) {
+      const bool one = chosen[i] >= 0 && static_cast<std::size_t>(chosen[i]) < homes.size();
+      const detail::ExpertHome home = one ? homes[static_cast<std::size_t>(chosen[i])] : detail::ExpertHome{~0u, 0};
+      const std::uint32_t id = home.rank == rank ? home.local : ~0u;
+      const float weight = home.rank == rank ? weight_of(call, source, i) : 0;
+      const std::size_t entry = (std::size_t{source} * shape.tokens * shape.top_k + i) * 4;
+      at.put(t.expected, local_ids + entry, &id, 1);
+      at.put(t.expected, local_weights + entry, &weight, 1);
+    }
+  }
+  const auto words = [&](std::size_t piece) { return reinterpret_cast<std::int32_t*>(at.memory + piece); };
   const auto floats = reinterpret_cast<const float*>(at.memory + weights);
-  const detail::DispatchWork work{.exchange = exchange,
+  detail::DispatchWork work{.exchange = exchange,
+                                  .part = spec.part,
                                   .input = at.memory + input,
                                   .scales = at.memory + scales,
                                   .ids = at.memory + topk,
@@ -185,16 +243,26 @@ void AllReduceProgram::fill_dispatch(unsigned call, unsigned rank) {
                                   .discard = spec.discard,
                                   .output = at.memory + output,
                                   .output_scales = at.memory + output_scales,
-                                  .counts = reinterpret_cast<std::int32_t*>(at.memory + counts)};
-  t.kernel =
-      find_moe_kernel(detail::DispatchOperation{work, setup_.exchange.type}, setup_.atomic_bytes, setup_.one_thread);
+                                  .counts = words(counts),
+                                  .offsets = contiguous ? words(offsets) : nullptr,
+                                  .sources = by_rank ? nullptr : words(sources),
+                                  .source_tokens = words(source_tokens),
+                                  .local_ids = by_rank ? words(local_ids) : nullptr,
+                                  .local_weights = reinterpret_cast<float*>(words(local_weights))};
+  const auto kernel = [&] {
+    return find_moe_kernel(detail::DispatchOperation{work, setup_.exchange.type}, setup_.atomic_bytes,
+                           setup_.one_thread);
+  };
+  t.kernel = kernel();
+  work.part = detail::Part::wait;
+  t.wait = kernel();
 }
 
 void AllReduceProgram::fill_combine(unsigned call, unsigned rank) {
   const auto dispatch = static_cast<unsigned>(setup_.calls[call].of);
   const detail::ExchangeView exchange = exchange_view(dispatch, rank);
   const ExchangeShape& shape = exchange.shape;
-  const std::size_t rows = std::size_t{shape.local} * shape.capacity, row = shape.columns;
+  const std::size_t rows = shape.rows, row = shape.columns;
   const std::size_t tokens = ids_of(setup_.calls[dispatch], rank).size() / shape.top_k;
   Pieces pieces;
   const std::size_t input = pieces.take(rows * row * 2), output = pieces.take(tokens * row * 2);
@@ -211,6 +279,7 @@ void AllReduceProgram::fill_combine(unsigned call, unsigned rank) {
   }
   t.expected = t.initial;
   const auto by_expert = arrivals(dispatch);
+  const auto begins = beginnings(by_expert);
   const auto& homes = world_.exchange().map().homes;
   for (std::size_t i = 0; i < tokens * row; ++i) {
     std::vector<std::uint32_t> terms;
@@ -222,10 +291,12 @@ void AllReduceProgram::fill_combine(unsigned call, unsigned rank) {
           const Arrival& arrival = by_expert[expert][place];
           if (arrival.rank != rank || arrival.token != i / row) continue;
           sent = true;
-          if (place >= shape.capacity) continue;
-          const std::size_t at_expert = std::size_t{homes[expert].local} * shape.capacity + place;
-          const float value = Half::widen(made(from, at_expert * row + i % row));
-          part = first ? arrival.weight * value : detail::multiply_add(arrival.weight, value, part);
+          const std::optional<std::size_t> at_expert = row_of(arrival, place, begins[expert]);
+          const bool by_rank = shape.layout == RowLayout::rank_major;
+          if (!at_expert || (by_rank && !first)) continue;
+          const float value = Half::widen(made(from, *at_expert * row + i % row));
+          const float weight = by_rank ? 1.0f : arrival.weight;
+          part = first ? weight * value : detail::multiply_add(weight, value, part);
           first = false;
         }
       }
@@ -234,12 +305,18 @@ void AllReduceProgram::fill_combine(unsigned call, unsigned rank) {
     const auto sum = static_cast<std::uint16_t>(terms.empty() ? 0 : reduced(DataType::bf16, ReduceOp::sum, terms));
     at.put(t.expected, output + i * 2, &sum, 1);
   }
-  const detail::CombineWork work{.exchange = exchange,
+  detail::CombineWork work{.exchange = exchange,
+                                 .part = setup_.calls[call].part,
                                  .input = at.memory + input,
                                  .residual = nullptr,
                                  .output = at.memory + output,
                                  .dispatch_dead = &world_.local(0, rank)->dead};
-  t.kernel = find_moe_kernel(detail::CombineOperation{work, DataType::bf16}, setup_.atomic_bytes, setup_.one_thread);
+  const auto kernel = [&] {
+    return find_moe_kernel(detail::CombineOperation{work, DataType::bf16}, setup_.atomic_bytes, setup_.one_thread);
+  };
+  t.kernel = kernel();
+  work.part = detail::Part::wait;
+  t.wait = kernel();
 }
 
 }  // namespace weft::sim

@@ -39,6 +39,31 @@ std::vector<CallSetup> moe_rounds(const std::vector<Routing>& routings, const st
   return calls;
 }
 
+// Sends and waits in launches of their own, on grids of their own: the wait for a combine comes behind the send of the
+// next dispatch.
+std::vector<CallSetup> moe_apart(const std::vector<Routing>& routings, Grid of_send, Grid of_wait) {
+  using detail::Part;
+  std::vector<CallSetup> calls;
+  const auto add = [&](unsigned group, Part part, int of, const Routing& ids) {
+    calls.push_back({.grids = {part == Part::send ? of_send : of_wait},
+                     .group = group,
+                     .moving = group == 0 ? Moving::dispatch : Moving::combine,
+                     .ids = ids,
+                     .part = part,
+                     .of = of});
+    return static_cast<int>(calls.size()) - 1;
+  };
+  int combine = -1;
+  for (const Routing& ids : routings) {
+    const int dispatch = add(0, Part::send, -1, ids);
+    if (combine >= 0) add(1, Part::wait, combine, {});
+    add(0, Part::wait, dispatch, {});
+    combine = add(1, Part::send, dispatch, {});
+  }
+  add(1, Part::wait, combine, {});
+  return calls;
+}
+
 // One token on each of two ranks, which have one expert each.
 std::vector<Setup> small_moe_setups() {
   const std::vector<CallSetup> rounds = moe_rounds({{{1}, {0}}, {{1}, {-1}}, {{0}, {0}}});
@@ -63,6 +88,11 @@ std::vector<Setup> small_moe_setups() {
        .side_by_side = true,
        .payload = special,
        .calls = beside_each_other(rounds, 2),
+       .bound = 1,
+       .exchange = exact(1, 2, 1)},
+      {.name = "moe-apart",
+       .payload = special,
+       .calls = moe_apart({{{1}, {0}}, {{1}, {-1}}, {{0}, {0}}}, {2, 1}, {2, 1}),
        .bound = 1,
        .exchange = exact(1, 2, 1)},
       {.name = "moe-wrap31",
@@ -100,6 +130,20 @@ std::vector<Setup> large_moe_setups() {
     drop.capacity = 1;
     drop.overflow = Overflow::drop;
     for (unsigned expert = 0; expert < drop.experts; ++expert) drop.rank_of_expert.push_back(expert % (ranks - 1));
+    // Aligned experts one behind the other, of which the last do not fit; a row for all experts of a rank.
+    for (const RowLayout layout : {RowLayout::expert_contiguous, RowLayout::rank_major}) {
+      const bool by_rank = layout == RowLayout::rank_major;
+      ExchangeArgs args = exact(2, ranks + 1, 2);
+      args.layout = layout;
+      args.alignment = by_rank ? 1 : 3;
+      args.capacity = by_rank ? 0 : 5;
+      args.overflow = Overflow::drop;
+      add(by_rank ? "by-rank" : "contiguous", {.calls = mixed, .exchange = args});
+    }
+    add("apart", {.calls = moe_apart({{{0, 1, hot, 0}, {1, 1, hot, -1}, {}}, {{}, {hot, hot}, {-1, 0}}}, {3, 1}, {2, 2})});
+    add("apart-cpu", {.atomic_bytes = 8,
+                      .one_thread = true,
+                      .calls = moe_apart({{{0, 1, hot, 0}, {1, 1}}, {{}, {hot, hot}}}, {}, {})});
     add("drop", {.calls = moe_rounds({{{0, 1, 0, 0}, {0, -1}}, {{}, {1, 1, 0, 1}}, {{1, 0}}}), .exchange = drop});
   }
   setups.push_back({.name = "moe-cast-torn8",

@@ -19,10 +19,11 @@ void run_thread(Machine& machine, Place place, const detail::Call& call, const t
   SimTeam<unit> team{machine, place};
   detail::Session session = approach(team, call);
   const typename A::Places places = A::places(team, call, work);
-  const typename A::Early early = A::early(team, session, places);
-  if (!enter(team, session)) return;
-  detail::for_phases<A>([&]<int phase>() { return A::template run<phase>(team, session, places, early); });
-  leave(team, session);
+  const auto early = A::early(team, session, places);
+  const detail::Part part = detail::part_of<A>(work);
+  if (!enter(team, session, part)) return;
+  detail::for_phases<A>(part, [&]<int phase>() { return A::template run<phase>(team, session, places, early); });
+  leave(team, session, part);
 }
 
 template <class A, int unit>

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "core/channel.hpp"
 #include "weft/moe.hpp"
 #include "weft/types.hpp"
 
@@ -57,7 +58,8 @@ struct CallSetup {
   // Dispatch: the experts of each rank's tokens, one token behind the other; the last list serves the other ranks.
   std::vector<std::vector<int>> ids = {};
   bool discard = false;  // dispatch: as in DispatchArgs
-  int of = -1;           // combine: the call that was its dispatch
+  detail::Part part = detail::Part::whole;  // dispatch and combine
+  int of = -1;           // combine: the call that was its dispatch; a wait: its send
   int after = -1;        // begins on each rank when this call of another stream has ended there
 };
 

@@ -37,19 +37,19 @@ class GpuMoeCalls : public testing::TestWithParam<std::uint32_t> {};
 INSTANTIATE_TEST_SUITE_P(Ranks, GpuMoeCalls, testing::Values(1, 2, 3, 4, 8));
 
 TEST_P(GpuMoeCalls, EveryKindOfRouting) {
-  run_batches(every_kind_of_routing(GetParam()), GetParam());
+  run_batches(in_every_layout(every_kind_of_routing(GetParam()), GetParam()), GetParam());
 }
 
 TEST_P(GpuMoeCalls, RowsOfEveryTypeBitForBit) {
-  run_batches(rows_of_every_type(GetParam()), GetParam());
+  run_batches(in_every_layout(rows_of_every_type(GetParam()), GetParam()), GetParam());
 }
 
 TEST_P(GpuMoeCalls, CastOnTheWay) {
-  run_batches(casts_on_the_way(GetParam()), GetParam());
+  run_batches(in_every_layout(casts_on_the_way(GetParam()), GetParam()), GetParam());
 }
 
 TEST_P(GpuMoeCalls, ExpertsWhereTheCallerWants) {
-  run_batches(experts_where_the_caller_wants(GetParam()), GetParam());
+  run_batches(in_every_layout(experts_where_the_caller_wants(GetParam()), GetParam()), GetParam());
 }
 
 TEST_P(GpuMoeCalls, RowsWithoutRoomAreDropped) {
@@ -61,7 +61,7 @@ TEST_P(GpuMoeCalls, ManyTokens) {
   const ExchangeArgs args{.tokens = 40, .hidden = 512, .experts = 32, .top_k = 8};
   MoeCase c{.args = args, .tokens = {40, 33}, .residual = true};
   c.args.capacity = GetParam() * args.tokens * args.top_k / 4;
-  run_batches({{c}}, GetParam());
+  run_batches(in_every_layout({{c}}, GetParam()), GetParam());
 }
 
 TEST_P(GpuMoeCalls, EpochsWrap) {

@@ -34,19 +34,19 @@ class Moe : public testing::TestWithParam<std::uint32_t> {};
 INSTANTIATE_TEST_SUITE_P(Ranks, Moe, testing::Values(1, 2, 3, 4));
 
 TEST_P(Moe, EveryKindOfRouting) {
-  run_batches(every_kind_of_routing(GetParam()), GetParam());
+  run_batches(in_every_layout(every_kind_of_routing(GetParam()), GetParam()), GetParam());
 }
 
 TEST_P(Moe, RowsOfEveryTypeBitForBit) {
-  run_batches(rows_of_every_type(GetParam()), GetParam());
+  run_batches(in_every_layout(rows_of_every_type(GetParam()), GetParam()), GetParam());
 }
 
 TEST_P(Moe, CastOnTheWay) {
-  run_batches(casts_on_the_way(GetParam()), GetParam());
+  run_batches(in_every_layout(casts_on_the_way(GetParam()), GetParam()), GetParam());
 }
 
 TEST_P(Moe, ExpertsWhereTheCallerWants) {
-  run_batches(experts_where_the_caller_wants(GetParam()), GetParam());
+  run_batches(in_every_layout(experts_where_the_caller_wants(GetParam()), GetParam()), GetParam());
 }
 
 // Counts are right, what fits is there, and neither the next expert's rows nor anything else is written over.
@@ -135,6 +135,32 @@ TEST(MoeMemory, IsWhatTheFormulaSays) {
     communicator.acquire();
     EXPECT_EQ(communicator.memory().window - before, exchange_memory(3, args).window);
   }));
+}
+
+// What the caller gives for each layout, of eight ranks with 2 experts each, 4 tokens of 16 bytes and 2 entries.
+TEST(MoeMemory, TellsTheOutputOfEachLayout) {
+  ExchangeArgs args{.tokens = 4, .hidden = 8, .experts = 16, .top_k = 2};
+  EXPECT_EQ(exchange_memory(8, args).output, 2u * 8 * 4 * 16);
+  args.layout = RowLayout::expert_contiguous;
+  args.alignment = 8;
+  EXPECT_EQ(exchange_memory(8, args).output, (8u * 4 * 2 + 2 * 7) * 16);
+  args.alignment = 1;
+  args.layout = RowLayout::rank_major;
+  EXPECT_EQ(exchange_memory(8, args).output, 8u * 4 * (16 + 2 * 8));
+  args.weighted = false;
+  EXPECT_EQ(exchange_memory(8, args).output, 8u * 4 * (16 + 2 * 4));
+  args.cast = RowCast::fp8;
+  args.hidden = 256;
+  EXPECT_EQ(exchange_memory(8, args).output, 8u * 4 * (256 + 2 * 4 + 2 * 4));
+  for (const RowLayout layout : {RowLayout::expert_masked, RowLayout::expert_contiguous, RowLayout::rank_major}) {
+    args.layout = layout;
+    expect_all_well(run_world(2, cpu_config(), [&](Communicator& communicator, int) {
+      const Exchange exchange = Exchange::create(communicator, args);
+      const bool by_rank = layout == RowLayout::rank_major;
+      const std::size_t row = 256 + 2 * 4 + (by_rank ? 2 * 4 : 0);
+      EXPECT_EQ(exchange.output_rows() * row, exchange_memory(2, args).output);
+    }));
+  }
 }
 
 // DeepSeek-V3 on eight ranks, 128 tokens of bf16 each: dispatch and combine in less than 32 MB.

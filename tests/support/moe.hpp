@@ -1,6 +1,7 @@
 // Dispatch and combine as slowly and obviously as possible, and calls that are compared with it.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <vector>
@@ -100,6 +101,46 @@ inline Bytes cast_row(const ExchangeArgs& args, const Tokens& tokens, std::uint3
   return sent;
 }
 
+// Where an expert's rows lie in the output of its rank, and for how many of them there is room.
+struct ExpertRows {
+  std::vector<std::size_t> row;  // by place
+  std::size_t kept = 0;
+};
+inline std::uint32_t capacity_of(const ExchangeArgs& args, const std::vector<std::uint32_t>& experts_of,
+                                 std::uint32_t ranks) {
+  if (args.layout == RowLayout::rank_major) return args.tokens;
+  if (args.capacity != 0) return args.capacity;
+  if (args.layout == RowLayout::expert_masked) return ranks * args.tokens;
+  const std::uint32_t most = *std::max_element(experts_of.begin(), experts_of.end());
+  return ranks * args.tokens * std::min(args.top_k, most) + most * (args.alignment - 1);
+}
+// By expert.
+inline std::vector<ExpertRows> place_rows(const ExchangeArgs& args, const std::vector<std::uint32_t>& rank_of,
+                                          const Routing& routing, std::uint32_t ranks) {
+  std::vector<std::uint32_t> experts_of(ranks), next(ranks), local(ranks);
+  for (const std::uint32_t rank : rank_of) ++experts_of[rank];
+  const std::uint32_t capacity = capacity_of(args, experts_of, ranks);
+  std::vector<ExpertRows> all;
+  for (std::uint32_t expert = 0; expert < routing.size(); ++expert) {
+    const std::uint32_t home = rank_of[expert];
+    const std::size_t block = std::size_t{local[home]++} * capacity;
+    ExpertRows rows;
+    for (std::size_t place = 0; place < routing[expert].size(); ++place) {
+      const Arrival& arrival = routing[expert][place];
+      if (args.layout == RowLayout::expert_masked) rows.row.push_back(block + place);
+      if (args.layout == RowLayout::expert_contiguous) rows.row.push_back(next[home] + place);
+      if (args.layout == RowLayout::rank_major) rows.row.push_back(arrival.rank * args.tokens + arrival.token);
+      const bool room = args.layout == RowLayout::rank_major ||
+                        (args.layout == RowLayout::expert_masked ? place : rows.row.back()) < capacity;
+      if (room) ++rows.kept;
+    }
+    while ((next[home] + routing[expert].size()) % args.alignment != 0) ++next[home];
+    next[home] += static_cast<std::uint32_t>(routing[expert].size());
+    all.push_back(std::move(rows));
+  }
+  return all;
+}
+
 // What `rank` gets back, if outputs[expert][place] are the experts' rows: by ascending rank, by ascending expert.
 inline Bytes combine(const ExchangeArgs& args, const std::vector<std::uint32_t>& rank_of, const Routing& routing,
                      const std::vector<std::vector<Bytes>>& outputs, std::uint32_t ranks, std::uint32_t rank,
@@ -123,6 +164,11 @@ inline Bytes combine(const ExchangeArgs& args, const std::vector<std::uint32_t>&
             if (arrival.rank != rank || arrival.token != token) continue;
             sent = true;
             if (place >= outputs[expert].size()) continue;  // dropped
+            if (args.layout == RowLayout::rank_major) {     // experts of one rank share the token's row
+              if (first) part = at(outputs[expert][place], column);
+              first = false;
+              continue;
+            }
             const float value = at(outputs[expert][place], column), weight = args.weighted ? arrival.weight : 1.0f;
             part = first ? weight * value : std::fma(weight, value, part);
             first = false;

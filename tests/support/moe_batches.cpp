@@ -67,9 +67,32 @@ std::vector<Batch> rows_without_room() {
   ExchangeArgs args = small_exchange();
   args.capacity = 2;
   args.overflow = Overflow::drop;
-  return {{{.args = args, .tokens = {6}},
-           {.args = args, .tokens = {6, 0, 3}, .choice = Choice::one_expert},
-           {.args = args, .tokens = {1}}}};
+  const auto batch = [](const ExchangeArgs& of) -> Batch {
+    return {{.args = of, .tokens = {6}},
+            {.args = of, .tokens = {6, 0, 3}, .choice = Choice::one_expert},
+            {.args = of, .tokens = {1}}};
+  };
+  ExchangeArgs contiguous = args;
+  contiguous.layout = RowLayout::expert_contiguous;
+  contiguous.alignment = 3;  // what comes last has no room, wherever in an expert that is
+  contiguous.capacity = 7;
+  return {batch(args), batch(contiguous)};
+}
+
+std::vector<Batch> in_every_layout(const std::vector<Batch>& batches, std::uint32_t ranks) {
+  std::vector<Batch> all = batches;
+  for (const RowLayout layout : {RowLayout::expert_contiguous, RowLayout::rank_major}) {
+    for (Batch batch : batches) {
+      for (MoeCase& c : batch) {
+        const bool contiguous = layout == RowLayout::expert_contiguous;
+        c.args.layout = layout;
+        c.args.alignment = contiguous ? 4 : 1;
+        c.args.capacity = contiguous ? ranks * c.args.tokens * c.args.top_k + c.args.experts * 3 : 0;
+      }
+      all.push_back(std::move(batch));
+    }
+  }
+  return all;
 }
 
 }  // namespace weft::test

@@ -70,16 +70,17 @@ PreparedMoe prepare(const MoeCase& c, std::uint32_t ranks, std::uint32_t seed) {
                 .tokens = {},
                 .routing = {},
                 .rank_of = ranks_of_experts(c.args, ranks),
+                .placed = {},
                 .outputs = {},
                 .residuals = {},
                 .results = {}};
   for (std::uint32_t rank = 0; rank < ranks; ++rank) p.tokens.push_back(make_tokens(c, rank, seed));
   p.routing = route(p.tokens, c.args);
-  const std::uint32_t capacity = c.args.capacity != 0 ? c.args.capacity : ranks * c.args.tokens;
+  p.placed = place_rows(c.args, p.rank_of, p.routing, ranks);
   std::mt19937 random(seed);
-  for (const std::vector<Arrival>& arrivals : p.routing) {
+  for (const ExpertRows& placed : p.placed) {
     p.outputs.emplace_back();
-    for (std::size_t place = 0; place < std::min<std::size_t>(arrivals.size(), capacity); ++place) {
+    for (std::size_t place = 0; place < placed.kept; ++place) {
       p.outputs.back().push_back(random_bytes(random, c.args.hidden * 2, false, c.args.combine_type));
     }
   }
@@ -99,21 +100,53 @@ std::vector<PreparedMoe> prepare_all(const std::vector<MoeCase>& cases, std::uin
   return prepared;
 }
 
-Dispatched dispatched(const Exchange& exchange, const PreparedMoe& p) {
+Dispatched dispatched(const Exchange& exchange, const PreparedMoe& p, std::uint32_t rank) {
   const ExchangeArgs& args = p.call.args;
-  const std::size_t row = sent_bytes(args), scales = sent_scale_bytes(args);
-  const std::size_t rows = std::size_t{exchange.local_experts()} * exchange.capacity();
-  Dispatched wanted{
-      .rows = Bytes(rows * row, Guarded::kCanary), .scales = Bytes(rows * scales, Guarded::kCanary), .counts = {}};
+  const std::size_t row = sent_bytes(args), scales = sent_scale_bytes(args), rows = exchange.output_rows();
+  const bool by_rank = args.layout == RowLayout::rank_major, contiguous = args.layout == RowLayout::expert_contiguous;
+  const auto canaries = [](std::size_t bytes) { return Bytes(bytes, Guarded::kCanary); };
+  Dispatched wanted{.rows = canaries(rows * row),
+                    .scales = canaries(rows * scales),
+                    .counts = {},
+                    .offsets = {},
+                    .sources = canaries(by_rank ? 0 : rows * 4),
+                    .ids = canaries(by_rank ? rows * args.top_k * 4 : 0),
+                    .weights = canaries(by_rank && args.weighted ? rows * args.top_k * 4 : 0),
+                    .source_tokens = {}};
+  const auto put_word = [](Bytes& to, std::size_t at, auto value) { std::memcpy(&to[at * 4], &value, 4); };
+  for (const Tokens& tokens : p.tokens) wanted.source_tokens.push_back(static_cast<std::int32_t>(tokens.count));
+  std::int32_t end = 0;
   for (std::uint32_t local = 0; local < exchange.local_experts(); ++local) {
     const std::vector<Arrival>& arrivals = p.routing[exchange.experts()[local]];
-    wanted.counts.push_back(static_cast<std::int32_t>(arrivals.size()));
-    for (std::size_t place = 0; place < std::min<std::size_t>(arrivals.size(), exchange.capacity()); ++place) {
+    const ExpertRows& placed = p.placed[exchange.experts()[local]];
+    const auto count = static_cast<std::int32_t>(arrivals.size());
+    wanted.counts.push_back(count);
+    for (std::size_t place = 0; place < placed.kept; ++place) {
       const Bytes sent = cast_row(args, p.tokens[arrivals[place].rank], arrivals[place].token);
-      const std::size_t to = std::size_t{local} * exchange.capacity() + place;
+      const std::size_t to = placed.row[place];
       std::copy_n(sent.begin(), row, wanted.rows.begin() + static_cast<std::ptrdiff_t>(to * row));
       std::copy_n(sent.begin() + static_cast<std::ptrdiff_t>(row), scales,
                   wanted.scales.begin() + static_cast<std::ptrdiff_t>(to * scales));
+      if (!by_rank) put_word(wanted.sources, to, arrivals[place].rank * args.tokens + arrivals[place].token);
+    }
+    if (!contiguous) continue;
+    wanted.offsets.push_back(end);
+    for (end += count; end % static_cast<std::int32_t>(args.alignment) != 0; ++end) {
+      if (static_cast<std::size_t>(end) < rows) put_word(wanted.sources, static_cast<std::size_t>(end), -1);
+    }
+  }
+  if (contiguous) wanted.offsets.push_back(end);
+  if (!by_rank) return wanted;
+  const auto experts = exchange.experts();
+  for (std::size_t source = 0; source < p.tokens.size(); ++source) {
+    for (std::size_t i = 0; i < std::size_t{p.tokens[source].count} * args.top_k; ++i) {
+      const std::int64_t id = p.tokens[source].ids[i];
+      const bool here =
+          id >= 0 && id < args.experts && p.rank_of[static_cast<std::size_t>(id)] == rank;
+      const auto local = std::find(experts.begin(), experts.end(), static_cast<std::uint32_t>(id)) - experts.begin();
+      const std::size_t at = source * args.tokens * args.top_k + i;
+      put_word(wanted.ids, at, here ? static_cast<std::int32_t>(local) : -1);
+      if (args.weighted) put_word(wanted.weights, at, here ? p.tokens[source].weights[i] : 0.0f);
     }
   }
   return wanted;
@@ -121,61 +154,106 @@ Dispatched dispatched(const Exchange& exchange, const PreparedMoe& p) {
 
 Bytes expert_rows(const Exchange& exchange, const PreparedMoe& p) {
   const std::size_t row = std::size_t{p.call.args.hidden} * 2;
-  Bytes all(std::size_t{exchange.local_experts()} * exchange.capacity() * row, Guarded::kCanary);
-  for (std::uint32_t local = 0; local < exchange.local_experts(); ++local) {
-    const std::vector<Bytes>& rows = p.outputs[exchange.experts()[local]];
+  Bytes all(exchange.output_rows() * row, Guarded::kCanary);
+  std::vector<bool> taken(exchange.output_rows());
+  for (const std::uint32_t expert : exchange.experts()) {
+    const std::vector<Bytes>& rows = p.outputs[expert];
     for (std::size_t place = 0; place < rows.size(); ++place) {
-      const std::size_t to = (std::size_t{local} * exchange.capacity() + place) * row;
-      std::ranges::copy(rows[place], all.begin() + static_cast<std::ptrdiff_t>(to));
+      const std::size_t to = p.placed[expert].row[place];
+      if (taken[to]) continue;  // rank-major: what all experts made of a token together is the first one's
+      taken[to] = true;
+      std::ranges::copy(rows[place], all.begin() + static_cast<std::ptrdiff_t>(to * row));
     }
   }
   return all;
 }
 
+CpuMoe::CpuMoe(const Exchange& exchange, const PreparedMoe& p, std::uint32_t rank)
+    : p_(p),
+      rank_(rank),
+      wanted_(dispatched(exchange, p, rank)),
+      narrow_ids_(p.tokens[rank].ids.begin(), p.tokens[rank].ids.end()),
+      input_(p.tokens[rank].rows.size(), 0),
+      output_(wanted_.rows.size(), 0),
+      output_scales_(wanted_.scales.size(), 0),
+      sources_(wanted_.sources.size(), 0),
+      ids_(wanted_.ids.size(), 0),
+      weights_(wanted_.weights.size(), 0),
+      expert_rows_(exchange.output_rows() * p.call.args.hidden * 2, 0),
+      residual_(p.residuals[rank].size(), 0),
+      result_(p.results[rank].size(), 0),
+      counts_(wanted_.counts.size(), -1),
+      offsets_(wanted_.offsets.size(), -2),
+      source_tokens_(wanted_.source_tokens.size(), -1) {
+  std::ranges::copy(p.tokens[rank].rows, input_.content().begin());
+  std::ranges::copy(expert_rows(exchange, p), expert_rows_.content().begin());
+  std::ranges::copy(p.residuals[rank], residual_.content().begin());
+}
+
+DispatchArgs CpuMoe::dispatch(bool discard) {
+  const Tokens& mine = p_.tokens[rank_];
+  const auto of = [](Guarded& memory) -> void* {
+    return memory.content().empty() ? nullptr : memory.content().data();
+  };
+  return {.input = input_.content().data(),
+          .scales = mine.scales.data(),
+          .topk_ids = p_.call.wide_ids ? static_cast<const void*>(mine.ids.data())
+                                       : static_cast<const void*>(narrow_ids_.data()),
+          .topk_ids_are_i64 = p_.call.wide_ids,
+          .topk_weights = mine.weights.data(),
+          .tokens = mine.count,
+          .output = output_.content().data(),
+          .output_scales = output_scales_.content().data(),
+          .counts = counts_.data(),
+          .offsets = offsets_.empty() ? nullptr : offsets_.data(),
+          .output_sources = static_cast<std::int32_t*>(of(sources_)),
+          .source_tokens = source_tokens_.data(),
+          .output_ids = static_cast<std::int32_t*>(of(ids_)),
+          .output_weights = static_cast<float*>(of(weights_)),
+          .discard = discard};
+}
+
+CombineArgs CpuMoe::combine(Ticket ticket) {
+  return {.ticket = ticket,
+          .input = expert_rows_.content().data(),
+          .residual = p_.call.residual ? residual_.content().data() : nullptr,
+          .output = result_.content().data()};
+}
+
+void CpuMoe::check_dispatch() {
+  for (Guarded* memory : {&output_, &output_scales_, &sources_, &ids_, &weights_}) {
+    if (const std::string damage = memory->damage(); !damage.empty()) throw std::runtime_error(damage);
+  }
+  const auto expect_numbers = [](const char* name, const auto& got, const auto& expected) {
+    if (got == expected) return;
+    throw std::runtime_error(fmt::format("{} are {}, not {}", name, fmt::join(got, " "), fmt::join(expected, " ")));
+  };
+  expect_numbers("counts", counts_, wanted_.counts);
+  expect_numbers("offsets", offsets_, wanted_.offsets);
+  expect_numbers("tokens of sources", source_tokens_, wanted_.source_tokens);
+  expect_bytes(sources_.content(), wanted_.sources, "sources");
+  expect_bytes(ids_.content(), wanted_.ids, "ids");
+  expect_bytes(weights_.content(), wanted_.weights, "weights");
+  expect_bytes(output_.content(), wanted_.rows, "rows");
+  expect_bytes(output_scales_.content(), wanted_.scales, "scales");
+}
+
+void CpuMoe::check_combine() {
+  expect_bytes(result_.content(), p_.results[rank_], "combined rows");
+  if (const std::string damage = result_.damage(); !damage.empty()) throw std::runtime_error(damage);
+}
+
 Ticket dispatch_and_check(const Exchange& exchange, const PreparedMoe& p, std::uint32_t rank, bool discard) {
-  const ExchangeArgs& args = p.call.args;
-  const Tokens& mine = p.tokens[rank];
-  std::vector<std::int32_t> narrow(mine.ids.begin(), mine.ids.end());
-  const std::size_t row = sent_bytes(args), scales = sent_scale_bytes(args);
-  const std::size_t rows = std::size_t{exchange.local_experts()} * exchange.capacity();
-  Guarded input(mine.rows.size(), 0), output(rows * row, 0), output_scales(rows * scales, 0);
-  std::ranges::copy(mine.rows, input.content().begin());
-  std::vector<std::int32_t> counts(exchange.local_experts(), -1);
-  const Ticket ticket = exchange.dispatch({.input = input.content().data(),
-                                           .scales = mine.scales.data(),
-                                           .topk_ids = p.call.wide_ids ? static_cast<const void*>(mine.ids.data())
-                                                                       : static_cast<const void*>(narrow.data()),
-                                           .topk_ids_are_i64 = p.call.wide_ids,
-                                           .topk_weights = mine.weights.data(),
-                                           .tokens = mine.count,
-                                           .output = output.content().data(),
-                                           .output_scales = output_scales.content().data(),
-                                           .counts = counts.data(),
-                                           .discard = discard});
-  if (const std::string damage = output.damage() + output_scales.damage(); !damage.empty()) {
-    throw std::runtime_error(damage);
-  }
-  const Dispatched wanted = dispatched(exchange, p);
-  if (counts != wanted.counts) {
-    throw std::runtime_error(
-        fmt::format("counts are {}, not {}", fmt::join(counts, " "), fmt::join(wanted.counts, " ")));
-  }
-  expect_bytes(output.content(), wanted.rows, "rows");
-  expect_bytes(output_scales.content(), wanted.scales, "scales");
+  CpuMoe moe(exchange, p, rank);
+  const Ticket ticket = exchange.dispatch(moe.dispatch(discard));
+  moe.check_dispatch();
   return ticket;
 }
 
 void combine_and_check(const Exchange& exchange, const PreparedMoe& p, std::uint32_t rank, Ticket ticket) {
-  const Bytes rows = expert_rows(exchange, p);
-  Guarded input(rows.size(), 0), output(p.results[rank].size(), 0), residual(p.residuals[rank].size(), 0);
-  std::ranges::copy(rows, input.content().begin());
-  std::ranges::copy(p.residuals[rank], residual.content().begin());
-  exchange.combine({.ticket = ticket,
-                    .input = input.content().data(),
-                    .residual = p.call.residual ? residual.content().data() : nullptr,
-                    .output = output.content().data()});
-  expect_bytes(output.content(), p.results[rank], "combined rows");
-  if (const std::string damage = output.damage(); !damage.empty()) throw std::runtime_error(damage);
+  CpuMoe moe(exchange, p, rank);
+  exchange.combine(moe.combine(ticket));
+  moe.check_combine();
 }
 
 }  // namespace weft::test

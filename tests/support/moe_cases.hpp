@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "support/guarded.hpp"
 #include "support/moe.hpp"
 #include "weft/moe.hpp"
 
@@ -27,6 +28,7 @@ struct PreparedMoe {
   std::vector<Tokens> tokens;
   Routing routing;
   std::vector<std::uint32_t> rank_of;
+  std::vector<ExpertRows> placed;
   std::vector<std::vector<Bytes>> outputs;  // of experts, by place
   std::vector<Bytes> residuals, results;    // by rank
 };
@@ -38,13 +40,36 @@ std::vector<PreparedMoe> prepare_all(const std::vector<MoeCase>& cases, std::uin
 struct Dispatched {
   Bytes rows, scales;
   std::vector<std::int32_t> counts;  // by local expert
+  // Those that the layout has; else empty.
+  std::vector<std::int32_t> offsets;
+  Bytes sources, ids, weights;
+  std::vector<std::int32_t> source_tokens;
 };
-Dispatched dispatched(const Exchange& exchange, const PreparedMoe& p);
+Dispatched dispatched(const Exchange& exchange, const PreparedMoe& p, std::uint32_t rank);
 // What the experts of a rank make of it: the input of combine.
 Bytes expert_rows(const Exchange& exchange, const PreparedMoe& p);
 void expect_bytes(std::span<const std::byte> got, std::span<const std::byte> wanted, const std::string& where);
 
-// Makes the call on a CPU rank of the group and throws where anything is wrong, in what it wrote and what it left.
+// A CPU rank's memory for one dispatch and one combine of `p`, with canaries around and in it.
+class CpuMoe {
+ public:
+  CpuMoe(const Exchange& exchange, const PreparedMoe& p, std::uint32_t rank);
+  DispatchArgs dispatch(bool discard = false);
+  CombineArgs combine(Ticket ticket);
+  // Both throw where anything is wrong, in what was written and what was left.
+  void check_dispatch();
+  void check_combine();
+
+ private:
+  const PreparedMoe& p_;
+  std::uint32_t rank_;
+  Dispatched wanted_;
+  std::vector<std::int32_t> narrow_ids_;
+  Guarded input_, output_, output_scales_, sources_, ids_, weights_, expert_rows_, residual_, result_;
+  std::vector<std::int32_t> counts_, offsets_, source_tokens_;
+};
+
+// Makes the call on a CPU rank of the group and checks it.
 Ticket dispatch_and_check(const Exchange& exchange, const PreparedMoe& p, std::uint32_t rank, bool discard = false);
 void combine_and_check(const Exchange& exchange, const PreparedMoe& p, std::uint32_t rank, Ticket ticket);
 

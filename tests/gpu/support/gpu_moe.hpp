@@ -19,7 +19,8 @@ class GpuMoe {
       : gpu_(gpu), group_(group), exchange_(exchange), rank_(static_cast<std::uint32_t>(group.rank())) {
     launch_ = launch;
     const ExchangeArgs& args = exchange.args();
-    const std::size_t rows = std::size_t{exchange.local_experts()} * exchange.capacity();
+    const std::size_t rows = exchange.output_rows();
+    const bool by_rank = args.layout == RowLayout::rank_major, contiguous = args.layout == RowLayout::expert_contiguous;
     const std::size_t entries = std::size_t{args.tokens} * args.top_k;
     const std::size_t combined = std::size_t{args.hidden} * 2;
     input_ = take(args.tokens * row_bytes(args));
@@ -29,6 +30,11 @@ class GpuMoe {
     output_ = take(rows * sent_bytes(args));
     output_scales_ = take(rows * sent_scale_bytes(args));
     counts_ = take(exchange.local_experts() * sizeof(std::int32_t));
+    offsets_ = take(contiguous ? (exchange.local_experts() + 1) * sizeof(std::int32_t) : 0);
+    sources_ = take(by_rank ? 0 : rows * sizeof(std::int32_t));
+    source_tokens_ = take(static_cast<std::size_t>(group.size()) * sizeof(std::int32_t));
+    local_ids_ = take(by_rank ? rows * args.top_k * sizeof(std::int32_t) : 0);
+    local_weights_ = take(by_rank && args.weighted ? rows * args.top_k * sizeof(float) : 0);
     expert_rows_ = take(rows * combined);
     residual_ = take(args.tokens * combined);
     result_ = take(args.tokens * combined);
@@ -44,7 +50,10 @@ class GpuMoe {
     upload(weights_, std::as_bytes(std::span(mine.weights)));
     upload(expert_rows_, std::span<const std::byte>(expert_rows(exchange_, p)));
     upload(residual_, std::span(p.residuals[rank_]));
-    for (const Buffer* written : {&output_, &output_scales_, &counts_, &result_}) upload(*written, {});
+    for (const Buffer* written : {&output_, &output_scales_, &counts_, &offsets_, &sources_, &source_tokens_,
+                                  &local_ids_, &local_weights_, &result_}) {
+      upload(*written, {});
+    }
     gpu_.synchronize();
   }
 
@@ -58,7 +67,12 @@ class GpuMoe {
                                .tokens = p.tokens[rank_].count,
                                .output = device(output_),
                                .output_scales = device(output_scales_),
-                               .counts = reinterpret_cast<std::int32_t*>(device(counts_)),
+                               .counts = words(counts_),
+                               .offsets = words(offsets_),
+                               .output_sources = words(sources_),
+                               .source_tokens = words(source_tokens_),
+                               .output_ids = words(local_ids_),
+                               .output_weights = reinterpret_cast<float*>(words(local_weights_)),
                                .stream = stream,
                                .discard = discard,
                                .launch = launch_});
@@ -74,9 +88,14 @@ class GpuMoe {
 
   // Both wait, and throw the fault of a call, or where anything is wrong in what it wrote and what it left.
   void check_dispatch(const PreparedMoe& p) const {
-    const Dispatched wanted = dispatched(exchange_, p);
+    const Dispatched wanted = dispatched(exchange_, p, rank_);
     wait();
     expect(counts_, std::as_bytes(std::span(wanted.counts)), "counts");
+    expect(offsets_, std::as_bytes(std::span(wanted.offsets)), "offsets");
+    expect(source_tokens_, std::as_bytes(std::span(wanted.source_tokens)), "tokens of sources");
+    expect(sources_, std::span(wanted.sources), "sources");
+    expect(local_ids_, std::span(wanted.ids), "ids");
+    expect(local_weights_, std::span(wanted.weights), "weights");
     expect(output_, std::span(wanted.rows), "rows");
     expect(output_scales_, std::span(wanted.scales), "scales");
   }
@@ -97,6 +116,10 @@ class GpuMoe {
     return {gpu_.host_memory(bytes), gpu_.device_memory(bytes), bytes};
   }
   static std::byte* device(const Buffer& buffer) { return buffer.device + Guarded::kGuard; }
+  // Null where the layout has none.
+  static std::int32_t* words(const Buffer& buffer) {
+    return buffer.bytes == 2 * Guarded::kGuard ? nullptr : reinterpret_cast<std::int32_t*>(device(buffer));
+  }
 
   void upload(const Buffer& to, std::span<const std::byte> content) const {
     std::memset(to.host, static_cast<int>(Guarded::kCanary), to.bytes);
@@ -124,7 +147,8 @@ class GpuMoe {
   const Exchange& exchange_;
   std::uint32_t rank_;
   Launch launch_;
-  Buffer input_, scales_, ids_, weights_, output_, output_scales_, counts_, expert_rows_, residual_, result_;
+  Buffer input_, scales_, ids_, weights_, output_, output_scales_, counts_, offsets_, sources_, source_tokens_,
+      local_ids_, local_weights_, expert_rows_, residual_, result_;
 };
 
 // A dispatch and its combine, each checked.

@@ -1,0 +1,221 @@
+// Where dispatch's rows go: places in the output, which follow from records (whose entry is it, and which one of its
+// sender's for this expert) and from what all senders have counted.
+#pragma once
+
+#include <cstdint>
+
+#include "algorithms/moe_routing.hpp"
+
+namespace weft::detail {
+
+// The counts that every rank has sent for `local`, of the ranks below `end`, added up. False when the call has failed.
+template <Team T>
+WEFT_FN bool add_counts(T& team, const Session& s, const ExchangeView& exchange, std::uint32_t local, std::uint32_t end,
+                        std::uint32_t& sum) {
+  constexpr std::uint32_t kBatch = 8;
+  for (std::uint32_t first = 0; first < end; first += kBatch) {
+    std::uint64_t word[kBatch];
+    std::uint32_t late = first;
+    const auto arrived = [&] {
+      bool all = true;
+      WEFT_UNROLL
+      for (std::uint32_t k = 0; k < kBatch; ++k) {
+        word[k] = 0;
+        if (first + k < end) {
+          word[k] = team.load(DispatchArea::of(s, exchange, s.rank(), first + k).counts() + local);
+        }
+      }
+      WEFT_UNROLL
+      for (std::uint32_t k = 0; k < kBatch; ++k) {
+        if (first + k >= end || FlaggedWord::arrived(word[k], s.epoch)) continue;
+        all = false;
+        late = first + k;
+      }
+      return all;
+    };
+    if (!wait(team, s, {.phase = 1}, arrived, [&] { return late; })) return false;
+    WEFT_UNROLL
+    for (std::uint32_t k = 0; k < kBatch; ++k) sum += FlaggedWord::decode(word[k]);
+  }
+  return true;
+}
+
+// Where experts begin that lie one behind the other. Goes through them with a warp, one lane for an expert:
+// `take(first, count, begin)` in all lanes, where lane i has expert first + i, its rows and the row where it begins.
+// `end`: where the next expert would begin. False when the call has failed.
+template <Team T, class Take>
+WEFT_FN bool each_beginning(T& team, const Session& s, const ExchangeView& exchange, std::uint32_t lane,
+                            std::uint32_t& end, Take take) {
+  const ExchangeShape& shape = exchange.shape;
+  end = 0;
+  for (std::uint32_t first = 0; first < shape.local; first += T::kLanes) {
+    std::uint32_t count = 0;
+    const bool here = first + lane < shape.local;
+    if (!team.all_lanes(!here || add_counts(team, s, exchange, first + lane, s.size(), count))) return false;
+    const std::uint32_t padded = (count + shape.alignment - 1) / shape.alignment * shape.alignment;
+    std::uint32_t through = padded;  // of this and of lower lanes
+    for (std::uint32_t step = 1; step < T::kLanes; step *= 2) {
+      const std::uint32_t lower = team.from_lane(through, lane >= step ? lane - step : lane);
+      if (lane >= step) through += lower;
+    }
+    take(first, count, end + through - padded);
+    end += team.from_lane(through, T::kLanes - 1);
+  }
+  return true;
+}
+
+// The entries of one token, as far as this rank has their experts.
+template <Team T>
+struct Entries {
+  Dealt<T, kMaxTopK> local;   // expert
+  Dealt<T, kMaxTopK> row;     // among the outputs
+  Dealt<T, kMaxTopK> weight;  // its bits
+  std::uint32_t here;         // bit k: entry k is for this rank
+  std::uint32_t kept;         // … and there is room for its row, which nobody else writes
+};
+
+// False when the call has failed.
+template <Team T>
+WEFT_FN bool read_records(T& team, const Session& s, const ExchangeView& exchange, std::uint32_t lane,
+                          std::uint32_t sender, std::uint32_t token, Entries<T>& entries) {
+  const Pack* const records = DispatchArea::of(s, exchange, s.rank(), sender).records(token);
+  std::uint32_t here = 0;
+  bool good = true;
+  entries.row.each(lane, exchange.shape.top_k, [&](std::uint32_t k, std::uint32_t& ordinal) {
+    Pack line{};
+    const auto arrived = [&] {
+      line = team.load(records + k);
+      return Line::arrived<T::kAtomicBytes>(line, s.epoch);
+    };
+    good = good && wait(team, s, {.phase = 1}, arrived, [&] { return sender; });
+    const Pack record = Line::decode(line);
+    entries.weight.own[k / T::kLanes] = record.word[1];
+    entries.local.own[k / T::kLanes] = kNone;
+    if (!good || record.word[0] == kNone) return;
+    entries.local.own[k / T::kLanes] = RoutingRecord::local(record.word[0]);
+    ordinal = RoutingRecord::ordinal(record.word[0]);
+    here |= 1u << k;
+  });
+  entries.here = team.sum_of(here, T::kLanes);
+  return team.all_lanes(good);
+}
+
+// Turns ordinals into rows. False when the call has failed.
+template <Team T>
+WEFT_FN bool place_by_expert(T& team, const Session& s, const ExchangeView& exchange, std::uint32_t lane,
+                             std::uint32_t sender, Entries<T>& entries) {
+  const ExchangeShape& shape = exchange.shape;
+  const bool masked = shape.layout == RowLayout::expert_masked;
+  std::uint32_t kept = 0;
+  bool good = true;
+  entries.row.each(lane, shape.top_k, [&](std::uint32_t k, std::uint32_t& row) {
+    const std::uint32_t local = entries.local.own[k / T::kLanes];
+    if (local == kNone) return;
+    good = good && add_counts(team, s, exchange, local, sender, row);
+    if (row < shape.capacity) kept |= 1u << k;
+    if (masked) row += local * shape.capacity;
+  });
+  if (!team.all_lanes(good)) return false;
+  if (!masked && entries.here != 0) {
+    std::uint32_t end = 0;
+    const auto take = [&](std::uint32_t first, std::uint32_t, std::uint32_t begin) {
+      WEFT_UNROLL
+      for (std::uint32_t j = 0; j < Dealt<T, kMaxTopK>::kOwn; ++j) {  // lanes answer each other: none may leave
+        const std::uint32_t of = entries.local.own[j] - first, at = team.from_lane(begin, of % T::kLanes);
+        if (j * T::kLanes + lane < shape.top_k && of < T::kLanes) entries.row.own[j] += at;
+      }
+    };
+    if (!each_beginning(team, s, exchange, lane, end, take)) return false;
+    kept = 0;
+    entries.row.each(lane, shape.top_k, [&](std::uint32_t k, std::uint32_t& row) {
+      kept |= (entries.here >> k & 1u) != 0 && row < shape.capacity ? 1u << k : 0;
+    });
+  }
+  entries.kept = team.sum_of(kept, T::kLanes);
+  return true;
+}
+
+// One row for all entries of a token, where the token was.
+template <Team T>
+WEFT_FN void place_by_rank(const ExchangeView& exchange, std::uint32_t lane, std::uint32_t sender, std::uint32_t token,
+                           Entries<T>& entries) {
+  entries.kept = entries.here & (0 - entries.here);
+  entries.row.each(lane, exchange.shape.top_k,
+                   [&](std::uint32_t, std::uint32_t& row) { row = sender * exchange.shape.tokens + token; });
+}
+
+template <Team T>
+WEFT_FN bool find_entries(T& team, const Session& s, const ExchangeView& exchange, std::uint32_t lane,
+                          std::uint32_t sender, std::uint32_t token, Entries<T>& entries) {
+  if (!read_records(team, s, exchange, lane, sender, token, entries)) return false;
+  if (exchange.shape.layout != RowLayout::rank_major) return place_by_expert(team, s, exchange, lane, sender, entries);
+  place_by_rank(exchange, lane, sender, token, entries);
+  return true;
+}
+
+// For combine: what is kept of the row, by ascending expert, which is by ascending place among the outputs. And for the
+// caller: whose rows these are, and for which experts.
+template <Team T>
+WEFT_FN void note_entries(T& team, const DispatchWork& work, std::uint32_t lane, std::uint32_t sender,
+                          std::uint32_t token, Entries<T>& entries) {
+  const ExchangeShape& shape = work.exchange.shape;
+  const RoutingTables& tables = work.exchange.tables;
+  const bool by_rank = shape.layout == RowLayout::rank_major;
+  const std::uint32_t source = sender * shape.tokens + token;
+  std::uint32_t count = 0;
+  for (std::uint32_t k = 0; k < shape.top_k; ++k) {
+    if ((entries.kept >> k & 1u) == 0) continue;
+    const std::uint32_t row = entries.row.get(team, k), weight = entries.weight.get(team, k);
+    std::uint32_t before = 0;
+    entries.row.each(lane, shape.top_k, [&](std::uint32_t other, std::uint32_t& other_row) {
+      before += (entries.kept >> other & 1u) != 0 && other_row < row ? 1 : 0;
+    });
+    before = team.sum_of(before, T::kLanes);
+    ++count;
+    if (lane != 0) continue;
+    tables.entries[std::uint64_t{source} * shape.top_k + before] = {row, by_rank ? 1.0f : bits_of<float>(weight)};
+    if (work.sources != nullptr) work.sources[row] = static_cast<std::int32_t>(source);
+  }
+  if (lane == 0) tables.entry_counts[source] = entries.here != 0 ? count : kNone;
+  if (!by_rank) return;
+  entries.local.each(lane, shape.top_k, [&](std::uint32_t k, std::uint32_t& local) {
+    const std::uint64_t at = std::uint64_t{source} * shape.top_k + k;
+    work.local_ids[at] = static_cast<std::int32_t>(local);  // kNone: −1
+    if (shape.weighted) work.local_weights[at] = local == kNone ? 0 : bits_of<float>(entries.weight.own[k / T::kLanes]);
+  });
+}
+
+// What the caller is told of all rows, but for the rows themselves. For the control block. False when the call has
+// failed.
+template <Team T>
+WEFT_FN bool tell_counts(T& team, const Session& s, const DispatchWork& work) {
+  const ExchangeView& exchange = work.exchange;
+  const ExchangeShape& shape = exchange.shape;
+  const auto overflows = [&](std::uint32_t rows) {
+    if (rows <= shape.capacity || shape.drop) return false;
+    report(team, id_of(s), {.code = Errc::overflow, .peer = s.call->channel->world_rank, .phase = 1});
+    return true;
+  };
+  for (std::uint32_t local = team.thread_rank(); local < shape.local; local += team.size()) {
+    std::uint32_t count = 0;
+    if (!add_counts(team, s, exchange, local, s.size(), count)) return false;
+    work.counts[local] = static_cast<std::int32_t>(count);
+    if (shape.layout == RowLayout::expert_masked && overflows(count)) return false;
+  }
+  if (shape.layout != RowLayout::expert_contiguous || team.thread_rank() >= T::kLanes) return true;
+  std::uint32_t end = 0;
+  const auto take = [&](std::uint32_t first, std::uint32_t count, std::uint32_t begin) {
+    const std::uint32_t local = first + team.thread_rank();
+    if (local >= shape.local) return;
+    work.offsets[local] = static_cast<std::int32_t>(begin);
+    for (std::uint32_t row = begin + count; work.sources != nullptr && row % shape.alignment != 0; ++row) {
+      if (row < shape.capacity) work.sources[row] = -1;
+    }
+  };
+  if (!each_beginning(team, s, exchange, team.thread_rank(), end, take)) return false;
+  if (team.thread_rank() != 0) return true;
+  work.offsets[shape.local] = static_cast<std::int32_t>(end);
+  return !overflows(end);
+}
+
+}  // namespace weft::detail

@@ -1,0 +1,165 @@
+// Dispatch and combine whose sends and waits are calls of their own, on CPU ranks.
+#include <gtest/gtest.h>
+
+#include "support/moe_batches.hpp"
+#include "support/world.hpp"
+#include "weft/recording.hpp"
+
+namespace weft::test {
+namespace {
+
+class MoeApart : public testing::TestWithParam<std::uint32_t> {};
+INSTANTIATE_TEST_SUITE_P(Ranks, MoeApart, testing::Values(1, 2, 3, 4));
+
+// The send of a dispatch comes between the halves of the combine before it, and joined calls between rounds.
+TEST_P(MoeApart, DispatchesAndCombinesInterleave) {
+  const std::uint32_t ranks = GetParam();
+  for (const Batch& batch : in_every_layout(every_kind_of_routing(ranks), ranks)) {
+    const std::vector<PreparedMoe> prepared = prepare_all(batch, ranks);
+    expect_all_well(run_world(static_cast<int>(ranks), cpu_config(), [&](Communicator& communicator, int number) {
+      const auto rank = static_cast<std::uint32_t>(number);
+      const Exchange exchange = Exchange::create(communicator, batch.front().args);
+      std::unique_ptr<CpuMoe> last;
+      Ticket of_last;
+      for (const PreparedMoe& p : prepared) {
+        auto moe = std::make_unique<CpuMoe>(exchange, p, rank);
+        if (last) exchange.combine_send(last->combine(of_last));
+        const Ticket ticket = exchange.dispatch_send(moe->dispatch());
+        if (last) {
+          exchange.combine_wait(last->combine(of_last));
+          last->check_combine();
+        }
+        exchange.dispatch_wait(ticket, moe->dispatch());
+        moe->check_dispatch();
+        last = std::move(moe);
+        of_last = ticket;
+      }
+      exchange.combine(last->combine(of_last));
+      last->check_combine();
+      combine_and_check(exchange, prepared[0], rank, dispatch_and_check(exchange, prepared[0], rank));
+    }));
+  }
+}
+
+// A call of a rank that does not wait apart meets one that does: on the wire they are the same.
+TEST(MoeHalves, RanksChooseForThemselves) {
+  const ExchangeArgs args = small_exchange();
+  const PreparedMoe p = prepare({.args = args, .tokens = {6, 3}}, 2, 5);
+  expect_all_well(run_world(2, cpu_config(), [&](Communicator& communicator, int number) {
+    const auto rank = static_cast<std::uint32_t>(number);
+    const Exchange exchange = Exchange::create(communicator, args);
+    for (int round = 0; round < 6; ++round) {
+      if (round % 2 == number) {
+        combine_and_check(exchange, p, rank, dispatch_and_check(exchange, p, rank));
+        continue;
+      }
+      CpuMoe moe(exchange, p, rank);
+      const Ticket ticket = exchange.dispatch_send(moe.dispatch());
+      exchange.dispatch_wait(ticket, moe.dispatch());
+      moe.check_dispatch();
+      exchange.combine_send(moe.combine(ticket));
+      exchange.combine_wait(moe.combine(ticket));
+      moe.check_combine();
+    }
+  }));
+}
+
+// What is out of turn is rejected, by name, and nothing has happened.
+TEST(MoeHalves, MisuseIsRejected) {
+  const ExchangeArgs args = small_exchange();
+  const PreparedMoe p = prepare({.args = args, .tokens = {6, 3}}, 2, 5);
+  expect_all_well(run_world(2, cpu_config(), [&](Communicator& communicator, int number) {
+    const auto rank = static_cast<std::uint32_t>(number);
+    const Exchange exchange = Exchange::create(communicator, args);
+    CpuMoe moe(exchange, p, rank), other(exchange, p, rank);
+    const auto rejected = [](Errc code, const char* says, auto call) {
+      try {
+        call();
+      } catch (const Error& error) {
+        EXPECT_EQ(error.code(), code) << error.what();
+        EXPECT_NE(std::string(error.what()).find(says), std::string::npos) << error.what();
+        return;
+      }
+      ADD_FAILURE() << "nothing says: " << says;
+    };
+    rejected(Errc::invalid_argument, "dispatch_wait: nothing was sent", [&] { exchange.dispatch_wait({}, moe.dispatch()); });
+    const Ticket ticket = exchange.dispatch_send(moe.dispatch());
+    rejected(Errc::in_flight, "dispatch: the dispatch before", [&] { exchange.dispatch_send(other.dispatch()); });
+    rejected(Errc::in_flight, "dispatch: the dispatch before", [&] { exchange.dispatch(other.dispatch()); });
+    rejected(Errc::invalid_argument, "not the one that was sent",
+             [&] { exchange.dispatch_wait({ticket.generation + 1}, moe.dispatch()); });
+    rejected(Errc::invalid_argument, "not been waited for", [&] { exchange.combine(moe.combine(ticket)); });
+    exchange.dispatch_wait(ticket, moe.dispatch());
+    moe.check_dispatch();
+    rejected(Errc::invalid_argument, "dispatch_wait: nothing was sent",
+             [&] { exchange.dispatch_wait(ticket, moe.dispatch()); });
+    rejected(Errc::invalid_argument, "combine_wait: nothing was sent", [&] { exchange.combine_wait(moe.combine(ticket)); });
+    exchange.combine_send(moe.combine(ticket));
+    rejected(Errc::in_flight, "combine: the combine before", [&] { exchange.combine_send(moe.combine(ticket)); });
+    rejected(Errc::in_flight, "combine: the combine before", [&] { exchange.combine(moe.combine(ticket)); });
+    exchange.combine_wait(moe.combine(ticket));
+    moe.check_combine();
+  }));
+}
+
+// The tables are the combine's until it was waited for.
+TEST(MoeHalves, AGenerationIsTakenUntilItsCombineWasWaitedFor) {
+  ExchangeArgs args = small_exchange();
+  args.generations = 1;
+  const PreparedMoe p = prepare({.args = args, .tokens = {6, 3}}, 2, 5);
+  for (const Ending& ending : run_world(2, cpu_config(), [&](Communicator&communicator, int number) {
+         const auto rank = static_cast<std::uint32_t>(number);
+         const Exchange exchange = Exchange::create(communicator, args);
+         CpuMoe moe(exchange, p, rank);
+         exchange.combine_send(moe.combine(dispatch_and_check(exchange, p, rank)));
+         exchange.dispatch_send(moe.dispatch());
+       })) {
+    expect_fault(ending, {Errc::in_flight, Errc::peer_failed}, "a dispatch before the combine was waited for");
+  }
+}
+
+// A wait that is replayed without its send, and a send that is replayed twice, end with an error that says so.
+TEST(MoeHalves, RecordingsOutOfTurnAreFound) {
+  const ExchangeArgs args = small_exchange();
+  const PreparedMoe p = prepare({.args = args, .tokens = {6, 3}}, 2, 5);
+  for (const bool sends : {false, true}) {
+    for (const Ending& ending : run_world(2, cpu_config(), [&](Communicator&communicator, int number) {
+           const auto rank = static_cast<std::uint32_t>(number);
+           const Exchange exchange = Exchange::create(communicator, args);
+           CpuMoe moe(exchange, p, rank);
+           Ticket ticket;
+           const Recording send =
+               Recording::capture(communicator, [&] { ticket = exchange.dispatch_send(moe.dispatch(true)); });
+           const Recording wait =
+               Recording::capture(communicator, [&] { exchange.dispatch_wait(ticket, moe.dispatch()); });
+           for (int i = 0; i < 3; ++i) {
+             send.replay();
+             wait.replay();
+             moe.check_dispatch();
+           }
+           if (sends) send.replay();
+           (sends ? send : wait).replay();
+         })) {
+      expect_fault(ending, {Errc::overlap, Errc::peer_failed}, "a half of a call out of turn");
+    }
+  }
+}
+
+// What was sent when memory goes away is void.
+TEST(MoeHalves, ReleaseVoidsWhatWasSent) {
+  const ExchangeArgs args = small_exchange();
+  const PreparedMoe p = prepare({.args = args, .tokens = {6, 3}}, 2, 5);
+  expect_all_well(run_world(2, cpu_config(), [&](Communicator& communicator, int number) {
+    const auto rank = static_cast<std::uint32_t>(number);
+    const Exchange exchange = Exchange::create(communicator, args);
+    CpuMoe moe(exchange, p, rank);
+    const Ticket ticket = exchange.dispatch_send(moe.dispatch());
+    communicator.release();
+    communicator.acquire();
+    EXPECT_THROW(exchange.dispatch_wait(ticket, moe.dispatch()), Error);
+    combine_and_check(exchange, p, rank, dispatch_and_check(exchange, p, rank));
+  }));
+}
+
+}  // namespace
+}  // namespace weft::test

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -15,6 +16,8 @@ struct Grid {
   unsigned blocks = 2;  // the control block included
   unsigned threads = 1;
 };
+
+struct Trial;  // sim/trial.hpp
 
 // A collective call, or what all hosts do between calls.
 enum class Act : std::uint8_t {
@@ -36,7 +39,8 @@ enum class Moving : std::uint8_t {
   reduce_scatter_v,  // from slots without pads
   barrier,
   dispatch,
-  combine
+  combine,
+  trial  // whatever CallSetup::trial says
 };
 
 struct CallSetup {
@@ -55,7 +59,8 @@ struct CallSetup {
   std::vector<std::vector<int>> ids = {};
   bool discard = false;  // dispatch: as in DispatchArgs
   int of = -1;           // combine: the call that was its dispatch
-  int after = -1;        // begins on each rank when this call of another stream has ended there
+  std::shared_ptr<const Trial> trial = {};
+  int after = -1;  // begins on each rank when this call of another stream has ended there
 };
 
 // Which numbers: plain ones; those that tell orders of summation apart; or full of sentinels, zeros of both signs and
@@ -72,7 +77,9 @@ struct Faults {
   bool host_reads = false;            // the host of rank 0 waits for a record and reads it
   int unordered_rank = -1;            // has a stream for each of its calls, and nothing orders them …
   bool overlaps = false;              // … but that they begin while the first one runs
-  int stopping_rank = -1;             // who is to blame when a stream stops (sim/machine.hpp)
+  int stopping_rank = -1;             // stops at one of its steps, which the explorer chooses …
+  std::uint64_t until = 0;            // … until this time; 0: for ever
+  bool death_is_told = false;         // its peers can know that it has stopped
   bool harmless = false;              // nobody's call may fail
   bool any() const {
     return odd_rank >= 0 || ahead_rank >= 0 || aborting_rank >= 0 || stopping_rank >= 0 || unordered_rank >= 0;
@@ -123,7 +130,7 @@ std::vector<CallSetup> releases(const std::vector<CallSetup>& eager, int last_ra
 
 // The set-ups that the tests run, by name.
 const std::vector<Setup>& all_setups();
-const Setup& find_setup(const std::string& name);  // throws weft::Error
+const Setup& find_setup(const std::string& name);  // or one of sim/fault_setups.hpp; throws weft::Error
 // Those of dispatch and combine.
 std::vector<Setup> small_move_setups();
 std::vector<Setup> large_move_setups();

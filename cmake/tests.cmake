@@ -69,6 +69,7 @@ if(sim_test_files AND Python3_FOUND AND NOT sanitized)
   list(TRANSFORM mutated_headers REPLACE ".*\"file\": \"([^\"]+)\".*" "${mutated_dir}/\\1")
   list(REMOVE_DUPLICATES mutated_headers)
   add_custom_command(OUTPUT ${mutated_dir}/stamp BYPRODUCTS ${mutated_headers} ${mutated_dir}/mutant.hpp
+      ${mutated_dir}/mutant_table.hpp
     COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tools/mutate.py
       --table ${mutant_table} --source ${PROJECT_SOURCE_DIR}/src --output ${mutated_dir}
     COMMAND ${CMAKE_COMMAND} -E touch ${mutated_dir}/stamp
@@ -77,8 +78,6 @@ if(sim_test_files AND Python3_FOUND AND NOT sanitized)
   add_executable(weft-sim-tests ${sim_test_files} ${sim_files})
   add_dependencies(weft-sim-tests weft_mutated)
   target_include_directories(weft-sim-tests BEFORE PRIVATE ${mutated_dir} ${PROJECT_SOURCE_DIR}/tests)
-  target_compile_definitions(weft-sim-tests PRIVATE
-    WEFT_MUTANTS_JSON="${PROJECT_SOURCE_DIR}/tests/sim/mutants.json")
   # As weft-sim is (cmake/cli.cmake).
   target_compile_options(weft-sim-tests PRIVATE $<$<CONFIG:RelWithDebInfo>:-O2>
     $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)

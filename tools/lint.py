@@ -44,6 +44,9 @@ HOST_RULES = [
     (re.compile(r"(?<![\w.>])(std::)?(signal|sigaction)\s*\("), "changes a signal handler"),
 ]
 
+# Code that a page shows is code that is compiled.
+EXCERPT = re.compile(r"^// begin: (\S+)\n(.*?)^// end: \1$", re.MULTILINE | re.DOTALL)
+
 
 def project_files():
     command = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
@@ -69,6 +72,10 @@ def breaches(path, text):
         yield len(lines), f"has {len(lines)} lines; more than {MAX_LINES} is two files"
     if path.suffix not in CPP:
         return
+    for excerpt in EXCERPT.finditer(text):
+        page = Path(__file__).resolve().parents[1] / excerpt.group(1)
+        if excerpt.group(2) not in page.read_text(encoding="utf-8"):
+            yield text.count("\n", 0, excerpt.start()) + 1, f"{excerpt.group(1)} shows something else"
     name = path.as_posix()
     rules = []
     if name.startswith(NEUTRAL):

@@ -5,9 +5,10 @@
     tools/reliability_tables.py build/dev/bin/weft-sim-tests --record build/dev/bin/weft
     tools/reliability_tables.py --check
 
-All tests run, in as many processes as there are cores (at most --jobs). The part of the page between the two markers is
-replaced. With --record, `weft simulate` first runs at least 10^7 executions of all set-ups, once for each change of a
-protocol; what they were is kept in bench/results/simulator.json, which the page is written from until the next time.
+All tests run, in two processes, as many as CI has cores. The part of the page between the two markers is replaced. With
+--record, `weft simulate` first runs at least 10^7 executions of all set-ups, in --jobs processes, once for each change of
+a protocol; what they were is kept in bench/results/simulator.json, which the page is written from until the next time. The
+executables may have been built elsewhere.
 Exit status 1 if anything fails, or if less was run than has to be; the page is then left alone. --check runs nothing: it
 looks whether the numbers of page and record reach what has to be.
 """
@@ -20,7 +21,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -38,11 +39,13 @@ LEAST_EXECUTIONS = 1_000_000  # exhaustive, and as many random ones
 LEAST_RANDOM_EACH = 10_000  # of every set-up
 LEAST_MUTANTS = 30
 MOST_SECONDS = 300
+TEST_JOBS = 2
 
 
 def run(binary, jobs):
     """Every test with its recorded properties, and the seconds that all of them took."""
     with tempfile.TemporaryDirectory() as folder:
+        print(f"tests: {binary.name} in {jobs} processes, a few minutes", file=sys.stderr, flush=True)
         began = time.monotonic()
         shards = []
         for shard in range(jobs):
@@ -61,33 +64,50 @@ def run(binary, jobs):
 
 
 def record(weft, jobs):
-    """Runs `weft simulate` under each scheduler and keeps its reports."""
-    listed = subprocess.run([weft, "simulate", "--list"], check=True, capture_output=True, text=True).stdout
-    each = -(-EXECUTIONS // (2 * len(listed.splitlines())))
-    campaigns = [["--scheduler", scheduler, "--executions", str(each), "--seed", str(SEED)]
-                 for scheduler in ("random", "pct")]
-    campaigns.append(["--scheduler", "exhaustive", "--executions", str(EXECUTIONS)])
+    """Runs `weft simulate` under each scheduler, a process for each set-up, and keeps its reports."""
+    listed = subprocess.run([weft, "simulate", "--list"], check=True, capture_output=True, text=True).stdout.splitlines()
+    setups = [line.split()[0] for line in listed]
+    small = [line.split()[0] for line in listed if "; exhaustive within" in line]
+    each = -(-EXECUTIONS // (2 * len(setups)))
+    # The searches first: some of them take the longest.
+    campaigns = [(["--scheduler", "exhaustive", "--executions", str(EXECUTIONS)], small)]
+    campaigns += [(["--scheduler", scheduler, "--executions", str(each), "--seed", str(SEED)], setups)
+                  for scheduler in ("random", "pct")]
+    runs = [(arguments, setup) for arguments, chosen in campaigns for setup in chosen]
+    began = time.monotonic()
+    executions = 0
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(jobs) as pool:
 
-        def simulate(campaign):
-            report = Path(folder, f"{campaign[1]}.json")
-            command = [weft, "simulate", *campaign, "--json", report]
-            if subprocess.run(command, check=False, stdout=subprocess.DEVNULL).returncode != 0:
-                sys.exit(f"weft simulate {' '.join(campaign)} fails; the record stays as it is")
-            return json.loads(report.read_text(encoding="utf-8"))
+        def simulate(arguments, setup):
+            path = Path(folder, f"{arguments[1]}-{setup}.json")
+            command = [weft, "simulate", *arguments, "--protocol", setup, "--json", path]
+            result = subprocess.run(command, check=False, capture_output=True, text=True)
+            if result.returncode != 0:
+                raise SystemExit(f"{result.stdout}{result.stderr}weft simulate {' '.join(arguments)} --protocol {setup} "
+                                 "fails; the record stays as it is")
+            report = json.loads(path.read_text(encoding="utf-8"))
+            if report["build"]["dirty"]:
+                raise SystemExit("the record would be of sources that no commit has: commit, build, and run again")
+            return report
 
-        began = time.monotonic()
-        reports = list(pool.map(simulate, campaigns))
-        seconds = round(time.monotonic() - began)
-    if reports[0]["build"]["dirty"]:
-        sys.exit("the record would be of sources that no commit has: commit, build, and run again")
-    for report in reports:
-        report["arguments"] = report["arguments"][:-2]  # --json
-        results = report.pop("results")
-        report["results"] = [{key: result[key] for key in ("protocol", "bound", "executions", "steps", "complete")}
-                             for result in results]
-    RECORD.write_text(json.dumps({"seconds": seconds, "jobs": jobs, "reports": reports}, indent=1) + "\n",
-                      encoding="utf-8")
+        futures = [pool.submit(simulate, *one) for one in runs]
+        try:
+            for done, future in enumerate(as_completed(futures), 1):
+                executions += future.result()["results"][0]["executions"]
+                print(f"record: {done} of {len(runs)} runs, {thousands(executions)} executions, "
+                      f"{time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
+    merged = {}
+    for (arguments, _), future in zip(runs, futures):
+        report = future.result()
+        campaign = merged.setdefault(arguments[1], {**report, "arguments": ["simulate", *arguments], "results": []})
+        campaign["results"] += [{key: result[key] for key in ("protocol", "bound", "executions", "steps", "complete")}
+                                for result in report["results"]]
+    reports = [merged[scheduler] for scheduler in ("random", "pct", "exhaustive")]
+    RECORD.write_text(json.dumps({"seconds": round(time.monotonic() - began), "jobs": jobs, "reports": reports},
+                                 indent=1) + "\n", encoding="utf-8")
 
 
 def recorded():
@@ -138,7 +158,7 @@ def mutants(tests):
         if "mutant" not in test:
             continue
         mutant = stories[test["mutant"]]
-        where = "tests/sim/faults_test.cpp: " + test["setup"] if mutant.get("fault") else f"`{test['setup']}`"
+        where = test["setup"] if mutant.get("where") == "far offsets" else f"`{test['setup']}`"
         story = f" — {mutant['story']}" if mutant["story"] else ""
         rows.append([f"{test['mutant']}{story}", mutant["kind"], where, test["killed_by"],
                      thousands(int(test["schedules"]))])
@@ -198,6 +218,8 @@ def shortfalls(page):
     run = json.loads(RECORD.read_text(encoding="utf-8"))
     recorded_random = sum(result["executions"] for report in run["reports"] for result in report["results"]
                           if "exhaustive" not in report["arguments"])
+    wrong += [f"the record's search of {result['protocol']} has not ended" for report in run["reports"]
+              for result in report["results"] if "exhaustive" in report["arguments"] and not result["complete"]]
     return wrong + least(recorded_random, EXECUTIONS, "random and PCT executions in the record")
 
 
@@ -210,7 +232,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("binary", type=Path, nargs="?")
     parser.add_argument("--check", action="store_true", help="run nothing, look at the numbers of page and record")
-    parser.add_argument("--jobs", type=int, default=min(2, os.cpu_count() or 1))
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="of --record; one per core")
     parser.add_argument("--record", type=Path, metavar="WEFT", help="the program that makes a new record first")
     args = parser.parse_args()
     if args.check:
@@ -220,8 +242,8 @@ def main():
         parser.error("which executable?")
     if args.record:
         record(args.record.resolve(), args.jobs)
-    tests, seconds = run(args.binary.resolve(), args.jobs)
-    block = "\n\n".join([BEGIN, summary(tests, seconds, args.jobs), "### The record", recorded(),
+    tests, seconds = run(args.binary.resolve(), TEST_JOBS)
+    block = "\n\n".join([BEGIN, summary(tests, seconds, TEST_JOBS), "### The record", recorded(),
                          "### Schedules by set-up", schedules(tests),
                          "### Seeded bugs", mutants(tests), "### Litmus tests", litmus(tests), "### Primitives", primitives(tests), END])
     end("less was run than has to be; the page stays as it is", shortfalls(block))

@@ -9,6 +9,7 @@
 #include "commands.hpp"
 #include "report.hpp"
 #include "sim/explore.hpp"
+#include "sim/fault_setups.hpp"
 #include "weft/error.hpp"
 
 namespace weft::cli {
@@ -24,9 +25,10 @@ struct Options {
   std::vector<std::string> arguments;
   std::string strategy = "random", json;
   std::optional<std::string> replay;  // an empty one is the ordinary schedule
-  std::uint64_t seed = 1, executions = 10'000;
+  std::optional<std::uint64_t> executions;
+  std::uint64_t seed = 1, stop = 0;
   int bound = -1;
-  bool list = false;
+  bool list = false, faults = false;
 };
 
 Strategy strategy_of(const std::string& name) {
@@ -36,8 +38,8 @@ Strategy strategy_of(const std::string& name) {
   throw Error(Errc::invalid_argument, fmt::format("--scheduler is \"{}\", not random, pct or exhaustive", name));
 }
 
-void list_protocols() {
-  for (const sim::Setup& s : sim::all_setups()) {
+void list_protocols(const std::vector<sim::Setup>& setups) {
+  for (const sim::Setup& s : setups) {
     fmt::print("{:<34} {} {}, {} ranks, {} calls, units of {} bytes{}\n", s.name, name(s.algorithm), name(s.type),
                s.ranks, s.calls.size(), s.atomic_bytes, s.small ? fmt::format("; exhaustive within {}", s.bound) : "");
   }
@@ -67,17 +69,19 @@ nlohmann::json to_json(const std::string& protocol, const ExploreArgs& args, con
           {"failure", report.failure ? std::string(sim::name(report.failure.kind)) : ""},
           {"what", report.failure.what},
           {"schedule", to_string(report.schedule)},
+          {"stop", report.stop},
           {"unused", to_string(report.unused)}};
 }
 
 int simulate(const Options& options) {
+  const std::vector<sim::Setup>& setups = options.faults ? sim::all_fault_setups() : sim::all_setups();
   if (options.list) {
-    list_protocols();
+    list_protocols(setups);
     return 0;
   }
   std::vector<std::string> protocols = options.protocols;
   if (protocols.empty()) {
-    for (const sim::Setup& setup : sim::all_setups()) protocols.push_back(setup.name);
+    for (const sim::Setup& setup : setups) protocols.push_back(setup.name);
   }
   const Strategy strategy = options.replay ? Strategy::replay : strategy_of(options.strategy);
   const auto schedule = sim::parse_schedule(options.replay.value_or(""));
@@ -89,10 +93,13 @@ int simulate(const Options& options) {
     AllReduceProgram program(setup);
     const unsigned usual = strategy == Strategy::exhaustive ? setup.bound : 4;
     const unsigned bound = options.bound < 0 ? usual : static_cast<unsigned>(options.bound);
-    const ExploreArgs args{
-        .strategy = strategy, .seed = options.seed, .executions = options.executions, .bound = bound};
+    const std::uint64_t usual_executions = setup.faults.stopping_rank >= 0 ? 8 : 10'000;
+    const ExploreArgs args{.strategy = strategy,
+                           .seed = options.seed,
+                           .executions = options.executions.value_or(usual_executions),
+                           .bound = bound};
     const auto start = std::chrono::steady_clock::now();
-    const Report report = options.replay ? replay(program, schedule) : explore(program, args);
+    const Report report = options.replay ? replay(program, schedule, options.stop) : explore(program, args);
     if (options.replay && !report.failure) {
       for (const std::string& line : report.trace) fmt::print("{}\n", line);
     }
@@ -116,14 +123,17 @@ Command add_simulate(CLI::App& app, const std::vector<std::string>& arguments) {
   const auto options = std::make_shared<Options>();
   options->arguments = arguments;
   app.add_flag("--list", options->list, "the protocol set-ups, one a line");
+  app.add_flag("--faults", options->faults, "those in which something goes wrong on purpose, not the others");
   app.add_option("--protocol", options->protocols, "set-ups to run (all)");
   app.add_option("--scheduler", options->strategy, "random, pct or exhaustive")->capture_default_str();
   app.add_option("--seed", options->seed, "of random and pct; decides everything")->capture_default_str();
-  app.add_option("--executions", options->executions, "at most, per set-up")->capture_default_str();
+  app.add_option("--executions", options->executions,
+                 "at most, per set-up (10000); where a rank stops, for each step at which it can (8)");
   app.add_option("--bound", options->bound, "exhaustive: choices that are not the ordinary one; pct: change points");
   app.add_option_function<std::string>(
       "--replay", [options](const std::string& schedule) { options->replay = schedule; },
       "one execution with this schedule, written down step by step");
+  app.add_option("--stop", options->stop, "with --replay: the step at which the rank stops that stops in the set-up");
   app.add_option("--json", options->json, "also write results to this file");
   return [options] { return simulate(*options); };
 }

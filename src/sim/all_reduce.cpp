@@ -108,6 +108,7 @@ void AllReduceProgram::fill(unsigned call, unsigned rank) {
     return;
   }
   if (spec.moving == Moving::dispatch) return fill_dispatch(call, rank);
+  if (spec.moving == Moving::trial) return fill_trial(call, rank);
   if (spec.moving == Moving::combine) return fill_combine(call, rank);
   if (spec.moving == Moving::rms_norm) return fill_norm(call, rank);
   if (spec.moving != Moving::nothing) return fill_move(call, rank);
@@ -155,7 +156,16 @@ void AllReduceProgram::fill(unsigned call, unsigned rank) {
   };
 }
 
+// In the ordinary execution, as in any other: how much a call sends depends on its arguments alone.
+void AllReduceProgram::count_what_is_needed() {
+  needed_.assign(setup_.calls.size(), kUnknown);
+  Scheduler ordinary = Scheduler::replay({});
+  ordinary.begin();
+  run(ordinary);
+}
+
 Failure AllReduceProgram::run(Scheduler& scheduler, const std::optional<Stop>& stop) {
+  if (stop && needed_.empty()) count_what_is_needed();
   for (std::size_t i = 0; i < tensors_.size(); ++i) {
     Tensors& t = tensors_[i];
     if (!t.memory.empty()) std::copy(t.initial.begin(), t.initial.end(), t.memory.begin());
@@ -221,6 +231,9 @@ void AllReduceProgram::end_call(unsigned call, unsigned rank) {
   const Grid grid = world_.grid(call, rank);
   const unsigned threads = setup_.one_thread ? 1 : grid.blocks * grid.threads;
   if (++threads_ended_[call * setup_.ranks + rank] != threads) return;
+  if (setup_.faults.stopping_rank == static_cast<int>(rank) && !needed_.empty() && needed_[call] == kUnknown) {
+    needed_[call] = machine_->memory().sent(rank);
+  }
   const bool awaited =
       std::ranges::any_of(setup_.calls, [&](const CallSetup& other) { return other.after == static_cast<int>(call); });
   if (awaited) machine_->store(world_.event_word(call, rank), 1u, true);

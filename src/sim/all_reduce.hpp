@@ -44,8 +44,9 @@ class AllReduceProgram final : public Program {
   void fill(unsigned call, unsigned rank);
   // Fresh memory of a call, or that of the call whose recording it replays.
   std::vector<std::uint32_t>& make_tensors(unsigned call, unsigned rank, std::size_t bytes);
-  void fill_move(unsigned call, unsigned rank);  // sim/moves.cpp
-  void fill_norm(unsigned call, unsigned rank);  // sim/norms.cpp
+  void fill_move(unsigned call, unsigned rank);   // sim/moves.cpp
+  void fill_norm(unsigned call, unsigned rank);   // sim/norms.cpp
+  void fill_trial(unsigned call, unsigned rank);  // sim/trial.cpp
   // sim/moe.cpp
   struct Arrival {
     unsigned rank, token;  // whose token, and which
@@ -68,6 +69,8 @@ class AllReduceProgram final : public Program {
   std::string wrong_result(unsigned call, unsigned rank);
   unsigned failed_call(unsigned rank, const detail::FaultRecord& record) const;
   bool may_say(Errc code) const;
+  void count_what_is_needed();
+  bool had_sent_all_for(unsigned call) const;
   std::string check_faults();
   std::string check_unordered();
   // Calls that begin an epoch; the wait for what was sent does not.
@@ -87,6 +90,10 @@ class AllReduceProgram final : public Program {
   std::vector<unsigned> stream_of_;  // by thread
   // Routing tables of an exchange, by generation and rank.
   std::vector<std::vector<std::uint64_t>> tables_;
+  // Stores that the rank which stops in an execution makes to its peers' memory when nothing stops it, by the end of
+  // each call.
+  static constexpr std::uint64_t kUnknown = ~std::uint64_t{0};
+  std::vector<std::uint64_t> needed_;
   // of one execution
   std::string host_saw_;                      // what was wrong when the host looked
   std::vector<unsigned> begun_;               // calls, by stream

@@ -58,10 +58,17 @@ bool AllReduceProgram::may_say(Errc code) const {
   return code == (setup_.deadline_ns == 0 ? Errc::peer_died : Errc::timeout);
 }
 
+// Whether nothing was missing for a call, and those before, from the rank that stopped.
+bool AllReduceProgram::had_sent_all_for(unsigned call) const {
+  const std::uint64_t needed = call < needed_.size() ? needed_[call] : kUnknown;
+  return machine_->dead_or_stopped() && setup_.faults.aborting_rank < 0 && machine_->sent_before_stop() >= needed;
+}
+
 // A rank either has done all of its calls right, or says in which call who was to blame, and was right before that.
 std::string AllReduceProgram::check_faults() {
   const Faults& faults = setup_.faults;
   Memory& memory = machine_->memory();
+  const auto last = static_cast<unsigned>(setup_.calls.size()) - 1;
   const int culprit = faults.aborting_rank >= 0 ? faults.aborting_rank
                                                 : std::max({faults.odd_rank, faults.ahead_rank, faults.stopping_rank});
   const auto code_of = [&](unsigned rank) {
@@ -83,6 +90,11 @@ std::string AllReduceProgram::check_faults() {
     if (faults.harmless) return fmt::format("rank {} has failed, and nothing was wrong", rank);
     const auto code = static_cast<Errc>(record->code);
     const bool blames_culprit = static_cast<int>(record->peer) == culprit;
+    // Who is told by a peer may be in a call before the one that failed there.
+    if (had_sent_all_for(code == Errc::peer_failed ? last : end)) {
+      return fmt::format("rank {} says \"{}\" of rank {} in call {}, for which nothing of rank {}'s was missing", rank,
+                         name(code), record->peer, end, culprit);
+    }
     const bool is_culprit = static_cast<int>(rank) == culprit;
     // A wait may outlast the deadline because of a rank that waits itself, in this call or the one before.
     const auto theirs = record->peer < setup_.ranks ? world_.fault(memory, record->peer) : std::nullopt;

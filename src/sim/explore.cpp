@@ -4,26 +4,36 @@
 
 #include <algorithm>
 
+#include "weft/error.hpp"
+
 namespace weft::sim {
 namespace {
 
-Scheduler make_scheduler(const ExploreArgs& args) {
+Scheduler make_scheduler(const ExploreArgs& args, std::uint64_t seed) {
   switch (args.strategy) {
     case Strategy::pct:
-      return Scheduler::pct(args.seed, args.bound);
+      return Scheduler::pct(seed, args.bound);
     case Strategy::exhaustive:
       return Scheduler::exhaustive(args.bound);
     default:
-      return Scheduler::random(args.seed);
+      return Scheduler::random(seed);
   }
 }
 
+std::optional<Stop> stop_at(const Faults& faults, std::uint64_t step) {
+  if (step == 0) return {};
+  return Stop{.stream = static_cast<unsigned>(faults.stopping_rank),  // set-ups with faults have a stream per rank
+              .step = step,
+              .until = faults.until,
+              .dead_rank = faults.death_is_told ? faults.stopping_rank : -1};
+}
+
 // Leaves out whatever the failure does not need: halves first, then ever smaller parts (Zeller's ddmin).
-Schedule shrink(AllReduceProgram& program, Schedule schedule, FailureKind kind) {
+Schedule shrink(AllReduceProgram& program, Schedule schedule, FailureKind kind, const std::optional<Stop>& stop) {
   const auto fails = [&](const Schedule& candidate) {
     Scheduler scheduler = Scheduler::replay(candidate);
     scheduler.begin();
-    return program.run(scheduler).kind == kind;
+    return program.run(scheduler, stop).kind == kind;
   };
   if (!fails(schedule)) return schedule;
   for (std::size_t part = std::max<std::size_t>(schedule.size() / 2, 1);; part /= 2) {
@@ -45,12 +55,17 @@ std::string_view name(Strategy strategy) {
   return names[static_cast<int>(strategy)];
 }
 
-Report replay(AllReduceProgram& program, const Schedule& schedule) {
+Report replay(AllReduceProgram& program, const Schedule& schedule, std::uint64_t stop) {
+  const Faults& faults = program.setup().faults;
+  if (stop != 0 && faults.stopping_rank < 0) {
+    throw Error(Errc::invalid_argument, fmt::format("no rank stops in set-up \"{}\"", program.setup().name));
+  }
   Report report;
+  report.stop = stop;
   Scheduler scheduler = Scheduler::replay(schedule);
   scheduler.begin();
   program.machine().trace_into(&report.trace, program.world().thread_names());
-  report.failure = program.run(scheduler);
+  report.failure = program.run(scheduler, stop_at(faults, stop));
   program.machine().trace_into(nullptr, {});
   report.executions = 1;
   report.steps = program.machine().steps();
@@ -71,29 +86,37 @@ std::string story(const std::string& setup, const ExploreArgs& args, const Repor
     text += fmt::format("found in execution {} of --scheduler {} --seed {}\n", report.executions, name(args.strategy),
                         args.seed);
   }
-  return text +
-         fmt::format("again with\n  weft simulate --protocol {} --replay '{}'\n", setup, to_string(report.schedule));
+  const std::string stop = report.stop == 0 ? "" : fmt::format(" --stop {}", report.stop);
+  return text + fmt::format("again with\n  weft simulate --protocol {}{} --replay '{}'\n", setup, stop,
+                            to_string(report.schedule));
 }
 
 Report explore(AllReduceProgram& program, const ExploreArgs& args) {
+  const Faults& faults = program.setup().faults;
+  const bool stops = faults.stopping_rank >= 0;
   Report report;
-  Scheduler scheduler = make_scheduler(args);
-  while (report.executions < args.executions) {
-    if (!scheduler.begin()) {
-      report.complete = true;
-      break;
+  for (std::uint64_t step = stops ? 1 : 0;; ++step) {
+    Scheduler scheduler = make_scheduler(args, args.seed + step);
+    const std::optional<Stop> stop = stop_at(faults, step);
+    bool reached = false;  // by the rank that stops there
+    std::uint64_t left = args.executions;
+    for (; left != 0 && scheduler.begin(); --left) {
+      const Failure failure = program.run(scheduler, stop);
+      ++report.executions;
+      report.steps += program.machine().steps();
+      reached = reached || (stop && program.machine().steps_of(stop->stream) >= step);
+      if (!failure) continue;
+      const Report small = replay(program, shrink(program, scheduler.taken(), failure.kind, stop), step);
+      report.failure = small.failure ? small.failure : failure;
+      report.schedule = small.schedule;
+      report.stop = step;
+      report.trace = small.trace;
+      return report;
     }
-    const Failure failure = program.run(scheduler);
-    ++report.executions;
-    report.steps += program.machine().steps();
-    if (!failure) continue;
-    const Report small = replay(program, shrink(program, scheduler.taken(), failure.kind));
-    report.failure = small.failure ? small.failure : failure;
-    report.schedule = small.schedule;
-    report.trace = small.trace;
+    if (reached) continue;
+    report.complete = left != 0;
     return report;
   }
-  return report;
 }
 
 }  // namespace weft::sim

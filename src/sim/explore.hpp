@@ -12,23 +12,25 @@ namespace weft::sim {
 struct ExploreArgs {
   Strategy strategy = Strategy::random;
   std::uint64_t seed = 1;
-  std::uint64_t executions = 10'000;  // at most
+  std::uint64_t executions = 10'000;  // at most; where a rank stops, for each step at which it can
   unsigned bound = 2;                 // of an exhaustive search, and change points of PCT
 };
 
 struct Report {
   std::uint64_t executions = 0, steps = 0;
-  bool complete = false;  // exhaustive: there is no other schedule within the bound
-  Failure failure;        // none: everything was right
-  Schedule schedule;      // of the failure, shrunk
-  Schedule unused;        // replay: choices that the execution never came to
+  bool complete = false;   // exhaustive: there is no other schedule within the bound
+  Failure failure;         // none: everything was right
+  Schedule schedule;       // of the failure, shrunk
+  std::uint64_t stop = 0;  // the step of its stream at which the rank stopped in the failure; 0: none did
+  Schedule unused;         // replay: choices that the execution never came to
   std::vector<std::string> trace;
 };
 
+// Where a rank stops in the set-up, it does so at every single one of its steps.
 Report explore(AllReduceProgram& program, const ExploreArgs& args);
 
-// One execution, written down.
-Report replay(AllReduceProgram& program, const Schedule& schedule);
+// One execution, written down. `stop`: where the rank stops that stops in this set-up; 0: it does not.
+Report replay(AllReduceProgram& program, const Schedule& schedule, std::uint64_t stop = 0);
 
 // A failure in words: its trace, what is wrong, how it was found, and the command that repeats it.
 std::string story(const std::string& setup, const ExploreArgs& args, const Report& report);

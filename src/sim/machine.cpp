@@ -21,6 +21,7 @@ Machine::Machine(const Args& args)
       idle_limit_(args.idle_limit),
       threads_(static_cast<unsigned>(args.rank_of.size())),
       stream_of_(threads_),
+      rank_of_(args.rank_of),
       block_of_(threads_),
       blocks_(threads_),
       polled_(threads_),
@@ -66,6 +67,7 @@ Failure Machine::run(Program& program, Scheduler& scheduler, const std::optional
   steps_ = idle_time_ = 0;
   idle_count_ = 0;
   dead_rank_ = -1;
+  sent_before_stop_ = 0;
   ready_ = waiting_ = stopped_ = 0;
   std::fill(waiters_.begin(), waiters_.end(), 0);
   memory_.reset();
@@ -211,6 +213,14 @@ void Machine::fence_seq_cst() {
   point();
   memory_.fence_seq_cst(current_);
   if (trace_ != nullptr) trace_->push_back(names_[current_] + " fence.sc");
+}
+
+int Machine::dead_peer() {
+  if (dead_rank_ < 0) return -1;
+  memory_.join_rank(current_, static_cast<unsigned>(dead_rank_));
+  if (trace_ != nullptr)
+    trace_->push_back(fmt::format("{} is told that rank {} is gone", names_[current_], dead_rank_));
+  return dead_rank_;
 }
 
 // Nobody can go on: time does. Returns false when that helps nobody either.

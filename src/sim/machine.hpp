@@ -43,7 +43,7 @@ struct Stop {
   unsigned stream;
   std::uint64_t step;
   std::uint64_t until = 0;  // goes on at this time; 0: never
-  int dead_rank = -1;       // what dead_peer() says from then on
+  int dead_rank = -1;       // what dead_peer() says from then on; −1: it is not known
 };
 
 class Machine {
@@ -93,9 +93,13 @@ class Machine {
   // In a waiting loop: sleeps until one of the places read since the last call holds something newer.
   void relax();
   std::uint64_t now() const { return steps_ * step_ns_ + idle_time_; }
+  // Rank of a stream that has stopped and is known to be dead, or −1. Who asks sees all that it has stored: the
+  // operating system says so after the last of its stores.
+  int dead_peer();
+
   bool dead_or_stopped() const { return stopped_ != 0; }
-  // Rank of a stream that has stopped and is known to be dead, or −1.
-  int dead_rank() const { return dead_rank_; }
+  // What the rank that stopped had stored to others' memory by then.
+  std::uint64_t sent_before_stop() const { return sent_before_stop_; }
 
  private:
   struct Abandoned {};  // unwinds a fiber whose execution is over
@@ -137,7 +141,7 @@ class Machine {
   unsigned idle_limit_;
   unsigned threads_;
   std::vector<Stream> streams_;
-  std::vector<unsigned> stream_of_;
+  std::vector<unsigned> stream_of_, rank_of_;
   std::vector<unsigned> block_of_;  // in the present launch
   std::vector<Block> blocks_;       // index: first thread of the block
 
@@ -149,6 +153,7 @@ class Machine {
   std::uint64_t steps_ = 0, idle_time_ = 0;
   unsigned idle_count_ = 0;
   int dead_rank_ = -1;
+  std::uint64_t sent_before_stop_ = 0;
   unsigned running_streams_ = 0;
   unsigned current_ = kMain;
   unsigned previous_ = kMain;
@@ -169,6 +174,7 @@ inline void Machine::count_step() {
   if (stop_ && !stream.stopped && stop_->step == stream.steps && &stream == &streams_[stop_->stream]) {
     stream.stopped = true;
     dead_rank_ = stop_->dead_rank;
+    sent_before_stop_ = memory_.sent(rank_of_[current_]);
     for (unsigned thread = 0; thread < threads_; ++thread) {
       if (stream_of_[thread] == stop_->stream) stopped_ |= bit(thread);
     }

@@ -19,6 +19,7 @@ Memory::Memory(std::size_t bytes, std::vector<unsigned> rank_of)
       data_(static_cast<std::byte*>(::operator new[](bytes, std::align_val_t{256}))),
       threads_(static_cast<unsigned>(rank_of.size())),
       rank_of_(std::move(rank_of)),
+      sent_(rank_of_.empty() ? 0 : std::ranges::max(rank_of_) + 1),
       index_(bytes / 4, kUnknown),
       messages_(kMaxLocations),
       snapshot_views_(kMaxSnapshots) {
@@ -109,6 +110,7 @@ void Memory::reset() {
   }
   released_.fill(0);
   seq_cst_.fill(0);
+  std::ranges::fill(sent_, 0);
   snapshots_ = 1;
 }
 
@@ -128,6 +130,7 @@ const char* Memory::broken_rule(Location at, unsigned index) const {
 
 const char* Memory::store(unsigned thread, Location at, const Pack& value, unsigned age, bool release) {
   if (at == kIgnored) return nullptr;
+  sent_[rank_of_[thread]] += rank_of_[thread] != owners_[at];
   if (counts_[at] == kMaxMessages) forget(at);
   const unsigned count = counts_[at];
   if (count == kMaxMessages) throw std::logic_error("simulator: too many stores to one place; make fewer calls");
@@ -211,6 +214,12 @@ void Memory::spread(unsigned from, ThreadMask threads) {
 
 void Memory::join(ThreadMask threads) {
   if ((threads & (threads - 1)) != 0) spread(gather(threads), threads);
+}
+
+void Memory::join_rank(unsigned thread, unsigned rank) {
+  for (unsigned other = 0; other < threads_; ++other) {
+    if (rank_of_[other] == rank) join_view(views_[thread], views_[other]);
+  }
 }
 
 void Memory::boundary(ThreadMask ended, ThreadMask started) {

@@ -108,6 +108,8 @@ class Memory {
   void fence_seq_cst(unsigned thread);
   // Barrier of a block.
   void join(ThreadMask threads);
+  // The thread is told that a rank is gone: all that this one has stored comes before.
+  void join_rank(unsigned thread, unsigned rank);
   // Kernel boundary: all of `ended` happens before all of `started` and before what they send.
   void boundary(ThreadMask ended, ThreadMask started);
 
@@ -120,6 +122,8 @@ class Memory {
   std::string name(Location at) const;
   // So far, to places between two byte offsets.
   std::uint64_t stores(std::size_t begin, std::size_t end) const;
+  // So far, by a rank to the memory of others.
+  std::uint64_t sent(unsigned rank) const { return sent_[rank]; }
 
  private:
   static constexpr Location kUnknown = 0xffff;
@@ -143,6 +147,7 @@ class Memory {
   std::unique_ptr<std::byte[], AlignedDelete> data_;
   unsigned threads_;
   std::vector<unsigned> rank_of_;
+  std::vector<std::uint64_t> sent_;  // by rank
   std::vector<Area> areas_;
   std::vector<Location> index_;  // by word of data_
 

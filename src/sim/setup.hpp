@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -16,6 +17,8 @@ struct Grid {
   unsigned blocks = 2;  // the control block included
   unsigned threads = 1;
 };
+
+struct Trial;  // sim/trial.hpp
 
 // A collective call, or what all hosts do between calls.
 enum class Act : std::uint8_t {
@@ -38,7 +41,8 @@ enum class Moving : std::uint8_t {
   barrier,
   dispatch,
   combine,
-  rms_norm  // an all-reduce with residual and norm: `count` is the columns of a row
+  rms_norm,  // an all-reduce with residual and norm: `count` is the columns of a row
+  trial      // whatever CallSetup::trial says
 };
 
 struct CallSetup {
@@ -59,8 +63,9 @@ struct CallSetup {
   std::vector<std::vector<int>> ids = {};
   bool discard = false;  // dispatch: as in DispatchArgs
   detail::Part part = detail::Part::whole;  // dispatch and combine
-  int of = -1;           // combine: the call that was its dispatch; a wait: its send
-  int after = -1;        // begins on each rank when this call of another stream has ended there
+  int of = -1;                              // combine: the call that was its dispatch; a wait: its send
+  std::shared_ptr<const Trial> trial = {};
+  int after = -1;  // begins on each rank when this call of another stream has ended there
 };
 
 // Which numbers: plain ones; those that tell orders of summation apart; or full of sentinels, zeros of both signs and
@@ -77,7 +82,9 @@ struct Faults {
   bool host_reads = false;            // the host of rank 0 waits for a record and reads it
   int unordered_rank = -1;            // has a stream for each of its calls, and nothing orders them …
   bool overlaps = false;              // … but that they begin while the first one runs
-  int stopping_rank = -1;             // who is to blame when a stream stops (sim/machine.hpp)
+  int stopping_rank = -1;             // stops at one of its steps, which the explorer chooses …
+  std::uint64_t until = 0;            // … until this time; 0: for ever
+  bool death_is_told = false;         // its peers can know that it has stopped
   bool harmless = false;              // nobody's call may fail
   bool any() const {
     return odd_rank >= 0 || ahead_rank >= 0 || aborting_rank >= 0 || stopping_rank >= 0 || unordered_rank >= 0;
@@ -128,7 +135,7 @@ std::vector<CallSetup> releases(const std::vector<CallSetup>& eager, int last_ra
 
 // The set-ups that the tests run, by name.
 const std::vector<Setup>& all_setups();
-const Setup& find_setup(const std::string& name);  // throws weft::Error
+const Setup& find_setup(const std::string& name);  // or one of sim/fault_setups.hpp; throws weft::Error
 // Those of dispatch and combine.
 std::vector<Setup> small_move_setups();
 std::vector<Setup> large_move_setups();

@@ -1,5 +1,8 @@
 #include <fmt/format.h>
 
+#include <algorithm>
+
+#include "sim/fault_setups.hpp"
 #include "sim/setup.hpp"
 #include "weft/error.hpp"
 
@@ -262,9 +265,11 @@ const std::vector<Setup>& all_setups() {
 }
 
 const Setup& find_setup(const std::string& name) {
-  for (const Setup& setup : all_setups()) {
-    if (setup.name == name) return setup;
+  for (const auto* setups : {&all_setups(), &all_fault_setups()}) {
+    const auto found = std::ranges::find(*setups, name, &Setup::name);
+    if (found != setups->end()) return *found;
   }
+  if (name == unordered_setup().name) return unordered_setup();
   throw Error(Errc::invalid_argument,
               fmt::format("protocol set-up \"{}\" is unknown; weft simulate --list names all", name));
 }

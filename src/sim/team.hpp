@@ -67,7 +67,7 @@ class SimTeam {
   template <class Value>
   static void settle(Value&) {}
   void relax(std::uint32_t) const { machine_->relax(); }
-  int dead_peer() const { return machine_->dead_rank(); }
+  int dead_peer() const { return machine_->dead_peer(); }
   // For a seeded bug: production kernels count by themselves.
   std::uint32_t host_epoch() const { return place_.host_epoch; }
 

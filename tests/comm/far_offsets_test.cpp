@@ -4,12 +4,11 @@
 #include <unistd.h>
 
 #include <cstring>
-#include <memory>
 #include <stdexcept>
 
-#include "core/channel.hpp"
 #include "executors/executor.hpp"
 #include "support/cases.hpp"
+#include "support/far.hpp"
 #include "support/ranks.hpp"
 #include "support/sanitized.hpp"
 #include "support/world.hpp"
@@ -19,73 +18,10 @@ namespace {
 
 using test::Prepared;
 
-// Address space without memory: pages appear when touched.
-struct Sparse {
-  explicit Sparse(std::size_t size)
-      : bytes(size),
-        data(static_cast<std::byte*>(
-            ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0))) {}
-  Sparse(const Sparse&) = delete;
-  Sparse& operator=(const Sparse&) = delete;
-  ~Sparse() { ::munmap(data, bytes); }
-  std::size_t bytes;
-  std::byte* data;
-};
-
-// One rank's state, made by hand: slots of 4 GiB and a bit, and chunks of the bulk all-reduce of 4 GiB, without the
-// bit: those need no rest, so it is by falling into one place that offsets cut to 32 bits show.
-struct FarRank {
-  static constexpr std::uint32_t kSize = 3, kGeneration = 1;
-  static constexpr std::uint64_t kSlotBytes = (1ull << 32) + 4096;
-  static constexpr BulkShape kBulk{.slots = 2, .packs = (1ull << 32) / sizeof(Pack)};
-
-  explicit FarRank(std::uint32_t rank)
-      : layout(make_layout(kSize, kSlotBytes, kSlotBytes * kSize, kBulk)), memory(kWindowHeaderBytes + layout.bytes) {
-    channel.rank = channel.world_rank = rank;
-    channel.size = channel.world_size = kSize;
-    channel.deadline_ns = 20'000'000'000;
-    channel.layout = layout;
-    channel.claim = &claim;
-    channel.abort = &abort;
-    channel.record = &record;
-    local.generation = kGeneration;
-    for (std::uint32_t& epoch : local.epochs) epoch = 1;
-  }
-
-  std::byte* region() const { return memory.data + kWindowHeaderBytes; }
-  // Puts the first `packs` packs of every slot to rest; nothing else of the window is ever touched.
-  void arm(std::uint64_t packs) {
-    for (std::uint32_t slot = 0; slot < kBanks * kSize; ++slot) {
-      for (const auto& [area, slot_packs] : {std::pair{layout.one_shot, layout.one_shot_packs},
-                                             {layout.scatter, layout.two_shot_packs},
-                                             {layout.gather, layout.two_shot_packs}}) {
-        std::memset(region() + area + slot * slot_packs * sizeof(Pack), 0xff, packs * sizeof(Pack));
-      }
-    }
-  }
-
-  RegionLayout layout;
-  Sparse memory;
-  Channel channel{};
-  LocalState local{};
-  FaultRecord record{};
-  std::uint32_t claim = 0, abort = 0;
-};
+using test::FarRank;
 
 void expect_right(Algorithm algorithm, DataType type) {
-  std::vector<std::unique_ptr<FarRank>> ranks;
-  for (std::uint32_t r = 0; r < FarRank::kSize; ++r) {
-    ranks.push_back(std::make_unique<FarRank>(r));
-    ASSERT_NE(static_cast<void*>(ranks.back()->memory.data), MAP_FAILED);
-    ranks.back()->arm(64);
-  }
-  for (auto& rank : ranks) {
-    for (std::uint32_t peer = 0; peer < FarRank::kSize; ++peer) {
-      rank->channel.member[peer] = peer;
-      rank->channel.window[peer] = ranks[peer]->memory.data;
-      rank->channel.region[peer] = ranks[peer]->region();
-    }
-  }
+  const auto ranks = test::far_ranks(20'000'000'000);
   // The farthest slot of the last area begins past 40 GiB, and no two slots share their low 32 bits.
   ASSERT_GT(ranks[0]->layout.gather + 5 * ranks[0]->layout.two_shot_packs * sizeof(Pack), 10ull << 32);
   std::vector<Prepared> calls;
@@ -96,7 +32,7 @@ void expect_right(Algorithm algorithm, DataType type) {
     for (const Prepared& p : calls) {
       test::Tensors tensors(p.call, p.inputs[static_cast<std::size_t>(r)]);
       FarRank& mine = *ranks[static_cast<std::size_t>(r)];
-      run_on_cpu({.call = make_call(mine.channel, &mine.channel, &mine.local, FarRank::kGeneration, 77),
+      run_on_cpu({.call = mine.call(77),
                   .operation =
                       AllReduceOperation{
                           .work = {tensors.input.content().data(), tensors.output.content().data(), p.call.count},
@@ -107,6 +43,7 @@ void expect_right(Algorithm algorithm, DataType type) {
       tensors.check(p, r);
     }
   }));
+  for (const auto& rank : ranks) EXPECT_FALSE(rank->strayed());
 }
 
 TEST(FarOffsets, OneShotSlots) {
@@ -114,8 +51,8 @@ TEST(FarOffsets, OneShotSlots) {
   expect_right(Algorithm::one_shot, DataType::i32);
 }
 
-// What CPU ranks take above 2 KB. Its slots need no rest, and a short message uses the first of each rank: every rank's
-// begin 4 GiB after the one before, the gather's past 24 GiB.
+// What CPU ranks take above 2 KB. A short message uses the first slot of each rank: every rank's begin 4 GiB after the
+// one before, the gather's past 24 GiB.
 TEST(FarOffsets, BulkSlots) {
   expect_right(Algorithm::bulk, DataType::bf16);
   expect_right(Algorithm::bulk, DataType::i32);

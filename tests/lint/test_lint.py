@@ -96,6 +96,12 @@ class Rules(unittest.TestCase):
         self.assertEqual(list(lint.breaches(Path(LIBRARY), line * lint.MAX_LINES)), [])
         self.assertEqual(len(list(lint.breaches(Path(LIBRARY), line * (lint.MAX_LINES + 1)))), 1)
 
+    def test_excerpts_are_what_pages_show(self):
+        excerpt = "// begin: README.md\n{}\n// end: README.md"
+        first = Path(lint.__file__).parents[1].joinpath("README.md").read_text(encoding="utf-8").splitlines()[0]
+        self.assertEqual(self.rules_broken(LIBRARY, excerpt.format(first)), [])
+        self.assertEqual(self.rules_broken(LIBRARY, excerpt.format(first + "?")), ["README.md shows something else"])
+
     def test_a_breach_has_its_line(self):
         self.assertEqual([number for number, _ in lint.breaches(Path(LIBRARY), "\n/* a\nb */\nexit(-1);\n")], [4])
 

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "mutant.hpp"
+#include "mutant_table.hpp"
 
 namespace weft::sim {
 

@@ -2,82 +2,81 @@
 // docs/reliability.md.
 #include <gtest/gtest.h>
 
-#include <fstream>
-#include <nlohmann/json.hpp>
-
-#include "inject.hpp"
-#include "mutant.hpp"
+#include "far.hpp"
+#include "mutant_number.hpp"
+#include "sim/explore.hpp"
+#include "sim/fault_setups.hpp"
 #include "telling.hpp"
 
 namespace weft::sim {
 namespace {
 
-struct Mutant {
-  int number;
-  std::string name, setup;
-  bool fault;
-};
-
-std::vector<Mutant> mutants() {
-  std::ifstream file(WEFT_MUTANTS_JSON);
-  std::vector<Mutant> all;
-  for (const auto& entry : nlohmann::json::parse(file)) {
-    all.push_back({.number = static_cast<int>(all.size()) + 1,
-                   .name = entry.at("name"),
-                   .setup = entry.at("setups").at(0),
-                   .fault = entry.value("fault", false)});
-  }
-  return all;
-}
-
-class Mutants : public testing::TestWithParam<Mutant> {
+class Mutants : public testing::TestWithParam<int> {
  protected:
   void TearDown() override { detail::active_mutant = 0; }
-};
 
-// The set-up's layout and channels are built with the mutant on, as production would.
-TEST_P(Mutants, IsKilled) {
-  const Mutant& mutant = GetParam();
-  RecordProperty("mutant", mutant.name);
-  RecordProperty("setup", mutant.setup);
-  if (!mutant.fault) {
-    const sim::Setup& setup = find_setup(mutant.setup);
-    const ExploreArgs args{.strategy = Strategy::random, .seed = 1, .executions = 100'000};
+  void tell(const std::string& setup, std::string_view killed_by, std::uint64_t schedules, const std::string& what) {
+    RecordProperty("setup", setup);
+    RecordProperty("killed_by", std::string(killed_by));
+    RecordProperty("schedules", std::to_string(schedules));
+    RecordProperty("what", what);
+  }
+
+  // The set-up's layout and channels are built with the mutant on, as production would.
+  void look_in_schedules(int mutant, const sim::Setup& setup) {
     {
       AllReduceProgram program(setup);
       const ExploreArgs few{.strategy = Strategy::random, .seed = 1, .executions = 100};
       const Report healthy = explore(program, few);
       ASSERT_FALSE(healthy.failure) << story(setup.name, few, healthy);
     }
-    detail::active_mutant = mutant.number;
+    detail::active_mutant = mutant;
     AllReduceProgram program(setup);
-    const Report report = explore(program, args);
-    RecordProperty("killed_by", std::string(name(report.failure.kind)));
-    RecordProperty("schedules", std::to_string(report.executions));
-    RecordProperty("choices", static_cast<int>(report.schedule.size()));
-    RecordProperty("what", report.failure.what);
+    const Report report = explore(program, {.strategy = Strategy::random, .seed = 1, .executions = 100'000});
+    tell(setup.name, name(report.failure.kind), report.executions, report.failure.what);
     EXPECT_TRUE(report.failure) << "not found by " << report.executions << " schedules of " << setup.name;
     EXPECT_NE(report.failure.kind, FailureKind::internal) << report.failure.what;
-    return;
   }
-  detail::active_mutant = mutant.number;
-  Injection result;
-  std::uint64_t executions = 0;
-  for (const unsigned ranks : {2u, 3u, 4u}) {
-    for (const std::string& protocol : fault_protocols()) {
-      if (!result.wrong.empty()) break;
-      AllReduceProgram program(fault_setup({.kind = mutant.setup, .protocol = protocol, .ranks = ranks}));
-      result = inject(program, program.setup().faults.stopping_rank < 0 ? 5'000 : 8, 11);
-      executions += result.executions;
+
+  // In all set-ups of a kind, smallest first.
+  void look_in_faults(int mutant, const std::string& kind) {
+    detail::active_mutant = mutant;
+    std::uint64_t executions = 0;
+    for (const unsigned ranks : {2u, 3u, 4u}) {
+      for (const sim::Setup& setup : all_fault_setups()) {
+        if (setup.ranks != ranks || !setup.name.starts_with(kind + "-")) continue;
+        AllReduceProgram program(setup);
+        const Report report =
+            explore(program, {.strategy = Strategy::random, .seed = 11, .executions = fault_executions(setup)});
+        executions += report.executions;
+        if (!report.failure) continue;
+        return tell(setup.name, name(report.failure.kind), executions, report.failure.what);
+      }
     }
+    ADD_FAILURE() << "not found by " << executions << " executions";
   }
-  RecordProperty("killed_by", result.wrong.substr(0, result.wrong.find(':')));
-  RecordProperty("schedules", std::to_string(executions));
-  RecordProperty("what", result.wrong);
-  EXPECT_NE(result.wrong, "") << "not found by " << executions << " executions";
+
+  void look_far_away(int mutant, const std::string& setup) {
+    detail::active_mutant = mutant;
+    const std::string wrong = what_goes_wrong_far_away(1'000'000'000);
+    EXPECT_NE(wrong, "") << "not found";
+    tell(setup, "wrong result", 1, wrong);
+  }
+};
+
+TEST_P(Mutants, IsKilled) {
+  const detail::MutantInfo& mutant = detail::kMutants[GetParam() - 1];
+  RecordProperty("mutant", std::string(mutant.name));
+  const std::string setup(mutant.setup);
+  if (mutant.where == "schedules") return look_in_schedules(GetParam(), find_setup(setup));
+  if (mutant.where == "faults") return look_in_faults(GetParam(), setup);
+  ASSERT_EQ(mutant.where, "far offsets");
+  look_far_away(GetParam(), setup);
 }
-INSTANTIATE_TEST_SUITE_P(Sim, Mutants, testing::ValuesIn(mutants()),
-                         [](const auto& info) { return identifier(info.param.name); });
+INSTANTIATE_TEST_SUITE_P(Sim, Mutants, testing::Range(1, static_cast<int>(std::size(detail::kMutants)) + 1),
+                         [](const auto& info) {
+                           return identifier(std::string(detail::kMutants[info.param - 1].name));
+                         });
 
 }  // namespace
 }  // namespace weft::sim

@@ -3,8 +3,8 @@
 
 #include <gtest/gtest.h>
 
-#include "inject.hpp"
 #include "mutant_number.hpp"
+#include "sim/fault_setups.hpp"
 #include "telling.hpp"
 #include "weft/error.hpp"
 
@@ -56,6 +56,29 @@ TEST_F(WithMutant, FailureIsToldWithTheSeedAndTheCommandThatRepeatsIt) {
   EXPECT_NE(text.find("found in execution 1 of --scheduler random --seed 5\n"), std::string::npos) << text;
   EXPECT_NE(text.find("\n  weft simulate --protocol one-shot-bf16 --replay ''\n"), std::string::npos) << text;
   EXPECT_EQ(replay(program, {}).failure.what, report.failure.what);
+}
+
+// The same where a rank stops: the place belongs to the failure.
+TEST_F(WithMutant, FailureAfterADeathIsShrunkAndRepeats) {
+  detail::active_mutant = mutant_number("no second look at the dead");
+  const sim::Setup& setup = find_setup("dies-one-shot-ranks2");
+  AllReduceProgram program(setup);
+  const ExploreArgs args{.strategy = Strategy::random, .seed = 11, .executions = 8};
+  const Report report = explore(program, args);
+  ASSERT_TRUE(report.failure);
+  EXPECT_NE(report.stop, 0u);
+  EXPECT_LE(report.schedule.size(), 4u) << to_string(report.schedule);
+  const Report again = replay(program, report.schedule, report.stop);
+  EXPECT_EQ(again.failure.what, report.failure.what);
+  EXPECT_EQ(again.trace, report.trace);
+  const std::string text = story(setup.name, args, report), places = fmt::format("--stop {} --replay '", report.stop);
+  EXPECT_NE(text.find("weft simulate --protocol dies-one-shot-ranks2 " + places), std::string::npos) << text;
+  EXPECT_NE(text.find("is told that rank 1 is gone"), std::string::npos) << text;
+}
+
+TEST(Simulator, StopsOnlyWhoStopsInTheSetup) {
+  AllReduceProgram program(find_setup("one-shot-bf16"));
+  EXPECT_THROW(replay(program, {}, 3), Error);
 }
 
 TEST(Simulator, ReplayNamesChoicesThatItNeverCameTo) {
@@ -120,6 +143,46 @@ TEST(Simulator, ThreadsThatWakeEachOtherForEverAreALivelock) {
   }
 }
 
+// One rank sends a number and is gone. Its peer looks for the number, asks after the rank, and looks again.
+class Farewell final : public Program {
+ public:
+  explicit Farewell(Machine& machine) : machine_(machine) {
+    machine.memory().add_area(
+        {.begin = 0, .end = 64, .owner = 1, .kind = AreaKind::word, .name = [](std::size_t) { return "word"; }});
+  }
+  void run(unsigned thread, unsigned) override {
+    auto* const word = reinterpret_cast<std::uint32_t*>(machine_.memory().data());
+    if (thread == 0) {
+      machine_.store(word, 1u);
+      machine_.load(word);
+      return;
+    }
+    const bool before = machine_.load(word) != 0, gone = machine_.dead_peer() == 0;
+    const bool after = machine_.load(word) != 0;
+    lost_ = gone && !after;
+    late_ = late_ || (gone && !before && after);
+    none_ = none_ || (!gone && !after);
+  }
+  std::string check() override { return lost_ ? "what a rank sent before it was gone is not there" : ""; }
+  bool saw_all() const { return late_ && none_; }
+
+ private:
+  Machine& machine_;
+  bool lost_ = false, late_ = false, none_ = false;
+};
+
+TEST(Simulator, WhatWasSentBeforeADeathIsThereAfterTheNotice) {
+  Machine machine({.bytes = 64, .rank_of = {0, 1}, .streams = {{{bit(0)}}, {{bit(1)}}}});
+  Farewell program(machine);
+  Scheduler scheduler = Scheduler::exhaustive(64);
+  while (scheduler.begin()) {
+    // Its second step never comes.
+    const Failure failure = machine.run(program, scheduler, Stop{.stream = 0, .step = 2, .dead_rank = 0});
+    ASSERT_FALSE(failure) << failure.what;
+  }
+  EXPECT_TRUE(program.saw_all());
+}
+
 TEST_F(WithMutant, AMutantThatIsOffChangesNothing) {
   AllReduceProgram program(find_setup("two-shot-i32-torn8"));
   EXPECT_FALSE(explore(program, {.strategy = Strategy::random, .seed = 1, .executions = 500}).failure);
@@ -136,9 +199,10 @@ TEST(Simulator, ShowsThatALineNeedsItsGranularity) {
 // Calls overlap for certain while their control blocks do. A call that only overlaps with data blocks of the one before
 // may go unnoticed, and the simulator shows it (docs/reliability.md).
 TEST(Simulator, ShowsThatOverlapOfDataBlocksAloneIsNotNoticed) {
-  AllReduceProgram program(fault_setup({.kind = "unordered", .protocol = "one-shot", .ranks = 2}));
-  const Injection result = inject(program, 20'000, 1);
-  EXPECT_NE(result.wrong.find("nobody has noticed that calls overlap"), std::string::npos) << result.wrong;
+  AllReduceProgram program(unordered_setup());
+  const Report report = explore(program, {.strategy = Strategy::random, .seed = 1, .executions = 20'000});
+  EXPECT_NE(report.failure.what.find("nobody has noticed that calls overlap"), std::string::npos)
+      << report.failure.what;
 }
 
 TEST(Simulator, NamesUnknownSetups) {

@@ -16,6 +16,11 @@ inline std::string identifier(std::string name) {
   return name;
 }
 
+// How many schedules of a set-up with faults: for each step at which a rank stops, or in all.
+inline std::uint64_t fault_executions(const Setup& setup) {
+  return setup.faults.stopping_rank >= 0 ? 8 : 1'000;
+}
+
 inline void record(const std::string& setup, const ExploreArgs& args, const Report& report) {
   testing::Test::RecordProperty("setup", setup);
   testing::Test::RecordProperty("strategy", std::string(name(args.strategy)));

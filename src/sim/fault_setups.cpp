@@ -1,0 +1,126 @@
+#include "sim/fault_setups.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <initializer_list>
+#include <stdexcept>
+#include <string_view>
+
+namespace weft::sim {
+namespace {
+
+constexpr std::uint64_t kDeadline = 100'000;  // ns of the simulated clock: ten thousand steps
+
+// All-reduces of an algorithm, gathers and scatters, or dispatches and combines.
+void set_calls(Setup& setup, const std::string& protocol) {
+  const std::vector<Grid> grids{{2, 2}, {3, 1}};
+  if (protocol == "moe") {
+    setup.exchange = {.tokens = 1, .hidden = 8, .experts = setup.ranks, .top_k = 2, .capacity = 2 * setup.ranks};
+    setup.exchange.generations = 1;  // tables of an earlier call must not be taken for those of a call that failed
+    setup.calls = moe_rounds({{{1, 0}, {0, 0}}, {{1, -1}, {0, 1}, {}}}, grids);
+  } else if (protocol == "moves") {
+    setup.calls = {{.count = 9, .grids = grids, .moving = Moving::all_gather},
+                   {.count = 9, .moving = Moving::reduce_scatter},
+                   {.count = 12, .grids = grids, .moving = Moving::all_to_all, .flows = true}};
+  } else if (protocol == "ragged") {
+    std::vector<std::int32_t> counts(setup.ranks, 1);
+    counts[0] = 2;
+    setup.calls = {{.count = 5, .grids = grids, .moving = Moving::all_gather_v, .counts = counts},
+                   {.count = 9, .moving = Moving::broadcast},
+                   {.moving = Moving::barrier},
+                   {.count = 5, .grids = grids, .moving = Moving::reduce_scatter_v, .flows = true, .counts = counts}};
+  } else {
+    for (const Algorithm algorithm : {Algorithm::one_shot, Algorithm::two_shot, Algorithm::bulk}) {
+      if (name(algorithm) == protocol) setup.algorithm = algorithm;
+    }
+    setup.calls = {{.count = 17, .grids = grids}, {.count = 9, .in_place = true}, {.count = 20}};
+  }
+}
+
+bool is_one_of(std::string_view kind, std::initializer_list<std::string_view> kinds) {
+  return std::ranges::find(kinds, kind) != kinds.end();
+}
+// One rank calls what the others do not.
+bool calls_differ(std::string_view kind) {
+  return is_one_of(kind, {"mismatch", "other-count", "other-operation"});
+}
+
+}  // namespace
+
+Setup fault_setup(const FaultArgs& args) {
+  const auto& [kind, protocol, ranks, one_thread, first, odd_call] = args;
+  Setup setup{
+      .name = fmt::format("{}-{}-ranks{}{}{}", kind, protocol, ranks, one_thread ? "-cpu" : "", first ? "-first" : ""),
+      .type = DataType::bf16,
+      .ranks = ranks,
+      .atomic_bytes = 8,
+      .one_thread = one_thread,
+      .payload = Payload::special,
+      .deadline_ns = kDeadline};
+  if (calls_differ(kind)) setup.name += fmt::format("-call{}", odd_call);
+  set_calls(setup, protocol);
+  Faults& faults = setup.faults;
+  const int culprit = first ? 0 : static_cast<int>(ranks) - 1;
+  if (calls_differ(kind) || kind == "host-reads") {
+    faults.odd_rank = culprit;
+    faults.odd_call = odd_call;
+  }
+  if (is_one_of(kind, {"other-count", "other-operation"})) {
+    CallSetup odd = setup.calls[odd_call];
+    if (kind == "other-count") {
+      odd.count += 5;
+    } else {
+      odd.moving = odd.moving == Moving::nothing ? Moving::all_to_all : Moving::nothing;
+    }
+    faults.odd = odd;
+  }
+  faults.host_reads = kind == "host-reads";
+  if (kind == "ahead") faults.ahead_rank = culprit;
+  if (is_one_of(kind, {"stops", "slow", "late", "dies", "aborted"})) faults.stopping_rank = culprit;
+  if (kind == "slow") faults.until = kDeadline / 2;
+  if (kind == "late") faults.until = kDeadline * 2;
+  faults.harmless = kind == "slow";
+  faults.death_is_told = kind == "dies";
+  if (is_one_of(kind, {"dies", "aborted"})) setup.deadline_ns = 0;
+  if (is_one_of(kind, {"aborted", "aborts"})) faults.aborting_rank = 0;
+  if (is_one_of(kind, {"overlap", "unordered"})) faults.unordered_rank = culprit;
+  faults.overlaps = kind == "overlap";
+  if (!faults.any()) throw std::invalid_argument("no such fault: " + kind);
+  return setup;
+}
+
+const Setup& unordered_setup() {
+  static const Setup setup = fault_setup({.kind = "unordered", .protocol = "one-shot", .ranks = 2});
+  return setup;
+}
+
+const std::vector<Setup>& all_fault_setups() {
+  static const std::vector<Setup> setups = [] {
+    std::vector<Setup> all;
+    for (const std::string kind : {"stops", "slow", "late", "dies", "aborted", "aborts", "mismatch", "other-count",
+                                   "other-operation", "ahead", "host-reads", "overlap"}) {
+      for (const std::string protocol : {"one-shot", "two-shot", "bulk", "moves", "ragged", "moe"}) {
+        // What overlaps are calls of one group, and those of an exchange are of two, with no other call in it.
+        if (protocol == "moe" && is_one_of(kind, {"overlap", "other-count", "other-operation"})) continue;
+        for (const unsigned call : calls_differ(kind) ? std::vector<unsigned>{0, 1, 2} : std::vector<unsigned>{1}) {
+          const auto add = [&](FaultArgs args) {
+            args.kind = kind;
+            args.protocol = protocol;
+            args.odd_call = call;
+            all.push_back(fault_setup(args));
+          };
+          for (const unsigned ranks : {2u, 3u, 4u}) add({.kind = {}, .protocol = {}, .ranks = ranks});
+          add({.kind = {}, .protocol = {}, .ranks = 3, .one_thread = true});
+          if (is_one_of(kind, {"stops", "slow", "late", "dies", "mismatch"})) {
+            add({.kind = {}, .protocol = {}, .ranks = 3, .first = true});
+          }
+        }
+      }
+    }
+    return all;
+  }();
+  return setups;
+}
+
+}  // namespace weft::sim

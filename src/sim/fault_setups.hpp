@@ -1,0 +1,30 @@
+// Set-ups in which something goes wrong on purpose.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "sim/setup.hpp"
+
+namespace weft::sim {
+
+struct FaultArgs {
+  // Of the rank that is to blame: "stops" for ever, is "slow" (sleeps for less than the deadline) or "late" (for
+  // longer), "dies", is "aborted" while it sleeps, "aborts"; calls something else ("mismatch", "other-count",
+  // "other-operation"), is "ahead"; "host-reads": a mismatch, and somebody reads the record; "overlap", "unordered":
+  // makes its calls on several streams.
+  std::string kind;
+  std::string protocol;  // "one-shot", "two-shot", "bulk", "moves", "ragged", "moe"
+  unsigned ranks;
+  bool one_thread = false;
+  bool first = false;     // the first rank is to blame, not the last
+  unsigned odd_call = 1;  // which call differs, in the kinds that need one
+};
+Setup fault_setup(const FaultArgs& args);
+
+// Those that the tests run, and find_setup() finds. Their names begin with the kind.
+const std::vector<Setup>& all_fault_setups();
+// The one that fails: what nobody may do, and nobody notices for certain (docs/reliability.md). find_setup() finds it.
+const Setup& unordered_setup();
+
+}  // namespace weft::sim

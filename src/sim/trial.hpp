@@ -1,0 +1,20 @@
+// A call of an algorithm that the simulator knows nothing of: one that is new, or another's.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+
+#include "sim/run.hpp"
+
+namespace weft::sim {
+
+struct Trial {
+  std::uint64_t inputs, outputs;  // elements that a rank has, and gets
+  // Bits of element `i` of what a rank gets; `input(r, k)` are those of element k of what rank r has.
+  using Bits = std::function<std::uint32_t(unsigned rank, std::uint64_t i)>;
+  std::function<std::uint32_t(unsigned rank, std::uint64_t i, const Bits& input)> expected;
+  // For one rank's tensors, which are aligned to packs: kernel_of<Algorithm, unit>(work, one_thread).
+  std::function<Kernel(const std::byte* input, std::byte* output)> kernel;
+};
+
+}  // namespace weft::sim

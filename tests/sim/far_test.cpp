@@ -1,0 +1,148 @@
+#include "far.hpp"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <array>
+#include <atomic>
+#include <thread>
+
+#include "algorithms/bulk_all_reduce.hpp"
+#include "algorithms/one_shot_all_reduce.hpp"
+#include "algorithms/push_copy.hpp"
+#include "algorithms/push_reduce_scatter.hpp"
+#include "algorithms/two_shot_all_reduce.hpp"
+#include "executors/blocks.hpp"
+#include "support/far.hpp"
+#include "team/cpu_thread.hpp"
+
+namespace weft::sim {
+namespace {
+
+using test::FarRank;
+
+constexpr std::uint32_t kSize = FarRank::kSize, kCalls = 3, kCount = 31;  // elements that one rank sends to another
+
+class FarTeam : public detail::CpuThread {
+ public:
+  explicit FarTeam(std::uint32_t block) : CpuThread(block, detail::kThreadBlocks, nullptr) {}
+  static int dead_peer() { return -1; }
+  static std::uint32_t host_epoch() { return 0; }  // of a seeded bug, which is off here
+};
+static_assert(detail::Team<FarTeam>);
+
+std::int32_t value(std::uint32_t call, std::uint32_t rank, std::uint32_t i) {
+  return static_cast<std::int32_t>(1'000'000 * call + 10'000 * rank + i);
+}
+std::int32_t sum(std::uint32_t call, std::uint32_t i) {
+  std::int32_t total = 0;
+  for (std::uint32_t rank = 0; rank < kSize; ++rank) total += value(call, rank, i);
+  return total;
+}
+
+struct Tensors {
+  std::uint32_t inputs, outputs;  // elements
+  std::int32_t (*expected)(std::uint32_t call, std::uint32_t rank, std::uint32_t i);
+};
+
+// `work_of(rank, input, output)`: what a rank calls.
+template <class A, class WorkOf>
+std::string run(const char* name, std::uint64_t deadline_ns, const Tensors& tensors, WorkOf work_of) {
+  auto ranks = test::far_ranks(deadline_ns);
+  std::array<std::string, kSize> wrong;
+  const auto rank_body = [&](std::uint32_t rank) {
+    FarRank& mine = *ranks[rank];
+    for (std::uint32_t call = 0; call < kCalls && wrong[rank].empty(); ++call) {
+      std::vector<std::int32_t> input(tensors.inputs), output(tensors.outputs, -1);
+      for (std::uint32_t i = 0; i < tensors.inputs; ++i) input[i] = value(call, rank, i);
+      std::atomic_thread_fence(std::memory_order_acq_rel);  // as at the begin of every call of a CPU rank
+      detail::run_blocks<A>(std::array{FarTeam(0), FarTeam(1)}, mine.call(77), work_of(input.data(), output.data()));
+      if (mine.record.complete != 0) wrong[rank] = fmt::format("ends with code {}", mine.record.code);
+      for (std::uint32_t i = 0; i < tensors.outputs && wrong[rank].empty(); ++i) {
+        const std::int32_t expected = tensors.expected(call, rank, i);
+        if (output[i] != expected) wrong[rank] = fmt::format("element {} is {}, not {}", i, output[i], expected);
+      }
+    }
+  };
+  std::vector<std::thread> threads;
+  for (std::uint32_t rank = 0; rank < kSize; ++rank) threads.emplace_back(rank_body, rank);
+  for (std::thread& thread : threads) thread.join();
+  for (std::uint32_t rank = 0; rank < kSize; ++rank) {
+    if (ranks[rank]->strayed()) return fmt::format("{}: memory of rank {} that has no use was touched", name, rank);
+  }
+  for (const std::string& what : wrong) {
+    if (!what.empty()) return fmt::format("{}: {}", name, what);
+  }
+  return {};
+}
+
+template <class A>
+std::string all_reduce(const char* name, std::uint64_t deadline_ns) {
+  return run<A>(name, deadline_ns,
+                {kCount, kCount, [](std::uint32_t call, std::uint32_t, std::uint32_t i) { return sum(call, i); }},
+                [](const void* input, void* output) {
+                  return detail::AllReduceWork{.input = input, .output = output, .count = kCount};
+                });
+}
+
+constexpr std::uint64_t kRowBytes = kCount * sizeof(std::int32_t);
+constexpr detail::EqualShares kShares{.rows = 1, .input_step = 0, .output_step = 1, .sender = detail::kEverybody};
+
+// `slot_packs`: longer messages flow.
+std::string all_gather(const char* name, std::uint64_t deadline_ns, std::uint64_t slot_packs) {
+  return run<detail::PushCopy<detail::EqualShares, false, 1>>(
+      name, deadline_ns,
+      {kCount, kCount * kSize,
+       [](std::uint32_t call, std::uint32_t, std::uint32_t i) { return value(call, i / kCount, i % kCount); }},
+      [=](const void* input, void* output) {
+        return detail::CopyWork<detail::EqualShares, 1>{.shares = kShares,
+                                                        .line_packs = slot_packs,
+                                                        .tensors = 1,
+                                                        .tensor = {{input, output, kRowBytes, kRowBytes, kRowBytes}}};
+      });
+}
+
+std::string reduce_scatter(const char* name, std::uint64_t deadline_ns, std::uint64_t slot_packs) {
+  return run<detail::PushReduceScatter<detail::EqualShares, DataType::i32, ReduceOp::sum, 0, false>>(
+      name, deadline_ns,
+      {kCount * kSize, kCount,
+       [](std::uint32_t call, std::uint32_t rank, std::uint32_t i) { return sum(call, rank * kCount + i); }},
+      [=](const void* input, void* output) {
+        return detail::ReduceScatterWork<detail::EqualShares>{.shares = kShares,
+                                                              .slot_packs = slot_packs,
+                                                              .input = input,
+                                                              .output = output,
+                                                              .row_bytes = kRowBytes,
+                                                              .input_stride = kRowBytes,
+                                                              .output_stride = kRowBytes};
+      });
+}
+
+}  // namespace
+
+std::string what_goes_wrong_far_away(std::uint64_t deadline_ns) {
+  using Lines = detail::Reduction<DataType::i32, ReduceOp::sum>;
+  using Bulk = detail::Reduction<DataType::i32, ReduceOp::sum, detail::Plain>;
+  constexpr std::uint64_t one_go = FarRank::kArmedPacks, chunks = 0;
+  std::string wrong;
+  const auto then = [&](auto&& operation) {
+    if (wrong.empty()) wrong = operation();
+  };
+  then([&] { return all_reduce<detail::OneShotAllReduce<Lines, 0, false>>("one-shot", deadline_ns); });
+  then([&] { return all_reduce<detail::TwoShotAllReduce<Lines, 0, false>>("two-shot", deadline_ns); });
+  then([&] { return all_reduce<detail::BulkAllReduce<Bulk, 0, false>>("bulk", deadline_ns); });
+  then([&] { return all_gather("all-gather", deadline_ns, one_go); });
+  then([&] { return all_gather("all-gather in chunks", deadline_ns, chunks); });
+  then([&] { return reduce_scatter("reduce-scatter", deadline_ns, one_go); });
+  then([&] { return reduce_scatter("reduce-scatter in chunks", deadline_ns, chunks); });
+  return wrong;
+}
+
+namespace {
+
+TEST(FarOffsets, AreRight) {
+  EXPECT_EQ(what_goes_wrong_far_away(20'000'000'000), "");
+}
+
+}  // namespace
+}  // namespace weft::sim

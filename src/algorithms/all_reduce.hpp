@@ -39,11 +39,8 @@ struct AllReduceInstance {
   static constexpr std::uint32_t kBatch = known_size != 0 ? known_size : 8;  // ranks handled at once, in registers
 
   static WEFT_FN std::uint32_t size(const Call& call) { return kSize != 0 ? kSize : call.size; }
-  // Rank r starts with itself and goes on with r + 1, so that not all ranks write to the same one at once. `turn` <
-  // size.
   static WEFT_FN std::uint32_t rank_in_turn(const Call& call, std::uint32_t turn) {
-    const std::uint32_t sum = call.rank + turn;
-    return sum < size(call) ? sum : sum - size(call);
+    return rank_after(call.rank, turn, size(call));
   }
   // False behind the last rank; always true where the size is known.
   static WEFT_FN bool exists(const Session& s, std::uint32_t rank) { return kSize != 0 || rank < s.size(); }

@@ -1,9 +1,9 @@
 // Chunks that flow through a fixed number of slots, announced by signals and paid for by credits, for messages too
 // large for slots of their own (wire/signal.hpp).
 //
-// A chunk is served by one block on either side. Its slot is free once the reader has returned the credit of the chunk
-// that lay there before, and a call ends only when all credits of its chunks are back: so every call finds all slots
-// that it writes to free.
+// A chunk is served by one block on either side; which one is each side's own affair. Its slot is free once the reader
+// has returned the credit of the chunk that lay there before, and a call ends only when all credits of its chunks are
+// back: so every call finds all slots that it writes to free.
 #pragma once
 
 #include <cstdint>
@@ -21,12 +21,19 @@ struct Flow {
   WEFT_FN std::uint64_t slots() const { return layout().bulk_slots; }
   WEFT_FN std::uint64_t chunks_of(std::uint64_t packs) const { return (packs + chunk_packs() - 1) / chunk_packs(); }
 
-  // Blocks that take part, at most half as many as there are slots: a block sends one of its chunks ahead of the one
-  // that it receives, and the credit that this needs is then for a chunk of a turn before. With more, blocks would wait
-  // for each other's turns, one after the other, and in the end in a circle. `streams`: items with the same number.
-  WEFT_FN std::uint32_t blocks(std::uint32_t launched, std::uint64_t streams) const {
-    const std::uint64_t most = slots() / 2 * streams;
-    return launched < most ? launched : static_cast<std::uint32_t>(most);
+  // What a data block does: half of them send, and the others receive, so that the wire is never idle while a block
+  // waits for its signal or copies; one by itself does both, in turns. Chunks are dealt to the `blocks` blocks with the
+  // same role.
+  struct Role {
+    bool sends, receives;
+    std::uint32_t block, blocks;
+  };
+  template <Team T>
+  static WEFT_FN Role role_of(T& team) {
+    const std::uint32_t block = team.block_rank() - 1, blocks = team.blocks() - 1, senders = (blocks + 1) / 2;
+    if (blocks == 1) return {.sends = true, .receives = true, .block = 0, .blocks = 1};
+    if (block < senders) return {.sends = true, .receives = false, .block = block, .blocks = senders};
+    return {.sends = false, .receives = true, .block = block - senders, .blocks = blocks - senders};
   }
 
   WEFT_FN Pack* slot(std::uint32_t owner, std::uint64_t chunk, std::uint32_t sender) const {

@@ -66,6 +66,14 @@ struct Handshake {
     });
   }
 
+  // The control block's part of an algorithm of two phases.
+  template <int phase, Team T>
+  static WEFT_FN bool take_part(T& team, const Session& s, const HeaderPlace& first) {
+    if constexpr (phase == 1) return compare(team, s, first, phase);
+    send(team, s, first);
+    return true;
+  }
+
   template <Team T>
   static WEFT_FN bool compare(T& team, const Session& s, const HeaderPlace& first, std::uint32_t phase) {
     if (!alone(team, s, phase)) return false;

@@ -4,7 +4,8 @@
 //
 // Messages that fit into a slot go as lines, which carry their own arrival; larger ones flow in chunks (flow.hpp).
 // In turn t a rank sends to the rank t places on and receives from the one t places back: so whatever a rank waits for
-// in a turn was sent in a turn of the same number, and no circle of waiting ranks can close.
+// in a turn was sent in a turn of the same number, and no circle of waiting ranks can close. In turn 0 it has its own
+// rows, which it copies.
 #pragma once
 
 #include <cstdint>
@@ -25,21 +26,25 @@ struct PushCopy {
   using Handshake = detail::Handshake<0>;
   static constexpr std::uint32_t kSize = 0;
   static constexpr int kPhases = 2;
+  static constexpr std::uint32_t kMostPacks = 3;  // of a unit
 
   // A thread's unit of the messages of a turn, in lines.
   struct Unit {
     std::uint32_t turn;
     std::uint32_t number;
-    bool exists;
   };
 
-  // Where shares are known beforehand, a thread finds its first unit, in bank 0, before the kernel before has ended.
+  // A thread's first unit, in bank 0, found before the kernel before has ended. Which rows there are need not be known
+  // for that, but for several tensors in one message: the unit is then believed to be of the first.
   struct Places {
     const Work* work;
     HeaderPlace header;  // in the control block, which has nothing else
     Unit unit;
+    std::uint64_t first_pack;        // of its payload, in the tensor
+    const void* source[kMostPacks];  // whole rows: where this rank's payload lies, as far as there is room
     Pack* to;
     Pack* from;
+    std::uint64_t bank_packs;
   };
   template <Team T>
   static WEFT_FN Places places(T& team, const Call& call, const Work& work) {
@@ -47,28 +52,43 @@ struct PushCopy {
     p.work = &work;
     if (team.block_rank() == 0) {
       p.header = Handshake::place(team, call);
-    } else if constexpr (Shares::kKnownEarly) {
-      using Wire = Bundle<T::kAtomicBytes>;
-      const std::uint64_t units = length<InBundles<Wire>>(work, work.shares.most_rows(call));
-      if (!in_lines<Wire>(work, units) || call.size == 1) return p;
-      p.unit = unit_of(team, call, static_cast<std::uint32_t>(units), team.block_rank() - 1);
-      p.to = slot<Wire>(call, receiver_in(call, p.unit.turn), call.rank, p.unit.number);
-      p.from = slot<Wire>(call, call.rank, sender_in(call, p.unit.turn), p.unit.number);
-      team.settle(p.to);
-      team.settle(p.from);
+      return p;
+    }
+    using Wire = Bundle<T::kAtomicBytes>;
+    static_assert(Wire::kPayloadPacks <= kMostPacks);
+    p.unit = unit_of(team, call, team.block_rank() - 1);
+    p.first_pack = payload_pack<Wire>(p.unit.number, 0);
+    p.to = slot<Wire>(call, receiver_in(call, p.unit.turn), call.rank, p.unit.number);
+    p.from = slot<Wire>(call, call.rank, sender_in(call, p.unit.turn), p.unit.number);
+    p.bank_packs = call.size * call.layout.two_shot_packs;
+    team.settle(p.first_pack);
+    team.settle(p.to);
+    team.settle(p.from);
+    team.settle(p.bank_packs);
+    if constexpr (whole) {
+      const CopyTensor& t = work.tensor[0];
+      // Counted rows begin where their tensor does.
+      const Rows<whole> rows = outgoing(work.shares, t, work.shares.room(call), receiver_in(call, p.unit.turn));
+      WEFT_UNROLL
+      for (std::uint32_t k = 0; k < Wire::kPayloadPacks; ++k) {
+        p.source[k] = rows.find(payload_pack<Wire>(p.unit.number, k));
+        team.settle(p.source[k]);
+      }
     }
     return p;
   }
 
-  // What the first unit sends.
+  // What the first unit sends, as far as it can be known.
   struct Early {
-    Pack payload[3];
+    typename Shares::Early counts;
+    Pack payload[kMostPacks];
   };
   template <Team T>
-  static WEFT_FN Early early(T&, const Session& s, const Places& p) {
-    Early early{};
-    if constexpr (Shares::kKnownEarly) {
-      if (p.unit.exists) load_unit<Bundle<T::kAtomicBytes>>(s, *p.work, p.unit, early.payload);
+  static WEFT_FN Early early(T& team, const Session&, const Places& p) {
+    Early early{.counts = p.work->shares.early(team), .payload = {}};
+    if constexpr (whole) {
+      WEFT_UNROLL
+      for (std::uint32_t k = 0; k < kMostPacks; ++k) early.payload[k] = Rows<whole>::load_found(p.source[k]);
     }
     return early;
   }
@@ -76,41 +96,31 @@ struct PushCopy {
   template <int phase, Team T>
   static WEFT_FN bool run(T& team, const Session& s, const Places& p, const Early& early) {
     const Work& work = *p.work;
-    if (team.block_rank() == 0) {
-      if constexpr (phase == 1) return Handshake::compare(team, s, p.header, 1);
-      if (!work.shares.fit(*s.call)) {
-        if (team.thread_rank() == 0) report(team, id_of(s), {.code = Errc::capacity});
-        return false;
-      }
-      Handshake::send(team, s, p.header);
-      return true;
-    }
-    if (!work.shares.fit(*s.call)) return false;  // the control block says so
-    using Wire = Bundle<T::kAtomicBytes>;
-    const std::uint64_t most = length<InBundles<Wire>>(work, work.shares.most_rows(*s.call));
-    const bool lines = in_lines<Wire>(work, most);
     if constexpr (phase == 0) {
-      if (lines) send_lines<Wire>(team, s, p, early);
-      copy_own(team, s, work);
-      if constexpr (Shares::kPadded) clear_pads(team, s, work);
+      if (!shares_fit(team, s, work.shares, early.counts)) return false;
+    }
+    if (team.block_rank() == 0) return Handshake::template take_part<phase>(team, s, p.header);
+    using Wire = Bundle<T::kAtomicBytes>;
+    const auto& table = work.shares.table(team);
+    const std::uint64_t units = length<InBundles<Wire>>(work, table.most_rows());
+    const bool lines = units * Wire::kWirePacks <= work.line_packs;
+    if constexpr (phase == 0) {
+      if (!lines) return true;
+      send_lines<Wire>(team, s, p, early, table, static_cast<std::uint32_t>(units));
+      if constexpr (Shares::kPadded) clear_pads(team, s, work, table, team.block_rank() - 1, team.blocks() - 1);
       return true;
     } else {
-      return lines ? receive_lines<Wire>(team, s, p, static_cast<std::uint32_t>(most)) : flow(team, s, work);
+      return lines ? receive_lines<Wire>(team, s, p, table, static_cast<std::uint32_t>(units))
+                   : flow(team, s, work, table);
     }
   }
 
  private:
   static WEFT_FN std::uint32_t receiver_in(const Call& call, std::uint32_t turn) {
-    const std::uint32_t sum = call.rank + turn;
-    return sum < call.size ? sum : sum - call.size;
+    return rank_after(call.rank, turn, call.size);
   }
   static WEFT_FN std::uint32_t sender_in(const Call& call, std::uint32_t turn) {
-    return call.rank >= turn ? call.rank - turn : call.rank + call.size - turn;
-  }
-  // `units`: of the longest message.
-  template <class Wire>
-  static WEFT_FN bool in_lines(const Work& work, std::uint64_t units) {
-    return units * Wire::kWirePacks <= work.line_packs;
+    return rank_before(call.rank, turn, call.size);
   }
 
   // Units of a message of `rows` rows.
@@ -126,82 +136,55 @@ struct PushCopy {
   }
   static WEFT_FN std::uint32_t tensors(const Work& work) { return most_tensors == 1 ? 1 : work.tensors; }
 
-  // Moves `unit` on to its place in the tensor that it belongs to.
-  template <class Unit>
-  static WEFT_FN const CopyTensor& tensor_of(const Work& work, std::uint64_t rows, std::uint64_t& unit) {
+  // Moves `pack` on to its place in the tensor that it belongs to.
+  static WEFT_FN const CopyTensor& tensor_of(const Work& work, std::uint64_t rows, std::uint64_t& pack) {
     std::uint32_t t = 0;
     for (; t + 1 < tensors(work); ++t) {
-      const std::uint64_t units = length<Unit>(work.tensor[t], rows);
-      if (unit < units) break;
-      unit -= units;
+      const std::uint64_t packs = length<InPacks>(work.tensor[t], rows);
+      if (pack < packs) break;
+      pack -= packs;
     }
     return work.tensor[t];
   }
 
   // What goes to `receiver`, and where what comes from `sender` belongs.
-  static WEFT_FN Rows<whole> outgoing(const Session& s, const Work& work, const CopyTensor& t, std::uint64_t rows,
+  static WEFT_FN Rows<whole> outgoing(const Shares& shares, const CopyTensor& t, std::uint64_t rows,
                                       std::uint32_t receiver) {
     const auto* const from = static_cast<const std::byte*>(t.input);
-    return {from + work.shares.input_row(*s.call, receiver) * t.input_stride, rows, t.row_bytes, t.input_stride};
+    return {from + shares.input_row(receiver) * t.input_stride, rows, t.row_bytes, t.input_stride};
   }
-  static WEFT_FN Rows<whole> incoming(const Session& s, const Work& work, const CopyTensor& t, std::uint64_t rows,
+  template <class Table>
+  static WEFT_FN Rows<whole> incoming(const Table& table, const CopyTensor& t, std::uint64_t rows,
                                       std::uint32_t sender) {
     auto* const to = static_cast<std::byte*>(t.output);
-    return {to + work.shares.output_row(*s.call, sender) * t.output_stride, rows, t.row_bytes, t.output_stride};
+    return {to + table.output_row(sender) * t.output_stride, rows, t.row_bytes, t.output_stride};
   }
 
-  template <Team T>
-  static WEFT_FN void copy_own(T& team, const Session& s, const Work& work) {
-    const auto [first, step] = share_of(team);
-    const std::uint64_t rows = work.shares.rows_of(s.rank());
-    const std::uint64_t packs = length<InPacks>(work, rows);
-    for (std::uint64_t i = first; i < packs; i += step) {
-      std::uint64_t pack = i;
-      const CopyTensor& t = tensor_of<InPacks>(work, rows, pack);
-      incoming(s, work, t, rows, s.rank()).store(pack, outgoing(s, work, t, rows, s.rank()).load(pack));
-    }
-  }
-
-  template <Team T>
-  static WEFT_FN void clear_pads(T& team, const Session& s, const Work& work) {
-    const auto [first, step] = share_of(team);
+  // By `blocks` blocks, of which this is number `block`.
+  template <Team T, class Table>
+  static WEFT_FN void clear_pads(T& team, const Session& s, const Work& work, const Table& table, std::uint32_t block,
+                                 std::uint32_t blocks) {
     for (std::uint32_t rank = 0; rank < s.size(); ++rank) {
-      const std::uint64_t rows = work.shares.rows_of(rank), pads = work.shares.slot_rows_of(*s.call, rank) - rows;
+      const std::uint64_t rows = table.rows_of(rank), pads = table.slot_rows_of(rank) - rows;
       if (pads == 0) continue;
       for (std::uint32_t t = 0; t < tensors(work); ++t) {
         const CopyTensor& tensor = work.tensor[t];
-        auto* const to = static_cast<std::byte*>(tensor.output) +
-                         (work.shares.output_row(*s.call, rank) + rows) * tensor.output_stride;
+        auto* const to =
+            static_cast<std::byte*>(tensor.output) + (table.output_row(rank) + rows) * tensor.output_stride;
         const Rows<whole> pad(to, pads, tensor.row_bytes, tensor.output_stride);
-        for (std::uint64_t i = first; i < pad.packs(); i += step) pad.store(i, Pack{});
+        const std::uint64_t first = static_cast<std::uint64_t>(block) * team.size() + team.thread_rank();
+        for (std::uint64_t i = first; i < pad.packs(); i += blocks * team.size()) pad.store(i, Pack{});
       }
     }
   }
 
   // ---------------------------------------------------------------------------------------------------------- lines
 
-  // Item `item` of messages of `units` units: neighbouring blocks serve different peers, and one block serves different
-  // ones in turn.
+  // Item `item`: neighbouring blocks serve different peers, and one block serves different ones in turn.
   template <Team T>
-  static WEFT_FN Unit unit_of(T& team, const Call& call, std::uint32_t units, std::uint32_t item) {
-    const std::uint32_t peers = call.size - 1, part = item / peers;
-    const std::uint32_t number = part * team.size() + team.thread_rank();
-    return {.turn = 1 + (item + part) % peers, .number = number, .exists = number < units};
-  }
-  // Calls `serve(unit)` for this thread's units from item `first` on.
-  template <Team T, class Serve>
-  static WEFT_FN bool each_unit(T& team, const Session& s, std::uint32_t units, std::uint32_t first, Serve serve) {
-    const std::uint32_t items = (units + team.size() - 1) / team.size() * (s.size() - 1);
-    for (std::uint32_t item = first; item < items; item += team.blocks() - 1) {
-      const Unit unit = unit_of(team, *s.call, units, item);
-      if (unit.exists && !serve(unit)) return false;
-    }
-    return true;
-  }
-  // The first item that was not prepared before the call.
-  template <Team T>
-  static WEFT_FN std::uint32_t first_item(T& team) {
-    return team.block_rank() - 1 + (Shares::kKnownEarly ? team.blocks() - 1 : 0);
+  static WEFT_FN Unit unit_of(T& team, const Call& call, std::uint32_t item) {
+    const std::uint32_t part = item / call.size;
+    return {.turn = (item + part) % call.size, .number = part * team.size() + team.thread_rank()};
   }
 
   // In bank 0.
@@ -210,82 +193,108 @@ struct PushCopy {
     return reinterpret_cast<Pack*>(region_of(call, owner) + call.layout.gather) + sender * call.layout.two_shot_packs +
            wire_pack<Wire>(unit, 0);
   }
-  static WEFT_FN std::uint64_t bank(const Session& s) {
-    return s.epoch % kBanks * s.size() * s.layout().two_shot_packs;
+  static WEFT_FN std::uint64_t bank(const Session& s, const Places& p) { return s.epoch % kBanks * p.bank_packs; }
+
+  // Where the payload of a unit belongs. No tensor: the unit carries nothing, as the last tile of a tensor need not be
+  // full.
+  struct Home {
+    const CopyTensor* tensor;
+    std::uint64_t number;
+  };
+  template <class Wire>
+  static WEFT_FN Home home_of(const Work& work, std::uint64_t rows, std::uint64_t number) {
+    for (std::uint32_t t = 0; t < tensors(work); ++t) {
+      const std::uint64_t packs = length<InPacks>(work.tensor[t], rows), units = bundles_for<Wire>(packs);
+      if (number >= units) {
+        number -= units;
+        continue;
+      }
+      if (payload_pack<Wire>(number, 0) >= packs) break;
+      return {&work.tensor[t], number};
+    }
+    return {};
   }
 
-  // The last tile of a tensor need not be full.
-  template <class Wire>
-  static WEFT_FN bool carries(const Work& work, std::uint64_t rows, std::uint64_t number) {
-    if (number >= length<InBundles<Wire>>(work, rows)) return false;
-    const CopyTensor& t = tensor_of<InBundles<Wire>>(work, rows, number);
-    return payload_pack<Wire>(number, 0) < length<InPacks>(t, rows);
-  }
-
-  template <class Wire>
-  static WEFT_FN void load_unit(const Session& s, const Work& work, const Unit& unit, Pack* payload) {
-    const std::uint64_t rows = work.shares.rows_of(s.rank());
-    std::uint64_t number = unit.number;
-    if (!carries<Wire>(work, rows, number)) return;
-    const CopyTensor& t = tensor_of<InBundles<Wire>>(work, rows, number);
-    const Rows<whole> from = outgoing(s, work, t, rows, receiver_in(*s.call, unit.turn));
+  // `units`: of the longest message.
+  template <class Wire, Team T, class Table>
+  static WEFT_FN void send_lines(T& team, const Session& s, const Places& p, const Early& early, const Table& table,
+                                 std::uint32_t units) {
+    const Work& work = *p.work;
+    const std::uint64_t rows = table.rows_of(s.rank());
+    Unit unit = p.unit;
+    Pack* to = p.to;
+    Pack payload[Wire::kPayloadPacks];
     WEFT_UNROLL
-    for (std::uint32_t k = 0; k < Wire::kPayloadPacks; ++k) payload[k] = from.load(payload_pack<Wire>(number, k));
+    for (std::uint32_t k = 0; k < Wire::kPayloadPacks; ++k) payload[k] = early.payload[k];
+    bool loaded = whole && p.first_pack < length<InPacks>(work.tensor[0], rows);
+    for (std::uint32_t item = team.block_rank() - 1; unit.number < units;) {
+      const Home home = loaded ? Home{work.tensor, unit.number} : home_of<Wire>(work, rows, unit.number);
+      if (home.tensor != nullptr) {
+        if (!loaded) {
+          const Rows<whole> from = outgoing(work.shares, *home.tensor, rows, receiver_in(*s.call, unit.turn));
+          WEFT_UNROLL
+          for (std::uint32_t k = 0; k < Wire::kPayloadPacks; ++k)
+            payload[k] = from.load(payload_pack<Wire>(home.number, k));
+        }
+        if (unit.turn != 0) {
+          WEFT_UNROLL
+          for (std::uint32_t k = 0; k < Wire::kWirePacks; ++k)
+            team.store(to + bank(s, p) + k * Wire::kTile, Wire::encode(payload, k, s.epoch));
+        } else {
+          store_unit<Wire>(table, home, rows, s.rank(), payload);
+        }
+      }
+      loaded = false;
+      item += team.blocks() - 1;
+      unit = unit_of(team, *s.call, item);
+      to = slot<Wire>(*s.call, receiver_in(*s.call, unit.turn), s.rank(), unit.number);
+    }
   }
 
-  template <class Wire, Team T>
-  static WEFT_FN void send_lines(T& team, const Session& s, const Places& p, const Early& early) {
-    const Work& work = *p.work;
-    const std::uint64_t rows = work.shares.rows_of(s.rank());
-    const auto units = static_cast<std::uint32_t>(length<InBundles<Wire>>(work, rows));
-    const auto send = [&](Pack* to, const Pack* payload) {
-      WEFT_UNROLL
-      for (std::uint32_t k = 0; k < Wire::kWirePacks; ++k)
-        team.store(to + k * Wire::kTile, Wire::encode(payload, k, s.epoch));
-    };
-    if (p.unit.exists && carries<Wire>(work, rows, p.unit.number)) send(p.to + bank(s), early.payload);
-    each_unit(team, s, units, first_item(team), [&](const Unit& unit) {
-      if (!carries<Wire>(work, rows, unit.number)) return true;
-      Pack payload[Wire::kPayloadPacks] = {};
-      load_unit<Wire>(s, work, unit, payload);
-      send(slot<Wire>(*s.call, receiver_in(*s.call, unit.turn), s.rank(), unit.number) + bank(s), payload);
-      return true;
-    });
+  template <class Wire, class Table>
+  static WEFT_FN void store_unit(const Table& table, const Home& home, std::uint64_t rows, std::uint32_t sender,
+                                 const Pack* payload) {
+    const Rows<whole> to = incoming(table, *home.tensor, rows, sender);
+    WEFT_UNROLL
+    for (std::uint32_t k = 0; k < Wire::kPayloadPacks; ++k) to.store(payload_pack<Wire>(home.number, k), payload[k]);
   }
 
-  // `most`: units of the longest message.
-  template <class Wire, Team T>
-  static WEFT_FN bool receive_lines(T& team, const Session& s, const Places& p, std::uint32_t most) {
-    const Work& work = *p.work;
-    const auto receive = [&](const Unit& unit, Pack* from) {
-      const std::uint32_t sender = sender_in(*s.call, unit.turn);
-      const std::uint64_t rows = work.shares.rows_of(sender);
-      std::uint64_t number = unit.number;
-      if (!carries<Wire>(work, rows, number)) return true;
-      Pack wire[Wire::kWirePacks];
-      const auto arrived = [&] {
-        WEFT_UNROLL
-        for (std::uint32_t k = 0; k < Wire::kWirePacks; ++k) wire[k] = team.load(from + k * Wire::kTile);
-        bool all = true;
-        WEFT_UNROLL
-        for (std::uint32_t k = 0; k < Wire::kWirePacks; ++k) all &= Wire::arrived(wire[k], s.epoch);
-        return all;
-      };
-      if (!wait(team, s, {.phase = 1}, arrived, [&] { return sender; })) return false;
+  template <class Wire, Team T, class Table>
+  static WEFT_FN bool receive_lines(T& team, const Session& s, const Places& p, const Table& table,
+                                    std::uint32_t units) {
+    Unit unit = p.unit;
+    Pack* from = p.from;
+    for (std::uint32_t item = team.block_rank() - 1; unit.number < units;) {
+      if (unit.turn != 0 && !receive_unit<Wire>(team, s, *p.work, table, unit, from + bank(s, p))) return false;
+      item += team.blocks() - 1;
+      unit = unit_of(team, *s.call, item);
+      from = slot<Wire>(*s.call, s.rank(), sender_in(*s.call, unit.turn), unit.number);
+    }
+    return true;
+  }
+  template <class Wire, Team T, class Table>
+  static WEFT_FN bool receive_unit(T& team, const Session& s, const Work& work, const Table& table, const Unit& unit,
+                                   Pack* from) {
+    const std::uint32_t sender = sender_in(*s.call, unit.turn);
+    const std::uint64_t rows = table.rows_of(sender);
+    const Home home = home_of<Wire>(work, rows, unit.number);
+    if (home.tensor == nullptr) return true;
+    Pack wire[Wire::kWirePacks];
+    const auto arrived = [&] {
       WEFT_UNROLL
-      for (std::uint32_t k = 0; k < Wire::kWirePacks; ++k) team.store(from + k * Wire::kTile, kRestPack);
-      Pack payload[Wire::kPayloadPacks];
-      Wire::decode(wire, payload);
-      const CopyTensor& t = tensor_of<InBundles<Wire>>(work, rows, number);
-      const Rows<whole> to = incoming(s, work, t, rows, sender);
+      for (std::uint32_t k = 0; k < Wire::kWirePacks; ++k) wire[k] = team.load(from + k * Wire::kTile);
+      bool all = true;
       WEFT_UNROLL
-      for (std::uint32_t k = 0; k < Wire::kPayloadPacks; ++k) to.store(payload_pack<Wire>(number, k), payload[k]);
-      return true;
+      for (std::uint32_t k = 0; k < Wire::kWirePacks; ++k) all &= Wire::arrived(wire[k], s.epoch);
+      return all;
     };
-    if (p.unit.exists && !receive(p.unit, p.from + bank(s))) return false;
-    return each_unit(team, s, most, first_item(team), [&](const Unit& unit) {
-      return receive(unit, slot<Wire>(*s.call, s.rank(), sender_in(*s.call, unit.turn), unit.number) + bank(s));
-    });
+    if (!wait(team, s, {.phase = 1}, arrived, [&] { return sender; })) return false;
+    WEFT_UNROLL
+    for (std::uint32_t k = 0; k < Wire::kWirePacks; ++k) team.store(from + k * Wire::kTile, kRestPack);
+    Pack payload[Wire::kPayloadPacks];
+    Wire::decode(wire, payload);
+    store_unit<Wire>(table, home, rows, sender, payload);
+    return true;
   }
 
   // --------------------------------------------------------------------------------------------------------- chunks
@@ -296,23 +305,28 @@ struct PushCopy {
     std::uint64_t number;
   };
 
-  template <Team T>
-  static WEFT_FN bool flow(T& team, const Session& s, const Work& work) {
+  template <Team T, class Table>
+  static WEFT_FN bool flow(T& team, const Session& s, const Work& work, const Table& table) {
     const Flow flow{&s};
+    const Flow::Role role = Flow::role_of(team);
     const std::uint32_t peers = s.size() - 1;
-    const std::uint32_t block = team.block_rank() - 1, blocks = flow.blocks(team.blocks() - 1, peers);
-    if (block >= blocks || peers == 0) return true;
-    const std::uint64_t items = flow.chunks_of(length<InPacks>(work, work.shares.most_rows(*s.call))) * peers;
-    const std::uint64_t mine = block < items ? (items - block + blocks - 1) / blocks : 0;
+    const std::uint64_t items = flow.chunks_of(length<InPacks>(work, table.most_rows())) * peers;
+    const std::uint64_t mine = role.block < items ? (items - role.block + role.blocks - 1) / role.blocks : 0;
     const auto chunk = [&](std::uint64_t k) {
-      const std::uint64_t item = block + k * blocks, number = item / peers;
+      const std::uint64_t item = role.block + k * role.blocks, number = item / peers;
       return Chunk{static_cast<std::uint32_t>(1 + (item + number) % peers), number};
     };
     for (std::uint64_t k = 0; k < mine + 1; ++k) {
-      if (k < mine && !send_chunk(team, s, work, flow, chunk(k))) return false;
-      if (k != 0 && !receive_chunk(team, s, work, flow, chunk(k - 1))) return false;
+      if (role.sends && k < mine && !send_chunk(team, s, work, table, flow, chunk(k))) return false;
+      if (!role.receives) continue;
+      if (k == 0) {  // the first chunks are on their way
+        copy_own(team, s, work, table, flow, role);
+        if constexpr (Shares::kPadded) clear_pads(team, s, work, table, role.block, role.blocks);
+      } else if (!receive_chunk(team, s, work, table, flow, chunk(k - 1))) {
+        return false;
+      }
     }
-    return drain(team, s, work, flow, mine, chunk);
+    return !role.sends || drain(team, s, work, table, flow, mine, chunk);
   }
 
   // Calls `load(tensor, pack of the tensor, pack of the slot)` for this thread's packs of a chunk of a message, a few
@@ -331,7 +345,7 @@ struct PushCopy {
       for (std::uint32_t k = 0; k < kAtOnce; ++k) {
         if (i + k * team.size() >= packs) break;
         pack[k] = first + i + k * team.size();
-        tensor[k] = &tensor_of<InPacks>(work, rows, pack[k]);
+        tensor[k] = &tensor_of(work, rows, pack[k]);
         payload[k] = load(*tensor[k], pack[k], i + k * team.size());
       }
       WEFT_UNROLL
@@ -342,9 +356,26 @@ struct PushCopy {
     }
   }
 
-  template <Team T>
-  static WEFT_FN bool send_chunk(T& team, const Session& s, const Work& work, const Flow& flow, const Chunk& chunk) {
-    const std::uint64_t rows = work.shares.rows_of(s.rank());
+  template <Team T, class Table>
+  static WEFT_FN void copy_own(T& team, const Session& s, const Work& work, const Table& table, const Flow& flow,
+                               const Flow::Role& role) {
+    const std::uint64_t rows = table.rows_of(s.rank()), chunks = flow.chunks_of(length<InPacks>(work, rows));
+    for (std::uint64_t number = role.block; number < chunks; number += role.blocks) {
+      each_pack(
+          team, flow, work, rows, number,
+          [&](const CopyTensor& t, std::uint64_t pack, std::uint64_t) {
+            return outgoing(work.shares, t, rows, s.rank()).load(pack);
+          },
+          [&](const CopyTensor& t, std::uint64_t pack, std::uint64_t, const Pack& payload) {
+            incoming(table, t, rows, s.rank()).store(pack, payload);
+          });
+    }
+  }
+
+  template <Team T, class Table>
+  static WEFT_FN bool send_chunk(T& team, const Session& s, const Work& work, const Table& table, const Flow& flow,
+                                 const Chunk& chunk) {
+    const std::uint64_t rows = table.rows_of(s.rank());
     const std::uint32_t peer = receiver_in(*s.call, chunk.turn);
     if (chunk.number >= flow.chunks_of(length<InPacks>(work, rows))) return true;
     const bool first = team.thread_rank() == 0;
@@ -353,7 +384,7 @@ struct PushCopy {
     each_pack(
         team, flow, work, rows, chunk.number,
         [&](const CopyTensor& t, std::uint64_t pack, std::uint64_t) {
-          return outgoing(s, work, t, rows, peer).load(pack);
+          return outgoing(work.shares, t, rows, peer).load(pack);
         },
         [&](const CopyTensor&, std::uint64_t, std::uint64_t i, const Pack& payload) { team.put(to + i, payload); });
     team.sync();
@@ -361,10 +392,11 @@ struct PushCopy {
     return true;
   }
 
-  template <Team T>
-  static WEFT_FN bool receive_chunk(T& team, const Session& s, const Work& work, const Flow& flow, const Chunk& chunk) {
+  template <Team T, class Table>
+  static WEFT_FN bool receive_chunk(T& team, const Session& s, const Work& work, const Table& table, const Flow& flow,
+                                    const Chunk& chunk) {
     const std::uint32_t peer = sender_in(*s.call, chunk.turn);
-    const std::uint64_t rows = work.shares.rows_of(peer);
+    const std::uint64_t rows = table.rows_of(peer);
     if (chunk.number >= flow.chunks_of(length<InPacks>(work, rows))) return true;
     const bool first = team.thread_rank() == 0;
     if (!team.all(!first || flow.await_chunk(team, peer, chunk.number))) return false;
@@ -373,7 +405,7 @@ struct PushCopy {
         team, flow, work, rows, chunk.number,
         [&](const CopyTensor&, std::uint64_t, std::uint64_t i) { return team.get(from + i); },
         [&](const CopyTensor& t, std::uint64_t pack, std::uint64_t, const Pack& payload) {
-          incoming(s, work, t, rows, peer).store(pack, payload);
+          incoming(table, t, rows, peer).store(pack, payload);
         });
     team.sync();
     if (first) flow.give_credit(team, peer, chunk.number);
@@ -381,10 +413,10 @@ struct PushCopy {
   }
 
   // Waits for the credits that no later chunk has waited for.
-  template <Team T, class ChunkIn>
-  static WEFT_FN bool drain(T& team, const Session& s, const Work& work, const Flow& flow, std::uint64_t mine,
-                            ChunkIn chunk_in) {
-    const std::uint64_t chunks = flow.chunks_of(length<InPacks>(work, work.shares.rows_of(s.rank())));
+  template <Team T, class Table, class ChunkIn>
+  static WEFT_FN bool drain(T& team, const Session& s, const Work& work, const Table& table, const Flow& flow,
+                            std::uint64_t mine, ChunkIn chunk_in) {
+    const std::uint64_t chunks = flow.chunks_of(length<InPacks>(work, table.rows_of(s.rank())));
     for (std::uint64_t k = team.thread_rank(); k < mine; k += team.size()) {
       const Chunk chunk = chunk_in(k);
       const bool last = chunk.number < chunks && chunk.number + flow.slots() >= chunks;

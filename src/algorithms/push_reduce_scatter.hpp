@@ -23,10 +23,11 @@ struct ReduceScatterWork {
 };
 
 template <class Shares, DataType type, ReduceOp op, std::uint32_t known_size, bool whole>
-struct PushReduceScatter : AllReduceInstance<Reduction<type, op>, known_size, whole>, LoadsNothingEarly {
+struct PushReduceScatter : AllReduceInstance<Reduction<type, op>, known_size, whole> {
   using Instance = AllReduceInstance<Reduction<type, op>, known_size, whole>;
   using Instance::kBatch;
   using typename Instance::R;
+  using typename Instance::Slots;
   using typename Instance::Wire;
   using Sum = Reduction<type, op, Plain>;  // of packs without a wire format
   using Work = ReduceScatterWork<Shares>;
@@ -35,36 +36,68 @@ struct PushReduceScatter : AllReduceInstance<Reduction<type, op>, known_size, wh
   // A unit is a pack of payload; it takes one or two packs of the wire.
   static constexpr std::uint32_t kWirePacks = sizeof(Pack) / Wire::kPayloadBytes;
 
+  // In lean instances a thread knows beforehand where its first packs go and, unless counts decide, where they lie.
+  static constexpr bool kLoadsEarly = Instance::kLean && Shares::kKnown;
+
   struct Places {
     const Work* work;
-    HeaderPlace header;  // in the control block
+    HeaderPlace header;          // in the control block, which has nothing else
+    Slots to;                    // in the turns from 1 on, in bank 0
+    const void* source[kBatch];  // null: no pack
   };
   template <Team T>
   static WEFT_FN Places places(T& team, const Call& call, const Work& work) {
-    return {.work = &work, .header = team.block_rank() == 0 ? Handshake::place(team, call) : HeaderPlace{}};
+    Places p{};
+    p.work = &work;
+    if (team.block_rank() == 0) {
+      p.header = Handshake::place(team, call);
+      return p;
+    }
+    if constexpr (Instance::kLean) {
+      const std::uint64_t first = share_of(team).first;
+      Instance::find_slots(call, 1, call.layout.scatter, call.layout.two_shot_packs, first, p.to);
+      WEFT_UNROLL
+      for (std::uint32_t k = 0; k < kBatch; ++k) {
+        team.settle(p.to[k]);
+        if (!kLoadsEarly || 1 + k >= known_size) continue;
+        const std::uint32_t owner = Instance::rank_in_turn(call, 1 + k);
+        if constexpr (kLoadsEarly) p.source[k] = part_of(work, work.shares, owner).find(first);
+        team.settle(p.source[k]);
+      }
+    }
+    return p;
+  }
+
+  struct Early {
+    typename Shares::Early counts;
+    Pack payload[kBatch];
+  };
+  template <Team T>
+  static WEFT_FN Early early(T& team, const Session&, const Places& p) {
+    Early early{.counts = p.work->shares.early(team), .payload = {}};
+    if constexpr (kLoadsEarly) {
+      WEFT_UNROLL
+      for (std::uint32_t k = 0; k < kBatch; ++k) early.payload[k] = Rows<whole>::load_found(p.source[k]);
+    }
+    return early;
   }
 
   template <int phase, Team T>
-  static WEFT_FN bool run(T& team, const Session& s, const Places& p, const Early&) {
+  static WEFT_FN bool run(T& team, const Session& s, const Places& p, const Early& early) {
     const Work& work = *p.work;
-    if (team.block_rank() == 0) {
-      if constexpr (phase == 1) return Handshake::compare(team, s, p.header, 1);
-      if (!work.shares.fit(*s.call)) {
-        if (team.thread_rank() == 0) report(team, id_of(s), {.code = Errc::capacity});
-        return false;
-      }
-      Handshake::send(team, s, p.header);
-      return true;
+    if constexpr (phase == 0) {
+      if (!shares_fit(team, s, work.shares, early.counts)) return false;
     }
-    if (!work.shares.fit(*s.call)) return false;  // the control block says so
-    const std::uint64_t most = units(work, work.shares.most_rows(*s.call));
+    if (team.block_rank() == 0) return Handshake::template take_part<phase>(team, s, p.header);
+    const auto& table = work.shares.table(team);
+    const std::uint64_t most = units(work, table.most_rows());
     const bool one_go = most * kWirePacks <= work.slot_packs;
     if constexpr (phase == 0) {
-      if (one_go) send(team, s, work, most);
-      if constexpr (Shares::kPadded) clear_pads(team, s, work);
+      if (one_go) send(team, s, p, early, table, most);
+      if constexpr (Shares::kPadded) clear_pads(team, s, work, table);
       return true;
     } else {
-      return one_go ? reduce(team, s, work) : flow(team, s, work, most);
+      return one_go ? reduce(team, s, work, table) : flow(team, s, work, table, most);
     }
   }
 
@@ -73,21 +106,22 @@ struct PushReduceScatter : AllReduceInstance<Reduction<type, op>, known_size, wh
     return (rows * work.row_bytes + sizeof(Pack) - 1) / sizeof(Pack);
   }
   // What this rank has for `owner`, and what it makes.
-  static WEFT_FN Rows<whole> part_of(const Session& s, const Work& work, std::uint32_t owner) {
+  template <class Table>
+  static WEFT_FN Rows<whole> part_of(const Work& work, const Table& table, std::uint32_t owner) {
     const auto* const from = static_cast<const std::byte*>(work.input);
-    return {from + work.shares.offset_of(*s.call, owner) * work.input_stride, work.shares.rows_of(owner),
-            work.row_bytes, work.input_stride};
+    return {from + table.offset_of(owner) * work.input_stride, table.rows_of(owner), work.row_bytes, work.input_stride};
   }
-  static WEFT_FN Rows<whole> result(const Session& s, const Work& work) {
-    return {work.output, work.shares.rows_of(s.rank()), work.row_bytes, work.output_stride};
+  template <class Table>
+  static WEFT_FN Rows<whole> result(const Session& s, const Work& work, const Table& table) {
+    return {work.output, table.rows_of(s.rank()), work.row_bytes, work.output_stride};
   }
 
-  template <Team T>
-  static WEFT_FN void clear_pads(T& team, const Session& s, const Work& work) {
+  template <Team T, class Table>
+  static WEFT_FN void clear_pads(T& team, const Session& s, const Work& work, const Table& table) {
     const auto [first, step] = share_of(team);
-    const std::uint64_t rows = work.shares.rows_of(s.rank());
+    const std::uint64_t rows = table.rows_of(s.rank());
     const Rows<whole> pad(static_cast<std::byte*>(work.output) + rows * work.output_stride,
-                          work.shares.slot_rows_of(*s.call, s.rank()) - rows, work.row_bytes, work.output_stride);
+                          table.slot_rows_of(s.rank()) - rows, work.row_bytes, work.output_stride);
     for (std::uint64_t i = first; i < pad.packs(); i += step) pad.store(i, Pack{});
   }
 
@@ -107,27 +141,34 @@ struct PushReduceScatter : AllReduceInstance<Reduction<type, op>, known_size, wh
 
   static WEFT_FN Pack* slot(const Session& s, std::uint32_t owner, std::uint32_t sender) {
     const std::uint64_t packs = s.layout().two_shot_packs;
-    return Instance::slot(*s.call, owner, s.layout().scatter, packs, sender) +
-           s.epoch % kBanks * Instance::bank_packs(*s.call, packs);
+    return Instance::slot(*s.call, owner, s.layout().scatter, packs, sender) + bank(s);
+  }
+  static WEFT_FN std::uint64_t bank(const Session& s) {
+    return s.epoch % kBanks * Instance::bank_packs(*s.call, s.layout().two_shot_packs);
   }
 
-  template <Team T>
-  static WEFT_FN void send(T& team, const Session& s, const Work& work, std::uint64_t most) {
-    const auto [first, step] = share_of(team);
+  template <Team T, class Table>
+  static WEFT_FN void send(T& team, const Session& s, const Places& p, const Early& early, const Table& table,
+                           std::uint64_t most) {
+    const Work& work = *p.work;
+    const Share share = share_of(team);
     for (std::uint32_t turn = 1; turn < Instance::size(*s.call); turn += kBatch) {
       Rows<whole> from[kBatch];
-      Pack* to[kBatch] = {};
-      find_parts(s, work, turn, from, [&](std::uint32_t k, std::uint32_t owner) { to[k] = slot(s, owner, s.rank()); });
-      for (std::uint64_t i = first; i < most; i += step) {
+      Slots to = {};  // this thread's first packs
+      find_parts(s, work, table, turn, from, [&](std::uint32_t k, std::uint32_t owner) {
+        to[k] = Instance::kLean ? p.to[k] + bank(s) : slot(s, owner, s.rank()) + share.first * kWirePacks;
+      });
+      for (std::uint64_t i = share.first; i < most; i += share.step) {
         Pack payload[kBatch];
         WEFT_UNROLL
-        for (std::uint32_t k = 0; k < kBatch; ++k) payload[k] = from[k].load(i);
+        for (std::uint32_t k = 0; k < kBatch; ++k)
+          payload[k] = kLoadsEarly && i == share.first ? early.payload[k] : from[k].load(i);
         WEFT_UNROLL
         for (std::uint32_t k = 0; k < kBatch; ++k) {
           if (i >= from[k].packs()) continue;
           WEFT_UNROLL
           for (std::uint32_t w = 0; w < kWirePacks; ++w) {
-            team.store(to[k] + i * kWirePacks + w,
+            team.store(to[k] + (i - share.first) * kWirePacks + w,
                        Wire::template encode<T::kAtomicBytes>(part(payload[k], w), s.epoch));
           }
         }
@@ -135,22 +176,22 @@ struct PushReduceScatter : AllReduceInstance<Reduction<type, op>, known_size, wh
     }
   }
   // What goes out in the turns turn … turn + kBatch − 1; `slot_of(k, owner)` is called for each owner.
-  template <class SlotOf>
-  static WEFT_FN void find_parts(const Session& s, const Work& work, std::uint32_t turn, Rows<whole> (&from)[kBatch],
-                                 SlotOf slot_of) {
+  template <class SlotOf, class Table>
+  static WEFT_FN void find_parts(const Session& s, const Work& work, const Table& table, std::uint32_t turn,
+                                 Rows<whole> (&from)[kBatch], SlotOf slot_of) {
     WEFT_UNROLL
     for (std::uint32_t k = 0; k < kBatch; ++k) {
       if (turn + k >= Instance::size(*s.call)) break;
       const std::uint32_t owner = Instance::rank_in_turn(*s.call, turn + k);
-      from[k] = part_of(s, work, owner);
+      from[k] = part_of(work, table, owner);
       slot_of(k, owner);
     }
   }
 
-  template <Team T>
-  static WEFT_FN bool reduce(T& team, const Session& s, const Work& work) {
+  template <Team T, class Table>
+  static WEFT_FN bool reduce(T& team, const Session& s, const Work& work, const Table& table) {
     const auto [first, step] = share_of(team);
-    const Rows<whole> input = part_of(s, work, s.rank()), output = result(s, work);
+    const Rows<whole> input = part_of(work, table, s.rank()), output = result(s, work, table);
     Pack* const slots = slot(s, s.rank(), 0);
     for (std::uint64_t i = first; i < output.packs(); i += step) {
       const Pack own = input.load(i);
@@ -171,17 +212,19 @@ struct PushReduceScatter : AllReduceInstance<Reduction<type, op>, known_size, wh
 
   // --------------------------------------------------------------------------------------------------------- chunks
 
-  template <Team T>
-  static WEFT_FN bool flow(T& team, const Session& s, const Work& work, std::uint64_t most) {
+  template <Team T, class Table>
+  static WEFT_FN bool flow(T& team, const Session& s, const Work& work, const Table& table, std::uint64_t most) {
     const Flow flow{&s};
-    const std::uint32_t block = team.block_rank() - 1, blocks = flow.blocks(team.blocks() - 1, 1);
-    if (block >= blocks) return true;
+    const Flow::Role role = Flow::role_of(team);
     const std::uint64_t chunks = flow.chunks_of(most);
-    for (std::uint64_t chunk = block; chunk < chunks + blocks; chunk += blocks) {
-      if (chunk < chunks && !send_chunk(team, s, work, flow, chunk)) return false;
-      if (chunk >= blocks + block && !reduce_chunk(team, s, work, flow, chunk - blocks)) return false;
+    for (std::uint64_t chunk = role.block; chunk < chunks + role.blocks; chunk += role.blocks) {
+      if (role.sends && chunk < chunks && !send_chunk(team, s, work, table, flow, chunk)) return false;
+      if (role.receives && chunk >= role.block + role.blocks &&
+          !reduce_chunk(team, s, work, table, flow, chunk - role.blocks)) {
+        return false;
+      }
     }
-    return drain(team, s, work, flow, chunks, block, blocks);
+    return !role.sends || drain(team, s, work, table, flow, chunks, role);
   }
 
   // Calls `serve(peer)` for the peers that are this thread's; true in all threads when all went well.
@@ -193,14 +236,17 @@ struct PushReduceScatter : AllReduceInstance<Reduction<type, op>, known_size, wh
     }
     return team.all(good);
   }
-  static WEFT_FN bool has(const Work& work, const Flow& flow, std::uint32_t owner, std::uint64_t chunk) {
-    return chunk < flow.chunks_of(units(work, work.shares.rows_of(owner)));
+  template <class Table>
+  static WEFT_FN bool has(const Work& work, const Table& table, const Flow& flow, std::uint32_t owner,
+                          std::uint64_t chunk) {
+    return chunk < flow.chunks_of(units(work, table.rows_of(owner)));
   }
 
-  template <Team T>
-  static WEFT_FN bool send_chunk(T& team, const Session& s, const Work& work, const Flow& flow, std::uint64_t chunk) {
+  template <Team T, class Table>
+  static WEFT_FN bool send_chunk(T& team, const Session& s, const Work& work, const Table& table, const Flow& flow,
+                                 std::uint64_t chunk) {
     if (!each_peer(team, s, [&](std::uint32_t owner) {
-          return !has(work, flow, owner, chunk) || flow.await_slot(team, owner, chunk);
+          return !has(work, table, flow, owner, chunk) || flow.await_slot(team, owner, chunk);
         })) {
       return false;
     }
@@ -208,7 +254,7 @@ struct PushReduceScatter : AllReduceInstance<Reduction<type, op>, known_size, wh
     for (std::uint32_t turn = 1; turn < Instance::size(*s.call); turn += kBatch) {
       Rows<whole> from[kBatch];
       Pack* to[kBatch] = {};
-      find_parts(s, work, turn, from,
+      find_parts(s, work, table, turn, from,
                  [&](std::uint32_t k, std::uint32_t owner) { to[k] = flow.slot(owner, chunk, s.rank()); });
       for (std::uint64_t i = team.thread_rank(); i < flow.chunk_packs(); i += team.size()) {
         Pack payload[kBatch];
@@ -222,16 +268,17 @@ struct PushReduceScatter : AllReduceInstance<Reduction<type, op>, known_size, wh
     }
     team.sync();
     return each_peer(team, s, [&](std::uint32_t owner) {
-      if (has(work, flow, owner, chunk)) flow.announce(team, owner, chunk);
+      if (has(work, table, flow, owner, chunk)) flow.announce(team, owner, chunk);
       return true;
     });
   }
 
-  template <Team T>
-  static WEFT_FN bool reduce_chunk(T& team, const Session& s, const Work& work, const Flow& flow, std::uint64_t chunk) {
-    if (!has(work, flow, s.rank(), chunk)) return true;
+  template <Team T, class Table>
+  static WEFT_FN bool reduce_chunk(T& team, const Session& s, const Work& work, const Table& table, const Flow& flow,
+                                   std::uint64_t chunk) {
+    if (!has(work, table, flow, s.rank(), chunk)) return true;
     if (!each_peer(team, s, [&](std::uint32_t peer) { return flow.await_chunk(team, peer, chunk); })) return false;
-    const Rows<whole> input = part_of(s, work, s.rank()), output = result(s, work);
+    const Rows<whole> input = part_of(work, table, s.rank()), output = result(s, work, table);
     const std::uint64_t begin = chunk * flow.chunk_packs();
     const Pack* const slots = flow.slot(s.rank(), chunk, 0);
     for (std::uint64_t i = team.thread_rank(); i < flow.chunk_packs() && begin + i < output.packs(); i += team.size()) {
@@ -264,12 +311,12 @@ struct PushReduceScatter : AllReduceInstance<Reduction<type, op>, known_size, wh
   }
 
   // Waits for the credits that no later chunk has waited for.
-  template <Team T>
-  static WEFT_FN bool drain(T& team, const Session& s, const Work& work, const Flow& flow, std::uint64_t chunks,
-                            std::uint32_t block, std::uint32_t blocks) {
+  template <Team T, class Table>
+  static WEFT_FN bool drain(T& team, const Session& s, const Work& work, const Table& table, const Flow& flow,
+                            std::uint64_t chunks, const Flow::Role& role) {
     return each_peer(team, s, [&](std::uint32_t owner) {
-      const std::uint64_t sent = flow.chunks_of(units(work, work.shares.rows_of(owner)));
-      for (std::uint64_t chunk = block; chunk < chunks; chunk += blocks) {
+      const std::uint64_t sent = flow.chunks_of(units(work, table.rows_of(owner)));
+      for (std::uint64_t chunk = role.block; chunk < chunks; chunk += role.blocks) {
         const bool last = chunk < sent && chunk + flow.slots() >= sent;
         if (last && !flow.await_credit(team, owner, chunk)) return false;
       }

@@ -1,32 +1,77 @@
 // Who sends how many rows to whom, and where they lie: what tells one gather from another.
+//
+// Shares are an argument; algorithms ask their table, which all threads of a block have in common once `prepare` has
+// returned true in each of them.
 #pragma once
 
 #include <cstdint>
 
-#include "core/channel.hpp"
-#include "team/function.hpp"
+#include "core/session.hpp"
+#include "team/team.hpp"
 #include "weft/types.hpp"
 
 namespace weft::detail {
 
 inline constexpr std::uint32_t kEverybody = 0xffffffffu;
 
-// Known on the host. All-gather, all-to-all and broadcast are three settings of this.
+// Known on the host. All-gather, all-to-all and broadcast are three settings of this. It is its own table.
 struct EqualShares {
   std::uint64_t rows;         // that one rank sends to another
   std::uint64_t input_step;   // rows from what goes to one rank to what goes to the next; 0: all get the same
   std::uint64_t output_step;  // rows from what came from one rank to what came from the next
   std::uint32_t sender;       // the only rank that sends, or kEverybody
 
+  static constexpr bool kKnown = true;  // before the kernel before has ended
   static constexpr bool kPadded = false;
-  static constexpr bool kKnownEarly = true;  // before the kernel before has ended
-  WEFT_FN bool fit(const Call&) const { return true; }
+  struct Early {};
+  template <Team T>
+  WEFT_FN Early early(T&) const {
+    return {};
+  }
+  template <Team T>
+  WEFT_FN bool prepare(T&, const Call&, const Early&) const {
+    return true;
+  }
+  template <Team T>
+  WEFT_FN const EqualShares& table(T&) const {
+    return *this;
+  }
+  // Rows that this rank may send: they may be read before `prepare`.
+  WEFT_FN std::uint64_t room(const Call& call) const { return rows_of(call.rank); }
+
   WEFT_FN std::uint64_t rows_of(std::uint32_t rank) const { return sender == kEverybody || sender == rank ? rows : 0; }
-  WEFT_FN std::uint64_t most_rows(const Call&) const { return rows; }
+  WEFT_FN std::uint64_t most_rows() const { return rows; }
   // Of a tensor in which all ranks' rows lie one after the other.
-  WEFT_FN std::uint64_t offset_of(const Call&, std::uint32_t rank) const { return rank * rows; }
-  WEFT_FN std::uint64_t input_row(const Call&, std::uint32_t receiver) const { return receiver * input_step; }
-  WEFT_FN std::uint64_t output_row(const Call&, std::uint32_t from) const { return from * output_step; }
+  WEFT_FN std::uint64_t offset_of(std::uint32_t rank) const { return rank * rows; }
+  WEFT_FN std::uint64_t input_row(std::uint32_t receiver) const { return receiver * input_step; }
+  WEFT_FN std::uint64_t output_row(std::uint32_t from) const { return from * output_step; }
+};
+
+// What a block has found out about counts, in the words that its threads share.
+template <Team T>
+class CountedTable {
+ public:
+  explicit WEFT_FN CountedTable(T& team) : team_(&team) {}
+
+  WEFT_FN std::uint64_t rows_of(std::uint32_t rank) const { return rows_in(team_->shared(kRows + rank)); }
+  WEFT_FN std::uint64_t most_rows() const { return team_->shared(kMost); }
+  WEFT_FN std::uint64_t slot_rows_of(std::uint32_t rank) const { return offset_of(rank + 1) - offset_of(rank); }
+  WEFT_FN std::uint64_t offset_of(std::uint32_t rank) const { return team_->shared(kOffsets + rank); }
+  WEFT_FN std::uint64_t output_row(std::uint32_t from) const { return offset_of(from); }
+
+ private:
+  friend struct CountedShares;
+  // Words: the longest share; for each rank its rows and what its own count says of its slot; where slots begin and the
+  // last one ends.
+  static constexpr std::uint32_t kMost = 0, kRows = 1, kOffsets = kRows + kMaxRanks;
+  static_assert(kOffsets + kMaxRanks < kSharedWords);
+  static WEFT_FN std::uint64_t word_of(std::uint32_t rows, std::uint32_t slot) {
+    return static_cast<std::uint64_t>(slot) << 32 | rows;
+  }
+  static WEFT_FN std::uint32_t rows_in(std::uint64_t word) { return static_cast<std::uint32_t>(word); }
+  static WEFT_FN std::uint32_t slot_in(std::uint64_t word) { return static_cast<std::uint32_t>(word >> 32); }
+
+  T* team_;
 };
 
 // Read by the kernel from memory of the device, where every rank finds the same numbers.
@@ -40,54 +85,82 @@ struct CountedShares {
   std::uint64_t own_rows;    // what that tensor has room for
   std::uint64_t whole_rows;  // … and the one with all ranks' slots
 
+  static constexpr bool kKnown = false;
   static constexpr bool kPadded = true;
-  static constexpr bool kKnownEarly = false;
 
-  // What loops over ranks is not inlined: in every place that asks, for every rank of a batch, it made kernels so long
-  // that they took minutes to compile.
+  // The count of the rank with a thread's number, loaded together with the epoch.
+  struct Early {
+    std::int32_t count;
+  };
+  template <Team T>
+  WEFT_FN Early early(T& team) const {
+    return {team.thread_rank() < ranks ? count(team.thread_rank()) : 0};
+  }
 
-  WEFT_FN std::int64_t count(std::uint32_t rank) const {
-    if (split == Split::none) return counts[rank];
-    const std::int64_t all = counts[0], parts = ranks;
-    if (split == Split::balanced) return all / parts + (rank < all % parts ? 1 : 0);
-    const std::int64_t part = (all + parts - 1) / parts, begin = rank * part;
+  // By all threads of a block: makes the table. False in all of them where counts do not fit; then nothing may be read
+  // or written.
+  template <Team T>
+  WEFT_FN bool prepare(T& team, const Call& call, const Early& early) const {
+    using Table = CountedTable<T>;
+    bool good = true;
+    for (std::uint32_t rank = team.thread_rank(); rank < ranks; rank += team.size()) {
+      const std::int32_t number = rank == team.thread_rank() ? early.count : count(rank);
+      const std::uint32_t rows = rows_in(number, rank);
+      good = good && number >= 0 && (slot != SlotKind::fixed || rows <= slot_rows);
+      team.share(Table::kRows + rank, Table::word_of(rows, slot_of(rows)));
+    }
+    if (!team.all(good)) return false;
+    for (std::uint32_t rank = team.thread_rank(); rank <= ranks; rank += team.size()) {
+      std::uint64_t before = 0;
+      std::uint32_t most = 0;
+      for (std::uint32_t other = 0; other < ranks; ++other) {
+        const std::uint64_t word = team.shared(Table::kRows + other);
+        if (Table::rows_in(word) > most) most = Table::rows_in(word);
+        if (other < rank) before += Table::slot_in(word);
+      }
+      if (slot == SlotKind::max) before = static_cast<std::uint64_t>(rank) * most;
+      if (rank == 0) team.share(Table::kMost, most);
+      team.share(Table::kOffsets + rank, before);
+      if (rank == ranks) good = good && before <= whole_rows;
+      if (rank != call.rank) continue;
+      const std::uint64_t word = team.shared(Table::kRows + rank);
+      const std::uint32_t padded = slot == SlotKind::max ? most : Table::slot_in(word);
+      good = good && (own_padded ? padded : Table::rows_in(word)) <= own_rows;
+    }
+    return team.all(good);
+  }
+  template <Team T>
+  WEFT_FN CountedTable<T> table(T& team) const {
+    return CountedTable<T>(team);
+  }
+  WEFT_FN std::uint64_t room(const Call&) const { return own_rows; }
+  WEFT_FN std::uint64_t input_row(std::uint32_t) const { return 0; }
+
+ private:
+  WEFT_FN std::int32_t count(std::uint32_t rank) const { return counts[split == Split::none ? rank : 0]; }
+  // Of `number`, which is the rank's own or what all share.
+  WEFT_FN std::uint32_t rows_in(std::int32_t number, std::uint32_t rank) const {
+    const auto all = static_cast<std::uint32_t>(number);
+    if (split == Split::none) return all;
+    if (split == Split::balanced) return all / ranks + (rank < all % ranks ? 1 : 0);
+    const std::uint32_t part = (all + ranks - 1) / ranks, begin = rank * part;
     return begin >= all ? 0 : (all - begin < part ? all - begin : part);
   }
-  WEFT_FN std::uint64_t rows_of(std::uint32_t rank) const { return static_cast<std::uint64_t>(count(rank)); }
-  WEFT_SLOW std::uint64_t most_rows(const Call&) const {
-    std::uint64_t most = 0;
-    for (std::uint32_t rank = 0; rank < ranks; ++rank) most = rows_of(rank) > most ? rows_of(rank) : most;
-    return most;
+  // As far as a slot follows from its own rows.
+  WEFT_FN std::uint32_t slot_of(std::uint32_t rows) const {
+    if (slot == SlotKind::dense) return rows;
+    if (slot == SlotKind::aligned) return (rows + slot_rows - 1) / slot_rows * slot_rows;
+    return slot == SlotKind::fixed ? slot_rows : 0;
   }
-  WEFT_FN std::uint64_t slot_rows_of(const Call& call, std::uint32_t rank) const {
-    switch (slot) {
-      case SlotKind::aligned:
-        return (rows_of(rank) + slot_rows - 1) / slot_rows * slot_rows;
-      case SlotKind::max:
-        return most_rows(call);
-      case SlotKind::fixed:
-        return slot_rows;
-      default:
-        return rows_of(rank);
-    }
-  }
-  WEFT_SLOW std::uint64_t offset_of(const Call& call, std::uint32_t rank) const {
-    if (slot == SlotKind::max || slot == SlotKind::fixed) return rank * slot_rows_of(call, rank);
-    std::uint64_t rows = 0;
-    for (std::uint32_t other = 0; other < rank; ++other) rows += slot_rows_of(call, other);
-    return rows;
-  }
-  // Nothing is read or written where this is false.
-  WEFT_SLOW bool fit(const Call& call) const {
-    for (std::uint32_t rank = 0; rank < (split == Split::none ? ranks : 1); ++rank) {
-      if (counts[rank] < 0) return false;
-    }
-    if (slot == SlotKind::fixed && most_rows(call) > slot_rows) return false;
-    const std::uint64_t own = own_padded ? slot_rows_of(call, call.rank) : rows_of(call.rank);
-    return own <= own_rows && offset_of(call, ranks) <= whole_rows;
-  }
-  WEFT_FN std::uint64_t input_row(const Call&, std::uint32_t) const { return 0; }
-  WEFT_FN std::uint64_t output_row(const Call& call, std::uint32_t from) const { return offset_of(call, from); }
 };
+
+// How a call with shares begins, in all threads of a block. False where it is not to be made: nothing is sent then, and
+// the control block says why.
+template <class Shares, Team T>
+WEFT_FN bool shares_fit(T& team, const Session& s, const Shares& shares, const typename Shares::Early& early) {
+  if (shares.prepare(team, *s.call, early)) return true;
+  if (team.block_rank() == 0 && team.thread_rank() == 0) report(team, id_of(s), {.code = Errc::capacity});
+  return false;
+}
 
 }  // namespace weft::detail

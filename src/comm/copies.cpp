@@ -28,7 +28,7 @@ detail::MovePlan plan(const GroupState& group, std::uint64_t bytes, const Launch
                             .bytes = bytes,
                             .unit_bytes = cpu ? 16u : 48u,
                             .wire_packs = cpu ? 2u : 4u,
-                            .streams = size > 1 ? size - 1 : 1,
+                            .streams = size,
                             .launch = launch,
                             .max_blocks = group.communicator().max_blocks()});
 }

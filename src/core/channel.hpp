@@ -153,6 +153,16 @@ WEFT_FN std::byte* region_of(const Call& call, std::uint32_t owner) {
   return owner < kInlineRanks ? call.region[owner] : call.channel->region[owner];
 }
 
+// Ranks take turns: in turn t rank r sends to the rank t places on, and receives from the one t places back, so that
+// not all write to the same one at once. In turn 0 it has to do with itself. `turn` < `size`.
+WEFT_FN constexpr std::uint32_t rank_after(std::uint32_t rank, std::uint32_t turn, std::uint32_t size) {
+  const std::uint32_t sum = rank + turn;
+  return sum < size ? sum : sum - size;
+}
+WEFT_FN constexpr std::uint32_t rank_before(std::uint32_t rank, std::uint32_t turn, std::uint32_t size) {
+  return rank >= turn ? rank - turn : rank + size - turn;
+}
+
 // Poison: who says so and why, in one word that is never zero.
 WEFT_FN constexpr std::uint32_t poison_word(std::uint32_t world_rank, std::uint32_t code) {
   return world_rank << 8 | code;

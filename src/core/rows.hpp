@@ -23,6 +23,14 @@ class Rows {
 
   WEFT_FN std::uint64_t packs() const { return (bytes_ + sizeof(Pack) - 1) / sizeof(Pack); }
 
+  // Where a pack lies, for a load ahead of its time; null behind the end. Whole rows only.
+  WEFT_FN const void* find(std::uint64_t pack) const { return pack < packs() ? vector_at(pack) : nullptr; }
+  static WEFT_FN Pack load_found(const void* at) {
+    if (at == nullptr) return {};
+    const Vector vector = *static_cast<const Vector*>(at);
+    return {{vector.word[0], vector.word[1], vector.word[2], vector.word[3]}};
+  }
+
   // What lies behind the end reads as zero, and is not written.
   WEFT_FN Pack load(std::uint64_t pack) const {
     if (pack >= packs()) return {};

@@ -5,7 +5,15 @@
 #include <boost/context/fixedsize_stack.hpp>
 #include <exception>
 
+#include "executors/blocks.hpp"
+#include "team/team.hpp"
+
 namespace weft::sim {
+namespace {
+
+constexpr unsigned kBlocksOfThread = detail::kThreadBlocks;
+
+}  // namespace
 
 std::string_view name(FailureKind kind) {
   constexpr std::string_view names[] = {"none",    "wrong result", "deadlock",      "livelock",
@@ -24,6 +32,7 @@ Machine::Machine(const Args& args)
       rank_of_(args.rank_of),
       block_of_(threads_),
       blocks_(threads_),
+      shared_(threads_ * kBlocksOfThread * detail::kSharedWords),
       polled_(threads_),
       waiters_(Memory::kMaxLocations),
       fibers_(kMaxThreads + 1) {
@@ -127,6 +136,7 @@ void Machine::start_launch(Stream& stream, ThreadMask ended) {
   for (const ThreadMask block : stream.launches[stream.launch]) {
     const auto first = static_cast<unsigned>(__builtin_ctzll(block));
     blocks_[first] = {.live = block, .arrived = 0};
+    blocks_[first].began = blocks_[first].synced = ++barriers_;
     for (ThreadMask rest = block; rest != 0; rest &= rest - 1) block_of_[__builtin_ctzll(rest)] = first;
     started |= block;
   }
@@ -152,6 +162,7 @@ void Machine::leave_launch(unsigned thread) {
 
 void Machine::release_barrier(Block& block) {
   memory_.join(block.arrived);
+  block.synced = ++barriers_;
   ready_ |= block.arrived;
   block.arrived = 0;
   block.verdict = block.good;
@@ -171,6 +182,33 @@ bool Machine::all(bool good) {
     go_on();
   }
   return block.verdict;
+}
+
+// A thread that is a whole rank makes the part of each of its blocks.
+Machine::SharedWord& Machine::shared_word(unsigned block, unsigned i) {
+  return shared_[(block_of_[current_] * kBlocksOfThread + block % kBlocksOfThread) * detail::kSharedWords + i];
+}
+
+void Machine::share(unsigned block, unsigned i, std::uint64_t value) {
+  SharedWord& word = shared_word(block, i);
+  const std::uint64_t now = blocks_[block_of_[current_]].synced;
+  if (word.loaded == now && word.reader != current_) unshared(i, "is stored without a barrier behind its reader");
+  if (word.stored == now && word.writer != current_) unshared(i, "is stored by two threads without a barrier between");
+  word = {.value = value, .stored = now, .loaded = word.loaded, .writer = current_, .reader = word.reader};
+}
+
+std::uint64_t Machine::shared(unsigned block, unsigned i) {
+  SharedWord& word = shared_word(block, i);
+  const Block& own = blocks_[block_of_[current_]];
+  if (word.stored < own.began) unshared(i, "is read before anybody has stored it");
+  if (word.stored == own.synced && word.writer != current_) unshared(i, "is read without a barrier behind its writer");
+  word.reader = word.loaded == own.synced && word.reader != current_ ? kMain : current_;
+  word.loaded = own.synced;
+  return word.value;
+}
+
+void Machine::unshared(unsigned i, const char* rule) {
+  fail(FailureKind::broken_rule, fmt::format("thread {}: word {} that its block shares {}", current_, i, rule));
 }
 
 void Machine::relax() {

@@ -84,6 +84,10 @@ class Machine {
   std::uint32_t exchange(std::uint32_t* at, std::uint32_t value);
   void fence_acq_rel();
   void fence_seq_cst();
+  // Words that the threads of a block share. No step: that a barrier lies between two threads' accesses, one of them a
+  // store, is found whatever the schedule. `block`: its number in the launch, as one thread may be several.
+  void share(unsigned block, unsigned i, std::uint64_t word);
+  std::uint64_t shared(unsigned block, unsigned i);
   void sync() { all(true); }
   // Of the running thread's block: plain memory, as its threads run in turns; what no barrier orders they see early or
   // late.
@@ -114,6 +118,13 @@ class Machine {
     ThreadMask live = 0, arrived = 0;
     bool good = true, verdict = true;  // of all(): so far, and of the last barrier
     std::array<float, kScratchWords> scratch = {};
+    // On the clock of barriers: when the launch began, and the last barrier.
+    std::uint64_t began = 0, synced = 0;
+  };
+  struct SharedWord {
+    std::uint64_t value = 0;
+    std::uint64_t stored = 0, loaded = 0;  // the last barrier before it
+    unsigned writer = 0, reader = 0;       // kMain: several
   };
   static constexpr unsigned kMain = kMaxThreads;
 
@@ -128,6 +139,8 @@ class Machine {
   void start_launch(Stream& stream, ThreadMask ended);
   void leave_launch(unsigned thread);
   void release_barrier(Block& block);
+  SharedWord& shared_word(unsigned block, unsigned i);
+  [[noreturn]] void unshared(unsigned i, const char* rule);
   ThreadMask enabled() const { return ready_ & ~stopped_; }
   [[noreturn]] void fail(FailureKind kind, std::string what);
 
@@ -144,6 +157,8 @@ class Machine {
   std::vector<unsigned> stream_of_, rank_of_;
   std::vector<unsigned> block_of_;  // in the present launch
   std::vector<Block> blocks_;       // index: first thread of the block
+  std::vector<SharedWord> shared_;  // of blocks, with two for a thread
+  std::uint64_t barriers_ = 0;      // and beginnings of launches, ever
 
   // of one execution
   Program* program_ = nullptr;

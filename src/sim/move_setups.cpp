@@ -37,6 +37,12 @@ std::vector<Setup> small_move_setups() {
     add("one-go-cpu", {.atomic_bytes = 8, .one_thread = true}, 8, false);
     add("chunks", {.bulk_slots = 2}, 8, true);
   }
+  // Whole packs, of which a thread loads its first before it knows the counts.
+  setups.push_back(
+      {.name = "all-gather-v-whole",
+       .atomic_bytes = 8,
+       .calls = {{.count = 8, .grids = {{2, 2}}, .moving = Moving::all_gather_v, .counts = {1, 1}, .second = 8}},
+       .bound = 1});
   for (const std::uint32_t epoch : {0x7ffffffeu, 0xfffffffeu}) {
     setups.push_back({.name = fmt::format("all-gather-wrap{}", epoch == 0x7ffffffeu ? 31 : 32),
                       .type = DataType::i32,

@@ -35,7 +35,6 @@ void AllReduceProgram::fill_move(unsigned call, unsigned rank) {
                       most =
                           spec.counts.empty() ? 1 : static_cast<std::uint64_t>(*std::ranges::max_element(spec.counts));
   const std::uint64_t all_rows = spec.counts.empty() ? n : rows_before(spec, n);
-  // Of a second tensor, whose rows have one element.
   const std::size_t tensors_in_call = gathers_v ? 2 : 1;
   const auto layout = [&](std::uint64_t w) -> Layout {
     switch (spec.moving) {
@@ -56,7 +55,7 @@ void AllReduceProgram::fill_move(unsigned call, unsigned rank) {
     }
   };
   const auto bytes = [&](std::uint64_t elements) { return (elements * element + 15) / 16 * 16 + 32; };
-  const std::uint64_t widths[] = {width, 1};
+  const std::uint64_t widths[] = {width, spec.second};
   Tensors& t = tensors(call, rank);
   std::size_t total = 16;
   for (std::size_t k = 0; k < tensors_in_call; ++k) {

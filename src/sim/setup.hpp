@@ -56,6 +56,7 @@ struct CallSetup {
   std::uint64_t rows = 1;                 // rms_norm
   bool cast = false;                      // rms_norm: to e4m3 as well, with a scale per token
   std::vector<std::int32_t> counts = {};  // ragged: rows of each rank
+  std::uint64_t second = 1;               // all_gather_v: elements of a row of the second tensor
   Act act = Act::call;
   int replays = -1;  // replays the recording of an earlier call: its arguments and tensors, with new data in them
   int only = -1;     // this rank alone does it: the replay of a recording that is stale

@@ -43,6 +43,9 @@ class SimTeam {
   float* scratch() const { return machine_->scratch(); }
   static std::uint32_t from_lane(std::uint32_t value, std::uint32_t) { return value; }
 
+  void share(std::uint32_t i, std::uint64_t word) const { machine_->share(place_.block, i, word); }
+  std::uint64_t shared(std::uint32_t i) const { return machine_->shared(place_.block, i); }
+
   void store(Pack* to, Pack value) const { machine_->store_pack<atomic_bytes>(to, value); }
   Pack load(const Pack* from) const { return machine_->load_pack<atomic_bytes>(from); }
   template <class Word>

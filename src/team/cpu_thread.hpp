@@ -3,6 +3,7 @@
 
 #include <sched.h>
 
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -41,6 +42,8 @@ class CpuThread {
     thread_local float words[kScratchWords];
     return words;
   }
+  void share(std::uint32_t i, std::uint64_t word) { shared_[i] = word; }
+  std::uint64_t shared(std::uint32_t i) const { return shared_[i]; }
 
   // Halves are put together and taken apart in registers: through memory, a load that spans two stores would wait for
   // both.
@@ -91,6 +94,7 @@ class CpuThread {
   std::uint32_t block_rank_;
   std::uint32_t blocks_;
   Liveness* liveness_;
+  std::array<std::uint64_t, kSharedWords> shared_;  // written before it is read
 };
 
 static_assert(Team<CpuThread>);

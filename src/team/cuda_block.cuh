@@ -50,6 +50,9 @@ class CudaBlock {
     return __shfl_sync(~0u, value, static_cast<int>(lane));
   }
 
+  __device__ static void share(std::uint32_t i, std::uint64_t word) { shared_words()[i] = word; }
+  __device__ static std::uint64_t shared(std::uint32_t i) { return shared_words()[i]; }
+
   template <class Word>
   __device__ static void store(Word* to, Word value) {
     ptx::store_relaxed_sys(to, value);
@@ -73,6 +76,13 @@ class CudaBlock {
   }
   __device__ static void relax(std::uint32_t) {}
   __device__ static int dead_peer() { return -1; }  // a GPU cannot see processes: deadlines and poison tell it
+
+ private:
+  // Kernels that share nothing have none.
+  __device__ static std::uint64_t* shared_words() {
+    __shared__ std::uint64_t words[kSharedWords];
+    return words;
+  }
 };
 
 static_assert(Team<CudaBlock>);

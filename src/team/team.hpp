@@ -10,9 +10,13 @@
 //                           values; every block is a multiple of it. All lanes of a warp make the next four calls
 //   all_lanes(good)            whether it is true in all lanes
 //   max_of(value, lanes)    the largest value of `lanes` neighbours (a power of two; neighbours begin at multiples)
-//   sum_of(value, lanes)    their sum; of floats: neighbours first, then neighbouring pairs, and so on, on every
-//   executor from_lane(value, lane)  the value of one lane of the warp store(address, value)   relaxed store to memory
-//   that other ranks may read: a Pack, or a word of 4 or 8 bytes load(address)           relaxed load of the same
+//   sum_of(value, lanes)    their sum; of floats: of neighbours, then of neighbouring pairs, and so on, everywhere
+//   from_lane(value, lane)  the value of one lane of the warp
+//   share(i, word)          ordinary store to word i of the kSharedWords words of 8 bytes that the threads of a block
+//                           have in common for one launch
+//   shared(i)               ordinary load: what this thread has stored, or another one before the last sync()
+//   store(address, value)   relaxed store to memory that other ranks may read: a Pack, or a word of 4 or 8 bytes
+//   load(address)           relaxed load of the same
 //   store_release(address)  a word store that publishes everything this block wrote before its last sync()
 //   load_acquire(address)   a word load: what was published with the word can be read, by all of the block after a
 //                           sync()
@@ -37,6 +41,8 @@
 
 namespace weft::detail {
 
+inline constexpr std::uint32_t kSharedWords = 160;
+
 template <class T>
 concept Team = requires(T& team, Pack* pack, const Pack* const_pack, std::uint64_t* word64, std::uint32_t* word32) {
   { T::kAtomicBytes } -> std::convertible_to<int>;
@@ -58,6 +64,8 @@ concept Team = requires(T& team, Pack* pack, const Pack* const_pack, std::uint64
   { T::kScratchWords } -> std::convertible_to<std::uint32_t>;
   { team.scratch() } -> std::same_as<float*>;
   { team.from_lane(std::uint32_t{}, std::uint32_t{}) } -> std::same_as<std::uint32_t>;
+  team.share(std::uint32_t{}, std::uint64_t{});
+  { team.shared(std::uint32_t{}) } -> std::same_as<std::uint64_t>;
   team.store(pack, Pack{});
   { team.load(const_pack) } -> std::same_as<Pack>;
   team.store(word64, std::uint64_t{});

@@ -59,14 +59,14 @@ class RelacyTeam : public detail::CpuThread {
   }
   template <class Word>
   void store(Word* to, Word value, rl::memory_order order = rl::mo_relaxed) const {
-    if (!shared(to))
+    if (!in_window(to))
       *to = value;
     else
       cells_->word[cell(to)].store(value, order, RL_INFO);
   }
   template <class Word>
   Word load(const Word* from, rl::memory_order order = rl::mo_relaxed) const {
-    return shared(from) ? static_cast<Word>(cells_->word[cell(from)].load(order, RL_INFO)) : *from;
+    return in_window(from) ? static_cast<Word>(cells_->word[cell(from)].load(order, RL_INFO)) : *from;
   }
   template <class Word>
   void store_release(Word* to, Word value) const {
@@ -87,7 +87,7 @@ class RelacyTeam : public detail::CpuThread {
   static std::size_t offset(const void* address) {
     return reinterpret_cast<std::uintptr_t>(address) - reinterpret_cast<std::uintptr_t>(&windows);
   }
-  static bool shared(const void* address) { return offset(address) < sizeof(windows); }
+  static bool in_window(const void* address) { return offset(address) < sizeof(windows); }
   static std::size_t cell(const void* address) { return offset(address) / kWords; }
 
   Cells* cells_;

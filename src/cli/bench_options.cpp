@@ -75,7 +75,7 @@ std::vector<Result> run_points(Ranks& ranks, Bench& bench, const std::vector<Poi
 }
 
 std::vector<Method> methods_named(const Bench& bench, const std::string& text) {
-  const auto offered = bench.methods();
+  auto offered = bench.methods();
   if (text == "all") return offered;
   for (const auto method : offered)
     if (name(method) == text) return {method};

@@ -14,7 +14,7 @@ namespace {
 // DeepEP's low-latency buffers: every expert has room for every token of every rank, sent and received, for dispatch
 // and for combine (of which the larger counts), twice.
 std::size_t deepep_bytes(const ExchangeArgs& args) {
-  const std::size_t message = args.hidden * 2 + 16, result = args.hidden * 2;
+  const std::size_t result = std::size_t{args.hidden} * 2, message = result + 16;
   const std::size_t rows = std::size_t{args.experts} * args.tokens;
   const std::size_t send = std::max(args.tokens * message, rows * result), receive = rows * std::max(message, result);
   return 2 * (send + receive);
@@ -22,7 +22,7 @@ std::size_t deepep_bytes(const ExchangeArgs& args) {
 
 // NCCL EP's low-latency buffers, expert-major: a token once per rank on the way out, once per entry on the way back.
 std::size_t nccl_ep_bytes(const ExchangeArgs& args, std::size_t ranks) {
-  const std::size_t header = (4 + 2 * args.top_k + 15) / 16 * 16, row = args.hidden * 2;
+  const std::size_t header = (4 + 2 * std::size_t{args.top_k} + 15) / 16 * 16, row = std::size_t{args.hidden} * 2;
   const std::size_t dispatch = args.tokens * (header + row) * (1 + ranks);
   const std::size_t combine = args.tokens * (row + row / 256 * 4) * (args.experts + args.top_k);
   return 2 * std::max(dispatch, combine);

@@ -227,14 +227,14 @@ struct PushReduceScatter : AllReduceInstance<Reduction<type, op>, known_size, wh
     return !role.sends || drain(team, s, work, table, flow, chunks, role);
   }
 
-  // Calls `serve(peer)` for the peers that are this thread's; true in all threads when all went well.
+  // Calls `serve(peer)` for the peers that are this thread's, until it returns false.
   template <Team T, class Serve>
-  static WEFT_FN bool each_peer(T& team, const Session& s, Serve serve) {
+  static WEFT_FN bool my_peers(T& team, const Session& s, Serve serve) {
     bool good = true;
     for (std::uint32_t turn = 1 + team.thread_rank(); good && turn < Instance::size(*s.call); turn += team.size()) {
       good = serve(Instance::rank_in_turn(*s.call, turn));
     }
-    return team.all(good);
+    return good;
   }
   template <class Table>
   static WEFT_FN bool has(const Work& work, const Table& table, const Flow& flow, std::uint32_t owner,
@@ -245,11 +245,11 @@ struct PushReduceScatter : AllReduceInstance<Reduction<type, op>, known_size, wh
   template <Team T, class Table>
   static WEFT_FN bool send_chunk(T& team, const Session& s, const Work& work, const Table& table, const Flow& flow,
                                  std::uint64_t chunk) {
-    if (!each_peer(team, s, [&](std::uint32_t owner) {
-          return !has(work, table, flow, owner, chunk) || flow.await_slot(team, owner, chunk);
-        })) {
-      return false;
-    }
+    const auto await_slot = [&](std::uint32_t owner) {
+      return !has(work, table, flow, owner, chunk) || flow.await_slot(team, owner, chunk);
+    };
+    // Into slots that this call has not used yet the block sends on while its first threads announce the chunk before.
+    if (chunk >= flow.slots() && !team.all(my_peers(team, s, await_slot))) return false;
     const std::uint64_t begin = chunk * flow.chunk_packs();
     for (std::uint32_t turn = 1; turn < Instance::size(*s.call); turn += kBatch) {
       Rows<whole> from[kBatch];
@@ -267,7 +267,7 @@ struct PushReduceScatter : AllReduceInstance<Reduction<type, op>, known_size, wh
       }
     }
     team.sync();
-    return each_peer(team, s, [&](std::uint32_t owner) {
+    return my_peers(team, s, [&](std::uint32_t owner) {
       if (has(work, table, flow, owner, chunk)) flow.announce(team, owner, chunk);
       return true;
     });
@@ -277,7 +277,8 @@ struct PushReduceScatter : AllReduceInstance<Reduction<type, op>, known_size, wh
   static WEFT_FN bool reduce_chunk(T& team, const Session& s, const Work& work, const Table& table, const Flow& flow,
                                    std::uint64_t chunk) {
     if (!has(work, table, flow, s.rank(), chunk)) return true;
-    if (!each_peer(team, s, [&](std::uint32_t peer) { return flow.await_chunk(team, peer, chunk); })) return false;
+    const auto await_chunk = [&](std::uint32_t peer) { return flow.await_chunk(team, peer, chunk); };
+    if (!team.all(my_peers(team, s, await_chunk))) return false;
     const Rows<whole> input = part_of(work, table, s.rank()), output = result(s, work, table);
     const std::uint64_t begin = chunk * flow.chunk_packs();
     const Pack* const slots = flow.slot(s.rank(), chunk, 0);
@@ -304,7 +305,7 @@ struct PushReduceScatter : AllReduceInstance<Reduction<type, op>, known_size, wh
       output.store(begin + i, Sum::finish(sum));
     }
     team.sync();
-    return each_peer(team, s, [&](std::uint32_t peer) {
+    return my_peers(team, s, [&](std::uint32_t peer) {
       flow.give_credit(team, peer, chunk);
       return true;
     });
@@ -314,7 +315,7 @@ struct PushReduceScatter : AllReduceInstance<Reduction<type, op>, known_size, wh
   template <Team T, class Table>
   static WEFT_FN bool drain(T& team, const Session& s, const Work& work, const Table& table, const Flow& flow,
                             std::uint64_t chunks, const Flow::Role& role) {
-    return each_peer(team, s, [&](std::uint32_t owner) {
+    return my_peers(team, s, [&](std::uint32_t owner) {
       const std::uint64_t sent = flow.chunks_of(units(work, table.rows_of(owner)));
       for (std::uint64_t chunk = role.block; chunk < chunks; chunk += role.blocks) {
         const bool last = chunk < sent && chunk + flow.slots() >= sent;

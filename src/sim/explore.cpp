@@ -28,23 +28,36 @@ std::optional<Stop> stop_at(const Faults& faults, std::uint64_t step) {
               .dead_rank = faults.death_is_told ? faults.stopping_rank : -1};
 }
 
-// Leaves out whatever the failure does not need: halves first, then ever smaller parts (Zeller's ddmin).
-Schedule shrink(AllReduceProgram& program, Schedule schedule, FailureKind kind, const std::optional<Stop>& stop) {
-  const auto fails = [&](const Schedule& candidate) {
-    Scheduler scheduler = Scheduler::replay(candidate);
+// Whether a schedule fails. Where a rank stops, it may do so at another step than at `stop`, which then becomes that.
+bool fails(AllReduceProgram& program, const Schedule& schedule, FailureKind kind, std::uint64_t& stop) {
+  const Faults& faults = program.setup().faults;
+  const auto fails_at = [&](std::uint64_t step) {
+    Scheduler scheduler = Scheduler::replay(schedule);
     scheduler.begin();
-    return program.run(scheduler, stop).kind == kind;
+    return program.run(scheduler, stop_at(faults, step)).kind == kind;
   };
-  if (!fails(schedule)) return schedule;
-  for (std::size_t part = std::max<std::size_t>(schedule.size() / 2, 1);; part /= 2) {
+  if (fails_at(stop)) return true;
+  for (std::uint64_t step = 1; stop != 0; ++step) {
+    if (fails_at(step)) return stop = step, true;
+    if (program.machine().steps_of(static_cast<unsigned>(faults.stopping_rank)) < step) break;
+  }
+  return false;
+}
+
+// Leaves out whatever the failure does not need: halves first, then ever smaller parts (Zeller's ddmin).
+Schedule shrink(AllReduceProgram& program, Schedule schedule, FailureKind kind, std::uint64_t& stop) {
+  if (!fails(program, schedule, kind, stop)) return schedule;
+  for (std::size_t part = std::max<std::size_t>(schedule.size(), 1), before = 0;;
+       part = std::max<std::size_t>(part / 2, 1)) {
+    before = schedule.size();
     for (std::size_t end = schedule.size(); end > 0; end = end > part ? end - part : 0) {
       const std::size_t begin = end > part ? end - part : 0;
       Schedule candidate(schedule.begin(), schedule.begin() + static_cast<std::ptrdiff_t>(begin));
       candidate.insert(candidate.end(), schedule.begin() + static_cast<std::ptrdiff_t>(std::min(end, schedule.size())),
                        schedule.end());
-      if (fails(candidate)) schedule = std::move(candidate);
+      if (fails(program, candidate, kind, stop)) schedule = std::move(candidate);
     }
-    if (part <= 1) return schedule;
+    if (part == 1 && schedule.size() == before) return schedule;
   }
 }
 
@@ -106,10 +119,11 @@ Report explore(AllReduceProgram& program, const ExploreArgs& args) {
       report.steps += program.machine().steps();
       reached = reached || (stop && program.machine().steps_of(stop->stream) >= step);
       if (!failure) continue;
-      const Report small = replay(program, shrink(program, scheduler.taken(), failure.kind, stop), step);
+      report.stop = step;
+      const Schedule least = shrink(program, scheduler.taken(), failure.kind, report.stop);
+      const Report small = replay(program, least, report.stop);
       report.failure = small.failure ? small.failure : failure;
       report.schedule = small.schedule;
-      report.stop = step;
       report.trace = small.trace;
       return report;
     }

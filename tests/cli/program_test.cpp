@@ -148,7 +148,8 @@ TEST(Program, SimulateReplaysTheOrdinaryScheduleToo) {
 
 // The command that a failure prints finds the same failure. What fails here breaks a rule of the interface.
 TEST(Program, SimulateRepeatsAFailureByTheCommandThatItPrints) {
-  const auto found = run({"simulate", "--protocol", "unordered-one-shot-ranks2", "--executions", "20000"});
+  const auto found = run({"simulate", "--protocol", "unordered-one-shot-ranks2", "--scheduler", "pct", "--bound", "2",
+                          "--executions", "20000"});
   ASSERT_EQ(found.code, 1) << found.out;
   const std::string command = "weft simulate --protocol unordered-one-shot-ranks2 --replay '";
   const std::size_t begin = found.out.find(command);

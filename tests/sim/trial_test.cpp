@@ -90,7 +90,7 @@ sim::Setup pass_on(unsigned ranks) {
 
 Report explored(const sim::Setup& setup, Strategy strategy) {
   AllReduceProgram program(setup);
-  const ExploreArgs args{.strategy = strategy, .executions = 20'000, .bound = 1};
+  const ExploreArgs args{.strategy = strategy, .executions = 5'000, .bound = 1};
   Report report = explore(program, args);
   record(setup.name, args, report);
   return report;

@@ -133,8 +133,8 @@ std::string what_goes_wrong_far_away(std::uint64_t deadline_ns) {
   then([&] { return all_reduce<detail::BulkAllReduce<Bulk, 0, false>>("bulk", deadline_ns); });
   then([&] { return all_gather("all-gather", deadline_ns, one_go); });
   then([&] { return all_gather("all-gather in chunks", deadline_ns, chunks); });
+  // Not in chunks, of which it goes through every pack, there or not: that takes a minute.
   then([&] { return reduce_scatter("reduce-scatter", deadline_ns, one_go); });
-  then([&] { return reduce_scatter("reduce-scatter in chunks", deadline_ns, chunks); });
   return wrong;
 }
 

@@ -30,6 +30,17 @@ void set_calls(Setup& setup, const std::string& protocol) {
                    {.count = 9, .moving = Moving::broadcast},
                    {.moving = Moving::barrier},
                    {.count = 5, .grids = grids, .moving = Moving::reduce_scatter_v, .flows = true, .counts = counts}};
+  } else if (protocol.starts_with("norm-")) {
+    if (protocol == "norm-two-shot") setup.algorithm = Algorithm::two_shot;
+    const auto norm = [&](std::uint64_t packs, std::uint64_t rows, bool in_place) {
+      return CallSetup{.count = packs * 8,
+                       .grids = grids,
+                       .in_place = in_place,
+                       .moving = Moving::rms_norm,
+                       .rows = rows,
+                       .cast = true};
+    };
+    setup.calls = {norm(2, 1, false), norm(1, 2, true), norm(1, 1, false)};
   } else {
     for (const Algorithm algorithm : {Algorithm::one_shot, Algorithm::two_shot, Algorithm::bulk}) {
       if (name(algorithm) == protocol) setup.algorithm = algorithm;
@@ -68,7 +79,9 @@ Setup fault_setup(const FaultArgs& args) {
   }
   if (is_one_of(kind, {"other-count", "other-operation"})) {
     CallSetup odd = setup.calls[odd_call];
-    if (kind == "other-count") {
+    if (kind == "other-count" && odd.moving == Moving::rms_norm) {
+      odd.rows += 1;
+    } else if (kind == "other-count") {
       odd.count += 5;
     } else {
       odd.moving = odd.moving == Moving::nothing ? Moving::all_to_all : Moving::nothing;
@@ -100,7 +113,8 @@ const std::vector<Setup>& all_fault_setups() {
     std::vector<Setup> all;
     for (const std::string kind : {"stops", "slow", "late", "dies", "aborted", "aborts", "mismatch", "other-count",
                                    "other-operation", "ahead", "host-reads", "overlap"}) {
-      for (const std::string protocol : {"one-shot", "two-shot", "bulk", "moves", "ragged", "moe"}) {
+      for (const std::string protocol :
+           {"one-shot", "two-shot", "bulk", "moves", "ragged", "norm-one-shot", "norm-two-shot", "moe"}) {
         // What overlaps are calls of one group, and those of an exchange are of two, with no other call in it.
         if (protocol == "moe" && is_one_of(kind, {"overlap", "other-count", "other-operation"})) continue;
         for (const unsigned call : calls_differ(kind) ? std::vector<unsigned>{0, 1, 2} : std::vector<unsigned>{1}) {

@@ -14,7 +14,7 @@ struct FaultArgs {
   // "other-operation"), is "ahead"; "host-reads": a mismatch, and somebody reads the record; "overlap", "unordered":
   // makes its calls on several streams.
   std::string kind;
-  std::string protocol;  // "one-shot", "two-shot", "bulk", "moves", "ragged", "moe"
+  std::string protocol;  // "one-shot", "two-shot", "bulk", "moves", "ragged", "norm-one-shot", "norm-two-shot", "moe"
   unsigned ranks;
   bool one_thread = false;
   bool first = false;     // the first rank is to blame, not the last

@@ -194,6 +194,15 @@ WEFT_FN bool enter(T& team, Session& s, Part part) {
   return true;
 }
 
+// The same for algorithms whose threads tell each other things (A::kTogether): all of a block go on, or none. Another
+// block of this launch may end the group meanwhile, so that some threads find it dead and others do not.
+template <class A, Team T>
+WEFT_FN bool enter_as(T& team, Session& s, Part part) {
+  const bool entered = enter(team, s, part);
+  if constexpr (requires { requires A::kTogether; }) return team.all(entered);
+  return entered;
+}
+
 // False, with a report, when another call of the group was running on this rank when this one began; or had been sent
 // and not waited for; or when this one is a wait and nothing was sent.
 template <Team T>

@@ -137,8 +137,8 @@ void AllReduceProgram::reset_tables() {
   tables_.resize(std::size_t{setup_.exchange.generations} * setup_.ranks);
   for (std::size_t i = 0; i < tables_.size(); ++i) {
     const ExchangeShape& shape = world_.exchange().shape(static_cast<unsigned>(i % setup_.ranks));
-    tables_[i].assign(RoutingTables::bytes(setup_.ranks, shape) / sizeof(tables_[i][0]), ~std::uint64_t{0});
-    std::memset(tables_[i].data(), 0, sizeof(detail::RoutingHeader));
+    // What a dispatch leaves unwritten must not lead a seeded bug out of all memory.
+    tables_[i].assign(RoutingTables::bytes(setup_.ranks, shape) / sizeof(tables_[i][0]), 0);
   }
 }
 

@@ -8,14 +8,14 @@
 
 namespace weft::detail {
 
-template <class R, std::uint32_t known_size>
+template <class R, std::uint32_t known_size, bool casts>
 struct OneShotRmsNorm : AllReduceInstance<R, known_size, true> {
   using Instance = AllReduceInstance<R, known_size, true>;
   using Instance::kBatch;
   using Instance::kLean;
   using typename Instance::Slots;
   using typename Instance::Wire;
-  using Norm = RmsNorm<R>;
+  using Norm = RmsNorm<R, casts>;
   using Packs = typename Norm::Packs;
   using Work = NormWork;
   using Handshake = detail::Handshake<known_size>;

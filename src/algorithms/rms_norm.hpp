@@ -19,7 +19,9 @@ namespace weft::detail {
 inline constexpr std::uint32_t kSegmentPacks = 32;
 inline constexpr std::uint32_t kScalePacks = 16;  // that share a scale: 128 columns
 
-template <class R>
+// `casts`: rows are cast as well. What follows the arrival of a row is fetched while everybody waits for it, so that
+// instances without casts have no code for them.
+template <class R, bool casts>
 struct RmsNorm {
   static constexpr DataType kType = R::kType;
   using Cast = Fp8Cast<kType>;
@@ -36,10 +38,11 @@ struct RmsNorm {
     }
     return true;
   }
+  static WEFT_FN RowScaling scaling_of(const NormWork& work) { return casts ? work.scaling : RowScaling::none; }
   // Packs that follow each other and are one thread's: those of a scale, where neighbours cannot see each other's.
   template <class T>
   static WEFT_FN std::uint32_t run_of(const NormWork& work) {
-    return kUnit<T> == 1 && work.scaling == RowScaling::per_group ? kScalePacks : 1;
+    return kUnit<T> == 1 && scaling_of(work) == RowScaling::per_group ? kScalePacks : 1;
   }
   // Calls `serve(n, i)` for the runs of a thread, of which the next is its n-th pack of the row, and the row's i-th; so
   // often in all threads of the block, also where i is behind the row's end.
@@ -182,8 +185,8 @@ struct RmsNorm {
       if (n == 1) return normed(work, mine.second, mine.second_gamma, mine.factor);
       return normed(work, result.load(i), gamma.load(i), mine.factor);
     };
-    float inverse = work.scaling == RowScaling::fixed ? quotient(1.0f, *work.scale) : 0.0f;
-    if (work.scaling == RowScaling::per_token) {
+    float inverse = scaling_of(work) == RowScaling::fixed ? quotient(1.0f, *work.scale) : 0.0f;
+    if (scaling_of(work) == RowScaling::per_token) {
       float most = 0;
       each_pack(team, work, [&](std::uint32_t n, std::uint32_t i) {
         if (i < packs) most = max_number(most, Cast::largest(normed_at(n, i)));
@@ -193,7 +196,7 @@ struct RmsNorm {
       inverse = scale.inverse;
     }
     each_run(team, work, [&](std::uint32_t n, std::uint32_t i) {
-      if (work.scaling == RowScaling::per_group) {
+      if (scaling_of(work) == RowScaling::per_group) {
         float most = 0;
         for (std::uint32_t k = 0; k < run; ++k) {
           if (i + k < packs) most = max_number(most, Cast::largest(normed_at(n + k, i + k)));
@@ -205,7 +208,7 @@ struct RmsNorm {
       for (std::uint32_t k = 0; k < run && i + k < packs; ++k) {
         const Pack pack = normed_at(n + k, i + k);
         if (work.output != nullptr) output.store(i + k, pack);
-        if (work.scaling != RowScaling::none) put_fp8(work, row, i + k, pack, inverse);
+        if (scaling_of(work) != RowScaling::none) put_fp8(work, row, i + k, pack, inverse);
       }
     });
   }

@@ -12,7 +12,7 @@
 
 namespace weft::detail {
 
-template <class R, std::uint32_t known_size>
+template <class R, std::uint32_t known_size, bool casts>
 struct TwoShotRmsNorm : AllReduceInstance<R, known_size, true>, LoadsNothingEarly {
   using Instance = AllReduceInstance<R, known_size, true>;
   using Instance::kBatch;
@@ -20,7 +20,7 @@ struct TwoShotRmsNorm : AllReduceInstance<R, known_size, true>, LoadsNothingEarl
   using Instance::rank_in_turn;
   using typename Instance::Slots;
   using typename Instance::Wire;
-  using Norm = RmsNorm<R>;
+  using Norm = RmsNorm<R, casts>;
   using Work = NormWork;
   using Handshake = detail::Handshake<known_size>;
   static constexpr int kMostThreads = kNormThreads;

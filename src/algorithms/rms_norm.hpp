@@ -19,7 +19,9 @@ namespace weft::detail {
 inline constexpr std::uint32_t kSegmentPacks = 32;
 inline constexpr std::uint32_t kScalePacks = 16;  // that share a scale: 128 columns
 
-template <class R>
+// `casts`: rows are cast as well. What follows the arrival of a row is fetched while everybody waits for it, so that
+// instances without casts have no code for them.
+template <class R, bool casts>
 struct RmsNorm {
   static constexpr DataType kType = R::kType;
   using Cast = Fp8Cast<kType>;
@@ -36,37 +38,44 @@ struct RmsNorm {
     }
     return true;
   }
+  static WEFT_FN RowScaling scaling_of(const NormWork& work) { return casts ? work.scaling : RowScaling::none; }
   // Packs that follow each other and are one thread's: those of a scale, where neighbours cannot see each other's.
   template <class T>
   static WEFT_FN std::uint32_t run_of(const NormWork& work) {
-    return kUnit<T> == 1 && work.scaling == RowScaling::per_group ? kScalePacks : 1;
+    return kUnit<T> == 1 && scaling_of(work) == RowScaling::per_group ? kScalePacks : 1;
   }
-  // A thread's n-th pack of a row, if there is one; all threads of a block have as many turns.
-  template <Team T>
-  static WEFT_FN std::uint32_t column(T& team, std::uint32_t run, std::uint32_t n) {
-    return (n / run * team.size() + team.thread_rank()) * run + n % run;
+  // Calls `serve(n, i)` for the runs of a thread, of which the next is its n-th pack of the row, and the row's i-th; so
+  // often in all threads of the block, also where i is behind the row's end.
+  template <Team T, class Serve>
+  static WEFT_FN void each_run(T& team, const NormWork& work, Serve serve) {
+    const std::uint32_t run = run_of<T>(work), at_once = team.size() * run;
+    std::uint32_t n = 0;
+    for (std::uint32_t begin = 0; begin < work.row_packs; begin += at_once, n += run) {
+      serve(n, begin + team.thread_rank() * run);
+    }
   }
-  template <Team T>
-  static WEFT_FN std::uint32_t turns(T& team, const NormWork& work, std::uint32_t run) {
-    const std::uint32_t at_once = team.size() * run;
-    return (work.row_packs + at_once - 1) / at_once * run;
+  template <Team T, class Serve>
+  static WEFT_FN void each_pack(T& team, const NormWork& work, Serve serve) {
+    const std::uint32_t run = run_of<T>(work);
+    each_run(team, work, [&](std::uint32_t n, std::uint32_t i) {
+      for (std::uint32_t k = 0; k < run; ++k) serve(n + k, i + k);
+    });
   }
 
-  // Finishes one row. `take(column, sum)` gives a pack of the all-reduce's result, or false where the call has failed;
-  // false is then returned to every thread of the block. `uses`: of scratch memory, counted from 0 in a call. Its
-  // halves take turns, so that who is late still finds what the others have left for it: who writes to a half again has
-  // passed the barrier of the other one.
+  // Finishes one row. `take(n, i, sum)` gives the row's i-th pack, this thread's n-th, of the all-reduce's result, or
+  // false where the call has failed; false is then returned to every thread of the block. `uses`: of scratch memory,
+  // counted from 0 in a call. Its halves take turns, so that who is late still finds what the others have left for it:
+  // who writes to a half again has passed the barrier of the other one.
   template <Team T, class Take>
   static WEFT_FN bool finish(T& team, const NormWork& work, std::uint32_t row, std::uint32_t& uses, Take take) {
-    const std::uint32_t run = run_of<T>(work), packs = work.row_packs, rounds = turns(team, work, run);
+    const std::uint32_t packs = work.row_packs;
     const Packs residual(static_cast<const Pack*>(work.residual) + row * work.residual_stride, 0);
     const Packs result(static_cast<Pack*>(work.residual_output) + row * work.residual_output_stride, 0);
     const Packs gamma(work.gamma, 0);
     Row mine{};
     bool good = true;
     float* const squares = half(team, uses);
-    for (std::uint32_t n = 0; n < rounds; ++n) {
-      const std::uint32_t i = column(team, run, n);
+    each_pack(team, work, [&](std::uint32_t n, std::uint32_t i) {
       float sum = 0;
       if (i < packs && good) {
         // Both are on their way while the sum is awaited.
@@ -74,7 +83,7 @@ struct RmsNorm {
         if (n == 0) mine.gamma = gamma.load(i);
         if (n == 1) mine.second_gamma = gamma.load(i);
         Pack row_pack{};
-        good = take(i, row_pack);
+        good = take(n, i, row_pack);
         if (work.residual != nullptr) row_pack = added(row_pack, before);
         result.store(i, row_pack);
         if (n == 0) mine.first = row_pack;
@@ -83,7 +92,7 @@ struct RmsNorm {
       }
       sum = team.sum_of(sum, kUnit<T>);
       if (i % kUnit<T> == 0 && i < packs) squares[i / kUnit<T>] = sum;
-    }
+    });
     if (!team.all(good)) return false;
     mine.factor = factor_of(work, total(team, squares, packs));
     write(team, work, row, uses, mine);
@@ -150,8 +159,7 @@ struct RmsNorm {
     return team.sum_of(part, T::kLanes);
   }
   static WEFT_FN float factor_of(const NormWork& work, float squares) {
-    const auto columns = static_cast<float>(work.row_packs * R::kElements);
-    return quotient(1.0f, square_root(quotient(squares, columns) + work.epsilon));
+    return quotient(1.0f, square_root(squares * work.inverse_columns + work.epsilon));
   }
 
   // A pack of the normed row, rounded once.
@@ -168,7 +176,7 @@ struct RmsNorm {
 
   template <Team T>
   static WEFT_FN void write(T& team, const NormWork& work, std::uint32_t row, std::uint32_t& uses, const Row& mine) {
-    const std::uint32_t run = run_of<T>(work), packs = work.row_packs, rounds = turns(team, work, run);
+    const std::uint32_t run = run_of<T>(work), packs = work.row_packs;
     const Packs result(static_cast<Pack*>(work.residual_output) + row * work.residual_output_stride, 0);
     const Packs gamma(work.gamma, 0);
     const Packs output(static_cast<Pack*>(work.output) + row * work.output_stride, 0);
@@ -177,37 +185,32 @@ struct RmsNorm {
       if (n == 1) return normed(work, mine.second, mine.second_gamma, mine.factor);
       return normed(work, result.load(i), gamma.load(i), mine.factor);
     };
-    float inverse = work.scaling == RowScaling::fixed ? quotient(1.0f, *work.scale) : 0.0f;
-    if (work.scaling == RowScaling::per_token) {
+    float inverse = scaling_of(work) == RowScaling::fixed ? quotient(1.0f, *work.scale) : 0.0f;
+    if (scaling_of(work) == RowScaling::per_token) {
       float most = 0;
-      for (std::uint32_t n = 0; n < rounds; ++n) {
-        const std::uint32_t i = column(team, run, n);
+      each_pack(team, work, [&](std::uint32_t n, std::uint32_t i) {
         if (i < packs) most = max_number(most, Cast::largest(normed_at(n, i)));
-      }
+      });
       const typename Cast::Scale scale = Cast::scale_for(most_of_block(team, uses, most), work.power_of_two);
       if (team.thread_rank() == 0) put_scale(work, row, 0, scale.scale);
       inverse = scale.inverse;
     }
-    for (std::uint32_t begin = 0; begin < rounds; begin += run) {
-      if (work.scaling == RowScaling::per_group) {
+    each_run(team, work, [&](std::uint32_t n, std::uint32_t i) {
+      if (scaling_of(work) == RowScaling::per_group) {
         float most = 0;
-        const std::uint32_t first = column(team, run, begin);
-        for (std::uint32_t n = begin; n < begin + run; ++n) {
-          const std::uint32_t i = column(team, run, n);
-          if (i < packs) most = max_number(most, Cast::largest(normed_at(n, i)));
+        for (std::uint32_t k = 0; k < run; ++k) {
+          if (i + k < packs) most = max_number(most, Cast::largest(normed_at(n + k, i + k)));
         }
         const typename Cast::Scale scale = Cast::scale_for(team.max_of(most, kScalePacks / run), work.power_of_two);
-        if (first % kScalePacks == 0 && first < packs) put_scale(work, row, first / kScalePacks, scale.scale);
+        if (i % kScalePacks == 0 && i < packs) put_scale(work, row, i / kScalePacks, scale.scale);
         inverse = scale.inverse;
       }
-      for (std::uint32_t n = begin; n < begin + run; ++n) {
-        const std::uint32_t i = column(team, run, n);
-        if (i >= packs) break;
-        const Pack pack = normed_at(n, i);
-        if (work.output != nullptr) output.store(i, pack);
-        if (work.scaling != RowScaling::none) put_fp8(work, row, i, pack, inverse);
+      for (std::uint32_t k = 0; k < run && i + k < packs; ++k) {
+        const Pack pack = normed_at(n + k, i + k);
+        if (work.output != nullptr) output.store(i + k, pack);
+        if (scaling_of(work) != RowScaling::none) put_fp8(work, row, i + k, pack, inverse);
       }
-    }
+    });
   }
 
   // In all threads of the block.
@@ -217,10 +220,11 @@ struct RmsNorm {
     most = team.max_of(most, T::kLanes);
     if (team.thread_rank() % T::kLanes == 0) maxima[team.thread_rank() / T::kLanes] = most;
     team.sync();
-    for (std::uint32_t warp = 0; warp < (team.size() + T::kLanes - 1) / T::kLanes; ++warp) {
+    const std::uint32_t warps = (team.size() + T::kLanes - 1) / T::kLanes;
+    for (std::uint32_t warp = team.thread_rank() % T::kLanes; warp < warps; warp += T::kLanes) {
       most = max_number(most, maxima[warp]);
     }
-    return most;
+    return team.max_of(most, T::kLanes);
   }
   static WEFT_FN void put_scale(const NormWork& work, std::uint32_t row, std::uint32_t group, float scale) {
     const std::uint64_t at = row * work.scale_row_stride + group * work.scale_group_stride;

@@ -12,7 +12,7 @@
 
 namespace weft::detail {
 
-template <class R, std::uint32_t known_size>
+template <class R, std::uint32_t known_size, bool casts>
 struct TwoShotRmsNorm : AllReduceInstance<R, known_size, true>, LoadsNothingEarly {
   using Instance = AllReduceInstance<R, known_size, true>;
   using Instance::kBatch;
@@ -20,7 +20,7 @@ struct TwoShotRmsNorm : AllReduceInstance<R, known_size, true>, LoadsNothingEarl
   using Instance::rank_in_turn;
   using typename Instance::Slots;
   using typename Instance::Wire;
-  using Norm = RmsNorm<R>;
+  using Norm = RmsNorm<R, casts>;
   using Work = NormWork;
   using Handshake = detail::Handshake<known_size>;
   static constexpr int kMostThreads = kNormThreads;
@@ -29,7 +29,7 @@ struct TwoShotRmsNorm : AllReduceInstance<R, known_size, true>, LoadsNothingEarl
   // A thread's part of the two hops: packs first, first + step … of every shard; the last shards may be shorter, or
   // empty.
   struct Places {
-    const Work* work;
+    Work work;            // a copy: as an argument of the kernel it is in no memory that a load takes long for
     HeaderPlace header;   // in the control block, which has nothing else
     Rows<true> input;     // as one message
     std::uint32_t packs;  // of the message
@@ -42,7 +42,7 @@ struct TwoShotRmsNorm : AllReduceInstance<R, known_size, true>, LoadsNothingEarl
   template <Team T>
   static WEFT_FN Places places(T& team, const Call& call, const Work& work) {
     Places p{};
-    p.work = &work;
+    p.work = work;
     if (team.block_rank() == 0) {
       p.header = Handshake::place(team, call);
       return p;
@@ -127,11 +127,11 @@ struct TwoShotRmsNorm : AllReduceInstance<R, known_size, true>, LoadsNothingEarl
 
   template <Team T>
   static WEFT_FN bool norm(T& team, const Session& s, const Places& p) {
-    const Work& work = *p.work;
+    const Work& work = p.work;
     Pack* const slots = p.from + p.to_gather + bank(s, p);
     std::uint32_t uses = 0;
     return Norm::each_row(team, work, [&](std::uint32_t row) {
-      return Norm::finish(team, work, row, uses, [&](std::uint32_t i, Pack& sum) {
+      return Norm::finish(team, work, row, uses, [&](std::uint32_t, std::uint32_t i, Pack& sum) {
         const std::uint32_t pack = row * work.row_packs + i, owner = pack / p.shard;
         Pack* const slot = slots + owner * p.slot_packs + (pack - owner * p.shard);
         Pack received{};

@@ -22,12 +22,13 @@ enum class Operation : std::uint8_t {
   reduce_scatter,
   all_gather_v,
   reduce_scatter_v,
-  four_tensors
+  four_tensors,
+  all_reduce_rms_norm
 };
 
 constexpr std::string_view name(Operation operation) {
-  constexpr std::string_view names[] = {"all_reduce",   "all_gather",       "reduce_scatter",
-                                        "all_gather_v", "reduce_scatter_v", "four_tensors"};
+  constexpr std::string_view names[] = {"all_reduce",       "all_gather",   "reduce_scatter",     "all_gather_v",
+                                        "reduce_scatter_v", "four_tensors", "all_reduce_rms_norm"};
   return names[static_cast<int>(operation)];
 }
 

@@ -18,6 +18,7 @@ constexpr const char* kExamples = R"(Examples:
   weft bench all-reduce --ranks 4 --dtype f32 --bytes 1M
   weft bench all-reduce --rows 32,64,128 --json result.json
   weft bench gather --tp 8 --dp 4 --tokens 1,64    what data-parallel attention moves
+  weft bench norm --hidden 7168                    all-reduce with residual and norm
   weft bench moe --tokens 1,128                    what experts on different ranks move
   weft info                                        what this machine can do
   weft verify                                      whether it does it: every pair, algorithm, size and type, checked
@@ -67,6 +68,11 @@ Examples:
 
 Exit code: 0 PASS, 1 FAIL, 2 bad usage.)";
 
+constexpr const char* kNormExamples = R"(Examples:
+  weft bench norm --hidden 4096 --tokens 1,8,32,128,512
+  weft bench norm --fp8 per-token --dtype f16 --json norm.json --csv norm.csv
+  weft bench norm --device cpu --ranks 4 --hidden 512 --tokens 1,16)";
+
 constexpr const char* kMoeExamples = R"(Examples:
   weft bench moe --model deepseek-v3 --tokens 1,8,128
   weft bench moe --dispatch bf16 --routing zipf --json moe.json --csv moe.csv
@@ -91,6 +97,9 @@ int run_program(const std::vector<std::string>& arguments) {
   auto* gather = bench->add_subcommand("gather", "Gathers and scatters of data-parallel attention, equal and ragged");
   gather->footer(kGatherExamples);
   const Command run_gather = add_bench_gather(*gather, arguments);
+  auto* norm = bench->add_subcommand("norm", "All-reduce with residual and RMSNorm, beside the all-reduce alone");
+  norm->footer(kNormExamples);
+  const Command run_norm = add_bench_norm(*norm, arguments);
   auto* moe = bench->add_subcommand("moe", "Mixture of experts: dispatch, combine and both by tokens per rank");
   moe->footer(kMoeExamples);
   const Command run_moe = add_bench_moe(*moe, arguments);
@@ -111,6 +120,7 @@ int run_program(const std::vector<std::string>& arguments) {
   try {
     if (all_reduce->parsed()) return run_all_reduce();
     if (gather->parsed()) return run_gather();
+    if (norm->parsed()) return run_norm();
     if (moe->parsed()) return run_moe();
     if (bench->parsed()) return run_bench();
     if (verify->parsed()) return run_verify();

@@ -134,6 +134,7 @@ detail::NormWork work_of(const AllReduceRmsNormArgs& args) {
           .scale_group_stride = fp8.scale_group_stride != 0 ? fp8.scale_group_stride : 1,
           .rows = static_cast<std::uint32_t>(args.tokens),
           .row_packs = static_cast<std::uint32_t>(row_packs),
+          .inverse_columns = 1.0f / static_cast<float>(args.hidden),
           .epsilon = args.epsilon,
           .gamma_plus_one = args.gamma_plus_one,
           .scaling = scaling_of(args),

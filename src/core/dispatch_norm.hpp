@@ -12,11 +12,17 @@ namespace weft::detail {
 
 // Calls `run.template operator()<Algorithm class>()` for the instance that serves the call.
 template <class Run>
-void with_norm(DataType type, std::uint32_t size, Algorithm algorithm, Run&& run) {
-  const auto with = [&]<DataType known_type, std::uint32_t known_size>() {
+void with_norm(DataType type, std::uint32_t size, Algorithm algorithm, bool casts, Run&& run) {
+  const auto with_casts = [&]<DataType known_type, std::uint32_t known_size, bool known_casts>() {
     using R = Reduction<known_type, ReduceOp::sum>;
-    if (algorithm == Algorithm::one_shot) return run.template operator()<OneShotRmsNorm<R, known_size>>();
-    run.template operator()<TwoShotRmsNorm<R, known_size>>();
+    if (algorithm == Algorithm::one_shot) {
+      return run.template operator()<OneShotRmsNorm<R, known_size, known_casts>>();
+    }
+    run.template operator()<TwoShotRmsNorm<R, known_size, known_casts>>();
+  };
+  const auto with = [&]<DataType known_type, std::uint32_t known_size>() {
+    if (casts) return with_casts.template operator()<known_type, known_size, true>();
+    with_casts.template operator()<known_type, known_size, false>();
   };
   if (type == DataType::f16) return with.template operator()<DataType::f16, 0>();
   if (size == 2) return with.template operator()<DataType::bf16, 2>();

@@ -21,6 +21,7 @@ struct NormWork {
   std::uint64_t input_stride, residual_stride, residual_output_stride, output_stride, fp8_stride;
   std::uint64_t scale_row_stride, scale_group_stride;  // in scales
   std::uint32_t rows, row_packs;
+  float inverse_columns;  // 1 / columns of a row, rounded
   float epsilon;
   bool gamma_plus_one;
   RowScaling scaling;

@@ -8,9 +8,10 @@ namespace {
 template <int unit>
 Kernel find(const detail::NormOperation& operation, bool one_thread) {
   Kernel kernel;
-  detail::with_norm(operation.type, operation.size, operation.algorithm, [&]<class A>() {
-    if constexpr (A::kSize <= 4) kernel = kernel_of<A, unit>(operation.work, one_thread);
-  });
+  detail::with_norm(operation.type, operation.size, operation.algorithm,
+                    operation.work.scaling != detail::RowScaling::none, [&]<class A>() {
+                      if constexpr (A::kSize <= 4) kernel = kernel_of<A, unit>(operation.work, one_thread);
+                    });
   return kernel;
 }
 

@@ -70,7 +70,7 @@ void AllReduceProgram::fill_norm(unsigned call, unsigned rank) {
       x.push_back(value(added));
       sums[i / 8] += x[i] * x[i];
     }
-    const float factor = 1.0f / std::sqrt(tree(sums) / static_cast<float>(columns) + 1e-5f);
+    const float factor = 1.0f / std::sqrt(tree(sums) * (1.0f / static_cast<float>(columns)) + 1e-5f);
     float most = 1e-4f;
     for (std::uint64_t i = 0; i < columns; ++i) {
       const std::uint32_t normed = Element<kType>::narrow(x[i] * factor * value(bits(2, 0, i)));
@@ -104,6 +104,7 @@ void AllReduceProgram::fill_norm(unsigned call, unsigned rank) {
                                         .scale_group_stride = 1,
                                         .rows = static_cast<std::uint32_t>(spec.rows),
                                         .row_packs = static_cast<std::uint32_t>(packs),
+                                        .inverse_columns = 1.0f / static_cast<float>(columns),
                                         .epsilon = 1e-5f,
                                         .gamma_plus_one = false,
                                         .scaling = spec.cast ? detail::RowScaling::per_token : detail::RowScaling::none,

@@ -133,7 +133,7 @@ NormResult norm_of(const Norm& norm, const Bytes& sum, const Bytes& residual, co
       result.residual.push_back(bits);
       row.push_back(static_cast<float>(value_of(f, bits)));
     }
-    const float mean = sum_of_squares(row) / static_cast<float>(norm.hidden);
+    const float mean = sum_of_squares(row) * (1.0f / static_cast<float>(norm.hidden));
     const float factor = 1.0f / std::sqrt(mean + norm.epsilon);
     for (std::size_t i = 0; i < norm.hidden; ++i) {
       const float weight = norm.gamma_plus_one ? value(gamma, i) + 1.0f : value(gamma, i);

@@ -1,0 +1,157 @@
+// weft bench norm: all-reduces with residual and RMSNorm in one kernel, beside the all-reduce alone.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+
+#include "bench_options.hpp"
+#include "commands.hpp"
+#include "norm_measure.hpp"
+#include "options.hpp"
+#include "sizes.hpp"
+
+namespace weft::cli {
+namespace {
+
+struct NormBench {
+  std::vector<std::string> arguments;
+  BenchOptions options;
+  std::int64_t hidden = 4096;
+  std::string tokens;
+  std::string fp8 = "none";
+  std::string methods = "all";
+  Launch launch = {};
+
+  std::vector<std::int64_t> rows(Device device) const;
+  std::optional<Fp8Scaling> scaling() const;
+  std::vector<Point> points(const Bench& bench, Device device) const;
+  int run() const;
+};
+
+std::vector<std::int64_t> NormBench::rows(Device device) const {
+  const char* usual = device == Device::cpu ? "1,4,16,64" : "1,2,4,8,16,32,64,128,256,512,1024,2048";
+  return parse_counts(tokens.empty() ? usual : tokens, "--tokens");
+}
+
+std::optional<Fp8Scaling> NormBench::scaling() const {
+  if (fp8 == "fixed") return Fp8Scaling::fixed;
+  if (fp8 == "per-token") return Fp8Scaling::per_token;
+  if (fp8 == "per-128-columns") return Fp8Scaling::per_128_columns;
+  return {};
+}
+
+std::vector<Point> NormBench::points(const Bench& bench, Device device) const {
+  std::vector<Point> all;
+  for (const auto count : rows(device)) {
+    for (const auto method : methods_named(bench, methods)) {
+      for (const auto operation : {Operation::all_reduce_rms_norm, Operation::all_reduce}) {
+        for (const auto contender : bench.contenders(operation)) {
+          all.push_back({.operation = operation,
+                         .count = static_cast<std::size_t>(count * hidden),
+                         .rows = count,
+                         .hidden = hidden,
+                         .type = options.type,
+                         .contender = contender,
+                         .method = method});
+          if (operation == Operation::all_reduce_rms_norm) all.back().launch = launch;
+        }
+      }
+    }
+  }
+  return all;
+}
+
+Table table_of(const std::vector<Result>& results, Method method) {
+  std::vector<std::string> columns = {"size"};
+  std::vector<std::vector<std::string>> lines;
+  std::vector<std::int64_t> rows;
+  for (const auto& result : results) {
+    if (result.point.method == method && std::count(rows.begin(), rows.end(), result.point.rows) == 0)
+      rows.push_back(result.point.rows);
+  }
+  for (const auto count : rows) {
+    const Result *fused = nullptr, *alone = nullptr;
+    std::vector<std::string> cells, names = {"size"};
+    for (const auto& result : results) {
+      const Point& point = result.point;
+      if (point.method != method || point.rows != count) continue;
+      if (cells.empty())
+        cells.push_back(fmt::format("{} [{}, {}]", format_bytes(point.bytes()), point.rows, point.hidden));
+      const bool ours = point.contender == Contender::automatic;
+      const bool with_norm = point.operation == Operation::all_reduce_rms_norm;
+      if (ours) (with_norm ? fused : alone) = &result;
+      names.push_back(with_norm ? fmt::format("fused {}", name(point.contender))
+                                : fmt::format("{} alone", ours ? "all-reduce" : name(point.contender)));
+      cells.push_back(cell(&result));
+    }
+    const bool both =
+        fused != nullptr && alone != nullptr && fused->verdict == Verdict::ok && alone->verdict == Verdict::ok;
+    cells.push_back(fused != nullptr ? fused->chosen : "");
+    cells.push_back(both ? fmt::format("{:.2f}", fused->us - alone->us) : "-");
+    columns = names;
+    lines.push_back(cells);
+  }
+  columns.insert(columns.end(), {"chosen", "norm"});
+  Table table(columns);
+  for (const auto& line : lines) table.add(line);
+  return table;
+}
+
+int NormBench::run() const {
+  static_cast<void>(rows(Device::cpu));  // complains of bad sizes before anything is started
+  Ranks ranks(options.ranks_args());
+  const auto counts = rows(ranks.device());
+  const auto largest = static_cast<std::size_t>(*std::max_element(counts.begin(), counts.end()) * hidden);
+  const auto bench = open_norm_bench(ranks, options.bench_args(largest * size_of(options.type)), scaling());
+  const auto results = run_points(ranks, *bench, points(*bench, ranks.device()), options.samples);
+  const bool correct = all_correct(results);
+  if (!ranks.leader()) return correct ? 0 : 1;
+
+  if (options.tables_on_stdout())
+    fmt::print("All-reduce, residual and RMSNorm, {}, fp8 {}, µs per operation\n{}\n", name(options.type), fp8,
+               headline(ranks));
+  const auto some_methods = methods_named(*bench, methods);
+  std::string csv;
+  for (const auto method : some_methods) {
+    const Table table = table_of(results, method);
+    if (options.tables_on_stdout()) fmt::print("\n{}\n{}", explain(method), table.text());
+    if (some_methods.size() > 1) csv += fmt::format("{}\n", name(method));
+    csv += table.csv();
+  }
+  if (options.tables_on_stdout()) {
+    fmt::print("\n{}\nalone: without residual and norm. norm: what the fused form takes more than Weft's all-reduce.\n",
+               verdict_line(correct));
+    for (const auto& note : bench->notes()) fmt::print("{}\n", note);
+  }
+  if (!options.csv.empty()) write_text(options.csv, csv);
+  if (!options.json.empty())
+    write_text(options.json, report(run_info("bench norm", arguments, ranks, options, bench->notes()),
+                                    describe_machine(), to_json(results))
+                                     .dump(1) +
+                                 "\n");
+  return correct ? 0 : 1;
+}
+
+}  // namespace
+
+Command add_bench_norm(CLI::App& app, const std::vector<std::string>& arguments) {
+  const auto bench = std::make_shared<NormBench>();
+  bench->arguments = arguments;
+  app.add_option("--hidden", bench->hidden, "Elements per row, a multiple of 8")
+      ->check(CLI::Range(8, 65536))
+      ->capture_default_str();
+  app.add_option("--tokens", bench->tokens, "Rows, \"1,8,128\" (default: 1 to 2048 on GPUs)");
+  app.add_option("--fp8", bench->fp8, "Rows as e4m3 beside the normed ones, and who shares a scale")
+      ->check(CLI::IsMember({"none", "fixed", "per-token", "per-128-columns"}))
+      ->capture_default_str();
+  add_choice(app, "--dtype", bench->options.type, {DataType::bf16, DataType::f16}, "Element type");
+  add_method(app, bench->methods);
+  app.add_option("--blocks", bench->launch.blocks, "Blocks of the fused kernel (default: chosen by size)")
+      ->check(CLI::Range(2, 1024));
+  app.add_option("--threads", bench->launch.threads, "Threads per block, a multiple of 32 (default: chosen by size)")
+      ->check(CLI::Range(32, 1024));
+  bench->options.add_to(app);
+  return [bench] { return bench->run(); };
+}
+
+}  // namespace weft::cli

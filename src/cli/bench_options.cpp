@@ -22,6 +22,11 @@ void BenchOptions::add_to(CLI::App& app) {
       ->capture_default_str();
   app.add_option("--json", json, "Write everything, raw samples included, to this file (-: stdout)");
   app.add_option("--csv", csv, "Write the table to this file (-: stdout)");
+  add_tuning_to(app);
+}
+
+void BenchOptions::add_tuning_to(CLI::App& app) {
+  app.add_option("--tuning", tuning, "Tables that weft tune wrote, instead of the built-in ones");
 }
 
 void BenchOptions::add_op_to(CLI::App& app) {
@@ -30,6 +35,7 @@ void BenchOptions::add_op_to(CLI::App& app) {
 
 Ranks::Args BenchOptions::ranks_args() const {
   Ranks::Args args{.world_size = ranks, .device = device};
+  args.config.tuning_file = tuning;
   args.config.deadline = std::chrono::nanoseconds(static_cast<std::int64_t>(deadline * 1e9));
   return args;
 }

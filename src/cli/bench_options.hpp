@@ -23,9 +23,11 @@ struct BenchOptions {
   double deadline = 30;  // seconds
   std::string json;
   std::string csv;
+  std::string tuning;
 
   void add_to(CLI::App& app);
   void add_op_to(CLI::App& app);
+  void add_tuning_to(CLI::App& app);
   Ranks::Args ranks_args() const;
   BenchArgs bench_args(std::size_t max_bytes) const;
   // stdout is taken by --json - or --csv -.

@@ -129,6 +129,7 @@ Command add_verify(CLI::App& app, const std::vector<std::string>& arguments) {
   app.add_option("--deadline", verify->options.deadline, "Seconds that an operation may wait for a peer; 0: for ever")
       ->check(CLI::Range(0.0, 1e6))
       ->capture_default_str();
+  verify->options.add_tuning_to(app);
   app.add_option("--json", verify->options.json, "Write every check and figure to this file (-: stdout)");
   return [verify] { return verify->run(); };
 }

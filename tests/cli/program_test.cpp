@@ -57,6 +57,7 @@ TEST(Program, HelpTeaches) {
                                              {"bench", "all-reduce", "--help"},
                                              {"bench", "gather", "--help"},
                                              {"bench", "moe", "--help"},
+                                             {"tune", "--help"},
                                              {"verify", "--help"},
                                              {"info", "--help"}}) {
     const auto result = run(arguments);

@@ -37,6 +37,7 @@ constexpr const char* kAllReduceExamples = R"(Examples:
   weft bench all-reduce --ranks 4 --bytes 16K,64K,256K,1M --data random
   weft bench all-reduce --bytes 1M --algorithm two-shot --blocks 32 --threads 512
   weft bench all-reduce --bytes 64K,1M --sweep --json sweep.json             every grid (weft tune searches them)
+  weft bench all-reduce --plot all_reduce.png                                a picture (needs python3-matplotlib)
   python3 bench/torch_peer.py --json torch.json && weft bench all-reduce --torch-json torch.json)";
 
 constexpr const char* kGatherExamples =

@@ -12,6 +12,11 @@ if(cli_files)
   target_link_libraries(weft-cli-parts PUBLIC weft weft_internal)
 endif()
 
+# What draws pictures of its results lies where it lies when installed, seen from the program.
+set(plot_script ${CMAKE_INSTALL_DATADIR}/weft/plot.py)
+configure_file(bench/plot.py ${CMAKE_BINARY_DIR}/${plot_script} COPYONLY)
+set_property(SOURCE src/cli/plot.cpp APPEND PROPERTY COMPILE_DEFINITIONS WEFT_PLOT_SCRIPT="../${plot_script}")
+
 # The simulator, for `weft simulate`; its tests build their own (cmake/tests.cmake).
 weft_sources(sim_files src/sim/*.cpp)
 if(cli_files AND sim_files)

@@ -8,6 +8,7 @@ install(DIRECTORY include/weft TYPE INCLUDE FILES_MATCHING PATTERN "*.hpp")
 install(EXPORT weft-targets NAMESPACE weft:: DESTINATION ${package_dir})
 if(TARGET weft-cli)
   install(TARGETS weft-cli)
+  install(PROGRAMS bench/plot.py DESTINATION ${CMAKE_INSTALL_DATADIR}/weft)
 endif()
 
 configure_package_config_file(cmake/weft-config.cmake.in ${CMAKE_BINARY_DIR}/weft-config.cmake

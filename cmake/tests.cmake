@@ -113,6 +113,7 @@ endif()
 
 if(Python3_FOUND)
   add_test(NAME lint_rules COMMAND ${Python3_EXECUTABLE} -B ${PROJECT_SOURCE_DIR}/tests/lint/test_lint.py)
+  add_test(NAME plot_script COMMAND ${Python3_EXECUTABLE} -B ${PROJECT_SOURCE_DIR}/tests/bench/test_plot.py)
 endif()
 
 if(NOT sanitized)

@@ -21,7 +21,8 @@ class CommunicatorState;
 class GroupState;
 }  // namespace detail
 
-// Options of a communicator. All ranks must pass the same values, but for the two that are marked; a difference is
+// Options of a communicator. All ranks must pass the same values, but for those that are marked, and
+// tuning_file; a difference is
 // found at creation (Errc::rendezvous).
 struct Config {
   Device device = Device::automatic;  // automatic: CUDA where this build and this machine can, else CPU
@@ -43,6 +44,11 @@ struct Config {
   int max_groups = 4;
   std::size_t group_one_shot_bytes = 0;
   std::size_t group_two_shot_bytes = 0;
+
+  // A file of tuning tables that `weft tune` wrote: which algorithm and grid serve an all-reduce of a size. Rank 0's is
+  // read and used by all ranks; empty: the tables that are compiled in. A file that is no such table, or has a value
+  // outside its range, is Errc::invalid_argument at creation, with its name, the key, the value and the range.
+  std::string tuning_file = {};
 
   // Number of the first call, for tests of wrap-around.
   std::uint32_t first_epoch = 1;
@@ -162,6 +168,10 @@ class Communicator {
   // What carries data between ranks and why: "shared memory, 4 CPU ranks", "peer memory, 4 × NVIDIA H200", "NCCL: only
   // 2 of 4 ranks share an NVLink domain with rank 0 (NVIDIA H200)".
   std::string fabric() const;
+  // The tuning table that serves the world's all-reduces, and why that one where it is not for these very ranks:
+  // "NVIDIA H200, 4 ranks (measured)", "NVIDIA H200, 8 ranks (extrapolated), as there is no table for NVIDIA B200, 8
+  // ranks". The same on every rank.
+  std::string tuning() const;
 
  private:
   explicit Communicator(std::shared_ptr<detail::CommunicatorState> state);

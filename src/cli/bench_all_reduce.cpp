@@ -192,11 +192,9 @@ int AllReduceBench::run() const {
     for (const auto& note : bench->notes()) fmt::print("{}\n", note);
   }
   if (!options.csv.empty()) write_text(options.csv, csv);
-  if (!options.json.empty())
-    write_text(options.json, report(run_info("bench all-reduce", arguments, ranks, options, bench->notes()),
-                                    describe_machine(), to_json(results))
-                                     .dump(1) +
-                                 "\n");
+  if (options.wants_report())
+    options.write(report(run_info("bench all-reduce", arguments, ranks, options, bench->notes()), describe_machine(),
+                         to_json(results)));
   return correct ? 0 : 1;
 }
 

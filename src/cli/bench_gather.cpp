@@ -182,11 +182,11 @@ void GatherBench::write(const Ranks& ranks, const Bench& bench, const GatherMode
     for (const auto& note : notes) fmt::print("{}\n", note);
   }
   if (!options.csv.empty()) write_text(options.csv, csv);
-  if (options.json.empty()) return;
+  if (!options.wants_report()) return;
   auto json = report(run_info("bench gather", arguments, ranks, options, notes), describe_machine(), to_json(results));
   json["layout"] = {{"tp", gathered.layout.tp}, {"dp", gathered.layout.dp}};
   json["row_bytes"] = row;
-  write_text(options.json, json.dump(1) + "\n");
+  options.write(json);
 }
 
 int GatherBench::run() const {

@@ -113,13 +113,13 @@ int ModelBench::run() const {
     for (const auto& note : notes) fmt::print("{}\n", note);
   }
   if (!options.csv.empty()) write_text(options.csv, table.csv());
-  if (!options.json.empty()) {
+  if (options.wants_report()) {
     auto json = report(run_info("bench", arguments, ranks, options, notes), describe_machine(), to_json(results));
     json["model"] = to_json(model_shape);
     json["all_reduces_per_layer"] = kAllReducesPerLayer;
     json["gathers"] = to_json(layers.gathers);
     json["exchanges"] = to_json(layers.exchanges);
-    write_text(options.json, json.dump(1) + "\n");
+    options.write(json);
   }
   return correct ? 0 : 1;
 }

@@ -66,14 +66,14 @@ void MoeBench::write(const Ranks& ranks, const ModelShape& shape, const Exchange
                verdict_line(all_correct(results)));
   }
   if (!options.csv.empty()) write_text(options.csv, table.csv());
-  if (options.json.empty()) return;
+  if (!options.wants_report()) return;
   auto json = report(run_info("bench moe", arguments, ranks, options, {}), describe_machine(), to_json(results));
   json["model"] = to_json(shape);
   json["routing"] = name(traffic);
   json["dispatched"] = cast_name(args.cast);
   json["layout"] = name(layout);
   json["apart"] = apart;
-  write_text(options.json, json.dump(1) + "\n");
+  options.write(json);
 }
 
 int MoeBench::run() const {

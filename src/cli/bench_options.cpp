@@ -4,6 +4,7 @@
 
 #include "core/build_info.hpp"
 #include "options.hpp"
+#include "plot.hpp"
 #include "progress.hpp"
 #include "sizes.hpp"
 
@@ -22,6 +23,18 @@ void BenchOptions::add_to(CLI::App& app) {
       ->capture_default_str();
   app.add_option("--json", json, "Write everything, raw samples included, to this file (-: stdout)");
   app.add_option("--csv", csv, "Write the table to this file (-: stdout)");
+  app.add_option("--plot", plot,
+                 "Draw time and bandwidth over size, a line for each algorithm and peer: .png, .svg, .pdf");
+  add_tuning_to(app);
+}
+
+void BenchOptions::write(const nlohmann::json& report) const {
+  if (!json.empty()) write_text(json, report.dump(1) + "\n");
+  if (!plot.empty()) cli::plot(report, plot);
+}
+
+void BenchOptions::add_tuning_to(CLI::App& app) {
+  app.add_option("--tuning", tuning, "Tables that weft tune wrote, instead of the built-in ones");
 }
 
 void BenchOptions::add_op_to(CLI::App& app) {
@@ -29,7 +42,9 @@ void BenchOptions::add_op_to(CLI::App& app) {
 }
 
 Ranks::Args BenchOptions::ranks_args() const {
+  if (!plot.empty()) check_plotting(plot);
   Ranks::Args args{.world_size = ranks, .device = device};
+  args.config.tuning_file = tuning;
   args.config.deadline = std::chrono::nanoseconds(static_cast<std::int64_t>(deadline * 1e9));
   return args;
 }

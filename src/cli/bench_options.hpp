@@ -23,11 +23,18 @@ struct BenchOptions {
   double deadline = 30;  // seconds
   std::string json;
   std::string csv;
+  std::string plot;
+  std::string tuning;
 
   void add_to(CLI::App& app);
   void add_op_to(CLI::App& app);
+  void add_tuning_to(CLI::App& app);
+  // Throws where what was asked for cannot be done: before anything is started.
   Ranks::Args ranks_args() const;
   BenchArgs bench_args(std::size_t max_bytes) const;
+  // To the files that --json and --plot name.
+  bool wants_report() const { return !json.empty() || !plot.empty(); }
+  void write(const nlohmann::json& report) const;
   // stdout is taken by --json - or --csv -.
   bool tables_on_stdout() const { return json != "-" && csv != "-"; }
 };

@@ -21,6 +21,7 @@ constexpr const char* kExamples = R"(Examples:
   weft bench norm --hidden 7168                    all-reduce with residual and norm
   weft bench moe --tokens 1,128                    what experts on different ranks move
   weft info                                        what this machine can do
+  weft tune                                        which algorithm serves which size here
   weft verify                                      whether it does it: every pair, algorithm, size and type, checked
   torchrun --nproc-per-node 4 --no-python weft bench all-reduce    one process per GPU
 
@@ -36,7 +37,8 @@ constexpr const char* kAllReduceExamples = R"(Examples:
   weft bench all-reduce --rows 32,64,96,128,192,256,1024,2048,3062,4096      vLLM's table
   weft bench all-reduce --ranks 4 --bytes 16K,64K,256K,1M --data random
   weft bench all-reduce --bytes 1M --algorithm two-shot --blocks 32 --threads 512
-  weft bench all-reduce --bytes 64K,1M --sweep --json sweep.json             tuning
+  weft bench all-reduce --bytes 64K,1M --sweep --json sweep.json             every grid (weft tune searches them)
+  weft bench all-reduce --plot all_reduce.png                                a picture (needs python3-matplotlib)
   python3 bench/torch_peer.py --json torch.json && weft bench all-reduce --torch-json torch.json)";
 
 constexpr const char* kGatherExamples =
@@ -73,6 +75,21 @@ constexpr const char* kNormExamples = R"(Examples:
   weft bench norm --fp8 per-token --dtype f16 --json norm.json --csv norm.csv
   weft bench norm --device cpu --ranks 4 --hidden 512 --tokens 1,16)";
 
+constexpr const char* kTuneExamples =
+    R"(For each size: every algorithm by the grid that its size gives, then other grids of those that may win; what is
+faster is measured again before it is believed, and what gains less than noise is left as it was. Every result is
+checked. A run that was ended goes on where it was.
+
+The table says for the GPU, the number of ranks and the operation which algorithm serves messages up to which size, and
+with how many blocks and threads where the usual grid is slower. Tables for H200s are built in; a communicator uses that of
+Config::tuning_file, rank 0's for all ranks, and `weft info` says which.
+
+Examples:
+  weft tune                                     all GPUs; some minutes; writes tuning.json
+  weft tune --quick --ranks 2 --output two.json
+  weft bench all-reduce --tuning tuning.json    what it gives
+  torchrun --nproc-per-node 8 --no-python weft tune)";
+
 constexpr const char* kMoeExamples = R"(Examples:
   weft bench moe --model deepseek-v3 --tokens 1,8,128
   weft bench moe --dispatch bf16 --routing zipf --json moe.json --csv moe.csv
@@ -108,6 +125,10 @@ int run_program(const std::vector<std::string>& arguments) {
   auto* verify = app.add_subcommand("verify", "Checks a machine: every pair, algorithm, size and type; PASS or FAIL");
   verify->footer(kVerifyExamples);
   const Command run_verify = add_verify(*verify, arguments);
+  auto* tune =
+      app.add_subcommand("tune", "Measures which algorithm and grid serve which size here, and writes the table");
+  tune->footer(kTuneExamples);
+  const Command run_tune = add_tune(*tune, arguments);
   auto* simulate = app.add_subcommand("simulate", "Runs the protocols under every schedule, or under one of yours");
   const Command run_simulate = add_simulate(*simulate, arguments);
 
@@ -124,6 +145,7 @@ int run_program(const std::vector<std::string>& arguments) {
     if (moe->parsed()) return run_moe();
     if (bench->parsed()) return run_bench();
     if (verify->parsed()) return run_verify();
+    if (tune->parsed()) return run_tune();
     if (simulate->parsed()) return run_simulate();
     return run_info();
   } catch (const Error& error) {

@@ -15,14 +15,21 @@ Progress::~Progress() {
 }
 
 void Progress::step(std::string_view what) {
-  constexpr std::size_t width = 30;
-  if (shown_) {
-    const std::size_t filled = total_ == 0 ? width : std::min(width, done_ * width / total_);
-    fmt::print(stderr, "\r\x1b[K[{}{}] {}/{} {}", std::string(filled, '#'), std::string(width - filled, '.'), done_ + 1,
-               total_, what);
-    std::fflush(stderr);
-  }
   ++done_;
+  draw(what);
+}
+
+void Progress::note(std::string_view what) {
+  draw(what);
+}
+
+void Progress::draw(std::string_view what) const {
+  constexpr std::size_t width = 30;
+  if (!shown_) return;
+  const std::size_t filled = total_ == 0 ? width : std::min(width, (done_ - 1) * width / total_);
+  fmt::print(stderr, "\r\x1b[K[{}{}] {}/{} {}", std::string(filled, '#'), std::string(width - filled, '.'), done_,
+             total_, what);
+  std::fflush(stderr);
 }
 
 void Progress::clear() {

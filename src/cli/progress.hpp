@@ -17,12 +17,16 @@ class Progress {
 
   // Says what is being done now; call it before each of the `total` steps.
   void step(std::string_view what);
+  // Says more of the present step.
+  void note(std::string_view what);
   // Removes the bar, so that something else can be printed.
   void clear();
 
  private:
+  void draw(std::string_view what) const;
+
   std::size_t total_;
-  std::size_t done_ = 0;
+  std::size_t done_ = 0;  // steps begun
   bool shown_;
 };
 

@@ -138,7 +138,8 @@ void all_reduce(const Group& handle, const AllReduceArgs& args) {
                                                      .whole = instance_of(group, args).whole,
                                                      .wish = args.algorithm,
                                                      .launch = args.launch,
-                                                     .max_blocks = communicator.max_blocks()});
+                                                     .max_blocks = communicator.max_blocks(),
+                                                     .steps = group.tuning().table->steps});
   const std::uint32_t fingerprint =
       detail::fingerprint("all_reduce", args.op, args.type, args.count, plan.algorithm, plan.piece, args.tag);
   group.remember({fingerprint, in_words(args, plan.algorithm)});

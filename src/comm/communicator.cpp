@@ -117,6 +117,9 @@ void Communicator::abort() noexcept {
 MemoryUse Communicator::memory() const {
   return {state_->window_bytes(), state_->fabric().control_bytes()};
 }
+std::string Communicator::tuning() const {
+  return state_->world().tuning().reason;
+}
 std::string Communicator::fabric() const {
   return state_->fabric().description();
 }

@@ -20,7 +20,8 @@ GroupState::GroupState(CommunicatorState& communicator, int id, std::vector<int>
       members_(std::move(members)),
       window_(window),
       region_offset_(region_offset),
-      layout_(layout) {}
+      layout_(layout),
+      tuning_(communicator.tuning_for(size())) {}
 
 void GroupState::arm(std::optional<std::uint32_t> first_epoch, bool moved) {
   Fabric& fabric = communicator_.fabric();

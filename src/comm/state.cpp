@@ -90,6 +90,8 @@ std::shared_ptr<CommunicatorState> CommunicatorState::create(std::unique_ptr<Boo
   const FabricArgs args{.bootstrap = meet, .config = chosen, .nccl = nccl};
   state->fabric_ = chosen.device == Device::cuda ? make_cuda_fabric(args) : make_cpu_fabric(args);
 
+  state->agree_on_tuning();
+
   state->groups_.resize(1);
   std::vector<int> everyone(static_cast<std::size_t>(meet.size()));
   std::iota(everyone.begin(), everyone.end(), 0);
@@ -99,11 +101,43 @@ std::shared_ptr<CommunicatorState> CommunicatorState::create(std::unique_ptr<Boo
   state->open_window();
   meet.agree_on("prepare memory", [&] { state->groups_[0]->arm(chosen.first_epoch, true); });
   state->check_nccl(state->groups_[0].get());
-  logger().info("rank {} of {}: {}", meet.rank(), meet.size(), state->fabric_->description());
+  logger().info("rank {} of {}: {}; tuned by {}", meet.rank(), meet.size(), state->fabric_->description(),
+                state->groups_[0]->tuning().reason);
   return state;
 }
 
 CommunicatorState::~CommunicatorState() = default;
+
+// Which algorithm serves a call crosses the wire, so it must follow from the same tables everywhere: from rank 0's, of
+// its file and of its build.
+void CommunicatorState::agree_on_tuning() {
+  struct Head {
+    std::uint32_t fingerprint;
+    char processor[60];
+  };
+  Head head{};
+  std::string text;
+  bootstrap_->agree_on("read the tuning tables", [&] {
+    if (rank() != 0) return;
+    const auto tables =
+        with_shipped(config_.tuning_file.empty() ? std::vector<TuningTable>{} : read_tuning(config_.tuning_file));
+    head.fingerprint = fingerprint_of(tables);
+    const std::string processor = fabric_->processor();
+    processor.copy(head.processor, sizeof(head.processor) - 1);
+    text = std::string(reinterpret_cast<const char*>(&head), sizeof(head)) + to_json(tables);
+  });
+  const Bytes theirs = bootstrap_->broadcast("rank 0's tuning tables", 0, std::as_bytes(std::span(text)));
+  bootstrap_->agree_on("take rank 0's tuning tables", [&] {
+    if (theirs.size() >= sizeof(head)) std::memcpy(&head, theirs.data(), sizeof(head));
+    processor_ = head.processor;
+    const char* begin = reinterpret_cast<const char*>(theirs.data());
+    tuning_ = parse_tuning({begin + sizeof(head), begin + theirs.size()}, "rank 0's tuning tables");
+    if (fingerprint_of(tuning_) == head.fingerprint) return;
+    throw Error(Errc::rendezvous, fmt::format("rank {} takes rank 0's tuning tables for others: the two have different "
+                                              "builds of Weft",
+                                              rank()));
+  });
+}
 
 std::size_t CommunicatorState::region_offset(int group) const {
   return detail::region_offset(config_, static_cast<std::uint32_t>(bootstrap_->size()), group);

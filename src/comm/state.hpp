@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "core/plan.hpp"
+#include "core/tuning.hpp"
 #include "fabric/fabric.hpp"
 #include "weft/collectives.hpp"
 #include "weft/communicator.hpp"
@@ -40,6 +41,7 @@ class GroupState {
   int size() const { return static_cast<int>(members_.size()); }
   const std::vector<int>& members() const { return members_; }
   const RegionLayout& layout() const { return layout_; }
+  const TuningChoice& tuning() const { return tuning_; }
   // All members' windows can be reached by plain stores: Weft's own algorithms work.
   bool direct() const { return direct_; }
 
@@ -64,6 +66,7 @@ class GroupState {
   int window_;
   std::size_t region_offset_;
   RegionLayout layout_;
+  TuningChoice tuning_;
   bool direct_ = false;
   Channel table_{};               // the host's copy
   std::uint32_t generation_ = 0;  // of the window; 0 stands for a released one
@@ -87,6 +90,7 @@ class CommunicatorState : public std::enable_shared_from_this<CommunicatorState>
   int rank() const { return bootstrap_->rank(); }
   int size() const { return bootstrap_->size(); }
   bool released() const { return released_; }
+  TuningChoice tuning_for(int ranks) const { return choose_tuning(tuning_, processor_, ranks); }
   std::size_t window_bytes() const;
   GroupState& world() const { return *groups_.front(); }
 
@@ -109,6 +113,7 @@ class CommunicatorState : public std::enable_shared_from_this<CommunicatorState>
 
  private:
   CommunicatorState(std::unique_ptr<Bootstrap> bootstrap, const Config& config);
+  void agree_on_tuning();
   void open_window();
   std::vector<const std::byte*> windows() const;
   void check_pairs();
@@ -135,6 +140,8 @@ class CommunicatorState : public std::enable_shared_from_this<CommunicatorState>
   std::unique_ptr<Bootstrap> bootstrap_;
   Config config_;
   std::shared_ptr<Fabric> fabric_;
+  std::string processor_;            // rank 0's
+  std::vector<TuningTable> tuning_;  // likewise; those of its file first
   std::size_t window_bytes_ = 0;
   bool released_ = false;
   std::vector<const std::byte*> windows_;  // by rank, as they lay before release()

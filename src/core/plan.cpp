@@ -3,26 +3,33 @@
 #include <algorithm>
 #include <bit>
 #include <cstdint>
-#include <iterator>
 
 namespace weft::detail {
 namespace {
 
 constexpr std::size_t KiB = 1024, MiB = 1024 * KiB;
 
-// Up to this many bytes one hop beats two. Measured on two, three and four H200, extrapolated beyond
-// (docs/performance.md).
-std::size_t one_shot_threshold(Device device, std::uint32_t size) {
-  if (device == Device::cpu) return 2 * KiB;
-  constexpr std::size_t by_size[] = {0, SIZE_MAX, 6 * MiB, 256 * KiB, 160 * KiB, 128 * KiB, 96 * KiB, 80 * KiB};
-  return size < std::size(by_size) ? by_size[size] : 80 * KiB;
-}
-
 // A CPU's stores of plain memory are far wider than those that are one piece. On GPUs one kernel beats many pieces
 // where there are slots for as many blocks as saturate the links.
-bool prefers_bulk(const PlanQuery& query, std::size_t bytes) {
-  if (query.device == Device::cpu) return true;
-  return bytes >= (query.size == 2 ? 128 : 64) * MiB && query.layout.bulk_slots >= 256 && query.max_blocks > 128;
+bool has_room_for_bulk(const PlanQuery& query) {
+  return query.device == Device::cpu || (query.layout.bulk_slots >= 256 && query.max_blocks > 128);
+}
+
+// What the group's table has for the message: follows from what is the same on every rank.
+TuningStep tuned_step(const PlanQuery& query, std::size_t bytes) {
+  if (query.size == 1) return {};
+  const auto steps = query.steps.empty() ? shipped_steps(query.device, static_cast<int>(query.size)) : query.steps;
+  TuningStep step = step_for(steps, bytes, bytes * (16 / payload_bytes(query.type)));
+  if (step.algorithm == Algorithm::bulk && !has_room_for_bulk(query)) step = {.algorithm = Algorithm::two_shot};
+  return step;
+}
+
+// The caller's launch, else the table's as far as this rank's kernel takes it.
+Launch tuned_launch(const PlanQuery& query, const TuningStep& step) {
+  const bool lean = has_lean_instance({.type = query.type, .op = query.op, .size = query.size, .whole = query.whole});
+  const int most_threads = max_threads(lean ? query.size : 0);
+  return {.blocks = query.launch.blocks != 0 ? query.launch.blocks : std::min(step.blocks, query.max_blocks),
+          .threads = query.launch.threads != 0 ? query.launch.threads : std::min(step.threads, most_threads)};
 }
 
 // Few threads a block while there are blocks to spare: latency first; then wider blocks, and all of the GPU last.
@@ -62,18 +69,13 @@ std::size_t default_two_shot_bytes(Device device, std::uint32_t) {
   return device == Device::cpu ? 1 * MiB : 16 * MiB;
 }
 
-Plan plan_all_reduce(const PlanQuery& query) {
-  const std::size_t bytes = query.count * size_of(query.type);
-  const std::size_t per_pack = payload_bytes(query.type) / size_of(query.type);  // elements
+Plan plan_all_reduce(const PlanQuery& asked) {
+  const TuningStep step = tuned_step(asked, asked.count * size_of(asked.type));
+  PlanQuery query = asked;
   Plan plan{};
-  plan.algorithm = query.wish;
-  if (plan.algorithm == Algorithm::automatic) {
-    const std::size_t wire_bytes = bytes * (16 / payload_bytes(query.type));
-    const bool one_shot = query.size == 1 || wire_bytes <= one_shot_threshold(query.device, query.size);
-    plan.algorithm = one_shot                     ? Algorithm::one_shot
-                     : prefers_bulk(query, bytes) ? Algorithm::bulk
-                                                  : Algorithm::two_shot;
-  }
+  plan.algorithm = query.wish == Algorithm::automatic ? step.algorithm : query.wish;
+  if (plan.algorithm == step.algorithm) query.launch = tuned_launch(query, step);
+  const std::size_t per_pack = payload_bytes(query.type) / size_of(query.type);  // elements
   if (plan.algorithm == Algorithm::bulk) {
     plan.piece = std::max<std::size_t>(query.count, 1);
     choose_bulk_grid(query, plan);

@@ -6,8 +6,10 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "core/channel.hpp"
+#include "core/tuning.hpp"
 #include "weft/collectives.hpp"
 #include "weft/types.hpp"
 
@@ -23,7 +25,8 @@ struct PlanQuery {
   bool whole = true;                      // input and output consist of whole, aligned packs
   Algorithm wish = Algorithm::automatic;  // not nccl
   Launch launch = {};
-  int max_blocks = kMaxBlocks;  // blocks that fit on the GPU beside each other, the control block included
+  int max_blocks = kMaxBlocks;             // blocks that fit on the GPU beside each other, the control block included
+  std::span<const TuningStep> steps = {};  // of the group's tuning table; empty: the shipped one's
 };
 
 struct Plan {

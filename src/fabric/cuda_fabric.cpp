@@ -79,6 +79,7 @@ class CudaFabric final : public Fabric {
     return fmt::format("NCCL: only {} of {} ranks share an NVLink domain with rank {} ({})", reachable, size_, rank_,
                        device_name_);
   }
+  std::string processor() const override { return device_name_; }
   int max_blocks() const override { return max_blocks_; }
   std::size_t control_bytes() const override { return sizeof(DeviceControl) + sizeof(HostControl) + kStagingBytes; }
   Control control() const override {

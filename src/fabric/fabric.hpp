@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/channel.hpp"
+#include "core/tuning.hpp"
 #include "executors/executor.hpp"
 #include "rendezvous/bootstrap.hpp"
 #include "weft/communicator.hpp"
@@ -55,6 +56,8 @@ class Fabric {
 
   virtual Device device() const = 0;
   virtual std::string description() const = 0;
+  // Whose tuning tables are looked for: the GPU's name.
+  virtual std::string processor() const { return std::string(kCpuProcessor); }
   virtual int max_blocks() const = 0;  // of one launch, all of which run at once
   virtual std::size_t control_bytes() const = 0;
   virtual Control control() const = 0;  // as operations see it

@@ -1,6 +1,7 @@
 // The program as a whole, on CPU ranks.
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <fstream>
 #include <sstream>
 
@@ -40,6 +41,7 @@ TEST(Program, BadUsageIsTwo) {
       {"bench", "gather", "--device", "cpu", "--ranks", "2", "--tokens", "1", "--hidden", "8", "--method", "graph"},
       {"bench", "moe", "--model", "llama-3.1-70b"},
       {"info", "--ranks", "many"},
+      {"bench", "all-reduce", "--device", "cpu", "--ranks", "2", "--bytes", "1K", "--plot", "picture.gif"},
       {"verify", "--ranks", "65"},
       {"verify", "--most-bytes", "3Q"},
   };
@@ -57,6 +59,7 @@ TEST(Program, HelpTeaches) {
                                              {"bench", "all-reduce", "--help"},
                                              {"bench", "gather", "--help"},
                                              {"bench", "moe", "--help"},
+                                             {"tune", "--help"},
                                              {"verify", "--help"},
                                              {"info", "--help"}}) {
     const auto result = run(arguments);
@@ -95,6 +98,32 @@ TEST(Program, AllReduceWritesEverySample) {
     }
   }
   EXPECT_EQ(ours, 2 * 4);
+}
+
+// Where matplotlib is not installed, that is said at once, with what to do.
+TEST(Program, PlotsOrSaysWhatIsMissing) {
+  const auto picture = testing::TempDir() + "all_reduce.svg";
+  std::remove(picture.c_str());
+  const std::vector<std::string> bench = {"bench",   "all-reduce", "--device",  "cpu", "--ranks", "2",
+                                          "--bytes", "1K,4K",      "--samples", "1",   "--plot",  picture};
+  const auto result = run(bench);
+  if (result.code == 0) {
+    std::ifstream drawn(picture);
+    const std::string text(std::istreambuf_iterator<char>(drawn), {});
+    EXPECT_NE(text.find("<svg"), std::string::npos);
+  } else {
+    EXPECT_EQ(result.code, 1);
+    EXPECT_EQ(result.out, "");  // nothing was measured
+    EXPECT_NE(result.err.find("needs matplotlib: apt install python3 python3-matplotlib"), std::string::npos)
+        << result.err;
+  }
+
+  const std::string path = std::getenv("PATH");
+  ::setenv("PATH", "/nonexistent", 1);
+  const auto without = run(bench);
+  ::setenv("PATH", path.c_str(), 1);
+  EXPECT_EQ(without.code, 1);
+  EXPECT_NE(without.err.find("python3 is not on PATH: apt install python3"), std::string::npos) << without.err;
 }
 
 TEST(Program, ModelBenchCoversItsLayers) {

@@ -1,0 +1,230 @@
+// weft tune: measures which algorithm and grid serve an all-reduce of a size here, and writes the table.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <optional>
+#include <sstream>
+
+#include "bench_options.hpp"
+#include "comm/state.hpp"
+#include "commands.hpp"
+#include "core/build_info.hpp"
+#include "core/plan.hpp"
+#include "options.hpp"
+#include "progress.hpp"
+#include "sizes.hpp"
+#include "tuner.hpp"
+
+namespace weft::cli {
+namespace {
+
+struct Tune {
+  std::vector<std::string> arguments;
+  BenchOptions options;
+  std::string output = "tuning.json";
+  std::string state;
+  std::string bytes;
+  bool quick = false;
+
+  std::vector<std::size_t> sizes(Device device) const;
+  TuneSpace space(const Ranks& ranks) const;
+  nlohmann::json identity(const Ranks& ranks, DataType type) const;
+  std::string found_state(Ranks& ranks, const std::string& file) const;
+  void write(const Ranks& ranks, const std::vector<TunedSize>& tuned) const;
+  void print(const Ranks& ranks, const std::vector<TunedSize>& tuned) const;
+  int run() const;
+};
+
+const detail::GroupState& state_of(const Ranks& ranks) {
+  return ranks.first().world().state();
+}
+
+// Powers of two, and between them what lies in the middle where choices change.
+std::vector<std::size_t> Tune::sizes(Device device) const {
+  std::vector<std::size_t> all;
+  if (!bytes.empty()) {
+    for (const auto size : parse_bytes_list(bytes)) {
+      if (size < 16 || size % 16 != 0)
+        throw Error(Errc::invalid_argument, fmt::format("--bytes {}: must be a multiple of 16, and not 0", size));
+      all.push_back(size);
+    }
+    std::ranges::sort(all);
+    all.erase(std::unique(all.begin(), all.end()), all.end());
+    return all;
+  }
+  const bool cpu = device == Device::cpu;
+  const std::size_t most = std::size_t{1} << (cpu ? 22 : quick ? 26 : 28);
+  for (std::size_t size = cpu ? 256 : 4096; size <= most; size *= quick ? 4 : 2) {
+    all.push_back(size);
+    if (!quick && size > 65536 && size < most) all.push_back(size + size / 2);
+  }
+  return all;
+}
+
+// Bulk is searched where a table may choose it (core/plan.cpp).
+TuneSpace Tune::space(const Ranks& ranks) const {
+  const auto& group = state_of(ranks);
+  TuneSpace space{.algorithms = {Algorithm::one_shot, Algorithm::two_shot}, .blocks = {}, .threads = {}};
+  space.samples = options.samples;
+  const detail::TuningStep bulk[] = {{.algorithm = Algorithm::bulk}};
+  const auto plan = detail::plan_all_reduce({.device = ranks.device(),
+                                             .size = static_cast<std::uint32_t>(ranks.world_size()),
+                                             .layout = group.layout(),
+                                             .type = DataType::bf16,
+                                             .op = ReduceOp::sum,
+                                             .count = 1,
+                                             .max_blocks = group.communicator().max_blocks(),
+                                             .steps = bulk});
+  if (plan.algorithm == Algorithm::bulk) space.algorithms.push_back(Algorithm::bulk);
+  if (ranks.device() == Device::cpu) return space;  // their grid is always the same
+  const int most = group.communicator().max_blocks();
+  for (const int blocks : quick ? std::vector<int>{17, 65, most} : std::vector<int>{9, 17, 33, 49, 65, 97, most})
+    if (blocks <= most && (space.blocks.empty() || blocks > space.blocks.back())) space.blocks.push_back(blocks);
+  // As many as every lean instance for so many ranks takes.
+  const int most_threads = detail::max_threads(static_cast<std::uint32_t>(ranks.world_size()));
+  for (const int threads : quick ? std::vector<int>{128, 512, 1024} : std::vector<int>{64, 128, 256, 512, 1024})
+    if (threads <= most_threads) space.threads.push_back(threads);
+  return space;
+}
+
+nlohmann::json Tune::identity(const Ranks& ranks, DataType type) const {
+  const auto& build = detail::build_info();
+  return {{"processor", state_of(ranks).communicator().fabric().processor()},
+          {"ranks", ranks.world_size()},
+          {"fabric", ranks.first().fabric()},
+          {"type", name(type)},
+          {"commit", build.commit},
+          {"dirty", build.dirty}};
+}
+
+// The file's text, on every rank of a launched job: they must take the same way through the search.
+std::string Tune::found_state(Ranks& ranks, const std::string& file) const {
+  std::string text;
+  if (ranks.leader()) {
+    std::stringstream content;
+    content << std::ifstream(file).rdbuf();
+    text = content.str();
+  }
+  if (ranks.local_size() == ranks.world_size()) return text;
+  ranks.each([&](Ranks::Seat& seat) {
+    auto size = static_cast<std::uint64_t>(text.size());
+    seat.broadcast(std::as_writable_bytes(std::span(&size, 1)));
+    text.resize(size);
+    if (size != 0) seat.broadcast(std::as_writable_bytes(std::span(text)));
+  });
+  return text;
+}
+
+// A file that is there keeps its tables for other processors and numbers of ranks.
+void Tune::write(const Ranks& ranks, const std::vector<TunedSize>& tuned) const {
+  const auto& build = detail::build_info();
+  detail::TuningTable table{
+      .processor = state_of(ranks).communicator().fabric().processor(),
+      .ranks = ranks.world_size(),
+      .origin = "measured",
+      .note = fmt::format("weft tune at {}{}, {}", build.commit, build.dirty ? " with uncommitted changes" : "", now()),
+      .steps = steps_of(tuned)};
+  std::vector<detail::TuningTable> tables;
+  if (std::filesystem::exists(output)) tables = detail::read_tuning(output);
+  std::erase_if(tables, [&](const detail::TuningTable& other) {
+    return other.processor == table.processor && other.ranks == table.ranks;
+  });
+  tables.push_back(std::move(table));
+  write_text(output, detail::to_json(tables));
+}
+
+void Tune::print(const Ranks& ranks, const std::vector<TunedSize>& tuned) const {
+  Table table({"size", "algorithm", "blocks × threads", "µs", "before µs", "gain"});
+  for (const TunedSize& size : tuned)
+    table.add({format_bytes(size.bytes), std::string(name(size.algorithm)),
+               size.launch.blocks != 0 ? fmt::format("{} × {}", size.launch.blocks, size.launch.threads) : "by size",
+               microseconds(size.us), microseconds(size.before_us), fmt::format("{:.2f}", size.before_us / size.us)});
+  fmt::print("{}\nbefore: {}\n\n{}\n", headline(ranks), ranks.first().tuning(), table.text());
+  fmt::print(
+      "Written to {}. To use it: Config::tuning_file in a program, --tuning {} in weft bench, info and verify.\n",
+      output, output);
+}
+
+int Tune::run() const {
+  sizes(Device::cpu);  // complains before anything is started
+  if (std::filesystem::exists(output)) static_cast<void>(detail::read_tuning(output));
+  Ranks ranks(options.ranks_args());
+  if (ranks.world_size() == 1) throw Error(Errc::invalid_argument, "--ranks 1: there is nothing to tune");
+  if (!state_of(ranks).direct())
+    throw Error(Errc::unsupported, fmt::format("these ranks do not reach each other's memory ({}): NCCL serves them",
+                                               ranks.first().fabric()));
+  const DataType type = ranks.device() == Device::cpu ? DataType::f32 : DataType::bf16;
+  const auto all = sizes(ranks.device());
+  const TuneSpace space = this->space(ranks);
+  const std::string file = state.empty() ? output + ".state" : state;
+  TuneState known(file, identity(ranks, type), found_state(ranks, file));
+  const auto bench = open_bench(ranks, {.data = Data::integers, .max_bytes = all.back(), .peers = false});
+
+  Progress progress(all.size(), ranks.leader());
+  if (known.known() != 0 && ranks.leader())
+    fmt::print(stderr, "weft tune: goes on with {} measurements of {}\n", known.known(), file);
+  bool correct = true;
+  const auto measure = [&](const Trial& trial) {
+    progress.note(fmt::format("{} {} {} × {}", format_bytes(trial.bytes), name(trial.algorithm), trial.launch.blocks,
+                              trial.launch.threads));
+    constexpr Contender contenders[] = {Contender::automatic, Contender::one_shot, Contender::two_shot,
+                                        Contender::bulk};
+    const Result result = bench->run({.count = trial.bytes / size_of(type),
+                                      .type = type,
+                                      .contender = contenders[static_cast<int>(trial.algorithm)],
+                                      .method = bench->methods().front(),
+                                      .launch = trial.launch},
+                                     trial.samples);
+    if (result.verdict == Verdict::ok) return result.us;
+    if (result.verdict == Verdict::wrong) correct = false;
+    progress.clear();
+    fmt::print(stderr, "{}: {} of {}, {} × {}: {}\n", correct ? "not measured" : "WRONG", name(trial.algorithm),
+               format_bytes(trial.bytes), trial.launch.blocks, trial.launch.threads, result.detail);
+    return 1e12;  // never chosen
+  };
+  std::vector<TunedSize> tuned;
+  for (const auto size : all) {
+    progress.step(format_bytes(size));
+    const TunedSize* previous = tuned.empty() ? nullptr : &tuned.back();
+    tuned.push_back(tune_size(size, space, previous, [&](const Trial& trial) { return known.time(trial, measure); }));
+    if (ranks.leader()) known.save();
+  }
+  progress.clear();
+  if (!correct) throw Error(Errc::system, "wrong results: no table was written; weft verify says more");
+  if (!ranks.leader()) return 0;
+  write(ranks, tuned);
+  known.remove();
+  print(ranks, tuned);
+  return 0;
+}
+
+}  // namespace
+
+Command add_tune(CLI::App& app, const std::vector<std::string>& arguments) {
+  const auto tune = std::make_shared<Tune>();
+  tune->arguments = arguments;
+  tune->options.samples = 7;
+  app.add_option("--output", tune->output, "The table; what it has for other GPUs or numbers of ranks stays")
+      ->capture_default_str();
+  app.add_option("--state", tune->state,
+                 "Measurements so far, to go on from after an interruption (default: the "
+                 "output's name with .state)");
+  app.add_flag("--quick", tune->quick, "Every fourth size and grid: half a minute");
+  app.add_option("--bytes", tune->bytes, "Sizes to measure, \"16K,1M\" (default: 4 KB to 256 MB on GPUs)");
+  app.add_option("--ranks", tune->options.ranks, "Ranks, as threads of this process (default: every GPU, or 4)")
+      ->check(CLI::Range(2, 72));
+  add_choice(app, "--device", tune->options.device, {Device::automatic, Device::cpu, Device::cuda},
+             "Where the ranks live");
+  app.add_option("--samples", tune->options.samples, "Timed samples per grid; three times as many decide")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  app.add_option("--deadline", tune->options.deadline, "Seconds that an operation may wait for a peer; 0: for ever")
+      ->check(CLI::Range(0.0, 1e6))
+      ->capture_default_str();
+  return [tune] { return tune->run(); };
+}
+
+}  // namespace weft::cli

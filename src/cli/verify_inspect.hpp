@@ -1,0 +1,38 @@
+// What `weft verify` looks at: the machine's links, its ranks all together, and every pair of them.
+#pragma once
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "measure.hpp"
+#include "verify_checks.hpp"
+
+namespace weft::cli {
+
+inline constexpr int kMostVerifiedRanks = 64;  // whose pairs a communicator has splits for
+
+struct VerifyArgs {
+  Ranks::Args ranks;
+  bool thorough = false;
+  std::size_t most_bytes = 0;  // of a message; 0: by device
+};
+
+struct Findings {
+  bool leader = true;            // this process prints
+  std::string headline, fabric;  // empty where the ranks did not come together
+  int world = 0;
+  Device device = Device::cpu;
+  std::vector<Check> checks;
+  std::vector<PairFigure> pairs;
+  std::vector<Result> all_reduces;
+
+  bool passed() const {
+    return std::ranges::all_of(checks, [](const Check& check) { return check.passed; });
+  }
+};
+
+// Collective, as all that measures. Throws for bad arguments alone: what goes wrong is a check that failed.
+Findings inspect(const VerifyArgs& args, const Machine& machine);
+
+}  // namespace weft::cli

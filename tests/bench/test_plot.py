@@ -1,0 +1,100 @@
+#!/usr/bin/env python3
+"""bench/plot.py: what it takes from a report, what it refuses, and, where matplotlib is, that a picture comes of it."""
+
+import contextlib
+import importlib.util
+import io
+import json
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+from unittest import mock
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "bench"))
+import plot  # noqa: E402
+
+
+def point(size, who, us, **more):
+    return {"bytes": size, "contender": who, "us": us, "gb_per_s": size / us / 1e3 if us else 0, "operation": "all_reduce",
+            "method": "graph", "verdict": "ok", **more}
+
+
+def report(*points):
+    return {"schema": "weft-bench-1", "world_size": 2, "device": "cuda", "machine": {"gpus": [{"name": "NVIDIA H200"}]},
+            "build": {"commit": "abc", "dirty": True}, "date": "2026-11-21T00:00:00Z", "points": list(points)}
+
+
+class Panels(unittest.TestCase):
+    def test_one_for_each_operation_and_method_with_lines_by_size(self):
+        found = plot.panels(report(point(2048, "NCCL", 4.0), point(1024, "NCCL", 3.0), point(1024, "one-shot", 2.0),
+                                   point(1024, "one-shot", 2.5, method="producer"),
+                                   point(64, "NCCL", 1.0, operation="all_gather", load="busy")))
+        self.assertEqual([(title, axis) for title, axis, _ in found],
+                         [("all_reduce, graph", "bytes"), ("all_reduce, producer", "bytes"),
+                          ("all_gather, busy, graph", "bytes")])
+        self.assertEqual(found[0][2], {"NCCL": [(1024, 3.0, 1024 / 3e3), (2048, 4.0, 2048 / 4e3)],
+                                       "one-shot": [(1024, 2.0, 1024 / 2e3)]})
+
+    def test_wrong_results_are_left_out_and_of_grids_the_fastest_counts(self):
+        found = plot.panels(report(point(1024, "bulk", 1.0, verdict="wrong"), point(1024, "bulk", 3.0),
+                                   point(1024, "bulk", 2.0), point(1024, "NCCL", 0, verdict="unavailable")))
+        self.assertEqual(list(found[0][2]), ["bulk"])
+        self.assertEqual([x[:2] for x in found[0][2]["bulk"]], [(1024, 2.0)])
+
+    def test_exchanges_are_by_tokens(self):
+        moe = {"operation": "dispatch", "contender": "automatic", "verdict": "ok", "tokens": 8, "us": 9.0}
+        self.assertEqual(plot.panels(report(moe)), [("dispatch", "tokens per rank", {"automatic": [(8, 9.0, None)]})])
+
+    def test_what_is_no_report_is_refused(self):
+        for bad, why in (({"schema": "weft-torch-1"}, "no report"), ([], "no report"), (report(), "no right result"),
+                         (report(point(1, "NCCL", 1.0, verdict="wrong")), "no right result"),
+                         (report({"verdict": "ok"}), "without"), ({"schema": plot.SCHEMA}, "without 'points'")):
+            with self.assertRaisesRegex(plot.BadReport, why):
+                plot.panels(bad)
+
+    def test_every_result_in_the_tree_can_be_drawn(self):
+        for file in sorted((ROOT / "bench" / "results").glob("*.json")):
+            whole = json.loads(file.read_text(encoding="utf-8"))
+            if whole.get("schema") == plot.SCHEMA:
+                self.assertTrue(plot.panels(whole), file)
+
+    def test_sizes_have_names(self):
+        self.assertEqual([plot.size_name(n) for n in (16, 1024, 1536, 1 << 20, 1 << 30)],
+                         ["16 B", "1 KB", "1.5 KB", "1 MB", "1 GB"])
+
+
+class Program(unittest.TestCase):
+    def run_main(self, *arguments):
+        said = io.StringIO()
+        with mock.patch.object(sys, "argv", ["plot.py", *arguments]), contextlib.redirect_stderr(said):
+            return plot.main(), said.getvalue()
+
+    def test_bad_files_are_two(self):
+        with tempfile.TemporaryDirectory() as folder:
+            bad = Path(folder, "bad.json")
+            bad.write_text("{", encoding="utf-8")
+            for file in (bad, Path(folder, "none.json")):
+                status, said = self.run_main(str(file), str(Path(folder, "x.png")))
+                self.assertEqual(status, 2)
+                self.assertIn(file.name, said)
+
+    def test_missing_matplotlib_says_what_to_install(self):
+        with mock.patch.dict(sys.modules, {"matplotlib": None, "matplotlib.pyplot": None}):
+            status, said = self.run_main("--check")
+        self.assertEqual(status, 3)
+        self.assertIn("apt install python3-matplotlib", said)
+
+    @unittest.skipUnless(importlib.util.find_spec("matplotlib"), "matplotlib is not installed")
+    def test_draws(self):
+        with tempfile.TemporaryDirectory() as folder:
+            source, picture = Path(folder, "report.json"), Path(folder, "out.png")
+            source.write_text(json.dumps(report(*(point(1 << n, who, n + len(who)) for n in range(10, 20)
+                                                  for who in ("NCCL", "one-shot")))), encoding="utf-8")
+            self.assertEqual(self.run_main(str(source), str(picture))[0], 0)
+            self.assertEqual(picture.read_bytes()[:4], b"\x89PNG")
+
+
+if __name__ == "__main__":
+    unittest.main()

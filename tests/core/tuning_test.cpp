@@ -1,0 +1,232 @@
+// Tuning tables: what is shipped, what a file may say, and which table serves whom.
+#include "core/tuning.hpp"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "core/plan.hpp"
+#include "support/ranks.hpp"
+#include "support/world.hpp"
+#include "weft/collectives.hpp"
+
+namespace weft::detail {
+namespace {
+
+constexpr std::size_t KiB = 1024, MiB = 1024 * KiB;
+
+Algorithm planned(Device device, std::uint32_t size, DataType type, std::size_t bytes) {
+  return plan_all_reduce({.device = device,
+                          .size = size,
+                          .layout = make_layout(size, 1 << 16, 1 << 20, {.slots = 256, .packs = 64}),
+                          .type = type,
+                          .op = ReduceOp::sum,
+                          .count = bytes / size_of(type)})
+      .algorithm;
+}
+
+// The last message that each algorithm serves, by ranks.
+TEST(Tuning, ShippedTablesAreWhatWasMeasured) {
+  const std::pair<std::uint32_t, std::size_t> one_shot[] = {{2, 6 * MiB},   {3, 256 * KiB}, {4, 160 * KiB},
+                                                            {5, 128 * KiB}, {6, 96 * KiB},  {7, 80 * KiB},
+                                                            {8, 80 * KiB},  {9, 80 * KiB},  {72, 80 * KiB}};
+  for (const auto& [size, last] : one_shot) {
+    EXPECT_EQ(planned(Device::cuda, size, DataType::bf16, last), Algorithm::one_shot) << size;
+    EXPECT_EQ(planned(Device::cuda, size, DataType::bf16, last + 2), Algorithm::two_shot) << size;
+    EXPECT_EQ(planned(Device::cuda, size, DataType::i32, last / 2), Algorithm::one_shot) << size;
+    EXPECT_EQ(planned(Device::cuda, size, DataType::i32, last / 2 + 4), Algorithm::two_shot) << size;
+    const std::size_t bulk = (size == 2 ? 128 : 64) * MiB;
+    for (const auto type : {DataType::bf16, DataType::i32}) {
+      EXPECT_EQ(planned(Device::cuda, size, type, bulk - 4), Algorithm::two_shot) << size;
+      EXPECT_EQ(planned(Device::cuda, size, type, bulk), Algorithm::bulk) << size;
+    }
+    EXPECT_EQ(planned(Device::cpu, size, DataType::f32, 2 * KiB), Algorithm::one_shot);
+    EXPECT_EQ(planned(Device::cpu, size, DataType::f32, 2 * KiB + 4), Algorithm::bulk);
+  }
+  EXPECT_EQ(planned(Device::cuda, 1, DataType::bf16, 512 * MiB), Algorithm::one_shot);
+  for (const TuningTable& table : shipped_tuning())
+    if (table.processor != kCpuProcessor) EXPECT_EQ(table.origin, table.ranks <= 4 ? "measured" : "extrapolated");
+}
+
+TEST(Tuning, BulkNeedsSlotsAndBlocks) {
+  PlanQuery query{.device = Device::cuda,
+                  .size = 4,
+                  .layout = make_layout(4, 1 << 16, 1 << 20, {.slots = 32, .packs = 64}),
+                  .type = DataType::bf16,
+                  .op = ReduceOp::sum,
+                  .count = 64 * MiB};
+  EXPECT_EQ(plan_all_reduce(query).algorithm, Algorithm::two_shot);
+  query.layout = make_layout(4, 1 << 16, 1 << 20, {.slots = 256, .packs = 64});
+  EXPECT_EQ(plan_all_reduce(query).algorithm, Algorithm::bulk);
+  query.max_blocks = 128;
+  EXPECT_EQ(plan_all_reduce(query).algorithm, Algorithm::two_shot);
+}
+
+const TuningStep kSteps[] = {{.up_to = 4 * KiB, .algorithm = Algorithm::two_shot, .blocks = 9, .threads = 96},
+                             {.up_to = 1 * MiB, .algorithm = Algorithm::one_shot},
+                             {.algorithm = Algorithm::two_shot, .blocks = 200, .threads = 1024}};
+
+TEST(Tuning, AStepsGridIsTakenAsFarAsItGoes) {
+  PlanQuery query{.device = Device::cuda,
+                  .size = 4,
+                  .layout = make_layout(4, 1 << 16, 1 << 20),
+                  .type = DataType::bf16,
+                  .op = ReduceOp::sum,
+                  .count = 2 * KiB,
+                  .max_blocks = 133,
+                  .steps = kSteps};
+  Plan plan = plan_all_reduce(query);
+  EXPECT_EQ(plan.algorithm, Algorithm::two_shot);
+  EXPECT_EQ(plan.blocks, 9);
+  EXPECT_EQ(plan.threads, 96);
+  query.launch = {.blocks = 5, .threads = 64};  // the caller's goes first
+  plan = plan_all_reduce(query);
+  EXPECT_EQ(plan.blocks, 5);
+  EXPECT_EQ(plan.threads, 64);
+  query.launch = {};
+  query.count = 4 * MiB;
+  plan = plan_all_reduce(query);
+  EXPECT_EQ(plan.blocks, 133);
+  EXPECT_EQ(plan.threads, 1024);
+  const std::size_t piece = plan.piece;
+  query.whole = false;  // another instance, which takes fewer threads; the wire is the same
+  query.max_blocks = 20;
+  plan = plan_all_reduce(query);
+  EXPECT_EQ(plan.threads, 512);
+  EXPECT_EQ(plan.blocks, 20);
+  EXPECT_EQ(plan.algorithm, Algorithm::two_shot);
+  EXPECT_EQ(plan.piece, piece);
+  query.wish = Algorithm::one_shot;  // not what the step is for
+  EXPECT_EQ(plan_all_reduce(query).threads, 512);
+  query.count = 64;
+  EXPECT_EQ(plan_all_reduce(query).threads, 64);
+}
+
+std::vector<TuningTable> some_tables() {
+  return {
+      {.processor = "NVIDIA B200", .ranks = 4, .origin = "measured", .note = "a \"note\"", .steps = {kSteps[0], {}}},
+      {.processor = "NVIDIA H200", .ranks = 2, .origin = "measured", .steps = {kSteps, kSteps + 3}},
+      {.processor = "NVIDIA H200", .ranks = 4, .origin = "measured", .steps = {{}}},
+      {.processor = "NVIDIA H200", .ranks = 8, .origin = "extrapolated", .steps = {{}}},
+      {.processor = "CPU", .ranks = 0, .origin = "measured", .steps = {{}}}};
+}
+
+TEST(Tuning, WhatIsWrittenIsRead) {
+  const auto tables = some_tables();
+  EXPECT_EQ(parse_tuning(to_json(tables), "file"), tables);
+  EXPECT_EQ(parse_tuning(to_json(shipped_tuning()), "file"), shipped_tuning());
+}
+
+TEST(Tuning, TheNearestTableServesAndSaysSo) {
+  const auto tables = some_tables();
+  const auto reason = [&](std::string_view processor, int ranks) {
+    return choose_tuning(tables, processor, ranks).reason;
+  };
+  EXPECT_EQ(reason("NVIDIA H200", 4), "NVIDIA H200, 4 ranks (measured)");
+  EXPECT_EQ(reason("NVIDIA B200", 4), "NVIDIA B200, 4 ranks (measured)");
+  // The number of ranks before the model, and rather too many than too few.
+  EXPECT_EQ(reason("NVIDIA B200", 2), "NVIDIA H200, 2 ranks (measured), as there is no table for NVIDIA B200, 2 ranks");
+  EXPECT_EQ(reason("NVIDIA H200", 3), "NVIDIA H200, 4 ranks (measured), as there is no table for NVIDIA H200, 3 ranks");
+  EXPECT_EQ(reason("NVIDIA H200", 72),
+            "NVIDIA H200, 8 ranks (extrapolated), as there is no table for NVIDIA H200, 72 ranks");
+  EXPECT_EQ(reason("CPU", 7), "CPU (measured)");
+  EXPECT_TRUE(choose_tuning(tables, "CPU", 7).exact);
+  EXPECT_FALSE(choose_tuning(tables, "NVIDIA H200", 3).exact);
+}
+
+TEST(Tuning, AnOwnTableTakesTheShippedOnesPlace) {
+  const std::vector<TuningTable> own = {
+      {.processor = "NVIDIA H200", .ranks = 4, .origin = "measured", .steps = {{.algorithm = Algorithm::bulk}}}};
+  const auto all = with_shipped(own);
+  EXPECT_EQ(all.size(), shipped_tuning().size());
+  EXPECT_EQ(choose_tuning(all, "NVIDIA H200", 4).table->steps, own[0].steps);
+  EXPECT_NE(fingerprint_of(all), fingerprint_of(shipped_tuning()));
+}
+
+TEST(Tuning, ErrorsNameFileKeyValueAndRange) {
+  const std::string good = to_json(some_tables());
+  const auto error = [&](const std::string& from, const std::string& to) {
+    std::string text = good;
+    const auto at = text.find(from);
+    EXPECT_NE(at, std::string::npos) << from;
+    text.replace(at, from.size(), to);
+    return test::error_of([&] { parse_tuning(text, "my.json"); });
+  };
+  EXPECT_EQ(error("\"two-shot\"", "\"ring\""),
+            "my.json: tables[0].steps[0].algorithm: \"ring\" is not one of one-shot, two-shot, bulk");
+  EXPECT_EQ(error("\"blocks\": 9", "\"blocks\": 300"),
+            "my.json: tables[0].steps[0].blocks: 300 is not a whole number between 2 and 256");
+  EXPECT_EQ(error("\"threads\": 96", "\"threads\": 100"),
+            "my.json: tables[0].steps[0].threads: 100 is not a multiple of 32 between 32 and 1024");
+  EXPECT_EQ(error("1048576", "4096"),
+            "my.json: tables[1].steps[1].up_to_bytes: 4096 is not a whole number between "
+            "4097 and 1152921504606846976");
+  EXPECT_EQ(error("4096", "-1"),
+            "my.json: tables[0].steps[0].up_to_bytes: -1 is not a whole number between 1 and "
+            "1152921504606846976");
+  EXPECT_EQ(error("\"ranks\": 4", "\"ranks\": 73"),
+            "my.json: tables[0].ranks: 73 is not a whole number between 0 and 72");
+  EXPECT_EQ(error("\"ranks\": 8", "\"ranks\": 2"),
+            "my.json: tables[3].ranks: 2 is not the only table for NVIDIA H200 of this size");
+  EXPECT_EQ(error("\"measured\"", "\"guessed\""),
+            "my.json: tables[0].origin: \"guessed\" is not one of measured, extrapolated");
+  EXPECT_EQ(error("all_reduce", "all_gather"), "my.json: tables[0].operation: \"all_gather\" is not one of all_reduce");
+  EXPECT_EQ(error("\"blocks\": 9", "\"block\": 9"),
+            "my.json: tables[0].steps[0].block: 9 is not known; known are up_to_bytes, algorithm, blocks, threads");
+  EXPECT_EQ(error("\"processor\": \"CPU\",", ""), "my.json: tables[4].processor: missing");
+  EXPECT_EQ(error("weft-tuning-1", "weft-bench-1"), "my.json: schema: \"weft-bench-1\" is not one of weft-tuning-1");
+  EXPECT_EQ(error("{\"algorithm\": \"one-shot\"}", "{\"up_to_bytes\": 9000, \"algorithm\": \"one-shot\"}"),
+            "my.json: tables[0].steps[1].up_to_bytes: 9000 is not left out: the last step serves all that is larger");
+  EXPECT_EQ(error("{\n \"schema\"", "{{\n \"schema\"").substr(0, 18), "my.json: no JSON: ");
+}
+
+// ------------------------------------------------------------------------------------------------- communicators
+
+std::string file_with(const std::vector<TuningTable>& tables) {
+  const std::string file = testing::TempDir() + "tuning.json";
+  std::ofstream(file) << to_json(tables);
+  return file;
+}
+
+std::string called(const Communicator& communicator, std::size_t count) {
+  std::vector<float> x(count, 1.0f);
+  all_reduce(communicator, {.input = x.data(), .output = x.data(), .count = count, .type = DataType::f32});
+  return communicator.world().recent_calls().back().operation;
+}
+
+TEST(Tuning, RanksUseRankZerosFile) {
+  const std::string file =
+      file_with({{.processor = "CPU",
+                  .ranks = 3,
+                  .origin = "measured",
+                  .steps = {{.up_to = 400, .algorithm = Algorithm::bulk}, {.algorithm = Algorithm::two_shot}}}});
+  Config config = test::cpu_config();
+  config.tuning_file = file;
+  const auto endings = test::run_world(3, config, [&](Communicator& communicator, int) {
+    EXPECT_EQ(communicator.tuning(), "CPU, 3 ranks (measured)");
+    test::expect_says(called(communicator, 100), "bulk");
+    test::expect_says(called(communicator, 101), "two-shot");
+  });
+  test::expect_all_well(endings);
+}
+
+// Not the number of ranks that the file is for: the shipped table for any number is nearer.
+TEST(Tuning, AFileForOtherRanksIsNotUsed) {
+  Config config = test::cpu_config();
+  config.tuning_file = file_with(
+      {{.processor = "CPU", .ranks = 3, .origin = "measured", .steps = {{.algorithm = Algorithm::two_shot}}}});
+  test::expect_all_well(test::run_world(2, config, [&](Communicator& communicator, int) {
+    EXPECT_EQ(communicator.tuning(), "CPU (measured)");
+    test::expect_says(called(communicator, 100), "one-shot");
+  }));
+}
+
+TEST(Tuning, ABadFileEndsCreationOnEveryRank) {
+  Config config = test::cpu_config();
+  config.tuning_file = "/nonexistent/tuning.json";
+  test::expect_says(test::error_of([&] { Communicator::local(3, config); }),
+                    "/nonexistent/tuning.json: cannot be read");
+}
+
+}  // namespace
+}  // namespace weft::detail

@@ -55,8 +55,7 @@ struct Flow {
     team.store_release(word(layout().bulk_credits, sender, chunk, session->rank()), tag(chunk));
   }
 
-  // Before the block's barrier: a chunk by one thread, a slot by one or by each that writes to it. False when the call
-  // has failed.
+  // By one thread each, before the block's barrier. False when the call has failed.
   template <Team T>
   WEFT_FN bool await_chunk(T& team, std::uint32_t sender, std::uint64_t chunk) const {
     return await(team, word(layout().bulk_signals, session->rank(), chunk, sender), sender, chunk);

@@ -379,19 +379,17 @@ struct PushCopy {
     const std::uint64_t rows = table.rows_of(s.rank());
     const std::uint32_t peer = receiver_in(*s.call, chunk.turn);
     if (chunk.number >= flow.chunks_of(length<InPacks>(work, rows))) return true;
-    // Every thread waits for itself, and not for the one that still announces the chunk before.
-    const bool free = flow.await_slot(team, peer, chunk.number);
+    const bool first = team.thread_rank() == 0;
+    if (!team.all(!first || flow.await_slot(team, peer, chunk.number))) return false;
     Pack* const to = flow.slot(peer, chunk.number, s.rank());
-    if (free) {
-      each_pack(
-          team, flow, work, rows, chunk.number,
-          [&](const CopyTensor& t, std::uint64_t pack, std::uint64_t) {
-            return outgoing(work.shares, t, rows, peer).load(pack);
-          },
-          [&](const CopyTensor&, std::uint64_t, std::uint64_t i, const Pack& payload) { team.put(to + i, payload); });
-    }
-    if (!team.all(free)) return false;
-    if (team.thread_rank() == 0) flow.announce(team, peer, chunk.number);
+    each_pack(
+        team, flow, work, rows, chunk.number,
+        [&](const CopyTensor& t, std::uint64_t pack, std::uint64_t) {
+          return outgoing(work.shares, t, rows, peer).load(pack);
+        },
+        [&](const CopyTensor&, std::uint64_t, std::uint64_t i, const Pack& payload) { team.put(to + i, payload); });
+    team.sync();
+    if (first) flow.announce(team, peer, chunk.number);
     return true;
   }
 

@@ -37,7 +37,8 @@ struct PushReduceScatter : AllReduceInstance<Reduction<type, op>, known_size, wh
   // A unit is a pack of payload; it takes one or two packs of the wire.
   static constexpr std::uint32_t kWirePacks = sizeof(Pack) / Wire::kPayloadBytes;
 
-  // In lean instances a thread knows beforehand where its first packs go and, unless counts decide, where they lie.
+  // In lean instances a thread knows beforehand where its first packs lie and where they go, unless counts decide where
+  // they lie: then it has time for the rest while it waits for these (0.5 us slower otherwise: two H200, 28 KB).
   static constexpr bool kLoadsEarly = Instance::kLean && Shares::kKnown;
 
   struct Places {
@@ -54,15 +55,14 @@ struct PushReduceScatter : AllReduceInstance<Reduction<type, op>, known_size, wh
       p.header = Handshake::place(team, call);
       return p;
     }
-    if constexpr (Instance::kLean) {
+    if constexpr (kLoadsEarly) {
       const std::uint64_t first = share_of(team).first;
       Instance::find_slots(call, 1, call.layout.scatter, call.layout.two_shot_packs, first, p.to);
       WEFT_UNROLL
       for (std::uint32_t k = 0; k < kBatch; ++k) {
         team.settle(p.to[k]);
-        if (!kLoadsEarly || 1 + k >= known_size) continue;
-        const std::uint32_t owner = Instance::rank_in_turn(call, 1 + k);
-        if constexpr (kLoadsEarly) p.source[k] = part_of(work, work.shares, owner).find(first);
+        if (1 + k >= known_size) continue;
+        p.source[k] = part_of(work, work.shares, Instance::rank_in_turn(call, 1 + k)).find(first);
         team.settle(p.source[k]);
       }
     }
@@ -157,7 +157,7 @@ struct PushReduceScatter : AllReduceInstance<Reduction<type, op>, known_size, wh
       Rows<whole> from[kBatch];
       Slots to = {};  // this thread's first packs
       find_parts(s, work, table, turn, from, [&](std::uint32_t k, std::uint32_t owner) {
-        to[k] = Instance::kLean ? p.to[k] + bank(s) : slot(s, owner, s.rank()) + share.first * kWirePacks;
+        to[k] = kLoadsEarly ? p.to[k] + bank(s) : slot(s, owner, s.rank()) + share.first * kWirePacks;
       });
       for (std::uint64_t i = share.first; i < most; i += share.step) {
         Pack payload[kBatch];
@@ -228,14 +228,14 @@ struct PushReduceScatter : AllReduceInstance<Reduction<type, op>, known_size, wh
     return !role.sends || drain(team, s, work, table, flow, chunks, role);
   }
 
-  // Calls `serve(peer)` for the peers that are this thread's, until it returns false.
+  // Calls `serve(peer)` for the peers that are this thread's; true in all threads when all went well.
   template <Team T, class Serve>
-  static WEFT_FN bool my_peers(T& team, const Session& s, Serve serve) {
+  static WEFT_FN bool each_peer(T& team, const Session& s, Serve serve) {
     bool good = true;
     for (std::uint32_t turn = 1 + team.thread_rank(); good && turn < Instance::size(*s.call); turn += team.size()) {
       good = serve(Instance::rank_in_turn(*s.call, turn));
     }
-    return good;
+    return team.all(good);
   }
   template <class Table>
   static WEFT_FN bool has(const Work& work, const Table& table, const Flow& flow, std::uint32_t owner,
@@ -246,11 +246,11 @@ struct PushReduceScatter : AllReduceInstance<Reduction<type, op>, known_size, wh
   template <Team T, class Table>
   static WEFT_FN bool send_chunk(T& team, const Session& s, const Work& work, const Table& table, const Flow& flow,
                                  std::uint64_t chunk) {
-    const auto await_slot = [&](std::uint32_t owner) {
-      return !has(work, table, flow, owner, chunk) || flow.await_slot(team, owner, chunk);
-    };
-    // Into slots that this call has not used yet the block sends on while its first threads announce the chunk before.
-    if (chunk >= flow.slots() && !team.all(my_peers(team, s, await_slot))) return false;
+    if (!each_peer(team, s, [&](std::uint32_t owner) {
+          return !has(work, table, flow, owner, chunk) || flow.await_slot(team, owner, chunk);
+        })) {
+      return false;
+    }
     const std::uint64_t begin = chunk * flow.chunk_packs();
     for (std::uint32_t turn = 1; turn < Instance::size(*s.call); turn += kBatch) {
       Rows<whole> from[kBatch];
@@ -268,7 +268,7 @@ struct PushReduceScatter : AllReduceInstance<Reduction<type, op>, known_size, wh
       }
     }
     team.sync();
-    return my_peers(team, s, [&](std::uint32_t owner) {
+    return each_peer(team, s, [&](std::uint32_t owner) {
       if (has(work, table, flow, owner, chunk)) flow.announce(team, owner, chunk);
       return true;
     });
@@ -278,8 +278,7 @@ struct PushReduceScatter : AllReduceInstance<Reduction<type, op>, known_size, wh
   static WEFT_FN bool reduce_chunk(T& team, const Session& s, const Work& work, const Table& table, const Flow& flow,
                                    std::uint64_t chunk) {
     if (!has(work, table, flow, s.rank(), chunk)) return true;
-    const auto await_chunk = [&](std::uint32_t peer) { return flow.await_chunk(team, peer, chunk); };
-    if (!team.all(my_peers(team, s, await_chunk))) return false;
+    if (!each_peer(team, s, [&](std::uint32_t peer) { return flow.await_chunk(team, peer, chunk); })) return false;
     const Rows<whole> input = part_of(work, table, s.rank()), output = result(s, work, table);
     const std::uint64_t begin = chunk * flow.chunk_packs();
     const Pack* const slots = flow.slot(s.rank(), chunk, 0);
@@ -306,7 +305,7 @@ struct PushReduceScatter : AllReduceInstance<Reduction<type, op>, known_size, wh
       output.store(begin + i, Sum::finish(sum));
     }
     team.sync();
-    return my_peers(team, s, [&](std::uint32_t peer) {
+    return each_peer(team, s, [&](std::uint32_t peer) {
       flow.give_credit(team, peer, chunk);
       return true;
     });
@@ -316,7 +315,7 @@ struct PushReduceScatter : AllReduceInstance<Reduction<type, op>, known_size, wh
   template <Team T, class Table>
   static WEFT_FN bool drain(T& team, const Session& s, const Work& work, const Table& table, const Flow& flow,
                             std::uint64_t chunks, const Flow::Role& role) {
-    return my_peers(team, s, [&](std::uint32_t owner) {
+    return each_peer(team, s, [&](std::uint32_t owner) {
       const std::uint64_t sent = flow.chunks_of(units(work, table.rows_of(owner)));
       for (std::uint64_t chunk = role.block; chunk < chunks; chunk += role.blocks) {
         const bool last = chunk < sent && chunk + flow.slots() >= sent;

@@ -73,11 +73,20 @@ struct MoeFrame : LoadsNothingEarly {
   }
 };
 
-// Units into which a row of `items` lanes' work is cut: a warp handles kLanes of them at once, and one thread that is a
-// warp by itself handles rows whole.
+// Warps that share each of `rows` rows, of which a warp handles kLanes items at once: as many as there are for it, and no
+// more than it has work for. One thread that is a warp by itself handles rows whole.
+template <class T>
+WEFT_FN constexpr std::uint32_t row_sharers(std::uint32_t items, std::uint32_t rows, std::uint32_t warps) {
+  if (T::kLanes == 1) return 1;
+  const std::uint32_t most = (items + T::kLanes - 1) / T::kLanes;
+  const std::uint32_t there = rows != 0 ? (warps + rows - 1) / rows : most;
+  return there < most ? there : most;
+}
+
+// Units into which a row of `items` lanes' work is cut, one for a warp.
 template <class T>
 WEFT_FN constexpr std::uint32_t units_of(std::uint32_t items) {
-  return T::kLanes == 1 ? 1 : (items + T::kLanes - 1) / T::kLanes;
+  return row_sharers<T>(items, 1, ~0u);
 }
 
 // A small array whose elements are dealt to the lanes of a warp, so that each is computed once.

@@ -71,13 +71,19 @@ void check_ready(const Group& handle, const char* what) {
   handle.check();
 }
 
-// A grid for `rows` rows of which each is work for `warps` warps.
+// A grid of `warps` warps of data: small blocks while there are processors for all of them, as each then has more of a
+// processor's loads in flight (docs/performance.md).
 void choose_grid(const GroupState& group, const Launch& launch, std::uint64_t warps, detail::PlannedCall& planned) {
-  const int most = group.communicator().fabric().max_blocks();
-  planned.threads = launch.threads != 0 ? launch.threads : 512;
-  const std::uint64_t in_block = static_cast<std::uint64_t>(planned.threads) / 32;
-  const std::uint64_t data_blocks =
-      std::clamp<std::uint64_t>((warps + in_block - 1) / in_block, 1, static_cast<std::uint64_t>(most - 1));
+  const auto most = static_cast<std::uint64_t>(group.communicator().fabric().max_blocks() - 1);
+  const auto blocks_of = [&](int threads) {
+    const std::uint64_t in_block = static_cast<std::uint64_t>(threads) / 32;
+    return (warps + in_block - 1) / in_block;
+  };
+  planned.threads = launch.threads;
+  for (int threads = 128; planned.threads == 0; threads *= 2) {
+    if (threads == 512 || blocks_of(threads) <= most) planned.threads = threads;
+  }
+  const std::uint64_t data_blocks = std::clamp<std::uint64_t>(blocks_of(planned.threads), 1, most);
   planned.blocks = launch.blocks != 0 ? launch.blocks : static_cast<int>(data_blocks) + 1;
 }
 
@@ -160,6 +166,7 @@ detail::SentCall run_dispatch(const Group& group, ExchangeState& exchange, const
   check_nothing_sent(exchange.sent_dispatch(), "dispatch");
   check_ready(group, "dispatch");
   const std::uint32_t generation = exchange.next_generation();
+  exchange.set_tokens(generation, args.tokens);
   const detail::CallName name = call_name("dispatch", args.tag);
   run(group, channel, name, plan_dispatch(exchange, args, part, generation, args.tokens));
   return {generation, name.fingerprint, args.tokens};
@@ -186,8 +193,9 @@ detail::PlannedCall plan_combine(const ExchangeState& exchange, const CombineArg
       .threads = 1,
       .stream = args.stream};
   const std::uint64_t units = (shape.combine_packs + 31) / 32;
-  choose_grid(channel, args.launch, std::uint64_t{shape.tokens} * static_cast<unsigned>(channel.size()) * units,
-              planned);
+  // Rows for all ranks, each of which is taken to have as many tokens as this one.
+  const std::uint64_t tokens = exchange.tokens_of(args.ticket.generation);
+  choose_grid(channel, args.launch, tokens * static_cast<unsigned>(channel.size()) * units, planned);
   return planned;
 }
 

@@ -137,7 +137,8 @@ ExchangeState::ExchangeState(GroupState& group, const ExchangeArgs& args, int nu
       dispatch_(group.communicator(), kMaxGroups - 1 - 2 * number, group.members(), group.rank(), window_, 0,
                 channel_layout(layout_.dispatch_bytes)),
       combine_(group.communicator(), kMaxGroups - 2 - 2 * number, group.members(), group.rank(), window_,
-               layout_.dispatch_bytes, channel_layout(layout_.combine_bytes)) {
+               layout_.dispatch_bytes, channel_layout(layout_.combine_bytes)),
+      tokens_(args.generations) {
   for (std::uint32_t expert = 0; expert < args_.experts; ++expert) {
     if (map_.homes[expert].rank == static_cast<std::uint32_t>(group.rank())) experts_.push_back(expert);
   }

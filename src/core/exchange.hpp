@@ -74,6 +74,14 @@ struct RankSet {
     bits[0] |= rank < 64 ? bit : 0;
     bits[1] |= rank < 64 ? 0 : bit;
   }
+  // Ranks `first` … `first` + 31, where `first` is a multiple of 32.
+  WEFT_FN std::uint32_t word(std::uint32_t first) const {
+    return static_cast<std::uint32_t>((first < 64 ? bits[0] : bits[1]) >> first % 64);
+  }
+  WEFT_FN void put(std::uint32_t first, std::uint32_t word) {
+    bits[0] |= first < 64 ? std::uint64_t{word} << first % 64 : 0;
+    bits[1] |= first < 64 ? 0 : std::uint64_t{word} << first % 64;
+  }
   WEFT_FN bool has(std::uint32_t rank) const { return ((rank < 64 ? bits[0] : bits[1]) >> rank % 64 & 1u) != 0; }
 };
 static_assert(kMaxRanks <= 128);

@@ -17,9 +17,9 @@ struct MoeDispatch : MoeFrame<DispatchWork> {
 
   struct Places : Frame::Places {
     typename Send::Plan plan;
-    typename Send::Unit sent;          // the first unit of this warp
-    typename Receive::Unit received;   // likewise
-    std::uint32_t receive_sharers;     // warps that share a row
+    typename Send::Unit sent;         // the first unit of this warp
+    typename Receive::Unit received;  // likewise
+    std::uint32_t receive_sharers;    // warps that share a row
   };
   // Divisions take long, and here the kernel before still runs.
   template <Team T>
@@ -44,14 +44,13 @@ struct MoeDispatch : MoeFrame<DispatchWork> {
 
   // What the first unit reads of the caller's, beside the words of enter().
   template <Team T>
-  static WEFT_FN typename Send::template Loaded<T> early(T& team, const Session&, const Places& p) {
+  static WEFT_FN typename Send::template Loaded<T> early(T& team, const Session& s, const Places& p) {
     if (team.block_rank() == 0 || p.work->part == Part::wait) return {};
-    return Send::template load<T>(*p.work, p.plan, p.sent, p.share.first, p.share.lane);
+    return Send::template load<T>(*p.work, s.rank(), p.plan, p.sent, p.share.first, p.share.lane);
   }
 
   template <int phase, Team T>
-  static WEFT_FN bool run(T& team, const Session& s, const Places& p,
-                          const typename Send::template Loaded<T>& early) {
+  static WEFT_FN bool run(T& team, const Session& s, const Places& p, const typename Send::template Loaded<T>& early) {
     const Work& work = *p.work;
     if constexpr (phase == 0) {
       if (team.block_rank() == 0) return control_send(team, s, work, p.header);
@@ -91,7 +90,12 @@ struct MoeDispatch : MoeFrame<DispatchWork> {
 
   template <Team T>
   static WEFT_FN bool control_receive(T& team, const Session& s, const Work& work, const HeaderPlace& header) {
-    if (!team.all_lanes(Handshake::compare(team, s, header, 1))) return false;
+    const std::uint64_t began = work.source_wait_ns != nullptr ? team.now() : 0;
+    const auto seen = [&](std::uint32_t peer) {
+      if (work.source_wait_ns != nullptr) work.source_wait_ns[peer] = team.now() - began;
+    };
+    if (team.thread_rank() == 0 && work.source_wait_ns != nullptr) work.source_wait_ns[s.rank()] = 0;
+    if (!team.all_lanes(Handshake::compare(team, s, header, 1, seen))) return false;
     if (!tell_counts(team, s, work)) return false;
     if (team.thread_rank() == 0) work.exchange.tables.header->waiting = 1;
     return true;

@@ -27,8 +27,9 @@ struct SenderTokens {
   }
   // By all lanes.
   WEFT_FN bool know_all(T& team, const Session& s, const ExchangeView& exchange, std::uint32_t lane) {
-    return wait(team, s, {.phase = 1, .warp = true},
-                [&] { return team.all_lanes(look(team, s, exchange, lane)); }, [&] { return late(lane, s.size()); });
+    return wait(
+        team, s, {.phase = 1, .warp = true}, [&] { return team.all_lanes(look(team, s, exchange, lane)); },
+        [&] { return late(lane, s.size()); });
   }
   WEFT_FN std::uint32_t late(std::uint32_t lane, std::uint32_t ranks) {
     std::uint32_t who = lane < ranks ? lane : 0;

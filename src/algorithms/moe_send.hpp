@@ -15,10 +15,10 @@ template <class Row>
 struct MoeSend {
   struct Plan {
     std::uint32_t records, records_and_counts, all;  // units
-    std::uint32_t sharers;                           // neighbouring lanes that count for one expert
+    std::uint32_t sharers;                           // neighbouring lanes that count for one replica
     std::uint32_t row_sharers;                       // warps that share a row
   };
-  // Entry `part` of a token's record, the `part`-th warp's share of its row, or counts from expert `part` on.
+  // Entry `part` of a token's record, the `part`-th warp's share of its row, or counts from replica `part` on.
   struct Unit {
     std::uint32_t token, part;
   };
@@ -40,7 +40,7 @@ struct MoeSend {
               .row_sharers = row_sharers<T>(Row::template items<T>(shape), work.tokens, share.step)};
     while (plan.sharers < T::kLanes && plan.sharers * 32 < plan.records) plan.sharers *= 2;
     const std::uint32_t warp_experts = T::kLanes / plan.sharers;
-    plan.records_and_counts = plan.records + (shape.experts + warp_experts - 1) / warp_experts;
+    plan.records_and_counts = plan.records + (shape.replicas + warp_experts - 1) / warp_experts;
     plan.all = plan.records_and_counts + work.tokens * plan.row_sharers;
     return plan;
   }
@@ -52,15 +52,11 @@ struct MoeSend {
     return {(i - plan.records_and_counts) / plan.row_sharers, (i - plan.records_and_counts) % plan.row_sharers};
   }
 
-  static WEFT_FN TopK topk_of(const DispatchWork& work) {
-    return {work.ids, work.exchange.shape.experts, work.wide_ids};
-  }
-
   template <Team T>
-  static WEFT_FN Loaded<T> load(const DispatchWork& work, const Plan& plan, const Unit& unit, std::uint32_t i,
-                                std::uint32_t lane) {
+  static WEFT_FN Loaded<T> load(const DispatchWork& work, std::uint32_t rank, const Plan& plan, const Unit& unit,
+                                std::uint32_t i, std::uint32_t lane) {
     const ExchangeShape& shape = work.exchange.shape;
-    const TopK topk = topk_of(work);
+    const TopK topk = TopK::of(work, rank);
     Loaded<T> loaded{.id = kNone, .own_id = kNone, .weight = 0, .given = {}};
     if (i >= plan.all) return loaded;
     if (i < plan.records) {
@@ -90,12 +86,13 @@ struct MoeSend {
         send_row(team, s, work, share.lane, unit, plan.row_sharers, loaded);
       }
       i += share.step;
+      if (i >= plan.all) return;
       unit = MoeSend::unit<T>(work, plan, i);
-      loaded = load<T>(work, plan, unit, i, share.lane);
+      loaded = load<T>(work, s.rank(), plan, unit, i, share.lane);
     }
   }
 
-  // How many rows the experts from `first` on get from here.
+  // How many rows the replicas from `first` on get from here.
   template <Team T>
   static WEFT_FN void send_counts(T& team, const Session& s, const DispatchWork& work, std::uint32_t lane,
                                   std::uint32_t first, const Plan& plan, std::uint32_t own_id) {
@@ -105,10 +102,10 @@ struct MoeSend {
     if (plan.records <= T::kLanes) {  // one look at all of them, which lanes have had
       for (std::uint32_t i = 0; i < plan.records; ++i) count += team.from_lane(own_id, i) == expert ? 1 : 0;
     } else {
-      const std::uint32_t own = topk_of(work).count(expert, lane % plan.sharers, plan.sharers, plan.records);
+      const std::uint32_t own = TopK::of(work, s.rank()).count(expert, lane % plan.sharers, plan.sharers, plan.records);
       count = team.sum_of(own, plan.sharers);
     }
-    if (lane % plan.sharers != 0 || expert >= shape.experts) return;
+    if (lane % plan.sharers != 0 || expert >= shape.replicas) return;
     const ExpertHome home = home_of(work.exchange, expert);
     team.store(DispatchArea::of(s, work.exchange, home.rank, s.rank()).counts() + home.local,
                FlaggedWord::encode(count, s.epoch));
@@ -120,7 +117,7 @@ struct MoeSend {
     const ExchangeShape& shape = work.exchange.shape;
     const std::uint32_t i = entry.token * shape.top_k + entry.part, expert = loaded.id;
     const ExpertHome home = expert != kNone ? home_of(work.exchange, expert) : ExpertHome{kNone, 0};
-    const std::uint32_t earlier = topk_of(work).count(expert, lane + T::kLanes, T::kLanes, i);
+    const std::uint32_t earlier = TopK::of(work, s.rank()).count(expert, lane + T::kLanes, T::kLanes, i);
     const std::uint32_t ordinal = team.sum_of(earlier + (loaded.own_id == expert ? 1 : 0), T::kLanes);
     for (std::uint32_t rank = lane; rank < s.size(); rank += T::kLanes) {
       const std::uint32_t place = rank == home.rank ? RoutingRecord::make_place(home.local, ordinal) : kNone;
@@ -136,7 +133,7 @@ struct MoeSend {
     const ExchangeShape& shape = work.exchange.shape;
     RankSet own{};
     for (std::uint32_t k = lane; k < shape.top_k; k += T::kLanes) {
-      const std::uint32_t expert = k == lane ? own_id : topk_of(work).at(token * shape.top_k + k);
+      const std::uint32_t expert = k == lane ? own_id : TopK::of(work, s.rank()).at(token * shape.top_k + k);
       if (expert != kNone) own.add(home_of(work.exchange, expert).rank);
     }
     RankSet all{};

@@ -51,6 +51,7 @@ void check_outputs(const GroupState& group, const ExchangeShape& shape, const Di
     check("counts", args.counts, 4, true);
   }
   check("output_sources", args.output_sources, 4, false);
+  check("source_wait_ns", args.source_wait_ns, 8, false);
   check("output_ids", args.output_ids, 4, by_rank);
   check("output_weights", args.output_weights, 4, by_rank && shape.weighted);
 }
@@ -124,33 +125,33 @@ detail::PlannedCall plan_dispatch(const ExchangeState& exchange, const DispatchA
                                   std::uint32_t generation, std::uint32_t tokens) {
   const ExchangeShape& shape = exchange.shape();
   const GroupState& channel = exchange.dispatch_channel();
-  detail::PlannedCall planned{
-      .call = {},
-      .operation = detail::DispatchOperation{.work = {.exchange = exchange.view(generation),
-                                                      .part = part,
-                                                      .input = args.input,
-                                                      .scales = args.scales,
-                                                      .ids = args.topk_ids,
-                                                      .weights = args.topk_weights,
-                                                      .tokens = tokens,
-                                                      .wide_ids = args.topk_ids_are_i64,
-                                                      .discard = args.discard,
-                                                      .output = args.output,
-                                                      .output_scales = args.output_scales,
-                                                      .counts = args.counts,
-                                                      .offsets = args.offsets,
-                                                      .sources = args.output_sources,
-                                                      .source_tokens = args.source_tokens,
-                                                      .local_ids = args.output_ids,
-                                                      .local_weights = args.output_weights},
-                                             .type = exchange.args().type},
-      .blocks = 2,
-      .threads = 1,
-      .stream = args.stream};
+  detail::PlannedCall planned{.call = {},
+                              .operation = detail::DispatchOperation{.work = {.exchange = exchange.view(generation),
+                                                                              .part = part,
+                                                                              .input = args.input,
+                                                                              .scales = args.scales,
+                                                                              .ids = args.topk_ids,
+                                                                              .weights = args.topk_weights,
+                                                                              .tokens = tokens,
+                                                                              .wide_ids = args.topk_ids_are_i64,
+                                                                              .discard = args.discard,
+                                                                              .output = args.output,
+                                                                              .output_scales = args.output_scales,
+                                                                              .counts = args.counts,
+                                                                              .offsets = args.offsets,
+                                                                              .sources = args.output_sources,
+                                                                              .source_tokens = args.source_tokens,
+                                                                              .source_wait_ns = args.source_wait_ns,
+                                                                              .local_ids = args.output_ids,
+                                                                              .local_weights = args.output_weights},
+                                                                     .type = exchange.args().type},
+                              .blocks = 2,
+                              .threads = 1,
+                              .stream = args.stream};
   // Rows come from all ranks, about as many from each as go from here to each; records and counts go beside rows.
   const std::uint64_t units = shape.cast != RowCast::none ? (shape.columns / 16 + 31) / 32 : shape.segments;
   const std::uint64_t received = tokens * units * static_cast<unsigned>(channel.size());
-  const std::uint64_t sent = tokens * (units + shape.top_k) + (shape.experts + 31) / 32;
+  const std::uint64_t sent = tokens * (units + shape.top_k) + (shape.replicas + 31) / 32;
   const std::uint64_t warps = part == Part::send ? sent : part == Part::wait ? received : std::max(received, sent);
   choose_grid(channel, args.launch, warps, planned);
   return planned;
@@ -234,8 +235,7 @@ ExchangeMemory exchange_memory(int ranks, const ExchangeArgs& args) {
   ExchangeMemory memory{};
   memory.dispatch = layout.dispatch_bytes / detail::kBanks;
   memory.combine = layout.combine_bytes / detail::kBanks;
-  memory.tables = args.generations * detail::RoutingTables::bytes(size, shape) +
-                  detail::aligned_to_line(args.experts * sizeof(detail::ExpertHome));
+  memory.tables = args.generations * detail::RoutingTables::bytes(size, shape) + detail::map_bytes(map);
   memory.window = layout.dispatch_bytes + layout.combine_bytes + memory.tables;
   const bool by_rank = args.layout == RowLayout::rank_major;
   const std::size_t entry = sizeof(std::int32_t) + (args.weighted ? sizeof(float) : 0);

@@ -60,6 +60,30 @@ const std::vector<RejectedExchange> kRejectedExchanges = {
     {"generations: 0", [](auto& a) { a.generations = 0; }},
     {"generations: 65", [](auto& a) { a.generations = 65; }},
     {"rank_of_expert's length: 7", [](auto& a) { a.rank_of_expert.assign(7, 0); }},
+    {"ranks_of_expert's length: 7", [](auto& a) { a.ranks_of_expert.assign(7, {0}); }},
+    {"ranks_of_expert's length: 8",
+     [](auto& a) {
+       a.ranks_of_expert.assign(8, {0});
+       a.rank_of_expert.assign(8, 0);
+     }},
+    {"ranks_of_expert: none",
+     [](auto& a) {
+       a.ranks_of_expert.assign(8, {0, 1});
+       a.ranks_of_expert[5].clear();
+     }},
+    {"ranks_of_expert: 2",
+     [](auto& a) {
+       a.ranks_of_expert.assign(8, {0, 2});
+     }},
+    {"ranks_of_expert: 1",
+     [](auto& a) {
+       a.ranks_of_expert.assign(8, {0, 1, 1});
+     }},
+    {"ranks_of_expert: replicas: 4098",
+     [](auto& a) {
+       a.experts = 2049;
+       a.ranks_of_expert.assign(2049, {0, 1});
+     }},
     {"rank_of_expert: 2", [](auto& a) { a.rank_of_expert = {0, 1, 0, 1, 0, 1, 0, 2}; }},
 };
 
@@ -116,6 +140,7 @@ std::vector<RejectedDispatch> rejected_dispatches(RowLayout layout) {
       {"output_scales: ", [](auto& a) { shift(a.output_scales, 1); }},
       {"counts: null", [](auto& a) { a.counts = nullptr; }},
       {"counts: ", [](auto& a) { shift(a.counts, 1); }},
+      {"source_wait_ns: ", [](auto& a) { a.source_wait_ns = reinterpret_cast<std::uint64_t*>(4); }},
       {"source_tokens: ", [](auto& a) { shift(a.source_tokens, 2); }},
       {"launch.blocks: 1", [](auto& a) { a.launch.blocks = 1; }},
       {"launch.blocks: 3", [](auto& a) { a.launch.blocks = 3; }},

@@ -29,12 +29,8 @@ struct Sparse {
 
 constexpr std::uint32_t kRanks = 3, kTokens = 2, kGeneration = 1;
 constexpr std::uint64_t kRowBytes = std::uint64_t{2} << 20;
-const ExchangeArgs kArgs{.tokens = 1024,
-                         .hidden = kRowBytes / 2,
-                         .experts = 6,
-                         .top_k = 2,
-                         .weighted = false,
-                         .generations = 1};
+const ExchangeArgs kArgs{
+    .tokens = 1024, .hidden = kRowBytes / 2, .experts = 6, .top_k = 2, .weighted = false, .generations = 1};
 const ExpertMap kMap = map_experts(kRanks, kArgs);
 
 struct FarChannel {
@@ -78,6 +74,7 @@ struct FarRank {
     return {.shape = shape,
             .layout = layout,
             .homes = kMap.homes.data(),
+            .first_replica = nullptr,
             .tables = RoutingTables::at(tables.data, kRanks, shape)};
   }
   void run(FarChannel& half, const MoeOperation& operation) {
@@ -136,7 +133,8 @@ TEST(MoeFarOffsets, RowsOfWindowsAndOutputs) {
     for (std::uint32_t call = 0; call < 3; ++call) {
       std::vector<std::int32_t> ids, counts(mine.shape.local);
       for (std::uint32_t token = 0; token < kTokens; ++token) {
-        for (std::uint32_t k = 0; k < kArgs.top_k; ++k) ids.push_back(static_cast<std::int32_t>(expert(rank, token, k)));
+        for (std::uint32_t k = 0; k < kArgs.top_k; ++k)
+          ids.push_back(static_cast<std::int32_t>(expert(rank, token, k)));
         for (std::uint64_t i = 0; i < kArgs.hidden; ++i) {
           input[token * kArgs.hidden + i] = element(call, rank, token, i);
         }
@@ -156,6 +154,7 @@ TEST(MoeFarOffsets, RowsOfWindowsAndOutputs) {
                                                          .offsets = nullptr,
                                                          .sources = nullptr,
                                                          .source_tokens = nullptr,
+                                                         .source_wait_ns = nullptr,
                                                          .local_ids = nullptr,
                                                          .local_weights = nullptr},
                                                 .type = RowType::bf16});

@@ -72,6 +72,11 @@ struct ExchangeArgs {
   // Rank of the group that holds each expert; a rank's experts are numbered in ascending order. Empty: as even as can
   // be, in contiguous blocks, larger ones first.
   std::vector<std::uint32_t> rank_of_expert = {};
+  // Instead of it, where experts have replicas: the ranks that hold each expert, none of them twice. Of an expert with
+  // n replicas, number (source rank + token) mod n serves a token, where `token` is its number in the source's
+  // dispatch. A replica is an expert of its rank like any other; `experts` counts those that ids name, and all replicas
+  // together are 4096 at most.
+  std::vector<std::vector<std::uint32_t>> ranks_of_expert = {};
   // Dispatches whose combine has not been called yet, at most.
   std::uint32_t generations = 2;
 };
@@ -103,8 +108,11 @@ struct DispatchArgs {
   // rank_major: [ranks]: how many tokens came from each, so which rows of the following have a meaning; optional in the
   // other layouts.
   std::int32_t* source_tokens = nullptr;
+  // [ranks], or null: how many nanoseconds this dispatch waited for each source to begin it, 0 for this rank itself. A
+  // source that has been waited for while an earlier one was, on CPU ranks in turn, has the time of both.
+  std::uint64_t* source_wait_ns = nullptr;
   std::int32_t* output_ids = nullptr;  // rank_major: [rows, top_k]: local number of the expert; −1: lives elsewhere
-  float* output_weights = nullptr;     // rank_major, where the exchange is weighted: [rows, top_k]; 0 where the id is −1
+  float* output_weights = nullptr;  // rank_major, where the exchange is weighted: [rows, top_k]; 0 where the id is −1
 
   Stream stream = nullptr;
   std::uint32_t tag = 0;

@@ -76,6 +76,11 @@ struct Handshake {
 
   template <Team T>
   static WEFT_FN bool compare(T& team, const Session& s, const HeaderPlace& first, std::uint32_t phase) {
+    return compare(team, s, first, phase, [](std::uint32_t) {});
+  }
+  // `seen(peer)` is called when the peer's header has come.
+  template <Team T, class Seen>
+  static WEFT_FN bool compare(T& team, const Session& s, const HeaderPlace& first, std::uint32_t phase, Seen seen) {
     if (!alone(team, s, phase)) return false;
     if (size(*s.call) == 1) {  // abort() counts without a peer, too
       return team.thread_rank() != 0 || unpoisoned(team, id_of(s), team.load(s.call->poison), phase);
@@ -92,6 +97,7 @@ struct Handshake {
       };
       if (!wait(team, s, {.phase = phase, .control = true}, arrived, [&] { return peer; })) return false;
       if (!unpoisoned(team, id_of(s), ended, phase)) return false;
+      seen(peer);
       if (word == mine) return true;
       report(team, id_of(s),
              {.code = Errc::mismatch,

@@ -8,10 +8,11 @@
 
 namespace weft::detail {
 
-// The counts that every rank has sent for `local`, of the ranks below `end`, added up. False when the call has failed.
-template <Team T>
-WEFT_FN bool add_counts(T& team, const Session& s, const ExchangeView& exchange, std::uint32_t local, std::uint32_t end,
-                        std::uint32_t& sum) {
+// By a warp: the counts that all ranks below `end` have sent for each lane's expert `local` (where the lane has `one`),
+// added up. `beside()` is called with every look. False when the call has failed.
+template <Team T, class Beside>
+WEFT_FN bool add_counts(T& team, const Session& s, const ExchangeView& exchange, bool one, std::uint32_t local,
+                        std::uint32_t end, std::uint32_t& sum, Beside beside) {
   constexpr std::uint32_t kBatch = 8;
   for (std::uint32_t first = 0; first < end; first += kBatch) {
     std::uint64_t word[kBatch];
@@ -21,19 +22,20 @@ WEFT_FN bool add_counts(T& team, const Session& s, const ExchangeView& exchange,
       WEFT_UNROLL
       for (std::uint32_t k = 0; k < kBatch; ++k) {
         word[k] = 0;
-        if (first + k < end) {
+        if (one && first + k < end) {
           word[k] = team.load(DispatchArea::of(s, exchange, s.rank(), first + k).counts() + local);
         }
       }
+      beside();
       WEFT_UNROLL
       for (std::uint32_t k = 0; k < kBatch; ++k) {
-        if (first + k >= end || FlaggedWord::arrived(word[k], s.epoch)) continue;
+        if (!one || first + k >= end || FlaggedWord::arrived(word[k], s.epoch)) continue;
         all = false;
         late = first + k;
       }
-      return all;
+      return team.all_lanes(all);
     };
-    if (!wait(team, s, {.phase = 1}, arrived, [&] { return late; })) return false;
+    if (!wait(team, s, {.phase = 1, .warp = true}, arrived, [&] { return late; })) return false;
     WEFT_UNROLL
     for (std::uint32_t k = 0; k < kBatch; ++k) sum += FlaggedWord::decode(word[k]);
   }
@@ -50,8 +52,8 @@ WEFT_FN bool each_beginning(T& team, const Session& s, const ExchangeView& excha
   end = 0;
   for (std::uint32_t first = 0; first < shape.local; first += T::kLanes) {
     std::uint32_t count = 0;
-    const bool here = first + lane < shape.local;
-    if (!team.all_lanes(!here || add_counts(team, s, exchange, first + lane, s.size(), count))) return false;
+    const bool one = first + lane < shape.local;
+    if (!add_counts(team, s, exchange, one, first + lane, s.size(), count, [] {})) return false;
     const std::uint32_t padded = (count + shape.alignment - 1) / shape.alignment * shape.alignment;
     std::uint32_t through = padded;  // of this and of lower lanes
     for (std::uint32_t step = 1; step < T::kLanes; step *= 2) {
@@ -74,49 +76,41 @@ struct Entries {
   std::uint32_t kept;         // … and there is room for its row, which nobody else writes
 };
 
-// False when the call has failed.
+// One look at a token's records; true when all of this lane's have come. `here` has the lane's own bits.
 template <Team T>
 WEFT_FN bool read_records(T& team, const Session& s, const ExchangeView& exchange, std::uint32_t lane,
                           std::uint32_t sender, std::uint32_t token, Entries<T>& entries) {
   const Pack* const records = DispatchArea::of(s, exchange, s.rank(), sender).records(token);
-  std::uint32_t here = 0;
-  bool good = true;
+  bool all = true;
+  entries.here = 0;
   entries.row.each(lane, exchange.shape.top_k, [&](std::uint32_t k, std::uint32_t& ordinal) {
-    Pack line{};
-    const auto arrived = [&] {
-      line = team.load(records + k);
-      return Line::arrived<T::kAtomicBytes>(line, s.epoch);
-    };
-    good = good && wait(team, s, {.phase = 1}, arrived, [&] { return sender; });
+    const Pack line = team.load(records + k);
+    all &= Line::arrived<T::kAtomicBytes>(line, s.epoch);
     const Pack record = Line::decode(line);
+    const bool here = record.word[0] != kNone;
     entries.weight.own[k / T::kLanes] = record.word[1];
-    entries.local.own[k / T::kLanes] = kNone;
-    if (!good || record.word[0] == kNone) return;
-    entries.local.own[k / T::kLanes] = RoutingRecord::local(record.word[0]);
+    entries.local.own[k / T::kLanes] = here ? RoutingRecord::local(record.word[0]) : kNone;
     ordinal = RoutingRecord::ordinal(record.word[0]);
-    here |= 1u << k;
+    entries.here |= here ? 1u << k : 0;
   });
-  entries.here = team.sum_of(here, T::kLanes);
-  return team.all_lanes(good);
+  return all;
 }
 
-// Turns ordinals into rows. False when the call has failed.
-template <Team T>
+// Turns ordinals into rows. `beside`: as for add_counts. False when the call has failed.
+template <Team T, class Beside>
 WEFT_FN bool place_by_expert(T& team, const Session& s, const ExchangeView& exchange, std::uint32_t lane,
-                             std::uint32_t sender, Entries<T>& entries) {
+                             std::uint32_t sender, Entries<T>& entries, Beside beside) {
   const ExchangeShape& shape = exchange.shape;
   const bool masked = shape.layout == RowLayout::expert_masked;
   std::uint32_t kept = 0;
-  bool good = true;
-  entries.row.each(lane, shape.top_k, [&](std::uint32_t k, std::uint32_t& row) {
-    const std::uint32_t local = entries.local.own[k / T::kLanes];
-    if (local == kNone) return;
-    good = good && add_counts(team, s, exchange, local, sender, row);
-    if (row < shape.capacity) kept |= 1u << k;
-    if (masked) row += local * shape.capacity;
-  });
-  if (!team.all_lanes(good)) return false;
-  if (!masked && entries.here != 0) {
+  for (std::uint32_t j = 0; j < Dealt<T, kMaxTopK>::kOwn && j * T::kLanes < shape.top_k; ++j) {
+    const std::uint32_t k = j * T::kLanes + lane, local = entries.local.own[j];
+    const bool one = k < shape.top_k && local != kNone;
+    if (!add_counts(team, s, exchange, one, local, sender, entries.row.own[j], beside)) return false;
+    if (one && entries.row.own[j] < shape.capacity) kept |= 1u << k;
+    if (one && masked) entries.row.own[j] += local * shape.capacity;
+  }
+  if (!masked) {
     std::uint32_t end = 0;
     const auto take = [&](std::uint32_t first, std::uint32_t, std::uint32_t begin) {
       WEFT_UNROLL
@@ -131,7 +125,7 @@ WEFT_FN bool place_by_expert(T& team, const Session& s, const ExchangeView& exch
       kept |= (entries.here >> k & 1u) != 0 && row < shape.capacity ? 1u << k : 0;
     });
   }
-  entries.kept = team.sum_of(kept, T::kLanes);
+  entries.kept = team.or_of(kept);
   return true;
 }
 
@@ -144,11 +138,12 @@ WEFT_FN void place_by_rank(const ExchangeView& exchange, std::uint32_t lane, std
                    [&](std::uint32_t, std::uint32_t& row) { row = sender * exchange.shape.tokens + token; });
 }
 
-template <Team T>
-WEFT_FN bool find_entries(T& team, const Session& s, const ExchangeView& exchange, std::uint32_t lane,
-                          std::uint32_t sender, std::uint32_t token, Entries<T>& entries) {
-  if (!read_records(team, s, exchange, lane, sender, token, entries)) return false;
-  if (exchange.shape.layout != RowLayout::rank_major) return place_by_expert(team, s, exchange, lane, sender, entries);
+template <Team T, class Beside>
+WEFT_FN bool place(T& team, const Session& s, const ExchangeView& exchange, std::uint32_t lane, std::uint32_t sender,
+                   std::uint32_t token, Entries<T>& entries, Beside beside) {
+  if (exchange.shape.layout != RowLayout::rank_major) {
+    return place_by_expert(team, s, exchange, lane, sender, entries, beside);
+  }
   place_by_rank(exchange, lane, sender, token, entries);
   return true;
 }
@@ -196,23 +191,27 @@ WEFT_FN bool tell_counts(T& team, const Session& s, const DispatchWork& work) {
     report(team, id_of(s), {.code = Errc::overflow, .peer = s.call->channel->world_rank, .phase = 1});
     return true;
   };
-  for (std::uint32_t local = team.thread_rank(); local < shape.local; local += team.size()) {
+  const std::uint32_t lane = team.thread_rank() % T::kLanes;
+  bool good = true;
+  for (std::uint32_t first = team.thread_rank() - lane; first < shape.local; first += team.size()) {
+    const std::uint32_t local = first + lane;
     std::uint32_t count = 0;
-    if (!add_counts(team, s, exchange, local, s.size(), count)) return false;
+    if (!add_counts(team, s, exchange, local < shape.local, local, s.size(), count, [] {})) return false;
+    if (local >= shape.local) continue;
     work.counts[local] = static_cast<std::int32_t>(count);
-    if (shape.layout == RowLayout::expert_masked && overflows(count)) return false;
+    if (shape.layout == RowLayout::expert_masked && overflows(count)) good = false;  // other lanes may have more to do
   }
-  if (shape.layout != RowLayout::expert_contiguous || team.thread_rank() >= T::kLanes) return true;
+  if (shape.layout != RowLayout::expert_contiguous || team.thread_rank() >= T::kLanes) return good;
   std::uint32_t end = 0;
   const auto take = [&](std::uint32_t first, std::uint32_t count, std::uint32_t begin) {
-    const std::uint32_t local = first + team.thread_rank();
+    const std::uint32_t local = first + lane;
     if (local >= shape.local) return;
     work.offsets[local] = static_cast<std::int32_t>(begin);
     for (std::uint32_t row = begin + count; work.sources != nullptr && row % shape.alignment != 0; ++row) {
       if (row < shape.capacity) work.sources[row] = -1;
     }
   };
-  if (!each_beginning(team, s, exchange, team.thread_rank(), end, take)) return false;
+  if (!each_beginning(team, s, exchange, lane, end, take)) return false;
   if (team.thread_rank() != 0) return true;
   work.offsets[shape.local] = static_cast<std::int32_t>(end);
   return !overflows(end);

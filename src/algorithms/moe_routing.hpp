@@ -73,11 +73,20 @@ struct MoeFrame : LoadsNothingEarly {
   }
 };
 
-// Units into which a row of `items` lanes' work is cut: a warp handles kLanes of them at once, and one thread that is a
-// warp by itself handles rows whole.
+// Warps that share each of `rows` rows, of which a warp handles kLanes items at once: as many as there are for it, and
+// no more than it has work for. One thread that is a warp by itself handles rows whole.
+template <class T>
+WEFT_FN constexpr std::uint32_t row_sharers(std::uint32_t items, std::uint32_t rows, std::uint32_t warps) {
+  if (T::kLanes == 1) return 1;
+  const std::uint32_t most = (items + T::kLanes - 1) / T::kLanes;
+  const std::uint32_t there = rows != 0 ? (warps + rows - 1) / rows : most;
+  return there < most ? there : most;
+}
+
+// Units into which a row of `items` lanes' work is cut, one for a warp.
 template <class T>
 WEFT_FN constexpr std::uint32_t units_of(std::uint32_t items) {
-  return T::kLanes == 1 ? 1 : (items + T::kLanes - 1) / T::kLanes;
+  return row_sharers<T>(items, 1, ~0u);
 }
 
 // A small array whose elements are dealt to the lanes of a warp, so that each is computed once.
@@ -106,26 +115,35 @@ struct Dealt {
   }
 };
 
-WEFT_FN ExpertHome home_of(const ExchangeView& exchange, std::uint32_t expert) {
+WEFT_FN ExpertHome home_of(const ExchangeView& exchange, std::uint32_t replica) {
   const std::uint32_t even = exchange.shape.even;
-  return even != 0 ? ExpertHome{expert / even, expert % even} : exchange.homes[expert];
+  return even != 0 ? ExpertHome{replica / even, replica % even} : exchange.homes[replica];
 }
 
-// Top-k ids as the caller has them; kNone for what names no expert.
+// The replicas that serve the entries of one rank's tokens; kNone for an id that names no expert. Where no expert has
+// several, replicas are experts.
 struct TopK {
   const void* ids;
-  std::uint32_t experts;
+  const ExchangeView* exchange;
+  std::uint32_t rank;
   bool wide;
+
+  static WEFT_FN TopK of(const DispatchWork& work, std::uint32_t rank) {
+    return {work.ids, &work.exchange, rank, work.wide_ids};
+  }
 
   WEFT_FN std::uint32_t at(std::uint32_t i) const {
     const std::uint64_t id =
         wide ? static_cast<const std::uint64_t*>(ids)[i] : static_cast<const std::uint32_t*>(ids)[i];
-    return id < experts ? static_cast<std::uint32_t>(id) : kNone;
+    if (id >= exchange->shape.experts) return kNone;
+    if (exchange->first_replica == nullptr) return static_cast<std::uint32_t>(id);
+    const std::uint32_t first = exchange->first_replica[id], count = exchange->first_replica[id + 1] - first;
+    return first + (rank + i / exchange->shape.top_k) % count;
   }
-  // How many of the entries first, first + step, … below `end` are `expert`.
-  WEFT_FN std::uint32_t count(std::uint32_t expert, std::uint32_t first, std::uint32_t step, std::uint32_t end) const {
+  // How many of the entries first, first + step, … below `end` are served by `replica`.
+  WEFT_FN std::uint32_t count(std::uint32_t replica, std::uint32_t first, std::uint32_t step, std::uint32_t end) const {
     std::uint32_t found = 0;
-    for (std::uint32_t i = first; i < end; i += step) found += at(i) == expert ? 1 : 0;
+    for (std::uint32_t i = first; i < end; i += step) found += at(i) == replica ? 1 : 0;
     return found;
   }
 };

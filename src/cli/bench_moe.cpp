@@ -57,7 +57,8 @@ void MoeBench::write(const Ranks& ranks, const ModelShape& shape, const Exchange
   if (options.tables_on_stdout()) {
     const ExchangeMemory memory = exchange_memory(ranks.world_size(), args);
     fmt::print(
-        "MoE of {}: hidden {}, {} experts, top {}, {} routing, {} dispatched, {} layout, bf16 combined with weights\n{}\n"
+        "MoE of {}: hidden {}, {} experts, top {}, {} routing, {} dispatched, {} layout, bf16 combined with "
+        "weights\n{}\n"
         "\n{}\n",
         shape.name, shape.hidden, shape.num_experts, shape.top_k, name(traffic), cast_name(args.cast), name(layout),
         headline(ranks), table.text());

@@ -37,10 +37,10 @@ Table moe_memory_table(const std::string& model, int ranks, std::uint32_t tokens
                "rank-major", "DeepEP", "NCCL EP"});
   for (const RowCast cast : {RowCast::fp8, RowCast::none}) {
     ExchangeArgs args{.tokens = tokens,
-                            .hidden = static_cast<std::uint32_t>(shape.hidden),
-                            .experts = static_cast<std::uint32_t>(shape.num_experts),
-                            .top_k = static_cast<std::uint32_t>(shape.top_k),
-                            .cast = cast};
+                      .hidden = static_cast<std::uint32_t>(shape.hidden),
+                      .experts = static_cast<std::uint32_t>(shape.num_experts),
+                      .top_k = static_cast<std::uint32_t>(shape.top_k),
+                      .cast = cast};
     const ExchangeMemory memory = exchange_memory(ranks, args);
     args.layout = RowLayout::expert_contiguous;
     args.alignment = 128;  // of DeepGEMM's contiguous grouped GEMM

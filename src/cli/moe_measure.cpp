@@ -125,19 +125,19 @@ void measure(Ranks::Seat& seat, RankMoe& rank, const MoeTraffic& traffic, const 
   upload(rank, traffic, seat.rank(), args);
   const auto dispatch = [&](bool discard) {
     const DispatchArgs call{.input = rank.rows,
-                                   .topk_ids = rank.ids,
-                                   .topk_weights = static_cast<const float*>(rank.weights),
-                                   .tokens = result.tokens,
-                                   .output = rank.output,
-                                   .output_scales = rank.scales,
-                                   .counts = static_cast<std::int32_t*>(rank.counts),
-                                   .offsets = static_cast<std::int32_t*>(rank.offsets),
-                                   .source_tokens = static_cast<std::int32_t*>(rank.source_tokens),
-                                   .output_ids = static_cast<std::int32_t*>(rank.local_ids),
-                                   .output_weights = static_cast<float*>(rank.local_weights),
-                                   .stream = rank.device->stream(),
-                                   .discard = discard,
-                                   .launch = launch};
+                            .topk_ids = rank.ids,
+                            .topk_weights = static_cast<const float*>(rank.weights),
+                            .tokens = result.tokens,
+                            .output = rank.output,
+                            .output_scales = rank.scales,
+                            .counts = static_cast<std::int32_t*>(rank.counts),
+                            .offsets = static_cast<std::int32_t*>(rank.offsets),
+                            .source_tokens = static_cast<std::int32_t*>(rank.source_tokens),
+                            .output_ids = static_cast<std::int32_t*>(rank.local_ids),
+                            .output_weights = static_cast<float*>(rank.local_weights),
+                            .stream = rank.device->stream(),
+                            .discard = discard,
+                            .launch = launch};
     if (!apart) return rank.exchange.dispatch(call);
     const Ticket ticket = rank.exchange.dispatch_send(call);
     rank.exchange.dispatch_wait(ticket, call);

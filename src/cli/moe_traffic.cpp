@@ -102,8 +102,7 @@ std::vector<std::uint16_t> MoeTraffic::expert_row(std::uint32_t expert, const Ar
   return row;
 }
 
-std::vector<std::uint16_t> MoeTraffic::joint_row(std::span<const std::uint32_t> experts,
-                                                 const Arrival& arrival) const {
+std::vector<std::uint16_t> MoeTraffic::joint_row(std::span<const std::uint32_t> experts, const Arrival& arrival) const {
   const RankTokens& of = tokens(static_cast<int>(arrival.rank));
   std::vector<float> sum(exchange_.hidden);
   bool first = true;

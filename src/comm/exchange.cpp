@@ -51,6 +51,7 @@ void check_outputs(const GroupState& group, const ExchangeShape& shape, const Di
     check("counts", args.counts, 4, true);
   }
   check("output_sources", args.output_sources, 4, false);
+  check("source_wait_ns", args.source_wait_ns, 8, false);
   check("output_ids", args.output_ids, 4, by_rank);
   check("output_weights", args.output_weights, 4, by_rank && shape.weighted);
 }
@@ -71,13 +72,19 @@ void check_ready(const Group& handle, const char* what) {
   handle.check();
 }
 
-// A grid for `rows` rows of which each is work for `warps` warps.
+// A grid of `warps` warps of data: small blocks while there are processors for all of them, as each then has more of a
+// processor's loads in flight (docs/performance.md).
 void choose_grid(const GroupState& group, const Launch& launch, std::uint64_t warps, detail::PlannedCall& planned) {
-  const int most = group.communicator().fabric().max_blocks();
-  planned.threads = launch.threads != 0 ? launch.threads : 512;
-  const std::uint64_t in_block = static_cast<std::uint64_t>(planned.threads) / 32;
-  const std::uint64_t data_blocks =
-      std::clamp<std::uint64_t>((warps + in_block - 1) / in_block, 1, static_cast<std::uint64_t>(most - 1));
+  const auto most = static_cast<std::uint64_t>(group.communicator().fabric().max_blocks() - 1);
+  const auto blocks_of = [&](int threads) {
+    const std::uint64_t in_block = static_cast<std::uint64_t>(threads) / 32;
+    return (warps + in_block - 1) / in_block;
+  };
+  planned.threads = launch.threads;
+  for (int threads = 128; planned.threads == 0; threads *= 2) {
+    if (threads == 512 || blocks_of(threads) <= most) planned.threads = threads;
+  }
+  const std::uint64_t data_blocks = std::clamp<std::uint64_t>(blocks_of(planned.threads), 1, most);
   planned.blocks = launch.blocks != 0 ? launch.blocks : static_cast<int>(data_blocks) + 1;
 }
 
@@ -118,33 +125,33 @@ detail::PlannedCall plan_dispatch(const ExchangeState& exchange, const DispatchA
                                   std::uint32_t generation, std::uint32_t tokens) {
   const ExchangeShape& shape = exchange.shape();
   const GroupState& channel = exchange.dispatch_channel();
-  detail::PlannedCall planned{
-      .call = {},
-      .operation = detail::DispatchOperation{.work = {.exchange = exchange.view(generation),
-                                                      .part = part,
-                                                      .input = args.input,
-                                                      .scales = args.scales,
-                                                      .ids = args.topk_ids,
-                                                      .weights = args.topk_weights,
-                                                      .tokens = tokens,
-                                                      .wide_ids = args.topk_ids_are_i64,
-                                                      .discard = args.discard,
-                                                      .output = args.output,
-                                                      .output_scales = args.output_scales,
-                                                      .counts = args.counts,
-                                                      .offsets = args.offsets,
-                                                      .sources = args.output_sources,
-                                                      .source_tokens = args.source_tokens,
-                                                      .local_ids = args.output_ids,
-                                                      .local_weights = args.output_weights},
-                                             .type = exchange.args().type},
-      .blocks = 2,
-      .threads = 1,
-      .stream = args.stream};
+  detail::PlannedCall planned{.call = {},
+                              .operation = detail::DispatchOperation{.work = {.exchange = exchange.view(generation),
+                                                                              .part = part,
+                                                                              .input = args.input,
+                                                                              .scales = args.scales,
+                                                                              .ids = args.topk_ids,
+                                                                              .weights = args.topk_weights,
+                                                                              .tokens = tokens,
+                                                                              .wide_ids = args.topk_ids_are_i64,
+                                                                              .discard = args.discard,
+                                                                              .output = args.output,
+                                                                              .output_scales = args.output_scales,
+                                                                              .counts = args.counts,
+                                                                              .offsets = args.offsets,
+                                                                              .sources = args.output_sources,
+                                                                              .source_tokens = args.source_tokens,
+                                                                              .source_wait_ns = args.source_wait_ns,
+                                                                              .local_ids = args.output_ids,
+                                                                              .local_weights = args.output_weights},
+                                                                     .type = exchange.args().type},
+                              .blocks = 2,
+                              .threads = 1,
+                              .stream = args.stream};
   // Rows come from all ranks, about as many from each as go from here to each; records and counts go beside rows.
   const std::uint64_t units = shape.cast != RowCast::none ? (shape.columns / 16 + 31) / 32 : shape.segments;
   const std::uint64_t received = tokens * units * static_cast<unsigned>(channel.size());
-  const std::uint64_t sent = tokens * (units + shape.top_k) + (shape.experts + 31) / 32;
+  const std::uint64_t sent = tokens * (units + shape.top_k) + (shape.replicas + 31) / 32;
   const std::uint64_t warps = part == Part::send ? sent : part == Part::wait ? received : std::max(received, sent);
   choose_grid(channel, args.launch, warps, planned);
   return planned;
@@ -160,6 +167,7 @@ detail::SentCall run_dispatch(const Group& group, ExchangeState& exchange, const
   check_nothing_sent(exchange.sent_dispatch(), "dispatch");
   check_ready(group, "dispatch");
   const std::uint32_t generation = exchange.next_generation();
+  exchange.set_tokens(generation, args.tokens);
   const detail::CallName name = call_name("dispatch", args.tag);
   run(group, channel, name, plan_dispatch(exchange, args, part, generation, args.tokens));
   return {generation, name.fingerprint, args.tokens};
@@ -186,8 +194,9 @@ detail::PlannedCall plan_combine(const ExchangeState& exchange, const CombineArg
       .threads = 1,
       .stream = args.stream};
   const std::uint64_t units = (shape.combine_packs + 31) / 32;
-  choose_grid(channel, args.launch, std::uint64_t{shape.tokens} * static_cast<unsigned>(channel.size()) * units,
-              planned);
+  // Rows for all ranks, each of which is taken to have as many tokens as this one.
+  const std::uint64_t tokens = exchange.tokens_of(args.ticket.generation);
+  choose_grid(channel, args.launch, tokens * static_cast<unsigned>(channel.size()) * units, planned);
   return planned;
 }
 
@@ -226,8 +235,7 @@ ExchangeMemory exchange_memory(int ranks, const ExchangeArgs& args) {
   ExchangeMemory memory{};
   memory.dispatch = layout.dispatch_bytes / detail::kBanks;
   memory.combine = layout.combine_bytes / detail::kBanks;
-  memory.tables = args.generations * detail::RoutingTables::bytes(size, shape) +
-                  detail::aligned_to_line(args.experts * sizeof(detail::ExpertHome));
+  memory.tables = args.generations * detail::RoutingTables::bytes(size, shape) + detail::map_bytes(map);
   memory.window = layout.dispatch_bytes + layout.combine_bytes + memory.tables;
   const bool by_rank = args.layout == RowLayout::rank_major;
   const std::size_t entry = sizeof(std::int32_t) + (args.weighted ? sizeof(float) : 0);

@@ -70,16 +70,30 @@ void check_exchange_args(std::uint32_t ranks, const ExchangeArgs& args) {
   const bool contiguous = args.layout == RowLayout::expert_contiguous;
   require(args.alignment >= 1 && args.alignment <= (contiguous ? kMostAlignment : 1), "alignment", args.alignment,
           contiguous ? fmt::format("between 1 and {}", kMostAlignment) : "1, and only contiguous experts are aligned");
+  std::uint64_t replicas = args.ranks_of_expert.empty() ? args.experts : 0;
+  for (const std::vector<std::uint32_t>& holders : args.ranks_of_expert) replicas += holders.size();
+  require(replicas <= kMaxExperts, "ranks_of_expert: replicas", replicas, fmt::format("{} at most", kMaxExperts));
   const std::uint64_t entries = std::uint64_t{ranks} * args.tokens * args.top_k;
-  const std::uint64_t most_rows = args.layout == RowLayout::rank_major
-                                      ? 0
-                                      : entries + std::uint64_t{contiguous ? args.experts : 0} * (args.alignment - 1);
+  const std::uint64_t most_rows =
+      args.layout == RowLayout::rank_major ? 0 : entries + (contiguous ? replicas : 0) * (args.alignment - 1);
   require(args.capacity <= most_rows, "capacity", args.capacity, fmt::format("between 0 and {}", most_rows));
   require(args.generations >= 1 && args.generations <= 64, "generations", args.generations, "between 1 and 64");
   require(args.rank_of_expert.empty() || args.rank_of_expert.size() == args.experts, "rank_of_expert's length",
           args.rank_of_expert.size(), fmt::format("0 or {}", args.experts));
   for (const std::uint32_t rank : args.rank_of_expert) {
     require(rank < ranks, "rank_of_expert", rank, fmt::format("a rank below {}", ranks));
+  }
+  require(args.ranks_of_expert.empty() || args.ranks_of_expert.size() == args.experts, "ranks_of_expert's length",
+          args.ranks_of_expert.size(), fmt::format("0 or {}", args.experts));
+  require(args.ranks_of_expert.empty() || args.rank_of_expert.empty(), "ranks_of_expert's length",
+          args.ranks_of_expert.size(), "0, and rank_of_expert is given");
+  for (const std::vector<std::uint32_t>& holders : args.ranks_of_expert) {
+    require(!holders.empty(), "ranks_of_expert", "none", "a list of ranks");
+    std::vector<bool> taken(ranks);
+    for (const std::uint32_t rank : holders) {
+      require(rank < ranks && !taken[rank], "ranks_of_expert", rank, fmt::format("a rank below {}, once", ranks));
+      taken[rank] = true;
+    }
   }
   if (args.layout != RowLayout::expert_masked) return;
   const std::vector<std::uint32_t> counts = map_experts(ranks, args).counts;
@@ -110,6 +124,10 @@ void agree_on_exchange(Bootstrap& bootstrap, const GroupState& group, const Exch
   mine.capacity = args.capacity;
   mine.generations = args.generations;
   for (const std::uint32_t rank : args.rank_of_expert) mine.map = fingerprint("map", mine.map, rank);
+  for (const std::vector<std::uint32_t>& ranks : args.ranks_of_expert) {
+    mine.map = fingerprint("replicas", mine.map, static_cast<std::uint32_t>(ranks.size()));
+    for (const std::uint32_t rank : ranks) mine.map = fingerprint("map", mine.map, rank);
+  }
   mine.type = args.type;
   mine.cast = args.cast;
   mine.layout = args.layout;
@@ -137,9 +155,15 @@ ExchangeState::ExchangeState(GroupState& group, const ExchangeArgs& args, int nu
       dispatch_(group.communicator(), kMaxGroups - 1 - 2 * number, group.members(), group.rank(), window_, 0,
                 channel_layout(layout_.dispatch_bytes)),
       combine_(group.communicator(), kMaxGroups - 2 - 2 * number, group.members(), group.rank(), window_,
-               layout_.dispatch_bytes, channel_layout(layout_.combine_bytes)) {
+               layout_.dispatch_bytes, channel_layout(layout_.combine_bytes)),
+      tokens_(args.generations) {
+  const bool replicated = !map_.first_replica.empty();
   for (std::uint32_t expert = 0; expert < args_.experts; ++expert) {
-    if (map_.homes[expert].rank == static_cast<std::uint32_t>(group.rank())) experts_.push_back(expert);
+    const std::uint32_t first = replicated ? map_.first_replica[expert] : expert;
+    const std::uint32_t end = replicated ? map_.first_replica[expert + 1] : expert + 1;
+    for (std::uint32_t replica = first; replica < end; ++replica) {
+      if (map_.homes[replica].rank == static_cast<std::uint32_t>(group.rank())) experts_.push_back(expert);
+    }
   }
 }
 
@@ -148,7 +172,7 @@ std::size_t ExchangeState::tables_bytes() const {
 }
 
 std::size_t ExchangeState::needed_bytes() const {
-  return tables_offset() + tables_bytes() + aligned_to_line(args_.experts * sizeof(ExpertHome));
+  return tables_offset() + tables_bytes() + map_bytes(map_);
 }
 
 std::byte* ExchangeState::memory() const {
@@ -165,7 +189,10 @@ void ExchangeState::arm(std::optional<std::uint32_t> first_epoch, bool moved) {
   // A combine whose dispatch came before release() finds no tokens, rather than 2³².
   const std::size_t of_one = tables_bytes() / args_.generations;
   for (std::uint32_t i = 0; i < args_.generations; ++i) fabric.fill(tables + i * of_one, 0, sizeof(RoutingHeader));
-  fabric.write(tables + tables_bytes(), map_.homes.data(), map_.homes.size() * sizeof(ExpertHome));
+  std::byte* const homes = tables + tables_bytes();
+  fabric.write(homes, map_.homes.data(), map_.homes.size() * sizeof(ExpertHome));
+  if (map_.first_replica.empty()) return;
+  fabric.write(homes + homes_bytes(map_), map_.first_replica.data(), map_.first_replica.size() * sizeof(std::uint32_t));
 }
 
 void ExchangeState::set_released() {
@@ -181,6 +208,9 @@ ExchangeView ExchangeState::view(std::uint32_t generation) const {
   return {.shape = shape_,
           .layout = layout_,
           .homes = reinterpret_cast<const ExpertHome*>(tables + tables_bytes()),
+          .first_replica = map_.first_replica.empty()
+                               ? nullptr
+                               : reinterpret_cast<const std::uint32_t*>(tables + tables_bytes() + homes_bytes(map_)),
           .tables = RoutingTables::at(tables + generation * RoutingTables::bytes(ranks, shape_), ranks, shape_)};
 }
 

@@ -42,6 +42,9 @@ class ExchangeState {
   void arm(std::optional<std::uint32_t> first_epoch, bool moved);  // as GroupState::arm
   void set_released();
 
+  // This rank's tokens in the last dispatch that took the generation, as it was called or captured.
+  std::uint32_t tokens_of(std::uint32_t generation) const { return tokens_[generation]; }
+  void set_tokens(std::uint32_t generation, std::uint32_t tokens) { tokens_[generation] = tokens; }
   // Of dispatch and of combine.
   std::optional<SentCall>& sent_dispatch() { return sent_dispatch_; }
   std::optional<SentCall>& sent_combine() { return sent_combine_; }
@@ -67,6 +70,7 @@ class ExchangeState {
   std::size_t window_bytes_ = 0;
   GroupState dispatch_, combine_;
   std::uint64_t dispatches_ = 0;
+  std::vector<std::uint32_t> tokens_;  // by generation
   std::optional<SentCall> sent_dispatch_, sent_combine_;
 };
 

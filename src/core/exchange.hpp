@@ -26,6 +26,7 @@ struct ExpertHome {
 
 struct ExchangeShape {
   std::uint32_t tokens, experts, top_k, capacity;
+  std::uint32_t replicas;       // of all experts; as many as experts where none has several
   std::uint32_t even;           // experts of each rank, where all have as many, in contiguous blocks; else 0
   std::uint32_t local;          // experts of this rank
   std::uint32_t most_local;     // of any rank
@@ -73,6 +74,14 @@ struct RankSet {
     const std::uint64_t bit = std::uint64_t{1} << rank % 64;
     bits[0] |= rank < 64 ? bit : 0;
     bits[1] |= rank < 64 ? 0 : bit;
+  }
+  // Ranks `first` … `first` + 31, where `first` is a multiple of 32.
+  WEFT_FN std::uint32_t word(std::uint32_t first) const {
+    return static_cast<std::uint32_t>((first < 64 ? bits[0] : bits[1]) >> first % 64);
+  }
+  WEFT_FN void put(std::uint32_t first, std::uint32_t word) {
+    bits[0] |= first < 64 ? std::uint64_t{word} << first % 64 : 0;
+    bits[1] |= first < 64 ? 0 : std::uint64_t{word} << first % 64;
   }
   WEFT_FN bool has(std::uint32_t rank) const { return ((rank < 64 ? bits[0] : bits[1]) >> rank % 64 & 1u) != 0; }
 };
@@ -138,8 +147,9 @@ constexpr ExchangeLayout make_exchange_layout(std::uint32_t ranks, const Exchang
 struct ExchangeView {
   ExchangeShape shape;
   ExchangeLayout layout;
-  const ExpertHome* homes;  // by expert; not read where blocks are even
-  RoutingTables tables;     // of the generation
+  const ExpertHome* homes;             // by replica; not read where blocks are even
+  const std::uint32_t* first_replica;  // by expert, and their end; null where no expert has several
+  RoutingTables tables;                // of the generation
 };
 
 struct DispatchWork {
@@ -158,6 +168,7 @@ struct DispatchWork {
   std::int32_t* offsets;
   std::int32_t* sources;
   std::int32_t* source_tokens;
+  std::uint64_t* source_wait_ns;
   std::int32_t* local_ids;
   float* local_weights;
 };

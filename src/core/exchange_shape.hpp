@@ -16,13 +16,22 @@ constexpr std::uint32_t element_bytes(RowType type) {
 
 // Where the experts of an exchange live, and how many each rank has.
 struct ExpertMap {
-  std::vector<ExpertHome> homes;      // by expert
-  std::vector<std::uint32_t> counts;  // by rank
-  std::uint32_t even;                 // as in ExchangeShape
+  std::vector<ExpertHome> homes;             // by replica
+  std::vector<std::uint32_t> first_replica;  // by expert, and their end; empty where no expert has several
+  std::vector<std::uint32_t> counts;         // by rank
+  std::uint32_t even;                        // as in ExchangeShape
 };
 
 inline ExpertMap map_experts(std::uint32_t ranks, const ExchangeArgs& args) {
-  ExpertMap map{.homes = {}, .counts = std::vector<std::uint32_t>(ranks), .even = 0};
+  ExpertMap map{.homes = {}, .first_replica = {}, .counts = std::vector<std::uint32_t>(ranks), .even = 0};
+  for (const std::vector<std::uint32_t>& replicas : args.ranks_of_expert) {
+    map.first_replica.push_back(static_cast<std::uint32_t>(map.homes.size()));
+    for (const std::uint32_t rank : replicas) map.homes.push_back({rank, map.counts[rank]++});
+  }
+  if (!map.homes.empty()) {
+    map.first_replica.push_back(static_cast<std::uint32_t>(map.homes.size()));
+    return map;
+  }
   const std::uint32_t least = args.experts / ranks, more = args.experts % ranks;
   for (std::uint32_t expert = 0; expert < args.experts; ++expert) {
     const std::uint32_t in_larger = more * (least + 1);
@@ -33,6 +42,14 @@ inline ExpertMap map_experts(std::uint32_t ranks, const ExchangeArgs& args) {
   }
   if (args.rank_of_expert.empty() && more == 0) map.even = least;
   return map;
+}
+
+// What the map takes behind the routing tables: homes, then first replicas.
+inline std::uint64_t homes_bytes(const ExpertMap& map) {
+  return aligned_to_line(map.homes.size() * sizeof(ExpertHome));
+}
+inline std::uint64_t map_bytes(const ExpertMap& map) {
+  return homes_bytes(map) + aligned_to_line(map.first_replica.size() * sizeof(std::uint32_t));
 }
 
 // Rows of ExchangeArgs::capacity, unless the caller has said.
@@ -48,6 +65,7 @@ inline ExchangeShape make_shape(std::uint32_t ranks, std::uint32_t rank, const E
   ExchangeShape shape{};
   shape.tokens = args.tokens;
   shape.experts = args.experts;
+  shape.replicas = static_cast<std::uint32_t>(map.homes.size());
   shape.top_k = args.top_k;
   shape.even = map.even;
   shape.local = map.counts[rank];

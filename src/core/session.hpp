@@ -85,6 +85,8 @@ WEFT_FN bool unpoisoned(T& team, CallId id, std::uint32_t word, std::uint32_t ph
 struct WaitSite {
   std::uint32_t phase;
   bool control = false;  // data blocks give up a little later than the control block, which knows more
+  // All lanes of a warp wait for the same: `ready()` is the same in all of them, and may ask what the others have.
+  bool warp = false;
 };
 
 // What a wait that goes on knows from its last look around.
@@ -153,7 +155,8 @@ WEFT_FN bool wait(T& team, const Session& s, WaitSite site, Ready ready, Late la
     team.relax(spins);
     if (spins % T::kSpinsPerCheck != 0) continue;
     state = worth_waiting(team, id_of(s), late(), site, state);
-    if (state.began == 0) return false;
+    const bool good = state.began != 0;
+    if (!(site.warp ? team.all_lanes(good) : good)) return false;
   }
 }
 
@@ -218,7 +221,9 @@ template <Team T>
 WEFT_FN void leave(T& team, const Session& s, Part part) {
   team.sync();
   if (part == Part::send) {
-    if (team.block_rank() == 0 && team.thread_rank() == 0) team.store(&s.call->local->busy, kSent);
+    if (team.block_rank() != 0 || team.thread_rank() != 0) return;
+    static_cast<void>(alone(team, s, 0));  // no wait of this launch asks
+    team.store(&s.call->local->busy, kSent);
     return;
   }
   const std::uint32_t next = s.epoch + 1;

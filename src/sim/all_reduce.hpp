@@ -38,8 +38,8 @@ class AllReduceProgram final : public Program {
     std::vector<std::uint32_t> memory;             // of the first call that uses it; replays share it
     std::vector<std::uint32_t> result;             // what a replay of the same recording has found there
     unsigned user;                                 // the last call that has begun to use `memory`
-    Kernel kernel, wait;  // a send: what its wait is
-    std::size_t output_offset;  // bytes
+    Kernel kernel, wait;                           // a send: what its wait is
+    std::size_t output_offset;                     // bytes
   };
   void fill(unsigned call, unsigned rank);
   // Fresh memory of a call, or that of the call whose recording it replays.
@@ -52,6 +52,7 @@ class AllReduceProgram final : public Program {
     unsigned rank, token;  // whose token, and which
     float weight;
   };
+  std::optional<std::uint32_t> replica_of(int id, unsigned rank, std::uint32_t token) const;
   std::vector<std::vector<Arrival>> arrivals(unsigned dispatch) const;  // by expert, in order
   std::vector<std::size_t> beginnings(const std::vector<std::vector<Arrival>>& by_expert) const;
   std::optional<std::size_t> row_of(const Arrival& arrival, std::size_t place, std::size_t beginning) const;

@@ -97,14 +97,23 @@ Mapped map(std::vector<std::uint32_t>& words) {
 
 }  // namespace
 
+// Who serves an id; an expert that has no replicas is its own.
+std::optional<std::uint32_t> AllReduceProgram::replica_of(int id, unsigned rank, std::uint32_t token) const {
+  if (id < 0 || static_cast<std::uint32_t>(id) >= setup_.exchange.experts) return std::nullopt;
+  const auto expert = static_cast<std::uint32_t>(id);
+  const std::vector<std::uint32_t>& first = world_.exchange().map().first_replica;
+  return first.empty() ? expert : first[expert] + (rank + token) % (first[expert + 1] - first[expert]);
+}
+
+// By replica.
 std::vector<std::vector<AllReduceProgram::Arrival>> AllReduceProgram::arrivals(unsigned dispatch) const {
   const std::uint32_t top_k = setup_.exchange.top_k;
-  std::vector<std::vector<Arrival>> by_expert(setup_.exchange.experts);
+  std::vector<std::vector<Arrival>> by_expert(world_.exchange().map().homes.size());
   for (unsigned rank = 0; rank < setup_.ranks; ++rank) {
     const std::vector<int>& ids = ids_of(setup_.calls[dispatch], rank);
     for (std::uint32_t i = 0; i < ids.size(); ++i) {
-      if (ids[i] < 0 || static_cast<std::size_t>(ids[i]) >= by_expert.size()) continue;
-      by_expert[static_cast<std::size_t>(ids[i])].push_back({rank, i / top_k, weight_of(dispatch, rank, i)});
+      const std::optional<std::uint32_t> replica = replica_of(ids[i], rank, i / top_k);
+      if (replica) by_expert[*replica].push_back({rank, i / top_k, weight_of(dispatch, rank, i)});
     }
   }
   return by_expert;
@@ -151,10 +160,12 @@ detail::ExchangeView AllReduceProgram::exchange_view(unsigned dispatch, unsigned
   }
   const ExchangeShape& shape = world_.exchange().shape(rank);
   auto& tables = tables_[std::size_t{earlier % setup_.exchange.generations} * setup_.ranks + rank];
-  return {.shape = shape,
-          .layout = world_.exchange().layout(),
-          .homes = world_.exchange().map().homes.data(),
-          .tables = RoutingTables::at(reinterpret_cast<std::byte*>(tables.data()), setup_.ranks, shape)};
+  return {
+      .shape = shape,
+      .layout = world_.exchange().layout(),
+      .homes = world_.exchange().map().homes.data(),
+      .first_replica = setup_.exchange.ranks_of_expert.empty() ? nullptr : world_.exchange().map().first_replica.data(),
+      .tables = RoutingTables::at(reinterpret_cast<std::byte*>(tables.data()), setup_.ranks, shape)};
 }
 
 void AllReduceProgram::fill_dispatch(unsigned call, unsigned rank) {
@@ -212,7 +223,8 @@ void AllReduceProgram::fill_dispatch(unsigned call, unsigned rank) {
     const auto begin = static_cast<std::int32_t>(begins[expert]), pad = -1;
     at.put(t.expected, offsets + std::size_t{local} * 4, &begin, 1);
     for (end = begin + count; end % static_cast<std::int32_t>(shape.alignment) != 0; ++end) {
-      if (end < static_cast<std::int32_t>(rows)) at.put(t.expected, sources + static_cast<std::size_t>(end) * 4, &pad, 1);
+      if (end < static_cast<std::int32_t>(rows))
+        at.put(t.expected, sources + static_cast<std::size_t>(end) * 4, &pad, 1);
     }
   }
   if (contiguous) at.put(t.expected, offsets + std::size_t{shape.local} * 4, &end, 1);
@@ -221,8 +233,8 @@ void AllReduceProgram::fill_dispatch(unsigned call, unsigned rank) {
     const auto count = static_cast<std::uint32_t>(chosen.size()) / shape.top_k;
     at.put(t.expected, source_tokens + source * 4u, &count, 1);
     for (std::uint32_t i = 0; by_rank && i < chosen.size(); ++i) {
-      const bool one = chosen[i] >= 0 && static_cast<std::size_t>(chosen[i]) < homes.size();
-      const detail::ExpertHome home = one ? homes[static_cast<std::size_t>(chosen[i])] : detail::ExpertHome{~0u, 0};
+      const std::optional<std::uint32_t> replica = replica_of(chosen[i], source, i / shape.top_k);
+      const detail::ExpertHome home = replica ? homes[*replica] : detail::ExpertHome{~0u, 0};
       const std::uint32_t id = home.rank == rank ? home.local : ~0u;
       const float weight = home.rank == rank ? weight_of(call, source, i) : 0;
       const std::size_t entry = (std::size_t{source} * shape.tokens * shape.top_k + i) * 4;
@@ -233,22 +245,23 @@ void AllReduceProgram::fill_dispatch(unsigned call, unsigned rank) {
   const auto words = [&](std::size_t piece) { return reinterpret_cast<std::int32_t*>(at.memory + piece); };
   const auto floats = reinterpret_cast<const float*>(at.memory + weights);
   detail::DispatchWork work{.exchange = exchange,
-                                  .part = spec.part,
-                                  .input = at.memory + input,
-                                  .scales = at.memory + scales,
-                                  .ids = at.memory + topk,
-                                  .weights = floats,
-                                  .tokens = tokens,
-                                  .wide_ids = false,
-                                  .discard = spec.discard,
-                                  .output = at.memory + output,
-                                  .output_scales = at.memory + output_scales,
-                                  .counts = words(counts),
-                                  .offsets = contiguous ? words(offsets) : nullptr,
-                                  .sources = by_rank ? nullptr : words(sources),
-                                  .source_tokens = words(source_tokens),
-                                  .local_ids = by_rank ? words(local_ids) : nullptr,
-                                  .local_weights = reinterpret_cast<float*>(words(local_weights))};
+                            .part = spec.part,
+                            .input = at.memory + input,
+                            .scales = at.memory + scales,
+                            .ids = at.memory + topk,
+                            .weights = floats,
+                            .tokens = tokens,
+                            .wide_ids = false,
+                            .discard = spec.discard,
+                            .output = at.memory + output,
+                            .output_scales = at.memory + output_scales,
+                            .counts = words(counts),
+                            .offsets = contiguous ? words(offsets) : nullptr,
+                            .sources = by_rank ? nullptr : words(sources),
+                            .source_tokens = words(source_tokens),
+                            .source_wait_ns = nullptr,
+                            .local_ids = by_rank ? words(local_ids) : nullptr,
+                            .local_weights = reinterpret_cast<float*>(words(local_weights))};
   const auto kernel = [&] {
     return find_moe_kernel(detail::DispatchOperation{work, setup_.exchange.type}, setup_.atomic_bytes,
                            setup_.one_thread);
@@ -306,11 +319,11 @@ void AllReduceProgram::fill_combine(unsigned call, unsigned rank) {
     at.put(t.expected, output + i * 2, &sum, 1);
   }
   detail::CombineWork work{.exchange = exchange,
-                                 .part = setup_.calls[call].part,
-                                 .input = at.memory + input,
-                                 .residual = nullptr,
-                                 .output = at.memory + output,
-                                 .dispatch_dead = &world_.local(0, rank)->dead};
+                           .part = setup_.calls[call].part,
+                           .input = at.memory + input,
+                           .residual = nullptr,
+                           .output = at.memory + output,
+                           .dispatch_dead = &world_.local(0, rank)->dead};
   const auto kernel = [&] {
     return find_moe_kernel(detail::CombineOperation{work, DataType::bf16}, setup_.atomic_bytes, setup_.one_thread);
   };

@@ -140,10 +140,18 @@ std::vector<Setup> large_moe_setups() {
       args.overflow = Overflow::drop;
       add(by_rank ? "by-rank" : "contiguous", {.calls = mixed, .exchange = args});
     }
-    add("apart", {.calls = moe_apart({{{0, 1, hot, 0}, {1, 1, hot, -1}, {}}, {{}, {hot, hot}, {-1, 0}}}, {3, 1}, {2, 2})});
+    add("apart",
+        {.calls = moe_apart({{{0, 1, hot, 0}, {1, 1, hot, -1}, {}}, {{}, {hot, hot}, {-1, 0}}}, {3, 1}, {2, 2})});
     add("apart-cpu", {.atomic_bytes = 8,
                       .one_thread = true,
                       .calls = moe_apart({{{0, 1, hot, 0}, {1, 1}}, {{}, {hot, hot}}}, {}, {})});
+    // The first expert on every rank, the others on one: experts of a rank are not in the order of ids.
+    ExchangeArgs replicas = exact(2, 3, 2);
+    for (unsigned rank = 0; rank < ranks; ++rank)
+      replicas.ranks_of_expert.resize(1), replicas.ranks_of_expert[0].push_back(rank);
+    replicas.ranks_of_expert.insert(replicas.ranks_of_expert.end(), {{ranks - 1}, {0, 1}});
+    add("replicas", {.calls = moe_rounds({{{0, 1, 0, 2}, {0, 0}, {2, 1, 2, -1}}, {{}, {2, 0, 2, 0}}, {{0, 2}}}),
+                     .exchange = replicas});
     add("drop", {.calls = moe_rounds({{{0, 1, 0, 0}, {0, -1}}, {{}, {1, 1, 0, 1}}, {{1, 0}}}), .exchange = drop});
   }
   setups.push_back({.name = "moe-cast-torn8",

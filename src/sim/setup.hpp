@@ -62,7 +62,7 @@ struct CallSetup {
   int only = -1;     // this rank alone does it: the replay of a recording that is stale
   // Dispatch: the experts of each rank's tokens, one token behind the other; the last list serves the other ranks.
   std::vector<std::vector<int>> ids = {};
-  bool discard = false;  // dispatch: as in DispatchArgs
+  bool discard = false;                     // dispatch: as in DispatchArgs
   detail::Part part = detail::Part::whole;  // dispatch and combine
   int of = -1;                              // combine: the call that was its dispatch; a wait: its send
   std::shared_ptr<const Trial> trial = {};

@@ -41,6 +41,7 @@ class SimTeam {
   static float sum_of(float value, std::uint32_t) { return value; }
   static constexpr std::uint32_t kScratchWords = Machine::kScratchWords;
   float* scratch() const { return machine_->scratch(); }
+  static std::uint32_t or_of(std::uint32_t value) { return value; }
   static std::uint32_t from_lane(std::uint32_t value, std::uint32_t) { return value; }
 
   void share(std::uint32_t i, std::uint64_t word) const { machine_->share(place_.block, i, word); }

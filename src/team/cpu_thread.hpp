@@ -35,6 +35,7 @@ class CpuThread {
   static float max_of(float value, std::uint32_t) { return value; }
   static std::uint32_t sum_of(std::uint32_t value, std::uint32_t) { return value; }
   static float sum_of(float value, std::uint32_t) { return value; }
+  static std::uint32_t or_of(std::uint32_t value) { return value; }
   static std::uint32_t from_lane(std::uint32_t value, std::uint32_t) { return value; }
 
   static constexpr std::uint32_t kScratchWords = 2 * kMostRowPacks;

@@ -46,6 +46,7 @@ class CudaBlock {
     __shared__ float words[kScratchWords];
     return words;
   }
+  __device__ static std::uint32_t or_of(std::uint32_t value) { return __reduce_or_sync(~0u, value); }
   __device__ static std::uint32_t from_lane(std::uint32_t value, std::uint32_t lane) {
     return __shfl_sync(~0u, value, static_cast<int>(lane));
   }

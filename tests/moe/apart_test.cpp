@@ -82,7 +82,8 @@ TEST(MoeHalves, MisuseIsRejected) {
       }
       ADD_FAILURE() << "nothing says: " << says;
     };
-    rejected(Errc::invalid_argument, "dispatch_wait: nothing was sent", [&] { exchange.dispatch_wait({}, moe.dispatch()); });
+    rejected(Errc::invalid_argument, "dispatch_wait: nothing was sent",
+             [&] { exchange.dispatch_wait({}, moe.dispatch()); });
     const Ticket ticket = exchange.dispatch_send(moe.dispatch());
     rejected(Errc::in_flight, "dispatch: the dispatch before", [&] { exchange.dispatch_send(other.dispatch()); });
     rejected(Errc::in_flight, "dispatch: the dispatch before", [&] { exchange.dispatch(other.dispatch()); });
@@ -93,7 +94,8 @@ TEST(MoeHalves, MisuseIsRejected) {
     moe.check_dispatch();
     rejected(Errc::invalid_argument, "dispatch_wait: nothing was sent",
              [&] { exchange.dispatch_wait(ticket, moe.dispatch()); });
-    rejected(Errc::invalid_argument, "combine_wait: nothing was sent", [&] { exchange.combine_wait(moe.combine(ticket)); });
+    rejected(Errc::invalid_argument, "combine_wait: nothing was sent",
+             [&] { exchange.combine_wait(moe.combine(ticket)); });
     exchange.combine_send(moe.combine(ticket));
     rejected(Errc::in_flight, "combine: the combine before", [&] { exchange.combine_send(moe.combine(ticket)); });
     rejected(Errc::in_flight, "combine: the combine before", [&] { exchange.combine(moe.combine(ticket)); });

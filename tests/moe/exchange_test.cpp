@@ -49,6 +49,70 @@ TEST_P(Moe, ExpertsWhereTheCallerWants) {
   run_batches(in_every_layout(experts_where_the_caller_wants(GetParam()), GetParam()), GetParam());
 }
 
+// An exchange with replicas gives, bit for bit, what one gives whose experts are the replicas, when the caller has
+// chosen among them by the rule.
+TEST_P(Moe, ReplicasServeTokensInTurn) {
+  const std::uint32_t ranks = GetParam();
+  ExchangeArgs with = small_exchange();
+  std::vector<std::uint32_t> first;
+  ExchangeArgs without = with;
+  for (std::uint32_t expert = 0; expert < with.experts; ++expert) {
+    first.push_back(static_cast<std::uint32_t>(without.rank_of_expert.size()));
+    std::vector<std::uint32_t> holders;
+    for (std::uint32_t i = 0; i < std::min(expert % 3 + 1, ranks); ++i) holders.push_back((expert + ranks - i) % ranks);
+    without.rank_of_expert.insert(without.rank_of_expert.end(), holders.begin(), holders.end());
+    with.ranks_of_expert.push_back(holders);
+  }
+  without.experts = static_cast<std::uint32_t>(without.rank_of_expert.size());
+  first.push_back(without.experts);
+  const auto translate = [&](std::int64_t id, std::uint32_t rank, std::uint32_t token) -> std::int64_t {
+    if (id < 0 || id >= with.experts) return -1;
+    const auto expert = static_cast<std::size_t>(id);
+    return first[expert] + (rank + token) % (first[expert + 1] - first[expert]);
+  };
+  for (const Batch& batch :
+       in_every_layout({{{.args = without, .tokens = {6, 4, 5}, .translate = translate}}}, ranks)) {
+    with.layout = batch[0].args.layout;
+    with.alignment = batch[0].args.alignment;
+    with.capacity = batch[0].args.capacity;
+    std::vector<PreparedMoe> prepared;
+    for (std::uint32_t i = 0; i < 4; ++i) prepared.push_back(prepare(batch[0], ranks, i));
+    expect_all_well(run_world(static_cast<int>(ranks), cpu_config(), [&](Communicator& communicator, int number) {
+      const auto rank = static_cast<std::uint32_t>(number);
+      const Exchange of_replicas = Exchange::create(communicator, with);
+      const Exchange of_experts = Exchange::create(communicator, batch[0].args);
+      EXPECT_EQ(of_replicas.local_experts(), of_experts.local_experts());
+      for (const PreparedMoe& p : prepared) {
+        CpuMoe moe(of_experts, p, rank);
+        DispatchArgs args = moe.dispatch();
+        args.topk_ids = p.tokens[rank].given.data();
+        const Ticket ticket = of_replicas.dispatch(args);
+        moe.check_dispatch();
+        of_replicas.combine(moe.combine(ticket));
+        moe.check_combine();
+      }
+    }));
+  }
+}
+
+// Every source has a time, and this rank waits for itself not at all.
+TEST(MoeStatistics, SaysHowLongSourcesWereWaitedFor) {
+  const PreparedMoe p = prepare({.args = small_exchange(), .tokens = {6, 3}}, 3, 5);
+  expect_all_well(run_world(3, cpu_config(), [&](Communicator& communicator, int number) {
+    const auto rank = static_cast<std::uint32_t>(number);
+    const Exchange exchange = Exchange::create(communicator, p.call.args);
+    CpuMoe moe(exchange, p, rank);
+    std::uint64_t waits[3] = {~0ull, ~0ull, ~0ull};
+    DispatchArgs args = moe.dispatch();
+    args.source_wait_ns = waits;
+    exchange.dispatch(args);
+    moe.check_dispatch();
+    EXPECT_EQ(waits[rank], 0u);
+    for (const std::uint64_t wait : waits) EXPECT_LT(wait, 60'000'000'000u);
+    if (rank == 0) EXPECT_GE(waits[2], waits[1]);  // looked at in turn
+  }));
+}
+
 // Counts are right, what fits is there, and neither the next expert's rows nor anything else is written over.
 TEST_P(Moe, RowsWithoutRoomAreDropped) {
   run_batches(rows_without_room(), GetParam());

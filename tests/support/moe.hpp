@@ -14,9 +14,10 @@ namespace weft::test {
 // One rank's tokens.
 struct Tokens {
   std::uint32_t count = 0;
-  Bytes rows, scales;             // [count, bytes of a row]
-  std::vector<std::int64_t> ids;  // [count, top_k]
-  std::vector<float> weights;     // [count, top_k]
+  Bytes rows, scales;               // [count, bytes of a row]
+  std::vector<std::int64_t> ids;    // [count, top_k]
+  std::vector<float> weights;       // [count, top_k]
+  std::vector<std::int32_t> given;  // ids before they were translated (MoeCase::translate)
 };
 
 // What one expert gets: whose token it is, which, and with which weight.

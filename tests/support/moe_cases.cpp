@@ -39,7 +39,8 @@ Tokens make_tokens(const MoeCase& c, std::uint32_t rank, std::uint32_t seed) {
     if (c.choice == Choice::one_expert) id = c.args.experts - 1;
     if (c.choice == Choice::duplicates) id = (i / c.args.top_k * 3 + i % 2) % c.args.experts;
     if (c.choice == Choice::holes && random() % 2 == 0) id = random() % 2 == 0 ? -1 : c.args.experts + 5;
-    tokens.ids.push_back(id);
+    tokens.given.push_back(static_cast<std::int32_t>(id));
+    tokens.ids.push_back(c.translate ? c.translate(id, rank, i / c.args.top_k) : id);
     tokens.weights.push_back(static_cast<float>(random() % 1000) * 0.001f - 0.2f);
   }
   return tokens;
@@ -141,8 +142,7 @@ Dispatched dispatched(const Exchange& exchange, const PreparedMoe& p, std::uint3
   for (std::size_t source = 0; source < p.tokens.size(); ++source) {
     for (std::size_t i = 0; i < std::size_t{p.tokens[source].count} * args.top_k; ++i) {
       const std::int64_t id = p.tokens[source].ids[i];
-      const bool here =
-          id >= 0 && id < args.experts && p.rank_of[static_cast<std::size_t>(id)] == rank;
+      const bool here = id >= 0 && id < args.experts && p.rank_of[static_cast<std::size_t>(id)] == rank;
       const auto local = std::find(experts.begin(), experts.end(), static_cast<std::uint32_t>(id)) - experts.begin();
       const std::size_t at = source * args.tokens * args.top_k + i;
       put_word(wanted.ids, at, here ? static_cast<std::int32_t>(local) : -1);
@@ -192,9 +192,7 @@ CpuMoe::CpuMoe(const Exchange& exchange, const PreparedMoe& p, std::uint32_t ran
 
 DispatchArgs CpuMoe::dispatch(bool discard) {
   const Tokens& mine = p_.tokens[rank_];
-  const auto of = [](Guarded& memory) -> void* {
-    return memory.content().empty() ? nullptr : memory.content().data();
-  };
+  const auto of = [](Guarded& memory) -> void* { return memory.content().empty() ? nullptr : memory.content().data(); };
   return {.input = input_.content().data(),
           .scales = mine.scales.data(),
           .topk_ids = p_.call.wide_ids ? static_cast<const void*>(mine.ids.data())

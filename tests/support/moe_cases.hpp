@@ -1,6 +1,7 @@
 // Dispatch and combine with known answers.
 #pragma once
 
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -20,6 +21,8 @@ struct MoeCase {
   bool any_bits = false;  // rows of any bit pattern, many of which are the wire's resting words
   bool residual = false;
   bool wide_ids = false;
+  // What an id of the caller means to the reference: (id, rank, token) → expert.
+  std::function<std::int64_t(std::int64_t, std::uint32_t, std::uint32_t)> translate = {};
 };
 
 // One call of each, with everybody's data, and what is right.

@@ -57,33 +57,40 @@ class GpuMoe {
     gpu_.synchronize();
   }
 
+  // What a call of `p` is given; `blocks`: of the launch.
+  DispatchArgs dispatch_args(const PreparedMoe& p, cudaStream_t stream, bool discard = false, int blocks = 0) const {
+    return {.input = device(input_),
+            .scales = device(scales_),
+            .topk_ids = device(ids_),
+            .topk_ids_are_i64 = p.call.wide_ids,
+            .topk_weights = reinterpret_cast<const float*>(device(weights_)),
+            .tokens = p.tokens[rank_].count,
+            .output = device(output_),
+            .output_scales = device(output_scales_),
+            .counts = words(counts_),
+            .offsets = words(offsets_),
+            .output_sources = words(sources_),
+            .source_tokens = words(source_tokens_),
+            .output_ids = words(local_ids_),
+            .output_weights = reinterpret_cast<float*>(words(local_weights_)),
+            .stream = stream,
+            .discard = discard,
+            .launch = with(blocks)};
+  }
+  CombineArgs combine_args(const PreparedMoe& p, Ticket ticket, cudaStream_t stream, int blocks = 0) const {
+    return {.ticket = ticket,
+            .input = device(expert_rows_),
+            .residual = p.call.residual ? device(residual_) : nullptr,
+            .output = device(result_),
+            .stream = stream,
+            .launch = with(blocks)};
+  }
   // Both only enqueue.
   Ticket dispatch(const PreparedMoe& p, cudaStream_t stream, bool discard = false) const {
-    return exchange_.dispatch({.input = device(input_),
-                               .scales = device(scales_),
-                               .topk_ids = device(ids_),
-                               .topk_ids_are_i64 = p.call.wide_ids,
-                               .topk_weights = reinterpret_cast<const float*>(device(weights_)),
-                               .tokens = p.tokens[rank_].count,
-                               .output = device(output_),
-                               .output_scales = device(output_scales_),
-                               .counts = words(counts_),
-                               .offsets = words(offsets_),
-                               .output_sources = words(sources_),
-                               .source_tokens = words(source_tokens_),
-                               .output_ids = words(local_ids_),
-                               .output_weights = reinterpret_cast<float*>(words(local_weights_)),
-                               .stream = stream,
-                               .discard = discard,
-                               .launch = launch_});
+    return exchange_.dispatch(dispatch_args(p, stream, discard));
   }
   void combine(const PreparedMoe& p, Ticket ticket, cudaStream_t stream) const {
-    exchange_.combine({.ticket = ticket,
-                       .input = device(expert_rows_),
-                       .residual = p.call.residual ? device(residual_) : nullptr,
-                       .output = device(result_),
-                       .stream = stream,
-                       .launch = launch_});
+    exchange_.combine(combine_args(p, ticket, stream));
   }
 
   // Both wait, and throw the fault of a call, or where anything is wrong in what it wrote and what it left.
@@ -111,6 +118,11 @@ class GpuMoe {
     std::size_t bytes;  // with canaries in front and behind
   };
 
+  Launch with(int blocks) const {
+    Launch launch = launch_;
+    if (blocks != 0) launch.blocks = blocks;
+    return launch;
+  }
   Buffer take(std::size_t content) const {
     const std::size_t bytes = content + 2 * Guarded::kGuard;
     return {gpu_.host_memory(bytes), gpu_.device_memory(bytes), bytes};

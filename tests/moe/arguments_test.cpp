@@ -1,0 +1,221 @@
+// Exchanges, dispatches and combines that cannot be: rejected with the argument's name before anything is sent, so that
+// the exchange works on as if they had never been called.
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <string>
+
+#include "support/moe_batches.hpp"
+#include "support/world.hpp"
+
+namespace weft::test {
+namespace {
+
+template <class Call>
+void expect_rejected(const std::string& part, Call&& call) {
+  try {
+    call();
+    ADD_FAILURE() << "not rejected: " << part;
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Errc::invalid_argument) << error.what();
+    EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << error.what() << "\nhas no: " << part;
+  }
+}
+
+struct RejectedExchange {
+  std::string part;
+  std::function<void(ExchangeArgs&)> spoil;
+};
+
+// Of two ranks; from an exchange of 6 tokens, 8 experts and top 3.
+const std::vector<RejectedExchange> kRejectedExchanges = {
+    {"tokens: 0", [](auto& a) { a.tokens = 0; }},
+    {"tokens: 1025", [](auto& a) { a.tokens = 1025; }},
+    {"experts: 0", [](auto& a) { a.experts = 0; }},
+    {"experts: 4097", [](auto& a) { a.experts = 4097; }},
+    {"top_k: 0", [](auto& a) { a.top_k = 0; }},
+    {"top_k: 33", [](auto& a) { a.top_k = 33; }},
+    {"type: 3", [](auto& a) { a.type = static_cast<RowType>(3); }},
+    {"cast: 3", [](auto& a) { a.cast = static_cast<RowCast>(3); }},
+    {"layout: 3", [](auto& a) { a.layout = static_cast<RowLayout>(3); }},
+    {"overflow: 2", [](auto& a) { a.overflow = static_cast<Overflow>(2); }},
+    {"cast: 1", [](auto& a) { a.type = RowType::fp8, a.cast = RowCast::fp8; }},
+    {"combine_type: f32", [](auto& a) { a.combine_type = DataType::f32; }},
+    {"combine_type: i32", [](auto& a) { a.combine_type = DataType::i32; }},
+    {"hidden: 0", [](auto& a) { a.hidden = 0; }},
+    {"hidden: 4", [](auto& a) { a.hidden = 4; }},
+    {"hidden: 8", [](auto& a) { a.type = RowType::fp8, a.hidden = 8; }},
+    {"hidden: 64", [](auto& a) { a.cast = RowCast::fp8, a.hidden = 64; }},
+    {"hidden: 1048584", [](auto& a) { a.hidden = (1u << 20) + 8; }},
+    {"scale_bytes: 2", [](auto& a) { a.type = RowType::fp8, a.scale_bytes = 2; }},
+    {"scale_bytes: 1028", [](auto& a) { a.type = RowType::fp8, a.scale_bytes = 1028; }},
+    {"scale_bytes: 4", [](auto& a) { a.scale_bytes = 4; }},
+    {"alignment: 0", [](auto& a) { a.layout = RowLayout::expert_contiguous, a.alignment = 0; }},
+    {"alignment: 1025", [](auto& a) { a.layout = RowLayout::expert_contiguous, a.alignment = 1025; }},
+    {"alignment: 2", [](auto& a) { a.alignment = 2; }},
+    {"alignment: 2", [](auto& a) { a.layout = RowLayout::rank_major, a.alignment = 2; }},
+    {"capacity: 37", [](auto& a) { a.capacity = 37; }},
+    {"capacity: 61", [](auto& a) { a.layout = RowLayout::expert_contiguous, a.alignment = 4, a.capacity = 61; }},
+    {"capacity: 6", [](auto& a) { a.layout = RowLayout::rank_major, a.capacity = 6; }},
+    {"generations: 0", [](auto& a) { a.generations = 0; }},
+    {"generations: 65", [](auto& a) { a.generations = 65; }},
+    {"rank_of_expert's length: 7", [](auto& a) { a.rank_of_expert.assign(7, 0); }},
+    {"ranks_of_expert's length: 7", [](auto& a) { a.ranks_of_expert.assign(7, {0}); }},
+    {"ranks_of_expert's length: 8",
+     [](auto& a) {
+       a.ranks_of_expert.assign(8, {0});
+       a.rank_of_expert.assign(8, 0);
+     }},
+    {"ranks_of_expert: none",
+     [](auto& a) {
+       a.ranks_of_expert.assign(8, {0, 1});
+       a.ranks_of_expert[5].clear();
+     }},
+    {"ranks_of_expert: 2",
+     [](auto& a) {
+       a.ranks_of_expert.assign(8, {0, 2});
+     }},
+    {"ranks_of_expert: 1",
+     [](auto& a) {
+       a.ranks_of_expert.assign(8, {0, 1, 1});
+     }},
+    {"ranks_of_expert: replicas: 4098",
+     [](auto& a) {
+       a.experts = 2049;
+       a.ranks_of_expert.assign(2049, {0, 1});
+     }},
+    {"rank_of_expert: 2", [](auto& a) { a.rank_of_expert = {0, 1, 0, 1, 0, 1, 0, 2}; }},
+};
+
+TEST(MoeArguments, ExchangesThatCannotBe) {
+  for (const RejectedExchange& rejected : kRejectedExchanges) {
+    ExchangeArgs args = small_exchange();
+    rejected.spoil(args);
+    expect_rejected(rejected.part, [&] { exchange_memory(2, args); });
+    expect_all_well(run_world(2, cpu_config(), [&](Communicator& communicator, int) {
+      expect_rejected(rejected.part, [&] { Exchange::create(communicator, args); });
+      Exchange::create(communicator, small_exchange());
+    }));
+  }
+  expect_rejected("ranks: 0", [] { exchange_memory(0, small_exchange()); });
+  expect_rejected("ranks: 73", [] { exchange_memory(73, small_exchange()); });
+  // 72 ranks, all experts on one.
+  ExchangeArgs many{.tokens = 1024, .hidden = 8, .experts = 4096, .top_k = 32, .capacity = 72 * 1024 * 32};
+  many.rank_of_expert.assign(4096, 5);
+  expect_rejected("capacity times the experts of a rank", [&] { exchange_memory(72, many); });
+}
+
+struct RejectedDispatch {
+  std::string part;
+  std::function<void(DispatchArgs&)> spoil;
+};
+struct RejectedCombine {
+  std::string part;
+  std::function<void(CombineArgs&)> spoil;
+};
+
+template <class Pointer>
+void shift(Pointer& pointer, std::size_t bytes) {
+  pointer = reinterpret_cast<Pointer>(reinterpret_cast<std::uintptr_t>(pointer) + bytes);
+}
+
+// Of every layout, of rows of fp8 with scales.
+std::vector<RejectedDispatch> rejected_dispatches(RowLayout layout) {
+  const bool contiguous = layout == RowLayout::expert_contiguous, by_rank = layout == RowLayout::rank_major;
+  static std::int32_t memory[64];
+  std::vector<RejectedDispatch> all = {
+      {"tokens: 7", [](auto& a) { a.tokens = 7; }},
+      {"input: null", [](auto& a) { a.input = nullptr; }},
+      {"input: ", [](auto& a) { shift(a.input, 8); }},
+      {"scales: null", [](auto& a) { a.scales = nullptr; }},
+      {"scales: ", [](auto& a) { shift(a.scales, 2); }},
+      {"topk_ids: null", [](auto& a) { a.topk_ids = nullptr; }},
+      {"topk_ids: ", [](auto& a) { shift(a.topk_ids, 2); }},
+      {"topk_ids: ", [](auto& a) { a.topk_ids_are_i64 = true, shift(a.topk_ids, 4); }},
+      {"topk_weights: null", [](auto& a) { a.topk_weights = nullptr; }},
+      {"topk_weights: ", [](auto& a) { shift(a.topk_weights, 2); }},
+      {"output: null", [](auto& a) { a.output = nullptr; }},
+      {"output: ", [](auto& a) { shift(a.output, 4); }},
+      {"output_scales: null", [](auto& a) { a.output_scales = nullptr; }},
+      {"output_scales: ", [](auto& a) { shift(a.output_scales, 1); }},
+      {"counts: null", [](auto& a) { a.counts = nullptr; }},
+      {"counts: ", [](auto& a) { shift(a.counts, 1); }},
+      {"source_wait_ns: ", [](auto& a) { a.source_wait_ns = reinterpret_cast<std::uint64_t*>(4); }},
+      {"source_tokens: ", [](auto& a) { shift(a.source_tokens, 2); }},
+      {"launch.blocks: 1", [](auto& a) { a.launch.blocks = 1; }},
+      {"launch.blocks: 3", [](auto& a) { a.launch.blocks = 3; }},
+      {"launch.threads: 31", [](auto& a) { a.launch.threads = 31; }},
+      {"launch.threads: 544", [](auto& a) { a.launch.threads = 544; }},
+      {"stream: ", [](auto& a) { a.stream = reinterpret_cast<Stream>(memory); }},
+      // A mistake counts with nothing to do, too.
+      {"counts: null", [](auto& a) { a.tokens = 0, a.counts = nullptr; }},
+  };
+  const auto add = [&](const char* part, std::function<void(DispatchArgs&)> spoil) {
+    all.push_back({part, std::move(spoil)});
+  };
+  if (contiguous) {
+    add("offsets: null", [](auto& a) { a.offsets = nullptr; });
+    add("offsets: ", [](auto& a) { shift(a.offsets, 2); });
+  } else {
+    add("offsets: this layout has none", [](auto& a) { a.offsets = memory; });
+  }
+  if (by_rank) {
+    add("source_tokens: null", [](auto& a) { a.source_tokens = nullptr; });
+    add("output_ids: null", [](auto& a) { a.output_ids = nullptr; });
+    add("output_ids: ", [](auto& a) { shift(a.output_ids, 2); });
+    add("output_weights: null", [](auto& a) { a.output_weights = nullptr; });
+    add("output_weights: ", [](auto& a) { shift(a.output_weights, 2); });
+    add("output_sources: this layout has none", [](auto& a) { a.output_sources = memory; });
+  } else {
+    add("output_sources: ", [](auto& a) { shift(a.output_sources, 2); });
+    add("output_ids: this layout has none", [](auto& a) { a.output_ids = memory; });
+    add("output_weights: this layout has none", [](auto& a) { a.output_weights = reinterpret_cast<float*>(memory); });
+  }
+  return all;
+}
+
+const std::vector<RejectedCombine> kRejectedCombines = {
+    {"ticket: no dispatch has given it", [](auto& a) { a.ticket.generation = 2; }},
+    {"ticket: no dispatch has given it", [](auto& a) { a.ticket.generation = ~0u; }},
+    {"input: null", [](auto& a) { a.input = nullptr; }},
+    {"input: ", [](auto& a) { shift(a.input, 8); }},
+    {"residual: ", [](auto& a) { a.residual = reinterpret_cast<const void*>(8); }},
+    {"output: null", [](auto& a) { a.output = nullptr; }},
+    {"output: ", [](auto& a) { shift(a.output, 2); }},
+    {"launch.blocks: 3", [](auto& a) { a.launch.blocks = 3; }},
+    {"launch.threads: 33", [](auto& a) { a.launch.threads = 33; }},
+    {"stream: ", [](auto& a) { a.stream = reinterpret_cast<Stream>(8); }},
+};
+
+TEST(MoeArguments, CallsThatCannotBeLeaveNoTrace) {
+  ExchangeArgs base = small_exchange();
+  base.type = RowType::fp8;
+  base.scale_bytes = 8;
+  for (const Batch& batch : in_every_layout({{{.args = base, .tokens = {6, 3}}}}, 2)) {
+    const ExchangeArgs& args = batch[0].args;
+    const PreparedMoe p = prepare(batch[0], 2, 5);
+    expect_all_well(run_world(2, cpu_config(), [&](Communicator& communicator, int number) {
+      const auto rank = static_cast<std::uint32_t>(number);
+      const Exchange exchange = Exchange::create(communicator, args);
+      CpuMoe moe(exchange, p, rank);
+      for (const RejectedDispatch& rejected : rejected_dispatches(args.layout)) {
+        DispatchArgs call = moe.dispatch();
+        rejected.spoil(call);
+        expect_rejected(rejected.part, [&] { exchange.dispatch(call); });
+      }
+      const Ticket ticket = exchange.dispatch(moe.dispatch());
+      moe.check_dispatch();
+      for (const RejectedCombine& rejected : kRejectedCombines) {
+        CombineArgs call = moe.combine(ticket);
+        rejected.spoil(call);
+        expect_rejected(rejected.part, [&] { exchange.combine(call); });
+      }
+      exchange.combine(moe.combine(ticket));
+      moe.check_combine();
+      EXPECT_FALSE(communicator.status().has_value());
+    }));
+  }
+}
+
+}  // namespace
+}  // namespace weft::test

@@ -1,0 +1,193 @@
+// Dispatch and combine on hand-made windows in which rows lie past 4 GiB, into outputs of which the same is true.
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+
+#include <cstring>
+#include <memory>
+#include <stdexcept>
+#include <vector>
+
+#include "core/exchange_shape.hpp"
+#include "executors/executor.hpp"
+#include "support/ranks.hpp"
+
+namespace weft::detail {
+namespace {
+
+// Address space without memory: pages appear when touched.
+struct Sparse {
+  explicit Sparse(std::size_t size)
+      : bytes(size),
+        data(static_cast<std::byte*>(
+            ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0))) {}
+  Sparse(const Sparse&) = delete;
+  Sparse& operator=(const Sparse&) = delete;
+  ~Sparse() { ::munmap(data, bytes); }
+  std::size_t bytes;
+  std::byte* data;
+};
+
+constexpr std::uint32_t kRanks = 3, kTokens = 2, kGeneration = 1;
+constexpr std::uint64_t kRowBytes = std::uint64_t{2} << 20;
+const ExchangeArgs kArgs{
+    .tokens = 1024, .hidden = kRowBytes / 2, .experts = 6, .top_k = 2, .weighted = false, .generations = 1};
+const ExpertMap kMap = map_experts(kRanks, kArgs);
+
+struct FarChannel {
+  Channel channel{};
+  LocalState local{};
+};
+
+struct FarRank {
+  explicit FarRank(std::uint32_t number)
+      : rank(number),
+        shape(make_shape(kRanks, number, kArgs, kMap)),
+        layout(make_exchange_layout(kRanks, shape)),
+        window(kWindowHeaderBytes + layout.dispatch_bytes + layout.combine_bytes),
+        tables(RoutingTables::bytes(kRanks, shape)),
+        output(shape.rows * kRowBytes),
+        input(kTokens * kRowBytes),
+        result(kTokens * kRowBytes) {
+    for (FarChannel* half : {&dispatch, &combine}) {
+      half->channel.rank = half->channel.world_rank = rank;
+      half->channel.size = half->channel.world_size = kRanks;
+      half->channel.deadline_ns = 20'000'000'000;
+      half->channel.claim = &claim;
+      half->channel.abort = &abort;
+      half->channel.record = &record;
+      half->local.generation = kGeneration;
+      for (std::uint32_t& epoch : half->local.epochs) epoch = 1;
+    }
+    // What tokens may touch goes to rest; nothing else of the window is ever touched.
+    std::byte* const region = window.data + kWindowHeaderBytes;
+    std::memset(region + layout.counts, 0xff, layout.records - layout.counts);
+    for (std::uint64_t slot = 0; slot < kBanks * kRanks; ++slot) {
+      for (std::uint64_t token = 0; token < kTokens; ++token) {
+        const std::uint64_t row = slot * kArgs.tokens + token;
+        std::memset(region + layout.rows + row * shape.row_packs * sizeof(Pack), 0xff, shape.row_packs * sizeof(Pack));
+        std::memset(region + layout.dispatch_bytes + layout.results + row * kRowBytes, 0xff, kRowBytes);
+      }
+    }
+  }
+
+  ExchangeView view() {
+    return {.shape = shape,
+            .layout = layout,
+            .homes = kMap.homes.data(),
+            .first_replica = nullptr,
+            .tables = RoutingTables::at(tables.data, kRanks, shape)};
+  }
+  void run(FarChannel& half, const MoeOperation& operation) {
+    run_on_cpu({.call = make_call(half.channel, &half.channel, &half.local, kGeneration, 77), .operation = operation},
+               nullptr);
+    if (record.complete != 0) throw std::runtime_error("the call failed");
+  }
+
+  std::uint32_t rank;
+  ExchangeShape shape;
+  ExchangeLayout layout;
+  Sparse window, tables, output, input, result;
+  FarChannel dispatch, combine;
+  FaultRecord record{};
+  std::uint32_t claim = 0, abort = 0;
+};
+
+// bf16 between 1 and 2, of which no two rows have the same.
+std::uint16_t element(std::uint32_t call, std::uint32_t rank, std::uint32_t token, std::uint64_t i) {
+  return static_cast<std::uint16_t>(0x3f80u | ((i / 97 + call * 31 + rank * 11 + token * 5 + i) & 0x7fu));
+}
+
+TEST(MoeFarOffsets, RowsOfWindowsAndOutputs) {
+  std::vector<std::unique_ptr<FarRank>> ranks;
+  for (std::uint32_t rank = 0; rank < kRanks; ++rank) {
+    ranks.push_back(std::make_unique<FarRank>(rank));
+    for (const Sparse* memory : {&ranks.back()->window, &ranks.back()->output}) {
+      ASSERT_NE(static_cast<void*>(memory->data), MAP_FAILED);
+    }
+  }
+  for (auto& mine : ranks) {
+    for (std::uint32_t peer = 0; peer < kRanks; ++peer) {
+      std::byte* const window = ranks[peer]->window.data;
+      for (FarChannel* half : {&mine->dispatch, &mine->combine}) {
+        half->channel.member[peer] = peer;
+        half->channel.window[peer] = window;
+        half->channel.region[peer] = window + kWindowHeaderBytes;
+      }
+      mine->combine.channel.region[peer] += mine->layout.dispatch_bytes;
+    }
+  }
+  // A sender's rows begin 2 GiB after another's, and an expert's 6 GiB after another's.
+  ASSERT_GT(ranks[0]->layout.rows + 5 * kArgs.tokens * kRowBytes, std::uint64_t{10} << 30);
+  ASSERT_GT(ranks[0]->shape.capacity * kRowBytes, std::uint64_t{1} << 32);
+
+  // Every token to the second expert of one rank and to the first of the next.
+  const auto expert = [](std::uint32_t rank, std::uint32_t token, std::uint32_t k) {
+    return k == 0 ? (rank + token) % kRanks * 2 + 1 : (rank + token + 1) % kRanks * 2;
+  };
+  test::expect_no_errors(test::run_ranks(kRanks, [&](int number) {
+    const auto rank = static_cast<std::uint32_t>(number);
+    FarRank& mine = *ranks[rank];
+    auto* const input = reinterpret_cast<std::uint16_t*>(mine.input.data);
+    const auto* const result = reinterpret_cast<const std::uint16_t*>(mine.result.data);
+    const auto* const output = reinterpret_cast<const std::uint16_t*>(mine.output.data);
+    for (std::uint32_t call = 0; call < 3; ++call) {
+      std::vector<std::int32_t> ids, counts(mine.shape.local);
+      for (std::uint32_t token = 0; token < kTokens; ++token) {
+        for (std::uint32_t k = 0; k < kArgs.top_k; ++k)
+          ids.push_back(static_cast<std::int32_t>(expert(rank, token, k)));
+        for (std::uint64_t i = 0; i < kArgs.hidden; ++i) {
+          input[token * kArgs.hidden + i] = element(call, rank, token, i);
+        }
+      }
+      mine.run(mine.dispatch, DispatchOperation{.work = {.exchange = mine.view(),
+                                                         .part = Part::whole,
+                                                         .input = input,
+                                                         .scales = nullptr,
+                                                         .ids = ids.data(),
+                                                         .weights = nullptr,
+                                                         .tokens = kTokens,
+                                                         .wide_ids = false,
+                                                         .discard = true,
+                                                         .output = mine.output.data,
+                                                         .output_scales = nullptr,
+                                                         .counts = counts.data(),
+                                                         .offsets = nullptr,
+                                                         .sources = nullptr,
+                                                         .source_tokens = nullptr,
+                                                         .source_wait_ns = nullptr,
+                                                         .local_ids = nullptr,
+                                                         .local_weights = nullptr},
+                                                .type = RowType::bf16});
+      std::vector<std::uint64_t> next(mine.shape.local);
+      for (std::uint32_t source = 0; source < kRanks; ++source) {
+        for (std::uint32_t token = 0; token < kTokens; ++token) {
+          for (std::uint32_t k = 0; k < kArgs.top_k; ++k) {
+            const ExpertHome home = kMap.homes[expert(source, token, k)];
+            if (home.rank != rank) continue;
+            const std::uint64_t row = std::uint64_t{home.local} * mine.shape.capacity + next[home.local]++;
+            for (std::uint64_t i = 0; i < kArgs.hidden; ++i) {
+              if (output[row * kArgs.hidden + i] == element(call, source, token, i)) continue;
+              throw std::runtime_error("a row of the output is wrong");
+            }
+          }
+        }
+      }
+      // Experts that give back what they got: x + x, which bf16 holds.
+      mine.run(mine.combine, CombineOperation{.work = {.exchange = mine.view(),
+                                                       .part = Part::whole,
+                                                       .input = mine.output.data,
+                                                       .residual = nullptr,
+                                                       .output = mine.result.data,
+                                                       .dispatch_dead = nullptr},
+                                              .type = DataType::bf16});
+      for (std::uint64_t i = 0; i < kTokens * kArgs.hidden; ++i) {
+        const std::uint32_t token = static_cast<std::uint32_t>(i / kArgs.hidden);
+        if (result[i] == element(call, rank, token, i % kArgs.hidden) + 0x80u) continue;
+        throw std::runtime_error("a combined row is wrong");
+      }
+    }
+  }));
+}
+
+}  // namespace
+}  // namespace weft::detail

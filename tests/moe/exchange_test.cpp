@@ -109,7 +109,9 @@ TEST(MoeStatistics, SaysHowLongSourcesWereWaitedFor) {
     moe.check_dispatch();
     EXPECT_EQ(waits[rank], 0u);
     for (const std::uint64_t wait : waits) EXPECT_LT(wait, 60'000'000'000u);
-    if (rank == 0) EXPECT_GE(waits[2], waits[1]);  // looked at in turn
+    if (rank == 0) {
+      EXPECT_GE(waits[2], waits[1]);  // looked at in turn
+    }
   }));
 }
 

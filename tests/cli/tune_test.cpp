@@ -55,8 +55,8 @@ TEST(Tuner, WhatGainsNoMoreThanNoiseStaysAsItWas) {
   const TunedSize previous{.bytes = 512, .algorithm = Algorithm::one_shot};
   for (const auto& [two_shot, wanted] : {std::pair(9.9, Algorithm::one_shot), std::pair(9.7, Algorithm::two_shot)}) {
     const auto time = [&, us = two_shot](const Trial& trial) {
-      if (trial.launch.blocks != 0) return us * 0.98;  // no grid is worth its mention
-      return trial.algorithm == Algorithm::two_shot ? us : 10.0;
+      const double by_size = trial.algorithm == Algorithm::two_shot ? us : 10.0;
+      return trial.launch.blocks != 0 ? by_size * 0.98 : by_size;  // no grid is worth its mention
     };
     const TunedSize tuned = tune_size(1024, kSpace, &previous, time);
     EXPECT_EQ(tuned.algorithm, wanted) << two_shot;

@@ -99,7 +99,7 @@ TEST(Tuning, AStepsGridIsTakenAsFarAsItGoes) {
   EXPECT_EQ(plan.algorithm, Algorithm::two_shot);
   EXPECT_EQ(plan.piece, piece);
   query.wish = Algorithm::one_shot;  // not what the step is for
-  EXPECT_EQ(plan_all_reduce(query).threads, 512);
+  EXPECT_EQ(plan_all_reduce(query).threads, 256);
   query.count = 64;
   EXPECT_EQ(plan_all_reduce(query).threads, 64);
 }

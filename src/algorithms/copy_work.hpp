@@ -24,6 +24,8 @@ struct CopyWork {
   std::uint64_t line_packs;  // of the wire: longer messages flow
   std::uint32_t tensors;
   CopyTensor tensor[most_tensors];
+
+  WEFT_FN std::uint32_t count() const { return most_tensors == 1 ? 1 : tensors; }
 };
 
 // The two ways in which a message is counted: packs as they are, and bundles of lines.
@@ -34,5 +36,50 @@ template <class Wire>
 struct InBundles {
   static WEFT_FN std::uint64_t count(std::uint64_t packs) { return bundles_for<Wire>(packs); }
 };
+
+// Units of a message of `rows` rows.
+template <class Unit>
+WEFT_FN std::uint64_t length(const CopyTensor& tensor, std::uint64_t rows) {
+  return Unit::count((rows * tensor.row_bytes + sizeof(Pack) - 1) / sizeof(Pack));
+}
+template <class Unit, class Shares, std::uint32_t most_tensors>
+WEFT_FN std::uint64_t length(const CopyWork<Shares, most_tensors>& work, std::uint64_t rows) {
+  std::uint64_t units = 0;
+  for (std::uint32_t t = 0; t < work.count(); ++t) units += length<Unit>(work.tensor[t], rows);
+  return units;
+}
+
+// Moves `pack` on to its place in the tensor that it belongs to.
+template <class Shares, std::uint32_t most_tensors>
+WEFT_FN const CopyTensor& tensor_of(const CopyWork<Shares, most_tensors>& work, std::uint64_t rows,
+                                    std::uint64_t& pack) {
+  std::uint32_t t = 0;
+  for (; t + 1 < work.count(); ++t) {
+    const std::uint64_t packs = length<InPacks>(work.tensor[t], rows);
+    if (pack < packs) break;
+    pack -= packs;
+  }
+  return work.tensor[t];
+}
+
+// Where the payload of a unit of lines belongs. No tensor: the unit carries nothing, as the last tile of a tensor need
+// not be full.
+struct Home {
+  const CopyTensor* tensor;
+  std::uint64_t number;
+};
+template <class Wire, class Shares, std::uint32_t most_tensors>
+WEFT_FN Home home_of(const CopyWork<Shares, most_tensors>& work, std::uint64_t rows, std::uint64_t number) {
+  for (std::uint32_t t = 0; t < work.count(); ++t) {
+    const std::uint64_t packs = length<InPacks>(work.tensor[t], rows), units = bundles_for<Wire>(packs);
+    if (number >= units) {
+      number -= units;
+      continue;
+    }
+    if (payload_pack<Wire>(number, 0) >= packs) break;
+    return {&work.tensor[t], number};
+  }
+  return {};
+}
 
 }  // namespace weft::detail

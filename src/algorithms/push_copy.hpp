@@ -27,7 +27,7 @@ struct PushCopy {
   static constexpr std::uint32_t kSize = 0;
   static constexpr int kPhases = 2;
   static constexpr bool kTogether = !Shares::kKnown;  // counts are read once per block
-  static constexpr std::uint32_t kMostPacks = 3;  // of a unit
+  static constexpr std::uint32_t kMostPacks = 3;      // of a unit
 
   // A thread's unit of the messages of a turn, in lines.
   struct Unit {
@@ -124,30 +124,6 @@ struct PushCopy {
     return rank_before(call.rank, turn, call.size);
   }
 
-  // Units of a message of `rows` rows.
-  template <class Unit>
-  static WEFT_FN std::uint64_t length(const CopyTensor& tensor, std::uint64_t rows) {
-    return Unit::count((rows * tensor.row_bytes + sizeof(Pack) - 1) / sizeof(Pack));
-  }
-  template <class Unit>
-  static WEFT_FN std::uint64_t length(const Work& work, std::uint64_t rows) {
-    std::uint64_t units = 0;
-    for (std::uint32_t t = 0; t < tensors(work); ++t) units += length<Unit>(work.tensor[t], rows);
-    return units;
-  }
-  static WEFT_FN std::uint32_t tensors(const Work& work) { return most_tensors == 1 ? 1 : work.tensors; }
-
-  // Moves `pack` on to its place in the tensor that it belongs to.
-  static WEFT_FN const CopyTensor& tensor_of(const Work& work, std::uint64_t rows, std::uint64_t& pack) {
-    std::uint32_t t = 0;
-    for (; t + 1 < tensors(work); ++t) {
-      const std::uint64_t packs = length<InPacks>(work.tensor[t], rows);
-      if (pack < packs) break;
-      pack -= packs;
-    }
-    return work.tensor[t];
-  }
-
   // What goes to `receiver`, and where what comes from `sender` belongs.
   static WEFT_FN Rows<whole> outgoing(const Shares& shares, const CopyTensor& t, std::uint64_t rows,
                                       std::uint32_t receiver) {
@@ -168,7 +144,7 @@ struct PushCopy {
     for (std::uint32_t rank = 0; rank < s.size(); ++rank) {
       const std::uint64_t rows = table.rows_of(rank), pads = table.slot_rows_of(rank) - rows;
       if (pads == 0) continue;
-      for (std::uint32_t t = 0; t < tensors(work); ++t) {
+      for (std::uint32_t t = 0; t < work.count(); ++t) {
         const CopyTensor& tensor = work.tensor[t];
         auto* const to =
             static_cast<std::byte*>(tensor.output) + (table.output_row(rank) + rows) * tensor.output_stride;
@@ -195,26 +171,6 @@ struct PushCopy {
            wire_pack<Wire>(unit, 0);
   }
   static WEFT_FN std::uint64_t bank(const Session& s, const Places& p) { return s.epoch % kBanks * p.bank_packs; }
-
-  // Where the payload of a unit belongs. No tensor: the unit carries nothing, as the last tile of a tensor need not be
-  // full.
-  struct Home {
-    const CopyTensor* tensor;
-    std::uint64_t number;
-  };
-  template <class Wire>
-  static WEFT_FN Home home_of(const Work& work, std::uint64_t rows, std::uint64_t number) {
-    for (std::uint32_t t = 0; t < tensors(work); ++t) {
-      const std::uint64_t packs = length<InPacks>(work.tensor[t], rows), units = bundles_for<Wire>(packs);
-      if (number >= units) {
-        number -= units;
-        continue;
-      }
-      if (payload_pack<Wire>(number, 0) >= packs) break;
-      return {&work.tensor[t], number};
-    }
-    return {};
-  }
 
   // `units`: of the longest message.
   template <class Wire, Team T, class Table>

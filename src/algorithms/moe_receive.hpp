@@ -111,7 +111,9 @@ struct MoeReceive {
       items.look(team, s, shape);
       const std::uint32_t count = tokens.count.get(team, unit.sender);
       exists = count == SenderTokens<T>::kUnknown || unit.token < count;
-      return team.all_lanes(!exists || all);
+      if (!team.all_lanes(!exists || all)) return false;
+      // Records may be those of a token that the call does not have, which are sent in turn: then the number decides.
+      return count != SenderTokens<T>::kUnknown || team.or_of(entries.here) != 0;
     };
     if (!wait(team, s, {.phase = 1, .warp = true}, routed, late)) return false;
     if (!exists) return true;

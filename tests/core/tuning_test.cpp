@@ -212,6 +212,21 @@ TEST(Tuning, RanksUseRankZerosFile) {
   test::expect_all_well(endings);
 }
 
+// What the other ranks name is not even read.
+TEST(Tuning, OtherRanksFilesDoNotCount) {
+  const std::string file = file_with(
+      {{.processor = "CPU", .ranks = 2, .origin = "measured", .steps = {{.algorithm = Algorithm::two_shot}}}});
+  const UniqueId id = UniqueId::create();
+  for (const std::string& error : test::run_ranks(2, [&](int rank) {
+         Config config = test::cpu_config();
+         config.tuning_file = rank == 0 ? file : "/nonexistent/tuning.json";
+         const Communicator communicator = Communicator::from_id(id, rank, 2, config);
+         EXPECT_EQ(communicator.tuning(), "CPU, 2 ranks (measured)");
+         test::expect_says(called(communicator, 100), "two-shot");
+       }))
+    EXPECT_EQ(error, "");
+}
+
 // Not the number of ranks that the file is for: the shipped table for any number is nearer.
 TEST(Tuning, AFileForOtherRanksIsNotUsed) {
   Config config = test::cpu_config();

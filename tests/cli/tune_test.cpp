@@ -113,8 +113,10 @@ class TuneProgram : public testing::Test {
     return {"tune",      "--device", "cpu",      "--ranks", "2",       "--bytes", "1K,16K",
             "--samples", "1",        "--output", output,    "--state", state_};
   }
-  std::string state_ = testing::TempDir() + "tune_program.state";
-  std::string table_ = testing::TempDir() + "tune_program.json";
+  // Of this test's own: others may run at the same time.
+  std::string stem_ = testing::TempDir() + testing::UnitTest::GetInstance()->current_test_info()->name();
+  std::string state_ = stem_ + ".state";
+  std::string table_ = stem_ + ".json";
   void SetUp() override {
     std::filesystem::remove(state_);
     std::filesystem::remove(table_);

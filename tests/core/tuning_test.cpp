@@ -185,7 +185,9 @@ TEST(Tuning, ErrorsNameFileKeyValueAndRange) {
 // ------------------------------------------------------------------------------------------------- communicators
 
 std::string file_with(const std::vector<TuningTable>& tables) {
-  const std::string file = testing::TempDir() + "tuning.json";
+  // Of this test's own: others may run at the same time.
+  const std::string file =
+      testing::TempDir() + testing::UnitTest::GetInstance()->current_test_info()->name() + ".tuning.json";
   std::ofstream(file) << to_json(tables);
   return file;
 }

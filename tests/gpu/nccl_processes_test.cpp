@@ -178,7 +178,10 @@ void expect_works_or_says_why(std::vector<Spawned> workers) {
     const bool works = said("working over ") && said("[done]");
     const bool refused = said("[rendezvous ") || said("[unsupported ") || said("[system ");
     EXPECT_TRUE(works || (refused && !said("working over "))) << outcome.said;
-    fmt::print("{}\n", works ? outcome.said.substr(outcome.said.find("working over"), 80) : outcome.said);
+    const std::size_t begin = outcome.said.find(works ? "working over" : "[rendezvous ");
+    if (begin != std::string::npos) {
+      fmt::print("{}\n", outcome.said.substr(begin, outcome.said.find('\n', begin) - begin));
+    }
   }
 }
 

@@ -20,8 +20,17 @@ function(weft_discover name)
   gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT 300)
 endfunction()
 
+# Sanitizers do not follow fibers from stack to stack, and need their own flags in programs that use the library.
+set(sanitized OFF)
+if(CMAKE_CXX_FLAGS MATCHES "-fsanitize")
+  set(sanitized ON)
+endif()
+
 weft_sources_below(test_files tests/*_test.cpp)
 list(FILTER test_files EXCLUDE REGEX "^tests/(gpu|sim|twins)/")
+if(sanitized)
+  list(FILTER test_files EXCLUDE REGEX "^tests/cli/simulate_test")
+endif()
 if(NOT TARGET weft-cli-parts)
   list(FILTER test_files EXCLUDE REGEX "^tests/cli/")
 endif()
@@ -32,12 +41,6 @@ if(test_files)
     target_link_libraries(weft-tests PRIVATE weft-cli-parts)
   endif()
   weft_discover(weft-tests)
-endif()
-
-# Sanitizers do not follow fibers from stack to stack, and need their own flags in programs that use the library.
-set(sanitized OFF)
-if(CMAKE_CXX_FLAGS MATCHES "-fsanitize")
-  set(sanitized ON)
 endif()
 
 # Twins that replace a part of the library by one that is broken: an executable of its own, whose definition the linker

@@ -115,7 +115,12 @@ void check_arguments(const GroupState& group, const AllReduceRmsNormArgs& args) 
 
 detail::NormWork work_of(const AllReduceRmsNormArgs& args) {
   const std::size_t row_packs = args.hidden / kPackElements;
-  const auto packs = [&](std::size_t stride) { return stride != 0 ? stride / kPackElements : row_packs; };
+  // Rows of a tensor that is not there are nowhere: kernels find the place of a row before they ask whether there is
+  // one.
+  const auto packs = [&](const void* tensor, std::size_t stride) {
+    if (tensor == nullptr) return std::size_t{0};
+    return stride != 0 ? stride / kPackElements : row_packs;
+  };
   const Fp8Output& fp8 = args.fp8;
   return {.input = args.input,
           .residual = args.residual,
@@ -125,11 +130,11 @@ detail::NormWork work_of(const AllReduceRmsNormArgs& args) {
           .fp8 = static_cast<std::uint8_t*>(fp8.rows),
           .scales = fp8.scales,
           .scale = fp8.scale,
-          .input_stride = packs(args.input_stride),
-          .residual_stride = packs(args.residual_stride),
-          .residual_output_stride = packs(args.residual_output_stride),
-          .output_stride = packs(args.output_stride),
-          .fp8_stride = (fp8.stride != 0 ? fp8.stride : args.hidden) / 8,
+          .input_stride = packs(args.input, args.input_stride),
+          .residual_stride = packs(args.residual, args.residual_stride),
+          .residual_output_stride = packs(args.residual_output, args.residual_output_stride),
+          .output_stride = packs(args.output, args.output_stride),
+          .fp8_stride = fp8.rows == nullptr ? 0 : (fp8.stride != 0 ? fp8.stride : args.hidden) / 8,
           .scale_row_stride = fp8.scale_token_stride != 0 ? fp8.scale_token_stride : groups_of(args),
           .scale_group_stride = fp8.scale_group_stride != 0 ? fp8.scale_group_stride : 1,
           .rows = static_cast<std::uint32_t>(args.tokens),

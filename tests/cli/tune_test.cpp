@@ -163,7 +163,8 @@ TEST_F(TuneProgram, GoesOnAfterAnInterruption) {
   const auto bench = run({"bench", "all-reduce", "--device", "cpu", "--ranks", "2", "--dtype", "f32", "--bytes",
                           "8K,16K", "--samples", "1", "--algorithm", "automatic", "--tuning", table_, "--json", "-"});
   ASSERT_EQ(bench.code, 0) << bench.err;
-  for (const auto& point : nlohmann::json::parse(bench.out).at("points"))
+  const auto report = nlohmann::json::parse(bench.out);
+  for (const auto& point : report.at("points"))
     if (point.at("contender") == "automatic") {
       EXPECT_EQ(point.at("algorithm"), point.at("bytes") == 8192 ? "two-shot" : "one-shot");
     }

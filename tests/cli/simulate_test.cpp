@@ -1,0 +1,51 @@
+// `weft simulate`. Not for sanitizers, which do not follow fibers from stack to stack.
+#include <gtest/gtest.h>
+
+#include "cli/run.hpp"
+
+namespace weft::cli {
+namespace {
+
+TEST(Simulate, ReplaysTheOrdinaryScheduleToo) {
+  const auto file = testing::TempDir() + "replay.json";
+  const auto result = run({"simulate", "--protocol", "one-shot-bf16", "--replay", "", "--json", file});
+  EXPECT_EQ(result.code, 0) << result.out;
+  const auto json = read_json(file).at("results").at(0);
+  EXPECT_EQ(json.at("scheduler"), "replay");
+  EXPECT_EQ(json.at("executions"), 1);
+  EXPECT_NE(result.out.find(" rank0.epochs = "), std::string::npos) << result.out;
+}
+
+// The command that a failure prints finds the same failure. What fails here breaks a rule of the interface.
+TEST(Simulate, RepeatsAFailureByTheCommandThatItPrints) {
+  const auto found = run({"simulate", "--protocol", "unordered-one-shot-ranks2", "--scheduler", "pct", "--bound", "2",
+                          "--executions", "20000"});
+  ASSERT_EQ(found.code, 1) << found.out;
+  const std::string command = "weft simulate --protocol unordered-one-shot-ranks2 --replay '";
+  const std::size_t begin = found.out.find(command);
+  ASSERT_NE(begin, std::string::npos) << found.out;
+  const std::string schedule = found.out.substr(begin + command.size(), found.out.rfind('\'') - begin - command.size());
+  const auto again = run({"simulate", "--protocol", "unordered-one-shot-ranks2", "--replay", schedule});
+  EXPECT_EQ(again.code, 1);
+  const auto story = [](const std::string& text) { return text.substr(0, text.find("\nfound in execution")); };
+  EXPECT_EQ(again.out.find(story(found.out)), 0u) << again.out;
+}
+
+TEST(Simulate, StopsARankWhereItIsTold) {
+  const auto stopped = run({"simulate", "--protocol", "dies-one-shot-ranks2", "--stop", "5", "--replay", ""});
+  EXPECT_EQ(stopped.code, 0) << stopped.out;
+  EXPECT_NE(stopped.out.find(" stops, and all of its stream\n"), std::string::npos) << stopped.out;
+  EXPECT_NE(stopped.out.find(" is told that rank 1 is gone\n"), std::string::npos) << stopped.out;
+  const auto list = run({"simulate", "--list", "--faults"});
+  EXPECT_NE(list.out.find("dies-one-shot-ranks2 "), std::string::npos) << list.out;
+}
+
+TEST(Simulate, RefusesChoicesThatAReplayNeverComesTo) {
+  const auto result = run({"simulate", "--protocol", "one-shot-bf16", "--replay", "9.1=1,63.5=2"});
+  EXPECT_EQ(result.code, 1);
+  EXPECT_NE(result.out.find("one-shot-bf16: the execution never came to 9.1=1,63.5=2"), std::string::npos);
+  EXPECT_EQ(result.out.find("all right"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace weft::cli

@@ -170,13 +170,7 @@ void GatherBench::write(const Ranks& ranks, const Bench& bench, const GatherMode
   if (options.tables_on_stdout())
     fmt::print("Gathers and scatters of DP attention, tp {}, dp {}, rows of {} bytes ({}), µs per operation\n{}\n",
                gathered.layout.tp, gathered.layout.dp, row, name(options.type), headline(ranks));
-  std::string csv;
-  for (const auto method : some_methods) {
-    const Table table = table_of(results, method);
-    if (options.tables_on_stdout()) fmt::print("\n{}\n{}", explain(method), table.text());
-    if (some_methods.size() > 1) csv += fmt::format("{}\n", name(method));
-    csv += table.csv();
-  }
+  const std::string csv = print_tables(options, some_methods, [&](Method method) { return table_of(results, method); });
   if (options.tables_on_stdout()) {
     fmt::print("\n{}\n{}", verdict_line(all_correct(results)), kLegend);
     for (const auto& note : notes) fmt::print("{}\n", note);
@@ -242,10 +236,7 @@ Command add_bench_gather(CLI::App& app, const std::vector<std::string>& argument
   add_choice(app, "--dtype", bench->options.type, {DataType::bf16, DataType::f16, DataType::f32, DataType::i32},
              "Element type");
   add_method(app, bench->methods);
-  app.add_option("--blocks", bench->launch.blocks, "Blocks of Weft's kernels (default: chosen by size)")
-      ->check(CLI::Range(2, 1024));
-  app.add_option("--threads", bench->launch.threads, "Threads per block, a multiple of 32 (default: chosen by size)")
-      ->check(CLI::Range(32, 1024));
+  add_launch(app, bench->launch, "Weft's kernels");
   bench->options.add_to(app);
   return [bench] { return bench->run(); };
 }

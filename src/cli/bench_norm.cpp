@@ -111,24 +111,16 @@ int NormBench::run() const {
     fmt::print("All-reduce, residual and RMSNorm, {}, fp8 {}, µs per operation\n{}\n", name(options.type), fp8,
                headline(ranks));
   const auto some_methods = methods_named(*bench, methods);
-  std::string csv;
-  for (const auto method : some_methods) {
-    const Table table = table_of(results, method);
-    if (options.tables_on_stdout()) fmt::print("\n{}\n{}", explain(method), table.text());
-    if (some_methods.size() > 1) csv += fmt::format("{}\n", name(method));
-    csv += table.csv();
-  }
+  const std::string csv = print_tables(options, some_methods, [&](Method method) { return table_of(results, method); });
   if (options.tables_on_stdout()) {
     fmt::print("\n{}\nalone: without residual and norm. norm: what the fused form takes more than Weft's all-reduce.\n",
                verdict_line(correct));
     for (const auto& note : bench->notes()) fmt::print("{}\n", note);
   }
   if (!options.csv.empty()) write_text(options.csv, csv);
-  if (!options.json.empty())
-    write_text(options.json, report(run_info("bench norm", arguments, ranks, options, bench->notes()),
-                                    describe_machine(), to_json(results))
-                                     .dump(1) +
-                                 "\n");
+  if (options.wants_report())
+    options.write(report(run_info("bench norm", arguments, ranks, options, bench->notes()), describe_machine(),
+                         to_json(results)));
   return correct ? 0 : 1;
 }
 
@@ -146,10 +138,7 @@ Command add_bench_norm(CLI::App& app, const std::vector<std::string>& arguments)
       ->capture_default_str();
   add_choice(app, "--dtype", bench->options.type, {DataType::bf16, DataType::f16}, "Element type");
   add_method(app, bench->methods);
-  app.add_option("--blocks", bench->launch.blocks, "Blocks of the fused kernel (default: chosen by size)")
-      ->check(CLI::Range(2, 1024));
-  app.add_option("--threads", bench->launch.threads, "Threads per block, a multiple of 32 (default: chosen by size)")
-      ->check(CLI::Range(32, 1024));
+  add_launch(app, bench->launch, "the fused kernel");
   bench->options.add_to(app);
   return [bench] { return bench->run(); };
 }

@@ -97,6 +97,25 @@ std::vector<Method> methods_named(const Bench& bench, const std::string& text) {
   throw Error(Errc::invalid_argument, fmt::format("--method {}: these ranks have no such method", text));
 }
 
+void add_launch(CLI::App& app, Launch& launch, const std::string& kernels) {
+  app.add_option("--blocks", launch.blocks, fmt::format("Blocks of {} (default: chosen by size)", kernels))
+      ->check(CLI::Range(2, 1024));
+  app.add_option("--threads", launch.threads, "Threads per block, a multiple of 32 (default: chosen by size)")
+      ->check(CLI::Range(32, 1024));
+}
+
+std::string print_tables(const BenchOptions& options, const std::vector<Method>& methods,
+                         const std::function<Table(Method)>& table_of) {
+  std::string csv;
+  for (const auto method : methods) {
+    const Table table = table_of(method);
+    if (options.tables_on_stdout()) fmt::print("\n{}\n{}", explain(method), table.text());
+    if (methods.size() > 1) csv += fmt::format("{}\n", name(method));
+    csv += table.csv();
+  }
+  return csv;
+}
+
 CLI::Option* add_method(CLI::App& app, std::string& text) {
   return app.add_option("--method", text, "How time is taken; batch on CPU ranks, the others on GPUs")
       ->check(CLI::IsMember({"all", "batch", "graph", "producer", "vllm"}))

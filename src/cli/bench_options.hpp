@@ -46,6 +46,12 @@ std::vector<Result> run_points(Ranks& ranks, Bench& bench, const std::vector<Poi
 // Those of the bench's methods that --method names: all or one. Throws Errc::invalid_argument.
 std::vector<Method> methods_named(const Bench& bench, const std::string& text);
 CLI::Option* add_method(CLI::App& app, std::string& text);
+// --blocks and --threads of `kernels`, one value each.
+void add_launch(CLI::App& app, Launch& launch, const std::string& kernels);
+
+// A table for each method: printed where stdout is free, and all of them as CSV.
+std::string print_tables(const BenchOptions& options, const std::vector<Method>& methods,
+                         const std::function<Table(Method)>& table_of);
 constexpr std::string_view explain(Method method) {
   switch (method) {
     case Method::batch:

@@ -57,14 +57,6 @@ void choose_bulk_grid(const PlanQuery& query, Plan& plan) {
   plan.threads = query.launch.threads != 0 ? query.launch.threads : 512;
 }
 
-// Up to this many bytes one hop with a norm beats two, on GPUs as for all-reduces alone. Measured with two ranks
-// (docs/performance.md).
-std::size_t norm_one_shot_bytes(Device device, std::uint32_t size) {
-  if (device == Device::cpu) return 2 * KiB;
-  constexpr std::size_t by_size[] = {0, SIZE_MAX, 6 * MiB, 256 * KiB, 160 * KiB, 128 * KiB, 96 * KiB, 80 * KiB};
-  return size < std::size(by_size) ? by_size[size] : 80 * KiB;
-}
-
 }  // namespace
 
 std::size_t default_one_shot_bytes(Device device, std::uint32_t size) {
@@ -125,7 +117,9 @@ NormPlan plan_norm(const NormQuery& query) {
   plan.algorithm = query.wish;
   if (plan.algorithm == Algorithm::automatic) {
     const std::uint64_t bytes = query.rows * row_packs * sizeof(Pack);
-    const bool small = query.size == 1 || bytes <= norm_one_shot_bytes(query.device, query.size);
+    // One hop beats two where it does for all-reduces alone. Measured with two ranks (docs/performance.md).
+    const auto steps = shipped_steps(query.device, static_cast<int>(query.size));
+    const bool small = query.size == 1 || step_for(steps, bytes, bytes).algorithm == Algorithm::one_shot;
     const bool one_shot = one_shot_rows != 0 && (small || two_shot_rows == 0);
     plan.algorithm = one_shot ? Algorithm::one_shot : Algorithm::two_shot;
   }

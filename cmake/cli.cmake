@@ -19,6 +19,8 @@ set_property(SOURCE src/cli/plot.cpp APPEND PROPERTY COMPILE_DEFINITIONS WEFT_PL
 
 # The simulator, for `weft simulate`; its tests build their own (cmake/tests.cmake).
 weft_sources(sim_files src/sim/*.cpp)
+weft_sources(sim_kernel_files src/sim/*kernels*.cpp)
+weft_alone(${sim_kernel_files})
 if(cli_files AND sim_files)
   set(Boost_USE_STATIC_LIBS ON)
   find_package(Boost REQUIRED COMPONENTS context)

@@ -7,6 +7,10 @@ if(WEFT_WITH_CUDA)
   list(APPEND weft_files ${weft_cuda_files})
 endif()
 
+weft_sources(executor_files src/executors/*.cpp src/executors/*.cu src/fabric/*.cu)
+weft_alone(${executor_files})
+weft_alone(src/fabric/cpu_fabric.cpp)  # a twin of the tests takes its place in the archive
+
 add_library(weft ${weft_files})
 add_library(weft::weft ALIAS weft)
 target_compile_features(weft PUBLIC cxx_std_20)

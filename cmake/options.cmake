@@ -23,6 +23,12 @@ set(CMAKE_CXX_EXTENSIONS OFF)
 set(CMAKE_CUDA_EXTENSIONS OFF)
 set(CMAKE_INSTALL_RPATH_USE_LINK_PATH ON)  # where libnccl was found
 
+# Where the preset joins files (CMAKE_UNITY_BUILD), those given here stay alone: each takes long by itself, or its headers
+# bear no company.
+function(weft_alone)
+  set_source_files_properties(${ARGN} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+endfunction()
+
 # Sources are globbed: a new file is built without an edit here, so that people who add files side by side do not meet
 # in a list. CONFIGURE_DEPENDS makes the build look for new files by itself. A folder may be empty or absent.
 function(weft_sources result)

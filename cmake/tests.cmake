@@ -78,6 +78,8 @@ if(sim_test_files AND Python3_FOUND AND NOT sanitized)
     COMMAND ${CMAKE_COMMAND} -E touch ${mutated_dir}/stamp
     DEPENDS ${mutate_inputs} COMMENT "Seeding bugs for the simulator's tests" VERBATIM)
   add_custom_target(weft_mutated DEPENDS ${mutated_dir}/stamp)
+  weft_sources(relacy_files tests/sim/*relacy_test.cpp)
+  weft_alone(${relacy_files})
   add_executable(weft-sim-tests ${sim_test_files} ${sim_files})
   add_dependencies(weft-sim-tests weft_mutated)
   target_include_directories(weft-sim-tests BEFORE PRIVATE ${mutated_dir} ${PROJECT_SOURCE_DIR}/tests)

@@ -14,11 +14,12 @@ format_files() {
 }
 
 tidy_files() {
-  # The compilation database has the flags; CUDA files are nvcc's business.
-  [[ -f build/dev/compile_commands.json ]] || configure dev || return 1
+  # The compilation database has the flags of each file, which a build that joins files has not; CUDA files are nvcc's
+  # business.
+  cmake --preset dev -B build/tidy -D CMAKE_UNITY_BUILD=OFF >/dev/null || return 1
   # A generated header is wanted by one file.
-  cmake --build --preset dev --target weft_build_info >/dev/null || return 1
-  project_files 'src/**.cpp' | xargs -r -n 1 -P "$(jobs)" clang-tidy -p build/dev --quiet --extra-arg=-Wno-unknown-warning-option 2> >(
+  cmake --build build/tidy --target weft_build_info >/dev/null || return 1
+  project_files 'src/**.cpp' | xargs -r -n 1 -P "$(jobs)" clang-tidy -p build/tidy --quiet --extra-arg=-Wno-unknown-warning-option 2> >(
     grep -Ev 'warnings? generated|Suppressed|Use -header-filter' >&2
   )
 }

@@ -131,7 +131,7 @@ std::vector<Result> same_row(const std::vector<Result>& results, const Point& po
   return row;
 }
 
-Table table_of(const std::vector<Result>& results, Method method) {
+Table gather_table(const std::vector<Result>& results, Method method) {
   std::vector<Contender> contenders;
   for (const auto& result : results)
     if (result.point.method == method && std::count(contenders.begin(), contenders.end(), result.point.contender) == 0)
@@ -170,7 +170,8 @@ void GatherBench::write(const Ranks& ranks, const Bench& bench, const GatherMode
   if (options.tables_on_stdout())
     fmt::print("Gathers and scatters of DP attention, tp {}, dp {}, rows of {} bytes ({}), µs per operation\n{}\n",
                gathered.layout.tp, gathered.layout.dp, row, name(options.type), headline(ranks));
-  const std::string csv = print_tables(options, some_methods, [&](Method method) { return table_of(results, method); });
+  const std::string csv =
+      print_tables(options, some_methods, [&](Method method) { return gather_table(results, method); });
   if (options.tables_on_stdout()) {
     fmt::print("\n{}\n{}", verdict_line(all_correct(results)), kLegend);
     for (const auto& note : notes) fmt::print("{}\n", note);

@@ -61,7 +61,7 @@ std::vector<Point> NormBench::points(const Bench& bench, Device device) const {
   return all;
 }
 
-Table table_of(const std::vector<Result>& results, Method method) {
+Table norm_table(const std::vector<Result>& results, Method method) {
   std::vector<std::string> columns = {"size"};
   std::vector<std::vector<std::string>> lines;
   std::vector<std::int64_t> rows;
@@ -111,7 +111,8 @@ int NormBench::run() const {
     fmt::print("All-reduce, residual and RMSNorm, {}, fp8 {}, µs per operation\n{}\n", name(options.type), fp8,
                headline(ranks));
   const auto some_methods = methods_named(*bench, methods);
-  const std::string csv = print_tables(options, some_methods, [&](Method method) { return table_of(results, method); });
+  const std::string csv =
+      print_tables(options, some_methods, [&](Method method) { return norm_table(results, method); });
   if (options.tables_on_stdout()) {
     fmt::print("\n{}\nalone: without residual and norm. norm: what the fused form takes more than Weft's all-reduce.\n",
                verdict_line(correct));

@@ -5,8 +5,7 @@
 #include <cstdint>
 #include <string>
 
-#include "comm/capture.hpp"
-#include "comm/state.hpp"
+#include "comm/call.hpp"
 #include "core/fingerprint.hpp"
 #include "core/nvtx.hpp"
 #include "weft/collectives.hpp"
@@ -15,11 +14,7 @@ namespace weft {
 namespace {
 
 using detail::GroupState;
-
-template <class... T>
-void require(bool good, fmt::format_string<T...> message, T&&... values) {
-  if (!good) throw Error(Errc::invalid_argument, fmt::format(message, std::forward<T>(values)...));
-}
+using detail::require;
 
 // A piece of a message is as whole as the message: pieces are whole packs, but for the last one's end.
 detail::InstanceQuery instance_of(const GroupState& group, const AllReduceArgs& args) {

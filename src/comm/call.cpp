@@ -2,6 +2,12 @@
 
 namespace weft::detail {
 
+void check_rows(std::size_t rows, const char* name, std::size_t width) {
+  constexpr std::size_t most = std::size_t{1} << 40;
+  require(rows <= most, "rows: {} is more than 2^40", rows);
+  require(width <= most, "{}: {} is more than 2^40", name, width);
+}
+
 void check_launch(const GroupState& group, const Launch& launch, int most_threads) {
   const int most = group.communicator().fabric().max_blocks();
   require(launch.blocks == 0 || (launch.blocks >= 2 && launch.blocks <= most),

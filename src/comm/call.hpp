@@ -19,6 +19,8 @@ void require(bool good, fmt::format_string<T...> message, T&&... values) {
   if (!good) throw Error(Errc::invalid_argument, fmt::format(message, std::forward<T>(values)...));
 }
 
+// `name`: of what the caller calls the width of a row.
+void check_rows(std::size_t rows, const char* name, std::size_t width);
 // `most_threads`: that the instance takes.
 void check_launch(const GroupState& group, const Launch& launch, int most_threads);
 

@@ -76,19 +76,13 @@ void make(const Group& handle, const EqualCall& call) {
        .stream = call.stream});
 }
 
-void check_rows(std::size_t rows, std::size_t row_bytes) {
-  constexpr std::size_t most = std::size_t{1} << 40;
-  require(rows <= most, "rows: {} is more than 2^40", rows);
-  require(row_bytes <= most, "row_bytes: {} is more than 2^40", row_bytes);
-}
-
 }  // namespace
 
 void all_gather_into_tensor(const Group& handle, const AllGatherArgs& args) {
   const detail::NvtxRange range("weft::all_gather_into_tensor");
   const GroupState& group = handle.state();
   const auto size = static_cast<std::size_t>(group.size());
-  check_rows(args.rows, args.row_bytes);
+  detail::check_rows(args.rows, "row_bytes", args.row_bytes);
   const Extent input{"input", args.input, args.rows, args.row_bytes, stride_or(args.input_stride, args.row_bytes)};
   const Extent output{"output", args.output, args.rows * size, args.row_bytes,
                       stride_or(args.output_stride, args.row_bytes)};
@@ -106,7 +100,7 @@ void all_to_all(const Group& handle, const AllToAllArgs& args) {
   const detail::NvtxRange range("weft::all_to_all");
   const GroupState& group = handle.state();
   const auto size = static_cast<std::size_t>(group.size());
-  check_rows(args.rows, args.row_bytes);
+  detail::check_rows(args.rows, "row_bytes", args.row_bytes);
   const Extent input{"input", args.input, args.rows * size, args.row_bytes,
                      stride_or(args.input_stride, args.row_bytes)};
   const Extent output{"output", args.output, args.rows * size, args.row_bytes,
@@ -127,7 +121,7 @@ void broadcast(const Group& handle, const BroadcastArgs& args) {
   const GroupState& group = handle.state();
   require(args.root >= 0 && args.root < group.size(), "root: {} is not a rank of the group, 0 … {}", args.root,
           group.size() - 1);
-  check_rows(args.rows, args.row_bytes);
+  detail::check_rows(args.rows, "row_bytes", args.row_bytes);
   const Extent output{"output", args.output, args.rows, args.row_bytes, stride_or(args.output_stride, args.row_bytes)};
   Extent input = output;  // of who sends nothing: nobody reads it
   if (group.rank() == args.root) {
@@ -151,7 +145,7 @@ void all_gather_v(const Group& handle, const AllGatherVArgs& args) {
   const std::size_t most_tensors = kMaxGatheredTensors;
   require(!args.tensors.empty() && args.tensors.size() <= most_tensors, "tensors: {} is not between 1 and {}",
           args.tensors.size(), most_tensors);
-  check_rows(args.output_rows, 0);
+  detail::check_rows(args.output_rows, "row_bytes", 0);
   detail::check_counts(group, args.counts);
   detail::check_launch(group, args.launch, 512);
   group.communicator().fabric().check_stream(args.stream);
@@ -163,7 +157,7 @@ void all_gather_v(const Group& handle, const AllGatherVArgs& args) {
                                                   args.counts.slot_rows, args.counts.split, args.tag);
   std::string widths;
   for (const GatheredTensor& tensor : args.tensors) {
-    check_rows(args.input_rows, tensor.row_bytes);
+    detail::check_rows(args.input_rows, "row_bytes", tensor.row_bytes);
     const Extent input{"input", tensor.input, args.input_rows, tensor.row_bytes,
                        stride_or(tensor.input_stride, tensor.row_bytes)};
     const Extent output{"output", tensor.output, args.output_rows, tensor.row_bytes,

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "comm/capture.hpp"
+#include "comm/call.hpp"
 #include "comm/exchange_state.hpp"
 #include "core/fingerprint.hpp"
 #include "core/nvtx.hpp"
@@ -17,11 +17,7 @@ using detail::ExchangeShape;
 using detail::ExchangeState;
 using detail::GroupState;
 using detail::Part;
-
-template <class... T>
-void require(bool good, fmt::format_string<T...> message, T&&... values) {
-  if (!good) throw Error(Errc::invalid_argument, fmt::format(message, std::forward<T>(values)...));
-}
+using detail::require;
 
 void check_tensor(const GroupState& group, const char* name, const void* data, std::size_t alignment) {
   require(data != nullptr, "{}: null", name);

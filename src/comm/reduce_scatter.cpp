@@ -39,12 +39,6 @@ Scatter check(const Group& handle, const char* operation, const Scatter& scatter
   return scatter;
 }
 
-void check_rows(std::size_t rows, std::size_t width) {
-  constexpr std::size_t most = std::size_t{1} << 40;
-  require(rows <= most, "rows: {} is more than 2^40", rows);
-  require(width <= most, "width: {} is more than 2^40", width);
-}
-
 void check_type(DataType type) {
   require(type <= DataType::i32, "type: {} is not a DataType", static_cast<int>(type));
 }
@@ -88,7 +82,7 @@ void reduce_scatter_tensor(const Group& handle, const ReduceScatterArgs& args) {
   const GroupState& group = handle.state();
   check_type(args.type);
   const std::size_t element = size_of(args.type);
-  check_rows(args.rows, args.width);
+  detail::check_rows(args.rows, "width", args.width);
   const auto stride = [&](std::size_t wish) { return (wish != 0 ? wish : args.width) * element; };
   const Scatter scatter =
       check(handle, "reduce_scatter_tensor",
@@ -112,8 +106,8 @@ void reduce_scatter_v(const Group& handle, const ReduceScatterVArgs& args) {
   const GroupState& group = handle.state();
   check_type(args.type);
   const std::size_t element = size_of(args.type);
-  check_rows(args.input_rows, args.width);
-  check_rows(args.output_rows, args.width);
+  detail::check_rows(args.input_rows, "width", args.width);
+  detail::check_rows(args.output_rows, "width", args.width);
   detail::check_counts(group, args.counts);
   const auto stride = [&](std::size_t wish) { return (wish != 0 ? wish : args.width) * element; };
   const Scatter scatter = check(

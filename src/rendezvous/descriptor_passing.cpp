@@ -13,7 +13,7 @@ namespace weft::detail {
 namespace {
 
 // Room for one descriptor and the sender's credentials.
-struct Control {
+struct ControlMessage {
   alignas(cmsghdr) char bytes[CMSG_SPACE(sizeof(int)) + CMSG_SPACE(sizeof(ucred))] = {};
 };
 
@@ -26,7 +26,7 @@ struct Delivery {
 std::optional<Delivery> receive_one(int socket) {
   char byte = 0;
   iovec data{.iov_base = &byte, .iov_len = 1};
-  Control control;
+  ControlMessage control;
   msghdr message{};
   message.msg_iov = &data;
   message.msg_iovlen = 1;
@@ -56,7 +56,7 @@ std::optional<Delivery> receive_one(int socket) {
 void send_descriptor(int socket, const SocketAddress& to, int fd) {
   char byte = 0;
   iovec data{.iov_base = &byte, .iov_len = 1};
-  Control control;
+  ControlMessage control;
   msghdr message{};
   message.msg_name = const_cast<sockaddr*>(to.get());
   message.msg_namelen = to.length;

@@ -4,11 +4,7 @@
 #include "sim/setup.hpp"
 
 namespace weft::sim {
-namespace {
-
-constexpr Grid kSmall{.blocks = 2, .threads = 1};
-
-}  // namespace
+namespace {}  // namespace
 
 // One small set-up for each, by lines or sentinels and in chunks; then everything in turns.
 std::vector<Setup> small_move_setups() {

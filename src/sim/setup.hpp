@@ -17,6 +17,7 @@ struct Grid {
   unsigned blocks = 2;  // the control block included
   unsigned threads = 1;
 };
+inline constexpr Grid kSmall{.blocks = 2, .threads = 1};
 
 struct Trial;  // sim/trial.hpp
 

@@ -9,8 +9,6 @@
 namespace weft::sim {
 namespace {
 
-constexpr Grid kSmall{.blocks = 2, .threads = 1};
-
 // Adds a replay of an earlier call.
 void replay(std::vector<CallSetup>& calls, int recorded, int only = -1) {
   CallSetup again = calls[static_cast<std::size_t>(recorded)];

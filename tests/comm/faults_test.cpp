@@ -8,7 +8,6 @@
 
 #include "support/cases.hpp"
 #include "support/ranks.hpp"
-#include "support/sanitized.hpp"
 #include "support/world.hpp"
 
 namespace weft::test {
@@ -16,7 +15,6 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr auto short_deadline = kSanitized ? 1500ms : 250ms;
 const std::vector<Errc> ends_of_a_mismatch{Errc::mismatch, Errc::peer_failed, Errc::timeout};
 
 // A call of `count` elements whose result nobody looks at.

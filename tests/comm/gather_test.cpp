@@ -12,19 +12,6 @@
 namespace weft::test {
 namespace {
 
-void expect_right(int ranks, const Config& config, const std::vector<Move>& moves) {
-  expect_all_well(run_world(ranks, config, [&](Communicator& communicator, int) {
-    for (const Move& move : moves) run_on_cpu_rank(communicator, move);
-  }));
-}
-
-// Slots of 256 bytes: what is longer flows in chunks.
-Config small_slots() {
-  Config config = cpu_config();
-  config.two_shot_bytes = 256;
-  return config;
-}
-
 class Gather : public testing::TestWithParam<int> {};
 INSTANTIATE_TEST_SUITE_P(Ranks, Gather, testing::Values(1, 2, 3, 4, 5, 8, 13));
 

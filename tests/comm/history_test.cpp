@@ -4,15 +4,10 @@
 #include "support/cases.hpp"
 #include "support/moe_cases.hpp"
 #include "support/ranks.hpp"
-#include "support/sanitized.hpp"
 #include "support/world.hpp"
 
 namespace weft::test {
 namespace {
-
-using namespace std::chrono_literals;
-
-constexpr auto short_deadline = kSanitized ? 1500ms : 250ms;
 
 // A call whose result nobody looks at.
 void call(const Group& group, std::uint32_t tag) {

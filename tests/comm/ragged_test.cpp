@@ -17,12 +17,6 @@ namespace {
 
 constexpr Kind kRagged[] = {Kind::all_gather_v, Kind::reduce_scatter_v};
 
-Config small_slots() {
-  Config config = cpu_config();
-  config.two_shot_bytes = 256;
-  return config;
-}
-
 // Shapes of counts that have been trouble elsewhere: nothing at all, one rank alone, fewer rows than ranks, one rank
 // with most of them, all alike.
 std::vector<std::vector<std::int32_t>> shapes_of_counts(int ranks) {
@@ -47,12 +41,6 @@ constexpr SlotChoice kSlots[] = {
 
 class Ragged : public testing::TestWithParam<int> {};
 INSTANTIATE_TEST_SUITE_P(Ranks, Ragged, testing::Values(1, 2, 3, 4, 8));
-
-void expect_right(int ranks, const Config& config, const std::vector<Move>& moves) {
-  expect_all_well(run_world(ranks, config, [&](Communicator& communicator, int) {
-    for (const Move& move : moves) run_on_cpu_rank(communicator, move);
-  }));
-}
 
 TEST_P(Ragged, EveryShapeOfCountsInEveryKindOfSlot) {
   const int ranks = GetParam();

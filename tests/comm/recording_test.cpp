@@ -24,13 +24,6 @@ using namespace std::chrono_literals;
 constexpr std::uint32_t kContents = 5;  // that a recorded call's tensors take in turn
 
 // Several pieces for the larger cases, and both banks within one recording.
-Config small_pieces() {
-  Config config = cpu_config();
-  config.one_shot_bytes = 512;
-  config.two_shot_bytes = 1024;
-  return config;
-}
-
 // A call whose tensors stay where they are, while what is in them changes.
 class Standing {
  public:

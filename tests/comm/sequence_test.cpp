@@ -14,13 +14,6 @@ namespace {
 
 using namespace std::chrono_literals;
 
-Config small_pieces() {
-  Config config = cpu_config();
-  config.one_shot_bytes = 512;
-  config.two_shot_bytes = 1024;
-  return config;
-}
-
 // Cases in which nothing is like the case before.
 std::vector<Case> mixed_cases(int count, std::uint32_t seed) {
   std::mt19937 random(seed);

@@ -2,13 +2,13 @@
 #include "core/tensor.hpp"
 
 #include <gtest/gtest.h>
-#include <sys/mman.h>
 
 #include <cstddef>
 #include <numeric>
 #include <span>
 #include <vector>
 
+#include "support/far.hpp"
 #include "support/guarded.hpp"
 
 namespace weft::detail {
@@ -73,29 +73,11 @@ TYPED_TEST(TensorOf, ReadsZerosBehindTheEnd) {
   EXPECT_EQ(pack.word[1] | pack.word[2] | pack.word[3], 0u);
 }
 
-// Address space without memory: pages appear when touched.
-class Sparse {
- public:
-  explicit Sparse(std::size_t bytes)
-      : bytes_(bytes),
-        data_(::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0)) {}
-  Sparse(const Sparse&) = delete;
-  Sparse& operator=(const Sparse&) = delete;
-  ~Sparse() { ::munmap(data_, bytes_); }
-  std::byte* data() const { return static_cast<std::byte*>(data_); }
-  bool mapped() const { return data_ != MAP_FAILED; }
-
- private:
-  std::size_t bytes_;
-  void* data_;
-};
-
 TYPED_TEST(TensorOf, ReachesPastTwoToThe31And32) {
   using Storage = typename TypeParam::Storage;
   constexpr std::uint32_t n = TypeParam::elements;
   constexpr std::uint64_t bytes = std::uint64_t{3} << 32, one = 1;
-  const Sparse memory(bytes);
-  ASSERT_TRUE(memory.mapped());
+  const test::Sparse memory(bytes);
   for (const std::size_t shift : {std::size_t{0}, sizeof(Storage)}) {  // both the wide and the narrow path
     const std::uint64_t count = (bytes - shift) / sizeof(Storage) - 1;
     const Tensor<Storage, n> tensor(memory.data() + shift, count);

@@ -16,11 +16,9 @@
 namespace weft::detail {
 namespace {
 
-using namespace std::chrono_literals;
 using test::Child;
+using test::long_deadline;
 using test::Processes;
-
-constexpr auto long_deadline = 60s;
 
 class Death : public testing::TestWithParam<int> {};
 INSTANTIATE_TEST_SUITE_P(Signals, Death, testing::Values(SIGKILL, SIGTERM, SIGSEGV));

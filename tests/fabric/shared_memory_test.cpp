@@ -20,19 +20,15 @@
 namespace weft::detail {
 namespace {
 
-using namespace std::chrono_literals;
 using test::Child;
+using test::ensure;
 using test::expect_all_say;
 using test::expect_no_errors;
+using test::index;
+using test::long_deadline;
 using test::Outcome;
 using test::Processes;
 using test::run_ranks;
-
-constexpr auto long_deadline = 60s;
-
-std::size_t index(int rank) {
-  return static_cast<std::size_t>(rank);
-}
 
 std::size_t page_size() {
   return static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
@@ -40,10 +36,6 @@ std::size_t page_size() {
 
 std::size_t entries(const char* folder) {
   return static_cast<std::size_t>(std::distance(std::filesystem::directory_iterator(folder), {}));
-}
-
-void require(bool condition, const std::string& what) {
-  if (!condition) throw std::runtime_error(what);
 }
 
 // Every rank writes into every window, at its end and at its beginning, and all see it.
@@ -57,8 +49,8 @@ void exchange(Bootstrap& bootstrap, const SharedMemoryWindow& window) {
   bootstrap.barrier("written");
   for (int to = 0; to < size; ++to) {
     for (int from = 0; from < size; ++from) {
-      require(window.at(to)[from] == static_cast<std::byte>(16 * from + to), "first bytes");
-      require(window.at(to)[end + index(from)] == static_cast<std::byte>(to + 16 * from + 1), "last bytes");
+      ensure(window.at(to)[from] == static_cast<std::byte>(16 * from + to), "first bytes");
+      ensure(window.at(to)[end + index(from)] == static_cast<std::byte>(to + 16 * from + 1), "last bytes");
     }
   }
 }
@@ -109,7 +101,7 @@ TEST(Window, TwoAtATimeAreApart) {
     const SharedMemoryWindow one = SharedMemoryWindow::create(mine, 64), two = SharedMemoryWindow::create(mine, 64);
     one.at(rank)[0] = std::byte{1};
     mine.barrier("written");
-    require(two.at(0)[0] == std::byte{0} && two.at(1)[0] == std::byte{0}, "one window's byte is in the other");
+    ensure(two.at(0)[0] == std::byte{0} && two.at(1)[0] == std::byte{0}, "one window's byte is in the other");
   });
   expect_no_errors(errors);
 }
@@ -126,9 +118,9 @@ TEST(Window, SparseWithOffsetsPast4GiB) {
     window.at(to)[size - 1] = static_cast<std::byte>(to + 101);
     bootstrap->barrier("written");
     const std::byte* own = window.at(self.rank());
-    require(own[far] == static_cast<std::byte>(self.rank() + 1), "far byte");
-    require(own[size - 1] == static_cast<std::byte>(self.rank() + 101), "last byte");
-    require(own[far - (std::size_t{1} << 32)] == std::byte{0}, "the offset lost its upper bits");
+    ensure(own[far] == static_cast<std::byte>(self.rank() + 1), "far byte");
+    ensure(own[size - 1] == static_cast<std::byte>(self.rank() + 101), "last byte");
+    ensure(own[far - (std::size_t{1} << 32)] == std::byte{0}, "the offset lost its upper bits");
   });
   for (const Outcome& outcome : processes.wait()) EXPECT_EQ(outcome.exit_code, 0) << outcome.error;
 }
@@ -141,7 +133,7 @@ int signal_of_touching(std::ptrdiff_t offset_from_rank, int rank) {
     SharedMemoryWindow windows[2];
     for (const std::string& error :
          run_ranks(2, [&](int r) { windows[r] = SharedMemoryWindow::create(*bootstraps[index(r)], page_size()); })) {
-      require(error.empty(), error);
+      ensure(error.empty(), error);
     }
     std::atomic_ref(*(windows[0].at(rank) + offset_from_rank)).store(std::byte{1});
   });

@@ -20,17 +20,6 @@ using detail::check_cuda;
 constexpr int ranks = 3;
 const std::vector<Errc> ends_of_a_mismatch{Errc::mismatch, Errc::peer_failed, Errc::timeout};
 
-// Whoever waits for a rank goes on when that rank ends, however it ends.
-struct Arrival {
-  explicit Arrival(std::latch& latch) : latch_(latch) {}
-  Arrival(const Arrival&) = delete;
-  Arrival& operator=(const Arrival&) = delete;
-  ~Arrival() { latch_.count_down(); }
-
- private:
-  std::latch& latch_;
-};
-
 struct Enqueued {
   const GpuWorld& world;
   GpuRank& gpu;
@@ -75,7 +64,7 @@ TEST_P(GpuFaults, ALateRankIsNamedByTheOthersAndLearnsItToo) {
     for (int i = 0; i < 5; ++i) call(communicator, c);
     gpu.synchronize();
     communicator.check();
-    std::optional<Arrival> arrival;
+    std::optional<CountDown> arrival;
     if (rank == late) {
       others_ended.wait();
     } else {
@@ -163,7 +152,7 @@ TEST_P(GpuFaults, AbortEndsKernelsThatWait) {
         other.join();
       } else {
         {
-          const Arrival arrival{waiting};
+          const CountDown arrival{waiting};
           call(communicator, c);
         }
         gpu.synchronize();
@@ -197,7 +186,7 @@ TEST_P(GpuFaults, OverlappingCallsOfOneGroupAreFound) {
       communicator.check();
       return;
     }
-    const Arrival arrival{ended};
+    const CountDown arrival{ended};
     call(communicator, c, gpu.stream());
     call(communicator, c, gpu.other_stream());
     gpu.synchronize();

@@ -4,7 +4,6 @@
 #include <latch>
 #include <optional>
 #include <thread>
-#include <utility>
 
 #include "executors/cuda_error.hpp"
 #include "gpu/support/gpu_world.hpp"
@@ -21,21 +20,6 @@ class GpuNcclFaults : public testing::Test {
     if (gpu_count() < 2) GTEST_SKIP() << "NCCL needs a GPU for every rank, and here is one GPU";
   }
   const int ranks_ = gpu_count();
-};
-
-// Whoever waits for a rank goes on when that rank ends, however it ends.
-class Arrival {
- public:
-  explicit Arrival(std::latch& latch) : latch_(&latch) {}
-  ~Arrival() { now(); }
-  Arrival(const Arrival&) = delete;
-  Arrival& operator=(const Arrival&) = delete;
-  void now() {
-    if (latch_ != nullptr) std::exchange(latch_, nullptr)->count_down();
-  }
-
- private:
-  std::latch* latch_;
 };
 
 constexpr int odd = 0;
@@ -68,7 +52,7 @@ TEST_F(GpuNcclFaults, ALateRankEndsTheOthersByTheDeadline) {
   GpuWorld world = make_gpu_world(ranks_, gpu_config(1s));
   std::latch others_ended(ranks_ - 1);
   const auto endings = run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int rank) {
-    std::optional<Arrival> arrival;
+    std::optional<CountDown> arrival;
     if (rank != odd) arrival.emplace(others_ended);
     call_and_wait(communicator, gpu);  // connects
     if (rank == odd) {
@@ -112,7 +96,7 @@ TEST_F(GpuNcclFaults, AnAbortEndsAKernelThatWaits) {
       ended.wait();
       return communicator.abort();  // NCCL's threads end when those of all ranks do
     }
-    Arrival wait_begins(waiting), wait_ends(ended);
+    CountDown wait_begins(waiting), wait_ends(ended);
     call_and_wait(communicator, gpu);
     call(communicator, gpu);
     wait_begins.now();

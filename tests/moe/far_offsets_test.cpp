@@ -1,6 +1,5 @@
 // Dispatch and combine on hand-made windows in which rows lie past 4 GiB, into outputs of which the same is true.
 #include <gtest/gtest.h>
-#include <sys/mman.h>
 
 #include <cstring>
 #include <memory>
@@ -9,23 +8,13 @@
 
 #include "core/exchange_shape.hpp"
 #include "executors/executor.hpp"
+#include "support/far.hpp"
 #include "support/ranks.hpp"
 
 namespace weft::detail {
 namespace {
 
-// Address space without memory: pages appear when touched.
-struct Sparse {
-  explicit Sparse(std::size_t size)
-      : bytes(size),
-        data(static_cast<std::byte*>(
-            ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0))) {}
-  Sparse(const Sparse&) = delete;
-  Sparse& operator=(const Sparse&) = delete;
-  ~Sparse() { ::munmap(data, bytes); }
-  std::size_t bytes;
-  std::byte* data;
-};
+using test::Sparse;
 
 constexpr std::uint32_t kRanks = 3, kTokens = 2, kGeneration = 1;
 constexpr std::uint64_t kRowBytes = std::uint64_t{2} << 20;
@@ -38,8 +27,8 @@ struct FarChannel {
   LocalState local{};
 };
 
-struct FarRank {
-  explicit FarRank(std::uint32_t number)
+struct ExchangeRank {
+  explicit ExchangeRank(std::uint32_t number)
       : rank(number),
         shape(make_shape(kRanks, number, kArgs, kMap)),
         layout(make_exchange_layout(kRanks, shape)),
@@ -59,7 +48,7 @@ struct FarRank {
       for (std::uint32_t& epoch : half->local.epochs) epoch = 1;
     }
     // What tokens may touch goes to rest; nothing else of the window is ever touched.
-    std::byte* const region = window.data + kWindowHeaderBytes;
+    std::byte* const region = window.data() + kWindowHeaderBytes;
     std::memset(region + layout.counts, 0xff, layout.records - layout.counts);
     for (std::uint64_t slot = 0; slot < kBanks * kRanks; ++slot) {
       for (std::uint64_t token = 0; token < kTokens; ++token) {
@@ -75,7 +64,7 @@ struct FarRank {
             .layout = layout,
             .homes = kMap.homes.data(),
             .first_replica = nullptr,
-            .tables = RoutingTables::at(tables.data, kRanks, shape)};
+            .tables = RoutingTables::at(tables.data(), kRanks, shape)};
   }
   void run(FarChannel& half, const MoeOperation& operation) {
     run_on_cpu({.call = make_call(half.channel, &half.channel, &half.local, kGeneration, 77), .operation = operation},
@@ -98,16 +87,13 @@ std::uint16_t element(std::uint32_t call, std::uint32_t rank, std::uint32_t toke
 }
 
 TEST(MoeFarOffsets, RowsOfWindowsAndOutputs) {
-  std::vector<std::unique_ptr<FarRank>> ranks;
+  std::vector<std::unique_ptr<ExchangeRank>> ranks;
   for (std::uint32_t rank = 0; rank < kRanks; ++rank) {
-    ranks.push_back(std::make_unique<FarRank>(rank));
-    for (const Sparse* memory : {&ranks.back()->window, &ranks.back()->output}) {
-      ASSERT_NE(static_cast<void*>(memory->data), MAP_FAILED);
-    }
+    ranks.push_back(std::make_unique<ExchangeRank>(rank));
   }
   for (auto& mine : ranks) {
     for (std::uint32_t peer = 0; peer < kRanks; ++peer) {
-      std::byte* const window = ranks[peer]->window.data;
+      std::byte* const window = ranks[peer]->window.data();
       for (FarChannel* half : {&mine->dispatch, &mine->combine}) {
         half->channel.member[peer] = peer;
         half->channel.window[peer] = window;
@@ -126,10 +112,10 @@ TEST(MoeFarOffsets, RowsOfWindowsAndOutputs) {
   };
   test::expect_no_errors(test::run_ranks(kRanks, [&](int number) {
     const auto rank = static_cast<std::uint32_t>(number);
-    FarRank& mine = *ranks[rank];
-    auto* const input = reinterpret_cast<std::uint16_t*>(mine.input.data);
-    const auto* const result = reinterpret_cast<const std::uint16_t*>(mine.result.data);
-    const auto* const output = reinterpret_cast<const std::uint16_t*>(mine.output.data);
+    ExchangeRank& mine = *ranks[rank];
+    auto* const input = reinterpret_cast<std::uint16_t*>(mine.input.data());
+    const auto* const result = reinterpret_cast<const std::uint16_t*>(mine.result.data());
+    const auto* const output = reinterpret_cast<const std::uint16_t*>(mine.output.data());
     for (std::uint32_t call = 0; call < 3; ++call) {
       std::vector<std::int32_t> ids, counts(mine.shape.local);
       for (std::uint32_t token = 0; token < kTokens; ++token) {
@@ -148,7 +134,7 @@ TEST(MoeFarOffsets, RowsOfWindowsAndOutputs) {
                                                          .tokens = kTokens,
                                                          .wide_ids = false,
                                                          .discard = true,
-                                                         .output = mine.output.data,
+                                                         .output = mine.output.data(),
                                                          .output_scales = nullptr,
                                                          .counts = counts.data(),
                                                          .offsets = nullptr,
@@ -175,9 +161,9 @@ TEST(MoeFarOffsets, RowsOfWindowsAndOutputs) {
       // Experts that give back what they got: x + x, which bf16 holds.
       mine.run(mine.combine, CombineOperation{.work = {.exchange = mine.view(),
                                                        .part = Part::whole,
-                                                       .input = mine.output.data,
+                                                       .input = mine.output.data(),
                                                        .residual = nullptr,
-                                                       .output = mine.result.data,
+                                                       .output = mine.result.data(),
                                                        .dispatch_dead = nullptr},
                                               .type = DataType::bf16});
       for (std::uint64_t i = 0; i < kTokens * kArgs.hidden; ++i) {

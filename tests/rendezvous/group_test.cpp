@@ -13,10 +13,6 @@ namespace {
 using namespace std::chrono_literals;
 using namespace test;
 
-std::size_t index(int rank) {
-  return static_cast<std::size_t>(rank);
-}
-
 // Checks that `group` is those members of a world of threads or processes.
 void check_group(Bootstrap& group, const std::vector<int>& members, int world_rank) {
   EXPECT_EQ(group.size(), static_cast<int>(members.size()));

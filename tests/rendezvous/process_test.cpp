@@ -23,10 +23,6 @@ void expect_all_well(const std::vector<Outcome>& outcomes) {
   }
 }
 
-void require(bool condition, const std::string& what) {
-  if (!condition) throw std::runtime_error(what);
-}
-
 class ProcessWorld : public testing::TestWithParam<int> {};
 INSTANTIATE_TEST_SUITE_P(Sizes, ProcessWorld, testing::Range(1, 9));
 
@@ -36,18 +32,18 @@ TEST_P(ProcessWorld, MeetsAndSharesMemory) {
   Processes processes(size, [&](const Child& self) {
     const auto mine = make_id_bootstrap(id, self.rank(), size, long_deadline);
     const auto ranks = mine->all_gather_value("ranks", self.rank());
-    for (int r = 0; r < size; ++r) require(ranks[static_cast<std::size_t>(r)] == r, "wrong rank");
+    for (int r = 0; r < size; ++r) ensure(ranks[static_cast<std::size_t>(r)] == r, "wrong rank");
 
     UniqueFd own;
     if (self.rank() == root) own = UniqueFd(::memfd_create("test", MFD_CLOEXEC));
-    if (own) require(::ftruncate(own.get(), 4096) == 0, "ftruncate");
+    if (own) ensure(::ftruncate(own.get(), 4096) == 0, "ftruncate");
     const UniqueFd shared = mine->share_fd("memory", root, own.get());
     const char byte = static_cast<char>('a' + self.rank());
-    require(::pwrite(shared.get(), &byte, 1, self.rank()) == 1, "pwrite");
+    ensure(::pwrite(shared.get(), &byte, 1, self.rank()) == 1, "pwrite");
     mine->barrier("written");
     std::string all(static_cast<std::size_t>(size), ' ');
-    require(::pread(shared.get(), all.data(), all.size(), 0) == size, "pread");
-    require(all == std::string("abcdefgh").substr(0, all.size()), "the memory is not shared: " + all);
+    ensure(::pread(shared.get(), all.data(), all.size(), 0) == size, "pread");
+    ensure(all == std::string("abcdefgh").substr(0, all.size()), "the memory is not shared: " + all);
   });
   expect_all_well(processes.wait());
 }
@@ -62,12 +58,12 @@ TEST(Processes, WithSeveralRanksEach) {
       UniqueFd own;
       if (rank == 4) own = UniqueFd(::memfd_create("test", MFD_CLOEXEC));
       const UniqueFd shared = mine->share_fd("memory", 4, own.get());
-      require(::pwrite(shared.get(), "x", 1, rank) == 1, "pwrite");
+      ensure(::pwrite(shared.get(), "x", 1, rank) == 1, "pwrite");
       mine->barrier("written");
       char all[6] = {};
-      require(::pread(shared.get(), all, 6, 0) == 6 && std::string(all, 6) == "xxxxxx", "not shared");
+      ensure(::pread(shared.get(), all, 6, 0) == 6 && std::string(all, 6) == "xxxxxx", "not shared");
     });
-    for (const std::string& error : errors) require(error.empty(), error);
+    for (const std::string& error : errors) ensure(error.empty(), error);
   });
   expect_all_well(processes.wait());
 }

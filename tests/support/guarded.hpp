@@ -12,11 +12,15 @@
 
 namespace weft::test {
 
+// Around tensors whose content is compared with the memory about them, byte for byte: a NaN of every type.
+inline constexpr std::byte kNanCanary{0xff};
+inline constexpr std::size_t kGuard = 256;
+
 class Guarded {
  public:
-  static constexpr std::size_t kGuard = 256;  // and the alignment from which `misalignment` counts
   static constexpr std::byte kCanary{0xa5};
 
+  // `misalignment` counts from a multiple of kGuard.
   Guarded(std::size_t size, std::size_t misalignment) : size_(size), begin_(kGuard + misalignment) {
     blocks_.resize((begin_ + size_ + kGuard + sizeof(Block) - 1) / sizeof(Block));
     std::memset(storage().data(), static_cast<int>(kCanary), storage().size());

@@ -5,11 +5,10 @@
 #include <span>
 #include <stdexcept>
 
+#include "support/world.hpp"
+
 namespace weft::test {
 namespace {
-
-constexpr std::size_t kGuard = 256;
-constexpr std::byte kCanary{0xff};  // as a number: a NaN of every type
 
 bool sums(Kind kind) {
   return kind == Kind::reduce_scatter || kind == Kind::reduce_scatter_v;
@@ -60,7 +59,7 @@ class Builder {
   Shape output_shape() const { return {row_bytes_, row_bytes_ + gap(move_.output_gap)}; }
 
   static Memory memory_of(std::size_t bytes, std::size_t shift) {
-    const Bytes canaries((kGuard + shift + bytes + kGuard + kGuard - 1) / kGuard * kGuard, kCanary);
+    const Bytes canaries((kGuard + shift + bytes + kGuard + kGuard - 1) / kGuard * kGuard, kNanCanary);
     return {.before = canaries, .after = canaries, .begin = kGuard + shift};
   }
   // Row `row` of a message goes to row `to` of the memory.
@@ -340,7 +339,7 @@ void issue(const Group& group, const RankMove& prepared, const std::function<std
 
 void expect_after(const RankMove& prepared, const Memory& memory, std::span<const std::byte> got) {
   Bytes after = memory.after;
-  after.resize(std::max(got.size(), after.size()), kCanary);
+  after.resize(std::max(got.size(), after.size()), kNanCanary);
   if (std::equal(after.begin(), after.end(), got.begin(), got.end())) return;
   const auto [wanted, found] = std::ranges::mismatch(after, got);
   const auto at = static_cast<std::size_t>(wanted - after.begin());
@@ -364,7 +363,7 @@ std::span<std::byte> HostMove::storage_of(const Memory& memory) {
 
 void HostMove::fill(const RankMove& move) {
   const auto fill_one = [&](std::size_t index, const Memory& memory) {
-    std::ranges::fill(storage(index), kCanary);
+    std::ranges::fill(storage(index), kNanCanary);
     std::ranges::copy(memory.before, storage(index).begin());
   };
   for (std::size_t i = 0; i < move.memory.size(); ++i) fill_one(i, move.memory[i]);
@@ -386,6 +385,12 @@ void run_on_cpu_rank(const Group& group, const Move& move) {
   HostMove host(prepared);
   host.call(group);
   host.check();
+}
+
+void expect_right(int ranks, const Config& config, const std::vector<Move>& moves) {
+  expect_all_well(run_world(ranks, config, [&](Communicator& communicator, int) {
+    for (const Move& move : moves) run_on_cpu_rank(communicator, move);
+  }));
 }
 
 }  // namespace weft::test

@@ -92,4 +92,7 @@ class HostMove {
 // Makes the call on a CPU rank and checks all that it did and did not write.
 void run_on_cpu_rank(const Group& group, const Move& move);
 
+// Each move in turn on a world of CPU ranks.
+void expect_right(int ranks, const Config& config, const std::vector<Move>& moves);
+
 }  // namespace weft::test

@@ -8,8 +8,7 @@
 namespace weft::test {
 namespace {
 
-constexpr std::size_t kGuard = 256, kElement = 2, kGroup = 128;
-constexpr std::byte kCanary{0xff};  // as a number: a NaN
+constexpr std::size_t kElement = 2, kGroup = 128;
 
 // 2^k leaves, halves first.
 float tree(const std::vector<float>& leaves, std::size_t begin, std::size_t count) {
@@ -78,7 +77,7 @@ Bytes data_of(const Norm& norm, std::uint32_t what, int rank, std::size_t rows, 
 }
 
 Bytes canaries(std::size_t bytes) {
-  return Bytes((kGuard + bytes + kGuard + kGuard - 1) / kGuard * kGuard, kCanary);
+  return Bytes((kGuard + bytes + kGuard + kGuard - 1) / kGuard * kGuard, kNanCanary);
 }
 NormMemory memory_of(std::size_t bytes) {
   return {.before = canaries(bytes), .after = canaries(bytes)};

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <exception>
 #include <functional>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
@@ -15,6 +16,15 @@ namespace weft::test {
 // Of host-side meetings: what a hang would outlast, so that a test which relies on it to end has failed; and none.
 inline constexpr std::chrono::seconds long_deadline{60};
 inline constexpr std::chrono::nanoseconds for_ever{0};
+
+inline std::size_t index(int rank) {
+  return static_cast<std::size_t>(rank);
+}
+
+// For ranks' bodies, where gtest's fatal assertions end nothing but a function.
+inline void ensure(bool condition, const std::string& what) {
+  if (!condition) throw std::runtime_error(what);
+}
 
 // The message of what `body` threw; empty when it returned.
 template <class Body>
@@ -32,7 +42,7 @@ inline std::vector<std::string> run_ranks(int size, const std::function<void(int
   std::vector<std::string> errors(static_cast<std::size_t>(size));
   std::vector<std::thread> threads;
   for (int rank = 0; rank < size; ++rank) {
-    threads.emplace_back([&, rank] { errors[static_cast<std::size_t>(rank)] = error_of([&] { body(rank); }); });
+    threads.emplace_back([&, rank] { errors[index(rank)] = error_of([&] { body(rank); }); });
   }
   for (std::thread& thread : threads) thread.join();
   return errors;

@@ -34,6 +34,19 @@ std::vector<Ending> run_world(std::vector<Communicator>& communicators, const Ra
   return endings;
 }
 
+Config small_pieces() {
+  Config config = cpu_config();
+  config.one_shot_bytes = 512;
+  config.two_shot_bytes = 1024;
+  return config;
+}
+
+Config small_slots() {
+  Config config = cpu_config();
+  config.two_shot_bytes = 256;
+  return config;
+}
+
 std::vector<Ending> run_world(int size, const Config& config, const RankBody& body) {
   std::vector<Communicator> communicators = Communicator::local(size, config);
   return run_world(communicators, body);

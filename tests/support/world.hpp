@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "support/sanitized.hpp"
 #include "weft/communicator.hpp"
 
 namespace weft::test {
@@ -22,6 +23,15 @@ using RankBody = std::function<void(Communicator& communicator, int rank)>;
 
 // CPU ranks whose waits end after `deadline` at the latest, so that no bug hangs a test.
 Config cpu_config(std::chrono::nanoseconds deadline = std::chrono::seconds(60));
+
+// For tests in which a wait is to end by it.
+inline constexpr std::chrono::milliseconds short_deadline{kSanitized ? 1500 : 250};
+
+// With buffers that hold little, so that messages go in pieces.
+Config small_pieces();
+
+// Slots of 256 bytes: what is longer flows in chunks.
+Config small_slots();
 
 // Each communicator lives until every body has ended.
 std::vector<Ending> run_world(std::vector<Communicator>& communicators, const RankBody& body);

@@ -124,18 +124,18 @@ class GpuMoe {
     return launch;
   }
   Buffer take(std::size_t content) const {
-    const std::size_t bytes = content + 2 * Guarded::kGuard;
+    const std::size_t bytes = content + 2 * kGuard;
     return {gpu_.host_memory(bytes), gpu_.device_memory(bytes), bytes};
   }
-  static std::byte* device(const Buffer& buffer) { return buffer.device + Guarded::kGuard; }
+  static std::byte* device(const Buffer& buffer) { return buffer.device + kGuard; }
   // Null where the layout has none.
   static std::int32_t* words(const Buffer& buffer) {
-    return buffer.bytes == 2 * Guarded::kGuard ? nullptr : reinterpret_cast<std::int32_t*>(device(buffer));
+    return buffer.bytes == 2 * kGuard ? nullptr : reinterpret_cast<std::int32_t*>(device(buffer));
   }
 
   void upload(const Buffer& to, std::span<const std::byte> content) const {
     std::memset(to.host, static_cast<int>(Guarded::kCanary), to.bytes);
-    if (!content.empty()) std::memcpy(to.host + Guarded::kGuard, content.data(), content.size());
+    if (!content.empty()) std::memcpy(to.host + kGuard, content.data(), content.size());
     detail::check_cuda(cudaMemcpyAsync(to.device, to.host, to.bytes, cudaMemcpyHostToDevice, gpu_.stream()), "upload");
   }
   void wait() const {
@@ -148,9 +148,9 @@ class GpuMoe {
     gpu_.synchronize();
     const std::span<const std::byte> all(buffer.host, buffer.bytes);
     const Bytes canaries(buffer.bytes, Guarded::kCanary);
-    const std::size_t end = Guarded::kGuard + content.size();
-    expect_bytes(all.subspan(Guarded::kGuard), content, what);
-    expect_bytes(all, std::span(canaries).first(Guarded::kGuard), "before the " + what);
+    const std::size_t end = kGuard + content.size();
+    expect_bytes(all.subspan(kGuard), content, what);
+    expect_bytes(all, std::span(canaries).first(kGuard), "before the " + what);
     expect_bytes(all.subspan(end), std::span(canaries).subspan(end), "behind the " + what);
   }
 

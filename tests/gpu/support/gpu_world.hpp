@@ -5,7 +5,9 @@
 #include <cuda_runtime.h>
 
 #include <functional>
+#include <latch>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "support/cases.hpp"
@@ -24,6 +26,21 @@ Config small_gpu_pieces();
 // Ranks that share a GPU need its queues to run side by side, which CUDA promises only for what it has begun: with
 // fifty launches ahead of each other, eight ranks on four GPUs were seen to stand still.
 inline constexpr int kMostAhead = 4;
+
+// Whoever waits for a rank goes on when that rank ends, however it ends.
+class CountDown {
+ public:
+  explicit CountDown(std::latch& latch) : latch_(&latch) {}
+  ~CountDown() { now(); }
+  CountDown(const CountDown&) = delete;
+  CountDown& operator=(const CountDown&) = delete;
+  void now() {
+    if (latch_ != nullptr) std::exchange(latch_, nullptr)->count_down();
+  }
+
+ private:
+  std::latch* latch_;
+};
 
 // The memory and the stream of one rank. Used by the rank's thread.
 class GpuRank {

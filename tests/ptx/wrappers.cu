@@ -1,5 +1,5 @@
-// One kernel for each wrapper of team/ptx.cuh, for each barrier of a block, for its accesses of plain and of shared memory
-// and for what a warp does together. Compiled by check_wrappers.py, which knows them by name, and never run.
+// One kernel for each wrapper of team/ptx.cuh, for each barrier of a block, for its accesses of plain and of shared
+// memory and for what a warp does together. Compiled by check_wrappers.py, which knows them by name, and never run.
 #include "team/cuda_block.cuh"
 
 namespace ptx = weft::detail::ptx;

@@ -144,7 +144,7 @@ class Machine {
   ThreadMask enabled() const { return ready_ & ~stopped_; }
   [[noreturn]] void fail(FailureKind kind, std::string what);
 
-  Pack read(Memory::Location at, const char* what);
+  Pack read(Memory::Location at, const char* what, bool acquire = false);
   void write(Memory::Location at, const Pack& value, bool release);
   [[noreturn]] void broken(Memory::Location at, const char* rule);
   void note(const char* what, Memory::Location at, const Pack& value, unsigned age, unsigned choices);
@@ -207,10 +207,10 @@ inline void Machine::point() {
   if (next != current_) switch_to(next);
 }
 
-inline Pack Machine::read(Memory::Location at, const char* what) {
+inline Pack Machine::read(Memory::Location at, const char* what, bool acquire) {
   const unsigned choices = memory_.choices(current_, at);
   const unsigned age = scheduler_->choose(Kind::age, current_, choices);
-  const Pack& value = memory_.load(current_, at, age);
+  const Pack& value = memory_.load(current_, at, age, acquire);
   polled_[current_].push_back(at);
   if (trace_ != nullptr) note(what, at, value, age, choices);
   return value;
@@ -253,8 +253,7 @@ template <class Word>
 Word Machine::load(const Word* from, bool acquire) {
   if (memory_.ignored(from)) return Word{};
   point();
-  const Pack value = read(memory_.locate(from, sizeof(Word)), acquire ? "load.acquire" : "load");
-  if (acquire) memory_.fence(current_, true, false);
+  const Pack value = read(memory_.locate(from, sizeof(Word)), acquire ? "load.acquire" : "load", acquire);
   Word word;
   std::memcpy(&word, &value, sizeof(word));
   return word;

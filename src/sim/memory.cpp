@@ -176,6 +176,14 @@ std::uint16_t Memory::snapshot_of(const View& view) {
   return static_cast<std::uint16_t>(snapshots_++);
 }
 
+void Memory::see(unsigned thread, unsigned snapshot, bool acquire) {
+  if (acquire) {
+    join_view(views_[thread], snapshot_views_[snapshot]);
+  } else {
+    pending_[thread].set(snapshot);
+  }
+}
+
 void Memory::fence(unsigned thread, bool acquire, bool release) {
   if (acquire && pending_[thread].any()) {
     for (unsigned i = 1; i < snapshots_; ++i) {
@@ -199,7 +207,6 @@ unsigned Memory::gather(ThreadMask threads) {
   for (ThreadMask rest = threads & (threads - 1); rest != 0; rest &= rest - 1) {
     const auto thread = static_cast<unsigned>(__builtin_ctzll(rest));
     join_view(views_[first], views_[thread]);
-    pending_[first] |= pending_[thread];
   }
   return first;
 }
@@ -208,7 +215,6 @@ void Memory::spread(unsigned from, ThreadMask threads) {
   for (ThreadMask rest = threads & ~bit(from); rest != 0; rest &= rest - 1) {
     const auto thread = static_cast<unsigned>(__builtin_ctzll(rest));
     std::memcpy(views_[thread].data(), views_[from].data(), used_bytes());
-    pending_[thread] = pending_[from];
   }
 }
 
@@ -223,8 +229,10 @@ void Memory::join_rank(unsigned thread, unsigned rank) {
 }
 
 void Memory::boundary(ThreadMask ended, ThreadMask started) {
+  for (ThreadMask rest = ended; rest != 0; rest &= rest - 1)
+    fence(static_cast<unsigned>(__builtin_ctzll(rest)), true, false);
   const unsigned first = gather(ended | started);
-  fence(first, true, true);
+  fence(first, false, true);
   spread(first, started);
   for (ThreadMask rest = started; rest != 0; rest &= rest - 1) released_[__builtin_ctzll(rest)] = released_[first];
 }

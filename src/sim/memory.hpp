@@ -4,10 +4,12 @@
 // for each location the oldest message that it may still read (older ones of all threads may be forgotten). A relaxed
 // load may read any message from there to the newest; a relaxed store may take any place behind the thread's view, not
 // only the end. So a store may become visible late, to one reader before another, and after later stores to other
-// places; a store of several units tears. What orders memory passes views on: a block's sync() joins the views of its
-// threads; a kernel boundary joins the views of all threads of a launch, with all that the messages they read had
-// released, and what later launches store releases that. (The view machine of Kang et al., "A promising semantics for
-// relaxed-memory concurrency", POPL 2017, without promises; docs/reliability.md says what that leaves out.)
+// places; a store of several units tears. What orders memory passes views on: an acquire joins what the message that it
+// reads has released, and nothing else; an acquire fence, what all messages that its own thread has read had released;
+// a block's sync() joins the views of its threads, but not what one of them has read and not acquired; a kernel
+// boundary joins the views of all threads of a launch, with all that the messages they read had released, and what
+// later launches store releases that. (The view machine of Kang et al., "A promising semantics for relaxed-memory
+// concurrency", POPL 2017, without promises; docs/reliability.md says what that leaves out.)
 #pragma once
 
 #include <array>
@@ -90,12 +92,12 @@ class Memory {
   bool stale(unsigned thread, Location at) const { return choices(thread, at) > 1; }
   unsigned width(Location at) const { return widths_[at]; }
 
-  const Pack& load(unsigned thread, Location at, unsigned age) {
+  const Pack& load(unsigned thread, Location at, unsigned age, bool acquire = false) {
     const unsigned index = counts_[at] - 1u - age;
     views_[thread][at] = static_cast<std::uint8_t>(index);
     Message& message = messages_[at][index];
     if (owners_[at] == rank_of_[thread]) message.read_by_owner = true;
-    if (message.snapshot != 0) pending_[thread].set(message.snapshot);
+    if (message.snapshot != 0) see(thread, message.snapshot, acquire);
     return message.value;
   }
 
@@ -103,7 +105,7 @@ class Memory {
   const char* store(unsigned thread, Location at, const Pack& value, unsigned age, bool release = false);
   Pack exchange(unsigned thread, Location at, const Pack& value);
 
-  // What thread has read is what it knows (an acquire), and with release what others learn who acquire its stores.
+  // What the thread has read, it knows (acquire); what it knows, those learn who acquire its later stores (release).
   void fence(unsigned thread, bool acquire, bool release);
   void fence_seq_cst(unsigned thread);
   // Barrier of a block.
@@ -136,6 +138,7 @@ class Memory {
   std::size_t used_bytes() const { return std::size_t{used_ + 63u} / 64 * 64; }
   void join_view(View& into, const View& from) const;
   std::uint16_t snapshot_of(const View& view);
+  void see(unsigned thread, unsigned snapshot, bool acquire);
   unsigned gather(ThreadMask threads);
   void spread(unsigned from, ThreadMask threads);
   const char* broken_rule(Location at, unsigned index) const;
@@ -161,7 +164,7 @@ class Memory {
   std::vector<std::array<Message, kMaxMessages>> messages_;
 
   std::array<View, kMaxThreads> views_{};
-  std::array<std::bitset<kMaxSnapshots>, kMaxThreads> pending_{};  // snapshots of messages read, not yet acquired
+  std::array<std::bitset<kMaxSnapshots>, kMaxThreads> pending_{};  // snapshots of what it read and did not acquire
   std::array<std::uint16_t, kMaxThreads> released_{};              // snapshot that relaxed stores carry
   unsigned snapshots_ = 1;                                         // 0 is the empty view
   std::vector<View> snapshot_views_;

@@ -261,7 +261,7 @@ Word Machine::load(const Word* from, bool acquire) {
 
 template <class Word>
 void Machine::store(Word* to, Word value, bool release) {
-  if (memory_.ignored(to)) return;
+  if (memory_.ignored(to)) return memory_.keep(to, &value, sizeof(value));
   point();
   const Memory::Location at = memory_.locate(to, sizeof(Word));
   Pack pack{};

@@ -5,6 +5,8 @@
 #include <new>
 #include <stdexcept>
 
+#include "core/exchange.hpp"
+
 namespace weft::sim {
 namespace {
 
@@ -21,6 +23,7 @@ Memory::Memory(std::size_t bytes, std::vector<unsigned> rank_of)
       rank_of_(std::move(rank_of)),
       sent_(rank_of_.empty() ? 0 : std::ranges::max(rank_of_) + 1),
       index_(bytes / 4, kUnknown),
+      last_(bytes / 4),
       messages_(kMaxLocations),
       snapshot_views_(kMaxSnapshots) {
   std::memset(data_.get(), 0, bytes);
@@ -80,10 +83,10 @@ Memory::Location Memory::bad_address() {
   throw std::out_of_range("simulator: access outside of all declared memory");
 }
 
-std::string Memory::name(Location at) const {
-  if (at == kIgnored) return "ignored";
+std::string Memory::name_of(const void* address) const {
+  const std::size_t offset = word_of(address) * 4;
   for (const Area& area : areas_) {
-    if (area.begin <= offsets_[at] && offsets_[at] < area.end) return area.name(offsets_[at] - area.begin);
+    if (area.begin <= offset && offset < area.end) return area.name(offset - area.begin);
   }
   return "?";
 }
@@ -98,6 +101,11 @@ std::uint64_t Memory::stores(std::size_t begin, std::size_t end) const {
 
 void Memory::reset() {
   const std::size_t bytes = used_bytes();
+  for (const Area& area : areas_) {
+    if (area.kind == AreaKind::ignored) {
+      std::memcpy(last_.data() + area.begin / 4, data_.get() + area.begin, area.end - area.begin);
+    }
+  }
   for (unsigned at = 1; at < used_; ++at) {
     counts_[at] = 1;
     messages_[at][0].read_by_owner = false;
@@ -114,11 +122,18 @@ void Memory::reset() {
   snapshots_ = 1;
 }
 
+// Of a line, or of its second half: nobody's row, with no weight.
+bool Memory::only_renews(Location at, const Pack& value) const {
+  return value.word[0] == (offsets_[at] % sizeof(Pack) == 0 ? detail::kNone : 0u);
+}
+
 const char* Memory::broken_rule(Location at, unsigned index) const {
   const Message& before = messages_[at][index - 1];
   const Message& after = messages_[at][index];
   const bool from_peer = before.rank != kNobody && before.rank != owners_[at];
-  if (kinds_[at] == AreaKind::header && from_peer && !before.read_by_owner) {
+  const bool awaited =
+      kinds_[at] == AreaKind::header || (kinds_[at] == AreaKind::record && !only_renews(at, before.value));
+  if (awaited && from_peer && !before.read_by_owner) {
     return "overwrites a word that its reader has not read yet";
   }
   if (kinds_[at] != AreaKind::slot) return nullptr;

@@ -16,6 +16,7 @@
 #include <bitset>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <functional>
 #include <memory>
 #include <string>
@@ -37,8 +38,9 @@ constexpr ThreadMask bit(unsigned thread) {
 enum class AreaKind : std::uint8_t {
   slot,     // of packs that rest at all ones: data may land on rest only, and nothing that was not read is overwritten
   header,   // of words: no peer's word is overwritten before this rank has read it
+  record,   // of a dispatch's lines: likewise, but lines that only renew the flag may be (algorithms/moe_dispatch.hpp)
   word,     // no rule
-  ignored,  // stores are dropped, and loads find 0: words on which nothing depends in this set-up
+  ignored,  // loads and stores are no steps, and loads find 0: words that nobody reads in this set-up
 };
 
 struct Area {
@@ -77,13 +79,16 @@ class Memory {
   void reset();
 
   Location locate(const void* address, unsigned bytes) {
-    const std::size_t word = static_cast<std::size_t>(static_cast<const std::byte*>(address) - data_.get()) / 4;
+    const std::size_t word = word_of(address);
     if (word >= index_.size()) return bad_address();
     const Location location = index_[word];
     return location == kUnknown || widths_[location] != bytes ? create(word, bytes) : location;
   }
+  // What was stored last to a word that is ignored, where one thread alone stores to it.
+  std::uint32_t last(const std::uint32_t* address) const { return last_[word_of(address)]; }
+  void keep(void* address, const void* value, unsigned bytes) { std::memcpy(&last_[word_of(address)], value, bytes); }
   bool ignored(const void* address) const {
-    const std::size_t word = static_cast<std::size_t>(static_cast<const std::byte*>(address) - data_.get()) / 4;
+    const std::size_t word = word_of(address);
     return word < index_.size() && index_[word] == kIgnored;
   }
 
@@ -121,7 +126,8 @@ class Memory {
   void each_location(Visit&& visit) const {
     for (Location at = 1; at < used_; ++at) visit(at, kinds_[at], widths_[at]);
   }
-  std::string name(Location at) const;
+  std::string name(Location at) const { return at == kIgnored ? "ignored" : name_of(data_.get() + offsets_[at]); }
+  std::string name_of(const void* address) const;
   // So far, to places between two byte offsets.
   std::uint64_t stores(std::size_t begin, std::size_t end) const;
   // So far, by a rank to the memory of others.
@@ -131,6 +137,9 @@ class Memory {
   static constexpr Location kUnknown = 0xffff;
   using View = std::array<std::uint8_t, kMaxLocations>;
 
+  std::size_t word_of(const void* address) const {
+    return static_cast<std::size_t>(static_cast<const std::byte*>(address) - data_.get()) / 4;
+  }
   Location create(std::size_t word, unsigned bytes);
   void put_initial(Location at);
   void forget(Location at);
@@ -141,6 +150,7 @@ class Memory {
   void see(unsigned thread, unsigned snapshot, bool acquire);
   unsigned gather(ThreadMask threads);
   void spread(unsigned from, ThreadMask threads);
+  bool only_renews(Location at, const Pack& value) const;
   const char* broken_rule(Location at, unsigned index) const;
 
   struct AlignedDelete {
@@ -152,7 +162,8 @@ class Memory {
   std::vector<unsigned> rank_of_;
   std::vector<std::uint64_t> sent_;  // by rank
   std::vector<Area> areas_;
-  std::vector<Location> index_;  // by word of data_
+  std::vector<Location> index_;      // by word of data_
+  std::vector<std::uint32_t> last_;  // of words that are ignored
 
   unsigned used_ = 1;  // location 0 is the one that is ignored
   std::array<std::uint8_t, kMaxLocations> counts_{};

@@ -304,8 +304,10 @@ void AllReduceProgram::run_host(unsigned rank) {
 }
 
 AllReduceKernel find_kernel(const KernelQuery& query) {
-  const auto find = query.atomic_bytes == 4 ? find_kernel_4 : query.atomic_bytes == 8 ? find_kernel_8 : find_kernel_16;
-  const AllReduceKernel kernel = find(query);
+  AllReduceKernel kernel = nullptr;
+  if (query.atomic_bytes == 4) kernel = find_kernel_4(query);
+  if (query.atomic_bytes == 8) kernel = find_kernel_8(query);
+  if (query.atomic_bytes == 16) kernel = find_kernel_16(query);
   if (kernel != nullptr) return kernel;
   throw Error(Errc::invalid_argument,
               fmt::format("simulator: no instance for {} ranks, {}", query.instance.size,

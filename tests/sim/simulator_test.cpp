@@ -216,6 +216,21 @@ TEST_F(WithMutant, EpochsOfBlocksThatNeverRunAreLookedAt) {
   }
 }
 
+TEST(Simulator, RefusesUnitsThatAnOperationIsNotFor) {
+  for (const char* const name : {"all-gather-one-go", "rms-norm-one-shot-bf16", "moe-exact"}) {
+    sim::Setup setup = find_setup(name);
+    setup.atomic_bytes = 4;
+    EXPECT_THROW(AllReduceProgram{setup}, Error) << name;
+  }
+  for (const char* const name : {"all-gather-one-go-cpu", "rms-norm-one-shot-cpu", "one-shot-cpu"}) {
+    sim::Setup setup = find_setup(name);
+    for (const int unit : {3, 4, 16}) {
+      setup.atomic_bytes = unit;
+      EXPECT_THROW(AllReduceProgram{setup}, Error) << name << unit;
+    }
+  }
+}
+
 TEST(Simulator, NamesUnknownSetups) {
   EXPECT_THROW(find_setup("three-shot"), Error);
 }

@@ -109,7 +109,28 @@ std::string AllReduceProgram::check_faults() {
                          culprit);
     }
   }
+  if (const std::string late = check_waits(); !late.empty()) return late;
   return all_right && !machine_->dead_or_stopped() ? world_.check_rest(memory) : "";
+}
+
+// The clock moves without a step only while nobody can go on. From the moment when a rank stops until the others have
+// left their calls, that may be as long as a data block waits at most, and a few turns of its wait: in every second one
+// it looks at the clock, at poison and for the dead, at these twice, and a turn comes round when the clock has moved.
+std::string AllReduceProgram::check_waits() const {
+  constexpr std::uint64_t kTurns = 8;
+  const Faults& faults = setup_.faults;
+  const bool by_deadline = faults.stopping_rank >= 0 && setup_.deadline_ns != 0;
+  const std::uint64_t wait = by_deadline ? setup_.deadline_ns + setup_.deadline_ns / 4 : 0;
+  const std::uint64_t before = machine_->idled_before_stop();
+  for (unsigned rank = 0; rank < setup_.ranks; ++rank) {
+    const bool stops = faults.stopping_rank == static_cast<int>(rank);
+    if (stops && machine_->dead_or_stopped()) continue;
+    const std::uint64_t longest = stops ? faults.until : wait;  // who sleeps finds that all is over
+    if (idled_[rank] <= before + longest + kTurns * World::kIdleNs) continue;
+    return fmt::format("rank {} has waited for {} ns, with a deadline of {} ns", rank, idled_[rank] - before,
+                       setup_.deadline_ns);
+  }
+  return {};
 }
 
 // Calls of one rank that nothing orders: either all went well, or the communicator has ended.

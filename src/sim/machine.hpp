@@ -94,9 +94,13 @@ class Machine {
   static constexpr std::uint32_t kScratchWords = 128;
   float* scratch() { return blocks_[block_of_[current_]].scratch.data(); }
   bool all(bool good);
-  // In a waiting loop: sleeps until one of the places read since the last call holds something newer.
+  // In a waiting loop: sleeps until one of the places read in its last two turns, and since it last slept, holds
+  // something newer. (A wait looks at poison in every second turn.)
   void relax();
   std::uint64_t now() const { return steps_ * step_ns_ + idle_time_; }
+  // The part of now() in which nobody could go on, in all and before a stream stopped.
+  std::uint64_t idled() const { return idle_time_; }
+  std::uint64_t idled_before_stop() const { return idled_before_stop_; }
   // Rank of a stream that has stopped and is known to be dead, or −1. Who asks sees all that it has stored: the
   // operating system says so after the last of its stores.
   int dead_peer();
@@ -168,14 +172,15 @@ class Machine {
   std::uint64_t steps_ = 0, idle_time_ = 0;
   unsigned idle_count_ = 0;
   int dead_rank_ = -1;
-  std::uint64_t sent_before_stop_ = 0;
+  std::uint64_t sent_before_stop_ = 0, idled_before_stop_ = 0;
   unsigned running_streams_ = 0;
   unsigned current_ = kMain;
   unsigned previous_ = kMain;
   bool unwinding_ = false;
   ThreadMask ready_ = 0, waiting_ = 0, stopped_ = 0, inside_ = 0;
-  std::vector<std::vector<Memory::Location>> polled_;  // by thread
-  std::vector<ThreadMask> waiters_;                    // by location
+  std::vector<std::vector<Memory::Location>> polled_;         // by thread: since the last relax()
+  std::vector<std::vector<Memory::Location>> polled_before_;  // and before that, unless that one slept
+  std::vector<ThreadMask> waiters_;                           // by location
 
   std::vector<boost::context::fiber> fibers_;
   std::vector<std::string>* trace_ = nullptr;
@@ -190,6 +195,7 @@ inline void Machine::count_step() {
     stream.stopped = true;
     dead_rank_ = stop_->dead_rank;
     sent_before_stop_ = memory_.sent(rank_of_[current_]);
+    idled_before_stop_ = idle_time_;
     for (unsigned thread = 0; thread < threads_; ++thread) {
       if (stream_of_[thread] == stop_->stream) stopped_ |= bit(thread);
     }

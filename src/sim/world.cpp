@@ -16,8 +16,7 @@ using detail::LocalState;
 using detail::RegionLayout;
 
 constexpr std::size_t kLocalBytes = (sizeof(LocalState) + 255) / 256 * 256;
-constexpr std::uint64_t kIdleNs = 10'000;  // what passes on the clock when nobody can go on
-constexpr std::size_t kHostBytes = 256;    // claim, abort, meeting, record, events
+constexpr std::size_t kHostBytes = 256;  // claim, abort, meeting, record, events
 constexpr std::size_t kAbortOffset = 4, kMeetingOffset = 8, kRecordOffset = 64, kEventsOffset = 128;
 static_assert(kRecordOffset + sizeof(FaultRecord) <= kEventsOffset);
 

@@ -176,6 +176,7 @@ Failure AllReduceProgram::run(Scheduler& scheduler, const std::optional<Stop>& s
   if (setup_.has_exchange()) reset_tables();
   begun_.assign(world_.streams().size(), 0);
   threads_ended_.assign(tensors_.size(), 0);
+  idled_.assign(setup_.ranks, 0);
   meetings_.assign(setup_.ranks, 0);
   stores_before_.assign(setup_.ranks, 0);
   return machine_->run(*this, scheduler, stop);
@@ -228,6 +229,7 @@ void AllReduceProgram::begin_call(unsigned call, unsigned rank) {
 
 // The last thread to leave a call that one of another stream waits for says so.
 void AllReduceProgram::end_call(unsigned call, unsigned rank) {
+  idled_[rank] = machine_->idled();
   const Grid grid = world_.grid(call, rank);
   const unsigned threads = setup_.one_thread ? 1 : grid.blocks * grid.threads;
   if (++threads_ended_[call * setup_.ranks + rank] != threads) return;
@@ -304,12 +306,14 @@ void AllReduceProgram::run_host(unsigned rank) {
 }
 
 AllReduceKernel find_kernel(const KernelQuery& query) {
-  const auto find = query.atomic_bytes == 4 ? find_kernel_4 : query.atomic_bytes == 8 ? find_kernel_8 : find_kernel_16;
-  const AllReduceKernel kernel = find(query);
+  AllReduceKernel kernel = nullptr;
+  if (query.atomic_bytes == 4) kernel = find_kernel_4(query);
+  if (query.atomic_bytes == 8) kernel = find_kernel_8(query);
+  if (query.atomic_bytes == 16) kernel = find_kernel_16(query);
   if (kernel != nullptr) return kernel;
   throw Error(Errc::invalid_argument,
-              fmt::format("simulator: no instance for {} ranks, {}", query.instance.size,
-                          query.one_thread ? "as on CPUs, in units of other than 8 bytes" : "which are too many"));
+              fmt::format("simulator: no all-reduce for {} ranks{} in units of {} bytes", query.instance.size,
+                          query.one_thread ? " of one thread" : "", query.atomic_bytes));
 }
 
 }  // namespace weft::sim

@@ -73,6 +73,7 @@ class AllReduceProgram final : public Program {
   void count_what_is_needed();
   bool had_sent_all_for(unsigned call) const;
   std::string check_faults();
+  std::string check_waits() const;
   std::string check_unordered();
   // Calls that begin an epoch; the wait for what was sent does not.
   bool begins_epoch(unsigned call) const {
@@ -99,6 +100,7 @@ class AllReduceProgram final : public Program {
   std::string host_saw_;                      // what was wrong when the host looked
   std::vector<unsigned> begun_;               // calls, by stream
   std::vector<unsigned> threads_ended_;       // by call and rank
+  std::vector<std::uint64_t> idled_;          // by rank: Machine::idled() when a thread last left a call
   std::vector<std::uint32_t> meetings_;       // by rank
   std::vector<std::uint64_t> stores_before_;  // to the window of each rank, when it went away
 };

@@ -49,8 +49,8 @@ void ExchangePlan::name_region(Memory& memory, unsigned group, unsigned rank, st
   }
   add("dispatch.header", 0, layout_.counts, AreaKind::header, 1, sizeof(std::uint64_t));
   add("count", layout_.counts, layout_.records, AreaKind::header, shape.most_local + 1, sizeof(std::uint64_t));
-  // Those that only renew the flag are not read.
-  add("record", layout_.records, layout_.rows, AreaKind::word, std::uint64_t{shape.tokens} * shape.top_k, sizeof(Pack));
+  add("record", layout_.records, layout_.rows, AreaKind::record, std::uint64_t{shape.tokens} * shape.top_k,
+      sizeof(Pack));
   add("row", layout_.rows, layout_.dispatch_bytes, AreaKind::slot, shape.tokens, row);
   if (!empty_columns_) ignore_empty_columns(memory, rank, region + layout_.rows);
 }

@@ -75,6 +75,7 @@ Report replay(AllReduceProgram& program, const Schedule& schedule, std::uint64_t
   }
   Report report;
   report.stop = stop;
+  report.listed = is_listed(program.setup());
   Scheduler scheduler = Scheduler::replay(schedule);
   scheduler.begin();
   program.machine().trace_into(&report.trace, program.world().thread_names());
@@ -99,9 +100,15 @@ std::string story(const std::string& setup, const ExploreArgs& args, const Repor
     text += fmt::format("found in execution {} of --scheduler {} --seed {}\n", report.executions, name(args.strategy),
                         args.seed);
   }
+  const std::string schedule = to_string(report.schedule);
+  if (!report.listed) {
+    return text + fmt::format(
+                      "again, as weft simulate does not know this set-up, in the test that has it, with\n"
+                      "  replay(program, parse_schedule(\"{}\"), {})\n",
+                      schedule, report.stop);
+  }
   const std::string stop = report.stop == 0 ? "" : fmt::format(" --stop {}", report.stop);
-  return text + fmt::format("again with\n  weft simulate --protocol {}{} --replay '{}'\n", setup, stop,
-                            to_string(report.schedule));
+  return text + fmt::format("again with\n  weft simulate --protocol {}{} --replay '{}'\n", setup, stop, schedule);
 }
 
 Report explore(AllReduceProgram& program, const ExploreArgs& args) {
@@ -125,6 +132,7 @@ Report explore(AllReduceProgram& program, const ExploreArgs& args) {
       report.failure = small.failure ? small.failure : failure;
       report.schedule = small.schedule;
       report.trace = small.trace;
+      report.listed = small.listed;
       return report;
     }
     if (reached) continue;

@@ -24,6 +24,7 @@ struct Report {
   std::uint64_t stop = 0;  // the step of its stream at which the rank stopped in the failure; 0: none did
   Schedule unused;         // replay: choices that the execution never came to
   std::vector<std::string> trace;
+  bool listed = false;  // find_setup() finds the set-up
 };
 
 // Where a rank stops in the set-up, it does so at every single one of its steps.
@@ -32,7 +33,8 @@ Report explore(AllReduceProgram& program, const ExploreArgs& args);
 // One execution, written down. `stop`: where the rank stops that stops in this set-up; 0: it does not.
 Report replay(AllReduceProgram& program, const Schedule& schedule, std::uint64_t stop = 0);
 
-// A failure in words: its trace, what is wrong, how it was found, and the command that repeats it.
+// A failure in words: its trace, what is wrong, how it was found, and what repeats it: a command, where the set-up is
+// one of those that have a name.
 std::string story(const std::string& setup, const ExploreArgs& args, const Report& report);
 
 std::string_view name(Strategy strategy);

@@ -14,7 +14,7 @@ AllReduceKernel find_kernel_of(const KernelQuery& query) {
   AllReduceKernel kernel = nullptr;
   with_all_reduce(query.instance, query.algorithm, [&]<class A>() {
     if constexpr (A::Instance::kSize <= 4) {
-      kernel = &run_thread<A, unit>;
+      if (!query.one_thread) kernel = &run_thread<A, unit>;
       if constexpr (unit == 8) kernel = query.one_thread ? &run_rank<A, unit> : kernel;
     }
   });

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <boost/context/fixedsize_stack.hpp>
 #include <exception>
 
@@ -34,6 +35,7 @@ Machine::Machine(const Args& args)
       blocks_(threads_),
       shared_(threads_ * kBlocksOfThread * detail::kSharedWords),
       polled_(threads_),
+      polled_before_(threads_),
       waiters_(Memory::kMaxLocations),
       fibers_(kMaxThreads + 1) {
   if (threads_ > kMaxThreads) throw std::invalid_argument("simulator: more than 64 threads");
@@ -76,7 +78,7 @@ Failure Machine::run(Program& program, Scheduler& scheduler, const std::optional
   steps_ = idle_time_ = 0;
   idle_count_ = 0;
   dead_rank_ = -1;
-  sent_before_stop_ = 0;
+  sent_before_stop_ = idled_before_stop_ = 0;
   ready_ = waiting_ = stopped_ = 0;
   std::fill(waiters_.begin(), waiters_.end(), 0);
   memory_.reset();
@@ -123,6 +125,7 @@ void Machine::fiber_body(unsigned thread) {
 void Machine::run_launches(unsigned thread) {
   for (;;) {
     polled_[thread].clear();
+    polled_before_[thread].clear();
     inside_ |= bit(thread);
     program_->run(thread, streams_[stream_of_[thread]].launch);
     inside_ &= ~bit(thread);
@@ -213,21 +216,22 @@ void Machine::unshared(unsigned i, const char* rule) {
 
 void Machine::relax() {
   count_step();
-  auto& polled = polled_[current_];
-  bool newer = false;
-  for (const Memory::Location at : polled) newer = newer || memory_.stale(current_, at);
+  auto &polled = polled_[current_], &polled_before = polled_before_[current_];
+  polled_before.insert(polled_before.end(), polled.begin(), polled.end());
+  const bool newer =
+      std::ranges::any_of(polled_before, [&](Memory::Location at) { return memory_.stale(current_, at); });
   if (!newer) {
-    for (const Memory::Location at : polled) waiters_[at] |= bit(current_);
+    for (const Memory::Location at : polled_before) waiters_[at] |= bit(current_);
     waiting_ |= bit(current_);
     ready_ &= ~bit(current_);
+    polled.clear();
+    polled_before.clear();
+    return go_on();
   }
+  std::swap(polled, polled_before);
   polled.clear();
-  if (newer) {
-    const unsigned next = scheduler_->next_thread(current_, enabled());
-    if (next != current_) switch_to(next);
-  } else {
-    go_on();
-  }
+  const unsigned next = scheduler_->next_thread(current_, enabled());
+  if (next != current_) switch_to(next);
 }
 
 std::uint32_t Machine::exchange(std::uint32_t* at, std::uint32_t value) {

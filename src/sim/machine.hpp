@@ -94,9 +94,13 @@ class Machine {
   static constexpr std::uint32_t kScratchWords = 128;
   float* scratch() { return blocks_[block_of_[current_]].scratch.data(); }
   bool all(bool good);
-  // In a waiting loop: sleeps until one of the places read since the last call holds something newer.
+  // In a waiting loop: sleeps until one of the places read in its last two turns, and since it last slept, holds
+  // something newer. (A wait looks at poison in every second turn.)
   void relax();
   std::uint64_t now() const { return steps_ * step_ns_ + idle_time_; }
+  // The part of now() in which nobody could go on, in all and before a stream stopped.
+  std::uint64_t idled() const { return idle_time_; }
+  std::uint64_t idled_before_stop() const { return idled_before_stop_; }
   // Rank of a stream that has stopped and is known to be dead, or −1. Who asks sees all that it has stored: the
   // operating system says so after the last of its stores.
   int dead_peer();
@@ -144,7 +148,7 @@ class Machine {
   ThreadMask enabled() const { return ready_ & ~stopped_; }
   [[noreturn]] void fail(FailureKind kind, std::string what);
 
-  Pack read(Memory::Location at, const char* what);
+  Pack read(Memory::Location at, const char* what, bool acquire = false);
   void write(Memory::Location at, const Pack& value, bool release);
   [[noreturn]] void broken(Memory::Location at, const char* rule);
   void note(const char* what, Memory::Location at, const Pack& value, unsigned age, unsigned choices);
@@ -168,14 +172,15 @@ class Machine {
   std::uint64_t steps_ = 0, idle_time_ = 0;
   unsigned idle_count_ = 0;
   int dead_rank_ = -1;
-  std::uint64_t sent_before_stop_ = 0;
+  std::uint64_t sent_before_stop_ = 0, idled_before_stop_ = 0;
   unsigned running_streams_ = 0;
   unsigned current_ = kMain;
   unsigned previous_ = kMain;
   bool unwinding_ = false;
   ThreadMask ready_ = 0, waiting_ = 0, stopped_ = 0, inside_ = 0;
-  std::vector<std::vector<Memory::Location>> polled_;  // by thread
-  std::vector<ThreadMask> waiters_;                    // by location
+  std::vector<std::vector<Memory::Location>> polled_;         // by thread: since the last relax()
+  std::vector<std::vector<Memory::Location>> polled_before_;  // and before that, unless that one slept
+  std::vector<ThreadMask> waiters_;                           // by location
 
   std::vector<boost::context::fiber> fibers_;
   std::vector<std::string>* trace_ = nullptr;
@@ -190,6 +195,7 @@ inline void Machine::count_step() {
     stream.stopped = true;
     dead_rank_ = stop_->dead_rank;
     sent_before_stop_ = memory_.sent(rank_of_[current_]);
+    idled_before_stop_ = idle_time_;
     for (unsigned thread = 0; thread < threads_; ++thread) {
       if (stream_of_[thread] == stop_->stream) stopped_ |= bit(thread);
     }
@@ -207,10 +213,10 @@ inline void Machine::point() {
   if (next != current_) switch_to(next);
 }
 
-inline Pack Machine::read(Memory::Location at, const char* what) {
+inline Pack Machine::read(Memory::Location at, const char* what, bool acquire) {
   const unsigned choices = memory_.choices(current_, at);
   const unsigned age = scheduler_->choose(Kind::age, current_, choices);
-  const Pack& value = memory_.load(current_, at, age);
+  const Pack& value = memory_.load(current_, at, age, acquire);
   polled_[current_].push_back(at);
   if (trace_ != nullptr) note(what, at, value, age, choices);
   return value;
@@ -253,8 +259,7 @@ template <class Word>
 Word Machine::load(const Word* from, bool acquire) {
   if (memory_.ignored(from)) return Word{};
   point();
-  const Pack value = read(memory_.locate(from, sizeof(Word)), acquire ? "load.acquire" : "load");
-  if (acquire) memory_.fence(current_, true, false);
+  const Pack value = read(memory_.locate(from, sizeof(Word)), acquire ? "load.acquire" : "load", acquire);
   Word word;
   std::memcpy(&word, &value, sizeof(word));
   return word;
@@ -262,7 +267,7 @@ Word Machine::load(const Word* from, bool acquire) {
 
 template <class Word>
 void Machine::store(Word* to, Word value, bool release) {
-  if (memory_.ignored(to)) return;
+  if (memory_.ignored(to)) return memory_.keep(to, &value, sizeof(value));
   point();
   const Memory::Location at = memory_.locate(to, sizeof(Word));
   Pack pack{};

@@ -5,6 +5,8 @@
 #include <new>
 #include <stdexcept>
 
+#include "core/exchange.hpp"
+
 namespace weft::sim {
 namespace {
 
@@ -21,6 +23,7 @@ Memory::Memory(std::size_t bytes, std::vector<unsigned> rank_of)
       rank_of_(std::move(rank_of)),
       sent_(rank_of_.empty() ? 0 : std::ranges::max(rank_of_) + 1),
       index_(bytes / 4, kUnknown),
+      last_(bytes / 4),
       messages_(kMaxLocations),
       snapshot_views_(kMaxSnapshots) {
   std::memset(data_.get(), 0, bytes);
@@ -80,10 +83,10 @@ Memory::Location Memory::bad_address() {
   throw std::out_of_range("simulator: access outside of all declared memory");
 }
 
-std::string Memory::name(Location at) const {
-  if (at == kIgnored) return "ignored";
+std::string Memory::name_of(const void* address) const {
+  const std::size_t offset = word_of(address) * 4;
   for (const Area& area : areas_) {
-    if (area.begin <= offsets_[at] && offsets_[at] < area.end) return area.name(offsets_[at] - area.begin);
+    if (area.begin <= offset && offset < area.end) return area.name(offset - area.begin);
   }
   return "?";
 }
@@ -98,6 +101,11 @@ std::uint64_t Memory::stores(std::size_t begin, std::size_t end) const {
 
 void Memory::reset() {
   const std::size_t bytes = used_bytes();
+  for (const Area& area : areas_) {
+    if (area.kind == AreaKind::ignored) {
+      std::memcpy(last_.data() + area.begin / 4, data_.get() + area.begin, area.end - area.begin);
+    }
+  }
   for (unsigned at = 1; at < used_; ++at) {
     counts_[at] = 1;
     messages_[at][0].read_by_owner = false;
@@ -114,11 +122,18 @@ void Memory::reset() {
   snapshots_ = 1;
 }
 
+// Of a line, or of its second half: nobody's row, with no weight.
+bool Memory::only_renews(Location at, const Pack& value) const {
+  return value.word[0] == (offsets_[at] % sizeof(Pack) == 0 ? detail::kNone : 0u);
+}
+
 const char* Memory::broken_rule(Location at, unsigned index) const {
   const Message& before = messages_[at][index - 1];
   const Message& after = messages_[at][index];
   const bool from_peer = before.rank != kNobody && before.rank != owners_[at];
-  if (kinds_[at] == AreaKind::header && from_peer && !before.read_by_owner) {
+  const bool awaited =
+      kinds_[at] == AreaKind::header || (kinds_[at] == AreaKind::record && !only_renews(at, before.value));
+  if (awaited && from_peer && !before.read_by_owner) {
     return "overwrites a word that its reader has not read yet";
   }
   if (kinds_[at] != AreaKind::slot) return nullptr;
@@ -176,6 +191,14 @@ std::uint16_t Memory::snapshot_of(const View& view) {
   return static_cast<std::uint16_t>(snapshots_++);
 }
 
+void Memory::see(unsigned thread, unsigned snapshot, bool acquire) {
+  if (acquire) {
+    join_view(views_[thread], snapshot_views_[snapshot]);
+  } else {
+    pending_[thread].set(snapshot);
+  }
+}
+
 void Memory::fence(unsigned thread, bool acquire, bool release) {
   if (acquire && pending_[thread].any()) {
     for (unsigned i = 1; i < snapshots_; ++i) {
@@ -199,7 +222,6 @@ unsigned Memory::gather(ThreadMask threads) {
   for (ThreadMask rest = threads & (threads - 1); rest != 0; rest &= rest - 1) {
     const auto thread = static_cast<unsigned>(__builtin_ctzll(rest));
     join_view(views_[first], views_[thread]);
-    pending_[first] |= pending_[thread];
   }
   return first;
 }
@@ -208,7 +230,6 @@ void Memory::spread(unsigned from, ThreadMask threads) {
   for (ThreadMask rest = threads & ~bit(from); rest != 0; rest &= rest - 1) {
     const auto thread = static_cast<unsigned>(__builtin_ctzll(rest));
     std::memcpy(views_[thread].data(), views_[from].data(), used_bytes());
-    pending_[thread] = pending_[from];
   }
 }
 
@@ -223,8 +244,10 @@ void Memory::join_rank(unsigned thread, unsigned rank) {
 }
 
 void Memory::boundary(ThreadMask ended, ThreadMask started) {
+  for (ThreadMask rest = ended; rest != 0; rest &= rest - 1)
+    fence(static_cast<unsigned>(__builtin_ctzll(rest)), true, false);
   const unsigned first = gather(ended | started);
-  fence(first, true, true);
+  fence(first, false, true);
   spread(first, started);
   for (ThreadMask rest = started; rest != 0; rest &= rest - 1) released_[__builtin_ctzll(rest)] = released_[first];
 }

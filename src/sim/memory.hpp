@@ -4,16 +4,19 @@
 // for each location the oldest message that it may still read (older ones of all threads may be forgotten). A relaxed
 // load may read any message from there to the newest; a relaxed store may take any place behind the thread's view, not
 // only the end. So a store may become visible late, to one reader before another, and after later stores to other
-// places; a store of several units tears. What orders memory passes views on: a block's sync() joins the views of its
-// threads; a kernel boundary joins the views of all threads of a launch, with all that the messages they read had
-// released, and what later launches store releases that. (The view machine of Kang et al., "A promising semantics for
-// relaxed-memory concurrency", POPL 2017, without promises; docs/reliability.md says what that leaves out.)
+// places; a store of several units tears. What orders memory passes views on: an acquire joins what the message that it
+// reads has released, and nothing else; an acquire fence, what all messages that its own thread has read had released;
+// a block's sync() joins the views of its threads, but not what one of them has read and not acquired; a kernel
+// boundary joins the views of all threads of a launch, with all that the messages they read had released, and what
+// later launches store releases that. (The view machine of Kang et al., "A promising semantics for relaxed-memory
+// concurrency", POPL 2017, without promises; docs/reliability.md says what that leaves out.)
 #pragma once
 
 #include <array>
 #include <bitset>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <functional>
 #include <memory>
 #include <string>
@@ -35,8 +38,9 @@ constexpr ThreadMask bit(unsigned thread) {
 enum class AreaKind : std::uint8_t {
   slot,     // of packs that rest at all ones: data may land on rest only, and nothing that was not read is overwritten
   header,   // of words: no peer's word is overwritten before this rank has read it
+  record,   // of a dispatch's lines: likewise, but lines that only renew the flag may be (algorithms/moe_dispatch.hpp)
   word,     // no rule
-  ignored,  // stores are dropped, and loads find 0: words on which nothing depends in this set-up
+  ignored,  // loads and stores are no steps, and loads find 0: words that nobody reads in this set-up
 };
 
 struct Area {
@@ -75,13 +79,16 @@ class Memory {
   void reset();
 
   Location locate(const void* address, unsigned bytes) {
-    const std::size_t word = static_cast<std::size_t>(static_cast<const std::byte*>(address) - data_.get()) / 4;
+    const std::size_t word = word_of(address);
     if (word >= index_.size()) return bad_address();
     const Location location = index_[word];
     return location == kUnknown || widths_[location] != bytes ? create(word, bytes) : location;
   }
+  // What was stored last to a word that is ignored, where one thread alone stores to it.
+  std::uint32_t last(const std::uint32_t* address) const { return last_[word_of(address)]; }
+  void keep(void* address, const void* value, unsigned bytes) { std::memcpy(&last_[word_of(address)], value, bytes); }
   bool ignored(const void* address) const {
-    const std::size_t word = static_cast<std::size_t>(static_cast<const std::byte*>(address) - data_.get()) / 4;
+    const std::size_t word = word_of(address);
     return word < index_.size() && index_[word] == kIgnored;
   }
 
@@ -90,12 +97,12 @@ class Memory {
   bool stale(unsigned thread, Location at) const { return choices(thread, at) > 1; }
   unsigned width(Location at) const { return widths_[at]; }
 
-  const Pack& load(unsigned thread, Location at, unsigned age) {
+  const Pack& load(unsigned thread, Location at, unsigned age, bool acquire = false) {
     const unsigned index = counts_[at] - 1u - age;
     views_[thread][at] = static_cast<std::uint8_t>(index);
     Message& message = messages_[at][index];
     if (owners_[at] == rank_of_[thread]) message.read_by_owner = true;
-    if (message.snapshot != 0) pending_[thread].set(message.snapshot);
+    if (message.snapshot != 0) see(thread, message.snapshot, acquire);
     return message.value;
   }
 
@@ -103,7 +110,7 @@ class Memory {
   const char* store(unsigned thread, Location at, const Pack& value, unsigned age, bool release = false);
   Pack exchange(unsigned thread, Location at, const Pack& value);
 
-  // What thread has read is what it knows (an acquire), and with release what others learn who acquire its stores.
+  // What the thread has read, it knows (acquire); what it knows, those learn who acquire its later stores (release).
   void fence(unsigned thread, bool acquire, bool release);
   void fence_seq_cst(unsigned thread);
   // Barrier of a block.
@@ -119,7 +126,8 @@ class Memory {
   void each_location(Visit&& visit) const {
     for (Location at = 1; at < used_; ++at) visit(at, kinds_[at], widths_[at]);
   }
-  std::string name(Location at) const;
+  std::string name(Location at) const { return at == kIgnored ? "ignored" : name_of(data_.get() + offsets_[at]); }
+  std::string name_of(const void* address) const;
   // So far, to places between two byte offsets.
   std::uint64_t stores(std::size_t begin, std::size_t end) const;
   // So far, by a rank to the memory of others.
@@ -129,6 +137,9 @@ class Memory {
   static constexpr Location kUnknown = 0xffff;
   using View = std::array<std::uint8_t, kMaxLocations>;
 
+  std::size_t word_of(const void* address) const {
+    return static_cast<std::size_t>(static_cast<const std::byte*>(address) - data_.get()) / 4;
+  }
   Location create(std::size_t word, unsigned bytes);
   void put_initial(Location at);
   void forget(Location at);
@@ -136,8 +147,10 @@ class Memory {
   std::size_t used_bytes() const { return std::size_t{used_ + 63u} / 64 * 64; }
   void join_view(View& into, const View& from) const;
   std::uint16_t snapshot_of(const View& view);
+  void see(unsigned thread, unsigned snapshot, bool acquire);
   unsigned gather(ThreadMask threads);
   void spread(unsigned from, ThreadMask threads);
+  bool only_renews(Location at, const Pack& value) const;
   const char* broken_rule(Location at, unsigned index) const;
 
   struct AlignedDelete {
@@ -149,7 +162,8 @@ class Memory {
   std::vector<unsigned> rank_of_;
   std::vector<std::uint64_t> sent_;  // by rank
   std::vector<Area> areas_;
-  std::vector<Location> index_;  // by word of data_
+  std::vector<Location> index_;      // by word of data_
+  std::vector<std::uint32_t> last_;  // of words that are ignored
 
   unsigned used_ = 1;  // location 0 is the one that is ignored
   std::array<std::uint8_t, kMaxLocations> counts_{};
@@ -161,7 +175,7 @@ class Memory {
   std::vector<std::array<Message, kMaxMessages>> messages_;
 
   std::array<View, kMaxThreads> views_{};
-  std::array<std::bitset<kMaxSnapshots>, kMaxThreads> pending_{};  // snapshots of messages read, not yet acquired
+  std::array<std::bitset<kMaxSnapshots>, kMaxThreads> pending_{};  // snapshots of what it read and did not acquire
   std::array<std::uint16_t, kMaxThreads> released_{};              // snapshot that relaxed stores carry
   unsigned snapshots_ = 1;                                         // 0 is the empty view
   std::vector<View> snapshot_views_;

@@ -19,7 +19,7 @@ Kernel find(const detail::MoveOperation& operation, bool one_thread) {
 }  // namespace
 
 Kernel find_move_kernel(const detail::MoveOperation& operation, int atomic_bytes, bool one_thread) {
-  return atomic_bytes == 16 ? find<16>(operation, one_thread) : find<8>(operation, one_thread);
+  return in_units(atomic_bytes, [&]<int unit>() { return find<unit>(operation, one_thread); });
 }
 
 }  // namespace weft::sim

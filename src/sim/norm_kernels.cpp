@@ -18,7 +18,7 @@ Kernel find(const detail::NormOperation& operation, bool one_thread) {
 }  // namespace
 
 Kernel find_norm_kernel(const detail::NormOperation& operation, int atomic_bytes, bool one_thread) {
-  return atomic_bytes == 16 ? find<16>(operation, one_thread) : find<8>(operation, one_thread);
+  return in_units(atomic_bytes, [&]<int unit>() { return find<unit>(operation, one_thread); });
 }
 
 }  // namespace weft::sim

@@ -8,6 +8,7 @@
 #include "core/session.hpp"
 #include "executors/blocks.hpp"
 #include "sim/team.hpp"
+#include "weft/error.hpp"
 
 namespace weft::sim {
 
@@ -33,10 +34,15 @@ void run_rank(Machine& machine, Place place, const detail::Call& call, const typ
                         call, work);
 }
 
+// Packs of CPU ranks travel in units of 8 bytes. Throws where one_thread is for others.
 template <class A, int unit>
 Kernel kernel_of(const typename A::Work& work, bool one_thread) {
   auto run = &run_thread<A, unit>;
-  if constexpr (unit == 8) run = one_thread ? &run_rank<A, unit> : run;  // packs of CPU ranks travel so
+  if constexpr (unit == 8) {
+    run = one_thread ? &run_rank<A, unit> : run;
+  } else if (one_thread) {
+    throw Error(Errc::invalid_argument, "simulator: ranks of one thread have packs in units of 8 bytes");
+  }
   return [run, work](Machine& machine, Place place, const detail::Call& call) { run(machine, place, call, work); };
 }
 

@@ -262,12 +262,25 @@ const std::vector<Setup>& all_setups() {
   return setups;
 }
 
-const Setup& find_setup(const std::string& name) {
+namespace {
+
+const Setup* look_up(const std::string& name) {
   for (const auto* setups : {&all_setups(), &all_fault_setups()}) {
     const auto found = std::ranges::find(*setups, name, &Setup::name);
-    if (found != setups->end()) return *found;
+    if (found != setups->end()) return &*found;
   }
-  if (name == unordered_setup().name) return unordered_setup();
+  return name == unordered_setup().name ? &unordered_setup() : nullptr;
+}
+
+}  // namespace
+
+bool is_listed(const Setup& setup) {
+  const bool trial = std::ranges::any_of(setup.calls, [](const CallSetup& call) { return call.trial != nullptr; });
+  return !trial && look_up(setup.name) != nullptr;
+}
+
+const Setup& find_setup(const std::string& name) {
+  if (const Setup* const found = look_up(name)) return *found;
   throw Error(Errc::invalid_argument,
               fmt::format("protocol set-up \"{}\" is unknown; weft simulate --list names all", name));
 }

@@ -16,6 +16,8 @@ namespace weft::sim {
 
 class World {
  public:
+  static constexpr std::uint64_t kIdleNs = 10'000;  // what passes on the clock when nobody can go on
+
   // The layout of a set-up; no memory yet.
   explicit World(const Setup& setup);
 

@@ -13,8 +13,8 @@ namespace weft::sim {
 enum class Order : std::uint8_t { relaxed, acquire, release };
 
 struct Op {
-  enum class Code : std::uint8_t { load, store, exchange, fence_acq_rel, fence_seq_cst } code;
-  unsigned place = 0;  // 0, 1: x, y
+  enum class Code : std::uint8_t { load, store, exchange, fence_acq_rel, fence_seq_cst, sync } code;
+  unsigned place = 0;  // 0, 1, 2: x, y, z
   std::uint32_t value = 0;
   Order order = Order::relaxed;
 };
@@ -34,6 +34,10 @@ constexpr Op fence() {
 constexpr Op light_fence() {
   return {Op::Code::fence_acq_rel};
 }
+// Barrier of the block.
+constexpr Op sync() {
+  return {Op::Code::sync};
+}
 
 struct Litmus {
   std::string name;
@@ -43,12 +47,13 @@ struct Litmus {
   // Does Relacy see it where it is allowed? Its stores take their places in the order they run in, and its exchanges
   // carry on the release of what they replace.
   bool relacy = true;
+  unsigned block = 1;  // so many of the threads, the last ones, are a block
 };
 
 using Outcomes = std::set<std::string>;
 
 inline const std::vector<Litmus>& litmus_tests() {
-  constexpr unsigned x = 0, y = 1;
+  constexpr unsigned x = 0, y = 1, z = 2;
   constexpr Order acq = Order::acquire, rel = Order::release;
   static const std::vector<Litmus> tests{
       {"MP", {{store(x, 1), store(y, 1)}, {load(y), load(x)}}, "10", true},
@@ -97,6 +102,49 @@ inline const std::vector<Litmus>& litmus_tests() {
        "120",
        true,
        false},
+      // An acquire is of what it reads itself; a fence is of all that its thread has read.
+      {"acq_of_nothing", {{store(x, 1), store(y, 1, rel)}, {load(y), load(z, acq), load(x)}}, "100", true},
+      {"acq_of_another",
+       {{store(x, 1), store(y, 1, rel)}, {store(z, 1, rel)}, {load(y), load(z, acq), load(x)}},
+       "110",
+       true},
+      {"fence_after_acq_of_another",
+       {{store(x, 1), store(y, 1, rel)}, {load(y), load(z, acq), light_fence(), load(x)}},
+       "100",
+       false},
+      // A block's barrier hands on what a thread knows, not what it has read and not acquired.
+      {"MP_sync", {{store(x, 1), store(y, 1, rel)}, {load(y), sync()}, {sync(), load(x)}}, "10", true, true, 2},
+      {"MP_acq_sync",
+       {{store(x, 1), store(y, 1, rel)}, {load(y, acq), sync()}, {sync(), load(x)}},
+       "10",
+       false,
+       true,
+       2},
+      {"MP_fence_sync",
+       {{store(x, 1), store(y, 1, rel)}, {load(y), light_fence(), sync()}, {sync(), load(x)}},
+       "10",
+       false,
+       true,
+       2},
+      {"MP_sync_fence_of_another",
+       {{store(x, 1), store(y, 1, rel)}, {load(y), sync()}, {sync(), light_fence(), load(x)}},
+       "10",
+       true,
+       true,
+       2},
+      {"MP_sync_acq_of_another",
+       {{store(x, 1), store(y, 1, rel)}, {load(y), sync()}, {sync(), load(z, acq), load(x)}},
+       "100",
+       true,
+       true,
+       2},
+      {"MP_sync_fence",
+       {{store(x, 1), store(y, 1, rel)}, {load(y), sync(), light_fence(), load(x)}, {sync()}},
+       "10",
+       false,
+       true,
+       2},
+      {"sync_rel", {{load(y, acq), load(x)}, {store(x, 1), sync()}, {sync(), store(y, 1, rel)}}, "10", false, true, 2},
   };
   return tests;
 }

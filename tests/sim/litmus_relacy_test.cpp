@@ -12,11 +12,12 @@ bool seen[10'000];
 
 template <unsigned threads>
 struct Suite : rl::test_suite<Suite<threads>, threads> {
-  rl::atomic<unsigned> place[2];
-  unsigned loaded[threads][2], loads[threads];
+  rl::atomic<unsigned> place[3], arrived;
+  unsigned loaded[threads][3], loads[threads];
 
   void before() {
     for (auto& word : place) word.store(0, rl::mo_relaxed, RL_INFO);
+    arrived.store(0, rl::mo_relaxed, RL_INFO);
     for (unsigned& count : loads) count = 0;
   }
   void thread(unsigned index) {
@@ -37,6 +38,10 @@ struct Suite : rl::test_suite<Suite<threads>, threads> {
           break;
         case Op::Code::fence_seq_cst:
           rl::atomic_thread_fence(rl::mo_seq_cst, RL_INFO);
+          break;
+        case Op::Code::sync:  // what every thread did before is known to all behind it
+          arrived.fetch_add(1, rl::mo_acq_rel, RL_INFO);
+          while (arrived.load(rl::mo_acquire, RL_INFO) < current->block) rl::yield(1, RL_INFO);
           break;
       }
     }

@@ -10,12 +10,14 @@
 namespace weft::sim {
 namespace {
 
+constexpr std::size_t kBytes = 96;
+
 class LitmusProgram final : public Program {
  public:
   LitmusProgram(const Litmus& test, Machine& machine) : test_(test), machine_(machine) {
     machine.memory().add_area(
-        {.begin = 0, .end = 64, .owner = 0, .kind = AreaKind::word, .name = [](std::size_t offset) {
-           return std::string(offset == 0 ? "x" : "y");
+        {.begin = 0, .end = kBytes, .owner = 0, .kind = AreaKind::word, .name = [](std::size_t offset) {
+           return std::string(1, "xyz"[offset / 32]);
          }});
     loaded_.resize(test.threads.size());
   }
@@ -32,6 +34,8 @@ class LitmusProgram final : public Program {
         loaded_[thread] += static_cast<char>('0' + machine_.exchange(word, op.value));
       } else if (op.code == Op::Code::fence_acq_rel) {
         machine_.fence_acq_rel();
+      } else if (op.code == Op::Code::sync) {
+        machine_.sync();
       } else {
         machine_.fence_seq_cst();
       }
@@ -73,8 +77,10 @@ INSTANTIATE_TEST_SUITE_P(Sim, LitmusTest, testing::ValuesIn(litmus_tests()),
 
 Outcomes outcomes_in_simulator(const Litmus& test, std::uint64_t executions) {
   const auto threads = static_cast<unsigned>(test.threads.size());
-  Machine::Args args{.bytes = 64, .rank_of = std::vector<unsigned>(threads), .streams = {}};
-  for (unsigned thread = 0; thread < threads; ++thread) args.streams.push_back({{bit(thread)}});
+  Machine::Args args{.bytes = kBytes, .rank_of = std::vector<unsigned>(threads), .streams = {}};
+  const unsigned alone = threads - test.block;
+  for (unsigned thread = 0; thread < alone; ++thread) args.streams.push_back({{bit(thread)}});
+  args.streams.push_back({{bit(threads) - bit(alone)}});
   Machine machine(args);
   LitmusProgram program(test, machine);
   Scheduler scheduler = Scheduler::exhaustive(64);

@@ -205,6 +205,32 @@ TEST(Simulator, ShowsThatOverlapOfDataBlocksAloneIsNotNoticed) {
       << report.executions << ": " << report.failure.what;
 }
 
+// Blocks 2 to 255 never run there, so that only the words themselves tell. They do, too, where a rank was slow, and
+// where one that might have stopped did not.
+TEST_F(WithMutant, EpochsOfBlocksThatNeverRunAreLookedAt) {
+  detail::active_mutant = mutant_number("epochs of unlaunched blocks stay");
+  for (const char* const name : {"one-shot-bf16", "slow-one-shot-ranks2", "stops-one-shot-ranks2"}) {
+    AllReduceProgram program(find_setup(name));
+    const Report report = replay(program, {});
+    EXPECT_NE(report.failure.what.find("epochs[2] is 0x"), std::string::npos) << name << report.failure.what;
+  }
+}
+
+TEST(Simulator, RefusesUnitsThatAnOperationIsNotFor) {
+  for (const char* const name : {"all-gather-one-go", "rms-norm-one-shot-bf16", "moe-exact"}) {
+    sim::Setup setup = find_setup(name);
+    setup.atomic_bytes = 4;
+    EXPECT_THROW(AllReduceProgram{setup}, Error) << name;
+  }
+  for (const char* const name : {"all-gather-one-go-cpu", "rms-norm-one-shot-cpu", "one-shot-cpu"}) {
+    sim::Setup setup = find_setup(name);
+    for (const int unit : {3, 4, 16}) {
+      setup.atomic_bytes = unit;
+      EXPECT_THROW(AllReduceProgram{setup}, Error) << name << unit;
+    }
+  }
+}
+
 TEST(Simulator, NamesUnknownSetups) {
   EXPECT_THROW(find_setup("three-shot"), Error);
 }

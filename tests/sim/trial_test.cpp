@@ -110,5 +110,18 @@ TEST(Trial, FindsWhatIsWrongWithOne) {
   EXPECT_LE(report.schedule.size(), 4u);
 }
 
+// `weft simulate` has no trials, not even one that is called like a set-up of its own.
+TEST(Trial, IsToldHowToRepeatItsFailure) {
+  sim::Setup setup = pass_on<PassOn<false>>(3);
+  setup.name = "one-shot-bf16";
+  const Report report = explored(setup, Strategy::random);
+  const std::string text = story(setup.name, {}, report);
+  EXPECT_EQ(text.find("weft simulate --protocol"), std::string::npos) << text;
+  const std::string call = fmt::format("\n  replay(program, parse_schedule(\"{}\"), 0)\n", to_string(report.schedule));
+  EXPECT_NE(text.find(call), std::string::npos) << text;
+  AllReduceProgram program(setup);
+  EXPECT_EQ(replay(program, parse_schedule(to_string(report.schedule)), 0).failure.what, report.failure.what);
+}
+
 }  // namespace
 }  // namespace weft::sim

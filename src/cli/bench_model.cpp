@@ -69,7 +69,7 @@ void print_intro(const ModelShape& shape, const Ranks& ranks) {
 
 int ModelBench::run() const {
   const ModelShape model_shape = shape();
-  const auto wanted = tokens.empty() ? std::vector<std::int64_t>{} : parse_counts(tokens, "--tokens");
+  const auto wanted = tokens.empty() ? std::vector<std::int64_t>{} : parse_counts(tokens, "--tokens", kMostRows);
   Ranks ranks(options.ranks_args());
   const auto batches = wanted.empty() ? default_tokens(ranks.device()) : wanted;
 

@@ -30,16 +30,10 @@ json to_json(const ModelShape& shape) {
   return {{"name", shape.name},
           {"hidden", shape.hidden},
           {"layers", shape.layers},
-          {"heads", shape.heads},
-          {"kv_heads", shape.kv_heads},
-          {"vocab", shape.vocab},
-          {"intermediate", shape.intermediate},
           {"num_experts", shape.num_experts},
           {"top_k", shape.top_k},
-          {"moe_intermediate", shape.moe_intermediate},
           {"n_group", shape.n_group},
           {"topk_group", shape.topk_group},
-          {"shared_experts", shape.shared_experts},
           {"dense_layers", shape.dense_layers}};
 }
 

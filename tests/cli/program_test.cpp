@@ -53,6 +53,29 @@ TEST(Program, BadUsageIsTwo) {
 }
 
 TEST(Program, HelpTeaches) {
+// Sizes that no machine has, or whose product is more than 64 bits hold.
+TEST(Program, SizesThatAreTooLargeAreSaid) {
+  const auto file = testing::TempDir() + "wide.json";
+  std::ofstream(file) << R"({"hidden_size": 1048576, "num_hidden_layers": 1})";
+  const std::string most = "must be a whole number between 1 and ";
+  const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
+      {{"bench", "--tokens", "9223372036854775807"}, "--tokens: \"9223372036854775807\" " + most + "1073741824"},
+      {{"bench", "all-reduce", "--rows", "1073741825"}, "--rows: \"1073741825\" " + most + "1073741824"},
+      {{"bench", "all-reduce", "--blocks", "4294967298"}, "--blocks: \"4294967298\" " + most + "1024"},
+      {{"bench", "norm", "--tokens", "1073741825"}, "--tokens: \"1073741825\" " + most + "1073741824"},
+      {{"bench", "moe", "--tokens", "4294967297"}, "--tokens: \"4294967297\" " + most + "1024"},
+      {{"bench", "gather", "--tokens", "1048577"}, "--tokens: \"1048577\" " + most + "1048576"},
+      {{"bench", "--config", file, "--tokens", "1073741824"}, "a message of 2097152 GB: must be at most "},
+      {{"bench", "all-reduce", "--bytes", "4000000G"}, "a message of 4000000 GB: must be at most "},
+  };
+  for (auto [arguments, message] : cases) {
+    arguments.insert(arguments.end(), {"--device", "cpu", "--ranks", "2"});
+    const auto result = run(arguments);
+    EXPECT_EQ(result.code, 2) << message;
+    EXPECT_NE(result.err.find(message), std::string::npos) << result.err;
+  }
+}
+
   for (const std::vector<std::string>& arguments :
        std::vector<std::vector<std::string>>{{"--help"},
                                              {"bench", "--help"},
@@ -131,7 +154,7 @@ TEST(Program, PlotsOrSaysWhatIsMissing) {
 
 TEST(Program, ModelBenchCoversItsLayers) {
   const auto file = testing::TempDir() + "config.json";
-  std::ofstream(file) << R"({"hidden_size": 64, "num_hidden_layers": 3, "num_attention_heads": 4, "vocab_size": 100})";
+  std::ofstream(file) << R"({"hidden_size": 64, "num_hidden_layers": 3})";
   const auto result = run({"bench", "--config", file, "--device", "cpu", "--ranks", "2", "--tokens", "1,300",
                            "--samples", "1", "--csv", "-"});
   ASSERT_EQ(result.code, 0) << result.err;
@@ -142,8 +165,8 @@ TEST(Program, ModelBenchCoversItsLayers) {
 
 TEST(Program, ModelBenchShowsGathersAndExchanges) {
   const auto config = testing::TempDir() + "moe_layers.json", file = testing::TempDir() + "layers.json";
-  std::ofstream(config) << R"({"hidden_size": 256, "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": 100,
-    "num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 64})";
+  std::ofstream(config) << R"({"hidden_size": 256, "num_hidden_layers": 2, "num_experts": 8,
+    "num_experts_per_tok": 2})";
   const auto result = run({"bench", "--config", config, "--device", "cpu", "--ranks", "2", "--tokens", "4,100",
                            "--samples", "1", "--json", file});
   ASSERT_EQ(result.code, 0) << result.err;

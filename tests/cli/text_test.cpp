@@ -26,13 +26,15 @@ TEST(Sizes, BadBytes) {
 }
 
 TEST(Sizes, Counts) {
-  EXPECT_EQ(parse_counts("1,8,256", "--tokens"), (std::vector<std::int64_t>{1, 8, 256}));
-  for (const char* text : {"", "0", "-1", "1.5", "a", "1,", "1 ,2", "99999999999999999999"})
-    EXPECT_THROW(parse_counts(text, "--tokens"), Error) << '"' << text << '"';
+  EXPECT_EQ(parse_counts("1,8,256", "--tokens", 256), (std::vector<std::int64_t>{1, 8, 256}));
+  for (const char* text : {"", "0", "-1", "1.5", "a", "1,", "1 ,2", "99999999999999999999", "257"})
+    EXPECT_THROW(parse_counts(text, "--tokens", 256), Error) << '"' << text << '"';
   try {
-    parse_counts("1,x", "--tokens");
+    parse_counts("1,x", "--tokens", 256);
+    FAIL() << "no error";
   } catch (const Error& error) {
-    EXPECT_EQ(std::string(error.what()), "--tokens: \"x\" must be a whole number ≥ 1, or several with commas");
+    EXPECT_EQ(std::string(error.what()),
+              "--tokens: \"x\" must be a whole number between 1 and 256, or several with commas");
   }
 }
 

@@ -179,14 +179,9 @@ int AllReduceBench::run() const {
 
   if (options.tables_on_stdout())
     fmt::print("All-reduce, {} {}, µs per operation\n{}\n", name(options.type), name(options.op), headline(ranks));
-  std::string csv;
-  for (const auto method : some_methods) {
-    const Table table =
-        sweep ? sweep_table(all_sizes, contenders, results, method) : table_of(all_sizes, results, method);
-    if (options.tables_on_stdout()) fmt::print("\n{}\n{}", explain(method), table.text());
-    if (some_methods.size() > 1) csv += fmt::format("{}\n", name(method));
-    csv += table.csv();
-  }
+  const std::string csv = print_tables(options, some_methods, [&](Method method) {
+    return sweep ? sweep_table(all_sizes, contenders, results, method) : table_of(all_sizes, results, method);
+  });
   if (options.tables_on_stdout()) {
     fmt::print("\n{}\n", verdict_line(correct));
     fmt::print(

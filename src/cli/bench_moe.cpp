@@ -17,10 +17,6 @@
 namespace weft::cli {
 namespace {
 
-constexpr std::string_view cast_name(RowCast cast) {
-  return cast == RowCast::none ? "bf16" : "fp8";
-}
-
 struct MoeBench {
   std::vector<std::string> arguments;
   BenchOptions options;

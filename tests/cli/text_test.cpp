@@ -72,5 +72,16 @@ TEST(Tables, CsvQuotes) {
   EXPECT_EQ(table.csv(), "shape,note\n\"[1, 2]\",\"say \"\"no\"\"\"\nplain,\n");
 }
 
+TEST(Tables, JoinedByTheNamesOfTheirColumns) {
+  Table one({"size", "NCCL", "best"}), two({"size", "best", "torch"});
+  one.add({"1 KB", "9", "Weft"});
+  two.add({"2 KB", "torch", "3"});
+  EXPECT_EQ(Table::joined({one.with("method", "graph"), two.with("method", "vllm"), Table({"empty"})}).csv(),
+            "method,size,NCCL,best,torch,empty\n"
+            "graph,1 KB,9,Weft,,\n"
+            "vllm,2 KB,,torch,3,\n");
+  EXPECT_EQ(one.csv(), "size,NCCL,best\n1 KB,9,Weft\n");  // as it was
+}
+
 }  // namespace
 }  // namespace weft::cli

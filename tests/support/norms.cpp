@@ -259,22 +259,31 @@ void expect_after(const RankNorm& prepared, NormTensor tensor, std::span<const s
                                        static_cast<unsigned>(*place.first)));
 }
 
+HostNorm::HostNorm(const RankNorm& first) : first_(first) {
+  for (int tensor = 0; tensor < kNormTensors; ++tensor)
+    blocks_[tensor].resize(first.memory[tensor].before.size() / sizeof(Block));
+  fill(first);
+}
+
+void HostNorm::fill(const RankNorm& norm) {
+  for (int tensor = 0; tensor < kNormTensors; ++tensor)
+    std::ranges::copy(norm.memory[tensor].before, storage(tensor).begin());
+}
+
+void HostNorm::call(const Group& group) {
+  all_reduce_rms_norm(group, arguments(first_, [&](NormTensor tensor) { return storage(tensor).data(); }));
+}
+
+void HostNorm::check(const RankNorm& norm) {
+  for (int tensor = 0; tensor < kNormTensors; ++tensor)
+    expect_after(norm, static_cast<NormTensor>(tensor), storage(tensor));
+}
+
 void run_on_cpu_rank(const Group& group, const Norm& norm) {
-  struct alignas(kGuard) Block {
-    std::byte bytes[kGuard];
-  };
   const RankNorm prepared = prepare(norm, group.size(), group.rank());
-  std::vector<Block> blocks[kNormTensors];
-  const auto bytes = [&](int tensor) { return std::as_writable_bytes(std::span(blocks[tensor])); };
-  for (int tensor = 0; tensor < kNormTensors; ++tensor) {
-    const Bytes& before = prepared.memory[tensor].before;
-    blocks[tensor].resize(before.size() / kGuard);
-    std::copy(before.begin(), before.end(), bytes(tensor).begin());
-  }
-  all_reduce_rms_norm(group, arguments(prepared, [&](NormTensor tensor) { return bytes(tensor).data(); }));
-  for (int tensor = 0; tensor < kNormTensors; ++tensor) {
-    expect_after(prepared, static_cast<NormTensor>(tensor), bytes(tensor));
-  }
+  HostNorm host(prepared);
+  host.call(group);
+  host.check(prepared);
 }
 
 std::vector<Norm> mixed_norms(int count, std::uint32_t seed) {

@@ -96,7 +96,8 @@ class Group {
   std::optional<Fault> status() const;
   // Throws Error with the fault when status() is not empty. The message ends with the flight recorder: the last calls
   // of the group that failed, which need not be this one; of an exchange, its dispatches and combines. Only faults have
-  // that: what is rejected, or fails while a communicator is made or changed, was never a call.
+  // that, and calls that come while the memory is released: what is rejected otherwise, or fails while a communicator
+  // is made or changed, was never a call.
   void check() const;
   // The last calls made on this group, oldest first (at most 32).
   std::vector<CallRecord> recent_calls() const;

@@ -112,9 +112,7 @@ void all_reduce(const Group& handle, const AllReduceArgs& args) {
   GroupState& group = handle.state();
   detail::CommunicatorState& communicator = group.communicator();
   check_arguments(group, args);
-  if (communicator.released()) {
-    throw Error(Errc::released, "all_reduce: the communicator's memory is released; call acquire() first");
-  }
+  detail::check_acquired(group, "all_reduce");
   handle.check();
 
   if (args.algorithm == Algorithm::nccl || !group.direct()) {

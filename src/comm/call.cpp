@@ -69,15 +69,23 @@ std::string describe(const Counts& counts) {
 
 void check_ready(const Group& handle, const char* operation) {
   const GroupState& group = handle.state();
-  const CommunicatorState& communicator = group.communicator();
-  if (communicator.released()) {
-    throw Error(Errc::released,
-                fmt::format("{}: the communicator's memory is released; call acquire() first", operation));
-  }
+  check_acquired(group, operation);
   handle.check();
   if (!group.direct()) {
     throw Error(Errc::unsupported, fmt::format("{}: needs ranks that reach each other's memory, and these do not ({})",
-                                               operation, communicator.fabric().description()));
+                                               operation, group.communicator().fabric().description()));
+std::string last_calls(std::string_view whose, const std::vector<CallRecord>& calls) {
+  std::string text = fmt::format("\nlast calls of this rank on {}:", whose);
+  for (const CallRecord& call : calls) text += fmt::format("\n  {} {}", call.number, call.operation);
+  return text;
+}
+
+void check_acquired(const GroupState& group, const char* operation) {
+  if (!group.communicator().released()) return;
+  throw Error(Errc::released, fmt::format("{}: the communicator's memory is released; call acquire() first{}",
+                                          operation, last_calls("this group", group.recent_calls())));
+}
+
   }
 }
 

@@ -119,7 +119,8 @@ class Communicator {
   // WEFT_RENDEZVOUS=host:port overrides the meeting point. No environment variable is ever set.
   static Communicator from_environment(const Config& config = {});
 
-  // From an id that the caller distributed. Blocks until all `world_size` ranks have called.
+  // From an id that the caller distributed. Blocks until all `world_size` ranks, 72 at most, have called. A rank or a
+  // size that cannot be is Errc::invalid_argument at once, and leaves the id as it was.
   static Communicator from_id(const UniqueId& id, int rank, int world_size, const Config& config = {});
 
   // From an engine's NCCL communicator, which stays the engine's and must outlive this one: it is never aborted. Two

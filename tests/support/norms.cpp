@@ -337,15 +337,17 @@ std::vector<RejectedNorm> rejected_norms(std::byte* memory) {
     add(fmt::format("hidden: {} is not", hidden), [&](auto& a) { a.hidden = hidden; });
   }
   add("hidden: 64 is not a multiple of 128", [](auto& a) { a.fp8.scaling = Fp8Scaling::per_128_columns; });
-  add("tokens: ", [](auto& a) { a.tokens = SIZE_MAX; });
+  add("tokens: 18446744073709551615 is not between 0 and 2^31", [](auto& a) { a.tokens = SIZE_MAX; });
   for (const DataType type : {DataType::f32, DataType::i32, static_cast<DataType>(9)}) {
-    add("type: ", [&](auto& a) { a.type = type; });
+    const int number = static_cast<int>(type);
+    add(fmt::format("type: {} is neither bf16 nor f16", number < 4 ? std::string(name(type)) : std::to_string(number)),
+        [&](auto& a) { a.type = type; });
   }
   for (const Algorithm algorithm : {Algorithm::bulk, Algorithm::nccl, static_cast<Algorithm>(9)}) {
-    add("algorithm: ", [&](auto& a) { a.algorithm = algorithm; });
+    add(" is not automatic, one-shot or two-shot", [&](auto& a) { a.algorithm = algorithm; });
   }
   for (const float epsilon : {-1.0f, std::nanf(""), std::numeric_limits<float>::infinity()}) {
-    add("epsilon: ", [&](auto& a) { a.epsilon = epsilon; });
+    add(fmt::format("epsilon: {} is not a number between 0 and 1e30", epsilon), [&](auto& a) { a.epsilon = epsilon; });
   }
   add("input: null", [](auto& a) { a.input = nullptr; });
   add("residual_output: null", [](auto& a) { a.residual_output = nullptr; });
@@ -353,8 +355,9 @@ std::vector<RejectedNorm> rejected_norms(std::byte* memory) {
   add("output: null, and no fp8.rows", [](auto& a) { a.output = nullptr, a.fp8.rows = nullptr; });
   add("fp8.scales: null", [](auto& a) { a.fp8.scales = nullptr; });
   add("fp8.scale: null", [](auto& a) { a.fp8.scaling = Fp8Scaling::fixed; });
-  add("fp8.scaling: 3", [](auto& a) { a.fp8.scaling = static_cast<Fp8Scaling>(3); });
-  add("fp8.scale_type: 2", [](auto& a) { a.fp8.scale_type = static_cast<ScaleType>(2); });
+  add("fp8.scaling: 3 is not fixed, per token or per 128 columns",
+      [](auto& a) { a.fp8.scaling = static_cast<Fp8Scaling>(3); });
+  add("fp8.scale_type: 2 is not f32 or ue8m0", [](auto& a) { a.fp8.scale_type = static_cast<ScaleType>(2); });
   add("input: ", [&](auto& a) { a.input = memory + 8; });
   add("residual: ", [&](auto& a) { a.residual = memory + 1026; });
   add("residual_output: ", [&](auto& a) { a.residual_output = memory + 2056; });

@@ -68,10 +68,9 @@ std::int64_t number(const json& field, const char* name, Limits limits) {
   const bool repeats = field.is_array() && !field.empty() &&
                        std::all_of(field.begin(), field.end(), [&](const json& layer) { return layer == field[0]; });
   const json& value = repeats ? field[0] : field;
-  // A number above the range of int64 is kept unsigned by the parser, and would be negative in it.
-  const bool fits = value.is_number_integer() &&
-                    (!value.is_number_unsigned() || value.get<std::uint64_t>() <= std::uint64_t{INT64_MAX}) &&
-                    value.get<std::int64_t>() >= limits.least && value.get<std::int64_t>() <= limits.most;
+  // What is above the range of int64 comes out negative, and so below any limit.
+  const bool fits = value.is_number_integer() && value.get<std::int64_t>() >= limits.least &&
+                    value.get<std::int64_t>() <= limits.most;
   if (!fits)
     throw Error(Errc::invalid_argument,
                 fmt::format("config.json: field \"{}\" is {}, must be an integer between {} and {}, or a list that "

@@ -12,3 +12,4 @@ run(${CMAKE_COMMAND} -S ${source_dir}/examples -B ${work}/examples -G ${generato
   -D CMAKE_PREFIX_PATH=${work}/prefix -D CMAKE_CXX_COMPILER=${compiler})
 run(${CMAKE_COMMAND} --build ${work}/examples)
 run(${work}/examples/all_reduce)
+run(${work}/examples/from_environment)

@@ -96,7 +96,8 @@ class Group {
   std::optional<Fault> status() const;
   // Throws Error with the fault when status() is not empty. The message ends with the flight recorder: the last calls
   // of the group that failed, which need not be this one; of an exchange, its dispatches and combines. Only faults have
-  // that: what is rejected, or fails while a communicator is made or changed, was never a call.
+  // that, and calls that come while the memory is released: what is rejected otherwise, or fails while a communicator
+  // is made or changed, was never a call.
   void check() const;
   // The last calls made on this group, oldest first (at most 32).
   std::vector<CallRecord> recent_calls() const;
@@ -118,7 +119,8 @@ class Communicator {
   // WEFT_RENDEZVOUS=host:port overrides the meeting point. No environment variable is ever set.
   static Communicator from_environment(const Config& config = {});
 
-  // From an id that the caller distributed. Blocks until all `world_size` ranks have called.
+  // From an id that the caller distributed. Blocks until all `world_size` ranks, 72 at most, have called. A rank or a
+  // size that cannot be is Errc::invalid_argument at once, and leaves the id as it was.
   static Communicator from_id(const UniqueId& id, int rank, int world_size, const Config& config = {});
 
   // From an engine's NCCL communicator, which stays the engine's and must outlive this one: it is never aborted. Two

@@ -13,6 +13,8 @@
 namespace weft::cli {
 namespace {
 
+constexpr std::int64_t kMostLaunch = 1024;  // blocks, or threads of a block
+
 struct AllReduceBench {
   std::vector<std::string> arguments;
   BenchOptions options;
@@ -46,8 +48,8 @@ std::vector<Point> AllReduceBench::sizes(Device device) const {
     }
     return points;
   }
-  for (const auto row :
-       parse_counts(rows.empty() ? "1,4,8,16,32,64,96,128,192,256,512,1024,2048,3062,4096" : rows, "--rows")) {
+  for (const auto row : parse_counts(rows.empty() ? "1,4,8,16,32,64,96,128,192,256,512,1024,2048,3062,4096" : rows,
+                                     "--rows", kMostRows)) {
     points.push_back(base);
     points.back().count = static_cast<std::size_t>(row * hidden);
     points.back().rows = row;
@@ -71,8 +73,8 @@ std::vector<Contender> AllReduceBench::wanted_contenders(const Bench& bench) con
 std::vector<Launch> AllReduceBench::launches(Device device) const {
   const bool gpu = device == Device::cuda;
   const auto list = [&](const std::string& text, const char* what, const char* grid) {
-    if (!text.empty()) return parse_counts(text, what);
-    return sweep ? parse_counts(grid, what) : std::vector<std::int64_t>{0};
+    if (!text.empty()) return parse_counts(text, what, kMostLaunch);
+    return sweep ? parse_counts(grid, what, kMostLaunch) : std::vector<std::int64_t>{0};
   };
   const auto some_blocks = list(blocks, "--blocks", gpu ? "2,4,8,12,16,24,32,48,64,80,96,112,132" : "2,4,8,16,32");
   const auto some_threads = list(threads, "--threads", gpu ? "64,128,192,256,384,512" : "32");
@@ -177,14 +179,9 @@ int AllReduceBench::run() const {
 
   if (options.tables_on_stdout())
     fmt::print("All-reduce, {} {}, µs per operation\n{}\n", name(options.type), name(options.op), headline(ranks));
-  std::string csv;
-  for (const auto method : some_methods) {
-    const Table table =
-        sweep ? sweep_table(all_sizes, contenders, results, method) : table_of(all_sizes, results, method);
-    if (options.tables_on_stdout()) fmt::print("\n{}\n{}", explain(method), table.text());
-    if (some_methods.size() > 1) csv += fmt::format("{}\n", name(method));
-    csv += table.csv();
-  }
+  const std::string csv = print_tables(options, some_methods, [&](Method method) {
+    return sweep ? sweep_table(all_sizes, contenders, results, method) : table_of(all_sizes, results, method);
+  });
   if (options.tables_on_stdout()) {
     fmt::print("\n{}\n", verdict_line(correct));
     fmt::print(

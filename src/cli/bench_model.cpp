@@ -44,7 +44,7 @@ bool is_peer(Contender contender) {
 
 Table table_of(const ModelShape& shape, const std::vector<Result>& results, Method method) {
   Table table({"phase", "tokens", "shape", "size", "µs", "GB/s", "algorithm", "peer", "peer µs", "ratio",
-               fmt::format("µs per forward pass ({} layers)", shape.layers)});
+               "µs per forward pass"});
   for (const auto& result : results) {
     const Point& point = result.point;
     if (point.contender != Contender::automatic) continue;
@@ -69,7 +69,7 @@ void print_intro(const ModelShape& shape, const Ranks& ranks) {
 
 int ModelBench::run() const {
   const ModelShape model_shape = shape();
-  const auto wanted = tokens.empty() ? std::vector<std::int64_t>{} : parse_counts(tokens, "--tokens");
+  const auto wanted = tokens.empty() ? std::vector<std::int64_t>{} : parse_counts(tokens, "--tokens", kMostRows);
   Ranks ranks(options.ranks_args());
   const auto batches = wanted.empty() ? default_tokens(ranks.device()) : wanted;
 
@@ -102,17 +102,18 @@ int ModelBench::run() const {
   const bool correct = all_correct(results) && layers.correct();
   if (!ranks.leader()) return correct ? 0 : 1;
 
-  const Table table = table_of(model_shape, results, method);
+  const Table table = table_of(model_shape, results, method), others = layer_table(model_shape, layers);
   if (options.tables_on_stdout()) {
     print_intro(model_shape, ranks);
     fmt::print("{}\n", table.text());
-    if (ranks.world_size() > 1) fmt::print("{}\n{}\n", kLayersTitle, layer_table(model_shape, layers).text());
+    if (ranks.world_size() > 1) fmt::print("{}\n{}\n", kLayersTitle, others.text());
     fmt::print("{}\n", verdict_line(correct));
     fmt::print(
         "GB/s: bytes of one rank's buffer over the time (algorithm bandwidth). ratio: peer's time over Weft's.\n");
     for (const auto& note : notes) fmt::print("{}\n", note);
   }
-  if (!options.csv.empty()) write_text(options.csv, table.csv());
+  if (!options.csv.empty())
+    write_text(options.csv, Table::joined({table.with("operation", "all_reduce"), others}).csv());
   if (options.wants_report()) {
     auto json = report(run_info("bench", arguments, ranks, options, notes), describe_machine(), to_json(results));
     json["model"] = to_json(model_shape);

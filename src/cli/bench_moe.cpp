@@ -6,6 +6,7 @@
 
 #include "bench_options.hpp"
 #include "commands.hpp"
+#include "core/exchange.hpp"
 #include "moe_measure.hpp"
 #include "moe_traffic.hpp"
 #include "options.hpp"
@@ -15,10 +16,6 @@
 
 namespace weft::cli {
 namespace {
-
-constexpr std::string_view cast_name(RowCast cast) {
-  return cast == RowCast::none ? "bf16" : "fp8";
-}
 
 struct MoeBench {
   std::vector<std::string> arguments;
@@ -80,7 +77,7 @@ void MoeBench::write(const Ranks& ranks, const ModelShape& shape, const Exchange
 int MoeBench::run() const {
   const ModelShape shape = config.empty() ? preset(model) : shape_from_config(config);
   if (!shape.has_experts()) throw Error(Errc::invalid_argument, fmt::format("--model {}: has no experts", shape.name));
-  const auto counts = parse_counts(tokens, "--tokens");
+  const auto counts = parse_counts(tokens, "--tokens", detail::kMaxExchangeTokens);
   const ExchangeArgs args{.tokens = static_cast<std::uint32_t>(*std::max_element(counts.begin(), counts.end())),
                           .hidden = static_cast<std::uint32_t>(shape.hidden),
                           .experts = static_cast<std::uint32_t>(shape.num_experts),

@@ -30,7 +30,7 @@ struct NormBench {
 
 std::vector<std::int64_t> NormBench::rows(Device device) const {
   const char* usual = device == Device::cpu ? "1,4,16,64" : "1,2,4,8,16,32,64,128,256,512,1024,2048";
-  return parse_counts(tokens.empty() ? usual : tokens, "--tokens");
+  return parse_counts(tokens.empty() ? usual : tokens, "--tokens", kMostRows);
 }
 
 std::optional<Fp8Scaling> NormBench::scaling() const {

@@ -42,6 +42,7 @@ void BenchOptions::add_op_to(CLI::App& app) {
 }
 
 Ranks::Args BenchOptions::ranks_args() const {
+  check_outputs({{"--json", json}, {"--csv", csv}, {"--plot", plot}});
   if (!plot.empty()) check_plotting(plot);
   Ranks::Args args{.world_size = ranks, .device = device};
   args.config.tuning_file = tuning;
@@ -106,14 +107,13 @@ void add_launch(CLI::App& app, Launch& launch, const std::string& kernels) {
 
 std::string print_tables(const BenchOptions& options, const std::vector<Method>& methods,
                          const std::function<Table(Method)>& table_of) {
-  std::string csv;
+  std::vector<Table> tables;
   for (const auto method : methods) {
     const Table table = table_of(method);
     if (options.tables_on_stdout()) fmt::print("\n{}\n{}", explain(method), table.text());
-    if (methods.size() > 1) csv += fmt::format("{}\n", name(method));
-    csv += table.csv();
+    tables.push_back(table.with("method", std::string(name(method))));
   }
-  return csv;
+  return Table::joined(tables).csv();
 }
 
 CLI::Option* add_method(CLI::App& app, std::string& text) {

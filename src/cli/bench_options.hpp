@@ -29,7 +29,7 @@ struct BenchOptions {
   void add_to(CLI::App& app);
   void add_op_to(CLI::App& app);
   void add_tuning_to(CLI::App& app);
-  // Throws where what was asked for cannot be done: before anything is started.
+  // Throws where what was asked for cannot be done or written: before anything is started.
   Ranks::Args ranks_args() const;
   BenchArgs bench_args(std::size_t max_bytes) const;
   // To the files that --json and --plot name.
@@ -49,7 +49,7 @@ CLI::Option* add_method(CLI::App& app, std::string& text);
 // --blocks and --threads of `kernels`, one value each.
 void add_launch(CLI::App& app, Launch& launch, const std::string& kernels);
 
-// A table for each method: printed where stdout is free, and all of them as CSV.
+// A table for each method: printed where stdout is free, and all of them as one CSV with a column for the method.
 std::string print_tables(const BenchOptions& options, const std::vector<Method>& methods,
                          const std::function<Table(Method)>& table_of);
 constexpr std::string_view explain(Method method) {

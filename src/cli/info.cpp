@@ -24,6 +24,8 @@ struct Info {
   std::string moe;
   std::uint32_t tokens = 128;
 
+  bool text_on_stdout() const { return json != "-" && csv != "-"; }
+  void write(const Table& table, const Machine& machine, const char* key, const nlohmann::json& value) const;
   int run() const;
   int run_moe() const;
 };
@@ -65,24 +67,37 @@ void print(const Machine& machine, const Table& gpus) {
   fmt::print("CPU ranks: usable, over shared memory\n");
 }
 
+// To the files that --csv and --json name.
+void Info::write(const Table& table, const Machine& machine, const char* key, const nlohmann::json& value) const {
+  if (!csv.empty()) write_text(csv, table.csv());
+  if (json.empty()) return;
+  const nlohmann::json whole = {{"schema", "weft-info-1"},     {"date", now()},
+                                {"arguments", arguments},      {"build", build_json()},
+                                {"machine", to_json(machine)}, {key, value}};
+  write_text(json, whole.dump(1) + "\n");
+}
+
 int Info::run_moe() const {
   const int size = ranks != 0 ? ranks : 8;
-  const Table table = moe_memory_table(moe, size, tokens);
-  if (csv != "-") {
+  const std::vector<MoeMemory> memory = moe_memory(moe, size, tokens);
+  const Table table = moe_memory_table(memory);
+  if (text_on_stdout()) {
     fmt::print("Dispatch and combine of {}, {} tokens per rank, {} ranks: memory on each rank\n\n{}\n", moe, tokens,
                size, table.text());
     fmt::print(
         "dispatch, combine: receive buffers of one bank; DeepEP, NCCL EP: their low-latency buffers, computed\n");
   }
-  if (!csv.empty()) write_text(csv, table.csv());
+  write(table, describe_machine(), "moe",
+        {{"model", moe}, {"tokens", tokens}, {"ranks", size}, {"memory", to_json(memory)}});
   return 0;
 }
 
 int Info::run() const {
+  check_outputs({{"--json", json}, {"--csv", csv}});
   if (!moe.empty()) return run_moe();
   const Machine machine = describe_machine();
   const Table gpus = gpu_table(machine);
-  const bool text = json != "-" && csv != "-";
+  const bool text = text_on_stdout();
   if (text) print(machine, gpus);
 
   nlohmann::json communicator;
@@ -106,13 +121,7 @@ int Info::run() const {
     code = 1;
     fmt::print(stderr, "No communicator: {}\n", error.what());
   }
-  if (!csv.empty()) write_text(csv, gpus.csv());
-  if (!json.empty()) {
-    const nlohmann::json whole = {{"schema", "weft-info-1"},     {"date", now()},
-                                  {"arguments", arguments},      {"build", build_json()},
-                                  {"machine", to_json(machine)}, {"communicator", communicator}};
-    write_text(json, whole.dump(1) + "\n");
-  }
+  write(gpus, machine, "communicator", communicator);
   return code;
 }
 
@@ -131,7 +140,7 @@ Command add_info(CLI::App& app, const std::vector<std::string>& arguments) {
       ->capture_default_str();
   app.add_option("--tuning", info->tuning, "Tables that weft tune wrote, instead of the built-in ones");
   app.add_option("--json", info->json, "Write everything to this file (-: stdout)");
-  app.add_option("--csv", info->csv, "Write the table of GPUs to this file (-: stdout)");
+  app.add_option("--csv", info->csv, "Write the table of GPUs, or of --moe, to this file (-: stdout)");
   return [info] { return info->run(); };
 }
 

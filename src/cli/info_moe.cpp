@@ -5,6 +5,7 @@
 
 #include "info_moe.hpp"
 #include "models.hpp"
+#include "moe_traffic.hpp"
 #include "sizes.hpp"
 #include "weft/moe.hpp"
 
@@ -30,31 +31,57 @@ std::size_t nccl_ep_bytes(const ExchangeArgs& args, std::size_t ranks) {
 
 }  // namespace
 
-Table moe_memory_table(const std::string& model, int ranks, std::uint32_t tokens) {
+std::vector<MoeMemory> moe_memory(const std::string& model, int ranks, std::uint32_t tokens) {
   const ModelShape shape = preset(model);
   if (!shape.has_experts()) throw Error(Errc::invalid_argument, fmt::format("--moe {}: has no experts", model));
-  Table table({"rows", "dispatch", "combine", "both banks", "tables", "window", "masked output", "contiguous",
-               "rank-major", "DeepEP", "NCCL EP"});
+  std::vector<MoeMemory> casts;
   for (const RowCast cast : {RowCast::fp8, RowCast::none}) {
     ExchangeArgs args{.tokens = tokens,
                       .hidden = static_cast<std::uint32_t>(shape.hidden),
                       .experts = static_cast<std::uint32_t>(shape.num_experts),
                       .top_k = static_cast<std::uint32_t>(shape.top_k),
                       .cast = cast};
-    const ExchangeMemory memory = exchange_memory(ranks, args);
+    MoeMemory memory{.cast = cast, .exchange = exchange_memory(ranks, args)};
     args.layout = RowLayout::expert_contiguous;
     args.alignment = 128;  // of DeepGEMM's contiguous grouped GEMM
-    const std::size_t contiguous = exchange_memory(ranks, args).output;
+    memory.contiguous = exchange_memory(ranks, args).output;
     args.layout = RowLayout::rank_major;
     args.alignment = 1;
-    const std::size_t by_rank = exchange_memory(ranks, args).output;
-    table.add({cast == RowCast::none ? "bf16" : "fp8", format_bytes(memory.dispatch), format_bytes(memory.combine),
-               format_bytes(2 * (memory.dispatch + memory.combine)), format_bytes(memory.tables),
-               format_bytes(memory.window), format_bytes(memory.output), format_bytes(contiguous),
-               format_bytes(by_rank), format_bytes(deepep_bytes(args)),
-               format_bytes(nccl_ep_bytes(args, static_cast<std::size_t>(ranks)))});
+    memory.rank_major = exchange_memory(ranks, args).output;
+    memory.deepep = deepep_bytes(args);
+    memory.nccl_ep = nccl_ep_bytes(args, static_cast<std::size_t>(ranks));
+    casts.push_back(memory);
+  }
+  return casts;
+}
+
+Table moe_memory_table(const std::vector<MoeMemory>& casts) {
+  Table table({"rows", "dispatch", "combine", "both banks", "tables", "window", "masked output", "contiguous",
+               "rank-major", "DeepEP", "NCCL EP"});
+  for (const MoeMemory& memory : casts) {
+    const ExchangeMemory& exchange = memory.exchange;
+    table.add({std::string(cast_name(memory.cast)), format_bytes(exchange.dispatch), format_bytes(exchange.combine),
+               format_bytes(2 * (exchange.dispatch + exchange.combine)), format_bytes(exchange.tables),
+               format_bytes(exchange.window), format_bytes(exchange.output), format_bytes(memory.contiguous),
+               format_bytes(memory.rank_major), format_bytes(memory.deepep), format_bytes(memory.nccl_ep)});
   }
   return table;
+}
+
+nlohmann::json to_json(const std::vector<MoeMemory>& casts) {
+  nlohmann::json all = nlohmann::json::array();
+  for (const MoeMemory& memory : casts)
+    all.push_back({{"rows", cast_name(memory.cast)},
+                   {"dispatch_bytes", memory.exchange.dispatch},
+                   {"combine_bytes", memory.exchange.combine},
+                   {"tables_bytes", memory.exchange.tables},
+                   {"window_bytes", memory.exchange.window},
+                   {"masked_output_bytes", memory.exchange.output},
+                   {"contiguous_output_bytes", memory.contiguous},
+                   {"rank_major_output_bytes", memory.rank_major},
+                   {"deepep_bytes", memory.deepep},
+                   {"nccl_ep_bytes", memory.nccl_ep}});
+  return all;
 }
 
 }  // namespace weft::cli

@@ -2,13 +2,28 @@
 #pragma once
 
 #include <cstdint>
+#include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 #include "table.hpp"
+#include "weft/moe.hpp"
 
 namespace weft::cli {
 
-// Dispatch and combine: receive buffers of one bank. Throws Errc::invalid_argument for a model without experts.
-Table moe_memory_table(const std::string& model, int ranks, std::uint32_t tokens);
+// Bytes on each rank where rows are sent as `cast`.
+struct MoeMemory {
+  RowCast cast = RowCast::none;
+  ExchangeMemory exchange = {};  // its output is the masked layout's
+  std::size_t contiguous = 0, rank_major = 0;
+  std::size_t deepep = 0, nccl_ep = 0;  // what others take for the same layer, computed
+};
+
+// Throws Errc::invalid_argument for a model without experts.
+std::vector<MoeMemory> moe_memory(const std::string& model, int ranks, std::uint32_t tokens);
+
+// Dispatch and combine: receive buffers of one bank.
+Table moe_memory_table(const std::vector<MoeMemory>& casts);
+nlohmann::json to_json(const std::vector<MoeMemory>& casts);
 
 }  // namespace weft::cli

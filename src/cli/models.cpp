@@ -3,9 +3,12 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <array>
+#include <cstdint>
 #include <fstream>
 #include <initializer_list>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <optional>
 
@@ -17,59 +20,25 @@ namespace {
 using nlohmann::json;
 using Names = std::initializer_list<const char*>;
 
+// Far above every model; sizes computed from them stay far below 2^63.
+constexpr std::int64_t kMostHidden = 1 << 20;
+constexpr std::int64_t kMostLayers = 1 << 16;
+constexpr std::int64_t kMostExperts = 1 << 20;
+
 const std::array<ModelShape, 5>& presets() {
   static const std::array<ModelShape, 5> all = {{
       {.name = "deepseek-v3",
        .hidden = 7168,
        .layers = 61,
-       .heads = 128,
-       .kv_heads = 128,
-       .vocab = 129280,
-       .intermediate = 18432,
        .num_experts = 256,
        .top_k = 8,
-       .moe_intermediate = 2048,
        .n_group = 8,
        .topk_group = 4,
-       .shared_experts = 1,
        .dense_layers = 3},
-      {.name = "qwen3-235b",
-       .hidden = 4096,
-       .layers = 94,
-       .heads = 64,
-       .kv_heads = 4,
-       .vocab = 151936,
-       .intermediate = 12288,
-       .num_experts = 128,
-       .top_k = 8,
-       .moe_intermediate = 1536},
-      {.name = "qwen3-30b",
-       .hidden = 2048,
-       .layers = 48,
-       .heads = 32,
-       .kv_heads = 4,
-       .vocab = 151936,
-       .intermediate = 6144,
-       .num_experts = 128,
-       .top_k = 8,
-       .moe_intermediate = 768},
-      {.name = "llama-3.1-70b",
-       .hidden = 8192,
-       .layers = 80,
-       .heads = 64,
-       .kv_heads = 8,
-       .vocab = 128256,
-       .intermediate = 28672},
-      {.name = "gpt-oss-120b",
-       .hidden = 2880,
-       .layers = 36,
-       .heads = 64,
-       .kv_heads = 8,
-       .vocab = 201088,
-       .intermediate = 2880,
-       .num_experts = 128,
-       .top_k = 4,
-       .moe_intermediate = 2880},
+      {.name = "qwen3-235b", .hidden = 4096, .layers = 94, .num_experts = 128, .top_k = 8},
+      {.name = "qwen3-30b", .hidden = 2048, .layers = 48, .num_experts = 128, .top_k = 8},
+      {.name = "llama-3.1-70b", .hidden = 8192, .layers = 80},
+      {.name = "gpt-oss-120b", .hidden = 2880, .layers = 36, .num_experts = 128, .top_k = 4},
   }};
   return all;
 }
@@ -83,33 +52,71 @@ const json& language_part(const json& config) {
   return config;
 }
 
-// The first of `names` that is present and not null, also inside the sub-objects that DBRX uses.
-std::optional<std::int64_t> find(const json& config, Names names) {
-  for (const char* name : names) {
-    const auto field = config.find(name);
-    if (field == config.end() || field->is_null()) continue;
-    if (!field->is_number_integer() || field->get<std::int64_t>() < 0)
-      throw Error(Errc::invalid_argument,
-                  fmt::format("config.json: field \"{}\" is {}, must be an integer ≥ 0", name, field->dump()));
-    return field->get<std::int64_t>();
-  }
-  for (const char* part : {"ffn_config", "attn_config"}) {
-    const auto nested = config.find(part);
-    if (nested == config.end() || !nested->is_object()) continue;
-    if (const auto value = find(*nested, names)) return value;
-  }
-  return std::nullopt;
+struct Limits {
+  std::int64_t least, most;
+};
+
+// A field as it stands in the file, cut short where it is long.
+std::string shown(const json& field) {
+  constexpr std::size_t kMost = 60;
+  std::string text = field.dump(-1, ' ', /*ensure_ascii=*/true, json::error_handler_t::replace);
+  if (text.size() > kMost) text = text.substr(0, kMost) + "…";
+  return text;
 }
 
-std::int64_t need(const json& config, const char* meaning, Names names) {
-  const auto value = find(config, names);
+std::int64_t number(const json& field, const char* name, Limits limits) {
+  const bool repeats = field.is_array() && !field.empty() &&
+                       std::all_of(field.begin(), field.end(), [&](const json& layer) { return layer == field[0]; });
+  const json& value = repeats ? field[0] : field;
+  // What is above the range of int64 comes out negative, and so below any limit.
+  const bool fits = value.is_number_integer() && value.get<std::int64_t>() >= limits.least &&
+                    value.get<std::int64_t>() <= limits.most;
+  if (!fits)
+    throw Error(Errc::invalid_argument,
+                fmt::format("config.json: field \"{}\" is {}, must be an integer between {} and {}, or a list that "
+                            "repeats one",
+                            name, shown(field), limits.least, limits.most));
+  return value.get<std::int64_t>();
+}
+
+// The first of `names` that is present and not null, also inside the sub-object that DBRX uses.
+std::optional<std::int64_t> find(const json& config, Limits limits, Names names) {
+  for (const char* name : names) {
+    const auto field = config.find(name);
+    if (field != config.end() && !field->is_null()) return number(*field, name, limits);
+  }
+  const auto nested = config.find("ffn_config");
+  return nested != config.end() && nested->is_object() ? find(*nested, limits, names) : std::nullopt;
+}
+
+std::int64_t need(const json& config, const char* meaning, Limits limits, Names names) {
+  const auto value = find(config, limits, names);
   if (!value)
     throw Error(Errc::invalid_argument,
                 fmt::format("config.json: no field for the {} (looked for {})", meaning, fmt::join(names, ", ")));
-  if (*value == 0)
-    throw Error(Errc::invalid_argument,
-                fmt::format("config.json: the {} is 0, must be ≥ 1 ({})", meaning, fmt::join(names, ", ")));
   return *value;
+}
+
+// The text with NaN, Infinity and -Infinity in quotes where they stand outside of strings.
+std::string quote_non_finite(std::string_view text) {
+  std::string out;
+  bool in_string = false;
+  while (!text.empty()) {
+    std::size_t length = 1;
+    if (in_string && text.front() == '\\') length = std::min<std::size_t>(2, text.size());
+    if (text.front() == '"') in_string = !in_string;
+    bool word = false;
+    for (const std::string_view special : {"NaN", "Infinity", "-Infinity"}) {
+      if (in_string || !text.starts_with(special)) continue;
+      word = true;
+      length = special.size();
+    }
+    if (word) out += '"';
+    out += text.substr(0, length);
+    if (word) out += '"';
+    text.remove_prefix(length);
+  }
+  return out;
 }
 
 }  // namespace
@@ -133,43 +140,35 @@ ModelShape shape_from_json(const json& whole, const std::string& name) {
   const json& config = language_part(whole);
 
   ModelShape shape{.name = name};
-  shape.hidden = need(config, "hidden size", {"hidden_size", "n_embd", "d_model"});
-  shape.layers = need(config, "number of layers", {"num_hidden_layers", "n_layer", "n_layers", "num_layers"});
-  shape.heads = need(config, "number of attention heads", {"num_attention_heads", "n_head", "n_heads"});
-  shape.kv_heads = find(config, {"num_key_value_heads", "num_kv_heads", "kv_n_heads"}).value_or(shape.heads);
-  shape.vocab = need(config, "vocabulary size", {"vocab_size"});
+  shape.hidden = need(config, "hidden size", {1, kMostHidden}, {"hidden_size", "n_embd", "d_model"});
+  shape.layers =
+      need(config, "number of layers", {1, kMostLayers}, {"num_hidden_layers", "n_layer", "n_layers", "num_layers"});
   shape.num_experts =
-      find(config, {"n_routed_experts", "num_experts", "num_local_experts", "moe_num_experts"}).value_or(0);
-
-  const auto width = find(config, {"intermediate_size", "ffn_hidden_size", "n_inner"});
-  // Llama 4 names the dense layers' width apart, because intermediate_size is the experts'.
-  shape.intermediate = find(config, {"intermediate_size_mlp"}).value_or(width.value_or(0));
+      find(config, {0, kMostExperts}, {"n_routed_experts", "num_experts", "num_local_experts", "moe_num_experts"})
+          .value_or(0);
   if (!shape.has_experts()) return shape;
 
-  shape.top_k = need(config, "number of experts per token",
+  shape.top_k = need(config, "number of experts per token", {1, shape.num_experts},
                      {"num_experts_per_tok", "num_experts_per_token", "experts_per_token", "moe_top_k", "moe_topk",
                       "moe_k", "top_k_experts"});
-  if (shape.top_k > shape.num_experts)
-    throw Error(Errc::invalid_argument,
-                fmt::format("config.json: {} experts per token, but only {} experts", shape.top_k, shape.num_experts));
-  // Mixtral, gpt-oss and Llama 4 have no field of their own for the width of an expert.
-  shape.moe_intermediate =
-      find(config, {"moe_intermediate_size", "expert_ffn_hidden_size"}).value_or(width.value_or(0));
-  if (shape.moe_intermediate == 0)
-    shape.moe_intermediate = need(config, "width of an expert", {"moe_intermediate_size", "intermediate_size"});
-  shape.n_group = find(config, {"n_group"}).value_or(0);
-  shape.topk_group = find(config, {"topk_group"}).value_or(0);
-  shape.shared_experts = find(config, {"n_shared_experts", "num_shared_experts"}).value_or(0);
-  shape.dense_layers = find(config, {"first_k_dense_replace", "moe_layer_start_index"}).value_or(0);
+  // A group is ranked by its two best experts.
+  shape.n_group = find(config, {0, std::max<std::int64_t>(1, shape.num_experts / 2)}, {"n_group"}).value_or(0);
+  if (shape.n_group > 1) shape.topk_group = find(config, {1, shape.n_group}, {"topk_group"}).value_or(shape.n_group);
+  shape.dense_layers = find(config, {0, shape.layers}, {"first_k_dense_replace", "moe_layer_start_index"}).value_or(0);
   return shape;
 }
 
 ModelShape shape_from_config(const std::filesystem::path& file) {
   std::ifstream in(file);
-  if (!in) throw Error(Errc::invalid_argument, fmt::format("cannot read \"{}\"", file.string()));
-  const json config = json::parse(in, nullptr, /*allow_exceptions=*/false);
-  if (config.is_discarded())
-    throw Error(Errc::invalid_argument, fmt::format("\"{}\" is not valid JSON", file.string()));
+  in.peek();  // a folder can be opened, and not read
+  if (!in.is_open() || in.bad()) throw Error(Errc::invalid_argument, fmt::format("cannot read \"{}\"", file.string()));
+  const std::string text(std::istreambuf_iterator<char>(in), {});
+  json config;
+  try {
+    config = json::parse(quote_non_finite(text));
+  } catch (const json::exception& error) {
+    throw Error(Errc::invalid_argument, fmt::format("\"{}\" is not valid JSON: {}", file.string(), error.what()));
+  }
   const auto folder = std::filesystem::absolute(file).parent_path().filename().string();
   return shape_from_json(config, folder.empty() ? file.stem().string() : folder);
 }

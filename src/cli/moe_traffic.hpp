@@ -23,6 +23,11 @@ constexpr std::string_view name(Traffic traffic) {
   return names[static_cast<int>(traffic)];
 }
 
+// How rows are sent to the experts.
+constexpr std::string_view cast_name(RowCast cast) {
+  return cast == RowCast::none ? "bf16" : "fp8";
+}
+
 struct RankTokens {
   std::vector<std::uint16_t> rows;  // bf16 [tokens, hidden]
   std::vector<std::int32_t> ids;    // [tokens, top_k]

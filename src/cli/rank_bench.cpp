@@ -1,13 +1,33 @@
 #include "rank_bench.hpp"
 
+#include <fmt/format.h>
+#include <unistd.h>
+
 #include <algorithm>
 
 #include "gloo_peer.hpp"
+#include "sizes.hpp"
 
 namespace weft::cli {
+namespace {
+
+// Every rank's input, output and copy of the output to be checked; on GPUs the copy alone is in the host's memory.
+void check_memory(const Ranks& ranks, std::size_t max_bytes) {
+  const auto local = static_cast<std::size_t>(ranks.local_size());
+  const std::size_t buffers = ranks.device() == Device::cuda ? local : 3 * local;
+  const std::size_t memory =
+      static_cast<std::size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+  if (max_bytes > memory / buffers)
+    throw Error(Errc::invalid_argument,
+                fmt::format("a message of {}: must be at most {} here, as {} buffers of it share {} of memory",
+                            format_bytes(max_bytes), format_bytes(memory / buffers), buffers, format_bytes(memory)));
+}
+
+}  // namespace
 
 RankBench::RankBench(Ranks& ranks, const BenchArgs& args)
     : ranks_(ranks), args_(args), opened_(static_cast<std::size_t>(ranks.local_size())) {
+  check_memory(ranks, args.max_bytes);
   const bool gpu = ranks.device() == Device::cuda;
   std::shared_ptr<GlooPeer> gloo;
   if (!args.peers) {

@@ -3,11 +3,14 @@
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 
+#include <cerrno>
 #include <chrono>
 #include <cstdio>
+#include <cstring>
 #include <fstream>
 
 #include "core/build_info.hpp"
+#include "rendezvous/environment.hpp"
 
 namespace weft::cli {
 namespace {
@@ -30,16 +33,10 @@ json to_json(const ModelShape& shape) {
   return {{"name", shape.name},
           {"hidden", shape.hidden},
           {"layers", shape.layers},
-          {"heads", shape.heads},
-          {"kv_heads", shape.kv_heads},
-          {"vocab", shape.vocab},
-          {"intermediate", shape.intermediate},
           {"num_experts", shape.num_experts},
           {"top_k", shape.top_k},
-          {"moe_intermediate", shape.moe_intermediate},
           {"n_group", shape.n_group},
           {"topk_group", shape.topk_group},
-          {"shared_experts", shape.shared_experts},
           {"dense_layers", shape.dense_layers}};
 }
 
@@ -141,6 +138,33 @@ std::vector<Result> read_torch_results(const std::filesystem::path& file, int wo
     throw bad(error.what());
   }
   return results;
+}
+
+void check_outputs(const std::vector<Destination>& outputs) {
+  std::string_view on_stdout;
+  for (const auto& [option, where] : outputs) {
+    if (where != "-") continue;
+    if (!on_stdout.empty())
+      throw Error(
+          Errc::invalid_argument,
+          fmt::format("{} - and {} -: only one of them may be stdout, the other must be a file", on_stdout, option));
+    on_stdout = option;
+  }
+  if (detail::read_launch_environment(detail::environment_variable).rank != 0) return;
+  for (const auto& [option, where] : outputs) {
+    if (where.empty() || where == "-") continue;
+    const auto kind = std::filesystem::status(where).type();
+    const bool absent = kind == std::filesystem::file_type::not_found;
+    if (!absent && kind != std::filesystem::file_type::regular && kind != std::filesystem::file_type::directory)
+      continue;  // a reader at the other end of a pipe would see an end
+    errno = 0;
+    std::ofstream out(where, std::ios::app);
+    if (!out)
+      throw Error(Errc::invalid_argument,
+                  fmt::format("{} {}: cannot be written: {}", option, where, std::strerror(errno)));
+    out.close();
+    if (absent) std::filesystem::remove(where);
+  }
 }
 
 void write_text(const std::string& where, const std::string& text) {

@@ -36,6 +36,15 @@ nlohmann::json report(const RunInfo& run, const Machine& machine, nlohmann::json
 // The points of a file that bench/torch_peer.py wrote. Throws Errc::invalid_argument when it is none.
 std::vector<Result> read_torch_results(const std::filesystem::path& file, int world_size);
 
+// What an option names to be written: nothing, a file, or stdout ("-").
+struct Destination {
+  std::string_view option;
+  std::string where;
+};
+// Throws Errc::invalid_argument where one cannot be written, or two take stdout: before anything is measured. In a
+// launched job only rank 0 writes.
+void check_outputs(const std::vector<Destination>& outputs);
+
 // Writes to a file, or to stdout for "-". Throws Errc::system.
 void write_text(const std::string& where, const std::string& text);
 

@@ -83,6 +83,7 @@ int simulate(const Options& options) {
   if (protocols.empty()) {
     for (const sim::Setup& setup : setups) protocols.push_back(setup.name);
   }
+  check_outputs({{"--json", options.json}});
   const Strategy strategy = options.replay ? Strategy::replay : strategy_of(options.strategy);
   const auto schedule = sim::parse_schedule(options.replay.value_or(""));
   bool all_right = true;

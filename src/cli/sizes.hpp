@@ -15,8 +15,12 @@ std::uint64_t parse_bytes(std::string_view text);
 // A comma-separated list of them. Throws as above, also for an empty entry.
 std::vector<std::uint64_t> parse_bytes_list(std::string_view text);
 
-// "1,8,256": whole numbers ≥ 1. `what` names the option in the message.
-std::vector<std::int64_t> parse_counts(std::string_view text, std::string_view what);
+// "1,8,256": whole numbers from 1 to `most`. `what` names the option in the message.
+std::vector<std::int64_t> parse_counts(std::string_view text, std::string_view what, std::int64_t most);
+
+// Rows of a tensor whose rows are tokens: sizes computed from them stay far below 2^63, whatever fits is another
+// matter.
+constexpr std::int64_t kMostRows = 1 << 30;
 
 // 65536 → "64 KB", 50160000 → "47.84 MB": at most two decimals.
 std::string format_bytes(std::uint64_t bytes);

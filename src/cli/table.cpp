@@ -36,6 +36,31 @@ void Table::add(std::vector<std::string> cells) {
   rows_.push_back(std::move(cells));
 }
 
+Table Table::with(const std::string& column, const std::string& value) const {
+  Table wider = *this;
+  wider.columns_.insert(wider.columns_.begin(), column);
+  for (auto& row : wider.rows_) row.insert(row.begin(), value);
+  return wider;
+}
+
+Table Table::joined(const std::vector<Table>& tables) {
+  Table all({});
+  const auto place = [&](const std::string& column) {
+    return static_cast<std::size_t>(std::ranges::find(all.columns_, column) - all.columns_.begin());
+  };
+  for (const auto& table : tables)
+    for (const auto& column : table.columns_)
+      if (place(column) == all.columns_.size()) all.columns_.push_back(column);
+  for (const auto& table : tables) {
+    for (const auto& row : table.rows_) {
+      std::vector<std::string> cells(all.columns_.size());
+      for (std::size_t c = 0; c < row.size(); ++c) cells[place(table.columns_[c])] = row[c];
+      all.rows_.push_back(std::move(cells));
+    }
+  }
+  return all;
+}
+
 std::string Table::text() const {
   std::vector<std::size_t> width;
   std::vector<bool> right;

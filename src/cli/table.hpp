@@ -15,6 +15,12 @@ class Table {
 
   // Two spaces between columns; a column whose every cell starts like a number is aligned to the right.
   std::string text() const;
+  // With a column before the others whose every cell is `value`.
+  Table with(const std::string& column, const std::string& value) const;
+  // Rows of several tables in one. Columns are the same when their names are; cells that a table does not have are
+  // empty.
+  static Table joined(const std::vector<Table>& tables);
+
   // RFC 4180: commas, quotes and line ends inside a cell are quoted.
   std::string csv() const;
 

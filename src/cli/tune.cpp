@@ -150,6 +150,8 @@ void Tune::print(const Ranks& ranks, const std::vector<TunedSize>& tuned) const 
 
 int Tune::run() const {
   sizes(Device::cpu);  // complains before anything is started
+  const std::string file = state.empty() ? output + ".state" : state;
+  check_outputs({{"--state", file}});  // which keeps what was measured, wherever the table cannot be written
   if (std::filesystem::exists(output)) static_cast<void>(detail::read_tuning(output));
   Ranks ranks(options.ranks_args());
   if (ranks.world_size() == 1) throw Error(Errc::invalid_argument, "--ranks 1: there is nothing to tune");
@@ -159,7 +161,6 @@ int Tune::run() const {
   const DataType type = ranks.device() == Device::cpu ? DataType::f32 : DataType::bf16;
   const auto all = sizes(ranks.device());
   const TuneSpace space = this->space(ranks);
-  const std::string file = state.empty() ? output + ".state" : state;
   TuneState known(file, identity(ranks, type), found_state(ranks, file));
   const auto bench = open_bench(ranks, {.data = Data::integers, .max_bytes = all.back(), .peers = false});
 

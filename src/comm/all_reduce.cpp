@@ -6,6 +6,7 @@
 #include <string>
 
 #include "comm/call.hpp"
+#include "comm/choices.hpp"
 #include "core/fingerprint.hpp"
 #include "core/nvtx.hpp"
 #include "weft/collectives.hpp"
@@ -27,12 +28,12 @@ detail::InstanceQuery instance_of(const GroupState& group, const AllReduceArgs& 
 }
 
 void check_arguments(const GroupState& group, const AllReduceArgs& args) {
-  require(args.type <= DataType::i32, "type: {} is not a DataType", static_cast<int>(args.type));
-  require(args.op <= ReduceOp::max, "op: {} is not a ReduceOp", static_cast<int>(args.op));
-  require(args.algorithm <= Algorithm::nccl, "algorithm: {} is not an Algorithm", static_cast<int>(args.algorithm));
+  detail::check_choice("type", args.type, DataType::i32);
+  detail::check_choice("op", args.op, ReduceOp::max);
+  detail::check_choice("algorithm", args.algorithm, Algorithm::nccl);
   const std::size_t element = size_of(args.type);
-  require(args.count <= SIZE_MAX / 8 / element, "count: {} elements of {} bytes are more than memory can hold",
-          args.count, element);
+  require(args.count <= SIZE_MAX / 8 / element, "count: {} elements of {} bytes are not between 0 and {}", args.count,
+          element, SIZE_MAX / 8 / element);
   const int most = group.communicator().fabric().max_blocks();
   require(args.launch.blocks == 0 || (args.launch.blocks >= 2 && args.launch.blocks <= most),
           "launch.blocks: {} is not 0 or between 2 and {}", args.launch.blocks, most);
@@ -112,9 +113,7 @@ void all_reduce(const Group& handle, const AllReduceArgs& args) {
   GroupState& group = handle.state();
   detail::CommunicatorState& communicator = group.communicator();
   check_arguments(group, args);
-  if (communicator.released()) {
-    throw Error(Errc::released, "all_reduce: the communicator's memory is released; call acquire() first");
-  }
+  detail::check_acquired(group, "all_reduce");
   handle.check();
 
   if (args.algorithm == Algorithm::nccl || !group.direct()) {

@@ -6,6 +6,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "comm/capture.hpp"
 #include "comm/state.hpp"
@@ -48,6 +50,11 @@ CountedShares counted_shares(const GroupState& group, const Counts& counts, bool
 // In words, as far as they are the same on every rank.
 std::string describe(const Counts& counts);
 
+// "\nlast calls of this rank on this group:", and a line for each: the end of an error's message.
+std::string last_calls(std::string_view whose, const std::vector<CallRecord>& calls);
+
+// Throws Errc::released, with the group's last calls, where the communicator's memory is.
+void check_acquired(const GroupState& group, const char* operation);
 // That a call can be made on the group now; throws the fault of an earlier call if there was one.
 void check_ready(const Group& handle, const char* operation);
 

@@ -61,10 +61,8 @@ void check_launch(const GroupState& group, const Launch& launch, Stream stream) 
   group.communicator().fabric().check_stream(stream);
 }
 
-void check_ready(const Group& handle, const char* what) {
-  if (handle.state().communicator().released()) {
-    throw Error(Errc::released, fmt::format("{}: the communicator's memory is released; call acquire() first", what));
-  }
+void check_ready(const Group& handle, const GroupState& channel, const char* what) {
+  detail::check_acquired(channel, what);
   handle.check();
 }
 
@@ -161,7 +159,7 @@ detail::SentCall run_dispatch(const Group& group, ExchangeState& exchange, const
   check_inputs(channel, exchange.shape(), args);
   if (part == Part::whole) check_outputs(channel, exchange.shape(), args);
   check_nothing_sent(exchange.sent_dispatch(), "dispatch");
-  check_ready(group, "dispatch");
+  check_ready(group, channel, "dispatch");
   const std::uint32_t generation = exchange.next_generation();
   exchange.set_tokens(generation, args.tokens);
   const detail::CallName name = call_name("dispatch", args.tag);
@@ -208,7 +206,7 @@ detail::SentCall run_combine(const Group& group, ExchangeState& exchange, const 
   if (exchange.shape().local != 0) check_tensor(channel, "input", args.input, 16);
   if (part == Part::whole) check_combine_output(channel, args);
   check_nothing_sent(exchange.sent_combine(), "combine");
-  check_ready(group, "combine");
+  check_ready(group, channel, "combine");
   const detail::CallName name = call_name("combine", args.tag);
   run(group, channel, name, plan_combine(exchange, args, part));
   return {generation, name.fingerprint, 0};
@@ -276,7 +274,7 @@ void Exchange::dispatch_wait(Ticket ticket, const DispatchArgs& args) const {
   check_launch(channel, args.launch, args.stream);
   check_outputs(channel, exchange.shape(), args);
   const detail::SentCall sent = take_sent(exchange.sent_dispatch(), ticket.generation, "dispatch");
-  check_ready(group_, "dispatch_wait");
+  check_ready(group_, channel, "dispatch_wait");
   detail::PlannedCall planned = plan_dispatch(exchange, args, Part::wait, sent.generation, sent.tokens);
   run(group_, channel, {sent.fingerprint, "dispatch, its wait"}, planned);
   exchange.sent_dispatch().reset();
@@ -295,7 +293,7 @@ void Exchange::combine_wait(const CombineArgs& args) const {
   check_launch(channel, args.launch, args.stream);
   check_combine_output(channel, args);
   const detail::SentCall sent = take_sent(exchange.sent_combine(), args.ticket.generation, "combine");
-  check_ready(group_, "combine_wait");
+  check_ready(group_, channel, "combine_wait");
   run(group_, channel, {sent.fingerprint, "combine, its wait"}, plan_combine(exchange, args, Part::wait));
   exchange.sent_combine().reset();
 }

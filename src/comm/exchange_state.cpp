@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "comm/choices.hpp"
 #include "core/fingerprint.hpp"
 
 namespace weft::detail {
@@ -52,13 +53,12 @@ void check_exchange_args(std::uint32_t ranks, const ExchangeArgs& args) {
   check_argument(args.tokens >= 1 && args.tokens <= kMaxExchangeTokens, "tokens", args.tokens, "between 1 and 1024");
   check_argument(args.experts >= 1 && args.experts <= kMaxExperts, "experts", args.experts, "between 1 and 4096");
   check_argument(args.top_k >= 1 && args.top_k <= kMaxTopK, "top_k", args.top_k, "between 1 and 32");
-  check_argument(args.type <= RowType::fp8, "type", static_cast<int>(args.type), "a RowType");
-  check_argument(args.cast <= RowCast::fp8_ue8m0, "cast", static_cast<int>(args.cast), "a RowCast");
-  check_argument(args.overflow <= Overflow::drop, "overflow", static_cast<int>(args.overflow), "a policy");
+  check_argument(args.type <= RowType::fp8, "type", static_cast<int>(args.type), "bf16, f16 or fp8");
+  check_argument(args.cast <= RowCast::fp8_ue8m0, "cast", static_cast<int>(args.cast), "none, fp8 or fp8_ue8m0");
+  check_argument(args.overflow <= Overflow::drop, "overflow", static_cast<int>(args.overflow), "error or drop");
   check_argument(args.cast == RowCast::none || args.type != RowType::fp8, "cast", static_cast<int>(args.cast),
-                 "possible: rows are fp8 already");
-  check_argument(args.combine_type == DataType::bf16 || args.combine_type == DataType::f16, "combine_type",
-                 name(args.combine_type), "bf16 or f16");
+                 "none, and rows are fp8 already");
+  check_choice("ExchangeArgs::combine_type", args.combine_type, DataType::f16);
   const std::uint32_t step = args.cast != RowCast::none ? kScaleColumns : 16 / element_bytes(args.type);
   check_argument(args.hidden >= 1 && args.hidden <= kMostHidden && args.hidden % step == 0, "hidden", args.hidden,
                  fmt::format("a multiple of {} up to {}", step, kMostHidden));
@@ -66,7 +66,8 @@ void check_exchange_args(std::uint32_t ranks, const ExchangeArgs& args) {
                  "a multiple of 4 up to 4 per column");
   check_argument(args.scale_bytes == 0 || args.type == RowType::fp8, "scale_bytes", args.scale_bytes,
                  "0, and only fp8 rows come with scales");
-  check_argument(args.layout <= RowLayout::rank_major, "layout", static_cast<int>(args.layout), "a RowLayout");
+  check_argument(args.layout <= RowLayout::rank_major, "layout", static_cast<int>(args.layout),
+                 choices(RowLayout::rank_major));
   const bool contiguous = args.layout == RowLayout::expert_contiguous;
   check_argument(
       args.alignment >= 1 && args.alignment <= (contiguous ? kMostAlignment : 1), "alignment", args.alignment,

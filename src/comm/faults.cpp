@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "comm/call.hpp"
 #include "comm/exchange_state.hpp"
 #include "comm/state.hpp"
 #include "core/log.hpp"
@@ -110,8 +111,7 @@ void CommunicatorState::check(const GroupState& asked) const {
   if (fault.code == Errc::peer_failed && found->reason.empty()) text += fmt::format(" reported: {}", fault.theirs);
   if (!found->reason.empty()) text += fmt::format("; {}", found->reason);
   const GroupState& group = found->group != nullptr ? *found->group : asked;
-  text += fmt::format("\nlast calls of this rank on {}:", &group == &asked ? "this group" : "the group that failed");
-  for (const CallRecord& call : history(group)) text += fmt::format("\n  {} {}", call.number, call.operation);
+  text += last_calls(&group == &asked ? "this group" : "the group that failed", history(group));
   throw Error(fault, text);
 }
 

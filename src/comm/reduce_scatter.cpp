@@ -2,6 +2,7 @@
 #include <cstdint>
 
 #include "comm/call.hpp"
+#include "comm/choices.hpp"
 #include "core/fingerprint.hpp"
 #include "core/nvtx.hpp"
 #include "weft/collectives.hpp"
@@ -11,7 +12,6 @@ namespace {
 
 using detail::Extent;
 using detail::GroupState;
-using detail::require;
 
 // What the two forms have in common. Strides in bytes.
 struct Scatter {
@@ -37,10 +37,6 @@ Scatter check(const Group& handle, const char* operation, const Scatter& scatter
   detail::check_extent(group, scatter.output);
   detail::check_ready(handle, operation);
   return scatter;
-}
-
-void check_type(DataType type) {
-  require(type <= DataType::i32, "type: {} is not a DataType", static_cast<int>(type));
 }
 
 // `rows`: of the longest shard that this rank expects.
@@ -80,7 +76,7 @@ void make(const Group& handle, const Scatter& scatter, const Shares& shares, std
 void reduce_scatter_tensor(const Group& handle, const ReduceScatterArgs& args) {
   const detail::NvtxRange range("weft::reduce_scatter_tensor");
   const GroupState& group = handle.state();
-  check_type(args.type);
+  detail::check_choice("type", args.type, DataType::i32);
   const std::size_t element = size_of(args.type);
   detail::check_rows(args.rows, "width", args.width);
   const auto stride = [&](std::size_t wish) { return (wish != 0 ? wish : args.width) * element; };
@@ -104,7 +100,7 @@ void reduce_scatter_tensor(const Group& handle, const ReduceScatterArgs& args) {
 void reduce_scatter_v(const Group& handle, const ReduceScatterVArgs& args) {
   const detail::NvtxRange range("weft::reduce_scatter_v");
   const GroupState& group = handle.state();
-  check_type(args.type);
+  detail::check_choice("type", args.type, DataType::i32);
   const std::size_t element = size_of(args.type);
   detail::check_rows(args.input_rows, "width", args.width);
   detail::check_rows(args.output_rows, "width", args.width);

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "comm/call.hpp"
+#include "comm/choices.hpp"
 #include "core/fingerprint.hpp"
 #include "core/nvtx.hpp"
 #include "weft/fused.hpp"
@@ -43,9 +44,8 @@ void check_tensor(const GroupState& group, const AllReduceRmsNormArgs& args, con
 
 void check_fp8(const GroupState& group, const AllReduceRmsNormArgs& args) {
   const Fp8Output& fp8 = args.fp8;
-  require(fp8.scaling <= Fp8Scaling::per_128_columns, "fp8.scaling: {} is not an Fp8Scaling",
-          static_cast<int>(fp8.scaling));
-  require(fp8.scale_type <= ScaleType::ue8m0, "fp8.scale_type: {} is not a ScaleType",
+  detail::check_choice("fp8.scaling", fp8.scaling, Fp8Scaling::per_128_columns);
+  require(fp8.scale_type <= ScaleType::ue8m0, "fp8.scale_type: {} is not f32 or ue8m0",
           static_cast<int>(fp8.scale_type));
   require(fp8.stride % 8 == 0, "fp8.stride: {} bytes from row to row are not a multiple of 8", fp8.stride);
   const std::size_t stride = fp8.stride != 0 ? fp8.stride : args.hidden;
@@ -62,7 +62,7 @@ void check_fp8(const GroupState& group, const AllReduceRmsNormArgs& args) {
           "hidden: {} is not a multiple of {}, and scales are per 128 columns", args.hidden, kScaleColumns);
   constexpr std::size_t most = std::size_t{1} << 40;
   require(fp8.scale_token_stride <= most && fp8.scale_group_stride <= most,
-          "fp8.scale_token_stride, scale_group_stride: {} and {} are more than 2^40", fp8.scale_token_stride,
+          "fp8.scale_token_stride, scale_group_stride: {} and {} are not between 0 and 2^40", fp8.scale_token_stride,
           fp8.scale_group_stride);
 }
 
@@ -98,8 +98,9 @@ void check_arguments(const GroupState& group, const AllReduceRmsNormArgs& args) 
   require(args.hidden != 0 && args.hidden % kPackElements == 0 && args.hidden <= most_hidden,
           "hidden: {} is not a multiple of {} between {} and {}", args.hidden, kPackElements, kPackElements,
           most_hidden);
-  require(args.tokens <= std::size_t{1} << 31, "tokens: {} is more than 2^31", args.tokens);
-  require(args.epsilon >= 0.0f && args.epsilon <= 1e30f, "epsilon: {} is not a number from 0 on", args.epsilon);
+  require(args.tokens <= std::size_t{1} << 31, "tokens: {} is not between 0 and 2^31", args.tokens);
+  require(args.epsilon >= 0.0f && args.epsilon <= 1e30f, "epsilon: {} is not a number between 0 and 1e30",
+          args.epsilon);
   detail::check_launch(group, args.launch, detail::kNormThreads);
   group.communicator().fabric().check_stream(args.stream);
   require(args.output != nullptr || args.fp8.rows != nullptr, "output: null, and no fp8.rows either");

@@ -6,6 +6,7 @@
 #include <numeric>
 #include <span>
 
+#include "comm/choices.hpp"
 #include "comm/exchange_state.hpp"
 #include "comm/window_layout.hpp"
 #include "core/log.hpp"
@@ -37,6 +38,7 @@ void check_config(const Config& config) {
     if (!good) throw Error(Errc::invalid_argument, fmt::format("Config::{}: {} is not {}", argument, value, range));
   };
   constexpr std::size_t most = std::size_t{1} << 40;
+  check_choice("Config::device", config.device, Device::cuda);
   require(config.deadline.count() >= 0, "deadline", config.deadline.count(), "0 or more nanoseconds");
   require(config.one_shot_bytes <= most, "one_shot_bytes", config.one_shot_bytes, "between 0 and 2^40");
   require(config.two_shot_bytes <= most, "two_shot_bytes", config.two_shot_bytes, "between 0 and 2^40");
@@ -74,9 +76,6 @@ std::shared_ptr<CommunicatorState> CommunicatorState::create(std::unique_ptr<Boo
                                                              ncclComm* nccl) {
   std::shared_ptr<CommunicatorState> state(new CommunicatorState(std::move(bootstrap), config));
   Bootstrap& meet = *state->bootstrap_;
-  if (meet.size() > static_cast<int>(kMaxRanks)) {
-    throw Error(Errc::invalid_argument, fmt::format("world_size: {} is not between 1 and {}", meet.size(), kMaxRanks));
-  }
   Config& chosen = state->config_;
   meet.agree_on("check the configuration", [&] { check_config(chosen); });
   if (chosen.device == Device::automatic) {

@@ -35,8 +35,9 @@ std::vector<int> ParallelLayout::across(int rank, int stride) const {
 }
 
 RowRange shard_of(std::size_t rows, int parts, int part, Split split) {
-  if (parts < 1 || part < 0 || part >= parts) {
-    throw Error(Errc::invalid_argument, fmt::format("part: {} is not one of {}", part, parts));
+  if (parts < 1) throw Error(Errc::invalid_argument, fmt::format("parts: {} is not 1 or more", parts));
+  if (part < 0 || part >= parts) {
+    throw Error(Errc::invalid_argument, fmt::format("part: {} is not between 0 and {}", part, parts - 1));
   }
   const auto n = static_cast<std::size_t>(parts), p = static_cast<std::size_t>(part);
   switch (split) {
@@ -49,7 +50,7 @@ RowRange shard_of(std::size_t rows, int parts, int part, Split split) {
     case Split::none:
       return {0, rows};
   }
-  throw Error(Errc::invalid_argument, fmt::format("split: {} is not a Split", static_cast<int>(split)));
+  throw Error(Errc::invalid_argument, fmt::format("split: {} is not none, balanced or ceil", static_cast<int>(split)));
 }
 
 std::size_t slot_rows_of(std::size_t rows, SlotKind kind, std::size_t slot_rows) {

@@ -82,6 +82,10 @@ class Bootstrap {
   [[noreturn]] static void throw_wrong_length(std::string_view what, int rank, std::size_t got, std::size_t wanted);
 };
 
+// Throws Errc::invalid_argument where no world can have this rank or size, or no meeting this deadline: before anything
+// is opened, and before an id is used up.
+void check_meeting(int rank, int world_size, std::chrono::nanoseconds deadline);
+
 // Ranks that are threads of this process. Element i is rank i.
 std::vector<std::unique_ptr<Bootstrap>> make_thread_bootstraps(int world_size, std::chrono::nanoseconds deadline);
 

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <limits>
 
+#include "core/channel.hpp"
 #include "weft/error.hpp"
 
 namespace weft::detail {
@@ -15,7 +16,7 @@ namespace {
 constexpr int torchrun_port_offset = 1000;
 // Ports derived from a job's id: under the range that Linux gives to outgoing connections.
 constexpr int first_job_port = 20000, job_ports = 10000;
-constexpr int most_ranks = 1 << 20;
+constexpr int most_ranks = static_cast<int>(kMaxRanks);
 
 [[noreturn]] void bad(const std::string& message) {
   throw Error(Errc::rendezvous, message);

@@ -8,6 +8,7 @@
 #include <optional>
 #include <random>
 
+#include "core/channel.hpp"
 #include "rendezvous/connection.hpp"
 #include "rendezvous/star.hpp"
 #include "weft/error.hpp"
@@ -187,11 +188,17 @@ std::string address_of(const std::vector<Connection>& peers) {
 
 }  // namespace
 
+void check_meeting(int rank, int world_size, std::chrono::nanoseconds deadline) {
+  const auto require = [](bool good, const char* argument, auto value, const std::string& range) {
+    if (!good) throw Error(Errc::invalid_argument, fmt::format("{}: {} is not {}", argument, value, range));
+  };
+  require(world_size >= 1 && world_size <= static_cast<int>(kMaxRanks), "world_size", world_size,
+          fmt::format("between 1 and {}", kMaxRanks));
+  require(rank >= 0 && rank < world_size, "rank", rank, fmt::format("between 0 and {}", world_size - 1));
+  require(deadline.count() >= 0, "Config::rendezvous_deadline", deadline.count(), "0 or more nanoseconds");
+}
+
 std::unique_ptr<Bootstrap> join(JoinArgs args) {
-  if (args.world_size < 1) throw_rendezvous(fmt::format("world size is {}, allowed is 1 and more", args.world_size));
-  if (args.rank < 0 || args.rank >= args.world_size) {
-    throw_rendezvous(fmt::format("rank is {}, allowed is 0 … {}", args.rank, args.world_size - 1));
-  }
   const Deadline deadline(args.deadline);
   std::vector<Connection> peers;
   std::string missing;
@@ -219,6 +226,7 @@ std::uint64_t random_nonce() {
 }
 
 std::unique_ptr<Bootstrap> make_tcp_bootstrap(TcpArgs args) {
+  check_meeting(args.rank, args.world_size, args.deadline);
   JoinArgs join_args{.nonce = args.nonce,
                      .rank = args.rank,
                      .world_size = args.world_size,
@@ -235,7 +243,7 @@ std::unique_ptr<Bootstrap> make_tcp_bootstrap(TcpArgs args) {
 }
 
 std::vector<std::unique_ptr<Bootstrap>> make_thread_bootstraps(int world_size, std::chrono::nanoseconds deadline) {
-  if (world_size < 1) throw_rendezvous(fmt::format("world size is {}, allowed is 1 and more", world_size));
+  check_meeting(0, world_size, deadline);
   std::vector<std::vector<Connection>> peers(static_cast<std::size_t>(world_size));
   peers[0].resize(peers.size());
   for (std::size_t r = 1; r < peers.size(); ++r) {

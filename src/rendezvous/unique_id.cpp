@@ -69,6 +69,7 @@ UniqueId UniqueId::create(const std::string& host) {
 
 std::unique_ptr<detail::Bootstrap> detail::make_id_bootstrap(const UniqueId& id, int rank, int world_size,
                                                              std::chrono::nanoseconds deadline) {
+  check_meeting(rank, world_size, deadline);
   IdFields fields;
   std::memcpy(&fields, id.bytes.data(), sizeof fields);
   if (fields.magic != id_magic || fields.version != id_version || fields.host[sizeof fields.host - 1] != 0) {

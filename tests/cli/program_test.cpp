@@ -7,6 +7,7 @@
 
 #include "cli/bench_options.hpp"
 #include "cli/run.hpp"
+#include "weft/moe.hpp"
 
 namespace weft::cli {
 namespace {
@@ -49,6 +50,29 @@ TEST(Program, BadUsageIsTwo) {
     const auto result = run(arguments);
     EXPECT_EQ(result.code, 2) << testing::PrintToString(arguments);
     EXPECT_FALSE(result.err.empty()) << testing::PrintToString(arguments);
+  }
+}
+
+// Sizes that no machine has, or whose product is more than 64 bits hold.
+TEST(Program, SizesThatAreTooLargeAreSaid) {
+  const auto file = testing::TempDir() + "wide.json";
+  std::ofstream(file) << R"({"hidden_size": 1048576, "num_hidden_layers": 1})";
+  const std::string most = "must be a whole number between 1 and ";
+  const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
+      {{"bench", "--tokens", "9223372036854775807"}, "--tokens: \"9223372036854775807\" " + most + "1073741824"},
+      {{"bench", "all-reduce", "--rows", "1073741825"}, "--rows: \"1073741825\" " + most + "1073741824"},
+      {{"bench", "all-reduce", "--blocks", "4294967298"}, "--blocks: \"4294967298\" " + most + "1024"},
+      {{"bench", "norm", "--tokens", "1073741825"}, "--tokens: \"1073741825\" " + most + "1073741824"},
+      {{"bench", "moe", "--tokens", "4294967297"}, "--tokens: \"4294967297\" " + most + "1024"},
+      {{"bench", "gather", "--tokens", "1048577"}, "--tokens: \"1048577\" " + most + "1048576"},
+      {{"bench", "--config", file, "--tokens", "1073741824"}, "a message of 2097152 GB: must be at most "},
+      {{"bench", "all-reduce", "--bytes", "4000000G"}, "a message of 4000000 GB: must be at most "},
+  };
+  for (auto [arguments, message] : cases) {
+    arguments.insert(arguments.end(), {"--device", "cpu", "--ranks", "2"});
+    const auto result = run(arguments);
+    EXPECT_EQ(result.code, 2) << message;
+    EXPECT_NE(result.err.find(message), std::string::npos) << result.err;
   }
 }
 
@@ -131,19 +155,81 @@ TEST(Program, PlotsOrSaysWhatIsMissing) {
 
 TEST(Program, ModelBenchCoversItsLayers) {
   const auto file = testing::TempDir() + "config.json";
-  std::ofstream(file) << R"({"hidden_size": 64, "num_hidden_layers": 3, "num_attention_heads": 4, "vocab_size": 100})";
+  std::ofstream(file) << R"({"hidden_size": 64, "num_hidden_layers": 3})";
   const auto result = run({"bench", "--config", file, "--device", "cpu", "--ranks", "2", "--tokens", "1,300",
                            "--samples", "1", "--csv", "-"});
   ASSERT_EQ(result.code, 0) << result.err;
-  EXPECT_EQ(result.out.rfind("phase,tokens,shape,size", 0), 0u) << result.out;
-  EXPECT_NE(result.out.find("decode,1,\"[1, 64] bf16\",128 B"), std::string::npos) << result.out;
-  EXPECT_NE(result.out.find("prefill,300,\"[300, 64] bf16\",37.5 KB"), std::string::npos) << result.out;
+  EXPECT_EQ(result.out.rfind("operation,phase,tokens,shape,size", 0), 0u) << result.out;
+  EXPECT_NE(result.out.find("\nall_reduce,decode,1,\"[1, 64] bf16\",128 B"), std::string::npos) << result.out;
+  EXPECT_NE(result.out.find("\nall_reduce,prefill,300,\"[300, 64] bf16\",37.5 KB"), std::string::npos) << result.out;
+  EXPECT_NE(result.out.find("\nall_gather,,,,256 B,"), std::string::npos) << result.out;
+}
+
+// A bare title between tables would be no CSV.
+TEST(Program, CsvOfSeveralMethodsIsOneTable) {
+  const auto table_of = [](Method method) {
+    Table table(method == Method::graph ? std::vector<std::string>{"size", "torch"} : std::vector<std::string>{"size"});
+    table.add(method == Method::graph ? std::vector<std::string>{"1 KB", "7"} : std::vector<std::string>{"1 KB"});
+    return table;
+  };
+  BenchOptions options;
+  options.csv = "-";
+  EXPECT_EQ(print_tables(options, {Method::graph, Method::vllm}, table_of),
+            "method,size,torch\ngraph,1 KB,7\nvllm,1 KB,\n");
+  const auto result =
+      run({"bench", "all-reduce", "--device", "cpu", "--ranks", "2", "--bytes", "1K", "--samples", "1", "--csv", "-"});
+  ASSERT_EQ(result.code, 0) << result.err;
+  EXPECT_EQ(result.out.rfind("method,size,", 0), 0u) << result.out;
+  EXPECT_NE(result.out.find("\nbatch,1 KB,"), std::string::npos) << result.out;
+}
+
+// Before anything is measured, and without a file where there was none.
+TEST(Program, OutputsThatCannotBeWrittenAreSaidFirst) {
+  const auto file = testing::TempDir() + "outputs.json";
+  std::remove(file.c_str());
+  const std::string folder = testing::TempDir(), absent = "/nonexistent/file";
+  const std::vector<std::vector<std::string>> commands = {
+      {"bench", "--device", "cpu", "--tokens", "1"},
+      {"bench", "all-reduce", "--device", "cpu", "--bytes", "1K"},
+      {"bench", "gather", "--device", "cpu", "--tokens", "1"},
+      {"bench", "norm", "--device", "cpu", "--tokens", "1"},
+      {"bench", "moe", "--device", "cpu", "--tokens", "1"},
+      {"info", "--device", "cpu"},
+      {"info", "--moe", "qwen3-30b"},
+  };
+  const auto expect = [](std::vector<std::string> arguments, const std::vector<std::string>& more,
+                         const std::string& message) {
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const auto result = run(arguments);
+    EXPECT_EQ(result.code, 2) << testing::PrintToString(arguments);
+    EXPECT_EQ(result.out, "") << testing::PrintToString(arguments);
+    EXPECT_NE(result.err.find(message), std::string::npos) << result.err;
+  };
+  for (const auto& command : commands) {
+    expect(command, {"--json", "-", "--csv", "-"}, "--json - and --csv -: only one of them may be stdout");
+    expect(command, {"--json", file, "--csv", absent}, "--csv /nonexistent/file: cannot be written: No such file");
+    expect(command, {"--json", folder}, "--json " + folder + ": cannot be written: Is a directory");
+  }
+  expect({"verify", "--device", "cpu"}, {"--json", absent}, "--json /nonexistent/file: cannot be written");
+  expect({"simulate"}, {"--json", absent}, "--json /nonexistent/file: cannot be written");
+  expect({"tune", "--device", "cpu"}, {"--output", absent}, "--state /nonexistent/file.state: cannot be written");
+  expect({"tune", "--device", "cpu"}, {"--output", file, "--state", absent}, "--state /nonexistent/file: cannot");
+  EXPECT_FALSE(std::ifstream(file).is_open());
+}
+
+// A check must not take away what is there.
+TEST(Program, OutputsThatExistAreLeftUntilTheyAreWritten) {
+  const auto file = testing::TempDir() + "kept.json";
+  std::ofstream(file) << "before";
+  check_outputs({{"--json", file}, {"--csv", ""}, {"--plot", "/dev/null"}});
+  std::ifstream kept(file);
+  EXPECT_EQ(std::string(std::istreambuf_iterator<char>(kept), {}), "before");
 }
 
 TEST(Program, ModelBenchShowsGathersAndExchanges) {
   const auto config = testing::TempDir() + "moe_layers.json", file = testing::TempDir() + "layers.json";
-  std::ofstream(config) << R"({"hidden_size": 256, "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": 100,
-    "num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 64})";
+  std::ofstream(config) << R"({"hidden_size": 256, "num_hidden_layers": 2, "num_experts": 8,
+    "num_experts_per_tok": 2})";
   const auto result = run({"bench", "--config", config, "--device", "cpu", "--ranks", "2", "--tokens", "4,100",
                            "--samples", "1", "--json", file});
   ASSERT_EQ(result.code, 0) << result.err;
@@ -155,7 +241,11 @@ TEST(Program, ModelBenchShowsGathersAndExchanges) {
     EXPECT_EQ(point.at("verdict"), "ok");
     if (point.at("contender") == "automatic") ++ours;
   }
-  EXPECT_EQ(ours, 4);                          // two operations, 2 and 50 tokens per rank
+  EXPECT_EQ(ours, 4);  // two operations, 2 and 50 tokens per rank
+  const auto csv = run({"bench", "--config", config, "--device", "cpu", "--ranks", "2", "--tokens", "4", "--samples",
+                        "1", "--csv", "-"});
+  EXPECT_NE(csv.out.find("\nreduce_scatter,"), std::string::npos) << csv.out;
+  EXPECT_NE(csv.out.find("\n\"dispatch, combine\","), std::string::npos) << csv.out;
   ASSERT_EQ(json.at("exchanges").size(), 3u);  // 50 are too many for CPU ranks
   for (const auto& point : json.at("exchanges")) EXPECT_EQ(point.at("tokens"), 2);
 }
@@ -166,6 +256,24 @@ TEST(Program, InfoCountsTheMemoryOfACommunicator) {
   const auto json = nlohmann::json::parse(result.out);
   EXPECT_EQ(json.at("communicator").at("ranks"), 2);
   EXPECT_GT(json.at("communicator").at("window_bytes").get<std::size_t>(), 0u);
+}
+
+TEST(Program, InfoCountsTheMemoryOfExperts) {
+  const auto result = run({"info", "--moe", "deepseek-v3", "--tokens", "64", "--ranks", "4", "--json", "-"});
+  ASSERT_EQ(result.code, 0) << result.err;
+  const auto moe = nlohmann::json::parse(result.out).at("moe");
+  EXPECT_EQ(moe.at("model"), "deepseek-v3");
+  EXPECT_EQ(moe.at("tokens"), 64);
+  EXPECT_EQ(moe.at("ranks"), 4);
+  ASSERT_EQ(moe.at("memory").size(), 2u);
+  const ExchangeMemory expected =
+      exchange_memory(4, {.tokens = 64, .hidden = 7168, .experts = 256, .top_k = 8, .cast = RowCast::fp8});
+  EXPECT_EQ(moe.at("memory").at(0).at("rows"), "fp8");
+  EXPECT_EQ(moe.at("memory").at(0).at("window_bytes"), expected.window);
+  EXPECT_EQ(moe.at("memory").at(1).at("rows"), "bf16");
+  EXPECT_GT(moe.at("memory").at(1).at("dispatch_bytes"), expected.dispatch);
+  const auto table = run({"info", "--moe", "deepseek-v3", "--csv", "-"});
+  EXPECT_EQ(table.out.rfind("rows,dispatch,combine", 0), 0u) << table.out;
 }
 
 TEST(Program, TorchColumnsMustBelongToThisRun) {

@@ -26,13 +26,15 @@ TEST(Sizes, BadBytes) {
 }
 
 TEST(Sizes, Counts) {
-  EXPECT_EQ(parse_counts("1,8,256", "--tokens"), (std::vector<std::int64_t>{1, 8, 256}));
-  for (const char* text : {"", "0", "-1", "1.5", "a", "1,", "1 ,2", "99999999999999999999"})
-    EXPECT_THROW(parse_counts(text, "--tokens"), Error) << '"' << text << '"';
+  EXPECT_EQ(parse_counts("1,8,256", "--tokens", 256), (std::vector<std::int64_t>{1, 8, 256}));
+  for (const char* text : {"", "0", "-1", "1.5", "a", "1,", "1 ,2", "99999999999999999999", "257"})
+    EXPECT_THROW(parse_counts(text, "--tokens", 256), Error) << '"' << text << '"';
   try {
-    parse_counts("1,x", "--tokens");
+    parse_counts("1,x", "--tokens", 256);
+    FAIL() << "no error";
   } catch (const Error& error) {
-    EXPECT_EQ(std::string(error.what()), "--tokens: \"x\" must be a whole number ≥ 1, or several with commas");
+    EXPECT_EQ(std::string(error.what()),
+              "--tokens: \"x\" must be a whole number between 1 and 256, or several with commas");
   }
 }
 
@@ -68,6 +70,17 @@ TEST(Tables, CsvQuotes) {
   table.add({"[1, 2]", "say \"no\""});
   table.add({"plain", ""});
   EXPECT_EQ(table.csv(), "shape,note\n\"[1, 2]\",\"say \"\"no\"\"\"\nplain,\n");
+}
+
+TEST(Tables, JoinedByTheNamesOfTheirColumns) {
+  Table one({"size", "NCCL", "best"}), two({"size", "best", "torch"});
+  one.add({"1 KB", "9", "Weft"});
+  two.add({"2 KB", "torch", "3"});
+  EXPECT_EQ(Table::joined({one.with("method", "graph"), two.with("method", "vllm"), Table({"empty"})}).csv(),
+            "method,size,NCCL,best,torch,empty\n"
+            "graph,1 KB,9,Weft,,\n"
+            "vllm,2 KB,,torch,3,\n");
+  EXPECT_EQ(one.csv(), "size,NCCL,best\n1 KB,9,Weft\n");  // as it was
 }
 
 }  // namespace

@@ -57,6 +57,26 @@ TEST(History, OfAnExchangeHasDispatchAndCombine) {
   expect_says(endings[0].what, "\n  1 combine");
 }
 
+// A program that calls too early wants to know what it did last.
+TEST(History, IsInCallsWhileTheMemoryIsReleased) {
+  auto communicators = Communicator::local(1, cpu_config());
+  Communicator& communicator = communicators[0];
+  const Exchange exchange = Exchange::create(communicator, small_args());
+  const PreparedMoe p = prepare({.args = small_args(), .tokens = {4}}, 1, 5);
+  call(communicator, 7);
+  dispatch_and_check(exchange, p, 0);
+  communicator.release();
+  const std::string last = "released; call acquire() first\nlast calls of this rank on this group:\n  0 ";
+  for (const auto& early :
+       std::vector<std::function<void()>>{[&] { call(communicator, 8); }, [&] { barrier(communicator, {}); }}) {
+    const std::string seen = error_of(early);
+    expect_says(seen, last + "all_reduce");
+    expect_says(seen, "tag 7");
+    EXPECT_FALSE(says(seen, "tag 8")) << seen;
+  }
+  expect_says(error_of([&] { dispatch_and_check(exchange, p, 0); }), last + "dispatch");
+}
+
 // What is rejected was no call: its message is all there is to say.
 TEST(History, IsNotInRejections) {
   run_world(2, cpu_config(), [](Communicator& communicator, int) {

@@ -154,17 +154,23 @@ TEST(Lifecycle, LeavesTheEnvironmentAlone) {
 struct BadConfig {
   const char* name;
   std::function<void(Config&)> spoil;
+  const char* message = "";  // value and range
 };
 
 const std::vector<BadConfig>& bad_configs() {
   static const std::vector<BadConfig> configs{
-      {"deadline", [](Config& c) { c.deadline = -1ns; }},
-      {"one_shot_bytes", [](Config& c) { c.one_shot_bytes = (std::size_t{1} << 40) + 1; }},
-      {"two_shot_bytes", [](Config& c) { c.two_shot_bytes = SIZE_MAX; }},
-      {"group_one_shot_bytes", [](Config& c) { c.group_one_shot_bytes = SIZE_MAX; }},
-      {"group_two_shot_bytes", [](Config& c) { c.group_two_shot_bytes = (std::size_t{1} << 40) + 1; }},
-      {"max_groups", [](Config& c) { c.max_groups = -1; }},
-      {"max_groups", [](Config& c) { c.max_groups = 64; }},
+      {"device", [](Config& c) { c.device = static_cast<Device>(9); }, ": 9 is not automatic, cpu or cuda"},
+      {"deadline", [](Config& c) { c.deadline = -1ns; }, ": -1 is not 0 or more nanoseconds"},
+      {"one_shot_bytes", [](Config& c) { c.one_shot_bytes = (std::size_t{1} << 40) + 1; },
+       ": 1099511627777 is not between 0 and 2^40"},
+      {"two_shot_bytes", [](Config& c) { c.two_shot_bytes = SIZE_MAX; },
+       ": 18446744073709551615 is not between 0 and 2^40"},
+      {"group_one_shot_bytes", [](Config& c) { c.group_one_shot_bytes = SIZE_MAX; },
+       ": 18446744073709551615 is not between 0 and 2^40"},
+      {"group_two_shot_bytes", [](Config& c) { c.group_two_shot_bytes = (std::size_t{1} << 40) + 1; },
+       ": 1099511627777 is not between 0 and 2^40"},
+      {"max_groups", [](Config& c) { c.max_groups = -1; }, ": -1 is not between 0 and 63"},
+      {"max_groups", [](Config& c) { c.max_groups = 64; }, ": 64 is not between 0 and 63"},
   };
   return configs;
 }
@@ -173,16 +179,34 @@ TEST(Configurations, MistakesAreNamed) {
   for (const BadConfig& bad : bad_configs()) {
     Config config = cpu_config();
     bad.spoil(config);
-    expect_code([&] { Communicator::local(2, config); }, Errc::invalid_argument, std::string("Config::") + bad.name);
+    expect_code([&] { Communicator::local(2, config); }, Errc::invalid_argument,
+                std::string("Config::") + bad.name + bad.message);
   }
 }
 
 TEST(Configurations, WorldSizesOutOfRangeAreNamed) {
-  for (const int size : {0, -1, 73, 100}) {
-    const std::string error = error_of([&] { Communicator::local(size, cpu_config()); });
-    expect_says(error, "world");
-    expect_says(error, std::to_string(size));
+  const UniqueId id = UniqueId::create();
+  for (const int size : {0, -1, 73, 100'000, INT32_MAX}) {
+    const std::string message = "world_size: " + std::to_string(size) + " is not between 1 and 72";
+    expect_code([&] { Communicator::local(size, cpu_config()); }, Errc::invalid_argument, message);
+    expect_code([&] { Communicator::from_id(id, 0, size, cpu_config()); }, Errc::invalid_argument, message);
   }
+}
+
+// Rejected before ranks meet, so that an id is good for another try, and nobody waits for ever.
+TEST(Configurations, WhatIsRejectedDoesNotUseUpTheId) {
+  const UniqueId id = UniqueId::create();
+  Config never = cpu_config();
+  never.rendezvous_deadline = -1ns;
+  const std::string deadline = "Config::rendezvous_deadline: -1 is not 0 or more nanoseconds";
+  expect_code([&] { Communicator::from_id(id, 0, 2, never); }, Errc::invalid_argument, deadline);
+  expect_code([&] { Communicator::from_environment(never); }, Errc::invalid_argument, deadline);
+  expect_code([&] { Communicator::local(2, never); }, Errc::invalid_argument, deadline);
+  expect_code([&] { Communicator::from_id(id, 1, 1, cpu_config()); }, Errc::invalid_argument,
+              "rank: 1 is not between 0 and 0");
+  expect_code([&] { Communicator::from_id(id, -1, 2, cpu_config()); }, Errc::invalid_argument,
+              "rank: -1 is not between 0 and 1");
+  EXPECT_EQ(Communicator::from_id(id, 0, 1, cpu_config()).size(), 1);
 }
 
 // Ranks meet through an id, each with its own configuration.
@@ -232,7 +256,7 @@ TEST(Configurations, AMistakeOnOneRankIsAnErrorOnAll) {
     });
     for (const Ending& ending : endings) {
       ASSERT_TRUE(ending.error) << bad.name;
-      expect_says(ending.what, std::string("Config::") + bad.name);
+      expect_says(ending.what, std::string("Config::") + bad.name + bad.message);
     }
   }
 }

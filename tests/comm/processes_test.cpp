@@ -81,25 +81,47 @@ TEST(FromEnvironment, Torchrun) {
   });
 }
 
+// Where these meet follows from the job's name, which is another one in every run of the tests.
+std::string job() {
+  return std::to_string(::getpid());
+}
+
 TEST(FromEnvironment, Mpirun) {
-  const int port = free_port();
-  expect_meets(3, [&](int rank) {
+  expect_meets(3, [name = job()](int rank) {
     return Variables{{"OMPI_COMM_WORLD_RANK", std::to_string(rank)},
                      {"OMPI_COMM_WORLD_SIZE", "3"},
                      {"OMPI_COMM_WORLD_LOCAL_RANK", std::to_string(rank)},
-                     {"WEFT_RENDEZVOUS", "127.0.0.1:" + std::to_string(port)}};
+                     {"OMPI_COMM_WORLD_LOCAL_SIZE", "3"},
+                     {"PMIX_NAMESPACE", "weft-" + name}};
+  });
+}
+
+TEST(FromEnvironment, MpiexecWithPmi) {
+  expect_meets(2, [name = job()](int rank) {
+    return Variables{{"PMI_RANK", std::to_string(rank)}, {"PMI_SIZE", "2"}, {"PMI_JOBID", "weft-" + name}};
   });
 }
 
 TEST(FromEnvironment, Srun) {
-  const int port = free_port();
-  expect_meets(2, [&](int rank) {
+  expect_meets(2, [name = job()](int rank) {
     return Variables{{"SLURM_PROCID", std::to_string(rank)},
                      {"SLURM_STEP_NUM_TASKS", "2"},
                      {"SLURM_LOCALID", std::to_string(rank)},
+                     {"SLURM_JOB_ID", name},
+                     {"SLURM_STEP_ID", "0"},
+                     {"SLURM_STEP_NODELIST", "localhost"}};
+  });
+}
+
+// Of a host that is not there, and the meeting is elsewhere.
+TEST(FromEnvironment, TheMeetingPointMayBeGiven) {
+  const int port = free_port();
+  expect_meets(2, [&](int rank) {
+    return Variables{{"SLURM_PROCID", std::to_string(rank)},
+                     {"SLURM_NTASKS", "2"},
                      {"SLURM_JOB_ID", "17"},
                      {"SLURM_STEP_ID", "0"},
-                     {"SLURM_STEP_NODELIST", "localhost"},
+                     {"SLURM_STEP_NODELIST", "no.such.host.invalid"},
                      {"WEFT_RENDEZVOUS", "localhost:" + std::to_string(port)}};
   });
 }

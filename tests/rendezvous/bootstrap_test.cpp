@@ -210,7 +210,7 @@ TEST(Bootstrap, ABadDescriptorFailsEverywhere) {
 }
 
 TEST(Bootstrap, AWorldOfNoneIsRefused) {
-  expect_says(error_of([] { make_thread_bootstraps(0, long_deadline); }), "world size is 0");
+  expect_says(error_of([] { make_thread_bootstraps(0, long_deadline); }), "world_size: 0 is not between 1 and 72");
 }
 
 }  // namespace

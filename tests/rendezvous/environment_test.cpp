@@ -136,7 +136,7 @@ TEST(Environment, MistakesAreNamed) {
       {with(torchrun, {{"RANK", "5x"}}), "RANK is '5x'"},
       {with(torchrun, {{"RANK", ""}}), "RANK is not set"},
       {with(torchrun, {{"LOCAL_RANK", "two"}}), "LOCAL_RANK is 'two'"},
-      {with(torchrun, {{"WORLD_SIZE", "0"}}), "WORLD_SIZE is '0', allowed is 1 … "},
+      {with(torchrun, {{"WORLD_SIZE", "0"}}), "WORLD_SIZE is '0', allowed is 1 … 72"},
       {with(torchrun, {{"WORLD_SIZE", "99999999999999"}}), "WORLD_SIZE is '99999999999999'"},
       {with(torchrun, {{"MASTER_PORT", "65536"}}), "MASTER_PORT is '65536', allowed is 1 … 65535"},
       {with(torchrun, {{"WEFT_RENDEZVOUS", "node9"}}), "WEFT_RENDEZVOUS is 'node9'"},

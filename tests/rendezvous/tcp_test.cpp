@@ -89,9 +89,9 @@ TEST(Id, RefusesWhatIsNoId) {
 
 TEST(Id, RefusesRanksOutsideTheWorld) {
   const UniqueId id = UniqueId::create();
-  expect_says(error_of([&] { make_id_bootstrap(id, 2, 2, long_deadline); }), "rank is 2, allowed is 0 … 1");
-  expect_says(error_of([&] { make_id_bootstrap(id, -1, 2, long_deadline); }), "rank is -1, allowed is 0 … 1");
-  expect_says(error_of([&] { make_id_bootstrap(id, 1, 0, long_deadline); }), "world size is 0");
+  expect_says(error_of([&] { make_id_bootstrap(id, 2, 2, long_deadline); }), "rank: 2 is not between 0 and 1");
+  expect_says(error_of([&] { make_id_bootstrap(id, -1, 2, long_deadline); }), "rank: -1 is not between 0 and 1");
+  expect_says(error_of([&] { make_id_bootstrap(id, 1, 0, long_deadline); }), "world_size: 0 is not between 1 and 72");
 }
 
 // A communicator is often followed by another one at the same port, and some ranks are faster than rank 0.

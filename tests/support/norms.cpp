@@ -259,22 +259,31 @@ void expect_after(const RankNorm& prepared, NormTensor tensor, std::span<const s
                                        static_cast<unsigned>(*place.first)));
 }
 
+HostNorm::HostNorm(const RankNorm& first) : first_(first) {
+  for (int tensor = 0; tensor < kNormTensors; ++tensor)
+    blocks_[tensor].resize(first.memory[tensor].before.size() / sizeof(Block));
+  fill(first);
+}
+
+void HostNorm::fill(const RankNorm& norm) {
+  for (int tensor = 0; tensor < kNormTensors; ++tensor)
+    std::ranges::copy(norm.memory[tensor].before, storage(tensor).begin());
+}
+
+void HostNorm::call(const Group& group) {
+  all_reduce_rms_norm(group, arguments(first_, [&](NormTensor tensor) { return storage(tensor).data(); }));
+}
+
+void HostNorm::check(const RankNorm& norm) {
+  for (int tensor = 0; tensor < kNormTensors; ++tensor)
+    expect_after(norm, static_cast<NormTensor>(tensor), storage(tensor));
+}
+
 void run_on_cpu_rank(const Group& group, const Norm& norm) {
-  struct alignas(kGuard) Block {
-    std::byte bytes[kGuard];
-  };
   const RankNorm prepared = prepare(norm, group.size(), group.rank());
-  std::vector<Block> blocks[kNormTensors];
-  const auto bytes = [&](int tensor) { return std::as_writable_bytes(std::span(blocks[tensor])); };
-  for (int tensor = 0; tensor < kNormTensors; ++tensor) {
-    const Bytes& before = prepared.memory[tensor].before;
-    blocks[tensor].resize(before.size() / kGuard);
-    std::copy(before.begin(), before.end(), bytes(tensor).begin());
-  }
-  all_reduce_rms_norm(group, arguments(prepared, [&](NormTensor tensor) { return bytes(tensor).data(); }));
-  for (int tensor = 0; tensor < kNormTensors; ++tensor) {
-    expect_after(prepared, static_cast<NormTensor>(tensor), bytes(tensor));
-  }
+  HostNorm host(prepared);
+  host.call(group);
+  host.check(prepared);
 }
 
 std::vector<Norm> mixed_norms(int count, std::uint32_t seed) {
@@ -328,15 +337,17 @@ std::vector<RejectedNorm> rejected_norms(std::byte* memory) {
     add(fmt::format("hidden: {} is not", hidden), [&](auto& a) { a.hidden = hidden; });
   }
   add("hidden: 64 is not a multiple of 128", [](auto& a) { a.fp8.scaling = Fp8Scaling::per_128_columns; });
-  add("tokens: ", [](auto& a) { a.tokens = SIZE_MAX; });
+  add("tokens: 18446744073709551615 is not between 0 and 2^31", [](auto& a) { a.tokens = SIZE_MAX; });
   for (const DataType type : {DataType::f32, DataType::i32, static_cast<DataType>(9)}) {
-    add("type: ", [&](auto& a) { a.type = type; });
+    const int number = static_cast<int>(type);
+    add(fmt::format("type: {} is neither bf16 nor f16", number < 4 ? std::string(name(type)) : std::to_string(number)),
+        [&](auto& a) { a.type = type; });
   }
   for (const Algorithm algorithm : {Algorithm::bulk, Algorithm::nccl, static_cast<Algorithm>(9)}) {
-    add("algorithm: ", [&](auto& a) { a.algorithm = algorithm; });
+    add(" is not automatic, one-shot or two-shot", [&](auto& a) { a.algorithm = algorithm; });
   }
   for (const float epsilon : {-1.0f, std::nanf(""), std::numeric_limits<float>::infinity()}) {
-    add("epsilon: ", [&](auto& a) { a.epsilon = epsilon; });
+    add(fmt::format("epsilon: {} is not a number between 0 and 1e30", epsilon), [&](auto& a) { a.epsilon = epsilon; });
   }
   add("input: null", [](auto& a) { a.input = nullptr; });
   add("residual_output: null", [](auto& a) { a.residual_output = nullptr; });
@@ -344,8 +355,9 @@ std::vector<RejectedNorm> rejected_norms(std::byte* memory) {
   add("output: null, and no fp8.rows", [](auto& a) { a.output = nullptr, a.fp8.rows = nullptr; });
   add("fp8.scales: null", [](auto& a) { a.fp8.scales = nullptr; });
   add("fp8.scale: null", [](auto& a) { a.fp8.scaling = Fp8Scaling::fixed; });
-  add("fp8.scaling: 3", [](auto& a) { a.fp8.scaling = static_cast<Fp8Scaling>(3); });
-  add("fp8.scale_type: 2", [](auto& a) { a.fp8.scale_type = static_cast<ScaleType>(2); });
+  add("fp8.scaling: 3 is not fixed, per token or per 128 columns",
+      [](auto& a) { a.fp8.scaling = static_cast<Fp8Scaling>(3); });
+  add("fp8.scale_type: 2 is not f32 or ue8m0", [](auto& a) { a.fp8.scale_type = static_cast<ScaleType>(2); });
   add("input: ", [&](auto& a) { a.input = memory + 8; });
   add("residual: ", [&](auto& a) { a.residual = memory + 1026; });
   add("residual_output: ", [&](auto& a) { a.residual_output = memory + 2056; });

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -58,6 +59,24 @@ AllReduceRmsNormArgs arguments(const RankNorm& prepared, const std::function<std
 
 // Throws with the first byte that is not as it should be.
 void expect_after(const RankNorm& prepared, NormTensor tensor, std::span<const std::byte> got);
+
+// A rank's memory on the host: made once, filled, used and checked any number of times. Other norms differ in the seed.
+class HostNorm {
+ public:
+  explicit HostNorm(const RankNorm& first);
+  void fill(const RankNorm& norm);
+  // The call that was prepared first.
+  void call(const Group& group);
+  void check(const RankNorm& norm);
+
+ private:
+  struct alignas(256) Block {
+    std::byte bytes[256];
+  };
+  std::span<std::byte> storage(int tensor) { return std::as_writable_bytes(std::span(blocks_[tensor])); }
+  const RankNorm& first_;
+  std::vector<Block> blocks_[kNormTensors];
+};
 
 // Makes the call on a CPU rank and checks all that it did and did not write.
 void run_on_cpu_rank(const Group& group, const Norm& norm);

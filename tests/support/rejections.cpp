@@ -1,16 +1,25 @@
 #include "support/rejections.hpp"
 
+#include <fmt/format.h>
+
 #include <array>
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <type_traits>
 
 #include "support/cases.hpp"
 
 namespace weft::test {
+namespace {
+
+const char* const kStream = "stream: must be null on CPU ranks";
+
+}  // namespace
 
 std::vector<RejectedAllReduce> rejected_all_reduces(std::byte* memory, Device device) {
   std::vector<RejectedAllReduce> all;
+  const char* const most_blocks = device == Device::cpu ? "2" : "";  // else as many as the GPU has room for
   const AllReduceArgs good{.input = memory, .output = memory + 4096, .count = 64};
   const auto add = [&](const std::string& part, auto&& spoil) {
     AllReduceArgs args = good;
@@ -26,39 +35,54 @@ std::vector<RejectedAllReduce> rejected_all_reduces(std::byte* memory, Device de
       };
       add("input: null, with count 64", [&](auto& a) { base(a), a.input = nullptr; });
       add("output: null, with count 1", [&](auto& a) { base(a), a.output = nullptr, a.count = 1; });
-      add("output: overlaps input", [&](auto& a) { base(a), a.output = memory + size_of(type); });
-      add("output: overlaps input",
-          [&](auto& a) { base(a), a.input = memory + 63 * size_of(type), a.output = memory; });
+      const auto overlap = [&](std::size_t elements) {
+        return fmt::format("output: overlaps input ({} bytes apart, {} bytes long) without being equal to it",
+                           elements * size_of(type), 64 * size_of(type));
+      };
+      add(overlap(1), [&](auto& a) { base(a), a.output = memory + size_of(type); });
+      add(overlap(63), [&](auto& a) { base(a), a.input = memory + 63 * size_of(type), a.output = memory; });
     }
-    add("count: ", [&](auto& a) { a.type = type, a.count = SIZE_MAX; });
-    add("count: ", [&](auto& a) { a.type = type, a.count = SIZE_MAX / 8 / size_of(type) + 1; });
+    const std::size_t most = SIZE_MAX / 8 / size_of(type);
+    for (const std::size_t count : {SIZE_MAX, most + 1}) {
+      add(fmt::format("count: {} elements of {} bytes are not between 0 and {}", count, size_of(type), most),
+          [&](auto& a) { a.type = type, a.count = count; });
+    }
+    const auto unaligned = [&](const char* argument, const std::byte* data) {
+      return fmt::format("{}: {} is not aligned to the {} bytes of {}", argument, static_cast<const void*>(data),
+                         size_of(type), name(type));
+    };
     for (std::size_t shift = 1; shift < size_of(type); ++shift) {
-      add("input: ", [&](auto& a) { a.type = type, a.input = memory + shift; });
-      add("output: ", [&](auto& a) { a.type = type, a.output = memory + 4096 + shift; });
+      add(unaligned("input", memory + shift), [&](auto& a) { a.type = type, a.input = memory + shift; });
+      add(unaligned("output", memory + 4096 + shift),
+          [&](auto& a) { a.type = type, a.output = memory + 4096 + shift; });
     }
   }
   for (const int value : {5, 6, 100, 255}) {
-    add("type: " + std::to_string(value) + " is not", [&](auto& a) { a.type = static_cast<DataType>(value); });
-    add("algorithm: " + std::to_string(value) + " is not",
+    add(fmt::format("type: {} is not bf16, f16, f32 or i32", value),
+        [&](auto& a) { a.type = static_cast<DataType>(value); });
+    add(fmt::format("algorithm: {} is not automatic, one-shot, two-shot, bulk or nccl", value),
         [&](auto& a) { a.algorithm = static_cast<Algorithm>(value); });
   }
   for (const int value : {2, 3, 255}) {
-    add("op: " + std::to_string(value) + " is not", [&](auto& a) { a.op = static_cast<ReduceOp>(value); });
+    add(fmt::format("op: {} is not sum or max", value), [&](auto& a) { a.op = static_cast<ReduceOp>(value); });
   }
   for (const int blocks : {-1000, -1, 1, 100000}) {
-    add("launch.blocks: " + std::to_string(blocks), [&](auto& a) { a.launch.blocks = blocks; });
+    add(fmt::format("launch.blocks: {} is not 0 or between 2 and {}", blocks, most_blocks),
+        [&](auto& a) { a.launch.blocks = blocks; });
   }
   for (const int threads : {-32, 1, 31, 33, 63, 1056, 2048, 100000}) {
-    add("launch.threads: " + std::to_string(threads), [&](auto& a) { a.launch.threads = threads; });
+    add(fmt::format("launch.threads: {} is not 0 or a multiple of 32 between 32 and ", threads),
+        [&](auto& a) { a.launch.threads = threads; });
   }
   if (device == Device::cpu) {
-    add("launch.blocks: 3", [&](auto& a) { a.launch.blocks = 3; });
-    add("stream: ", [&](auto& a) { a.stream = reinterpret_cast<Stream>(memory); });
-    add("stream: ", [&](auto& a) { a.stream = reinterpret_cast<Stream>(memory), a.count = 0; });
+    add("launch.blocks: 3 is not 0 or between 2 and 2", [&](auto& a) { a.launch.blocks = 3; });
+    add(kStream, [&](auto& a) { a.stream = reinterpret_cast<Stream>(memory); });
+    add(kStream, [&](auto& a) { a.stream = reinterpret_cast<Stream>(memory), a.count = 0; });
   }
   // A mistake counts with nothing to do, too.
-  add("launch.threads: 7", [&](auto& a) { a.launch.threads = 7, a.count = 0; });
-  add("type: 9", [&](auto& a) { a.type = static_cast<DataType>(9), a.count = 0; });
+  add("launch.threads: 7 is not 0 or a multiple of 32 between 32 and ",
+      [&](auto& a) { a.launch.threads = 7, a.count = 0; });
+  add("type: 9 is not bf16, f16, f32 or i32", [&](auto& a) { a.type = static_cast<DataType>(9), a.count = 0; });
   return all;
 }
 
@@ -77,16 +101,23 @@ std::vector<RejectedMove> rejected_moves(std::byte* memory, const std::int32_t* 
     args.output = memory + 4096;
     args.rows = 2;
     args.row_bytes = 64;
-    add("input: null, with", args, function, [](auto& a) { a.input = nullptr; });
-    add("output: null, with", args, function, [](auto& a) { a.output = nullptr; });
-    add("input_stride: 63 bytes", args, function, [](auto& a) { a.input_stride = 63; });
-    add("output_stride: 1 bytes", args, function, [](auto& a) { a.output_stride = 1; });
-    add("rows: ", args, function, [](auto& a) { a.rows = SIZE_MAX; });
-    add("row_bytes: ", args, function, [](auto& a) { a.row_bytes = SIZE_MAX; });
-    add("input: overlaps output", args, function, [&](auto& a) { a.output = memory + 32; });
-    add("launch.blocks: 1 ", args, function, [](auto& a) { a.launch.blocks = 1; });
-    add("launch.threads: 33 ", args, function, [](auto& a) { a.launch.threads = 33; });
-    if (streams) add("stream: ", args, function, [&](auto& a) { a.stream = reinterpret_cast<Stream>(memory); });
+    add("input: null, with ", args, function, [](auto& a) { a.input = nullptr; });
+    add("output: null, with ", args, function, [](auto& a) { a.output = nullptr; });
+    add("input_stride: 63 bytes from row to row are less than the 64 bytes of a row", args, function,
+        [](auto& a) { a.input_stride = 63; });
+    add("output_stride: 1 bytes from row to row are less than the 64 bytes of a row", args, function,
+        [](auto& a) { a.output_stride = 1; });
+    add("rows: 18446744073709551615 is not between 0 and 2^40", args, function, [](auto& a) { a.rows = SIZE_MAX; });
+    add("row_bytes: 18446744073709551615 is not between 0 and 2^40", args, function,
+        [](auto& a) { a.row_bytes = SIZE_MAX; });
+    const std::size_t bytes = std::is_same_v<decltype(args), BroadcastArgs> ? 128 : 384;
+    add(fmt::format("; {} bytes at {}): must be apart from it", bytes, static_cast<void*>(memory + 32)), args, function,
+        [&](auto& a) { a.output = memory + 32; });
+    add("input: overlaps output (", args, function, [&](auto& a) { a.output = memory + 32; });
+    add("launch.blocks: 1 is not 0 or between 2 and ", args, function, [](auto& a) { a.launch.blocks = 1; });
+    add("launch.threads: 33 is not 0 or a multiple of 32 between 32 and 512", args, function,
+        [](auto& a) { a.launch.threads = 33; });
+    if (streams) add(kStream, args, function, [&](auto& a) { a.stream = reinterpret_cast<Stream>(memory); });
   };
   copies(AllGatherArgs{}, all_gather_into_tensor);
   copies(AllToAllArgs{}, all_to_all);
@@ -94,30 +125,44 @@ std::vector<RejectedMove> rejected_moves(std::byte* memory, const std::int32_t* 
     args.root = group.rank();  // whose input is looked at
     broadcast(group, args);
   });
-  add("root: 3 is not a rank", BroadcastArgs{}, broadcast, [](auto& a) { a.root = 3; });
-  add("root: -1 is not a rank", BroadcastArgs{}, broadcast, [](auto& a) { a.root = -1; });
-  add("input: overlaps output", AllToAllArgs{}, all_to_all,
-      [&](auto& a) { a.input = a.output = memory, a.row_bytes = 16; });
+  add("root: 3 is not a rank of the group, 0 … 2", BroadcastArgs{}, broadcast, [](auto& a) { a.root = 3; });
+  add("root: -1 is not a rank of the group, 0 … 2", BroadcastArgs{}, broadcast, [](auto& a) { a.root = -1; });
+  add(fmt::format(
+          "input: overlaps output (96 bytes at {0}, 16 from row to row; 96 bytes at {0}): must be apart from it",
+          static_cast<void*>(memory)),
+      AllToAllArgs{}, all_to_all, [&](auto& a) { a.input = a.output = memory, a.rows = 2, a.row_bytes = 16; });
 
   const ReduceScatterArgs scatter{.input = memory, .output = memory + 4096, .rows = 2, .width = 32};
-  add("type: 9", scatter, reduce_scatter_tensor, [](auto& a) { a.type = static_cast<DataType>(9); });
-  add("input: ", scatter, reduce_scatter_tensor, [&](auto& a) { a.input = memory + 1; });
-  add("output: overlaps input", scatter, reduce_scatter_tensor, [&](auto& a) { a.output = memory + 2; });
-  add("width: ", scatter, reduce_scatter_tensor, [](auto& a) { a.width = SIZE_MAX; });
-  add("output_stride: 6 bytes", scatter, reduce_scatter_tensor, [](auto& a) { a.output_stride = 3; });
+  add("type: 9 is not bf16, f16, f32 or i32", scatter, reduce_scatter_tensor,
+      [](auto& a) { a.type = static_cast<DataType>(9); });
+  add("is not aligned to the 2 bytes of its elements", scatter, reduce_scatter_tensor,
+      [&](auto& a) { a.input = memory + 1; });
+  add(fmt::format(
+          "output: overlaps input (128 bytes at {}, 64 from row to row; 384 bytes at {}): must be apart from it, "
+          "or this rank's own part of it, which begins ",
+          static_cast<void*>(memory + 2), static_cast<void*>(memory)),
+      scatter, reduce_scatter_tensor, [&](auto& a) { a.output = memory + 2; });
+  add("width: 18446744073709551615 is not between 0 and 2^40", scatter, reduce_scatter_tensor,
+      [](auto& a) { a.width = SIZE_MAX; });
+  add("output_stride: 6 bytes from row to row are less than the 64 bytes of a row", scatter, reduce_scatter_tensor,
+      [](auto& a) { a.output_stride = 3; });
 
   const AllGatherVArgs gather{
       .tensors = std::span(*tensors).first(1), .counts = {.rows = counts}, .input_rows = 2, .output_rows = 6};
-  add("tensors: 0 is not between", gather, all_gather_v, [](auto& a) { a.tensors = {}; });
-  add("tensors: 9 is not between", gather, all_gather_v, [&](auto& a) { a.tensors = *tensors; });
+  add("tensors: 0 is not between 1 and 8", gather, all_gather_v, [](auto& a) { a.tensors = {}; });
+  add("tensors: 9 is not between 1 and 8", gather, all_gather_v, [&](auto& a) { a.tensors = *tensors; });
   add("counts.rows: null", gather, all_gather_v, [](auto& a) { a.counts.rows = nullptr; });
-  add("counts.rows: ", gather, all_gather_v, [&](auto& a) {
+  add("is not aligned to 4 bytes", gather, all_gather_v, [&](auto& a) {
     a.counts.rows = reinterpret_cast<const std::int32_t*>(reinterpret_cast<std::uintptr_t>(counts) + 1);
   });
-  add("counts.slot: 7", gather, all_gather_v, [](auto& a) { a.counts.slot = static_cast<SlotKind>(7); });
-  add("counts.split: 7", gather, all_gather_v, [](auto& a) { a.counts.split = static_cast<Split>(7); });
-  add("counts.slot_rows: 0", gather, all_gather_v, [](auto& a) { a.counts.slot = SlotKind::aligned; });
-  add("counts.slot_rows: ", gather, all_gather_v, [](auto& a) { a.counts.slot_rows = std::size_t{1} << 31; });
+  add("counts.slot: 7 is not dense, aligned, max or fixed", gather, all_gather_v,
+      [](auto& a) { a.counts.slot = static_cast<SlotKind>(7); });
+  add("counts.split: 7 is not none, balanced or ceil", gather, all_gather_v,
+      [](auto& a) { a.counts.split = static_cast<Split>(7); });
+  add("counts.slot_rows: 0 is not between 1 and 2147483647", gather, all_gather_v,
+      [](auto& a) { a.counts.slot = SlotKind::aligned; });
+  add("counts.slot_rows: 2147483648 is not between 0 and 2147483647", gather, all_gather_v,
+      [](auto& a) { a.counts.slot_rows = std::size_t{1} << 31; });
   const ReduceScatterVArgs scatter_v{.input = memory,
                                      .output = memory + 4096,
                                      .width = 8,
@@ -125,8 +170,9 @@ std::vector<RejectedMove> rejected_moves(std::byte* memory, const std::int32_t* 
                                      .input_rows = 6,
                                      .output_rows = 2};
   add("counts.rows: null", scatter_v, reduce_scatter_v, [](auto& a) { a.counts.rows = nullptr; });
-  add("type: 5", scatter_v, reduce_scatter_v, [](auto& a) { a.type = static_cast<DataType>(5); });
-  if (streams) add("stream: ", BarrierArgs{}, barrier, [&](auto& a) { a.stream = reinterpret_cast<Stream>(memory); });
+  add("type: 5 is not bf16, f16, f32 or i32", scatter_v, reduce_scatter_v,
+      [](auto& a) { a.type = static_cast<DataType>(5); });
+  if (streams) add(kStream, BarrierArgs{}, barrier, [&](auto& a) { a.stream = reinterpret_cast<Stream>(memory); });
   return all;
 }
 

@@ -12,7 +12,7 @@
 namespace weft::test {
 
 struct RejectedAllReduce {
-  std::string part;  // of the message: the argument's name, or what else tells it
+  std::string part;  // of the message: the argument's name, its value, and the range where there is one
   AllReduceArgs args;
 };
 // `memory`: 8192 bytes that a call could use.

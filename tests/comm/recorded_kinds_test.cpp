@@ -1,0 +1,104 @@
+// Recordings of what is no all-reduce: replayed with changed data, between eager calls of the same kinds. (Ragged ones
+// are in ragged_test.cpp, exchanges in tests/moe.)
+#include <gtest/gtest.h>
+
+#include <deque>
+#include <random>
+#include <vector>
+
+#include "support/moves.hpp"
+#include "support/norms.hpp"
+#include "support/sanitized.hpp"
+#include "support/world.hpp"
+#include "weft/recording.hpp"
+
+namespace weft::test {
+namespace {
+
+constexpr std::uint32_t kChanges = 5;  // that a call's tensors go through in turn
+
+// A call whose tensors stay where they are, while what is in them changes. `What`: Move or Norm.
+template <class What, class Host>
+class Changing {
+ public:
+  Changing(const What& what, const Group& group) {
+    for (std::uint32_t k = 0; k < kChanges; ++k) {
+      What changed = what;
+      changed.seed = what.seed * kChanges + k;
+      contents_.push_back(prepare(changed, group.size(), group.rank()));
+    }
+    host_.emplace(contents_[0]);
+  }
+  void fill(std::uint32_t turn) { host_->fill(contents_[turn % kChanges]); }
+  void call(const Group& group) { host_->call(group); }
+  void check(std::uint32_t turn) { host_->check(contents_[turn % kChanges]); }
+
+ private:
+  using Prepared = decltype(prepare(What{}, 1, 0));
+  std::vector<Prepared> contents_;
+  std::optional<Host> host_;
+};
+
+// One recording of all, one of the first alone, and eager calls, in an order that is the same on every rank.
+template <class Host, class What>
+void expect_replays(int ranks, const Config& config, const std::vector<What>& all) {
+  expect_all_well(run_world(ranks, config, [&](Communicator& communicator, int) {
+    std::deque<Changing<What, Host>> calls;
+    for (const What& what : all) calls.emplace_back(what, communicator);
+    const Recording whole = Recording::capture(communicator, [&] {
+      for (auto& call : calls) call.call(communicator);
+    });
+    const Recording first = Recording::capture(communicator, [&] { calls.front().call(communicator); });
+    std::mt19937 random(7);
+    for (std::uint32_t turn = 0; turn < static_cast<std::uint32_t>(repeated(200)); ++turn) {
+      const auto choice = random() % 3;
+      if (choice == 0) {
+        for (auto& call : calls) call.fill(turn);
+        whole.replay();
+        for (auto& call : calls) call.check(turn);
+      } else if (choice == 1) {
+        calls.front().fill(turn);
+        first.replay();
+        calls.front().check(turn);
+      } else {
+        What eager = all[random() % all.size()];
+        eager.seed = turn;
+        run_on_cpu_rank(communicator, eager);
+      }
+    }
+  }));
+}
+
+class RecordedKinds : public testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(Ranks, RecordedKinds, testing::Values(1, 2, 3, 5));
+
+TEST_P(RecordedKinds, GathersAndScattersOfEqualParts) {
+  const std::vector<Move> moves = {
+      {.kind = Kind::all_gather, .rows = 3, .widths = {20}, .seed = 1},
+      {.kind = Kind::reduce_scatter, .rows = 2, .widths = {40}, .type = DataType::f16, .fill = Fill::random, .seed = 2},
+      {.kind = Kind::all_gather, .rows = 2, .widths = {7}, .output_gap = 3, .input_shift = 1, .seed = 3},
+      {.kind = Kind::reduce_scatter, .widths = {9}, .fill = Fill::special, .in_place = true, .seed = 4},
+      {.kind = Kind::all_to_all, .rows = 2, .widths = {33}, .seed = 5},
+      {.kind = Kind::broadcast, .rows = 4, .widths = {16}, .seed = 6}};
+  expect_replays<HostMove>(GetParam(), cpu_config(), moves);
+}
+
+// More than the slots hold: several turns of each.
+TEST_P(RecordedKinds, LargeGathersAndScatters) {
+  const std::vector<Move> moves = {
+      {.kind = Kind::all_gather, .rows = 40, .widths = {60}, .seed = 1},
+      {.kind = Kind::reduce_scatter, .rows = 40, .widths = {60}, .fill = Fill::random, .seed = 2}};
+  expect_replays<HostMove>(GetParam(), small_pieces(), moves);
+}
+
+TEST_P(RecordedKinds, AllReducesWithNorm) {
+  const std::vector<Norm> norms = {
+      {.tokens = 3, .hidden = 64, .algorithm = Algorithm::one_shot, .seed = 1},
+      {.tokens = 5, .hidden = 72, .type = DataType::f16, .residual_in_place = true, .algorithm = Algorithm::two_shot},
+      {.tokens = 2, .hidden = 256, .fp8 = true, .scaling = Fp8Scaling::per_128_columns, .seed = 3},
+      {.tokens = 4, .hidden = 64, .residual = false, .output_in_place = true, .fp8 = true, .seed = 4}};
+  expect_replays<HostNorm>(GetParam(), cpu_config(), norms);
+}
+
+}  // namespace
+}  // namespace weft::test

@@ -42,8 +42,6 @@ std::vector<CallSetup> moe_rounds(const std::vector<Routing>& routings, const st
   return calls;
 }
 
-// Sends and waits in launches of their own, on grids of their own: the wait for a combine comes behind the send of the
-// next dispatch.
 std::vector<CallSetup> moe_apart(const std::vector<Routing>& routings, Grid of_send, Grid of_wait) {
   using detail::Part;
   std::vector<CallSetup> calls;

@@ -130,6 +130,10 @@ struct Setup {
 using Routing = std::vector<std::vector<int>>;
 std::vector<CallSetup> moe_rounds(const std::vector<Routing>& routings, const std::vector<Grid>& grids = {Grid{}});
 
+// Sends and waits in launches of their own, on grids of their own: the wait for a combine comes behind the send of the
+// next dispatch.
+std::vector<CallSetup> moe_apart(const std::vector<Routing>& routings, Grid of_send, Grid of_wait);
+
 // Recordings of the first and the second call, mixed with eager calls.
 std::vector<CallSetup> replays(const std::vector<CallSetup>& eager);
 // The windows come back where they were, then elsewhere. A recording of the first call is replayed meanwhile, between

@@ -267,7 +267,9 @@ const Setup& find_setup(const std::string& name) {
     const auto found = std::ranges::find(*setups, name, &Setup::name);
     if (found != setups->end()) return *found;
   }
-  if (name == unordered_setup().name) return unordered_setup();
+  for (const Setup* setup : {&unordered_setup(), &blaming_setup()}) {
+    if (name == setup->name) return *setup;
+  }
   throw Error(Errc::invalid_argument,
               fmt::format("protocol set-up \"{}\" is unknown; weft simulate --list names all", name));
 }

@@ -101,6 +101,12 @@ std::vector<Setup> small_moe_setups() {
        .calls = moe_rounds({{{1}, {}}, {{}, {0}}, {{}, {}}, {{1}, {0}}}),
        .bound = 1,
        .exchange = exact(2, 2, 1)},
+      // Blocks of two threads.
+      {.name = "moe-threads",
+       .payload = special,
+       .calls = moe_rounds({{{1, 0}, {0, 1}}}, {{2, 2}}),
+       .bound = 1,
+       .exchange = exact(2, 2, 1)},
       {.name = "moe-lanes2",
        .lanes = 2,
        .calls = moe_rounds({{{1}, {0}}}, {{2, 2}}),

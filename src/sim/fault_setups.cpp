@@ -14,7 +14,7 @@ constexpr std::uint64_t kDeadline = 100'000;  // ns of the simulated clock: ten 
 
 // All-reduces of an algorithm, gathers and scatters, or dispatches and combines.
 void set_calls(Setup& setup, const std::string& protocol) {
-  const std::vector<Grid> grids{{2, 2}, {3, 1}};
+  const std::vector<Grid> grids{{2, 2}, {3, setup.lanes}};
   if (protocol == "moe") {
     setup.exchange = {.tokens = 1, .hidden = 8, .experts = setup.ranks, .top_k = 2, .capacity = 2 * setup.ranks};
     setup.exchange.generations = 1;  // tables of an earlier call must not be taken for those of a call that failed
@@ -49,6 +49,27 @@ void set_calls(Setup& setup, const std::string& protocol) {
   }
 }
 
+// Of calls that are there.
+void set_variant(Setup& setup, const std::string& variant) {
+  if (variant == "wrap") {
+    setup.start_epoch = 0xfffffffeu;
+  } else if (variant == "torn16") {
+    setup.atomic_bytes = 16;
+  } else if (variant == "i32") {
+    setup.type = DataType::i32;
+  } else if (variant == "halves") {
+    setup.calls = moe_apart({setup.calls[0].ids, setup.calls[2].ids}, {2, 1}, {2, 2});
+    setup.exchange.generations = 2;
+  } else if (variant == "replays") {
+    setup.calls = replays(setup.calls);
+  } else if (variant == "groups") {
+    setup.groups = {{0, 1, 2}, {2, 0}};
+    setup.calls[1].group = 1;
+  } else if (!variant.empty() && variant != "lanes") {
+    throw std::invalid_argument("no such variant: " + variant);
+  }
+}
+
 bool is_one_of(std::string_view kind, std::initializer_list<std::string_view> kinds) {
   return std::ranges::find(kinds, kind) != kinds.end();
 }
@@ -57,20 +78,29 @@ bool calls_differ(std::string_view kind) {
   return is_one_of(kind, {"mismatch", "other-count", "other-operation"});
 }
 
+struct Variant {
+  const char *protocol, *variant;
+  unsigned ranks;
+};
+constexpr Variant kVariants[] = {{"two-shot", "wrap", 2}, {"one-shot", "torn16", 3},  {"one-shot", "i32", 2},
+                                 {"moe", "halves", 2},    {"two-shot", "replays", 2}, {"one-shot", "groups", 3}};
+
 }  // namespace
 
 Setup fault_setup(const FaultArgs& args) {
-  const auto& [kind, protocol, ranks, one_thread, first, odd_call] = args;
-  Setup setup{
-      .name = fmt::format("{}-{}-ranks{}{}{}", kind, protocol, ranks, one_thread ? "-cpu" : "", first ? "-first" : ""),
-      .type = DataType::bf16,
-      .ranks = ranks,
-      .atomic_bytes = 8,
-      .one_thread = one_thread,
-      .payload = Payload::special,
-      .deadline_ns = kDeadline};
+  const auto& [kind, protocol, ranks, one_thread, first, odd_call, variant] = args;
+  Setup setup{.name = fmt::format("{}-{}{}{}-ranks{}{}{}", kind, protocol, variant.empty() ? "" : "-", variant, ranks,
+                                  one_thread ? "-cpu" : "", first ? "-first" : ""),
+              .type = DataType::bf16,
+              .ranks = ranks,
+              .atomic_bytes = 8,
+              .lanes = variant == "lanes" ? 2u : 1u,
+              .one_thread = one_thread,
+              .payload = Payload::special,
+              .deadline_ns = kDeadline};
   if (calls_differ(kind)) setup.name += fmt::format("-call{}", odd_call);
   set_calls(setup, protocol);
+  set_variant(setup, variant);
   Faults& faults = setup.faults;
   const int culprit = first ? 0 : static_cast<int>(ranks) - 1;
   if (calls_differ(kind) || kind == "host-reads") {
@@ -81,6 +111,9 @@ Setup fault_setup(const FaultArgs& args) {
     CallSetup odd = setup.calls[odd_call];
     if (kind == "other-count" && odd.moving == Moving::rms_norm) {
       odd.rows += 1;
+    } else if (odd.moving == Moving::dispatch) {
+      odd.count += 1;  // which only the fingerprint knows
+      odd.ids = {{1, 1}};
     } else if (kind == "other-count") {
       odd.count += 5;
     } else {
@@ -99,12 +132,22 @@ Setup fault_setup(const FaultArgs& args) {
   if (is_one_of(kind, {"aborted", "aborts"})) faults.aborting_rank = 0;
   if (is_one_of(kind, {"overlap", "unordered"})) faults.unordered_rank = culprit;
   faults.overlaps = kind == "overlap";
+  // What overlaps are calls of one group: dispatches, of which the later one need not wait for a combine.
+  if (faults.overlaps && setup.has_exchange()) {
+    setup.calls = {setup.calls[0], setup.calls[2]};
+    setup.calls[1].discard = true;
+  }
   if (!faults.any()) throw std::invalid_argument("no such fault: " + kind);
   return setup;
 }
 
 const Setup& unordered_setup() {
   static const Setup setup = fault_setup({.kind = "unordered", .protocol = "one-shot", .ranks = 2});
+  return setup;
+}
+
+const Setup& blaming_setup() {
+  static const Setup setup = fault_setup({.kind = "stops", .protocol = "moe", .ranks = 2, .variant = "lanes"});
   return setup;
 }
 
@@ -115,9 +158,11 @@ const std::vector<Setup>& all_fault_setups() {
                                    "other-operation", "ahead", "host-reads", "overlap"}) {
       for (const std::string protocol :
            {"one-shot", "two-shot", "bulk", "moves", "ragged", "norm-one-shot", "norm-two-shot", "moe"}) {
-        // What overlaps are calls of one group, and those of an exchange are of two, with no other call in it.
-        if (protocol == "moe" && is_one_of(kind, {"overlap", "other-count", "other-operation"})) continue;
-        for (const unsigned call : calls_differ(kind) ? std::vector<unsigned>{0, 1, 2} : std::vector<unsigned>{1}) {
+        // The groups of an exchange have no other operation.
+        if (protocol == "moe" && kind == "other-operation") continue;
+        const unsigned calls = protocol == "moe" || protocol == "ragged" ? 4 : 3;
+        for (unsigned call = 0; call < calls; ++call) {
+          if (!calls_differ(kind) && call != 1) continue;
           const auto add = [&](FaultArgs args) {
             args.kind = kind;
             args.protocol = protocol;
@@ -130,6 +175,17 @@ const std::vector<Setup>& all_fault_setups() {
             add({.kind = {}, .protocol = {}, .ranks = 3, .first = true});
           }
         }
+      }
+      for (const auto& [protocol, variant, ranks] : kVariants) {
+        if (!is_one_of(kind, {"stops", "dies"})) continue;
+        all.push_back(fault_setup({.kind = kind, .protocol = protocol, .ranks = ranks, .variant = variant}));
+      }
+    }
+    // Of deaths teams with lanes are not told; and blaming_setup() is left out.
+    for (const std::string kind : {"stops", "aborts", "mismatch"}) {
+      for (const std::string protocol : {"moe", "norm-one-shot"}) {
+        if (kind == "stops" && protocol == "moe") continue;
+        all.push_back(fault_setup({.kind = kind, .protocol = protocol, .ranks = 2, .variant = "lanes"}));
       }
     }
     return all;

@@ -19,6 +19,12 @@ struct FaultArgs {
   bool one_thread = false;
   bool first = false;     // the first rank is to blame, not the last
   unsigned odd_call = 1;  // which call differs, in the kinds that need one
+  // What is unusual about the calls; none: nothing.
+  //   "wrap": their epochs come round              "torn16": packs travel whole, as on GPUs
+  //   "i32": all-reduces by lines, not sentinels   "halves": sends and waits of an exchange apart
+  //   "replays": of recordings                     "groups": of two groups in turns
+  //   "lanes": by warps of two lanes
+  std::string variant = {};
 };
 Setup fault_setup(const FaultArgs& args);
 
@@ -26,5 +32,7 @@ Setup fault_setup(const FaultArgs& args);
 const std::vector<Setup>& all_fault_setups();
 // The one that fails: what nobody may do, and nobody notices for certain (docs/reliability.md). find_setup() finds it.
 const Setup& unordered_setup();
+// Another that fails: lanes of a warp blame a rank that was not late (docs/reliability.md). find_setup() finds it, too.
+const Setup& blaming_setup();
 
 }  // namespace weft::sim

@@ -28,17 +28,20 @@ Machine::Machine(const Args& args)
       idle_ns_(args.idle_ns),
       step_limit_(args.step_limit),
       idle_limit_(args.idle_limit),
+      lanes_(args.lanes),
       threads_(static_cast<unsigned>(args.rank_of.size())),
       stream_of_(threads_),
       rank_of_(args.rank_of),
       block_of_(threads_),
       blocks_(threads_),
+      warps_(threads_),
       shared_(threads_ * kBlocksOfThread * detail::kSharedWords),
       polled_(threads_),
       polled_before_(threads_),
       waiters_(Memory::kMaxLocations),
       fibers_(kMaxThreads + 1) {
   if (threads_ > kMaxThreads) throw std::invalid_argument("simulator: more than 64 threads");
+  if (lanes_ > kMostLanes) throw std::invalid_argument("simulator: more than 16 lanes");
   for (const auto& launches : args.streams) {
     for (const Launch& launch : launches) {
       for (const ThreadMask block : launch) {
@@ -141,6 +144,7 @@ void Machine::start_launch(Stream& stream, ThreadMask ended) {
     blocks_[first] = {.live = block, .arrived = 0};
     blocks_[first].began = blocks_[first].synced = ++barriers_;
     for (ThreadMask rest = block; rest != 0; rest &= rest - 1) block_of_[__builtin_ctzll(rest)] = first;
+    start_warps(block);
     started |= block;
   }
   stream.live = stream.last = started;
@@ -150,6 +154,7 @@ void Machine::start_launch(Stream& stream, ThreadMask ended) {
 
 void Machine::leave_launch(unsigned thread) {
   ready_ &= ~bit(thread);
+  leave_warp(thread);
   Block& block = blocks_[block_of_[thread]];
   block.live &= ~bit(thread);
   if (block.live != 0 && block.arrived == block.live) release_barrier(block);
@@ -218,8 +223,10 @@ void Machine::relax() {
   count_step();
   auto &polled = polled_[current_], &polled_before = polled_before_[current_];
   polled_before.insert(polled_before.end(), polled.begin(), polled.end());
-  const bool newer =
-      std::ranges::any_of(polled_before, [&](Memory::Location at) { return memory_.stale(current_, at); });
+  const bool called = take_call();
+  const bool newer = called || std::ranges::any_of(polled_before, [&](Memory::Location at) {
+                       return memory_.stale(current_, at);
+                     });
   if (!newer) {
     for (const Memory::Location at : polled_before) waiters_[at] |= bit(current_);
     waiting_ |= bit(current_);
@@ -290,7 +297,11 @@ void Machine::go_on() {
       all_ended = all_ended && (over || stopped_for_ever);
     }
     if (all_ended) return switch_to(kMain);
-    if (!wake_somebody()) fail(FailureKind::deadlock, "nobody can go on: every thread waits for what nobody will send");
+    if (!wake_somebody()) {
+      const std::string missing = missing_lanes();
+      fail(FailureKind::deadlock,
+           "nobody can go on: " + (missing.empty() ? "every thread waits for what nobody will send" : missing));
+    }
   }
   const unsigned next = scheduler_->next_thread(current_, enabled());
   if (next != current_) switch_to(next);

@@ -56,6 +56,7 @@ class Machine {
     std::uint64_t idle_ns = 0;                 // when nobody can go on, time does, by this much; 0: that is a deadlock
     unsigned idle_limit = 64;                  // so often
     std::uint64_t step_limit = 200'000;        // more is a livelock
+    unsigned lanes = 1;                        // threads of a warp, which are neighbours in a block
   };
   explicit Machine(const Args& args);
   ~Machine();
@@ -94,6 +95,15 @@ class Machine {
   static constexpr std::uint32_t kScratchWords = 128;
   float* scratch() { return blocks_[block_of_[current_]].scratch.data(); }
   bool all(bool good);
+  // What the lanes of the running thread's warp have each given, once all of them have made this call; sim/lanes.cpp.
+  static constexpr unsigned kMostLanes = 16;
+  using Lanes = std::array<std::uint32_t, kMostLanes>;
+  struct LaneCall {
+    std::string_view name;
+    unsigned among;  // so many neighbours
+    bool operator==(const LaneCall&) const = default;
+  };
+  const Lanes& ask_lanes(LaneCall call, std::uint32_t value);
   // In a waiting loop: sleeps until one of the places read in its last two turns, and since it last slept, holds
   // something newer. (A wait looks at poison in every second turn.)
   void relax();
@@ -125,6 +135,11 @@ class Machine {
     // On the clock of barriers: when the launch began, and the last barrier.
     std::uint64_t began = 0, synced = 0;
   };
+  struct Warp {
+    ThreadMask live = 0, arrived = 0, called = 0;
+    LaneCall call = {};           // of those who have arrived
+    Lanes given = {}, told = {};  // by them, and by all the last time that all had
+  };
   struct SharedWord {
     std::uint64_t value = 0;
     std::uint64_t stored = 0, loaded = 0;  // the last barrier before it
@@ -143,6 +158,12 @@ class Machine {
   void start_launch(Stream& stream, ThreadMask ended);
   void leave_launch(unsigned thread);
   void release_barrier(Block& block);
+  unsigned lane_of(unsigned thread) const { return (thread - block_of_[thread]) % lanes_; }
+  bool take_call();  // whether another lane of the running thread's warp waits for it, since it last asked
+  void tell_lanes(Warp& warp);
+  void start_warps(ThreadMask block);
+  void leave_warp(unsigned thread);
+  std::string missing_lanes() const;  // who waits for which, in words
   SharedWord& shared_word(unsigned block, unsigned i);
   [[noreturn]] void unshared(unsigned i, const char* rule);
   ThreadMask enabled() const { return ready_ & ~stopped_; }
@@ -155,12 +176,13 @@ class Machine {
 
   Memory memory_;
   std::uint64_t step_ns_, idle_ns_, step_limit_;
-  unsigned idle_limit_;
+  unsigned idle_limit_, lanes_;
   unsigned threads_;
   std::vector<Stream> streams_;
   std::vector<unsigned> stream_of_, rank_of_;
   std::vector<unsigned> block_of_;  // in the present launch
   std::vector<Block> blocks_;       // index: first thread of the block
+  std::vector<Warp> warps_;         // index: first thread of the warp
   std::vector<SharedWord> shared_;  // of blocks, with two for a thread
   std::uint64_t barriers_ = 0;      // and beginnings of launches, ever
 

@@ -264,7 +264,7 @@ void AllReduceProgram::fill_dispatch(unsigned call, unsigned rank) {
                             .local_weights = reinterpret_cast<float*>(words(local_weights))};
   const auto kernel = [&] {
     return find_moe_kernel(detail::DispatchOperation{work, setup_.exchange.type}, setup_.atomic_bytes,
-                           setup_.one_thread);
+                           setup_.one_thread, setup_.lanes);
   };
   t.kernel = kernel();
   work.part = detail::Part::wait;
@@ -325,7 +325,8 @@ void AllReduceProgram::fill_combine(unsigned call, unsigned rank) {
                            .output = at.memory + output,
                            .dispatch_dead = &world_.local(0, rank)->dead};
   const auto kernel = [&] {
-    return find_moe_kernel(detail::CombineOperation{work, DataType::bf16}, setup_.atomic_bytes, setup_.one_thread);
+    return find_moe_kernel(detail::CombineOperation{work, DataType::bf16}, setup_.atomic_bytes, setup_.one_thread,
+                           setup_.lanes);
   };
   t.kernel = kernel();
   work.part = detail::Part::wait;

@@ -1,21 +1,39 @@
+#include <stdexcept>
+#include <type_traits>
+
 #include "core/dispatch_moe.hpp"
 #include "sim/move_kernels.hpp"
 
 namespace weft::sim {
 namespace {
 
-template <int unit>
+template <class A>
+constexpr bool of_f16 = std::is_same_v<A, detail::MoeDispatch<detail::CastRow<DataType::f16>>> ||
+                        std::is_same_v<A, detail::MoeCombine<DataType::f16>>;
+
+template <int unit, unsigned lanes = 1>
 Kernel find(const detail::MoeOperation& operation, bool one_thread) {
   Kernel kernel;
-  const auto take = [&]<class A>(const typename A::Work& work) { kernel = kernel_of<A, unit>(work, one_thread); };
+  const auto take = [&]<class A>(const typename A::Work& work) {
+    if constexpr (lanes == 1 || !of_f16<A>) kernel = kernel_of<A, unit, lanes>(work, one_thread);
+  };
   std::visit(detail::ServeMoe<decltype(take)>{take}, operation);
   return kernel;
 }
 
 }  // namespace
 
-Kernel find_moe_kernel(const detail::MoeOperation& operation, int atomic_bytes, bool one_thread) {
-  return in_units(atomic_bytes, [&]<int unit>() { return find<unit>(operation, one_thread); });
+Kernel find_moe_kernel(const detail::MoeOperation& operation, int atomic_bytes, bool one_thread, unsigned lanes) {
+  switch (lanes) {
+    case 1:
+      return in_units(atomic_bytes, [&]<int unit>() { return find<unit>(operation, one_thread); });
+    case 2:
+      return find<16, 2>(operation, one_thread);
+    case 8:  // from here on several lanes share a scale (CastRow::kSharers)
+      return find<16, 8>(operation, one_thread);
+    default:
+      throw std::invalid_argument("simulator: no dispatch or combine with so many lanes");
+  }
 }
 
 }  // namespace weft::sim

@@ -2,6 +2,9 @@
 // one scale where rows are cast.
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <iterator>
+
 #include "sim/setup.hpp"
 
 namespace weft::sim {
@@ -39,8 +42,6 @@ std::vector<CallSetup> moe_rounds(const std::vector<Routing>& routings, const st
   return calls;
 }
 
-// Sends and waits in launches of their own, on grids of their own: the wait for a combine comes behind the send of the
-// next dispatch.
 std::vector<CallSetup> moe_apart(const std::vector<Routing>& routings, Grid of_send, Grid of_wait) {
   using detail::Part;
   std::vector<CallSetup> calls;
@@ -100,8 +101,58 @@ std::vector<Setup> small_moe_setups() {
        .calls = moe_rounds({{{1}, {}}, {{}, {0}}, {{}, {}}, {{1}, {0}}}),
        .bound = 1,
        .exchange = exact(2, 2, 1)},
+      // Blocks of two threads.
+      {.name = "moe-threads",
+       .payload = special,
+       .calls = moe_rounds({{{1, 0}, {0, 1}}}, {{2, 2}}),
+       .bound = 1,
+       .exchange = exact(2, 2, 1)},
+      {.name = "moe-lanes2",
+       .lanes = 2,
+       .calls = moe_rounds({{{1}, {0}}}, {{2, 2}}),
+       .bound = 1,
+       .exchange = exact(1, 2, 1)},
   };
 }
+
+namespace {
+
+// Warps of several lanes, among two ranks.
+std::vector<Setup> moe_setups_with_lanes() {
+  std::vector<Setup> setups;
+  const auto add = [&](unsigned lanes, const char* name, Setup setup) {
+    setup.name = fmt::format("moe-lanes{}-{}", lanes, name);
+    setup.lanes = lanes;
+    setup.payload = Payload::special;
+    setups.push_back(std::move(setup));
+  };
+  // More entries than two lanes, and more experts of a rank; several warps for a row, and rows for a warp.
+  for (const RowLayout layout : {RowLayout::expert_masked, RowLayout::expert_contiguous, RowLayout::rank_major}) {
+    const bool contiguous = layout == RowLayout::expert_contiguous;
+    ExchangeArgs args = exact(2, 6, 3);
+    args.layout = layout;
+    args.alignment = contiguous ? 2 : 1;
+    args.capacity = contiguous ? 9 : layout == RowLayout::rank_major ? 0 : 3;
+    args.overflow = Overflow::drop;
+    const char* const how = contiguous ? "contiguous" : layout == RowLayout::rank_major ? "by-rank" : "masked";
+    const std::vector<Routing> routings{{{0, 5, 3, 4, 2, 5}, {5, 1, -1}}, {{}, {2, 0, 5, -1, 4, 5}}};
+    add(2, how, {.calls = moe_rounds(routings, {{2, 4}, {3, 2}}), .exchange = args});
+    add(8, how, {.calls = moe_rounds(routings, {{2, 8}, {2, 16}}), .exchange = args});
+  }
+  // So many entries that neighbouring lanes count them together.
+  Routing many(2);
+  for (int i = 0; i < 33; ++i) many[0].push_back(i % 2);
+  many[1] = {1, 0};
+  add(2, "many", {.calls = moe_rounds({many}, {{2, 4}}), .exchange = exact(33, 2, 1)});
+  // Lanes that share a scale, and a lane that looks at the columns of two.
+  ExchangeArgs scales = cast(RowCast::fp8, 1, 2, 1);
+  scales.hidden = 2 * kScaleColumns;
+  add(8, "cast", {.calls = moe_rounds({{{1}, {0}}, {{1}, {}}, {{0}, {0}}}, {{2, 8}, {2, 16}}), .exchange = scales});
+  add(2, "cast", {.calls = moe_rounds({{{1}, {0}}, {{1}, {}}}, {{2, 2}, {2, 4}}), .exchange = scales});
+  return setups;
+}
+
+}  // namespace
 
 std::vector<Setup> large_moe_setups() {
   std::vector<Setup> setups;
@@ -183,6 +234,7 @@ std::vector<Setup> large_moe_setups() {
   crossed[6].discard = true;
   crossed[7].of = 6;
   setups.push_back({.name = "moe-generations", .calls = crossed, .exchange = exact(1, 2, 1)});
+  std::ranges::move(moe_setups_with_lanes(), std::back_inserter(setups));
   return setups;
 }
 

@@ -1,10 +1,11 @@
 // Set-ups of gathers and scatters.
 #include <fmt/format.h>
 
+#include <utility>
+
 #include "sim/setup.hpp"
 
 namespace weft::sim {
-namespace {}  // namespace
 
 // One small set-up for each, by lines or sentinels and in chunks; then everything in turns.
 std::vector<Setup> small_move_setups() {
@@ -47,8 +48,29 @@ std::vector<Setup> small_move_setups() {
                                 {.count = 2, .moving = Moving::all_gather, .flows = true},
                                 {.count = 2, .moving = Moving::all_gather}}});
   }
-  setups.push_back({.name = "all-gather-threads",
-                    .calls = {{.count = 16, .grids = {{2, 2}}, .moving = Moving::all_gather, .flows = true}},
+  // Blocks of two threads, so that a barrier of the block can be missing.
+  for (const auto& [kind, moving] : {std::pair{"all-gather", Moving::all_gather},
+                                     {"all-to-all", Moving::all_to_all},
+                                     {"broadcast", Moving::broadcast},
+                                     {"reduce-scatter", Moving::reduce_scatter}}) {
+    setups.push_back({.name = fmt::format("{}-threads", kind),
+                      .calls = {{.count = 16, .grids = {{2, 2}}, .moving = moving, .flows = true}},
+                      .bound = 1,
+                      .bulk_slots = 2});
+  }
+  for (const auto& [kind, moving] : {std::pair{"barrier", Moving::barrier}, {"broadcast", Moving::broadcast}}) {
+    const std::uint64_t count = moving == Moving::barrier ? 0 : 8;
+    setups.push_back({.name = fmt::format("{}-wrap32", kind),
+                      .start_epoch = 0xfffffffeu,
+                      .calls = {{.count = count, .moving = moving},
+                                {.count = count, .moving = moving},
+                                {.count = count, .moving = moving}},
+                      .bound = 1});
+  }
+  setups.push_back({.name = "chunks-released",
+                    .calls = releases({{.count = 8, .moving = Moving::all_gather, .flows = true},
+                                       {.count = 8, .moving = Moving::reduce_scatter, .flows = true}},
+                                      1),
                     .bound = 1,
                     .bulk_slots = 2});
   setups.push_back({.name = "barriers",

@@ -1,3 +1,5 @@
+#include <stdexcept>
+
 #include "core/dispatch_norm.hpp"
 #include "sim/move_kernels.hpp"
 
@@ -15,10 +17,32 @@ Kernel find(const detail::NormOperation& operation, bool one_thread) {
   return kernel;
 }
 
+// What a block does with a row, where lanes add up, is the same among any number of ranks.
+template <unsigned lanes>
+Kernel find_with_lanes(const detail::NormOperation& operation) {
+  using R = detail::Reduction<DataType::bf16, ReduceOp::sum>;
+  if (operation.type != DataType::bf16 || operation.size != 2 || operation.work.scaling == detail::RowScaling::none) {
+    throw std::invalid_argument("simulator: norms with lanes are of two ranks, in bf16, with scales");
+  }
+  if (operation.algorithm == Algorithm::one_shot) {
+    return kernel_of<detail::OneShotRmsNorm<R, 2, true>, 16, lanes>(operation.work, false);
+  }
+  return kernel_of<detail::TwoShotRmsNorm<R, 2, true>, 16, lanes>(operation.work, false);
+}
+
 }  // namespace
 
-Kernel find_norm_kernel(const detail::NormOperation& operation, int atomic_bytes, bool one_thread) {
-  return in_units(atomic_bytes, [&]<int unit>() { return find<unit>(operation, one_thread); });
+Kernel find_norm_kernel(const detail::NormOperation& operation, int atomic_bytes, bool one_thread, unsigned lanes) {
+  switch (lanes) {
+    case 1:
+      return in_units(atomic_bytes, [&]<int unit>() { return find<unit>(operation, one_thread); });
+    case 2:
+      return find_with_lanes<2>(operation);
+    case 16:  // from here on squares are added up by the warp (RmsNorm::kUnit)
+      return find_with_lanes<16>(operation);
+    default:
+      throw std::invalid_argument("simulator: no norm with so many lanes");
+  }
 }
 
 }  // namespace weft::sim

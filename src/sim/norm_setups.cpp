@@ -32,6 +32,7 @@ std::vector<Setup> small_norm_setups() {
     add("released", {.calls = releases(calls, 1)});
     // A row of two packs in a block of two threads, and rows one after the other.
     add("threads", {.calls = {norm(2, 3, {{2, 2}})}, .bound = 1});
+    add("lanes2", {.atomic_bytes = 16, .lanes = 2, .calls = {norm(3, 2, {{2, 2}})}, .bound = 1});
     add("wrap32", {.start_epoch = 0xfffffffdu, .calls = {norm(1, 1), norm(1, 0), norm(1, 2), norm(1, 1), norm(1, 1)}});
   }
   return setups;
@@ -56,6 +57,16 @@ std::vector<Setup> large_norm_setups() {
       add("replays-grids", {.start_epoch = 0xfffffffeu, .calls = replays(mixed)});
       add("cpu-grids", {.atomic_bytes = 8, .one_thread = true, .payload = Payload::special, .calls = mixed});
     }
+    // A row of one pack, of a part of the warp's, of more than one for each lane; warps that share rows.
+    const auto with_lanes = [&](unsigned lanes, const std::vector<CallSetup>& calls) {
+      setups.push_back({.name = fmt::format("rms-norm-{}-lanes{}-grids", name(algorithm), lanes),
+                        .algorithm = algorithm,
+                        .lanes = lanes,
+                        .payload = Payload::rounding,
+                        .calls = calls});
+    };
+    with_lanes(2, {norm(9, 2, {{2, 4}, {3, 2}}), in_place(norm(1, 3, {{3, 4}})), norm(34, 1, {{2, 6}, {2, 2}})});
+    with_lanes(16, {norm(17, 2, {{2, 16}}), in_place(norm(1, 1, {{2, 16}})), norm(34, 1, {{2, 16}})});
     setups.push_back({.name = fmt::format("rms-norm-{}-groups", name(algorithm)),
                       .algorithm = algorithm,
                       .ranks = 3,

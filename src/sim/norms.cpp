@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "algorithms/rms_norm.hpp"
 #include "sim/all_reduce.hpp"
 #include "sim/move_kernels.hpp"
 
@@ -12,13 +13,23 @@ namespace {
 using detail::Element;
 constexpr DataType kType = DataType::bf16;
 
-// Of the squares of packs, at most 32 of them: neighbours first.
+// Of at most 32: neighbours first.
 float tree(std::vector<float> sums) {
   sums.resize(32);
   for (; sums.size() > 1; sums.resize(sums.size() / 2)) {
     for (std::size_t i = 0; i < sums.size() / 2; ++i) sums[i] = sums[2 * i] + sums[2 * i + 1];
   }
   return sums[0];
+}
+// Of the squares of a row's packs, of at most 32 segments (algorithms/rms_norm.hpp).
+float sum_of_squares(const std::vector<float>& packs) {
+  std::vector<float> segments;
+  for (auto begin = packs.begin(); begin != packs.end();) {
+    const auto end = begin + std::min<std::ptrdiff_t>(detail::kSegmentPacks, packs.end() - begin);
+    segments.push_back(tree({begin, end}));
+    begin = end;
+  }
+  return tree(segments);
 }
 
 float value(std::uint32_t bits) {
@@ -70,7 +81,7 @@ void AllReduceProgram::fill_norm(unsigned call, unsigned rank) {
       x.push_back(value(added));
       sums[i / 8] += x[i] * x[i];
     }
-    const float factor = 1.0f / std::sqrt(tree(sums) * (1.0f / static_cast<float>(columns)) + 1e-5f);
+    const float factor = 1.0f / std::sqrt(sum_of_squares(sums) * (1.0f / static_cast<float>(columns)) + 1e-5f);
     float most = 1e-4f;
     for (std::uint64_t i = 0; i < columns; ++i) {
       const std::uint32_t normed = Element<kType>::narrow(x[i] * factor * value(bits(2, 0, i)));
@@ -112,7 +123,7 @@ void AllReduceProgram::fill_norm(unsigned call, unsigned rank) {
                                .type = kType,
                                .size = static_cast<std::uint32_t>(members.size()),
                                .algorithm = setup_.algorithm},
-                              setup_.atomic_bytes, setup_.one_thread);
+                              setup_.atomic_bytes, setup_.one_thread, setup_.lanes);
 }
 
 }  // namespace weft::sim

@@ -15,9 +15,9 @@ namespace weft::sim {
 // One thread's part of one launch; or, where a rank is one thread, all of it.
 using Kernel = std::function<void(Machine& machine, Place place, const detail::Call& call)>;
 
-template <class A, int unit>
+template <class A, int unit, unsigned lanes = 1>
 void run_thread(Machine& machine, Place place, const detail::Call& call, const typename A::Work& work) {
-  SimTeam<unit> team{machine, place};
+  SimTeam<unit, lanes> team{machine, place};
   detail::Session session = approach(team, call);
   const typename A::Places places = A::places(team, call, work);
   const auto early = A::early(team, session, places);
@@ -35,9 +35,9 @@ void run_rank(Machine& machine, Place place, const detail::Call& call, const typ
 }
 
 // Packs of CPU ranks travel in units of 8 bytes. Throws where one_thread is for others.
-template <class A, int unit>
+template <class A, int unit, unsigned lanes = 1>
 Kernel kernel_of(const typename A::Work& work, bool one_thread) {
-  auto run = &run_thread<A, unit>;
+  auto run = &run_thread<A, unit, lanes>;
   if constexpr (unit == 8) {
     run = one_thread ? &run_rank<A, unit> : run;
   } else if (one_thread) {

@@ -100,6 +100,7 @@ struct Setup {
   ReduceOp op = ReduceOp::sum;
   unsigned ranks = 2;
   int atomic_bytes = 16;
+  unsigned lanes = 1;       // of a warp; threads of each grid are a multiple
   bool one_thread = false;  // a rank is one thread that runs all blocks of a phase, then the next, as on CPUs
   std::uint32_t start_epoch = 0;
   std::vector<std::vector<unsigned>> groups = {};  // members by rank of the group; none: one group of all ranks
@@ -128,6 +129,10 @@ struct Setup {
 // A dispatch and its combine for each of the routings (CallSetup::ids).
 using Routing = std::vector<std::vector<int>>;
 std::vector<CallSetup> moe_rounds(const std::vector<Routing>& routings, const std::vector<Grid>& grids = {Grid{}});
+
+// Sends and waits in launches of their own, on grids of their own: the wait for a combine comes behind the send of the
+// next dispatch.
+std::vector<CallSetup> moe_apart(const std::vector<Routing>& routings, Grid of_send, Grid of_wait);
 
 // Recordings of the first and the second call, mixed with eager calls.
 std::vector<CallSetup> replays(const std::vector<CallSetup>& eager);

@@ -269,7 +269,10 @@ const Setup* look_up(const std::string& name) {
     const auto found = std::ranges::find(*setups, name, &Setup::name);
     if (found != setups->end()) return &*found;
   }
-  return name == unordered_setup().name ? &unordered_setup() : nullptr;
+  for (const Setup* setup : {&unordered_setup(), &blaming_setup()}) {
+    if (name == setup->name) return setup;
+  }
+  return nullptr;
 }
 
 }  // namespace

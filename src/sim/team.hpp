@@ -1,7 +1,11 @@
 // The simulator's team: one thread of a block, whose every access to shared memory is a step of the machine.
 #pragma once
 
+#include <array>
+#include <bit>
+#include <cmath>
 #include <cstdint>
+#include <string_view>
 
 #include "sim/machine.hpp"
 #include "team/team.hpp"
@@ -15,12 +19,12 @@ struct Place {
   std::uint32_t host_epoch;  // what a host that counts calls as it makes or records them would have passed
 };
 
-// `atomic_bytes`: the unit in which a pack travels.
-template <int atomic_bytes>
+// `atomic_bytes`: the unit in which a pack travels. `lanes`: of a warp, as Machine::Args has it.
+template <int atomic_bytes, std::uint32_t lanes = 1>
 class SimTeam {
  public:
   static constexpr int kAtomicBytes = atomic_bytes;
-  static constexpr std::uint32_t kLeastThreads = 1;
+  static constexpr std::uint32_t kLeastThreads = lanes;
   static constexpr std::uint32_t kSpinsPerCheck = 2;  // a wait sleeps until there is something new, so turns are few
 
   SimTeam(Machine& machine, Place place) : machine_(&machine), place_(place) {}
@@ -34,15 +38,29 @@ class SimTeam {
   // Weak enough for ordinary accesses: whatever no signal orders may be seen late and torn.
   void put(Pack* to, const Pack& value) const { machine_->store_pack<atomic_bytes>(to, value); }
   Pack get(const Pack* from) const { return machine_->load_pack<atomic_bytes>(from); }
-  static constexpr std::uint32_t kLanes = 1;
-  static bool all_lanes(bool good) { return good; }
-  static float max_of(float value, std::uint32_t) { return value; }
-  static std::uint32_t sum_of(std::uint32_t value, std::uint32_t) { return value; }
-  static float sum_of(float value, std::uint32_t) { return value; }
+  static constexpr std::uint32_t kLanes = lanes;
+  bool all_lanes(bool good) const {
+    return reduced("all_lanes", std::uint32_t{good}, lanes, [](std::uint32_t a, std::uint32_t b) { return a & b; }) !=
+           0;
+  }
+  float max_of(float value, std::uint32_t among) const {
+    return reduced("max_of", value, among, [](float a, float b) { return std::fmax(a, b); });
+  }
+  std::uint32_t sum_of(std::uint32_t value, std::uint32_t among) const {
+    return reduced("sum_of", value, among, [](std::uint32_t a, std::uint32_t b) { return a + b; });
+  }
+  float sum_of(float value, std::uint32_t among) const {
+    return reduced("sum_of floats", value, among, [](float a, float b) { return a + b; });
+  }
+  std::uint32_t or_of(std::uint32_t value) const {
+    return reduced("or_of", value, lanes, [](std::uint32_t a, std::uint32_t b) { return a | b; });
+  }
+  std::uint32_t from_lane(std::uint32_t value, std::uint32_t lane) const {
+    if constexpr (lanes == 1) return value;
+    return machine_->ask_lanes({"from_lane", lanes}, value)[lane % lanes];
+  }
   static constexpr std::uint32_t kScratchWords = Machine::kScratchWords;
   float* scratch() const { return machine_->scratch(); }
-  static std::uint32_t or_of(std::uint32_t value) { return value; }
-  static std::uint32_t from_lane(std::uint32_t value, std::uint32_t) { return value; }
 
   void share(std::uint32_t i, std::uint64_t word) const { machine_->share(place_.block, i, word); }
   std::uint64_t shared(std::uint32_t i) const { return machine_->shared(place_.block, i); }
@@ -76,10 +94,25 @@ class SimTeam {
   std::uint32_t host_epoch() const { return place_.host_epoch; }
 
  private:
+  // Of this thread and its neighbours: of pairs, then of neighbouring pairs, and so on.
+  template <class Value, class Join>
+  Value reduced(std::string_view call, Value value, std::uint32_t among, Join join) const {
+    if constexpr (lanes == 1) return value;
+    const Machine::Lanes& all = machine_->ask_lanes({call, among}, std::bit_cast<std::uint32_t>(value));
+    std::array<Value, lanes> values;
+    const std::uint32_t first = thread_rank() % lanes / among * among;
+    for (std::uint32_t i = 0; i < among; ++i) values[i] = std::bit_cast<Value>(all[first + i]);
+    for (std::uint32_t count = among; count > 1; count /= 2) {
+      for (std::uint32_t i = 0; i < count / 2; ++i) values[i] = join(values[2 * i], values[2 * i + 1]);
+    }
+    return values[0];
+  }
+
   Machine* machine_;
   Place place_;
 };
 
-static_assert(detail::Team<SimTeam<4>> && detail::Team<SimTeam<8>> && detail::Team<SimTeam<16>>);
+static_assert(detail::Team<SimTeam<4>> && detail::Team<SimTeam<8>> && detail::Team<SimTeam<16>> &&
+              detail::Team<SimTeam<16, 2>>);
 
 }  // namespace weft::sim

@@ -123,7 +123,7 @@ Grid World::grid(unsigned call, unsigned rank) const {
 }
 
 Machine::Args World::machine_args() const {
-  Machine::Args args{.bytes = rank_bytes_ * setup_.ranks, .rank_of = {}, .streams = {}};
+  Machine::Args args{.bytes = rank_bytes_ * setup_.ranks, .rank_of = {}, .streams = {}, .lanes = setup_.lanes};
   args.rank_of.resize(thread_count_);
   for (const Stream& stream : streams_) {
     std::vector<Launch> launches;

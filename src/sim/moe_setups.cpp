@@ -137,7 +137,8 @@ std::vector<Setup> moe_setups_with_lanes() {
     const char* const how = contiguous ? "contiguous" : layout == RowLayout::rank_major ? "by-rank" : "masked";
     const std::vector<Routing> routings{{{0, 5, 3, 4, 2, 5}, {5, 1, -1}}, {{}, {2, 0, 5, -1, 4, 5}}};
     add(2, how, {.calls = moe_rounds(routings, {{2, 4}, {3, 2}}), .exchange = args});
-    add(8, how, {.calls = moe_rounds(routings, {{2, 8}, {2, 16}}), .exchange = args});
+    if (layout == RowLayout::rank_major) continue;
+    add(8, how, {.calls = moe_rounds({routings[0]}, {{2, 8}, {2, 16}}), .exchange = args});
   }
   // So many entries that neighbouring lanes count them together.
   Routing many(2);
@@ -147,7 +148,7 @@ std::vector<Setup> moe_setups_with_lanes() {
   // Lanes that share a scale, and a lane that looks at the columns of two.
   ExchangeArgs scales = cast(RowCast::fp8, 1, 2, 1);
   scales.hidden = 2 * kScaleColumns;
-  add(8, "cast", {.calls = moe_rounds({{{1}, {0}}, {{1}, {}}, {{0}, {0}}}, {{2, 8}, {2, 16}}), .exchange = scales});
+  add(8, "cast", {.calls = moe_rounds({{{1}, {0}}, {{0}, {}}}, {{2, 8}, {2, 16}}), .exchange = scales});
   add(2, "cast", {.calls = moe_rounds({{{1}, {0}}, {{1}, {}}}, {{2, 2}, {2, 4}}), .exchange = scales});
   return setups;
 }

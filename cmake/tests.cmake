@@ -1,4 +1,5 @@
-# weft-tests and weft-twin-tests (CPU), weft-gpu-tests (needs GPUs to run) and weft-sim-tests (simulator).
+# weft-tests, weft-twin-tests and weft-mutant-tests (CPU), weft-gpu-tests (needs GPUs to run) and weft-sim-tests
+# (simulator).
 
 find_package(GTest QUIET)
 if(NOT GTest_FOUND)
@@ -36,11 +37,60 @@ if(NOT TARGET weft-cli-parts)
 endif()
 weft_sources(test_support_files tests/support/*.cpp)
 if(test_files)
-  weft_test_executable(weft-tests ${test_files} ${test_support_files})
+  add_library(weft-test-cases OBJECT ${test_files} ${test_support_files})
+  target_include_directories(weft-test-cases PUBLIC ${PROJECT_SOURCE_DIR}/tests)
+  target_link_libraries(weft-test-cases PUBLIC weft weft_internal GTest::gtest_main)
   if(test_files MATCHES "tests/cli/")
-    target_link_libraries(weft-tests PRIVATE weft-cli-parts)
+    target_link_libraries(weft-test-cases PUBLIC weft-cli-parts)
   endif()
+  add_executable(weft-tests)
+  target_link_libraries(weft-tests PRIVATE weft-test-cases $<TARGET_NAME_IF_EXISTS:weft-cli-parts>)
   weft_discover(weft-tests)
+endif()
+
+find_package(Python3 COMPONENTS Interpreter)
+
+# weft_mutate(TARGET TABLE DIR HEADERS...): makes copies of sources in which seeded bugs can be switched on. MUTATED_FILES
+# lists them, seen from src/.
+function(weft_mutate target table dir)
+  set(inputs ${PROJECT_SOURCE_DIR}/tools/mutate.py ${table} ${ARGN})
+  # Named, so that who includes them is compiled anew in the same build.
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${table})
+  file(STRINGS ${table} files REGEX "\"file\": ")
+  list(TRANSFORM files REPLACE ".*\"file\": \"([^\"]+)\".*" "\\1")
+  list(REMOVE_DUPLICATES files)
+  set(MUTATED_FILES ${files} PARENT_SCOPE)
+  list(TRANSFORM files PREPEND ${dir}/)
+  add_custom_command(OUTPUT ${dir}/stamp BYPRODUCTS ${dir}/mutant.hpp ${dir}/mutant_table.hpp ${files}
+    COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tools/mutate.py
+      --table ${table} --source ${PROJECT_SOURCE_DIR}/src --output ${dir}
+    COMMAND ${CMAKE_COMMAND} -E touch ${dir}/stamp
+    DEPENDS ${inputs} COMMENT "Seeding bugs" VERBATIM)
+  add_custom_target(${target} DEPENDS ${dir}/stamp)
+endfunction()
+
+# All CPU tests again, over the host's code with seeded bugs: its objects stand before the library's, of which only the
+# executors are taken.
+if(TARGET weft-tests AND Python3_FOUND AND NOT sanitized)
+  set(host_mutants ${PROJECT_SOURCE_DIR}/tests/mutants/host.json)
+  weft_sources(host_files src/core/*.cpp src/rendezvous/*.cpp src/fabric/*.cpp src/comm/*.cpp)
+  list(TRANSFORM host_files PREPEND ${PROJECT_SOURCE_DIR}/ OUTPUT_VARIABLE host_inputs)
+  weft_mutate(weft_mutated_host ${host_mutants} ${CMAKE_BINARY_DIR}/mutated-host ${host_inputs})
+  foreach(file IN LISTS MUTATED_FILES)
+    list(REMOVE_ITEM host_files src/${file})
+    list(APPEND host_files ${CMAKE_BINARY_DIR}/mutated-host/${file})
+  endforeach()
+  add_library(weft-mutated OBJECT ${host_files})
+  add_dependencies(weft-mutated weft_mutated_host weft_build_info)
+  target_include_directories(weft-mutated BEFORE PRIVATE ${CMAKE_BINARY_DIR}/mutated-host
+    ${CMAKE_BINARY_DIR}/generated/tuning ${build_info_dir})
+  target_link_libraries(weft-mutated PRIVATE weft_internal)
+  add_executable(weft-mutant-tests)
+  target_link_libraries(weft-mutant-tests PRIVATE weft-mutated weft-test-cases
+    $<TARGET_NAME_IF_EXISTS:weft-cli-parts>)
+  add_test(NAME host_mutants COMMAND ${Python3_EXECUTABLE} -B ${PROJECT_SOURCE_DIR}/tests/mutants/run.py
+    --table ${host_mutants} $<TARGET_FILE:weft-mutant-tests>)
+  set_tests_properties(host_mutants PROPERTIES TIMEOUT 600 PROCESSORS 2)
 endif()
 
 # Twins that replace a part of the library by one that is broken: an executable of its own, whose definition the linker
@@ -56,28 +106,14 @@ endif()
 # The simulator is compiled over copies of the production templates in which seeded bugs can be switched on
 # (tools/mutate.py). So it must not meet the library, which has the same templates without them.
 weft_sources_below(sim_test_files tests/sim/*_test.cpp)
-find_package(Python3 COMPONENTS Interpreter)
 if(sim_test_files AND Python3_FOUND AND NOT sanitized)
   set(Boost_USE_STATIC_LIBS ON)
   find_package(Boost REQUIRED COMPONENTS context)
   weft_sources(sim_files src/sim/*.cpp)
   weft_sources_below(mutable_headers src/core/*.hpp src/wire/*.hpp src/algorithms/*.hpp)
   set(mutated_dir ${CMAKE_BINARY_DIR}/mutated)
-  set(mutate_inputs tools/mutate.py tests/sim/mutants.json ${mutable_headers})
-  list(TRANSFORM mutate_inputs PREPEND ${PROJECT_SOURCE_DIR}/)
-  # Named, so that who includes them is compiled anew in the same build.
-  set(mutant_table ${PROJECT_SOURCE_DIR}/tests/sim/mutants.json)
-  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${mutant_table})
-  file(STRINGS ${mutant_table} mutated_headers REGEX "\"file\": ")
-  list(TRANSFORM mutated_headers REPLACE ".*\"file\": \"([^\"]+)\".*" "${mutated_dir}/\\1")
-  list(REMOVE_DUPLICATES mutated_headers)
-  add_custom_command(OUTPUT ${mutated_dir}/stamp BYPRODUCTS ${mutated_headers} ${mutated_dir}/mutant.hpp
-      ${mutated_dir}/mutant_table.hpp
-    COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tools/mutate.py
-      --table ${mutant_table} --source ${PROJECT_SOURCE_DIR}/src --output ${mutated_dir}
-    COMMAND ${CMAKE_COMMAND} -E touch ${mutated_dir}/stamp
-    DEPENDS ${mutate_inputs} COMMENT "Seeding bugs for the simulator's tests" VERBATIM)
-  add_custom_target(weft_mutated DEPENDS ${mutated_dir}/stamp)
+  list(TRANSFORM mutable_headers PREPEND ${PROJECT_SOURCE_DIR}/)
+  weft_mutate(weft_mutated ${PROJECT_SOURCE_DIR}/tests/sim/mutants.json ${mutated_dir} ${mutable_headers})
   weft_sources(relacy_files tests/sim/*relacy_test.cpp)
   weft_alone(${relacy_files})
   add_executable(weft-sim-tests ${sim_test_files} ${sim_files})

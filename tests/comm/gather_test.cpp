@@ -13,7 +13,7 @@ namespace weft::test {
 namespace {
 
 class Gather : public testing::TestWithParam<int> {};
-INSTANTIATE_TEST_SUITE_P(Ranks, Gather, testing::Values(1, 2, 3, 4, 5, 8, 13));
+INSTANTIATE_TEST_SUITE_P(Ranks, Gather, testing::ValuesIn(world_sizes({1, 2, 3, 4, 5, 8, 13})));
 
 constexpr Kind kEqual[] = {Kind::all_gather, Kind::all_to_all, Kind::broadcast, Kind::reduce_scatter};
 

@@ -40,7 +40,7 @@ constexpr SlotChoice kSlots[] = {
     {SlotKind::dense, 0}, {SlotKind::aligned, 4}, {SlotKind::max, 0}, {SlotKind::fixed, 41}};
 
 class Ragged : public testing::TestWithParam<int> {};
-INSTANTIATE_TEST_SUITE_P(Ranks, Ragged, testing::Values(1, 2, 3, 4, 8));
+INSTANTIATE_TEST_SUITE_P(Ranks, Ragged, testing::ValuesIn(world_sizes({1, 2, 3, 4, 8})));
 
 TEST_P(Ragged, EveryShapeOfCountsInEveryKindOfSlot) {
   const int ranks = GetParam();

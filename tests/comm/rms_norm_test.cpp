@@ -28,7 +28,7 @@ Config small_buffers() {
 }
 
 class RmsNorm : public testing::TestWithParam<int> {};
-INSTANTIATE_TEST_SUITE_P(Ranks, RmsNorm, testing::Values(1, 2, 3, 4, 5, 8, 13));
+INSTANTIATE_TEST_SUITE_P(Ranks, RmsNorm, testing::ValuesIn(world_sizes({1, 2, 3, 4, 5, 8, 13})));
 
 TEST_P(RmsNorm, ShapesLayoutsAndOutputsOfEveryKind) {
   const std::vector<Norm> norms = mixed_norms(repeated(200), static_cast<std::uint32_t>(GetParam()));

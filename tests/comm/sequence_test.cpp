@@ -36,7 +36,7 @@ std::vector<Case> mixed_cases(int count, std::uint32_t seed) {
 }
 
 class Sequence : public testing::TestWithParam<int> {};
-INSTANTIATE_TEST_SUITE_P(Ranks, Sequence, testing::Values(1, 2, 3, 5, 8));
+INSTANTIATE_TEST_SUITE_P(Ranks, Sequence, testing::ValuesIn(world_sizes({1, 2, 3, 5, 8})));
 
 TEST_P(Sequence, SizesGrowAndShrinkCallByCall) {
   const int ranks = GetParam();

@@ -35,7 +35,8 @@ TEST_P(Death, IsSeenByAllOthers) {
     self.say("ready");
     if (self.rank() == 2) ::pause();
     std::optional<int> dead;
-    while (!(dead = liveness.dead_peer())) ::usleep(100);
+    for (int look = 0; look < 100'000 && !(dead = liveness.dead_peer()); ++look) ::usleep(100);
+    if (!dead) throw std::runtime_error("nobody is said to be dead");
     self.say(" dead: " + std::to_string(*dead));
     ::pause();  // nobody else leaves before all have seen the first death
   });

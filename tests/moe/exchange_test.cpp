@@ -250,6 +250,21 @@ TEST(MoeLife, GoesOnAfterReleaseAndAcquire) {
   }));
 }
 
+TEST(MoeLife, ADispatchBeforeAReleaseHasNoTokensForACombineAfterIt) {
+  const ExchangeArgs args = small_exchange();
+  const PreparedMoe p = prepare({.args = args, .tokens = {6, 3}}, 2, 5);
+  expect_all_well(run_world(2, cpu_config(short_deadline), [&](Communicator& communicator, int number) {
+    const auto rank = static_cast<std::uint32_t>(number);
+    const Exchange exchange = Exchange::create(communicator, args);
+    const Ticket ticket = dispatch_and_check(exchange, p, rank);
+    communicator.release();
+    communicator.acquire();
+    CpuMoe late(exchange, p, rank);
+    exchange.combine(late.combine(ticket));
+    combine_and_check(exchange, p, rank, dispatch_and_check(exchange, p, rank));
+  }));
+}
+
 TEST(MoeFaults, RanksThatDisagreeFindOut) {
   for (const Ending& ending : run_world(3, cpu_config(), [&](Communicator&communicator, int rank) {
          ExchangeArgs args = small_exchange();

@@ -1,8 +1,9 @@
-// One kernel for each wrapper of team/ptx.cuh, and for each barrier of a block. Compiled by check_wrappers.py, which
-// knows them by name, and never run.
+// One kernel for each wrapper of team/ptx.cuh, for each barrier of a block, for its accesses of plain and of shared
+// memory and for what a warp does together. Compiled by check_wrappers.py, which knows them by name, and never run.
 #include "team/cuda_block.cuh"
 
 namespace ptx = weft::detail::ptx;
+using weft::detail::CudaBlock;
 using weft::detail::Pack;
 
 extern "C" {
@@ -54,10 +55,40 @@ __global__ void max_nan(float a, float b, float* result) {
   *result = ptx::max_nan(a, b);
 }
 __global__ void block_sync() {
-  weft::detail::CudaBlock::sync();
+  CudaBlock::sync();
 }
 __global__ void block_all(std::uint32_t good, std::uint32_t* result) {
-  *result = weft::detail::CudaBlock::all(good != 0);
+  *result = CudaBlock::all(good != 0);
+}
+__global__ void plain_put(Pack* to, Pack value) {
+  CudaBlock::put(to, value);
+}
+__global__ void plain_get(const Pack* from, Pack* result) {
+  *result = CudaBlock::get(from);
+}
+__global__ void block_share(std::uint32_t i, std::uint64_t word) {
+  CudaBlock::share(i, word);
+}
+__global__ void block_shared(std::uint32_t i, std::uint64_t* result) {
+  *result = CudaBlock::shared(i);
+}
+__global__ void warp_all(std::uint32_t good, std::uint32_t* result) {
+  *result = CudaBlock::all_lanes(good != 0);
+}
+__global__ void warp_max_of_two(float value, float* result) {
+  *result = CudaBlock::max_of(value, 2);
+}
+__global__ void warp_sum_of_two(float value, float* result) {
+  *result = CudaBlock::sum_of(value, 2);
+}
+__global__ void warp_sum_of_counts(std::uint32_t value, std::uint32_t* result) {
+  *result = CudaBlock::sum_of(value, CudaBlock::kLanes);
+}
+__global__ void warp_or(std::uint32_t value, std::uint32_t* result) {
+  *result = CudaBlock::or_of(value);
+}
+__global__ void warp_from_lane(std::uint32_t value, std::uint32_t lane, std::uint32_t* result) {
+  *result = CudaBlock::from_lane(value, lane);
 }
 
 }  // extern "C"

@@ -20,6 +20,9 @@ namespace {
 using namespace std::chrono_literals;
 using namespace test;
 
+// Longer than anything here takes: a meeting that ends by it has failed.
+constexpr auto patience = 15s;
+
 // A listener of which a test knows the port.
 struct Port {
   UniqueFd listener = listen_tcp("127.0.0.1", 0);
@@ -176,7 +179,7 @@ TEST(Tcp, AnotherJobIsTurnedAwayAndTheMeetingGoesOn) {
   Port port;
   std::atomic<bool> turned_away = false;
   const auto errors = run_ranks(3, [&](int rank) {
-    TcpArgs args = port.args(std::min(rank, 1), 2, long_deadline);
+    TcpArgs args = port.args(std::min(rank, 1), 2, patience);
     if (rank == 2) args.nonce = 7;
     if (rank == 1) {
       while (!turned_away) ::poll(nullptr, 0, 1);
@@ -204,7 +207,7 @@ TEST(Tcp, WorldSizesThatDiffer) {
   Port port;
   const auto errors = run_ranks(3, [&](int rank) {
     if (rank == 0) port.wait_for_callers(2);
-    make_tcp_bootstrap(port.args(rank, rank == 1 ? 8 : 4, for_ever));
+    make_tcp_bootstrap(port.args(rank, rank == 1 ? 8 : 4, patience));
   });
   expect_all_say(errors, "ranks disagree about the world size: rank 0 says 4, rank 1 says 8");
 }
@@ -213,7 +216,7 @@ TEST(Tcp, TwoProcessesOfOneRank) {
   Port port;
   const auto errors = run_ranks(3, [&](int rank) {
     if (rank == 0) port.wait_for_callers(2);
-    make_tcp_bootstrap(port.args(std::min(rank, 1), 4, for_ever));
+    make_tcp_bootstrap(port.args(std::min(rank, 1), 4, patience));
   });
   expect_all_say(errors, "two processes say they are rank 1");
 }

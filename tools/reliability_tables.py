@@ -11,11 +11,12 @@ All tests run, in two processes, as many as CI has cores. The part of the page b
 a protocol; what they were is kept in bench/results/simulator.json, which the page is written from until the next time. The
 executables may have been built elsewhere.
 Exit status 1 if anything fails, or if less was run than has to be; the page is then left alone. --check runs nothing: it
-looks whether the numbers of page and record reach what has to be, and whether the page has all seeded bugs, the record's
-own numbers and, given the program, all set-ups. --reports reads what ctest has left of a run of the tests, as CI does.
+looks whether the numbers of page and record reach what has to be, whether the page has all seeded bugs, the record's own
+numbers and, given the program, all set-ups, and whether the record is of the protocols as they are. --reports reads what ctest has left of a run of the tests, as CI does.
 """
 
 import argparse
+import hashlib
 import json
 import os
 import re
@@ -67,6 +68,16 @@ def run(binary, jobs):
         return tests, seconds
 
 
+def protocols():
+    """A digest of the sources that the simulator runs as GPUs do, but for comments and white space."""
+    digest = hashlib.sha256()
+    for folder in ("src/algorithms", "src/core", "src/wire"):
+        for path in sorted((ROOT / folder).glob("*.hpp")):
+            code = re.sub(r"//[^\n]*", "", path.read_text(encoding="utf-8"))
+            digest.update(f"{path.name} {' '.join(code.split())}\n".encode())
+    return digest.hexdigest()[:16]
+
+
 def record(weft, jobs):
     """Runs `weft simulate` under each scheduler, a process for each set-up, and keeps its reports."""
     listed = listed_by(weft)
@@ -109,8 +120,8 @@ def record(weft, jobs):
         campaign["results"] += [{key: result[key] for key in ("protocol", "bound", "executions", "steps", "complete")}
                                 for result in report["results"]]
     reports = [merged[scheduler] for scheduler in ("random", "pct", "exhaustive")]
-    RECORD.write_text(json.dumps({"seconds": round(time.monotonic() - began), "jobs": jobs, "reports": reports},
-                                 indent=1) + "\n", encoding="utf-8")
+    whole = {"protocols": protocols(), "seconds": round(time.monotonic() - began), "jobs": jobs, "reports": reports}
+    RECORD.write_text(json.dumps(whole, indent=1) + "\n", encoding="utf-8")
 
 
 def recorded():
@@ -248,6 +259,8 @@ def page_shortfalls(page):
     if recorded() not in page:
         wrong.append(f"the page has another record than {RECORD.name}")
     run = json.loads(RECORD.read_text(encoding="utf-8"))
+    if run["protocols"] != protocols():
+        wrong.append(f"the record is of other protocols than these, {protocols()}: they need one of their own (--record)")
     random = sum(result["executions"] for report in run["reports"] for result in report["results"]
                  if "exhaustive" not in report["arguments"])
     if random < EXECUTIONS:

@@ -53,7 +53,8 @@ class Runs(unittest.TestCase):
 
 
 class Pages(unittest.TestCase):
-    def page(self, tests):
+    @staticmethod
+    def page(tests):
         return ("All of it takes 99 s in 2 processes.\n\n" + reliability_tables.recorded() + "\n\n" +
                 reliability_tables.schedules(tests) + "\n\n### Seeded bugs\n\n" + reliability_tables.mutants(tests))
 
@@ -73,6 +74,29 @@ class Pages(unittest.TestCase):
         self.assertEqual(reliability_tables.page_shortfalls(other), [f"seeded bug {name} is of kind {kind}, not 99"])
         record = page.replace("executions without a failure", "executions")
         self.assertIn("another record", reliability_tables.page_shortfalls(record)[0])
+        self.addCleanup(setattr, reliability_tables, "protocols", reliability_tables.protocols)
+        reliability_tables.protocols = lambda: "others"
+        self.assertIn("other protocols", reliability_tables.page_shortfalls(page)[0])
+
+
+class Protocols(unittest.TestCase):
+    def test_their_digest_is_of_their_code(self):
+        self.addCleanup(setattr, reliability_tables, "ROOT", reliability_tables.ROOT)
+        digests = []
+        with tempfile.TemporaryDirectory() as folder:
+            reliability_tables.ROOT = Path(folder)
+            header = Path(folder, "src/wire/line.hpp")
+            header.parent.mkdir(parents=True)
+            for code in ("int a = 1;\n", "int  a = 1;  // one\n", "int a = 2;\n"):
+                header.write_text(code, encoding="utf-8")
+                digests.append(reliability_tables.protocols())
+        self.assertEqual(digests[0], digests[1])
+        self.assertNotEqual(digests[1], digests[2])
+
+
+class Speed(unittest.TestCase):
+    def test_a_run_that_takes_too_long_is_told(self):
+        page = Pages.page(run_of())
         slow = page.replace("takes 99 s", "takes 301 s")
         self.assertIn("301 s", reliability_tables.page_shortfalls(slow)[0])
 

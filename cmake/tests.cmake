@@ -18,7 +18,7 @@ endfunction()
 # machine is slow. Cases are listed when ctest runs, not when the executable is built: a build machine need not be able
 # to run it.
 function(weft_discover name)
-  gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT 300)
+  gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60 ${ARGN} PROPERTIES TIMEOUT 300)
 endfunction()
 
 # Sanitizers do not follow fibers from stack to stack, and need their own flags in programs that use the library.
@@ -123,7 +123,8 @@ if(sim_test_files AND Python3_FOUND AND NOT sanitized)
   target_compile_options(weft-sim-tests PRIVATE $<$<CONFIG:RelWithDebInfo>:-O2>
     $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
   target_link_libraries(weft-sim-tests PRIVATE weft_internal Boost::context GTest::gtest_main)
-  weft_discover(weft-sim-tests)
+  # How much was run, which `./dev test` adds up.
+  weft_discover(weft-sim-tests XML_OUTPUT_DIR ${CMAKE_BINARY_DIR}/sim-reports)
 endif()
 
 # Compiled wherever nvcc is, and not registered with ctest, which would fail where no GPU is: `./dev test` and
@@ -154,6 +155,8 @@ endif()
 
 if(Python3_FOUND)
   add_test(NAME lint_rules COMMAND ${Python3_EXECUTABLE} -B ${PROJECT_SOURCE_DIR}/tests/lint/test_lint.py)
+  add_test(NAME reliability_tables
+    COMMAND ${Python3_EXECUTABLE} -B ${PROJECT_SOURCE_DIR}/tests/lint/test_reliability_tables.py)
   add_test(NAME plot_script COMMAND ${Python3_EXECUTABLE} -B ${PROJECT_SOURCE_DIR}/tests/bench/test_plot.py)
 endif()
 

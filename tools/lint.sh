@@ -44,7 +44,9 @@ run_lint() {
   need build lint
   check 'format (./dev format mends it)' format_files --dry-run -Werror
   check 'project rules' python3 tools/lint.py
-  check "the simulator's numbers" python3 tools/reliability_tables.py --check
+  local program=()
+  [[ ! -x build/dev/bin/weft ]] || program=(--weft build/dev/bin/weft)
+  check "the simulator's numbers" python3 tools/reliability_tables.py --check "${program[@]}"
   check 'tables of the README (python3 tools/readme_tables.py mends them)' python3 tools/readme_tables.py --check
   check shellcheck shellcheck -x dev .ci/run
   [[ ${1-} == --fast ]] || check clang-tidy tidy_files

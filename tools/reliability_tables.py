@@ -3,17 +3,20 @@
 
     tools/reliability_tables.py build/dev/bin/weft-sim-tests
     tools/reliability_tables.py build/dev/bin/weft-sim-tests --record build/dev/bin/weft
-    tools/reliability_tables.py --check
+    tools/reliability_tables.py --check [--weft build/dev/bin/weft]
+    tools/reliability_tables.py --reports build/dev/sim-reports
 
 All tests run, in two processes, as many as CI has cores. The part of the page between the two markers is replaced. With
 --record, `weft simulate` first runs at least 10^7 executions of all set-ups, in --jobs processes, once for each change of
 a protocol; what they were is kept in bench/results/simulator.json, which the page is written from until the next time. The
 executables may have been built elsewhere.
 Exit status 1 if anything fails, or if less was run than has to be; the page is then left alone. --check runs nothing: it
-looks whether the numbers of page and record reach what has to be.
+looks whether the numbers of page and record reach what has to be, whether the page has all seeded bugs, the record's own
+numbers and, given the program, all set-ups, and whether the record is of the protocols as they are. --reports reads what ctest has left of a run of the tests, as CI does.
 """
 
 import argparse
+import hashlib
 import json
 import os
 import re
@@ -21,6 +24,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import xml.etree.ElementTree as ElementTree
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
@@ -36,7 +40,8 @@ SEED = 1_000_000  # far from those of the tests
 # What the tests' run has to reach.
 LEAST_EXHAUSTIVE_SETUPS = 12
 LEAST_EXECUTIONS = 1_000_000  # exhaustive, and as many random ones
-LEAST_RANDOM_EACH = 10_000  # of every set-up
+LEAST_RANDOM_SMALL = 10_000  # of every set-up that is searched, of which each protocol has one
+LEAST_RANDOM_EACH = 4_000  # of every other
 LEAST_MUTANTS = 30
 MOST_SECONDS = 300
 TEST_JOBS = 2
@@ -63,11 +68,20 @@ def run(binary, jobs):
         return tests, seconds
 
 
+def protocols():
+    """A digest of the sources that the simulator runs as GPUs do, but for comments and white space."""
+    digest = hashlib.sha256()
+    for folder in ("src/algorithms", "src/core", "src/wire"):
+        for path in sorted((ROOT / folder).glob("*.hpp")):
+            code = re.sub(r"//[^\n]*", "", path.read_text(encoding="utf-8"))
+            digest.update(f"{path.name} {' '.join(code.split())}\n".encode())
+    return digest.hexdigest()[:16]
+
+
 def record(weft, jobs):
     """Runs `weft simulate` under each scheduler, a process for each set-up, and keeps its reports."""
-    listed = subprocess.run([weft, "simulate", "--list"], check=True, capture_output=True, text=True).stdout.splitlines()
-    setups = [line.split()[0] for line in listed]
-    small = [line.split()[0] for line in listed if "; exhaustive within" in line]
+    listed = listed_by(weft)
+    setups, small = list(listed), [setup for setup, searched in listed.items() if searched]
     each = -(-EXECUTIONS // (2 * len(setups)))
     # The searches first: some of them take the longest.
     campaigns = [(["--scheduler", "exhaustive", "--executions", str(EXECUTIONS)], small)]
@@ -106,8 +120,8 @@ def record(weft, jobs):
         campaign["results"] += [{key: result[key] for key in ("protocol", "bound", "executions", "steps", "complete")}
                                 for result in report["results"]]
     reports = [merged[scheduler] for scheduler in ("random", "pct", "exhaustive")]
-    RECORD.write_text(json.dumps({"seconds": round(time.monotonic() - began), "jobs": jobs, "reports": reports},
-                                 indent=1) + "\n", encoding="utf-8")
+    whole = {"protocols": protocols(), "seconds": round(time.monotonic() - began), "jobs": jobs, "reports": reports}
+    RECORD.write_text(json.dumps(whole, indent=1) + "\n", encoding="utf-8")
 
 
 def recorded():
@@ -190,37 +204,80 @@ def summary(tests, seconds, jobs):
             f"\n\n{killed} of {len(MUTANTS)} seeded bugs are found. All of it takes {seconds:.0f} s in {jobs} processes.")
 
 
-def shortfalls(page):
-    """What the numbers of a page and of the record do not reach, a line each."""
-    def number(text):
-        return int(text.replace(" ", "") or 0)
+def numbers_of(tests):
+    """What was run: {strategy: {set-up: executions}}, and {seeded bug: kind}."""
+    executions = {"exhaustive": {}, "random": {}}
+    for test in tests:
+        if test.get("strategy") in executions:
+            executions[test["strategy"]][test["setup"]] = int(test["executions"])
+    kinds = {mutant["name"]: mutant["kind"] for mutant in MUTANTS}
+    return executions, {test["mutant"]: kinds[test["mutant"]] for test in tests if "mutant" in test}
 
-    def row(label):
-        cells = re.search(rf"^\| {label} \| ([\d ]+) \| ([\d ]+) \|", page, re.MULTILINE)
-        return [number(cell) for cell in cells.groups()] if cells else [0, 0]
 
+def numbers_on(page):
+    """The same of a page."""
+    executions = {"exhaustive": {}, "random": {}}
+    for setup, exhaustive, random in re.findall(r"^\| `([^` ]+)` \| ([\d ]*)[^|]*\| ([\d ]*)\|", page, re.MULTILINE):
+        executions["random"][setup] = int(random.replace(" ", "") or 0)
+        if exhaustive.strip():
+            executions["exhaustive"][setup] = int(exhaustive.replace(" ", ""))
+    bugs = page.partition("### Seeded bugs")[2].partition("###")[0]
+    return executions, {name.split(" — ")[0]: kind for name, kind in
+                        re.findall(r"^\| (.+?) \| (\d+) \|", bugs, re.MULTILINE)}
+
+
+def differences(found, wanted, what):
+    return ([f"{what} {name} is missing" for name in sorted(wanted - found)] +
+            [f"there is no {what} {name}" for name in sorted(found - wanted)])
+
+
+def shortfalls(executions, killed):
+    """What a run does not reach, a line each."""
     def least(found, wanted, what):
         return [] if found >= wanted else [f"{found} {what}: at least {wanted} are wanted"]
 
-    setups, exhaustive = row("all schedules within a bound")
-    wrong = least(setups, LEAST_EXHAUSTIVE_SETUPS, "set-ups searched exhaustively")
-    wrong += least(exhaustive, LEAST_EXECUTIONS, "executions of exhaustive searches")
-    wrong += least(row("random schedules")[1], LEAST_EXECUTIONS, "random executions")
-    each = re.findall(r"^\| `([^`]+)` \| [^|]*\| ([\d ]*)\|", page, re.MULTILINE)
-    wrong += least(len(each), row("random schedules")[0], "set-ups in the table of schedules")
-    for setup, random in each:
-        wrong += least(number(random), LEAST_RANDOM_EACH, f"random executions of {setup}")
-    killed, bugs, seconds = (int(x) for x in re.search(
-        r"(\d+) of (\d+) seeded bugs are found\. All of it takes (\d+) s", page).groups())
-    wrong += least(bugs, LEAST_MUTANTS, "seeded bugs") + least(killed, bugs, "seeded bugs found")
+    exhaustive, random = executions["exhaustive"], executions["random"]
+    wrong = least(len(exhaustive), LEAST_EXHAUSTIVE_SETUPS, "set-ups searched exhaustively")
+    wrong += least(sum(exhaustive.values()), LEAST_EXECUTIONS, "executions of exhaustive searches")
+    wrong += least(sum(random.values()), LEAST_EXECUTIONS, "random executions")
+    for setup, number in random.items():
+        wrong += least(number, LEAST_RANDOM_SMALL if setup in exhaustive else LEAST_RANDOM_EACH,
+                       f"random executions of {setup}")
+    wrong += differences(set(exhaustive), set(exhaustive) & set(random), "set-up with random schedules")
+    wrong += least(len(MUTANTS), LEAST_MUTANTS, "seeded bugs")
+    kinds = {mutant["name"]: mutant["kind"] for mutant in MUTANTS}
+    wrong += differences(set(killed), set(kinds), "seeded bug")
+    return wrong + [f"seeded bug {name} is of kind {kinds[name]}, not {kind}" for name, kind in killed.items()
+                    if kinds.get(name, kind) != kind]
+
+
+def page_shortfalls(page):
+    seconds = int(re.search(r"All of it takes (\d+) s", page).group(1))
+    wrong = shortfalls(*numbers_on(page))
     if seconds > MOST_SECONDS:
         wrong.append(f"{seconds} s: at most {MOST_SECONDS} are allowed")
+    if recorded() not in page:
+        wrong.append(f"the page has another record than {RECORD.name}")
     run = json.loads(RECORD.read_text(encoding="utf-8"))
-    recorded_random = sum(result["executions"] for report in run["reports"] for result in report["results"]
-                          if "exhaustive" not in report["arguments"])
-    wrong += [f"the record's search of {result['protocol']} has not ended" for report in run["reports"]
-              for result in report["results"] if "exhaustive" in report["arguments"] and not result["complete"]]
-    return wrong + least(recorded_random, EXECUTIONS, "random and PCT executions in the record")
+    if run["protocols"] != protocols():
+        wrong.append(f"the record is of other protocols than these, {protocols()}: they need one of their own (--record)")
+    random = sum(result["executions"] for report in run["reports"] for result in report["results"]
+                 if "exhaustive" not in report["arguments"])
+    if random < EXECUTIONS:
+        wrong.append(f"{random} random and PCT executions in the record: at least {EXECUTIONS} are wanted")
+    return wrong + [f"the record's search of {result['protocol']} has not ended" for report in run["reports"]
+                    for result in report["results"] if "exhaustive" in report["arguments"] and not result["complete"]]
+
+
+def reports_of(folder):
+    """Every test of which ctest has left a report, with its recorded properties."""
+    return [{p.get("name"): p.get("value") for p in test.iter("property")}
+            for path in sorted(folder.rglob("*.xml")) for test in ElementTree.parse(path).iter("testcase")]
+
+
+def listed_by(weft):
+    lines = subprocess.run([weft, "simulate", "--list"], check=True, capture_output=True, text=True).stdout.splitlines()
+    return {line.split()[0]: "; exhaustive within" in line for line in lines}
 
 
 def end(why, wrong):
@@ -232,11 +289,23 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("binary", type=Path, nargs="?")
     parser.add_argument("--check", action="store_true", help="run nothing, look at the numbers of page and record")
+    parser.add_argument("--weft", type=Path, help="the program whose set-ups the page must have, for --check")
+    parser.add_argument("--reports", type=Path, metavar="FOLDER", help="look at the numbers of tests that ctest ran")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="of --record; one per core")
     parser.add_argument("--record", type=Path, metavar="WEFT", help="the program that makes a new record first")
     args = parser.parse_args()
+    if args.reports:
+        executions, killed = numbers_of(reports_of(args.reports))
+        end("less was run than has to be", shortfalls(executions, killed))
+        print("; ".join([f"{thousands(sum(of.values()))} {how} executions of {len(of)} set-ups"
+                         for how, of in executions.items()] + [f"{len(killed)} seeded bugs found"]))
+        return
     if args.check:
-        end("the page or the record falls short", shortfalls(PAGE.read_text(encoding="utf-8")))
+        page = PAGE.read_text(encoding="utf-8")
+        wrong = page_shortfalls(page)
+        if args.weft:
+            wrong += differences(set(numbers_on(page)[0]["random"]), set(listed_by(args.weft.resolve())), "set-up")
+        end("the page or the record falls short: tools/reliability_tables.py --help", wrong)
         return
     if args.binary is None:
         parser.error("which executable?")
@@ -246,7 +315,7 @@ def main():
     block = "\n\n".join([BEGIN, summary(tests, seconds, TEST_JOBS), "### The record", recorded(),
                          "### Schedules by set-up", schedules(tests),
                          "### Seeded bugs", mutants(tests), "### Litmus tests", litmus(tests), "### Primitives", primitives(tests), END])
-    end("less was run than has to be; the page stays as it is", shortfalls(block))
+    end("less was run than has to be; the page stays as it is", page_shortfalls(block))
     page = PAGE.read_text(encoding="utf-8")
     before, rest = page.split(BEGIN)
     PAGE.write_text(before + block + rest.split(END)[1], encoding="utf-8")

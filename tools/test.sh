@@ -57,6 +57,14 @@ build_and_test() {
   fi
 }
 
+# Each test of the simulator has passed; together they have to be enough.
+test_simulated() {
+  say "simulated: $(python3 tools/reliability_tables.py --reports build/dev/sim-reports)" || {
+    say 'error: the simulator was not put through what it has to be'
+    tests_failed=$((tests_failed + 1))
+  }
+}
+
 test_sanitizers() {
   (
     # A report ends the test; a forked child of a process with threads is what tests of killed ranks are made of.
@@ -173,7 +181,9 @@ run_tests() {
   [[ -z $filter ]] || select=(--tests-regex "$filter")
   need build
   [[ -n $fast ]] || need sanitize
+  rm -rf build/dev/sim-reports
   build_and_test dev -- "${select[@]}"
+  [[ -n $filter ]] || test_simulated
   if has_gpu && [[ -z $filter && -x build/dev/bin/weft-gpu-tests ]]; then
     run_gtest build/dev/bin/weft-gpu-tests
   fi

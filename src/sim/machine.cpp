@@ -224,9 +224,8 @@ void Machine::relax() {
   auto &polled = polled_[current_], &polled_before = polled_before_[current_];
   polled_before.insert(polled_before.end(), polled.begin(), polled.end());
   const bool called = take_call();
-  const bool newer = called || std::ranges::any_of(polled_before, [&](Memory::Location at) {
-                       return memory_.stale(current_, at);
-                     });
+  const bool newer =
+      called || std::ranges::any_of(polled_before, [&](Memory::Location at) { return memory_.stale(current_, at); });
   if (!newer) {
     for (const Memory::Location at : polled_before) waiters_[at] |= bit(current_);
     waiting_ |= bit(current_);

@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/channel.hpp"
@@ -142,8 +143,8 @@ std::vector<CallSetup> releases(const std::vector<CallSetup>& eager, int last_ra
 
 // The set-ups that the tests run, by name.
 const std::vector<Setup>& all_setups();
-const Setup& find_setup(const std::string& name);  // or one of sim/fault_setups.hpp; throws weft::Error
-bool is_listed(const Setup& setup);                // whether find_setup() finds it: a trial is in no list
+const Setup& find_setup(std::string_view name);  // or one of sim/fault_setups.hpp; throws weft::Error
+bool is_listed(const Setup& setup);              // whether find_setup() finds it: a trial is in no list
 // Those of dispatch and combine.
 std::vector<Setup> small_move_setups();
 std::vector<Setup> large_move_setups();

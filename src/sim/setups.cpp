@@ -264,7 +264,7 @@ const std::vector<Setup>& all_setups() {
 
 namespace {
 
-const Setup* look_up(const std::string& name) {
+const Setup* look_up(std::string_view name) {
   for (const auto* setups : {&all_setups(), &all_fault_setups()}) {
     const auto found = std::ranges::find(*setups, name, &Setup::name);
     if (found != setups->end()) return &*found;
@@ -282,7 +282,7 @@ bool is_listed(const Setup& setup) {
   return !trial && look_up(setup.name) != nullptr;
 }
 
-const Setup& find_setup(const std::string& name) {
+const Setup& find_setup(std::string_view name) {
   if (const Setup* const found = look_up(name)) return *found;
   throw Error(Errc::invalid_argument,
               fmt::format("protocol set-up \"{}\" is unknown; weft simulate --list names all", name));

@@ -90,10 +90,7 @@ sim::Setup pass_on(unsigned ranks) {
 
 Report explored(const sim::Setup& setup, Strategy strategy) {
   AllReduceProgram program(setup);
-  const ExploreArgs args{.strategy = strategy, .executions = 5'000, .bound = 1};
-  Report report = explore(program, args);
-  record(setup.name, args, report);
-  return report;
+  return explore(program, {.strategy = strategy, .executions = 5'000, .bound = 1});
 }
 
 TEST(Trial, OfANewProtocolIsRight) {

@@ -151,7 +151,11 @@ int AllReduceBench::run() const {
   const auto all_sizes = sizes(ranks.device());
   std::size_t largest = 0;
   for (const auto& size : all_sizes) largest = std::max(largest, size.bytes());
-  const auto torch = torch_json.empty() ? std::vector<Result>{} : read_torch_results(torch_json, ranks.world_size());
+  const Machine machine = describe_machine();
+  const bool on_gpus = ranks.device() == Device::cuda && !machine.gpus.empty();
+  const TorchRun torch = torch_json.empty()
+                             ? TorchRun{}
+                             : read_torch_run(torch_json, ranks.world_size(), on_gpus ? machine.gpus[0].name : "");
   const auto tried = launches(ranks.device());
 
   const auto bench = open_bench(ranks, options.bench_args(largest));
@@ -175,7 +179,9 @@ int AllReduceBench::run() const {
   const bool correct = all_correct(results);
   if (!ranks.leader()) return correct ? 0 : 1;
 
-  results.insert(results.end(), torch.begin(), torch.end());
+  results.insert(results.end(), torch.results.begin(), torch.results.end());
+  auto notes = bench->notes();
+  if (!torch.about.empty()) notes.push_back(torch.about);
 
   if (options.tables_on_stdout())
     fmt::print("All-reduce, {} {}, µs per operation\n{}\n", name(options.type), name(options.op), headline(ranks));
@@ -186,12 +192,11 @@ int AllReduceBench::run() const {
     fmt::print("\n{}\n", verdict_line(correct));
     fmt::print(
         "GB/s, speed-up: of \"automatic\"; bytes of one rank's buffer over its time, best peer's time over it.\n");
-    for (const auto& note : bench->notes()) fmt::print("{}\n", note);
+    for (const auto& note : notes) fmt::print("{}\n", note);
   }
   if (!options.csv.empty()) write_text(options.csv, csv);
   if (options.wants_report())
-    options.write(report(run_info("bench all-reduce", arguments, ranks, options, bench->notes()), describe_machine(),
-                         to_json(results)));
+    options.write(report(run_info("bench all-reduce", arguments, ranks, options, notes), machine, to_json(results)));
   return correct ? 0 : 1;
 }
 

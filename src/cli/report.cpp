@@ -109,19 +109,25 @@ json report(const RunInfo& run, const Machine& machine, json points) {
           {"notes", run.notes},         {"points", std::move(points)}};
 }
 
-std::vector<Result> read_torch_results(const std::filesystem::path& file, int world_size) {
+TorchRun read_torch_run(const std::filesystem::path& file, int world_size, const std::string& gpu) {
   const auto bad = [&](const std::string& why) {
     return Error(Errc::invalid_argument, fmt::format("--torch-json {}: {}", file.string(), why));
   };
   std::ifstream in(file);
   if (!in) throw bad("cannot be read");
   const json whole = json::parse(in, nullptr, /*allow_exceptions=*/false);
-  std::vector<Result> results;
+  TorchRun run;
   try {
     if (whole.at("schema") != "weft-torch-1") throw bad("is not a file of bench/torch_peer.py");
     if (whole.at("world_size") != world_size)
       throw bad(
           fmt::format("was measured on {} ranks, this run has {}", whole.at("world_size").get<int>(), world_size));
+    const auto theirs = whole.at("gpu").get<std::string>();
+    if (theirs != gpu)
+      throw bad(fmt::format("was measured on {}, this run is on {}", theirs, gpu.empty() ? "CPU ranks" : gpu));
+    run.about = fmt::format("torch {} with CUDA {} and NCCL {}, measured by bench/torch_peer.py on {}",
+                            whole.at("torch").get<std::string>(), whole.at("cuda").get<std::string>(),
+                            whole.at("nccl").get<std::string>(), whole.at("date").get<std::string>());
     for (const auto& entry : whole.at("points")) {
       for (const auto contender : {Contender::torch_nccl, Contender::torch_one_shot, Contender::torch_two_shot}) {
         if (entry.at("contender") != name(contender)) continue;
@@ -131,13 +137,13 @@ std::vector<Result> read_torch_results(const std::filesystem::path& file, int wo
         result.verdict = entry.at("correct").get<bool>() ? Verdict::ok : Verdict::wrong;
         result.us = entry.at("us").get<double>();
         result.samples_us = entry.at("samples_us").get<std::vector<std::vector<double>>>();
-        results.push_back(std::move(result));
+        run.results.push_back(std::move(result));
       }
     }
   } catch (const json::exception& error) {
     throw bad(error.what());
   }
-  return results;
+  return run;
 }
 
 void check_outputs(const std::vector<Destination>& outputs) {

@@ -34,7 +34,13 @@ nlohmann::json to_json(const std::vector<Result>& results);
 nlohmann::json report(const RunInfo& run, const Machine& machine, nlohmann::json points);
 
 // The points of a file that bench/torch_peer.py wrote. Throws Errc::invalid_argument when it is none.
-std::vector<Result> read_torch_results(const std::filesystem::path& file, int world_size);
+struct TorchRun {
+  std::vector<Result> results;
+  std::string about;  // versions and time, in words
+};
+// `gpu`: the name of this run's GPUs; empty for CPU ranks. A file of other GPUs or of another number of them is an
+// error.
+TorchRun read_torch_run(const std::filesystem::path& file, int world_size, const std::string& gpu);
 
 // What an option names to be written: nothing, a file, or stdout ("-").
 struct Destination {

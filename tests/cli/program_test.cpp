@@ -7,6 +7,7 @@
 
 #include "cli/bench_options.hpp"
 #include "cli/run.hpp"
+#include "support/ranks.hpp"
 #include "weft/moe.hpp"
 
 namespace weft::cli {
@@ -278,13 +279,22 @@ TEST(Program, InfoCountsTheMemoryOfExperts) {
 
 TEST(Program, TorchColumnsMustBelongToThisRun) {
   const auto file = testing::TempDir() + "torch.json";
-  std::ofstream(file) << R"({"schema": "weft-torch-1", "world_size": 2, "points": [
+  std::ofstream(file) << R"({"schema": "weft-torch-1", "world_size": 2,
+    "gpu": "NVIDIA H200", "torch": "2.9.1", "cuda": "13.0", "nccl": "2.28.9", "date": "2026-11-21T10:00:00Z", "points": [
     {"bytes": 1024, "contender": "torch one-shot", "us": 0.001, "correct": true, "samples_us": [[0.001], [0.001]]}]})";
-  const auto results = read_torch_results(file, 2);
+  const TorchRun run = read_torch_run(file, 2, "NVIDIA H200");
+  const auto& results = run.results;
   ASSERT_EQ(results.size(), 1u);
   EXPECT_EQ(results[0].point.bytes(), 1024u);
   EXPECT_EQ(results[0].point.contender, Contender::torch_one_shot);
-  EXPECT_THROW(read_torch_results(file, 4), Error);
+  EXPECT_EQ(run.about,
+            "torch 2.9.1 with CUDA 13.0 and NCCL 2.28.9, measured by bench/torch_peer.py on 2026-11-21T10:00:00Z");
+  const auto refused = [&](int ranks, const std::string& gpu) {
+    return test::error_of([&] { read_torch_run(file, ranks, gpu); });
+  };
+  test::expect_says(refused(4, "NVIDIA H200"), "was measured on 2 ranks, this run has 4");
+  test::expect_says(refused(2, "NVIDIA H100"), "was measured on NVIDIA H200, this run is on NVIDIA H100");
+  test::expect_says(refused(2, ""), "this run is on CPU ranks");
 }
 
 TEST(Results, TimeIsTheSlowestRanksMedian) {

@@ -12,7 +12,8 @@ a protocol; what they were is kept in bench/results/simulator.json, which the pa
 executables may have been built elsewhere.
 Exit status 1 if anything fails, or if less was run than has to be; the page is then left alone. --check runs nothing: it
 looks whether the numbers of page and record reach what has to be, whether the page has all seeded bugs, the record's own
-numbers and, given the program, all set-ups, and whether the record is of the protocols as they are. --reports reads what ctest has left of a run of the tests, as CI does.
+numbers and, given the program, all set-ups, and whether the record is of the protocols as they are. --reports reads what
+ctest has left of a run of the tests, as CI does.
 """
 
 import argparse

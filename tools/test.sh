@@ -59,10 +59,13 @@ build_and_test() {
 
 # Each test of the simulator has passed; together they have to be enough.
 test_simulated() {
-  say "simulated: $(python3 tools/reliability_tables.py --reports build/dev/sim-reports)" || {
+  local numbers
+  if numbers=$(python3 tools/reliability_tables.py --reports build/dev/sim-reports); then
+    say "simulated: $numbers"
+  else
     say 'error: the simulator was not put through what it has to be'
     tests_failed=$((tests_failed + 1))
-  }
+  fi
 }
 
 test_sanitizers() {

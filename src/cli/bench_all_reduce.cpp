@@ -145,17 +145,21 @@ Table sweep_table(const std::vector<Point>& sizes, const std::vector<Contender>&
   return table;
 }
 
+// Empty for CPU ranks.
+std::string gpu_of(const Ranks& ranks) {
+  if (ranks.device() != Device::cuda) return {};
+  const Machine machine = describe_machine();
+  return machine.gpus.empty() ? std::string() : machine.gpus[0].name;
+}
+
 int AllReduceBench::run() const {
   sizes(Device::cpu);  // complains of bad sizes before anything is started
   Ranks ranks(options.ranks_args());
   const auto all_sizes = sizes(ranks.device());
   std::size_t largest = 0;
   for (const auto& size : all_sizes) largest = std::max(largest, size.bytes());
-  const Machine machine = describe_machine();
-  const bool on_gpus = ranks.device() == Device::cuda && !machine.gpus.empty();
-  const TorchRun torch = torch_json.empty()
-                             ? TorchRun{}
-                             : read_torch_run(torch_json, ranks.world_size(), on_gpus ? machine.gpus[0].name : "");
+  const TorchRun torch =
+      torch_json.empty() ? TorchRun{} : read_torch_run(torch_json, ranks.world_size(), gpu_of(ranks));
   const auto tried = launches(ranks.device());
 
   const auto bench = open_bench(ranks, options.bench_args(largest));
@@ -196,7 +200,8 @@ int AllReduceBench::run() const {
   }
   if (!options.csv.empty()) write_text(options.csv, csv);
   if (options.wants_report())
-    options.write(report(run_info("bench all-reduce", arguments, ranks, options, notes), machine, to_json(results)));
+    options.write(
+        report(run_info("bench all-reduce", arguments, ranks, options, notes), describe_machine(), to_json(results)));
   return correct ? 0 : 1;
 }
 

@@ -34,13 +34,8 @@ void check_arguments(const GroupState& group, const AllReduceArgs& args) {
   const std::size_t element = size_of(args.type);
   require(args.count <= SIZE_MAX / 8 / element, "count: {} elements of {} bytes are not between 0 and {}", args.count,
           element, SIZE_MAX / 8 / element);
-  const int most = group.communicator().fabric().max_blocks();
-  require(args.launch.blocks == 0 || (args.launch.blocks >= 2 && args.launch.blocks <= most),
-          "launch.blocks: {} is not 0 or between 2 and {}", args.launch.blocks, most);
-  const int most_threads = detail::max_threads(has_lean_instance(instance_of(group, args)) ? group.size() : 0);
-  const int threads = args.launch.threads;
-  require(threads == 0 || (threads >= 32 && threads <= most_threads && threads % 32 == 0),
-          "launch.threads: {} is not 0 or a multiple of 32 between 32 and {}", threads, most_threads);
+  const bool lean = has_lean_instance(instance_of(group, args));
+  detail::check_launch(group, args.launch, detail::max_threads(lean ? group.size() : 0));
   group.communicator().fabric().check_stream(args.stream);
   if (args.count == 0) return;
   const auto check_buffer = [&](const char* name, const void* data) {

@@ -53,11 +53,7 @@ void check_outputs(const GroupState& group, const ExchangeShape& shape, const Di
 }
 
 void check_launch(const GroupState& group, const Launch& launch, Stream stream) {
-  const int most = group.communicator().fabric().max_blocks();
-  require(launch.blocks == 0 || (launch.blocks >= 2 && launch.blocks <= most),
-          "launch.blocks: {} is not 0 or between 2 and {}", launch.blocks, most);
-  require(launch.threads == 0 || (launch.threads >= 32 && launch.threads <= 512 && launch.threads % 32 == 0),
-          "launch.threads: {} is not 0 or a multiple of 32 between 32 and 512", launch.threads);
+  detail::check_launch(group, launch, 512);
   group.communicator().fabric().check_stream(stream);
 }
 

@@ -14,6 +14,7 @@ struct MoeDispatch : MoeFrame<DispatchWork> {
   using Frame = MoeFrame<DispatchWork>;
   using Send = MoeSend<Row>;
   using Receive = MoeReceive<Row>;
+  static constexpr Together kTogether = Together::warp;
 
   struct Places : Frame::Places {
     typename Send::Plan plan;

@@ -16,9 +16,9 @@ WEFT_FN bool add_counts(T& team, const Session& s, const ExchangeView& exchange,
   constexpr std::uint32_t kBatch = 8;
   for (std::uint32_t first = 0; first < end; first += kBatch) {
     std::uint64_t word[kBatch];
-    std::uint32_t late = first;
+    std::uint32_t late = kNoPeer;
     const auto arrived = [&] {
-      bool all = true;
+      late = kNoPeer;
       WEFT_UNROLL
       for (std::uint32_t k = 0; k < kBatch; ++k) {
         word[k] = 0;
@@ -30,10 +30,9 @@ WEFT_FN bool add_counts(T& team, const Session& s, const ExchangeView& exchange,
       WEFT_UNROLL
       for (std::uint32_t k = 0; k < kBatch; ++k) {
         if (!one || first + k >= end || FlaggedWord::arrived(word[k], s.epoch)) continue;
-        all = false;
         late = first + k;
       }
-      return team.all_lanes(all);
+      return team.all_lanes(late == kNoPeer);
     };
     if (!wait(team, s, {.phase = 1, .warp = true}, arrived, [&] { return late; })) return false;
     WEFT_UNROLL

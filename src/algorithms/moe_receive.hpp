@@ -31,8 +31,9 @@ struct SenderTokens {
         team, s, {.phase = 1, .warp = true}, [&] { return team.all_lanes(look(team, s, exchange, lane)); },
         [&] { return late(lane, s.size()); });
   }
+  // Of those that are this lane's.
   WEFT_FN std::uint32_t late(std::uint32_t lane, std::uint32_t ranks) {
-    std::uint32_t who = lane < ranks ? lane : 0;
+    std::uint32_t who = kNoPeer;
     count.each(lane, ranks, [&](std::uint32_t rank, std::uint32_t& known) { who = known == kUnknown ? rank : who; });
     return who;
   }

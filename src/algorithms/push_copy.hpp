@@ -26,8 +26,8 @@ struct PushCopy {
   using Handshake = detail::Handshake<0>;
   static constexpr std::uint32_t kSize = 0;
   static constexpr int kPhases = 2;
-  static constexpr bool kTogether = !Shares::kKnown;  // counts are read once per block
-  static constexpr std::uint32_t kMostPacks = 3;      // of a unit
+  static constexpr Together kTogether = Shares::kTogether;
+  static constexpr std::uint32_t kMostPacks = 3;  // of a unit
 
   // A thread's unit of the messages of a turn, in lines.
   struct Unit {

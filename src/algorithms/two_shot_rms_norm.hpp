@@ -24,6 +24,7 @@ struct TwoShotRmsNorm : AllReduceInstance<R, known_size, true>, LoadsNothingEarl
   using Work = NormWork;
   using Handshake = detail::Handshake<known_size>;
   static constexpr int kMostThreads = kNormThreads;
+  static constexpr Together kTogether = Together::block;
   static constexpr int kPhases = 3;
 
   // A thread's part of the two hops: packs first, first + step … of every shard; the last shards may be shorter, or
@@ -104,9 +105,14 @@ struct TwoShotRmsNorm : AllReduceInstance<R, known_size, true>, LoadsNothingEarl
     }
   }
 
-  // A rank sends its sums to itself as well: another block may have the row.
+  // A rank sends its sums to itself as well: another block may have the row. All threads of a block have failed, or
+  // none: those of a row tell each other of it.
   template <Team T>
   static WEFT_FN bool reduce(T& team, const Session& s, const Places& p) {
+    return team.all(reduce_own(team, s, p));
+  }
+  template <Team T>
+  static WEFT_FN bool reduce_own(T& team, const Session& s, const Places& p) {
     for (std::uint32_t i = p.first; i < p.shard && place(s, p, 0, i) < p.packs; i += p.step) {
       const Pack own = p.input.load(place(s, p, 0, i));
       typename R::Accumulator sum{};

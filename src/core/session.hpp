@@ -110,7 +110,8 @@ WEFT_FN std::uint64_t newest_header(T& team, const Channel* channel, std::uint32
   return newest;
 }
 
-// Called every so often by a wait that goes on: is there still something to hope for?
+// Called every so often by a wait that goes on: is there still something to hope for? `peer`: a group rank that is
+// waited for, or kNoPeer in a lane that waits for others of its warp alone, which blames nobody.
 template <Team T>
 WEFT_SLOW WaitState worth_waiting(T& team, CallId id, std::uint32_t peer, WaitSite site, WaitState state) {
   const Channel* channel = id.channel;
@@ -124,14 +125,15 @@ WEFT_SLOW WaitState worth_waiting(T& team, CallId id, std::uint32_t peer, WaitSi
   if (team.load(channel->abort) != 0) return fail({.code = Errc::aborted, .peer = channel->world_rank});
   // Who has sent everything may leave: only the death of a rank that is late matters, and what that one sent before it
   // went is looked for once more.
-  if (team.dead_peer() == static_cast<int>(channel->member[peer])) {
+  const bool misses = peer != kNoPeer;
+  if (misses && team.dead_peer() == static_cast<int>(channel->member[peer])) {
     if (state.gone == peer) return fail({.code = Errc::peer_died, .peer = channel->member[peer]});
     state.gone = peer;
   }
 
   const std::uint64_t now = team.now();
   if (state.began == 0) state.began = now;
-  if (channel->deadline_ns == 0) return state;
+  if (channel->deadline_ns == 0 || !misses) return state;
   const std::uint64_t waited = now - state.began;
   const std::uint64_t limit = channel->deadline_ns + (site.control ? 0 : channel->deadline_ns / 4);
   if (waited > channel->deadline_ns / 10 && team.load(&channel->record->slow_epoch) != id.epoch) {
@@ -146,7 +148,8 @@ WEFT_SLOW WaitState worth_waiting(T& team, CallId id, std::uint32_t peer, WaitSi
                .theirs = static_cast<std::uint32_t>(header)});
 }
 
-// Polls until `ready()`; false when the call has failed. `late()` names a group rank that is still waited for.
+// Polls until `ready()`; false when the call has failed. `late()` names a group rank that is still waited for, or is
+// kNoPeer in a lane that has all of its own while others of its warp have not.
 template <Team T, class Ready, class Late>
 WEFT_FN bool wait(T& team, const Session& s, WaitSite site, Ready ready, Late late) {
   WaitState state;
@@ -197,12 +200,16 @@ WEFT_FN bool enter(T& team, Session& s, Part part) {
   return true;
 }
 
-// The same for algorithms whose threads tell each other things (A::kTogether): all of a block go on, or none. Another
-// block of this launch may end the group meanwhile, so that some threads find it dead and others do not.
+// Who tells each other things in a call, so that all of them must begin it, or none.
+enum class Together : std::uint8_t { nobody, warp, block };
+
+// The same for algorithms that say who that is (A::kTogether). Another block of this launch may end the group
+// meanwhile, so that some threads find it dead and others do not.
 template <class A, Team T>
 WEFT_FN bool enter_as(T& team, Session& s, Part part) {
   const bool entered = enter(team, s, part);
-  if constexpr (requires { requires A::kTogether; }) return team.all(entered);
+  if constexpr (requires { requires A::kTogether == Together::block; }) return team.all(entered);
+  if constexpr (requires { requires A::kTogether == Together::warp; }) return team.all_lanes(entered);
   return entered;
 }
 

@@ -146,11 +146,6 @@ const Setup& unordered_setup() {
   return setup;
 }
 
-const Setup& blaming_setup() {
-  static const Setup setup = fault_setup({.kind = "stops", .protocol = "moe", .ranks = 2, .variant = "lanes"});
-  return setup;
-}
-
 const std::vector<Setup>& all_fault_setups() {
   static const std::vector<Setup> setups = [] {
     std::vector<Setup> all;
@@ -181,10 +176,9 @@ const std::vector<Setup>& all_fault_setups() {
         all.push_back(fault_setup({.kind = kind, .protocol = protocol, .ranks = ranks, .variant = variant}));
       }
     }
-    // Of deaths teams with lanes are not told; and blaming_setup() is left out.
+    // Of deaths teams with lanes are not told.
     for (const std::string kind : {"stops", "aborts", "mismatch"}) {
-      for (const std::string protocol : {"moe", "norm-one-shot"}) {
-        if (kind == "stops" && protocol == "moe") continue;
+      for (const std::string protocol : {"moe", "norm-one-shot", "norm-two-shot"}) {
         all.push_back(fault_setup({.kind = kind, .protocol = protocol, .ranks = 2, .variant = "lanes"}));
       }
     }

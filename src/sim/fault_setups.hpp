@@ -32,7 +32,5 @@ Setup fault_setup(const FaultArgs& args);
 const std::vector<Setup>& all_fault_setups();
 // The one that fails: what nobody may do, and nobody notices for certain (docs/reliability.md). find_setup() finds it.
 const Setup& unordered_setup();
-// Another that fails: lanes of a warp blame a rank that was not late (docs/reliability.md). find_setup() finds it, too.
-const Setup& blaming_setup();
 
 }  // namespace weft::sim

@@ -1,9 +1,7 @@
 // Warps of the machine. Lanes meet in the calls that tell each what the others have given (shfl, vote and redux), and
 // PTX says of these that they wait for all lanes and order no memory. So a meeting is no step, and joins no views. It
-// is an error, whatever the schedule, when lanes that meet make different calls, or when one of them has left. Only
-// where something goes wrong on purpose (time then passes) may lanes leave, as they do when their group ends while they
-// enter: PTX waits for those that are there, of which votes and sums are made; what shfl takes from one that has left
-// is anything, here 0.
+// is an error, whatever the schedule, when lanes that meet make different calls, or when one of them has left: what
+// shfl takes from that one is anything.
 #include <fmt/format.h>
 
 #include <bit>
@@ -26,14 +24,13 @@ const Machine::Lanes& Machine::ask_lanes(LaneCall call, std::uint32_t value) {
   if (trace_ != nullptr) {
     trace_->push_back(fmt::format("{} {} among {}: {:08x}", names_[current_], call.name, call.among, value));
   }
-  if (idle_ns_ == 0 && static_cast<unsigned>(std::popcount(warp.live)) != lanes_) {
+  if (static_cast<unsigned>(std::popcount(warp.live)) != lanes_) {
     fail(FailureKind::broken_rule, fmt::format("thread {}: {} in a warp that is not whole", current_, call.name));
   }
   if (warp.arrived != 0 && warp.call != call) {
     fail(FailureKind::broken_rule, fmt::format("thread {}: {} among {} where other lanes of its warp make {} among {}",
                                                current_, call.name, call.among, warp.call.name, warp.call.among));
   }
-  if (warp.arrived == 0) warp.given.fill(call.name == "all_lanes" ? 1 : 0);  // of lanes that have left
   warp.call = call;
   warp.given[lane] = value;
   warp.arrived |= bit(current_);
@@ -42,18 +39,14 @@ const Machine::Lanes& Machine::ask_lanes(LaneCall call, std::uint32_t value) {
   ready_ |= warp.live & waiting_;
   waiting_ &= ~warp.live;
   if (warp.arrived == warp.live) {
-    tell_lanes(warp);
+    ready_ |= warp.arrived;
+    warp.arrived = warp.called = 0;
+    warp.told = warp.given;
   } else {
     ready_ &= ~bit(current_);
     go_on();
   }
   return warp.told;
-}
-
-void Machine::tell_lanes(Warp& warp) {
-  ready_ |= warp.arrived;
-  warp.arrived = warp.called = 0;
-  warp.told = warp.given;
 }
 
 bool Machine::take_call() {
@@ -67,10 +60,6 @@ void Machine::leave_warp(unsigned thread) {
   Warp& warp = warps_[thread - lane_of(thread)];
   warp.live &= ~bit(thread);
   if (warp.arrived == 0) return;
-  if (idle_ns_ != 0) {
-    if (warp.arrived == warp.live) tell_lanes(warp);
-    return;
-  }
   fail(FailureKind::broken_rule, fmt::format("thread {} leaves its warp, whose other lanes make {} among {}", thread,
                                              warp.call.name, warp.call.among));
 }

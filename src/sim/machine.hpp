@@ -160,7 +160,6 @@ class Machine {
   void release_barrier(Block& block);
   unsigned lane_of(unsigned thread) const { return (thread - block_of_[thread]) % lanes_; }
   bool take_call();  // whether another lane of the running thread's warp waits for it, since it last asked
-  void tell_lanes(Warp& warp);
   void start_warps(ThreadMask block);
   void leave_warp(unsigned thread);
   std::string missing_lanes() const;  // who waits for which, in words

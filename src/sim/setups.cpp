@@ -269,10 +269,7 @@ const Setup* look_up(std::string_view name) {
     const auto found = std::ranges::find(*setups, name, &Setup::name);
     if (found != setups->end()) return &*found;
   }
-  for (const Setup* setup : {&unordered_setup(), &blaming_setup()}) {
-    if (name == setup->name) return setup;
-  }
-  return nullptr;
+  return name == unordered_setup().name ? &unordered_setup() : nullptr;
 }
 
 }  // namespace

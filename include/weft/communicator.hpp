@@ -26,7 +26,8 @@ class GroupState;
 // found at creation (Errc::rendezvous).
 struct Config {
   Device device = Device::automatic;  // automatic: CUDA where this build and this machine can, else CPU
-  // Each rank's own. −1: LOCAL_RANK (from_environment), the rank (local), else the current device.
+  // Each rank's own, 0 … number of GPUs − 1. −1: LOCAL_RANK (from_environment) or the rank (local), modulo the number
+  // of GPUs; else the current device.
   int cuda_device = -1;
 
   // How long one wait inside an operation may last before the call fails with Errc::timeout. 0: for ever. Held in

@@ -60,9 +60,10 @@ struct AllReduceRmsNormArgs {
 // For every row of h columns, with one rounding where `round` stands, and f32 between:
 //   sum             = round(Σ over ranks r = 0 … size − 1 of input_r)   all_reduce's bits
 //   residual_output = round(sum + residual)                             sum, without a residual
-//   factor          = 1 / sqrt(Σ residual_output² · (1 / h) + ε)        of the rounded row, every operation rounded in
-//   f32 output          = round(residual_output · factor · γ)               or (1 + γ), from left to right fp8.rows =
-//   e4m3(output · inverse), of the rounded output, whether or not it is written
+//   factor          = 1 / sqrt(Σ residual_output² · (1 / h) + ε)        of the rounded row
+//   output          = round(residual_output · factor · γ)               or (1 + γ); from left to right
+//   fp8.rows        = e4m3(output · inverse)                            of the rounded output, written or not
+// Every operation of the factor is rounded to f32.
 // All squares are added in an order that depends on h alone. So every rank has the same bits in everything, whatever
 // the algorithm, the grid and the device, and they are those of all_reduce, an addition and a norm one after the other.
 //

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "cuda_check.hpp"
+#include "fabric/fabric.hpp"
 #include "machine.hpp"
 #include "ranks.hpp"
 #include "weft/collectives.hpp"
@@ -35,9 +36,16 @@ std::string reach(int from, int to) {
 
 int usable_gpus() {
   int count = 0;
-  if (cudaGetDeviceCount(&count) == cudaSuccess) return count;
-  static_cast<void>(cudaGetLastError());
-  return 0;
+  if (cudaGetDeviceCount(&count) != cudaSuccess) {
+    static_cast<void>(cudaGetLastError());
+    return 0;
+  }
+  for (int device = 0; device < count; ++device) {
+    int major = 0;
+    check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device), "cudaDeviceGetAttribute");
+    if (major < detail::kLeastComputeCapability) return device;
+  }
+  return count;
 }
 
 void describe_cuda(Machine& machine) {
@@ -71,6 +79,10 @@ void describe_cuda(Machine& machine) {
     char address[32] = {};
     check(cudaDeviceGetPCIBusId(address, sizeof(address), device), "cudaDeviceGetPCIBusId");
     pci.emplace_back(address);
+  }
+  if (machine.cuda_problem.empty() && usable_gpus() == 0) {
+    machine.cuda_problem =
+        "GPU 0 is older than compute capability " + std::to_string(detail::kLeastComputeCapability) + ".0";
   }
   const auto links = read_nvlinks(pci);
   for (std::size_t device = 0; device < links.size(); ++device) machine.gpus[device].links = links[device];

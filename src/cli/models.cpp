@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <cerrno>
+#include <cstring>
 
 #include <algorithm>
 #include <array>
@@ -159,9 +161,12 @@ ModelShape shape_from_json(const json& whole, const std::string& name) {
 }
 
 ModelShape shape_from_config(const std::filesystem::path& file) {
+  errno = 0;
   std::ifstream in(file);
   in.peek();  // a folder can be opened, and not read
-  if (!in.is_open() || in.bad()) throw Error(Errc::invalid_argument, fmt::format("cannot read \"{}\"", file.string()));
+  if (!in.is_open() || in.bad()) {
+    throw Error(Errc::invalid_argument, fmt::format("cannot read \"{}\": {}", file.string(), std::strerror(errno)));
+  }
   const std::string text(std::istreambuf_iterator<char>(in), {});
   json config;
   try {

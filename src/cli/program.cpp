@@ -90,6 +90,23 @@ Examples:
   weft bench all-reduce --tuning tuning.json    what it gives
   torchrun --nproc-per-node 8 --no-python weft tune)";
 
+constexpr const char* kSimulateExamples =
+    R"(Schedules are chosen at random, by priorities that change (pct), or all of them within a bound (exhaustive). What goes
+wrong is shrunk, and printed with its seed, its schedule, a trace and the command that repeats it.
+
+Examples:
+  weft simulate --list
+  weft simulate --protocol one-shot-bf16 --scheduler pct --seed 7 --executions 100000
+  weft simulate --protocol one-shot-bf16 --scheduler exhaustive --bound 3
+  weft simulate --protocol one-shot-bf16 --replay 2.17=1,0.4=3
+  weft simulate --list --faults
+  weft simulate --protocol dies-one-shot-ranks2 --stop 22 --replay 0.4=1)";
+
+constexpr const char* kInfoExamples = R"(Examples:
+  weft info                                     GPUs, links, versions, what is usable and why not
+  weft info --json machine.json
+  weft info --moe deepseek-v3 --tokens 128 --ranks 8      what an exchange takes)";
+
 constexpr const char* kMoeExamples = R"(Examples:
   weft bench moe --model deepseek-v3 --tokens 1,8,128
   weft bench moe --dispatch bf16 --routing zipf --json moe.json --csv moe.csv
@@ -101,7 +118,7 @@ int run_program(const std::vector<std::string>& arguments) {
   CLI::App app{"Weft: communication for LLM inference, on GPUs and CPUs", "weft"};
   app.footer(kExamples);
   app.set_version_flag("--version", std::string(detail::build_info().version));
-  app.require_subcommand(1);
+  app.require_subcommand(0, 1);  // else a mistyped one is not named
   app.get_formatter()->column_width(28);
 
   auto* bench = app.add_subcommand("bench", "Times what a model's layers communicate, and checks every result");
@@ -121,6 +138,7 @@ int run_program(const std::vector<std::string>& arguments) {
   moe->footer(kMoeExamples);
   const Command run_moe = add_bench_moe(*moe, arguments);
   auto* info = app.add_subcommand("info", "Shows GPUs, links, versions, what is usable, and a communicator's memory");
+  info->footer(kInfoExamples);
   const Command run_info = add_info(*info, arguments);
   auto* verify = app.add_subcommand("verify", "Checks a machine: every pair, algorithm, size and type; PASS or FAIL");
   verify->footer(kVerifyExamples);
@@ -130,11 +148,13 @@ int run_program(const std::vector<std::string>& arguments) {
   tune->footer(kTuneExamples);
   const Command run_tune = add_tune(*tune, arguments);
   auto* simulate = app.add_subcommand("simulate", "Runs the protocols under every schedule, or under one of yours");
+  simulate->footer(kSimulateExamples);
   const Command run_simulate = add_simulate(*simulate, arguments);
 
   try {
     std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());  // as CLI11 wants them
     app.parse(reversed);
+    if (app.get_subcommands().empty()) throw CLI::RequiredError("A subcommand");
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : kUsage;  // prints help, version or what is wrong
   }

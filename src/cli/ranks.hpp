@@ -15,7 +15,8 @@ namespace weft::cli {
 // True where a launcher (torchrun, mpirun, srun) started this process as one of several.
 bool launched();
 
-// CUDA devices that this build can use; 0 without CUDA, without a driver or without GPUs.
+// CUDA devices that this build can use, those before the first that is too old; 0 without CUDA, without a driver or
+// without GPUs.
 int usable_gpus();
 
 class Ranks {

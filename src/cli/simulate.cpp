@@ -25,17 +25,15 @@ struct Options {
   std::vector<std::string> arguments;
   std::string strategy = "random", json;
   std::optional<std::string> replay;  // an empty one is the ordinary schedule
-  std::optional<std::uint64_t> executions;
-  std::uint64_t seed = 1, stop = 0;
-  int bound = -1;
+  std::optional<std::int64_t> executions;
+  std::int64_t seed = 1, stop = 0;
+  std::optional<unsigned> bound;
   bool list = false, faults = false;
 };
 
 Strategy strategy_of(const std::string& name) {
-  for (const Strategy strategy : {Strategy::random, Strategy::pct, Strategy::exhaustive}) {
-    if (sim::name(strategy) == name) return strategy;
-  }
-  throw Error(Errc::invalid_argument, fmt::format("--scheduler is \"{}\", not random, pct or exhaustive", name));
+  if (name == "pct") return Strategy::pct;
+  return name == "exhaustive" ? Strategy::exhaustive : Strategy::random;
 }
 
 void list_protocols(const std::vector<sim::Setup>& setups) {
@@ -93,14 +91,15 @@ int simulate(const Options& options) {
     if (strategy == Strategy::exhaustive && !setup.small && options.protocols.empty()) continue;
     AllReduceProgram program(setup);
     const unsigned usual = strategy == Strategy::exhaustive ? setup.bound : 4;
-    const unsigned bound = options.bound < 0 ? usual : static_cast<unsigned>(options.bound);
-    const std::uint64_t usual_executions = setup.faults.stopping_rank >= 0 ? 8 : 10'000;
+    const unsigned bound = options.bound.value_or(usual);
+    const std::int64_t usual_executions = setup.faults.stopping_rank >= 0 ? 8 : 10'000;
     const ExploreArgs args{.strategy = strategy,
-                           .seed = options.seed,
-                           .executions = options.executions.value_or(usual_executions),
+                           .seed = static_cast<std::uint64_t>(options.seed),
+                           .executions = static_cast<std::uint64_t>(options.executions.value_or(usual_executions)),
                            .bound = bound};
     const auto start = std::chrono::steady_clock::now();
-    const Report report = options.replay ? replay(program, schedule, options.stop) : explore(program, args);
+    const Report report =
+        options.replay ? replay(program, schedule, static_cast<std::uint64_t>(options.stop)) : explore(program, args);
     if (options.replay && !report.failure) {
       for (const std::string& line : report.trace) fmt::print("{}\n", line);
     }
@@ -126,15 +125,24 @@ Command add_simulate(CLI::App& app, const std::vector<std::string>& arguments) {
   app.add_flag("--list", options->list, "the protocol set-ups, one a line");
   app.add_flag("--faults", options->faults, "those in which something goes wrong on purpose, not the others");
   app.add_option("--protocol", options->protocols, "set-ups to run (all)");
-  app.add_option("--scheduler", options->strategy, "random, pct or exhaustive")->capture_default_str();
-  app.add_option("--seed", options->seed, "of random and pct; decides everything")->capture_default_str();
+  constexpr std::int64_t most = std::int64_t{1} << 40;
+  app.add_option("--scheduler", options->strategy, "how schedules are chosen")
+      ->check(CLI::IsMember({"random", "pct", "exhaustive"}))
+      ->capture_default_str();
+  app.add_option("--seed", options->seed, "of random and pct; decides everything")
+      ->check(CLI::Range(std::int64_t{0}, most))
+      ->capture_default_str();
   app.add_option("--executions", options->executions,
-                 "at most, per set-up (10000); where a rank stops, for each step at which it can (8)");
-  app.add_option("--bound", options->bound, "exhaustive: choices that are not the ordinary one; pct: change points");
-  app.add_option_function<std::string>(
+                 "at most, per set-up (10000); where a rank stops, for each step at which it can (8)")
+      ->check(CLI::Range(std::int64_t{1}, most));
+  app.add_option("--bound", options->bound, "exhaustive: choices that are not the ordinary one; pct: change points")
+      ->check(CLI::Range(0, 64));
+  auto* const replay = app.add_option_function<std::string>(
       "--replay", [options](const std::string& schedule) { options->replay = schedule; },
       "one execution with this schedule, written down step by step");
-  app.add_option("--stop", options->stop, "with --replay: the step at which the rank stops that stops in the set-up");
+  app.add_option("--stop", options->stop, "with --replay: the step at which the rank stops that stops in the set-up")
+      ->check(CLI::Range(std::int64_t{0}, most))
+      ->needs(replay);
   app.add_option("--json", options->json, "also write results to this file");
   return [options] { return simulate(*options); };
 }

@@ -61,8 +61,6 @@ std::string in_words(const AllReduceArgs& args, Algorithm algorithm) {
 
 void run_pieces(const Group& handle, const AllReduceArgs& args, const detail::Plan& plan, std::uint32_t fingerprint) {
   const GroupState& group = handle.state();
-  const std::shared_ptr<detail::Fabric>& fabric = group.communicator().shared_fabric();
-  fabric->keep_alive(args.stream, fabric);
   const std::size_t element = size_of(args.type);
   std::size_t done = 0;
   do {
@@ -87,15 +85,17 @@ void run_by_nccl(const Group& handle, const AllReduceArgs& args) {
   GroupState& group = handle.state();
   const std::shared_ptr<detail::Fabric>& fabric = group.communicator().shared_fabric();
   const std::string name = in_words(args, Algorithm::nccl);
-  fabric->keep_alive(args.stream, fabric);
-  fabric->nccl_all_reduce({.group = group.id(),
-                           .name = name,
-                           .input = args.input,
-                           .output = args.output,
-                           .count = args.count,
-                           .type = args.type,
-                           .op = args.op,
-                           .stream = args.stream});
+  detail::with_history(group, [&] {
+    fabric->keep_alive(args.stream, fabric);
+    fabric->nccl_all_reduce({.group = group.id(),
+                             .name = name,
+                             .input = args.input,
+                             .output = args.output,
+                             .count = args.count,
+                             .type = args.type,
+                             .op = args.op,
+                             .stream = args.stream});
+  });
   // Not before: it may have been rejected.
   group.remember({detail::fingerprint("all_reduce", args.op, args.type, args.count, Algorithm::nccl, args.tag), name});
   handle.check();

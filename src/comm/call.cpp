@@ -102,9 +102,7 @@ void check_ready(const Group& handle, const char* operation) {
 
 void make_call(const Group& handle, const NamedCall& call) {
   GroupState& group = handle.state();
-  const std::shared_ptr<Fabric>& fabric = group.communicator().shared_fabric();
   group.remember(call.name);
-  fabric->keep_alive(call.stream, fabric);
   run_or_keep(handle, {.call = group.call(call.name.fingerprint),
                        .operation = call.operation,
                        .blocks = call.blocks,

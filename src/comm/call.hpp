@@ -52,6 +52,16 @@ std::string describe(const Counts& counts);
 
 // "\nlast calls of this rank on this group:", and a line for each: the end of an error's message.
 std::string last_calls(std::string_view whose, const std::vector<CallRecord>& calls);
+// Launches something; where that fails, the error says what this rank had called. What kernels find is on record.
+template <class LaunchIt>
+void with_history(const GroupState& group, LaunchIt launch) {
+  try {
+    launch();
+  } catch (const Error& error) {
+    if (error.code() != Errc::system) throw;
+    throw Error(error.fault(), error.what() + last_calls("this group", group.recent_calls()));
+  }
+}
 
 // Throws Errc::released, with the group's last calls, where the communicator's memory is.
 void check_acquired(const GroupState& group, const char* operation);

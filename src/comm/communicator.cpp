@@ -57,7 +57,8 @@ Communicator::~Communicator() = default;
 Communicator Communicator::from_environment(const Config& config) {
   const detail::LaunchEnvironment launch = detail::read_launch_environment(detail::environment_variable);
   Config local = config;
-  if (local.cuda_device < 0) local.cuda_device = launch.local_rank;
+  if (local.cuda_device < 0 && local.device != Device::cpu)
+    local.cuda_device = detail::cuda_device_in_turn(launch.local_rank);
   auto bootstrap = launch.world_size == 1
                        ? std::move(detail::make_thread_bootstraps(1, config.rendezvous_deadline).front())
                        : detail::make_tcp_bootstrap({.host = launch.host,
@@ -84,7 +85,8 @@ std::vector<Communicator> Communicator::local(int world_size, const Config& conf
       threads.emplace_back([&, rank] {
         try {
           Config mine = config;
-          if (mine.cuda_device < 0) mine.cuda_device = static_cast<int>(rank);
+          if (mine.cuda_device < 0 && mine.device != Device::cpu)
+            mine.cuda_device = detail::cuda_device_in_turn(static_cast<int>(rank));
           states[rank] = detail::CommunicatorState::create(std::move(bootstraps[rank]), mine);
         } catch (...) {
           errors[rank] = std::current_exception();

@@ -80,9 +80,7 @@ void choose_grid(const GroupState& group, const Launch& launch, std::uint64_t wa
 
 // Makes the call, or a part of it; gives its fingerprint.
 void run(const Group& handle, GroupState& channel, const detail::CallName& name, detail::PlannedCall planned) {
-  detail::CommunicatorState& communicator = channel.communicator();
   channel.remember(name);
-  communicator.shared_fabric()->keep_alive(planned.stream, communicator.shared_fabric());
   planned.call = channel.call(name.fingerprint);
   detail::run_or_keep(handle, planned);
   if (handle.device() == Device::cpu) handle.check();

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "comm/choices.hpp"
+#include "core/argument.hpp"
 #include "core/fingerprint.hpp"
 
 namespace weft::detail {
@@ -13,11 +14,6 @@ namespace {
 
 constexpr std::uint32_t kMostHidden = 1u << 20;
 constexpr std::uint32_t kMostAlignment = 1024;
-
-template <class Value>
-void check_argument(bool good, const char* argument, Value value, const std::string& range) {
-  if (!good) throw Error(Errc::invalid_argument, fmt::format("ExchangeArgs::{}: {} is not {}", argument, value, range));
-}
 
 // What must be the same on all ranks of a group, as bytes to compare.
 struct AgreedExchange {
@@ -50,51 +46,60 @@ RegionLayout channel_layout(std::uint64_t bytes) {
 }  // namespace
 
 void check_exchange_args(std::uint32_t ranks, const ExchangeArgs& args) {
-  check_argument(args.tokens >= 1 && args.tokens <= kMaxExchangeTokens, "tokens", args.tokens, "between 1 and 1024");
-  check_argument(args.experts >= 1 && args.experts <= kMaxExperts, "experts", args.experts, "between 1 and 4096");
-  check_argument(args.top_k >= 1 && args.top_k <= kMaxTopK, "top_k", args.top_k, "between 1 and 32");
-  check_argument(args.type <= RowType::fp8, "type", static_cast<int>(args.type), "bf16, f16 or fp8");
-  check_argument(args.cast <= RowCast::fp8_ue8m0, "cast", static_cast<int>(args.cast), "none, fp8 or fp8_ue8m0");
-  check_argument(args.overflow <= Overflow::drop, "overflow", static_cast<int>(args.overflow), "error or drop");
-  check_argument(args.cast == RowCast::none || args.type != RowType::fp8, "cast", static_cast<int>(args.cast),
-                 "none, and rows are fp8 already");
+  check_argument(args.tokens >= 1 && args.tokens <= kMaxExchangeTokens, "ExchangeArgs::tokens", args.tokens,
+                 "between 1 and 1024");
+  check_argument(args.experts >= 1 && args.experts <= kMaxExperts, "ExchangeArgs::experts", args.experts,
+                 "between 1 and 4096");
+  check_argument(args.top_k >= 1 && args.top_k <= kMaxTopK, "ExchangeArgs::top_k", args.top_k, "between 1 and 32");
+  check_argument(args.type <= RowType::fp8, "ExchangeArgs::type", static_cast<int>(args.type), "bf16, f16 or fp8");
+  check_argument(args.cast <= RowCast::fp8_ue8m0, "ExchangeArgs::cast", static_cast<int>(args.cast),
+                 "none, fp8 or fp8_ue8m0");
+  check_argument(args.overflow <= Overflow::drop, "ExchangeArgs::overflow", static_cast<int>(args.overflow),
+                 "error or drop");
+  check_argument(args.cast == RowCast::none || args.type != RowType::fp8, "ExchangeArgs::cast",
+                 static_cast<int>(args.cast), "none, and rows are fp8 already");
   check_choice("ExchangeArgs::combine_type", args.combine_type, DataType::f16);
   const std::uint32_t step = args.cast != RowCast::none ? kScaleColumns : 16 / element_bytes(args.type);
-  check_argument(args.hidden >= 1 && args.hidden <= kMostHidden && args.hidden % step == 0, "hidden", args.hidden,
-                 fmt::format("a multiple of {} up to {}", step, kMostHidden));
-  check_argument(args.scale_bytes % 4 == 0 && args.scale_bytes <= args.hidden * 4, "scale_bytes", args.scale_bytes,
-                 "a multiple of 4 up to 4 per column");
-  check_argument(args.scale_bytes == 0 || args.type == RowType::fp8, "scale_bytes", args.scale_bytes,
+  check_argument(args.hidden >= 1 && args.hidden <= kMostHidden && args.hidden % step == 0, "ExchangeArgs::hidden",
+                 args.hidden, fmt::format("a multiple of {} up to {}", step, kMostHidden));
+  check_argument(args.scale_bytes % 4 == 0 && args.scale_bytes <= args.hidden * 4, "ExchangeArgs::scale_bytes",
+                 args.scale_bytes, "a multiple of 4 up to 4 per column");
+  check_argument(args.scale_bytes == 0 || args.type == RowType::fp8, "ExchangeArgs::scale_bytes", args.scale_bytes,
                  "0, and only fp8 rows come with scales");
-  check_argument(args.layout <= RowLayout::rank_major, "layout", static_cast<int>(args.layout),
+  check_argument(args.layout <= RowLayout::rank_major, "ExchangeArgs::layout", static_cast<int>(args.layout),
                  choices(RowLayout::rank_major));
   const bool contiguous = args.layout == RowLayout::expert_contiguous;
   check_argument(
-      args.alignment >= 1 && args.alignment <= (contiguous ? kMostAlignment : 1), "alignment", args.alignment,
+      args.alignment >= 1 && args.alignment <= (contiguous ? kMostAlignment : 1), "ExchangeArgs::alignment",
+      args.alignment,
       contiguous ? fmt::format("between 1 and {}", kMostAlignment) : "1, and only contiguous experts are aligned");
   std::uint64_t replicas = args.ranks_of_expert.empty() ? args.experts : 0;
   for (const std::vector<std::uint32_t>& holders : args.ranks_of_expert) replicas += holders.size();
-  check_argument(replicas <= kMaxExperts, "ranks_of_expert: replicas", replicas,
+  check_argument(replicas <= kMaxExperts, "ExchangeArgs::ranks_of_expert: replicas", replicas,
                  fmt::format("{} at most", kMaxExperts));
   const std::uint64_t entries = std::uint64_t{ranks} * args.tokens * args.top_k;
   const std::uint64_t most_rows =
       args.layout == RowLayout::rank_major ? 0 : entries + (contiguous ? replicas : 0) * (args.alignment - 1);
-  check_argument(args.capacity <= most_rows, "capacity", args.capacity, fmt::format("between 0 and {}", most_rows));
-  check_argument(args.generations >= 1 && args.generations <= 64, "generations", args.generations, "between 1 and 64");
-  check_argument(args.rank_of_expert.empty() || args.rank_of_expert.size() == args.experts, "rank_of_expert's length",
-                 args.rank_of_expert.size(), fmt::format("0 or {}", args.experts));
+  check_argument(args.capacity <= most_rows, "ExchangeArgs::capacity", args.capacity,
+                 fmt::format("between 0 and {}", most_rows));
+  check_argument(args.generations >= 1 && args.generations <= 64, "ExchangeArgs::generations", args.generations,
+                 "between 1 and 64");
+  check_argument(args.rank_of_expert.empty() || args.rank_of_expert.size() == args.experts,
+                 "ExchangeArgs::rank_of_expert's length", args.rank_of_expert.size(),
+                 fmt::format("0 or {}", args.experts));
   for (const std::uint32_t rank : args.rank_of_expert) {
-    check_argument(rank < ranks, "rank_of_expert", rank, fmt::format("a rank below {}", ranks));
+    check_argument(rank < ranks, "ExchangeArgs::rank_of_expert", rank, fmt::format("a rank below {}", ranks));
   }
   check_argument(args.ranks_of_expert.empty() || args.ranks_of_expert.size() == args.experts,
-                 "ranks_of_expert's length", args.ranks_of_expert.size(), fmt::format("0 or {}", args.experts));
-  check_argument(args.ranks_of_expert.empty() || args.rank_of_expert.empty(), "ranks_of_expert's length",
+                 "ExchangeArgs::ranks_of_expert's length", args.ranks_of_expert.size(),
+                 fmt::format("0 or {}", args.experts));
+  check_argument(args.ranks_of_expert.empty() || args.rank_of_expert.empty(), "ExchangeArgs::ranks_of_expert's length",
                  args.ranks_of_expert.size(), "0, and rank_of_expert is given");
   for (const std::vector<std::uint32_t>& holders : args.ranks_of_expert) {
-    check_argument(!holders.empty(), "ranks_of_expert", "none", "a list of ranks");
+    check_argument(!holders.empty(), "ExchangeArgs::ranks_of_expert", "none", "a list of ranks");
     std::vector<bool> taken(ranks);
     for (const std::uint32_t rank : holders) {
-      check_argument(rank < ranks && !taken[rank], "ranks_of_expert", rank,
+      check_argument(rank < ranks && !taken[rank], "ExchangeArgs::ranks_of_expert", rank,
                      fmt::format("a rank below {}, once", ranks));
       taken[rank] = true;
     }
@@ -103,7 +108,8 @@ void check_exchange_args(std::uint32_t ranks, const ExchangeArgs& args) {
   const std::vector<std::uint32_t> counts = map_experts(ranks, args).counts;
   const std::uint64_t capacity = args.capacity != 0 ? args.capacity : std::uint64_t{ranks} * args.tokens;
   const std::uint64_t rows = capacity * *std::ranges::max_element(counts);
-  check_argument(rows < std::uint64_t{1} << 32, "capacity times the experts of a rank", rows, "less than 2^32");
+  check_argument(rows < std::uint64_t{1} << 32, "ExchangeArgs::capacity times the experts of a rank", rows,
+                 "less than 2^32");
 }
 
 void check_exchange(const GroupState& group, const ExchangeArgs& args) {

@@ -173,7 +173,8 @@ Communicator Communicator::from_nccl(ncclComm* nccl, const Config& config) {
     if (config.device == Device::cpu) {
       throw Error(Errc::invalid_argument, "Config::device: cpu, with an NCCL communicator");
     }
-    if (const std::string reason = detail::why_no_cuda(); !reason.empty()) throw Error(Errc::unsupported, reason);
+    if (const std::string reason = detail::why_no_cuda(place.device); !reason.empty())
+      throw Error(Errc::unsupported, reason);
     HostName mine{};
     static_cast<void>(gethostname(mine.text, sizeof(mine.text) - 1));
     return mine;
@@ -199,7 +200,7 @@ Communicator Communicator::from_nccl(ncclComm* nccl, const Config& config) {
 namespace weft {
 
 Communicator Communicator::from_nccl(ncclComm*, const Config&) {
-  throw Error(Errc::unsupported, detail::why_no_cuda());
+  throw Error(Errc::unsupported, detail::why_no_cuda(-1));
 }
 
 }  // namespace weft

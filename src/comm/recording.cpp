@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "comm/call.hpp"
 #include "comm/capture.hpp"
 #include "core/nvtx.hpp"
 
@@ -37,7 +38,11 @@ void Capture::keep(const Group& group, const PlannedCall& planned) {
 
 void run_or_keep(const Group& group, const PlannedCall& planned) {
   if (Capture* const capture = Capture::current()) return capture->keep(group, planned);
-  group.state().communicator().fabric().run(planned);
+  const std::shared_ptr<Fabric>& fabric = group.state().communicator().shared_fabric();
+  with_history(group.state(), [&] {
+    fabric->keep_alive(planned.stream, fabric);
+    fabric->run(planned);
+  });
 }
 
 }  // namespace detail

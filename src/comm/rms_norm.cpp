@@ -195,8 +195,6 @@ void all_reduce_rms_norm(const Group& handle, const AllReduceRmsNormArgs& args) 
                   weft::name(plan.algorithm),
                   args.fp8.rows != nullptr ? fmt::format(" fp8 {}", weft::name(args.fp8.scaling)) : "", args.tag)};
   group.remember(name);
-  const std::shared_ptr<detail::Fabric>& fabric = group.communicator().shared_fabric();
-  fabric->keep_alive(args.stream, fabric);
   std::size_t done = 0;
   do {
     const std::size_t rows = std::min<std::size_t>(args.tokens - done, plan.piece_rows);

@@ -9,6 +9,7 @@
 #include "comm/choices.hpp"
 #include "comm/exchange_state.hpp"
 #include "comm/window_layout.hpp"
+#include "core/argument.hpp"
 #include "core/log.hpp"
 
 namespace weft::detail {
@@ -34,20 +35,17 @@ std::string describe(const AgreedConfig& c) {
 }
 
 void check_config(const Config& config) {
-  const auto require = [](bool good, const char* argument, auto value, const char* range) {
-    if (!good) throw Error(Errc::invalid_argument, fmt::format("Config::{}: {} is not {}", argument, value, range));
-  };
   constexpr std::size_t most = std::size_t{1} << 40;
   check_choice("Config::device", config.device, Device::cuda);
-  require(config.deadline.count() >= 0, "deadline", config.deadline.count(), "0 or more nanoseconds");
-  require(config.one_shot_bytes <= most, "one_shot_bytes", config.one_shot_bytes, "between 0 and 2^40");
-  require(config.two_shot_bytes <= most, "two_shot_bytes", config.two_shot_bytes, "between 0 and 2^40");
-  require(config.group_one_shot_bytes <= most, "group_one_shot_bytes", config.group_one_shot_bytes,
-          "between 0 and 2^40");
-  require(config.group_two_shot_bytes <= most, "group_two_shot_bytes", config.group_two_shot_bytes,
-          "between 0 and 2^40");
-  require(config.max_groups >= 0 && config.max_groups < kMaxGroups, "max_groups", config.max_groups,
-          "between 0 and 63");
+  check_argument(config.deadline.count() >= 0, "Config::deadline", config.deadline.count(), "0 or more nanoseconds");
+  check_argument(config.one_shot_bytes <= most, "Config::one_shot_bytes", config.one_shot_bytes, "between 0 and 2^40");
+  check_argument(config.two_shot_bytes <= most, "Config::two_shot_bytes", config.two_shot_bytes, "between 0 and 2^40");
+  check_argument(config.group_one_shot_bytes <= most, "Config::group_one_shot_bytes", config.group_one_shot_bytes,
+                 "between 0 and 2^40");
+  check_argument(config.group_two_shot_bytes <= most, "Config::group_two_shot_bytes", config.group_two_shot_bytes,
+                 "between 0 and 2^40");
+  check_argument(config.max_groups >= 0 && config.max_groups < kMaxGroups, "Config::max_groups", config.max_groups,
+                 "between 0 and 63");
 }
 
 void agree_on_config(Bootstrap& bootstrap, const Config& config) {
@@ -80,7 +78,7 @@ std::shared_ptr<CommunicatorState> CommunicatorState::create(std::unique_ptr<Boo
   meet.agree_on("check the configuration", [&] { check_config(chosen); });
   if (chosen.device == Device::automatic) {
     // CUDA only where every rank can.
-    const std::string reason = why_no_cuda();
+    const std::string reason = why_no_cuda(chosen.cuda_device);
     const auto able = meet.all_gather_value("choose a device", static_cast<char>(reason.empty()));
     chosen.device = std::ranges::all_of(able, [](char yes) { return yes != 0; }) ? Device::cuda : Device::cpu;
     if (chosen.device == Device::cpu && !reason.empty()) logger().info("CPU ranks: {}", reason);

@@ -5,21 +5,18 @@
 #include <algorithm>
 #include <numeric>
 
-#include "weft/error.hpp"
+#include "core/argument.hpp"
 
 namespace weft {
 
 void ParallelLayout::check() const {
-  const auto require = [](bool good, const char* field, int value, const std::string& range) {
-    if (!good)
-      throw Error(Errc::invalid_argument, fmt::format("ParallelLayout::{}: {} is not {}", field, value, range));
-  };
   const auto divides = [&](int value) { return value >= 1 && tp % value == 0; };
   const std::string divisor = fmt::format("a divisor of tp, {}", tp);
-  require(tp >= 1, "tp", tp, "1 or more");
-  require(divides(dp), "dp", dp, divisor);
-  require(divides(ep), "ep", ep, divisor);
-  require(moe_dense_tp == 0 || divides(moe_dense_tp), "moe_dense_tp", moe_dense_tp, "0 or " + divisor);
+  detail::check_argument(tp >= 1, "ParallelLayout::tp", tp, "1 or more");
+  detail::check_argument(divides(dp), "ParallelLayout::dp", dp, divisor);
+  detail::check_argument(divides(ep), "ParallelLayout::ep", ep, divisor);
+  detail::check_argument(moe_dense_tp == 0 || divides(moe_dense_tp), "ParallelLayout::moe_dense_tp", moe_dense_tp,
+                         "0 or " + divisor);
 }
 
 std::vector<int> ParallelLayout::block(int rank, int size) const {
@@ -35,10 +32,8 @@ std::vector<int> ParallelLayout::across(int rank, int stride) const {
 }
 
 RowRange shard_of(std::size_t rows, int parts, int part, Split split) {
-  if (parts < 1) throw Error(Errc::invalid_argument, fmt::format("parts: {} is not 1 or more", parts));
-  if (part < 0 || part >= parts) {
-    throw Error(Errc::invalid_argument, fmt::format("part: {} is not between 0 and {}", part, parts - 1));
-  }
+  detail::check_argument(parts >= 1, "parts", parts, "1 or more");
+  detail::check_argument(part >= 0 && part < parts, "part", part, fmt::format("between 0 and {}", parts - 1));
   const auto n = static_cast<std::size_t>(parts), p = static_cast<std::size_t>(part);
   switch (split) {
     case Split::balanced:

@@ -126,6 +126,9 @@ WEFT_SLOW WaitState worth_waiting(T& team, CallId id, std::uint32_t peer, WaitSi
   // Who has sent everything may leave: only the death of a rank that is late matters, and what that one sent before it
   // went is looked for once more.
   const bool misses = peer != kNoPeer;
+  // Who blames nobody ends with whoever does. The word of peers may be missing: where an earlier fault is on record
+  // still, they were told of that one alone.
+  if (!misses && team.load(&id.local->dead) != 0) return {};
   if (misses && team.dead_peer() == static_cast<int>(channel->member[peer])) {
     if (state.gone == peer) return fail({.code = Errc::peer_died, .peer = channel->member[peer]});
     state.gone = peer;

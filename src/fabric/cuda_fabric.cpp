@@ -12,6 +12,7 @@
 #include <memory>
 #include <mutex>
 
+#include "core/argument.hpp"
 #include "core/log.hpp"
 #include "executors/cuda_error.hpp"
 #include "fabric/captured.hpp"
@@ -189,7 +190,7 @@ class CudaFabric final : public Fabric {
     cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
     int device = -1;
     cudaError_t result = cudaStreamIsCapturing(stream, &capture);
-    if (result == cudaSuccess && capture == cudaStreamCaptureStatusActive) return;  // and may not be asked more
+    if (result == cudaSuccess && capture != cudaStreamCaptureStatusNone) return;  // and may not be asked more
     if (result == cudaSuccess) result = cudaStreamGetDevice(stream, &device);
     if (result == cudaSuccess && device == device_) return;
     static_cast<void>(cudaGetLastError());
@@ -243,24 +244,18 @@ class CudaFabric final : public Fabric {
   static constexpr std::size_t kStagingBytes = std::size_t{64} << 10;
 
   void prepare_device(int wish) {
-    if (const std::string reason = why_no_cuda(); !reason.empty()) throw Error(Errc::unsupported, reason);
+    if (const std::string reason = why_no_cuda(wish); !reason.empty()) throw Error(Errc::unsupported, reason);
     int count = 0;
     check_cuda(cudaGetDeviceCount(&count), "cudaGetDeviceCount");
-    if (wish < 0) {
-      check_cuda(cudaGetDevice(&device_), "cudaGetDevice");
-    } else {
-      device_ = wish % count;
-    }
+    check_argument(wish >= -1 && wish < count, "Config::cuda_device", wish,
+                   fmt::format("between −1 and {}", count - 1));
+    device_ = wish;
+    if (wish < 0) check_cuda(cudaGetDevice(&device_), "cudaGetDevice");
     const DeviceScope scope(device_);
     cudaDeviceProp properties{};
     check_cuda(cudaGetDeviceProperties(&properties, device_), "cudaGetDeviceProperties");
     device_name_ = properties.name;
     std::memcpy(uuid_, properties.uuid.bytes, sizeof(uuid_));
-    if (properties.major < 9) {
-      throw Error(Errc::unsupported,
-                  fmt::format("GPU {} ({}) has compute capability {}.{}; this build needs 9.0 or newer", device_,
-                              device_name_, properties.major, properties.minor));
-    }
     int lowest = 0, highest = 0;
     check_cuda(cudaDeviceGetStreamPriorityRange(&lowest, &highest), "cudaDeviceGetStreamPriorityRange");
     check_cuda(cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking, highest), "cudaStreamCreate");
@@ -333,7 +328,7 @@ class CudaFabric final : public Fabric {
 
 }  // namespace
 
-std::string why_no_cuda() {
+std::string why_no_cuda(int device) {
   int count = 0;
   const cudaError_t result = cudaGetDeviceCount(&count);
   if (result != cudaSuccess) {
@@ -341,6 +336,15 @@ std::string why_no_cuda() {
     return fmt::format("no usable GPU: {}", cudaGetErrorString(result));
   }
   if (count == 0) return "no GPU on this machine";
+  if (device < 0) check_cuda(cudaGetDevice(&device), "cudaGetDevice");
+  int major = 0;
+  if (device < count) {
+    check_cuda(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device), "cudaDeviceGetAttribute");
+    if (major < kLeastComputeCapability) {
+      return fmt::format("GPU {} has compute capability {}.x; this build needs {}.0 or newer", device, major,
+                         kLeastComputeCapability);
+    }
+  }
   int version = 0;
   check_nccl(ncclGetVersion(&version), "ncclGetVersion");
   // Peer pointers are read out of a structure of NCCL's, whose layout changes even between patch levels.
@@ -349,6 +353,13 @@ std::string why_no_cuda() {
                        NCCL_MINOR, NCCL_PATCH, version / 10000, version / 100 % 100, version % 100);
   }
   return {};
+}
+
+int cuda_device_in_turn(int number) {
+  int count = 0;
+  if (cudaGetDeviceCount(&count) == cudaSuccess && count != 0) return number % count;
+  static_cast<void>(cudaGetLastError());
+  return number;
 }
 
 std::shared_ptr<Fabric> make_cuda_fabric(const FabricArgs& args) {

@@ -107,7 +107,13 @@ struct FabricArgs {
 std::shared_ptr<Fabric> make_cpu_fabric(const FabricArgs& args);
 std::shared_ptr<Fabric> make_cuda_fabric(const FabricArgs& args);
 
-// Why there is no usable GPU (no driver, no device, NCCL's version, …); empty when there is one.
-std::string why_no_cuda();
+// Of a GPU that can be used (major number).
+inline constexpr int kLeastComputeCapability = 9;
+
+// Why `device` is of no use, −1: the calling thread's current one (no driver, no GPU, too old, NCCL's version, …);
+// empty when nothing is known against it, as of one that does not exist.
+std::string why_no_cuda(int device);
+// The GPU of a rank that was told none: ranks take them in turn.
+int cuda_device_in_turn(int number);
 
 }  // namespace weft::detail

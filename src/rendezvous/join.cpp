@@ -8,6 +8,7 @@
 #include <optional>
 #include <random>
 
+#include "core/argument.hpp"
 #include "core/channel.hpp"
 #include "rendezvous/connection.hpp"
 #include "rendezvous/star.hpp"
@@ -189,13 +190,10 @@ std::string address_of(const std::vector<Connection>& peers) {
 }  // namespace
 
 void check_meeting(int rank, int world_size, std::chrono::nanoseconds deadline) {
-  const auto require = [](bool good, const char* argument, auto value, const std::string& range) {
-    if (!good) throw Error(Errc::invalid_argument, fmt::format("{}: {} is not {}", argument, value, range));
-  };
-  require(world_size >= 1 && world_size <= static_cast<int>(kMaxRanks), "world_size", world_size,
-          fmt::format("between 1 and {}", kMaxRanks));
-  require(rank >= 0 && rank < world_size, "rank", rank, fmt::format("between 0 and {}", world_size - 1));
-  require(deadline.count() >= 0, "Config::rendezvous_deadline", deadline.count(), "0 or more nanoseconds");
+  check_argument(world_size >= 1 && world_size <= static_cast<int>(kMaxRanks), "world_size", world_size,
+                 fmt::format("between 1 and {}", kMaxRanks));
+  check_argument(rank >= 0 && rank < world_size, "rank", rank, fmt::format("between 0 and {}", world_size - 1));
+  check_argument(deadline.count() >= 0, "Config::rendezvous_deadline", deadline.count(), "0 or more nanoseconds");
 }
 
 std::unique_ptr<Bootstrap> join(JoinArgs args) {

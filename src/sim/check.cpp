@@ -99,10 +99,7 @@ std::string AllReduceProgram::check_faults() {
     const bool is_culprit = static_cast<int>(rank) == culprit;
     // A wait may outlast the deadline because of a rank that waits itself, in this call or the one before.
     const bool another = record->peer < setup_.ranks && record->peer != rank;
-    // In the two-shot norm a rank waits for its own sums, too, which wait for what others send.
-    const bool own_sums =
-        setup_.algorithm == Algorithm::two_shot && setup_.calls[0].moving == Moving::rms_norm && record->peer == rank;
-    const auto theirs = another || own_sums ? world_.fault(memory, record->peer) : std::nullopt;
+    const auto theirs = another ? world_.fault(memory, record->peer) : std::nullopt;
     const bool waits_too = code == Errc::timeout && theirs && failed_call(record->peer, *theirs) <= end;
     // Who was told by a peer names that peer, which must know more.
     const bool told = code == Errc::peer_failed && another && code_of(record->peer) != Errc::ok &&

@@ -177,9 +177,11 @@ const std::vector<Setup>& all_fault_setups() {
       }
     }
     // Of deaths teams with lanes are not told.
-    for (const std::string kind : {"stops", "aborts", "mismatch"}) {
+    for (const std::string kind : {"stops", "late", "aborts", "mismatch"}) {
       for (const std::string protocol : {"moe", "norm-one-shot", "norm-two-shot"}) {
-        all.push_back(fault_setup({.kind = kind, .protocol = protocol, .ranks = 2, .variant = "lanes"}));
+        for (const unsigned ranks : {2u, 3u}) {
+          all.push_back(fault_setup({.kind = kind, .protocol = protocol, .ranks = ranks, .variant = "lanes"}));
+        }
       }
     }
     return all;

@@ -185,8 +185,9 @@ TEST(Models, NumbersThatJsonDoesNotHaveTroubleTheirFieldAlone) {
 }
 
 TEST(Models, FilesThatAreNoConfigs) {
-  EXPECT_EQ(error_of_file("/nonexistent/config.json"), "cannot read \"/nonexistent/config.json\"");
-  EXPECT_EQ(error_of_file("/proc"), "cannot read \"/proc\"");
+  EXPECT_EQ(error_of_file("/nonexistent/config.json"),
+            "cannot read \"/nonexistent/config.json\": No such file or directory");
+  EXPECT_EQ(error_of_file("/proc"), "cannot read \"/proc\": Is a directory");
   for (const char* text : {"{\"hidden_size\": ", "{\"hidden_size\": 1NaN}", "{\"hidden_size\": Infinity8}",
                            "{\"a\": \"\\", "{\"a\": \"NaN}", "", "{\"a\": -NaN}"})
     EXPECT_NE(error_of_file(config_file(text)).find("is not valid JSON: "), std::string::npos) << text;

@@ -77,21 +77,47 @@ TEST(Program, SizesThatAreTooLargeAreSaid) {
   }
 }
 
+// Each has examples of its own, and what its first one names is among its options.
 TEST(Program, HelpTeaches) {
-  for (const std::vector<std::string>& arguments :
-       std::vector<std::vector<std::string>>{{"--help"},
-                                             {"bench", "--help"},
-                                             {"bench", "all-reduce", "--help"},
-                                             {"bench", "gather", "--help"},
-                                             {"bench", "moe", "--help"},
-                                             {"tune", "--help"},
-                                             {"verify", "--help"},
-                                             {"info", "--help"}}) {
+  const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
+      {{}, "weft bench --model deepseek-v3"},
+      {{"bench"}, "weft bench --model deepseek-v3"},
+      {{"bench", "all-reduce"}, "weft bench all-reduce --rows"},
+      {{"bench", "gather"}, "weft bench gather --"},
+      {{"bench", "moe"}, "weft bench moe --model"},
+      {{"bench", "norm"}, "weft bench norm --hidden"},
+      {{"tune"}, "weft tune --quick"},
+      {{"verify"}, "weft verify"},
+      {{"simulate"}, "weft simulate --protocol"},
+      {{"info"}, "weft info"}};
+  for (auto [arguments, example] : cases) {
+    arguments.emplace_back("--help");
     const auto result = run(arguments);
     EXPECT_EQ(result.code, 0);
-    EXPECT_NE(result.out.find("--help"), std::string::npos);
+    EXPECT_NE(result.out.find("\n  " + example), std::string::npos) << result.out;
   }
-  EXPECT_NE(run({"bench", "--help"}).out.find("weft bench --model deepseek-v3"), std::string::npos);
+}
+
+TEST(Program, NamesASubcommandThatThereIsNot) {
+  EXPECT_NE(run({"nothing"}).err.find("nothing"), std::string::npos);
+  EXPECT_NE(run({}).err.find("A subcommand is required"), std::string::npos);
+  EXPECT_EQ(run({}).code, 2);
+}
+
+TEST(Program, SimulateRejectsNumbersByNameValueAndRange) {
+  const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
+      {{"--executions", "-1"}, "--executions: Value -1 not in range"},
+      {{"--executions", "0"}, "--executions: Value 0 not in range"},
+      {{"--seed", "-1"}, "--seed: Value -1 not in range"},
+      {{"--bound", "-7"}, "--bound: Value -7 not in range"},
+      {{"--scheduler", "fair"}, "--scheduler: fair not in {random,pct,exhaustive}"},
+      {{"--stop", "3"}, "--stop requires --replay"}};
+  for (auto [arguments, message] : cases) {
+    arguments.insert(arguments.begin(), {"simulate", "--protocol", "one-shot-bf16"});
+    const auto result = run(arguments);
+    EXPECT_EQ(result.code, 2) << message;
+    EXPECT_NE(result.err.find(message), std::string::npos) << result.err;
+  }
 }
 
 TEST(Program, AllReduceWritesEverySample) {

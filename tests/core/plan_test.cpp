@@ -1,6 +1,7 @@
 // Plans and layouts: pure functions that all ranks must compute alike.
 #include "core/plan.hpp"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -52,6 +53,33 @@ PlanQuery query(Device device, std::uint32_t size, DataType type, std::size_t co
           .type = type,
           .op = ReduceOp::sum,
           .count = count};
+}
+
+// All blocks of a launch wait for peers, so all of them must be on the GPU at once; and a block without a row is one too many.
+TEST(Plan, BlocksOfNormsFitOnTheGpu) {
+  for (const int max_blocks : {2, 3, 16, 132, 256}) {
+    for (const std::uint64_t row_packs : {1u, 33u, 256u, 257u, 512u, 896u, 8192u}) {
+      for (const std::uint64_t rows : {0u, 1u, 100u, 131u, 132u, 200u, 5000u}) {
+        for (const int threads : {0, 32, 512}) {
+          const NormPlan plan = plan_norm({.device = Device::cuda,
+                                           .size = 4,
+                                           .layout = make_layout(4, 1 << 20, 16 << 20),
+                                           .type = DataType::bf16,
+                                           .rows = rows,
+                                           .row_packs = row_packs,
+                                           .launch = {.threads = threads},
+                                           .max_blocks = max_blocks});
+          SCOPED_TRACE(fmt::format("{} blocks, {} rows of {} packs, {} threads", max_blocks, rows, row_packs, threads));
+          EXPECT_GE(plan.blocks, 2);
+          EXPECT_LE(plan.blocks, max_blocks);
+          EXPECT_LE(plan.threads, kNormThreads);
+          EXPECT_EQ(plan.threads % 32, 0);
+          EXPECT_LE(static_cast<std::uint64_t>(plan.blocks), std::max<std::uint64_t>(rows, 1) + 1);
+          EXPECT_TRUE(threads == 0 || plan.threads == threads);
+        }
+      }
+    }
+  }
 }
 
 TEST(Plan, PiecesFitTheSlots) {

@@ -80,6 +80,39 @@ TEST(GpuArguments, AHundredMistakesAreRejectedByNameAndLeaveNoTrace) {
   }));
 }
 
+TEST(GpuArguments, AGpuThatDoesNotExist) {
+  Config config = gpu_config();
+  config.cuda_device = gpu_count() + 3;
+  expect_says(error_of([&] { Communicator::local(1, config); }),
+              fmt::format("Config::cuda_device: {} is not between −1 and {}", gpu_count() + 3, gpu_count() - 1));
+  EXPECT_EQ(cudaGetLastError(), cudaSuccess);
+}
+
+// CUDA refuses to launch into a capture that has been spoiled: the error says what this rank had called before.
+TEST(GpuArguments, ALaunchThatFailsHasTheHistory) {
+  GpuWorld world = make_gpu_world(1, gpu_config());
+  expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int) {
+    const AllReduceArgs args{.input = gpu.device_memory(4096),
+                             .output = gpu.device_memory(4096),
+                             .count = 1024,
+                             .type = DataType::f32,
+                             .stream = gpu.stream()};
+    all_reduce(communicator, args);
+    gpu.synchronize();
+    ASSERT_EQ(cudaStreamBeginCapture(gpu.stream(), cudaStreamCaptureModeThreadLocal), cudaSuccess);
+    EXPECT_NE(cudaStreamSynchronize(gpu.stream()), cudaSuccess);  // not allowed there
+    static_cast<void>(cudaGetLastError());
+    const std::string said = error_of([&] { all_reduce(communicator, args); });
+    cudaGraph_t graph = nullptr;
+    EXPECT_NE(cudaStreamEndCapture(gpu.stream(), &graph), cudaSuccess);
+    static_cast<void>(cudaGetLastError());
+    expect_says(said, "last calls of this rank on this group:\n  0 all_reduce");
+    all_reduce(communicator, args);
+    gpu.synchronize();
+    communicator.check();
+  }));
+}
+
 TEST(GpuArguments, MistakesOfGathersAreRejectedByName) {
   GpuWorld& world = lasting_gpu_world(kRanks);
   expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int) {

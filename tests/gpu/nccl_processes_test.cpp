@@ -83,7 +83,6 @@ std::vector<Spawned> start_workers(int size, int calls, const Variables& more = 
                           {"WORLD_SIZE", std::to_string(size)},
                           {"MASTER_ADDR", "127.0.0.1"},
                           {"MASTER_PORT", port},
-                          {"WEFT_RENDEZVOUS", "127.0.0.1:" + port},
                           {"WEFT_TEST_CALLS", std::to_string(calls)}};
     environment.insert(environment.end(), more.begin(), more.end());
     for (auto& [name, value] : environment) {

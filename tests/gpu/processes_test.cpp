@@ -51,13 +51,12 @@ void strike(Ranks& ranks, int signal, std::mt19937& random) {
   const int size = gpu_count();
   const std::string port = std::to_string(free_port());
   for (int rank = 0; rank < size; ++rank) {
-    ranks.workers.emplace_back("GpuStruckProcess.DISABLED_Worker", std::vector<std::pair<std::string, std::string>>{
-                                                                       {"RANK", std::to_string(rank)},
-                                                                       {"LOCAL_RANK", std::to_string(rank)},
-                                                                       {"WORLD_SIZE", std::to_string(size)},
-                                                                       {"MASTER_ADDR", "127.0.0.1"},
-                                                                       {"MASTER_PORT", port},
-                                                                       {"WEFT_RENDEZVOUS", "127.0.0.1:" + port}});
+    ranks.workers.emplace_back("GpuStruckProcess.DISABLED_Worker",
+                               std::vector<std::pair<std::string, std::string>>{{"RANK", std::to_string(rank)},
+                                                                                {"LOCAL_RANK", std::to_string(rank)},
+                                                                                {"WORLD_SIZE", std::to_string(size)},
+                                                                                {"MASTER_ADDR", "127.0.0.1"},
+                                                                                {"MASTER_PORT", port}});
   }
   for (Spawned& worker : ranks.workers) ASSERT_TRUE(worker.wait_until_said("working", 60s));
   ::usleep(static_cast<useconds_t>(random() % 200'000));

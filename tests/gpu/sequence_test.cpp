@@ -4,11 +4,14 @@
 #include <memory>
 #include <random>
 
+#include "executors/cuda_error.hpp"
 #include "gpu/support/gpu_world.hpp"
 #include "gpu/support/kernels.hpp"
 
 namespace weft::test {
 namespace {
+
+using detail::check_cuda;
 
 class GpuSequence : public testing::TestWithParam<int> {};
 INSTANTIATE_TEST_SUITE_P(Ranks, GpuSequence, testing::Values(1, 2, 3, 4, 8));
@@ -51,7 +54,8 @@ TEST_P(GpuSequence, FirstEpochs) {
   }
 }
 
-// Ten thousand calls. Every fifty the results are looked at, and the data are others from there on.
+// Ten thousand calls. Every fifty the data are others. Of the first fifty the results are looked at behind the last
+// call of a kind, as nothing may stand between calls; of the next fifty behind every call, by a kernel.
 TEST_P(GpuSequence, TenThousandCallsWithRandomDelays) {
   GpuWorld& world = lasting_gpu_world(GetParam());
   constexpr int calls = 10'000, kept = 50;
@@ -70,17 +74,28 @@ TEST_P(GpuSequence, TenThousandCallsWithRandomDelays) {
     for (int call = 0; call < calls;) {
       gpu.reset();
       std::vector<std::unique_ptr<GpuTensors>> tensors;
+      const bool each = call / kept % 2 == 1;
+      auto* const wrong = reinterpret_cast<unsigned long long*>(gpu.device_memory(sizeof(unsigned long long)));
+      check_cuda(cudaMemsetAsync(wrong, 0, sizeof(*wrong), gpu.stream()), "cudaMemsetAsync");
       const std::size_t version = static_cast<std::size_t>(call / kept) % versions;
       for (std::size_t kind = 0; kind < kinds; ++kind) {
         tensors.push_back(std::make_unique<GpuTensors>(gpu, prepared[version * kinds + kind], rank));
       }
       for (const int end = call + kept; call < end; ++call) {
         if (random() % 50 == 0) delay(std::chrono::microseconds(random() % 100), gpu.stream());
-        all_reduce(communicator, tensors[static_cast<std::size_t>(call) % kinds]->arguments(gpu.stream()));
+        GpuTensors& of_kind = *tensors[static_cast<std::size_t>(call) % kinds];
+        all_reduce(communicator, of_kind.arguments(gpu.stream()));
+        if (each && call < end - static_cast<int>(kinds)) of_kind.compare(wrong, gpu.stream());
         if (world.shared() && call % kMostAhead == 0) gpu.synchronize();
       }
       for (auto& t : tensors) t->download(gpu.stream());
+      unsigned long long differences = 0;
+      check_cuda(cudaMemcpyAsync(&differences, wrong, sizeof(differences), cudaMemcpyDeviceToHost, gpu.stream()),
+                 "download");
       gpu.synchronize();
+      if (differences != 0) {
+        throw std::runtime_error(fmt::format("{} wrong bytes in calls {} to {}", differences, call - kept, call - 1));
+      }
       communicator.check();
       for (auto& t : tensors) t->check();
     }

@@ -22,12 +22,20 @@ using detail::check_cuda;
 // Integers on the GPU that kernels change between calls. After k increments, rank r holds r + i + k at place i.
 class Counters {
  public:
-  Counters(GpuRank& gpu, std::size_t count, int rank) : count_(count) {
+  Counters(GpuRank& gpu, std::size_t count, int rank, int ranks = 1) : count_(count) {
     input = reinterpret_cast<std::int32_t*>(gpu.device_memory(count * 4));
     output = reinterpret_cast<std::int32_t*>(gpu.device_memory(count * 4));
     host_ = reinterpret_cast<std::int32_t*>(gpu.host_memory(count * 4));
     for (std::size_t i = 0; i < count; ++i) host_[i] = rank + static_cast<std::int32_t>(i);
     check_cuda(cudaMemcpyAsync(input, host_, count * 4, cudaMemcpyHostToDevice, gpu.stream()), "upload");
+    gpu.synchronize();
+    wanted_ = reinterpret_cast<std::int32_t*>(gpu.device_memory(count * 4));
+    wrong_ = reinterpret_cast<unsigned long long*>(gpu.device_memory(sizeof(*wrong_)));
+    for (std::size_t i = 0; i < count; ++i) {
+      host_[i] = ranks * (ranks - 1) / 2 + ranks * static_cast<std::int32_t>(i);
+    }
+    check_cuda(cudaMemcpyAsync(wanted_, host_, count * 4, cudaMemcpyHostToDevice, gpu.stream()), "upload");
+    check_cuda(cudaMemsetAsync(wrong_, 0, sizeof(*wrong_), gpu.stream()), "cudaMemsetAsync");
     gpu.synchronize();
   }
 
@@ -53,12 +61,28 @@ class Counters {
     }
   }
 
+  // For graphs, behind an increment and its call: the output is compared with the sums of that many increments.
+  void compare(int ranks, cudaStream_t stream) {
+    increment(wanted_, count_, stream, ranks);
+    count_differences(reinterpret_cast<std::byte*>(output), reinterpret_cast<const std::byte*>(wanted_), count_ * 4,
+                      wrong_, stream);
+  }
+  // Of all comparisons; waits.
+  void expect_no_difference(GpuRank& gpu) {
+    unsigned long long wrong = 0;
+    check_cuda(cudaMemcpyAsync(&wrong, wrong_, sizeof(wrong), cudaMemcpyDeviceToHost, gpu.stream()), "download");
+    gpu.synchronize();
+    if (wrong != 0) throw std::runtime_error(fmt::format("{} wrong bytes of {} elements", wrong, count_));
+  }
+
   std::int32_t* input;
   std::int32_t* output;
 
  private:
   std::size_t count_;
   std::int32_t* host_;
+  std::int32_t* wanted_;
+  unsigned long long* wrong_;
 };
 
 class GpuStreams : public testing::TestWithParam<int> {};
@@ -68,7 +92,7 @@ TEST_P(GpuStreams, AThousandGraphReplaysWithChangedData) {
   const int ranks = GetParam();
   GpuWorld& world = lasting_gpu_world(ranks);
   expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int rank) {
-    Counters small(gpu, 100, rank), large(gpu, 40'000, rank), flowing(gpu, 70'000, rank);
+    Counters small(gpu, 100, rank, ranks), large(gpu, 40'000, rank, ranks), flowing(gpu, 70'000, rank, ranks);
     const Graph graph(gpu.stream(), [&] {
       increment(small.input, 100, gpu.stream());
       increment(large.input, 40'000, gpu.stream());
@@ -76,16 +100,14 @@ TEST_P(GpuStreams, AThousandGraphReplaysWithChangedData) {
       all_reduce(communicator, small.arguments(world, gpu.stream(), Algorithm::one_shot));
       all_reduce(communicator, large.arguments(world, gpu.stream(), Algorithm::two_shot));
       all_reduce(communicator, flowing.arguments(world, gpu.stream(), Algorithm::bulk));
+      for (Counters* const counters : {&small, &large, &flowing}) counters->compare(ranks, gpu.stream());
     });
     const int most_ahead = world.shared() ? kMostAhead : 100;
     for (int replay = 1; replay <= 1000; ++replay) {
       graph.launch(gpu.stream());
       if (replay % most_ahead == 0) check_cuda(cudaStreamSynchronize(gpu.stream()), "cudaStreamSynchronize");
-      if (replay % 100 != 0) continue;
-      small.check(gpu, ranks, replay);
-      large.check(gpu, ranks, replay);
-      flowing.check(gpu, ranks, replay);
     }
+    for (Counters* const counters : {&small, &large, &flowing}) counters->expect_no_difference(gpu);
     communicator.check();
   }));
 }
@@ -139,6 +161,32 @@ TEST_P(GpuStreams, TwoStreamsOrderedByEvents) {
     counters.check(gpu, ranks, calls);
     communicator.check();
     check_cuda(cudaEventDestroy(done), "cudaEventDestroy");
+  }));
+}
+
+// Two groups of the same ranks are at work at once: their kernels share the GPU, in any order on every rank, and
+// neither may wait for the room that the other one has.
+TEST_P(GpuStreams, TwoGroupsOnTwoStreams) {
+  const int ranks = GetParam();
+  GpuWorld world = make_gpu_world(ranks, gpu_config());
+  expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int rank) {
+    const Group group = communicator.split(0);
+    Counters ours(gpu, 50'000, rank), theirs(gpu, 50'000, rank);
+    const int most_ahead = world.shared() ? 1 : 20;
+    for (int call = 1; call <= 200; ++call) {
+      const auto world_call = [&] {
+        increment(ours.input, 50'000, gpu.stream());
+        all_reduce(communicator, ours.arguments(world, gpu.stream(), kAlgorithms[call % 3]));
+      };
+      if (rank % 2 == 0) world_call();
+      increment(theirs.input, 50'000, gpu.other_stream());
+      all_reduce(group, theirs.arguments(world, gpu.other_stream(), kAlgorithms[call / 3 % 3]));
+      if (rank % 2 == 1) world_call();
+      if (call % most_ahead == 0) gpu.synchronize();
+    }
+    ours.check(gpu, ranks, 200);
+    theirs.check(gpu, ranks, 200);
+    communicator.check();
   }));
 }
 

@@ -88,7 +88,8 @@ const std::vector<RejectedExchange> kRejectedExchanges = {
 };
 
 TEST(MoeArguments, ExchangesThatCannotBe) {
-  for (const RejectedExchange& rejected : kRejectedExchanges) {
+  for (RejectedExchange rejected : kRejectedExchanges) {
+    rejected.part = "ExchangeArgs::" + rejected.part;
     ExchangeArgs args = small_exchange();
     rejected.spoil(args);
     expect_rejected(rejected.part, [&] { exchange_memory(2, args); });

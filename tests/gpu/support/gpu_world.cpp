@@ -96,6 +96,11 @@ GpuTensors::GpuTensors(GpuRank& gpu, const Prepared& prepared, int rank)
     copy.device = gpu.device_memory(copy.host->storage().size());
   }
   upload(gpu.stream());
+  std::byte* const pinned = gpu.host_memory(prepared.expected.size());
+  std::memcpy(pinned, prepared.expected.data(), prepared.expected.size());
+  expected_ = gpu.device_memory(prepared.expected.size());
+  check_cuda(cudaMemcpyAsync(expected_, pinned, prepared.expected.size(), cudaMemcpyHostToDevice, gpu.stream()),
+             "upload");
 }
 
 AllReduceArgs GpuTensors::arguments(cudaStream_t stream) const {
@@ -118,6 +123,10 @@ void GpuTensors::download(cudaStream_t stream) {
     const std::size_t bytes = copy.host->storage().size();
     check_cuda(cudaMemcpyAsync(copy.pinned, copy.device, bytes, cudaMemcpyDeviceToHost, stream), "download");
   }
+}
+
+void GpuTensors::compare(unsigned long long* wrong, cudaStream_t stream) {
+  count_differences(copies_[1].device + host_.output.offset(), expected_, prepared_.expected.size(), wrong, stream);
 }
 
 void GpuTensors::check() {

@@ -82,6 +82,8 @@ class GpuTensors {
   AllReduceArgs arguments(cudaStream_t stream) const;
   void upload(cudaStream_t stream);
   void download(cudaStream_t stream);
+  // Behind a call: its result is compared on the GPU, and spoiled. Not where the call works in place.
+  void compare(unsigned long long* wrong, cudaStream_t stream);
   // After the stream's work is done: throws where anything is wrong.
   void check();
   std::span<std::byte> result() { return host_.output.content(); }
@@ -100,6 +102,7 @@ class GpuTensors {
   int rank_;
   Tensors host_;
   Copy copies_[2];
+  std::byte* expected_;  // on the GPU
 };
 
 struct GpuWorld {

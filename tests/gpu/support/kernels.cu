@@ -26,9 +26,20 @@ __global__ void __launch_bounds__(1024) hog_kernel(std::uint64_t nanoseconds) {
   spin(nanoseconds);
 }
 
-__global__ void increment_kernel(std::int32_t* data, std::size_t count) {
+__global__ void increment_kernel(std::int32_t* data, std::size_t count, std::int32_t by) {
   const std::size_t step = std::size_t{gridDim.x} * blockDim.x;
-  for (std::size_t i = std::size_t{blockIdx.x} * blockDim.x + threadIdx.x; i < count; i += step) ++data[i];
+  for (std::size_t i = std::size_t{blockIdx.x} * blockDim.x + threadIdx.x; i < count; i += step) data[i] += by;
+}
+
+__global__ void differences_kernel(std::byte* got, const std::byte* wanted, std::size_t bytes,
+                                   unsigned long long* wrong) {
+  const std::size_t step = std::size_t{gridDim.x} * blockDim.x;
+  unsigned long long mine = 0;
+  for (std::size_t i = std::size_t{blockIdx.x} * blockDim.x + threadIdx.x; i < bytes; i += step) {
+    mine += got[i] != wanted[i] ? 1 : 0;
+    got[i] = static_cast<std::byte>(~static_cast<unsigned>(wanted[i]));
+  }
+  if (mine != 0) atomicAdd(wrong, mine);
 }
 
 // −4 … 3: sums over 8 ranks are exact in bf16.
@@ -72,6 +83,7 @@ void load_test_kernels() {
   load(delay_kernel);
   load(hog_kernel);
   load(increment_kernel);
+  load(differences_kernel);
   load(fill_kernel);
   load(count_wrong_kernel);
 }
@@ -89,9 +101,14 @@ void hog(int spare, std::chrono::nanoseconds time, cudaStream_t stream) {
   hog_kernel<<<(processors - spare) * (threads / 1024), 1024, 0, stream>>>(bounded(time));
   check_cuda(cudaGetLastError(), "hog");
 }
-void increment(std::int32_t* data, std::size_t count, cudaStream_t stream) {
-  increment_kernel<<<blocks_for(count), kThreads, 0, stream>>>(data, count);
+void increment(std::int32_t* data, std::size_t count, cudaStream_t stream, std::int32_t by) {
+  increment_kernel<<<blocks_for(count), kThreads, 0, stream>>>(data, count, by);
   check_cuda(cudaGetLastError(), "increment");
+}
+void count_differences(std::byte* got, const std::byte* wanted, std::size_t bytes, unsigned long long* wrong,
+                       cudaStream_t stream) {
+  differences_kernel<<<blocks_for(bytes), kThreads, 0, stream>>>(got, wanted, bytes, wrong);
+  check_cuda(cudaGetLastError(), "count_differences");
 }
 void fill_pattern(std::uint16_t* data, std::size_t count, int rank, cudaStream_t stream) {
   fill_kernel<<<blocks_for(count), kThreads, 0, stream>>>(data, count, rank);

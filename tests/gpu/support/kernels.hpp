@@ -17,8 +17,12 @@ void delay(std::chrono::nanoseconds time, cudaStream_t stream);
 // Takes all processors but `spare` for so long (at most a second), so that no other block fits on them.
 void hog(int spare, std::chrono::nanoseconds time, cudaStream_t stream);
 
-// data[i] += 1
-void increment(std::int32_t* data, std::size_t count, cudaStream_t stream);
+// data[i] += by
+void increment(std::int32_t* data, std::size_t count, cudaStream_t stream, std::int32_t by = 1);
+
+// Adds to *wrong how many bytes differ, and spoils those of `got`, so that a call that does nothing is seen next time.
+void count_differences(std::byte* got, const std::byte* wanted, std::size_t bytes, unsigned long long* wrong,
+                       cudaStream_t stream);
 
 // For messages too large for the host: small integers of rank and index, as bf16, and the number of elements that are
 // not their sum over `ranks` ranks (added to *wrong).

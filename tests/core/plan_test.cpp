@@ -55,7 +55,8 @@ PlanQuery query(Device device, std::uint32_t size, DataType type, std::size_t co
           .count = count};
 }
 
-// All blocks of a launch wait for peers, so all of them must be on the GPU at once; and a block without a row is one too many.
+// All blocks of a launch wait for peers, so all of them must be on the GPU at once; and a block without a row is one
+// too many.
 TEST(Plan, BlocksOfNormsFitOnTheGpu) {
   for (const int max_blocks : {2, 3, 16, 132, 256}) {
     for (const std::uint64_t row_packs : {1u, 33u, 256u, 257u, 512u, 896u, 8192u}) {

@@ -239,7 +239,7 @@ TEST(Program, OutputsThatCannotBeWrittenAreSaidFirst) {
   }
   expect({"verify", "--device", "cpu"}, {"--json", absent}, "--json /nonexistent/file: cannot be written");
   expect({"simulate"}, {"--json", absent}, "--json /nonexistent/file: cannot be written");
-  expect({"tune", "--device", "cpu"}, {"--output", absent}, "--state /nonexistent/file.state: cannot be written");
+  expect({"tune", "--device", "cpu"}, {"--output", absent}, "--output /nonexistent/file: cannot be written");
   expect({"tune", "--device", "cpu"}, {"--output", file, "--state", absent}, "--state /nonexistent/file: cannot");
   EXPECT_FALSE(std::ifstream(file).is_open());
 }

@@ -29,14 +29,16 @@ struct AllReduceArgs {
 };
 
 // output[i] = reduction over ranks r = 0 … size−1 of input_r[i], the same bits on every rank, in every run, by every
-// algorithm of Weft's own, on CPU and GPU (fp32 accumulation in rank order, one rounding).
+// algorithm of Weft's own, on CPU and GPU (fp32 accumulation in rank order, one rounding). NCCL's algorithms and those
+// by NVLink's switches (multimem) sum in an order of theirs.
 //
 // Nothing is registered: pointers may be new in every call. GPU: enqueues kernels on `stream` and returns; capturable
 // in CUDA graphs, and replays mix freely with eager calls of the same group as long as streams or events order them.
 // Messages larger than the communicator's limits become several kernels. CPU: runs in the calling thread.
 //
-// Throws Errc::invalid_argument (rejected, nothing sent), Errc::released, or the fault of an earlier call. On CPU ranks
-// a failure of this call is thrown here; on GPUs it is found by status() and check().
+// Throws Errc::invalid_argument or, for an algorithm that cannot be had here, Errc::unsupported (rejected, nothing
+// sent), Errc::released, or the fault of an earlier call. On CPU ranks a failure of this call is thrown here; on GPUs
+// it is found by status() and check().
 //
 // Algorithms: one-shot and two-shot push with arrival in the data (flag-in-data goes back to NCCL's LL protocol; the
 // sentinel form to TensorRT-LLM's "Lamport" kernels), see docs/protocol.md.

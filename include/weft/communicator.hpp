@@ -46,6 +46,12 @@ struct Config {
   std::size_t group_one_shot_bytes = 0;
   std::size_t group_two_shot_bytes = 0;
 
+  // For Algorithm::multimem_one_shot and _two_shot alone: bind the window to a multicast object of NVLink's switches
+  // (NCCL does it), and take buffers for them, three times two_shot_bytes. Without it no multicast object is ever made
+  // on Weft's behalf. Where GPUs, NCCL or the NVLink domain cannot, creation fails with Errc::unsupported and the
+  // reason; Communicator::multicast() tells it beforehand.
+  bool multicast = false;
+
   // A file of tuning tables that `weft tune` wrote: which algorithm and grid serve an all-reduce of a size. Rank 0's is
   // read and used by all ranks; empty: the tables that are compiled in. A file that is no such table, or has a value
   // outside its range, is Errc::invalid_argument at creation, with its name, the key, the value and the range.
@@ -171,6 +177,10 @@ class Communicator {
   // What carries data between ranks and why: "shared memory, 4 CPU ranks", "peer memory, 4 × NVIDIA H200", "NCCL: only
   // 2 of 4 ranks share an NVLink domain with rank 0 (NVIDIA H200)".
   std::string fabric() const;
+  // Whether the multimem algorithms can be used, and what is known against it: "bound to the window", "not asked for
+  // (Config::multicast); GPU 0 (…) does not support it". That nothing is known against it is what the driver says of
+  // the GPU: a machine may still forbid it.
+  std::string multicast() const;
   // The tuning table that serves the world's all-reduces, and why that one where it is not for these very ranks:
   // "NVIDIA H200, 4 ranks (measured)", "NVIDIA H200, 8 ranks (extrapolated), as there is no table for NVIDIA B200, 8
   // ranks". The same on every rank.

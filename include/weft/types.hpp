@@ -30,7 +30,12 @@ enum class ReduceOp : std::uint8_t { sum, max };
 //   bulk      two hops in chunks, a message of any size in one kernel: the fastest on CPU ranks above 2 KB, and on GPUs
 //             from 64 MB on (128 between two)
 //   nccl      only ever used when asked for, or where GPUs do not share an NVLink domain
-enum class Algorithm : std::uint8_t { automatic, one_shot, two_shot, bulk, nccl };
+//   multimem_one_shot, multimem_two_shot
+//             NVLink's switches add up and send to all: only ever used when asked for, in communicators that have
+//             Config::multicast, by all ranks of one. Sums of bf16, f16 and f32 alone, which are the switch's: not the
+//             bits of the others, as order and rounding are not Weft's. Two-shot gives all ranks the same bits. Never
+//             yet run on GPUs; on CPU ranks each rank does what the switch would do, in rank order.
+enum class Algorithm : std::uint8_t { automatic, one_shot, two_shot, bulk, nccl, multimem_one_shot, multimem_two_shot };
 
 // Where the rows of one rank begin in a tensor that holds those of all ranks: behind the slots of the ranks before it.
 // A rank with n rows has a slot of
@@ -64,7 +69,8 @@ constexpr std::string_view name(ReduceOp op) {
 }
 
 constexpr std::string_view name(Algorithm algorithm) {
-  constexpr std::string_view names[] = {"automatic", "one-shot", "two-shot", "bulk", "nccl"};
+  constexpr std::string_view names[] = {"automatic", "one-shot",          "two-shot",         "bulk",
+                                        "nccl",      "multimem-one-shot", "multimem-two-shot"};
   return names[static_cast<int>(algorithm)];
 }
 

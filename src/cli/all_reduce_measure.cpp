@@ -11,6 +11,7 @@ class AllReduceMeasurement final : public RankBench {
 
   std::vector<Contender> contenders(Operation operation) const override {
     std::vector<Contender> all = {Contender::one_shot, Contender::two_shot, Contender::bulk, Contender::automatic};
+    if (args_.multicast) all.insert(all.end(), {Contender::multimem_one_shot, Contender::multimem_two_shot});
     for (const auto peer : peers(operation)) all.push_back(peer);
     return all;
   }
@@ -23,8 +24,9 @@ class AllReduceMeasurement final : public RankBench {
     const auto [input, output] = buffers(seat, point);
     Rank& mine = rank(seat);
     if (!is_weft(point.contender)) return mine.peer->all_reduce(point, input, output, mine.device->stream());
-    constexpr Algorithm algorithms[] = {Algorithm::automatic, Algorithm::one_shot, Algorithm::two_shot,
-                                        Algorithm::bulk};
+    constexpr Algorithm algorithms[] = {Algorithm::automatic,         Algorithm::one_shot,
+                                        Algorithm::two_shot,          Algorithm::bulk,
+                                        Algorithm::multimem_one_shot, Algorithm::multimem_two_shot};
     weft::all_reduce(seat.communicator(), {.input = input,
                                            .output = output,
                                            .count = point.count,

@@ -154,6 +154,8 @@ std::string gpu_of(const Ranks& ranks) {
 
 int AllReduceBench::run() const {
   sizes(Device::cpu);  // complains of bad sizes before anything is started
+  if (algorithm.starts_with("multimem") && !options.multicast)
+    throw Error(Errc::invalid_argument, fmt::format("--algorithm {}: needs --multicast", algorithm));
   Ranks ranks(options.ranks_args());
   const auto all_sizes = sizes(ranks.device());
   std::size_t largest = 0;
@@ -216,8 +218,11 @@ Command add_bench_all_reduce(CLI::App& app, const std::vector<std::string>& argu
   add_choice(app, "--dtype", bench->options.type, {DataType::bf16, DataType::f16, DataType::f32, DataType::i32},
              "Element type");
   app.add_option("--algorithm", bench->algorithm, "Which of Weft's algorithms; peers are measured anyway")
-      ->check(CLI::IsMember({"all", "automatic", "one-shot", "two-shot", "bulk"}))
+      ->check(
+          CLI::IsMember({"all", "automatic", "one-shot", "two-shot", "bulk", "multimem-one-shot", "multimem-two-shot"}))
       ->capture_default_str();
+  app.add_flag("--multicast", bench->options.multicast,
+               "Ask for NVLink multicast (Config::multicast), and measure the multimem algorithms as well");
   add_method(app, bench->methods);
   app.add_option("--blocks", bench->blocks, "Blocks of Weft's kernels (default: chosen by size)");
   app.add_option("--threads", bench->threads, "Threads per block, a multiple of 32 (default: chosen by size)");

@@ -46,12 +46,13 @@ Ranks::Args BenchOptions::ranks_args() const {
   if (!plot.empty()) check_plotting(plot);
   Ranks::Args args{.world_size = ranks, .device = device};
   args.config.tuning_file = tuning;
+  args.config.multicast = multicast;
   args.config.deadline = std::chrono::nanoseconds(static_cast<std::int64_t>(deadline * 1e9));
   return args;
 }
 
 BenchArgs BenchOptions::bench_args(std::size_t max_bytes) const {
-  return {.data = data, .max_bytes = max_bytes};
+  return {.data = data, .max_bytes = max_bytes, .multicast = multicast};
 }
 
 namespace {

@@ -25,6 +25,7 @@ struct BenchOptions {
   std::string csv;
   std::string plot;
   std::string tuning;
+  bool multicast = false;
 
   void add_to(CLI::App& app);
   void add_op_to(CLI::App& app);

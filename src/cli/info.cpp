@@ -19,6 +19,7 @@ struct Info {
   int ranks = 0;
   Device device = Device::automatic;
   std::string tuning;
+  bool multicast = false;
   std::string json;
   std::string csv;
   std::string moe;
@@ -105,16 +106,20 @@ int Info::run() const {
   try {
     Ranks::Args args{.world_size = ranks, .device = device};
     args.config.tuning_file = tuning;
+    args.config.multicast = multicast;
     Ranks all(args);
     const MemoryUse memory = all.first().memory();
-    communicator = {{"ranks", all.world_size()},      {"device", name(all.device())},
-                    {"fabric", all.first().fabric()}, {"tuning", all.first().tuning()},
-                    {"window_bytes", memory.window},  {"control_bytes", memory.control}};
+    communicator = {{"ranks", all.world_size()},           {"device", name(all.device())},
+                    {"fabric", all.first().fabric()},      {"tuning", all.first().tuning()},
+                    {"window_bytes", memory.window},       {"control_bytes", memory.control},
+                    {"multicast", all.first().multicast()}};
     if (text && all.leader())
       fmt::print("\nA communicator of {} {} ranks ({}) takes on each rank {} of symmetric memory and {} for control\n",
                  all.world_size(), all.device() == Device::cuda ? "GPU" : "CPU", all.first().fabric(),
                  format_bytes(memory.window), format_bytes(memory.control));
-    if (text && all.leader()) fmt::print("Its all-reduces are tuned by: {}\n", all.first().tuning());
+    if (text && all.leader())
+      fmt::print("Its all-reduces are tuned by: {}\nNVLink multicast: {}\n", all.first().tuning(),
+                 all.first().multicast());
   } catch (const Error& error) {
     if (error.code() == Errc::invalid_argument) throw;
     communicator = {{"error", error.what()}};
@@ -138,6 +143,7 @@ Command add_info(CLI::App& app, const std::vector<std::string>& arguments) {
   app.add_option("--tokens", info->tokens, "Tokens per rank, for --moe")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
+  app.add_flag("--multicast", info->multicast, "Ask for NVLink multicast (Config::multicast)");
   app.add_option("--tuning", info->tuning, "Tables that weft tune wrote, instead of the built-in ones");
   app.add_option("--json", info->json, "Write everything to this file (-: stdout)");
   app.add_option("--csv", info->csv, "Write the table of GPUs, or of --moe, to this file (-: stdout)");

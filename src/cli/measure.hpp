@@ -45,6 +45,8 @@ enum class Contender : std::uint8_t {
   one_shot,
   two_shot,
   bulk,
+  multimem_one_shot,
+  multimem_two_shot,
   padded,      // a ragged gather's rows by Weft's equal form, all ranks as large as the largest
   one_tensor,  // the bytes of four_tensors as one
   nccl,
@@ -57,12 +59,16 @@ enum class Contender : std::uint8_t {
 };
 
 constexpr std::string_view name(Contender contender) {
-  constexpr std::string_view names[] = {"automatic",  "one-shot",       "two-shot",      "bulk",      "padded",
-                                        "one tensor", "NCCL",           "NCCL symm.",    "Gloo ring", "Gloo bcube",
-                                        "torch NCCL", "torch one-shot", "torch two-shot"};
+  constexpr std::string_view names[] = {
+      "automatic",         "one-shot",   "two-shot",   "bulk",           "multimem-one-shot",
+      "multimem-two-shot", "padded",     "one tensor", "NCCL",           "NCCL symm.",
+      "Gloo ring",         "Gloo bcube", "torch NCCL", "torch one-shot", "torch two-shot"};
   return names[static_cast<int>(contender)];
 }
 
+constexpr bool is_multimem(Contender contender) {
+  return contender == Contender::multimem_one_shot || contender == Contender::multimem_two_shot;
+}
 constexpr bool is_weft(Contender contender) {
   return contender <= Contender::one_tensor;
 }
@@ -139,6 +145,7 @@ struct BenchArgs {
   Data data = Data::integers;
   std::size_t max_bytes = 0;  // largest message that will be asked for
   bool peers = true;          // NCCL or Gloo beside Weft
+  bool multicast = false;     // the algorithms by NVLink's switches as well
 };
 
 // Measures points on the ranks that it was opened with. Collective: in every process of a launched job the same points

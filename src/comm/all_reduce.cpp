@@ -30,11 +30,15 @@ detail::InstanceQuery instance_of(const GroupState& group, const AllReduceArgs& 
 void check_arguments(const GroupState& group, const AllReduceArgs& args) {
   detail::check_choice("type", args.type, DataType::i32);
   detail::check_choice("op", args.op, ReduceOp::max);
-  detail::check_choice("algorithm", args.algorithm, Algorithm::nccl);
+  detail::check_choice("algorithm", args.algorithm, Algorithm::multimem_two_shot);
+  const bool multimem = detail::is_multimem(args.algorithm);
+  require(!multimem || detail::multimem_adds(args.type, args.op),
+          "algorithm: {} makes sums of bf16, f16 or f32, and this is a {} of {}", weft::name(args.algorithm),
+          weft::name(args.op), weft::name(args.type));
   const std::size_t element = size_of(args.type);
   require(args.count <= SIZE_MAX / 8 / element, "count: {} elements of {} bytes are not between 0 and {}", args.count,
           element, SIZE_MAX / 8 / element);
-  const bool lean = has_lean_instance(instance_of(group, args));
+  const bool lean = !multimem && has_lean_instance(instance_of(group, args));
   detail::check_launch(group, args.launch, detail::max_threads(lean ? group.size() : 0));
   group.communicator().fabric().check_stream(args.stream);
   if (args.count == 0) return;
@@ -52,6 +56,17 @@ void check_arguments(const GroupState& group, const AllReduceArgs& args) {
   require(distance == 0 || distance >= args.count * element,
           "output: overlaps input ({} bytes apart, {} bytes long) without being equal to it", distance,
           args.count * element);
+}
+
+void check_multimem(const GroupState& group, Algorithm algorithm) {
+  if (!detail::is_multimem(algorithm) || group.multimem().packs != 0) return;
+  const detail::CommunicatorState& communicator = group.communicator();
+  throw Error(Errc::unsupported,
+              communicator.config().multicast
+                  ? fmt::format("algorithm: {} serves all {} ranks of a communicator, and this is a group of {} that "
+                                "split() has made",
+                                name(algorithm), communicator.size(), group.size())
+                  : fmt::format("algorithm: {} needs multicast: {}", name(algorithm), communicator.multicast()));
 }
 
 std::string in_words(const AllReduceArgs& args, Algorithm algorithm) {
@@ -108,6 +123,7 @@ void all_reduce(const Group& handle, const AllReduceArgs& args) {
   GroupState& group = handle.state();
   detail::CommunicatorState& communicator = group.communicator();
   check_arguments(group, args);
+  check_multimem(group, args.algorithm);
   detail::check_acquired(group, "all_reduce");
   handle.check();
 
@@ -121,6 +137,7 @@ void all_reduce(const Group& handle, const AllReduceArgs& args) {
   const detail::Plan plan = detail::plan_all_reduce({.device = handle.device(),
                                                      .size = static_cast<std::uint32_t>(group.size()),
                                                      .layout = group.layout(),
+                                                     .multimem_packs = group.multimem().packs,
                                                      .type = args.type,
                                                      .op = args.op,
                                                      .count = args.count,

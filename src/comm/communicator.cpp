@@ -122,6 +122,9 @@ MemoryUse Communicator::memory() const {
 std::string Communicator::tuning() const {
   return state_->world().tuning().reason;
 }
+std::string Communicator::multicast() const {
+  return state_->multicast();
+}
 std::string Communicator::fabric() const {
   return state_->fabric().description();
 }

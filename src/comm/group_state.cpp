@@ -13,7 +13,7 @@ constexpr std::size_t kMostNames = 4096;  // of different calls that one group r
 }  // namespace
 
 GroupState::GroupState(CommunicatorState& communicator, int id, std::vector<int> members, int rank, int window,
-                       std::size_t region_offset, RegionLayout layout)
+                       std::size_t region_offset, RegionLayout layout, MultimemLayout multimem)
     : communicator_(communicator),
       id_(id),
       rank_(rank),
@@ -21,6 +21,7 @@ GroupState::GroupState(CommunicatorState& communicator, int id, std::vector<int>
       window_(window),
       region_offset_(region_offset),
       layout_(layout),
+      multimem_(multimem),
       tuning_(communicator.tuning_for(size())) {}
 
 void GroupState::arm(std::optional<std::uint32_t> first_epoch, bool moved) {
@@ -59,6 +60,8 @@ void GroupState::arm(std::optional<std::uint32_t> first_epoch, bool moved) {
     direct_ &= window != nullptr;
     if (direct_) channel.region[member] = window + region_offset_;
   }
+  channel.multimem = multimem_;
+  if (multimem_.packs != 0 && fabric.multicast() != nullptr) channel.multicast = fabric.multicast() + region_offset_;
 
   if (direct_) {
     std::byte* const mine = channel.region[rank_];
@@ -72,6 +75,7 @@ void GroupState::arm(std::optional<std::uint32_t> first_epoch, bool moved) {
     make_old(layout_.headers, kBanks * members);
     make_old(layout_.bulk_signals, 2 * layout_.bulk_slots * members);
     make_old(layout_.bulk_credits, layout_.bulk_slots * members);
+    make_old(multimem_.signals, 2 * multimem_.chunks * members);
   }
   if (moved) ++generation_;  // graphs captured before hold the old addresses
   local.generation = generation_;

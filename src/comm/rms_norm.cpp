@@ -92,8 +92,8 @@ void check_arguments(const GroupState& group, const AllReduceRmsNormArgs& args) 
   require(args.type == DataType::bf16 || args.type == DataType::f16, "type: {} is neither bf16 nor f16",
           args.type <= DataType::i32 ? std::string(name(args.type)) : std::to_string(static_cast<int>(args.type)));
   require(args.algorithm <= Algorithm::two_shot, "algorithm: {} is not automatic, one-shot or two-shot",
-          args.algorithm <= Algorithm::nccl ? std::string(name(args.algorithm))
-                                            : std::to_string(static_cast<int>(args.algorithm)));
+          args.algorithm <= Algorithm::multimem_two_shot ? std::string(name(args.algorithm))
+                                                         : std::to_string(static_cast<int>(args.algorithm)));
   constexpr std::size_t most_hidden = detail::kMostRowPacks * kPackElements;
   require(args.hidden != 0 && args.hidden % kPackElements == 0 && args.hidden <= most_hidden,
           "hidden: {} is not a multiple of {} between {} and {}", args.hidden, kPackElements, kPackElements,

@@ -22,6 +22,7 @@ struct AgreedConfig {
   std::uint64_t one_shot, two_shot, group_one_shot, group_two_shot;
   int max_groups;
   std::uint32_t first_epoch;
+  bool multicast;
 
   bool operator==(const AgreedConfig&) const = default;
 };
@@ -29,9 +30,9 @@ struct AgreedConfig {
 std::string describe(const AgreedConfig& c) {
   return fmt::format(
       "device {}, deadline {} ns, one_shot_bytes {}, two_shot_bytes {}, max_groups {}, group_one_shot_bytes {}, "
-      "group_two_shot_bytes {}, first_epoch {}",
+      "group_two_shot_bytes {}, first_epoch {}, multicast {}",
       name(c.device), c.deadline, c.one_shot, c.two_shot, c.max_groups, c.group_one_shot, c.group_two_shot,
-      c.first_epoch);
+      c.first_epoch, c.multicast);
 }
 
 void check_config(const Config& config) {
@@ -56,7 +57,8 @@ void agree_on_config(Bootstrap& bootstrap, const Config& config) {
                           .group_one_shot = config.group_one_shot_bytes,
                           .group_two_shot = config.group_two_shot_bytes,
                           .max_groups = config.max_groups,
-                          .first_epoch = config.first_epoch};
+                          .first_epoch = config.first_epoch,
+                          .multicast = config.multicast};
   const std::vector<AgreedConfig> all = bootstrap.all_gather_value("compare configurations", mine);
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
     if (all[rank] == all[0]) continue;
@@ -92,9 +94,10 @@ std::shared_ptr<CommunicatorState> CommunicatorState::create(std::unique_ptr<Boo
   state->groups_.resize(1);
   std::vector<int> everyone(static_cast<std::size_t>(meet.size()));
   std::iota(everyone.begin(), everyone.end(), 0);
+  const auto size = static_cast<std::uint32_t>(meet.size());
   state->groups_[0] =
       std::make_unique<GroupState>(*state, 0, std::move(everyone), meet.rank(), 0, state->region_offset(0),
-                                   world_layout(chosen, static_cast<std::uint32_t>(meet.size())));
+                                   world_layout(chosen, size), world_multimem(chosen, size));
   state->open_window();
   meet.agree_on("prepare memory", [&] { state->groups_[0]->arm(chosen.first_epoch, true); });
   state->check_nccl(state->groups_[0].get());
@@ -239,7 +242,16 @@ std::vector<const std::byte*> CommunicatorState::windows() const {
   for (int number = 0; number <= static_cast<int>(exchanges_.size()); ++number) {
     for (int peer = 0; peer < size(); ++peer) all.push_back(fabric_->window(number, peer));
   }
+  all.push_back(fabric_->multicast());
   return all;
+}
+
+std::string CommunicatorState::multicast() const {
+  const std::string problem = fabric_->multicast_problem();
+  if (!config_.multicast) {
+    return "not asked for (Config::multicast); " + (problem.empty() ? "nothing is known against it" : problem);
+  }
+  return config_.device == Device::cpu ? "CPU ranks do the switch's work" : "bound to the window";
 }
 
 void CommunicatorState::forbid_abort() {

@@ -33,7 +33,7 @@ class GroupState {
  public:
   // The region of each member lies at `region_offset` of its window number `window`.
   GroupState(CommunicatorState& communicator, int id, std::vector<int> members, int rank, int window,
-             std::size_t region_offset, RegionLayout layout);
+             std::size_t region_offset, RegionLayout layout, MultimemLayout multimem = {});
 
   CommunicatorState& communicator() const { return communicator_; }
   int id() const { return id_; }
@@ -41,6 +41,7 @@ class GroupState {
   int size() const { return static_cast<int>(members_.size()); }
   const std::vector<int>& members() const { return members_; }
   const RegionLayout& layout() const { return layout_; }
+  const MultimemLayout& multimem() const { return multimem_; }
   const TuningChoice& tuning() const { return tuning_; }
   // All members' windows can be reached by plain stores: Weft's own algorithms work.
   bool direct() const { return direct_; }
@@ -66,6 +67,7 @@ class GroupState {
   int window_;
   std::size_t region_offset_;
   RegionLayout layout_;
+  MultimemLayout multimem_;
   TuningChoice tuning_;
   bool direct_ = false;
   Channel table_{};               // the host's copy
@@ -92,6 +94,7 @@ class CommunicatorState : public std::enable_shared_from_this<CommunicatorState>
   bool released() const { return released_; }
   TuningChoice tuning_for(int ranks) const { return choose_tuning(tuning_, processor_, ranks); }
   std::size_t window_bytes() const;
+  std::string multicast() const;  // see Communicator
   GroupState& world() const { return *groups_.front(); }
 
   // Blocks that one call takes at most. Calls of different groups may run at once and in another order on another rank,

@@ -13,6 +13,20 @@ std::size_t or_default(std::size_t wish, std::size_t value) {
   return wish != 0 ? wish : value;
 }
 
+struct WorldAreas {
+  RegionLayout region;
+  MultimemLayout multimem;
+};
+WorldAreas world_areas(const Config& config, std::uint32_t size) {
+  const std::size_t two_shot = or_default(config.two_shot_bytes, default_two_shot_bytes(config.device, size));
+  WorldAreas areas{
+      .region = make_layout(size, or_default(config.one_shot_bytes, default_one_shot_bytes(config.device, size)),
+                            two_shot, default_bulk_shape(config.device, size, true)),
+      .multimem = {}};
+  if (config.multicast) areas.multimem = add_multimem(areas.region, size, two_shot);
+  return areas;
+}
+
 // Rounding may make a smaller group's region the larger one.
 std::size_t group_region_bytes(const Config& config, std::uint32_t world_size) {
   std::size_t most = 0;
@@ -23,9 +37,10 @@ std::size_t group_region_bytes(const Config& config, std::uint32_t world_size) {
 }  // namespace
 
 RegionLayout world_layout(const Config& config, std::uint32_t size) {
-  return make_layout(size, or_default(config.one_shot_bytes, default_one_shot_bytes(config.device, size)),
-                     or_default(config.two_shot_bytes, default_two_shot_bytes(config.device, size)),
-                     default_bulk_shape(config.device, size, true));
+  return world_areas(config, size).region;
+}
+MultimemLayout world_multimem(const Config& config, std::uint32_t size) {
+  return world_areas(config, size).multimem;
 }
 
 RegionLayout group_layout(const Config& config, std::uint32_t size) {

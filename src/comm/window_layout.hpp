@@ -11,6 +11,8 @@ namespace weft::detail {
 
 // `config.device` has been chosen.
 RegionLayout world_layout(const Config& config, std::uint32_t size);
+// What of it is the multimem all-reduces'.
+MultimemLayout world_multimem(const Config& config, std::uint32_t size);
 // Of a group that split() makes, of `size` ranks.
 RegionLayout group_layout(const Config& config, std::uint32_t size);
 

@@ -66,6 +66,28 @@ constexpr RegionLayout make_layout(std::uint32_t size, std::size_t one_shot_byte
   return layout;
 }
 
+// The area of the multimem all-reduces, behind the others of a region that has one.
+struct MultimemLayout {
+  std::uint64_t signals;  // [hop][chunk][sender] words: epoch << 32 | chunk
+  std::uint64_t stage;    // [bank][packs]: this rank's message
+  std::uint64_t gather;   // [packs]: the sum
+  std::uint64_t packs;    // of the largest message of one piece; 0: there is no such area
+  std::uint64_t chunks;   // of that message, as long as those of bulk
+};
+// Makes the region longer by it.
+constexpr MultimemLayout add_multimem(RegionLayout& region, std::uint32_t size, std::size_t largest_bytes) {
+  constexpr std::uint64_t alignment = 256;
+  const auto aligned = [](std::uint64_t bytes) { return (bytes + alignment - 1) / alignment * alignment; };
+  MultimemLayout multimem{};
+  multimem.packs = aligned(largest_bytes) / sizeof(Pack);
+  multimem.chunks = (multimem.packs + region.bulk_packs - 1) / region.bulk_packs;
+  multimem.signals = region.bytes;
+  multimem.stage = multimem.signals + aligned(2 * multimem.chunks * size * sizeof(std::uint64_t));
+  multimem.gather = multimem.stage + kBanks * multimem.packs * sizeof(Pack);
+  region.bytes = multimem.gather + multimem.packs * sizeof(Pack);
+  return multimem;
+}
+
 // Written by the rank that finds a fault first, read by its host without waiting. One per rank and communicator.
 struct FaultRecord {
   std::uint32_t complete;  // stored last, with release
@@ -112,6 +134,8 @@ struct Channel {
   std::uint32_t member[kMaxRanks];  // world rank of each rank of the group
   std::byte* region[kMaxRanks];     // this group's region in the window of each rank of the group
   std::byte* window[kMaxRanks];     // every window of the communicator, by world rank: where poison goes
+  MultimemLayout multimem;
+  std::byte* multicast;  // the regions of all ranks through the switch; null where there is none
 };
 
 inline constexpr std::uint32_t kReleased = 0;  // generation of a window that is away

@@ -5,6 +5,8 @@
 #include <utility>
 
 #include "algorithms/bulk_all_reduce.hpp"
+#include "algorithms/multimem_one_shot.hpp"
+#include "algorithms/multimem_two_shot.hpp"
 #include "algorithms/one_shot_all_reduce.hpp"
 #include "algorithms/two_shot_all_reduce.hpp"
 #include "core/operation.hpp"
@@ -12,9 +14,23 @@
 
 namespace weft::detail {
 
+// One instance per type: any group size, count and alignment. Nothing for what no switch adds up.
+template <class Run>
+void with_multimem(DataType type, Algorithm algorithm, Run&& run) {
+  const auto with_type = [&]<DataType known>() {
+    using R = Reduction<known, ReduceOp::sum, Plain>;
+    if (algorithm == Algorithm::multimem_one_shot) return run.template operator()<MultimemOneShot<R>>();
+    run.template operator()<MultimemTwoShot<R>>();
+  };
+  if (type == DataType::bf16) return with_type.template operator()<DataType::bf16>();
+  if (type == DataType::f16) return with_type.template operator()<DataType::f16>();
+  if (type == DataType::f32) with_type.template operator()<DataType::f32>();
+}
+
 // Calls `run.template operator()<Algorithm class>()` for the instance that serves the call.
 template <class Run>
 void with_all_reduce(const InstanceQuery& query, Algorithm algorithm, Run&& run) {
+  if (is_multimem(algorithm)) return with_multimem(query.type, algorithm, run);
   const bool lean = has_lean_instance(query);
   const auto with_algorithm = [&]<class R, std::uint32_t known_size, bool whole>() {
     using BulkReduction = Reduction<R::kType, R::kOp, Plain>;

@@ -57,6 +57,15 @@ void choose_bulk_grid(const PlanQuery& query, Plan& plan) {
   plan.threads = query.launch.threads != 0 ? query.launch.threads : 512;
 }
 
+// A block for each chunk of a shard, while there are blocks: nobody has measured anything else.
+void choose_multimem_grid(const PlanQuery& query, std::size_t shard, Plan& plan) {
+  const std::size_t chunks = (shard + query.layout.bulk_packs - 1) / query.layout.bulk_packs;
+  const auto most = static_cast<std::size_t>(std::max(query.max_blocks - 1, 1));
+  const auto blocks = static_cast<int>(std::clamp<std::size_t>(chunks, 1, most));
+  plan.blocks = query.launch.blocks != 0 ? query.launch.blocks : blocks + 1;
+  plan.threads = query.launch.threads != 0 ? query.launch.threads : 512;
+}
+
 }  // namespace
 
 std::size_t default_one_shot_bytes(Device device, std::uint32_t size) {
@@ -79,6 +88,13 @@ Plan plan_all_reduce(const PlanQuery& asked) {
   if (plan.algorithm == Algorithm::bulk) {
     plan.piece = std::max<std::size_t>(query.count, 1);
     choose_bulk_grid(query, plan);
+    return plan;
+  }
+  if (is_multimem(plan.algorithm)) {
+    plan.piece = query.multimem_packs * per_pack;
+    const std::size_t packs = (std::min(query.count, plan.piece) + per_pack - 1) / per_pack;
+    const std::size_t shards = plan.algorithm == Algorithm::multimem_one_shot ? 1 : query.size;
+    choose_multimem_grid(query, (packs + shards - 1) / shards, plan);
     return plan;
   }
   const bool one_shot = plan.algorithm == Algorithm::one_shot;

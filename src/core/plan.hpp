@@ -19,6 +19,7 @@ struct PlanQuery {
   Device device;
   std::uint32_t size;  // ranks of the group
   RegionLayout layout;
+  std::uint64_t multimem_packs = 0;
   DataType type;
   ReduceOp op;
   std::size_t count;
@@ -83,6 +84,14 @@ inline constexpr int kNormThreads = 512;  // per block, at most: a thread has mo
 // Groups that have an instance of their own: what models are served on most.
 constexpr bool has_lean_norm(DataType type, std::uint32_t size) {
   return type == DataType::bf16 && (size == 2 || size == 4 || size == 8);
+}
+
+// Those by NVLink's switches, which add up what they can.
+constexpr bool is_multimem(Algorithm algorithm) {
+  return algorithm == Algorithm::multimem_one_shot || algorithm == Algorithm::multimem_two_shot;
+}
+constexpr bool multimem_adds(DataType type, ReduceOp op) {
+  return op == ReduceOp::sum && type != DataType::i32;
 }
 
 // Which instance of an algorithm's template serves a call (algorithms/all_reduce.hpp). What models wait for has lean

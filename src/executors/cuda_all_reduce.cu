@@ -9,6 +9,11 @@ void launch_operation(const PlannedCall& planned, const AllReduceOperation& oper
 
 void load_all_reduces(Loader& loader) {
   const auto load = [&]<class A>() { loader.load<A>(); };
+  for (const DataType type : {DataType::bf16, DataType::f16, DataType::f32}) {
+    for (const Algorithm algorithm : {Algorithm::multimem_one_shot, Algorithm::multimem_two_shot}) {
+      with_multimem(type, algorithm, load);
+    }
+  }
   for (const DataType type : {DataType::bf16, DataType::f16, DataType::f32, DataType::i32}) {
     for (const ReduceOp op : {ReduceOp::sum, ReduceOp::max}) {
       for (const Algorithm algorithm : {Algorithm::one_shot, Algorithm::two_shot, Algorithm::bulk}) {

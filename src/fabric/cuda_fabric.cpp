@@ -40,10 +40,17 @@ struct HostControl {
 class CudaFabric final : public Fabric {
  public:
   explicit CudaFabric(const FabricArgs& args)
-      : rank_(args.bootstrap.rank()), size_(args.bootstrap.size()), deadline_(args.config.rendezvous_deadline) {
+      : rank_(args.bootstrap.rank()),
+        size_(args.bootstrap.size()),
+        deadline_(args.config.rendezvous_deadline),
+        wants_multicast_(args.config.multicast) {
     free_what_graphs_kept();
     args.bootstrap.agree_on("prepare the GPU", [&] { prepare_device(args.config.cuda_device); });
     choose_sharing(args.bootstrap);
+    args.bootstrap.agree_on("look for multicast", [&] {
+      const std::string problem = wants_multicast_ ? multicast_problem() : "";
+      if (!problem.empty()) throw Error(Errc::unsupported, "Config::multicast: " + problem);
+    });
     if (!shared_) make_nccl(args);
   }
 
@@ -100,7 +107,8 @@ class CudaFabric final : public Fabric {
                                              .size = size_,
                                              .bytes = bytes,
                                              .stream = stream_,
-                                             .deadline = deadline_}));
+                                             .deadline = deadline_,
+                                             .multicast = wants_multicast_ && windows_.empty()}));
       });
     }
     if (windows_.size() > 1) return;
@@ -116,6 +124,14 @@ class CudaFabric final : public Fabric {
   std::byte* window(int number, int world_rank) const override {
     const auto index = static_cast<std::size_t>(number);
     return index >= windows_.size() ? nullptr : windows_[index]->peers()[static_cast<std::size_t>(world_rank)];
+  }
+
+  std::byte* multicast() const override { return windows_.empty() ? nullptr : windows_.front()->multicast(); }
+  std::string multicast_problem() const override {
+    if (shared_) return "ranks share GPUs";
+    if (size_ == 1) return "a rank alone has no peers";
+    if (supports_multicast(device_)) return {};
+    return fmt::format("GPU {} ({}) does not support it", device_, device_name_);
   }
 
   void write(void* to, const void* from, std::size_t bytes) override {
@@ -313,6 +329,7 @@ class CudaFabric final : public Fabric {
 
   int rank_, size_;
   std::chrono::nanoseconds deadline_;
+  bool wants_multicast_;
   int device_ = 0;
   int max_blocks_ = 2;
   bool shared_ = false;

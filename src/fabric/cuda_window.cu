@@ -1,7 +1,10 @@
 #include "fabric/cuda_window.hpp"
 
+#include <cuda.h>
 #include <fmt/format.h>
 #include <nccl_device.h>
+
+#include <algorithm>
 
 #include "core/channel.hpp"
 #include "executors/cuda_error.hpp"
@@ -13,6 +16,10 @@ namespace {
 
 __global__ void read_lsa_pointers(ncclWindow_t window, int count, void** pointers) {
   for (int i = 0; i < count; ++i) pointers[i] = ncclGetLsaPointer(window, 0, i);
+}
+
+__global__ void read_multicast_pointer(ncclWindow_t window, const __grid_constant__ ncclDevComm comm, void** pointer) {
+  *pointer = ncclGetLsaMultimemPointer(window, 0, comm);
 }
 
 __global__ void push_kernel(Pack* to, const Pack* from, std::size_t packs) {
@@ -34,6 +41,7 @@ class NcclWindow final : public CudaWindow {
       settle_nccl(ncclCommWindowRegister(comm_, memory_, args.bytes, &window_, NCCL_WIN_COLL_SYMMETRIC), comm_,
                   "ncclCommWindowRegister", args.deadline);
       find_peers(args);
+      if (args.multicast) bind_multicast(args);
     } catch (...) {
       free();
       throw;
@@ -77,7 +85,40 @@ class NcclWindow final : public CudaWindow {
     }
   }
 
+  // NCCL makes the multicast object, shares it between processes, and binds to it every window of the communicator,
+  // also those that are registered later.
+  void bind_multicast(const NcclWindowArgs& args) {
+    const auto reached = args.size - std::count(peers_.begin(), peers_.end(), nullptr);
+    if (reached != args.size) {
+      throw Error(Errc::unsupported, fmt::format("Config::multicast: only {} of {} ranks share an NVLink domain with "
+                                                 "rank {}, or NCCL finds no symmetric memory here",
+                                                 reached, args.size, args.rank));
+    }
+    ncclDevCommRequirements wanted{};
+    wanted.lsaMultimem = true;
+    try {
+      settle_nccl(ncclDevCommCreate(comm_, &wanted, &device_comm_), comm_, "ncclDevCommCreate", args.deadline);
+    } catch (const Error& error) {
+      throw Error(
+          Errc::unsupported,
+          fmt::format("Config::multicast: NCCL makes no multicast object here, which NCCL_NVLS_ENABLE=0 forbids, "
+                      "as machines may: {}",
+                      error.what()));
+    }
+    bound_ = true;
+    void** pointer = nullptr;
+    check_cuda(cudaMallocHost(&pointer, sizeof(void*)), "cudaMallocHost");
+    read_multicast_pointer<<<1, 1, 0, args.stream>>>(window_, device_comm_, pointer);
+    const cudaError_t launched = cudaGetLastError();
+    const cudaError_t finished = cudaStreamSynchronize(args.stream);
+    multicast_ = static_cast<std::byte*>(*pointer);
+    static_cast<void>(cudaFreeHost(pointer));
+    check_cuda(launched, "reading NCCL's multicast pointer");
+    check_cuda(finished, "reading NCCL's multicast pointer");
+  }
+
   void free() {
+    if (bound_) static_cast<void>(ncclDevCommDestroy(comm_, &device_comm_));
     if (window_ != nullptr) static_cast<void>(ncclCommWindowDeregister(comm_, window_));
     if (memory_ != nullptr) static_cast<void>(ncclMemFree(memory_));
   }
@@ -85,6 +126,8 @@ class NcclWindow final : public CudaWindow {
   ncclComm_t comm_;
   void* memory_ = nullptr;
   ncclWindow_t window_ = nullptr;
+  ncclDevComm device_comm_{};  // nothing but its multicast object is used
+  bool bound_ = false;
 };
 
 class ProcessWindow final : public CudaWindow {
@@ -126,6 +169,20 @@ std::unique_ptr<CudaWindow> make_nccl_window(const NcclWindowArgs& args) {
 
 std::unique_ptr<CudaWindow> make_process_window(Bootstrap& bootstrap, std::size_t bytes, int device) {
   return std::make_unique<ProcessWindow>(bootstrap, bytes, device);
+}
+
+bool supports_multicast(int device) {
+  void* entry = nullptr;
+  cudaDriverEntryPointQueryResult found{};
+  const cudaError_t asked =
+      cudaGetDriverEntryPointByVersion("cuDeviceGetAttribute", &entry, 12010, cudaEnableDefault, &found);
+  if (asked != cudaSuccess || found != cudaDriverEntryPointSuccess) {
+    static_cast<void>(cudaGetLastError());
+    return false;
+  }
+  const auto get = reinterpret_cast<CUresult (*)(int*, CUdevice_attribute, CUdevice)>(entry);
+  int supported = 0;
+  return get(&supported, CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED, device) == CUDA_SUCCESS && supported != 0;
 }
 
 void push_packs(void* to, const void* from, std::size_t packs, cudaStream_t stream) {

@@ -18,9 +18,12 @@ class CudaWindow {
   virtual ~CudaWindow() = default;
   // By world rank; null where this GPU cannot reach that rank's memory.
   const std::vector<std::byte*>& peers() const { return peers_; }
+  // The windows of all ranks through the switch; null where that was not asked for.
+  std::byte* multicast() const { return multicast_; }
 
  protected:
   std::vector<std::byte*> peers_;
+  std::byte* multicast_ = nullptr;
 };
 
 // NCCL allocates and registers; peers are those of NCCL's LSA team (one NVLink domain).
@@ -30,11 +33,15 @@ struct NcclWindowArgs {
   std::size_t bytes;
   cudaStream_t stream;
   std::chrono::nanoseconds deadline;
+  bool multicast;  // bind it to a multicast object; throws Errc::unsupported where peers are out of reach
 };
 std::unique_ptr<CudaWindow> make_nccl_window(const NcclWindowArgs& args);
 
 // cudaMalloc and peer access, for ranks that are threads of one process and share GPUs, which NCCL does not allow.
 std::unique_ptr<CudaWindow> make_process_window(Bootstrap& bootstrap, std::size_t bytes, int device);
+
+// What the driver says of a GPU. Asks for nothing else.
+bool supports_multicast(int device);
 
 // Stores `packs` packs from `from` to `to` as operations do; enqueued on `stream`.
 void push_packs(void* to, const void* from, std::size_t packs, cudaStream_t stream);

@@ -68,6 +68,12 @@ class Fabric {
   virtual void close_windows() = 0;
   virtual std::byte* window(int number, int world_rank) const = 0;
 
+  // All ranks' windows number 0 at one address, through NVLink's switches: where Config::multicast has asked for it, on
+  // GPUs. Else null.
+  virtual std::byte* multicast() const { return nullptr; }
+  // Why it cannot be had; empty while nothing speaks against it.
+  virtual std::string multicast_problem() const { return {}; }
+
   // Into control memory or this rank's own window; done on return.
   virtual void write(void* to, const void* from, std::size_t bytes) = 0;
   virtual void fill(void* to, std::uint8_t value, std::size_t bytes) = 0;

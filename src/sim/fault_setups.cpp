@@ -42,7 +42,8 @@ void set_calls(Setup& setup, const std::string& protocol) {
     };
     setup.calls = {norm(2, 1, false), norm(1, 2, true), norm(1, 1, false)};
   } else {
-    for (const Algorithm algorithm : {Algorithm::one_shot, Algorithm::two_shot, Algorithm::bulk}) {
+    for (const Algorithm algorithm : {Algorithm::one_shot, Algorithm::two_shot, Algorithm::bulk,
+                                      Algorithm::multimem_one_shot, Algorithm::multimem_two_shot}) {
       if (name(algorithm) == protocol) setup.algorithm = algorithm;
     }
     setup.calls = {{.count = 17, .grids = grids}, {.count = 9, .in_place = true}, {.count = 20}};
@@ -151,8 +152,8 @@ const std::vector<Setup>& all_fault_setups() {
     std::vector<Setup> all;
     for (const std::string kind : {"stops", "slow", "late", "dies", "aborted", "aborts", "mismatch", "other-count",
                                    "other-operation", "ahead", "host-reads", "overlap"}) {
-      for (const std::string protocol :
-           {"one-shot", "two-shot", "bulk", "moves", "ragged", "norm-one-shot", "norm-two-shot", "moe"}) {
+      for (const std::string protocol : {"one-shot", "two-shot", "bulk", "multimem-one-shot", "multimem-two-shot",
+                                         "moves", "ragged", "norm-one-shot", "norm-two-shot", "moe"}) {
         // The groups of an exchange have no other operation.
         if (protocol == "moe" && kind == "other-operation") continue;
         const unsigned calls = protocol == "moe" || protocol == "ragged" ? 4 : 3;

@@ -148,6 +148,8 @@ bool is_listed(const Setup& setup);              // whether find_setup() finds i
 // Those of dispatch and combine.
 std::vector<Setup> small_move_setups();
 std::vector<Setup> large_move_setups();
+std::vector<Setup> small_multimem_setups();
+std::vector<Setup> large_multimem_setups();
 std::vector<Setup> small_norm_setups();
 std::vector<Setup> large_norm_setups();
 std::vector<Setup> small_moe_setups();

@@ -252,11 +252,13 @@ const std::vector<Setup>& all_setups() {
     add(small_move_setups());
     add(small_moe_setups());
     add(small_norm_setups());
+    add(small_multimem_setups());
     for (Setup& setup : all) setup.small = true;
     add(large_setups());
     add(large_move_setups());
     add(large_moe_setups());
     add(large_norm_setups());
+    add(large_multimem_setups());
     return all;
   }();
   return setups;

@@ -26,6 +26,7 @@ class SimTeam {
   static constexpr int kAtomicBytes = atomic_bytes;
   static constexpr std::uint32_t kLeastThreads = lanes;
   static constexpr std::uint32_t kSpinsPerCheck = 2;  // a wait sleeps until there is something new, so turns are few
+  static constexpr bool kMulticast = false;
 
   SimTeam(Machine& machine, Place place) : machine_(&machine), place_(place) {}
 

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <numeric>
 
+#include "core/plan.hpp"
 #include "weft/error.hpp"
 
 namespace weft::sim {
@@ -44,6 +45,10 @@ World::World(const Setup& setup) : setup_(setup), exchange_(setup), groups_(setu
     const std::size_t shards = copies ? group.size() * 128 * sizeof(Pack) : wire_bytes;
     layouts_.push_back(detail::make_layout(static_cast<std::uint32_t>(group.size()), wire_bytes, shards,
                                            {.slots = setup.bulk_slots, .packs = setup.bulk_packs}));
+    if (detail::is_multimem(setup.algorithm)) {
+      const auto size = static_cast<std::uint32_t>(group.size());
+      multimem_ = detail::add_multimem(layouts_.back(), size, wire_bytes);
+    }
     state_offset_ += layouts_.back().bytes;
   }
   rank_bytes_ = state_offset_ + groups_.size() * kLocalBytes + kHostBytes;
@@ -193,43 +198,6 @@ detail::LocalState* World::local(unsigned group, unsigned rank) const {
   return reinterpret_cast<LocalState*>(base_ + local_offset(group, rank));
 }
 
-void World::name_region(Memory& memory, unsigned group, unsigned rank) const {
-  const RegionLayout& layout = layouts_[group];
-  const std::size_t region = region_offset(group, rank);
-  // Calls that overlap, or are others than the peers', break every rule; what counts is how they end.
-  const bool no_rules = setup_.faults.unordered_rank >= 0 || setup_.faults.odd;
-  if (setup_.has_exchange()) return exchange_.name_region(memory, group, rank, region, !no_rules);
-  const std::size_t size = groups_[group].size();
-  const std::string prefix =
-      groups_.size() > 1 ? fmt::format("rank{}.group{}.", rank, group) : fmt::format("rank{}.", rank);
-  const AreaKind slot = no_rules ? AreaKind::word : AreaKind::slot;
-  const AreaKind header = no_rules ? AreaKind::word : AreaKind::header;
-  const auto slots = [&](const std::string& name, std::uint64_t begin, std::uint64_t end, std::uint64_t packs) {
-    memory.add_area({region + begin, region + end, rank, slot, [=](std::size_t offset) {
-                       const std::size_t pack = offset / sizeof(Pack), slot = pack / packs;
-                       return fmt::format("{}{}[bank {}][from {}][{}]+{}", prefix, name, slot / size, slot % size,
-                                          pack % packs, offset % sizeof(Pack));
-                     }});
-  };
-  memory.add_area({region + layout.headers, region + layout.one_shot, rank, header, [=](std::size_t offset) {
-                     return fmt::format("{}header[bank {}][from {}]", prefix, offset / 8 / size, offset / 8 % size);
-                   }});
-  slots("one_shot", layout.one_shot, layout.scatter, layout.one_shot_packs);
-  slots("scatter", layout.scatter, layout.gather, layout.two_shot_packs);
-  slots("gather", layout.gather, layout.bulk_signals, layout.two_shot_packs);
-  // Neither signals nor the packs that they announce are written again before the peer has read them.
-  const auto bulk = [&](const std::string& name, std::uint64_t begin, std::uint64_t end, std::uint64_t unit) {
-    memory.add_area({region + begin, region + end, rank, header, [=](std::size_t offset) {
-                       return fmt::format("{}bulk_{}[slot {}][from {}]+{}", prefix, name, offset / unit / size,
-                                          offset / unit % size, offset % unit);
-                     }});
-  };
-  bulk("signal", layout.bulk_signals, layout.bulk_scatter, sizeof(std::uint64_t));
-  bulk("scatter", layout.bulk_scatter, layout.bulk_gather, layout.bulk_packs * sizeof(Pack));
-  bulk("gather", layout.bulk_gather, layout.bulk_credits, layout.bulk_packs * sizeof(Pack));
-  bulk("credit", layout.bulk_credits, layout.bytes, sizeof(std::uint64_t));
-}
-
 void World::build(Memory& memory) {
   base_ = memory.data();
   const auto ranks = setup_.ranks;
@@ -275,6 +243,7 @@ void World::build(Memory& memory) {
       make_old(layout.headers, detail::kBanks * size);
       make_old(layout.bulk_signals, 2 * layout.bulk_slots * size);
       make_old(layout.bulk_credits, layout.bulk_slots * size);
+      make_old(multimem_.signals, 2 * multimem_.chunks * size);
       if (group == 0 && has_old_records()) exchange_.age_records(base_ + region_offset(0, rank), setup_.start_epoch);
       name_region(memory, group, rank);
 
@@ -284,6 +253,7 @@ void World::build(Memory& memory) {
       c.size = static_cast<std::uint32_t>(size);
       c.deadline_ns = setup_.deadline_ns;
       c.layout = layout;
+      c.multimem = multimem_;
       c.claim = reinterpret_cast<std::uint32_t*>(base_ + host);
       c.abort = reinterpret_cast<std::uint32_t*>(base_ + host + kAbortOffset);
       c.record = reinterpret_cast<FaultRecord*>(base_ + host + kRecordOffset);

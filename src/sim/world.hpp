@@ -76,6 +76,7 @@ class World {
   std::vector<Stream> streams_;
   unsigned thread_count_ = 0, most_blocks_ = 0;
   std::vector<detail::RegionLayout> layouts_;
+  detail::MultimemLayout multimem_{};  // of the one group that its set-ups have
   std::size_t rank_bytes_ = 0, state_offset_ = 0;
   std::byte* base_ = nullptr;
   std::vector<detail::Channel> channels_;

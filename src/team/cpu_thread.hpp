@@ -18,6 +18,7 @@ class CpuThread {
   static constexpr int kAtomicBytes = 8;  // the widest store that C++ guarantees to be one piece on every 64-bit CPU
   static constexpr std::uint32_t kLeastThreads = 1;
   static constexpr std::uint32_t kSpinsPerCheck = 256;
+  static constexpr bool kMulticast = false;
 
   CpuThread(std::uint32_t block_rank, std::uint32_t blocks, Liveness* liveness)
       : block_rank_(block_rank), blocks_(blocks), liveness_(liveness) {}

@@ -5,6 +5,7 @@
 
 #include "team/ptx.cuh"
 #include "team/team.hpp"
+#include "weft/types.hpp"
 
 namespace weft::detail {
 
@@ -13,6 +14,7 @@ class CudaBlock {
   static constexpr int kAtomicBytes = 16;
   static constexpr std::uint32_t kLeastThreads = 32;
   static constexpr std::uint32_t kSpinsPerCheck = 1024;  // about a millisecond of polling over NVLink latencies
+  static constexpr bool kMulticast = true;
 
   __device__ static std::uint32_t thread_rank() { return threadIdx.x; }
   __device__ static std::uint32_t size() { return blockDim.x; }
@@ -67,6 +69,15 @@ class CudaBlock {
     ptx::store_release_sys(to, value);
   }
   __device__ static std::uint64_t load_acquire(const std::uint64_t* from) { return ptx::load_acquire_sys(from); }
+  template <DataType type>
+  __device__ static Pack load_sum(const Pack* from) {
+    static_assert(type != DataType::i32, "nothing asks for it");
+    if constexpr (type == DataType::bf16) return ptx::multimem_ld_reduce_bf16(from);
+    if constexpr (type == DataType::f16) return ptx::multimem_ld_reduce_f16(from);
+    return ptx::multimem_ld_reduce_f32(from);
+  }
+  __device__ static void store_all(Pack* to, const Pack& value) { ptx::multimem_st(to, value); }
+  __device__ static void fence_alias() { ptx::fence_proxy_alias(); }
   __device__ static std::uint32_t exchange(std::uint32_t* at, std::uint32_t value) {
     return ptx::exchange_relaxed_gpu(at, value);
   }

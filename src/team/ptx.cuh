@@ -59,6 +59,42 @@ __device__ __forceinline__ std::uint32_t exchange_relaxed_gpu(std::uint32_t* at,
   return old;
 }
 
+// Through a multicast address: the sum of what every member has there, made by the switch in an order of its own
+// (16-bit types: in f32), and one store to all of them.
+__device__ __forceinline__ Pack multimem_ld_reduce_bf16(const Pack* from) {
+  Pack sum;
+  asm volatile("multimem.ld_reduce.relaxed.sys.global.add.acc::f32.v4.bf16x2 {%0, %1, %2, %3}, [%4];"
+               : "=r"(sum.word[0]), "=r"(sum.word[1]), "=r"(sum.word[2]), "=r"(sum.word[3])
+               : "l"(from)
+               : "memory");
+  return sum;
+}
+__device__ __forceinline__ Pack multimem_ld_reduce_f16(const Pack* from) {
+  Pack sum;
+  asm volatile("multimem.ld_reduce.relaxed.sys.global.add.acc::f32.v4.f16x2 {%0, %1, %2, %3}, [%4];"
+               : "=r"(sum.word[0]), "=r"(sum.word[1]), "=r"(sum.word[2]), "=r"(sum.word[3])
+               : "l"(from)
+               : "memory");
+  return sum;
+}
+__device__ __forceinline__ Pack multimem_ld_reduce_f32(const Pack* from) {
+  Pack sum;
+  asm volatile("multimem.ld_reduce.relaxed.sys.global.add.v4.f32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(sum.word[0]), "=r"(sum.word[1]), "=r"(sum.word[2]), "=r"(sum.word[3])
+               : "l"(from)
+               : "memory");
+  return sum;
+}
+__device__ __forceinline__ void multimem_st(Pack* to, const Pack& value) {
+  asm volatile("multimem.st.relaxed.sys.global.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(value.word[0]),
+               "r"(value.word[1]), "r"(value.word[2]), "r"(value.word[3])
+               : "memory");
+}
+// A multicast address and an ordinary one of the same memory are aliases.
+__device__ __forceinline__ void fence_proxy_alias() {
+  asm volatile("fence.proxy.alias;" ::: "memory");
+}
+
 // Programmatic dependent launch: wait until the kernels before this one have completed and their writes are visible.
 __device__ __forceinline__ void wait_for_predecessor() {
   asm volatile("griddepcontrol.wait;" ::: "memory");

@@ -23,6 +23,10 @@
 //                           sync()
 //   put(address, pack)      ordinary store to memory that other ranks read after a word was released and acquired
 //   get(address)            ordinary load of the same
+//   kMulticast              whether packs are summed over all ranks, and stored to all, on their way. Then there are
+//     load_sum<type>(address)   relaxed load of the sum of what all ranks have there, each in its own window
+//     store_all(address, pack)  relaxed store to all of them
+//     fence_alias()             orders these, which use addresses of their own, and accesses to the same memory
 //   scratch()               kScratchWords floats that the block's threads share, ordered by sync() and all()
 //   exchange(address, v)    atomic exchange of a word in memory of this rank
 //   now()                   nanoseconds of a steady clock
@@ -49,6 +53,7 @@ concept Team = requires(T& team, Pack* pack, const Pack* const_pack, std::uint64
   { T::kAtomicBytes } -> std::convertible_to<int>;
   { T::kLeastThreads } -> std::convertible_to<std::uint32_t>;
   { T::kSpinsPerCheck } -> std::convertible_to<std::uint32_t>;
+  { T::kMulticast } -> std::convertible_to<bool>;
   { team.thread_rank() } -> std::convertible_to<std::uint32_t>;
   { team.size() } -> std::convertible_to<std::uint32_t>;
   { team.block_rank() } -> std::convertible_to<std::uint32_t>;

@@ -28,6 +28,7 @@ TEST(Program, BadUsageIsTwo) {
       {"bench", "all-reduce", "--bytes", "3", "--dtype", "bf16"},
       {"bench", "all-reduce", "--bytes", "64K", "--rows", "4"},
       {"bench", "all-reduce", "--algorithm", "ring"},
+      {"bench", "all-reduce", "--device", "cpu", "--algorithm", "multimem-one-shot"},
       {"bench", "all-reduce", "--device", "cpu", "--ranks", "2", "--bytes", "1K", "--method", "graph"},
       {"bench", "all-reduce", "--device", "cpu", "--ranks", "2", "--bytes", "1K", "--blocks", "1,2"},
       {"bench", "all-reduce", "--device", "cpu", "--ranks", "2", "--bytes", "1K", "--torch-json", "/nonexistent"},
@@ -149,6 +150,22 @@ TEST(Program, AllReduceWritesEverySample) {
     }
   }
   EXPECT_EQ(ours, 2 * 4);
+}
+
+TEST(Program, MultimemIsMeasuredForWhoAsksForMulticast) {
+  const auto result = run({"bench", "all-reduce", "--device", "cpu", "--ranks", "2", "--bytes", "8K", "--samples", "1",
+                           "--multicast", "--json", "-"});
+  ASSERT_EQ(result.code, 0) << result.err;
+  std::vector<std::string> served;
+  const auto report = nlohmann::json::parse(result.out);
+  for (const auto& point : report.at("points")) {
+    const std::string contender = point.at("contender");
+    if (contender.rfind("multimem", 0) != 0) continue;
+    EXPECT_EQ(point.at("verdict"), "ok") << point.dump();
+    EXPECT_EQ(point.at("algorithm"), contender);
+    served.push_back(contender);
+  }
+  EXPECT_EQ(served, (std::vector<std::string>{"multimem-one-shot", "multimem-two-shot"}));
 }
 
 // Where matplotlib is not installed, that is said at once, with what to do.
@@ -283,6 +300,13 @@ TEST(Program, InfoCountsTheMemoryOfACommunicator) {
   const auto json = nlohmann::json::parse(result.out);
   EXPECT_EQ(json.at("communicator").at("ranks"), 2);
   EXPECT_GT(json.at("communicator").at("window_bytes").get<std::size_t>(), 0u);
+  EXPECT_EQ(json.at("communicator").at("multicast"), "not asked for (Config::multicast); nothing is known against it");
+}
+
+TEST(Program, InfoTellsOfMulticast) {
+  const auto result = run({"info", "--device", "cpu", "--ranks", "2", "--multicast"});
+  ASSERT_EQ(result.code, 0) << result.err;
+  EXPECT_NE(result.out.find("\nNVLink multicast: CPU ranks do the switch's work\n"), std::string::npos) << result.out;
 }
 
 TEST(Program, InfoCountsTheMemoryOfExperts) {

@@ -18,13 +18,19 @@ TEST(Layout, AreasDoNotOverlapAndHoldWhatTheirLimitsPromise) {
   for (std::uint32_t size = 1; size <= kMaxRanks; ++size) {
     for (const std::size_t one_shot : {1u, 16u, 255u, 4096u, 1000000u}) {
       for (const std::size_t two_shot : {1u, 16u, 257u, 70000u}) {
-        const RegionLayout layout = make_layout(size, one_shot, two_shot);
+        const std::size_t multimem = one_shot == 255 ? 0 : two_shot;
+        RegionLayout layout = make_layout(size, one_shot, two_shot);
+        const MultimemLayout added = add_multimem(layout, size, multimem);
         const std::uint64_t slots = kBanks * size;
         const std::vector<std::pair<std::uint64_t, std::uint64_t>> areas{
             {layout.headers, slots * sizeof(std::uint64_t)},
             {layout.one_shot, slots * layout.one_shot_packs * sizeof(Pack)},
             {layout.scatter, slots * layout.two_shot_packs * sizeof(Pack)},
-            {layout.gather, slots * layout.two_shot_packs * sizeof(Pack)}};
+            {layout.gather, slots * layout.two_shot_packs * sizeof(Pack)},
+            {layout.bulk_credits, size * layout.bulk_slots * sizeof(std::uint64_t)},
+            {added.signals, 2 * size * added.chunks * sizeof(std::uint64_t)},
+            {added.stage, kBanks * added.packs * sizeof(Pack)},
+            {added.gather, added.packs * sizeof(Pack)}};
         std::uint64_t end = 0;
         for (const auto& [begin, bytes] : areas) {
           ASSERT_GE(begin, end) << "size " << size;
@@ -34,6 +40,8 @@ TEST(Layout, AreasDoNotOverlapAndHoldWhatTheirLimitsPromise) {
         ASSERT_LE(end, layout.bytes);
         ASSERT_GE(layout.one_shot_packs * sizeof(Pack), one_shot);
         ASSERT_GE(layout.two_shot_packs * sizeof(Pack) * size, two_shot);
+        ASSERT_GE(added.packs * sizeof(Pack), multimem);
+        ASSERT_GE(added.chunks * layout.bulk_packs, added.packs);
       }
     }
   }
@@ -106,6 +114,27 @@ TEST(Plan, PiecesFitTheSlots) {
             }
             ASSERT_TRUE(plan.piece >= count || plan.piece % per_pack == 0);  // a later piece begins where a pack does
           }
+        }
+      }
+    }
+  }
+}
+
+TEST(Plan, MultimemServesOnlyWhoAsksForIt) {
+  for (const Device device : {Device::cpu, Device::cuda}) {
+    for (std::uint32_t size = 1; size <= 72; ++size) {
+      for (const std::size_t count : {std::size_t{0}, std::size_t{1}, std::size_t{100'000}, std::size_t{1} << 33}) {
+        PlanQuery q = query(device, size, DataType::bf16, count);
+        q.multimem_packs = 1 << 14;
+        ASSERT_FALSE(is_multimem(plan_all_reduce(q).algorithm));
+        for (const Algorithm wish : {Algorithm::multimem_one_shot, Algorithm::multimem_two_shot}) {
+          q.wish = wish;
+          const Plan plan = plan_all_reduce(q);
+          ASSERT_EQ(plan.algorithm, wish);
+          ASSERT_EQ(plan.piece, q.multimem_packs * 8);
+          ASSERT_GE(plan.blocks, 2);
+          ASSERT_LE(plan.blocks, static_cast<int>(kMaxBlocks));
+          ASSERT_EQ(plan.threads, 512);
         }
       }
     }

@@ -156,6 +156,11 @@ TEST(Tuning, ErrorsNameFileKeyValueAndRange) {
   };
   EXPECT_EQ(error("\"two-shot\"", "\"ring\""),
             "my.json: tables[0].steps[0].algorithm: \"ring\" is not one of one-shot, two-shot, bulk");
+  // What only a caller may choose.
+  for (const std::string name : {"nccl", "multimem-one-shot", "multimem-two-shot"}) {
+    EXPECT_EQ(error("\"two-shot\"", "\"" + name + "\""),
+              "my.json: tables[0].steps[0].algorithm: \"" + name + "\" is not one of one-shot, two-shot, bulk");
+  }
   EXPECT_EQ(error("\"blocks\": 9", "\"blocks\": 300"),
             "my.json: tables[0].steps[0].blocks: 300 is not a whole number between 2 and 256");
   EXPECT_EQ(error("\"threads\": 96", "\"threads\": 100"),

@@ -113,6 +113,29 @@ TEST(GpuArguments, ALaunchThatFailsHasTheHistory) {
   }));
 }
 
+// No multicast object may be made unasked, as not every machine allows it; and where ranks share GPUs, none can be.
+TEST(GpuArguments, MultimemNeedsConfigMulticastAndGpusOfTheirOwn) {
+  GpuWorld& world = lasting_gpu_world(kRanks);
+  expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int) {
+    EXPECT_EQ(communicator.multicast().rfind("not asked for (Config::multicast); ", 0), 0u) << communicator.multicast();
+    std::byte* const memory = gpu.device_memory(256);
+    for (const Algorithm algorithm : {Algorithm::multimem_one_shot, Algorithm::multimem_two_shot}) {
+      try {
+        all_reduce(communicator,
+                   {.input = memory, .output = memory, .count = 64, .algorithm = algorithm, .stream = gpu.stream()});
+        ADD_FAILURE() << "not rejected";
+        return;
+      } catch (const Error& error) {
+        EXPECT_EQ(error.code(), Errc::unsupported) << error.what();
+        expect_says(error.what(), std::string(name(algorithm)) + " needs multicast: not asked for");
+      }
+    }
+  }));
+  Config config = gpu_config();
+  config.multicast = true;
+  expect_says(error_of([&] { Communicator::local(gpu_count() + 1, config); }), "Config::multicast: ranks share GPUs");
+}
+
 TEST(GpuArguments, MistakesOfGathersAreRejectedByName) {
   GpuWorld& world = lasting_gpu_world(kRanks);
   expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int) {

@@ -38,6 +38,21 @@ __global__ void load_relaxed_sys_u32(const std::uint32_t* from, std::uint32_t* r
 __global__ void exchange_relaxed_gpu_u32(std::uint32_t* at, std::uint32_t value, std::uint32_t* result) {
   *result = ptx::exchange_relaxed_gpu(at, value);
 }
+__global__ void multimem_ld_reduce_bf16(const Pack* from, Pack* result) {
+  *result = ptx::multimem_ld_reduce_bf16(from);
+}
+__global__ void multimem_ld_reduce_f16(const Pack* from, Pack* result) {
+  *result = ptx::multimem_ld_reduce_f16(from);
+}
+__global__ void multimem_ld_reduce_f32(const Pack* from, Pack* result) {
+  *result = ptx::multimem_ld_reduce_f32(from);
+}
+__global__ void multimem_st(Pack* to, Pack value) {
+  ptx::multimem_st(to, value);
+}
+__global__ void fence_proxy_alias() {
+  ptx::fence_proxy_alias();
+}
 __global__ void wait_for_predecessor() {
   ptx::wait_for_predecessor();
 }

@@ -77,7 +77,8 @@ inline constexpr DataType kTypes[] = {DataType::bf16, DataType::f16, DataType::f
 inline constexpr ReduceOp kOps[] = {ReduceOp::sum, ReduceOp::max};
 inline constexpr Algorithm kAlgorithms[] = {Algorithm::one_shot, Algorithm::two_shot, Algorithm::bulk};
 inline std::string test_name(Algorithm algorithm) {
-  constexpr const char* names[] = {"Automatic", "OneShot", "TwoShot", "Bulk", "Nccl"};
+  constexpr const char* names[] = {"Automatic", "OneShot",         "TwoShot",        "Bulk",
+                                   "Nccl",      "MultimemOneShot", "MultimemTwoShot"};
   return names[static_cast<int>(algorithm)];
 }
 

@@ -57,11 +57,22 @@ std::vector<RejectedAllReduce> rejected_all_reduces(std::byte* memory, Device de
           [&](auto& a) { a.type = type, a.output = memory + 4096 + shift; });
     }
   }
-  for (const int value : {5, 6, 100, 255}) {
+  for (const int value : {7, 8, 100, 255}) {
     add(fmt::format("type: {} is not bf16, f16, f32 or i32", value),
         [&](auto& a) { a.type = static_cast<DataType>(value); });
-    add(fmt::format("algorithm: {} is not automatic, one-shot, two-shot, bulk or nccl", value),
+    add(fmt::format("algorithm: {} is not automatic, one-shot, two-shot, bulk, nccl, multimem-one-shot or "
+                    "multimem-two-shot",
+                    value),
         [&](auto& a) { a.algorithm = static_cast<Algorithm>(value); });
+  }
+  for (const Algorithm algorithm : {Algorithm::multimem_one_shot, Algorithm::multimem_two_shot}) {
+    const auto add_multimem = [&](DataType type, ReduceOp op) {
+      add(fmt::format("algorithm: {} makes sums of bf16, f16 or f32, and this is a {} of {}", name(algorithm), name(op),
+                      name(type)),
+          [&](auto& a) { a.algorithm = algorithm, a.type = type, a.op = op; });
+    };
+    add_multimem(DataType::i32, ReduceOp::sum);
+    for (const DataType type : kTypes) add_multimem(type, ReduceOp::max);
   }
   for (const int value : {2, 3, 255}) {
     add(fmt::format("op: {} is not sum or max", value), [&](auto& a) { a.op = static_cast<ReduceOp>(value); });

@@ -1,0 +1,66 @@
+// What lies where in a region, for traces, and which rule its stores must keep.
+#include <fmt/format.h>
+
+#include "sim/world.hpp"
+
+namespace weft::sim {
+
+using detail::RegionLayout;
+
+void World::name_region(Memory& memory, unsigned group, unsigned rank) const {
+  const RegionLayout& layout = layouts_[group];
+  const std::size_t region = region_offset(group, rank);
+  // Calls that overlap, or are others than the peers', break every rule; what counts is how they end.
+  const bool no_rules = setup_.faults.unordered_rank >= 0 || setup_.faults.odd;
+  if (setup_.has_exchange()) return exchange_.name_region(memory, group, rank, region, !no_rules);
+  const std::size_t size = groups_[group].size();
+  const std::string prefix =
+      groups_.size() > 1 ? fmt::format("rank{}.group{}.", rank, group) : fmt::format("rank{}.", rank);
+  const AreaKind slot = no_rules ? AreaKind::word : AreaKind::slot;
+  const AreaKind header = no_rules ? AreaKind::word : AreaKind::header;
+  const auto slots = [&](const std::string& name, std::uint64_t begin, std::uint64_t end, std::uint64_t packs) {
+    memory.add_area({region + begin, region + end, rank, slot, [=](std::size_t offset) {
+                       const std::size_t pack = offset / sizeof(Pack), slot = pack / packs;
+                       return fmt::format("{}{}[bank {}][from {}][{}]+{}", prefix, name, slot / size, slot % size,
+                                          pack % packs, offset % sizeof(Pack));
+                     }});
+  };
+  memory.add_area({region + layout.headers, region + layout.one_shot, rank, header, [=](std::size_t offset) {
+                     return fmt::format("{}header[bank {}][from {}]", prefix, offset / 8 / size, offset / 8 % size);
+                   }});
+  slots("one_shot", layout.one_shot, layout.scatter, layout.one_shot_packs);
+  slots("scatter", layout.scatter, layout.gather, layout.two_shot_packs);
+  slots("gather", layout.gather, layout.bulk_signals, layout.two_shot_packs);
+  // Neither signals nor the packs that they announce are written again before the peer has read them.
+  const auto bulk = [&](const std::string& name, std::uint64_t begin, std::uint64_t end, std::uint64_t unit) {
+    memory.add_area({region + begin, region + end, rank, header, [=](std::size_t offset) {
+                       return fmt::format("{}bulk_{}[slot {}][from {}]+{}", prefix, name, offset / unit / size,
+                                          offset / unit % size, offset % unit);
+                     }});
+  };
+  bulk("signal", layout.bulk_signals, layout.bulk_scatter, sizeof(std::uint64_t));
+  bulk("scatter", layout.bulk_scatter, layout.bulk_gather, layout.bulk_packs * sizeof(Pack));
+  bulk("gather", layout.bulk_gather, layout.bulk_credits, layout.bulk_packs * sizeof(Pack));
+  bulk("credit", layout.bulk_credits, multimem_.packs != 0 ? multimem_.signals : layout.bytes, sizeof(std::uint64_t));
+  if (multimem_.packs == 0) return;
+  // A peer may be one call ahead, and its signal of that call take the place of one that was not read: it says as much.
+  memory.add_area({region + multimem_.signals, region + multimem_.stage, rank, AreaKind::word,
+                   [=, chunks = multimem_.chunks](std::size_t offset) {
+                     const std::size_t word = offset / sizeof(std::uint64_t);
+                     return fmt::format("{}multimem_signal[hop {}][chunk {}][from {}]", prefix, word / size / chunks,
+                                        word / size % chunks, word % size);
+                   }});
+  // Written by its owner and read by everybody: results alone tell whether too early.
+  memory.add_area({region + multimem_.stage, region + multimem_.gather, rank, AreaKind::word,
+                   [=, packs = multimem_.packs](std::size_t offset) {
+                     const std::size_t pack = offset / sizeof(Pack);
+                     return fmt::format("{}multimem_stage[bank {}][{}]+{}", prefix, pack / packs, pack % packs,
+                                        offset % sizeof(Pack));
+                   }});
+  memory.add_area({region + multimem_.gather, region + layout.bytes, rank, header, [=](std::size_t offset) {
+                     return fmt::format("{}multimem_gather[{}]+{}", prefix, offset / sizeof(Pack),
+                                        offset % sizeof(Pack));
+                   }});
+}
+
+}  // namespace weft::sim

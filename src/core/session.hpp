@@ -111,7 +111,7 @@ WEFT_FN std::uint64_t newest_header(T& team, const Channel* channel, std::uint32
 }
 
 // Called every so often by a wait that goes on: is there still something to hope for? `peer`: a group rank that is
-// waited for, or kNoPeer in a lane that waits for others of its warp alone, which blames nobody.
+// waited for, or kNoPeer where nothing is missing that a peer has to send: then, until the end of the wait.
 template <Team T>
 WEFT_SLOW WaitState worth_waiting(T& team, CallId id, std::uint32_t peer, WaitSite site, WaitState state) {
   const Channel* channel = id.channel;
@@ -123,20 +123,19 @@ WEFT_SLOW WaitState worth_waiting(T& team, CallId id, std::uint32_t peer, WaitSi
   };
   if (!unpoisoned(team, id, team.load(poison), site.phase)) return {};
   if (team.load(channel->abort) != 0) return fail({.code = Errc::aborted, .peer = channel->world_rank});
-  // Who has sent everything may leave: only the death of a rank that is late matters, and what that one sent before it
-  // went is looked for once more.
-  const bool misses = peer != kNoPeer;
   // Who blames nobody ends with whoever does. The word of peers may be missing: where an earlier fault is on record
   // still, they were told of that one alone.
-  if (!misses && team.load(&id.local->dead) != 0) return {};
-  if (misses && team.dead_peer() == static_cast<int>(channel->member[peer])) {
+  if (peer == kNoPeer) return {.began = team.load(&id.local->dead) == 0 ? team.now() : 0};
+  // Who has sent everything may leave: only the death of a rank that is late matters, and what that one sent before it
+  // went is looked for once more.
+  if (team.dead_peer() == static_cast<int>(channel->member[peer])) {
     if (state.gone == peer) return fail({.code = Errc::peer_died, .peer = channel->member[peer]});
     state.gone = peer;
   }
 
   const std::uint64_t now = team.now();
   if (state.began == 0) state.began = now;
-  if (channel->deadline_ns == 0 || !misses) return state;
+  if (channel->deadline_ns == 0) return state;
   const std::uint64_t waited = now - state.began;
   const std::uint64_t limit = channel->deadline_ns + (site.control ? 0 : channel->deadline_ns / 4);
   if (waited > channel->deadline_ns / 10 && team.load(&channel->record->slow_epoch) != id.epoch) {

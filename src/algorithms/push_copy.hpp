@@ -26,7 +26,7 @@ struct PushCopy {
   using Handshake = detail::Handshake<0>;
   static constexpr std::uint32_t kSize = 0;
   static constexpr int kPhases = 2;
-  static constexpr Together kTogether = Shares::kTogether;
+  static constexpr Together kTogether = Together::block;  // of counts, and of a chunk that a signal announces
   static constexpr std::uint32_t kMostPacks = 3;  // of a unit
 
   // A thread's unit of the messages of a turn, in lines.

@@ -33,7 +33,7 @@ struct PushReduceScatter : AllReduceInstance<Reduction<type, op>, known_size, wh
   using Work = ReduceScatterWork<Shares>;
   using Handshake = detail::Handshake<known_size>;
   static constexpr int kPhases = 2;
-  static constexpr Together kTogether = Shares::kTogether;
+  static constexpr Together kTogether = Together::block;  // of counts, and of a chunk that a signal announces
   // A unit is a pack of payload; it takes one or two packs of the wire.
   static constexpr std::uint32_t kWirePacks = sizeof(Pack) / Wire::kPayloadBytes;
 

@@ -22,7 +22,6 @@ struct EqualShares {
   std::uint32_t sender;       // the only rank that sends, or kEverybody
 
   static constexpr bool kKnown = true;  // before the kernel before has ended
-  static constexpr Together kTogether = Together::nobody;
   static constexpr bool kPadded = false;
   struct Early {};
   template <Team T>
@@ -87,7 +86,6 @@ struct CountedShares {
   std::uint64_t whole_rows;  // … and the one with all ranks' slots
 
   static constexpr bool kKnown = false;
-  static constexpr Together kTogether = Together::block;  // its threads make the table
   static constexpr bool kPadded = true;
 
   // The count of the rank with a thread's number, loaded together with the epoch.

@@ -203,7 +203,7 @@ WEFT_FN bool enter(T& team, Session& s, Part part) {
 }
 
 // Who tells each other things in a call, so that all of them must begin it, or none.
-enum class Together : std::uint8_t { nobody, warp, block };
+enum class Together : std::uint8_t { warp, block };
 
 // The same for algorithms that say who that is (A::kTogether). Another block of this launch may end the group
 // meanwhile, so that some threads find it dead and others do not.

@@ -1,11 +1,14 @@
 // Bulk all-reduce: the two hops of the two-shot, in chunks that are announced by signals, so that a message of any size
-// flows through buffers of a fixed size. Per block the hops of neighbouring chunks overlap.
+// flows through buffers of a fixed size. There are three things to do with a chunk: to scatter it, to reduce it and
+// send the sums, to gather them. Either a block does all three, and the hops of neighbouring chunks overlap in its
+// turns; or it does one of the three, for more chunks, so that a few processors always have something to send.
 //
-// Credits are implied. A block scatters chunk c only when it has gathered, from every peer, the chunk that had c's
+// Credits are implied. A chunk is scattered only when this rank has gathered, from every peer, the chunk that had its
 // slots before, and every peer reduces a chunk before it sends its part of the gather: so the slots of the scatter area
-// are free. And who receives the scatter of chunk c from a peer knows that this peer has gathered what lay in c's slots
-// of the gather area. For that, one block must serve all chunks that share a slot: the number of data blocks divides
-// the number of slots, at least two to one. It may differ from rank to rank.
+// are free. And who receives the scatter of a chunk from a peer knows that this peer has gathered what lay in the
+// chunk's slots of the gather area. A block that does all three knows by itself what was gathered, if it serves all
+// chunks that share a slot: the number of data blocks divides the number of slots, at least two to one. Blocks that do
+// one of the three tell each other. The number of blocks and what they do may differ from rank to rank.
 #pragma once
 
 #include <cstdint>
@@ -20,35 +23,60 @@ struct BulkAllReduce : AllReduceInstance<R, known_size, whole>, LoadsNothingEarl
   using Instance = AllReduceInstance<R, known_size, whole>;
   using Instance::exists;
   using Instance::kBatch;
+  using Instance::kLean;
   using Instance::rank_in_turn;
   using typename Instance::Elements;
   using Handshake = detail::Handshake<known_size>;
   using Work = AllReduceWork;
   static constexpr int kPhases = 2;
+  static constexpr Together kTogether = Together::block;
+  static WEFT_FN std::uint32_t crews(const Work& work) { return work.crews; }
+  static constexpr std::uint32_t kOthers = kLean ? kBatch - 1 : kBatch;  // peers handled at once
   enum Hop : std::uint32_t { scatter_hop, gather_hop };
+  enum class Duty : std::uint8_t { all, scatter, reduce, gather };
 
+  // Chunks first, first + step, … are this block's.
   struct Places {
     HeaderPlace header;
     Elements input, output;
-    std::uint64_t shard;  // packs: rank r owns [r · shard, (r + 1) · shard) of the message
-    std::uint32_t mine;   // chunks of each shard that are this block's
-    std::uint32_t depth;  // chunks that this block may have under way: its slots
+    std::uint64_t shard;   // packs: rank r owns [r · shard, (r + 1) · shard) of the message
+    std::uint32_t chunks;  // of each shard
+    Duty duty;
+    std::uint32_t first, step;
+    std::uint32_t mine;  // chunks
+    // Of a block with all duties, else 0: chunks that it may have under way, which are its slots; half of them are on
+    // their way to be reduced, half on their way back.
+    std::uint32_t depth, ahead;
   };
   template <Team T>
   static WEFT_FN Places places(T& team, const Call& call, const Work& work) {
     Places p{};
+    p.input = Elements(work.input, work.count);  // in any block: a pointer that may be null takes registers
+    p.output = Elements(work.output, work.count);
     if (team.block_rank() == 0) {
       p.header = Handshake::place(team, call);
       return p;
     }
-    const std::uint32_t block = team.block_rank() - 1, blocks = team.blocks() - 1;
-    p.input = Elements(work.input, work.count);
-    p.output = Elements(work.output, work.count);
     p.shard = (p.input.packs() + Instance::size(call) - 1) / Instance::size(call);
-    const auto chunks = static_cast<std::uint32_t>((p.shard + call.layout.bulk_packs - 1) / call.layout.bulk_packs);
-    p.mine = block < chunks ? (chunks - block + blocks - 1) / blocks : 0;
-    p.depth = static_cast<std::uint32_t>(call.layout.bulk_slots) / blocks;
+    p.chunks = static_cast<std::uint32_t>((p.shard + call.layout.bulk_packs - 1) / call.layout.bulk_packs);
+    find_duty(p, team.block_rank() - 1, team.blocks() - 1, work.one_hop);
+    p.mine = p.first < p.chunks ? (p.chunks - p.first + p.step - 1) / p.step : 0;
+    p.depth = work.one_hop ? 0 : static_cast<std::uint32_t>(call.layout.bulk_slots) / p.step;
+    p.ahead = p.depth / 2;
     return p;
+  }
+  // To reduce takes twice as long as either of the others.
+  static WEFT_FN void find_duty(Places& p, std::uint32_t block, std::uint32_t blocks, bool one_hop) {
+    const std::uint32_t quarter = (blocks + 1) / 4;
+    if (!one_hop) {
+      p.duty = Duty::all, p.first = block, p.step = blocks;
+    } else if (block < quarter) {
+      p.duty = Duty::scatter, p.first = block, p.step = quarter;
+    } else if (block < 2 * quarter) {
+      p.duty = Duty::gather, p.first = block - quarter, p.step = quarter;
+    } else {
+      p.duty = Duty::reduce, p.first = block - 2 * quarter, p.step = blocks - 2 * quarter;
+    }
   }
 
   template <int phase, Team T>
@@ -57,7 +85,7 @@ struct BulkAllReduce : AllReduceInstance<R, known_size, whole>, LoadsNothingEarl
       if (team.block_rank() == 0) {
         Handshake::send(team, s, p.header);
       } else {
-        for (std::uint32_t turn = 0; turn < p.mine && turn < p.depth / 2; ++turn) scatter(team, s, p, turn);
+        for (std::uint32_t turn = 0; turn < p.mine && turn < p.ahead; ++turn) scatter(team, s, p, turn);
       }
       return true;
     } else {
@@ -67,25 +95,29 @@ struct BulkAllReduce : AllReduceInstance<R, known_size, whole>, LoadsNothingEarl
 
   template <Team T>
   static WEFT_FN bool flow(T& team, const Session& s, const Places& p) {
-    const std::uint32_t ahead = p.depth / 2;  // half of the slots on their way to be reduced, half on their way back
-    for (std::uint32_t turn = ahead; turn < p.mine + p.depth; ++turn) {
-      if (turn >= p.depth && !gather(team, s, p, turn - p.depth)) return false;
-      if (turn < p.mine) scatter(team, s, p, turn);
-      if (turn - ahead < p.mine && !reduce(team, s, p, turn - ahead)) return false;
+    const bool all = p.duty == Duty::all;
+    for (std::uint32_t turn = p.ahead; turn < p.mine + p.depth; ++turn) {
+      if ((all || p.duty == Duty::gather) && turn >= p.depth && !gather(team, s, p, turn - p.depth)) return false;
+      if ((all || p.duty == Duty::scatter) && turn < p.mine && !scatter(team, s, p, turn)) return false;
+      if ((all || p.duty == Duty::reduce) && turn - p.ahead < p.mine && !reduce(team, s, p, turn - p.ahead)) {
+        return false;
+      }
     }
     return true;
   }
 
-  // The chunk of a turn of this block, in the shard of `owner`.
   struct Chunk {
-    std::uint32_t number;
-    std::uint64_t first, packs;  // of the shard
+    std::uint32_t number, slot;
+    std::uint64_t first;  // pack of the shard
+    std::uint32_t packs;
   };
-  template <Team T>
-  static WEFT_FN Chunk chunk_of(T& team, const Session& s, const Places& p, std::uint32_t turn) {
-    const std::uint32_t number = team.block_rank() - 1 + turn * (team.blocks() - 1);
+  static WEFT_FN Chunk chunk_of(const Session& s, const Places& p, std::uint32_t turn) {
+    const std::uint32_t number = p.first + turn * p.step;
     const std::uint64_t first = number * s.layout().bulk_packs, left = p.shard - first;
-    return {number, first, left < s.layout().bulk_packs ? left : s.layout().bulk_packs};
+    return {.number = number,
+            .slot = number % static_cast<std::uint32_t>(s.layout().bulk_slots),
+            .first = first,
+            .packs = static_cast<std::uint32_t>(left < s.layout().bulk_packs ? left : s.layout().bulk_packs)};
   }
   // What a tensor has of a chunk in the shard of `owner`: the last shards may be shorter, or empty.
   static WEFT_FN Elements part(const Elements& tensor, const Places& p, const Chunk& chunk, std::uint32_t owner) {
@@ -94,14 +126,18 @@ struct BulkAllReduce : AllReduceInstance<R, known_size, whole>, LoadsNothingEarl
 
   static WEFT_FN Pack* slot(const Session& s, std::uint32_t owner, Hop hop, const Chunk& chunk, std::uint32_t sender) {
     const std::uint64_t area = hop == scatter_hop ? s.layout().bulk_scatter : s.layout().bulk_gather;
-    const std::uint64_t index = chunk.number % s.layout().bulk_slots * Instance::size(*s.call) + sender;
+    const std::uint64_t index = std::uint64_t{chunk.slot} * Instance::size(*s.call) + sender;
     return Instance::slot(*s.call, owner, area, s.layout().bulk_packs, 0) + index * s.layout().bulk_packs;
   }
   static WEFT_FN std::uint64_t* signal_at(const Session& s, std::uint32_t owner, Hop hop, const Chunk& chunk,
                                           std::uint32_t sender) {
-    const std::uint64_t slots = s.layout().bulk_slots;
-    const std::uint64_t index = (hop * slots + chunk.number % slots) * Instance::size(*s.call) + sender;
+    const std::uint64_t index = (hop * s.layout().bulk_slots + chunk.slot) * Instance::size(*s.call) + sender;
     return reinterpret_cast<std::uint64_t*>(region_of(*s.call, owner) + s.layout().bulk_signals) + index;
+  }
+  // Where this rank tells itself that it has gathered the chunk of a slot: its credit to itself.
+  static WEFT_FN std::uint64_t* gathered_at(const Session& s, const Chunk& chunk) {
+    const std::uint64_t index = std::uint64_t{chunk.slot} * Instance::size(*s.call) + s.rank();
+    return reinterpret_cast<std::uint64_t*>(region_of(*s.call, s.rank()) + s.layout().bulk_credits) + index;
   }
 
   // All of the block has put its packs of the chunk in place at every peer.
@@ -126,79 +162,179 @@ struct BulkAllReduce : AllReduceInstance<R, known_size, whole>, LoadsNothingEarl
     return team.all(good);
   }
 
+  // All of the block has gathered a chunk, whose slots another one will take.
   template <Team T>
-  static WEFT_FN void scatter(T& team, const Session& s, const Places& p, std::uint32_t turn) {
-    const Chunk chunk = chunk_of(team, s, p, turn);
-    for (std::uint32_t first = 1; first < Instance::size(*s.call); first += kBatch) {
-      Elements from[kBatch];
-      Pack* to[kBatch] = {};
+  static WEFT_FN void tell_free(T& team, const Session& s, const Places& p, const Chunk& chunk) {
+    if (chunk.number + s.layout().bulk_slots >= p.chunks) return;
+    team.sync();
+    if (team.thread_rank() == 0) team.store_release(gathered_at(s, chunk), signal_word(s.epoch, chunk.number));
+  }
+  // Blames nobody: who waits for the chunk that is in the way does.
+  template <Team T>
+  static WEFT_FN bool await_free(T& team, const Session& s, const Chunk& chunk) {
+    if (chunk.number < s.layout().bulk_slots) return true;
+    bool good = true;
+    if (team.thread_rank() == 0) {
+      const std::uint64_t* const told = gathered_at(s, chunk);
+      const auto before = chunk.number - static_cast<std::uint32_t>(s.layout().bulk_slots);
+      const auto free = [&] { return signal_reached(team.load_acquire(told), signal_word(s.epoch, before)); };
+      good = wait(team, s, {.phase = 1}, free, [] { return kNoPeer; });
+    }
+    return team.all(good);
+  }
+
+  // Calls `load(i, payload)` and `store(i, payload)` for this thread's i below `packs`, `some` at a time, and loads a
+  // batch ahead: so loads go on while stores are made. It does whole batches of all threads only, and returns how many
+  // packs these were.
+  template <std::uint32_t some, std::uint32_t width, Team T, class Load, class Store>
+  static WEFT_FN std::uint32_t stream(T& team, std::uint32_t packs, Load load, Store store) {
+    using Batch = Pack[some][width];
+    if (!kLean || T::kPacksAhead == 1) return 0;
+    const std::uint32_t thread = team.thread_rank(), step = team.size(), batches = packs / (some * step);
+    const auto load_batch = [&](std::uint32_t batch, Batch& payload) {
       WEFT_UNROLL
-      for (std::uint32_t k = 0; k < kBatch; ++k) {
+      for (std::uint32_t k = 0; k < some; ++k) load((batch * some + k) * step + thread, payload[k]);
+    };
+    const auto store_batch = [&](std::uint32_t batch, const Batch& payload) {
+      WEFT_UNROLL
+      for (std::uint32_t k = 0; k < some; ++k) store((batch * some + k) * step + thread, payload[k]);
+    };
+    Batch one{}, other{};
+    if (batches != 0) load_batch(0, one);
+    for (std::uint32_t batch = 0; batch < batches; batch += 2) {
+      if (batch + 1 < batches) load_batch(batch + 1, other);
+      store_batch(batch, one);
+      if (batch + 2 < batches) load_batch(batch + 2, one);
+      if (batch + 1 < batches) store_batch(batch + 1, other);
+    }
+    return batches * some * step;
+  }
+  // How often `each` packs, where there are registers for more than once.
+  template <Team T>
+  static WEFT_FN constexpr std::uint32_t at_once(std::uint32_t each) {
+    return kLean && each <= T::kPacksAhead ? T::kPacksAhead / each : 1;
+  }
+
+  template <Team T>
+  static WEFT_FN bool scatter(T& team, const Session& s, const Places& p, std::uint32_t turn) {
+    const Chunk chunk = chunk_of(s, p, turn);
+    if (p.duty != Duty::all && !await_free(team, s, chunk)) return false;
+    for (std::uint32_t first = 1; first < Instance::size(*s.call); first += kOthers) {
+      Elements from[kOthers];
+      Pack* to[kOthers] = {};
+      std::uint32_t least = chunk.packs;
+      WEFT_UNROLL
+      for (std::uint32_t k = 0; k < kOthers; ++k) {
         if (first + k >= Instance::size(*s.call)) break;
         const std::uint32_t owner = rank_in_turn(*s.call, first + k);
         from[k] = part(p.input, p, chunk, owner);
         to[k] = slot(s, owner, scatter_hop, chunk, s.rank());
+        if (from[k].packs() < least) least = static_cast<std::uint32_t>(from[k].packs());
       }
-      for (std::uint64_t i = team.thread_rank(); i < chunk.packs; i += team.size()) {
-        Pack payload[kBatch];
+      const std::uint32_t done = stream<at_once<T>(kOthers), kOthers>(
+          team, least,
+          [&](std::uint32_t i, Pack(&payload)[kOthers]) {
+            WEFT_UNROLL
+            for (std::uint32_t k = 0; k < kOthers; ++k) payload[k] = from[k].load(i);
+          },
+          [&](std::uint32_t i, const Pack(&payload)[kOthers]) {
+            WEFT_UNROLL
+            for (std::uint32_t k = 0; k < kOthers; ++k) team.put(to[k] + i, payload[k]);
+          });
+      for (std::uint32_t i = done + team.thread_rank(); i < chunk.packs; i += team.size()) {
+        Pack payload[kOthers];
         WEFT_UNROLL
-        for (std::uint32_t k = 0; k < kBatch; ++k) payload[k] = i < from[k].packs() ? from[k].load(i) : Pack{};
+        for (std::uint32_t k = 0; k < kOthers; ++k) payload[k] = i < from[k].packs() ? from[k].load(i) : Pack{};
         WEFT_UNROLL
-        for (std::uint32_t k = 0; k < kBatch; ++k) {
+        for (std::uint32_t k = 0; k < kOthers; ++k) {
           if (i < from[k].packs()) team.put(to[k] + i, payload[k]);
         }
       }
     }
     announce(team, s, scatter_hop, chunk);
+    return true;
   }
 
   template <Team T>
   static WEFT_FN bool reduce(T& team, const Session& s, const Places& p, std::uint32_t turn) {
-    const Chunk chunk = chunk_of(team, s, p, turn);
+    const Chunk chunk = chunk_of(s, p, turn);
     if (!await(team, s, scatter_hop, chunk)) return false;
     const Elements input = part(p.input, p, chunk, s.rank());
     const Elements output = part(p.output, p, chunk, s.rank());
     const Pack* const slots = slot(s, s.rank(), scatter_hop, chunk, 0);
-    for (std::uint64_t i = team.thread_rank(); i < output.packs(); i += team.size()) {
-      const Pack own = input.load(i);
-      typename R::Accumulator sum{};
+    Pack* to[kOthers] = {};
+    WEFT_UNROLL
+    for (std::uint32_t k = 0; k < kOthers; ++k) {
+      if (1 + k < Instance::size(*s.call)) to[k] = slot(s, rank_in_turn(*s.call, 1 + k), gather_hop, chunk, s.rank());
+    }
+    const auto packs = static_cast<std::uint32_t>(output.packs()), thread = team.thread_rank(), step = team.size();
+    // Packs i, i + step, …, so many at once.
+    const auto reduce_some = [&]<std::uint32_t some>(std::uint32_t i) {
+      typename R::Accumulator sum[some] = {};
+      Pack own[some];
+      WEFT_UNROLL
+      for (std::uint32_t j = 0; j < some; ++j) own[j] = input.load(i + j * step);
       for (std::uint32_t first = 0; first < Instance::size(*s.call); first += kBatch) {
-        Pack received[kBatch] = {};
+        Pack received[some][kBatch] = {};
         WEFT_UNROLL
-        for (std::uint32_t k = 0; k < kBatch; ++k) {
-          if (!exists(s, first + k)) break;
-          received[k] = first + k == s.rank() ? own : team.get(slots + (first + k) * s.layout().bulk_packs + i);
+        for (std::uint32_t j = 0; j < some; ++j) {
+          WEFT_UNROLL
+          for (std::uint32_t k = 0; k < kBatch; ++k) {
+            if (!exists(s, first + k)) break;
+            received[j][k] = own[j];
+            if (first + k == s.rank()) continue;
+            received[j][k] = team.get(slots + (first + k) * s.layout().bulk_packs + i + j * step);
+          }
         }
         WEFT_UNROLL
-        for (std::uint32_t k = 0; k < kBatch; ++k) {
-          if (!exists(s, first + k)) break;
-          if (first + k == 0) {
-            R::begin(sum, received[k]);
-          } else {
-            R::add(sum, received[k]);
+        for (std::uint32_t j = 0; j < some; ++j) {
+          WEFT_UNROLL
+          for (std::uint32_t k = 0; k < kBatch; ++k) {
+            if (!exists(s, first + k)) break;
+            if (first + k == 0) {
+              R::begin(sum[j], received[j][k]);
+            } else {
+              R::add(sum[j], received[j][k]);
+            }
           }
         }
       }
-      const Pack payload = R::finish(sum);
-      output.store(i, payload);
-      for (std::uint32_t next = 1; next < Instance::size(*s.call); ++next) {
-        team.put(slot(s, rank_in_turn(*s.call, next), gather_hop, chunk, s.rank()) + i, payload);
+      WEFT_UNROLL
+      for (std::uint32_t j = 0; j < some; ++j) {
+        const Pack payload = R::finish(sum[j]);
+        output.store(i + j * step, payload);
+        WEFT_UNROLL
+        for (std::uint32_t k = 0; k < kOthers; ++k) {
+          if (1 + k < Instance::size(*s.call)) team.put(to[k] + i + j * step, payload);
+        }
+        for (std::uint32_t next = 1 + kOthers; next < Instance::size(*s.call); ++next) {
+          team.put(slot(s, rank_in_turn(*s.call, next), gather_hop, chunk, s.rank()) + i + j * step, payload);
+        }
       }
-    }
+    };
+    constexpr std::uint32_t kSums = at_once<T>(kOthers);
+    std::uint32_t i = thread;
+    for (; i + (kSums - 1) * step < packs; i += kSums * step) reduce_some.template operator()<kSums>(i);
+    for (; i < packs; i += step) reduce_some.template operator()<1>(i);
     announce(team, s, gather_hop, chunk);
     return true;
   }
 
   template <Team T>
   static WEFT_FN bool gather(T& team, const Session& s, const Places& p, std::uint32_t turn) {
-    const Chunk chunk = chunk_of(team, s, p, turn);
+    const Chunk chunk = chunk_of(s, p, turn);
     if (!await(team, s, gather_hop, chunk)) return false;
     for (std::uint32_t next = 1; next < Instance::size(*s.call); ++next) {
       const std::uint32_t owner = rank_in_turn(*s.call, next);
       const Elements to = part(p.output, p, chunk, owner);
       const Pack* const from = slot(s, s.rank(), gather_hop, chunk, owner);
-      for (std::uint64_t i = team.thread_rank(); i < to.packs(); i += team.size()) to.store(i, team.get(from + i));
+      const auto packs = static_cast<std::uint32_t>(to.packs());
+      const std::uint32_t done = stream<at_once<T>(1), 1>(
+          team, packs, [&](std::uint32_t i, Pack(&payload)[1]) { payload[0] = team.get(from + i); },
+          [&](std::uint32_t i, const Pack(&payload)[1]) { to.store(i, payload[0]); });
+      for (std::uint32_t i = done + team.thread_rank(); i < packs; i += team.size()) to.store(i, team.get(from + i));
     }
+    if (p.duty != Duty::all) tell_free(team, s, p, chunk);
     return true;
   }
 };

@@ -85,7 +85,9 @@ void run_pieces(const Group& handle, const AllReduceArgs& args, const detail::Pl
                                      detail::AllReduceOperation{
                                          .work = {.input = static_cast<const std::byte*>(args.input) + done * element,
                                                   .output = static_cast<std::byte*>(args.output) + done * element,
-                                                  .count = count},
+                                                  .count = count,
+                                                  .crews = static_cast<std::uint32_t>(plan.crews),
+                                                  .one_hop = plan.one_hop},
                                          .instance = instance_of(group, args),
                                          .algorithm = plan.algorithm},
                                  .blocks = plan.blocks,

@@ -49,12 +49,29 @@ void choose_grid(const PlanQuery& query, std::size_t packs_per_phase, Plan& plan
   plan.blocks = query.launch.blocks != 0 ? query.launch.blocks : static_cast<int>(blocks) + 1;
 }
 
-// One block serves all chunks that share a slot (algorithms/bulk_all_reduce.hpp): a power of two of data blocks.
+// A block that makes all hops serves all chunks that share a slot (algorithms/bulk_all_reduce.hpp): a power of two of
+// data blocks, or of their crews. With few processors, crews with one hop each keep the links busier. Measured on H200
+// (docs/performance.md).
 void choose_bulk_grid(const PlanQuery& query, Plan& plan) {
-  const int wish = query.launch.blocks != 0 ? query.launch.blocks - 1 : query.max_blocks - 1;
-  const auto most = std::min<std::uint64_t>(query.layout.bulk_slots / 2, static_cast<std::uint64_t>(std::max(wish, 1)));
-  plan.blocks = static_cast<int>(std::bit_floor(most)) + 1;
-  plan.threads = query.launch.threads != 0 ? query.launch.threads : 512;
+  constexpr int kFewBlocks = 64, kCrewThreads = 128, kLeastSlots = 32;
+  const bool gpu = query.device == Device::cuda;
+  const bool lean = has_lean_instance({.type = query.type, .op = query.op, .size = query.size, .whole = query.whole});
+  const int wish = std::max(query.launch.blocks != 0 ? query.launch.blocks : query.max_blocks, 2);
+  const auto slots = static_cast<int>(query.layout.bulk_slots);
+  plan.threads = query.launch.threads;
+  if (gpu && wish <= kFewBlocks && slots >= kLeastSlots) {
+    if (plan.threads == 0) plan.threads = max_threads(lean ? query.size : 0);
+    const int crews = plan.threads % kCrewThreads == 0 ? plan.threads / kCrewThreads : 1;
+    if (crews * wish > 3) {
+      plan.blocks = wish;
+      plan.crews = crews;
+      plan.one_hop = true;
+      return;
+    }
+  }
+  const int data_blocks = static_cast<int>(std::bit_floor(static_cast<unsigned>(std::min(slots / 2, wish - 1))));
+  plan.blocks = data_blocks + 1;
+  if (plan.threads == 0) plan.threads = 512;
 }
 
 // A block for each chunk of a shard, while there are blocks: nobody has measured anything else.

@@ -89,10 +89,19 @@ class Tensor {
     return payload;
   }
   WEFT_FN void store_whole(std::uint64_t first, const Pack& payload) const {
-    Vector vector;
-    WEFT_UNROLL
-    for (std::uint32_t i = 0; i < kBytes / 4; ++i) vector.word[i] = payload.word[i];
-    *reinterpret_cast<Vector*>(data_ + first) = vector;
+#if defined(__CUDA_ARCH__)
+    // An assignment, and nvcc may take it apart into four stores, where it cannot see that memory is global.
+    if constexpr (kBytes == sizeof(Pack)) {
+      const auto [a, b, c, d] = payload.word;
+      __stwb(reinterpret_cast<uint4*>(data_ + first), make_uint4(a, b, c, d));
+    } else
+#endif
+    {
+      Vector vector;
+      WEFT_UNROLL
+      for (std::uint32_t i = 0; i < kBytes / 4; ++i) vector.word[i] = payload.word[i];
+      *reinterpret_cast<Vector*>(data_ + first) = vector;
+    }
   }
 
   Storage* data_ = nullptr;

@@ -6,6 +6,7 @@
 #include "core/plan.hpp"
 #include "core/session.hpp"
 #include "team/cuda_block.cuh"
+#include "team/cuda_crew.cuh"
 
 namespace weft::detail {
 
@@ -20,26 +21,37 @@ constexpr int max_threads_of() {
 template <class A>
 constexpr int kMaxThreads = max_threads_of<A>();
 
-template <class A, class Early, int... phase>
-__device__ __forceinline__ void run_phases(CudaBlock& team, const Session& session, const typename A::Places& places,
+template <class A, class T, class Early, int... phase>
+__device__ __forceinline__ void run_phases(T& team, const Session& session, const typename A::Places& places,
                                            const Early& early, Part part, std::integer_sequence<int, phase...>) {
   static_cast<void>(((!has_phase(part, phase) || A::template run<phase>(team, session, places, early)) && ...));
+}
+
+// Who an algorithm takes for a block: the block, or a crew of it where the algorithm says how many there are.
+template <class A>
+__device__ __forceinline__ auto team_of([[maybe_unused]] const typename A::Work& work) {
+  if constexpr (requires { A::crews(work); }) {
+    return CudaCrew(A::crews(work));
+  } else {
+    return CudaBlock();
+  }
 }
 
 template <class A>
 __global__ void __launch_bounds__(kMaxThreads<A>)
     collective(const __grid_constant__ Call call, const __grid_constant__ typename A::Work work) {
-  CudaBlock team;
+  CudaBlock block;
+  auto team = team_of<A>(work);
   // While the kernel before this one still runs: nothing here reads what it may write.
-  Session session = approach(team, call);
+  Session session = approach(block, call);
   const typename A::Places places = A::places(team, call, work);
   ptx::wait_for_predecessor();
   ptx::launch_successor();
   const auto early = A::early(team, session, places);
   const Part part = part_of<A>(work);
-  if (!enter_as<A>(team, session, part)) return;
+  if (!enter_as<A>(block, session, part)) return;
   run_phases<A>(team, session, places, early, part, std::make_integer_sequence<int, A::kPhases>{});
-  leave(team, session, part);
+  leave(block, session, part);
 }
 
 }  // namespace weft::detail

@@ -150,7 +150,10 @@ void AllReduceProgram::fill(unsigned call, unsigned rank) {
                                                            .whole = whole},
                                               .atomic_bytes = setup_.atomic_bytes,
                                               .one_thread = setup_.one_thread});
-  const detail::AllReduceWork work{.input = memory + input, .output = memory + t.output_offset, .count = spec.count};
+  const detail::AllReduceWork work{.input = memory + input,
+                                   .output = memory + t.output_offset,
+                                   .count = spec.count,
+                                   .one_hop = world_.grid(call, rank).one_hop};
   t.kernel = [kernel, work](Machine& machine, Place place, const detail::Call& about) {
     kernel(machine, place, about, work);
   };

@@ -63,6 +63,8 @@ void set_variant(Setup& setup, const std::string& variant) {
     setup.exchange.generations = 2;
   } else if (variant == "replays") {
     setup.calls = replays(setup.calls);
+  } else if (variant == "one-hop") {
+    for (CallSetup& call : setup.calls) call.grids = {{4, 1, true}, {5, 1, true}, kSmall};
   } else if (variant == "groups") {
     setup.groups = {{0, 1, 2}, {2, 0}};
     setup.calls[1].group = 1;
@@ -84,7 +86,8 @@ struct Variant {
   unsigned ranks;
 };
 constexpr Variant kVariants[] = {{"two-shot", "wrap", 2}, {"one-shot", "torn16", 3},  {"one-shot", "i32", 2},
-                                 {"moe", "halves", 2},    {"two-shot", "replays", 2}, {"one-shot", "groups", 3}};
+                                 {"moe", "halves", 2},    {"two-shot", "replays", 2}, {"one-shot", "groups", 3},
+                                 {"bulk", "one-hop", 2}};
 
 }  // namespace
 

@@ -17,6 +17,7 @@ namespace weft::sim {
 struct Grid {
   unsigned blocks = 2;  // the control block included
   unsigned threads = 1;
+  bool one_hop = false;  // bulk: as in AllReduceWork
 };
 inline constexpr Grid kSmall{.blocks = 2, .threads = 1};
 

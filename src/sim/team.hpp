@@ -39,6 +39,7 @@ class SimTeam {
   // Weak enough for ordinary accesses: whatever no signal orders may be seen late and torn.
   void put(Pack* to, const Pack& value) const { machine_->store_pack<atomic_bytes>(to, value); }
   Pack get(const Pack* from) const { return machine_->load_pack<atomic_bytes>(from); }
+  static constexpr std::uint32_t kPacksAhead = 4;
   static constexpr std::uint32_t kLanes = lanes;
   bool all_lanes(bool good) const {
     return reduced("all_lanes", std::uint32_t{good}, lanes, [](std::uint32_t a, std::uint32_t b) { return a & b; }) !=

@@ -31,6 +31,7 @@ class CpuThread {
   static constexpr bool all(bool good) { return good; }
   static void put(Pack* to, const Pack& value) { *to = value; }
   static Pack get(const Pack* from) { return *from; }
+  static constexpr std::uint32_t kPacksAhead = 1;
   static constexpr std::uint32_t kLanes = 1;
   static bool all_lanes(bool good) { return good; }
   static float max_of(float value, std::uint32_t) { return value; }

@@ -24,6 +24,7 @@ class CudaBlock {
   __device__ static bool all(bool good) { return __syncthreads_and(static_cast<int>(good)) != 0; }
   __device__ static void put(Pack* to, const Pack& value) { *to = value; }
   __device__ static Pack get(const Pack* from) { return *from; }
+  static constexpr std::uint32_t kPacksAhead = 4;
   static constexpr std::uint32_t kLanes = 32;
   __device__ static bool all_lanes(bool good) { return __all_sync(~0u, good) != 0; }
   __device__ static float max_of(float value, std::uint32_t lanes) {

@@ -95,6 +95,20 @@ __device__ __forceinline__ void fence_proxy_alias() {
   asm volatile("fence.proxy.alias;" ::: "memory");
 }
 
+// Barriers of `threads` threads of a block, in whole warps: barrier 0 is __syncthreads().
+__device__ __forceinline__ void sync_some(std::uint32_t barrier, std::uint32_t threads) {
+  asm volatile("bar.sync %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
+}
+// The same; true when `good` was true for every thread.
+__device__ __forceinline__ bool all_of_some(std::uint32_t barrier, std::uint32_t threads, bool good) {
+  std::uint32_t all;
+  asm volatile("{ .reg .pred p, q; setp.ne.u32 p, %3, 0; bar.red.and.pred q, %1, %2, p; selp.u32 %0, 1, 0, q; }"
+               : "=r"(all)
+               : "r"(barrier), "r"(threads), "r"(static_cast<std::uint32_t>(good))
+               : "memory");
+  return all != 0;
+}
+
 // Programmatic dependent launch: wait until the kernels before this one have completed and their writes are visible.
 __device__ __forceinline__ void wait_for_predecessor() {
   asm volatile("griddepcontrol.wait;" ::: "memory");

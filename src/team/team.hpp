@@ -27,6 +27,7 @@
 //     load_sum<type>(address)   relaxed load of the sum of what all ranks have there, each in its own window
 //     store_all(address, pack)  relaxed store to all of them
 //     fence_alias()             orders these, which use addresses of their own, and accesses to the same memory
+//   kPacksAhead             ordinary loads that a thread should have under way; 1 where the processor sees to it
 //   scratch()               kScratchWords floats that the block's threads share, ordered by sync() and all()
 //   exchange(address, v)    atomic exchange of a word in memory of this rank
 //   now()                   nanoseconds of a steady clock
@@ -62,6 +63,7 @@ concept Team = requires(T& team, Pack* pack, const Pack* const_pack, std::uint64
   { team.all(bool{}) } -> std::same_as<bool>;
   team.put(pack, Pack{});
   { team.get(const_pack) } -> std::same_as<Pack>;
+  { T::kPacksAhead } -> std::convertible_to<std::uint32_t>;
   { T::kLanes } -> std::convertible_to<std::uint32_t>;
   { team.all_lanes(bool{}) } -> std::same_as<bool>;
   { team.max_of(float{}, std::uint32_t{}) } -> std::same_as<float>;

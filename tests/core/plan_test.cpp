@@ -161,6 +161,37 @@ TEST(Plan, GridsAreWithinTheirLimitsAndTheCallersWishHolds) {
   EXPECT_EQ(plan_all_reduce(q).threads, 96);
 }
 
+// The rules of algorithms/bulk_all_reduce.hpp.
+TEST(Plan, BulkBlocksThatMakeAllHopsDivideTheSlotsAndOthersAreThreeOrMore) {
+  int with_crews = 0;
+  for (const Device device : {Device::cpu, Device::cuda}) {
+    for (const std::uint32_t slots : {2u, 8u, 32u, 256u}) {
+      for (int blocks = 2; blocks <= 133; ++blocks) {
+        for (const int threads : {0, 32, 96, 128, 512}) {
+          PlanQuery q = query(device, 2, DataType::bf16, 1 << 20);
+          q.layout = make_layout(2, 1 << 16, 1 << 20, {.slots = slots, .packs = 64});
+          q.wish = Algorithm::bulk;
+          q.launch = {.blocks = blocks, .threads = threads};
+          const Plan plan = plan_all_reduce(q);
+          const std::uint32_t teams = static_cast<std::uint32_t>(plan.blocks * plan.crews - 1);
+          ASSERT_GE(plan.blocks, 2);
+          ASSERT_LE(plan.blocks, blocks);
+          ASSERT_EQ(plan.threads % (32 * plan.crews), 0);
+          ASSERT_LE(plan.crews, 15);  // barriers of a block beside __syncthreads()
+          if (plan.one_hop) {
+            ASSERT_GE(teams, 3u);
+            ASSERT_EQ(device, Device::cuda);
+          } else {
+            ASSERT_EQ(slots % (2 * teams), 0u);
+          }
+          with_crews += plan.one_hop && plan.crews > 1;
+        }
+      }
+    }
+  }
+  EXPECT_GT(with_crews, 0);
+}
+
 // What crosses the wire must not depend on what only one rank knows.
 TEST(Plan, GridsChangeNeitherAlgorithmNorPieces) {
   for (std::size_t count = 0; count < 10'000'000; count = count * 2 + 1) {

@@ -39,6 +39,8 @@ EXPECTED = {
     "settle": ([], [], True),
     "global_timer_ns": ("mov.u64 %globaltimer", ["CS2R SR_GLOBALTIMERLO"], True),
     "max_nan": ("max.NaN.f32", ["FMNMX.NAN"], True),
+    "sync_some": ("bar.sync", None, False),
+    "all_of_some": ("bar.red.and.pred", None, True),
     "block_sync": ("bar.sync", None, False),
     "block_all": ("bar.red.and.pred", None, True),
     "plain_put": ([], None, True),  # its store, in one piece, is the result

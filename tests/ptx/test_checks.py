@@ -34,6 +34,8 @@ TAMPERED = [
     ("settle", "st.global.u64", "membar.gl; st.global.u64"),
     ("global_timer_ns", "%globaltimer", "%clock64"),
     ("max_nan", "max.NaN.f32", "max.f32"),
+    ("sync_some", "bar.sync", "bar.arrive"),
+    ("all_of_some", "bar.red.and.pred", "bar.red.or.pred"),
     ("block_sync", "bar.sync", "bar.arrive"),
     ("block_all", "bar.red.and.pred", "bar.red.or.pred"),
     ("plain_put", "st.global.v4.u32", "st.global.v2.u32 [%rd2+8], {%r2, %r1}; st.global.v2.u32"),

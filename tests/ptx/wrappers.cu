@@ -69,6 +69,12 @@ __global__ void global_timer_ns(std::uint64_t* result) {
 __global__ void max_nan(float a, float b, float* result) {
   *result = ptx::max_nan(a, b);
 }
+__global__ void sync_some(std::uint32_t barrier, std::uint32_t threads) {
+  ptx::sync_some(barrier, threads);
+}
+__global__ void all_of_some(std::uint32_t barrier, std::uint32_t threads, std::uint32_t good, std::uint32_t* result) {
+  *result = ptx::all_of_some(barrier, threads, good != 0);
+}
 __global__ void block_sync() {
   CudaBlock::sync();
 }

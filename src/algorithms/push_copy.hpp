@@ -27,7 +27,7 @@ struct PushCopy {
   static constexpr std::uint32_t kSize = 0;
   static constexpr int kPhases = 2;
   static constexpr Together kTogether = Together::block;  // of counts, and of a chunk that a signal announces
-  static constexpr std::uint32_t kMostPacks = 3;  // of a unit
+  static constexpr std::uint32_t kMostPacks = 3;          // of a unit
 
   // A thread's unit of the messages of a turn, in lines.
   struct Unit {

@@ -65,6 +65,13 @@ void set_variant(Setup& setup, const std::string& variant) {
     setup.calls = replays(setup.calls);
   } else if (variant == "one-hop") {
     for (CallSetup& call : setup.calls) call.grids = {{4, 1, true}, {5, 1, true}, kSmall};
+  } else if (variant == "threads") {
+    setup.bulk_packs = 2;
+    for (CallSetup& call : setup.calls) {
+      call.count = 32 * setup.ranks;
+      call.grids = {{2, 2}};
+      call.flows = call.moving != Moving::nothing;
+    }
   } else if (variant == "groups") {
     setup.groups = {{0, 1, 2}, {2, 0}};
     setup.calls[1].group = 1;
@@ -179,6 +186,9 @@ const std::vector<Setup>& all_fault_setups() {
         if (!is_one_of(kind, {"stops", "dies"})) continue;
         all.push_back(fault_setup({.kind = kind, .protocol = protocol, .ranks = ranks, .variant = variant}));
       }
+    }
+    for (const std::string protocol : {"bulk", "moves"}) {
+      all.push_back(fault_setup({.kind = "aborts", .protocol = protocol, .ranks = 2, .variant = "threads"}));
     }
     // Of deaths teams with lanes are not told.
     for (const std::string kind : {"stops", "late", "aborts", "mismatch"}) {

@@ -23,7 +23,8 @@ struct FaultArgs {
   //   "wrap": their epochs come round              "torn16": packs travel whole, as on GPUs
   //   "i32": all-reduces by lines, not sentinels   "halves": sends and waits of an exchange apart
   //   "replays": of recordings                     "groups": of two groups in turns
-  //   "lanes": by warps of two lanes
+  //   "lanes": by warps of two lanes                "one-hop": of blocks that make one hop of bulk each
+  //   "threads": in chunks that two threads share
   std::string variant = {};
 };
 Setup fault_setup(const FaultArgs& args);

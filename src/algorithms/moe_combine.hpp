@@ -22,12 +22,12 @@ struct MoeCombine : MoeFrame<CombineWork> {
   };
   template <Team T>
   static WEFT_FN Early early(T& team, const Session&, const Places& p) {
-    return {p.work->dispatch_dead != nullptr ? team.load(p.work->dispatch_dead) : 0};
+    return {p.work.dispatch_dead != nullptr ? team.load(p.work.dispatch_dead) : 0};
   }
 
   template <int phase, Team T>
   static WEFT_FN bool run(T& team, const Session& s, const Places& p, const Early& early) {
-    const Work& work = *p.work;
+    const Work& work = p.work;
     if (early.failed != 0) return false;  // peers must not take what the tables say for results
     if constexpr (phase == 0) {
       if (team.block_rank() == 0) {

@@ -18,22 +18,26 @@ struct MoeDispatch : MoeFrame<DispatchWork> {
 
   struct Places : Frame::Places {
     typename Send::Plan plan;
-    typename Send::Unit sent;         // the first unit of this warp
-    typename Receive::Unit received;  // likewise
-    std::uint32_t receive_sharers;    // warps that share a row
+    typename Send::Unit sent;  // the first unit of this warp
+    typename Receive::Plan receive_plan;
+    typename Receive::Unit received;
+    std::uint32_t second_token;  // of the next one
   };
   // Divisions take long, and here the kernel before still runs.
   template <Team T>
   static WEFT_FN Places places(T& team, const Call& call, const Work& work) {
-    Places p{Frame::places(team, call, work), {}, {}, {}, 0};
+    Places p{Frame::places(team, call, work), {}, {}, {}, {}, 0};
     if (team.block_rank() == 0) return p;
+    // Neighbouring units, which are alike, go to different blocks: no processor gets all of one kind.
+    p.share.first = team.thread_rank() / T::kLanes * (team.blocks() - 1) + team.block_rank() - 1;
     p.plan = Send::template plan<T>(work, p.share);
-    p.sent = Send::template unit<T>(work, p.plan, p.share.first);
-    p.receive_sharers =
-        row_sharers<T>(Row::template items<T>(work.exchange.shape), work.tokens * call.size, p.share.step);
-    p.received = Receive::unit(call, p.receive_sharers, p.share.first);
+    p.sent = Send::template unit<T>(p.plan, p.share.first);
+    p.receive_plan = Receive::template plan<T>(call, work, p.share);
+    p.received = Receive::unit(call, p.receive_plan, p.share.first);
+    p.second_token = Receive::unit(call, p.receive_plan, p.share.first + p.share.step).token;
     settle_both(team, p.sent.token, p.sent.part);
     settle_both(team, p.received.token, p.received.part);
+    settle_both(team, p.received.sender, p.second_token);
     return p;
   }
   template <Team T>
@@ -43,23 +47,35 @@ struct MoeDispatch : MoeFrame<DispatchWork> {
     a = static_cast<std::uint32_t>(both >> 32), b = static_cast<std::uint32_t>(both);
   }
 
-  // What the first unit reads of the caller's, beside the words of enter().
+  // What is read before the first store, beside the words of enter(): of the generation, and by the first unit of the
+  // caller's.
+  template <class T>
+  struct Early {
+    std::uint32_t waiting;  // first thread of the control block
+    typename Send::template Loaded<T> loaded;
+  };
   template <Team T>
-  static WEFT_FN typename Send::template Loaded<T> early(T& team, const Session& s, const Places& p) {
-    if (team.block_rank() == 0 || p.work->part == Part::wait) return {};
-    return Send::template load<T>(*p.work, s.rank(), p.plan, p.sent, p.share.first, p.share.lane);
+  static WEFT_FN Early<T> early(T& team, const Session& s, const Places& p) {
+    Early<T> early{};
+    if (p.work.part == Part::wait) return early;
+    if (team.block_rank() == 0) {
+      if (team.thread_rank() == 0) early.waiting = p.work.exchange.tables.header->waiting;
+    } else {
+      early.loaded = Send::template load<T>(p.work, s.rank(), p.plan, p.sent, p.share.first, p.share.lane);
+    }
+    return early;
   }
 
   template <int phase, Team T>
-  static WEFT_FN bool run(T& team, const Session& s, const Places& p, const typename Send::template Loaded<T>& early) {
-    const Work& work = *p.work;
+  static WEFT_FN bool run(T& team, const Session& s, const Places& p, const Early<T>& early) {
+    const Work& work = p.work;
     if constexpr (phase == 0) {
-      if (team.block_rank() == 0) return control_send(team, s, work, p.header);
-      Send::send(team, s, work, p.plan, p.sent, p.share, early);
+      if (team.block_rank() == 0) return control_send(team, s, work, p.header, early.waiting);
+      Send::send(team, s, work, p.plan, p.sent, p.share, early.loaded);
       return true;
     } else {
       if (team.block_rank() == 0) return control_receive(team, s, work, p.header);
-      return Receive::receive(team, s, work, p.share, p.received, p.receive_sharers);
+      return Receive::receive(team, s, work, p.share, p.received, p.second_token, p.receive_plan);
     }
   }
 
@@ -68,10 +84,11 @@ struct MoeDispatch : MoeFrame<DispatchWork> {
   }
 
   template <Team T>
-  static WEFT_FN bool control_send(T& team, const Session& s, const Work& work, const HeaderPlace& header) {
+  static WEFT_FN bool control_send(T& team, const Session& s, const Work& work, const HeaderPlace& header,
+                                   std::uint32_t waiting) {
     const ExchangeShape& shape = work.exchange.shape;
     // A warp goes on or stops as one.
-    const bool taken = team.thread_rank() == 0 && work.exchange.tables.header->waiting == 1 && !work.discard;
+    const bool taken = waiting == 1 && !work.discard;
     if (taken) report(team, id_of(s), {.code = Errc::in_flight});
     if (!team.all_lanes(!taken)) return false;
     Handshake::send(team, s, header);
@@ -97,6 +114,7 @@ struct MoeDispatch : MoeFrame<DispatchWork> {
     };
     if (team.thread_rank() == 0 && work.source_wait_ns != nullptr) work.source_wait_ns[s.rank()] = 0;
     if (!team.all_lanes(Handshake::compare(team, s, header, 1, seen))) return false;
+    if (team.thread_rank() < T::kLanes && !tell_tokens(team, s, work)) return false;
     if (!tell_counts(team, s, work)) return false;
     if (team.thread_rank() == 0) work.exchange.tables.header->waiting = 1;
     return true;

@@ -13,7 +13,8 @@ namespace weft::detail {
 template <Team T, class Beside>
 WEFT_FN bool add_counts(T& team, const Session& s, const ExchangeView& exchange, bool one, std::uint32_t local,
                         std::uint32_t end, std::uint32_t& sum, Beside beside) {
-  constexpr std::uint32_t kBatch = 8;
+  constexpr std::uint32_t kBatch = 4;
+  const std::uint64_t* const counts = DispatchArea::of(s, exchange, s.rank(), 0).counts();
   for (std::uint32_t first = 0; first < end; first += kBatch) {
     std::uint64_t word[kBatch];
     std::uint32_t late = kNoPeer;
@@ -21,17 +22,12 @@ WEFT_FN bool add_counts(T& team, const Session& s, const ExchangeView& exchange,
       late = kNoPeer;
       WEFT_UNROLL
       for (std::uint32_t k = 0; k < kBatch; ++k) {
-        word[k] = 0;
-        if (one && first + k < end) {
-          word[k] = team.load(DispatchArea::of(s, exchange, s.rank(), first + k).counts() + local);
-        }
+        word[k] = FlaggedWord::encode(0, s.epoch);
+        if (first + k < end && one) word[k] = team.load(counts + DispatchArea::count_of(exchange, first + k, local));
       }
       beside();
       WEFT_UNROLL
-      for (std::uint32_t k = 0; k < kBatch; ++k) {
-        if (!one || first + k >= end || FlaggedWord::arrived(word[k], s.epoch)) continue;
-        late = first + k;
-      }
+      for (std::uint32_t k = 0; k < kBatch; ++k) late = FlaggedWord::arrived(word[k], s.epoch) ? late : first + k;
       return team.all_lanes(late == kNoPeer);
     };
     if (!wait(team, s, {.phase = 1, .warp = true}, arrived, [&] { return late; })) return false;
@@ -75,25 +71,37 @@ struct Entries {
   std::uint32_t kept;         // … and there is room for its row, which nobody else writes
 };
 
-// One look at a token's records; true when all of this lane's have come. `here` has the lane's own bits.
+// A token's records, dealt to the lanes of a warp.
 template <Team T>
-WEFT_FN bool read_records(T& team, const Session& s, const ExchangeView& exchange, std::uint32_t lane,
-                          std::uint32_t sender, std::uint32_t token, Entries<T>& entries) {
-  const Pack* const records = DispatchArea::of(s, exchange, s.rank(), sender).records(token);
-  bool all = true;
-  entries.here = 0;
-  entries.row.each(lane, exchange.shape.top_k, [&](std::uint32_t k, std::uint32_t& ordinal) {
-    const Pack line = team.load(records + k);
-    all &= Line::arrived<T::kAtomicBytes>(line, s.epoch);
-    const Pack record = Line::decode(line);
-    const bool here = record.word[0] != kNone;
-    entries.weight.own[k / T::kLanes] = record.word[1];
-    entries.local.own[k / T::kLanes] = here ? RoutingRecord::local(record.word[0]) : kNone;
-    ordinal = RoutingRecord::ordinal(record.word[0]);
-    entries.here |= here ? 1u << k : 0;
-  });
-  return all;
-}
+struct Records {
+  Pack line[Dealt<T, kMaxTopK>::kOwn];
+
+  // Asks for them; nothing here waits for it.
+  WEFT_FN void load(T& team, const Session& s, const ExchangeView& exchange, std::uint32_t lane, std::uint32_t sender,
+                    std::uint32_t token) {
+    const Pack* const records = DispatchArea::of(s, exchange, s.rank(), sender).records(token);
+    WEFT_UNROLL
+    for (std::uint32_t j = 0; j < Dealt<T, kMaxTopK>::kOwn; ++j) {
+      if (j * T::kLanes >= exchange.shape.top_k) break;
+      if (j * T::kLanes + lane < exchange.shape.top_k) line[j] = team.load(records + (j * T::kLanes + lane));
+    }
+  }
+  // True when all of this lane's have come. `here` has the lane's own bits.
+  WEFT_FN bool read(const Session& s, const ExchangeView& exchange, std::uint32_t lane, Entries<T>& entries) const {
+    bool all = true;
+    entries.here = 0;
+    entries.row.each(lane, exchange.shape.top_k, [&](std::uint32_t k, std::uint32_t& ordinal, std::uint32_t j) {
+      all &= Line::arrived<T::kAtomicBytes>(line[j], s.epoch);
+      const Pack record = Line::decode(line[j]);
+      const bool here = record.word[0] != kNone;
+      entries.weight.own[j] = record.word[1];
+      entries.local.own[j] = here ? RoutingRecord::local(record.word[0]) : kNone;
+      ordinal = RoutingRecord::ordinal(record.word[0]);
+      entries.here |= here ? 1u << k : 0;
+    });
+    return all;
+  }
+};
 
 // Turns ordinals into rows. `beside`: as for add_counts. False when the call has failed.
 template <Team T, class Beside>
@@ -102,7 +110,9 @@ WEFT_FN bool place_by_expert(T& team, const Session& s, const ExchangeView& exch
   const ExchangeShape& shape = exchange.shape;
   const bool masked = shape.layout == RowLayout::expert_masked;
   std::uint32_t kept = 0;
-  for (std::uint32_t j = 0; j < Dealt<T, kMaxTopK>::kOwn && j * T::kLanes < shape.top_k; ++j) {
+  WEFT_UNROLL
+  for (std::uint32_t j = 0; j < Dealt<T, kMaxTopK>::kOwn; ++j) {
+    if (j * T::kLanes >= shape.top_k) break;
     const std::uint32_t k = j * T::kLanes + lane, local = entries.local.own[j];
     const bool one = k < shape.top_k && local != kNone;
     if (!add_counts(team, s, exchange, one, local, sender, entries.row.own[j], beside)) return false;
@@ -120,7 +130,7 @@ WEFT_FN bool place_by_expert(T& team, const Session& s, const ExchangeView& exch
     };
     if (!each_beginning(team, s, exchange, lane, end, take)) return false;
     kept = 0;
-    entries.row.each(lane, shape.top_k, [&](std::uint32_t k, std::uint32_t& row) {
+    entries.row.each(lane, shape.top_k, [&](std::uint32_t k, std::uint32_t row, std::uint32_t) {
       kept |= (entries.here >> k & 1u) != 0 && row < shape.capacity ? 1u << k : 0;
     });
   }
@@ -133,8 +143,9 @@ template <Team T>
 WEFT_FN void place_by_rank(const ExchangeView& exchange, std::uint32_t lane, std::uint32_t sender, std::uint32_t token,
                            Entries<T>& entries) {
   entries.kept = entries.here & (0 - entries.here);
-  entries.row.each(lane, exchange.shape.top_k,
-                   [&](std::uint32_t, std::uint32_t& row) { row = sender * exchange.shape.tokens + token; });
+  entries.row.each(lane, exchange.shape.top_k, [&](std::uint32_t, std::uint32_t& row, std::uint32_t) {
+    row = sender * exchange.shape.tokens + token;
+  });
 }
 
 template <Team T, class Beside>
@@ -157,25 +168,28 @@ WEFT_FN void note_entries(T& team, const DispatchWork& work, std::uint32_t lane,
   const bool by_rank = shape.layout == RowLayout::rank_major;
   const std::uint32_t source = sender * shape.tokens + token;
   std::uint32_t count = 0;
-  for (std::uint32_t k = 0; k < shape.top_k; ++k) {
-    if ((entries.kept >> k & 1u) == 0) continue;
-    const std::uint32_t row = entries.row.get(team, k), weight = entries.weight.get(team, k);
-    std::uint32_t before = 0;
-    entries.row.each(lane, shape.top_k, [&](std::uint32_t other, std::uint32_t& other_row) {
-      before += (entries.kept >> other & 1u) != 0 && other_row < row ? 1 : 0;
-    });
-    before = team.sum_of(before, T::kLanes);
-    ++count;
-    if (lane != 0) continue;
-    tables.entries[std::uint64_t{source} * shape.top_k + before] = {row, by_rank ? 1.0f : bits_of<float>(weight)};
-    if (work.sources != nullptr) work.sources[row] = static_cast<std::int32_t>(source);
+  Dealt<T, kMaxTopK> before{};  // how many of the kept ones lie in front of each
+  for (std::uint32_t other = 0; other < shape.top_k; ++other) {
+    const bool kept = (entries.kept >> other & 1u) != 0;
+    const std::uint32_t other_row = entries.row.get(team, other);
+    WEFT_UNROLL
+    for (std::uint32_t j = 0; j < Dealt<T, kMaxTopK>::kOwn; ++j) {
+      before.own[j] += kept && other_row < entries.row.own[j] ? 1 : 0;
+    }
+    count += kept ? 1 : 0;
   }
+  entries.row.each(lane, shape.top_k, [&](std::uint32_t k, std::uint32_t row, std::uint32_t j) {
+    if ((entries.kept >> k & 1u) == 0) return;
+    const float weight = by_rank ? 1.0f : bits_of<float>(entries.weight.own[j]);
+    tables.entries[std::uint64_t{source} * shape.top_k + before.own[j]] = {row, weight};
+    if (work.sources != nullptr) work.sources[row] = static_cast<std::int32_t>(source);
+  });
   if (lane == 0) tables.entry_counts[source] = entries.here != 0 ? count : kNone;
   if (!by_rank) return;
-  entries.local.each(lane, shape.top_k, [&](std::uint32_t k, std::uint32_t& local) {
+  entries.local.each(lane, shape.top_k, [&](std::uint32_t k, std::uint32_t local, std::uint32_t j) {
     const std::uint64_t at = std::uint64_t{source} * shape.top_k + k;
     work.local_ids[at] = static_cast<std::int32_t>(local);  // kNone: −1
-    if (shape.weighted) work.local_weights[at] = local == kNone ? 0 : bits_of<float>(entries.weight.own[k / T::kLanes]);
+    if (shape.weighted) work.local_weights[at] = local == kNone ? 0 : bits_of<float>(entries.weight.own[j]);
   });
 }
 

@@ -11,47 +11,73 @@ namespace weft::detail {
 // How many tokens each rank has, as far as that has come; dealt to the lanes of a warp.
 template <Team T>
 struct SenderTokens {
-  static constexpr std::uint32_t kUnknown = kNone;
+  static constexpr std::uint32_t kUnknown = kNone;  // more than any number
   Dealt<T, kMaxRanks> count;
 
-  // One look; true when this lane knows all of its own.
-  WEFT_FN bool look(T& team, const Session& s, const ExchangeView& exchange, std::uint32_t lane) {
-    bool all = true;
-    count.each(lane, s.size(), [&](std::uint32_t rank, std::uint32_t& known) {
-      if (known != kUnknown) return;
-      const std::uint64_t word = team.load(DispatchArea::of(s, exchange, s.rank(), rank).tokens());
-      if (FlaggedWord::arrived(word, s.epoch)) known = FlaggedWord::decode(word);
-      all &= known != kUnknown;
+  struct Words {
+    std::uint64_t own[Dealt<T, kMaxRanks>::kOwn];
+  };
+  // Asks for what is not known; nothing here waits for it.
+  WEFT_FN Words load(T& team, const Session& s, const ExchangeView& exchange, std::uint32_t lane) {
+    Words words;
+    count.each(lane, s.size(), [&](std::uint32_t rank, std::uint32_t known, std::uint32_t j) {
+      words.own[j] = FlaggedWord::encode(known, s.epoch);
+      if (known == kUnknown) words.own[j] = team.load(DispatchArea::of(s, exchange, s.rank(), rank).tokens());
     });
-    return all;
+    return words;
+  }
+  WEFT_FN void note(const Session& s, std::uint32_t lane, const Words& words) {
+    count.each(lane, s.size(), [&](std::uint32_t, std::uint32_t& known, std::uint32_t j) {
+      if (FlaggedWord::arrived(words.own[j], s.epoch)) known = FlaggedWord::decode(words.own[j]);
+    });
+  }
+  // A rank of this lane's that is not known, or kNoPeer.
+  WEFT_FN std::uint32_t late(const Session& s, std::uint32_t lane) {
+    std::uint32_t who = kNoPeer;
+    count.each(lane, s.size(),
+               [&](std::uint32_t rank, std::uint32_t known, std::uint32_t) { who = known == kUnknown ? rank : who; });
+    return who;
+  }
+  // When all are known, by all lanes: whether a rank has more tokens.
+  WEFT_FN bool any_above(T& team, const Session& s, std::uint32_t lane, std::uint32_t tokens) {
+    bool above = false;
+    count.each(lane, s.size(), [&](std::uint32_t, std::uint32_t known, std::uint32_t) { above |= known > tokens; });
+    return !team.all_lanes(!above);
   }
   // By all lanes.
   WEFT_FN bool know_all(T& team, const Session& s, const ExchangeView& exchange, std::uint32_t lane) {
-    return wait(
-        team, s, {.phase = 1, .warp = true}, [&] { return team.all_lanes(look(team, s, exchange, lane)); },
-        [&] { return late(lane, s.size()); });
-  }
-  // Of those that are this lane's.
-  WEFT_FN std::uint32_t late(std::uint32_t lane, std::uint32_t ranks) {
-    std::uint32_t who = kNoPeer;
-    count.each(lane, ranks, [&](std::uint32_t rank, std::uint32_t& known) { who = known == kUnknown ? rank : who; });
-    return who;
+    const auto all = [&] {
+      note(s, lane, load(team, s, exchange, lane));
+      return team.all_lanes(late(s, lane) == kNoPeer);
+    };
+    return wait(team, s, {.phase = 1, .warp = true}, all, [&] { return late(s, lane); });
   }
 };
 
-// Everything that a row needs is asked for at once and not one thing after the other: how many tokens its sender has,
-// the token's records, and what the row itself brings; then the counts that its places depend on, with another look at
+// Everything that a row needs is asked for at once and not one thing after the other: the token's records, what the row
+// itself brings, and how many tokens its sender has; then the counts that its places depend on, with another look at
 // what was not there. What has come when a warp begins costs two round trips to memory.
 template <class Row>
 struct MoeReceive {
+  // Warps of a row: `sharers` that receive it and, where there are warps enough, one more. The last one notes what
+  // combine and the caller are told of the row.
+  struct Plan {
+    std::uint32_t sharers, parts;
+  };
   struct Unit {
     std::uint32_t token, sender, part;
   };
+  template <Team T>
+  static WEFT_FN Plan plan(const Call& call, const DispatchWork& work, const WarpShare& share) {
+    const std::uint32_t rows = work.tokens * call.size;
+    const std::uint32_t sharers = row_sharers<T>(Row::template items<T>(work.exchange.shape), rows, share.step);
+    return {.sharers = sharers, .parts = rows * (sharers + 1) <= share.step ? sharers + 1 : sharers};
+  }
   // `i`: among all units, the rows of a token one behind the other.
-  static WEFT_FN Unit unit(const Call& call, std::uint32_t sharers, std::uint32_t i) {
-    const std::uint32_t row = i / sharers;
+  static WEFT_FN Unit unit(const Call& call, const Plan& plan, std::uint32_t i) {
+    const std::uint32_t row = i / plan.parts;
     const std::uint32_t turn = call.rank + row % call.size;
-    return {row / call.size, turn < call.size ? turn : turn - call.size, i % sharers};
+    return {row / call.size, turn < call.size ? turn : turn - call.size, i % plan.parts};
   }
 
   // Looks at up to kItemsAtOnce items of a lane.
@@ -61,7 +87,7 @@ struct MoeReceive {
     typename Row::template Moving<T> moving[kAtOnce];
     bool arrived;
     Pack* row;
-    std::uint32_t first, step, count;  // first item, distance, items of the row
+    std::uint32_t lane, first, step, count;  // the first lane's first item, distance, items of the row
 
     WEFT_FN void begin(std::uint32_t item) {
       first = item;
@@ -72,21 +98,35 @@ struct MoeReceive {
     WEFT_FN void each(Handle handle) {
       WEFT_UNROLL
       for (std::uint32_t j = 0; j < kAtOnce; ++j) {
-        if (first + j * step < count) handle(first + j * step, moving[j]);
+        if (first + j * step >= count) break;
+        if (first + j * step + lane < count) handle(first + j * step + lane, moving[j]);
       }
     }
-    WEFT_FN void look(T& team, const Session& s, const ExchangeShape& shape) {
+    // Asks for what has not come; nothing here waits for it.
+    WEFT_FN void load(T& team, const ExchangeShape& shape) {
+      if (!arrived) each([&](std::uint32_t item, auto& got) { Row::load(team, shape, row, item, got); });
+    }
+    WEFT_FN void check(const Session& s, const ExchangeShape& shape) {
       if (arrived) return;
       arrived = true;
-      each([&](std::uint32_t item, auto& got) { arrived &= Row::look(team, s, shape, row, item, got); });
+      each([&](std::uint32_t item, auto& got) { arrived &= Row::template arrived<T>(s, shape, item, got); });
+    }
+    WEFT_FN void look(T& team, const Session& s, const ExchangeShape& shape) {
+      load(team, shape);
+      check(s, shape);
     }
     // Stores what has come, and puts slots back to rest.
     WEFT_FN void take(T& team, const DispatchWork& work, const Entries<T>& entries) {
       const ExchangeShape& shape = work.exchange.shape;
       each([&](std::uint32_t, auto& got) { Row::template decode<T>(got); });
-      for (std::uint32_t k = 0; k < shape.top_k; ++k) {
-        if ((entries.kept >> k & 1u) == 0) continue;
-        const std::uint32_t to = entries.row.get(team, k);
+      static_assert(kMaxTopK % Row::kRowsAtOnce == 0);
+      for (std::uint32_t k = 0; k < shape.top_k; k += Row::kRowsAtOnce) {
+        std::uint32_t to[Row::kRowsAtOnce];  // kNone: not kept
+        WEFT_UNROLL
+        for (std::uint32_t i = 0; i < Row::kRowsAtOnce; ++i) {
+          const std::uint32_t row = entries.row.get(team, k + i);
+          to[i] = (entries.kept >> (k + i) & 1u) != 0 ? row : kNone;
+        }
         each([&](std::uint32_t item, const auto& got) { Row::template put<T>(work, to, item, got); });
       }
       each([&](std::uint32_t item, auto&) { Row::rearm(team, shape, row, item); });
@@ -95,80 +135,97 @@ struct MoeReceive {
 
   template <Team T>
   static WEFT_FN bool receive_row(T& team, const Session& s, const DispatchWork& work, std::uint32_t lane,
-                                  const Unit& unit, std::uint32_t sharers, SenderTokens<T>& tokens) {
+                                  const Unit& unit, const Plan& plan, SenderTokens<T>& tokens) {
     const ExchangeView& exchange = work.exchange;
     const ExchangeShape& shape = exchange.shape;
     const auto late = [&] { return unit.sender; };
     Items<T> items;
     items.row = DispatchArea::of(s, exchange, s.rank(), unit.sender).row(unit.token);
-    items.step = sharers * T::kLanes;
-    items.count = Row::template items<T>(shape);
-    items.begin(unit.part * T::kLanes + lane);
+    items.lane = lane;
+    items.step = plan.sharers * T::kLanes;
+    items.count = unit.part < plan.sharers ? Row::template items<T>(shape) : 0;
+    items.begin(unit.part * T::kLanes);
+    Records<T> records;
     Entries<T> entries{};
     bool exists = true;
     const auto routed = [&] {
-      tokens.look(team, s, exchange, lane);
-      const bool all = read_records(team, s, exchange, lane, unit.sender, unit.token, entries);
-      items.look(team, s, shape);
+      records.load(team, s, exchange, lane, unit.sender, unit.token);
+      items.load(team, shape);
+      const auto words = tokens.load(team, s, exchange, lane);
+      const bool all = team.all_lanes(records.read(s, exchange, lane, entries));
+      items.check(s, shape);
+      tokens.note(s, lane, words);
+      entries.here = team.or_of(all ? entries.here : 0);
+      if (entries.here != 0) return true;
+      // None is for this rank, or they are those of a token that the call does not have, which are sent in turn: the
+      // number decides.
       const std::uint32_t count = tokens.count.get(team, unit.sender);
       exists = count == SenderTokens<T>::kUnknown || unit.token < count;
-      if (!team.all_lanes(!exists || all)) return false;
-      // Records may be those of a token that the call does not have, which are sent in turn: then the number decides.
-      return count != SenderTokens<T>::kUnknown || team.or_of(entries.here) != 0;
+      return !exists || (all && count != SenderTokens<T>::kUnknown);
     };
     if (!wait(team, s, {.phase = 1, .warp = true}, routed, late)) return false;
     if (!exists) return true;
-    entries.here = team.or_of(entries.here);
     const auto beside = [&] { items.look(team, s, shape); };
     if (entries.here != 0 && !place(team, s, exchange, lane, unit.sender, unit.token, entries, beside)) return false;
-    if (unit.part == 0) note_entries(team, work, lane, unit.sender, unit.token, entries);
-    if (entries.here == 0) return true;
-    for (std::uint32_t first = unit.part * T::kLanes; first < items.count; first += Items<T>::kAtOnce * items.step) {
-      if (first != unit.part * T::kLanes) items.begin(first + lane);
-      const auto arrived = [&] {
-        items.look(team, s, shape);
-        return team.all_lanes(items.arrived);
-      };
-      if (!wait(team, s, {.phase = 1, .warp = true}, arrived, late)) return false;
-      items.take(team, work, entries);
+    if (entries.here != 0) {
+      for (std::uint32_t first = items.first; first < items.count; first += Items<T>::kAtOnce * items.step) {
+        if (first != items.first) items.begin(first);
+        const auto arrived = [&] {
+          items.look(team, s, shape);
+          return team.all_lanes(items.arrived);
+        };
+        if (!wait(team, s, {.phase = 1, .warp = true}, arrived, late)) return false;
+        items.take(team, work, entries);
+      }
     }
+    if (unit.part + 1 == plan.parts) note_entries(team, work, lane, unit.sender, unit.token, entries);
     return true;
   }
 
   template <Team T>
   static WEFT_FN bool receive(T& team, const Session& s, const DispatchWork& work, const WarpShare& share,
-                              const Unit& first, std::uint32_t sharers) {
+                              const Unit& first, std::uint32_t second_token, const Plan& plan) {
     const ExchangeShape& shape = work.exchange.shape;
     SenderTokens<T> tokens;
     WEFT_UNROLL
     for (std::uint32_t& count : tokens.count.own) count = SenderTokens<T>::kUnknown;
     Unit unit = first;
-    std::uint32_t all = shape.tokens * s.size() * sharers;
-    for (std::uint32_t i = share.first; i < all; unit = MoeReceive::unit(*s.call, sharers, i)) {
-      // kUnknown is more than any number.
+    const std::uint32_t most = shape.tokens * s.size() * plan.parts;
+    for (std::uint32_t i = share.first; i < most;) {
       if (unit.token < tokens.count.get(team, unit.sender) &&
-          !receive_row(team, s, work, share.lane, unit, sharers, tokens)) {
+          !receive_row(team, s, work, share.lane, unit, plan, tokens)) {
         return false;
       }
-      if (i == share.first) {
-        if (!tokens.know_all(team, s, work.exchange, share.lane)) return false;
-        std::uint32_t most = 0;
-        for (std::uint32_t rank = 0; rank < s.size(); ++rank) {
-          const std::uint32_t count = tokens.count.get(team, rank);
-          if (count > most) most = count;
-          if (i == 0 && share.lane == 0) note_tokens(work, rank, count);
-        }
-        if (i == 0 && share.lane == 0) work.exchange.tables.header->most_tokens = most;
-        all = most * s.size() * sharers;
-      }
+      const bool was_first = i == share.first;
       i += share.step;
+      if (i >= most) return true;
+      if (!tokens.know_all(team, s, work.exchange, share.lane)) return false;
+      if (was_first && !tokens.any_above(team, s, share.lane, second_token)) return true;
+      unit = MoeReceive::unit(*s.call, plan, i);
+      if (!was_first && !tokens.any_above(team, s, share.lane, unit.token)) return true;
     }
     return true;
   }
-  static WEFT_FN void note_tokens(const DispatchWork& work, std::uint32_t rank, std::uint32_t count) {
-    work.exchange.tables.header->tokens[rank] = count;
+};
+
+// For combine and the caller: how many tokens each rank has. By the first warp of the control block. False when the
+// call has failed.
+template <Team T>
+WEFT_FN bool tell_tokens(T& team, const Session& s, const DispatchWork& work) {
+  SenderTokens<T> tokens;
+  for (std::uint32_t& count : tokens.count.own) count = SenderTokens<T>::kUnknown;
+  if (!tokens.know_all(team, s, work.exchange, team.thread_rank())) return false;
+  RoutingHeader* const header = work.exchange.tables.header;
+  std::uint32_t most = 0;
+  for (std::uint32_t rank = 0; rank < s.size(); ++rank) {
+    const std::uint32_t count = tokens.count.get(team, rank);
+    if (count > most) most = count;
+    if (team.thread_rank() != 0) continue;
+    header->tokens[rank] = count;
     if (work.source_tokens != nullptr) work.source_tokens[rank] = static_cast<std::int32_t>(count);
   }
-};
+  if (team.thread_rank() == 0) header->most_tokens = most;
+  return true;
+}
 
 }  // namespace weft::detail

@@ -56,12 +56,12 @@ struct MoeFrame : LoadsNothingEarly {
   struct Places {
     HeaderPlace header;  // in the control block
     WarpShare share;     // elsewhere
-    const Work* work;
+    Work work;           // a copy: through a pointer each look at an argument would be a load, again after every wait
   };
   template <Team T>
   static WEFT_FN Places places(T& team, const Call& call, const Work& work) {
     Places p{};
-    p.work = &work;
+    p.work = work;
     read_ahead(team, call);
     read_ahead(team, work);
     if (team.block_rank() == 0) {
@@ -73,14 +73,15 @@ struct MoeFrame : LoadsNothingEarly {
   }
 };
 
-// Warps that share each of `rows` rows, of which a warp handles kLanes items at once: as many as there are for it, and
-// no more than it has work for. One thread that is a warp by itself handles rows whole.
+// Warps that share each of `rows` rows, of which a warp handles kLanes items at once: as many as there are for all rows
+// at once, so that no row waits for another, and no more than it has work for. One thread that is a warp by itself
+// handles rows whole.
 template <class T>
 WEFT_FN constexpr std::uint32_t row_sharers(std::uint32_t items, std::uint32_t rows, std::uint32_t warps) {
   if (T::kLanes == 1) return 1;
   const std::uint32_t most = (items + T::kLanes - 1) / T::kLanes;
-  const std::uint32_t there = rows != 0 ? (warps + rows - 1) / rows : most;
-  return there < most ? there : most;
+  if (rows * most <= warps) return most;
+  return warps > rows ? warps / rows : 1;
 }
 
 // Units into which a row of `items` lanes' work is cut, one for a warp.
@@ -95,29 +96,31 @@ struct Dealt {
   static constexpr std::uint32_t kOwn = (most + T::kLanes - 1) / T::kLanes;
   std::uint32_t own[kOwn];
 
-  // Calls `element(i, own)` for the elements below `count` that are this lane's.
+  // Calls `element(i, own, j)` for the elements below `count` that are this lane's: own[j]. What is dealt alike is
+  // looked up by `j`, which is known to the compiler, so that all of it stays in registers.
   template <class Element>
   WEFT_FN void each(std::uint32_t lane, std::uint32_t count, Element element) {
     WEFT_UNROLL
     for (std::uint32_t j = 0; j < kOwn; ++j) {
-      if (j * T::kLanes + lane < count) element(j * T::kLanes + lane, own[j]);
+      if (j * T::kLanes >= count) break;
+      if (j * T::kLanes + lane < count) element(j * T::kLanes + lane, own[j], j);
     }
   }
   // In all lanes at once.
   WEFT_FN std::uint32_t get(T& team, std::uint32_t i) const {
     if constexpr (T::kLanes == 1) return own[i];
-    std::uint32_t value = 0;
+    std::uint32_t value = own[0];
     WEFT_UNROLL
-    for (std::uint32_t j = 0; j < kOwn; ++j) {
-      if (i / T::kLanes == j) value = team.from_lane(own[j], i % T::kLanes);
-    }
-    return value;
+    for (std::uint32_t j = 1; j < kOwn; ++j) value = i >= j * T::kLanes ? own[j] : value;
+    return team.from_lane(value, i % T::kLanes);
   }
 };
 
 WEFT_FN ExpertHome home_of(const ExchangeView& exchange, std::uint32_t replica) {
   const std::uint32_t even = exchange.shape.even;
-  return even != 0 ? ExpertHome{replica / even, replica % even} : exchange.homes[replica];
+  if (even == 0) return exchange.homes[replica];
+  const auto rank = static_cast<std::uint32_t>(replica * exchange.shape.per_even >> 32);
+  return {rank, replica - rank * even};
 }
 
 // The replicas that serve the entries of one rank's tokens; kNone for an id that names no expert. Where no expert has
@@ -132,19 +135,40 @@ struct TopK {
     return {work.ids, &work.exchange, rank, work.wide_ids};
   }
 
-  WEFT_FN std::uint32_t at(std::uint32_t i) const {
-    const std::uint64_t id =
-        wide ? static_cast<const std::uint64_t*>(ids)[i] : static_cast<const std::uint32_t*>(ids)[i];
-    if (id >= exchange->shape.experts) return kNone;
-    if (exchange->first_replica == nullptr) return static_cast<std::uint32_t>(id);
-    const std::uint32_t first = exchange->first_replica[id], count = exchange->first_replica[id + 1] - first;
-    return first + (rank + i / exchange->shape.top_k) % count;
+  // An id as it is given, of 32 or 64 bits: two words, so that nothing waits for a load before the next one is under
+  // way.
+  struct Id {
+    std::uint32_t low = kNone, high = 0;
+  };
+  // Of entry `i`, or none where that is not below `end`.
+  WEFT_FN Id id(std::uint32_t i, std::uint32_t end) const {
+    Id id;
+    const std::uint32_t* const at = static_cast<const std::uint32_t*>(ids) + (wide ? 2 * std::uint64_t{i} : i);
+    if (i < end) id.low = at[0];
+    if (i < end && wide) id.high = at[1];
+    return id;
   }
-  // How many of the entries first, first + step, … below `end` are served by `replica`.
-  WEFT_FN std::uint32_t count(std::uint32_t replica, std::uint32_t first, std::uint32_t step, std::uint32_t end) const {
-    std::uint32_t found = 0;
-    for (std::uint32_t i = first; i < end; i += step) found += at(i) == replica ? 1 : 0;
-    return found;
+  // Which replica serves entry `i`, whose id this is.
+  WEFT_FN std::uint32_t replica(const Id& id, std::uint32_t i) const {
+    if (id.low >= exchange->shape.experts || id.high != 0) return kNone;
+    if (exchange->first_replica == nullptr) return id.low;
+    return replica_of(exchange->first_replica + id.low, rank, i, exchange->shape.top_k);
+  }
+  // The same of entries first, first + step, …, in place. Where replicas are experts an id stays what it is: one that
+  // names no expert is no replica's either.
+  template <std::uint32_t most>
+  WEFT_FN void choose(std::uint32_t first, std::uint32_t step, Id (&id)[most]) const {
+    if (exchange->first_replica == nullptr) return;
+    WEFT_UNROLL
+    for (std::uint32_t j = 0; j < most; ++j) id[j] = {replica(id[j], first + j * step), 0};
+  }
+
+ private:
+  // Not in line: few exchanges have replicas, and divisions are many instructions.
+  static WEFT_SLOW std::uint32_t replica_of(const std::uint32_t* firsts, std::uint32_t rank, std::uint32_t i,
+                                            std::uint32_t top_k) {
+    const std::uint32_t first = firsts[0], count = firsts[1] - first;
+    return first + (rank + i / top_k) % count;
   }
 };
 
@@ -185,8 +209,10 @@ struct DispatchArea {
     return {region_of(*s.call, owner), &exchange, s.epoch % kBanks * s.size() + sender};
   }
   WEFT_FN std::uint64_t* counts() const {
-    return reinterpret_cast<std::uint64_t*>(region + exchange->layout.counts) +
-           std::uint64_t{slot} * (exchange->shape.most_local + 1);
+    return reinterpret_cast<std::uint64_t*>(region + exchange->layout.counts) + count_of(*exchange, slot, 0);
+  }
+  static WEFT_FN std::uint64_t count_of(const ExchangeView& exchange, std::uint32_t slot, std::uint32_t local) {
+    return std::uint64_t{slot} * (exchange.shape.most_local + 1) + local;
   }
   WEFT_FN std::uint64_t* tokens() const { return counts() + exchange->shape.most_local; }
   WEFT_FN Pack* records(std::uint32_t token) const {

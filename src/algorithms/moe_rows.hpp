@@ -21,8 +21,9 @@ struct CastRow : Fp8Cast<type> {
   using Cast::largest;
   using Cast::scale_for;
   using typename Cast::Scale;
-  using Wire = Sentinel<type>;  // of all ones, whatever the type
-  static constexpr std::uint32_t kItemsAtOnce = 4;
+  using Wire = Sentinel<type>;                      // of all ones, whatever the type
+  static constexpr std::uint32_t kItemsAtOnce = 2;  // of a row, that a lane takes at once
+  static constexpr std::uint32_t kRowsAtOnce = 4;   // of the output, that an item goes to at once
 
   // An item is all, or an eighth of the columns of one scale.
   template <class T>
@@ -94,15 +95,17 @@ struct CastRow : Fp8Cast<type> {
     for (std::uint32_t i = 0; i < kPacks<T>; ++i) team.store(packs_of<T>(row, item) + i, moving.pack[i]);
     if (has_scale<T>(item)) team.store(scale_of<T>(shape, row, item), moving.scale);
   }
-  // One look; true when all of the item has come.
+  // One look: asks for an item, then says whether all of it has come.
   template <Team T>
-  static WEFT_FN bool look(T& team, const Session& s, const ExchangeShape& shape, Pack* row, std::uint32_t item,
-                           Moving<T>& moving) {
-    bool all = true;
+  static WEFT_FN void load(T& team, const ExchangeShape& shape, Pack* row, std::uint32_t item, Moving<T>& moving) {
     moving.scale = 0;
     WEFT_UNROLL
     for (std::uint32_t i = 0; i < kPacks<T>; ++i) moving.pack[i] = team.load(packs_of<T>(row, item) + i);
     if (has_scale<T>(item)) moving.scale = team.load(scale_of<T>(shape, row, item));
+  }
+  template <Team T>
+  static WEFT_FN bool arrived(const Session& s, const ExchangeShape&, std::uint32_t, const Moving<T>& moving) {
+    bool all = true;
     WEFT_UNROLL
     for (std::uint32_t i = 0; i < kPacks<T>; ++i) {
       all &= Wire::template arrived<T::kAtomicBytes>(moving.pack[i], s.epoch);
@@ -117,19 +120,33 @@ struct CastRow : Fp8Cast<type> {
   }
   template <class T>
   static WEFT_FN void decode(Moving<T>&) {}
-  // Into row `to` of the output.
+  // Into rows of the output, as far as they are not kNone.
   template <class T>
-  static WEFT_FN void put(const DispatchWork& work, std::uint32_t to, std::uint32_t item, const Moving<T>& moving) {
+  static WEFT_FN void put(const DispatchWork& work, const std::uint32_t (&to)[kRowsAtOnce], std::uint32_t item,
+                          const Moving<T>& moving) {
     const ExchangeShape& shape = work.exchange.shape;
-    const Packs output(static_cast<std::byte*>(work.output) + std::uint64_t{to} * shape.columns, shape.columns / 4);
     WEFT_UNROLL
-    for (std::uint32_t i = 0; i < kPacks<T>; ++i) output.store(item * kPacks<T> + i, moving.pack[i]);
+    for (const std::uint32_t row : to) {
+      if (row == kNone) continue;
+      const Packs output(static_cast<std::byte*>(work.output) + std::uint64_t{row} * shape.columns, shape.columns / 4);
+      WEFT_UNROLL
+      for (std::uint32_t i = 0; i < kPacks<T>; ++i) output.store(item * kPacks<T> + i, moving.pack[i]);
+    }
     if (!has_scale<T>(item)) return;
-    const std::uint64_t at = std::uint64_t{to} * shape.groups + item / kSharers<T>;
+    const std::uint32_t group = item / kSharers<T>;
     if (shape.cast == RowCast::fp8) {
-      static_cast<float*>(work.output_scales)[at] = bits_of<float>(moving.scale);
+      put_scales(static_cast<float*>(work.output_scales) + group, shape.groups, to, bits_of<float>(moving.scale));
     } else {
-      static_cast<std::uint8_t*>(work.output_scales)[at] = static_cast<std::uint8_t>(moving.scale >> 23);
+      put_scales(static_cast<std::uint8_t*>(work.output_scales) + group, shape.groups, to,
+                 static_cast<std::uint8_t>(moving.scale >> 23));
+    }
+  }
+  template <class Stored>
+  static WEFT_FN void put_scales(Stored* scales, std::uint32_t groups, const std::uint32_t (&to)[kRowsAtOnce],
+                                 Stored scale) {
+    WEFT_UNROLL
+    for (const std::uint32_t row : to) {
+      if (row != kNone) scales[std::uint64_t{row} * groups] = scale;
     }
   }
 };
@@ -138,6 +155,7 @@ struct CastRow : Fp8Cast<type> {
 // (wire/escaped.hpp).
 struct ExactRow {
   static constexpr std::uint32_t kItemsAtOnce = 1;
+  static constexpr std::uint32_t kRowsAtOnce = 1;
   template <class T>
   using Wire = Escaped<T::kAtomicBytes>;
   static constexpr std::uint32_t kColumns = Escaped<16>::kColumns;
@@ -223,17 +241,19 @@ struct ExactRow {
     team.store(column.mask_of(row), moving.mask);
   }
   template <Team T>
-  static WEFT_FN bool look(T& team, const Session&, const ExchangeShape& shape, Pack* row, std::uint32_t item,
-                           Moving<T>& moving) {
+  static WEFT_FN void load(T& team, const ExchangeShape& shape, Pack* row, std::uint32_t item, Moving<T>& moving) {
     const Column column = column_of(shape, item);
-    const std::uint32_t mask = team.load(column.mask_of(row));
+    moving.mask = team.load(column.mask_of(row));
     WEFT_UNROLL
     for (std::uint32_t d = 0; d < kDepth; ++d) {
       moving.pack[d] = {};
       if (d < column.depth) moving.pack[d] = team.load(row + column.pack(d));
     }
-    moving.mask = mask;
-    bool all = mask != kRestWord;
+  }
+  template <Team T>
+  static WEFT_FN bool arrived(const Session&, const ExchangeShape& shape, std::uint32_t item, const Moving<T>& moving) {
+    const Column column = column_of(shape, item);
+    bool all = moving.mask != kRestWord;
     WEFT_UNROLL
     for (std::uint32_t d = 0; d < kDepth; ++d) all &= d >= column.depth || Wire<T>::arrived(moving.pack[d]);
     return all;
@@ -253,13 +273,18 @@ struct ExactRow {
     for (std::uint32_t d = 0; d < kDepth; ++d) moving.pack[d] = Wire<T>::decode(moving.pack[d], d, moving.mask);
   }
   template <class T>
-  static WEFT_FN void put(const DispatchWork& work, std::uint32_t to, std::uint32_t item, const Moving<T>& moving) {
+  static WEFT_FN void put(const DispatchWork& work, const std::uint32_t (&to)[kRowsAtOnce], std::uint32_t item,
+                          const Moving<T>& moving) {
     const ExchangeShape& shape = work.exchange.shape;
-    const Source output(shape, work.output, work.output_scales, to);
     const Column column = column_of(shape, item);
     WEFT_UNROLL
-    for (std::uint32_t d = 0; d < kDepth; ++d) {
-      if (d < column.depth) output.store(column.pack(d), moving.pack[d]);
+    for (const std::uint32_t row : to) {
+      if (row == kNone) continue;
+      const Source output(shape, work.output, work.output_scales, row);
+      WEFT_UNROLL
+      for (std::uint32_t d = 0; d < kDepth; ++d) {
+        if (d < column.depth) output.store(column.pack(d), moving.pack[d]);
+      }
     }
   }
 };

@@ -10,22 +10,29 @@ namespace weft::detail {
 
 // Rows, records and counts are units of one sequence, so that no warp sends one kind after another where there are
 // warps enough for all: first the records, then the counts, then the rows. What a unit reads of the caller's is loaded
-// before anything depends on it: for a warp's first unit beside the epoch.
+// before anything depends on it: for a warp's first unit beside the epoch. Records and counts are made alike: a warp
+// counts the entries that each of a few replicas serves.
 template <class Row>
 struct MoeSend {
+  template <class T>
+  static constexpr std::uint32_t kWanted = T::kLanes < 4 ? T::kLanes : 4;  // entries of a record, or replicas
+  static constexpr std::uint32_t kIds = 8;                                 // that a lane loads at once
+
   struct Plan {
+    std::uint32_t record_units;                      // of a token
     std::uint32_t records, records_and_counts, all;  // units
-    std::uint32_t sharers;                           // neighbouring lanes that count for one replica
     std::uint32_t row_sharers;                       // warps that share a row
   };
-  // Entry `part` of a token's record, the `part`-th warp's share of its row, or counts from replica `part` on.
+  // Entries of a token's record from `part` on, the `part`-th warp's share of its row, or counts from replica `part`
+  // on.
   struct Unit {
     std::uint32_t token, part;
   };
   template <class T>
   struct Loaded {
-    std::uint32_t id;      // record: of its entry
-    std::uint32_t own_id;  // of the lane's first entry among those that are compared
+    TopK::Id id[kIds];  // of entries among which is counted, dealt to the lanes
+    // Of the entry that is this lane's: of the token's `lane`, or of a record's kWanted `lane % kWanted`.
+    TopK::Id own_id;
     std::uint32_t weight;  // record: its bits
     typename Row::template Given<T> given;
   };
@@ -33,23 +40,25 @@ struct MoeSend {
   template <Team T>
   static WEFT_FN Plan plan(const DispatchWork& work, const WarpShare& share) {
     const ExchangeShape& shape = work.exchange.shape;
-    Plan plan{.records = work.tokens * shape.top_k,
-              .records_and_counts = 0,
-              .all = 0,
-              .sharers = 1,
-              .row_sharers = row_sharers<T>(Row::template items<T>(shape), work.tokens, share.step)};
-    while (plan.sharers < T::kLanes && plan.sharers * 32 < plan.records) plan.sharers *= 2;
-    const std::uint32_t warp_experts = T::kLanes / plan.sharers;
-    plan.records_and_counts = plan.records + (shape.replicas + warp_experts - 1) / warp_experts;
+    Plan plan{};
+    plan.record_units = (shape.top_k + kWanted<T> - 1) / kWanted<T>;
+    plan.records = work.tokens * plan.record_units;
+    plan.records_and_counts = plan.records + (shape.replicas + kWanted<T> - 1) / kWanted<T>;
+    const std::uint32_t left = share.step > plan.records_and_counts ? share.step - plan.records_and_counts : 1;
+    plan.row_sharers = row_sharers<T>(Row::template items<T>(shape), work.tokens, left);
     plan.all = plan.records_and_counts + work.tokens * plan.row_sharers;
     return plan;
   }
   template <Team T>
-  static WEFT_FN Unit unit(const DispatchWork& work, const Plan& plan, std::uint32_t i) {
-    const ExchangeShape& shape = work.exchange.shape;
-    if (i < plan.records) return {i / shape.top_k, i % shape.top_k};
-    if (i < plan.records_and_counts) return {0, (i - plan.records) * (T::kLanes / plan.sharers)};
+  static WEFT_FN Unit unit(const Plan& plan, std::uint32_t i) {
+    if (i < plan.records) return {i / plan.record_units, i % plan.record_units * kWanted<T>};
+    if (i < plan.records_and_counts) return {0, (i - plan.records) * kWanted<T>};
     return {(i - plan.records_and_counts) / plan.row_sharers, (i - plan.records_and_counts) % plan.row_sharers};
+  }
+  // Among how many entries a unit's are counted: a record's among those before.
+  static WEFT_FN std::uint32_t counted(const DispatchWork& work, const Plan& plan, const Unit& unit, std::uint32_t i) {
+    return i < plan.records ? unit.token * work.exchange.shape.top_k + unit.part
+                            : work.tokens * work.exchange.shape.top_k;
   }
 
   template <Team T>
@@ -57,17 +66,21 @@ struct MoeSend {
                                 std::uint32_t i, std::uint32_t lane) {
     const ExchangeShape& shape = work.exchange.shape;
     const TopK topk = TopK::of(work, rank);
-    Loaded<T> loaded{.id = kNone, .own_id = kNone, .weight = 0, .given = {}};
+    const std::uint32_t first = unit.token * shape.top_k, end = first + shape.top_k;
+    Loaded<T> loaded{};
     if (i >= plan.all) return loaded;
-    if (i < plan.records) {
-      loaded.id = topk.at(i);
-      if (lane < i) loaded.own_id = topk.at(lane);
-      if (shape.weighted) loaded.weight = bits_of<std::uint32_t>(work.weights[i]);
-    } else if (i < plan.records_and_counts) {
-      if (lane < plan.records) loaded.own_id = topk.at(lane);
-    } else {
-      if (lane < shape.top_k) loaded.own_id = topk.at(unit.token * shape.top_k + lane);
+    if (i >= plan.records_and_counts) {
+      loaded.own_id = topk.id(first + lane, end);
       loaded.given = Row::template read<T>(work, unit.token, unit.part * T::kLanes + lane);
+      return loaded;
+    }
+    const std::uint32_t among = counted(work, plan, unit, i);
+    WEFT_UNROLL
+    for (std::uint32_t j = 0; j < kIds; ++j) loaded.id[j] = topk.id(j * T::kLanes + lane, among);
+    if (i < plan.records) {
+      const std::uint32_t own = first + unit.part + lane % kWanted<T>;
+      loaded.own_id = topk.id(own, end);
+      if (shape.weighted && own < end) loaded.weight = bits_of<std::uint32_t>(work.weights[own]);
     }
     return loaded;
   }
@@ -78,63 +91,93 @@ struct MoeSend {
     Unit unit = first;
     Loaded<T> loaded = early;
     for (std::uint32_t i = share.first; i < plan.all;) {
-      if (i < plan.records) {
-        send_record(team, s, work, share.lane, unit, loaded);
-      } else if (i < plan.records_and_counts) {
-        send_counts(team, s, work, share.lane, unit.part, plan, loaded.own_id);
+      if (i < plan.records_and_counts) {
+        const TopK topk = TopK::of(work, s.rank());
+        const bool record = i < plan.records;
+        const std::uint32_t among = counted(work, plan, unit, i), own = share.lane % kWanted<T>;
+        const std::uint32_t replica = record ? topk.replica(loaded.own_id, among + own) : unit.part + own;
+        std::uint32_t found = count_own(team, topk, share.lane, among, loaded.id, replica, record);
+        if (record) {
+          send_record(team, s, work, share.lane, unit, replica, found, loaded.weight);
+        } else {
+          send_counts(team, s, work, share.lane, replica, found);
+        }
       } else {
         send_row(team, s, work, share.lane, unit, plan.row_sharers, loaded);
       }
       i += share.step;
       if (i >= plan.all) return;
-      unit = MoeSend::unit<T>(work, plan, i);
+      unit = MoeSend::unit<T>(plan, i);
       loaded = load<T>(work, s.rank(), plan, unit, i, share.lane);
     }
   }
 
-  // How many rows the replicas from `first` on get from here.
+  // How many of the first `end` entries are served by the lane's `replica`, which is the same in lanes that are
+  // kWanted apart; and, where `record` says so, of those that lower lanes have. Counted by all lanes for each other.
+  // `id`: each lane's first ones.
+  template <Team T>
+  static WEFT_FN std::uint32_t count_own(T& team, const TopK& topk, std::uint32_t lane, std::uint32_t end,
+                                         TopK::Id (&id)[kIds], std::uint32_t own, bool record) {
+    std::uint32_t wanted[kWanted<T>], found[kWanted<T>] = {}, count = 0;
+    WEFT_UNROLL
+    for (std::uint32_t w = 0; w < kWanted<T>; ++w) wanted[w] = team.from_lane(own, w);
+    for (std::uint32_t first = 0;;) {
+      topk.choose(first + lane, T::kLanes, id);
+      WEFT_UNROLL
+      for (std::uint32_t j = 0; j < kIds; ++j) {
+        WEFT_UNROLL
+        for (std::uint32_t w = 0; w < kWanted<T>; ++w) found[w] += id[j].low == wanted[w] && id[j].high == 0 ? 1 : 0;
+      }
+      first += kIds * T::kLanes;
+      if (first >= end) break;
+      WEFT_UNROLL
+      for (std::uint32_t j = 0; j < kIds; ++j) id[j] = topk.id(first + j * T::kLanes + lane, end);
+    }
+    WEFT_UNROLL
+    for (std::uint32_t w = 0; w < kWanted<T>; ++w) {
+      const std::uint32_t sum = team.sum_of(found[w], T::kLanes);
+      if (lane % kWanted<T> == w) count += sum;
+      if (record && w < lane % kWanted<T> && wanted[w] == own) ++count;
+    }
+    return count;
+  }
+
+  // How many rows the replica of each of the first kWanted lanes gets from here.
   template <Team T>
   static WEFT_FN void send_counts(T& team, const Session& s, const DispatchWork& work, std::uint32_t lane,
-                                  std::uint32_t first, const Plan& plan, std::uint32_t own_id) {
-    const ExchangeShape& shape = work.exchange.shape;
-    const std::uint32_t expert = first + lane / plan.sharers;
-    std::uint32_t count = 0;
-    if (plan.records <= T::kLanes) {  // one look at all of them, which lanes have had
-      for (std::uint32_t i = 0; i < plan.records; ++i) count += team.from_lane(own_id, i) == expert ? 1 : 0;
-    } else {
-      const std::uint32_t own = TopK::of(work, s.rank()).count(expert, lane % plan.sharers, plan.sharers, plan.records);
-      count = team.sum_of(own, plan.sharers);
-    }
-    if (lane % plan.sharers != 0 || expert >= shape.replicas) return;
-    const ExpertHome home = home_of(work.exchange, expert);
+                                  std::uint32_t replica, std::uint32_t count) {
+    if (lane >= kWanted<T> || replica >= work.exchange.shape.replicas) return;
+    const ExpertHome home = home_of(work.exchange, replica);
     team.store(DispatchArea::of(s, work.exchange, home.rank, s.rank()).counts() + home.local,
                FlaggedWord::encode(count, s.epoch));
   }
 
+  // The lane's entry to every rank: lanes that are kWanted apart have the same entry, for different ranks.
   template <Team T>
   static WEFT_FN void send_record(T& team, const Session& s, const DispatchWork& work, std::uint32_t lane,
-                                  const Unit& entry, const Loaded<T>& loaded) {
-    const ExchangeShape& shape = work.exchange.shape;
-    const std::uint32_t i = entry.token * shape.top_k + entry.part, expert = loaded.id;
-    const ExpertHome home = expert != kNone ? home_of(work.exchange, expert) : ExpertHome{kNone, 0};
-    const std::uint32_t earlier = TopK::of(work, s.rank()).count(expert, lane + T::kLanes, T::kLanes, i);
-    const std::uint32_t ordinal = team.sum_of(earlier + (loaded.own_id == expert ? 1 : 0), T::kLanes);
-    for (std::uint32_t rank = lane; rank < s.size(); rank += T::kLanes) {
+                                  const Unit& unit, std::uint32_t replica, std::uint32_t ordinal,
+                                  std::uint32_t weight) {
+    const std::uint32_t k = unit.part + lane % kWanted<T>;
+    if (k >= work.exchange.shape.top_k) return;
+    const ExpertHome home = replica != kNone ? home_of(work.exchange, replica) : ExpertHome{kNone, 0};
+    for (std::uint32_t rank = lane / kWanted<T>; rank < s.size(); rank += T::kLanes / kWanted<T>) {
       const std::uint32_t place = rank == home.rank ? RoutingRecord::make_place(home.local, ordinal) : kNone;
-      Pack* const record = DispatchArea::of(s, work.exchange, rank, s.rank()).records(entry.token) + entry.part;
-      team.store(record, Line::encode<T::kAtomicBytes>({{place, loaded.weight, 0, 0}}, s.epoch));
+      Pack* const record = DispatchArea::of(s, work.exchange, rank, s.rank()).records(unit.token) + k;
+      team.store(record, Line::encode<T::kAtomicBytes>({{place, weight, 0, 0}}, s.epoch));
     }
   }
 
   // Ranks that have an expert of the token.
   template <Team T>
   static WEFT_FN RankSet ranks_of(T& team, const Session& s, const DispatchWork& work, std::uint32_t lane,
-                                  std::uint32_t token, std::uint32_t own_id) {
+                                  std::uint32_t token, const TopK::Id& own_id) {
     const ExchangeShape& shape = work.exchange.shape;
+    const TopK topk = TopK::of(work, s.rank());
     RankSet own{};
     for (std::uint32_t k = lane; k < shape.top_k; k += T::kLanes) {
-      const std::uint32_t expert = k == lane ? own_id : TopK::of(work, s.rank()).at(token * shape.top_k + k);
-      if (expert != kNone) own.add(home_of(work.exchange, expert).rank);
+      const std::uint32_t i = token * shape.top_k + k;
+      const std::uint32_t replica = topk.replica(k == lane ? own_id : topk.id(i, i + 1), i);
+      if (replica != kNone) own.add(home_of(work.exchange, replica).rank);
     }
     RankSet all{};
     WEFT_UNROLL

@@ -136,10 +136,11 @@ detail::PlannedCall plan_dispatch(const ExchangeState& exchange, const DispatchA
                               .blocks = 2,
                               .threads = 1,
                               .stream = args.stream};
-  // Rows come from all ranks, about as many from each as go from here to each; records and counts go beside rows.
+  // Rows come from all ranks, about as many from each as go from here to each, and a warp more notes them
+  // (algorithms/moe_receive.hpp); records and counts go beside rows, by warps that make four of either (moe_send.hpp).
   const std::uint64_t units = shape.cast != RowCast::none ? (shape.columns / 16 + 31) / 32 : shape.segments;
-  const std::uint64_t received = tokens * units * static_cast<unsigned>(channel.size());
-  const std::uint64_t sent = tokens * (units + shape.top_k) + (shape.replicas + 31) / 32;
+  const std::uint64_t received = tokens * (units + 1) * static_cast<unsigned>(channel.size());
+  const std::uint64_t sent = tokens * (units + (shape.top_k + 3) / 4) + (shape.replicas + 3) / 4;
   const std::uint64_t warps = part == Part::send ? sent : part == Part::wait ? received : std::max(received, sent);
   choose_grid(channel, args.launch, warps, planned);
   return planned;

@@ -174,7 +174,9 @@ inline Call make_call(const Channel& table, const Channel* channel, LocalState* 
 
 // `owner`: rank of the group. Without a known group size the table is read, which never changes while a window lives.
 WEFT_FN std::byte* region_of(const Call& call, std::uint32_t owner) {
-  return owner < kInlineRanks ? call.region[owner] : call.channel->region[owner];
+  // Loaded in any case: one load from either of two places would be of a pointer, and no longer of an argument.
+  std::byte* const near = call.region[owner % kInlineRanks];
+  return owner < kInlineRanks ? near : call.channel->region[owner];
 }
 
 // Ranks take turns: in turn t rank r sends to the rank t places on, and receives from the one t places back, so that

@@ -28,6 +28,7 @@ struct ExchangeShape {
   std::uint32_t tokens, experts, top_k, capacity;
   std::uint32_t replicas;       // of all experts; as many as experts where none has several
   std::uint32_t even;           // experts of each rank, where all have as many, in contiguous blocks; else 0
+  std::uint64_t per_even;       // 2³² / even, rounded up: replica · per_even / 2³² is replica / even
   std::uint32_t local;          // experts of this rank
   std::uint32_t most_local;     // of any rank
   std::uint32_t columns;        // of a row that is cast

@@ -68,6 +68,7 @@ inline ExchangeShape make_shape(std::uint32_t ranks, std::uint32_t rank, const E
   shape.replicas = static_cast<std::uint32_t>(map.homes.size());
   shape.top_k = args.top_k;
   shape.even = map.even;
+  if (map.even != 0) shape.per_even = ((std::uint64_t{1} << 32) + map.even - 1) / map.even;
   shape.local = map.counts[rank];
   shape.most_local = *std::ranges::max_element(map.counts);
   shape.layout = args.layout;

@@ -202,16 +202,33 @@ WEFT_FN bool enter(T& team, Session& s, Part part) {
   return true;
 }
 
-// Who tells each other things in a call, so that all of them must begin it, or none.
+// Who tells each other things in a call, so that all of them must begin it, or none. For warps the first thread of a
+// block of many enters for all of it, as their looks at the same words would wait for each other.
 enum class Together : std::uint8_t { warp, block };
+inline constexpr std::uint32_t kFewWarps = 4;
+
+template <Team T>
+WEFT_FN bool enter_by_one(T& team, Session& s, Part part) {
+  if (team.thread_rank() == 0) team.share(0, std::uint64_t{enter(team, s, part)} << 32 | s.epoch);
+  team.sync();
+  const std::uint64_t told = team.shared(0);
+  s.epoch = static_cast<std::uint32_t>(told);
+  return told >> 32 != 0;
+}
 
 // The same for algorithms that say who that is (A::kTogether). Another block of this launch may end the group
 // meanwhile, so that some threads find it dead and others do not.
 template <class A, Team T>
 WEFT_FN bool enter_as(T& team, Session& s, Part part) {
+  constexpr bool by_warp = requires {
+    requires A::kTogether == Together::warp;
+  };
+  if constexpr (by_warp) {
+    if (team.size() > kFewWarps * T::kLanes) return enter_by_one(team, s, part);
+  }
   const bool entered = enter(team, s, part);
   if constexpr (requires { requires A::kTogether == Together::block; }) return team.all(entered);
-  if constexpr (requires { requires A::kTogether == Together::warp; }) return team.all_lanes(entered);
+  if constexpr (by_warp) return team.all_lanes(entered);
   return entered;
 }
 

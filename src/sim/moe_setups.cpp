@@ -107,6 +107,12 @@ std::vector<Setup> small_moe_setups() {
        .calls = moe_rounds({{{1, 0}, {0, 1}}}, {{2, 2}}),
        .bound = 1,
        .exchange = exact(2, 2, 1)},
+      // So many warps that one thread enters for all.
+      {.name = "moe-many-warps",
+       .payload = special,
+       .calls = moe_rounds({{{1}, {0}}, {{0}, {}}}, {{2, 5}}),
+       .bound = 1,
+       .exchange = exact(1, 2, 1)},
       {.name = "moe-lanes2",
        .lanes = 2,
        .calls = moe_rounds({{{1}, {0}}}, {{2, 2}}),
@@ -126,7 +132,8 @@ std::vector<Setup> moe_setups_with_lanes() {
     setup.payload = Payload::special;
     setups.push_back(std::move(setup));
   };
-  // More entries than two lanes, and more experts of a rank; several warps for a row, and rows for a warp.
+  // More entries than two lanes, of which two may be alike, and more experts of a rank; several warps for a row, and
+  // rows for a warp.
   for (const RowLayout layout : {RowLayout::expert_masked, RowLayout::expert_contiguous, RowLayout::rank_major}) {
     const bool contiguous = layout == RowLayout::expert_contiguous;
     ExchangeArgs args = exact(2, 6, 3);
@@ -135,7 +142,7 @@ std::vector<Setup> moe_setups_with_lanes() {
     args.capacity = contiguous ? 9 : layout == RowLayout::rank_major ? 0 : 3;
     args.overflow = Overflow::drop;
     const char* const how = contiguous ? "contiguous" : layout == RowLayout::rank_major ? "by-rank" : "masked";
-    const std::vector<Routing> routings{{{0, 5, 3, 4, 2, 5}, {5, 1, -1}}, {{}, {2, 0, 5, -1, 4, 5}}};
+    const std::vector<Routing> routings{{{0, 5, 3, 4, 2, 5}, {5, 1, -1}}, {{}, {2, 2, 5, -1, 4, 5}}};
     add(2, how, {.calls = moe_rounds(routings, {{2, 4}, {3, 2}}), .exchange = args});
     if (layout == RowLayout::rank_major) continue;
     add(8, how, {.calls = moe_rounds({routings[0]}, {{2, 8}, {2, 16}}), .exchange = args});

@@ -209,7 +209,10 @@ inline constexpr std::uint32_t kFewWarps = 4;
 
 template <Team T>
 WEFT_FN bool enter_by_one(T& team, Session& s, Part part) {
-  if (team.thread_rank() == 0) team.share(0, std::uint64_t{enter(team, s, part)} << 32 | s.epoch);
+  if (team.thread_rank() == 0) {
+    const bool entered = enter(team, s, part);
+    team.share(0, std::uint64_t{entered} << 32 | s.epoch);
+  }
   team.sync();
   const std::uint64_t told = team.shared(0);
   s.epoch = static_cast<std::uint32_t>(told);

@@ -11,7 +11,9 @@ class AllReduceMeasurement final : public RankBench {
 
   std::vector<Contender> contenders(Operation operation) const override {
     std::vector<Contender> all = {Contender::one_shot, Contender::two_shot, Contender::bulk, Contender::automatic};
-    if (args_.multicast) all.insert(all.end(), {Contender::multimem_one_shot, Contender::multimem_two_shot});
+    for (const auto multimem : {Contender::multimem_one_shot, Contender::multimem_two_shot}) {
+      if (args_.multicast) all.push_back(multimem);
+    }
     for (const auto peer : peers(operation)) all.push_back(peer);
     return all;
   }

@@ -151,7 +151,7 @@ void Tune::print(const Ranks& ranks, const std::vector<TunedSize>& tuned) const 
 int Tune::run() const {
   sizes(Device::cpu);  // complains before anything is started
   const std::string file = state.empty() ? output + ".state" : state;
-  check_outputs({{"--output", output}, {"--state", file}});
+  check_outputs({{"--state", file}});  // which keeps what was measured, wherever the table cannot be written
   if (std::filesystem::exists(output)) static_cast<void>(detail::read_tuning(output));
   Ranks ranks(options.ranks_args());
   if (ranks.world_size() == 1) throw Error(Errc::invalid_argument, "--ranks 1: there is nothing to tune");

@@ -81,7 +81,7 @@ TEST(Program, SizesThatAreTooLargeAreSaid) {
 // Each has examples of its own, and what its first one names is among its options.
 TEST(Program, HelpTeaches) {
   const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
-      {{}, "weft bench --model deepseek-v3"},
+      {{}, "weft bench --model llama-3.1-70b"},
       {{"bench"}, "weft bench --model deepseek-v3"},
       {{"bench", "all-reduce"}, "weft bench all-reduce --rows"},
       {{"bench", "gather"}, "weft bench gather --"},
@@ -256,7 +256,7 @@ TEST(Program, OutputsThatCannotBeWrittenAreSaidFirst) {
   }
   expect({"verify", "--device", "cpu"}, {"--json", absent}, "--json /nonexistent/file: cannot be written");
   expect({"simulate"}, {"--json", absent}, "--json /nonexistent/file: cannot be written");
-  expect({"tune", "--device", "cpu"}, {"--output", absent}, "--output /nonexistent/file: cannot be written");
+  expect({"tune", "--device", "cpu"}, {"--output", absent}, "--state /nonexistent/file.state: cannot be written");
   expect({"tune", "--device", "cpu"}, {"--output", file, "--state", absent}, "--state /nonexistent/file: cannot");
   EXPECT_FALSE(std::ifstream(file).is_open());
 }

@@ -31,6 +31,8 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_L
   list(APPEND host_flags -Wno-restrict)
 elseif(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   list(APPEND host_flags -Wno-array-bounds -Wno-stringop-overflow)
+elseif(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+  list(APPEND host_flags -Wno-pass-failed)  # to unroll is a wish, for GPUs
 endif()
 target_compile_options(weft_internal INTERFACE $<$<COMPILE_LANGUAGE:CXX>:${host_flags};-Wpedantic>)
 if(WEFT_WITH_CUDA)

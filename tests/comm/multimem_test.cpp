@@ -8,6 +8,7 @@
 
 #include "support/cases.hpp"
 #include "support/ranks.hpp"
+#include "support/sanitized.hpp"
 #include "support/world.hpp"
 
 namespace weft::test {
@@ -30,8 +31,14 @@ void expect_right(int ranks, const Config& config, const std::vector<Case>& case
   }));
 }
 
-class Multimem : public testing::TestWithParam<int> {};
-INSTANTIATE_TEST_SUITE_P(Ranks, Multimem, testing::Values(1, 2, 3, 4, 7, 8, 16));
+class Multimem : public testing::TestWithParam<int> {
+ protected:
+  void SetUp() override {
+    if (kThreadSanitized)
+      GTEST_SKIP() << "a bank's chunks are written again behind headers and fences, which TSan does not see";
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Ranks, Multimem, testing::ValuesIn(world_sizes({1, 2, 3, 4, 7, 8, 16})));
 
 TEST_P(Multimem, CountsAroundPacksChunksShardsAndPieces) {
   const int ranks = GetParam();

@@ -14,6 +14,11 @@ struct SenderTokens {
   static constexpr std::uint32_t kUnknown = kNone;  // more than any number
   Dealt<T, kMaxRanks> count;
 
+  WEFT_FN SenderTokens() {
+    WEFT_UNROLL
+    for (std::uint32_t& known : count.own) known = kUnknown;
+  }
+
   struct Words {
     std::uint64_t own[Dealt<T, kMaxRanks>::kOwn];
   };
@@ -187,8 +192,6 @@ struct MoeReceive {
                               const Unit& first, std::uint32_t second_token, const Plan& plan) {
     const ExchangeShape& shape = work.exchange.shape;
     SenderTokens<T> tokens;
-    WEFT_UNROLL
-    for (std::uint32_t& count : tokens.count.own) count = SenderTokens<T>::kUnknown;
     Unit unit = first;
     const std::uint32_t most = shape.tokens * s.size() * plan.parts;
     for (std::uint32_t i = share.first; i < most;) {
@@ -213,7 +216,6 @@ struct MoeReceive {
 template <Team T>
 WEFT_FN bool tell_tokens(T& team, const Session& s, const DispatchWork& work) {
   SenderTokens<T> tokens;
-  for (std::uint32_t& count : tokens.count.own) count = SenderTokens<T>::kUnknown;
   if (!tokens.know_all(team, s, work.exchange, team.thread_rank())) return false;
   RoutingHeader* const header = work.exchange.tables.header;
   std::uint32_t most = 0;

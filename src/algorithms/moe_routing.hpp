@@ -143,9 +143,10 @@ struct TopK {
   // Of entry `i`, or none where that is not below `end`.
   WEFT_FN Id id(std::uint32_t i, std::uint32_t end) const {
     Id id;
-    const std::uint32_t* const at = static_cast<const std::uint32_t*>(ids) + (wide ? 2 * std::uint64_t{i} : i);
-    if (i < end) id.low = at[0];
-    if (i < end && wide) id.high = at[1];
+    const auto* const words = static_cast<const std::uint32_t*>(ids);  // null where there are no tokens
+    const std::uint64_t at = wide ? 2 * std::uint64_t{i} : i;
+    if (i < end) id.low = words[at];
+    if (i < end && wide) id.high = words[at + 1];
     return id;
   }
   // Which replica serves entry `i`, whose id this is.

@@ -142,8 +142,9 @@ struct MultimemAllReduce : AllReduceInstance<R, 0, false>, LoadsNothingEarly {
     }
     return each_chunk(p, [&](std::uint32_t chunk) {
       for (std::uint32_t shard = 0; shard < p.shards; ++shard) {
-        each_pack(team, s, p, chunk, shard,
-                  [&](std::uint64_t pack) { team.put(pack_at(s, s.rank(), staged(s, p, pack)), p.input.load(pack)); });
+        each_pack(team, s, p, chunk, shard, [&](std::uint64_t pack) {
+          team.store(pack_at(s, s.rank(), staged(s, p, pack)), p.input.load(pack));
+        });
       }
       announce(team, s, p, stage_hop, chunk);
       return true;

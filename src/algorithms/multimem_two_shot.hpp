@@ -41,7 +41,7 @@ struct MultimemTwoShot : MultimemAllReduce<R, true> {
     if (!Base::await(team, s, p, Base::gather_hop, chunk)) return false;
     for (std::uint32_t turn = 1; turn < s.size(); ++turn) {
       Base::each_pack(team, s, p, chunk, rank_before(s.rank(), turn, s.size()), [&](std::uint64_t pack) {
-        p.output.store(pack, team.get(Base::pack_at(s, s.rank(), Base::gathered(p, pack))));
+        p.output.store(pack, team.load(Base::pack_at(s, s.rank(), Base::gathered(p, pack))));
       });
     }
     return true;

@@ -40,11 +40,8 @@ int usable_gpus() {
     static_cast<void>(cudaGetLastError());
     return 0;
   }
-  for (int device = 0; device < count; ++device) {
-    int major = 0;
-    check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device), "cudaDeviceGetAttribute");
-    if (major < detail::kLeastComputeCapability) return device;
-  }
+  for (int device = 0; device < count; ++device)
+    if (!detail::why_too_old(device).empty()) return device;
   return count;
 }
 
@@ -80,10 +77,7 @@ void describe_cuda(Machine& machine) {
     check(cudaDeviceGetPCIBusId(address, sizeof(address), device), "cudaDeviceGetPCIBusId");
     pci.emplace_back(address);
   }
-  if (machine.cuda_problem.empty() && usable_gpus() == 0) {
-    machine.cuda_problem =
-        "GPU 0 is older than compute capability " + std::to_string(detail::kLeastComputeCapability) + ".0";
-  }
+  if (machine.cuda_problem.empty()) machine.cuda_problem = detail::why_too_old(0);
   const auto links = read_nvlinks(pci);
   for (std::size_t device = 0; device < links.size(); ++device) machine.gpus[device].links = links[device];
 }

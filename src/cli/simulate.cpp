@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "commands.hpp"
+#include "options.hpp"
 #include "report.hpp"
 #include "sim/explore.hpp"
 #include "sim/fault_setups.hpp"
@@ -23,18 +24,14 @@ using sim::Strategy;
 struct Options {
   std::vector<std::string> protocols;
   std::vector<std::string> arguments;
-  std::string strategy = "random", json;
+  Strategy strategy = Strategy::random;
+  std::string json;
   std::optional<std::string> replay;  // an empty one is the ordinary schedule
   std::optional<std::int64_t> executions;
   std::int64_t seed = 1, stop = 0;
   std::optional<unsigned> bound;
   bool list = false, faults = false;
 };
-
-Strategy strategy_of(const std::string& name) {
-  if (name == "pct") return Strategy::pct;
-  return name == "exhaustive" ? Strategy::exhaustive : Strategy::random;
-}
 
 void list_protocols(const std::vector<sim::Setup>& setups) {
   for (const sim::Setup& s : setups) {
@@ -82,7 +79,7 @@ int simulate(const Options& options) {
     for (const sim::Setup& setup : setups) protocols.push_back(setup.name);
   }
   check_outputs({{"--json", options.json}});
-  const Strategy strategy = options.replay ? Strategy::replay : strategy_of(options.strategy);
+  const Strategy strategy = options.replay ? Strategy::replay : options.strategy;
   const auto schedule = sim::parse_schedule(options.replay.value_or(""));
   bool all_right = true;
   auto results = nlohmann::json::array();
@@ -126,9 +123,8 @@ Command add_simulate(CLI::App& app, const std::vector<std::string>& arguments) {
   app.add_flag("--faults", options->faults, "those in which something goes wrong on purpose, not the others");
   app.add_option("--protocol", options->protocols, "set-ups to run (all)");
   constexpr std::int64_t most = std::int64_t{1} << 40;
-  app.add_option("--scheduler", options->strategy, "how schedules are chosen")
-      ->check(CLI::IsMember({"random", "pct", "exhaustive"}))
-      ->capture_default_str();
+  add_choice(app, "--scheduler", options->strategy, {Strategy::random, Strategy::pct, Strategy::exhaustive},
+             "how schedules are chosen");
   app.add_option("--seed", options->seed, "of random and pct; decides everything")
       ->check(CLI::Range(std::int64_t{0}, most))
       ->capture_default_str();

@@ -345,6 +345,15 @@ class CudaFabric final : public Fabric {
 
 }  // namespace
 
+std::string why_too_old(int device) {
+  constexpr int least = 9;  // Hopper
+  int major = 0, minor = 0;
+  check_cuda(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device), "cudaDeviceGetAttribute");
+  check_cuda(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device), "cudaDeviceGetAttribute");
+  if (major >= least) return {};
+  return fmt::format("GPU {} has compute capability {}.{}; {}.0 or newer is needed", device, major, minor, least);
+}
+
 std::string why_no_cuda(int device) {
   int count = 0;
   const cudaError_t result = cudaGetDeviceCount(&count);
@@ -354,13 +363,8 @@ std::string why_no_cuda(int device) {
   }
   if (count == 0) return "no GPU on this machine";
   if (device < 0) check_cuda(cudaGetDevice(&device), "cudaGetDevice");
-  int major = 0;
   if (device < count) {
-    check_cuda(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device), "cudaDeviceGetAttribute");
-    if (major < kLeastComputeCapability) {
-      return fmt::format("GPU {} has compute capability {}.x; this build needs {}.0 or newer", device, major,
-                         kLeastComputeCapability);
-    }
+    if (const std::string reason = why_too_old(device); !reason.empty()) return reason;
   }
   int version = 0;
   check_nccl(ncclGetVersion(&version), "ncclGetVersion");

@@ -113,12 +113,11 @@ struct FabricArgs {
 std::shared_ptr<Fabric> make_cpu_fabric(const FabricArgs& args);
 std::shared_ptr<Fabric> make_cuda_fabric(const FabricArgs& args);
 
-// Of a GPU that can be used (major number).
-inline constexpr int kLeastComputeCapability = 9;
-
 // Why `device` is of no use, −1: the calling thread's current one (no driver, no GPU, too old, NCCL's version, …);
 // empty when nothing is known against it, as of one that does not exist.
 std::string why_no_cuda(int device);
+// The same of a GPU that exists, for itself: that it is older than the kernels are compiled for.
+std::string why_too_old(int device);
 // The GPU of a rank that was told none: ranks take them in turn.
 int cuda_device_in_turn(int number);
 

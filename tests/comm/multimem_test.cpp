@@ -31,13 +31,7 @@ void expect_right(int ranks, const Config& config, const std::vector<Case>& case
   }));
 }
 
-class Multimem : public testing::TestWithParam<int> {
- protected:
-  void SetUp() override {
-    if (kThreadSanitized)
-      GTEST_SKIP() << "a bank's chunks are written again behind headers and fences, which TSan does not see";
-  }
-};
+class Multimem : public testing::TestWithParam<int> {};
 INSTANTIATE_TEST_SUITE_P(Ranks, Multimem, testing::ValuesIn(world_sizes({1, 2, 3, 4, 7, 8, 16})));
 
 TEST_P(Multimem, CountsAroundPacksChunksShardsAndPieces) {

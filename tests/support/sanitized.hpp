@@ -17,15 +17,6 @@ inline constexpr bool kSanitized = false;
 inline constexpr bool kSanitized = false;
 #endif
 
-// ThreadSanitizer does not see order that fences make of relaxed words.
-#if defined(__SANITIZE_THREAD__)
-inline constexpr bool kThreadSanitized = true;
-#elif defined(__has_feature)
-inline constexpr bool kThreadSanitized = __has_feature(thread_sanitizer);
-#else
-inline constexpr bool kThreadSanitized = false;
-#endif
-
 constexpr int repeated(int times) {
   return kSanitized ? times / 10 : times;
 }

@@ -53,6 +53,8 @@ unsigned AllReduceProgram::failed_call(unsigned rank, const detail::FaultRecord&
 bool AllReduceProgram::may_say(Errc code) const {
   const Faults& faults = setup_.faults;
   if (code == Errc::peer_failed) return true;  // and who told it must know more
+  if (faults.in_flight) return code == Errc::in_flight;
+  if (faults.no_room) return false;
   if (faults.odd_rank >= 0 || faults.ahead_rank >= 0) return code == Errc::mismatch;
   if (faults.aborting_rank >= 0) return code == Errc::aborted;
   return code == (setup_.deadline_ns == 0 ? Errc::peer_died : Errc::timeout);
@@ -86,7 +88,7 @@ std::string AllReduceProgram::check_faults() {
       if (!wrong.empty())
         return wrong + (record ? " (and the record blames a later call)" : " (and no fault is recorded)");
     }
-    const bool must_fail = faults.odd_rank >= 0 || faults.ahead_rank >= 0;
+    const bool must_fail = faults.odd_rank >= 0 || faults.ahead_rank >= 0 || faults.in_flight;
     if (!record && must_fail) return fmt::format("rank {} believes that all went well", rank);
     if (!record) continue;
     const auto code = static_cast<Errc>(record->code);
@@ -97,6 +99,18 @@ std::string AllReduceProgram::check_faults() {
                          name(code), record->peer, end, culprit);
     }
     const bool is_culprit = static_cast<int>(rank) == culprit;
+    if (code == Errc::in_flight && end != faults.odd_call) {
+      return fmt::format("rank {} says \"{}\" in call {}, not in call {}", rank, name(code), end, faults.odd_call);
+    }
+    if (is_culprit && faults.no_room) {
+      if (code != Errc::capacity || end != faults.odd_call) {
+        return fmt::format("rank {} says \"{}\" in call {}, and had no room in call {}", rank, name(code), end,
+                           faults.odd_call);
+      }
+      if (tensors(end, rank).memory != tensors(end, rank).initial) {
+        return fmt::format("rank {} has written to a tensor without room", rank);
+      }
+    }
     // A wait may outlast the deadline because of a rank that waits itself, in this call or the one before.
     const bool another = record->peer < setup_.ranks && record->peer != rank;
     const auto theirs = another ? world_.fault(memory, record->peer) : std::nullopt;

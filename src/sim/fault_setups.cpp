@@ -33,14 +33,11 @@ void set_calls(Setup& setup, const std::string& protocol) {
   } else if (protocol.starts_with("norm-")) {
     if (protocol == "norm-two-shot") setup.algorithm = Algorithm::two_shot;
     const auto norm = [&](std::uint64_t packs, std::uint64_t rows, bool in_place) {
-      return CallSetup{.count = packs * 8,
-                       .grids = grids,
-                       .in_place = in_place,
-                       .moving = Moving::rms_norm,
-                       .rows = rows,
-                       .cast = true};
+      return CallSetup{
+          .count = packs * 8, .grids = grids, .in_place = in_place, .moving = Moving::rms_norm, .rows = rows};
     };
     setup.calls = {norm(2, 1, false), norm(1, 2, true), norm(1, 1, false)};
+    setup.calls[1].norm.scaling = detail::RowScaling::none;
   } else {
     for (const Algorithm algorithm : {Algorithm::one_shot, Algorithm::two_shot, Algorithm::bulk,
                                       Algorithm::multimem_one_shot, Algorithm::multimem_two_shot}) {
@@ -85,7 +82,7 @@ bool is_one_of(std::string_view kind, std::initializer_list<std::string_view> ki
 }
 // One rank calls what the others do not.
 bool calls_differ(std::string_view kind) {
-  return is_one_of(kind, {"mismatch", "other-count", "other-operation"});
+  return is_one_of(kind, {"mismatch", "other-count", "other-operation", "no-room"});
 }
 
 struct Variant {
@@ -117,6 +114,12 @@ Setup fault_setup(const FaultArgs& args) {
   if (calls_differ(kind) || kind == "host-reads") {
     faults.odd_rank = culprit;
     faults.odd_call = odd_call;
+  }
+  faults.no_room = kind == "no-room";
+  if (kind == "in-flight") {
+    setup.calls = {setup.calls[0], setup.calls[2]};
+    faults.in_flight = true;
+    faults.odd_call = 1;
   }
   if (is_one_of(kind, {"other-count", "other-operation"})) {
     CallSetup odd = setup.calls[odd_call];
@@ -161,14 +164,17 @@ const std::vector<Setup>& all_fault_setups() {
   static const std::vector<Setup> setups = [] {
     std::vector<Setup> all;
     for (const std::string kind : {"stops", "slow", "late", "dies", "aborted", "aborts", "mismatch", "other-count",
-                                   "other-operation", "ahead", "host-reads", "overlap"}) {
+                                   "other-operation", "no-room", "in-flight", "ahead", "host-reads", "overlap"}) {
       for (const std::string protocol : {"one-shot", "two-shot", "bulk", "multimem-one-shot", "multimem-two-shot",
                                          "moves", "ragged", "norm-one-shot", "norm-two-shot", "moe"}) {
         // The groups of an exchange have no other operation.
         if (protocol == "moe" && kind == "other-operation") continue;
+        if (protocol != "ragged" && kind == "no-room") continue;
+        if (protocol != "moe" && kind == "in-flight") continue;
         const unsigned calls = protocol == "moe" || protocol == "ragged" ? 4 : 3;
         for (unsigned call = 0; call < calls; ++call) {
           if (!calls_differ(kind) && call != 1) continue;
+          if (kind == "no-room" && call != 0 && call != 3) continue;  // equal shares fit always
           const auto add = [&](FaultArgs args) {
             args.kind = kind;
             args.protocol = protocol;

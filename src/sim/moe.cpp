@@ -272,13 +272,15 @@ void AllReduceProgram::fill_dispatch(unsigned call, unsigned rank) {
 }
 
 void AllReduceProgram::fill_combine(unsigned call, unsigned rank) {
-  const auto dispatch = static_cast<unsigned>(setup_.calls[call].of);
+  const CallSetup& spec = setup_.calls[call];
+  const auto dispatch = static_cast<unsigned>(spec.of);
   const detail::ExchangeView exchange = exchange_view(dispatch, rank);
   const ExchangeShape& shape = exchange.shape;
   const std::size_t rows = shape.rows, row = shape.columns;
   const std::size_t tokens = ids_of(setup_.calls[dispatch], rank).size() / shape.top_k;
   Pieces pieces;
-  const std::size_t input = pieces.take(rows * row * 2), output = pieces.take(tokens * row * 2);
+  const std::size_t input = pieces.take(rows * row * 2), output = pieces.take(tokens * row * 2),
+                    residual = pieces.take(tokens * row * 2);
   const Mapped at = map(make_tensors(call, rank, pieces.end));
   Tensors& t = tensors(call, rank);
   t.output_offset = at.skew + output;
@@ -289,6 +291,13 @@ void AllReduceProgram::fill_combine(unsigned call, unsigned rank) {
   for (std::size_t i = 0; i < rows * row; ++i) {
     const std::uint16_t bits = made(rank, i);
     at.put(t.initial, input + i * 2, &bits, 1);
+  }
+  const auto added = [&](std::size_t i) {
+    return static_cast<std::uint16_t>(element_bits(setup_.payload, DataType::bf16, call, setup_.ranks + rank, i));
+  };
+  for (std::size_t i = 0; i < tokens * row; ++i) {
+    const std::uint16_t bits = added(i);
+    at.put(t.initial, residual + i * 2, &bits, 1);
   }
   t.expected = t.initial;
   const auto by_expert = arrivals(dispatch);
@@ -308,20 +317,21 @@ void AllReduceProgram::fill_combine(unsigned call, unsigned rank) {
           const bool by_rank = shape.layout == RowLayout::rank_major;
           if (!at_expert || (by_rank && !first)) continue;
           const float value = Half::widen(made(from, *at_expert * row + i % row));
-          const float weight = by_rank ? 1.0f : arrival.weight;
+          const float weight = by_rank || !shape.weighted ? 1.0f : arrival.weight;
           part = first ? weight * value : detail::multiply_add(weight, value, part);
           first = false;
         }
       }
       if (sent) terms.push_back(Half::narrow(part));
     }
+    if (spec.residual) terms.push_back(added(i));
     const auto sum = static_cast<std::uint16_t>(terms.empty() ? 0 : reduced(DataType::bf16, ReduceOp::sum, terms));
     at.put(t.expected, output + i * 2, &sum, 1);
   }
   detail::CombineWork work{.exchange = exchange,
-                           .part = setup_.calls[call].part,
+                           .part = spec.part,
                            .input = at.memory + input,
-                           .residual = nullptr,
+                           .residual = spec.residual ? at.memory + residual : nullptr,
                            .output = at.memory + output,
                            .dispatch_dead = &world_.local(0, rank)->dead};
   const auto kernel = [&] {

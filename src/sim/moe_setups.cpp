@@ -20,6 +20,14 @@ ExchangeArgs cast(RowCast how, std::uint32_t tokens, std::uint32_t experts, std:
   return args;
 }
 
+// The first expert on every rank, the others on one: experts of a rank are not in the order of ids.
+ExchangeArgs with_replicas(unsigned ranks) {
+  ExchangeArgs args = exact(2, 3, 2);
+  args.ranks_of_expert = {{}, {ranks - 1}, {0, 1}};
+  for (unsigned rank = 0; rank < ranks; ++rank) args.ranks_of_expert[0].push_back(rank);
+  return args;
+}
+
 // Dispatches and combines on streams of their own: each dispatch runs beside the combine of the one before, and takes a
 // generation when the combine that had it last has ended.
 std::vector<CallSetup> beside_each_other(std::vector<CallSetup> calls, int generations) {
@@ -144,7 +152,6 @@ std::vector<Setup> moe_setups_with_lanes() {
     const char* const how = contiguous ? "contiguous" : layout == RowLayout::rank_major ? "by-rank" : "masked";
     const std::vector<Routing> routings{{{0, 5, 3, 4, 2, 5}, {5, 1, -1}}, {{}, {2, 2, 5, -1, 4, 5}}};
     add(2, how, {.calls = moe_rounds(routings, {{2, 4}, {3, 2}}), .exchange = args});
-    if (layout == RowLayout::rank_major) continue;
     add(8, how, {.calls = moe_rounds({routings[0]}, {{2, 8}, {2, 16}}), .exchange = args});
   }
   // So many entries that neighbouring lanes count them together.
@@ -157,6 +164,13 @@ std::vector<Setup> moe_setups_with_lanes() {
   scales.hidden = 2 * kScaleColumns;
   add(8, "cast", {.calls = moe_rounds({{{1}, {0}}, {{0}, {}}}, {{2, 8}, {2, 16}}), .exchange = scales});
   add(2, "cast", {.calls = moe_rounds({{{1}, {0}}, {{1}, {}}}, {{2, 2}, {2, 4}}), .exchange = scales});
+  scales.cast = RowCast::fp8_ue8m0;
+  add(8, "ue8m0", {.calls = moe_rounds({{{1}, {0}}}, {{2, 8}, {2, 16}}), .exchange = scales});
+  for (const unsigned lanes : {2u, 8u}) {
+    add(lanes, "replicas",
+        {.calls = moe_rounds({{{0, 1, 0, 2}, {0, 0, 2, 1}}, {{}, {2, 0, 2, 0}}}, {{2, 2 * lanes}, {3, lanes}}),
+         .exchange = with_replicas(2)});
+  }
   return setups;
 }
 
@@ -204,13 +218,14 @@ std::vector<Setup> large_moe_setups() {
     add("apart-cpu", {.atomic_bytes = 8,
                       .one_thread = true,
                       .calls = moe_apart({{{0, 1, hot, 0}, {1, 1}}, {{}, {hot, hot}}}, {}, {})});
-    // The first expert on every rank, the others on one: experts of a rank are not in the order of ids.
-    ExchangeArgs replicas = exact(2, 3, 2);
-    for (unsigned rank = 0; rank < ranks; ++rank)
-      replicas.ranks_of_expert.resize(1), replicas.ranks_of_expert[0].push_back(rank);
-    replicas.ranks_of_expert.insert(replicas.ranks_of_expert.end(), {{ranks - 1}, {0, 1}});
     add("replicas", {.calls = moe_rounds({{{0, 1, 0, 2}, {0, 0}, {2, 1, 2, -1}}, {{}, {2, 0, 2, 0}}, {{0, 2}}}),
-                     .exchange = replicas});
+                     .exchange = with_replicas(ranks)});
+    // Experts' results are summed as they are, and what the token's own rank has made of it is added.
+    ExchangeArgs unweighted = exact(2, ranks + 1, 2);
+    unweighted.weighted = false;
+    std::vector<CallSetup> with_residuals = mixed;
+    for (CallSetup& call : with_residuals) call.residual = call.moving == Moving::combine;
+    add("unweighted", {.calls = with_residuals, .exchange = unweighted});
     add("drop", {.calls = moe_rounds({{{0, 1, 0, 0}, {0, -1}}, {{}, {1, 1, 0, 1}}, {{1, 0}}}), .exchange = drop});
   }
   setups.push_back({.name = "moe-cast-torn8",

@@ -95,8 +95,39 @@ std::vector<Setup> large_move_setups() {
         {.count = 17, .grids = {{2, 1}, {3, 2}}},
         {.count = 16, .grids = {{3, 2}, {2, 2}}, .moving = Moving::reduce_scatter, .flows = true},
         {.count = 10, .grids = {{3, 2}, {2, 2}}, .moving = Moving::all_to_all, .flows = true},
-        {.count = 5, .grids = {kSmall}, .moving = Moving::reduce_scatter_v, .counts = counts(0, 2)},
+        {.count = 5,
+         .grids = {kSmall},
+         .moving = Moving::reduce_scatter_v,
+         .counts = counts(0, 2),
+         .slot = SlotKind::dense},
     };
+    // Slots of every kind, counts that all ranks share, pads in and out.
+    std::vector<CallSetup> ragged;
+    for (const SlotKind slot : {SlotKind::dense, SlotKind::aligned, SlotKind::max, SlotKind::fixed}) {
+      const bool odd = slot == SlotKind::aligned || slot == SlotKind::fixed;
+      const auto total = static_cast<std::int32_t>(ranks + 1);
+      ragged.push_back({.count = 9,
+                        .grids = {kSmall, {3, 2}},
+                        .moving = Moving::all_gather_v,
+                        .counts = odd ? counts(0, 1) : std::vector{total},
+                        .split = odd                     ? Split::none
+                                 : slot == SlotKind::max ? Split::ceil
+                                                         : Split::balanced,
+                        .slot = slot,
+                        .second = 3});
+      ragged.push_back({.count = 6,
+                        .grids = {{2, 2}, kSmall},
+                        .moving = Moving::reduce_scatter_v,
+                        .flows = odd,
+                        .counts = odd ? std::vector{total} : counts(2, 1),
+                        .split = odd ? Split::balanced : Split::none,
+                        .slot = slot});
+    }
+    setups.push_back({.name = fmt::format("moves-ragged-ranks{}", ranks),
+                      .ranks = ranks,
+                      .atomic_bytes = 8,
+                      .payload = Payload::special,
+                      .calls = ragged});
     for (const int unit : {8, 16}) {
       setups.push_back({.name = fmt::format("moves-mixed-torn{}-ranks{}", unit, ranks),
                         .ranks = ranks,

@@ -1,7 +1,6 @@
 // Gathers and scatters as calls of a program: their tensors, and what must come out.
 #include <algorithm>
 #include <cstring>
-#include <numeric>
 
 #include "sim/all_reduce.hpp"
 #include "sim/move_kernels.hpp"
@@ -9,13 +8,31 @@
 namespace weft::sim {
 namespace {
 
-// Rows of one rank's message begin behind those of the ranks before.
-std::uint64_t rows_before(const CallSetup& spec, std::size_t rank) {
-  return static_cast<std::uint64_t>(
-      std::accumulate(spec.counts.begin(), spec.counts.begin() + static_cast<std::ptrdiff_t>(rank), 0));
-}
-std::uint64_t rows_of(const CallSetup& spec, std::size_t rank) {
-  return spec.counts.empty() ? 1 : static_cast<std::uint64_t>(spec.counts[rank]);
+// Where the rows of each rank of a ragged call lie.
+struct Slots {
+  std::vector<std::uint64_t> rows, slots, begins;  // by rank; `begins` has one more
+};
+constexpr std::uint64_t kSlotRows = 2;
+
+Slots slots_of(const CallSetup& spec, std::size_t ranks) {
+  Slots s;
+  for (std::size_t rank = 0; rank < ranks; ++rank) {
+    if (spec.split == Split::none) {
+      s.rows.push_back(spec.counts.empty() ? 1 : static_cast<std::uint64_t>(spec.counts[rank]));
+      continue;
+    }
+    const auto all = static_cast<std::uint64_t>(spec.counts[0]);
+    const std::uint64_t part = (all + ranks - 1) / ranks, before = std::min(rank * part, all);
+    s.rows.push_back(spec.split == Split::ceil ? std::min(part, all - before) : (all + ranks - 1 - rank) / ranks);
+  }
+  const std::uint64_t most = *std::ranges::max_element(s.rows);
+  s.begins = {0};
+  for (const std::uint64_t rows : s.rows) {
+    const std::uint64_t by_kind[] = {rows, (rows + kSlotRows - 1) / kSlotRows * kSlotRows, most, kSlotRows};
+    s.slots.push_back(spec.counts.empty() ? 1 : by_kind[static_cast<int>(spec.slot)]);
+    s.begins.push_back(s.begins.back() + s.slots.back());
+  }
+  return s;
 }
 
 // One tensor of a call in memory: input, guard, output, guard. Numbers are elements.
@@ -31,10 +48,8 @@ void AllReduceProgram::fill_move(unsigned call, unsigned rank) {
   const std::size_t n = members.size(), me = world_.group_rank(spec.group, rank);
   const std::size_t element = size_of(setup_.type);
   const bool gathers_v = spec.moving == Moving::all_gather_v, scatters_v = spec.moving == Moving::reduce_scatter_v;
-  const std::uint64_t width = spec.count,
-                      most =
-                          spec.counts.empty() ? 1 : static_cast<std::uint64_t>(*std::ranges::max_element(spec.counts));
-  const std::uint64_t all_rows = spec.counts.empty() ? n : rows_before(spec, n);
+  const std::uint64_t width = spec.count;
+  const Slots slots = slots_of(spec, n);
   const std::size_t tensors_in_call = gathers_v ? 2 : 1;
   const auto layout = [&](std::uint64_t w) -> Layout {
     switch (spec.moving) {
@@ -47,9 +62,9 @@ void AllReduceProgram::fill_move(unsigned call, unsigned rank) {
       case Moving::reduce_scatter:
         return {n * w, w};
       case Moving::all_gather_v:
-        return {rows_of(spec, me) * w, n * most * w};
+        return {slots.rows[me] * w, slots.begins[n] * w};
       case Moving::reduce_scatter_v:
-        return {all_rows * w, rows_of(spec, me) * w};
+        return {slots.begins[n] * w, slots.slots[me] * w};
       default:
         return {0, 0};
     }
@@ -90,8 +105,8 @@ void AllReduceProgram::fill_move(unsigned call, unsigned rank) {
       } else if (spec.moving == Moving::all_to_all) {
         for (std::uint64_t i = 0; i < w; ++i) result(from * w + i, bits(from, k, me * w + i));
       } else if (gathers_v) {
-        for (std::uint64_t i = 0; i < most * w; ++i) {
-          result(from * most * w + i, i < rows_of(spec, from) * w ? bits(from, k, i) : 0);
+        for (std::uint64_t i = 0; i < slots.slots[from] * w; ++i) {
+          result(slots.begins[from] * w + i, i < slots.rows[from] * w ? bits(from, k, i) : 0);
         }
       }
     }
@@ -99,24 +114,28 @@ void AllReduceProgram::fill_move(unsigned call, unsigned rank) {
       for (std::uint64_t i = 0; i < w; ++i) result(i, bits(n - 1, k, i));
     }
     if (spec.moving != Moving::reduce_scatter && !scatters_v) continue;
-    const std::uint64_t first = scatters_v ? rows_before(spec, me) * w : me * w;
-    for (std::uint64_t i = 0; i < rows_of(spec, me) * w; ++i) {
+    for (std::uint64_t i = 0; i < slots.slots[me] * w; ++i) {
+      if (i >= slots.rows[me] * w) {
+        result(i, 0);
+        continue;
+      }
       std::vector<std::uint32_t> terms;
-      for (std::size_t from = 0; from < n; ++from) terms.push_back(bits(from, k, first + i));
+      for (std::size_t from = 0; from < n; ++from) terms.push_back(bits(from, k, slots.begins[me] * w + i));
       result(i, reduced(setup_.type, ReduceOp::sum, terms));
     }
   }
 
   if (world_.stale(call)) t.expected = t.initial;
   const std::uint64_t slot_packs = spec.flows ? 0 : world_.channel(spec.group, rank).layout.two_shot_packs;
+  const std::uint64_t lacking = setup_.faults.no_room && setup_.is_odd(call, rank) ? 1 : 0;
   const detail::CountedShares counted{.counts = spec.counts.data(),
                                       .ranks = static_cast<std::uint32_t>(n),
-                                      .split = Split::none,
-                                      .slot = gathers_v ? SlotKind::max : SlotKind::dense,
-                                      .slot_rows = 0,
+                                      .split = spec.split,
+                                      .slot = spec.slot,
+                                      .slot_rows = kSlotRows,
                                       .own_padded = scatters_v,
-                                      .own_rows = rows_of(spec, me),
-                                      .whole_rows = gathers_v ? n * most : all_rows};
+                                      .own_rows = scatters_v ? slots.slots[me] - lacking : slots.rows[me],
+                                      .whole_rows = slots.begins[n] - (gathers_v ? lacking : 0)};
   const detail::EqualShares equal{
       .rows = 1,
       .input_step = spec.moving == Moving::all_to_all ? 1u : 0u,

@@ -21,13 +21,17 @@ Kernel find(const detail::NormOperation& operation, bool one_thread) {
 template <unsigned lanes>
 Kernel find_with_lanes(const detail::NormOperation& operation) {
   using R = detail::Reduction<DataType::bf16, ReduceOp::sum>;
-  if (operation.type != DataType::bf16 || operation.size != 2 || operation.work.scaling == detail::RowScaling::none) {
-    throw std::invalid_argument("simulator: norms with lanes are of two ranks, in bf16, with scales");
+  if (operation.type != DataType::bf16 || operation.size != 2) {
+    throw std::invalid_argument("simulator: norms with lanes are of two ranks, in bf16");
   }
-  if (operation.algorithm == Algorithm::one_shot) {
-    return kernel_of<detail::OneShotRmsNorm<R, 2, true>, 16, lanes>(operation.work, false);
-  }
-  return kernel_of<detail::TwoShotRmsNorm<R, 2, true>, 16, lanes>(operation.work, false);
+  const auto find = [&]<bool casts>() {
+    if (operation.algorithm == Algorithm::one_shot) {
+      return kernel_of<detail::OneShotRmsNorm<R, 2, casts>, 16, lanes>(operation.work, false);
+    }
+    return kernel_of<detail::TwoShotRmsNorm<R, 2, casts>, 16, lanes>(operation.work, false);
+  };
+  if (operation.work.scaling == detail::RowScaling::none) return find.template operator()<false>();
+  return find.template operator()<true>();
 }
 
 }  // namespace

@@ -6,13 +6,17 @@
 namespace weft::sim {
 namespace {
 
-CallSetup norm(std::uint64_t packs, std::uint64_t rows, const std::vector<Grid>& grids = {Grid{}}) {
-  return {.count = packs * 8, .grids = grids, .moving = Moving::rms_norm, .rows = rows, .cast = true};
+using detail::RowScaling;
+
+CallSetup norm(std::uint64_t packs, std::uint64_t rows, const std::vector<Grid>& grids = {Grid{}},
+               const NormForm& form = {}) {
+  return {.count = packs * 8, .grids = grids, .moving = Moving::rms_norm, .rows = rows, .norm = form};
 }
 CallSetup in_place(CallSetup call) {
   call.in_place = true;
   return call;
 }
+constexpr NormForm kPlain{.scaling = RowScaling::none};
 
 }  // namespace
 
@@ -24,7 +28,7 @@ std::vector<Setup> small_norm_setups() {
       setup.algorithm = algorithm;
       setups.push_back(std::move(setup));
     };
-    const std::vector<CallSetup> calls{norm(1, 1), in_place(norm(2, 1)), norm(1, 1)};
+    const std::vector<CallSetup> calls{norm(1, 1), in_place(norm(2, 1, {Grid{}}, kPlain)), norm(1, 1)};
     add("bf16", {.calls = calls});
     add("torn8", {.atomic_bytes = 8, .payload = Payload::special, .calls = calls});
     add("cpu", {.atomic_bytes = 8, .one_thread = true, .calls = calls});
@@ -40,9 +44,15 @@ std::vector<Setup> small_norm_setups() {
 
 std::vector<Setup> large_norm_setups() {
   constexpr Grid small{.blocks = 2, .threads = 1};
-  const std::vector<CallSetup> mixed{norm(3, 2, {{3, 2}, small}),  in_place(norm(2, 3, {small, {2, 2}})),
-                                     norm(1, 0, {{3, 1}, small}),  {.count = 9, .grids = {{3, 2}, {2, 1}}},
-                                     norm(5, 1, {{2, 3}, {3, 2}}), in_place(norm(1, 4, {small, {3, 2}}))};
+  const NormForm first{.scaling = RowScaling::none, .residual = false};
+  const NormForm gemma{.power_of_two = true, .gamma_plus_one = true, .apart = true};
+  const std::vector<CallSetup> mixed{norm(3, 2, {{3, 2}, small}),         in_place(norm(2, 3, {small, {2, 2}}, kPlain)),
+                                     norm(1, 0, {{3, 1}, small}),         {.count = 9, .grids = {{3, 2}, {2, 1}}},
+                                     norm(5, 1, {{2, 3}, {3, 2}}, gemma), in_place(norm(1, 4, {small, {3, 2}}, first))};
+  // Rows of more packs than share a scale, of which the last has fewer.
+  const NormForm groups{.scaling = RowScaling::per_group};
+  const NormForm apart{.scaling = RowScaling::per_group, .power_of_two = true, .output = false, .apart = true};
+  const NormForm fixed{.scaling = RowScaling::fixed, .residual = false, .output = false};
   std::vector<Setup> setups;
   for (const Algorithm algorithm : {Algorithm::one_shot, Algorithm::two_shot}) {
     for (const unsigned ranks : {2u, 3u, 4u}) {
@@ -57,6 +67,13 @@ std::vector<Setup> large_norm_setups() {
       add("replays-grids", {.start_epoch = 0xfffffffeu, .calls = replays(mixed)});
       add("cpu-grids", {.atomic_bytes = 8, .one_thread = true, .payload = Payload::special, .calls = mixed});
     }
+    for (const DataType type : {DataType::bf16, DataType::f16}) {
+      setups.push_back({.name = fmt::format("rms-norm-{}-forms-{}", name(algorithm), name(type)),
+                        .algorithm = algorithm,
+                        .type = type,
+                        .calls = {norm(18, 2, {{3, 2}, small}, groups), norm(2, 3, {small, {2, 2}}, fixed),
+                                  in_place(norm(2, 1, {small, {3, 1}}, kPlain)), norm(17, 2, {{2, 2}}, apart)}});
+    }
     // A row of one pack, of a part of the warp's, of more than one for each lane; warps that share rows.
     const auto with_lanes = [&](unsigned lanes, const std::vector<CallSetup>& calls) {
       setups.push_back({.name = fmt::format("rms-norm-{}-lanes{}-grids", name(algorithm), lanes),
@@ -65,8 +82,13 @@ std::vector<Setup> large_norm_setups() {
                         .payload = Payload::rounding,
                         .calls = calls});
     };
-    with_lanes(2, {norm(9, 2, {{2, 4}, {3, 2}}), in_place(norm(1, 3, {{3, 4}})), norm(34, 1, {{2, 6}, {2, 2}})});
-    with_lanes(16, {norm(17, 2, {{2, 16}}), in_place(norm(1, 1, {{2, 16}})), norm(34, 1, {{2, 16}})});
+    with_lanes(2,
+               {norm(9, 2, {{2, 4}, {3, 2}}), in_place(norm(1, 3, {{3, 4}}, kPlain)), norm(34, 1, {{2, 6}, {2, 2}})});
+    with_lanes(16, {norm(17, 2, {{2, 16}}), in_place(norm(1, 1, {{2, 16}}, kPlain)), norm(34, 1, {{2, 16}})});
+    setups.push_back({.name = fmt::format("rms-norm-{}-lanes16-groups", name(algorithm)),
+                      .algorithm = algorithm,
+                      .lanes = 16,
+                      .calls = {norm(18, 2, {{2, 16}}, groups), norm(34, 1, {{2, 16}}, apart)}});
     setups.push_back({.name = fmt::format("rms-norm-{}-groups", name(algorithm)),
                       .algorithm = algorithm,
                       .ranks = 3,

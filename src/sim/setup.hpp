@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/channel.hpp"
+#include "core/norm_work.hpp"
 #include "weft/moe.hpp"
 #include "weft/types.hpp"
 
@@ -39,13 +40,23 @@ enum class Moving : std::uint8_t {
   all_to_all,
   broadcast,  // from the last rank
   reduce_scatter,
-  all_gather_v,      // of two tensors, into slots as long as the longest
-  reduce_scatter_v,  // from slots without pads
+  all_gather_v,      // of two tensors
+  reduce_scatter_v,  // into a slot with its pads
   barrier,
   dispatch,
   combine,
   rms_norm,  // an all-reduce with residual and norm: `count` is the columns of a row
   trial      // whatever CallSetup::trial says
+};
+
+// rms_norm: what becomes of a row.
+struct NormForm {
+  detail::RowScaling scaling = detail::RowScaling::per_token;  // of its cast to e4m3
+  bool power_of_two = false;
+  bool gamma_plus_one = false;
+  bool residual = true;  // else there is none to add
+  bool output = true;    // else the row is wanted in e4m3 alone
+  bool apart = false;    // a pack lies between rows, and scales of one group of columns lie together
 };
 
 struct CallSetup {
@@ -57,8 +68,10 @@ struct CallSetup {
   Moving moving = Moving::nothing;
   bool flows = false;                     // in chunks, whatever its size
   std::uint64_t rows = 1;                 // rms_norm
-  bool cast = false;                      // rms_norm: to e4m3 as well, with a scale per token
-  std::vector<std::int32_t> counts = {};  // ragged: rows of each rank
+  NormForm norm = {};                     // rms_norm
+  std::vector<std::int32_t> counts = {};  // ragged: rows of each rank, or with a split: of all together
+  Split split = Split::none;              // ragged
+  SlotKind slot = SlotKind::max;          // ragged; aligned: to two rows, fixed: of two
   std::uint64_t second = 1;               // all_gather_v: elements of a row of the second tensor
   Act act = Act::call;
   int replays = -1;  // replays the recording of an earlier call: its arguments and tensors, with new data in them
@@ -66,6 +79,7 @@ struct CallSetup {
   // Dispatch: the experts of each rank's tokens, one token behind the other; the last list serves the other ranks.
   std::vector<std::vector<int>> ids = {};
   bool discard = false;                     // dispatch: as in DispatchArgs
+  bool residual = false;                    // combine: there is one
   detail::Part part = detail::Part::whole;  // dispatch and combine
   int of = -1;                              // combine: the call that was its dispatch; a wait: its send
   std::shared_ptr<const Trial> trial = {};
@@ -80,7 +94,8 @@ enum class Payload : std::uint8_t { plain, rounding, special };
 struct Faults {
   int odd_rank = -1;                  // makes a call of its own …
   unsigned odd_call = 0;              // … instead of this one:
-  std::optional<CallSetup> odd = {};  // none: the same, which only the fingerprint tells apart
+  std::optional<CallSetup> odd = {};  // none: the same, which only the fingerprint tells apart, or …
+  bool no_room = false;               // … nothing does: its ragged tensor lacks a row
   int ahead_rank = -1;                // begins two calls ahead of the others
   int aborting_rank = -1;             // its host calls abort()
   bool host_reads = false;            // the host of rank 0 waits for a record and reads it
@@ -89,9 +104,11 @@ struct Faults {
   int stopping_rank = -1;             // stops at one of its steps, which the explorer chooses …
   std::uint64_t until = 0;            // … until this time; 0: for ever
   bool death_is_told = false;         // its peers can know that it has stopped
+  bool in_flight = false;             // `odd_call` is a dispatch that takes a generation whose combine was not called
   bool harmless = false;              // nobody's call may fail
   bool any() const {
-    return odd_rank >= 0 || ahead_rank >= 0 || aborting_rank >= 0 || stopping_rank >= 0 || unordered_rank >= 0;
+    return odd_rank >= 0 || ahead_rank >= 0 || aborting_rank >= 0 || stopping_rank >= 0 || unordered_rank >= 0 ||
+           in_flight;
   }
 };
 

@@ -39,10 +39,10 @@ World::World(const Setup& setup) : setup_(setup), exchange_(setup), groups_(setu
     std::uint64_t most = 1;
     for (const CallSetup& call : setup.calls) most = std::max(most, call.count * call.rows);
     const std::size_t wire_bytes = most * size_of(setup.type) * (setup.type == DataType::i32 ? 2 : 1);
-    // A tile of bundles in each slot (wire/line.hpp).
+    // Two tiles of bundles in each slot (wire/line.hpp), as no call has more than two tensors.
     const bool copies = std::ranges::any_of(
         setup.calls, [](const CallSetup& c) { return c.moving != Moving::nothing && c.moving != Moving::rms_norm; });
-    const std::size_t shards = copies ? group.size() * 128 * sizeof(Pack) : wire_bytes;
+    const std::size_t shards = copies ? group.size() * 256 * sizeof(Pack) : wire_bytes;
     layouts_.push_back(detail::make_layout(static_cast<std::uint32_t>(group.size()), wire_bytes, shards,
                                            {.slots = setup.bulk_slots, .packs = setup.bulk_packs}));
     if (detail::is_multimem(setup.algorithm)) {

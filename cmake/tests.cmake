@@ -98,7 +98,7 @@ endif()
 get_target_property(weft_type weft TYPE)
 if(weft_type STREQUAL "STATIC_LIBRARY" AND NOT sanitized)
   weft_test_executable(weft-twin-tests tests/twins/broken_fabric_test.cpp tests/support/cases.cpp
-    tests/support/world.cpp)
+    tests/support/moe_cases.cpp tests/support/world.cpp)
   target_link_libraries(weft-twin-tests PRIVATE weft-cli-parts)
   weft_discover(weft-twin-tests)
 endif()

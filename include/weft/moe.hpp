@@ -25,11 +25,12 @@ enum class RowType : std::uint8_t {
   fp8,  // e4m3; with or without scales, which travel unread beside the row
 };
 
-// What dispatch does to a row on its way.
+// What dispatch does to a row on its way. What is cast is limited to ±448 times its scale; NaN stays NaN. Among columns
+// of one scale, an infinity becomes NaN and every other number 0.
 enum class RowCast : std::uint8_t {
   none,      // every bit arrives as it was
-  fp8,       // bf16 or f16 become e4m3 with one f32 scale per 128 columns: amax / 448
-  fp8_ue8m0  // the same with scales that are powers of two, rounded up
+  fp8,       // bf16 or f16 become e4m3 with one f32 scale per 128 columns: max(amax, 1e-4) / 448
+  fp8_ue8m0  // the same with scales that are powers of two, rounded up, given as one byte each: the biased exponent
 };
 
 // Columns that share one scale.
@@ -52,16 +53,17 @@ enum class Overflow : std::uint8_t { error, drop };
 
 // What defines an exchange; the same on every rank of the group.
 struct ExchangeArgs {
-  std::uint32_t tokens = 0;      // of one rank at most, in one dispatch
-  std::uint32_t hidden = 0;      // columns; a row is a multiple of 16 bytes (with a cast: of 128 columns)
-  std::uint32_t experts = 0;     // of all ranks
-  std::uint32_t top_k = 0;       // experts of a token at most
+  std::uint32_t tokens = 0;      // of one rank at most, in one dispatch; 1 … 1024
+  std::uint32_t hidden = 0;      // columns, 2^20 at most; a row is a multiple of 16 bytes (with a cast: of 128 columns)
+  std::uint32_t experts = 0;     // of all ranks; 1 … 4096
+  std::uint32_t top_k = 0;       // experts of a token at most; 1 … 32
   RowType type = RowType::bf16;  // of the rows that dispatch is given
   RowCast cast = RowCast::none;
-  std::uint32_t scale_bytes = 0;           // fp8 rows that are given with scales: bytes of a row's scales
+  // fp8 rows that are given with scales: bytes of a row's scales, a multiple of 4, 4 per column at most.
+  std::uint32_t scale_bytes = 0;
   DataType combine_type = DataType::bf16;  // of the rows that combine is given and returns: bf16 or f16
   RowLayout layout = RowLayout::expert_masked;
-  std::uint32_t alignment = 1;  // expert_contiguous: of the rows at which experts begin
+  std::uint32_t alignment = 1;  // expert_contiguous: of the rows at which experts begin; 1 … 1024
   // Rows of one expert; expert_contiguous: of all of a rank's experts. 0: as many as there can be if no token names an
   // expert twice; rank_major: always 0.
   std::uint32_t capacity = 0;
@@ -77,15 +79,20 @@ struct ExchangeArgs {
   // dispatch. A replica is an expert of its rank like any other; `experts` counts those that ids name, and all replicas
   // together are 4096 at most.
   std::vector<std::vector<std::uint32_t>> ranks_of_expert = {};
-  // Dispatches whose combine has not been called yet, at most.
+  // Dispatches whose combine has not been called yet, at most; 1 … 64.
   std::uint32_t generations = 2;
 };
 
-// Names a dispatch to the combine that belongs to it.
+// Names a dispatch to the combine that belongs to it. To be passed on as it is.
 struct Ticket {
   std::uint32_t generation = 0;
+  std::uint64_t number = 0;  // of the dispatch, from 1; 0: it was captured, and may be made many times
+
+  bool operator==(const Ticket&) const = default;
 };
 
+// Tensors are dense. Rows begin at a multiple of 16 bytes, scales of 4, all else of the size of an element. No tensor
+// of a call overlaps another one. They are the caller's and stay until the call has run; nothing is kept of them.
 struct DispatchArgs {
   const void* input = nullptr;     // [tokens, hidden]
   const void* scales = nullptr;    // [tokens, scale_bytes], where the exchange has scale_bytes
@@ -95,8 +102,9 @@ struct DispatchArgs {
   std::uint32_t tokens = 0;             // of this rank, 0 … ExchangeArgs::tokens; ranks may differ
 
   // Outputs, on the device, of Exchange::output_rows() rows. Rows that no token takes are not written.
-  void* output = nullptr;         // [rows, hidden]
-  void* output_scales = nullptr;  // [rows, scales of a row], where rows have scales
+  void* output = nullptr;  // [rows, hidden]
+  // Where rows have scales: [rows, hidden / 128] f32, or bytes with fp8_ue8m0; or [rows, scale_bytes] as they came.
+  void* output_scales = nullptr;
   // [local experts]: entries that came for each, those without room included.
   std::int32_t* counts = nullptr;
   // [local experts + 1], expert_contiguous: the row where each expert begins; last, where the next one would. As far as
@@ -148,15 +156,24 @@ ExchangeMemory exchange_memory(int ranks, const ExchangeArgs& args);
 // experts. Rows of an expert come in (source rank, token) order, the same on every run: who receives computes their
 // places from the routing. In combine a rank adds up, in f32 and by ascending expert, what its experts made of a token
 // (the first as w · y, the rest by fmaf), rounds once to combine_type, and returns one row; the token's owner adds the
-// rows in rank order, then the residual, and rounds once.
+// rows in rank order, then the residual, and rounds once. What is beyond combine_type's range is infinite.
 //
 // Dispatch and combine are two sequences of calls, each with the rules of a group's calls (see Group and all_reduce).
-// They may run beside each other, on two streams, if dispatch and combine of one ticket are ordered. Faults are the
-// communicator's.
+// They may run beside each other, on two streams, if dispatch and combine of one ticket are ordered; their blocks must
+// then fit on the GPU together, for which Launch::blocks is there. The calls of one sequence come from one thread at a
+// time, and the two may have a thread each. Faults are the communicator's.
+//
+// A captured call has what it was captured with: pointers, `tokens`, the generation, `discard`, the grid. What pointers
+// lead to is read anew in every replay: rows, ids, weights. Ranks need not have captured the same `tokens`.
+//
+// The algorithm: routing that goes to every rank, and a row per rank rather than per expert, are NCCL EP's (arXiv
+// 2603.13606); the masked layout, scales per 128 columns, and sends and waits apart are those of DeepEP's low-latency
+// mode.
 class Exchange {
  public:
   // Collective over the whole communicator, like split(): ranks of several groups make the exchanges of all groups at
-  // once. Memory is taken until the communicator is destroyed; release() and acquire() include it.
+  // once. Memory is taken until the communicator is destroyed; release() and acquire() include it. There is room for
+  // (63 − Config::max_groups) / 2 exchanges.
   // Throws Errc::invalid_argument on all ranks where one rejects, or where ranks of the group differ.
   static Exchange create(const Group& group, const ExchangeArgs& args);
 
@@ -167,9 +184,11 @@ class Exchange {
   std::uint32_t capacity() const;   // rows of one expert; expert_contiguous: of all; rank_major: of one rank
   std::size_t output_rows() const;  // of dispatch's output and combine's input
 
-  // Takes the next generation. Errc::in_flight when that one still waits for its combine.
+  // Takes the next generation. Errc::in_flight when that one still waits for its combine: a fault, which ends the
+  // communicator, as it is found when the call runs.
   Ticket dispatch(const DispatchArgs& args) const;
-  // May be called again with the same ticket until a dispatch takes its generation.
+  // May be called again with the same ticket until a dispatch takes its generation. From then on the ticket is
+  // Errc::invalid_argument, unless its dispatch or this call is captured.
   void combine(const CombineArgs& args) const;
 
   // The same calls in two launches, each with a grid of its own (Launch::blocks, as many SMs at most): the send waits
@@ -178,9 +197,9 @@ class Exchange {
   // of dispatch take turns, and so do those of combine; between the two halves of one may come any call of the other.
   // Order the wait behind the send by its stream or an event. CPU ranks make each half in the calling thread.
   // Errc::in_flight for a send (or a joined call) before the wait for the one before; Errc::invalid_argument for a wait
-  // to which nothing was sent, or something else than `ticket`, and for a combine whose dispatch was not waited for;
-  // nothing has happened then. Graphs that are replayed out of turn end with Errc::overlap. What a release() finds sent
-  // is void.
+  // to which nothing was sent, or something else than `ticket`, and for a combine whose dispatch was not waited for:
+  // rejected, and nothing has happened. Graphs that are replayed out of turn end with Errc::overlap. What a release()
+  // finds sent is void.
   Ticket dispatch_send(const DispatchArgs& args) const;
   void dispatch_wait(Ticket ticket, const DispatchArgs& args) const;
   void combine_send(const CombineArgs& args) const;

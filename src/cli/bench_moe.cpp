@@ -7,6 +7,7 @@
 #include "bench_options.hpp"
 #include "commands.hpp"
 #include "core/exchange.hpp"
+#include "info_moe.hpp"
 #include "moe_measure.hpp"
 #include "moe_traffic.hpp"
 #include "options.hpp"
@@ -17,33 +18,60 @@
 namespace weft::cli {
 namespace {
 
+// Powers of two; CPU ranks, good for a few GB/s, stop where a run is still short.
+std::vector<std::int64_t> default_moe_tokens(Device device) {
+  std::vector<std::int64_t> tokens;
+  const std::int64_t most = device == Device::cuda ? detail::kMaxExchangeTokens : 128;
+  for (std::int64_t count = 1; count <= most; count *= 2) tokens.push_back(count);
+  return tokens;
+}
+
 struct MoeBench {
   std::vector<std::string> arguments;
   BenchOptions options;
   std::string model = "deepseek-v3";
   std::string config;
-  std::string tokens = "1,2,4,8,16,32,64,128";
+  std::string tokens;
   std::string row = "fp8";
   Traffic traffic = Traffic::uniform;
   RowLayout layout = RowLayout::expert_masked;
-  bool apart = false;
+  bool apart = false, unweighted = false;
+  std::uint32_t capacity = 0;
   int blocks = 0, threads = 0;
 
+  ExchangeArgs exchange_of(const ModelShape& shape, std::int64_t most_tokens) const;
   Table table_of(const std::vector<MoeResult>& results, const ExchangeArgs& args) const;
   void write(const Ranks& ranks, const ModelShape& shape, const ExchangeArgs& args,
              const std::vector<MoeResult>& results) const;
   int run() const;
 };
 
+ExchangeArgs MoeBench::exchange_of(const ModelShape& shape, std::int64_t most_tokens) const {
+  return {.tokens = static_cast<std::uint32_t>(most_tokens),
+          .hidden = static_cast<std::uint32_t>(shape.hidden),
+          .experts = static_cast<std::uint32_t>(shape.num_experts),
+          .top_k = static_cast<std::uint32_t>(shape.top_k),
+          .type = row == "f16" ? RowType::f16 : RowType::bf16,
+          .cast = row == "fp8"         ? RowCast::fp8
+                  : row == "fp8-ue8m0" ? RowCast::fp8_ue8m0
+                                       : RowCast::none,
+          .combine_type = row == "f16" ? DataType::f16 : DataType::bf16,
+          .layout = layout,
+          .alignment = layout == RowLayout::expert_contiguous ? 128u : 1u,
+          .capacity = capacity,
+          .overflow = capacity != 0 ? Overflow::drop : Overflow::error,
+          .weighted = !unweighted};
+}
+
 Table MoeBench::table_of(const std::vector<MoeResult>& results, const ExchangeArgs& args) const {
-  const double sent = args.cast == RowCast::none ? args.hidden * 2.0 : args.hidden + args.hidden / 32.0;
+  const detail::OutputRow sent = detail::output_row(args);
+  const double logical = static_cast<double>(sent.bytes + sent.scale_bytes) + args.hidden * 2.0;
   Table table({"tokens", "dispatch µs", "combine µs", "both µs", "dispatch GB/s", "combine GB/s", "logical GB/s"});
   for (const MoeResult& result : results) {
     const auto rate = [](double bytes, double us) { return fmt::format("{:.1f}", bytes / us / 1e3); };
     const auto time = [&](int i) { return result.wrong.empty() ? microseconds(result.us[i]) : std::string("WRONG"); };
-    table.add({fmt::format("{}", result.tokens), time(0), time(1), time(2), rate(result.wire_rows * sent, result.us[0]),
-               rate(result.wire_rows * args.hidden * 2.0, result.us[1]),
-               rate(result.logical_rows * (sent + args.hidden * 2.0), result.us[2])});
+    table.add({fmt::format("{}", result.tokens), time(0), time(1), time(2), rate(result.wire_bytes[0], result.us[0]),
+               rate(result.wire_bytes[1], result.us[1]), rate(result.logical_rows * logical, result.us[2])});
   }
   return table;
 }
@@ -51,14 +79,16 @@ Table MoeBench::table_of(const std::vector<MoeResult>& results, const ExchangeAr
 void MoeBench::write(const Ranks& ranks, const ModelShape& shape, const ExchangeArgs& args,
                      const std::vector<MoeResult>& results) const {
   const Table table = table_of(results, args);
+  const ExchangeMemory memory = exchange_memory(ranks.world_size(), args);
   if (options.tables_on_stdout()) {
-    const ExchangeMemory memory = exchange_memory(ranks.world_size(), args);
     fmt::print(
-        "MoE of {}: hidden {}, {} experts, top {}, {} routing, {} dispatched, {} layout, bf16 combined with "
-        "weights\n{}\n"
+        "MoE of {}: hidden {}, {} experts, top {}, {} routing, {} dispatched, {} layout, {} combined {} weights{}\n{}\n"
         "\n{}\n",
-        shape.name, shape.hidden, shape.num_experts, shape.top_k, name(traffic), cast_name(args.cast), name(layout),
-        headline(ranks), table.text());
+        shape.name, shape.hidden, shape.num_experts, shape.top_k, name(traffic), row, name(layout),
+        name(args.combine_type), unweighted ? "without" : "with",
+        capacity != 0 ? fmt::format(", {} rows kept", capacity) : "", headline(ranks), table.text());
+    fmt::print(
+        "dispatch, combine GB/s: all that crosses the links, per rank; logical: a row for each expert of a token\n");
     fmt::print("Receive buffers {} + {} per generation, window {}, output {}\n{}\n", format_bytes(memory.dispatch),
                format_bytes(memory.combine), format_bytes(memory.window), format_bytes(memory.output),
                verdict_line(all_correct(results)));
@@ -68,24 +98,25 @@ void MoeBench::write(const Ranks& ranks, const ModelShape& shape, const Exchange
   auto json = report(run_info("bench moe", arguments, ranks, options, {}), describe_machine(), to_json(results));
   json["model"] = to_json(shape);
   json["routing"] = name(traffic);
-  json["dispatched"] = cast_name(args.cast);
+  json["dispatched"] = row;
+  json["combined"] = name(args.combine_type);
   json["layout"] = name(layout);
+  json["weighted"] = args.weighted;
+  json["capacity"] = capacity;
   json["apart"] = apart;
+  json["memory"] = to_json(memory);
+  json["memory"]["output_bytes"] = memory.output;
   options.write(json);
 }
 
 int MoeBench::run() const {
   const ModelShape shape = config.empty() ? preset(model) : shape_from_config(config);
   if (!shape.has_experts()) throw Error(Errc::invalid_argument, fmt::format("--model {}: has no experts", shape.name));
-  const auto counts = parse_counts(tokens, "--tokens", detail::kMaxExchangeTokens);
-  const ExchangeArgs args{.tokens = static_cast<std::uint32_t>(*std::max_element(counts.begin(), counts.end())),
-                          .hidden = static_cast<std::uint32_t>(shape.hidden),
-                          .experts = static_cast<std::uint32_t>(shape.num_experts),
-                          .top_k = static_cast<std::uint32_t>(shape.top_k),
-                          .cast = row == "fp8" ? RowCast::fp8 : RowCast::none,
-                          .layout = layout,
-                          .alignment = layout == RowLayout::expert_contiguous ? 128u : 1u};
+  std::vector<std::int64_t> counts;
+  if (!tokens.empty()) counts = parse_counts(tokens, "--tokens", detail::kMaxExchangeTokens);
   Ranks ranks(options.ranks_args());
+  if (counts.empty()) counts = default_moe_tokens(ranks.device());
+  const ExchangeArgs args = exchange_of(shape, std::ranges::max(counts));
   std::vector<MoeResult> results;
   MoeMeasurement measurement(ranks, args, apart);
   Progress progress(counts.size(), ranks.leader());
@@ -113,15 +144,20 @@ Command add_bench_moe(CLI::App& app, const std::vector<std::string>& arguments) 
   app.add_option("--model", bench->model, "Shape of the layer")->check(CLI::IsMember(preset_names()));
   app.add_option("--config", bench->config, "… or a Hugging Face config.json");
   app.add_option("--ep", bench->options.ranks, "Ranks that share the experts; the same as --ranks");
-  app.add_option("--tokens", bench->tokens, "Tokens per rank, \"1,8,128\"")->capture_default_str();
+  app.add_option("--tokens", bench->tokens,
+                 "Tokens per rank, \"1,8,128\" (default: powers of two up to 1024; on the CPU up to 128)");
   app.add_option("--dispatch", bench->row, "Rows on their way to the experts")
-      ->check(CLI::IsMember({"fp8", "bf16"}))
+      ->check(CLI::IsMember({"fp8", "fp8-ue8m0", "bf16", "f16"}))
       ->capture_default_str();
   add_choice(app, "--routing", bench->traffic, {Traffic::uniform, Traffic::grouped, Traffic::zipf, Traffic::hot},
              "Who chooses which experts");
   add_choice(app, "--layout", bench->layout,
              {RowLayout::expert_masked, RowLayout::expert_contiguous, RowLayout::rank_major},
              "Where rows go (contiguous experts are aligned to 128 rows)");
+  app.add_flag("--unweighted", bench->unweighted, "Combine adds rows as they are");
+  app.add_option("--capacity", bench->capacity,
+                 "Rows of each expert (contiguous: of a rank's experts together); what has no room is dropped")
+      ->check(CLI::PositiveNumber);
   app.add_flag("--apart", bench->apart, "Sends and waits in launches of their own");
   app.add_option("--blocks", bench->blocks, "Blocks of each kernel (default: chosen by tokens)");
   app.add_option("--threads", bench->threads, "Threads per block");

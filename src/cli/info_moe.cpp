@@ -5,28 +5,36 @@
 
 #include "info_moe.hpp"
 #include "models.hpp"
-#include "moe_traffic.hpp"
 #include "sizes.hpp"
 #include "weft/moe.hpp"
 
 namespace weft::cli {
 namespace {
 
+// What both of the following add to a row of bf16 on its way back: 4 bytes per 128 columns.
+std::size_t returned_row(const ExchangeArgs& args) {
+  return std::size_t{args.hidden} * 2 + args.hidden / kScaleColumns * 4;
+}
+// A word for each expert.
+std::size_t signals(const ExchangeArgs& args) {
+  return (std::size_t{args.experts} * 4 + 127) / 128 * 128;
+}
+
 // DeepEP's low-latency buffers: every expert has room for every token of every rank, sent and received, for dispatch
 // and for combine (of which the larger counts), twice.
 std::size_t deepep_bytes(const ExchangeArgs& args) {
-  const std::size_t result = std::size_t{args.hidden} * 2, message = result + 16;
+  const std::size_t message = std::size_t{args.hidden} * 2 + 16, result = returned_row(args);
   const std::size_t rows = std::size_t{args.experts} * args.tokens;
   const std::size_t send = std::max(args.tokens * message, rows * result), receive = rows * std::max(message, result);
-  return 2 * (send + receive);
+  return 2 * (send + receive + signals(args));
 }
 
 // NCCL EP's low-latency buffers, expert-major: a token once per rank on the way out, once per entry on the way back.
 std::size_t nccl_ep_bytes(const ExchangeArgs& args, std::size_t ranks) {
   const std::size_t header = (4 + 2 * std::size_t{args.top_k} + 15) / 16 * 16, row = std::size_t{args.hidden} * 2;
   const std::size_t dispatch = args.tokens * (header + row) * (1 + ranks);
-  const std::size_t combine = args.tokens * (row + row / 256 * 4) * (args.experts + args.top_k);
-  return 2 * std::max(dispatch, combine);
+  const std::size_t combine = args.tokens * returned_row(args) * (args.experts + args.top_k);
+  return 2 * (std::max(dispatch, combine) + signals(args));
 }
 
 }  // namespace
@@ -68,19 +76,25 @@ Table moe_memory_table(const std::vector<MoeMemory>& casts) {
   return table;
 }
 
+nlohmann::json to_json(const ExchangeMemory& memory) {
+  return {{"dispatch_bytes", memory.dispatch},
+          {"combine_bytes", memory.combine},
+          {"tables_bytes", memory.tables},
+          {"window_bytes", memory.window}};
+}
+
 nlohmann::json to_json(const std::vector<MoeMemory>& casts) {
   nlohmann::json all = nlohmann::json::array();
-  for (const MoeMemory& memory : casts)
-    all.push_back({{"rows", cast_name(memory.cast)},
-                   {"dispatch_bytes", memory.exchange.dispatch},
-                   {"combine_bytes", memory.exchange.combine},
-                   {"tables_bytes", memory.exchange.tables},
-                   {"window_bytes", memory.exchange.window},
-                   {"masked_output_bytes", memory.exchange.output},
-                   {"contiguous_output_bytes", memory.contiguous},
-                   {"rank_major_output_bytes", memory.rank_major},
-                   {"deepep_bytes", memory.deepep},
-                   {"nccl_ep_bytes", memory.nccl_ep}});
+  for (const MoeMemory& memory : casts) {
+    nlohmann::json one = to_json(memory.exchange);
+    one.update({{"rows", cast_name(memory.cast)},
+                {"masked_output_bytes", memory.exchange.output},
+                {"contiguous_output_bytes", memory.contiguous},
+                {"rank_major_output_bytes", memory.rank_major},
+                {"deepep_bytes", memory.deepep},
+                {"nccl_ep_bytes", memory.nccl_ep}});
+    all.push_back(std::move(one));
+  }
   return all;
 }
 

@@ -4,12 +4,18 @@
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "table.hpp"
 #include "weft/moe.hpp"
 
 namespace weft::cli {
+
+// How rows are sent to the experts.
+constexpr std::string_view cast_name(RowCast cast) {
+  return cast == RowCast::none ? "bf16" : "fp8";
+}
 
 // Bytes on each rank where rows are sent as `cast`.
 struct MoeMemory {
@@ -25,5 +31,7 @@ std::vector<MoeMemory> moe_memory(const std::string& model, int ranks, std::uint
 // Dispatch and combine: receive buffers of one bank.
 Table moe_memory_table(const std::vector<MoeMemory>& casts);
 nlohmann::json to_json(const std::vector<MoeMemory>& casts);
+// Without the output, whose layout is the caller's to name.
+nlohmann::json to_json(const ExchangeMemory& memory);
 
 }  // namespace weft::cli

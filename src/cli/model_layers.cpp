@@ -1,6 +1,7 @@
 #include "model_layers.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
@@ -45,6 +46,10 @@ void measure_gathers(Ranks& ranks, const ModelShape& shape, const std::vector<st
 void measure_exchanges(Ranks& ranks, const ModelShape& shape, std::vector<std::int64_t> tokens,
                        const BenchOptions& options, LayerResults& results) {
   const auto most = ranks.device() == Device::cuda ? kMostExchangedTokens : kMostExchangedTokensOnCpu;
+  if (tokens.back() > most) {
+    results.notes.push_back(fmt::format("Dispatch and combine: up to {} tokens per rank here, and so not with {}", most,
+                                        fmt::join(std::ranges::upper_bound(tokens, most), tokens.end(), ", ")));
+  }
   std::erase_if(tokens, [&](std::int64_t count) { return count > most; });
   if (tokens.empty()) return;
   const ExchangeArgs args{.tokens = static_cast<std::uint32_t>(tokens.back()),

@@ -1,4 +1,4 @@
-// Measures dispatch, combine and both on every rank, and compares what they give with the traffic's reference.
+// Measures dispatch, combine and both on every rank, and compares what each gives with the traffic's reference.
 #pragma once
 
 #include <memory>
@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "moe_rank.hpp"
 #include "moe_traffic.hpp"
-#include "rank_device.hpp"
 #include "weft/moe.hpp"
 
 namespace weft::cli {
@@ -19,6 +19,7 @@ struct MoeResult {
   std::vector<std::vector<double>> samples[3];  // of dispatch, combine, both: [rank][sample]
   double us[3] = {};
   double wire_rows = 0, logical_rows = 0;
+  double wire_bytes[3] = {};  // per rank
   std::string wrong;
 };
 
@@ -34,11 +35,9 @@ class MoeMeasurement {
   MoeResult run(const MoeTraffic& traffic, std::uint32_t tokens, int samples, Launch launch);
 
  private:
-  struct RankMoe;
   Ranks& ranks_;
-  ExchangeArgs args_;
   bool apart_;
-  std::vector<std::unique_ptr<RankMoe>> opened_;
+  std::vector<std::unique_ptr<MoeRank>> opened_;
 };
 
 }  // namespace weft::cli

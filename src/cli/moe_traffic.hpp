@@ -1,14 +1,13 @@
-// What a MoE layer sends: whose tokens choose which experts, rows that every process can make for every rank, and what
-// dispatch and combine must then give.
+// What a MoE layer sends: whose tokens choose which experts, rows that every process can make for every rank, and where
+// dispatch must put them.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <span>
-#include <string>
 #include <string_view>
 #include <vector>
 
+#include "core/exchange_shape.hpp"
 #include "models.hpp"
 #include "weft/moe.hpp"
 
@@ -23,52 +22,51 @@ constexpr std::string_view name(Traffic traffic) {
   return names[static_cast<int>(traffic)];
 }
 
-// How rows are sent to the experts.
-constexpr std::string_view cast_name(RowCast cast) {
-  return cast == RowCast::none ? "bf16" : "fp8";
-}
-
 struct RankTokens {
-  std::vector<std::uint16_t> rows;  // bf16 [tokens, hidden]
+  std::vector<std::uint16_t> rows;  // [tokens, hidden], of the exchange's type
   std::vector<std::int32_t> ids;    // [tokens, top_k]
-  std::vector<float> weights;
+  std::vector<float> weights;       // likewise; 1 where the exchange is unweighted
+  std::vector<bool> kept;           // likewise: the expert has room for it
 };
 
 class MoeTraffic {
  public:
+  // Of bf16 or f16 rows, experts in blocks. Throws Errc::invalid_argument for groups that the model does not have.
   MoeTraffic(const ModelShape& model, const ExchangeArgs& exchange, Traffic traffic, int ranks, std::uint32_t tokens);
 
-  const RankTokens& tokens(int rank) const { return tokens_[static_cast<std::size_t>(rank)]; }
+  const ExchangeArgs& exchange() const { return exchange_; }
+  std::uint32_t token_count() const { return token_count_; }  // of each rank
+  const RankTokens& tokens(std::uint32_t rank) const { return tokens_[rank]; }
+  std::uint32_t home(std::int32_t expert) const { return map_.homes[static_cast<std::size_t>(expert)].rank; }
 
-  // One expert's row, and what the expert is taken to have made of it.
+  // One expert's row.
   struct Arrival {
     std::uint32_t rank, token;
-    float weight;
+    std::size_t row;  // of the output, if there is room
+    bool kept;
   };
+  // In the order in which they must come.
   const std::vector<Arrival>& arrivals(std::uint32_t expert) const { return arrivals_[expert]; }
-  std::vector<std::uint16_t> expert_row(std::uint32_t expert, const Arrival& arrival) const;
-
-  // What experts of one rank are taken to have made of a token together, with its weights.
-  std::vector<std::uint16_t> joint_row(std::span<const std::uint32_t> experts, const Arrival& arrival) const;
+  // expert_contiguous: where the experts of a rank begin; last, where the next one would.
+  const std::vector<std::int32_t>& offsets(std::uint32_t rank) const { return offsets_[rank]; }
 
   // Rows that cross a link (the token's own rank left out), per rank; and what they would be, one for each expert.
   double wire_rows() const { return wire_rows_; }
   double logical_rows() const { return static_cast<double>(token_count_) * exchange_.top_k; }
-
-  // Empty, or the first thing that is wrong.
-  std::string check_count(std::uint32_t expert, std::int32_t count) const;
-  std::string check_row(std::uint32_t expert, std::size_t place, const std::uint8_t* got,
-                        const std::uint8_t* scales) const;
-  std::string check_combined(int rank, const std::uint16_t* rows) const;
+  // All that crosses a link per rank: rows with their scales or masks, records, counts and headers.
+  double dispatch_wire_bytes() const;
+  double combine_wire_bytes() const;
 
  private:
-  std::size_t home(std::int32_t expert) const;
+  void place_rows();
 
   ExchangeArgs exchange_;
-  int ranks_;
-  std::uint32_t token_count_;
+  std::uint32_t ranks_, token_count_;
+  detail::ExpertMap map_;
+  detail::ExchangeShape shape_;
   std::vector<RankTokens> tokens_;
   std::vector<std::vector<Arrival>> arrivals_;
+  std::vector<std::vector<std::int32_t>> offsets_;
   double wire_rows_ = 0;
 };
 

@@ -15,6 +15,7 @@ namespace {
 
 using detail::ExchangeShape;
 using detail::ExchangeState;
+using detail::ExchangeTurns;
 using detail::GroupState;
 using detail::Part;
 using detail::require;
@@ -65,7 +66,7 @@ void check_ready(const Group& handle, const GroupState& channel, const char* wha
 // A grid of `warps` warps of data: small blocks while there are processors for all of them, as each then has more of a
 // processor's loads in flight (docs/performance.md).
 void choose_grid(const GroupState& group, const Launch& launch, std::uint64_t warps, detail::PlannedCall& planned) {
-  const auto most = static_cast<std::uint64_t>(group.communicator().fabric().max_blocks() - 1);
+  const auto most = static_cast<std::uint64_t>(group.communicator().max_blocks() - 1);
   const auto blocks_of = [&](int threads) {
     const std::uint64_t in_block = static_cast<std::uint64_t>(threads) / 32;
     return (warps + in_block - 1) / in_block;
@@ -89,15 +90,9 @@ detail::CallName call_name(const char* what, std::uint32_t tag) {
   return {detail::fingerprint(what, tag), fmt::format("{} tag {}", what, tag)};
 }
 
-// Sends of a channel and their waits take turns.
-void check_nothing_sent(const std::optional<detail::SentCall>& sent, const char* what) {
-  if (!sent) return;
-  throw Error(Errc::in_flight, fmt::format("{}: the {} before has been sent and not been waited for", what, what));
-}
-detail::SentCall take_sent(const std::optional<detail::SentCall>& sent, std::uint32_t generation, const char* what) {
-  require(sent.has_value(), "{}_wait: nothing was sent", what);
-  require(sent->generation == generation, "{}_wait: ticket: its {} is not the one that was sent", what, what);
-  return *sent;
+// Whether the call will be kept and made later.
+bool is_captured(const GroupState& channel, Stream stream) {
+  return detail::Capture::current() != nullptr || channel.communicator().fabric().captures(stream);
 }
 
 void check_inputs(const GroupState& group, const ExchangeShape& shape, const DispatchArgs& args) {
@@ -153,13 +148,12 @@ detail::SentCall run_dispatch(const Group& group, ExchangeState& exchange, const
   check_launch(channel, args.launch, args.stream);
   check_inputs(channel, exchange.shape(), args);
   if (part == Part::whole) check_outputs(channel, exchange.shape(), args);
-  check_nothing_sent(exchange.sent_dispatch(), "dispatch");
+  exchange.turns().check_nothing_sent(ExchangeTurns::Side::dispatch);
   check_ready(group, channel, "dispatch");
-  const std::uint32_t generation = exchange.next_generation();
-  exchange.set_tokens(generation, args.tokens);
+  const Ticket ticket = exchange.turns().take_generation(args.tokens, is_captured(channel, args.stream));
   const detail::CallName name = call_name("dispatch", args.tag);
-  run(group, channel, name, plan_dispatch(exchange, args, part, generation, args.tokens));
-  return {generation, name.fingerprint, args.tokens};
+  run(group, channel, name, plan_dispatch(exchange, args, part, ticket.generation, args.tokens));
+  return {ticket, name.fingerprint, args.tokens};
 }
 
 void check_combine_output(const GroupState& group, const CombineArgs& args) {
@@ -184,7 +178,7 @@ detail::PlannedCall plan_combine(const ExchangeState& exchange, const CombineArg
       .stream = args.stream};
   const std::uint64_t units = (shape.combine_packs + 31) / 32;
   // Rows for all ranks, each of which is taken to have as many tokens as this one.
-  const std::uint64_t tokens = exchange.tokens_of(args.ticket.generation);
+  const std::uint64_t tokens = exchange.turns().tokens_of(args.ticket.generation);
   choose_grid(channel, args.launch, tokens * static_cast<unsigned>(channel.size()) * units, planned);
   return planned;
 }
@@ -193,18 +187,15 @@ detail::PlannedCall plan_combine(const ExchangeState& exchange, const CombineArg
 detail::SentCall run_combine(const Group& group, ExchangeState& exchange, const CombineArgs& args, Part part) {
   const detail::NvtxRange range("weft::combine");
   GroupState& channel = exchange.combine_channel();
-  const std::uint32_t generation = args.ticket.generation;
   check_launch(channel, args.launch, args.stream);
-  require(exchange.dispatched(generation), "ticket: no dispatch has given it");
-  const std::optional<detail::SentCall>& dispatch = exchange.sent_dispatch();
-  require(!dispatch || dispatch->generation != generation, "ticket: its dispatch has not been waited for");
+  exchange.turns().check_combine(args.ticket, is_captured(channel, args.stream));
   if (exchange.shape().local != 0) check_tensor(channel, "input", args.input, 16);
   if (part == Part::whole) check_combine_output(channel, args);
-  check_nothing_sent(exchange.sent_combine(), "combine");
+  exchange.turns().check_nothing_sent(ExchangeTurns::Side::combine);
   check_ready(group, channel, "combine");
   const detail::CallName name = call_name("combine", args.tag);
   run(group, channel, name, plan_combine(exchange, args, part));
-  return {generation, name.fingerprint, 0};
+  return {args.ticket, name.fingerprint, 0};
 }
 
 }  // namespace
@@ -217,10 +208,7 @@ ExchangeMemory exchange_memory(int ranks, const ExchangeArgs& args) {
   const detail::ExpertMap map = detail::map_experts(size, args);
   const ExchangeShape shape = detail::make_shape(size, 0, args, map);
   const detail::ExchangeLayout layout = detail::make_exchange_layout(size, shape);
-  const bool cast = args.cast != RowCast::none;
-  const std::size_t scale = args.cast == RowCast::fp8 ? sizeof(float) : 1;
-  const std::size_t scales = cast ? shape.groups * scale : shape.scale_bytes;
-  const std::size_t row = cast ? shape.columns : std::size_t{shape.input_packs} * 16;
+  const detail::OutputRow row = detail::output_row(args);
   ExchangeMemory memory{};
   memory.dispatch = layout.dispatch_bytes / detail::kBanks;
   memory.combine = layout.combine_bytes / detail::kBanks;
@@ -230,7 +218,7 @@ ExchangeMemory exchange_memory(int ranks, const ExchangeArgs& args) {
   const std::size_t entry = sizeof(std::int32_t) + (args.weighted ? sizeof(float) : 0);
   const std::size_t rows = args.layout == RowLayout::expert_masked ? std::size_t{shape.most_local} * shape.capacity
                                                                    : std::size_t{shape.rows};
-  memory.output = rows * (row + scales + (by_rank ? args.top_k * entry : 0));
+  memory.output = rows * (row.bytes + row.scale_bytes + (by_rank ? args.top_k * entry : 0));
   return memory;
 }
 
@@ -256,11 +244,12 @@ std::size_t Exchange::output_rows() const {
 }
 
 Ticket Exchange::dispatch(const DispatchArgs& args) const {
-  return {run_dispatch(group_, *state_, args, Part::whole).generation};
+  return run_dispatch(group_, *state_, args, Part::whole).ticket;
 }
 Ticket Exchange::dispatch_send(const DispatchArgs& args) const {
-  state_->sent_dispatch() = run_dispatch(group_, *state_, args, Part::send);
-  return {state_->sent_dispatch()->generation};
+  const detail::SentCall sent = run_dispatch(group_, *state_, args, Part::send);
+  state_->turns().note_sent(ExchangeTurns::Side::dispatch, sent);
+  return sent.ticket;
 }
 void Exchange::dispatch_wait(Ticket ticket, const DispatchArgs& args) const {
   const detail::NvtxRange range("weft::dispatch_wait");
@@ -268,18 +257,18 @@ void Exchange::dispatch_wait(Ticket ticket, const DispatchArgs& args) const {
   GroupState& channel = exchange.dispatch_channel();
   check_launch(channel, args.launch, args.stream);
   check_outputs(channel, exchange.shape(), args);
-  const detail::SentCall sent = take_sent(exchange.sent_dispatch(), ticket.generation, "dispatch");
+  const detail::SentCall sent = exchange.turns().sent(ExchangeTurns::Side::dispatch, ticket);
   check_ready(group_, channel, "dispatch_wait");
-  detail::PlannedCall planned = plan_dispatch(exchange, args, Part::wait, sent.generation, sent.tokens);
+  detail::PlannedCall planned = plan_dispatch(exchange, args, Part::wait, ticket.generation, sent.tokens);
   run(group_, channel, {sent.fingerprint, "dispatch, its wait"}, planned);
-  exchange.sent_dispatch().reset();
+  exchange.turns().note_waited(ExchangeTurns::Side::dispatch);
 }
 
 void Exchange::combine(const CombineArgs& args) const {
   run_combine(group_, *state_, args, Part::whole);
 }
 void Exchange::combine_send(const CombineArgs& args) const {
-  state_->sent_combine() = run_combine(group_, *state_, args, Part::send);
+  state_->turns().note_sent(ExchangeTurns::Side::combine, run_combine(group_, *state_, args, Part::send));
 }
 void Exchange::combine_wait(const CombineArgs& args) const {
   const detail::NvtxRange range("weft::combine_wait");
@@ -287,10 +276,10 @@ void Exchange::combine_wait(const CombineArgs& args) const {
   GroupState& channel = exchange.combine_channel();
   check_launch(channel, args.launch, args.stream);
   check_combine_output(channel, args);
-  const detail::SentCall sent = take_sent(exchange.sent_combine(), args.ticket.generation, "combine");
+  const detail::SentCall sent = exchange.turns().sent(ExchangeTurns::Side::combine, args.ticket);
   check_ready(group_, channel, "combine_wait");
   run(group_, channel, {sent.fingerprint, "combine, its wait"}, plan_combine(exchange, args, Part::wait));
-  exchange.sent_combine().reset();
+  exchange.turns().note_waited(ExchangeTurns::Side::combine);
 }
 
 }  // namespace weft

@@ -166,7 +166,7 @@ ExchangeState::ExchangeState(GroupState& group, const ExchangeArgs& args, int nu
                 channel_layout(layout_.dispatch_bytes)),
       combine_(group.communicator(), kMaxGroups - 2 - 2 * number, group.members(), group.rank(), window_,
                layout_.dispatch_bytes, channel_layout(layout_.combine_bytes)),
-      tokens_(args.generations) {
+      turns_(args.generations) {
   const bool replicated = !map_.first_replica.empty();
   for (std::uint32_t expert = 0; expert < args_.experts; ++expert) {
     const std::uint32_t first = replicated ? map_.first_replica[expert] : expert;
@@ -206,8 +206,7 @@ void ExchangeState::arm(std::optional<std::uint32_t> first_epoch, bool moved) {
 }
 
 void ExchangeState::set_released() {
-  sent_dispatch_.reset();
-  sent_combine_.reset();
+  turns_.forget_sent();
   dispatch_.set_released();
   combine_.set_released();
 }
@@ -222,10 +221,6 @@ ExchangeView ExchangeState::view(std::uint32_t generation) const {
                                ? nullptr
                                : reinterpret_cast<const std::uint32_t*>(tables + tables_bytes() + homes_bytes(map_)),
           .tables = RoutingTables::at(tables + generation * RoutingTables::bytes(ranks, shape_), ranks, shape_)};
-}
-
-std::uint32_t ExchangeState::next_generation() {
-  return static_cast<std::uint32_t>(dispatches_++ % args_.generations);
 }
 
 }  // namespace weft::detail

@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include "comm/exchange_turns.hpp"
 #include "comm/state.hpp"
 #include "core/exchange_shape.hpp"
 
@@ -16,13 +17,6 @@ void check_exchange_args(std::uint32_t ranks, const ExchangeArgs& args);
 void check_exchange(const GroupState& group, const ExchangeArgs& args);
 // Collective over the world; throws on all ranks where the ranks of one group differ.
 void agree_on_exchange(Bootstrap& bootstrap, const GroupState& group, const ExchangeArgs& args);
-
-// A call whose send was made and whose wait was not.
-struct SentCall {
-  std::uint32_t generation;
-  std::uint32_t fingerprint;
-  std::uint32_t tokens;
-};
 
 class ExchangeState {
  public:
@@ -42,18 +36,12 @@ class ExchangeState {
   void arm(std::optional<std::uint32_t> first_epoch, bool moved);  // as GroupState::arm
   void set_released();
 
-  // This rank's tokens in the last dispatch that took the generation, as it was called or captured.
-  std::uint32_t tokens_of(std::uint32_t generation) const { return tokens_[generation]; }
-  void set_tokens(std::uint32_t generation, std::uint32_t tokens) { tokens_[generation] = tokens; }
-  // Of dispatch and of combine.
-  std::optional<SentCall>& sent_dispatch() { return sent_dispatch_; }
-  std::optional<SentCall>& sent_combine() { return sent_combine_; }
+  ExchangeTurns& turns() { return turns_; }
+  const ExchangeTurns& turns() const { return turns_; }
 
   ExchangeView view(std::uint32_t generation) const;
-  std::uint32_t next_generation();  // of a dispatch
   // Word of this rank that is 1 once a dispatch has failed here.
   const std::uint32_t* dispatch_failed() const { return &dispatch_.call(0).local->dead; }
-  bool dispatched(std::uint32_t generation) const { return generation < dispatches_ && generation < args_.generations; }
 
  private:
   std::size_t tables_offset() const { return layout_.dispatch_bytes + layout_.combine_bytes; }
@@ -69,9 +57,7 @@ class ExchangeState {
   int window_;
   std::size_t window_bytes_ = 0;
   GroupState dispatch_, combine_;
-  std::uint64_t dispatches_ = 0;
-  std::vector<std::uint32_t> tokens_;  // by generation
-  std::optional<SentCall> sent_dispatch_, sent_combine_;
+  ExchangeTurns turns_;
 };
 
 }  // namespace weft::detail

@@ -272,19 +272,16 @@ std::size_t CommunicatorState::window_bytes() const {
   return bytes;
 }
 
-void CommunicatorState::open_exchange_window(std::size_t bytes) {
-  forbid_abort();
-  fabric_->open_window(*bootstrap_, bytes);
-  allow_abort();
-}
-
 std::shared_ptr<ExchangeState> CommunicatorState::make_exchange(GroupState& group, const ExchangeArgs& args) {
   const int number = static_cast<int>(exchanges_.size());
   bootstrap_->agree_on("create an exchange", [&] {
     if (released_) throw Error(Errc::released, "Exchange::create: the communicator's memory is released");
-    if (2 * number + 2 > kMaxGroups - 1 - config_.max_groups) {
-      throw Error(Errc::invalid_argument,
-                  fmt::format("Exchange::create: {} exchanges exist, and there is room for no more", number));
+    const int most = (kMaxGroups - 1 - config_.max_groups) / 2;  // each has a channel for dispatch and one for combine
+    if (number >= most) {
+      throw Error(
+          Errc::invalid_argument,
+          fmt::format("Exchange::create: {} exchanges exist, and with Config::max_groups {} there is room for {}",
+                      number, config_.max_groups, most));
     }
     check_exchange(group, args);
   });
@@ -294,9 +291,17 @@ std::shared_ptr<ExchangeState> CommunicatorState::make_exchange(GroupState& grou
   for (const std::size_t wish : bootstrap_->all_gather_value("size of the exchange", exchange->needed_bytes())) {
     bytes = std::max(bytes, wish);
   }
-  open_exchange_window(bytes);
   exchange->set_window_bytes(bytes);
-  bootstrap_->agree_on("prepare the exchange", [&] { exchange->arm(config_.first_epoch, true); });
+  forbid_abort();
+  try {
+    fabric_->open_window(*bootstrap_, bytes);
+    bootstrap_->agree_on("prepare the exchange", [&] { exchange->arm(config_.first_epoch, true); });
+  } catch (...) {
+    fabric_->keep_windows(number + 1);  // the next exchange shall find a window of its own under this number
+    allow_abort();
+    throw;
+  }
+  allow_abort();
   exchanges_.push_back(exchange);
   return exchange;
 }

@@ -123,7 +123,6 @@ class CommunicatorState : public std::enable_shared_from_this<CommunicatorState>
   void check_nccl(const GroupState* group);
   void forbid_abort();
   void allow_abort();
-  void open_exchange_window(std::size_t bytes);
   std::size_t region_offset(int group) const;
 
   // faults.cpp

@@ -14,6 +14,15 @@ constexpr std::uint32_t element_bytes(RowType type) {
   return type == RowType::fp8 ? 1 : 2;
 }
 
+// What a row of dispatch's output takes, and its scales.
+struct OutputRow {
+  std::size_t bytes, scale_bytes;
+};
+inline OutputRow output_row(const ExchangeArgs& args) {
+  if (args.cast == RowCast::none) return {std::size_t{args.hidden} * element_bytes(args.type), args.scale_bytes};
+  return {args.hidden, args.hidden / kScaleColumns * (args.cast == RowCast::fp8 ? sizeof(float) : 1)};
+}
+
 // Where the experts of an exchange live, and how many each rank has.
 struct ExpertMap {
   std::vector<ExpertHome> homes;             // by replica

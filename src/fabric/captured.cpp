@@ -37,6 +37,12 @@ class Graveyard {
 
 }  // namespace
 
+bool is_captured(Stream stream) {
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  check_cuda(cudaStreamIsCapturing(stream, &status), "cudaStreamIsCapturing");
+  return status == cudaStreamCaptureStatusActive;
+}
+
 void keep_for_graphs(Stream stream, const std::shared_ptr<Fabric>& fabric) {
   cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
   cudaGraph_t graph = nullptr;

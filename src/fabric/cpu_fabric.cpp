@@ -51,7 +51,9 @@ class CpuFabric final : public Fabric {
   void open_window(Bootstrap& bootstrap, std::size_t bytes) override {
     windows_.push_back(SharedMemoryWindow::create(bootstrap, bytes));
   }
-  void close_windows() override { windows_.clear(); }
+  void keep_windows(int count) override {
+    while (windows_.size() > static_cast<std::size_t>(count)) windows_.pop_back();
+  }
   std::byte* window(int number, int world_rank) const override {
     return windows_.at(static_cast<std::size_t>(number)).at(world_rank);
   }

@@ -115,11 +115,11 @@ class CudaFabric final : public Fabric {
     const std::vector<std::byte*>& peers = windows_.front()->peers();  // where poison goes
     write(device_control_->windows, peers.data(), peers.size() * sizeof(std::byte*));
   }
-  void close_windows() override {
+  void keep_windows(int count) override {
     const DeviceScope scope(device_);
     check_cuda(cudaDeviceSynchronize(), "waiting for the GPU before its windows go");
     const auto alone = alone_with_nccl();
-    windows_.clear();
+    windows_.resize(std::min(windows_.size(), static_cast<std::size_t>(count)));
   }
   std::byte* window(int number, int world_rank) const override {
     const auto index = static_cast<std::size_t>(number);
@@ -219,6 +219,7 @@ class CudaFabric final : public Fabric {
     const DeviceScope scope(device_);
     launch_on_gpu(planned);
   }
+  bool captures(Stream stream) const override { return is_captured(stream); }
   void keep_alive(Stream stream, const std::shared_ptr<Fabric>& what) override { keep_for_graphs(stream, what); }
 
   void split(int group, int color) override {

@@ -65,7 +65,9 @@ class Fabric {
   // Collective. Opens one more window, number 0 first. window() is null for a rank whose memory cannot be reached from
   // here, and once the windows are closed.
   virtual void open_window(Bootstrap& bootstrap, std::size_t bytes) = 0;
-  virtual void close_windows() = 0;
+  // Closes all windows but the first `count`.
+  virtual void keep_windows(int count) = 0;
+  void close_windows() { keep_windows(0); }
   virtual std::byte* window(int number, int world_rank) const = 0;
 
   // All ranks' windows number 0 at one address, through NVLink's switches: where Config::multicast has asked for it, on
@@ -94,6 +96,8 @@ class Fabric {
   virtual void check_buffer(const char* name, const void* data) const = 0;
   virtual void check_stream(Stream stream) const = 0;
   virtual void run(const PlannedCall& planned) = 0;
+  // Whether a graph is being captured on `stream`.
+  virtual bool captures(Stream) const { return false; }
   // Graphs that are being captured on `stream` keep `what` alive.
   virtual void keep_alive(Stream stream, const std::shared_ptr<Fabric>& what) = 0;
 

@@ -1,4 +1,4 @@
-// weft bench gather and weft bench moe, on CPU ranks.
+// weft bench gather, on CPU ranks.
 #include "cli/gather_measure.hpp"
 
 #include <gtest/gtest.h>
@@ -152,33 +152,6 @@ TEST(BenchGather, ErrorsSayWhatWouldDo) {
   EXPECT_NE(dp.err.find("--dp 4: must divide --tp 6: 1, 2, 3, 6"), std::string::npos) << dp.err;
   const auto row = run({"bench", "gather", "--row-bytes", "6", "--dtype", "f32"});
   EXPECT_NE(row.err.find("--row-bytes 6: must be a multiple of 4, the size of f32"), std::string::npos) << row.err;
-}
-
-TEST(BenchMoe, WritesEverySample) {
-  const auto config = testing::TempDir() + "moe_config.json", file = testing::TempDir() + "moe.json";
-  std::ofstream(config) << R"({"hidden_size": 256, "num_hidden_layers": 1, "num_attention_heads": 4, "vocab_size": 100,
-    "num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 64})";
-  const std::vector<std::string> arguments = {"bench", "moe", "--config", config, "--device",  "cpu",
-                                              "--ep",  "2",   "--tokens", "1,3",  "--samples", "2"};
-  auto with = arguments;
-  with.insert(with.end(), {"--json", file});
-  const auto result = run(with);
-  ASSERT_EQ(result.code, 0) << result.err;
-  EXPECT_EQ(result.err, "");
-  const auto json = read_json(file);
-  EXPECT_EQ(json.at("command"), "bench moe");
-  EXPECT_EQ(json.at("model").at("num_experts"), 8);
-  EXPECT_EQ(json.at("dispatched"), "fp8");
-  ASSERT_EQ(json.at("points").size(), 6u);  // dispatch, combine, both of two sizes
-  for (const auto& point : json.at("points")) {
-    EXPECT_EQ(point.at("verdict"), "ok");
-    EXPECT_EQ(point.at("samples_us").size(), 2u);
-    EXPECT_EQ(point.at("samples_us").at(0).size(), 2u);
-    EXPECT_GT(point.at("us").get<double>(), 0);
-  }
-  with = arguments;
-  with.insert(with.end(), {"--csv", "-"});
-  EXPECT_EQ(run(with).out.rfind("tokens,dispatch", 0), 0u);  // nothing but the table on stdout
 }
 
 }  // namespace

@@ -43,6 +43,8 @@ TEST(Program, BadUsageIsTwo) {
       {"bench", "gather", "--op", "max"},
       {"bench", "gather", "--device", "cpu", "--ranks", "2", "--tokens", "1", "--hidden", "8", "--method", "graph"},
       {"bench", "moe", "--model", "llama-3.1-70b"},
+      {"bench", "moe", "--device", "cpu", "--ranks", "2", "--tokens", "1", "--capacity", "0"},
+      {"bench", "moe", "--device", "cpu", "--ranks", "2", "--tokens", "1", "--dispatch", "int4"},
       {"info", "--ranks", "many"},
       {"bench", "all-reduce", "--device", "cpu", "--ranks", "2", "--bytes", "1K", "--plot", "picture.gif"},
       {"verify", "--ranks", "65"},
@@ -290,7 +292,10 @@ TEST(Program, ModelBenchShowsGathersAndExchanges) {
                         "1", "--csv", "-"});
   EXPECT_NE(csv.out.find("\nreduce_scatter,"), std::string::npos) << csv.out;
   EXPECT_NE(csv.out.find("\n\"dispatch, combine\","), std::string::npos) << csv.out;
-  ASSERT_EQ(json.at("exchanges").size(), 3u);  // 50 are too many for CPU ranks
+  ASSERT_EQ(json.at("exchanges").size(), 3u);  // 50 are too many for CPU ranks, which is said
+  EXPECT_NE(result.out.find("Dispatch and combine: up to 16 tokens per rank here, and so not with 50\n"),
+            std::string::npos)
+      << result.out;
   for (const auto& point : json.at("exchanges")) EXPECT_EQ(point.at("tokens"), 2);
 }
 

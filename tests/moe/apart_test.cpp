@@ -1,6 +1,10 @@
 // Dispatch and combine whose sends and waits are calls of their own, on CPU ranks.
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <random>
+#include <thread>
+
 #include "support/moe_batches.hpp"
 #include "support/world.hpp"
 #include "weft/recording.hpp"
@@ -37,6 +41,50 @@ TEST_P(MoeApart, DispatchesAndCombinesInterleave) {
       exchange.combine(last->combine(of_last));
       last->check_combine();
       combine_and_check(exchange, prepared[0], rank, dispatch_and_check(exchange, prepared[0], rank));
+    }));
+  }
+}
+
+// As many dispatches under way as there are generations, of two exchanges whose halves come in any order that their
+// rules allow, with delays between all of them.
+TEST_P(MoeApart, GenerationsOfTwoExchangesInterleave) {
+  const std::uint32_t ranks = GetParam();
+  for (const Batch& batch : in_every_layout(sums_without_weights(ranks), ranks)) {
+    const std::vector<PreparedMoe> prepared = prepare_all(batch, ranks);
+    expect_all_well(run_world(static_cast<int>(ranks), cpu_config(), [&](Communicator& communicator, int number) {
+      const auto rank = static_cast<std::uint32_t>(number);
+      const Exchange exchanges[] = {Exchange::create(communicator, batch.front().args),
+                                    Exchange::create(communicator, batch.front().args)};
+      std::mt19937 delays(rank);
+      const auto nap = [&] { std::this_thread::sleep_for(std::chrono::microseconds(delays() % 3 == 0 ? 300 : 0)); };
+      for (int round = 0; round < 4; ++round) {
+        std::vector<std::unique_ptr<CpuMoe>> calls[2];
+        std::vector<Ticket> tickets[2];
+        for (const PreparedMoe& p : prepared) {  // a generation each
+          for (int i : {0, 1}) {
+            calls[i].push_back(std::make_unique<CpuMoe>(exchanges[i], p, rank));
+            tickets[i].push_back(exchanges[i].dispatch_send(calls[i].back()->dispatch()));
+            nap();
+          }
+          for (int i : {1, 0}) {
+            exchanges[i].dispatch_wait(tickets[i].back(), calls[i].back()->dispatch());
+            calls[i].back()->check_dispatch();
+            nap();
+          }
+        }
+        for (std::size_t turn = 0; turn < prepared.size(); ++turn) {
+          const std::size_t generation = (turn + static_cast<std::size_t>(round)) % prepared.size();
+          for (int i : {0, 1}) {
+            exchanges[i].combine_send(calls[i][generation]->combine(tickets[i][generation]));
+            nap();
+          }
+          for (int i : {1, 0}) {
+            exchanges[i].combine_wait(calls[i][generation]->combine(tickets[i][generation]));
+            calls[i][generation]->check_combine();
+            nap();
+          }
+        }
+      }
     }));
   }
 }

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <random>
 #include <thread>
@@ -93,6 +94,53 @@ TEST_P(Moe, ReplicasServeTokensInTurn) {
       }
     }));
   }
+}
+
+TEST_P(Moe, SumsWithoutWeights) {
+  run_batches(in_every_layout(sums_without_weights(GetParam()), GetParam()), GetParam());
+}
+
+// Whatever 16 bits, or two bytes, a row may have side by side, in each place of a pack where they can lie.
+TEST(MoeRows, OfAllBitPatterns) {
+  for (const RowType type : {RowType::bf16, RowType::f16, RowType::fp8}) {
+    ExchangeArgs args{.tokens = 8, .hidden = 8192, .experts = 2, .top_k = 1, .type = type};
+    if (type == RowType::fp8) args.hidden *= 2;
+    for (const Batch& batch : in_every_layout({{{.args = args, .tokens = {8}}}}, 2)) {
+      PreparedMoe p = prepare(batch[0], 2, 5);
+      for (std::uint32_t rank = 0; rank < 2; ++rank) {
+        for (std::uint32_t i = 0; i < 65536; ++i)
+          put(p.tokens[rank].rows, DataType::bf16, i, (i * 8 + i / 8192 + rank) & 0xffffu);
+      }
+      expect_all_well(run_world(2, cpu_config(), [&](Communicator& communicator, int rank) {
+        const Exchange exchange = Exchange::create(communicator, batch[0].args);
+        for (int call = 0; call < 3; ++call) dispatch_and_check(exchange, p, static_cast<std::uint32_t>(rank), true);
+      }));
+    }
+  }
+}
+
+// A rank that begins late, once the others are about to wait, is the one that they have waited for.
+TEST(MoeStatistics, NamesALateRank) {
+  const PreparedMoe p = prepare({.args = small_exchange(), .tokens = {6, 3}}, 3, 5);
+  std::atomic<int> waiting = 0;  // ranks that are about to wait
+  expect_all_well(run_world(3, cpu_config(), [&](Communicator& communicator, int number) {
+    const auto rank = static_cast<std::uint32_t>(number);
+    const Exchange exchange = Exchange::create(communicator, p.call.args);
+    CpuMoe moe(exchange, p, rank);
+    std::uint64_t waits[3] = {};
+    DispatchArgs args = moe.dispatch();
+    args.source_wait_ns = waits;
+    if (rank == 1) {
+      while (waiting < 2) std::this_thread::yield();
+      std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    }
+    ++waiting;
+    exchange.dispatch(args);
+    moe.check_dispatch();
+    if (rank != 1) {
+      EXPECT_GE(waits[1], 1'000'000u);
+    }
+  }));
 }
 
 // Every source has a time, and this rank waits for itself not at all.
@@ -189,53 +237,6 @@ TEST(MoeGroups, EachHasAnExchange) {
   }));
 }
 
-TEST(MoeMemory, IsWhatTheFormulaSays) {
-  ExchangeArgs args = small_exchange();
-  args.experts = 9;
-  expect_all_well(run_world(3, cpu_config(), [&](Communicator& communicator, int) {
-    const std::size_t before = communicator.memory().window;
-    const Exchange exchange = Exchange::create(communicator, args);
-    EXPECT_EQ(communicator.memory().window - before, exchange_memory(3, args).window);
-    communicator.release();
-    EXPECT_EQ(communicator.memory().window, 0u);
-    communicator.acquire();
-    EXPECT_EQ(communicator.memory().window - before, exchange_memory(3, args).window);
-  }));
-}
-
-// What the caller gives for each layout, of eight ranks with 2 experts each, 4 tokens of 16 bytes and 2 entries.
-TEST(MoeMemory, TellsTheOutputOfEachLayout) {
-  ExchangeArgs args{.tokens = 4, .hidden = 8, .experts = 16, .top_k = 2};
-  EXPECT_EQ(exchange_memory(8, args).output, 2u * 8 * 4 * 16);
-  args.layout = RowLayout::expert_contiguous;
-  args.alignment = 8;
-  EXPECT_EQ(exchange_memory(8, args).output, (8u * 4 * 2 + 2 * 7) * 16);
-  args.alignment = 1;
-  args.layout = RowLayout::rank_major;
-  EXPECT_EQ(exchange_memory(8, args).output, 8u * 4 * (16 + 2 * 8));
-  args.weighted = false;
-  EXPECT_EQ(exchange_memory(8, args).output, 8u * 4 * (16 + 2 * 4));
-  args.cast = RowCast::fp8;
-  args.hidden = 256;
-  EXPECT_EQ(exchange_memory(8, args).output, 8u * 4 * (256 + 2 * 4 + 2 * 4));
-  for (const RowLayout layout : {RowLayout::expert_masked, RowLayout::expert_contiguous, RowLayout::rank_major}) {
-    args.layout = layout;
-    expect_all_well(run_world(2, cpu_config(), [&](Communicator& communicator, int) {
-      const Exchange exchange = Exchange::create(communicator, args);
-      const bool by_rank = layout == RowLayout::rank_major;
-      const std::size_t row = 256 + 2 * 4 + (by_rank ? 2 * 4 : 0);
-      EXPECT_EQ(exchange.output_rows() * row, exchange_memory(2, args).output);
-    }));
-  }
-}
-
-// DeepSeek-V3 on eight ranks, 128 tokens of bf16 each: dispatch and combine in less than 32 MB.
-TEST(MoeMemory, DeepSeekFitsThirtyTwoMegabytes) {
-  const ExchangeMemory memory = exchange_memory(8, {.tokens = 128, .hidden = 7168, .experts = 256, .top_k = 8});
-  EXPECT_GT(memory.dispatch + memory.combine, 2u * 8 * 128 * 14336);  // the rows alone
-  EXPECT_LE(memory.dispatch + memory.combine, 32'000'000u);
-}
-
 TEST(MoeLife, GoesOnAfterReleaseAndAcquire) {
   const ExchangeArgs args = small_exchange();
   const PreparedMoe p = prepare({.args = args, .tokens = {6, 3}}, 2, 5);
@@ -263,57 +264,6 @@ TEST(MoeLife, ADispatchBeforeAReleaseHasNoTokensForACombineAfterIt) {
     exchange.combine(late.combine(ticket));
     combine_and_check(exchange, p, rank, dispatch_and_check(exchange, p, rank));
   }));
-}
-
-TEST(MoeFaults, RanksThatDisagreeFindOut) {
-  for (const Ending& ending : run_world(3, cpu_config(), [&](Communicator&communicator, int rank) {
-         ExchangeArgs args = small_exchange();
-         if (rank == 1) args.top_k = 4;
-         Exchange::create(communicator, args);
-       })) {
-    ASSERT_TRUE(ending.error.has_value());
-    EXPECT_EQ(ending.error->code(), Errc::invalid_argument);
-    EXPECT_NE(ending.what.find("top_k 4"), std::string::npos) << ending.what;
-  }
-}
-
-TEST(MoeFaults, OneGenerationTooMany) {
-  const ExchangeArgs args = small_exchange();
-  const PreparedMoe p = prepare({.args = args, .tokens = {6, 3}}, 2, 5);
-  for (const Ending& ending : run_world(2, cpu_config(), [&](Communicator&communicator, int number) {
-         const auto rank = static_cast<std::uint32_t>(number);
-         const Exchange exchange = Exchange::create(communicator, args);
-         for (int i = 0; i < 4; ++i) dispatch_and_check(exchange, p, rank, i >= 2);  // the last two discard
-         dispatch_and_check(exchange, p, rank);
-       })) {
-    expect_fault(ending, {Errc::in_flight, Errc::peer_failed}, "third dispatch");
-  }
-}
-
-TEST(MoeFaults, OverflowIsAnError) {
-  ExchangeArgs args = small_exchange();
-  args.capacity = 1;
-  const PreparedMoe p = prepare({.args = args, .tokens = {6}, .choice = Choice::one_expert}, 2, 5);
-  const auto endings = run_world(2, cpu_config(), [&](Communicator& communicator, int number) {
-    const auto rank = static_cast<std::uint32_t>(number);
-    const Exchange exchange = Exchange::create(communicator, args);
-    const Ticket ticket = dispatch_and_check(exchange, p, rank);
-    combine_and_check(exchange, p, rank, ticket);
-  });
-  expect_fault(endings[0], {Errc::peer_failed}, "the rank that only sends");
-  expect_fault(endings[1], {Errc::overflow}, "the expert's rank");
-}
-
-TEST(MoeFaults, AMissingDispatchIsNamed) {
-  const ExchangeArgs args = small_exchange();
-  const PreparedMoe p = prepare({.args = args, .tokens = {6}}, 2, 5);
-  const auto endings =
-      run_world(2, cpu_config(std::chrono::milliseconds(200)), [&](Communicator& communicator, int rank) {
-        const Exchange exchange = Exchange::create(communicator, args);
-        if (rank == 0) dispatch_and_check(exchange, p, 0);
-      });
-  expect_fault(endings[0], {Errc::timeout}, "the rank that waits");
-  EXPECT_EQ(endings[0].error->fault().peer, 1);
 }
 
 // A recording keeps pointers: routing and rows may change from replay to replay.

@@ -18,9 +18,18 @@ using test::Sparse;
 
 constexpr std::uint32_t kRanks = 3, kTokens = 2, kGeneration = 1;
 constexpr std::uint64_t kRowBytes = std::uint64_t{2} << 20;
-const ExchangeArgs kArgs{
-    .tokens = 1024, .hidden = kRowBytes / 2, .experts = 6, .top_k = 2, .weighted = false, .generations = 1};
-const ExpertMap kMap = map_experts(kRanks, kArgs);
+constexpr std::uint32_t kLocal = 4;  // experts of a rank
+
+ExchangeArgs far_args(RowLayout layout) {
+  return {.tokens = 1024,
+          .hidden = kRowBytes / 2,
+          .experts = kRanks * kLocal,
+          .top_k = 2,
+          .layout = layout,
+          .alignment = layout == RowLayout::expert_contiguous ? 1024u : 1u,
+          .weighted = false,
+          .generations = 1};
+}
 
 struct FarChannel {
   Channel channel{};
@@ -28,9 +37,10 @@ struct FarChannel {
 };
 
 struct ExchangeRank {
-  explicit ExchangeRank(std::uint32_t number)
+  ExchangeRank(std::uint32_t number, const ExchangeArgs& args)
       : rank(number),
-        shape(make_shape(kRanks, number, kArgs, kMap)),
+        map(map_experts(kRanks, args)),
+        shape(make_shape(kRanks, number, args, map)),
         layout(make_exchange_layout(kRanks, shape)),
         window(kWindowHeaderBytes + layout.dispatch_bytes + layout.combine_bytes),
         tables(RoutingTables::bytes(kRanks, shape)),
@@ -52,7 +62,7 @@ struct ExchangeRank {
     std::memset(region + layout.counts, 0xff, layout.records - layout.counts);
     for (std::uint64_t slot = 0; slot < kBanks * kRanks; ++slot) {
       for (std::uint64_t token = 0; token < kTokens; ++token) {
-        const std::uint64_t row = slot * kArgs.tokens + token;
+        const std::uint64_t row = slot * shape.tokens + token;
         std::memset(region + layout.rows + row * shape.row_packs * sizeof(Pack), 0xff, shape.row_packs * sizeof(Pack));
         std::memset(region + layout.dispatch_bytes + layout.results + row * kRowBytes, 0xff, kRowBytes);
       }
@@ -62,7 +72,7 @@ struct ExchangeRank {
   ExchangeView view() {
     return {.shape = shape,
             .layout = layout,
-            .homes = kMap.homes.data(),
+            .homes = map.homes.data(),
             .first_replica = nullptr,
             .tables = RoutingTables::at(tables.data(), kRanks, shape)};
   }
@@ -73,6 +83,7 @@ struct ExchangeRank {
   }
 
   std::uint32_t rank;
+  ExpertMap map;
   ExchangeShape shape;
   ExchangeLayout layout;
   Sparse window, tables, output, input, result;
@@ -86,10 +97,22 @@ std::uint16_t element(std::uint32_t call, std::uint32_t rank, std::uint32_t toke
   return static_cast<std::uint16_t>(0x3f80u | ((i / 97 + call * 31 + rank * 11 + token * 5 + i) & 0x7fu));
 }
 
-TEST(MoeFarOffsets, RowsOfWindowsAndOutputs) {
+class MoeFarOffsets : public testing::TestWithParam<RowLayout> {};
+INSTANTIATE_TEST_SUITE_P(Layouts, MoeFarOffsets,
+                         testing::Values(RowLayout::expert_masked, RowLayout::expert_contiguous,
+                                         RowLayout::rank_major));
+
+// Each token's two experts have different ranks, and every expert of every rank gets one token.
+std::uint32_t far_expert(std::uint32_t call, std::uint32_t rank, std::uint32_t token, std::uint32_t k) {
+  const std::uint32_t number = (rank * kTokens + token + call) % (kRanks * kTokens);
+  return (number + k) % kRanks * kLocal + number / kRanks * 2 + k;
+}
+
+TEST_P(MoeFarOffsets, RowsOfWindowsAndOutputs) {
+  const ExchangeArgs args = far_args(GetParam());
   std::vector<std::unique_ptr<ExchangeRank>> ranks;
   for (std::uint32_t rank = 0; rank < kRanks; ++rank) {
-    ranks.push_back(std::make_unique<ExchangeRank>(rank));
+    ranks.push_back(std::make_unique<ExchangeRank>(rank, args));
   }
   for (auto& mine : ranks) {
     for (std::uint32_t peer = 0; peer < kRanks; ++peer) {
@@ -102,14 +125,16 @@ TEST(MoeFarOffsets, RowsOfWindowsAndOutputs) {
       mine->combine.channel.region[peer] += mine->layout.dispatch_bytes;
     }
   }
-  // A sender's rows begin 2 GiB after another's, and an expert's 6 GiB after another's.
-  ASSERT_GT(ranks[0]->layout.rows + 5 * kArgs.tokens * kRowBytes, std::uint64_t{10} << 30);
-  ASSERT_GT(ranks[0]->shape.capacity * kRowBytes, std::uint64_t{1} << 32);
-
-  // Every token to the second expert of one rank and to the first of the next.
-  const auto expert = [](std::uint32_t rank, std::uint32_t token, std::uint32_t k) {
-    return k == 0 ? (rank + token) % kRanks * 2 + 1 : (rank + token + 1) % kRanks * 2;
+  // Where an expert's only row lies: blocks of experts, and multiples of the alignment, are far apart, and so are
+  // senders' rows, here as in windows.
+  const auto row_of = [&](const ExchangeRank& mine, std::uint32_t local, std::uint32_t source, std::uint32_t token) {
+    if (args.layout == RowLayout::expert_masked) return std::uint64_t{local} * mine.shape.capacity;
+    if (args.layout == RowLayout::expert_contiguous) return std::uint64_t{local} * args.alignment;
+    return std::uint64_t{source} * args.tokens + token;
   };
+  ASSERT_GT(ranks[0]->layout.rows + 5 * args.tokens * kRowBytes, std::uint64_t{10} << 30);
+  ASSERT_GE(row_of(*ranks[0], kLocal - 1, kRanks - 1, 0) * kRowBytes, std::uint64_t{1} << 32);
+
   test::expect_no_errors(test::run_ranks(kRanks, [&](int number) {
     const auto rank = static_cast<std::uint32_t>(number);
     ExchangeRank& mine = *ranks[rank];
@@ -117,42 +142,45 @@ TEST(MoeFarOffsets, RowsOfWindowsAndOutputs) {
     const auto* const result = reinterpret_cast<const std::uint16_t*>(mine.result.data());
     const auto* const output = reinterpret_cast<const std::uint16_t*>(mine.output.data());
     for (std::uint32_t call = 0; call < 3; ++call) {
-      std::vector<std::int32_t> ids, counts(mine.shape.local);
+      std::vector<std::int32_t> ids, counts(kLocal), offsets(kLocal + 1), source_tokens(kRanks);
+      std::vector<std::int32_t> local_ids(std::size_t{kRanks} * args.tokens * args.top_k);
       for (std::uint32_t token = 0; token < kTokens; ++token) {
-        for (std::uint32_t k = 0; k < kArgs.top_k; ++k)
-          ids.push_back(static_cast<std::int32_t>(expert(rank, token, k)));
-        for (std::uint64_t i = 0; i < kArgs.hidden; ++i) {
-          input[token * kArgs.hidden + i] = element(call, rank, token, i);
+        for (std::uint32_t k = 0; k < args.top_k; ++k) {
+          ids.push_back(static_cast<std::int32_t>(far_expert(call, rank, token, k)));
+        }
+        for (std::uint64_t i = 0; i < args.hidden; ++i) {
+          input[token * args.hidden + i] = element(call, rank, token, i);
         }
       }
-      mine.run(mine.dispatch, DispatchOperation{.work = {.exchange = mine.view(),
-                                                         .part = Part::whole,
-                                                         .input = input,
-                                                         .scales = nullptr,
-                                                         .ids = ids.data(),
-                                                         .weights = nullptr,
-                                                         .tokens = kTokens,
-                                                         .wide_ids = false,
-                                                         .discard = true,
-                                                         .output = mine.output.data(),
-                                                         .output_scales = nullptr,
-                                                         .counts = counts.data(),
-                                                         .offsets = nullptr,
-                                                         .sources = nullptr,
-                                                         .source_tokens = nullptr,
-                                                         .source_wait_ns = nullptr,
-                                                         .local_ids = nullptr,
-                                                         .local_weights = nullptr},
-                                                .type = RowType::bf16});
-      std::vector<std::uint64_t> next(mine.shape.local);
+      mine.run(
+          mine.dispatch,
+          DispatchOperation{.work = {.exchange = mine.view(),
+                                     .part = Part::whole,
+                                     .input = input,
+                                     .scales = nullptr,
+                                     .ids = ids.data(),
+                                     .weights = nullptr,
+                                     .tokens = kTokens,
+                                     .wide_ids = false,
+                                     .discard = true,
+                                     .output = mine.output.data(),
+                                     .output_scales = nullptr,
+                                     .counts = counts.data(),
+                                     .offsets = args.layout == RowLayout::expert_contiguous ? offsets.data() : nullptr,
+                                     .sources = nullptr,
+                                     .source_tokens = source_tokens.data(),
+                                     .source_wait_ns = nullptr,
+                                     .local_ids = args.layout == RowLayout::rank_major ? local_ids.data() : nullptr,
+                                     .local_weights = nullptr},
+                            .type = RowType::bf16});
       for (std::uint32_t source = 0; source < kRanks; ++source) {
         for (std::uint32_t token = 0; token < kTokens; ++token) {
-          for (std::uint32_t k = 0; k < kArgs.top_k; ++k) {
-            const ExpertHome home = kMap.homes[expert(source, token, k)];
+          for (std::uint32_t k = 0; k < args.top_k; ++k) {
+            const ExpertHome home = mine.map.homes[far_expert(call, source, token, k)];
             if (home.rank != rank) continue;
-            const std::uint64_t row = std::uint64_t{home.local} * mine.shape.capacity + next[home.local]++;
-            for (std::uint64_t i = 0; i < kArgs.hidden; ++i) {
-              if (output[row * kArgs.hidden + i] == element(call, source, token, i)) continue;
+            const std::uint64_t row = row_of(mine, home.local, source, token);
+            for (std::uint64_t i = 0; i < args.hidden; ++i) {
+              if (output[row * args.hidden + i] == element(call, source, token, i)) continue;
               throw std::runtime_error("a row of the output is wrong");
             }
           }
@@ -166,9 +194,9 @@ TEST(MoeFarOffsets, RowsOfWindowsAndOutputs) {
                                                        .output = mine.result.data(),
                                                        .dispatch_dead = nullptr},
                                               .type = DataType::bf16});
-      for (std::uint64_t i = 0; i < kTokens * kArgs.hidden; ++i) {
-        const std::uint32_t token = static_cast<std::uint32_t>(i / kArgs.hidden);
-        if (result[i] == element(call, rank, token, i % kArgs.hidden) + 0x80u) continue;
+      for (std::uint64_t i = 0; i < kTokens * args.hidden; ++i) {
+        const std::uint32_t token = static_cast<std::uint32_t>(i / args.hidden);
+        if (result[i] == element(call, rank, token, i % args.hidden) + 0x80u) continue;
         throw std::runtime_error("a combined row is wrong");
       }
     }

@@ -79,6 +79,16 @@ std::vector<Batch> rows_without_room() {
   return {batch(args), batch(contiguous)};
 }
 
+std::vector<Batch> sums_without_weights(std::uint32_t ranks) {
+  ExchangeArgs args = small_exchange();
+  args.weighted = false;
+  args.generations = 3;
+  args.capacity = ranks * args.tokens * args.top_k;
+  return {{{.args = args, .tokens = {6, 4}},
+           {.args = args, .tokens = {0, 6, 1}, .choice = Choice::duplicates, .residual = true},
+           {.args = args, .tokens = {5}, .choice = Choice::holes}}};
+}
+
 std::vector<Batch> in_every_layout(const std::vector<Batch>& batches, std::uint32_t ranks) {
   std::vector<Batch> all = batches;
   for (const RowLayout layout : {RowLayout::expert_contiguous, RowLayout::rank_major}) {

@@ -15,6 +15,7 @@ std::vector<Batch> rows_of_every_type(std::uint32_t ranks);
 std::vector<Batch> casts_on_the_way(std::uint32_t ranks);
 std::vector<Batch> experts_where_the_caller_wants(std::uint32_t ranks);
 std::vector<Batch> rows_without_room();
+std::vector<Batch> sums_without_weights(std::uint32_t ranks);
 // Each batch as it is, with contiguous experts (room for as much as there is) and with rows by rank.
 std::vector<Batch> in_every_layout(const std::vector<Batch>& batches, std::uint32_t ranks);
 

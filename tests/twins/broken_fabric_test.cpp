@@ -11,16 +11,19 @@
 
 #include "cli/run.hpp"
 #include "support/cases.hpp"
+#include "support/moe_cases.hpp"
 #include "support/ranks.hpp"
 #include "support/world.hpp"
 
 namespace weft::detail {
 
 // Between which ranks a bit is lost, and in which pack; none while `from` is −1. Likewise of copies, in what arrived.
+// And which rank cannot fill its memory.
 struct Break {
   std::atomic<int> from = -1, to = -1;
   std::atomic<std::size_t> pack = 0;
   std::atomic<int> copies_from = -1, copies_to = -1;
+  std::atomic<int> fills_of = -1;
 };
 static Break broken;
 
@@ -45,10 +48,13 @@ class BreakableFabric final : public Fabric {
     window_bytes_ = bytes;
     sound_->open_window(bootstrap, bytes);
   }
-  void close_windows() override { sound_->close_windows(); }
+  void keep_windows(int count) override { sound_->keep_windows(count); }
   std::byte* window(int number, int rank) const override { return sound_->window(number, rank); }
   void write(void* to, const void* from, std::size_t bytes) override { sound_->write(to, from, bytes); }
-  void fill(void* to, std::uint8_t value, std::size_t bytes) override { sound_->fill(to, value, bytes); }
+  void fill(void* to, std::uint8_t value, std::size_t bytes) override {
+    if (rank_ == broken.fills_of) throw Error(Errc::system, "the machine fills no memory");
+    sound_->fill(to, value, bytes);
+  }
   void read(void* to, const void* from, std::size_t bytes) override { sound_->read(to, from, bytes); }
   FaultRecord record() const override { return sound_->record(); }
   void clear_record() override { sound_->clear_record(); }
@@ -132,6 +138,33 @@ TEST(BrokenFabric, IsFoundByAcquire) {
   });
   broken.from = -1;
   for (const Ending& ending : endings) expect_says(ending.what, "data that rank 2 wrote to rank 1 arrived wrong");
+}
+
+// An exchange that one rank cannot prepare is none on any rank, and leaves the next one a window of its own: that one
+// is larger, so in a window that was left behind its rows would lie outside.
+TEST(BrokenFabric, AnExchangeThatFailsLeavesNothingBehind) {
+  const ExchangeArgs small{.tokens = 1, .hidden = 8, .experts = kRanks, .top_k = 1};
+  ExchangeArgs large = small;
+  large.tokens = 64;
+  large.hidden = 1024;
+  const PreparedMoe p = prepare({.args = large, .tokens = {64}}, kRanks, 5);
+  expect_all_well(run_world(kRanks, cpu_config(), [&](Communicator& communicator, int number) {
+    const auto rank = static_cast<std::uint32_t>(number);
+    const std::size_t before = communicator.memory().window;
+    barrier(communicator, {});
+    if (rank == 1) broken.fills_of = 1;
+    barrier(communicator, {});
+    expect_says(error_of([&] { Exchange::create(communicator, small); }), "the machine fills no memory");
+    barrier(communicator, {});
+    if (rank == 1) broken.fills_of = -1;
+    barrier(communicator, {});
+    EXPECT_EQ(communicator.memory().window, before);
+    const Exchange exchange = Exchange::create(communicator, large);
+    combine_and_check(exchange, p, rank, dispatch_and_check(exchange, p, rank));
+    communicator.release();
+    communicator.acquire();
+    combine_and_check(exchange, p, rank, dispatch_and_check(exchange, p, rank));
+  }));
 }
 
 // What an operator gets to see: which two ranks, which way.

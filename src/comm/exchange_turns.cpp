@@ -1,0 +1,66 @@
+#include "comm/exchange_turns.hpp"
+
+#include "comm/call.hpp"
+
+namespace weft::detail {
+namespace {
+
+const char* name(ExchangeTurns::Side side) {
+  return side == ExchangeTurns::Side::dispatch ? "dispatch" : "combine";
+}
+
+}  // namespace
+
+Ticket ExchangeTurns::take_generation(std::uint32_t tokens, bool captured) {
+  const std::scoped_lock lock(mutex_);
+  const std::uint64_t index = dispatches_++ % tokens_.size();
+  tokens_[index] = tokens;
+  if (!captured) eager_[index] = dispatches_;
+  return {.generation = static_cast<std::uint32_t>(index), .number = captured ? 0 : dispatches_};
+}
+
+void ExchangeTurns::check_combine(Ticket ticket, bool captured) const {
+  const std::scoped_lock lock(mutex_);
+  const std::uint32_t generation = ticket.generation;
+  require(generation < dispatches_ && generation < tokens_.size(), "ticket: no dispatch has given it");
+  // What graphs hold is made in an order that the host does not see.
+  const bool known = ticket.number != 0 && !captured;
+  require(!known || ticket.number == eager_[generation], "ticket: a later dispatch has taken its generation");
+  require(!dispatch_ || dispatch_->ticket.generation != generation, "ticket: its dispatch has not been waited for");
+}
+
+std::uint32_t ExchangeTurns::tokens_of(std::uint32_t generation) const {
+  const std::scoped_lock lock(mutex_);
+  return tokens_[generation];
+}
+
+void ExchangeTurns::check_nothing_sent(Side side) const {
+  const std::scoped_lock lock(mutex_);
+  if (!of(side)) return;
+  throw Error(Errc::in_flight, fmt::format("{0}: the {0} before has been sent and not been waited for", name(side)));
+}
+
+void ExchangeTurns::note_sent(Side side, const SentCall& call) {
+  const std::scoped_lock lock(mutex_);
+  of(side) = call;
+}
+
+SentCall ExchangeTurns::sent(Side side, Ticket ticket) const {
+  const std::scoped_lock lock(mutex_);
+  require(of(side).has_value(), "{}_wait: nothing was sent", name(side));
+  require(of(side)->ticket == ticket, "{0}_wait: ticket: its {0} is not the one that was sent", name(side));
+  return *of(side);
+}
+
+void ExchangeTurns::note_waited(Side side) {
+  const std::scoped_lock lock(mutex_);
+  of(side).reset();
+}
+
+void ExchangeTurns::forget_sent() {
+  const std::scoped_lock lock(mutex_);
+  dispatch_.reset();
+  combine_.reset();
+}
+
+}  // namespace weft::detail

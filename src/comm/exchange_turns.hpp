@@ -1,0 +1,53 @@
+// Whose turn it is in an exchange, as this rank's host knows it: generations, and sends that were not waited for.
+//
+// Dispatches and combines may be called by a thread each, and each side looks at what the other has noted: a lock, held
+// for a few words at a time, keeps them apart. What is looked at before a call and noted after it is one side's own.
+#pragma once
+
+#include <cstdint>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "weft/moe.hpp"
+
+namespace weft::detail {
+
+// A call whose send was made and whose wait was not.
+struct SentCall {
+  Ticket ticket;
+  std::uint32_t fingerprint;
+  std::uint32_t tokens;
+};
+
+class ExchangeTurns {
+ public:
+  explicit ExchangeTurns(std::uint32_t generations) : tokens_(generations), eager_(generations) {}
+
+  // Takes the next generation for this rank's `tokens`. `captured`: the call is kept and made later.
+  Ticket take_generation(std::uint32_t tokens, bool captured);
+  // Throws Errc::invalid_argument for a ticket that names no dispatch which can be combined now.
+  void check_combine(Ticket ticket, bool captured) const;
+  // This rank's tokens in the last dispatch that took the generation, as it was called or captured.
+  std::uint32_t tokens_of(std::uint32_t generation) const;
+
+  // Sends of dispatch, or of combine, and their waits take turns.
+  enum class Side : std::uint8_t { dispatch, combine };
+  void check_nothing_sent(Side side) const;  // throws Errc::in_flight
+  void note_sent(Side side, const SentCall& call);
+  SentCall sent(Side side, Ticket ticket) const;  // throws Errc::invalid_argument unless that is what was sent
+  void note_waited(Side side);
+  void forget_sent();
+
+ private:
+  const std::optional<SentCall>& of(Side side) const { return side == Side::dispatch ? dispatch_ : combine_; }
+  std::optional<SentCall>& of(Side side) { return side == Side::dispatch ? dispatch_ : combine_; }
+
+  mutable std::mutex mutex_;
+  std::uint64_t dispatches_ = 0;
+  std::vector<std::uint32_t> tokens_;  // by generation
+  std::vector<std::uint64_t> eager_;   // likewise: number of the last dispatch that was not captured; 0: none
+  std::optional<SentCall> dispatch_, combine_;
+};
+
+}  // namespace weft::detail

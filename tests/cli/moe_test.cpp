@@ -1,0 +1,123 @@
+// weft bench moe on CPU ranks, and weft info --moe.
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "cli/run.hpp"
+#include "weft/moe.hpp"
+
+namespace weft::cli {
+namespace {
+
+TEST(BenchMoe, WritesEverySample) {
+  const auto config = testing::TempDir() + "moe_config.json", file = testing::TempDir() + "moe.json";
+  std::ofstream(config) << R"({"hidden_size": 256, "num_hidden_layers": 1, "num_attention_heads": 4, "vocab_size": 100,
+    "num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 64})";
+  const std::vector<std::string> arguments = {"bench", "moe", "--config", config, "--device",  "cpu",
+                                              "--ep",  "2",   "--tokens", "1,3",  "--samples", "2"};
+  auto with = arguments;
+  with.insert(with.end(), {"--json", file});
+  const auto result = run(with);
+  ASSERT_EQ(result.code, 0) << result.err;
+  EXPECT_EQ(result.err, "");
+  const auto json = read_json(file);
+  EXPECT_EQ(json.at("command"), "bench moe");
+  EXPECT_EQ(json.at("model").at("num_experts"), 8);
+  EXPECT_EQ(json.at("dispatched"), "fp8");
+  ASSERT_EQ(json.at("points").size(), 6u);  // dispatch, combine, both of two sizes
+  for (const auto& point : json.at("points")) {
+    EXPECT_EQ(point.at("verdict"), "ok");
+    EXPECT_EQ(point.at("samples_us").size(), 2u);
+    EXPECT_EQ(point.at("samples_us").at(0).size(), 2u);
+    EXPECT_GT(point.at("us").get<double>(), 0);
+  }
+  with = arguments;
+  with.insert(with.end(), {"--csv", "-"});
+  EXPECT_EQ(run(with).out.rfind("tokens,dispatch", 0), 0u);  // nothing but the table on stdout
+}
+
+// A model whose groups of experts are named, so that every routing is there: 8 experts, of which 2 ranks have 4 each.
+std::string moe_config() {
+  const auto config = testing::TempDir() + "moe_groups.json";
+  std::ofstream(config) << R"({"hidden_size": 256, "num_hidden_layers": 1, "num_experts": 8, "num_experts_per_tok": 2,
+    "n_group": 4, "topk_group": 2})";
+  return config;
+}
+
+// Whatever goes out and comes back is compared with the reference, in every layout.
+TEST(BenchMoe, EveryKindOfRow) {
+  const auto config = moe_config(), file = testing::TempDir() + "moe_rows.json";
+  for (const char* layout : {"masked", "contiguous", "rank-major"}) {
+    for (const char* row : {"fp8", "fp8-ue8m0", "bf16", "f16"}) {
+      for (const bool unweighted : {false, true}) {
+        std::vector<std::string> arguments = {
+            "bench",     "moe", "--config", config, "--device", "cpu",  "--ep",       "2", "--tokens",  "5",
+            "--samples", "1",   "--json",   file,   "--layout", layout, "--dispatch", row, "--routing", "grouped"};
+        if (unweighted) arguments.emplace_back("--unweighted");
+        const auto result = run(arguments);
+        ASSERT_EQ(result.code, 0) << layout << " " << row << ": " << result.err;
+        const auto json = read_json(file);
+        EXPECT_EQ(json.at("dispatched"), row);
+        EXPECT_EQ(json.at("combined"), std::string(row) == "f16" ? "f16" : "bf16");
+        EXPECT_EQ(json.at("weighted"), !unweighted);
+      }
+    }
+  }
+}
+
+// One expert of two rows, which five tokens of each rank want; and both experts of a rank together.
+TEST(BenchMoe, RowsWithoutRoomAreDropped) {
+  const auto config = moe_config();
+  for (const char* layout : {"masked", "contiguous"}) {
+    const auto result = run({"bench", "moe", "--config", config, "--device", "cpu", "--ep", "2", "--tokens", "5",
+                             "--samples", "1", "--layout", layout, "--capacity", "2", "--routing", "hot"});
+    EXPECT_EQ(result.code, 0) << layout << ": " << result.err;
+    EXPECT_NE(result.out.find("2 rows kept"), std::string::npos) << result.out;
+  }
+}
+
+// What crosses the wire and what is taken, by hand: 3 of 4 tokens are sent, to 1 peer; rows of bf16 are 512 bytes and
+// 128 of masks.
+TEST(BenchMoe, CountsTheWireAndTheMemory) {
+  const auto config = moe_config(), file = testing::TempDir() + "moe_wire.json";
+  const auto result = run({"bench", "moe", "--config", config, "--device", "cpu", "--ep", "2", "--tokens", "3,4",
+                           "--samples", "1", "--dispatch", "bf16", "--json", file});
+  ASSERT_EQ(result.code, 0) << result.err;
+  const auto json = read_json(file);
+  const auto& points = json.at("points");
+  const double rows = points.at(0).at("wire_rows");
+  ASSERT_GT(rows, 0);
+  // A header; 4 counts and the number of tokens; records of 3 tokens and, every fourth time, of the fourth; rows.
+  EXPECT_EQ(points.at(0).at("wire_bytes"), 8 + 5 * 8 + (3 + 0.25) * 2 * 16 + rows * 640);
+  EXPECT_EQ(points.at(1).at("wire_bytes"), 8 + rows * 512);
+  EXPECT_EQ(points.at(2).at("wire_bytes"), 8 + 5 * 8 + (3 + 0.25) * 2 * 16 + rows * 640 + 8 + rows * 512);
+  const ExchangeMemory memory = exchange_memory(2, {.tokens = 4, .hidden = 256, .experts = 8, .top_k = 2});
+  EXPECT_EQ(json.at("memory").at("window_bytes"), memory.window);
+  EXPECT_EQ(json.at("memory").at("dispatch_bytes"), memory.dispatch);
+  EXPECT_EQ(json.at("memory").at("output_bytes"), 4 * 8 * 512);
+}
+
+TEST(BenchMoe, GroupsThatAModelDoesNotHaveAreSaid) {
+  const auto result = run({"bench", "moe", "--model", "qwen3-30b", "--device", "cpu", "--ep", "2", "--tokens", "1",
+                           "--routing", "grouped"});
+  EXPECT_EQ(result.code, 2);
+  EXPECT_NE(result.err.find("--routing grouped: qwen3-30b has no groups of experts"), std::string::npos) << result.err;
+}
+
+// What others take for DeepSeek-V3 is their arithmetic, done by hand: 256 experts, 128 tokens, rows of 14336 bytes, 16
+// (NCCL EP: 32) bytes of header on the way out, 224 bytes of scales on the way back, 1024 bytes of signals.
+TEST(InfoMoe, ComparesWithOthers) {
+  for (const char* ranks : {"8", "64"}) {  // of which neither depends
+    const auto result = run({"info", "--moe", "deepseek-v3", "--tokens", "128", "--ranks", ranks, "--json", "-"});
+    ASSERT_EQ(result.code, 0) << result.err;
+    for (const auto& memory : nlohmann::json::parse(result.out).at("moe").at("memory")) {
+      EXPECT_EQ(memory.at("deepep_bytes"), 1'908'410'368u);
+      EXPECT_EQ(memory.at("nccl_ep_bytes"), 984'025'088u);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace weft::cli

@@ -1,0 +1,161 @@
+// Dispatches and combines that fail: by name, on every rank, and with nothing written where it does not belong.
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "support/moe_batches.hpp"
+#include "support/processes.hpp"
+#include "support/ranks.hpp"
+#include "support/world.hpp"
+
+namespace weft::test {
+namespace {
+
+struct OtherExchange {
+  const char* theirs;  // in the message
+  std::function<void(ExchangeArgs&)> change;
+  std::function<void(ExchangeArgs&)> all = [](ExchangeArgs&) {};
+};
+
+// Of every field of ExchangeArgs, on one rank of three.
+std::vector<OtherExchange> other_exchanges() {
+  const auto contiguous = [](auto& a) { a.layout = RowLayout::expert_contiguous; };
+  const auto fp8 = [](auto& a) { a.type = RowType::fp8; };
+  return {{"tokens 7", [](auto& a) { a.tokens = 7; }},
+          {"hidden 128", [](auto& a) { a.hidden = 128; }},
+          {"experts 9", [](auto& a) { a.experts = 9; }},
+          {"top_k 4", [](auto& a) { a.top_k = 4; }},
+          {"scale_bytes 4", [](auto& a) { a.scale_bytes = 4; }, fp8},
+          {"alignment 2", [](auto& a) { a.alignment = 2; }, contiguous},
+          {"capacity 5", [](auto& a) { a.capacity = 5; }},
+          {"generations 3", [](auto& a) { a.generations = 3; }},
+          {"type 1", [](auto& a) { a.type = RowType::f16; }},
+          {"cast 1", [](auto& a) { a.cast = RowCast::fp8; }},
+          {"cast 2", [](auto& a) { a.cast = RowCast::fp8_ue8m0; }},
+          {"layout 2", [](auto& a) { a.layout = RowLayout::rank_major; }},
+          {"combine_type f16", [](auto& a) { a.combine_type = DataType::f16; }},
+          {"overflow 1", [](auto& a) { a.overflow = Overflow::drop; }},
+          {"weighted false", [](auto& a) { a.weighted = false; }},
+          {"rank_of_expert ", [](auto& a) { a.rank_of_expert.assign(8, 0); }},
+          {"rank_of_expert ", [](auto& a) { a.rank_of_expert[7] = 2; }, [](auto& a) { a.rank_of_expert.assign(8, 0); }},
+          {"rank_of_expert ",
+           [](auto& a) {
+             a.ranks_of_expert.assign(8, {0, 1});
+           }},
+          {"rank_of_expert ",
+           [](auto& a) {
+             a.ranks_of_expert[7] = {1, 0};
+           },
+           [](auto& a) {
+             a.ranks_of_expert.assign(8, {0, 1});
+           }},
+          {"rank_of_expert ",
+           [](auto& a) {
+             a.ranks_of_expert = {{0, 1}, {2}, {0}, {0}, {0}, {0}, {0}, {0}};
+           },
+           [](auto& a) {
+             a.ranks_of_expert = {{0}, {1, 2}, {0}, {0}, {0}, {0}, {0}, {0}};
+           }}};
+}
+
+void create_and_disagree(Communicator& communicator, int rank, const OtherExchange& other) {
+  ExchangeArgs args = small_exchange();
+  other.all(args);
+  if (rank == 1) other.change(args);
+  const std::string error = error_of([&] { Exchange::create(communicator, args); });
+  ensure(error.find("ranks disagree about ExchangeArgs: rank 0 has ") != std::string::npos, error);
+  ensure(error.find("; rank 1 has ") != std::string::npos, error);
+  ensure(error.find(other.theirs, error.find("; rank 1 has ")) != std::string::npos, error);
+}
+
+TEST(MoeFaults, RanksThatDisagreeFindOut) {
+  const PreparedMoe p = prepare({.args = small_exchange(), .tokens = {6, 3}}, 3, 5);
+  expect_all_well(run_world(3, cpu_config(), [&](Communicator& communicator, int rank) {
+    for (const OtherExchange& other : other_exchanges()) create_and_disagree(communicator, rank, other);
+    const Exchange exchange = Exchange::create(communicator, small_exchange());
+    const auto number = static_cast<std::uint32_t>(rank);
+    combine_and_check(exchange, p, number, dispatch_and_check(exchange, p, number));
+  }));
+}
+
+// Between processes, too, which share no memory but what they map of each other's.
+TEST(MoeFaults, ProcessesThatDisagreeFindOutAndGoOn) {
+  constexpr int kSize = 3;
+  const PreparedMoe p = prepare({.args = small_exchange(), .tokens = {6, 3}}, kSize, 5);
+  const UniqueId id = UniqueId::create();
+  Processes processes(kSize, [&](const Child& self) {
+    Communicator communicator = Communicator::from_id(id, self.rank(), kSize, cpu_config());
+    for (const OtherExchange& other : other_exchanges()) create_and_disagree(communicator, self.rank(), other);
+    const Exchange exchange = Exchange::create(communicator, small_exchange());
+    const auto rank = static_cast<std::uint32_t>(self.rank());
+    for (int round = 0; round < 20; ++round) {
+      combine_and_check(exchange, p, rank, dispatch_and_check(exchange, p, rank));
+      if (round != 10) continue;
+      communicator.release();
+      communicator.acquire();
+    }
+  });
+  for (const Outcome& outcome : processes.wait()) {
+    EXPECT_EQ(outcome.error, "");
+    EXPECT_EQ(outcome.exit_code, 0) << "signal " << outcome.signal << ", too slow " << outcome.too_slow;
+  }
+}
+
+TEST(MoeFaults, OneGenerationTooMany) {
+  const ExchangeArgs args = small_exchange();
+  const PreparedMoe p = prepare({.args = args, .tokens = {6, 3}}, 2, 5);
+  for (const Ending& ending : run_world(2, cpu_config(), [&](Communicator&communicator, int number) {
+         const auto rank = static_cast<std::uint32_t>(number);
+         const Exchange exchange = Exchange::create(communicator, args);
+         for (int i = 0; i < 4; ++i) dispatch_and_check(exchange, p, rank, i >= 2);  // the last two discard
+         dispatch_and_check(exchange, p, rank);
+       })) {
+    expect_fault(ending, {Errc::in_flight, Errc::peer_failed}, "third dispatch");
+  }
+}
+
+// Nor is anything written where rows without room would lie.
+TEST(MoeFaults, OverflowIsAnError) {
+  for (const auto& [layout, capacity, choice] : {std::tuple{RowLayout::expert_masked, 1u, Choice::one_expert},
+                                                 {RowLayout::expert_contiguous, 5u, Choice::one_expert},
+                                                 {RowLayout::expert_contiguous, 17u, Choice::uniform}}) {
+    ExchangeArgs args = small_exchange();
+    args.layout = layout;
+    args.alignment = layout == RowLayout::expert_contiguous ? 4 : 1;
+    args.capacity = capacity;
+    // All experts are the second rank's, so the first one only sends.
+    args.rank_of_expert.assign(args.experts, 1);
+    const PreparedMoe p = prepare({.args = args, .tokens = {6}, .choice = choice}, 2, 5);
+    const auto endings = run_world(2, cpu_config(), [&](Communicator& communicator, int number) {
+      const auto rank = static_cast<std::uint32_t>(number);
+      const Exchange exchange = Exchange::create(communicator, p.call.args);
+      CpuMoe moe(exchange, p, rank);
+      try {
+        exchange.combine(moe.combine(exchange.dispatch(moe.dispatch())));
+      } catch (const Error&) {
+        moe.check_nothing_strayed();
+        throw;
+      }
+    });
+    expect_fault(endings[0], {Errc::peer_failed}, "the rank that only sends");
+    expect_fault(endings[1], {Errc::overflow}, "the experts' rank");
+  }
+}
+
+TEST(MoeFaults, AMissingDispatchIsNamed) {
+  const ExchangeArgs args = small_exchange();
+  const PreparedMoe p = prepare({.args = args, .tokens = {6}}, 2, 5);
+  const auto endings =
+      run_world(2, cpu_config(std::chrono::milliseconds(200)), [&](Communicator& communicator, int rank) {
+        const Exchange exchange = Exchange::create(communicator, args);
+        if (rank == 0) dispatch_and_check(exchange, p, 0);
+      });
+  expect_fault(endings[0], {Errc::timeout}, "the rank that waits");
+  EXPECT_EQ(endings[0].error->fault().peer, 1);
+}
+
+}  // namespace
+}  // namespace weft::test

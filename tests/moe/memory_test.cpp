@@ -1,0 +1,129 @@
+// What an exchange takes: the arithmetic of docs/moe.md, written out once more and held against the mapping itself.
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "support/moe_batches.hpp"
+#include "support/world.hpp"
+
+namespace weft::test {
+namespace {
+
+// How many mappings of windows of exactly so many bytes this process has.
+std::size_t mapped_windows(std::size_t bytes) {
+  std::ifstream maps("/proc/self/maps");
+  std::size_t found = 0;
+  for (std::string line; std::getline(maps, line);) {
+    std::uintptr_t begin = 0, end = 0;
+    char dash = 0;
+    std::istringstream(line) >> std::hex >> begin >> dash >> end;
+    if (line.find("/memfd:weft") != std::string::npos && end - begin == bytes) ++found;
+  }
+  return found;
+}
+
+constexpr std::size_t lines(std::size_t bytes) {
+  return (bytes + 255) / 256 * 256;
+}
+
+struct Written {
+  ExchangeArgs args;
+  std::uint32_t ranks, most_local, replicas;
+  std::size_t row;  // on the wire
+};
+std::size_t window_of(const Written& w) {
+  const std::size_t n = w.ranks, b = w.args.tokens, k = w.args.top_k;
+  const std::size_t headers = lines(2 * n * 8);
+  const std::size_t dispatch =
+      headers + lines(2 * n * (w.most_local + 1) * 8) + lines(2 * n * b * k * 16) + lines(2 * n * b * w.row);
+  const std::size_t combine = headers + lines(2 * n * b * w.args.hidden * 2);
+  // 1 + 1 + 72 words: the header of a generation.
+  const std::size_t tables = lines(4 + 4 + 72 * 4) + lines(n * b * 4) + lines(n * b * k * 8) + lines(b * 16);
+  const bool lists = !w.args.ranks_of_expert.empty();
+  const std::size_t map = lines(8 * w.replicas) + lines(lists ? 4 * (w.args.experts + 1) : 0);
+  return dispatch + combine + w.args.generations * tables + map;
+}
+
+// 19 tokens, 9 experts: nothing of it is a multiple of the other.
+ExchangeArgs odd_exchange() {
+  return {.tokens = 19, .hidden = 2176, .experts = 9, .top_k = 3};
+}
+
+std::vector<Written> written_out() {
+  std::vector<Written> all;
+  all.push_back({.args = odd_exchange(), .ranks = 2, .most_local = 5, .replicas = 9, .row = 4352 + 2 * 128});
+  all.push_back({.args = odd_exchange(), .ranks = 3, .most_local = 3, .replicas = 9, .row = 4352 + 2 * 128});
+  all.back().args.generations = 5;
+  all.push_back({.args = odd_exchange(), .ranks = 2, .most_local = 5, .replicas = 9, .row = 2176 + 80});
+  all.back().args.cast = RowCast::fp8;  // 17 scales, in 5 packs
+  all.push_back({.args = odd_exchange(), .ranks = 2, .most_local = 5, .replicas = 9, .row = 2176 + 80});
+  all.back().args.cast = RowCast::fp8_ue8m0;  // which travel as f32
+  all.push_back({.args = odd_exchange(), .ranks = 2, .most_local = 5, .replicas = 9, .row = 2176 + 80 + 128});
+  all.back().args.type = RowType::fp8;
+  all.back().args.scale_bytes = 68;
+  all.push_back({.args = odd_exchange(), .ranks = 2, .most_local = 8, .replicas = 9, .row = 4352 + 2 * 128});
+  all.back().args.rank_of_expert = {1, 1, 1, 1, 1, 1, 1, 1, 0};
+  all.push_back({.args = odd_exchange(), .ranks = 2, .most_local = 9, .replicas = 11, .row = 4352 + 2 * 128});
+  all.back().args.ranks_of_expert = {{0, 1}, {0, 1}, {1}, {1}, {1}, {1}, {1}, {1}, {1}};
+  return all;
+}
+
+TEST(MoeMemory, IsWhatTheArithmeticSaysAndWhatIsMapped) {
+  for (const Written& w : written_out()) {
+    const std::size_t wanted = window_of(w), pages = (wanted + 4095) / 4096 * 4096;
+    const int ranks = static_cast<int>(w.ranks);
+    EXPECT_EQ(exchange_memory(ranks, w.args).window, wanted);
+    expect_all_well(run_world(ranks, cpu_config(), [&](Communicator& communicator, int) {
+      const std::size_t before = communicator.memory().window;
+      EXPECT_EQ(mapped_windows(pages), 0u);
+      barrier(communicator, {});
+      const Exchange exchange = Exchange::create(communicator, w.args);
+      EXPECT_EQ(communicator.memory().window - before, wanted);
+      EXPECT_GE(mapped_windows(pages), w.ranks);  // each rank's
+      communicator.release();
+      EXPECT_EQ(communicator.memory().window, 0u);
+      communicator.acquire();
+      EXPECT_EQ(communicator.memory().window - before, wanted);
+    }));
+  }
+}
+
+// What the caller gives for each layout, of eight ranks with 2 experts each, 4 tokens of 16 bytes and 2 entries.
+TEST(MoeMemory, TellsTheOutputOfEachLayout) {
+  ExchangeArgs args{.tokens = 4, .hidden = 8, .experts = 16, .top_k = 2};
+  EXPECT_EQ(exchange_memory(8, args).output, 2u * 8 * 4 * 16);
+  args.layout = RowLayout::expert_contiguous;
+  args.alignment = 8;
+  EXPECT_EQ(exchange_memory(8, args).output, (8u * 4 * 2 + 2 * 7) * 16);
+  args.alignment = 1;
+  args.layout = RowLayout::rank_major;
+  EXPECT_EQ(exchange_memory(8, args).output, 8u * 4 * (16 + 2 * 8));
+  args.weighted = false;
+  EXPECT_EQ(exchange_memory(8, args).output, 8u * 4 * (16 + 2 * 4));
+  args.cast = RowCast::fp8;
+  args.hidden = 256;
+  EXPECT_EQ(exchange_memory(8, args).output, 8u * 4 * (256 + 2 * 4 + 2 * 4));
+  for (const RowLayout layout : {RowLayout::expert_masked, RowLayout::expert_contiguous, RowLayout::rank_major}) {
+    args.layout = layout;
+    expect_all_well(run_world(2, cpu_config(), [&](Communicator& communicator, int) {
+      const Exchange exchange = Exchange::create(communicator, args);
+      const bool by_rank = layout == RowLayout::rank_major;
+      const std::size_t row = 256 + 2 * 4 + (by_rank ? 2 * 4 : 0);
+      EXPECT_EQ(exchange.output_rows() * row, exchange_memory(2, args).output);
+    }));
+  }
+}
+
+// DeepSeek-V3 on eight ranks, 128 tokens of bf16 each: dispatch and combine in less than 32 MB.
+TEST(MoeMemory, DeepSeekFitsThirtyTwoMegabytes) {
+  const ExchangeMemory memory = exchange_memory(8, {.tokens = 128, .hidden = 7168, .experts = 256, .top_k = 8});
+  EXPECT_GT(memory.dispatch + memory.combine, 2u * 8 * 128 * 14336);  // the rows alone
+  EXPECT_LE(memory.dispatch + memory.combine, 32'000'000u);
+}
+
+}  // namespace
+}  // namespace weft::test

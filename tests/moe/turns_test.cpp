@@ -1,0 +1,132 @@
+// What the host keeps of an exchange: which ticket names which dispatch, what two threads may do at once, and how many
+// exchanges there are.
+#include <gtest/gtest.h>
+
+#include <semaphore>
+#include <thread>
+
+#include "support/moe_batches.hpp"
+#include "support/ranks.hpp"
+#include "support/world.hpp"
+#include "weft/recording.hpp"
+
+namespace weft::test {
+namespace {
+
+// A ticket whose generation a later dispatch has taken: its combine would sum that one's rows.
+TEST(MoeTickets, AStaleOneIsRejected) {
+  const PreparedMoe p = prepare({.args = small_exchange(), .tokens = {6, 3}}, 2, 5);
+  expect_all_well(run_world(2, cpu_config(), [&](Communicator& communicator, int number) {
+    const auto rank = static_cast<std::uint32_t>(number);
+    const Exchange exchange = Exchange::create(communicator, p.call.args);
+    const Ticket first = dispatch_and_check(exchange, p, rank), second = dispatch_and_check(exchange, p, rank);
+    combine_and_check(exchange, p, rank, first);
+    const Ticket third = dispatch_and_check(exchange, p, rank);
+    ASSERT_EQ(first.generation, third.generation);
+    CpuMoe moe(exchange, p, rank);
+    const std::string stale = "ticket: a later dispatch has taken its generation";
+    expect_says(error_of([&] { exchange.combine(moe.combine(first)); }), stale);
+    expect_says(error_of([&] { exchange.combine_send(moe.combine(first)); }), stale);
+    combine_and_check(exchange, p, rank, second);
+    combine_and_check(exchange, p, rank, third);
+    // Nor is a dispatch waited for by a ticket that has its generation and not its number.
+    const Ticket fourth = dispatch_and_check(exchange, p, rank);
+    combine_and_check(exchange, p, rank, fourth);
+    const Ticket fifth = exchange.dispatch_send(moe.dispatch());
+    ASSERT_EQ(third.generation, fifth.generation);
+    expect_says(error_of([&] { exchange.dispatch_wait(third, moe.dispatch()); }), "not the one that was sent");
+    exchange.dispatch_wait(fifth, moe.dispatch());
+    moe.check_dispatch();
+  }));
+}
+
+// When a recording's dispatch is made is not for the host to see: its ticket stands for whatever it makes, also after
+// other calls, and a recorded combine takes whatever its ticket's generation then has.
+TEST(MoeTickets, OfRecordingsStandForEveryReplay) {
+  ExchangeArgs args = small_exchange();
+  args.generations = 1;
+  const PreparedMoe p = prepare({.args = args, .tokens = {6, 3}}, 2, 5);
+  expect_all_well(run_world(2, cpu_config(), [&](Communicator& communicator, int number) {
+    const auto rank = static_cast<std::uint32_t>(number);
+    const Exchange exchange = Exchange::create(communicator, args);
+    CpuMoe moe(exchange, p, rank);
+    Ticket recorded;
+    const Recording dispatch = Recording::capture(communicator, [&] { recorded = exchange.dispatch(moe.dispatch()); });
+    const Ticket before = dispatch_and_check(exchange, p, rank);
+    combine_and_check(exchange, p, rank, before);
+    dispatch.replay();
+    moe.check_dispatch();
+    combine_and_check(exchange, p, rank, recorded);
+    const Ticket after = dispatch_and_check(exchange, p, rank);
+    const Recording combine = Recording::capture(communicator, [&] { exchange.combine(moe.combine(before)); });
+    combine.replay();
+    moe.check_combine();
+    combine_and_check(exchange, p, rank, after);
+  }));
+}
+
+// A thread dispatches and another one combines, two generations apart at most: what one side notes while the other one
+// looks is ThreadSanitizer's to see.
+TEST(MoeTickets, DispatchAndCombineHaveAThreadEach) {
+  constexpr int kRounds = 200;
+  const ExchangeArgs args = small_exchange();
+  const PreparedMoe p = prepare({.args = args, .tokens = {6, 3}}, 2, 5);
+  expect_all_well(run_world(2, cpu_config(), [&](Communicator& communicator, int number) {
+    const auto rank = static_cast<std::uint32_t>(number);
+    const Exchange exchange = Exchange::create(communicator, args);
+    std::counting_semaphore<2> free(2), ready(0);
+    Ticket tickets[2];
+    std::string error;
+    std::jthread combines([&] {
+      error = error_of([&] {
+        CpuMoe moe(exchange, p, rank);
+        for (int round = 0; round < kRounds; ++round) {
+          ready.acquire();
+          const CombineArgs call = moe.combine(tickets[round % 2]);
+          if (round % 3 == 0) {
+            exchange.combine(call);
+          } else {
+            exchange.combine_send(call);
+            exchange.combine_wait(call);
+          }
+          moe.check_combine();
+          free.release();
+        }
+      });
+      free.release();  // nobody waits for a thread that has ended
+    });
+    CpuMoe moe(exchange, p, rank);
+    for (int round = 0; round < kRounds; ++round) {
+      free.acquire();
+      Ticket& ticket = tickets[round % 2];
+      if (round % 2 == 0) {
+        ticket = exchange.dispatch(moe.dispatch());
+      } else {
+        ticket = exchange.dispatch_send(moe.dispatch());
+        exchange.dispatch_wait(ticket, moe.dispatch());
+      }
+      moe.check_dispatch();
+      ready.release();
+    }
+    combines.join();
+    EXPECT_EQ(error, "");
+  }));
+}
+
+// Each takes two of a communicator's channels, which groups take from the other end.
+TEST(MoeLimits, ExchangesAndGroupsShareChannels) {
+  const PreparedMoe p = prepare({.args = small_exchange(), .tokens = {6, 3}}, 2, 5);
+  Config config = cpu_config();
+  config.max_groups = 60;
+  expect_all_well(run_world(2, config, [&](Communicator& communicator, int number) {
+    const auto rank = static_cast<std::uint32_t>(number);
+    const Exchange exchange = Exchange::create(communicator, p.call.args);
+    expect_says(error_of([&] { Exchange::create(communicator, p.call.args); }),
+                "Exchange::create: 1 exchanges exist, and with Config::max_groups 60 there is room for 1");
+    for (int split = 0; split < config.max_groups; ++split) communicator.split(0);
+    combine_and_check(exchange, p, rank, dispatch_and_check(exchange, p, rank));
+  }));
+}
+
+}  // namespace
+}  // namespace weft::test

@@ -13,7 +13,8 @@ namespace weft {
 // How a kernel is launched. It is each rank's own affair: it never changes what crosses the wire.
 struct Launch {
   int blocks = 0;   // one for control and the others for data, of which bulk uses a power of two; 0: chosen by size
-  int threads = 0;  // per block, a multiple of 32 up to 1024; 0: chosen by size
+  int threads = 0;  // per block, a multiple of 32 up to 512; of all_reduce up to 1024 where registers allow it (sums of
+                    // whole packs among up to four ranks); 0: chosen by size
 };
 
 struct AllReduceArgs {
@@ -44,21 +45,19 @@ struct AllReduceArgs {
 // sentinel form to TensorRT-LLM's "Lamport" kernels), see docs/protocol.md.
 void all_reduce(const Group& group, const AllReduceArgs& args);
 
-// ------------------------------------------------------------------------------------------------- gathers and
-// scatters
+// ----------------------------------------------------------------------------------------------- gathers and scatters
 //
 // What holds for all of them:
-// - Ranks move *rows*: `row_bytes` (or `width` elements) side by side, `stride` apart. Copies know no element type:
-// what
-//   they move arrives bit for bit. Strides and addresses are each rank's own affair and may have any value; rows and
-//   strides that are multiples of 16 bytes at addresses that are, are fastest.
+// - Ranks move *rows*: `row_bytes` (or `width` elements) side by side, `stride` apart. Copies know no element type and
+//   move bits. Strides and addresses are each rank's own affair and may have any value; rows and strides that are
+//   multiples of 16 bytes at addresses that are, are fastest. Numbers of rows, widths and strides may be up to 2^40,
+//   and a tensor up to 2^46 bytes from its first to its last.
 // - Nothing is registered, and everything is written where it finally belongs. Inputs are not changed. An input may be
-//   the rank's own place in the output (or, in a scatter, the output its own place in the input); otherwise the two
-//   must not overlap.
+//   the rank's own place in the output (or, in a scatter, the output its own place in the input), with the same stride;
+//   otherwise the two must not overlap.
 // - Every call is one kernel, whatever its size. Stream, graphs, tags, thread safety and errors are all_reduce's, and
-// so
-//   is `launch`. Errc::unsupported: ranks that cannot reach each other's memory (these operations have no path through
-//   NCCL yet).
+//   so is `launch`. Errc::unsupported: ranks that cannot reach each other's memory (these operations have no path
+//   through NCCL yet).
 // - Algorithms: push with arrival in the data for small messages (lines as in NCCL's LL protocol; for sums the sentinel
 //   of all_reduce), chunks with signals and credits for large ones, see docs/protocol.md.
 
@@ -127,12 +126,12 @@ void barrier(const Group& group, const BarrierArgs& args);
 
 // How many rows each rank has, in memory that kernels read: one captured graph serves every batch. The numbers must be
 // the same on all ranks when the call runs, and stay until it has run; where they come from a rank each,
-// all_gather_into_tensor of one row of 4 bytes exchanges them.
+// all_gather_into_tensor of one row of 4 bytes exchanges them. weft/parallel.hpp has the same on the host.
 struct Counts {
-  const std::int32_t* rows = nullptr;  // [size]; with a `split` [1]: rows that the ranks share. GPU: device memory
-  Split split = Split::none;
+  const std::int32_t* rows = nullptr;  // [size]; with a `split` [1]. Aligned to 4 bytes. GPU: device memory
+  Split split = Split::none;           // how ranks share rows[0]; each rank's share then has a slot as any count has
   SlotKind slot = SlotKind::dense;
-  std::size_t slot_rows = 0;  // aligned: the multiple; fixed: rows of each slot
+  std::size_t slot_rows = 0;  // aligned: the multiple; fixed: rows of each slot; up to 2^31 − 1. Else not looked at
 };
 
 struct GatheredTensor {
@@ -155,9 +154,11 @@ struct AllGatherVArgs {
 // With n_r rows in rank r, and its slot beginning at row O_r: output[O_r + i] = input_r[i] for i < n_r, and zero in the
 // slot's pads. Rows behind the last slot are not touched.
 //
+// In place, the slot of a rank is where counts say; what the host cannot know is not checked: that they say so.
+//
 // Capacities are each rank's own: ranks may have captured graphs for different ones. Counts that are negative, that
-// exceed a fixed slot, or that exceed a capacity on any rank end the call with Errc::capacity on that rank and at least
-// Errc::peer_failed on the others; nothing is read or written out of bounds.
+// exceed a fixed slot, or that exceed a capacity on any rank end the call with Errc::capacity on that rank and with
+// Errc::capacity or Errc::peer_failed on the others; nothing is read or written out of bounds.
 void all_gather_v(const Group& group, const AllGatherVArgs& args);
 
 struct ReduceScatterVArgs {

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <span>
 #include <vector>
 
 #include "weft/types.hpp"
@@ -12,6 +14,8 @@ namespace weft {
 // Ranks are 0 … tp − 1. Attention's data parallelism is *inside* of tensor parallelism, as in SGLang: dp groups of
 // attn_tp() = tp / dp ranks each, side by side. (vLLM counts dp outside: there its world of dp · tp ranks is `tp`
 // here.)
+//
+// Every function throws what check() throws, and Errc::invalid_argument for a rank that there is not.
 struct ParallelLayout {
   int tp = 1;            // ranks
   int dp = 1;            // attention groups; divides tp
@@ -21,13 +25,13 @@ struct ParallelLayout {
   // Throws Errc::invalid_argument with the field's name.
   void check() const;
 
-  int attn_tp() const { return tp / dp; }
-  int attn_dp_rank(int rank) const { return rank / attn_tp(); }  // whose slot holds this rank's tokens
-  int attn_tp_rank(int rank) const { return rank % attn_tp(); }  // which shard of them is its own
-  int moe_tp() const { return tp / ep; }
-  int moe_ep_rank(int rank) const { return rank / moe_tp(); }
-  int moe_tp_rank(int rank) const { return rank % moe_tp(); }
-  int dense_tp() const { return moe_dense_tp == 0 ? tp : moe_dense_tp; }
+  int attn_tp() const { return checked().tp / dp; }
+  int attn_dp_rank(int rank) const { return block_of(rank, attn_tp()); }  // whose slot holds this rank's tokens
+  int attn_tp_rank(int rank) const { return place_in(rank, attn_tp()); }  // which shard of them is its own
+  int moe_tp() const { return checked().tp / ep; }
+  int moe_ep_rank(int rank) const { return block_of(rank, moe_tp()); }
+  int moe_tp_rank(int rank) const { return place_in(rank, moe_tp()); }
+  int dense_tp() const { return checked().moe_dense_tp == 0 ? tp : moe_dense_tp; }
 
   // The groups that a rank is in, ascending. Ranks of one group have the same color for Communicator::split.
   std::vector<int> attn_tp_group(int rank) const { return block(rank, attn_tp()); }   // share the heads of some tokens
@@ -35,26 +39,48 @@ struct ParallelLayout {
   std::vector<int> moe_tp_group(int rank) const { return block(rank, moe_tp()); }     // share experts
   std::vector<int> moe_ep_group(int rank) const { return across(rank, moe_tp()); }    // the same part of all experts
   std::vector<int> dense_tp_group(int rank) const { return block(rank, dense_tp()); }
-  int attn_tp_color(int rank) const { return rank / attn_tp(); }
-  int attn_dp_color(int rank) const { return rank % attn_tp(); }
-  int moe_tp_color(int rank) const { return rank / moe_tp(); }
-  int moe_ep_color(int rank) const { return rank % moe_tp(); }
-  int dense_tp_color(int rank) const { return rank / dense_tp(); }
+  int attn_tp_color(int rank) const { return block_of(rank, attn_tp()); }
+  int attn_dp_color(int rank) const { return place_in(rank, attn_tp()); }
+  int moe_tp_color(int rank) const { return block_of(rank, moe_tp()); }
+  int moe_ep_color(int rank) const { return place_in(rank, moe_tp()); }
+  int dense_tp_color(int rank) const { return block_of(rank, dense_tp()); }
 
  private:
-  std::vector<int> block(int rank, int size) const;     // neighbours
-  std::vector<int> across(int rank, int stride) const;  // every stride-th
+  const ParallelLayout& checked() const;
+  // Ranks in blocks of `size` neighbours: which block, where in it; all of it; who has the same place in each.
+  int block_of(int rank, int size) const;
+  int place_in(int rank, int size) const;
+  std::vector<int> block(int rank, int size) const;
+  std::vector<int> across(int rank, int size) const;
 };
 
 struct RowRange {
   std::size_t begin = 0, end = 0;
   std::size_t size() const { return end - begin; }
+  bool operator==(const RowRange&) const = default;
 };
 
-// Part `part` of `rows` rows that `parts` ranks share. Throws Errc::invalid_argument; Split::none splits nothing.
+// What follows is what kernels make of Counts, for those who must know it on the host: how large a tensor has to be,
+// where a slot begins, what to put into Counts::rows. Everything throws Errc::invalid_argument where an argument is
+// none, and rows that do not fit their slot are none.
+
+// Part `part` of `rows` rows that `parts` ranks share; Split::none splits nothing.
 RowRange shard_of(std::size_t rows, int parts, int part, Split split);
 
 // Rows of a slot for `rows` rows. `slot_rows`: aligned: the multiple; fixed: the rows; max: the largest of all.
 std::size_t slot_rows_of(std::size_t rows, SlotKind kind, std::size_t slot_rows);
+
+// The slot of each in a tensor that holds them all: the last one ends where the tensor must. `slot_rows`: aligned: the
+// multiple; fixed: the rows.
+std::vector<RowRange> slots_of(std::span<const std::int32_t> rows, SlotKind kind, std::size_t slot_rows = 0);
+
+// Rows of every rank's shard, out of those of every attention group: Counts::rows of a call over all ranks and, from
+// rank d · attn_tp() on, of one inside of attention group d.
+//
+// `slot_rows`: 0, or the rows of a group's slot, which is split then instead of its tokens: these are the first rows of
+// it, so that later shards have fewer or none. Where attn_tp() divides it, shards in `fixed` slots of
+// slot_rows / attn_tp() make up groups in `fixed` slots of slot_rows.
+std::vector<std::int32_t> shard_counts(const ParallelLayout& layout, std::span<const std::int32_t> group_rows,
+                                       Split split, std::size_t slot_rows = 0);
 
 }  // namespace weft

@@ -16,7 +16,9 @@ namespace {
 
 constexpr std::int64_t kMostTokens = 1 << 20;
 constexpr Operation kOperations[] = {Operation::all_gather, Operation::reduce_scatter, Operation::all_gather_v,
-                                     Operation::reduce_scatter_v, Operation::four_tensors};
+                                     Operation::reduce_scatter_v, Operation::four_tensors,
+                                     // Last, as they make groups, with which others have fewer blocks.
+                                     Operation::attn_reduce_scatter, Operation::attn_all_gather};
 
 struct GatherBench {
   std::vector<std::string> arguments;
@@ -29,6 +31,7 @@ struct GatherBench {
   std::string tokens;
   std::vector<std::string> what;   // empty: all
   std::vector<std::string> loads;  // empty: both
+  SlotKind slot = SlotKind::dense;
   std::string methods = "all";
   Launch launch = {};
 
@@ -47,6 +50,7 @@ struct GatherBench {
 GatherModel GatherBench::shape() const {
   const ModelShape model_shape = config.empty() ? preset(model) : shape_from_config(config);
   GatherModel gathered{.hidden = hidden != 0 ? hidden : model_shape.hidden};
+  gathered.slot = slot;
   if (model_shape.has_experts()) gathered.top_k = model_shape.top_k;
   const auto size = static_cast<std::int64_t>(size_of(options.type));
   if (row_bytes % size != 0)
@@ -102,6 +106,7 @@ std::vector<Point> GatherBench::points(const Bench& bench, const GatherModel& ga
     for (const auto load : {Load::balanced, Load::busy}) {
       // An equal form has one load, and with one attention group there is nobody to be idle.
       if (!wanted(what, name(operation)) || (!ragged && load == Load::busy)) continue;
+      if (is_in_groups(operation) && gathered.layout.attn_tp() == 1) continue;
       if (ragged && (!wanted(loads, name(load)) || (load == Load::busy && gathered.layout.dp == 1))) continue;
       for (const auto count : batches(device)) {
         Point point = gather_point(gathered, operation, load, count, options.type);
@@ -157,6 +162,7 @@ Table gather_table(const std::vector<Result>& results, Method method) {
 
 constexpr const char* kLegend =
     "tokens: of an attention group; busy: of the first one, the others have 1. size: all ranks' rows, GB/s: of them.\n"
+    "attn_: inside of every attention group at the same time, the others over all ranks.\n"
     "padded: Weft's equal form, everybody's rows as many as the largest rank's. one tensor: the bytes of the four.\n"
     "speed-up: best peer's time over Weft's; NCCL's ragged forms are groups of broadcasts or reductions.\n";
 
@@ -165,8 +171,9 @@ void GatherBench::write(const Ranks& ranks, const Bench& bench, const GatherMode
   const auto row = static_cast<std::size_t>(gathered.hidden) * size_of(options.type);
   const auto some_methods = methods_named(bench, methods);
   if (options.tables_on_stdout())
-    fmt::print("Gathers and scatters of DP attention, tp {}, dp {}, rows of {} bytes ({}), µs per operation\n{}\n",
-               gathered.layout.tp, gathered.layout.dp, row, name(options.type), headline(ranks));
+    fmt::print(
+        "Gathers and scatters of DP attention, tp {}, dp {}, rows of {} bytes ({}), {} slots, µs per operation\n{}\n",
+        gathered.layout.tp, gathered.layout.dp, row, name(options.type), name(slot), headline(ranks));
   const std::string csv =
       print_tables(options, some_methods, [&](Method method) { return gather_table(results, method); });
   if (options.tables_on_stdout()) {
@@ -178,6 +185,7 @@ void GatherBench::write(const Ranks& ranks, const Bench& bench, const GatherMode
   auto json = report(run_info("bench gather", arguments, ranks, options, notes), describe_machine(), to_json(results));
   json["layout"] = {{"tp", gathered.layout.tp}, {"dp", gathered.layout.dp}};
   json["row_bytes"] = row;
+  json["slots"] = name(slot);
   options.write(json);
 }
 
@@ -188,6 +196,11 @@ int GatherBench::run() const {
   Ranks ranks(ranks_args());
   const ParallelLayout asked = layout(ranks.world_size());
   gathered.layout = scaled(asked, ranks.world_size());
+  for (const auto operation : kOperations)
+    if (is_in_groups(operation) && gathered.layout.attn_tp() == 1 &&
+        std::find(what.begin(), what.end(), name(operation)) != what.end())
+      throw Error(Errc::invalid_argument,
+                  fmt::format("--what {}: an attention group has one rank; take a smaller --dp", name(operation)));
 
   std::size_t largest = 0;
   for (const auto operation : kOperations)
@@ -231,6 +244,8 @@ Command add_bench_gather(CLI::App& app, const std::vector<std::string>& argument
   app.add_option("--load", bench->loads, "Whose tokens, of the ragged ones: balanced, busy (default: both)")
       ->delimiter(',')
       ->check(CLI::IsMember({"balanced", "busy"}));
+  add_choice(app, "--slots", bench->slot, {SlotKind::dense, SlotKind::aligned, SlotKind::max, SlotKind::fixed},
+             "Slots of the ragged ones: aligned to 8 rows, fixed for the largest rank; peers know dense ones alone");
   add_choice(app, "--dtype", bench->options.type, {DataType::bf16, DataType::f16, DataType::f32, DataType::i32},
              "Element type");
   add_method(app, bench->methods);

@@ -1,6 +1,8 @@
 #include "gather_measure.hpp"
 
 #include <algorithm>
+#include <array>
+#include <optional>
 
 #include "gather_reference.hpp"
 #include "rank_bench.hpp"
@@ -20,9 +22,14 @@ class GatherMeasurement final : public RankBench {
 
   std::vector<Contender> contenders(Operation operation) const override {
     std::vector<Contender> all = {Contender::automatic};
-    if (operation == Operation::all_gather_v || operation == Operation::reduce_scatter_v)
+    if (operation == Operation::four_tensors) {
+      all.push_back(Contender::one_tensor);
+    } else if (operation > Operation::reduce_scatter) {
       all.push_back(Contender::padded);
-    if (operation == Operation::four_tensors) all.push_back(Contender::one_tensor);
+    }
+    // Peers know neither these groups nor pads.
+    if (is_in_groups(operation)) return all;
+    if (operation > Operation::reduce_scatter && model_.slot != SlotKind::dense) return all;
     for (const auto peer : peers(operation)) all.push_back(peer);
     return all;
   }
@@ -34,72 +41,105 @@ class GatherMeasurement final : public RankBench {
   }
 
   void begin(const Point& point) override {
-    shape_ = gather_shape(model_, point);
-    reference_.prepare(shape_, args_.data, kLastStep);
+    in_groups_ = is_in_groups(point.operation);
+    for (int kind = 0; kind < (in_groups_ ? std::min(model_.layout.dp, 2) : 1); ++kind) {
+      const auto k = static_cast<std::size_t>(kind);
+      shapes_[k] = gather_shape(model_, point, kind);
+      references_[k].prepare(shapes_[k], args_.data, kLastStep);
+    }
+    // No sooner than they are needed: with groups, a call on all ranks has fewer of the GPU's blocks.
+    if (!in_groups_ || !groups_.empty()) return;
+    groups_.resize(static_cast<std::size_t>(ranks_.local_size()));
+    ranks_.each([&](Ranks::Seat& seat) {
+      groups_[static_cast<std::size_t>(seat.local_index())] = seat.split(model_.layout.attn_tp_color(seat.rank()));
+    });
+  }
+
+  // Ranks of a group send what those of any other do.
+  int pattern_rank(const Ranks::Seat& seat) const override {
+    return in_groups_ ? model_.layout.attn_tp_rank(seat.rank()) : seat.rank();
   }
 
   void prepare(Ranks::Seat& seat, const Point&) override {
-    const std::vector<std::int32_t> rows(shape_.rows.begin(), shape_.rows.end());
+    const GatherShape& shape = shape_of(seat);
+    std::vector<std::int32_t> rows(shape.rows.begin(), shape.rows.end());
+    if (in_groups_) rows = {static_cast<std::int32_t>(shape.own_rows())};
     rank(seat).device->upload(counts(seat), rows.data(), rows.size() * sizeof(std::int32_t));
   }
 
   void enqueue(Ranks::Seat& seat, const Point& point) override {
     const auto [input, output] = buffers(seat, point);
     const Stream stream = rank(seat).device->stream();
-    if (!is_weft(point.contender)) return rank(seat).peer->move(shape_, input, output, stream);
-    const Communicator& group = seat.communicator();
-    switch (shape_.operation) {
+    const GatherShape& shape = shape_of(seat);
+    if (!is_weft(point.contender)) return rank(seat).peer->move(shape, input, output, stream);
+    const Group& group =
+        in_groups_ ? *groups_[static_cast<std::size_t>(seat.local_index())] : seat.communicator().world();
+    const Counts counted{.rows = counts(seat),
+                         .split = in_groups_ ? Split::balanced : Split::none,
+                         .slot = shape.slot,
+                         .slot_rows = shape.slot_rows};
+    switch (shape.operation) {
       case Operation::all_gather:
         return all_gather_into_tensor(group, {.input = input,
                                               .output = output,
-                                              .rows = shape_.most_rows(),
-                                              .row_bytes = shape_.row_bytes(0),
+                                              .rows = shape.most_rows(),
+                                              .row_bytes = shape.row_bytes(0),
                                               .stream = stream,
                                               .launch = point.launch});
       case Operation::reduce_scatter:
         return reduce_scatter_tensor(group, {.input = input,
                                              .output = output,
-                                             .rows = shape_.most_rows(),
-                                             .width = shape_.widths[0],
-                                             .type = shape_.type,
+                                             .rows = shape.most_rows(),
+                                             .width = shape.widths[0],
+                                             .type = shape.type,
                                              .stream = stream,
                                              .launch = point.launch});
       case Operation::reduce_scatter_v:
         return reduce_scatter_v(group, {.input = input,
                                         .output = output,
-                                        .width = shape_.widths[0],
-                                        .type = shape_.type,
-                                        .counts = {.rows = counts(seat)},
-                                        .input_rows = shape_.all_rows(),
-                                        .output_rows = shape_.most_rows(),
+                                        .width = shape.widths[0],
+                                        .type = shape.type,
+                                        .counts = counted,
+                                        .input_rows = shape.all_rows(),
+                                        .output_rows = shape.most_slot(),
                                         .stream = stream,
                                         .launch = point.launch});
       default:
         break;
     }
-    const std::size_t size = size_of(shape_.type);
+    const std::size_t size = size_of(shape.type);
     GatheredTensor tensors[kMaxGatheredTensors];
-    for (std::size_t t = 0; t < shape_.widths.size(); ++t)
-      tensors[t] = {.input = static_cast<std::byte*>(input) + shape_.input_at(t) * size,
-                    .output = static_cast<std::byte*>(output) + shape_.output_at(t) * size,
-                    .row_bytes = shape_.row_bytes(t)};
-    all_gather_v(group, {.tensors = {tensors, shape_.widths.size()},
-                         .counts = {.rows = counts(seat)},
-                         .input_rows = shape_.most_rows(),
-                         .output_rows = shape_.all_rows(),
+    for (std::size_t t = 0; t < shape.widths.size(); ++t)
+      tensors[t] = {.input = static_cast<std::byte*>(input) + shape.input_at(t) * size,
+                    .output = static_cast<std::byte*>(output) + shape.output_at(t) * size,
+                    .row_bytes = shape.row_bytes(t)};
+    all_gather_v(group, {.tensors = {tensors, shape.widths.size()},
+                         .counts = counted,
+                         .input_rows = shape.most_rows(),
+                         .output_rows = shape.all_rows(),
                          .stream = stream,
                          .launch = point.launch});
   }
 
   std::string verify(Ranks::Seat& seat, const Point& point) override {
-    return reference_.check(static_cast<std::size_t>(seat.rank()), rank(seat).host, is_exact(point));
+    return references_[kind_of(seat)].check(static_cast<std::size_t>(pattern_rank(seat)), rank(seat).host,
+                                            is_exact(point));
   }
+
+  // Of attention groups there are two kinds: the first one, and others.
+  std::size_t kind_of(const Ranks::Seat& seat) const {
+    return in_groups_ && model_.layout.attn_dp_rank(seat.rank()) > 0 ? 1 : 0;
+  }
+  const GatherShape& shape_of(const Ranks::Seat& seat) const { return shapes_[kind_of(seat)]; }
 
   std::int32_t*& counts(const Ranks::Seat& seat) { return counts_[static_cast<std::size_t>(seat.local_index())]; }
 
   GatherModel model_;
-  GatherShape shape_;  // of the point that runs
-  GatherReference reference_;
+  // Of the point that runs.
+  bool in_groups_ = false;
+  std::array<GatherShape, 2> shapes_;
+  std::array<GatherReference, 2> references_;
+  std::vector<std::optional<Group>> groups_;  // of the ranks of this process, once they are needed
   std::vector<std::int32_t*> counts_;
 };
 
@@ -122,8 +162,10 @@ std::size_t gather_bytes(const GatherModel& model, const Point& point) {
 
 Point gather_point(const GatherModel& model, Operation operation, Load load, std::int64_t tokens, DataType type) {
   Point point{.operation = operation, .load = load, .rows = tokens, .hidden = model.hidden, .type = type};
-  const GatherShape shape = gather_shape(model, point);
-  point.count = shape.total_rows() * shape.row_elements();
+  Point all = point;
+  if (is_in_groups(operation)) all.operation = Operation::all_gather_v;  // which has the tokens of every group
+  const GatherShape shape = gather_shape(model, all);
+  point.count = shape.own_rows() * shape.row_elements();
   return point;
 }
 

@@ -8,7 +8,7 @@
 namespace weft::cli {
 
 ReferenceArgs GatherReference::sums() const {
-  return {.count = shape_.total_rows() * shape_.row_elements(),
+  return {.count = shape_.padded_rows() * shape_.row_elements(),
           .type = shape_.type,
           .data = data_,
           .ranks = static_cast<int>(shape_.ranks()),
@@ -33,12 +33,13 @@ void GatherReference::prepare(const GatherShape& shape, Data data, int step) {
   data_ = data;
   step_ = step;
   const ReferenceArgs args = sums();
-  all_.resize((shape.scatters() ? args.count : shape.output_elements()) * size_of(shape.type));
+  all_.assign((shape.scatters() ? args.count : shape.output_elements()) * size_of(shape.type), std::byte{});
   std::vector<std::jthread> threads;
   for (std::size_t r = 0; r < shape.ranks(); ++r) {
     threads.emplace_back([&, r] {
       if (!shape.scatters()) return gather(r);
-      reduce_reference(args, args.count * r / shape.ranks(), args.count * (r + 1) / shape.ranks(), all_.data());
+      const std::size_t first = shape.first_row(r) * shape.row_elements();  // pads stay zero
+      reduce_reference(args, first, first + shape.rows[r] * shape.row_elements(), all_.data());
     });
   }
 }
@@ -48,11 +49,11 @@ std::string GatherReference::check(std::size_t rank, std::span<const std::byte> 
   const std::span<const std::byte> all = all_;
   if (shape_.scatters()) {
     const std::size_t first = shape_.first_row(rank) * shape_.row_elements();
-    const std::size_t bytes = shape_.rows[rank] * shape_.row_elements() * size;
+    const std::size_t bytes = shape_.slots[rank].size() * shape_.row_elements() * size;
     return compare(sums(), all.subspan(first * size, bytes), output.first(bytes), exact, first);
   }
   for (std::size_t t = 0; t < shape_.widths.size(); ++t) {
-    const std::size_t at = shape_.output_at(t) * size, bytes = shape_.total_rows() * shape_.row_bytes(t);
+    const std::size_t at = shape_.output_at(t) * size, bytes = shape_.padded_rows() * shape_.row_bytes(t);
     const std::string wrong = compare(sums(), all.subspan(at, bytes), output.subspan(at, bytes), /*exact=*/true);
     if (!wrong.empty()) return shape_.widths.size() == 1 ? wrong : fmt::format("tensor {}: {}", t, wrong);
   }

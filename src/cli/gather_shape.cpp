@@ -1,12 +1,28 @@
 #include "gather_shape.hpp"
 
 #include <algorithm>
+#include <numeric>
 
 namespace weft::cli {
 namespace {
 
 constexpr std::size_t kScaleColumns = 128;    // one scale of 4 bytes for each
 constexpr std::size_t kTensorElements = 128;  // a tensor begins at a multiple, as an allocator would have it
+
+// What is made inside of attention groups is what is made of all ranks.
+Operation ungrouped(Operation operation) {
+  if (operation == Operation::attn_reduce_scatter) return Operation::reduce_scatter_v;
+  return operation == Operation::attn_all_gather ? Operation::all_gather_v : operation;
+}
+
+void place(const GatherModel& model, GatherShape& shape) {
+  if (shape.operation == Operation::all_gather_v || shape.operation == Operation::reduce_scatter_v ||
+      shape.operation == Operation::four_tensors)
+    shape.slot = model.slot;
+  if (shape.slot == SlotKind::aligned) shape.slot_rows = kAlignedRows;
+  if (shape.slot == SlotKind::fixed) shape.slot_rows = shape.most_rows();
+  shape.slots = slots_of(std::vector<std::int32_t>(shape.rows.begin(), shape.rows.end()), shape.slot, shape.slot_rows);
+}
 
 bool is_equal_form(const Point& point) {
   return point.operation == Operation::all_gather || point.operation == Operation::reduce_scatter ||
@@ -34,10 +50,18 @@ bool GatherShape::scatters() const {
   return operation == Operation::reduce_scatter || operation == Operation::reduce_scatter_v;
 }
 
-std::size_t GatherShape::first_row(std::size_t rank) const {
-  std::size_t sum = 0;
-  for (std::size_t r = 0; r < rank; ++r) sum += rows[r];
-  return sum;
+std::size_t GatherShape::own_rows() const {
+  return std::accumulate(rows.begin(), rows.end(), std::size_t{0});
+}
+
+std::size_t GatherShape::padded_rows() const {
+  return slots.empty() ? 0 : slots.back().end;
+}
+
+std::size_t GatherShape::most_slot() const {
+  std::size_t most = 0;
+  for (const RowRange& one : slots) most = std::max(most, one.size());
+  return most;
 }
 
 std::size_t GatherShape::most_rows() const {
@@ -62,13 +86,15 @@ std::size_t GatherShape::input_at(std::size_t tensor) const {
 }
 
 std::size_t GatherShape::output_at(std::size_t tensor) const {
-  return at(tensor, scatters() ? most_rows() : all_rows());
+  return at(tensor, scatters() ? most_slot() : all_rows());
 }
 
-GatherShape gather_shape(const GatherModel& model, const Point& point) {
+GatherShape gather_shape(const GatherModel& model, const Point& point, int group) {
   const ParallelLayout& layout = model.layout;
-  GatherShape shape{.operation = point.operation, .type = point.type, .rows = {}, .widths = widths_of(model, point)};
-  for (int rank = 0; rank < layout.tp; ++rank)
+  GatherShape shape{.operation = ungrouped(point.operation), .type = point.type, .widths = widths_of(model, point)};
+  const bool grouped = is_in_groups(point.operation);
+  const int first = grouped ? group * layout.attn_tp() : 0, ranks = grouped ? layout.attn_tp() : layout.tp;
+  for (int rank = first; rank < first + ranks; ++rank)
     shape.rows.push_back(shard_of(tokens_of(point, layout.attn_dp_rank(rank)), layout.attn_tp(),
                                   layout.attn_tp_rank(rank), Split::balanced)
                              .size());
@@ -76,6 +102,7 @@ GatherShape gather_shape(const GatherModel& model, const Point& point) {
     shape.operation = shape.scatters() ? Operation::reduce_scatter : Operation::all_gather;
     shape.rows.assign(shape.ranks(), shape.most_rows());
   }
+  place(model, shape);
   return shape;
 }
 

@@ -15,7 +15,8 @@
 
 namespace weft::cli {
 
-// What is done. four_tensors is an all_gather_v of a token's hidden state, scales, ids and weights in one call.
+// What is done. four_tensors is an all_gather_v of a token's hidden state, scales, ids and weights in one call; the
+// attn_ ones are those of attention groups, all at the same time, the others those of all ranks.
 enum class Operation : std::uint8_t {
   all_reduce,
   all_gather,
@@ -23,13 +24,20 @@ enum class Operation : std::uint8_t {
   all_gather_v,
   reduce_scatter_v,
   four_tensors,
+  attn_reduce_scatter,
+  attn_all_gather,
   all_reduce_rms_norm
 };
 
 constexpr std::string_view name(Operation operation) {
-  constexpr std::string_view names[] = {"all_reduce",       "all_gather",   "reduce_scatter",     "all_gather_v",
-                                        "reduce_scatter_v", "four_tensors", "all_reduce_rms_norm"};
+  constexpr std::string_view names[] = {"all_reduce",          "all_gather",       "reduce_scatter",
+                                        "all_gather_v",        "reduce_scatter_v", "four_tensors",
+                                        "attn_reduce_scatter", "attn_all_gather",  "all_reduce_rms_norm"};
   return names[static_cast<int>(operation)];
+}
+
+constexpr bool is_in_groups(Operation operation) {
+  return operation == Operation::attn_reduce_scatter || operation == Operation::attn_all_gather;
 }
 
 // Who has the tokens of a ragged gather: every attention group as many, or one of them and the others one each.

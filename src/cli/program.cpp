@@ -45,11 +45,13 @@ constexpr const char* kGatherExamples =
     R"(Each attention group has --tokens rows; its tp / dp ranks share them. A gather puts all groups' rows on every rank, a
 scatter sums such tensors of all ranks and leaves every rank its rows. all_gather and reduce_scatter have as many rows on
 every rank; their _v forms read each rank's number from device memory; four_tensors moves hidden state, scales, expert
-ids and weights in one call. Every result is compared with a reference.
+ids and weights in one call. attn_reduce_scatter and attn_all_gather are made inside of every attention group at the same
+time, where groups have several ranks. Every result is compared with a reference.
 
 Examples:
   weft bench gather --model deepseek-v3 --tp 8 --dp 4 --tokens 1,8,64,512
   weft bench gather --what all_gather_v,reduce_scatter_v --load busy         one group has most tokens
+  weft bench gather --slots max --what all_gather_v,reduce_scatter_v         every rank has room for the largest one's
   weft bench gather --device cpu --ranks 4 --hidden 512 --tokens 1,16
   weft bench gather --row-bytes 7392 --tokens 128                            rows of fp8 with their scales
   weft bench gather --method graph --json gather.json --csv gather.csv)";

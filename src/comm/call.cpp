@@ -1,13 +1,31 @@
 #include "comm/call.hpp"
 
 #include "comm/choices.hpp"
+#include "core/fingerprint.hpp"
 
 namespace weft::detail {
+namespace {
 
-void check_rows(std::size_t rows, const char* name, std::size_t width) {
-  constexpr std::size_t most = std::size_t{1} << 40;
-  require(rows <= most, "rows: {} is not between 0 and 2^40", rows);
-  require(width <= most, "{}: {} is not between 0 and 2^40", name, width);
+constexpr std::size_t kMostRows = std::size_t{1} << 40;  // and elements of one: what they make stays far from overflow
+
+// Other kinds of slots do not look at Counts::slot_rows.
+bool has_slot_rows(const Counts& counts) {
+  return counts.slot == SlotKind::aligned || counts.slot == SlotKind::fixed;
+}
+
+// What check_overlap says of the place that would do.
+std::string place_in(const Extent& whole, std::size_t place) {
+  if (place == kNowhere) return "";
+  const std::string begin =
+      place == kAnyRow ? "with one of its rows" : fmt::format("{} bytes behind its begin", place * whole.stride);
+  return fmt::format(", or this rank's own part of it, which begins {} and has {} bytes from row to row", begin,
+                     whole.stride);
+}
+
+}  // namespace
+
+void check_size(const char* name, std::size_t size) {
+  require(size <= kMostRows, "{}: {} is not between 0 and 2^40", name, size);
 }
 
 void check_launch(const GroupState& group, const Launch& launch, int most_threads) {
@@ -17,6 +35,12 @@ void check_launch(const GroupState& group, const Launch& launch, int most_thread
   const int threads = launch.threads;
   require(threads == 0 || (threads >= 32 && threads <= most_threads && threads % 32 == 0),
           "launch.threads: {} is not 0 or a multiple of 32 between 32 and {}", threads, most_threads);
+}
+
+Extent extent_of(const RowsArgument& rows) {
+  const std::size_t stride = rows.stride != 0 ? rows.stride : rows.width;
+  require(stride <= kMostRows, "{}_stride: {} is not between 0 and 2^40", rows.name, stride);
+  return {rows.name, rows.data, rows.rows, rows.width * rows.element, stride * rows.element, rows.element};
 }
 
 void check_extent(const GroupState& group, const Extent& extent) {
@@ -35,25 +59,22 @@ void check_extent(const GroupState& group, const Extent& extent) {
 void check_overlap(const Extent& part, const Extent& whole, std::size_t place) {
   const auto a = reinterpret_cast<std::uintptr_t>(part.data), b = reinterpret_cast<std::uintptr_t>(whole.data);
   if (part.bytes() == 0 || whole.bytes() == 0 || a + part.bytes() <= b || b + whole.bytes() <= a) return;
-  const std::size_t own = place != kNowhere ? place * part.rows * whole.stride : 0;
-  const bool in_place = place != kNowhere && a == b + own && part.stride == whole.stride;
-  if (in_place) return;
-  const std::string own_part = fmt::format(
-      ", or this rank's own part of it, which begins {} bytes behind its begin and has {} bytes from row to row", own,
-      whole.stride);
+  const bool in_place =
+      place == kAnyRow ? a >= b && (a - b) % whole.stride == 0 : place != kNowhere && a == b + place * whole.stride;
+  if (in_place && part.stride == whole.stride) return;
   throw Error(
       Errc::invalid_argument,
       fmt::format("{}: overlaps {} ({} bytes at {}, {} from row to row; {} bytes at {}): must be apart from it{}",
                   part.name, whole.name, part.bytes(), part.data, part.stride, whole.bytes(), whole.data,
-                  place != kNowhere ? own_part : ""));
+                  place_in(whole, place)));
 }
 
 void check_counts(const GroupState& group, const Counts& counts) {
   check_choice("counts.split", counts.split, Split::ceil);
   check_choice("counts.slot", counts.slot, SlotKind::fixed);
   const std::size_t least = counts.slot == SlotKind::aligned ? 1 : 0;
-  require(counts.slot_rows >= least && counts.slot_rows <= INT32_MAX, "counts.slot_rows: {} is not between {} and {}",
-          counts.slot_rows, least, INT32_MAX);
+  require(!has_slot_rows(counts) || (counts.slot_rows >= least && counts.slot_rows <= INT32_MAX),
+          "counts.slot_rows: {} is not between {} and {}", counts.slot_rows, least, INT32_MAX);
   require(counts.rows != nullptr, "counts.rows: null");
   require(reinterpret_cast<std::uintptr_t>(counts.rows) % sizeof(std::int32_t) == 0,
           "counts.rows: {} is not aligned to 4 bytes", static_cast<const void*>(counts.rows));
@@ -66,15 +87,25 @@ CountedShares counted_shares(const GroupState& group, const Counts& counts, bool
           .ranks = static_cast<std::uint32_t>(group.size()),
           .split = counts.split,
           .slot = counts.slot,
-          .slot_rows = static_cast<std::uint32_t>(counts.slot_rows),
+          .slot_rows = has_slot_rows(counts) ? static_cast<std::uint32_t>(counts.slot_rows) : 0,
           .own_padded = own_padded,
           .own_rows = own_rows,
           .whole_rows = whole_rows};
 }
 
+std::size_t own_place(const GroupState& group, const Counts& counts) {
+  const auto rank = static_cast<std::size_t>(group.rank());
+  if (rank == 0) return 0;
+  return counts.slot == SlotKind::fixed ? rank * counts.slot_rows : kAnyRow;
+}
+
+std::uint32_t fingerprint(const Counts& counts) {
+  return fingerprint("counts", counts.slot, has_slot_rows(counts) ? counts.slot_rows : 0, counts.split);
+}
+
 std::string describe(const Counts& counts) {
-  const bool sized = counts.slot == SlotKind::aligned || counts.slot == SlotKind::fixed;
-  return fmt::format("{} slots{}{}", name(counts.slot), sized ? fmt::format(" of {}", counts.slot_rows) : "",
+  return fmt::format("{} slots{}{}", name(counts.slot),
+                     has_slot_rows(counts) ? fmt::format(" of {}", counts.slot_rows) : "",
                      counts.split == Split::none ? "" : fmt::format(", split {}", name(counts.split)));
 }
 

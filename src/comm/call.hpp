@@ -21,8 +21,8 @@ void require(bool good, fmt::format_string<T...> message, T&&... values) {
   if (!good) throw Error(Errc::invalid_argument, fmt::format(message, std::forward<T>(values)...));
 }
 
-// `name`: of what the caller calls the width of a row.
-void check_rows(std::size_t rows, const char* name, std::size_t width);
+// Rows, or the width of one.
+void check_size(const char* name, std::size_t size);
 // `most_threads`: that the instance takes.
 void check_launch(const GroupState& group, const Launch& launch, int most_threads);
 
@@ -33,21 +33,36 @@ struct Extent {
   std::size_t rows, row_bytes, stride;
   std::size_t alignment = 1;  // of the element type
 
+  // All that there are.
+  std::size_t payload() const { return rows * row_bytes; }
   // From the first byte to the last.
   std::size_t bytes() const { return rows == 0 || row_bytes == 0 ? 0 : (rows - 1) * stride + row_bytes; }
 };
+// What a caller says of them: `width` and `stride` in elements of `element` bytes; stride 0: they lie side by side.
+struct RowsArgument {
+  const char* name;
+  const void* data;
+  std::size_t rows, width, stride;
+  std::size_t element = 1;
+};
+Extent extent_of(const RowsArgument& rows);
 // Throws where the rows cannot be there; an empty one may be anywhere.
 void check_extent(const GroupState& group, const Extent& extent);
-// Throws where two extents share a byte, unless `part` is the `place`-th of the equal parts of `whole`.
+// Throws where two extents share a byte, unless `part` begins with row `place` of `whole` and has its rows where
+// `whole` has them.
 void check_overlap(const Extent& part, const Extent& whole, std::size_t place);
 inline constexpr std::size_t kNowhere = SIZE_MAX;
+inline constexpr std::size_t kAnyRow = SIZE_MAX - 1;  // counts will say which
 
 // The counts of a ragged call.
 void check_counts(const GroupState& group, const Counts& counts);
 // `own_padded`, `own_rows`, `whole_rows`: see CountedShares.
 CountedShares counted_shares(const GroupState& group, const Counts& counts, bool own_padded, std::size_t own_rows,
                              std::size_t whole_rows);
-// In words, as far as they are the same on every rank.
+// The row of a tensor with all ranks' slots with which this rank's begins, or kAnyRow.
+std::size_t own_place(const GroupState& group, const Counts& counts);
+// As far as they must be the same on every rank: as a number, and in words.
+std::uint32_t fingerprint(const Counts& counts);
 std::string describe(const Counts& counts);
 
 // "\nlast calls of this rank on this group:", and a line for each: the end of an error's message.

@@ -29,27 +29,28 @@ detail::InstanceQuery instance_of(const GroupState& group, const Scatter& scatte
           .whole = whole(scatter.input) && whole(scatter.output)};
 }
 
-Scatter check(const Group& handle, const char* operation, const Scatter& scatter) {
+// `place`: the row of the input with which the output may begin.
+Scatter check(const Group& handle, const char* operation, std::size_t place, const Scatter& scatter) {
   const GroupState& group = handle.state();
-  detail::check_launch(group, scatter.launch, 512);
+  detail::check_launch(group, scatter.launch, detail::kMoveThreads);
   group.communicator().fabric().check_stream(scatter.stream);
   detail::check_extent(group, scatter.input);
   detail::check_extent(group, scatter.output);
+  detail::check_overlap(scatter.output, scatter.input, place);
   detail::check_ready(handle, operation);
   return scatter;
 }
 
-// `rows`: of the longest shard that this rank expects.
 template <class Shares>
-void make(const Group& handle, const Scatter& scatter, const Shares& shares, std::uint64_t rows,
-          const detail::CallName& name) {
+void make(const Group& handle, const Scatter& scatter, const Shares& shares, const detail::CallName& name) {
   const GroupState& group = handle.state();
   const std::uint64_t row_bytes = scatter.output.row_bytes;
   const detail::MovePlan plan =
       detail::plan_move({.device = handle.device(),
                          .size = static_cast<std::uint32_t>(group.size()),
                          .layout = group.layout(),
-                         .bytes = rows * row_bytes,
+                         .own_bytes = scatter.output.payload(),
+                         .whole_bytes = scatter.input.payload(),
                          .unit_bytes = sizeof(detail::Pack),
                          .wire_packs = sizeof(detail::Pack) / detail::payload_bytes(scatter.type),
                          .streams = 1,
@@ -77,21 +78,19 @@ void reduce_scatter_tensor(const Group& handle, const ReduceScatterArgs& args) {
   const detail::NvtxRange range("weft::reduce_scatter_tensor");
   const GroupState& group = handle.state();
   detail::check_choice("type", args.type, DataType::i32);
-  const std::size_t element = size_of(args.type);
-  detail::check_rows(args.rows, "width", args.width);
-  const auto stride = [&](std::size_t wish) { return (wish != 0 ? wish : args.width) * element; };
-  const Scatter scatter =
-      check(handle, "reduce_scatter_tensor",
-            {.input = {"input", args.input, args.rows * static_cast<std::size_t>(group.size()), args.width * element,
-                       stride(args.input_stride), element},
-             .output = {"output", args.output, args.rows, args.width * element, stride(args.output_stride), element},
-             .type = args.type,
-             .stream = args.stream,
-             .launch = args.launch});
-  detail::check_overlap(scatter.output, scatter.input, static_cast<std::size_t>(group.rank()));
+  const std::size_t element = size_of(args.type), size = static_cast<std::size_t>(group.size());
+  detail::check_size("rows", args.rows);
+  detail::check_size("width", args.width);
+  const Scatter scatter = check(
+      handle, "reduce_scatter_tensor", static_cast<std::size_t>(group.rank()) * args.rows,
+      {.input = detail::extent_of({"input", args.input, args.rows * size, args.width, args.input_stride, element}),
+       .output = detail::extent_of({"output", args.output, args.rows, args.width, args.output_stride, element}),
+       .type = args.type,
+       .stream = args.stream,
+       .launch = args.launch});
   const detail::EqualShares shares{
       .rows = args.rows, .input_step = args.rows, .output_step = 0, .sender = detail::kEverybody};
-  make(handle, scatter, shares, args.rows,
+  make(handle, scatter, shares,
        {detail::fingerprint("reduce_scatter_tensor", args.rows, args.width, args.type, args.tag),
         fmt::format("reduce_scatter_tensor {} rows of {}[{}] tag {}", args.rows, weft::name(args.type), args.width,
                     args.tag)});
@@ -102,21 +101,19 @@ void reduce_scatter_v(const Group& handle, const ReduceScatterVArgs& args) {
   const GroupState& group = handle.state();
   detail::check_choice("type", args.type, DataType::i32);
   const std::size_t element = size_of(args.type);
-  detail::check_rows(args.input_rows, "width", args.width);
-  detail::check_rows(args.output_rows, "width", args.width);
+  detail::check_size("input_rows", args.input_rows);
+  detail::check_size("output_rows", args.output_rows);
+  detail::check_size("width", args.width);
   detail::check_counts(group, args.counts);
-  const auto stride = [&](std::size_t wish) { return (wish != 0 ? wish : args.width) * element; };
   const Scatter scatter = check(
-      handle, "reduce_scatter_v",
-      {.input = {"input", args.input, args.input_rows, args.width * element, stride(args.input_stride), element},
-       .output = {"output", args.output, args.output_rows, args.width * element, stride(args.output_stride), element},
+      handle, "reduce_scatter_v", detail::own_place(group, args.counts),
+      {.input = detail::extent_of({"input", args.input, args.input_rows, args.width, args.input_stride, element}),
+       .output = detail::extent_of({"output", args.output, args.output_rows, args.width, args.output_stride, element}),
        .type = args.type,
        .stream = args.stream,
        .launch = args.launch});
   make(handle, scatter, detail::counted_shares(group, args.counts, true, args.output_rows, args.input_rows),
-       args.output_rows,
-       {detail::fingerprint("reduce_scatter_v", args.width, args.type, args.counts.slot, args.counts.slot_rows,
-                            args.counts.split, args.tag),
+       {detail::fingerprint("reduce_scatter_v", args.width, args.type, detail::fingerprint(args.counts), args.tag),
         fmt::format("reduce_scatter_v rows of {}[{}], {}, tag {}", weft::name(args.type), args.width,
                     detail::describe(args.counts), args.tag)});
 }

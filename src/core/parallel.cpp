@@ -8,6 +8,14 @@
 #include "core/argument.hpp"
 
 namespace weft {
+namespace {
+
+std::size_t checked_rows(std::int32_t rows) {
+  detail::check_argument(rows >= 0, "rows", rows, "0 or more");
+  return static_cast<std::size_t>(rows);
+}
+
+}  // namespace
 
 void ParallelLayout::check() const {
   const auto divides = [&](int value) { return value >= 1 && tp % value == 0; };
@@ -19,15 +27,29 @@ void ParallelLayout::check() const {
                          "0 or " + divisor);
 }
 
+const ParallelLayout& ParallelLayout::checked() const {
+  check();
+  return *this;
+}
+
+int ParallelLayout::block_of(int rank, int size) const {
+  detail::check_argument(rank >= 0 && rank < tp, "rank", rank, fmt::format("between 0 and {}", tp - 1));
+  return rank / size;
+}
+
+int ParallelLayout::place_in(int rank, int size) const {
+  return rank - block_of(rank, size) * size;
+}
+
 std::vector<int> ParallelLayout::block(int rank, int size) const {
   std::vector<int> ranks(static_cast<std::size_t>(size));
-  std::iota(ranks.begin(), ranks.end(), rank / size * size);
+  std::iota(ranks.begin(), ranks.end(), block_of(rank, size) * size);
   return ranks;
 }
 
-std::vector<int> ParallelLayout::across(int rank, int stride) const {
+std::vector<int> ParallelLayout::across(int rank, int size) const {
   std::vector<int> ranks;
-  for (int other = rank % stride; other < tp; other += stride) ranks.push_back(other);
+  for (int other = place_in(rank, size); other < tp; other += size) ranks.push_back(other);
   return ranks;
 }
 
@@ -57,9 +79,40 @@ std::size_t slot_rows_of(std::size_t rows, SlotKind kind, std::size_t slot_rows)
       return (rows + slot_rows - 1) / slot_rows * slot_rows;
     case SlotKind::max:
     case SlotKind::fixed:
+      detail::check_argument(rows <= slot_rows, "rows", rows, fmt::format("at most {}, the rows of a slot", slot_rows));
       return slot_rows;
   }
   throw Error(Errc::invalid_argument, fmt::format("slot: {} of {} rows is none", static_cast<int>(kind), slot_rows));
+}
+
+std::vector<RowRange> slots_of(std::span<const std::int32_t> rows, SlotKind kind, std::size_t slot_rows) {
+  if (kind == SlotKind::max) {
+    slot_rows = 0;
+    for (const std::int32_t one : rows) slot_rows = std::max(slot_rows, checked_rows(one));
+  }
+  std::vector<RowRange> slots;
+  std::size_t begin = 0;
+  for (const std::int32_t one : rows) {
+    slots.push_back({begin, begin + slot_rows_of(checked_rows(one), kind, slot_rows)});
+    begin = slots.back().end;
+  }
+  return slots;
+}
+
+std::vector<std::int32_t> shard_counts(const ParallelLayout& layout, std::span<const std::int32_t> group_rows,
+                                       Split split, std::size_t slot_rows) {
+  layout.check();
+  detail::check_argument(group_rows.size() == static_cast<std::size_t>(layout.dp), "group_rows", group_rows.size(),
+                         fmt::format("{}, a number for each attention group", layout.dp));
+  detail::check_argument(split != Split::none, "split", name(split), "balanced or ceil");
+  std::vector<std::int32_t> counts;
+  for (int rank = 0; rank < layout.tp; ++rank) {
+    const std::size_t rows = checked_rows(group_rows[static_cast<std::size_t>(layout.attn_dp_rank(rank))]);
+    const std::size_t slot = slot_rows == 0 ? rows : slot_rows_of(rows, SlotKind::fixed, slot_rows);
+    const RowRange shard = shard_of(slot, layout.attn_tp(), layout.attn_tp_rank(rank), split);
+    counts.push_back(static_cast<std::int32_t>(std::min(shard.end, rows) - std::min(shard.begin, rows)));
+  }
+  return counts;
 }
 
 }  // namespace weft

@@ -127,15 +127,16 @@ MovePlan plan_move(const MoveQuery& query) {
   const std::uint64_t most_wire = (query.device == Device::cpu ? 16 * KiB : 2 * MiB) / sizeof(Pack);
   MovePlan plan{};
   plan.slot_packs = std::min(query.layout.two_shot_packs, most_wire);
-  const std::uint64_t units = (query.bytes + query.unit_bytes - 1) / query.unit_bytes;
+  // Threads for what moves at this rank, in whichever direction: one without rows of its own receives its peers'.
+  const std::uint64_t bytes = std::max(query.own_bytes, (query.whole_bytes + query.size - 1) / query.size);
+  const std::uint64_t units = (bytes + query.unit_bytes - 1) / query.unit_bytes;
   const bool flows = units * query.wire_packs > plan.slot_packs;
   const std::uint64_t most_blocks = static_cast<std::uint64_t>(std::max(query.max_blocks - 1, 1));
   const auto blocks_of = [&](std::uint64_t threads) {
     return std::max<std::uint64_t>((units + threads - 1) / threads * query.streams, 1);
   };
-  const auto most_threads = static_cast<std::uint64_t>(query.max_threads);
-  std::uint64_t threads = flows ? most_threads : 64;
-  while (threads < most_threads && most_blocks < blocks_of(threads)) threads *= 2;
+  std::uint64_t threads = flows ? kMoveThreads : 64;
+  while (threads < kMoveThreads && most_blocks < blocks_of(threads)) threads *= 2;
   const std::uint64_t blocks = flows ? most_blocks : std::min(blocks_of(threads), most_blocks);
   plan.threads = query.launch.threads != 0 ? query.launch.threads : static_cast<int>(threads);
   plan.blocks = query.launch.blocks != 0 ? query.launch.blocks : static_cast<int>(blocks) + 1;

@@ -42,6 +42,8 @@ struct Plan {
 
 Plan plan_all_reduce(const PlanQuery& query);
 
+inline constexpr int kMoveThreads = 512;  // of a copy or a reduce-scatter, per block, at most
+
 // How a copy or a reduce-scatter is made. Where it goes over to chunks follows from what is the same on every rank.
 struct MovePlan {
   std::uint64_t slot_packs;  // of the wire: longer messages flow in chunks
@@ -52,13 +54,13 @@ struct MoveQuery {
   Device device;
   std::uint32_t size;  // ranks of the group
   RegionLayout layout;
-  std::uint64_t bytes;       // of the longest message that this rank expects between two ranks
-  std::uint64_t unit_bytes;  // that one thread moves at once
-  std::uint64_t wire_packs;  // … and what they take on the wire
-  std::uint64_t streams;     // threads that serve the same place of a message: one for all peers, or one for each
+  std::uint64_t own_bytes;    // that this rank has room for, of what is its own: what it sends to one, or its own sums
+  std::uint64_t whole_bytes;  // … and of what is all ranks': in a ragged call whoever has them
+  std::uint64_t unit_bytes;   // that one thread moves at once
+  std::uint64_t wire_packs;   // … and what they take on the wire
+  std::uint64_t streams;      // threads that serve the same place of a message: one for all peers, or one for each
   Launch launch = {};
   int max_blocks = kMaxBlocks;
-  int max_threads = 512;
 };
 MovePlan plan_move(const MoveQuery& query);
 

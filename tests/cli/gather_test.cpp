@@ -35,6 +35,11 @@ TEST(GatherShapes, RanksOfAGroupShareItsTokens) {
   EXPECT_EQ(rows(Operation::all_gather_v, Load::balanced, 5, Contender::automatic), (Rows{3, 2, 3, 2, 3, 2, 3, 2}));
   EXPECT_EQ(rows(Operation::reduce_scatter_v, Load::busy, 5, Contender::nccl), (Rows{3, 2, 1, 0, 1, 0, 1, 0}));
   EXPECT_EQ(rows(Operation::reduce_scatter_v, Load::busy, 5, Contender::padded), Rows(8, 3));
+  // Inside of a group there are its own shards alone, of the first group or of another.
+  const Point inside = point_of(model, Operation::attn_all_gather, Load::busy, 5, Contender::automatic);
+  EXPECT_EQ(gather_shape(model, inside, 0).rows, (Rows{3, 2}));
+  EXPECT_EQ(gather_shape(model, inside, 1).rows, (Rows{1, 0}));
+  EXPECT_EQ(inside.bytes(), 8u * 64 * 2);
   // The size of a row of the table is what is needed, whoever pads.
   EXPECT_EQ(point_of(model, Operation::all_gather_v, Load::busy, 5, Contender::padded).bytes(), 8u * 64 * 2);
 }
@@ -59,11 +64,35 @@ TEST(GatherShapes, ALayoutForMoreRanksIsScaled) {
   EXPECT_TRUE(is(scaled({.tp = 8, .dp = 4}, 3), 3, 3));  // two ranks per group do not divide three
 }
 
+TEST(GatherShapes, SlotsHavePadsBehindRows) {
+  auto model = model_of(4, 2, 16);
+  const auto slots = [&](SlotKind slot) {
+    model.slot = slot;
+    const auto shape =
+        gather_shape(model, point_of(model, Operation::all_gather_v, Load::busy, 19, Contender::automatic));
+    EXPECT_EQ(shape.rows, (Rows{10, 9, 1, 0}));
+    EXPECT_EQ(shape.own_rows(), 20u);
+    EXPECT_EQ(shape.output_elements(), shape.all_rows() * 16);
+    EXPECT_GE(shape.all_rows(), shape.padded_rows());
+    return shape.slots;
+  };
+  using Slots = std::vector<RowRange>;
+  EXPECT_EQ(slots(SlotKind::dense), (Slots{{0, 10}, {10, 19}, {19, 20}, {20, 20}}));
+  EXPECT_EQ(slots(SlotKind::aligned), (Slots{{0, 16}, {16, 32}, {32, 40}, {40, 40}}));
+  EXPECT_EQ(slots(SlotKind::max), (Slots{{0, 10}, {10, 20}, {20, 30}, {30, 40}}));
+  EXPECT_EQ(slots(SlotKind::fixed), slots(SlotKind::max));  // a graph for the largest rank
+}
+
 // Every byte of an output that a rank must have, changed, is found; whatever else is in the buffer is not its business.
 TEST(GatherReferences, FindAnyWrongRow) {
-  const auto model = model_of(3, 3, 20);
-  for (const auto operation : {Operation::all_gather, Operation::all_gather_v, Operation::four_tensors,
-                               Operation::reduce_scatter, Operation::reduce_scatter_v}) {
+  auto model = model_of(3, 3, 20);
+  const std::pair<Operation, SlotKind> cases[] = {
+      {Operation::all_gather, SlotKind::dense},       {Operation::all_gather_v, SlotKind::dense},
+      {Operation::four_tensors, SlotKind::dense},     {Operation::reduce_scatter, SlotKind::dense},
+      {Operation::reduce_scatter_v, SlotKind::dense}, {Operation::all_gather_v, SlotKind::max},
+      {Operation::four_tensors, SlotKind::aligned},   {Operation::reduce_scatter_v, SlotKind::aligned}};
+  for (const auto& [operation, slot] : cases) {
+    model.slot = slot;
     const auto shape = gather_shape(model, point_of(model, operation, Load::busy, 4, Contender::automatic));
     GatherReference reference;
     reference.prepare(shape, Data::integers, kLastStep);
@@ -77,14 +106,18 @@ TEST(GatherReferences, FindAnyWrongRow) {
     if (shape.scatters()) {
       const std::size_t own = shape.rows[0] * shape.row_bytes(0);
       reduce_reference({.count = own / 2, .ranks = 3, .step = kLastStep}, 0, own / 2, right.data());
-      for (std::size_t b = 0; b < own; ++b) checked.insert(b);
+      const std::size_t padded = shape.slots[0].size() * shape.row_bytes(0);
+      std::memset(right.data() + own, 0, padded - own);
+      for (std::size_t b = 0; b < padded; ++b) checked.insert(b);
     } else {
       for (std::size_t t = 0; t < shape.widths.size(); ++t) {
         for (std::size_t r = 0; r < 3; ++r) {
           const std::size_t to = shape.output_at(t) * 2 + shape.first_row(r) * shape.row_bytes(t);
           const std::size_t bytes = shape.rows[r] * shape.row_bytes(t);
           std::memcpy(right.data() + to, inputs[r].data() + shape.input_at(t) * 2, bytes);
-          for (std::size_t b = 0; b < bytes; ++b) checked.insert(to + b);
+          const std::size_t padded = shape.slots[r].size() * shape.row_bytes(t);
+          std::memset(right.data() + to + bytes, 0, padded - bytes);
+          for (std::size_t b = 0; b < padded; ++b) checked.insert(to + b);
         }
       }
     }
@@ -125,7 +158,25 @@ TEST(BenchGather, EveryRowOfEveryOperation) {
                                               {"reduce_scatter", 2},
                                               {"all_gather_v", 4},
                                               {"reduce_scatter_v", 4},
-                                              {"four_tensors", 4}}));
+                                              {"four_tensors", 4},
+                                              {"attn_reduce_scatter", 4},
+                                              {"attn_all_gather", 4}}));
+}
+
+TEST(BenchGather, EveryKindOfSlot) {
+  for (const std::string slots : {"aligned", "max", "fixed"}) {
+    const auto file = testing::TempDir() + "slots.json";
+    const auto result = run({"bench", "gather", "--device", "cpu", "--tp", "4", "--dp", "2", "--hidden", "24",
+                             "--tokens", "1,11", "--slots", slots, "--samples", "1", "--json", file});
+    ASSERT_EQ(result.code, 0) << result.err << result.out;
+    EXPECT_NE(result.out.find(slots + " slots"), std::string::npos) << result.out;
+    const auto json = read_json(file);
+    EXPECT_EQ(json.at("slots"), slots);
+    for (const auto& point : json.at("points")) {
+      EXPECT_EQ(point.at("verdict"), "ok") << point.dump();
+      EXPECT_TRUE(point.at("operation") == "all_gather" || point.at("contender") != "Gloo ring") << point.dump();
+    }
+  }
 }
 
 TEST(BenchGather, RandomSumsAreBitExact) {
@@ -151,6 +202,8 @@ TEST(BenchGather, ErrorsSayWhatWouldDo) {
   const auto dp = run({"bench", "gather", "--device", "cpu", "--tp", "6", "--dp", "4"});
   EXPECT_NE(dp.err.find("--dp 4: must divide --tp 6: 1, 2, 3, 6"), std::string::npos) << dp.err;
   const auto row = run({"bench", "gather", "--row-bytes", "6", "--dtype", "f32"});
+  const auto alone = run({"bench", "gather", "--device", "cpu", "--tp", "2", "--what", "attn_all_gather"});
+  EXPECT_NE(alone.err.find("--what attn_all_gather: an attention group has one rank"), std::string::npos) << alone.err;
   EXPECT_NE(row.err.find("--row-bytes 6: must be a multiple of 4, the size of f32"), std::string::npos) << row.err;
 }
 

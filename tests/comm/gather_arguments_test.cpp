@@ -32,46 +32,76 @@ TEST(GatherArguments, MistakesAreRejectedByNameAndLeaveNoTrace) {
   }));
 }
 
+std::vector<std::string> messages_of(const Move& first, const Move& second) {
+  const std::string where = describe(first) + " beside " + describe(second);
+  std::vector<std::string> messages;
+  for (const Ending& ending : run_world(2, cpu_config(), [&](Communicator&communicator, int rank) {
+         const RankMove prepared = prepare(rank == 0 ? first : second, 2, rank);
+         HostMove host(prepared);
+         host.call(communicator);
+       })) {
+    expect_fault(ending, {Errc::mismatch, Errc::peer_failed}, where);
+    messages.push_back(ending.what);
+  }
+  return messages;
+}
+
+template <class Change>
+Move changed(Move move, Change&& change) {
+  change(move);
+  return move;
+}
+
 // Everything that defines an exchange is compared.
 TEST(GatherArguments, DifferentCallsAreFound) {
   const Move base{.kind = Kind::all_gather, .rows = 2, .widths = {40}};
-  const auto changed = [&](auto&& change) {
-    Move move = base;
-    change(move);
-    return move;
+  const Move root{.kind = Kind::broadcast, .rows = 2, .widths = {40}};
+  const Move scatter{.kind = Kind::reduce_scatter, .rows = 2, .widths = {40}};
+  std::vector<std::pair<Move, Move>> pairs = {
+      {base, changed(base, [](Move& m) { m.kind = Kind::all_to_all; })},
+      {base, changed(base, [](Move& m) { m.rows = 3; })},
+      {base, changed(base, [](Move& m) { m.widths = {48}; })},
+      {base, changed(base, [](Move& m) { m.tag = 1; })},
+      {root, changed(root, [](Move& m) { m.root = 1; })},
+      {scatter, changed(scatter, [](Move& m) { m.type = DataType::f16; })},
   };
-  const std::pair<Move, Move> pairs[] = {
-      {base, changed([](Move& m) { m.kind = Kind::all_to_all; })},
-      {base, changed([](Move& m) { m.rows = 3; })},
-      {base, changed([](Move& m) { m.widths = {48}; })},
-      {base, changed([](Move& m) { m.tag = 1; })},
-      {changed([](Move& m) { m.kind = Kind::broadcast; }),
-       changed([](Move& m) { m.kind = Kind::broadcast, m.root = 1; })},
-      {changed([](Move& m) { m.kind = Kind::reduce_scatter; }),
-       changed([](Move& m) { m.kind = Kind::reduce_scatter, m.type = DataType::f16; })},
-      {changed([](Move& m) {
-         m.kind = Kind::all_gather_v, m.counts = {1, 1};
-       }),
-       changed([](Move& m) {
-         m.kind = Kind::all_gather_v, m.counts = {1, 1}, m.slot = SlotKind::max;
-       })},
-      {changed([](Move& m) {
-         m.kind = Kind::all_gather_v, m.counts = {1, 1};
-       }),
-       changed([](Move& m) {
-         m.kind = Kind::all_gather_v, m.counts = {1, 1}, m.widths = {40, 1};
-       })},
-  };
-  for (const auto& pair : pairs) {
-    const auto endings = run_world(2, cpu_config(), [&](Communicator& communicator, int rank) {
-      const RankMove prepared = prepare(rank == 0 ? pair.first : pair.second, 2, rank);
-      HostMove host(prepared);
-      host.call(communicator);
-    });
-    for (const Ending& ending : endings) {
-      expect_fault(ending, {Errc::mismatch, Errc::peer_failed},
-                   describe(pair.first) + " beside " + describe(pair.second));
+  for (const Kind kind : {Kind::all_gather_v, Kind::reduce_scatter_v}) {
+    const Move ragged{.kind = kind, .widths = {40}, .counts = {1, 1}};
+    const Move aligned = changed(ragged, [](Move& m) { m.slot = SlotKind::aligned, m.slot_rows = 2; });
+    const Move split{.kind = kind, .widths = {40}, .counts = {2}, .split = Split::balanced};
+    pairs.insert(pairs.end(), {{ragged, changed(ragged, [](Move& m) { m.slot = SlotKind::max; })},
+                               {ragged, changed(ragged, [](Move& m) { m.widths = {48}; })},
+                               {ragged, changed(ragged, [](Move& m) { m.tag = 1; })},
+                               {ragged, split},
+                               {split, changed(split, [](Move& m) { m.split = Split::ceil; })},
+                               {aligned, changed(aligned, [](Move& m) { m.slot_rows = 4; })},
+                               {aligned, changed(aligned, [](Move& m) { m.slot = SlotKind::fixed; })}});
+  }
+  const Move gather_v{.kind = Kind::all_gather_v, .widths = {40}, .counts = {1, 1}};
+  const Move scatter_v{.kind = Kind::reduce_scatter_v, .widths = {40}, .counts = {1, 1}};
+  pairs.push_back({gather_v, changed(gather_v, [](Move& m) { m.widths = {40, 1}; })});
+  pairs.push_back({gather_v, scatter_v});
+  pairs.push_back({scatter_v, changed(scatter_v, [](Move& m) { m.type = DataType::f16; })});
+  for (const auto& [first, second] : pairs) messages_of(first, second);
+}
+
+// Rows of a slot mean something to aligned and fixed ones; elsewhere ranks may leave there what they like.
+TEST(GatherArguments, SlotRowsAreComparedWhereTheyMeanSomething) {
+  for (const Kind kind : {Kind::all_gather_v, Kind::reduce_scatter_v}) {
+    for (const SlotKind slot : {SlotKind::dense, SlotKind::max}) {
+      expect_all_well(run_world(2, cpu_config(), [&](Communicator& communicator, int rank) {
+        run_on_cpu_rank(communicator, {.kind = kind,
+                                       .widths = {40},
+                                       .counts = {2, 1},
+                                       .slot = slot,
+                                       .slot_rows = rank == 0 ? 0 : std::size_t{1} << 40});
+      }));
     }
+    const Move aligned{.kind = kind, .widths = {40}, .counts = {2, 1}, .slot = SlotKind::aligned, .slot_rows = 2};
+    const auto messages = messages_of(aligned, changed(aligned, [](Move& m) { m.slot_rows = 4; }));
+    // Each names its own call: what differs can be seen.
+    expect_says(messages[0], "aligned slots of 2");
+    expect_says(messages[1], "aligned slots of 4");
   }
 }
 

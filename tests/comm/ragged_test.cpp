@@ -6,6 +6,7 @@
 #include <optional>
 #include <random>
 
+#include "comm/capture.hpp"
 #include "support/moves.hpp"
 #include "support/ranks.hpp"
 #include "support/sanitized.hpp"
@@ -70,13 +71,19 @@ TEST_P(Ragged, RowsThatRanksShareAreSplitByBothRules) {
   std::vector<Move> moves;
   for (const Kind kind : kRagged) {
     for (const Split split : {Split::balanced, Split::ceil}) {
-      for (const std::int32_t rows : {0, 1, ranks - 1, ranks, ranks + 1, 3 * ranks + 2, 50}) {
-        moves.push_back({.kind = kind,
-                         .widths = {16},
-                         .fill = Fill::special,
-                         .counts = {rows},
-                         .split = split,
-                         .seed = static_cast<std::uint32_t>(moves.size())});
+      for (const std::int32_t rows : {0, 1, ranks - 1, ranks, ranks + 1, 3 * ranks + 2, 41}) {
+        for (const SlotChoice& slot : kSlots) {
+          const auto seed = static_cast<std::uint32_t>(moves.size());
+          moves.push_back({.kind = kind,
+                           .widths = {16},
+                           .fill = Fill::special,
+                           .in_place = seed % 3 == 0,
+                           .counts = {rows},
+                           .split = split,
+                           .slot = slot.kind,
+                           .slot_rows = slot.rows,
+                           .seed = seed});
+        }
       }
     }
   }
@@ -202,6 +209,46 @@ TEST_P(Ragged, CountsAreExchangedByTheRanksThemselves) {
     wanted.resize(all.size(), -1);
     EXPECT_EQ(all, wanted);
   }));
+}
+
+// A rank without rows of its own has everybody else's to receive, and one with a small shard a whole tensor to send:
+// its grid is what its peers' is.
+TEST(RaggedGrids, FollowFromTheLargerOfWhatARankSendsAndReceives) {
+  auto communicators = Communicator::local(1, cpu_config());
+  const Communicator& communicator = communicators[0];
+  alignas(64) static std::byte input[64 * 256], output[64 * 256];
+  const std::int32_t counts[1] = {0};
+  const auto grid_of = [&](auto&& call) {
+    detail::Capture capture(communicator.world().state().communicator());
+    call();
+    const detail::PlannedCall planned = capture.take().calls.at(0).planned;
+    return std::pair(planned.blocks, planned.threads);
+  };
+  const auto gather = [&](std::size_t input_rows, std::size_t output_rows) {
+    const GatheredTensor tensor{.input = input, .output = output, .row_bytes = 256};
+    return grid_of([&] {
+      all_gather_v(communicator, {.tensors = std::span(&tensor, 1),
+                                  .counts = {.rows = counts},
+                                  .input_rows = input_rows,
+                                  .output_rows = output_rows});
+    });
+  };
+  const auto scatter = [&](std::size_t input_rows, std::size_t output_rows) {
+    return grid_of([&] {
+      reduce_scatter_v(communicator, {.input = input,
+                                      .output = output,
+                                      .width = 128,
+                                      .counts = {.rows = counts},
+                                      .input_rows = input_rows,
+                                      .output_rows = output_rows});
+    });
+  };
+  EXPECT_EQ(gather(0, 64), gather(64, 64));
+  EXPECT_EQ(gather(64, 0), gather(64, 64));
+  EXPECT_NE(gather(1, 1), gather(64, 64));
+  EXPECT_EQ(scatter(64, 0), scatter(64, 64));
+  EXPECT_EQ(scatter(0, 64), scatter(64, 64));
+  EXPECT_NE(scatter(1, 1), scatter(64, 64));
 }
 
 TEST(RaggedSequences, AThousandCallsWithRandomDelays) {

@@ -100,6 +100,29 @@ TEST(ParallelLayout, WhatDoesNotDivideIsRejectedByName) {
   expect_says(error({.tp = 8, .moe_dense_tp = 5}), "ParallelLayout::moe_dense_tp: 5");
 }
 
+// Before check() was called, too: nothing divides by zero or counts ranks that there are not.
+TEST(ParallelLayout, EveryQuestionIsChecked) {
+  const ParallelLayout none{.tp = 8, .dp = 0, .ep = 0, .moe_dense_tp = 3}, good{.tp = 8, .dp = 4, .ep = 2};
+  expect_says(error_of([&] { static_cast<void>(none.attn_tp()); }), "ParallelLayout::dp: 0");
+  expect_says(error_of([&] { static_cast<void>(none.moe_tp()); }), "ParallelLayout::dp: 0");
+  const ParallelLayout dense{.tp = 8, .moe_dense_tp = 3};
+  expect_says(error_of([&] { static_cast<void>(dense.dense_tp()); }), "ParallelLayout::moe_dense_tp: 3");
+  const auto expect_rejected = [&](auto question) {
+    expect_says(error_of([&] { static_cast<void>((none.*question)(0)); }), "ParallelLayout::dp: 0");
+    for (const int rank : {-1, 8}) {
+      expect_says(error_of([&] { static_cast<void>((good.*question)(rank)); }),
+                  "rank: " + std::to_string(rank) + " is not between 0 and 7");
+    }
+  };
+  using L = ParallelLayout;
+  for (const auto number : {&L::attn_dp_rank, &L::attn_tp_rank, &L::moe_ep_rank, &L::moe_tp_rank, &L::attn_tp_color,
+                            &L::attn_dp_color, &L::moe_tp_color, &L::moe_ep_color, &L::dense_tp_color})
+    expect_rejected(number);
+  for (const auto group :
+       {&L::attn_tp_group, &L::attn_dp_group, &L::moe_tp_group, &L::moe_ep_group, &L::dense_tp_group})
+    expect_rejected(group);
+}
+
 std::vector<std::size_t> sizes(std::size_t rows, int parts, Split split) {
   std::vector<std::size_t> all;
   std::size_t next = 0;
@@ -132,7 +155,44 @@ TEST(Slots, AreAsLongAsTheirKindSays) {
   EXPECT_EQ(slot_rows_of(0, SlotKind::aligned, 4), 0u);
   EXPECT_EQ(slot_rows_of(5, SlotKind::max, 9), 9u);
   EXPECT_EQ(slot_rows_of(5, SlotKind::fixed, 16), 16u);
+  EXPECT_EQ(slot_rows_of(16, SlotKind::fixed, 16), 16u);
   expect_says(error_of([] { slot_rows_of(5, SlotKind::aligned, 0); }), "slot: ");
+  expect_says(error_of([] { slot_rows_of(5, SlotKind::fixed, 4); }), "rows: 5 is not at most 4, the rows of a slot");
+  expect_says(error_of([] { slot_rows_of(5, SlotKind::max, 4); }), "rows: 5 is not at most 4");
+}
+
+// The picture of docs/dp_attention.md.
+const std::vector<std::int32_t> kTokens{5, 2, 0, 3};
+
+TEST(Slots, LieBehindEachOther) {
+  using Slots = std::vector<RowRange>;
+  EXPECT_EQ(slots_of(kTokens, SlotKind::dense), (Slots{{0, 5}, {5, 7}, {7, 7}, {7, 10}}));
+  EXPECT_EQ(slots_of(kTokens, SlotKind::aligned, 2), (Slots{{0, 6}, {6, 8}, {8, 8}, {8, 12}}));
+  EXPECT_EQ(slots_of(kTokens, SlotKind::max), (Slots{{0, 5}, {5, 10}, {10, 15}, {15, 20}}));
+  EXPECT_EQ(slots_of(kTokens, SlotKind::fixed, 6), (Slots{{0, 6}, {6, 12}, {12, 18}, {18, 24}}));
+  EXPECT_TRUE(slots_of({}, SlotKind::max).empty());
+  expect_says(error_of([] { slots_of(kTokens, SlotKind::fixed, 4); }), "rows: 5 is not at most 4");
+  const std::int32_t negative[] = {1, -1};
+  for (const SlotKind kind : {SlotKind::dense, SlotKind::max})
+    expect_says(error_of([&] { slots_of(negative, kind); }), "rows: -1 is not 0 or more");
+}
+
+TEST(Shards, CountsOfGroupsBecomeCountsOfRanks) {
+  using Counts = std::vector<std::int32_t>;
+  const ParallelLayout pairs{.tp = 8, .dp = 4}, fours{.tp = 8, .dp = 2}, alone{.tp = 4, .dp = 4}, one{.tp = 4};
+  EXPECT_EQ(shard_counts(pairs, kTokens, Split::balanced), (Counts{3, 2, 1, 1, 0, 0, 2, 1}));
+  EXPECT_EQ(shard_counts(fours, Counts{5, 2}, Split::balanced), (Counts{2, 1, 1, 1, 1, 1, 0, 0}));
+  EXPECT_EQ(shard_counts(fours, Counts{5, 2}, Split::ceil), (Counts{2, 2, 1, 0, 1, 1, 0, 0}));
+  EXPECT_EQ(shard_counts(alone, kTokens, Split::ceil), kTokens);
+  EXPECT_EQ(shard_counts(one, Counts{6}, Split::balanced), (Counts{2, 2, 1, 1}));
+  // A slot of six: three rows each, of which tokens are the first ones.
+  for (const Split split : {Split::balanced, Split::ceil})
+    EXPECT_EQ(shard_counts(pairs, kTokens, split, 6), (Counts{3, 2, 2, 0, 0, 0, 3, 0}));
+  expect_says(error_of([&] { shard_counts(pairs, kTokens, Split::balanced, 4); }), "rows: 5 is not at most 4");
+  expect_says(error_of([&] { shard_counts(pairs, Counts{1, 2}, Split::balanced); }), "group_rows: 2 is not 4");
+  expect_says(error_of([&] { shard_counts(pairs, kTokens, Split::none); }), "split: none is not balanced or ceil");
+  expect_says(error_of([&] { shard_counts(alone, Counts{1, -2, 3, 4}, Split::ceil); }), "rows: -2");
+  expect_says(error_of([&] { shard_counts({.tp = 4, .dp = 0}, kTokens, Split::ceil); }), "ParallelLayout::dp: 0");
 }
 
 }  // namespace

@@ -91,6 +91,64 @@ TEST(Plan, BlocksOfNormsFitOnTheGpu) {
   }
 }
 
+MoveQuery move_query(Device device, std::uint32_t size, std::uint64_t own, std::uint64_t whole) {
+  const bool cpu = device == Device::cpu;
+  return {.device = device,
+          .size = size,
+          .layout = make_layout(size, 1 << 16, 1 << 20),
+          .own_bytes = own,
+          .whole_bytes = whole,
+          .unit_bytes = cpu ? 16u : 48u,
+          .wire_packs = cpu ? 2u : 4u,
+          .streams = size,
+          .max_blocks = 133};
+}
+
+TEST(Plan, GridsOfMovesServeWhatARankReceivesAsWellAsWhatItSends) {
+  const auto same = [](const MovePlan& a, const MovePlan& b) { return a.blocks == b.blocks && a.threads == b.threads; };
+  for (const Device device : {Device::cpu, Device::cuda}) {
+    for (const std::uint32_t size : {1u, 2u, 8u, 72u}) {
+      for (std::uint64_t bytes = 1; bytes < std::uint64_t{1} << 30; bytes = bytes * 3 + 1) {
+        const MovePlan both = plan_move(move_query(device, size, bytes, bytes * size));
+        // Nothing of its own, or no room for what is others': the other direction's threads are there all the same.
+        ASSERT_TRUE(same(plan_move(move_query(device, size, 0, bytes * size)), both)) << bytes;
+        ASSERT_TRUE(same(plan_move(move_query(device, size, bytes, 0)), both)) << bytes;
+      }
+    }
+  }
+}
+
+TEST(Plan, GridsOfMovesFitOnTheGpuAndChangeNothingOnTheWire) {
+  const std::uint64_t slot_packs = plan_move(move_query(Device::cuda, 8, 0, 0)).slot_packs;
+  EXPECT_LE(slot_packs, make_layout(8, 1 << 16, 1 << 20).two_shot_packs);
+  for (const int most : {2, 3, 17, 133, 256}) {
+    for (std::uint64_t bytes = 0; bytes < std::uint64_t{1} << 34; bytes = bytes * 3 + 1) {
+      for (const Launch& launch : {Launch{}, Launch{.blocks = 5}, Launch{.threads = 96}}) {
+        MoveQuery q = move_query(Device::cuda, 8, bytes, bytes * 3);
+        q.max_blocks = most;
+        q.launch = launch;
+        const MovePlan plan = plan_move(q);
+        ASSERT_EQ(plan.slot_packs, slot_packs);  // which every rank must choose alike, whatever it has room for
+        ASSERT_GE(plan.blocks, 2);
+        ASSERT_LE(plan.blocks, std::max(most, launch.blocks));
+        ASSERT_EQ(plan.threads % 32, 0);
+        ASSERT_LE(plan.threads, kMoveThreads);
+        if (launch.blocks != 0) {
+          ASSERT_EQ(plan.blocks, launch.blocks);
+          continue;
+        }
+        if (launch.threads != 0) {
+          ASSERT_EQ(plan.threads, launch.threads);
+          continue;
+        }
+        // Threads enough for a unit each, or all that fit.
+        const auto threads = static_cast<std::uint64_t>(plan.blocks - 1) * static_cast<std::uint64_t>(plan.threads);
+        ASSERT_TRUE(threads * 48 >= bytes * 8 || plan.blocks == most) << bytes;
+      }
+    }
+  }
+}
+
 TEST(Plan, PiecesFitTheSlots) {
   for (const Device device : {Device::cpu, Device::cuda}) {
     for (std::uint32_t size = 1; size <= 72; ++size) {

@@ -118,6 +118,8 @@ std::vector<RejectedMove> rejected_moves(std::byte* memory, const std::int32_t* 
         [](auto& a) { a.input_stride = 63; });
     add("output_stride: 1 bytes from row to row are less than the 64 bytes of a row", args, function,
         [](auto& a) { a.output_stride = 1; });
+    add("output_stride: 18446744073709551615 is not between 0 and 2^40", args, function,
+        [](auto& a) { a.output_stride = SIZE_MAX; });
     add("rows: 18446744073709551615 is not between 0 and 2^40", args, function, [](auto& a) { a.rows = SIZE_MAX; });
     add("row_bytes: 18446744073709551615 is not between 0 and 2^40", args, function,
         [](auto& a) { a.row_bytes = SIZE_MAX; });
@@ -157,9 +159,36 @@ std::vector<RejectedMove> rejected_moves(std::byte* memory, const std::int32_t* 
       [](auto& a) { a.width = SIZE_MAX; });
   add("output_stride: 6 bytes from row to row are less than the 64 bytes of a row", scatter, reduce_scatter_tensor,
       [](auto& a) { a.output_stride = 3; });
+  // 16 bytes, if it were not looked at before it is made bytes of.
+  add("input_stride: 9223372036854775816 is not between 0 and 2^40", scatter, reduce_scatter_tensor,
+      [](auto& a) { a.width = 8, a.input_stride = (std::size_t{1} << 63) + 8; });
 
   const AllGatherVArgs gather{
       .tensors = std::span(*tensors).first(1), .counts = {.rows = counts}, .input_rows = 2, .output_rows = 6};
+  add("input_rows: 18446744073709551615 is not between 0 and 2^40", gather, all_gather_v,
+      [](auto& a) { a.input_rows = SIZE_MAX; });
+  add("output_rows: 18446744073709551615 is not between 0 and 2^40", gather, all_gather_v,
+      [](auto& a) { a.output_rows = SIZE_MAX; });
+  // Of several tensors, which.
+  const auto second = [&](const std::string& part, const GatheredTensor& spoiled) {
+    const auto two = std::make_shared<std::array<GatheredTensor, 2>>();
+    *two = {tensors->front(), spoiled};
+    all.push_back({part, [gather, two](const Group& group) {
+                     AllGatherVArgs args = gather;
+                     args.tensors = *two;
+                     all_gather_v(group, args);
+                   }});
+  };
+  second("tensors[1].input: null, with 2 rows of 8 bytes", {.output = memory + 6144, .row_bytes = 8});
+  second("tensors[1].output: null, with 6 rows of 8 bytes", {.input = memory + 2048, .row_bytes = 8});
+  second("tensors[1].row_bytes: 18446744073709551615 is not between 0 and 2^40", {.row_bytes = SIZE_MAX});
+  second("tensors[1].input_stride: 7 bytes from row to row are less than the 8 bytes of a row",
+         {.input = memory + 2048, .output = memory + 6144, .row_bytes = 8, .input_stride = 7});
+  // The place that counts give a rank's rows is not known yet; what could not be one is.
+  second("tensors[1].input: overlaps tensors[1].output (", {.input = memory + 4, .output = memory, .row_bytes = 8});
+  second(" and has 8 bytes from row to row",
+         {.input = memory + 8, .output = memory, .row_bytes = 8, .input_stride = 16});
+  second("tensors[1].input: overlaps tensors[1].output (", {.input = memory, .output = memory + 8, .row_bytes = 8});
   add("tensors: 0 is not between 1 and 8", gather, all_gather_v, [](auto& a) { a.tensors = {}; });
   add("tensors: 9 is not between 1 and 8", gather, all_gather_v, [&](auto& a) { a.tensors = *tensors; });
   add("counts.rows: null", gather, all_gather_v, [](auto& a) { a.counts.rows = nullptr; });
@@ -173,7 +202,7 @@ std::vector<RejectedMove> rejected_moves(std::byte* memory, const std::int32_t* 
   add("counts.slot_rows: 0 is not between 1 and 2147483647", gather, all_gather_v,
       [](auto& a) { a.counts.slot = SlotKind::aligned; });
   add("counts.slot_rows: 2147483648 is not between 0 and 2147483647", gather, all_gather_v,
-      [](auto& a) { a.counts.slot_rows = std::size_t{1} << 31; });
+      [](auto& a) { a.counts.slot = SlotKind::fixed, a.counts.slot_rows = std::size_t{1} << 31; });
   const ReduceScatterVArgs scatter_v{.input = memory,
                                      .output = memory + 4096,
                                      .width = 8,
@@ -181,6 +210,21 @@ std::vector<RejectedMove> rejected_moves(std::byte* memory, const std::int32_t* 
                                      .input_rows = 6,
                                      .output_rows = 2};
   add("counts.rows: null", scatter_v, reduce_scatter_v, [](auto& a) { a.counts.rows = nullptr; });
+  add("input_rows: 18446744073709551615 is not between 0 and 2^40", scatter_v, reduce_scatter_v,
+      [](auto& a) { a.input_rows = SIZE_MAX; });
+  add("output_rows: 18446744073709551615 is not between 0 and 2^40", scatter_v, reduce_scatter_v,
+      [](auto& a) { a.output_rows = SIZE_MAX; });
+  add("output_stride: 9223372036854775816 is not between 0 and 2^40", scatter_v, reduce_scatter_v,
+      [](auto& a) { a.output_stride = (std::size_t{1} << 63) + 8; });
+  add("output: overlaps input (", scatter_v, reduce_scatter_v, [&](auto& a) { a.output = memory + 2; });
+  add("output: overlaps input (", scatter_v, reduce_scatter_v,
+      [&](auto& a) { a.output = memory, a.output_stride = 16; });
+  all.push_back({"output: overlaps input (", [scatter_v, memory](const Group& group) {
+                   ReduceScatterVArgs args = scatter_v;  // fixed slots: the place is known
+                   args.counts.slot = SlotKind::fixed, args.counts.slot_rows = 2;
+                   args.output = memory + 16 * ((static_cast<std::size_t>(group.rank()) * 2 + 1) % 6);
+                   reduce_scatter_v(group, args);
+                 }});
   add("type: 5 is not bf16, f16, f32 or i32", scatter_v, reduce_scatter_v,
       [](auto& a) { a.type = static_cast<DataType>(5); });
   if (streams) add(kStream, BarrierArgs{}, barrier, [&](auto& a) { a.stream = reinterpret_cast<Stream>(memory); });

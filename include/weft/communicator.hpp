@@ -21,9 +21,8 @@ class CommunicatorState;
 class GroupState;
 }  // namespace detail
 
-// Options of a communicator. All ranks must pass the same values, but for those that are marked, and
-// tuning_file; a difference is
-// found at creation (Errc::rendezvous).
+// Options of a communicator. All ranks must pass the same values, but for those that are marked, and tuning_file; a
+// difference is found at creation (Errc::rendezvous).
 struct Config {
   Device device = Device::automatic;  // automatic: CUDA where this build and this machine can, else CPU
   // Each rank's own, 0 … number of GPUs − 1. −1: LOCAL_RANK (from_environment) or the rank (local), modulo the number
@@ -97,6 +96,10 @@ class Group {
   int size() const;                      // number of ranks
   std::span<const int> members() const;  // world rank of each member, ascending
   Device device() const;
+  // The tuning table that serves the group's all-reduces, and why that one where it is not for these very ranks:
+  // "NVIDIA H200, 4 ranks (measured)", "NVIDIA H200, 8 ranks (extrapolated), as there is no table for NVIDIA B200, 8
+  // ranks". The same on every rank of the group.
+  std::string tuning() const;
 
   // The first fault seen by this rank, without waiting for anything; empty while all is well. On GPUs a call that was
   // enqueued and has not run yet cannot have failed yet: after a synchronised stream the answer is final.
@@ -181,10 +184,7 @@ class Communicator {
   // (Config::multicast); GPU 0 (…) does not support it". That nothing is known against it is what the driver says of
   // the GPU: a machine may still forbid it.
   std::string multicast() const;
-  // The tuning table that serves the world's all-reduces, and why that one where it is not for these very ranks:
-  // "NVIDIA H200, 4 ranks (measured)", "NVIDIA H200, 8 ranks (extrapolated), as there is no table for NVIDIA B200, 8
-  // ranks". The same on every rank.
-  std::string tuning() const;
+  std::string tuning() const { return world().tuning(); }
 
  private:
   explicit Communicator(std::shared_ptr<detail::CommunicatorState> state);

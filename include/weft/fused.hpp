@@ -23,7 +23,8 @@ enum class ScaleType : std::uint8_t { f32, ue8m0 };
 
 // Rows as e4m3: what the row is times the inverse of its scale, rounded to nearest even; ±448 where it is more, 0x7f
 // where it is NaN. The inverse is 1 / scale (fixed), 448 / max(largest magnitude, 1e-4) (f32), or exact (ue8m0). NaN
-// does not count among magnitudes.
+// does not count among magnitudes. Whether rows are made, their scaling and the type of scales that are made here are
+// compared: the same on every rank.
 struct Fp8Output {
   void* rows = nullptr;    // [tokens, hidden], aligned to 8 bytes; null: none are made
   std::size_t stride = 0;  // bytes from row to row, a multiple of 8; 0: hidden
@@ -69,8 +70,9 @@ struct AllReduceRmsNormArgs {
 //
 // In one kernel for as many rows as fit into the communicator's buffers (Config::one_shot_bytes, two_shot_bytes); more
 // rows take several. A row that fits into neither is rejected. `residual_output` may be `residual`, and `output` may be
-// `input`, with the same stride; nothing else may overlap. Every rank writes all rows. Streams, graphs, tags, threads
-// and errors are all_reduce's; Errc::unsupported: ranks that cannot reach each other's memory.
+// `input`, with the same stride; nothing else that is written may overlap anything, gaps between its rows included.
+// Every rank writes all rows. Streams, graphs, tags, threads and errors are all_reduce's; Errc::unsupported: ranks that
+// cannot reach each other's memory.
 void all_reduce_rms_norm(const Group& group, const AllReduceRmsNormArgs& args);
 
 constexpr std::string_view name(Fp8Scaling scaling) {

@@ -18,12 +18,13 @@ struct NormBench {
   BenchOptions options;
   std::int64_t hidden = 4096;
   std::string tokens;
-  std::string fp8 = "none";
+  std::string fp8 = "none", scales = "f32";
+  bool gamma_plus_one = false, no_residual = false;
   std::string methods = "all";
   Launch launch = {};
 
   std::vector<std::int64_t> rows(Device device) const;
-  std::optional<Fp8Scaling> scaling() const;
+  NormForm form() const;
   std::vector<Point> points(const Bench& bench, Device device) const;
   int run() const;
 };
@@ -33,11 +34,16 @@ std::vector<std::int64_t> NormBench::rows(Device device) const {
   return parse_counts(tokens.empty() ? usual : tokens, "--tokens", kMostRows);
 }
 
-std::optional<Fp8Scaling> NormBench::scaling() const {
-  if (fp8 == "fixed") return Fp8Scaling::fixed;
-  if (fp8 == "per-token") return Fp8Scaling::per_token;
-  if (fp8 == "per-128-columns") return Fp8Scaling::per_128_columns;
-  return {};
+NormForm NormBench::form() const {
+  NormForm form{.residual = !no_residual,
+                .gamma_plus_one = gamma_plus_one,
+                .scale_type = scales == "ue8m0" ? ScaleType::ue8m0 : ScaleType::f32};
+  if (fp8 == "fixed") form.fp8 = Fp8Scaling::fixed;
+  if (fp8 == "per-token") form.fp8 = Fp8Scaling::per_token;
+  if (fp8 == "per-128-columns") form.fp8 = Fp8Scaling::per_128_columns;
+  if (form.scale_type == ScaleType::ue8m0 && (!form.fp8 || *form.fp8 == Fp8Scaling::fixed))
+    throw Error(Errc::invalid_argument, fmt::format("--scales ue8m0: --fp8 {} makes no scales", fp8));
+  return form;
 }
 
 std::vector<Point> NormBench::points(const Bench& bench, Device device) const {
@@ -99,16 +105,18 @@ Table norm_table(const std::vector<Result>& results, Method method) {
 
 int NormBench::run() const {
   static_cast<void>(rows(Device::cpu));  // complains of bad sizes before anything is started
+  const NormForm form = this->form();
   Ranks ranks(options.ranks_args());
   const auto counts = rows(ranks.device());
   const auto largest = static_cast<std::size_t>(*std::max_element(counts.begin(), counts.end()) * hidden);
-  const auto bench = open_norm_bench(ranks, options.bench_args(largest * size_of(options.type)), scaling());
+  const auto bench = open_norm_bench(ranks, options.bench_args(largest * size_of(options.type)), form);
   const auto results = run_points(ranks, *bench, points(*bench, ranks.device()), options.samples);
   const bool correct = all_correct(results);
   if (!ranks.leader()) return correct ? 0 : 1;
 
   if (options.tables_on_stdout())
-    fmt::print("All-reduce, residual and RMSNorm, {}, fp8 {}, µs per operation\n{}\n", name(options.type), fp8,
+    fmt::print("All-reduce, {}RMSNorm{}, {}, fp8 {}{}, µs per operation\n{}\n", no_residual ? "" : "residual and ",
+               gamma_plus_one ? " with 1 + γ" : "", name(options.type), fp8, scales == "f32" ? "" : ", UE8M0 scales",
                headline(ranks));
   const auto some_methods = methods_named(*bench, methods);
   const std::string csv =
@@ -137,6 +145,11 @@ Command add_bench_norm(CLI::App& app, const std::vector<std::string>& arguments)
   app.add_option("--fp8", bench->fp8, "Rows as e4m3 beside the normed ones, and who shares a scale")
       ->check(CLI::IsMember({"none", "fixed", "per-token", "per-128-columns"}))
       ->capture_default_str();
+  app.add_option("--scales", bench->scales, "Type of the scales that --fp8 per-token and per-128-columns make")
+      ->check(CLI::IsMember({"f32", "ue8m0"}))
+      ->capture_default_str();
+  app.add_flag("--gamma-plus-one", bench->gamma_plus_one, "Weights are 1 + γ, as Gemma's are");
+  app.add_flag("--no-residual", bench->no_residual, "Without a residual, as in a model's first block");
   add_choice(app, "--dtype", bench->options.type, {DataType::bf16, DataType::f16}, "Element type");
   add_method(app, bench->methods);
   add_launch(app, bench->launch, "the fused kernel");

@@ -6,19 +6,20 @@
 namespace weft::cli {
 namespace {
 
-constexpr float kEpsilon = 1e-6f;
+constexpr float kEpsilon = 1e-6f, kScale = 0.7f;
 
 class NormMeasurement final : public RankBench {
  public:
-  NormMeasurement(Ranks& ranks, const BenchArgs& args, std::optional<Fp8Scaling> fp8)
-      : RankBench(ranks, args), fp8_(fp8), memory_(static_cast<std::size_t>(ranks.local_size())) {
+  NormMeasurement(Ranks& ranks, const BenchArgs& args, const NormForm& form)
+      : RankBench(ranks, args), form_(form), memory_(static_cast<std::size_t>(ranks.local_size())) {
     ranks_.each([&](Ranks::Seat& seat) {
       RankDevice& device = *rank(seat).device;
       Memory& mine = memory(seat);
       for (void** tensor : {&mine.residual, &mine.residual_output, &mine.gamma, &mine.fp8, &mine.scales}) {
         *tensor = device.allocate(args_.max_bytes);
       }
-      device.fill(mine.scales, 0x3f, args_.max_bytes < 4 ? args_.max_bytes : 4);  // of all rows: 0.7
+      mine.scale = device.allocate(sizeof(kScale));
+      device.upload(mine.scale, &kScale, sizeof(kScale));
     });
   }
 
@@ -33,7 +34,7 @@ class NormMeasurement final : public RankBench {
 
  private:
   struct Memory {
-    void *residual, *residual_output, *gamma, *fp8, *scales;
+    void *residual, *residual_output, *gamma, *fp8, *scales, *scale;
   };
   Memory& memory(const Ranks::Seat& seat) { return memory_[static_cast<std::size_t>(seat.local_index())]; }
 
@@ -45,6 +46,10 @@ class NormMeasurement final : public RankBench {
     RankDevice& device = *rank(seat).device;
     device.produce(memory(seat).residual, point.count, point.type, args_.data, ranks_.world_size(), 0);
     device.produce(memory(seat).gamma, hidden, point.type, args_.data, ranks_.world_size() + 1, 0);
+    // What another point has left there is no result of this one.
+    const std::size_t bytes = point.bytes();
+    for (void* written : {memory(seat).residual_output, memory(seat).fp8, memory(seat).scales})
+      device.fill(written, 0xff, bytes);
   }
 
   void enqueue(Ranks::Seat& seat, const Point& point) override {
@@ -66,11 +71,14 @@ class NormMeasurement final : public RankBench {
     }
     const Memory& of = memory(seat);
     Fp8Output fp8;
-    if (fp8_) {
-      fp8 = {.rows = of.fp8, .scaling = *fp8_, .scale = static_cast<const float*>(of.scales), .scales = of.scales};
-    }
+    if (form_.fp8)
+      fp8 = {.rows = of.fp8,
+             .scaling = *form_.fp8,
+             .scale = static_cast<const float*>(of.scale),
+             .scales = of.scales,
+             .scale_type = form_.scale_type};
     all_reduce_rms_norm(group, {.input = input,
-                                .residual = of.residual,
+                                .residual = form_.residual ? of.residual : nullptr,
                                 .residual_output = of.residual_output,
                                 .gamma = of.gamma,
                                 .output = output,
@@ -79,6 +87,7 @@ class NormMeasurement final : public RankBench {
                                 .hidden = static_cast<std::size_t>(point.hidden),
                                 .type = point.type,
                                 .epsilon = kEpsilon,
+                                .gamma_plus_one = form_.gamma_plus_one,
                                 .algorithm = algorithm,
                                 .stream = stream,
                                 .launch = point.launch});
@@ -90,19 +99,31 @@ class NormMeasurement final : public RankBench {
     checker_.prepare(seat, ranks_.local_size(), sum);
     const Rank& mine = rank(seat);
     if (point.operation == Operation::all_reduce) return checker_.check(mine.host, is_exact(point));
-    return compare_norm({.sum = sum, .hidden = static_cast<std::size_t>(point.hidden), .epsilon = kEpsilon},
-                        checker_.reference(), mine.host);
+    const auto host = [&](const void* from) {
+      std::vector<std::byte> content(point.bytes());
+      mine.device->download(content.data(), from, content.size());
+      return content;
+    };
+    const Memory& of = memory(seat);
+    const auto residual = host(of.residual_output), fp8 = host(of.fp8), scales = host(of.scales);
+    return compare_norm({.sum = sum,
+                         .hidden = static_cast<std::size_t>(point.hidden),
+                         .epsilon = kEpsilon,
+                         .form = form_,
+                         .scale = kScale},
+                        checker_.reference(),
+                        {.residual = residual, .normed = mine.host, .fp8 = fp8, .scales = scales});
   }
 
-  std::optional<Fp8Scaling> fp8_;
+  NormForm form_;
   std::vector<Memory> memory_;
   Checker checker_;
 };
 
 }  // namespace
 
-std::unique_ptr<Bench> open_norm_bench(Ranks& ranks, const BenchArgs& args, std::optional<Fp8Scaling> fp8) {
-  return std::make_unique<NormMeasurement>(ranks, args, fp8);
+std::unique_ptr<Bench> open_norm_bench(Ranks& ranks, const BenchArgs& args, const NormForm& form) {
+  return std::make_unique<NormMeasurement>(ranks, args, form);
 }
 
 }  // namespace weft::cli

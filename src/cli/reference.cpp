@@ -49,6 +49,8 @@ void store(std::byte* to, std::size_t index, Word word) {
   std::memcpy(to + index * sizeof(Word), &word, sizeof(Word));
 }
 
+}  // namespace
+
 void store_float(std::byte* to, std::size_t index, DataType type, float value) {
   if (type == DataType::bf16) store(to, index, to_bf16(value));
   if (type == DataType::f16) store(to, index, to_f16(value));
@@ -68,6 +70,8 @@ double load_number(const std::byte* from, std::size_t index, DataType type) {
   }
   return load<std::int32_t>(from, index);
 }
+
+namespace {
 
 // How far two sums of `ranks` numbers may be apart when every addition rounds to the type, whatever the order.
 double tolerance(const ReferenceArgs& args, std::size_t index) {
@@ -131,38 +135,6 @@ std::string compare(const ReferenceArgs& args, std::span<const std::byte> refere
   if (wrong == 0) return {};
   return fmt::format("{} of {} elements wrong, first [{}]: {} instead of {}", wrong, count, first,
                      load_number(got.data(), first, args.type), load_number(reference.data(), first, args.type));
-}
-
-std::string compare_norm(const NormReferenceArgs& args, std::span<const std::byte> sum,
-                         std::span<const std::byte> got) {
-  const ReferenceArgs& of = args.sum;
-  std::vector<std::byte> wanted(sum.size());
-  std::vector<double> weights(args.hidden);
-  const auto number = [&](int rank, std::size_t i) {
-    return pattern::number(of.data, of.type, pattern::hash(rank, 0, i));
-  };
-  for (std::size_t i = 0; i < args.hidden; ++i) weights[i] = number(of.ranks + 1, i);
-  for (std::size_t begin = 0; begin < of.count; begin += args.hidden) {
-    double squares = 0;
-    for (std::size_t i = begin; i < begin + args.hidden; ++i) {
-      const double added = load_number(sum.data(), i, of.type) + number(of.ranks, i);
-      store_float(wanted.data(), i, of.type, static_cast<float>(added));
-      const double value = load_number(wanted.data(), i, of.type);
-      squares += value * value;
-    }
-    const double factor = 1 / std::sqrt(squares / static_cast<double>(args.hidden) + args.epsilon);
-    for (std::size_t i = begin; i < begin + args.hidden; ++i) {
-      const double normed = load_number(wanted.data(), i, of.type) * factor * weights[i - begin];
-      store_float(wanted.data(), i, of.type, static_cast<float>(normed));
-      const int distance = load<std::uint16_t>(wanted.data(), i) - load<std::uint16_t>(got.data(), i);
-      if (std::abs(distance) <= 2 || load_number(wanted.data(), i, of.type) == load_number(got.data(), i, of.type)) {
-        continue;
-      }
-      return fmt::format("normed [{}] of row {}: {} instead of {}", i - begin, begin / args.hidden,
-                         load_number(got.data(), i, of.type), load_number(wanted.data(), i, of.type));
-    }
-  }
-  return {};
 }
 
 }  // namespace weft::cli

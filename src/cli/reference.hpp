@@ -31,14 +31,8 @@ void reduce_reference(const ReferenceArgs& args, std::size_t begin, std::size_t 
 std::string compare(const ReferenceArgs& args, std::span<const std::byte> reference, std::span<const std::byte> got,
                     bool exact, std::size_t begin = 0);
 
-// What a norm adds to a reduction of rows (weft/fused.hpp). Residual and weights are the pattern's of two ranks more
-// than there are, in step 0.
-struct NormReferenceArgs {
-  ReferenceArgs sum;
-  std::size_t hidden = 0;
-  float epsilon = 0;
-};
-// Empty when `got`, the normed rows, is within two units in the last place of what exact arithmetic makes of `sum`.
-std::string compare_norm(const NormReferenceArgs& args, std::span<const std::byte> sum, std::span<const std::byte> got);
+// The element at `index`, rounded to nearest, ties to even; i32 is not stored.
+void store_float(std::byte* to, std::size_t index, DataType type, float value);
+double load_number(const std::byte* from, std::size_t index, DataType type);
 
 }  // namespace weft::cli

@@ -15,6 +15,7 @@
 #include "core/plan.hpp"
 #include "options.hpp"
 #include "progress.hpp"
+#include "rendezvous/process_identity.hpp"
 #include "sizes.hpp"
 #include "tuner.hpp"
 
@@ -31,8 +32,9 @@ struct Tune {
 
   std::vector<std::size_t> sizes(Device device) const;
   TuneSpace space(const Ranks& ranks) const;
-  nlohmann::json identity(const Ranks& ranks, DataType type) const;
-  std::string found_state(Ranks& ranks, const std::string& file) const;
+  nlohmann::json identity(Ranks& ranks, DataType type) const;
+  std::vector<detail::TuningTable> found_tables() const;
+  std::vector<detail::TuningStep> base(const Ranks& ranks) const;
   void write(const Ranks& ranks, const std::vector<TunedSize>& tuned) const;
   void print(const Ranks& ranks, const std::vector<TunedSize>& tuned) const;
   int run() const;
@@ -77,6 +79,7 @@ TuneSpace Tune::space(const Ranks& ranks) const {
                                              .op = ReduceOp::sum,
                                              .count = 1,
                                              .max_blocks = group.communicator().max_blocks(),
+                                             .least_max_blocks = group.communicator().least_max_blocks(),
                                              .steps = bulk});
   if (plan.algorithm == Algorithm::bulk) space.algorithms.push_back(Algorithm::bulk);
   if (ranks.device() == Device::cpu) return space;  // their grid is always the same
@@ -90,24 +93,8 @@ TuneSpace Tune::space(const Ranks& ranks) const {
   return space;
 }
 
-nlohmann::json Tune::identity(const Ranks& ranks, DataType type) const {
-  const auto& build = detail::build_info();
-  return {{"processor", state_of(ranks).communicator().fabric().processor()},
-          {"ranks", ranks.world_size()},
-          {"fabric", ranks.first().fabric()},
-          {"type", name(type)},
-          {"commit", build.commit},
-          {"dirty", build.dirty}};
-}
-
-// The file's text, on every rank of a launched job: they must take the same way through the search.
-std::string Tune::found_state(Ranks& ranks, const std::string& file) const {
-  std::string text;
-  if (ranks.leader()) {
-    std::stringstream content;
-    content << std::ifstream(file).rdbuf();
-    text = content.str();
-  }
+// The leader's text, on every rank of a launched job: they must take the same way through the search.
+std::string from_leader(Ranks& ranks, std::string text) {
   if (ranks.local_size() == ranks.world_size()) return text;
   ranks.each([&](Ranks::Seat& seat) {
     auto size = static_cast<std::uint64_t>(text.size());
@@ -118,6 +105,30 @@ std::string Tune::found_state(Ranks& ranks, const std::string& file) const {
   return text;
 }
 
+nlohmann::json Tune::identity(Ranks& ranks, DataType type) const {
+  const auto& build = detail::build_info();
+  return {{"machine", from_leader(ranks, detail::ProcessIdentity::current().host.data())},
+          {"processor", state_of(ranks).communicator().fabric().processor()},
+          {"ranks", ranks.world_size()},
+          {"fabric", ranks.first().fabric()},
+          {"type", name(type)},
+          {"commit", build.commit},
+          {"dirty", build.dirty}};
+}
+
+std::vector<detail::TuningTable> Tune::found_tables() const {
+  return std::filesystem::exists(output) ? detail::read_tuning(output) : std::vector<detail::TuningTable>{};
+}
+
+// What serves the sizes that are not measured: the table that is replaced, else the one in use.
+std::vector<detail::TuningStep> Tune::base(const Ranks& ranks) const {
+  const auto& group = state_of(ranks);
+  for (const detail::TuningTable& table : found_tables())
+    if (table.processor == group.communicator().fabric().processor() && table.ranks == ranks.world_size())
+      return table.steps;
+  return group.tuning().table->steps;
+}
+
 // A file that is there keeps its tables for other processors and numbers of ranks.
 void Tune::write(const Ranks& ranks, const std::vector<TunedSize>& tuned) const {
   const auto& build = detail::build_info();
@@ -126,9 +137,8 @@ void Tune::write(const Ranks& ranks, const std::vector<TunedSize>& tuned) const 
       .ranks = ranks.world_size(),
       .origin = "measured",
       .note = fmt::format("weft tune at {}{}, {}", build.commit, build.dirty ? " with uncommitted changes" : "", now()),
-      .steps = steps_of(tuned)};
-  std::vector<detail::TuningTable> tables;
-  if (std::filesystem::exists(output)) tables = detail::read_tuning(output);
+      .steps = steps_of(tuned, base(ranks))};
+  std::vector<detail::TuningTable> tables = found_tables();
   std::erase_if(tables, [&](const detail::TuningTable& other) {
     return other.processor == table.processor && other.ranks == table.ranks;
   });
@@ -152,7 +162,7 @@ int Tune::run() const {
   sizes(Device::cpu);  // complains before anything is started
   const std::string file = state.empty() ? output + ".state" : state;
   check_outputs({{"--state", file}});  // which keeps what was measured, wherever the table cannot be written
-  if (std::filesystem::exists(output)) static_cast<void>(detail::read_tuning(output));
+  static_cast<void>(found_tables());
   Ranks ranks(options.ranks_args());
   if (ranks.world_size() == 1) throw Error(Errc::invalid_argument, "--ranks 1: there is nothing to tune");
   if (!state_of(ranks).direct())
@@ -161,40 +171,43 @@ int Tune::run() const {
   const DataType type = ranks.device() == Device::cpu ? DataType::f32 : DataType::bf16;
   const auto all = sizes(ranks.device());
   const TuneSpace space = this->space(ranks);
-  TuneState known(file, identity(ranks, type), found_state(ranks, file));
+  if (ranks.leader()) check_steps(all, base(ranks));
+  std::stringstream found;
+  if (ranks.leader()) found << std::ifstream(file).rdbuf();
+  TuneState known({.file = file,
+                   .identity = identity(ranks, type),
+                   .text = from_leader(ranks, found.str()),
+                   .writes = ranks.leader()});
   const auto bench = open_bench(ranks, {.data = Data::integers, .max_bytes = all.back(), .peers = false});
 
   Progress progress(all.size(), ranks.leader());
   if (known.known() != 0 && ranks.leader())
     fmt::print(stderr, "weft tune: goes on with {} measurements of {}\n", known.known(), file);
-  bool correct = true;
   const auto measure = [&](const Trial& trial) {
-    progress.note(fmt::format("{} {} {} × {}", format_bytes(trial.bytes), name(trial.algorithm), trial.launch.blocks,
-                              trial.launch.threads));
+    const std::string what = fmt::format("{} {} {} × {}", format_bytes(trial.bytes), name(trial.algorithm),
+                                         trial.launch.blocks, trial.launch.threads);
+    progress.note(what);
     constexpr Contender contenders[] = {Contender::automatic, Contender::one_shot, Contender::two_shot,
                                         Contender::bulk};
-    const Result result = bench->run({.count = trial.bytes / size_of(type),
-                                      .type = type,
-                                      .contender = contenders[static_cast<int>(trial.algorithm)],
-                                      .method = bench->methods().front(),
-                                      .launch = trial.launch},
-                                     trial.samples);
-    if (result.verdict == Verdict::ok) return result.us;
-    if (result.verdict == Verdict::wrong) correct = false;
-    progress.clear();
-    fmt::print(stderr, "{}: {} of {}, {} × {}: {}\n", correct ? "not measured" : "WRONG", name(trial.algorithm),
-               format_bytes(trial.bytes), trial.launch.blocks, trial.launch.threads, result.detail);
-    return 1e12;  // never chosen
+    Result result = bench->run({.count = trial.bytes / size_of(type),
+                                .type = type,
+                                .contender = contenders[static_cast<int>(trial.algorithm)],
+                                .method = bench->methods().front(),
+                                .launch = trial.launch},
+                               trial.samples);
+    if (result.verdict == Verdict::unavailable && ranks.leader()) {
+      progress.clear();
+      fmt::print(stderr, "not measured: {}: {}\n", what, result.detail);
+    }
+    return result;
   };
   std::vector<TunedSize> tuned;
   for (const auto size : all) {
     progress.step(format_bytes(size));
     const TunedSize* previous = tuned.empty() ? nullptr : &tuned.back();
     tuned.push_back(tune_size(size, space, previous, [&](const Trial& trial) { return known.time(trial, measure); }));
-    if (ranks.leader()) known.save();
   }
   progress.clear();
-  if (!correct) throw Error(Errc::system, "wrong results: no table was written; weft verify says more");
   if (!ranks.leader()) return 0;
   write(ranks, tuned);
   known.remove();

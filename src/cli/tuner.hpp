@@ -1,14 +1,18 @@
 // How `weft tune` searches, what it keeps meanwhile, and the steps that come of it.
 #pragma once
 
+#include <fstream>
 #include <functional>
+#include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <string>
 #include <tuple>
 #include <vector>
 
 #include "core/tuning.hpp"
+#include "measure.hpp"
 #include "weft/collectives.hpp"
 
 namespace weft::cli {
@@ -28,24 +32,33 @@ struct Trial {
   }
 };
 
-// What was measured, in a file, so that a run which was ended goes on where it was. `identity` says on what; a file of
-// another machine, build or number of ranks is refused (Errc::invalid_argument).
+// What was measured, in a file, so that a run which was ended goes on where it was: a line that says on what, and one
+// for each trial. A file of another machine, build or number of ranks is refused (Errc::invalid_argument). Only right
+// results are kept: whoever goes on measures the others again.
 class TuneState {
  public:
-  // `text`: of a file that was found, or empty.
-  TuneState(std::string file, nlohmann::json identity, const std::string& text);
+  struct Args {
+    std::string file = {};
+    nlohmann::json identity = {};
+    std::string text = {};  // of a file that was found, or empty; a line that was not finished does not count
+    bool writes = true;     // false: another process of the job does
+  };
+  explicit TuneState(Args args);
 
-  // µs; measures what is not there yet.
-  double time(const Trial& trial, const std::function<double(const Trial&)>& measure);
+  // µs; measures what is not there yet, and keeps it. kUnavailable where the result says so, an exception where it is
+  // wrong.
+  double time(const Trial& trial, const std::function<Result(const Trial&)>& measure);
   std::size_t known() const { return known_; }  // trials that the file had
-  void save() const;                            // all or nothing
-  void remove() const;
+  void remove();
 
  private:
-  std::string file_;
-  nlohmann::json identity_;
+  void read();
+  void keep(const Trial& trial, double us);
+
+  Args args_;
   std::map<Trial, double> times_;
   std::size_t known_ = 0;
+  std::ofstream out_;
 };
 
 // What one size is searched in.
@@ -61,11 +74,16 @@ struct TunedSize {
   Launch launch = {};
   double us = 0, before_us = 0;
 };
+inline constexpr double kUnavailable = std::numeric_limits<double>::infinity();
 // `previous`: of the next smaller size, or null. What is no better by more than noise is left as it was.
 TunedSize tune_size(std::size_t bytes, const TuneSpace& space, const TunedSize* previous,
                     const std::function<double(const Trial&)>& time);
 
-// `sizes` ascending. Between two sizes that are served differently the middle decides.
-std::vector<detail::TuningStep> steps_of(const std::vector<TunedSize>& sizes);
+// `sizes` ascending. Between two sizes that are served differently the middle decides. What is smaller than all of
+// them, or larger, is served as `base` has it; where that is the same algorithm, with no grid of its own, as the
+// outermost size is.
+std::vector<detail::TuningStep> steps_of(const std::vector<TunedSize>& sizes, std::span<const detail::TuningStep> base);
+// Throws where such a table may have more steps than a table can (Errc::invalid_argument). `sizes` ascending.
+void check_steps(std::span<const std::size_t> sizes, std::span<const detail::TuningStep> base);
 
 }  // namespace weft::cli

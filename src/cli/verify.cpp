@@ -55,8 +55,8 @@ void print(const Findings& found, double seconds) {
     }
     fmt::print("\nAll ranks: all-reduce sum of bf16, µs\n{}", table.text());
   }
-  const bool judged = std::ranges::any_of(found.pairs, [](const PairFigure& pair) { return pair.link_rate > 0; });
-  if (!judged) fmt::print("\nTimes are shown and not judged: what these ranks' links should give is not known.\n");
+  const std::string unjudged = why_not_judged(found.pairs);
+  if (!unjudged.empty()) fmt::print("\nTimes are shown and not judged: {}.\n", unjudged);
 
   const auto failed = std::ranges::count_if(found.checks, [](const Check& check) { return !check.passed; });
   if (failed == 0) {
@@ -95,6 +95,7 @@ nlohmann::json Verify::report(const Findings& found, const Machine& machine, dou
           {"fabric", found.fabric},
           {"seconds", seconds},
           {"verdict", found.passed() ? "PASS" : "FAIL"},
+          {"not_judged", why_not_judged(found.pairs)},
           {"checks", checks},
           {"pairs", pairs},
           {"all_reduces", to_json(found.all_reduces)}};
@@ -125,10 +126,12 @@ Command add_verify(CLI::App& app, const std::vector<std::string>& arguments) {
   add_choice(app, "--device", verify->options.device, {Device::automatic, Device::cpu, Device::cuda},
              "Where the ranks live");
   app.add_flag("--thorough", verify->thorough, "Larger messages, maxima of all sizes, more samples: some minutes");
-  app.add_option("--most-bytes", verify->most_bytes, "Largest message, \"1M\" (default: 64 MB on GPUs)");
+  app.add_option("--most-bytes", verify->most_bytes, "Largest message, 8K or more, \"1M\" (default: 64 MB on GPUs)");
   app.add_option("--deadline", verify->options.deadline, "Seconds that an operation may wait for a peer; 0: for ever")
       ->check(CLI::Range(0.0, 1e6))
       ->capture_default_str();
+  app.add_flag("--multicast", verify->options.multicast,
+               "Ask for NVLink multicast (Config::multicast), and check the multimem algorithms as well");
   verify->options.add_tuning_to(app);
   app.add_option("--json", verify->options.json, "Write every check and figure to this file (-: stdout)");
   return [verify] { return verify->run(); };

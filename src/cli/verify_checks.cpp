@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "measure.hpp"
+#include "sizes.hpp"
 
 namespace weft::cli {
 namespace {
@@ -71,12 +72,22 @@ std::vector<Check> judge_pairs(const std::vector<PairFigure>& figures) {
     }
     time.got = fmt::format("{:.2f} µs", pair.us);
     for (Check* check : {&rate, &time}) {
+      if (check == &rate && pair.bandwidth_bytes < kLeastJudgedBytes) continue;
       check->passed = check->expected.empty();
       check->advice = kSlowPair;
       checks.push_back(*check);
     }
   }
   return checks;
+}
+
+std::string why_not_judged(const std::vector<PairFigure>& figures) {
+  const auto known = [](const PairFigure& pair) { return pair.link_rate > 0; };
+  if (std::ranges::none_of(figures, known)) return "what these ranks' links should give is not known";
+  if (std::ranges::all_of(figures, [](const PairFigure& p) { return p.bandwidth_bytes >= kLeastJudgedBytes; }))
+    return {};
+  return fmt::format("bandwidths, as their messages are shorter than {} (--most-bytes)",
+                     format_bytes(kLeastJudgedBytes));
 }
 
 Check judge_world(int ranks, std::size_t bytes, double us, double link_rate) {

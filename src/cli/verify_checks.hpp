@@ -38,8 +38,15 @@ inline double gb_per_s(std::size_t bytes, double us) {
   return us > 0 ? static_cast<double>(bytes) / us / 1e3 : 0;
 }
 
+// Bandwidths of shorter messages say more of latencies than of links.
+inline constexpr std::size_t kLeastJudgedBytes = 16 << 20;
+
 // Two checks for each pair: against what its links should give, and against the other pairs with as many links.
+// Bandwidths of short messages are not judged.
 std::vector<Check> judge_pairs(const std::vector<PairFigure>& figures);
+
+// Why figures of pairs are shown and not judged, or not all; empty where they are.
+std::string why_not_judged(const std::vector<PairFigure>& figures);
 
 // All ranks at once: an all-reduce in two hops, whose bytes leave over links of this rate.
 Check judge_world(int ranks, std::size_t bytes, double us, double link_rate);

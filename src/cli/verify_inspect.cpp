@@ -11,6 +11,8 @@
 #include "comm/state.hpp"
 #include "gather_measure.hpp"
 #include "moe_measure.hpp"
+#include "move_check.hpp"
+#include "norm_measure.hpp"
 #include "pair_measure.hpp"
 #include "progress.hpp"
 #include "sizes.hpp"
@@ -47,11 +49,21 @@ class Inspection {
   Findings take() { return std::move(found_); }
 
  private:
-  using Step = std::function<void()>;
+  using Steps = std::vector<std::pair<std::string, std::function<void()>>>;
 
   // Runs the steps until one ends with a fault: whatever comes after would meet a communicator that has ended.
-  bool run_steps(const std::vector<std::pair<std::string, Step>>& steps);
+  bool run_steps(const Steps& steps);
   void check_world(Ranks& ranks);
+  // What all ranks do together.
+  struct World {
+    Ranks& ranks;
+    std::unique_ptr<Bench> bench = {};  // of the steps that run: one at a time has memory
+    Steps steps = {};
+  };
+  void add_norms(World& world);
+  void add_gathers(World& world);
+  void add_moves(World& world);
+  void add_exchanges(World& world);
   void check_pairs(Ranks& ranks);
   void add(const Result& result, std::string what, std::string who, std::vector<int> ranks, const char* advice);
   void add_world(const Result& result, std::string what);
@@ -78,24 +90,29 @@ std::size_t Inspection::most() const {
   return args_.thorough ? 256 * MiB : 64 * MiB;
 }
 
-// Every size class, and an odd one, which takes another instance. Maxima share all but the addition with
-// sums.
+// Every size class, and an odd one, which takes another instance. Maxima share all but the addition with sums.
 std::vector<Point> Inspection::points(bool direct) const {
   std::vector<std::size_t> sizes = {8, 1000 * 8 + 24, 64 * KiB, 512 * KiB, 2 * MiB, 16 * MiB, 64 * MiB, 256 * MiB};
   std::erase_if(sizes, [&](std::size_t bytes) { return bytes > most(); });
+  for (std::size_t more = sizes.back() * 4; sizes.back() >= 16 * MiB && more < most(); more *= 4) sizes.push_back(more);
+  if (const std::size_t last = most() / 16 * 16; last > sizes.back()) sizes.push_back(last);
   std::vector<Contender> algorithms = {Contender::automatic};
   if (direct) algorithms.insert(algorithms.end(), {Contender::one_shot, Contender::two_shot, Contender::bulk});
+  if (args_.ranks.config.multicast)
+    algorithms.insert(algorithms.end(), {Contender::multimem_one_shot, Contender::multimem_two_shot});
   std::vector<Point> all;
   for (const auto type : {DataType::bf16, DataType::f16, DataType::f32, DataType::i32}) {
     for (const auto op : {ReduceOp::sum, ReduceOp::max}) {
       for (const auto bytes : sizes) {
         if (op == ReduceOp::max && bytes > MiB && !args_.thorough) continue;
-        for (const auto algorithm : algorithms)
+        for (const auto algorithm : algorithms) {
+          if (is_multimem(algorithm) && !detail::multimem_adds(type, op)) continue;
           all.push_back({.count = bytes / size_of(type) - (bytes % 16 == 8 && bytes > 8 ? 1 : 0),
                          .type = type,
                          .op = op,
                          .contender = algorithm,
                          .method = methods_of(found_.device).front()});
+        }
       }
     }
   }
@@ -103,13 +120,15 @@ std::vector<Point> Inspection::points(bool direct) const {
   return all;
 }
 
-bool Inspection::run_steps(const std::vector<std::pair<std::string, Step>>& steps) {
+bool Inspection::run_steps(const Steps& steps) {
   Progress progress(steps.size(), found_.leader);
   for (const auto& [what, step] : steps) {
     progress.step(what);
     try {
       step();
     } catch (const std::exception& error) {
+      const auto* own = dynamic_cast<const Error*>(&error);
+      if (own != nullptr && own->code() == Errc::invalid_argument) throw;
       progress.clear();
       found_.checks.push_back({.what = what,
                                .who = "all ranks",
@@ -141,6 +160,104 @@ void Inspection::add_world(const Result& result, std::string what) {
       kWrongResult);
 }
 
+// A row alone, and as many as two hops serve; every kind of scale, and what models have of each.
+void Inspection::add_norms(World& world) {
+  static constexpr std::int64_t hidden = 1024, rows[] = {1, 300};
+  const std::pair<const char*, NormForm> forms[] = {
+      {"", {}},
+      {" fp8 fixed", {.fp8 = Fp8Scaling::fixed}},
+      {" fp8 per token", {.gamma_plus_one = true, .fp8 = Fp8Scaling::per_token}},
+      {" fp8 per 128 columns", {.fp8 = Fp8Scaling::per_128_columns}},
+      {" fp8 per 128 columns UE8M0",
+       {.residual = false, .fp8 = Fp8Scaling::per_128_columns, .scale_type = ScaleType::ue8m0}}};
+  for (const auto& [form_name, form] : forms) {
+    world.steps.emplace_back(fmt::format("memory for norms{}", form_name), [&world, form] {
+      world.bench.reset();
+      world.bench =
+          open_norm_bench(world.ranks, {.data = Data::random, .max_bytes = 2 * hidden * rows[1], .peers = false}, form);
+    });
+    for (const auto type : {DataType::bf16, DataType::f16}) {
+      for (const auto algorithm : {Contender::automatic, Contender::one_shot, Contender::two_shot}) {
+        for (const std::int64_t count : rows) {
+          const Point point{.operation = Operation::all_reduce_rms_norm,
+                            .count = static_cast<std::size_t>(count * hidden),
+                            .rows = count,
+                            .hidden = hidden,
+                            .type = type,
+                            .contender = algorithm,
+                            .method = methods_of(found_.device).front()};
+          if (point.bytes() > most()) continue;
+          const std::string what =
+              fmt::format("{} {} {}{}", name(point.operation), name(type), name(algorithm), form_name);
+          world.steps.emplace_back(
+              fmt::format("{} {}", what, format_bytes(point.bytes())),
+              [&world, this, point, what] { add_world(world.bench->run(point, samples()), what); });
+        }
+      }
+    }
+  }
+}
+
+void Inspection::add_gathers(World& world) {
+  const GatherModel rows{.layout = {.tp = found_.world, .dp = found_.world}, .hidden = 1024};
+  std::vector<Point> gathers;
+  std::size_t bytes = 0;
+  for (const auto operation : {Operation::all_gather, Operation::reduce_scatter, Operation::all_gather_v,
+                               Operation::reduce_scatter_v, Operation::four_tensors}) {
+    for (const std::int64_t tokens : {1, 33, 2048}) {
+      const bool ragged = operation > Operation::reduce_scatter;
+      const Point point = gather_point(rows, operation, ragged ? Load::busy : Load::balanced, tokens, DataType::bf16);
+      if (gather_bytes(rows, point) > most()) continue;
+      bytes = std::max(bytes, gather_bytes(rows, point));
+      gathers.push_back(point);
+      gathers.back().method = methods_of(found_.device).front();
+    }
+  }
+  world.steps.emplace_back("memory for gathers", [&world, rows, bytes] {
+    world.bench.reset();
+    world.bench = open_gather_bench(world.ranks, {.data = Data::random, .max_bytes = bytes, .peers = false}, rows);
+  });
+  for (const Point& point : gathers) {
+    const std::string what = fmt::format("{} {}", name(point.operation), name(point.load));
+    world.steps.emplace_back(fmt::format("{} {}", what, format_bytes(point.bytes())),
+                             [&world, this, point, what] { add_world(world.bench->run(point, samples()), what); });
+  }
+}
+
+void Inspection::add_moves(World& world) {
+  for (const std::size_t words : {std::size_t{1}, 16 * KiB / 4 + 1, MiB / 4}) {
+    if (static_cast<std::size_t>(found_.world) * words * 4 > most()) continue;
+    world.steps.emplace_back(fmt::format("all_to_all {}", format_bytes(words * 4)),
+                             [&world, this, words] { add_world(check_all_to_all(world.ranks, words), "all_to_all"); });
+  }
+  world.steps.emplace_back("barrier", [&world, this] { add_world(check_barrier(world.ranks), "barrier"); });
+}
+
+void Inspection::add_exchanges(World& world) {
+  for (const auto cast : {RowCast::none, RowCast::fp8}) {
+    const std::string what = fmt::format("dispatch and combine {}", cast == RowCast::none ? "bf16" : "fp8");
+    world.steps.emplace_back(what, [&world, this, what, cast] {
+      world.bench.reset();
+      const ModelShape shape{.name = "a small one", .hidden = 512, .num_experts = 4 * found_.world, .top_k = 4};
+      const std::uint32_t tokens = found_.device == Device::cuda ? 128 : 8;
+      const ExchangeArgs args{.tokens = tokens,
+                              .hidden = static_cast<std::uint32_t>(shape.hidden),
+                              .experts = static_cast<std::uint32_t>(shape.num_experts),
+                              .top_k = static_cast<std::uint32_t>(shape.top_k),
+                              .cast = cast};
+      MoeMeasurement measurement(world.ranks, args);
+      const MoeResult result =
+          measurement.run(MoeTraffic(shape, args, Traffic::zipf, found_.world, tokens), tokens, samples(), {});
+      found_.checks.push_back({.what = what,
+                               .who = "all ranks",
+                               .passed = result.wrong.empty(),
+                               .expected = "the reference's rows",
+                               .got = result.wrong,
+                               .advice = kWrongResult});
+    });
+  }
+}
+
 void Inspection::check_world(Ranks& ranks) {
   const bool direct = ranks.first().world().state().direct();
   if (found_.device == Device::cuda)
@@ -153,83 +270,41 @@ void Inspection::check_world(Ranks& ranks) {
   const auto all = points(direct);
   std::size_t largest = 0;
   for (const Point& point : all) largest = std::max(largest, point.bytes());
-  const GatherModel rows{.layout = {.tp = found_.world, .dp = found_.world}, .hidden = 1024};
-  std::vector<Point> gathers;
-  for (const auto operation : {Operation::all_gather, Operation::reduce_scatter, Operation::all_gather_v,
-                               Operation::reduce_scatter_v, Operation::four_tensors}) {
-    for (const std::int64_t tokens : {1, 33, 2048}) {
-      const bool ragged = operation > Operation::reduce_scatter;
-      const Point point = gather_point(rows, operation, ragged ? Load::busy : Load::balanced, tokens, DataType::bf16);
-      if (gather_bytes(rows, point) > most()) continue;
-      gathers.push_back(point);
-      gathers.back().method = methods_of(found_.device).front();
-    }
-  }
-
-  std::unique_ptr<Bench> sums, moves;
-  std::vector<std::pair<std::string, Step>> steps;
-  steps.emplace_back("memory for all-reduces", [&] {
-    sums = open_bench(ranks, {.data = direct ? Data::random : Data::integers, .max_bytes = largest, .peers = false});
+  World world{.ranks = ranks};
+  world.steps.emplace_back("memory for all-reduces", [&] {
+    world.bench =
+        open_bench(ranks, {.data = direct ? Data::random : Data::integers, .max_bytes = largest, .peers = false});
   });
   for (const Point& point : all) {
     const std::string what =
         fmt::format("all_reduce {} {} {}", name(point.op), name(point.type), name(point.contender));
-    steps.emplace_back(fmt::format("{} {}", what, format_bytes(point.bytes())), [&, what] {
-      const Result result = sums->run(point, samples());
+    world.steps.emplace_back(fmt::format("{} {}", what, format_bytes(point.bytes())), [&, what] {
+      const Result result = world.bench->run(point, samples());
       add_world(result, what);
       found_.all_reduces.push_back(result);
     });
   }
   if (direct) {
-    steps.emplace_back("memory for gathers", [&] {
-      sums.reset();
-      std::size_t bytes = 0;
-      for (const Point& point : gathers) bytes = std::max(bytes, gather_bytes(rows, point));
-      moves = open_gather_bench(ranks, {.data = Data::random, .max_bytes = bytes, .peers = false}, rows);
-    });
-    for (const Point& point : gathers) {
-      const std::string what = fmt::format("{} {}", name(point.operation), name(point.load));
-      steps.emplace_back(fmt::format("{} {}", what, format_bytes(point.bytes())),
-                         [&, what] { add_world(moves->run(point, samples()), what); });
-    }
-    for (const auto cast : {RowCast::none, RowCast::fp8}) {
-      const std::string what = fmt::format("dispatch and combine {}", cast == RowCast::none ? "bf16" : "fp8");
-      steps.emplace_back(what, [&, what, cast] {
-        moves.reset();
-        const ModelShape shape{.name = "a small one", .hidden = 512, .num_experts = 4 * found_.world, .top_k = 4};
-        const std::uint32_t tokens = found_.device == Device::cuda ? 128 : 8;
-        const ExchangeArgs args{.tokens = tokens,
-                                .hidden = static_cast<std::uint32_t>(shape.hidden),
-                                .experts = static_cast<std::uint32_t>(shape.num_experts),
-                                .top_k = static_cast<std::uint32_t>(shape.top_k),
-                                .cast = cast};
-        MoeMeasurement measurement(ranks, args);
-        const MoeResult result =
-            measurement.run(MoeTraffic(shape, args, Traffic::zipf, found_.world, tokens), tokens, samples(), {});
-        found_.checks.push_back({.what = what,
-                                 .who = "all ranks",
-                                 .passed = result.wrong.empty(),
-                                 .expected = "the reference's rows",
-                                 .got = result.wrong,
-                                 .advice = kWrongResult});
-      });
-    }
+    add_norms(world);
+    add_gathers(world);
+    add_moves(world);
+    add_exchanges(world);
   }
-  if (!run_steps(steps)) return;
+  if (!run_steps(world.steps)) return;
 
   double slowest_link = 0;
   for (int a = 0; a < found_.world; ++a)
     for (int b = 0; b < found_.world; ++b)
       if (a != b && (slowest_link == 0 || link_rate(a, b) < slowest_link)) slowest_link = link_rate(a, b);
   const Result* large = find(found_.all_reduces, largest, Contender::automatic, methods_of(found_.device).front());
-  if (slowest_link > 0 && largest >= 16 * MiB && large != nullptr && large->verdict == Verdict::ok)
+  if (slowest_link > 0 && largest >= kLeastJudgedBytes && large != nullptr && large->verdict == Verdict::ok)
     found_.checks.push_back(judge_world(found_.world, largest, large->us, slowest_link));
 }
 
 void Inspection::check_pairs(Ranks& ranks) {
   const std::size_t large = std::min(most(), found_.device == Device::cuda ? 16 * MiB : MiB);
   std::unique_ptr<PairBench> bench;
-  std::vector<std::pair<std::string, Step>> steps;
+  Steps steps;
   steps.emplace_back("a group for every pair", [&] { bench = open_pair_bench(ranks, large); });
   for (int a = 0; a < found_.world; ++a) {
     for (int b = a + 1; b < found_.world; ++b) {
@@ -258,7 +333,7 @@ void Inspection::check_pairs(Ranks& ranks) {
       });
     }
   }
-  if (!run_steps(steps) || large < 16 * MiB) return;
+  if (!run_steps(steps)) return;
   for (Check& check : judge_pairs(found_.pairs)) found_.checks.push_back(std::move(check));
 }
 

@@ -147,6 +147,7 @@ void all_reduce(const Group& handle, const AllReduceArgs& args) {
                                                      .wish = args.algorithm,
                                                      .launch = args.launch,
                                                      .max_blocks = communicator.max_blocks(),
+                                                     .least_max_blocks = communicator.least_max_blocks(),
                                                      .steps = group.tuning().table->steps});
   const std::uint32_t fingerprint =
       detail::fingerprint("all_reduce", args.op, args.type, args.count, plan.algorithm, plan.piece, args.tag);

@@ -30,6 +30,9 @@ std::span<const int> Group::members() const {
 Device Group::device() const {
   return state().communicator().fabric().device();
 }
+std::string Group::tuning() const {
+  return state().tuning().reason;
+}
 std::optional<Fault> Group::status() const {
   return state().communicator().fault();
 }
@@ -118,9 +121,6 @@ void Communicator::abort() noexcept {
 }
 MemoryUse Communicator::memory() const {
   return {state_->window_bytes(), state_->fabric().control_bytes()};
-}
-std::string Communicator::tuning() const {
-  return state_->world().tuning().reason;
 }
 std::string Communicator::multicast() const {
   return state_->multicast();

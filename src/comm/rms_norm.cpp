@@ -1,6 +1,8 @@
 // all_reduce_rms_norm.
+#include <algorithm>
 #include <bit>
 #include <cstdint>
+#include <iterator>
 #include <string>
 
 #include "comm/call.hpp"
@@ -30,8 +32,21 @@ detail::RowScaling scaling_of(const AllReduceRmsNormArgs& args) {
   }
 }
 
+bool makes_scales(const AllReduceRmsNormArgs& args) {
+  return args.fp8.rows != nullptr && args.fp8.scaling != Fp8Scaling::fixed;
+}
+
 std::size_t groups_of(const AllReduceRmsNormArgs& args) {
   return args.fp8.scaling == Fp8Scaling::per_128_columns ? args.hidden / kScaleColumns : 1;
+}
+
+// Of the scales that are made.
+struct ScaleStrides {
+  std::size_t token, group;
+};
+ScaleStrides scale_strides(const AllReduceRmsNormArgs& args) {
+  return {.token = args.fp8.scale_token_stride != 0 ? args.fp8.scale_token_stride : groups_of(args),
+          .group = args.fp8.scale_group_stride != 0 ? args.fp8.scale_group_stride : 1};
 }
 
 void check_tensor(const GroupState& group, const AllReduceRmsNormArgs& args, const char* name, const void* data,
@@ -61,31 +76,46 @@ void check_fp8(const GroupState& group, const AllReduceRmsNormArgs& args) {
   require(fp8.scaling == Fp8Scaling::per_token || args.hidden % kScaleColumns == 0,
           "hidden: {} is not a multiple of {}, and scales are per 128 columns", args.hidden, kScaleColumns);
   constexpr std::size_t most = std::size_t{1} << 40;
-  require(fp8.scale_token_stride <= most && fp8.scale_group_stride <= most,
-          "fp8.scale_token_stride, scale_group_stride: {} and {} are not between 0 and 2^40", fp8.scale_token_stride,
+  const ScaleStrides strides = scale_strides(args);
+  require(strides.token <= most / std::max<std::size_t>(args.tokens, 1) && strides.group <= most / groups_of(args),
+          "fp8.scale_token_stride, scale_group_stride: {} and {} lead past 2^40 scales", fp8.scale_token_stride,
           fp8.scale_group_stride);
 }
 
-// Only what may be written is looked at twice.
+// Whatever is written shares no byte with anything else, but for the two pairs that may be one tensor.
 void check_overlaps(const AllReduceRmsNormArgs& args) {
   const auto extent = [&](const char* name, const void* data, std::size_t stride) {
     return Extent{name, data, args.tokens, args.hidden * kElement, (stride != 0 ? stride : args.hidden) * kElement};
   };
-  const Extent input = extent("input", args.input, args.input_stride);
-  const Extent residual = extent("residual", args.residual, args.residual_stride);
-  const Extent residual_output = extent("residual_output", args.residual_output, args.residual_output_stride);
-  const Extent output = extent("output", args.output, args.output_stride);
-  const Extent fp8{"fp8.rows", args.fp8.rows, args.fp8.rows != nullptr ? args.tokens : 0, args.hidden,
-                   args.fp8.stride != 0 ? args.fp8.stride : args.hidden};
+  // In one stretch.
+  const auto whole = [](const char* name, const void* data, std::size_t bytes) {
+    return Extent{name, data, 1, bytes, bytes};
+  };
+  const Fp8Output& fp8 = args.fp8;
+  const ScaleStrides strides = scale_strides(args);
+  const std::size_t scales =
+      args.tokens == 0 ? 0 : (args.tokens - 1) * strides.token + (groups_of(args) - 1) * strides.group + 1;
+  const Extent written[] = {
+      extent("output", args.output, args.output_stride),
+      extent("residual_output", args.residual_output, args.residual_output_stride),
+      {"fp8.rows", fp8.rows, args.tokens, args.hidden, fp8.stride != 0 ? fp8.stride : args.hidden},
+      whole("fp8.scales", makes_scales(args) ? fp8.scales : nullptr,
+            scales * (fp8.scale_type == ScaleType::f32 ? sizeof(float) : 1))};
+  const bool scaled = fp8.rows != nullptr && fp8.scaling == Fp8Scaling::fixed;
+  const Extent read[] = {extent("input", args.input, args.input_stride),
+                         extent("residual", args.residual, args.residual_stride),
+                         whole("gamma", args.gamma, args.hidden * kElement),
+                         whole("fp8.scale", scaled ? fp8.scale : nullptr, sizeof(float))};
   const auto apart = [](const Extent& a, const Extent& b, std::size_t place) {
     if (a.data != nullptr && b.data != nullptr) detail::check_overlap(a, b, place);
   };
-  apart(output, input, 0);
-  apart(residual_output, residual, 0);
-  apart(output, residual_output, detail::kNowhere);
-  apart(output, residual, detail::kNowhere);
-  apart(residual_output, input, detail::kNowhere);
-  for (const Extent& other : {input, residual, residual_output, output}) apart(fp8, other, detail::kNowhere);
+  constexpr std::size_t in_place = 2;  // the first pairs
+  for (std::size_t i = 0; i < std::size(written); ++i) {
+    for (std::size_t r = 0; r < std::size(read); ++r)
+      apart(written[i], read[r], i == r && i < in_place ? 0 : detail::kNowhere);
+    for (std::size_t other = i + 1; other < std::size(written); ++other)
+      apart(written[i], written[other], detail::kNowhere);
+  }
 }
 
 void check_arguments(const GroupState& group, const AllReduceRmsNormArgs& args) {
@@ -136,8 +166,8 @@ detail::NormWork work_of(const AllReduceRmsNormArgs& args) {
           .residual_output_stride = packs(args.residual_output, args.residual_output_stride),
           .output_stride = packs(args.output, args.output_stride),
           .fp8_stride = fp8.rows == nullptr ? 0 : (fp8.stride != 0 ? fp8.stride : args.hidden) / 8,
-          .scale_row_stride = fp8.scale_token_stride != 0 ? fp8.scale_token_stride : groups_of(args),
-          .scale_group_stride = fp8.scale_group_stride != 0 ? fp8.scale_group_stride : 1,
+          .scale_row_stride = scale_strides(args).token,
+          .scale_group_stride = scale_strides(args).group,
           .rows = static_cast<std::uint32_t>(args.tokens),
           .row_packs = static_cast<std::uint32_t>(row_packs),
           .inverse_columns = 1.0f / static_cast<float>(args.hidden),
@@ -182,18 +212,23 @@ void all_reduce_rms_norm(const Group& handle, const AllReduceRmsNormArgs& args) 
                                                    .row_packs = work.row_packs,
                                                    .wish = args.algorithm,
                                                    .launch = args.launch,
-                                                   .max_blocks = group.communicator().max_blocks()});
+                                                   .max_blocks = group.communicator().max_blocks(),
+                                                   .steps = group.tuning().table->steps});
   require(plan.piece_rows != 0,
           "hidden: a row of {} bytes does not fit into the buffers: {} of one-shot, {} of two-shot",
           args.hidden * kElement, group.layout().one_shot_packs * sizeof(detail::Pack),
           group.layout().two_shot_packs * size * sizeof(detail::Pack));
+  const ScaleType scales = makes_scales(args) ? args.fp8.scale_type : ScaleType::f32;
   const detail::CallName name{
       detail::fingerprint("all_reduce_rms_norm", args.type, args.tokens, args.hidden, plan.algorithm, plan.piece_rows,
                           std::bit_cast<std::uint32_t>(args.epsilon), args.gamma_plus_one, args.residual != nullptr,
-                          work.scaling, args.fp8.scale_type, args.tag),
+                          work.scaling, scales, args.tag),
       fmt::format("all_reduce_rms_norm {}[{}, {}] {}{} tag {}", weft::name(args.type), args.tokens, args.hidden,
                   weft::name(plan.algorithm),
-                  args.fp8.rows != nullptr ? fmt::format(" fp8 {}", weft::name(args.fp8.scaling)) : "", args.tag)};
+                  args.fp8.rows != nullptr ? fmt::format(" fp8 {}{}", weft::name(args.fp8.scaling),
+                                                         scales == ScaleType::ue8m0 ? " ue8m0" : "")
+                                           : "",
+                  args.tag)};
   group.remember(name);
   std::size_t done = 0;
   do {

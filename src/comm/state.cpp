@@ -90,6 +90,8 @@ std::shared_ptr<CommunicatorState> CommunicatorState::create(std::unique_ptr<Boo
   state->fabric_ = chosen.device == Device::cuda ? make_cuda_fabric(args) : make_cpu_fabric(args);
 
   state->agree_on_tuning();
+  state->least_max_blocks_ =
+      std::ranges::min(meet.all_gather_value("compare the blocks that fit", state->fabric_->max_blocks()));
 
   state->groups_.resize(1);
   std::vector<int> everyone(static_cast<std::size_t>(meet.size()));
@@ -227,7 +229,11 @@ GroupState* CommunicatorState::split(int color) {
                                                   group_layout(config_, size));
     groups_.back()->arm(config_.first_epoch, true);
   });
-  check_nccl(groups_.back().get());
+  const GroupState* const group = groups_.back().get();
+  check_nccl(group);
+  if (group != nullptr)
+    logger().info("rank {} is {} of {} in group {}; tuned by {}", rank(), group->rank(), group->size(), id,
+                  group->tuning().reason);
   return groups_.back().get();
 }
 

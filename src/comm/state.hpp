@@ -99,10 +99,9 @@ class CommunicatorState : public std::enable_shared_from_this<CommunicatorState>
 
   // Blocks that one call takes at most. Calls of different groups may run at once and in another order on another rank,
   // so all of them must fit on the GPU beside each other, with the call that is brought up behind each.
-  int max_blocks() const {
-    const int groups = static_cast<int>(groups_.size());
-    return groups == 1 ? fabric_->max_blocks() : std::max(fabric_->max_blocks() / (2 * groups), 2);
-  }
+  int max_blocks() const { return part_of(fabric_->max_blocks()); }
+  // The same of the rank whose GPU takes the fewest, for choices that all ranks must make alike.
+  int least_max_blocks() const { return part_of(least_max_blocks_); }
   GroupState* split(int color);  // null for color −1
   // Collective over the world: every rank makes an exchange on the group of its own that it names.
   std::shared_ptr<ExchangeState> make_exchange(GroupState& group, const ExchangeArgs& args);
@@ -116,6 +115,10 @@ class CommunicatorState : public std::enable_shared_from_this<CommunicatorState>
 
  private:
   CommunicatorState(std::unique_ptr<Bootstrap> bootstrap, const Config& config);
+  int part_of(int blocks) const {
+    const int groups = static_cast<int>(groups_.size());
+    return groups == 1 ? blocks : std::max(blocks / (2 * groups), 2);
+  }
   void agree_on_tuning();
   void open_window();
   std::vector<const std::byte*> windows() const;
@@ -144,6 +147,7 @@ class CommunicatorState : public std::enable_shared_from_this<CommunicatorState>
   std::shared_ptr<Fabric> fabric_;
   std::string processor_;            // rank 0's
   std::vector<TuningTable> tuning_;  // likewise; those of its file first
+  int least_max_blocks_ = 0;
   std::size_t window_bytes_ = 0;
   bool released_ = false;
   std::vector<const std::byte*> windows_;  // by rank, as they lay before release()

@@ -10,16 +10,20 @@ namespace {
 constexpr std::size_t KiB = 1024, MiB = 1024 * KiB;
 
 // A CPU's stores of plain memory are far wider than those that are one piece. On GPUs one kernel beats many pieces
-// where there are slots for as many blocks as saturate the links.
+// where there are slots for as many blocks as saturate the links, and all ranks have as many.
 bool has_room_for_bulk(const PlanQuery& query) {
-  return query.device == Device::cpu || (query.layout.bulk_slots >= 256 && query.max_blocks > 128);
+  return query.device == Device::cpu || (query.layout.bulk_slots >= 256 && query.least_max_blocks > 128);
+}
+
+template <class Query>
+std::span<const TuningStep> steps_of(const Query& query) {
+  return query.steps.empty() ? shipped_steps(query.device, static_cast<int>(query.size)) : query.steps;
 }
 
 // What the group's table has for the message: follows from what is the same on every rank.
 TuningStep tuned_step(const PlanQuery& query, std::size_t bytes) {
   if (query.size == 1) return {};
-  const auto steps = query.steps.empty() ? shipped_steps(query.device, static_cast<int>(query.size)) : query.steps;
-  TuningStep step = step_for(steps, bytes, bytes * (16 / payload_bytes(query.type)));
+  TuningStep step = step_for(steps_of(query), bytes, bytes * (16 / payload_bytes(query.type)));
   if (step.algorithm == Algorithm::bulk && !has_room_for_bulk(query)) step = {.algorithm = Algorithm::two_shot};
   return step;
 }
@@ -152,8 +156,7 @@ NormPlan plan_norm(const NormQuery& query) {
   if (plan.algorithm == Algorithm::automatic) {
     const std::uint64_t bytes = query.rows * row_packs * sizeof(Pack);
     // One hop beats two where it does for all-reduces alone. Measured with two ranks (docs/performance.md).
-    const auto steps = shipped_steps(query.device, static_cast<int>(query.size));
-    const bool small = query.size == 1 || step_for(steps, bytes, bytes).algorithm == Algorithm::one_shot;
+    const bool small = query.size == 1 || step_for(steps_of(query), bytes, bytes).algorithm == Algorithm::one_shot;
     const bool one_shot = one_shot_rows != 0 && (small || two_shot_rows == 0);
     plan.algorithm = one_shot ? Algorithm::one_shot : Algorithm::two_shot;
   }

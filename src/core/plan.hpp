@@ -27,6 +27,7 @@ struct PlanQuery {
   Algorithm wish = Algorithm::automatic;  // not nccl
   Launch launch = {};
   int max_blocks = kMaxBlocks;             // blocks that fit on the GPU beside each other, the control block included
+  int least_max_blocks = kMaxBlocks;       // … of the rank where these are fewest: the same on every rank
   std::span<const TuningStep> steps = {};  // of the group's tuning table; empty: the shipped one's
 };
 
@@ -81,6 +82,7 @@ struct NormQuery {
   Algorithm wish = Algorithm::automatic;  // or one_shot, or two_shot
   Launch launch = {};
   int max_blocks = kMaxBlocks;
+  std::span<const TuningStep> steps = {};  // as PlanQuery's: where it says one-shot, one hop beats two
 };
 NormPlan plan_norm(const NormQuery& query);
 

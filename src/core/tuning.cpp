@@ -24,7 +24,6 @@ using nlohmann::json;
 constexpr std::string_view kSchema = "weft-tuning-1";
 constexpr std::string_view kOperation = "all_reduce";
 constexpr std::array kAlgorithms = {Algorithm::one_shot, Algorithm::two_shot, Algorithm::bulk};
-constexpr std::size_t kMostSteps = 64;
 
 // One object of the file, with the key that leads to it.
 class Node {
@@ -112,7 +111,7 @@ TuningTable read_table(const Node& node) {
                     .ranks = static_cast<int>(node.number("ranks", 0, kMaxRanks)),
                     .origin = node.text("origin", {"measured", "extrapolated"})};
   if (node.has("note")) table.note = node.any_text("note");
-  const auto steps = node.list("steps", kMostSteps);
+  const auto steps = node.list("steps", kMostTuningSteps);
   for (std::size_t i = 0; i < steps.size(); ++i)
     table.steps.push_back(
         read_step(steps[i], i + 1 == steps.size(), table.steps.empty() ? 0 : table.steps.back().up_to));

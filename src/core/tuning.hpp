@@ -2,6 +2,7 @@
 // compiled in, or read from a user's file. Ranks of a communicator use rank 0's.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -21,6 +22,8 @@ struct TuningStep {
 
   bool operator==(const TuningStep&) const = default;
 };
+
+inline constexpr std::size_t kMostTuningSteps = 64;  // of a table
 
 inline constexpr std::string_view kCpuProcessor = "CPU";
 

@@ -93,6 +93,25 @@ TEST(VerifyChecks, WhatLinksShouldGiveMustBeKnown) {
   EXPECT_TRUE(failed(judge_pairs(pairs)).empty());
 }
 
+// What was not judged is said, and why: a verdict is no better than what it is about.
+TEST(VerifyChecks, ShortMessagesAreJudgedByTheirLatency) {
+  EXPECT_EQ(why_not_judged(sound_pairs()), "");
+  EXPECT_EQ(why_not_judged(sound_pairs(0)), "what these ranks' links should give is not known");
+  auto pairs = sound_pairs();
+  for (auto& pair : pairs) {
+    pair.bandwidth_bytes = 1 << 20;
+    pair.gb_per_s = 100;
+  }
+  EXPECT_EQ(why_not_judged(pairs), "bandwidths, as their messages are shorter than 16 MB (--most-bytes)");
+  pairs[2].us = 6;
+  const auto checks = judge_pairs(pairs);
+  EXPECT_EQ(checks.size(), 6u);
+  const auto bad = failed(checks);
+  ASSERT_EQ(bad.size(), 1u);
+  EXPECT_EQ(bad[0].what, "latency");
+  EXPECT_EQ(bad[0].who, "ranks 0 ↔ 3");
+}
+
 // Pairs with fewer links are held against their like.
 TEST(VerifyChecks, PairsWithOtherLinksAreNoMeasure) {
   auto pairs = sound_pairs();
@@ -136,6 +155,7 @@ TEST(Verify, CoversEveryPairAlgorithmTypeAndReduction) {
   const auto json = nlohmann::json::parse(result.out);
   EXPECT_EQ(json.at("schema"), "weft-verify-1");
   EXPECT_EQ(json.at("verdict"), "PASS");
+  EXPECT_EQ(json.at("not_judged"), "what these ranks' links should give is not known");
   EXPECT_EQ(json.at("pairs").size(), 3u);
   std::set<std::string> what, copies;
   for (const auto& check : json.at("checks")) {
@@ -149,9 +169,41 @@ TEST(Verify, CoversEveryPairAlgorithmTypeAndReduction) {
     for (const char* type : {"bf16", "f16", "f32", "i32"})
       for (const char* op : {"sum", "max"})
         EXPECT_TRUE(what.contains(std::string("all_reduce ") + op + " " + type + " " + algorithm)) << type;
-  for (const char* other : {"all_gather balanced", "all_gather_v busy", "reduce_scatter balanced",
-                            "reduce_scatter_v busy", "dispatch and combine bf16", "dispatch and combine fp8"})
+  for (const char* other :
+       {"all_gather balanced", "all_gather_v busy", "reduce_scatter balanced", "reduce_scatter_v busy",
+        "dispatch and combine bf16", "dispatch and combine fp8", "all_to_all", "barrier",
+        "all_reduce_rms_norm bf16 one-shot", "all_reduce_rms_norm f16 two-shot fp8 fixed",
+        "all_reduce_rms_norm bf16 automatic fp8 per token", "all_reduce_rms_norm f16 one-shot fp8 per 128 columns",
+        "all_reduce_rms_norm bf16 two-shot fp8 per 128 columns UE8M0"})
     EXPECT_TRUE(what.contains(other)) << other;
+  for (const std::string& one : what) EXPECT_EQ(one.find("multimem"), std::string::npos) << one;
+}
+
+// Only where asked for; and the largest message is the one that was named.
+TEST(Verify, CoversMultimemAndTheLargestMessage) {
+  const auto result =
+      run({"verify", "--device", "cpu", "--ranks", "2", "--most-bytes", "20K", "--multicast", "--json", "-"});
+  ASSERT_EQ(result.code, 0) << result.err << result.out;
+  const auto json = nlohmann::json::parse(result.out);
+  std::set<std::string> what;
+  std::size_t largest = 0;
+  for (const auto& check : json.at("checks")) {
+    what.insert(check.at("what"));
+    largest = std::max(largest, check.at("bytes").get<std::size_t>());
+  }
+  EXPECT_EQ(largest, 20u << 10);
+  for (const char* algorithm : {"multimem-one-shot", "multimem-two-shot"}) {
+    for (const char* type : {"bf16", "f16", "f32"})
+      EXPECT_TRUE(what.contains(std::string("all_reduce sum ") + type + " " + algorithm)) << type;
+    EXPECT_FALSE(what.contains(std::string("all_reduce max bf16 ") + algorithm));
+    EXPECT_FALSE(what.contains(std::string("all_reduce sum i32 ") + algorithm));
+  }
+}
+
+TEST(Verify, AMessageThatMemoryCannotHoldIsBadUsage) {
+  const auto result = run({"verify", "--device", "cpu", "--ranks", "2", "--most-bytes", "4096G"});
+  EXPECT_EQ(result.code, 2);
+  EXPECT_NE(result.err.find("a message of 4096 GB: must be at most"), std::string::npos) << result.err;
 }
 
 TEST(Verify, SaysPassAndHowManyChecks) {

@@ -199,7 +199,6 @@ TEST(RmsNormArguments, RowsLongerThanTheBuffers) {
 
 // Everything that defines the call is compared.
 TEST(RmsNormArguments, DifferentCallsAreFound) {
-  const Norm base{.tokens = 2, .hidden = 128};
   const std::function<void(Norm&)> changes[] = {[](Norm& n) { n.tokens = 3; },
                                                 [](Norm& n) { n.hidden = 256; },
                                                 [](Norm& n) { n.type = DataType::f16; },
@@ -207,17 +206,33 @@ TEST(RmsNormArguments, DifferentCallsAreFound) {
                                                 [](Norm& n) { n.epsilon = 1e-5f; },
                                                 [](Norm& n) { n.gamma_plus_one = true; },
                                                 [](Norm& n) { n.fp8 = true; },
+                                                [](Norm& n) { n.scaling = Fp8Scaling::per_128_columns; },
+                                                [](Norm& n) { n.scaling = Fp8Scaling::fixed; },
+                                                [](Norm& n) { n.scale_type = ScaleType::ue8m0; },
                                                 [](Norm& n) { n.algorithm = Algorithm::two_shot; },
                                                 [](Norm& n) { n.tag = 1; }};
   for (std::size_t i = 0; i < std::size(changes); ++i) {
     const auto endings = run_world(2, cpu_config(), [&](Communicator& communicator, int rank) {
-      Norm norm = base;
+      Norm norm{.tokens = 2, .hidden = 128, .fp8 = i > 6};
       if (rank == 1) changes[i](norm);
       run_on_cpu_rank(communicator, norm);
     });
     for (const Ending& ending : endings) {
       expect_fault(ending, {Errc::mismatch, Errc::peer_failed}, "change " + std::to_string(i));
     }
+  }
+}
+
+// Of what a call does not use ranks may say different things.
+TEST(RmsNormArguments, ScaleTypesOfNoScalesAreNotCompared) {
+  for (const bool fp8 : {false, true}) {
+    expect_all_well(run_world(2, cpu_config(), [&](Communicator& communicator, int rank) {
+      run_on_cpu_rank(communicator, Norm{.tokens = 2,
+                                         .hidden = 128,
+                                         .fp8 = fp8,
+                                         .scaling = Fp8Scaling::fixed,
+                                         .scale_type = rank == 0 ? ScaleType::f32 : ScaleType::ue8m0});
+    }));
   }
 }
 

@@ -37,6 +37,26 @@ TEST(Log, KnowsItsLevelsByName) {
   for (const char* wrong : {"", "loud", "INFO ", "3"}) EXPECT_FALSE(detail::log_level(wrong).has_value()) << wrong;
 }
 
+// Which table serves a group is to be found where it is made.
+TEST(Log, NamesTheTableOfEveryGroup) {
+  auto& logger = detail::logger();
+  const auto level = logger.level();
+  logger.set_level(spdlog::level::info);
+  const Listener listener;
+  expect_all_well(run_world(3, cpu_config(), [](Communicator& communicator, int rank) {
+    static_cast<void>(communicator.split(rank == 1 ? -1 : 4));
+  }));
+  logger.set_level(level);
+  const std::string text = listener.text();
+  for (const int rank : {0, 1, 2})
+    EXPECT_NE(text.find("rank " + std::to_string(rank) + " of 3: shared memory, 3 CPU ranks; tuned by CPU (measured)"),
+              std::string::npos)
+        << text;
+  EXPECT_NE(text.find("rank 0 is 0 of 2 in group 1; tuned by CPU (measured)"), std::string::npos) << text;
+  EXPECT_NE(text.find("rank 2 is 1 of 2 in group 1; tuned by CPU (measured)"), std::string::npos) << text;
+  EXPECT_EQ(text.find("rank 1 is"), std::string::npos) << text;
+}
+
 // A tenth of the deadline is a warning that names the call and the rank; a call that is in time is none.
 TEST(Log, WarnsOfAWaitThatGoesOn) {
   constexpr int ranks = 2, late = 1;

@@ -252,14 +252,45 @@ TEST(Plan, BulkBlocksThatMakeAllHopsDivideTheSlotsAndOthersAreThreeOrMore) {
 
 // What crosses the wire must not depend on what only one rank knows.
 TEST(Plan, GridsChangeNeitherAlgorithmNorPieces) {
-  for (std::size_t count = 0; count < 10'000'000; count = count * 2 + 1) {
+  int bulk = 0;
+  for (std::size_t count = 0; count < 40'000'000; count = count * 2 + 1) {
     PlanQuery q = query(Device::cuda, 4, DataType::f32, count);
+    q.layout = make_layout(4, 1 << 16, 1 << 20, {.slots = 256, .packs = 64});
     const Plan mine = plan_all_reduce(q);
     q.launch = {.blocks = 3, .threads = 512};
     q.max_blocks = 9;
     const Plan theirs = plan_all_reduce(q);
     ASSERT_EQ(mine.algorithm, theirs.algorithm);
     ASSERT_EQ(mine.piece, theirs.piece);
+    bulk += mine.algorithm == Algorithm::bulk;
+  }
+  EXPECT_GT(bulk, 0);
+}
+
+// A norm's table is its group's, as an all-reduce's is.
+TEST(Plan, NormsGoByTheGroupsTable) {
+  const TuningStep steps[] = {{.up_to = 1023, .algorithm = Algorithm::two_shot},
+                              {.up_to = 4096, .algorithm = Algorithm::one_shot},
+                              {.algorithm = Algorithm::bulk}};
+  const auto planned = [&](Device device, std::uint64_t rows, std::span<const TuningStep> table) {
+    return plan_norm({.device = device,
+                      .size = 4,
+                      .layout = make_layout(4, 1 << 20, 16 << 20),
+                      .type = DataType::bf16,
+                      .rows = rows,
+                      .row_packs = 4,
+                      .steps = table})
+        .algorithm;
+  };
+  for (const Device device : {Device::cpu, Device::cuda}) {
+    EXPECT_EQ(planned(device, 15, steps), Algorithm::two_shot);
+    EXPECT_EQ(planned(device, 16, steps), Algorithm::one_shot);
+    EXPECT_EQ(planned(device, 64, steps), Algorithm::one_shot);
+    EXPECT_EQ(planned(device, 65, steps), Algorithm::two_shot);
+    // Without one: the shipped table for four.
+    const std::uint64_t last = (device == Device::cpu ? 2048 : 160 * 1024) / 64;
+    EXPECT_EQ(planned(device, last, {}), Algorithm::one_shot);
+    EXPECT_EQ(planned(device, last + 1, {}), Algorithm::two_shot);
   }
 }
 

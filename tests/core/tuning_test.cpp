@@ -60,7 +60,9 @@ TEST(Tuning, BulkNeedsSlotsAndBlocks) {
   EXPECT_EQ(plan_all_reduce(query).algorithm, Algorithm::two_shot);
   query.layout = make_layout(4, 1 << 16, 1 << 20, {.slots = 256, .packs = 64});
   EXPECT_EQ(plan_all_reduce(query).algorithm, Algorithm::bulk);
-  query.max_blocks = 128;
+  query.max_blocks = 128;  // a matter of this rank alone, as which the choice is not
+  EXPECT_EQ(plan_all_reduce(query).algorithm, Algorithm::bulk);
+  query.least_max_blocks = 128;
   EXPECT_EQ(plan_all_reduce(query).algorithm, Algorithm::two_shot);
 }
 
@@ -213,6 +215,8 @@ TEST(Tuning, RanksUseRankZerosFile) {
   config.tuning_file = file;
   const auto endings = test::run_world(3, config, [&](Communicator& communicator, int) {
     EXPECT_EQ(communicator.tuning(), "CPU, 3 ranks (measured)");
+    EXPECT_EQ(communicator.split(0).tuning(), "CPU, 3 ranks (measured)");
+    EXPECT_EQ(communicator.split(communicator.rank()).tuning(), "CPU (measured)");
     test::expect_says(called(communicator, 100), "bulk");
     test::expect_says(called(communicator, 101), "two-shot");
   });

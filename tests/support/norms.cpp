@@ -377,6 +377,19 @@ std::vector<RejectedNorm> rejected_norms(std::byte* memory) {
   add("residual_output: overlaps input", [&](auto& a) { a.residual_output = memory; });
   add("output: overlaps residual_output", [&](auto& a) { a.output = memory + 2048; });
   add("fp8.rows: overlaps residual", [&](auto& a) { a.fp8.rows = memory + 1024; });
+  // γ is read and scales are written by every block.
+  add("output: overlaps gamma", [&](auto& a) { a.gamma = memory + 4096 + 128; });
+  add("residual_output: overlaps gamma", [&](auto& a) { a.gamma = memory + 2048 - 112; });
+  add("fp8.scales: overlaps input", [&](auto& a) { a.fp8.scales = memory + 252; });
+  add("fp8.scales: overlaps gamma", [&](auto& a) { a.fp8.scales = memory + 3072 - 4; });
+  add("fp8.scales: overlaps residual",
+      [&](auto& a) { a.fp8.scales = memory + 1023, a.fp8.scale_type = ScaleType::ue8m0; });
+  add("fp8.rows: overlaps fp8.scales", [&](auto& a) { a.fp8.scales = memory + 5120 - 4; });
+  add("output: overlaps fp8.scale ", [&](auto& a) {
+    a.fp8.scaling = Fp8Scaling::fixed, a.fp8.scale = reinterpret_cast<const float*>(memory + 4096 + 252);
+  });
+  add("fp8.scale_token_stride, scale_group_stride: 1099511627776 and 0 lead past 2^40 scales",
+      [](auto& a) { a.fp8.scale_token_stride = std::size_t{1} << 40; });
   add("launch.blocks: 1 ", [](auto& a) { a.launch.blocks = 1; });
   add("launch.threads: 33 ", [](auto& a) { a.launch.threads = 33; });
   add("launch.threads: 544 ", [](auto& a) { a.launch.threads = 544; });

@@ -1,15 +1,18 @@
-// A machine on which data arrives wrong: creation finds that, on every rank. The fabric under these communicators is
-// the CPU's with one thing that can be broken, so this is an executable of its own, which has the fabric from here and
-// not from the library.
+// A machine on which data arrives wrong, or whose ranks are not alike: what ranks, weft verify and weft tune make of
+// it. The fabric under these communicators is the CPU's with things that can be broken one at a time, so this is an
+// executable of its own, which has the fabric from here and not from the library.
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <filesystem>
+#include <tuple>
 
 #define make_cpu_fabric make_sound_fabric
 #include "fabric/cpu_fabric.cpp"
 #undef make_cpu_fabric
 
 #include "cli/run.hpp"
+#include "comm/state.hpp"
 #include "support/cases.hpp"
 #include "support/moe_cases.hpp"
 #include "support/ranks.hpp"
@@ -24,6 +27,10 @@ struct Break {
   std::atomic<std::size_t> pack = 0;
   std::atomic<int> copies_from = -1, copies_to = -1;
   std::atomic<int> fills_of = -1;
+  // Whose result of an operation is wrong; none while it is −1.
+  std::atomic<int> sums = -1, residuals = -1, all_to_alls = -1;
+  std::atomic<bool> barriers = false;  // none waits
+  std::atomic<int> few_blocks = -1;    // whose GPU takes fewer blocks than the others'
 };
 static Break broken;
 
@@ -41,7 +48,7 @@ class BreakableFabric final : public Fabric {
 
   Device device() const override { return sound_->device(); }
   std::string description() const override { return sound_->description(); }
-  int max_blocks() const override { return sound_->max_blocks(); }
+  int max_blocks() const override { return broken.few_blocks < 0 ? sound_->max_blocks() : few_blocks() ? 100 : 133; }
   std::size_t control_bytes() const override { return sound_->control_bytes(); }
   Control control() const override { return sound_->control(); }
   void open_window(Bootstrap& bootstrap, std::size_t bytes) override {
@@ -62,10 +69,18 @@ class BreakableFabric final : public Fabric {
   void check_buffer(const char* name, const void* data) const override { sound_->check_buffer(name, data); }
   void check_stream(Stream stream) const override { sound_->check_stream(stream); }
   void run(const PlannedCall& planned) override {
+    if (broken.barriers && is_barrier(planned.operation)) return;
     sound_->run(planned);
+    if (const auto* sum = std::get_if<AllReduceOperation>(&planned.operation); sum != nullptr && rank_ == broken.sums)
+      static_cast<std::uint8_t*>(sum->work.output)[1] ^= 4;
+    if (const auto* norm = std::get_if<NormOperation>(&planned.operation); norm != nullptr && rank_ == broken.residuals)
+      static_cast<std::uint8_t*>(norm->work.residual_output)[1] ^= 4;
     const auto* move = std::get_if<MoveOperation>(&planned.operation);
     const auto* copy = move != nullptr ? std::get_if<EqualCopy>(move) : nullptr;
-    if (copy == nullptr || copy->work.shares.sender == kEverybody || rank_ != broken.copies_to) return;
+    if (copy == nullptr) return;
+    const bool to_each = copy->work.shares.sender == kEverybody && copy->work.shares.input_step != 0;
+    if (to_each && rank_ == broken.all_to_alls) static_cast<std::uint8_t*>(copy->work.tensor[0].output)[1] ^= 4;
+    if (copy->work.shares.sender == kEverybody || rank_ != broken.copies_to) return;
     const auto sender = static_cast<int>(planned.call.channel->member[copy->work.shares.sender]);
     if (sender == broken.copies_from) static_cast<std::uint8_t*>(copy->work.tensor[0].output)[5] ^= 4;
   }
@@ -75,6 +90,11 @@ class BreakableFabric final : public Fabric {
   void nccl_check(int group, int rank, int size) override { sound_->nccl_check(group, rank, size); }
 
  private:
+  bool few_blocks() const { return rank_ == broken.few_blocks; }
+  static bool is_barrier(const Operation& operation) {
+    const auto* move = std::get_if<MoveOperation>(&operation);
+    return move != nullptr && std::holds_alternative<BarrierOperation>(*move);
+  }
   bool lies_with(const Pack* place, int owner) const {
     if (owner < 0 || owner >= size_) return false;
     const auto* address = reinterpret_cast<const std::byte*>(place);
@@ -188,6 +208,63 @@ TEST(BrokenFabric, IsNamedByVerify) {
   expect_says(wrong.out, "ranks 2 → 0, copy, 16 B: expected the reference's bits, got 1 of 4 elements wrong");
   expect_says(wrong.out, "Do not serve from this machine.");
   EXPECT_EQ(cli::run(verify).code, 0);
+}
+
+// Every kind of result that verify compares, and what the operator reads of it.
+TEST(BrokenFabric, WrongResultsAreNamedByVerify) {
+  const std::vector<std::string> verify = {"verify", "--device", "cpu", "--ranks", "3", "--most-bytes", "8K"};
+  const std::tuple<std::atomic<int>&, int, const char*> breaks[] = {
+      {broken.sums, 2, "ranks 2, all_reduce sum bf16 one-shot"},
+      {broken.residuals, 1, "ranks 1, all_reduce_rms_norm bf16 two-shot fp8 fixed"},
+      {broken.all_to_alls, 0, "ranks 0, all_to_all"}};
+  for (const auto& [which, rank, what] : breaks) {
+    which = rank;
+    const cli::Output wrong = cli::run(verify);
+    which = -1;
+    EXPECT_EQ(wrong.code, 1) << what;
+    expect_says(wrong.out, what);
+  }
+  broken.barriers = true;
+  const cli::Output early = cli::run(verify);
+  broken.barriers = false;
+  EXPECT_EQ(early.code, 1);
+  expect_says(early.out, "barrier: expected the reference's bits, got ended before rank");
+}
+
+// Wrong results end a search, and whoever goes on with it measures again what was wrong.
+TEST(BrokenFabric, TuneTakesNoTimesOfWrongResults) {
+  const std::string table = testing::TempDir() + "broken.json", state = table + ".state";
+  std::filesystem::remove(table);
+  std::filesystem::remove(state);
+  const std::vector<std::string> tune = {"tune", "--device",  "cpu", "--ranks",  "2",  "--bytes",
+                                         "1K",   "--samples", "1",   "--output", table};
+  for (int run = 0; run < 2; ++run) {
+    broken.sums = 1;
+    const cli::Output wrong = cli::run(tune);
+    broken.sums = -1;
+    EXPECT_EQ(wrong.code, 1);
+    expect_says(wrong.err, "WRONG: one-shot of 1 KB, 0 × 0: ");
+    EXPECT_FALSE(std::filesystem::exists(table));
+  }
+  EXPECT_EQ(cli::run(tune).code, 0);
+  EXPECT_TRUE(std::filesystem::exists(table));
+}
+
+// Which algorithm serves large messages must not follow from what one rank's GPU takes.
+TEST(BrokenFabric, RanksOfUnlikeGpusAgreeOnTheLeastBlocks) {
+  for (int few = 0; few < kRanks; ++few) {
+    broken.few_blocks = few;
+    const auto endings = run_world(kRanks, cpu_config(), [&](Communicator& communicator, int rank) {
+      const auto& state = communicator.world().state().communicator();
+      EXPECT_EQ(state.max_blocks(), rank == few ? 100 : 133);
+      EXPECT_EQ(state.least_max_blocks(), 100);
+      static_cast<void>(communicator.split(0));
+      EXPECT_EQ(state.max_blocks(), rank == few ? 25 : 33);
+      EXPECT_EQ(state.least_max_blocks(), 25);
+    });
+    broken.few_blocks = -1;
+    expect_all_well(endings);
+  }
 }
 
 }  // namespace

@@ -62,12 +62,8 @@ class CpuMoe {
   // Both throw where anything is wrong, in what was written and what was left.
   void check_dispatch();
   void check_combine();
-  // Of a dispatch that has failed: throws where something was written that had no place there.
-  void check_nothing_strayed();
 
  private:
-  void check_borders();
-
   const PreparedMoe& p_;
   std::uint32_t rank_;
   Dispatched wanted_;

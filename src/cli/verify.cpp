@@ -56,7 +56,7 @@ void print(const Findings& found, double seconds) {
     fmt::print("\nAll ranks: all-reduce sum of bf16, µs\n{}", table.text());
   }
   const std::string unjudged = why_not_judged(found.pairs);
-  if (!unjudged.empty()) fmt::print("\nTimes are shown and not judged: {}.\n", unjudged);
+  if (!unjudged.empty()) fmt::print("\n{}.\n", unjudged);
 
   const auto failed = std::ranges::count_if(found.checks, [](const Check& check) { return !check.passed; });
   if (failed == 0) {

@@ -83,10 +83,11 @@ std::vector<Check> judge_pairs(const std::vector<PairFigure>& figures) {
 
 std::string why_not_judged(const std::vector<PairFigure>& figures) {
   const auto known = [](const PairFigure& pair) { return pair.link_rate > 0; };
-  if (std::ranges::none_of(figures, known)) return "what these ranks' links should give is not known";
+  if (std::ranges::none_of(figures, known))
+    return "Times are shown and not judged: what these ranks' links should give is not known";
   if (std::ranges::all_of(figures, [](const PairFigure& p) { return p.bandwidth_bytes >= kLeastJudgedBytes; }))
     return {};
-  return fmt::format("bandwidths, as their messages are shorter than {} (--most-bytes)",
+  return fmt::format("Bandwidths are shown and not judged: their messages are shorter than {} (--most-bytes)",
                      format_bytes(kLeastJudgedBytes));
 }
 

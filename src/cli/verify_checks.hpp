@@ -45,7 +45,7 @@ inline constexpr std::size_t kLeastJudgedBytes = 16 << 20;
 // Bandwidths of short messages are not judged.
 std::vector<Check> judge_pairs(const std::vector<PairFigure>& figures);
 
-// Why figures of pairs are shown and not judged, or not all; empty where they are.
+// What figures of pairs are not judged, and why; empty where all are.
 std::string why_not_judged(const std::vector<PairFigure>& figures);
 
 // All ranks at once: an all-reduce in two hops, whose bytes leave over links of this rate.

@@ -96,13 +96,15 @@ TEST(VerifyChecks, WhatLinksShouldGiveMustBeKnown) {
 // What was not judged is said, and why: a verdict is no better than what it is about.
 TEST(VerifyChecks, ShortMessagesAreJudgedByTheirLatency) {
   EXPECT_EQ(why_not_judged(sound_pairs()), "");
-  EXPECT_EQ(why_not_judged(sound_pairs(0)), "what these ranks' links should give is not known");
+  EXPECT_EQ(why_not_judged(sound_pairs(0)),
+            "Times are shown and not judged: what these ranks' links should give is not known");
   auto pairs = sound_pairs();
   for (auto& pair : pairs) {
     pair.bandwidth_bytes = 1 << 20;
     pair.gb_per_s = 100;
   }
-  EXPECT_EQ(why_not_judged(pairs), "bandwidths, as their messages are shorter than 16 MB (--most-bytes)");
+  EXPECT_EQ(why_not_judged(pairs),
+            "Bandwidths are shown and not judged: their messages are shorter than 16 MB (--most-bytes)");
   pairs[2].us = 6;
   const auto checks = judge_pairs(pairs);
   EXPECT_EQ(checks.size(), 6u);
@@ -155,7 +157,7 @@ TEST(Verify, CoversEveryPairAlgorithmTypeAndReduction) {
   const auto json = nlohmann::json::parse(result.out);
   EXPECT_EQ(json.at("schema"), "weft-verify-1");
   EXPECT_EQ(json.at("verdict"), "PASS");
-  EXPECT_EQ(json.at("not_judged"), "what these ranks' links should give is not known");
+  EXPECT_EQ(json.at("not_judged"), "Times are shown and not judged: what these ranks' links should give is not known");
   EXPECT_EQ(json.at("pairs").size(), 3u);
   std::set<std::string> what, copies;
   for (const auto& check : json.at("checks")) {

@@ -21,7 +21,7 @@ function(weft_discover name)
   gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60 ${ARGN} PROPERTIES TIMEOUT 300)
 endfunction()
 
-# Sanitizers do not follow fibers from stack to stack, and need their own flags in programs that use the library.
+# Sanitizers need their own flags in programs that use the library, and do not follow the simulator's fibers.
 set(sanitized OFF)
 if(CMAKE_CXX_FLAGS MATCHES "-fsanitize")
   set(sanitized ON)

@@ -163,18 +163,21 @@ void Inspection::add_world(const Result& result, std::string what) {
 // A row alone, and as many as two hops serve; every kind of scale, and what models have of each.
 void Inspection::add_norms(World& world) {
   static constexpr std::int64_t hidden = 1024, rows[] = {1, 300};
-  const std::pair<const char*, NormForm> forms[] = {
-      {"", {}},
-      {" fp8 fixed", {.fp8 = Fp8Scaling::fixed}},
-      {" fp8 per token", {.gamma_plus_one = true, .fp8 = Fp8Scaling::per_token}},
-      {" fp8 per 128 columns", {.fp8 = Fp8Scaling::per_128_columns}},
-      {" fp8 per 128 columns UE8M0",
-       {.residual = false, .fp8 = Fp8Scaling::per_128_columns, .scale_type = ScaleType::ue8m0}}};
-  for (const auto& [form_name, form] : forms) {
-    world.steps.emplace_back(fmt::format("memory for norms{}", form_name), [&world, form] {
+  struct Form {
+    const char* name;
+    NormForm norm;
+  };
+  const Form forms[] = {{"", {}},
+                        {" fp8 fixed", {.fp8 = Fp8Scaling::fixed}},
+                        {" fp8 per token", {.gamma_plus_one = true, .fp8 = Fp8Scaling::per_token}},
+                        {" fp8 per 128 columns", {.fp8 = Fp8Scaling::per_128_columns}},
+                        {" fp8 per 128 columns UE8M0",
+                         {.residual = false, .fp8 = Fp8Scaling::per_128_columns, .scale_type = ScaleType::ue8m0}}};
+  for (const Form& form : forms) {
+    world.steps.emplace_back(fmt::format("memory for norms{}", form.name), [&world, norm = form.norm] {
       world.bench.reset();
       world.bench =
-          open_norm_bench(world.ranks, {.data = Data::random, .max_bytes = 2 * hidden * rows[1], .peers = false}, form);
+          open_norm_bench(world.ranks, {.data = Data::random, .max_bytes = 2 * hidden * rows[1], .peers = false}, norm);
     });
     for (const auto type : {DataType::bf16, DataType::f16}) {
       for (const auto algorithm : {Contender::automatic, Contender::one_shot, Contender::two_shot}) {
@@ -188,7 +191,7 @@ void Inspection::add_norms(World& world) {
                             .method = methods_of(found_.device).front()};
           if (point.bytes() > most()) continue;
           const std::string what =
-              fmt::format("{} {} {}{}", name(point.operation), name(type), name(algorithm), form_name);
+              fmt::format("{} {} {}{}", name(point.operation), name(type), name(algorithm), form.name);
           world.steps.emplace_back(
               fmt::format("{} {}", what, format_bytes(point.bytes())),
               [&world, this, point, what] { add_world(world.bench->run(point, samples()), what); });

@@ -112,7 +112,9 @@ TEST(InfoMoe, ComparesWithOthers) {
   for (const char* ranks : {"8", "64"}) {  // of which neither depends
     const auto result = run({"info", "--moe", "deepseek-v3", "--tokens", "128", "--ranks", ranks, "--json", "-"});
     ASSERT_EQ(result.code, 0) << result.err;
-    for (const auto& memory : nlohmann::json::parse(result.out).at("moe").at("memory")) {
+    const auto report = nlohmann::json::parse(result.out);
+    ASSERT_EQ(report.at("moe").at("memory").size(), 2u);
+    for (const auto& memory : report.at("moe").at("memory")) {
       EXPECT_EQ(memory.at("deepep_bytes"), 1'908'410'368u);
       EXPECT_EQ(memory.at("nccl_ep_bytes"), 984'025'088u);
     }

@@ -30,8 +30,7 @@ if(cli_files AND sim_files)
   # always taken.
   target_compile_options(weft-sim PRIVATE $<$<CONFIG:RelWithDebInfo>:-O2>
     $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
-  # Sanitizers do not follow its fibers from stack to stack: nobody runs it there.
-  if(CMAKE_CXX_FLAGS MATCHES "-fsanitize")
+  if(sanitized)  # nobody runs it there
     target_compile_options(weft-sim PRIVATE -fno-sanitize=all -O0)
   endif()
   target_link_libraries(weft-cli-parts PUBLIC weft-sim)

@@ -21,6 +21,13 @@ target_compile_definitions(weft_internal INTERFACE SPDLOG_FMT_EXTERNAL)
 target_link_libraries(weft_internal INTERFACE
   fmt::fmt-header-only nlohmann_json::nlohmann_json CLI11::CLI11 Boost::headers Threads::Threads)
 
+# Sanitizers need their own flags in programs that use the library, and do not follow the simulator's fibers from stack
+# to stack.
+set(sanitized OFF)
+if(CMAKE_CXX_FLAGS MATCHES "-fsanitize")
+  set(sanitized ON)
+endif()
+
 # Sums must have the same bits everywhere: no multiply-add is fused unless the source says so.
 set(host_flags -ffp-contract=off -Wall -Wextra)
 if(WEFT_WERROR)

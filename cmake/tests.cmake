@@ -21,12 +21,6 @@ function(weft_discover name)
   gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60 ${ARGN} PROPERTIES TIMEOUT 300)
 endfunction()
 
-# Sanitizers need their own flags in programs that use the library, and do not follow the simulator's fibers.
-set(sanitized OFF)
-if(CMAKE_CXX_FLAGS MATCHES "-fsanitize")
-  set(sanitized ON)
-endif()
-
 weft_sources_below(test_files tests/*_test.cpp)
 list(FILTER test_files EXCLUDE REGEX "^tests/(gpu|sim|twins)/")
 if(sanitized)

@@ -8,6 +8,7 @@
 #include <tuple>
 
 #include "core/numeric.hpp"
+#include "reference.hpp"
 
 namespace weft::cli {
 namespace {
@@ -19,16 +20,10 @@ RowType combined_type(const ExchangeArgs& exchange) {
   return exchange.combine_type == DataType::f16 ? RowType::f16 : RowType::bf16;
 }
 
-struct RowScale {
-  float scale, inverse;
-};
-RowScale scale_of(const ExchangeArgs& exchange, const std::uint16_t* row) {
-  float amax = 1e-4f;
-  for (std::size_t i = 0; i < kScaleColumns; ++i) amax = std::max(amax, std::fabs(widen(exchange.type, row[i])));
-  if (exchange.cast == RowCast::fp8) return {amax / 448.0f, 448.0f / amax};
-  int exponent = 0;
-  if (std::frexp(amax / 448.0f, &exponent) == 0.5f) --exponent;  // a power of two stays what it is
-  return {std::ldexp(1.0f, exponent), std::ldexp(1.0f, -exponent)};
+Fp8Scale scale_of(const ExchangeArgs& exchange, const std::uint16_t* row) {
+  float largest = 0;
+  for (std::size_t i = 0; i < kScaleColumns; ++i) largest = std::max(largest, std::fabs(widen(exchange.type, row[i])));
+  return fp8_scale(largest, exchange.cast == RowCast::fp8_ue8m0);
 }
 
 // Adds `weight` times a row to `sum`, as combine does.
@@ -83,7 +78,7 @@ std::string check_row(const MoeTraffic& traffic, const MoeTraffic::Arrival& arri
   const std::uint16_t* const sent = &traffic.tokens(arrival.rank).rows[arrival.token * hidden];
   if (exchange.cast == RowCast::none) return std::memcmp(row, sent, hidden * 2) == 0 ? "" : "other bits than its token";
   for (std::size_t g = 0; g < hidden / kScaleColumns; ++g) {
-    const RowScale wanted = scale_of(exchange, sent + g * kScaleColumns);
+    const Fp8Scale wanted = scale_of(exchange, sent + g * kScaleColumns);
     const bool right = exchange.cast == RowCast::fp8 ? std::memcmp(scales + g * 4, &wanted.scale, 4) == 0
                                                      : scales[g] == std::ilogb(wanted.scale) + 127;
     if (!right) return fmt::format("scale {}", g);

@@ -65,17 +65,12 @@ struct Scale {
   float inverse;
 };
 Scale scale_of(const NormReferenceArgs& args, float largest) {
-  const auto bits_of = [](float value) {
-    std::uint32_t bits = 0;
-    std::memcpy(&bits, &value, sizeof(bits));
-    return bits;
-  };
   if (*args.form.fp8 == Fp8Scaling::fixed) return {.bits = 0, .bytes = 0, .inverse = 1.0f / args.scale};
-  const float most = std::max(largest, 1e-4f), scale = most / 448.0f;
-  if (args.form.scale_type == ScaleType::f32) return {.bits = bits_of(scale), .bytes = 4, .inverse = 448.0f / most};
-  int exponent = 0;
-  if (std::frexp(scale, &exponent) == 0.5f) --exponent;  // a power of two already
-  return {.bits = static_cast<std::uint32_t>(exponent + 127), .bytes = 1, .inverse = std::ldexp(1.0f, -exponent)};
+  const bool power_of_two = args.form.scale_type == ScaleType::ue8m0;
+  const auto [scale, inverse] = fp8_scale(largest, power_of_two);
+  const auto bits = detail::bits_of<std::uint32_t>(scale);
+  if (power_of_two) return {.bits = bits >> 23, .bytes = 1, .inverse = inverse};  // the biased exponent
+  return {.bits = bits, .bytes = 4, .inverse = inverse};
 }
 
 std::string compare_fp8(const Row& row) {

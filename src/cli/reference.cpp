@@ -71,6 +71,14 @@ double load_number(const std::byte* from, std::size_t index, DataType type) {
   return load<std::int32_t>(from, index);
 }
 
+Fp8Scale fp8_scale(float largest, bool power_of_two) {
+  const float most = std::max(largest, 1e-4f), scale = most / 448.0f;
+  if (!power_of_two) return {scale, 448.0f / most};
+  int exponent = 0;
+  if (std::frexp(scale, &exponent) == 0.5f) --exponent;  // a power of two stays what it is
+  return {std::ldexp(1.0f, exponent), std::ldexp(1.0f, -exponent)};
+}
+
 namespace {
 
 // How far two sums of `ranks` numbers may be apart when every addition rounds to the type, whatever the order.

@@ -35,4 +35,11 @@ std::string compare(const ReferenceArgs& args, std::span<const std::byte> refere
 void store_float(std::byte* to, std::size_t index, DataType type, float value);
 double load_number(const std::byte* from, std::size_t index, DataType type);
 
+// What columns are divided and multiplied by on their way to e4m3, `largest` being their largest magnitude.
+// `power_of_two`: the scale is rounded up to one.
+struct Fp8Scale {
+  float scale, inverse;
+};
+Fp8Scale fp8_scale(float largest, bool power_of_two);
+
 }  // namespace weft::cli

@@ -15,6 +15,7 @@ struct MoeDispatch : MoeFrame<DispatchWork> {
   using Send = MoeSend<Row>;
   using Receive = MoeReceive<Row>;
   static constexpr Together kTogether = Together::warp;
+  static constexpr bool kEntersByOne = true;
 
   struct Places : Frame::Places {
     typename Send::Plan plan;

@@ -20,7 +20,7 @@ struct OneShotRmsNorm : AllReduceInstance<R, known_size, true> {
   using Work = NormWork;
   using Handshake = detail::Handshake<known_size>;
   static constexpr int kMostThreads = kNormThreads;
-  static constexpr Together kTogether = Together::block;
+  static constexpr Together kTogether = Together::warp;  // that adds up squares; blocks vote before they use them
   static constexpr int kPhases = 2;
   static constexpr bool kSendsToSelf = known_size > 2;  // as in one_shot_all_reduce.hpp
   static constexpr std::uint32_t kFirstTurn = kSendsToSelf ? 0 : 1;

@@ -26,8 +26,7 @@ struct PushCopy {
   using Handshake = detail::Handshake<0>;
   static constexpr std::uint32_t kSize = 0;
   static constexpr int kPhases = 2;
-  static constexpr Together kTogether = Together::block;  // of counts, and of a chunk that a signal announces
-  static constexpr std::uint32_t kMostPacks = 3;          // of a unit
+  static constexpr std::uint32_t kMostPacks = 3;  // of a unit
 
   // A thread's unit of the messages of a turn, in lines.
   struct Unit {
@@ -94,6 +93,16 @@ struct PushCopy {
     return early;
   }
 
+  // Threads that send lines know nothing of each other. Counts, and a chunk that a signal announces, are a block's.
+  template <Team T>
+  static WEFT_FN Together together(const Work& work) {
+    if constexpr (Shares::kKnown) {
+      using Wire = Bundle<T::kAtomicBytes>;
+      if (fits_lines<Wire>(work, length<InBundles<Wire>>(work, work.shares.most_rows()))) return Together::thread;
+    }
+    return Together::block;
+  }
+
   template <int phase, Team T>
   static WEFT_FN bool run(T& team, const Session& s, const Places& p, const Early& early) {
     const Work& work = *p.work;
@@ -104,7 +113,7 @@ struct PushCopy {
     using Wire = Bundle<T::kAtomicBytes>;
     const auto& table = work.shares.table(team);
     const std::uint64_t units = length<InBundles<Wire>>(work, table.most_rows());
-    const bool lines = units * Wire::kWirePacks <= work.line_packs;
+    const bool lines = fits_lines<Wire>(work, units);
     if constexpr (phase == 0) {
       if (!lines) return true;
       send_lines<Wire>(team, s, p, early, table, static_cast<std::uint32_t>(units));
@@ -117,6 +126,10 @@ struct PushCopy {
   }
 
  private:
+  template <class Wire>
+  static WEFT_FN bool fits_lines(const Work& work, std::uint64_t units) {
+    return units * Wire::kWirePacks <= work.line_packs;
+  }
   static WEFT_FN std::uint32_t receiver_in(const Call& call, std::uint32_t turn) {
     return rank_after(call.rank, turn, call.size);
   }

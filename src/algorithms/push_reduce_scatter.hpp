@@ -33,7 +33,6 @@ struct PushReduceScatter : AllReduceInstance<Reduction<type, op>, known_size, wh
   using Work = ReduceScatterWork<Shares>;
   using Handshake = detail::Handshake<known_size>;
   static constexpr int kPhases = 2;
-  static constexpr Together kTogether = Together::block;  // of counts, and of a chunk that a signal announces
   // A unit is a pack of payload; it takes one or two packs of the wire.
   static constexpr std::uint32_t kWirePacks = sizeof(Pack) / Wire::kPayloadBytes;
 
@@ -83,6 +82,15 @@ struct PushReduceScatter : AllReduceInstance<Reduction<type, op>, known_size, wh
     return early;
   }
 
+  // As in push_copy.hpp.
+  template <Team T>
+  static WEFT_FN Together together(const Work& work) {
+    if constexpr (Shares::kKnown) {
+      if (fits_slots(work, units(work, work.shares.most_rows()))) return Together::thread;
+    }
+    return Together::block;
+  }
+
   template <int phase, Team T>
   static WEFT_FN bool run(T& team, const Session& s, const Places& p, const Early& early) {
     const Work& work = *p.work;
@@ -92,7 +100,7 @@ struct PushReduceScatter : AllReduceInstance<Reduction<type, op>, known_size, wh
     if (team.block_rank() == 0) return Handshake::template take_part<phase>(team, s, p.header);
     const auto& table = work.shares.table(team);
     const std::uint64_t most = units(work, table.most_rows());
-    const bool one_go = most * kWirePacks <= work.slot_packs;
+    const bool one_go = fits_slots(work, most);
     if constexpr (phase == 0) {
       if (one_go) send(team, s, p, early, table, most);
       if constexpr (Shares::kPadded) clear_pads(team, s, work, table);
@@ -103,6 +111,9 @@ struct PushReduceScatter : AllReduceInstance<Reduction<type, op>, known_size, wh
   }
 
  private:
+  static WEFT_FN bool fits_slots(const Work& work, std::uint64_t units) {
+    return units * kWirePacks <= work.slot_packs;
+  }
   static WEFT_FN std::uint64_t units(const Work& work, std::uint64_t rows) {
     return (rows * work.row_bytes + sizeof(Pack) - 1) / sizeof(Pack);
   }

@@ -24,7 +24,7 @@ struct TwoShotRmsNorm : AllReduceInstance<R, known_size, true>, LoadsNothingEarl
   using Work = NormWork;
   using Handshake = detail::Handshake<known_size>;
   static constexpr int kMostThreads = kNormThreads;
-  static constexpr Together kTogether = Together::block;
+  static constexpr Together kTogether = Together::warp;  // that adds up squares; blocks vote before they use them
   static constexpr int kPhases = 3;
 
   // A thread's part of the two hops: packs first, first + step … of every shard; the last shards may be shorter, or

@@ -202,11 +202,20 @@ WEFT_FN bool enter(T& team, Session& s, Part part) {
   return true;
 }
 
-// Who tells each other things in a call, so that all of them must begin it, or none. For warps the first thread of a
-// block of many enters for all of it, as their looks at the same words would wait for each other.
-enum class Together : std::uint8_t { warp, block };
-inline constexpr std::uint32_t kFewWarps = 4;
+// Who tells each other things in a call, so that all of them must begin it, or none: another block of this launch may
+// end the group meanwhile, so that some threads find it dead and others do not.
+enum class Together : std::uint8_t { thread, warp, block };
+// An algorithm's answer: of a call, A::together<T>(work), or of all calls, A::kTogether, or none.
+template <class A, Team T>
+WEFT_FN constexpr Together together_in([[maybe_unused]] const typename A::Work& work) {
+  if constexpr (requires { A::template together<T>(work); }) return A::template together<T>(work);
+  if constexpr (requires { A::kTogether; }) return A::kTogether;
+  return Together::thread;
+}
 
+// By the first thread for all of its block. Warps' looks at the same words wait for each other, and cost more than a
+// barrier where there are many.
+inline constexpr std::uint32_t kFewWarps = 4;
 template <Team T>
 WEFT_FN bool enter_by_one(T& team, Session& s, Part part) {
   if (team.thread_rank() == 0) {
@@ -219,19 +228,16 @@ WEFT_FN bool enter_by_one(T& team, Session& s, Part part) {
   return told >> 32 != 0;
 }
 
-// The same for algorithms that say who that is (A::kTogether). Another block of this launch may end the group
-// meanwhile, so that some threads find it dead and others do not.
+// Begins a call with those who must begin it together.
 template <class A, Team T>
-WEFT_FN bool enter_as(T& team, Session& s, Part part) {
-  constexpr bool by_warp = requires {
-    requires A::kTogether == Together::warp;
-  };
-  if constexpr (by_warp) {
+WEFT_FN bool enter_as(T& team, Session& s, Part part, const typename A::Work& work) {
+  if constexpr (requires { requires A::kEntersByOne; }) {
     if (team.size() > kFewWarps * T::kLanes) return enter_by_one(team, s, part);
   }
+  const Together who = together_in<A, T>(work);
   const bool entered = enter(team, s, part);
-  if constexpr (requires { requires A::kTogether == Together::block; }) return team.all(entered);
-  if constexpr (by_warp) return team.all_lanes(entered);
+  if (who == Together::block) return team.all(entered);
+  if (who == Together::warp) return team.all_lanes(entered);
   return entered;
 }
 

@@ -49,7 +49,7 @@ __global__ void __launch_bounds__(kMaxThreads<A>)
   ptx::launch_successor();
   const auto early = A::early(team, session, places);
   const Part part = part_of<A>(work);
-  if (!enter_as<A>(block, session, part)) return;
+  if (!enter_as<A>(block, session, part, work)) return;
   run_phases<A>(team, session, places, early, part, std::make_integer_sequence<int, A::kPhases>{});
   leave(block, session, part);
 }

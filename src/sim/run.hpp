@@ -22,7 +22,7 @@ void run_thread(Machine& machine, Place place, const detail::Call& call, const t
   const typename A::Places places = A::places(team, call, work);
   const auto early = A::early(team, session, places);
   const detail::Part part = detail::part_of<A>(work);
-  if (!enter_as<A>(team, session, part)) return;
+  if (!enter_as<A>(team, session, part, work)) return;
   detail::for_phases<A>(part, [&]<int phase>() { return A::template run<phase>(team, session, places, early); });
   leave(team, session, part);
 }

@@ -26,24 +26,22 @@ struct Fp8Cast {
     return Element<type>::widen(static_cast<std::uint16_t>(pack.word[i / 2] >> (i % 2 * 16)));
   }
   static WEFT_FN float largest(const Pack& pack) {
-    float most = 0;
+    std::uint32_t most = 0;
     WEFT_UNROLL
-    for (std::uint32_t i = 0; i < 8; ++i) {
-      const float value = column(pack, i);
-      most = max_number(most, value < 0 ? -value : value);
-    }
-    return most;
+    for (const std::uint32_t word : pack.word) most = Element<type>::max_magnitudes(most, word);
+    const auto half = [&](std::uint32_t shift) {
+      return Element<type>::widen(static_cast<std::uint16_t>(most >> shift));
+    };
+    return max_number(half(0), half(16));
   }
   // Eight columns, half of a pack.
   static WEFT_FN void cast_half(const Pack& input, float inverse, std::uint32_t* words) {
     WEFT_UNROLL
     for (std::uint32_t word = 0; word < 2; ++word) {
-      std::uint32_t bytes = 0;
-      WEFT_UNROLL
-      for (std::uint32_t i = 0; i < 4; ++i) {
-        bytes |= f32_to_e4m3(column(input, 4 * word + i) * inverse) << 8 * i;
-      }
-      words[word] = bytes;
+      const auto pair = [&](std::uint32_t i) {
+        return f32_to_e4m3(column(input, i) * inverse, column(input, i + 1) * inverse);
+      };
+      words[word] = pair(4 * word) | pair(4 * word + 2) << 16;
     }
   }
 };

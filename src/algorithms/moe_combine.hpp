@@ -15,29 +15,73 @@ struct MoeCombine : MoeFrame<CombineWork> {
   using Wire = typename R::Wire;
   using Instance = AllReduceInstance<R, 0, true>;  // for its way of receiving from many ranks at once
   static constexpr std::uint32_t kBatch = Instance::kBatch;
+  static constexpr std::uint32_t kAtOnce = 4;  // outputs of experts
 
-  // Dispatch has a channel of its own, whose end this one does not know. Loaded with the words of enter().
-  struct Early {
-    std::uint32_t failed;
+  // A part of the row that goes to `owner` for one of its tokens.
+  struct Unit {
+    std::uint32_t token, owner, part;
+  };
+  // What the tables say of a unit's row. All of it is asked for at once, before it is known whether there is a row: one
+  // thing after the other would be a round trip to memory each.
+  struct Loaded {
+    std::uint32_t owner_tokens, count;
+    ExpertEntry entries[kAtOnce];  // the first ones
+  };
+  struct Places : MoeFrame<CombineWork>::Places {
+    std::uint32_t units;        // of a row
+    Unit sent;                  // the first unit of this warp
+    std::uint32_t token, part;  // of the first one that it receives
   };
   template <Team T>
-  static WEFT_FN Early early(T& team, const Session&, const Places& p) {
-    return {p.work.dispatch_dead != nullptr ? team.load(p.work.dispatch_dead) : 0};
+  static WEFT_FN Places places(T& team, const Call& call, const Work& work) {
+    Places p{MoeFrame<CombineWork>::places(team, call, work), 0, {}, 0, 0};
+    if (team.block_rank() == 0) return p;
+    p.units = units_of<T>(work.exchange.shape.combine_packs);
+    p.sent = unit(call, p.units, p.share.first);
+    p.token = p.share.first / p.units;
+    p.part = p.share.first % p.units;
+    return p;
+  }
+  // The own tokens' rows first.
+  static WEFT_FN Unit unit(const Call& call, std::uint32_t units, std::uint32_t i) {
+    const std::uint32_t row = i / units, turn = call.rank + row % call.size;
+    return {row / call.size, turn < call.size ? turn : turn - call.size, i % units};
+  }
+
+  // Loaded with the words of enter(). Dispatch has a channel of its own, whose end this one does not know.
+  struct Early {
+    bool failed;
+    std::uint32_t most_tokens, own_tokens;
+    Loaded loaded;
+    RankSet answering;
+  };
+  template <Team T>
+  static WEFT_FN Early early(T& team, const Session& s, const Places& p) {
+    const RoutingTables& tables = p.work.exchange.tables;
+    Early early{};
+    if (!is_there(p.work)) return early;
+    early.failed = team.load(&p.work.dispatch_admitted[team.block_rank()].value) == kEnded;
+    if (team.block_rank() == 0) return early;
+    early.most_tokens = tables.header->most_tokens;
+    early.own_tokens = tables.header->tokens[s.rank()];
+    early.loaded = load(p.work, p.sent);
+    if (p.token < p.work.exchange.shape.tokens) early.answering = tables.answering[p.token];
+    return early;
   }
 
   template <int phase, Team T>
   static WEFT_FN bool run(T& team, const Session& s, const Places& p, const Early& early) {
     const Work& work = p.work;
-    if (early.failed != 0) return false;  // peers must not take what the tables say for results
+    if (early.failed) return false;  // peers must not take what the tables say for results
     if constexpr (phase == 0) {
       if (team.block_rank() == 0) {
         Handshake::send(team, s, p.header);
       } else {
-        send(team, s, work, p.share);
+        send(team, s, p, early);
       }
       return true;
     } else {
-      if (team.block_rank() != 0) return receive(team, s, work, p.share);
+      if (team.block_rank() != 0) return receive(team, s, p, early);
       if (!Handshake::compare(team, s, p.header, 1)) return false;
       // Not with the send, which leaves the tables to the wait.
       if (team.thread_rank() == 0) work.exchange.tables.header->waiting = 0;
@@ -69,56 +113,80 @@ struct MoeCombine : MoeFrame<CombineWork> {
     }
   }
 
-  template <Team T>
-  static WEFT_FN void send(T& team, const Session& s, const Work& work, const WarpShare& share) {
+  static WEFT_FN std::uint64_t index_of(const ExchangeShape& shape, const Unit& unit) {
+    return std::uint64_t{unit.owner} * shape.tokens + unit.token;
+  }
+  static WEFT_FN Loaded load(const Work& work, const Unit& unit) {
     const ExchangeShape& shape = work.exchange.shape;
     const RoutingTables& tables = work.exchange.tables;
-    const std::uint32_t units = units_of<T>(shape.combine_packs);
-    const std::uint32_t rows = tables.header->most_tokens * s.size();
-    constexpr std::uint32_t kAtOnce = 4;
-    for (std::uint32_t i = share.first; i < rows * units; i += share.step) {
-      const std::uint32_t token = i / units / s.size(), turn = s.rank() + i / units % s.size();
-      const std::uint32_t owner = turn < s.size() ? turn : turn - s.size();
-      if (token >= tables.header->tokens[owner]) continue;
-      const std::uint64_t index = std::uint64_t{owner} * shape.tokens + token;
-      const std::uint32_t count = tables.entry_counts[index];
-      if (count == kNone) continue;  // the row did not come here
-      const ExpertEntry* const entries = tables.entries + index * shape.top_k;
-      Pack* const to = slot(s, work, owner, s.rank(), token);
-      for (std::uint32_t pack = i % units * T::kLanes + share.lane; pack < shape.combine_packs;
-           pack += units * T::kLanes) {
-        typename R::Accumulator sum{};
-        for (std::uint32_t first = 0; first < count; first += kAtOnce) {
-          Pack in[kAtOnce] = {};
-          float weight[kAtOnce] = {};
-          WEFT_UNROLL
-          for (std::uint32_t k = 0; k < kAtOnce; ++k) {
-            if (first + k >= count) break;
-            const ExpertEntry entry = entries[first + k];
-            weight[k] = entry.weight;
-            in[k] = row(shape, work.input, entry.row).load(pack);
-          }
-          WEFT_UNROLL
-          for (std::uint32_t k = 0; k < kAtOnce; ++k) {
-            if (first + k < count) add(sum, in[k], weight[k], first + k == 0, shape.weighted);
-          }
-        }
-        team.store(to + pack, Wire::template encode<T::kAtomicBytes>(R::finish(sum), s.epoch));
+    Loaded loaded{};
+    if (unit.token >= shape.tokens) return loaded;
+    const std::uint64_t index = index_of(shape, unit);
+    loaded.owner_tokens = tables.header->tokens[unit.owner];
+    loaded.count = tables.entry_counts[index];
+    WEFT_UNROLL
+    for (std::uint32_t k = 0; k < kAtOnce; ++k) {
+      if (k < shape.top_k) loaded.entries[k] = tables.entries[index * shape.top_k + k];
+    }
+    return loaded;
+  }
+
+  template <Team T>
+  static WEFT_FN void send(T& team, const Session& s, const Places& p, const Early& early) {
+    const std::uint32_t all = early.most_tokens * s.size() * p.units;
+    Unit next = p.sent;
+    Loaded loaded_next = early.loaded;
+    for (std::uint32_t i = p.share.first; i < all;) {
+      const Unit unit = next;
+      const Loaded loaded = loaded_next;
+      i += p.share.step;
+      if (i < all) {  // comes while this one is added up
+        next = MoeCombine::unit(*s.call, p.units, i);
+        loaded_next = load(p.work, next);
       }
+      // kNone: the row did not come here.
+      if (unit.token < loaded.owner_tokens && loaded.count != kNone) send_unit(team, s, p, unit, loaded);
     }
   }
 
   template <Team T>
-  static WEFT_FN bool receive(T& team, const Session& s, const Work& work, const WarpShare& share) {
+  static WEFT_FN void send_unit(T& team, const Session& s, const Places& p, const Unit& unit, const Loaded& loaded) {
+    const Work& work = p.work;
     const ExchangeShape& shape = work.exchange.shape;
-    const RoutingTables& tables = work.exchange.tables;
-    const std::uint32_t units = units_of<T>(shape.combine_packs);
+    const ExpertEntry* const entries = work.exchange.tables.entries + index_of(shape, unit) * shape.top_k;
+    Pack* const to = slot(s, work, unit.owner, s.rank(), unit.token);
+    for (std::uint32_t pack = unit.part * T::kLanes + p.share.lane; pack < shape.combine_packs;
+         pack += p.units * T::kLanes) {
+      typename R::Accumulator sum{};
+      for (std::uint32_t first = 0; first < loaded.count; first += kAtOnce) {
+        Pack in[kAtOnce] = {};
+        float weight[kAtOnce] = {};
+        WEFT_UNROLL
+        for (std::uint32_t k = 0; k < kAtOnce; ++k) {
+          if (first + k >= loaded.count) break;
+          const ExpertEntry entry = first == 0 ? loaded.entries[k] : entries[first + k];
+          weight[k] = entry.weight;
+          in[k] = row(shape, work.input, entry.row).load(pack);
+        }
+        WEFT_UNROLL
+        for (std::uint32_t k = 0; k < kAtOnce; ++k) {
+          if (first + k < loaded.count) add(sum, in[k], weight[k], first + k == 0, shape.weighted);
+        }
+      }
+      team.store(to + pack, Wire::template encode<T::kAtomicBytes>(R::finish(sum), s.epoch));
+    }
+  }
+
+  template <Team T>
+  static WEFT_FN bool receive(T& team, const Session& s, const Places& p, const Early& early) {
+    const Work& work = p.work;
+    const ExchangeShape& shape = work.exchange.shape;
     const std::uint64_t rank_packs = std::uint64_t{shape.tokens} * shape.combine_packs;
-    for (std::uint32_t i = share.first; i < tables.header->tokens[s.rank()] * units; i += share.step) {
-      const std::uint32_t token = i / units;
-      const RankSet answering = tables.answering[token];
-      for (std::uint32_t pack = i % units * T::kLanes + share.lane; pack < shape.combine_packs;
-           pack += units * T::kLanes) {
+    std::uint32_t token = p.token, part = p.part;
+    RankSet answering = early.answering;
+    for (std::uint32_t i = p.share.first; i < early.own_tokens * p.units;) {
+      for (std::uint32_t pack = part * T::kLanes + p.share.lane; pack < shape.combine_packs;
+           pack += p.units * T::kLanes) {
         typename R::Accumulator sum{};
         bool any = false;
         const auto take = [&](const Pack& payload) {
@@ -144,6 +212,11 @@ struct MoeCombine : MoeFrame<CombineWork> {
         if (work.residual != nullptr) take(row(shape, work.residual, token).load(pack));
         row(shape, work.output, token).store(pack, R::finish(sum));
       }
+      i += p.share.step;
+      if (i >= early.own_tokens * p.units) break;
+      token = i / p.units;
+      part = i % p.units;
+      answering = work.exchange.tables.answering[token];
     }
     return true;
   }

@@ -15,7 +15,6 @@ struct MoeDispatch : MoeFrame<DispatchWork> {
   using Send = MoeSend<Row>;
   using Receive = MoeReceive<Row>;
   static constexpr Together kTogether = Together::warp;
-  static constexpr bool kEntersByOne = true;
 
   struct Places : Frame::Places {
     typename Send::Plan plan;
@@ -58,7 +57,7 @@ struct MoeDispatch : MoeFrame<DispatchWork> {
   template <Team T>
   static WEFT_FN Early<T> early(T& team, const Session& s, const Places& p) {
     Early<T> early{};
-    if (p.work.part == Part::wait) return early;
+    if (p.work.part == Part::wait || !is_there(p.work)) return early;
     if (team.block_rank() == 0) {
       if (team.thread_rank() == 0) early.waiting = p.work.exchange.tables.header->waiting;
     } else {

@@ -1,5 +1,5 @@
-// One-shot all-reduce with residual and norm: as one_shot_all_reduce.hpp, but a block serves whole rows, and what it
-// has summed it norms.
+// One-shot all-reduce with residual and norm: all blocks send, as in one_shot_all_reduce.hpp, but what arrives a block
+// serves by whole rows, and what it has summed it norms.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,11 @@
 
 namespace weft::detail {
 
-template <class R, std::uint32_t known_size, bool casts>
+// A rank sends to itself as well: of a row that a block norms other blocks may have to send the input, in whose place
+// the output may be; and a pack that comes back is received with the others. `keeps_own`: between two ranks that
+// doubles the stores, so from some size on (plan_norm) blocks send the rows that they norm, and take their own packs
+// from the input again.
+template <class R, std::uint32_t known_size, bool casts, bool keeps_own>
 struct OneShotRmsNorm : AllReduceInstance<R, known_size, true> {
   using Instance = AllReduceInstance<R, known_size, true>;
   using Instance::kBatch;
@@ -22,13 +26,15 @@ struct OneShotRmsNorm : AllReduceInstance<R, known_size, true> {
   static constexpr int kMostThreads = kNormThreads;
   static constexpr Together kTogether = Together::warp;  // that adds up squares; blocks vote before they use them
   static constexpr int kPhases = 2;
-  static constexpr bool kSendsToSelf = known_size > 2;  // as in one_shot_all_reduce.hpp
-  static constexpr std::uint32_t kFirstTurn = kSendsToSelf ? 0 : 1;
+  static constexpr std::uint32_t kFirstTurn = keeps_own ? 1 : 0;
 
   struct Places {
     Work work;           // a copy: as an argument of the kernel it is in no memory that a load takes long for
     HeaderPlace header;  // in the control block, which has nothing else
-    Slots to;            // lean: at the ranks of turns kFirstTurn … kFirstTurn + kBatch − 1
+    Rows<true> input;    // as one message
+    NormShare share;     // of it, that this thread sends, where it does not keep its own
+    const void* sent;    // the first pack that this thread sends
+    Slots to;            // lean: at the ranks of turns kFirstTurn …
     Pack* from;          // what rank 0 sends arrives here; rank r's, r · slot_packs further on
     std::uint64_t slot_packs, bank_packs;
   };
@@ -40,6 +46,14 @@ struct OneShotRmsNorm : AllReduceInstance<R, known_size, true> {
       p.header = Handshake::place(team, call);
       return p;
     }
+    p.input = norm_input(work);
+    if constexpr (keeps_own) {
+      const std::uint32_t row = team.block_rank() - 1, i = team.thread_rank() * Norm::template run_of<T>(work);
+      p.sent = row < work.rows && i < work.row_packs ? p.input.find(row * work.row_packs + i) : nullptr;
+    } else {
+      p.share = norm_share(team, work.rows * work.row_packs);
+      p.sent = p.share.first < p.share.end ? p.input.find(p.share.first) : nullptr;
+    }
     p.slot_packs = call.layout.one_shot_packs;
     p.bank_packs = Instance::bank_packs(call, p.slot_packs);
     p.from = Instance::slot(call, call.rank, call.layout.one_shot, p.slot_packs, 0);
@@ -47,13 +61,11 @@ struct OneShotRmsNorm : AllReduceInstance<R, known_size, true> {
     return p;
   }
 
-  // The first pack of the first row.
+  // The first pack that this thread sends.
   using Early = Pack;
   template <Team T>
-  static WEFT_FN Early early(T& team, const Session&, const Places& p) {
-    if (team.block_rank() == 0) return {};
-    const std::uint32_t row = team.block_rank() - 1, i = team.thread_rank() * Norm::template run_of<T>(p.work);
-    return row < p.work.rows && i < p.work.row_packs ? input(p.work, row).load(i) : Pack{};
+  static WEFT_FN Early early(T&, const Session&, const Places& p) {
+    return Rows<true>::load_found(p.sent);
   }
 
   template <int phase, Team T>
@@ -66,19 +78,18 @@ struct OneShotRmsNorm : AllReduceInstance<R, known_size, true> {
       }
       return true;
     } else {
-      return team.block_rank() == 0 ? Handshake::compare(team, s, p.header, 1) : reduce(team, s, p, early);
+      if (team.block_rank() == 0) return Handshake::compare(team, s, p.header, 1);
+      return reduce(team, s, p, early);
     }
   }
 
  private:
-  static WEFT_FN Packs input(const Work& work, std::uint32_t row) {
-    return Packs(static_cast<const Pack*>(work.input) + row * work.input_stride, 0);
-  }
-  // A thread's n-th pack of a row, the row's i-th; `early` is the one that was loaded first.
+  // This thread's n-th pack of a row, the row's i-th; one was loaded first.
   template <Team T>
   static WEFT_FN Pack load(T& team, const Work& work, std::uint32_t row, std::uint32_t n, std::uint32_t i,
                            const Early& early) {
-    return n == 0 && row == team.block_rank() - 1 ? early : input(work, row).load(i);
+    if (n == 0 && row == team.block_rank() - 1) return early;
+    return Packs(static_cast<const Pack*>(work.input) + row * work.input_stride, 0).load(i);
   }
 
   template <Team T>
@@ -93,18 +104,25 @@ struct OneShotRmsNorm : AllReduceInstance<R, known_size, true> {
       } else {
         Instance::find_slots(*s.call, turn, s.layout().one_shot, p.slot_packs, 0, to);
       }
-      Norm::each_row(team, work, [&](std::uint32_t row) {
-        Norm::each_pack(team, work, [&](std::uint32_t n, std::uint32_t i) {
-          if (i >= work.row_packs) return;
-          const Pack wire = Wire::template encode<T::kAtomicBytes>(load(team, work, row, n, i, early), s.epoch);
-          const std::uint64_t at = bank + std::uint64_t{row} * work.row_packs + i;
-          WEFT_UNROLL
-          for (std::uint32_t k = 0; k < kBatch; ++k) {
-            if (turn + k < Instance::size(*s.call)) team.store(to[k] + at, wire);
-          }
+      const auto send_pack = [&](std::uint32_t i, const Pack& payload) {
+        const Pack wire = Wire::template encode<T::kAtomicBytes>(payload, s.epoch);
+        WEFT_UNROLL
+        for (std::uint32_t k = 0; k < kBatch; ++k) {
+          if (turn + k < Instance::size(*s.call)) team.store(to[k] + bank + i, wire);
+        }
+      };
+      if constexpr (keeps_own) {
+        Norm::each_row(team, work, [&](std::uint32_t row) {
+          Norm::each_pack(team, work, [&](std::uint32_t n, std::uint32_t i) {
+            if (i < work.row_packs) send_pack(row * work.row_packs + i, load(team, work, row, n, i, early));
+          });
+          return true;
         });
-        return true;
-      });
+      } else {
+        for (std::uint32_t i = p.share.first; i < p.share.end; i += p.share.step) {
+          send_pack(i, i == p.share.first ? early : p.input.load(i));
+        }
+      }
     }
   }
 
@@ -116,9 +134,9 @@ struct OneShotRmsNorm : AllReduceInstance<R, known_size, true> {
     return Norm::each_row(team, work, [&](std::uint32_t row) {
       return Norm::finish(team, work, row, uses, [&](std::uint32_t n, std::uint32_t i, Pack& result) {
         typename R::Accumulator sum{};
-        Pack* const slots = from + std::uint64_t{row} * work.row_packs + i;
-        const Pack own = kSendsToSelf ? Pack{} : load(team, work, row, n, i, early);
-        if (!Instance::template receive_and_reduce<kSendsToSelf>(team, s, 1, slots, p.slot_packs, own, sum)) {
+        const std::uint32_t pack = row * work.row_packs + i;
+        const Pack own = keeps_own ? load(team, work, row, n, i, early) : Pack{};
+        if (!Instance::template receive_and_reduce<!keeps_own>(team, s, 1, from + pack, p.slot_packs, own, sum)) {
           return false;
         }
         result = R::finish(sum);

@@ -13,11 +13,30 @@
 #include "core/fp8.hpp"
 #include "core/norm_work.hpp"
 #include "core/plan.hpp"
+#include "core/rows.hpp"
 
 namespace weft::detail {
 
 inline constexpr std::uint32_t kSegmentPacks = 32;
 inline constexpr std::uint32_t kScalePacks = 16;  // that share a scale: 128 columns
+
+// This thread's packs of a message: `first`, `first + step`, … below `end`. Every block has as many, so that few packs
+// go out of many processors, each of which stores no more than 49 GB/s; in whole warps' runs.
+struct NormShare {
+  std::uint32_t first, end, step;
+};
+template <Team T>
+WEFT_FN NormShare norm_share(T& team, std::uint32_t packs) {
+  constexpr std::uint32_t kRun = 32;
+  const std::uint32_t blocks = team.blocks() - 1, each = ((packs + blocks - 1) / blocks + kRun - 1) / kRun * kRun;
+  const std::uint32_t begin = (team.block_rank() - 1) * each, end = begin + each < packs ? begin + each : packs;
+  return {.first = begin + team.thread_rank(), .end = end, .step = team.size()};
+}
+
+// The message of all rows.
+WEFT_FN Rows<true> norm_input(const NormWork& work) {
+  return {work.input, work.rows, std::uint64_t{work.row_packs} * sizeof(Pack), work.input_stride * sizeof(Pack)};
+}
 
 // `casts`: rows are cast as well. What follows the arrival of a row is fetched while everybody waits for it, so that
 // instances without casts have no code for them.

@@ -8,7 +8,6 @@
 #include <cstdint>
 
 #include "algorithms/rms_norm.hpp"
-#include "core/rows.hpp"
 
 namespace weft::detail {
 
@@ -27,15 +26,14 @@ struct TwoShotRmsNorm : AllReduceInstance<R, known_size, true>, LoadsNothingEarl
   static constexpr Together kTogether = Together::warp;  // that adds up squares; blocks vote before they use them
   static constexpr int kPhases = 3;
 
-  // A thread's part of the two hops: packs first, first + step … of every shard; the last shards may be shorter, or
-  // empty.
+  // A thread's part of the two hops, of every shard; the last shards may be shorter, or empty.
   struct Places {
     Work work;            // a copy: as an argument of the kernel it is in no memory that a load takes long for
     HeaderPlace header;   // in the control block, which has nothing else
     Rows<true> input;     // as one message
     std::uint32_t packs;  // of the message
     std::uint32_t shard;  // rank r owns packs [r · shard, (r + 1) · shard) of it
-    std::uint32_t first, step;
+    NormShare share;
     Pack* from;  // where what rank 0 scatters arrives; rank r's, r · slot_packs further on
     std::uint64_t slot_packs, bank_packs;
     std::uint64_t to_gather;  // from a slot of the first hop to the same slot of the second
@@ -48,13 +46,10 @@ struct TwoShotRmsNorm : AllReduceInstance<R, known_size, true>, LoadsNothingEarl
       p.header = Handshake::place(team, call);
       return p;
     }
-    const auto [first, step] = share_of(team);
-    p.input = Rows<true>(work.input, work.rows, std::uint64_t{work.row_packs} * sizeof(Pack),
-                         work.input_stride * sizeof(Pack));
+    p.input = norm_input(work);
     p.packs = work.rows * work.row_packs;
     p.shard = (p.packs + Instance::size(call) - 1) / Instance::size(call);
-    p.first = static_cast<std::uint32_t>(first);
-    p.step = static_cast<std::uint32_t>(step);
+    p.share = norm_share(team, p.shard);
     p.slot_packs = call.layout.two_shot_packs;
     p.bank_packs = Instance::bank_packs(call, p.slot_packs);
     p.from = Instance::slot(call, call.rank, call.layout.scatter, p.slot_packs, 0);
@@ -89,7 +84,7 @@ struct TwoShotRmsNorm : AllReduceInstance<R, known_size, true>, LoadsNothingEarl
     for (std::uint32_t turn = 1; turn < Instance::size(*s.call); turn += kBatch) {
       Slots to = {};
       Instance::find_slots(*s.call, turn, s.layout().scatter, p.slot_packs, bank(s, p), to);
-      for (std::uint32_t i = p.first; i < p.shard; i += p.step) {
+      for (std::uint32_t i = p.share.first; i < p.share.end; i += p.share.step) {
         Pack payload[kBatch];
         bool exists[kBatch];
         WEFT_UNROLL
@@ -113,7 +108,7 @@ struct TwoShotRmsNorm : AllReduceInstance<R, known_size, true>, LoadsNothingEarl
   }
   template <Team T>
   static WEFT_FN bool reduce_own(T& team, const Session& s, const Places& p) {
-    for (std::uint32_t i = p.first; i < p.shard && place(s, p, 0, i) < p.packs; i += p.step) {
+    for (std::uint32_t i = p.share.first; i < p.share.end && place(s, p, 0, i) < p.packs; i += p.share.step) {
       const Pack own = p.input.load(place(s, p, 0, i));
       typename R::Accumulator sum{};
       Pack* const slots = p.from + bank(s, p) + i;

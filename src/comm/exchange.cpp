@@ -171,7 +171,7 @@ detail::PlannedCall plan_combine(const ExchangeState& exchange, const CombineArg
                                                      .input = args.input,
                                                      .residual = args.residual,
                                                      .output = args.output,
-                                                     .dispatch_dead = exchange.dispatch_failed()},
+                                                     .dispatch_admitted = exchange.dispatch_admitted()},
                                             .type = exchange.args().combine_type},
       .blocks = 2,
       .threads = 1,

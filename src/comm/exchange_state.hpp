@@ -41,7 +41,7 @@ class ExchangeState {
 
   ExchangeView view(std::uint32_t generation) const;
   // Word of this rank that is 1 once a dispatch has failed here.
-  const std::uint32_t* dispatch_failed() const { return &dispatch_.call(0).local->dead; }
+  const detail::BlockWord* dispatch_admitted() const { return dispatch_.call(0).local->admitted; }
 
  private:
   std::size_t tables_offset() const { return layout_.dispatch_bytes + layout_.combine_bytes; }

@@ -29,7 +29,7 @@ void GroupState::arm(std::optional<std::uint32_t> first_epoch, bool moved) {
   const Control control = fabric.control();
   LocalState local{};
   if (first_epoch) {
-    std::fill(std::begin(local.epochs), std::end(local.epochs), *first_epoch);
+    local.begin_at(*first_epoch);
   } else {
     fabric.read(&local, &control.locals[id_], sizeof(local));
     local.busy = 0;
@@ -68,7 +68,7 @@ void GroupState::arm(std::optional<std::uint32_t> first_epoch, bool moved) {
     fabric.fill(mine, 0xff, layout_.bytes);
     // Words of the call before the first: older than anything that is waited for.
     const auto make_old = [&](std::uint64_t offset, std::uint64_t words) {
-      const std::vector<std::uint64_t> old(words, static_cast<std::uint64_t>(local.epochs[0] - 1) << 32);
+      const std::vector<std::uint64_t> old(words, static_cast<std::uint64_t>(local.epochs[0].value - 1) << 32);
       fabric.write(mine + offset, old.data(), old.size() * sizeof(std::uint64_t));
     };
     const auto members = static_cast<std::uint64_t>(size());
@@ -78,7 +78,7 @@ void GroupState::arm(std::optional<std::uint32_t> first_epoch, bool moved) {
     make_old(multimem_.signals, 2 * multimem_.chunks * members);
   }
   if (moved) ++generation_;  // graphs captured before hold the old addresses
-  local.generation = generation_;
+  local.admit(local.dead != 0 ? kEnded : generation_);
   table_ = channel;
   fabric.write(&control.locals[id_], &local, sizeof(local));
   fabric.write(&control.channels[id_], &channel, sizeof(channel));
@@ -86,7 +86,9 @@ void GroupState::arm(std::optional<std::uint32_t> first_epoch, bool moved) {
 
 void GroupState::set_released() {
   Fabric& fabric = communicator_.fabric();
-  fabric.write(&fabric.control().locals[id_].generation, &kReleased, sizeof(kReleased));
+  LocalState local{};
+  local.admit(kReleased);
+  fabric.write(&fabric.control().locals[id_].admitted, &local.admitted, sizeof(local.admitted));
 }
 
 Call GroupState::call(std::uint32_t fingerprint) const {

@@ -237,7 +237,8 @@ void all_reduce_rms_norm(const Group& handle, const AllReduceRmsNormArgs& args) 
                                  .operation = detail::NormOperation{.work = part_of(work, done, rows),
                                                                     .type = args.type,
                                                                     .size = size,
-                                                                    .algorithm = plan.algorithm},
+                                                                    .algorithm = plan.algorithm,
+                                                                    .keeps_own = plan.keeps_own},
                                  .blocks = plan.blocks,
                                  .threads = plan.threads,
                                  .stream = args.stream});

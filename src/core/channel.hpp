@@ -109,12 +109,28 @@ enum class Part : std::uint8_t { whole, send, wait };
 
 inline constexpr std::uint32_t kIdle = 0, kBusy = 1, kSent = 2;  // a call runs; has been sent and not waited for
 
+// A block's own word. Every warp of a launch looks at its block's words before it does anything: looks at one line of
+// memory wait for each other, about 0.5 ns each.
+struct alignas(16) BlockWord {
+  std::uint32_t value;
+};
+
 // State of one group that only its own rank touches.
 struct LocalState {
-  std::uint32_t generation;  // of the window: calls of another one (captured before it was released) end at once
-  std::uint32_t dead;        // 1 once a call of this group has failed: later calls send nothing
-  std::uint32_t busy;        // what the group is about: kIdle, …
-  std::uint32_t epochs[kMaxBlocks];  // number of the next call, a word per block so that no block waits for another
+  std::uint32_t dead;  // 1 once a call of this group has failed
+  std::uint32_t busy;  // what the group is about: kIdle, …
+  // Generation of the window whose calls may begin: those of another one (captured before it was released) end at
+  // once. kEnded once a call of the group has failed: later calls send nothing.
+  BlockWord admitted[kMaxBlocks];
+  BlockWord epochs[kMaxBlocks];  // number of the next call
+
+  // Host code, before any call.
+  constexpr void admit(std::uint32_t generation) {
+    for (BlockWord& word : admitted) word.value = generation;
+  }
+  constexpr void begin_at(std::uint32_t epoch) {
+    for (BlockWord& word : epochs) word.value = epoch;
+  }
 };
 
 // The table of one group on one rank.
@@ -138,7 +154,8 @@ struct Channel {
   std::byte* multicast;  // the regions of all ranks through the switch; null where there is none
 };
 
-inline constexpr std::uint32_t kReleased = 0;  // generation of a window that is away
+inline constexpr std::uint32_t kReleased = 0;         // generation of a window that is away
+inline constexpr std::uint32_t kEnded = 0xffffffffu;  // … of no window
 
 // What a kernel is called with: the same for every operation, so that executors know no algorithm. The first store of a
 // call waits for nothing but one load of LocalState: what a store needs from the table travels as an argument too, for

@@ -180,7 +180,8 @@ struct CombineWork {
   const void* input;
   const void* residual;
   void* output;
-  const std::uint32_t* dispatch_dead;  // 1 once a dispatch has failed on this rank: the tables mean nothing then
+  // Of dispatch's channel, by block: kEnded once a dispatch has failed on this rank, and the tables mean nothing.
+  const BlockWord* dispatch_admitted;
 };
 
 }  // namespace weft::detail

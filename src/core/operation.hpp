@@ -58,6 +58,7 @@ struct NormOperation {
   DataType type;
   std::uint32_t size;  // ranks of the group
   Algorithm algorithm;
+  bool keeps_own = false;  // one-shot between two ranks: its own input is not sent to itself
 };
 
 // Recordings and fabrics pass it on unread. Executors have a translation unit for each alternative, which finds the

@@ -69,6 +69,7 @@ MovePlan plan_move(const MoveQuery& query);
 struct NormPlan {
   Algorithm algorithm;
   std::uint64_t piece_rows;  // of one kernel; 0: the buffers of the algorithm hold less than a row
+  bool keeps_own;            // NormOperation
   int blocks;                // the control block included
   int threads;
 };

@@ -12,7 +12,9 @@ namespace weft::detail {
 
 struct Session {
   const Call* call;
-  std::uint32_t* epoch_word;  // this block's, in LocalState
+  // This block's, in LocalState.
+  std::uint32_t* epoch_word;
+  const std::uint32_t* admitted_word;
   std::uint32_t epoch;
   bool overlapped;  // first thread of the control block: another call of this group was running when this one began
 
@@ -45,13 +47,19 @@ struct FaultInfo {
   std::uint32_t word = 0;  // poison that this rank was told, and tells on as it is; 0: the fault is its own
 };
 
+template <Team T>
+WEFT_FN void end_group(T& team, LocalState* local) {
+  team.store(&local->dead, 1u);
+  for (BlockWord& word : local->admitted) team.store(&word.value, kEnded);
+}
+
 // Ends the group on this rank, writes the record where the host sees it (the first fault of the communicator only) and
 // ends the communicator at every peer. Cold: never on the path of a call that works.
 template <Team T>
 WEFT_SLOW void report(T& team, CallId id, FaultInfo info) {
   const Channel* channel = id.channel;
   const bool local_matter = info.code == Errc::released;  // peers that miss this call find out by themselves
-  if (!local_matter) team.store(&id.local->dead, 1u);
+  if (!local_matter) end_group(team, id.local);
   if (team.exchange(channel->claim, 1u) != 0) return;
   FaultRecord* record = channel->record;
   team.store(&record->code, static_cast<std::uint32_t>(info.code));
@@ -178,8 +186,13 @@ WEFT_FN constexpr bool has_phase(Part part, int phase) {
 // Before a call begins: what can be known while the kernel before it still runs.
 template <Team T>
 WEFT_FN Session approach(T& team, const Call& call) {
-  Session s{.call = &call, .epoch_word = &call.local->epochs[team.block_rank()], .epoch = 0, .overlapped = false};
+  Session s{.call = &call,
+            .epoch_word = &call.local->epochs[team.block_rank()].value,
+            .admitted_word = &call.local->admitted[team.block_rank()].value,
+            .epoch = 0,
+            .overlapped = false};
   team.settle(s.epoch_word);
+  team.settle(s.admitted_word);
   return s;
 }
 
@@ -189,11 +202,9 @@ WEFT_FN Session approach(T& team, const Call& call) {
 template <Team T>
 WEFT_FN bool enter(T& team, Session& s, Part part) {
   s.epoch = team.load(s.epoch_word);
-  const std::uint32_t dead = team.load(&s.call->local->dead);
-  const std::uint32_t generation = team.load(&s.call->local->generation);
-  if (dead != 0) return false;
-  if (generation != s.call->generation) {
-    report(team, id_of(s), {.code = Errc::released});
+  const std::uint32_t admitted = team.load(s.admitted_word);
+  if (admitted != s.call->generation) {
+    if (admitted != kEnded) report(team, id_of(s), {.code = Errc::released});
     return false;
   }
   if (team.block_rank() == 0 && team.thread_rank() == 0) {
@@ -213,27 +224,9 @@ WEFT_FN constexpr Together together_in([[maybe_unused]] const typename A::Work& 
   return Together::thread;
 }
 
-// By the first thread for all of its block. Warps' looks at the same words wait for each other, and cost more than a
-// barrier where there are many.
-inline constexpr std::uint32_t kFewWarps = 4;
-template <Team T>
-WEFT_FN bool enter_by_one(T& team, Session& s, Part part) {
-  if (team.thread_rank() == 0) {
-    const bool entered = enter(team, s, part);
-    team.share(0, std::uint64_t{entered} << 32 | s.epoch);
-  }
-  team.sync();
-  const std::uint64_t told = team.shared(0);
-  s.epoch = static_cast<std::uint32_t>(told);
-  return told >> 32 != 0;
-}
-
 // Begins a call with those who must begin it together.
 template <class A, Team T>
 WEFT_FN bool enter_as(T& team, Session& s, Part part, const typename A::Work& work) {
-  if constexpr (requires { requires A::kEntersByOne; }) {
-    if (team.size() > kFewWarps * T::kLanes) return enter_by_one(team, s, part);
-  }
   const Together who = together_in<A, T>(work);
   const bool entered = enter(team, s, part);
   if (who == Together::block) return team.all(entered);
@@ -271,7 +264,7 @@ WEFT_FN void leave(T& team, const Session& s, Part part) {
     team.store(&s.call->local->busy, kIdle);
   }
   for (std::uint32_t block = team.blocks() + team.thread_rank(); block < kMaxBlocks; block += team.size()) {
-    team.store(&s.call->local->epochs[block], next);
+    team.store(&s.call->local->epochs[block].value, next);
   }
 }
 

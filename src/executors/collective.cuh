@@ -38,7 +38,7 @@ __device__ __forceinline__ auto team_of([[maybe_unused]] const typename A::Work&
 }
 
 template <class A>
-__global__ void __launch_bounds__(kMaxThreads<A>)
+__global__ void __launch_bounds__(kMaxThreads<A>, 1)
     collective(const __grid_constant__ Call call, const __grid_constant__ typename A::Work work) {
   CudaBlock block;
   auto team = team_of<A>(work);

@@ -4,8 +4,7 @@
 namespace weft::detail {
 
 void run_operation(const Call& call, const NormOperation& operation, Liveness* liveness) {
-  with_norm(operation.type, operation.size, operation.algorithm, operation.work.scaling != RowScaling::none,
-            [&]<class A>() { run_call<A>(call, operation.work, liveness); });
+  with_norm(NormInstance::of(operation), [&]<class A>() { run_call<A>(call, operation.work, liveness); });
 }
 
 }  // namespace weft::detail

@@ -28,7 +28,7 @@ class Loader {
  public:
   Loader() {
     check_cuda(cudaMalloc(&state_, sizeof(LocalState)), "cudaMalloc");
-    check_cuda(cudaMemset(state_, 1, sizeof(LocalState)), "cudaMemset");
+    check_cuda(cudaMemset(state_, 0xff, sizeof(LocalState)), "cudaMemset");
   }
   ~Loader() { static_cast<void>(cudaFree(state_)); }  // waits for the kernels
   Loader(const Loader&) = delete;
@@ -54,7 +54,7 @@ class Loader {
   int fewest() const { return fewest_; }
 
  private:
-  LocalState* state_ = nullptr;  // of a group that has ended: the kernel looks at `dead` and returns
+  LocalState* state_ = nullptr;  // of a group that has ended: the kernel finds kEnded and returns
   std::size_t reserved_ = 0;
   int fewest_ = 1 << 20;
 };

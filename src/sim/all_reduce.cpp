@@ -264,8 +264,11 @@ void AllReduceProgram::run_act(Act act, unsigned call, unsigned rank) {
     }
   };
   const auto stores = [&] { return world_.stores_to_window(machine_->memory(), rank); };
+  const auto admit = [&](unsigned group) {
+    for (detail::BlockWord& word : world_.local(group, rank)->admitted) machine_->store(&word.value, generation);
+  };
   if (act == Act::release) {
-    for_groups([&](unsigned group) { machine_->store(&world_.local(group, rank)->generation, generation); });
+    for_groups([&](unsigned group) { admit(group); });
     meet(rank);
     stores_before_[rank] = stores();
     return meet(rank);
@@ -279,11 +282,11 @@ void AllReduceProgram::run_act(Act act, unsigned call, unsigned rank) {
   }
   for_groups([&](unsigned group) {
     detail::LocalState* const local = world_.local(group, rank);
-    const std::uint64_t last = machine_->load(&local->epochs[0]) - 1;
+    const std::uint64_t last = machine_->load(&local->epochs[0].value) - 1;
     for (std::size_t i = 0; i < detail::kBanks * world_.groups()[group].size(); ++i) {
       machine_->store(world_.header(group, rank, i), last << 32);
     }
-    machine_->store(&local->generation, generation);
+    admit(group);
   });
   meet(rank);
 }

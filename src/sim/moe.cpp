@@ -333,7 +333,7 @@ void AllReduceProgram::fill_combine(unsigned call, unsigned rank) {
                            .input = at.memory + input,
                            .residual = spec.residual ? at.memory + residual : nullptr,
                            .output = at.memory + output,
-                           .dispatch_dead = &world_.local(0, rank)->dead};
+                           .dispatch_admitted = world_.local(0, rank)->admitted};
   const auto kernel = [&] {
     return find_moe_kernel(detail::CombineOperation{work, DataType::bf16}, setup_.atomic_bytes, setup_.one_thread,
                            setup_.lanes);

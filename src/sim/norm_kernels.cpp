@@ -10,10 +10,9 @@ namespace {
 template <int unit>
 Kernel find(const detail::NormOperation& operation, bool one_thread) {
   Kernel kernel;
-  detail::with_norm(operation.type, operation.size, operation.algorithm,
-                    operation.work.scaling != detail::RowScaling::none, [&]<class A>() {
-                      if constexpr (A::kSize <= 4) kernel = kernel_of<A, unit>(operation.work, one_thread);
-                    });
+  detail::with_norm(detail::NormInstance::of(operation), [&]<class A>() {
+    if constexpr (A::kSize <= 4) kernel = kernel_of<A, unit>(operation.work, one_thread);
+  });
   return kernel;
 }
 
@@ -25,8 +24,11 @@ Kernel find_with_lanes(const detail::NormOperation& operation) {
     throw std::invalid_argument("simulator: norms with lanes are of two ranks, in bf16");
   }
   const auto find = [&]<bool casts>() {
+    if (operation.algorithm == Algorithm::one_shot && operation.keeps_own) {
+      return kernel_of<detail::OneShotRmsNorm<R, 2, casts, true>, 16, lanes>(operation.work, false);
+    }
     if (operation.algorithm == Algorithm::one_shot) {
-      return kernel_of<detail::OneShotRmsNorm<R, 2, casts>, 16, lanes>(operation.work, false);
+      return kernel_of<detail::OneShotRmsNorm<R, 2, casts, false>, 16, lanes>(operation.work, false);
     }
     return kernel_of<detail::TwoShotRmsNorm<R, 2, casts>, 16, lanes>(operation.work, false);
   };

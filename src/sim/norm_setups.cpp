@@ -16,6 +16,10 @@ CallSetup in_place(CallSetup call) {
   call.in_place = true;
   return call;
 }
+CallSetup keeping_own(CallSetup call) {
+  call.norm.keeps_own = true;
+  return call;
+}
 constexpr NormForm kPlain{.scaling = RowScaling::none};
 
 }  // namespace
@@ -37,6 +41,14 @@ std::vector<Setup> small_norm_setups() {
     // A row of two packs in a block of two threads, and rows one after the other.
     add("threads", {.calls = {norm(2, 3, {{2, 2}})}, .bound = 1});
     add("lanes2", {.atomic_bytes = 16, .lanes = 2, .calls = {norm(3, 2, {{2, 2}})}, .bound = 1});
+    if (algorithm == Algorithm::one_shot) {
+      const std::vector<CallSetup> kept{keeping_own(norm(1, 1)), in_place(norm(2, 1, {Grid{}}, kPlain)),
+                                        in_place(keeping_own(norm(1, 1, {Grid{}}, kPlain)))};
+      add("keeps-own", {.calls = kept});
+      add("keeps-own-cpu", {.atomic_bytes = 8, .one_thread = true, .calls = kept});
+    }
+    // In place: a block of one rank may norm a row before another has sent its part of it.
+    add("in-place-blocks", {.calls = {in_place(norm(2, 1, {{3, 1}}, kPlain))}, .bound = 1});
     add("wrap32", {.start_epoch = 0xfffffffdu, .calls = {norm(1, 1), norm(1, 0), norm(1, 2), norm(1, 1), norm(1, 1)}});
   }
   return setups;
@@ -65,6 +77,11 @@ std::vector<Setup> large_norm_setups() {
       add("grids", {.payload = Payload::special, .calls = mixed});
       add("torn8-grids", {.atomic_bytes = 8, .start_epoch = 0x7ffffffdu, .payload = Payload::rounding, .calls = mixed});
       add("replays-grids", {.start_epoch = 0xfffffffeu, .calls = replays(mixed)});
+      if (algorithm == Algorithm::one_shot && ranks == 2) {
+        std::vector<CallSetup> kept = mixed;
+        for (std::size_t i = 0; i < kept.size(); i += 2) kept[i] = keeping_own(kept[i]);
+        add("keeps-own-grids", {.payload = Payload::special, .calls = kept});
+      }
       add("cpu-grids", {.atomic_bytes = 8, .one_thread = true, .payload = Payload::special, .calls = mixed});
     }
     for (const DataType type : {DataType::bf16, DataType::f16}) {

@@ -154,7 +154,8 @@ void AllReduceProgram::fill_norm(unsigned call, unsigned rank) {
                                         .power_of_two = form.power_of_two},
                                .type = type,
                                .size = static_cast<std::uint32_t>(members.size()),
-                               .algorithm = setup_.algorithm},
+                               .algorithm = setup_.algorithm,
+                               .keeps_own = form.keeps_own},
                               setup_.atomic_bytes, setup_.one_thread, setup_.lanes);
 }
 

@@ -54,9 +54,10 @@ struct NormForm {
   detail::RowScaling scaling = detail::RowScaling::per_token;  // of its cast to e4m3
   bool power_of_two = false;
   bool gamma_plus_one = false;
-  bool residual = true;  // else there is none to add
-  bool output = true;    // else the row is wanted in e4m3 alone
-  bool apart = false;    // a pack lies between rows, and scales of one group of columns lie together
+  bool residual = true;    // else there is none to add
+  bool output = true;      // else the row is wanted in e4m3 alone
+  bool apart = false;      // a pack lies between rows, and scales of one group of columns lie together
+  bool keeps_own = false;  // one-shot of two ranks: they do not send to themselves
 };
 
 struct CallSetup {

@@ -204,11 +204,11 @@ void World::build(Memory& memory) {
   channels_.assign(groups_.size() * ranks, {});
   for (unsigned rank = 0; rank < ranks; ++rank) {
     const std::string prefix = fmt::format("rank{}.", rank);
-    // `first`: the number of the word at `begin`.
+    // `first`: the number of the word at `begin`; `distance`: from one to the next.
     const auto words = [&](std::size_t begin, std::size_t end, AreaKind kind, const std::string& name,
-                           std::size_t first = 0) {
+                           std::size_t first = 0, std::size_t distance = 4) {
       memory.add_area({begin, end, rank, kind, [=](std::size_t offset) {
-                         const std::size_t number = first + offset / 4;
+                         const std::size_t number = first + offset / distance;
                          return number == 0 ? prefix + name : fmt::format("{}{}[{}]", prefix, name, number);
                        }});
     };
@@ -221,17 +221,21 @@ void World::build(Memory& memory) {
     words(host + kEventsOffset, host + kHostBytes, AreaKind::word, "ended");
     for (unsigned group = 0; group < groups_.size(); ++group) {
       const std::size_t state = local_offset(group, rank);
-      const std::size_t epochs = state + offsetof(LocalState, epochs);
-      const std::size_t epochs_end = epochs + std::size_t{most_blocks_} * sizeof(LocalState::epochs[0]);
-      words(state + offsetof(LocalState, generation), state + offsetof(LocalState, generation) + 4, AreaKind::word,
-            "generation");
       words(state + offsetof(LocalState, dead), state + offsetof(LocalState, dead) + 4, AreaKind::word, "dead");
       words(state + offsetof(LocalState, busy), state + offsetof(LocalState, busy) + 4, AreaKind::word, "busy");
-      words(epochs, epochs_end, AreaKind::word, "epochs");
-      words(epochs_end, state + sizeof(LocalState), AreaKind::ignored, "epochs", most_blocks_);
+      const auto of_blocks = [&](std::size_t begin, const char* name) {
+        constexpr std::size_t kDistance = sizeof(detail::BlockWord);
+        for (unsigned block = 0; block < most_blocks_; ++block) {
+          words(begin + block * kDistance, begin + block * kDistance + 4, AreaKind::word, name, block);
+        }
+        words(begin + most_blocks_ * kDistance, begin + detail::kMaxBlocks * kDistance, AreaKind::ignored, name,
+              most_blocks_, kDistance);
+      };
+      of_blocks(state + offsetof(LocalState, admitted), "admitted");
+      of_blocks(state + offsetof(LocalState, epochs), "epochs");
       const std::uint32_t ahead = setup_.faults.ahead_rank == static_cast<int>(rank) ? 2 : 0;
-      local(group, rank)->generation = 1;
-      std::fill_n(local(group, rank)->epochs, detail::kMaxBlocks, setup_.start_epoch + ahead);
+      local(group, rank)->admit(1);
+      local(group, rank)->begin_at(setup_.start_epoch + ahead);
 
       const RegionLayout& layout = layouts_[group];
       std::memset(base_ + region_offset(group, rank), 0xff, layout.bytes);
@@ -293,7 +297,7 @@ std::string World::check_rest(Memory& memory) const {
       expect(&state->busy, 0);
       expect(&state->dead, 0);
       for (unsigned block = 0; block < detail::kMaxBlocks; ++block) {
-        expect(&state->epochs[block], setup_.start_epoch + calls);
+        expect(&state->epochs[block].value, setup_.start_epoch + calls);
       }
       if (group != 0 || !has_old_records() || !wrong.empty()) continue;
       wrong = exchange_.check_records(memory, base_ + region_offset(0, rank), setup_.start_epoch + calls);

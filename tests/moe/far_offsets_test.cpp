@@ -54,8 +54,8 @@ struct ExchangeRank {
       half->channel.claim = &claim;
       half->channel.abort = &abort;
       half->channel.record = &record;
-      half->local.generation = kGeneration;
-      for (std::uint32_t& epoch : half->local.epochs) epoch = 1;
+      half->local.admit(kGeneration);
+      half->local.begin_at(1);
     }
     // What tokens may touch goes to rest; nothing else of the window is ever touched.
     std::byte* const region = window.data() + kWindowHeaderBytes;
@@ -192,7 +192,7 @@ TEST_P(MoeFarOffsets, RowsOfWindowsAndOutputs) {
                                                        .input = mine.output.data(),
                                                        .residual = nullptr,
                                                        .output = mine.result.data(),
-                                                       .dispatch_dead = nullptr},
+                                                       .dispatch_admitted = mine.dispatch.local.admitted},
                                               .type = DataType::bf16});
       for (std::uint64_t i = 0; i < kTokens * args.hidden; ++i) {
         const std::uint32_t token = static_cast<std::uint32_t>(i / args.hidden);

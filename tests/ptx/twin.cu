@@ -151,15 +151,15 @@ __device__ __forceinline__ void data_block(const Call& call, const Plan& p, std:
 __device__ __forceinline__ void end_call(LocalState* local, std::uint32_t next) {
   __syncthreads();
   if (blockIdx.x != 0) {
-    if (threadIdx.x == 0) ptx::store_relaxed_sys(&local->epochs[blockIdx.x], next);
+    if (threadIdx.x == 0) ptx::store_relaxed_sys(&local->epochs[blockIdx.x].value, next);
     return;
   }
   if (threadIdx.x == 0) {
-    ptx::store_relaxed_sys(&local->epochs[0], next);
+    ptx::store_relaxed_sys(&local->epochs[0].value, next);
     ptx::store_relaxed_sys(&local->busy, 0u);
   }
   for (std::uint32_t block = gridDim.x + threadIdx.x; block < kMaxBlocks; block += blockDim.x) {
-    ptx::store_relaxed_sys(&local->epochs[block], next);
+    ptx::store_relaxed_sys(&local->epochs[block].value, next);
   }
 }
 
@@ -172,13 +172,11 @@ extern "C" __global__ void __launch_bounds__(1024)
   Pack first{};
   if (p.packs != 0) first = *p.input;
 
-  const std::uint32_t epoch = ptx::load_relaxed_sys(&call.local->epochs[blockIdx.x]);
-  const std::uint32_t dead = ptx::load_relaxed_sys(&call.local->dead);
-  const std::uint32_t generation = ptx::load_relaxed_sys(&call.local->generation);
-  if (dead != 0) return;
-  if (generation != call.generation) {
+  const std::uint32_t epoch = ptx::load_relaxed_sys(&call.local->epochs[blockIdx.x].value);
+  const std::uint32_t admitted = ptx::load_relaxed_sys(&call.local->admitted[blockIdx.x].value);
+  if (admitted != call.generation) {
     CudaBlock cold;
-    report(cold, id(call, epoch), {.code = Errc::released});
+    if (admitted != kEnded) report(cold, id(call, epoch), {.code = Errc::released});
     return;
   }
   if (control) {

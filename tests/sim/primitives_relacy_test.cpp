@@ -102,8 +102,8 @@ struct Rank {
   detail::Channel channel;
 
   explicit Rank(std::uint32_t rank) : local{}, record{}, claim(0), abort(0), channel{} {
-    local.generation = 1;
-    for (std::uint32_t& epoch : local.epochs) epoch = 1;
+    local.admit(1);
+    local.begin_at(1);
     channel.rank = channel.world_rank = rank;
     channel.size = channel.world_size = kRanks;
     detail::RegionLayout& layout = channel.layout;

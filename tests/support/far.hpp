@@ -63,8 +63,8 @@ struct FarRank {
     channel.claim = &claim;
     channel.abort = &abort;
     channel.record = &record;
-    local.generation = kGeneration;
-    for (std::uint32_t& epoch : local.epochs) epoch = 1;
+    local.admit(kGeneration);
+    local.begin_at(1);
     for (std::uint32_t slot = 0; slot < detail::kBanks * kSize; ++slot) {
       for (const auto& [area, packs] : {std::pair{layout.one_shot, layout.one_shot_packs},
                                         {layout.scatter, layout.two_shot_packs},

@@ -55,7 +55,7 @@ void check_outputs(const GroupState& group, const ExchangeShape& shape, const Di
 }
 
 // What a call, or a part of one, asks first.
-void begin(const ExchangeState& exchange, const char* what, const Launch& launch, Stream stream) {
+void check_call(const ExchangeState& exchange, const char* what, const Launch& launch, Stream stream) {
   if (exchange.freed()) throw Error(Errc::released, fmt::format("{}: the exchange has been freed", what));
   const GroupState& channel = exchange.dispatch_channel();
   detail::check_launch(channel, launch, detail::kMoveThreads);
@@ -130,7 +130,7 @@ detail::PlannedCall plan_dispatch(const ExchangeState& exchange, const DispatchA
 detail::SentCall run_dispatch(const Group& group, ExchangeState& exchange, const DispatchArgs& args, Part part) {
   const detail::NvtxRange range("weft::dispatch");
   GroupState& channel = exchange.dispatch_channel();
-  begin(exchange, "dispatch", args.launch, args.stream);
+  check_call(exchange, "dispatch", args.launch, args.stream);
   check_inputs(channel, exchange.shape(), args);
   if (part == Part::whole) check_outputs(channel, exchange.shape(), args);
   exchange.turns().check_nothing_sent(ExchangeTurns::Side::dispatch);
@@ -166,7 +166,7 @@ detail::PlannedCall plan_combine(const ExchangeState& exchange, const CombineArg
 detail::SentCall run_combine(const Group& group, ExchangeState& exchange, const CombineArgs& args, Part part) {
   const detail::NvtxRange range("weft::combine");
   GroupState& channel = exchange.combine_channel();
-  begin(exchange, "combine", args.launch, args.stream);
+  check_call(exchange, "combine", args.launch, args.stream);
   exchange.turns().check_combine(args.ticket, detail::is_kept(group, args.stream));
   if (exchange.shape().local != 0) check_tensor(channel, "input", args.input, 16);
   if (part == Part::whole) check_combine_output(channel, args);
@@ -238,7 +238,7 @@ void Exchange::dispatch_wait(Ticket ticket, const DispatchArgs& args) const {
   const detail::NvtxRange range("weft::dispatch_wait");
   ExchangeState& exchange = *state_;
   GroupState& channel = exchange.dispatch_channel();
-  begin(exchange, "dispatch_wait", args.launch, args.stream);
+  check_call(exchange, "dispatch_wait", args.launch, args.stream);
   check_outputs(channel, exchange.shape(), args);
   const detail::SentCall sent = exchange.turns().sent(ExchangeTurns::Side::dispatch, ticket);
   check_ready(group_, channel, "dispatch_wait");
@@ -258,7 +258,7 @@ void Exchange::combine_wait(const CombineArgs& args) const {
   const detail::NvtxRange range("weft::combine_wait");
   ExchangeState& exchange = *state_;
   GroupState& channel = exchange.combine_channel();
-  begin(exchange, "combine_wait", args.launch, args.stream);
+  check_call(exchange, "combine_wait", args.launch, args.stream);
   check_combine_output(channel, args);
   const detail::SentCall sent = exchange.turns().sent(ExchangeTurns::Side::combine, args.ticket);
   check_ready(group_, channel, "combine_wait");

@@ -2,7 +2,6 @@
 // as it was, and whatever still holds one is told.
 #include <gtest/gtest.h>
 
-#include <functional>
 #include <optional>
 #include <vector>
 
@@ -24,16 +23,6 @@ Config config_for(int exchanges) {
   config.max_groups = 63 - 2 * exchanges;
   config.group_one_shot_bytes = config.group_two_shot_bytes = 1024;
   return config;
-}
-
-void expect_code(const std::function<void()>& body, Errc code, const std::string& part) {
-  try {
-    body();
-    ADD_FAILURE() << "no error; expected one with '" << part << "'";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), code) << error.what();
-    expect_says(error.what(), part);
-  }
 }
 
 void use(const Exchange& exchange, const PreparedMoe& p, int rank) {

@@ -15,8 +15,8 @@ namespace {
 
 using detail::check_cuda;
 
-constexpr std::uint32_t kRanks = 2, kTokens = 2, kHidden = 1u << 20, kLocal = 4;
-constexpr std::size_t kRowBytes = std::size_t{kHidden} * 2;
+constexpr std::uint32_t kFarRanks = 2, kFarTokens = 2, kFarHidden = 1u << 20, kFarLocal = 4;
+constexpr std::size_t kFarRow = std::size_t{kFarHidden} * 2;
 
 struct Freed {
   void operator()(std::byte* memory) const { static_cast<void>(cudaFree(memory)); }
@@ -30,49 +30,54 @@ FarMemory far_memory(std::size_t bytes) {
 
 // bf16 between 1 and 2, of which no two rows have the same.
 std::vector<std::uint16_t> far_row(std::uint32_t call, std::uint32_t rank, std::uint32_t token) {
-  std::vector<std::uint16_t> row(kHidden);
-  for (std::uint32_t i = 0; i < kHidden; ++i) {
+  std::vector<std::uint16_t> row(kFarHidden);
+  for (std::uint32_t i = 0; i < kFarHidden; ++i) {
     row[i] = static_cast<std::uint16_t>(0x3f80u | ((i / 97 + call * 31 + rank * 11 + token * 5 + i) & 0x7fu));
   }
   return row;
 }
 // Each token has another one of four experts, the first and the last of either rank.
 std::int32_t far_expert(std::uint32_t call, std::uint32_t rank, std::uint32_t token) {
-  constexpr std::int32_t experts[] = {kLocal - 1, 2 * kLocal - 1, 0, kLocal};
-  return experts[(rank * kTokens + token + call) % 4];
+  constexpr std::int32_t experts[] = {kFarLocal - 1, 2 * kFarLocal - 1, 0, kFarLocal};
+  return experts[(rank * kFarTokens + token + call) % 4];
 }
 
 void expect_row(const std::byte* place, const std::vector<std::uint16_t>& wanted, const char* what) {
-  std::vector<std::uint16_t> got(kHidden);
-  check_cuda(cudaMemcpy(got.data(), place, kRowBytes, cudaMemcpyDeviceToHost), "download");
+  std::vector<std::uint16_t> got(kFarHidden);
+  check_cuda(cudaMemcpy(got.data(), place, kFarRow, cudaMemcpyDeviceToHost), "download");
   if (got != wanted) throw std::runtime_error(what);
 }
 
 // Rows of the second sender in the second bank lie 6 GiB behind the first one's, and so does the last expert's row.
 TEST(GpuMoeFar, RowsOfWindowsAndOutputs) {
-  const ExchangeArgs args{
-      .tokens = 1024, .hidden = kHidden, .experts = kRanks * kLocal, .top_k = 1, .capacity = 1024, .weighted = false};
-  const std::size_t expert_bytes = args.capacity * kRowBytes;
-  ASSERT_GT((kLocal - 1) * expert_bytes, std::size_t{1} << 32);
-  GpuWorld world = make_gpu_world(kRanks, gpu_config());
+  const ExchangeArgs args{.tokens = 1024,
+                          .hidden = kFarHidden,
+                          .experts = kFarRanks * kFarLocal,
+                          .top_k = 1,
+                          .capacity = 1024,
+                          .weighted = false};
+  const std::size_t expert_bytes = args.capacity * kFarRow;
+  ASSERT_GT((kFarLocal - 1) * expert_bytes, std::size_t{1} << 32);
+  GpuWorld world = make_gpu_world(kFarRanks, gpu_config());
   expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int number) {
     const auto rank = static_cast<std::uint32_t>(number);
-    const FarMemory output = far_memory(kLocal * expert_bytes), input = far_memory(kTokens * kRowBytes),
-                    result = far_memory(kTokens * kRowBytes);
-    auto* const ids = reinterpret_cast<std::int32_t*>(gpu.device_memory(kTokens * sizeof(std::int32_t)));
-    auto* const counts = reinterpret_cast<std::int32_t*>(gpu.device_memory(kLocal * sizeof(std::int32_t)));
+    const FarMemory output = far_memory(kFarLocal * expert_bytes), input = far_memory(kFarTokens * kFarRow),
+                    result = far_memory(kFarTokens * kFarRow);
+    auto* const ids = reinterpret_cast<std::int32_t*>(gpu.device_memory(kFarTokens * sizeof(std::int32_t)));
+    auto* const counts = reinterpret_cast<std::int32_t*>(gpu.device_memory(kFarLocal * sizeof(std::int32_t)));
     const Exchange exchange = Exchange::create(communicator, args);
     for (std::uint32_t call = 0; call < 4; ++call) {
-      for (std::uint32_t token = 0; token < kTokens; ++token) {
+      for (std::uint32_t token = 0; token < kFarTokens; ++token) {
         const std::int32_t expert = far_expert(call, rank, token);
-        check_cuda(cudaMemcpy(ids + token, &expert, sizeof(expert), cudaMemcpyHostToDevice), "upload");
-        check_cuda(cudaMemcpy(input.get() + token * kRowBytes, far_row(call, rank, token).data(), kRowBytes,
-                              cudaMemcpyHostToDevice),
-                   "upload");
+        const auto upload = [&](void* to, const void* from, std::size_t bytes) {
+          check_cuda(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, gpu.stream()), "upload");
+        };
+        upload(ids + token, &expert, sizeof(expert));
+        upload(input.get() + token * kFarRow, far_row(call, rank, token).data(), kFarRow);
       }
       const Ticket ticket = exchange.dispatch({.input = input.get(),
                                                .topk_ids = ids,
-                                               .tokens = kTokens,
+                                               .tokens = kFarTokens,
                                                .output = output.get(),
                                                .counts = counts,
                                                .stream = gpu.stream(),
@@ -85,14 +90,14 @@ TEST(GpuMoeFar, RowsOfWindowsAndOutputs) {
                         .launch = world.launch()});
       gpu.synchronize();
       communicator.check();
-      for (std::uint32_t i = 0; i < kRanks * kTokens; ++i) {
-        const std::uint32_t source = i / kTokens, token = i % kTokens;
+      for (std::uint32_t i = 0; i < kFarRanks * kFarTokens; ++i) {
+        const std::uint32_t source = i / kFarTokens, token = i % kFarTokens;
         const auto expert = static_cast<std::uint32_t>(far_expert(call, source, token));
-        if (expert / kLocal != rank) continue;
-        expect_row(output.get() + expert % kLocal * expert_bytes, far_row(call, source, token), "a row is wrong");
+        if (expert / kFarLocal != rank) continue;
+        expect_row(output.get() + expert % kFarLocal * expert_bytes, far_row(call, source, token), "a row is wrong");
       }
-      for (std::uint32_t token = 0; token < kTokens; ++token) {
-        expect_row(result.get() + token * kRowBytes, far_row(call, rank, token), "a combined row is wrong");
+      for (std::uint32_t token = 0; token < kFarTokens; ++token) {
+        expect_row(result.get() + token * kFarRow, far_row(call, rank, token), "a combined row is wrong");
       }
     }
   }));

@@ -117,7 +117,8 @@ TEST_P(GpuMoeSequence, ReplicasServeTokensInTurn) {
       for (const PreparedMoe& p : prepared) {
         const std::vector<std::int32_t>& given = p.tokens[static_cast<std::size_t>(rank)].given;
         moe.fill(p);
-        check_cuda(cudaMemcpy(ids, given.data(), given.size() * sizeof(std::int32_t), cudaMemcpyHostToDevice),
+        check_cuda(cudaMemcpyAsync(ids, given.data(), given.size() * sizeof(std::int32_t), cudaMemcpyHostToDevice,
+                                   gpu.stream()),
                    "upload");
         DispatchArgs args = moe.dispatch_args(p, gpu.stream());
         args.topk_ids = ids;
@@ -141,7 +142,7 @@ TEST_P(GpuMoeSequence, ALateRankIsNamedByItsWait) {
     auto* const waits = reinterpret_cast<std::uint64_t*>(gpu.device_memory(ranks * sizeof(std::uint64_t)));
     for (std::uint32_t late = 0; late < ranks; ++late) {
       moe.fill(p);
-      check_cuda(cudaMemset(waits, 0xff, ranks * sizeof(std::uint64_t)), "cudaMemset");
+      check_cuda(cudaMemsetAsync(waits, 0xff, ranks * sizeof(std::uint64_t), gpu.stream()), "cudaMemsetAsync");
       barrier(communicator, {.stream = gpu.stream()});
       gpu.synchronize();
       if (static_cast<std::uint32_t>(rank) == late) delay(300ms, gpu.stream());

@@ -172,10 +172,21 @@ ExchangeMemory exchange_memory(int ranks, const ExchangeArgs& args);
 class Exchange {
  public:
   // Collective over the whole communicator, like split(): ranks of several groups make the exchanges of all groups at
-  // once. Memory is taken until the communicator is destroyed; release() and acquire() include it. There is room for
-  // (63 − Config::max_groups) / 2 exchanges.
+  // once. Memory is taken until free(), or until the communicator is destroyed; release() and acquire() include it.
+  // There is room for (63 − Config::max_groups) / 2 exchanges at a time.
   // Throws Errc::invalid_argument on all ranks where one rejects, or where ranks of the group differ.
   static Exchange create(const Group& group, const ExchangeArgs& args);
+
+  // Gives the exchange's memory back on all ranks, and its place among the exchanges. Collective like create(): every
+  // rank frees the exchange that it made in the same create(). Calls that are on the GPU's queues are finished first;
+  // none may come while it runs. What has been sent or dispatched, and no more than that, is void.
+  // From then on every call on this exchange, by whichever handle, is rejected with Errc::released, and graphs and
+  // recordings that hold one end at once with that code in status(), as those do that a release() finds; so destroy or
+  // capture anew. Where handles go without it, the memory stays.
+  // Errc::released on all ranks where one has freed it already, or while the communicator's memory is released;
+  // Errc::invalid_argument where ranks free different ones; Errc::rendezvous where a rank does not call. Then nothing
+  // has happened: the exchange goes on.
+  void free();
 
   const ExchangeArgs& args() const;
   std::uint32_t local_experts() const;

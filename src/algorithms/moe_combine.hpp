@@ -48,25 +48,15 @@ struct MoeCombine : MoeFrame<CombineWork> {
     return {row / call.size, turn < call.size ? turn : turn - call.size, i % units};
   }
 
-  // Loaded with the words of enter(). Dispatch has a channel of its own, whose end this one does not know.
+  // Loaded with the words of enter(). Dispatch has a channel of its own, whose end this one does not know. Not the
+  // tables: after a release() there is no memory where they were.
   struct Early {
     bool failed;
-    std::uint32_t most_tokens, own_tokens;
-    Loaded loaded;
-    RankSet answering;
   };
   template <Team T>
-  static WEFT_FN Early early(T& team, const Session& s, const Places& p) {
-    const RoutingTables& tables = p.work.exchange.tables;
-    Early early{};
-    if (!is_there(p.work)) return early;
-    early.failed = team.load(&p.work.dispatch_admitted[team.block_rank()].value) == kEnded;
-    if (team.block_rank() == 0) return early;
-    early.most_tokens = tables.header->most_tokens;
-    early.own_tokens = tables.header->tokens[s.rank()];
-    early.loaded = load(p.work, p.sent);
-    if (p.token < p.work.exchange.shape.tokens) early.answering = tables.answering[p.token];
-    return early;
+  static WEFT_FN Early early(T& team, const Session&, const Places& p) {
+    if (!is_there(p.work)) return {};
+    return {team.load(&p.work.dispatch_admitted[team.block_rank()].value) == kEnded};
   }
 
   template <int phase, Team T>
@@ -77,11 +67,11 @@ struct MoeCombine : MoeFrame<CombineWork> {
       if (team.block_rank() == 0) {
         Handshake::send(team, s, p.header);
       } else {
-        send(team, s, p, early);
+        send(team, s, p);
       }
       return true;
     } else {
-      if (team.block_rank() != 0) return receive(team, s, p, early);
+      if (team.block_rank() != 0) return receive(team, s, p);
       if (!Handshake::compare(team, s, p.header, 1)) return false;
       // Not with the send, which leaves the tables to the wait.
       if (team.thread_rank() == 0) work.exchange.tables.header->waiting = 0;
@@ -132,10 +122,10 @@ struct MoeCombine : MoeFrame<CombineWork> {
   }
 
   template <Team T>
-  static WEFT_FN void send(T& team, const Session& s, const Places& p, const Early& early) {
-    const std::uint32_t all = early.most_tokens * s.size() * p.units;
+  static WEFT_FN void send(T& team, const Session& s, const Places& p) {
     Unit next = p.sent;
-    Loaded loaded_next = early.loaded;
+    Loaded loaded_next = load(p.work, next);
+    const std::uint32_t all = p.work.exchange.tables.header->most_tokens * s.size() * p.units;
     for (std::uint32_t i = p.share.first; i < all;) {
       const Unit unit = next;
       const Loaded loaded = loaded_next;
@@ -178,13 +168,15 @@ struct MoeCombine : MoeFrame<CombineWork> {
   }
 
   template <Team T>
-  static WEFT_FN bool receive(T& team, const Session& s, const Places& p, const Early& early) {
+  static WEFT_FN bool receive(T& team, const Session& s, const Places& p) {
     const Work& work = p.work;
     const ExchangeShape& shape = work.exchange.shape;
     const std::uint64_t rank_packs = std::uint64_t{shape.tokens} * shape.combine_packs;
     std::uint32_t token = p.token, part = p.part;
-    RankSet answering = early.answering;
-    for (std::uint32_t i = p.share.first; i < early.own_tokens * p.units;) {
+    const RoutingTables& tables = work.exchange.tables;
+    RankSet answering = token < shape.tokens ? tables.answering[token] : RankSet{};
+    const std::uint32_t all = tables.header->tokens[s.rank()] * p.units;
+    for (std::uint32_t i = p.share.first; i < all;) {
       for (std::uint32_t pack = part * T::kLanes + p.share.lane; pack < shape.combine_packs;
            pack += p.units * T::kLanes) {
         typename R::Accumulator sum{};
@@ -213,10 +205,10 @@ struct MoeCombine : MoeFrame<CombineWork> {
         row(shape, work.output, token).store(pack, R::finish(sum));
       }
       i += p.share.step;
-      if (i >= early.own_tokens * p.units) break;
+      if (i >= all) break;
       token = i / p.units;
       part = i % p.units;
-      answering = work.exchange.tables.answering[token];
+      answering = tables.answering[token];
     }
     return true;
   }

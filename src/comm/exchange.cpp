@@ -1,13 +1,14 @@
 // Dispatch and combine: rejects what cannot work, names the call, and hands it to the executor.
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cstdint>
 
 #include "comm/call.hpp"
+#include "comm/exchange_grid.hpp"
 #include "comm/exchange_state.hpp"
 #include "core/fingerprint.hpp"
 #include "core/nvtx.hpp"
+#include "core/plan.hpp"
 #include "weft/moe.hpp"
 
 namespace weft {
@@ -53,9 +54,12 @@ void check_outputs(const GroupState& group, const ExchangeShape& shape, const Di
   check("output_weights", args.output_weights, 4, by_rank && shape.weighted);
 }
 
-void check_launch(const GroupState& group, const Launch& launch, Stream stream) {
-  detail::check_launch(group, launch, 512);
-  group.communicator().fabric().check_stream(stream);
+// What a call, or a part of one, asks first.
+void check_call(const ExchangeState& exchange, const char* what, const Launch& launch, Stream stream) {
+  if (exchange.freed()) throw Error(Errc::released, fmt::format("{}: the exchange has been freed", what));
+  const GroupState& channel = exchange.dispatch_channel();
+  detail::check_launch(channel, launch, detail::kMoveThreads);
+  channel.communicator().fabric().check_stream(stream);
 }
 
 void check_ready(const Group& handle, const GroupState& channel, const char* what) {
@@ -63,36 +67,15 @@ void check_ready(const Group& handle, const GroupState& channel, const char* wha
   handle.check();
 }
 
-// A grid of `warps` warps of data: small blocks while there are processors for all of them, as each then has more of a
-// processor's loads in flight (docs/performance.md).
-void choose_grid(const GroupState& group, const Launch& launch, std::uint64_t warps, detail::PlannedCall& planned) {
-  const auto most = static_cast<std::uint64_t>(group.communicator().max_blocks() - 1);
-  const auto blocks_of = [&](int threads) {
-    const std::uint64_t in_block = static_cast<std::uint64_t>(threads) / 32;
-    return (warps + in_block - 1) / in_block;
-  };
-  planned.threads = launch.threads;
-  for (int threads = 128; planned.threads == 0; threads *= 2) {
-    if (threads == 512 || blocks_of(threads) <= most) planned.threads = threads;
-  }
-  const std::uint64_t data_blocks = std::clamp<std::uint64_t>(blocks_of(planned.threads), 1, most);
-  planned.blocks = launch.blocks != 0 ? launch.blocks : static_cast<int>(data_blocks) + 1;
-}
-
-// Makes the call, or a part of it; gives its fingerprint.
+// Makes the call, or a part of it, of which is_kept() has been asked.
 void run(const Group& handle, GroupState& channel, const detail::CallName& name, detail::PlannedCall planned) {
   channel.remember(name);
   planned.call = channel.call(name.fingerprint);
-  detail::run_or_keep(handle, planned);
+  detail::run_held(handle, planned);
   if (handle.device() == Device::cpu) handle.check();
 }
 detail::CallName call_name(const char* what, std::uint32_t tag) {
   return {detail::fingerprint(what, tag), fmt::format("{} tag {}", what, tag)};
-}
-
-// Whether the call will be kept and made later.
-bool is_captured(const GroupState& channel, Stream stream) {
-  return detail::Capture::current() != nullptr || channel.communicator().fabric().captures(stream);
 }
 
 void check_inputs(const GroupState& group, const ExchangeShape& shape, const DispatchArgs& args) {
@@ -104,53 +87,55 @@ void check_inputs(const GroupState& group, const ExchangeShape& shape, const Dis
   if (shape.weighted) check_tensor(group, "topk_weights", args.topk_weights, 4);
 }
 
+detail::ExchangeGridArgs grid_args(const ExchangeState& exchange, std::uint32_t tokens, Part part,
+                                   const Launch& launch) {
+  const GroupState& channel = exchange.dispatch_channel();
+  return {.shape = exchange.shape(),
+          .ranks = static_cast<std::uint32_t>(channel.size()),
+          .tokens = tokens,
+          .part = part,
+          .launch = launch,
+          .most_blocks = channel.communicator().max_blocks()};
+}
+
 detail::PlannedCall plan_dispatch(const ExchangeState& exchange, const DispatchArgs& args, Part part,
                                   std::uint32_t generation, std::uint32_t tokens) {
-  const ExchangeShape& shape = exchange.shape();
-  const GroupState& channel = exchange.dispatch_channel();
-  detail::PlannedCall planned{.call = {},
-                              .operation = detail::DispatchOperation{.work = {.exchange = exchange.view(generation),
-                                                                              .part = part,
-                                                                              .input = args.input,
-                                                                              .scales = args.scales,
-                                                                              .ids = args.topk_ids,
-                                                                              .weights = args.topk_weights,
-                                                                              .tokens = tokens,
-                                                                              .wide_ids = args.topk_ids_are_i64,
-                                                                              .discard = args.discard,
-                                                                              .output = args.output,
-                                                                              .output_scales = args.output_scales,
-                                                                              .counts = args.counts,
-                                                                              .offsets = args.offsets,
-                                                                              .sources = args.output_sources,
-                                                                              .source_tokens = args.source_tokens,
-                                                                              .source_wait_ns = args.source_wait_ns,
-                                                                              .local_ids = args.output_ids,
-                                                                              .local_weights = args.output_weights},
-                                                                     .type = exchange.args().type},
-                              .blocks = 2,
-                              .threads = 1,
-                              .stream = args.stream};
-  // Rows come from all ranks, about as many from each as go from here to each, and a warp more notes them
-  // (algorithms/moe_receive.hpp); records and counts go beside rows, by warps that make four of either (moe_send.hpp).
-  const std::uint64_t units = shape.cast != RowCast::none ? (shape.columns / 16 + 31) / 32 : shape.segments;
-  const std::uint64_t received = tokens * (units + 1) * static_cast<unsigned>(channel.size());
-  const std::uint64_t sent = tokens * (units + (shape.top_k + 3) / 4) + (shape.replicas + 3) / 4;
-  const std::uint64_t warps = part == Part::send ? sent : part == Part::wait ? received : std::max(received, sent);
-  choose_grid(channel, args.launch, warps, planned);
-  return planned;
+  const detail::ExchangeGrid grid = detail::dispatch_grid(grid_args(exchange, tokens, part, args.launch));
+  return {.call = {},
+          .operation = detail::DispatchOperation{.work = {.exchange = exchange.view(generation),
+                                                          .part = part,
+                                                          .input = args.input,
+                                                          .scales = args.scales,
+                                                          .ids = args.topk_ids,
+                                                          .weights = args.topk_weights,
+                                                          .tokens = tokens,
+                                                          .wide_ids = args.topk_ids_are_i64,
+                                                          .discard = args.discard,
+                                                          .output = args.output,
+                                                          .output_scales = args.output_scales,
+                                                          .counts = args.counts,
+                                                          .offsets = args.offsets,
+                                                          .sources = args.output_sources,
+                                                          .source_tokens = args.source_tokens,
+                                                          .source_wait_ns = args.source_wait_ns,
+                                                          .local_ids = args.output_ids,
+                                                          .local_weights = args.output_weights},
+                                                 .type = exchange.args().type},
+          .blocks = grid.blocks,
+          .threads = grid.threads,
+          .stream = args.stream};
 }
 
 // A dispatch, or its send.
 detail::SentCall run_dispatch(const Group& group, ExchangeState& exchange, const DispatchArgs& args, Part part) {
   const detail::NvtxRange range("weft::dispatch");
   GroupState& channel = exchange.dispatch_channel();
-  check_launch(channel, args.launch, args.stream);
+  check_call(exchange, "dispatch", args.launch, args.stream);
   check_inputs(channel, exchange.shape(), args);
   if (part == Part::whole) check_outputs(channel, exchange.shape(), args);
   exchange.turns().check_nothing_sent(ExchangeTurns::Side::dispatch);
   check_ready(group, channel, "dispatch");
-  const Ticket ticket = exchange.turns().take_generation(args.tokens, is_captured(channel, args.stream));
+  const Ticket ticket = exchange.turns().take_generation(args.tokens, detail::is_kept(group, args.stream));
   const detail::CallName name = call_name("dispatch", args.tag);
   run(group, channel, name, plan_dispatch(exchange, args, part, ticket.generation, args.tokens));
   return {ticket, name.fingerprint, args.tokens};
@@ -162,33 +147,27 @@ void check_combine_output(const GroupState& group, const CombineArgs& args) {
 }
 
 detail::PlannedCall plan_combine(const ExchangeState& exchange, const CombineArgs& args, Part part) {
-  const ExchangeShape& shape = exchange.shape();
-  const GroupState& channel = exchange.combine_channel();
-  detail::PlannedCall planned{
-      .call = {},
-      .operation = detail::CombineOperation{.work = {.exchange = exchange.view(args.ticket.generation),
-                                                     .part = part,
-                                                     .input = args.input,
-                                                     .residual = args.residual,
-                                                     .output = args.output,
-                                                     .dispatch_admitted = exchange.dispatch_admitted()},
-                                            .type = exchange.args().combine_type},
-      .blocks = 2,
-      .threads = 1,
-      .stream = args.stream};
-  const std::uint64_t units = (shape.combine_packs + 31) / 32;
-  // Rows for all ranks, each of which is taken to have as many tokens as this one.
-  const std::uint64_t tokens = exchange.turns().tokens_of(args.ticket.generation);
-  choose_grid(channel, args.launch, tokens * static_cast<unsigned>(channel.size()) * units, planned);
-  return planned;
+  const std::uint32_t tokens = exchange.turns().tokens_of(args.ticket.generation);
+  const detail::ExchangeGrid grid = detail::combine_grid(grid_args(exchange, tokens, part, args.launch));
+  return {.call = {},
+          .operation = detail::CombineOperation{.work = {.exchange = exchange.view(args.ticket.generation),
+                                                         .part = part,
+                                                         .input = args.input,
+                                                         .residual = args.residual,
+                                                         .output = args.output,
+                                                         .dispatch_admitted = exchange.dispatch_admitted()},
+                                                .type = exchange.args().combine_type},
+          .blocks = grid.blocks,
+          .threads = grid.threads,
+          .stream = args.stream};
 }
 
 // A combine, or its send.
 detail::SentCall run_combine(const Group& group, ExchangeState& exchange, const CombineArgs& args, Part part) {
   const detail::NvtxRange range("weft::combine");
   GroupState& channel = exchange.combine_channel();
-  check_launch(channel, args.launch, args.stream);
-  exchange.turns().check_combine(args.ticket, is_captured(channel, args.stream));
+  check_call(exchange, "combine", args.launch, args.stream);
+  exchange.turns().check_combine(args.ticket, detail::is_kept(group, args.stream));
   if (exchange.shape().local != 0) check_tensor(channel, "input", args.input, 16);
   if (part == Part::whole) check_combine_output(channel, args);
   exchange.turns().check_nothing_sent(ExchangeTurns::Side::combine);
@@ -227,6 +206,10 @@ Exchange Exchange::create(const Group& group, const ExchangeArgs& args) {
   return Exchange(group, state.communicator().make_exchange(state, args));
 }
 
+void Exchange::free() {
+  group_.state().communicator().free_exchange(state_);
+}
+
 const ExchangeArgs& Exchange::args() const {
   return state_->args();
 }
@@ -255,11 +238,12 @@ void Exchange::dispatch_wait(Ticket ticket, const DispatchArgs& args) const {
   const detail::NvtxRange range("weft::dispatch_wait");
   ExchangeState& exchange = *state_;
   GroupState& channel = exchange.dispatch_channel();
-  check_launch(channel, args.launch, args.stream);
+  check_call(exchange, "dispatch_wait", args.launch, args.stream);
   check_outputs(channel, exchange.shape(), args);
   const detail::SentCall sent = exchange.turns().sent(ExchangeTurns::Side::dispatch, ticket);
   check_ready(group_, channel, "dispatch_wait");
-  detail::PlannedCall planned = plan_dispatch(exchange, args, Part::wait, ticket.generation, sent.tokens);
+  const detail::PlannedCall planned = plan_dispatch(exchange, args, Part::wait, ticket.generation, sent.tokens);
+  static_cast<void>(detail::is_kept(group_, args.stream));
   run(group_, channel, {sent.fingerprint, "dispatch, its wait"}, planned);
   exchange.turns().note_waited(ExchangeTurns::Side::dispatch);
 }
@@ -274,10 +258,11 @@ void Exchange::combine_wait(const CombineArgs& args) const {
   const detail::NvtxRange range("weft::combine_wait");
   ExchangeState& exchange = *state_;
   GroupState& channel = exchange.combine_channel();
-  check_launch(channel, args.launch, args.stream);
+  check_call(exchange, "combine_wait", args.launch, args.stream);
   check_combine_output(channel, args);
   const detail::SentCall sent = exchange.turns().sent(ExchangeTurns::Side::combine, args.ticket);
   check_ready(group_, channel, "combine_wait");
+  static_cast<void>(detail::is_kept(group_, args.stream));
   run(group_, channel, {sent.fingerprint, "combine, its wait"}, plan_combine(exchange, args, Part::wait));
   exchange.turns().note_waited(ExchangeTurns::Side::combine);
 }

@@ -82,8 +82,8 @@ void check_exchange_args(std::uint32_t ranks, const ExchangeArgs& args) {
       args.layout == RowLayout::rank_major ? 0 : entries + (contiguous ? replicas : 0) * (args.alignment - 1);
   check_argument(args.capacity <= most_rows, "ExchangeArgs::capacity", args.capacity,
                  fmt::format("between 0 and {}", most_rows));
-  check_argument(args.generations >= 1 && args.generations <= 64, "ExchangeArgs::generations", args.generations,
-                 "between 1 and 64");
+  check_argument(args.generations >= 1 && args.generations <= kMaxGenerations, "ExchangeArgs::generations",
+                 args.generations, fmt::format("between 1 and {}", kMaxGenerations));
   check_argument(args.rank_of_expert.empty() || args.rank_of_expert.size() == args.experts,
                  "ExchangeArgs::rank_of_expert's length", args.rank_of_expert.size(),
                  fmt::format("0 or {}", args.experts));
@@ -154,17 +154,18 @@ void agree_on_exchange(Bootstrap& bootstrap, const GroupState& group, const Exch
   }
 }
 
-ExchangeState::ExchangeState(GroupState& group, const ExchangeArgs& args, int number)
+ExchangeState::ExchangeState(GroupState& group, const ExchangeArgs& args, int slot, std::uint64_t number)
     : group_(group),
+      slot_(slot),
+      number_(number),
       args_(args),
       map_(map_experts(static_cast<std::uint32_t>(group.size()), args)),
       shape_(
           make_shape(static_cast<std::uint32_t>(group.size()), static_cast<std::uint32_t>(group.rank()), args, map_)),
       layout_(make_exchange_layout(static_cast<std::uint32_t>(group.size()), shape_)),
-      window_(number + 1),
-      dispatch_(group.communicator(), kMaxGroups - 1 - 2 * number, group.members(), group.rank(), window_, 0,
+      dispatch_(group.communicator(), kMaxGroups - 1 - 2 * slot, group.members(), group.rank(), window(), 0,
                 channel_layout(layout_.dispatch_bytes)),
-      combine_(group.communicator(), kMaxGroups - 2 - 2 * number, group.members(), group.rank(), window_,
+      combine_(group.communicator(), kMaxGroups - 2 - 2 * slot, group.members(), group.rank(), window(),
                layout_.dispatch_bytes, channel_layout(layout_.combine_bytes)),
       turns_(args.generations) {
   const bool replicated = !map_.first_replica.empty();
@@ -187,7 +188,7 @@ std::size_t ExchangeState::needed_bytes() const {
 
 std::byte* ExchangeState::memory() const {
   const int world_rank = group_.members()[static_cast<std::size_t>(group_.rank())];
-  return group_.communicator().fabric().window(window_, world_rank);
+  return group_.communicator().fabric().window(window(), world_rank);
 }
 
 void ExchangeState::arm(std::optional<std::uint32_t> first_epoch, bool moved) {
@@ -196,13 +197,17 @@ void ExchangeState::arm(std::optional<std::uint32_t> first_epoch, bool moved) {
   Fabric& fabric = group_.communicator().fabric();
   std::byte* const tables = memory() + tables_offset();
   fabric.fill(tables, 0xff, tables_bytes());
-  // A combine whose dispatch came before release() finds no tokens, rather than 2³².
-  const std::size_t of_one = tables_bytes() / args_.generations;
-  for (std::uint32_t i = 0; i < args_.generations; ++i) fabric.fill(tables + i * of_one, 0, sizeof(RoutingHeader));
+  // A combine whose dispatch came before release() finds no tokens.
+  fabric.fill(headers(), 0, args_.generations * sizeof(RoutingHeader));
   std::byte* const homes = tables + tables_bytes();
   fabric.write(homes, map_.homes.data(), map_.homes.size() * sizeof(ExpertHome));
   if (map_.first_replica.empty()) return;
   fabric.write(homes + homes_bytes(map_), map_.first_replica.data(), map_.first_replica.size() * sizeof(std::uint32_t));
+}
+
+RoutingHeader* ExchangeState::headers() const {
+  static_assert(kMaxGenerations * sizeof(RoutingHeader) <= Fabric::kLastingBytes);
+  return reinterpret_cast<RoutingHeader*>(group_.communicator().fabric().lasting(slot_));
 }
 
 void ExchangeState::set_released() {
@@ -220,7 +225,8 @@ ExchangeView ExchangeState::view(std::uint32_t generation) const {
           .first_replica = map_.first_replica.empty()
                                ? nullptr
                                : reinterpret_cast<const std::uint32_t*>(tables + tables_bytes() + homes_bytes(map_)),
-          .tables = RoutingTables::at(tables + generation * RoutingTables::bytes(ranks, shape_), ranks, shape_)};
+          .tables = RoutingTables::at(headers() + generation, tables + generation * RoutingTables::bytes(ranks, shape_),
+                                      ranks, shape_)};
 }
 
 }  // namespace weft::detail

@@ -1,5 +1,6 @@
 // What is behind an Exchange: a window of its own with the regions of dispatch and of combine, each of which is a
-// channel like a group's, and the tables of every generation behind them.
+// channel like a group's, and the tables of every generation behind them. Window and channels follow from the slot that
+// it has among the communicator's exchanges, until it is freed.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +21,14 @@ void agree_on_exchange(Bootstrap& bootstrap, const GroupState& group, const Exch
 
 class ExchangeState {
  public:
-  ExchangeState(GroupState& group, const ExchangeArgs& args, int number);
+  // `number`: of the exchanges that the communicator has ever made.
+  ExchangeState(GroupState& group, const ExchangeArgs& args, int slot, std::uint64_t number);
+
+  int slot() const { return slot_; }
+  std::uint64_t number() const { return number_; }
+  int window() const { return slot_ + 1; }  // window 0 is the communicator's
+  bool freed() const { return freed_; }
+  void set_freed() { freed_ = true; }
 
   const ExchangeArgs& args() const { return args_; }
   const ExchangeShape& shape() const { return shape_; }
@@ -47,14 +55,17 @@ class ExchangeState {
   std::size_t tables_offset() const { return layout_.dispatch_bytes + layout_.combine_bytes; }
   std::size_t tables_bytes() const;
   std::byte* memory() const;
+  RoutingHeader* headers() const;  // by generation
 
   GroupState& group_;
+  int slot_;
+  std::uint64_t number_;
+  bool freed_ = false;
   ExchangeArgs args_;
   ExpertMap map_;
   ExchangeShape shape_;
   ExchangeLayout layout_;
   std::vector<std::uint32_t> experts_;
-  int window_;
   std::size_t window_bytes_ = 0;
   GroupState dispatch_, combine_;
   ExchangeTurns turns_;

@@ -10,13 +10,14 @@
 
 namespace weft::detail {
 
-const GroupState* CommunicatorState::channel_owner(std::uint32_t channel) const {
+std::shared_ptr<const GroupState> CommunicatorState::channel_owner(std::uint32_t channel) const {
   for (const auto& group : groups_) {
-    if (group != nullptr && group->id() == static_cast<int>(channel)) return group.get();
+    if (group != nullptr && group->id() == static_cast<int>(channel)) return {std::shared_ptr<void>(), group.get()};
   }
   for (const auto& exchange : exchanges_) {
+    if (exchange == nullptr) continue;
     for (const GroupState* half : {&exchange->dispatch_channel(), &exchange->combine_channel()}) {
-      if (half->id() == static_cast<int>(channel)) return half;
+      if (half->id() == static_cast<int>(channel)) return {exchange, half};
     }
   }
   return nullptr;
@@ -25,7 +26,9 @@ const GroupState* CommunicatorState::channel_owner(std::uint32_t channel) const 
 // Dispatch and combine are channels of their own, and one is nothing without the other.
 std::vector<CallRecord> CommunicatorState::history(const GroupState& group) const {
   std::vector<CallRecord> calls = group.recent_calls();
+  const std::scoped_lock lock(mutex_);
   for (const auto& exchange : exchanges_) {
+    if (exchange == nullptr) continue;
     const GroupState* const halves[] = {&exchange->dispatch_channel(), &exchange->combine_channel()};
     if (&group != halves[0] && &group != halves[1]) continue;
     const std::vector<CallRecord> others = halves[&group == halves[0] ? 1 : 0]->recent_calls();
@@ -38,8 +41,10 @@ std::vector<CallRecord> CommunicatorState::history(const GroupState& group) cons
 std::optional<CommunicatorState::Found> CommunicatorState::found_by_kernel(const FaultRecord& record) const {
   if (record.complete == 0) return std::nullopt;
   const auto code = static_cast<Errc>(record.code);
-  const GroupState* group = channel_owner(record.channel);
-  const auto name_of = [&](std::uint32_t fingerprint) { return group != nullptr ? group->name_of(fingerprint) : ""; };
+  std::shared_ptr<const GroupState> group = channel_owner(record.channel);
+  const auto name_of = [&](std::uint32_t fingerprint) {
+    return group != nullptr ? group->name_of(fingerprint) : "a call of an exchange that was freed";
+  };
   Fault fault{.code = code,
               .rank = rank(),
               .peer = record.peer == kNoPeer ? -1 : static_cast<int>(record.peer),
@@ -49,7 +54,7 @@ std::optional<CommunicatorState::Found> CommunicatorState::found_by_kernel(const
               .theirs = {}};
   if (code == Errc::mismatch) fault.theirs = name_of(record.theirs);
   if (code == Errc::peer_failed) fault.theirs = name(static_cast<Errc>(record.theirs));
-  return Found{.fault = std::move(fault), .group = group, .reason = {}};
+  return Found{.fault = std::move(fault), .group = std::move(group), .reason = {}};
 }
 
 // NCCL does not say who is late or gone.

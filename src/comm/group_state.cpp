@@ -77,7 +77,7 @@ void GroupState::arm(std::optional<std::uint32_t> first_epoch, bool moved) {
     make_old(layout_.bulk_credits, layout_.bulk_slots * members);
     make_old(multimem_.signals, 2 * multimem_.chunks * members);
   }
-  if (moved) ++generation_;  // graphs captured before hold the old addresses
+  if (moved) generation_ = communicator_.new_generation();  // graphs captured before hold the old addresses
   local.admit(local.dead != 0 ? kEnded : generation_);
   table_ = channel;
   fabric.write(&control.locals[id_], &local, sizeof(local));

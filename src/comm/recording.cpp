@@ -36,13 +36,22 @@ void Capture::keep(const Group& group, const PlannedCall& planned) {
   recorded_.calls.push_back({group, planned});
 }
 
-void run_or_keep(const Group& group, const PlannedCall& planned) {
-  if (Capture* const capture = Capture::current()) return capture->keep(group, planned);
+bool is_kept(const Group& group, Stream stream) {
+  if (Capture::current() != nullptr) return true;
   const std::shared_ptr<Fabric>& fabric = group.state().communicator().shared_fabric();
-  with_history(group.state(), [&] {
-    fabric->keep_alive(planned.stream, fabric);
-    fabric->run(planned);
-  });
+  bool kept = false;
+  with_history(group.state(), [&] { kept = fabric->keep_alive(stream, fabric); });
+  return kept;
+}
+
+void run_held(const Group& group, const PlannedCall& planned) {
+  if (Capture* const capture = Capture::current()) return capture->keep(group, planned);
+  with_history(group.state(), [&] { group.state().communicator().fabric().run(planned); });
+}
+
+void run_or_keep(const Group& group, const PlannedCall& planned) {
+  static_cast<void>(is_kept(group, planned.stream));
+  run_held(group, planned);
 }
 
 }  // namespace detail

@@ -147,7 +147,7 @@ std::size_t CommunicatorState::region_offset(int group) const {
 
 void CommunicatorState::open_window() {
   window_bytes_ = region_offset(config_.max_groups + 1);
-  fabric_->open_window(*bootstrap_, window_bytes_);
+  fabric_->open_window(*bootstrap_, 0, window_bytes_);
   const std::vector<std::byte> zero(kWindowHeaderBytes);
   if (fabric_->window(0, rank()) != nullptr) fabric_->write(fabric_->window(0, rank()), zero.data(), zero.size());
   check_pairs();
@@ -274,42 +274,8 @@ void CommunicatorState::allow_abort() {
 std::size_t CommunicatorState::window_bytes() const {
   if (released_) return 0;
   std::size_t bytes = window_bytes_;
-  for (const auto& exchange : exchanges_) bytes += exchange->window_bytes();
+  for (const auto& exchange : exchanges_) bytes += exchange != nullptr ? exchange->window_bytes() : 0;
   return bytes;
-}
-
-std::shared_ptr<ExchangeState> CommunicatorState::make_exchange(GroupState& group, const ExchangeArgs& args) {
-  const int number = static_cast<int>(exchanges_.size());
-  bootstrap_->agree_on("create an exchange", [&] {
-    if (released_) throw Error(Errc::released, "Exchange::create: the communicator's memory is released");
-    const int most = (kMaxGroups - 1 - config_.max_groups) / 2;  // each has a channel for dispatch and one for combine
-    if (number >= most) {
-      throw Error(
-          Errc::invalid_argument,
-          fmt::format("Exchange::create: {} exchanges exist, and with Config::max_groups {} there is room for {}",
-                      number, config_.max_groups, most));
-    }
-    check_exchange(group, args);
-  });
-  agree_on_exchange(*bootstrap_, group, args);
-  auto exchange = std::make_shared<ExchangeState>(group, args, number);
-  std::size_t bytes = 0;
-  for (const std::size_t wish : bootstrap_->all_gather_value("size of the exchange", exchange->needed_bytes())) {
-    bytes = std::max(bytes, wish);
-  }
-  exchange->set_window_bytes(bytes);
-  forbid_abort();
-  try {
-    fabric_->open_window(*bootstrap_, bytes);
-    bootstrap_->agree_on("prepare the exchange", [&] { exchange->arm(config_.first_epoch, true); });
-  } catch (...) {
-    fabric_->keep_windows(number + 1);  // the next exchange shall find a window of its own under this number
-    allow_abort();
-    throw;
-  }
-  allow_abort();
-  exchanges_.push_back(exchange);
-  return exchange;
 }
 
 void CommunicatorState::release() {
@@ -319,11 +285,19 @@ void CommunicatorState::release() {
     for (const auto& group : groups_) {
       if (group != nullptr) group->set_released();
     }
-    for (const auto& exchange : exchanges_) exchange->set_released();
+    for (const auto& exchange : exchanges_) {
+      if (exchange != nullptr) exchange->set_released();
+    }
+    fabric_->finish_calls();
   });
   windows_ = windows();
   released_ = true;  // from here on nobody writes to anybody's window
-  bootstrap_->agree_on("release: free the window", [&] { fabric_->close_windows(); });
+  bootstrap_->agree_on("release: free the windows", [&] {
+    for (const auto& exchange : exchanges_) {
+      if (exchange != nullptr) fabric_->close_window(exchange->window());
+    }
+    fabric_->close_window(0);
+  });
 }
 
 void CommunicatorState::acquire() {
@@ -331,7 +305,9 @@ void CommunicatorState::acquire() {
     if (!released_) throw Error(Errc::invalid_argument, "acquire: the communicator's memory is not released");
   });
   open_window();
-  for (const auto& exchange : exchanges_) fabric_->open_window(*bootstrap_, exchange->window_bytes());
+  for (const auto& exchange : exchanges_) {
+    if (exchange != nullptr) fabric_->open_window(*bootstrap_, exchange->window(), exchange->window_bytes());
+  }
   // Where a window moved for one rank, captured graphs are void on all: some would call, and the others not.
   const auto moved =
       bootstrap_->all_gather_value("acquire: compare addresses", static_cast<char>(windows() != windows_));
@@ -341,7 +317,9 @@ void CommunicatorState::acquire() {
     for (const auto& group : groups_) {
       if (group != nullptr) group->arm({}, any_moved);
     }
-    for (const auto& exchange : exchanges_) exchange->arm({}, any_moved);
+    for (const auto& exchange : exchanges_) {
+      if (exchange != nullptr) exchange->arm({}, any_moved);
+    }
   });
   released_ = false;
   allow_abort();

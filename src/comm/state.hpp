@@ -103,8 +103,11 @@ class CommunicatorState : public std::enable_shared_from_this<CommunicatorState>
   // The same of the rank whose GPU takes the fewest, for choices that all ranks must make alike.
   int least_max_blocks() const { return part_of(least_max_blocks_); }
   GroupState* split(int color);  // null for color −1
-  // Collective over the world: every rank makes an exchange on the group of its own that it names.
+  // Both collective over the world: every rank makes, or frees, an exchange on the group of its own that it names.
   std::shared_ptr<ExchangeState> make_exchange(GroupState& group, const ExchangeArgs& args);
+  void free_exchange(const std::shared_ptr<ExchangeState>& exchange);
+  // Of a window that has been taken, or has moved: one that no call was ever made with. 0 stands for a released one.
+  std::uint32_t new_generation() { return ++generations_; }
   void release();
   void acquire();
   void abort() noexcept;  // from any thread
@@ -131,13 +134,13 @@ class CommunicatorState : public std::enable_shared_from_this<CommunicatorState>
   // faults.cpp
   struct Found {
     Fault fault;
-    const GroupState* group;  // whose call failed; null where that is not known
-    std::string reason;       // NCCL's
+    std::shared_ptr<const GroupState> group;  // whose call failed, freed or not; null where that is not known
+    std::string reason;                       // NCCL's
   };
   std::optional<Found> find_fault() const;
   std::optional<Found> found_by_kernel(const FaultRecord& record) const;
   std::optional<Found> found_by_host() const;
-  const GroupState* channel_owner(std::uint32_t channel) const;
+  std::shared_ptr<const GroupState> channel_owner(std::uint32_t channel) const;
   std::vector<CallRecord> history(const GroupState& group) const;
   void warn_when_slow(const FaultRecord& record) const;
   void forget_release();
@@ -153,13 +156,16 @@ class CommunicatorState : public std::enable_shared_from_this<CommunicatorState>
   std::vector<const std::byte*> windows_;  // by rank, as they lay before release()
   std::mutex abort_mutex_;                 // of the two below
   bool aborted_ = false;
-  bool reachable_ = true;  // the windows are there for abort() to write to
-  mutable std::mutex mutex_;
+  bool reachable_ = true;     // the windows are there for abort() to write to
+  mutable std::mutex mutex_;  // of the two below, and of exchanges_, which status() looks at from any thread
   mutable std::uint32_t warned_epoch_ = 0;
   mutable std::optional<Found> found_;               // the first one stays, whoever sees another one later
   std::vector<std::unique_ptr<GroupState>> groups_;  // by id, the world first; null where this rank is in none
-  // With channels from the other end: 63, 62, … They keep no reference to this communicator's owner.
+  // By slot; null where one was freed. With channels from the other end: 63, 62, … They keep no reference to this
+  // communicator's owner.
   std::vector<std::shared_ptr<ExchangeState>> exchanges_;
+  std::uint64_t exchanges_made_ = 0;
+  std::uint32_t generations_ = 0;
 };
 
 }  // namespace weft::detail

@@ -16,6 +16,7 @@ namespace weft::detail {
 inline constexpr std::uint32_t kMaxTopK = 32;
 inline constexpr std::uint32_t kMaxExperts = 4096;
 inline constexpr std::uint32_t kMaxExchangeTokens = 1024;
+inline constexpr std::uint32_t kMaxGenerations = 64;
 
 inline constexpr std::uint32_t kNone = 0xffffffffu;  // no expert, no row
 
@@ -88,7 +89,8 @@ struct RankSet {
 };
 static_assert(kMaxRanks <= 128);
 
-// What a dispatch leaves for its combine, one per generation. Only the own rank touches it.
+// What a dispatch leaves for its combine, one per generation. Only the own rank touches it. A dispatch looks at its
+// header before it knows whether there is a window, so headers lie where memory stays, and the rest in the window.
 struct RoutingHeader {
   std::uint32_t waiting;            // 1: the combine has not been called
   std::uint32_t most_tokens;        // of any rank
@@ -100,19 +102,20 @@ struct RoutingTables {
   ExpertEntry* entries;         // [rank][token][top_k], by ascending expert
   RankSet* answering;           // [token of this rank]: who returns a row
 
+  // Without the header.
   static constexpr std::uint64_t bytes(std::uint32_t ranks, const ExchangeShape& shape) {
     const std::uint64_t rows = std::uint64_t{ranks} * shape.tokens;
-    return aligned_to_line(sizeof(RoutingHeader)) + aligned_to_line(rows * sizeof(std::uint32_t)) +
-           aligned_to_line(rows * shape.top_k * sizeof(ExpertEntry)) + aligned_to_line(shape.tokens * sizeof(RankSet));
+    return aligned_to_line(rows * sizeof(std::uint32_t)) + aligned_to_line(rows * shape.top_k * sizeof(ExpertEntry)) +
+           aligned_to_line(shape.tokens * sizeof(RankSet));
   }
-  static RoutingTables at(std::byte* memory, std::uint32_t ranks, const ExchangeShape& shape) {
+  static RoutingTables at(RoutingHeader* header, std::byte* memory, std::uint32_t ranks, const ExchangeShape& shape) {
     const std::uint64_t rows = std::uint64_t{ranks} * shape.tokens;
     RoutingTables tables{};
+    tables.header = header;
     const auto take = [&]<class Item>(Item*& item, std::uint64_t count) {
       item = reinterpret_cast<Item*>(memory);
       memory += aligned_to_line(count * sizeof(Item));
     };
-    take(tables.header, 1);
     take(tables.entry_counts, rows);
     take(tables.entries, rows * shape.top_k);
     take(tables.answering, shape.tokens);

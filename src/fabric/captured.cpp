@@ -37,18 +37,12 @@ class Graveyard {
 
 }  // namespace
 
-bool is_captured(Stream stream) {
-  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
-  check_cuda(cudaStreamIsCapturing(stream, &status), "cudaStreamIsCapturing");
-  return status == cudaStreamCaptureStatusActive;
-}
-
-void keep_for_graphs(Stream stream, const std::shared_ptr<Fabric>& fabric) {
+bool keep_for_graphs(Stream stream, const std::shared_ptr<Fabric>& fabric) {
   cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
   cudaGraph_t graph = nullptr;
   check_cuda(cudaStreamGetCaptureInfo(stream, &status, nullptr, &graph, nullptr, nullptr, nullptr),
              "cudaStreamGetCaptureInfo");
-  if (status != cudaStreamCaptureStatusActive) return;
+  if (status != cudaStreamCaptureStatusActive) return false;
   const auto release = [](void* owner) {
     auto* share = static_cast<std::shared_ptr<Fabric>*>(owner);
     Graveyard::instance().bury(std::move(*share));
@@ -60,6 +54,7 @@ void keep_for_graphs(Stream stream, const std::shared_ptr<Fabric>& fabric) {
              "cudaUserObjectCreate");
   static_cast<void>(owner.release());  // the user object's now
   check_cuda(cudaGraphRetainUserObject(graph, object, 1, cudaGraphUserObjectMove), "cudaGraphRetainUserObject");
+  return true;
 }
 
 void free_what_graphs_kept() {

@@ -9,10 +9,8 @@ namespace weft::detail {
 
 class Fabric;
 
-// Whether a graph is being captured on `stream`.
-bool is_captured(Stream stream);
-// Graphs that are being captured on `stream` own a share of `fabric`.
-void keep_for_graphs(Stream stream, const std::shared_ptr<Fabric>& fabric);
+// Whether a graph is being captured on `stream`; it then owns a share of `fabric`.
+bool keep_for_graphs(Stream stream, const std::shared_ptr<Fabric>& fabric);
 // CUDA forbids its own calls where it tells of a graph's end, so fabrics whose last owner was a graph wait for this.
 void free_what_graphs_kept();
 

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "fabric/fabric.hpp"
@@ -42,20 +43,33 @@ class CpuFabric final : public Fabric {
     return text;
   }
   int max_blocks() const override { return 2; }
-  std::size_t control_bytes() const override { return sizeof(ControlMemory); }
+  std::size_t control_bytes() const override { return sizeof(ControlMemory) + lasting_.size() * kLastingBytes; }
   Control control() const override {
     ControlMemory& memory = *control_;
     return {memory.channels, memory.locals, &memory.claim, &memory.abort, &memory.record};
   }
 
-  void open_window(Bootstrap& bootstrap, std::size_t bytes) override {
-    windows_.push_back(SharedMemoryWindow::create(bootstrap, bytes));
+  void open_window(Bootstrap& bootstrap, int number, std::size_t bytes) override {
+    const auto index = static_cast<std::size_t>(number);
+    SharedMemoryWindow window = SharedMemoryWindow::create(bootstrap, bytes);
+    if (index >= windows_.size()) windows_.resize(index + 1);
+    windows_[index] = std::move(window);
   }
-  void keep_windows(int count) override {
-    while (windows_.size() > static_cast<std::size_t>(count)) windows_.pop_back();
+  void close_window(int number) override {
+    const auto index = static_cast<std::size_t>(number);
+    if (index < windows_.size()) windows_[index] = {};
   }
   std::byte* window(int number, int world_rank) const override {
-    return windows_.at(static_cast<std::size_t>(number)).at(world_rank);
+    const auto index = static_cast<std::size_t>(number);
+    return index < windows_.size() && windows_[index].size() != 0 ? windows_[index].at(world_rank) : nullptr;
+  }
+  void finish_calls() override {}  // a call is made by its caller, and has ended when it returns
+
+  std::byte* lasting(int number) override {
+    const auto index = static_cast<std::size_t>(number);
+    if (index >= lasting_.size()) lasting_.resize(index + 1);
+    if (lasting_[index] == nullptr) lasting_[index] = std::make_unique<std::byte[]>(kLastingBytes);
+    return lasting_[index].get();
   }
 
   void write(void* to, const void* from, std::size_t bytes) override {
@@ -82,11 +96,11 @@ class CpuFabric final : public Fabric {
   }
   void abort() noexcept override {
     CpuThread::store(&control_->abort, 1u);
-    if (windows_.empty()) return;
+    if (window(0, rank_) == nullptr) return;
     const std::uint32_t word =
         poison_word(static_cast<std::uint32_t>(rank_), static_cast<std::uint32_t>(Errc::aborted));
     for (int peer = 0; peer < size_; ++peer) {
-      CpuThread::store(reinterpret_cast<std::uint32_t*>(windows_.front().at(peer) + kPoisonOffset), word);
+      CpuThread::store(reinterpret_cast<std::uint32_t*>(window(0, peer) + kPoisonOffset), word);
     }
   }
 
@@ -98,7 +112,7 @@ class CpuFabric final : public Fabric {
     }
   }
   void run(const PlannedCall& planned) override { run_on_cpu(planned, &liveness_); }
-  void keep_alive(Stream, const std::shared_ptr<Fabric>&) override {}
+  bool keep_alive(Stream, const std::shared_ptr<Fabric>&) override { return false; }
 
   void split(int, int) override {}
   void nccl_all_reduce(const NcclAllReduce&) override {
@@ -110,7 +124,8 @@ class CpuFabric final : public Fabric {
   int rank_, size_;
   std::unique_ptr<ControlMemory> control_;
   Liveness liveness_;
-  std::vector<SharedMemoryWindow> windows_;
+  std::vector<SharedMemoryWindow> windows_;  // by number
+  std::vector<std::unique_ptr<std::byte[]>> lasting_;
 };
 
 }  // namespace

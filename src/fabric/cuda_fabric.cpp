@@ -70,6 +70,7 @@ class CudaFabric final : public Fabric {
     if (device_control_ != nullptr) static_cast<void>(cudaFree(device_control_));
     if (host_control_ != nullptr) static_cast<void>(cudaFreeHost(host_control_));
     if (staging_ != nullptr) static_cast<void>(cudaFree(staging_));
+    for (std::byte* const memory : lasting_) static_cast<void>(cudaFree(memory));
     if (stream_ != nullptr) static_cast<void>(cudaStreamDestroy(stream_));
   }
   CudaFabric(const CudaFabric&) = delete;
@@ -78,7 +79,7 @@ class CudaFabric final : public Fabric {
   Device device() const override { return Device::cuda; }
   std::string description() const override {
     int reachable = 0;
-    if (!windows_.empty()) {
+    if (!windows_.empty() && windows_.front() != nullptr) {
       for (const std::byte* peer : windows_.front()->peers()) reachable += peer != nullptr ? 1 : 0;
     }
     if (shared_) return fmt::format("{} ranks of one process on shared GPUs ({}), for tests", size_, device_name_);
@@ -89,44 +90,66 @@ class CudaFabric final : public Fabric {
   }
   std::string processor() const override { return device_name_; }
   int max_blocks() const override { return max_blocks_; }
-  std::size_t control_bytes() const override { return sizeof(DeviceControl) + sizeof(HostControl) + kStagingBytes; }
+  std::size_t control_bytes() const override {
+    return sizeof(DeviceControl) + sizeof(HostControl) + kStagingBytes + lasting_.size() * kLastingBytes;
+  }
   Control control() const override {
     return {device_control_->channels, device_control_->locals, &device_control_->claim, &host_control_->abort,
             &host_control_->record};
   }
 
-  void open_window(Bootstrap& bootstrap, std::size_t bytes) override {
+  void open_window(Bootstrap& bootstrap, int number, std::size_t bytes) override {
     const DeviceScope scope(device_);
     const auto alone = alone_with_nccl();
+    const auto index = static_cast<std::size_t>(number);
+    if (index >= windows_.size()) windows_.resize(index + 1);
+    std::unique_ptr<CudaWindow>& window = windows_[index];
     if (shared_) {
-      windows_.push_back(make_process_window(bootstrap, bytes, device_));
+      window = make_process_window(bootstrap, bytes, device_);
     } else {
       bootstrap.agree_on("register the window", [&] {
-        windows_.push_back(make_nccl_window({.comm = nccl_->at(0),
-                                             .rank = rank_,
-                                             .size = size_,
-                                             .bytes = bytes,
-                                             .stream = stream_,
-                                             .deadline = deadline_,
-                                             .multicast = wants_multicast_ && windows_.empty()}));
+        window = make_nccl_window({.comm = nccl_->at(0),
+                                   .rank = rank_,
+                                   .size = size_,
+                                   .bytes = bytes,
+                                   .stream = stream_,
+                                   .deadline = deadline_,
+                                   .multicast = wants_multicast_ && number == 0});
       });
     }
-    if (windows_.size() > 1) return;
-    const std::vector<std::byte*>& peers = windows_.front()->peers();  // where poison goes
+    if (number != 0) return;
+    const std::vector<std::byte*>& peers = window->peers();  // where poison goes
     write(device_control_->windows, peers.data(), peers.size() * sizeof(std::byte*));
   }
-  void keep_windows(int count) override {
+  void close_window(int number) override {
     const DeviceScope scope(device_);
-    check_cuda(cudaDeviceSynchronize(), "waiting for the GPU before its windows go");
     const auto alone = alone_with_nccl();
-    windows_.resize(std::min(windows_.size(), static_cast<std::size_t>(count)));
+    const auto index = static_cast<std::size_t>(number);
+    if (index < windows_.size()) windows_[index].reset();
   }
   std::byte* window(int number, int world_rank) const override {
     const auto index = static_cast<std::size_t>(number);
-    return index >= windows_.size() ? nullptr : windows_[index]->peers()[static_cast<std::size_t>(world_rank)];
+    const bool open = index < windows_.size() && windows_[index] != nullptr;
+    return open ? windows_[index]->peers()[static_cast<std::size_t>(world_rank)] : nullptr;
+  }
+  void finish_calls() override {
+    const DeviceScope scope(device_);
+    check_cuda(cudaDeviceSynchronize(), "waiting for the GPU before a window goes");
   }
 
-  std::byte* multicast() const override { return windows_.empty() ? nullptr : windows_.front()->multicast(); }
+  std::byte* lasting(int number) override {
+    const auto index = static_cast<std::size_t>(number);
+    if (index >= lasting_.size()) lasting_.resize(index + 1);
+    if (lasting_[index] == nullptr) {
+      const DeviceScope scope(device_);
+      check_cuda(cudaMalloc(&lasting_[index], kLastingBytes), "cudaMalloc of control memory");
+    }
+    return lasting_[index];
+  }
+
+  std::byte* multicast() const override {
+    return windows_.empty() || windows_.front() == nullptr ? nullptr : windows_.front()->multicast();
+  }
   std::string multicast_problem() const override {
     if (shared_) return "ranks share GPUs";
     if (size_ == 1) return "a rank alone has no peers";
@@ -219,8 +242,7 @@ class CudaFabric final : public Fabric {
     const DeviceScope scope(device_);
     launch_on_gpu(planned);
   }
-  bool captures(Stream stream) const override { return is_captured(stream); }
-  void keep_alive(Stream stream, const std::shared_ptr<Fabric>& what) override { keep_for_graphs(stream, what); }
+  bool keep_alive(Stream stream, const std::shared_ptr<Fabric>& what) override { return keep_for_graphs(stream, what); }
 
   void split(int group, int color) override {
     if (shared_) return;
@@ -340,49 +362,12 @@ class CudaFabric final : public Fabric {
   DeviceControl* device_control_ = nullptr;
   HostControl* host_control_ = nullptr;
   void* staging_ = nullptr;
-  std::unique_ptr<NcclGroups> nccl_;  // null where ranks share GPUs
-  std::vector<std::unique_ptr<CudaWindow>> windows_;
+  std::unique_ptr<NcclGroups> nccl_;                  // null where ranks share GPUs
+  std::vector<std::unique_ptr<CudaWindow>> windows_;  // by number
+  std::vector<std::byte*> lasting_;
 };
 
 }  // namespace
-
-std::string why_too_old(int device) {
-  constexpr int least = 9;  // Hopper
-  int major = 0, minor = 0;
-  check_cuda(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device), "cudaDeviceGetAttribute");
-  check_cuda(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device), "cudaDeviceGetAttribute");
-  if (major >= least) return {};
-  return fmt::format("GPU {} has compute capability {}.{}; {}.0 or newer is needed", device, major, minor, least);
-}
-
-std::string why_no_cuda(int device) {
-  int count = 0;
-  const cudaError_t result = cudaGetDeviceCount(&count);
-  if (result != cudaSuccess) {
-    static_cast<void>(cudaGetLastError());
-    return fmt::format("no usable GPU: {}", cudaGetErrorString(result));
-  }
-  if (count == 0) return "no GPU on this machine";
-  if (device < 0) check_cuda(cudaGetDevice(&device), "cudaGetDevice");
-  if (device < count) {
-    if (const std::string reason = why_too_old(device); !reason.empty()) return reason;
-  }
-  int version = 0;
-  check_nccl(ncclGetVersion(&version), "ncclGetVersion");
-  // Peer pointers are read out of a structure of NCCL's, whose layout changes even between patch levels.
-  if (version != NCCL_VERSION_CODE) {
-    return fmt::format("built with NCCL {}.{}.{}, running with NCCL {}.{}.{}: they must be the same", NCCL_MAJOR,
-                       NCCL_MINOR, NCCL_PATCH, version / 10000, version / 100 % 100, version % 100);
-  }
-  return {};
-}
-
-int cuda_device_in_turn(int number) {
-  int count = 0;
-  if (cudaGetDeviceCount(&count) == cudaSuccess && count != 0) return number % count;
-  static_cast<void>(cudaGetLastError());
-  return number;
-}
 
 std::shared_ptr<Fabric> make_cuda_fabric(const FabricArgs& args) {
   return std::make_shared<CudaFabric>(args);

@@ -62,13 +62,19 @@ class Fabric {
   virtual std::size_t control_bytes() const = 0;
   virtual Control control() const = 0;  // as operations see it
 
-  // Collective. Opens one more window, number 0 first. window() is null for a rank whose memory cannot be reached from
-  // here, and once the windows are closed.
-  virtual void open_window(Bootstrap& bootstrap, std::size_t bytes) = 0;
-  // Closes all windows but the first `count`.
-  virtual void keep_windows(int count) = 0;
-  void close_windows() { keep_windows(0); }
+  // Collective. Opens window `number`, number 0 first. window() is null for a rank whose memory cannot be reached from
+  // here, and while the window is closed.
+  virtual void open_window(Bootstrap& bootstrap, int number, std::size_t bytes) = 0;
+  // Gives this rank's part back. No call may touch any rank's any more: see finish_calls().
+  virtual void close_window(int number) = 0;
   virtual std::byte* window(int number, int world_rank) const = 0;
+  // Waits until this rank's calls have ended, as they do by the deadline.
+  virtual void finish_calls() = 0;
+
+  // Memory of this rank's that stays where it is, like Control, and is the same for a number every time: for what calls
+  // look at before they know whether their window is there. Taken with the first question for the number.
+  static constexpr std::size_t kLastingBytes = std::size_t{20} << 10;
+  virtual std::byte* lasting(int number) = 0;
 
   // All ranks' windows number 0 at one address, through NVLink's switches: where Config::multicast has asked for it, on
   // GPUs. Else null.
@@ -96,10 +102,8 @@ class Fabric {
   virtual void check_buffer(const char* name, const void* data) const = 0;
   virtual void check_stream(Stream stream) const = 0;
   virtual void run(const PlannedCall& planned) = 0;
-  // Whether a graph is being captured on `stream`.
-  virtual bool captures(Stream) const { return false; }
-  // Graphs that are being captured on `stream` keep `what` alive.
-  virtual void keep_alive(Stream stream, const std::shared_ptr<Fabric>& what) = 0;
+  // Whether a graph is being captured on `stream`; it then keeps `what` alive.
+  virtual bool keep_alive(Stream stream, const std::shared_ptr<Fabric>& what) = 0;
 
   // Collective over the world; `color` as in Communicator::split. Group 0 is the world.
   virtual void split(int group, int color) = 0;

@@ -92,6 +92,7 @@ class AllReduceProgram final : public Program {
   std::vector<unsigned> stream_of_;  // by thread
   // Routing tables of an exchange, by generation and rank.
   std::vector<std::vector<std::uint64_t>> tables_;
+  std::vector<detail::RoutingHeader> routing_headers_;
   // Stores that the rank which stops in an execution makes to its peers' memory when nothing stops it, by the end of
   // each call.
   static constexpr std::uint64_t kUnknown = ~std::uint64_t{0};

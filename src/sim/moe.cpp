@@ -144,6 +144,7 @@ std::optional<std::size_t> AllReduceProgram::row_of(const Arrival& arrival, std:
 
 void AllReduceProgram::reset_tables() {
   tables_.resize(std::size_t{setup_.exchange.generations} * setup_.ranks);
+  routing_headers_.assign(tables_.size(), {});
   for (std::size_t i = 0; i < tables_.size(); ++i) {
     const ExchangeShape& shape = world_.exchange().shape(static_cast<unsigned>(i % setup_.ranks));
     // What a dispatch leaves unwritten must not lead a seeded bug out of all memory.
@@ -159,13 +160,14 @@ detail::ExchangeView AllReduceProgram::exchange_view(unsigned dispatch, unsigned
     earlier += spec.moving == Moving::dispatch && spec.part != detail::Part::wait && spec.replays < 0;
   }
   const ExchangeShape& shape = world_.exchange().shape(rank);
-  auto& tables = tables_[std::size_t{earlier % setup_.exchange.generations} * setup_.ranks + rank];
+  const std::size_t place = std::size_t{earlier % setup_.exchange.generations} * setup_.ranks + rank;
   return {
       .shape = shape,
       .layout = world_.exchange().layout(),
       .homes = world_.exchange().map().homes.data(),
       .first_replica = setup_.exchange.ranks_of_expert.empty() ? nullptr : world_.exchange().map().first_replica.data(),
-      .tables = RoutingTables::at(reinterpret_cast<std::byte*>(tables.data()), setup_.ranks, shape)};
+      .tables = RoutingTables::at(&routing_headers_[place], reinterpret_cast<std::byte*>(tables_[place].data()),
+                                  setup_.ranks, shape)};
 }
 
 void AllReduceProgram::fill_dispatch(unsigned call, unsigned rank) {

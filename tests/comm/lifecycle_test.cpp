@@ -18,16 +18,6 @@ Case plain(std::uint32_t seed, Algorithm algorithm = Algorithm::automatic) {
   return {.count = 300, .algorithm = algorithm, .seed = seed};
 }
 
-void expect_code(const std::function<void()>& body, Errc code, const std::string& part) {
-  try {
-    body();
-    ADD_FAILURE() << "no error; expected one with '" << part << "'";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), code) << error.what();
-    expect_says(error.what(), part);
-  }
-}
-
 TEST(Lifecycle, SaysWhatItIs) {
   expect_all_well(run_world(3, cpu_config(), [](Communicator& communicator, int rank) {
     EXPECT_EQ(communicator.rank(), rank);

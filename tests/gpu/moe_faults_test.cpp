@@ -35,13 +35,21 @@ TEST(GpuMoeFaults, OneGenerationTooMany) {
   }
 }
 
+// And writes over nothing.
 TEST(GpuMoeFaults, OverflowIsAnError) {
-  ExchangeArgs args = small_exchange();
-  args.capacity = 1;
-  const PreparedMoe p = prepare({.args = args, .tokens = {6}, .choice = Choice::one_expert}, 2, 5);
-  const auto endings = run_small(p, 5s, [&](const GpuMoe& moe, GpuRank& gpu, int) { run_on_gpu_rank(moe, gpu, p); });
-  expect_fault(endings[0], {Errc::peer_failed}, "the rank that only sends");
-  expect_fault(endings[1], {Errc::overflow}, "the expert's rank");
+  for (const MoeCase& c : more_rows_than_room()) {
+    const PreparedMoe p = prepare(c, 2, 5);
+    const auto endings = run_small(p, 5s, [&](const GpuMoe& moe, GpuRank& gpu, int) {
+      try {
+        run_on_gpu_rank(moe, gpu, p);
+      } catch (const Error&) {
+        moe.check_neighbours(p);
+        throw;
+      }
+    });
+    expect_fault(endings[0], {Errc::peer_failed}, "the rank that only sends");
+    expect_fault(endings[1], {Errc::overflow}, "the experts' rank");
+  }
 }
 
 TEST(GpuMoeFaults, AMissingDispatchIsNamed) {

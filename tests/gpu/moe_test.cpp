@@ -113,7 +113,7 @@ TEST_P(GpuMoeCalls, GraphsReplayedWithOtherRoutings) {
   std::vector<PreparedMoe> prepared;
   for (std::uint32_t i = 0; i < 12; ++i) {
     constexpr Choice choices[] = {Choice::uniform, Choice::holes, Choice::duplicates, Choice::none, Choice::one_expert};
-    prepared.push_back(prepare({.args = args, .tokens = {6, 4}, .choice = choices[i % 5]}, ranks, i));
+    prepared.push_back(prepare({.args = args, .tokens = {6, 4, 0, 1}, .choice = choices[i % 5]}, ranks, i));
   }
   GpuWorld world = make_gpu_world(static_cast<int>(ranks), gpu_config());
   expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int) {

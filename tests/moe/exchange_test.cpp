@@ -54,34 +54,13 @@ TEST_P(Moe, ExpertsWhereTheCallerWants) {
 // chosen among them by the rule.
 TEST_P(Moe, ReplicasServeTokensInTurn) {
   const std::uint32_t ranks = GetParam();
-  ExchangeArgs with = small_exchange();
-  std::vector<std::uint32_t> first;
-  ExchangeArgs without = with;
-  for (std::uint32_t expert = 0; expert < with.experts; ++expert) {
-    first.push_back(static_cast<std::uint32_t>(without.rank_of_expert.size()));
-    std::vector<std::uint32_t> holders;
-    for (std::uint32_t i = 0; i < std::min(expert % 3 + 1, ranks); ++i) holders.push_back((expert + ranks - i) % ranks);
-    without.rank_of_expert.insert(without.rank_of_expert.end(), holders.begin(), holders.end());
-    with.ranks_of_expert.push_back(holders);
-  }
-  without.experts = static_cast<std::uint32_t>(without.rank_of_expert.size());
-  first.push_back(without.experts);
-  const auto translate = [&](std::int64_t id, std::uint32_t rank, std::uint32_t token) -> std::int64_t {
-    if (id < 0 || id >= with.experts) return -1;
-    const auto expert = static_cast<std::size_t>(id);
-    return first[expert] + (rank + token) % (first[expert + 1] - first[expert]);
-  };
-  for (const Batch& batch :
-       in_every_layout({{{.args = without, .tokens = {6, 4, 5}, .translate = translate}}}, ranks)) {
-    with.layout = batch[0].args.layout;
-    with.alignment = batch[0].args.alignment;
-    with.capacity = batch[0].args.capacity;
+  for (const ReplicaCase& replicas : replicas_in_turn(ranks)) {
     std::vector<PreparedMoe> prepared;
-    for (std::uint32_t i = 0; i < 4; ++i) prepared.push_back(prepare(batch[0], ranks, i));
+    for (std::uint32_t i = 0; i < 4; ++i) prepared.push_back(prepare(replicas.call, ranks, i));
     expect_all_well(run_world(static_cast<int>(ranks), cpu_config(), [&](Communicator& communicator, int number) {
       const auto rank = static_cast<std::uint32_t>(number);
-      const Exchange of_replicas = Exchange::create(communicator, with);
-      const Exchange of_experts = Exchange::create(communicator, batch[0].args);
+      const Exchange of_replicas = Exchange::create(communicator, replicas.with);
+      const Exchange of_experts = Exchange::create(communicator, replicas.call.args);
       EXPECT_EQ(of_replicas.local_experts(), of_experts.local_experts());
       for (const PreparedMoe& p : prepared) {
         CpuMoe moe(of_experts, p, rank);

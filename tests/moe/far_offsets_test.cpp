@@ -74,7 +74,7 @@ struct ExchangeRank {
             .layout = layout,
             .homes = map.homes.data(),
             .first_replica = nullptr,
-            .tables = RoutingTables::at(tables.data(), kRanks, shape)};
+            .tables = RoutingTables::at(&routing_header, tables.data(), kRanks, shape)};
   }
   void run(FarChannel& half, const MoeOperation& operation) {
     run_on_cpu({.call = make_call(half.channel, &half.channel, &half.local, kGeneration, 77), .operation = operation},
@@ -87,6 +87,7 @@ struct ExchangeRank {
   ExchangeShape shape;
   ExchangeLayout layout;
   Sparse window, tables, output, input, result;
+  RoutingHeader routing_header{};
   FarChannel dispatch, combine;
   FaultRecord record{};
   std::uint32_t claim = 0, abort = 0;

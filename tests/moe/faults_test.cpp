@@ -119,22 +119,20 @@ TEST(MoeFaults, OneGenerationTooMany) {
   }
 }
 
+// And writes over nothing.
 TEST(MoeFaults, OverflowIsAnError) {
-  for (const auto& [layout, capacity, choice] : {std::tuple{RowLayout::expert_masked, 1u, Choice::one_expert},
-                                                 {RowLayout::expert_contiguous, 5u, Choice::one_expert},
-                                                 {RowLayout::expert_contiguous, 17u, Choice::uniform}}) {
-    ExchangeArgs args = small_exchange();
-    args.layout = layout;
-    args.alignment = layout == RowLayout::expert_contiguous ? 4 : 1;
-    args.capacity = capacity;
-    // All experts are the second rank's, so the first one only sends.
-    args.rank_of_expert.assign(args.experts, 1);
-    const PreparedMoe p = prepare({.args = args, .tokens = {6}, .choice = choice}, 2, 5);
+  for (const MoeCase& c : more_rows_than_room()) {
+    const PreparedMoe p = prepare(c, 2, 5);
     const auto endings = run_world(2, cpu_config(), [&](Communicator& communicator, int number) {
-      const auto rank = static_cast<std::uint32_t>(number);
-      const Exchange exchange = Exchange::create(communicator, p.call.args);
-      const Ticket ticket = dispatch_and_check(exchange, p, rank);
-      combine_and_check(exchange, p, rank, ticket);
+      const Exchange exchange = Exchange::create(communicator, c.args);
+      CpuMoe moe(exchange, p, static_cast<std::uint32_t>(number));
+      try {
+        const Ticket ticket = exchange.dispatch(moe.dispatch());
+        exchange.combine(moe.combine(ticket));
+      } catch (const Error&) {
+        moe.check_neighbours();
+        throw;
+      }
     });
     expect_fault(endings[0], {Errc::peer_failed}, "the rank that only sends");
     expect_fault(endings[1], {Errc::overflow}, "the experts' rank");

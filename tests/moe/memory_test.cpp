@@ -1,30 +1,14 @@
 // What an exchange takes: the arithmetic of docs/moe.md, written out once more and held against the mapping itself.
 #include <gtest/gtest.h>
 
-#include <cstdint>
-#include <fstream>
-#include <sstream>
-#include <string>
 #include <vector>
 
+#include "support/mapped.hpp"
 #include "support/moe_batches.hpp"
 #include "support/world.hpp"
 
 namespace weft::test {
 namespace {
-
-// How many mappings of windows of exactly so many bytes this process has.
-std::size_t mapped_windows(std::size_t bytes) {
-  std::ifstream maps("/proc/self/maps");
-  std::size_t found = 0;
-  for (std::string line; std::getline(maps, line);) {
-    std::uintptr_t begin = 0, end = 0;
-    char dash = 0;
-    std::istringstream(line) >> std::hex >> begin >> dash >> end;
-    if (line.find("/memfd:weft") != std::string::npos && end - begin == bytes) ++found;
-  }
-  return found;
-}
 
 constexpr std::size_t lines(std::size_t bytes) {
   return (bytes + 255) / 256 * 256;
@@ -41,8 +25,7 @@ std::size_t window_of(const Written& w) {
   const std::size_t dispatch =
       headers + lines(2 * n * (w.most_local + 1) * 8) + lines(2 * n * b * k * 16) + lines(2 * n * b * w.row);
   const std::size_t combine = headers + lines(2 * n * b * w.args.hidden * 2);
-  // 1 + 1 + 72 words: the header of a generation.
-  const std::size_t tables = lines(4 + 4 + 72 * 4) + lines(n * b * 4) + lines(n * b * k * 8) + lines(b * 16);
+  const std::size_t tables = lines(n * b * 4) + lines(n * b * k * 8) + lines(b * 16);
   const bool lists = !w.args.ranks_of_expert.empty();
   const std::size_t map = lines(8 * w.replicas) + lines(lists ? 4 * (w.args.experts + 1) : 0);
   return dispatch + combine + w.args.generations * tables + map;

@@ -1,5 +1,6 @@
 #include "support/moe_batches.hpp"
 
+#include <algorithm>
 #include <tuple>
 
 namespace weft::test {
@@ -77,6 +78,51 @@ std::vector<Batch> rows_without_room() {
   contiguous.alignment = 3;  // what comes last has no room, wherever in an expert that is
   contiguous.capacity = 7;
   return {batch(args), batch(contiguous)};
+}
+
+std::vector<MoeCase> more_rows_than_room() {
+  std::vector<MoeCase> cases;
+  for (const auto& [layout, capacity, choice] : {std::tuple{RowLayout::expert_masked, 1u, Choice::one_expert},
+                                                 {RowLayout::expert_masked, 1u, Choice::uniform},
+                                                 {RowLayout::expert_contiguous, 5u, Choice::one_expert},
+                                                 {RowLayout::expert_contiguous, 17u, Choice::uniform}}) {
+    ExchangeArgs args = small_exchange();
+    args.layout = layout;
+    args.alignment = layout == RowLayout::expert_contiguous ? 4 : 1;
+    args.capacity = capacity;
+    args.rank_of_expert.assign(args.experts, 1);
+    cases.push_back({.args = args, .tokens = {6}, .choice = choice});
+  }
+  return cases;
+}
+
+std::vector<ReplicaCase> replicas_in_turn(std::uint32_t ranks) {
+  ExchangeArgs with = small_exchange();
+  std::vector<std::uint32_t> first;
+  ExchangeArgs without = with;
+  for (std::uint32_t expert = 0; expert < with.experts; ++expert) {
+    first.push_back(static_cast<std::uint32_t>(without.rank_of_expert.size()));
+    std::vector<std::uint32_t> holders;
+    for (std::uint32_t i = 0; i < std::min(expert % 3 + 1, ranks); ++i) holders.push_back((expert + ranks - i) % ranks);
+    without.rank_of_expert.insert(without.rank_of_expert.end(), holders.begin(), holders.end());
+    with.ranks_of_expert.push_back(holders);
+  }
+  without.experts = static_cast<std::uint32_t>(without.rank_of_expert.size());
+  first.push_back(without.experts);
+  const auto translate = [first](std::int64_t id, std::uint32_t rank, std::uint32_t token) -> std::int64_t {
+    if (id < 0 || static_cast<std::size_t>(id) + 1 >= first.size()) return -1;
+    const auto expert = static_cast<std::size_t>(id);
+    return first[expert] + (rank + token) % (first[expert + 1] - first[expert]);
+  };
+  std::vector<ReplicaCase> cases;
+  for (const Batch& batch :
+       in_every_layout({{{.args = without, .tokens = {6, 4, 5}, .translate = translate}}}, ranks)) {
+    with.layout = batch[0].args.layout;
+    with.alignment = batch[0].args.alignment;
+    with.capacity = batch[0].args.capacity;
+    cases.push_back({with, batch[0]});
+  }
+  return cases;
 }
 
 std::vector<Batch> sums_without_weights(std::uint32_t ranks) {

@@ -16,6 +16,15 @@ std::vector<Batch> casts_on_the_way(std::uint32_t ranks);
 std::vector<Batch> experts_where_the_caller_wants(std::uint32_t ranks);
 std::vector<Batch> rows_without_room();
 std::vector<Batch> sums_without_weights(std::uint32_t ranks);
+// One rank of two has all experts, and no room for all rows, which is an error.
+std::vector<MoeCase> more_rows_than_room();
+// An exchange with replicas, and one whose experts are the replicas, among which the caller chooses by the rule: `call`
+// is of the latter, and Tokens::given has the ids for the former.
+struct ReplicaCase {
+  ExchangeArgs with;
+  MoeCase call;
+};
+std::vector<ReplicaCase> replicas_in_turn(std::uint32_t ranks);
 // Each batch as it is, with contiguous experts (room for as much as there is) and with rows by rank.
 std::vector<Batch> in_every_layout(const std::vector<Batch>& batches, std::uint32_t ranks);
 

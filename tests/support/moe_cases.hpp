@@ -51,6 +51,9 @@ struct Dispatched {
 Dispatched dispatched(const Exchange& exchange, const PreparedMoe& p, std::uint32_t rank);
 // What the experts of a rank make of it: the input of combine.
 Bytes expert_rows(const Exchange& exchange, const PreparedMoe& p);
+// Where only some of it may have been written.
+void expect_bytes_or_canaries(std::span<const std::byte> got, std::span<const std::byte> wanted,
+                              const std::string& where);
 void expect_bytes(std::span<const std::byte> got, std::span<const std::byte> wanted, const std::string& where);
 
 // A CPU rank's memory for one dispatch and one combine of `p`, with canaries around and in it.
@@ -62,8 +65,12 @@ class CpuMoe {
   // Both throw where anything is wrong, in what was written and what was left.
   void check_dispatch();
   void check_combine();
+  // After a dispatch that failed: nothing is where it does not belong.
+  void check_neighbours();
 
  private:
+  void check_guards();
+
   const PreparedMoe& p_;
   std::uint32_t rank_;
   Dispatched wanted_;

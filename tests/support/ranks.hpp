@@ -11,6 +11,8 @@
 #include <thread>
 #include <vector>
 
+#include "weft/error.hpp"
+
 namespace weft::test {
 
 // Of host-side meetings: what a hang would outlast, so that a test which relies on it to end has failed; and none.
@@ -50,6 +52,17 @@ inline std::vector<std::string> run_ranks(int size, const std::function<void(int
 
 inline void expect_says(const std::string& error, const std::string& part) {
   EXPECT_PRED_FORMAT2(testing::IsSubstring, part, error);
+}
+
+// One of Weft's errors.
+inline void expect_code(const std::function<void()>& body, Errc code, const std::string& part) {
+  try {
+    body();
+    ADD_FAILURE() << "no error; expected one with '" << part << "'";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), code) << error.what();
+    expect_says(error.what(), part);
+  }
 }
 
 inline void expect_all_say(const std::vector<std::string>& errors, const std::string& part) {

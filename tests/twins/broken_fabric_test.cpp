@@ -51,11 +51,13 @@ class BreakableFabric final : public Fabric {
   int max_blocks() const override { return broken.few_blocks < 0 ? sound_->max_blocks() : few_blocks() ? 100 : 133; }
   std::size_t control_bytes() const override { return sound_->control_bytes(); }
   Control control() const override { return sound_->control(); }
-  void open_window(Bootstrap& bootstrap, std::size_t bytes) override {
-    window_bytes_ = bytes;
-    sound_->open_window(bootstrap, bytes);
+  void open_window(Bootstrap& bootstrap, int number, std::size_t bytes) override {
+    if (number == 0) window_bytes_ = bytes;
+    sound_->open_window(bootstrap, number, bytes);
   }
-  void keep_windows(int count) override { sound_->keep_windows(count); }
+  void close_window(int number) override { sound_->close_window(number); }
+  void finish_calls() override { sound_->finish_calls(); }
+  std::byte* lasting(int number) override { return sound_->lasting(number); }
   std::byte* window(int number, int rank) const override { return sound_->window(number, rank); }
   void write(void* to, const void* from, std::size_t bytes) override { sound_->write(to, from, bytes); }
   void fill(void* to, std::uint8_t value, std::size_t bytes) override {
@@ -84,7 +86,9 @@ class BreakableFabric final : public Fabric {
     const auto sender = static_cast<int>(planned.call.channel->member[copy->work.shares.sender]);
     if (sender == broken.copies_from) static_cast<std::uint8_t*>(copy->work.tensor[0].output)[5] ^= 4;
   }
-  void keep_alive(Stream stream, const std::shared_ptr<Fabric>& what) override { sound_->keep_alive(stream, what); }
+  bool keep_alive(Stream stream, const std::shared_ptr<Fabric>& what) override {
+    return sound_->keep_alive(stream, what);
+  }
   void split(int group, int color) override { sound_->split(group, color); }
   void nccl_all_reduce(const NcclAllReduce& call) override { sound_->nccl_all_reduce(call); }
   void nccl_check(int group, int rank, int size) override { sound_->nccl_check(group, rank, size); }

@@ -106,6 +106,13 @@ class GpuMoe {
     expect(output_, std::span(wanted.rows), "rows");
     expect(output_scales_, std::span(wanted.scales), "scales");
   }
+  // After a dispatch that failed: nothing is where it does not belong.
+  void check_neighbours(const PreparedMoe& p) const {
+    const Dispatched wanted = dispatched(exchange_, p, rank_);
+    gpu_.synchronize();
+    expect(sources_, std::span(wanted.sources), "sources", expect_bytes_or_canaries);
+    expect(output_, std::span(wanted.rows), "rows", expect_bytes_or_canaries);
+  }
   void check_combine(const PreparedMoe& p) const {
     wait();
     expect(result_, std::span(p.results[rank_]), "combined rows");
@@ -143,13 +150,19 @@ class GpuMoe {
     group_.check();
   }
   void expect(const Buffer& buffer, std::span<const std::byte> content, const std::string& what) const {
+    expect(buffer, content, what, expect_bytes);
+  }
+  // `compare`: with the content.
+  template <class Compare>
+  void expect(const Buffer& buffer, std::span<const std::byte> content, const std::string& what,
+              Compare compare) const {
     detail::check_cuda(cudaMemcpyAsync(buffer.host, buffer.device, buffer.bytes, cudaMemcpyDeviceToHost, gpu_.stream()),
                        "download");
     gpu_.synchronize();
     const std::span<const std::byte> all(buffer.host, buffer.bytes);
     const Bytes canaries(buffer.bytes, Guarded::kCanary);
     const std::size_t end = kGuard + content.size();
-    expect_bytes(all.subspan(kGuard), content, what);
+    compare(all.subspan(kGuard), content, what);
     expect_bytes(all, std::span(canaries).first(kGuard), "before the " + what);
     expect_bytes(all.subspan(end), std::span(canaries).subspan(end), "behind the " + what);
   }

@@ -1,0 +1,195 @@
+// Exchanges that are freed before their communicator, on GPU ranks.
+#include <gtest/gtest.h>
+
+#include <latch>
+#include <optional>
+#include <vector>
+
+#include "gpu/support/gpu_moe.hpp"
+#include "gpu/support/graph.hpp"
+#include "gpu/support/kernels.hpp"
+#include "support/moe_batches.hpp"
+#include "support/ranks.hpp"
+
+namespace weft::test {
+namespace {
+
+using namespace std::chrono_literals;
+using detail::check_cuda;
+
+// Room for so many exchanges.
+Config config_for(int exchanges) {
+  Config config = gpu_config();
+  config.max_groups = 63 - 2 * exchanges;
+  config.group_one_shot_bytes = config.group_two_shot_bytes = 1024;
+  return config;
+}
+
+void use(const Exchange& exchange, const PreparedMoe& p, Communicator& communicator, GpuRank& gpu, Launch launch) {
+  gpu.reset();
+  GpuMoe moe(gpu, communicator, exchange, launch);
+  moe.fill(p);
+  run_on_gpu_rank(moe, gpu, p);
+}
+
+std::size_t free_bytes() {
+  std::size_t free = 0, total = 0;
+  check_cuda(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
+  return free;
+}
+
+class GpuMoeFree : public testing::TestWithParam<std::uint32_t> {};
+INSTANTIATE_TEST_SUITE_P(Ranks, GpuMoeFree, testing::Values(1, 2, 4));
+
+// One that is used, in every layout in turn, and one that is large.
+TEST_P(GpuMoeFree, GivesMemoryAndPlaceBackTimeAndAgain) {
+  const std::uint32_t ranks = GetParam();
+  std::vector<PreparedMoe> prepared;
+  for (const Batch& batch : in_every_layout({{{.args = small_exchange(), .tokens = {6, 3}}}}, ranks)) {
+    prepared.push_back(prepare(batch[0], ranks, 5));
+  }
+  const ExchangeArgs large{.tokens = 1024, .hidden = 8192, .experts = 8, .top_k = 1};
+  const std::size_t large_bytes = exchange_memory(static_cast<int>(ranks), large).window;
+  GpuWorld world = make_gpu_world(static_cast<int>(ranks), config_for(2));
+  expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int) {
+    const std::size_t window = communicator.memory().window;
+    std::size_t left = 0;
+    for (std::size_t round = 0; round < 12; ++round) {
+      const PreparedMoe& p = prepared[round % prepared.size()];
+      Exchange unused = Exchange::create(communicator, large);
+      Exchange used = Exchange::create(communicator, p.call.args);
+      for (std::size_t call = 0; call < round % 3; ++call) use(used, p, communicator, gpu, world.launch());
+      (round % 2 == 0 ? unused : used).free();
+      (round % 2 == 0 ? used : unused).free();
+      EXPECT_EQ(communicator.memory().window, window);
+      if (round != 0) continue;
+      left = free_bytes();  // whatever is kept for good has been taken
+      barrier(communicator, {.stream = gpu.stream()});
+      gpu.synchronize();
+    }
+    EXPECT_GT(free_bytes() + large_bytes, left);
+  }));
+}
+
+TEST_P(GpuMoeFree, LeavesAHoleThatTheNextOneFills) {
+  const std::uint32_t ranks = GetParam();
+  std::vector<PreparedMoe> p;
+  for (std::uint32_t i = 0; i < 4; ++i) {
+    ExchangeArgs args = small_exchange();
+    args.hidden = 256 + 8 * i;
+    p.push_back(prepare({.args = args, .tokens = {6, 3}}, ranks, i));
+  }
+  GpuWorld world = make_gpu_world(static_cast<int>(ranks), config_for(3));
+  expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int) {
+    std::vector<Exchange> exchanges;
+    for (std::size_t i = 0; i < 3; ++i) exchanges.push_back(Exchange::create(communicator, p[i].call.args));
+    const auto use_all = [&] {
+      for (const std::size_t i : {0u, 2u}) use(exchanges[i], p[i], communicator, gpu, world.launch());
+    };
+    use_all();
+    exchanges[1].free();
+    expect_says(error_of([&] { use(exchanges[1], p[1], communicator, gpu, world.launch()); }), "has been freed");
+    use_all();
+    communicator.release();
+    communicator.acquire();
+    use_all();
+    const Exchange next = Exchange::create(communicator, p[3].call.args);
+    expect_says(error_of([&] { Exchange::create(communicator, p[3].call.args); }), "there is room for 3");
+    use(next, p[3], communicator, gpu, world.launch());
+    use_all();
+  }));
+}
+
+// One rank is late, and all of them free at once what they have enqueued calls on.
+TEST_P(GpuMoeFree, FinishesWhatIsEnqueued) {
+  const std::uint32_t ranks = GetParam();
+  const PreparedMoe p = prepare({.args = small_exchange(), .tokens = {6, 3}}, ranks, 5);
+  GpuWorld world = make_gpu_world(static_cast<int>(ranks), config_for(1));
+  expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int rank) {
+    for (int round = 0; round < 4; ++round) {
+      gpu.reset();
+      Exchange exchange = Exchange::create(communicator, p.call.args);
+      GpuMoe moe(gpu, communicator, exchange, world.launch());
+      moe.fill(p);
+      if (rank == round % static_cast<int>(ranks)) delay(100ms, gpu.stream());
+      moe.combine(p, moe.dispatch(p, gpu.stream()), gpu.stream());
+      exchange.free();
+      moe.check_dispatch(p);
+      moe.check_combine(p);
+    }
+  }));
+}
+
+// A replay finds no memory, or somebody else's: it ends with a name, and touches neither.
+TEST_P(GpuMoeFree, GraphsThatHoldOneAreTold) {
+  const std::uint32_t ranks = GetParam();
+  const PreparedMoe p = prepare({.args = small_exchange(), .tokens = {6, 3}}, ranks, 5);
+  for (const bool replaced : {false, true}) {
+    GpuWorld world = make_gpu_world(static_cast<int>(ranks), config_for(1));
+    expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int) {
+      Exchange exchange = Exchange::create(communicator, p.call.args);
+      GpuMoe moe(gpu, communicator, exchange, world.launch());
+      moe.fill(p);
+      const Graph graph(gpu.stream(), [&] { moe.combine(p, moe.dispatch(p, gpu.stream()), gpu.stream()); });
+      graph.launch(gpu.stream());
+      moe.check_dispatch(p);
+      moe.check_combine(p);
+      exchange.free();
+      std::optional<Exchange> next;
+      if (replaced) next = Exchange::create(communicator, p.call.args);
+      for (int replay = 0; replay < 2; ++replay) {
+        graph.launch(gpu.stream());
+        gpu.synchronize();
+        const auto fault = communicator.status();
+        ASSERT_TRUE(fault.has_value());
+        EXPECT_EQ(fault->code, Errc::released);
+      }
+      communicator.release();  // the way back
+      communicator.acquire();
+      if (!replaced) next = Exchange::create(communicator, p.call.args);
+      for (int call = 0; call < 3; ++call) use(*next, p, communicator, gpu, world.launch());
+    }));
+  }
+}
+
+// While the memory is released a dispatch in a graph finds none either.
+TEST_P(GpuMoeFree, GraphsThatAReleaseFindsAreTold) {
+  const std::uint32_t ranks = GetParam();
+  const PreparedMoe p = prepare({.args = small_exchange(), .tokens = {6, 3}}, ranks, 5);
+  GpuWorld world = make_gpu_world(static_cast<int>(ranks), gpu_config());
+  expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int) {
+    const Exchange exchange = Exchange::create(communicator, p.call.args);
+    GpuMoe moe(gpu, communicator, exchange, world.launch());
+    moe.fill(p);
+    const Graph graph(gpu.stream(), [&] { moe.combine(p, moe.dispatch(p, gpu.stream()), gpu.stream()); });
+    communicator.release();
+    graph.launch(gpu.stream());
+    gpu.synchronize();
+    const auto fault = communicator.status();
+    ASSERT_TRUE(fault.has_value());
+    EXPECT_EQ(fault->code, Errc::released);
+    communicator.acquire();
+    use(exchange, p, communicator, gpu, world.launch());
+  }));
+}
+
+TEST(GpuMoeFreeing, ARankThatDoesNotCallIsMissed) {
+  const PreparedMoe p = prepare({.args = small_exchange(), .tokens = {6, 3}}, 2, 5);
+  Config config = config_for(1);
+  config.rendezvous_deadline = 15s;
+  GpuWorld world = make_gpu_world(2, config);
+  std::latch missed(1);
+  expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int rank) {
+    std::optional<CountDown> told;
+    if (rank == 0) told.emplace(missed);
+    Exchange exchange = Exchange::create(communicator, p.call.args);
+    use(exchange, p, communicator, gpu, world.launch());
+    if (rank == 0) expect_says(error_of([&] { exchange.free(); }), "free an exchange");
+    told.reset();
+    missed.wait();
+    use(exchange, p, communicator, gpu, world.launch());
+  }));
+}
+
+}  // namespace
+}  // namespace weft::test

@@ -1,0 +1,169 @@
+// Dispatches and combines one behind the other and beside each other, of one exchange and of two, on GPU ranks.
+#include <gtest/gtest.h>
+
+#include <random>
+#include <vector>
+
+#include "gpu/support/gpu_moe.hpp"
+#include "gpu/support/kernels.hpp"
+#include "support/moe_batches.hpp"
+
+namespace weft::test {
+namespace {
+
+using namespace std::chrono_literals;
+using detail::check_cuda;
+
+class GpuMoeSequence : public testing::TestWithParam<std::uint32_t> {};
+INSTANTIATE_TEST_SUITE_P(Ranks, GpuMoeSequence, testing::Values(2, 3, 4));
+
+// A thousand calls of either, some of them in front of the host's last look, every result looked at, each rank late at
+// times of its own.
+TEST_P(GpuMoeSequence, AThousandCallsWithDelays) {
+  const std::uint32_t ranks = GetParam();
+  const ExchangeArgs args = small_exchange();
+  std::vector<PreparedMoe> prepared;
+  for (std::uint32_t i = 0; i < 16; ++i) {
+    constexpr Choice choices[] = {Choice::uniform, Choice::holes, Choice::uniform, Choice::none};
+    MoeCase c{.args = args, .tokens = {}, .choice = choices[i % 4], .residual = i % 3 == 0};
+    for (std::uint32_t rank = 0; rank < ranks; ++rank) c.tokens.push_back((i * 5 + rank * 3) % 7);
+    prepared.push_back(prepare(c, ranks, i));
+  }
+  GpuWorld world = make_gpu_world(static_cast<int>(ranks), gpu_config());
+  expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int rank) {
+    const Exchange exchange = Exchange::create(communicator, args);
+    std::vector<GpuMoe> memory;
+    for (int i = 0; i < kMostAhead / 2; ++i) memory.emplace_back(gpu, communicator, exchange, world.launch());
+    std::mt19937 random(static_cast<std::uint32_t>(rank));
+    const auto nap = [&] {
+      if (random() % 4 == 0) delay(std::chrono::microseconds(random() % 300), gpu.stream());
+    };
+    for (std::size_t call = 0; call < 1000; call += memory.size()) {
+      const auto of = [&](std::size_t i) -> const PreparedMoe& { return prepared[(call + i) * 7 % prepared.size()]; };
+      for (std::size_t i = 0; i < memory.size(); ++i) memory[i].fill(of(i));
+      for (std::size_t i = 0; i < memory.size(); ++i) {
+        nap();
+        const Ticket ticket = memory[i].dispatch(of(i), gpu.stream());
+        nap();
+        memory[i].combine(of(i), ticket, gpu.stream());
+      }
+      for (std::size_t i = 0; i < memory.size(); ++i) {
+        memory[i].check_dispatch(of(i));
+        memory[i].check_combine(of(i));
+      }
+    }
+  }));
+}
+
+// The tickets of two exchanges in every order, and on two streams the dispatch of either beside the combine of the
+// other.
+TEST_P(GpuMoeSequence, TwoExchangesInterleaveAndRunBesideEachOther) {
+  const std::uint32_t ranks = GetParam();
+  ExchangeArgs wide = small_exchange(), narrow = small_exchange();
+  narrow.top_k = 1;
+  narrow.hidden = 64;
+  const PreparedMoe p[] = {prepare({.args = wide, .tokens = {5, 2}}, ranks, 1),
+                           prepare({.args = narrow, .tokens = {6, 3}}, ranks, 2)};
+  GpuWorld world = make_gpu_world(static_cast<int>(ranks), gpu_config());
+  expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int) {
+    const Exchange exchanges[] = {Exchange::create(communicator, wide), Exchange::create(communicator, narrow)};
+    GpuMoe moe[] = {{gpu, communicator, exchanges[0], world.launch()},
+                    {gpu, communicator, exchanges[1], world.launch()}};
+    cudaEvent_t event = nullptr;
+    check_cuda(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "cudaEventCreate");
+    const auto order = [&](cudaStream_t before, cudaStream_t after) {
+      check_cuda(cudaEventRecord(event, before), "cudaEventRecord");
+      check_cuda(cudaStreamWaitEvent(after, event, 0), "cudaStreamWaitEvent");
+    };
+    for (int round = 0; round < 40; ++round) {
+      const int a = round % 2, b = 1 - a;
+      for (const int i : {a, b}) moe[i].fill(p[i]);
+      if (round % 4 < 2) {  // on one stream, and back in either order
+        const Ticket first = moe[a].dispatch(p[a], gpu.stream());
+        const Ticket second = moe[b].dispatch(p[b], gpu.stream());
+        const bool in_turn = round % 8 < 4;
+        moe[in_turn ? a : b].combine(p[in_turn ? a : b], in_turn ? first : second, gpu.stream());
+        moe[in_turn ? b : a].combine(p[in_turn ? b : a], in_turn ? second : first, gpu.stream());
+      } else {
+        const Ticket first = moe[a].dispatch(p[a], gpu.stream());
+        order(gpu.stream(), gpu.other_stream());
+        moe[a].combine(p[a], first, gpu.other_stream());            // beside …
+        const Ticket second = moe[b].dispatch(p[b], gpu.stream());  // … this one
+        moe[b].combine(p[b], second, gpu.stream());
+        order(gpu.other_stream(), gpu.stream());
+      }
+      for (const int i : {a, b}) {
+        moe[i].check_dispatch(p[i]);
+        moe[i].check_combine(p[i]);
+      }
+    }
+    check_cuda(cudaEventDestroy(event), "cudaEventDestroy");
+  }));
+}
+
+// What an exchange with replicas gives is, bit for bit, what one gives whose experts are the replicas, when the caller
+// has chosen among them by the rule.
+TEST_P(GpuMoeSequence, ReplicasServeTokensInTurn) {
+  const std::uint32_t ranks = GetParam();
+  GpuWorld world = make_gpu_world(static_cast<int>(ranks), gpu_config());
+  for (const ReplicaCase& replicas : replicas_in_turn(ranks)) {
+    std::vector<PreparedMoe> prepared;
+    for (std::uint32_t i = 0; i < 4; ++i) prepared.push_back(prepare(replicas.call, ranks, i));
+    expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int rank) {
+      const Exchange of_replicas = Exchange::create(communicator, replicas.with);
+      const Exchange of_experts = Exchange::create(communicator, replicas.call.args);
+      GpuMoe moe(gpu, communicator, of_experts, world.launch());
+      std::byte* const ids = gpu.device_memory(replicas.with.tokens * replicas.with.top_k * sizeof(std::int32_t));
+      for (const PreparedMoe& p : prepared) {
+        const std::vector<std::int32_t>& given = p.tokens[static_cast<std::size_t>(rank)].given;
+        moe.fill(p);
+        check_cuda(cudaMemcpyAsync(ids, given.data(), given.size() * sizeof(std::int32_t), cudaMemcpyHostToDevice,
+                                   gpu.stream()),
+                   "upload");
+        DispatchArgs args = moe.dispatch_args(p, gpu.stream());
+        args.topk_ids = ids;
+        const Ticket ticket = of_replicas.dispatch(args);
+        moe.check_dispatch(p);
+        of_replicas.combine(moe.combine_args(p, ticket, gpu.stream()));
+        moe.check_combine(p);
+      }
+    }));
+  }
+}
+
+// A rank that begins late is the one that the others have waited for longest; nobody waits for itself.
+TEST_P(GpuMoeSequence, ALateRankIsNamedByItsWait) {
+  const std::uint32_t ranks = GetParam();
+  const PreparedMoe p = prepare({.args = small_exchange(), .tokens = {6, 3}}, ranks, 5);
+  GpuWorld world = make_gpu_world(static_cast<int>(ranks), gpu_config());
+  expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int rank) {
+    const Exchange exchange = Exchange::create(communicator, p.call.args);
+    GpuMoe moe(gpu, communicator, exchange, world.launch());
+    auto* const waits = reinterpret_cast<std::uint64_t*>(gpu.device_memory(ranks * sizeof(std::uint64_t)));
+    for (std::uint32_t late = 0; late < ranks; ++late) {
+      moe.fill(p);
+      check_cuda(cudaMemsetAsync(waits, 0xff, ranks * sizeof(std::uint64_t), gpu.stream()), "cudaMemsetAsync");
+      barrier(communicator, {.stream = gpu.stream()});
+      gpu.synchronize();
+      if (static_cast<std::uint32_t>(rank) == late) delay(300ms, gpu.stream());
+      DispatchArgs args = moe.dispatch_args(p, gpu.stream());
+      args.source_wait_ns = waits;
+      const Ticket ticket = exchange.dispatch(args);
+      moe.check_dispatch(p);
+      std::vector<std::uint64_t> seen(ranks);
+      check_cuda(cudaMemcpy(seen.data(), waits, ranks * sizeof(std::uint64_t), cudaMemcpyDeviceToHost), "download");
+      EXPECT_EQ(seen[static_cast<std::size_t>(rank)], 0u);
+      for (std::uint32_t source = 0; source < ranks; ++source) {
+        EXPECT_NE(seen[source], ~std::uint64_t{0});
+        if (source != late && static_cast<std::uint32_t>(rank) != late) {
+          EXPECT_GT(seen[late], seen[source]);
+        }
+      }
+      moe.combine(p, ticket, gpu.stream());
+      moe.check_combine(p);
+    }
+  }));
+}
+
+}  // namespace
+}  // namespace weft::test

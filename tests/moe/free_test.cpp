@@ -1,0 +1,266 @@
+// Exchanges that are freed before their communicator: their memory and their place are there again, what others have is
+// as it was, and whatever still holds one is told.
+#include <gtest/gtest.h>
+
+#include <optional>
+#include <vector>
+
+#include "support/mapped.hpp"
+#include "support/moe_batches.hpp"
+#include "support/processes.hpp"
+#include "support/ranks.hpp"
+#include "support/world.hpp"
+#include "weft/recording.hpp"
+
+namespace weft::test {
+namespace {
+
+using namespace std::chrono_literals;
+
+// Room for so many exchanges.
+Config config_for(int exchanges) {
+  Config config = cpu_config();
+  config.max_groups = 63 - 2 * exchanges;
+  config.group_one_shot_bytes = config.group_two_shot_bytes = 1024;
+  return config;
+}
+
+void use(const Exchange& exchange, const PreparedMoe& p, int rank) {
+  const auto number = static_cast<std::uint32_t>(rank);
+  combine_and_check(exchange, p, number, dispatch_and_check(exchange, p, number));
+}
+
+// One of a size that nothing else has.
+PreparedMoe odd_one(std::uint32_t ranks, std::uint32_t seed) {
+  ExchangeArgs args = small_exchange();
+  args.hidden = 256 + seed % 5 * 64;
+  return prepare({.args = args, .tokens = {6, 3}}, ranks, seed);
+}
+std::size_t pages_of(const ExchangeArgs& args, int ranks) {
+  return (exchange_memory(ranks, args).window + 4095) / 4096 * 4096;
+}
+
+void create_use_and_free(Communicator& communicator, const std::vector<PreparedMoe>& prepared, int rounds) {
+  const std::size_t before = communicator.memory().window;
+  for (int round = 0; round < rounds; ++round) {
+    const PreparedMoe& p = prepared[static_cast<std::size_t>(round) % prepared.size()];
+    Exchange exchange = Exchange::create(communicator, p.call.args);
+    ensure(communicator.memory().window > before, "no memory was taken");
+    ensure(mapped_windows(pages_of(p.call.args, communicator.size())) != 0, "nothing was mapped");
+    for (int call = 0; call < round % 3; ++call) use(exchange, p, communicator.rank());
+    exchange.free();
+    ensure(communicator.memory().window == before, "memory was not given back");
+    ensure(mapped_windows(pages_of(p.call.args, communicator.size())) == 0, "something is still mapped");
+  }
+}
+
+// An odd number of calls, an even one, and none: whichever bank the next one of that place begins with.
+TEST(MoeFree, GivesMemoryAndPlaceBackTimeAndAgain) {
+  std::vector<PreparedMoe> prepared;
+  for (const RowLayout layout : {RowLayout::expert_masked, RowLayout::expert_contiguous, RowLayout::rank_major}) {
+    for (std::uint32_t seed = 0; seed < 2; ++seed) {
+      MoeCase c = odd_one(3, seed).call;
+      c.args.layout = layout;
+      prepared.push_back(prepare(c, 3, seed));
+    }
+  }
+  expect_all_well(run_world(3, config_for(1),
+                            [&](Communicator& communicator, int) { create_use_and_free(communicator, prepared, 40); }));
+}
+
+// Which map each other's memory, and must let go of it, too.
+TEST(MoeFree, BetweenProcesses) {
+  constexpr int kSize = 3;
+  const std::vector<PreparedMoe> prepared{odd_one(kSize, 1), odd_one(kSize, 2)};
+  const UniqueId id = UniqueId::create();
+  Processes processes(kSize, [&](const Child& self) {
+    Communicator communicator = Communicator::from_id(id, self.rank(), kSize, config_for(2));
+    create_use_and_free(communicator, prepared, 40);
+  });
+  for (const Outcome& outcome : processes.wait()) {
+    EXPECT_EQ(outcome.error, "");
+    EXPECT_EQ(outcome.exit_code, 0) << "signal " << outcome.signal << ", too slow " << outcome.too_slow;
+  }
+}
+
+// The others go on, over release() and acquire(), too; the next one takes the hole, and there is room for no more.
+TEST(MoeFree, LeavesAHoleThatTheNextOneFills) {
+  const PreparedMoe p[] = {odd_one(2, 1), odd_one(2, 2), odd_one(2, 3), odd_one(2, 4)};
+  expect_all_well(run_world(2, config_for(3), [&](Communicator& communicator, int rank) {
+    std::vector<Exchange> exchanges;
+    for (int i = 0; i < 3; ++i) exchanges.push_back(Exchange::create(communicator, p[i].call.args));
+    const auto use_all = [&] {
+      for (const int i : {0, 2}) use(exchanges[static_cast<std::size_t>(i)], p[i], rank);
+    };
+    use_all();
+    const std::size_t with_all = communicator.memory().window;
+    exchanges[1].free();
+    EXPECT_EQ(with_all - communicator.memory().window, exchange_memory(2, p[1].call.args).window);
+    use_all();
+    communicator.release();
+    EXPECT_EQ(communicator.memory().window, 0u);
+    communicator.acquire();
+    use_all();
+    Exchange next = Exchange::create(communicator, p[3].call.args);
+    expect_says(error_of([&] { Exchange::create(communicator, p[3].call.args); }),
+                "Exchange::create: 3 exchanges exist, and with Config::max_groups 57 there is room for 3");
+    use(next, p[3], rank);
+    use_all();
+    communicator.release();
+    communicator.acquire();
+    for (Exchange* const last : {&exchanges[2], &next, &exchanges[0]}) last->free();
+    const Exchange again = Exchange::create(communicator, p[1].call.args);
+    use(again, p[1], rank);
+  }));
+}
+
+// By every handle; and that is no fault.
+TEST(MoeFree, RejectsCallsByName) {
+  const PreparedMoe p = odd_one(2, 1), q = odd_one(2, 2);
+  expect_all_well(run_world(2, cpu_config(), [&](Communicator& communicator, int number) {
+    const auto rank = static_cast<std::uint32_t>(number);
+    Exchange exchange = Exchange::create(communicator, p.call.args);
+    Exchange other_handle = exchange;
+    CpuMoe moe(exchange, p, rank);
+    const Ticket ticket = dispatch_and_check(exchange, p, rank);
+    other_handle.free();
+    const std::string freed = ": the exchange has been freed";
+    expect_code([&] { exchange.dispatch(moe.dispatch()); }, Errc::released, "dispatch" + freed);
+    expect_code([&] { exchange.dispatch_send(moe.dispatch()); }, Errc::released, "dispatch" + freed);
+    expect_code([&] { exchange.dispatch_wait(ticket, moe.dispatch()); }, Errc::released, "dispatch_wait" + freed);
+    expect_code([&] { exchange.combine(moe.combine(ticket)); }, Errc::released, "combine" + freed);
+    expect_code([&] { exchange.combine_send(moe.combine(ticket)); }, Errc::released, "combine" + freed);
+    expect_code([&] { exchange.combine_wait(moe.combine(ticket)); }, Errc::released, "combine_wait" + freed);
+    EXPECT_FALSE(communicator.status().has_value());
+    const Exchange next = Exchange::create(communicator, q.call.args);
+    expect_code([&] { exchange.dispatch(moe.dispatch()); }, Errc::released, "dispatch" + freed);
+    use(next, q, number);
+  }));
+}
+
+// Whatever was begun and not finished is no matter of the exchange that comes to the same place.
+TEST(MoeFree, WhatIsUnderWayIsVoid) {
+  ExchangeArgs args = small_exchange();
+  args.generations = 1;
+  const PreparedMoe p = prepare({.args = args, .tokens = {6, 3}}, 2, 5);
+  expect_all_well(run_world(2, config_for(1), [&](Communicator& communicator, int number) {
+    const auto rank = static_cast<std::uint32_t>(number);
+    for (int round = 0; round < 6; ++round) {
+      Exchange exchange = Exchange::create(communicator, args);
+      CpuMoe moe(exchange, p, rank);
+      if (round % 3 == 0) exchange.dispatch(moe.dispatch());
+      if (round % 3 == 1) exchange.dispatch_send(moe.dispatch());
+      if (round % 3 == 2) exchange.combine_send(moe.combine(exchange.dispatch(moe.dispatch())));
+      exchange.free();
+      Exchange next = Exchange::create(communicator, args);
+      use(next, p, number);
+      next.free();
+    }
+  }));
+}
+
+// A replay finds no memory, or somebody else's: it ends with a name, and touches neither. Its message has the calls of
+// the exchange that is no more.
+TEST(MoeFree, RecordingsThatHoldOneAreTold) {
+  const PreparedMoe p = odd_one(2, 1), q = odd_one(2, 2);
+  for (const bool replaced : {false, true}) {
+    expect_all_well(run_world(2, config_for(1), [&](Communicator& communicator, int number) {
+      const auto rank = static_cast<std::uint32_t>(number);
+      Exchange exchange = Exchange::create(communicator, p.call.args);
+      CpuMoe moe(exchange, p, rank);
+      const Recording recording =
+          Recording::capture(communicator, [&] { exchange.combine(moe.combine(exchange.dispatch(moe.dispatch()))); });
+      recording.replay();
+      moe.check_combine();
+      exchange.free();
+      std::optional<Exchange> next;
+      if (replaced) next = Exchange::create(communicator, q.call.args);
+      for (int replay = 0; replay < 2; ++replay) {
+        expect_code([&] { recording.replay(); }, Errc::released,
+                    replaced ? "released on rank" : "a call of an exchange that was freed");
+      }
+      EXPECT_EQ(communicator.status()->code, Errc::released);
+      communicator.release();  // the way back
+      communicator.acquire();
+      if (!replaced) next = Exchange::create(communicator, q.call.args);
+      use(*next, q, number);
+      EXPECT_FALSE(communicator.status().has_value());
+    }));
+  }
+}
+
+// A fault outlives the exchange in which it was found, with its history.
+TEST(MoeFree, AFaultKeepsItsHistory) {
+  const PreparedMoe p = odd_one(2, 1);
+  expect_all_well(run_world(2, cpu_config(short_deadline), [&](Communicator& communicator, int number) {
+    const auto rank = static_cast<std::uint32_t>(number);
+    Exchange exchange = Exchange::create(communicator, p.call.args);
+    CpuMoe moe(exchange, p, rank);
+    DispatchArgs args = moe.dispatch();
+    args.tag = 77 + rank;
+    expect_says(error_of([&] { exchange.dispatch(args); }), "dispatch tag 7");
+    exchange.free();
+    const std::string error = error_of([&] { communicator.check(); });
+    expect_says(error, "last calls of this rank on the group that failed:\n  0 dispatch tag 7");
+  }));
+}
+
+TEST(MoeFree, RanksAgreeOnWhichOrNoneIsFreed) {
+  const PreparedMoe p = odd_one(3, 1), q = odd_one(3, 2);
+  Config config = config_for(3);
+  config.deadline = 5s;  // of calls on one that some rank has freed
+  expect_all_well(run_world(3, config, [&](Communicator& communicator, int rank) {
+    Exchange gone = Exchange::create(communicator, p.call.args);
+    gone.free();
+    Exchange first = Exchange::create(communicator, p.call.args);  // in the place of that one
+    Exchange second = Exchange::create(communicator, q.call.args);
+    const auto use_both = [&] {
+      use(first, p, rank);
+      use(second, q, rank);
+    };
+    expect_code(
+        [&] { (rank == 1 ? second : first).free(); }, Errc::invalid_argument,
+        "Exchange::free: ranks disagree: of the exchanges that were ever created, rank 0 frees number 1, rank 1 "
+        "number 2");
+    use_both();
+    const std::string error = error_of([&] { (rank == 2 ? gone : first).free(); });
+    expect_says(error, "Exchange::free: the exchange has been freed");
+    use_both();
+    communicator.release();
+    expect_code([&] { first.free(); }, Errc::released, "Exchange::free: the communicator's memory is released");
+    communicator.acquire();
+    use_both();
+    first.free();
+    use(second, q, rank);
+  }));
+}
+
+// A rank that does not call is missed by the deadline of meetings, and the exchange is as it was.
+TEST(MoeFree, ARankThatDoesNotCallIsMissed) {
+  const PreparedMoe p = odd_one(3, 1);
+  Config config = cpu_config();
+  config.rendezvous_deadline = 2s;
+  expect_all_well(run_world(3, config, [&](Communicator& communicator, int rank) {
+    Exchange exchange = Exchange::create(communicator, p.call.args);
+    use(exchange, p, rank);
+    if (rank != 1) {
+      expect_code([&] { exchange.free(); }, Errc::rendezvous, "free an exchange");
+    }
+    use(exchange, p, rank);
+  }));
+}
+
+TEST(MoeFree, GroupsFreeTheirsAtOnce) {
+  const PreparedMoe p = odd_one(2, 1);
+  expect_all_well(run_world(4, cpu_config(), [&](Communicator& communicator, int rank) {
+    const Group group = communicator.split(rank % 2);
+    for (int round = 0; round < 4; ++round) {
+      Exchange exchange = Exchange::create(group, p.call.args);
+      use(exchange, p, group.rank());
+      exchange.free();
+    }
+  }));
+}
+
+}  // namespace
+}  // namespace weft::test

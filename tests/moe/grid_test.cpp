@@ -1,0 +1,66 @@
+// The grids that Weft chooses for dispatch and combine.
+#include <gtest/gtest.h>
+
+#include "comm/exchange_grid.hpp"
+#include "core/exchange_shape.hpp"
+#include "support/moe_batches.hpp"
+
+namespace weft::detail {
+namespace {
+
+ExchangeShape shape_of(const ExchangeArgs& args, std::uint32_t ranks) {
+  return make_shape(ranks, 0, args, map_experts(ranks, args));
+}
+
+// DeepSeek-V3 on 8 ranks with 133 blocks.
+struct Grids {
+  ExchangeShape shape = shape_of({.tokens = 128, .hidden = 7168, .experts = 256, .top_k = 8, .cast = RowCast::fp8}, 8);
+  ExchangeGridArgs args(std::uint32_t tokens, Part part = Part::whole, Launch launch = {}) const {
+    return {.shape = shape, .ranks = 8, .tokens = tokens, .part = part, .launch = launch, .most_blocks = 133};
+  }
+};
+
+void expect_grid(const ExchangeGrid& grid, int blocks, int threads) {
+  EXPECT_EQ(grid.blocks, blocks);
+  EXPECT_EQ(grid.threads, threads);
+}
+
+// A row of 448 packs is 14 warps' work and one's to note, of each of 8 ranks: 120 warps a token, in blocks of 4 while
+// there are processors. What a combine adds is 896 packs, 28 warps' work.
+TEST(MoeGrid, FollowsTheTokensOfThisRank) {
+  const Grids of;
+  expect_grid(dispatch_grid(of.args(1)), 30 + 1, 128);
+  expect_grid(dispatch_grid(of.args(4)), 120 + 1, 128);
+  expect_grid(dispatch_grid(of.args(5)), 75 + 1, 256);
+  expect_grid(dispatch_grid(of.args(128)), 133, 512);
+  expect_grid(combine_grid(of.args(1)), 56 + 1, 128);
+  expect_grid(combine_grid(of.args(128)), 133, 512);
+}
+
+// Others may send it as many rows as there can be.
+TEST(MoeGrid, OfARankWithoutTokensIsForAllThatOthersMayHave) {
+  const Grids of;
+  for (const Part part : {Part::whole, Part::wait}) {
+    const ExchangeGrid most = dispatch_grid(of.args(128, part));
+    expect_grid(dispatch_grid(of.args(0, part)), most.blocks, most.threads);
+  }
+  const ExchangeGrid most = combine_grid(of.args(128));
+  expect_grid(combine_grid(of.args(0)), most.blocks, most.threads);
+}
+
+// What it sends is the counts of 256 experts, by fours.
+TEST(MoeGrid, OfASendIsForWhatIsSent) {
+  const Grids of;
+  expect_grid(dispatch_grid(of.args(0, Part::send)), 16 + 1, 128);
+  expect_grid(dispatch_grid(of.args(2, Part::send)), 24 + 1, 128);
+}
+
+TEST(MoeGrid, IsTheCallersWhereHeSaysSo) {
+  const Grids of;
+  expect_grid(dispatch_grid(of.args(128, Part::whole, {.blocks = 7, .threads = 96})), 7, 96);
+  expect_grid(combine_grid(of.args(1, Part::whole, {.blocks = 7})), 7, 128);
+  expect_grid(combine_grid(of.args(1, Part::whole, {.threads = 256})), 28 + 1, 256);
+}
+
+}  // namespace
+}  // namespace weft::detail

@@ -3,11 +3,14 @@
 // that keeps to NCCL's contracts; so this is an executable of its own, which has the fabric from here.
 #include <gtest/gtest.h>
 
-#include <barrier>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
 #include <cstring>
 #include <map>
 #include <mutex>
 #include <span>
+#include <thread>
 
 #define make_cpu_fabric make_near_fabric
 #include "fabric/cpu_fabric.cpp"
@@ -17,15 +20,37 @@
 #include "support/ranks.hpp"
 #include "support/reference.hpp"
 #include "support/world.hpp"
-#include "weft/fused.hpp"
 
 namespace weft::detail {
+
+// Where ranks wait for each other, but not for ever.
+class Gate {
+ public:
+  explicit Gate(int size) : size_(size) {}
+  void pass() {
+    std::unique_lock lock(mutex_);
+    const int turn = turn_;
+    if (++here_ == size_) {
+      here_ = 0;
+      ++turn_;
+      return changed_.notify_all();
+    }
+    if (!changed_.wait_for(lock, std::chrono::seconds(20), [&] { return turn_ != turn; }))
+      throw Error(Errc::timeout, "not every rank calls NCCL");
+  }
+
+ private:
+  const int size_;
+  int here_ = 0, turn_ = 0;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+};
 
 // The ranks of one group that NCCL would serve: what each has called.
 struct Meeting {
   explicit Meeting(int size) : works(static_cast<std::size_t>(size)), gate(size) {}
   std::vector<NcclWork> works;
-  std::barrier<> gate;
+  Gate gate;
 };
 static std::mutex meetings_mutex;
 static std::map<std::pair<int, int>, std::shared_ptr<Meeting>> meetings;  // by group and color
@@ -70,11 +95,11 @@ class ApartFabric final : public Fabric {
     const Served& served = served_.at(call.group);
     Meeting& meeting = *served.meeting;
     meeting.works[served.rank] = call.work;
-    meeting.gate.arrive_and_wait();
+    meeting.gate.pass();
     const test::Bytes result = std::visit([&](const auto& work) { return result_of(work, served); }, call.work);
-    meeting.gate.arrive_and_wait();
+    meeting.gate.pass();
     std::visit([&](const auto& work) { put(work, result); }, call.work);
-    meeting.gate.arrive_and_wait();
+    meeting.gate.pass();
   }
 
  private:

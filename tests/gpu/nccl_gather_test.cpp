@@ -88,7 +88,7 @@ void hold_back(const Group& group, GpuRank& gpu) {
   }
 }
 
-void expect_rejected(const Group& group, GpuRank& gpu, const Move& move, const std::string& reason) {
+void expect_refused(const Group& group, GpuRank& gpu, const Move& move, const std::string& reason) {
   const std::string error = error_of([&] { run_on_gpu_rank(group, gpu, move); });
   ensure(error.find(reason) != std::string::npos, fmt::format("{}: {}", describe(move), error));
 }
@@ -113,11 +113,11 @@ TEST(GpuProcess, DISABLED_GatherWorker) {
       move_everything(communicator, gpu);
       move_everything(communicator.split(rank % 2), gpu);
       hold_back(communicator, gpu);
-      expect_rejected(communicator, gpu, {.rows = 2, .widths = {8}, .output_gap = 4},
-                      "output_stride: 24 bytes from row to row are not the 16 of a row");
+      expect_refused(communicator, gpu, {.rows = 2, .widths = {8}, .output_gap = 4},
+                     "output_stride: 24 bytes from row to row are not the 16 of a row");
       const std::vector<std::int32_t> counts(static_cast<std::size_t>(communicator.size()), 2);
-      expect_rejected(communicator, gpu, {.kind = Kind::all_gather_v, .widths = {8}, .counts = counts},
-                      "NCCL would need them on the host");
+      expect_refused(communicator, gpu, {.kind = Kind::all_gather_v, .widths = {8}, .counts = counts},
+                     "NCCL would need them on the host");
       move_everything(communicator, gpu);
     }
     say_and_flush("[done]");

@@ -1,5 +1,5 @@
-# weft-tests, weft-twin-tests and weft-mutant-tests (CPU), weft-gpu-tests (needs GPUs to run) and weft-sim-tests
-# (simulator).
+# weft-tests, weft-twin-tests, weft-apart-tests and weft-mutant-tests (CPU), weft-gpu-tests (needs GPUs to run) and
+# weft-sim-tests (simulator).
 
 find_package(GTest QUIET)
 if(NOT GTest_FOUND)
@@ -87,14 +87,17 @@ if(TARGET weft-tests AND Python3_FOUND AND NOT sanitized)
   set_tests_properties(host_mutants PROPERTIES TIMEOUT 600 PROCESSORS 2)
 endif()
 
-# Twins that replace a part of the library by one that is broken: an executable of its own, whose definition the linker
-# takes before it looks into the archive.
+# Twins that replace a part of the library by one that is broken, or lacks something: executables of their own, whose
+# definition the linker takes before it looks into the archive.
 get_target_property(weft_type weft TYPE)
 if(weft_type STREQUAL "STATIC_LIBRARY" AND NOT sanitized)
   weft_test_executable(weft-twin-tests tests/twins/broken_fabric_test.cpp tests/support/cases.cpp
     tests/support/moe_cases.cpp tests/support/world.cpp)
   target_link_libraries(weft-twin-tests PRIVATE weft-cli-parts)
   weft_discover(weft-twin-tests)
+  weft_test_executable(weft-apart-tests tests/twins/apart_fabric_test.cpp tests/support/cases.cpp
+    tests/support/moves.cpp tests/support/world.cpp)
+  weft_discover(weft-apart-tests)
 endif()
 
 # The simulator is compiled over copies of the production templates in which seeded bugs can be switched on

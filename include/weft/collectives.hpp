@@ -56,8 +56,10 @@ void all_reduce(const Group& group, const AllReduceArgs& args);
 //   the rank's own place in the output (or, in a scatter, the output its own place in the input), with the same stride;
 //   otherwise the two must not overlap.
 // - Every call is one kernel, whatever its size. Stream, graphs, tags, thread safety and errors are all_reduce's, and
-//   so is `launch`. Errc::unsupported: ranks that cannot reach each other's memory (these operations have no path
-//   through NCCL yet).
+//   so is `launch`.
+// - Where ranks cannot reach each other's memory, NCCL does it, of rows side by side: sums are then its own, and with a
+//   stride that leaves gaps the call is rejected with Errc::unsupported, as ragged forms are, whose counts NCCL would
+//   need on the host.
 // - Algorithms: push with arrival in the data for small messages (lines as in NCCL's LL protocol; for sums the sentinel
 //   of all_reduce), chunks with signals and credits for large ones, see docs/protocol.md.
 

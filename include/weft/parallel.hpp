@@ -73,6 +73,8 @@ std::size_t slot_rows_of(std::size_t rows, SlotKind kind, std::size_t slot_rows)
 // The slot of each in a tensor that holds them all: the last one ends where the tensor must. `slot_rows`: aligned: the
 // multiple; fixed: the rows.
 std::vector<RowRange> slots_of(std::span<const std::int32_t> rows, SlotKind kind, std::size_t slot_rows = 0);
+// The same where somebody else has said how long each slot is. Kernels know no such kind: see docs/dp_attention.md.
+std::vector<RowRange> slots_of(std::span<const std::int32_t> rows, std::span<const std::int32_t> slot_rows);
 
 // Rows of every rank's shard, out of those of every attention group: Counts::rows of a call over all ranks and, from
 // rank d · attn_tp() on, of one inside of attention group d.
@@ -82,5 +84,9 @@ std::vector<RowRange> slots_of(std::span<const std::int32_t> rows, SlotKind kind
 // slot_rows / attn_tp() make up groups in `fixed` slots of slot_rows.
 std::vector<std::int32_t> shard_counts(const ParallelLayout& layout, std::span<const std::int32_t> group_rows,
                                        Split split, std::size_t slot_rows = 0);
+// The same with a slot of its own length for every attention group. The slots of shards are the shards of slots:
+// shard_counts(layout, slot_rows, split).
+std::vector<std::int32_t> shard_counts(const ParallelLayout& layout, std::span<const std::int32_t> group_rows,
+                                       Split split, std::span<const std::int32_t> slot_rows);
 
 }  // namespace weft

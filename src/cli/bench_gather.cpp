@@ -15,10 +15,16 @@ namespace weft::cli {
 namespace {
 
 constexpr std::int64_t kMostTokens = 1 << 20;
-constexpr Operation kOperations[] = {Operation::all_gather, Operation::reduce_scatter, Operation::all_gather_v,
+constexpr Operation kOperations[] = {Operation::all_gather, Operation::reduce_scatter, Operation::all_to_all,
+                                     Operation::broadcast, Operation::barrier, Operation::all_gather_v,
                                      Operation::reduce_scatter_v, Operation::four_tensors,
                                      // Last, as they make groups, with which others have fewer blocks.
                                      Operation::attn_reduce_scatter, Operation::attn_all_gather};
+
+// A layer with data-parallel attention makes no such call: only measured when named.
+constexpr bool is_extra(Operation operation) {
+  return operation >= Operation::all_to_all && operation <= Operation::barrier;
+}
 
 struct GatherBench {
   std::vector<std::string> arguments;
@@ -29,7 +35,7 @@ struct GatherBench {
   std::int64_t row_bytes = 0;
   int dp = 0;
   std::string tokens;
-  std::vector<std::string> what;   // empty: all
+  std::vector<std::string> what;   // empty: all but extras
   std::vector<std::string> loads;  // empty: both
   SlotKind slot = SlotKind::dense;
   std::string methods = "all";
@@ -102,13 +108,15 @@ std::vector<Point> GatherBench::points(const Bench& bench, const GatherModel& ga
   const auto some_methods = methods_named(bench, methods);
   std::vector<Point> all;
   for (const auto operation : kOperations) {
-    const bool ragged = operation > Operation::reduce_scatter;
+    const bool ragged = is_ragged(operation);
     for (const auto load : {Load::balanced, Load::busy}) {
       // An equal form has one load, and with one attention group there is nobody to be idle.
-      if (!wanted(what, name(operation)) || (!ragged && load == Load::busy)) continue;
+      if (!wanted(what, name(operation)) || (what.empty() && is_extra(operation))) continue;
+      if (!ragged && load == Load::busy) continue;
       if (is_in_groups(operation) && gathered.layout.attn_tp() == 1) continue;
       if (ragged && (!wanted(loads, name(load)) || (load == Load::busy && gathered.layout.dp == 1))) continue;
       for (const auto count : batches(device)) {
+        if (operation == Operation::barrier && count != batches(device).front()) continue;  // it has no size
         Point point = gather_point(gathered, operation, load, count, options.type);
         for (const auto contender : bench.contenders(operation)) {
           point.contender = contender;
@@ -153,7 +161,7 @@ Table gather_table(const std::vector<Result>& results, Method method) {
     std::vector<std::string> cells = {std::string(name(point.operation)), std::string(name(point.load)),
                                       std::to_string(point.rows), format_bytes(point.bytes())};
     for (const auto contender : contenders) cells.push_back(cell(find(row, point.bytes(), contender, method)));
-    cells.push_back(ok ? fmt::format("{:.2f}", ours.gb_per_s()) : "-");
+    cells.push_back(ok && point.bytes() != 0 ? fmt::format("{:.2f}", ours.gb_per_s()) : "-");
     cells.push_back(ok && peer != nullptr ? fmt::format("{:.2f}", peer->us / ours.us) : "-");
     table.add(cells);
   }
@@ -162,6 +170,7 @@ Table gather_table(const std::vector<Result>& results, Method method) {
 
 constexpr const char* kLegend =
     "tokens: of an attention group; busy: of the first one, the others have 1. size: all ranks' rows, GB/s: of them.\n"
+    "all_to_all, broadcast: size is what a rank receives; NCCL's barrier is an all-reduce of one element.\n"
     "attn_: inside of every attention group at the same time, the others over all ranks.\n"
     "padded: Weft's equal form, everybody's rows as many as the largest rank's. one tensor: the bytes of the four.\n"
     "speed-up: best peer's time over Weft's; NCCL's ragged forms are groups of broadcasts or reductions.\n";
@@ -238,7 +247,8 @@ Command add_bench_gather(CLI::App& app, const std::vector<std::string>& argument
                  "Tokens of an attention group, \"1,8,128\" (default: decode and prefill, 1 to 2048 on GPUs)");
   std::vector<std::string> names;
   for (const auto operation : kOperations) names.emplace_back(name(operation));
-  app.add_option("--what", bench->what, "Operations, \"all_gather,reduce_scatter_v\" (default: all)")
+  app.add_option("--what", bench->what,
+                 "Operations, \"all_gather,reduce_scatter_v\" (default: all but all_to_all, broadcast and barrier)")
       ->delimiter(',')
       ->check(CLI::IsMember(names));
   app.add_option("--load", bench->loads, "Whose tokens, of the ragged ones: balanced, busy (default: both)")

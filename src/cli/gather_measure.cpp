@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "gather_reference.hpp"
+#include "move_check.hpp"
 #include "rank_bench.hpp"
 
 namespace weft::cli {
@@ -24,14 +25,26 @@ class GatherMeasurement final : public RankBench {
     std::vector<Contender> all = {Contender::automatic};
     if (operation == Operation::four_tensors) {
       all.push_back(Contender::one_tensor);
-    } else if (operation > Operation::reduce_scatter) {
+    } else if (is_ragged(operation)) {
       all.push_back(Contender::padded);
     }
     // Peers know neither these groups nor pads.
     if (is_in_groups(operation)) return all;
-    if (operation > Operation::reduce_scatter && model_.slot != SlotKind::dense) return all;
+    if (is_ragged(operation) && model_.slot != SlotKind::dense) return all;
     for (const auto peer : peers(operation)) all.push_back(peer);
     return all;
+  }
+
+  // Weft's barrier leaves nothing to compare, so others are made, on which ranks come late.
+  Result run(const Point& point, int samples) override {
+    Result result = RankBench::run(point, samples);
+    if (point.operation != Operation::barrier || !is_weft(point.contender)) return result;
+    const Result held = check_barrier(ranks_);
+    if (held.verdict != Verdict::wrong) return result;
+    result.verdict = held.verdict;
+    result.detail = held.detail;
+    result.wrong_ranks = held.wrong_ranks;
+    return result;
   }
 
  private:
@@ -94,6 +107,22 @@ class GatherMeasurement final : public RankBench {
                                              .type = shape.type,
                                              .stream = stream,
                                              .launch = point.launch});
+      case Operation::all_to_all:
+        return all_to_all(group, {.input = input,
+                                  .output = output,
+                                  .rows = shape.most_rows(),
+                                  .row_bytes = shape.row_bytes(0),
+                                  .stream = stream,
+                                  .launch = point.launch});
+      case Operation::broadcast:
+        return broadcast(group, {.input = input,
+                                 .output = output,
+                                 .rows = shape.all_rows(),
+                                 .row_bytes = shape.row_bytes(0),
+                                 .stream = stream,
+                                 .launch = point.launch});
+      case Operation::barrier:
+        return barrier(group, {.stream = stream});
       case Operation::reduce_scatter_v:
         return reduce_scatter_v(group, {.input = input,
                                         .output = output,
@@ -122,6 +151,7 @@ class GatherMeasurement final : public RankBench {
   }
 
   std::string verify(Ranks::Seat& seat, const Point& point) override {
+    if (point.operation == Operation::barrier && is_weft(point.contender)) return {};  // see run()
     return references_[kind_of(seat)].check(static_cast<std::size_t>(pattern_rank(seat)), rank(seat).host,
                                             is_exact(point));
   }
@@ -162,6 +192,10 @@ std::size_t gather_bytes(const GatherModel& model, const Point& point) {
 
 Point gather_point(const GatherModel& model, Operation operation, Load load, std::int64_t tokens, DataType type) {
   Point point{.operation = operation, .load = load, .rows = tokens, .hidden = model.hidden, .type = type};
+  if (operation == Operation::barrier) {
+    point.rows = point.hidden = 0;
+    return point;
+  }
   Point all = point;
   if (is_in_groups(operation)) all.operation = Operation::all_gather_v;  // which has the tokens of every group
   const GatherShape shape = gather_shape(model, all);

@@ -19,12 +19,13 @@ class GatherReference {
 
  private:
   void gather(std::size_t rank);
+  std::vector<std::byte> parts_for(std::size_t rank) const;
   ReferenceArgs sums() const;
 
   GatherShape shape_;
   Data data_ = Data::integers;
   int step_ = 0;
-  std::vector<std::byte> all_;  // gathers: as the output; scatters: all ranks' rows
+  std::vector<std::byte> all_;  // scatters: all ranks' rows; all_to_all: none; others: as the output
 };
 
 }  // namespace weft::cli

@@ -25,17 +25,18 @@ void place(const GatherModel& model, GatherShape& shape) {
 }
 
 bool is_equal_form(const Point& point) {
-  return point.operation == Operation::all_gather || point.operation == Operation::reduce_scatter ||
-         point.contender == Contender::padded;
+  return !is_ragged(point.operation) || point.contender == Contender::padded;
 }
 
 // Tokens of attention group d: one busy group and others with a token each, or all alike.
 std::size_t tokens_of(const Point& point, int group) {
+  if (point.operation == Operation::barrier) return 1;  // what NCCL adds up
   return point.load == Load::busy && group > 0 ? 1 : static_cast<std::size_t>(point.rows);
 }
 
 std::vector<std::size_t> widths_of(const GatherModel& model, const Point& point) {
   const auto hidden = static_cast<std::size_t>(model.hidden);
+  if (point.operation == Operation::barrier) return {1};
   if (point.operation != Operation::four_tensors) return {hidden};
   const std::size_t word = 4 / size_of(point.type);  // scales, ids and weights have 4 bytes
   const std::size_t choices = static_cast<std::size_t>(model.top_k) * word;
@@ -82,7 +83,8 @@ std::size_t GatherShape::at(std::size_t tensor, std::size_t room) const {
 }
 
 std::size_t GatherShape::input_at(std::size_t tensor) const {
-  return at(tensor, scatters() ? all_rows() : most_rows());
+  const bool from_one_rank_to_all = operation == Operation::all_to_all || operation == Operation::broadcast;
+  return at(tensor, scatters() || from_one_rank_to_all ? all_rows() : most_rows());
 }
 
 std::size_t GatherShape::output_at(std::size_t tensor) const {
@@ -99,7 +101,8 @@ GatherShape gather_shape(const GatherModel& model, const Point& point, int group
                                   layout.attn_tp_rank(rank), Split::balanced)
                              .size());
   if (is_equal_form(point)) {
-    shape.operation = shape.scatters() ? Operation::reduce_scatter : Operation::all_gather;
+    if (is_ragged(shape.operation))
+      shape.operation = shape.scatters() ? Operation::reduce_scatter : Operation::all_gather;
     shape.rows.assign(shape.ranks(), shape.most_rows());
   }
   place(model, shape);

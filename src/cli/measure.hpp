@@ -21,6 +21,9 @@ enum class Operation : std::uint8_t {
   all_reduce,
   all_gather,
   reduce_scatter,
+  all_to_all,
+  broadcast,
+  barrier,
   all_gather_v,
   reduce_scatter_v,
   four_tensors,
@@ -31,9 +34,14 @@ enum class Operation : std::uint8_t {
 
 constexpr std::string_view name(Operation operation) {
   constexpr std::string_view names[] = {"all_reduce",          "all_gather",       "reduce_scatter",
+                                        "all_to_all",          "broadcast",        "barrier",
                                         "all_gather_v",        "reduce_scatter_v", "four_tensors",
                                         "attn_reduce_scatter", "attn_all_gather",  "all_reduce_rms_norm"};
   return names[static_cast<int>(operation)];
+}
+
+constexpr bool is_ragged(Operation operation) {
+  return operation >= Operation::all_gather_v && operation <= Operation::attn_all_gather;
 }
 
 constexpr bool is_in_groups(Operation operation) {

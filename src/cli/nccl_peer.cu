@@ -28,7 +28,8 @@ class NcclPeer final : public Peer {
 
   // Broadcasts and reductions have no form of their own for symmetric windows.
   std::vector<Contender> contenders(Operation operation) const override {
-    if (!symmetric_problem_.empty() || operation > Operation::reduce_scatter) return {Contender::nccl};
+    const bool plain = is_ragged(operation) || operation == Operation::broadcast;
+    if (!symmetric_problem_.empty() || plain) return {Contender::nccl};
     return {Contender::nccl, Contender::nccl_symmetric};
   }
   std::string problem() const override {
@@ -104,6 +105,12 @@ void NcclPeer::move(const GatherShape& shape, const void* input, void* output, S
       return check(ncclAllGather(input, output, mine, type, comm_, stream), "ncclAllGather");
     case Operation::reduce_scatter:
       return check(ncclReduceScatter(input, output, mine, type, ncclSum, comm_, stream), "ncclReduceScatter");
+    case Operation::all_to_all:
+      return check(ncclAlltoAll(input, output, mine, type, comm_, stream), "ncclAlltoAll");
+    case Operation::broadcast:
+      return check(ncclBroadcast(input, output, mine * shape.ranks(), type, 0, comm_, stream), "ncclBroadcast");
+    case Operation::barrier:
+      return check(ncclAllReduce(input, output, 1, type, ncclSum, comm_, stream), "ncclAllReduce");
     default:
       break;
   }

@@ -208,7 +208,7 @@ void Inspection::add_gathers(World& world) {
   for (const auto operation : {Operation::all_gather, Operation::reduce_scatter, Operation::all_gather_v,
                                Operation::reduce_scatter_v, Operation::four_tensors}) {
     for (const std::int64_t tokens : {1, 33, 2048}) {
-      const bool ragged = operation > Operation::reduce_scatter;
+      const bool ragged = is_ragged(operation);
       const Point point = gather_point(rows, operation, ragged ? Load::busy : Load::balanced, tokens, DataType::bf16);
       if (gather_bytes(rows, point) > most()) continue;
       bytes = std::max(bytes, gather_bytes(rows, point));

@@ -97,27 +97,6 @@ void run_pieces(const Group& handle, const AllReduceArgs& args, const detail::Pl
   } while (done < args.count);
 }
 
-// Ranks do not compare what NCCL is to do, and its kernels know no deadline: the fabric watches over them.
-void run_by_nccl(const Group& handle, const AllReduceArgs& args) {
-  GroupState& group = handle.state();
-  const std::shared_ptr<detail::Fabric>& fabric = group.communicator().shared_fabric();
-  const std::string name = in_words(args, Algorithm::nccl);
-  detail::with_history(group, [&] {
-    fabric->keep_alive(args.stream, fabric);
-    fabric->nccl_all_reduce({.group = group.id(),
-                             .name = name,
-                             .input = args.input,
-                             .output = args.output,
-                             .count = args.count,
-                             .type = args.type,
-                             .op = args.op,
-                             .stream = args.stream});
-  });
-  // Not before: it may have been rejected.
-  group.remember({detail::fingerprint("all_reduce", args.op, args.type, args.count, Algorithm::nccl, args.tag), name});
-  handle.check();
-}
-
 }  // namespace
 
 void all_reduce(const Group& handle, const AllReduceArgs& args) {
@@ -126,14 +105,17 @@ void all_reduce(const Group& handle, const AllReduceArgs& args) {
   detail::CommunicatorState& communicator = group.communicator();
   check_arguments(group, args);
   check_multimem(group, args.algorithm);
-  detail::check_acquired(group, "all_reduce");
-  handle.check();
+  detail::check_alive(handle, "all_reduce");
 
   if (args.algorithm == Algorithm::nccl || !group.direct()) {
     require(args.algorithm == Algorithm::automatic || args.algorithm == Algorithm::nccl,
             "algorithm: {} needs ranks that reach each other's memory, and these do not ({})",
             weft::name(args.algorithm), communicator.fabric().description());
-    return run_by_nccl(handle, args);
+    return detail::call_nccl(
+        handle,
+        {detail::fingerprint("all_reduce", args.op, args.type, args.count, Algorithm::nccl, args.tag),
+         in_words(args, Algorithm::nccl)},
+        args.stream, detail::NcclAllReduce{args.input, args.output, args.count, args.type, args.op});
   }
 
   const detail::Plan plan = detail::plan_all_reduce({.device = handle.device(),

@@ -6,14 +6,15 @@ namespace weft {
 
 void barrier(const Group& handle, const BarrierArgs& args) {
   const detail::NvtxRange range("weft::barrier");
-  handle.state().communicator().fabric().check_stream(args.stream);
-  detail::check_ready(handle, "barrier");
-  detail::make_call(handle,
-                    {.name = {detail::fingerprint("barrier", args.tag), fmt::format("barrier tag {}", args.tag)},
-                     .operation = detail::BarrierOperation{},
-                     .blocks = 1,
-                     .threads = 128,
-                     .stream = args.stream});
+  const detail::GroupState& group = handle.state();
+  group.communicator().fabric().check_stream(args.stream);
+  detail::check_alive(handle, "barrier");
+  const detail::CallName name{detail::fingerprint("barrier", args.tag),
+                              fmt::format("barrier{} tag {}", detail::carrier(group.direct()), args.tag)};
+  if (!group.direct()) return detail::call_nccl(handle, name, args.stream, detail::NcclBarrier{});
+  detail::make_call(
+      handle,
+      {.name = name, .operation = detail::BarrierOperation{}, .blocks = 1, .threads = 128, .stream = args.stream});
 }
 
 }  // namespace weft

@@ -121,14 +121,26 @@ void check_acquired(const GroupState& group, const char* operation) {
                                           operation, last_calls("this group", group.recent_calls())));
 }
 
-void check_ready(const Group& handle, const char* operation) {
-  const GroupState& group = handle.state();
-  check_acquired(group, operation);
+void check_alive(const Group& handle, const char* operation) {
+  check_acquired(handle.state(), operation);
   handle.check();
-  if (!group.direct()) {
-    throw Error(Errc::unsupported, fmt::format("{}: needs ranks that reach each other's memory, and these do not ({})",
-                                               operation, group.communicator().fabric().description()));
-  }
+}
+
+void check_ready(const Group& handle, const char* operation, std::string_view hint) {
+  check_alive(handle, operation);
+  const GroupState& group = handle.state();
+  if (group.direct()) return;
+  throw Error(Errc::unsupported, fmt::format("{}: needs ranks that reach each other's memory, and these do not ({}){}",
+                                             operation, group.communicator().fabric().description(), hint));
+}
+
+void check_side_by_side(const GroupState& group, const char* operation, const Extent& extent) {
+  if (extent.rows <= 1 || extent.row_bytes == 0 || extent.stride == extent.row_bytes) return;
+  throw Error(Errc::unsupported,
+              fmt::format("{}: {}_stride: {} bytes from row to row are not the {} of a row: rows must lie side by side "
+                          "where NCCL moves them, as here ({})",
+                          operation, extent.name, extent.stride, extent.row_bytes,
+                          group.communicator().fabric().description()));
 }
 
 void make_call(const Group& handle, const NamedCall& call) {
@@ -140,6 +152,18 @@ void make_call(const Group& handle, const NamedCall& call) {
                        .threads = call.threads,
                        .stream = call.stream});
   if (handle.device() == Device::cpu) handle.check();
+}
+
+void call_nccl(const Group& handle, const CallName& name, Stream stream, const NcclWork& work) {
+  GroupState& group = handle.state();
+  const std::shared_ptr<Fabric>& fabric = group.communicator().shared_fabric();
+  with_history(group, [&] {
+    fabric->keep_alive(stream, fabric);
+    fabric->call_nccl({.group = group.id(), .name = name.text, .stream = stream, .work = work});
+  });
+  // Not before: it may have been rejected.
+  group.remember(name);
+  handle.check();
 }
 
 }  // namespace weft::detail

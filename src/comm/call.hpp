@@ -54,6 +54,10 @@ void check_overlap(const Extent& part, const Extent& whole, std::size_t place);
 inline constexpr std::size_t kNowhere = SIZE_MAX;
 inline constexpr std::size_t kAnyRow = SIZE_MAX - 1;  // counts will say which
 
+// Why NCCL carries no ragged call, and what it does carry.
+inline constexpr std::string_view kCountsHint =
+    "; counts are in memory that kernels read, and NCCL would need them on the host: it gathers and scatters equal "
+    "shares alone";
 // The counts of a ragged call.
 void check_counts(const GroupState& group, const Counts& counts);
 // `own_padded`, `own_rows`, `whole_rows`: see CountedShares.
@@ -80,8 +84,12 @@ void with_history(const GroupState& group, LaunchIt launch) {
 
 // Throws Errc::released, with the group's last calls, where the communicator's memory is.
 void check_acquired(const GroupState& group, const char* operation);
-// That a call can be made on the group now; throws the fault of an earlier call if there was one.
-void check_ready(const Group& handle, const char* operation);
+// That, and the fault of an earlier call if there was one.
+void check_alive(const Group& handle, const char* operation);
+// That, and Errc::unsupported where ranks do not reach each other's memory, which ends in `hint`.
+void check_ready(const Group& handle, const char* operation, std::string_view hint = {});
+// Of a call that NCCL would carry, which knows no rows: throws where these do not lie side by side.
+void check_side_by_side(const GroupState& group, const char* operation, const Extent& extent);
 
 struct NamedCall {
   CallName name;
@@ -91,5 +99,12 @@ struct NamedCall {
 };
 // Makes the call, or keeps it where the thread captures. CPU ranks: throws what became of it.
 void make_call(const Group& handle, const NamedCall& call);
+// Has NCCL make it. Ranks do not compare what it is to do, and its kernels know no deadline: the fabric watches over
+// them.
+void call_nccl(const Group& handle, const CallName& name, Stream stream, const NcclWork& work);
+// What a call's name has in front of its tag.
+constexpr std::string_view carrier(bool direct) {
+  return direct ? "" : " nccl";
+}
 
 }  // namespace weft::detail

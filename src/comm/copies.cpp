@@ -57,6 +57,7 @@ void check_shape(std::size_t rows, std::size_t row_bytes) {
 
 struct EqualCall {
   const char* operation;
+  detail::NcclWork by_nccl;  // the same for ranks that do not reach each other's memory
   detail::EqualShares shares;
   Extent input, output;
   std::size_t place;  // the row of the output with which the input may begin
@@ -73,15 +74,22 @@ void make(const Group& handle, const EqualCall& call) {
   detail::check_extent(group, call.input);
   detail::check_extent(group, call.output);
   detail::check_overlap(call.input, call.output, call.place);
-  detail::check_ready(handle, call.operation);
+  detail::check_alive(handle, call.operation);
   const std::uint64_t rows = call.shares.rows, row_bytes = call.input.row_bytes;
+  const detail::CallName name{
+      detail::fingerprint(call.operation, rows, row_bytes, call.root, call.tag),
+      fmt::format("{} {} rows of {} bytes{}{} tag {}", call.operation, rows, row_bytes,
+                  call.shares.sender == detail::kEverybody ? "" : fmt::format(" root {}", call.root),
+                  detail::carrier(group.direct()), call.tag)};
+  if (!group.direct()) {
+    detail::check_side_by_side(group, call.operation, call.input);
+    detail::check_side_by_side(group, call.operation, call.output);
+    return detail::call_nccl(handle, name, call.stream, call.by_nccl);
+  }
   const detail::MovePlan plan = weft::plan(group, rows * row_bytes, call.output.payload(), call.launch);
   detail::make_call(
       handle,
-      {.name = {detail::fingerprint(call.operation, rows, row_bytes, call.root, call.tag),
-                fmt::format("{} {} rows of {} bytes{} tag {}", call.operation, rows, row_bytes,
-                            call.shares.sender == detail::kEverybody ? "" : fmt::format(" root {}", call.root),
-                            call.tag)},
+      {.name = name,
        .operation =
            detail::EqualCopy{.work = {.shares = call.shares,
                                       .line_packs = plan.slot_packs,
@@ -109,6 +117,7 @@ void all_gather_into_tensor(const Group& handle, const AllGatherArgs& args) {
   const Extent output =
       detail::extent_of({"output", args.output, args.rows * size, args.row_bytes, args.output_stride});
   make(handle, {.operation = "all_gather_into_tensor",
+                .by_nccl = detail::NcclAllGather{args.input, args.output, input.payload()},
                 .shares = {.rows = args.rows, .input_step = 0, .output_step = args.rows, .sender = detail::kEverybody},
                 .input = input,
                 .output = output,
@@ -128,6 +137,7 @@ void all_to_all(const Group& handle, const AllToAllArgs& args) {
       detail::extent_of({"output", args.output, args.rows * size, args.row_bytes, args.output_stride});
   make(handle,
        {.operation = "all_to_all",
+        .by_nccl = detail::NcclAllToAll{args.input, args.output, args.rows * args.row_bytes},
         .shares = {.rows = args.rows, .input_step = args.rows, .output_step = args.rows, .sender = detail::kEverybody},
         .input = input,
         .output = output,
@@ -150,6 +160,7 @@ void broadcast(const Group& handle, const BroadcastArgs& args) {
   }
   const auto root = static_cast<std::uint32_t>(args.root);
   make(handle, {.operation = "broadcast",
+                .by_nccl = detail::NcclBroadcast{input.data, args.output, output.payload(), args.root},
                 .shares = {.rows = args.rows, .input_step = 0, .output_step = 0, .sender = root},
                 .input = input,
                 .output = output,
@@ -201,7 +212,7 @@ void all_gather_v(const Group& handle, const AllGatherVArgs& args) {
     fingerprint = detail::fingerprint("tensor", fingerprint, tensor.row_bytes);
     widths += fmt::format("{}{}", widths.empty() ? "" : " + ", tensor.row_bytes);
   }
-  detail::check_ready(handle, "all_gather_v");
+  detail::check_ready(handle, "all_gather_v", detail::kCountsHint);
   const detail::MovePlan plan = weft::plan(group, own, whole, args.launch);
   operation.work.line_packs = plan.slot_packs;
   detail::make_call(handle, {.name = {fingerprint, fmt::format("all_gather_v rows of {} bytes, {}, tag {}", widths,

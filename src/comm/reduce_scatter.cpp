@@ -30,14 +30,12 @@ detail::InstanceQuery instance_of(const GroupState& group, const Scatter& scatte
 }
 
 // `place`: the row of the input with which the output may begin.
-Scatter check(const Group& handle, const char* operation, std::size_t place, const Scatter& scatter) {
-  const GroupState& group = handle.state();
+Scatter check(const GroupState& group, std::size_t place, const Scatter& scatter) {
   detail::check_launch(group, scatter.launch, detail::kMoveThreads);
   group.communicator().fabric().check_stream(scatter.stream);
   detail::check_extent(group, scatter.input);
   detail::check_extent(group, scatter.output);
   detail::check_overlap(scatter.output, scatter.input, place);
-  detail::check_ready(handle, operation);
   return scatter;
 }
 
@@ -82,18 +80,26 @@ void reduce_scatter_tensor(const Group& handle, const ReduceScatterArgs& args) {
   detail::check_size("rows", args.rows);
   detail::check_size("width", args.width);
   const Scatter scatter = check(
-      handle, "reduce_scatter_tensor", static_cast<std::size_t>(group.rank()) * args.rows,
+      group, static_cast<std::size_t>(group.rank()) * args.rows,
       {.input = detail::extent_of({"input", args.input, args.rows * size, args.width, args.input_stride, element}),
        .output = detail::extent_of({"output", args.output, args.rows, args.width, args.output_stride, element}),
        .type = args.type,
        .stream = args.stream,
        .launch = args.launch});
+  constexpr const char* operation = "reduce_scatter_tensor";
+  detail::check_alive(handle, operation);
+  const detail::CallName name{detail::fingerprint(operation, args.rows, args.width, args.type, args.tag),
+                              fmt::format("{} {} rows of {}[{}]{} tag {}", operation, args.rows, weft::name(args.type),
+                                          args.width, detail::carrier(group.direct()), args.tag)};
+  if (!group.direct()) {
+    detail::check_side_by_side(group, operation, scatter.input);
+    detail::check_side_by_side(group, operation, scatter.output);
+    return detail::call_nccl(handle, name, args.stream,
+                             detail::NcclReduceScatter{args.input, args.output, args.rows * args.width, args.type});
+  }
   const detail::EqualShares shares{
       .rows = args.rows, .input_step = args.rows, .output_step = 0, .sender = detail::kEverybody};
-  make(handle, scatter, shares,
-       {detail::fingerprint("reduce_scatter_tensor", args.rows, args.width, args.type, args.tag),
-        fmt::format("reduce_scatter_tensor {} rows of {}[{}] tag {}", args.rows, weft::name(args.type), args.width,
-                    args.tag)});
+  make(handle, scatter, shares, name);
 }
 
 void reduce_scatter_v(const Group& handle, const ReduceScatterVArgs& args) {
@@ -106,12 +112,13 @@ void reduce_scatter_v(const Group& handle, const ReduceScatterVArgs& args) {
   detail::check_size("width", args.width);
   detail::check_counts(group, args.counts);
   const Scatter scatter = check(
-      handle, "reduce_scatter_v", detail::own_place(group, args.counts),
+      group, detail::own_place(group, args.counts),
       {.input = detail::extent_of({"input", args.input, args.input_rows, args.width, args.input_stride, element}),
        .output = detail::extent_of({"output", args.output, args.output_rows, args.width, args.output_stride, element}),
        .type = args.type,
        .stream = args.stream,
        .launch = args.launch});
+  detail::check_ready(handle, "reduce_scatter_v", detail::kCountsHint);
   make(handle, scatter, detail::counted_shares(group, args.counts, true, args.output_rows, args.input_rows),
        {detail::fingerprint("reduce_scatter_v", args.width, args.type, detail::fingerprint(args.counts), args.tag),
         fmt::format("reduce_scatter_v rows of {}[{}], {}, tag {}", weft::name(args.type), args.width,

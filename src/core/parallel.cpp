@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <numeric>
 
 #include "core/argument.hpp"
@@ -99,20 +100,46 @@ std::vector<RowRange> slots_of(std::span<const std::int32_t> rows, SlotKind kind
   return slots;
 }
 
+std::vector<RowRange> slots_of(std::span<const std::int32_t> rows, std::span<const std::int32_t> slot_rows) {
+  detail::check_argument(slot_rows.size() == rows.size(), "slot_rows", slot_rows.size(),
+                         fmt::format("{}, a number for each of rows", rows.size()));
+  std::vector<RowRange> slots;
+  std::size_t begin = 0;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const std::size_t slot = slot_rows_of(checked_rows(rows[i]), SlotKind::fixed, checked_rows(slot_rows[i]));
+    slots.push_back({begin, begin + slot});
+    begin += slot;
+  }
+  return slots;
+}
+
 std::vector<std::int32_t> shard_counts(const ParallelLayout& layout, std::span<const std::int32_t> group_rows,
-                                       Split split, std::size_t slot_rows) {
+                                       Split split, std::span<const std::int32_t> slot_rows) {
   layout.check();
-  detail::check_argument(group_rows.size() == static_cast<std::size_t>(layout.dp), "group_rows", group_rows.size(),
-                         fmt::format("{}, a number for each attention group", layout.dp));
+  const auto check_size = [&](const char* name, std::size_t size) {
+    detail::check_argument(size == static_cast<std::size_t>(layout.dp), name, size,
+                           fmt::format("{}, a number for each attention group", layout.dp));
+  };
+  check_size("group_rows", group_rows.size());
+  check_size("slot_rows", slot_rows.size());
   detail::check_argument(split != Split::none, "split", name(split), "balanced or ceil");
+  const std::vector<RowRange> slots = slots_of(group_rows, slot_rows);
   std::vector<std::int32_t> counts;
   for (int rank = 0; rank < layout.tp; ++rank) {
-    const std::size_t rows = checked_rows(group_rows[static_cast<std::size_t>(layout.attn_dp_rank(rank))]);
-    const std::size_t slot = slot_rows == 0 ? rows : slot_rows_of(rows, SlotKind::fixed, slot_rows);
-    const RowRange shard = shard_of(slot, layout.attn_tp(), layout.attn_tp_rank(rank), split);
+    const auto group = static_cast<std::size_t>(layout.attn_dp_rank(rank));
+    const auto rows = static_cast<std::size_t>(group_rows[group]);
+    const RowRange shard = shard_of(slots[group].size(), layout.attn_tp(), layout.attn_tp_rank(rank), split);
     counts.push_back(static_cast<std::int32_t>(std::min(shard.end, rows) - std::min(shard.begin, rows)));
   }
   return counts;
+}
+
+std::vector<std::int32_t> shard_counts(const ParallelLayout& layout, std::span<const std::int32_t> group_rows,
+                                       Split split, std::size_t slot_rows) {
+  if (slot_rows == 0) return shard_counts(layout, group_rows, split, group_rows);
+  detail::check_argument(slot_rows <= INT32_MAX, "slot_rows", slot_rows, "at most 2^31 − 1");
+  const std::vector<std::int32_t> slots(group_rows.size(), static_cast<std::int32_t>(slot_rows));
+  return shard_counts(layout, group_rows, split, slots);
 }
 
 }  // namespace weft

@@ -115,7 +115,7 @@ class CpuFabric final : public Fabric {
   bool keep_alive(Stream, const std::shared_ptr<Fabric>&) override { return false; }
 
   void split(int, int) override {}
-  void nccl_all_reduce(const NcclAllReduce&) override {
+  void call_nccl(const NcclCall&) override {
     throw Error(Errc::unsupported, "algorithm: nccl needs GPUs; these ranks are on the CPU");
   }
   void nccl_check(int, int, int) override {}  // all memory is reached

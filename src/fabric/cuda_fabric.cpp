@@ -30,6 +30,7 @@ struct DeviceControl {
   LocalState locals[kMaxGroups];
   std::byte* windows[kMaxRanks];
   std::uint32_t claim;
+  std::int32_t zero;  // for NCCL's barriers
 };
 // What of it the host sees without a copy.
 struct HostControl {
@@ -249,13 +250,13 @@ class CudaFabric final : public Fabric {
     const DeviceScope scope(device_);
     nccl_->split(group, color);
   }
-  void nccl_all_reduce(const NcclAllReduce& call) override {
+  void call_nccl(const NcclCall& call) override {
     if (shared_) {
       throw Error(Errc::unsupported,
                   "algorithm: nccl needs a GPU of its own for every rank, and here ranks share GPUs");
     }
     const DeviceScope scope(device_);
-    nccl_->all_reduce(call);
+    nccl_->call(call);
   }
   // Some machines grant peer access and lose the data; NCCL's transports are no better than what is under them.
   void nccl_check(int group, int rank, int size) override {
@@ -340,6 +341,7 @@ class CudaFabric final : public Fabric {
                                                           .rank = rank_,
                                                           .deadline = args.config.deadline,
                                                           .setup_deadline = deadline_,
+                                                          .zero = &device_control_->zero,
                                                           .lent = args.nccl});
     if (args.nccl != nullptr) return;
     ncclUniqueId id{};

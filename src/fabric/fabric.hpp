@@ -12,6 +12,7 @@
 #include "core/channel.hpp"
 #include "core/tuning.hpp"
 #include "executors/executor.hpp"
+#include "fabric/nccl_call.hpp"
 #include "rendezvous/bootstrap.hpp"
 #include "weft/communicator.hpp"
 
@@ -26,18 +27,6 @@ struct Control {
   std::uint32_t* claim;
   const std::uint32_t* abort;
   FaultRecord* record;
-};
-
-// An all-reduce that NCCL is to do.
-struct NcclAllReduce {
-  int group;
-  std::string name;  // in words
-  const void* input;
-  void* output;
-  std::size_t count;
-  DataType type;
-  ReduceOp op;
-  Stream stream;
 };
 
 // A fault that the host saw, in a call whose kernels are not Weft's.
@@ -108,7 +97,7 @@ class Fabric {
   // Collective over the world; `color` as in Communicator::split. Group 0 is the world.
   virtual void split(int group, int color) = 0;
   // What goes wrong is in host_fault().
-  virtual void nccl_all_reduce(const NcclAllReduce& call) = 0;
+  virtual void call_nccl(const NcclCall& call) = 0;
   // Collective over the group: NCCL moves data that is then checked.
   virtual void nccl_check(int group, int rank, int size) = 0;
 };

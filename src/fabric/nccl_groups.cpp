@@ -24,6 +24,38 @@ std::string in_words(ncclComm_t comm, ncclResult_t result) {
   return fmt::format("NCCL: {}{}{}", ncclGetErrorString(result), more ? ": " : "", more ? last : "");
 }
 
+ncclDataType_t type_of(DataType type) {
+  constexpr ncclDataType_t types[] = {ncclBfloat16, ncclFloat16, ncclFloat32, ncclInt32};
+  return types[static_cast<int>(type)];
+}
+
+struct Enqueue {
+  ncclComm_t comm;
+  cudaStream_t stream;
+  std::int32_t* zero;
+
+  ncclResult_t operator()(const NcclAllReduce& w) const {
+    const ncclRedOp_t op = w.op == ReduceOp::sum ? ncclSum : ncclMax;
+    return ncclAllReduce(w.input, w.output, w.count, type_of(w.type), op, comm, stream);
+  }
+  ncclResult_t operator()(const NcclReduceScatter& w) const {
+    return ncclReduceScatter(w.input, w.output, w.count, type_of(w.type), ncclSum, comm, stream);
+  }
+  ncclResult_t operator()(const NcclAllGather& w) const {
+    return ncclAllGather(w.input, w.output, w.bytes, ncclChar, comm, stream);
+  }
+  ncclResult_t operator()(const NcclAllToAll& w) const {
+    return ncclAlltoAll(w.input, w.output, w.bytes, ncclChar, comm, stream);
+  }
+  ncclResult_t operator()(const NcclBroadcast& w) const {
+    return ncclBroadcast(w.input, w.output, w.bytes, ncclChar, w.root, comm, stream);
+  }
+  // Sums of zeros in place: whatever groups do this at once, it stays zero.
+  ncclResult_t operator()(const NcclBarrier&) const {
+    return ncclAllReduce(zero, zero, 1, ncclInt32, ncclSum, comm, stream);
+  }
+};
+
 }  // namespace
 
 NcclGroups::NcclGroups(const Args& args) : args_(args) {
@@ -86,8 +118,7 @@ void NcclGroups::try_out(int group, std::int32_t* data, std::size_t count, cudaS
   throw Error(Errc::rendezvous, fmt::format("NCCL serves this group, and moves no data between its ranks: {}", reason));
 }
 
-void NcclGroups::all_reduce(const NcclAllReduce& call) {
-  constexpr ncclDataType_t types[] = {ncclBfloat16, ncclFloat16, ncclFloat32, ncclInt32};
+void NcclGroups::call(const NcclCall& call) {
   const ncclComm_t comm = comms_.at(call.group);
   WatchedCall watched{.group = call.group, .name = call.name};
   {
@@ -102,8 +133,7 @@ void NcclGroups::all_reduce(const NcclAllReduce& call) {
   ncclResult_t result = ncclSuccess;
   {
     const std::scoped_lock lock(comms_mutex_);
-    result = ncclAllReduce(call.input, call.output, call.count, types[static_cast<int>(call.type)],
-                           call.op == ReduceOp::sum ? ncclSum : ncclMax, comm, call.stream);
+    result = std::visit(Enqueue{comm, call.stream, args_.zero}, call.work);
   }
   result = settle(comm, result, Deadline(args_.setup_deadline));
   if (result != ncclSuccess) return note_error(comm, result, watched);

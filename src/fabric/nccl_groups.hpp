@@ -1,4 +1,4 @@
-// NCCL's part of a communicator: an NCCL communicator for every group, its all-reduce, and what becomes of it.
+// NCCL's part of a communicator: an NCCL communicator for every group, its collectives, and what becomes of them.
 //
 // NCCL's kernels know neither deadline nor poison. So the host watches over the calls that NCCL serves (CallWatch), and
 // ends them by revoking the communicators that are Weft's own. One that an engine has lent is never ended: its calls
@@ -9,6 +9,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -26,6 +27,7 @@ class NcclGroups {
     int device, rank;
     std::chrono::nanoseconds deadline;        // of a call
     std::chrono::nanoseconds setup_deadline;  // of everything that the host waits for
+    std::int32_t* zero;                       // on the GPU, for barriers: what they add up
     ncclComm_t lent = nullptr;                // an engine's, for group 0
   };
   explicit NcclGroups(const Args& args);
@@ -41,7 +43,7 @@ class NcclGroups {
   // who wait to hear of it hear the reason.
   void try_out(int group, std::int32_t* data, std::size_t count, cudaStream_t stream);
 
-  void all_reduce(const NcclAllReduce& call);
+  void call(const NcclCall& call);
   std::optional<HostFault> fault();
   void abort() noexcept;
 

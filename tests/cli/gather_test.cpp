@@ -90,6 +90,7 @@ TEST(GatherReferences, FindAnyWrongRow) {
       {Operation::all_gather, SlotKind::dense},       {Operation::all_gather_v, SlotKind::dense},
       {Operation::four_tensors, SlotKind::dense},     {Operation::reduce_scatter, SlotKind::dense},
       {Operation::reduce_scatter_v, SlotKind::dense}, {Operation::all_gather_v, SlotKind::max},
+      {Operation::all_to_all, SlotKind::dense},       {Operation::broadcast, SlotKind::dense},
       {Operation::four_tensors, SlotKind::aligned},   {Operation::reduce_scatter_v, SlotKind::aligned}};
   for (const auto& [operation, slot] : cases) {
     model.slot = slot;
@@ -109,6 +110,14 @@ TEST(GatherReferences, FindAnyWrongRow) {
       const std::size_t padded = shape.slots[0].size() * shape.row_bytes(0);
       std::memset(right.data() + own, 0, padded - own);
       for (std::size_t b = 0; b < padded; ++b) checked.insert(b);
+    } else if (operation == Operation::all_to_all || operation == Operation::broadcast) {
+      const std::size_t bytes = shape.all_rows() * shape.row_bytes(0), part = bytes / 3;
+      for (std::size_t from = 0; from < 3; ++from) {
+        const bool own_parts = operation == Operation::all_to_all;  // of which rank 0's come first
+        std::memcpy(right.data() + from * part, inputs[own_parts ? from : 0].data() + (own_parts ? 0 : from * part),
+                    part);
+      }
+      for (std::size_t b = 0; b < bytes; ++b) checked.insert(b);
     } else {
       for (std::size_t t = 0; t < shape.widths.size(); ++t) {
         for (std::size_t r = 0; r < 3; ++r) {
@@ -161,6 +170,31 @@ TEST(BenchGather, EveryRowOfEveryOperation) {
                                               {"four_tensors", 4},
                                               {"attn_reduce_scatter", 4},
                                               {"attn_all_gather", 4}}));
+}
+
+// Whose sizes are what a rank receives; a barrier is one row whatever the tokens.
+TEST(BenchGather, WhatNoLayerCallsIsMeasuredWhenNamed) {
+  const auto file = testing::TempDir() + "extras.json";
+  for (const std::string type : {"bf16", "f32"}) {
+    const auto result =
+        run({"bench",   "gather",   "--device", "cpu",      "--tp",      "4",      "--dp",
+             "2",       "--hidden", "24",       "--tokens", "1,5",       "--what", "all_to_all,broadcast,barrier",
+             "--dtype", type,       "--data",   "random",   "--samples", "1",      "--json",
+             file});
+    ASSERT_EQ(result.code, 0) << result.err << result.out;
+    std::multimap<std::string, std::size_t> bytes;
+    const auto json = read_json(file);
+    for (const auto& point : json.at("points")) {
+      EXPECT_EQ(point.at("verdict"), "ok") << point.dump();
+      bytes.emplace(point.at("operation"), point.at("bytes"));
+    }
+    const std::size_t row = type == "bf16" ? 48 : 96;  // 5 tokens are 3 and 2: shares of 3
+    EXPECT_EQ(bytes, (std::multimap<std::string, std::size_t>{{"all_to_all", 4 * row},
+                                                              {"all_to_all", 12 * row},
+                                                              {"broadcast", 4 * row},
+                                                              {"broadcast", 12 * row},
+                                                              {"barrier", 0}}));
+  }
 }
 
 TEST(BenchGather, EveryKindOfSlot) {

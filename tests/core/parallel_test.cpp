@@ -195,5 +195,42 @@ TEST(Shards, CountsOfGroupsBecomeCountsOfRanks) {
   expect_says(error_of([&] { shard_counts({.tp = 4, .dp = 0}, kTokens, Split::ceil); }), "ParallelLayout::dp: 0");
 }
 
+// What an engine makes of a batch: slots that neither the rows nor a common length explain.
+TEST(Slots, OfLengthsThatTheCallerGives) {
+  using Counts = std::vector<std::int32_t>;
+  EXPECT_EQ(slots_of(kTokens, Counts{6, 2, 1, 7}), (std::vector<RowRange>{{0, 6}, {6, 8}, {8, 9}, {9, 16}}));
+  EXPECT_EQ(slots_of(kTokens, kTokens), slots_of(kTokens, SlotKind::dense));
+  expect_says(error_of([] { slots_of(kTokens, Counts{6, 2, 1}); }), "slot_rows: 3 is not 4, a number for each of rows");
+  expect_says(error_of([] { slots_of(kTokens, Counts{4, 2, 1, 7}); }), "rows: 5 is not at most 4");
+  expect_says(error_of([] { slots_of(kTokens, Counts{6, 2, -1, 7}); }), "rows: -1 is not 0 or more");
+}
+
+// Every group's slot is split by itself, and the shards' own slots lie side by side as the groups' do.
+TEST(Shards, OfSlotsOfTheGroupsOwnLengths) {
+  using Counts = std::vector<std::int32_t>;
+  const ParallelLayout fours{.tp = 8, .dp = 2};
+  const Counts tokens{5, 2}, slots{7, 4};
+  EXPECT_EQ(shard_counts(fours, tokens, Split::balanced, slots), (Counts{2, 2, 1, 0, 1, 1, 0, 0}));
+  EXPECT_EQ(shard_counts(fours, slots, Split::balanced), (Counts{2, 2, 2, 1, 1, 1, 1, 1}));
+  EXPECT_EQ(shard_counts(fours, Counts{5, 5}, Split::ceil, Counts{9, 5}), (Counts{3, 2, 0, 0, 2, 2, 1, 0}));
+  for (const Split split : {Split::balanced, Split::ceil}) {
+    const Counts rows = shard_counts(fours, tokens, split, slots), lengths = shard_counts(fours, slots, split);
+    const std::vector<RowRange> of_ranks = slots_of(rows, lengths), of_groups = slots_of(tokens, slots);
+    for (std::size_t group = 0; group < 2; ++group) {
+      EXPECT_EQ(of_ranks[4 * group].begin, of_groups[group].begin);
+      EXPECT_EQ(of_ranks[4 * group + 3].end, of_groups[group].end);
+      std::size_t before = of_groups[group].begin;  // where tokens end: behind them there are pads alone
+      for (std::size_t part = 4 * group; part < 4 * group + 4; ++part) {
+        if (rows[part] == 0) continue;
+        EXPECT_EQ(of_ranks[part].begin, before);
+        before += static_cast<std::size_t>(rows[part]);
+      }
+      EXPECT_EQ(before - of_groups[group].begin, static_cast<std::size_t>(tokens[group]));
+    }
+  }
+  expect_says(error_of([&] { shard_counts(fours, tokens, Split::ceil, Counts{7}); }), "slot_rows: 1 is not 2");
+  expect_says(error_of([&] { shard_counts(fours, tokens, Split::ceil, Counts{4, 4}); }), "rows: 5 is not at most 4");
+}
+
 }  // namespace
 }  // namespace weft::test

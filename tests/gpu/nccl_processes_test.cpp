@@ -11,7 +11,6 @@
 #include "executors/cuda_error.hpp"
 #include "gpu/support/gpu_world.hpp"
 #include "gpu/support/spawned.hpp"
-#include "support/free_port.hpp"
 #include "support/ranks.hpp"
 
 namespace weft::test {
@@ -19,8 +18,6 @@ namespace {
 
 using namespace std::chrono_literals;
 using detail::check_cuda;
-
-using Variables = std::vector<std::pair<std::string, std::string>>;
 
 // Skips, with the reason, what one GPU cannot do.
 class GpuProcesses : public testing::Test {
@@ -30,12 +27,6 @@ class GpuProcesses : public testing::Test {
   }
   const int ranks_ = gpu_count();
 };
-
-int variable(const char* name) {
-  const char* value = std::getenv(name);
-  if (value == nullptr) throw std::runtime_error(std::string(name) + " is not set");
-  return std::atoi(value);
-}
 
 // What rank 0 does in between.
 void play(const std::string& part, Communicator& communicator) {
@@ -73,28 +64,10 @@ TEST(GpuProcess, DISABLED_Worker) {
   std::fflush(stdout);
 }
 
-// As torchrun would.
-std::vector<Spawned> start_workers(int size, int calls, const Variables& more = {}) {
-  const std::string port = std::to_string(free_port());
-  std::vector<Spawned> workers;
-  for (int rank = 0; rank < size; ++rank) {
-    Variables environment{{"RANK", std::to_string(rank)},
-                          {"LOCAL_RANK", std::to_string(rank)},
-                          {"WORLD_SIZE", std::to_string(size)},
-                          {"MASTER_ADDR", "127.0.0.1"},
-                          {"MASTER_PORT", port},
-                          {"WEFT_TEST_CALLS", std::to_string(calls)}};
-    environment.insert(environment.end(), more.begin(), more.end());
-    for (auto& [name, value] : environment) {
-      if (name == "NCCL_HOSTID") value += std::to_string(rank * 2 / size);
-    }
-    workers.emplace_back("GpuProcess.DISABLED_Worker", environment);
-  }
-  return workers;
+std::vector<Spawned> start_workers(int size, int calls, Variables more = {}) {
+  more.emplace_back("WEFT_TEST_CALLS", std::to_string(calls));
+  return start_ranks("GpuProcess.DISABLED_Worker", size, more);
 }
-
-// NCCL takes each half of the ranks to be on a machine of its own.
-const Variables two_hosts{{"NCCL_HOSTID", "host"}};
 
 Variables two_hosts_with(const std::string& part) {
   Variables variables = two_hosts;

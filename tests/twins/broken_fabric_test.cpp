@@ -90,7 +90,7 @@ class BreakableFabric final : public Fabric {
     return sound_->keep_alive(stream, what);
   }
   void split(int group, int color) override { sound_->split(group, color); }
-  void nccl_all_reduce(const NcclAllReduce& call) override { sound_->nccl_all_reduce(call); }
+  void call_nccl(const NcclCall& call) override { sound_->call_nccl(call); }
   void nccl_check(int group, int rank, int size) override { sound_->nccl_check(group, rank, size); }
 
  private:

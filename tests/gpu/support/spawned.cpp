@@ -10,7 +10,10 @@
 #include <execinfo.h>
 #include <array>
 #include <cerrno>
+#include <cstdlib>
 #include <stdexcept>
+
+#include "support/free_port.hpp"
 
 namespace weft::test {
 namespace {
@@ -30,7 +33,7 @@ void answer_where() {
   ::sigaction(SIGUSR1, &action, nullptr);
 }
 
-Spawned::Spawned(const std::string& test, const std::vector<std::pair<std::string, std::string>>& variables) {
+Spawned::Spawned(const std::string& test, const Variables& variables) {
   std::vector<std::string> texts;
   for (char** variable = environ; *variable != nullptr; ++variable) texts.emplace_back(*variable);
   for (const auto& [name, value] : variables) {
@@ -106,6 +109,30 @@ Outcome Spawned::wait(std::chrono::seconds limit) {
   if (WIFSIGNALED(status)) outcome.signal = WTERMSIG(status);
   outcome.said = output_;
   return outcome;
+}
+
+std::vector<Spawned> start_ranks(const std::string& test, int size, const Variables& more) {
+  const std::string port = std::to_string(free_port());
+  std::vector<Spawned> ranks;
+  for (int rank = 0; rank < size; ++rank) {
+    Variables environment{{"RANK", std::to_string(rank)},
+                          {"LOCAL_RANK", std::to_string(rank)},
+                          {"WORLD_SIZE", std::to_string(size)},
+                          {"MASTER_ADDR", "127.0.0.1"},
+                          {"MASTER_PORT", port}};
+    environment.insert(environment.end(), more.begin(), more.end());
+    for (auto& [name, value] : environment) {
+      if (name == "NCCL_HOSTID") value += std::to_string(rank * 2 / size);
+    }
+    ranks.emplace_back(test, environment);
+  }
+  return ranks;
+}
+
+int variable(const char* name) {
+  const char* value = std::getenv(name);
+  if (value == nullptr) throw std::runtime_error(std::string(name) + " is not set");
+  return std::atoi(value);
 }
 
 }  // namespace weft::test

@@ -17,9 +17,11 @@ namespace weft::test {
 // Called first in a process that is spawned: should it not end in time, it says in which function its main thread is.
 void answer_where();
 
+using Variables = std::vector<std::pair<std::string, std::string>>;
+
 class Spawned {
  public:
-  Spawned(const std::string& test, const std::vector<std::pair<std::string, std::string>>& variables);
+  Spawned(const std::string& test, const Variables& variables);
   Spawned(Spawned&&) noexcept = default;
   Spawned& operator=(Spawned&&) = delete;
   ~Spawned();
@@ -37,5 +39,14 @@ class Spawned {
   detail::UniqueFd pipe_;
   std::string output_;
 };
+
+// A process for each rank, as torchrun would start them. NCCL_HOSTID, where given, ends in the half of the ranks that a
+// process belongs to.
+std::vector<Spawned> start_ranks(const std::string& test, int size, const Variables& more);
+// What such a process reads.
+int variable(const char* name);
+
+// NCCL takes each half of the ranks to be on a machine of its own.
+inline const Variables two_hosts{{"NCCL_HOSTID", "host"}};
 
 }  // namespace weft::test

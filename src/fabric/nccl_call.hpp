@@ -1,0 +1,53 @@
+// A collective that NCCL is to do, in its terms: rows lie side by side. Sizes are those of one rank's part.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <variant>
+
+#include "weft/types.hpp"
+
+namespace weft::detail {
+
+struct NcclAllReduce {
+  const void* input;
+  void* output;
+  std::size_t count;
+  DataType type;
+  ReduceOp op;
+};
+struct NcclReduceScatter {
+  const void* input;
+  void* output;
+  std::size_t count;
+  DataType type;
+};
+struct NcclAllGather {
+  const void* input;
+  void* output;
+  std::size_t bytes;
+};
+struct NcclAllToAll {
+  const void* input;
+  void* output;
+  std::size_t bytes;
+};
+struct NcclBroadcast {
+  const void* input;  // of the root
+  void* output;
+  std::size_t bytes;
+  int root;
+};
+struct NcclBarrier {};
+
+using NcclWork =
+    std::variant<NcclAllReduce, NcclReduceScatter, NcclAllGather, NcclAllToAll, NcclBroadcast, NcclBarrier>;
+
+struct NcclCall {
+  int group;
+  std::string name;  // in words
+  Stream stream;
+  NcclWork work;
+};
+
+}  // namespace weft::detail

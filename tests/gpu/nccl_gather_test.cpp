@@ -1,0 +1,177 @@
+// Gathers and scatters between GPUs that do not reach each other's memory: NCCL does the equal ones, and ends by the
+// deadline. A process for each GPU, of which NCCL takes each half to be on a host of its own.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+#include "gpu/support/gpu_move.hpp"
+#include "gpu/support/graph.hpp"
+#include "gpu/support/spawned.hpp"
+#include "support/ranks.hpp"
+
+namespace weft::test {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr Kind kByNccl[] = {Kind::all_gather, Kind::all_to_all, Kind::broadcast, Kind::reduce_scatter};
+
+void say_and_flush(const std::string& text) {
+  fmt::print("{}\n", text);
+  std::fflush(stdout);
+}
+
+// NCCL adds in an order of its own: sums that are exact in any order.
+void move_everything(const Group& group, GpuRank& gpu) {
+  std::uint32_t seed = 0;
+  for (const Kind kind : kByNccl) {
+    for (const DataType type : kTypes) {
+      for (const std::size_t width : {0, 1, 1000, 20'001}) {
+        run_on_gpu_rank(group, gpu,
+                        {.kind = kind,
+                         .rows = 1 + seed % 3,
+                         .widths = {width},
+                         .type = type,
+                         .fill = Fill::integers,
+                         .in_place = (seed + seed / 4) % 2 == 0 && kind != Kind::all_to_all,
+                         .root = static_cast<int>(seed) / 3 % group.size(),
+                         .seed = seed});
+        ++seed;
+      }
+    }
+  }
+}
+
+// One graph of all of them, for other data each time.
+void replay(const Group& group, GpuRank& gpu) {
+  gpu.reset();
+  const auto moves_of = [&](std::uint32_t batch) {
+    std::vector<RankMove> moves;
+    for (const Kind kind : kByNccl)
+      moves.push_back(prepare({.kind = kind, .rows = 2, .widths = {3000}, .fill = Fill::integers, .seed = batch},
+                              group.size(), group.rank()));
+    return moves;
+  };
+  const std::vector<RankMove> first = moves_of(0);
+  std::vector<GpuMove> on_gpu;
+  for (const RankMove& move : first) on_gpu.emplace_back(gpu, move);
+  const Graph graph(gpu.stream(), [&] {
+    for (GpuMove& move : on_gpu) move.call(group);
+    barrier(group, {.stream = gpu.stream()});
+  });
+  for (std::uint32_t batch = 1; batch < 4; ++batch) {
+    const std::vector<RankMove> moves = moves_of(batch);
+    for (std::size_t i = 0; i < moves.size(); ++i) on_gpu[i].fill(moves[i]);
+    graph.launch(gpu.stream());
+    gpu.synchronize();
+    group.check();
+    for (std::size_t i = 0; i < moves.size(); ++i) on_gpu[i].check(moves[i]);
+  }
+}
+
+// No rank's barrier ends before every rank's has begun: files say which have.
+void hold_back(const Group& group, GpuRank& gpu) {
+  const std::filesystem::path folder = std::getenv("WEFT_TEST_FOLDER");
+  const auto file = [&](int round, int rank) { return folder / fmt::format("{}.{}", round, rank); };
+  for (int round = 0; round < 8; ++round) {
+    if (round % group.size() == group.rank()) std::this_thread::sleep_for(20ms);
+    std::ofstream(file(round, group.rank())) << "here";
+    barrier(group, {.stream = gpu.stream()});
+    gpu.synchronize();
+    group.check();
+    for (int rank = 0; rank < group.size(); ++rank)
+      ensure(std::filesystem::exists(file(round, rank)), fmt::format("round {}: rank {} has not come", round, rank));
+  }
+}
+
+void expect_refused(const Group& group, GpuRank& gpu, const Move& move, const std::string& reason) {
+  const std::string error = error_of([&] { run_on_gpu_rank(group, gpu, move); });
+  ensure(error.find(reason) != std::string::npos, fmt::format("{}: {}", describe(move), error));
+}
+
+// One rank: makes the calls, and the last ones until a fault where rank 0 is late.
+TEST(GpuProcess, DISABLED_GatherWorker) {
+  answer_where();
+  const int rank = variable("RANK");
+  const std::string part = std::getenv("WEFT_TEST_PART");
+  GpuRank gpu(rank);
+  try {
+    Communicator communicator = Communicator::from_environment(gpu_config(part == "late" ? 1500ms : 20s));
+    ensure(communicator.fabric().starts_with("NCCL"), communicator.fabric());
+    if (part == "late") {
+      for (int call = 0; call < 1000; ++call) {
+        if (rank == 0 && call == 5) std::this_thread::sleep_for(4s);  // longer than the deadline
+        run_on_gpu_rank(communicator, gpu, {.rows = 2, .widths = {5000}, .tag = 7});
+      }
+    } else if (part == "graph") {
+      replay(communicator, gpu);
+    } else {
+      move_everything(communicator, gpu);
+      move_everything(communicator.split(rank % 2), gpu);
+      hold_back(communicator, gpu);
+      expect_refused(communicator, gpu, {.rows = 2, .widths = {8}, .output_gap = 4},
+                     "output_stride: 24 bytes from row to row are not the 16 of a row");
+      const std::vector<std::int32_t> counts(static_cast<std::size_t>(communicator.size()), 2);
+      expect_refused(communicator, gpu, {.kind = Kind::all_gather_v, .widths = {8}, .counts = counts},
+                     "NCCL would need them on the host");
+      move_everything(communicator, gpu);
+    }
+    say_and_flush("[done]");
+  } catch (const Error& error) {
+    say_and_flush(fmt::format("[{} {}]\n{}", name(error.code()), error.fault().peer, error.what()));
+  }
+}
+
+class GpuNcclGather : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (gpu_count() < 2) GTEST_SKIP() << "NCCL needs a GPU for every rank, and here is one GPU";
+    std::filesystem::create_directory(folder_);
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  std::vector<Outcome> run(const std::string& part) const {
+    Variables variables = two_hosts;
+    variables.emplace_back("WEFT_TEST_PART", part);
+    variables.emplace_back("WEFT_TEST_FOLDER", folder_.string());
+    std::vector<Spawned> ranks = start_ranks("GpuProcess.DISABLED_GatherWorker", gpu_count(), variables);
+    std::vector<Outcome> outcomes;
+    for (Spawned& rank : ranks) outcomes.push_back(rank.wait(90s));
+    return outcomes;
+  }
+  void expect_done(const std::string& part) const {
+    for (const Outcome& outcome : run(part)) {
+      expect_says(outcome.said, "[done]");
+      EXPECT_EQ(outcome.exit_code, 0) << outcome.said;
+    }
+  }
+
+ private:
+  const std::filesystem::path folder_ = testing::TempDir() + "weft-nccl-gather-" + std::to_string(::getpid());
+};
+
+TEST_F(GpuNcclGather, EverythingEqualArrives) {
+  expect_done("all");
+}
+
+TEST_F(GpuNcclGather, InOneGraphForOtherDataEachTime) {
+  expect_done("graph");
+}
+
+TEST_F(GpuNcclGather, ALateRankEndsAll) {
+  for (const Outcome& outcome : run("late")) {
+    EXPECT_FALSE(outcome.too_slow) << outcome.said;
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.said;
+    // What a rank may see when a peer of NCCL's does not answer.
+    const auto said = [&](const char* what) { return outcome.said.find(what) != std::string::npos; };
+    EXPECT_TRUE(said("[timeout -1]") || said("[peer failed ") || said("[system ")) << outcome.said;
+    expect_says(outcome.said, "all_gather_into_tensor 2 rows of 10000 bytes nccl tag 7");
+  }
+}
+
+}  // namespace
+}  // namespace weft::test

@@ -1,0 +1,295 @@
+// Ranks that do not reach each other's memory, as on two hosts: what goes by NCCL, with which arguments, and what does
+// not. The fabric is the CPU's, of which each half of the ranks sees its own windows alone, with a stand-in for NCCL
+// that keeps to NCCL's contracts; so this is an executable of its own, which has the fabric from here.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <span>
+#include <thread>
+
+#define make_cpu_fabric make_near_fabric
+#include "fabric/cpu_fabric.cpp"
+#undef make_cpu_fabric
+
+#include "support/moves.hpp"
+#include "support/ranks.hpp"
+#include "support/reference.hpp"
+#include "support/world.hpp"
+
+namespace weft::detail {
+
+// Where ranks wait for each other, but not for ever.
+class Gate {
+ public:
+  explicit Gate(int size) : size_(size) {}
+  void pass() {
+    std::unique_lock lock(mutex_);
+    const int turn = turn_;
+    if (++here_ == size_) {
+      here_ = 0;
+      ++turn_;
+      return changed_.notify_all();
+    }
+    if (!changed_.wait_for(lock, std::chrono::seconds(20), [&] { return turn_ != turn; }))
+      throw Error(Errc::timeout, "not every rank calls NCCL");
+  }
+
+ private:
+  const int size_;
+  int here_ = 0, turn_ = 0;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+};
+
+// The ranks of one group that NCCL would serve: what each has called.
+struct Meeting {
+  explicit Meeting(int size) : works(static_cast<std::size_t>(size)), gate(size) {}
+  std::vector<NcclWork> works;
+  Gate gate;
+};
+static std::mutex meetings_mutex;
+static std::map<std::pair<int, int>, std::shared_ptr<Meeting>> meetings;  // by group and color
+
+class ApartFabric final : public Fabric {
+ public:
+  explicit ApartFabric(const FabricArgs& args)
+      : near_(make_near_fabric(args)), rank_(args.bootstrap.rank()), size_(args.bootstrap.size()) {}
+
+  std::byte* window(int number, int rank) const override {
+    return rank * 2 / size_ == rank_ * 2 / size_ ? near_->window(number, rank) : nullptr;
+  }
+  std::string description() const override { return "NCCL: two hosts"; }
+
+  Device device() const override { return near_->device(); }
+  int max_blocks() const override { return near_->max_blocks(); }
+  std::size_t control_bytes() const override { return near_->control_bytes(); }
+  Control control() const override { return near_->control(); }
+  void open_window(Bootstrap& bootstrap, std::size_t bytes) override { near_->open_window(bootstrap, bytes); }
+  void keep_windows(int count) override { near_->keep_windows(count); }
+  void write(void* to, const void* from, std::size_t bytes) override { near_->write(to, from, bytes); }
+  void fill(void* to, std::uint8_t value, std::size_t bytes) override { near_->fill(to, value, bytes); }
+  void read(void* to, const void* from, std::size_t bytes) override { near_->read(to, from, bytes); }
+  void push(Pack* to, const std::vector<Pack>& packs) override { near_->push(to, packs); }
+  FaultRecord record() const override { return near_->record(); }
+  void clear_record() override { near_->clear_record(); }
+  void abort() noexcept override { near_->abort(); }
+  void check_buffer(const char* name, const void* data) const override { near_->check_buffer(name, data); }
+  void check_stream(Stream stream) const override { near_->check_stream(stream); }
+  void run(const PlannedCall& planned) override { near_->run(planned); }
+  void keep_alive(Stream stream, const std::shared_ptr<Fabric>& what) override { near_->keep_alive(stream, what); }
+
+  void split(int group, int color) override { colors_[group] = color; }
+  void nccl_check(int group, int rank, int size) override {
+    const std::scoped_lock lock(meetings_mutex);
+    auto& meeting = meetings[{group, colors_[group]}];
+    if (meeting == nullptr) meeting = std::make_shared<Meeting>(size);
+    served_[group] = {meeting, static_cast<std::size_t>(rank)};
+  }
+  // All have come, all have read, all have written: NCCL does no more for those who would change an input too early.
+  void call_nccl(const NcclCall& call) override {
+    const Served& served = served_.at(call.group);
+    Meeting& meeting = *served.meeting;
+    meeting.works[served.rank] = call.work;
+    meeting.gate.pass();
+    const test::Bytes result = std::visit([&](const auto& work) { return result_of(work, served); }, call.work);
+    meeting.gate.pass();
+    std::visit([&](const auto& work) { put(work, result); }, call.work);
+    meeting.gate.pass();
+  }
+
+ private:
+  struct Served {
+    std::shared_ptr<Meeting> meeting;
+    std::size_t rank;
+  };
+
+  template <class Work>
+  static const Work& work_of(const Served& served, std::size_t rank) {
+    return std::get<Work>(served.meeting->works[rank]);  // throws where another operation was called
+  }
+  static test::Bytes part(const void* input, std::size_t number, std::size_t bytes) {
+    const auto* const begin = static_cast<const std::byte*>(input) + number * bytes;
+    return bytes == 0 ? test::Bytes() : test::Bytes(begin, begin + bytes);
+  }
+  static std::size_t bytes_of(const NcclAllReduce& work) { return work.count * size_of(work.type); }
+  static std::size_t bytes_of(const NcclReduceScatter& work) { return work.count * size_of(work.type); }
+  template <class Copy>
+  static std::size_t bytes_of(const Copy& work) {
+    return work.bytes;
+  }
+  // Parts `number` of all ranks' inputs.
+  template <class Work>
+  static std::vector<test::Bytes> parts(const Served& served, std::size_t number) {
+    std::vector<test::Bytes> all;
+    for (std::size_t rank = 0; rank < served.meeting->works.size(); ++rank) {
+      const Work& work = work_of<Work>(served, rank);
+      all.push_back(part(work.input, number, bytes_of(work)));
+    }
+    return all;
+  }
+  static test::Bytes joined(const std::vector<test::Bytes>& all) {
+    test::Bytes whole;
+    for (const test::Bytes& one : all) whole.insert(whole.end(), one.begin(), one.end());
+    return whole;
+  }
+
+  static test::Bytes result_of(const NcclAllReduce& work, const Served& served) {
+    return test::reduce(work.type, work.op, parts<NcclAllReduce>(served, 0));
+  }
+  static test::Bytes result_of(const NcclReduceScatter& work, const Served& served) {
+    return test::reduce(work.type, ReduceOp::sum, parts<NcclReduceScatter>(served, served.rank));
+  }
+  static test::Bytes result_of(const NcclAllGather&, const Served& served) {
+    return joined(parts<NcclAllGather>(served, 0));
+  }
+  static test::Bytes result_of(const NcclAllToAll&, const Served& served) {
+    return joined(parts<NcclAllToAll>(served, served.rank));
+  }
+  static test::Bytes result_of(const NcclBroadcast& work, const Served& served) {
+    const auto root = static_cast<std::size_t>(work.root);
+    return part(work_of<NcclBroadcast>(served, root).input, 0, work.bytes);
+  }
+  static test::Bytes result_of(const NcclBarrier&, const Served& served) {
+    for (std::size_t rank = 0; rank < served.meeting->works.size(); ++rank) work_of<NcclBarrier>(served, rank);
+    return {};
+  }
+
+  template <class Work>
+  static void put(const Work& work, const test::Bytes& result) {
+    if (!result.empty()) std::memcpy(work.output, result.data(), result.size());
+  }
+  static void put(const NcclBarrier&, const test::Bytes&) {}
+
+  std::shared_ptr<Fabric> near_;
+  int rank_, size_;
+  std::map<int, int> colors_;
+  std::map<int, Served> served_;
+};
+
+std::shared_ptr<Fabric> make_cpu_fabric(const FabricArgs& args) {
+  return std::make_shared<ApartFabric>(args);
+}
+
+}  // namespace weft::detail
+
+namespace weft::test {
+namespace {
+
+constexpr int kRanks = 4;  // 0 and 1 on one host, 2 and 3 on another
+constexpr Kind kEqual[] = {Kind::all_gather, Kind::all_to_all, Kind::broadcast, Kind::reduce_scatter};
+
+void expect_well(const RankBody& body) {
+  {
+    const std::scoped_lock lock(detail::meetings_mutex);
+    detail::meetings.clear();
+  }
+  expect_all_well(run_world(kRanks, cpu_config(), body));
+}
+
+// By every rank, in the world and in groups across the hosts and on one.
+TEST(ApartFabric, EqualFormsGoByNccl) {
+  std::vector<Move> moves;
+  for (const Kind kind : kEqual) {
+    for (const DataType type : kTypes) {
+      for (const std::size_t width : {0, 1, 7, 300}) {
+        for (const bool in_place : {false, true}) {
+          if (in_place && kind == Kind::all_to_all) continue;
+          const auto seed = static_cast<std::uint32_t>(moves.size());
+          moves.push_back({.kind = kind,
+                           .rows = seed % 4,
+                           .widths = {width},
+                           .type = type,
+                           .fill = Fill::special,
+                           .in_place = in_place,
+                           .root = static_cast<int>(seed / 2 % 2),
+                           .seed = seed});
+        }
+      }
+    }
+  }
+  expect_well([&](Communicator& communicator, int rank) {
+    const Group across = communicator.split(rank % 2), here = communicator.split(rank / 2);
+    for (Move move : moves) {
+      run_on_cpu_rank(across, move);
+      run_on_cpu_rank(here, move);
+      move.root *= 3;
+      run_on_cpu_rank(communicator, move);
+    }
+  });
+}
+
+TEST(ApartFabric, AllReducesGoByNccl) {
+  const Prepared prepared = prepare({.count = 500, .fill = Fill::random}, kRanks);
+  expect_well([&](Communicator& communicator, int rank) { run_on_cpu_rank(communicator, prepared, rank); });
+}
+
+TEST(ApartFabric, BarriersHoldEverybodyBack) {
+  std::atomic<int> arrived = 0;
+  expect_well([&](Communicator& communicator, int rank) {
+    for (int round = 1; round <= 20; ++round) {
+      if (round % kRanks == rank) std::this_thread::sleep_for(std::chrono::microseconds(300));
+      ++arrived;
+      barrier(communicator, {});
+      EXPECT_GE(arrived, round * kRanks);
+      barrier(communicator, {});
+    }
+  });
+}
+
+TEST(ApartFabric, TheFlightRecorderSaysWhatNcclCarried) {
+  expect_well([](Communicator& communicator, int) {
+    run_on_cpu_rank(communicator, {.rows = 3, .widths = {8}, .tag = 4});
+    run_on_cpu_rank(communicator, {.kind = Kind::broadcast, .widths = {8}, .root = 1});
+    run_on_cpu_rank(communicator, {.kind = Kind::reduce_scatter, .widths = {8}, .type = DataType::f32});
+    barrier(communicator, {.tag = 9});
+    std::vector<std::string> names;
+    for (const CallRecord& call : communicator.world().recent_calls()) names.push_back(call.operation);
+    EXPECT_EQ(names,
+              (std::vector<std::string>{"all_gather_into_tensor 3 rows of 16 bytes nccl tag 4",
+                                        "broadcast 1 rows of 16 bytes root 1 nccl tag 0",
+                                        "reduce_scatter_tensor 1 rows of f32[8] nccl tag 0", "barrier nccl tag 9"}));
+  });
+}
+
+// Rows of which there is one lie side by side whatever the stride.
+TEST(ApartFabric, RowsApartAreRejectedAndNothingIsSent) {
+  expect_well([](Communicator& communicator, int) {
+    for (const Kind kind : kEqual) {
+      for (const bool output : {false, true}) {
+        Move move{.kind = kind, .rows = 2, .widths = {8}, .fill = Fill::integers};
+        (output ? move.output_gap : move.input_gap) = 4;
+        const std::string wanted =
+            fmt::format("{}_stride: 24 bytes from row to row are not the 16 of a row", output ? "output" : "input");
+        // Whoever does not send has no rows to send.
+        const bool nobodys = kind == Kind::broadcast && !output && communicator.rank() != 0;
+        if (nobodys) continue;
+        const std::string error = error_of([&] { run_on_cpu_rank(communicator, move); });
+        expect_says(error, wanted);
+        expect_says(error, "NCCL: two hosts");
+      }
+    }
+    run_on_cpu_rank(communicator, {.kind = Kind::broadcast, .widths = {8}, .input_gap = 4, .output_gap = 2});
+  });
+}
+
+TEST(ApartFabric, RaggedFormsSayWhatNcclLacks) {
+  expect_well([](Communicator& communicator, int) {
+    for (const Kind kind : {Kind::all_gather_v, Kind::reduce_scatter_v}) {
+      const std::string error = error_of([&] {
+        run_on_cpu_rank(communicator, {.kind = kind, .widths = {8}, .counts = {1, 2, 3, 4}});
+      });
+      expect_says(error,
+                  kind == Kind::all_gather_v ? "all_gather_v: needs ranks that reach" : "reduce_scatter_v: needs");
+      expect_says(error, "NCCL would need them on the host");
+    }
+    EXPECT_EQ(communicator.status(), std::nullopt);
+  });
+}
+
+}  // namespace
+}  // namespace weft::test

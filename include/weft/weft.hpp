@@ -3,6 +3,7 @@
 
 #include "weft/collectives.hpp"
 #include "weft/communicator.hpp"
+#include "weft/counts.hpp"
 #include "weft/error.hpp"
 #include "weft/fused.hpp"
 #include "weft/moe.hpp"

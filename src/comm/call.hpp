@@ -54,6 +54,8 @@ void check_overlap(const Extent& part, const Extent& whole, std::size_t place);
 inline constexpr std::size_t kNowhere = SIZE_MAX;
 inline constexpr std::size_t kAnyRow = SIZE_MAX - 1;  // counts will say which
 
+// Slots as a caller describes them by arguments `name` and `name`_rows.
+void check_slots(const char* name, SlotKind kind, std::size_t slot_rows);
 // The counts of a ragged call.
 void check_counts(const GroupState& group, const Counts& counts);
 // `own_padded`, `own_rows`, `whole_rows`: see CountedShares.

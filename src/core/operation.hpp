@@ -6,6 +6,7 @@
 #include "algorithms/all_reduce.hpp"
 #include "algorithms/barrier.hpp"
 #include "algorithms/push_copy.hpp"
+#include "algorithms/push_counts.hpp"
 #include "algorithms/push_reduce_scatter.hpp"
 #include "core/exchange.hpp"
 #include "core/norm_work.hpp"
@@ -34,12 +35,17 @@ struct ReduceScatterOperation {
 
 struct BarrierOperation {};
 
+struct CountsOperation {
+  CountsWork work;
+};
+
 using EqualCopy = CopyOperation<EqualShares, 1>;
 using CountedCopy = CopyOperation<CountedShares, kMaxTensors>;
 using EqualReduceScatter = ReduceScatterOperation<EqualShares>;
 using CountedReduceScatter = ReduceScatterOperation<CountedShares>;
 
-using MoveOperation = std::variant<EqualCopy, CountedCopy, EqualReduceScatter, CountedReduceScatter, BarrierOperation>;
+using MoveOperation =
+    std::variant<EqualCopy, CountedCopy, EqualReduceScatter, CountedReduceScatter, BarrierOperation, CountsOperation>;
 
 struct DispatchOperation {
   DispatchWork work;

@@ -9,4 +9,5 @@
 #include "weft/moe.hpp"
 #include "weft/parallel.hpp"
 #include "weft/recording.hpp"
+#include "weft/take.hpp"
 #include "weft/types.hpp"

@@ -8,6 +8,7 @@
 #include "algorithms/push_copy.hpp"
 #include "algorithms/push_counts.hpp"
 #include "algorithms/push_reduce_scatter.hpp"
+#include "algorithms/take_rows.hpp"
 #include "core/exchange.hpp"
 #include "core/norm_work.hpp"
 #include "core/plan.hpp"
@@ -66,9 +67,14 @@ struct NormOperation {
   Algorithm algorithm;
 };
 
+// Concerns its own rank alone: it is no call of the protocol.
+struct TakeOperation {
+  TakeWork work;
+  bool whole;
+};
+
 // Recordings and fabrics pass it on unread. Executors have a translation unit for each alternative, which finds the
-// instance that serves it (core/dispatch.hpp, core/dispatch_moves.hpp,
-// core/dispatch_moe.hpp, core/dispatch_norm.hpp).
-using Operation = std::variant<AllReduceOperation, MoveOperation, MoeOperation, NormOperation>;
+// instance that serves it (core/dispatch.hpp, core/dispatch_moves.hpp, core/dispatch_moe.hpp, core/dispatch_norm.hpp).
+using Operation = std::variant<AllReduceOperation, MoveOperation, MoeOperation, NormOperation, TakeOperation>;
 
 }  // namespace weft::detail

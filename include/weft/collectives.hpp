@@ -128,7 +128,7 @@ void barrier(const Group& group, const BarrierArgs& args);
 
 // How many rows each rank has, in memory that kernels read: one captured graph serves every batch. The numbers must be
 // the same on all ranks when the call runs, and stay until it has run; where they come from a rank each,
-// all_gather_into_tensor of one row of 4 bytes exchanges them. weft/parallel.hpp has the same on the host.
+// all_gather_counts (weft/counts.hpp) exchanges them. weft/parallel.hpp has the same on the host.
 struct Counts {
   const std::int32_t* rows = nullptr;  // [size]; with a `split` [1]. Aligned to 4 bytes. GPU: device memory
   Split split = Split::none;           // how ranks share rows[0]; each rank's share then has a slot as any count has

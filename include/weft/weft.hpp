@@ -3,9 +3,11 @@
 
 #include "weft/collectives.hpp"
 #include "weft/communicator.hpp"
+#include "weft/counts.hpp"
 #include "weft/error.hpp"
 #include "weft/fused.hpp"
 #include "weft/moe.hpp"
 #include "weft/parallel.hpp"
 #include "weft/recording.hpp"
+#include "weft/take.hpp"
 #include "weft/types.hpp"

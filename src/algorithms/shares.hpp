@@ -135,9 +135,6 @@ struct CountedShares {
   }
   WEFT_FN std::uint64_t room(const Call&) const { return own_rows; }
   WEFT_FN std::uint64_t input_row(std::uint32_t) const { return 0; }
-
- private:
-  WEFT_FN std::int32_t count(std::uint32_t rank) const { return counts[split == Split::none ? rank : 0]; }
   // Of `number`, which is the rank's own or what all share.
   WEFT_FN std::uint32_t rows_in(std::int32_t number, std::uint32_t rank) const {
     const auto all = static_cast<std::uint32_t>(number);
@@ -146,6 +143,9 @@ struct CountedShares {
     const std::uint32_t part = (all + ranks - 1) / ranks, begin = rank * part;
     return begin >= all ? 0 : (all - begin < part ? all - begin : part);
   }
+
+ private:
+  WEFT_FN std::int32_t count(std::uint32_t rank) const { return counts[split == Split::none ? rank : 0]; }
   // As far as a slot follows from its own rows.
   WEFT_FN std::uint32_t slot_of(std::uint32_t rows) const {
     if (slot == SlotKind::dense) return rows;
@@ -153,6 +153,25 @@ struct CountedShares {
     return slot == SlotKind::fixed ? slot_rows : 0;
   }
 };
+
+// One of the parts in which `ranks` ranks share some rows.
+struct RowPart {
+  std::uint64_t begin, rows;
+};
+WEFT_FN RowPart row_part(std::uint64_t rows, Split split, std::uint32_t ranks, std::uint32_t rank) {
+  CountedShares shares{};
+  shares.ranks = ranks;
+  shares.split = split;
+  const auto all = static_cast<std::int32_t>(rows);
+  RowPart part{.begin = 0, .rows = shares.rows_in(all, rank)};
+  for (std::uint32_t before = 0; before < rank; ++before) part.begin += shares.rows_in(all, before);
+  return part;
+}
+// How many of a part's rows are among the first `filled_rows`.
+WEFT_FN std::uint64_t filled(const RowPart& part, std::uint64_t filled_rows) {
+  const std::uint64_t from_begin = filled_rows > part.begin ? filled_rows - part.begin : 0;
+  return from_begin < part.rows ? from_begin : part.rows;
+}
 
 // How a call with shares begins, in all threads of a block. False where it is not to be made: nothing is sent then, and
 // the control block says why.

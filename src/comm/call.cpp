@@ -9,8 +9,8 @@ namespace {
 constexpr std::size_t kMostRows = std::size_t{1} << 40;  // and elements of one: what they make stays far from overflow
 
 // Other kinds of slots do not look at Counts::slot_rows.
-bool has_slot_rows(const Counts& counts) {
-  return counts.slot == SlotKind::aligned || counts.slot == SlotKind::fixed;
+bool has_slot_rows(SlotKind kind) {
+  return kind == SlotKind::aligned || kind == SlotKind::fixed;
 }
 
 // What check_overlap says of the place that would do.
@@ -69,12 +69,16 @@ void check_overlap(const Extent& part, const Extent& whole, std::size_t place) {
                   place_in(whole, place)));
 }
 
+void check_slots(const char* name, SlotKind kind, std::size_t slot_rows) {
+  check_choice(name, kind, SlotKind::fixed);
+  const std::size_t least = kind == SlotKind::aligned ? 1 : 0;
+  require(!has_slot_rows(kind) || (slot_rows >= least && slot_rows <= INT32_MAX),
+          "{}_rows: {} is not between {} and {}", name, slot_rows, least, INT32_MAX);
+}
+
 void check_counts(const GroupState& group, const Counts& counts) {
   check_choice("counts.split", counts.split, Split::ceil);
-  check_choice("counts.slot", counts.slot, SlotKind::fixed);
-  const std::size_t least = counts.slot == SlotKind::aligned ? 1 : 0;
-  require(!has_slot_rows(counts) || (counts.slot_rows >= least && counts.slot_rows <= INT32_MAX),
-          "counts.slot_rows: {} is not between {} and {}", counts.slot_rows, least, INT32_MAX);
+  check_slots("counts.slot", counts.slot, counts.slot_rows);
   require(counts.rows != nullptr, "counts.rows: null");
   require(reinterpret_cast<std::uintptr_t>(counts.rows) % sizeof(std::int32_t) == 0,
           "counts.rows: {} is not aligned to 4 bytes", static_cast<const void*>(counts.rows));
@@ -87,7 +91,7 @@ CountedShares counted_shares(const GroupState& group, const Counts& counts, bool
           .ranks = static_cast<std::uint32_t>(group.size()),
           .split = counts.split,
           .slot = counts.slot,
-          .slot_rows = has_slot_rows(counts) ? static_cast<std::uint32_t>(counts.slot_rows) : 0,
+          .slot_rows = has_slot_rows(counts.slot) ? static_cast<std::uint32_t>(counts.slot_rows) : 0,
           .own_padded = own_padded,
           .own_rows = own_rows,
           .whole_rows = whole_rows};
@@ -100,12 +104,12 @@ std::size_t own_place(const GroupState& group, const Counts& counts) {
 }
 
 std::uint32_t fingerprint(const Counts& counts) {
-  return fingerprint("counts", counts.slot, has_slot_rows(counts) ? counts.slot_rows : 0, counts.split);
+  return fingerprint("counts", counts.slot, has_slot_rows(counts.slot) ? counts.slot_rows : 0, counts.split);
 }
 
 std::string describe(const Counts& counts) {
   return fmt::format("{} slots{}{}", name(counts.slot),
-                     has_slot_rows(counts) ? fmt::format(" of {}", counts.slot_rows) : "",
+                     has_slot_rows(counts.slot) ? fmt::format(" of {}", counts.slot_rows) : "",
                      counts.split == Split::none ? "" : fmt::format(", split {}", name(counts.split)));
 }
 

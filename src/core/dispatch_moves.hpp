@@ -6,6 +6,7 @@
 
 #include "algorithms/barrier.hpp"
 #include "algorithms/push_copy.hpp"
+#include "algorithms/push_counts.hpp"
 #include "algorithms/push_reduce_scatter.hpp"
 #include "core/operation.hpp"
 #include "weft/types.hpp"
@@ -59,6 +60,7 @@ struct ServeMove {
     with_reduce_scatter<Shares>(op.instance, [&]<class A>() { run.template operator()<A>(op.work); });
   }
   void operator()(const BarrierOperation&) const { run.template operator()<Barrier>(BarrierWork{}); }
+  void operator()(const CountsOperation& op) const { run.template operator()<PushCounts>(op.work); }
 };
 
 }  // namespace weft::detail

@@ -6,7 +6,9 @@
 #include "algorithms/all_reduce.hpp"
 #include "algorithms/barrier.hpp"
 #include "algorithms/push_copy.hpp"
+#include "algorithms/push_counts.hpp"
 #include "algorithms/push_reduce_scatter.hpp"
+#include "algorithms/take_rows.hpp"
 #include "core/exchange.hpp"
 #include "core/norm_work.hpp"
 #include "core/plan.hpp"
@@ -34,12 +36,17 @@ struct ReduceScatterOperation {
 
 struct BarrierOperation {};
 
+struct CountsOperation {
+  CountsWork work;
+};
+
 using EqualCopy = CopyOperation<EqualShares, 1>;
 using CountedCopy = CopyOperation<CountedShares, kMaxTensors>;
 using EqualReduceScatter = ReduceScatterOperation<EqualShares>;
 using CountedReduceScatter = ReduceScatterOperation<CountedShares>;
 
-using MoveOperation = std::variant<EqualCopy, CountedCopy, EqualReduceScatter, CountedReduceScatter, BarrierOperation>;
+using MoveOperation =
+    std::variant<EqualCopy, CountedCopy, EqualReduceScatter, CountedReduceScatter, BarrierOperation, CountsOperation>;
 
 struct DispatchOperation {
   DispatchWork work;
@@ -61,9 +68,14 @@ struct NormOperation {
   bool keeps_own = false;  // one-shot between two ranks: its own input is not sent to itself
 };
 
+// Concerns its own rank alone: it is no call of the protocol.
+struct TakeOperation {
+  TakeWork work;
+  bool whole;
+};
+
 // Recordings and fabrics pass it on unread. Executors have a translation unit for each alternative, which finds the
-// instance that serves it (core/dispatch.hpp, core/dispatch_moves.hpp,
-// core/dispatch_moe.hpp, core/dispatch_norm.hpp).
-using Operation = std::variant<AllReduceOperation, MoveOperation, MoeOperation, NormOperation>;
+// instance that serves it (core/dispatch.hpp, core/dispatch_moves.hpp, core/dispatch_moe.hpp, core/dispatch_norm.hpp).
+using Operation = std::variant<AllReduceOperation, MoveOperation, MoeOperation, NormOperation, TakeOperation>;
 
 }  // namespace weft::detail

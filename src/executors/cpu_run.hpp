@@ -23,5 +23,6 @@ void run_operation(const Call& call, const AllReduceOperation& operation, Livene
 void run_operation(const Call& call, const MoveOperation& operation, Liveness* liveness);
 void run_operation(const Call& call, const MoeOperation& operation, Liveness* liveness);
 void run_operation(const Call& call, const NormOperation& operation, Liveness* liveness);
+void run_operation(const Call& call, const TakeOperation& operation, Liveness* liveness);
 
 }  // namespace weft::detail

@@ -9,8 +9,11 @@
 
 namespace weft::detail {
 
-template <class A>
-void launch(const PlannedCall& planned, const typename A::Work& work) {
+template <class Work>
+using Kernel = void (*)(Call, Work);
+
+template <class Work>
+void launch_kernel(Kernel<Work> kernel, const PlannedCall& planned, const Work& work) {
   cudaLaunchAttribute dependent{};
   dependent.id = cudaLaunchAttributeProgrammaticStreamSerialization;
   dependent.val.programmaticStreamSerializationAllowed = 1;
@@ -20,7 +23,11 @@ void launch(const PlannedCall& planned, const typename A::Work& work) {
   config.stream = planned.stream;
   config.attrs = &dependent;
   config.numAttrs = 1;
-  check_cuda(cudaLaunchKernelEx(&config, collective<A>, planned.call, work), "launch of a collective");
+  check_cuda(cudaLaunchKernelEx(&config, kernel, planned.call, work), "launch of a kernel");
+}
+template <class A>
+void launch(const PlannedCall& planned, const typename A::Work& work) {
+  launch_kernel<typename A::Work>(collective<A>, planned, work);
 }
 
 // Loads kernels, so that no later launch has to, and finds the hungriest.
@@ -36,18 +43,21 @@ class Loader {
 
   template <class A>
   void load() {
+    load_kernel<typename A::Work>(collective<A>, kMaxThreads<A>);
+  }
+  template <class Work>
+  void load_kernel(Kernel<Work> kernel, int threads) {
     int blocks = 0;
-    check_cuda(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, collective<A>, kMaxThreads<A>, 0),
-               "loading a kernel");
+    check_cuda(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel, threads, 0), "loading a kernel");
     fewest_ = std::min(fewest_, blocks);
     // The first launch of a kernel that needs more local memory than any before waits for all that runs on the device.
     cudaFuncAttributes attributes{};
-    check_cuda(cudaFuncGetAttributes(&attributes, collective<A>), "cudaFuncGetAttributes");
+    check_cuda(cudaFuncGetAttributes(&attributes, kernel), "cudaFuncGetAttributes");
     if (attributes.localSizeBytes <= reserved_) return;
     reserved_ = attributes.localSizeBytes;
     Call ended{};
     ended.local = state_;
-    collective<A><<<1, 32>>>(ended, typename A::Work{});
+    kernel<<<1, 32>>>(ended, Work{});
     check_cuda(cudaGetLastError(), "first launch of a kernel");
   }
   // Blocks of any kernel that fit on one processor.
@@ -68,5 +78,7 @@ void launch_operation(const PlannedCall& planned, const MoeOperation& operation)
 void load_moe(Loader& loader);
 void launch_operation(const PlannedCall& planned, const NormOperation& operation);
 void load_norms(Loader& loader);
+void launch_operation(const PlannedCall& planned, const TakeOperation& operation);
+void load_takes(Loader& loader);
 
 }  // namespace weft::detail

@@ -22,6 +22,7 @@ void load_moves(Loader& loader) {
     }
   }
   load.template operator()<Barrier>();
+  load.template operator()<PushCounts>();
 }
 
 }  // namespace weft::detail

@@ -111,6 +111,7 @@ void AllReduceProgram::fill(unsigned call, unsigned rank) {
   if (spec.moving == Moving::trial) return fill_trial(call, rank);
   if (spec.moving == Moving::combine) return fill_combine(call, rank);
   if (spec.moving == Moving::rms_norm) return fill_norm(call, rank);
+  if (spec.moving == Moving::gather_counts) return fill_counts(call, rank);
   if (spec.moving != Moving::nothing) return fill_move(call, rank);
   const auto& members = world_.groups()[spec.group];
   const std::size_t element = size_of(setup_.type);

@@ -44,9 +44,10 @@ class AllReduceProgram final : public Program {
   void fill(unsigned call, unsigned rank);
   // Fresh memory of a call, or that of the call whose recording it replays.
   std::vector<std::uint32_t>& make_tensors(unsigned call, unsigned rank, std::size_t bytes);
-  void fill_move(unsigned call, unsigned rank);   // sim/moves.cpp
-  void fill_norm(unsigned call, unsigned rank);   // sim/norms.cpp
-  void fill_trial(unsigned call, unsigned rank);  // sim/trial.cpp
+  void fill_move(unsigned call, unsigned rank);    // sim/moves.cpp
+  void fill_norm(unsigned call, unsigned rank);    // sim/norms.cpp
+  void fill_counts(unsigned call, unsigned rank);  // sim/counts.cpp
+  void fill_trial(unsigned call, unsigned rank);   // sim/trial.cpp
   // sim/moe.cpp
   struct Arrival {
     unsigned rank, token;  // whose token, and which

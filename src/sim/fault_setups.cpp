@@ -30,6 +30,11 @@ void set_calls(Setup& setup, const std::string& protocol) {
                    {.count = 9, .moving = Moving::broadcast},
                    {.moving = Moving::barrier},
                    {.count = 5, .grids = grids, .moving = Moving::reduce_scatter_v, .flows = true, .counts = counts}};
+  } else if (protocol == "counts") {
+    const std::vector<std::int32_t> counts(setup.ranks, 3);
+    setup.calls = {{.count = 3, .grids = grids, .moving = Moving::gather_counts, .counts = counts},
+                   {.count = 5, .grids = grids, .moving = Moving::gather_counts, .counts = counts},
+                   {.count = 2, .moving = Moving::gather_counts, .counts = counts}};
   } else if (protocol.starts_with("norm-")) {
     if (protocol == "norm-two-shot") setup.algorithm = Algorithm::two_shot;
     const auto norm = [&](std::uint64_t packs, std::uint64_t rows, bool in_place) {
@@ -91,7 +96,7 @@ struct Variant {
 };
 constexpr Variant kVariants[] = {{"two-shot", "wrap", 2}, {"one-shot", "torn16", 3},  {"one-shot", "i32", 2},
                                  {"moe", "halves", 2},    {"two-shot", "replays", 2}, {"one-shot", "groups", 3},
-                                 {"bulk", "one-hop", 2}};
+                                 {"bulk", "one-hop", 2},  {"counts", "", 2},          {"counts", "wrap", 3}};
 
 }  // namespace
 

@@ -73,6 +73,33 @@ std::vector<Setup> small_move_setups() {
                                       1),
                     .bound = 1,
                     .bulk_slots = 2});
+  // Numbers of every rank: two lines of them, and one.
+  const auto gathers_counts = [](std::uint64_t columns, Grid grid = Grid{}) {
+    return CallSetup{.count = columns,
+                     .grids = {grid},
+                     .moving = Moving::gather_counts,
+                     .counts = {2, 1},
+                     .slot = SlotKind::aligned};
+  };
+  const std::vector<CallSetup> counts{gathers_counts(3), gathers_counts(1), gathers_counts(4)};
+  setups.push_back({.name = "gathered-counts",
+                    .atomic_bytes = 8,
+                    .start_epoch = 0x7ffffffeu,
+                    .payload = Payload::special,
+                    .calls = counts});
+  setups.push_back({.name = "gathered-counts-cpu",
+                    .atomic_bytes = 8,
+                    .one_thread = true,
+                    .start_epoch = 0xfffffffeu,
+                    .payload = Payload::special,
+                    .calls = counts});
+  CallSetup of_one_group = gathers_counts(3, {2, 2});  // whose ranks have the same rows
+  of_one_group.group_ranks = 2;
+  of_one_group.split = Split::ceil;
+  setups.push_back({.name = "gathered-counts-threads",
+                    .payload = Payload::special,
+                    .calls = {gathers_counts(3, {2, 2}), gathers_counts(2, {2, 2}), of_one_group},
+                    .bound = 1});
   setups.push_back({.name = "barriers",
                     .ranks = 3,
                     .calls = {{.moving = Moving::barrier}, {.moving = Moving::barrier}, {.moving = Moving::barrier}}});
@@ -144,6 +171,28 @@ std::vector<Setup> large_move_setups() {
                                 {.count = 7, .moving = Moving::broadcast},
                                 {.count = 9, .moving = Moving::all_to_all},
                                 {.count = 9, .moving = Moving::reduce_scatter, .flows = true}}});
+    // In turn with the all-reduce whose slots they use.
+    std::vector<CallSetup> gathered;
+    for (const SlotKind slot : {SlotKind::dense, SlotKind::aligned, SlotKind::max, SlotKind::fixed}) {
+      const unsigned shared = slot == SlotKind::aligned || slot == SlotKind::max ? ranks : 1;
+      gathered.push_back({.count = 5,
+                          .grids = {{3, 2}, kSmall, {2, 3}},
+                          .moving = Moving::gather_counts,
+                          .counts = counts(2, 1),
+                          .split = slot == SlotKind::max ? Split::ceil : Split::balanced,
+                          .slot = slot,
+                          .group_ranks = shared});
+      gathered.push_back({.count = 9, .grids = {kSmall, {3, 2}}});
+    }
+    setups.push_back({.name = fmt::format("gathered-counts-mixed-ranks{}", ranks),
+                      .ranks = ranks,
+                      .atomic_bytes = 8,
+                      .start_epoch = 0xfffffffcu,
+                      .payload = Payload::special,
+                      .calls = gathered});
+    setups.push_back({.name = fmt::format("gathered-counts-replays-ranks{}", ranks),
+                      .ranks = ranks,
+                      .calls = replays({gathered[0], gathered[1], gathered[2]})});
     for (const DataType type : {DataType::f16, DataType::f32}) {
       setups.push_back({.name = fmt::format("moves-{}-ranks{}", name(type), ranks),
                         .type = type,

@@ -43,6 +43,7 @@ enum class Moving : std::uint8_t {
   all_gather_v,      // of two tensors
   reduce_scatter_v,  // into a slot with its pads
   barrier,
+  gather_counts,  // `count` is the numbers of each rank, `counts` the first one of each group
   dispatch,
   combine,
   rms_norm,  // an all-reduce with residual and norm: `count` is the columns of a row
@@ -74,6 +75,7 @@ struct CallSetup {
   Split split = Split::none;              // ragged
   SlotKind slot = SlotKind::max;          // ragged; aligned: to two rows, fixed: of two
   std::uint64_t second = 1;               // all_gather_v: elements of a row of the second tensor
+  unsigned group_ranks = 1;               // gather_counts: neighbours that share a count
   Act act = Act::call;
   int replays = -1;  // replays the recording of an earlier call: its arguments and tensors, with new data in them
   int only = -1;     // this rank alone does it: the replay of a recording that is stale

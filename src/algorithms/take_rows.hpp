@@ -1,0 +1,74 @@
+// A slot's rows, or a shard of them, out of a tensor that holds all slots. What other ranks do does not matter: there
+// is neither an epoch nor a header, and no block waits.
+#pragma once
+
+#include <cstdint>
+
+#include "algorithms/shares.hpp"
+#include "core/rows.hpp"
+
+namespace weft::detail {
+
+struct TakeWork {
+  CountedShares slots;
+  std::uint32_t slot, shards, shard;
+  Split split;
+  bool split_slots;
+  const void* input;
+  void* output;
+  std::uint64_t row_bytes, input_stride, output_stride, output_rows;
+};
+
+template <bool whole>
+struct TakeRows {
+  // By all threads of all blocks.
+  template <Team T>
+  static WEFT_FN void run(T& team, const Call& call, const TakeWork& work) {
+    const CountedShares::Early counts = work.slots.early(team);
+    const std::uint32_t ended = team.load(&call.local->dead), generation = team.load(&call.local->generation);
+    // Another call may end the group meanwhile, so that some threads find it dead and others do not.
+    if (!team.all(ended == 0)) return;
+    if (!team.all(generation == call.generation)) return fail(team, call, Errc::released);
+    Call of_slots{};  // the table is of slots, and not of ranks
+    of_slots.rank = work.slot;
+    if (!work.slots.prepare(team, of_slots, counts)) return fail(team, call, Errc::capacity);
+    const auto table = work.slots.table(team);
+    const std::uint64_t rows = table.rows_of(work.slot);
+    const std::uint64_t shared = work.split_slots ? table.slot_rows_of(work.slot) : rows;
+    const RowPart part = row_part(shared, work.split, work.shards, work.shard);
+    const std::uint64_t taken = filled(part, rows);
+    if (taken > work.output_rows) return fail(team, call, Errc::capacity);
+    copy(team, work, table.offset_of(work.slot) + part.begin, taken);
+  }
+
+ private:
+  template <Team T>
+  static WEFT_FN void fail(T& team, const Call& call, Errc code) {
+    if (team.block_rank() != 0 || team.thread_rank() != 0) return;
+    const CallId id{call.channel, call.local, team.load(&call.local->epochs[0]), call.fingerprint};
+    report(team, id, {.code = code});
+  }
+
+  template <Team T>
+  static WEFT_FN void copy(T& team, const TakeWork& work, std::uint64_t first, std::uint64_t rows) {
+    constexpr std::uint32_t kAtOnce = 4;
+    auto* const output = static_cast<std::byte*>(work.output);
+    const Rows<whole> from(static_cast<const std::byte*>(work.input) + first * work.input_stride, rows, work.row_bytes,
+                           work.input_stride);
+    const Rows<whole> to(output, rows, work.row_bytes, work.output_stride);
+    const Rows<whole> pads(output + rows * work.output_stride, work.output_rows - rows, work.row_bytes,
+                           work.output_stride);
+    const std::uint64_t begin = std::uint64_t{team.block_rank()} * team.size() + team.thread_rank();
+    const std::uint64_t step = std::uint64_t{team.blocks()} * team.size();
+    for (std::uint64_t i = begin; i < to.packs(); i += kAtOnce * step) {
+      Pack packs[kAtOnce];
+      WEFT_UNROLL
+      for (std::uint32_t k = 0; k < kAtOnce; ++k) packs[k] = from.load(i + k * step);
+      WEFT_UNROLL
+      for (std::uint32_t k = 0; k < kAtOnce; ++k) to.store(i + k * step, packs[k]);
+    }
+    for (std::uint64_t i = begin; i < pads.packs(); i += step) pads.store(i, Pack{});
+  }
+};
+
+}  // namespace weft::detail

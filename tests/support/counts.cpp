@@ -1,0 +1,153 @@
+#include "support/counts.hpp"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <limits>
+#include <random>
+#include <stdexcept>
+
+#include "weft/parallel.hpp"
+
+namespace weft::test {
+namespace {
+
+constexpr std::int32_t kCountCanary = -77'777;
+
+// Any bits, those that slots rest at included.
+std::int32_t number_of(const CountsCase& c, int rank, std::size_t column) {
+  if (column == 0) return c.rows.at(static_cast<std::size_t>(rank) / c.group_ranks);
+  constexpr std::int32_t special[] = {-1, 0, 1, std::numeric_limits<std::int32_t>::min(),
+                                      std::numeric_limits<std::int32_t>::max()};
+  std::mt19937 random(c.seed * 1000 + static_cast<std::uint32_t>(rank) * 100 + static_cast<std::uint32_t>(column));
+  const auto choice = random() % 8;
+  return choice < std::size(special) ? special[choice] : static_cast<std::int32_t>(random());
+}
+
+std::size_t words_of(const CountsCase& c, int ranks) {
+  return GatheredCounts{.ranks = static_cast<std::size_t>(ranks), .columns = c.columns, .group_ranks = c.group_ranks}
+      .words();
+}
+
+}  // namespace
+
+std::string describe(const CountsCase& c) {
+  return fmt::format("rows [{}], columns {}, group_ranks {}, split {}{}, {} slots of {}, seed {}",
+                     fmt::join(c.rows, " "), c.columns, c.group_ranks, name(c.split), c.split_slots ? " of slots" : "",
+                     name(c.slot), c.slot_rows, c.seed);
+}
+
+std::vector<std::int32_t> gathered(const CountsCase& c, int ranks) {
+  std::vector<std::int32_t> slots, offsets, shards, any(c.columns, 0), every(c.columns, -1), all;
+  std::int32_t most = 0, total = 0;
+  const std::vector<RowRange> ranges = slots_of(c.rows, c.slot, c.slot_rows);
+  const auto number = [](std::size_t value) { return static_cast<std::int32_t>(value); };
+  for (std::size_t group = 0; group < ranges.size(); ++group) {
+    offsets.push_back(number(ranges[group].begin));
+    slots.push_back(number(ranges[group].size()));
+    most = std::max(most, c.rows[group]);
+    total += c.rows[group];
+  }
+  offsets.push_back(number(ranges.back().end));
+  for (int rank = 0; rank < ranks; ++rank) {
+    const std::size_t group = static_cast<std::size_t>(rank) / c.group_ranks;
+    const auto rows = static_cast<std::size_t>(c.rows[group]);
+    const auto members = static_cast<int>(c.group_ranks);
+    const RowRange part = shard_of(c.split_slots ? ranges[group].size() : rows, members, rank % members, c.split);
+    shards.push_back(number(std::min(part.end, rows) - std::min(part.begin, rows)));
+    for (std::size_t column = 0; column < c.columns; ++column) {
+      all.push_back(number_of(c, rank, column));
+      any[column] |= all.back();
+      every[column] &= all.back();
+    }
+  }
+  std::vector<std::int32_t> words;
+  for (const auto& part : {c.rows, slots, offsets, std::vector{most, total}, shards, any, every, all})
+    words.insert(words.end(), part.begin(), part.end());
+  return words;
+}
+
+std::array<CountsMemory, 3> counts_memory(const CountsCase& c, int ranks, int rank) {
+  std::array<CountsMemory, 3> memory;
+  const std::size_t words = words_of(c, ranks);
+  const std::size_t sizes[] = {c.columns, words, words};
+  for (std::size_t i = 0; i < memory.size(); ++i) {
+    memory[i].before.assign(sizes[i] + 2 * kCountGuard, kCountCanary);
+    for (std::size_t column = 0; i == 0 && column < c.columns; ++column)
+      memory[i].before[kCountGuard + column] = number_of(c, rank, column);
+    memory[i].after = memory[i].before;
+  }
+  const std::vector<std::int32_t> wanted = gathered(c, ranks);
+  std::ranges::copy(wanted, memory[1].after.begin() + kCountGuard);
+  if (c.host) std::ranges::copy(wanted, memory[2].after.begin() + kCountGuard);
+  return memory;
+}
+
+void issue(const Group& group, const CountsCase& c, const std::array<std::int32_t*, 3>& memory, Stream stream) {
+  all_gather_counts(group, {.input = memory[0] + kCountGuard,
+                            .output = memory[1] + kCountGuard,
+                            .host_output = c.host ? memory[2] + kCountGuard : nullptr,
+                            .columns = c.columns,
+                            .group_ranks = c.group_ranks,
+                            .split = c.split,
+                            .split_slots = c.split_slots,
+                            .slot = c.slot,
+                            .slot_rows = c.slot_rows,
+                            .stream = stream,
+                            .tag = c.tag});
+}
+
+void expect_after(const CountsCase& c, const CountsMemory& memory, const std::int32_t* got) {
+  const auto [wanted, found] = std::mismatch(memory.after.begin(), memory.after.end(), got);
+  if (wanted == memory.after.end()) return;
+  throw std::runtime_error(fmt::format("{}: word {} of {} is {} instead of {}", describe(c),
+                                       wanted - memory.after.begin() - static_cast<std::ptrdiff_t>(kCountGuard),
+                                       memory.after.size() - 2 * kCountGuard, *found, *wanted));
+}
+
+void run_on_cpu_rank(const Group& group, const CountsCase& c) {
+  const auto memory = counts_memory(c, group.size(), group.rank());
+  std::array<std::vector<std::int32_t>, 3> mine;
+  for (std::size_t i = 0; i < mine.size(); ++i) mine[i] = memory[i].before;
+  issue(group, c, {mine[0].data(), mine[1].data(), mine[2].data()}, nullptr);
+  for (std::size_t i = 0; i < mine.size(); ++i) expect_after(c, memory[i], mine[i].data());
+}
+
+std::vector<CountsCase> counts_cases(int ranks) {
+  std::vector<CountsCase> cases;
+  std::mt19937 random(static_cast<unsigned>(ranks));
+  const auto n = static_cast<std::size_t>(ranks);
+  for (std::size_t group_ranks = 1; group_ranks <= n; ++group_ranks) {
+    if (n % group_ranks != 0) continue;
+    for (const SlotKind slot : {SlotKind::dense, SlotKind::aligned, SlotKind::max, SlotKind::fixed}) {
+      for (const std::size_t columns :
+           {std::size_t{1}, std::size_t{2}, std::size_t{3}, std::size_t{7}, std::size_t{64}}) {
+        const auto seed = static_cast<std::uint32_t>(cases.size());
+        std::vector<std::int32_t> rows(n / group_ranks);
+        for (std::int32_t& one : rows) one = static_cast<std::int32_t>(seed % 7 == 0 ? 0 : random() % 23);
+        if (seed % 5 == 1) rows[seed % rows.size()] = 2'000'000;
+        cases.push_back({.rows = rows,
+                         .columns = columns,
+                         .group_ranks = group_ranks,
+                         .split = seed % 2 == 0 ? Split::balanced : Split::ceil,
+                         .split_slots = seed % 3 == 0,
+                         .slot = slot,
+                         .slot_rows = slot == SlotKind::fixed ? 2'000'000u : 6u,
+                         .host = seed % 4 != 3,
+                         .seed = seed});
+      }
+    }
+  }
+  return cases;
+}
+
+std::vector<CountsMisfit> counts_misfits() {
+  constexpr std::int32_t most = std::numeric_limits<std::int32_t>::max();
+  return {{"Negative", {1, 1, -1, 1}},
+          {"FixedSlotTooSmall", {1, 5, 1, 1}, SlotKind::fixed, 4},
+          {"UnlikeInAGroup", {3, 3, 2, 3}, SlotKind::dense, 0, 2},
+          {"OffsetsBeyondTheirType", {most, 1, 0, 0}},
+          {"PadsBeyondTheType", {most / 4 + 1, 0, 0, 0}, SlotKind::max}};
+}
+
+}  // namespace weft::test

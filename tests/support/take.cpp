@@ -1,0 +1,161 @@
+#include "support/take.hpp"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cstring>
+#include <random>
+#include <stdexcept>
+
+#include "support/guarded.hpp"
+#include "weft/parallel.hpp"
+
+namespace weft::test {
+namespace {
+
+TakeMemory memory_of(std::size_t bytes, std::size_t shift) {
+  const Bytes canaries((kGuard + shift + bytes + kGuard + kGuard - 1) / kGuard * kGuard, kNanCanary);
+  return {.before = canaries, .after = canaries, .begin = kGuard + shift};
+}
+
+}  // namespace
+
+std::string describe(const TakeCase& c) {
+  return fmt::format(
+      "slot {} of [{}], shard {} of {} {}{}, {} slots of {}, rows of {} bytes, gaps {} {}, shifts {} {}, {} rows spare",
+      c.slot, fmt::join(c.rows, " "), c.shard, c.shards, name(c.split), c.split_slots ? " of slots" : "", name(c.kind),
+      c.slot_rows, c.row_bytes, c.input_gap, c.output_gap, c.input_shift, c.output_shift, c.spare_rows);
+}
+
+PreparedTake prepare(const TakeCase& c) {
+  const std::vector<RowRange> slots = slots_of(c.rows, c.kind, c.slot_rows);
+  const auto rows = static_cast<std::size_t>(c.rows[c.slot]);
+  const RowRange part = shard_of(c.split_slots ? slots[c.slot].size() : rows, static_cast<int>(c.shards),
+                                 static_cast<int>(c.shard), c.split);
+  const std::size_t first = std::min(part.begin, rows), taken = std::min(part.end, rows) - first;
+  const std::size_t input_stride = c.row_bytes + c.input_gap, output_stride = c.row_bytes + c.output_gap;
+  PreparedTake take{.c = c, .memory = {}, .input_rows = slots.back().end, .output_rows = taken + c.spare_rows};
+  take.memory = {memory_of(take.input_rows * input_stride, c.input_shift),
+                 memory_of(take.output_rows * output_stride, c.output_shift), memory_of(c.rows.size() * 4, 0)};
+  auto& [input, output, counts] = take.memory;
+  std::mt19937 random(c.seed);
+  for (std::size_t slot = 0; slot < slots.size(); ++slot) {
+    for (std::size_t row = 0; row < static_cast<std::size_t>(c.rows[slot]); ++row) {
+      std::byte* const to = input.before.data() + input.begin + (slots[slot].begin + row) * input_stride;
+      for (std::size_t i = 0; i < c.row_bytes; ++i) to[i] = static_cast<std::byte>(random());
+    }
+  }
+  input.after = input.before;
+  for (std::size_t row = 0; row < take.output_rows; ++row) {
+    std::byte* const to = output.after.data() + output.begin + row * output_stride;
+    const std::byte* const from =
+        input.before.data() + input.begin + (slots[c.slot].begin + first + row) * input_stride;
+    if (row < taken) std::copy_n(from, c.row_bytes, to);
+    if (row >= taken) std::fill_n(to, c.row_bytes, std::byte{0});
+  }
+  std::memcpy(counts.before.data() + counts.begin, c.rows.data(), c.rows.size() * 4);
+  counts.after = counts.before;
+  return take;
+}
+
+void issue(const Group& group, const PreparedTake& take, const std::array<std::byte*, 3>& memory, Stream stream) {
+  const TakeCase& c = take.c;
+  const auto at = [&](std::size_t i) { return memory[i] + take.memory[i].begin; };
+  take_rows(group, {.input = at(0),
+                    .output = at(1),
+                    .row_bytes = c.row_bytes,
+                    .input_stride = c.row_bytes + c.input_gap,
+                    .output_stride = c.row_bytes + c.output_gap,
+                    .counts = {.rows = reinterpret_cast<const std::int32_t*>(at(2)),
+                               .split = c.split,
+                               .slot = c.kind,
+                               .slot_rows = c.slot_rows},
+                    .slots = c.rows.size(),
+                    .slot = c.slot,
+                    .shards = c.shards,
+                    .shard = c.shard,
+                    .split_slots = c.split_slots,
+                    .input_rows = take.input_rows,
+                    .output_rows = take.output_rows,
+                    .stream = stream});
+}
+
+void expect_after(const PreparedTake& take, std::size_t index, const std::byte* got) {
+  const TakeMemory& memory = take.memory[index];
+  const auto [wanted, found] = std::mismatch(memory.after.begin(), memory.after.end(), got);
+  if (wanted == memory.after.end()) return;
+  throw std::runtime_error(fmt::format("{}: byte {} of memory {} is {:#04x} instead of {:#04x}", describe(take.c),
+                                       wanted - memory.after.begin() - static_cast<std::ptrdiff_t>(memory.begin), index,
+                                       static_cast<int>(*found), static_cast<int>(*wanted)));
+}
+
+HostTake::HostTake(const PreparedTake& take) : take_(take) {
+  for (std::size_t i = 0; i < blocks_.size(); ++i) {
+    blocks_[i].resize(take.memory[i].before.size() / sizeof(Block));
+    address_[i] = blocks_[i].front().bytes;
+    std::ranges::copy(take.memory[i].before, address_[i]);
+  }
+}
+
+void HostTake::check() const {
+  for (std::size_t i = 0; i < address_.size(); ++i) expect_after(take_, i, address_[i]);
+}
+
+void run_on_cpu_rank(const Group& group, const TakeCase& c) {
+  const PreparedTake take = prepare(c);
+  HostTake host(take);
+  host.call(group);
+  host.check();
+}
+
+std::vector<TakeCase> take_cases() {
+  std::vector<TakeCase> cases;
+  std::mt19937 random(7);
+  const auto pick = [&](auto n) { return random() % static_cast<std::uint32_t>(n); };
+  for (std::uint32_t i = 0; i < 600; ++i) {
+    std::vector<std::int32_t> rows(1 + pick(i % 10 == 0 ? kMaxTakenSlots : 6));
+    for (std::int32_t& one : rows) one = static_cast<std::int32_t>(pick(4) == 0 ? 0 : pick(20));
+    const auto kind = static_cast<SlotKind>(i % 4);
+    const std::size_t shards = pick(2) == 0 ? 1 : 1 + pick(5);
+    const bool aligned = pick(2) == 0;
+    const auto gap = [&] { return pick(2) == 0 ? 0 : aligned ? 16 * pick(4) : pick(40); };
+    const auto shift = [&] { return pick(2) == 0 ? 0 : aligned ? 16 * pick(4) : pick(16); };
+    const std::size_t slot = pick(rows.size());
+    cases.push_back({.rows = rows,
+                     .slot = slot,
+                     .shards = shards,
+                     .shard = pick(shards),
+                     .split = shards == 1    ? Split::none
+                              : pick(2) == 0 ? Split::balanced
+                                             : Split::ceil,
+                     .split_slots = pick(2) == 0,
+                     .kind = kind,
+                     .slot_rows = kind == SlotKind::fixed ? 20u : 6u,
+                     .row_bytes = aligned ? 16 * pick(30) : pick(300),
+                     .input_gap = gap(),
+                     .output_gap = gap(),
+                     .input_shift = shift(),
+                     .output_shift = shift(),
+                     .spare_rows = pick(5),
+                     .seed = i});
+  }
+  return cases;
+}
+
+std::vector<TakeMisfit> take_misfits() {
+  return {{"Negative", {4, 4, -1}},
+          {"TooManyForTheOutput", {0, 5, 0}},
+          {"TogetherTooMany", {4, 4, 2147483647}},
+          {"FixedSlotTooSmall", {5, 1, 1}, SlotKind::fixed},
+          {"PadsTooMany", {1, 1, 5}, SlotKind::max}};
+}
+
+PreparedTake prepare(const TakeMisfit& misfit) {
+  PreparedTake take = prepare(
+      TakeCase{.rows = {4, 4, 4}, .slot = 1, .kind = misfit.kind, .slot_rows = 4, .row_bytes = 32, .input_gap = 16});
+  std::memcpy(take.memory[2].before.data() + take.memory[2].begin, misfit.rows.data(), 12);
+  for (TakeMemory& memory : take.memory) memory.after = memory.before;
+  return take;
+}
+
+}  // namespace weft::test

@@ -1,0 +1,80 @@
+// Rows taken out of all slots, with known answers, the same for CPU ranks and GPU ranks.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "support/cases.hpp"
+#include "weft/take.hpp"
+
+namespace weft::test {
+
+struct TakeCase {
+  std::vector<std::int32_t> rows = {};  // of each slot
+  std::size_t slot = 0;                 // which is taken
+  std::size_t shards = 1, shard = 0;
+  Split split = Split::none;
+  bool split_slots = false;
+  SlotKind kind = SlotKind::dense;
+  std::size_t slot_rows = 0;
+  std::size_t row_bytes = 1;
+  std::size_t input_gap = 0, output_gap = 0;      // bytes between rows
+  std::size_t input_shift = 0, output_shift = 0;  // bytes from an aligned address
+  std::size_t spare_rows = 0;                     // of the output, beyond those that are taken
+  std::uint32_t seed = 0;
+};
+std::string describe(const TakeCase& c);
+
+// Input, output and counts of a call in memory, between canaries that are NaNs, as are pads and gaps; before and after
+// it.
+struct TakeMemory {
+  Bytes before, after;
+  std::size_t begin;  // from an address aligned to 256 bytes
+};
+struct PreparedTake {
+  TakeCase c;
+  std::array<TakeMemory, 3> memory;
+  std::size_t input_rows, output_rows;
+};
+PreparedTake prepare(const TakeCase& c);
+
+// `memory`: where each of the three begins, canaries included.
+void issue(const Group& group, const PreparedTake& take, const std::array<std::byte*, 3>& memory, Stream stream);
+// Throws with the first byte of memory `index` that is not as it should be.
+void expect_after(const PreparedTake& take, std::size_t index, const std::byte* got);
+
+// A CPU rank's memory for a call.
+class HostTake {
+ public:
+  explicit HostTake(const PreparedTake& take);
+  void call(const Group& group) { issue(group, take_, address_, nullptr); }
+  void check() const;
+
+ private:
+  struct alignas(256) Block {
+    std::byte bytes[256];
+  };
+  const PreparedTake& take_;
+  std::array<std::vector<Block>, 3> blocks_;
+  std::array<std::byte*, 3> address_;
+};
+
+// Makes the call on a CPU rank and checks all that it did and did not write.
+void run_on_cpu_rank(const Group& group, const TakeCase& c);
+
+// Every kind of slot, whole and in shards, rows of any width, stride and address, slots without rows.
+std::vector<TakeCase> take_cases();
+
+// Counts and capacities that do not fit.
+struct TakeMisfit {
+  const char* name;
+  std::vector<std::int32_t> rows;  // found by a call prepared for slots of four rows each, of which it takes the second
+  SlotKind kind = SlotKind::dense;
+};
+std::vector<TakeMisfit> take_misfits();
+// The call of a misfit, and what its memory looks like then: as before.
+PreparedTake prepare(const TakeMisfit& misfit);
+
+}  // namespace weft::test

@@ -4,7 +4,8 @@
   tools/readme_tables.py           rewrites the block
   tools/readme_tables.py --check   exits 1 when the README is not what the results say
 
-Per device and number of ranks the newest file is taken; method "graph" on GPUs, "batch" on CPU ranks.
+Of each command, device and number of ranks the newest file is taken, and those of norms, exchanges and gathers on GPUs
+alone; method "graph" on GPUs, "batch" on CPU ranks.
 """
 
 import argparse
@@ -23,21 +24,23 @@ METHOD = {"cuda": "graph", "cpu": "batch"}
 
 
 def load(folder):
-    """The newest all-reduce report per (device, ranks, element type), GPUs first, most ranks first."""
+    """The newest report per (command, device, ranks, what was measured), GPUs first, most ranks first."""
     newest = {}
     for file in sorted(folder.glob("*.json")):
         report = json.loads(file.read_text())
-        if report.get("schema") != "weft-bench-1" or report.get("command") != "bench all-reduce":
+        command = report.get("command")
+        if report.get("schema") != "weft-bench-1" or command not in TABLES or not report["points"]:
             continue
-        if "--sweep" in report["arguments"] or not report["points"]:
+        if "--sweep" in report["arguments"] or (command != "bench all-reduce" and report["device"] != "cuda"):
             continue
         wrong = [p for p in report["points"] if p["verdict"] == "wrong"]
         if wrong:
             sys.exit(f"{file}: holds {len(wrong)} wrong results; they do not go into the README")
-        key = (report["device"], report["world_size"], report["points"][0]["type"])
+        key = (command, report["device"], report["world_size"], title(report))
         if key not in newest or report["date"] > newest[key]["date"]:
             newest[key] = report
-    return [newest[key] for key in sorted(newest, key=lambda k: (k[0] != "cuda", -k[1], k[2]))]
+    order = list(TABLES)
+    return [newest[key] for key in sorted(newest, key=lambda k: (order.index(k[0]), k[1] != "cuda", -k[2], k[3]))]
 
 
 def size_name(size):
@@ -73,6 +76,60 @@ def table(report):
     return lines
 
 
+def cells_of(report, key, columns):
+    """Rows by `key(point)`; a column is what holds of its points."""
+    points = [p for p in report["points"] if p.get("method", "graph") == "graph" and p["blocks"] == 0]
+    for row in dict.fromkeys(key(p) for p in points):
+        mine = [p for p in points if key(p) == row]
+        found = [next((p for p in mine if all(p[k] == v for k, v in column.items())), None) for column in columns]
+        yield row, found
+
+
+def grid(head, rows):
+    return ["| " + " | ".join(head) + " |", "|---:" * len(head) + "|"] + ["| " + " | ".join(row) + " |" for row in rows]
+
+
+def norm_table(report):
+    columns = [{"operation": "all_reduce_rms_norm", "contender": "automatic"},
+               {"operation": "all_reduce", "contender": "automatic"}, {"operation": "all_reduce", "contender": "NCCL"}]
+    rows = [[f"{size_name(size)} [{count}]", f"**{microseconds(found[0])}**"] + [microseconds(p) for p in found[1:]]
+            for (size, count), found in cells_of(report, lambda p: (p["bytes"], p["rows"]), columns)]
+    return grid(["size [rows]", "fused, µs", "all-reduce alone", "NCCL's alone"], rows)
+
+
+def moe_table(report):
+    columns = [{"operation": name} for name in ("dispatch", "combine", "both")]
+    rows = [[str(tokens)] + [f"**{microseconds(p)}**" for p in found]
+            for tokens, found in cells_of(report, lambda p: p["tokens"], columns)]
+    return grid(["tokens per rank", "dispatch, µs", "combine", "both, back to back"], rows)
+
+
+def gather_table(report):
+    names = ["automatic", "NCCL", "NCCL symm."]
+    rows = []
+    for (operation, how, size), found in cells_of(report, lambda p: (p["operation"], p["load"], p["bytes"]),
+                                                  [{"contender": name} for name in names]):
+        rivals = [p["us"] for p in found[1:] if p is not None and p["us"] > 0]
+        ratio = f"{min(rivals) / found[0]['us']:.2f}" if rivals else ""
+        rows.append([f"{operation}, {how}", size_name(size), f"**{microseconds(found[0])}**"] +
+                    [microseconds(p) for p in found[1:]] + [ratio])
+    return grid(["", "all ranks' rows", "Weft, µs", "NCCL", "NCCL symm.", "best peer ÷ Weft"], rows)
+
+
+def title(report):
+    kind = "GPUs" if report["device"] == "cuda" else "CPU ranks"
+    where = f"{report['world_size']} {kind}"
+    if report["command"] == "bench moe":
+        return (f"MoE of {report['model']['name']}: {report['routing']} routing, {report['dispatched']} dispatched, "
+                f"{report['layout']} layout, {report['combined']} combined, {where}")
+    point = report["points"][0]
+    if report["command"] == "bench norm":
+        return f"All-reduce with residual and RMSNorm, {point['type']}, hidden {point['hidden']}, {where}"
+    if report["command"] == "bench gather":
+        return f"Gathers and scatters, rows of {report['row_bytes']} bytes, {where}"
+    return f"All-reduce, {point['type']}, {where}"
+
+
 def source_line(report):
     machine, build = report["machine"], report["build"]
     commit = build["commit"] + (" with uncommitted changes" if build["dirty"] else "")
@@ -84,12 +141,13 @@ def source_line(report):
     return f"{', '.join(parts)}; commit {commit}, {report['date'][:10]}."
 
 
+TABLES = {"bench all-reduce": table, "bench norm": norm_table, "bench moe": moe_table, "bench gather": gather_table}
+
+
 def block(reports):
     lines = []
     for report in reports:
-        kind = "GPUs" if report["device"] == "cuda" else "CPU ranks"
-        lines += [f"**All-reduce, {report['points'][0]['type']}, {report['world_size']} {kind}**", ""]
-        lines += table(report) + ["", source_line(report), ""]
+        lines += [f"**{title(report)}**", ""] + TABLES[report["command"]](report) + ["", source_line(report), ""]
     return "\n".join(lines)
 
 

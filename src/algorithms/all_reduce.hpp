@@ -85,11 +85,12 @@ struct AllReduceInstance {
       for (std::uint32_t k = 0; k < kBatch; ++k) all &= !missing(k);
       return all;
     };
+    // What a rank sends to itself may be another block's to send, which knows why it has not.
     const auto late = [&] {
-      std::uint32_t rank = first;
+      std::uint32_t rank = kNoPeer;
       WEFT_UNROLL
       for (std::uint32_t k = 0; k < kBatch; ++k) {
-        if (missing(k)) rank = first + k;
+        if (missing(k) && first + k != s.rank()) rank = first + k;
       }
       return rank;
     };

@@ -96,32 +96,34 @@ struct OneShotRmsNorm : AllReduceInstance<R, known_size, true> {
   static WEFT_FN void send(T& team, const Session& s, const Places& p, const Early& early) {
     const Work& work = p.work;
     const std::uint64_t bank = s.epoch % kBanks * p.bank_packs;
-    for (std::uint32_t turn = kFirstTurn; turn < Instance::size(*s.call); turn += kBatch) {
-      Slots to = {};
-      if constexpr (kLean) {
-        WEFT_UNROLL
-        for (std::uint32_t k = 0; k < kBatch; ++k) to[k] = p.to[k];
-      } else {
-        Instance::find_slots(*s.call, turn, s.layout().one_shot, p.slot_packs, 0, to);
-      }
-      const auto send_pack = [&](std::uint32_t i, const Pack& payload) {
-        const Pack wire = Wire::template encode<T::kAtomicBytes>(payload, s.epoch);
+    // To all ranks, whatever their number, before the next one is loaded: once this rank has its own, the row may be
+    // written over.
+    const auto send_pack = [&](std::uint32_t i, const Pack& payload) {
+      const Pack wire = Wire::template encode<T::kAtomicBytes>(payload, s.epoch);
+      for (std::uint32_t turn = kFirstTurn; turn < Instance::size(*s.call); turn += kBatch) {
+        Slots to = {};
+        if constexpr (kLean) {
+          WEFT_UNROLL
+          for (std::uint32_t k = 0; k < kBatch; ++k) to[k] = p.to[k];
+        } else {
+          Instance::find_slots(*s.call, turn, s.layout().one_shot, p.slot_packs, 0, to);
+        }
         WEFT_UNROLL
         for (std::uint32_t k = 0; k < kBatch; ++k) {
           if (turn + k < Instance::size(*s.call)) team.store(to[k] + bank + i, wire);
         }
-      };
-      if constexpr (keeps_own) {
-        Norm::each_row(team, work, [&](std::uint32_t row) {
-          Norm::each_pack(team, work, [&](std::uint32_t n, std::uint32_t i) {
-            if (i < work.row_packs) send_pack(row * work.row_packs + i, load(team, work, row, n, i, early));
-          });
-          return true;
+      }
+    };
+    if constexpr (keeps_own) {
+      Norm::each_row(team, work, [&](std::uint32_t row) {
+        Norm::each_pack(team, work, [&](std::uint32_t n, std::uint32_t i) {
+          if (i < work.row_packs) send_pack(row * work.row_packs + i, load(team, work, row, n, i, early));
         });
-      } else {
-        for (std::uint32_t i = p.share.first; i < p.share.end; i += p.share.step) {
-          send_pack(i, i == p.share.first ? early : p.input.load(i));
-        }
+        return true;
+      });
+    } else {
+      for (std::uint32_t i = p.share.first; i < p.share.end; i += p.share.step) {
+        send_pack(i, i == p.share.first ? early : p.input.load(i));
       }
     }
   }

@@ -25,10 +25,10 @@ struct TakeRows {
   template <Team T>
   static WEFT_FN void run(T& team, const Call& call, const TakeWork& work) {
     const CountedShares::Early counts = work.slots.early(team);
-    const std::uint32_t ended = team.load(&call.local->dead), generation = team.load(&call.local->generation);
+    const std::uint32_t admitted = team.load(&call.local->admitted[team.block_rank() % kMaxBlocks].value);
     // Another call may end the group meanwhile, so that some threads find it dead and others do not.
-    if (!team.all(ended == 0)) return;
-    if (!team.all(generation == call.generation)) return fail(team, call, Errc::released);
+    if (!team.all(admitted != kEnded)) return;
+    if (!team.all(admitted == call.generation)) return fail(team, call, Errc::released);
     Call of_slots{};  // the table is of slots, and not of ranks
     of_slots.rank = work.slot;
     if (!work.slots.prepare(team, of_slots, counts)) return fail(team, call, Errc::capacity);
@@ -45,7 +45,7 @@ struct TakeRows {
   template <Team T>
   static WEFT_FN void fail(T& team, const Call& call, Errc code) {
     if (team.block_rank() != 0 || team.thread_rank() != 0) return;
-    const CallId id{call.channel, call.local, team.load(&call.local->epochs[0]), call.fingerprint};
+    const CallId id{call.channel, call.local, team.load(&call.local->epochs[0].value), call.fingerprint};
     report(team, id, {.code = code});
   }
 

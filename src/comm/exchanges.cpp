@@ -61,12 +61,12 @@ void CommunicatorState::free_exchange(const std::shared_ptr<ExchangeState>& exch
   }
   // What is on the GPU's queues is made; what comes now ends at once. Kernels that have begun write to peers until they
   // end, so nobody's window may go before all of them have.
-  bootstrap_->agree_on("free an exchange: finish its calls", [&] {
-    fabric_->finish_calls();
+  bootstrap_->agree_on("free an exchange: finish its calls", [&] { fabric_->finish_calls(); });
+  exchange->set_freed();
+  bootstrap_->agree_on("free an exchange: end what comes now", [&] {
     exchange->set_released();
     fabric_->finish_calls();
   });
-  exchange->set_freed();
   {
     const std::scoped_lock lock(mutex_);
     exchanges_[static_cast<std::size_t>(exchange->slot())] = nullptr;

@@ -176,7 +176,7 @@ TEST_P(GpuMoeFree, GraphsThatAReleaseFindsAreTold) {
 TEST(GpuMoeFreeing, ARankThatDoesNotCallIsMissed) {
   const PreparedMoe p = prepare({.args = small_exchange(), .tokens = {6, 3}}, 2, 5);
   Config config = config_for(1);
-  config.rendezvous_deadline = 15s;
+  config.rendezvous_deadline = 5s;
   GpuWorld world = make_gpu_world(2, config);
   std::latch missed(1);
   expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int rank) {

@@ -46,8 +46,8 @@ TEST(Budget, IsWhatACommunicatorTakes) {
 // Tables of channels, epochs and the fault record: of a fixed size, whatever the world.
 TEST(Budget, OfControlMemory) {
   const std::size_t tables = detail::kMaxGroups * (sizeof(detail::Channel) + sizeof(detail::LocalState));
-  EXPECT_LE(tables, 256u << 10);
-  EXPECT_LE(Communicator::local(2, cpu_config()).front().memory().control, 256u << 10);
+  EXPECT_LE(tables, 640u << 10);
+  EXPECT_LE(Communicator::local(2, cpu_config()).front().memory().control, 640u << 10);
 }
 
 }  // namespace

@@ -30,7 +30,7 @@ class GpuProcesses : public testing::Test {
 
 // What rank 0 does in between.
 void play(const std::string& part, Communicator& communicator) {
-  if (part == "late" || part == "late in a half") std::this_thread::sleep_for(4s);  // longer than the deadline
+  if (part == "late" || part == "late in a half") std::this_thread::sleep_for(2500ms);  // longer than the deadline
   if (part == "abort") communicator.abort();
 }
 
@@ -176,7 +176,7 @@ TEST(GpuProcess, DISABLED_FromNcclWithoutOneRank) {
   const auto errors = run_ranks(ranks - 1, [&](int rank) {
     check_cuda(cudaSetDevice(rank), "cudaSetDevice");
     Config config = gpu_config();
-    config.rendezvous_deadline = 3s;
+    config.rendezvous_deadline = 2s;
     Communicator::from_nccl(engine[static_cast<std::size_t>(rank)], config);
   });
   for (const std::string& error : errors) fmt::print("[{}]\n", error);

@@ -14,7 +14,7 @@ namespace {
 using detail::check_cuda;
 
 class GpuSequence : public testing::TestWithParam<int> {};
-INSTANTIATE_TEST_SUITE_P(Ranks, GpuSequence, testing::Values(1, 2, 3, 4, 8));
+INSTANTIATE_TEST_SUITE_P(Ranks, GpuSequence, testing::Values(1, 2, 4));
 
 // Sizes, types, algorithms and grids that change from call to call.
 TEST_P(GpuSequence, EverythingMixed) {

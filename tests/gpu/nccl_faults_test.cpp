@@ -70,8 +70,11 @@ TEST_F(GpuNcclFaults, ALateRankEndsTheOthersByTheDeadline) {
     expect_fault(ending, {Errc::timeout}, "rank " + std::to_string(rank));
     if (!ending.error) continue;
     EXPECT_EQ(ending.error->fault().peer, -1);
+    // The third, where another rank's revocation has ended the second before this rank's watch did
+    // (docs/reliability.md).
     if (rank != odd) {
-      EXPECT_EQ(ending.error->fault().epoch_wanted, 2u);
+      EXPECT_GE(ending.error->fault().epoch_wanted, 2u);
+      EXPECT_LE(ending.error->fault().epoch_wanted, 3u);
     }
     expect_says(ending.what, "deadline 1000 ms");
     expect_says(ending.what, "last calls of this rank");

@@ -69,8 +69,12 @@ class ApartFabric final : public Fabric {
   int max_blocks() const override { return near_->max_blocks(); }
   std::size_t control_bytes() const override { return near_->control_bytes(); }
   Control control() const override { return near_->control(); }
-  void open_window(Bootstrap& bootstrap, std::size_t bytes) override { near_->open_window(bootstrap, bytes); }
-  void keep_windows(int count) override { near_->keep_windows(count); }
+  void open_window(Bootstrap& bootstrap, int number, std::size_t bytes) override {
+    near_->open_window(bootstrap, number, bytes);
+  }
+  void close_window(int number) override { near_->close_window(number); }
+  void finish_calls() override { near_->finish_calls(); }
+  std::byte* lasting(int number) override { return near_->lasting(number); }
   void write(void* to, const void* from, std::size_t bytes) override { near_->write(to, from, bytes); }
   void fill(void* to, std::uint8_t value, std::size_t bytes) override { near_->fill(to, value, bytes); }
   void read(void* to, const void* from, std::size_t bytes) override { near_->read(to, from, bytes); }
@@ -81,7 +85,9 @@ class ApartFabric final : public Fabric {
   void check_buffer(const char* name, const void* data) const override { near_->check_buffer(name, data); }
   void check_stream(Stream stream) const override { near_->check_stream(stream); }
   void run(const PlannedCall& planned) override { near_->run(planned); }
-  void keep_alive(Stream stream, const std::shared_ptr<Fabric>& what) override { near_->keep_alive(stream, what); }
+  bool keep_alive(Stream stream, const std::shared_ptr<Fabric>& what) override {
+    return near_->keep_alive(stream, what);
+  }
 
   void split(int group, int color) override { colors_[group] = color; }
   void nccl_check(int group, int rank, int size) override {

@@ -122,10 +122,10 @@ __device__ __forceinline__ void data_block(const Call& call, const Plan& p, std:
       for (std::uint32_t k = 0; k < kRanks; ++k) all &= got[k].word[3] != kRestWord;
       if (all) break;
       if (spins % kSpinsPerCheck != 0) continue;
-      std::uint32_t late = 0;
+      std::uint32_t late = kNoPeer;
 #pragma unroll
       for (std::uint32_t k = 0; k < kRanks; ++k) {
-        if (got[k].word[3] == kRestWord) late = k;
+        if (got[k].word[3] == kRestWord && k != call.rank) late = k;
       }
       state = worth_waiting(cold, id(call, epoch), late, {.phase = 1}, state);
       if (state.began == 0) return;

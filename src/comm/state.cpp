@@ -274,7 +274,7 @@ void CommunicatorState::allow_abort() {
 std::size_t CommunicatorState::window_bytes() const {
   if (released_) return 0;
   std::size_t bytes = window_bytes_;
-  for (const auto& exchange : exchanges_) bytes += exchange != nullptr ? exchange->window_bytes() : 0;
+  each_exchange([&](ExchangeState& exchange) { bytes += exchange.window_bytes(); });
   return bytes;
 }
 
@@ -285,17 +285,13 @@ void CommunicatorState::release() {
     for (const auto& group : groups_) {
       if (group != nullptr) group->set_released();
     }
-    for (const auto& exchange : exchanges_) {
-      if (exchange != nullptr) exchange->set_released();
-    }
+    each_exchange([](ExchangeState& exchange) { exchange.set_released(); });
     fabric_->finish_calls();
   });
   windows_ = windows();
   released_ = true;  // from here on nobody writes to anybody's window
   bootstrap_->agree_on("release: free the windows", [&] {
-    for (const auto& exchange : exchanges_) {
-      if (exchange != nullptr) fabric_->close_window(exchange->window());
-    }
+    each_exchange([&](ExchangeState& exchange) { fabric_->close_window(exchange.window()); });
     fabric_->close_window(0);
   });
 }
@@ -305,9 +301,8 @@ void CommunicatorState::acquire() {
     if (!released_) throw Error(Errc::invalid_argument, "acquire: the communicator's memory is not released");
   });
   open_window();
-  for (const auto& exchange : exchanges_) {
-    if (exchange != nullptr) fabric_->open_window(*bootstrap_, exchange->window(), exchange->window_bytes());
-  }
+  each_exchange(
+      [&](ExchangeState& exchange) { fabric_->open_window(*bootstrap_, exchange.window(), exchange.window_bytes()); });
   // Where a window moved for one rank, captured graphs are void on all: some would call, and the others not.
   const auto moved =
       bootstrap_->all_gather_value("acquire: compare addresses", static_cast<char>(windows() != windows_));
@@ -317,9 +312,7 @@ void CommunicatorState::acquire() {
     for (const auto& group : groups_) {
       if (group != nullptr) group->arm({}, any_moved);
     }
-    for (const auto& exchange : exchanges_) {
-      if (exchange != nullptr) exchange->arm({}, any_moved);
-    }
+    each_exchange([&](ExchangeState& exchange) { exchange.arm({}, any_moved); });
   });
   released_ = false;
   allow_abort();

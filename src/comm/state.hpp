@@ -140,6 +140,13 @@ class CommunicatorState : public std::enable_shared_from_this<CommunicatorState>
   std::optional<Found> find_fault() const;
   std::optional<Found> found_by_kernel(const FaultRecord& record) const;
   std::optional<Found> found_by_host() const;
+  // Those that were not freed.
+  template <class Visit>
+  void each_exchange(Visit visit) const {
+    for (const auto& exchange : exchanges_) {
+      if (exchange != nullptr) visit(*exchange);
+    }
+  }
   std::shared_ptr<const GroupState> channel_owner(std::uint32_t channel) const;
   std::vector<CallRecord> history(const GroupState& group) const;
   void warn_when_slow(const FaultRecord& record) const;

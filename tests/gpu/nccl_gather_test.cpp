@@ -93,7 +93,7 @@ void expect_refused(const Group& group, GpuRank& gpu, const Move& move, const st
   ensure(error.find(reason) != std::string::npos, fmt::format("{}: {}", describe(move), error));
 }
 
-// One rank.
+// One rank; started by the test below.
 TEST(GpuProcess, DISABLED_GatherWorker) {
   answer_where();
   const int rank = variable("RANK");
@@ -125,27 +125,17 @@ class GpuNcclGather : public testing::Test {
   }
   void TearDown() override { std::filesystem::remove_all(folder_); }
 
-  std::vector<Outcome> run() const {
-    Variables variables = two_hosts;
-    variables.emplace_back("WEFT_TEST_FOLDER", folder_.string());
-    std::vector<Spawned> ranks = start_ranks("GpuProcess.DISABLED_GatherWorker", gpu_count(), variables);
-    std::vector<Outcome> outcomes;
-    for (Spawned& rank : ranks) outcomes.push_back(rank.wait(90s));
-    return outcomes;
-  }
-  void expect_done() const {
-    for (const Outcome& outcome : run()) {
-      expect_says(outcome.said, "[done]");
-      EXPECT_EQ(outcome.exit_code, 0) << outcome.said;
-    }
-  }
-
- private:
   const std::filesystem::path folder_ = testing::TempDir() + "weft-nccl-gather-" + std::to_string(::getpid());
 };
 
 TEST_F(GpuNcclGather, EverythingEqualArrivesAlsoInGraphs) {
-  expect_done();
+  Variables variables = two_hosts;
+  variables.emplace_back("WEFT_TEST_FOLDER", folder_.string());
+  for (Spawned& rank : start_ranks("GpuProcess.DISABLED_GatherWorker", gpu_count(), variables)) {
+    const Outcome outcome = rank.wait(90s);
+    expect_says(outcome.said, "[done]");
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.said;
+  }
 }
 
 }  // namespace

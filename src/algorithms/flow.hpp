@@ -8,6 +8,7 @@
 
 #include <cstdint>
 
+#include "core/detour.hpp"
 #include "core/session.hpp"
 #include "wire/signal.hpp"
 
@@ -15,11 +16,16 @@ namespace weft::detail {
 
 struct Flow {
   const Session* session;
+  std::uint64_t first_slot, slots;  // of the area that bulk all-reduces scatter to
+  std::uint64_t stride;             // every so many chunks one takes the way between two given ranks
 
   WEFT_FN const RegionLayout& layout() const { return session->layout(); }
   WEFT_FN std::uint64_t chunk_packs() const { return layout().bulk_packs; }
-  WEFT_FN std::uint64_t slots() const { return layout().bulk_slots; }
   WEFT_FN std::uint64_t chunks_of(std::uint64_t packs) const { return (packs + chunk_packs() - 1) / chunk_packs(); }
+  // Of the chunks of a message with so many: no later one takes its slot, and so none waits for its credit.
+  WEFT_FN bool is_last_in_slot(std::uint64_t chunk, std::uint64_t chunks) const {
+    return chunk < chunks && chunk + slots * stride >= chunks;
+  }
 
   // What a data block does: half of them send, and the others receive, so that the wire is never idle while a block
   // waits for its signal or copies; one by itself does both, in turns. Chunks are dealt to the `blocks` blocks with the
@@ -36,13 +42,32 @@ struct Flow {
     return {.sends = false, .receives = true, .block = block - senders, .blocks = blocks - senders};
   }
 
+  WEFT_FN std::uint64_t place(std::uint64_t chunk, std::uint32_t from) const {
+    return (first_slot + chunk / stride % slots) * session->size() + from;
+  }
   WEFT_FN Pack* slot(std::uint32_t owner, std::uint64_t chunk, std::uint32_t sender) const {
     auto* const area = reinterpret_cast<Pack*>(region_of(*session->call, owner) + layout().bulk_scatter);
-    return area + (chunk % slots() * session->size() + sender) * chunk_packs();
+    return area + place(chunk, sender) * chunk_packs();
   }
   WEFT_FN std::uint64_t* word(std::uint64_t area, std::uint32_t owner, std::uint64_t chunk, std::uint32_t from) const {
-    auto* const words = reinterpret_cast<std::uint64_t*>(region_of(*session->call, owner) + area);
-    return words + (chunk % slots() * session->size() + from);
+    return reinterpret_cast<std::uint64_t*>(region_of(*session->call, owner) + area) + place(chunk, from);
+  }
+
+  // Calls `serve(peer)` for the peers that are this thread's; true in all threads of the block when all went well.
+  template <Team T, class Serve>
+  static WEFT_FN bool each_peer(T& team, const Session& s, Serve serve) {
+    bool good = true;
+    for (std::uint32_t turn = 1 + team.thread_rank(); good && turn < s.size(); turn += team.size()) {
+      good = serve(rank_after(s.rank(), turn, s.size()));
+    }
+    return team.all(good);
+  }
+  // The same where nothing can go wrong, and nobody waits for the others.
+  template <Team T, class Tell>
+  static WEFT_FN void tell_peers(T& team, const Session& s, Tell tell) {
+    for (std::uint32_t turn = 1 + team.thread_rank(); turn < s.size(); turn += team.size()) {
+      tell(rank_after(s.rank(), turn, s.size()));
+    }
   }
 
   // By one thread each, after the block's barrier.
@@ -67,7 +92,7 @@ struct Flow {
   // That the slot of `chunk` is free.
   template <Team T>
   WEFT_FN bool await_slot(T& team, std::uint32_t receiver, std::uint64_t chunk) const {
-    return chunk < slots() || await_credit(team, receiver, chunk - slots());
+    return chunk < slots * stride || await_credit(team, receiver, chunk - slots * stride);
   }
 
  private:
@@ -80,6 +105,39 @@ struct Flow {
     return wait(
         team, *session, {.phase = 1}, [&] { return signal_reached(team.load_acquire(at), wanted); },
         [&] { return peer; });
+  }
+};
+
+// How chunks reach whom they are for: at once, or by a detour where one rank has most rows, so that its link would be
+// the bottleneck. Then the other ranks are relays of its chunks in turns, and the links of all carry them: a gather's
+// chunks go from their owner to the relay and from there to all others (van de Geijn's broadcast, R. A. van de Geijn,
+// "On global combine operations", 1994); those of a scatter from all to the relay, which sums, and then to their owner.
+// Without a detour every rank is the relay of its own rows.
+struct Route {
+  const Session* session;
+  bool detour;
+
+  // Between a relay and all others. Chunks that take the same slot have the same relay, so that who waits for a slot
+  // knows whose credit it is.
+  WEFT_FN Flow wide() const {
+    if (!detour) return {session, 0, session->layout().bulk_slots, 1};
+    return Flow{session, narrow_slots(), narrow_slots() * relays(), 1};
+  }
+  // Between an owner and each of its relays; of a detour alone.
+  WEFT_FN Flow narrow() const { return {session, 0, narrow_slots(), relays()}; }
+
+  WEFT_FN std::uint32_t relay_of(std::uint32_t owner, std::uint64_t chunk) const {
+    return rank_after(owner, shift(chunk), session->size());
+  }
+  WEFT_FN std::uint32_t owner_at(std::uint32_t relay, std::uint64_t chunk) const {
+    return rank_before(relay, shift(chunk), session->size());
+  }
+
+ private:
+  WEFT_FN std::uint32_t relays() const { return session->size() - 1; }
+  WEFT_FN std::uint64_t narrow_slots() const { return session->layout().bulk_slots / session->size(); }
+  WEFT_FN std::uint32_t shift(std::uint64_t chunk) const {
+    return detour ? 1 + static_cast<std::uint32_t>(chunk % relays()) : 0;
   }
 };
 

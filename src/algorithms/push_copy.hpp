@@ -2,17 +2,16 @@
 // with different shares (shares.hpp). Every rank pushes what it has for a peer into that peer's window, and the peer
 // moves it to where it belongs.
 //
-// Messages that fit into a slot go as lines, which carry their own arrival; larger ones flow in chunks (flow.hpp).
-// In turn t a rank sends to the rank t places on and receives from the one t places back: so whatever a rank waits for
-// in a turn was sent in a turn of the same number, and no circle of waiting ranks can close. In turn 0 it has its own
-// rows, which it copies.
+// Messages that fit into a slot go as lines, which carry their own arrival; larger ones flow in chunks (flow_copy.hpp),
+// and so do those of a rank that has most rows of all. In turn t a rank sends to the rank t places on and receives from
+// the one t places back; in turn 0 it has its own rows, which it copies.
 #pragma once
 
 #include <cstdint>
 
 #include "algorithms/all_reduce.hpp"
-#include "algorithms/copy_work.hpp"
-#include "algorithms/flow.hpp"
+#include "algorithms/copy_rows.hpp"
+#include "algorithms/flow_copy.hpp"
 #include "algorithms/handshake.hpp"
 #include "algorithms/shares.hpp"
 #include "core/rows.hpp"
@@ -68,7 +67,7 @@ struct PushCopy {
     if constexpr (whole) {
       const CopyTensor& t = work.tensor[0];
       // Counted rows begin where their tensor does.
-      const Rows<whole> rows = outgoing(work.shares, t, work.shares.room(call), receiver_in(call, p.unit.turn));
+      const Rows<whole> rows = outgoing<whole>(work.shares, t, work.shares.room(call), receiver_in(call, p.unit.turn));
       WEFT_UNROLL
       for (std::uint32_t k = 0; k < Wire::kPayloadPacks; ++k) {
         p.source[k] = rows.find(payload_pack<Wire>(p.unit.number, k));
@@ -98,7 +97,8 @@ struct PushCopy {
   static WEFT_FN Together together(const Work& work) {
     if constexpr (Shares::kKnown) {
       using Wire = Bundle<T::kAtomicBytes>;
-      if (fits_lines<Wire>(work, length<InBundles<Wire>>(work, work.shares.most_rows()))) return Together::thread;
+      const std::uint64_t units = length<InBundles<Wire>>(work, work.shares.most_rows());
+      if (!work.shares.detour && fits_lines<Wire>(work, units)) return Together::thread;
     }
     return Together::block;
   }
@@ -113,15 +113,17 @@ struct PushCopy {
     using Wire = Bundle<T::kAtomicBytes>;
     const auto& table = work.shares.table(team);
     const std::uint64_t units = length<InBundles<Wire>>(work, table.most_rows());
-    const bool lines = fits_lines<Wire>(work, units);
+    const bool detour =
+        takes_detour(s, work.shares, table, [&](std::uint64_t rows) { return length<InPacks>(work, rows); });
+    const bool lines = !detour && fits_lines<Wire>(work, units);
     if constexpr (phase == 0) {
       if (!lines) return true;
       send_lines<Wire>(team, s, p, early, table, static_cast<std::uint32_t>(units));
-      if constexpr (Shares::kPadded) clear_pads(team, s, work, table, team.block_rank() - 1, team.blocks() - 1);
+      if constexpr (Shares::kPadded) clear_pads<whole>(team, s, work, table, team.block_rank() - 1, team.blocks() - 1);
       return true;
     } else {
       return lines ? receive_lines<Wire>(team, s, p, table, static_cast<std::uint32_t>(units))
-                   : flow(team, s, work, table);
+                   : FlowCopy<Shares, whole, most_tensors>::run(team, s, work, table, detour);
     }
   }
 
@@ -135,37 +137,6 @@ struct PushCopy {
   }
   static WEFT_FN std::uint32_t sender_in(const Call& call, std::uint32_t turn) {
     return rank_before(call.rank, turn, call.size);
-  }
-
-  // What goes to `receiver`, and where what comes from `sender` belongs.
-  static WEFT_FN Rows<whole> outgoing(const Shares& shares, const CopyTensor& t, std::uint64_t rows,
-                                      std::uint32_t receiver) {
-    const auto* const from = static_cast<const std::byte*>(t.input);
-    return {from + shares.input_row(receiver) * t.input_stride, rows, t.row_bytes, t.input_stride};
-  }
-  template <class Table>
-  static WEFT_FN Rows<whole> incoming(const Table& table, const CopyTensor& t, std::uint64_t rows,
-                                      std::uint32_t sender) {
-    auto* const to = static_cast<std::byte*>(t.output);
-    return {to + table.output_row(sender) * t.output_stride, rows, t.row_bytes, t.output_stride};
-  }
-
-  // By `blocks` blocks, of which this is number `block`.
-  template <Team T, class Table>
-  static WEFT_FN void clear_pads(T& team, const Session& s, const Work& work, const Table& table, std::uint32_t block,
-                                 std::uint32_t blocks) {
-    for (std::uint32_t rank = 0; rank < s.size(); ++rank) {
-      const std::uint64_t rows = table.rows_of(rank), pads = table.slot_rows_of(rank) - rows;
-      if (pads == 0) continue;
-      for (std::uint32_t t = 0; t < work.count(); ++t) {
-        const CopyTensor& tensor = work.tensor[t];
-        auto* const to =
-            static_cast<std::byte*>(tensor.output) + (table.output_row(rank) + rows) * tensor.output_stride;
-        const Rows<whole> pad(to, pads, tensor.row_bytes, tensor.output_stride);
-        const std::uint64_t first = static_cast<std::uint64_t>(block) * team.size() + team.thread_rank();
-        for (std::uint64_t i = first; i < pad.packs(); i += blocks * team.size()) pad.store(i, Pack{});
-      }
-    }
   }
 
   // ---------------------------------------------------------------------------------------------------------- lines
@@ -201,7 +172,7 @@ struct PushCopy {
       const Home home = loaded ? Home{work.tensor, unit.number} : home_of<Wire>(work, rows, unit.number);
       if (home.tensor != nullptr) {
         if (!loaded) {
-          const Rows<whole> from = outgoing(work.shares, *home.tensor, rows, receiver_in(*s.call, unit.turn));
+          const Rows<whole> from = outgoing<whole>(work.shares, *home.tensor, rows, receiver_in(*s.call, unit.turn));
           WEFT_UNROLL
           for (std::uint32_t k = 0; k < Wire::kPayloadPacks; ++k)
             payload[k] = from.load(payload_pack<Wire>(home.number, k));
@@ -224,7 +195,7 @@ struct PushCopy {
   template <class Wire, class Table>
   static WEFT_FN void store_unit(const Table& table, const Home& home, std::uint64_t rows, std::uint32_t sender,
                                  const Pack* payload) {
-    const Rows<whole> to = incoming(table, *home.tensor, rows, sender);
+    const Rows<whole> to = incoming<whole>(table, *home.tensor, rows, sender);
     WEFT_UNROLL
     for (std::uint32_t k = 0; k < Wire::kPayloadPacks; ++k) to.store(payload_pack<Wire>(home.number, k), payload[k]);
   }
@@ -264,134 +235,6 @@ struct PushCopy {
     Pack payload[Wire::kPayloadPacks];
     Wire::decode(wire, payload);
     store_unit<Wire>(table, home, rows, sender, payload);
-    return true;
-  }
-
-  // --------------------------------------------------------------------------------------------------------- chunks
-
-  // What a block moves at a time: chunk `number` of the messages of a turn.
-  struct Chunk {
-    std::uint32_t turn;
-    std::uint64_t number;
-  };
-
-  template <Team T, class Table>
-  static WEFT_FN bool flow(T& team, const Session& s, const Work& work, const Table& table) {
-    const Flow flow{&s};
-    const Flow::Role role = Flow::role_of(team);
-    const std::uint32_t peers = s.size() - 1;
-    const std::uint64_t items = flow.chunks_of(length<InPacks>(work, table.most_rows())) * peers;
-    const std::uint64_t mine = role.block < items ? (items - role.block + role.blocks - 1) / role.blocks : 0;
-    const auto chunk = [&](std::uint64_t k) {
-      const std::uint64_t item = role.block + k * role.blocks, number = item / peers;
-      return Chunk{static_cast<std::uint32_t>(1 + (item + number) % peers), number};
-    };
-    for (std::uint64_t k = 0; k < mine + 1; ++k) {
-      if (role.sends && k < mine && !send_chunk(team, s, work, table, flow, chunk(k))) return false;
-      if (!role.receives) continue;
-      if (k == 0) {  // the first chunks are on their way
-        copy_own(team, s, work, table, flow, role);
-        if constexpr (Shares::kPadded) clear_pads(team, s, work, table, role.block, role.blocks);
-      } else if (!receive_chunk(team, s, work, table, flow, chunk(k - 1))) {
-        return false;
-      }
-    }
-    return !role.sends || drain(team, s, work, table, flow, mine, chunk);
-  }
-
-  // Calls `load(tensor, pack of the tensor, pack of the slot)` for this thread's packs of a chunk of a message, a few
-  // at a time, and `store` with what it gave.
-  template <Team T, class Load, class Store>
-  static WEFT_FN void each_pack(T& team, const Flow& flow, const Work& work, std::uint64_t rows, std::uint64_t number,
-                                Load load, Store store) {
-    constexpr std::uint32_t kAtOnce = 4;
-    const std::uint64_t first = number * flow.chunk_packs(), left = length<InPacks>(work, rows) - first;
-    const std::uint64_t packs = left < flow.chunk_packs() ? left : flow.chunk_packs();
-    for (std::uint64_t i = team.thread_rank(); i < packs; i += kAtOnce * team.size()) {
-      const CopyTensor* tensor[kAtOnce] = {};
-      std::uint64_t pack[kAtOnce] = {};
-      Pack payload[kAtOnce] = {};
-      WEFT_UNROLL
-      for (std::uint32_t k = 0; k < kAtOnce; ++k) {
-        if (i + k * team.size() >= packs) break;
-        pack[k] = first + i + k * team.size();
-        tensor[k] = &tensor_of(work, rows, pack[k]);
-        payload[k] = load(*tensor[k], pack[k], i + k * team.size());
-      }
-      WEFT_UNROLL
-      for (std::uint32_t k = 0; k < kAtOnce; ++k) {
-        if (i + k * team.size() >= packs) break;
-        store(*tensor[k], pack[k], i + k * team.size(), payload[k]);
-      }
-    }
-  }
-
-  template <Team T, class Table>
-  static WEFT_FN void copy_own(T& team, const Session& s, const Work& work, const Table& table, const Flow& flow,
-                               const Flow::Role& role) {
-    const std::uint64_t rows = table.rows_of(s.rank()), chunks = flow.chunks_of(length<InPacks>(work, rows));
-    for (std::uint64_t number = role.block; number < chunks; number += role.blocks) {
-      each_pack(
-          team, flow, work, rows, number,
-          [&](const CopyTensor& t, std::uint64_t pack, std::uint64_t) {
-            return outgoing(work.shares, t, rows, s.rank()).load(pack);
-          },
-          [&](const CopyTensor& t, std::uint64_t pack, std::uint64_t, const Pack& payload) {
-            incoming(table, t, rows, s.rank()).store(pack, payload);
-          });
-    }
-  }
-
-  template <Team T, class Table>
-  static WEFT_FN bool send_chunk(T& team, const Session& s, const Work& work, const Table& table, const Flow& flow,
-                                 const Chunk& chunk) {
-    const std::uint64_t rows = table.rows_of(s.rank());
-    const std::uint32_t peer = receiver_in(*s.call, chunk.turn);
-    if (chunk.number >= flow.chunks_of(length<InPacks>(work, rows))) return true;
-    const bool first = team.thread_rank() == 0;
-    if (!team.all(!first || flow.await_slot(team, peer, chunk.number))) return false;
-    Pack* const to = flow.slot(peer, chunk.number, s.rank());
-    each_pack(
-        team, flow, work, rows, chunk.number,
-        [&](const CopyTensor& t, std::uint64_t pack, std::uint64_t) {
-          return outgoing(work.shares, t, rows, peer).load(pack);
-        },
-        [&](const CopyTensor&, std::uint64_t, std::uint64_t i, const Pack& payload) { team.put(to + i, payload); });
-    team.sync();
-    if (first) flow.announce(team, peer, chunk.number);
-    return true;
-  }
-
-  template <Team T, class Table>
-  static WEFT_FN bool receive_chunk(T& team, const Session& s, const Work& work, const Table& table, const Flow& flow,
-                                    const Chunk& chunk) {
-    const std::uint32_t peer = sender_in(*s.call, chunk.turn);
-    const std::uint64_t rows = table.rows_of(peer);
-    if (chunk.number >= flow.chunks_of(length<InPacks>(work, rows))) return true;
-    const bool first = team.thread_rank() == 0;
-    if (!team.all(!first || flow.await_chunk(team, peer, chunk.number))) return false;
-    const Pack* const from = flow.slot(s.rank(), chunk.number, peer);
-    each_pack(
-        team, flow, work, rows, chunk.number,
-        [&](const CopyTensor&, std::uint64_t, std::uint64_t i) { return team.get(from + i); },
-        [&](const CopyTensor& t, std::uint64_t pack, std::uint64_t, const Pack& payload) {
-          incoming(table, t, rows, peer).store(pack, payload);
-        });
-    team.sync();
-    if (first) flow.give_credit(team, peer, chunk.number);
-    return true;
-  }
-
-  // Waits for the credits that no later chunk has waited for.
-  template <Team T, class Table, class ChunkIn>
-  static WEFT_FN bool drain(T& team, const Session& s, const Work& work, const Table& table, const Flow& flow,
-                            std::uint64_t mine, ChunkIn chunk_in) {
-    const std::uint64_t chunks = flow.chunks_of(length<InPacks>(work, table.rows_of(s.rank())));
-    for (std::uint64_t k = team.thread_rank(); k < mine; k += team.size()) {
-      const Chunk chunk = chunk_in(k);
-      const bool last = chunk.number < chunks && chunk.number + flow.slots() >= chunks;
-      if (last && !flow.await_credit(team, receiver_in(*s.call, chunk.turn), chunk.number)) return false;
-    }
     return true;
   }
 };

@@ -86,7 +86,7 @@ struct PushReduceScatter : AllReduceInstance<Reduction<type, op>, known_size, wh
   template <Team T>
   static WEFT_FN Together together(const Work& work) {
     if constexpr (Shares::kKnown) {
-      if (fits_slots(work, units(work, work.shares.most_rows()))) return Together::thread;
+      if (!work.shares.detour && fits_slots(work, units(work, work.shares.most_rows()))) return Together::thread;
     }
     return Together::block;
   }
@@ -100,13 +100,14 @@ struct PushReduceScatter : AllReduceInstance<Reduction<type, op>, known_size, wh
     if (team.block_rank() == 0) return Handshake::template take_part<phase>(team, s, p.header);
     const auto& table = work.shares.table(team);
     const std::uint64_t most = units(work, table.most_rows());
-    const bool one_go = fits_slots(work, most);
+    const bool detour = takes_detour(s, work.shares, table, [&](std::uint64_t rows) { return units(work, rows); });
+    const bool one_go = !detour && fits_slots(work, most);
     if constexpr (phase == 0) {
       if (one_go) send(team, s, p, early, table, most);
       if constexpr (Shares::kPadded) clear_pads(team, s, work, table);
       return true;
     } else {
-      return one_go ? reduce(team, s, work, table) : flow(team, s, work, table, most);
+      return one_go ? reduce(team, s, work, table) : flow(team, s, work, table, Route{&s, detour}, most);
     }
   }
 
@@ -167,7 +168,8 @@ struct PushReduceScatter : AllReduceInstance<Reduction<type, op>, known_size, wh
     for (std::uint32_t turn = 1; turn < Instance::size(*s.call); turn += kBatch) {
       Rows<whole> from[kBatch];
       Slots to = {};  // this thread's first packs
-      find_parts(s, work, table, turn, from, [&](std::uint32_t k, std::uint32_t owner) {
+      each_of_batch(s, turn, [&](std::uint32_t k, std::uint32_t owner) {
+        from[k] = part_of(work, table, owner);
         to[k] = kLoadsEarly ? p.to[k] + bank(s) : slot(s, owner, s.rank()) + share.first * kWirePacks;
       });
       for (std::uint64_t i = share.first; i < most; i += share.step) {
@@ -187,16 +189,13 @@ struct PushReduceScatter : AllReduceInstance<Reduction<type, op>, known_size, wh
       }
     }
   }
-  // What goes out in the turns turn … turn + kBatch − 1; `slot_of(k, owner)` is called for each owner.
-  template <class SlotOf, class Table>
-  static WEFT_FN void find_parts(const Session& s, const Work& work, const Table& table, std::uint32_t turn,
-                                 Rows<whole> (&from)[kBatch], SlotOf slot_of) {
+  // Calls `serve(k, peer)` for the peers of the turns turn … turn + kBatch − 1.
+  template <class Serve>
+  static WEFT_FN void each_of_batch(const Session& s, std::uint32_t turn, Serve serve) {
     WEFT_UNROLL
     for (std::uint32_t k = 0; k < kBatch; ++k) {
       if (turn + k >= Instance::size(*s.call)) break;
-      const std::uint32_t owner = Instance::rank_in_turn(*s.call, turn + k);
-      from[k] = part_of(work, table, owner);
-      slot_of(k, owner);
+      serve(k, Instance::rank_in_turn(*s.call, turn + k));
     }
   }
 
@@ -225,49 +224,43 @@ struct PushReduceScatter : AllReduceInstance<Reduction<type, op>, known_size, wh
   // --------------------------------------------------------------------------------------------------------- chunks
 
   template <Team T, class Table>
-  static WEFT_FN bool flow(T& team, const Session& s, const Work& work, const Table& table, std::uint64_t most) {
-    const Flow flow{&s};
+  static WEFT_FN bool flow(T& team, const Session& s, const Work& work, const Table& table, const Route& route,
+                           std::uint64_t most) {
     const Flow::Role role = Flow::role_of(team);
-    const std::uint64_t chunks = flow.chunks_of(most);
+    const std::uint64_t chunks = route.wide().chunks_of(most);
     for (std::uint64_t chunk = role.block; chunk < chunks + role.blocks; chunk += role.blocks) {
-      if (role.sends && chunk < chunks && !send_chunk(team, s, work, table, flow, chunk)) return false;
-      if (role.receives && chunk >= role.block + role.blocks &&
-          !reduce_chunk(team, s, work, table, flow, chunk - role.blocks)) {
-        return false;
-      }
+      if (role.sends && chunk < chunks && !send_chunk(team, s, work, table, route, chunk)) return false;
+      if (!role.receives || chunk < role.block + role.blocks) continue;
+      if (!reduce_chunk(team, s, work, table, route, chunk - role.blocks)) return false;
+      if (!take_chunk(team, s, work, table, route, chunk - role.blocks)) return false;
     }
-    return !role.sends || drain(team, s, work, table, flow, chunks, role);
+    return drain(team, s, work, table, route, chunks, role);
   }
 
-  // Calls `serve(peer)` for the peers that are this thread's; true in all threads when all went well.
-  template <Team T, class Serve>
-  static WEFT_FN bool each_peer(T& team, const Session& s, Serve serve) {
-    bool good = true;
-    for (std::uint32_t turn = 1 + team.thread_rank(); good && turn < Instance::size(*s.call); turn += team.size()) {
-      good = serve(Instance::rank_in_turn(*s.call, turn));
-    }
-    return team.all(good);
-  }
   template <class Table>
   static WEFT_FN bool has(const Work& work, const Table& table, const Flow& flow, std::uint32_t owner,
                           std::uint64_t chunk) {
     return chunk < flow.chunks_of(units(work, table.rows_of(owner)));
   }
 
+  // A chunk to each peer: of what it reduces.
   template <Team T, class Table>
-  static WEFT_FN bool send_chunk(T& team, const Session& s, const Work& work, const Table& table, const Flow& flow,
+  static WEFT_FN bool send_chunk(T& team, const Session& s, const Work& work, const Table& table, const Route& route,
                                  std::uint64_t chunk) {
-    if (!each_peer(team, s, [&](std::uint32_t owner) {
-          return !has(work, table, flow, owner, chunk) || flow.await_slot(team, owner, chunk);
-        })) {
+    const Flow flow = route.wide();
+    const auto takes = [&](std::uint32_t peer) { return has(work, table, flow, route.owner_at(peer, chunk), chunk); };
+    if (!Flow::each_peer(team, s,
+                         [&](std::uint32_t peer) { return !takes(peer) || flow.await_slot(team, peer, chunk); })) {
       return false;
     }
     const std::uint64_t begin = chunk * flow.chunk_packs();
     for (std::uint32_t turn = 1; turn < Instance::size(*s.call); turn += kBatch) {
       Rows<whole> from[kBatch];
       Pack* to[kBatch] = {};
-      find_parts(s, work, table, turn, from,
-                 [&](std::uint32_t k, std::uint32_t owner) { to[k] = flow.slot(owner, chunk, s.rank()); });
+      each_of_batch(s, turn, [&](std::uint32_t k, std::uint32_t peer) {
+        from[k] = part_of(work, table, route.owner_at(peer, chunk));
+        to[k] = flow.slot(peer, chunk, s.rank());
+      });
       for (std::uint64_t i = team.thread_rank(); i < flow.chunk_packs(); i += team.size()) {
         Pack payload[kBatch];
         WEFT_UNROLL
@@ -279,29 +272,38 @@ struct PushReduceScatter : AllReduceInstance<Reduction<type, op>, known_size, wh
       }
     }
     team.sync();
-    return each_peer(team, s, [&](std::uint32_t owner) {
-      if (has(work, table, flow, owner, chunk)) flow.announce(team, owner, chunk);
-      return true;
+    Flow::tell_peers(team, s, [&](std::uint32_t peer) {
+      if (takes(peer)) flow.announce(team, peer, chunk);
     });
+    return true;
   }
 
+  // The chunk of which this rank is the relay: its own, or one whose sums it passes on.
   template <Team T, class Table>
-  static WEFT_FN bool reduce_chunk(T& team, const Session& s, const Work& work, const Table& table, const Flow& flow,
+  static WEFT_FN bool reduce_chunk(T& team, const Session& s, const Work& work, const Table& table, const Route& route,
                                    std::uint64_t chunk) {
-    if (!has(work, table, flow, s.rank(), chunk)) return true;
-    if (!each_peer(team, s, [&](std::uint32_t peer) { return flow.await_chunk(team, peer, chunk); })) return false;
-    const Rows<whole> input = part_of(work, table, s.rank()), output = result(s, work, table);
+    const Flow flow = route.wide(), to_owner = route.narrow();
+    const std::uint32_t owner = route.owner_at(s.rank(), chunk);
+    if (!has(work, table, flow, owner, chunk)) return true;
+    if (!Flow::each_peer(team, s, [&](std::uint32_t peer) {
+          return flow.await_chunk(team, peer, chunk) && (peer != owner || to_owner.await_slot(team, owner, chunk));
+        })) {
+      return false;
+    }
+    const bool own = owner == s.rank();
+    const Rows<whole> input = part_of(work, table, owner), output = result(s, work, table);
+    Pack* const passed = own ? nullptr : to_owner.slot(owner, chunk, s.rank());
     const std::uint64_t begin = chunk * flow.chunk_packs();
     const Pack* const slots = flow.slot(s.rank(), chunk, 0);
-    for (std::uint64_t i = team.thread_rank(); i < flow.chunk_packs() && begin + i < output.packs(); i += team.size()) {
-      const Pack own = input.load(begin + i);
+    for (std::uint64_t i = team.thread_rank(); i < flow.chunk_packs() && begin + i < input.packs(); i += team.size()) {
+      const Pack mine = input.load(begin + i);
       typename Sum::Accumulator sum{};
       for (std::uint32_t first = 0; first < Instance::size(*s.call); first += kBatch) {
         Pack received[kBatch] = {};
         WEFT_UNROLL
         for (std::uint32_t k = 0; k < kBatch; ++k) {
           if (!Instance::exists(s, first + k)) break;
-          received[k] = first + k == s.rank() ? own : team.get(slots + (first + k) * flow.chunk_packs() + i);
+          received[k] = first + k == s.rank() ? mine : team.get(slots + (first + k) * flow.chunk_packs() + i);
         }
         WEFT_UNROLL
         for (std::uint32_t k = 0; k < kBatch; ++k) {
@@ -313,24 +315,58 @@ struct PushReduceScatter : AllReduceInstance<Reduction<type, op>, known_size, wh
           }
         }
       }
-      output.store(begin + i, Sum::finish(sum));
+      if (own) {
+        output.store(begin + i, Sum::finish(sum));
+      } else {
+        team.put(passed + i, Sum::finish(sum));
+      }
     }
     team.sync();
-    return each_peer(team, s, [&](std::uint32_t peer) {
+    Flow::tell_peers(team, s, [&](std::uint32_t peer) {
       flow.give_credit(team, peer, chunk);
-      return true;
+      if (peer == owner) to_owner.announce(team, owner, chunk);
     });
+    return true;
+  }
+
+  // This rank's chunk, which its relay has summed.
+  template <Team T, class Table>
+  static WEFT_FN bool take_chunk(T& team, const Session& s, const Work& work, const Table& table, const Route& route,
+                                 std::uint64_t chunk) {
+    const std::uint32_t relay = route.relay_of(s.rank(), chunk);
+    const Flow flow = route.narrow();
+    if (relay == s.rank() || !has(work, table, flow, s.rank(), chunk)) return true;
+    const bool first = team.thread_rank() == 0;
+    if (!team.all(!first || flow.await_chunk(team, relay, chunk))) return false;
+    const Rows<whole> output = result(s, work, table);
+    const std::uint64_t begin = chunk * flow.chunk_packs();
+    const Pack* const from = flow.slot(s.rank(), chunk, relay);
+    for (std::uint64_t i = team.thread_rank(); i < flow.chunk_packs() && begin + i < output.packs(); i += team.size()) {
+      output.store(begin + i, team.get(from + i));
+    }
+    team.sync();
+    if (first) flow.give_credit(team, relay, chunk);
+    return true;
   }
 
   // Waits for the credits that no later chunk has waited for.
   template <Team T, class Table>
-  static WEFT_FN bool drain(T& team, const Session& s, const Work& work, const Table& table, const Flow& flow,
+  static WEFT_FN bool drain(T& team, const Session& s, const Work& work, const Table& table, const Route& route,
                             std::uint64_t chunks, const Flow::Role& role) {
-    return each_peer(team, s, [&](std::uint32_t owner) {
-      const std::uint64_t sent = flow.chunks_of(units(work, table.rows_of(owner)));
+    const auto chunks_of = [&](std::uint32_t owner) {
+      return route.wide().chunks_of(units(work, table.rows_of(owner)));
+    };
+    const Flow flow = route.wide(), to_owner = route.narrow();
+    return Flow::each_peer(team, s, [&](std::uint32_t peer) {
       for (std::uint64_t chunk = role.block; chunk < chunks; chunk += role.blocks) {
-        const bool last = chunk < sent && chunk + flow.slots() >= sent;
-        if (last && !flow.await_credit(team, owner, chunk)) return false;
+        if (role.sends && flow.is_last_in_slot(chunk, chunks_of(route.owner_at(peer, chunk))) &&
+            !flow.await_credit(team, peer, chunk)) {
+          return false;
+        }
+        if (role.receives && peer == route.owner_at(s.rank(), chunk) &&
+            to_owner.is_last_in_slot(chunk, chunks_of(peer)) && !to_owner.await_credit(team, peer, chunk)) {
+          return false;
+        }
       }
       return true;
     });

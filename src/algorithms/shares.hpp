@@ -6,6 +6,7 @@
 
 #include <cstdint>
 
+#include "core/detour.hpp"
 #include "core/session.hpp"
 #include "team/team.hpp"
 #include "weft/types.hpp"
@@ -20,6 +21,7 @@ struct EqualShares {
   std::uint64_t input_step;   // rows from what goes to one rank to what goes to the next; 0: all get the same
   std::uint64_t output_step;  // rows from what came from one rank to what came from the next
   std::uint32_t sender;       // the only rank that sends, or kEverybody
+  bool detour = false;        // by way of all ranks (algorithms/flow.hpp)
 
   static constexpr bool kKnown = true;  // before the kernel before has ended
   static constexpr bool kPadded = false;
@@ -44,6 +46,7 @@ struct EqualShares {
   // Of a tensor in which all ranks' rows lie one after the other.
   WEFT_FN std::uint64_t offset_of(std::uint32_t rank) const { return rank * rows; }
   WEFT_FN std::uint64_t input_row(std::uint32_t receiver) const { return receiver * input_step; }
+  WEFT_FN bool same_for_all() const { return input_step == 0; }
   WEFT_FN std::uint64_t output_row(std::uint32_t from) const { return from * output_step; }
 };
 
@@ -55,15 +58,16 @@ class CountedTable {
 
   WEFT_FN std::uint64_t rows_of(std::uint32_t rank) const { return rows_in(team_->shared(kRows + rank)); }
   WEFT_FN std::uint64_t most_rows() const { return team_->shared(kMost); }
+  WEFT_FN std::uint64_t all_rows() const { return team_->shared(kAll); }
   WEFT_FN std::uint64_t slot_rows_of(std::uint32_t rank) const { return offset_of(rank + 1) - offset_of(rank); }
   WEFT_FN std::uint64_t offset_of(std::uint32_t rank) const { return team_->shared(kOffsets + rank); }
   WEFT_FN std::uint64_t output_row(std::uint32_t from) const { return offset_of(from); }
 
  private:
   friend struct CountedShares;
-  // Words: the longest share; for each rank its rows and what its own count says of its slot; where slots begin and the
-  // last one ends.
-  static constexpr std::uint32_t kMost = 0, kRows = 1, kOffsets = kRows + kMaxRanks;
+  // Words: the longest share; all rows; for each rank its rows and what its own count says of its slot; where slots
+  // begin and the last one ends.
+  static constexpr std::uint32_t kMost = 0, kAll = 1, kRows = 2, kOffsets = kRows + kMaxRanks;
   static_assert(kOffsets + kMaxRanks < kSharedWords);
   static WEFT_FN std::uint64_t word_of(std::uint32_t rows, std::uint32_t slot) {
     return static_cast<std::uint64_t>(slot) << 32 | rows;
@@ -80,10 +84,11 @@ struct CountedShares {
   std::uint32_t ranks;
   Split split;
   SlotKind slot;
-  std::uint32_t slot_rows;   // aligned: a multiple of this; fixed: this
-  bool own_padded;           // the tensor with this rank's rows alone has its slot's pads, too
-  std::uint64_t own_rows;    // what that tensor has room for
-  std::uint64_t whole_rows;  // … and the one with all ranks' slots
+  std::uint32_t slot_rows;         // aligned: a multiple of this; fixed: this
+  bool own_padded;                 // the tensor with this rank's rows alone has its slot's pads, too
+  std::uint64_t own_rows;          // what that tensor has room for
+  std::uint64_t whole_rows;        // … and the one with all ranks' slots
+  std::uint64_t detour_packs = 0;  // that a detour must spare the busiest link (core/detour.hpp)
 
   static constexpr bool kKnown = false;
   static constexpr bool kPadded = true;
@@ -111,15 +116,16 @@ struct CountedShares {
     }
     if (!team.all(good)) return false;
     for (std::uint32_t rank = team.thread_rank(); rank <= ranks; rank += team.size()) {
-      std::uint64_t before = 0;
+      std::uint64_t before = 0, all = 0;
       std::uint32_t most = 0;
       for (std::uint32_t other = 0; other < ranks; ++other) {
         const std::uint64_t word = team.shared(Table::kRows + other);
         if (Table::rows_in(word) > most) most = Table::rows_in(word);
+        all += Table::rows_in(word);
         if (other < rank) before += Table::slot_in(word);
       }
       if (slot == SlotKind::max) before = static_cast<std::uint64_t>(rank) * most;
-      if (rank == 0) team.share(Table::kMost, most);
+      if (rank == 0) team.share(Table::kMost, most), team.share(Table::kAll, all);
       team.share(Table::kOffsets + rank, before);
       if (rank == ranks) good = good && before <= whole_rows;
       if (rank != call.rank) continue;
@@ -135,6 +141,7 @@ struct CountedShares {
   }
   WEFT_FN std::uint64_t room(const Call&) const { return own_rows; }
   WEFT_FN std::uint64_t input_row(std::uint32_t) const { return 0; }
+  WEFT_FN bool same_for_all() const { return true; }
   // Of `number`, which is the rank's own or what all share.
   WEFT_FN std::uint32_t rows_in(std::int32_t number, std::uint32_t rank) const {
     const auto all = static_cast<std::uint32_t>(number);
@@ -180,6 +187,21 @@ WEFT_FN bool shares_fit(T& team, const Session& s, const Shares& shares, const t
   if (shares.prepare(team, *s.call, early)) return true;
   if (team.block_rank() == 0 && team.thread_rank() == 0) report(team, id_of(s), {.code = Errc::capacity});
   return false;
+}
+
+// Whether the rows of a call take a detour; `packs(rows)`: what so many are.
+template <class Shares, class Table, class Packs>
+WEFT_FN bool takes_detour(const Session& s, const Shares& shares, [[maybe_unused]] const Table& table,
+                          [[maybe_unused]] Packs packs) {
+  if constexpr (Shares::kKnown) {
+    return shares.detour;
+  } else {
+    return takes_detour({.ranks = s.size(),
+                         .slots = s.layout().bulk_slots,
+                         .longest = packs(table.most_rows()),
+                         .all = packs(table.all_rows()),
+                         .worth = shares.detour_packs});
+  }
 }
 
 }  // namespace weft::detail

@@ -34,7 +34,8 @@ const TensorNames& names_of(std::size_t tensor) {
 
 // Lines: three packs of payload travel in four of the wire on GPUs, one in two on CPU ranks. `own`, `whole`: bytes that
 // this rank has room for, of its own and of all ranks.
-detail::MovePlan plan(const GroupState& group, std::uint64_t own, std::uint64_t whole, const Launch& launch) {
+detail::MovePlan plan(const GroupState& group, std::uint64_t own, std::uint64_t whole, std::uint64_t sent,
+                      const Launch& launch) {
   const Device device = group.communicator().fabric().device();
   const auto size = static_cast<std::uint32_t>(group.size());
   const bool cpu = device == Device::cpu;
@@ -43,6 +44,7 @@ detail::MovePlan plan(const GroupState& group, std::uint64_t own, std::uint64_t 
                             .layout = group.layout(),
                             .own_bytes = own,
                             .whole_bytes = whole,
+                            .sent_bytes = sent,
                             .unit_bytes = cpu ? 16u : 48u,
                             .wire_packs = cpu ? 2u : 4u,
                             .streams = size,
@@ -86,12 +88,17 @@ void make(const Group& handle, const EqualCall& call) {
     detail::check_side_by_side(group, call.operation, call.output);
     return detail::call_nccl(handle, name, call.stream, call.by_nccl);
   }
-  const detail::MovePlan plan = weft::plan(group, rows * row_bytes, call.output.payload(), call.launch);
+  const std::uint64_t message = rows * row_bytes;
+  const bool all_send = call.shares.sender == detail::kEverybody;
+  const detail::MovePlan plan =
+      weft::plan(group, message, call.output.payload(), all_send ? message * static_cast<std::uint64_t>(group.size()) : message, call.launch);
+  detail::EqualShares shares = call.shares;
+  shares.detour = plan.detour;
   detail::make_call(
       handle,
       {.name = name,
        .operation =
-           detail::EqualCopy{.work = {.shares = call.shares,
+           detail::EqualCopy{.work = {.shares = shares,
                                       .line_packs = plan.slot_packs,
                                       .tensors = 1,
                                       .tensor = {{.input = call.input.data,
@@ -213,8 +220,9 @@ void all_gather_v(const Group& handle, const AllGatherVArgs& args) {
     widths += fmt::format("{}{}", widths.empty() ? "" : " + ", tensor.row_bytes);
   }
   detail::check_ready(handle, "all_gather_v", detail::kCountsHint);
-  const detail::MovePlan plan = weft::plan(group, own, whole, args.launch);
+  const detail::MovePlan plan = weft::plan(group, own, whole, 0, args.launch);
   operation.work.line_packs = plan.slot_packs;
+  operation.work.shares.detour_packs = plan.detour_packs;
   detail::make_call(handle, {.name = {fingerprint, fmt::format("all_gather_v rows of {} bytes, {}, tag {}", widths,
                                                                detail::describe(args.counts), args.tag)},
                              .operation = operation,

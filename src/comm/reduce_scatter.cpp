@@ -40,7 +40,7 @@ Scatter check(const GroupState& group, std::size_t place, const Scatter& scatter
 }
 
 template <class Shares>
-void make(const Group& handle, const Scatter& scatter, const Shares& shares, const detail::CallName& name) {
+void make(const Group& handle, const Scatter& scatter, Shares shares, const detail::CallName& name) {
   const GroupState& group = handle.state();
   const std::uint64_t row_bytes = scatter.output.row_bytes;
   const detail::MovePlan plan =
@@ -54,6 +54,7 @@ void make(const Group& handle, const Scatter& scatter, const Shares& shares, con
                          .streams = 1,
                          .launch = scatter.launch,
                          .max_blocks = group.communicator().max_blocks()});
+  if constexpr (!Shares::kKnown) shares.detour_packs = plan.detour_packs;
   detail::make_call(
       handle,
       {.name = name,

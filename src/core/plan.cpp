@@ -4,6 +4,8 @@
 #include <bit>
 #include <cstdint>
 
+#include "core/detour.hpp"
+
 namespace weft::detail {
 namespace {
 
@@ -131,10 +133,17 @@ MovePlan plan_move(const MoveQuery& query) {
   const std::uint64_t most_wire = (query.device == Device::cpu ? 16 * KiB : 2 * MiB) / sizeof(Pack);
   MovePlan plan{};
   plan.slot_packs = std::min(query.layout.two_shot_packs, most_wire);
+  // Two hops cost time, too, which the links must make up for.
+  plan.detour_packs = (query.device == Device::cpu ? 128 * KiB : 3 * MiB / 2) / sizeof(Pack);
+  plan.detour = query.sent_bytes != 0 && takes_detour({.ranks = query.size,
+                                                       .slots = query.layout.bulk_slots,
+                                                       .longest = query.own_bytes / sizeof(Pack),
+                                                       .all = query.sent_bytes / sizeof(Pack),
+                                                       .worth = plan.detour_packs});
   // Threads for what moves at this rank, in whichever direction: one without rows of its own receives its peers'.
   const std::uint64_t bytes = std::max(query.own_bytes, (query.whole_bytes + query.size - 1) / query.size);
   const std::uint64_t units = (bytes + query.unit_bytes - 1) / query.unit_bytes;
-  const bool flows = units * query.wire_packs > plan.slot_packs;
+  const bool flows = plan.detour || units * query.wire_packs > plan.slot_packs;
   const std::uint64_t most_blocks = static_cast<std::uint64_t>(std::max(query.max_blocks - 1, 1));
   const auto blocks_of = [&](std::uint64_t threads) {
     return std::max<std::uint64_t>((units + threads - 1) / threads * query.streams, 1);

@@ -27,7 +27,7 @@ void set_calls(Setup& setup, const std::string& protocol) {
     std::vector<std::int32_t> counts(setup.ranks, 1);
     counts[0] = 2;
     setup.calls = {{.count = 5, .grids = grids, .moving = Moving::all_gather_v, .counts = counts},
-                   {.count = 9, .moving = Moving::broadcast},
+                   {.count = 9, .moving = Moving::broadcast, .detour = true},
                    {.moving = Moving::barrier},
                    {.count = 5, .grids = grids, .moving = Moving::reduce_scatter_v, .flows = true, .counts = counts}};
   } else if (protocol == "counts") {

@@ -106,6 +106,56 @@ std::vector<Setup> small_move_setups() {
   return setups;
 }
 
+namespace {
+
+// One busy rank, whose rows take the links of all; in turn with calls that use the same slots in other ways.
+void add_detours(std::vector<Setup>& setups) {
+  for (const unsigned ranks : {3u, 4u}) {
+    const auto busy = [&](unsigned rank) {
+      std::vector<std::int32_t> counts(ranks, 0);
+      counts[rank] = 5;
+      counts[(rank + 1) % ranks] = 1;
+      return counts;
+    };
+    const auto ragged = [&](std::uint64_t count, unsigned rank, Moving moving) {
+      return CallSetup{.count = count,
+                       .grids = {{3, 2}, {2, 1}, kSmall},
+                       .moving = moving,
+                       .flows = true,
+                       .detour = true,
+                       .counts = busy(rank),
+                       .slot = SlotKind::dense};
+    };
+    const std::vector<CallSetup> calls{
+        {.count = 44, .grids = {{3, 2}, {2, 1}}, .moving = Moving::broadcast, .detour = true},
+        ragged(12, 0, Moving::all_gather_v),
+        ragged(10, 1, Moving::reduce_scatter_v),
+        {.count = 33, .grids = {{2, 1}, {3, 2}}, .moving = Moving::broadcast, .detour = true},
+        {.count = 20, .grids = {kSmall, {3, 2}}, .moving = Moving::all_gather, .flows = true},
+        ragged(8, 2, Moving::reduce_scatter_v),
+        ragged(9, 1, Moving::all_gather_v),
+    };
+    setups.push_back({.name = fmt::format("moves-detour-ranks{}", ranks),
+                      .ranks = ranks,
+                      .start_epoch = 0xfffffffdu,
+                      .payload = Payload::special,
+                      .calls = calls});
+    if (ranks != 3) continue;
+    setups.push_back({.name = "moves-detour-two-slots",  // too few: none is made
+                      .ranks = ranks,
+                      .calls = {ragged(12, 0, Moving::all_gather_v), ragged(10, 1, Moving::reduce_scatter_v)},
+                      .bulk_slots = 2});
+    setups.push_back(
+        {.name = "broadcast-detour-threads",
+         .ranks = ranks,
+         .calls = {{.count = 40, .grids = {{2, 2}}, .moving = Moving::broadcast, .detour = true}},
+         .bound = 1,
+         .bulk_packs = 2});
+  }
+}
+
+}  // namespace
+
 std::vector<Setup> large_move_setups() {
   std::vector<Setup> setups;
   for (const unsigned ranks : {2u, 3u, 4u}) {
@@ -244,6 +294,7 @@ std::vector<Setup> large_move_setups() {
             {.count = 40, .grids = {{2, 2}}, .moving = Moving::reduce_scatter, .flows = true}},
        .bulk_slots = 2,
        .bulk_packs = 2});
+  add_detours(setups);
   return setups;
 }
 

@@ -135,12 +135,14 @@ void AllReduceProgram::fill_move(unsigned call, unsigned rank) {
                                       .slot_rows = kSlotRows,
                                       .own_padded = scatters_v,
                                       .own_rows = scatters_v ? slots.slots[me] - lacking : slots.rows[me],
-                                      .whole_rows = slots.begins[n] - (gathers_v ? lacking : 0)};
+                                      .whole_rows = slots.begins[n] - (gathers_v ? lacking : 0),
+                                      .detour_packs = spec.detour ? 0 : ~std::uint64_t{0}};
   const detail::EqualShares equal{
       .rows = 1,
       .input_step = spec.moving == Moving::all_to_all ? 1u : 0u,
       .output_step = spec.moving == Moving::broadcast ? 0u : 1u,
-      .sender = spec.moving == Moving::broadcast ? static_cast<std::uint32_t>(n - 1) : detail::kEverybody};
+      .sender = spec.moving == Moving::broadcast ? static_cast<std::uint32_t>(n - 1) : detail::kEverybody,
+      .detour = spec.detour};
   const auto tensor = [&](std::size_t k) {
     const std::uint64_t row = widths[k] * element;
     return detail::CopyTensor{memory + made[k].input, memory + made[k].output, row, row, row};

@@ -69,6 +69,7 @@ struct CallSetup {
   bool misaligned = false;  // user memory begins one element behind a pack boundary
   Moving moving = Moving::nothing;
   bool flows = false;                     // in chunks, whatever its size
+  bool detour = false;                    // … by way of other ranks: a broadcast, or ragged calls with one busy rank
   std::uint64_t rows = 1;                 // rms_norm
   NormForm norm = {};                     // rms_norm
   std::vector<std::int32_t> counts = {};  // ragged: rows of each rank, or with a split: of all together

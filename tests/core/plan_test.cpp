@@ -1,4 +1,5 @@
 // Plans and layouts: pure functions that all ranks must compute alike.
+#include "core/detour.hpp"
 #include "core/plan.hpp"
 
 #include <fmt/format.h>
@@ -103,6 +104,30 @@ MoveQuery move_query(Device device, std::uint32_t size, std::uint64_t own, std::
           .wire_packs = cpu ? 2u : 4u,
           .streams = size,
           .max_blocks = 133};
+}
+
+// A detour is for one busy rank among three or more: it must spare the busiest link what it is worth, whatever others have.
+TEST(Plan, DetoursAreForRanksThatHaveMostRows) {
+  const auto detour = [](std::uint32_t ranks, std::uint64_t longest, std::uint64_t all, std::uint64_t slots = 8) {
+    return takes_detour({.ranks = ranks, .slots = slots, .longest = longest, .all = all, .worth = 1000});
+  };
+  EXPECT_TRUE(detour(4, 10'000, 10'000));
+  EXPECT_TRUE(detour(3, 10'000, 10'000));
+  EXPECT_FALSE(detour(2, 10'000, 10'000));
+  EXPECT_FALSE(detour(4, 10'000, 10'000, 3));
+  for (const std::uint32_t ranks : {3u, 4u, 8u, 72u}) {
+    EXPECT_FALSE(detour(ranks, 10'000, std::uint64_t{10'000} * ranks)) << ranks;
+    // Its link carries the busy rank's rows once instead of once for each peer: exactly what it is worth is not enough.
+    const std::uint64_t longest = 1000 / (ranks - 2);
+    EXPECT_FALSE(detour(ranks, longest, longest, 72)) << ranks;
+    EXPECT_TRUE(detour(ranks, longest + 1, longest + 1, 72)) << ranks;
+  }
+  MoveQuery q = move_query(Device::cuda, 8, 8 << 20, 64 << 20);
+  EXPECT_FALSE(plan_move(q).detour);  // counts will say
+  q.sent_bytes = 64 << 20;
+  EXPECT_FALSE(plan_move(q).detour);
+  q.sent_bytes = 8 << 20;
+  EXPECT_TRUE(plan_move(q).detour);
 }
 
 TEST(Plan, GridsOfMovesServeWhatARankReceivesAsWellAsWhatItSends) {

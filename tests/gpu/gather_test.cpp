@@ -119,6 +119,37 @@ TEST_P(GpuGather, RaggedShapesOfCountsAndSlots) {
   expect_right(world, moves);
 }
 
+// Enough rows on one rank for a detour over all ranks' links, and a few less; a broadcast is such a call, too.
+TEST_P(GpuGather, OneBusyRank) {
+  const int ranks = GetParam();
+  GpuWorld& world = lasting_gpu_world(ranks);
+  std::vector<Move> moves;
+  for (const std::int32_t busy : {5, 60, 300}) {
+    for (const Kind kind : kRagged) {
+      for (const std::size_t width : {std::size_t{4096}, std::size_t{4095}}) {
+        const auto seed = static_cast<std::uint32_t>(moves.size());
+        std::vector<std::int32_t> counts(static_cast<std::size_t>(ranks), static_cast<std::int32_t>(seed % 3));
+        counts[seed % counts.size()] = busy;
+        moves.push_back({.kind = kind,
+                         .widths = {width},
+                         .fill = Fill::special,
+                         .counts = counts,
+                         .slot = seed % 2 == 0 ? SlotKind::dense : SlotKind::aligned,
+                         .slot_rows = seed % 2 == 0 ? 0u : 8u,
+                         .seed = seed,
+                         .launch = world.launch()});
+      }
+    }
+    moves.push_back({.kind = Kind::broadcast,
+                     .rows = static_cast<std::size_t>(busy),
+                     .widths = {4096},
+                     .fill = Fill::special,
+                     .root = busy % ranks,
+                     .launch = world.launch()});
+  }
+  expect_right(world, moves);
+}
+
 // Each rank captures for a capacity of its own; two graphs and eager calls in turns, with new counts each time.
 TEST_P(GpuGather, OneGraphForEveryBatch) {
   const int ranks = GetParam();

@@ -158,7 +158,7 @@ void flow_one_way(Cells& cells, std::uint32_t rank) {
   RelacyTeam team(cells, 1);
   detail::Session session = approach(team, call);
   RL_ASSERT(enter(team, session, detail::Part::whole));
-  const detail::Flow flow{&session};
+  const detail::Flow flow = detail::Route{&session, false}.wide();
   for (std::uint32_t chunk = 0; chunk < 2 * kSlots; ++chunk) {
     detail::Pack* const slot = flow.slot(1, chunk, 0);
     if (rank == 0) {

@@ -1,0 +1,43 @@
+// Where the rows of a copy lie, at who sends and at who receives.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "algorithms/copy_work.hpp"
+#include "core/rows.hpp"
+#include "core/session.hpp"
+
+namespace weft::detail {
+
+// What goes to `receiver`.
+template <bool whole, class Shares>
+WEFT_FN Rows<whole> outgoing(const Shares& shares, const CopyTensor& t, std::uint64_t rows, std::uint32_t receiver) {
+  const auto* const from = static_cast<const std::byte*>(t.input);
+  return {from + shares.input_row(receiver) * t.input_stride, rows, t.row_bytes, t.input_stride};
+}
+// Where the rows of `owner` belong.
+template <bool whole, class Table>
+WEFT_FN Rows<whole> incoming(const Table& table, const CopyTensor& t, std::uint64_t rows, std::uint32_t owner) {
+  auto* const to = static_cast<std::byte*>(t.output);
+  return {to + table.output_row(owner) * t.output_stride, rows, t.row_bytes, t.output_stride};
+}
+
+// By `blocks` blocks, of which this is number `block`.
+template <bool whole, Team T, class Work, class Table>
+WEFT_FN void clear_pads(T& team, const Session& s, const Work& work, const Table& table, std::uint32_t block,
+                        std::uint32_t blocks) {
+  for (std::uint32_t rank = 0; rank < s.size(); ++rank) {
+    const std::uint64_t rows = table.rows_of(rank), pads = table.slot_rows_of(rank) - rows;
+    if (pads == 0) continue;
+    for (std::uint32_t t = 0; t < work.count(); ++t) {
+      const CopyTensor& tensor = work.tensor[t];
+      auto* const to = static_cast<std::byte*>(tensor.output) + (table.output_row(rank) + rows) * tensor.output_stride;
+      const Rows<whole> pad(to, pads, tensor.row_bytes, tensor.output_stride);
+      const std::uint64_t first = static_cast<std::uint64_t>(block) * team.size() + team.thread_rank();
+      for (std::uint64_t i = first; i < pad.packs(); i += blocks * team.size()) pad.store(i, Pack{});
+    }
+  }
+}
+
+}  // namespace weft::detail

@@ -133,6 +133,12 @@ run_gtest() {
   tests_failed=$((tests_failed + started - passed - skipped))
 }
 
+# slowest_tests NAME: the ten that took longest, by run_gtest's log.
+slowest_tests() {
+  say "slowest of $1:"
+  sed -nE 's/^\[ +(OK|FAILED) +\] (.*) \(([0-9]+) ms\)$/\3 ms  \2/p' "build/$1.log" | sort -rn | sed -n 1,10p >&2
+}
+
 has_gpu() { nvidia-smi -L >/dev/null 2>&1; }
 
 test_gpu() {
@@ -159,6 +165,7 @@ test_gpu() {
   read -r passed failed <build/weft-tests.count
   tests_passed=$((tests_passed + passed))
   tests_failed=$((tests_failed + failed))
+  slowest_tests weft-gpu-tests
   finish_tests
 }
 

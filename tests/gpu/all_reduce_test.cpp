@@ -228,7 +228,7 @@ unsigned long long wrong_sums(GpuRank& gpu, const std::uint16_t* data, std::size
 TEST(GpuLargeMessages, MoreThanTwoToThe32Elements) {
   constexpr int ranks = 2;
   constexpr std::size_t count = (std::size_t{1} << 32) + 12345;
-  GpuWorld world = make_gpu_world(ranks, gpu_config());
+  GpuWorld& world = lasting_gpu_world(ranks);
   std::vector<std::uint16_t*> data(ranks);
   for (std::size_t rank = 0; rank < ranks; ++rank) {  // taken beforehand: see GpuRank
     world.gpus[rank]->use();

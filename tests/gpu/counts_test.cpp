@@ -85,7 +85,7 @@ TEST_P(GpuGatheredCounts, OneGraphForEveryBatch) {
     GpuCounts counts(gpu, shape, ranks, rank);
     auto* const sums = reinterpret_cast<float*>(gpu.device_memory(4096));
     detail::check_cuda(cudaMemsetAsync(sums, 0, 4096, gpu.stream()), "cudaMemsetAsync");
-    const Graph graph(gpu.stream(), [&] { counts.call(communicator); });
+    const Graph graph(gpu, [&] { counts.call(communicator); });
     std::mt19937 random(3);  // the same on every rank
     for (std::uint32_t batch = 0; batch < 100; ++batch) {
       CountsCase now = shape;

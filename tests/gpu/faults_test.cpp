@@ -2,12 +2,13 @@
 // and what; nothing is left running on the GPU.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <latch>
 #include <optional>
 #include <thread>
 
-#include "executors/cuda_error.hpp"
 #include "gpu/support/gpu_world.hpp"
+#include "gpu/support/graph.hpp"
 #include "gpu/support/kernels.hpp"
 #include "support/ranks.hpp"
 
@@ -15,7 +16,6 @@ namespace weft::test {
 namespace {
 
 using namespace std::chrono_literals;
-using detail::check_cuda;
 
 constexpr int ranks = 3;
 const std::vector<Errc> ends_of_a_mismatch{Errc::mismatch, Errc::peer_failed, Errc::timeout};
@@ -100,13 +100,16 @@ TEST_P(GpuFaults, ALateRankIsNamedByTheOthersAndLearnsItToo) {
   EXPECT_GE(timeouts, 1);
 }
 
+// Every kind ends its world. Where two ranks share a GPU, a world is made without NCCL's start, which takes longer than
+// all else here; the kernels that look at what arrives are the same.
 TEST_P(GpuFaults, EveryKindOfMismatchIsFoundByEveryRank) {
+  const int sharing = std::max(ranks, gpu_count() + 1);
   const std::vector<Mismatch> kinds = every_mismatch(GetParam());
   for (std::size_t k = 0; k < kinds.size(); ++k) {
-    const int odd = static_cast<int>(k) % ranks;
+    const int odd = static_cast<int>(k) % sharing;
     Config config = gpu_config(1s);
     config.one_shot_bytes = config.two_shot_bytes = 1024;
-    GpuWorld world = make_gpu_world(ranks, config);
+    GpuWorld world = make_gpu_world(sharing, config);
     const auto endings = run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int rank) {
       const Enqueued call{world, gpu};
       Case c{.count = 700, .algorithm = GetParam(), .tag = 8};
@@ -117,7 +120,7 @@ TEST_P(GpuFaults, EveryKindOfMismatchIsFoundByEveryRank) {
       communicator.check();
     });
     int mismatches = 0;
-    for (int rank = 0; rank < ranks; ++rank) {
+    for (int rank = 0; rank < sharing; ++rank) {
       const std::string where =
           std::string(kinds[k].name) + " on rank " + std::to_string(odd) + ": rank " + std::to_string(rank);
       const Ending& ending = endings[static_cast<std::size_t>(rank)];
@@ -201,27 +204,18 @@ TEST(GpuFaultsInGraphs, ReplaysAfterAFaultEndAtOnce) {
   GpuWorld world = make_gpu_world(2, gpu_config(500ms));
   expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int rank) {
     const Enqueued call{world, gpu};
-    check_cuda(cudaStreamBeginCapture(gpu.stream(), cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
-    call(communicator, {.count = 1000});
-    cudaGraph_t graph = nullptr;
-    check_cuda(cudaStreamEndCapture(gpu.stream(), &graph), "cudaStreamEndCapture");
-    cudaGraphExec_t executable = nullptr;
-    check_cuda(cudaGraphInstantiate(&executable, graph, 0), "cudaGraphInstantiate");
-    check_cuda(cudaGraphDestroy(graph), "cudaGraphDestroy");
-    check_cuda(cudaGraphLaunch(executable, gpu.stream()), "cudaGraphLaunch");
+    const Graph graph(gpu, [&] { call(communicator, {.count = 1000}); });
+    graph.launch(gpu.stream());
     gpu.synchronize();
     communicator.check();
     // Rank 0 alone: its first replay times out, and a thousand more would take minutes if they did, too.
     if (rank == 0) {
-      for (int replay = 0; replay < 1000; ++replay) {
-        check_cuda(cudaGraphLaunch(executable, gpu.stream()), "cudaGraphLaunch");
-      }
+      for (int replay = 0; replay < 1000; ++replay) graph.launch(gpu.stream());
       gpu.synchronize();
       ASSERT_TRUE(communicator.status().has_value());
       EXPECT_EQ(communicator.status()->code, Errc::timeout);
       EXPECT_EQ(communicator.status()->peer, 1);
     }
-    check_cuda(cudaGraphExecDestroy(executable), "cudaGraphExecDestroy");
   }));
 }
 

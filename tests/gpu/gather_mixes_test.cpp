@@ -129,7 +129,7 @@ TEST_P(GpuGatherMixes, TwoGraphsBetweenEagerCalls) {
     const Mix mix(world, gpu, communicator, 24, 33);
     const std::size_t calls = world.shared() ? 1 : 4;
     const auto graph_of = [&](std::size_t first) {
-      return Graph(gpu.stream(), [&] {
+      return Graph(gpu, [&] {
         for (std::size_t move = first; move < first + calls; ++move) mix.call(move);
       });
     };

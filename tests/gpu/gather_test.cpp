@@ -23,7 +23,7 @@ void expect_right(GpuWorld& world, std::vector<Move> moves) {
 }
 
 // Slots of 256 bytes: what is longer flows in chunks.
-Config small_slots() {
+Config small_gpu_slots() {
   Config config = gpu_config();
   config.two_shot_bytes = 256;
   return config;
@@ -52,8 +52,7 @@ TEST_P(GpuGather, SizesAroundPacksSlotsAndChunks) {
     }
   }
   expect_right(lasting_gpu_world(ranks), moves);
-  GpuWorld world = make_gpu_world(ranks, small_slots());
-  expect_right(world, moves);
+  expect_right(lasting_gpu_world(ranks, small_gpu_slots), moves);
 }
 
 TEST_P(GpuGather, RowsOfAnyShapeAtAnyAddressOnAnyGrid) {
@@ -115,8 +114,7 @@ TEST_P(GpuGather, RaggedShapesOfCountsAndSlots) {
                      .seed = i});
   }
   expect_right(lasting_gpu_world(ranks), moves);
-  GpuWorld world = make_gpu_world(ranks, small_slots());
-  expect_right(world, moves);
+  expect_right(lasting_gpu_world(ranks, small_gpu_slots), moves);
 }
 
 // Enough rows on one rank for a detour over all ranks' links, and a few less; a broadcast is such a call, too.
@@ -169,8 +167,8 @@ TEST_P(GpuGather, OneGraphForEveryBatch) {
     const std::vector<std::int32_t> most(static_cast<std::size_t>(ranks), 12 + 2 * rank);
     const RankMove gather = move(Kind::all_gather_v, most, 1), scatter = move(Kind::reduce_scatter_v, most, 2);
     GpuMove gathering(gpu, gather), scattering(gpu, scatter), eager(gpu, gather);
-    const Graph first(gpu.stream(), [&] { gathering.call(communicator); });
-    const Graph second(gpu.stream(), [&] { scattering.call(communicator); });
+    const Graph first(gpu, [&] { gathering.call(communicator); });
+    const Graph second(gpu, [&] { scattering.call(communicator); });
     std::mt19937 random(3);  // the same on every rank
     for (std::uint32_t turn = 0; turn < 60; ++turn) {
       std::vector<std::int32_t> counts;

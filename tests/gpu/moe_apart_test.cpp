@@ -15,11 +15,11 @@ INSTANTIATE_TEST_SUITE_P(Ranks, GpuMoeApart, testing::Values(1, 2, 4));
 // Sends and waits on grids of other sizes, the send of a dispatch between the halves of the combine before it.
 TEST_P(GpuMoeApart, HalvesInterleave) {
   const std::uint32_t ranks = GetParam();
-  GpuWorld world = make_gpu_world(static_cast<int>(ranks), gpu_config());
+  GpuWorld& world = lasting_gpu_world(static_cast<int>(ranks));
   for (const Batch& batch : in_every_layout(every_kind_of_routing(ranks), ranks)) {
     const std::vector<PreparedMoe> prepared = prepare_all(batch, ranks);
     expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int) {
-      const Exchange exchange = Exchange::create(communicator, batch.front().args);
+      Exchange exchange = Exchange::create(communicator, batch.front().args);
       GpuMoe moe[] = {{gpu, communicator, exchange, world.launch()}, {gpu, communicator, exchange, world.launch()}};
       Ticket tickets[2];
       for (std::size_t i = 0; i <= prepared.size(); ++i) {
@@ -34,6 +34,7 @@ TEST_P(GpuMoeApart, HalvesInterleave) {
         if (before != nullptr) last.check_combine(*before);
         if (p != nullptr) now.check_dispatch(*p);
       }
+      free_together(gpu, exchange);
     }));
   }
 }
@@ -44,9 +45,9 @@ TEST_P(GpuMoeApart, GraphsOfHalves) {
   const ExchangeArgs args = small_exchange();
   std::vector<PreparedMoe> prepared;
   for (std::uint32_t i = 0; i < 6; ++i) prepared.push_back(prepare({.args = args, .tokens = {6, 4}}, ranks, i));
-  GpuWorld world = make_gpu_world(static_cast<int>(ranks), gpu_config());
+  GpuWorld& world = lasting_gpu_world(static_cast<int>(ranks));
   expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int) {
-    const Exchange exchange = Exchange::create(communicator, args);
+    Exchange exchange = Exchange::create(communicator, args);
     GpuMoe moe(gpu, communicator, exchange, world.launch());
     const PreparedMoe& p = prepared[0];
     Ticket ticket;
@@ -56,12 +57,12 @@ TEST_P(GpuMoeApart, GraphsOfHalves) {
       exchange.combine_send(moe.combine_args(p, ticket, gpu.stream()));
       exchange.combine_wait(moe.combine_args(p, ticket, gpu.stream()));
     };
-    const Graph whole(gpu.stream(), [&] {
+    const Graph whole(gpu, [&] {
       send();
       wait();
       combine();
     });
-    const Graph sends(gpu.stream(), send), waits(gpu.stream(), wait), combines(gpu.stream(), combine);
+    const Graph sends(gpu, send), waits(gpu, wait), combines(gpu, combine);
     for (std::size_t i = 0; i < 4 * prepared.size(); ++i) {
       const PreparedMoe& now = prepared[i % prepared.size()];
       moe.fill(now);
@@ -75,6 +76,7 @@ TEST_P(GpuMoeApart, GraphsOfHalves) {
       moe.check_dispatch(now);
       moe.check_combine(now);
     }
+    free_together(gpu, exchange);
   }));
 }
 
@@ -87,9 +89,8 @@ TEST(GpuMoeHalves, GraphsOutOfTurnAreFound) {
          GpuMoe moe(gpu, communicator, exchange, world.launch());
          moe.fill(p);
          Ticket ticket;
-         const Graph send(gpu.stream(),
-                          [&] { ticket = exchange.dispatch_send(moe.dispatch_args(p, gpu.stream(), true)); });
-         const Graph wait(gpu.stream(), [&] { exchange.dispatch_wait(ticket, moe.dispatch_args(p, gpu.stream())); });
+         const Graph send(gpu, [&] { ticket = exchange.dispatch_send(moe.dispatch_args(p, gpu.stream(), true)); });
+         const Graph wait(gpu, [&] { exchange.dispatch_wait(ticket, moe.dispatch_args(p, gpu.stream())); });
          send.launch(gpu.stream());
          wait.launch(gpu.stream());
          moe.check_dispatch(p);

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "executors/cuda_error.hpp"
-#include "gpu/support/gpu_world.hpp"
+#include "gpu/support/gpu_moe.hpp"
 #include "weft/moe.hpp"
 
 namespace weft::test {
@@ -58,14 +58,14 @@ TEST(GpuMoeFar, RowsOfWindowsAndOutputs) {
                           .weighted = false};
   const std::size_t expert_bytes = args.capacity * kFarRow;
   ASSERT_GT((kFarLocal - 1) * expert_bytes, std::size_t{1} << 32);
-  GpuWorld world = make_gpu_world(kFarRanks, gpu_config());
+  GpuWorld& world = lasting_gpu_world(kFarRanks);
   expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int number) {
     const auto rank = static_cast<std::uint32_t>(number);
     const FarMemory output = far_memory(kFarLocal * expert_bytes), input = far_memory(kFarTokens * kFarRow),
                     result = far_memory(kFarTokens * kFarRow);
     auto* const ids = reinterpret_cast<std::int32_t*>(gpu.device_memory(kFarTokens * sizeof(std::int32_t)));
     auto* const counts = reinterpret_cast<std::int32_t*>(gpu.device_memory(kFarLocal * sizeof(std::int32_t)));
-    const Exchange exchange = Exchange::create(communicator, args);
+    Exchange exchange = Exchange::create(communicator, args);
     for (std::uint32_t call = 0; call < 4; ++call) {
       for (std::uint32_t token = 0; token < kFarTokens; ++token) {
         const std::int32_t expert = far_expert(call, rank, token);
@@ -100,6 +100,7 @@ TEST(GpuMoeFar, RowsOfWindowsAndOutputs) {
         expect_row(result.get() + token * kFarRow, far_row(call, rank, token), "a combined row is wrong");
       }
     }
+    free_together(gpu, exchange);
   }));
 }
 

@@ -130,7 +130,7 @@ TEST_P(GpuMoeFree, GraphsThatHoldOneAreTold) {
       Exchange exchange = Exchange::create(communicator, p.call.args);
       GpuMoe moe(gpu, communicator, exchange, world.launch());
       moe.fill(p);
-      const Graph graph(gpu.stream(), [&] { moe.combine(p, moe.dispatch(p, gpu.stream()), gpu.stream()); });
+      const Graph graph(gpu, [&] { moe.combine(p, moe.dispatch(p, gpu.stream()), gpu.stream()); });
       graph.launch(gpu.stream());
       moe.check_dispatch(p);
       moe.check_combine(p);
@@ -161,7 +161,7 @@ TEST_P(GpuMoeFree, GraphsThatAReleaseFindsAreTold) {
     const Exchange exchange = Exchange::create(communicator, p.call.args);
     GpuMoe moe(gpu, communicator, exchange, world.launch());
     moe.fill(p);
-    const Graph graph(gpu.stream(), [&] { moe.combine(p, moe.dispatch(p, gpu.stream()), gpu.stream()); });
+    const Graph graph(gpu, [&] { moe.combine(p, moe.dispatch(p, gpu.stream()), gpu.stream()); });
     communicator.release();
     graph.launch(gpu.stream());
     gpu.synchronize();

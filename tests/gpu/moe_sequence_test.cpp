@@ -29,9 +29,9 @@ TEST_P(GpuMoeSequence, AThousandCallsWithDelays) {
     for (std::uint32_t rank = 0; rank < ranks; ++rank) c.tokens.push_back((i * 5 + rank * 3) % 7);
     prepared.push_back(prepare(c, ranks, i));
   }
-  GpuWorld world = make_gpu_world(static_cast<int>(ranks), gpu_config());
+  GpuWorld& world = lasting_gpu_world(static_cast<int>(ranks));
   expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int rank) {
-    const Exchange exchange = Exchange::create(communicator, args);
+    Exchange exchange = Exchange::create(communicator, args);
     std::vector<GpuMoe> memory;
     for (int i = 0; i < kMostAhead / 2; ++i) memory.emplace_back(gpu, communicator, exchange, world.launch());
     std::mt19937 random(static_cast<std::uint32_t>(rank));
@@ -52,6 +52,7 @@ TEST_P(GpuMoeSequence, AThousandCallsWithDelays) {
         memory[i].check_combine(of(i));
       }
     }
+    free_together(gpu, exchange);
   }));
 }
 
@@ -64,9 +65,9 @@ TEST_P(GpuMoeSequence, TwoExchangesInterleaveAndRunBesideEachOther) {
   narrow.hidden = 64;
   const PreparedMoe p[] = {prepare({.args = wide, .tokens = {5, 2}}, ranks, 1),
                            prepare({.args = narrow, .tokens = {6, 3}}, ranks, 2)};
-  GpuWorld world = make_gpu_world(static_cast<int>(ranks), gpu_config());
+  GpuWorld& world = lasting_gpu_world(static_cast<int>(ranks));
   expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int) {
-    const Exchange exchanges[] = {Exchange::create(communicator, wide), Exchange::create(communicator, narrow)};
+    Exchange exchanges[] = {Exchange::create(communicator, wide), Exchange::create(communicator, narrow)};
     GpuMoe moe[] = {{gpu, communicator, exchanges[0], world.launch()},
                     {gpu, communicator, exchanges[1], world.launch()}};
     cudaEvent_t event = nullptr;
@@ -98,6 +99,7 @@ TEST_P(GpuMoeSequence, TwoExchangesInterleaveAndRunBesideEachOther) {
       }
     }
     check_cuda(cudaEventDestroy(event), "cudaEventDestroy");
+    for (Exchange& exchange : exchanges) free_together(gpu, exchange);
   }));
 }
 
@@ -105,13 +107,13 @@ TEST_P(GpuMoeSequence, TwoExchangesInterleaveAndRunBesideEachOther) {
 // has chosen among them by the rule.
 TEST_P(GpuMoeSequence, ReplicasServeTokensInTurn) {
   const std::uint32_t ranks = GetParam();
-  GpuWorld world = make_gpu_world(static_cast<int>(ranks), gpu_config());
+  GpuWorld& world = lasting_gpu_world(static_cast<int>(ranks));
   for (const ReplicaCase& replicas : replicas_in_turn(ranks)) {
     std::vector<PreparedMoe> prepared;
     for (std::uint32_t i = 0; i < 4; ++i) prepared.push_back(prepare(replicas.call, ranks, i));
     expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int rank) {
-      const Exchange of_replicas = Exchange::create(communicator, replicas.with);
-      const Exchange of_experts = Exchange::create(communicator, replicas.call.args);
+      Exchange of_replicas = Exchange::create(communicator, replicas.with);
+      Exchange of_experts = Exchange::create(communicator, replicas.call.args);
       GpuMoe moe(gpu, communicator, of_experts, world.launch());
       std::byte* const ids = gpu.device_memory(replicas.with.tokens * replicas.with.top_k * sizeof(std::int32_t));
       for (const PreparedMoe& p : prepared) {
@@ -127,6 +129,8 @@ TEST_P(GpuMoeSequence, ReplicasServeTokensInTurn) {
         of_replicas.combine(moe.combine_args(p, ticket, gpu.stream()));
         moe.check_combine(p);
       }
+      free_together(gpu, of_replicas);
+      free_together(gpu, of_experts);
     }));
   }
 }
@@ -135,9 +139,9 @@ TEST_P(GpuMoeSequence, ReplicasServeTokensInTurn) {
 TEST_P(GpuMoeSequence, ALateRankIsNamedByItsWait) {
   const std::uint32_t ranks = GetParam();
   const PreparedMoe p = prepare({.args = small_exchange(), .tokens = {6, 3}}, ranks, 5);
-  GpuWorld world = make_gpu_world(static_cast<int>(ranks), gpu_config());
+  GpuWorld& world = lasting_gpu_world(static_cast<int>(ranks));
   expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int rank) {
-    const Exchange exchange = Exchange::create(communicator, p.call.args);
+    Exchange exchange = Exchange::create(communicator, p.call.args);
     GpuMoe moe(gpu, communicator, exchange, world.launch());
     auto* const waits = reinterpret_cast<std::uint64_t*>(gpu.device_memory(ranks * sizeof(std::uint64_t)));
     for (std::uint32_t late = 0; late < ranks; ++late) {
@@ -162,6 +166,7 @@ TEST_P(GpuMoeSequence, ALateRankIsNamedByItsWait) {
       moe.combine(p, ticket, gpu.stream());
       moe.check_combine(p);
     }
+    free_together(gpu, exchange);
   }));
 }
 

@@ -15,22 +15,9 @@ namespace {
 
 using detail::check_cuda;
 
-// Every batch is called twice over, on an exchange of its own.
-void run_batches(const std::vector<Batch>& batches, std::uint32_t ranks, const Config& config = gpu_config()) {
-  GpuWorld world = make_gpu_world(static_cast<int>(ranks), config);
-  for (const Batch& batch : batches) {
-    const std::vector<PreparedMoe> prepared = prepare_all(batch, ranks);
-    expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int) {
-      const Exchange exchange = Exchange::create(communicator, batch.front().args);
-      GpuMoe moe(gpu, communicator, exchange, world.launch());
-      for (int round = 0; round < 2; ++round) {
-        for (const PreparedMoe& p : prepared) {
-          moe.fill(p);
-          run_on_gpu_rank(moe, gpu, p);
-        }
-      }
-    }));
-  }
+// Every batch on an exchange of its own.
+void run_batches(const std::vector<Batch>& batches, std::uint32_t ranks) {
+  for (const Batch& batch : batches) expect_right(lasting_gpu_world(static_cast<int>(ranks)), batch);
 }
 
 class GpuMoeCalls : public testing::TestWithParam<std::uint32_t> {};
@@ -64,16 +51,6 @@ TEST_P(GpuMoeCalls, ManyTokens) {
   run_batches(in_every_layout({{c}}, GetParam()), GetParam());
 }
 
-TEST_P(GpuMoeCalls, EpochsWrap) {
-  const ExchangeArgs args = small_exchange();
-  for (const std::uint32_t first : {0u, 0x7ffffffdu, 0xfffffffdu}) {
-    Config config = gpu_config();
-    config.first_epoch = first;
-    run_batches({{{.args = args, .tokens = {2, 6}}, {.args = args, .tokens = {6, 0}}, {.args = args, .tokens = {4}}}},
-                GetParam(), config);
-  }
-}
-
 // Whatever a call leaves behind must suit any call after it, however late ranks are, on whichever grids.
 TEST_P(GpuMoeCalls, CountsAndGridsChangeFromCallToCall) {
   const std::uint32_t ranks = GetParam();
@@ -85,9 +62,9 @@ TEST_P(GpuMoeCalls, CountsAndGridsChangeFromCallToCall) {
     for (std::uint32_t rank = 0; rank < ranks; ++rank) c.tokens.push_back(random() % 7);
     prepared.push_back(prepare(c, ranks, i));
   }
-  GpuWorld world = make_gpu_world(static_cast<int>(ranks), gpu_config());
+  GpuWorld& world = lasting_gpu_world(static_cast<int>(ranks));
   expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int rank) {
-    const Exchange exchange = Exchange::create(communicator, args);
+    Exchange exchange = Exchange::create(communicator, args);
     std::mt19937 own(static_cast<std::uint32_t>(rank));
     const auto nap = [&] { delay(std::chrono::microseconds(own() % 3 == 0 ? 300 : 0), gpu.stream()); };
     for (const PreparedMoe& p : prepared) {
@@ -102,6 +79,7 @@ TEST_P(GpuMoeCalls, CountsAndGridsChangeFromCallToCall) {
       moe.check_dispatch(p);
       moe.check_combine(p);
     }
+    free_together(gpu, exchange);
   }));
 }
 
@@ -115,14 +93,13 @@ TEST_P(GpuMoeCalls, GraphsReplayedWithOtherRoutings) {
     constexpr Choice choices[] = {Choice::uniform, Choice::holes, Choice::duplicates, Choice::none, Choice::one_expert};
     prepared.push_back(prepare({.args = args, .tokens = {6, 4, 0, 1}, .choice = choices[i % 5]}, ranks, i));
   }
-  GpuWorld world = make_gpu_world(static_cast<int>(ranks), gpu_config());
+  GpuWorld& world = lasting_gpu_world(static_cast<int>(ranks));
   expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int) {
-    const Exchange exchange = Exchange::create(communicator, args);
+    Exchange exchange = Exchange::create(communicator, args);
     GpuMoe first(gpu, communicator, exchange, world.launch()), second(gpu, communicator, exchange, world.launch()),
         eager(gpu, communicator, exchange, world.launch());
     const auto capture = [&](const GpuMoe& moe) {
-      return Graph(gpu.stream(),
-                   [&] { moe.combine(prepared[0], moe.dispatch(prepared[0], gpu.stream()), gpu.stream()); });
+      return Graph(gpu, [&] { moe.combine(prepared[0], moe.dispatch(prepared[0], gpu.stream()), gpu.stream()); });
     };
     const Graph of_first = capture(first), of_second = capture(second);
     std::mt19937 random(7);  // the same on every rank
@@ -137,6 +114,7 @@ TEST_P(GpuMoeCalls, GraphsReplayedWithOtherRoutings) {
       moe.check_dispatch(p);
       moe.check_combine(p);
     }
+    free_together(gpu, exchange);
   }));
 }
 
@@ -146,9 +124,9 @@ TEST_P(GpuMoeCalls, DispatchAndCombineOnTwoStreams) {
   const ExchangeArgs args = small_exchange();
   const PreparedMoe p[] = {prepare({.args = args, .tokens = {5, 2}}, ranks, 1),
                            prepare({.args = args, .tokens = {1, 6}}, ranks, 2)};
-  GpuWorld world = make_gpu_world(static_cast<int>(ranks), gpu_config());
+  GpuWorld& world = lasting_gpu_world(static_cast<int>(ranks));
   expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int) {
-    const Exchange exchange = Exchange::create(communicator, args);
+    Exchange exchange = Exchange::create(communicator, args);
     GpuMoe moe[] = {{gpu, communicator, exchange, world.launch()}, {gpu, communicator, exchange, world.launch()}};
     cudaEvent_t dispatched = nullptr;
     check_cuda(cudaEventCreateWithFlags(&dispatched, cudaEventDisableTiming), "cudaEventCreate");
@@ -167,6 +145,7 @@ TEST_P(GpuMoeCalls, DispatchAndCombineOnTwoStreams) {
       }
     }
     check_cuda(cudaEventDestroy(dispatched), "cudaEventDestroy");
+    free_together(gpu, exchange);
   }));
 }
 

@@ -59,7 +59,7 @@ void replay(const Group& group, GpuRank& gpu) {
   const std::vector<RankMove> first = moves_of(0);
   std::vector<GpuMove> on_gpu;
   for (const RankMove& move : first) on_gpu.emplace_back(gpu, move);
-  const Graph graph(gpu.stream(), [&] {
+  const Graph graph(gpu, [&] {
     for (GpuMove& move : on_gpu) move.call(group);
     barrier(group, {.stream = gpu.stream()});
   });

@@ -148,8 +148,8 @@ TEST_P(GpuRmsNorm, ReplaysMixWithEagerCalls) {
     }
     std::vector<GpuNorm> on_gpu;
     for (const RankNorm& norm : norms) on_gpu.emplace_back(gpu, norm);
-    const Graph first(gpu.stream(), [&] { on_gpu[0].call(communicator); });
-    const Graph second(gpu.stream(), [&] { on_gpu[1].call(communicator); });
+    const Graph first(gpu, [&] { on_gpu[0].call(communicator); });
+    const Graph second(gpu, [&] { on_gpu[1].call(communicator); });
     std::mt19937 random(3);  // the same on every rank
     for (int turn = 0; turn < 60; ++turn) {
       const auto choice = random() % 3;

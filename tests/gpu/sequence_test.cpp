@@ -41,19 +41,6 @@ TEST_P(GpuSequence, EverythingMixed) {
   expect_right(world, cases);
 }
 
-TEST_P(GpuSequence, FirstEpochs) {
-  for (const std::uint32_t first : {0u, 0x7ffffffdu, 0xfffffffdu}) {
-    Config config = small_gpu_pieces();
-    config.first_epoch = first;
-    GpuWorld world = make_gpu_world(GetParam(), config);
-    std::vector<Case> cases;
-    for (std::uint32_t i = 0; i < 10; ++i) {
-      cases.push_back({.count = i * 100, .type = kTypes[i % 4], .algorithm = kAlgorithms[i / 2 % 3], .seed = i});
-    }
-    expect_right(world, cases);
-  }
-}
-
 // Ten thousand calls. Every fifty the data are others. Of the first fifty the results are looked at behind the last
 // call of a kind, as nothing may stand between calls; of the next fifty behind every call, by a kernel.
 TEST_P(GpuSequence, TenThousandCallsWithRandomDelays) {

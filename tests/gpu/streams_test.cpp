@@ -93,7 +93,7 @@ TEST_P(GpuStreams, AThousandGraphReplaysWithChangedData) {
   GpuWorld& world = lasting_gpu_world(ranks);
   expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int rank) {
     Counters small(gpu, 100, rank, ranks), large(gpu, 40'000, rank, ranks), flowing(gpu, 70'000, rank, ranks);
-    const Graph graph(gpu.stream(), [&] {
+    const Graph graph(gpu, [&] {
       increment(small.input, 100, gpu.stream());
       increment(large.input, 40'000, gpu.stream());
       increment(flowing.input, 70'000, gpu.stream());
@@ -121,8 +121,8 @@ TEST_P(GpuStreams, TwoGraphsInTurnsWithEagerCalls) {
       increment(counters.input, count, gpu.stream());
       all_reduce(communicator, counters.arguments(world, gpu.stream(), algorithm));
     };
-    const Graph first(gpu.stream(), [&] { step(a, 333, Algorithm::one_shot); });
-    const Graph second(gpu.stream(), [&] {
+    const Graph first(gpu, [&] { step(a, 333, Algorithm::one_shot); });
+    const Graph second(gpu, [&] {
       step(b, 20'000, Algorithm::two_shot);
       step(b, 20'000, Algorithm::one_shot);
       step(b, 20'000, Algorithm::bulk);
@@ -215,7 +215,7 @@ TEST_P(GpuStreams, GraphsOverReleaseAndAcquire) {
   expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int rank) {
     Counters counters(gpu, 3000, rank);
     const auto capture = [&] {
-      return Graph(gpu.stream(), [&] {
+      return Graph(gpu, [&] {
         increment(counters.input, 3000, gpu.stream());
         all_reduce(communicator, counters.arguments(world, gpu.stream(), Algorithm::two_shot));
       });
@@ -261,11 +261,10 @@ TEST_P(GpuStreams, AGraphOutlivesItsCommunicator) {
   expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int rank) {
     const auto r = static_cast<std::size_t>(rank);
     counters[r] = std::make_unique<Counters>(gpu, 3000, rank);
-    graphs[r] = std::make_unique<Graph>(gpu.stream(), [&] {
+    graphs[r] = std::make_unique<Graph>(gpu, [&] {
       increment(counters[r]->input, 3000, gpu.stream());
       all_reduce(communicator, counters[r]->arguments(world, gpu.stream(), Algorithm::one_shot));
     });
-    gpu.synchronize();
   }));
   world.communicators.clear();
   std::vector<std::string> errors(static_cast<std::size_t>(ranks));

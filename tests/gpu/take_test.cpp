@@ -81,7 +81,7 @@ TEST(GpuTakenRows, OneGraphForEveryBatch) {
     };
     const PreparedTake first = batch(12);
     GpuTake on_gpu(gpu, first);
-    const Graph graph(gpu.stream(), [&] { on_gpu.call(communicator); });
+    const Graph graph(gpu, [&] { on_gpu.call(communicator); });
     for (const std::int32_t rows : {12, 0, 5, 1, 12, 7}) {
       const PreparedTake now = batch(rows);
       on_gpu.fill(now);

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <array>
-#include <barrier>
 #include <cstdio>
 
 #include "comm/state.hpp"
@@ -36,8 +35,9 @@ void launch_twin(const Communicator& communicator, const AllReduceArgs& args) {
 
 // Of one operation in a graph of many; the second of two replays. All ranks begin together.
 template <class Enqueue>
-double median_us(cudaStream_t stream, std::barrier<>& all, Enqueue enqueue) {
-  const Graph graph(stream, [&] {
+double median_us(const GpuRank& gpu, Enqueue enqueue) {
+  cudaStream_t stream = gpu.stream();
+  const Graph graph(gpu, [&] {
     for (int i = 0; i < kOperations; ++i) enqueue();
   });
   cudaEvent_t begin = nullptr, end = nullptr;
@@ -45,7 +45,7 @@ double median_us(cudaStream_t stream, std::barrier<>& all, Enqueue enqueue) {
   check_cuda(cudaEventCreate(&end), "cudaEventCreate");
   std::array<double, kSamples> samples{};
   for (double& sample : samples) {
-    all.arrive_and_wait();
+    gpu.meet();
     graph.launch(stream);
     check_cuda(cudaEventRecord(begin, stream), "cudaEventRecord");
     graph.launch(stream);
@@ -64,7 +64,6 @@ double median_us(cudaStream_t stream, std::barrier<>& all, Enqueue enqueue) {
 TEST(GpuTwin, SameBitsAndItsTime) {
   if (gpu_count() < kRanks) GTEST_SKIP() << "needs " << kRanks << " GPUs, a rank on each; here are " << gpu_count();
   GpuWorld& world = lasting_gpu_world(kRanks);
-  std::barrier all(kRanks);
   for (const std::size_t bytes : {std::size_t{8} << 10, std::size_t{16} << 10, std::size_t{64} << 10}) {
     const std::size_t packs = bytes / sizeof(detail::Pack);
     const Prepared prepared = prepare(
@@ -75,9 +74,9 @@ TEST(GpuTwin, SameBitsAndItsTime) {
       AllReduceArgs args = tensors.arguments(gpu.stream());
       args.launch = {.blocks = static_cast<int>(packs / 64) + 1, .threads = 64};
       const auto index = static_cast<std::size_t>(rank);
-      library[index] = median_us(gpu.stream(), all, [&] { all_reduce(communicator, args); });
+      library[index] = median_us(gpu, [&] { all_reduce(communicator, args); });
       check_cuda(cudaMemsetAsync(args.output, 0xee, bytes, gpu.stream()), "cudaMemsetAsync");
-      twin[index] = median_us(gpu.stream(), all, [&] { launch_twin(communicator, args); });
+      twin[index] = median_us(gpu, [&] { launch_twin(communicator, args); });
       tensors.download(gpu.stream());
       gpu.synchronize();
       tensors.check();

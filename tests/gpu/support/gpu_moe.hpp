@@ -184,4 +184,26 @@ inline void run_on_gpu_rank(const GpuMoe& moe, GpuRank& gpu, const PreparedMoe& 
   moe.check_combine(p);
 }
 
+// At the end of a rank's body, so that the world can serve other tests. Where a rank has failed it would be waited for
+// in vain; the world is then made anew.
+inline void free_together(const GpuRank& gpu, Exchange& exchange) {
+  if (gpu.meet()) exchange.free();
+}
+
+// Calls of one exchange, twice over.
+inline void expect_right(GpuWorld& world, const std::vector<MoeCase>& calls) {
+  const std::vector<PreparedMoe> prepared = prepare_all(calls, static_cast<std::uint32_t>(world.size()));
+  expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int) {
+    Exchange exchange = Exchange::create(communicator, calls.front().args);
+    GpuMoe moe(gpu, communicator, exchange, world.launch());
+    for (int round = 0; round < 2; ++round) {
+      for (const PreparedMoe& p : prepared) {
+        moe.fill(p);
+        run_on_gpu_rank(moe, gpu, p);
+      }
+    }
+    free_together(gpu, exchange);
+  }));
+}
+
 }  // namespace weft::test

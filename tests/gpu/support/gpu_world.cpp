@@ -1,5 +1,6 @@
 #include "gpu/support/gpu_world.hpp"
 
+#include <algorithm>
 #include <cstdlib>
 #include <map>
 #include <stdexcept>
@@ -66,6 +67,11 @@ void GpuRank::use() const {
 
 void GpuRank::synchronize() const {
   for (cudaStream_t stream : streams_) check_cuda(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
+}
+
+bool GpuRank::meet() const {
+  synchronize();
+  return meeting_ == nullptr || meeting_->wait();
 }
 
 namespace {
@@ -141,26 +147,47 @@ GpuWorld make_gpu_world(int size, const Config& config) {
   return world;
 }
 
-GpuWorld& lasting_gpu_world(int size) {
+GpuWorld& lasting_gpu_world(int size, Config (*config)()) {
   // Never destroyed: CUDA may be gone before the last static object.
-  static auto* worlds = new std::map<int, GpuWorld>;
-  GpuWorld& world = (*worlds)[size];
-  for (const Communicator& communicator : world.communicators) {
-    if (!communicator.status()) continue;
-    world = {};
-    break;
-  }
-  if (world.communicators.empty()) world = make_gpu_world(size, gpu_config());
+  static auto* worlds = new std::map<Config (*)(), std::map<int, GpuWorld>>;
+  GpuWorld& world = (*worlds)[config][size];
+  const auto faulted = [](const Communicator& communicator) { return communicator.status().has_value(); };
+  if (world.failed || std::ranges::any_of(world.communicators, faulted)) world = {};
+  if (world.communicators.empty()) world = make_gpu_world(size, config != nullptr ? config() : gpu_config());
   return world;
 }
 
+namespace {
+
+// A rank's part in the meetings of its world, from the begin of its body to the end.
+class Attendance {
+ public:
+  Attendance(GpuRank& gpu, Meeting& meeting) : gpu_(gpu), meeting_(meeting) { gpu_.attend(&meeting_); }
+  ~Attendance() {
+    gpu_.attend(nullptr);
+    meeting_.leave();
+  }
+  Attendance(const Attendance&) = delete;
+  Attendance& operator=(const Attendance&) = delete;
+
+ private:
+  GpuRank& gpu_;
+  Meeting& meeting_;
+};
+
+}  // namespace
+
 std::vector<Ending> run_gpu_world(GpuWorld& world, const GpuBody& body) {
-  return run_world(world.communicators, [&](Communicator& communicator, int rank) {
+  Meeting meeting(world.size());
+  std::vector<Ending> endings = run_world(world.communicators, [&](Communicator& communicator, int rank) {
     GpuRank& gpu = *world.gpus[static_cast<std::size_t>(rank)];
+    const Attendance attendance(gpu, meeting);
     gpu.use();
     gpu.reset();
     body(communicator, gpu, rank);
   });
+  for (const Ending& ending : endings) world.failed |= !ending.what.empty();
+  return endings;
 }
 
 void run_on_gpu_rank(const Group& group, GpuRank& gpu, const Prepared& prepared, int rank) {

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "gpu/support/meeting.hpp"
 #include "support/cases.hpp"
 #include "support/world.hpp"
 
@@ -65,8 +66,15 @@ class GpuRank {
 
   void synchronize() const;
 
+  // Whose ranks meet() waits for; null: nobody, as in a process of its own.
+  void attend(Meeting* meeting) { meeting_ = meeting; }
+  // Waits until this rank's streams are idle and every other rank that has not ended has come here, too. False, on all
+  // of them alike, where one has ended.
+  bool meet() const;
+
  private:
   int device_;
+  Meeting* meeting_ = nullptr;
   cudaStream_t streams_[2] = {};
   std::byte* device_memory_ = nullptr;
   std::byte* host_memory_ = nullptr;
@@ -108,6 +116,7 @@ class GpuTensors {
 struct GpuWorld {
   std::vector<std::unique_ptr<GpuRank>> gpus;
   std::vector<Communicator> communicators;
+  bool failed = false;  // a rank has ended with an exception: nobody knows where the others stand
 
   int size() const { return static_cast<int>(communicators.size()); }
   // Ranks share GPUs: their kernels must be small, so that all of them run at once.
@@ -116,8 +125,10 @@ struct GpuWorld {
 };
 
 GpuWorld make_gpu_world(int size, const Config& config);
-// One that lives as long as the test program, as NCCL takes its time. Made anew after a fault.
-GpuWorld& lasting_gpu_world(int size);
+// One that lives as long as the test program, as NCCL takes its time: for tests that need no first epoch, end nothing,
+// split nothing, and free their exchanges. Made anew after a fault or a failure. There is one for each size and each
+// `config`; null is gpu_config().
+GpuWorld& lasting_gpu_world(int size, Config (*config)() = nullptr);
 
 using GpuBody = std::function<void(Communicator& communicator, GpuRank& gpu, int rank)>;
 std::vector<Ending> run_gpu_world(GpuWorld& world, const GpuBody& body);

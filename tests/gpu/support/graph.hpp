@@ -4,21 +4,27 @@
 #include <cuda_runtime.h>
 
 #include "executors/cuda_error.hpp"
+#include "gpu/support/gpu_world.hpp"
 
 namespace weft::test {
 
 class Graph {
  public:
-  // Captures what `body` enqueues on `stream`.
+  // Captures what `body` enqueues on the rank's stream. Every rank of the world makes its graphs at the same points:
+  // where ranks share a GPU, making one may wait for kernels of another rank, so no rank may have a call under way
+  // before all have made theirs.
   template <class Body>
-  Graph(cudaStream_t stream, Body&& body) {
-    detail::check_cuda(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
+  Graph(const GpuRank& gpu, Body&& body) {
+    gpu.meet();
+    detail::check_cuda(cudaStreamBeginCapture(gpu.stream(), cudaStreamCaptureModeThreadLocal),
+                       "cudaStreamBeginCapture");
     body();
     cudaGraph_t graph = nullptr;
-    detail::check_cuda(cudaStreamEndCapture(stream, &graph), "cudaStreamEndCapture");
+    detail::check_cuda(cudaStreamEndCapture(gpu.stream(), &graph), "cudaStreamEndCapture");
     detail::check_cuda(cudaGraphInstantiate(&executable_, graph, 0), "cudaGraphInstantiate");
     detail::check_cuda(cudaGraphDestroy(graph), "cudaGraphDestroy");
-    detail::check_cuda(cudaGraphUpload(executable_, stream), "cudaGraphUpload");
+    detail::check_cuda(cudaGraphUpload(executable_, gpu.stream()), "cudaGraphUpload");
+    gpu.meet();
   }
   Graph(const Graph&) = delete;
   Graph& operator=(const Graph&) = delete;

@@ -1,0 +1,31 @@
+// Epochs of GPU ranks that begin at 0, pass the middle, or begin anew.
+#include <gtest/gtest.h>
+
+#include "gpu/support/gpu_moe.hpp"
+#include "support/moe_batches.hpp"
+
+namespace weft::test {
+namespace {
+
+class GpuFirstEpochs : public testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(Ranks, GpuFirstEpochs, testing::Values(1, 2, 3, 4, 8));
+
+TEST_P(GpuFirstEpochs, OfAllReducesAndOfAnExchange) {
+  std::vector<Case> cases;
+  for (std::uint32_t i = 0; i < 10; ++i) {
+    cases.push_back({.count = i * 100, .type = kTypes[i % 4], .algorithm = kAlgorithms[i / 2 % 3], .seed = i});
+  }
+  const ExchangeArgs args = small_exchange();
+  const std::vector<MoeCase> calls{
+      {.args = args, .tokens = {2, 6}}, {.args = args, .tokens = {6, 0}}, {.args = args, .tokens = {4}}};
+  for (const std::uint32_t first : {0u, 0x7ffffffdu, 0xfffffffdu}) {
+    Config config = small_gpu_pieces();
+    config.first_epoch = first;
+    GpuWorld world = make_gpu_world(GetParam(), config);
+    expect_right(world, cases);
+    expect_right(world, calls);
+  }
+}
+
+}  // namespace
+}  // namespace weft::test

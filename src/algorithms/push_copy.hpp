@@ -2,17 +2,19 @@
 // with different shares (shares.hpp). Every rank pushes what it has for a peer into that peer's window, and the peer
 // moves it to where it belongs.
 //
-// Messages that fit into a slot go as lines, which carry their own arrival; larger ones flow in chunks (flow_copy.hpp),
-// and so do those of a rank that has most rows of all. In turn t a rank sends to the rank t places on and receives from
-// the one t places back; in turn 0 it has its own rows, which it copies.
+// Messages that fit into a slot go as lines, which carry their own arrival; larger ones flow in chunks (flow_copy.hpp).
+// Where one rank has most rows of all they take a detour, in lines (relay_lines.hpp) or in chunks. In turn t a rank
+// sends to the rank t places on and receives from the one t places back; in turn 0 it has its own rows, which it
+// copies.
 #pragma once
 
 #include <cstdint>
 
 #include "algorithms/all_reduce.hpp"
-#include "algorithms/copy_rows.hpp"
+#include "algorithms/copy_lines.hpp"
 #include "algorithms/flow_copy.hpp"
 #include "algorithms/handshake.hpp"
+#include "algorithms/relay_lines.hpp"
 #include "algorithms/shares.hpp"
 #include "core/rows.hpp"
 #include "wire/line.hpp"
@@ -111,23 +113,39 @@ struct PushCopy {
     }
     if (team.block_rank() == 0) return Handshake::template take_part<phase>(team, s, p.header);
     using Wire = Bundle<T::kAtomicBytes>;
+    using Relays = RelayLines<Shares, whole, most_tensors, Wire>;
     const auto& table = work.shares.table(team);
-    const std::uint64_t units = length<InBundles<Wire>>(work, table.most_rows());
-    const bool detour =
-        takes_detour(s, work.shares, table, [&](std::uint64_t rows) { return length<InPacks>(work, rows); });
-    const bool lines = !detour && fits_lines<Wire>(work, units);
+    const auto units = static_cast<std::uint32_t>(length<InBundles<Wire>>(work, table.most_rows()));
+    const Way way = way_of<Wire>(s, work, table, units);
     if constexpr (phase == 0) {
-      if (!lines) return true;
-      send_lines<Wire>(team, s, p, early, table, static_cast<std::uint32_t>(units));
+      if (way == Way::chunks || way == Way::relayed_chunks) return true;
+      if (way == Way::lines) send_lines<Wire>(team, s, p, early, table, units);
+      if (way == Way::relayed_lines) Relays::send(team, s, work, table);
       if constexpr (Shares::kPadded) clear_pads<whole>(team, s, work, table, team.block_rank() - 1, team.blocks() - 1);
       return true;
     } else {
-      return lines ? receive_lines<Wire>(team, s, p, table, static_cast<std::uint32_t>(units))
-                   : FlowCopy<Shares, whole, most_tensors>::run(team, s, work, table, detour);
+      if (way == Way::lines) return receive_lines<Wire>(team, s, p, table, units);
+      if (way == Way::relayed_lines) return Relays::receive(team, s, work, table);
+      return FlowCopy<Shares, whole, most_tensors>::run(team, s, work, table, way == Way::relayed_chunks);
     }
   }
 
  private:
+  // How messages travel: the same on every rank.
+  enum class Way : std::uint8_t { lines, chunks, relayed_lines, relayed_chunks };
+  template <class Wire, class Table>
+  static WEFT_FN Way way_of(const Session& s, const Work& work, const Table& table, std::uint64_t units) {
+    const auto detours = [&](bool chunks) {
+      return takes_detour(s, work.shares, table, chunks,
+                          [&](std::uint64_t rows) { return length<InPacks>(work, rows); });
+    };
+    if (detours(false)) {
+      if (RelayLines<Shares, whole, most_tensors, Wire>::fits(s, work, table)) return Way::relayed_lines;
+      if (detours(true)) return Way::relayed_chunks;
+    }
+    return fits_lines<Wire>(work, units) ? Way::lines : Way::chunks;
+  }
+
   template <class Wire>
   static WEFT_FN bool fits_lines(const Work& work, std::uint64_t units) {
     return units * Wire::kWirePacks <= work.line_packs;
@@ -172,17 +190,14 @@ struct PushCopy {
       const Home home = loaded ? Home{work.tensor, unit.number} : home_of<Wire>(work, rows, unit.number);
       if (home.tensor != nullptr) {
         if (!loaded) {
-          const Rows<whole> from = outgoing<whole>(work.shares, *home.tensor, rows, receiver_in(*s.call, unit.turn));
-          WEFT_UNROLL
-          for (std::uint32_t k = 0; k < Wire::kPayloadPacks; ++k)
-            payload[k] = from.load(payload_pack<Wire>(home.number, k));
+          load_bundle<Wire, whole>(work.shares, home, rows, receiver_in(*s.call, unit.turn), payload);
         }
         if (unit.turn != 0) {
           WEFT_UNROLL
           for (std::uint32_t k = 0; k < Wire::kWirePacks; ++k)
             team.store(to + bank(s, p) + k * Wire::kTile, Wire::encode(payload, k, s.epoch));
         } else {
-          store_unit<Wire>(table, home, rows, s.rank(), payload);
+          store_bundle<Wire, whole>(table, home, rows, s.rank(), payload);
         }
       }
       loaded = false;
@@ -190,14 +205,6 @@ struct PushCopy {
       unit = unit_of(team, *s.call, item);
       to = slot<Wire>(*s.call, receiver_in(*s.call, unit.turn), s.rank(), unit.number);
     }
-  }
-
-  template <class Wire, class Table>
-  static WEFT_FN void store_unit(const Table& table, const Home& home, std::uint64_t rows, std::uint32_t sender,
-                                 const Pack* payload) {
-    const Rows<whole> to = incoming<whole>(table, *home.tensor, rows, sender);
-    WEFT_UNROLL
-    for (std::uint32_t k = 0; k < Wire::kPayloadPacks; ++k) to.store(payload_pack<Wire>(home.number, k), payload[k]);
   }
 
   template <class Wire, Team T, class Table>
@@ -220,21 +227,11 @@ struct PushCopy {
     const std::uint64_t rows = table.rows_of(sender);
     const Home home = home_of<Wire>(work, rows, unit.number);
     if (home.tensor == nullptr) return true;
-    Pack wire[Wire::kWirePacks];
-    const auto arrived = [&] {
-      WEFT_UNROLL
-      for (std::uint32_t k = 0; k < Wire::kWirePacks; ++k) wire[k] = team.load(from + k * Wire::kTile);
-      bool all = true;
-      WEFT_UNROLL
-      for (std::uint32_t k = 0; k < Wire::kWirePacks; ++k) all &= Wire::arrived(wire[k], s.epoch);
-      return all;
-    };
-    if (!wait(team, s, {.phase = 1}, arrived, [&] { return sender; })) return false;
-    WEFT_UNROLL
-    for (std::uint32_t k = 0; k < Wire::kWirePacks; ++k) team.store(from + k * Wire::kTile, kRestPack);
+    WirePacks<Wire> wire;
+    if (!take_bundle<Wire>(team, s, from, sender, wire)) return false;
     Pack payload[Wire::kPayloadPacks];
     Wire::decode(wire, payload);
-    store_unit<Wire>(table, home, rows, sender, payload);
+    store_bundle<Wire, whole>(table, home, rows, sender, payload);
     return true;
   }
 };

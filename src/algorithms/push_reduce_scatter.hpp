@@ -100,7 +100,8 @@ struct PushReduceScatter : AllReduceInstance<Reduction<type, op>, known_size, wh
     if (team.block_rank() == 0) return Handshake::template take_part<phase>(team, s, p.header);
     const auto& table = work.shares.table(team);
     const std::uint64_t most = units(work, table.most_rows());
-    const bool detour = takes_detour(s, work.shares, table, [&](std::uint64_t rows) { return units(work, rows); });
+    const bool detour =
+        takes_detour(s, work.shares, table, true, [&](std::uint64_t rows) { return units(work, rows); });
     const bool one_go = !detour && fits_slots(work, most);
     if constexpr (phase == 0) {
       if (one_go) send(team, s, p, early, table, most);

@@ -189,10 +189,10 @@ WEFT_FN bool shares_fit(T& team, const Session& s, const Shares& shares, const t
   return false;
 }
 
-// Whether the rows of a call take a detour; `packs(rows)`: what so many are.
+// Whether the rows of a call take a detour; `packs(rows)`: what so many are. In chunks or not: chunks must spare more.
 template <class Shares, class Table, class Packs>
 WEFT_FN bool takes_detour(const Session& s, const Shares& shares, [[maybe_unused]] const Table& table,
-                          [[maybe_unused]] Packs packs) {
+                          [[maybe_unused]] bool chunks, [[maybe_unused]] Packs packs) {
   if constexpr (Shares::kKnown) {
     return shares.detour;
   } else {
@@ -200,7 +200,7 @@ WEFT_FN bool takes_detour(const Session& s, const Shares& shares, [[maybe_unused
                          .slots = s.layout().bulk_slots,
                          .longest = packs(table.most_rows()),
                          .all = packs(table.all_rows()),
-                         .worth = shares.detour_packs});
+                         .worth = (chunks ? kChunksWorth : 1) * shares.detour_packs});
   }
 }
 

@@ -16,6 +16,10 @@ struct DetourQuery {
   std::uint64_t worth;    // packs that the busiest link must be spared
 };
 
+// Chunks announce themselves, are paid for, and wait for whole blocks in each of two hops: they must spare the link
+// more than lines do.
+inline constexpr std::uint64_t kChunksWorth = 4;
+
 // Without a detour the busiest link carries the longest share once for each peer. With one, that share once, and of
 // everybody else's its part as a relay. It takes a slot for each rank (docs/protocol.md).
 WEFT_FN constexpr bool takes_detour(const DetourQuery& q) {

@@ -129,17 +129,20 @@ Plan plan_all_reduce(const PlanQuery& asked) {
 }
 
 MovePlan plan_move(const MoveQuery& query) {
-  // Chunks cost a round trip each, and lines bytes: measured on H200 (docs/performance.md).
-  const std::uint64_t most_wire = (query.device == Device::cpu ? 16 * KiB : 2 * MiB) / sizeof(Pack);
+  // Chunks cost round trips, and lines bytes. On H200s lines win as long as a slot takes them (docs/performance.md).
+  const std::uint64_t most_wire = (query.device == Device::cpu ? 16 * KiB : 16 * MiB) / sizeof(Pack);
   MovePlan plan{};
   plan.slot_packs = std::min(query.layout.two_shot_packs, most_wire);
   // Two hops cost time, too, which the links must make up for.
-  plan.detour_packs = (query.device == Device::cpu ? 128 * KiB : 3 * MiB / 2) / sizeof(Pack);
-  plan.detour = query.sent_bytes != 0 && takes_detour({.ranks = query.size,
-                                                       .slots = query.layout.bulk_slots,
-                                                       .longest = query.own_bytes / sizeof(Pack),
-                                                       .all = query.sent_bytes / sizeof(Pack),
-                                                       .worth = plan.detour_packs});
+  plan.detour_packs = (query.device == Device::cpu ? 32 * KiB : 3 * MiB / 4) / sizeof(Pack);
+  const std::uint64_t sent_units = (query.sent_bytes + query.unit_bytes - 1) / query.unit_bytes;
+  const bool relays_take_lines = query.size > 1 && sent_units / (query.size - 1) * query.wire_packs <= plan.slot_packs;
+  plan.detour =
+      query.sent_bytes != 0 && takes_detour({.ranks = query.size,
+                                             .slots = query.layout.bulk_slots,
+                                             .longest = query.own_bytes / sizeof(Pack),
+                                             .all = query.sent_bytes / sizeof(Pack),
+                                             .worth = (relays_take_lines ? 1 : kChunksWorth) * plan.detour_packs});
   // Threads for what moves at this rank, in whichever direction: one without rows of its own receives its peers'.
   const std::uint64_t bytes = std::max(query.own_bytes, (query.whole_bytes + query.size - 1) / query.size);
   const std::uint64_t units = (bytes + query.unit_bytes - 1) / query.unit_bytes;

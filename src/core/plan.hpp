@@ -50,7 +50,7 @@ struct MovePlan {
   std::uint64_t slot_packs;    // of the wire: longer messages flow in chunks
   std::uint64_t detour_packs;  // that a detour must spare the busiest link (core/detour.hpp) …
   bool detour;                 // … and whether one does, where the host knows whose rows there are
-  int blocks;                // the control block included
+  int blocks;                  // the control block included
   int threads;
 };
 struct MoveQuery {
@@ -60,9 +60,9 @@ struct MoveQuery {
   std::uint64_t own_bytes;    // that this rank has room for, of what is its own: what it sends to one, or its own sums
   std::uint64_t whole_bytes;  // … and of what is all ranks': in a ragged call whoever has them
   std::uint64_t sent_bytes = 0;  // by all ranks to one, each own_bytes or nothing; 0: counts will say
-  std::uint64_t unit_bytes;   // that one thread moves at once
-  std::uint64_t wire_packs;   // … and what they take on the wire
-  std::uint64_t streams;      // threads that serve the same place of a message: one for all peers, or one for each
+  std::uint64_t unit_bytes;      // that one thread moves at once
+  std::uint64_t wire_packs;      // … and what they take on the wire
+  std::uint64_t streams;         // threads that serve the same place of a message: one for all peers, or one for each
   Launch launch = {};
   int max_blocks = kMaxBlocks;
 };

@@ -127,10 +127,10 @@ void add_detours(std::vector<Setup>& setups) {
                        .slot = SlotKind::dense};
     };
     const std::vector<CallSetup> calls{
-        {.count = 44, .grids = {{3, 2}, {2, 1}}, .moving = Moving::broadcast, .detour = true},
+        {.count = 44, .grids = {{3, 2}, {2, 1}}, .moving = Moving::broadcast, .flows = true, .detour = true},
         ragged(12, 0, Moving::all_gather_v),
         ragged(10, 1, Moving::reduce_scatter_v),
-        {.count = 33, .grids = {{2, 1}, {3, 2}}, .moving = Moving::broadcast, .detour = true},
+        {.count = 33, .grids = {{2, 1}, {3, 2}}, .moving = Moving::broadcast, .flows = true, .detour = true},
         {.count = 20, .grids = {kSmall, {3, 2}}, .moving = Moving::all_gather, .flows = true},
         ragged(8, 2, Moving::reduce_scatter_v),
         ragged(9, 1, Moving::all_gather_v),
@@ -140,6 +140,21 @@ void add_detours(std::vector<Setup>& setups) {
                       .start_epoch = 0xfffffffdu,
                       .payload = Payload::special,
                       .calls = calls});
+    // In lines; in turn with the two-shot, which has the same areas.
+    std::vector<CallSetup> lines = calls;
+    for (CallSetup& call : lines) call.flows = false;
+    lines[4].moving = Moving::all_to_all;
+    setups.push_back({.name = fmt::format("moves-relays-ranks{}", ranks),
+                      .algorithm = Algorithm::two_shot,
+                      .ranks = ranks,
+                      .atomic_bytes = ranks == 3 ? 8 : 16,
+                      .start_epoch = 0x7ffffffdu,
+                      .payload = Payload::special,
+                      .calls = [&] {
+                        lines.insert(lines.begin() + 2, {.count = 40, .grids = {{3, 2}, kSmall}});
+                        lines.push_back({.count = 33});
+                        return lines;
+                      }()});
     if (ranks != 3) continue;
     setups.push_back({.name = "moves-detour-two-slots",  // too few: none is made
                       .ranks = ranks,
@@ -148,7 +163,7 @@ void add_detours(std::vector<Setup>& setups) {
     setups.push_back(
         {.name = "broadcast-detour-threads",
          .ranks = ranks,
-         .calls = {{.count = 40, .grids = {{2, 2}}, .moving = Moving::broadcast, .detour = true}},
+         .calls = {{.count = 40, .grids = {{2, 2}}, .moving = Moving::broadcast, .flows = true, .detour = true}},
          .bound = 1,
          .bulk_packs = 2});
   }

@@ -134,6 +134,7 @@ struct Counts {
   Split split = Split::none;           // how ranks share rows[0]; each rank's share then has a slot as any count has
   SlotKind slot = SlotKind::dense;
   std::size_t slot_rows = 0;  // aligned: the multiple; fixed: rows of each slot; up to 2^31 − 1. Else not looked at
+  const std::int32_t* slots = nullptr;  // given: [size] rows of each rank's slot, in memory as of `rows`; else null
 };
 
 struct GatheredTensor {
@@ -158,9 +159,10 @@ struct AllGatherVArgs {
 //
 // In place, the slot of a rank is where counts say; what the host cannot know is not checked: that they say so.
 //
-// Capacities are each rank's own: ranks may have captured graphs for different ones. Counts that are negative, that
-// exceed a fixed slot, or that exceed a capacity on any rank end the call with Errc::capacity on that rank and with
-// Errc::capacity or Errc::peer_failed on the others; nothing is read or written out of bounds.
+// Capacities are each rank's own: ranks may have captured graphs for different ones. Counts and lengths of slots that
+// are negative, counts that exceed a fixed or given slot, or what exceeds a capacity on any rank end the call with
+// Errc::capacity on that rank and with Errc::capacity or Errc::peer_failed on the others; nothing is read or written
+// out of bounds.
 void all_gather_v(const Group& group, const AllGatherVArgs& args);
 
 struct ReduceScatterVArgs {

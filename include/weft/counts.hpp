@@ -40,7 +40,7 @@ struct AllGatherCountsArgs {
   std::size_t group_ranks = 1;          // a divisor of the group's size: ParallelLayout::attn_tp()
   Split split = Split::balanced;        // how the ranks of a group share its rows
   bool split_slots = false;             // or rather its slot, of which its rows are the first
-  SlotKind slot = SlotKind::dense;
+  SlotKind slot = SlotKind::dense;      // not `given`
   std::size_t slot_rows = 0;  // aligned: the multiple; fixed: rows of each slot; up to 2^31 − 1. Else not looked at
   Stream stream = nullptr;
   std::uint32_t tag = 0;

@@ -116,8 +116,9 @@ struct DispatchArgs {
   // rank_major: [ranks]: how many tokens came from each, so which rows of the following have a meaning; optional in the
   // other layouts.
   std::int32_t* source_tokens = nullptr;
-  // [ranks], or null: how many nanoseconds this dispatch waited for each source to begin it, 0 for this rank itself. A
-  // source that has been waited for while an earlier one was, on CPU ranks in turn, has the time of both.
+  // [ranks], or null: how many nanoseconds this dispatch, or its wait, waited for each source to begin it, 0 for this
+  // rank itself. A source that has been waited for while an earlier one was, on CPU ranks in turn, has the time of
+  // both.
   std::uint64_t* source_wait_ns = nullptr;
   std::int32_t* output_ids = nullptr;  // rank_major: [rows, top_k]: local number of the expert; −1: lives elsewhere
   float* output_weights = nullptr;  // rank_major, where the exchange is weighted: [rows, top_k]; 0 where the id is −1
@@ -133,8 +134,9 @@ struct CombineArgs {
   // [Exchange::output_rows(), hidden] of combine_type, rows where dispatch put them. rank_major: what the experts of
   // this rank made of a token together; rows of tokens that have no expert here are not read.
   const void* input = nullptr;
-  const void* residual = nullptr;  // [tokens, hidden], added last; or null
-  void* output = nullptr;          // [tokens, hidden]; tokens without an expert become 0 (or the residual)
+  const void* residual = nullptr;           // [tokens, hidden], added last; or null
+  void* output = nullptr;                   // [tokens, hidden]; tokens without an expert become 0 (or the residual)
+  std::uint64_t* source_wait_ns = nullptr;  // [ranks], or null: as in DispatchArgs, of this combine
   Stream stream = nullptr;
   std::uint32_t tag = 0;
   Launch launch = {};

@@ -67,13 +67,13 @@ struct RowRange {
 // Part `part` of `rows` rows that `parts` ranks share; Split::none splits nothing.
 RowRange shard_of(std::size_t rows, int parts, int part, Split split);
 
-// Rows of a slot for `rows` rows. `slot_rows`: aligned: the multiple; fixed: the rows; max: the largest of all.
+// Rows of a slot for `rows` rows. `slot_rows`: aligned: the multiple; fixed, given: the rows; max: the largest of all.
 std::size_t slot_rows_of(std::size_t rows, SlotKind kind, std::size_t slot_rows);
 
 // The slot of each in a tensor that holds them all: the last one ends where the tensor must. `slot_rows`: aligned: the
 // multiple; fixed: the rows.
 std::vector<RowRange> slots_of(std::span<const std::int32_t> rows, SlotKind kind, std::size_t slot_rows = 0);
-// The same where somebody else has said how long each slot is. Kernels know no such kind: see docs/dp_attention.md.
+// The same of `given` slots.
 std::vector<RowRange> slots_of(std::span<const std::int32_t> rows, std::span<const std::int32_t> slot_rows);
 
 // Rows of every rank's shard, out of those of every attention group: Counts::rows of a call over all ranks and, from

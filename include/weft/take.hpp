@@ -16,7 +16,7 @@ struct TakeRowsArgs {
   void* output = nullptr;       // `output_rows` rows, apart from the input
   std::size_t row_bytes = 0;
   std::size_t input_stride = 0, output_stride = 0;  // bytes from row to row; 0: row_bytes
-  Counts counts = {};                               // `rows`: [slots]. `split`: how shards share the rows of a slot
+  Counts counts = {};                               // `rows`, `slots`: [slots]. `split`: how shards share a slot's rows
   std::size_t slots = 1;                            // 1 … kMaxTakenSlots
   std::size_t slot = 0;                             // which one: 0 … slots − 1
   std::size_t shards = 1, shard = 0;                // which part of it: with counts.split up to kMaxTakenSlots, else 1
@@ -32,10 +32,10 @@ struct TakeRowsArgs {
 // may have any value in all_gather_v may here, too: strides, widths, addresses, counts of a replayed graph. One kernel;
 // GPU: enqueued on `stream`; CPU: complete on return. Any thread, one at a time for each group.
 //
-// Errors: a call that cannot be throws Errc::invalid_argument. Counts that are negative, exceed a fixed slot, or exceed
-// one of the two capacities end the communicator with Errc::capacity on this rank, as other calls that fail, and
-// nothing is written: what would follow from such counts would be wrong everywhere. A communicator that has ended, or
-// whose memory is released, takes no rows.
+// Errors: a call that cannot be throws Errc::invalid_argument. Counts that are negative, exceed a fixed or given slot,
+// or exceed one of the two capacities end the communicator with Errc::capacity on this rank, as other calls that fail,
+// and nothing is written: what would follow from such counts would be wrong everywhere. A communicator that has ended,
+// or whose memory is released, takes no rows.
 void take_rows(const Group& group, const TakeRowsArgs& args);
 
 }  // namespace weft

@@ -43,8 +43,9 @@ enum class Algorithm : std::uint8_t { automatic, one_shot, two_shot, bulk, nccl,
 //   aligned  n rows, rounded up to a multiple
 //   max      the largest n of all ranks
 //   fixed    a given number of rows
+//   given    a number of rows of its own, which kernels read like n: at least n
 // Rows of a slot behind the n-th are its pads.
-enum class SlotKind : std::uint8_t { dense, aligned, max, fixed };
+enum class SlotKind : std::uint8_t { dense, aligned, max, fixed, given };
 
 // How many of m rows each of A ranks has, in rank order.
 //   none      counts are given rank by rank
@@ -75,7 +76,7 @@ constexpr std::string_view name(Algorithm algorithm) {
 }
 
 constexpr std::string_view name(SlotKind kind) {
-  constexpr std::string_view names[] = {"dense", "aligned", "max", "fixed"};
+  constexpr std::string_view names[] = {"dense", "aligned", "max", "fixed", "given"};
   return names[static_cast<int>(kind)];
 }
 

@@ -11,6 +11,7 @@ namespace weft::detail {
 
 template <DataType type>
 struct MoeCombine : MoeFrame<CombineWork> {
+  using Frame = MoeFrame<CombineWork>;
   using R = Reduction<type, ReduceOp::sum>;
   using Wire = typename R::Wire;
   using Instance = AllReduceInstance<R, 0, true>;  // for its way of receiving from many ranks at once
@@ -27,14 +28,14 @@ struct MoeCombine : MoeFrame<CombineWork> {
     std::uint32_t owner_tokens, count;
     ExpertEntry entries[kAtOnce];  // the first ones
   };
-  struct Places : MoeFrame<CombineWork>::Places {
+  struct Places : Frame::Places {
     std::uint32_t units;        // of a row
     Unit sent;                  // the first unit of this warp
     std::uint32_t token, part;  // of the first one that it receives
   };
   template <Team T>
   static WEFT_FN Places places(T& team, const Call& call, const Work& work) {
-    Places p{MoeFrame<CombineWork>::places(team, call, work), 0, {}, 0, 0};
+    Places p{Frame::places(team, call, work), 0, {}, 0, 0};
     if (team.block_rank() == 0) return p;
     p.units = units_of<T>(work.exchange.shape.combine_packs);
     p.sent = unit(call, p.units, p.share.first);
@@ -72,7 +73,7 @@ struct MoeCombine : MoeFrame<CombineWork> {
       return true;
     } else {
       if (team.block_rank() != 0) return receive(team, s, p);
-      if (!Handshake::compare(team, s, p.header, 1)) return false;
+      if (!Frame::compare(team, s, p.header, work.source_wait_ns)) return false;
       // Not with the send, which leaves the tables to the wait.
       if (team.thread_rank() == 0) work.exchange.tables.header->waiting = 0;
       return true;

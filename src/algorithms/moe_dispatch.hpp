@@ -108,12 +108,7 @@ struct MoeDispatch : MoeFrame<DispatchWork> {
 
   template <Team T>
   static WEFT_FN bool control_receive(T& team, const Session& s, const Work& work, const HeaderPlace& header) {
-    const std::uint64_t began = work.source_wait_ns != nullptr ? team.now() : 0;
-    const auto seen = [&](std::uint32_t peer) {
-      if (work.source_wait_ns != nullptr) work.source_wait_ns[peer] = team.now() - began;
-    };
-    if (team.thread_rank() == 0 && work.source_wait_ns != nullptr) work.source_wait_ns[s.rank()] = 0;
-    if (!team.all_lanes(Handshake::compare(team, s, header, 1, seen))) return false;
+    if (!team.all_lanes(Frame::compare(team, s, header, work.source_wait_ns))) return false;
     if (team.thread_rank() < T::kLanes && !tell_tokens(team, s, work)) return false;
     if (!tell_counts(team, s, work)) return false;
     if (team.thread_rank() == 0) work.exchange.tables.header->waiting = 1;

@@ -73,6 +73,17 @@ struct MoeFrame : LoadsNothingEarly {
     }
     return p;
   }
+
+  // By the control block: Handshake::compare, and for who asks how long each peer's header was waited for.
+  template <Team T>
+  static WEFT_FN bool compare(T& team, const Session& s, const HeaderPlace& header, std::uint64_t* source_wait_ns) {
+    const std::uint64_t began = source_wait_ns != nullptr ? team.now() : 0;
+    const auto seen = [&](std::uint32_t peer) {
+      if (source_wait_ns != nullptr) source_wait_ns[peer] = team.now() - began;
+    };
+    if (team.thread_rank() == 0 && source_wait_ns != nullptr) source_wait_ns[s.rank()] = 0;
+    return Handshake::compare(team, s, header, 1, seen);
+  }
 };
 
 // Warps that share each of `rows` rows, of which a warp handles kLanes items at once: as many as there are for all rows

@@ -152,6 +152,7 @@ struct PushCounts {
                                .split = Split::none,
                                .slot = work.slot,
                                .slot_rows = work.slot_rows,
+                               .slots = nullptr,
                                .own_padded = false,
                                .own_rows = kMostRows,
                                .whole_rows = kMostRows};

@@ -85,6 +85,7 @@ struct CountedShares {
   Split split;
   SlotKind slot;
   std::uint32_t slot_rows;         // aligned: a multiple of this; fixed: this
+  const std::int32_t* slots;       // given: of every rank
   bool own_padded;                 // the tensor with this rank's rows alone has its slot's pads, too
   std::uint64_t own_rows;          // what that tensor has room for
   std::uint64_t whole_rows;        // … and the one with all ranks' slots
@@ -93,13 +94,13 @@ struct CountedShares {
   static constexpr bool kKnown = false;
   static constexpr bool kPadded = true;
 
-  // The count of the rank with a thread's number, loaded together with the epoch.
+  // What is said of the rank with a thread's number, loaded together with the epoch.
   struct Early {
-    std::int32_t count;
+    std::int32_t count, length;
   };
   template <Team T>
   WEFT_FN Early early(T& team) const {
-    return {team.thread_rank() < ranks ? count(team.thread_rank()) : 0};
+    return team.thread_rank() < ranks ? said_of(team.thread_rank()) : Early{};
   }
 
   // By all threads of a block: makes the table. False in all of them where counts do not fit; then nothing may be read
@@ -109,10 +110,10 @@ struct CountedShares {
     using Table = CountedTable<T>;
     bool good = true;
     for (std::uint32_t rank = team.thread_rank(); rank < ranks; rank += team.size()) {
-      const std::int32_t number = rank == team.thread_rank() ? early.count : count(rank);
-      const std::uint32_t rows = rows_in(number, rank);
-      good = good && number >= 0 && (slot != SlotKind::fixed || rows <= slot_rows);
-      team.share(Table::kRows + rank, Table::word_of(rows, slot_of(rows)));
+      const Early said = rank == team.thread_rank() ? early : said_of(rank);
+      const std::uint32_t rows = rows_in(said.count, rank), length = slot_of(rows, said.length);
+      good = good && said.count >= 0 && said.length >= 0 && (slot == SlotKind::max || rows <= length);
+      team.share(Table::kRows + rank, Table::word_of(rows, length));
     }
     if (!team.all(good)) return false;
     for (std::uint32_t rank = team.thread_rank(); rank <= ranks; rank += team.size()) {
@@ -152,12 +153,15 @@ struct CountedShares {
   }
 
  private:
-  WEFT_FN std::int32_t count(std::uint32_t rank) const { return counts[split == Split::none ? rank : 0]; }
-  // As far as a slot follows from its own rows.
-  WEFT_FN std::uint32_t slot_of(std::uint32_t rows) const {
+  WEFT_FN Early said_of(std::uint32_t rank) const {
+    return {.count = counts[split == Split::none ? rank : 0],
+            .length = slot == SlotKind::given ? slots[rank] : static_cast<std::int32_t>(slot_rows)};
+  }
+  // As far as a slot follows from its own rows and what is said of its length.
+  WEFT_FN std::uint32_t slot_of(std::uint32_t rows, std::int32_t length) const {
     if (slot == SlotKind::dense) return rows;
     if (slot == SlotKind::aligned) return (rows + slot_rows - 1) / slot_rows * slot_rows;
-    return slot == SlotKind::fixed ? slot_rows : 0;
+    return slot == SlotKind::max ? 0 : static_cast<std::uint32_t>(length);
   }
 };
 

@@ -13,6 +13,14 @@ bool has_slot_rows(SlotKind kind) {
   return kind == SlotKind::aligned || kind == SlotKind::fixed;
 }
 
+// Those that kernels read.
+void check_numbers(const GroupState& group, const char* name, const std::int32_t* numbers) {
+  require(numbers != nullptr, "{}: null", name);
+  require(reinterpret_cast<std::uintptr_t>(numbers) % sizeof(std::int32_t) == 0, "{}: {} is not aligned to 4 bytes",
+          name, static_cast<const void*>(numbers));
+  group.communicator().fabric().check_buffer(name, numbers);
+}
+
 // What check_overlap says of the place that would do.
 std::string place_in(const Extent& whole, std::size_t place) {
   if (place == kNowhere) return "";
@@ -69,8 +77,8 @@ void check_overlap(const Extent& part, const Extent& whole, std::size_t place) {
                   place_in(whole, place)));
 }
 
-void check_slots(const char* name, SlotKind kind, std::size_t slot_rows) {
-  check_choice(name, kind, SlotKind::fixed);
+void check_slots(const char* name, SlotKind kind, SlotKind last, std::size_t slot_rows) {
+  check_choice(name, kind, last);
   const std::size_t least = kind == SlotKind::aligned ? 1 : 0;
   require(!has_slot_rows(kind) || (slot_rows >= least && slot_rows <= INT32_MAX),
           "{}_rows: {} is not between {} and {}", name, slot_rows, least, INT32_MAX);
@@ -78,11 +86,10 @@ void check_slots(const char* name, SlotKind kind, std::size_t slot_rows) {
 
 void check_counts(const GroupState& group, const Counts& counts) {
   check_choice("counts.split", counts.split, Split::ceil);
-  check_slots("counts.slot", counts.slot, counts.slot_rows);
-  require(counts.rows != nullptr, "counts.rows: null");
-  require(reinterpret_cast<std::uintptr_t>(counts.rows) % sizeof(std::int32_t) == 0,
-          "counts.rows: {} is not aligned to 4 bytes", static_cast<const void*>(counts.rows));
-  group.communicator().fabric().check_buffer("counts.rows", counts.rows);
+  check_slots("counts.slot", counts.slot, SlotKind::given, counts.slot_rows);
+  check_numbers(group, "counts.rows", counts.rows);
+  if (counts.slot == SlotKind::given) return check_numbers(group, "counts.slots", counts.slots);
+  require(counts.slots == nullptr, "counts.slots: not null, and slots are {}", name(counts.slot));
 }
 
 CountedShares counted_shares(const GroupState& group, const Counts& counts, bool own_padded, std::size_t own_rows,
@@ -92,6 +99,7 @@ CountedShares counted_shares(const GroupState& group, const Counts& counts, bool
           .split = counts.split,
           .slot = counts.slot,
           .slot_rows = has_slot_rows(counts.slot) ? static_cast<std::uint32_t>(counts.slot_rows) : 0,
+          .slots = counts.slots,
           .own_padded = own_padded,
           .own_rows = own_rows,
           .whole_rows = whole_rows};

@@ -58,8 +58,8 @@ inline constexpr std::size_t kAnyRow = SIZE_MAX - 1;  // counts will say which
 inline constexpr std::string_view kCountsHint =
     "; counts are in memory that kernels read, and NCCL would need them on the host: it gathers and scatters equal "
     "shares alone";
-// Slots as a caller describes them by arguments `name` and `name`_rows.
-void check_slots(const char* name, SlotKind kind, std::size_t slot_rows);
+// Slots as a caller describes them by arguments `name` and `name`_rows, of a kind up to `last`.
+void check_slots(const char* name, SlotKind kind, SlotKind last, std::size_t slot_rows);
 // The counts of a ragged call.
 void check_counts(const GroupState& group, const Counts& counts);
 // `own_padded`, `own_rows`, `whole_rows`: see CountedShares.

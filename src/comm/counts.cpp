@@ -32,7 +32,7 @@ void check_shape(const GroupState& group, const AllGatherCountsArgs& args) {
   require(args.group_ranks >= 1 && args.group_ranks <= size && size % args.group_ranks == 0,
           "group_ranks: {} is not a divisor of the group's size, {}", args.group_ranks, size);
   detail::check_choice("split", args.split, Split::ceil);
-  detail::check_slots("slot", args.slot, args.slot_rows);
+  detail::check_slots("slot", args.slot, SlotKind::fixed, args.slot_rows);
   require(args.split != Split::none || args.group_ranks == 1, "split: none, and {} ranks have the same rows",
           args.group_ranks);
 }

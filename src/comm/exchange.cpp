@@ -144,6 +144,7 @@ detail::SentCall run_dispatch(const Group& group, ExchangeState& exchange, const
 void check_combine_output(const GroupState& group, const CombineArgs& args) {
   check_tensor(group, "output", args.output, 16);
   if (args.residual != nullptr) check_tensor(group, "residual", args.residual, 16);
+  if (args.source_wait_ns != nullptr) check_tensor(group, "source_wait_ns", args.source_wait_ns, 8);
 }
 
 detail::PlannedCall plan_combine(const ExchangeState& exchange, const CombineArgs& args, Part part) {
@@ -155,6 +156,7 @@ detail::PlannedCall plan_combine(const ExchangeState& exchange, const CombineArg
                                                          .input = args.input,
                                                          .residual = args.residual,
                                                          .output = args.output,
+                                                         .source_wait_ns = args.source_wait_ns,
                                                          .dispatch_admitted = exchange.dispatch_admitted()},
                                                 .type = exchange.args().combine_type},
           .blocks = grid.blocks,

@@ -183,6 +183,7 @@ struct CombineWork {
   const void* input;
   const void* residual;
   void* output;
+  std::uint64_t* source_wait_ns;
   // Of dispatch's channel, by block: kEnded once a dispatch has failed on this rank, and the tables mean nothing.
   const BlockWord* dispatch_admitted;
 };

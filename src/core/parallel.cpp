@@ -80,6 +80,7 @@ std::size_t slot_rows_of(std::size_t rows, SlotKind kind, std::size_t slot_rows)
       return (rows + slot_rows - 1) / slot_rows * slot_rows;
     case SlotKind::max:
     case SlotKind::fixed:
+    case SlotKind::given:
       detail::check_argument(rows <= slot_rows, "rows", rows, fmt::format("at most {}, the rows of a slot", slot_rows));
       return slot_rows;
   }
@@ -87,6 +88,7 @@ std::size_t slot_rows_of(std::size_t rows, SlotKind kind, std::size_t slot_rows)
 }
 
 std::vector<RowRange> slots_of(std::span<const std::int32_t> rows, SlotKind kind, std::size_t slot_rows) {
+  detail::check_argument(kind != SlotKind::given, "slot", name(kind), "dense, aligned, max or fixed");
   if (kind == SlotKind::max) {
     slot_rows = 0;
     for (const std::int32_t one : rows) slot_rows = std::max(slot_rows, checked_rows(one));

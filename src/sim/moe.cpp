@@ -335,6 +335,7 @@ void AllReduceProgram::fill_combine(unsigned call, unsigned rank) {
                            .input = at.memory + input,
                            .residual = spec.residual ? at.memory + residual : nullptr,
                            .output = at.memory + output,
+                           .source_wait_ns = nullptr,
                            .dispatch_admitted = world_.local(0, rank)->admitted};
   const auto kernel = [&] {
     return find_moe_kernel(detail::CombineOperation{work, DataType::bf16}, setup_.atomic_bytes, setup_.one_thread,

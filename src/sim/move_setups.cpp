@@ -40,6 +40,20 @@ std::vector<Setup> small_move_setups() {
        .atomic_bytes = 8,
        .calls = {{.count = 8, .grids = {{2, 2}}, .moving = Moving::all_gather_v, .counts = {1, 1}, .second = 8}},
        .bound = 1});
+  // Slots whose lengths neither rows nor the other slots explain.
+  for (const auto& [kind, moving] :
+       {std::pair{"all-gather", Moving::all_gather_v}, {"reduce-scatter", Moving::reduce_scatter_v}}) {
+    const auto call = [&](std::vector<std::int32_t> slots, bool flows) {
+      return CallSetup{.count = 8,
+                       .moving = moving,
+                       .flows = flows,
+                       .counts = {1, 1},
+                       .slot = SlotKind::given,
+                       .slots = std::move(slots)};
+    };
+    setups.push_back(
+        {.name = fmt::format("{}-v-given", kind), .calls = {call({3, 1}, false), call({1, 2}, true)}, .bound = 1});
+  }
   for (const std::uint32_t epoch : {0x7ffffffeu, 0xfffffffeu}) {
     setups.push_back({.name = fmt::format("all-gather-wrap{}", epoch == 0x7ffffffeu ? 31 : 32),
                       .type = DataType::i32,

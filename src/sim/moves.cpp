@@ -27,8 +27,10 @@ Slots slots_of(const CallSetup& spec, std::size_t ranks) {
   }
   const std::uint64_t most = *std::ranges::max_element(s.rows);
   s.begins = {0};
-  for (const std::uint64_t rows : s.rows) {
-    const std::uint64_t by_kind[] = {rows, (rows + kSlotRows - 1) / kSlotRows * kSlotRows, most, kSlotRows};
+  for (std::size_t rank = 0; rank < ranks; ++rank) {
+    const std::uint64_t rows = s.rows[rank];
+    const std::uint64_t given = spec.slots.empty() ? 0 : static_cast<std::uint64_t>(spec.slots[rank]);
+    const std::uint64_t by_kind[] = {rows, (rows + kSlotRows - 1) / kSlotRows * kSlotRows, most, kSlotRows, given};
     s.slots.push_back(spec.counts.empty() ? 1 : by_kind[static_cast<int>(spec.slot)]);
     s.begins.push_back(s.begins.back() + s.slots.back());
   }
@@ -133,6 +135,7 @@ void AllReduceProgram::fill_move(unsigned call, unsigned rank) {
                                       .split = spec.split,
                                       .slot = spec.slot,
                                       .slot_rows = kSlotRows,
+                                      .slots = spec.slots.data(),
                                       .own_padded = scatters_v,
                                       .own_rows = scatters_v ? slots.slots[me] - lacking : slots.rows[me],
                                       .whole_rows = slots.begins[n] - (gathers_v ? lacking : 0),

@@ -75,6 +75,7 @@ struct CallSetup {
   std::vector<std::int32_t> counts = {};  // ragged: rows of each rank, or with a split: of all together
   Split split = Split::none;              // ragged
   SlotKind slot = SlotKind::max;          // ragged; aligned: to two rows, fixed: of two
+  std::vector<std::int32_t> slots = {};   // ragged: of each rank, where they are given
   std::uint64_t second = 1;               // all_gather_v: elements of a row of the second tensor
   unsigned group_ranks = 1;               // gather_counts: neighbours that share a count
   Act act = Act::call;

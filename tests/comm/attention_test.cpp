@@ -25,7 +25,9 @@ float part_of(int rank, std::size_t group, std::size_t token, std::size_t column
 
 struct Layer {
   ParallelLayout layout;
-  bool padded;  // each group's slot has room for all that it may have; else tokens lie side by side
+  // fixed: each group's slot has room for all that it may have; given: for as much as the batch says; dense: tokens lie
+  // side by side.
+  SlotKind slot;
   Split split;
 };
 
@@ -41,6 +43,7 @@ class LayerRank {
         across_(world.split(layer.layout.attn_dp_color(rank_))),
         tokens_(1),
         counts_(static_cast<std::size_t>(layer.layout.tp)),
+        lengths_(counts_.size()),
         partial_(kGroupTokens * kWidth),
         shard_(kGroupTokens * kWidth),
         all_(static_cast<std::size_t>(layer.layout.dp) * kGroupTokens * kWidth),
@@ -50,11 +53,14 @@ class LayerRank {
 
   void fill(const std::vector<std::int32_t>& tokens) {
     batch_ = tokens;
-    slots_ = slots_of(tokens, layer_.padded ? SlotKind::fixed : SlotKind::dense, kGroupTokens);
+    const std::vector<std::int32_t> lengths = lengths_of(tokens);
+    slots_ = slots_of(tokens, lengths);
     tokens_[0] = tokens[group_];
     // Into the memory that recorded calls read.
-    std::ranges::copy(shard_counts(layer_.layout, tokens, layer_.split, layer_.padded ? kGroupTokens : 0),
-                      counts_.begin());
+    std::ranges::copy(
+        shard_counts(layer_.layout, tokens, layer_.split, layer_.slot == SlotKind::dense ? tokens : lengths),
+        counts_.begin());
+    std::ranges::copy(shard_counts(layer_.layout, lengths, layer_.split), lengths_.begin());
     for (auto* const memory : {&partial_, &shard_, &all_, &sums_, &slot_, &result_})
       std::ranges::fill(*memory, kGarbage);
     for (std::size_t token = 0; token < own_tokens(); ++token) {
@@ -105,16 +111,29 @@ class LayerRank {
   std::size_t shard_rows() const { return kGroupTokens / static_cast<std::size_t>(layer_.layout.attn_tp()); }
   std::size_t all_rows() const { return kGroupTokens * static_cast<std::size_t>(layer_.layout.dp); }
 
-  // Where slots are padded, it is the slot that is split: ranks of a group read their part of everybody's counts.
-  Counts in_group() const {
-    if (!layer_.padded) return {.rows = tokens_.data(), .split = layer_.split};
-    return {.rows = counts_.data() + group_ * static_cast<std::size_t>(layer_.layout.attn_tp()),
-            .slot = SlotKind::fixed,
-            .slot_rows = shard_rows()};
+  // Of each group's slot.
+  std::vector<std::int32_t> lengths_of(const std::vector<std::int32_t>& tokens) const {
+    constexpr auto most = static_cast<std::int32_t>(kGroupTokens);
+    std::vector<std::int32_t> lengths = tokens;
+    for (std::size_t group = 0; group < lengths.size(); ++group) {
+      if (layer_.slot == SlotKind::fixed) lengths[group] = most;
+      if (layer_.slot == SlotKind::given)
+        lengths[group] = std::min(most, tokens[group] + static_cast<std::int32_t>((group * 3 + 2) % 5));
+    }
+    return lengths;
   }
-  Counts over_all() const {
-    if (!layer_.padded) return {.rows = counts_.data()};
-    return {.rows = counts_.data(), .slot = SlotKind::fixed, .slot_rows = shard_rows()};
+
+  // Where slots have pads, it is the slot that is split: ranks of a group read their part of everybody's counts.
+  Counts in_group() const {
+    if (layer_.slot == SlotKind::dense) return {.rows = tokens_.data(), .split = layer_.split};
+    return of_shards(group_ * static_cast<std::size_t>(layer_.layout.attn_tp()));
+  }
+  Counts over_all() const { return of_shards(0); }
+  Counts of_shards(std::size_t first) const {
+    return {.rows = counts_.data() + first,
+            .slot = layer_.slot,
+            .slot_rows = shard_rows(),
+            .slots = layer_.slot == SlotKind::given ? lengths_.data() + first : nullptr};
   }
 
   static void scatter(const Group& group, const std::vector<float>& input, std::size_t input_rows,
@@ -154,7 +173,7 @@ class LayerRank {
   int rank_;
   std::size_t group_;
   Group attention_, across_;
-  std::vector<std::int32_t> batch_, tokens_, counts_;
+  std::vector<std::int32_t> batch_, tokens_, counts_, lengths_;
   std::vector<RowRange> slots_;
   std::vector<float> partial_, shard_, all_, sums_, slot_, result_;
 };
@@ -186,8 +205,10 @@ std::vector<std::vector<std::int32_t>> batches_of(int groups) {
 TEST_P(Attention, ALayerFromPartialSumsToEachGroupsTokens) {
   const ParallelLayout layout = GetParam();
   const auto batches = batches_of(layout.dp);
-  for (const Layer& layer : {Layer{layout, false, Split::balanced}, Layer{layout, false, Split::ceil},
-                             Layer{layout, true, Split::balanced}}) {
+  for (const Layer& layer :
+       {Layer{layout, SlotKind::dense, Split::balanced}, Layer{layout, SlotKind::dense, Split::ceil},
+        Layer{layout, SlotKind::fixed, Split::balanced}, Layer{layout, SlotKind::given, Split::balanced},
+        Layer{layout, SlotKind::given, Split::ceil}}) {
     expect_all_well(run_world(layout.tp, small_slots(), [&](Communicator& communicator, int rank) {
       LayerRank mine(layer, communicator);
       mine.fill(batches[0]);

@@ -7,7 +7,7 @@
 #include <random>
 
 #include "comm/capture.hpp"
-#include "support/moves.hpp"
+#include "support/move_mixes.hpp"
 #include "support/ranks.hpp"
 #include "support/sanitized.hpp"
 #include "support/world.hpp"
@@ -38,7 +38,7 @@ struct SlotChoice {
   std::size_t rows;
 };
 constexpr SlotChoice kSlots[] = {
-    {SlotKind::dense, 0}, {SlotKind::aligned, 4}, {SlotKind::max, 0}, {SlotKind::fixed, 41}};
+    {SlotKind::dense, 0}, {SlotKind::aligned, 4}, {SlotKind::max, 0}, {SlotKind::fixed, 41}, {SlotKind::given, 0}};
 
 class Ragged : public testing::TestWithParam<int> {};
 INSTANTIATE_TEST_SUITE_P(Ranks, Ragged, testing::ValuesIn(world_sizes({1, 2, 3, 4, 8})));
@@ -50,14 +50,15 @@ TEST_P(Ragged, EveryShapeOfCountsInEveryKindOfSlot) {
     for (const auto& counts : shapes_of_counts(ranks)) {
       for (const SlotChoice& slot : kSlots) {
         for (const std::size_t width : {std::size_t{8}, std::size_t{5}}) {
-          moves.push_back({.kind = kind,
-                           .widths = {width},
-                           .fill = Fill::special,
-                           .counts = counts,
-                           .slot = slot.kind,
-                           .slot_rows = slot.rows,
-                           .spare_rows = moves.size() % 3,
-                           .seed = static_cast<std::uint32_t>(moves.size())});
+          moves.push_back(with_slots({.kind = kind,
+                                      .widths = {width},
+                                      .fill = Fill::special,
+                                      .counts = counts,
+                                      .slot = slot.kind,
+                                      .slot_rows = slot.rows,
+                                      .spare_rows = moves.size() % 3,
+                                      .seed = static_cast<std::uint32_t>(moves.size())},
+                                     ranks));
         }
       }
     }
@@ -74,15 +75,16 @@ TEST_P(Ragged, RowsThatRanksShareAreSplitByBothRules) {
       for (const std::int32_t rows : {0, 1, ranks - 1, ranks, ranks + 1, 3 * ranks + 2, 41}) {
         for (const SlotChoice& slot : kSlots) {
           const auto seed = static_cast<std::uint32_t>(moves.size());
-          moves.push_back({.kind = kind,
-                           .widths = {16},
-                           .fill = Fill::special,
-                           .in_place = seed % 3 == 0,
-                           .counts = {rows},
-                           .split = split,
-                           .slot = slot.kind,
-                           .slot_rows = slot.rows,
-                           .seed = seed});
+          moves.push_back(with_slots({.kind = kind,
+                                      .widths = {16},
+                                      .fill = Fill::special,
+                                      .in_place = seed % 3 == 0,
+                                      .counts = {rows},
+                                      .split = split,
+                                      .slot = slot.kind,
+                                      .slot_rows = slot.rows,
+                                      .seed = seed},
+                                     ranks));
         }
       }
     }
@@ -98,25 +100,26 @@ TEST_P(Ragged, EveryTypeWidthStrideAndAddress) {
     const auto pick = [&](auto n) { return random() % static_cast<std::uint32_t>(n); };
     std::vector<std::int32_t> counts;
     for (int rank = 0; rank < ranks; ++rank) counts.push_back(static_cast<std::int32_t>(pick(3) == 0 ? 0 : pick(12)));
-    const SlotChoice slot = kSlots[pick(4)];
+    const SlotChoice slot = kSlots[pick(std::size(kSlots))];
     const Kind kind = kRagged[pick(2)];
     std::vector<std::size_t> widths{pick(2) == 0 ? 8 * pick(6) : pick(50)};
     // Hidden state, scales, ids, weights …
     while (kind == Kind::all_gather_v && widths.size() < 8 && pick(2) == 0) widths.push_back(pick(20));
-    moves.push_back({.kind = kind,
-                     .widths = widths,
-                     .type = kTypes[pick(4)],
-                     .fill = static_cast<Fill>(pick(4)),
-                     .input_gap = pick(3) == 0 ? pick(9) : 0,
-                     .output_gap = pick(3) == 0 ? pick(2) * 8 + pick(3) : 0,
-                     .input_shift = pick(2) * pick(8),
-                     .output_shift = pick(2) * pick(8),
-                     .in_place = pick(4) == 0,
-                     .counts = counts,
-                     .slot = slot.kind,
-                     .slot_rows = slot.rows,
-                     .spare_rows = pick(5),
-                     .seed = i});
+    moves.push_back(with_slots({.kind = kind,
+                                .widths = widths,
+                                .type = kTypes[pick(4)],
+                                .fill = static_cast<Fill>(pick(4)),
+                                .input_gap = pick(3) == 0 ? pick(9) : 0,
+                                .output_gap = pick(3) == 0 ? pick(2) * 8 + pick(3) : 0,
+                                .input_shift = pick(2) * pick(8),
+                                .output_shift = pick(2) * pick(8),
+                                .in_place = pick(4) == 0,
+                                .counts = counts,
+                                .slot = slot.kind,
+                                .slot_rows = slot.rows,
+                                .spare_rows = pick(5),
+                                .seed = i},
+                               ranks));
   }
   expect_right(ranks, cpu_config(), moves);
   expect_right(ranks, small_slots(), moves);
@@ -140,52 +143,59 @@ TEST_P(Ragged, OneBusyRankWithWideRows) {
   expect_right(ranks, small_slots(), moves);
 }
 
-// Capacities are each rank's own, and one recording serves all batches.
-TEST_P(Ragged, OneRecordingForEveryBatch) {
-  const int ranks = GetParam();
-  expect_all_well(run_world(ranks, small_slots(), [&](Communicator& communicator, int rank) {
-    const auto move = [&](Kind kind, std::vector<std::int32_t> counts, std::uint32_t seed) {
-      return prepare(
-          {.kind = kind,
-           .widths = kind == Kind::all_gather_v ? std::vector<std::size_t>{40, 3} : std::vector<std::size_t>{40},
-           .fill = Fill::special,
-           .counts = std::move(counts),
-           .slot = SlotKind::aligned,
-           .slot_rows = 2,
-           .seed = seed},
-          ranks, rank);
-    };
-    // The capacity that this rank captures for: another one than its peers'.
-    const std::vector<std::int32_t> most(static_cast<std::size_t>(ranks), 12 + 2 * rank);
-    const RankMove gather = move(Kind::all_gather_v, most, 1), scatter = move(Kind::reduce_scatter_v, most, 2);
-    HostMove gathering(gather), scattering(scatter), both(gather);
-    const Recording first = Recording::capture(communicator, [&] { gathering.call(communicator); });
-    const Recording second = Recording::capture(communicator, [&] {
-      scattering.call(communicator);
-      both.call(communicator);
-    });
-    std::mt19937 random(3);  // the same on every rank
-    for (std::uint32_t turn = 0; turn < 100; ++turn) {
-      std::vector<std::int32_t> counts;
-      for (int i = 0; i < ranks; ++i)
-        counts.push_back(static_cast<std::int32_t>(random() % 4 == 0 ? 0 : random() % 13));
-      const auto choice = random() % 3;
-      const RankMove now = move(Kind::all_gather_v, counts, turn), sum = move(Kind::reduce_scatter_v, counts, turn);
-      if (choice == 0) {
-        gathering.fill(now);
-        first.replay();
-        gathering.check(now);
-      } else if (choice == 1) {
-        scattering.fill(sum);
-        both.fill(now);
-        second.replay();
-        scattering.check(sum);
-        both.check(now);
-      } else {
-        run_on_cpu_rank(communicator, now.move);
-      }
-    }
-  }));
+class RaggedRecordings : public testing::TestWithParam<std::tuple<int, SlotKind>> {};
+INSTANTIATE_TEST_SUITE_P(Ranks, RaggedRecordings,
+                         testing::Combine(testing::ValuesIn(world_sizes({1, 2, 3, 4, 8})),
+                                          testing::Values(SlotKind::aligned, SlotKind::given)));
+
+// Capacities are each rank's own, and one recording serves all batches: counts and given slots are new in each.
+TEST_P(RaggedRecordings, OneForEveryBatch) {
+  const auto [ranks, slot] = GetParam();
+  expect_all_well(
+      run_world(ranks, small_slots(), [&, ranks = ranks, slot = slot](Communicator& communicator, int rank) {
+        const auto move = [&](Kind kind, std::vector<std::int32_t> counts, std::uint32_t seed) {
+          return prepare(with_slots({.kind = kind,
+                                     .widths = kind == Kind::all_gather_v ? std::vector<std::size_t>{40, 3}
+                                                                          : std::vector<std::size_t>{40},
+                                     .fill = Fill::special,
+                                     .counts = std::move(counts),
+                                     .slot = slot,
+                                     .slot_rows = 2,
+                                     .seed = seed},
+                                    ranks),
+                         ranks, rank);
+        };
+        // The capacity that this rank captures for: another one than its peers', and enough for the longest slots.
+        const std::vector<std::int32_t> most(static_cast<std::size_t>(ranks), 18 + 2 * rank);
+        const RankMove gather = move(Kind::all_gather_v, most, 1), scatter = move(Kind::reduce_scatter_v, most, 2);
+        HostMove gathering(gather), scattering(scatter), both(gather);
+        const Recording first = Recording::capture(communicator, [&] { gathering.call(communicator); });
+        const Recording second = Recording::capture(communicator, [&] {
+          scattering.call(communicator);
+          both.call(communicator);
+        });
+        std::mt19937 random(3);  // the same on every rank
+        for (std::uint32_t turn = 0; turn < 100; ++turn) {
+          std::vector<std::int32_t> counts;
+          for (int i = 0; i < ranks; ++i)
+            counts.push_back(static_cast<std::int32_t>(random() % 4 == 0 ? 0 : random() % 13));
+          const auto choice = random() % 3;
+          const RankMove now = move(Kind::all_gather_v, counts, turn), sum = move(Kind::reduce_scatter_v, counts, turn);
+          if (choice == 0) {
+            gathering.fill(now);
+            first.replay();
+            gathering.check(now);
+          } else if (choice == 1) {
+            scattering.fill(sum);
+            both.fill(now);
+            second.replay();
+            scattering.check(sum);
+            both.check(now);
+          } else {
+            run_on_cpu_rank(communicator, now.move);
+          }
+        }
+      }));
 }
 
 // What comes out of the exchange of counts goes into the gather, without the host looking at it.
@@ -260,14 +270,15 @@ TEST(RaggedSequences, AThousandCallsWithRandomDelays) {
       std::vector<std::int32_t> counts;
       for (int i = 0; i < ranks; ++i)
         counts.push_back(static_cast<std::int32_t>(random() % 3 == 0 ? 0 : random() % 30));
-      const SlotChoice slot = kSlots[random() % 4];
-      run_on_cpu_rank(communicator, {.kind = kRagged[random() % 2],
-                                     .widths = {random() % 2 == 0 ? 32u : 400u},
-                                     .fill = Fill::special,
-                                     .counts = counts,
-                                     .slot = slot.kind,
-                                     .slot_rows = slot.rows,
-                                     .seed = call});
+      const SlotChoice slot = kSlots[random() % std::size(kSlots)];
+      run_on_cpu_rank(communicator, with_slots({.kind = kRagged[random() % 2],
+                                                .widths = {random() % 2 == 0 ? 32u : 400u},
+                                                .fill = Fill::special,
+                                                .counts = counts,
+                                                .slot = slot.kind,
+                                                .slot_rows = slot.rows,
+                                                .seed = call},
+                                               ranks));
     }
   }));
 }
@@ -279,8 +290,14 @@ struct Misfit {
   Kind kind;
   std::vector<std::int32_t> counts;  // that the ranks find; capacities are for four rows each
   SlotKind slot = SlotKind::dense;
-  int detected_by = -1;  // the only rank whose capacity is exceeded; −1: every rank's is
+  int detected_by = -1;                  // the only rank whose capacity is exceeded; −1: every rank's is
+  std::vector<std::int32_t> slots = {};  // that they find, where they are given
 };
+
+Misfit given(const char* name, Kind kind, std::vector<std::int32_t> counts, std::vector<std::int32_t> slots,
+             int detected_by = -1) {
+  return {name, kind, std::move(counts), SlotKind::given, detected_by, std::move(slots)};
+}
 
 class Misfits : public testing::TestWithParam<Misfit> {};
 INSTANTIATE_TEST_SUITE_P(Ragged, Misfits,
@@ -291,7 +308,13 @@ INSTANTIATE_TEST_SUITE_P(Ragged, Misfits,
                                          Misfit{"PadsTooMany", Kind::all_gather_v, {1, 5, 1}, SlotKind::max},
                                          Misfit{"ShardTooLong", Kind::reduce_scatter_v, {2, 2, 5}, SlotKind::dense, 2},
                                          Misfit{"ScatterTooMany", Kind::reduce_scatter_v, {4, 4, 2000000000}},
-                                         Misfit{"ScatterNegative", Kind::reduce_scatter_v, {-2147483648, 0, 0}}),
+                                         Misfit{"ScatterNegative", Kind::reduce_scatter_v, {-2147483648, 0, 0}},
+                                         given("GivenSlotTooSmall", Kind::all_gather_v, {1, 3, 1}, {4, 2, 4}),
+                                         given("GivenSlotNegative", Kind::all_gather_v, {1, 0, 1}, {4, -1, 4}),
+                                         given("GivenTooMany", Kind::all_gather_v, {1, 1, 1}, {4, 4, 2147483647}),
+                                         given("ScatterGivenSlotTooSmall", Kind::reduce_scatter_v, {3, 4, 4},
+                                               {2, 4, 4}),
+                                         given("ScatterGivenTooLong", Kind::reduce_scatter_v, {1, 1, 1}, {4, 5, 3}, 1)),
                          [](const auto& info) { return std::string(info.param.name); });
 
 // An error on every rank, and nothing is written where it does not belong.
@@ -300,10 +323,18 @@ TEST_P(Misfits, EndTheCallEverywhereAndWriteNothing) {
   const Misfit& misfit = GetParam();
   std::atomic<int> seen = 0;
   const auto endings = run_world(ranks, cpu_config(), [&](Communicator& communicator, int rank) {
-    const RankMove capacity = prepare(
-        {.kind = misfit.kind, .widths = {16}, .counts = {4, 4, 4}, .slot = misfit.slot, .slot_rows = 4}, ranks, rank);
+    const std::vector<std::int32_t> fours{4, 4, 4};
+    const RankMove capacity = prepare({.kind = misfit.kind,
+                                       .widths = {16},
+                                       .counts = fours,
+                                       .slot = misfit.slot,
+                                       .slot_rows = 4,
+                                       .slots = misfit.slots.empty() ? misfit.slots : fours},
+                                      ranks, rank);
     RankMove untouched = capacity;
     std::memcpy(untouched.counts.before.data() + untouched.counts.begin, misfit.counts.data(), 12);
+    if (!misfit.slots.empty())
+      std::memcpy(untouched.counts.before.data() + untouched.counts.begin + 12, misfit.slots.data(), 12);
     untouched.counts.after = untouched.counts.before;
     for (Memory& memory : untouched.memory) memory.after = memory.before;
     HostMove host(capacity);

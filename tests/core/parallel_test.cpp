@@ -156,6 +156,7 @@ TEST(Slots, AreAsLongAsTheirKindSays) {
   EXPECT_EQ(slot_rows_of(5, SlotKind::max, 9), 9u);
   EXPECT_EQ(slot_rows_of(5, SlotKind::fixed, 16), 16u);
   EXPECT_EQ(slot_rows_of(16, SlotKind::fixed, 16), 16u);
+  EXPECT_EQ(slot_rows_of(5, SlotKind::given, 7), 7u);
   expect_says(error_of([] { slot_rows_of(5, SlotKind::aligned, 0); }), "slot: ");
   expect_says(error_of([] { slot_rows_of(5, SlotKind::fixed, 4); }), "rows: 5 is not at most 4, the rows of a slot");
   expect_says(error_of([] { slot_rows_of(5, SlotKind::max, 4); }), "rows: 5 is not at most 4");
@@ -172,6 +173,8 @@ TEST(Slots, LieBehindEachOther) {
   EXPECT_EQ(slots_of(kTokens, SlotKind::fixed, 6), (Slots{{0, 6}, {6, 12}, {12, 18}, {18, 24}}));
   EXPECT_TRUE(slots_of({}, SlotKind::max).empty());
   expect_says(error_of([] { slots_of(kTokens, SlotKind::fixed, 4); }), "rows: 5 is not at most 4");
+  expect_says(error_of([] { slots_of(kTokens, SlotKind::given, 6); }),
+              "slot: given is not dense, aligned, max or fixed");
   const std::int32_t negative[] = {1, -1};
   for (const SlotKind kind : {SlotKind::dense, SlotKind::max})
     expect_says(error_of([&] { slots_of(negative, kind); }), "rows: -1 is not 0 or more");

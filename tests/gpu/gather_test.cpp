@@ -5,6 +5,7 @@
 
 #include "gpu/support/gpu_move.hpp"
 #include "gpu/support/graph.hpp"
+#include "support/move_mixes.hpp"
 #include "support/ranks.hpp"
 
 namespace weft::test {
@@ -93,25 +94,26 @@ TEST_P(GpuGather, RaggedShapesOfCountsAndSlots) {
     for (int rank = 0; rank < ranks; ++rank) counts.push_back(static_cast<std::int32_t>(pick(3) == 0 ? 0 : pick(most)));
     const Kind kind = kRagged[pick(2)];
     const bool split = pick(4) == 0;
-    const auto slot = static_cast<SlotKind>(pick(4));
+    const auto slot = static_cast<SlotKind>(pick(5));
     if (split) counts.resize(1);
     std::vector<std::size_t> widths{pick(2) == 0 ? 8 * pick(60) : pick(500)};
     while (kind == Kind::all_gather_v && widths.size() < 8 && pick(2) == 0) widths.push_back(pick(20));
-    moves.push_back({.kind = kind,
-                     .widths = widths,
-                     .type = kTypes[pick(4)],
-                     .fill = Fill::special,
-                     .input_gap = pick(3) == 0 ? pick(9) : 0,
-                     .output_gap = pick(3) == 0 ? pick(2) * 8 + pick(3) : 0,
-                     .input_shift = pick(2) * pick(8),
-                     .output_shift = pick(2) * pick(8),
-                     .in_place = pick(4) == 0,
-                     .counts = counts,
-                     .split = split ? static_cast<Split>(1 + pick(2)) : Split::none,
-                     .slot = slot,
-                     .slot_rows = slot == SlotKind::aligned ? 4u : 40u,
-                     .spare_rows = pick(5),
-                     .seed = i});
+    moves.push_back(with_slots({.kind = kind,
+                                .widths = widths,
+                                .type = kTypes[pick(4)],
+                                .fill = Fill::special,
+                                .input_gap = pick(3) == 0 ? pick(9) : 0,
+                                .output_gap = pick(3) == 0 ? pick(2) * 8 + pick(3) : 0,
+                                .input_shift = pick(2) * pick(8),
+                                .output_shift = pick(2) * pick(8),
+                                .in_place = pick(4) == 0,
+                                .counts = counts,
+                                .split = split ? static_cast<Split>(1 + pick(2)) : Split::none,
+                                .slot = slot,
+                                .slot_rows = slot == SlotKind::aligned ? 4u : 40u,
+                                .spare_rows = pick(5),
+                                .seed = i},
+                               ranks));
   }
   expect_right(lasting_gpu_world(ranks), moves);
   expect_right(lasting_gpu_world(ranks, small_gpu_slots), moves);
@@ -148,23 +150,31 @@ TEST_P(GpuGather, OneBusyRank) {
   expect_right(world, moves);
 }
 
-// Each rank captures for a capacity of its own; two graphs and eager calls in turns, with new counts each time.
-TEST_P(GpuGather, OneGraphForEveryBatch) {
-  const int ranks = GetParam();
+class GpuGatherGraphs : public testing::TestWithParam<std::tuple<int, SlotKind>> {};
+INSTANTIATE_TEST_SUITE_P(Ranks, GpuGatherGraphs,
+                         testing::Combine(testing::Values(1, 2, 3, 4, 8),
+                                          testing::Values(SlotKind::max, SlotKind::given)));
+
+// Each rank captures for a capacity of its own; two graphs and eager calls in turns, with new counts and given slots
+// each time.
+TEST_P(GpuGatherGraphs, OneForEveryBatch) {
+  const int ranks = std::get<0>(GetParam());
+  const SlotKind slot = std::get<1>(GetParam());
   GpuWorld& world = lasting_gpu_world(ranks);
   expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int rank) {
     const auto move = [&](Kind kind, std::vector<std::int32_t> counts, std::uint32_t seed) {
-      return prepare({.kind = kind,
-                      .widths = kind == Kind::all_gather_v ? std::vector<std::size_t>{7168, 56, 3}
-                                                           : std::vector<std::size_t>{7168},
-                      .fill = Fill::special,
-                      .counts = std::move(counts),
-                      .slot = SlotKind::max,
-                      .seed = seed,
-                      .launch = world.launch()},
+      return prepare(with_slots({.kind = kind,
+                                 .widths = kind == Kind::all_gather_v ? std::vector<std::size_t>{7168, 56, 3}
+                                                                      : std::vector<std::size_t>{7168},
+                                 .fill = Fill::special,
+                                 .counts = std::move(counts),
+                                 .slot = slot,
+                                 .seed = seed,
+                                 .launch = world.launch()},
+                                ranks),
                      ranks, rank);
     };
-    const std::vector<std::int32_t> most(static_cast<std::size_t>(ranks), 12 + 2 * rank);
+    const std::vector<std::int32_t> most(static_cast<std::size_t>(ranks), 18 + 2 * rank);  // the longest given slots
     const RankMove gather = move(Kind::all_gather_v, most, 1), scatter = move(Kind::reduce_scatter_v, most, 2);
     GpuMove gathering(gpu, gather), scattering(gpu, scatter), eager(gpu, gather);
     const Graph first(gpu, [&] { gathering.call(communicator); });
@@ -214,15 +224,35 @@ TEST_P(GpuGather, AThousandCallsBackToBack) {
   }));
 }
 
-TEST(GpuGatherMisfits, CountsBeyondACapacityEndTheCallEverywhere) {
+struct GpuMisfit {
+  const char* name;
+  std::vector<std::int32_t> counts, slots;  // that the ranks find; capacities are for four rows each
+};
+class GpuGatherMisfits : public testing::TestWithParam<GpuMisfit> {};
+INSTANTIATE_TEST_SUITE_P(Counts, GpuGatherMisfits,
+                         testing::Values(GpuMisfit{"BeyondACapacity", {4, 5}, {}},
+                                         GpuMisfit{"BeyondAGivenSlot", {3, 4}, {4, 3}},
+                                         GpuMisfit{"SlotsBeyondACapacity", {1, 1}, {4, 5}}),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+TEST_P(GpuGatherMisfits, EndTheCallEverywhere) {
   const int ranks = 2;
+  const GpuMisfit& misfit = GetParam();
+  const bool given = !misfit.slots.empty();
   GpuWorld world = make_gpu_world(ranks, gpu_config());
   const auto endings = run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int rank) {
-    const RankMove capacity =
-        prepare({.kind = Kind::all_gather_v, .widths = {16}, .counts = {4, 4}, .launch = world.launch()}, ranks, rank);
+    const std::vector<std::int32_t> fours{4, 4};
+    const RankMove capacity = prepare({.kind = Kind::all_gather_v,
+                                       .widths = {16},
+                                       .counts = fours,
+                                       .slot = given ? SlotKind::given : SlotKind::dense,
+                                       .slots = given ? fours : misfit.slots,
+                                       .launch = world.launch()},
+                                      ranks, rank);
     RankMove untouched = capacity;
-    const std::int32_t counts[] = {4, 5};
-    std::memcpy(untouched.counts.before.data() + untouched.counts.begin, counts, sizeof(counts));
+    std::byte* const numbers = untouched.counts.before.data() + untouched.counts.begin;
+    std::memcpy(numbers, misfit.counts.data(), 8);
+    if (given) std::memcpy(numbers + 8, misfit.slots.data(), 8);
     untouched.counts.after = untouched.counts.before;
     for (Memory& memory : untouched.memory) memory.after = memory.before;
     GpuMove move(gpu, capacity);

@@ -144,16 +144,13 @@ TEST_P(GpuMoeSequence, ALateRankIsNamedByItsWait) {
     Exchange exchange = Exchange::create(communicator, p.call.args);
     GpuMoe moe(gpu, communicator, exchange, world.launch());
     auto* const waits = reinterpret_cast<std::uint64_t*>(gpu.device_memory(ranks * sizeof(std::uint64_t)));
-    for (std::uint32_t late = 0; late < ranks; ++late) {
-      moe.fill(p);
+    const auto begin_late = [&](std::uint32_t late) {
       check_cuda(cudaMemsetAsync(waits, 0xff, ranks * sizeof(std::uint64_t), gpu.stream()), "cudaMemsetAsync");
       barrier(communicator, {.stream = gpu.stream()});
       gpu.synchronize();
       if (static_cast<std::uint32_t>(rank) == late) delay(300ms, gpu.stream());
-      DispatchArgs args = moe.dispatch_args(p, gpu.stream());
-      args.source_wait_ns = waits;
-      const Ticket ticket = exchange.dispatch(args);
-      moe.check_dispatch(p);
+    };
+    const auto expect_named = [&](std::uint32_t late) {
       std::vector<std::uint64_t> seen(ranks);
       check_cuda(cudaMemcpy(seen.data(), waits, ranks * sizeof(std::uint64_t), cudaMemcpyDeviceToHost), "download");
       EXPECT_EQ(seen[static_cast<std::size_t>(rank)], 0u);
@@ -163,8 +160,21 @@ TEST_P(GpuMoeSequence, ALateRankIsNamedByItsWait) {
           EXPECT_GT(seen[late], seen[source]);
         }
       }
-      moe.combine(p, ticket, gpu.stream());
+    };
+    for (std::uint32_t late = 0; late < ranks; ++late) {
+      moe.fill(p);
+      begin_late(late);
+      DispatchArgs dispatch = moe.dispatch_args(p, gpu.stream());
+      dispatch.source_wait_ns = waits;
+      const Ticket ticket = exchange.dispatch(dispatch);
+      moe.check_dispatch(p);
+      expect_named(late);
+      begin_late(late);
+      CombineArgs combine = moe.combine_args(p, ticket, gpu.stream());
+      combine.source_wait_ns = waits;
+      exchange.combine(combine);
       moe.check_combine(p);
+      expect_named(late);
     }
     free_together(gpu, exchange);
   }));

@@ -183,6 +183,7 @@ const std::vector<RejectedCombine> kRejectedCombines = {
     {"residual: ", [](auto& a) { a.residual = reinterpret_cast<const void*>(8); }},
     {"output: null", [](auto& a) { a.output = nullptr; }},
     {"output: ", [](auto& a) { shift(a.output, 2); }},
+    {"source_wait_ns: ", [](auto& a) { a.source_wait_ns = reinterpret_cast<std::uint64_t*>(4); }},
     {"launch.blocks: 3", [](auto& a) { a.launch.blocks = 3; }},
     {"launch.threads: 33", [](auto& a) { a.launch.threads = 33; }},
     {"stream: ", [](auto& a) { a.stream = reinterpret_cast<Stream>(8); }},

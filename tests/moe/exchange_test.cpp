@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <atomic>
 #include <chrono>
 #include <random>
 #include <thread>
@@ -96,50 +95,6 @@ TEST(MoeRows, OfAllBitPatterns) {
       }));
     }
   }
-}
-
-// A rank that begins late, once the others are about to wait, is the one that they have waited for.
-TEST(MoeStatistics, NamesALateRank) {
-  const PreparedMoe p = prepare({.args = small_exchange(), .tokens = {6, 3}}, 3, 5);
-  std::atomic<int> waiting = 0;  // ranks that are about to wait
-  expect_all_well(run_world(3, cpu_config(), [&](Communicator& communicator, int number) {
-    const auto rank = static_cast<std::uint32_t>(number);
-    const Exchange exchange = Exchange::create(communicator, p.call.args);
-    CpuMoe moe(exchange, p, rank);
-    std::uint64_t waits[3] = {};
-    DispatchArgs args = moe.dispatch();
-    args.source_wait_ns = waits;
-    if (rank == 1) {
-      while (waiting < 2) std::this_thread::yield();
-      std::this_thread::sleep_for(std::chrono::milliseconds(300));
-    }
-    ++waiting;
-    exchange.dispatch(args);
-    moe.check_dispatch();
-    if (rank != 1) {
-      EXPECT_GE(waits[1], 1'000'000u);
-    }
-  }));
-}
-
-// Every source has a time, and this rank waits for itself not at all.
-TEST(MoeStatistics, SaysHowLongSourcesWereWaitedFor) {
-  const PreparedMoe p = prepare({.args = small_exchange(), .tokens = {6, 3}}, 3, 5);
-  expect_all_well(run_world(3, cpu_config(), [&](Communicator& communicator, int number) {
-    const auto rank = static_cast<std::uint32_t>(number);
-    const Exchange exchange = Exchange::create(communicator, p.call.args);
-    CpuMoe moe(exchange, p, rank);
-    std::uint64_t waits[3] = {~0ull, ~0ull, ~0ull};
-    DispatchArgs args = moe.dispatch();
-    args.source_wait_ns = waits;
-    exchange.dispatch(args);
-    moe.check_dispatch();
-    EXPECT_EQ(waits[rank], 0u);
-    for (const std::uint64_t wait : waits) EXPECT_LT(wait, 60'000'000'000u);
-    if (rank == 0) {
-      EXPECT_GE(waits[2], waits[1]);  // looked at in turn
-    }
-  }));
 }
 
 // Counts are right, what fits is there, and neither the next expert's rows nor anything else is written over.

@@ -193,6 +193,7 @@ TEST_P(MoeFarOffsets, RowsOfWindowsAndOutputs) {
                                                        .input = mine.output.data(),
                                                        .residual = nullptr,
                                                        .output = mine.result.data(),
+                                                       .source_wait_ns = nullptr,
                                                        .dispatch_admitted = mine.dispatch.local.admitted},
                                               .type = DataType::bf16});
       for (std::uint64_t i = 0; i < kTokens * args.hidden; ++i) {

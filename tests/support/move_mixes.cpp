@@ -1,8 +1,20 @@
 #include "support/move_mixes.hpp"
 
 #include <random>
+#include <utility>
 
 namespace weft::test {
+
+Move with_slots(Move move, int ranks) {
+  if (move.slot != SlotKind::given) return move;
+  Move dense = move;
+  dense.slot = SlotKind::dense;
+  move.slots.clear();
+  std::mt19937 random(move.seed);
+  for (const Place& place : places_of(dense, ranks))
+    move.slots.push_back(static_cast<std::int32_t>(place.rows + random() % 7));
+  return move;
+}
 
 std::vector<Move> random_moves(int count, int ranks, std::uint32_t seed) {
   constexpr Kind kinds[] = {Kind::all_gather,     Kind::all_to_all,   Kind::broadcast,
@@ -22,10 +34,10 @@ std::vector<Move> random_moves(int count, int ranks, std::uint32_t seed) {
     if (pick(3) == 0) move.input_gap = pick(9);
     if (pick(3) == 0) move.output_gap = pick(9);
     for (int rank = 0; rank < ranks; ++rank) move.counts.push_back(static_cast<std::int32_t>(pick(3) * pick(5)));
-    move.slot = static_cast<SlotKind>(pick(4));
+    move.slot = static_cast<SlotKind>(pick(5));
     move.slot_rows = move.slot == SlotKind::aligned ? 4 : 9;
     if (move.kind == Kind::all_gather_v && pick(2) == 0) move.widths.push_back(pick(20));
-    moves.push_back(move);
+    moves.push_back(with_slots(std::move(move), ranks));
   }
   return moves;
 }

@@ -7,6 +7,9 @@
 
 namespace weft::test {
 
+// Where slots are given: as long as each rank's rows and up to six more, which neither rows nor other slots explain.
+Move with_slots(Move move, int ranks);
+
 // Equal and ragged, of a few bytes and of many, in place or not, rows apart or side by side.
 std::vector<Move> random_moves(int count, int ranks, std::uint32_t seed);
 

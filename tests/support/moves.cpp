@@ -43,9 +43,11 @@ class Builder {
       row_bytes_ = move_.widths[tensor] * size_of(move_.type);
       build_tensor(tensor, result);
     }
-    result.counts = memory_of(move_.counts.size() * 4, 0);
-    const auto counts = std::as_bytes(std::span(move_.counts));
-    std::ranges::copy(counts, result.counts.before.begin() + static_cast<std::ptrdiff_t>(result.counts.begin));
+    std::vector<std::int32_t> numbers = move_.counts;
+    numbers.insert(numbers.end(), move_.slots.begin(), move_.slots.end());
+    result.counts = memory_of(numbers.size() * 4, 0);
+    std::ranges::copy(std::as_bytes(std::span(numbers)),
+                      result.counts.before.begin() + static_cast<std::ptrdiff_t>(result.counts.begin));
     result.counts.after = result.counts.before;
     return result;
   }
@@ -207,12 +209,12 @@ std::string describe(const Move& move) {
   constexpr const char* kinds[] = {"all_gather",     "all_to_all",   "broadcast",
                                    "reduce_scatter", "all_gather_v", "reduce_scatter_v"};
   return fmt::format(
-      "{} of {} rows of {}[{}], counts [{}] {} {} {}{}, gaps {} {}, shifts {} {}, root {}, seed {}, "
+      "{} of {} rows of {}[{}], counts [{}] {} {} {} [{}]{}, gaps {} {}, shifts {} {}, root {}, seed {}, "
       "launch {}×{}",
       kinds[static_cast<int>(move.kind)], move.rows, name(move.type), fmt::join(move.widths, ", "),
-      fmt::join(move.counts, " "), name(move.split), name(move.slot), move.slot_rows, move.in_place ? ", in place" : "",
-      move.input_gap, move.output_gap, move.input_shift, move.output_shift, move.root, move.seed, move.launch.blocks,
-      move.launch.threads);
+      fmt::join(move.counts, " "), name(move.split), name(move.slot), move.slot_rows, fmt::join(move.slots, " "),
+      move.in_place ? ", in place" : "", move.input_gap, move.output_gap, move.input_shift, move.output_shift,
+      move.root, move.seed, move.launch.blocks, move.launch.threads);
 }
 
 std::vector<Place> places_of(const Move& move, int ranks) {
@@ -238,6 +240,8 @@ std::vector<Place> places_of(const Move& move, int ranks) {
     }
     if (ragged(move.kind) && move.slot == SlotKind::max) slot = *std::ranges::max_element(rows);
     if (ragged(move.kind) && move.slot == SlotKind::fixed) slot = move.slot_rows;
+    if (ragged(move.kind) && move.slot == SlotKind::given)
+      slot = static_cast<std::size_t>(move.slots.at(places.size()));
     places.push_back({count, begin, slot});
     begin += slot;
   }
@@ -265,12 +269,12 @@ void issue(const Group& group, const RankMove& prepared, const std::function<std
   const auto output = [&](std::size_t tensor) {
     return at(prepared.output(tensor)) + (move.in_place && sums(move.kind) ? own_row(tensor) : 0);
   };
-  const Counts counts{.rows = move.counts.empty() ? nullptr
-                                                  : reinterpret_cast<const std::int32_t*>(address(prepared.counts) +
-                                                                                          prepared.counts.begin),
+  const auto* const numbers = reinterpret_cast<const std::int32_t*>(address(prepared.counts) + prepared.counts.begin);
+  const Counts counts{.rows = move.counts.empty() ? nullptr : numbers,
                       .split = move.split,
                       .slot = move.slot,
-                      .slot_rows = move.slot_rows};
+                      .slot_rows = move.slot_rows,
+                      .slots = move.slots.empty() ? nullptr : numbers + move.counts.size()};
   const auto fill_copy = [&](auto args) {
     args.input = input(0);
     args.output = output(0);

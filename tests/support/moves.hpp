@@ -30,6 +30,7 @@ struct Move {
   Split split = Split::none;
   SlotKind slot = SlotKind::dense;
   std::size_t slot_rows = 0;
+  std::vector<std::int32_t> slots = {};  // of each rank, where they are given
   std::size_t spare_rows = 0;
   std::uint32_t seed = 0;
   std::uint32_t tag = 0;
@@ -53,7 +54,7 @@ struct Memory {
 struct RankMove {
   Move move;
   std::vector<Memory> memory;  // input and output of each tensor in turn; in place they are one
-  Memory counts;
+  Memory counts;               // and behind them given slots
   std::vector<Place> places;
   std::size_t input(std::size_t tensor) const { return move.in_place ? tensor : 2 * tensor; }
   std::size_t output(std::size_t tensor) const { return move.in_place ? tensor : 2 * tensor + 1; }

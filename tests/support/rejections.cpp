@@ -195,7 +195,7 @@ std::vector<RejectedMove> rejected_moves(std::byte* memory, const std::int32_t* 
   add("is not aligned to 4 bytes", gather, all_gather_v, [&](auto& a) {
     a.counts.rows = reinterpret_cast<const std::int32_t*>(reinterpret_cast<std::uintptr_t>(counts) + 1);
   });
-  add("counts.slot: 7 is not dense, aligned, max or fixed", gather, all_gather_v,
+  add("counts.slot: 7 is not dense, aligned, max, fixed or given", gather, all_gather_v,
       [](auto& a) { a.counts.slot = static_cast<SlotKind>(7); });
   add("counts.split: 7 is not none, balanced or ceil", gather, all_gather_v,
       [](auto& a) { a.counts.split = static_cast<Split>(7); });
@@ -203,6 +203,13 @@ std::vector<RejectedMove> rejected_moves(std::byte* memory, const std::int32_t* 
       [](auto& a) { a.counts.slot = SlotKind::aligned; });
   add("counts.slot_rows: 2147483648 is not between 0 and 2147483647", gather, all_gather_v,
       [](auto& a) { a.counts.slot = SlotKind::fixed, a.counts.slot_rows = std::size_t{1} << 31; });
+  add("counts.slots: null", gather, all_gather_v, [](auto& a) { a.counts.slot = SlotKind::given; });
+  add("counts.slots: not null, and slots are max", gather, all_gather_v,
+      [&](auto& a) { a.counts.slot = SlotKind::max, a.counts.slots = counts; });
+  add("is not aligned to 4 bytes", gather, all_gather_v, [&](auto& a) {
+    a.counts.slot = SlotKind::given;
+    a.counts.slots = reinterpret_cast<const std::int32_t*>(reinterpret_cast<std::uintptr_t>(counts) + 1);
+  });
   const ReduceScatterVArgs scatter_v{.input = memory,
                                      .output = memory + 4096,
                                      .width = 8,
@@ -210,6 +217,7 @@ std::vector<RejectedMove> rejected_moves(std::byte* memory, const std::int32_t* 
                                      .input_rows = 6,
                                      .output_rows = 2};
   add("counts.rows: null", scatter_v, reduce_scatter_v, [](auto& a) { a.counts.rows = nullptr; });
+  add("counts.slots: null", scatter_v, reduce_scatter_v, [](auto& a) { a.counts.slot = SlotKind::given; });
   add("input_rows: 18446744073709551615 is not between 0 and 2^40", scatter_v, reduce_scatter_v,
       [](auto& a) { a.input_rows = SIZE_MAX; });
   add("output_rows: 18446744073709551615 is not between 0 and 2^40", scatter_v, reduce_scatter_v,

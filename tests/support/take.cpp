@@ -18,17 +18,26 @@ TakeMemory memory_of(std::size_t bytes, std::size_t shift) {
   return {.before = canaries, .after = canaries, .begin = kGuard + shift};
 }
 
+void put_numbers(TakeMemory& counts, const std::vector<std::int32_t>& rows, const std::vector<std::int32_t>& given) {
+  std::vector<std::int32_t> numbers = rows;
+  numbers.insert(numbers.end(), given.begin(), given.end());
+  std::memcpy(counts.before.data() + counts.begin, numbers.data(), numbers.size() * 4);
+}
+
 }  // namespace
 
 std::string describe(const TakeCase& c) {
   return fmt::format(
-      "slot {} of [{}], shard {} of {} {}{}, {} slots of {}, rows of {} bytes, gaps {} {}, shifts {} {}, {} rows spare",
+      "slot {} of [{}], shard {} of {} {}{}, {} slots of {} [{}], rows of {} bytes, gaps {} {}, shifts {} {}, {} rows "
+      "spare",
       c.slot, fmt::join(c.rows, " "), c.shard, c.shards, name(c.split), c.split_slots ? " of slots" : "", name(c.kind),
-      c.slot_rows, c.row_bytes, c.input_gap, c.output_gap, c.input_shift, c.output_shift, c.spare_rows);
+      c.slot_rows, fmt::join(c.given, " "), c.row_bytes, c.input_gap, c.output_gap, c.input_shift, c.output_shift,
+      c.spare_rows);
 }
 
 PreparedTake prepare(const TakeCase& c) {
-  const std::vector<RowRange> slots = slots_of(c.rows, c.kind, c.slot_rows);
+  const std::vector<RowRange> slots =
+      c.kind == SlotKind::given ? slots_of(c.rows, c.given) : slots_of(c.rows, c.kind, c.slot_rows);
   const auto rows = static_cast<std::size_t>(c.rows[c.slot]);
   const RowRange part = shard_of(c.split_slots ? slots[c.slot].size() : rows, static_cast<int>(c.shards),
                                  static_cast<int>(c.shard), c.split);
@@ -36,7 +45,8 @@ PreparedTake prepare(const TakeCase& c) {
   const std::size_t input_stride = c.row_bytes + c.input_gap, output_stride = c.row_bytes + c.output_gap;
   PreparedTake take{.c = c, .memory = {}, .input_rows = slots.back().end, .output_rows = taken + c.spare_rows};
   take.memory = {memory_of(take.input_rows * input_stride, c.input_shift),
-                 memory_of(take.output_rows * output_stride, c.output_shift), memory_of(c.rows.size() * 4, 0)};
+                 memory_of(take.output_rows * output_stride, c.output_shift),
+                 memory_of((c.rows.size() + c.given.size()) * 4, 0)};
   auto& [input, output, counts] = take.memory;
   std::mt19937 random(c.seed);
   for (std::size_t slot = 0; slot < slots.size(); ++slot) {
@@ -53,7 +63,7 @@ PreparedTake prepare(const TakeCase& c) {
     if (row < taken) std::copy_n(from, c.row_bytes, to);
     if (row >= taken) std::fill_n(to, c.row_bytes, std::byte{0});
   }
-  std::memcpy(counts.before.data() + counts.begin, c.rows.data(), c.rows.size() * 4);
+  put_numbers(counts, c.rows, c.given);
   counts.after = counts.before;
   return take;
 }
@@ -61,15 +71,17 @@ PreparedTake prepare(const TakeCase& c) {
 void issue(const Group& group, const PreparedTake& take, const std::array<std::byte*, 3>& memory, Stream stream) {
   const TakeCase& c = take.c;
   const auto at = [&](std::size_t i) { return memory[i] + take.memory[i].begin; };
+  const auto* const numbers = reinterpret_cast<const std::int32_t*>(at(2));
   take_rows(group, {.input = at(0),
                     .output = at(1),
                     .row_bytes = c.row_bytes,
                     .input_stride = c.row_bytes + c.input_gap,
                     .output_stride = c.row_bytes + c.output_gap,
-                    .counts = {.rows = reinterpret_cast<const std::int32_t*>(at(2)),
+                    .counts = {.rows = numbers,
                                .split = c.split,
                                .slot = c.kind,
-                               .slot_rows = c.slot_rows},
+                               .slot_rows = c.slot_rows,
+                               .slots = c.given.empty() ? nullptr : numbers + c.rows.size()},
                     .slots = c.rows.size(),
                     .slot = c.slot,
                     .shards = c.shards,
@@ -115,12 +127,15 @@ std::vector<TakeCase> take_cases() {
   for (std::uint32_t i = 0; i < 600; ++i) {
     std::vector<std::int32_t> rows(1 + pick(i % 10 == 0 ? kMaxTakenSlots : 6));
     for (std::int32_t& one : rows) one = static_cast<std::int32_t>(pick(4) == 0 ? 0 : pick(20));
-    const auto kind = static_cast<SlotKind>(i % 4);
+    const auto kind = static_cast<SlotKind>(i % 5);
     const std::size_t shards = pick(2) == 0 ? 1 : 1 + pick(5);
     const bool aligned = pick(2) == 0;
     const auto gap = [&] { return pick(2) == 0 ? 0 : aligned ? 16 * pick(4) : pick(40); };
     const auto shift = [&] { return pick(2) == 0 ? 0 : aligned ? 16 * pick(4) : pick(16); };
     const std::size_t slot = pick(rows.size());
+    std::vector<std::int32_t> given;
+    for (std::size_t k = 0; kind == SlotKind::given && k < rows.size(); ++k)
+      given.push_back(rows[k] + static_cast<std::int32_t>(pick(7)));
     cases.push_back({.rows = rows,
                      .slot = slot,
                      .shards = shards,
@@ -131,6 +146,7 @@ std::vector<TakeCase> take_cases() {
                      .split_slots = pick(2) == 0,
                      .kind = kind,
                      .slot_rows = kind == SlotKind::fixed ? 20u : 6u,
+                     .given = given,
                      .row_bytes = aligned ? 16 * pick(30) : pick(300),
                      .input_gap = gap(),
                      .output_gap = gap(),
@@ -147,13 +163,20 @@ std::vector<TakeMisfit> take_misfits() {
           {"TooManyForTheOutput", {0, 5, 0}},
           {"TogetherTooMany", {4, 4, 2147483647}},
           {"FixedSlotTooSmall", {5, 1, 1}, SlotKind::fixed},
-          {"PadsTooMany", {1, 1, 5}, SlotKind::max}};
+          {"PadsTooMany", {1, 1, 5}, SlotKind::max},
+          {"GivenSlotTooSmall", {1, 1, 3}, SlotKind::given, {4, 4, 2}}};
 }
 
 PreparedTake prepare(const TakeMisfit& misfit) {
-  PreparedTake take = prepare(
-      TakeCase{.rows = {4, 4, 4}, .slot = 1, .kind = misfit.kind, .slot_rows = 4, .row_bytes = 32, .input_gap = 16});
-  std::memcpy(take.memory[2].before.data() + take.memory[2].begin, misfit.rows.data(), 12);
+  const std::vector<std::int32_t> fours{4, 4, 4};
+  PreparedTake take = prepare(TakeCase{.rows = fours,
+                                       .slot = 1,
+                                       .kind = misfit.kind,
+                                       .slot_rows = 4,
+                                       .given = misfit.given.empty() ? misfit.given : fours,
+                                       .row_bytes = 32,
+                                       .input_gap = 16});
+  put_numbers(take.memory[2], misfit.rows, misfit.given);
   for (TakeMemory& memory : take.memory) memory.after = memory.before;
   return take;
 }

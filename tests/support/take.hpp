@@ -19,6 +19,7 @@ struct TakeCase {
   bool split_slots = false;
   SlotKind kind = SlotKind::dense;
   std::size_t slot_rows = 0;
+  std::vector<std::int32_t> given = {};  // rows of each slot, where they are given
   std::size_t row_bytes = 1;
   std::size_t input_gap = 0, output_gap = 0;      // bytes between rows
   std::size_t input_shift = 0, output_shift = 0;  // bytes from an aligned address
@@ -72,6 +73,7 @@ struct TakeMisfit {
   const char* name;
   std::vector<std::int32_t> rows;  // found by a call prepared for slots of four rows each, of which it takes the second
   SlotKind kind = SlotKind::dense;
+  std::vector<std::int32_t> given = {};  // rows of each slot, where they are given
 };
 std::vector<TakeMisfit> take_misfits();
 // The call of a misfit, and what its memory looks like then: as before.

@@ -1,0 +1,98 @@
+// How long dispatches and combines have waited for each source, on CPU ranks.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <limits>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "support/moe_batches.hpp"
+#include "support/world.hpp"
+
+namespace weft::test {
+namespace {
+
+constexpr std::uint32_t kRanks = 3;
+constexpr std::uint64_t kUnwritten = std::numeric_limits<std::uint64_t>::max();
+
+// The call that is asked for its waits, or whose wait is.
+struct Asked {
+  bool combine, apart;
+};
+
+class MoeStatistics : public testing::TestWithParam<Asked> {
+ protected:
+  // A dispatch and its combine, with `before` in front of the one that is asked. What that one tells.
+  static std::vector<std::uint64_t> waits(const Exchange& exchange, const PreparedMoe& p, std::uint32_t rank,
+                                          const std::function<void()>& before) {
+    const auto [of_combine, apart] = GetParam();
+    std::vector<std::uint64_t> waits(kRanks, kUnwritten);
+    CpuMoe moe(exchange, p, rank);
+    if (!of_combine) before();
+    DispatchArgs dispatch = moe.dispatch();
+    Ticket ticket;
+    if (apart) ticket = exchange.dispatch_send(dispatch);
+    if (!of_combine) dispatch.source_wait_ns = waits.data();
+    if (apart) {
+      exchange.dispatch_wait(ticket, dispatch);
+    } else {
+      ticket = exchange.dispatch(dispatch);
+    }
+    moe.check_dispatch();
+    if (of_combine) before();
+    CombineArgs combine = moe.combine(ticket);
+    if (apart) exchange.combine_send(combine);
+    if (of_combine) combine.source_wait_ns = waits.data();
+    apart ? exchange.combine_wait(combine) : exchange.combine(combine);
+    moe.check_combine();
+    return waits;
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Calls, MoeStatistics,
+                         testing::Values(Asked{false, false}, Asked{false, true}, Asked{true, false},
+                                         Asked{true, true}),
+                         [](const auto& info) {
+                           return std::string(info.param.combine ? "Combine" : "Dispatch") +
+                                  (info.param.apart ? "Apart" : "");
+                         });
+
+// A rank that begins late, once the others are about to wait, is the one that they have waited for.
+TEST_P(MoeStatistics, NamesALateRank) {
+  const PreparedMoe p = prepare({.args = small_exchange(), .tokens = {6, 3}}, kRanks, 5);
+  std::atomic<int> waiting = 0;  // ranks that are about to wait
+  expect_all_well(run_world(kRanks, cpu_config(), [&](Communicator& communicator, int rank) {
+    const Exchange exchange = Exchange::create(communicator, p.call.args);
+    const std::vector<std::uint64_t> seen = waits(exchange, p, static_cast<std::uint32_t>(rank), [&] {
+      if (rank == 1) {
+        while (waiting < 2) std::this_thread::yield();
+        std::this_thread::sleep_for(std::chrono::milliseconds(300));
+      }
+      ++waiting;
+    });
+    if (rank != 1) {
+      EXPECT_NE(seen[1], kUnwritten);
+      EXPECT_GE(seen[1], 1'000'000u);
+    }
+  }));
+}
+
+// Every source has a time, and this rank waits for itself not at all.
+TEST_P(MoeStatistics, SaysHowLongSourcesWereWaitedFor) {
+  const PreparedMoe p = prepare({.args = small_exchange(), .tokens = {6, 3}}, kRanks, 5);
+  expect_all_well(run_world(kRanks, cpu_config(), [&](Communicator& communicator, int number) {
+    const auto rank = static_cast<std::uint32_t>(number);
+    const Exchange exchange = Exchange::create(communicator, p.call.args);
+    const std::vector<std::uint64_t> seen = waits(exchange, p, rank, [] {});
+    EXPECT_EQ(seen[rank], 0u);
+    for (const std::uint64_t wait : seen) EXPECT_LT(wait, 60'000'000'000u);
+    if (rank == 0) {
+      EXPECT_GE(seen[2], seen[1]);  // looked at in turn
+    }
+  }));
+}
+
+}  // namespace
+}  // namespace weft::test

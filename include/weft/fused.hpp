@@ -69,8 +69,8 @@ struct AllReduceRmsNormArgs {
 // the algorithm, the grid and the device, and they are those of all_reduce, an addition and a norm one after the other.
 //
 // In one kernel for as many rows as fit into the communicator's buffers (Config::one_shot_bytes, two_shot_bytes); more
-// rows take several. A row that fits into neither is rejected. `residual_output` may be `residual`, and `output` may be
-// `input`, with the same stride; nothing else that is written may overlap anything, gaps between its rows included.
+// rows take several, and so does a row that is longer than these. `residual_output` may be `residual`, and `output` may
+// be `input`, with the same stride; nothing else that is written may overlap anything, gaps between its rows included.
 // Every rank writes all rows. Streams, graphs, tags, threads and errors are all_reduce's; Errc::unsupported: ranks that
 // cannot reach each other's memory.
 void all_reduce_rms_norm(const Group& group, const AllReduceRmsNormArgs& args);

@@ -4,7 +4,9 @@
 
 #include <cstdint>
 
+#include "algorithms/one_rank.hpp"
 #include "algorithms/shares.hpp"
+#include "core/plan.hpp"
 #include "core/rows.hpp"
 
 namespace weft::detail {
@@ -21,34 +23,27 @@ struct TakeWork {
 
 template <bool whole>
 struct TakeRows {
+  using Work = TakeWork;
+  static constexpr int kMostThreads = kMoveThreads;
+
   // By all threads of all blocks.
   template <Team T>
   static WEFT_FN void run(T& team, const Call& call, const TakeWork& work) {
     const CountedShares::Early counts = work.slots.early(team);
-    const std::uint32_t admitted = team.load(&call.local->admitted[team.block_rank() % kMaxBlocks].value);
-    // Another call may end the group meanwhile, so that some threads find it dead and others do not.
-    if (!team.all(admitted != kEnded)) return;
-    if (!team.all(admitted == call.generation)) return fail(team, call, Errc::released);
+    if (!may_begin(team, call)) return;
     Call of_slots{};  // the table is of slots, and not of ranks
     of_slots.rank = work.slot;
-    if (!work.slots.prepare(team, of_slots, counts)) return fail(team, call, Errc::capacity);
+    if (!work.slots.prepare(team, of_slots, counts)) return fail_alone(team, call, Errc::capacity);
     const auto table = work.slots.table(team);
     const std::uint64_t rows = table.rows_of(work.slot);
     const std::uint64_t shared = work.split_slots ? table.slot_rows_of(work.slot) : rows;
     const RowPart part = row_part(shared, work.split, work.shards, work.shard);
     const std::uint64_t taken = filled(part, rows);
-    if (taken > work.output_rows) return fail(team, call, Errc::capacity);
+    if (taken > work.output_rows) return fail_alone(team, call, Errc::capacity);
     copy(team, work, table.offset_of(work.slot) + part.begin, taken);
   }
 
  private:
-  template <Team T>
-  static WEFT_FN void fail(T& team, const Call& call, Errc code) {
-    if (team.block_rank() != 0 || team.thread_rank() != 0) return;
-    const CallId id{call.channel, call.local, team.load(&call.local->epochs[0].value), call.fingerprint};
-    report(team, id, {.code = code});
-  }
-
   template <Team T>
   static WEFT_FN void copy(T& team, const TakeWork& work, std::uint64_t first, std::uint64_t rows) {
     constexpr std::uint32_t kAtOnce = 4;

@@ -8,6 +8,7 @@
 #include "comm/call.hpp"
 #include "comm/choices.hpp"
 #include "core/fingerprint.hpp"
+#include "core/norm_steps.hpp"
 #include "core/nvtx.hpp"
 #include "weft/fused.hpp"
 
@@ -177,24 +178,6 @@ detail::NormWork work_of(const AllReduceRmsNormArgs& args) {
           .power_of_two = fp8.scale_type == ScaleType::ue8m0};
 }
 
-template <class T>
-T* further(T* data, std::size_t bytes) {
-  return data == nullptr ? nullptr : reinterpret_cast<T*>(reinterpret_cast<std::uintptr_t>(data) + bytes);
-}
-
-// `rows` rows of it, from `first` on.
-detail::NormWork part_of(detail::NormWork work, std::size_t first, std::size_t rows) {
-  constexpr std::size_t pack = sizeof(detail::Pack);
-  work.input = further(work.input, first * work.input_stride * pack);
-  work.residual = further(work.residual, first * work.residual_stride * pack);
-  work.residual_output = further(work.residual_output, first * work.residual_output_stride * pack);
-  work.output = further(work.output, first * work.output_stride * pack);
-  work.fp8 = further(work.fp8, first * work.fp8_stride * pack / 2);
-  work.scales = further(work.scales, first * work.scale_row_stride * (work.power_of_two ? 1 : sizeof(float)));
-  work.rows = static_cast<std::uint32_t>(rows);
-  return work;
-}
-
 }  // namespace
 
 void all_reduce_rms_norm(const Group& handle, const AllReduceRmsNormArgs& args) {
@@ -214,15 +197,11 @@ void all_reduce_rms_norm(const Group& handle, const AllReduceRmsNormArgs& args) 
                                                    .launch = args.launch,
                                                    .max_blocks = group.communicator().max_blocks(),
                                                    .steps = group.tuning().table->steps});
-  require(plan.piece_rows != 0,
-          "hidden: a row of {} bytes does not fit into the buffers: {} of one-shot, {} of two-shot",
-          args.hidden * kElement, group.layout().one_shot_packs * sizeof(detail::Pack),
-          group.layout().two_shot_packs * size * sizeof(detail::Pack));
   const ScaleType scales = makes_scales(args) ? args.fp8.scale_type : ScaleType::f32;
   const detail::CallName name{
       detail::fingerprint("all_reduce_rms_norm", args.type, args.tokens, args.hidden, plan.algorithm, plan.piece_rows,
-                          std::bit_cast<std::uint32_t>(args.epsilon), args.gamma_plus_one, args.residual != nullptr,
-                          work.scaling, scales, args.tag),
+                          plan.piece_packs, std::bit_cast<std::uint32_t>(args.epsilon), args.gamma_plus_one,
+                          args.residual != nullptr, work.scaling, scales, args.tag),
       fmt::format("all_reduce_rms_norm {}[{}, {}] {}{} tag {}", weft::name(args.type), args.tokens, args.hidden,
                   weft::name(plan.algorithm),
                   args.fp8.rows != nullptr ? fmt::format(" fp8 {}{}", weft::name(args.fp8.scaling),
@@ -230,20 +209,31 @@ void all_reduce_rms_norm(const Group& handle, const AllReduceRmsNormArgs& args) 
                                            : "",
                   args.tag)};
   group.remember(name);
-  std::size_t done = 0;
-  do {
-    const std::size_t rows = std::min<std::size_t>(args.tokens - done, plan.piece_rows);
+  const auto run = [&](const auto& operation, int blocks, int threads) {
     detail::run_or_keep(handle, {.call = group.call(name.fingerprint),
-                                 .operation = detail::NormOperation{.work = part_of(work, done, rows),
-                                                                    .type = args.type,
-                                                                    .size = size,
-                                                                    .algorithm = plan.algorithm,
-                                                                    .keeps_own = plan.keeps_own},
-                                 .blocks = plan.blocks,
-                                 .threads = plan.threads,
+                                 .operation = operation,
+                                 .blocks = blocks,
+                                 .threads = threads,
                                  .stream = args.stream});
-    done += rows;
-  } while (done < args.tokens);
+  };
+  const auto reduce = [&](const detail::NormWork& part) {
+    run(
+        detail::NormOperation{
+            .work = part, .type = args.type, .size = size, .algorithm = plan.algorithm, .keeps_own = plan.keeps_own},
+        plan.blocks, plan.threads);
+  };
+  if (plan.piece_packs == work.row_packs) {
+    std::size_t done = 0;
+    do {
+      const std::size_t rows = std::min<std::size_t>(args.tokens - done, plan.piece_rows);
+      reduce(detail::rows_of(work, done, rows));
+      done += rows;
+    } while (done < args.tokens);
+  } else {
+    const detail::NormSteps steps(work, plan.piece_packs);
+    for (std::uint64_t i = 0; i < steps.sums(); ++i) reduce(steps.sum(i));
+    run(detail::NormRowsOperation{.work = steps.norm(), .type = args.type}, plan.norm_blocks, plan.norm_threads);
+  }
   if (handle.device() == Device::cpu) handle.check();
 }
 

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "algorithms/norm_rows.hpp"
 #include "algorithms/one_shot_rms_norm.hpp"
 #include "algorithms/two_shot_rms_norm.hpp"
 #include "core/operation.hpp"
@@ -50,5 +51,12 @@ void with_norm(const NormInstance& instance, Run&& run) {
 }
 static_assert(has_lean_norm(DataType::bf16, 2) && has_lean_norm(DataType::bf16, 4) &&
               has_lean_norm(DataType::bf16, 8) && !has_lean_norm(DataType::f16, 2));
+
+// The same for the norm alone.
+template <class Run>
+void with_norm_rows(DataType type, Run&& run) {
+  if (type == DataType::f16) return run.template operator()<NormRows<Reduction<DataType::f16, ReduceOp::sum>>>();
+  run.template operator()<NormRows<Reduction<DataType::bf16, ReduceOp::sum>>>();
+}
 
 }  // namespace weft::detail

@@ -68,7 +68,11 @@ struct NormOperation {
   bool keeps_own = false;  // one-shot between two ranks: its own input is not sent to itself
 };
 
-// Concerns its own rank alone: it is no call of the protocol.
+// These two concern their own rank alone: they are no calls of the protocol.
+struct NormRowsOperation {
+  NormWork work;
+  DataType type;
+};
 struct TakeOperation {
   TakeWork work;
   bool whole;
@@ -76,6 +80,7 @@ struct TakeOperation {
 
 // Recordings and fabrics pass it on unread. Executors have a translation unit for each alternative, which finds the
 // instance that serves it (core/dispatch.hpp, core/dispatch_moves.hpp, core/dispatch_moe.hpp, core/dispatch_norm.hpp).
-using Operation = std::variant<AllReduceOperation, MoveOperation, MoeOperation, NormOperation, TakeOperation>;
+using Operation =
+    std::variant<AllReduceOperation, MoveOperation, MoeOperation, NormOperation, NormRowsOperation, TakeOperation>;
 
 }  // namespace weft::detail

@@ -68,13 +68,16 @@ struct MoveQuery {
 };
 MovePlan plan_move(const MoveQuery& query);
 
-// How an all-reduce with a norm is made: whole rows, several kernels where they are too many for the buffers.
+// How an all-reduce with a norm is made: whole rows, several kernels where they are too many for the buffers, and a row
+// by pieces where it is too long for them (core/norm_steps.hpp).
 struct NormPlan {
   Algorithm algorithm;
-  std::uint64_t piece_rows;  // of one kernel; 0: the buffers of the algorithm hold less than a row
-  bool keeps_own;            // NormOperation
-  int blocks;                // the control block included
+  std::uint64_t piece_rows;   // of one kernel
+  std::uint64_t piece_packs;  // of a row; fewer than it has: one row's, and the norm is a kernel of its own
+  bool keeps_own;             // NormOperation
+  int blocks;                 // the control block included
   int threads;
+  int norm_blocks, norm_threads;  // of that other kernel, which has no control block
 };
 struct NormQuery {
   Device device;

@@ -1,4 +1,4 @@
-// The kernel of every operation: wait for the kernel before, enter, the phases, leave.
+// The kernel of every operation: wait for the kernel before, enter, the phases, leave; and of what one rank does alone.
 #pragma once
 
 #include <utility>
@@ -52,6 +52,15 @@ __global__ void __launch_bounds__(kMaxThreads<A>, 1)
   if (!enter_as<A>(block, session, part, work)) return;
   run_phases<A>(team, session, places, early, part, std::make_integer_sequence<int, A::kPhases>{});
   leave(block, session, part);
+}
+
+template <class A>
+__global__ void __launch_bounds__(A::kMostThreads)
+    one_rank(const __grid_constant__ Call call, const __grid_constant__ typename A::Work work) {
+  CudaBlock block;
+  ptx::wait_for_predecessor();
+  ptx::launch_successor();
+  A::run(block, call, work);
 }
 
 }  // namespace weft::detail

@@ -18,11 +18,18 @@ void run_call(const Call& call, const typename A::Work& work, Liveness* liveness
   run_blocks<A>(std::array{CpuThread{0, kThreadBlocks, liveness}, CpuThread{1, kThreadBlocks, liveness}}, call, work);
 }
 
+template <class A>
+void run_one_rank(const Call& call, const typename A::Work& work, Liveness* liveness) {
+  CpuThread thread(0, 1, liveness);
+  A::run(thread, call, work);
+}
+
 // One translation unit each.
 void run_operation(const Call& call, const AllReduceOperation& operation, Liveness* liveness);
 void run_operation(const Call& call, const MoveOperation& operation, Liveness* liveness);
 void run_operation(const Call& call, const MoeOperation& operation, Liveness* liveness);
 void run_operation(const Call& call, const NormOperation& operation, Liveness* liveness);
+void run_operation(const Call& call, const NormRowsOperation& operation, Liveness* liveness);
 void run_operation(const Call& call, const TakeOperation& operation, Liveness* liveness);
 
 }  // namespace weft::detail

@@ -3,9 +3,8 @@
 namespace weft::detail {
 
 void run_operation(const Call& call, const TakeOperation& operation, Liveness* liveness) {
-  CpuThread thread(0, 1, liveness);
-  if (operation.whole) return TakeRows<true>::run(thread, call, operation.work);
-  TakeRows<false>::run(thread, call, operation.work);
+  if (operation.whole) return run_one_rank<TakeRows<true>>(call, operation.work, liveness);
+  run_one_rank<TakeRows<false>>(call, operation.work, liveness);
 }
 
 }  // namespace weft::detail

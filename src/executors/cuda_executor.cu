@@ -19,6 +19,7 @@ int load_kernels() {
   load_moves(loader);
   load_moe(loader);
   load_norms(loader);
+  load_norm_rows(loader);
   load_takes(loader);
   return std::min(loader.fewest() * processors, static_cast<int>(kMaxBlocks));
 }

@@ -29,6 +29,10 @@ template <class A>
 void launch(const PlannedCall& planned, const typename A::Work& work) {
   launch_kernel<typename A::Work>(collective<A>, planned, work);
 }
+template <class A>
+void launch_one_rank(const PlannedCall& planned, const typename A::Work& work) {
+  launch_kernel<typename A::Work>(one_rank<A>, planned, work);
+}
 
 // Loads kernels, so that no later launch has to, and finds the hungriest.
 class Loader {
@@ -44,6 +48,10 @@ class Loader {
   template <class A>
   void load() {
     load_kernel<typename A::Work>(collective<A>, kMaxThreads<A>);
+  }
+  template <class A>
+  void load_one_rank() {
+    load_kernel<typename A::Work>(one_rank<A>, A::kMostThreads);
   }
   template <class Work>
   void load_kernel(Kernel<Work> kernel, int threads) {
@@ -78,6 +86,8 @@ void launch_operation(const PlannedCall& planned, const MoeOperation& operation)
 void load_moe(Loader& loader);
 void launch_operation(const PlannedCall& planned, const NormOperation& operation);
 void load_norms(Loader& loader);
+void launch_operation(const PlannedCall& planned, const NormRowsOperation& operation);
+void load_norm_rows(Loader& loader);
 void launch_operation(const PlannedCall& planned, const TakeOperation& operation);
 void load_takes(Loader& loader);
 

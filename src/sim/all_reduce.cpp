@@ -217,7 +217,7 @@ std::uint32_t AllReduceProgram::host_epoch(unsigned call) const {
   std::uint32_t epoch = setup_.start_epoch;
   for (unsigned before = 0; before < recorded(call); ++before) {
     const CallSetup& spec = setup_.calls[before];
-    if (begins_epoch(before) && spec.replays < 0 && spec.group == setup_.calls[call].group) ++epoch;
+    if (spec.begins_epoch() && spec.replays < 0 && spec.group == setup_.calls[call].group) ++epoch;
   }
   return epoch;
 }

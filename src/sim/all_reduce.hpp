@@ -44,8 +44,10 @@ class AllReduceProgram final : public Program {
   void fill(unsigned call, unsigned rank);
   // Fresh memory of a call, or that of the call whose recording it replays.
   std::vector<std::uint32_t>& make_tensors(unsigned call, unsigned rank, std::size_t bytes);
-  void fill_move(unsigned call, unsigned rank);    // sim/moves.cpp
-  void fill_norm(unsigned call, unsigned rank);    // sim/norms.cpp
+  void fill_move(unsigned call, unsigned rank);  // sim/moves.cpp
+  // sim/norms.cpp
+  void fill_norm(unsigned call, unsigned rank);
+  Kernel kernel_of_norm(const CallSetup& spec, const detail::NormWork& work, std::uint32_t size) const;
   void fill_counts(unsigned call, unsigned rank);  // sim/counts.cpp
   void fill_trial(unsigned call, unsigned rank);   // sim/trial.cpp
   // sim/moe.cpp
@@ -76,10 +78,6 @@ class AllReduceProgram final : public Program {
   std::string check_faults();
   std::string check_waits() const;
   std::string check_unordered();
-  // Calls that begin an epoch; the wait for what was sent does not.
-  bool begins_epoch(unsigned call) const {
-    return setup_.calls[call].act == Act::call && setup_.calls[call].part != detail::Part::wait;
-  }
   // The call whose arguments another one has: itself, or the one that was recorded.
   unsigned recorded(unsigned call) const {
     return setup_.calls[call].replays >= 0 ? static_cast<unsigned>(setup_.calls[call].replays) : call;

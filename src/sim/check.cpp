@@ -43,7 +43,7 @@ unsigned AllReduceProgram::failed_call(unsigned rank, const detail::FaultRecord&
                                     setup_.start_epoch + (setup_.faults.ahead_rank == static_cast<int>(rank) ? 2 : 0));
   for (unsigned call = 0; call < setup_.calls.size(); ++call) {
     const unsigned group = setup_.calls[call].group;
-    if (!begins_epoch(call)) continue;
+    if (!setup_.calls[call].begins_epoch()) continue;
     if (record.channel == group && record.epoch_wanted == epochs[group]++) return call;
   }
   return static_cast<unsigned>(setup_.calls.size());

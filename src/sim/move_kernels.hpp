@@ -15,6 +15,8 @@ namespace weft::sim {
 // `lanes`: of a warp, for which there are fewer instances: bf16, in units of 16 bytes, norms of two ranks.
 Kernel find_move_kernel(const detail::MoveOperation& operation, int atomic_bytes, bool one_thread);
 Kernel find_norm_kernel(const detail::NormOperation& operation, int atomic_bytes, bool one_thread, unsigned lanes);
+Kernel find_norm_rows_kernel(const detail::NormRowsOperation& operation, int atomic_bytes, bool one_thread,
+                             unsigned lanes);
 Kernel find_moe_kernel(const detail::MoeOperation& operation, int atomic_bytes, bool one_thread, unsigned lanes);
 
 // Calls `find` for the unit; throws where there is no kernel.

@@ -51,4 +51,19 @@ Kernel find_norm_kernel(const detail::NormOperation& operation, int atomic_bytes
   }
 }
 
+Kernel find_norm_rows_kernel(const detail::NormRowsOperation& operation, int atomic_bytes, bool one_thread,
+                             unsigned lanes) {
+  Kernel kernel;
+  detail::with_norm_rows(operation.type, [&]<class A>() {
+    kernel = in_units(atomic_bytes, [&]<int unit>() -> Kernel {
+      if (lanes == 1) return one_rank_kernel_of<A, unit>(operation.work, one_thread);
+      if constexpr (unit == 16) {
+        if (lanes == 16) return one_rank_kernel_of<A, unit, 16>(operation.work, one_thread);
+      }
+      throw std::invalid_argument("simulator: no norm of rows with so many lanes");
+    });
+  });
+  return kernel;
+}
+
 }  // namespace weft::sim

@@ -20,6 +20,33 @@ CallSetup keeping_own(CallSetup call) {
   call.norm.keeps_own = true;
   return call;
 }
+// Adds the steps of a norm of rows that are longer than the buffers.
+void add_wide(std::vector<CallSetup>& calls, CallSetup call, std::uint64_t piece) {
+  const auto sums = static_cast<unsigned>((call.count / 8 + piece - 1) / piece * call.rows);
+  call.piece = piece;
+  call.of = static_cast<int>(calls.size());
+  for (call.step = 0; call.step <= sums; ++call.step) {
+    call.alone = call.step == sums;
+    calls.push_back(call);
+  }
+}
+std::vector<CallSetup> wide(const std::vector<CallSetup>& norms, std::uint64_t piece) {
+  std::vector<CallSetup> calls;
+  for (const CallSetup& call : norms) add_wide(calls, call, piece);
+  return calls;
+}
+// All of it again, in the memory of the first time: while the windows are away, and when they are back where they were.
+std::vector<CallSetup> released(std::vector<CallSetup> calls) {
+  const std::size_t eager = calls.size();
+  for (const Act act : {Act::release, Act::acquire}) {
+    calls.push_back({.act = act});
+    for (std::size_t i = 0; i < eager; ++i) {
+      calls.push_back(calls[i]);
+      calls.back().replays = static_cast<int>(i);
+    }
+  }
+  return calls;
+}
 constexpr NormForm kPlain{.scaling = RowScaling::none};
 
 }  // namespace
@@ -49,6 +76,11 @@ std::vector<Setup> small_norm_setups() {
     }
     // In place: a block of one rank may norm a row before another has sent its part of it.
     add("in-place-blocks", {.calls = {in_place(norm(2, 1, {{3, 1}}, kPlain))}, .bound = 1});
+    add("wide", {.calls = wide({norm(2, 1), in_place(norm(2, 1, {Grid{}}, kPlain))}, 1), .bound = 1});
+    add("wide-cpu", {.atomic_bytes = 8,
+                     .one_thread = true,
+                     .calls = wide({norm(2, 1), in_place(norm(2, 2, {Grid{}}, kPlain))}, 1)});
+    add("wide-released", {.calls = released(wide({norm(2, 1)}, 1)), .bound = 1});
     add("wrap32", {.start_epoch = 0xfffffffdu, .calls = {norm(1, 1), norm(1, 0), norm(1, 2), norm(1, 1), norm(1, 1)}});
   }
   return setups;
@@ -106,6 +138,16 @@ std::vector<Setup> large_norm_setups() {
                       .algorithm = algorithm,
                       .lanes = 16,
                       .calls = {norm(18, 2, {{2, 16}}, groups), norm(34, 1, {{2, 16}}, apart)}});
+    // Rows and pieces that are longer than a segment, and buffers that are shorter than a row.
+    const std::vector<CallSetup> longer{norm(39, 2, {{3, 2}, small}, apart), in_place(norm(40, 1, {{2, 2}}, first)),
+                                        norm(38, 1, {small, {3, 3}})};
+    for (const DataType type : {DataType::bf16, DataType::f16}) {
+      setups.push_back({.name = fmt::format("rms-norm-{}-wide-{}", name(algorithm), name(type)),
+                        .algorithm = algorithm,
+                        .type = type,
+                        .payload = Payload::rounding,
+                        .calls = wide(longer, 14)});
+    }
     setups.push_back({.name = fmt::format("rms-norm-{}-groups", name(algorithm)),
                       .algorithm = algorithm,
                       .ranks = 3,
@@ -114,6 +156,9 @@ std::vector<Setup> large_norm_setups() {
                       .calls = {norm(2, 2), norm(1, 3), norm(3, 1)}});
     setups.back().calls[1].group = 1;
   }
+  setups.push_back({.name = "rms-norm-wide-lanes16",
+                    .lanes = 16,
+                    .calls = wide({norm(39, 2, {{2, 16}}, groups), in_place(norm(34, 1, {{2, 16}}))}, 14)});
   return setups;
 }
 

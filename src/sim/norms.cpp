@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "algorithms/rms_norm.hpp"
+#include "core/norm_steps.hpp"
 #include "sim/all_reduce.hpp"
 #include "sim/move_kernels.hpp"
 
@@ -53,6 +54,19 @@ Scale scale_of(float largest, bool power_of_two) {
 
 }  // namespace
 
+Kernel AllReduceProgram::kernel_of_norm(const CallSetup& spec, const detail::NormWork& work, std::uint32_t size) const {
+  if (spec.alone) {
+    return find_norm_rows_kernel({.work = detail::NormSteps(work, spec.piece).norm(), .type = setup_.type},
+                                 setup_.atomic_bytes, setup_.one_thread, setup_.lanes);
+  }
+  return find_norm_kernel({.work = spec.piece == 0 ? work : detail::NormSteps(work, spec.piece).sum(spec.step),
+                           .type = setup_.type,
+                           .size = size,
+                           .algorithm = setup_.algorithm,
+                           .keeps_own = spec.norm.keeps_own},
+                          setup_.atomic_bytes, setup_.one_thread, setup_.lanes);
+}
+
 // Bytes of a rank's tensors, one behind the other, with a guard of a pack in front of each and behind the last. In
 // place, the output is the input, and the residual's output the residual.
 void AllReduceProgram::fill_norm(unsigned call, unsigned rank) {
@@ -66,10 +80,11 @@ void AllReduceProgram::fill_norm(unsigned call, unsigned rank) {
   const std::uint64_t groups = (columns + scale_columns - 1) / scale_columns;
   const std::size_t step = spec.rows * stride * 16 + 16, scale_bytes = form.power_of_two ? 1 : 4;
   const std::size_t tensors_in_call = spec.in_place ? 2 : 4;
+  const std::size_t bytes =
+      32 + tensors_in_call * step + columns * 2 + 16 + step / 2 + 8 + 16 + spec.rows * groups * 4 + 16;
+  // Of what is made in several steps, the first has the tensors.
   auto* const memory = reinterpret_cast<std::byte*>(
-      make_tensors(call, rank,
-                   32 + tensors_in_call * step + columns * 2 + 16 + step / 2 + 8 + 16 + spec.rows * groups * 4 + 16)
-          .data());
+      (spec.step == 0 ? make_tensors(call, rank, bytes) : tensors(static_cast<unsigned>(spec.of), rank).memory).data());
   Tensors& t = tensors(call, rank);
   const std::size_t input = (16 - reinterpret_cast<std::uintptr_t>(memory) % 16) % 16 + 16;
   const std::size_t residual = input + step;
@@ -78,6 +93,31 @@ void AllReduceProgram::fill_norm(unsigned call, unsigned rank) {
   const std::size_t gamma = input + tensors_in_call * step;
   const std::size_t fixed = gamma + columns * 2, fp8 = fixed + 16, scales = fp8 + step / 2 + 8;
   t.output_offset = output;
+
+  const detail::NormWork work{.input = memory + input,
+                              .residual = form.residual ? memory + residual : nullptr,
+                              .residual_output = memory + residual_output,
+                              .gamma = memory + gamma,
+                              .output = form.output ? memory + output : nullptr,
+                              .fp8 = reinterpret_cast<std::uint8_t*>(memory + fp8),
+                              .scales = memory + scales,
+                              .scale = reinterpret_cast<const float*>(memory + fixed),
+                              .input_stride = stride,
+                              .residual_stride = stride,
+                              .residual_output_stride = stride,
+                              .output_stride = stride,
+                              .fp8_stride = stride,
+                              .scale_row_stride = form.apart ? 1 : groups,
+                              .scale_group_stride = form.apart ? spec.rows : 1,
+                              .rows = static_cast<std::uint32_t>(spec.rows),
+                              .row_packs = static_cast<std::uint32_t>(packs),
+                              .inverse_columns = 1.0f / static_cast<float>(columns),
+                              .epsilon = 1e-5f,
+                              .gamma_plus_one = form.gamma_plus_one,
+                              .scaling = form.scaling,
+                              .power_of_two = form.power_of_two};
+  t.kernel = kernel_of_norm(spec, work, static_cast<std::uint32_t>(members.size()));
+  if (spec.step != 0) return;
 
   const auto put = [](std::vector<std::uint32_t>& words, std::size_t at, std::uint32_t value, std::size_t size) {
     std::memcpy(reinterpret_cast<std::byte*>(words.data()) + at, &value, size);
@@ -129,34 +169,6 @@ void AllReduceProgram::fill_norm(unsigned call, unsigned rank) {
       }
     }
   }
-
-  t.kernel = find_norm_kernel({.work = {.input = memory + input,
-                                        .residual = form.residual ? memory + residual : nullptr,
-                                        .residual_output = memory + residual_output,
-                                        .gamma = memory + gamma,
-                                        .output = form.output ? memory + output : nullptr,
-                                        .fp8 = reinterpret_cast<std::uint8_t*>(memory + fp8),
-                                        .scales = memory + scales,
-                                        .scale = reinterpret_cast<const float*>(memory + fixed),
-                                        .input_stride = stride,
-                                        .residual_stride = stride,
-                                        .residual_output_stride = stride,
-                                        .output_stride = stride,
-                                        .fp8_stride = stride,
-                                        .scale_row_stride = form.apart ? 1 : groups,
-                                        .scale_group_stride = form.apart ? spec.rows : 1,
-                                        .rows = static_cast<std::uint32_t>(spec.rows),
-                                        .row_packs = static_cast<std::uint32_t>(packs),
-                                        .inverse_columns = 1.0f / static_cast<float>(columns),
-                                        .epsilon = 1e-5f,
-                                        .gamma_plus_one = form.gamma_plus_one,
-                                        .scaling = form.scaling,
-                                        .power_of_two = form.power_of_two},
-                               .type = type,
-                               .size = static_cast<std::uint32_t>(members.size()),
-                               .algorithm = setup_.algorithm,
-                               .keeps_own = form.keeps_own},
-                              setup_.atomic_bytes, setup_.one_thread, setup_.lanes);
 }
 
 }  // namespace weft::sim

@@ -46,4 +46,14 @@ Kernel kernel_of(const typename A::Work& work, bool one_thread) {
   return [run, work](Machine& machine, Place place, const detail::Call& call) { run(machine, place, call, work); };
 }
 
+// Of what one rank does alone (algorithms/one_rank.hpp).
+template <class A, int unit, unsigned lanes = 1>
+Kernel one_rank_kernel_of(const typename A::Work& work, bool one_thread) {
+  return [work, one_thread](Machine& machine, Place place, const detail::Call& call) {
+    if (one_thread) place = {.block = 0, .blocks = 1, .thread = 0, .threads = 1, .host_epoch = place.host_epoch};
+    SimTeam<unit, lanes> team{machine, place};
+    A::run(team, call, work);
+  };
+}
+
 }  // namespace weft::sim

@@ -68,10 +68,15 @@ struct CallSetup {
   unsigned group = 0;
   bool misaligned = false;  // user memory begins one element behind a pack boundary
   Moving moving = Moving::nothing;
-  bool flows = false;                     // in chunks, whatever its size
-  bool detour = false;                    // … by way of other ranks: a broadcast, or ragged calls with one busy rank
-  std::uint64_t rows = 1;                 // rms_norm
-  NormForm norm = {};                     // rms_norm
+  bool flows = false;      // in chunks, whatever its size
+  bool detour = false;     // … by way of other ranks: a broadcast, or ragged calls with one busy rank
+  std::uint64_t rows = 1;  // rms_norm
+  NormForm norm = {};      // rms_norm
+  // rms_norm: packs of a row that go through the buffers at once, where these are too small for a row (wide_norm()).
+  // The call is then `step` of the steps of which call `of` is the first, or, if `alone`, the norm behind them.
+  std::uint64_t piece = 0;
+  unsigned step = 0;
+  bool alone = false;
   std::vector<std::int32_t> counts = {};  // ragged: rows of each rank, or with a split: of all together
   Split split = Split::none;              // ragged
   SlotKind slot = SlotKind::max;          // ragged; aligned: to two rows, fixed: of two
@@ -86,9 +91,12 @@ struct CallSetup {
   bool discard = false;                     // dispatch: as in DispatchArgs
   bool residual = false;                    // combine: there is one
   detail::Part part = detail::Part::whole;  // dispatch and combine
-  int of = -1;                              // combine: the call that was its dispatch; a wait: its send
+  int of = -1;  // combine: the call that was its dispatch; a wait: its send; rms_norm: the first step
   std::shared_ptr<const Trial> trial = {};
   int after = -1;  // begins on each rank when this call of another stream has ended there
+
+  // The wait for what was sent does not, and neither does what one rank does alone.
+  bool begins_epoch() const { return act == Act::call && part != detail::Part::wait && !alone; }
 };
 
 // Which numbers: plain ones; those that tell orders of summation apart; or full of sentinels, zeros of both signs and

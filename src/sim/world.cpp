@@ -37,7 +37,8 @@ World::World(const Setup& setup) : setup_(setup), exchange_(setup), groups_(setu
       continue;
     }
     std::uint64_t most = 1;
-    for (const CallSetup& call : setup.calls) most = std::max(most, call.count * call.rows);
+    for (const CallSetup& call : setup.calls)
+      most = std::max(most, call.piece != 0 ? call.piece * 8 : call.count * call.rows);
     const std::size_t wire_bytes = most * size_of(setup.type) * (setup.type == DataType::i32 ? 2 : 1);
     // Two tiles of bundles in each slot (wire/line.hpp), as no call has more than two tensors.
     const bool copies = std::ranges::any_of(
@@ -283,7 +284,7 @@ std::string World::check_rest(Memory& memory) const {
     std::uint32_t calls = 0;
     for (unsigned call = 0; call < setup_.calls.size(); ++call) {
       const CallSetup& spec = setup_.calls[call];
-      calls += spec.act == Act::call && spec.part != detail::Part::wait && spec.group == group && !stale(call);
+      calls += spec.begins_epoch() && spec.group == group && !stale(call);
     }
     for (const unsigned rank : groups_[group]) {
       const auto expect = [&](const std::uint32_t* word, std::uint32_t value) {

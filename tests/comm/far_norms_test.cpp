@@ -65,6 +65,8 @@ TEST(FarNorms, TwoShotSlots) {
   expect_right(Algorithm::two_shot);
 }
 
+constexpr std::size_t kLong = 264, kLongBytes = 2 * kLong;  // a row that the smallest buffers do not hold
+
 // A tensor whose rows lie more than 4 GiB apart, in address space without memory. Cut to 32 bits, row k begins k MiB
 // behind the first one.
 class FarRows {
@@ -75,7 +77,7 @@ class FarRows {
   std::byte* data() const { return memory_.data(); }
   std::byte* row(std::size_t row) const { return data() + row * kStride; }
   void put(const std::vector<std::byte>& rows) const {
-    for (std::size_t r = 0; r < kRows; ++r) std::memcpy(row(r), rows.data() + r * kRowBytes, kRowBytes);
+    for (std::size_t r = 0; r < kRows; ++r) std::memcpy(row(r), rows.data() + r * kLongBytes, kLongBytes);
   }
   std::vector<std::byte> take(std::size_t bytes) const {
     std::vector<std::byte> rows;
@@ -89,17 +91,17 @@ class FarRows {
   test::Sparse memory_;
 };
 
-// The same call with rows side by side has the same bits, in one kernel and in one for each row, whose places the host
-// finds.
+// The same call with rows side by side has the same bits, in one kernel, in one for each row, and in pieces of rows,
+// whose places the host finds.
 TEST(FarNorms, RowsPastFourGigabytes) {
   for (const Algorithm algorithm : {Algorithm::one_shot, Algorithm::two_shot}) {
-    for (const std::size_t rows_at_once : {kRows, std::size_t{1}}) {
+    for (const std::size_t buffer : {kRows * kLongBytes, kLongBytes, std::size_t{256}}) {
       Config config = test::cpu_config();
-      config.one_shot_bytes = config.two_shot_bytes = rows_at_once * kRowBytes;
+      config.one_shot_bytes = config.two_shot_bytes = buffer;
       test::expect_all_well(test::run_world(2, config, [&](Communicator& communicator, int rank) {
         const auto filled = [&](std::uint32_t seed) {
-          alignas(16) static thread_local std::byte memory[4][kRows * kRowBytes];
-          const test::Case content{.count = kRows * kHidden, .fill = test::Fill::random, .seed = seed};
+          alignas(16) static thread_local std::byte memory[4][kRows * kLongBytes];
+          const test::Case content{.count = kRows * kLong, .fill = test::Fill::random, .seed = seed};
           const test::Bytes bytes = test::input_of(content, seed == 0 ? rank : 0);
           std::ranges::copy(bytes, memory[seed]);
           return memory[seed];
@@ -107,9 +109,9 @@ TEST(FarNorms, RowsPastFourGigabytes) {
         std::byte *const input = filled(0), *const residual = filled(1), *const gamma = filled(2),
                          *const output = filled(3);
         const FarRows far_input, far_residual, far_output, far_fp8;
-        far_input.put({input, input + kRows * kRowBytes});
-        far_residual.put({residual, residual + kRows * kRowBytes});
-        std::vector<std::uint64_t> fp8(kRows * kHidden / 8);
+        far_input.put({input, input + kRows * kLongBytes});
+        far_residual.put({residual, residual + kRows * kLongBytes});
+        std::vector<std::uint64_t> fp8(kRows * kLong / 8);
         std::vector<float> scales(2 * kRows);
         AllReduceRmsNormArgs args{.input = input,
                                   .residual = residual,
@@ -118,7 +120,7 @@ TEST(FarNorms, RowsPastFourGigabytes) {
                                   .output = output,
                                   .fp8 = {.rows = fp8.data(), .scales = scales.data()},
                                   .tokens = kRows,
-                                  .hidden = kHidden,
+                                  .hidden = kLong,
                                   .algorithm = algorithm};
         all_reduce_rms_norm(communicator, args);
         args.input = far_input.data();
@@ -131,9 +133,9 @@ TEST(FarNorms, RowsPastFourGigabytes) {
         const auto same = [](const std::vector<std::byte>& far, const void* near) {
           return std::memcmp(far.data(), near, far.size()) == 0;
         };
-        EXPECT_TRUE(same(far_residual.take(kRowBytes), residual));
-        EXPECT_TRUE(same(far_output.take(kRowBytes), output));
-        EXPECT_TRUE(same(far_fp8.take(kHidden), fp8.data()));
+        EXPECT_TRUE(same(far_residual.take(kLongBytes), residual));
+        EXPECT_TRUE(same(far_output.take(kLongBytes), output));
+        EXPECT_TRUE(same(far_fp8.take(kLong), fp8.data()));
         EXPECT_TRUE(std::equal(scales.begin(), scales.begin() + kRows, scales.begin() + kRows));
         for (const FarRows* tensor : {&far_input, &far_residual, &far_output, &far_fp8})
           EXPECT_FALSE(tensor->strayed());

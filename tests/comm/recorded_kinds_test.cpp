@@ -100,5 +100,14 @@ TEST_P(RecordedKinds, AllReducesWithNorm) {
   expect_replays<HostNorm>(GetParam(), cpu_config(), norms);
 }
 
+// Pieces of rows, and the norm of these.
+TEST_P(RecordedKinds, AllReducesWithNormOfRowsLongerThanTheBuffers) {
+  const std::vector<Norm> norms = {
+      {.tokens = 3, .hidden = 1000, .residual_in_place = true, .algorithm = Algorithm::two_shot, .seed = 1},
+      {.tokens = 2, .hidden = 136, .type = DataType::f16, .output_in_place = true, .algorithm = Algorithm::one_shot},
+      {.tokens = 2, .hidden = 1024, .fp8 = true, .scaling = Fp8Scaling::per_128_columns, .seed = 3}};
+  expect_replays<HostNorm>(GetParam(), smallest_buffers(), norms);
+}
+
 }  // namespace
 }  // namespace weft::test

@@ -34,6 +34,7 @@ TEST_P(RmsNorm, ShapesLayoutsAndOutputsOfEveryKind) {
   const std::vector<Norm> norms = mixed_norms(repeated(200), static_cast<std::uint32_t>(GetParam()));
   expect_right(GetParam(), cpu_config(), norms);
   expect_right(GetParam(), small_buffers(), norms);
+  expect_right(GetParam(), smallest_buffers(), norms);
 }
 
 TEST_P(RmsNorm, RowsOfModels) {
@@ -46,6 +47,37 @@ TEST_P(RmsNorm, RowsOfModels) {
     norms.push_back({.tokens = 2, .hidden = hidden - 8, .algorithm = Algorithm::two_shot, .seed = 6});
   }
   expect_right(GetParam(), cpu_config(), norms);
+  expect_right(GetParam(), small_buffers(), norms);
+}
+
+// Rows around every length up to which they go through the buffers whole, or in one piece fewer: the same memory
+// afterwards, byte for byte, as from a group whose buffers hold them all.
+TEST_P(RmsNorm, BuffersSmallerThanARowDoNotShow) {
+  const int ranks = GetParam();
+  Config config = cpu_config();
+  config.group_one_shot_bytes = config.group_two_shot_bytes = 256;
+  expect_all_well(run_world(ranks, config, [&](Communicator& communicator, int rank) {
+    const Group narrow = communicator.split(0);
+    for (const Algorithm algorithm : {Algorithm::one_shot, Algorithm::two_shot}) {
+      const std::size_t most = algorithm == Algorithm::one_shot ? 128 : 128 * static_cast<std::size_t>(ranks);
+      for (const std::size_t hidden : {most - 8, most, most + 8, 2 * most, 2 * most + 8, 5 * most - 8}) {
+        const Norm norm{.tokens = 3,
+                        .hidden = hidden,
+                        .residual_in_place = true,
+                        .output_in_place = hidden % 128 == 8,
+                        .fp8 = true,
+                        .scaling = hidden % 128 == 0 ? Fp8Scaling::per_128_columns : Fp8Scaling::per_token,
+                        .algorithm = algorithm,
+                        .seed = static_cast<std::uint32_t>(hidden)};
+        const RankNorm prepared = prepare(norm, ranks, rank);
+        HostNorm whole(prepared), in_pieces(prepared);
+        whole.call(communicator);
+        in_pieces.call(narrow);
+        whole.check(prepared);
+        ASSERT_TRUE(whole == in_pieces) << describe(norm);
+      }
+    }
+  }));
 }
 
 // The same call as one, and as an all_reduce, an addition and a norm.
@@ -180,21 +212,37 @@ TEST(RmsNormArguments, MistakesAreRejectedByNameAndLeaveNoTrace) {
   }));
 }
 
-// A row that is too long for the buffers of one algorithm goes through the other's; for both, it is rejected.
-TEST(RmsNormArguments, RowsLongerThanTheBuffers) {
+// One kernel where rows fit, and without rows; a row that is too long for the buffers of one algorithm goes through the
+// other's; and one that is too long for both takes as few pieces as may be, and a kernel that norms them all.
+TEST(RmsNormSequences, KernelsOfRowsLongerThanTheBuffers) {
   Config config = cpu_config();
   config.one_shot_bytes = 256;
   config.two_shot_bytes = 1024;
   expect_all_well(run_world(2, config, [&](Communicator& communicator, int) {
-    run_on_cpu_rank(communicator, Norm{.tokens = 3, .hidden = 512});
-    const auto rejected = [&](std::size_t hidden, Algorithm algorithm) {
-      return error_of([&] { run_on_cpu_rank(communicator, Norm{.hidden = hidden, .algorithm = algorithm}); });
+    const auto kernels = [&](std::size_t tokens, std::size_t hidden, Algorithm algorithm) {
+      const RankNorm prepared =
+          prepare({.tokens = tokens, .hidden = hidden, .algorithm = algorithm}, communicator.size(), 0);
+      HostNorm host(prepared);
+      return Recording::capture(communicator, [&] { host.call(communicator); }).size();
     };
-    expect_says(rejected(520, Algorithm::automatic),
-                "a row of 1040 bytes does not fit into the buffers: 256 of one-shot, 1024 of two-shot");
-    expect_says(rejected(136, Algorithm::one_shot), "a row of 272 bytes does not fit");
-    run_on_cpu_rank(communicator, Norm{.tokens = 3, .hidden = 128, .algorithm = Algorithm::one_shot});
+    EXPECT_EQ(kernels(1, 512, Algorithm::automatic), 1u);
+    EXPECT_EQ(kernels(3, 512, Algorithm::automatic), 3u);
+    EXPECT_EQ(kernels(3, 520, Algorithm::automatic), 3 * 2 + 1u);
+    EXPECT_EQ(kernels(2, 1024, Algorithm::two_shot), 2 * 2 + 1u);
+    EXPECT_EQ(kernels(3, 128, Algorithm::one_shot), 3u);
+    EXPECT_EQ(kernels(1, 1024, Algorithm::one_shot), 8 + 1u);
+    EXPECT_EQ(kernels(0, 1024, Algorithm::one_shot), 1u);
   }));
+}
+
+// Whatever launches it has, a call without rows is one, and is compared.
+TEST(RmsNormSequences, NoRowsAreACall) {
+  expect_right(3, smallest_buffers(),
+               {{.tokens = 0, .hidden = 4096}, {.tokens = 1, .hidden = 4096}, {.tokens = 0, .hidden = 4096}});
+  const auto endings = run_world(2, smallest_buffers(), [&](Communicator& communicator, int rank) {
+    run_on_cpu_rank(communicator, Norm{.tokens = rank == 0 ? 0u : 1u, .hidden = 4096});
+  });
+  for (const Ending& ending : endings) expect_fault(ending, {Errc::mismatch, Errc::peer_failed}, "no rows");
 }
 
 // Everything that defines the call is compared.
@@ -236,12 +284,17 @@ TEST(RmsNormArguments, ScaleTypesOfNoScalesAreNotCompared) {
   }
 }
 
-// One rank never comes: the others are told who, in time, by every algorithm.
+// One rank never comes: the others are told who, in time, by every algorithm, in one piece or in several.
 TEST(RmsNormFaults, AMissingRankIsNamed) {
   constexpr int ranks = 3, missing = 2;
-  for (const Algorithm algorithm : {Algorithm::one_shot, Algorithm::two_shot}) {
-    auto communicators = Communicator::local(ranks, cpu_config(std::chrono::milliseconds(kSanitized ? 1500 : 250)));
-    const Norm norm{.tokens = 4, .hidden = 256, .algorithm = algorithm};
+  for (const auto& [algorithm, hidden] : {std::pair{Algorithm::one_shot, 256u},
+                                          {Algorithm::two_shot, 256u},
+                                          {Algorithm::one_shot, 1024u},
+                                          {Algorithm::two_shot, 1024u}}) {
+    Config config = hidden == 256 ? cpu_config() : smallest_buffers();
+    config.deadline = short_deadline;
+    auto communicators = Communicator::local(ranks, config);
+    const Norm norm{.tokens = 4, .hidden = hidden, .algorithm = algorithm};
     const auto endings = run_world(communicators, [&](Communicator& communicator, int rank) {
       run_on_cpu_rank(communicator, norm);
       if (rank != missing) run_on_cpu_rank(communicator, norm);
@@ -252,7 +305,7 @@ TEST(RmsNormFaults, AMissingRankIsNamed) {
       expect_fault(ending, {Errc::timeout, Errc::peer_failed}, test_name(algorithm));
       const bool timed_out = ending.error && ending.error->code() == Errc::timeout;
       EXPECT_TRUE(!timed_out || ending.error->fault().peer == missing) << ending.what;
-      expect_says(ending.what, "all_reduce_rms_norm bf16[4, 256]");
+      expect_says(ending.what, "all_reduce_rms_norm bf16[4, " + std::to_string(hidden) + "]");
     }
   }
 }

@@ -93,6 +93,33 @@ TEST(Plan, BlocksOfNormsFitOnTheGpu) {
   }
 }
 
+// A row goes through the buffers whole where it can, and else in as few pieces as may be, none of which is too long.
+TEST(Plan, PiecesOfNormsFitTheBuffers) {
+  for (const Algorithm algorithm : {Algorithm::one_shot, Algorithm::two_shot}) {
+    for (const std::uint32_t size : {1u, 2u, 3u, 8u}) {
+      for (const std::uint64_t bytes : {256u, 1000u, 65536u}) {
+        for (const std::uint64_t row_packs : {1u, 16u, 17u, 48u, 49u, 511u, 513u, 8192u}) {
+          const RegionLayout layout = make_layout(size, bytes, bytes);
+          const NormPlan plan = plan_norm({.device = Device::cpu,
+                                           .size = size,
+                                           .layout = layout,
+                                           .type = DataType::f16,
+                                           .rows = 3,
+                                           .row_packs = row_packs,
+                                           .wish = algorithm});
+          const std::uint64_t most =
+              algorithm == Algorithm::one_shot ? layout.one_shot_packs : layout.two_shot_packs * size;
+          SCOPED_TRACE(fmt::format("{} of {} ranks, {} of {} packs", name(algorithm), size, row_packs, most));
+          EXPECT_LE(plan.piece_rows * plan.piece_packs, most);
+          EXPECT_GE(plan.piece_rows, 1u);
+          EXPECT_EQ(plan.piece_packs == row_packs, row_packs <= most);
+          EXPECT_EQ((row_packs + plan.piece_packs - 1) / plan.piece_packs, (row_packs + most - 1) / most);
+        }
+      }
+    }
+  }
+}
+
 MoveQuery move_query(Device device, std::uint32_t size, std::uint64_t own, std::uint64_t whole) {
   const bool cpu = device == Device::cpu;
   return {.device = device,

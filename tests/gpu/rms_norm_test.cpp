@@ -128,16 +128,35 @@ TEST_P(GpuRmsNorm, MoreRowsThanTheBuffersTake) {
   expect_right(world, norms);
 }
 
-// Two graphs and eager calls in turns.
-TEST_P(GpuRmsNorm, ReplaysMixWithEagerCalls) {
+Config smallest_gpu_buffers() {
+  Config config = gpu_config();
+  config.one_shot_bytes = config.two_shot_bytes = 256;
+  return config;
+}
+
+// Rows in pieces, and some that fit.
+TEST_P(GpuRmsNorm, RowsLongerThanTheBuffers) {
   const int ranks = GetParam();
-  GpuWorld& world = lasting_gpu_world(ranks);
+  GpuWorld world = make_gpu_world(ranks, smallest_gpu_buffers());
+  std::vector<Norm> norms = mixed_norms(100, static_cast<std::uint32_t>(100 + ranks));
+  for (std::size_t i = 0; i < norms.size(); i += 2) {
+    norms[i].launch = {.blocks = 2 + static_cast<int>(i % 5), .threads = 32 * (1 + static_cast<int>(i % 7))};
+  }
+  for (const Algorithm algorithm : {Algorithm::one_shot, Algorithm::two_shot}) {
+    norms.push_back({.tokens = 2, .hidden = 7168, .fp8 = true, .algorithm = algorithm, .seed = 5});
+    norms.push_back({.hidden = 16384, .type = DataType::f16, .residual_in_place = true, .algorithm = algorithm});
+  }
+  expect_right(world, norms);
+}
+
+// Two graphs and eager calls in turns.
+void expect_replays_mix_with_eager_calls(GpuWorld& world, int ranks, std::size_t hidden) {
   expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int rank) {
     gpu.reset();
     std::vector<RankNorm> norms;
     for (const Algorithm algorithm : {Algorithm::one_shot, Algorithm::two_shot, Algorithm::automatic}) {
       norms.push_back(prepare({.tokens = 5,
-                               .hidden = 4096,
+                               .hidden = hidden,
                                .residual_in_place = true,
                                .output_in_place = true,
                                .fp8 = true,
@@ -161,6 +180,15 @@ TEST_P(GpuRmsNorm, ReplaysMixWithEagerCalls) {
       communicator.check();
     }
   }));
+}
+
+TEST_P(GpuRmsNorm, ReplaysMixWithEagerCalls) {
+  expect_replays_mix_with_eager_calls(lasting_gpu_world(GetParam()), GetParam(), 4096);
+}
+
+TEST_P(GpuRmsNorm, ReplaysOfRowsLongerThanTheBuffers) {
+  GpuWorld world = make_gpu_world(GetParam(), smallest_gpu_buffers());
+  expect_replays_mix_with_eager_calls(world, GetParam(), 1096);
 }
 
 TEST_P(GpuRmsNorm, AThousandCallsBackToBack) {

@@ -2,6 +2,7 @@
 // byte for byte before and after a call: inputs, gaps between rows and canaries are compared like results.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -68,10 +69,13 @@ class HostNorm {
   // The call that was prepared first.
   void call(const Group& group);
   void check(const RankNorm& norm);
+  // The same bytes in every tensor.
+  friend bool operator==(const HostNorm& a, const HostNorm& b) { return std::ranges::equal(a.blocks_, b.blocks_); }
 
  private:
   struct alignas(256) Block {
     std::byte bytes[256];
+    bool operator==(const Block&) const = default;
   };
   std::span<std::byte> storage(int tensor) { return std::as_writable_bytes(std::span(blocks_[tensor])); }
   const RankNorm& first_;

@@ -47,6 +47,12 @@ Config small_slots() {
   return config;
 }
 
+Config smallest_buffers() {
+  Config config = small_slots();
+  config.one_shot_bytes = 256;
+  return config;
+}
+
 std::vector<Ending> run_world(int size, const Config& config, const RankBody& body) {
   std::vector<Communicator> communicators = Communicator::local(size, config);
   return run_world(communicators, body);

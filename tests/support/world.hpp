@@ -33,6 +33,9 @@ Config small_pieces();
 // Slots of 256 bytes: what is longer flows in chunks.
 Config small_slots();
 
+// As small as they can be: 256 bytes of one-shot, and of each shard of two-shot.
+Config smallest_buffers();
+
 // Each communicator lives until every body has ended.
 std::vector<Ending> run_world(std::vector<Communicator>& communicators, const RankBody& body);
 std::vector<Ending> run_world(int size, const Config& config, const RankBody& body);

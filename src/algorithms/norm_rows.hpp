@@ -1,0 +1,34 @@
+// The norm alone, of rows whose sums kernels before this one have put into the new residual (core/norm_steps.hpp). What
+// other ranks do does not matter: there is neither an epoch nor a header, and no block waits.
+#pragma once
+
+#include <cstdint>
+
+#include "algorithms/one_rank.hpp"
+#include "algorithms/rms_norm.hpp"
+
+namespace weft::detail {
+
+template <class R>
+struct NormRows {
+  using Work = NormWork;
+  using Norm = RmsNorm<R, true>;
+  using Packs = typename Norm::Packs;
+  static constexpr int kMostThreads = kNormThreads;
+
+  // By all threads of all blocks.
+  template <Team T>
+  static WEFT_FN void run(T& team, const Call& call, const NormWork& work) {
+    if (!may_begin(team, call)) return;
+    std::uint32_t uses = 0;
+    for (std::uint32_t row = team.block_rank(); row < work.rows; row += team.blocks()) {
+      const Packs sums(static_cast<const Pack*>(work.residual_output) + row * work.residual_output_stride, 0);
+      static_cast<void>(Norm::finish(team, work, row, uses, [&](std::uint32_t, std::uint32_t i, Pack& sum) {
+        sum = sums.load(i);
+        return true;
+      }));
+    }
+  }
+};
+
+}  // namespace weft::detail

@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <thread>
 
@@ -18,6 +19,17 @@ namespace {
 
 using namespace std::chrono_literals;
 using detail::check_cuda;
+
+// Skips, with the reason, what one GPU cannot do.
+class GpuProcesses : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (gpu_count() < 2) GTEST_SKIP() << "NCCL needs a GPU for every rank, and here is one GPU";
+  }
+  const int ranks_ = gpu_count();
+  // Processes begin one behind the other, at almost two seconds each: no more of them than show the matter.
+  const int on_two_hosts_ = std::min(ranks_, 3), pair_ = 2;
+};
 
 // What rank 0 does in between.
 void play(const std::string& part, Communicator& communicator) {
@@ -34,7 +46,6 @@ TEST(GpuProcess, DISABLED_Worker) {
   GpuRank gpu(rank);
   try {
     Communicator communicator = Communicator::from_environment(gpu_config(1500ms));
-    wait_for_go();
     const bool in_half = part == "late in a half";
     const Group group = in_half ? communicator.split(rank * 2 / size) : communicator.world();
     // NCCL adds in an order of its own: sums that are exact in any order.
@@ -56,48 +67,20 @@ TEST(GpuProcess, DISABLED_Worker) {
   std::fflush(stdout);
 }
 
-// The processes of all tests start together; those of one test at a time are at work.
-class GpuProcesses : public testing::Test {
- protected:
-  static void SetUpTestSuite() {
-    if (gpu_count() < 2) return;
-    start("AProcessPerGpu", 200, {});
-    start("AcrossHosts", 20, two_hosts);
-    start("AcrossHostsALateRankEndsAll", kEndless, two_hosts_with("late"));
-    start("AcrossHostsAnAbortEndsAll", kEndless, two_hosts_with("abort"));
-    start("AcrossHostsAFaultOnOneHostStaysThere", 50, two_hosts_with("late in a half"));
-    start("WithoutPeerAccess", 20, {{"NCCL_P2P_DISABLE", "1"}});
-    start("WithoutVirtualMemory", 20, {{"NCCL_CUMEM_ENABLE", "0"}});
-    all_.start("FromNcclWithoutOneRankEndsByTheDeadline", "GpuProcess.DISABLED_FromNcclWithoutOneRank", 1);
-  }
-  static void TearDownTestSuite() { all_.end(); }
+std::vector<Spawned> start_workers(int size, int calls, Variables more = {}) {
+  more.emplace_back("WEFT_TEST_CALLS", std::to_string(calls));
+  return start_ranks("GpuProcess.DISABLED_Worker", size, more);
+}
 
-  // Skips, with the reason, what one GPU cannot do.
-  void SetUp() override {
-    if (gpu_count() < 2) GTEST_SKIP() << "NCCL needs a GPU for every rank, and here is one GPU";
-    workers_ = all_.go();
-  }
-  const int ranks_ = gpu_count();
-  std::vector<Spawned> workers_;
-
- private:
-  static constexpr int kEndless = 1 << 30;
-
-  static void start(const std::string& test, int calls, Variables variables) {
-    variables.emplace_back("WEFT_TEST_CALLS", std::to_string(calls));
-    all_.start(test, "GpuProcess.DISABLED_Worker", gpu_count(), variables);
-  }
-  static Variables two_hosts_with(const std::string& part) {
-    Variables variables = two_hosts;
-    variables.emplace_back("WEFT_TEST_PART", part);
-    return variables;
-  }
-
-  static inline StartedRanks all_;
-};
+Variables two_hosts_with(const std::string& part) {
+  Variables variables = two_hosts;
+  variables.emplace_back("WEFT_TEST_PART", part);
+  return variables;
+}
 
 TEST_F(GpuProcesses, AProcessPerGpu) {
-  for (Spawned& worker : workers_) {
+  std::vector<Spawned> workers = start_workers(ranks_, 200);
+  for (Spawned& worker : workers) {
     const Outcome outcome = worker.wait(60s);
     expect_says(outcome.said, "[done]");
     EXPECT_EQ(outcome.exit_code, 0) << outcome.said;
@@ -106,7 +89,8 @@ TEST_F(GpuProcesses, AProcessPerGpu) {
 
 // GPUs that cannot write to each other's memory: everything still works, through NCCL, and says so.
 TEST_F(GpuProcesses, AcrossHosts) {
-  for (Spawned& worker : workers_) {
+  std::vector<Spawned> workers = start_workers(on_two_hosts_, 20, two_hosts);
+  for (Spawned& worker : workers) {
     const Outcome outcome = worker.wait(60s);
     expect_says(outcome.said, "[done]");
     expect_says(outcome.said, "working over NCCL: only");
@@ -128,21 +112,26 @@ void expect_ended(const Outcome& outcome, int rank) {
 }
 
 TEST_F(GpuProcesses, AcrossHostsALateRankEndsAll) {
-  for (int rank = 0; rank < ranks_; ++rank) expect_ended(workers_[static_cast<std::size_t>(rank)].wait(90s), rank);
+  std::vector<Spawned> workers = start_workers(on_two_hosts_, 1 << 30, two_hosts_with("late"));
+  for (int rank = 0; rank < on_two_hosts_; ++rank)
+    expect_ended(workers[static_cast<std::size_t>(rank)].wait(90s), rank);
 }
 
 TEST_F(GpuProcesses, AcrossHostsAnAbortEndsAll) {
-  const Outcome first = workers_.front().wait(90s);
+  std::vector<Spawned> workers = start_workers(on_two_hosts_, 1 << 30, two_hosts_with("abort"));
+  const Outcome first = workers.front().wait(90s);
   EXPECT_EQ(first.exit_code, 0) << first.said;
   expect_says(first.said, "[aborted 0 ");
-  for (int rank = 1; rank < ranks_; ++rank) expect_ended(workers_[static_cast<std::size_t>(rank)].wait(90s), rank);
+  for (int rank = 1; rank < on_two_hosts_; ++rank)
+    expect_ended(workers[static_cast<std::size_t>(rank)].wait(90s), rank);
 }
 
 // A fault of a group on one host, whose ranks reach each other: ranks that are out of reach are no place for poison.
 TEST_F(GpuProcesses, AcrossHostsAFaultOnOneHostStaysThere) {
   if (ranks_ < 4) GTEST_SKIP() << "two hosts of two GPUs each are needed";
+  std::vector<Spawned> workers = start_workers(ranks_, 50, two_hosts_with("late in a half"));
   for (int rank = 0; rank < ranks_; ++rank) {
-    const Outcome outcome = workers_[static_cast<std::size_t>(rank)].wait(90s);
+    const Outcome outcome = workers[static_cast<std::size_t>(rank)].wait(90s);
     EXPECT_FALSE(outcome.too_slow) << "rank " << rank << " does not end: " << outcome.said;
     EXPECT_EQ(outcome.exit_code, 0) << outcome.said;
     const bool there = rank * 2 / ranks_ == 0;
@@ -157,7 +146,7 @@ TEST_F(GpuProcesses, AcrossHostsAFaultOnOneHostStaysThere) {
 // ------------------------------------------------------------------------------------------------------------
 // machines that lack something: it works through NCCL, or creation says why not
 
-void expect_works_or_says_why(std::vector<Spawned>& workers) {
+void expect_works_or_says_why(std::vector<Spawned> workers) {
   for (Spawned& worker : workers) {
     const Outcome outcome = worker.wait(150s);
     EXPECT_FALSE(outcome.too_slow) << "does not end: " << outcome.said;
@@ -174,11 +163,11 @@ void expect_works_or_says_why(std::vector<Spawned>& workers) {
 }
 
 TEST_F(GpuProcesses, WithoutPeerAccess) {
-  expect_works_or_says_why(workers_);
+  expect_works_or_says_why(start_workers(pair_, 20, {{"NCCL_P2P_DISABLE", "1"}}));
 }
 
 TEST_F(GpuProcesses, WithoutVirtualMemory) {
-  expect_works_or_says_why(workers_);
+  expect_works_or_says_why(start_workers(pair_, 20, {{"NCCL_CUMEM_ENABLE", "0"}}));
 }
 
 // ------------------------------------------------------------------------------------------------------------
@@ -189,7 +178,6 @@ TEST(GpuProcess, DISABLED_FromNcclWithoutOneRank) {
   const int ranks = gpu_count();
   std::vector<ncclComm_t> engine(static_cast<std::size_t>(ranks));
   ASSERT_EQ(ncclCommInitAll(engine.data(), ranks, nullptr), ncclSuccess);
-  wait_for_go();
   const auto errors = run_ranks(ranks - 1, [&](int rank) {
     check_cuda(cudaSetDevice(rank), "cudaSetDevice");
     Config config = gpu_config();
@@ -202,7 +190,7 @@ TEST(GpuProcess, DISABLED_FromNcclWithoutOneRank) {
 }
 
 TEST_F(GpuProcesses, FromNcclWithoutOneRankEndsByTheDeadline) {
-  const Outcome outcome = workers_.front().wait(60s);
+  const Outcome outcome = Spawned("GpuProcess.DISABLED_FromNcclWithoutOneRank", {}).wait(60s);
   EXPECT_FALSE(outcome.too_slow) << outcome.said;
   EXPECT_EQ(outcome.exit_code, 0) << outcome.said;
   expect_says(outcome.said, "has every rank called?");

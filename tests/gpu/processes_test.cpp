@@ -8,6 +8,7 @@
 
 #include "gpu/support/gpu_world.hpp"
 #include "gpu/support/spawned.hpp"
+#include "support/free_port.hpp"
 #include "support/ranks.hpp"
 
 namespace weft::test {
@@ -21,7 +22,6 @@ TEST(GpuStruckProcess, DISABLED_Worker) {
   const int rank = std::atoi(std::getenv("RANK")), size = std::atoi(std::getenv("WORLD_SIZE"));
   GpuRank gpu(rank);
   Communicator communicator = Communicator::from_environment(gpu_config(1500ms));
-  wait_for_go();
   std::vector<Case> cases;
   for (const Algorithm algorithm : kAlgorithms) {
     for (const std::size_t count : {9u, 5000u, 100'003u}) {
@@ -43,11 +43,21 @@ TEST(GpuStruckProcess, DISABLED_Worker) {
 
 struct Ranks {
   std::vector<Spawned> workers;
-  std::size_t victim = 0;
+  std::size_t victim;
 };
 
 // All of them at work, and one that has just been struck.
 void strike(Ranks& ranks, int signal, std::mt19937& random) {
+  const int size = gpu_count();
+  const std::string port = std::to_string(free_port());
+  for (int rank = 0; rank < size; ++rank) {
+    ranks.workers.emplace_back("GpuStruckProcess.DISABLED_Worker",
+                               std::vector<std::pair<std::string, std::string>>{{"RANK", std::to_string(rank)},
+                                                                                {"LOCAL_RANK", std::to_string(rank)},
+                                                                                {"WORLD_SIZE", std::to_string(size)},
+                                                                                {"MASTER_ADDR", "127.0.0.1"},
+                                                                                {"MASTER_PORT", port}});
+  }
   for (Spawned& worker : ranks.workers) ASSERT_TRUE(worker.wait_until_said("working", 60s));
   ::usleep(static_cast<useconds_t>(random() % 200'000));
   ranks.workers[ranks.victim].signal(signal);
@@ -70,46 +80,34 @@ void expect_named(Ranks& ranks) {
 
 class GpuStruckProcesses : public testing::Test {
  protected:
-  static void SetUpTestSuite() {
-    if (gpu_count() < 2) return;
-    for (const char* test : {"AKilledOneIsNamedByTheOthers", "AStoppedOneIsNamedByTheOthersAndLearnsItToo"}) {
-      all_.start(test, "GpuStruckProcess.DISABLED_Worker", gpu_count());
-    }
-  }
-  static void TearDownTestSuite() { all_.end(); }
-
   void SetUp() override {
     if (gpu_count() < 2) GTEST_SKIP() << "processes do not share a GPU";
-    ranks_ = {.workers = all_.go(), .victim = random_() % static_cast<unsigned>(gpu_count())};
   }
-
   std::mt19937 random_{static_cast<unsigned>(::getpid())};  // moments are never the same
-  Ranks ranks_;
-
- private:
-  static inline StartedRanks all_;
 };
 
 TEST_F(GpuStruckProcesses, AKilledOneIsNamedByTheOthers) {
-  ASSERT_NO_FATAL_FAILURE(strike(ranks_, SIGKILL, random_));
-  expect_named(ranks_);
-  EXPECT_EQ(ranks_.workers[ranks_.victim].wait(10s).signal, SIGKILL);
+  Ranks ranks{{}, random_() % static_cast<unsigned>(gpu_count())};
+  ASSERT_NO_FATAL_FAILURE(strike(ranks, SIGKILL, random_));
+  expect_named(ranks);
+  EXPECT_EQ(ranks.workers[ranks.victim].wait(10s).signal, SIGKILL);
 }
 
 // Past the deadline it goes on: the others have ended the communicator, and it learns that.
 TEST_F(GpuStruckProcesses, AStoppedOneIsNamedByTheOthersAndLearnsItToo) {
-  ASSERT_NO_FATAL_FAILURE(strike(ranks_, SIGSTOP, random_));
-  for (std::size_t rank = 0; rank < ranks_.workers.size(); ++rank) {
-    if (rank == ranks_.victim) continue;
-    EXPECT_TRUE(ranks_.workers[rank].wait_until_said("ended: ", 30s))
+  Ranks ranks{{}, random_() % static_cast<unsigned>(gpu_count())};
+  ASSERT_NO_FATAL_FAILURE(strike(ranks, SIGSTOP, random_));
+  for (std::size_t rank = 0; rank < ranks.workers.size(); ++rank) {
+    if (rank == ranks.victim) continue;
+    EXPECT_TRUE(ranks.workers[rank].wait_until_said("ended: ", 30s))
         << "rank " << rank << " goes on without the stopped one";
   }
-  ranks_.workers[ranks_.victim].signal(SIGCONT);
-  const Outcome outcome = ranks_.workers[ranks_.victim].wait(60s);
+  ranks.workers[ranks.victim].signal(SIGCONT);
+  const Outcome outcome = ranks.workers[ranks.victim].wait(60s);
   EXPECT_FALSE(outcome.too_slow) << "the stopped rank does not end: " << outcome.said;
   EXPECT_EQ(outcome.exit_code, 0) << outcome.said;
   expect_says(outcome.said, "[peer failed ");
-  expect_named(ranks_);
+  expect_named(ranks);
 }
 
 }  // namespace

@@ -8,11 +8,8 @@
 #include <unistd.h>
 
 #include <execinfo.h>
-#include <fmt/format.h>
-#include <gtest/gtest.h>
 #include <array>
 #include <cerrno>
-#include <cstdio>
 #include <cstdlib>
 #include <stdexcept>
 
@@ -27,15 +24,6 @@ void say_where(int) {
   ::backtrace_symbols_fd(frames.data(), ::backtrace(frames.data(), static_cast<int>(frames.size())), STDERR_FILENO);
 }
 
-void open_pipe(detail::UniqueFd& reader, detail::UniqueFd& writer) {
-  int ends[2];
-  if (::pipe2(ends, O_CLOEXEC) != 0) throw std::runtime_error("pipe2");
-  reader = detail::UniqueFd(ends[0]);
-  writer = detail::UniqueFd(ends[1]);
-}
-
-constexpr const char* kStarted = "[started]";
-
 }  // namespace
 
 void answer_where() {
@@ -43,14 +31,6 @@ void answer_where() {
   action.sa_handler = say_where;
   action.sa_flags = SA_RESTART;
   ::sigaction(SIGUSR1, &action, nullptr);
-}
-
-void wait_for_go() {
-  fmt::print("{}\n", kStarted);
-  std::fflush(stdout);
-  char nothing = 0;
-  while (::read(STDIN_FILENO, &nothing, 1) < 0 && errno == EINTR) {
-  }
 }
 
 Spawned::Spawned(const std::string& test, const Variables& variables) {
@@ -67,12 +47,12 @@ Spawned::Spawned(const std::string& test, const Variables& variables) {
   std::string disabled = "--gtest_also_run_disabled_tests";
   char* arguments[] = {program.data(), filter.data(), disabled.data(), nullptr};
 
-  detail::UniqueFd reader, writer;
-  open_pipe(reader, input_);
-  open_pipe(pipe_, writer);
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) throw std::runtime_error("pipe2");
+  pipe_ = detail::UniqueFd(ends[0]);
+  const detail::UniqueFd writer(ends[1]);
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_adddup2(&actions, reader.get(), STDIN_FILENO);
   posix_spawn_file_actions_adddup2(&actions, writer.get(), STDOUT_FILENO);
   posix_spawn_file_actions_adddup2(&actions, writer.get(), STDERR_FILENO);
   const int error = ::posix_spawn(&pid_, program.c_str(), &actions, nullptr, arguments, environment.data());
@@ -101,7 +81,8 @@ bool Spawned::listen(std::chrono::steady_clock::time_point end) {
   return n > 0 || (n < 0 && errno == EINTR);
 }
 
-bool Spawned::wait_until_said(const std::string& text, std::chrono::steady_clock::time_point end) {
+bool Spawned::wait_until_said(const std::string& text, std::chrono::seconds limit) {
+  const auto end = std::chrono::steady_clock::now() + limit;
   while (output_.find(text) == std::string::npos) {
     if (!listen(end)) return false;
   }
@@ -146,20 +127,6 @@ std::vector<Spawned> start_ranks(const std::string& test, int size, const Variab
     ranks.emplace_back(test, environment);
   }
   return ranks;
-}
-
-void StartedRanks::start(const std::string& test, const std::string& worker, int size, const Variables& more) {
-  ranks_[test] = start_ranks(worker, size, more);
-}
-
-std::vector<Spawned> StartedRanks::go() {
-  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
-  for (auto& [test, ranks] : ranks_) {
-    for (Spawned& rank : ranks) rank.wait_until_said(kStarted, end);
-  }
-  std::vector<Spawned> mine = std::move(ranks_.at(testing::UnitTest::GetInstance()->current_test_info()->name()));
-  for (Spawned& rank : mine) rank.go();
-  return mine;
 }
 
 int variable(const char* name) {

@@ -5,7 +5,6 @@
 #include <sys/types.h>
 
 #include <chrono>
-#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -18,10 +17,6 @@ namespace weft::test {
 // Called first in a process that is spawned: should it not end in time, it says in which function its main thread is.
 void answer_where();
 
-// Called in a process that is spawned, when it has started: it says so and waits until it is let go. So processes of
-// several tests can start at the same time, which takes seconds, and be at work one test after the other.
-void wait_for_go();
-
 using Variables = std::vector<std::pair<std::string, std::string>>;
 
 class Spawned {
@@ -32,13 +27,8 @@ class Spawned {
   ~Spawned();
 
   void signal(int number) const;
-  // Ends wait_for_go().
-  void go() { input_.reset(); }
   // False when it ended, or the time ran out, before it said `text`.
-  bool wait_until_said(const std::string& text, std::chrono::steady_clock::time_point end);
-  bool wait_until_said(const std::string& text, std::chrono::seconds limit) {
-    return wait_until_said(text, std::chrono::steady_clock::now() + limit);
-  }
+  bool wait_until_said(const std::string& text, std::chrono::seconds limit);
   // What it says is all that it wrote to stdout and stderr. Killed when it outlasts the limit.
   Outcome wait(std::chrono::seconds limit);
 
@@ -46,27 +36,13 @@ class Spawned {
   bool listen(std::chrono::steady_clock::time_point end);
 
   pid_t pid_ = -1;
-  detail::UniqueFd input_, pipe_;
+  detail::UniqueFd pipe_;
   std::string output_;
 };
 
 // A process for each rank, as torchrun would start them. NCCL_HOSTID, where given, ends in the half of the ranks that a
 // process belongs to.
 std::vector<Spawned> start_ranks(const std::string& test, int size, const Variables& more);
-
-// Such processes for several tests, by the tests' names.
-class StartedRanks {
- public:
-  void start(const std::string& test, const std::string& worker, int size, const Variables& more = {});
-  // Waits until all of them have started, lets those of the test that runs go, and hands them over.
-  std::vector<Spawned> go();
-  // Ends those that have not been handed over.
-  void end() { ranks_.clear(); }
-
- private:
-  std::map<std::string, std::vector<Spawned>> ranks_;
-};
-
 // What such a process reads.
 int variable(const char* name);
 

@@ -61,7 +61,8 @@ void all_reduce(const Group& group, const AllReduceArgs& args);
 //   stride that leaves gaps the call is rejected with Errc::unsupported, as ragged forms are, whose counts NCCL would
 //   need on the host.
 // - Algorithms: push with arrival in the data for small messages (lines as in NCCL's LL protocol; for sums the sentinel
-//   of all_reduce), chunks with signals and credits for large ones, see docs/protocol.md.
+//   of all_reduce), chunks with signals and credits for large ones; where one rank has most rows, a broadcast included,
+//   two hops over all ranks' links (van de Geijn's scatter and gather), with the same bits. See docs/protocol.md.
 
 struct AllGatherArgs {
   const void* input = nullptr;                      // `rows` rows

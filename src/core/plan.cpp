@@ -134,7 +134,7 @@ MovePlan plan_move(const MoveQuery& query) {
   MovePlan plan{};
   plan.slot_packs = std::min(query.layout.two_shot_packs, most_wire);
   // Two hops cost time, too, which the links must make up for.
-  plan.detour_packs = (query.device == Device::cpu ? 32 * KiB : 3 * MiB / 4) / sizeof(Pack);
+  plan.detour_packs = (query.device == Device::cpu ? 32 * KiB : 7 * MiB / 4) / sizeof(Pack);
   const std::uint64_t sent_units = (query.sent_bytes + query.unit_bytes - 1) / query.unit_bytes;
   const bool relays_take_lines = query.size > 1 && sent_units / (query.size - 1) * query.wire_packs <= plan.slot_packs;
   plan.detour =

@@ -150,6 +150,7 @@ TEST(Plan, DetoursAreForRanksThatHaveMostRows) {
     EXPECT_TRUE(detour(ranks, longest + 1, longest + 1, 72)) << ranks;
   }
   MoveQuery q = move_query(Device::cuda, 8, 8 << 20, 64 << 20);
+  q.layout = make_layout(8, 1 << 16, 1 << 20, {.slots = 256, .packs = 1024});
   EXPECT_FALSE(plan_move(q).detour);  // counts will say
   q.sent_bytes = 64 << 20;
   EXPECT_FALSE(plan_move(q).detour);

@@ -91,7 +91,8 @@ void make(const Group& handle, const EqualCall& call) {
   const std::uint64_t message = rows * row_bytes;
   const bool all_send = call.shares.sender == detail::kEverybody;
   const detail::MovePlan plan =
-      weft::plan(group, message, call.output.payload(), all_send ? message * static_cast<std::uint64_t>(group.size()) : message, call.launch);
+      weft::plan(group, message, call.output.payload(),
+                 all_send ? message * static_cast<std::uint64_t>(group.size()) : message, call.launch);
   detail::EqualShares shares = call.shares;
   shares.detour = plan.detour;
   detail::make_call(

@@ -1,6 +1,6 @@
 // Plans and layouts: pure functions that all ranks must compute alike.
-#include "core/detour.hpp"
 #include "core/plan.hpp"
+#include "core/detour.hpp"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -133,7 +133,8 @@ MoveQuery move_query(Device device, std::uint32_t size, std::uint64_t own, std::
           .max_blocks = 133};
 }
 
-// A detour is for one busy rank among three or more: it must spare the busiest link what it is worth, whatever others have.
+// A detour is for one busy rank among three or more: it must spare the busiest link what it is worth, whatever others
+// have.
 TEST(Plan, DetoursAreForRanksThatHaveMostRows) {
   const auto detour = [](std::uint32_t ranks, std::uint64_t longest, std::uint64_t all, std::uint64_t slots = 8) {
     return takes_detour({.ranks = ranks, .slots = slots, .longest = longest, .all = all, .worth = 1000});

@@ -41,8 +41,8 @@ std::vector<Setup> small_move_setups() {
        .calls = {{.count = 8, .grids = {{2, 2}}, .moving = Moving::all_gather_v, .counts = {1, 1}, .second = 8}},
        .bound = 1});
   // Slots whose lengths neither rows nor the other slots explain.
-  for (const auto& [kind, moving] :
-       {std::pair{"all-gather", Moving::all_gather_v}, {"reduce-scatter", Moving::reduce_scatter_v}}) {
+  for (const Moving moving : {Moving::all_gather_v, Moving::reduce_scatter_v}) {
+    const char* const kind = moving == Moving::all_gather_v ? "all-gather" : "reduce-scatter";
     const auto call = [&](std::vector<std::int32_t> slots, bool flows) {
       return CallSetup{.count = 8,
                        .moving = moving,

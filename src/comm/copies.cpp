@@ -33,7 +33,7 @@ const TensorNames& names_of(std::size_t tensor) {
 }
 
 // Lines: three packs of payload travel in four of the wire on GPUs, one in two on CPU ranks. `own`, `whole`: bytes that
-// this rank has room for, of its own and of all ranks.
+// this rank has room for, of its own and of all ranks. `sent`: MoveQuery::sent_bytes.
 detail::MovePlan plan(const GroupState& group, std::uint64_t own, std::uint64_t whole, std::uint64_t sent,
                       const Launch& launch) {
   const Device device = group.communicator().fabric().device();

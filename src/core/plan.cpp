@@ -89,6 +89,13 @@ void choose_multimem_grid(const PlanQuery& query, std::size_t shard, Plan& plan)
   plan.threads = query.launch.threads != 0 ? query.launch.threads : 512;
 }
 
+// A block has a row at a time, and a thread as few of its packs as may be.
+int norm_threads(const Launch& launch, std::uint64_t row_packs) {
+  const std::uint64_t each = (row_packs + kNormThreads - 1) / kNormThreads;
+  const std::uint64_t threads = ((row_packs + each - 1) / each + 31) / 32 * 32;
+  return launch.threads != 0 ? launch.threads : static_cast<int>(threads);
+}
+
 }  // namespace
 
 std::size_t default_one_shot_bytes(Device device, std::uint32_t size) {
@@ -158,17 +165,6 @@ MovePlan plan_move(const MoveQuery& query) {
   plan.blocks = query.launch.blocks != 0 ? query.launch.blocks : static_cast<int>(blocks) + 1;
   return plan;
 }
-
-namespace {
-
-// A block has a row at a time, and a thread as few of its packs as may be.
-int norm_threads(const Launch& launch, std::uint64_t row_packs) {
-  const std::uint64_t each = (row_packs + kNormThreads - 1) / kNormThreads;
-  const std::uint64_t threads = ((row_packs + each - 1) / each + 31) / 32 * 32;
-  return launch.threads != 0 ? launch.threads : static_cast<int>(threads);
-}
-
-}  // namespace
 
 NormPlan plan_norm(const NormQuery& query) {
   NormPlan plan{};

@@ -158,17 +158,15 @@ void add_detours(std::vector<Setup>& setups) {
     std::vector<CallSetup> lines = calls;
     for (CallSetup& call : lines) call.flows = false;
     lines[4].moving = Moving::all_to_all;
+    lines.insert(lines.begin() + 2, {.count = 40, .grids = {{3, 2}, kSmall}});
+    lines.push_back({.count = 33});
     setups.push_back({.name = fmt::format("moves-relays-ranks{}", ranks),
                       .algorithm = Algorithm::two_shot,
                       .ranks = ranks,
                       .atomic_bytes = ranks == 3 ? 8 : 16,
                       .start_epoch = 0x7ffffffdu,
                       .payload = Payload::special,
-                      .calls = [&] {
-                        lines.insert(lines.begin() + 2, {.count = 40, .grids = {{3, 2}, kSmall}});
-                        lines.push_back({.count = 33});
-                        return lines;
-                      }()});
+                      .calls = lines});
     if (ranks != 3) continue;
     setups.push_back({.name = "moves-detour-two-slots",  // too few: none is made
                       .ranks = ranks,

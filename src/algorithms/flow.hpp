@@ -45,9 +45,15 @@ struct Flow {
   WEFT_FN std::uint64_t place(std::uint64_t chunk, std::uint32_t from) const {
     return (first_slot + chunk / stride % slots) * session->size() + from;
   }
+  WEFT_FN Pack* area(std::uint32_t owner) const {
+    return reinterpret_cast<Pack*>(region_of(*session->call, owner) + layout().bulk_scatter);
+  }
+  // The same in all areas.
+  WEFT_FN std::uint64_t slot_packs(std::uint64_t chunk, std::uint32_t sender) const {
+    return place(chunk, sender) * chunk_packs();
+  }
   WEFT_FN Pack* slot(std::uint32_t owner, std::uint64_t chunk, std::uint32_t sender) const {
-    auto* const area = reinterpret_cast<Pack*>(region_of(*session->call, owner) + layout().bulk_scatter);
-    return area + place(chunk, sender) * chunk_packs();
+    return area(owner) + slot_packs(chunk, sender);
   }
   WEFT_FN std::uint64_t* word(std::uint64_t area, std::uint32_t owner, std::uint64_t chunk, std::uint32_t from) const {
     return reinterpret_cast<std::uint64_t*>(region_of(*session->call, owner) + area) + place(chunk, from);
@@ -123,6 +129,16 @@ struct Route {
     if (!detour) return {session, 0, session->layout().bulk_slots, 1};
     return Flow{session, narrow_slots(), narrow_slots() * relays(), 1};
   }
+  // The role of a block. Every so many chunks have the same relay: their distance and that of a block's chunks must
+  // have no divisor in common, or a few blocks would pass on all of them.
+  template <Team T>
+  WEFT_FN Flow::Role role_of(T& team) const {
+    Flow::Role role = Flow::role_of(team);
+    while (detour && divisor(role.blocks, relays()) != 1) --role.blocks;
+    if (role.block >= role.blocks) role.sends = role.receives = false;
+    return role;
+  }
+
   // Between an owner and each of its relays; of a detour alone.
   WEFT_FN Flow narrow() const { return {session, 0, narrow_slots(), relays()}; }
 
@@ -135,6 +151,14 @@ struct Route {
 
  private:
   WEFT_FN std::uint32_t relays() const { return session->size() - 1; }
+  static WEFT_FN std::uint32_t divisor(std::uint32_t a, std::uint32_t b) {
+    while (b != 0) {
+      const std::uint32_t rest = a % b;
+      a = b;
+      b = rest;
+    }
+    return a;
+  }
   WEFT_FN std::uint64_t narrow_slots() const { return session->layout().bulk_slots / session->size(); }
   WEFT_FN std::uint32_t shift(std::uint64_t chunk) const {
     return detour ? 1 + static_cast<std::uint32_t>(chunk % relays()) : 0;

@@ -34,7 +34,7 @@ struct FlowCopy {
   template <Team T, class Table>
   static WEFT_FN bool run(T& team, const Session& s, const Work& work, const Table& table, bool detour) {
     const Copy<Table> copy{s, work, table, {&s, detour}};
-    const Flow::Role role = Flow::role_of(team);
+    const Flow::Role role = copy.route.role_of(team);
     const std::uint64_t chunks = copy.route.wide().chunks_of(length<InPacks>(work, table.most_rows()));
     const std::uint64_t turns = role.block < chunks ? (chunks - role.block + role.blocks - 1) / role.blocks : 0;
     for (std::uint64_t turn = 0; turn < turns + 1; ++turn) {
@@ -164,6 +164,7 @@ struct FlowCopy {
     const Flow flow = copy.route.wide();
     const std::uint64_t rows[] = {copy.table.rows_of(owner)};
     const Pack* const passed = owner != self ? copy.route.narrow().slot(self, chunk, owner) : nullptr;
+    const std::uint64_t slot = flow.slot_packs(chunk, self);
     each_pack(
         team, flow, copy.work, rows, chunk,
         [&](std::uint32_t, const CopyTensor& t, std::uint64_t pack, std::uint64_t i) {
@@ -174,7 +175,7 @@ struct FlowCopy {
           if (passed != nullptr) incoming<whole>(copy.table, t, rows[0], owner).store(pack, payload);
           for (std::uint32_t turn = 1; turn < size; ++turn) {
             const std::uint32_t peer = rank_after(self, turn, size);
-            if (peer != owner) team.put(flow.slot(peer, chunk, self) + i, payload);
+            if (peer != owner) team.put(flow.area(peer) + slot + i, payload);
           }
         });
   }
@@ -185,10 +186,12 @@ struct FlowCopy {
     for (std::uint32_t turn = 1; turn < size; turn += kBatch) {
       std::uint64_t rows[kBatch] = {};
       std::uint32_t peer[kBatch] = {};
+      Pack* to[kBatch] = {};
       WEFT_UNROLL
       for (std::uint32_t k = 0; k < kBatch; ++k) {
         if (turn + k >= size) break;
         peer[k] = rank_after(self, turn + k, size);
+        to[k] = flow.slot(peer[k], chunk, self);
         rows[k] = copy.table.rows_of(self);
       }
       each_pack(
@@ -197,7 +200,7 @@ struct FlowCopy {
             return outgoing<whole>(copy.work.shares, t, rows[k], peer[k]).load(pack);
           },
           [&](std::uint32_t k, const CopyTensor&, std::uint64_t, std::uint64_t i, const Pack& payload) {
-            team.put(flow.slot(peer[k], chunk, self) + i, payload);
+            team.put(to[k] + i, payload);
           });
     }
   }

@@ -115,8 +115,9 @@ struct PushCopy {
     using Wire = Bundle<T::kAtomicBytes>;
     using Relays = RelayLines<Shares, whole, most_tensors, Wire>;
     const auto& table = work.shares.table(team);
-    const auto units = static_cast<std::uint32_t>(length<InBundles<Wire>>(work, table.most_rows()));
-    const Way way = way_of<Wire>(s, work, table, units);
+    const std::uint64_t most = length<InBundles<Wire>>(work, table.most_rows());
+    const Way way = way_of<Wire>(s, work, table, most);
+    const auto units = static_cast<std::uint32_t>(most);  // few enough where they go as lines
     if constexpr (phase == 0) {
       if (way == Way::chunks || way == Way::relayed_chunks) return true;
       if (way == Way::lines) send_lines<Wire>(team, s, p, early, table, units);
@@ -193,9 +194,9 @@ struct PushCopy {
           load_bundle<Wire, whole>(work.shares, home, rows, receiver_in(*s.call, unit.turn), payload);
         }
         if (unit.turn != 0) {
-          WEFT_UNROLL
-          for (std::uint32_t k = 0; k < Wire::kWirePacks; ++k)
-            team.store(to + bank(s, p) + k * Wire::kTile, Wire::encode(payload, k, s.epoch));
+          WirePacks<Wire> wire;
+          encode_bundle<Wire>(payload, s.epoch, wire);
+          put_bundle<Wire>(team, to + bank(s, p), wire);
         } else {
           store_bundle<Wire, whole>(table, home, rows, s.rank(), payload);
         }

@@ -227,7 +227,7 @@ struct PushReduceScatter : AllReduceInstance<Reduction<type, op>, known_size, wh
   template <Team T, class Table>
   static WEFT_FN bool flow(T& team, const Session& s, const Work& work, const Table& table, const Route& route,
                            std::uint64_t most) {
-    const Flow::Role role = Flow::role_of(team);
+    const Flow::Role role = route.role_of(team);
     const std::uint64_t chunks = route.wide().chunks_of(most);
     for (std::uint64_t chunk = role.block; chunk < chunks + role.blocks; chunk += role.blocks) {
       if (role.sends && chunk < chunks && !send_chunk(team, s, work, table, route, chunk)) return false;

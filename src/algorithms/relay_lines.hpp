@@ -19,7 +19,10 @@ struct RelayLines {
   template <class Table>
   static WEFT_FN bool fits(const Session& s, const Work& work, const Table& table) {
     std::uint64_t tiles = 0;  // of a relay's slot
-    for (std::uint32_t owner = 0; owner < s.size(); ++owner) tiles += most_of_a_relay(s, tiles_of(work, table, owner));
+    for (std::uint32_t owner = 0; owner < s.size(); ++owner) {
+      const std::uint64_t all = length<InBundles<Wire>>(work, table.rows_of(owner)) / Wire::kTile;
+      tiles += (all + relays(s) - 1) / relays(s);
+    }
     return tiles * Wire::kTile * Wire::kWirePacks <= work.line_packs;
   }
 

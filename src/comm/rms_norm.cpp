@@ -232,9 +232,7 @@ void all_reduce_rms_norm(const Group& handle, const AllReduceRmsNormArgs& args) 
   } else {
     const detail::NormSteps steps(work, plan.piece_packs);
     for (std::uint64_t i = 0; i < steps.sums(); ++i) reduce(steps.sum(i));
-    detail::NormWork norm = steps.norm();
-    norm.residual_stride = 0;  // of a tensor that is not there, as in work_of()
-    run(detail::NormRowsOperation{.work = norm, .type = args.type}, plan.norm_blocks, plan.norm_threads);
+    run(detail::NormRowsOperation{.work = steps.norm(), .type = args.type}, plan.norm_blocks, plan.norm_threads);
   }
   if (handle.device() == Device::cpu) handle.check();
 }

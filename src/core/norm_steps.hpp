@@ -54,6 +54,7 @@ class NormSteps {
   NormWork norm() const {
     NormWork rows = work_;
     rows.residual = nullptr;  // is in the sums
+    rows.residual_stride = 0;
     return rows;
   }
 

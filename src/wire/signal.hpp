@@ -16,12 +16,13 @@ struct Plain {
   static constexpr int kPayloadBytes = 16;
 };
 
-// Newer for every later chunk of a call and for every later call.
+// Newer for every later chunk of a call and for the next call. Nobody is further ahead; what looks so is a word that no
+// call has touched for so long that epochs have wrapped, and is old.
 WEFT_FN constexpr std::uint64_t signal_word(std::uint32_t epoch, std::uint32_t chunk) {
   return static_cast<std::uint64_t>(epoch) << 32 | chunk;
 }
 WEFT_FN constexpr bool signal_reached(std::uint64_t got, std::uint64_t want) {
-  return static_cast<std::int64_t>(got - want) >= 0;  // epochs wrap
+  return got - want < std::uint64_t{2} << 32;
 }
 
 }  // namespace weft::detail

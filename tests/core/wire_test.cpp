@@ -8,6 +8,7 @@
 #include "support/reference.hpp"
 #include "wire/line.hpp"
 #include "wire/sentinel.hpp"
+#include "wire/signal.hpp"
 
 namespace weft::detail {
 namespace {
@@ -69,6 +70,20 @@ TEST(Sentinel, CarriesEveryNumber) {
   check_sentinel<DataType::f32, 8>();
   check_sentinel<DataType::bf16, 16>();
   check_sentinel<DataType::f32, 16>();
+}
+
+// Words are not renewed: one that no call has touched for billions of calls must not be taken for a new one.
+TEST(Signal, OldWordsAreOldHoweverEpochsWrap) {
+  for (const std::uint32_t epoch : {0u, 1u, 0x7fffffffu, 0x80000000u, 0xfffffffeu, 0xffffffffu}) {
+    const std::uint64_t wanted = signal_word(epoch, 7);
+    EXPECT_TRUE(signal_reached(wanted, wanted));
+    EXPECT_TRUE(signal_reached(signal_word(epoch, 8), wanted));
+    EXPECT_TRUE(signal_reached(signal_word(epoch + 1, 0), wanted));  // a peer may be in the next call
+    EXPECT_FALSE(signal_reached(signal_word(epoch, 6), wanted));
+    for (const std::uint32_t ago : {1u, 2u, 0x7fffffffu, 0x80000000u, 0x80000001u, 0xfffffff0u}) {
+      EXPECT_FALSE(signal_reached(signal_word(epoch - ago, 9), wanted)) << ago;
+    }
+  }
 }
 
 TEST(Line, CarriesEveryBitAndKnowsItsEpoch) {

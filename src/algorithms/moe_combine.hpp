@@ -16,7 +16,8 @@ struct MoeCombine : MoeFrame<CombineWork> {
   using Wire = typename R::Wire;
   using Instance = AllReduceInstance<R, 0, true>;  // for its way of receiving from many ranks at once
   static constexpr std::uint32_t kBatch = Instance::kBatch;
-  static constexpr std::uint32_t kAtOnce = 4;  // outputs of experts
+  static constexpr std::uint32_t kAtOnce = 4;       // outputs of experts
+  static constexpr std::uint32_t kPacksAtOnce = 2;  // of a row
 
   // A part of the row that goes to `owner` for one of its tokens.
   struct Unit {
@@ -30,15 +31,23 @@ struct MoeCombine : MoeFrame<CombineWork> {
   };
   struct Places : Frame::Places {
     std::uint32_t units;        // of a row
-    Unit sent;                  // the first unit of this warp
+    WarpShare sends;            // `share` has what this warp receives
+    Unit sent;                  // its first unit
     std::uint32_t token, part;  // of the first one that it receives
   };
   template <Team T>
   static WEFT_FN Places places(T& team, const Call& call, const Work& work) {
-    Places p{Frame::places(team, call, work), 0, {}, 0, 0};
+    Places p{Frame::places(team, call, work), 0, {}, {}, 0, 0};
     if (team.block_rank() == 0) return p;
     p.units = units_of<T>(work.exchange.shape.combine_packs);
-    p.sent = unit(call, p.units, p.share.first);
+    if (work.pairs) p.units = (p.units + kPacksAtOnce - 1) / kPacksAtOnce;
+    const std::uint32_t senders = senders_of(team, work.senders);
+    p.sends = p.share;
+    if (senders != 0) {
+      p.sends = share_among(team, 0, senders);
+      p.share = share_among(team, senders, team.size() / T::kLanes - senders);
+    }
+    p.sent = unit(call, p.units, p.sends.first);
     p.token = p.share.first / p.units;
     p.part = p.share.first % p.units;
     return p;
@@ -127,10 +136,10 @@ struct MoeCombine : MoeFrame<CombineWork> {
     Unit next = p.sent;
     Loaded loaded_next = load(p.work, next);
     const std::uint32_t all = p.work.exchange.tables.header->most_tokens * s.size() * p.units;
-    for (std::uint32_t i = p.share.first; i < all;) {
+    for (std::uint32_t i = p.sends.first; i < all;) {
       const Unit unit = next;
       const Loaded loaded = loaded_next;
-      i += p.share.step;
+      i += p.sends.step;
       if (i < all) {  // comes while this one is added up
         next = MoeCombine::unit(*s.call, p.units, i);
         loaded_next = load(p.work, next);
@@ -146,25 +155,37 @@ struct MoeCombine : MoeFrame<CombineWork> {
     const ExchangeShape& shape = work.exchange.shape;
     const ExpertEntry* const entries = work.exchange.tables.entries + index_of(shape, unit) * shape.top_k;
     Pack* const to = slot(s, work, unit.owner, s.rank(), unit.token);
-    for (std::uint32_t pack = unit.part * T::kLanes + p.share.lane; pack < shape.combine_packs;
-         pack += p.units * T::kLanes) {
-      typename R::Accumulator sum{};
+    const std::uint32_t step = p.units * T::kLanes, packs = shape.combine_packs;
+    for (std::uint32_t pack = unit.part * T::kLanes + p.share.lane; pack < packs; pack += kPacksAtOnce * step) {
+      typename R::Accumulator sum[kPacksAtOnce] = {};
       for (std::uint32_t first = 0; first < loaded.count; first += kAtOnce) {
-        Pack in[kAtOnce] = {};
+        Pack in[kPacksAtOnce][kAtOnce] = {};
         float weight[kAtOnce] = {};
         WEFT_UNROLL
         for (std::uint32_t k = 0; k < kAtOnce; ++k) {
           if (first + k >= loaded.count) break;
           const ExpertEntry entry = first == 0 ? loaded.entries[k] : entries[first + k];
           weight[k] = entry.weight;
-          in[k] = row(shape, work.input, entry.row).load(pack);
+          const Packs output = row(shape, work.input, entry.row);
+          WEFT_UNROLL
+          for (std::uint32_t j = 0; j < kPacksAtOnce; ++j) {
+            if (pack + j * step < packs) in[j][k] = output.load(pack + j * step);
+          }
         }
         WEFT_UNROLL
-        for (std::uint32_t k = 0; k < kAtOnce; ++k) {
-          if (first + k < loaded.count) add(sum, in[k], weight[k], first + k == 0, shape.weighted);
+        for (std::uint32_t j = 0; j < kPacksAtOnce; ++j) {
+          if (pack + j * step >= packs) break;
+          WEFT_UNROLL
+          for (std::uint32_t k = 0; k < kAtOnce; ++k) {
+            if (first + k < loaded.count) add(sum[j], in[j][k], weight[k], first + k == 0, shape.weighted);
+          }
         }
       }
-      team.store(to + pack, Wire::template encode<T::kAtomicBytes>(R::finish(sum), s.epoch));
+      WEFT_UNROLL
+      for (std::uint32_t j = 0; j < kPacksAtOnce; ++j) {
+        if (pack + j * step >= packs) break;
+        team.store(to + pack + j * step, Wire::template encode<T::kAtomicBytes>(R::finish(sum[j]), s.epoch));
+      }
     }
   }
 

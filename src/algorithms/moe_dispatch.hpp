@@ -18,7 +18,8 @@ struct MoeDispatch : MoeFrame<DispatchWork> {
 
   struct Places : Frame::Places {
     typename Send::Plan plan;
-    typename Send::Unit sent;  // the first unit of this warp
+    typename Send::Units sends;  // of this warp; `share` has what it receives
+    typename Send::Unit sent;    // the first one
     typename Receive::Plan receive_plan;
     typename Receive::Unit received;
     std::uint32_t second_token;  // of the next one
@@ -26,12 +27,15 @@ struct MoeDispatch : MoeFrame<DispatchWork> {
   // Divisions take long, and here the kernel before still runs.
   template <Team T>
   static WEFT_FN Places places(T& team, const Call& call, const Work& work) {
-    Places p{Frame::places(team, call, work), {}, {}, {}, {}, 0};
+    Places p{Frame::places(team, call, work), {}, {}, {}, {}, {}, 0};
     if (team.block_rank() == 0) return p;
     // Neighbouring units, which are alike, go to different blocks: no processor gets all of one kind.
-    p.share.first = team.thread_rank() / T::kLanes * (team.blocks() - 1) + team.block_rank() - 1;
-    p.plan = Send::template plan<T>(work, p.share);
-    p.sent = Send::template unit<T>(p.plan, p.share.first);
+    const std::uint32_t warps = team.size() / T::kLanes, senders = senders_of(team, work.senders);
+    p.share = share_among(team, senders, warps - senders);
+    const WarpShare rows = senders != 0 ? share_among(team, 0, senders) : p.share;
+    p.plan = Send::template plan<T>(work, rows.step, senders != 0);
+    p.sends = Send::units(p.plan, p.share, rows, senders != 0);
+    p.sent = Send::template unit<T>(p.plan, p.sends.first);
     p.receive_plan = Receive::template plan<T>(call, work, p.share);
     p.received = Receive::unit(call, p.receive_plan, p.share.first);
     p.second_token = Receive::unit(call, p.receive_plan, p.share.first + p.share.step).token;
@@ -61,7 +65,7 @@ struct MoeDispatch : MoeFrame<DispatchWork> {
     if (team.block_rank() == 0) {
       if (team.thread_rank() == 0) early.waiting = p.work.exchange.tables.header->waiting;
     } else {
-      early.loaded = Send::template load<T>(p.work, s.rank(), p.plan, p.sent, p.share.first, p.share.lane);
+      early.loaded = Send::template load<T>(p.work, s.rank(), p.plan, p.sent, p.sends, p.share.lane);
     }
     return early;
   }
@@ -71,7 +75,7 @@ struct MoeDispatch : MoeFrame<DispatchWork> {
     const Work& work = p.work;
     if constexpr (phase == 0) {
       if (team.block_rank() == 0) return control_send(team, s, work, p.header, early.waiting);
-      Send::send(team, s, work, p.plan, p.sent, p.share, early.loaded);
+      Send::send(team, s, work, p.plan, p.sent, p.sends, p.share.lane, early.loaded);
       return true;
     } else {
       if (team.block_rank() == 0) return control_receive(team, s, work, p.header);

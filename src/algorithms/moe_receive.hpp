@@ -202,7 +202,7 @@ struct MoeReceive {
       const bool was_first = i == share.first;
       i += share.step;
       if (i >= most) return true;
-      if (!tokens.know_all(team, s, work.exchange, share.lane)) return false;
+      if (was_first && !tokens.know_all(team, s, work.exchange, share.lane)) return false;
       if (was_first && !tokens.any_above(team, s, share.lane, second_token)) return true;
       unit = MoeReceive::unit(*s.call, plan, i);
       if (!was_first && !tokens.any_above(team, s, share.lane, unit.token)) return true;

@@ -30,6 +30,21 @@ WEFT_FN WarpShare warp_share(T& team) {
           .lane = team.thread_rank() % T::kLanes};
 }
 
+// The same where only `warps` warps of each block from `begin` on have units, of which neighbouring ones go to
+// different blocks; the others have none.
+template <Team T>
+WEFT_FN WarpShare share_among(T& team, std::uint32_t begin, std::uint32_t warps) {
+  const std::uint32_t blocks = team.blocks() - 1, warp = team.thread_rank() / T::kLanes - begin;
+  return {.first = warp < warps ? warp * blocks + team.block_rank() - 1 : kNone,
+          .step = warps * blocks,
+          .lane = team.thread_rank() % T::kLanes};
+}
+// Warps of each block that only send: `wanted`, if others are left.
+template <Team T>
+WEFT_FN std::uint32_t senders_of(T& team, std::uint32_t wanted) {
+  return wanted < team.size() / T::kLanes ? wanted : 0;
+}
+
 // Arguments of a kernel come through a cache that is cold when it starts: here while the kernel before still runs, not
 // one line after the other where they are first needed.
 template <Team T, class Argument>

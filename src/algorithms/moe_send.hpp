@@ -23,6 +23,10 @@ struct MoeSend {
     std::uint32_t records, records_and_counts, all;  // units
     std::uint32_t row_sharers;                       // warps that share a row
   };
+  // The units of a warp: first, first + step, … below end.
+  struct Units {
+    std::uint32_t first, step, end;
+  };
   // Entries of a token's record from `part` on, the `part`-th warp's share of its row, or counts from replica `part`
   // on.
   struct Unit {
@@ -38,16 +42,23 @@ struct MoeSend {
   };
 
   template <Team T>
-  static WEFT_FN Plan plan(const DispatchWork& work, const WarpShare& share) {
+  static WEFT_FN Plan plan(const DispatchWork& work, std::uint32_t warps, bool rows_alone) {
     const ExchangeShape& shape = work.exchange.shape;
     Plan plan{};
     plan.record_units = (shape.top_k + kWanted<T> - 1) / kWanted<T>;
     plan.records = work.tokens * plan.record_units;
     plan.records_and_counts = plan.records + (shape.replicas + kWanted<T> - 1) / kWanted<T>;
-    const std::uint32_t left = share.step > plan.records_and_counts ? share.step - plan.records_and_counts : 1;
+    const std::uint32_t others = rows_alone ? 0 : plan.records_and_counts, left = warps > others ? warps - others : 1;
     plan.row_sharers = row_sharers<T>(Row::template items<T>(shape), work.tokens, left);
     plan.all = plan.records_and_counts + work.tokens * plan.row_sharers;
     return plan;
+  }
+  // `rows_alone`: `rows` are the units of a warp that sends nothing else, if there are any, and `share` of one that
+  // sends all else.
+  static WEFT_FN Units units(const Plan& plan, const WarpShare& share, const WarpShare& rows, bool rows_alone) {
+    if (!rows_alone) return {share.first, share.step, plan.all};
+    if (rows.first == kNone) return {share.first, share.step, plan.records_and_counts};
+    return {plan.records_and_counts + rows.first, rows.step, plan.all};
   }
   template <Team T>
   static WEFT_FN Unit unit(const Plan& plan, std::uint32_t i) {
@@ -63,12 +74,13 @@ struct MoeSend {
 
   template <Team T>
   static WEFT_FN Loaded<T> load(const DispatchWork& work, std::uint32_t rank, const Plan& plan, const Unit& unit,
-                                std::uint32_t i, std::uint32_t lane) {
+                                const Units& units, std::uint32_t lane) {
+    const std::uint32_t i = units.first;
     const ExchangeShape& shape = work.exchange.shape;
     const TopK topk = TopK::of(work, rank);
     const std::uint32_t first = unit.token * shape.top_k, end = first + shape.top_k;
     Loaded<T> loaded{};
-    if (i >= plan.all) return loaded;
+    if (i >= units.end) return loaded;
     if (i >= plan.records_and_counts) {
       loaded.own_id = topk.id(first + lane, end);
       loaded.given = Row::template read<T>(work, unit.token, unit.part * T::kLanes + lane);
@@ -87,28 +99,29 @@ struct MoeSend {
 
   template <Team T>
   static WEFT_FN void send(T& team, const Session& s, const DispatchWork& work, const Plan& plan, Unit first,
-                           const WarpShare& share, const Loaded<T>& early) {
+                           Units units, std::uint32_t lane, const Loaded<T>& early) {
     Unit unit = first;
     Loaded<T> loaded = early;
-    for (std::uint32_t i = share.first; i < plan.all;) {
+    std::uint32_t& i = units.first;
+    while (i < units.end) {
       if (i < plan.records_and_counts) {
         const TopK topk = TopK::of(work, s.rank());
         const bool record = i < plan.records;
-        const std::uint32_t among = counted(work, plan, unit, i), own = share.lane % kWanted<T>;
+        const std::uint32_t among = counted(work, plan, unit, i), own = lane % kWanted<T>;
         const std::uint32_t replica = record ? topk.replica(loaded.own_id, among + own) : unit.part + own;
-        std::uint32_t found = count_own(team, topk, share.lane, among, loaded.id, replica, record);
+        std::uint32_t found = count_own(team, topk, lane, among, loaded.id, replica, record);
         if (record) {
-          send_record(team, s, work, share.lane, unit, replica, found, loaded.weight);
+          send_record(team, s, work, lane, unit, replica, found, loaded.weight);
         } else {
-          send_counts(team, s, work, share.lane, replica, found);
+          send_counts(team, s, work, lane, replica, found);
         }
       } else {
-        send_row(team, s, work, share.lane, unit, plan.row_sharers, loaded);
+        send_row(team, s, work, lane, unit, plan.row_sharers, loaded);
       }
-      i += share.step;
-      if (i >= plan.all) return;
+      i += units.step;
+      if (i >= units.end) return;
       unit = MoeSend::unit<T>(plan, i);
-      loaded = load<T>(work, s.rank(), plan, unit, i, share.lane);
+      loaded = load<T>(work, s.rank(), plan, unit, units, lane);
     }
   }
 

@@ -15,7 +15,7 @@ ExchangeGrid grid_of(const ExchangeGridArgs& args, std::uint64_t warps) {
     const std::uint64_t in_block = static_cast<std::uint64_t>(threads) / 32;
     return (warps + in_block - 1) / in_block;
   };
-  ExchangeGrid grid{args.launch.blocks, args.launch.threads};
+  ExchangeGrid grid{args.launch.blocks, args.launch.threads, 0, false};
   for (int threads = 128; grid.threads == 0; threads *= 2) {
     if (threads >= kMoveThreads || blocks_of(threads) <= most) grid.threads = threads;
   }
@@ -28,6 +28,12 @@ std::uint64_t rows_of_all(const ExchangeGridArgs& args) {
   return std::uint64_t{args.tokens != 0 ? args.tokens : args.shape.tokens} * args.ranks;
 }
 
+// Which part of the warps may send while the others receive. Between two ranks half of the rows cross no link, and
+// who sends is soon done.
+bool has_senders(const ExchangeGridArgs& args, std::uint64_t least_rows) {
+  return args.part == Part::whole && args.ranks > 2 && rows_of_all(args) >= least_rows;
+}
+
 }  // namespace
 
 // A warp more notes each row (algorithms/moe_receive.hpp); records and counts go beside rows, by warps that make four
@@ -37,11 +43,19 @@ ExchangeGrid dispatch_grid(const ExchangeGridArgs& args) {
   const std::uint64_t units = shape.cast != RowCast::none ? (shape.columns / 16 + 31) / 32 : shape.segments;
   const std::uint64_t received = rows_of_all(args) * (units + 1);
   const std::uint64_t sent = args.tokens * (units + (shape.top_k + 3) / 4) + (shape.replicas + 3) / 4;
-  return grid_of(args, args.part == Part::send ? sent : args.part == Part::wait ? received : std::max(received, sent));
+  const std::uint64_t warps = args.part == Part::send   ? sent
+                              : args.part == Part::wait ? received
+                                                        : std::max(received, sent);
+  ExchangeGrid grid = grid_of(args, warps);
+  if (has_senders(args, 4096)) grid.senders = static_cast<std::uint32_t>(grid.threads) / 32 / 8;
+  return grid;
 }
 
 ExchangeGrid combine_grid(const ExchangeGridArgs& args) {
-  return grid_of(args, rows_of_all(args) * ((args.shape.combine_packs + 31) / 32));
+  ExchangeGrid grid = grid_of(args, rows_of_all(args) * ((args.shape.combine_packs + 31) / 32));
+  grid.pairs = rows_of_all(args) >= 512;
+  if (has_senders(args, 1024)) grid.senders = static_cast<std::uint32_t>(grid.threads) / 32 / 2;
+  return grid;
 }
 
 }  // namespace weft::detail

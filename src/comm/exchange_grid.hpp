@@ -11,6 +11,8 @@ namespace weft::detail {
 
 struct ExchangeGrid {
   int blocks, threads;
+  std::uint32_t senders;  // as in DispatchWork and CombineWork
+  bool pairs;             // as in CombineWork
 };
 
 struct ExchangeGridArgs {

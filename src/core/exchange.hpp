@@ -164,6 +164,8 @@ struct DispatchWork {
   const void* ids;
   const float* weights;
   std::uint32_t tokens;
+  // Of each block's warps: so many send rows and do nothing else, and the others do all else; 0: all do everything.
+  std::uint32_t senders;
   bool wide_ids;
   bool discard;
   void* output;
@@ -180,6 +182,8 @@ struct DispatchWork {
 struct CombineWork {
   ExchangeView exchange;
   Part part;
+  std::uint32_t senders;  // of each block's warps, that send while the others receive; 0: all send, then receive
+  bool pairs;             // a lane handles two packs of a row at once
   const void* input;
   const void* residual;
   void* output;

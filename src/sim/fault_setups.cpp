@@ -74,6 +74,11 @@ void set_variant(Setup& setup, const std::string& variant) {
       call.grids = {{2, 2}};
       call.flows = call.moving != Moving::nothing;
     }
+  } else if (variant == "roles") {
+    for (CallSetup& call : setup.calls) {
+      call.grids = {{2, 2}};
+      call.senders = 1;
+    }
   } else if (variant == "groups") {
     setup.groups = {{0, 1, 2}, {2, 0}};
     setup.calls[1].group = 1;
@@ -96,7 +101,8 @@ struct Variant {
 };
 constexpr Variant kVariants[] = {{"two-shot", "wrap", 2}, {"one-shot", "torn16", 3},  {"one-shot", "i32", 2},
                                  {"moe", "halves", 2},    {"two-shot", "replays", 2}, {"one-shot", "groups", 3},
-                                 {"bulk", "one-hop", 2},  {"counts", "", 2},          {"counts", "wrap", 3}};
+                                 {"bulk", "one-hop", 2},  {"counts", "", 2},          {"counts", "wrap", 3},
+                                 {"moe", "roles", 2}};
 
 }  // namespace
 

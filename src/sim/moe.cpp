@@ -253,6 +253,7 @@ void AllReduceProgram::fill_dispatch(unsigned call, unsigned rank) {
                             .ids = at.memory + topk,
                             .weights = floats,
                             .tokens = tokens,
+                            .senders = spec.senders,
                             .wide_ids = false,
                             .discard = spec.discard,
                             .output = at.memory + output,
@@ -332,6 +333,8 @@ void AllReduceProgram::fill_combine(unsigned call, unsigned rank) {
   }
   detail::CombineWork work{.exchange = exchange,
                            .part = spec.part,
+                           .senders = spec.senders,
+                           .pairs = spec.pairs,
                            .input = at.memory + input,
                            .residual = spec.residual ? at.memory + residual : nullptr,
                            .output = at.memory + output,

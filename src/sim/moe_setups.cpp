@@ -38,6 +38,15 @@ std::vector<CallSetup> beside_each_other(std::vector<CallSetup> calls, int gener
   return calls;
 }
 
+// Of each block's warps one sends and the others receive; lanes combine two packs at once.
+std::vector<CallSetup> in_roles(std::vector<CallSetup> calls) {
+  for (CallSetup& call : calls) {
+    call.senders = 1;
+    call.pairs = true;
+  }
+  return calls;
+}
+
 }  // namespace
 
 std::vector<CallSetup> moe_rounds(const std::vector<Routing>& routings, const std::vector<Grid>& grids) {
@@ -167,6 +176,13 @@ std::vector<Setup> moe_setups_with_lanes() {
   scales.cast = RowCast::fp8_ue8m0;
   add(8, "ue8m0", {.calls = moe_rounds({{{1}, {0}}}, {{2, 8}, {2, 16}}), .exchange = scales});
   for (const unsigned lanes : {2u, 8u}) {
+    // Packs that make one pair and a half for each warp.
+    ExchangeArgs wide = exact(2, 3, 2);
+    wide.hidden = 24 * lanes;
+    add(lanes, "roles",
+        {.calls =
+             in_roles(moe_rounds({{{0, 1, 0, 2}, {0, 0, 2, 1}}, {{}, {2, 0, 2, 0}}}, {{2, 2 * lanes}, {3, lanes}})),
+         .exchange = wide});
     add(lanes, "replicas",
         {.calls = moe_rounds({{{0, 1, 0, 2}, {0, 0, 2, 1}}, {{}, {2, 0, 2, 0}}}, {{2, 2 * lanes}, {3, lanes}}),
          .exchange = with_replicas(2)});
@@ -198,6 +214,11 @@ std::vector<Setup> large_moe_setups() {
     add("mixed-torn8", {.atomic_bytes = 8, .start_epoch = 0xfffffffeu});
     add("cpu", {.atomic_bytes = 8, .one_thread = true, .start_epoch = 0x7ffffffeu});
     add("beside", {.side_by_side = true, .calls = beside_each_other(mixed, 1)});
+    std::vector<CallSetup> roles = in_roles(mixed);
+    for (CallSetup& call : roles) call.grids = {{3, 2}, {2, 3}};
+    ExchangeArgs three_packs = exact(2, ranks + 1, 2);
+    three_packs.hidden = 24;
+    add("roles", {.calls = roles, .exchange = three_packs});
     // One row for each expert, of which the hot one has too many. The last rank has no expert.
     ExchangeArgs drop = exact(2, 2, 2);
     drop.capacity = 1;

@@ -89,6 +89,8 @@ struct CallSetup {
   // Dispatch: the experts of each rank's tokens, one token behind the other; the last list serves the other ranks.
   std::vector<std::vector<int>> ids = {};
   bool discard = false;                     // dispatch: as in DispatchArgs
+  unsigned senders = 0;                     // dispatch and combine: as in their work
+  bool pairs = false;                       // combine: likewise
   bool residual = false;                    // combine: there is one
   detail::Part part = detail::Part::whole;  // dispatch and combine
   int of = -1;  // combine: the call that was its dispatch; a wait: its send; rms_norm: the first step

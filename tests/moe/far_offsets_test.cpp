@@ -162,6 +162,7 @@ TEST_P(MoeFarOffsets, RowsOfWindowsAndOutputs) {
                                      .ids = ids.data(),
                                      .weights = nullptr,
                                      .tokens = kTokens,
+                                     .senders = 0,
                                      .wide_ids = false,
                                      .discard = true,
                                      .output = mine.output.data(),
@@ -190,6 +191,8 @@ TEST_P(MoeFarOffsets, RowsOfWindowsAndOutputs) {
       // Experts that give back what they got: x + x, which bf16 holds.
       mine.run(mine.combine, CombineOperation{.work = {.exchange = mine.view(),
                                                        .part = Part::whole,
+                                                       .senders = 0,
+                                                       .pairs = true,
                                                        .input = mine.output.data(),
                                                        .residual = nullptr,
                                                        .output = mine.result.data(),

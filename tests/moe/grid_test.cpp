@@ -48,6 +48,27 @@ TEST(MoeGrid, OfARankWithoutTokensIsForAllThatOthersMayHave) {
   expect_grid(combine_grid(of.args(0)), most.blocks, most.threads);
 }
 
+// Whose launches are apart has no warp that could receive meanwhile; between two ranks there is little to send.
+TEST(MoeGrid, HasWarpsThatOnlySendWhereRowsAreMany) {
+  const Grids of;
+  EXPECT_EQ(dispatch_grid(of.args(511)).senders, 0u);
+  EXPECT_EQ(dispatch_grid(of.args(512)).senders, 2u);
+  EXPECT_EQ(combine_grid(of.args(127)).senders, 0u);
+  EXPECT_EQ(combine_grid(of.args(128)).senders, 8u);
+  EXPECT_EQ(combine_grid(of.args(128, Part::whole, {.threads = 64})).senders, 1u);
+  EXPECT_EQ(combine_grid(of.args(128, Part::whole, {.threads = 32})).senders, 0u);
+  ExchangeGridArgs two = of.args(1024);
+  two.ranks = 2;
+  EXPECT_EQ(dispatch_grid(two).senders, 0u);
+  EXPECT_EQ(combine_grid(two).senders, 0u);
+  for (const Part part : {Part::send, Part::wait}) {
+    EXPECT_EQ(dispatch_grid(of.args(1024, part)).senders, 0u);
+    EXPECT_EQ(combine_grid(of.args(1024, part)).senders, 0u);
+  }
+  EXPECT_FALSE(combine_grid(of.args(63)).pairs);
+  EXPECT_TRUE(combine_grid(of.args(64)).pairs);
+}
+
 // What it sends is the counts of 256 experts, by fours.
 TEST(MoeGrid, OfASendIsForWhatIsSent) {
   const Grids of;

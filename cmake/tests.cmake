@@ -37,6 +37,7 @@ if(test_files)
   if(test_files MATCHES "tests/cli/")
     target_link_libraries(weft-test-cases PUBLIC weft-cli-parts)
   endif()
+  weft_quickly_compiled(weft-test-cases)
   add_executable(weft-tests)
   target_link_libraries(weft-tests PRIVATE weft-test-cases $<TARGET_NAME_IF_EXISTS:weft-cli-parts>)
   weft_discover(weft-tests)
@@ -79,6 +80,7 @@ if(TARGET weft-tests AND Python3_FOUND AND NOT sanitized)
   target_include_directories(weft-mutated BEFORE PRIVATE ${CMAKE_BINARY_DIR}/mutated-host
     ${CMAKE_BINARY_DIR}/generated/tuning ${build_info_dir})
   target_link_libraries(weft-mutated PRIVATE weft_internal)
+  weft_quickly_compiled(weft-mutated)
   add_executable(weft-mutant-tests)
   target_link_libraries(weft-mutant-tests PRIVATE weft-mutated weft-test-cases
     $<TARGET_NAME_IF_EXISTS:weft-cli-parts>)
@@ -98,6 +100,7 @@ if(weft_type STREQUAL "STATIC_LIBRARY" AND NOT sanitized)
   weft_test_executable(weft-apart-tests tests/twins/apart_fabric_test.cpp tests/support/cases.cpp
     tests/support/moves.cpp tests/support/world.cpp)
   weft_discover(weft-apart-tests)
+  weft_quickly_compiled(weft-twin-tests weft-apart-tests)
 endif()
 
 # The simulator is compiled over copies of the production templates in which seeded bugs can be switched on
@@ -118,9 +121,9 @@ if(sim_test_files AND Python3_FOUND AND NOT sanitized)
   add_executable(weft-sim-tests ${sim_test_files} ${sim_files})
   add_dependencies(weft-sim-tests weft_mutated)
   target_include_directories(weft-sim-tests BEFORE PRIVATE ${mutated_dir} ${PROJECT_SOURCE_DIR}/tests)
-  # As weft-sim is (cmake/cli.cmake).
-  target_compile_options(weft-sim-tests PRIVATE $<$<CONFIG:RelWithDebInfo>:-O2>
-    $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
+  weft_quickly_compiled(weft-sim-tests)
+  # As for weft-sim (cmake/cli.cmake).
+  target_compile_options(weft-sim-tests PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
   target_link_libraries(weft-sim-tests PRIVATE weft_internal Boost::context GTest::gtest_main)
   # How much was run, which `./dev test` adds up.
   weft_discover(weft-sim-tests XML_OUTPUT_DIR ${CMAKE_BINARY_DIR}/sim-reports)

@@ -94,10 +94,13 @@ class Repeated {
   std::byte* data_;
 };
 
+// Of a message but for its last part.
+constexpr std::size_t kBytes = std::size_t{1} << (test::kSanitized ? 24 : 32);
+
 // More than 2^31 elements and 2^32 bytes in one call: pieces must find their places. (A sanitizer, which would take
-// minutes, sees a message of 64 MiB.)
+// minutes, sees a message of 16 MiB.)
 TEST(FarOffsets, AMessageOfMoreThanFourGigabytes) {
-  constexpr std::size_t parts = (std::size_t{1} << (test::kSanitized ? 26 : 32)) / Repeated::kPart + 1;
+  constexpr std::size_t parts = kBytes / Repeated::kPart + 1;
   const Repeated input(parts), output(parts);
   constexpr std::size_t last = Repeated::kPart / 2 - 3;  // elements of the last part; the message ends unevenly
   const test::Case tail{.count = last, .fill = test::Fill::random, .seed = 8};
@@ -108,7 +111,7 @@ TEST(FarOffsets, AMessageOfMoreThanFourGigabytes) {
   ASSERT_TRUE(test::kSanitized || count > std::size_t{1} << 31);
   Config config = test::cpu_config();
   config.max_groups = 0;
-  config.one_shot_bytes = std::size_t{1} << 26;
+  config.one_shot_bytes = kBytes / 64;
   test::expect_all_well(test::run_world(1, config, [&](Communicator& communicator, int) {
     all_reduce(communicator, {.input = input.data(), .output = output.data(), .count = count});
   }));
@@ -118,9 +121,9 @@ TEST(FarOffsets, AMessageOfMoreThanFourGigabytes) {
 
 // The same message among two ranks in one bulk call, which must find its places in tensors past 2^32 bytes. Each rank
 // has the input and the output in memory of 8 MiB that repeats itself, and so has every part but the last the same
-// sums; the time goes into moving all of it, so a machine that is slow at that (a sanitizer) sees 64 MiB.
+// sums; the time goes into moving all of it, so a machine that is slow at that (a sanitizer) sees 16 MiB.
 TEST(FarOffsets, AMessageOfMoreThanFourGigabytesInBulk) {
-  constexpr std::size_t parts = (std::size_t{1} << (test::kSanitized ? 26 : 32)) / Repeated::kPart + 1;
+  constexpr std::size_t parts = kBytes / Repeated::kPart + 1;
   constexpr std::size_t last = Repeated::kPart / 2 - 3;
   const Prepared tail = test::prepare({.count = last, .fill = test::Fill::random, .seed = 8}, 2);
   Config config = test::cpu_config();

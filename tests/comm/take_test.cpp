@@ -89,7 +89,7 @@ TEST(TakenRows, CountsGatherTakeInOneRecording) {
         return static_cast<float>(of * 1000 + token * 10 + column);
       };
       std::mt19937 random(5);  // the same on every rank
-      for (int batch = 0; batch < 30; ++batch) {
+      for (int batch = 0; batch < repeated(30); ++batch) {
         std::vector<std::int32_t> tokens;
         for (std::size_t of = 0; of < parts.groups(); ++of)
           tokens.push_back(static_cast<std::int32_t>(batch == 0 ? 0 : random() % (most + 1)));

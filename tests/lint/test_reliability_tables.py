@@ -37,6 +37,10 @@ class Runs(unittest.TestCase):
         few = run_of(setups=200, each=9_999)
         self.assertEqual(len(wrong_with(few)), 200)
         self.assertIn("9999 random executions of setup-0", wrong_with(few)[0])
+        large = {"strategy": "random", "setup": "large", "executions": "1000", "steps": "9"}
+        self.assertEqual(wrong_with([*run_of(), large]), [])
+        large["executions"] = "999"
+        self.assertIn("999 random executions of large", wrong_with([*run_of(), large])[0])
 
     def test_a_bug_that_is_not_looked_for_is_told(self):
         tests = run_of()
@@ -74,6 +78,10 @@ class Pages(unittest.TestCase):
         self.assertEqual(reliability_tables.page_shortfalls(other), [f"seeded bug {name} is of kind {kind}, not 99"])
         record = page.replace("executions without a failure", "executions")
         self.assertIn("another record", reliability_tables.page_shortfalls(record)[0])
+        self.addCleanup(setattr, reliability_tables, "RECORDED_RANDOM_EACH", reliability_tables.RECORDED_RANDOM_EACH)
+        reliability_tables.RECORDED_RANDOM_EACH = 20_000
+        self.assertIn("in the record: at least 20000", reliability_tables.page_shortfalls(page)[0])
+        reliability_tables.RECORDED_RANDOM_EACH = 10_000
         self.addCleanup(setattr, reliability_tables, "protocols", reliability_tables.protocols)
         reliability_tables.protocols = lambda: "others"
         self.assertIn("other protocols", reliability_tables.page_shortfalls(page)[0])

@@ -32,7 +32,8 @@ class Mutants : public testing::TestWithParam<int> {
     }
     detail::active_mutant = mutant;
     AllReduceProgram program(setup);
-    const Report report = explore(program, {.strategy = Strategy::random, .seed = 1, .executions = 100'000});
+    const Report report =
+        explore(program, {.strategy = Strategy::random, .seed = 1, .executions = random_executions(setup)});
     tell(setup.name, name(report.failure.kind), report.executions, report.failure.what);
     EXPECT_TRUE(report.failure) << "not found by " << report.executions << " schedules of " << setup.name;
     EXPECT_NE(report.failure.kind, FailureKind::internal) << report.failure.what;

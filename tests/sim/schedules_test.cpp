@@ -39,14 +39,14 @@ INSTANTIATE_TEST_SUITE_P(Sim, Exhaustive, testing::ValuesIn(names_of(true)), tes
 class RandomSchedules : public testing::TestWithParam<std::string> {};
 TEST_P(RandomSchedules, AreRight) {
   const sim::Setup& setup = find_setup(GetParam());
-  run(setup, {.strategy = Strategy::random, .seed = 1, .executions = setup.small ? 10'000u : 2'500u});
+  run(setup, {.strategy = Strategy::random, .seed = 1, .executions = random_executions(setup)});
 }
 INSTANTIATE_TEST_SUITE_P(Sim, RandomSchedules, testing::ValuesIn(names_of(false)), test_name);
 
 class PctSchedules : public testing::TestWithParam<std::string> {};
 TEST_P(PctSchedules, AreRight) {
   const sim::Setup& setup = find_setup(GetParam());
-  run(setup, {.strategy = Strategy::pct, .seed = 1, .executions = 1'500, .bound = 4});
+  run(setup, {.strategy = Strategy::pct, .seed = 1, .executions = 500, .bound = 4});
 }
 INSTANTIATE_TEST_SUITE_P(Sim, PctSchedules, testing::ValuesIn(names_of(false)), test_name);
 

@@ -21,6 +21,12 @@ inline std::uint64_t fault_executions(const Setup& setup) {
   return setup.faults.stopping_rank >= 0 ? 8 : 1'000;
 }
 
+// How many random schedules of a set-up without faults, by which its seeded bugs must be found, too. The record has
+// more of each (tools/reliability_tables.py).
+inline std::uint64_t random_executions(const Setup& setup) {
+  return setup.small ? 10'000 : 1'000;
+}
+
 inline void record(const std::string& setup, const ExploreArgs& args, const Report& report) {
   testing::Test::RecordProperty("setup", setup);
   testing::Test::RecordProperty("strategy", std::string(name(args.strategy)));

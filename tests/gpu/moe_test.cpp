@@ -20,35 +20,23 @@ void run_batches(const std::vector<Batch>& batches, std::uint32_t ranks) {
   for (const Batch& batch : batches) expect_right(lasting_gpu_world(static_cast<int>(ranks)), batch);
 }
 
-// In every layout where ranks are four. Else each batch, which takes an exchange of its own, is in one layout, another
-// from batch to batch and with the number of ranks: the kernels are the same for all layouts, and CPU ranks go through
-// all of them.
-std::vector<Batch> in_layouts(const std::vector<Batch>& batches, std::uint32_t ranks) {
-  const std::vector<Batch> all = in_every_layout(batches, ranks);
-  if (ranks == 4) return all;
-  const std::size_t layouts = all.size() / batches.size();
-  std::vector<Batch> some;
-  for (std::size_t i = 0; i < batches.size(); ++i) some.push_back(all[(i + ranks) % layouts * batches.size() + i]);
-  return some;
-}
-
 class GpuMoeCalls : public testing::TestWithParam<std::uint32_t> {};
 INSTANTIATE_TEST_SUITE_P(Ranks, GpuMoeCalls, testing::Values(1, 2, 3, 4, 8));
 
 TEST_P(GpuMoeCalls, EveryKindOfRouting) {
-  run_batches(in_layouts(every_kind_of_routing(GetParam()), GetParam()), GetParam());
+  run_batches(in_every_layout(every_kind_of_routing(GetParam()), GetParam()), GetParam());
 }
 
 TEST_P(GpuMoeCalls, RowsOfEveryTypeBitForBit) {
-  run_batches(in_layouts(rows_of_every_type(GetParam()), GetParam()), GetParam());
+  run_batches(in_every_layout(rows_of_every_type(GetParam()), GetParam()), GetParam());
 }
 
 TEST_P(GpuMoeCalls, CastOnTheWay) {
-  run_batches(in_layouts(casts_on_the_way(GetParam()), GetParam()), GetParam());
+  run_batches(in_every_layout(casts_on_the_way(GetParam()), GetParam()), GetParam());
 }
 
 TEST_P(GpuMoeCalls, ExpertsWhereTheCallerWants) {
-  run_batches(in_layouts(experts_where_the_caller_wants(GetParam()), GetParam()), GetParam());
+  run_batches(in_every_layout(experts_where_the_caller_wants(GetParam()), GetParam()), GetParam());
 }
 
 TEST_P(GpuMoeCalls, RowsWithoutRoomAreDropped) {
@@ -60,7 +48,7 @@ TEST_P(GpuMoeCalls, ManyTokens) {
   const ExchangeArgs args{.tokens = 40, .hidden = 512, .experts = 32, .top_k = 8};
   MoeCase c{.args = args, .tokens = {40, 33}, .residual = true};
   c.args.capacity = GetParam() * args.tokens * args.top_k / 4;
-  run_batches(in_layouts({{c}}, GetParam()), GetParam());
+  run_batches(in_every_layout({{c}}, GetParam()), GetParam());
 }
 
 // Whatever a call leaves behind must suit any call after it, however late ranks are, on whichever grids.
@@ -115,9 +103,7 @@ TEST_P(GpuMoeCalls, GraphsReplayedWithOtherRoutings) {
     };
     const Graph of_first = capture(first), of_second = capture(second);
     std::mt19937 random(7);  // the same on every rank
-    // Where ranks share a GPU, a turn takes a tenth of a second.
-    const int turns = world.shared() ? 20 : 60;
-    for (int turn = 0; turn < turns; ++turn) {
+    for (int turn = 0; turn < 60; ++turn) {
       const PreparedMoe& p = prepared[random() % prepared.size()];
       const auto choice = random() % 3;
       GpuMoe& moe = choice == 0 ? first : choice == 1 ? second : eager;

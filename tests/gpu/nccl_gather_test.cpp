@@ -3,13 +3,14 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <thread>
 
 #include "gpu/support/gpu_move.hpp"
 #include "gpu/support/graph.hpp"
-#include "gpu/support/players.hpp"
+#include "gpu/support/spawned.hpp"
 #include "support/ranks.hpp"
 
 namespace weft::test {
@@ -19,9 +20,9 @@ using namespace std::chrono_literals;
 
 constexpr Kind kByNccl[] = {Kind::all_gather, Kind::all_to_all, Kind::broadcast, Kind::reduce_scatter};
 
-// Where the processes that `test` has started leave files for each other.
-std::filesystem::path folder_of(pid_t test) {
-  return testing::TempDir() + "weft-nccl-gather-" + std::to_string(test);
+void say_and_flush(const std::string& text) {
+  fmt::print("{}\n", text);
+  std::fflush(stdout);
 }
 
 // NCCL adds in an order of its own: sums that are exact in any order.
@@ -74,7 +75,7 @@ void replay(const Group& group, GpuRank& gpu) {
 
 // No rank's barrier ends before every rank's has begun: files say which have.
 void hold_back(const Group& group, GpuRank& gpu) {
-  const std::filesystem::path folder = folder_of(::getppid());
+  const std::filesystem::path folder = std::getenv("WEFT_TEST_FOLDER");
   const auto file = [&](int round, int rank) { return folder / fmt::format("{}.{}", round, rank); };
   for (int round = 0; round < 8; ++round) {
     if (round % group.size() == group.rank()) std::this_thread::sleep_for(20ms);
@@ -92,21 +93,29 @@ void expect_refused(const Group& group, GpuRank& gpu, const Move& move, const st
   ensure(error.find(reason) != std::string::npos, fmt::format("{}: {}", describe(move), error));
 }
 
-const Part everything_equal("everything equal", [](GpuRank& gpu) {
+// One rank; started by the test below.
+TEST(GpuProcess, DISABLED_GatherWorker) {
+  answer_where();
   const int rank = variable("RANK");
-  Communicator communicator = Communicator::from_environment(gpu_config(20s));
-  ensure(communicator.fabric().starts_with("NCCL"), communicator.fabric());
-  move_everything(communicator, gpu);
-  move_everything(communicator.split(rank % 2), gpu);
-  hold_back(communicator, gpu);
-  expect_refused(communicator, gpu, {.rows = 2, .widths = {8}, .output_gap = 4},
-                 "output_stride: 24 bytes from row to row are not the 16 of a row");
-  const std::vector<std::int32_t> counts(static_cast<std::size_t>(communicator.size()), 2);
-  expect_refused(communicator, gpu, {.kind = Kind::all_gather_v, .widths = {8}, .counts = counts},
-                 "NCCL would need them on the host");
-  move_everything(communicator, gpu);
-  replay(communicator, gpu);
-});
+  GpuRank gpu(rank);
+  try {
+    Communicator communicator = Communicator::from_environment(gpu_config(20s));
+    ensure(communicator.fabric().starts_with("NCCL"), communicator.fabric());
+    move_everything(communicator, gpu);
+    move_everything(communicator.split(rank % 2), gpu);
+    hold_back(communicator, gpu);
+    expect_refused(communicator, gpu, {.rows = 2, .widths = {8}, .output_gap = 4},
+                   "output_stride: 24 bytes from row to row are not the 16 of a row");
+    const std::vector<std::int32_t> counts(static_cast<std::size_t>(communicator.size()), 2);
+    expect_refused(communicator, gpu, {.kind = Kind::all_gather_v, .widths = {8}, .counts = counts},
+                   "NCCL would need them on the host");
+    move_everything(communicator, gpu);
+    replay(communicator, gpu);
+    say_and_flush("[done]");
+  } catch (const Error& error) {
+    say_and_flush(fmt::format("[{} {}]\n{}", name(error.code()), error.fault().peer, error.what()));
+  }
+}
 
 class GpuNcclGather : public testing::Test {
  protected:
@@ -116,11 +125,17 @@ class GpuNcclGather : public testing::Test {
   }
   void TearDown() override { std::filesystem::remove_all(folder_); }
 
-  const std::filesystem::path folder_ = folder_of(::getpid());
+  const std::filesystem::path folder_ = testing::TempDir() + "weft-nccl-gather-" + std::to_string(::getpid());
 };
 
 TEST_F(GpuNcclGather, EverythingEqualArrivesAlsoInGraphs) {
-  players_on_two_hosts().play(everything_equal);
+  Variables variables = two_hosts;
+  variables.emplace_back("WEFT_TEST_FOLDER", folder_.string());
+  for (Spawned& rank : start_ranks("GpuProcess.DISABLED_GatherWorker", gpu_count(), variables)) {
+    const Outcome outcome = rank.wait(90s);
+    expect_says(outcome.said, "[done]");
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.said;
+  }
 }
 
 }  // namespace

@@ -1,34 +1,26 @@
-// GPU ranks as processes of one host: at work, killed or stopped at a moment that nobody chose, and beside an engine.
+// GPU ranks as processes of which one is killed or stopped, at a moment that nobody chose.
 #include <gtest/gtest.h>
-#include <nccl.h>
 #include <signal.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <cstring>
+#include <cstdlib>
 #include <random>
 
-#include "executors/cuda_error.hpp"
-#include "gpu/support/players.hpp"
+#include "gpu/support/gpu_world.hpp"
+#include "gpu/support/spawned.hpp"
+#include "support/free_port.hpp"
 #include "support/ranks.hpp"
 
 namespace weft::test {
 namespace {
 
 using namespace std::chrono_literals;
-using detail::check_cuda;
 
-const Part at_work("at work", [](GpuRank& gpu) {
-  const int rank = variable("RANK"), size = variable("WORLD_SIZE");
-  Communicator communicator = Communicator::from_environment(gpu_config(1500ms));
-  const Prepared prepared =
-      prepare({.count = 5000, .algorithm = kAlgorithms[size % 3], .fill = Fill::random}, communicator.size());
-  for (int call = 0; call < 200; ++call) run_on_gpu_rank(communicator, gpu, prepared, rank);
-});
-
-// Works until a fault, says what it was, and that it stays.
-const Part until_a_fault("until a fault", [](GpuRank& gpu) {
-  const int rank = variable("RANK");
+// One rank: works until a fault, says what it was, and that it stays.
+TEST(GpuStruckProcess, DISABLED_Worker) {
+  answer_where();
+  const int rank = std::atoi(std::getenv("RANK")), size = std::atoi(std::getenv("WORLD_SIZE"));
+  GpuRank gpu(rank);
   Communicator communicator = Communicator::from_environment(gpu_config(1500ms));
   std::vector<Case> cases;
   for (const Algorithm algorithm : kAlgorithms) {
@@ -36,106 +28,86 @@ const Part until_a_fault("until a fault", [](GpuRank& gpu) {
       cases.push_back({.count = count, .algorithm = algorithm, .fill = Fill::random});
     }
   }
-  const std::vector<Prepared> prepared = prepare_all(cases, communicator.size());
+  const std::vector<Prepared> prepared = prepare_all(cases, size);
   for (const Prepared& p : prepared) run_on_gpu_rank(communicator, gpu, p, rank);
-  say("working");
+  fmt::print("working\n");
+  std::fflush(stdout);
   try {
     for (std::size_t call = 0;; ++call) run_on_gpu_rank(communicator, gpu, prepared[call % prepared.size()], rank);
   } catch (const Error& error) {
-    say(fmt::format("ended: [{} {} {}]", name(error.code()), error.fault().peer, error.fault().theirs));
+    fmt::print("ended: [{} {} {}]\n", name(error.code()), error.fault().peer, error.fault().theirs);
     expect_says(error_of([&] { run_on_gpu_rank(communicator, gpu, prepared[0], rank); }), name(error.code()).data());
   }
-});
-
-// An engine's communicator, on which one rank stays away.
-const Part all_but_one_from_nccl("all but one from an engine's communicator", [](GpuRank& gpu) {
-  const int rank = variable("RANK"), size = variable("WORLD_SIZE");
-  Communicator communicator = Communicator::from_environment(gpu_config());
-  ncclUniqueId id{};
-  if (rank == 0) ensure(ncclGetUniqueId(&id) == ncclSuccess, "ncclGetUniqueId");
-  gpu.reset();
-  std::byte *const host = gpu.host_memory(sizeof(id)), *const device = gpu.device_memory(sizeof(id));
-  std::memcpy(host, &id, sizeof(id));
-  check_cuda(cudaMemcpyAsync(device, host, sizeof(id), cudaMemcpyHostToDevice, gpu.stream()), "upload");
-  broadcast(communicator, {.input = device, .output = device, .row_bytes = sizeof(id), .stream = gpu.stream()});
-  check_cuda(cudaMemcpyAsync(host, device, sizeof(id), cudaMemcpyDeviceToHost, gpu.stream()), "download");
-  gpu.synchronize();
-  communicator.check();
-  std::memcpy(&id, host, sizeof(id));
-  ncclComm_t engine = nullptr;
-  ensure(ncclCommInitRank(&engine, size, id, rank) == ncclSuccess, "ncclCommInitRank");
-  if (rank == size - 1) return;
-  Config config = gpu_config();
-  config.rendezvous_deadline = 2s;
-  say(fmt::format("[{}]", error_of([&] { Communicator::from_nccl(engine, config); })));
-});
-
-// Waits for the end of the part: the others end by themselves, and one at least has waited for the victim itself.
-void expect_named(Players& ranks, int victim) {
-  int first_hand = 0;
-  for (int rank = 0; rank < ranks.size(); ++rank) {
-    if (rank == victim) continue;
-    const std::string said = ranks.finish(rank);
-    const bool direct = said.find(fmt::format("[timeout {} ", victim)) != std::string::npos;
-    first_hand += direct;
-    if (!direct) expect_says(said, "[peer failed ");
-  }
-  EXPECT_GE(first_hand, 1) << "nobody named rank " << victim;
+  std::fflush(stdout);
 }
 
-class GpuProcesses : public testing::Test {
+struct Ranks {
+  std::vector<Spawned> workers;
+  std::size_t victim;
+};
+
+// All of them at work, and one that has just been struck.
+void strike(Ranks& ranks, int signal, std::mt19937& random) {
+  const int size = gpu_count();
+  const std::string port = std::to_string(free_port());
+  for (int rank = 0; rank < size; ++rank) {
+    ranks.workers.emplace_back("GpuStruckProcess.DISABLED_Worker",
+                               std::vector<std::pair<std::string, std::string>>{{"RANK", std::to_string(rank)},
+                                                                                {"LOCAL_RANK", std::to_string(rank)},
+                                                                                {"WORLD_SIZE", std::to_string(size)},
+                                                                                {"MASTER_ADDR", "127.0.0.1"},
+                                                                                {"MASTER_PORT", port}});
+  }
+  for (Spawned& worker : ranks.workers) ASSERT_TRUE(worker.wait_until_said("working", 60s));
+  ::usleep(static_cast<useconds_t>(random() % 200'000));
+  ranks.workers[ranks.victim].signal(signal);
+}
+
+// The others end by themselves, and one at least has waited for the victim itself.
+void expect_named(Ranks& ranks) {
+  int first_hand = 0;
+  for (std::size_t rank = 0; rank < ranks.workers.size(); ++rank) {
+    if (rank == ranks.victim) continue;
+    const Outcome outcome = ranks.workers[rank].wait(60s);
+    EXPECT_FALSE(outcome.too_slow) << "rank " << rank << " does not end";
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.said;
+    const bool direct = outcome.said.find(fmt::format("[timeout {} ", ranks.victim)) != std::string::npos;
+    first_hand += direct;
+    if (!direct) expect_says(outcome.said, "[peer failed ");
+  }
+  EXPECT_GE(first_hand, 1) << "nobody named rank " << ranks.victim;
+}
+
+class GpuStruckProcesses : public testing::Test {
  protected:
   void SetUp() override {
     if (gpu_count() < 2) GTEST_SKIP() << "processes do not share a GPU";
   }
-  // All of them at work, and one, which it returns, that has just been struck.
-  void strike(Players& ranks, int signal, int& victim) {
-    victim = static_cast<int>(random_() % static_cast<unsigned>(ranks.size()));
-    ranks.begin(until_a_fault);
-    for (int rank = 0; rank < ranks.size(); ++rank) ASSERT_TRUE(ranks.rank(rank).wait_until_said("working", 60s));
-    ::usleep(static_cast<useconds_t>(random_() % 200'000));
-    ranks.rank(victim).signal(signal);
-  }
-
- private:
   std::mt19937 random_{static_cast<unsigned>(::getpid())};  // moments are never the same
 };
 
-TEST_F(GpuProcesses, AProcessPerGpu) {
-  players_on_one_host().play(at_work);
+TEST_F(GpuStruckProcesses, AKilledOneIsNamedByTheOthers) {
+  Ranks ranks{{}, random_() % static_cast<unsigned>(gpu_count())};
+  ASSERT_NO_FATAL_FAILURE(strike(ranks, SIGKILL, random_));
+  expect_named(ranks);
+  EXPECT_EQ(ranks.workers[ranks.victim].wait(10s).signal, SIGKILL);
 }
 
 // Past the deadline it goes on: the others have ended the communicator, and it learns that.
-TEST_F(GpuProcesses, AStoppedOneIsNamedByTheOthersAndLearnsItToo) {
-  Players& ranks = players_on_one_host();
-  int victim = 0;
-  ASSERT_NO_FATAL_FAILURE(strike(ranks, SIGSTOP, victim));
-  for (int rank = 0; rank < ranks.size(); ++rank) {
-    if (rank == victim) continue;
-    EXPECT_TRUE(ranks.rank(rank).wait_until_said("ended: ", 30s))
+TEST_F(GpuStruckProcesses, AStoppedOneIsNamedByTheOthersAndLearnsItToo) {
+  Ranks ranks{{}, random_() % static_cast<unsigned>(gpu_count())};
+  ASSERT_NO_FATAL_FAILURE(strike(ranks, SIGSTOP, random_));
+  for (std::size_t rank = 0; rank < ranks.workers.size(); ++rank) {
+    if (rank == ranks.victim) continue;
+    EXPECT_TRUE(ranks.workers[rank].wait_until_said("ended: ", 30s))
         << "rank " << rank << " goes on without the stopped one";
   }
-  ranks.rank(victim).signal(SIGCONT);
-  expect_says(ranks.finish(victim), "[peer failed ");
-  expect_named(ranks, victim);
-}
-
-TEST_F(GpuProcesses, AKilledOneIsNamedByTheOthers) {
-  Players ranks(std::min(gpu_count(), 3));
-  int victim = 0;
-  ASSERT_NO_FATAL_FAILURE(strike(ranks, SIGKILL, victim));
-  expect_named(ranks, victim);
-  EXPECT_EQ(ranks.rank(victim).wait(10s).signal, SIGKILL);
-  ranks.expect_good_end(victim);
-}
-
-// The last part of its processes: the engine's kernels still wait, and are the engine's to end.
-TEST_F(GpuProcesses, FromNcclWithoutOneRankEndsByTheDeadline) {
-  Players& ranks = players_on_one_host();
-  std::vector<std::string> said = ranks.play(all_but_one_from_nccl);
-  said.pop_back();
-  expect_all_say(said, "has every rank called?");
-  ranks.kill();
+  ranks.workers[ranks.victim].signal(SIGCONT);
+  const Outcome outcome = ranks.workers[ranks.victim].wait(60s);
+  EXPECT_FALSE(outcome.too_slow) << "the stopped rank does not end: " << outcome.said;
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.said;
+  expect_says(outcome.said, "[peer failed ");
+  expect_named(ranks);
 }
 
 }  // namespace

@@ -140,38 +140,15 @@ void GpuTensors::check() {
   host_.check(prepared_, rank_);
 }
 
-namespace {
-
-// By device. Never destroyed: CUDA may be gone before the last static object.
-std::vector<GpuRank*>& kept_gpu_ranks(int device) {
-  static auto* kept = new std::map<int, std::vector<GpuRank*>>;
-  return (*kept)[device];
-}
-
-std::unique_ptr<GpuRank, KeepGpuRank> take_gpu_rank(int rank) {
-  std::vector<GpuRank*>& kept = kept_gpu_ranks(rank % gpu_count());
-  std::unique_ptr<GpuRank, KeepGpuRank> gpu(kept.empty() ? new GpuRank(rank) : kept.back());
-  if (!kept.empty()) kept.pop_back();
-  gpu->use();
-  gpu->synchronize();
-  return gpu;
-}
-
-}  // namespace
-
-void KeepGpuRank::operator()(GpuRank* gpu) const {
-  kept_gpu_ranks(gpu->device()).push_back(gpu);
-}
-
 GpuWorld make_gpu_world(int size, const Config& config) {
   GpuWorld world;
-  for (int rank = 0; rank < size; ++rank) world.gpus.push_back(take_gpu_rank(rank));
+  for (int rank = 0; rank < size; ++rank) world.gpus.push_back(std::make_unique<GpuRank>(rank));
   world.communicators = Communicator::local(size, config);
   return world;
 }
 
 GpuWorld& lasting_gpu_world(int size, Config (*config)()) {
-  // Never destroyed, either.
+  // Never destroyed: CUDA may be gone before the last static object.
   static auto* worlds = new std::map<Config (*)(), std::map<int, GpuWorld>>;
   GpuWorld& world = (*worlds)[config][size];
   const auto faulted = [](const Communicator& communicator) { return communicator.status().has_value(); };

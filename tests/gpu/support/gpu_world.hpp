@@ -113,13 +113,8 @@ class GpuTensors {
   std::byte* expected_;  // on the GPU
 };
 
-// Keeps what a world leaves for the next one: pinned memory takes its time to get and to give back.
-struct KeepGpuRank {
-  void operator()(GpuRank* gpu) const;
-};
-
 struct GpuWorld {
-  std::vector<std::unique_ptr<GpuRank, KeepGpuRank>> gpus;
+  std::vector<std::unique_ptr<GpuRank>> gpus;
   std::vector<Communicator> communicators;
   bool failed = false;  // a rank has ended with an exception: nobody knows where the others stand
 

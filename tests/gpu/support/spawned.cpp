@@ -4,7 +4,6 @@
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -13,6 +12,8 @@
 #include <cerrno>
 #include <cstdlib>
 #include <stdexcept>
+
+#include "support/free_port.hpp"
 
 namespace weft::test {
 namespace {
@@ -50,13 +51,8 @@ Spawned::Spawned(const std::string& test, const Variables& variables) {
   if (::pipe2(ends, O_CLOEXEC) != 0) throw std::runtime_error("pipe2");
   pipe_ = detail::UniqueFd(ends[0]);
   const detail::UniqueFd writer(ends[1]);
-  // No pipe, as to write to one that nobody reads any more would end the test.
-  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) throw std::runtime_error("socketpair");
-  input_ = detail::UniqueFd(ends[0]);
-  const detail::UniqueFd reader(ends[1]);
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_adddup2(&actions, reader.get(), STDIN_FILENO);
   posix_spawn_file_actions_adddup2(&actions, writer.get(), STDOUT_FILENO);
   posix_spawn_file_actions_adddup2(&actions, writer.get(), STDERR_FILENO);
   const int error = ::posix_spawn(&pid_, program.c_str(), &actions, nullptr, arguments, environment.data());
@@ -72,11 +68,6 @@ Spawned::~Spawned() {
 
 void Spawned::signal(int number) const {
   ::kill(pid_, number);
-}
-
-void Spawned::tell(const std::string& text) const {
-  // Who does not listen does not answer either, which is seen.
-  static_cast<void>(::send(input_.get(), text.data(), text.size(), MSG_NOSIGNAL));
 }
 
 bool Spawned::listen(std::chrono::steady_clock::time_point end) {
@@ -121,12 +112,14 @@ Outcome Spawned::wait(std::chrono::seconds limit) {
 }
 
 std::vector<Spawned> start_ranks(const std::string& test, int size, const Variables& more) {
+  const std::string port = std::to_string(free_port());
   std::vector<Spawned> ranks;
   for (int rank = 0; rank < size; ++rank) {
     Variables environment{{"RANK", std::to_string(rank)},
                           {"LOCAL_RANK", std::to_string(rank)},
                           {"WORLD_SIZE", std::to_string(size)},
-                          {"MASTER_ADDR", "127.0.0.1"}};
+                          {"MASTER_ADDR", "127.0.0.1"},
+                          {"MASTER_PORT", port}};
     environment.insert(environment.end(), more.begin(), more.end());
     for (auto& [name, value] : environment) {
       if (name == "NCCL_HOSTID") value += std::to_string(rank * 2 / size);

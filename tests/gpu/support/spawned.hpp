@@ -27,13 +27,8 @@ class Spawned {
   ~Spawned();
 
   void signal(int number) const;
-  // Writes to its standard input, which hang_up() ends.
-  void tell(const std::string& text) const;
-  void hang_up() { input_.reset(); }
   // False when it ended, or the time ran out, before it said `text`.
   bool wait_until_said(const std::string& text, std::chrono::seconds limit);
-  // What it has said since the last time.
-  std::string take() { return std::exchange(output_, {}); }
   // What it says is all that it wrote to stdout and stderr. Killed when it outlasts the limit.
   Outcome wait(std::chrono::seconds limit);
 
@@ -41,14 +36,17 @@ class Spawned {
   bool listen(std::chrono::steady_clock::time_point end);
 
   pid_t pid_ = -1;
-  detail::UniqueFd input_, pipe_;
+  detail::UniqueFd pipe_;
   std::string output_;
 };
 
-// A process for each rank, as torchrun would start them, but for MASTER_PORT. NCCL_HOSTID, where given, ends in the
-// half of the ranks that a process belongs to: NCCL takes each half to be on a machine of its own.
+// A process for each rank, as torchrun would start them. NCCL_HOSTID, where given, ends in the half of the ranks that a
+// process belongs to.
 std::vector<Spawned> start_ranks(const std::string& test, int size, const Variables& more);
 // What such a process reads.
 int variable(const char* name);
+
+// NCCL takes each half of the ranks to be on a machine of its own.
+inline const Variables two_hosts{{"NCCL_HOSTID", "host"}};
 
 }  // namespace weft::test

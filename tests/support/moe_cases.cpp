@@ -37,12 +37,15 @@ Tokens make_tokens(const MoeCase& c, std::uint32_t rank, std::uint32_t seed) {
   tokens.rows = random_bytes(random, tokens.count * row_bytes(c.args), c.any_bits || c.args.type == RowType::fp8,
                              c.args.type == RowType::f16 ? DataType::f16 : DataType::bf16);
   tokens.scales = random_bytes(random, std::size_t{tokens.count} * c.args.scale_bytes, true, DataType::bf16);
+  // Ids that name no expert. Of 64 bits, also where the lower ones do.
+  std::vector<std::int64_t> nobody{-1, std::int64_t{c.args.experts} + 5};
+  if (c.wide_ids) nobody.insert(nobody.end(), {(std::int64_t{1} << 32) + 1, -(std::int64_t{1} << 32)});
   for (std::uint32_t i = 0; i < tokens.count * c.args.top_k; ++i) {
     std::int64_t id = random() % c.args.experts;
     if (c.choice == Choice::none) id = -1;
     if (c.choice == Choice::one_expert) id = c.args.experts - 1;
     if (c.choice == Choice::duplicates) id = (i / c.args.top_k * 3 + i % 2) % c.args.experts;
-    if (c.choice == Choice::holes && random() % 2 == 0) id = random() % 2 == 0 ? -1 : c.args.experts + 5;
+    if (c.choice == Choice::holes && random() % 2 == 0) id = nobody[random() % nobody.size()];
     tokens.given.push_back(static_cast<std::int32_t>(id));
     tokens.ids.push_back(c.translate ? c.translate(id, rank, i / c.args.top_k) : id);
     tokens.weights.push_back(static_cast<float>(random() % 1000) * 0.001f - 0.2f);

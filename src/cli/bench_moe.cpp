@@ -150,7 +150,8 @@ Command add_bench_moe(CLI::App& app, const std::vector<std::string>& arguments) 
   app.add_option("--ep", bench->options.ranks, "Ranks that share the experts; the same as --ranks");
   app.add_option("--tokens", bench->tokens,
                  "Tokens per rank, \"1,8,128\" (default: powers of two up to 1024; on the CPU up to 128)");
-  app.add_option("--dispatch", bench->row, "Rows on their way to the experts (default: fp8, or bf16 where 128 does not divide hidden)")
+  app.add_option("--dispatch", bench->row,
+                 "Rows on their way to the experts (default: fp8, or bf16 where 128 does not divide hidden)")
       ->check(CLI::IsMember({"fp8", "fp8-ue8m0", "bf16", "f16"}));
   add_choice(app, "--routing", bench->traffic, {Traffic::uniform, Traffic::grouped, Traffic::zipf, Traffic::hot},
              "Who chooses which experts");

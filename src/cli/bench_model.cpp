@@ -17,8 +17,8 @@ constexpr int kAllReducesPerLayer = 2;  // after attention's output projection, 
 
 constexpr const char* kLayersTitle =
     "Data-parallel attention and expert parallelism: per layer a gather and a scatter of all tokens, or a dispatch "
-    "(fp8)\n"
-    "and a combine, which `weft bench gather` and `weft bench moe` measure in detail\n";
+    "(fp8,\nor bf16 where that is said) and a combine, which `weft bench gather` and `weft bench moe` measure in "
+    "detail\n";
 
 struct ModelBench {
   std::vector<std::string> arguments;

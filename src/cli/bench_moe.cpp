@@ -8,6 +8,7 @@
 #include "commands.hpp"
 #include "core/exchange.hpp"
 #include "info_moe.hpp"
+#include "moe_cast.hpp"
 #include "moe_measure.hpp"
 #include "moe_traffic.hpp"
 #include "options.hpp"
@@ -32,7 +33,7 @@ struct MoeBench {
   std::string model = "deepseek-v3";
   std::string config;
   std::string tokens;
-  std::string row = "fp8";
+  std::string row;  // empty: as usual
   Traffic traffic = Traffic::uniform;
   RowLayout layout = RowLayout::expert_masked;
   bool apart = false, unweighted = false;
@@ -43,7 +44,7 @@ struct MoeBench {
   Table table_of(const std::vector<MoeResult>& results, const ExchangeArgs& args) const;
   void write(const Ranks& ranks, const ModelShape& shape, const ExchangeArgs& args,
              const std::vector<MoeResult>& results) const;
-  int run() const;
+  int run();
 };
 
 ExchangeArgs MoeBench::exchange_of(const ModelShape& shape, std::int64_t most_tokens) const {
@@ -109,9 +110,11 @@ void MoeBench::write(const Ranks& ranks, const ModelShape& shape, const Exchange
   options.write(json);
 }
 
-int MoeBench::run() const {
+int MoeBench::run() {
   const ModelShape shape = config.empty() ? preset(model) : shape_from_config(config);
   if (!shape.has_experts()) throw Error(Errc::invalid_argument, fmt::format("--model {}: has no experts", shape.name));
+  const std::string note = row.empty() ? cast_note(shape) : "";
+  if (row.empty()) row = cast_name(usual_cast(shape));
   std::vector<std::int64_t> counts;
   if (!tokens.empty()) counts = parse_counts(tokens, "--tokens", detail::kMaxExchangeTokens);
   Ranks ranks(options.ranks_args());
@@ -133,6 +136,7 @@ int MoeBench::run() const {
   }
   progress.clear();
   if (ranks.leader()) write(ranks, shape, args, results);
+  if (ranks.leader() && options.tables_on_stdout() && !note.empty()) fmt::print("{}\n", note);
   return all_correct(results) ? 0 : 1;
 }
 
@@ -146,9 +150,9 @@ Command add_bench_moe(CLI::App& app, const std::vector<std::string>& arguments) 
   app.add_option("--ep", bench->options.ranks, "Ranks that share the experts; the same as --ranks");
   app.add_option("--tokens", bench->tokens,
                  "Tokens per rank, \"1,8,128\" (default: powers of two up to 1024; on the CPU up to 128)");
-  app.add_option("--dispatch", bench->row, "Rows on their way to the experts")
-      ->check(CLI::IsMember({"fp8", "fp8-ue8m0", "bf16", "f16"}))
-      ->capture_default_str();
+  app.add_option("--dispatch", bench->row,
+                 "Rows on their way to the experts (default: fp8, or bf16 where 128 does not divide hidden)")
+      ->check(CLI::IsMember({"fp8", "fp8-ue8m0", "bf16", "f16"}));
   add_choice(app, "--routing", bench->traffic, {Traffic::uniform, Traffic::grouped, Traffic::zipf, Traffic::hot},
              "Who chooses which experts");
   add_choice(app, "--layout", bench->layout,

@@ -8,6 +8,7 @@
 #include "core/build_info.hpp"
 #include "info_moe.hpp"
 #include "models.hpp"
+#include "moe_cast.hpp"
 #include "options.hpp"
 #include "sizes.hpp"
 
@@ -87,6 +88,7 @@ int Info::run_moe() const {
                size, table.text());
     fmt::print(
         "dispatch, combine: receive buffers of one bank; DeepEP, NCCL EP: their low-latency buffers, computed\n");
+    if (const std::string note = cast_note(preset(moe)); !note.empty()) fmt::print("{}\n", note);
   }
   write(table, describe_machine(), "moe",
         {{"model", moe}, {"tokens", tokens}, {"ranks", size}, {"memory", to_json(memory)}});

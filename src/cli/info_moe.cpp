@@ -5,6 +5,7 @@
 
 #include "info_moe.hpp"
 #include "models.hpp"
+#include "moe_cast.hpp"
 #include "sizes.hpp"
 #include "weft/moe.hpp"
 
@@ -44,6 +45,7 @@ std::vector<MoeMemory> moe_memory(const std::string& model, int ranks, std::uint
   if (!shape.has_experts()) throw Error(Errc::invalid_argument, fmt::format("--moe {}: has no experts", model));
   std::vector<MoeMemory> casts;
   for (const RowCast cast : {RowCast::fp8, RowCast::none}) {
+    if (cast == RowCast::fp8 && usual_cast(shape) != cast) continue;
     ExchangeArgs args{.tokens = tokens,
                       .hidden = static_cast<std::uint32_t>(shape.hidden),
                       .experts = static_cast<std::uint32_t>(shape.num_experts),

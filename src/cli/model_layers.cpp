@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "gather_measure.hpp"
+#include "moe_cast.hpp"
 #include "sizes.hpp"
 
 namespace weft::cli {
@@ -56,7 +57,8 @@ void measure_exchanges(Ranks& ranks, const ModelShape& shape, std::vector<std::i
                           .hidden = static_cast<std::uint32_t>(shape.hidden),
                           .experts = static_cast<std::uint32_t>(shape.num_experts),
                           .top_k = static_cast<std::uint32_t>(shape.top_k),
-                          .cast = RowCast::fp8};
+                          .cast = usual_cast(shape)};
+  if (const std::string note = cast_note(shape); !note.empty()) results.notes.push_back(note);
   MoeMeasurement measurement(ranks, args);
   for (const auto count : tokens) {
     const auto number = static_cast<std::uint32_t>(count);

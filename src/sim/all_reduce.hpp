@@ -55,7 +55,7 @@ class AllReduceProgram final : public Program {
     unsigned rank, token;  // whose token, and which
     float weight;
   };
-  std::optional<std::uint32_t> replica_of(int id, unsigned rank, std::uint32_t token) const;
+  std::optional<std::uint32_t> replica_of(std::int64_t id, unsigned rank, std::uint32_t token) const;
   std::vector<std::vector<Arrival>> arrivals(unsigned dispatch) const;  // by expert, in order
   std::vector<std::size_t> beginnings(const std::vector<std::vector<Arrival>>& by_expert) const;
   std::optional<std::size_t> row_of(const Arrival& arrival, std::size_t place, std::size_t beginning) const;

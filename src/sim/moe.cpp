@@ -15,7 +15,7 @@ using detail::RoutingTables;
 using Half = detail::Element<DataType::bf16>;
 using Bytes = std::vector<std::byte>;
 
-const std::vector<int>& ids_of(const CallSetup& dispatch, unsigned rank) {
+const std::vector<std::int64_t>& ids_of(const CallSetup& dispatch, unsigned rank) {
   return dispatch.ids[std::min<std::size_t>(rank, dispatch.ids.size() - 1)];
 }
 float weight_of(unsigned call, unsigned rank, std::uint64_t i) {
@@ -98,8 +98,8 @@ Mapped map(std::vector<std::uint32_t>& words) {
 }  // namespace
 
 // Who serves an id; an expert that has no replicas is its own.
-std::optional<std::uint32_t> AllReduceProgram::replica_of(int id, unsigned rank, std::uint32_t token) const {
-  if (id < 0 || static_cast<std::uint32_t>(id) >= setup_.exchange.experts) return std::nullopt;
+std::optional<std::uint32_t> AllReduceProgram::replica_of(std::int64_t id, unsigned rank, std::uint32_t token) const {
+  if (id < 0 || id >= setup_.exchange.experts) return std::nullopt;
   const auto expert = static_cast<std::uint32_t>(id);
   const std::vector<std::uint32_t>& first = world_.exchange().map().first_replica;
   return first.empty() ? expert : first[expert] + (rank + token) % (first[expert + 1] - first[expert]);
@@ -110,7 +110,7 @@ std::vector<std::vector<AllReduceProgram::Arrival>> AllReduceProgram::arrivals(u
   const std::uint32_t top_k = setup_.exchange.top_k;
   std::vector<std::vector<Arrival>> by_expert(world_.exchange().map().homes.size());
   for (unsigned rank = 0; rank < setup_.ranks; ++rank) {
-    const std::vector<int>& ids = ids_of(setup_.calls[dispatch], rank);
+    const std::vector<std::int64_t>& ids = ids_of(setup_.calls[dispatch], rank);
     for (std::uint32_t i = 0; i < ids.size(); ++i) {
       const std::optional<std::uint32_t> replica = replica_of(ids[i], rank, i / top_k);
       if (replica) by_expert[*replica].push_back({rank, i / top_k, weight_of(dispatch, rank, i)});
@@ -174,14 +174,14 @@ void AllReduceProgram::fill_dispatch(unsigned call, unsigned rank) {
   const CallSetup& spec = setup_.calls[call];
   const detail::ExchangeView exchange = exchange_view(call, rank);
   const ExchangeShape& shape = exchange.shape;
-  const std::vector<int>& ids = ids_of(spec, rank);
+  const std::vector<std::int64_t>& ids = ids_of(spec, rank);
   const auto tokens = static_cast<std::uint32_t>(ids.size()) / shape.top_k;
   const std::size_t given = input_row_bytes(shape), row = sent_row_bytes(shape), scale = sent_scale_bytes(shape);
   const bool by_rank = shape.layout == RowLayout::rank_major, contiguous = shape.layout == RowLayout::expert_contiguous;
   const std::size_t rows = shape.rows, entries = by_rank ? rows * shape.top_k : 0;
   Pieces pieces;
   const std::size_t input = pieces.take(tokens * given), scales = pieces.take(std::size_t{tokens} * shape.scale_bytes),
-                    topk = pieces.take(ids.size() * 4), weights = pieces.take(ids.size() * 4),
+                    topk = pieces.take(ids.size() * 8), weights = pieces.take(ids.size() * 4),
                     output = pieces.take(rows * row), output_scales = pieces.take(rows * scale),
                     counts = pieces.take(std::size_t{shape.local} * 4),
                     offsets = pieces.take(contiguous ? (std::size_t{shape.local} + 1) * 4 : 0),
@@ -196,7 +196,12 @@ void AllReduceProgram::fill_dispatch(unsigned call, unsigned rank) {
     at.put(t.initial, input + token * given, bytes.data(), given);
     at.put(t.initial, scales + std::size_t{token} * shape.scale_bytes, bytes.data() + given, shape.scale_bytes);
   }
-  at.put(t.initial, topk, ids.data(), ids.size());
+  const std::vector<std::int32_t> narrow(ids.begin(), ids.end());
+  if (spec.wide_ids) {
+    at.put(t.initial, topk, ids.data(), ids.size());
+  } else {
+    at.put(t.initial, topk, narrow.data(), narrow.size());
+  }
   for (std::uint32_t i = 0; i < ids.size(); ++i) {
     const float weight = weight_of(call, rank, i);
     at.put(t.initial, weights + std::size_t{i} * 4, &weight, 1);
@@ -231,7 +236,7 @@ void AllReduceProgram::fill_dispatch(unsigned call, unsigned rank) {
   }
   if (contiguous) at.put(t.expected, offsets + std::size_t{shape.local} * 4, &end, 1);
   for (unsigned source = 0; source < setup_.ranks; ++source) {
-    const std::vector<int>& chosen = ids_of(spec, source);
+    const std::vector<std::int64_t>& chosen = ids_of(spec, source);
     const auto count = static_cast<std::uint32_t>(chosen.size()) / shape.top_k;
     at.put(t.expected, source_tokens + source * 4u, &count, 1);
     for (std::uint32_t i = 0; by_rank && i < chosen.size(); ++i) {
@@ -254,7 +259,7 @@ void AllReduceProgram::fill_dispatch(unsigned call, unsigned rank) {
                             .weights = floats,
                             .tokens = tokens,
                             .senders = spec.senders,
-                            .wide_ids = false,
+                            .wide_ids = spec.wide_ids,
                             .discard = spec.discard,
                             .output = at.memory + output,
                             .output_scales = at.memory + output_scales,

@@ -268,6 +268,11 @@ std::vector<Setup> large_moe_setups() {
   std::vector<CallSetup> replays = moe_rounds({{{1, 0}, {0, 0}}, {{1, 1}, {1, -1}}, {{-1, -1}, {0, 1}}});
   for (std::size_t call = 2; call < replays.size(); ++call) replays[call].replays = static_cast<int>(call % 2);
   setups.push_back({.name = "moe-replays", .calls = replays, .exchange = exact(1, 2, 2)});
+  // Ids of 64 bits of which the lower ones name experts, and the others nobody.
+  constexpr std::int64_t wide = std::int64_t{1} << 32;
+  std::vector<CallSetup> wide_ids = moe_rounds({{{-wide, 0, wide + 1, 1}, {1, 0}}, {{wide, 2}, {0, wide}}});
+  for (CallSetup& call : wide_ids) call.wide_ids = call.moving == Moving::dispatch;
+  setups.push_back({.name = "moe-wide-ids", .calls = wide_ids, .exchange = exact(2, 3, 2)});
   // Two dispatches, whose combines come in the other order; then two, of which the first has no combine.
   std::vector<CallSetup> crossed = moe_rounds({{{1}, {0}}, {{0}, {0}}});
   std::swap(crossed[1], crossed[2]);

@@ -87,7 +87,8 @@ struct CallSetup {
   int replays = -1;  // replays the recording of an earlier call: its arguments and tensors, with new data in them
   int only = -1;     // this rank alone does it: the replay of a recording that is stale
   // Dispatch: the experts of each rank's tokens, one token behind the other; the last list serves the other ranks.
-  std::vector<std::vector<int>> ids = {};
+  std::vector<std::vector<std::int64_t>> ids = {};
+  bool wide_ids = false;                    // … which are given as 64 bits
   bool discard = false;                     // dispatch: as in DispatchArgs
   unsigned senders = 0;                     // dispatch and combine: as in their work
   bool pairs = false;                       // combine: likewise
@@ -161,7 +162,7 @@ struct Setup {
 };
 
 // A dispatch and its combine for each of the routings (CallSetup::ids).
-using Routing = std::vector<std::vector<int>>;
+using Routing = std::vector<std::vector<std::int64_t>>;
 std::vector<CallSetup> moe_rounds(const std::vector<Routing>& routings, const std::vector<Grid>& grids = {Grid{}});
 
 // Sends and waits in launches of their own, on grids of their own: the wait for a combine comes behind the send of the

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/models.hpp"
 #include "cli/run.hpp"
 #include "weft/moe.hpp"
 
@@ -97,6 +98,34 @@ TEST(BenchMoe, CountsTheWireAndTheMemory) {
   EXPECT_EQ(json.at("memory").at("window_bytes"), memory.window);
   EXPECT_EQ(json.at("memory").at("dispatch_bytes"), memory.dispatch);
   EXPECT_EQ(json.at("memory").at("output_bytes"), 4 * 8 * 512);
+}
+
+// Every model that has experts, as fp8 where scales of 128 columns divide a row, else as bf16, which is said.
+TEST(BenchMoe, ServesEveryPreset) {
+  const auto file = testing::TempDir() + "moe_presets.json";
+  int without_cast = 0;
+  for (const std::string& name : preset_names()) {
+    const ModelShape model = preset(name);
+    if (!model.has_experts()) continue;
+    const bool cast = model.hidden % 128 == 0;
+    without_cast += cast ? 0 : 1;
+    const std::string said = "Rows are bf16: hidden " + std::to_string(model.hidden);
+    const auto info = run({"info", "--moe", name, "--tokens", "1", "--json", file});
+    ASSERT_EQ(info.code, 0) << name << ": " << info.err;
+    const auto memory = read_json(file).at("moe").at("memory");
+    EXPECT_EQ(memory.size(), cast ? 2u : 1u) << name;
+    EXPECT_EQ(memory.back().at("rows"), "bf16") << name;
+    EXPECT_EQ(info.out.find(said) == std::string::npos, cast) << info.out;
+    const auto bench = run({"bench", "moe", "--model", name, "--device", "cpu", "--ep", "2", "--tokens", "1",
+                            "--samples", "1", "--json", file});
+    ASSERT_EQ(bench.code, 0) << name << ": " << bench.err;
+    EXPECT_EQ(read_json(file).at("dispatched"), cast ? "fp8" : "bf16") << name;
+    EXPECT_EQ(bench.out.find(said) == std::string::npos, cast) << bench.out;
+  }
+  EXPECT_GT(without_cast, 0);
+  const auto asked = run({"bench", "moe", "--model", "gpt-oss-120b", "--device", "cpu", "--ep", "2", "--tokens", "1",
+                          "--dispatch", "fp8"});
+  EXPECT_EQ(asked.code, 2);  // what was asked for is not replaced
 }
 
 TEST(BenchMoe, GroupsThatAModelDoesNotHaveAreSaid) {

@@ -299,6 +299,17 @@ TEST(Program, ModelBenchShowsGathersAndExchanges) {
   for (const auto& point : json.at("exchanges")) EXPECT_EQ(point.at("tokens"), 2);
 }
 
+TEST(Program, ModelBenchServesRowsThatScalesDoNotDivide) {
+  const auto config = testing::TempDir() + "moe_narrow.json";
+  std::ofstream(config) << R"({"hidden_size": 192, "num_hidden_layers": 1, "num_experts": 8,
+    "num_experts_per_tok": 2})";
+  const auto result =
+      run({"bench", "--config", config, "--device", "cpu", "--ranks", "2", "--tokens", "4", "--samples", "1"});
+  ASSERT_EQ(result.code, 0) << result.err;
+  EXPECT_NE(result.out.find("dispatch, combine"), std::string::npos) << result.out;
+  EXPECT_NE(result.out.find("Rows are bf16: hidden 192"), std::string::npos) << result.out;
+}
+
 TEST(Program, InfoCountsTheMemoryOfACommunicator) {
   const auto result = run({"info", "--device", "cpu", "--ranks", "2", "--json", "-"});
   ASSERT_EQ(result.code, 0) << result.err;

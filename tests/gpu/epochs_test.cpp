@@ -18,12 +18,15 @@ TEST_P(GpuFirstEpochs, OfAllReducesAndOfAnExchange) {
   const ExchangeArgs args = small_exchange();
   const std::vector<MoeCase> calls{
       {.args = args, .tokens = {2, 6}}, {.args = args, .tokens = {6, 0}}, {.args = args, .tokens = {4}}};
+  std::vector<MoeCase> apart = calls;  // that are not made twice over
+  apart.insert(apart.end(), calls.begin(), calls.end());
   for (const std::uint32_t first : {0u, 0x7ffffffdu, 0xfffffffdu}) {
     Config config = small_gpu_pieces();
     config.first_epoch = first;
     GpuWorld world = make_gpu_world(GetParam(), config);
     expect_right(world, cases);
     expect_right(world, calls);
+    expect_right_apart(world, apart);
   }
 }
 

@@ -12,30 +12,10 @@ namespace {
 class GpuMoeApart : public testing::TestWithParam<std::uint32_t> {};
 INSTANTIATE_TEST_SUITE_P(Ranks, GpuMoeApart, testing::Values(1, 2, 4));
 
-// Sends and waits on grids of other sizes, the send of a dispatch between the halves of the combine before it.
 TEST_P(GpuMoeApart, HalvesInterleave) {
-  const std::uint32_t ranks = GetParam();
-  GpuWorld& world = lasting_gpu_world(static_cast<int>(ranks));
-  for (const Batch& batch : in_every_layout(every_kind_of_routing(ranks), ranks)) {
-    const std::vector<PreparedMoe> prepared = prepare_all(batch, ranks);
-    expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int) {
-      Exchange exchange = Exchange::create(communicator, batch.front().args);
-      GpuMoe moe[] = {{gpu, communicator, exchange, world.launch()}, {gpu, communicator, exchange, world.launch()}};
-      Ticket tickets[2];
-      for (std::size_t i = 0; i <= prepared.size(); ++i) {
-        GpuMoe &now = moe[i % 2], &last = moe[1 - i % 2];
-        const PreparedMoe* const p = i < prepared.size() ? &prepared[i] : nullptr;
-        const PreparedMoe* const before = i > 0 ? &prepared[i - 1] : nullptr;
-        if (p != nullptr) now.fill(*p);
-        if (before != nullptr) exchange.combine_send(last.combine_args(*before, tickets[1 - i % 2], gpu.stream(), 2));
-        if (p != nullptr) tickets[i % 2] = exchange.dispatch_send(now.dispatch_args(*p, gpu.stream(), false, 3));
-        if (before != nullptr) exchange.combine_wait(last.combine_args(*before, tickets[1 - i % 2], gpu.stream(), 4));
-        if (p != nullptr) exchange.dispatch_wait(tickets[i % 2], now.dispatch_args(*p, gpu.stream(), false, 2));
-        if (before != nullptr) last.check_combine(*before);
-        if (p != nullptr) now.check_dispatch(*p);
-      }
-      free_together(gpu, exchange);
-    }));
+  GpuWorld& world = lasting_gpu_world(static_cast<int>(GetParam()));
+  for (const Batch& batch : in_every_layout(every_kind_of_routing(GetParam()), GetParam())) {
+    expect_right_apart(world, batch);
   }
 }
 

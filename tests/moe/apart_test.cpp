@@ -16,11 +16,10 @@ class MoeApart : public testing::TestWithParam<std::uint32_t> {};
 INSTANTIATE_TEST_SUITE_P(Ranks, MoeApart, testing::Values(1, 2, 3, 4));
 
 // The send of a dispatch comes between the halves of the combine before it, and joined calls between rounds.
-TEST_P(MoeApart, DispatchesAndCombinesInterleave) {
-  const std::uint32_t ranks = GetParam();
-  for (const Batch& batch : in_every_layout(every_kind_of_routing(ranks), ranks)) {
+void interleave(const std::vector<Batch>& batches, std::uint32_t ranks, const Config& config = cpu_config()) {
+  for (const Batch& batch : batches) {
     const std::vector<PreparedMoe> prepared = prepare_all(batch, ranks);
-    expect_all_well(run_world(static_cast<int>(ranks), cpu_config(), [&](Communicator& communicator, int number) {
+    expect_all_well(run_world(static_cast<int>(ranks), config, [&](Communicator& communicator, int number) {
       const auto rank = static_cast<std::uint32_t>(number);
       const Exchange exchange = Exchange::create(communicator, batch.front().args);
       std::unique_ptr<CpuMoe> last;
@@ -42,6 +41,19 @@ TEST_P(MoeApart, DispatchesAndCombinesInterleave) {
       last->check_combine();
       combine_and_check(exchange, prepared[0], rank, dispatch_and_check(exchange, prepared[0], rank));
     }));
+  }
+}
+
+TEST_P(MoeApart, DispatchesAndCombinesInterleave) {
+  interleave(in_every_layout(every_kind_of_routing(GetParam()), GetParam()), GetParam());
+}
+
+// A send leaves the epoch that its wait works in, also where that is the last one before 0 or before the upper half.
+TEST_P(MoeApart, EpochsWrap) {
+  for (const std::uint32_t first : {0x7ffffffdu, 0xfffffffdu}) {
+    Config config = cpu_config();
+    config.first_epoch = first;
+    interleave(every_kind_of_routing(GetParam()), GetParam(), config);
   }
 }
 

@@ -150,33 +150,41 @@ inline Bytes combine(const ExchangeArgs& args, const std::vector<std::uint32_t>&
   const auto at = [&](const Bytes& row, std::size_t i) {
     return static_cast<float>(value_of(f, get(row, args.combine_type, i)));
   };
+  struct Part {
+    std::uint32_t from, expert;
+    std::size_t place;
+    float weight;
+  };
+  std::vector<std::vector<Part>> parts(count);  // of each token, in the order in which they are added
+  for (std::uint32_t from = 0; from < ranks; ++from) {
+    for (std::uint32_t expert = 0; expert < args.experts; ++expert) {
+      for (std::size_t place = 0; rank_of[expert] == from && place < routing[expert].size(); ++place) {
+        const Arrival& arrival = routing[expert][place];
+        if (arrival.rank == rank) parts[arrival.token].push_back({from, expert, place, arrival.weight});
+      }
+    }
+  }
   Bytes result(std::size_t{count} * args.hidden * 2);
   for (std::uint32_t token = 0; token < count; ++token) {
     for (std::uint32_t column = 0; column < args.hidden; ++column) {
       float sum = 0;
       bool first_rank = true;
-      for (std::uint32_t from = 0; from < ranks; ++from) {
-        float part = 0;
-        bool first = true, sent = false;
-        for (std::uint32_t expert = 0; expert < args.experts; ++expert) {
-          if (rank_of[expert] != from) continue;
-          for (std::size_t place = 0; place < routing[expert].size(); ++place) {
-            const Arrival& arrival = routing[expert][place];
-            if (arrival.rank != rank || arrival.token != token) continue;
-            sent = true;
-            if (place >= outputs[expert].size()) continue;  // dropped
-            if (args.layout == RowLayout::rank_major) {     // experts of one rank share the token's row
-              if (first) part = at(outputs[expert][place], column);
-              first = false;
-              continue;
-            }
-            const float value = at(outputs[expert][place], column), weight = args.weighted ? arrival.weight : 1.0f;
-            part = first ? weight * value : std::fma(weight, value, part);
-            first = false;
+      for (auto part = parts[token].begin(); part != parts[token].end();) {
+        const std::uint32_t from = part->from;
+        float returned = 0;
+        bool first = true;
+        for (; part != parts[token].end() && part->from == from; ++part) {
+          if (part->place >= outputs[part->expert].size()) continue;  // dropped
+          const float value = at(outputs[part->expert][part->place], column);
+          if (args.layout == RowLayout::rank_major) {  // experts of one rank share the token's row
+            if (first) returned = value;
+          } else {
+            const float weight = args.weighted ? part->weight : 1.0f;
+            returned = first ? weight * value : std::fma(weight, value, returned);
           }
+          first = false;
         }
-        if (!sent) continue;
-        const auto returned = static_cast<float>(value_of(f, round_to(f, part)));
+        returned = static_cast<float>(value_of(f, round_to(f, returned)));
         sum = first_rank ? returned : sum + returned;
         first_rank = false;
       }

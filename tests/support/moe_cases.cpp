@@ -13,15 +13,19 @@
 namespace weft::test {
 namespace {
 
+std::vector<std::uint32_t> small_numbers(DataType type) {
+  std::vector<std::uint32_t> all;
+  for (int i = -2000; i <= 2000; ++i) all.push_back(round_to(format_of(type), static_cast<float>(i) * 0.0037f));
+  return all;
+}
+
 Bytes random_bytes(std::mt19937& random, std::size_t bytes, bool any_bits, DataType type) {
+  static const auto bf16 = small_numbers(DataType::bf16), f16 = small_numbers(DataType::f16);
+  const std::vector<std::uint32_t>& numbers = type == DataType::f16 ? f16 : bf16;
   Bytes data(bytes);
   for (std::size_t i = 0; i < bytes / 2; ++i) {
-    std::uint32_t bits = random() % 4 == 0 ? 0xffffu : random() & 0xffffu;
-    if (!any_bits) {
-      const float value = static_cast<float>(static_cast<int>(random() % 4001) - 2000) * 0.0037f;
-      bits = round_to(format_of(type), value);
-    }
-    put(data, DataType::bf16, i, bits);
+    const auto some_bits = [&] { return random() % 4 == 0 ? 0xffffu : random() & 0xffffu; };
+    put(data, DataType::bf16, i, any_bits ? some_bits() : numbers[random() % numbers.size()]);
   }
   return data;
 }
@@ -33,12 +37,15 @@ Tokens make_tokens(const MoeCase& c, std::uint32_t rank, std::uint32_t seed) {
   tokens.rows = random_bytes(random, tokens.count * row_bytes(c.args), c.any_bits || c.args.type == RowType::fp8,
                              c.args.type == RowType::f16 ? DataType::f16 : DataType::bf16);
   tokens.scales = random_bytes(random, std::size_t{tokens.count} * c.args.scale_bytes, true, DataType::bf16);
+  // Ids that name no expert. Of 64 bits, also where the lower ones do.
+  std::vector<std::int64_t> nobody{-1, std::int64_t{c.args.experts} + 5};
+  if (c.wide_ids) nobody.insert(nobody.end(), {(std::int64_t{1} << 32) + 1, -(std::int64_t{1} << 32)});
   for (std::uint32_t i = 0; i < tokens.count * c.args.top_k; ++i) {
     std::int64_t id = random() % c.args.experts;
     if (c.choice == Choice::none) id = -1;
     if (c.choice == Choice::one_expert) id = c.args.experts - 1;
     if (c.choice == Choice::duplicates) id = (i / c.args.top_k * 3 + i % 2) % c.args.experts;
-    if (c.choice == Choice::holes && random() % 2 == 0) id = random() % 2 == 0 ? -1 : c.args.experts + 5;
+    if (c.choice == Choice::holes && random() % 2 == 0) id = nobody[random() % nobody.size()];
     tokens.given.push_back(static_cast<std::int32_t>(id));
     tokens.ids.push_back(c.translate ? c.translate(id, rank, i / c.args.top_k) : id);
     tokens.weights.push_back(static_cast<float>(random() % 1000) * 0.001f - 0.2f);
@@ -125,6 +132,7 @@ Dispatched dispatched(const Exchange& exchange, const PreparedMoe& p, std::uint3
                     .source_tokens = {}};
   const auto put_word = [](Bytes& to, std::size_t at, auto value) { std::memcpy(&to[at * 4], &value, 4); };
   for (const Tokens& tokens : p.tokens) wanted.source_tokens.push_back(static_cast<std::int32_t>(tokens.count));
+  std::vector<Bytes> cast(p.tokens.size() * args.tokens);  // each row once
   std::int32_t end = 0;
   for (std::uint32_t local = 0; local < exchange.local_experts(); ++local) {
     const std::vector<Arrival>& arrivals = p.routing[exchange.experts()[local]];
@@ -132,12 +140,14 @@ Dispatched dispatched(const Exchange& exchange, const PreparedMoe& p, std::uint3
     const auto count = static_cast<std::int32_t>(arrivals.size());
     wanted.counts.push_back(count);
     for (std::size_t place = 0; place < placed.kept; ++place) {
-      const Bytes sent = cast_row(args, p.tokens[arrivals[place].rank], arrivals[place].token);
+      const std::uint32_t source = arrivals[place].rank * args.tokens + arrivals[place].token;
+      Bytes& sent = cast[source];
+      if (sent.empty()) sent = cast_row(args, p.tokens[arrivals[place].rank], arrivals[place].token);
       const std::size_t to = placed.row[place];
       std::copy_n(sent.begin(), row, wanted.rows.begin() + static_cast<std::ptrdiff_t>(to * row));
       std::copy_n(sent.begin() + static_cast<std::ptrdiff_t>(row), scales,
                   wanted.scales.begin() + static_cast<std::ptrdiff_t>(to * scales));
-      if (!by_rank) put_word(wanted.sources, to, arrivals[place].rank * args.tokens + arrivals[place].token);
+      if (!by_rank) put_word(wanted.sources, to, source);
     }
     if (!contiguous) continue;
     wanted.offsets.push_back(end);

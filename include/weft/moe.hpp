@@ -64,8 +64,10 @@ struct ExchangeArgs {
   DataType combine_type = DataType::bf16;  // of the rows that combine is given and returns: bf16 or f16
   RowLayout layout = RowLayout::expert_masked;
   std::uint32_t alignment = 1;  // expert_contiguous: of the rows at which experts begin; 1 … 1024
-  // Rows of one expert; expert_contiguous: of all of a rank's experts. 0: as many as there can be if no token names an
-  // expert twice; rank_major: always 0.
+  // Rows of one expert, of N ranks N · tokens · top_k at most, and together less than 2^32 on a rank.
+  // expert_contiguous: of all of a rank's experts, with the pads behind each of them, the last one's as well (experts
+  // of 7 rows aligned to 4 take 8), so at most N · tokens · top_k, and alignment − 1 for each expert or replica of all
+  // ranks. 0: as many as there can be if no token names an expert twice; rank_major: always 0.
   std::uint32_t capacity = 0;
   Overflow overflow = Overflow::error;
   // Combine multiplies by the weights that dispatch was given; rank_major: they go to the experts' ranks, and combine

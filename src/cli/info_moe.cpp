@@ -30,11 +30,14 @@ std::size_t deepep_bytes(const ExchangeArgs& args) {
   return 2 * (send + receive + signals(args));
 }
 
-// NCCL EP's low-latency buffers, expert-major: a token once per rank on the way out, once per entry on the way back.
-std::size_t nccl_ep_bytes(const ExchangeArgs& args, std::size_t ranks) {
-  const std::size_t header = (4 + 2 * std::size_t{args.top_k} + 15) / 16 * 16, row = std::size_t{args.hidden} * 2;
+// NCCL EP's low-latency buffers. Either way a token goes out once per rank. Expert-major, its header has an expert's
+// number per entry, and results are sent from a place for each token of each expert; rank-major it has a weight, too,
+// and results are sent from a place for each token of each rank. They are received in a place per entry.
+std::size_t nccl_ep_bytes(const ExchangeArgs& args, std::size_t ranks, bool by_rank) {
+  const std::size_t entry = by_rank ? 8 : 2, row = std::size_t{args.hidden} * 2;
+  const std::size_t header = (4 + entry * args.top_k + 15) / 16 * 16;
   const std::size_t dispatch = args.tokens * (header + row) * (1 + ranks);
-  const std::size_t combine = args.tokens * returned_row(args) * (args.experts + args.top_k);
+  const std::size_t combine = args.tokens * returned_row(args) * ((by_rank ? ranks : args.experts) + args.top_k);
   return 2 * (std::max(dispatch, combine) + signals(args));
 }
 
@@ -59,7 +62,8 @@ std::vector<MoeMemory> moe_memory(const std::string& model, int ranks, std::uint
     args.alignment = 1;
     memory.rank_major = exchange_memory(ranks, args).output;
     memory.deepep = deepep_bytes(args);
-    memory.nccl_ep = nccl_ep_bytes(args, static_cast<std::size_t>(ranks));
+    memory.nccl_ep = nccl_ep_bytes(args, static_cast<std::size_t>(ranks), false);
+    memory.nccl_ep_by_rank = nccl_ep_bytes(args, static_cast<std::size_t>(ranks), true);
     casts.push_back(memory);
   }
   return casts;
@@ -67,13 +71,14 @@ std::vector<MoeMemory> moe_memory(const std::string& model, int ranks, std::uint
 
 Table moe_memory_table(const std::vector<MoeMemory>& casts) {
   Table table({"rows", "dispatch", "combine", "both banks", "tables", "window", "masked output", "contiguous",
-               "rank-major", "DeepEP", "NCCL EP"});
+               "rank-major", "DeepEP", "NCCL EP expert-major", "NCCL EP rank-major"});
   for (const MoeMemory& memory : casts) {
     const ExchangeMemory& exchange = memory.exchange;
     table.add({std::string(cast_name(memory.cast)), format_bytes(exchange.dispatch), format_bytes(exchange.combine),
                format_bytes(2 * (exchange.dispatch + exchange.combine)), format_bytes(exchange.tables),
                format_bytes(exchange.window), format_bytes(exchange.output), format_bytes(memory.contiguous),
-               format_bytes(memory.rank_major), format_bytes(memory.deepep), format_bytes(memory.nccl_ep)});
+               format_bytes(memory.rank_major), format_bytes(memory.deepep), format_bytes(memory.nccl_ep),
+               format_bytes(memory.nccl_ep_by_rank)});
   }
   return table;
 }
@@ -94,7 +99,8 @@ nlohmann::json to_json(const std::vector<MoeMemory>& casts) {
                 {"contiguous_output_bytes", memory.contiguous},
                 {"rank_major_output_bytes", memory.rank_major},
                 {"deepep_bytes", memory.deepep},
-                {"nccl_ep_bytes", memory.nccl_ep}});
+                {"nccl_ep_bytes", memory.nccl_ep},
+                {"nccl_ep_rank_major_bytes", memory.nccl_ep_by_rank}});
     all.push_back(std::move(one));
   }
   return all;

@@ -22,7 +22,8 @@ struct MoeMemory {
   RowCast cast = RowCast::none;
   ExchangeMemory exchange = {};  // its output is the masked layout's
   std::size_t contiguous = 0, rank_major = 0;
-  std::size_t deepep = 0, nccl_ep = 0;  // what others take for the same layer, computed
+  // What others take for the same layer, computed; NCCL EP expert-major and rank-major.
+  std::size_t deepep = 0, nccl_ep = 0, nccl_ep_by_rank = 0;
 };
 
 // Throws Errc::invalid_argument for a model without experts.

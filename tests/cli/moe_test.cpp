@@ -3,6 +3,7 @@
 
 #include <fstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cli/models.hpp"
@@ -136,16 +137,19 @@ TEST(BenchMoe, GroupsThatAModelDoesNotHaveAreSaid) {
 }
 
 // What others take for DeepSeek-V3 is their arithmetic, done by hand: 256 experts, 128 tokens, rows of 14336 bytes, 16
-// (NCCL EP: 32) bytes of header on the way out, 224 bytes of scales on the way back, 1024 bytes of signals.
+// bytes of header on the way out (NCCL EP: 32, and rank-major 80), 224 bytes of scales on the way back, 1024 bytes of
+// signals. Rank-major results go from ranks · 128 places to 8 · 128, which is more than rows on the way out take.
 TEST(InfoMoe, ComparesWithOthers) {
-  for (const char* ranks : {"8", "64"}) {  // of which neither depends
-    const auto result = run({"info", "--moe", "deepseek-v3", "--tokens", "128", "--ranks", ranks, "--json", "-"});
+  for (const auto& [ranks, by_rank] : {std::pair{8, 59'639'808u}, {64, 268'371'968u}}) {  // nothing else depends
+    const auto result =
+        run({"info", "--moe", "deepseek-v3", "--tokens", "128", "--ranks", std::to_string(ranks), "--json", "-"});
     ASSERT_EQ(result.code, 0) << result.err;
     const auto report = nlohmann::json::parse(result.out);
     ASSERT_EQ(report.at("moe").at("memory").size(), 2u);
     for (const auto& memory : report.at("moe").at("memory")) {
       EXPECT_EQ(memory.at("deepep_bytes"), 1'908'410'368u);
       EXPECT_EQ(memory.at("nccl_ep_bytes"), 984'025'088u);
+      EXPECT_EQ(memory.at("nccl_ep_rank_major_bytes"), by_rank);
     }
   }
 }

@@ -139,6 +139,15 @@ TEST(MoeFaults, OverflowIsAnError) {
   }
 }
 
+TEST(MoeFaults, RoomForRowsAndPadsIsEnough) {
+  const PreparedMoe p = prepare(rows_and_a_pad(8), 2, 5);
+  expect_all_well(run_world(2, cpu_config(), [&](Communicator& communicator, int number) {
+    const auto rank = static_cast<std::uint32_t>(number);
+    const Exchange exchange = Exchange::create(communicator, p.call.args);
+    combine_and_check(exchange, p, rank, dispatch_and_check(exchange, p, rank));
+  }));
+}
+
 TEST(MoeFaults, AMissingDispatchIsNamed) {
   const ExchangeArgs args = small_exchange();
   const PreparedMoe p = prepare({.args = args, .tokens = {6}}, 2, 5);

@@ -80,6 +80,16 @@ std::vector<Batch> rows_without_room() {
   return {batch(args), batch(contiguous)};
 }
 
+MoeCase rows_and_a_pad(std::uint32_t capacity) {
+  ExchangeArgs args = small_exchange();
+  args.top_k = 1;
+  args.layout = RowLayout::expert_contiguous;
+  args.alignment = 4;
+  args.capacity = capacity;
+  args.rank_of_expert.assign(args.experts, 1);
+  return {.args = args, .tokens = {4, 3}, .choice = Choice::one_expert};
+}
+
 std::vector<MoeCase> more_rows_than_room() {
   std::vector<MoeCase> cases;
   for (const auto& [layout, capacity, choice] : {std::tuple{RowLayout::expert_masked, 1u, Choice::one_expert},
@@ -93,6 +103,7 @@ std::vector<MoeCase> more_rows_than_room() {
     args.rank_of_expert.assign(args.experts, 1);
     cases.push_back({.args = args, .tokens = {6}, .choice = choice});
   }
+  cases.push_back(rows_and_a_pad(7));
   return cases;
 }
 

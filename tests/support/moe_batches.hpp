@@ -16,7 +16,9 @@ std::vector<Batch> casts_on_the_way(std::uint32_t ranks);
 std::vector<Batch> experts_where_the_caller_wants(std::uint32_t ranks);
 std::vector<Batch> rows_without_room();
 std::vector<Batch> sums_without_weights(std::uint32_t ranks);
-// One rank of two has all experts, and no room for all rows, which is an error.
+// One rank of two has all experts, of which one gets 7 rows, aligned to 4.
+MoeCase rows_and_a_pad(std::uint32_t capacity);
+// One rank of two has all experts, and no room for all rows, or for the last one's pad, which is an error.
 std::vector<MoeCase> more_rows_than_room();
 // An exchange with replicas, and one whose experts are the replicas, among which the caller chooses by the rule: `call`
 // is of the latter, and Tokens::given has the ids for the former.

@@ -71,6 +71,33 @@ TEST_P(GpuMoeFree, GivesMemoryAndPlaceBackTimeAndAgain) {
   }));
 }
 
+// What exchange_memory() says is what a GPU has less of, but for what its pages round up.
+TEST_P(GpuMoeFree, TakesWhatTheFormulaSays) {
+  const auto ranks = static_cast<int>(GetParam());
+  const ExchangeArgs large{.tokens = 1024, .hidden = 8192, .experts = 8, .top_k = 1};
+  const std::size_t window = exchange_memory(ranks, large).window, pages = std::size_t{4} << 20;
+  GpuWorld world = make_gpu_world(ranks, config_for(1));
+  expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int rank) {
+    const auto meet = [&] {
+      barrier(communicator, {.stream = gpu.stream()});
+      gpu.synchronize();
+    };
+    Exchange::create(communicator, large).free();  // whatever is kept for good is taken
+    meet();
+    const std::size_t before = free_bytes();
+    meet();
+    Exchange exchange = Exchange::create(communicator, large);
+    meet();
+    const std::size_t taken = before - free_bytes();
+    meet();
+    exchange.free();
+    std::size_t here = 0;  // ranks on this GPU
+    for (int other = rank % gpu_count(); other < ranks; other += gpu_count()) ++here;
+    EXPECT_GE(taken, here * window);
+    EXPECT_LE(taken, here * (window + pages));
+  }));
+}
+
 TEST_P(GpuMoeFree, LeavesAHoleThatTheNextOneFills) {
   const std::uint32_t ranks = GetParam();
   std::vector<PreparedMoe> p;

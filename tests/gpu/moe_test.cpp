@@ -149,6 +149,24 @@ TEST_P(GpuMoeCalls, DispatchAndCombineOnTwoStreams) {
   }));
 }
 
+// Whatever a pack looks like, it is not taken for one that has not come.
+TEST(GpuMoeRows, OfAllBitPatterns) {
+  GpuWorld& world = lasting_gpu_world(2);
+  for (const PreparedMoe& p : all_bit_patterns()) {
+    expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int) {
+      gpu.reset();
+      Exchange exchange = Exchange::create(communicator, p.call.args);
+      GpuMoe moe(gpu, communicator, exchange, world.launch());
+      for (int call = 0; call < 3; ++call) {
+        moe.fill(p);
+        moe.combine(p, moe.dispatch(p, gpu.stream()), gpu.stream());
+        moe.check_dispatch(p);
+      }
+      free_together(gpu, exchange);
+    }));
+  }
+}
+
 TEST(GpuMoeLife, GroupsHaveExchangesAndGoOnAfterReleaseAndAcquire) {
   const ExchangeArgs args = small_exchange();
   const PreparedMoe p = prepare({.args = args, .tokens = {6, 3}}, 2, 5);

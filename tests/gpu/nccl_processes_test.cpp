@@ -10,8 +10,10 @@
 #include <thread>
 
 #include "executors/cuda_error.hpp"
+#include "gpu/support/gpu_moe.hpp"
 #include "gpu/support/gpu_world.hpp"
 #include "gpu/support/spawned.hpp"
+#include "support/moe_batches.hpp"
 #include "support/ranks.hpp"
 
 namespace weft::test {
@@ -55,6 +57,13 @@ TEST(GpuProcess, DISABLED_Worker) {
     const Prepared prepared = prepare(c, group.size());
     run_on_gpu_rank(group, gpu, prepared, group.rank());
     fmt::print("working over {}\n", communicator.fabric());
+    if (part.empty() && !by_nccl) {
+      const PreparedMoe p = prepare({.args = small_exchange(), .tokens = {6, 3}}, static_cast<std::uint32_t>(size), 5);
+      const Exchange exchange = Exchange::create(communicator, p.call.args);
+      GpuMoe moe(gpu, communicator, exchange);
+      moe.fill(p);
+      run_on_gpu_rank(moe, gpu, p);
+    }
     std::fflush(stdout);
     for (int call = 0; call < calls; ++call) {
       if (rank == 0 && call == 5) play(part, communicator);

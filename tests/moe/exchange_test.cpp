@@ -80,20 +80,11 @@ TEST_P(Moe, SumsWithoutWeights) {
 
 // Whatever 16 bits, or two bytes, a row may have side by side, in each place of a pack where they can lie.
 TEST(MoeRows, OfAllBitPatterns) {
-  for (const RowType type : {RowType::bf16, RowType::f16, RowType::fp8}) {
-    ExchangeArgs args{.tokens = 8, .hidden = 8192, .experts = 2, .top_k = 1, .type = type};
-    if (type == RowType::fp8) args.hidden *= 2;
-    for (const Batch& batch : in_every_layout({{{.args = args, .tokens = {8}}}}, 2)) {
-      PreparedMoe p = prepare(batch[0], 2, 5);
-      for (std::uint32_t rank = 0; rank < 2; ++rank) {
-        for (std::uint32_t i = 0; i < 65536; ++i)
-          put(p.tokens[rank].rows, DataType::bf16, i, (i * 8 + i / 8192 + rank) & 0xffffu);
-      }
-      expect_all_well(run_world(2, cpu_config(), [&](Communicator& communicator, int rank) {
-        const Exchange exchange = Exchange::create(communicator, batch[0].args);
-        for (int call = 0; call < 3; ++call) dispatch_and_check(exchange, p, static_cast<std::uint32_t>(rank), true);
-      }));
-    }
+  for (const PreparedMoe& p : all_bit_patterns()) {
+    expect_all_well(run_world(2, cpu_config(), [&](Communicator& communicator, int rank) {
+      const Exchange exchange = Exchange::create(communicator, p.call.args);
+      for (int call = 0; call < 3; ++call) dispatch_and_check(exchange, p, static_cast<std::uint32_t>(rank), true);
+    }));
   }
 }
 

@@ -146,6 +146,23 @@ std::vector<Batch> sums_without_weights(std::uint32_t ranks) {
            {.args = args, .tokens = {5}, .choice = Choice::holes}}};
 }
 
+std::vector<PreparedMoe> all_bit_patterns() {
+  std::vector<PreparedMoe> all;
+  for (const RowType type : {RowType::bf16, RowType::f16, RowType::fp8}) {
+    ExchangeArgs args{.tokens = 8, .hidden = 8192, .experts = 2, .top_k = 1, .type = type};
+    if (type == RowType::fp8) args.hidden *= 2;
+    for (const Batch& batch : in_every_layout({{{.args = args, .tokens = {8}}}}, 2)) {
+      PreparedMoe p = prepare(batch[0], 2, 5);
+      for (std::uint32_t rank = 0; rank < 2; ++rank) {
+        for (std::uint32_t i = 0; i < 65536; ++i)
+          put(p.tokens[rank].rows, DataType::bf16, i, (i * 8 + i / 8192 + rank) & 0xffffu);
+      }
+      all.push_back(std::move(p));
+    }
+  }
+  return all;
+}
+
 std::vector<Batch> in_every_layout(const std::vector<Batch>& batches, std::uint32_t ranks) {
   std::vector<Batch> all = batches;
   for (const RowLayout layout : {RowLayout::expert_contiguous, RowLayout::rank_major}) {

@@ -27,6 +27,8 @@ struct ReplicaCase {
   MoeCase call;
 };
 std::vector<ReplicaCase> replicas_in_turn(std::uint32_t ranks);
+// Rows of two ranks that have every number of 16 bits, at every place of a pack.
+std::vector<PreparedMoe> all_bit_patterns();
 // Each batch as it is, with contiguous experts (room for as much as there is) and with rows by rank.
 std::vector<Batch> in_every_layout(const std::vector<Batch>& batches, std::uint32_t ranks);
 

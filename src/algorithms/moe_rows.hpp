@@ -85,7 +85,7 @@ struct CastRow : Fp8Cast<type> {
   }
   template <class T>
   static WEFT_FN std::uint32_t* scale_of(const ExchangeShape& shape, Pack* row, std::uint32_t item) {
-    return row[shape.payload_packs].word + item / kSharers<T>;
+    return reinterpret_cast<std::uint32_t*>(row + shape.payload_packs) + item / kSharers<T>;
   }
 
   template <Team T>

@@ -28,8 +28,11 @@ std::uint64_t rows_of_all(const ExchangeGridArgs& args) {
   return std::uint64_t{args.tokens != 0 ? args.tokens : args.shape.tokens} * args.ranks;
 }
 
-// Which part of the warps may send while the others receive. Between two ranks half of the rows cross no link, and
-// who sends is soon done.
+// Rows from which on it pays, as measured (docs/performance.md, dispatch and combine of many rows).
+constexpr std::uint64_t kRowsForDispatchSenders = 4096, kRowsForCombineSenders = 1024, kRowsForPairs = 512;
+
+// Whether some warps send while the others receive. Between two ranks half of the rows cross no link, and who sends is
+// soon done.
 bool has_senders(const ExchangeGridArgs& args, std::uint64_t least_rows) {
   return args.part == Part::whole && args.ranks > 2 && rows_of_all(args) >= least_rows;
 }
@@ -47,14 +50,14 @@ ExchangeGrid dispatch_grid(const ExchangeGridArgs& args) {
                               : args.part == Part::wait ? received
                                                         : std::max(received, sent);
   ExchangeGrid grid = grid_of(args, warps);
-  if (has_senders(args, 4096)) grid.senders = static_cast<std::uint32_t>(grid.threads) / 32 / 8;
+  if (has_senders(args, kRowsForDispatchSenders)) grid.senders = static_cast<std::uint32_t>(grid.threads) / 32 / 8;
   return grid;
 }
 
 ExchangeGrid combine_grid(const ExchangeGridArgs& args) {
   ExchangeGrid grid = grid_of(args, rows_of_all(args) * ((args.shape.combine_packs + 31) / 32));
-  grid.pairs = rows_of_all(args) >= 512;
-  if (has_senders(args, 1024)) grid.senders = static_cast<std::uint32_t>(grid.threads) / 32 / 2;
+  grid.pairs = rows_of_all(args) >= kRowsForPairs;
+  if (has_senders(args, kRowsForCombineSenders)) grid.senders = static_cast<std::uint32_t>(grid.threads) / 32 / 2;
   return grid;
 }
 

@@ -93,7 +93,7 @@ void expect_refused(const Group& group, GpuRank& gpu, const Move& move, const st
   ensure(error.find(reason) != std::string::npos, fmt::format("{}: {}", describe(move), error));
 }
 
-// One rank; started by the test below.
+// One rank; started by the test below. Disabled, as it is no test: only processes that a test starts run it.
 TEST(GpuProcess, DISABLED_GatherWorker) {
   answer_where();
   const int rank = variable("RANK");

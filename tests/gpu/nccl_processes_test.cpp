@@ -39,7 +39,8 @@ void play(const std::string& part, Communicator& communicator) {
   if (part == "abort") communicator.abort();
 }
 
-// One rank of a world of processes: works until a fault, and says what it was.
+// One rank of a world of processes: works until a fault, and says what it was. Disabled, as it is no test: only
+// processes that a test starts run it.
 TEST(GpuProcess, DISABLED_Worker) {
   answer_where();
   const int rank = variable("RANK"), size = variable("WORLD_SIZE"), calls = variable("WEFT_TEST_CALLS");
@@ -182,6 +183,7 @@ TEST_F(GpuProcesses, WithoutVirtualMemory) {
 // ------------------------------------------------------------------------------------------------------------
 // an engine's communicator, on which one rank stays away
 
+// Disabled as the worker above.
 TEST(GpuProcess, DISABLED_FromNcclWithoutOneRank) {
   answer_where();
   const int ranks = gpu_count();

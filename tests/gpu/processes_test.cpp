@@ -16,7 +16,8 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// One rank: works until a fault, says what it was, and that it stays.
+// One rank: works until a fault, says what it was, and that it stays. Disabled, as it is no test: only processes that a
+// test starts run it.
 TEST(GpuStruckProcess, DISABLED_Worker) {
   answer_where();
   const int rank = std::atoi(std::getenv("RANK")), size = std::atoi(std::getenv("WORLD_SIZE"));

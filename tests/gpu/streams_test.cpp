@@ -286,6 +286,7 @@ TEST_P(GpuStreams, AGraphOutlivesItsCommunicator) {
 
 // With one hardware queue, nothing may need two streams to run at once. Ranks that share a GPU must each have their
 // kernel in that queue before any of them waits, hence the barrier.
+// Disabled, as it needs a process of its own, which the test below starts.
 TEST(GpuOneQueue, DISABLED_Worker) {
   const int ranks = std::max(2, gpu_count());
   GpuWorld world = make_gpu_world(ranks, gpu_config());

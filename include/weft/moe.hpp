@@ -48,6 +48,18 @@ constexpr std::string_view name(RowLayout layout) {
   return names[static_cast<int>(layout)];
 }
 
+// Where dispatch puts the scales that it makes. The bytes of a word where a row has no scale left, and those of rows
+// that no token takes, are not written.
+enum class ScaleOrder : std::uint8_t {
+  rows,    // [rows, hidden / 128]: a row's scales lie together
+  columns  // words of four bytes, an f32 or four neighbouring scales of fp8_ue8m0, the first one lowest, transposed:
+           // expert_masked: [local experts, words, capacity]; else [words, Exchange::output_rows()]
+};
+
+constexpr std::string_view name(ScaleOrder order) {
+  return order == ScaleOrder::rows ? "rows" : "columns";
+}
+
 // What happens to rows for which there is no room. The counts are right either way.
 enum class Overflow : std::uint8_t { error, drop };
 
@@ -59,6 +71,9 @@ struct ExchangeArgs {
   std::uint32_t top_k = 0;       // experts of a token at most; 1 … 32
   RowType type = RowType::bf16;  // of the rows that dispatch is given
   RowCast cast = RowCast::none;
+  // Where rows are cast. Columns have places for a multiple of 4 rows (16 bytes, which TMA asks for): so must
+  // `capacity` be, and rank_major N · tokens, of N ranks.
+  ScaleOrder scale_order = ScaleOrder::rows;
   // fp8 rows that are given with scales: bytes of a row's scales, a multiple of 4, 4 per column at most.
   std::uint32_t scale_bytes = 0;
   DataType combine_type = DataType::bf16;  // of the rows that combine is given and returns: bf16 or f16
@@ -67,7 +82,8 @@ struct ExchangeArgs {
   // Rows of one expert, of N ranks N · tokens · top_k at most, and together less than 2^32 on a rank.
   // expert_contiguous: of all of a rank's experts, with the pads behind each of them, the last one's as well (experts
   // of 7 rows aligned to 4 take 8), so at most N · tokens · top_k, and alignment − 1 for each expert or replica of all
-  // ranks. 0: as many as there can be if no token names an expert twice; rank_major: always 0.
+  // ranks. 0: as many as there can be if no token names an expert twice; rank_major: always 0. This number and those
+  // above are rounded up to a multiple of 4 where the scales' order is columns.
   std::uint32_t capacity = 0;
   Overflow overflow = Overflow::error;
   // Combine multiplies by the weights that dispatch was given; rank_major: they go to the experts' ranks, and combine
@@ -105,7 +121,7 @@ struct DispatchArgs {
 
   // Outputs, on the device, of Exchange::output_rows() rows. Rows that no token takes are not written.
   void* output = nullptr;  // [rows, hidden]
-  // Where rows have scales: [rows, hidden / 128] f32, or bytes with fp8_ue8m0; or [rows, scale_bytes] as they came.
+  // Where rows have scales: as `scale_order` says, f32, or bytes with fp8_ue8m0; or [rows, scale_bytes] as they came.
   void* output_scales = nullptr;
   // [local experts]: entries that came for each, those without room included.
   std::int32_t* counts = nullptr;

@@ -133,20 +133,21 @@ struct CastRow : Fp8Cast<type> {
       for (std::uint32_t i = 0; i < kPacks<T>; ++i) output.store(item * kPacks<T> + i, moving.pack[i]);
     }
     if (!has_scale<T>(item)) return;
+    const ScalePlaces& places = shape.scales;
     const std::uint32_t group = item / kSharers<T>;
-    if (shape.cast == RowCast::fp8) {
-      put_scales(static_cast<float*>(work.output_scales) + group, shape.groups, to, bits_of<float>(moving.scale));
-    } else {
-      put_scales(static_cast<std::uint8_t*>(work.output_scales) + group, shape.groups, to,
-                 static_cast<std::uint8_t>(moving.scale >> 23));
-    }
-  }
-  template <class Stored>
-  static WEFT_FN void put_scales(Stored* scales, std::uint32_t groups, const std::uint32_t (&to)[kRowsAtOnce],
-                                 Stored scale) {
+    const std::uint32_t word = group >> places.bits, in_word = group & ((1u << places.bits) - 1);
     WEFT_UNROLL
     for (const std::uint32_t row : to) {
-      if (row != kNone) scales[std::uint64_t{row} * groups] = scale;
+      if (row == kNone) continue;
+      std::uint32_t column = word;
+      if (places.per_expert != 0) column += row / shape.capacity * places.per_expert;
+      const std::uint64_t first = std::uint64_t{row} * places.per_row + std::uint64_t{column} * places.per_group;
+      const std::uint64_t at = first << places.bits | in_word;
+      if (shape.cast == RowCast::fp8) {
+        static_cast<float*>(work.output_scales)[at] = bits_of<float>(moving.scale);
+      } else {
+        static_cast<std::uint8_t*>(work.output_scales)[at] = static_cast<std::uint8_t>(moving.scale >> 23);
+      }
     }
   }
 };

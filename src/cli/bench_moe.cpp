@@ -36,6 +36,7 @@ struct MoeBench {
   std::string row;  // empty: as usual
   Traffic traffic = Traffic::uniform;
   RowLayout layout = RowLayout::expert_masked;
+  ScaleOrder scale_order = ScaleOrder::rows;
   bool apart = false, unweighted = false;
   std::uint32_t capacity = 0;
   int blocks = 0, threads = 0;
@@ -56,6 +57,7 @@ ExchangeArgs MoeBench::exchange_of(const ModelShape& shape, std::int64_t most_to
           .cast = row == "fp8"         ? RowCast::fp8
                   : row == "fp8-ue8m0" ? RowCast::fp8_ue8m0
                                        : RowCast::none,
+          .scale_order = scale_order,
           .combine_type = row == "f16" ? DataType::f16 : DataType::bf16,
           .layout = layout,
           .alignment = layout == RowLayout::expert_contiguous ? 128u : 1u,
@@ -83,11 +85,12 @@ void MoeBench::write(const Ranks& ranks, const ModelShape& shape, const Exchange
   const ExchangeMemory memory = exchange_memory(ranks.world_size(), args);
   if (options.tables_on_stdout()) {
     fmt::print(
-        "MoE of {}: hidden {}, {} experts, top {}, {} routing, {} dispatched, {} layout, {} combined {} weights{}\n{}\n"
-        "\n{}\n",
+        "MoE of {}: hidden {}, {} experts, top {}, {} routing, {} dispatched, {} layout{}, {} combined {} "
+        "weights{}\n{}\n\n{}\n",
         shape.name, shape.hidden, shape.num_experts, shape.top_k, name(traffic), row, name(layout),
-        name(args.combine_type), unweighted ? "without" : "with",
-        capacity != 0 ? fmt::format(", {} rows kept", capacity) : "", headline(ranks), table.text());
+        scale_order == ScaleOrder::columns ? ", scales in columns" : "", name(args.combine_type),
+        unweighted ? "without" : "with", capacity != 0 ? fmt::format(", {} rows kept", capacity) : "", headline(ranks),
+        table.text());
     fmt::print(
         "dispatch, combine GB/s: all that crosses the links, per rank; logical: a row for each expert of a token\n");
     fmt::print("Receive buffers {} + {} per generation, window {}, output {}\n{}\n", format_bytes(memory.dispatch),
@@ -102,6 +105,7 @@ void MoeBench::write(const Ranks& ranks, const ModelShape& shape, const Exchange
   json["dispatched"] = row;
   json["combined"] = name(args.combine_type);
   json["layout"] = name(layout);
+  json["scale_order"] = name(scale_order);
   json["weighted"] = args.weighted;
   json["capacity"] = capacity;
   json["apart"] = apart;
@@ -158,6 +162,8 @@ Command add_bench_moe(CLI::App& app, const std::vector<std::string>& arguments) 
   add_choice(app, "--layout", bench->layout,
              {RowLayout::expert_masked, RowLayout::expert_contiguous, RowLayout::rank_major},
              "Where rows go (contiguous experts are aligned to 128 rows)");
+  add_choice(app, "--scale-order", bench->scale_order, {ScaleOrder::rows, ScaleOrder::columns},
+             "Where scales of rows that are cast go (columns: as DeepGEMM reads them)");
   app.add_flag("--unweighted", bench->unweighted, "Combine adds rows as they are");
   app.add_option("--capacity", bench->capacity,
                  "Rows of each expert (contiguous: of a rank's experts together); what has no room is dropped")

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
 #include <vector>
 
 #include "moe_reference.hpp"
@@ -111,13 +112,28 @@ std::string MoeRank::check_numbers(const MoeTraffic& traffic) {
   return download<std::int32_t>(source_tokens_, 0, sources.size()) == sources ? "" : "tokens of sources";
 }
 
+// Of one row, out of those of all.
+std::vector<std::uint8_t> MoeRank::scales_of(const std::vector<std::uint8_t>& all, std::size_t row) const {
+  const ExchangeArgs& args = exchange_.args();
+  const auto begin = all.begin() + static_cast<std::ptrdiff_t>(row * row_.scale_bytes);
+  if (args.scale_order == ScaleOrder::rows) return {begin, begin + static_cast<std::ptrdiff_t>(row_.scale_bytes)};
+  const bool masked = args.layout == RowLayout::expert_masked;
+  const std::size_t rows = masked ? exchange_.capacity() : exchange_.output_rows(), first = row / rows * rows;
+  std::vector<std::uint8_t> scales(row_.scale_bytes);
+  for (std::size_t word = 0; word < scales.size() / 4; ++word) {
+    std::memcpy(&scales[word * 4], &all[first * row_.scale_bytes + (word * rows + row - first) * 4], 4);
+  }
+  return scales;
+}
+
 std::string MoeRank::check_dispatch(const MoeTraffic& traffic) {
   if (std::string wrong = check_numbers(traffic); !wrong.empty()) return wrong;
+  const auto all_scales = download<std::uint8_t>(scales_, 0, scales_.bytes);
   for (const std::uint32_t expert : exchange_.experts()) {
     for (const MoeTraffic::Arrival& arrival : traffic.arrivals(expert)) {
       if (!arrival.kept) continue;
       const auto row = download<std::uint8_t>(output_, arrival.row * row_.bytes, row_.bytes);
-      const auto scales = download<std::uint8_t>(scales_, arrival.row * row_.scale_bytes, row_.scale_bytes);
+      const auto scales = scales_of(all_scales, arrival.row);
       const std::string wrong = check_row(traffic, arrival, row.data(), scales.data());
       if (!wrong.empty()) {
         return fmt::format("expert {}, token {} of rank {}: {}", expert, arrival.token, arrival.rank, wrong);

@@ -36,6 +36,7 @@ class MoeRank {
   template <class T>
   std::vector<T> download(const Tensor& tensor, std::size_t first, std::size_t count);
   std::string check_numbers(const MoeTraffic& traffic);
+  std::vector<std::uint8_t> scales_of(const std::vector<std::uint8_t>& all, std::size_t row) const;
 
   std::unique_ptr<RankDevice> device_;
   Exchange exchange_;

@@ -21,6 +21,7 @@ struct AgreedExchange {
   std::uint32_t tokens, hidden, experts, top_k, scale_bytes, alignment, capacity, generations, map;
   RowType type;
   RowCast cast;
+  ScaleOrder scale_order;
   RowLayout layout;
   DataType combine_type;
   Overflow overflow;
@@ -30,10 +31,10 @@ struct AgreedExchange {
 std::string describe(const AgreedExchange& a) {
   return fmt::format(
       "tokens {}, hidden {}, experts {}, top_k {}, scale_bytes {}, alignment {}, capacity {}, generations {}, "
-      "rank_of_expert {:08x}, type {}, cast {}, layout {}, combine_type {}, overflow {}, weighted {}",
+      "rank_of_expert {:08x}, type {}, cast {}, scale_order {}, layout {}, combine_type {}, overflow {}, weighted {}",
       a.tokens, a.hidden, a.experts, a.top_k, a.scale_bytes, a.alignment, a.capacity, a.generations, a.map,
-      static_cast<int>(a.type), static_cast<int>(a.cast), static_cast<int>(a.layout), name(a.combine_type),
-      static_cast<int>(a.overflow), a.weighted);
+      static_cast<int>(a.type), static_cast<int>(a.cast), static_cast<int>(a.scale_order), static_cast<int>(a.layout),
+      name(a.combine_type), static_cast<int>(a.overflow), a.weighted);
 }
 
 RegionLayout channel_layout(std::uint64_t bytes) {
@@ -68,6 +69,9 @@ void check_exchange_args(std::uint32_t ranks, const ExchangeArgs& args) {
                  "0, and only fp8 rows come with scales");
   check_argument(args.layout <= RowLayout::rank_major, "ExchangeArgs::layout", static_cast<int>(args.layout),
                  choices(RowLayout::rank_major));
+  check_choice("ExchangeArgs::scale_order", args.scale_order, ScaleOrder::columns);
+  check_argument(args.cast != RowCast::none || args.scale_order == ScaleOrder::rows, "ExchangeArgs::scale_order",
+                 name(args.scale_order), "rows, and rows are not cast");
   const bool contiguous = args.layout == RowLayout::expert_contiguous;
   check_argument(
       args.alignment >= 1 && args.alignment <= (contiguous ? kMostAlignment : 1), "ExchangeArgs::alignment",
@@ -80,8 +84,15 @@ void check_exchange_args(std::uint32_t ranks, const ExchangeArgs& args) {
   const std::uint64_t entries = std::uint64_t{ranks} * args.tokens * args.top_k;
   const std::uint64_t most_rows =
       args.layout == RowLayout::rank_major ? 0 : entries + (contiguous ? replicas : 0) * (args.alignment - 1);
-  check_argument(args.capacity <= most_rows, "ExchangeArgs::capacity", args.capacity,
-                 fmt::format("between 0 and {}", most_rows));
+  const std::uint32_t unit = rows_step(args);
+  const std::uint64_t most_capacity = (most_rows + unit - 1) / unit * unit;
+  check_argument(args.capacity <= most_capacity, "ExchangeArgs::capacity", args.capacity,
+                 fmt::format("between 0 and {}", most_capacity));
+  check_argument(args.capacity % unit == 0, "ExchangeArgs::capacity", args.capacity,
+                 "a multiple of 4, which columns of scales ask for");
+  const std::uint64_t joint_rows = args.layout == RowLayout::rank_major ? std::uint64_t{ranks} * args.tokens : 0;
+  check_argument(joint_rows % unit == 0, "ExchangeArgs::tokens times ranks", joint_rows,
+                 "a multiple of 4, which columns of scales ask for");
   check_argument(args.generations >= 1 && args.generations <= kMaxGenerations, "ExchangeArgs::generations",
                  args.generations, fmt::format("between 1 and {}", kMaxGenerations));
   check_argument(args.rank_of_expert.empty() || args.rank_of_expert.size() == args.experts,
@@ -106,8 +117,9 @@ void check_exchange_args(std::uint32_t ranks, const ExchangeArgs& args) {
   }
   if (args.layout != RowLayout::expert_masked) return;
   const std::vector<std::uint32_t> counts = map_experts(ranks, args).counts;
-  const std::uint64_t capacity = args.capacity != 0 ? args.capacity : std::uint64_t{ranks} * args.tokens;
-  const std::uint64_t rows = capacity * *std::ranges::max_element(counts);
+  const std::uint32_t most_local = *std::ranges::max_element(counts);
+  const std::uint64_t capacity = args.capacity != 0 ? args.capacity : default_capacity(ranks, args, most_local);
+  const std::uint64_t rows = capacity * most_local;
   check_argument(rows < std::uint64_t{1} << 32, "ExchangeArgs::capacity times the experts of a rank", rows,
                  "less than 2^32");
 }
@@ -140,6 +152,7 @@ void agree_on_exchange(Bootstrap& bootstrap, const GroupState& group, const Exch
   }
   mine.type = args.type;
   mine.cast = args.cast;
+  mine.scale_order = args.scale_order;
   mine.layout = args.layout;
   mine.combine_type = args.combine_type;
   mine.overflow = args.overflow;

@@ -25,6 +25,13 @@ struct ExpertHome {
   std::uint32_t rank, local;
 };
 
+// Where the scales of rows that are cast lie, in words of 2^bits of them: word `w` of a row is the output's word
+// row · per_row + (w + row / capacity · per_expert) · per_group. per_expert is not 0 where experts have columns of
+// their own.
+struct ScalePlaces {
+  std::uint32_t per_row, per_group, per_expert, bits;
+};
+
 struct ExchangeShape {
   std::uint32_t tokens, experts, top_k, capacity;
   std::uint32_t replicas;       // of all experts; as many as experts where none has several
@@ -42,6 +49,7 @@ struct ExchangeShape {
   std::uint32_t combine_packs;
   std::uint32_t alignment;  // of contiguous experts
   std::uint32_t rows;       // of this rank's output
+  ScalePlaces scales;
   RowLayout layout;
   RowCast cast;
   bool weighted;

@@ -20,7 +20,9 @@ struct OutputRow {
 };
 inline OutputRow output_row(const ExchangeArgs& args) {
   if (args.cast == RowCast::none) return {std::size_t{args.hidden} * element_bytes(args.type), args.scale_bytes};
-  return {args.hidden, args.hidden / kScaleColumns * (args.cast == RowCast::fp8 ? sizeof(float) : 1)};
+  const std::size_t groups = args.hidden / kScaleColumns;
+  if (args.cast == RowCast::fp8) return {args.hidden, groups * sizeof(float)};
+  return {args.hidden, args.scale_order == ScaleOrder::columns ? (groups + 3) / 4 * 4 : groups};
 }
 
 // Where the experts of an exchange live, and how many each rank has.
@@ -61,11 +63,32 @@ inline std::uint64_t map_bytes(const ExpertMap& map) {
   return homes_bytes(map) + aligned_to_line(map.first_replica.size() * sizeof(std::uint32_t));
 }
 
+// What the number of rows is a multiple of, for the sake of columns of scales.
+constexpr std::uint32_t rows_step(const ExchangeArgs& args) {
+  return args.scale_order == ScaleOrder::columns ? 4 : 1;
+}
+
 // Rows of ExchangeArgs::capacity, unless the caller has said.
 inline std::uint32_t default_capacity(std::uint32_t ranks, const ExchangeArgs& args, std::uint32_t most_local) {
   if (args.layout == RowLayout::rank_major) return args.tokens;
-  if (args.layout == RowLayout::expert_masked) return ranks * args.tokens;
-  return ranks * args.tokens * std::min(args.top_k, most_local) + most_local * (args.alignment - 1);
+  const std::uint32_t rows =
+      args.layout == RowLayout::expert_masked
+          ? ranks * args.tokens
+          : ranks * args.tokens * std::min(args.top_k, most_local) + most_local * (args.alignment - 1);
+  const std::uint32_t step = rows_step(args);
+  return (rows + step - 1) / step * step;
+}
+
+// When the row is planned, and the output's rows are known.
+inline ScalePlaces plan_scales(const ExchangeShape& shape, ScaleOrder order) {
+  if (order == ScaleOrder::rows) return {.per_row = shape.groups, .per_group = 1, .per_expert = 0, .bits = 0};
+  const std::uint32_t bits = shape.cast == RowCast::fp8 ? 0 : 2;
+  const std::uint32_t words = (shape.groups + (1u << bits) - 1) >> bits;
+  const bool masked = shape.layout == RowLayout::expert_masked;
+  return {.per_row = 1,
+          .per_group = masked ? shape.capacity : shape.rows,
+          .per_expert = masked ? words - 1 : 0,
+          .bits = bits};
 }
 
 // Of `rank` among `ranks`. Throws nothing: the arguments have been checked.
@@ -91,6 +114,7 @@ inline ExchangeShape make_shape(std::uint32_t ranks, std::uint32_t rank, const E
   shape.scale_bytes = args.scale_bytes;
   shape.cast = args.cast;
   plan_row(shape);
+  shape.scales = plan_scales(shape, args.scale_order);
   shape.combine_packs = args.hidden * 2 / 16;
   shape.weighted = args.weighted;
   shape.drop = args.overflow == Overflow::drop;

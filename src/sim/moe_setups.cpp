@@ -168,6 +168,17 @@ std::vector<Setup> moe_setups_with_lanes() {
   for (int i = 0; i < 33; ++i) many[0].push_back(i % 2);
   many[1] = {1, 0};
   add(2, "many", {.calls = moe_rounds({many}, {{2, 4}}), .exchange = exact(33, 2, 1)});
+  // Scales in columns: of each of two experts, and of all rows together, as bytes of a word that is not full.
+  ExchangeArgs columns = cast(RowCast::fp8, 1, 4, 2);
+  columns.hidden = 2 * kScaleColumns;
+  columns.scale_order = ScaleOrder::columns;
+  columns.capacity = 4;
+  const std::vector<CallSetup> to_all = moe_rounds({{{3, 2}, {0, 3}}}, {{2, 8}});
+  add(8, "columns-masked", {.calls = to_all, .exchange = columns});
+  columns.cast = RowCast::fp8_ue8m0;
+  columns.hidden = 3 * kScaleColumns;
+  columns.layout = RowLayout::expert_contiguous;
+  add(8, "columns-contiguous", {.calls = to_all, .exchange = columns});
   // Lanes that share a scale, and a lane that looks at the columns of two.
   ExchangeArgs scales = cast(RowCast::fp8, 1, 2, 1);
   scales.hidden = 2 * kScaleColumns;

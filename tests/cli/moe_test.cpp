@@ -1,6 +1,7 @@
 // weft bench moe on CPU ranks, and weft info --moe.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <fstream>
 #include <string>
 #include <utility>
@@ -67,6 +68,28 @@ TEST(BenchMoe, EveryKindOfRow) {
       }
     }
   }
+}
+
+// Scales in columns are found where they belong, in every layout; rows that are not cast have none.
+TEST(BenchMoe, ScalesInColumns) {
+  const auto config = moe_config(), file = testing::TempDir() + "moe_columns.json";
+  std::vector<std::string> arguments = {"bench",  "moe", "--config",      config,   "--device",  "cpu",
+                                        "--ep",   "2",   "--tokens",      "6",      "--samples", "1",
+                                        "--json", file,  "--scale-order", "columns"};
+  arguments.resize(arguments.size() + 4);
+  const auto place = arguments.end() - 4;
+  for (const char* layout : {"masked", "contiguous", "rank-major"}) {
+    for (const char* row : {"fp8", "fp8-ue8m0"}) {
+      std::ranges::copy(std::vector<std::string>{"--layout", layout, "--dispatch", row}, place);
+      const auto result = run(arguments);
+      ASSERT_EQ(result.code, 0) << layout << " " << row << ": " << result.err;
+      EXPECT_EQ(read_json(file).at("scale_order"), "columns");
+    }
+  }
+  arguments.back() = "bf16";
+  const auto result = run(arguments);
+  EXPECT_EQ(result.code, 2);
+  EXPECT_NE(result.err.find("scale_order: columns is not rows"), std::string::npos) << result.err;
 }
 
 // One expert of two rows, which five tokens of each rank want; and both experts of a rank together.

@@ -57,6 +57,41 @@ const std::vector<RejectedExchange> kRejectedExchanges = {
     {"capacity: 37", [](auto& a) { a.capacity = 37; }},
     {"capacity: 61", [](auto& a) { a.layout = RowLayout::expert_contiguous, a.alignment = 4, a.capacity = 61; }},
     {"capacity: 6", [](auto& a) { a.layout = RowLayout::rank_major, a.capacity = 6; }},
+    {"scale_order: 2 is not rows or columns", [](auto& a) { a.scale_order = static_cast<ScaleOrder>(2); }},
+    {"scale_order: columns is not rows", [](auto& a) { a.scale_order = ScaleOrder::columns; }},
+    {"scale_order: columns is not rows",
+     [](auto& a) {
+       a.scale_order = ScaleOrder::columns;
+       a.type = RowType::fp8;
+       a.scale_bytes = 8;
+     }},
+    {"capacity: 14 is not a multiple of 4",
+     [](auto& a) {
+       a.scale_order = ScaleOrder::columns;
+       a.cast = RowCast::fp8;
+       a.capacity = 14;
+     }},
+    {"capacity: 40 is not between 0 and 36",
+     [](auto& a) {
+       a.scale_order = ScaleOrder::columns;
+       a.cast = RowCast::fp8;
+       a.capacity = 40;
+     }},
+    {"capacity: 57 is not a multiple of 4",
+     [](auto& a) {
+       a.layout = RowLayout::expert_contiguous;
+       a.alignment = 4;
+       a.scale_order = ScaleOrder::columns;
+       a.cast = RowCast::fp8_ue8m0;
+       a.capacity = 57;
+     }},
+    {"tokens times ranks: 10 is not a multiple of 4",
+     [](auto& a) {
+       a.layout = RowLayout::rank_major;
+       a.scale_order = ScaleOrder::columns;
+       a.cast = RowCast::fp8;
+       a.tokens = 5;
+     }},
     {"generations: 0 is not between 1 and 64", [](auto& a) { a.generations = 0; }},
     {"generations: 65 is not between 1 and 64", [](auto& a) { a.generations = 65; }},
     {"rank_of_expert's length: 7", [](auto& a) { a.rank_of_expert.assign(7, 0); }},

@@ -25,6 +25,7 @@ struct OtherExchange {
 std::vector<OtherExchange> other_exchanges() {
   const auto contiguous = [](auto& a) { a.layout = RowLayout::expert_contiguous; };
   const auto fp8 = [](auto& a) { a.type = RowType::fp8; };
+  const auto cast = [](auto& a) { a.cast = RowCast::fp8; };
   return {{"tokens 7", [](auto& a) { a.tokens = 7; }},
           {"hidden 128", [](auto& a) { a.hidden = 128; }},
           {"experts 9", [](auto& a) { a.experts = 9; }},
@@ -36,6 +37,7 @@ std::vector<OtherExchange> other_exchanges() {
           {"type 1", [](auto& a) { a.type = RowType::f16; }},
           {"cast 1", [](auto& a) { a.cast = RowCast::fp8; }},
           {"cast 2", [](auto& a) { a.cast = RowCast::fp8_ue8m0; }},
+          {"scale_order 1", [](auto& a) { a.scale_order = ScaleOrder::columns; }, cast},
           {"layout 2", [](auto& a) { a.layout = RowLayout::rank_major; }},
           {"combine_type f16", [](auto& a) { a.combine_type = DataType::f16; }},
           {"overflow 1", [](auto& a) { a.overflow = Overflow::drop; }},

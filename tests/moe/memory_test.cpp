@@ -1,6 +1,8 @@
 // What an exchange takes: the arithmetic of docs/moe.md, written out once more and held against the mapping itself.
 #include <gtest/gtest.h>
 
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "support/mapped.hpp"
@@ -98,6 +100,26 @@ TEST(MoeMemory, TellsTheOutputOfEachLayout) {
       const std::size_t row = 256 + 2 * 4 + (by_rank ? 2 * 4 : 0);
       EXPECT_EQ(exchange.output_rows() * row, exchange_memory(2, args).output);
     }));
+  }
+}
+
+// Three ranks with 3 experts each, 3 tokens, 2 entries, five scales: capacities of 9 and 18 + 3 rows become 12 and 24,
+// and five bytes two words.
+TEST(MoeMemory, ColumnsOfScalesAreWholeWordsOfRowsByFours) {
+  ExchangeArgs args{.tokens = 3, .hidden = 640, .experts = 9, .top_k = 2, .scale_order = ScaleOrder::columns};
+  for (const auto& [cast, scales] : {std::pair{RowCast::fp8, 20u}, {RowCast::fp8_ue8m0, 8u}}) {
+    args.cast = cast;
+    for (const auto& [layout, capacity, rows] :
+         {std::tuple{RowLayout::expert_masked, 12u, 36u}, {RowLayout::expert_contiguous, 24u, 24u}}) {
+      args.layout = layout;
+      args.alignment = layout == RowLayout::expert_contiguous ? 2 : 1;
+      EXPECT_EQ(exchange_memory(3, args).output, rows * (640 + scales));
+      expect_all_well(run_world(3, cpu_config(), [&](Communicator& communicator, int) {
+        const Exchange exchange = Exchange::create(communicator, args);
+        EXPECT_EQ(exchange.capacity(), capacity);
+        EXPECT_EQ(exchange.output_rows(), rows);
+      }));
+    }
   }
 }
 

@@ -50,6 +50,20 @@ inline std::size_t sent_scale_bytes(const ExchangeArgs& args) {
   if (args.cast == RowCast::none) return args.scale_bytes;
   return args.hidden / kScaleColumns * (args.cast == RowCast::fp8 ? 4 : 1);
 }
+// With the bytes behind a row's scales that nobody writes.
+inline std::size_t output_scale_bytes(const ExchangeArgs& args) {
+  const std::size_t bytes = sent_scale_bytes(args);
+  return args.scale_order == ScaleOrder::columns ? (bytes + 3) / 4 * 4 : bytes;
+}
+// Where byte `byte` of the scales of an output's row lies, which has `rows` in all; in columns: of experts, or of all.
+inline std::size_t scale_place(const ExchangeArgs& args, std::size_t capacity, std::size_t rows, std::size_t row,
+                               std::size_t byte) {
+  const std::size_t bytes = output_scale_bytes(args);
+  if (args.scale_order == ScaleOrder::rows) return row * bytes + byte;
+  const std::size_t together = args.layout == RowLayout::expert_masked ? capacity : rows;
+  const std::size_t first = row / together * together;
+  return first * bytes + (byte / 4 * together + row - first) * 4 + byte % 4;
+}
 
 // A row as it arrives: its bytes, then its scales.
 inline Bytes cast_row(const ExchangeArgs& args, const Tokens& tokens, std::uint32_t token) {
@@ -111,9 +125,13 @@ inline std::uint32_t capacity_of(const ExchangeArgs& args, const std::vector<std
                                  std::uint32_t ranks) {
   if (args.layout == RowLayout::rank_major) return args.tokens;
   if (args.capacity != 0) return args.capacity;
-  if (args.layout == RowLayout::expert_masked) return ranks * args.tokens;
   const std::uint32_t most = *std::max_element(experts_of.begin(), experts_of.end());
-  return ranks * args.tokens * std::min(args.top_k, most) + most * (args.alignment - 1);
+  std::uint32_t rows = ranks * args.tokens;
+  if (args.layout == RowLayout::expert_contiguous) {
+    rows = rows * std::min(args.top_k, most) + most * (args.alignment - 1);
+  }
+  while (args.scale_order == ScaleOrder::columns && rows % 4 != 0) ++rows;
+  return rows;
 }
 // By expert.
 inline std::vector<ExpertRows> place_rows(const ExchangeArgs& args, const std::vector<std::uint32_t>& rank_of,

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <tuple>
+#include <utility>
 
 namespace weft::test {
 
@@ -42,12 +43,18 @@ std::vector<Batch> casts_on_the_way(std::uint32_t ranks) {
   std::vector<Batch> batches;
   for (const RowType type : {RowType::bf16, RowType::f16}) {
     for (const RowCast cast : {RowCast::fp8, RowCast::fp8_ue8m0}) {
-      ExchangeArgs args = small_exchange();
-      args.type = type;
-      args.cast = cast;
-      args.hidden = 640;
-      args.capacity = ranks * args.tokens * args.top_k;
-      batches.push_back({{.args = args, .tokens = {5, 6}}, {.args = args, .tokens = {5, 6}, .any_bits = true}});
+      // Five scales in a row: two words of bytes, the second nearly empty; and three, a word that is not full.
+      for (const auto& [order, groups] :
+           {std::pair{ScaleOrder::rows, 5u}, {ScaleOrder::columns, 5u}, {ScaleOrder::columns, 3u}}) {
+        ExchangeArgs args = small_exchange();
+        args.tokens = 8;  // so that columns have a multiple of 4 rows, whatever the ranks
+        args.type = type;
+        args.cast = cast;
+        args.scale_order = order;
+        args.hidden = groups * kScaleColumns;
+        args.capacity = ranks * args.tokens * args.top_k;
+        batches.push_back({{.args = args, .tokens = {5, 6}}, {.args = args, .tokens = {5, 6}, .any_bits = true}});
+      }
     }
   }
   return batches;

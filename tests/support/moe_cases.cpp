@@ -123,7 +123,7 @@ Dispatched dispatched(const Exchange& exchange, const PreparedMoe& p, std::uint3
   const bool by_rank = args.layout == RowLayout::rank_major, contiguous = args.layout == RowLayout::expert_contiguous;
   const auto canaries = [](std::size_t bytes) { return Bytes(bytes, Guarded::kCanary); };
   Dispatched wanted{.rows = canaries(rows * row),
-                    .scales = canaries(rows * scales),
+                    .scales = canaries(rows * output_scale_bytes(args)),
                     .counts = {},
                     .offsets = {},
                     .sources = canaries(by_rank ? 0 : rows * 4),
@@ -145,8 +145,9 @@ Dispatched dispatched(const Exchange& exchange, const PreparedMoe& p, std::uint3
       if (sent.empty()) sent = cast_row(args, p.tokens[arrivals[place].rank], arrivals[place].token);
       const std::size_t to = placed.row[place];
       std::copy_n(sent.begin(), row, wanted.rows.begin() + static_cast<std::ptrdiff_t>(to * row));
-      std::copy_n(sent.begin() + static_cast<std::ptrdiff_t>(row), scales,
-                  wanted.scales.begin() + static_cast<std::ptrdiff_t>(to * scales));
+      for (std::size_t i = 0; i < scales; ++i) {
+        wanted.scales[scale_place(args, exchange.capacity(), rows, to, i)] = sent[row + i];
+      }
       if (!by_rank) put_word(wanted.sources, to, source);
     }
     if (!contiguous) continue;

@@ -28,7 +28,7 @@ class GpuMoe {
     ids_ = take(entries * sizeof(std::int64_t));
     weights_ = take(entries * sizeof(float));
     output_ = take(rows * sent_bytes(args));
-    output_scales_ = take(rows * sent_scale_bytes(args));
+    output_scales_ = take(rows * output_scale_bytes(args));
     counts_ = take(exchange.local_experts() * sizeof(std::int32_t));
     offsets_ = take(contiguous ? (exchange.local_experts() + 1) * sizeof(std::int32_t) : 0);
     sources_ = take(by_rank ? 0 : rows * sizeof(std::int32_t));

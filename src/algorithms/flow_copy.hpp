@@ -52,13 +52,15 @@ struct FlowCopy {
   }
 
  private:
-  static constexpr std::uint32_t kBatch = 4;  // peers handled at once
+  static constexpr std::uint32_t kBatch = 4;          // peers handled at once
+  static constexpr std::uint64_t kApartPerBlock = 2;  // measured: as many chunks as receivers copy for nothing
 
   // Calls `load(m, tensor, pack of the tensor, pack of the slot)` for this thread's packs of a chunk of each of some
-  // messages, of `rows[m]` rows, a few at a time, and `store` with what it gave: loads wait for no store.
-  template <std::uint32_t messages, Team T, class Load, class Store>
-  static WEFT_FN void each_pack(T& team, const Flow& flow, const Work& work, const std::uint64_t (&rows)[messages],
-                                std::uint64_t chunk, Load load, Store store) {
+  // messages, of `rows[m]` rows, a few at a time, and `store` with what it gave: loads wait for no store. The first
+  // loads do not wait for `ready()` either, which all threads call once, before anything is stored; false, when it is.
+  template <std::uint32_t messages, Team T, class Load, class Ready, class Store>
+  static WEFT_FN bool each_pack(T& team, const Flow& flow, const Work& work, const std::uint64_t (&rows)[messages],
+                                std::uint64_t chunk, Load load, Ready ready, Store store) {
     constexpr std::uint32_t kAtOnce = messages == 1 ? 4 : 2;
     const std::uint64_t first = chunk * flow.chunk_packs();
     std::uint64_t packs[messages] = {}, most = 0;
@@ -68,7 +70,8 @@ struct FlowCopy {
       if (all > first) packs[m] = all - first < flow.chunk_packs() ? all - first : flow.chunk_packs();
       if (packs[m] > most) most = packs[m];
     }
-    for (std::uint64_t i = team.thread_rank(); i < most; i += kAtOnce * team.size()) {
+    bool first_batch = true;
+    for (std::uint64_t i = team.thread_rank(); first_batch || i < most; i += kAtOnce * team.size()) {
       Pack payload[kAtOnce][messages] = {};
       const auto each = [&](auto serve) {
         WEFT_UNROLL
@@ -86,22 +89,34 @@ struct FlowCopy {
       each([&](std::uint32_t m, const CopyTensor& tensor, std::uint64_t pack, std::uint64_t at, Pack& p) {
         p = load(m, tensor, pack, at);
       });
+      if (first_batch && !ready()) return false;
+      first_batch = false;
       each([&](std::uint32_t m, const CopyTensor& tensor, std::uint64_t pack, std::uint64_t at, const Pack& p) {
         store(m, tensor, pack, at, p);
       });
     }
+    return true;
   }
+  static WEFT_FN bool always() { return true; }
 
+  // Own rows are copied by receivers, as far as that takes no longer than the first chunks are under way. Of the chunks
+  // behind these it is done by who sends them and has loaded them anyway, if all peers get the same.
+  template <Team T>
+  static WEFT_FN std::uint64_t chunks_apart(T& team, const Work& work) {
+    return work.shares.same_for_all() ? kApartPerBlock * team.blocks() : ~std::uint64_t{0};
+  }
   template <Team T, class Table>
   static WEFT_FN void copy_own(T& team, const Copy<Table>& copy, const Flow::Role& role) {
     const std::uint32_t self = copy.s.rank();
-    const std::uint64_t rows[] = {copy.table.rows_of(self)}, chunks = copy.chunks_of(self);
+    const std::uint64_t rows[] = {copy.table.rows_of(self)}, apart = chunks_apart(team, copy.work);
+    const std::uint64_t chunks = apart < copy.chunks_of(self) ? apart : copy.chunks_of(self);
     for (std::uint64_t chunk = role.block; chunk < chunks; chunk += role.blocks) {
       each_pack(
           team, copy.route.wide(), copy.work, rows, chunk,
           [&](std::uint32_t, const CopyTensor& t, std::uint64_t pack, std::uint64_t) {
             return outgoing<whole>(copy.work.shares, t, rows[0], self).load(pack);
           },
+          always,
           [&](std::uint32_t, const CopyTensor& t, std::uint64_t pack, std::uint64_t, const Pack& payload) {
             incoming<whole>(copy.table, t, rows[0], self).store(pack, payload);
           });
@@ -114,17 +129,20 @@ struct FlowCopy {
     if (relay == self || !copy.has(self, chunk)) return true;
     const Flow flow = copy.route.narrow();
     const bool first = team.thread_rank() == 0;
-    if (!team.all(!first || flow.await_slot(team, relay, chunk))) return false;
     const std::uint64_t rows[] = {copy.table.rows_of(self)};
     Pack* const to = flow.slot(relay, chunk, self);
-    each_pack(
+    const bool keep = chunk >= chunks_apart(team, copy.work);
+    const bool good = each_pack(
         team, flow, copy.work, rows, chunk,
         [&](std::uint32_t, const CopyTensor& t, std::uint64_t pack, std::uint64_t) {
           return outgoing<whole>(copy.work.shares, t, rows[0], relay).load(pack);
         },
-        [&](std::uint32_t, const CopyTensor&, std::uint64_t, std::uint64_t i, const Pack& payload) {
-          team.put(to + i, payload);
+        [&] { return team.all(!first || flow.await_slot(team, relay, chunk)); },
+        [&](std::uint32_t, const CopyTensor& t, std::uint64_t pack, std::uint64_t i, const Pack& own) {
+          team.put(to + i, own);
+          if (keep) incoming<whole>(copy.table, t, rows[0], self).store(pack, own);
         });
+    if (!good) return false;
     team.sync();
     if (first) flow.announce(team, relay, chunk);
     return true;
@@ -136,14 +154,15 @@ struct FlowCopy {
     const std::uint32_t self = copy.s.rank(), owner = copy.route.owner_at(self, chunk);
     if (!copy.has(owner, chunk)) return true;
     const Flow from_owner = copy.route.narrow(), flow = copy.route.wide();
-    if (!Flow::each_peer(team, copy.s, [&](std::uint32_t peer) {
-          return peer == owner ? from_owner.await_chunk(team, owner, chunk) : flow.await_slot(team, peer, chunk);
-        })) {
-      return false;
-    }
+    const auto ready = [&] {
+      return Flow::each_peer(team, copy.s, [&](std::uint32_t peer) {
+        return peer == owner ? from_owner.await_chunk(team, owner, chunk) : flow.await_slot(team, peer, chunk);
+      });
+    };
     if (copy.work.shares.same_for_all()) {
-      put_same(team, copy, owner, chunk);
+      if (!put_same(team, copy, owner, chunk, ready)) return false;
     } else if constexpr (Shares::kKnown) {
+      if (!ready()) return false;
       put_different(team, copy, chunk);
     }
     team.sync();
@@ -157,22 +176,26 @@ struct FlowCopy {
     return true;
   }
 
-  // Loaded once: this rank's own, or what the owner has sent it.
-  template <Team T, class Table>
-  static WEFT_FN void put_same(T& team, const Copy<Table>& copy, std::uint32_t owner, std::uint64_t chunk) {
+  // Loaded once, for all peers and for this rank: its own, or what the owner has sent it.
+  template <Team T, class Table, class Ready>
+  static WEFT_FN bool put_same(T& team, const Copy<Table>& copy, std::uint32_t owner, std::uint64_t chunk,
+                               Ready ready) {
     const std::uint32_t self = copy.s.rank(), size = copy.s.size();
     const Flow flow = copy.route.wide();
     const std::uint64_t rows[] = {copy.table.rows_of(owner)};
     const Pack* const passed = owner != self ? copy.route.narrow().slot(self, chunk, owner) : nullptr;
     const std::uint64_t slot = flow.slot_packs(chunk, self);
-    each_pack(
+    const bool keep = passed != nullptr || chunk >= chunks_apart(team, copy.work);
+    if (passed != nullptr && !ready()) return false;  // it must have come before it is loaded
+    return each_pack(
         team, flow, copy.work, rows, chunk,
         [&](std::uint32_t, const CopyTensor& t, std::uint64_t pack, std::uint64_t i) {
           return passed != nullptr ? team.get(passed + i)
                                    : outgoing<whole>(copy.work.shares, t, rows[0], self).load(pack);
         },
+        [&] { return passed != nullptr || ready(); },
         [&](std::uint32_t, const CopyTensor& t, std::uint64_t pack, std::uint64_t i, const Pack& payload) {
-          if (passed != nullptr) incoming<whole>(copy.table, t, rows[0], owner).store(pack, payload);
+          if (keep) incoming<whole>(copy.table, t, rows[0], owner).store(pack, payload);
           for (std::uint32_t turn = 1; turn < size; ++turn) {
             const std::uint32_t peer = rank_after(self, turn, size);
             if (peer != owner) team.put(flow.area(peer) + slot + i, payload);
@@ -199,6 +222,7 @@ struct FlowCopy {
           [&](std::uint32_t k, const CopyTensor& t, std::uint64_t pack, std::uint64_t) {
             return outgoing<whole>(copy.work.shares, t, rows[k], peer[k]).load(pack);
           },
+          always,
           [&](std::uint32_t k, const CopyTensor&, std::uint64_t, std::uint64_t i, const Pack& payload) {
             team.put(to[k] + i, payload);
           });
@@ -233,6 +257,7 @@ struct FlowCopy {
       each_pack(
           team, flow, copy.work, rows, chunk,
           [&](std::uint32_t k, const CopyTensor&, std::uint64_t, std::uint64_t i) { return team.get(from[k] + i); },
+          always,
           [&](std::uint32_t k, const CopyTensor& t, std::uint64_t pack, std::uint64_t, const Pack& payload) {
             incoming<whole>(copy.table, t, rows[k], owner[k]).store(pack, payload);
           });

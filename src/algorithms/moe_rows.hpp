@@ -14,7 +14,7 @@ namespace weft::detail {
 
 // bf16 or f16 to e4m3 with a scale per 128 columns. What is made here is never all ones, neither e4m3 nor scale, so
 // that the sentinel costs nothing: a row is a byte per column, and a word per scale.
-template <DataType type>
+template <DataType type, ScaleOrder order>
 struct CastRow : Fp8Cast<type> {
   using Cast = Fp8Cast<type>;
   using Cast::cast_half;
@@ -133,21 +133,29 @@ struct CastRow : Fp8Cast<type> {
       for (std::uint32_t i = 0; i < kPacks<T>; ++i) output.store(item * kPacks<T> + i, moving.pack[i]);
     }
     if (!has_scale<T>(item)) return;
-    const ScalePlaces& places = shape.scales;
     const std::uint32_t group = item / kSharers<T>;
-    const std::uint32_t word = group >> places.bits, in_word = group & ((1u << places.bits) - 1);
+    if (shape.cast == RowCast::fp8) {
+      put_scales(static_cast<float*>(work.output_scales), shape, group, to, bits_of<float>(moving.scale));
+    } else {
+      put_scales(static_cast<std::uint8_t*>(work.output_scales), shape, group, to,
+                 static_cast<std::uint8_t>(moving.scale >> 23));
+    }
+  }
+  template <class Stored>
+  static WEFT_FN void put_scales(Stored* scales, const ExchangeShape& shape, std::uint32_t group,
+                                 const std::uint32_t (&to)[kRowsAtOnce], Stored scale) {
+    constexpr bool columns = order == ScaleOrder::columns;
+    constexpr std::uint32_t kWord = sizeof(float) / sizeof(Stored);  // scales of a word
+    scales += columns ? group / kWord * shape.scale_columns.words * kWord + group % kWord : group;
+    const std::uint32_t step = columns ? kWord : shape.groups;
     WEFT_UNROLL
     for (const std::uint32_t row : to) {
       if (row == kNone) continue;
-      std::uint32_t column = word;
-      if (places.per_expert != 0) column += row / shape.capacity * places.per_expert;
-      const std::uint64_t first = std::uint64_t{row} * places.per_row + std::uint64_t{column} * places.per_group;
-      const std::uint64_t at = first << places.bits | in_word;
-      if (shape.cast == RowCast::fp8) {
-        static_cast<float*>(work.output_scales)[at] = bits_of<float>(moving.scale);
-      } else {
-        static_cast<std::uint8_t*>(work.output_scales)[at] = static_cast<std::uint8_t>(moving.scale >> 23);
+      std::uint64_t at = std::uint64_t{row} * step;
+      if (columns && shape.scale_columns.experts_apart != 0) {
+        at += row / shape.capacity * shape.scale_columns.experts_apart * kWord;
       }
+      scales[at] = scale;
     }
   }
 };

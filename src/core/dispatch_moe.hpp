@@ -10,11 +10,16 @@
 
 namespace weft::detail {
 
+template <ScaleOrder order, class Run>
+void with_moe_cast(RowType type, Run&& run) {
+  if (type == RowType::bf16) return run.template operator()<MoeDispatch<CastRow<DataType::bf16, order>>>();
+  run.template operator()<MoeDispatch<CastRow<DataType::f16, order>>>();
+}
 template <class Run>
-void with_moe_dispatch(RowType type, RowCast cast, Run&& run) {
+void with_moe_dispatch(RowType type, RowCast cast, ScaleOrder order, Run&& run) {
   if (cast == RowCast::none) return run.template operator()<MoeDispatch<ExactRow>>();
-  if (type == RowType::bf16) return run.template operator()<MoeDispatch<CastRow<DataType::bf16>>>();
-  run.template operator()<MoeDispatch<CastRow<DataType::f16>>>();
+  if (order == ScaleOrder::rows) return with_moe_cast<ScaleOrder::rows>(type, run);
+  with_moe_cast<ScaleOrder::columns>(type, run);
 }
 
 template <class Run>
@@ -29,8 +34,8 @@ struct ServeMoe {
   Run run;
 
   void operator()(const DispatchOperation& op) const {
-    const RowCast cast = op.work.exchange.shape.cast;
-    with_moe_dispatch(op.type, cast, [&]<class A>() { run.template operator()<A>(op.work); });
+    const ExchangeShape& shape = op.work.exchange.shape;
+    with_moe_dispatch(op.type, shape.cast, shape.scale_order, [&]<class A>() { run.template operator()<A>(op.work); });
   }
   void operator()(const CombineOperation& op) const {
     with_moe_combine(op.type, [&]<class A>() { run.template operator()<A>(op.work); });

@@ -25,11 +25,11 @@ struct ExpertHome {
   std::uint32_t rank, local;
 };
 
-// Where the scales of rows that are cast lie, in words of 2^bits of them: word `w` of a row is the output's word
-// row · per_row + (w + row / capacity · per_expert) · per_group. per_expert is not 0 where experts have columns of
-// their own.
-struct ScalePlaces {
-  std::uint32_t per_row, per_group, per_expert, bits;
+// Columns of scales, in words of four bytes (ScaleOrder::columns).
+struct ScaleColumns {
+  std::uint64_t words;          // of a column
+  std::uint64_t experts_apart;  // words that an expert's columns lie behind the rows of all experts before it; 0 where
+                                // experts share columns
 };
 
 struct ExchangeShape {
@@ -49,7 +49,8 @@ struct ExchangeShape {
   std::uint32_t combine_packs;
   std::uint32_t alignment;  // of contiguous experts
   std::uint32_t rows;       // of this rank's output
-  ScalePlaces scales;
+  ScaleColumns scale_columns;
+  ScaleOrder scale_order;
   RowLayout layout;
   RowCast cast;
   bool weighted;

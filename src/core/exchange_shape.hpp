@@ -80,15 +80,10 @@ inline std::uint32_t default_capacity(std::uint32_t ranks, const ExchangeArgs& a
 }
 
 // When the row is planned, and the output's rows are known.
-inline ScalePlaces plan_scales(const ExchangeShape& shape, ScaleOrder order) {
-  if (order == ScaleOrder::rows) return {.per_row = shape.groups, .per_group = 1, .per_expert = 0, .bits = 0};
-  const std::uint32_t bits = shape.cast == RowCast::fp8 ? 0 : 2;
-  const std::uint32_t words = (shape.groups + (1u << bits) - 1) >> bits;
-  const bool masked = shape.layout == RowLayout::expert_masked;
-  return {.per_row = 1,
-          .per_group = masked ? shape.capacity : shape.rows,
-          .per_expert = masked ? words - 1 : 0,
-          .bits = bits};
+inline ScaleColumns plan_columns(const ExchangeShape& shape) {
+  if (shape.layout != RowLayout::expert_masked) return {.words = shape.rows, .experts_apart = 0};
+  const std::uint32_t columns = shape.cast == RowCast::fp8 ? shape.groups : (shape.groups + 3) / 4;
+  return {.words = shape.capacity, .experts_apart = std::uint64_t{columns - 1} * shape.capacity};
 }
 
 // Of `rank` among `ranks`. Throws nothing: the arguments have been checked.
@@ -114,7 +109,8 @@ inline ExchangeShape make_shape(std::uint32_t ranks, std::uint32_t rank, const E
   shape.scale_bytes = args.scale_bytes;
   shape.cast = args.cast;
   plan_row(shape);
-  shape.scales = plan_scales(shape, args.scale_order);
+  shape.scale_order = args.scale_order;
+  if (args.scale_order == ScaleOrder::columns) shape.scale_columns = plan_columns(shape);
   shape.combine_packs = args.hidden * 2 / 16;
   shape.weighted = args.weighted;
   shape.drop = args.overflow == Overflow::drop;

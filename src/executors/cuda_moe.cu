@@ -10,8 +10,11 @@ void launch_operation(const PlannedCall& planned, const MoeOperation& operation)
 
 void load_moe(Loader& loader) {
   const auto load = [&]<class A>() { loader.load<A>(); };
+  with_moe_dispatch(RowType::bf16, RowCast::none, ScaleOrder::rows, load);
   for (const RowType type : {RowType::bf16, RowType::f16}) {
-    for (const RowCast cast : {RowCast::none, RowCast::fp8}) with_moe_dispatch(type, cast, load);
+    for (const ScaleOrder order : {ScaleOrder::rows, ScaleOrder::columns}) {
+      with_moe_dispatch(type, RowCast::fp8, order, load);
+    }
   }
   for (const DataType type : {DataType::bf16, DataType::f16}) with_moe_combine(type, load);
 }

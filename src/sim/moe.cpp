@@ -63,7 +63,7 @@ Bytes given_row(const Setup& setup, const ExchangeShape& shape, unsigned call, u
 Bytes sent_row(const Setup& setup, const ExchangeShape& shape, unsigned call, unsigned rank, std::uint32_t token) {
   const Bytes given = given_row(setup, shape, call, rank, token);
   if (shape.cast == RowCast::none) return given;
-  using Cast = detail::CastRow<DataType::bf16>;
+  using Cast = detail::CastRow<DataType::bf16, ScaleOrder::rows>;
   constexpr std::uint32_t kPacks = kScaleColumns * 2 / sizeof(Pack);
   Bytes sent(sent_row_bytes(shape) + sent_scale_bytes(shape));
   for (std::uint32_t group = 0; group < shape.groups; ++group) {

@@ -7,15 +7,22 @@
 namespace weft::sim {
 namespace {
 
+template <class A, DataType type, ScaleOrder order>
+constexpr bool casts = std::is_same_v<A, detail::MoeDispatch<detail::CastRow<type, order>>>;
 template <class A>
-constexpr bool of_f16 = std::is_same_v<A, detail::MoeDispatch<detail::CastRow<DataType::f16>>> ||
+constexpr bool of_f16 = casts<A, DataType::f16, ScaleOrder::rows> || casts<A, DataType::f16, ScaleOrder::columns> ||
                         std::is_same_v<A, detail::MoeCombine<DataType::f16>>;
+// Columns are for the lanes that share a scale.
+template <class A>
+constexpr bool of_columns =
+    casts<A, DataType::f16, ScaleOrder::columns> || casts<A, DataType::bf16, ScaleOrder::columns>;
 
 template <int unit, unsigned lanes = 1>
 Kernel find(const detail::MoeOperation& operation, bool one_thread) {
   Kernel kernel;
   const auto take = [&]<class A>(const typename A::Work& work) {
-    if constexpr (lanes == 1 || !of_f16<A>) kernel = kernel_of<A, unit, lanes>(work, one_thread);
+    if constexpr ((lanes == 1 || !of_f16<A>)&&(lanes == 8 || !of_columns<A>))
+      kernel = kernel_of<A, unit, lanes>(work, one_thread);
   };
   std::visit(detail::ServeMoe<decltype(take)>{take}, operation);
   return kernel;

@@ -167,6 +167,27 @@ TEST(GpuMoeRows, OfAllBitPatterns) {
   }
 }
 
+// What is all that there is to a sum comes back bit for bit, but that every NaN is the same one.
+TEST(GpuMoeSpecialValues, RowsOfOneExpertComeBackAsTheyAre) {
+  GpuWorld& world = lasting_gpu_world(2);
+  for (const PreparedMoe& p : results_of_all_bit_patterns()) {
+    expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int) {
+      gpu.reset();
+      Exchange exchange = Exchange::create(communicator, p.call.args);
+      GpuMoe moe(gpu, communicator, exchange, world.launch());
+      for (int call = 0; call < 3; ++call) {
+        moe.fill(p);
+        run_on_gpu_rank(moe, gpu, p);
+      }
+      free_together(gpu, exchange);
+    }));
+  }
+}
+
+TEST_P(GpuMoeCalls, SumsOfSpecialValues) {
+  run_batches(in_every_layout(sums_of_special_values(GetParam()), GetParam()), GetParam());
+}
+
 TEST(GpuMoeLife, GroupsHaveExchangesAndGoOnAfterReleaseAndAcquire) {
   const ExchangeArgs args = small_exchange();
   const PreparedMoe p = prepare({.args = args, .tokens = {6, 3}}, 2, 5);

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
+#include <iterator>
 #include <random>
 #include <span>
 #include <stdexcept>
@@ -19,9 +21,14 @@ std::vector<std::uint32_t> small_numbers(DataType type) {
   return all;
 }
 
-Bytes random_bytes(std::mt19937& random, std::size_t bytes, bool any_bits, DataType type) {
+std::span<const std::uint32_t> numbers_for(DataType type, bool special) {
   static const auto bf16 = small_numbers(DataType::bf16), f16 = small_numbers(DataType::f16);
-  const std::vector<std::uint32_t>& numbers = type == DataType::f16 ? f16 : bf16;
+  if (special) return kSpecialBits;
+  return type == DataType::f16 ? f16 : bf16;
+}
+
+Bytes random_bytes(std::mt19937& random, std::size_t bytes, bool any_bits, DataType type, bool special = false) {
+  const std::span<const std::uint32_t> numbers = numbers_for(type, special);
   Bytes data(bytes);
   for (std::size_t i = 0; i < bytes / 2; ++i) {
     const auto some_bits = [&] { return random() % 4 == 0 ? 0xffffu : random() & 0xffffu; };
@@ -48,7 +55,11 @@ Tokens make_tokens(const MoeCase& c, std::uint32_t rank, std::uint32_t seed) {
     if (c.choice == Choice::holes && random() % 2 == 0) id = nobody[random() % nobody.size()];
     tokens.given.push_back(static_cast<std::int32_t>(id));
     tokens.ids.push_back(c.translate ? c.translate(id, rank, i / c.args.top_k) : id);
-    tokens.weights.push_back(static_cast<float>(random() % 1000) * 0.001f - 0.2f);
+    constexpr std::uint32_t weights[] = {0x3f800000, 0xbf000000, 0x80000000, 0,          0x7f800000, 0xff800000,
+                                         0x00000001, 0x80400000, 0x7f7fffff, 0x7fc00001, 0x7f800001, 0xffffffff};
+    const std::uint32_t any = random();
+    tokens.weights.push_back(c.special_results ? std::bit_cast<float>(weights[any % std::size(weights)])
+                                               : static_cast<float>(any % 1000) * 0.001f - 0.2f);
   }
   return tokens;
 }
@@ -98,14 +109,15 @@ PreparedMoe prepare(const MoeCase& c, std::uint32_t ranks, std::uint32_t seed) {
   for (const ExpertRows& placed : p.placed) {
     p.outputs.emplace_back();
     for (std::size_t place = 0; place < placed.kept; ++place) {
-      p.outputs.back().push_back(random_bytes(random, c.args.hidden * 2, false, c.args.combine_type));
+      p.outputs.back().push_back(
+          random_bytes(random, c.args.hidden * 2, false, c.args.combine_type, c.special_results));
     }
   }
   for (std::uint32_t rank = 0; rank < ranks; ++rank) {
     const std::uint32_t count = p.tokens[rank].count;
-    p.residuals.push_back(c.residual
-                              ? random_bytes(random, std::size_t{count} * c.args.hidden * 2, false, c.args.combine_type)
-                              : Bytes{});
+    p.residuals.push_back(c.residual ? random_bytes(random, std::size_t{count} * c.args.hidden * 2, false,
+                                                    c.args.combine_type, c.special_results)
+                                     : Bytes{});
     p.results.push_back(combine(c.args, p.rank_of, p.routing, p.outputs, ranks, rank, count, p.residuals.back()));
   }
   return p;

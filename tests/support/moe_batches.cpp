@@ -190,6 +190,27 @@ std::vector<Batch> sums_of_special_values(std::uint32_t ranks) {
   return batches;
 }
 
+std::vector<Batch> routings_for_two_graphs(std::uint32_t ranks) {
+  constexpr Choice choices[] = {Choice::uniform, Choice::holes, Choice::duplicates, Choice::none, Choice::one_expert};
+  std::vector<Batch> batches;
+  for (const RowCast cast : {RowCast::none, RowCast::fp8}) {
+    ExchangeArgs args = small_exchange();
+    args.tokens = 8;
+    args.cast = cast;
+    args.scale_order = cast == RowCast::none ? ScaleOrder::rows : ScaleOrder::columns;
+    args.capacity = ranks * args.tokens * args.top_k;
+    batches.emplace_back();
+    for (std::uint32_t i = 0; i < 10; ++i) {
+      const std::vector<std::uint32_t> even{6, 4, 0, 1}, odd{1, 0, 8, 5};
+      batches.back().push_back({.args = args,
+                                .tokens = i % 2 == 0 ? even : odd,
+                                .choice = choices[i % 5],
+                                .residual = cast != RowCast::none});
+    }
+  }
+  return in_every_layout(batches, ranks);
+}
+
 std::vector<PreparedMoe> results_of_all_bit_patterns() {
   constexpr std::uint32_t kHidden = 8192, kCounting = 65536 / kHidden, kTokens = kCounting + 2;
   constexpr auto kSpecial = static_cast<std::uint32_t>(std::size(kSpecialBits));

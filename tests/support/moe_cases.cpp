@@ -201,11 +201,13 @@ Bytes expert_rows(const Exchange& exchange, const PreparedMoe& p) {
 }
 
 CpuMoe::CpuMoe(const Exchange& exchange, const PreparedMoe& p, std::uint32_t rank)
-    : p_(p),
+    : exchange_(exchange),
+      p_(&p),
       rank_(rank),
       wanted_(dispatched(exchange, p, rank)),
-      narrow_ids_(p.tokens[rank].ids.begin(), p.tokens[rank].ids.end()),
-      input_(p.tokens[rank].rows.size(), 0),
+      now_(p.tokens[rank]),
+      narrow_ids_(now_.ids.size()),
+      input_(now_.rows.size(), 0),
       output_(wanted_.rows.size(), 0),
       output_scales_(wanted_.scales.size(), 0),
       sources_(wanted_.sources.size(), 0),
@@ -214,24 +216,40 @@ CpuMoe::CpuMoe(const Exchange& exchange, const PreparedMoe& p, std::uint32_t ran
       expert_rows_(exchange.output_rows() * p.call.args.hidden * 2, 0),
       residual_(p.residuals[rank].size(), 0),
       result_(p.results[rank].size(), 0),
-      counts_(wanted_.counts.size(), -1),
-      offsets_(wanted_.offsets.size(), -2),
-      source_tokens_(wanted_.source_tokens.size(), -1) {
-  std::ranges::copy(p.tokens[rank].rows, input_.content().begin());
-  std::ranges::copy(expert_rows(exchange, p), expert_rows_.content().begin());
-  std::ranges::copy(p.residuals[rank], residual_.content().begin());
+      counts_(wanted_.counts.size()),
+      offsets_(wanted_.offsets.size()),
+      source_tokens_(wanted_.source_tokens.size()) {
+  fill(p);
+}
+
+void CpuMoe::fill(const PreparedMoe& p) {
+  const Tokens& mine = p.tokens[rank_];
+  p_ = &p;
+  wanted_ = dispatched(exchange_, p, rank_);
+  std::ranges::copy(mine.ids, now_.ids.begin());
+  std::ranges::copy(mine.weights, now_.weights.begin());
+  std::ranges::copy(mine.scales, now_.scales.begin());
+  std::ranges::transform(mine.ids, narrow_ids_.begin(), [](std::int64_t id) { return static_cast<std::int32_t>(id); });
+  std::ranges::copy(mine.rows, input_.content().begin());
+  std::ranges::copy(expert_rows(exchange_, p), expert_rows_.content().begin());
+  std::ranges::copy(p.residuals[rank_], residual_.content().begin());
+  for (Guarded* memory : {&output_, &output_scales_, &sources_, &ids_, &weights_, &result_}) {
+    std::ranges::fill(memory->content(), Guarded::kCanary);
+  }
+  std::ranges::fill(counts_, -1);
+  std::ranges::fill(offsets_, -2);
+  std::ranges::fill(source_tokens_, -1);
 }
 
 DispatchArgs CpuMoe::dispatch(bool discard) {
-  const Tokens& mine = p_.tokens[rank_];
   const auto of = [](Guarded& memory) -> void* { return memory.content().empty() ? nullptr : memory.content().data(); };
   return {.input = input_.content().data(),
-          .scales = mine.scales.data(),
-          .topk_ids = p_.call.wide_ids ? static_cast<const void*>(mine.ids.data())
-                                       : static_cast<const void*>(narrow_ids_.data()),
-          .topk_ids_are_i64 = p_.call.wide_ids,
-          .topk_weights = mine.weights.data(),
-          .tokens = mine.count,
+          .scales = now_.scales.data(),
+          .topk_ids = p_->call.wide_ids ? static_cast<const void*>(now_.ids.data())
+                                        : static_cast<const void*>(narrow_ids_.data()),
+          .topk_ids_are_i64 = p_->call.wide_ids,
+          .topk_weights = now_.weights.data(),
+          .tokens = now_.count,
           .output = output_.content().data(),
           .output_scales = output_scales_.content().data(),
           .counts = counts_.data(),
@@ -246,7 +264,7 @@ DispatchArgs CpuMoe::dispatch(bool discard) {
 CombineArgs CpuMoe::combine(Ticket ticket) {
   return {.ticket = ticket,
           .input = expert_rows_.content().data(),
-          .residual = p_.call.residual ? residual_.content().data() : nullptr,
+          .residual = p_->call.residual ? residual_.content().data() : nullptr,
           .output = result_.content().data()};
 }
 
@@ -279,7 +297,7 @@ void CpuMoe::check_dispatch() {
 }
 
 void CpuMoe::check_combine() {
-  expect_bytes(result_.content(), p_.results[rank_], "combined rows");
+  expect_bytes(result_.content(), p_->results[rank_], "combined rows");
   if (const std::string damage = result_.damage(); !damage.empty()) throw std::runtime_error(damage);
 }
 

@@ -67,6 +67,8 @@ void expect_bytes(std::span<const std::byte> got, std::span<const std::byte> wan
 class CpuMoe {
  public:
   CpuMoe(const Exchange& exchange, const PreparedMoe& p, std::uint32_t rank);
+  // Another call of as many tokens, in the same memory.
+  void fill(const PreparedMoe& p);
   DispatchArgs dispatch(bool discard = false);
   CombineArgs combine(Ticket ticket);
   // Both throw where anything is wrong, in what was written and what was left.
@@ -78,9 +80,11 @@ class CpuMoe {
  private:
   void check_guards();
 
-  const PreparedMoe& p_;
+  const Exchange& exchange_;
+  const PreparedMoe* p_;
   std::uint32_t rank_;
   Dispatched wanted_;
+  Tokens now_;
   std::vector<std::int32_t> narrow_ids_;
   Guarded input_, output_, output_scales_, sources_, ids_, weights_, expert_rows_, residual_, result_;
   std::vector<std::int32_t> counts_, offsets_, source_tokens_;

@@ -85,7 +85,16 @@ std::vector<Batch> rows_without_room() {
   contiguous.layout = RowLayout::expert_contiguous;
   contiguous.alignment = 3;  // what comes last has no room, wherever in an expert that is
   contiguous.capacity = 7;
-  return {batch(args), batch(contiguous)};
+  std::vector<Batch> batches{batch(args), batch(contiguous)};
+  // Scales in columns lie beside those of other rows and experts.
+  for (ExchangeArgs columns : {args, contiguous}) {
+    columns.cast = RowCast::fp8_ue8m0;
+    columns.scale_order = ScaleOrder::columns;
+    columns.hidden = 3 * kScaleColumns;
+    columns.capacity = (columns.capacity + 3) / 4 * 4;
+    batches.push_back(batch(columns));
+  }
+  return batches;
 }
 
 MoeCase rows_and_a_pad(std::uint32_t capacity) {
@@ -109,6 +118,10 @@ std::vector<MoeCase> more_rows_than_room() {
     args.alignment = layout == RowLayout::expert_contiguous ? 4 : 1;
     args.capacity = capacity;
     args.rank_of_expert.assign(args.experts, 1);
+    cases.push_back({.args = args, .tokens = {6}, .choice = choice});
+    args.cast = RowCast::fp8;
+    args.scale_order = ScaleOrder::columns;
+    args.capacity = capacity / 4 * 4 + 4;
     cases.push_back({.args = args, .tokens = {6}, .choice = choice});
   }
   cases.push_back(rows_and_a_pad(7));

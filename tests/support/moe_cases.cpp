@@ -278,6 +278,7 @@ void CpuMoe::check_neighbours() {
   check_guards();
   expect_bytes_or_canaries(sources_.content(), wanted_.sources, "sources");
   expect_bytes_or_canaries(output_.content(), wanted_.rows, "rows");
+  expect_bytes_or_canaries(output_scales_.content(), wanted_.scales, "scales");
 }
 
 void CpuMoe::check_dispatch() {

@@ -60,7 +60,7 @@ constexpr std::string_view name(ScaleOrder order) {
   return order == ScaleOrder::rows ? "rows" : "columns";
 }
 
-// What happens to rows for which there is no room. The counts are right either way.
+// Of rows for which there is no room. error: a fault of the experts' rank, Errc::overflow. Counts are right either way.
 enum class Overflow : std::uint8_t { error, drop };
 
 // What defines an exchange; the same on every rank of the group.
@@ -176,7 +176,9 @@ ExchangeMemory exchange_memory(int ranks, const ExchangeArgs& args);
 // experts. Rows of an expert come in (source rank, token) order, the same on every run: who receives computes their
 // places from the routing. In combine a rank adds up, in f32 and by ascending expert, what its experts made of a token
 // (the first as w · y, the rest by fmaf), rounds once to combine_type, and returns one row; the token's owner adds the
-// rows in rank order, then the residual, and rounds once. What is beyond combine_type's range is infinite.
+// rows in rank order, then the residual, and rounds once. What is beyond combine_type's range is infinite, and NaN is
+// the one that sums have (ReduceOp::sum). So without weights the row of a token with one expert comes back bit for bit,
+// −0 and subnormals included, but for the bits of a NaN.
 //
 // Dispatch and combine are two sequences of calls, each with the rules of a group's calls (see Group and all_reduce).
 // They may run beside each other, on two streams, if dispatch and combine of one ticket are ordered; their blocks must

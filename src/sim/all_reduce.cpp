@@ -69,7 +69,7 @@ namespace {
 // What equal calls have in common and different ones do not; production's is core/fingerprint's affair.
 std::uint32_t fingerprint(const Setup& setup, unsigned call, unsigned rank) {
   const CallSetup& spec = setup.call(call, rank);
-  const bool odd = setup.is_odd(call, rank) && !setup.faults.odd && !setup.faults.no_room;
+  const bool odd = setup.is_odd(call, rank) && !setup.faults.odd && !setup.faults.lacks_room();
   return static_cast<std::uint32_t>(0x57ef7000u + spec.count + (spec.rows - 1) * 0x100000u +
                                     static_cast<unsigned>(spec.moving) * 0x1000u + (odd ? 0x100u : 0u));
 }

@@ -77,6 +77,7 @@ class AllReduceProgram final : public Program {
   bool had_sent_all_for(unsigned call) const;
   std::string check_faults();
   std::string check_waits() const;
+  std::string written_without_room(unsigned call, unsigned rank);
   std::string check_unordered();
   // The call whose arguments another one has: itself, or the one that was recorded.
   unsigned recorded(unsigned call) const {

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <span>
 
 #include "sim/all_reduce.hpp"
 #include "weft/error.hpp"
@@ -54,7 +55,7 @@ bool AllReduceProgram::may_say(Errc code) const {
   const Faults& faults = setup_.faults;
   if (code == Errc::peer_failed) return true;  // and who told it must know more
   if (faults.in_flight) return code == Errc::in_flight;
-  if (faults.no_room) return false;
+  if (faults.lacks_room()) return false;
   if (faults.odd_rank >= 0 || faults.ahead_rank >= 0) return code == Errc::mismatch;
   if (faults.aborting_rank >= 0) return code == Errc::aborted;
   return code == (setup_.deadline_ns == 0 ? Errc::peer_died : Errc::timeout);
@@ -64,6 +65,19 @@ bool AllReduceProgram::may_say(Errc code) const {
 bool AllReduceProgram::had_sent_all_for(unsigned call) const {
   const std::uint64_t needed = call < needed_.size() ? needed_[call] : kUnknown;
   return machine_->dead_or_stopped() && setup_.faults.aborting_rank < 0 && machine_->sent_before_stop() >= needed;
+}
+
+// A ragged tensor without room is left alone. A dispatch without room writes what there is room for, or less.
+std::string AllReduceProgram::written_without_room(unsigned call, unsigned rank) {
+  const Tensors& t = tensors(call, rank);
+  const auto initial = std::as_bytes(std::span(t.initial)), expected = std::as_bytes(std::span(t.expected)),
+             got = std::as_bytes(std::span(t.memory));
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    if (got[i] == initial[i] || (setup_.faults.overflow && got[i] == expected[i])) continue;
+    return fmt::format("rank {} has no room in call {}, and has written to byte {} of its output", rank, call,
+                       static_cast<long>(i) - static_cast<long>(t.output_offset));
+  }
+  return {};
 }
 
 // A rank either has done all of its calls right, or says in which call who was to blame, and was right before that.
@@ -102,14 +116,12 @@ std::string AllReduceProgram::check_faults() {
     if (code == Errc::in_flight && end != faults.odd_call) {
       return fmt::format("rank {} says \"{}\" in call {}, not in call {}", rank, name(code), end, faults.odd_call);
     }
-    if (is_culprit && faults.no_room) {
-      if (code != Errc::capacity || end != faults.odd_call) {
+    if (is_culprit && faults.lacks_room()) {
+      if (code != (faults.overflow ? Errc::overflow : Errc::capacity) || end != faults.odd_call) {
         return fmt::format("rank {} says \"{}\" in call {}, and had no room in call {}", rank, name(code), end,
                            faults.odd_call);
       }
-      if (tensors(end, rank).memory != tensors(end, rank).initial) {
-        return fmt::format("rank {} has written to a tensor without room", rank);
-      }
+      if (const std::string stray = written_without_room(end, rank); !stray.empty()) return stray;
     }
     // A wait may outlast the deadline because of a rank that waits itself, in this call or the one before.
     const bool another = record->peer < setup_.ranks && record->peer != rank;

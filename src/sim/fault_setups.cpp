@@ -52,6 +52,23 @@ void set_calls(Setup& setup, const std::string& protocol) {
   }
 }
 
+// A dispatch that fills the room of a rank for its expert, and one that has a row too many; where experts are aligned,
+// its pad is too many.
+void set_overflow(Setup& setup, int culprit, bool contiguous) {
+  const std::int64_t full = culprit, other = culprit == 0 ? 1 : 0;
+  setup.exchange.capacity = 2;
+  if (contiguous) {
+    setup.exchange.layout = RowLayout::expert_contiguous;
+    setup.exchange.alignment = 2;
+    setup.exchange.capacity = 3;
+  }
+  const std::vector<Grid> grids = setup.calls[0].grids;
+  setup.calls = moe_rounds({{{full, other}, {full, -1}, {}}, {{full, full}, {other, full}, {}}}, grids);
+  setup.faults.odd_rank = culprit;
+  setup.faults.odd_call = 2;
+  setup.faults.overflow = true;
+}
+
 // Of calls that are there.
 void set_variant(Setup& setup, const std::string& variant) {
   if (variant == "wrap") {
@@ -76,13 +93,15 @@ void set_variant(Setup& setup, const std::string& variant) {
     }
   } else if (variant == "roles") {
     for (CallSetup& call : setup.calls) {
-      call.grids = {{2, 2}};
-      call.senders = 1;
+      call.grids = {{2, 2, false, 1}};
     }
+  } else if (variant == "roles-lanes") {
+    setup.exchange.hidden = 40;  // two packs and a half for each lane
+    for (CallSetup& call : setup.calls) call.grids = {{2, 10, false, 2, true}, {3, 4, false, 1, true}};
   } else if (variant == "groups") {
     setup.groups = {{0, 1, 2}, {2, 0}};
     setup.calls[1].group = 1;
-  } else if (!variant.empty() && variant != "lanes") {
+  } else if (!variant.empty() && variant != "lanes" && variant != "contiguous") {
     throw std::invalid_argument("no such variant: " + variant);
   }
 }
@@ -113,7 +132,7 @@ Setup fault_setup(const FaultArgs& args) {
               .type = DataType::bf16,
               .ranks = ranks,
               .atomic_bytes = 8,
-              .lanes = variant == "lanes" ? 2u : 1u,
+              .lanes = variant.ends_with("lanes") ? 2u : 1u,
               .one_thread = one_thread,
               .payload = Payload::special,
               .deadline_ns = kDeadline};
@@ -127,6 +146,7 @@ Setup fault_setup(const FaultArgs& args) {
     faults.odd_call = odd_call;
   }
   faults.no_room = kind == "no-room";
+  if (kind == "overflow") set_overflow(setup, culprit, variant == "contiguous");
   if (kind == "in-flight") {
     setup.calls = {setup.calls[0], setup.calls[2]};
     faults.in_flight = true;
@@ -174,14 +194,15 @@ const Setup& unordered_setup() {
 const std::vector<Setup>& all_fault_setups() {
   static const std::vector<Setup> setups = [] {
     std::vector<Setup> all;
-    for (const std::string kind : {"stops", "slow", "late", "dies", "aborted", "aborts", "mismatch", "other-count",
-                                   "other-operation", "no-room", "in-flight", "ahead", "host-reads", "overlap"}) {
+    for (const std::string kind :
+         {"stops", "slow", "late", "dies", "aborted", "aborts", "mismatch", "other-count", "other-operation", "no-room",
+          "in-flight", "overflow", "ahead", "host-reads", "overlap"}) {
       for (const std::string protocol : {"one-shot", "two-shot", "bulk", "multimem-one-shot", "multimem-two-shot",
                                          "moves", "ragged", "norm-one-shot", "norm-two-shot", "moe"}) {
         // The groups of an exchange have no other operation.
         if (protocol == "moe" && kind == "other-operation") continue;
         if (protocol != "ragged" && kind == "no-room") continue;
-        if (protocol != "moe" && kind == "in-flight") continue;
+        if (protocol != "moe" && is_one_of(kind, {"in-flight", "overflow"})) continue;
         const unsigned calls = protocol == "moe" || protocol == "ragged" ? 4 : 3;
         for (unsigned call = 0; call < calls; ++call) {
           if (!calls_differ(kind) && call != 1) continue;
@@ -194,7 +215,7 @@ const std::vector<Setup>& all_fault_setups() {
           };
           for (const unsigned ranks : {2u, 3u, 4u}) add({.kind = {}, .protocol = {}, .ranks = ranks});
           add({.kind = {}, .protocol = {}, .ranks = 3, .one_thread = true});
-          if (is_one_of(kind, {"stops", "slow", "late", "dies", "mismatch"})) {
+          if (is_one_of(kind, {"stops", "slow", "late", "dies", "mismatch", "overflow"})) {
             add({.kind = {}, .protocol = {}, .ranks = 3, .first = true});
           }
         }
@@ -207,7 +228,15 @@ const std::vector<Setup>& all_fault_setups() {
     for (const std::string protocol : {"bulk", "moves"}) {
       all.push_back(fault_setup({.kind = "aborts", .protocol = protocol, .ranks = 2, .variant = "threads"}));
     }
+    for (const std::string variant : {"contiguous", "lanes"}) {
+      all.push_back(fault_setup({.kind = "overflow", .protocol = "moe", .ranks = 2, .variant = variant}));
+    }
     // Of deaths teams with lanes are not told.
+    for (const std::string kind : {"stops", "slow", "late", "aborts"}) {
+      for (const unsigned ranks : {2u, 3u}) {
+        all.push_back(fault_setup({.kind = kind, .protocol = "moe", .ranks = ranks, .variant = "roles-lanes"}));
+      }
+    }
     for (const std::string kind : {"stops", "late", "aborts", "mismatch"}) {
       for (const std::string protocol : {"moe", "norm-one-shot", "norm-two-shot"}) {
         for (const unsigned ranks : {2u, 3u}) {

@@ -11,8 +11,8 @@ namespace weft::sim {
 struct FaultArgs {
   // Of the rank that is to blame: "stops" for ever, is "slow" (sleeps for less than the deadline) or "late" (for
   // longer), "dies", is "aborted" while it sleeps, "aborts"; calls something else ("mismatch", "other-count",
-  // "other-operation"), is "ahead"; "host-reads": a mismatch, and somebody reads the record; "overlap", "unordered":
-  // makes its calls on several streams.
+  // "other-operation"), gets more rows than it has room for ("overflow"), is "ahead"; "host-reads": a mismatch, and
+  // somebody reads the record; "overlap", "unordered": makes its calls on several streams.
   std::string kind;
   std::string protocol;  // "one-shot", "two-shot", "bulk", "moves", "ragged", "norm-one-shot", "norm-two-shot", "moe"
   unsigned ranks;
@@ -24,7 +24,8 @@ struct FaultArgs {
   //   "i32": all-reduces by lines, not sentinels   "halves": sends and waits of an exchange apart
   //   "replays": of recordings                     "groups": of two groups in turns
   //   "lanes": by warps of two lanes                "one-hop": of blocks that make one hop of bulk each
-  //   "threads": in chunks that two threads share
+  //   "roles": some warps of a block only send       "roles-lanes": some of several warps of two lanes do
+  //   "threads": in chunks that two threads share   "contiguous": experts one behind the other
   std::string variant = {};
 };
 Setup fault_setup(const FaultArgs& args);

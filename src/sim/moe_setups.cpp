@@ -41,8 +41,10 @@ std::vector<CallSetup> beside_each_other(std::vector<CallSetup> calls, int gener
 // Of each block's warps one sends and the others receive; lanes combine two packs at once.
 std::vector<CallSetup> in_roles(std::vector<CallSetup> calls) {
   for (CallSetup& call : calls) {
-    call.senders = 1;
-    call.pairs = true;
+    for (Grid& grid : call.grids) {
+      grid.senders = 1;
+      grid.pairs = true;
+    }
   }
   return calls;
 }
@@ -198,6 +200,34 @@ std::vector<Setup> moe_setups_with_lanes() {
         {.calls = moe_rounds({{{0, 1, 0, 2}, {0, 0, 2, 1}}, {{}, {2, 0, 2, 0}}}, {{2, 2 * lanes}, {3, lanes}}),
          .exchange = with_replicas(2)});
   }
+  // Each rank has roles of its own: several warps that send, or one; as many as the block has, which then all do both;
+  // none. Two packs at once without roles, too.
+  ExchangeArgs packs = exact(2, 3, 2);
+  packs.hidden = 48;
+  std::vector<CallSetup> several = moe_rounds({{{0, 1, 0, 2}, {0, 2}}, {{2, 0}, {2, 1, 1, 0}}});
+  const Grid all_send{.blocks = 3, .threads = 4, .senders = 2};
+  several[0].grids = {{.blocks = 2, .threads = 10, .senders = 2}, all_send};
+  several[1].grids = {{.blocks = 2, .threads = 8, .senders = 2, .pairs = true},
+                      {.blocks = 2, .threads = 4, .pairs = true}};
+  several[2].grids = {{.blocks = 3, .threads = 4, .senders = 1}, {.blocks = 2, .threads = 8, .senders = 3}};
+  several[3].grids = {all_send, {.blocks = 2, .threads = 10, .senders = 3, .pairs = true}};
+  add(2, "many-senders", {.calls = several, .exchange = packs});
+  // Warps that share a row, first to send and to receive it, then to do one of the two; with another one that notes the
+  // row where items of a row are few.
+  const auto sharing = [](const std::vector<Routing>& routings) {
+    std::vector<CallSetup> calls = moe_rounds(routings);
+    for (std::size_t call = 0; call < calls.size(); ++call) {
+      const unsigned senders = call < 2 ? 0 : 2;
+      calls[call].grids = {{.blocks = 2, .threads = 16, .senders = senders},
+                           {.blocks = 3, .threads = 8, .senders = senders}};
+    }
+    return calls;
+  };
+  packs.tokens = 1;
+  add(2, "sharers", {.calls = sharing({{{0, 2}, {2, 1}}, {{1, 1}, {0, 2}}}), .exchange = packs});
+  scales.cast = RowCast::fp8;
+  scales.hidden = 4 * kScaleColumns;
+  add(2, "sharers-cast", {.calls = sharing({{{1}, {0}}, {{1}, {1}}}), .exchange = scales});
   return setups;
 }
 
@@ -225,11 +255,11 @@ std::vector<Setup> large_moe_setups() {
     add("mixed-torn8", {.atomic_bytes = 8, .start_epoch = 0xfffffffeu});
     add("cpu", {.atomic_bytes = 8, .one_thread = true, .start_epoch = 0x7ffffffeu});
     add("beside", {.side_by_side = true, .calls = beside_each_other(mixed, 1)});
-    std::vector<CallSetup> roles = in_roles(mixed);
+    std::vector<CallSetup> roles = mixed;
     for (CallSetup& call : roles) call.grids = {{3, 2}, {2, 3}};
     ExchangeArgs three_packs = exact(2, ranks + 1, 2);
     three_packs.hidden = 24;
-    add("roles", {.calls = roles, .exchange = three_packs});
+    add("roles", {.calls = in_roles(roles), .exchange = three_packs});
     // One row for each expert, of which the hot one has too many. The last rank has no expert.
     ExchangeArgs drop = exact(2, 2, 2);
     drop.capacity = 1;
@@ -245,8 +275,11 @@ std::vector<Setup> large_moe_setups() {
       args.overflow = Overflow::drop;
       add(by_rank ? "by-rank" : "contiguous", {.calls = mixed, .exchange = args});
     }
-    add("apart",
-        {.calls = moe_apart({{{0, 1, hot, 0}, {1, 1, hot, -1}, {}}, {{}, {hot, hot}, {-1, 0}}}, {3, 1}, {2, 2})});
+    // Lanes combine two packs at once without roles, which halves have none of.
+    std::vector<CallSetup> apart =
+        moe_apart({{{0, 1, hot, 0}, {1, 1, hot, -1}, {}}, {{}, {hot, hot}, {-1, 0}}}, {3, 1}, {2, 2});
+    for (CallSetup& call : apart) call.grids[0].pairs = true;
+    add("apart", {.calls = apart, .exchange = three_packs});
     add("apart-cpu", {.atomic_bytes = 8,
                       .one_thread = true,
                       .calls = moe_apart({{{0, 1, hot, 0}, {1, 1}}, {{}, {hot, hot}}}, {}, {})});

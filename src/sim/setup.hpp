@@ -19,6 +19,8 @@ struct Grid {
   unsigned blocks = 2;  // the control block included
   unsigned threads = 1;
   bool one_hop = false;  // bulk: as in AllReduceWork
+  unsigned senders = 0;  // dispatch and combine: as in their work
+  bool pairs = false;    // combine: likewise
 };
 inline constexpr Grid kSmall{.blocks = 2, .threads = 1};
 
@@ -90,8 +92,6 @@ struct CallSetup {
   std::vector<std::vector<std::int64_t>> ids = {};
   bool wide_ids = false;                    // … which are given as 64 bits
   bool discard = false;                     // dispatch: as in DispatchArgs
-  unsigned senders = 0;                     // dispatch and combine: as in their work
-  bool pairs = false;                       // combine: likewise
   bool residual = false;                    // combine: there is one
   detail::Part part = detail::Part::whole;  // dispatch and combine
   int of = -1;  // combine: the call that was its dispatch; a wait: its send; rms_norm: the first step
@@ -111,7 +111,8 @@ struct Faults {
   int odd_rank = -1;                  // makes a call of its own …
   unsigned odd_call = 0;              // … instead of this one:
   std::optional<CallSetup> odd = {};  // none: the same, which only the fingerprint tells apart, or …
-  bool no_room = false;               // … nothing does: its ragged tensor lacks a row
+  bool no_room = false;               // … nothing does: its ragged tensor lacks a row, or …
+  bool overflow = false;              // … the dispatch has more rows for its experts than there is room
   int ahead_rank = -1;                // begins two calls ahead of the others
   int aborting_rank = -1;             // its host calls abort()
   bool host_reads = false;            // the host of rank 0 waits for a record and reads it
@@ -122,6 +123,7 @@ struct Faults {
   bool death_is_told = false;         // its peers can know that it has stopped
   bool in_flight = false;             // `odd_call` is a dispatch that takes a generation whose combine was not called
   bool harmless = false;              // nobody's call may fail
+  bool lacks_room() const { return no_room || overflow; }
   bool any() const {
     return odd_rank >= 0 || ahead_rank >= 0 || aborting_rank >= 0 || stopping_rank >= 0 || unordered_rank >= 0 ||
            in_flight;

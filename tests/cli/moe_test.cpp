@@ -70,6 +70,25 @@ TEST(BenchMoe, EveryKindOfRow) {
   }
 }
 
+// Every choice of experts, in one launch and in two.
+TEST(BenchMoe, EveryRouting) {
+  const auto config = moe_config(), file = testing::TempDir() + "moe_routings.json";
+  for (const char* routing : {"uniform", "grouped", "zipf", "hot"}) {
+    for (const bool apart : {false, true}) {
+      std::vector<std::string> arguments = {"bench",    "moe", "--config", config, "--device",  "cpu",  "--ep", "3",
+                                            "--tokens", "1,4", "--json",   file,   "--routing", routing};
+      if (apart) arguments.emplace_back("--apart");
+      const auto result = run(arguments);
+      ASSERT_EQ(result.code, 0) << routing << ": " << result.err;
+      const auto json = read_json(file);
+      EXPECT_EQ(json.at("routing"), routing);
+      EXPECT_EQ(json.at("apart"), apart);
+      ASSERT_EQ(json.at("points").size(), 6u);
+      for (const auto& point : json.at("points")) EXPECT_EQ(point.at("verdict"), "ok");
+    }
+  }
+}
+
 // Scales in columns are found where they belong, in every layout; rows that are not cast have none.
 TEST(BenchMoe, ScalesInColumns) {
   const auto config = moe_config(), file = testing::TempDir() + "moe_columns.json";

@@ -1,4 +1,4 @@
-// Dispatch and combine on GPU ranks with rows that lie past 4 GiB, in windows and in the output.
+// Dispatch and combine on GPU ranks with rows that lie past 4 GiB, in windows and in the output, or scales that do.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -16,7 +16,6 @@ namespace {
 using detail::check_cuda;
 
 constexpr std::uint32_t kFarRanks = 2, kFarTokens = 2, kFarHidden = 1u << 20, kFarLocal = 4;
-constexpr std::size_t kFarRow = std::size_t{kFarHidden} * 2;
 
 struct Freed {
   void operator()(std::byte* memory) const { static_cast<void>(cudaFree(memory)); }
@@ -29,79 +28,131 @@ FarMemory far_memory(std::size_t bytes) {
 }
 
 // bf16 between 1 and 2, of which no two rows have the same.
-std::vector<std::uint16_t> far_row(std::uint32_t call, std::uint32_t rank, std::uint32_t token) {
-  std::vector<std::uint16_t> row(kFarHidden);
-  for (std::uint32_t i = 0; i < kFarHidden; ++i) {
-    row[i] = static_cast<std::uint16_t>(0x3f80u | ((i / 97 + call * 31 + rank * 11 + token * 5 + i) & 0x7fu));
+Bytes far_bytes(std::size_t bytes, std::uint32_t call, std::uint32_t rank, std::uint32_t token) {
+  Bytes row(bytes);
+  for (std::uint32_t i = 0; i < bytes / 2; ++i) {
+    put(row, DataType::bf16, i, 0x3f80u | ((i / 97 + call * 31 + rank * 11 + token * 5 + i) & 0x7fu));
   }
   return row;
 }
-// Each token has another one of four experts, the first and the last of either rank.
-std::int32_t far_expert(std::uint32_t call, std::uint32_t rank, std::uint32_t token) {
+
+// Each token has another one of four experts. Masked rows go to the first and the last expert of either rank, which
+// have blocks of their own; where experts lie one behind the other, every expert of one rank gets a row.
+std::int32_t far_expert(const ExchangeArgs& args, std::uint32_t call, std::uint32_t rank, std::uint32_t token) {
+  const std::uint32_t number = (rank * kFarTokens + token + call) % 4;
   constexpr std::int32_t experts[] = {kFarLocal - 1, 2 * kFarLocal - 1, 0, kFarLocal};
-  return experts[(rank * kFarTokens + token + call) % 4];
+  const bool contiguous = args.layout == RowLayout::expert_contiguous;
+  return contiguous ? static_cast<std::int32_t>(call % kFarRanks * kFarLocal + number) : experts[number];
 }
 
-void expect_row(const std::byte* place, const std::vector<std::uint16_t>& wanted, const char* what) {
-  std::vector<std::uint16_t> got(kFarHidden);
-  check_cuda(cudaMemcpy(got.data(), place, kFarRow, cudaMemcpyDeviceToHost), "download");
+void expect_bytes_at(const std::byte* place, const Bytes& wanted, const char* what) {
+  Bytes got(wanted.size());
+  check_cuda(cudaMemcpy(got.data(), place, got.size(), cudaMemcpyDeviceToHost), "download");
   if (got != wanted) throw std::runtime_error(what);
 }
 
-// Rows of the second sender in the second bank lie 6 GiB behind the first one's, and so does the last expert's row.
-TEST(GpuMoeFar, RowsOfWindowsAndOutputs) {
-  const ExchangeArgs args{.tokens = 1024,
-                          .hidden = kFarHidden,
-                          .experts = kFarRanks * kFarLocal,
-                          .top_k = 1,
-                          .capacity = 1024,
-                          .weighted = false};
-  const std::size_t expert_bytes = args.capacity * kFarRow;
-  ASSERT_GT((kFarLocal - 1) * expert_bytes, std::size_t{1} << 32);
+// `input`: of a token, also where there are scales.
+void run_far(const ExchangeArgs& args) {
+  const bool contiguous = args.layout == RowLayout::expert_contiguous;
+  const std::size_t row = row_bytes(args), scales = args.scale_bytes, result_row = std::size_t{kFarHidden} * 2;
+  const std::size_t step = contiguous ? args.alignment : args.capacity;  // rows from one expert to the next
+  const std::size_t rows = contiguous ? args.capacity : kFarLocal * args.capacity;
+  ASSERT_GE((kFarLocal - 1) * step * (scales != 0 ? scales : row), std::size_t{1} << 32);
   GpuWorld& world = lasting_gpu_world(kFarRanks);
   expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int number) {
     const auto rank = static_cast<std::uint32_t>(number);
-    const FarMemory output = far_memory(kFarLocal * expert_bytes), input = far_memory(kFarTokens * kFarRow),
-                    result = far_memory(kFarTokens * kFarRow);
+    gpu.reset();
+    const FarMemory output = far_memory(rows * row), input = far_memory(kFarTokens * row),
+                    output_scales = far_memory(rows * scales + 1), input_scales = far_memory(kFarTokens * scales + 1),
+                    result = far_memory(kFarTokens * result_row);
     auto* const ids = reinterpret_cast<std::int32_t*>(gpu.device_memory(kFarTokens * sizeof(std::int32_t)));
     auto* const counts = reinterpret_cast<std::int32_t*>(gpu.device_memory(kFarLocal * sizeof(std::int32_t)));
+    auto* const offsets = reinterpret_cast<std::int32_t*>(gpu.device_memory((kFarLocal + 1) * sizeof(std::int32_t)));
     Exchange exchange = Exchange::create(communicator, args);
     for (std::uint32_t call = 0; call < 4; ++call) {
       for (std::uint32_t token = 0; token < kFarTokens; ++token) {
-        const std::int32_t expert = far_expert(call, rank, token);
+        const std::int32_t expert = far_expert(args, call, rank, token);
         const auto upload = [&](void* to, const void* from, std::size_t bytes) {
           check_cuda(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, gpu.stream()), "upload");
         };
         upload(ids + token, &expert, sizeof(expert));
-        upload(input.get() + token * kFarRow, far_row(call, rank, token).data(), kFarRow);
+        upload(input.get() + token * row, far_bytes(row, call, rank, token).data(), row);
+        upload(input_scales.get() + token * scales, far_bytes(scales, call, rank, token + 1).data(), scales);
       }
       const Ticket ticket = exchange.dispatch({.input = input.get(),
+                                               .scales = input_scales.get(),
                                                .topk_ids = ids,
                                                .tokens = kFarTokens,
                                                .output = output.get(),
+                                               .output_scales = output_scales.get(),
                                                .counts = counts,
+                                               .offsets = contiguous ? offsets : nullptr,
                                                .stream = gpu.stream(),
+                                               .discard = true,
                                                .launch = world.launch()});
-      // Experts that give back what they got.
-      exchange.combine({.ticket = ticket,
-                        .input = output.get(),
-                        .output = result.get(),
-                        .stream = gpu.stream(),
-                        .launch = world.launch()});
+      // Experts that give back what they got, where that is as wide.
+      if (scales == 0) {
+        exchange.combine({.ticket = ticket,
+                          .input = output.get(),
+                          .output = result.get(),
+                          .stream = gpu.stream(),
+                          .launch = world.launch()});
+      }
       gpu.synchronize();
       communicator.check();
       for (std::uint32_t i = 0; i < kFarRanks * kFarTokens; ++i) {
         const std::uint32_t source = i / kFarTokens, token = i % kFarTokens;
-        const auto expert = static_cast<std::uint32_t>(far_expert(call, source, token));
+        const auto expert = static_cast<std::uint32_t>(far_expert(args, call, source, token));
         if (expert / kFarLocal != rank) continue;
-        expect_row(output.get() + expert % kFarLocal * expert_bytes, far_row(call, source, token), "a row is wrong");
+        const std::size_t at = expert % kFarLocal * step;
+        expect_bytes_at(output.get() + at * row, far_bytes(row, call, source, token), "a row is wrong");
+        expect_bytes_at(output_scales.get() + at * scales, far_bytes(scales, call, source, token + 1),
+                        "scales are wrong");
       }
-      for (std::uint32_t token = 0; token < kFarTokens; ++token) {
-        expect_row(result.get() + token * kFarRow, far_row(call, rank, token), "a combined row is wrong");
+      for (std::uint32_t token = 0; token < kFarTokens && scales == 0; ++token) {
+        expect_bytes_at(result.get() + token * result_row, far_bytes(row, call, rank, token),
+                        "a combined row is wrong");
       }
     }
     free_together(gpu, exchange);
   }));
+}
+
+// Rows of the second sender in the second bank lie 6 GiB behind the first one's, and so does the last expert's row.
+constexpr std::uint32_t kMostTokens = 1024;
+
+TEST(GpuMoeFar, RowsOfWindowsAndOutputs) {
+  run_far({.tokens = kMostTokens,
+           .hidden = kFarHidden,
+           .experts = kFarRanks * kFarLocal,
+           .top_k = 1,
+           .capacity = 1024,
+           .weighted = false});
+}
+
+// There is room for the last expert's row, and not for its pad.
+TEST(GpuMoeFar, ContiguousRows) {
+  run_far({.tokens = kMostTokens,
+           .hidden = kFarHidden,
+           .experts = kFarRanks * kFarLocal,
+           .top_k = 1,
+           .layout = RowLayout::expert_contiguous,
+           .alignment = 1024,
+           .capacity = (kFarLocal - 1) * 1024 + 1,
+           .overflow = Overflow::drop,
+           .weighted = false});
+}
+
+// As many bytes of scales as there may be, four times the row's.
+TEST(GpuMoeFar, ScalesThatComeWithRows) {
+  run_far({.tokens = 256,
+           .hidden = kFarHidden,
+           .experts = kFarRanks * kFarLocal,
+           .top_k = 1,
+           .type = RowType::fp8,
+           .scale_bytes = 4 * kFarHidden,
+           .capacity = 384,
+           .weighted = false});
 }
 
 }  // namespace

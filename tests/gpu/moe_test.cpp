@@ -83,39 +83,39 @@ TEST_P(GpuMoeCalls, CountsAndGridsChangeFromCallToCall) {
   }));
 }
 
-// One graph serves every batch: rows, routing and counts change in place, and eager calls come in between.
+// A graph serves all calls of so many tokens: rows, routing and counts change in place, another graph and eager calls
+// come in between.
 TEST_P(GpuMoeCalls, GraphsReplayedWithOtherRoutings) {
   const std::uint32_t ranks = GetParam();
-  ExchangeArgs args = small_exchange();
-  args.capacity = ranks * args.tokens * args.top_k;
-  std::vector<PreparedMoe> prepared;
-  for (std::uint32_t i = 0; i < 12; ++i) {
-    constexpr Choice choices[] = {Choice::uniform, Choice::holes, Choice::duplicates, Choice::none, Choice::one_expert};
-    prepared.push_back(prepare({.args = args, .tokens = {6, 4, 0, 1}, .choice = choices[i % 5]}, ranks, i));
-  }
   GpuWorld& world = lasting_gpu_world(static_cast<int>(ranks));
-  expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int) {
-    Exchange exchange = Exchange::create(communicator, args);
-    GpuMoe first(gpu, communicator, exchange, world.launch()), second(gpu, communicator, exchange, world.launch()),
-        eager(gpu, communicator, exchange, world.launch());
-    const auto capture = [&](const GpuMoe& moe) {
-      return Graph(gpu, [&] { moe.combine(prepared[0], moe.dispatch(prepared[0], gpu.stream()), gpu.stream()); });
-    };
-    const Graph of_first = capture(first), of_second = capture(second);
-    std::mt19937 random(7);  // the same on every rank
-    for (int turn = 0; turn < 60; ++turn) {
-      const PreparedMoe& p = prepared[random() % prepared.size()];
-      const auto choice = random() % 3;
-      GpuMoe& moe = choice == 0 ? first : choice == 1 ? second : eager;
-      moe.fill(p);
-      if (choice == 0) of_first.launch(gpu.stream());
-      if (choice == 1) of_second.launch(gpu.stream());
-      if (choice == 2) moe.combine(p, moe.dispatch(p, gpu.stream()), gpu.stream());
-      moe.check_dispatch(p);
-      moe.check_combine(p);
-    }
-    free_together(gpu, exchange);
-  }));
+  for (const Batch& batch : routings_for_two_graphs(ranks)) {
+    const std::vector<PreparedMoe> prepared = prepare_all(batch, ranks);
+    expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int) {
+      gpu.reset();
+      Exchange exchange = Exchange::create(communicator, batch.front().args);
+      GpuMoe even(gpu, communicator, exchange, world.launch()), odd(gpu, communicator, exchange, world.launch());
+      {
+        const auto call = [&](const GpuMoe& moe, const PreparedMoe& p) {
+          moe.combine(p, moe.dispatch(p, gpu.stream()), gpu.stream());
+        };
+        const Graph of_even(gpu, [&] { call(even, prepared[0]); }), of_odd(gpu, [&] { call(odd, prepared[1]); });
+        std::mt19937 random(7);  // the same on every rank
+        for (int turn = 0; turn < 30; ++turn) {
+          const std::size_t i = random() % prepared.size();
+          GpuMoe& moe = i % 2 == 0 ? even : odd;
+          moe.fill(prepared[i]);
+          if (random() % 3 == 0) {
+            call(moe, prepared[i]);
+          } else {
+            (i % 2 == 0 ? of_even : of_odd).launch(gpu.stream());
+          }
+          moe.check_dispatch(prepared[i]);
+          moe.check_combine(prepared[i]);
+        }
+      }
+      free_together(gpu, exchange);
+    }));
+  }
 }
 
 // Two batches under way, as in two-batch overlap: the combine of one beside the dispatch of the other.
@@ -165,6 +165,27 @@ TEST(GpuMoeRows, OfAllBitPatterns) {
       free_together(gpu, exchange);
     }));
   }
+}
+
+// What is all that there is to a sum comes back bit for bit, but that every NaN is the same one.
+TEST(GpuMoeSpecialValues, RowsOfOneExpertComeBackAsTheyAre) {
+  GpuWorld& world = lasting_gpu_world(2);
+  for (const PreparedMoe& p : results_of_all_bit_patterns()) {
+    expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int) {
+      gpu.reset();
+      Exchange exchange = Exchange::create(communicator, p.call.args);
+      GpuMoe moe(gpu, communicator, exchange, world.launch());
+      for (int call = 0; call < 3; ++call) {
+        moe.fill(p);
+        run_on_gpu_rank(moe, gpu, p);
+      }
+      free_together(gpu, exchange);
+    }));
+  }
+}
+
+TEST_P(GpuMoeCalls, SumsOfSpecialValues) {
+  run_batches(in_every_layout(sums_of_special_values(GetParam()), GetParam()), GetParam());
 }
 
 TEST(GpuMoeLife, GroupsHaveExchangesAndGoOnAfterReleaseAndAcquire) {

@@ -232,5 +232,34 @@ TEST(MoeRecording, ReplaysWithOtherRoutings) {
   }));
 }
 
+// In every layout, in turn with another recording of other tokens, and with eager calls in the same memory.
+TEST_P(Moe, RecordingsReplayedWithOtherRoutings) {
+  const std::uint32_t ranks = GetParam();
+  for (const Batch& batch : routings_for_two_graphs(ranks)) {
+    const std::vector<PreparedMoe> prepared = prepare_all(batch, ranks);
+    expect_all_well(run_world(static_cast<int>(ranks), cpu_config(), [&](Communicator& communicator, int number) {
+      const auto rank = static_cast<std::uint32_t>(number);
+      const Exchange exchange = Exchange::create(communicator, batch.front().args);
+      CpuMoe even(exchange, prepared[0], rank), odd(exchange, prepared[1], rank);
+      const auto call = [&](CpuMoe& moe) { exchange.combine(moe.combine(exchange.dispatch(moe.dispatch()))); };
+      const Recording of_even = Recording::capture(communicator, [&] { call(even); });
+      const Recording of_odd = Recording::capture(communicator, [&] { call(odd); });
+      std::mt19937 random(7);  // the same on every rank
+      for (int turn = 0; turn < 30; ++turn) {
+        const std::size_t i = random() % prepared.size();
+        CpuMoe& moe = i % 2 == 0 ? even : odd;
+        moe.fill(prepared[i]);
+        if (random() % 3 == 0) {
+          call(moe);
+        } else {
+          (i % 2 == 0 ? of_even : of_odd).replay();
+        }
+        moe.check_dispatch();
+        moe.check_combine();
+      }
+    }));
+  }
+}
+
 }  // namespace
 }  // namespace weft::test

@@ -30,6 +30,16 @@ TEST(MoeLimits, TokensOfARank) {
   }
 }
 
+// A token, an expert, a pack; all ranks but one have no expert.
+TEST(MoeLimits, OneOfEach) {
+  for (const std::uint32_t ranks : {1u, 2u, 3u}) {
+    for (const Batch& batch : in_every_layout(
+             {{{.args = {.tokens = 1, .hidden = 8, .experts = 1, .top_k = 1}, .tokens = {1, 0, 1}}}}, ranks)) {
+      run_at_the_limit(batch[0], ranks);
+    }
+  }
+}
+
 TEST(MoeLimits, EntriesOfAToken) {
   for (const Batch& batch :
        in_every_layout({{{.args = {.tokens = 16, .hidden = 8, .experts = 40, .top_k = 32, .capacity = 3 * 16 * 32},

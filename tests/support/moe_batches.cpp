@@ -1,6 +1,7 @@
 #include "support/moe_batches.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <tuple>
 #include <utility>
 
@@ -84,7 +85,16 @@ std::vector<Batch> rows_without_room() {
   contiguous.layout = RowLayout::expert_contiguous;
   contiguous.alignment = 3;  // what comes last has no room, wherever in an expert that is
   contiguous.capacity = 7;
-  return {batch(args), batch(contiguous)};
+  std::vector<Batch> batches{batch(args), batch(contiguous)};
+  // Scales in columns lie beside those of other rows and experts.
+  for (ExchangeArgs columns : {args, contiguous}) {
+    columns.cast = RowCast::fp8_ue8m0;
+    columns.scale_order = ScaleOrder::columns;
+    columns.hidden = 3 * kScaleColumns;
+    columns.capacity = (columns.capacity + 3) / 4 * 4;
+    batches.push_back(batch(columns));
+  }
+  return batches;
 }
 
 MoeCase rows_and_a_pad(std::uint32_t capacity) {
@@ -108,6 +118,10 @@ std::vector<MoeCase> more_rows_than_room() {
     args.alignment = layout == RowLayout::expert_contiguous ? 4 : 1;
     args.capacity = capacity;
     args.rank_of_expert.assign(args.experts, 1);
+    cases.push_back({.args = args, .tokens = {6}, .choice = choice});
+    args.cast = RowCast::fp8;
+    args.scale_order = ScaleOrder::columns;
+    args.capacity = capacity / 4 * 4 + 4;
     cases.push_back({.args = args, .tokens = {6}, .choice = choice});
   }
   cases.push_back(rows_and_a_pad(7));
@@ -163,6 +177,79 @@ std::vector<PreparedMoe> all_bit_patterns() {
       for (std::uint32_t rank = 0; rank < 2; ++rank) {
         for (std::uint32_t i = 0; i < 65536; ++i)
           put(p.tokens[rank].rows, DataType::bf16, i, (i * 8 + i / 8192 + rank) & 0xffffu);
+      }
+      all.push_back(std::move(p));
+    }
+  }
+  return all;
+}
+
+std::vector<Batch> sums_of_special_values(std::uint32_t ranks) {
+  std::vector<Batch> batches;
+  for (const DataType type : {DataType::bf16, DataType::f16}) {
+    for (const bool weighted : {false, true}) {
+      ExchangeArgs args = small_exchange();
+      args.type = type == DataType::bf16 ? RowType::bf16 : RowType::f16;
+      args.combine_type = type;
+      args.weighted = weighted;
+      args.capacity = ranks * args.tokens * args.top_k;
+      const MoeCase c{.args = args, .tokens = {6, 4}, .special_results = true};
+      batches.push_back({c, c, c});
+      batches.back()[1].residual = true;
+      batches.back()[2].residual = true;
+      batches.back()[2].choice = Choice::none;
+    }
+  }
+  return batches;
+}
+
+std::vector<Batch> routings_for_two_graphs(std::uint32_t ranks) {
+  constexpr Choice choices[] = {Choice::uniform, Choice::holes, Choice::duplicates, Choice::none, Choice::one_expert};
+  std::vector<Batch> batches;
+  for (const RowCast cast : {RowCast::none, RowCast::fp8}) {
+    ExchangeArgs args = small_exchange();
+    args.tokens = 8;
+    args.cast = cast;
+    args.scale_order = cast == RowCast::none ? ScaleOrder::rows : ScaleOrder::columns;
+    args.capacity = ranks * args.tokens * args.top_k;
+    batches.emplace_back();
+    for (std::uint32_t i = 0; i < 10; ++i) {
+      const std::vector<std::uint32_t> even{6, 4, 0, 1}, odd{1, 0, 8, 5};
+      batches.back().push_back({.args = args,
+                                .tokens = i % 2 == 0 ? even : odd,
+                                .choice = choices[i % 5],
+                                .residual = cast != RowCast::none});
+    }
+  }
+  return in_every_layout(batches, ranks);
+}
+
+std::vector<PreparedMoe> results_of_all_bit_patterns() {
+  constexpr std::uint32_t kHidden = 8192, kCounting = 65536 / kHidden, kTokens = kCounting + 2;
+  constexpr auto kSpecial = static_cast<std::uint32_t>(std::size(kSpecialBits));
+  static_assert(kSpecial % 2 == 1 && kSpecial * kSpecial * 2 * 4 <= kHidden);
+  const auto bits_of_row = [](std::uint32_t rank, std::uint32_t token, std::uint32_t i) {
+    if (token < kCounting) return (i * kCounting + token + rank) & 0xffffu;
+    if (token > kCounting) return 0xffffu;  // nothing but the wire's resting word
+    const std::uint32_t word = i / 2;       // as pairs are an odd number, each comes to lie at each of four words
+    return kSpecialBits[i % 2 == 0 ? word % kSpecial : word / kSpecial % kSpecial];
+  };
+  std::vector<PreparedMoe> all;
+  for (const DataType type : {DataType::bf16, DataType::f16}) {
+    const ExchangeArgs args{
+        .tokens = kTokens, .hidden = kHidden, .experts = 2, .top_k = 1, .combine_type = type, .weighted = false};
+    for (const Batch& batch : in_every_layout({{{.args = args, .tokens = {kTokens}}}}, 2)) {
+      PreparedMoe p = prepare(batch[0], 2, 5);
+      for (std::uint32_t expert = 0; expert < args.experts; ++expert) {
+        for (std::size_t place = 0; place < p.routing[expert].size(); ++place) {
+          const auto [rank, token, weight] = p.routing[expert][place];
+          for (std::uint32_t i = 0; i < kHidden; ++i) {
+            const std::uint32_t bits = bits_of_row(rank, token, i), magnitude = bits & 0x7fffu;
+            put(p.outputs[expert][place], type, i, bits);
+            const bool nan = magnitude > (type == DataType::bf16 ? 0x7f80u : 0x7c00u);
+            put(p.results[rank], type, std::size_t{token} * kHidden + i, nan ? 0x7fffu : bits);
+          }
+        }
       }
       all.push_back(std::move(p));
     }

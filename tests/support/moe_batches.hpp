@@ -29,6 +29,14 @@ struct ReplicaCase {
 std::vector<ReplicaCase> replicas_in_turn(std::uint32_t ranks);
 // Rows of two ranks that have every number of 16 bits, at every place of a pack.
 std::vector<PreparedMoe> all_bit_patterns();
+// Sums of special values, with special weights and without.
+std::vector<Batch> sums_of_special_values(std::uint32_t ranks);
+// Tokens of one expert each, of two ranks, whose rows have every number of 16 bits and pairs of special ones at every
+// place of a pack. `results` are what experts give back, with the one NaN that sums have (ReduceOp::sum) for any.
+std::vector<PreparedMoe> results_of_all_bit_patterns();
+// Calls, in every layout, of which those with even numbers and those with odd ones have the same tokens each: a graph
+// of the first of either serves them all.
+std::vector<Batch> routings_for_two_graphs(std::uint32_t ranks);
 // Each batch as it is, with contiguous experts (room for as much as there is) and with rows by rank.
 std::vector<Batch> in_every_layout(const std::vector<Batch>& batches, std::uint32_t ranks);
 

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
+#include <iterator>
 #include <random>
 #include <span>
 #include <stdexcept>
@@ -19,9 +21,14 @@ std::vector<std::uint32_t> small_numbers(DataType type) {
   return all;
 }
 
-Bytes random_bytes(std::mt19937& random, std::size_t bytes, bool any_bits, DataType type) {
+std::span<const std::uint32_t> numbers_for(DataType type, bool special) {
   static const auto bf16 = small_numbers(DataType::bf16), f16 = small_numbers(DataType::f16);
-  const std::vector<std::uint32_t>& numbers = type == DataType::f16 ? f16 : bf16;
+  if (special) return kSpecialBits;
+  return type == DataType::f16 ? f16 : bf16;
+}
+
+Bytes random_bytes(std::mt19937& random, std::size_t bytes, bool any_bits, DataType type, bool special = false) {
+  const std::span<const std::uint32_t> numbers = numbers_for(type, special);
   Bytes data(bytes);
   for (std::size_t i = 0; i < bytes / 2; ++i) {
     const auto some_bits = [&] { return random() % 4 == 0 ? 0xffffu : random() & 0xffffu; };
@@ -48,7 +55,11 @@ Tokens make_tokens(const MoeCase& c, std::uint32_t rank, std::uint32_t seed) {
     if (c.choice == Choice::holes && random() % 2 == 0) id = nobody[random() % nobody.size()];
     tokens.given.push_back(static_cast<std::int32_t>(id));
     tokens.ids.push_back(c.translate ? c.translate(id, rank, i / c.args.top_k) : id);
-    tokens.weights.push_back(static_cast<float>(random() % 1000) * 0.001f - 0.2f);
+    constexpr std::uint32_t weights[] = {0x3f800000, 0xbf000000, 0x80000000, 0,          0x7f800000, 0xff800000,
+                                         0x00000001, 0x80400000, 0x7f7fffff, 0x7fc00001, 0x7f800001, 0xffffffff};
+    const std::uint32_t any = random();
+    tokens.weights.push_back(c.special_results ? std::bit_cast<float>(weights[any % std::size(weights)])
+                                               : static_cast<float>(any % 1000) * 0.001f - 0.2f);
   }
   return tokens;
 }
@@ -98,14 +109,15 @@ PreparedMoe prepare(const MoeCase& c, std::uint32_t ranks, std::uint32_t seed) {
   for (const ExpertRows& placed : p.placed) {
     p.outputs.emplace_back();
     for (std::size_t place = 0; place < placed.kept; ++place) {
-      p.outputs.back().push_back(random_bytes(random, c.args.hidden * 2, false, c.args.combine_type));
+      p.outputs.back().push_back(
+          random_bytes(random, c.args.hidden * 2, false, c.args.combine_type, c.special_results));
     }
   }
   for (std::uint32_t rank = 0; rank < ranks; ++rank) {
     const std::uint32_t count = p.tokens[rank].count;
-    p.residuals.push_back(c.residual
-                              ? random_bytes(random, std::size_t{count} * c.args.hidden * 2, false, c.args.combine_type)
-                              : Bytes{});
+    p.residuals.push_back(c.residual ? random_bytes(random, std::size_t{count} * c.args.hidden * 2, false,
+                                                    c.args.combine_type, c.special_results)
+                                     : Bytes{});
     p.results.push_back(combine(c.args, p.rank_of, p.routing, p.outputs, ranks, rank, count, p.residuals.back()));
   }
   return p;
@@ -189,11 +201,13 @@ Bytes expert_rows(const Exchange& exchange, const PreparedMoe& p) {
 }
 
 CpuMoe::CpuMoe(const Exchange& exchange, const PreparedMoe& p, std::uint32_t rank)
-    : p_(p),
+    : exchange_(exchange),
+      p_(&p),
       rank_(rank),
       wanted_(dispatched(exchange, p, rank)),
-      narrow_ids_(p.tokens[rank].ids.begin(), p.tokens[rank].ids.end()),
-      input_(p.tokens[rank].rows.size(), 0),
+      now_(p.tokens[rank]),
+      narrow_ids_(now_.ids.size()),
+      input_(now_.rows.size(), 0),
       output_(wanted_.rows.size(), 0),
       output_scales_(wanted_.scales.size(), 0),
       sources_(wanted_.sources.size(), 0),
@@ -202,24 +216,40 @@ CpuMoe::CpuMoe(const Exchange& exchange, const PreparedMoe& p, std::uint32_t ran
       expert_rows_(exchange.output_rows() * p.call.args.hidden * 2, 0),
       residual_(p.residuals[rank].size(), 0),
       result_(p.results[rank].size(), 0),
-      counts_(wanted_.counts.size(), -1),
-      offsets_(wanted_.offsets.size(), -2),
-      source_tokens_(wanted_.source_tokens.size(), -1) {
-  std::ranges::copy(p.tokens[rank].rows, input_.content().begin());
-  std::ranges::copy(expert_rows(exchange, p), expert_rows_.content().begin());
-  std::ranges::copy(p.residuals[rank], residual_.content().begin());
+      counts_(wanted_.counts.size()),
+      offsets_(wanted_.offsets.size()),
+      source_tokens_(wanted_.source_tokens.size()) {
+  fill(p);
+}
+
+void CpuMoe::fill(const PreparedMoe& p) {
+  const Tokens& mine = p.tokens[rank_];
+  p_ = &p;
+  wanted_ = dispatched(exchange_, p, rank_);
+  std::ranges::copy(mine.ids, now_.ids.begin());
+  std::ranges::copy(mine.weights, now_.weights.begin());
+  std::ranges::copy(mine.scales, now_.scales.begin());
+  std::ranges::transform(mine.ids, narrow_ids_.begin(), [](std::int64_t id) { return static_cast<std::int32_t>(id); });
+  std::ranges::copy(mine.rows, input_.content().begin());
+  std::ranges::copy(expert_rows(exchange_, p), expert_rows_.content().begin());
+  std::ranges::copy(p.residuals[rank_], residual_.content().begin());
+  for (Guarded* memory : {&output_, &output_scales_, &sources_, &ids_, &weights_, &result_}) {
+    std::ranges::fill(memory->content(), Guarded::kCanary);
+  }
+  std::ranges::fill(counts_, -1);
+  std::ranges::fill(offsets_, -2);
+  std::ranges::fill(source_tokens_, -1);
 }
 
 DispatchArgs CpuMoe::dispatch(bool discard) {
-  const Tokens& mine = p_.tokens[rank_];
   const auto of = [](Guarded& memory) -> void* { return memory.content().empty() ? nullptr : memory.content().data(); };
   return {.input = input_.content().data(),
-          .scales = mine.scales.data(),
-          .topk_ids = p_.call.wide_ids ? static_cast<const void*>(mine.ids.data())
-                                       : static_cast<const void*>(narrow_ids_.data()),
-          .topk_ids_are_i64 = p_.call.wide_ids,
-          .topk_weights = mine.weights.data(),
-          .tokens = mine.count,
+          .scales = now_.scales.data(),
+          .topk_ids = p_->call.wide_ids ? static_cast<const void*>(now_.ids.data())
+                                        : static_cast<const void*>(narrow_ids_.data()),
+          .topk_ids_are_i64 = p_->call.wide_ids,
+          .topk_weights = now_.weights.data(),
+          .tokens = now_.count,
           .output = output_.content().data(),
           .output_scales = output_scales_.content().data(),
           .counts = counts_.data(),
@@ -234,7 +264,7 @@ DispatchArgs CpuMoe::dispatch(bool discard) {
 CombineArgs CpuMoe::combine(Ticket ticket) {
   return {.ticket = ticket,
           .input = expert_rows_.content().data(),
-          .residual = p_.call.residual ? residual_.content().data() : nullptr,
+          .residual = p_->call.residual ? residual_.content().data() : nullptr,
           .output = result_.content().data()};
 }
 
@@ -248,6 +278,7 @@ void CpuMoe::check_neighbours() {
   check_guards();
   expect_bytes_or_canaries(sources_.content(), wanted_.sources, "sources");
   expect_bytes_or_canaries(output_.content(), wanted_.rows, "rows");
+  expect_bytes_or_canaries(output_scales_.content(), wanted_.scales, "scales");
 }
 
 void CpuMoe::check_dispatch() {
@@ -267,7 +298,7 @@ void CpuMoe::check_dispatch() {
 }
 
 void CpuMoe::check_combine() {
-  expect_bytes(result_.content(), p_.results[rank_], "combined rows");
+  expect_bytes(result_.content(), p_->results[rank_], "combined rows");
   if (const std::string damage = result_.damage(); !damage.empty()) throw std::runtime_error(damage);
 }
 

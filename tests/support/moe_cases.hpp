@@ -12,13 +12,20 @@
 
 namespace weft::test {
 
+// Of bf16 and of f16: NaN of either sign, quiet and not, the wire's resting word among them, infinities, zeros,
+// subnormals, the largest numbers, and ones. What is one of these in one format is some number in the other.
+inline constexpr std::uint32_t kSpecialBits[] = {0xffff, 0x7fff, 0x7fc1, 0xffc0, 0x7f81, 0x7c01, 0xfe00, 0x7f80,
+                                                 0xff80, 0x7c00, 0xfc00, 0x8000, 0x0000, 0x0001, 0x8001, 0x007f,
+                                                 0x83ff, 0x7f7f, 0xff7f, 0x7bff, 0xfbff, 0x3f80, 0xbc00};
+
 enum class Choice { uniform, none, one_expert, duplicates, holes };
 
 struct MoeCase {
   ExchangeArgs args;
   std::vector<std::uint32_t> tokens;  // by rank; the last one serves the rest
   Choice choice = Choice::uniform;
-  bool any_bits = false;  // rows of any bit pattern, many of which are the wire's resting words
+  bool any_bits = false;         // rows of any bit pattern, many of which are the wire's resting words
+  bool special_results = false;  // what experts make of rows, residuals, weights: NaN, infinities, zeros, subnormals
   bool residual = false;
   bool wide_ids = false;
   // What an id of the caller means to the reference: (id, rank, token) → expert.
@@ -60,6 +67,8 @@ void expect_bytes(std::span<const std::byte> got, std::span<const std::byte> wan
 class CpuMoe {
  public:
   CpuMoe(const Exchange& exchange, const PreparedMoe& p, std::uint32_t rank);
+  // Another call of as many tokens, in the same memory.
+  void fill(const PreparedMoe& p);
   DispatchArgs dispatch(bool discard = false);
   CombineArgs combine(Ticket ticket);
   // Both throw where anything is wrong, in what was written and what was left.
@@ -71,9 +80,11 @@ class CpuMoe {
  private:
   void check_guards();
 
-  const PreparedMoe& p_;
+  const Exchange& exchange_;
+  const PreparedMoe* p_;
   std::uint32_t rank_;
   Dispatched wanted_;
+  Tokens now_;
   std::vector<std::int32_t> narrow_ids_;
   Guarded input_, output_, output_scales_, sources_, ids_, weights_, expert_rows_, residual_, result_;
   std::vector<std::int32_t> counts_, offsets_, source_tokens_;

@@ -112,6 +112,7 @@ class GpuMoe {
     gpu_.synchronize();
     expect(sources_, std::span(wanted.sources), "sources", expect_bytes_or_canaries);
     expect(output_, std::span(wanted.rows), "rows", expect_bytes_or_canaries);
+    expect(output_scales_, std::span(wanted.scales), "scales", expect_bytes_or_canaries);
   }
   void check_combine(const PreparedMoe& p) const {
     wait();

@@ -122,6 +122,7 @@ struct DispatchArgs {
   // Outputs, on the device, of Exchange::output_rows() rows. Rows that no token takes are not written.
   void* output = nullptr;  // [rows, hidden]
   // Where rows have scales: as `scale_order` says, f32, or bytes with fp8_ue8m0; or [rows, scale_bytes] as they came.
+  // A GEMM that reads columns by TMA wants them to begin at a multiple of 16 bytes.
   void* output_scales = nullptr;
   // [local experts]: entries that came for each, those without room included.
   std::int32_t* counts = nullptr;

@@ -311,12 +311,12 @@ std::vector<Setup> large_move_setups() {
   setups.push_back({.name = "reduce-scatter-crowded",
                     .calls = {{.count = 48, .grids = {{4, 1}}, .moving = Moving::reduce_scatter, .flows = true}},
                     .bulk_slots = 2});
-  // Many chunks through few slots, one sender busier than the others.
+  // Many chunks through few slots, also more than receivers copy of their own; one sender busier than the others.
   setups.push_back(
       {.name = "moves-credits",
        .ranks = 3,
        .calls =
-           {{.count = 40, .grids = {{3, 2}, {2, 1}}, .moving = Moving::all_gather, .flows = true},
+           {{.count = 120, .grids = {{3, 2}, {2, 1}}, .moving = Moving::all_gather, .flows = true},
             {.count = 8, .grids = {{2, 1}, {3, 2}}, .moving = Moving::all_gather_v, .flows = true, .counts = {5, 0, 1}},
             {.count = 40, .grids = {{2, 2}}, .moving = Moving::reduce_scatter, .flows = true}},
        .bulk_slots = 2,

@@ -320,35 +320,38 @@ TEST_P(MoeFarOffsets, RowsOfWindowsAndOutputs) {
 
 // Places of scales are counted in numbers, of which more than 2^32 lie in front. Rows are short here, as nothing of
 // this depends on their bytes.
+template <ScaleOrder order>
+void expect_a_far_scale(RowCast cast) {
+  using Row = CastRow<DataType::bf16, order>;
+  const ExchangeArgs args{.hidden = kColumns, .cast = cast, .scale_order = order};
+  ExchangeShape shape{};
+  shape.layout = args.layout;
+  shape.cast = cast;
+  shape.groups = kColumns / kScaleColumns;
+  shape.capacity = 1u << 20;
+  shape.columns = kScaleColumns;
+  shape.scale_columns = plan_columns(shape);
+  const std::uint32_t row = 3 * shape.capacity + 5, group = shape.groups - 2, size = cast == RowCast::fp8 ? 4 : 1;
+  const std::size_t wanted = test::scale_place(args, shape.capacity, 0, row, std::size_t{group} * size);
+  ASSERT_GT(wanted / size, std::size_t{1} << 32);
+  const Sparse output(std::size_t{row} * shape.columns + kColumns), scales(wanted + 4096);
+  DispatchWork work{};
+  work.exchange.shape = shape;
+  work.output = output.data();
+  work.output_scales = scales.data();
+  typename Row::template Moving<CpuThread> moving{};
+  moving.scale = 130u << 23;
+  const std::uint32_t to[Row::kRowsAtOnce] = {row, kNone, kNone, kNone};
+  Row::template put<CpuThread>(work, to, group, moving);
+  std::uint32_t got = 0;
+  std::memcpy(&got, scales.data() + wanted, size);
+  EXPECT_EQ(got, cast == RowCast::fp8 ? 130u << 23 : 130u) << name(order);
+}
+
 TEST(MoeFarScales, PlacesPastTwoToThe32) {
-  using Row = CastRow<DataType::bf16>;
-  using T = CpuThread;
   for (const RowCast cast : {RowCast::fp8, RowCast::fp8_ue8m0}) {
-    for (const ScaleOrder order : {ScaleOrder::rows, ScaleOrder::columns}) {
-      const ExchangeArgs args{.hidden = kColumns, .cast = cast, .scale_order = order};
-      ExchangeShape shape{};
-      shape.layout = args.layout;
-      shape.cast = cast;
-      shape.groups = kColumns / kScaleColumns;
-      shape.capacity = 1u << 20;
-      shape.columns = kScaleColumns;
-      shape.scales = plan_scales(shape, order);
-      const std::uint32_t row = 3 * shape.capacity + 5, group = shape.groups - 2, size = cast == RowCast::fp8 ? 4 : 1;
-      const std::size_t wanted = test::scale_place(args, shape.capacity, 0, row, std::size_t{group} * size);
-      ASSERT_GT(wanted / size, std::size_t{1} << 32);
-      const Sparse output(std::size_t{row} * shape.columns + kColumns), scales(wanted + 4096);
-      DispatchWork work{};
-      work.exchange.shape = shape;
-      work.output = output.data();
-      work.output_scales = scales.data();
-      Row::Moving<T> moving{};
-      moving.scale = 130u << 23;
-      const std::uint32_t to[Row::kRowsAtOnce] = {row, kNone, kNone, kNone};
-      Row::put<T>(work, to, group, moving);
-      std::uint32_t got = 0;
-      std::memcpy(&got, scales.data() + wanted, size);
-      EXPECT_EQ(got, cast == RowCast::fp8 ? 130u << 23 : 130u) << name(order);
-    }
+    expect_a_far_scale<ScaleOrder::rows>(cast);
+    expect_a_far_scale<ScaleOrder::columns>(cast);
   }
 }
 

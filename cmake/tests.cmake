@@ -98,7 +98,7 @@ if(weft_type STREQUAL "STATIC_LIBRARY" AND NOT sanitized)
   target_link_libraries(weft-twin-tests PRIVATE weft-cli-parts)
   weft_discover(weft-twin-tests)
   weft_test_executable(weft-apart-tests tests/twins/apart_fabric_test.cpp tests/support/cases.cpp
-    tests/support/moves.cpp tests/support/world.cpp)
+    tests/support/moves.cpp tests/support/move_calls.cpp tests/support/world.cpp)
   weft_discover(weft-apart-tests)
   weft_quickly_compiled(weft-twin-tests weft-apart-tests)
 endif()

@@ -10,7 +10,8 @@
 
 namespace weft {
 
-// How a kernel is launched. It is each rank's own affair: it never changes what crosses the wire.
+// How a kernel is launched. It is each rank's own affair: it never changes what crosses the wire. `blocks` is also
+// the most SMs that a call takes from kernels that run beside it.
 struct Launch {
   int blocks = 0;   // one for control and the others for data, of which bulk uses a power of two; 0: chosen by size
   int threads = 0;  // per block, a multiple of 32 up to 512; of all_reduce up to 1024 where registers allow it (sums of
@@ -55,6 +56,9 @@ void all_reduce(const Group& group, const AllReduceArgs& args);
 // - Nothing is registered, and everything is written where it finally belongs. Inputs are not changed. An input may be
 //   the rank's own place in the output (or, in a scatter, the output its own place in the input), with the same stride;
 //   otherwise the two must not overlap.
+// - When a call has run on its stream, inputs and outputs are the caller's again: no other rank reads them. A rank
+// without
+//   rows makes the call like the others; where nobody has any, pads are cleared and nothing else is written.
 // - Every call is one kernel, whatever its size. Stream, graphs, tags, thread safety and errors are all_reduce's, and
 //   so is `launch`.
 // - Where ranks cannot reach each other's memory, NCCL does it, of rows side by side: sums are then its own, and with a

@@ -181,8 +181,9 @@ void GatherBench::write(const Ranks& ranks, const Bench& bench, const GatherMode
   const auto some_methods = methods_named(bench, methods);
   if (options.tables_on_stdout())
     fmt::print(
-        "Gathers and scatters of DP attention, tp {}, dp {}, rows of {} bytes ({}), {} slots, µs per operation\n{}\n",
-        gathered.layout.tp, gathered.layout.dp, row, name(options.type), name(slot), headline(ranks));
+        "Gathers and scatters of DP attention, tp {}, dp {}, rows of {} bytes ({}), {} slots{}, µs per operation\n{}\n",
+        gathered.layout.tp, gathered.layout.dp, row, name(options.type), name(slot),
+        launch.blocks == 0 ? "" : fmt::format(", Weft on {} blocks", launch.blocks), headline(ranks));
   const std::string csv =
       print_tables(options, some_methods, [&](Method method) { return gather_table(results, method); });
   if (options.tables_on_stdout()) {
@@ -254,12 +255,14 @@ Command add_bench_gather(CLI::App& app, const std::vector<std::string>& argument
   app.add_option("--load", bench->loads, "Whose tokens, of the ragged ones: balanced, busy (default: both)")
       ->delimiter(',')
       ->check(CLI::IsMember({"balanced", "busy"}));
-  add_choice(app, "--slots", bench->slot, {SlotKind::dense, SlotKind::aligned, SlotKind::max, SlotKind::fixed},
-             "Slots of the ragged ones: aligned to 8 rows, fixed for the largest rank; peers know dense ones alone");
+  add_choice(app, "--slots", bench->slot,
+             {SlotKind::dense, SlotKind::aligned, SlotKind::max, SlotKind::fixed, SlotKind::given},
+             "Slots of the ragged ones: aligned to 8 rows, fixed for the largest rank, given one by one; peers know "
+             "dense ones alone");
   add_choice(app, "--dtype", bench->options.type, {DataType::bf16, DataType::f16, DataType::f32, DataType::i32},
              "Element type");
   add_method(app, bench->methods);
-  add_launch(app, bench->launch, "Weft's kernels");
+  add_launch(app, bench->launch, "Weft's kernels, which take as many SMs at most");
   bench->options.add_to(app);
   return [bench] { return bench->run(); };
 }

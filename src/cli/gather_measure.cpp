@@ -17,7 +17,7 @@ class GatherMeasurement final : public RankBench {
       : RankBench(ranks, args), model_(model), counts_(static_cast<std::size_t>(ranks.local_size())) {
     ranks_.each([&](Ranks::Seat& seat) {
       counts(seat) = static_cast<std::int32_t*>(
-          rank(seat).device->allocate(static_cast<std::size_t>(ranks_.world_size()) * sizeof(std::int32_t)));
+          rank(seat).device->allocate(2 * static_cast<std::size_t>(ranks_.world_size()) * sizeof(std::int32_t)));
     });
   }
 
@@ -76,7 +76,9 @@ class GatherMeasurement final : public RankBench {
   void prepare(Ranks::Seat& seat, const Point&) override {
     const GatherShape& shape = shape_of(seat);
     std::vector<std::int32_t> rows(shape.rows.begin(), shape.rows.end());
-    if (in_groups_) rows = {static_cast<std::int32_t>(shape.own_rows())};
+    if (in_groups_) rows.assign(numbers_of(shape), static_cast<std::int32_t>(shape.own_rows()));
+    if (shape.slot == SlotKind::given)
+      for (const RowRange& slot : shape.slots) rows.push_back(static_cast<std::int32_t>(slot.size()));
     rank(seat).device->upload(counts(seat), rows.data(), rows.size() * sizeof(std::int32_t));
   }
 
@@ -90,7 +92,8 @@ class GatherMeasurement final : public RankBench {
     const Counts counted{.rows = counts(seat),
                          .split = in_groups_ ? Split::balanced : Split::none,
                          .slot = shape.slot,
-                         .slot_rows = shape.slot_rows};
+                         .slot_rows = shape.slot_rows,
+                         .slots = shape.slot == SlotKind::given ? counts(seat) + numbers_of(shape) : nullptr};
     switch (shape.operation) {
       case Operation::all_gather:
         return all_gather_into_tensor(group, {.input = input,
@@ -162,6 +165,8 @@ class GatherMeasurement final : public RankBench {
   }
   const GatherShape& shape_of(const Ranks::Seat& seat) const { return shapes_[kind_of(seat)]; }
 
+  // Counts::rows; ranks of a group share one.
+  std::size_t numbers_of(const GatherShape& shape) const { return in_groups_ ? 1 : shape.ranks(); }
   std::int32_t*& counts(const Ranks::Seat& seat) { return counts_[static_cast<std::size_t>(seat.local_index())]; }
 
   GatherModel model_;
@@ -170,7 +175,7 @@ class GatherMeasurement final : public RankBench {
   std::array<GatherShape, 2> shapes_;
   std::array<GatherReference, 2> references_;
   std::vector<std::optional<Group>> groups_;  // of the ranks of this process, once they are needed
-  std::vector<std::int32_t*> counts_;
+  std::vector<std::int32_t*> counts_;         // and behind them lengths of given slots
 };
 
 }  // namespace

@@ -21,7 +21,15 @@ void place(const GatherModel& model, GatherShape& shape) {
     shape.slot = model.slot;
   if (shape.slot == SlotKind::aligned) shape.slot_rows = kAlignedRows;
   if (shape.slot == SlotKind::fixed) shape.slot_rows = shape.most_rows();
-  shape.slots = slots_of(std::vector<std::int32_t>(shape.rows.begin(), shape.rows.end()), shape.slot, shape.slot_rows);
+  const std::vector<std::int32_t> rows(shape.rows.begin(), shape.rows.end());
+  if (shape.slot != SlotKind::given) {
+    shape.slots = slots_of(rows, shape.slot, shape.slot_rows);
+    return;
+  }
+  std::vector<std::int32_t> lengths = rows;
+  for (std::size_t rank = 0; rank < lengths.size(); ++rank)
+    lengths[rank] += static_cast<std::int32_t>(rank % kAlignedRows);
+  shape.slots = slots_of(rows, lengths);
 }
 
 bool is_equal_form(const Point& point) {

@@ -45,8 +45,10 @@ struct GatherShape {
 struct GatherModel {
   ParallelLayout layout = {};
   std::int64_t hidden = 0;
-  std::int64_t top_k = 8;           // ids and weights per token, of four_tensors
-  SlotKind slot = SlotKind::dense;  // of ragged forms; fixed: for the largest rank, aligned: to kAlignedRows
+  std::int64_t top_k = 8;  // ids and weights per token, of four_tensors
+  // Of ragged forms. fixed: for the largest rank; aligned: to kAlignedRows; given: fewer than kAlignedRows more than
+  // the rank's rows, and not as many more as its neighbours'.
+  SlotKind slot = SlotKind::dense;
 };
 inline constexpr std::size_t kAlignedRows = 8;
 

@@ -81,6 +81,7 @@ TEST(GatherShapes, SlotsHavePadsBehindRows) {
   EXPECT_EQ(slots(SlotKind::aligned), (Slots{{0, 16}, {16, 32}, {32, 40}, {40, 40}}));
   EXPECT_EQ(slots(SlotKind::max), (Slots{{0, 10}, {10, 20}, {20, 30}, {30, 40}}));
   EXPECT_EQ(slots(SlotKind::fixed), slots(SlotKind::max));  // a graph for the largest rank
+  EXPECT_EQ(slots(SlotKind::given), (Slots{{0, 10}, {10, 20}, {20, 23}, {23, 26}}));
 }
 
 // Every byte of an output that a rank must have, changed, is found; whatever else is in the buffer is not its business.
@@ -91,7 +92,8 @@ TEST(GatherReferences, FindAnyWrongRow) {
       {Operation::four_tensors, SlotKind::dense},     {Operation::reduce_scatter, SlotKind::dense},
       {Operation::reduce_scatter_v, SlotKind::dense}, {Operation::all_gather_v, SlotKind::max},
       {Operation::all_to_all, SlotKind::dense},       {Operation::broadcast, SlotKind::dense},
-      {Operation::four_tensors, SlotKind::aligned},   {Operation::reduce_scatter_v, SlotKind::aligned}};
+      {Operation::four_tensors, SlotKind::aligned},   {Operation::reduce_scatter_v, SlotKind::aligned},
+      {Operation::four_tensors, SlotKind::given},     {Operation::reduce_scatter_v, SlotKind::given}};
   for (const auto& [operation, slot] : cases) {
     model.slot = slot;
     const auto shape = gather_shape(model, point_of(model, operation, Load::busy, 4, Contender::automatic));
@@ -198,7 +200,7 @@ TEST(BenchGather, WhatNoLayerCallsIsMeasuredWhenNamed) {
 }
 
 TEST(BenchGather, EveryKindOfSlot) {
-  for (const std::string slots : {"aligned", "max", "fixed"}) {
+  for (const std::string slots : {"aligned", "max", "fixed", "given"}) {
     const auto file = testing::TempDir() + "slots.json";
     const auto result = run({"bench", "gather", "--device", "cpu", "--tp", "4", "--dp", "2", "--hidden", "24",
                              "--tokens", "1,11", "--slots", slots, "--samples", "1", "--json", file});
@@ -210,6 +212,20 @@ TEST(BenchGather, EveryKindOfSlot) {
       EXPECT_EQ(point.at("verdict"), "ok") << point.dump();
       EXPECT_TRUE(point.at("operation") == "all_gather" || point.at("contender") != "Gloo ring") << point.dump();
     }
+  }
+}
+
+// A budget of SMs is Weft's alone: peers take theirs.
+TEST(BenchGather, OnSoManyBlocks) {
+  const auto file = testing::TempDir() + "blocks.json";
+  const auto result = run({"bench", "gather", "--device", "cpu", "--tp", "2", "--hidden", "24", "--tokens", "3",
+                           "--blocks", "16", "--threads", "256", "--samples", "1", "--json", file});
+  ASSERT_EQ(result.code, 0) << result.err << result.out;
+  EXPECT_NE(result.out.find("Weft on 16 blocks"), std::string::npos) << result.out;
+  for (const auto& point : read_json(file).at("points")) {
+    const bool ours = point.at("contender") != "Gloo ring" && point.at("contender") != "Gloo bcube";
+    EXPECT_EQ(point.at("blocks"), ours ? 16 : 0) << point.dump();
+    EXPECT_EQ(point.at("verdict"), "ok") << point.dump();
   }
 }
 

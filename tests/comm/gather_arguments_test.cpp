@@ -2,7 +2,7 @@
 // communicator works on as if they had never been made; and calls that differ between ranks, which are found.
 #include <gtest/gtest.h>
 
-#include "support/moves.hpp"
+#include "support/move_faults.hpp"
 #include "support/ranks.hpp"
 #include "support/rejections.hpp"
 #include "support/world.hpp"
@@ -46,43 +46,9 @@ std::vector<std::string> messages_of(const Move& first, const Move& second) {
   return messages;
 }
 
-template <class Change>
-Move changed(Move move, Change&& change) {
-  change(move);
-  return move;
-}
-
 // Everything that defines an exchange is compared.
 TEST(GatherArguments, DifferentCallsAreFound) {
-  const Move base{.kind = Kind::all_gather, .rows = 2, .widths = {40}};
-  const Move root{.kind = Kind::broadcast, .rows = 2, .widths = {40}};
-  const Move scatter{.kind = Kind::reduce_scatter, .rows = 2, .widths = {40}};
-  std::vector<std::pair<Move, Move>> pairs = {
-      {base, changed(base, [](Move& m) { m.kind = Kind::all_to_all; })},
-      {base, changed(base, [](Move& m) { m.rows = 3; })},
-      {base, changed(base, [](Move& m) { m.widths = {48}; })},
-      {base, changed(base, [](Move& m) { m.tag = 1; })},
-      {root, changed(root, [](Move& m) { m.root = 1; })},
-      {scatter, changed(scatter, [](Move& m) { m.type = DataType::f16; })},
-  };
-  for (const Kind kind : {Kind::all_gather_v, Kind::reduce_scatter_v}) {
-    const Move ragged{.kind = kind, .widths = {40}, .counts = {1, 1}};
-    const Move aligned = changed(ragged, [](Move& m) { m.slot = SlotKind::aligned, m.slot_rows = 2; });
-    const Move split{.kind = kind, .widths = {40}, .counts = {2}, .split = Split::balanced};
-    pairs.insert(pairs.end(), {{ragged, changed(ragged, [](Move& m) { m.slot = SlotKind::max; })},
-                               {ragged, changed(ragged, [](Move& m) { m.widths = {48}; })},
-                               {ragged, changed(ragged, [](Move& m) { m.tag = 1; })},
-                               {ragged, split},
-                               {split, changed(split, [](Move& m) { m.split = Split::ceil; })},
-                               {aligned, changed(aligned, [](Move& m) { m.slot_rows = 4; })},
-                               {aligned, changed(aligned, [](Move& m) { m.slot = SlotKind::fixed; })}});
-  }
-  const Move gather_v{.kind = Kind::all_gather_v, .widths = {40}, .counts = {1, 1}};
-  const Move scatter_v{.kind = Kind::reduce_scatter_v, .widths = {40}, .counts = {1, 1}};
-  pairs.push_back({gather_v, changed(gather_v, [](Move& m) { m.widths = {40, 1}; })});
-  pairs.push_back({gather_v, scatter_v});
-  pairs.push_back({scatter_v, changed(scatter_v, [](Move& m) { m.type = DataType::f16; })});
-  for (const auto& [first, second] : pairs) messages_of(first, second);
+  for (const auto& [first, second] : differing_moves(2)) messages_of(first, second);
 }
 
 // Rows of a slot mean something to aligned and fixed ones; elsewhere ranks may leave there what they like.
@@ -98,7 +64,9 @@ TEST(GatherArguments, SlotRowsAreComparedWhereTheyMeanSomething) {
       }));
     }
     const Move aligned{.kind = kind, .widths = {40}, .counts = {2, 1}, .slot = SlotKind::aligned, .slot_rows = 2};
-    const auto messages = messages_of(aligned, changed(aligned, [](Move& m) { m.slot_rows = 4; }));
+    Move by_four = aligned;
+    by_four.slot_rows = 4;
+    const auto messages = messages_of(aligned, by_four);
     // Each names its own call: what differs can be seen.
     expect_says(messages[0], "aligned slots of 2");
     expect_says(messages[1], "aligned slots of 4");

@@ -63,6 +63,7 @@ TEST_P(Gather, RowsOfAnyShapeAtAnyAddress) {
                      .rows = pick(9),
                      .widths = {pick(2) == 0 ? pick(5) * 8 : pick(70)},
                      .type = kTypes[pick(4)],
+                     .unit = kind != Kind::reduce_scatter && pick(3) == 0 ? 1u : 0u,  // bytes of fp8, say
                      .fill = static_cast<Fill>(pick(4)),
                      .input_gap = pick(3) == 0 ? 0 : pick(9),
                      .output_gap = pick(3) == 0 ? 0 : pick(2) * 8 + pick(3),

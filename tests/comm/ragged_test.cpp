@@ -8,6 +8,7 @@
 
 #include "comm/capture.hpp"
 #include "support/move_mixes.hpp"
+#include "support/ragged_cases.hpp"
 #include "support/ranks.hpp"
 #include "support/sanitized.hpp"
 #include "support/world.hpp"
@@ -16,80 +17,35 @@
 namespace weft::test {
 namespace {
 
-constexpr Kind kRagged[] = {Kind::all_gather_v, Kind::reduce_scatter_v};
-
-// Shapes of counts that have been trouble elsewhere: nothing at all, one rank alone, fewer rows than ranks, one rank
-// with most of them, all alike.
-std::vector<std::vector<std::int32_t>> shapes_of_counts(int ranks) {
-  const auto n = static_cast<std::size_t>(ranks);
-  std::vector<std::vector<std::int32_t>> shapes{std::vector<std::int32_t>(n, 0), std::vector<std::int32_t>(n, 6)};
-  for (std::size_t rank = 0; rank < n; ++rank) {
-    shapes.emplace_back(n, 0)[rank] = 5;
-    shapes.emplace_back(n, 1)[rank] = 40;
-  }
-  std::vector<std::int32_t> rising(n);
-  for (std::size_t rank = 0; rank < n; ++rank) rising[rank] = static_cast<std::int32_t>(rank * 3 % 7);
-  shapes.push_back(rising);
-  return shapes;
-}
-
-struct SlotChoice {
-  SlotKind kind;
-  std::size_t rows;
-};
-constexpr SlotChoice kSlots[] = {
-    {SlotKind::dense, 0}, {SlotKind::aligned, 4}, {SlotKind::max, 0}, {SlotKind::fixed, 41}, {SlotKind::given, 0}};
-
 class Ragged : public testing::TestWithParam<int> {};
 INSTANTIATE_TEST_SUITE_P(Ranks, Ragged, testing::ValuesIn(world_sizes({1, 2, 3, 4, 8})));
 
 TEST_P(Ragged, EveryShapeOfCountsInEveryKindOfSlot) {
-  const int ranks = GetParam();
-  std::vector<Move> moves;
-  for (const Kind kind : kRagged) {
-    for (const auto& counts : shapes_of_counts(ranks)) {
-      for (const SlotChoice& slot : kSlots) {
-        for (const std::size_t width : {std::size_t{8}, std::size_t{5}}) {
-          moves.push_back(with_slots({.kind = kind,
-                                      .widths = {width},
-                                      .fill = Fill::special,
-                                      .counts = counts,
-                                      .slot = slot.kind,
-                                      .slot_rows = slot.rows,
-                                      .spare_rows = moves.size() % 3,
-                                      .seed = static_cast<std::uint32_t>(moves.size())},
-                                     ranks));
-        }
-      }
-    }
-  }
-  expect_right(ranks, cpu_config(), moves);
-  expect_right(ranks, small_slots(), moves);
+  const std::vector<Move> moves = moves_of_every_shape(GetParam());
+  expect_right(GetParam(), cpu_config(), moves);
+  expect_right(GetParam(), small_slots(), moves);
 }
 
 TEST_P(Ragged, RowsThatRanksShareAreSplitByBothRules) {
+  expect_right(GetParam(), cpu_config(), moves_of_shared_rows(GetParam()));
+}
+
+TEST_P(Ragged, UpToEightTensorsOfAnyNumberOfBytes) {
+  const std::vector<Move> moves = moves_of_many_tensors(GetParam());
+  expect_right(GetParam(), cpu_config(), moves);
+  expect_right(GetParam(), small_slots(), moves);
+}
+
+// Whichever form: the same bits.
+TEST_P(Ragged, CountsThatAreAlikeGiveWhatTheEqualFormGives) {
   const int ranks = GetParam();
   std::vector<Move> moves;
-  for (const Kind kind : kRagged) {
-    for (const Split split : {Split::balanced, Split::ceil}) {
-      for (const std::int32_t rows : {0, 1, ranks - 1, ranks, ranks + 1, 3 * ranks + 2, 41}) {
-        for (const SlotChoice& slot : kSlots) {
-          const auto seed = static_cast<std::uint32_t>(moves.size());
-          moves.push_back(with_slots({.kind = kind,
-                                      .widths = {16},
-                                      .fill = Fill::special,
-                                      .in_place = seed % 3 == 0,
-                                      .counts = {rows},
-                                      .split = split,
-                                      .slot = slot.kind,
-                                      .slot_rows = slot.rows,
-                                      .seed = seed},
-                                     ranks));
-        }
-      }
-    }
+  for (const auto& [equal, ragged] : alike_moves(ranks)) {
+    ASSERT_EQ(prepare(equal, ranks, 0).memory.back().after, prepare(ragged, ranks, 0).memory.back().after);
+    moves.insert(moves.end(), {equal, ragged});
   }
   expect_right(ranks, cpu_config(), moves);
+  expect_right(ranks, small_slots(), moves);
 }
 
 TEST_P(Ragged, EveryTypeWidthStrideAndAddress) {
@@ -108,6 +64,7 @@ TEST_P(Ragged, EveryTypeWidthStrideAndAddress) {
     moves.push_back(with_slots({.kind = kind,
                                 .widths = widths,
                                 .type = kTypes[pick(4)],
+                                .unit = kind == Kind::all_gather_v && pick(3) == 0 ? 1u : 0u,
                                 .fill = static_cast<Fill>(pick(4)),
                                 .input_gap = pick(3) == 0 ? pick(9) : 0,
                                 .output_gap = pick(3) == 0 ? pick(2) * 8 + pick(3) : 0,
@@ -285,63 +242,20 @@ TEST(RaggedSequences, AThousandCallsWithRandomDelays) {
 
 // --------------------------------------------------------------------------------------------------- what does not fit
 
-struct Misfit {
-  const char* name;
-  Kind kind;
-  std::vector<std::int32_t> counts;  // that the ranks find; capacities are for four rows each
-  SlotKind slot = SlotKind::dense;
-  int detected_by = -1;                  // the only rank whose capacity is exceeded; −1: every rank's is
-  std::vector<std::int32_t> slots = {};  // that they find, where they are given
-};
-
-Misfit given(const char* name, Kind kind, std::vector<std::int32_t> counts, std::vector<std::int32_t> slots,
-             int detected_by = -1) {
-  return {name, kind, std::move(counts), SlotKind::given, detected_by, std::move(slots)};
-}
-
 class Misfits : public testing::TestWithParam<Misfit> {};
-INSTANTIATE_TEST_SUITE_P(Ragged, Misfits,
-                         testing::Values(Misfit{"NegativeCount", Kind::all_gather_v, {4, -1, 4}},
-                                         Misfit{"OneRankHasTooMany", Kind::all_gather_v, {4, 5, 0}, SlotKind::dense, 1},
-                                         Misfit{"TogetherTooMany", Kind::all_gather_v, {4, 4, 2147483647}},
-                                         Misfit{"FixedSlotTooSmall", Kind::all_gather_v, {1, 1, 5}, SlotKind::fixed},
-                                         Misfit{"PadsTooMany", Kind::all_gather_v, {1, 5, 1}, SlotKind::max},
-                                         Misfit{"ShardTooLong", Kind::reduce_scatter_v, {2, 2, 5}, SlotKind::dense, 2},
-                                         Misfit{"ScatterTooMany", Kind::reduce_scatter_v, {4, 4, 2000000000}},
-                                         Misfit{"ScatterNegative", Kind::reduce_scatter_v, {-2147483648, 0, 0}},
-                                         given("GivenSlotTooSmall", Kind::all_gather_v, {1, 3, 1}, {4, 2, 4}),
-                                         given("GivenSlotNegative", Kind::all_gather_v, {1, 0, 1}, {4, -1, 4}),
-                                         given("GivenTooMany", Kind::all_gather_v, {1, 1, 1}, {4, 4, 2147483647}),
-                                         given("ScatterGivenSlotTooSmall", Kind::reduce_scatter_v, {3, 4, 4},
-                                               {2, 4, 4}),
-                                         given("ScatterGivenTooLong", Kind::reduce_scatter_v, {1, 1, 1}, {4, 5, 3}, 1)),
+INSTANTIATE_TEST_SUITE_P(Ragged, Misfits, testing::ValuesIn(misfits()),
                          [](const auto& info) { return std::string(info.param.name); });
 
 // An error on every rank, and nothing is written where it does not belong.
 TEST_P(Misfits, EndTheCallEverywhereAndWriteNothing) {
-  constexpr int ranks = 3;
   const Misfit& misfit = GetParam();
   std::atomic<int> seen = 0;
-  const auto endings = run_world(ranks, cpu_config(), [&](Communicator& communicator, int rank) {
-    const std::vector<std::int32_t> fours{4, 4, 4};
-    const RankMove capacity = prepare({.kind = misfit.kind,
-                                       .widths = {16},
-                                       .counts = fours,
-                                       .slot = misfit.slot,
-                                       .slot_rows = 4,
-                                       .slots = misfit.slots.empty() ? misfit.slots : fours},
-                                      ranks, rank);
-    RankMove untouched = capacity;
-    std::memcpy(untouched.counts.before.data() + untouched.counts.begin, misfit.counts.data(), 12);
-    if (!misfit.slots.empty())
-      std::memcpy(untouched.counts.before.data() + untouched.counts.begin + 12, misfit.slots.data(), 12);
-    untouched.counts.after = untouched.counts.before;
-    for (Memory& memory : untouched.memory) memory.after = memory.before;
-    HostMove host(capacity);
-    host.fill(untouched);
+  const auto endings = run_world(kMisfitRanks, cpu_config(), [&](Communicator& communicator, int rank) {
+    const MisfitMove move = prepare(misfit, rank);
+    HostMove host(move.capacity);
+    host.fill(move.untouched);
     const std::string error = error_of([&] { host.call(communicator); });
-    // A rank whose own capacity is exceeded is the only one to know: the others may have written what fits.
-    if (misfit.detected_by < 0 || misfit.detected_by == rank) host.check(untouched);
+    if (misfit.leaves_untouched(rank)) host.check(move.untouched);
     if (error.empty()) throw std::runtime_error("the call went through");
     seen += communicator.status()->code == Errc::capacity;
     communicator.check();

@@ -9,6 +9,7 @@
 #include "support/ranks.hpp"
 #include "support/sanitized.hpp"
 #include "support/world.hpp"
+#include "weft/recording.hpp"
 
 namespace weft::test {
 namespace {

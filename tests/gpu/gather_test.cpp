@@ -6,13 +6,13 @@
 #include "gpu/support/gpu_move.hpp"
 #include "gpu/support/graph.hpp"
 #include "support/move_mixes.hpp"
+#include "support/ragged_cases.hpp"
 #include "support/ranks.hpp"
 
 namespace weft::test {
 namespace {
 
 constexpr Kind kEqual[] = {Kind::all_gather, Kind::all_to_all, Kind::broadcast, Kind::reduce_scatter};
-constexpr Kind kRagged[] = {Kind::all_gather_v, Kind::reduce_scatter_v};
 
 void expect_right(GpuWorld& world, std::vector<Move> moves) {
   for (Move& move : moves) {
@@ -69,6 +69,7 @@ TEST_P(GpuGather, RowsOfAnyShapeAtAnyAddressOnAnyGrid) {
                      .rows = pick(9),
                      .widths = {pick(2) == 0 ? pick(50) * 8 : pick(700)},
                      .type = kTypes[pick(4)],
+                     .unit = kind != Kind::reduce_scatter && pick(3) == 0 ? 1u : 0u,  // bytes of fp8, say
                      .fill = static_cast<Fill>(pick(4)),
                      .input_gap = pick(3) == 0 ? 0 : pick(9),
                      .output_gap = pick(3) == 0 ? 0 : pick(2) * 8 + pick(3),
@@ -101,6 +102,7 @@ TEST_P(GpuGather, RaggedShapesOfCountsAndSlots) {
     moves.push_back(with_slots({.kind = kind,
                                 .widths = widths,
                                 .type = kTypes[pick(4)],
+                                .unit = kind == Kind::all_gather_v && pick(3) == 0 ? 1u : 0u,
                                 .fill = Fill::special,
                                 .input_gap = pick(3) == 0 ? pick(9) : 0,
                                 .output_gap = pick(3) == 0 ? pick(2) * 8 + pick(3) : 0,
@@ -117,6 +119,30 @@ TEST_P(GpuGather, RaggedShapesOfCountsAndSlots) {
   }
   expect_right(lasting_gpu_world(ranks), moves);
   expect_right(lasting_gpu_world(ranks, small_gpu_slots), moves);
+}
+
+TEST_P(GpuGather, EveryShapeOfCountsInEveryKindOfSlot) {
+  const std::vector<Move> moves = moves_of_every_shape(GetParam());
+  expect_right(lasting_gpu_world(GetParam()), moves);
+  expect_right(lasting_gpu_world(GetParam(), small_gpu_slots), moves);
+}
+
+TEST_P(GpuGather, RowsThatRanksShareAreSplitByBothRules) {
+  expect_right(lasting_gpu_world(GetParam()), moves_of_shared_rows(GetParam()));
+}
+
+TEST_P(GpuGather, UpToEightTensorsOfAnyNumberOfBytes) {
+  const std::vector<Move> moves = moves_of_many_tensors(GetParam());
+  expect_right(lasting_gpu_world(GetParam()), moves);
+  expect_right(lasting_gpu_world(GetParam(), small_gpu_slots), moves);
+}
+
+// Whichever form, and whatever the grids: the same bits.
+TEST_P(GpuGather, CountsThatAreAlikeGiveWhatTheEqualFormGives) {
+  std::vector<Move> moves;
+  for (const auto& [equal, ragged] : alike_moves(GetParam())) moves.insert(moves.end(), {equal, ragged});
+  expect_right(lasting_gpu_world(GetParam()), moves);
+  expect_right(lasting_gpu_world(GetParam(), small_gpu_slots), moves);
 }
 
 // Enough rows on one rank for a detour over all ranks' links, and a few less; a broadcast is such a call, too.
@@ -224,45 +250,29 @@ TEST_P(GpuGather, AThousandCallsBackToBack) {
   }));
 }
 
-struct GpuMisfit {
-  const char* name;
-  std::vector<std::int32_t> counts, slots;  // that the ranks find; capacities are for four rows each
-};
-class GpuGatherMisfits : public testing::TestWithParam<GpuMisfit> {};
-INSTANTIATE_TEST_SUITE_P(Counts, GpuGatherMisfits,
-                         testing::Values(GpuMisfit{"BeyondACapacity", {4, 5}, {}},
-                                         GpuMisfit{"BeyondAGivenSlot", {3, 4}, {4, 3}},
-                                         GpuMisfit{"SlotsBeyondACapacity", {1, 1}, {4, 5}}),
+class GpuGatherMisfits : public testing::TestWithParam<Misfit> {};
+INSTANTIATE_TEST_SUITE_P(Counts, GpuGatherMisfits, testing::ValuesIn(misfits()),
                          [](const auto& info) { return std::string(info.param.name); });
 
-TEST_P(GpuGatherMisfits, EndTheCallEverywhere) {
-  const int ranks = 2;
-  const GpuMisfit& misfit = GetParam();
-  const bool given = !misfit.slots.empty();
-  GpuWorld world = make_gpu_world(ranks, gpu_config());
+// An error on every rank, and nothing is written where it does not belong.
+TEST_P(GpuGatherMisfits, EndTheCallEverywhereAndWriteNothing) {
+  const Misfit& misfit = GetParam();
+  GpuWorld world = make_gpu_world(kMisfitRanks, gpu_config());
   const auto endings = run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int rank) {
-    const std::vector<std::int32_t> fours{4, 4};
-    const RankMove capacity = prepare({.kind = Kind::all_gather_v,
-                                       .widths = {16},
-                                       .counts = fours,
-                                       .slot = given ? SlotKind::given : SlotKind::dense,
-                                       .slots = given ? fours : misfit.slots,
-                                       .launch = world.launch()},
-                                      ranks, rank);
-    RankMove untouched = capacity;
-    std::byte* const numbers = untouched.counts.before.data() + untouched.counts.begin;
-    std::memcpy(numbers, misfit.counts.data(), 8);
-    if (given) std::memcpy(numbers + 8, misfit.slots.data(), 8);
-    untouched.counts.after = untouched.counts.before;
-    for (Memory& memory : untouched.memory) memory.after = memory.before;
-    GpuMove move(gpu, capacity);
-    move.fill(untouched);
+    const MisfitMove prepared = prepare(misfit, rank, world.launch());
+    GpuMove move(gpu, prepared.capacity);
+    move.fill(prepared.untouched);
     move.call(communicator);
     gpu.synchronize();
-    move.check(untouched);
+    if (misfit.leaves_untouched(rank)) move.check(prepared.untouched);
     communicator.check();
   });
-  for (const Ending& ending : endings) expect_fault(ending, {Errc::capacity, Errc::peer_failed}, "counts");
+  int seen = 0;
+  for (const Ending& ending : endings) {
+    expect_fault(ending, {Errc::capacity, Errc::peer_failed}, misfit.name);
+    seen += ending.error && ending.error->code() == Errc::capacity;
+  }
+  EXPECT_GE(seen, 1);
 }
 
 }  // namespace

@@ -5,25 +5,23 @@
 #include <span>
 #include <stdexcept>
 
-#include "support/world.hpp"
-
 namespace weft::test {
 namespace {
 
-bool sums(Kind kind) {
-  return kind == Kind::reduce_scatter || kind == Kind::reduce_scatter_v;
-}
 bool ragged(Kind kind) {
   return kind == Kind::all_gather_v || kind == Kind::reduce_scatter_v;
 }
 
 // What `rank` has for all ranks together, as a message without gaps. `tensor` tells tensors of one call apart.
 Bytes data_of(const Move& move, int rank, std::size_t tensor, std::size_t rows) {
-  const Case c{.count = rows * move.widths[tensor],
+  const std::size_t bytes = rows * move.row_bytes(tensor), element = size_of(move.type);
+  const Case c{.count = (bytes + element - 1) / element,
                .type = move.type,
                .fill = move.fill,
                .seed = move.seed * 8 + static_cast<std::uint32_t>(tensor)};
-  return input_of(c, rank);
+  Bytes data = input_of(c, rank);
+  data.resize(bytes);
+  return data;
 }
 
 struct Shape {
@@ -40,7 +38,8 @@ class Builder {
   RankMove build() {
     RankMove result{.move = move_, .memory = {}, .counts = {}, .places = places_};
     for (std::size_t tensor = 0; tensor < move_.widths.size(); ++tensor) {
-      row_bytes_ = move_.widths[tensor] * size_of(move_.type);
+      tensor_ = tensor;
+      row_bytes_ = move_.row_bytes(tensor);
       build_tensor(tensor, result);
     }
     std::vector<std::int32_t> numbers = move_.counts;
@@ -54,7 +53,7 @@ class Builder {
 
  private:
   const Place& mine() const { return places_[static_cast<std::size_t>(rank_)]; }
-  std::size_t gap(std::size_t elements) const { return elements * size_of(move_.type); }
+  std::size_t gap(std::size_t elements) const { return move_.apart(elements, tensor_); }
   Shape input_shape() const {
     return {row_bytes_, row_bytes_ + gap(move_.in_place ? move_.output_gap : move_.input_gap)};
   }
@@ -200,7 +199,7 @@ class Builder {
   const Move& move_;
   int ranks_, rank_;
   std::vector<Place> places_;
-  std::size_t whole_rows_ = 0, row_bytes_ = 0;
+  std::size_t whole_rows_ = 0, tensor_ = 0, row_bytes_ = 0;
 };
 
 }  // namespace
@@ -209,9 +208,10 @@ std::string describe(const Move& move) {
   constexpr const char* kinds[] = {"all_gather",     "all_to_all",   "broadcast",
                                    "reduce_scatter", "all_gather_v", "reduce_scatter_v"};
   return fmt::format(
-      "{} of {} rows of {}[{}], counts [{}] {} {} {} [{}]{}, gaps {} {}, shifts {} {}, root {}, seed {}, "
+      "{} of {} rows of {}{}[{}], counts [{}] {} {} {} [{}]{}, gaps {} {}, shifts {} {}, root {}, seed {}, "
       "launch {}×{}",
-      kinds[static_cast<int>(move.kind)], move.rows, name(move.type), fmt::join(move.widths, ", "),
+      kinds[static_cast<int>(move.kind)], move.rows, name(move.type),
+      move.unit == 0 ? "" : fmt::format(" in units of {}", move.unit), fmt::join(move.widths, ", "),
       fmt::join(move.counts, " "), name(move.split), name(move.slot), move.slot_rows, fmt::join(move.slots, " "),
       move.in_place ? ", in place" : "", move.input_gap, move.output_gap, move.input_shift, move.output_shift,
       move.root, move.seed, move.launch.blocks, move.launch.threads);
@@ -252,95 +252,6 @@ RankMove prepare(const Move& move, int ranks, int rank) {
   return Builder(move, ranks, rank).build();
 }
 
-void issue(const Group& group, const RankMove& prepared, const std::function<std::byte*(const Memory&)>& address,
-           Stream stream) {
-  const Move& move = prepared.move;
-  const std::size_t element = size_of(move.type);
-  const std::size_t output_gap = move.output_gap, input_gap = move.in_place ? output_gap : move.input_gap;
-  const auto row_bytes = [&](std::size_t tensor) { return move.widths[tensor] * element; };
-  const auto at = [&](std::size_t memory) { return address(prepared.memory[memory]) + prepared.memory[memory].begin; };
-  const Place& mine = prepared.places[static_cast<std::size_t>(group.rank())];
-  const Place& last = prepared.places.back();
-  const auto own_row = [&](std::size_t tensor) { return mine.begin * (row_bytes(tensor) + output_gap * element); };
-  const bool gathers = move.kind == Kind::all_gather || move.kind == Kind::all_gather_v;
-  const auto input = [&](std::size_t tensor) {
-    return at(prepared.input(tensor)) + (move.in_place && gathers ? own_row(tensor) : 0);
-  };
-  const auto output = [&](std::size_t tensor) {
-    return at(prepared.output(tensor)) + (move.in_place && sums(move.kind) ? own_row(tensor) : 0);
-  };
-  const auto* const numbers = reinterpret_cast<const std::int32_t*>(address(prepared.counts) + prepared.counts.begin);
-  const Counts counts{.rows = move.counts.empty() ? nullptr : numbers,
-                      .split = move.split,
-                      .slot = move.slot,
-                      .slot_rows = move.slot_rows,
-                      .slots = move.slots.empty() ? nullptr : numbers + move.counts.size()};
-  const auto fill_copy = [&](auto args) {
-    args.input = input(0);
-    args.output = output(0);
-    args.rows = move.rows;
-    args.row_bytes = row_bytes(0);
-    args.input_stride = row_bytes(0) + input_gap * element;
-    args.output_stride = row_bytes(0) + output_gap * element;
-    args.stream = stream;
-    args.tag = move.tag;
-    args.launch = move.launch;
-    return args;
-  };
-  switch (move.kind) {
-    case Kind::all_gather:
-      return all_gather_into_tensor(group, fill_copy(AllGatherArgs{}));
-    case Kind::all_to_all:
-      return all_to_all(group, fill_copy(AllToAllArgs{}));
-    case Kind::broadcast: {
-      BroadcastArgs args = fill_copy(BroadcastArgs{});
-      args.root = move.root;
-      return broadcast(group, args);
-    }
-    case Kind::reduce_scatter:
-      return reduce_scatter_tensor(group, {.input = input(0),
-                                           .output = output(0),
-                                           .rows = move.rows,
-                                           .width = move.widths[0],
-                                           .input_stride = move.widths[0] + input_gap,
-                                           .output_stride = move.widths[0] + output_gap,
-                                           .type = move.type,
-                                           .stream = stream,
-                                           .tag = move.tag,
-                                           .launch = move.launch});
-    case Kind::all_gather_v: {
-      std::vector<GatheredTensor> tensors;
-      for (std::size_t tensor = 0; tensor < move.widths.size(); ++tensor) {
-        tensors.push_back({.input = input(tensor),
-                           .output = output(tensor),
-                           .row_bytes = row_bytes(tensor),
-                           .input_stride = row_bytes(tensor) + input_gap * element,
-                           .output_stride = row_bytes(tensor) + output_gap * element});
-      }
-      return all_gather_v(group, {.tensors = tensors,
-                                  .counts = counts,
-                                  .input_rows = mine.rows + move.spare_rows,
-                                  .output_rows = last.begin + last.slot + move.spare_rows,
-                                  .stream = stream,
-                                  .tag = move.tag,
-                                  .launch = move.launch});
-    }
-    case Kind::reduce_scatter_v:
-      return reduce_scatter_v(group, {.input = input(0),
-                                      .output = output(0),
-                                      .width = move.widths[0],
-                                      .input_stride = move.widths[0] + input_gap,
-                                      .output_stride = move.widths[0] + output_gap,
-                                      .type = move.type,
-                                      .counts = counts,
-                                      .input_rows = last.begin + last.slot + move.spare_rows,
-                                      .output_rows = mine.slot + move.spare_rows,
-                                      .stream = stream,
-                                      .tag = move.tag,
-                                      .launch = move.launch});
-  }
-}
-
 void expect_after(const RankMove& prepared, const Memory& memory, std::span<const std::byte> got) {
   Bytes after = memory.after;
   after.resize(std::max(got.size(), after.size()), kNanCanary);
@@ -352,49 +263,6 @@ void expect_after(const RankMove& prepared, const Memory& memory, std::span<cons
                                        describe(prepared.move),
                                        static_cast<std::ptrdiff_t>(at) - static_cast<std::ptrdiff_t>(memory.begin),
                                        index, static_cast<int>(*found), static_cast<int>(*wanted)));
-}
-
-HostMove::HostMove(const RankMove& largest) : largest_(largest) {
-  for (const Memory& memory : largest.memory) blocks_.emplace_back(memory.before.size() / sizeof(Block));
-  blocks_.emplace_back(largest.counts.before.size() / sizeof(Block));
-  fill();
-}
-
-std::span<std::byte> HostMove::storage_of(const Memory& memory) {
-  if (&memory == &largest_.counts) return storage(largest_.memory.size());
-  return storage(static_cast<std::size_t>(&memory - largest_.memory.data()));
-}
-
-void HostMove::fill(const RankMove& move) {
-  const auto fill_one = [&](std::size_t index, const Memory& memory) {
-    std::ranges::fill(storage(index), kNanCanary);
-    std::ranges::copy(memory.before, storage(index).begin());
-  };
-  for (std::size_t i = 0; i < move.memory.size(); ++i) fill_one(i, move.memory[i]);
-  fill_one(move.memory.size(), move.counts);
-}
-
-void HostMove::call(const Group& group) {
-  issue(
-      group, largest_, [&](const Memory& memory) { return storage_of(memory).data(); }, nullptr);
-}
-
-void HostMove::check(const RankMove& move) {
-  for (std::size_t i = 0; i < move.memory.size(); ++i) expect_after(move, move.memory[i], storage(i));
-  expect_after(move, move.counts, storage(move.memory.size()));
-}
-
-void run_on_cpu_rank(const Group& group, const Move& move) {
-  const RankMove prepared = prepare(move, group.size(), group.rank());
-  HostMove host(prepared);
-  host.call(group);
-  host.check();
-}
-
-void expect_right(int ranks, const Config& config, const std::vector<Move>& moves) {
-  expect_all_well(run_world(ranks, config, [&](Communicator& communicator, int) {
-    for (const Move& move : moves) run_on_cpu_rank(communicator, move);
-  }));
 }
 
 }  // namespace weft::test

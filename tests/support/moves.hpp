@@ -14,15 +14,20 @@
 namespace weft::test {
 
 enum class Kind { all_gather, all_to_all, broadcast, reduce_scatter, all_gather_v, reduce_scatter_v };
+constexpr bool sums(Kind kind) {
+  return kind == Kind::reduce_scatter || kind == Kind::reduce_scatter_v;
+}
 
 struct Move {
   Kind kind = Kind::all_gather;
   std::size_t rows = 1;                   // of one message; ragged: see counts
   std::vector<std::size_t> widths = {1};  // elements of a row, of each tensor
-  DataType type = DataType::bf16;         // of sums; copies move bits in units of its size
+  DataType type = DataType::bf16;         // of sums
+  std::size_t unit = 0;                   // of copies: bytes of an element; 0: the type's
   Fill fill = Fill::bits;
-  std::size_t input_gap = 0, output_gap = 0;      // elements between rows
-  std::size_t input_shift = 0, output_shift = 0;  // elements from an aligned address
+  // Elements between rows, and from an aligned address; of every further tensor one more, where there are any.
+  std::size_t input_gap = 0, output_gap = 0;
+  std::size_t input_shift = 0, output_shift = 0;
   bool in_place = false;
   int root = 0;
   // Ragged: numbers that the ranks read, what they make of them, and room beyond what is needed.
@@ -35,6 +40,13 @@ struct Move {
   std::uint32_t seed = 0;
   std::uint32_t tag = 0;
   Launch launch = {};
+
+  std::size_t element_bytes() const { return unit != 0 ? unit : size_of(type); }
+  std::size_t row_bytes(std::size_t tensor) const { return widths[tensor] * element_bytes(); }
+  // A gap's or a shift's bytes.
+  std::size_t apart(std::size_t elements, std::size_t tensor) const {
+    return elements == 0 ? 0 : (elements + tensor) * element_bytes();
+  }
 };
 std::string describe(const Move& move);
 

@@ -1,0 +1,108 @@
+// Gathers and scatters that a rank comes late to, leaves out, or gives up: every rank ends, and says who and what.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <latch>
+#include <thread>
+
+#include "support/move_faults.hpp"
+#include "support/ranks.hpp"
+#include "support/world.hpp"
+
+namespace weft::test {
+namespace {
+
+class GatherFaults : public testing::TestWithParam<NamedMove> {};
+INSTANTIATE_TEST_SUITE_P(Moves, GatherFaults, testing::ValuesIn(waiting_moves()),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+// In lines or by sentinels, where they fit; and all in chunks.
+std::vector<Config> configs(std::chrono::nanoseconds deadline) {
+  std::vector<Config> all{cpu_config(), small_slots()};
+  for (Config& config : all) config.deadline = deadline;
+  return all;
+}
+
+void expect_stays_dead(Communicator& communicator, const Move& move, const Fault& fault) {
+  const std::string again = error_of([&] { run_on_cpu_rank(communicator, move); });
+  expect_says(again, std::string(name(fault.code)));
+  ASSERT_TRUE(communicator.status().has_value());
+  EXPECT_EQ(communicator.status()->epoch_wanted, fault.epoch_wanted);
+}
+
+TEST_P(GatherFaults, ALateRankIsNamedByTheOthersAndLearnsItToo) {
+  constexpr int late = 1;
+  const Move& move = GetParam().move;
+  for (const Config& config : configs(short_deadline)) {
+    auto communicators = Communicator::local(kWaitingRanks, config);
+    std::latch others_ended(kWaitingRanks - 1);
+    const auto endings = run_world(communicators, [&](Communicator& communicator, int rank) {
+      for (int call = 0; call < 3; ++call) run_on_cpu_rank(communicator, move);
+      if (rank == late) {
+        others_ended.wait();
+        run_on_cpu_rank(communicator, move);
+        return;
+      }
+      const std::string error = error_of([&] { run_on_cpu_rank(communicator, move); });
+      others_ended.count_down();
+      ensure(!error.empty(), "nobody missed the late rank");
+      communicator.check();
+    });
+    int timeouts = 0;
+    for (int rank = 0; rank < kWaitingRanks; ++rank) {
+      const Ending& ending = endings[index(rank)];
+      expect_fault(ending,
+                   rank == late ? std::vector{Errc::peer_failed} : std::vector{Errc::timeout, Errc::peer_failed},
+                   "rank " + std::to_string(rank));
+      if (!ending.error) continue;
+      const Fault& fault = ending.error->fault();
+      EXPECT_EQ(fault.epoch_wanted, 4u);
+      timeouts += fault.code == Errc::timeout;
+      if (fault.code == Errc::timeout) {
+        EXPECT_EQ(fault.peer, late) << "rank " << rank;
+      }
+      expect_stays_dead(communicators[index(rank)], move, fault);
+    }
+    EXPECT_GE(timeouts, 1);
+  }
+}
+
+TEST_P(GatherFaults, AbortEndsRanksThatWait) {
+  const Move& move = GetParam().move;
+  for (const Config& config : configs(for_ever)) {
+    auto communicators = Communicator::local(kWaitingRanks, config);
+    std::atomic<int> waiting = 0;
+    std::jthread other([&] {
+      while (waiting < kWaitingRanks - 1) std::this_thread::yield();
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+      communicators[2].abort();
+    });
+    const auto endings = run_world(communicators, [&](Communicator& communicator, int rank) {
+      run_on_cpu_rank(communicator, move);
+      if (rank == 1) {
+        other.join();
+      } else {
+        ++waiting;
+      }
+      run_on_cpu_rank(communicator, move);
+    });
+    for (const Ending& ending : endings) expect_fault(ending, {Errc::aborted}, GetParam().name);
+  }
+}
+
+// A rank that has nothing to give or to get must make the call all the same: what it leaves out shows at once.
+TEST(GatherFaultsOfIdleRanks, ACallThatARankWithoutRowsLeavesOutIsFound) {
+  for (const Kind kind : {Kind::all_gather_v, Kind::reduce_scatter_v}) {
+    const Move idle{.kind = kind, .widths = {40}, .counts = {2, 0, 3}};
+    const auto endings = run_world(3, cpu_config(short_deadline), [&](Communicator& communicator, int rank) {
+      run_on_cpu_rank(communicator, idle);
+      if (rank != 1) run_on_cpu_rank(communicator, idle);
+      run_on_cpu_rank(communicator, {.widths = {8}});
+    });
+    for (const Ending& ending : endings)
+      expect_fault(ending, {Errc::mismatch, Errc::peer_failed}, "a rank has left out a call");
+  }
+}
+
+}  // namespace
+}  // namespace weft::test

@@ -1,0 +1,86 @@
+// A layer with data-parallel attention on GPU ranks: what the CPU tests ask, asked of kernels that read what the
+// kernels before them have left.
+#include "support/attention.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "executors/cuda_error.hpp"
+#include "gpu/support/gpu_world.hpp"
+#include "gpu/support/graph.hpp"
+#include "support/ranks.hpp"
+
+namespace weft::test {
+namespace {
+
+using detail::check_cuda;
+
+class GpuSpace final : public LayerSpace {
+ public:
+  GpuSpace(const GpuWorld& world, GpuRank& gpu)
+      : gpu_(gpu), launch_(world.launch()), pinned_(gpu.host_memory(kPinnedBytes)) {}
+
+  std::byte* take(std::size_t bytes) override { return gpu_.device_memory(bytes); }
+  void write(std::byte* to, const void* from, std::size_t bytes) override {
+    ensure(bytes <= kPinnedBytes, "the memory for copies is too small");
+    std::memcpy(pinned_, from, bytes);
+    check_cuda(cudaMemcpyAsync(to, pinned_, bytes, cudaMemcpyHostToDevice, gpu_.stream()), "upload");
+    gpu_.synchronize();
+  }
+  void read(void* to, const std::byte* from, std::size_t bytes) override {
+    ensure(bytes <= kPinnedBytes, "the memory for copies is too small");
+    check_cuda(cudaMemcpyAsync(pinned_, from, bytes, cudaMemcpyDeviceToHost, gpu_.stream()), "download");
+    gpu_.synchronize();
+    std::memcpy(to, pinned_, bytes);
+  }
+  Stream stream() const override { return gpu_.stream(); }
+  Launch launch() const override { return launch_; }
+
+ private:
+  static constexpr std::size_t kPinnedBytes = std::size_t{1} << 20;
+  GpuRank& gpu_;
+  Launch launch_;
+  std::byte* pinned_;
+};
+
+class GpuAttention : public testing::TestWithParam<ParallelLayout> {};
+INSTANTIATE_TEST_SUITE_P(Layouts, GpuAttention, testing::ValuesIn(attention_layouts()),
+                         [](const auto& info) { return test_name(info.param); });
+
+// One graph of each step for every batch, and eager calls in between. Between the kernels of a step nobody waits: each
+// finds its counts where the one before it has left them.
+TEST_P(GpuAttention, ALayerFromPartialSumsToEachGroupsTokens) {
+  const ParallelLayout layout = GetParam();
+  const auto batches = attention_batches(layout.dp);
+  for (const bool chunks : {false, true}) {
+    Config config = gpu_config();
+    if (chunks) config.two_shot_bytes = config.group_two_shot_bytes = 256;
+    GpuWorld world = make_gpu_world(layout.tp, config);
+    expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int) {
+      const LayerGroups groups(communicator, layout);
+      for (const Layer& layer : attention_layers(layout)) {
+        gpu.reset();
+        GpuSpace space(world, gpu);
+        LayerRank mine(layer, groups, space);
+        mine.fill(batches[0]);
+        const Graph gather(gpu, [&] { mine.gather(); });
+        const Graph take(gpu, [&] { mine.take(); });
+        const Graph combine(gpu, [&] { mine.combine(); });
+        for (std::size_t batch = 0; batch < batches.size(); ++batch) {
+          mine.fill(batches[batch]);
+          batch % 3 == 0 ? mine.gather() : gather.launch(gpu.stream());
+          if (world.shared()) gpu.synchronize();
+          batch % 4 == 0 ? mine.take() : take.launch(gpu.stream());
+          mine.feed_forward();
+          batch % 2 == 0 ? mine.combine() : combine.launch(gpu.stream());
+          mine.check();
+          communicator.check();
+        }
+      }
+    }));
+  }
+}
+
+}  // namespace
+}  // namespace weft::test

@@ -1,0 +1,137 @@
+// A layer with data-parallel attention as one rank makes it, with known answers: the chain of docs/dp_attention.md, the
+// same for CPU ranks and GPU ranks.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "weft/collectives.hpp"
+#include "weft/communicator.hpp"
+#include "weft/counts.hpp"
+#include "weft/parallel.hpp"
+
+namespace weft::test {
+
+inline constexpr std::size_t kGroupTokens = 12;  // that a group has room for: attn_tp of every layout divides it
+
+struct Layer {
+  ParallelLayout layout;
+  // fixed: each group's slot has room for all that it may have; given: for as much as the batch says; dense: tokens lie
+  // side by side.
+  SlotKind slot;
+  Split split;
+  std::size_t width;  // elements of a row
+};
+std::string describe(const Layer& layer);
+
+std::vector<ParallelLayout> attention_layouts();
+std::string test_name(const ParallelLayout& layout);
+// Of a layout: every kind of slot, both rules, rows of whole packs and of an odd width.
+std::vector<Layer> attention_layers(const ParallelLayout& layout);
+// No tokens, tokens of one group alone, fewer than a group has ranks, as many as there is room for, and any.
+std::vector<std::vector<std::int32_t>> attention_batches(int groups);
+
+// Where a rank's tensors lie.
+class LayerSpace {
+ public:
+  virtual ~LayerSpace() = default;
+  // Memory that calls read and write.
+  virtual std::byte* take(std::size_t bytes) = 0;
+  // Behind all calls, and ahead of those that follow.
+  virtual void write(std::byte* to, const void* from, std::size_t bytes) = 0;
+  virtual void read(void* to, const std::byte* from, std::size_t bytes) = 0;
+  virtual Stream stream() const { return nullptr; }
+  virtual Launch launch() const { return {}; }
+};
+
+struct LayerGroups {
+  LayerGroups(Communicator& communicator, const ParallelLayout& layout)
+      : world(communicator),
+        attention(communicator.split(layout.attn_tp_color(communicator.rank()))),
+        across(communicator.split(layout.attn_dp_color(communicator.rank()))) {}
+  Group world, attention, across;
+};
+
+// One rank's memory and calls. Capacities do not depend on what a batch has, so that one recording of a step serves
+// all. Everything throws where something is not as it should be.
+class LayerRank {
+ public:
+  LayerRank(const Layer& layer, const LayerGroups& groups, LayerSpace& space);
+
+  // With each group's number of tokens.
+  void fill(const std::vector<std::int32_t>& batch);
+
+  // Steps, which may be recorded.
+  //
+  // Ranks tell each other how many tokens they have; partial sums of a group become shards, and these all tokens on
+  // every rank. Where slots have lengths of their own, the batch says how many.
+  void gather() const;
+  // Out of all tokens the group's, and this rank's shard of them; the group's once more, by an all-reduce.
+  void take() const;
+  // Everybody's partial sums of all tokens become shards, and these the group's tokens.
+  void combine() const;
+
+  // Between gather() and combine(): every rank has partial sums of all tokens, and in pads what must not leak.
+  void feed_forward();
+  // Behind all of them.
+  void check() const;
+
+ private:
+  template <class T>
+  struct Tensor {
+    std::byte* memory = nullptr;
+    std::size_t size = 0;
+    T* data() const { return reinterpret_cast<T*>(memory); }
+  };
+  template <class T>
+  Tensor<T> make(std::size_t size) const {
+    return {space_.take(size * sizeof(T)), size};
+  }
+  template <class T>
+  void write(const Tensor<T>& tensor, const std::vector<T>& values) const {
+    space_.write(tensor.memory, values.data(), values.size() * sizeof(T));
+  }
+  template <class T>
+  std::vector<T> read(const Tensor<T>& tensor) const {
+    std::vector<T> values(tensor.size);
+    space_.read(values.data(), tensor.memory, values.size() * sizeof(T));
+    return values;
+  }
+
+  std::size_t attn_tp() const { return static_cast<std::size_t>(layer_.layout.attn_tp()); }
+  std::size_t shard_rows() const { return kGroupTokens / attn_tp(); }
+  std::size_t all_rows() const { return kGroupTokens * static_cast<std::size_t>(layer_.layout.dp); }
+  std::vector<std::int32_t> lengths_of(const std::vector<std::int32_t>& batch) const;
+
+  Counts of_groups() const;
+  Counts in_group() const;
+  Counts of_shards(std::size_t first) const;
+
+  void scatter(const Group& group, const Tensor<float>& input, std::size_t input_rows, const Tensor<float>& output,
+               const Counts& counts) const;
+  void collect(const Group& group, const Tensor<float>& input, const Tensor<float>& output, std::size_t output_rows,
+               const Counts& counts) const;
+  void take_rows(const Tensor<float>& output, std::size_t rows, std::size_t shards, std::size_t shard) const;
+
+  float wanted(std::size_t group, std::size_t token, std::size_t column) const;
+  void check_rows(const char* what, const std::vector<float>& rows, std::size_t begin, std::size_t count,
+                  std::size_t group, std::size_t token, float times) const;
+  void check_counts() const;
+
+  Layer layer_;
+  LayerGroups groups_;
+  LayerSpace& space_;
+  int rank_;
+  std::size_t group_;
+  GatheredCounts parts_;
+  std::vector<std::int32_t> batch_;
+  std::vector<RowRange> slots_;
+  Tensor<std::int32_t> tokens_, known_;                           // exchanged
+  Tensor<std::int32_t> rows_, lengths_, shards_, shard_lengths_;  // given: of groups, of ranks
+  Tensor<float> partial_, shard_, all_, sums_, slot_, result_, own_, own_shard_, reduced_;
+};
+
+}  // namespace weft::test

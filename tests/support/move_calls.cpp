@@ -1,0 +1,145 @@
+// The calls of moves, and those of CPU ranks.
+#include <algorithm>
+#include <span>
+
+#include "support/moves.hpp"
+#include "support/world.hpp"
+
+namespace weft::test {
+
+void issue(const Group& group, const RankMove& prepared, const std::function<std::byte*(const Memory&)>& address,
+           Stream stream) {
+  const Move& move = prepared.move;
+  const auto output_gap = [&](std::size_t tensor) { return move.apart(move.output_gap, tensor); };
+  const auto input_gap = [&](std::size_t tensor) {
+    return move.apart(move.in_place ? move.output_gap : move.input_gap, tensor);
+  };
+  const auto at = [&](std::size_t memory) { return address(prepared.memory[memory]) + prepared.memory[memory].begin; };
+  const Place& mine = prepared.places[static_cast<std::size_t>(group.rank())];
+  const Place& last = prepared.places.back();
+  const auto own_row = [&](std::size_t tensor) { return mine.begin * (move.row_bytes(tensor) + output_gap(tensor)); };
+  const bool gathers = move.kind == Kind::all_gather || move.kind == Kind::all_gather_v;
+  const auto input = [&](std::size_t tensor) {
+    return at(prepared.input(tensor)) + (move.in_place && gathers ? own_row(tensor) : 0);
+  };
+  const auto output = [&](std::size_t tensor) {
+    return at(prepared.output(tensor)) + (move.in_place && sums(move.kind) ? own_row(tensor) : 0);
+  };
+  const auto* const numbers = reinterpret_cast<const std::int32_t*>(address(prepared.counts) + prepared.counts.begin);
+  const Counts counts{.rows = move.counts.empty() ? nullptr : numbers,
+                      .split = move.split,
+                      .slot = move.slot,
+                      .slot_rows = move.slot_rows,
+                      .slots = move.slots.empty() ? nullptr : numbers + move.counts.size()};
+  const auto fill_copy = [&](auto args) {
+    args.input = input(0);
+    args.output = output(0);
+    args.rows = move.rows;
+    args.row_bytes = move.row_bytes(0);
+    args.input_stride = move.row_bytes(0) + input_gap(0);
+    args.output_stride = move.row_bytes(0) + output_gap(0);
+    args.stream = stream;
+    args.tag = move.tag;
+    args.launch = move.launch;
+    return args;
+  };
+  switch (move.kind) {
+    case Kind::all_gather:
+      return all_gather_into_tensor(group, fill_copy(AllGatherArgs{}));
+    case Kind::all_to_all:
+      return all_to_all(group, fill_copy(AllToAllArgs{}));
+    case Kind::broadcast: {
+      BroadcastArgs args = fill_copy(BroadcastArgs{});
+      args.root = move.root;
+      return broadcast(group, args);
+    }
+    case Kind::reduce_scatter:
+      return reduce_scatter_tensor(group,
+                                   {.input = input(0),
+                                    .output = output(0),
+                                    .rows = move.rows,
+                                    .width = move.widths[0],
+                                    .input_stride = move.widths[0] + (move.in_place ? move.output_gap : move.input_gap),
+                                    .output_stride = move.widths[0] + move.output_gap,
+                                    .type = move.type,
+                                    .stream = stream,
+                                    .tag = move.tag,
+                                    .launch = move.launch});
+    case Kind::all_gather_v: {
+      std::vector<GatheredTensor> tensors;
+      for (std::size_t tensor = 0; tensor < move.widths.size(); ++tensor) {
+        tensors.push_back({.input = input(tensor),
+                           .output = output(tensor),
+                           .row_bytes = move.row_bytes(tensor),
+                           .input_stride = move.row_bytes(tensor) + input_gap(tensor),
+                           .output_stride = move.row_bytes(tensor) + output_gap(tensor)});
+      }
+      return all_gather_v(group, {.tensors = tensors,
+                                  .counts = counts,
+                                  .input_rows = mine.rows + move.spare_rows,
+                                  .output_rows = last.begin + last.slot + move.spare_rows,
+                                  .stream = stream,
+                                  .tag = move.tag,
+                                  .launch = move.launch});
+    }
+    case Kind::reduce_scatter_v:
+      return reduce_scatter_v(group,
+                              {.input = input(0),
+                               .output = output(0),
+                               .width = move.widths[0],
+                               .input_stride = move.widths[0] + (move.in_place ? move.output_gap : move.input_gap),
+                               .output_stride = move.widths[0] + move.output_gap,
+                               .type = move.type,
+                               .counts = counts,
+                               .input_rows = last.begin + last.slot + move.spare_rows,
+                               .output_rows = mine.slot + move.spare_rows,
+                               .stream = stream,
+                               .tag = move.tag,
+                               .launch = move.launch});
+  }
+}
+
+HostMove::HostMove(const RankMove& largest) : largest_(largest) {
+  for (const Memory& memory : largest.memory) blocks_.emplace_back(memory.before.size() / sizeof(Block));
+  blocks_.emplace_back(largest.counts.before.size() / sizeof(Block));
+  fill();
+}
+
+std::span<std::byte> HostMove::storage_of(const Memory& memory) {
+  if (&memory == &largest_.counts) return storage(largest_.memory.size());
+  return storage(static_cast<std::size_t>(&memory - largest_.memory.data()));
+}
+
+void HostMove::fill(const RankMove& move) {
+  const auto fill_one = [&](std::size_t index, const Memory& memory) {
+    std::ranges::fill(storage(index), kNanCanary);
+    std::ranges::copy(memory.before, storage(index).begin());
+  };
+  for (std::size_t i = 0; i < move.memory.size(); ++i) fill_one(i, move.memory[i]);
+  fill_one(move.memory.size(), move.counts);
+}
+
+void HostMove::call(const Group& group) {
+  issue(
+      group, largest_, [&](const Memory& memory) { return storage_of(memory).data(); }, nullptr);
+}
+
+void HostMove::check(const RankMove& move) {
+  for (std::size_t i = 0; i < move.memory.size(); ++i) expect_after(move, move.memory[i], storage(i));
+  expect_after(move, move.counts, storage(move.memory.size()));
+}
+
+void run_on_cpu_rank(const Group& group, const Move& move) {
+  const RankMove prepared = prepare(move, group.size(), group.rank());
+  HostMove host(prepared);
+  host.call(group);
+  host.check();
+}
+
+void expect_right(int ranks, const Config& config, const std::vector<Move>& moves) {
+  expect_all_well(run_world(ranks, config, [&](Communicator& communicator, int) {
+    for (const Move& move : moves) run_on_cpu_rank(communicator, move);
+  }));
+}
+
+}  // namespace weft::test

@@ -1,0 +1,63 @@
+#include "support/move_faults.hpp"
+
+namespace weft::test {
+
+std::vector<NamedMove> waiting_moves() {
+  constexpr std::size_t long_row = 200'000;
+  return {{"GatherInLines", {.kind = Kind::all_gather, .widths = {1000}}},
+          {"GatherInChunks", {.kind = Kind::all_gather, .widths = {long_row}}},
+          {"AllToAll", {.kind = Kind::all_to_all, .widths = {1000}}},
+          {"BroadcastOverAllLinks", {.kind = Kind::broadcast, .rows = 60, .widths = {4096}}},
+          {"Scatter", {.kind = Kind::reduce_scatter, .widths = {1000}}},
+          {"ScatterInChunks", {.kind = Kind::reduce_scatter, .widths = {long_row}}},
+          {"RaggedGather", {.kind = Kind::all_gather_v, .widths = {1000}, .counts = {3, 0, 1}}},
+          {"RaggedScatter", {.kind = Kind::reduce_scatter_v, .widths = {1000}, .counts = {3, 0, 1}}},
+          {"NoRowsAtAll", {.kind = Kind::all_gather_v, .widths = {1000}, .counts = {0, 0, 0}}},
+          {"GatherOfABusyRank", {.kind = Kind::all_gather_v, .widths = {4096}, .counts = {60, 0, 1}}},
+          {"ScatterOfABusyRank", {.kind = Kind::reduce_scatter_v, .widths = {4096}, .counts = {60, 0, 1}}}};
+}
+
+namespace {
+
+template <class Change>
+Move changed(Move move, Change&& change) {
+  change(move);
+  return move;
+}
+
+}  // namespace
+
+std::vector<std::pair<Move, Move>> differing_moves(int ranks) {
+  const Move base{.kind = Kind::all_gather, .rows = 2, .widths = {40}};
+  const Move root{.kind = Kind::broadcast, .rows = 2, .widths = {40}};
+  const Move scatter{.kind = Kind::reduce_scatter, .rows = 2, .widths = {40}};
+  std::vector<std::pair<Move, Move>> pairs = {
+      {base, changed(base, [](Move& m) { m.kind = Kind::all_to_all; })},
+      {base, changed(base, [](Move& m) { m.rows = 3; })},
+      {base, changed(base, [](Move& m) { m.widths = {48}; })},
+      {base, changed(base, [](Move& m) { m.tag = 1; })},
+      {root, changed(root, [](Move& m) { m.root = 1; })},
+      {scatter, changed(scatter, [](Move& m) { m.type = DataType::f16; })},
+  };
+  const std::vector<std::int32_t> ones(static_cast<std::size_t>(ranks), 1);
+  for (const Kind kind : {Kind::all_gather_v, Kind::reduce_scatter_v}) {
+    const Move ragged{.kind = kind, .widths = {40}, .counts = ones};
+    const Move aligned = changed(ragged, [](Move& m) { m.slot = SlotKind::aligned, m.slot_rows = 2; });
+    const Move split{.kind = kind, .widths = {40}, .counts = {ranks}, .split = Split::balanced};
+    pairs.insert(pairs.end(), {{ragged, changed(ragged, [](Move& m) { m.slot = SlotKind::max; })},
+                               {ragged, changed(ragged, [](Move& m) { m.widths = {48}; })},
+                               {ragged, changed(ragged, [](Move& m) { m.tag = 1; })},
+                               {ragged, split},
+                               {split, changed(split, [](Move& m) { m.split = Split::ceil; })},
+                               {aligned, changed(aligned, [](Move& m) { m.slot_rows = 4; })},
+                               {aligned, changed(aligned, [](Move& m) { m.slot = SlotKind::fixed; })}});
+  }
+  const Move gather_v{.kind = Kind::all_gather_v, .widths = {40}, .counts = ones};
+  const Move scatter_v{.kind = Kind::reduce_scatter_v, .widths = {40}, .counts = ones};
+  pairs.push_back({gather_v, changed(gather_v, [](Move& m) { m.widths = {40, 1}; })});
+  pairs.push_back({gather_v, scatter_v});
+  pairs.push_back({scatter_v, changed(scatter_v, [](Move& m) { m.type = DataType::f16; })});
+  return pairs;
+}
+
+}  // namespace weft::test

@@ -44,8 +44,12 @@ class GpuSpace final : public LayerSpace {
   std::byte* pinned_;
 };
 
+// Of CPU ranks' layouts those that end in kernels of their own: groups of one, of all, and between.
 class GpuAttention : public testing::TestWithParam<ParallelLayout> {};
-INSTANTIATE_TEST_SUITE_P(Layouts, GpuAttention, testing::ValuesIn(attention_layouts()),
+INSTANTIATE_TEST_SUITE_P(Layouts, GpuAttention,
+                         testing::Values(ParallelLayout{.tp = 1}, ParallelLayout{.tp = 4, .dp = 1},
+                                         ParallelLayout{.tp = 4, .dp = 2}, ParallelLayout{.tp = 4, .dp = 4},
+                                         ParallelLayout{.tp = 6, .dp = 2}),
                          [](const auto& info) { return test_name(info.param); });
 
 // One graph of each step for every batch, and eager calls in between. Between the kernels of a step nobody waits: each
@@ -54,6 +58,7 @@ TEST_P(GpuAttention, ALayerFromPartialSumsToEachGroupsTokens) {
   const ParallelLayout layout = GetParam();
   const auto batches = attention_batches(layout.dp);
   for (const bool chunks : {false, true}) {
+    if (chunks && layout.tp != 4) continue;
     Config config = gpu_config();
     if (chunks) config.two_shot_bytes = config.group_two_shot_bytes = 256;
     GpuWorld world = make_gpu_world(layout.tp, config);

@@ -1,9 +1,13 @@
 // Faults of gathers and scatters on GPU ranks: whatever a kernel waits for, it ends, and every rank says who and what.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <initializer_list>
 #include <latch>
 #include <optional>
+#include <string_view>
 #include <thread>
+#include <vector>
 
 #include "gpu/support/gpu_move.hpp"
 #include "gpu/support/graph.hpp"
@@ -20,9 +24,27 @@ RankMove ready_for(const GpuWorld& world, Move move, int rank) {
   return prepare(move, world.size(), rank);
 }
 
+// CPU ranks run all of the moves; here each takes a world and NCCL's start, so one of each kernel and each kind of wait
+// has to do.
+std::vector<NamedMove> moves_named(std::initializer_list<std::string_view> names) {
+  std::vector<NamedMove> moves = waiting_moves();
+  std::erase_if(moves, [&](const NamedMove& move) { return std::ranges::find(names, move.name) == names.end(); });
+  return moves;
+}
+
+struct NameOf {
+  std::string operator()(const testing::TestParamInfo<NamedMove>& info) const { return std::string(info.param.name); }
+};
+
 class GpuGatherFaults : public testing::TestWithParam<NamedMove> {};
-INSTANTIATE_TEST_SUITE_P(Moves, GpuGatherFaults, testing::ValuesIn(waiting_moves()),
-                         [](const auto& info) { return std::string(info.param.name); });
+INSTANTIATE_TEST_SUITE_P(Moves, GpuGatherFaults,
+                         testing::ValuesIn(moves_named({"GatherInLines", "GatherInChunks", "BroadcastOverAllLinks",
+                                                        "ScatterInChunks", "RaggedGather", "GatherOfABusyRank",
+                                                        "ScatterOfABusyRank"})),
+                         NameOf());
+class GpuGatherAborts : public testing::TestWithParam<NamedMove> {};
+INSTANTIATE_TEST_SUITE_P(Moves, GpuGatherAborts,
+                         testing::ValuesIn(moves_named({"GatherInChunks", "ScatterOfABusyRank"})), NameOf());
 
 // In a graph, too, where nobody looks until it has ended; replays behind it end at once.
 TEST_P(GpuGatherFaults, ALateRankIsNamedByTheOthersAndLearnsItToo) {
@@ -63,7 +85,7 @@ TEST_P(GpuGatherFaults, ALateRankIsNamedByTheOthersAndLearnsItToo) {
   EXPECT_GE(timeouts, 1);
 }
 
-TEST_P(GpuGatherFaults, AbortEndsKernelsThatWait) {
+TEST_P(GpuGatherAborts, EndKernelsThatWait) {
   GpuWorld world = make_gpu_world(kWaitingRanks, gpu_config(20s));  // far longer than an abort takes
   std::latch waiting(kWaitingRanks - 1);
   std::jthread other([&] {

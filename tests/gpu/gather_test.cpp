@@ -250,8 +250,16 @@ TEST_P(GpuGather, AThousandCallsBackToBack) {
   }));
 }
 
+// Every other one: each takes a world of its own, and CPU ranks run all of them.
+std::vector<Misfit> half_of_the_misfits() {
+  const std::vector<Misfit> all = misfits();
+  std::vector<Misfit> half;
+  for (std::size_t i = 0; i < all.size(); i += 2) half.push_back(all[i]);
+  return half;
+}
+
 class GpuGatherMisfits : public testing::TestWithParam<Misfit> {};
-INSTANTIATE_TEST_SUITE_P(Counts, GpuGatherMisfits, testing::ValuesIn(misfits()),
+INSTANTIATE_TEST_SUITE_P(Counts, GpuGatherMisfits, testing::ValuesIn(half_of_the_misfits()),
                          [](const auto& info) { return std::string(info.param.name); });
 
 // An error on every rank, and nothing is written where it does not belong.

@@ -56,9 +56,9 @@ void all_reduce(const Group& group, const AllReduceArgs& args);
 // - Nothing is registered, and everything is written where it finally belongs. Inputs are not changed. An input may be
 //   the rank's own place in the output (or, in a scatter, the output its own place in the input), with the same stride;
 //   otherwise the two must not overlap.
-// - When a call has run on its stream, inputs and outputs are the caller's again: no other rank reads them. A rank
-// without
-//   rows makes the call like the others; where nobody has any, pads are cleared and nothing else is written.
+// - When a call has run on its stream, inputs and outputs are the caller's again: no other rank reads them.
+//   A rank without rows makes the call like the others; where nobody has any, pads are cleared and nothing else is
+//   written.
 // - Every call is one kernel, whatever its size. Stream, graphs, tags, thread safety and errors are all_reduce's, and
 //   so is `launch`.
 // - Where ranks cannot reach each other's memory, NCCL does it, of rows side by side: sums are then its own, and with a

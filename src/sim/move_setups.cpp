@@ -321,6 +321,19 @@ std::vector<Setup> large_move_setups() {
             {.count = 40, .grids = {{2, 2}}, .moving = Moving::reduce_scatter, .flows = true}},
        .bulk_slots = 2,
        .bulk_packs = 2});
+  // Several senders, whose number has a divisor in common with the relays' on some ranks; more chunks than receivers
+  // copy.
+  setups.push_back(
+      {.name = "moves-detour-blocks",
+       .ranks = 3,
+       .calls = {{.count = 128,
+                  .grids = {{7, 1}, {5, 1}, {2, 1}},
+                  .moving = Moving::broadcast,
+                  .flows = true,
+                  .detour = true},
+                 {.count = 144, .grids = {{5, 1}, {7, 1}, {3, 1}}, .moving = Moving::all_gather, .flows = true}},
+       .bulk_slots = 6,
+       .bulk_packs = 1});
   add_detours(setups);
   return setups;
 }

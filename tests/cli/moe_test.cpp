@@ -75,8 +75,9 @@ TEST(BenchMoe, EveryRouting) {
   const auto config = moe_config(), file = testing::TempDir() + "moe_routings.json";
   for (const char* routing : {"uniform", "grouped", "zipf", "hot"}) {
     for (const bool apart : {false, true}) {
-      std::vector<std::string> arguments = {"bench",    "moe", "--config", config, "--device",  "cpu",  "--ep", "3",
-                                            "--tokens", "1,4", "--json",   file,   "--routing", routing};
+      std::vector<std::string> arguments = {"bench",     "moe",   "--config",  config, "--device", "cpu",
+                                            "--ep",      "3",     "--tokens",  "1,4",  "--json",   file,
+                                            "--routing", routing, "--samples", "1"};
       if (apart) arguments.emplace_back("--apart");
       const auto result = run(arguments);
       ASSERT_EQ(result.code, 0) << routing << ": " << result.err;

@@ -222,7 +222,8 @@ TEST(BenchGather, OnSoManyBlocks) {
                            "--blocks", "16", "--threads", "256", "--samples", "1", "--json", file});
   ASSERT_EQ(result.code, 0) << result.err << result.out;
   EXPECT_NE(result.out.find("Weft on 16 blocks"), std::string::npos) << result.out;
-  for (const auto& point : read_json(file).at("points")) {
+  const auto json = read_json(file);
+  for (const auto& point : json.at("points")) {
     const bool ours = point.at("contender") != "Gloo ring" && point.at("contender") != "Gloo bcube";
     EXPECT_EQ(point.at("blocks"), ours ? 16 : 0) << point.dump();
     EXPECT_EQ(point.at("verdict"), "ok") << point.dump();

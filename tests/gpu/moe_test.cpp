@@ -149,39 +149,36 @@ TEST_P(GpuMoeCalls, DispatchAndCombineOnTwoStreams) {
   }));
 }
 
-// Whatever a pack looks like, it is not taken for one that has not come.
-TEST(GpuMoeRows, OfAllBitPatterns) {
+// Three times on two ranks, so once more in each bank: `run` makes the calls, and checks them.
+template <class Run>
+void thrice(const std::vector<PreparedMoe>& batch, Run run) {
   GpuWorld& world = lasting_gpu_world(2);
-  for (const PreparedMoe& p : all_bit_patterns()) {
+  for (const PreparedMoe& p : batch) {
     expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int) {
       gpu.reset();
       Exchange exchange = Exchange::create(communicator, p.call.args);
       GpuMoe moe(gpu, communicator, exchange, world.launch());
       for (int call = 0; call < 3; ++call) {
         moe.fill(p);
-        moe.combine(p, moe.dispatch(p, gpu.stream()), gpu.stream());
-        moe.check_dispatch(p);
+        run(moe, gpu, p);
       }
       free_together(gpu, exchange);
     }));
   }
 }
 
+// Whatever a pack looks like, it is not taken for one that has not come.
+TEST(GpuMoeRows, OfAllBitPatterns) {
+  thrice(all_bit_patterns(), [](const GpuMoe& moe, GpuRank& gpu, const PreparedMoe& p) {
+    moe.combine(p, moe.dispatch(p, gpu.stream()), gpu.stream());
+    moe.check_dispatch(p);
+  });
+}
+
 // What is all that there is to a sum comes back bit for bit, but that every NaN is the same one.
 TEST(GpuMoeSpecialValues, RowsOfOneExpertComeBackAsTheyAre) {
-  GpuWorld& world = lasting_gpu_world(2);
-  for (const PreparedMoe& p : results_of_all_bit_patterns()) {
-    expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int) {
-      gpu.reset();
-      Exchange exchange = Exchange::create(communicator, p.call.args);
-      GpuMoe moe(gpu, communicator, exchange, world.launch());
-      for (int call = 0; call < 3; ++call) {
-        moe.fill(p);
-        run_on_gpu_rank(moe, gpu, p);
-      }
-      free_together(gpu, exchange);
-    }));
-  }
+  thrice(results_of_all_bit_patterns(),
+         [](const GpuMoe& moe, GpuRank& gpu, const PreparedMoe& p) { run_on_gpu_rank(moe, gpu, p); });
 }
 
 TEST_P(GpuMoeCalls, SumsOfSpecialValues) {

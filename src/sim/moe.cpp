@@ -33,14 +33,14 @@ std::size_t sent_scale_bytes(const ExchangeShape& shape) {
 }
 
 // With the bytes behind the scales of a row that nobody writes.
-std::size_t output_scale_bytes(const Setup& setup, const ExchangeShape& shape) {
+std::size_t output_scale_bytes(const ExchangeShape& shape) {
   const std::size_t bytes = sent_scale_bytes(shape);
-  return setup.exchange.scale_order == ScaleOrder::columns ? (bytes + 3) / 4 * 4 : bytes;
+  return shape.scale_order == ScaleOrder::columns ? (bytes + 3) / 4 * 4 : bytes;
 }
 // Where byte `byte` of the scales of an output's row lies.
-std::size_t scale_place(const Setup& setup, const ExchangeShape& shape, std::size_t row, std::size_t byte) {
-  const std::size_t bytes = output_scale_bytes(setup, shape);
-  if (setup.exchange.scale_order == ScaleOrder::rows) return row * bytes + byte;
+std::size_t scale_place(const ExchangeShape& shape, std::size_t row, std::size_t byte) {
+  const std::size_t bytes = output_scale_bytes(shape);
+  if (shape.scale_order == ScaleOrder::rows) return row * bytes + byte;
   const std::size_t together = shape.layout == RowLayout::expert_masked ? shape.capacity : shape.rows;
   const std::size_t first = row / together * together;
   return first * bytes + (byte / 4 * together + row - first) * 4 + byte % 4;
@@ -196,8 +196,7 @@ void AllReduceProgram::fill_dispatch(unsigned call, unsigned rank) {
   Pieces pieces;
   const std::size_t input = pieces.take(tokens * given), scales = pieces.take(std::size_t{tokens} * shape.scale_bytes),
                     topk = pieces.take(ids.size() * 8), weights = pieces.take(ids.size() * 4),
-                    output = pieces.take(rows * row),
-                    output_scales = pieces.take(rows * output_scale_bytes(setup_, shape)),
+                    output = pieces.take(rows * row), output_scales = pieces.take(rows * output_scale_bytes(shape)),
                     counts = pieces.take(std::size_t{shape.local} * 4),
                     offsets = pieces.take(contiguous ? (std::size_t{shape.local} + 1) * 4 : 0),
                     sources = pieces.take(by_rank ? 0 : rows * 4), source_tokens = pieces.take(setup_.ranks * 4u),
@@ -238,7 +237,7 @@ void AllReduceProgram::fill_dispatch(unsigned call, unsigned rank) {
       const Bytes bytes = sent_row(setup_, shape, call, arrival.rank, arrival.token);
       at.put(t.expected, output + *to * row, bytes.data(), row);
       for (std::size_t i = 0; i < scale; ++i) {
-        at.put(t.expected, output_scales + scale_place(setup_, shape, *to, i), &bytes[row + i], 1);
+        at.put(t.expected, output_scales + scale_place(shape, *to, i), &bytes[row + i], 1);
       }
       const std::uint32_t source = arrival.rank * shape.tokens + arrival.token;
       if (!by_rank) at.put(t.expected, sources + *to * 4, &source, 1);

@@ -10,6 +10,11 @@ list(REMOVE_ITEM cli_files src/cli/main.cpp)
 if(cli_files)
   add_library(weft-cli-parts OBJECT ${cli_files})
   target_link_libraries(weft-cli-parts PUBLIC weft weft_internal)
+  # Sanitized, it is compiled longer than it runs; what takes long is the libraries' templates, which each batch has anew.
+  if(sanitized)
+    set_target_properties(weft-cli-parts PROPERTIES UNITY_BUILD_BATCH_SIZE 16)
+    target_compile_options(weft-cli-parts PRIVATE -O0)
+  endif()
 endif()
 
 # What draws pictures of its results lies where it lies when installed, seen from the program.

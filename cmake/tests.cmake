@@ -141,16 +141,12 @@ endif()
 
 # What the GPU's code looks like, checked wherever nvcc is: no GPU is needed.
 if(CUDAToolkit_NVCC_EXECUTABLE AND Python3_FOUND)
-  string(REGEX MATCHALL "[0-9]+" ptx_architectures "${CMAKE_CUDA_ARCHITECTURES}")
-  if(ptx_architectures)
-    list(PREPEND ptx_architectures --arch)
-  endif()
   function(weft_ptx_test name script)
     add_test(NAME ${name} COMMAND ${Python3_EXECUTABLE} -B ${PROJECT_SOURCE_DIR}/tests/ptx/${script}
       --nvcc ${CUDAToolkit_NVCC_EXECUTABLE} ${ARGN})
     set_tests_properties(${name} PROPERTIES TIMEOUT 600)
   endfunction()
-  weft_ptx_test(ptx_wrappers check_wrappers.py ${ptx_architectures})
+  weft_ptx_test(ptx_wrappers check_wrappers.py)
   weft_ptx_test(ptx_twin check_twin.py)
   weft_ptx_test(ptx_checks test_checks.py)
 endif()

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Golden test of src/team/ptx.cuh: every wrapper becomes the one instruction it is named after, and nothing beside it,
-on every architecture that is built; and so do the block's barriers, which order as much as the model assumes, its plain
+on every architecture that releases are built for; and so do the block's barriers, which order as much as the model assumes, its plain
 accesses of whole packs, its shared memory, and what a warp does together. Needs nvcc, no GPU. SASS is looked at where
 cuobjdump or nvdisasm is."""
 

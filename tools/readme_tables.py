@@ -105,15 +105,16 @@ def moe_table(report):
 
 
 def gather_table(report):
-    names = ["automatic", "NCCL", "NCCL symm."]
+    names = ["automatic", "symmetric", "NCCL", "NCCL symm."]
     rows = []
     for (operation, how, size), found in cells_of(report, lambda p: (p["operation"], p["load"], p["bytes"]),
                                                   [{"contender": name} for name in names]):
-        rivals = [p["us"] for p in found[1:] if p is not None and p["us"] > 0]
-        ratio = f"{min(rivals) / found[0]['us']:.2f}" if rivals else ""
+        ours, rivals = ([p["us"] for p in some if p is not None and p["us"] > 0] for some in (found[:2], found[2:]))
+        ratio = f"{min(rivals) / min(ours):.2f}" if rivals else ""
         rows.append([f"{operation}, {how}", size_name(size), f"**{microseconds(found[0])}**"] +
                     [microseconds(p) for p in found[1:]] + [ratio])
-    return grid(["", "all ranks' rows", "Weft, µs", "NCCL", "NCCL symm.", "best peer ÷ Weft"], rows)
+    return grid(["", "all ranks' rows", "Weft, µs", "to symmetric memory", "NCCL", "NCCL symm.",
+                 "best peer ÷ best of Weft"], rows)
 
 
 def title(report):

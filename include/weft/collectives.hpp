@@ -50,9 +50,9 @@ void all_reduce(const Group& group, const AllReduceArgs& args);
 //
 // What holds for all of them:
 // - Ranks move *rows*: `row_bytes` (or `width` elements) side by side, `stride` apart. Copies know no element type and
-//   move bits. Strides and addresses are each rank's own affair and may have any value; rows and strides that are
-//   multiples of 16 bytes at addresses that are, are fastest. Numbers of rows, widths and strides may be up to 2^40,
-//   and a tensor up to 2^46 bytes from its first to its last.
+//   move bits. Strides and addresses are each rank's own affair (but of outputs in symmetric memory, see below) and may
+//   have any value; rows and strides that are multiples of 16 bytes at addresses that are, are fastest. Numbers of
+//   rows, widths and strides may be up to 2^40, and a tensor up to 2^46 bytes from its first to its last.
 // - Nothing is registered, and everything is written where it finally belongs. Inputs are not changed. An input may be
 //   the rank's own place in the output (or, in a scatter, the output its own place in the input), with the same stride;
 //   otherwise the two must not overlap.
@@ -64,6 +64,12 @@ void all_reduce(const Group& group, const AllReduceArgs& args);
 // - Where ranks cannot reach each other's memory, NCCL does it, of rows side by side: sums are then its own, and with a
 //   stride that leaves gaps the call is rejected with Errc::unsupported, as ragged forms are, whose counts NCCL would
 //   need on the host.
+// - Outputs of gathers, all_to_all and broadcast in symmetric memory (weft/symmetric.hpp), all of a call in one, at the
+//   same place with the same stride on every rank, aligned to 16 bytes as their rows and strides are: large messages
+//   then go straight to where they belong, which is faster, with the same bits. Where ranks differ in this, calls of
+//   any size end with Errc::mismatch, and where they find different counts, with Errc::timeout: nobody writes by counts
+//   that the receiver has not found. The outputs are the call's from its begin on this rank's stream to its end; after
+//   a fault, until the calls of all ranks have ended.
 // - Algorithms: push with arrival in the data for small messages (lines as in NCCL's LL protocol; for sums the sentinel
 //   of all_reduce), chunks with signals and credits for large ones; where one rank has most rows, a broadcast included,
 //   two hops over all ranks' links (van de Geijn's scatter and gather), with the same bits. See docs/protocol.md.

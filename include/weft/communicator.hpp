@@ -71,7 +71,7 @@ struct UniqueId {
 
 // Memory that a communicator holds, in bytes, on each rank.
 struct MemoryUse {
-  std::size_t window = 0;   // symmetric memory that peers write to (freed by release())
+  std::size_t window = 0;   // that peers write to, of exchanges and SymmetricMemory, too (freed by release())
   std::size_t control = 0;  // epochs, peer table and fault record (kept until destruction)
 };
 
@@ -159,10 +159,11 @@ class Communicator {
   // call of any of them takes no more than its part of the blocks. Split before graphs are captured.
   Group split(int color);
 
-  // Frees the window (engines that sleep) and takes it again. Collective. Graphs captured before stay valid when the
-  // window comes back to the same addresses, which is what NCCL does when nothing else was registered meanwhile; else
-  // their replays end at once with Errc::released, and must be captured anew. A call between the two is rejected with
-  // Errc::released; a graph replayed between them ends at once with the same code in status().
+  // Frees the window (engines that sleep), those of exchanges and SymmetricMemory, and takes them again. Collective.
+  // Graphs captured before stay valid when the window comes back to the same addresses, which is what NCCL does when
+  // nothing else was registered meanwhile; else their replays end at once with Errc::released, and must be captured
+  // anew. A call between the two is rejected with Errc::released; a graph replayed between them ends at once with the
+  // same code in status().
   void release();
   void acquire();
 

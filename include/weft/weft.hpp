@@ -9,5 +9,6 @@
 #include "weft/moe.hpp"
 #include "weft/parallel.hpp"
 #include "weft/recording.hpp"
+#include "weft/symmetric.hpp"
 #include "weft/take.hpp"
 #include "weft/types.hpp"

@@ -23,10 +23,14 @@ WEFT_FN Rows<whole> incoming(const Table& table, const CopyTensor& t, std::uint6
   return {to + table.output_row(owner) * t.output_stride, rows, t.row_bytes, t.output_stride};
 }
 
-// By `blocks` blocks, of which this is number `block`.
-template <bool whole, Team T, class Work, class Table>
-WEFT_FN void clear_pads(T& team, const Session& s, const Work& work, const Table& table, std::uint32_t block,
-                        std::uint32_t blocks) {
+// One of the blocks that share some work.
+struct BlockPart {
+  std::uint64_t block, blocks;
+};
+
+// Calls `store(rows, pack)` for this thread's packs of the pads.
+template <bool whole, Team T, class Work, class Table, class Store>
+WEFT_FN void clear_pads(T& team, const Session& s, const Work& work, const Table& table, BlockPart part, Store store) {
   for (std::uint32_t rank = 0; rank < s.size(); ++rank) {
     const std::uint64_t rows = table.rows_of(rank), pads = table.slot_rows_of(rank) - rows;
     if (pads == 0) continue;
@@ -34,10 +38,14 @@ WEFT_FN void clear_pads(T& team, const Session& s, const Work& work, const Table
       const CopyTensor& tensor = work.tensor[t];
       auto* const to = static_cast<std::byte*>(tensor.output) + (table.output_row(rank) + rows) * tensor.output_stride;
       const Rows<whole> pad(to, pads, tensor.row_bytes, tensor.output_stride);
-      const std::uint64_t first = static_cast<std::uint64_t>(block) * team.size() + team.thread_rank();
-      for (std::uint64_t i = first; i < pad.packs(); i += blocks * team.size()) pad.store(i, Pack{});
+      const std::uint64_t first = part.block * team.size() + team.thread_rank();
+      for (std::uint64_t i = first; i < pad.packs(); i += part.blocks * team.size()) store(pad, i);
     }
   }
+}
+template <bool whole, Team T, class Work, class Table>
+WEFT_FN void clear_pads(T& team, const Session& s, const Work& work, const Table& table, BlockPart part) {
+  clear_pads<whole>(team, s, work, table, part, [](const Rows<whole>& pad, std::uint64_t i) { pad.store(i, Pack{}); });
 }
 
 }  // namespace weft::detail

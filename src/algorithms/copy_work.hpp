@@ -1,8 +1,11 @@
 // What a copy between ranks is called with.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
+#include "core/channel.hpp"
 #include "team/function.hpp"
 #include "wire/line.hpp"
 
@@ -18,12 +21,29 @@ struct CopyTensor {
   std::uint64_t row_bytes, input_stride, output_stride;
 };
 
-template <class Shares_, std::uint32_t most_tensors>
+// Where outputs lie that peers write to: at the same place of every rank's part of one symmetric memory.
+struct SymmetricOutputs {
+  std::byte* near[kInlineRanks];  // parts of the group's first ranks, as this rank reaches them
+  const std::byte* const* part;   // by world rank, in memory of the device
+  std::uint32_t tile_shift;       // 2^this packs are a tile; the same on every rank
+
+  WEFT_FN std::byte* part_of(const Call& call, std::uint32_t rank) const {
+    std::byte* const close = near[rank % kInlineRanks];  // as region_of()
+    return rank < kInlineRanks ? close : const_cast<std::byte*>(part[call.channel->member[rank]]);
+  }
+};
+struct OwnOutputs {};
+
+// `symmetric`: outputs lie in symmetric memory.
+template <class Shares_, std::uint32_t most_tensors, bool symmetric = false>
 struct CopyWork {
+  using Shares = Shares_;
+
   Shares_ shares;
-  std::uint64_t line_packs;  // of the wire: longer messages flow
+  std::uint64_t line_packs;  // of the wire: longer messages go in chunks
   std::uint32_t tensors;
   CopyTensor tensor[most_tensors];
+  std::conditional_t<symmetric, SymmetricOutputs, OwnOutputs> outputs = {};
 
   WEFT_FN std::uint32_t count() const { return most_tensors == 1 ? 1 : tensors; }
 };
@@ -42,16 +62,16 @@ template <class Unit>
 WEFT_FN std::uint64_t length(const CopyTensor& tensor, std::uint64_t rows) {
   return Unit::count((rows * tensor.row_bytes + sizeof(Pack) - 1) / sizeof(Pack));
 }
-template <class Unit, class Shares, std::uint32_t most_tensors>
-WEFT_FN std::uint64_t length(const CopyWork<Shares, most_tensors>& work, std::uint64_t rows) {
+template <class Unit, class Shares, std::uint32_t most_tensors, bool symmetric>
+WEFT_FN std::uint64_t length(const CopyWork<Shares, most_tensors, symmetric>& work, std::uint64_t rows) {
   std::uint64_t units = 0;
   for (std::uint32_t t = 0; t < work.count(); ++t) units += length<Unit>(work.tensor[t], rows);
   return units;
 }
 
 // Moves `pack` on to its place in the tensor that it belongs to.
-template <class Shares, std::uint32_t most_tensors>
-WEFT_FN const CopyTensor& tensor_of(const CopyWork<Shares, most_tensors>& work, std::uint64_t rows,
+template <class Shares, std::uint32_t most_tensors, bool symmetric>
+WEFT_FN const CopyTensor& tensor_of(const CopyWork<Shares, most_tensors, symmetric>& work, std::uint64_t rows,
                                     std::uint64_t& pack) {
   std::uint32_t t = 0;
   for (; t + 1 < work.count(); ++t) {
@@ -68,8 +88,8 @@ struct Home {
   const CopyTensor* tensor;
   std::uint64_t number;
 };
-template <class Wire, class Shares, std::uint32_t most_tensors>
-WEFT_FN Home home_of(const CopyWork<Shares, most_tensors>& work, std::uint64_t rows, std::uint64_t number) {
+template <class Wire, class Shares, std::uint32_t most_tensors, bool symmetric>
+WEFT_FN Home home_of(const CopyWork<Shares, most_tensors, symmetric>& work, std::uint64_t rows, std::uint64_t number) {
   for (std::uint32_t t = 0; t < work.count(); ++t) {
     const std::uint64_t packs = length<InPacks>(work.tensor[t], rows), units = bundles_for<Wire>(packs);
     if (number >= units) {

@@ -14,6 +14,14 @@
 
 namespace weft::detail {
 
+// Until the signal `wanted` of `peer` has come to `at`. False when the call has failed.
+template <Team T>
+WEFT_FN bool await_signal(T& team, const Session& s, const std::uint64_t* at, std::uint64_t wanted,
+                          std::uint32_t peer) {
+  return wait(
+      team, s, {.phase = 1}, [&] { return signal_reached(team.load_acquire(at), wanted); }, [&] { return peer; });
+}
+
 struct Flow {
   const Session* session;
   std::uint64_t first_slot, slots;  // of the area that bulk all-reduces scatter to
@@ -107,10 +115,7 @@ struct Flow {
   }
   template <Team T>
   WEFT_FN bool await(T& team, const std::uint64_t* at, std::uint32_t peer, std::uint64_t chunk) const {
-    const std::uint64_t wanted = tag(chunk);
-    return wait(
-        team, *session, {.phase = 1}, [&] { return signal_reached(team.load_acquire(at), wanted); },
-        [&] { return peer; });
+    return await_signal(team, *session, at, tag(chunk), peer);
   }
 };
 

@@ -13,9 +13,9 @@
 
 namespace weft::detail {
 
-template <class Shares, bool whole, std::uint32_t most_tensors>
+template <class Work, bool whole>
 struct FlowCopy {
-  using Work = CopyWork<Shares, most_tensors>;
+  using Shares = typename Work::Shares;
 
   template <class Table>
   struct Copy {
@@ -43,7 +43,7 @@ struct FlowCopy {
       if (!role.receives) continue;
       if (turn == 0) {  // the first chunks are on their way
         copy_own(team, copy, role);
-        if constexpr (Shares::kPadded) clear_pads<whole>(team, s, work, table, role.block, role.blocks);
+        if constexpr (Shares::kPadded) clear_pads<whole>(team, s, work, table, {role.block, role.blocks});
       } else if (!receive(team, copy, chunk - role.blocks)) {
         return false;
       }

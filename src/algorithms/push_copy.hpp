@@ -2,13 +2,15 @@
 // with different shares (shares.hpp). Every rank pushes what it has for a peer into that peer's window, and the peer
 // moves it to where it belongs.
 //
-// Messages that fit into a slot go as lines, which carry their own arrival; larger ones flow in chunks (flow_copy.hpp).
+// Messages that fit into a slot go as lines, which carry their own arrival; larger ones flow in chunks (flow_copy.hpp),
+// or are written to where they belong, where peers reach the outputs (symmetric_copy.hpp).
 // Where one rank has most rows of all they take a detour, in lines (relay_lines.hpp) or in chunks. In turn t a rank
 // sends to the rank t places on and receives from the one t places back; in turn 0 it has its own rows, which it
 // copies.
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include "algorithms/all_reduce.hpp"
 #include "algorithms/copy_lines.hpp"
@@ -16,14 +18,16 @@
 #include "algorithms/handshake.hpp"
 #include "algorithms/relay_lines.hpp"
 #include "algorithms/shares.hpp"
+#include "algorithms/symmetric_copy.hpp"
 #include "core/rows.hpp"
 #include "wire/line.hpp"
 
 namespace weft::detail {
 
-template <class Shares, bool whole, std::uint32_t most_tensors>
+// `symmetric`: outputs lie in symmetric memory, where peers write what does not go as lines.
+template <class Shares, bool whole, std::uint32_t most_tensors, bool symmetric = false>
 struct PushCopy {
-  using Work = CopyWork<Shares, most_tensors>;
+  using Work = CopyWork<Shares, most_tensors, symmetric>;
   using Handshake = detail::Handshake<0>;
   static constexpr std::uint32_t kSize = 0;
   static constexpr int kPhases = 2;
@@ -113,21 +117,28 @@ struct PushCopy {
     }
     if (team.block_rank() == 0) return Handshake::template take_part<phase>(team, s, p.header);
     using Wire = Bundle<T::kAtomicBytes>;
-    using Relays = RelayLines<Shares, whole, most_tensors, Wire>;
+    using Relays = RelayLines<Work, whole, Wire>;
     const auto& table = work.shares.table(team);
     const std::uint64_t most = length<InBundles<Wire>>(work, table.most_rows());
     const Way way = way_of<Wire>(s, work, table, most);
     const auto units = static_cast<std::uint32_t>(most);  // few enough where they go as lines
     if constexpr (phase == 0) {
-      if (way == Way::chunks || way == Way::relayed_chunks) return true;
+      if (way == Way::chunks || way == Way::relayed_chunks) {
+        if constexpr (symmetric) {
+          if (team.block_rank() == 1) SymmetricCopy<Work, whole>::invite(team, s, table);
+        }
+        return true;
+      }
       if (way == Way::lines) send_lines<Wire>(team, s, p, early, table, units);
       if (way == Way::relayed_lines) Relays::send(team, s, work, table);
-      if constexpr (Shares::kPadded) clear_pads<whole>(team, s, work, table, team.block_rank() - 1, team.blocks() - 1);
+      if constexpr (Shares::kPadded)
+        clear_pads<whole>(team, s, work, table, {team.block_rank() - 1, team.blocks() - 1});
       return true;
     } else {
       if (way == Way::lines) return receive_lines<Wire>(team, s, p, table, units);
       if (way == Way::relayed_lines) return Relays::receive(team, s, work, table);
-      return FlowCopy<Shares, whole, most_tensors>::run(team, s, work, table, way == Way::relayed_chunks);
+      using Chunks = std::conditional_t<symmetric, SymmetricCopy<Work, whole>, FlowCopy<Work, whole>>;
+      return Chunks::run(team, s, work, table, way == Way::relayed_chunks);
     }
   }
 
@@ -141,7 +152,7 @@ struct PushCopy {
                           [&](std::uint64_t rows) { return length<InPacks>(work, rows); });
     };
     if (detours(false)) {
-      if (RelayLines<Shares, whole, most_tensors, Wire>::fits(s, work, table)) return Way::relayed_lines;
+      if (RelayLines<Work, whole, Wire>::fits(s, work, table)) return Way::relayed_lines;
       if (detours(true)) return Way::relayed_chunks;
     }
     return fits_lines<Wire>(work, units) ? Way::lines : Way::chunks;

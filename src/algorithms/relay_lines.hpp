@@ -12,10 +12,8 @@
 
 namespace weft::detail {
 
-template <class Shares, bool whole, std::uint32_t most_tensors, class Wire>
+template <class Work, bool whole, class Wire>
 struct RelayLines {
-  using Work = CopyWork<Shares, most_tensors>;
-
   template <class Table>
   static WEFT_FN bool fits(const Session& s, const Work& work, const Table& table) {
     std::uint64_t tiles = 0;  // of a relay's slot

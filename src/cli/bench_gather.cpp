@@ -156,7 +156,7 @@ Table gather_table(const std::vector<Result>& results, Method method) {
     const Point& point = ours.point;
     if (point.method != method || point.contender != Contender::automatic) continue;
     const auto row = same_row(results, point);
-    const Result* peer = fastest(row, point.bytes(), method, [](Contender c) { return !is_weft(c); });
+    const Result* peer = fastest(row, point.bytes(), method, is_peer);
     const bool ok = ours.verdict == Verdict::ok;
     std::vector<std::string> cells = {std::string(name(point.operation)), std::string(name(point.load)),
                                       std::to_string(point.rows), format_bytes(point.bytes())};

@@ -6,18 +6,44 @@
 
 #include "gather_reference.hpp"
 #include "move_check.hpp"
+#include "push.hpp"
 #include "rank_bench.hpp"
+#include "weft/symmetric.hpp"
 
 namespace weft::cli {
 namespace {
+
+// Whose outputs may lie in symmetric memory.
+constexpr bool is_copy(Operation operation) {
+  switch (operation) {
+    case Operation::all_gather:
+    case Operation::all_to_all:
+    case Operation::broadcast:
+    case Operation::all_gather_v:
+    case Operation::four_tensors:
+    case Operation::attn_all_gather:
+      return true;
+    default:
+      return false;
+  }
+}
+constexpr bool is_in_symmetric(Contender contender) {
+  return contender == Contender::symmetric || contender == Contender::push;
+}
 
 class GatherMeasurement final : public RankBench {
  public:
   GatherMeasurement(Ranks& ranks, const BenchArgs& args, const GatherModel& model)
       : RankBench(ranks, args), model_(model), counts_(static_cast<std::size_t>(ranks.local_size())) {
+    symmetric_.resize(counts_.size());
     ranks_.each([&](Ranks::Seat& seat) {
+      symmetric(seat) = SymmetricMemory::allocate(seat.communicator(), std::max<std::size_t>(args.max_bytes, 1));
       counts(seat) = static_cast<std::int32_t*>(
           rank(seat).device->allocate(2 * static_cast<std::size_t>(ranks_.world_size()) * sizeof(std::int32_t)));
+      const int world = ranks_.world_size();
+      bool reached = ranks_.device() == Device::cuda && world <= kMostPushed;
+      for (int peer = 0; reached && peer < world; ++peer) reached = symmetric(seat)->peer(peer) != nullptr;
+      if (seat.local_index() == 0) pushes_ = reached;
     });
   }
 
@@ -28,9 +54,11 @@ class GatherMeasurement final : public RankBench {
     } else if (is_ragged(operation)) {
       all.push_back(Contender::padded);
     }
+    if (is_copy(operation)) all.push_back(Contender::symmetric);
     // Peers know neither these groups nor pads.
     if (is_in_groups(operation)) return all;
     if (is_ragged(operation) && model_.slot != SlotKind::dense) return all;
+    if (operation == Operation::all_gather && pushes_) all.push_back(Contender::push);
     for (const auto peer : peers(operation)) all.push_back(peer);
     return all;
   }
@@ -86,6 +114,7 @@ class GatherMeasurement final : public RankBench {
     const auto [input, output] = buffers(seat, point);
     const Stream stream = rank(seat).device->stream();
     const GatherShape& shape = shape_of(seat);
+    if (point.contender == Contender::push) return push(seat, point);
     if (!is_weft(point.contender)) return rank(seat).peer->move(shape, input, output, stream);
     const Group& group =
         in_groups_ ? *groups_[static_cast<std::size_t>(seat.local_index())] : seat.communicator().world();
@@ -153,6 +182,26 @@ class GatherMeasurement final : public RankBench {
                          .launch = point.launch});
   }
 
+  Buffers buffers(const Ranks::Seat& seat, const Point& point) override {
+    Buffers own = RankBench::buffers(seat, point);
+    if (is_in_symmetric(point.contender)) own.output = symmetric(seat)->data();
+    return own;
+  }
+
+  // What the links give, without a protocol.
+  void push([[maybe_unused]] Ranks::Seat& seat, [[maybe_unused]] const Point& point) {
+#if WEFT_WITH_CUDA
+    PushArgs args{.input = rank(seat).input,
+                  .bytes = shape_of(seat).most_rows() * shape_of(seat).row_bytes(0),
+                  .rank = seat.rank(),
+                  .ranks = ranks_.world_size(),
+                  .outputs = {},
+                  .blocks = point.launch.blocks};
+    for (int peer = 0; peer < args.ranks; ++peer) args.outputs[peer] = symmetric(seat)->peer(peer);
+    enqueue_push(args, rank(seat).device->stream());
+#endif
+  }
+
   std::string verify(Ranks::Seat& seat, const Point& point) override {
     if (point.operation == Operation::barrier && is_weft(point.contender)) return {};  // see run()
     return references_[kind_of(seat)].check(static_cast<std::size_t>(pattern_rank(seat)), rank(seat).host,
@@ -163,11 +212,21 @@ class GatherMeasurement final : public RankBench {
   std::size_t kind_of(const Ranks::Seat& seat) const {
     return in_groups_ && model_.layout.attn_dp_rank(seat.rank()) > 0 ? 1 : 0;
   }
-  const GatherShape& shape_of(const Ranks::Seat& seat) const { return shapes_[kind_of(seat)]; }
+  const GatherShape& shape_of(const Ranks::Seat& seat) const {
+    return shapes_[kind_of(seat)];
+  }
 
   // Counts::rows; ranks of a group share one.
-  std::size_t numbers_of(const GatherShape& shape) const { return in_groups_ ? 1 : shape.ranks(); }
-  std::int32_t*& counts(const Ranks::Seat& seat) { return counts_[static_cast<std::size_t>(seat.local_index())]; }
+  std::size_t numbers_of(const GatherShape& shape) const {
+    return in_groups_ ? 1 : shape.ranks();
+  }
+  std::int32_t*& counts(const Ranks::Seat& seat) {
+    return counts_[static_cast<std::size_t>(seat.local_index())];
+  }
+
+  std::optional<SymmetricMemory>& symmetric(const Ranks::Seat& seat) {
+    return symmetric_[static_cast<std::size_t>(seat.local_index())];
+  }
 
   GatherModel model_;
   // Of the point that runs.
@@ -176,6 +235,8 @@ class GatherMeasurement final : public RankBench {
   std::array<GatherReference, 2> references_;
   std::vector<std::optional<Group>> groups_;  // of the ranks of this process, once they are needed
   std::vector<std::int32_t*> counts_;         // and behind them lengths of given slots
+  std::vector<std::optional<SymmetricMemory>> symmetric_;
+  bool pushes_ = false;  // all ranks reach each other's
 };
 
 }  // namespace

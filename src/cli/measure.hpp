@@ -65,6 +65,8 @@ enum class Contender : std::uint8_t {
   multimem_two_shot,
   padded,      // a ragged gather's rows by Weft's equal form, all ranks as large as the largest
   one_tensor,  // the bytes of four_tensors as one
+  symmetric,   // a copy whose outputs lie in symmetric memory
+  push,        // no contender but a bound: GPUs store to each other's memory, and nobody waits for anybody
   nccl,
   nccl_symmetric,  // NCCL on buffers from ncclMemAlloc in symmetric windows
   gloo_ring,
@@ -76,9 +78,9 @@ enum class Contender : std::uint8_t {
 
 constexpr std::string_view name(Contender contender) {
   constexpr std::string_view names[] = {
-      "automatic",         "one-shot",   "two-shot",   "bulk",           "multimem-one-shot",
-      "multimem-two-shot", "padded",     "one tensor", "NCCL",           "NCCL symm.",
-      "Gloo ring",         "Gloo bcube", "torch NCCL", "torch one-shot", "torch two-shot"};
+      "automatic",  "one-shot",       "two-shot",      "bulk", "multimem-one-shot", "multimem-two-shot", "padded",
+      "one tensor", "symmetric",      "plain push",    "NCCL", "NCCL symm.",        "Gloo ring",         "Gloo bcube",
+      "torch NCCL", "torch one-shot", "torch two-shot"};
   return names[static_cast<int>(contender)];
 }
 
@@ -86,7 +88,10 @@ constexpr bool is_multimem(Contender contender) {
   return contender == Contender::multimem_one_shot || contender == Contender::multimem_two_shot;
 }
 constexpr bool is_weft(Contender contender) {
-  return contender <= Contender::one_tensor;
+  return contender <= Contender::symmetric;
+}
+constexpr bool is_peer(Contender contender) {
+  return contender > Contender::push;
 }
 
 // How time is taken.

@@ -98,7 +98,7 @@ Table layer_table(const ModelShape& shape, const LayerResults& results) {
     std::vector<Result> row;
     for (const auto& other : results.gathers)
       if (other.point.operation == point.operation) row.push_back(other);
-    const Result* peer = fastest(row, point.bytes(), point.method, [](Contender c) { return !is_weft(c); });
+    const Result* peer = fastest(row, point.bytes(), point.method, is_peer);
     const bool ok = ours.verdict == Verdict::ok;
     table.add({std::string(name(point.operation)), std::to_string(point.rows), format_bytes(point.bytes()), cell(&ours),
                ok ? fmt::format("{:.2f}", ours.gb_per_s()) : "-",

@@ -71,7 +71,7 @@ void RankBench::open(Ranks::Seat& seat, [[maybe_unused]] bool nccl, const std::s
 
 RankBench::Buffers RankBench::buffers(const Ranks::Seat& seat, const Point& point) {
   const Rank& mine = rank(seat);
-  const bool own = is_weft(point.contender) || mine.peer->input(point.contender) == nullptr;
+  const bool own = !is_peer(point.contender) || mine.peer->input(point.contender) == nullptr;
   if (own) return {mine.input, mine.output};
   return {mine.peer->input(point.contender), mine.peer->output(point.contender)};
 }

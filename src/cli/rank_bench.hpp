@@ -51,12 +51,12 @@ class RankBench : public Bench {
   virtual std::string verify(Ranks::Seat& seat, const Point& point) = 0;
 
   Rank& rank(const Ranks::Seat& seat) { return opened_[static_cast<std::size_t>(seat.local_index())]; }
-  Buffers buffers(const Ranks::Seat& seat, const Point& point);
+  virtual Buffers buffers(const Ranks::Seat& seat, const Point& point);
   std::vector<Contender> peers(Operation operation) const;
   // Weft's sums have the reference's bits whatever the data; the order of a peer's additions, or a switch's, is its
   // own.
   bool is_exact(const Point& point) const {
-    return args_.data == Data::integers || (is_weft(point.contender) && !is_multimem(point.contender));
+    return args_.data == Data::integers || (!is_peer(point.contender) && !is_multimem(point.contender));
   }
 
   Ranks& ranks_;

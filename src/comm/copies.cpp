@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "comm/call.hpp"
+#include "comm/symmetric_outputs.hpp"
 #include "core/fingerprint.hpp"
 #include "core/nvtx.hpp"
 #include "weft/collectives.hpp"
@@ -34,21 +35,26 @@ const TensorNames& names_of(std::size_t tensor) {
 
 // Lines: three packs of payload travel in four of the wire on GPUs, one in two on CPU ranks. `own`, `whole`: bytes that
 // this rank has room for, of its own and of all ranks. `sent`: MoveQuery::sent_bytes.
-detail::MovePlan plan(const GroupState& group, std::uint64_t own, std::uint64_t whole, std::uint64_t sent,
-                      const Launch& launch) {
+struct PlanArgs {
+  std::uint64_t own, whole, sent;
+  bool symmetric;
+  Launch launch;
+};
+detail::MovePlan plan(const GroupState& group, const PlanArgs& args) {
   const Device device = group.communicator().fabric().device();
   const auto size = static_cast<std::uint32_t>(group.size());
   const bool cpu = device == Device::cpu;
   return detail::plan_move({.device = device,
                             .size = size,
                             .layout = group.layout(),
-                            .own_bytes = own,
-                            .whole_bytes = whole,
-                            .sent_bytes = sent,
+                            .own_bytes = args.own,
+                            .whole_bytes = args.whole,
+                            .sent_bytes = args.sent,
                             .unit_bytes = cpu ? 16u : 48u,
                             .wire_packs = cpu ? 2u : 4u,
                             .streams = size,
-                            .launch = launch,
+                            .symmetric = args.symmetric,
+                            .launch = args.launch,
                             .max_blocks = group.communicator().max_blocks()});
 }
 
@@ -78,11 +84,13 @@ void make(const Group& handle, const EqualCall& call) {
   detail::check_overlap(call.input, call.output, call.place);
   detail::check_alive(handle, call.operation);
   const std::uint64_t rows = call.shares.rows, row_bytes = call.input.row_bytes;
+  detail::SymmetricPlace in_symmetric(group);
+  in_symmetric.add(call.output);
   const detail::CallName name{
-      detail::fingerprint(call.operation, rows, row_bytes, call.root, call.tag),
-      fmt::format("{} {} rows of {} bytes{}{} tag {}", call.operation, rows, row_bytes,
+      in_symmetric.mark(detail::fingerprint(call.operation, rows, row_bytes, call.root, call.tag)),
+      fmt::format("{} {} rows of {} bytes{}{}{} tag {}", call.operation, rows, row_bytes,
                   call.shares.sender == detail::kEverybody ? "" : fmt::format(" root {}", call.root),
-                  detail::carrier(group.direct()), call.tag)};
+                  in_symmetric.text(), detail::carrier(group.direct()), call.tag)};
   if (!group.direct()) {
     detail::check_side_by_side(group, call.operation, call.input);
     detail::check_side_by_side(group, call.operation, call.output);
@@ -91,27 +99,28 @@ void make(const Group& handle, const EqualCall& call) {
   const std::uint64_t message = rows * row_bytes;
   const bool all_send = call.shares.sender == detail::kEverybody;
   const detail::MovePlan plan =
-      weft::plan(group, message, call.output.payload(),
-                 all_send ? message * static_cast<std::uint64_t>(group.size()) : message, call.launch);
+      weft::plan(group, {.own = message,
+                         .whole = call.output.payload(),
+                         .sent = all_send ? message * static_cast<std::uint64_t>(group.size()) : message,
+                         .symmetric = in_symmetric.found(),
+                         .launch = call.launch});
   detail::EqualShares shares = call.shares;
   shares.detour = plan.detour;
-  detail::make_call(
-      handle,
-      {.name = name,
-       .operation =
-           detail::EqualCopy{.work = {.shares = shares,
-                                      .line_packs = plan.slot_packs,
-                                      .tensors = 1,
-                                      .tensor = {{.input = call.input.data,
-                                                  .output = const_cast<void*>(call.output.data),
-                                                  .row_bytes = row_bytes,
-                                                  .input_stride = call.input.stride,
-                                                  .output_stride = call.output.stride}}},
-                             .whole = detail::rows_may_be_whole(call.input.data, row_bytes, call.input.stride) &&
-                                      detail::rows_may_be_whole(call.output.data, row_bytes, call.output.stride)},
-       .blocks = plan.blocks,
-       .threads = plan.threads,
-       .stream = call.stream});
+  const detail::EqualCopy copy{.work = {.shares = shares,
+                                        .line_packs = plan.slot_packs,
+                                        .tensors = 1,
+                                        .tensor = {{.input = call.input.data,
+                                                    .output = const_cast<void*>(call.output.data),
+                                                    .row_bytes = row_bytes,
+                                                    .input_stride = call.input.stride,
+                                                    .output_stride = call.output.stride}}},
+                               .whole = detail::rows_may_be_whole(call.input.data, row_bytes, call.input.stride) &&
+                                        detail::rows_may_be_whole(call.output.data, row_bytes, call.output.stride)};
+  detail::make_call(handle, {.name = name,
+                             .operation = in_symmetric.serve(copy),
+                             .blocks = plan.blocks,
+                             .threads = plan.threads,
+                             .stream = call.stream});
 }
 
 }  // namespace
@@ -198,6 +207,7 @@ void all_gather_v(const Group& handle, const AllGatherVArgs& args) {
   std::uint32_t fingerprint =
       detail::fingerprint("all_gather_v", args.tensors.size(), detail::fingerprint(args.counts), args.tag);
   std::string widths;
+  detail::SymmetricPlace in_symmetric(group);
   for (const GatheredTensor& tensor : args.tensors) {
     const TensorNames& names = names_of(operation.work.tensors);
     detail::check_size(names.row_bytes.c_str(), tensor.row_bytes);
@@ -215,18 +225,21 @@ void all_gather_v(const Group& handle, const AllGatherVArgs& args) {
                                                        .output_stride = output.stride};
     operation.whole = operation.whole && detail::rows_may_be_whole(input.data, tensor.row_bytes, input.stride) &&
                       detail::rows_may_be_whole(output.data, tensor.row_bytes, output.stride);
+    in_symmetric.add(output);
     own += input.payload();
     whole += output.payload();
     fingerprint = detail::fingerprint("tensor", fingerprint, tensor.row_bytes);
     widths += fmt::format("{}{}", widths.empty() ? "" : " + ", tensor.row_bytes);
   }
   detail::check_ready(handle, "all_gather_v", detail::kCountsHint);
-  const detail::MovePlan plan = weft::plan(group, own, whole, 0, args.launch);
+  const detail::MovePlan plan = weft::plan(
+      group, {.own = own, .whole = whole, .sent = 0, .symmetric = in_symmetric.found(), .launch = args.launch});
   operation.work.line_packs = plan.slot_packs;
   operation.work.shares.detour_packs = plan.detour_packs;
-  detail::make_call(handle, {.name = {fingerprint, fmt::format("all_gather_v rows of {} bytes, {}, tag {}", widths,
-                                                               detail::describe(args.counts), args.tag)},
-                             .operation = operation,
+  detail::make_call(handle, {.name = {in_symmetric.mark(fingerprint),
+                                      fmt::format("all_gather_v rows of {} bytes, {}{}, tag {}", widths,
+                                                  detail::describe(args.counts), in_symmetric.text(), args.tag)},
+                             .operation = in_symmetric.serve(operation),
                              .blocks = plan.blocks,
                              .threads = plan.threads,
                              .stream = args.stream});

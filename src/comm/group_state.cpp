@@ -75,6 +75,8 @@ void GroupState::arm(std::optional<std::uint32_t> first_epoch, bool moved) {
     make_old(layout_.headers, kBanks * members);
     make_old(layout_.bulk_signals, 2 * layout_.bulk_slots * members);
     make_old(layout_.bulk_credits, layout_.bulk_slots * members);
+    make_old(layout_.symmetric_signals, 2 * layout_.symmetric_chunks * members);
+    make_old(layout_.invitations, layout_.symmetric_chunks != 0 ? members : 0);
     make_old(multimem_.signals, 2 * multimem_.chunks * members);
   }
   if (moved) generation_ = communicator_.new_generation();  // graphs captured before hold the old addresses

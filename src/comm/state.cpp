@@ -8,6 +8,7 @@
 
 #include "comm/choices.hpp"
 #include "comm/exchange_state.hpp"
+#include "comm/symmetric_state.hpp"
 #include "comm/window_layout.hpp"
 #include "core/argument.hpp"
 #include "core/log.hpp"
@@ -245,9 +246,15 @@ void CommunicatorState::abort() noexcept {
 
 std::vector<const std::byte*> CommunicatorState::windows() const {
   std::vector<const std::byte*> all;
-  for (int number = 0; number <= static_cast<int>(exchanges_.size()); ++number) {
+  const auto add = [&](int number) {
     for (int peer = 0; peer < size(); ++peer) all.push_back(fabric_->window(number, peer));
-  }
+  };
+  add(0);
+  each_exchange([&](const ExchangeState& exchange) { add(exchange.window()); });
+  each_symmetric([&](const SymmetricState& memory) {
+    add(memory.window());
+    all.push_back(fabric_->own_memory(memory.window()));  // in graphs even where nobody reaches it
+  });
   all.push_back(fabric_->multicast());
   return all;
 }
@@ -274,7 +281,8 @@ void CommunicatorState::allow_abort() {
 std::size_t CommunicatorState::window_bytes() const {
   if (released_) return 0;
   std::size_t bytes = window_bytes_;
-  each_exchange([&](ExchangeState& exchange) { bytes += exchange.window_bytes(); });
+  each_exchange([&](const ExchangeState& exchange) { bytes += exchange.window_bytes(); });
+  each_symmetric([&](const SymmetricState& memory) { bytes += memory.window_bytes(); });
   return bytes;
 }
 
@@ -290,7 +298,9 @@ void CommunicatorState::release() {
   });
   windows_ = windows();
   released_ = true;  // from here on nobody writes to anybody's window
+  each_symmetric([](SymmetricState& memory) { memory.close(); });
   bootstrap_->agree_on("release: free the windows", [&] {
+    each_symmetric([&](const SymmetricState& memory) { fabric_->close_window(memory.window()); });
     each_exchange([&](ExchangeState& exchange) { fabric_->close_window(exchange.window()); });
     fabric_->close_window(0);
   });
@@ -303,6 +313,8 @@ void CommunicatorState::acquire() {
   open_window();
   each_exchange(
       [&](ExchangeState& exchange) { fabric_->open_window(*bootstrap_, exchange.window(), exchange.window_bytes()); });
+  each_symmetric(
+      [&](const SymmetricState& memory) { fabric_->open_window(*bootstrap_, memory.window(), memory.window_bytes()); });
   // Where a window moved for one rank, captured graphs are void on all: some would call, and the others not.
   const auto moved =
       bootstrap_->all_gather_value("acquire: compare addresses", static_cast<char>(windows() != windows_));
@@ -313,6 +325,7 @@ void CommunicatorState::acquire() {
       if (group != nullptr) group->arm({}, any_moved);
     }
     each_exchange([&](ExchangeState& exchange) { exchange.arm({}, any_moved); });
+    each_symmetric([](SymmetricState& memory) { memory.open(); });
   });
   released_ = false;
   allow_abort();

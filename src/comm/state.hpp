@@ -22,6 +22,7 @@ namespace weft::detail {
 
 class CommunicatorState;
 class ExchangeState;
+class SymmetricState;
 
 // One call in numbers and in words. The fingerprint is what ranks compare.
 struct CallName {
@@ -106,6 +107,11 @@ class CommunicatorState : public std::enable_shared_from_this<CommunicatorState>
   // Both collective over the world: every rank makes, or frees, an exchange on the group of its own that it names.
   std::shared_ptr<ExchangeState> make_exchange(GroupState& group, const ExchangeArgs& args);
   void free_exchange(const std::shared_ptr<ExchangeState>& exchange);
+  // symmetric.cpp; the first two are collective over the world.
+  std::shared_ptr<SymmetricState> allocate_symmetric(std::size_t bytes);
+  void free_symmetric(SymmetricState& memory);
+  // The symmetric memory in which all of `bytes` bytes at `data` lie on this rank; null where none has them all.
+  const SymmetricState* symmetric_at(const void* data, std::size_t bytes) const;
   // Of a window that has been taken, or has moved: one that no call was ever made with. 0 stands for a released one.
   std::uint32_t new_generation() { return ++generations_; }
   void release();
@@ -147,6 +153,12 @@ class CommunicatorState : public std::enable_shared_from_this<CommunicatorState>
       if (exchange != nullptr) visit(*exchange);
     }
   }
+  template <class Visit>
+  void each_symmetric(Visit visit) const {
+    for (const auto& memory : symmetric_) {
+      if (memory != nullptr) visit(*memory);
+    }
+  }
   std::shared_ptr<const GroupState> channel_owner(std::uint32_t channel) const;
   std::vector<CallRecord> history(const GroupState& group) const;
   void warn_when_slow(const FaultRecord& record) const;
@@ -172,6 +184,8 @@ class CommunicatorState : public std::enable_shared_from_this<CommunicatorState>
   // communicator's owner.
   std::vector<std::shared_ptr<ExchangeState>> exchanges_;
   std::uint64_t exchanges_made_ = 0;
+  std::vector<std::shared_ptr<SymmetricState>> symmetric_;  // by slot; null where one was freed
+  std::uint64_t symmetric_made_ = 0;
   std::uint32_t generations_ = 0;
 };
 

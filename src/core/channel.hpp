@@ -28,11 +28,15 @@ struct RegionLayout {
   std::uint64_t bulk_scatter;  // [slot][sender][bulk_packs]
   std::uint64_t bulk_gather;   // [slot][owner][bulk_packs]
   std::uint64_t bulk_credits;  // [slot][reader] words: epoch << 32 | chunk of this rank's that was read
+  // Copies into symmetric memory (algorithms/symmetric_copy.hpp).
+  std::uint64_t symmetric_signals;  // [hop][chunk][sender] words: epoch << 32 | chunk
+  std::uint64_t invitations;  // [from] words: epoch << 32 | what names the call, and its rows, that it is ready for
   std::uint64_t one_shot_packs;
-  std::uint64_t two_shot_packs;  // per shard
-  std::uint64_t bulk_packs;      // of a chunk
-  std::uint64_t bulk_slots;      // chunks of a message that are under way at once
-  std::uint64_t bytes;           // of the whole region
+  std::uint64_t two_shot_packs;    // per shard
+  std::uint64_t bulk_packs;        // of a chunk
+  std::uint64_t bulk_slots;        // chunks of a message that are under way at once
+  std::uint64_t symmetric_chunks;  // of a message, at most
+  std::uint64_t bytes;             // of the whole region
 };
 
 // The buffers of the bulk all-reduce: a power of two of slots, two or more.
@@ -41,9 +45,13 @@ struct BulkShape {
   std::uint64_t packs = 64;
 };
 
+// Chunks of a message to symmetric memory, which has no slots to fill: one for each block that there may be, so two for
+// each of an H200's.
+inline constexpr std::uint64_t kSymmetricChunks = 256;
+
 // `one_shot_bytes` and `two_shot_bytes`: the largest message each algorithm takes in one piece.
 constexpr RegionLayout make_layout(std::uint32_t size, std::size_t one_shot_bytes, std::size_t two_shot_bytes,
-                                   BulkShape bulk = {}) {
+                                   BulkShape bulk = {}, std::uint64_t symmetric_chunks = kSymmetricChunks) {
   constexpr std::uint64_t alignment = 256;
   const auto aligned = [](std::uint64_t bytes) { return (bytes + alignment - 1) / alignment * alignment; };
   const std::uint64_t packs_per_unit = alignment / sizeof(Pack);
@@ -62,7 +70,10 @@ constexpr RegionLayout make_layout(std::uint32_t size, std::size_t one_shot_byte
   layout.bulk_scatter = layout.bulk_signals + aligned(2 * bulk.slots * size * sizeof(std::uint64_t));
   layout.bulk_gather = layout.bulk_scatter + aligned(bulk.slots * size * bulk.packs * sizeof(Pack));
   layout.bulk_credits = layout.bulk_gather + aligned(bulk.slots * size * bulk.packs * sizeof(Pack));
-  layout.bytes = layout.bulk_credits + aligned(bulk.slots * size * sizeof(std::uint64_t));
+  layout.symmetric_chunks = symmetric_chunks;
+  layout.symmetric_signals = layout.bulk_credits + aligned(bulk.slots * size * sizeof(std::uint64_t));
+  layout.invitations = layout.symmetric_signals + aligned(2 * symmetric_chunks * size * sizeof(std::uint64_t));
+  layout.bytes = layout.invitations + aligned(size * sizeof(std::uint64_t));
   return layout;
 }
 

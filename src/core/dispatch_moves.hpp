@@ -14,10 +14,10 @@
 namespace weft::detail {
 
 // Calls `run.template operator()<Algorithm class>()` for the instance that serves the call.
-template <class Shares, std::uint32_t most_tensors, class Run>
+template <class Shares, std::uint32_t most_tensors, bool symmetric, class Run>
 void with_copy(bool whole, Run&& run) {
-  if (whole) return run.template operator()<PushCopy<Shares, true, most_tensors>>();
-  run.template operator()<PushCopy<Shares, false, most_tensors>>();
+  if (whole) return run.template operator()<PushCopy<Shares, true, most_tensors, symmetric>>();
+  run.template operator()<PushCopy<Shares, false, most_tensors, symmetric>>();
 }
 
 // Sums of whole packs have lean instances for groups of two, four and eight in bf16.
@@ -51,9 +51,9 @@ template <class Run>
 struct ServeMove {
   Run run;
 
-  template <class Shares, std::uint32_t most_tensors>
-  void operator()(const CopyOperation<Shares, most_tensors>& op) const {
-    with_copy<Shares, most_tensors>(op.whole, [&]<class A>() { run.template operator()<A>(op.work); });
+  template <class Shares, std::uint32_t most_tensors, bool symmetric>
+  void operator()(const CopyOperation<Shares, most_tensors, symmetric>& op) const {
+    with_copy<Shares, most_tensors, symmetric>(op.whole, [&]<class A>() { run.template operator()<A>(op.work); });
   }
   template <class Shares>
   void operator()(const ReduceScatterOperation<Shares>& op) const {

@@ -22,9 +22,9 @@ struct AllReduceOperation {
   Algorithm algorithm;
 };
 
-template <class Shares, std::uint32_t most_tensors>
+template <class Shares, std::uint32_t most_tensors, bool symmetric = false>
 struct CopyOperation {
-  CopyWork<Shares, most_tensors> work;
+  CopyWork<Shares, most_tensors, symmetric> work;
   bool whole;
 };
 
@@ -42,11 +42,13 @@ struct CountsOperation {
 
 using EqualCopy = CopyOperation<EqualShares, 1>;
 using CountedCopy = CopyOperation<CountedShares, kMaxTensors>;
+using EqualSymmetricCopy = CopyOperation<EqualShares, 1, true>;
+using CountedSymmetricCopy = CopyOperation<CountedShares, kMaxTensors, true>;
 using EqualReduceScatter = ReduceScatterOperation<EqualShares>;
 using CountedReduceScatter = ReduceScatterOperation<CountedShares>;
 
-using MoveOperation =
-    std::variant<EqualCopy, CountedCopy, EqualReduceScatter, CountedReduceScatter, BarrierOperation, CountsOperation>;
+using MoveOperation = std::variant<EqualCopy, CountedCopy, EqualSymmetricCopy, CountedSymmetricCopy, EqualReduceScatter,
+                                   CountedReduceScatter, BarrierOperation, CountsOperation>;
 
 struct DispatchOperation {
   DispatchWork work;

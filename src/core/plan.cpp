@@ -137,11 +137,14 @@ Plan plan_all_reduce(const PlanQuery& asked) {
 
 MovePlan plan_move(const MoveQuery& query) {
   // Chunks cost round trips, and lines bytes. On H200s lines win as long as a slot takes them (docs/performance.md).
-  const std::uint64_t most_wire = (query.device == Device::cpu ? 16 * KiB : 16 * MiB) / sizeof(Pack);
+  const bool cpu = query.device == Device::cpu;
+  // To symmetric memory they win up to 1.75 MiB that leave a rank: a third more bytes, for 4 µs.
+  const std::uint64_t most_symmetric = 7 * MiB / 3 / std::max(query.size - 1, 1u);
+  const std::uint64_t most_wire = (cpu ? 16 * KiB : query.symmetric ? most_symmetric : 16 * MiB) / sizeof(Pack);
   MovePlan plan{};
   plan.slot_packs = std::min(query.layout.two_shot_packs, most_wire);
   // Two hops cost time, too, which the links must make up for.
-  plan.detour_packs = (query.device == Device::cpu ? 32 * KiB : 7 * MiB / 4) / sizeof(Pack);
+  plan.detour_packs = (cpu ? 32 * KiB : 7 * MiB / 4) / sizeof(Pack);
   const std::uint64_t sent_units = (query.sent_bytes + query.unit_bytes - 1) / query.unit_bytes;
   const bool relays_take_lines = query.size > 1 && sent_units / (query.size - 1) * query.wire_packs <= plan.slot_packs;
   plan.detour =

@@ -63,6 +63,7 @@ struct MoveQuery {
   std::uint64_t unit_bytes;      // that one thread moves at once
   std::uint64_t wire_packs;      // … and what they take on the wire
   std::uint64_t streams;         // threads that serve the same place of a message: one for all peers, or one for each
+  bool symmetric = false;        // outputs lie in symmetric memory
   Launch launch = {};
   int max_blocks = kMaxBlocks;
 };

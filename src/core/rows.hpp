@@ -1,5 +1,6 @@
 // Rows of a user's tensor as one stream of bytes, read and written in packs of sixteen: rows of any length, at any
-// distance, at any address. Ordinary loads and stores: no other rank sees this memory.
+// distance, at any address. Ordinary loads and stores: no other rank sees this memory,
+// but where outputs lie in symmetric memory (algorithms/symmetric_copy.hpp).
 #pragma once
 
 #include <cstdint>

@@ -11,8 +11,10 @@ void launch_operation(const PlannedCall& planned, const MoveOperation& operation
 void load_moves(Loader& loader) {
   const auto load = [&]<class A>() { loader.load<A>(); };
   for (const bool whole : {false, true}) {
-    with_copy<EqualShares, 1>(whole, load);
-    with_copy<CountedShares, kMaxTensors>(whole, load);
+    with_copy<EqualShares, 1, false>(whole, load);
+    with_copy<EqualShares, 1, true>(whole, load);
+    with_copy<CountedShares, kMaxTensors, false>(whole, load);
+    with_copy<CountedShares, kMaxTensors, true>(whole, load);
   }
   for (const DataType type : {DataType::bf16, DataType::f16, DataType::f32, DataType::i32}) {
     for (const std::uint32_t size : {0, 2, 4, 8}) {

@@ -63,6 +63,7 @@ class CpuFabric final : public Fabric {
     const auto index = static_cast<std::size_t>(number);
     return index < windows_.size() && windows_[index].size() != 0 ? windows_[index].at(world_rank) : nullptr;
   }
+  std::byte* own_memory(int number) const override { return window(number, rank_); }
   void finish_calls() override {}  // a call is made by its caller, and has ended when it returns
 
   std::byte* lasting(int number) override {

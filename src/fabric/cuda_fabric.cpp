@@ -108,15 +108,13 @@ class CudaFabric final : public Fabric {
     if (shared_) {
       window = make_process_window(bootstrap, bytes, device_);
     } else {
-      bootstrap.agree_on("register the window", [&] {
-        window = make_nccl_window({.comm = nccl_->at(0),
-                                   .rank = rank_,
-                                   .size = size_,
-                                   .bytes = bytes,
-                                   .stream = stream_,
-                                   .deadline = deadline_,
-                                   .multicast = wants_multicast_ && number == 0});
-      });
+      window = make_nccl_window(bootstrap, {.comm = nccl_->at(0),
+                                            .rank = rank_,
+                                            .size = size_,
+                                            .bytes = bytes,
+                                            .stream = stream_,
+                                            .deadline = deadline_,
+                                            .multicast = wants_multicast_ && number == 0});
     }
     if (number != 0) return;
     const std::vector<std::byte*>& peers = window->peers();  // where poison goes
@@ -132,6 +130,11 @@ class CudaFabric final : public Fabric {
     const auto index = static_cast<std::size_t>(number);
     const bool open = index < windows_.size() && windows_[index] != nullptr;
     return open ? windows_[index]->peers()[static_cast<std::size_t>(world_rank)] : nullptr;
+  }
+  std::byte* own_memory(int number) const override {
+    const auto index = static_cast<std::size_t>(number);
+    std::byte* const mine = window(number, rank_);  // NCCL's second address of it, which all of Weft uses where it is
+    return mine == nullptr && index < windows_.size() && windows_[index] != nullptr ? windows_[index]->memory() : mine;
   }
   void finish_calls() override {
     const DeviceScope scope(device_);

@@ -35,13 +35,17 @@ __global__ void poison_kernel(std::byte* const* windows, int count, std::uint32_
 
 class NcclWindow final : public CudaWindow {
  public:
-  explicit NcclWindow(const NcclWindowArgs& args) : comm_(args.comm) {
-    check_nccl(ncclMemAlloc(&memory_, args.bytes), "ncclMemAlloc of the window", comm_);
+  NcclWindow(Bootstrap& bootstrap, const NcclWindowArgs& args) : comm_(args.comm) {
     try {
-      settle_nccl(ncclCommWindowRegister(comm_, memory_, args.bytes, &window_, NCCL_WIN_COLL_SYMMETRIC), comm_,
-                  "ncclCommWindowRegister", args.deadline);
-      find_peers(args);
-      if (args.multicast) bind_multicast(args);
+      // Agreed on before NCCL registers, which waits for every rank: also for one that had no memory left.
+      bootstrap.agree_on("allocate the window",
+                         [&] { check_nccl(ncclMemAlloc(&memory_, args.bytes), "ncclMemAlloc of the window", comm_); });
+      bootstrap.agree_on("register the window", [&] {
+        settle_nccl(ncclCommWindowRegister(comm_, memory_, args.bytes, &window_, NCCL_WIN_COLL_SYMMETRIC), comm_,
+                    "ncclCommWindowRegister", args.deadline);
+        find_peers(args);
+        if (args.multicast) bind_multicast(args);
+      });
     } catch (...) {
       free();
       throw;
@@ -124,7 +128,6 @@ class NcclWindow final : public CudaWindow {
   }
 
   ncclComm_t comm_;
-  void* memory_ = nullptr;
   ncclWindow_t window_ = nullptr;
   ncclDevComm device_comm_{};  // nothing but its multicast object is used
   bool bound_ = false;
@@ -156,15 +159,12 @@ class ProcessWindow final : public CudaWindow {
   ~ProcessWindow() override { static_cast<void>(cudaFree(memory_)); }
   ProcessWindow(const ProcessWindow&) = delete;
   ProcessWindow& operator=(const ProcessWindow&) = delete;
-
- private:
-  void* memory_ = nullptr;
 };
 
 }  // namespace
 
-std::unique_ptr<CudaWindow> make_nccl_window(const NcclWindowArgs& args) {
-  return std::make_unique<NcclWindow>(args);
+std::unique_ptr<CudaWindow> make_nccl_window(Bootstrap& bootstrap, const NcclWindowArgs& args) {
+  return std::make_unique<NcclWindow>(bootstrap, args);
 }
 
 std::unique_ptr<CudaWindow> make_process_window(Bootstrap& bootstrap, std::size_t bytes, int device) {

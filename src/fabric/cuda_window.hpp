@@ -18,11 +18,14 @@ class CudaWindow {
   virtual ~CudaWindow() = default;
   // By world rank; null where this GPU cannot reach that rank's memory.
   const std::vector<std::byte*>& peers() const { return peers_; }
+  // This rank's, as it was allocated: there even where peers() has none.
+  std::byte* memory() const { return static_cast<std::byte*>(memory_); }
   // The windows of all ranks through the switch; null where that was not asked for.
   std::byte* multicast() const { return multicast_; }
 
  protected:
   std::vector<std::byte*> peers_;
+  void* memory_ = nullptr;
   std::byte* multicast_ = nullptr;
 };
 
@@ -35,7 +38,7 @@ struct NcclWindowArgs {
   std::chrono::nanoseconds deadline;
   bool multicast;  // bind it to a multicast object; throws Errc::unsupported where peers are out of reach
 };
-std::unique_ptr<CudaWindow> make_nccl_window(const NcclWindowArgs& args);
+std::unique_ptr<CudaWindow> make_nccl_window(Bootstrap& bootstrap, const NcclWindowArgs& args);
 
 // cudaMalloc and peer access, for ranks that are threads of one process and share GPUs, which NCCL does not allow.
 std::unique_ptr<CudaWindow> make_process_window(Bootstrap& bootstrap, std::size_t bytes, int device);

@@ -57,6 +57,8 @@ class Fabric {
   // Gives this rank's part back. No call may touch any rank's any more: see finish_calls().
   virtual void close_window(int number) = 0;
   virtual std::byte* window(int number, int world_rank) const = 0;
+  // This rank's part of an open window, also where no rank reaches another's and window() is null for its own.
+  virtual std::byte* own_memory(int number) const = 0;
   // Waits until this rank's calls have ended, as they do by the deadline.
   virtual void finish_calls() = 0;
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "core/numeric.hpp"
 #include "weft/error.hpp"
@@ -179,6 +180,7 @@ Failure AllReduceProgram::run(Scheduler& scheduler, const std::optional<Stop>& s
   host_saw_.clear();
   if (setup_.has_exchange()) reset_tables();
   begun_.assign(world_.streams().size(), 0);
+  unread_.assign(setup_.ranks, -1);
   threads_ended_.assign(tensors_.size(), 0);
   idled_.assign(setup_.ranks, 0);
   meetings_.assign(setup_.ranks, 0);
@@ -196,7 +198,7 @@ void AllReduceProgram::run(unsigned thread, unsigned launch) {
     while (machine_->load(world_.event_word(static_cast<unsigned>(before), stream.rank), true) == 0) machine_->relax();
   }
   unsigned& begun = begun_[stream_of_[thread]];
-  if (begun <= launch) begin_call(call, stream.rank);
+  if (begun <= launch) begin_call(call, stream.rank, thread);
   begun = launch + 1;
   if (setup_.faults.overlaps) wait_for_overlap(call, stream.rank);
   const unsigned within = thread - stream.first_thread;
@@ -223,12 +225,31 @@ std::uint32_t AllReduceProgram::host_epoch(unsigned call) const {
 }
 
 // The first thread to run of a call. A replay finds new data where the calls of its recording always find it.
-void AllReduceProgram::begin_call(unsigned call, unsigned rank) {
+void AllReduceProgram::begin_call(unsigned call, unsigned rank, unsigned thread) {
+  read_symmetric(rank, thread);
+  if (setup_.call(call, rank).symmetric) unread_[rank] = static_cast<int>(call);
   Tensors& shared = tensors(recorded(call), rank);
   if (recorded(call) == call) return;
   tensors(shared.user, rank).result = shared.memory;
   shared.user = call;
   std::ranges::copy(tensors(call, rank).initial, shared.memory.begin());
+}
+
+// What is enqueued behind a call reads its outputs: as late as the next call allows, and the oldest that it may see
+// there. At the end, without a thread, the newest.
+void AllReduceProgram::read_symmetric(unsigned rank, std::optional<unsigned> thread) {
+  if (unread_[rank] < 0) return;
+  const auto call = static_cast<unsigned>(std::exchange(unread_[rank], -1));
+  Tensors& t = tensors(recorded(call), rank);
+  Memory& memory = machine_->memory();
+  const auto unit = static_cast<unsigned>(setup_.atomic_bytes);
+  for (const Tensors::Stretch& stretch : tensors(call, rank).symmetric) {
+    for (std::size_t at = 0; at < stretch.bytes; at += unit) {
+      const Memory::Location from = memory.locate(world_.symmetric(rank) + stretch.from + at, unit);
+      const Pack& found = thread ? memory.load(*thread, from, memory.choices(*thread, from) - 1) : memory.newest(from);
+      std::memcpy(reinterpret_cast<std::byte*>(t.memory.data()) + stretch.to + at, &found, unit);
+    }
+  }
 }
 
 // The last thread to leave a call that one of another stream waits for says so.

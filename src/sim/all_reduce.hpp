@@ -40,6 +40,11 @@ class AllReduceProgram final : public Program {
     unsigned user;                                 // the last call that has begun to use `memory`
     Kernel kernel, wait;                           // a send: what its wait is
     std::size_t output_offset;                     // bytes
+    // Of outputs in symmetric memory: what a reader behind the call copies into `memory`.
+    struct Stretch {
+      std::size_t from, to, bytes;
+    };
+    std::vector<Stretch> symmetric;
   };
   void fill(unsigned call, unsigned rank);
   // Fresh memory of a call, or that of the call whose recording it replays.
@@ -64,7 +69,8 @@ class AllReduceProgram final : public Program {
   void reset_tables();
   detail::ExchangeView exchange_view(unsigned dispatch, unsigned rank);
   std::uint32_t host_epoch(unsigned call) const;
-  void begin_call(unsigned call, unsigned rank);
+  void begin_call(unsigned call, unsigned rank, unsigned thread);
+  void read_symmetric(unsigned rank, std::optional<unsigned> thread);
   void end_call(unsigned call, unsigned rank);
   void wait_for_overlap(unsigned call, unsigned rank);
   void run_host(unsigned rank);
@@ -98,11 +104,12 @@ class AllReduceProgram final : public Program {
   static constexpr std::uint64_t kUnknown = ~std::uint64_t{0};
   std::vector<std::uint64_t> needed_;
   // of one execution
-  std::string host_saw_;                      // what was wrong when the host looked
-  std::vector<unsigned> begun_;               // calls, by stream
-  std::vector<unsigned> threads_ended_;       // by call and rank
-  std::vector<std::uint64_t> idled_;          // by rank: Machine::idled() when a thread last left a call
-  std::vector<std::uint32_t> meetings_;       // by rank
+  std::string host_saw_;                 // what was wrong when the host looked
+  std::vector<unsigned> begun_;          // calls, by stream
+  std::vector<int> unread_;              // by rank: the call whose outputs in symmetric memory nobody has read; −1
+  std::vector<unsigned> threads_ended_;  // by call and rank
+  std::vector<std::uint64_t> idled_;     // by rank: Machine::idled() when a thread last left a call
+  std::vector<std::uint32_t> meetings_;  // by rank
   std::vector<std::uint64_t> stores_before_;  // to the window of each rank, when it went away
 };
 

@@ -24,6 +24,7 @@ std::string AllReduceProgram::wrong_result(unsigned call, unsigned rank) {
 
 std::string AllReduceProgram::check() {
   if (!host_saw_.empty()) return host_saw_;
+  for (unsigned rank = 0; rank < setup_.ranks; ++rank) read_symmetric(rank, {});
   if (setup_.faults.unordered_rank >= 0) return check_unordered();
   if (setup_.faults.any() && !setup_.faults.harmless) return check_faults();
   for (unsigned call = 0; call < setup_.calls.size(); ++call) {
@@ -56,6 +57,7 @@ bool AllReduceProgram::may_say(Errc code) const {
   if (code == Errc::peer_failed) return true;  // and who told it must know more
   if (faults.in_flight) return code == Errc::in_flight;
   if (faults.lacks_room()) return false;
+  if (faults.other_rows) return code == Errc::timeout;  // of the invitation that does not come
   if (faults.odd_rank >= 0 || faults.ahead_rank >= 0) return code == Errc::mismatch;
   if (faults.aborting_rank >= 0) return code == Errc::aborted;
   return code == (setup_.deadline_ns == 0 ? Errc::peer_died : Errc::timeout);
@@ -136,6 +138,11 @@ std::string AllReduceProgram::check_faults() {
                          culprit);
     }
   }
+  // Nor does anybody write to who makes another call.
+  if (faults.odd_rank >= 0 && faults.odd_call == 0 &&
+      world_.stores_to_symmetric(memory, static_cast<unsigned>(culprit)) != 0) {
+    return fmt::format("somebody wrote to the outputs of rank {}, which had not asked for it", culprit);
+  }
   if (const std::string late = check_waits(); !late.empty()) return late;
   return all_right && !machine_->dead_or_stopped() ? world_.check_rest(memory) : "";
 }
@@ -146,7 +153,7 @@ std::string AllReduceProgram::check_faults() {
 std::string AllReduceProgram::check_waits() const {
   constexpr std::uint64_t kTurns = 8;
   const Faults& faults = setup_.faults;
-  const bool by_deadline = faults.stopping_rank >= 0 && setup_.deadline_ns != 0;
+  const bool by_deadline = (faults.stopping_rank >= 0 || faults.other_rows) && setup_.deadline_ns != 0;
   const std::uint64_t wait = by_deadline ? setup_.deadline_ns + setup_.deadline_ns / 4 : 0;
   const std::uint64_t before = machine_->idled_before_stop();
   for (unsigned rank = 0; rank < setup_.ranks; ++rank) {

@@ -30,6 +30,16 @@ void set_calls(Setup& setup, const std::string& protocol) {
                    {.count = 9, .moving = Moving::broadcast, .detour = true},
                    {.moving = Moving::barrier},
                    {.count = 5, .grids = grids, .moving = Moving::reduce_scatter_v, .flows = true, .counts = counts}};
+  } else if (protocol == "symmetric") {
+    const auto call = [&](Moving moving, std::uint64_t count) {
+      return CallSetup{.count = count, .grids = grids, .moving = moving, .flows = true, .symmetric = true, .second = 8};
+    };
+    setup.symmetric_bytes = 512;
+    setup.calls = {call(Moving::all_gather_v, 8), call(Moving::broadcast, 32), call(Moving::all_gather, 16)};
+    setup.calls[0].counts.assign(setup.ranks, 1);
+    setup.calls[0].counts[0] = 2;
+    setup.calls[0].slot = SlotKind::dense;
+    setup.calls[1].detour = setup.ranks > 2;
   } else if (protocol == "counts") {
     const std::vector<std::int32_t> counts(setup.ranks, 3);
     setup.calls = {{.count = 3, .grids = grids, .moving = Moving::gather_counts, .counts = counts},
@@ -111,7 +121,7 @@ bool is_one_of(std::string_view kind, std::initializer_list<std::string_view> ki
 }
 // One rank calls what the others do not.
 bool calls_differ(std::string_view kind) {
-  return is_one_of(kind, {"mismatch", "other-count", "other-operation", "no-room"});
+  return is_one_of(kind, {"mismatch", "other-count", "other-operation", "other-rows", "no-room"});
 }
 
 struct Variant {
@@ -160,11 +170,16 @@ Setup fault_setup(const FaultArgs& args) {
       odd.count += 1;  // which only the fingerprint knows
       odd.ids = {{1, 1}};
     } else if (kind == "other-count") {
-      odd.count += 5;
+      odd.count += odd.symmetric ? 8 : 5;
     } else {
       odd.moving = odd.moving == Moving::nothing ? Moving::all_to_all : Moving::nothing;
     }
     faults.odd = odd;
+  }
+  faults.other_rows = kind == "other-rows";
+  if (faults.other_rows) {
+    faults.odd = setup.calls[odd_call];
+    std::ranges::reverse(faults.odd->counts);
   }
   faults.host_reads = kind == "host-reads";
   if (kind == "ahead") faults.ahead_rank = culprit;
@@ -195,18 +210,19 @@ const std::vector<Setup>& all_fault_setups() {
   static const std::vector<Setup> setups = [] {
     std::vector<Setup> all;
     for (const std::string kind :
-         {"stops", "slow", "late", "dies", "aborted", "aborts", "mismatch", "other-count", "other-operation", "no-room",
-          "in-flight", "overflow", "ahead", "host-reads", "overlap"}) {
+         {"stops", "slow", "late", "dies", "aborted", "aborts", "mismatch", "other-count", "other-operation",
+          "other-rows", "no-room", "in-flight", "overflow", "ahead", "host-reads", "overlap"}) {
       for (const std::string protocol : {"one-shot", "two-shot", "bulk", "multimem-one-shot", "multimem-two-shot",
-                                         "moves", "ragged", "norm-one-shot", "norm-two-shot", "moe"}) {
+                                         "moves", "ragged", "symmetric", "norm-one-shot", "norm-two-shot", "moe"}) {
         // The groups of an exchange have no other operation.
         if (protocol == "moe" && kind == "other-operation") continue;
-        if (protocol != "ragged" && kind == "no-room") continue;
+        if (!is_one_of(protocol, {"ragged", "symmetric"}) && kind == "no-room") continue;
         if (protocol != "moe" && is_one_of(kind, {"in-flight", "overflow"})) continue;
         const unsigned calls = protocol == "moe" || protocol == "ragged" ? 4 : 3;
         for (unsigned call = 0; call < calls; ++call) {
           if (!calls_differ(kind) && call != 1) continue;
           if (kind == "no-room" && call != 0 && call != 3) continue;  // equal shares fit always
+          if (kind == "other-rows" && (protocol != "symmetric" || call != 0)) continue;
           const auto add = [&](FaultArgs args) {
             args.kind = kind;
             args.protocol = protocol;

@@ -11,10 +11,11 @@ namespace weft::sim {
 struct FaultArgs {
   // Of the rank that is to blame: "stops" for ever, is "slow" (sleeps for less than the deadline) or "late" (for
   // longer), "dies", is "aborted" while it sleeps, "aborts"; calls something else ("mismatch", "other-count",
-  // "other-operation"), gets more rows than it has room for ("overflow"), is "ahead"; "host-reads": a mismatch, and
-  // somebody reads the record; "overlap", "unordered": makes its calls on several streams.
+  // "other-operation"), finds other counts ("other-rows"), gets more rows than it has room for ("overflow"), is
+  // "ahead"; "host-reads": a mismatch, and somebody reads the record; "overlap", "unordered": makes its calls on
+  // several streams.
   std::string kind;
-  std::string protocol;  // "one-shot", "two-shot", "bulk", "moves", "ragged", "norm-one-shot", "norm-two-shot", "moe"
+  std::string protocol;  // "one-shot", "two-shot", "bulk", "moves", "ragged", "symmetric", "norm-one-shot", …, "moe"
   unsigned ranks;
   bool one_thread = false;
   bool first = false;     // the first rank is to blame, not the last

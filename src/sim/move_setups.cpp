@@ -29,10 +29,26 @@ std::vector<Setup> small_move_setups() {
       }
       setups.push_back(std::move(setup));
     };
+    const auto add_symmetric = [&](const char* how, Setup setup) {
+      setup.name = fmt::format("{}-{}", kind.name, how);
+      setup.symmetric_bytes = 128;
+      for (const std::uint64_t elements : {8, 16, 8}) {
+        setup.calls.push_back({.count = elements,
+                               .moving = kind.moving,
+                               .flows = true,
+                               .symmetric = true,
+                               .counts = kind.counts,
+                               .second = 8});
+      }
+      setups.push_back(std::move(setup));
+    };
     add("one-go", {}, 8, false);
     add("one-go-torn8", {.atomic_bytes = 8, .payload = Payload::special}, 8, false);
     add("one-go-cpu", {.atomic_bytes = 8, .one_thread = true}, 8, false);
     add("chunks", {.bulk_slots = 2}, 8, true);
+    if (kind.moving == Moving::reduce_scatter || kind.moving == Moving::reduce_scatter_v) continue;
+    add_symmetric("symmetric", {.payload = Payload::special});
+    add_symmetric("symmetric-cpu", {.atomic_bytes = 8, .one_thread = true});
   }
   // Whole packs, of which a thread loads its first before it knows the counts.
   setups.push_back(
@@ -72,6 +88,14 @@ std::vector<Setup> small_move_setups() {
                       .bound = 1,
                       .bulk_slots = 2});
   }
+  setups.push_back(
+      {.name = "all-gather-symmetric-threads",
+       .calls = {{.count = 16, .grids = {{2, 2}}, .moving = Moving::all_gather, .flows = true, .symmetric = true},
+                 {.count = 16, .grids = {{2, 2}}, .moving = Moving::all_gather, .flows = true, .symmetric = true}},
+       .bound = 1,
+       .bulk_slots = 2,
+       .bulk_packs = 2,  // one chunk, which one thread announces
+       .symmetric_bytes = 128});
   for (const auto& [kind, moving] : {std::pair{"barrier", Moving::barrier}, {"broadcast", Moving::broadcast}}) {
     const std::uint64_t count = moving == Moving::barrier ? 0 : 8;
     setups.push_back({.name = fmt::format("{}-wrap32", kind),

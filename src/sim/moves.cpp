@@ -1,5 +1,6 @@
 // Gathers and scatters as calls of a program: their tensors, and what must come out.
 #include <algorithm>
+#include <bit>
 #include <cstring>
 
 #include "sim/all_reduce.hpp"
@@ -146,15 +147,46 @@ void AllReduceProgram::fill_move(unsigned call, unsigned rank) {
       .output_step = spec.moving == Moving::broadcast ? 0u : 1u,
       .sender = spec.moving == Moving::broadcast ? static_cast<std::uint32_t>(n - 1) : detail::kEverybody,
       .detour = spec.detour};
+  // Outputs in symmetric memory begin at the same places on all ranks.
+  std::size_t places[2] = {};
+  for (std::size_t k = 0, next_place = 0; k < tensors_in_call && spec.symmetric; ++k) {
+    const std::size_t size = layout(widths[k]).outputs * element;
+    places[k] = next_place;
+    t.symmetric.push_back({.from = places[k], .to = made[k].output, .bytes = size});
+    next_place += (size + 15) / 16 * 16;
+  }
   const auto tensor = [&](std::size_t k) {
     const std::uint64_t row = widths[k] * element;
-    return detail::CopyTensor{memory + made[k].input, memory + made[k].output, row, row, row};
+    std::byte* const output = spec.symmetric ? world_.symmetric(rank) + places[k] : memory + made[k].output;
+    return detail::CopyTensor{memory + made[k].input, output, row, row, row};
   };
   // As the host chooses in production, for each rank by itself.
   const auto whole = [&](std::size_t k) {
     const std::uint64_t row = widths[k] * element;
     return detail::rows_may_be_whole(memory + made[k].input, row, row) &&
            detail::rows_may_be_whole(memory + made[k].output, row, row);
+  };
+  const auto copy = [&](const auto& shares, std::uint32_t tensors_of_call) {
+    using Shares = std::remove_cvref_t<decltype(shares)>;
+    constexpr std::uint32_t most = Shares::kKnown ? 1 : detail::kMaxTensors;
+    const auto fill = [&]<bool symmetric>() {
+      detail::CopyOperation<Shares, most, symmetric> op{};
+      op.work.shares = shares;
+      op.work.line_packs = slot_packs;
+      op.work.tensors = tensors_of_call;
+      for (std::uint32_t k = 0; k < tensors_of_call; ++k) op.work.tensor[k] = tensor(k);
+      return op;
+    };
+    const auto finish = [&](auto op) {
+      op.whole = true;
+      for (std::uint32_t k = 0; k < tensors_of_call; ++k) op.whole = op.whole && whole(k);
+      return detail::MoveOperation{op};
+    };
+    if (!spec.symmetric) return finish(fill.template operator()<false>());
+    auto op = fill.template operator()<true>();
+    for (std::size_t member = 0; member < n; ++member) op.work.outputs.near[member] = world_.symmetric(members[member]);
+    op.work.outputs.tile_shift = static_cast<std::uint32_t>(std::countr_zero(setup_.bulk_packs));
+    return finish(op);
   };
   const auto scatter = [&](const auto& shares) {
     using Shares = std::remove_cvref_t<decltype(shares)>;
@@ -175,12 +207,9 @@ void AllReduceProgram::fill_move(unsigned call, unsigned rank) {
   } else if (scatters_v) {
     operation = scatter(counted);
   } else if (gathers_v) {
-    operation = detail::CountedCopy{
-        .work = {.shares = counted, .line_packs = slot_packs, .tensors = 2, .tensor = {tensor(0), tensor(1)}},
-        .whole = whole(0) && whole(1)};
+    operation = copy(counted, 2);
   } else if (spec.moving != Moving::barrier) {
-    operation = detail::EqualCopy{
-        .work = {.shares = equal, .line_packs = slot_packs, .tensors = 1, .tensor = {tensor(0)}}, .whole = whole(0)};
+    operation = copy(equal, 1);
   }
   t.kernel = find_move_kernel(operation, setup_.atomic_bytes, setup_.one_thread);
 }

@@ -41,7 +41,12 @@ void World::name_region(Memory& memory, unsigned group, unsigned rank) const {
   bulk("signal", layout.bulk_signals, layout.bulk_scatter, sizeof(std::uint64_t));
   bulk("scatter", layout.bulk_scatter, layout.bulk_gather, layout.bulk_packs * sizeof(Pack));
   bulk("gather", layout.bulk_gather, layout.bulk_credits, layout.bulk_packs * sizeof(Pack));
-  bulk("credit", layout.bulk_credits, multimem_.packs != 0 ? multimem_.signals : layout.bytes, sizeof(std::uint64_t));
+  bulk("credit", layout.bulk_credits, layout.symmetric_signals, sizeof(std::uint64_t));
+  bulk("symmetric_signal", layout.symmetric_signals, layout.invitations, sizeof(std::uint64_t));
+  // Who has nothing to send reads none.
+  memory.add_area({region + layout.invitations, region + (multimem_.packs != 0 ? multimem_.signals : layout.bytes),
+                   rank, AreaKind::word,
+                   [=](std::size_t offset) { return fmt::format("{}invitation[from {}]", prefix, offset / 8); }});
   if (multimem_.packs == 0) return;
   // A peer may be one call ahead, and its signal of that call take the place of one that was not read: it says as much.
   memory.add_area({region + multimem_.signals, region + multimem_.stage, rank, AreaKind::word,

@@ -72,6 +72,7 @@ struct CallSetup {
   Moving moving = Moving::nothing;
   bool flows = false;      // in chunks, whatever its size
   bool detour = false;     // … by way of other ranks: a broadcast, or ragged calls with one busy rank
+  bool symmetric = false;  // … to outputs in symmetric memory, which all calls have at the same place
   std::uint64_t rows = 1;  // rms_norm
   NormForm norm = {};      // rms_norm
   // rms_norm: packs of a row that go through the buffers at once, where these are too small for a row (wide_norm()).
@@ -111,6 +112,7 @@ struct Faults {
   int odd_rank = -1;                  // makes a call of its own …
   unsigned odd_call = 0;              // … instead of this one:
   std::optional<CallSetup> odd = {};  // none: the same, which only the fingerprint tells apart, or …
+  bool other_rows = false;            // … which finds other counts, or …
   bool no_room = false;               // … nothing does: its ragged tensor lacks a row, or …
   bool overflow = false;              // … the dispatch has more rows for its experts than there is room
   int ahead_rank = -1;                // begins two calls ahead of the others
@@ -148,6 +150,7 @@ struct Setup {
   unsigned bound = 2;  // … this bound
   std::uint64_t deadline_ns = 0;
   unsigned bulk_slots = 4, bulk_packs = 1;
+  unsigned symmetric_bytes = 0;  // of each rank
   Faults faults = {};
 
   bool is_odd(unsigned call, unsigned rank) const {
@@ -184,6 +187,7 @@ bool is_listed(const Setup& setup);              // whether find_setup() finds i
 // Those of dispatch and combine.
 std::vector<Setup> small_move_setups();
 std::vector<Setup> large_move_setups();
+std::vector<Setup> symmetric_setups();
 std::vector<Setup> small_multimem_setups();
 std::vector<Setup> large_multimem_setups();
 std::vector<Setup> small_norm_setups();

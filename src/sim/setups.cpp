@@ -284,6 +284,7 @@ const std::vector<Setup>& all_setups() {
     for (Setup& setup : all) setup.small = true;
     add(large_setups());
     add(large_move_setups());
+    add(symmetric_setups());
     add(large_moe_setups());
     add(large_norm_setups());
     add(large_multimem_setups());

@@ -45,14 +45,14 @@ World::World(const Setup& setup) : setup_(setup), exchange_(setup), groups_(setu
         setup.calls, [](const CallSetup& c) { return c.moving != Moving::nothing && c.moving != Moving::rms_norm; });
     const std::size_t shards = copies ? group.size() * 256 * sizeof(Pack) : wire_bytes;
     layouts_.push_back(detail::make_layout(static_cast<std::uint32_t>(group.size()), wire_bytes, shards,
-                                           {.slots = setup.bulk_slots, .packs = setup.bulk_packs}));
+                                           {.slots = setup.bulk_slots, .packs = setup.bulk_packs}, setup.bulk_slots));
     if (detail::is_multimem(setup.algorithm)) {
       const auto size = static_cast<std::uint32_t>(group.size());
       multimem_ = detail::add_multimem(layouts_.back(), size, wire_bytes);
     }
     state_offset_ += layouts_.back().bytes;
   }
-  rank_bytes_ = state_offset_ + groups_.size() * kLocalBytes + kHostBytes;
+  rank_bytes_ = state_offset_ + groups_.size() * kLocalBytes + kHostBytes + (setup.symmetric_bytes + 255) / 256 * 256;
 
   for (unsigned rank = 0; rank < setup.ranks; ++rank) {
     const bool unordered = setup.faults.unordered_rank == static_cast<int>(rank);
@@ -220,6 +220,9 @@ void World::build(Memory& memory) {
     words(host + kMeetingOffset, host + kMeetingOffset + 4, AreaKind::word, "meeting");
     words(host + kRecordOffset, host + kEventsOffset, AreaKind::word, "record");
     words(host + kEventsOffset, host + kHostBytes, AreaKind::word, "ended");
+    const std::size_t symmetric = host + kHostBytes;
+    words(symmetric, symmetric + setup_.symmetric_bytes, AreaKind::word, "symmetric");
+    std::memset(base_ + symmetric, 0xa5, setup_.symmetric_bytes);  // as make_tensors() leaves outputs
     for (unsigned group = 0; group < groups_.size(); ++group) {
       const std::size_t state = local_offset(group, rank);
       words(state + offsetof(LocalState, dead), state + offsetof(LocalState, dead) + 4, AreaKind::word, "dead");
@@ -248,6 +251,8 @@ void World::build(Memory& memory) {
       make_old(layout.headers, detail::kBanks * size);
       make_old(layout.bulk_signals, 2 * layout.bulk_slots * size);
       make_old(layout.bulk_credits, layout.bulk_slots * size);
+      make_old(layout.symmetric_signals, 2 * layout.symmetric_chunks * size);
+      make_old(layout.invitations, layout.symmetric_chunks != 0 ? size : 0);
       make_old(multimem_.signals, 2 * multimem_.chunks * size);
       if (group == 0 && has_old_records()) exchange_.age_records(base_ + region_offset(0, rank), setup_.start_epoch);
       name_region(memory, group, rank);
@@ -323,12 +328,21 @@ std::uint64_t World::stores_to_window(const Memory& memory, unsigned rank) const
   return memory.stores(window_offset(rank), window_offset(rank) + state_offset_);
 }
 
+std::uint64_t World::stores_to_symmetric(const Memory& memory, unsigned rank) const {
+  const std::size_t begin = host_offset(rank) + kHostBytes;
+  return memory.stores(begin, begin + setup_.symmetric_bytes);
+}
+
 std::uint64_t* World::header(unsigned group, unsigned rank, std::size_t index) const {
   return reinterpret_cast<std::uint64_t*>(base_ + region_offset(group, rank) + layouts_[group].headers) + index;
 }
 
 std::uint32_t* World::claim_word(unsigned rank) const {
   return reinterpret_cast<std::uint32_t*>(base_ + host_offset(rank));
+}
+
+std::byte* World::symmetric(unsigned rank) const {
+  return base_ + host_offset(rank) + kHostBytes;
 }
 
 std::uint32_t* World::meeting_word(unsigned rank) const {

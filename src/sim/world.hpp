@@ -50,7 +50,9 @@ class World {
   // At the end of a run without faults: what is not as it should be, or an empty string.
   std::string check_rest(Memory& memory) const;
   std::uint64_t stores_to_window(const Memory& memory, unsigned rank) const;
+  std::uint64_t stores_to_symmetric(const Memory& memory, unsigned rank) const;
   std::uint64_t* header(unsigned group, unsigned rank, std::size_t index) const;  // of bank × size + sender
+  std::byte* symmetric(unsigned rank) const;                                      // its part of the symmetric memory
   std::uint32_t* claim_word(unsigned rank) const;
   std::uint32_t* abort_word(unsigned rank) const;
   std::uint32_t* meeting_word(unsigned rank) const;

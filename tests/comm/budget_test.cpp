@@ -24,8 +24,8 @@ TEST(Budget, OfDefaultWindows) {
   const Config config;
   EXPECT_EQ(config.max_groups, 4);
   const std::vector<Budget> cuda{
-      {2, 276'844'032, 167'784'960}, {4, 260'085'248, 142'631'424}, {8, 276'899'328, 142'656'000}};
-  const std::vector<Budget> cpu{{2, 24'907'776, 4'981'760}, {4, 28'841'216, 5'768'448}, {8, 36'709'376, 7'342'080}};
+      {2, 276'886'272, 167'793'408}, {4, 260'168'448, 142'648'064}, {8, 277'064'448, 142'689'024}};
+  const std::vector<Budget> cpu{{2, 24'950'016, 4'990'208}, {4, 28'924'416, 5'785'088}, {8, 36'874'496, 7'375'104}};
   for (const auto& [device, budgets] : {std::pair{Device::cuda, cuda}, {Device::cpu, cpu}}) {
     for (const Budget& budget : budgets) {
       EXPECT_EQ(detail::window_bytes(defaults(device, 4), budget.ranks), budget.window) << budget.ranks;

@@ -12,6 +12,7 @@
 #include "gpu/support/kernels.hpp"
 #include "support/move_mixes.hpp"
 #include "support/ranks.hpp"
+#include "weft/symmetric.hpp"
 
 namespace weft::test {
 namespace {
@@ -21,9 +22,14 @@ using detail::check_cuda;
 // A call between the restoring of its memory and the comparison of all of it, canaries, gaps and inputs included.
 class ComparedMove {
  public:
-  ComparedMove(GpuRank& gpu, const RankMove& move) : move_(move), stream_(gpu.stream()) {
-    for (const Memory& memory : move.memory) take(gpu, memory);
-    take(gpu, move.counts);
+  // `outputs`: where those of a copy lie, and behind them the next one's; null: in memory of its own.
+  ComparedMove(GpuRank& gpu, const RankMove& move, std::byte*& outputs) : move_(move), stream_(gpu.stream()) {
+    for (std::size_t i = 0; i < move.memory.size(); ++i) {
+      const bool apart = outputs != nullptr && is_output(move, i) && !sums(move.move.kind);
+      take(gpu, move.memory[i], apart ? outputs : gpu.device_memory(move.memory[i].before.size()));
+      if (apart) outputs += move.memory[i].before.size();
+    }
+    take(gpu, move.counts, gpu.device_memory(move.counts.before.size()));
     gpu.synchronize();
   }
 
@@ -45,9 +51,9 @@ class ComparedMove {
     std::byte* used;
     std::size_t bytes;
   };
-  void take(GpuRank& gpu, const Memory& memory) {
+  void take(GpuRank& gpu, const Memory& memory, std::byte* used) {
     const std::size_t bytes = memory.before.size();
-    const Block block{gpu.device_memory(bytes), gpu.device_memory(bytes), gpu.device_memory(bytes), bytes};
+    const Block block{gpu.device_memory(bytes), gpu.device_memory(bytes), used, bytes};
     check_cuda(cudaMemcpyAsync(block.before, memory.before.data(), bytes, cudaMemcpyHostToDevice, stream_), "upload");
     check_cuda(cudaMemcpyAsync(block.after, memory.after.data(), bytes, cudaMemcpyHostToDevice, stream_), "upload");
     blocks_.push_back(block);
@@ -61,13 +67,16 @@ class ComparedMove {
 // Moves of one group, ready to be called in any order.
 class Mix {
  public:
-  Mix(const GpuWorld& world, GpuRank& gpu, const Group& group, int count, std::uint32_t seed)
+  // `outputs`: symmetric memory for those of every other copy, or null.
+  Mix(const GpuWorld& world, GpuRank& gpu, const Group& group, int count, std::uint32_t seed,
+      std::byte* outputs = nullptr)
       : group_(group), wrong_(reinterpret_cast<unsigned long long*>(gpu.device_memory(sizeof(*wrong_)))) {
     check_cuda(cudaMemsetAsync(wrong_, 0, sizeof(*wrong_), gpu.stream()), "cudaMemsetAsync");
     for (Move& move : random_moves(count, group.size(), seed)) {
       move.launch = world.launch();
       prepared_.push_back(prepare(move, group.size(), group.rank()));
-      moves_.emplace_back(gpu, prepared_.back());
+      std::byte* own = nullptr;
+      moves_.emplace_back(gpu, prepared_.back(), prepared_.size() % 2 == 0 ? outputs : own);
     }
   }
 
@@ -111,7 +120,8 @@ INSTANTIATE_TEST_SUITE_P(Ranks, GpuGatherMixes, testing::Values(4));
 TEST_P(GpuGatherMixes, AThousandCallsOfEveryKindWithRandomDelays) {
   GpuWorld world = make_gpu_world(GetParam(), mixed_config());
   expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int rank) {
-    const Mix mix(world, gpu, communicator, 30, 21);
+    const auto memory = SymmetricMemory::allocate(communicator, std::size_t{16} << 20);
+    const Mix mix(world, gpu, communicator, 30, 21, static_cast<std::byte*>(memory.data()));
     std::mt19937 delays(static_cast<unsigned>(rank)), choices(4);
     for (int call = 0; call < 1000; ++call) {
       dawdle_somewhere(delays, gpu);

@@ -23,13 +23,6 @@ void expect_right(GpuWorld& world, std::vector<Move> moves) {
   }));
 }
 
-// Slots of 256 bytes: what is longer flows in chunks.
-Config small_gpu_slots() {
-  Config config = gpu_config();
-  config.two_shot_bytes = 256;
-  return config;
-}
-
 class GpuGather : public testing::TestWithParam<int> {};
 INSTANTIATE_TEST_SUITE_P(Ranks, GpuGather, testing::Values(1, 2, 3, 4, 8));
 

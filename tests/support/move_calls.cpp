@@ -99,9 +99,24 @@ void issue(const Group& group, const RankMove& prepared, const std::function<std
   }
 }
 
-HostMove::HostMove(const RankMove& largest) : largest_(largest) {
-  for (const Memory& memory : largest.memory) blocks_.emplace_back(memory.before.size() / sizeof(Block));
-  blocks_.emplace_back(largest.counts.before.size() / sizeof(Block));
+std::size_t output_bytes(const RankMove& move) {
+  std::size_t bytes = 0;
+  for (std::size_t i = 0; i < move.memory.size(); ++i) bytes += is_output(move, i) ? move.memory[i].before.size() : 0;
+  return bytes;
+}
+
+HostMove::HostMove(const RankMove& largest, std::byte* outputs) : largest_(largest) {
+  for (std::size_t i = 0; i <= largest.memory.size(); ++i) {
+    const bool counts = i == largest.memory.size();
+    const std::size_t bytes = (counts ? largest.counts : largest.memory[i]).before.size();
+    if (!counts && outputs != nullptr && is_output(largest, i)) {
+      storage_.emplace_back(outputs, bytes);
+      outputs += bytes;
+      continue;
+    }
+    blocks_.emplace_back(bytes / sizeof(Block));
+    storage_.push_back(std::as_writable_bytes(std::span(blocks_.back())));
+  }
   fill();
 }
 
@@ -129,9 +144,9 @@ void HostMove::check(const RankMove& move) {
   expect_after(move, move.counts, storage(move.memory.size()));
 }
 
-void run_on_cpu_rank(const Group& group, const Move& move) {
+void run_on_cpu_rank(const Group& group, const Move& move, std::byte* outputs) {
   const RankMove prepared = prepare(move, group.size(), group.rank());
-  HostMove host(prepared);
+  HostMove host(prepared, outputs);
   host.call(group);
   host.check();
 }

@@ -80,10 +80,17 @@ void issue(const Group& group, const RankMove& prepared, const std::function<std
 // Throws with the first byte that is not as it should be: where `got` is longer, it ends in canaries.
 void expect_after(const RankMove& prepared, const Memory& memory, std::span<const std::byte> got);
 
+// Which pieces of a rank's memory hold outputs, and what they take in symmetric memory, one behind the other.
+inline bool is_output(const RankMove& move, std::size_t memory) {
+  return move.move.in_place || memory % 2 == 1;
+}
+std::size_t output_bytes(const RankMove& move);
+
 // A rank's memory on the host: made once, for the largest move; filled, used and checked any number of times.
 class HostMove {
  public:
-  explicit HostMove(const RankMove& largest);
+  // `outputs`: where they lie, if not in memory of its own.
+  explicit HostMove(const RankMove& largest, std::byte* outputs = nullptr);
   // With what another move of the same kind finds, which needs no more memory.
   void fill(const RankMove& move);
   void fill() { fill(largest_); }
@@ -96,14 +103,15 @@ class HostMove {
   struct alignas(256) Block {
     std::byte bytes[256];
   };
-  std::span<std::byte> storage(std::size_t index) { return std::as_writable_bytes(std::span(blocks_[index])); }
+  std::span<std::byte> storage(std::size_t index) { return storage_[index]; }
   std::span<std::byte> storage_of(const Memory& memory);
   const RankMove& largest_;
   std::vector<std::vector<Block>> blocks_;
+  std::vector<std::span<std::byte>> storage_;  // of each piece of memory, and of counts
 };
 
 // Makes the call on a CPU rank and checks all that it did and did not write.
-void run_on_cpu_rank(const Group& group, const Move& move);
+void run_on_cpu_rank(const Group& group, const Move& move, std::byte* outputs = nullptr);
 
 // Each move in turn on a world of CPU ranks.
 void expect_right(int ranks, const Config& config, const std::vector<Move>& moves);

@@ -73,6 +73,7 @@ class ApartFabric final : public Fabric {
     near_->open_window(bootstrap, number, bytes);
   }
   void close_window(int number) override { near_->close_window(number); }
+  std::byte* own_memory(int number) const override { return near_->own_memory(number); }
   void finish_calls() override { near_->finish_calls(); }
   std::byte* lasting(int number) override { return near_->lasting(number); }
   void write(void* to, const void* from, std::size_t bytes) override { near_->write(to, from, bytes); }

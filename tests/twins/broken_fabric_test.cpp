@@ -56,6 +56,7 @@ class BreakableFabric final : public Fabric {
     sound_->open_window(bootstrap, number, bytes);
   }
   void close_window(int number) override { sound_->close_window(number); }
+  std::byte* own_memory(int number) const override { return sound_->own_memory(number); }
   void finish_calls() override { sound_->finish_calls(); }
   std::byte* lasting(int number) override { return sound_->lasting(number); }
   std::byte* window(int number, int rank) const override { return sound_->window(number, rank); }

@@ -13,9 +13,15 @@ namespace weft::test {
 
 class GpuMove {
  public:
-  GpuMove(GpuRank& gpu, const RankMove& largest) : gpu_(gpu), largest_(largest) {
-    for (const Memory& memory : largest.memory) take(memory.before.size());
-    take(largest.counts.before.size());
+  // `outputs`: where they lie, if not in memory of its own.
+  GpuMove(GpuRank& gpu, const RankMove& largest, std::byte* outputs = nullptr) : gpu_(gpu), largest_(largest) {
+    for (std::size_t i = 0; i < largest.memory.size(); ++i) {
+      const std::size_t bytes = largest.memory[i].before.size();
+      const bool apart = outputs != nullptr && is_output(largest, i);
+      take(bytes, apart ? outputs : nullptr);
+      if (apart) outputs += bytes;
+    }
+    take(largest.counts.before.size(), nullptr);
     fill(largest);
   }
 
@@ -57,7 +63,9 @@ class GpuMove {
     std::byte* device;
     std::size_t bytes;
   };
-  void take(std::size_t bytes) { copies_.push_back({gpu_.host_memory(bytes), gpu_.device_memory(bytes), bytes}); }
+  void take(std::size_t bytes, std::byte* device) {
+    copies_.push_back({gpu_.host_memory(bytes), device != nullptr ? device : gpu_.device_memory(bytes), bytes});
+  }
   static const Memory& memory_of(const RankMove& move, std::size_t i) {
     return i < move.memory.size() ? move.memory[i] : move.counts;
   }
@@ -68,10 +76,10 @@ class GpuMove {
 };
 
 // One call, checked. Throws on a fault and on a wrong result.
-inline void run_on_gpu_rank(const Group& group, GpuRank& gpu, const Move& move) {
+inline void run_on_gpu_rank(const Group& group, GpuRank& gpu, const Move& move, std::byte* outputs = nullptr) {
   gpu.reset();
   const RankMove prepared = prepare(move, group.size(), group.rank());
-  GpuMove on_gpu(gpu, prepared);
+  GpuMove on_gpu(gpu, prepared, outputs);
   on_gpu.call(group);
   gpu.synchronize();
   group.check();

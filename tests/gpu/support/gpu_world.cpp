@@ -36,6 +36,12 @@ Config gpu_config(std::chrono::nanoseconds deadline) {
   return config;
 }
 
+Config small_gpu_slots() {
+  Config config = gpu_config();
+  config.two_shot_bytes = 256;
+  return config;
+}
+
 Config small_gpu_pieces() {
   Config config = gpu_config();
   config.one_shot_bytes = 1024;

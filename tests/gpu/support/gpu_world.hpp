@@ -23,6 +23,8 @@ Config gpu_config(std::chrono::nanoseconds deadline = std::chrono::seconds(5));
 
 // Messages of a few packs already take several kernels, or chunks. One group.
 Config small_gpu_pieces();
+// Slots of 256 bytes: what is longer flows in chunks.
+Config small_gpu_slots();
 
 // Ranks that share a GPU need its queues to run side by side, which CUDA promises only for what it has begun: with
 // fifty launches ahead of each other, eight ranks on four GPUs were seen to stand still.

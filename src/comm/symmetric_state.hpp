@@ -1,0 +1,58 @@
+// What is behind a SymmetricMemory: a window of its own, with a table of all ranks' parts in front of this rank's.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "comm/state.hpp"
+
+namespace weft::detail {
+
+class SymmetricState {
+ public:
+  static constexpr int kMost = 64;  // of one communicator, at a time
+  static constexpr std::size_t kMostBytes = std::size_t{1} << 46;
+
+  // `number`: of those that the communicator ever took.
+  SymmetricState(CommunicatorState& communicator, int slot, std::uint64_t number, std::size_t bytes)
+      : communicator_(communicator), slot_(slot), number_(number), bytes_(bytes) {}
+
+  int slot() const { return slot_; }
+  std::uint64_t number() const { return number_; }  // the same on every rank
+  std::size_t bytes() const { return bytes_; }
+  int window() const { return kMaxGroups + slot_; }  // those of exchanges are lower
+  std::size_t window_bytes() const { return kTableBytes + (bytes_ + kAlignment - 1) / kAlignment * kAlignment; }
+  bool freed() const { return freed_; }
+
+  // Once the window has been opened, and before it is closed.
+  void open();
+  void close() { parts_.clear(); }
+  void set_freed() {
+    freed_ = true;
+    close();
+  }
+  bool is_open() const { return !parts_.empty(); }
+
+  // The user's part, as reached from here. Null where it is not, and while the window is closed.
+  std::byte* part(int world_rank) const { return is_open() ? parts_[static_cast<std::size_t>(world_rank)] : nullptr; }
+  // part(r) by world rank r, in memory of this rank's device.
+  const std::byte* const* table() const;
+  // Every rank's part can be.
+  bool all_reached() const { return all_reached_; }
+  bool holds(const void* data, std::size_t bytes) const;
+
+ private:
+  static constexpr std::size_t kAlignment = 256;
+  static constexpr std::size_t kTableBytes =
+      (kMaxRanks * sizeof(std::byte*) + kAlignment - 1) / kAlignment * kAlignment;
+
+  CommunicatorState& communicator_;
+  int slot_;
+  std::uint64_t number_;
+  std::size_t bytes_;
+  bool freed_ = false, all_reached_ = false;
+  std::vector<std::byte*> parts_;  // by world rank; empty while the window is closed
+};
+
+}  // namespace weft::detail

@@ -20,7 +20,7 @@ struct Barrier : LoadsNothingEarly {
   }
 
   template <int phase, Team T>
-  static WEFT_FN bool run(T& team, const Session& s, const Places& place, const Early&) {
+  static WEFT_FN bool run(T& team, const Session& s, const Work&, const Places& place, const Early&) {
     if (team.block_rank() != 0) return true;
     if constexpr (phase == 1) return Handshake::compare(team, s, place, 1);
     Handshake::send(team, s, place);

@@ -80,7 +80,7 @@ struct BulkAllReduce : AllReduceInstance<R, known_size, whole>, LoadsNothingEarl
   }
 
   template <int phase, Team T>
-  static WEFT_FN bool run(T& team, const Session& s, const Places& p, const Early&) {
+  static WEFT_FN bool run(T& team, const Session& s, const Work&, const Places& p, const Early&) {
     if constexpr (phase == 0) {
       if (team.block_rank() == 0) {
         Handshake::send(team, s, p.header);

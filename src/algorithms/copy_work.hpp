@@ -83,10 +83,14 @@ WEFT_FN const CopyTensor& tensor_of(const CopyWork<Shares, most_tensors, symmetr
 }
 
 // Where the payload of a unit of lines belongs. No tensor: the unit carries nothing, as the last tile of a tensor need
-// not be full.
+// not be full. A number and no pointer: a choice between null and an address in the kernel's arguments makes nvcc read
+// all of these through pointers (docs/performance.md, item 24).
 struct Home {
-  const CopyTensor* tensor;
-  std::uint64_t number;
+  static constexpr std::uint32_t kNoTensor = kMaxTensors;
+  std::uint32_t tensor = kNoTensor;
+  std::uint64_t number = 0;
+
+  WEFT_FN bool exists() const { return tensor != kNoTensor; }
 };
 template <class Wire, class Shares, std::uint32_t most_tensors, bool symmetric>
 WEFT_FN Home home_of(const CopyWork<Shares, most_tensors, symmetric>& work, std::uint64_t rows, std::uint64_t number) {
@@ -97,7 +101,7 @@ WEFT_FN Home home_of(const CopyWork<Shares, most_tensors, symmetric>& work, std:
       continue;
     }
     if (payload_pack<Wire>(number, 0) >= packs) break;
-    return {&work.tensor[t], number};
+    return {t, number};
   }
   return {};
 }

@@ -64,24 +64,23 @@ struct MoeCombine : MoeFrame<CombineWork> {
     bool failed;
   };
   template <Team T>
-  static WEFT_FN Early early(T& team, const Session&, const Places& p) {
-    if (!is_there(p.work)) return {};
-    return {team.load(&p.work.dispatch_admitted[team.block_rank()].value) == kEnded};
+  static WEFT_FN Early early(T& team, const Session&, const Work& work, const Places&) {
+    if (!is_there(work)) return {};
+    return {team.load(&work.dispatch_admitted[team.block_rank()].value) == kEnded};
   }
 
   template <int phase, Team T>
-  static WEFT_FN bool run(T& team, const Session& s, const Places& p, const Early& early) {
-    const Work& work = p.work;
+  static WEFT_FN bool run(T& team, const Session& s, const Work& work, const Places& p, const Early& early) {
     if (early.failed) return false;  // peers must not take what the tables say for results
     if constexpr (phase == 0) {
       if (team.block_rank() == 0) {
         Handshake::send(team, s, p.header);
       } else {
-        send(team, s, p);
+        send(team, s, work, p);
       }
       return true;
     } else {
-      if (team.block_rank() != 0) return receive(team, s, p);
+      if (team.block_rank() != 0) return receive(team, s, work, p);
       if (!Frame::compare(team, s, p.header, work.source_wait_ns)) return false;
       // Not with the send, which leaves the tables to the wait.
       if (team.thread_rank() == 0) work.exchange.tables.header->waiting = 0;
@@ -132,26 +131,26 @@ struct MoeCombine : MoeFrame<CombineWork> {
   }
 
   template <Team T>
-  static WEFT_FN void send(T& team, const Session& s, const Places& p) {
+  static WEFT_FN void send(T& team, const Session& s, const Work& work, const Places& p) {
     Unit next = p.sent;
-    Loaded loaded_next = load(p.work, next);
-    const std::uint32_t all = p.work.exchange.tables.header->most_tokens * s.size() * p.units;
+    Loaded loaded_next = load(work, next);
+    const std::uint32_t all = work.exchange.tables.header->most_tokens * s.size() * p.units;
     for (std::uint32_t i = p.sends.first; i < all;) {
       const Unit unit = next;
       const Loaded loaded = loaded_next;
       i += p.sends.step;
       if (i < all) {  // comes while this one is added up
         next = MoeCombine::unit(*s.call, p.units, i);
-        loaded_next = load(p.work, next);
+        loaded_next = load(work, next);
       }
       // kNone: the row did not come here.
-      if (unit.token < loaded.owner_tokens && loaded.count != kNone) send_unit(team, s, p, unit, loaded);
+      if (unit.token < loaded.owner_tokens && loaded.count != kNone) send_unit(team, s, work, p, unit, loaded);
     }
   }
 
   template <Team T>
-  static WEFT_FN void send_unit(T& team, const Session& s, const Places& p, const Unit& unit, const Loaded& loaded) {
-    const Work& work = p.work;
+  static WEFT_FN void send_unit(T& team, const Session& s, const Work& work, const Places& p, const Unit& unit,
+                                const Loaded& loaded) {
     const ExchangeShape& shape = work.exchange.shape;
     const ExpertEntry* const entries = work.exchange.tables.entries + index_of(shape, unit) * shape.top_k;
     Pack* const to = slot(s, work, unit.owner, s.rank(), unit.token);
@@ -190,8 +189,7 @@ struct MoeCombine : MoeFrame<CombineWork> {
   }
 
   template <Team T>
-  static WEFT_FN bool receive(T& team, const Session& s, const Places& p) {
-    const Work& work = p.work;
+  static WEFT_FN bool receive(T& team, const Session& s, const Work& work, const Places& p) {
     const ExchangeShape& shape = work.exchange.shape;
     const std::uint64_t rank_packs = std::uint64_t{shape.tokens} * shape.combine_packs;
     std::uint32_t token = p.token, part = p.part;

@@ -59,20 +59,19 @@ struct MoeDispatch : MoeFrame<DispatchWork> {
     typename Send::template Loaded<T> loaded;
   };
   template <Team T>
-  static WEFT_FN Early<T> early(T& team, const Session& s, const Places& p) {
+  static WEFT_FN Early<T> early(T& team, const Session& s, const Work& work, const Places& p) {
     Early<T> early{};
-    if (p.work.part == Part::wait || !is_there(p.work)) return early;
+    if (work.part == Part::wait || !is_there(work)) return early;
     if (team.block_rank() == 0) {
-      if (team.thread_rank() == 0) early.waiting = p.work.exchange.tables.header->waiting;
+      if (team.thread_rank() == 0) early.waiting = work.exchange.tables.header->waiting;
     } else {
-      early.loaded = Send::template load<T>(p.work, s.rank(), p.plan, p.sent, p.sends, p.share.lane);
+      early.loaded = Send::template load<T>(work, s.rank(), p.plan, p.sent, p.sends, p.share.lane);
     }
     return early;
   }
 
   template <int phase, Team T>
-  static WEFT_FN bool run(T& team, const Session& s, const Places& p, const Early<T>& early) {
-    const Work& work = p.work;
+  static WEFT_FN bool run(T& team, const Session& s, const Work& work, const Places& p, const Early<T>& early) {
     if constexpr (phase == 0) {
       if (team.block_rank() == 0) return control_send(team, s, work, p.header, early.waiting);
       Send::send(team, s, work, p.plan, p.sent, p.sends, p.share.lane, early.loaded);

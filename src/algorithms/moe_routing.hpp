@@ -73,12 +73,10 @@ struct MoeFrame : LoadsNothingEarly {
   struct Places {
     HeaderPlace header;  // in the control block
     WarpShare share;     // elsewhere
-    Work work;           // a copy: through a pointer each look at an argument would be a load, again after every wait
   };
   template <Team T>
   static WEFT_FN Places places(T& team, const Call& call, const Work& work) {
     Places p{};
-    p.work = work;
     read_ahead(team, call);
     read_ahead(team, work);
     if (team.block_rank() == 0) {

@@ -13,10 +13,11 @@ struct MultimemOneShot : MultimemAllReduce<R, false> {
   using Base = MultimemAllReduce<R, false>;
   using typename Base::Early;
   using typename Base::Places;
+  using typename Base::Work;
   static constexpr int kPhases = 2;
 
   template <int phase, Team T>
-  static WEFT_FN bool run(T& team, const Session& s, const Places& p, const Early&) {
+  static WEFT_FN bool run(T& team, const Session& s, const Work&, const Places& p, const Early&) {
     if constexpr (phase == 0) return Base::send(team, s, p);
     if (team.block_rank() == 0) return Base::Handshake::compare(team, s, p.header, 1);
     return Base::each_chunk(p, [&](std::uint32_t chunk) {

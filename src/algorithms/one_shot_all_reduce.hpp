@@ -69,12 +69,12 @@ struct OneShotAllReduce : AllReduceInstance<R, known_size, whole> {
 
   using Early = Pack;
   template <Team T>
-  static WEFT_FN Early early(T&, const Session&, const Places& p) {
+  static WEFT_FN Early early(T&, const Session&, const Work&, const Places& p) {
     return p.packs != 0 ? p.input.load(0) : Pack{};
   }
 
   template <int phase, Team T>
-  static WEFT_FN bool run(T& team, const Session& s, const Places& p, const Early& early) {
+  static WEFT_FN bool run(T& team, const Session& s, const Work&, const Places& p, const Early& early) {
     if constexpr (phase == 0) {
       if (team.block_rank() == 0) {
         Handshake::send(team, s, p.header);

@@ -29,7 +29,6 @@ struct OneShotRmsNorm : AllReduceInstance<R, known_size, true> {
   static constexpr std::uint32_t kFirstTurn = keeps_own ? 1 : 0;
 
   struct Places {
-    Work work;           // a copy: as an argument of the kernel it is in no memory that a load takes long for
     HeaderPlace header;  // in the control block, which has nothing else
     Rows<true> input;    // as one message
     NormShare share;     // of it, that this thread sends, where it does not keep its own
@@ -41,7 +40,6 @@ struct OneShotRmsNorm : AllReduceInstance<R, known_size, true> {
   template <Team T>
   static WEFT_FN Places places(T& team, const Call& call, const Work& work) {
     Places p{};
-    p.work = work;
     if (team.block_rank() == 0) {
       p.header = Handshake::place(team, call);
       return p;
@@ -64,22 +62,22 @@ struct OneShotRmsNorm : AllReduceInstance<R, known_size, true> {
   // The first pack that this thread sends.
   using Early = Pack;
   template <Team T>
-  static WEFT_FN Early early(T&, const Session&, const Places& p) {
+  static WEFT_FN Early early(T&, const Session&, const Work&, const Places& p) {
     return Rows<true>::load_found(p.sent);
   }
 
   template <int phase, Team T>
-  static WEFT_FN bool run(T& team, const Session& s, const Places& p, const Early& early) {
+  static WEFT_FN bool run(T& team, const Session& s, const Work& work, const Places& p, const Early& early) {
     if constexpr (phase == 0) {
       if (team.block_rank() == 0) {
         Handshake::send(team, s, p.header);
       } else {
-        send(team, s, p, early);
+        send(team, s, work, p, early);
       }
       return true;
     } else {
       if (team.block_rank() == 0) return Handshake::compare(team, s, p.header, 1);
-      return reduce(team, s, p, early);
+      return reduce(team, s, work, p, early);
     }
   }
 
@@ -93,8 +91,7 @@ struct OneShotRmsNorm : AllReduceInstance<R, known_size, true> {
   }
 
   template <Team T>
-  static WEFT_FN void send(T& team, const Session& s, const Places& p, const Early& early) {
-    const Work& work = p.work;
+  static WEFT_FN void send(T& team, const Session& s, const Work& work, const Places& p, const Early& early) {
     const std::uint64_t bank = s.epoch % kBanks * p.bank_packs;
     // To all ranks, whatever their number, before the next one is loaded: once this rank has its own, the row may be
     // written over.
@@ -129,8 +126,7 @@ struct OneShotRmsNorm : AllReduceInstance<R, known_size, true> {
   }
 
   template <Team T>
-  static WEFT_FN bool reduce(T& team, const Session& s, const Places& p, const Early& early) {
-    const Work& work = p.work;
+  static WEFT_FN bool reduce(T& team, const Session& s, const Work& work, const Places& p, const Early& early) {
     Pack* const from = p.from + s.epoch % kBanks * p.bank_packs;
     std::uint32_t uses = 0;
     return Norm::each_row(team, work, [&](std::uint32_t row) {

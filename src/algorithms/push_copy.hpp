@@ -42,7 +42,6 @@ struct PushCopy {
   // A thread's first unit, in bank 0, found before the kernel before has ended. Which rows there are need not be known
   // for that, but for several tensors in one message: the unit is then believed to be of the first.
   struct Places {
-    const Work* work;
     HeaderPlace header;  // in the control block, which has nothing else
     Unit unit;
     std::uint64_t first_pack;        // of its payload, in the tensor
@@ -54,7 +53,6 @@ struct PushCopy {
   template <Team T>
   static WEFT_FN Places places(T& team, const Call& call, const Work& work) {
     Places p{};
-    p.work = &work;
     if (team.block_rank() == 0) {
       p.header = Handshake::place(team, call);
       return p;
@@ -89,8 +87,8 @@ struct PushCopy {
     Pack payload[kMostPacks];
   };
   template <Team T>
-  static WEFT_FN Early early(T& team, const Session&, const Places& p) {
-    Early early{.counts = p.work->shares.early(team), .payload = {}};
+  static WEFT_FN Early early(T& team, const Session&, const Work& work, const Places& p) {
+    Early early{.counts = work.shares.early(team), .payload = {}};
     if constexpr (whole) {
       WEFT_UNROLL
       for (std::uint32_t k = 0; k < kMostPacks; ++k) early.payload[k] = Rows<whole>::load_found(p.source[k]);
@@ -110,8 +108,7 @@ struct PushCopy {
   }
 
   template <int phase, Team T>
-  static WEFT_FN bool run(T& team, const Session& s, const Places& p, const Early& early) {
-    const Work& work = *p.work;
+  static WEFT_FN bool run(T& team, const Session& s, const Work& work, const Places& p, const Early& early) {
     if constexpr (phase == 0) {
       if (!shares_fit(team, s, work.shares, early.counts)) return false;
     }
@@ -129,13 +126,13 @@ struct PushCopy {
         }
         return true;
       }
-      if (way == Way::lines) send_lines<Wire>(team, s, p, early, table, units);
+      if (way == Way::lines) send_lines<Wire>(team, s, work, p, early, table, units);
       if (way == Way::relayed_lines) Relays::send(team, s, work, table);
       if constexpr (Shares::kPadded)
         clear_pads<whole>(team, s, work, table, {team.block_rank() - 1, team.blocks() - 1});
       return true;
     } else {
-      if (way == Way::lines) return receive_lines<Wire>(team, s, p, table, units);
+      if (way == Way::lines) return receive_lines<Wire>(team, s, work, p, table, units);
       if (way == Way::relayed_lines) return Relays::receive(team, s, work, table);
       using Chunks = std::conditional_t<symmetric, SymmetricCopy<Work, whole>, FlowCopy<Work, whole>>;
       return Chunks::run(team, s, work, table, way == Way::relayed_chunks);
@@ -188,9 +185,8 @@ struct PushCopy {
 
   // `units`: of the longest message.
   template <class Wire, Team T, class Table>
-  static WEFT_FN void send_lines(T& team, const Session& s, const Places& p, const Early& early, const Table& table,
-                                 std::uint32_t units) {
-    const Work& work = *p.work;
+  static WEFT_FN void send_lines(T& team, const Session& s, const Work& work, const Places& p, const Early& early,
+                                 const Table& table, std::uint32_t units) {
     const std::uint64_t rows = table.rows_of(s.rank());
     Unit unit = p.unit;
     Pack* to = p.to;
@@ -199,17 +195,17 @@ struct PushCopy {
     for (std::uint32_t k = 0; k < Wire::kPayloadPacks; ++k) payload[k] = early.payload[k];
     bool loaded = whole && p.first_pack < length<InPacks>(work.tensor[0], rows);
     for (std::uint32_t item = team.block_rank() - 1; unit.number < units;) {
-      const Home home = loaded ? Home{work.tensor, unit.number} : home_of<Wire>(work, rows, unit.number);
-      if (home.tensor != nullptr) {
+      const Home home = loaded ? Home{0, unit.number} : home_of<Wire>(work, rows, unit.number);
+      if (home.exists()) {
         if (!loaded) {
-          load_bundle<Wire, whole>(work.shares, home, rows, receiver_in(*s.call, unit.turn), payload);
+          load_bundle<Wire, whole>(work, home, rows, receiver_in(*s.call, unit.turn), payload);
         }
         if (unit.turn != 0) {
           WirePacks<Wire> wire;
           encode_bundle<Wire>(payload, s.epoch, wire);
           put_bundle<Wire>(team, to + bank(s, p), wire);
         } else {
-          store_bundle<Wire, whole>(table, home, rows, s.rank(), payload);
+          store_bundle<Wire, whole>(work, table, home, rows, s.rank(), payload);
         }
       }
       loaded = false;
@@ -220,12 +216,12 @@ struct PushCopy {
   }
 
   template <class Wire, Team T, class Table>
-  static WEFT_FN bool receive_lines(T& team, const Session& s, const Places& p, const Table& table,
+  static WEFT_FN bool receive_lines(T& team, const Session& s, const Work& work, const Places& p, const Table& table,
                                     std::uint32_t units) {
     Unit unit = p.unit;
     Pack* from = p.from;
     for (std::uint32_t item = team.block_rank() - 1; unit.number < units;) {
-      if (unit.turn != 0 && !receive_unit<Wire>(team, s, *p.work, table, unit, from + bank(s, p))) return false;
+      if (unit.turn != 0 && !receive_unit<Wire>(team, s, work, table, unit, from + bank(s, p))) return false;
       item += team.blocks() - 1;
       unit = unit_of(team, *s.call, item);
       from = slot<Wire>(*s.call, s.rank(), sender_in(*s.call, unit.turn), unit.number);
@@ -238,12 +234,12 @@ struct PushCopy {
     const std::uint32_t sender = sender_in(*s.call, unit.turn);
     const std::uint64_t rows = table.rows_of(sender);
     const Home home = home_of<Wire>(work, rows, unit.number);
-    if (home.tensor == nullptr) return true;
+    if (!home.exists()) return true;
     WirePacks<Wire> wire;
     if (!take_bundle<Wire>(team, s, from, sender, wire)) return false;
     Pack payload[Wire::kPayloadPacks];
     Wire::decode(wire, payload);
-    store_bundle<Wire, whole>(table, home, rows, sender, payload);
+    store_bundle<Wire, whole>(work, table, home, rows, sender, payload);
     return true;
   }
 };

@@ -39,31 +39,30 @@ struct PushCounts {
   static constexpr Together kTogether = Together::block;
 
   struct Places {
-    const Work* work;
     HeaderPlace header;  // in the control block, which has nothing else
   };
   template <Team T>
-  static WEFT_FN Places places(T& team, const Call& call, const Work& work) {
-    return {.work = &work, .header = team.block_rank() == 0 ? Handshake::place(team, call) : HeaderPlace{}};
+  static WEFT_FN Places places(T& team, const Call& call, const Work&) {
+    return {.header = team.block_rank() == 0 ? Handshake::place(team, call) : HeaderPlace{}};
   }
 
   // The payload of a thread's first line.
   using Early = Pack;
   template <Team T>
-  static WEFT_FN Early early(T& team, const Session&, const Places& p) {
-    return payload_of(*p.work, team.thread_rank() % p.work->lines());
+  static WEFT_FN Early early(T& team, const Session&, const Work& work, const Places&) {
+    return payload_of(work, team.thread_rank() % work.lines());
   }
 
   template <int phase, Team T>
-  static WEFT_FN bool run(T& team, const Session& s, const Places& p, const Early& early) {
+  static WEFT_FN bool run(T& team, const Session& s, const Work& work, const Places& p, const Early& early) {
     if (team.block_rank() == 0) return Handshake::template take_part<phase>(team, s, p.header);
     if (team.block_rank() != 1) return true;
     if constexpr (phase == 0) {
-      send(team, s, *p.work, early);
+      send(team, s, work, early);
       return true;
     } else {
-      if (!team.all(receive(team, s, *p.work))) return false;
-      if (derive(team, s, *p.work)) return true;
+      if (!team.all(receive(team, s, work))) return false;
+      if (derive(team, s, work)) return true;
       if (team.thread_rank() == 0) report(team, id_of(s), {.code = Errc::capacity, .phase = phase});
       return false;
     }

@@ -41,7 +41,6 @@ struct PushReduceScatter : AllReduceInstance<Reduction<type, op>, known_size, wh
   static constexpr bool kLoadsEarly = Instance::kLean && Shares::kKnown;
 
   struct Places {
-    const Work* work;
     HeaderPlace header;          // in the control block, which has nothing else
     Slots to;                    // in the turns from 1 on, in bank 0
     const void* source[kBatch];  // null: no pack
@@ -49,7 +48,6 @@ struct PushReduceScatter : AllReduceInstance<Reduction<type, op>, known_size, wh
   template <Team T>
   static WEFT_FN Places places(T& team, const Call& call, const Work& work) {
     Places p{};
-    p.work = &work;
     if (team.block_rank() == 0) {
       p.header = Handshake::place(team, call);
       return p;
@@ -73,8 +71,8 @@ struct PushReduceScatter : AllReduceInstance<Reduction<type, op>, known_size, wh
     Pack payload[kBatch];
   };
   template <Team T>
-  static WEFT_FN Early early(T& team, const Session&, const Places& p) {
-    Early early{.counts = p.work->shares.early(team), .payload = {}};
+  static WEFT_FN Early early(T& team, const Session&, const Work& work, const Places& p) {
+    Early early{.counts = work.shares.early(team), .payload = {}};
     if constexpr (kLoadsEarly) {
       WEFT_UNROLL
       for (std::uint32_t k = 0; k < kBatch; ++k) early.payload[k] = Rows<whole>::load_found(p.source[k]);
@@ -92,8 +90,7 @@ struct PushReduceScatter : AllReduceInstance<Reduction<type, op>, known_size, wh
   }
 
   template <int phase, Team T>
-  static WEFT_FN bool run(T& team, const Session& s, const Places& p, const Early& early) {
-    const Work& work = *p.work;
+  static WEFT_FN bool run(T& team, const Session& s, const Work& work, const Places& p, const Early& early) {
     if constexpr (phase == 0) {
       if (!shares_fit(team, s, work.shares, early.counts)) return false;
     }
@@ -104,7 +101,7 @@ struct PushReduceScatter : AllReduceInstance<Reduction<type, op>, known_size, wh
         takes_detour(s, work.shares, table, true, [&](std::uint64_t rows) { return units(work, rows); });
     const bool one_go = !detour && fits_slots(work, most);
     if constexpr (phase == 0) {
-      if (one_go) send(team, s, p, early, table, most);
+      if (one_go) send(team, s, work, p, early, table, most);
       if constexpr (Shares::kPadded) clear_pads(team, s, work, table);
       return true;
     } else {
@@ -162,9 +159,8 @@ struct PushReduceScatter : AllReduceInstance<Reduction<type, op>, known_size, wh
   }
 
   template <Team T, class Table>
-  static WEFT_FN void send(T& team, const Session& s, const Places& p, const Early& early, const Table& table,
-                           std::uint64_t most) {
-    const Work& work = *p.work;
+  static WEFT_FN void send(T& team, const Session& s, const Work& work, const Places& p, const Early& early,
+                           const Table& table, std::uint64_t most) {
     const Share share = share_of(team);
     for (std::uint32_t turn = 1; turn < Instance::size(*s.call); turn += kBatch) {
       Rows<whole> from[kBatch];

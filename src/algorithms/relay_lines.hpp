@@ -30,14 +30,14 @@ struct RelayLines {
     const std::uint64_t rows = table.rows_of(self);
     for (std::uint32_t number = first_of(team); number < units; number += step_of(team)) {
       const Home home = home_of<Wire>(work, rows, number);
-      if (home.tensor == nullptr) continue;
+      if (!home.exists()) continue;
       const std::uint32_t tile = number / Wire::kTile, relay = relay_of(s, self, tile);
       Pack payload[Wire::kPayloadPacks];
-      load_bundle<Wire, whole>(work.shares, home, rows, relay, payload);
+      load_bundle<Wire, whole>(work, home, rows, relay, payload);
       WirePacks<Wire> wire;
       encode_bundle<Wire>(payload, s.epoch, wire);
       put_bundle<Wire>(team, slot(s, relay, s.layout().scatter, self, tile / relays(s), number), wire);
-      store_bundle<Wire, whole>(table, home, rows, self, payload);
+      store_bundle<Wire, whole>(work, table, home, rows, self, payload);
     }
   }
 
@@ -101,10 +101,11 @@ struct RelayLines {
   }
 
   template <class Table>
-  static WEFT_FN void store(const Table& table, const Home& home, std::uint32_t owner, const WirePacks<Wire>& wire) {
+  static WEFT_FN void store(const Work& work, const Table& table, const Home& home, std::uint32_t owner,
+                            const WirePacks<Wire>& wire) {
     Pack payload[Wire::kPayloadPacks];
     Wire::decode(wire, payload);
-    store_bundle<Wire, whole>(table, home, table.rows_of(owner), owner, payload);
+    store_bundle<Wire, whole>(work, table, home, table.rows_of(owner), owner, payload);
   }
 
   // The tiles of which this rank is the relay.
@@ -120,7 +121,7 @@ struct RelayLines {
       const std::uint32_t tile = item.unit / Wire::kTile;  // of this relay's
       const std::uint32_t number = (turn_of(item.owner) - 1 + tile * relays(s)) * Wire::kTile + item.unit % Wire::kTile;
       const Home home = home_of<Wire>(work, table.rows_of(item.owner), number);
-      if (home.tensor == nullptr) continue;
+      if (!home.exists()) continue;
       WirePacks<Wire> wire;
       Pack* const from = slot(s, self, s.layout().scatter, item.owner, tile, number);
       if (!take_bundle<Wire>(team, s, from, item.owner, wire)) return false;
@@ -129,7 +130,7 @@ struct RelayLines {
         if (peer == item.owner) continue;
         put_bundle<Wire>(team, slot(s, peer, s.layout().gather, self, item.before + tile, number), wire);
       }
-      store(table, home, item.owner, wire);
+      store(work, table, home, item.owner, wire);
     }
   }
 
@@ -142,11 +143,11 @@ struct RelayLines {
       if (item.owner == s.size()) return true;
       const Home home = home_of<Wire>(work, table.rows_of(item.owner), item.unit);
       const std::uint32_t tile = item.unit / Wire::kTile, relay = relay_of(s, item.owner, tile);
-      if (home.tensor == nullptr || relay == self) continue;
+      if (!home.exists() || relay == self) continue;
       WirePacks<Wire> wire;
       Pack* const from = slot(s, self, s.layout().gather, relay, item.before + tile / relays(s), item.unit);
       if (!take_bundle<Wire>(team, s, from, relay, wire)) return false;
-      store(table, home, item.owner, wire);
+      store(work, table, home, item.owner, wire);
     }
   }
 };

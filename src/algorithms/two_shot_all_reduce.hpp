@@ -86,7 +86,7 @@ struct TwoShotAllReduce : AllReduceInstance<R, known_size, whole> {
     Pack payload[kLean ? kBatch : 1];
   };
   template <Team T>
-  static WEFT_FN Early early(T& team, const Session& s, const Places& p) {
+  static WEFT_FN Early early(T& team, const Session& s, const Work&, const Places& p) {
     Early early{};
     if constexpr (kLean) {
       if (team.block_rank() != 0 && p.first < p.shard) load(s, p, 1, p.first, early.payload);
@@ -103,7 +103,7 @@ struct TwoShotAllReduce : AllReduceInstance<R, known_size, whole> {
   }
 
   template <int phase, Team T>
-  static WEFT_FN bool run(T& team, const Session& s, const Places& p, const Early& early) {
+  static WEFT_FN bool run(T& team, const Session& s, const Work&, const Places& p, const Early& early) {
     if (team.block_rank() == 0) {
       if constexpr (phase == 0) Handshake::send(team, s, p.header);
       // Not in the last phase: a CPU rank comes to that one only when all data of this one have arrived.

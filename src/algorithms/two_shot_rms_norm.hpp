@@ -28,7 +28,6 @@ struct TwoShotRmsNorm : AllReduceInstance<R, known_size, true>, LoadsNothingEarl
 
   // A thread's part of the two hops, of every shard; the last shards may be shorter, or empty.
   struct Places {
-    Work work;            // a copy: as an argument of the kernel it is in no memory that a load takes long for
     HeaderPlace header;   // in the control block, which has nothing else
     Rows<true> input;     // as one message
     std::uint32_t packs;  // of the message
@@ -41,7 +40,6 @@ struct TwoShotRmsNorm : AllReduceInstance<R, known_size, true>, LoadsNothingEarl
   template <Team T>
   static WEFT_FN Places places(T& team, const Call& call, const Work& work) {
     Places p{};
-    p.work = work;
     if (team.block_rank() == 0) {
       p.header = Handshake::place(team, call);
       return p;
@@ -58,7 +56,7 @@ struct TwoShotRmsNorm : AllReduceInstance<R, known_size, true>, LoadsNothingEarl
   }
 
   template <int phase, Team T>
-  static WEFT_FN bool run(T& team, const Session& s, const Places& p, const Early&) {
+  static WEFT_FN bool run(T& team, const Session& s, const Work& work, const Places& p, const Early&) {
     if (team.block_rank() == 0) {
       if constexpr (phase == 0) Handshake::send(team, s, p.header);
       // Not in the last phase: a CPU rank comes to that one only when all data of this one have arrived.
@@ -68,7 +66,7 @@ struct TwoShotRmsNorm : AllReduceInstance<R, known_size, true>, LoadsNothingEarl
       scatter(team, s, p);
       return true;
     } else {
-      return phase == 1 ? reduce(team, s, p) : norm(team, s, p);
+      return phase == 1 ? reduce(team, s, p) : norm(team, s, work, p);
     }
   }
 
@@ -127,8 +125,7 @@ struct TwoShotRmsNorm : AllReduceInstance<R, known_size, true>, LoadsNothingEarl
   }
 
   template <Team T>
-  static WEFT_FN bool norm(T& team, const Session& s, const Places& p) {
-    const Work& work = p.work;
+  static WEFT_FN bool norm(T& team, const Session& s, const Work& work, const Places& p) {
     Pack* const slots = p.from + p.to_gather + bank(s, p);
     std::uint32_t uses = 0;
     return Norm::each_row(team, work, [&](std::uint32_t row) {

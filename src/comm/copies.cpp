@@ -199,7 +199,7 @@ void all_gather_v(const Group& handle, const AllGatherVArgs& args) {
   detail::check_counts(group, args.counts);
   detail::check_launch(group, args.launch, detail::kMoveThreads);
   group.communicator().fabric().check_stream(args.stream);
-  detail::CountedCopy operation{};
+  detail::CountedCopies operation{};
   operation.whole = true;
   operation.work.shares = detail::counted_shares(group, args.counts, false, args.input_rows, args.output_rows);
   const std::size_t place = detail::own_place(group, args.counts);

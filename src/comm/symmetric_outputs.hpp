@@ -24,16 +24,14 @@ class SymmetricPlace {
   // In words, for the call's name; empty where there is none.
   std::string text() const;
 
-  // `operation`, or the same for outputs in symmetric memory.
+  // `operation`, or the leanest form of it: for one tensor, for outputs in symmetric memory.
   template <class Shares, std::uint32_t most_tensors>
   MoveOperation serve(const CopyOperation<Shares, most_tensors>& operation) const {
+    if constexpr (most_tensors != 1) {
+      if (operation.work.tensors == 1) return serve(copy_as<1, false>(operation));
+    }
     if (!found()) return operation;
-    CopyOperation<Shares, most_tensors, true> there{};
-    there.whole = operation.whole;
-    there.work.shares = operation.work.shares;
-    there.work.line_packs = operation.work.line_packs;
-    there.work.tensors = operation.work.tensors;
-    for (std::uint32_t t = 0; t < most_tensors; ++t) there.work.tensor[t] = operation.work.tensor[t];
+    auto there = copy_as<most_tensors, true>(operation);
     there.work.outputs = outputs();
     return there;
   }

@@ -28,6 +28,18 @@ struct CopyOperation {
   bool whole;
 };
 
+// The same for at most `most` tensors, or for outputs in symmetric memory: `outputs` are then the caller's to set.
+template <std::uint32_t most, bool symmetric, class Shares, std::uint32_t room>
+CopyOperation<Shares, most, symmetric> copy_as(const CopyOperation<Shares, room>& operation) {
+  CopyOperation<Shares, most, symmetric> same{};
+  same.whole = operation.whole;
+  same.work.shares = operation.work.shares;
+  same.work.line_packs = operation.work.line_packs;
+  same.work.tensors = operation.work.tensors;
+  for (std::uint32_t t = 0; t < operation.work.tensors; ++t) same.work.tensor[t] = operation.work.tensor[t];
+  return same;
+}
+
 template <class Shares>
 struct ReduceScatterOperation {
   ReduceScatterWork<Shares> work;
@@ -41,14 +53,17 @@ struct CountsOperation {
 };
 
 using EqualCopy = CopyOperation<EqualShares, 1>;
-using CountedCopy = CopyOperation<CountedShares, kMaxTensors>;
+using CountedCopy = CopyOperation<CountedShares, 1>;
+using CountedCopies = CopyOperation<CountedShares, kMaxTensors>;
 using EqualSymmetricCopy = CopyOperation<EqualShares, 1, true>;
-using CountedSymmetricCopy = CopyOperation<CountedShares, kMaxTensors, true>;
+using CountedSymmetricCopy = CopyOperation<CountedShares, 1, true>;
+using CountedSymmetricCopies = CopyOperation<CountedShares, kMaxTensors, true>;
 using EqualReduceScatter = ReduceScatterOperation<EqualShares>;
 using CountedReduceScatter = ReduceScatterOperation<CountedShares>;
 
-using MoveOperation = std::variant<EqualCopy, CountedCopy, EqualSymmetricCopy, CountedSymmetricCopy, EqualReduceScatter,
-                                   CountedReduceScatter, BarrierOperation, CountsOperation>;
+using MoveOperation =
+    std::variant<EqualCopy, CountedCopy, CountedCopies, EqualSymmetricCopy, CountedSymmetricCopy,
+                 CountedSymmetricCopies, EqualReduceScatter, CountedReduceScatter, BarrierOperation, CountsOperation>;
 
 struct DispatchOperation {
   DispatchWork work;

@@ -271,8 +271,8 @@ WEFT_FN void leave(T& team, const Session& s, Part part) {
 // For algorithms that load nothing before they know their epoch.
 struct LoadsNothingEarly {
   struct Early {};
-  template <Team T, class Places>
-  static WEFT_FN Early early(T&, const Session&, const Places&) {
+  template <Team T, class Work, class Places>
+  static WEFT_FN Early early(T&, const Session&, const Work&, const Places&) {
     return {};
   }
 };

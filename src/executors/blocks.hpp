@@ -33,10 +33,11 @@ void run_blocks(std::array<T, kThreadBlocks> team, const Call& call, const typen
   if (!alone(team[0], session[0], 0)) return;
   const std::array<typename A::Places, kThreadBlocks> places{A::places(team[0], call, work),
                                                              A::places(team[1], call, work)};
-  const std::array early{A::early(team[0], session[0], places[0]), A::early(team[1], session[1], places[1])};
+  const std::array early{A::early(team[0], session[0], work, places[0]),
+                         A::early(team[1], session[1], work, places[1])};
   for_phases<A>(part, [&]<int phase>() {
     for (std::uint32_t block = 0; block < kThreadBlocks; ++block) {
-      if (!A::template run<phase>(team[block], session[block], places[block], early[block])) return false;
+      if (!A::template run<phase>(team[block], session[block], work, places[block], early[block])) return false;
     }
     return true;
   });

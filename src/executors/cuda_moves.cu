@@ -13,6 +13,8 @@ void load_moves(Loader& loader) {
   for (const bool whole : {false, true}) {
     with_copy<EqualShares, 1, false>(whole, load);
     with_copy<EqualShares, 1, true>(whole, load);
+    with_copy<CountedShares, 1, false>(whole, load);
+    with_copy<CountedShares, 1, true>(whole, load);
     with_copy<CountedShares, kMaxTensors, false>(whole, load);
     with_copy<CountedShares, kMaxTensors, true>(whole, load);
   }

@@ -27,20 +27,19 @@ struct PassOn : detail::LoadsNothingEarly {
     std::uint64_t packs;
   };
   struct Places {
-    const Work* work;
     HeaderPlace header;
   };
   static constexpr int kPhases = 2;
   template <Team T>
-  static Places places(T& team, const detail::Call& call, const Work& work) {
-    return {.work = &work, .header = team.block_rank() == 0 ? Handshake::place(team, call) : HeaderPlace{}};
+  static Places places(T& team, const detail::Call& call, const Work&) {
+    return {.header = team.block_rank() == 0 ? Handshake::place(team, call) : HeaderPlace{}};
   }
   static Pack* slot(const Session& s, std::uint32_t owner, std::uint32_t sender) {
     auto* const area = reinterpret_cast<Pack*>(detail::region_of(*s.call, owner) + s.layout().one_shot);
     return area + (s.epoch % detail::kBanks * s.size() + sender) * s.layout().one_shot_packs;
   }
   template <int phase, Team T>
-  static bool run(T& team, const Session& s, const Places& p, const Early&) {
+  static bool run(T& team, const Session& s, const Work& work, const Places& p, const Early&) {
     if (team.block_rank() == 0) {
       if constexpr (phase == 0) Handshake::send(team, s, p.header);
       return phase == 0 || Handshake::compare(team, s, p.header, 1);
@@ -49,15 +48,15 @@ struct PassOn : detail::LoadsNothingEarly {
     Pack* const to = slot(s, next, s.rank());
     Pack* const from = slot(s, s.rank(), before);
     const auto [first, step] = detail::share_of(team);
-    for (std::uint64_t i = first; i < p.work->packs; i += step) {
+    for (std::uint64_t i = first; i < work.packs; i += step) {
       if constexpr (phase == 0) {
-        team.store(to + i, Wire::encode<T::kAtomicBytes>(p.work->input[i], s.epoch));
+        team.store(to + i, Wire::encode<T::kAtomicBytes>(work.input[i], s.epoch));
       } else {
         Pack got{};
         const auto arrived = [&] { return Wire::arrived<T::kAtomicBytes>(got = team.load(from + i), s.epoch); };
         if (!detail::wait(team, s, {.phase = 1}, arrived, [&] { return before; })) return false;
         if constexpr (rests) team.store(from + i, detail::kRestPack);
-        p.work->output[i] = Wire::decode(got);
+        work.output[i] = Wire::decode(got);
       }
     }
     return true;

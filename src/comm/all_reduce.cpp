@@ -47,7 +47,7 @@ void check_arguments(const GroupState& group, const AllReduceArgs& args) {
     const auto address = reinterpret_cast<std::uintptr_t>(data);
     require(address % element == 0, "{}: {} is not aligned to the {} bytes of {}", name, data, element,
             weft::name(args.type));
-    group.communicator().fabric().check_buffer(name, data);
+    detail::check_buffer(group, name, data);
   };
   check_buffer("input", args.input);
   check_buffer("output", args.output);

@@ -25,7 +25,7 @@ void check_tensor(const GroupState& group, const char* name, const void* data, s
   require(data != nullptr, "{}: null", name);
   require(reinterpret_cast<std::uintptr_t>(data) % alignment == 0, "{}: {} is not aligned to {} bytes", name, data,
           alignment);
-  group.communicator().fabric().check_buffer(name, data);
+  detail::check_buffer(group, name, data);
 }
 
 // Those that the layout asks for; others are taken where they are given and have a meaning.

@@ -70,7 +70,7 @@ void check_fp8(const GroupState& group, const AllReduceRmsNormArgs& args) {
     require(data != nullptr, "{}: null, with scaling {}", name, weft::name(fp8.scaling));
     require(reinterpret_cast<std::uintptr_t>(data) % alignment == 0, "{}: {} is not aligned to {} bytes", name, data,
             alignment);
-    group.communicator().fabric().check_buffer(name, data);
+    detail::check_buffer(group, name, data);
   };
   if (fp8.scaling == Fp8Scaling::fixed) return check_scales("fp8.scale", fp8.scale, alignof(float));
   check_scales("fp8.scales", fp8.scales, fp8.scale_type == ScaleType::f32 ? alignof(float) : 1);

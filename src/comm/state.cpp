@@ -299,22 +299,30 @@ void CommunicatorState::release() {
   windows_ = windows();
   released_ = true;  // from here on nobody writes to anybody's window
   each_symmetric([](SymmetricState& memory) { memory.close(); });
-  bootstrap_->agree_on("release: free the windows", [&] {
-    each_symmetric([&](const SymmetricState& memory) { fabric_->close_window(memory.window()); });
-    each_exchange([&](ExchangeState& exchange) { fabric_->close_window(exchange.window()); });
-    fabric_->close_window(0);
-  });
+  bootstrap_->agree_on("release: free the windows", [&] { close_windows(); });
+}
+
+void CommunicatorState::close_windows() {
+  each_symmetric([&](const SymmetricState& memory) { fabric_->close_window(memory.window()); });
+  each_exchange([&](const ExchangeState& exchange) { fabric_->close_window(exchange.window()); });
+  fabric_->close_window(0);
 }
 
 void CommunicatorState::acquire() {
   bootstrap_->agree_on("acquire", [&] {
     if (!released_) throw Error(Errc::invalid_argument, "acquire: the communicator's memory is not released");
   });
-  open_window();
-  each_exchange(
-      [&](ExchangeState& exchange) { fabric_->open_window(*bootstrap_, exchange.window(), exchange.window_bytes()); });
-  each_symmetric(
-      [&](const SymmetricState& memory) { fabric_->open_window(*bootstrap_, memory.window(), memory.window_bytes()); });
+  try {
+    open_window();
+    const auto open = [&](const auto& state) {
+      fabric_->open_window(*bootstrap_, state.window(), state.window_bytes());
+    };
+    each_exchange(open);
+    each_symmetric(open);
+  } catch (...) {
+    close_windows();  // of all ranks, as all throw: a second attempt finds as much memory as this one
+    throw;
+  }
   // Where a window moved for one rank, captured graphs are void on all: some would call, and the others not.
   const auto moved =
       bootstrap_->all_gather_value("acquire: compare addresses", static_cast<char>(windows() != windows_));

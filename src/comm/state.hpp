@@ -130,6 +130,7 @@ class CommunicatorState : public std::enable_shared_from_this<CommunicatorState>
   }
   void agree_on_tuning();
   void open_window();
+  void close_windows();
   std::vector<const std::byte*> windows() const;
   void check_pairs();
   void check_nccl(const GroupState* group);

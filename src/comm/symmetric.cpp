@@ -19,8 +19,6 @@ void SymmetricState::open() {
     std::byte* const memory = peer == rank ? fabric.own_memory(window()) : fabric.window(window(), peer);
     if (memory != nullptr) parts[static_cast<std::size_t>(peer)] = memory + kTableBytes;
   }
-  all_reached_ =
-      std::none_of(parts.begin(), parts.begin() + communicator_.size(), [](auto* part) { return part == nullptr; });
   communicator_.fabric().write(fabric.own_memory(window()), parts.data(), parts.size() * sizeof(std::byte*));
   parts_ = std::move(parts);
 }

@@ -12,7 +12,7 @@ void SymmetricPlace::add(const Extent& output) {
   const CommunicatorState& communicator = group_->communicator();
   const SymmetricState* const memory = communicator.symmetric_at(output.data, output.bytes());
   const bool first = memory_ == nullptr && !apart_;
-  if (memory == nullptr || (!first && memory != memory_) || !group_->direct() || !memory->all_reached() ||
+  if (memory == nullptr || (!first && memory != memory_) || !group_->direct() || !memory->reaches(group_->members()) ||
       !rows_may_be_whole(output.data, output.row_bytes, output.stride)) {
     apart_ = true;
     return;

@@ -1,6 +1,7 @@
 // What is behind a SymmetricMemory: a window of its own, with a table of all ranks' parts in front of this rank's.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -38,8 +39,10 @@ class SymmetricState {
   std::byte* part(int world_rank) const { return is_open() ? parts_[static_cast<std::size_t>(world_rank)] : nullptr; }
   // part(r) by world rank r, in memory of this rank's device.
   const std::byte* const* table() const;
-  // Every rank's part can be.
-  bool all_reached() const { return all_reached_; }
+  // All of these world ranks' parts can be.
+  bool reaches(const std::vector<int>& ranks) const {
+    return std::ranges::all_of(ranks, [&](int rank) { return part(rank) != nullptr; });
+  }
   bool holds(const void* data, std::size_t bytes) const;
 
  private:
@@ -51,7 +54,7 @@ class SymmetricState {
   int slot_;
   std::uint64_t number_;
   std::size_t bytes_;
-  bool freed_ = false, all_reached_ = false;
+  bool freed_ = false;
   std::vector<std::byte*> parts_;  // by world rank; empty while the window is closed
 };
 

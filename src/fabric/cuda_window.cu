@@ -136,8 +136,21 @@ class NcclWindow final : public CudaWindow {
 class ProcessWindow final : public CudaWindow {
  public:
   ProcessWindow(Bootstrap& bootstrap, std::size_t bytes, int device) {
-    bootstrap.agree_on("allocate the window",
-                       [&] { check_cuda(cudaMalloc(&memory_, bytes), "cudaMalloc of the window"); });
+    try {
+      bootstrap.agree_on("allocate the window",
+                         [&] { check_cuda(cudaMalloc(&memory_, bytes), "cudaMalloc of the window"); });
+      find_peers(bootstrap, device);
+    } catch (...) {
+      static_cast<void>(cudaFree(memory_));
+      throw;
+    }
+  }
+  ~ProcessWindow() override { static_cast<void>(cudaFree(memory_)); }
+  ProcessWindow(const ProcessWindow&) = delete;
+  ProcessWindow& operator=(const ProcessWindow&) = delete;
+
+ private:
+  void find_peers(Bootstrap& bootstrap, int device) {
     struct Place {
       void* memory;
       int device;
@@ -156,9 +169,6 @@ class ProcessWindow final : public CudaWindow {
       }
     });
   }
-  ~ProcessWindow() override { static_cast<void>(cudaFree(memory_)); }
-  ProcessWindow(const ProcessWindow&) = delete;
-  ProcessWindow& operator=(const ProcessWindow&) = delete;
 };
 
 }  // namespace

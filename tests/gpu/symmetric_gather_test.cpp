@@ -5,6 +5,7 @@
 
 #include "gpu/support/gpu_move.hpp"
 #include "gpu/support/graph.hpp"
+#include "support/move_mixes.hpp"
 #include "support/ranks.hpp"
 #include "support/symmetric_cases.hpp"
 #include "weft/symmetric.hpp"
@@ -28,6 +29,32 @@ TEST_P(GpuSymmetricGather, GivesTheBytesOfAnyOtherOutput) {
       memory.free();
     }));
   }
+}
+
+// So many rows that they take a detour in chunks: relays pass on from their own outputs.
+TEST_P(GpuSymmetricGather, OneBusyRank) {
+  const int ranks = GetParam();
+  if (ranks < 3) GTEST_SKIP() << "two ranks have no third one to go by";
+  GpuWorld& world = lasting_gpu_world(ranks, small_gpu_slots);
+  const std::int32_t busy = 118 / (ranks - 2) + 1;  // of 64 KiB each: with lines as far as they go, over 7 MiB of wire
+  std::vector<Move> moves;
+  for (int owner : {0, ranks - 1}) {
+    Move gather{.kind = Kind::all_gather_v, .widths = {65536}, .fill = Fill::bits, .launch = world.launch()};
+    gather.counts.assign(static_cast<std::size_t>(ranks), 1);
+    gather.counts[static_cast<std::size_t>(owner)] = busy;
+    moves.push_back(with_slots(gather, ranks));
+    moves.push_back({.kind = Kind::broadcast,
+                     .rows = static_cast<std::size_t>(busy),
+                     .widths = {65536},
+                     .fill = Fill::bits,
+                     .root = owner,
+                     .launch = world.launch()});
+  }
+  expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int) {
+    auto memory = SymmetricMemory::allocate(communicator, kSymmetricBytes);
+    for (const Move& move : moves) run_on_gpu_rank(communicator, gpu, move, static_cast<std::byte*>(memory.data()));
+    memory.free();
+  }));
 }
 
 // One graph for all counts, whose replays write what a rank has filled anew.

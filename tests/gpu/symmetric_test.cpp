@@ -75,12 +75,35 @@ TEST_P(GpuSymmetric, PeersReachEveryPart) {
     use(second, 2);
     expect_code([&] { SymmetricMemory::allocate(communicator, std::size_t{1} << 46); }, Errc::system, "memory");
     use(first, 6);  // nothing has happened
+    void* const before = first.data();
     communicator.release();
+    const BroadcastArgs nowhere{.input = before, .output = before, .row_bytes = 16, .stream = gpu.stream()};
+    expect_code([&] { broadcast(communicator.world(), nowhere); }, Errc::released, "broadcast");
     communicator.acquire();
     use(first, 3);
     use(second, 4);
     first.free();
     use(second, 5);
+  }));
+}
+
+// NCCL's registration waits for all ranks, and so for none that has no memory to register.
+TEST(GpuSymmetricMemory, OneRankWithoutMemoryIsFoundByAll) {
+  constexpr std::size_t kLeft = std::size_t{1} << 30, kAsked = std::size_t{2} << 30;
+  if (gpu_count() < 2) GTEST_SKIP() << "ranks that share a GPU run out of memory together";
+  GpuWorld world = make_gpu_world(2, gpu_config());
+  expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int rank) {
+    void* hoard = nullptr;
+    if (rank == 0) {
+      std::size_t free = 0, all = 0;
+      check_cuda(cudaMemGetInfo(&free, &all), "cudaMemGetInfo");
+      check_cuda(cudaMalloc(&hoard, free - kLeft), "cudaMalloc of nearly everything");
+    }
+    expect_code([&] { SymmetricMemory::allocate(communicator, kAsked); }, rank == 0 ? Errc::system : Errc::rendezvous,
+                "memory");
+    check_cuda(cudaFree(hoard), "cudaFree");
+    SymmetricMemory memory = SymmetricMemory::allocate(communicator, kShare * 2);
+    write_to_all(communicator, gpu, memory, 1);
   }));
 }
 

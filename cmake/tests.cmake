@@ -148,6 +148,7 @@ if(CUDAToolkit_NVCC_EXECUTABLE AND Python3_FOUND)
   endfunction()
   weft_ptx_test(ptx_wrappers check_wrappers.py)
   weft_ptx_test(ptx_twin check_twin.py)
+  weft_ptx_test(ptx_arguments check_arguments.py)
   weft_ptx_test(ptx_checks test_checks.py)
 endif()
 

@@ -7,6 +7,7 @@ import tempfile
 import unittest
 from pathlib import Path
 
+import check_arguments
 import check_twin
 import check_wrappers
 from gpu_code import FLAGS, entries, opcode, resources, run
@@ -149,6 +150,26 @@ $L__BB0_1:
         counts = {name: count for name, count in check_twin.mix(code).items() if count}
         self.assertEqual(counts, {"parameters": 1, "moves": 1, "stores": 1, "branches and calls": 3,
                                   "float arithmetic": 1})
+
+
+class Arguments(unittest.TestCase):
+    ptx = """.visible .entry k(
+\t.param .align 8 .b8 k_param_0[16]
+)
+{
+\tld.param.u64 %rd1, [k_param_0+8];
+\tcvta.to.global.u64 %rd2, %rd1;
+\tret;
+}
+"""
+
+    def test_arguments_in_place_are_accepted(self):
+        self.assertEqual(check_arguments.through_addresses(self.ptx), [])
+
+    def test_their_address_is_refused(self):
+        address = "\tmov.b64 %rd3, k_param_0;\n\tcvta.param.u64 %rd4, %rd3;\n\tld.u64 %rd1, [%rd4+8];"
+        tampered = self.ptx.replace("\tld.param.u64 %rd1, [k_param_0+8];", address)
+        self.assertEqual(len(check_arguments.through_addresses(tampered)), 1)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,23 @@
+// Kernels that look at their arguments from many places, or with an index: check_arguments.py compiles them.
+#include "algorithms/moe_combine.hpp"
+#include "algorithms/moe_dispatch.hpp"
+#include "algorithms/push_copy.hpp"
+#include "algorithms/push_reduce_scatter.hpp"
+#include "executors/collective.cuh"
+
+namespace weft::detail {
+
+using Gather = PushCopy<CountedShares, true, kMaxTensors>;
+using SymmetricGather = PushCopy<EqualShares, true, 1, true>;
+using Scatter = PushReduceScatter<CountedShares, DataType::bf16, ReduceOp::sum, 2, true>;
+using Dispatch = MoeDispatch<ExactRow>;
+using Combine = MoeCombine<DataType::bf16>;
+
+template __global__ void collective<Gather>(const __grid_constant__ Call, const __grid_constant__ Gather::Work);
+template __global__ void collective<SymmetricGather>(const __grid_constant__ Call,
+                                                     const __grid_constant__ SymmetricGather::Work);
+template __global__ void collective<Scatter>(const __grid_constant__ Call, const __grid_constant__ Scatter::Work);
+template __global__ void collective<Dispatch>(const __grid_constant__ Call, const __grid_constant__ Dispatch::Work);
+template __global__ void collective<Combine>(const __grid_constant__ Call, const __grid_constant__ Combine::Work);
+
+}  // namespace weft::detail

@@ -34,7 +34,7 @@ constexpr bool is_in_symmetric(Contender contender) {
 class GatherMeasurement final : public RankBench {
  public:
   GatherMeasurement(Ranks& ranks, const BenchArgs& args, const GatherModel& model)
-      : RankBench(ranks, args), model_(model), counts_(static_cast<std::size_t>(ranks.local_size())) {
+      : RankBench(ranks, args, 3), model_(model), counts_(static_cast<std::size_t>(ranks.local_size())) {
     symmetric_.resize(counts_.size());
     ranks_.each([&](Ranks::Seat& seat) {
       symmetric(seat) = SymmetricMemory::allocate(seat.communicator(), std::max<std::size_t>(args.max_bytes, 1));

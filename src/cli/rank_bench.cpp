@@ -11,10 +11,10 @@
 namespace weft::cli {
 namespace {
 
-// Every rank's input, output and copy of the output to be checked; on GPUs the copy alone is in the host's memory.
-void check_memory(const Ranks& ranks, std::size_t max_bytes) {
+// Every rank's buffers and a copy of its output to be checked; on GPUs the copy alone is in the host's memory.
+void check_memory(const Ranks& ranks, std::size_t max_bytes, std::size_t buffers_of_rank) {
   const auto local = static_cast<std::size_t>(ranks.local_size());
-  const std::size_t buffers = ranks.device() == Device::cuda ? local : 3 * local;
+  const std::size_t buffers = ranks.device() == Device::cuda ? local : (buffers_of_rank + 1) * local;
   const std::size_t memory =
       static_cast<std::size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
   if (max_bytes > memory / buffers)
@@ -25,9 +25,9 @@ void check_memory(const Ranks& ranks, std::size_t max_bytes) {
 
 }  // namespace
 
-RankBench::RankBench(Ranks& ranks, const BenchArgs& args)
+RankBench::RankBench(Ranks& ranks, const BenchArgs& args, std::size_t buffers)
     : ranks_(ranks), args_(args), opened_(static_cast<std::size_t>(ranks.local_size())) {
-  check_memory(ranks, args.max_bytes);
+  check_memory(ranks, args.max_bytes, buffers);
   const bool gpu = ranks.device() == Device::cuda;
   std::shared_ptr<GlooPeer> gloo;
   if (!args.peers) {

@@ -13,8 +13,8 @@ namespace weft::cli {
 
 class RankBench : public Bench {
  public:
-  // BenchArgs::max_bytes is the size of the input and of the output of every rank.
-  RankBench(Ranks& ranks, const BenchArgs& args);
+  // BenchArgs::max_bytes is the size of every rank's buffers, which are `buffers`: input, output, what else there is.
+  RankBench(Ranks& ranks, const BenchArgs& args, std::size_t buffers = 2);
   ~RankBench() override;
   RankBench(const RankBench&) = delete;
   RankBench& operator=(const RankBench&) = delete;

@@ -8,6 +8,7 @@
 #include <span>
 
 #include "support/ranks.hpp"
+#include "support/sanitized.hpp"
 #include "weft/take.hpp"
 
 namespace weft::test {
@@ -51,7 +52,7 @@ std::vector<std::vector<std::int32_t>> attention_batches(int groups) {
                                                  std::vector<std::int32_t>(n, 1)};
   for (std::size_t group = 0; group < n; ++group) batches.emplace_back(n, 0)[group] = 7;
   std::mt19937 random(4);
-  for (int i = 0; i < 20; ++i) {
+  for (int i = 0; i < repeated(20); ++i) {
     std::vector<std::int32_t>& batch = batches.emplace_back(n);
     for (std::int32_t& tokens : batch) tokens = static_cast<std::int32_t>(random() % (kGroupTokens + 1));
   }

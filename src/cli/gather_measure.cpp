@@ -236,7 +236,7 @@ class GatherMeasurement final : public RankBench {
   std::vector<std::optional<Group>> groups_;  // of the ranks of this process, once they are needed
   std::vector<std::int32_t*> counts_;         // and behind them lengths of given slots
   std::vector<std::optional<SymmetricMemory>> symmetric_;
-  bool pushes_ = false;  // all ranks reach each other's
+  bool pushes_ = false;  // all ranks reach each other's, and rows are whole packs
 };
 
 }  // namespace

@@ -11,7 +11,7 @@ constexpr float kEpsilon = 1e-6f, kScale = 0.7f;
 class NormMeasurement final : public RankBench {
  public:
   NormMeasurement(Ranks& ranks, const BenchArgs& args, const NormForm& form)
-      : RankBench(ranks, args), form_(form), memory_(static_cast<std::size_t>(ranks.local_size())) {
+      : RankBench(ranks, args, 7), form_(form), memory_(static_cast<std::size_t>(ranks.local_size())) {
     ranks_.each([&](Ranks::Seat& seat) {
       RankDevice& device = *rank(seat).device;
       Memory& mine = memory(seat);

@@ -86,7 +86,7 @@ void with_history(const GroupState& group, LaunchIt launch) {
 
 // Throws Errc::released, with the group's last calls, where the communicator's memory is.
 void check_acquired(const GroupState& group, const char* operation);
-// Throws where kernels cannot reach `data`; before check_acquired(), which may then throw instead.
+// Throws where kernels cannot reach `data`; not while the memory is released: callers ask check_acquired() afterwards.
 void check_buffer(const GroupState& group, const char* name, const void* data);
 // That, and the fault of an earlier call if there was one.
 void check_alive(const Group& handle, const char* operation);

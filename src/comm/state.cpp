@@ -320,7 +320,7 @@ void CommunicatorState::acquire() {
     each_exchange(open);
     each_symmetric(open);
   } catch (...) {
-    close_windows();  // of all ranks, as all throw: a second attempt finds as much memory as this one
+    close_windows();  // on all ranks, as all throw: a second attempt finds what this one has opened
     throw;
   }
   // Where a window moved for one rank, captured graphs are void on all: some would call, and the others not.

@@ -54,7 +54,8 @@ class Fabric {
   // Collective. Opens window `number`, number 0 first. window() is null for a rank whose memory cannot be reached from
   // here, and while the window is closed.
   virtual void open_window(Bootstrap& bootstrap, int number, std::size_t bytes) = 0;
-  // Gives this rank's part back. No call may touch any rank's any more: see finish_calls().
+  // Gives this rank's part back; nothing, where it is not open. No call may touch any rank's any more: see
+  // finish_calls().
   virtual void close_window(int number) = 0;
   virtual std::byte* window(int number, int world_rank) const = 0;
   // This rank's part of an open window, also where no rank reaches another's and window() is null for its own.

@@ -36,7 +36,7 @@ TEST_P(GpuSymmetricGather, OneBusyRank) {
   const int ranks = GetParam();
   if (ranks < 3) GTEST_SKIP() << "two ranks have no third one to go by";
   GpuWorld& world = lasting_gpu_world(ranks, small_gpu_slots);
-  const std::int32_t busy = 118 / (ranks - 2) + 1;  // of 64 KiB each: with lines as far as they go, over 7 MiB of wire
+  const std::int32_t busy = 118 / (ranks - 2) + 1;  // of 64 KiB: more than the 7 MiB that chunks must spare
   std::vector<Move> moves;
   for (int owner : {0, ranks - 1}) {
     Move gather{.kind = Kind::all_gather_v, .widths = {65536}, .fill = Fill::bits, .launch = world.launch()};

@@ -7,13 +7,15 @@
 
 namespace weft::detail {
 
-using Gather = PushCopy<CountedShares, true, kMaxTensors>;
+using Gather = PushCopy<CountedShares, true, 1>;
+using Gathers = PushCopy<CountedShares, true, kMaxTensors>;
 using SymmetricGather = PushCopy<EqualShares, true, 1, true>;
 using Scatter = PushReduceScatter<CountedShares, DataType::bf16, ReduceOp::sum, 2, true>;
 using Dispatch = MoeDispatch<ExactRow>;
 using Combine = MoeCombine<DataType::bf16>;
 
 template __global__ void collective<Gather>(const __grid_constant__ Call, const __grid_constant__ Gather::Work);
+template __global__ void collective<Gathers>(const __grid_constant__ Call, const __grid_constant__ Gathers::Work);
 template __global__ void collective<SymmetricGather>(const __grid_constant__ Call,
                                                      const __grid_constant__ SymmetricGather::Work);
 template __global__ void collective<Scatter>(const __grid_constant__ Call, const __grid_constant__ Scatter::Work);

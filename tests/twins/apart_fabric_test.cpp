@@ -20,6 +20,7 @@
 #include "support/ranks.hpp"
 #include "support/reference.hpp"
 #include "support/world.hpp"
+#include "weft/symmetric.hpp"
 
 namespace weft::detail {
 
@@ -281,6 +282,25 @@ TEST(ApartFabric, RowsApartAreRejectedAndNothingIsSent) {
       }
     }
     run_on_cpu_rank(communicator, {.kind = Kind::broadcast, .widths = {8}, .input_gap = 4, .output_gap = 2});
+  });
+}
+
+// Symmetric memory of a world on two hosts serves groups on one of them, and no others.
+TEST(ApartFabric, SymmetricOutputsAreOfGroupsOnOneHost) {
+  expect_well([](Communicator& communicator, int rank) {
+    const Group across = communicator.split(rank % 2), here = communicator.split(rank / 2);
+    const std::vector<int> row(4, rank);  // a whole pack
+    const auto memory = SymmetricMemory::allocate(communicator, kRanks * sizeof(detail::Pack));
+    const auto* const output = static_cast<const int*>(memory.data());
+    const auto gather = [&](const Group& group, const std::vector<int>& ranks, const std::string& by) {
+      all_gather_into_tensor(group, {.input = row.data(), .output = memory.data(), .row_bytes = sizeof(detail::Pack)});
+      for (std::size_t i = 0; i < ranks.size(); ++i) EXPECT_EQ(output[4 * i], ranks[i]) << i;
+      expect_says(group.recent_calls().back().operation, by);
+      barrier(communicator, {});
+    };
+    gather(here, {rank / 2 * 2, rank / 2 * 2 + 1}, "to symmetric memory 0 place");
+    gather(across, {rank % 2, rank % 2 + 2}, " nccl tag 0");
+    gather(communicator.world(), {0, 1, 2, 3}, " nccl tag 0");
   });
 }
 

@@ -22,7 +22,8 @@ class BadReport(Exception):
 
 
 def panels(report):
-    """[(title, x axis, {contender: [(x, us, GB/s or None)]})], in the report's order: one for each operation and method.
+    """[(title, x axis, {contender: [(x, us, GB/s or None)]})], in the report's order: one for each operation and method,
+    of a model's layers all of them.
 
     Wrong and unavailable results are left out. Of several grids for one size (a sweep) the fastest counts.
     """
@@ -30,7 +31,7 @@ def panels(report):
         raise BadReport(f"is no report of weft bench (schema {SCHEMA})")
     found = {}
     try:
-        for point in report["points"]:
+        for point in [*report["points"], *report.get("gathers", []), *report.get("exchanges", [])]:
             if point["verdict"] != "ok":
                 continue
             words = [point[key] for key in ("operation", "load", "method") if key in point]

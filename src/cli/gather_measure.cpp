@@ -13,20 +13,6 @@
 namespace weft::cli {
 namespace {
 
-// Whose outputs may lie in symmetric memory.
-constexpr bool is_copy(Operation operation) {
-  switch (operation) {
-    case Operation::all_gather:
-    case Operation::all_to_all:
-    case Operation::broadcast:
-    case Operation::all_gather_v:
-    case Operation::four_tensors:
-    case Operation::attn_all_gather:
-      return true;
-    default:
-      return false;
-  }
-}
 constexpr bool is_in_symmetric(Contender contender) {
   return contender == Contender::symmetric || contender == Contender::push;
 }

@@ -48,6 +48,21 @@ constexpr bool is_in_groups(Operation operation) {
   return operation == Operation::attn_reduce_scatter || operation == Operation::attn_all_gather;
 }
 
+// Whose outputs may lie in symmetric memory.
+constexpr bool is_copy(Operation operation) {
+  switch (operation) {
+    case Operation::all_gather:
+    case Operation::all_to_all:
+    case Operation::broadcast:
+    case Operation::all_gather_v:
+    case Operation::four_tensors:
+    case Operation::attn_all_gather:
+      return true;
+    default:
+      return false;
+  }
+}
+
 // Who has the tokens of a ragged gather: every attention group as many, or one of them and the others one each.
 enum class Load : std::uint8_t { balanced, busy };
 

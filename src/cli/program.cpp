@@ -58,9 +58,10 @@ Examples:
 
 constexpr const char* kVerifyExamples =
     R"(Run it on a new machine, and whenever one is suspected. Each pair of ranks copies each way and sums; all ranks
-together run every algorithm, type and size class, gathers and exchanges. Every result is compared with a reference, bit
-for bit. On GPUs bandwidth and latency are held against what NVLink should give: its links and their rate as the driver
-knows them, and the other pairs. On CPU ranks times are shown and not judged.
+together run every algorithm, type and size class, norms, gathers and exchanges. Every result is compared with a reference,
+bit for bit (norms within two units in the last place, sums by switches within a bound). On GPUs bandwidth and latency are
+held against what NVLink should give: its links and their rate as the driver knows them, and the other pairs. Links that
+nothing is known of, and CPU ranks, are shown and not judged.
 
 The last lines are PASS, or FAIL with what was expected and found between which ranks, and what to do about it.
 

@@ -1,6 +1,7 @@
 #include "verify_checks.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
@@ -18,6 +19,10 @@ constexpr double kMostLatency = 5;  // µs
 constexpr double kLeastOfMedian = 0.85;
 constexpr double kMostOfMedian = 1.5;
 constexpr std::size_t kEnoughPairs = 3;  // for a median to say something
+
+bool is_known(const PairFigure& pair) {
+  return pair.link_rate > 0;
+}
 
 constexpr const char* kSlowPair =
     "Look for other programs on these two GPUs (nvidia-smi), for links that are down or count errors (nvidia-smi "
@@ -46,13 +51,14 @@ double PairFigure::most_us() const {
 std::vector<Check> judge_pairs(const std::vector<PairFigure>& figures) {
   std::vector<Check> checks;
   for (const PairFigure& pair : figures) {
+    if (!is_known(pair)) continue;
     std::vector<double> rates, times;
     for (const PairFigure& other : figures) {
       if (other.link_rate != pair.link_rate) continue;
       rates.push_back(other.gb_per_s);
       times.push_back(other.us);
     }
-    const bool compared = pair.link_rate > 0 && rates.size() >= kEnoughPairs;
+    const bool compared = rates.size() >= kEnoughPairs;
     const std::string who = fmt::format("ranks {} ↔ {}", pair.a, pair.b);
     Check rate{.what = "bandwidth", .who = who, .ranks = {pair.a, pair.b}, .bytes = pair.bandwidth_bytes};
     if (pair.gb_per_s < pair.least_gb_per_s()) {
@@ -64,7 +70,7 @@ std::vector<Check> judge_pairs(const std::vector<PairFigure>& figures) {
     }
     rate.got = fmt::format("{:.0f} GB/s", pair.gb_per_s);
     Check time{.what = "latency", .who = who, .ranks = {pair.a, pair.b}, .bytes = pair.latency_bytes};
-    if (pair.most_us() > 0 && pair.us > pair.most_us()) {
+    if (pair.us > pair.most_us()) {
       time.expected = fmt::format("{:.1f} µs or less over NVLink", pair.most_us());
     } else if (compared && pair.us > kMostOfMedian * median(times)) {
       time.expected =
@@ -82,13 +88,33 @@ std::vector<Check> judge_pairs(const std::vector<PairFigure>& figures) {
 }
 
 std::string why_not_judged(const std::vector<PairFigure>& figures) {
-  const auto known = [](const PairFigure& pair) { return pair.link_rate > 0; };
-  if (std::ranges::none_of(figures, known))
+  if (std::ranges::none_of(figures, is_known))
     return "Times are shown and not judged: what these ranks' links should give is not known";
-  if (std::ranges::all_of(figures, [](const PairFigure& p) { return p.bandwidth_bytes >= kLeastJudgedBytes; }))
-    return {};
-  return fmt::format("Bandwidths are shown and not judged: their messages are shorter than {} (--most-bytes)",
-                     format_bytes(kLeastJudgedBytes));
+  std::vector<std::string> pairs, reasons;
+  for (const PairFigure& pair : figures)
+    if (!is_known(pair)) pairs.push_back(fmt::format("{} ↔ {}", pair.a, pair.b));
+  if (!pairs.empty())
+    reasons.push_back(
+        fmt::format("Times of ranks {} are shown and not judged: what these links should give is not known",
+                    fmt::join(pairs, ", ")));
+  if (std::ranges::any_of(figures, [](const PairFigure& p) { return p.bandwidth_bytes < kLeastJudgedBytes; }))
+    reasons.push_back(
+        fmt::format("Bandwidths are shown and not judged: their messages are shorter than {} (--most-bytes)",
+                    format_bytes(kLeastJudgedBytes)));
+  return fmt::format("{}", fmt::join(reasons, ". "));
+}
+
+double slowest_link(int ranks, const std::function<double(int, int)>& rate) {
+  double slowest = 0;
+  for (int a = 0; a < ranks; ++a) {
+    for (int b = 0; b < ranks; ++b) {
+      if (a == b) continue;
+      const double one = rate(a, b);
+      if (one <= 0) return 0;
+      slowest = slowest == 0 ? one : std::min(slowest, one);
+    }
+  }
+  return slowest;
 }
 
 Check judge_world(int ranks, std::size_t bytes, double us, double link_rate) {

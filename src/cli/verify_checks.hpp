@@ -1,6 +1,7 @@
 // What `weft verify` finds, and when a link is slower than it should be.
 #pragma once
 
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -41,12 +42,15 @@ inline double gb_per_s(std::size_t bytes, double us) {
 // Bandwidths of shorter messages say more of latencies than of links.
 inline constexpr std::size_t kLeastJudgedBytes = 16 << 20;
 
-// Two checks for each pair: against what its links should give, and against the other pairs with as many links.
-// Bandwidths of short messages are not judged.
+// Two checks for each pair whose links are known: against what they should give, and against the other pairs with as
+// many links. Bandwidths of short messages are not judged.
 std::vector<Check> judge_pairs(const std::vector<PairFigure>& figures);
 
 // What figures of pairs are not judged, and why; empty where all are.
 std::string why_not_judged(const std::vector<PairFigure>& figures);
+
+// The slowest of the links between any two ranks, by their rate; 0 where one is not known.
+double slowest_link(int ranks, const std::function<double(int, int)>& rate);
 
 // All ranks at once: an all-reduce in two hops, whose bytes leave over links of this rate.
 Check judge_world(int ranks, std::size_t bytes, double us, double link_rate);

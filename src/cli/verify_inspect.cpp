@@ -205,15 +205,20 @@ void Inspection::add_gathers(World& world) {
   const GatherModel rows{.layout = {.tp = found_.world, .dp = found_.world}, .hidden = 1024};
   std::vector<Point> gathers;
   std::size_t bytes = 0;
-  for (const auto operation : {Operation::all_gather, Operation::reduce_scatter, Operation::all_gather_v,
-                               Operation::reduce_scatter_v, Operation::four_tensors}) {
+  for (const auto operation :
+       {Operation::all_gather, Operation::reduce_scatter, Operation::all_to_all, Operation::broadcast,
+        Operation::all_gather_v, Operation::reduce_scatter_v, Operation::four_tensors}) {
     for (const std::int64_t tokens : {1, 33, 2048}) {
       const bool ragged = is_ragged(operation);
-      const Point point = gather_point(rows, operation, ragged ? Load::busy : Load::balanced, tokens, DataType::bf16);
+      Point point = gather_point(rows, operation, ragged ? Load::busy : Load::balanced, tokens, DataType::bf16);
       if (gather_bytes(rows, point) > most()) continue;
       bytes = std::max(bytes, gather_bytes(rows, point));
-      gathers.push_back(point);
-      gathers.back().method = methods_of(found_.device).front();
+      point.method = methods_of(found_.device).front();
+      for (const auto where : {Contender::automatic, Contender::symmetric}) {
+        if (where == Contender::symmetric && !is_copy(operation)) continue;
+        point.contender = where;
+        gathers.push_back(point);
+      }
     }
   }
   world.steps.emplace_back("memory for gathers", [&world, rows, bytes] {
@@ -221,7 +226,8 @@ void Inspection::add_gathers(World& world) {
     world.bench = open_gather_bench(world.ranks, {.data = Data::random, .max_bytes = bytes, .peers = false}, rows);
   });
   for (const Point& point : gathers) {
-    const std::string what = fmt::format("{} {}", name(point.operation), name(point.load));
+    const std::string what = fmt::format("{} {}{}", name(point.operation), name(point.load),
+                                         point.contender == Contender::symmetric ? " into symmetric memory" : "");
     world.steps.emplace_back(fmt::format("{} {}", what, format_bytes(point.bytes())),
                              [&world, this, point, what] { add_world(world.bench->run(point, samples()), what); });
   }
@@ -295,13 +301,10 @@ void Inspection::check_world(Ranks& ranks) {
   }
   if (!run_steps(world.steps)) return;
 
-  double slowest_link = 0;
-  for (int a = 0; a < found_.world; ++a)
-    for (int b = 0; b < found_.world; ++b)
-      if (a != b && (slowest_link == 0 || link_rate(a, b) < slowest_link)) slowest_link = link_rate(a, b);
+  const double slowest = slowest_link(found_.world, [this](int a, int b) { return link_rate(a, b); });
   const Result* large = find(found_.all_reduces, largest, Contender::automatic, methods_of(found_.device).front());
-  if (slowest_link > 0 && largest >= kLeastJudgedBytes && large != nullptr && large->verdict == Verdict::ok)
-    found_.checks.push_back(judge_world(found_.world, largest, large->us, slowest_link));
+  if (slowest > 0 && largest >= kLeastJudgedBytes && large != nullptr && large->verdict == Verdict::ok)
+    found_.checks.push_back(judge_world(found_.world, largest, large->us, slowest));
 }
 
 void Inspection::check_pairs(Ranks& ranks) {

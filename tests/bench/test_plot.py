@@ -47,6 +47,13 @@ class Panels(unittest.TestCase):
         moe = {"operation": "dispatch", "contender": "automatic", "verdict": "ok", "tokens": 8, "us": 9.0}
         self.assertEqual(plot.panels(report(moe)), [("dispatch", "tokens per rank", {"automatic": [(8, 9.0, None)]})])
 
+    def test_a_models_layers_have_all_their_operations(self):
+        whole = report(point(1024, "bulk", 1.0))
+        whole["gathers"] = [point(2048, "automatic", 2.0, operation="all_gather_v", load="busy")]
+        whole["exchanges"] = [{"operation": "combine", "contender": "automatic", "verdict": "ok", "tokens": 8, "us": 9.0}]
+        self.assertEqual([title for title, _, _ in plot.panels(whole)],
+                         ["all_reduce, graph", "all_gather_v, busy, graph", "combine"])
+
     def test_what_is_no_report_is_refused(self):
         for bad, why in (({"schema": "weft-torch-1"}, "no report"), ([], "no report"), (report(), "no right result"),
                          (report(point(1, "NCCL", 1.0, verdict="wrong")), "no right result"),
@@ -63,6 +70,25 @@ class Panels(unittest.TestCase):
     def test_sizes_have_names(self):
         self.assertEqual([plot.size_name(n) for n in (16, 1024, 1536, 1 << 20, 1 << 30)],
                          ["16 B", "1 KB", "1.5 KB", "1 MB", "1 GB"])
+
+
+class Drawing(unittest.TestCase):
+    def test_has_time_and_bandwidth_on_log_axes_and_a_line_for_each(self):
+        library = mock.MagicMock()
+        figure, left, right = mock.MagicMock(), mock.MagicMock(), mock.MagicMock()
+        library.pyplot.subplots.return_value = (figure, [(left, right)])
+        modules = {"matplotlib": library, "matplotlib.pyplot": library.pyplot, "matplotlib.ticker": library.ticker}
+        with mock.patch.dict(sys.modules, modules):
+            plot.draw(report(point(1024, "NCCL", 4.0), point(2048, "NCCL", 5.0), point(1024, "one-shot", 2.0)), "out.svg")
+        self.assertEqual([(call.args, call.kwargs["label"]) for call in left.plot.call_args_list],
+                         [(([1024, 2048], [4.0, 5.0]), "NCCL"), (([1024], [2.0]), "one-shot")])
+        self.assertEqual([(call.args, call.kwargs["label"]) for call in right.plot.call_args_list],
+                         [(((1024, 2048), (1024 / 4e3, 2048 / 5e3)), "NCCL"), (((1024,), (1024 / 2e3,)), "one-shot")])
+        for axes, what in ((left, "µs per operation"), (right, "GB/s")):
+            self.assertEqual(axes.set.call_args.kwargs, {"title": "all_reduce, graph", "xlabel": "bytes", "ylabel": what,
+                                                         "xscale": "log", "yscale": "log"})
+        self.assertEqual(len({call.kwargs["marker"] for call in left.plot.call_args_list}), 2)
+        figure.savefig.assert_called_once_with("out.svg", dpi=120)
 
 
 class Program(unittest.TestCase):

@@ -93,6 +93,23 @@ TEST(VerifyChecks, WhatLinksShouldGiveMustBeKnown) {
   EXPECT_TRUE(failed(judge_pairs(pairs)).empty());
 }
 
+// Four GPUs in two bridged pairs: between them goes PCIe, of which nothing is known.
+TEST(VerifyChecks, PairsThatNothingIsKnownOfAreSaidAndNotPassed) {
+  auto pairs = sound_pairs();
+  for (PairFigure& pair : pairs)
+    if (pair.a / 2 != pair.b / 2) pair.link_rate = 0, pair.gb_per_s = 20, pair.us = 9;
+  const auto checks = judge_pairs(pairs);
+  EXPECT_EQ(checks.size(), 4u);
+  EXPECT_TRUE(failed(checks).empty());
+  EXPECT_EQ(why_not_judged(pairs),
+            "Times of ranks 0 ↔ 2, 0 ↔ 3, 1 ↔ 2, 1 ↔ 3 are shown and not judged: what these links should give is not "
+            "known");
+  const auto bridged = [](int a, int b) { return a / 2 == b / 2 ? 478.0 : 0.0; };
+  EXPECT_EQ(slowest_link(4, bridged), 0);
+  EXPECT_EQ(slowest_link(2, bridged), 478);
+  EXPECT_EQ(slowest_link(3, [](int a, int b) { return a + b == 2 ? 100.0 : 478.0; }), 100);
+}
+
 // What was not judged is said, and why: a verdict is no better than what it is about.
 TEST(VerifyChecks, ShortMessagesAreJudgedByTheirLatency) {
   EXPECT_EQ(why_not_judged(sound_pairs()), "");
@@ -173,8 +190,10 @@ TEST(Verify, CoversEveryPairAlgorithmTypeAndReduction) {
         EXPECT_TRUE(what.contains(std::string("all_reduce ") + op + " " + type + " " + algorithm)) << type;
   for (const char* other :
        {"all_gather balanced", "all_gather_v busy", "reduce_scatter balanced", "reduce_scatter_v busy",
-        "dispatch and combine bf16", "dispatch and combine fp8", "all_to_all", "barrier",
-        "all_reduce_rms_norm bf16 one-shot", "all_reduce_rms_norm f16 two-shot fp8 fixed",
+        "broadcast balanced", "all_gather balanced into symmetric memory", "all_to_all balanced into symmetric memory",
+        "broadcast balanced into symmetric memory", "all_gather_v busy into symmetric memory",
+        "four_tensors busy into symmetric memory", "dispatch and combine bf16", "dispatch and combine fp8",
+        "all_to_all", "barrier", "all_reduce_rms_norm bf16 one-shot", "all_reduce_rms_norm f16 two-shot fp8 fixed",
         "all_reduce_rms_norm bf16 automatic fp8 per token", "all_reduce_rms_norm f16 one-shot fp8 per 128 columns",
         "all_reduce_rms_norm bf16 two-shot fp8 per 128 columns UE8M0"})
     EXPECT_TRUE(what.contains(other)) << other;

@@ -1,0 +1,91 @@
+// The program's ranks as processes of a launched job: all of them take one way, one of them writes.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+
+#include "cli/run.hpp"
+#include "core/tuning.hpp"
+#include "support/free_port.hpp"
+#include "support/processes.hpp"
+
+namespace weft::cli {
+namespace {
+
+constexpr int kRanks = 3;
+
+// What each process prints, and how it ends.
+std::vector<nlohmann::json> launch(const std::vector<std::string>& arguments) {
+  const int port = test::free_port();  // a thousand past MASTER_PORT is where ranks meet
+  test::Processes processes(kRanks, [&](const test::Child& self) {
+    ::setenv("RANK", std::to_string(self.rank()).c_str(), 1);
+    ::setenv("LOCAL_RANK", std::to_string(self.rank()).c_str(), 1);
+    ::setenv("WORLD_SIZE", std::to_string(kRanks).c_str(), 1);
+    ::setenv("MASTER_ADDR", "127.0.0.1", 1);
+    ::setenv("MASTER_PORT", std::to_string(port - 1000).c_str(), 1);
+    const Output result = run(arguments);
+    self.say(nlohmann::json{{"code", result.code}, {"out", result.out}, {"err", result.err}}.dump());
+  });
+  std::vector<nlohmann::json> said;
+  for (const test::Outcome& outcome : processes.wait()) {
+    EXPECT_EQ(outcome.error, "");
+    EXPECT_EQ(outcome.exit_code, 0) << "signal " << outcome.signal << ", too slow " << outcome.too_slow;
+    const auto json = nlohmann::json::parse(outcome.said, nullptr, false);
+    said.push_back(json.is_object() ? json : nlohmann::json{{"code", -1}, {"out", outcome.said}, {"err", ""}});
+  }
+  return said;
+}
+
+void expect_one_speaks(const std::vector<nlohmann::json>& said, int code) {
+  for (std::size_t rank = 0; rank < said.size(); ++rank) {
+    EXPECT_EQ(said[rank].at("code"), code) << rank << ": " << said[rank].at("err");
+    EXPECT_EQ(said[rank].at("out").get<std::string>().empty(), rank != 0) << rank << ": " << said[rank].at("out");
+    EXPECT_TRUE(rank == 0 || said[rank].at("err") == "") << rank << ": " << said[rank].at("err");
+  }
+}
+
+TEST(LaunchedProgram, VerifiesAllRanksAndEveryPair) {
+  const auto said = launch({"verify", "--device", "cpu", "--most-bytes", "8K", "--json", "-"});
+  expect_one_speaks(said, 0);
+  const auto report = nlohmann::json::parse(said[0].at("out").get<std::string>());
+  EXPECT_EQ(report.at("verdict"), "PASS");
+  EXPECT_EQ(report.at("world_size"), kRanks);
+  EXPECT_EQ(report.at("pairs").size(), 3u);
+}
+
+TEST(LaunchedProgram, BenchesAndChecksTheResultsOfEveryProcess) {
+  const auto said = launch({"bench", "all-reduce", "--device", "cpu", "--dtype", "f32", "--bytes", "1K,4K", "--samples",
+                            "1", "--json", "-"});
+  expect_one_speaks(said, 0);
+  const auto report = nlohmann::json::parse(said[0].at("out").get<std::string>());
+  EXPECT_EQ(report.at("world_size"), kRanks);
+  EXPECT_FALSE(report.at("points").empty());
+}
+
+// The leader alone has the file of an earlier run: the others search as it does all the same.
+TEST(LaunchedProgram, TunesAndGoesOnWhereItWas) {
+  const std::string stem = testing::TempDir() + "launched-tune", state = stem + ".state", table = stem + ".json";
+  std::filesystem::remove(state);
+  std::filesystem::remove(table);
+  const auto tune = [&](const std::string& output) {
+    return launch(
+        {"tune", "--device", "cpu", "--bytes", "1K,8K", "--samples", "1", "--output", output, "--state", state});
+  };
+  EXPECT_NE(tune("/nonexistent/table.json")[0].at("code"), 0);
+  ASSERT_TRUE(std::filesystem::exists(state));
+  const auto said = tune(table);
+  EXPECT_EQ(said[0].at("code"), 0) << said[0].at("err");
+  EXPECT_NE(said[0].at("err").get<std::string>().find("goes on with"), std::string::npos) << said[0].at("err");
+  for (std::size_t rank = 1; rank < said.size(); ++rank) {
+    EXPECT_EQ(said[rank].at("code"), 0);
+    EXPECT_EQ(said[rank].at("out"), "");
+    EXPECT_EQ(said[rank].at("err"), "");
+  }
+  const auto tables = detail::read_tuning(table);
+  ASSERT_EQ(tables.size(), 1u);
+  EXPECT_EQ(tables[0].ranks, kRanks);
+  EXPECT_FALSE(std::filesystem::exists(state));
+}
+
+}  // namespace
+}  // namespace weft::cli

@@ -60,7 +60,8 @@ constexpr std::string_view name(ScaleOrder order) {
   return order == ScaleOrder::rows ? "rows" : "columns";
 }
 
-// Of rows for which there is no room. error: a fault of the experts' rank, Errc::overflow. Counts are right either way.
+// Of rows for which there is no room. error: a fault of the experts' rank, Errc::overflow, on which counts are right as
+// far as they were written. drop: the rows are left out, and counts say how many came.
 enum class Overflow : std::uint8_t { error, drop };
 
 // What defines an exchange; the same on every rank of the group.
@@ -97,14 +98,15 @@ struct ExchangeArgs {
   // dispatch. A replica is an expert of its rank like any other; `experts` counts those that ids name, and all replicas
   // together are 4096 at most.
   std::vector<std::vector<std::uint32_t>> ranks_of_expert = {};
-  // Dispatches whose combine has not been called yet, at most; 1 … 64.
+  // Dispatches whose combine has not ended (or, in halves, been waited for) yet, at most; 1 … 64.
   std::uint32_t generations = 2;
 };
 
 // Names a dispatch to the combine that belongs to it. To be passed on as it is.
 struct Ticket {
   std::uint32_t generation = 0;
-  std::uint64_t number = 0;  // of the dispatch, from 1; 0: it was captured, and may be made many times
+  std::uint64_t exchange = 0;  // of those that the communicator ever made, from 1
+  std::uint64_t number = 0;    // of the dispatch, from 1; 0: it was captured, and may be made many times
 
   bool operator==(const Ticket&) const = default;
 };
@@ -153,8 +155,10 @@ struct CombineArgs {
   // [Exchange::output_rows(), hidden] of combine_type, rows where dispatch put them. rank_major: what the experts of
   // this rank made of a token together; rows of tokens that have no expert here are not read.
   const void* input = nullptr;
-  const void* residual = nullptr;           // [tokens, hidden], added last; or null
-  void* output = nullptr;                   // [tokens, hidden]; tokens without an expert become 0 (or the residual)
+  const void* residual = nullptr;  // [tokens, hidden], added last; or null
+  // [tokens, hidden]; tokens without an expert become 0 (or the residual). Of a rank without tokens, neither is looked
+  // at.
+  void* output = nullptr;
   std::uint64_t* source_wait_ns = nullptr;  // [ranks], or null: as in DispatchArgs, of this combine
   Stream stream = nullptr;
   std::uint32_t tag = 0;
@@ -166,9 +170,10 @@ struct ExchangeMemory {
   std::size_t dispatch = 0;  // receive buffers of dispatch, of one generation on the wire; there are two
   std::size_t combine = 0;   // of combine, likewise
   std::size_t tables = 0;    // routing that combine needs, of all generations
-  std::size_t window = 0;    // all of it: what the device gave up
+  std::size_t window = 0;    // all of it: what the device gives up, besides 20 KiB of control memory that last
   std::size_t output = 0;    // of the caller: dispatch's rows and scales, and rank_major's ids and weights
 };
+// Of groups that make exchanges at once, and different ones, every rank's window is as large as the largest.
 ExchangeMemory exchange_memory(int ranks, const ExchangeArgs& args);
 
 // Dispatch and combine among the ranks of a group, with memory of its own.
@@ -187,7 +192,8 @@ ExchangeMemory exchange_memory(int ranks, const ExchangeArgs& args);
 // time, and the two may have a thread each. Faults are the communicator's.
 //
 // A captured call has what it was captured with: pointers, `tokens`, the generation, `discard`, the grid. What pointers
-// lead to is read anew in every replay: rows, ids, weights. Ranks need not have captured the same `tokens`.
+// lead to is read anew in every replay: rows, ids, weights. Ranks need not have captured the same `tokens`. For fewer
+// than it was captured with, ids of the others are −1: nothing of them travels but that.
 //
 // The algorithm: routing that goes to every rank, and a row per rank rather than per expert, are NCCL EP's (arXiv
 // 2603.13606); the masked layout, scales per 128 columns, and sends and waits apart are those of DeepEP's low-latency
@@ -221,14 +227,19 @@ class Exchange {
   // Takes the next generation. Errc::in_flight when that one still waits for its combine: a fault, which ends the
   // communicator, as it is found when the call runs.
   Ticket dispatch(const DispatchArgs& args) const;
-  // May be called again with the same ticket until a dispatch takes its generation. From then on the ticket is
-  // Errc::invalid_argument, unless its dispatch or this call is captured.
+  // All ranks combine what they dispatched in the same call: where they do not, sums are of other tokens, or the call
+  // ends with Errc::timeout; a `tag` of each micro-batch, the same in both calls' args on all ranks, makes it
+  // Errc::mismatch. May be called again with the same ticket until a dispatch takes its generation. From then on the
+  // ticket is Errc::invalid_argument, and so it is after a release(); but what graphs hold is made in an order that the
+  // host does not see, so not where its dispatch, the later one or this call is captured: a combine then finds whatever
+  // its generation has.
   void combine(const CombineArgs& args) const;
 
   // The same calls in two launches, each with a grid of its own (Launch::blocks, as many SMs at most): the send waits
   // for nobody, and what is enqueued between it and the wait runs while rows travel. The send looks at what goes in and
-  // at the tag, the wait at what comes out; a send reads `input` until its launch has ended, no longer. Sends and waits
-  // of dispatch take turns, and so do those of combine; between the two halves of one may come any call of the other.
+  // at the tag, the wait at what comes out and at the residual; a send reads its tensors until its launch has ended, no
+  // longer. Sends and waits of dispatch take turns, and so do those of combine; between the two halves of one may come
+  // any call of the other.
   // Order the wait behind the send by its stream or an event. CPU ranks make each half in the calling thread.
   // Errc::in_flight for a send (or a joined call) before the wait for the one before; Errc::invalid_argument for a wait
   // to which nothing was sent, or something else than `ticket`, and for a combine whose dispatch was not waited for:

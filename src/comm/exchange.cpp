@@ -142,9 +142,12 @@ detail::SentCall run_dispatch(const Group& group, ExchangeState& exchange, const
   return {ticket, name.fingerprint, args.tokens};
 }
 
-void check_combine_output(const GroupState& group, const CombineArgs& args) {
-  check_tensor(group, "output", args.output, 16);
-  if (args.residual != nullptr) check_tensor(group, "residual", args.residual, 16);
+void check_combine_output(const ExchangeState& exchange, const CombineArgs& args) {
+  const GroupState& group = exchange.combine_channel();
+  if (exchange.turns().tokens_of(args.ticket.generation) != 0) {
+    check_tensor(group, "output", args.output, 16);
+    if (args.residual != nullptr) check_tensor(group, "residual", args.residual, 16);
+  }
   if (args.source_wait_ns != nullptr) check_tensor(group, "source_wait_ns", args.source_wait_ns, 8);
 }
 
@@ -174,7 +177,7 @@ detail::SentCall run_combine(const Group& group, ExchangeState& exchange, const 
   check_call(exchange, "combine", args.launch, args.stream);
   exchange.turns().check_combine(args.ticket, detail::is_kept(group, args.stream));
   if (exchange.shape().local != 0) check_tensor(channel, "input", args.input, 16);
-  if (part == Part::whole) check_combine_output(channel, args);
+  if (part == Part::whole) check_combine_output(exchange, args);
   exchange.turns().check_nothing_sent(ExchangeTurns::Side::combine);
   check_ready(group, channel, "combine");
   const detail::CallName name = call_name("combine", args.tag);
@@ -264,8 +267,8 @@ void Exchange::combine_wait(const CombineArgs& args) const {
   ExchangeState& exchange = *state_;
   GroupState& channel = exchange.combine_channel();
   check_call(exchange, "combine_wait", args.launch, args.stream);
-  check_combine_output(channel, args);
   const detail::SentCall sent = exchange.turns().sent(ExchangeTurns::Side::combine, args.ticket);
+  check_combine_output(exchange, args);
   check_ready(group_, channel, "combine_wait");
   static_cast<void>(detail::is_kept(group_, args.stream));
   run(group_, channel, {sent.fingerprint, "combine, its wait"}, plan_combine(exchange, args, Part::wait));

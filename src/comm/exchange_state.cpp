@@ -180,7 +180,7 @@ ExchangeState::ExchangeState(GroupState& group, const ExchangeArgs& args, int sl
                 channel_layout(layout_.dispatch_bytes)),
       combine_(group.communicator(), kMaxGroups - 2 - 2 * slot, group.members(), group.rank(), window(),
                layout_.dispatch_bytes, channel_layout(layout_.combine_bytes)),
-      turns_(args.generations) {
+      turns_(number + 1, args.generations) {
   const bool replicated = !map_.first_replica.empty();
   for (std::uint32_t expert = 0; expert < args_.experts; ++expert) {
     const std::uint32_t first = replicated ? map_.first_replica[expert] : expert;
@@ -224,7 +224,7 @@ RoutingHeader* ExchangeState::headers() const {
 }
 
 void ExchangeState::set_released() {
-  turns_.forget_sent();
+  turns_.forget();
   dispatch_.set_released();
   combine_.set_released();
 }

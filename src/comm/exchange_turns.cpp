@@ -16,15 +16,19 @@ Ticket ExchangeTurns::take_generation(std::uint32_t tokens, bool captured) {
   const std::uint64_t index = dispatches_++ % tokens_.size();
   tokens_[index] = tokens;
   if (!captured) eager_[index] = dispatches_;
-  return {.generation = static_cast<std::uint32_t>(index), .number = captured ? 0 : dispatches_};
+  return {.generation = static_cast<std::uint32_t>(index), .exchange = exchange_, .number = captured ? 0 : dispatches_};
 }
 
 void ExchangeTurns::check_combine(Ticket ticket, bool captured) const {
   const std::scoped_lock lock(mutex_);
   const std::uint32_t generation = ticket.generation;
-  require(generation < dispatches_ && generation < tokens_.size(), "ticket: no dispatch has given it");
+  require(ticket.exchange == exchange_ || ticket.exchange == 0, "ticket: another exchange has given it");
+  require(
+      ticket.exchange != 0 && generation < dispatches_ && generation < tokens_.size() && ticket.number <= dispatches_,
+      "ticket: no dispatch has given it");
   // What graphs hold is made in an order that the host does not see.
   const bool known = ticket.number != 0 && !captured;
+  require(!known || ticket.number > forgotten_, "ticket: what was dispatched before release() is void");
   require(!known || ticket.number == eager_[generation], "ticket: a later dispatch has taken its generation");
   require(!dispatch_ || dispatch_->ticket.generation != generation, "ticket: its dispatch has not been waited for");
 }
@@ -57,8 +61,9 @@ void ExchangeTurns::note_waited(Side side) {
   of(side).reset();
 }
 
-void ExchangeTurns::forget_sent() {
+void ExchangeTurns::forget() {
   const std::scoped_lock lock(mutex_);
+  forgotten_ = dispatches_;
   dispatch_.reset();
   combine_.reset();
 }

@@ -22,7 +22,9 @@ struct SentCall {
 
 class ExchangeTurns {
  public:
-  explicit ExchangeTurns(std::uint32_t generations) : tokens_(generations), eager_(generations) {}
+  // `exchange`: as in its tickets.
+  ExchangeTurns(std::uint64_t exchange, std::uint32_t generations)
+      : exchange_(exchange), tokens_(generations), eager_(generations) {}
 
   // Takes the next generation for this rank's `tokens`. `captured`: the call is kept and made later.
   Ticket take_generation(std::uint32_t tokens, bool captured);
@@ -37,14 +39,16 @@ class ExchangeTurns {
   void note_sent(Side side, const SentCall& call);
   SentCall sent(Side side, Ticket ticket) const;  // throws Errc::invalid_argument unless that is what was sent
   void note_waited(Side side);
-  void forget_sent();
+  // What has been dispatched or sent is void.
+  void forget();
 
  private:
   const std::optional<SentCall>& of(Side side) const { return side == Side::dispatch ? dispatch_ : combine_; }
   std::optional<SentCall>& of(Side side) { return side == Side::dispatch ? dispatch_ : combine_; }
 
   mutable std::mutex mutex_;
-  std::uint64_t dispatches_ = 0;
+  const std::uint64_t exchange_;
+  std::uint64_t dispatches_ = 0, forgotten_ = 0;
   std::vector<std::uint32_t> tokens_;  // by generation
   std::vector<std::uint64_t> eager_;   // likewise: number of the last dispatch that was not captured; 0: none
   std::optional<SentCall> dispatch_, combine_;

@@ -1,6 +1,7 @@
 // Dispatch and combine whose sends and waits are calls of their own, on CPU ranks.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <random>
 #include <thread>
@@ -57,24 +58,70 @@ TEST_P(MoeApart, EpochsWrap) {
   }
 }
 
-// As many dispatches under way as there are generations, of two exchanges whose halves come in any order that their
-// rules allow, with delays between all of them.
+// The tensors that go in, and those that come out.
+DispatchArgs sent_by(DispatchArgs args) {
+  args.output = args.output_scales = nullptr;
+  args.counts = args.offsets = args.output_sources = args.source_tokens = args.output_ids = nullptr;
+  args.output_weights = nullptr;
+  return args;
+}
+DispatchArgs received_by(DispatchArgs args) {
+  args.input = args.scales = args.topk_ids = nullptr;
+  args.topk_weights = nullptr;
+  args.tokens = 0;
+  return args;
+}
+
+// A send has what goes in and keeps nothing of it; a wait has what comes out, and the residual, which is added there.
+TEST_P(MoeApart, EachHalfLooksAtItsOwnTensors) {
+  for (const Batch& batch : in_every_layout(every_kind_of_routing(GetParam()), GetParam())) {
+    const std::vector<PreparedMoe> prepared = prepare_all(batch, GetParam());
+    expect_all_well(run_world(static_cast<int>(GetParam()), cpu_config(), [&](Communicator& communicator, int rank) {
+      const Exchange exchange = Exchange::create(communicator, batch.front().args);
+      for (const PreparedMoe& p : prepared) {
+        CpuMoe moe(exchange, p, static_cast<std::uint32_t>(rank));
+        const Ticket ticket = exchange.dispatch_send(sent_by(moe.dispatch()));
+        moe.forget_tokens();
+        exchange.dispatch_wait(ticket, received_by(moe.dispatch()));
+        moe.check_dispatch();
+        CombineArgs back = moe.combine(ticket);
+        exchange.combine_send({.ticket = ticket, .input = back.input});
+        moe.forget_results();
+        back.input = nullptr;
+        exchange.combine_wait(back);
+        moe.check_combine();
+      }
+    }));
+  }
+}
+
+// As many dispatches under way as there are generations, of two exchanges, which differ in all that they may, and whose
+// halves come in any order that their rules allow, with delays between all of them.
 TEST_P(MoeApart, GenerationsOfTwoExchangesInterleave) {
   const std::uint32_t ranks = GetParam();
   for (const Batch& batch : in_every_layout(sums_without_weights(ranks), ranks)) {
-    const std::vector<PreparedMoe> prepared = prepare_all(batch, ranks);
+    Batch other = batch;
+    for (MoeCase& c : other) {
+      c.args.top_k = 1;
+      c.args.hidden = 64;
+      c.args.capacity = 0;
+      c.args.weighted = true;
+      std::ranges::reverse(c.tokens);
+    }
+    const std::vector<PreparedMoe> prepared[] = {prepare_all(batch, ranks), prepare_all(other, ranks)};
+    const std::size_t generations = batch.size();
     expect_all_well(run_world(static_cast<int>(ranks), cpu_config(), [&](Communicator& communicator, int number) {
       const auto rank = static_cast<std::uint32_t>(number);
       const Exchange exchanges[] = {Exchange::create(communicator, batch.front().args),
-                                    Exchange::create(communicator, batch.front().args)};
+                                    Exchange::create(communicator, other.front().args)};
       std::mt19937 delays(rank);
       const auto nap = [&] { std::this_thread::sleep_for(std::chrono::microseconds(delays() % 3 == 0 ? 300 : 0)); };
       for (int round = 0; round < 4; ++round) {
         std::vector<std::unique_ptr<CpuMoe>> calls[2];
         std::vector<Ticket> tickets[2];
-        for (const PreparedMoe& p : prepared) {  // a generation each
+        for (std::size_t generation = 0; generation < generations; ++generation) {
           for (int i : {0, 1}) {
-            calls[i].push_back(std::make_unique<CpuMoe>(exchanges[i], p, rank));
+            calls[i].push_back(std::make_unique<CpuMoe>(exchanges[i], prepared[i][generation], rank));
             tickets[i].push_back(exchanges[i].dispatch_send(calls[i].back()->dispatch()));
             nap();
           }
@@ -84,8 +131,8 @@ TEST_P(MoeApart, GenerationsOfTwoExchangesInterleave) {
             nap();
           }
         }
-        for (std::size_t turn = 0; turn < prepared.size(); ++turn) {
-          const std::size_t generation = (turn + static_cast<std::size_t>(round)) % prepared.size();
+        for (std::size_t turn = 0; turn < generations; ++turn) {
+          const std::size_t generation = (turn + static_cast<std::size_t>(round)) % generations;
           for (int i : {0, 1}) {
             exchanges[i].combine_send(calls[i][generation]->combine(tickets[i][generation]));
             nap();
@@ -202,7 +249,24 @@ TEST(MoeHalves, RecordingsOutOfTurnAreFound) {
            if (sends) send.replay();
            (sends ? send : wait).replay();
          })) {
-      expect_fault(ending, {Errc::overlap, Errc::peer_failed}, "a half of a call out of turn");
+      expect_fault(ending, {Errc::overlap, Errc::peer_failed}, "a half of a dispatch out of turn");
+    }
+    for (const Ending& ending : run_world(2, cpu_config(), [&](Communicator&communicator, int number) {
+           const auto rank = static_cast<std::uint32_t>(number);
+           const Exchange exchange = Exchange::create(communicator, args);
+           CpuMoe moe(exchange, p, rank);
+           const Ticket ticket = exchange.dispatch(moe.dispatch());
+           const Recording send = Recording::capture(communicator, [&] { exchange.combine_send(moe.combine(ticket)); });
+           const Recording wait = Recording::capture(communicator, [&] { exchange.combine_wait(moe.combine(ticket)); });
+           for (int i = 0; i < 3; ++i) {
+             send.replay();
+             wait.replay();
+             moe.check_combine();
+           }
+           if (sends) send.replay();
+           (sends ? send : wait).replay();
+         })) {
+      expect_fault(ending, {Errc::overlap, Errc::peer_failed}, "a half of a combine out of turn");
     }
   }
 }

@@ -162,5 +162,59 @@ TEST(MoeFaults, AMissingDispatchIsNamed) {
   EXPECT_EQ(endings[0].error->fault().peer, 1);
 }
 
+TEST(MoeFaults, AMissingCombineIsNamed) {
+  const ExchangeArgs args = small_exchange();
+  const PreparedMoe p = prepare({.args = args, .tokens = {6}}, 2, 5);
+  const auto endings =
+      run_world(2, cpu_config(std::chrono::milliseconds(200)), [&](Communicator& communicator, int rank) {
+        const Exchange exchange = Exchange::create(communicator, args);
+        const Ticket ticket = dispatch_and_check(exchange, p, static_cast<std::uint32_t>(rank));
+        if (rank == 0) combine_and_check(exchange, p, 0, ticket);
+      });
+  expect_fault(endings[0], {Errc::timeout}, "the rank that waits");
+  EXPECT_EQ(endings[0].error->fault().peer, 1);
+}
+
+// Who sends and does not wait has given its peers all they need; the call after it finds that it was never waited for.
+TEST(MoeFaults, OneThatSendsAndNeverWaitsHoldsNobodyUp) {
+  const ExchangeArgs args = small_exchange();
+  const PreparedMoe p = prepare({.args = args, .tokens = {6}}, 2, 5);
+  expect_all_well(run_world(2, cpu_config(short_deadline), [&](Communicator& communicator, int number) {
+    const auto rank = static_cast<std::uint32_t>(number);
+    const Exchange exchange = Exchange::create(communicator, args);
+    const Ticket ticket = dispatch_and_check(exchange, p, rank);
+    CpuMoe moe(exchange, p, rank);
+    exchange.combine_send(moe.combine(ticket));
+    if (rank == 0) {
+      exchange.combine_wait(moe.combine(ticket));
+      moe.check_combine();
+    } else {
+      expect_code([&] { exchange.combine(moe.combine(ticket)); }, Errc::in_flight, "has been sent and not been waited");
+    }
+    communicator.release();  // ranks meet, and what was sent is void
+    communicator.acquire();
+    combine_and_check(exchange, p, rank, dispatch_and_check(exchange, p, rank));
+  }));
+}
+
+// Nothing else tells on the wire that ranks combine different dispatches.
+TEST(MoeFaults, TagsTellCombinesApart) {
+  const ExchangeArgs args = small_exchange();
+  const PreparedMoe p = prepare({.args = args, .tokens = {6}}, 2, 5);
+  const auto endings = run_world(2, cpu_config(), [&](Communicator& communicator, int number) {
+    const auto rank = static_cast<std::uint32_t>(number);
+    const Exchange exchange = Exchange::create(communicator, args);
+    const Ticket tickets[] = {dispatch_and_check(exchange, p, rank), dispatch_and_check(exchange, p, rank)};
+    CpuMoe moe(exchange, p, rank);
+    CombineArgs call = moe.combine(tickets[rank]);
+    call.tag = 77 + rank;
+    exchange.combine(call);
+  });
+  for (const Ending& ending : endings) {
+    expect_fault(ending, {Errc::mismatch, Errc::peer_failed}, "combines of two micro-batches");
+    expect_says(ending.what, "combine tag 7");
+  }
+}
+
 }  // namespace
 }  // namespace weft::test

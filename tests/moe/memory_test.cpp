@@ -76,6 +76,19 @@ TEST(MoeMemory, IsWhatTheArithmeticSaysAndWhatIsMapped) {
   }
 }
 
+// Groups make their exchanges at once: each rank's window is as large as the largest.
+TEST(MoeMemory, OfGroupsThatDifferIsTheLargest) {
+  ExchangeArgs larger = odd_exchange();
+  larger.tokens = 40;
+  expect_all_well(run_world(4, cpu_config(), [&](Communicator& communicator, int rank) {
+    const Group group = communicator.split(rank / 2);
+    const std::size_t before = communicator.memory().window;
+    const Exchange exchange = Exchange::create(group, rank < 2 ? odd_exchange() : larger);
+    EXPECT_EQ(communicator.memory().window - before, exchange_memory(2, larger).window);
+    EXPECT_GT(exchange_memory(2, larger).window, exchange_memory(2, odd_exchange()).window);
+  }));
+}
+
 // What the caller gives for each layout, of eight ranks with 2 experts each, 4 tokens of 16 bytes and 2 entries.
 TEST(MoeMemory, TellsTheOutputOfEachLayout) {
   ExchangeArgs args{.tokens = 4, .hidden = 8, .experts = 16, .top_k = 2};

@@ -40,6 +40,34 @@ TEST(MoeTickets, AStaleOneIsRejected) {
   }));
 }
 
+// Exchanges count alike, so that a ticket of one would name something in another.
+TEST(MoeTickets, OneOfAnotherExchangeIsRejected) {
+  const PreparedMoe p = prepare({.args = small_exchange(), .tokens = {6, 3}}, 2, 5);
+  expect_all_well(run_world(2, cpu_config(), [&](Communicator& communicator, int number) {
+    const auto rank = static_cast<std::uint32_t>(number);
+    const Exchange x = Exchange::create(communicator, p.call.args), y = Exchange::create(communicator, p.call.args);
+    const Ticket of_x = dispatch_and_check(x, p, rank), of_y = dispatch_and_check(y, p, rank);
+    CpuMoe moe(y, p, rank);
+    const std::string other = "ticket: another exchange has given it";
+    expect_says(error_of([&] { y.combine(moe.combine(of_x)); }), other);
+    expect_says(error_of([&] { y.combine_send(moe.combine(of_x)); }), other);
+    expect_says(error_of([&] { y.combine(moe.combine({})); }), "ticket: no dispatch has given it");
+    Ticket not_yet = of_y;
+    ++not_yet.number;
+    expect_says(error_of([&] { y.combine(moe.combine(not_yet)); }), "ticket: no dispatch has given it");
+    Ticket recorded;
+    const Recording dispatch = Recording::capture(communicator, [&] { recorded = x.dispatch(moe.dispatch()); });
+    expect_says(error_of([&] { y.combine(moe.combine(recorded)); }), other);
+    const Ticket sent_to_x = x.dispatch_send(moe.dispatch(true)), sent_to_y = y.dispatch_send(moe.dispatch(true));
+    expect_says(error_of([&] { y.dispatch_wait(sent_to_x, moe.dispatch()); }), "not the one that was sent");
+    x.dispatch_wait(sent_to_x, moe.dispatch());
+    y.dispatch_wait(sent_to_y, moe.dispatch());
+    combine_and_check(x, p, rank, sent_to_x);
+    combine_and_check(y, p, rank, sent_to_y);
+    combine_and_check(y, p, rank, of_y);
+  }));
+}
+
 // When a recording's dispatch is made is not for the host to see: its ticket stands for whatever it makes, also after
 // other calls, and a recorded combine takes whatever its ticket's generation then has.
 TEST(MoeTickets, OfRecordingsStandForEveryReplay) {

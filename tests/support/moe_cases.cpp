@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 #include <iterator>
+#include <limits>
 #include <random>
 #include <span>
 #include <stdexcept>
@@ -200,14 +201,37 @@ Bytes expert_rows(const Exchange& exchange, const PreparedMoe& p) {
   return all;
 }
 
+namespace {
+
+std::int32_t* numbers_in(Guarded& memory) {
+  return memory.content().empty() ? nullptr : reinterpret_cast<std::int32_t*>(memory.content().data());
+}
+
+std::size_t bytes_of(const std::vector<std::int32_t>& numbers) {
+  return numbers.size() * sizeof(numbers[0]);
+}
+
+// Rows, scales, ids and weights that would be seen in what comes out: of tokens for whatever expert, with weights that
+// are NaN.
+void put_others_behind(Tokens& tokens, const ExchangeArgs& args) {
+  const std::size_t entries = std::size_t{args.tokens} * args.top_k;
+  for (std::size_t i = tokens.ids.size(); i < entries; ++i) {
+    tokens.ids.push_back(static_cast<std::int64_t>(i % args.experts));
+    tokens.weights.push_back(std::numeric_limits<float>::quiet_NaN());
+  }
+  tokens.rows.resize(args.tokens * row_bytes(args), std::byte{0x3c});
+  tokens.scales.resize(std::size_t{args.tokens} * args.scale_bytes, std::byte{0x3c});
+}
+
+}  // namespace
+
 CpuMoe::CpuMoe(const Exchange& exchange, const PreparedMoe& p, std::uint32_t rank)
     : exchange_(exchange),
       p_(&p),
       rank_(rank),
       wanted_(dispatched(exchange, p, rank)),
       now_(p.tokens[rank]),
-      narrow_ids_(now_.ids.size()),
-      input_(now_.rows.size(), 0),
+      input_(p.call.args.tokens * row_bytes(p.call.args), 0),
       output_(wanted_.rows.size(), 0),
       output_scales_(wanted_.scales.size(), 0),
       sources_(wanted_.sources.size(), 0),
@@ -216,9 +240,11 @@ CpuMoe::CpuMoe(const Exchange& exchange, const PreparedMoe& p, std::uint32_t ran
       expert_rows_(exchange.output_rows() * p.call.args.hidden * 2, 0),
       residual_(p.residuals[rank].size(), 0),
       result_(p.results[rank].size(), 0),
-      counts_(wanted_.counts.size()),
-      offsets_(wanted_.offsets.size()),
-      source_tokens_(wanted_.source_tokens.size()) {
+      counts_(bytes_of(wanted_.counts), 0),
+      offsets_(bytes_of(wanted_.offsets), 0),
+      source_tokens_(bytes_of(wanted_.source_tokens), 0) {
+  put_others_behind(now_, p.call.args);
+  narrow_ids_.resize(now_.ids.size());
   fill(p);
 }
 
@@ -226,23 +252,22 @@ void CpuMoe::fill(const PreparedMoe& p) {
   const Tokens& mine = p.tokens[rank_];
   p_ = &p;
   wanted_ = dispatched(exchange_, p, rank_);
+  forgotten_ = false;
   std::ranges::copy(mine.ids, now_.ids.begin());
   std::ranges::copy(mine.weights, now_.weights.begin());
   std::ranges::copy(mine.scales, now_.scales.begin());
-  std::ranges::transform(mine.ids, narrow_ids_.begin(), [](std::int64_t id) { return static_cast<std::int32_t>(id); });
-  std::ranges::copy(mine.rows, input_.content().begin());
+  std::ranges::copy(mine.rows, now_.rows.begin());
+  std::ranges::transform(now_.ids, narrow_ids_.begin(), [](std::int64_t id) { return static_cast<std::int32_t>(id); });
+  std::ranges::copy(now_.rows, input_.content().begin());
   std::ranges::copy(expert_rows(exchange_, p), expert_rows_.content().begin());
   std::ranges::copy(p.residuals[rank_], residual_.content().begin());
-  for (Guarded* memory : {&output_, &output_scales_, &sources_, &ids_, &weights_, &result_}) {
+  for (Guarded* memory :
+       {&output_, &output_scales_, &sources_, &ids_, &weights_, &result_, &counts_, &offsets_, &source_tokens_}) {
     std::ranges::fill(memory->content(), Guarded::kCanary);
   }
-  std::ranges::fill(counts_, -1);
-  std::ranges::fill(offsets_, -2);
-  std::ranges::fill(source_tokens_, -1);
 }
 
 DispatchArgs CpuMoe::dispatch(bool discard) {
-  const auto of = [](Guarded& memory) -> void* { return memory.content().empty() ? nullptr : memory.content().data(); };
   return {.input = input_.content().data(),
           .scales = now_.scales.data(),
           .topk_ids = p_->call.wide_ids ? static_cast<const void*>(now_.ids.data())
@@ -252,12 +277,12 @@ DispatchArgs CpuMoe::dispatch(bool discard) {
           .tokens = now_.count,
           .output = output_.content().data(),
           .output_scales = output_scales_.content().data(),
-          .counts = counts_.data(),
-          .offsets = offsets_.empty() ? nullptr : offsets_.data(),
-          .output_sources = static_cast<std::int32_t*>(of(sources_)),
-          .source_tokens = source_tokens_.data(),
-          .output_ids = static_cast<std::int32_t*>(of(ids_)),
-          .output_weights = static_cast<float*>(of(weights_)),
+          .counts = numbers_in(counts_),
+          .offsets = numbers_in(offsets_),
+          .output_sources = numbers_in(sources_),
+          .source_tokens = numbers_in(source_tokens_),
+          .output_ids = numbers_in(ids_),
+          .output_weights = reinterpret_cast<float*>(numbers_in(weights_)),
           .discard = discard};
 }
 
@@ -268,10 +293,25 @@ CombineArgs CpuMoe::combine(Ticket ticket) {
           .output = result_.content().data()};
 }
 
+void CpuMoe::forget_tokens() {
+  forgotten_ = true;
+  std::ranges::fill(input_.content(), std::byte{0x11});
+  std::ranges::fill(now_.scales, std::byte{0x11});
+  std::ranges::fill(now_.ids, 0);
+  std::ranges::fill(narrow_ids_, 0);
+  std::ranges::fill(now_.weights, 3.0f);
+}
+
+void CpuMoe::forget_results() {
+  std::ranges::fill(expert_rows_.content(), std::byte{0x11});
+}
+
 void CpuMoe::check_guards() {
-  for (Guarded* memory : {&output_, &output_scales_, &sources_, &ids_, &weights_}) {
+  for (Guarded* memory : {&output_, &output_scales_, &sources_, &ids_, &weights_, &counts_, &offsets_, &source_tokens_,
+                          &input_, &expert_rows_, &residual_}) {
     if (const std::string damage = memory->damage(); !damage.empty()) throw std::runtime_error(damage);
   }
+  if (!forgotten_) expect_bytes(input_.content(), now_.rows, "rows that were given");
 }
 
 void CpuMoe::check_neighbours() {
@@ -279,12 +319,15 @@ void CpuMoe::check_neighbours() {
   expect_bytes_or_canaries(sources_.content(), wanted_.sources, "sources");
   expect_bytes_or_canaries(output_.content(), wanted_.rows, "rows");
   expect_bytes_or_canaries(output_scales_.content(), wanted_.scales, "scales");
+  expect_bytes_or_canaries(counts_.content(), std::as_bytes(std::span(wanted_.counts)), "counts");
+  expect_bytes_or_canaries(offsets_.content(), std::as_bytes(std::span(wanted_.offsets)), "offsets");
 }
 
 void CpuMoe::check_dispatch() {
   check_guards();
-  const auto expect_numbers = [](const char* name, const auto& got, const auto& expected) {
-    if (got == expected) return;
+  const auto expect_numbers = [](const char* name, Guarded& memory, const std::vector<std::int32_t>& expected) {
+    const std::span<const std::int32_t> got(numbers_in(memory), expected.size());
+    if (std::ranges::equal(got, expected)) return;
     throw std::runtime_error(fmt::format("{} are {}, not {}", name, fmt::join(got, " "), fmt::join(expected, " ")));
   };
   expect_numbers("counts", counts_, wanted_.counts);

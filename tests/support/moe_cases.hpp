@@ -63,7 +63,8 @@ void expect_bytes_or_canaries(std::span<const std::byte> got, std::span<const st
                               const std::string& where);
 void expect_bytes(std::span<const std::byte> got, std::span<const std::byte> wanted, const std::string& where);
 
-// A CPU rank's memory for one dispatch and one combine of `p`, with canaries around and in it.
+// A CPU rank's memory for one dispatch and one combine of `p`, with canaries around and in it. Behind the tokens of
+// this rank, up to as many as there can be, lie others, which no call may read.
 class CpuMoe {
  public:
   CpuMoe(const Exchange& exchange, const PreparedMoe& p, std::uint32_t rank);
@@ -71,6 +72,9 @@ class CpuMoe {
   void fill(const PreparedMoe& p);
   DispatchArgs dispatch(bool discard = false);
   CombineArgs combine(Ticket ticket);
+  // What sends have read is overwritten.
+  void forget_tokens();
+  void forget_results();
   // Both throw where anything is wrong, in what was written and what was left.
   void check_dispatch();
   void check_combine();
@@ -86,8 +90,9 @@ class CpuMoe {
   Dispatched wanted_;
   Tokens now_;
   std::vector<std::int32_t> narrow_ids_;
+  bool forgotten_ = false;
   Guarded input_, output_, output_scales_, sources_, ids_, weights_, expert_rows_, residual_, result_;
-  std::vector<std::int32_t> counts_, offsets_, source_tokens_;
+  Guarded counts_, offsets_, source_tokens_;
 };
 
 // Makes the call on a CPU rank of the group and checks it.

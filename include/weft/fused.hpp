@@ -34,6 +34,7 @@ struct Fp8Output {
   ScaleType scale_type = ScaleType::f32;
   // Scales from one row's to the next one's, and from one group of columns' to the next one's. 0: those of rows side by
   // side. 1 and the (padded) number of tokens give the layout by columns that grouped GEMMs read.
+  // Errc::invalid_argument where two scales would have one place.
   std::size_t scale_token_stride = 0, scale_group_stride = 0;
 };
 

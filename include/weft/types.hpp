@@ -28,7 +28,7 @@ enum class ReduceOp : std::uint8_t { sum, max };
 //   one_shot  one hop, every rank sends its whole message to every other: the fastest for small messages
 //   two_shot  two hops, reduce-scatter and all-gather: the fastest for larger ones on GPUs
 //   bulk      two hops in chunks, a message of any size in one kernel: the fastest on CPU ranks above 2 KB, and on GPUs
-//             from 64 MB on (128 between two)
+//             from 64 MB on
 //   nccl      only ever used when asked for, or where GPUs do not share an NVLink domain
 //   multimem_one_shot, multimem_two_shot
 //             NVLink's switches add up and send to all: only ever used when asked for, in communicators that have

@@ -3,6 +3,7 @@
 #include <bit>
 #include <cstdint>
 #include <iterator>
+#include <numeric>
 #include <string>
 
 #include "comm/call.hpp"
@@ -81,6 +82,11 @@ void check_fp8(const GroupState& group, const AllReduceRmsNormArgs& args) {
   require(strides.token <= most / std::max<std::size_t>(args.tokens, 1) && strides.group <= most / groups_of(args),
           "fp8.scale_token_stride, scale_group_stride: {} and {} lead past 2^40 scales", fp8.scale_token_stride,
           fp8.scale_group_stride);
+  // As many rows and groups apart, two scales have one place.
+  const std::size_t common = std::gcd(strides.token, strides.group);
+  require(strides.group / common >= args.tokens || strides.token / common >= groups_of(args),
+          "fp8.scale_token_stride, scale_group_stride: {} and {} put several scales in one place",
+          fp8.scale_token_stride, fp8.scale_group_stride);
 }
 
 // Whatever is written shares no byte with anything else, but for the two pairs that may be one tensor.

@@ -113,7 +113,7 @@ Plan plan_all_reduce(const PlanQuery& asked) {
   PlanQuery query = asked;
   Plan plan{};
   plan.algorithm = query.wish == Algorithm::automatic ? step.algorithm : query.wish;
-  if (plan.algorithm == step.algorithm) query.launch = tuned_launch(query, step);
+  if (query.wish == Algorithm::automatic) query.launch = tuned_launch(query, step);
   const std::size_t per_pack = payload_bytes(query.type) / size_of(query.type);  // elements
   if (plan.algorithm == Algorithm::bulk) {
     plan.piece = std::max<std::size_t>(query.count, 1);
@@ -151,8 +151,8 @@ MovePlan plan_move(const MoveQuery& query) {
       query.sent_bytes != 0 && takes_detour({.ranks = query.size,
                                              .slots = query.layout.bulk_slots,
                                              .longest = query.own_bytes / sizeof(Pack),
-                                             .all = query.sent_bytes / sizeof(Pack),
-                                             .worth = (relays_take_lines ? 1 : kChunksWorth) * plan.detour_packs});
+                                             .worth = (relays_take_lines ? 1 : kChunksWorth) * plan.detour_packs},
+                                            [&] { return query.sent_bytes / sizeof(Pack); });
   // Threads for what moves at this rank, in whichever direction: one without rows of its own receives its peers'.
   const std::uint64_t bytes = std::max(query.own_bytes, (query.whole_bytes + query.size - 1) / query.size);
   const std::uint64_t units = (bytes + query.unit_bytes - 1) / query.unit_bytes;

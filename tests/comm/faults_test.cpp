@@ -6,6 +6,7 @@
 #include <latch>
 #include <thread>
 
+#include "core/plan.hpp"
 #include "support/cases.hpp"
 #include "support/ranks.hpp"
 #include "support/world.hpp"
@@ -41,15 +42,25 @@ void expect_stays_dead(Communicator& communicator, const Fault& fault, const std
   EXPECT_NE(error_of([&] { communicator.check(); }), "") << where;
 }
 
-class Faults : public testing::TestWithParam<Algorithm> {};
-INSTANTIATE_TEST_SUITE_P(Algorithms, Faults, testing::ValuesIn(kAlgorithms),
+// Of every algorithm, those of switches included.
+class Faults : public testing::TestWithParam<Algorithm> {
+ protected:
+  static Config config(std::chrono::nanoseconds deadline) {
+    Config config = cpu_config(deadline);
+    config.multicast = detail::is_multimem(GetParam());
+    return config;
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Algorithms, Faults,
+                         testing::Values(Algorithm::one_shot, Algorithm::two_shot, Algorithm::bulk,
+                                         Algorithm::multimem_one_shot, Algorithm::multimem_two_shot),
                          [](const auto& param) { return test_name(param.param); });
 
 TEST_P(Faults, ALateRankIsNamedByTheOthersAndLearnsItToo) {
   constexpr int ranks = 3, late = 1;
   const Case c{.count = 200, .algorithm = GetParam(), .tag = 42};
   const Prepared prepared = prepare(c, ranks);
-  auto communicators = Communicator::local(ranks, cpu_config(short_deadline));
+  auto communicators = Communicator::local(ranks, config(short_deadline));
   std::latch others_ended(ranks - 1);
   const auto endings = run_world(communicators, [&](Communicator& communicator, int rank) {
     for (int i = 0; i < 5; ++i) run_on_cpu_rank(communicator, prepared, rank);
@@ -98,9 +109,9 @@ TEST_P(Faults, EveryKindOfMismatchIsFoundByEveryRank) {
   constexpr int ranks = 3;
   for (const Mismatch& kind : every_mismatch(GetParam())) {
     for (int odd = 0; odd < ranks; ++odd) {
-      Config config = cpu_config(short_deadline);
-      config.one_shot_bytes = config.two_shot_bytes = 1024;
-      const auto endings = run_world(ranks, config, [&](Communicator& communicator, int rank) {
+      Config small = config(short_deadline);
+      small.one_shot_bytes = small.two_shot_bytes = 1024;
+      const auto endings = run_world(ranks, small, [&](Communicator& communicator, int rank) {
         Case c{.count = 700, .algorithm = GetParam(), .tag = 8};
         call(communicator, c);
         if (rank == odd) kind.change(c);
@@ -127,7 +138,7 @@ TEST_P(Faults, EveryKindOfMismatchIsFoundByEveryRank) {
 
 TEST_P(Faults, AMissingCallShowsAtTheNextOne) {
   constexpr int ranks = 3, forgetful = 2;
-  const auto endings = run_world(ranks, cpu_config(short_deadline), [&](Communicator& communicator, int rank) {
+  const auto endings = run_world(ranks, config(short_deadline), [&](Communicator& communicator, int rank) {
     for (std::uint32_t i = 0; i < 6; ++i) {
       if (rank != forgetful || i != 3) call(communicator, {.count = 90, .algorithm = GetParam(), .tag = i});
     }
@@ -141,7 +152,7 @@ TEST_P(Faults, AMissingCallShowsAtTheNextOne) {
 }
 
 TEST_P(Faults, ALastCallThatOneRankDoesNotMakeIsMissed) {
-  const auto endings = run_world(2, cpu_config(short_deadline), [&](Communicator& communicator, int rank) {
+  const auto endings = run_world(2, config(short_deadline), [&](Communicator& communicator, int rank) {
     call(communicator, {.count = 90, .algorithm = GetParam()});
     if (rank == 0) call(communicator, {.count = 90, .algorithm = GetParam()});
   });
@@ -149,12 +160,16 @@ TEST_P(Faults, ALastCallThatOneRankDoesNotMakeIsMissed) {
   EXPECT_EQ(endings[1].what, "");
 }
 
+// Switches serve the world alone: there the others' algorithm is a one-shot of the group.
 TEST_P(Faults, GroupsInAnotherOrderEndInTime) {
-  const auto endings = run_world(2, cpu_config(short_deadline), [&](Communicator& communicator, int rank) {
+  const auto endings = run_world(2, config(short_deadline), [&](Communicator& communicator, int rank) {
     const Group group = communicator.split(0);
-    const Case c{.count = 90, .algorithm = GetParam()};
-    call(rank == 0 ? group : communicator.world(), c);
-    call(rank == 0 ? communicator.world() : group, c);
+    const Case of_world{.count = 90, .algorithm = GetParam()};
+    Case of_group = of_world;
+    if (detail::is_multimem(GetParam())) of_group.algorithm = Algorithm::one_shot;
+    if (rank == 0) call(group, of_group);
+    call(communicator.world(), of_world);
+    if (rank != 0) call(group, of_group);
   });
   for (const Ending& ending : endings) expect_fault(ending, ends_of_a_mismatch, "groups in another order");
 }
@@ -189,7 +204,7 @@ TEST(FaultsOfGroups, EndTheWorldAndTheOtherGroups) {
 TEST_P(Faults, AbortFromAnotherThreadEndsRanksThatWait) {
   constexpr int ranks = 3;
   for (int from = 0; from < ranks; ++from) {
-    auto communicators = Communicator::local(ranks, cpu_config(0ns));  // would wait for ever
+    auto communicators = Communicator::local(ranks, config(0ns));  // would wait for ever
     std::atomic<int> waiting = 0;
     std::jthread other([&] {
       while (waiting < ranks - 1) std::this_thread::yield();
@@ -270,7 +285,7 @@ TEST(Abort, FromManyThreadsAtOnceWhileAllWork) {
 // overlap
 
 TEST_P(Faults, TwoThreadsInOneGroupAreFound) {
-  auto communicators = Communicator::local(2, cpu_config(short_deadline));
+  auto communicators = Communicator::local(2, config(short_deadline));
   std::latch ended(2);
   const auto endings = run_world(communicators, [&](Communicator& communicator, int rank) {
     const Case c{.count = 100, .algorithm = GetParam()};

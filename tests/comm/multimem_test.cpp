@@ -2,6 +2,8 @@
 // results are those of the reference, bit for bit. And who gets none.
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <random>
 #include <string>
 #include <thread>
 #include <vector>
@@ -73,6 +75,48 @@ TEST_P(Multimem, EveryKindOfDataInTurnWithTheOtherAlgorithms) {
     }
   }
   expect_right(ranks, with_multicast(), cases);
+}
+
+// Signals that no call has written are older than the first call's, whatever its epoch is: nobody sums, or takes for
+// sums, what a late rank has not yet given.
+TEST(MultimemEpochs, BeginWhereverTheyDoWithARankThatComesLate) {
+  constexpr int ranks = 3;
+  std::vector<Case> cases;
+  for (std::uint32_t call = 0; call < 6; ++call) {
+    cases.push_back({.count = 3000 * (call + 1), .algorithm = kMultimem[call % 2], .fill = Fill::random, .seed = call});
+  }
+  const std::vector<Prepared> prepared = prepare_all(cases, ranks);
+  for (const std::uint32_t first : {0u, 0x7ffffffdu, 0x7fffffffu, 0xfffffffdu, 0xfffffffeu, 0xffffffffu}) {
+    Config config = with_multicast(64 << 10);
+    config.first_epoch = first;
+    config.deadline = short_deadline;
+    expect_all_well(run_world(ranks, config, [&](Communicator& communicator, int rank) {
+      for (std::size_t call = 0; call < prepared.size(); ++call) {
+        if (call % ranks == static_cast<std::size_t>(rank)) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+        run_on_cpu_rank(communicator, prepared[call], rank);
+      }
+    }));
+  }
+}
+
+TEST(MultimemSequences, ThousandsOfCallsWithRandomDelays) {
+  constexpr int ranks = 4;
+  std::vector<Case> cases;
+  for (std::uint32_t i = 0; i < 12; ++i) {
+    cases.push_back({.count = i * 531 % 4000,
+                     .algorithm = i % 3 == 2 ? Algorithm::automatic : kMultimem[i % 3],
+                     .fill = Fill::random,
+                     .in_place = i % 2 == 0,
+                     .seed = i});
+  }
+  const std::vector<Prepared> prepared = prepare_all(cases, ranks);
+  expect_all_well(run_world(ranks, with_multicast(4 << 10), [&](Communicator& communicator, int rank) {
+    std::mt19937 same(3), own(static_cast<unsigned>(rank));
+    for (int call = 0; call < repeated(3000); ++call) {
+      if (own() % 64 == 0) std::this_thread::sleep_for(std::chrono::microseconds(own() % 300));
+      run_on_cpu_rank(communicator, prepared[same() % prepared.size()], rank);
+    }
+  }));
 }
 
 TEST(MultimemMemory, GoesAndComesBackWithTheWindow) {

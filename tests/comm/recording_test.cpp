@@ -73,6 +73,7 @@ struct Plan {
 std::vector<Case> layer(std::uint32_t seed) {
   return {{.count = 64, .algorithm = Algorithm::one_shot, .fill = Fill::random, .seed = seed},
           {.count = 900, .algorithm = Algorithm::two_shot, .fill = Fill::special, .in_place = true, .seed = seed + 1},
+          {.count = 20'000, .algorithm = Algorithm::bulk, .fill = Fill::random, .seed = seed + 2},
           {.count = 33, .type = DataType::i32, .op = ReduceOp::max, .fill = Fill::bits, .input_shift = 1, .seed = seed},
           {.count = 0, .seed = seed}};
 }
@@ -83,8 +84,20 @@ INSTANTIATE_TEST_SUITE_P(Ranks, Recordings, testing::Values(1, 2, 3, 5));
 TEST_P(Recordings, AThousandReplaysWithNewData) {
   expect_all_well(run_world(GetParam(), small_pieces(), [](Communicator& communicator, int) {
     Plan plan(communicator, communicator, layer(3));
-    EXPECT_EQ(plan.recording->size(), 1u + 2u + 1u + 1u);  // 1,800 bytes are two pieces
+    EXPECT_EQ(plan.recording->size(), 1u + 2u + 1u + 1u + 1u);  // 1,800 bytes are two pieces, chunks are none
     for (int turn = 0; turn < repeated(1000); ++turn) plan.replay(static_cast<std::size_t>(turn));
+  }));
+}
+
+TEST_P(Recordings, OfWhatSwitchesAddUp) {
+  Config config = small_pieces();
+  config.multicast = true;
+  expect_all_well(run_world(GetParam(), config, [](Communicator& communicator, int) {
+    Plan plan(communicator, communicator,
+              {{.count = 64, .algorithm = Algorithm::multimem_one_shot, .fill = Fill::random},
+               {.count = 900, .algorithm = Algorithm::multimem_two_shot, .fill = Fill::random, .in_place = true},
+               {.count = 40, .algorithm = Algorithm::one_shot}});
+    for (int turn = 0; turn < repeated(300); ++turn) plan.replay(static_cast<std::size_t>(turn));
   }));
 }
 

@@ -104,6 +104,7 @@ TEST_P(Thresholds, AllReducesOnBothSidesOfEach) {
 TEST_P(Thresholds, NormsOnBothSidesOfEach) {
   const int ranks = GetParam();
   const auto steps = random_steps(static_cast<std::uint32_t>(ranks) + 100, 20);
+  std::mt19937 random(2);
   std::vector<Norm> norms;
   for (std::size_t i = 0; i + 1 < steps.size(); ++i) {
     const std::size_t hidden = 8 * (1 + i % 4), row = 2 * hidden, rows = steps[i].up_to / row;
@@ -112,6 +113,16 @@ TEST_P(Thresholds, NormsOnBothSidesOfEach) {
       if (i % 2 == 0) norms.back().type = DataType::f16;
     }
   }
+  const std::size_t most = steps[steps.size() - 2].up_to * 5 / 4;
+  while (norms.size() < static_cast<std::size_t>(repeated(1000))) {
+    const std::size_t hidden = 8 * (1 + random() % 64);
+    norms.push_back({.tokens = random() % (most / (2 * hidden) + 1),
+                     .hidden = hidden,
+                     .type = random() % 2 == 0 ? DataType::bf16 : DataType::f16,
+                     .fp8 = random() % 4 == 0,
+                     .seed = static_cast<std::uint32_t>(norms.size())});
+  }
+  std::shuffle(norms.begin(), norms.end(), random);
   expect_all_well(run_world(ranks, with_steps(cpu_config(), steps, ranks), [&](Communicator& communicator, int) {
     for (const Norm& norm : norms) {
       run_on_cpu_rank(communicator, norm);

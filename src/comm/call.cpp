@@ -45,6 +45,19 @@ void check_launch(const GroupState& group, const Launch& launch, int most_thread
           "launch.threads: {} is not 0 or a multiple of 32 between 32 and {}", threads, most_threads);
 }
 
+namespace {
+
+// Columns of one matrix: rows are equally far apart, and the columns of one end before the other's begin.
+bool are_columns_side_by_side(const Extent& one, const Extent& other) {
+  if (one.stride != other.stride) return false;
+  const auto a = reinterpret_cast<std::uintptr_t>(one.data), b = reinterpret_cast<std::uintptr_t>(other.data);
+  const std::uintptr_t stride = one.stride;
+  const std::uintptr_t behind = b >= a ? (b - a) % stride : (stride - (a - b) % stride) % stride;
+  return behind >= one.row_bytes && behind + other.row_bytes <= stride;
+}
+
+}  // namespace
+
 Extent extent_of(const RowsArgument& rows) {
   const std::size_t stride = rows.stride != 0 ? rows.stride : rows.width;
   require(stride <= kMostRows, "{}_stride: {} is not between 0 and 2^40", rows.name, stride);
@@ -67,6 +80,7 @@ void check_extent(const GroupState& group, const Extent& extent) {
 void check_overlap(const Extent& part, const Extent& whole, std::size_t place) {
   const auto a = reinterpret_cast<std::uintptr_t>(part.data), b = reinterpret_cast<std::uintptr_t>(whole.data);
   if (part.bytes() == 0 || whole.bytes() == 0 || a + part.bytes() <= b || b + whole.bytes() <= a) return;
+  if (are_columns_side_by_side(part, whole)) return;
   const bool in_place =
       place == kAnyRow ? a >= b && (a - b) % whole.stride == 0 : place != kNowhere && a == b + place * whole.stride;
   if (in_place && part.stride == whole.stride) return;
@@ -109,6 +123,16 @@ std::size_t own_place(const GroupState& group, const Counts& counts) {
   const auto rank = static_cast<std::size_t>(group.rank());
   if (rank == 0) return 0;
   return counts.slot == SlotKind::fixed ? rank * counts.slot_rows : kAnyRow;
+}
+
+void check_numbers_apart(const GroupState& group, const Counts& counts, const Extent& output) {
+  const auto check = [&](const char* name, const void* data, std::size_t numbers) {
+    const std::size_t bytes = numbers * sizeof(std::int32_t);
+    check_overlap({name, data, 1, bytes, bytes}, output, kNowhere);
+  };
+  const auto size = static_cast<std::size_t>(group.size());
+  check("counts.rows", counts.rows, counts.split == Split::none ? size : 1);
+  if (counts.slots != nullptr) check("counts.slots", counts.slots, size);
 }
 
 std::uint32_t fingerprint(const Counts& counts) {

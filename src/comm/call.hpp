@@ -48,8 +48,8 @@ struct RowsArgument {
 Extent extent_of(const RowsArgument& rows);
 // Throws where the rows cannot be there; an empty one may be anywhere.
 void check_extent(const GroupState& group, const Extent& extent);
-// Throws where two extents share a byte, unless `part` begins with row `place` of `whole` and has its rows where
-// `whole` has them.
+// Throws where two extents may share a byte, unless `part` begins with row `place` of `whole` and has its rows where
+// `whole` has them. That rows of different strides lie in each other's gaps is not looked at.
 void check_overlap(const Extent& part, const Extent& whole, std::size_t place);
 inline constexpr std::size_t kNowhere = SIZE_MAX;
 inline constexpr std::size_t kAnyRow = SIZE_MAX - 1;  // counts will say which
@@ -67,6 +67,8 @@ CountedShares counted_shares(const GroupState& group, const Counts& counts, bool
                              std::size_t whole_rows);
 // The row of a tensor with all ranks' slots with which this rank's begins, or kAnyRow.
 std::size_t own_place(const GroupState& group, const Counts& counts);
+// Numbers that every block reads for itself must not be what another one writes.
+void check_numbers_apart(const GroupState& group, const Counts& counts, const Extent& output);
 // As far as they must be the same on every rank: as a number, and in words.
 std::uint32_t fingerprint(const Counts& counts);
 std::string describe(const Counts& counts);

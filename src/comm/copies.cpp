@@ -208,8 +208,10 @@ void all_gather_v(const Group& handle, const AllGatherVArgs& args) {
       detail::fingerprint("all_gather_v", args.tensors.size(), detail::fingerprint(args.counts), args.tag);
   std::string widths;
   detail::SymmetricPlace in_symmetric(group);
+  std::array<Extent, kMaxGatheredTensors> inputs, outputs;
   for (const GatheredTensor& tensor : args.tensors) {
-    const TensorNames& names = names_of(operation.work.tensors);
+    const std::size_t number = operation.work.tensors;
+    const TensorNames& names = names_of(number);
     detail::check_size(names.row_bytes.c_str(), tensor.row_bytes);
     const Extent input =
         detail::extent_of({names.input.c_str(), tensor.input, args.input_rows, tensor.row_bytes, tensor.input_stride});
@@ -218,6 +220,14 @@ void all_gather_v(const Group& handle, const AllGatherVArgs& args) {
     detail::check_extent(group, input);
     detail::check_extent(group, output);
     detail::check_overlap(input, output, place);
+    detail::check_numbers_apart(group, args.counts, output);
+    for (std::size_t before = 0; before < number; ++before) {
+      detail::check_overlap(output, outputs[before], detail::kNowhere);
+      detail::check_overlap(output, inputs[before], detail::kNowhere);
+      detail::check_overlap(input, outputs[before], detail::kNowhere);
+    }
+    inputs[number] = input;
+    outputs[number] = output;
     operation.work.tensor[operation.work.tensors++] = {.input = input.data,
                                                        .output = const_cast<void*>(output.data),
                                                        .row_bytes = tensor.row_bytes,

@@ -1,12 +1,16 @@
 // Gathers and scatters with counts that the ranks read when the call runs: every kind of slot, every shape of counts,
 // one recording for all batches, and what does not fit.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
 #include <optional>
 #include <random>
+#include <thread>
 
 #include "comm/capture.hpp"
+#include "support/cases.hpp"
 #include "support/move_mixes.hpp"
 #include "support/ragged_cases.hpp"
 #include "support/ranks.hpp"
@@ -98,6 +102,78 @@ TEST_P(Ragged, OneBusyRankWithWideRows) {
                    .counts = std::vector<std::int32_t>(static_cast<std::size_t>(ranks), 9),
                    .seed = 4});
   expect_right(ranks, small_slots(), moves);
+}
+
+// One busy rank whose rows are few enough for lines, and go by way of all others; in turn with the two-shot all-reduce,
+// which has the same areas, and with calls that take no detour.
+TEST(RaggedRelays, OneBusyRankInLines) {
+  for (const int ranks : {4, 5, 8}) {
+    std::vector<Move> moves;
+    for (const std::int32_t rest : {0, 1}) {
+      for (const std::size_t busy : {std::size_t{0}, static_cast<std::size_t>(ranks - 1)}) {
+        Move move{.kind = Kind::all_gather_v, .widths = {512}, .fill = Fill::bits, .slot = SlotKind::dense};
+        move.counts.assign(static_cast<std::size_t>(ranks), rest);
+        move.counts[busy] = 20;
+        moves.push_back(move);
+        move.widths = {448, 24, 8, 8};  // hidden, scales, ids, weights
+        move.slot = SlotKind::aligned;
+        move.slot_rows = 4;
+        moves.push_back(move);
+        move.kind = Kind::reduce_scatter_v;
+        move.widths = {500};
+        move.fill = Fill::special;
+        moves.push_back(move);
+      }
+    }
+    moves.push_back({.kind = Kind::broadcast, .rows = 20, .widths = {512}, .fill = Fill::bits, .root = 1});
+    moves.push_back({.kind = Kind::all_gather, .widths = {300}});
+    const Prepared sum = prepare({.count = 9000, .algorithm = Algorithm::two_shot, .fill = Fill::random}, ranks);
+    expect_all_well(run_world(ranks, cpu_config(), [&](Communicator& communicator, int rank) {
+      std::mt19937 delays(static_cast<unsigned>(rank)), choices(4);
+      for (int call = 0; call < repeated(150); ++call) {
+        if (delays() % 16 == 0) std::this_thread::sleep_for(std::chrono::microseconds(delays() % 200));
+        const auto choice = choices();
+        if (choice % 4 == 0) {
+          run_on_cpu_rank(communicator, sum, rank);
+        } else {
+          run_on_cpu_rank(communicator, moves[choice / 4 % moves.size()]);
+        }
+      }
+    }));
+  }
+}
+
+// Hidden states and their scales are columns of one matrix, there and here, with a gap behind them.
+TEST(RaggedColumns, OfOneMatrixLieSideBySide) {
+  constexpr int ranks = 3;
+  constexpr std::size_t wide = 40, narrow = 12, stride = 64, rows = 5;
+  const std::vector<std::int32_t> counts{2, 0, 3};
+  const auto byte_of = [](std::size_t row, std::size_t column) { return static_cast<std::byte>(row * 50 + column); };
+  for (const bool in_place : {false, true}) {
+    expect_all_well(run_world(ranks, cpu_config(), [&](Communicator& communicator, int rank) {
+      const std::size_t begin = rank == 2 ? 2 : 0, own = static_cast<std::size_t>(counts[index(rank)]);
+      Bytes input(rows * stride, std::byte{0xee}), output(rows * stride, std::byte{0xee});
+      Bytes& from = in_place ? output : input;
+      const std::size_t shift = in_place ? begin : 0;
+      for (std::size_t row = 0; row < own; ++row)
+        for (std::size_t column = 0; column < wide + narrow; ++column)
+          from[(shift + row) * stride + column] = byte_of(begin + row, column);
+      const auto tensor = [&](std::size_t column, std::size_t bytes) {
+        return GatheredTensor{.input = from.data() + shift * stride + column,
+                              .output = output.data() + column,
+                              .row_bytes = bytes,
+                              .input_stride = stride,
+                              .output_stride = stride};
+      };
+      const GatheredTensor tensors[] = {tensor(0, wide), tensor(wide, narrow)};
+      all_gather_v(communicator,
+                   {.tensors = tensors, .counts = {.rows = counts.data()}, .input_rows = own, .output_rows = rows});
+      for (std::size_t row = 0; row < rows; ++row)
+        for (std::size_t column = 0; column < stride; ++column)
+          ensure(output[row * stride + column] == (column < wide + narrow ? byte_of(row, column) : std::byte{0xee}),
+                 fmt::format("row {}, byte {}", row, column));
+    }));
+  }
 }
 
 class RaggedRecordings : public testing::TestWithParam<std::tuple<int, SlotKind>> {};

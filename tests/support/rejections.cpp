@@ -189,6 +189,17 @@ std::vector<RejectedMove> rejected_moves(std::byte* memory, const std::int32_t* 
   second(" and has 8 bytes from row to row",
          {.input = memory + 8, .output = memory, .row_bytes = 8, .input_stride = 16});
   second("tensors[1].input: overlaps tensors[1].output (", {.input = memory, .output = memory + 8, .row_bytes = 8});
+  // Nor may it share a byte with another tensor, or with what tells how many rows there are.
+  second("tensors[1].output: overlaps tensors[0].input (",
+         {.input = memory + 2048, .output = memory + 16, .row_bytes = 8});
+  second("tensors[1].output: overlaps tensors[0].output (",
+         {.input = memory + 2048, .output = memory + 4096 + 40, .row_bytes = 8});
+  second("tensors[1].input: overlaps tensors[0].output (",
+         {.input = memory + 4096 + 80, .output = memory + 6144, .row_bytes = 8});
+  second("tensors[1].output: overlaps tensors[0].output (",
+         {.input = memory + 2048, .output = memory + 4096 + 12, .row_bytes = 8, .output_stride = 16});
+  auto* const numbers = const_cast<std::int32_t*>(counts);
+  second("counts.rows: overlaps tensors[1].output (", {.input = memory + 2048, .output = numbers + 1, .row_bytes = 8});
   add("tensors: 0 is not between 1 and 8", gather, all_gather_v, [](auto& a) { a.tensors = {}; });
   add("tensors: 9 is not between 1 and 8", gather, all_gather_v, [&](auto& a) { a.tensors = *tensors; });
   add("counts.rows: null", gather, all_gather_v, [](auto& a) { a.counts.rows = nullptr; });
@@ -217,6 +228,13 @@ std::vector<RejectedMove> rejected_moves(std::byte* memory, const std::int32_t* 
                                      .input_rows = 6,
                                      .output_rows = 2};
   add("counts.rows: null", scatter_v, reduce_scatter_v, [](auto& a) { a.counts.rows = nullptr; });
+  add("counts.rows: overlaps output (", scatter_v, reduce_scatter_v, [&](auto& a) { a.output = numbers; });
+  add("counts.slots: overlaps output (", scatter_v, reduce_scatter_v, [&](auto& a) {
+    a.counts.slot = SlotKind::given;
+    a.counts.rows = reinterpret_cast<const std::int32_t*>(memory + 6144);
+    a.counts.slots = counts;
+    a.output = numbers + 1;
+  });
   add("counts.slots: null", scatter_v, reduce_scatter_v, [](auto& a) { a.counts.slot = SlotKind::given; });
   add("input_rows: 18446744073709551615 is not between 0 and 2^40", scatter_v, reduce_scatter_v,
       [](auto& a) { a.input_rows = SIZE_MAX; });

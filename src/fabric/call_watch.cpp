@@ -42,9 +42,8 @@ CallWatch::~CallWatch() {
   }
   changed_.notify_all();
   thread_.join();
-  for (const auto& [group, calls] : pending_) {
-    for (const Pending& pending : calls) give_back(pending.mark);
-  }
+  for (const auto& [group, calls] : pending_) arrived_.insert(arrived_.end(), calls.begin(), calls.end());
+  for (const Pending& pending : arrived_) free_.insert(free_.end(), {pending.mark.begin, pending.mark.end});
   for (const cudaEvent_t event : free_) static_cast<void>(cudaEventDestroy(event));
 }
 
@@ -59,7 +58,8 @@ void CallWatch::end(Mark mark, cudaStream_t stream, WatchedCall call) {
   if (mark.begin == nullptr) return;
   check_cuda(cudaEventRecord(mark.end, stream), "cudaEventRecord");
   const std::scoped_lock lock(mutex_);
-  pending_[call.group].push_back({.call = std::move(call), .mark = mark});
+  arrived_.push_back({.call = std::move(call), .mark = mark});
+  ++open_;
 }
 
 void CallWatch::wake() {
@@ -71,9 +71,9 @@ void CallWatch::wake() {
 }
 
 bool CallWatch::idle() {
+  wake();
   const std::scoped_lock lock(mutex_);
-  retire();
-  return std::ranges::all_of(pending_, [](const auto& group) { return group.second.empty(); });
+  return open_ == 0;
 }
 
 void CallWatch::run() {
@@ -85,8 +85,10 @@ void CallWatch::run() {
   while (!stop_) {
     changed_.wait_for(lock, period(args_.deadline), [&] { return stop_ || woken_; });
     woken_ = false;
-    const Findings findings = look_at_calls();
+    for (Pending& call : arrived_) pending_[call.call.group].push_back(std::move(call));
+    arrived_.clear();
     lock.unlock();
+    const Findings findings = look_at_calls();
     for (const WatchedCall& call : findings.slow) args_.slow(call);
     for (const WatchedCall& call : findings.late) args_.late(call);
     args_.look();
@@ -97,8 +99,11 @@ void CallWatch::run() {
 void CallWatch::retire() {
   for (auto& [group, calls] : pending_) {
     while (!calls.empty() && passed(calls.front().mark.end)) {
-      give_back(calls.front().mark);
+      const Mark mark = calls.front().mark;
       calls.pop_front();
+      const std::scoped_lock lock(mutex_);
+      free_.insert(free_.end(), {mark.begin, mark.end});
+      --open_;
     }
   }
 }
@@ -132,11 +137,6 @@ cudaEvent_t CallWatch::take_event() {
   cudaEvent_t event = nullptr;
   check_cuda(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "cudaEventCreate");
   return event;
-}
-
-void CallWatch::give_back(Mark mark) {
-  free_.push_back(mark.begin);
-  free_.push_back(mark.end);
 }
 
 }  // namespace weft::detail

@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <condition_variable>
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -47,8 +48,9 @@ class CallWatch {
   Mark begin(cudaStream_t stream);
   void end(Mark mark, cudaStream_t stream, WatchedCall call);
 
+  // Neither waits for the GPU, whatever it does.
   void wake();  // look now
-  bool idle();  // every call that was watched has ended
+  bool idle();  // every call that was watched is known to have ended; looks now
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -64,16 +66,17 @@ class CallWatch {
   };
   void run();
   cudaEvent_t take_event();
-  // With the lock:
+  // By the thread alone. A question about an event may take as long as the driver is busy, so nobody else waits for it.
   void retire();  // forgets calls that have ended
   Findings look_at_calls();
-  void give_back(Mark mark);
 
   Args args_;
-  std::mutex mutex_;
+  std::map<int, std::deque<Pending>> pending_;  // by group; the thread's
+  std::mutex mutex_;                            // of what follows
   std::condition_variable changed_;
   bool stop_ = false, woken_ = false;
-  std::map<int, std::deque<Pending>> pending_;  // by group
+  std::vector<Pending> arrived_;  // that the thread has not seen
+  std::size_t open_ = 0;          // calls that are not known to have ended
   std::vector<cudaEvent_t> free_;
   std::thread thread_;
 };

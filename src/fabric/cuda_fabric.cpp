@@ -308,6 +308,7 @@ class CudaFabric final : public Fabric {
                "cudaHostAlloc of control memory");
     *host_control_ = {};
     fill(device_control_, 0, sizeof(DeviceControl));
+    load_poison();
     // The control block and the data blocks of one launch all wait, so all of them must be on the GPU at once.
     max_blocks_ = std::min(load_kernels(), properties.multiProcessorCount + 1);
   }

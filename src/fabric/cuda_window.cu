@@ -200,6 +200,11 @@ void push_packs(void* to, const void* from, std::size_t packs, cudaStream_t stre
   check_cuda(cudaGetLastError(), "launch of push_kernel");
 }
 
+void load_poison() {
+  cudaFuncAttributes attributes{};
+  check_cuda(cudaFuncGetAttributes(&attributes, poison_kernel), "cudaFuncGetAttributes of poison_kernel");
+}
+
 void poison_windows(std::byte* const* windows, int count, std::uint32_t word, cudaStream_t stream) {
   poison_kernel<<<1, 96, 0, stream>>>(windows, count, word);
   check_cuda(cudaGetLastError(), "launch of poison_kernel");

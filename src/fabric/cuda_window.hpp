@@ -48,6 +48,9 @@ bool supports_multicast(int device);
 
 // Stores `packs` packs from `from` to `to` as operations do; enqueued on `stream`.
 void push_packs(void* to, const void* from, std::size_t packs, cudaStream_t stream);
+// Loads what poison_windows launches, for the current device: to be done while nothing waits, as a first launch may
+// have to wait for kernels that only poison would end.
+void load_poison();
 // Writes `word` to the first word of every window that is not null; enqueued on `stream`. `windows` is device memory.
 void poison_windows(std::byte* const* windows, int count, std::uint32_t word, cudaStream_t stream);
 

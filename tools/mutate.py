@@ -66,7 +66,7 @@ namespace weft::detail {
 struct MutantInfo {
   std::string_view name;
   std::string_view setup;  // that must find it …
-  std::string_view where;  // … of "schedules", "faults" or "far offsets"
+  std::string_view where;  // … of "schedules", "faults", "primitives" or "far offsets"
 };
 inline constexpr MutantInfo kMutants[] = {
 %s};

@@ -174,7 +174,7 @@ def mutants(tests):
         if "mutant" not in test:
             continue
         mutant = stories[test["mutant"]]
-        where = test["setup"] if mutant.get("where") == "far offsets" else f"`{test['setup']}`"
+        where = test["setup"] if mutant.get("where") in ("far offsets", "primitives") else f"`{test['setup']}`"
         story = f" — {mutant['story']}" if mutant["story"] else ""
         rows.append([f"{test['mutant']}{story}", mutant["kind"], where, test["killed_by"],
                      thousands(int(test["schedules"]))])

@@ -55,7 +55,8 @@ void all_reduce(const Group& group, const AllReduceArgs& args);
 //   rows, widths and strides may be up to 2^40, and a tensor up to 2^46 bytes from its first to its last.
 // - Nothing is registered, and everything is written where it finally belongs. Inputs are not changed. An input may be
 //   the rank's own place in the output (or, in a scatter, the output its own place in the input), with the same stride;
-//   otherwise the two must not overlap.
+//   otherwise an output shares no byte with any tensor of the call, nor with its counts. Columns of one matrix, with
+//   the same stride, may lie side by side.
 // - When a call has run on its stream, inputs and outputs are the caller's again: no other rank reads them.
 //   A rank without rows makes the call like the others; where nobody has any, pads are cleared and nothing else is
 //   written.
@@ -140,7 +141,9 @@ void barrier(const Group& group, const BarrierArgs& args);
 
 // How many rows each rank has, in memory that kernels read: one captured graph serves every batch. The numbers must be
 // the same on all ranks when the call runs, and stay until it has run; where they come from a rank each,
-// all_gather_counts (weft/counts.hpp) exchanges them. weft/parallel.hpp has the same on the host.
+// all_gather_counts (weft/counts.hpp) exchanges them. weft/parallel.hpp has the same on the host. Where they
+// are not the same the call ends with Errc::mismatch or Errc::peer_failed on every rank, and what it has written is
+// undefined; ranks compare a hash of 16 bits.
 struct Counts {
   const std::int32_t* rows = nullptr;  // [size]; with a `split` [1]. Aligned to 4 bytes. GPU: device memory
   Split split = Split::none;           // how ranks share rows[0]; each rank's share then has a slot as any count has

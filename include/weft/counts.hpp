@@ -25,9 +25,10 @@ struct GatheredCounts {
   constexpr std::size_t most() const { return offsets() + groups() + 1; }  // [1] the largest of `rows`
   constexpr std::size_t total() const { return most() + 1; }               // [1] their sum
   constexpr std::size_t shards() const { return total() + 1; }             // [ranks] of `rows`, each rank's own part
-  constexpr std::size_t any() const { return shards() + ranks; }           // [columns] bits set by any rank
-  constexpr std::size_t every() const { return any() + columns; }          // [columns] bits set by every rank
-  constexpr std::size_t all() const { return every() + columns; }          // [ranks][columns] as they were given
+  constexpr std::size_t shard_slots() const { return shards() + ranks; }  // [ranks] … with its part of the slot's pads
+  constexpr std::size_t any() const { return shard_slots() + ranks; }     // [columns] bits set by any rank
+  constexpr std::size_t every() const { return any() + columns; }         // [columns] bits set by every rank
+  constexpr std::size_t all() const { return every() + columns; }         // [ranks][columns] as they were given
   constexpr std::size_t words() const { return all() + ranks * columns; }
 };
 
@@ -46,18 +47,20 @@ struct AllGatherCountsArgs {
   std::uint32_t tag = 0;
 };
 // all[r][c] = input_r[c], and what follows from it, on every rank, in one kernel. `shards` or, of ranks by themselves,
-// `rows` is what Counts::rows of a ragged call behind this one reads; `weft/parallel.hpp` has the same on the host.
+// `rows` is what Counts::rows of a ragged call behind this one reads; with `split_slots`, `shard_slots` is its
+// Counts::slots, of kind `given`. `weft/parallel.hpp` has the same on the host.
 //
 // Memory is the device's, aligned to 4 bytes; `host_output` may be any that the device can write, pinned memory of the
 // host say, and is complete when the stream is. Outputs are each rank's own affair; they and the input must not
 // overlap. Stream, graphs, tags, thread safety, deadline and errors are all_reduce's (weft/collectives.hpp).
-// Config::one_shot_bytes below 512 makes the most columns fewer.
+// Config::one_shot_bytes below 512 makes the most columns fewer, of a group of split() Config::group_one_shot_bytes.
 //
 // Errors: rows that are negative, differ between ranks of a group, exceed a fixed slot, or make offsets of more than
 // 2^31 − 1 end the call with Errc::capacity or Errc::peer_failed on every rank; outputs are then undefined.
 //
 // After SGLang's MLPSyncBatchInfo.all_gather, which gathers such a row of numbers per rank over NCCL or Gloo and adds
-// them up on the host, and the padding modes of sgl-project/sglang#8279 (SlotKind: SUM_LEN is dense, MAX_LEN max).
+// them up on the host, and the padding modes of sgl-project/sglang#8279 (of groups of one rank SUM_LEN is dense and
+// MAX_LEN max; docs/dp_attention.md has those of several).
 void all_gather_counts(const Group& group, const AllGatherCountsArgs& args);
 
 }  // namespace weft

@@ -31,6 +31,7 @@ struct BlockPart {
 // Calls `store(rows, pack)` for this thread's packs of the pads.
 template <bool whole, Team T, class Work, class Table, class Store>
 WEFT_FN void clear_pads(T& team, const Session& s, const Work& work, const Table& table, BlockPart part, Store store) {
+  if (work.shares.slot == SlotKind::dense) return;
   for (std::uint32_t rank = 0; rank < s.size(); ++rank) {
     const std::uint64_t rows = table.rows_of(rank), pads = table.slot_rows_of(rank) - rows;
     if (pads == 0) continue;

@@ -83,19 +83,20 @@ WEFT_FN const CopyTensor& tensor_of(const CopyWork<Shares, most_tensors, symmetr
 }
 
 // Where the payload of a unit of lines belongs. No tensor: the unit carries nothing, as the last tile of a tensor need
-// not be full. A number and no pointer: a choice between null and an address in the kernel's arguments makes nvcc read
+// not be full. In 32 bits, as messages that go in lines are short. A number and no pointer: a choice between null and an address in the kernel's arguments makes nvcc read
 // all of these through pointers (docs/performance.md, item 24).
 struct Home {
   static constexpr std::uint32_t kNoTensor = kMaxTensors;
   std::uint32_t tensor = kNoTensor;
-  std::uint64_t number = 0;
+  std::uint32_t number = 0;
 
   WEFT_FN bool exists() const { return tensor != kNoTensor; }
 };
 template <class Wire, class Shares, std::uint32_t most_tensors, bool symmetric>
-WEFT_FN Home home_of(const CopyWork<Shares, most_tensors, symmetric>& work, std::uint64_t rows, std::uint64_t number) {
+WEFT_FN Home home_of(const CopyWork<Shares, most_tensors, symmetric>& work, std::uint64_t rows, std::uint32_t number) {
   for (std::uint32_t t = 0; t < work.count(); ++t) {
-    const std::uint64_t packs = length<InPacks>(work.tensor[t], rows), units = bundles_for<Wire>(packs);
+    const auto packs = static_cast<std::uint32_t>(length<InPacks>(work.tensor[t], rows));
+    const std::uint32_t units = bundles_for<Wire>(packs);
     if (number >= units) {
       number -= units;
       continue;

@@ -1,6 +1,7 @@
 // The control block's part of every collective: one word to every peer, one from every peer.
 //
-// The word carries the epoch and a fingerprint of the call. It tells three things: that the peer has entered this call,
+// The word carries the epoch and a fingerprint of the call, with a hash of its counts where it has any. It tells three
+// things: that the peer has entered this call,
 // hence finished the one before it, hence may be written to in the next (the rule that two banks rest on); that the
 // peer makes the same call; and, while it is missing, who is late. No rank ends a call before it has compared all of
 // them.
@@ -11,6 +12,13 @@
 #include "core/session.hpp"
 
 namespace weft::detail {
+
+// `counts`: 0, or a hash of what a ragged call has found. It changes the upper half of the fingerprint: the lower half
+// names the call all the same.
+WEFT_FN std::uint64_t header_word(const Session& s, std::uint64_t counts) {
+  const auto hash = static_cast<std::uint32_t>(counts ^ counts >> 16);
+  return static_cast<std::uint64_t>(s.epoch) << 32 | (s.call->fingerprint ^ hash << 16);
+}
 
 // Where a thread of the control block writes its header for `peer`, and where that peer's arrives: in bank 0.
 struct HeaderPlace {
@@ -58,8 +66,8 @@ struct Handshake {
   }
 
   template <Team T>
-  static WEFT_FN void send(T& team, const Session& s, const HeaderPlace& first) {
-    const std::uint64_t word = static_cast<std::uint64_t>(s.epoch) << 32 | s.call->fingerprint;
+  static WEFT_FN void send(T& team, const Session& s, const HeaderPlace& first, std::uint64_t counts = 0) {
+    const std::uint64_t word = header_word(s, counts);
     each_peer(team, s, [&](std::uint32_t peer) {
       team.store(place_of(team, s, first, peer).to, word);
       return true;
@@ -68,9 +76,11 @@ struct Handshake {
 
   // The control block's part of an algorithm of two phases.
   template <int phase, Team T>
-  static WEFT_FN bool take_part(T& team, const Session& s, const HeaderPlace& first) {
-    if constexpr (phase == 1) return compare(team, s, first, phase);
-    send(team, s, first);
+  static WEFT_FN bool take_part(T& team, const Session& s, const HeaderPlace& first, std::uint64_t counts = 0) {
+    if constexpr (phase == 1)
+      return compare(
+          team, s, first, phase, [](std::uint32_t) {}, counts);
+    send(team, s, first, counts);
     return true;
   }
 
@@ -80,12 +90,13 @@ struct Handshake {
   }
   // `seen(peer)` is called when the peer's header has come.
   template <Team T, class Seen>
-  static WEFT_FN bool compare(T& team, const Session& s, const HeaderPlace& first, std::uint32_t phase, Seen seen) {
+  static WEFT_FN bool compare(T& team, const Session& s, const HeaderPlace& first, std::uint32_t phase, Seen seen,
+                              std::uint64_t counts = 0) {
     if (!alone(team, s, phase)) return false;
     if (size(*s.call) == 1) {  // abort() counts without a peer, too
       return team.thread_rank() != 0 || unpoisoned(team, id_of(s), team.load(s.call->poison), phase);
     }
-    const std::uint64_t mine = static_cast<std::uint64_t>(s.epoch) << 32 | s.call->fingerprint;
+    const std::uint64_t mine = header_word(s, counts);
     return each_peer(team, s, [&](std::uint32_t peer) {
       const std::uint64_t* const from = place_of(team, s, first, peer).from;
       std::uint64_t word = 0;

@@ -109,16 +109,19 @@ struct PushCopy {
 
   template <int phase, Team T>
   static WEFT_FN bool run(T& team, const Session& s, const Work& work, const Places& p, const Early& early) {
-    if constexpr (phase == 0) {
-      if (!shares_fit(team, s, work.shares, early.counts)) return false;
-    }
-    if (team.block_rank() == 0) return Handshake::template take_part<phase>(team, s, p.header);
     using Wire = Bundle<T::kAtomicBytes>;
     using Relays = RelayLines<Work, whole, Wire>;
     const auto& table = work.shares.table(team);
-    const std::uint64_t most = length<InBundles<Wire>>(work, table.most_rows());
-    const Way way = way_of<Wire>(s, work, table, most);
-    const auto units = static_cast<std::uint32_t>(most);  // few enough where they go as lines
+    const auto note = [&](std::uint64_t most, std::uint64_t all) {
+      return team.block_rank() == 0 ? table.hash(s.size()) : trip_of<Wire>(s, work, table, most, all);
+    };
+    if constexpr (phase == 0) {
+      if (!shares_fit(team, s, work.shares, early.counts, note)) return false;
+    }
+    if (team.block_rank() == 0) return Handshake::template take_part<phase>(team, s, p.header, table.noted());
+    const std::uint64_t trip = Shares::kKnown ? note(table.most_rows(), 0) : table.noted();
+    const auto way = static_cast<Way>(trip >> 32);
+    const auto units = static_cast<std::uint32_t>(trip);
     if constexpr (phase == 0) {
       if (way == Way::chunks || way == Way::relayed_chunks) {
         if constexpr (symmetric) {
@@ -143,16 +146,26 @@ struct PushCopy {
   // How messages travel: the same on every rank.
   enum class Way : std::uint8_t { lines, chunks, relayed_lines, relayed_chunks };
   template <class Wire, class Table>
-  static WEFT_FN Way way_of(const Session& s, const Work& work, const Table& table, std::uint64_t units) {
+  static WEFT_FN Way way_of(const Session& s, const Work& work, const Table& table, std::uint64_t most,
+                            std::uint64_t all, std::uint64_t units) {
     const auto detours = [&](bool chunks) {
-      return takes_detour(s, work.shares, table, chunks,
-                          [&](std::uint64_t rows) { return length<InPacks>(work, rows); });
+      return work.shares.takes_detour(s, most, all, chunks,
+                                      [&](std::uint64_t rows) { return length<InPacks>(work, rows); });
     };
     if (detours(false)) {
       if (RelayLines<Work, whole, Wire>::fits(s, work, table)) return Way::relayed_lines;
       if (detours(true)) return Way::relayed_chunks;
     }
     return fits_lines<Wire>(work, units) ? Way::lines : Way::chunks;
+  }
+
+  // The way, and behind it units of the longest message: few enough for 32 bits where they go as lines.
+  template <class Wire, class Table>
+  static WEFT_FN std::uint64_t trip_of(const Session& s, const Work& work, const Table& table, std::uint64_t most,
+                                       std::uint64_t all) {
+    const std::uint64_t units = length<InBundles<Wire>>(work, most);
+    const Way way = way_of<Wire>(s, work, table, most, all, units);
+    return static_cast<std::uint64_t>(way) << 32 | static_cast<std::uint32_t>(units);
   }
 
   template <class Wire>

@@ -17,7 +17,7 @@ struct CountsWork {
   std::int32_t* host_output;           // or null
   std::uint32_t columns, group_ranks;  // a group is this many neighbours, which have the same rows
   // Where the parts of an output begin (weft::GatheredCounts).
-  std::uint32_t rows, slots, offsets, most, total, shards, any, every, all;
+  std::uint32_t rows, slots, offsets, most, total, shards, shard_slots, any, every, all;
   Split split;  // of a group's rows among its ranks; or of its slot
   bool split_slots;
   SlotKind slot;
@@ -164,8 +164,11 @@ struct PushCounts {
       put(work.offsets + group, table.offset_of(group));
       if (group < groups) put(work.slots + group, table.slot_rows_of(group));
     }
-    for (std::uint32_t rank = team.thread_rank(); rank < ranks; rank += team.size())
-      put(work.shards + rank, shard_rows(work, table, rank));
+    for (std::uint32_t rank = team.thread_rank(); rank < ranks; rank += team.size()) {
+      const RowPart shard = shard_of(work, table, rank);
+      put(work.shard_slots + rank, shard.rows);
+      put(work.shards + rank, filled(shard, table.rows_of(rank / work.group_ranks)));
+    }
     for (std::uint32_t column = team.thread_rank(); column < work.columns; column += team.size()) {
       std::int32_t any = 0, every = -1;
       for (std::uint32_t rank = 0; rank < ranks; ++rank) {
@@ -183,13 +186,12 @@ struct PushCounts {
     return true;
   }
 
-  // Of a rank's own part of its group's rows.
+  // A rank's own part of what its group shares.
   template <class Table>
-  static WEFT_FN std::uint64_t shard_rows(const Work& work, const Table& table, std::uint32_t rank) {
+  static WEFT_FN RowPart shard_of(const Work& work, const Table& table, std::uint32_t rank) {
     const std::uint32_t group = rank / work.group_ranks;
-    const std::uint64_t rows = table.rows_of(group);
-    const std::uint64_t shared = work.split_slots ? table.slot_rows_of(group) : rows;
-    return filled(row_part(shared, work.split, work.group_ranks, rank % work.group_ranks), rows);
+    const std::uint64_t shared = work.split_slots ? table.slot_rows_of(group) : table.rows_of(group);
+    return row_part(shared, work.split, work.group_ranks, rank % work.group_ranks);
   }
 
   static constexpr std::uint64_t kMostRows = 0x7fffffff;

@@ -91,14 +91,17 @@ struct PushReduceScatter : AllReduceInstance<Reduction<type, op>, known_size, wh
 
   template <int phase, Team T>
   static WEFT_FN bool run(T& team, const Session& s, const Work& work, const Places& p, const Early& early) {
-    if constexpr (phase == 0) {
-      if (!shares_fit(team, s, work.shares, early.counts)) return false;
-    }
-    if (team.block_rank() == 0) return Handshake::template take_part<phase>(team, s, p.header);
     const auto& table = work.shares.table(team);
+    const auto note = [&](std::uint64_t most, std::uint64_t all) -> std::uint64_t {
+      if (team.block_rank() == 0) return table.hash(s.size());
+      return work.shares.takes_detour(s, most, all, true, [&](std::uint64_t rows) { return units(work, rows); });
+    };
+    if constexpr (phase == 0) {
+      if (!shares_fit(team, s, work.shares, early.counts, note)) return false;
+    }
+    if (team.block_rank() == 0) return Handshake::template take_part<phase>(team, s, p.header, table.noted());
     const std::uint64_t most = units(work, table.most_rows());
-    const bool detour =
-        takes_detour(s, work.shares, table, true, [&](std::uint64_t rows) { return units(work, rows); });
+    const bool detour = (Shares::kKnown ? note(most, 0) : table.noted()) != 0;
     const bool one_go = !detour && fits_slots(work, most);
     if constexpr (phase == 0) {
       if (one_go) send(team, s, work, p, early, table, most);

@@ -1,7 +1,8 @@
 // Who sends how many rows to whom, and where they lie: what tells one gather from another.
 //
 // Shares are an argument; algorithms ask their table, which all threads of a block have in common once `prepare` has
-// returned true in each of them.
+// returned true in each of them. What else follows from counts alone is noted there, once a block: one thread calls
+// `note(most, all)`, with the rows of the longest share and of all; the table's rows are there by then.
 #pragma once
 
 #include <cstdint>
@@ -14,6 +15,10 @@
 namespace weft::detail {
 
 inline constexpr std::uint32_t kEverybody = 0xffffffffu;
+
+struct NothingNoted {
+  WEFT_FN std::uint64_t operator()(std::uint64_t, std::uint64_t) const { return 0; }
+};
 
 // Known on the host. All-gather, all-to-all and broadcast are three settings of this. It is its own table.
 struct EqualShares {
@@ -30,14 +35,20 @@ struct EqualShares {
   WEFT_FN Early early(T&) const {
     return {};
   }
-  template <Team T>
-  WEFT_FN bool prepare(T&, const Call&, const Early&) const {
+  template <Team T, class Note>
+  WEFT_FN bool prepare(T&, const Call&, const Early&, Note) const {
     return true;
   }
   template <Team T>
   WEFT_FN const EqualShares& table(T&) const {
     return *this;
   }
+  template <class Packs>
+  WEFT_FN bool takes_detour(const Session&, std::uint64_t, std::uint64_t, bool, Packs) const {
+    return detour;
+  }
+  WEFT_FN std::uint64_t noted() const { return 0; }
+  WEFT_FN std::uint64_t hash(std::uint32_t) const { return 0; }
   // Rows that this rank may send: they may be read before `prepare`.
   WEFT_FN std::uint64_t room(const Call& call) const { return rows_of(call.rank); }
 
@@ -58,16 +69,32 @@ class CountedTable {
 
   WEFT_FN std::uint64_t rows_of(std::uint32_t rank) const { return rows_in(team_->shared(kRows + rank)); }
   WEFT_FN std::uint64_t most_rows() const { return team_->shared(kMost); }
-  WEFT_FN std::uint64_t all_rows() const { return team_->shared(kAll); }
+  WEFT_FN std::uint64_t noted() const { return team_->shared(kNoted); }
+  // Of all that was found: not the same where ranks have found other counts, but for one case in as many as bits tell
+  // apart.
+  WEFT_FN std::uint64_t hash(std::uint32_t ranks) const {
+    std::uint32_t hash = 0x811c9dc5u;
+    // Counts are often multiples of a power of two: what multiplication leaves above is brought down.
+    const auto mix = [&](std::uint32_t value) {
+      hash = (hash ^ value) * 0x01000193u;
+      hash ^= hash >> 15;
+    };
+    for (std::uint32_t rank = 0; rank < ranks; ++rank) {
+      const std::uint64_t word = team_->shared(kRows + rank);
+      mix(rows_in(word));
+      mix(slot_in(word));
+    }
+    return hash;
+  }
   WEFT_FN std::uint64_t slot_rows_of(std::uint32_t rank) const { return offset_of(rank + 1) - offset_of(rank); }
   WEFT_FN std::uint64_t offset_of(std::uint32_t rank) const { return team_->shared(kOffsets + rank); }
   WEFT_FN std::uint64_t output_row(std::uint32_t from) const { return offset_of(from); }
 
  private:
   friend struct CountedShares;
-  // Words: the longest share; all rows; for each rank its rows and what its own count says of its slot; where slots
-  // begin and the last one ends.
-  static constexpr std::uint32_t kMost = 0, kAll = 1, kRows = 2, kOffsets = kRows + kMaxRanks;
+  // Words: the longest share; what is noted; for each rank its rows and what its own count says of its slot;
+  // where slots begin and the last one ends.
+  static constexpr std::uint32_t kMost = 0, kNoted = 1, kRows = 2, kOffsets = kRows + kMaxRanks;
   static_assert(kOffsets + kMaxRanks < kSharedWords);
   static WEFT_FN std::uint64_t word_of(std::uint32_t rows, std::uint32_t slot) {
     return static_cast<std::uint64_t>(slot) << 32 | rows;
@@ -105,8 +132,8 @@ struct CountedShares {
 
   // By all threads of a block: makes the table. False in all of them where counts do not fit; then nothing may be read
   // or written.
-  template <Team T>
-  WEFT_FN bool prepare(T& team, const Call& call, const Early& early) const {
+  template <Team T, class Note = NothingNoted>
+  WEFT_FN bool prepare(T& team, const Call& call, const Early& early, Note note = {}) const {
     using Table = CountedTable<T>;
     bool good = true;
     for (std::uint32_t rank = team.thread_rank(); rank < ranks; rank += team.size()) {
@@ -126,9 +153,10 @@ struct CountedShares {
         if (other < rank) before += Table::slot_in(word);
       }
       if (slot == SlotKind::max) before = static_cast<std::uint64_t>(rank) * most;
-      if (rank == 0) team.share(Table::kMost, most), team.share(Table::kAll, all);
+      if (rank == 0) team.share(Table::kMost, most);
       team.share(Table::kOffsets + rank, before);
       if (rank == ranks) good = good && before <= whole_rows;
+      if (rank == ranks) team.share(Table::kNoted, note(most, all));
       if (rank != call.rank) continue;
       const std::uint64_t word = team.shared(Table::kRows + rank);
       const std::uint32_t padded = slot == SlotKind::max ? most : Table::slot_in(word);
@@ -139,6 +167,17 @@ struct CountedShares {
   template <Team T>
   WEFT_FN CountedTable<T> table(T& team) const {
     return CountedTable<T>(team);
+  }
+  // Whether `all` rows, of which one rank has `most`, do; `packs(rows)`: what so many are. In chunks or not: chunks
+  // must spare more.
+  template <class Packs>
+  WEFT_FN bool takes_detour(const Session& s, std::uint64_t most, std::uint64_t all, bool chunks, Packs packs) const {
+    if (s.size() < 3) return false;  // the usual answer between two, before anything is counted
+    return detail::takes_detour({.ranks = s.size(),
+                                 .slots = s.layout().bulk_slots,
+                                 .longest = packs(most),
+                                 .worth = (chunks ? kChunksWorth : 1) * detour_packs},
+                                [&] { return packs(all); });
   }
   WEFT_FN std::uint64_t room(const Call&) const { return own_rows; }
   WEFT_FN std::uint64_t input_row(std::uint32_t) const { return 0; }
@@ -186,26 +225,12 @@ WEFT_FN std::uint64_t filled(const RowPart& part, std::uint64_t filled_rows) {
 
 // How a call with shares begins, in all threads of a block. False where it is not to be made: nothing is sent then, and
 // the control block says why.
-template <class Shares, Team T>
-WEFT_FN bool shares_fit(T& team, const Session& s, const Shares& shares, const typename Shares::Early& early) {
-  if (shares.prepare(team, *s.call, early)) return true;
+template <class Shares, Team T, class Note = NothingNoted>
+WEFT_FN bool shares_fit(T& team, const Session& s, const Shares& shares, const typename Shares::Early& early,
+                        Note note = {}) {
+  if (shares.prepare(team, *s.call, early, note)) return true;
   if (team.block_rank() == 0 && team.thread_rank() == 0) report(team, id_of(s), {.code = Errc::capacity});
   return false;
-}
-
-// Whether the rows of a call take a detour; `packs(rows)`: what so many are. In chunks or not: chunks must spare more.
-template <class Shares, class Table, class Packs>
-WEFT_FN bool takes_detour(const Session& s, const Shares& shares, [[maybe_unused]] const Table& table,
-                          [[maybe_unused]] bool chunks, [[maybe_unused]] Packs packs) {
-  if constexpr (Shares::kKnown) {
-    return shares.detour;
-  } else {
-    return takes_detour({.ranks = s.size(),
-                         .slots = s.layout().bulk_slots,
-                         .longest = packs(table.most_rows()),
-                         .all = packs(table.all_rows()),
-                         .worth = (chunks ? kChunksWorth : 1) * shares.detour_packs});
-  }
 }
 
 }  // namespace weft::detail

@@ -83,25 +83,13 @@ struct SymmetricCopy {
   // The epoch, and the call with everybody's rows: who finds other counts would write past what its peers have.
   template <class Table>
   static WEFT_FN std::uint64_t invitation_word(const Session& s, const Table& table) {
-    std::uint32_t call = s.call->fingerprint;
-    if constexpr (Work::Shares::kPadded) {
-      // Counts are often multiples of a power of two: what multiplication leaves above is brought down.
-      const auto mix = [&](std::uint64_t value) {
-        call = (call ^ static_cast<std::uint32_t>(value ^ value >> 32)) * 0x01000193u;
-        call ^= call >> 15;
-      };
-      for (std::uint32_t rank = 0; rank < s.size(); ++rank) {
-        mix(table.rows_of(rank));
-        mix(table.output_row(rank));
-      }
-    }
-    return static_cast<std::uint64_t>(s.epoch) << 32 | call;
+    return static_cast<std::uint64_t>(s.epoch) << 32 | (s.call->fingerprint ^ table.hash(s.size()));
   }
   static WEFT_FN std::uint64_t* invitation(const Session& s, std::uint32_t owner, std::uint32_t from) {
     return reinterpret_cast<std::uint64_t*>(region_of(*s.call, owner) + s.layout().invitations) + from;
   }
   // By all threads of a block that has rows to send: nobody ends the call without them, so no word is of a later one.
-  // Who makes another call invites nobody to this one, and the headers say why; of other counts the deadline does.
+  // Who makes another call, or finds other counts, invites nobody to this one, and the headers say why.
   template <Team T, class Table>
   static WEFT_FN bool invited(T& team, const Session& s, const Table& table) {
     const std::uint64_t word = invitation_word(s, table);

@@ -32,7 +32,9 @@ void GroupState::arm(std::optional<std::uint32_t> first_epoch, bool moved) {
     local.begin_at(*first_epoch);
   } else {
     fabric.read(&local, &control.locals[id_], sizeof(local));
-    local.busy = 0;
+    // A send whose wait will not come was a call: some peers may have waited for theirs, and count it.
+    if (local.busy == kSent) local.begin_at(local.epochs[0].value + 1);
+    local.busy = kIdle;
   }
 
   direct_ = true;
@@ -120,7 +122,13 @@ std::vector<CallRecord> GroupState::recent_calls() const {
 std::string GroupState::name_of(std::uint32_t fingerprint) const {
   const std::scoped_lock lock(mutex_);
   const auto found = names_.find(fingerprint);
-  return found != names_.end() ? found->second : fmt::format("a call with fingerprint {:08x}", fingerprint);
+  if (found != names_.end()) return found->second;
+  // A header's upper half has a hash of counts mixed in (algorithms/handshake.hpp).
+  const auto half = [](std::uint32_t word) { return word & 0xffffu; };
+  const auto counted =
+      std::ranges::find_if(names_, [&](const auto& named) { return half(named.first) == half(fingerprint); });
+  if (counted != names_.end()) return counted->second + ", with other counts,";
+  return fmt::format("a call with fingerprint {:08x}", fingerprint);
 }
 
 }  // namespace weft::detail

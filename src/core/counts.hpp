@@ -21,6 +21,7 @@ inline CountsWork counts_work(const GatheredCounts& parts) {
           .most = word(parts.most()),
           .total = word(parts.total()),
           .shards = word(parts.shards()),
+          .shard_slots = word(parts.shard_slots()),
           .any = word(parts.any()),
           .every = word(parts.every()),
           .all = word(parts.all()),

@@ -57,7 +57,6 @@ bool AllReduceProgram::may_say(Errc code) const {
   if (code == Errc::peer_failed) return true;  // and who told it must know more
   if (faults.in_flight) return code == Errc::in_flight;
   if (faults.lacks_room()) return false;
-  if (faults.other_rows) return code == Errc::timeout;  // of the invitation that does not come
   if (faults.odd_rank >= 0 || faults.ahead_rank >= 0) return code == Errc::mismatch;
   if (faults.aborting_rank >= 0) return code == Errc::aborted;
   return code == (setup_.deadline_ns == 0 ? Errc::peer_died : Errc::timeout);
@@ -153,7 +152,7 @@ std::string AllReduceProgram::check_faults() {
 std::string AllReduceProgram::check_waits() const {
   constexpr std::uint64_t kTurns = 8;
   const Faults& faults = setup_.faults;
-  const bool by_deadline = (faults.stopping_rank >= 0 || faults.other_rows) && setup_.deadline_ns != 0;
+  const bool by_deadline = faults.stopping_rank >= 0 && setup_.deadline_ns != 0;
   const std::uint64_t wait = by_deadline ? setup_.deadline_ns + setup_.deadline_ns / 4 : 0;
   const std::uint64_t before = machine_->idled_before_stop();
   for (unsigned rank = 0; rank < setup_.ranks; ++rank) {

@@ -70,7 +70,13 @@ void AllReduceProgram::fill_counts(unsigned call, unsigned rank) {
     const auto ranks = static_cast<std::int64_t>(parts.group_ranks);
     for (std::size_t member = 0; member < parts.ranks; ++member) {
       const auto part = static_cast<std::int64_t>(member % parts.group_ranks);
-      put(parts.shards() + member, shard_of(spec.split, rows_of(member / parts.group_ranks), ranks, part));
+      const std::int64_t rows = rows_of(member / parts.group_ranks);
+      const std::int64_t shared = spec.split_slots ? slot_of(spec.slot, rows, most) : rows;
+      std::int64_t before = 0;
+      for (std::int64_t other = 0; other < part; ++other) before += shard_of(spec.split, shared, ranks, other);
+      const std::int64_t shard = shard_of(spec.split, shared, ranks, part);
+      put(parts.shard_slots() + member, shard);
+      put(parts.shards() + member, std::clamp(rows - before, std::int64_t{0}, shard));
     }
   }
 
@@ -80,6 +86,7 @@ void AllReduceProgram::fill_counts(unsigned call, unsigned rank) {
   work.output = words + output;
   work.host_output = words + host;
   work.split = spec.split;
+  work.split_slots = spec.split_slots;
   work.slot = spec.slot;
   work.slot_rows = kSlotRows;
   t.kernel = find_move_kernel(detail::CountsOperation{.work = work}, setup_.atomic_bytes, setup_.one_thread);

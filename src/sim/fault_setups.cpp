@@ -176,8 +176,7 @@ Setup fault_setup(const FaultArgs& args) {
     }
     faults.odd = odd;
   }
-  faults.other_rows = kind == "other-rows";
-  if (faults.other_rows) {
+  if (kind == "other-rows") {
     faults.odd = setup.calls[odd_call];
     std::ranges::reverse(faults.odd->counts);
   }
@@ -216,13 +215,13 @@ const std::vector<Setup>& all_fault_setups() {
                                          "moves", "ragged", "symmetric", "norm-one-shot", "norm-two-shot", "moe"}) {
         // The groups of an exchange have no other operation.
         if (protocol == "moe" && kind == "other-operation") continue;
-        if (!is_one_of(protocol, {"ragged", "symmetric"}) && kind == "no-room") continue;
+        if (!is_one_of(protocol, {"ragged", "symmetric"}) && is_one_of(kind, {"no-room", "other-rows"})) continue;
         if (protocol != "moe" && is_one_of(kind, {"in-flight", "overflow"})) continue;
         const unsigned calls = protocol == "moe" || protocol == "ragged" ? 4 : 3;
         for (unsigned call = 0; call < calls; ++call) {
           if (!calls_differ(kind) && call != 1) continue;
           if (kind == "no-room" && call != 0 && call != 3) continue;  // equal shares fit always
-          if (kind == "other-rows" && (protocol != "symmetric" || call != 0)) continue;
+          if (kind == "other-rows" && call != 0 && (protocol != "ragged" || call != 3)) continue;
           const auto add = [&](FaultArgs args) {
             args.kind = kind;
             args.protocol = protocol;

@@ -56,6 +56,20 @@ std::vector<Setup> small_move_setups() {
        .atomic_bytes = 8,
        .calls = {{.count = 8, .grids = {{2, 2}}, .moving = Moving::all_gather_v, .counts = {1, 1}, .second = 8}},
        .bound = 1});
+  // One tensor, which has an instance of its own.
+  const auto alone = [](bool flows, bool symmetric) {
+    return CallSetup{.count = 8,
+                     .moving = Moving::all_gather_v,
+                     .flows = flows,
+                     .symmetric = symmetric,
+                     .counts = {1, 2},
+                     .second = 0};
+  };
+  setups.push_back({.name = "all-gather-v-one-tensor",
+                    .calls = {alone(false, false), alone(true, false), alone(true, true), alone(false, false)},
+                    .bound = 1,
+                    .bulk_slots = 2,
+                    .symmetric_bytes = 128});
   // Slots whose lengths neither rows nor the other slots explain.
   for (const Moving moving : {Moving::all_gather_v, Moving::reduce_scatter_v}) {
     const char* const kind = moving == Moving::all_gather_v ? "all-gather" : "reduce-scatter";
@@ -133,7 +147,9 @@ std::vector<Setup> small_move_setups() {
                     .calls = counts});
   CallSetup of_one_group = gathers_counts(3, {2, 2});  // whose ranks have the same rows
   of_one_group.group_ranks = 2;
+  of_one_group.counts = {3};
   of_one_group.split = Split::ceil;
+  of_one_group.split_slots = true;
   setups.push_back({.name = "gathered-counts-threads",
                     .payload = Payload::special,
                     .calls = {gathers_counts(3, {2, 2}), gathers_counts(2, {2, 2}), of_one_group},
@@ -164,7 +180,7 @@ void add_detours(std::vector<Setup>& setups) {
                        .counts = busy(rank),
                        .slot = SlotKind::dense};
     };
-    const std::vector<CallSetup> calls{
+    std::vector<CallSetup> calls{
         {.count = 44, .grids = {{3, 2}, {2, 1}}, .moving = Moving::broadcast, .flows = true, .detour = true},
         ragged(12, 0, Moving::all_gather_v),
         ragged(10, 1, Moving::reduce_scatter_v),
@@ -173,6 +189,7 @@ void add_detours(std::vector<Setup>& setups) {
         ragged(8, 2, Moving::reduce_scatter_v),
         ragged(9, 1, Moving::all_gather_v),
     };
+    calls.back().second = 0;
     setups.push_back({.name = fmt::format("moves-detour-ranks{}", ranks),
                       .ranks = ranks,
                       .start_epoch = 0xfffffffdu,
@@ -256,6 +273,15 @@ std::vector<Setup> large_move_setups() {
                       .atomic_bytes = 8,
                       .payload = Payload::special,
                       .calls = ragged});
+    for (CallSetup& call : ragged) {
+      call.second = 0;
+      if (call.moving == Moving::all_gather_v) call.flows = call.split == Split::none;
+    }
+    setups.push_back({.name = fmt::format("moves-ragged-one-tensor-ranks{}", ranks),
+                      .ranks = ranks,
+                      .start_epoch = 0xfffffffcu,
+                      .payload = Payload::special,
+                      .calls = ragged});
     for (const int unit : {8, 16}) {
       setups.push_back({.name = fmt::format("moves-mixed-torn{}-ranks{}", unit, ranks),
                         .ranks = ranks,
@@ -282,7 +308,8 @@ std::vector<Setup> large_move_setups() {
                           .counts = counts(2, 1),
                           .split = slot == SlotKind::max ? Split::ceil : Split::balanced,
                           .slot = slot,
-                          .group_ranks = shared});
+                          .group_ranks = shared,
+                          .split_slots = slot == SlotKind::aligned});
       gathered.push_back({.count = 9, .grids = {kSmall, {3, 2}}});
     }
     setups.push_back({.name = fmt::format("gathered-counts-mixed-ranks{}", ranks),

@@ -53,7 +53,7 @@ void AllReduceProgram::fill_move(unsigned call, unsigned rank) {
   const bool gathers_v = spec.moving == Moving::all_gather_v, scatters_v = spec.moving == Moving::reduce_scatter_v;
   const std::uint64_t width = spec.count;
   const Slots slots = slots_of(spec, n);
-  const std::size_t tensors_in_call = gathers_v ? 2 : 1;
+  const std::size_t tensors_in_call = gathers_v && spec.second != 0 ? 2 : 1;
   const auto layout = [&](std::uint64_t w) -> Layout {
     switch (spec.moving) {
       case Moving::all_gather:
@@ -166,20 +166,19 @@ void AllReduceProgram::fill_move(unsigned call, unsigned rank) {
     return detail::rows_may_be_whole(memory + made[k].input, row, row) &&
            detail::rows_may_be_whole(memory + made[k].output, row, row);
   };
-  const auto copy = [&](const auto& shares, std::uint32_t tensors_of_call) {
+  const auto copy = [&]<std::uint32_t most>(const auto& shares) {
     using Shares = std::remove_cvref_t<decltype(shares)>;
-    constexpr std::uint32_t most = Shares::kKnown ? 1 : detail::kMaxTensors;
     const auto fill = [&]<bool symmetric>() {
       detail::CopyOperation<Shares, most, symmetric> op{};
       op.work.shares = shares;
       op.work.line_packs = slot_packs;
-      op.work.tensors = tensors_of_call;
-      for (std::uint32_t k = 0; k < tensors_of_call; ++k) op.work.tensor[k] = tensor(k);
+      op.work.tensors = static_cast<std::uint32_t>(tensors_in_call);
+      for (std::size_t k = 0; k < tensors_in_call; ++k) op.work.tensor[k] = tensor(k);
       return op;
     };
     const auto finish = [&](auto op) {
       op.whole = true;
-      for (std::uint32_t k = 0; k < tensors_of_call; ++k) op.whole = op.whole && whole(k);
+      for (std::size_t k = 0; k < tensors_in_call; ++k) op.whole = op.whole && whole(k);
       return detail::MoveOperation{op};
     };
     if (!spec.symmetric) return finish(fill.template operator()<false>());
@@ -206,10 +205,12 @@ void AllReduceProgram::fill_move(unsigned call, unsigned rank) {
     operation = scatter(equal);
   } else if (scatters_v) {
     operation = scatter(counted);
+  } else if (gathers_v && tensors_in_call > 1) {
+    operation = copy.operator()<detail::kMaxTensors>(counted);
   } else if (gathers_v) {
-    operation = copy(counted, 2);
+    operation = copy.operator()<1>(counted);
   } else if (spec.moving != Moving::barrier) {
-    operation = copy(equal, 1);
+    operation = copy.operator()<1>(equal);
   }
   t.kernel = find_move_kernel(operation, setup_.atomic_bytes, setup_.one_thread);
 }

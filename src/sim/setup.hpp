@@ -42,7 +42,7 @@ enum class Moving : std::uint8_t {
   all_to_all,
   broadcast,  // from the last rank
   reduce_scatter,
-  all_gather_v,      // of two tensors
+  all_gather_v,      // of two tensors, or one
   reduce_scatter_v,  // into a slot with its pads
   barrier,
   gather_counts,  // `count` is the numbers of each rank, `counts` the first one of each group
@@ -84,8 +84,9 @@ struct CallSetup {
   Split split = Split::none;              // ragged
   SlotKind slot = SlotKind::max;          // ragged; aligned: to two rows, fixed: of two
   std::vector<std::int32_t> slots = {};   // ragged: of each rank, where they are given
-  std::uint64_t second = 1;               // all_gather_v: elements of a row of the second tensor
+  std::uint64_t second = 1;               // all_gather_v: elements of a row of the second tensor; 0: there is none
   unsigned group_ranks = 1;               // gather_counts: neighbours that share a count
+  bool split_slots = false;               // … or rather its slot
   Act act = Act::call;
   int replays = -1;  // replays the recording of an earlier call: its arguments and tensors, with new data in them
   int only = -1;     // this rank alone does it: the replay of a recording that is stale
@@ -112,7 +113,6 @@ struct Faults {
   int odd_rank = -1;                  // makes a call of its own …
   unsigned odd_call = 0;              // … instead of this one:
   std::optional<CallSetup> odd = {};  // none: the same, which only the fingerprint tells apart, or …
-  bool other_rows = false;            // … which finds other counts, or …
   bool no_room = false;               // … nothing does: its ragged tensor lacks a row, or …
   bool overflow = false;              // … the dispatch has more rows for its experts than there is room
   int ahead_rank = -1;                // begins two calls ahead of the others

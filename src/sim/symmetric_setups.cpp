@@ -34,12 +34,14 @@ std::vector<Setup> symmetric_setups() {
       return setup;
     };
     const bool relays = ranks > 2;
+    CallSetup alone = call(Moving::all_gather_v, 16, relays, {{3, 1}, {2, 2}});
+    alone.second = 0;
     const std::vector<CallSetup> calls{
         call(Moving::all_gather, 40, false, {{2, 1}, {3, 2}, kSmall}),
         call(Moving::broadcast, 48, relays, {{3, 2}, {2, 1}}),
         call(Moving::all_gather_v, 8, false, {kSmall, {3, 1}}),
         plain(Moving::all_gather, 16),
-        call(Moving::all_gather_v, 16, relays, {{3, 1}, {2, 2}}),
+        alone,
         call(Moving::all_to_all, 24, false, {{2, 2}, kSmall}),
         call(Moving::broadcast, 40, false, {{5, 1}, kSmall}),
         plain(Moving::reduce_scatter, 16),

@@ -6,6 +6,7 @@
 // alone could not promise.
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 
 #include "team/function.hpp"
@@ -68,17 +69,17 @@ struct Bundle<16> {
 };
 
 // Bundles, full tiles of them, that carry `packs` packs of payload; and where pack `k` of one lies in a message.
-template <class Wire>
-WEFT_FN constexpr std::uint64_t bundles_for(std::uint64_t packs) {
-  constexpr std::uint64_t tile = Wire::kTile * Wire::kPayloadPacks;
+template <class Wire, std::unsigned_integral Number>
+WEFT_FN constexpr Number bundles_for(Number packs) {
+  constexpr std::uint32_t tile = Wire::kTile * Wire::kPayloadPacks;
   return (packs + tile - 1) / tile * Wire::kTile;
 }
-template <class Wire>
-WEFT_FN constexpr std::uint64_t payload_pack(std::uint64_t bundle, std::uint32_t k) {
+template <class Wire, std::unsigned_integral Number>
+WEFT_FN constexpr Number payload_pack(Number bundle, std::uint32_t k) {
   return (bundle / Wire::kTile * Wire::kPayloadPacks + k) * Wire::kTile + bundle % Wire::kTile;
 }
-template <class Wire>
-WEFT_FN constexpr std::uint64_t wire_pack(std::uint64_t bundle, std::uint32_t k) {
+template <class Wire, std::unsigned_integral Number>
+WEFT_FN constexpr Number wire_pack(Number bundle, std::uint32_t k) {
   return (bundle / Wire::kTile * Wire::kWirePacks + k) * Wire::kTile + bundle % Wire::kTile;
 }
 

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "support/attention.hpp"
+#include "support/move_mixes.hpp"
 #include "support/moves.hpp"
 #include "support/ranks.hpp"
 #include "support/sanitized.hpp"
@@ -72,15 +73,16 @@ TEST(AttentionGroups, RaggedCallsSideBySide) {
       for (int i = 0; i < group.size(); ++i) counts.push_back(static_cast<std::int32_t>(pick(3) == 0 ? 0 : pick(9)));
       const auto split = static_cast<Split>(pick(3));
       if (split != Split::none) counts.resize(1);
-      run_on_cpu_rank(group, {.kind = kinds[pick(2)],
-                              .widths = {pick(2) == 0 ? 900 : pick(40)},
-                              .fill = Fill::special,
-                              .in_place = pick(3) == 0,
-                              .counts = counts,
-                              .split = split,
-                              .slot = static_cast<SlotKind>(pick(4)),
-                              .slot_rows = 8,
-                              .seed = static_cast<std::uint32_t>(turn)});
+      run_on_cpu_rank(group, with_slots({.kind = kinds[pick(2)],
+                                         .widths = {pick(2) == 0 ? 900 : pick(40)},
+                                         .fill = Fill::special,
+                                         .in_place = pick(3) == 0,
+                                         .counts = counts,
+                                         .split = split,
+                                         .slot = static_cast<SlotKind>(pick(5)),
+                                         .slot_rows = 8,
+                                         .seed = static_cast<std::uint32_t>(turn)},
+                                        group.size()));
     };
     for (int turn = 0; turn < repeated(60); ++turn) {
       run(pair, of_pair, turn);

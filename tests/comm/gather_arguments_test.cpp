@@ -51,6 +51,14 @@ TEST(GatherArguments, DifferentCallsAreFound) {
   for (const auto& [first, second] : differing_moves(2)) messages_of(first, second);
 }
 
+TEST(GatherArguments, OtherCountsAreCalledThat) {
+  for (const auto& [first, second] : differing_moves(2)) {
+    if (first.counts == second.counts || first.counts.size() != second.counts.size()) continue;
+    const auto messages = messages_of(first, second);
+    expect_says(messages[0] + messages[1], ", with other counts, in epoch ");
+  }
+}
+
 // Rows of a slot mean something to aligned and fixed ones; elsewhere ranks may leave there what they like.
 TEST(GatherArguments, SlotRowsAreComparedWhereTheyMeanSomething) {
   for (const Kind kind : {Kind::all_gather_v, Kind::reduce_scatter_v}) {

@@ -3,19 +3,56 @@
 
 #include <atomic>
 #include <latch>
+#include <optional>
+#include <string>
 #include <thread>
 
 #include "support/move_faults.hpp"
 #include "support/ranks.hpp"
 #include "support/sanitized.hpp"
+#include "support/symmetric_cases.hpp"
 #include "support/world.hpp"
+#include "weft/symmetric.hpp"
 
 namespace weft::test {
 namespace {
 
-class GatherFaults : public testing::TestWithParam<NamedMove> {};
-INSTANTIATE_TEST_SUITE_P(Moves, GatherFaults, testing::ValuesIn(waiting_moves()),
-                         [](const auto& info) { return std::string(info.param.name); });
+struct Waiting {
+  std::string name;
+  Move move;
+  bool symmetric = false;  // outputs lie in symmetric memory
+};
+std::vector<Waiting> waiting() {
+  std::vector<Waiting> all;
+  for (const NamedMove& named : waiting_moves()) {
+    all.push_back({named.name, named.move});
+    const std::string name = named.name;
+    if (name == "GatherInChunks" || name == "BroadcastOverAllLinks" || name == "GatherOfABusyRank")
+      all.push_back({name + "ToSymmetricMemory", named.move, true});
+  }
+  return all;
+}
+
+class GatherFaults : public testing::TestWithParam<Waiting> {
+ protected:
+  // Of one rank; collective.
+  class Caller {
+   public:
+    explicit Caller(Communicator& communicator) : communicator_(communicator) {
+      if (GetParam().symmetric) memory_ = SymmetricMemory::allocate(communicator, kSymmetricBytes);
+    }
+    void call() const {
+      std::byte* const outputs = memory_ ? static_cast<std::byte*>(memory_->data()) : nullptr;
+      run_on_cpu_rank(communicator_, GetParam().move, outputs);
+    }
+
+   private:
+    Communicator& communicator_;
+    std::optional<SymmetricMemory> memory_;
+  };
+};
+INSTANTIATE_TEST_SUITE_P(Moves, GatherFaults, testing::ValuesIn(waiting()),
+                         [](const auto& info) { return info.param.name; });
 
 // In lines or by sentinels, where they fit; and all in chunks. Each of these tests waits for deadlines, which are long
 // under sanitizers: there chunks alone, as the faults of all-reduces have the waits of lines and sentinels.
@@ -40,13 +77,14 @@ TEST_P(GatherFaults, ALateRankIsNamedByTheOthersAndLearnsItToo) {
     auto communicators = Communicator::local(kWaitingRanks, config);
     std::latch others_ended(kWaitingRanks - 1);
     const auto endings = run_world(communicators, [&](Communicator& communicator, int rank) {
-      for (int call = 0; call < 3; ++call) run_on_cpu_rank(communicator, move);
+      const Caller caller(communicator);
+      for (int call = 0; call < 3; ++call) caller.call();
       if (rank == late) {
         others_ended.wait();
-        run_on_cpu_rank(communicator, move);
+        caller.call();
         return;
       }
-      const std::string error = error_of([&] { run_on_cpu_rank(communicator, move); });
+      const std::string error = error_of([&] { caller.call(); });
       others_ended.count_down();
       ensure(!error.empty(), "nobody missed the late rank");
       communicator.check();
@@ -71,23 +109,23 @@ TEST_P(GatherFaults, ALateRankIsNamedByTheOthersAndLearnsItToo) {
 }
 
 TEST_P(GatherFaults, AbortEndsRanksThatWait) {
-  const Move& move = GetParam().move;
   for (const Config& config : configs(for_ever)) {
     auto communicators = Communicator::local(kWaitingRanks, config);
-    std::atomic<int> waiting = 0;
+    std::atomic<int> called = 0;
     std::jthread other([&] {
-      while (waiting < kWaitingRanks - 1) std::this_thread::yield();
+      while (called < kWaitingRanks - 1) std::this_thread::yield();
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
       communicators[2].abort();
     });
     const auto endings = run_world(communicators, [&](Communicator& communicator, int rank) {
-      run_on_cpu_rank(communicator, move);
+      const Caller caller(communicator);
+      caller.call();
       if (rank == 1) {
         other.join();
       } else {
-        ++waiting;
+        ++called;
       }
-      run_on_cpu_rank(communicator, move);
+      caller.call();
     });
     for (const Ending& ending : endings) expect_fault(ending, {Errc::aborted}, GetParam().name);
   }

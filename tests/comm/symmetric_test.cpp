@@ -14,6 +14,7 @@
 #include "support/mapped.hpp"
 #include "support/processes.hpp"
 #include "support/ranks.hpp"
+#include "support/symmetric_cases.hpp"
 #include "support/world.hpp"
 #include "weft/collectives.hpp"
 #include "weft/moe.hpp"
@@ -115,8 +116,21 @@ TEST(SymmetricMemory, BetweenProcesses) {
   constexpr int kSize = 3;
   const UniqueId id = UniqueId::create();
   Processes processes(kSize, [&](const Child& self) {
-    Communicator communicator = Communicator::from_id(id, self.rank(), kSize, cpu_config());
+    Communicator communicator = Communicator::from_id(id, self.rank(), kSize, small_slots());
     live(communicator);
+    // Peers' memory lies at another address in every process: what is written there, in one hop and in two.
+    const auto memory = SymmetricMemory::allocate(communicator, kSymmetricBytes);
+    const Group pair = communicator.split(self.rank() == 0 ? -1 : 0);
+    for (int round = 0; round < 2; ++round) {
+      const std::vector<Move> moves = symmetric_moves(kSize), of_two = symmetric_moves(2);
+      for (std::size_t i = static_cast<std::size_t>(round); i < moves.size(); i += 3) {
+        run_on_cpu_rank(communicator, moves[i], static_cast<std::byte*>(memory.data()));
+        run_on_cpu_rank(communicator, moves[i]);  // in lines and chunks
+      }
+      if (self.rank() != 0) run_on_cpu_rank(pair, of_two[3], static_cast<std::byte*>(memory.data()));
+      communicator.release();
+      communicator.acquire();
+    }
     ensure(!testing::Test::HasFailure(), "an expectation failed");
   });
   for (const Outcome& outcome : processes.wait()) {

@@ -162,7 +162,7 @@ TEST(Slots, AreAsLongAsTheirKindSays) {
   expect_says(error_of([] { slot_rows_of(5, SlotKind::max, 4); }), "rows: 5 is not at most 4");
 }
 
-// The picture of docs/dp_attention.md.
+// Of docs/dp_attention.md.
 const std::vector<std::int32_t> kTokens{5, 2, 0, 3};
 
 TEST(Slots, LieBehindEachOther) {
@@ -178,6 +178,24 @@ TEST(Slots, LieBehindEachOther) {
   const std::int32_t negative[] = {1, -1};
   for (const SlotKind kind : {SlotKind::dense, SlotKind::max})
     expect_says(error_of([&] { slots_of(negative, kind); }), "rows: -1 is not 0 or more");
+}
+
+// Of shards: a rank's slot has its pads behind it.
+TEST(Slots, OfShardsAreThePictureOfTheDocument) {
+  using Slots = std::vector<RowRange>;
+  const std::vector<std::int32_t> shards = shard_counts({.tp = 8, .dp = 4}, kTokens, Split::balanced);
+  const auto behind_each_other = [](std::vector<std::size_t> lengths) {
+    Slots slots;
+    std::size_t begin = 0;
+    for (const std::size_t length : lengths) slots.push_back({begin, begin + length}), begin += length;
+    return slots;
+  };
+  EXPECT_EQ(slots_of(shards, SlotKind::dense), behind_each_other({3, 2, 1, 1, 0, 0, 2, 1}));
+  EXPECT_EQ(slots_of(shards, SlotKind::aligned, 2), behind_each_other({4, 2, 2, 2, 0, 0, 2, 2}));
+  EXPECT_EQ(slots_of(shards, SlotKind::max), behind_each_other({3, 3, 3, 3, 3, 3, 3, 3}));
+  EXPECT_EQ(slots_of(shards, SlotKind::fixed, 3), behind_each_other({3, 3, 3, 3, 3, 3, 3, 3}));
+  const std::vector<std::int32_t> lengths{3, 2, 2, 1, 1, 0, 3, 3};
+  EXPECT_EQ(slots_of(shards, lengths), behind_each_other({3, 2, 2, 1, 1, 0, 3, 3}));
 }
 
 TEST(Shards, CountsOfGroupsBecomeCountsOfRanks) {

@@ -137,7 +137,7 @@ MoveQuery move_query(Device device, std::uint32_t size, std::uint64_t own, std::
 // have.
 TEST(Plan, DetoursAreForRanksThatHaveMostRows) {
   const auto detour = [](std::uint32_t ranks, std::uint64_t longest, std::uint64_t all, std::uint64_t slots = 8) {
-    return takes_detour({.ranks = ranks, .slots = slots, .longest = longest, .all = all, .worth = 1000});
+    return takes_detour({.ranks = ranks, .slots = slots, .longest = longest, .worth = 1000}, [=] { return all; });
   };
   EXPECT_TRUE(detour(4, 10'000, 10'000));
   EXPECT_TRUE(detour(3, 10'000, 10'000));
@@ -320,6 +320,23 @@ TEST(Plan, GridsChangeNeitherAlgorithmNorPieces) {
     bulk += mine.algorithm == Algorithm::bulk;
   }
   EXPECT_GT(bulk, 0);
+}
+
+// Two ranks send rows to themselves as long as time counts more than bytes.
+TEST(Plan, TwoRanksKeepTheirOwnRowsOfLongNorms) {
+  const auto keeps_own = [](std::uint32_t size, std::uint64_t rows) {
+    return plan_norm({.device = Device::cuda,
+                      .size = size,
+                      .layout = make_layout(size, 1 << 20, 16 << 20),
+                      .type = DataType::bf16,
+                      .rows = rows,
+                      .row_packs = 512,
+                      .wish = Algorithm::one_shot})
+        .keeps_own;
+  };
+  EXPECT_FALSE(keeps_own(2, 32));
+  EXPECT_TRUE(keeps_own(2, 33));
+  EXPECT_FALSE(keeps_own(3, 33));
 }
 
 // A norm's table is its group's, as an all-reduce's is.

@@ -2,8 +2,12 @@
 // docs/reliability.md.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <iterator>
+
 #include "far.hpp"
 #include "mutant_number.hpp"
+#include "primitives.hpp"
 #include "sim/explore.hpp"
 #include "sim/fault_setups.hpp"
 #include "telling.hpp"
@@ -57,6 +61,16 @@ class Mutants : public testing::TestWithParam<int> {
     ADD_FAILURE() << "not found by " << executions << " executions";
   }
 
+  // Where nothing but the order of two accesses is wrong, which Relacy takes for a race.
+  void look_in_primitives(int mutant, const std::string& primitive) {
+    const auto* const found = std::ranges::find(kPrimitiveNames, primitive);
+    ASSERT_NE(found, std::end(kPrimitiveNames)) << primitive;
+    detail::active_mutant = mutant;
+    const RelacyVerdict verdict = relacy_verdict(static_cast<Primitive>(found - std::begin(kPrimitiveNames)));
+    EXPECT_NE(verdict.text, "SUCCESS") << "not found by " << kRelacyExecutions << " executions";
+    tell(primitive + " under Relacy", "race", verdict.execution, std::string(verdict.text));
+  }
+
   void look_far_away(int mutant, const std::string& setup) {
     detail::active_mutant = mutant;
     const std::string wrong = what_goes_wrong_far_away(1'000'000'000);
@@ -71,6 +85,7 @@ TEST_P(Mutants, IsKilled) {
   const std::string setup(mutant.setup);
   if (mutant.where == "schedules") return look_in_schedules(GetParam(), find_setup(setup));
   if (mutant.where == "faults") return look_in_faults(GetParam(), setup);
+  if (mutant.where == "primitives") return look_in_primitives(GetParam(), setup);
   ASSERT_EQ(mutant.where, "far offsets");
   look_far_away(GetParam(), setup);
 }

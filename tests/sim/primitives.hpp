@@ -14,7 +14,14 @@ enum class Primitive : std::uint8_t {
   credit,    // chunks that flow one way through two slots
 };
 
-// Relacy's verdict of so many random executions: "SUCCESS", or what it has found.
-std::string_view relacy_verdict(Primitive primitive, std::uint64_t executions);
+inline constexpr std::string_view kPrimitiveNames[] = {"sentinel", "line", "signal", "credit"};
+inline constexpr std::uint64_t kRelacyExecutions = 20'000;
+
+// Relacy's verdict of so many random executions: "SUCCESS", or what it has found, in which of them.
+struct RelacyVerdict {
+  std::string_view text;
+  std::uint64_t execution;
+};
+RelacyVerdict relacy_verdict(Primitive primitive);
 
 }  // namespace weft::sim

@@ -205,8 +205,11 @@ struct Suite : rl::test_suite<Suite<primitive>, kRanks> {
 
 }  // namespace
 
-std::string_view relacy_verdict(Primitive primitive, std::uint64_t executions) {
-  const auto verdict = [&]<Primitive which>() { return rl::test_result_str(run_relacy<Suite<which>>(executions)); };
+RelacyVerdict relacy_verdict(Primitive primitive) {
+  const auto verdict = []<Primitive which>() -> RelacyVerdict {
+    const RelacyResult result = run_relacy<Suite<which>>(kRelacyExecutions);
+    return {rl::test_result_str(result.verdict), result.executions};
+  };
   switch (primitive) {
     case Primitive::sentinel:
       return verdict.operator()<Primitive::sentinel>();

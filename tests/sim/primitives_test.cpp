@@ -10,8 +10,6 @@
 namespace weft::sim {
 namespace {
 
-constexpr std::string_view kNames[] = {"sentinel", "line", "signal", "credit"};
-
 struct Case {
   Primitive primitive;
   std::string_view mutant = {}, verdict = "SUCCESS";
@@ -22,8 +20,8 @@ class Primitives : public WithMutant, public testing::WithParamInterface<Case> {
 TEST_P(Primitives, RelacysVerdict) {
   const Case& c = GetParam();
   if (!c.mutant.empty()) detail::active_mutant = mutant_number(c.mutant);
-  EXPECT_EQ(relacy_verdict(c.primitive, 20'000), c.verdict);
-  RecordProperty("primitive", std::string(kNames[static_cast<int>(c.primitive)]));
+  EXPECT_EQ(relacy_verdict(c.primitive).text, c.verdict);
+  RecordProperty("primitive", std::string(kPrimitiveNames[static_cast<int>(c.primitive)]));
   RecordProperty("with", std::string(c.mutant));
   RecordProperty("verdict", std::string(c.verdict));
 }
@@ -45,10 +43,12 @@ const Case kCases[] = {
     {Primitive::credit, "flow: relaxed signal", "DATA RACE"},
     {Primitive::credit, "flow: relaxed look at a signal", "DATA RACE"},
     {Primitive::credit, "flow: credits are not awaited", "DATA RACE"},
+    {Primitive::credit, "flow: relaxed credit", "DATA RACE"},
+    {Primitive::credit, "flow: a credit is not given", "LIVELOCK"},
 };
 INSTANTIATE_TEST_SUITE_P(Sim, Primitives, testing::ValuesIn(kCases), [](const auto& info) {
   const Case& c = info.param;
-  return identifier(std::string(kNames[static_cast<int>(c.primitive)]) + "_" +
+  return identifier(std::string(kPrimitiveNames[static_cast<int>(c.primitive)]) + "_" +
                     std::string(c.mutant.empty() ? "sound" : c.mutant));
 });
 

@@ -8,9 +8,14 @@
 
 namespace weft::sim {
 
+struct RelacyResult {
+  rl::test_result_e verdict;
+  std::uint64_t executions;  // until there was one
+};
+
 // Random executions of a suite, until one of them fails.
 template <class Suite>
-rl::test_result_e run_relacy(std::uint64_t executions) {
+RelacyResult run_relacy(std::uint64_t executions) {
   rl::test_params params;
   std::ostream silent(nullptr);  // no stringstream: Relacy has an allocator of its own
   params.iteration_count = static_cast<rl::iteration_t>(executions);
@@ -18,7 +23,7 @@ rl::test_result_e run_relacy(std::uint64_t executions) {
   params.output_stream = &silent;
   params.progress_stream = &silent;
   rl::simulate<Suite>(params);
-  return params.test_result;
+  return {params.test_result, params.stop_iteration + std::uint64_t{1}};
 }
 
 }  // namespace weft::sim

@@ -14,7 +14,8 @@
 namespace weft::test {
 namespace {
 
-constexpr float kGarbage = 1e30f;  // in memory that nobody has written
+constexpr std::int32_t kMultiple = 4;  // aligned: of which kGroupTokens is a multiple
+constexpr float kGarbage = 1e30f;     // in memory that nobody has written
 
 // What is exact in any order of sums: small whole numbers.
 float part_of(int rank, std::size_t group, std::size_t token, std::size_t column) {
@@ -38,10 +39,10 @@ std::string test_name(const ParallelLayout& layout) {
 }
 
 std::vector<Layer> attention_layers(const ParallelLayout& layout) {
-  return {{layout, SlotKind::dense, Split::balanced, 6},
-          {layout, SlotKind::dense, Split::ceil, 256},
-          {layout, SlotKind::fixed, Split::balanced, 64},
-          {layout, SlotKind::given, Split::balanced, 6},
+  return {{layout, SlotKind::dense, Split::balanced, 6},    {layout, SlotKind::dense, Split::ceil, 256},
+          {layout, SlotKind::fixed, Split::balanced, 64},   {layout, SlotKind::aligned, Split::ceil, 6},
+          {layout, SlotKind::aligned, Split::balanced, 64}, {layout, SlotKind::max, Split::balanced, 6},
+          {layout, SlotKind::max, Split::ceil, 64},         {layout, SlotKind::given, Split::balanced, 6},
           {layout, SlotKind::given, Split::ceil, 64}};
 }
 
@@ -80,7 +81,9 @@ LayerRank::LayerRank(const Layer& layer, const LayerGroups& groups, LayerSpace& 
       result_(make<float>(kGroupTokens * layer.width)),
       own_(make<float>(kGroupTokens * layer.width)),
       own_shard_(make<float>(shard_rows() * layer.width)),
-      reduced_(make<float>(kGroupTokens * layer.width)) {}
+      reduced_(make<float>(kGroupTokens * layer.width)),
+      own_sums_(make<float>(shard_rows() * layer.width)),
+      shared_(make<float>(kGroupTokens * layer.width)) {}
 
 // Of each group's slot.
 std::vector<std::int32_t> LayerRank::lengths_of(const std::vector<std::int32_t>& batch) const {
@@ -88,6 +91,9 @@ std::vector<std::int32_t> LayerRank::lengths_of(const std::vector<std::int32_t>&
   std::vector<std::int32_t> lengths = batch;
   for (std::size_t group = 0; group < lengths.size(); ++group) {
     if (layer_.slot == SlotKind::fixed) lengths[group] = most;
+    if (layer_.slot == SlotKind::aligned)
+      lengths[group] = (batch[group] + kMultiple - 1) / kMultiple * kMultiple;
+    if (layer_.slot == SlotKind::max) lengths[group] = std::ranges::max(batch);
     if (layer_.slot == SlotKind::given)
       lengths[group] = std::min(most, batch[group] + static_cast<std::int32_t>((group * 3 + 2) % 5));
   }
@@ -106,7 +112,8 @@ void LayerRank::fill(const std::vector<std::int32_t>& batch) {
     write(shards_, shard_counts(layer_.layout, batch, layer_.split, lengths));
     write(shard_lengths_, shard_counts(layer_.layout, lengths, layer_.split));
   }
-  for (const auto* tensor : {&shard_, &all_, &sums_, &slot_, &result_, &own_, &own_shard_, &reduced_})
+  for (const auto* tensor :
+       {&shard_, &all_, &sums_, &slot_, &result_, &own_, &own_shard_, &reduced_, &own_sums_, &shared_})
     write(*tensor, std::vector<float>(tensor->size, kGarbage));
   std::vector<float> partial(partial_.size, kGarbage);
   for (std::size_t token = 0; token < static_cast<std::size_t>(batch[group_]); ++token) {
@@ -116,9 +123,13 @@ void LayerRank::fill(const std::vector<std::int32_t>& batch) {
   write(partial_, partial);
 }
 
+std::size_t LayerRank::slot_rows() const {
+  return layer_.slot == SlotKind::aligned ? kMultiple : kGroupTokens;
+}
+
 Counts LayerRank::of_groups() const {
   if (layer_.slot == SlotKind::given) return {.rows = rows_.data(), .slot = layer_.slot, .slots = lengths_.data()};
-  return {.rows = known_.data() + parts_.rows(), .slot = layer_.slot, .slot_rows = kGroupTokens};
+  return {.rows = known_.data() + parts_.rows(), .slot = layer_.slot, .slot_rows = slot_rows()};
 }
 
 // Where slots have pads, it is the slot that is split: ranks of a group read their part of everybody's counts.
@@ -130,7 +141,10 @@ Counts LayerRank::in_group() const {
 Counts LayerRank::of_shards(std::size_t first) const {
   if (layer_.slot == SlotKind::given)
     return {.rows = shards_.data() + first, .slot = layer_.slot, .slots = shard_lengths_.data() + first};
-  return {.rows = known_.data() + parts_.shards() + first, .slot = layer_.slot, .slot_rows = shard_rows()};
+  const std::int32_t* const rows = known_.data() + parts_.shards() + first;
+  if (layer_.slot == SlotKind::aligned || layer_.slot == SlotKind::max)
+    return {.rows = rows, .slot = SlotKind::given, .slots = known_.data() + parts_.shard_slots() + first};
+  return {.rows = rows, .slot = layer_.slot, .slot_rows = shard_rows()};
 }
 
 void LayerRank::scatter(const Group& group, const Tensor<float>& input, std::size_t input_rows,
@@ -182,7 +196,7 @@ void LayerRank::gather() const {
                                       .split = layer_.split,
                                       .split_slots = layer_.slot != SlotKind::dense,
                                       .slot = layer_.slot,
-                                      .slot_rows = kGroupTokens,
+                                      .slot_rows = slot_rows(),
                                       .stream = space_.stream()});
   scatter(groups_.attention, partial_, kGroupTokens, shard_, in_group());
   collect(groups_.world, shard_, all_, all_rows(), of_shards(0));
@@ -191,6 +205,8 @@ void LayerRank::gather() const {
 void LayerRank::take() const {
   take_rows(own_, kGroupTokens, 1, 0);
   take_rows(own_shard_, shard_rows(), attn_tp(), static_cast<std::size_t>(layer_.layout.attn_tp_rank(rank_)));
+  scatter(groups_.attention, partial_, kGroupTokens, own_sums_, in_group());
+  collect(groups_.attention, own_sums_, shared_, kGroupTokens, in_group());
   all_reduce(groups_.attention, {.input = partial_.data(),
                                  .output = reduced_.data(),
                                  .count = reduced_.size,
@@ -251,6 +267,9 @@ void LayerRank::check_counts() const {
   ensure(part(parts_.slots(), parts_.groups()) == lengths, "slots of groups");
   ensure(part(parts_.shards(), parts_.ranks) == shard_counts(layer_.layout, batch_, layer_.split, lengths),
          "rows of shards");
+  const std::vector<std::int32_t>& shared = layer_.slot == SlotKind::dense ? batch_ : lengths;
+  ensure(part(parts_.shard_slots(), parts_.ranks) == shard_counts(layer_.layout, shared, layer_.split),
+         "slots of shards");
 }
 
 void LayerRank::check() const {
@@ -265,6 +284,7 @@ void LayerRank::check() const {
   const bool dense = layer_.slot == SlotKind::dense;
   check_rows("the group's tokens", read(own_), 0, kGroupTokens, group_, 0, 1);
   check_rows("the all-reduce", read(reduced_), 0, tokens, group_, 0, 1);
+  check_rows("the all-reduce by counts", read(shared_), 0, slots_[group_].size(), group_, 0, 1);
   const RowRange mine = shard_of(dense ? tokens : slots_[group_].size(), static_cast<int>(attn_tp()),
                                  layer_.layout.attn_tp_rank(rank_), layer_.split);
   const std::vector<float> own_shard = read(own_shard_);

@@ -19,8 +19,8 @@ inline constexpr std::size_t kGroupTokens = 12;  // that a group has room for: a
 
 struct Layer {
   ParallelLayout layout;
-  // fixed: each group's slot has room for all that it may have; given: for as much as the batch says; dense: tokens lie
-  // side by side.
+  // Of groups. fixed: room for all that one may have; given: for as much as the batch says; dense: tokens lie side by
+  // side.
   SlotKind slot;
   Split split;
   std::size_t width;  // elements of a row
@@ -69,7 +69,8 @@ class LayerRank {
   // Ranks tell each other how many tokens they have; partial sums of a group become shards, and these all tokens on
   // every rank. Where slots have lengths of their own, the batch says how many.
   void gather() const;
-  // Out of all tokens the group's, and this rank's shard of them; the group's once more, by an all-reduce.
+  // Out of all tokens the group's, and this rank's shard of them; the group's once more, by an all-reduce, and by
+  // counts to shards and back.
   void take() const;
   // Everybody's partial sums of all tokens become shards, and these the group's tokens.
   void combine() const;
@@ -103,6 +104,7 @@ class LayerRank {
 
   std::size_t attn_tp() const { return static_cast<std::size_t>(layer_.layout.attn_tp()); }
   std::size_t shard_rows() const { return kGroupTokens / attn_tp(); }
+  std::size_t slot_rows() const;
   std::size_t all_rows() const { return kGroupTokens * static_cast<std::size_t>(layer_.layout.dp); }
   std::vector<std::int32_t> lengths_of(const std::vector<std::int32_t>& batch) const;
 
@@ -131,7 +133,7 @@ class LayerRank {
   std::vector<RowRange> slots_;
   Tensor<std::int32_t> tokens_, known_;                           // exchanged
   Tensor<std::int32_t> rows_, lengths_, shards_, shard_lengths_;  // given: of groups, of ranks
-  Tensor<float> partial_, shard_, all_, sums_, slot_, result_, own_, own_shard_, reduced_;
+  Tensor<float> partial_, shard_, all_, sums_, slot_, result_, own_, own_shard_, reduced_, own_sums_, shared_;
 };
 
 }  // namespace weft::test

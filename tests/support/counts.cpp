@@ -38,7 +38,7 @@ std::string describe(const CountsCase& c) {
 }
 
 std::vector<std::int32_t> gathered(const CountsCase& c, int ranks) {
-  std::vector<std::int32_t> slots, offsets, shards, any(c.columns, 0), every(c.columns, -1), all;
+  std::vector<std::int32_t> slots, offsets, shards, shard_slots, any(c.columns, 0), every(c.columns, -1), all;
   std::int32_t most = 0, total = 0;
   const std::vector<RowRange> ranges = slots_of(c.rows, c.slot, c.slot_rows);
   const auto number = [](std::size_t value) { return static_cast<std::int32_t>(value); };
@@ -55,6 +55,7 @@ std::vector<std::int32_t> gathered(const CountsCase& c, int ranks) {
     const auto members = static_cast<int>(c.group_ranks);
     const RowRange part = shard_of(c.split_slots ? ranges[group].size() : rows, members, rank % members, c.split);
     shards.push_back(number(std::min(part.end, rows) - std::min(part.begin, rows)));
+    shard_slots.push_back(number(part.size()));
     for (std::size_t column = 0; column < c.columns; ++column) {
       all.push_back(number_of(c, rank, column));
       any[column] |= all.back();
@@ -62,7 +63,7 @@ std::vector<std::int32_t> gathered(const CountsCase& c, int ranks) {
     }
   }
   std::vector<std::int32_t> words;
-  for (const auto& part : {c.rows, slots, offsets, std::vector{most, total}, shards, any, every, all})
+  for (const auto& part : {c.rows, slots, offsets, std::vector{most, total}, shards, shard_slots, any, every, all})
     words.insert(words.end(), part.begin(), part.end());
   return words;
 }

@@ -51,6 +51,12 @@ std::vector<std::pair<Move, Move>> differing_moves(int ranks) {
                                {split, changed(split, [](Move& m) { m.split = Split::ceil; })},
                                {aligned, changed(aligned, [](Move& m) { m.slot_rows = 4; })},
                                {aligned, changed(aligned, [](Move& m) { m.slot = SlotKind::fixed; })}});
+    // The same call by the host's arguments: what differs is in the memory of devices.
+    const Move given = changed(ragged, [&](Move& m) { m.slot = SlotKind::given, m.slots.assign(ones.size(), 3); });
+    pairs.insert(pairs.end(), {{ragged, changed(ragged, [](Move& m) { m.counts.back() = 2; })},
+                               {ragged, changed(ragged, [](Move& m) { m.counts.front() = 40'000; })},
+                               {split, changed(split, [](Move& m) { ++m.counts[0]; })},
+                               {given, changed(given, [](Move& m) { m.slots.back() = 4; })}});
   }
   const Move gather_v{.kind = Kind::all_gather_v, .widths = {40}, .counts = ones};
   const Move scatter_v{.kind = Kind::reduce_scatter_v, .widths = {40}, .counts = ones};

@@ -1,10 +1,13 @@
 // Copies whose outputs lie in symmetric memory, on GPU ranks: what the CPU tests ask, asked of kernels.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <random>
 
+#include "executors/cuda_error.hpp"
 #include "gpu/support/gpu_move.hpp"
 #include "gpu/support/graph.hpp"
+#include "gpu/support/kernels.hpp"
 #include "support/move_mixes.hpp"
 #include "support/ranks.hpp"
 #include "support/symmetric_cases.hpp"
@@ -12,6 +15,8 @@
 
 namespace weft::test {
 namespace {
+
+using detail::check_cuda;
 
 class GpuSymmetricGather : public testing::TestWithParam<int> {};
 INSTANTIATE_TEST_SUITE_P(Ranks, GpuSymmetricGather, testing::Values(1, 2, 3, 4, 8));
@@ -93,6 +98,230 @@ TEST_P(GpuSymmetricGather, OneGraphServesEveryCount) {
     }
     memory.free();
   }));
+}
+
+class GpuSymmetricGraphs : public testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(Ranks, GpuSymmetricGraphs, testing::Values(2, 3, 4));
+
+// Ranks have captured different capacities, and would not meet if what they do hung on these instead of the counts;
+// two graphs in turn with eager calls, all to the same place.
+TEST_P(GpuSymmetricGraphs, ServeEveryBatch) {
+  const int ranks = GetParam();
+  GpuWorld& world = lasting_gpu_world(ranks, small_gpu_slots);
+  expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int rank) {
+    auto memory = SymmetricMemory::allocate(communicator, kSymmetricBytes);
+    auto* const outputs = static_cast<std::byte*>(memory.data());
+    const auto move = [&](std::vector<std::int32_t> counts, std::size_t width, std::uint32_t seed) {
+      return prepare({.kind = Kind::all_gather_v,
+                      .widths = {width},
+                      .fill = Fill::bits,
+                      .counts = std::move(counts),
+                      .slot = SlotKind::aligned,
+                      .slot_rows = 2,
+                      .seed = seed,
+                      .launch = world.launch()},
+                     ranks, rank);
+    };
+    const std::vector<std::int32_t> most(static_cast<std::size_t>(ranks), 18 + 2 * rank);  // this rank's capacity
+    constexpr std::size_t widths[] = {1024, 512, 256};
+    const RankMove wide = move(most, widths[0], 1), narrow = move(most, widths[1], 2), least = move(most, widths[2], 3);
+    GpuMove first(gpu, wide, outputs), second(gpu, narrow, outputs), eager(gpu, least, outputs);
+    {
+      const Graph of_first(gpu, [&] { first.call(communicator); });
+      const Graph of_second(gpu, [&] { second.call(communicator); });
+      std::mt19937 random(3);  // the same on every rank
+      for (std::uint32_t turn = 0; turn < 60; ++turn) {
+        std::vector<std::int32_t> counts;
+        for (int i = 0; i < ranks; ++i) {
+          counts.push_back(static_cast<std::int32_t>(random() % 4 == 0 ? 0 : random() % 13));
+        }
+        const auto choice = random() % 3;
+        const RankMove now = move(counts, widths[choice], turn);
+        GpuMove& used = choice == 0 ? first : choice == 1 ? second : eager;
+        used.fill(now);
+        if (choice == 0) of_first.launch(gpu.stream());
+        if (choice == 1) of_second.launch(gpu.stream());
+        if (choice == 2) used.call(communicator);
+        used.check(now);
+        communicator.check();
+      }
+    }
+    memory.free();
+  }));
+}
+
+void fill_with_canaries(GpuRank& gpu, const SymmetricMemory& memory) {
+  check_cuda(cudaMemsetAsync(memory.data(), std::to_integer<int>(kNanCanary), memory.bytes(), gpu.stream()),
+             "cudaMemsetAsync");
+}
+
+// Throws where anything has changed but `bytes` from `begin` on.
+void expect_canaries_around(GpuRank& gpu, const SymmetricMemory& memory, std::size_t begin, std::size_t bytes) {
+  std::byte* const got = gpu.host_memory(memory.bytes());
+  check_cuda(cudaMemcpyAsync(got, memory.data(), memory.bytes(), cudaMemcpyDeviceToHost, gpu.stream()), "download");
+  gpu.synchronize();
+  std::fill_n(got + begin, bytes, kNanCanary);
+  std::byte* const end = got + memory.bytes();
+  std::byte* const changed = std::find_if(got, end, [](std::byte byte) { return byte != kNanCanary; });
+  ensure(changed == end, fmt::format("byte {} was written, outside of {} from {} on", changed - got, bytes, begin));
+}
+
+// A copy of rows of integers, which kernels count up before it and compare behind it: no host comes in between.
+class CountedUpMove {
+ public:
+  CountedUpMove(GpuRank& gpu, const RankMove& move, std::byte* outputs, unsigned long long* wrong)
+      : stream_(gpu.stream()), on_gpu_(gpu, move, outputs), wrong_(wrong) {
+    const std::size_t width = move.move.widths[0], ranks = move.places.size();
+    const Memory& input = move.memory[move.input(0)];
+    const Memory& output = move.memory[move.output(0)];
+    sent_ = move.move.kind == Kind::all_to_all ? ranks * width : width;
+    received_ = move.move.kind == Kind::broadcast ? width : ranks * width;
+    input_ = reinterpret_cast<std::int32_t*>(on_gpu_.place_of(input) + input.begin);
+    output_ = on_gpu_.place_of(output) + output.begin;
+    wanted_ = gpu.device_memory(received_ * sizeof(std::int32_t));
+    check_cuda(cudaMemcpyAsync(wanted_, output.after.data() + output.begin, received_ * sizeof(std::int32_t),
+                               cudaMemcpyHostToDevice, stream_),
+               "upload");
+    gpu.synchronize();
+  }
+
+  void enqueue(const Group& group) {
+    increment(input_, sent_, stream_);
+    increment(reinterpret_cast<std::int32_t*>(wanted_), received_, stream_);
+    on_gpu_.call(group);
+    count_differences(output_, wanted_, received_ * sizeof(std::int32_t), wrong_, stream_);
+  }
+
+ private:
+  cudaStream_t stream_;
+  GpuMove on_gpu_;
+  unsigned long long* wrong_;
+  std::size_t sent_, received_;  // integers
+  std::int32_t* input_;
+  std::byte* output_;
+  std::byte* wanted_;
+};
+
+// Every replay moves other data than the one before. No host waits in between, so peers are at the next call already
+// while a rank still compares: who writes without that rank's invitation, or by an older call's, is seen.
+TEST_P(GpuSymmetricGraphs, InTurnsWithEagerCallsBackToBack) {
+  const int ranks = GetParam();
+  constexpr std::size_t longest = 40'000;
+  GpuWorld& world = lasting_gpu_world(ranks, small_gpu_slots);
+  expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int rank) {
+    auto memory = SymmetricMemory::allocate(communicator, std::size_t{1} << 20);
+    auto* const outputs = static_cast<std::byte*>(memory.data());
+    fill_with_canaries(gpu, memory);
+    auto* const wrong = reinterpret_cast<unsigned long long*>(gpu.device_memory(sizeof(unsigned long long)));
+    check_cuda(cudaMemsetAsync(wrong, 0, sizeof(*wrong), gpu.stream()), "cudaMemsetAsync");
+    const auto move = [&](Kind kind, std::size_t width) {
+      return prepare({.kind = kind,
+                      .widths = {width},
+                      .type = DataType::i32,
+                      .fill = Fill::integers,
+                      .root = ranks - 1,
+                      .launch = world.launch()},
+                     ranks, rank);
+    };
+    const RankMove gather = move(Kind::all_gather, longest), spread = move(Kind::broadcast, 50'000),
+                   shuffle = move(Kind::all_to_all, 10'000), in_lines = move(Kind::all_gather, 24);
+    CountedUpMove gathering(gpu, gather, outputs, wrong), spreading(gpu, spread, outputs, wrong),
+        shuffling(gpu, shuffle, outputs, wrong), eager(gpu, in_lines, outputs, wrong);
+    {
+      const Graph first(gpu, [&] {
+        gathering.enqueue(communicator);
+        spreading.enqueue(communicator);
+      });
+      const Graph second(gpu, [&] { shuffling.enqueue(communicator); });
+      std::mt19937 delays(static_cast<unsigned>(rank)), choices(8);
+      for (int turn = 0; turn < 200; ++turn) {
+        if (delays() % 8 == 0) delay(std::chrono::microseconds(delays() % 100), gpu.stream());
+        const auto choice = choices() % 4;
+        if (choice == 0) first.launch(gpu.stream());
+        if (choice == 1) second.launch(gpu.stream());
+        if (choice == 2) eager.enqueue(communicator);
+        if (choice == 3) shuffling.enqueue(communicator);
+        if (world.shared()) gpu.synchronize();  // a call is several launches: see kMostAhead
+      }
+      gpu.synchronize();
+    }
+    communicator.check();
+    auto* const found = reinterpret_cast<unsigned long long*>(gpu.host_memory(sizeof(*wrong)));
+    check_cuda(cudaMemcpyAsync(found, wrong, sizeof(*wrong), cudaMemcpyDeviceToHost, gpu.stream()), "download");
+    gpu.synchronize();
+    ensure(*found == 0, fmt::format("{} bytes are not as they should be", *found));
+    expect_canaries_around(gpu, memory, gather.memory[gather.output(0)].begin,
+                           static_cast<std::size_t>(ranks) * longest * sizeof(std::int32_t));
+    memory.free();
+  }));
+}
+
+// Numbers that do not fit: rank 1 has captured a capacity of its own, the others one of two rows for each rank.
+struct Excess {
+  const char* name;
+  std::vector<std::int32_t> capacity;  // of rank 1
+  std::vector<std::int32_t> found;
+  bool everywhere = false;  // what is found exceeds every rank's capacity, and else only that of rank 1
+  SlotKind slot = SlotKind::dense;
+};
+
+class GpuSymmetricCapacity : public testing::TestWithParam<Excess> {};
+INSTANTIATE_TEST_SUITE_P(Counts, GpuSymmetricCapacity,
+                         testing::Values(Excess{"OfOneOutput", {2, 2, 1}, {2, 2, 2}},
+                                         Excess{"OfOneInput", {3, 1, 2}, {2, 2, 2}},
+                                         Excess{"OfOneOutputByPads", {2, 2, 0}, {1, 1, 1}, false, SlotKind::aligned},
+                                         Excess{"OfEveryOutput", {2, 2, 2}, {2, 2, 3}, true},
+                                         Excess{"NegativeCount", {2, 2, 2}, {2, -1, 2}, true}),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+// A graph whose counts have grown. Nobody knows a peer's capacity, so nobody may write to a rank that has not said that
+// it has room; where there is room, nothing is written outside of the output, nor by replays behind the fault.
+TEST_P(GpuSymmetricCapacity, IsNotExceededByAReplay) {
+  constexpr int ranks = 3, small = 1;
+  constexpr std::size_t row_bytes = 32768;
+  const Excess& excess = GetParam();
+  GpuWorld world = make_gpu_world(ranks, small_gpu_slots());
+  const auto endings = run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int rank) {
+    const auto memory = SymmetricMemory::allocate(communicator, 4 * ranks * row_bytes);
+    fill_with_canaries(gpu, memory);
+    const auto move = [&](const std::vector<std::int32_t>& counts) {
+      return prepare({.kind = Kind::all_gather_v,
+                      .widths = {row_bytes / size_of(DataType::bf16)},
+                      .fill = Fill::bits,
+                      .counts = counts,
+                      .slot = excess.slot,
+                      .slot_rows = 2,
+                      .launch = world.launch()},
+                     ranks, rank);
+    };
+    const RankMove mine = move(rank == small ? excess.capacity : std::vector<std::int32_t>(ranks, 2));
+    const RankMove fitting = move({1, 1, 0});
+    RankMove exceeding = mine;
+    exceeding.counts = move(excess.found).counts;
+    GpuMove gather(gpu, mine, static_cast<std::byte*>(memory.data()));
+    const Graph graph(gpu, [&] { gather.call(communicator); });
+    gather.fill(fitting);
+    graph.launch(gpu.stream());
+    gather.check(fitting);
+    communicator.check();
+    gather.fill(exceeding);
+    for (int replay = 0; replay < 2; ++replay) graph.launch(gpu.stream());
+    gpu.meet();  // whoever writes has done so
+    const Place& last = mine.places.back();
+    const bool has_room = rank != small && !excess.everywhere;
+    expect_canaries_around(gpu, memory, mine.memory[mine.output(0)].begin,
+                           has_room ? (last.begin + last.slot) * row_bytes : 0);
+    communicator.check();
+  });
+  int seen = 0;
+  for (int rank = 0; rank < ranks; ++rank) {
+    const Ending& ending = endings[index(rank)];
+    const bool alone = rank == small && !excess.everywhere;
+    expect_fault(ending, alone ? std::vector{Errc::capacity} : std::vector{Errc::capacity, Errc::peer_failed},
+                 excess.name);
+    seen += ending.error && ending.error->code() == Errc::capacity;
+  }
+  EXPECT_GE(seen, 1);
 }
 
 }  // namespace

@@ -37,12 +37,14 @@ class GpuMove {
     }
     gpu_.synchronize();
   }
+  // Where a piece of the largest move's memory lies.
+  std::byte* place_of(const Memory& memory) const {
+    if (&memory == &largest_.counts) return copies_.back().device;
+    return copies_[static_cast<std::size_t>(&memory - largest_.memory.data())].device;
+  }
   // The call that was prepared first: its pointers and capacities.
   void call(const Group& group) {
-    const auto address = [&](const Memory& memory) {
-      if (&memory == &largest_.counts) return copies_.back().device;
-      return copies_[static_cast<std::size_t>(&memory - largest_.memory.data())].device;
-    };
+    const auto address = [&](const Memory& memory) { return place_of(memory); };
     issue(group, largest_, address, gpu_.stream());
   }
   // Waits, and throws where anything is wrong.

@@ -1,36 +1,45 @@
 // The program's ranks as processes of a launched job: all of them take one way, one of them writes.
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
+#include <iostream>
+#include <string_view>
 
 #include "cli/run.hpp"
 #include "core/tuning.hpp"
-#include "support/free_port.hpp"
-#include "support/processes.hpp"
+#include "support/spawned.hpp"
 
 namespace weft::cli {
 namespace {
 
 constexpr int kRanks = 3;
 
+constexpr char kArguments[] = "WEFT_TEST_ARGUMENTS";
+constexpr std::string_view kMark = "\nsaid ";
+
+TEST(LaunchedProgram, DISABLED_Worker) {
+  const char* const arguments = std::getenv(kArguments);
+  ASSERT_NE(arguments, nullptr);
+  const Output result = run(nlohmann::json::parse(arguments).get<std::vector<std::string>>());
+  const nlohmann::json said{{"code", result.code}, {"out", result.out}, {"err", result.err}};
+  std::cout << kMark << said.dump() << std::endl;
+}
+
 // What each process prints, and how it ends.
 std::vector<nlohmann::json> launch(const std::vector<std::string>& arguments) {
-  const int port = test::free_port();  // a thousand past MASTER_PORT is where ranks meet
-  test::Processes processes(kRanks, [&](const test::Child& self) {
-    ::setenv("RANK", std::to_string(self.rank()).c_str(), 1);
-    ::setenv("LOCAL_RANK", std::to_string(self.rank()).c_str(), 1);
-    ::setenv("WORLD_SIZE", std::to_string(kRanks).c_str(), 1);
-    ::setenv("MASTER_ADDR", "127.0.0.1", 1);
-    ::setenv("MASTER_PORT", std::to_string(port - 1000).c_str(), 1);
-    const Output result = run(arguments);
-    self.say(nlohmann::json{{"code", result.code}, {"out", result.out}, {"err", result.err}}.dump());
-  });
   std::vector<nlohmann::json> said;
-  for (const test::Outcome& outcome : processes.wait()) {
-    EXPECT_EQ(outcome.error, "");
+  const test::Variables variables{{kArguments, nlohmann::json(arguments).dump()}};
+  for (test::Spawned& rank : test::start_ranks("LaunchedProgram.DISABLED_Worker", kRanks, variables)) {
+    const test::Outcome outcome = rank.wait(std::chrono::seconds(60));
     EXPECT_EQ(outcome.exit_code, 0) << "signal " << outcome.signal << ", too slow " << outcome.too_slow;
-    const auto json = nlohmann::json::parse(outcome.said, nullptr, false);
+    const std::size_t begin = outcome.said.find(kMark);
+    nlohmann::json json;
+    if (begin != std::string::npos) {
+      const std::string rest = outcome.said.substr(begin + kMark.size());
+      json = nlohmann::json::parse(rest.substr(0, rest.find('\n')), nullptr, false);
+    }
     said.push_back(json.is_object() ? json : nlohmann::json{{"code", -1}, {"out", outcome.said}, {"err", ""}});
   }
   return said;

@@ -150,8 +150,8 @@ TEST_P(RmsNormReference, IsCloseToExactArithmetic) {
       const auto value = [&](const Bytes& bytes, std::size_t i) { return value_of(f, get(bytes, type, i)); };
       const std::size_t width = scaling == Fp8Scaling::per_128_columns ? 128 : hidden;
       const auto scale_of_group = [&](std::size_t group) -> double {
-        if (scaling == Fp8Scaling::fixed) return fixed;
-        if (scale_type == ScaleType::ue8m0) return std::ldexp(1.0, static_cast<int>(result.scales[group]) - 127);
+        if (norm.scaling == Fp8Scaling::fixed) return fixed;
+        if (norm.scale_type == ScaleType::ue8m0) return std::ldexp(1.0, static_cast<int>(result.scales[group]) - 127);
         float scale = 0;
         std::memcpy(&scale, result.scales.data() + group * 4, 4);
         return scale;

@@ -1,10 +1,16 @@
 // all_reduce on GPU ranks: what the CPU tests ask, asked of kernels. Worlds with more ranks than GPUs share them.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <string>
+#include <string_view>
 
 #include "core/plan.hpp"
 #include "executors/cuda_error.hpp"
 #include "gpu/support/gpu_world.hpp"
 #include "gpu/support/kernels.hpp"
+#include "support/ranks.hpp"
 
 namespace weft::test {
 namespace {
@@ -250,6 +256,60 @@ TEST(GpuLargeMessages, MoreThanTwoToThe32Elements) {
     EXPECT_EQ(wrong_sums(gpu, data[rank], count, ranks), 1u);
     check_cuda(cudaFree(data[rank]), "cudaFree");
   }
+}
+
+constexpr Algorithm kOfTheSwitch[] = {Algorithm::multimem_one_shot, Algorithm::multimem_two_shot};
+
+// Why this machine is not asked for a multicast object; empty where it is. That a GPU supports them is not enough: one
+// may put the host's GPUs, which others share, out of service, so whoever runs the tests has to allow it.
+std::string why_no_multicast() {
+  const auto variable_is = [](const char* variable, std::string_view value) {
+    const char* const set = std::getenv(variable);
+    return set != nullptr && set == value;
+  };
+  if (gpu_count() < 2) return "multimem needs a GPU for every rank, and here is one GPU";
+  if (variable_is("NCCL_NVLS_ENABLE", "0")) return "NCCL_NVLS_ENABLE=0 forbids NVLink multicast here";
+  if (!variable_is("WEFT_TEST_MULTICAST", "1")) return "WEFT_TEST_MULTICAST=1 has to allow NVLink multicast here";
+  const std::string known = lasting_gpu_world(gpu_count()).communicators.front().multicast();
+  return known.ends_with("nothing is known against it") ? "" : "no NVLink multicast: " + known;
+}
+
+// The switch's sums, of integers that are exact in any order, around packs and pieces.
+TEST(GpuMultimem, SumsOfTheSwitchAreRight) {
+  const std::string why_not = why_no_multicast();
+  if (!why_not.empty()) GTEST_SKIP() << why_not;
+  Config config = gpu_config();
+  config.multicast = true;
+  config.two_shot_bytes = 64 << 10;
+  GpuWorld world = make_gpu_world(gpu_count(), config);
+  std::vector<Case> cases;
+  for (const DataType type : {DataType::bf16, DataType::f16, DataType::f32}) {
+    for (const Algorithm algorithm : kOfTheSwitch) {
+      for (const std::size_t count : {0u, 1u, 517u, 5120u, 40'001u}) {
+        const auto seed = static_cast<std::uint32_t>(cases.size());
+        cases.push_back(
+            {.count = count, .type = type, .algorithm = algorithm, .in_place = seed % 2 == 0, .seed = seed});
+      }
+    }
+  }
+  expect_right(world, cases);
+}
+
+// Nobody gets a multicast object who has not asked for one: the call is rejected, with the reason, before a kernel
+// reads where none is.
+TEST(GpuMultimem, NeedsConfigMulticast) {
+  constexpr int world_size = 2;
+  GpuWorld& world = lasting_gpu_world(world_size);
+  const Prepared good = prepare_for(world, {{.count = 100}})[0];
+  expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int rank) {
+    std::byte* const memory = gpu.device_memory(256);
+    for (const Algorithm algorithm : kOfTheSwitch) {
+      const AllReduceArgs args{.input = memory, .output = memory, .count = 64, .algorithm = algorithm};
+      expect_code([&] { all_reduce(communicator, args); }, Errc::unsupported,
+                  fmt::format("algorithm: {} needs multicast: not asked for (Config::multicast)", name(algorithm)));
+    }
+    run_on_gpu_rank(communicator, gpu, good, rank);
+  }));
 }
 
 }  // namespace

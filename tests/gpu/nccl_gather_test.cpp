@@ -10,8 +10,8 @@
 
 #include "gpu/support/gpu_move.hpp"
 #include "gpu/support/graph.hpp"
-#include "gpu/support/spawned.hpp"
 #include "support/ranks.hpp"
+#include "support/spawned.hpp"
 
 namespace weft::test {
 namespace {

@@ -12,9 +12,9 @@
 #include "executors/cuda_error.hpp"
 #include "gpu/support/gpu_moe.hpp"
 #include "gpu/support/gpu_world.hpp"
-#include "gpu/support/spawned.hpp"
 #include "support/moe_batches.hpp"
 #include "support/ranks.hpp"
+#include "support/spawned.hpp"
 
 namespace weft::test {
 namespace {

@@ -7,9 +7,9 @@
 #include <random>
 
 #include "gpu/support/gpu_world.hpp"
-#include "gpu/support/spawned.hpp"
 #include "support/free_port.hpp"
 #include "support/ranks.hpp"
+#include "support/spawned.hpp"
 
 namespace weft::test {
 namespace {

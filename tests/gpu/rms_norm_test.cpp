@@ -2,9 +2,16 @@
 // the CPU ranks, bit for bit.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
+#include <fstream>
+#include <functional>
+#include <latch>
 #include <random>
+#include <thread>
 
+#include "core/tuning.hpp"
+#include "executors/cuda_error.hpp"
 #include "gpu/support/gpu_world.hpp"
 #include "gpu/support/graph.hpp"
 #include "support/norms.hpp"
@@ -13,32 +20,35 @@
 namespace weft::test {
 namespace {
 
-// A rank's memory of one call: filled, used and checked any number of times.
+using namespace std::chrono_literals;
+
+// A rank's memory for a norm: made once, filled, used and checked any number of times. Other norms differ in the seed.
 class GpuNorm {
  public:
-  GpuNorm(GpuRank& gpu, const RankNorm& norm) : gpu_(gpu), norm_(norm) {
+  GpuNorm(GpuRank& gpu, const RankNorm& first) : gpu_(gpu), first_(first) {
     for (int tensor = 0; tensor < kNormTensors; ++tensor) {
-      const std::size_t bytes = norm.memory[tensor].before.size();
+      const std::size_t bytes = first.memory[tensor].before.size();
       copies_[tensor] = {gpu.host_memory(bytes), gpu.device_memory(bytes), bytes};
     }
-    fill();
+    fill(first);
   }
-  void fill() {
+  void fill(const RankNorm& norm) {
     for (int tensor = 0; tensor < kNormTensors; ++tensor) {
       const Copy& copy = copies_[tensor];
       if (copy.bytes == 0) continue;
-      std::memcpy(copy.host, norm_.memory[tensor].before.data(), copy.bytes);
+      std::memcpy(copy.host, norm.memory[tensor].before.data(), copy.bytes);
       detail::check_cuda(cudaMemcpyAsync(copy.device, copy.host, copy.bytes, cudaMemcpyHostToDevice, gpu_.stream()),
                          "upload");
     }
     gpu_.synchronize();
   }
+  // The call that was prepared first.
   void call(const Group& group) {
-    AllReduceRmsNormArgs args = arguments(norm_, [&](NormTensor tensor) { return copies_[tensor].device; });
+    AllReduceRmsNormArgs args = arguments(first_, [&](NormTensor tensor) { return copies_[tensor].device; });
     args.stream = gpu_.stream();
     all_reduce_rms_norm(group, args);
   }
-  void check() {
+  void check(const RankNorm& norm) {
     for (const Copy& copy : copies_) {
       if (copy.bytes == 0) continue;
       detail::check_cuda(cudaMemcpyAsync(copy.host, copy.device, copy.bytes, cudaMemcpyDeviceToHost, gpu_.stream()),
@@ -46,7 +56,7 @@ class GpuNorm {
     }
     gpu_.synchronize();
     for (int tensor = 0; tensor < kNormTensors; ++tensor) {
-      expect_after(norm_, static_cast<NormTensor>(tensor), std::span(copies_[tensor].host, copies_[tensor].bytes));
+      expect_after(norm, static_cast<NormTensor>(tensor), std::span(copies_[tensor].host, copies_[tensor].bytes));
     }
   }
 
@@ -57,7 +67,7 @@ class GpuNorm {
     std::size_t bytes;
   };
   GpuRank& gpu_;
-  const RankNorm& norm_;
+  const RankNorm& first_;
   Copy copies_[kNormTensors];
 };
 
@@ -68,7 +78,7 @@ void run_on_gpu_rank(const Group& group, GpuRank& gpu, const Norm& norm) {
   on_gpu.call(group);
   gpu.synchronize();
   group.check();
-  on_gpu.check();
+  on_gpu.check(prepared);
 }
 
 void expect_right(GpuWorld& world, std::vector<Norm> norms) {
@@ -128,8 +138,8 @@ TEST_P(GpuRmsNorm, MoreRowsThanTheBuffersTake) {
   expect_right(world, norms);
 }
 
-Config smallest_gpu_buffers() {
-  Config config = gpu_config();
+Config smallest_gpu_buffers(std::chrono::nanoseconds deadline = 5s) {
+  Config config = gpu_config(deadline);
   config.one_shot_bytes = config.two_shot_bytes = 256;
   return config;
 }
@@ -149,34 +159,38 @@ TEST_P(GpuRmsNorm, RowsLongerThanTheBuffers) {
   expect_right(world, norms);
 }
 
-// Two graphs and eager calls in turns.
+// Two graphs and eager calls in turns. Input, residual and weights are others each time: what is left of a call before,
+// in a slot or in a captured argument, would be right again with the same data.
 void expect_replays_mix_with_eager_calls(GpuWorld& world, int ranks, std::size_t hidden) {
+  constexpr std::size_t versions = 3;
   expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int rank) {
-    gpu.reset();
     std::vector<RankNorm> norms;
     for (const Algorithm algorithm : {Algorithm::one_shot, Algorithm::two_shot, Algorithm::automatic}) {
-      norms.push_back(prepare({.tokens = 5,
-                               .hidden = hidden,
-                               .residual_in_place = true,
-                               .output_in_place = true,
-                               .fp8 = true,
-                               .algorithm = algorithm,
-                               .seed = 7,
-                               .launch = world.launch()},
-                              ranks, rank));
+      for (std::uint32_t version = 0; version < versions; ++version) {
+        norms.push_back(prepare({.tokens = 5,
+                                 .hidden = hidden,
+                                 .residual_in_place = true,
+                                 .output_in_place = true,
+                                 .fp8 = true,
+                                 .algorithm = algorithm,
+                                 .seed = 7 + version,
+                                 .launch = world.launch()},
+                                ranks, rank));
+      }
     }
     std::vector<GpuNorm> on_gpu;
-    for (const RankNorm& norm : norms) on_gpu.emplace_back(gpu, norm);
+    for (std::size_t i = 0; i < norms.size(); i += versions) on_gpu.emplace_back(gpu, norms[i]);
     const Graph first(gpu, [&] { on_gpu[0].call(communicator); });
     const Graph second(gpu, [&] { on_gpu[1].call(communicator); });
     std::mt19937 random(3);  // the same on every rank
     for (int turn = 0; turn < 60; ++turn) {
-      const auto choice = random() % 3;
-      on_gpu[choice].fill();
+      const std::size_t choice = random() % on_gpu.size(), version = random() % versions;
+      const RankNorm& norm = norms[choice * versions + version];
+      on_gpu[choice].fill(norm);
       if (choice == 0) first.launch(gpu.stream());
       if (choice == 1) second.launch(gpu.stream());
       if (choice == 2) on_gpu[2].call(communicator);
-      on_gpu[choice].check();
+      on_gpu[choice].check(norm);
       communicator.check();
     }
   }));
@@ -195,7 +209,6 @@ TEST_P(GpuRmsNorm, AThousandCallsBackToBack) {
   const int ranks = GetParam();
   GpuWorld& world = lasting_gpu_world(ranks);
   expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int rank) {
-    gpu.reset();
     std::vector<RankNorm> norms;
     for (std::uint32_t i = 0; i < 6; ++i) {
       norms.push_back(prepare({.tokens = i < 4 ? 7u : 150u,
@@ -216,30 +229,165 @@ TEST_P(GpuRmsNorm, AThousandCallsBackToBack) {
     }
     gpu.synchronize();
     communicator.check();
-    for (GpuNorm& norm : on_gpu) norm.check();
+    for (std::size_t i = 0; i < norms.size(); ++i) on_gpu[i].check(norms[i]);
   }));
 }
 
-TEST(GpuRmsNormFaults, AMissingRankIsNamed) {
-  constexpr int ranks = 2, missing = 1;
-  for (const Algorithm algorithm : {Algorithm::one_shot, Algorithm::two_shot}) {
-    GpuWorld world = make_gpu_world(ranks, gpu_config(std::chrono::milliseconds(300)));
-    const Norm norm{.tokens = 4, .hidden = 256, .algorithm = algorithm, .launch = world.launch()};
+// Buffers end between the table's steps, so that calls of several kernels are among them.
+Config config_with_steps(const std::vector<detail::TuningStep>& steps, int ranks) {
+  cudaDeviceProp properties{};
+  detail::check_cuda(cudaGetDeviceProperties(&properties, 0), "cudaGetDeviceProperties");
+  Config config = gpu_config();
+  config.one_shot_bytes = 6 << 10;
+  config.two_shot_bytes = 12 << 10;
+  config.tuning_file = fmt::format("{}gpu-norm-steps.{}.json", testing::TempDir(), ranks);
+  std::ofstream(config.tuning_file) << detail::to_json(
+      {{.processor = properties.name, .ranks = ranks, .origin = "measured", .steps = steps}});
+  return config;
+}
+
+class GpuRmsNormThresholds : public testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(Ranks, GpuRmsNormThresholds, testing::Values(2, 3));
+
+// A call behind one of another algorithm, grid or number of kernels, with no wait between, finds what that one leaves
+// of slots and epochs; and each is served by its step of the table.
+TEST_P(GpuRmsNormThresholds, RandomSizesOnBothSidesBackToBack) {
+  const int ranks = GetParam();
+  const std::vector<detail::TuningStep> steps{
+      {.up_to = 2048, .algorithm = Algorithm::one_shot},  {.up_to = 4096, .algorithm = Algorithm::two_shot},
+      {.up_to = 8192, .algorithm = Algorithm::one_shot},  {.up_to = 16384, .algorithm = Algorithm::bulk},
+      {.up_to = 32768, .algorithm = Algorithm::one_shot}, {.algorithm = Algorithm::two_shot}};
+  GpuWorld world = make_gpu_world(ranks, config_with_steps(steps, ranks));
+  const std::size_t batch = world.shared() ? std::size_t{kMostAhead} : std::size_t{16};
+  std::mt19937 random(static_cast<unsigned>(ranks));
+  std::vector<Norm> norms;
+  while (norms.size() < 10 * 16) {
+    const std::size_t hidden = 8 * (1 + random() % 64);
+    const std::size_t rows = steps[random() % (steps.size() - 1)].up_to / (2 * hidden);
+    norms.push_back({.tokens = rows - 1 + random() % 3,
+                     .hidden = hidden,
+                     .type = random() % 2 == 0 ? DataType::bf16 : DataType::f16,
+                     .fp8 = random() % 4 == 0,
+                     .seed = static_cast<std::uint32_t>(norms.size()),
+                     .launch = world.launch()});
+  }
+  expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int rank) {
+    for (std::size_t first = 0; first < norms.size(); first += batch) {
+      gpu.reset();
+      std::vector<RankNorm> prepared;
+      for (std::size_t i = 0; i < batch; ++i) prepared.push_back(prepare(norms[first + i], ranks, rank));
+      std::vector<GpuNorm> on_gpu;
+      for (const RankNorm& norm : prepared) on_gpu.emplace_back(gpu, norm);
+      for (GpuNorm& norm : on_gpu) norm.call(communicator);
+      gpu.synchronize();
+      communicator.check();
+      const std::vector<CallRecord> calls = communicator.world().recent_calls();
+      for (std::size_t i = 0; i < batch; ++i) {
+        on_gpu[i].check(prepared[i]);
+        const std::size_t bytes = prepared[i].norm.tokens * prepared[i].norm.hidden * 2;
+        const auto step = std::ranges::find_if(steps, [&](const auto& s) { return bytes <= s.up_to; });
+        const auto wanted = step->algorithm == Algorithm::one_shot ? "one-shot" : "two-shot";
+        const std::string& call = calls.at(calls.size() - batch + i).operation;
+        ensure(call.find(wanted) != std::string::npos, fmt::format("{} is not served by {}", call, wanted));
+      }
+    }
+  }));
+}
+
+constexpr std::size_t kWholeRow = 64, kRowInPieces = 2048;  // in the smallest buffers
+
+class GpuRmsNormFaults : public testing::TestWithParam<Algorithm> {
+ protected:
+  // Two share a GPU, so that worlds are made without NCCL's start, which takes longer than all else here.
+  const int ranks_ = gpu_count() + 1;
+};
+INSTANTIATE_TEST_SUITE_P(Algorithms, GpuRmsNormFaults, testing::Values(Algorithm::one_shot, Algorithm::two_shot),
+                         [](const auto& param) { return test_name(param.param); });
+
+// Whichever of a norm's kernels waits ends by the deadline, and those behind it with it.
+TEST_P(GpuRmsNormFaults, AMissingRankIsNamedByTheOthers) {
+  const int missing = ranks_ - 1;
+  for (const std::size_t hidden : {kWholeRow, kRowInPieces}) {
+    GpuWorld world = make_gpu_world(ranks_, smallest_gpu_buffers(300ms));
+    const Norm norm{.tokens = 2, .hidden = hidden, .algorithm = GetParam(), .launch = world.launch()};
     const auto endings = run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int rank) {
       run_on_gpu_rank(communicator, gpu, norm);
       if (rank != missing) run_on_gpu_rank(communicator, gpu, norm);
     });
-    EXPECT_EQ(endings[missing].what, "");
-    expect_fault(endings[0], {Errc::timeout}, test_name(algorithm));
-    EXPECT_TRUE(endings[0].error.has_value() && endings[0].error->fault().peer == missing);
-    expect_says(endings[0].what, "all_reduce_rms_norm bf16[4, 256]");
+    EXPECT_EQ(endings[index(missing)].what, "");
+    int timeouts = 0;
+    for (int rank = 0; rank < missing; ++rank) {
+      const Ending& ending = endings[index(rank)];
+      expect_fault(ending, {Errc::timeout, Errc::peer_failed}, describe(norm));
+      expect_says(ending.what, fmt::format("all_reduce_rms_norm bf16[2, {}]", hidden));
+      if (!ending.error || ending.error->code() != Errc::timeout) continue;
+      ++timeouts;
+      EXPECT_EQ(ending.error->fault().peer, missing) << ending.what;
+    }
+    EXPECT_GE(timeouts, 1) << describe(norm);
   }
 }
 
-TEST(GpuRmsNormFaults, MistakesAreRejectedByName) {
+// Every kernel that meets another compares, whatever the two are: without rows, in pieces, of the other algorithm.
+TEST_P(GpuRmsNormFaults, UnlikeCallsAreAMismatchOnEveryRank) {
+  const std::function<void(Norm&)> changes[] = {
+      [](Norm& n) { n.tokens = 0; }, [](Norm& n) { n.hidden = kRowInPieces; },
+      [](Norm& n) { n.algorithm = n.algorithm == Algorithm::one_shot ? Algorithm::two_shot : Algorithm::one_shot; },
+      [](Norm& n) { n.scaling = Fp8Scaling::fixed; }, [](Norm& n) { n.gamma_plus_one = true; }};
+  for (std::size_t i = 0; i < std::size(changes); ++i) {
+    const int odd = static_cast<int>(i) % ranks_;
+    GpuWorld world = make_gpu_world(ranks_, smallest_gpu_buffers(1s));
+    const auto endings = run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int rank) {
+      Norm norm{.tokens = 2, .hidden = kWholeRow, .fp8 = true, .algorithm = GetParam(), .launch = world.launch()};
+      run_on_gpu_rank(communicator, gpu, norm);
+      if (rank == odd) changes[i](norm);
+      run_on_gpu_rank(communicator, gpu, norm);
+    });
+    for (int rank = 0; rank < ranks_; ++rank) {
+      const Ending& ending = endings[index(rank)];
+      const std::string where = fmt::format("change {} on rank {}: rank {}", i, odd, rank);
+      expect_fault(ending, {Errc::mismatch, Errc::peer_failed}, where);
+      if (!ending.error) continue;
+      const Fault& fault = ending.error->fault();
+      EXPECT_TRUE(fault.code == Errc::mismatch || fault.theirs == "mismatch") << where << ": " << ending.what;
+      EXPECT_TRUE(fault.code != Errc::mismatch || rank == odd || fault.peer == odd) << where << ": " << ending.what;
+    }
+  }
+}
+
+// By a rank that waits, and by the one that the others wait for: nobody is left in a kernel until the deadline.
+TEST_P(GpuRmsNormFaults, AbortEndsKernelsThatWait) {
+  const int away = ranks_ - 1;
+  for (const int from : {0, away}) {
+    GpuWorld world = make_gpu_world(ranks_, smallest_gpu_buffers(20s));  // far longer than an abort takes
+    const std::size_t hidden = from == away ? kWholeRow : kRowInPieces;
+    const Norm norm{.tokens = 2, .hidden = hidden, .algorithm = GetParam(), .launch = world.launch()};
+    std::latch waiting(ranks_);
+    const auto endings = run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int rank) {
+      CountDown arrival{waiting};
+      const RankNorm prepared = prepare(norm, ranks_, rank);
+      GpuNorm on_gpu(gpu, prepared);
+      if (rank == away) {
+        arrival.now();
+        waiting.wait();
+        std::this_thread::sleep_for(20ms);
+        world.communicators[index(from)].abort();
+      }
+      on_gpu.call(communicator);
+      arrival.now();
+      gpu.synchronize();
+      communicator.check();
+    });
+    for (const Ending& ending : endings) {
+      expect_fault(ending, {Errc::aborted}, describe(norm));
+      EXPECT_TRUE(!ending.error || ending.error->fault().peer == from) << ending.what;
+    }
+  }
+}
+
+TEST(GpuRmsNormArguments, MistakesAreRejectedByName) {
   GpuWorld& world = lasting_gpu_world(2);
   expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int) {
-    gpu.reset();
     for (const RejectedNorm& rejected : rejected_norms(gpu.device_memory(16384))) {
       expect_says(error_of([&] { all_reduce_rms_norm(communicator, rejected.args); }), rejected.part);
     }

@@ -9,8 +9,8 @@
 #include "gpu/support/gpu_world.hpp"
 #include "gpu/support/graph.hpp"
 #include "gpu/support/kernels.hpp"
-#include "gpu/support/spawned.hpp"
 #include "support/ranks.hpp"
+#include "support/spawned.hpp"
 #include "weft/recording.hpp"
 
 namespace weft::test {

@@ -81,14 +81,17 @@ std::vector<RejectedNorm> rejected_norms(std::byte* memory) {
   });
   add("fp8.scale_token_stride, scale_group_stride: 1099511627776 and 0 lead past 2^40 scales",
       [](auto& a) { a.fp8.scale_token_stride = std::size_t{1} << 40; });
-  for (const auto& [token, group] : {std::pair<std::size_t, std::size_t>{1, 0}, {3, 3}, {0, 2}}) {
-    add(fmt::format("fp8.scale_token_stride, scale_group_stride: {} and {} put several scales in one place", token,
-                    group),
-        [&](auto& a) {
+  struct Strides {
+    std::size_t token, group;
+  };
+  for (const Strides strides : {Strides{1, 0}, {3, 3}, {0, 2}}) {
+    add(fmt::format("fp8.scale_token_stride, scale_group_stride: {} and {} put several scales in one place",
+                    strides.token, strides.group),
+        [strides](auto& a) {
           a.hidden = 256;
           a.fp8.scaling = Fp8Scaling::per_128_columns;
-          a.fp8.scale_token_stride = token;
-          a.fp8.scale_group_stride = group;
+          a.fp8.scale_token_stride = strides.token;
+          a.fp8.scale_group_stride = strides.group;
         });
   }
   add("launch.blocks: 1 ", [](auto& a) { a.launch.blocks = 1; });

@@ -1,9 +1,12 @@
 #include "gpu/support/gpu_world.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <map>
+#include <mutex>
 #include <stdexcept>
+#include <vector>
 
 #include "executors/cuda_error.hpp"
 #include "gpu/support/kernels.hpp"
@@ -16,6 +19,24 @@ using detail::check_cuda;
 // Streams of ranks that share a GPU must not wait for each other in one hardware queue. Read when CUDA starts; a value
 // from outside counts.
 const int queues = ::setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
+
+// Of the ranks of all worlds, of which one runs at a time. A GPU's streams are made together and stay, so that each has
+// a queue of its own: behind a rank's kernel that waits, its download would keep others' kernels in a queue that two
+// share, and it is for those that the kernel waits.
+const std::array<cudaStream_t, 2>& streams_of(int rank) {
+  constexpr int most_ranks = 8;
+  static std::mutex mutex;
+  static std::map<int, std::vector<std::array<cudaStream_t, 2>>> by_device;
+  const std::scoped_lock lock(mutex);
+  auto& of_device = by_device[rank % gpu_count()];
+  const auto place = static_cast<std::size_t>(rank / gpu_count());
+  const auto most = static_cast<std::size_t>((most_ranks + gpu_count() - 1) / gpu_count());
+  while (of_device.size() < std::max(most, place + 1)) {
+    for (cudaStream_t& stream : of_device.emplace_back())
+      check_cuda(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreate");
+  }
+  return of_device[place];
+}
 
 }  // namespace
 
@@ -52,9 +73,7 @@ Config small_gpu_pieces() {
 
 GpuRank::GpuRank(int rank) : device_(rank % gpu_count()) {
   use();
-  for (cudaStream_t& stream : streams_) {
-    check_cuda(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreate");
-  }
+  streams_ = streams_of(rank);
   check_cuda(cudaMalloc(&device_memory_, kBytes), "cudaMalloc");
   check_cuda(cudaMallocHost(&host_memory_, kBytes), "cudaMallocHost");
   load_test_kernels();
@@ -62,7 +81,6 @@ GpuRank::GpuRank(int rank) : device_(rank % gpu_count()) {
 
 GpuRank::~GpuRank() {
   static_cast<void>(cudaSetDevice(device_));
-  for (cudaStream_t stream : streams_) static_cast<void>(cudaStreamDestroy(stream));
   static_cast<void>(cudaFree(device_memory_));
   static_cast<void>(cudaFreeHost(host_memory_));
 }

@@ -4,6 +4,7 @@
 
 #include <cuda_runtime.h>
 
+#include <array>
 #include <functional>
 #include <latch>
 #include <memory>
@@ -77,7 +78,7 @@ class GpuRank {
  private:
   int device_;
   Meeting* meeting_ = nullptr;
-  cudaStream_t streams_[2] = {};
+  std::array<cudaStream_t, 2> streams_ = {};
   std::byte* device_memory_ = nullptr;
   std::byte* host_memory_ = nullptr;
   std::size_t device_used_ = 0, host_used_ = 0;

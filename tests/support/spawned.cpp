@@ -1,4 +1,4 @@
-#include "gpu/support/spawned.hpp"
+#include "support/spawned.hpp"
 
 #include <fcntl.h>
 #include <poll.h>

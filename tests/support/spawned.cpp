@@ -37,8 +37,9 @@ Spawned::Spawned(const std::string& test, const Variables& variables) {
   std::vector<std::string> texts;
   for (char** variable = environ; *variable != nullptr; ++variable) texts.emplace_back(*variable);
   for (const auto& [name, value] : variables) {
-    std::erase_if(texts, [&](const std::string& text) { return text.rfind(name + "=", 0) == 0; });
-    texts.push_back(name + "=" + value);
+    const std::string given = name + "=";
+    std::erase_if(texts, [&](const std::string& text) { return text.rfind(given, 0) == 0; });
+    texts.push_back(given + value);
   }
   std::vector<char*> environment;
   for (std::string& text : texts) environment.push_back(text.data());

@@ -206,5 +206,19 @@ TEST(GatheredCountsFaults, MistakesAreRejectedByName) {
   }));
 }
 
+// Slots of a group of split() are others than the world's.
+TEST(GatheredCountsFaults, ColumnsAreThoseOfTheGroupsSlots) {
+  Config config = cpu_config();
+  config.group_one_shot_bytes = 1;
+  expect_all_well(run_world(2, config, [](Communicator& communicator, int) {
+    const Group group = communicator.split(0);
+    std::vector<std::int32_t> input(33), output(200);
+    expect_code([&] { all_gather_counts(group, {.input = input.data(), .output = output.data(), .columns = 33}); },
+                Errc::invalid_argument, "columns: 33 is not between 1 and 32");
+    run_on_cpu_rank(group, {.rows = {3, 4}, .columns = 32});
+    run_on_cpu_rank(communicator, {.rows = {3, 4}, .columns = 64});
+  }));
+}
+
 }  // namespace
 }  // namespace weft::test

@@ -15,7 +15,7 @@ namespace weft::test {
 namespace {
 
 constexpr std::int32_t kMultiple = 4;  // aligned: of which kGroupTokens is a multiple
-constexpr float kGarbage = 1e30f;     // in memory that nobody has written
+constexpr float kGarbage = 1e30f;      // in memory that nobody has written
 
 // What is exact in any order of sums: small whole numbers.
 float part_of(int rank, std::size_t group, std::size_t token, std::size_t column) {
@@ -91,8 +91,7 @@ std::vector<std::int32_t> LayerRank::lengths_of(const std::vector<std::int32_t>&
   std::vector<std::int32_t> lengths = batch;
   for (std::size_t group = 0; group < lengths.size(); ++group) {
     if (layer_.slot == SlotKind::fixed) lengths[group] = most;
-    if (layer_.slot == SlotKind::aligned)
-      lengths[group] = (batch[group] + kMultiple - 1) / kMultiple * kMultiple;
+    if (layer_.slot == SlotKind::aligned) lengths[group] = (batch[group] + kMultiple - 1) / kMultiple * kMultiple;
     if (layer_.slot == SlotKind::max) lengths[group] = std::ranges::max(batch);
     if (layer_.slot == SlotKind::given)
       lengths[group] = std::min(most, batch[group] + static_cast<std::int32_t>((group * 3 + 2) % 5));

@@ -1,6 +1,8 @@
 // Dispatch and combine whose sends and waits are launches of their own, on GPU ranks.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "gpu/support/gpu_moe.hpp"
 #include "gpu/support/graph.hpp"
 #include "support/moe_batches.hpp"
@@ -58,6 +60,47 @@ TEST_P(GpuMoeApart, GraphsOfHalves) {
     }
     free_together(gpu, exchange);
   }));
+}
+
+// Of two exchanges that differ in row, top-k and weights, the dispatch of each is under way beside the combine of the
+// other: neither takes the other's places, signals or tickets.
+TEST_P(GpuMoeApart, TwoExchangesThatDifferInterleave) {
+  const std::uint32_t ranks = GetParam();
+  for (const Batch& batch : in_every_layout(sums_without_weights(ranks), ranks)) {
+    Batch other = batch;
+    for (MoeCase& c : other) {
+      c.args.top_k = 1;
+      c.args.hidden = 64;
+      c.args.capacity = 0;
+      c.args.weighted = true;
+      std::ranges::reverse(c.tokens);
+    }
+    const std::vector<PreparedMoe> prepared[] = {prepare_all(batch, ranks), prepare_all(other, ranks)};
+    GpuWorld& world = lasting_gpu_world(static_cast<int>(ranks));
+    expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int) {
+      Exchange exchanges[] = {Exchange::create(communicator, batch.front().args),
+                              Exchange::create(communicator, other.front().args)};
+      GpuMoe moe[] = {{gpu, communicator, exchanges[0], world.launch()},
+                      {gpu, communicator, exchanges[1], world.launch()}};
+      Ticket tickets[2];
+      // Half step `step` of exchange i sends its dispatch, the next one its combine.
+      for (std::size_t step = 0; step <= 2 * batch.size(); ++step) {
+        const std::size_t i = step % 2, call = step / 2;
+        const PreparedMoe* const now = call < batch.size() ? &prepared[i][call] : nullptr;
+        const PreparedMoe* const before = step > 0 ? &prepared[1 - i][(step - 1) / 2] : nullptr;
+        if (now != nullptr) moe[i].fill(*now);
+        if (before != nullptr)
+          exchanges[1 - i].combine_send(moe[1 - i].combine_args(*before, tickets[1 - i], gpu.stream()));
+        if (now != nullptr) tickets[i] = exchanges[i].dispatch_send(moe[i].dispatch_args(*now, gpu.stream()));
+        if (before != nullptr)
+          exchanges[1 - i].combine_wait(moe[1 - i].combine_args(*before, tickets[1 - i], gpu.stream()));
+        if (now != nullptr) exchanges[i].dispatch_wait(tickets[i], moe[i].dispatch_args(*now, gpu.stream()));
+        if (before != nullptr) moe[1 - i].check_combine(*before);
+        if (now != nullptr) moe[i].check_dispatch(*now);
+      }
+      for (Exchange& exchange : exchanges) free_together(gpu, exchange);
+    }));
+  }
 }
 
 // A send that is replayed twice.

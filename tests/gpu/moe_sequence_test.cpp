@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "gpu/support/gpu_moe.hpp"
+#include "gpu/support/graph.hpp"
 #include "gpu/support/kernels.hpp"
 #include "support/moe_batches.hpp"
 
@@ -178,6 +179,58 @@ TEST_P(GpuMoeSequence, ALateRankIsNamedByItsWait) {
     }
     free_together(gpu, exchange);
   }));
+}
+
+// A graph made for as many tokens as there can be serves fewer: nothing of a token whose ids are −1 travels.
+TEST(GpuMoePadding, AGraphServesFewerTokensThanItWasMadeFor) {
+  constexpr std::uint32_t ranks = 4;
+  GpuWorld& world = lasting_gpu_world(ranks);
+  for (const std::vector<PreparedMoe>& prepared : fewer_tokens_than_recorded(ranks)) {
+    expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int) {
+      Exchange exchange = Exchange::create(communicator, prepared[0].call.args);
+      GpuMoe moe(gpu, communicator, exchange, world.launch());
+      const Graph graph(gpu, [&] {
+        const Ticket ticket = moe.dispatch(prepared[0], gpu.stream());
+        moe.combine(prepared[0], ticket, gpu.stream());
+      });
+      for (std::size_t replay = 0; replay < 2 * prepared.size(); ++replay) {
+        const PreparedMoe& p = prepared[replay % prepared.size()];
+        moe.fill(p);
+        graph.launch(gpu.stream());
+        moe.check_dispatch(p);
+        moe.check_combine(p);
+      }
+      free_together(gpu, exchange);
+    }));
+  }
+}
+
+// A rank without tokens reads and writes none: its tensors of them may be null, in one call and in halves.
+TEST(GpuMoeIdle, RanksWithoutTokensNeedNoTensorsOfThem) {
+  GpuWorld& world = lasting_gpu_world(2);
+  for (const Batch& batch : in_every_layout({{{.args = small_exchange(), .tokens = {6, 0}, .residual = true}}}, 2)) {
+    const PreparedMoe p = prepare(batch[0], 2, 5);
+    expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int) {
+      Exchange exchange = Exchange::create(communicator, batch[0].args);
+      GpuMoe moe(gpu, communicator, exchange, world.launch());
+      DispatchArgs to = moe.dispatch_args(p, gpu.stream());
+      CombineArgs back = moe.combine_args(p, {}, gpu.stream());
+      if (to.tokens == 0) {
+        to.input = to.topk_ids = to.topk_weights = nullptr;
+        back.residual = back.output = nullptr;
+      }
+      for (const bool halves : {false, true}) {
+        moe.fill(p);
+        back.ticket = halves ? exchange.dispatch_send(to) : exchange.dispatch(to);
+        if (halves) exchange.dispatch_wait(back.ticket, to);
+        moe.check_dispatch(p);
+        halves ? exchange.combine_send(back) : exchange.combine(back);
+        if (halves) exchange.combine_wait(back);
+        moe.check_combine(p);
+      }
+      free_together(gpu, exchange);
+    }));
+  }
 }
 
 }  // namespace

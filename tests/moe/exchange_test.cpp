@@ -139,17 +139,9 @@ TEST(MoeIdle, RanksWithoutTokensNeedNoTensorsOfThem) {
 // token travels.
 TEST_P(Moe, ARecordingServesFewerTokensThanItWasMadeFor) {
   const std::uint32_t ranks = GetParam();
-  for (const Batch& batch : in_every_layout({{{.args = small_exchange(), .tokens = {6}, .any_bits = true}}}, ranks)) {
-    std::vector<PreparedMoe> prepared;
-    for (const std::uint32_t live : {6u, 3u, 0u, 5u}) {
-      MoeCase c = batch[0];
-      c.translate = [live](std::int64_t id, std::uint32_t rank, std::uint32_t token) {
-        return token < live || (rank == 1 && live > 0) ? id : -1;
-      };
-      prepared.push_back(prepare(c, ranks, live + 1));
-    }
+  for (const std::vector<PreparedMoe>& prepared : fewer_tokens_than_recorded(ranks)) {
     expect_all_well(run_world(static_cast<int>(ranks), cpu_config(), [&](Communicator& communicator, int number) {
-      const Exchange exchange = Exchange::create(communicator, batch[0].args);
+      const Exchange exchange = Exchange::create(communicator, prepared[0].call.args);
       CpuMoe moe(exchange, prepared[0], static_cast<std::uint32_t>(number));
       const Recording recording =
           Recording::capture(communicator, [&] { exchange.combine(moe.combine(exchange.dispatch(moe.dispatch()))); });

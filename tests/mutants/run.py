@@ -40,7 +40,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("binary", type=Path)
     parser.add_argument("--table", type=Path, required=True)
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    # Some wait for deadlines, and long.
+    parser.add_argument("--jobs", type=int, default=(os.cpu_count() or 1) + 2)
     args = parser.parse_args()
     mutants = json.loads(args.table.read_text(encoding="utf-8"))
     binary = args.binary.resolve()

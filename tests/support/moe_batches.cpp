@@ -257,6 +257,21 @@ std::vector<PreparedMoe> results_of_all_bit_patterns() {
   return all;
 }
 
+std::vector<std::vector<PreparedMoe>> fewer_tokens_than_recorded(std::uint32_t ranks) {
+  std::vector<std::vector<PreparedMoe>> all;
+  for (const Batch& batch : in_every_layout({{{.args = small_exchange(), .tokens = {6}, .any_bits = true}}}, ranks)) {
+    std::vector<PreparedMoe>& prepared = all.emplace_back();
+    for (const std::uint32_t live : {6u, 3u, 0u, 5u}) {
+      MoeCase c = batch[0];
+      c.translate = [live](std::int64_t id, std::uint32_t rank, std::uint32_t token) {
+        return token < live || (rank == 1 && live > 0) ? id : -1;
+      };
+      prepared.push_back(prepare(c, ranks, live + 1));
+    }
+  }
+  return all;
+}
+
 std::vector<Batch> in_every_layout(const std::vector<Batch>& batches, std::uint32_t ranks) {
   std::vector<Batch> all = batches;
   for (const RowLayout layout : {RowLayout::expert_contiguous, RowLayout::rank_major}) {

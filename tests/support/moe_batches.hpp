@@ -37,6 +37,9 @@ std::vector<PreparedMoe> results_of_all_bit_patterns();
 // Calls, in every layout, of which those with even numbers and those with odd ones have the same tokens each: a graph
 // of the first of either serves them all.
 std::vector<Batch> routings_for_two_graphs(std::uint32_t ranks);
+// In every layout: calls of which the first has as many tokens as there can be, and the others fewer that name experts.
+// A graph of the first serves them all.
+std::vector<std::vector<PreparedMoe>> fewer_tokens_than_recorded(std::uint32_t ranks);
 // Each batch as it is, with contiguous experts (room for as much as there is) and with rows by rank.
 std::vector<Batch> in_every_layout(const std::vector<Batch>& batches, std::uint32_t ranks);
 

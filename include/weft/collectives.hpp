@@ -55,8 +55,8 @@ void all_reduce(const Group& group, const AllReduceArgs& args);
 //   rows, widths and strides may be up to 2^40, and a tensor up to 2^46 bytes from its first to its last.
 // - Nothing is registered, and everything is written where it finally belongs. Inputs are not changed. An input may be
 //   the rank's own place in the output (or, in a scatter, the output its own place in the input), with the same stride;
-//   otherwise an output shares no byte with any tensor of the call, nor with its counts. Columns of one matrix, with
-//   the same stride, may lie side by side.
+//   otherwise an output shares no byte with any tensor of the call, nor with its counts, gaps between rows included.
+//   Columns of one matrix, with the same stride or of a single row, may lie side by side.
 // - When a call has run on its stream, inputs and outputs are the caller's again: no other rank reads them.
 //   A rank without rows makes the call like the others; where nobody has any, pads are cleared and nothing else is
 //   written.
@@ -69,7 +69,7 @@ void all_reduce(const Group& group, const AllReduceArgs& args);
 //   same place with the same stride on every rank, aligned to 16 bytes as their rows and strides are: large messages
 //   then go straight to where they belong, which is faster, with the same bits. Where ranks differ in this, calls of
 //   any size end with Errc::mismatch. Nobody writes by counts that the receiver has not found: where ranks find
-//   different ones, large messages end with Errc::timeout. The deadline must leave time for one rank's whole message,
+//   different ones, the call ends as said at Counts. The deadline must leave time for one rank's whole message,
 //   as a wait may last as long. The outputs are the call's from its begin on this rank's stream to its end; after a
 //   fault, until the calls of all ranks have ended.
 // - Algorithms: push with arrival in the data for small messages (lines as in NCCL's LL protocol; for sums the sentinel
@@ -142,8 +142,8 @@ void barrier(const Group& group, const BarrierArgs& args);
 // How many rows each rank has, in memory that kernels read: one captured graph serves every batch. The numbers must be
 // the same on all ranks when the call runs, and stay until it has run; where they come from a rank each,
 // all_gather_counts (weft/counts.hpp) exchanges them. weft/parallel.hpp has the same on the host. Where they
-// are not the same the call ends with Errc::mismatch or Errc::peer_failed on every rank, and what it has written is
-// undefined; ranks compare a hash of 16 bits.
+// are not the same the call ends with Errc::mismatch or Errc::peer_failed on every rank (Errc::capacity where they do
+// not fit), and what it has written is undefined; ranks compare a hash of 16 bits.
 struct Counts {
   const std::int32_t* rows = nullptr;  // [size]; with a `split` [1]. Aligned to 4 bytes. GPU: device memory
   Split split = Split::none;           // how ranks share rows[0]; each rank's share then has a slot as any count has

@@ -163,8 +163,9 @@ class Communicator {
   // Graphs captured before stay valid when the window comes back to the same addresses, which is what NCCL does when
   // nothing else was registered meanwhile; else their replays end at once with Errc::released, and must be captured
   // anew. A call between the two is rejected with Errc::released; a graph replayed between them ends at once with the
-  // same code in status(). Where a rank has too little memory left, acquire() throws on every rank, the memory stays
-  // released, and acquire() may be called again.
+  // same code in status(), unless what it reads lies in SymmetricMemory, which is gone: that is no more allowed than it
+  // is with any memory that was freed. Where a rank has too little memory left, acquire() throws on every rank, the
+  // memory stays released, and acquire() may be called again.
   void release();
   void acquire();
 

@@ -25,10 +25,10 @@ struct GatheredCounts {
   constexpr std::size_t most() const { return offsets() + groups() + 1; }  // [1] the largest of `rows`
   constexpr std::size_t total() const { return most() + 1; }               // [1] their sum
   constexpr std::size_t shards() const { return total() + 1; }             // [ranks] of `rows`, each rank's own part
-  constexpr std::size_t shard_slots() const { return shards() + ranks; }  // [ranks] … with its part of the slot's pads
-  constexpr std::size_t any() const { return shard_slots() + ranks; }     // [columns] bits set by any rank
-  constexpr std::size_t every() const { return any() + columns; }         // [columns] bits set by every rank
-  constexpr std::size_t all() const { return every() + columns; }         // [ranks][columns] as they were given
+  constexpr std::size_t shard_slots() const { return shards() + ranks; }   // [ranks] … and of pads, with split_slots
+  constexpr std::size_t any() const { return shard_slots() + ranks; }      // [columns] bits set by any rank
+  constexpr std::size_t every() const { return any() + columns; }          // [columns] bits set by every rank
+  constexpr std::size_t all() const { return every() + columns; }          // [ranks][columns] as they were given
   constexpr std::size_t words() const { return all() + ranks * columns; }
 };
 

@@ -17,7 +17,8 @@ enum class Errc : std::uint32_t {
   ok = 0,            // nothing happened
   invalid_argument,  // rejected: an argument is outside its range; the message has its name, value and range
   timeout,           // a wait outlasted the deadline: `peer` is late, stopped, or never made this call
-  mismatch,          // `peer` made a different call (operation, type, count, algorithm or tag)
+  mismatch,          // `peer` made a different call (operation, type, count, algorithm or tag), found other counts, or
+                     // has outputs elsewhere in symmetric memory
   peer_died,         // the process of `peer` is gone (CPU ranks)
   peer_failed,       // `peer` reported a failure of its own and ended the communicator
   aborted,           // abort() was called, here or on `peer`

@@ -71,9 +71,9 @@ struct AllReduceRmsNormArgs {
 //
 // In one kernel for as many rows as fit into the communicator's buffers (Config::one_shot_bytes, two_shot_bytes); more
 // rows take several, and so does a row that is longer than these. `residual_output` may be `residual`, and `output` may
-// be `input`, with the same stride; nothing else that is written may overlap anything, gaps between its rows included.
-// Every rank writes all rows. Streams, graphs, tags, threads and errors are all_reduce's; Errc::unsupported: ranks that
-// cannot reach each other's memory.
+// be `input`, with the same stride; nothing else that is written may overlap anything. Gaps between rows count, but for
+// columns of one matrix. Every rank writes all rows. Streams, graphs, tags, threads and errors are all_reduce's;
+// Errc::unsupported: ranks that cannot reach each other's memory.
 void all_reduce_rms_norm(const Group& group, const AllReduceRmsNormArgs& args);
 
 constexpr std::string_view name(Fp8Scaling scaling) {

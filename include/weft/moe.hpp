@@ -107,6 +107,7 @@ struct Ticket {
   std::uint32_t generation = 0;
   std::uint64_t exchange = 0;  // of those that the communicator ever made, from 1
   std::uint64_t number = 0;    // of the dispatch, from 1; 0: it was captured, and may be made many times
+  std::uint32_t tokens = 0;    // of this rank
 
   bool operator==(const Ticket&) const = default;
 };

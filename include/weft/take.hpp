@@ -32,6 +32,8 @@ struct TakeRowsArgs {
 // may have any value in all_gather_v may here, too: strides, widths, addresses, counts of a replayed graph. One kernel;
 // GPU: enqueued on `stream`; CPU: complete on return. Any thread, one at a time for each group.
 //
+// The output shares no byte with the input, nor with the counts.
+//
 // Errors: a call that cannot be throws Errc::invalid_argument. Counts that are negative, exceed a fixed or given slot,
 // or exceed one of the two capacities end the communicator with Errc::capacity on this rank, as other calls that fail,
 // and nothing is written: what would follow from such counts would be wrong everywhere. A communicator that has ended,

@@ -47,11 +47,15 @@ void check_launch(const GroupState& group, const Launch& launch, int most_thread
 
 namespace {
 
-// Columns of one matrix: rows are equally far apart, and the columns of one end before the other's begin.
+// Columns of one matrix: rows are equally far apart, as a single one is from whatever there is, and the columns of one
+// end before the other's begin.
+bool have_one_stride(const Extent& one, const Extent& other) {
+  return one.rows == 1 || other.rows == 1 || one.stride == other.stride;
+}
 bool are_columns_side_by_side(const Extent& one, const Extent& other) {
-  if (one.stride != other.stride) return false;
+  if (!have_one_stride(one, other) || (one.rows == 1 && other.rows == 1)) return false;
   const auto a = reinterpret_cast<std::uintptr_t>(one.data), b = reinterpret_cast<std::uintptr_t>(other.data);
-  const std::uintptr_t stride = one.stride;
+  const std::uintptr_t stride = one.rows == 1 ? other.stride : one.stride;
   const std::uintptr_t behind = b >= a ? (b - a) % stride : (stride - (a - b) % stride) % stride;
   return behind >= one.row_bytes && behind + other.row_bytes <= stride;
 }
@@ -83,7 +87,7 @@ void check_overlap(const Extent& part, const Extent& whole, std::size_t place) {
   if (are_columns_side_by_side(part, whole)) return;
   const bool in_place =
       place == kAnyRow ? a >= b && (a - b) % whole.stride == 0 : place != kNowhere && a == b + place * whole.stride;
-  if (in_place && part.stride == whole.stride) return;
+  if (in_place && have_one_stride(part, whole)) return;
   throw Error(
       Errc::invalid_argument,
       fmt::format("{}: overlaps {} ({} bytes at {}, {} from row to row; {} bytes at {}): must be apart from it{}",
@@ -125,14 +129,13 @@ std::size_t own_place(const GroupState& group, const Counts& counts) {
   return counts.slot == SlotKind::fixed ? rank * counts.slot_rows : kAnyRow;
 }
 
-void check_numbers_apart(const GroupState& group, const Counts& counts, const Extent& output) {
+void check_numbers_apart(const Counts& counts, std::size_t slots, const Extent& output) {
   const auto check = [&](const char* name, const void* data, std::size_t numbers) {
     const std::size_t bytes = numbers * sizeof(std::int32_t);
     check_overlap({name, data, 1, bytes, bytes}, output, kNowhere);
   };
-  const auto size = static_cast<std::size_t>(group.size());
-  check("counts.rows", counts.rows, counts.split == Split::none ? size : 1);
-  if (counts.slots != nullptr) check("counts.slots", counts.slots, size);
+  check("counts.rows", counts.rows, counts.split == Split::none ? slots : 1);
+  if (counts.slots != nullptr) check("counts.slots", counts.slots, slots);
 }
 
 std::uint32_t fingerprint(const Counts& counts) {

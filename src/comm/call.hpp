@@ -67,8 +67,8 @@ CountedShares counted_shares(const GroupState& group, const Counts& counts, bool
                              std::size_t whole_rows);
 // The row of a tensor with all ranks' slots with which this rank's begins, or kAnyRow.
 std::size_t own_place(const GroupState& group, const Counts& counts);
-// Numbers that every block reads for itself must not be what another one writes.
-void check_numbers_apart(const GroupState& group, const Counts& counts, const Extent& output);
+// Numbers that every block reads for itself, of so many slots, must not be what another one writes.
+void check_numbers_apart(const Counts& counts, std::size_t slots, const Extent& output);
 // As far as they must be the same on every rank: as a number, and in words.
 std::uint32_t fingerprint(const Counts& counts);
 std::string describe(const Counts& counts);

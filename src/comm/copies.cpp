@@ -220,7 +220,7 @@ void all_gather_v(const Group& handle, const AllGatherVArgs& args) {
     detail::check_extent(group, input);
     detail::check_extent(group, output);
     detail::check_overlap(input, output, place);
-    detail::check_numbers_apart(group, args.counts, output);
+    detail::check_numbers_apart(args.counts, static_cast<std::size_t>(group.size()), output);
     for (std::size_t before = 0; before < number; ++before) {
       detail::check_overlap(output, outputs[before], detail::kNowhere);
       detail::check_overlap(output, inputs[before], detail::kNowhere);

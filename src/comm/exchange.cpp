@@ -139,12 +139,12 @@ detail::SentCall run_dispatch(const Group& group, ExchangeState& exchange, const
   const Ticket ticket = exchange.turns().take_generation(args.tokens, detail::is_kept(group, args.stream));
   const detail::CallName name = call_name("dispatch", args.tag);
   run(group, channel, name, plan_dispatch(exchange, args, part, ticket.generation, args.tokens));
-  return {ticket, name.fingerprint, args.tokens};
+  return {ticket, name.fingerprint};
 }
 
 void check_combine_output(const ExchangeState& exchange, const CombineArgs& args) {
   const GroupState& group = exchange.combine_channel();
-  if (exchange.turns().tokens_of(args.ticket.generation) != 0) {
+  if (args.ticket.tokens != 0) {
     check_tensor(group, "output", args.output, 16);
     if (args.residual != nullptr) check_tensor(group, "residual", args.residual, 16);
   }
@@ -152,8 +152,7 @@ void check_combine_output(const ExchangeState& exchange, const CombineArgs& args
 }
 
 detail::PlannedCall plan_combine(const ExchangeState& exchange, const CombineArgs& args, Part part) {
-  const std::uint32_t tokens = exchange.turns().tokens_of(args.ticket.generation);
-  const detail::ExchangeGrid grid = detail::combine_grid(grid_args(exchange, tokens, part, args.launch));
+  const detail::ExchangeGrid grid = detail::combine_grid(grid_args(exchange, args.ticket.tokens, part, args.launch));
   return {.call = {},
           .operation = detail::CombineOperation{.work = {.exchange = exchange.view(args.ticket.generation),
                                                          .part = part,
@@ -182,7 +181,7 @@ detail::SentCall run_combine(const Group& group, ExchangeState& exchange, const 
   check_ready(group, channel, "combine");
   const detail::CallName name = call_name("combine", args.tag);
   run(group, channel, name, plan_combine(exchange, args, part));
-  return {args.ticket, name.fingerprint, 0};
+  return {args.ticket, name.fingerprint};
 }
 
 }  // namespace
@@ -250,7 +249,7 @@ void Exchange::dispatch_wait(Ticket ticket, const DispatchArgs& args) const {
   check_outputs(channel, exchange.shape(), args);
   const detail::SentCall sent = exchange.turns().sent(ExchangeTurns::Side::dispatch, ticket);
   check_ready(group_, channel, "dispatch_wait");
-  const detail::PlannedCall planned = plan_dispatch(exchange, args, Part::wait, ticket.generation, sent.tokens);
+  const detail::PlannedCall planned = plan_dispatch(exchange, args, Part::wait, ticket.generation, ticket.tokens);
   static_cast<void>(detail::is_kept(group_, args.stream));
   run(group_, channel, {sent.fingerprint, "dispatch, its wait"}, planned);
   exchange.turns().note_waited(ExchangeTurns::Side::dispatch);

@@ -13,10 +13,12 @@ const char* name(ExchangeTurns::Side side) {
 
 Ticket ExchangeTurns::take_generation(std::uint32_t tokens, bool captured) {
   const std::scoped_lock lock(mutex_);
-  const std::uint64_t index = dispatches_++ % tokens_.size();
-  tokens_[index] = tokens;
+  const std::uint64_t index = dispatches_++ % eager_.size();
   if (!captured) eager_[index] = dispatches_;
-  return {.generation = static_cast<std::uint32_t>(index), .exchange = exchange_, .number = captured ? 0 : dispatches_};
+  return {.generation = static_cast<std::uint32_t>(index),
+          .exchange = exchange_,
+          .number = captured ? 0 : dispatches_,
+          .tokens = tokens};
 }
 
 void ExchangeTurns::check_combine(Ticket ticket, bool captured) const {
@@ -24,18 +26,13 @@ void ExchangeTurns::check_combine(Ticket ticket, bool captured) const {
   const std::uint32_t generation = ticket.generation;
   require(ticket.exchange == exchange_ || ticket.exchange == 0, "ticket: another exchange has given it");
   require(
-      ticket.exchange != 0 && generation < dispatches_ && generation < tokens_.size() && ticket.number <= dispatches_,
+      ticket.exchange != 0 && generation < dispatches_ && generation < eager_.size() && ticket.number <= dispatches_,
       "ticket: no dispatch has given it");
   // What graphs hold is made in an order that the host does not see.
   const bool known = ticket.number != 0 && !captured;
   require(!known || ticket.number > forgotten_, "ticket: what was dispatched before release() is void");
   require(!known || ticket.number == eager_[generation], "ticket: a later dispatch has taken its generation");
   require(!dispatch_ || dispatch_->ticket.generation != generation, "ticket: its dispatch has not been waited for");
-}
-
-std::uint32_t ExchangeTurns::tokens_of(std::uint32_t generation) const {
-  const std::scoped_lock lock(mutex_);
-  return tokens_[generation];
 }
 
 void ExchangeTurns::check_nothing_sent(Side side) const {

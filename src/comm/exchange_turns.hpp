@@ -17,21 +17,17 @@ namespace weft::detail {
 struct SentCall {
   Ticket ticket;
   std::uint32_t fingerprint;
-  std::uint32_t tokens;
 };
 
 class ExchangeTurns {
  public:
   // `exchange`: as in its tickets.
-  ExchangeTurns(std::uint64_t exchange, std::uint32_t generations)
-      : exchange_(exchange), tokens_(generations), eager_(generations) {}
+  ExchangeTurns(std::uint64_t exchange, std::uint32_t generations) : exchange_(exchange), eager_(generations) {}
 
   // Takes the next generation for this rank's `tokens`. `captured`: the call is kept and made later.
   Ticket take_generation(std::uint32_t tokens, bool captured);
   // Throws Errc::invalid_argument for a ticket that names no dispatch which can be combined now.
   void check_combine(Ticket ticket, bool captured) const;
-  // This rank's tokens in the last dispatch that took the generation, as it was called or captured.
-  std::uint32_t tokens_of(std::uint32_t generation) const;
 
   // Sends of dispatch, or of combine, and their waits take turns.
   enum class Side : std::uint8_t { dispatch, combine };
@@ -49,8 +45,7 @@ class ExchangeTurns {
   mutable std::mutex mutex_;
   const std::uint64_t exchange_;
   std::uint64_t dispatches_ = 0, forgotten_ = 0;
-  std::vector<std::uint32_t> tokens_;  // by generation
-  std::vector<std::uint64_t> eager_;   // likewise: number of the last dispatch that was not captured; 0: none
+  std::vector<std::uint64_t> eager_;  // by generation: number of the last dispatch that was not captured; 0: none
   std::optional<SentCall> dispatch_, combine_;
 };
 

@@ -119,7 +119,7 @@ void reduce_scatter_v(const Group& handle, const ReduceScatterVArgs& args) {
        .type = args.type,
        .stream = args.stream,
        .launch = args.launch});
-  detail::check_numbers_apart(group, args.counts, scatter.output);
+  detail::check_numbers_apart(args.counts, static_cast<std::size_t>(group.size()), scatter.output);
   detail::check_ready(handle, "reduce_scatter_v", detail::kCountsHint);
   make(handle, scatter, detail::counted_shares(group, args.counts, true, args.output_rows, args.input_rows),
        {detail::fingerprint("reduce_scatter_v", args.width, args.type, detail::fingerprint(args.counts), args.tag),

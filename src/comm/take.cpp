@@ -53,6 +53,7 @@ void take_rows(const Group& handle, const TakeRowsArgs& args) {
   // The table of slots is everybody's; what this rank needs of it is looked at behind it.
   Counts slots = args.counts;
   slots.split = Split::none;
+  detail::check_numbers_apart(slots, args.slots, output);
   detail::CountedShares shares = detail::counted_shares(group, slots, false, SIZE_MAX, args.input_rows);
   shares.ranks = static_cast<std::uint32_t>(args.slots);
   const bool whole = detail::rows_may_be_whole(input.data, input.row_bytes, input.stride) &&

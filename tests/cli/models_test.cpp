@@ -1,7 +1,9 @@
 // config.json of each architecture style: the fields lie under different names.
 #include "cli/models.hpp"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -157,7 +159,8 @@ TEST(Models, ErrorsNameFieldValueAndRange) {
 
 // A file with this text, for the test that asks.
 std::string config_file(const std::string& text) {
-  const auto file = testing::TempDir() + "models_config.json";
+  // Tests of this file may run at the same time, each in a process of its own.
+  const auto file = fmt::format("{}models-{}.json", testing::TempDir(), getpid());
   std::ofstream(file) << text;
   return file;
 }

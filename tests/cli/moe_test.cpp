@@ -1,5 +1,7 @@
 // weft bench moe on CPU ranks, and weft info --moe.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <fstream>
@@ -43,7 +45,7 @@ TEST(BenchMoe, WritesEverySample) {
 
 // A model whose groups of experts are named, so that every routing is there: 8 experts, of which 2 ranks have 4 each.
 std::string moe_config() {
-  const auto config = testing::TempDir() + "moe_groups.json";
+  const auto config = fmt::format("{}moe_groups-{}.json", testing::TempDir(), getpid());  // of this test's process
   std::ofstream(config) << R"({"hidden_size": 256, "num_hidden_layers": 1, "num_experts": 8, "num_experts_per_tok": 2,
     "n_group": 4, "topk_group": 2})";
   return config;

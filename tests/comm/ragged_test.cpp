@@ -176,6 +176,27 @@ TEST(RaggedColumns, OfOneMatrixLieSideBySide) {
   }
 }
 
+// The same of a single row, whose distance to the next one means nothing: counts and a row of its own lie in gaps.
+TEST(RaggedColumns, ASingleRowMayLieInAGap) {
+  expect_all_well(run_world(2, cpu_config(), [&](Communicator& communicator, int rank) {
+    constexpr std::size_t width = 24, stride = 64;
+    alignas(16) std::byte memory[2 * stride] = {};
+    auto* const counts = reinterpret_cast<std::int32_t*>(memory + 32);
+    counts[0] = counts[1] = 1;
+    const std::byte input[width] = {static_cast<std::byte>(5 + rank)};
+    const GatheredTensor tensors[] = {{.input = input, .output = memory, .row_bytes = width, .output_stride = stride}};
+    const auto gather = [&](std::int32_t* rows) {
+      all_gather_v(communicator, {.tensors = tensors, .counts = {.rows = rows}, .input_rows = 1, .output_rows = 2});
+    };
+    gather(counts);
+    ensure(memory[0] == std::byte{5} && memory[stride] == std::byte{6} && counts[1] == 1, "wrong rows");
+    for (const std::size_t at : {std::size_t{20}, stride - 4, stride + 20}) {
+      auto* const inside = reinterpret_cast<std::int32_t*>(memory + at);
+      expect_code([&] { gather(inside); }, Errc::invalid_argument, "counts.rows: overlaps tensors[0].output");
+    }
+  }));
+}
+
 class RaggedRecordings : public testing::TestWithParam<std::tuple<int, SlotKind>> {};
 INSTANTIATE_TEST_SUITE_P(Ranks, RaggedRecordings,
                          testing::Combine(testing::ValuesIn(world_sizes({1, 2, 3, 4, 8})),

@@ -187,6 +187,12 @@ TEST(TakenRows, MistakesAreRejectedByName) {
   expect("output_stride: 15 bytes", [](auto& a) { a.output_stride = 15; });
   expect("output: overlaps input", [](auto& a) { a.output = memory; });
   expect("output: overlaps input", [](auto& a) { a.output = memory + 15; });
+  expect("counts.rows: overlaps output", [](auto& a) { a.counts.rows = memory + 512 + 15; });
+  expect("counts.rows: overlaps output", [](auto& a) { a.counts.rows = memory + 511; });
+  expect("counts.slots: overlaps output", [](auto& a) {
+    a.counts.slot = SlotKind::given;
+    a.counts.slots = memory + 512 + 14;
+  });
   expect("stream: must be null on CPU ranks", [](auto& a) { a.stream = reinterpret_cast<Stream>(memory); });
   EXPECT_TRUE(communicators[0].world().recent_calls().empty());
   take_rows(communicators[0], good);

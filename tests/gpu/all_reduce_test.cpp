@@ -134,8 +134,9 @@ TEST_P(GpuAllReduce, RanksWithDifferentGridsAndAlignments) {
 TEST(GpuBulk, FewBlocksAndAll) {
   constexpr int kRanks = 2;
   constexpr std::size_t kCount = 160 * 16 * 1024;  // 40 chunks of each shard
+  GpuWorld world = make_gpu_world(kRanks, gpu_config());
   const Launch launches[][kRanks] = {{{.blocks = 17}, {.blocks = 3}},
-                                     {{.blocks = 4, .threads = 128}, {.blocks = 66}},
+                                     {{.blocks = 4, .threads = 128}, {.blocks = world.shared() ? 33 : 66}},
                                      {{.blocks = 6, .threads = 96}, {.blocks = 33, .threads = 256}}};
   std::vector<Case> cases;
   for (const std::size_t extra : {0u, 8u * 1001u, 3u}) {
@@ -143,7 +144,6 @@ TEST(GpuBulk, FewBlocksAndAll) {
         {.count = kCount + extra, .algorithm = Algorithm::bulk, .fill = Fill::random, .in_place = extra != 0});
   }
   const auto prepared = prepare_all(cases, kRanks);
-  GpuWorld world = make_gpu_world(kRanks, gpu_config());
   expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int rank) {
     const Group group = communicator.split(0);
     for (std::size_t i = 0; i < prepared.size(); ++i) {

@@ -68,6 +68,37 @@ TEST(MoeTickets, OneOfAnotherExchangeIsRejected) {
   }));
 }
 
+// How many tokens a combine writes is what its own dispatch had, whatever took the generation since: a recorded one and
+// a later one of another number.
+TEST(MoeTickets, KnowTheirTokens) {
+  ExchangeArgs args = small_exchange();
+  args.generations = 1;
+  const PreparedMoe some = prepare({.args = args, .tokens = {6, 3}}, 2, 5),
+                    none = prepare({.args = args, .tokens = {0}}, 2, 5);
+  expect_all_well(run_world(2, cpu_config(), [&](Communicator& communicator, int number) {
+    const auto rank = static_cast<std::uint32_t>(number);
+    const Exchange exchange = Exchange::create(communicator, args);
+    CpuMoe moe(exchange, some, rank), idle(exchange, none, rank);
+    const auto without_output = [&](Ticket ticket) {
+      CombineArgs combine = moe.combine(ticket);
+      combine.output = nullptr;
+      return combine;
+    };
+    Ticket of_some, of_none;
+    const Recording one = Recording::capture(communicator, [&] { of_some = exchange.dispatch(moe.dispatch()); });
+    combine_and_check(exchange, none, rank, dispatch_and_check(exchange, none, rank));
+    expect_says(error_of([&] { exchange.combine(without_output(of_some)); }), "output: null");
+    one.replay();
+    exchange.combine(moe.combine(of_some));
+    moe.check_combine();
+
+    const Recording other = Recording::capture(communicator, [&] { of_none = exchange.dispatch(idle.dispatch()); });
+    combine_and_check(exchange, some, rank, dispatch_and_check(exchange, some, rank));
+    other.replay();
+    exchange.combine(without_output(of_none));
+  }));
+}
+
 // When a recording's dispatch is made is not for the host to see: its ticket stands for whatever it makes, also after
 // other calls, and a recorded combine takes whatever its ticket's generation then has.
 TEST(MoeTickets, OfRecordingsStandForEveryReplay) {

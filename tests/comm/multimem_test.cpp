@@ -26,7 +26,7 @@ Config with_multicast(std::size_t two_shot_bytes = 0) {
   return config;
 }
 
-void expect_right(int ranks, const Config& config, const std::vector<Case>& cases) {
+void expect_right_sums(int ranks, const Config& config, const std::vector<Case>& cases) {
   const std::vector<Prepared> prepared = prepare_all(cases, ranks);
   expect_all_well(run_world(ranks, config, [&](Communicator& communicator, int rank) {
     for (const Prepared& p : prepared) run_on_cpu_rank(communicator, p, rank);
@@ -59,7 +59,7 @@ TEST_P(Multimem, CountsAroundPacksChunksShardsAndPieces) {
       }
     }
   }
-  expect_right(ranks, with_multicast(piece_bytes), cases);
+  expect_right_sums(ranks, with_multicast(piece_bytes), cases);
 }
 
 TEST_P(Multimem, EveryKindOfDataInTurnWithTheOtherAlgorithms) {
@@ -74,7 +74,7 @@ TEST_P(Multimem, EveryKindOfDataInTurnWithTheOtherAlgorithms) {
       }
     }
   }
-  expect_right(ranks, with_multicast(), cases);
+  expect_right_sums(ranks, with_multicast(), cases);
 }
 
 // Signals that no call has written are older than the first call's, whatever its epoch is: nobody sums, or takes for

@@ -19,7 +19,7 @@ namespace {
 
 using detail::TuningStep;
 
-constexpr std::size_t kElement = 8;  // what thresholds are multiples of, so that every type has them
+constexpr std::size_t kThresholdStep = 8;  // what thresholds are multiples of, so that every type has them
 
 // Neighbours differ.
 std::vector<TuningStep> random_steps(std::uint32_t seed, int count) {
@@ -27,7 +27,7 @@ std::vector<TuningStep> random_steps(std::uint32_t seed, int count) {
   std::vector<TuningStep> steps;
   std::uint64_t up_to = 0;
   for (int i = 0; i < count; ++i) {
-    up_to += kElement * (1 + random() % 300);
+    up_to += kThresholdStep * (1 + random() % 300);
     TuningStep step{.up_to = i + 1 == count ? UINT64_MAX : up_to};
     do {
       step.algorithm = kAlgorithms[random() % std::size(kAlgorithms)];

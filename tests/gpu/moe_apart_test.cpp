@@ -1,8 +1,6 @@
 // Dispatch and combine whose sends and waits are launches of their own, on GPU ranks.
 #include <gtest/gtest.h>
 
-#include <algorithm>
-
 #include "gpu/support/gpu_moe.hpp"
 #include "gpu/support/graph.hpp"
 #include "support/moe_batches.hpp"
@@ -66,20 +64,13 @@ TEST_P(GpuMoeApart, GraphsOfHalves) {
 // other: neither takes the other's places, signals or tickets.
 TEST_P(GpuMoeApart, TwoExchangesThatDifferInterleave) {
   const std::uint32_t ranks = GetParam();
-  for (const Batch& batch : in_every_layout(sums_without_weights(ranks), ranks)) {
-    Batch other = batch;
-    for (MoeCase& c : other) {
-      c.args.top_k = 1;
-      c.args.hidden = 64;
-      c.args.capacity = 0;
-      c.args.weighted = true;
-      std::ranges::reverse(c.tokens);
-    }
-    const std::vector<PreparedMoe> prepared[] = {prepare_all(batch, ranks), prepare_all(other, ranks)};
+  for (const auto& [one, other] : batches_that_differ(ranks)) {
+    const Batch &batch = one, &second = other;  // which lambdas of clang 14 can capture
+    const std::vector<PreparedMoe> prepared[] = {prepare_all(batch, ranks), prepare_all(second, ranks)};
     GpuWorld& world = lasting_gpu_world(static_cast<int>(ranks));
     expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int) {
       Exchange exchanges[] = {Exchange::create(communicator, batch.front().args),
-                              Exchange::create(communicator, other.front().args)};
+                              Exchange::create(communicator, second.front().args)};
       GpuMoe moe[] = {{gpu, communicator, exchanges[0], world.launch()},
                       {gpu, communicator, exchanges[1], world.launch()}};
       Ticket tickets[2];

@@ -16,7 +16,7 @@ namespace {
 using namespace std::chrono_literals;
 using namespace test;
 
-void expect_all_well(const std::vector<Outcome>& outcomes) {
+void expect_all_ended_well(const std::vector<Outcome>& outcomes) {
   for (const Outcome& outcome : outcomes) {
     EXPECT_EQ(outcome.exit_code, 0) << "signal " << outcome.signal << ", too slow " << outcome.too_slow;
     EXPECT_EQ(outcome.error, "");
@@ -45,7 +45,7 @@ TEST_P(ProcessWorld, MeetsAndSharesMemory) {
     ensure(::pread(shared.get(), all.data(), all.size(), 0) == size, "pread");
     ensure(all == std::string("abcdefgh").substr(0, all.size()), "the memory is not shared: " + all);
   });
-  expect_all_well(processes.wait());
+  expect_all_ended_well(processes.wait());
 }
 
 // Two processes of three threads each: one descriptor travels by dup and by message.
@@ -65,7 +65,7 @@ TEST(Processes, WithSeveralRanksEach) {
     });
     for (const std::string& error : errors) ensure(error.empty(), error);
   });
-  expect_all_well(processes.wait());
+  expect_all_ended_well(processes.wait());
 }
 
 class Killed : public testing::TestWithParam<int> {};
@@ -120,14 +120,14 @@ TEST(Processes, DescriptorsOfStrangersAreIgnored) {
   const UniqueFd mailbox = bind_unix(SOCK_DGRAM);
   const SocketAddress address = local_address(mailbox.get());
   Processes stranger(1, [&](const Child&) { send_descriptor(bind_unix(SOCK_DGRAM).get(), address, 0); });
-  expect_all_well(stranger.wait());
+  expect_all_ended_well(stranger.wait());
   const ProcessIdentity own = ProcessIdentity::current();
   expect_says(test::error_of([&] { receive_descriptor(mailbox.get(), own); }), "no descriptor came");
 
   const UniqueFd memory(::memfd_create("test", MFD_CLOEXEC));
   ASSERT_EQ(::ftruncate(memory.get(), 777), 0);
   Processes second(1, [&](const Child&) { send_descriptor(bind_unix(SOCK_DGRAM).get(), address, 0); });
-  expect_all_well(second.wait());
+  expect_all_ended_well(second.wait());
   send_descriptor(bind_unix(SOCK_DGRAM).get(), address, memory.get());
   const UniqueFd received = receive_descriptor(mailbox.get(), own);
   EXPECT_EQ(::lseek(received.get(), 0, SEEK_END), 777);

@@ -272,6 +272,22 @@ std::vector<std::vector<PreparedMoe>> fewer_tokens_than_recorded(std::uint32_t r
   return all;
 }
 
+std::vector<std::pair<Batch, Batch>> batches_that_differ(std::uint32_t ranks) {
+  std::vector<std::pair<Batch, Batch>> all;
+  for (const Batch& batch : in_every_layout(sums_without_weights(ranks), ranks)) {
+    Batch other = batch;
+    for (MoeCase& c : other) {
+      c.args.top_k = 1;
+      c.args.hidden = 64;
+      c.args.capacity = 0;
+      c.args.weighted = true;
+      std::ranges::reverse(c.tokens);
+    }
+    all.emplace_back(batch, std::move(other));
+  }
+  return all;
+}
+
 std::vector<Batch> in_every_layout(const std::vector<Batch>& batches, std::uint32_t ranks) {
   std::vector<Batch> all = batches;
   for (const RowLayout layout : {RowLayout::expert_contiguous, RowLayout::rank_major}) {

@@ -1,6 +1,7 @@
 // Cases of dispatch and combine, the same for CPU ranks and GPU ranks.
 #pragma once
 
+#include <utility>
 #include <vector>
 
 #include "support/moe_cases.hpp"
@@ -40,6 +41,8 @@ std::vector<Batch> routings_for_two_graphs(std::uint32_t ranks);
 // In every layout: calls of which the first has as many tokens as there can be, and the others fewer that name experts.
 // A graph of the first serves them all.
 std::vector<std::vector<PreparedMoe>> fewer_tokens_than_recorded(std::uint32_t ranks);
+// In every layout: what two exchanges carry side by side that differ in row, top-k, weights and tokens.
+std::vector<std::pair<Batch, Batch>> batches_that_differ(std::uint32_t ranks);
 // Each batch as it is, with contiguous experts (room for as much as there is) and with rows by rank.
 std::vector<Batch> in_every_layout(const std::vector<Batch>& batches, std::uint32_t ranks);
 

@@ -139,6 +139,8 @@ if(WEFT_WITH_CUDA)
   weft_sources(gpu_support_files tests/gpu/support/*.cpp tests/gpu/support/*.cu)
   if(gpu_test_files)
     weft_test_executable(weft-gpu-tests ${gpu_test_files} ${gpu_support_files} ${test_support_files})
+    weft_quickly_compiled(weft-gpu-tests)
+    set_target_properties(weft-gpu-tests PROPERTIES UNITY_BUILD_BATCH_SIZE 16)
   endif()
 endif()
 

@@ -13,6 +13,7 @@
 #include "support/far.hpp"
 #include "support/moe.hpp"
 #include "support/ranks.hpp"
+#include "support/sanitized.hpp"
 #include "team/cpu_thread.hpp"
 
 namespace weft::detail {
@@ -187,41 +188,43 @@ void expect_row(const FarCase& far, const ExchangeRank& mine, std::uint64_t row,
 
 class MoeFarOffsets : public testing::TestWithParam<FarCase> {};
 constexpr std::uint32_t kMostScales = 4 * kColumns;
-INSTANTIATE_TEST_SUITE_P(Cases, MoeFarOffsets,
-                         testing::Values(FarCase{.name = "Masked", .layout = RowLayout::expert_masked},
-                                         FarCase{.name = "Contiguous", .layout = RowLayout::expert_contiguous},
-                                         FarCase{.name = "RankMajor", .layout = RowLayout::rank_major},
-                                         FarCase{.name = "MaskedWithScales",
-                                                 .layout = RowLayout::expert_masked,
-                                                 .type = RowType::fp8,
-                                                 .scale_bytes = kMostScales},
-                                         FarCase{.name = "ContiguousWithScales",
-                                                 .layout = RowLayout::expert_contiguous,
-                                                 .type = RowType::fp8,
-                                                 .scale_bytes = kMostScales},
-                                         FarCase{.name = "RankMajorWithScales",
-                                                 .layout = RowLayout::rank_major,
-                                                 .type = RowType::fp8,
-                                                 .scale_bytes = kMostScales},
-                                         FarCase{.name = "MaskedCast",
-                                                 .layout = RowLayout::expert_masked,
-                                                 .cast = RowCast::fp8,
-                                                 .top_k = 16,
-                                                 .capacity = 49152},
-                                         FarCase{.name = "MaskedCastToColumns",
-                                                 .layout = RowLayout::expert_masked,
-                                                 .cast = RowCast::fp8,
-                                                 .scale_order = ScaleOrder::columns,
-                                                 .top_k = 16,
-                                                 .capacity = 49152},
-                                         // Columns are as long as all experts' room, of which few rows are used.
-                                         FarCase{.name = "ContiguousCastToColumns",
-                                                 .layout = RowLayout::expert_contiguous,
-                                                 .cast = RowCast::fp8,
-                                                 .scale_order = ScaleOrder::columns,
-                                                 .local = 20,
-                                                 .top_k = 32,
-                                                 .capacity = 159684}),
+// Sanitized, one of each layout, as each case writes tens of thousands of rows.
+std::vector<FarCase> far_cases() {
+  std::vector<FarCase> cases{{.name = "Contiguous", .layout = RowLayout::expert_contiguous},
+                             {.name = "RankMajorWithScales",
+                              .layout = RowLayout::rank_major,
+                              .type = RowType::fp8,
+                              .scale_bytes = kMostScales},
+                             {.name = "MaskedCastToColumns",
+                              .layout = RowLayout::expert_masked,
+                              .cast = RowCast::fp8,
+                              .scale_order = ScaleOrder::columns,
+                              .top_k = 16,
+                              .capacity = 49152}};
+  if (test::kSanitized) return cases;
+  cases.push_back({.name = "Masked", .layout = RowLayout::expert_masked});
+  cases.push_back({.name = "RankMajor", .layout = RowLayout::rank_major});
+  cases.push_back({.name = "MaskedWithScales",
+                   .layout = RowLayout::expert_masked,
+                   .type = RowType::fp8,
+                   .scale_bytes = kMostScales});
+  cases.push_back({.name = "ContiguousWithScales",
+                   .layout = RowLayout::expert_contiguous,
+                   .type = RowType::fp8,
+                   .scale_bytes = kMostScales});
+  cases.push_back(
+      {.name = "MaskedCast", .layout = RowLayout::expert_masked, .cast = RowCast::fp8, .top_k = 16, .capacity = 49152});
+  // Columns are as long as all experts' room, of which few rows are used.
+  cases.push_back({.name = "ContiguousCastToColumns",
+                   .layout = RowLayout::expert_contiguous,
+                   .cast = RowCast::fp8,
+                   .scale_order = ScaleOrder::columns,
+                   .local = 20,
+                   .top_k = 32,
+                   .capacity = 159684});
+  return cases;
+}
+INSTANTIATE_TEST_SUITE_P(Cases, MoeFarOffsets, testing::ValuesIn(far_cases()),
                          [](const auto& info) { return info.param.name; });
 
 TEST_P(MoeFarOffsets, RowsOfWindowsAndOutputs) {

@@ -30,8 +30,11 @@ std::string describe(const Layer& layer) {
 }
 
 std::vector<ParallelLayout> attention_layouts() {
-  return {{.tp = 1},          {.tp = 2, .dp = 1}, {.tp = 2, .dp = 2}, {.tp = 4, .dp = 1},
-          {.tp = 4, .dp = 2}, {.tp = 4, .dp = 4}, {.tp = 6, .dp = 2}, {.tp = 8, .dp = 4}};
+  std::vector<ParallelLayout> layouts{{.tp = 1},          {.tp = 2, .dp = 1}, {.tp = 2, .dp = 2}, {.tp = 4, .dp = 1},
+                                      {.tp = 4, .dp = 2}, {.tp = 4, .dp = 4}, {.tp = 6, .dp = 2}, {.tp = 8, .dp = 4}};
+  const std::vector<int> sizes = world_sizes({1, 2, 4, 6, 8});
+  std::erase_if(layouts, [&](const ParallelLayout& layout) { return std::ranges::count(sizes, layout.tp) == 0; });
+  return layouts;
 }
 
 std::string test_name(const ParallelLayout& layout) {

@@ -13,9 +13,12 @@ namespace weft {
 // How a kernel is launched. It is each rank's own affair: it never changes what crosses the wire. `blocks` is also
 // the most SMs that a call takes from kernels that run beside it.
 struct Launch {
-  int blocks = 0;   // one for control and the others for data, of which bulk uses a power of two; 0: chosen by size
-  int threads = 0;  // per block, a multiple of 32 up to 512; of all_reduce up to 1024 where registers allow it (sums of
-                    // whole packs among up to four ranks); 0: chosen by size
+  // 2 to one more than the GPU's SMs (CPU ranks: 2): one for control and the others for data, of which bulk uses a
+  // power of two, but on GPUs with up to 64 blocks every one; 0: chosen by size.
+  int blocks = 0;
+  // Per block, a multiple of 32 up to 512; of all_reduce up to 1024 where registers allow it (sums of whole packs: bf16
+  // among two to four ranks, f16 and f32 among two or four); 0: chosen by size.
+  int threads = 0;
 };
 
 struct AllReduceArgs {

@@ -36,11 +36,13 @@ struct Config {
   // Each rank's own: how long creation, split, acquire and every other host-side meeting may take. 0: for ever.
   std::chrono::nanoseconds rendezvous_deadline = std::chrono::seconds(60);
 
-  // Largest message that the one-shot and the two-shot algorithm take in one piece; larger ones go in several. 0: the
-  // default for the world size (plan.hpp). They decide the memory taken: `weft info` prints it.
+  // Largest message that the one-shot and the two-shot algorithm take in one piece, up to 2^40 bytes; larger ones go in
+  // several. They decide the memory taken: `weft info` prints it. 0: on GPUs 8 MiB among up to two ranks, 1 MiB among
+  // up to four, else 512 KiB, and 16 MiB; on CPU ranks 64 KiB and 1 MiB.
   std::size_t one_shot_bytes = 0;
   std::size_t two_shot_bytes = 0;
-  // Groups that split() may create, and the two limits above for each of them. 0: no groups, the default limits.
+  // Calls of split(), 0 … 63, and the two limits above for each group. Limits of 0: on GPUs 512 KiB and 4 MiB; on CPU
+  // ranks the world's defaults.
   int max_groups = 4;
   std::size_t group_one_shot_bytes = 0;
   std::size_t group_two_shot_bytes = 0;
@@ -53,7 +55,8 @@ struct Config {
 
   // A file of tuning tables that `weft tune` wrote: which algorithm and grid serve an all-reduce of a size. Rank 0's is
   // read and used by all ranks; empty: the tables that are compiled in. A file that is no such table, or has a value
-  // outside its range, is Errc::invalid_argument at creation, with its name, the key, the value and the range.
+  // outside its range, is Errc::invalid_argument at creation, with its name, the key, the value and the range; on ranks
+  // other than 0 Errc::rendezvous, with the same words.
   std::string tuning_file = {};
 
   // Number of the first call, for tests of wrap-around.
@@ -65,7 +68,8 @@ struct UniqueId {
   std::array<std::byte, 128> bytes{};
 
   // Makes an id whose rendezvous is served by the calling process at `host` (a name or address that every rank can
-  // reach). Throws Errc::system when no port can be opened. Thread-safe.
+  // reach), of up to 101 characters (else Errc::invalid_argument). Throws Errc::system when no port can be opened.
+  // Thread-safe.
   static UniqueId create(const std::string& host = "127.0.0.1");
 };
 
@@ -126,7 +130,8 @@ class Communicator {
  public:
   // From the environment of a launcher: torchrun (RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT), mpirun
   // (OMPI_COMM_WORLD_*, PMI_*), srun (SLURM_PROCID, SLURM_NTASKS, SLURM_LOCALID, …); a world of one where none is set.
-  // WEFT_RENDEZVOUS=host:port overrides the meeting point. No environment variable is ever set.
+  // WEFT_RENDEZVOUS=host:port overrides the meeting point, which mpirun over several hosts does not give. A variable
+  // that is missing or outside its range is Errc::rendezvous. No environment variable is ever set.
   static Communicator from_environment(const Config& config = {});
 
   // From an id that the caller distributed. Blocks until all `world_size` ranks, 72 at most, have called. A rank or a
@@ -138,9 +143,9 @@ class Communicator {
   // rank has not called, they are left to wait on the engine's communicator, which is then good for nothing else.
   static Communicator from_nccl(ncclComm* nccl, const Config& config = {});
 
-  // `world_size` ranks as threads of this process. Element i is rank i and is to be used by one thread of its own; on
-  // GPUs, rank i drives device i (several ranks share a device where there are fewer devices than ranks, which is good
-  // for tests and for nothing else).
+  // `world_size` ranks, 1 … 72 (else Errc::invalid_argument), as threads of this process. Element i is rank i and is to
+  // be used by one thread of its own; on GPUs, rank i drives device i (several ranks share a device where there are
+  // fewer devices than ranks, which is good for tests and for nothing else).
   static std::vector<Communicator> local(int world_size, const Config& config = {});
 
   Communicator(Communicator&&) noexcept;
@@ -155,17 +160,19 @@ class Communicator {
 
   // Splits the world into groups that work side by side: ranks with the same `color` (≥ 0) form one, ordered by world
   // rank; color −1 takes part in the call and in no group (an empty Group is returned). Collective over all ranks.
-  // Throws Errc::invalid_argument when Config::max_groups splits exist already. Groups share the GPU: from then on a
-  // call of any of them takes no more than its part of the blocks. Split before graphs are captured.
+  // No call of any group may be made while it runs. Throws Errc::invalid_argument for a color below −1, or when
+  // Config::max_groups splits exist already, Errc::released while the memory is released. Groups share the GPU: from
+  // then on a call of any of them takes no more than its part of the blocks. Split before graphs are captured.
   Group split(int color);
 
-  // Frees the window (engines that sleep), those of exchanges and SymmetricMemory, and takes them again. Collective.
-  // Graphs captured before stay valid when the window comes back to the same addresses, which is what NCCL does when
-  // nothing else was registered meanwhile; else their replays end at once with Errc::released, and must be captured
-  // anew. A call between the two is rejected with Errc::released; a graph replayed between them ends at once with the
-  // same code in status(), unless what it reads lies in SymmetricMemory, which is gone: that is no more allowed than it
-  // is with any memory that was freed. Where a rank has too little memory left, acquire() throws on every rank, the
-  // memory stays released, and acquire() may be called again.
+  // Frees the window (engines that sleep), those of exchanges and SymmetricMemory, and takes them again. Collective,
+  // and no call of any group may be made while either runs. What is released already is Errc::released, and what is
+  // not, acquire()'s Errc::invalid_argument. Graphs captured before stay valid when the window comes back to the same
+  // addresses, which is what NCCL does when nothing else was registered meanwhile; else their replays end at once with
+  // Errc::released, and must be captured anew. A call between the two is rejected with Errc::released; a graph replayed
+  // between them ends at once with the same code in status(), unless what it reads lies in SymmetricMemory, which is
+  // gone: that is no more allowed than it is with any memory that was freed. Where a rank has too little memory left,
+  // acquire() throws on every rank, the memory stays released, and acquire() may be called again.
   void release();
   void acquire();
 

@@ -39,7 +39,7 @@ struct AllGatherCountsArgs {
   std::int32_t* host_output = nullptr;  // the same once more, where the host reads it; null: nowhere
   std::size_t columns = 1;              // 1 … kMaxCountColumns; the same on every rank, as all that follows
   std::size_t group_ranks = 1;          // a divisor of the group's size: ParallelLayout::attn_tp()
-  Split split = Split::balanced;        // how the ranks of a group share its rows
+  Split split = Split::balanced;        // how the ranks of a group share its rows; none: they are by themselves
   bool split_slots = false;             // or rather its slot, of which its rows are the first
   SlotKind slot = SlotKind::dense;      // not `given`
   std::size_t slot_rows = 0;  // aligned: the multiple; fixed: rows of each slot; up to 2^31 − 1. Else not looked at

@@ -29,8 +29,8 @@ struct Fp8Output {
   void* rows = nullptr;    // [tokens, hidden], aligned to 8 bytes; null: none are made
   std::size_t stride = 0;  // bytes from row to row, a multiple of 8; 0: hidden
   Fp8Scaling scaling = Fp8Scaling::per_token;
-  const float* scale = nullptr;  // fixed: one f32 > 0, read when the call runs. GPU: device memory
-  void* scales = nullptr;        // the others: [tokens], or [tokens, hidden / 128], of …
+  const float* scale = nullptr;  // fixed: one f32 > 0, aligned to 4 bytes, read when the call runs. GPU: device memory
+  void* scales = nullptr;        // the others: [tokens], or [tokens, hidden / 128], of …; f32 aligned to 4 bytes
   ScaleType scale_type = ScaleType::f32;
   // Scales from one row's to the next one's, and from one group of columns' to the next one's. 0: those of rows side by
   // side. 1 and the (padded) number of tokens give the layout by columns that grouped GEMMs read.
@@ -41,17 +41,17 @@ struct Fp8Output {
 // Tensors are [tokens, hidden], aligned to 16 bytes; strides are elements from row to row, multiples of 8, and 0 stands
 // for hidden.
 struct AllReduceRmsNormArgs {
-  const void* input = nullptr;     // this rank's part of the sum
-  const void* residual = nullptr;  // the same on every rank; null: there is none, as in a model's first block
-  void* residual_output = nullptr;
-  const void* gamma = nullptr;  // [hidden], aligned to 16 bytes
-  void* output = nullptr;       // normed rows of `type`; may be null where fp8 is made
+  const void* input = nullptr;      // this rank's part of the sum
+  const void* residual = nullptr;   // the same on every rank; null: there is none, as in a model's first block
+  void* residual_output = nullptr;  // also where there is no residual
+  const void* gamma = nullptr;      // [hidden], aligned to 16 bytes
+  void* output = nullptr;           // normed rows of `type`; may be null where fp8 is made
   Fp8Output fp8 = {};
-  std::size_t tokens = 0;  // 0 included; the same on every rank
+  std::size_t tokens = 0;  // up to 2^31, 0 included; the same on every rank
   std::size_t hidden = 0;  // a multiple of 8, up to 65,536; the same on every rank
   std::size_t input_stride = 0, residual_stride = 0, residual_output_stride = 0, output_stride = 0;
   DataType type = DataType::bf16;              // or f16
-  float epsilon = 1e-6f;                       // the same on every rank, as is …
+  float epsilon = 1e-6f;                       // 0 … 1e30; the same on every rank, as is …
   bool gamma_plus_one = false;                 // … this: the weights are 1 + γ, as Gemma's are
   Algorithm algorithm = Algorithm::automatic;  // or one_shot, or two_shot
   Stream stream = nullptr;

@@ -204,7 +204,9 @@ class Exchange {
   // Collective over the whole communicator, like split(): ranks of several groups make the exchanges of all groups at
   // once. Memory is taken until free(), or until the communicator is destroyed; release() and acquire() include it.
   // There is room for (63 − Config::max_groups) / 2 exchanges at a time.
-  // Throws Errc::invalid_argument on all ranks where one rejects, or where ranks of the group differ.
+  // A rank that rejects throws Errc::invalid_argument (Errc::unsupported where ranks do not reach each other's memory,
+  // Errc::released), and the others the same or Errc::rendezvous with its reason; where ranks of the group differ, all
+  // of them throw Errc::invalid_argument.
   static Exchange create(const Group& group, const ExchangeArgs& args);
 
   // Gives the exchange's memory back on all ranks, and its place among the exchanges. Collective like create(): every
@@ -213,9 +215,9 @@ class Exchange {
   // From then on every call on this exchange, by whichever handle, is rejected with Errc::released, and graphs and
   // recordings that hold one end at once with that code in status(), as those do that a release() finds; so destroy or
   // capture anew. Where handles go without it, the memory stays.
-  // Errc::released on all ranks where one has freed it already, or while the communicator's memory is released;
-  // Errc::invalid_argument where ranks free different ones; Errc::rendezvous where a rank does not call. Then nothing
-  // has happened: the exchange goes on.
+  // Errc::released on all ranks where one names one that has been freed, or while the communicator's memory is
+  // released; Errc::invalid_argument where ranks free different ones; Errc::rendezvous where a rank does not call. Then
+  // nothing has happened: the exchange goes on.
   void free();
 
   const ExchangeArgs& args() const;

@@ -15,7 +15,8 @@ class SymmetricState;
 }  // namespace detail
 
 // As many bytes on every rank of a communicator. A handle; copies mean the same memory, and the communicator lives
-// until the last one is gone.
+// until the last one is gone. data(), bytes() and peer() may be called from any thread, but not while allocate(),
+// free(), Communicator::release() or acquire() runs.
 class SymmetricMemory {
  public:
   // Collective over the whole communicator, like split(): no call of any of its groups may run while this does, but for

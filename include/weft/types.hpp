@@ -23,7 +23,7 @@ enum class DataType : std::uint8_t { bf16, f16, f32, i32 };
 // max: NaN wins over every number; +0 is larger than −0.
 enum class ReduceOp : std::uint8_t { sum, max };
 
-// Which algorithm serves an all-reduce. `automatic` chooses by device, world size and message size (see plan.hpp) among
+// Which algorithm serves an all-reduce. `automatic` chooses by device, world size and message size among
 // Weft's own, whose results are bit-identical.
 //   one_shot  one hop, every rank sends its whole message to every other: the fastest for small messages
 //   two_shot  two hops, reduce-scatter and all-gather: the fastest for larger ones on GPUs

@@ -224,8 +224,11 @@ Command add_bench_all_reduce(CLI::App& app, const std::vector<std::string>& argu
   app.add_flag("--multicast", bench->options.multicast,
                "Ask for NVLink multicast (Config::multicast), and measure the multimem algorithms as well");
   add_method(app, bench->methods);
-  app.add_option("--blocks", bench->blocks, "Blocks of Weft's kernels (default: chosen by size)");
-  app.add_option("--threads", bench->threads, "Threads per block, a multiple of 32 (default: chosen by size)");
+  app.add_option("--blocks", bench->blocks,
+                 "Blocks of Weft's kernels, 2 to one more than a GPU's SMs; several with --sweep, \"16,32\" (default: "
+                 "chosen by size)");
+  app.add_option("--threads", bench->threads,
+                 "Threads per block, a multiple of 32; several with --sweep (default: chosen by size)");
   app.add_flag("--sweep", bench->sweep, "Try many grids per size and algorithm and print the best");
   app.add_option("--torch-json", bench->torch_json, "Columns from a file that bench/torch_peer.py wrote");
   bench->options.add_op_to(app);

@@ -39,7 +39,7 @@ struct MoeBench {
   ScaleOrder scale_order = ScaleOrder::rows;
   bool apart = false, unweighted = false;
   std::uint32_t capacity = 0;
-  int blocks = 0, threads = 0;
+  Launch launch;
 
   ExchangeArgs exchange_of(const ModelShape& shape, std::int64_t most_tokens) const;
   Table table_of(const std::vector<MoeResult>& results, const ExchangeArgs& args) const;
@@ -116,7 +116,7 @@ void MoeBench::write(const Ranks& ranks, const ModelShape& shape, const Exchange
 
 int MoeBench::run() {
   const ModelShape shape = config.empty() ? preset(model) : shape_from_config(config);
-  if (!shape.has_experts()) throw Error(Errc::invalid_argument, fmt::format("--model {}: has no experts", shape.name));
+  require_experts(config.empty() ? "--model" : "--config", shape);
   const std::string note = row.empty() ? cast_note(shape) : "";
   if (row.empty()) row = cast_name(usual_cast(shape));
   std::vector<std::int64_t> counts;
@@ -131,7 +131,7 @@ int MoeBench::run() {
     progress.step(fmt::format("{} tokens", count));
     const auto number = static_cast<std::uint32_t>(count);
     const MoeTraffic flow(shape, args, traffic, ranks.world_size(), number);
-    MoeResult result = measurement.run(flow, number, options.samples, {.blocks = blocks, .threads = threads});
+    MoeResult result = measurement.run(flow, number, options.samples, launch);
     if (!result.wrong.empty()) {
       progress.clear();
       fmt::print(stderr, "WRONG: {} tokens: {}\n", count, result.wrong);
@@ -149,16 +149,20 @@ int MoeBench::run() {
 Command add_bench_moe(CLI::App& app, const std::vector<std::string>& arguments) {
   const auto bench = std::make_shared<MoeBench>();
   bench->arguments = arguments;
-  app.add_option("--model", bench->model, "Shape of the layer")->check(CLI::IsMember(preset_names()));
-  app.add_option("--config", bench->config, "… or a Hugging Face config.json");
-  app.add_option("--ep", bench->options.ranks, "Ranks that share the experts; the same as --ranks");
+  auto* model = app.add_option("--model", bench->model, "Shape of the layer")
+                    ->check(CLI::IsMember(preset_names()))
+                    ->capture_default_str();
+  app.add_option("--config", bench->config, "… or a Hugging Face config.json")->excludes(model);
+  app.add_option("--ep", bench->options.ranks, "Ranks that share the experts; the same as --ranks")
+      ->check(CLI::Range(1, 72));
   app.add_option("--tokens", bench->tokens,
                  "Tokens per rank, \"1,8,128\" (default: powers of two up to 1024; on the CPU up to 128)");
   app.add_option("--dispatch", bench->row,
                  "Rows on their way to the experts (default: fp8, or bf16 where 128 does not divide hidden)")
       ->check(CLI::IsMember({"fp8", "fp8-ue8m0", "bf16", "f16"}));
   add_choice(app, "--routing", bench->traffic, {Traffic::uniform, Traffic::grouped, Traffic::zipf, Traffic::hot},
-             "Who chooses which experts");
+             "Who chooses which experts: uniform any; grouped those of some groups, as DeepSeek's; zipf expert n with "
+             "weight 1/n; hot all of them expert 0, too");
   add_choice(app, "--layout", bench->layout,
              {RowLayout::expert_masked, RowLayout::expert_contiguous, RowLayout::rank_major},
              "Where rows go (contiguous experts are aligned to 128 rows)");
@@ -169,8 +173,7 @@ Command add_bench_moe(CLI::App& app, const std::vector<std::string>& arguments) 
                  "Rows of each expert (contiguous: of a rank's experts together); what has no room is dropped")
       ->check(CLI::PositiveNumber);
   app.add_flag("--apart", bench->apart, "Sends and waits in launches of their own");
-  app.add_option("--blocks", bench->blocks, "Blocks of each kernel (default: chosen by tokens)");
-  app.add_option("--threads", bench->threads, "Threads per block");
+  add_launch(app, bench->launch, "each kernel");
   bench->options.add_to(app);
   return [bench] { return bench->run(); };
 }

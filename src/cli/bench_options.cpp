@@ -2,6 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <set>
+#include <string>
+
 #include "core/build_info.hpp"
 #include "options.hpp"
 #include "plot.hpp"
@@ -64,6 +68,31 @@ std::string described(const Point& point) {
 
 }  // namespace
 
+namespace {
+
+// What was rejected, a launch say, said once for each reason. Where nothing is left of what Weft was asked, or of what
+// it was asked to launch so, that is an error.
+void explain_rejections(const Ranks& ranks, const std::vector<Result>& results) {
+  const auto has_launch = [](const Result& r) { return r.point.launch.blocks != 0 || r.point.launch.threads != 0; };
+  const bool any_launch = std::ranges::any_of(results, has_launch);
+  std::set<std::string> said;
+  bool asked = false, measured = false;
+  for (const Result& result : results) {
+    if (is_weft(result.point.contender) && has_launch(result) == any_launch) {
+      asked = true;
+      measured = measured || result.verdict != Verdict::unavailable;
+    }
+    if (result.verdict != Verdict::unavailable || result.detail.empty()) continue;
+    if (!said.insert(fmt::format("{}: {}", name(result.point.contender), result.detail)).second) continue;
+    if (ranks.leader())
+      fmt::print(stderr, "not measured: {} of {}: {}\n", name(result.point.contender), described(result.point),
+                 result.detail);
+  }
+  if (asked && !measured) throw Error(Errc::invalid_argument, "nothing of Weft's could be measured");
+}
+
+}  // namespace
+
 std::vector<Result> run_points(Ranks& ranks, Bench& bench, const std::vector<Point>& points, int samples) {
   const int turns = ranks.device() == Device::cpu ? std::min(samples, 3) : 1;
   Progress progress(points.size() * static_cast<std::size_t>(turns), ranks.leader());
@@ -88,6 +117,8 @@ std::vector<Result> run_points(Ranks& ranks, Bench& bench, const std::vector<Poi
       }
     }
   }
+  progress.clear();
+  explain_rejections(ranks, results);
   return results;
 }
 
@@ -96,14 +127,19 @@ std::vector<Method> methods_named(const Bench& bench, const std::string& text) {
   if (text == "all") return offered;
   for (const auto method : offered)
     if (name(method) == text) return {method};
-  throw Error(Errc::invalid_argument, fmt::format("--method {}: these ranks have no such method", text));
+  std::string names = "all";
+  for (const auto method : offered) names += fmt::format(", {}", name(method));
+  throw Error(Errc::invalid_argument, fmt::format("--method {}: these ranks are timed by one of {}", text, names));
 }
 
 void add_launch(CLI::App& app, Launch& launch, const std::string& kernels) {
-  app.add_option("--blocks", launch.blocks, fmt::format("Blocks of {} (default: chosen by size)", kernels))
+  app.add_option("--blocks", launch.blocks,
+                 fmt::format("Blocks of {}, one more than a GPU's SMs at most, and 2 on CPU ranks (default: chosen by "
+                             "size)",
+                             kernels))
       ->check(CLI::Range(2, 1024));
   app.add_option("--threads", launch.threads, "Threads per block, a multiple of 32 (default: chosen by size)")
-      ->check(CLI::Range(32, 1024));
+      ->check(CLI::Range(32, 512));
 }
 
 std::string print_tables(const BenchOptions& options, const std::vector<Method>& methods,

@@ -137,7 +137,7 @@ int Info::run() const {
 Command add_info(CLI::App& app, const std::vector<std::string>& arguments) {
   const auto info = std::make_shared<Info>();
   info->arguments = arguments;
-  app.add_option("--ranks", info->ranks, "Ranks of the communicator whose memory is shown (default: as in bench)")
+  app.add_option("--ranks", info->ranks, "Ranks whose memory is shown (default: as in bench; with --moe 8)")
       ->check(CLI::Range(1, 72));
   add_choice(app, "--device", info->device, {Device::automatic, Device::cpu, Device::cuda}, "Where its ranks live");
   app.add_option("--moe", info->moe, "Instead: what dispatch and combine of this model take")

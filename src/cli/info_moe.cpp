@@ -45,7 +45,7 @@ std::size_t nccl_ep_bytes(const ExchangeArgs& args, std::size_t ranks, bool by_r
 
 std::vector<MoeMemory> moe_memory(const std::string& model, int ranks, std::uint32_t tokens) {
   const ModelShape shape = preset(model);
-  if (!shape.has_experts()) throw Error(Errc::invalid_argument, fmt::format("--moe {}: has no experts", model));
+  require_experts("--moe", shape);
   std::vector<MoeMemory> casts;
   for (const RowCast cast : {RowCast::fp8, RowCast::none}) {
     if (cast == RowCast::fp8 && usual_cast(shape) != cast) continue;

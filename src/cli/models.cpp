@@ -129,6 +129,15 @@ std::vector<std::string> preset_names() {
   return names;
 }
 
+void require_experts(std::string_view option, const ModelShape& shape) {
+  if (shape.has_experts()) return;
+  std::vector<std::string> names;
+  for (const auto& one : presets())
+    if (one.has_experts()) names.push_back(one.name);
+  throw Error(Errc::invalid_argument, fmt::format("{} {}: has no experts; presets that have some: {}", option,
+                                                  shape.name, fmt::join(names, ", ")));
+}
+
 ModelShape preset(std::string_view name) {
   for (const auto& shape : presets())
     if (shape.name == name) return shape;

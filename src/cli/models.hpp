@@ -28,6 +28,8 @@ struct ModelShape {
 
 // Names that preset() knows, in the order in which --help lists them.
 std::vector<std::string> preset_names();
+// Throws where the shape that `option` names has none.
+void require_experts(std::string_view option, const ModelShape& shape);
 
 // Throws Errc::invalid_argument, listing the known names, when `name` is none of them.
 ModelShape preset(std::string_view name);

@@ -84,7 +84,7 @@ faster is measured again before it is believed, and what gains less than noise i
 checked. A run that was ended goes on where it was.
 
 The table says for the GPU, the number of ranks and the operation which algorithm serves messages up to which size, and
-with how many blocks and threads where the usual grid is slower. Tables for H200s are built in; a communicator uses that of
+with how many blocks and threads where the usual grid is slower. Tables for H200s and for CPU ranks are built in; a communicator uses that of
 Config::tuning_file, rank 0's for all ranks, and `weft info` says which.
 
 Examples:
@@ -150,7 +150,8 @@ int run_program(const std::vector<std::string>& arguments) {
       app.add_subcommand("tune", "Measures which algorithm and grid serve which size here, and writes the table");
   tune->footer(kTuneExamples);
   const Command run_tune = add_tune(*tune, arguments);
-  auto* simulate = app.add_subcommand("simulate", "Runs the protocols under every schedule, or under one of yours");
+  auto* simulate =
+      app.add_subcommand("simulate", "Runs the protocols under many schedules, all within a bound, or one of yours");
   simulate->footer(kSimulateExamples);
   const Command run_simulate = add_simulate(*simulate, arguments);
 

@@ -131,7 +131,9 @@ Command add_simulate(CLI::App& app, const std::vector<std::string>& arguments) {
   app.add_option("--executions", options->executions,
                  "at most, per set-up (10000); where a rank stops, for each step at which it can (8)")
       ->check(CLI::Range(std::int64_t{1}, most));
-  app.add_option("--bound", options->bound, "exhaustive: choices that are not the ordinary one; pct: change points")
+  app.add_option("--bound", options->bound,
+                 "exhaustive: choices that are not the ordinary one (default: the set-up's, see --list); pct: change "
+                 "points (default: 4)")
       ->check(CLI::Range(0, 64));
   auto* const replay = app.add_option_function<std::string>(
       "--replay", [options](const std::string& schedule) { options->replay = schedule; },

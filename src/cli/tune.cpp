@@ -164,7 +164,8 @@ int Tune::run() const {
   check_outputs({{"--state", file}});  // which keeps what was measured, wherever the table cannot be written
   static_cast<void>(found_tables());
   Ranks ranks(options.ranks_args());
-  if (ranks.world_size() == 1) throw Error(Errc::invalid_argument, "--ranks 1: there is nothing to tune");
+  if (ranks.world_size() == 1)
+    throw Error(Errc::invalid_argument, "--ranks: there is one rank, and 2 to 72 can be tuned");
   if (!state_of(ranks).direct())
     throw Error(Errc::unsupported, fmt::format("these ranks do not reach each other's memory ({}): NCCL serves them",
                                                ranks.first().fabric()));

@@ -108,9 +108,11 @@ void all_reduce(const Group& handle, const AllReduceArgs& args) {
   detail::check_alive(handle, "all_reduce");
 
   if (args.algorithm == Algorithm::nccl || !group.direct()) {
-    require(args.algorithm == Algorithm::automatic || args.algorithm == Algorithm::nccl,
-            "algorithm: {} needs ranks that reach each other's memory, and these do not ({})",
-            weft::name(args.algorithm), communicator.fabric().description());
+    if (args.algorithm != Algorithm::automatic && args.algorithm != Algorithm::nccl) {
+      throw Error(Errc::unsupported,
+                  fmt::format("algorithm: {} needs ranks that reach each other's memory, and these do not ({})",
+                              weft::name(args.algorithm), communicator.fabric().description()));
+    }
     return detail::call_nccl(
         handle,
         {detail::fingerprint("all_reduce", args.op, args.type, args.count, Algorithm::nccl, args.tag),

@@ -33,8 +33,8 @@ void check_shape(const GroupState& group, const AllGatherCountsArgs& args) {
           "group_ranks: {} is not a divisor of the group's size, {}", args.group_ranks, size);
   detail::check_choice("split", args.split, Split::ceil);
   detail::check_slots("slot", args.slot, SlotKind::fixed, args.slot_rows);
-  require(args.split != Split::none || args.group_ranks == 1, "split: none, and {} ranks have the same rows",
-          args.group_ranks);
+  require(args.split != Split::none || args.group_ranks == 1,
+          "split: none is not balanced or ceil, and group_ranks {} share a group's rows", args.group_ranks);
 }
 
 void check_memory(const GroupState& group, const AllGatherCountsArgs& args, std::size_t output_words) {

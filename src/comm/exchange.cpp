@@ -35,14 +35,16 @@ void check_outputs(const GroupState& group, const ExchangeShape& shape, const Di
     if (needed || data != nullptr) check_tensor(group, name, data, alignment);
   };
   const auto forbid = [&](const char* name, const void* data, bool forbidden) {
-    require(!forbidden || data == nullptr, "{}: this layout has none", name);
+    require(!forbidden || data == nullptr, "{}: not null, and layout {} has none", name, weft::name(shape.layout));
   };
   check("source_tokens", args.source_tokens, 4, by_rank);
   check("offsets", args.offsets, 4, shape.layout == RowLayout::expert_contiguous);
   forbid("offsets", args.offsets, shape.layout != RowLayout::expert_contiguous);
   forbid("output_sources", args.output_sources, by_rank);
   forbid("output_ids", args.output_ids, !by_rank);
-  forbid("output_weights", args.output_weights, !by_rank || !shape.weighted);
+  forbid("output_weights", args.output_weights, !by_rank);
+  require(shape.weighted || args.output_weights == nullptr,
+          "output_weights: not null, and the exchange is not weighted");
   if (shape.local != 0) {
     check("output", args.output, 16, true);
     check("output_scales", args.output_scales, 4, scaled);

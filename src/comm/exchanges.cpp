@@ -48,16 +48,27 @@ std::shared_ptr<ExchangeState> CommunicatorState::make_exchange(GroupState& grou
 
 void CommunicatorState::free_exchange(const std::shared_ptr<ExchangeState>& exchange) {
   bootstrap_->agree_on("free an exchange", [&] {
-    if (exchange->freed()) throw Error(Errc::released, "Exchange::free: the exchange has been freed");
     if (released_) throw Error(Errc::released, "Exchange::free: the communicator's memory is released");
   });
-  const auto named = bootstrap_->all_gather_value("compare the exchanges to free", exchange->number());
+  struct Named {
+    std::uint64_t number;
+    std::uint64_t freed;
+  };
+  const auto named =
+      bootstrap_->all_gather_value("compare the exchanges to free", Named{exchange->number(), exchange->freed()});
   for (std::size_t rank = 0; rank < named.size(); ++rank) {
-    if (named[rank] == named[0]) continue;
+    if (named[rank].freed == 0) continue;
+    throw Error(Errc::released,
+                fmt::format("Exchange::free: the exchange has been freed (rank {} frees number {} of those that were "
+                            "ever created)",
+                            rank, named[rank].number));
+  }
+  for (std::size_t rank = 0; rank < named.size(); ++rank) {
+    if (named[rank].number == named[0].number) continue;
     throw Error(Errc::invalid_argument,
                 fmt::format("Exchange::free: ranks disagree: of the exchanges that were ever created, rank 0 frees "
                             "number {}, rank {} number {}",
-                            named[0], rank, named[rank]));
+                            named[0].number, rank, named[rank].number));
   }
   // What is on the GPU's queues is made; what comes now ends at once. Kernels that have begun write to peers until they
   // end, so nobody's window may go before all of them have.

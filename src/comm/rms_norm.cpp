@@ -66,6 +66,8 @@ void check_fp8(const GroupState& group, const AllReduceRmsNormArgs& args) {
           static_cast<int>(fp8.scale_type));
   require(fp8.stride % 8 == 0, "fp8.stride: {} bytes from row to row are not a multiple of 8", fp8.stride);
   const std::size_t stride = fp8.stride != 0 ? fp8.stride : args.hidden;
+  require(stride >= args.hidden, "fp8.stride: {} bytes from row to row are less than the {} bytes of a row", stride,
+          args.hidden);
   detail::check_extent(group, {"fp8.rows", fp8.rows, args.tokens, args.hidden, stride, 8});
   const auto check_scales = [&](const char* name, const void* data, std::size_t alignment) {
     require(data != nullptr, "{}: null, with scaling {}", name, weft::name(fp8.scaling));

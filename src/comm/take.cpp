@@ -38,8 +38,8 @@ void take_rows(const Group& handle, const TakeRowsArgs& args) {
   check_part("slot", "slots", args.slot, args.slots);
   check_part("shard", "shards", args.shard, args.shards);
   detail::check_counts(group, args.counts);
-  require(args.counts.split != Split::none || args.shards == 1, "counts.split: none, and there are {} shards",
-          args.shards);
+  require(args.counts.split != Split::none || args.shards == 1,
+          "counts.split: none is not balanced or ceil, and there are {} shards", args.shards);
   const Extent input = detail::extent_of({"input", args.input, args.input_rows, args.row_bytes, args.input_stride});
   const Extent output =
       detail::extent_of({"output", args.output, args.output_rows, args.row_bytes, args.output_stride});

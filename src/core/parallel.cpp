@@ -76,7 +76,7 @@ std::size_t slot_rows_of(std::size_t rows, SlotKind kind, std::size_t slot_rows)
     case SlotKind::dense:
       return rows;
     case SlotKind::aligned:
-      if (slot_rows == 0) break;
+      detail::check_argument(slot_rows != 0, "slot_rows", slot_rows, "1 or more, as slots are aligned to it");
       return (rows + slot_rows - 1) / slot_rows * slot_rows;
     case SlotKind::max:
     case SlotKind::fixed:
@@ -84,7 +84,8 @@ std::size_t slot_rows_of(std::size_t rows, SlotKind kind, std::size_t slot_rows)
       detail::check_argument(rows <= slot_rows, "rows", rows, fmt::format("at most {}, the rows of a slot", slot_rows));
       return slot_rows;
   }
-  throw Error(Errc::invalid_argument, fmt::format("slot: {} of {} rows is none", static_cast<int>(kind), slot_rows));
+  throw Error(Errc::invalid_argument,
+              fmt::format("slot: {} is not dense, aligned, max, fixed or given", static_cast<int>(kind)));
 }
 
 std::vector<RowRange> slots_of(std::span<const std::int32_t> rows, SlotKind kind, std::size_t slot_rows) {

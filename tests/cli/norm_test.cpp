@@ -141,6 +141,22 @@ TEST(BenchNorm, EveryBitOfItsOtherOutputsCounts) {
   }
 }
 
+// A table of dashes would look as if nothing were wrong.
+TEST(BenchNorm, SaysWhatWasNotMeasuredAndFailsWhereNothingWas) {
+  const std::vector<std::string> usual = {"bench",    "norm", "--device", "cpu", "--ranks",   "2",
+                                          "--hidden", "64",   "--tokens", "1",   "--samples", "1"};
+  auto arguments = usual;
+  arguments.insert(arguments.end(), {"--blocks", "9"});
+  const auto result = run(arguments);
+  EXPECT_EQ(result.code, 2);
+  const std::string reason = "not measured: one-shot of all_reduce_rms_norm";
+  EXPECT_NE(result.err.find(reason), std::string::npos) << result.err;
+  EXPECT_EQ(result.err.find(reason), result.err.rfind(reason)) << "said twice: " << result.err;
+  EXPECT_NE(result.err.find("launch.blocks: 9 is not 0 or between 2 and 2"), std::string::npos) << result.err;
+  EXPECT_NE(result.err.find("nothing of Weft's could be measured"), std::string::npos) << result.err;
+  EXPECT_EQ(result.out.find("Every result"), std::string::npos) << result.out;
+}
+
 TEST(BenchNorm, BadUsageIsRejected) {
   EXPECT_EQ(run({"bench", "norm", "--fp8", "fp4"}).code, 2);
   EXPECT_EQ(run({"bench", "norm", "--fp8", "fixed", "--scales", "ue8m0"}).code, 2);

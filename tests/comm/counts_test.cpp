@@ -190,7 +190,8 @@ TEST(GatheredCountsFaults, MistakesAreRejectedByName) {
     expect("group_ranks: 0 is not a divisor of the group's size, 2", [](auto& a) { a.group_ranks = 0; });
     expect("group_ranks: 4 is not a divisor of the group's size, 2", [](auto& a) { a.group_ranks = 4; });
     expect("split: 3 is not none, balanced or ceil", [](auto& a) { a.split = static_cast<Split>(3); });
-    expect("split: none, and 2 ranks have the same rows", [](auto& a) { a.group_ranks = 2, a.split = Split::none; });
+    expect("split: none is not balanced or ceil, and group_ranks 2",
+           [](auto& a) { a.group_ranks = 2, a.split = Split::none; });
     expect("slot: 4 is not dense, aligned, max or fixed", [](auto& a) { a.slot = SlotKind::given; });
     expect("slot_rows: 0 is not between 1 and", [](auto& a) { a.slot = SlotKind::aligned; });
     expect("input: null", [](auto& a) { a.input = nullptr; });

@@ -176,7 +176,7 @@ TEST(TakenRows, MistakesAreRejectedByName) {
   expect("slot: 2 is not between 0 and 1", [](auto& a) { a.slot = 2; });
   expect("shards: 0 is not between 1 and 72", [](auto& a) { a.shards = 0; });
   expect("shard: 3 is not between 0 and 2", [](auto& a) { a.shards = 3, a.shard = 3; });
-  expect("counts.split: none, and there are 2 shards", [](auto& a) { a.shards = 2; });
+  expect("counts.split: none is not balanced or ceil, and there are 2 shards", [](auto& a) { a.shards = 2; });
   expect("counts.rows: null", [](auto& a) { a.counts.rows = nullptr; });
   expect("row_bytes: ", [](auto& a) { a.row_bytes = SIZE_MAX; });
   expect("input_rows: ", [](auto& a) { a.input_rows = SIZE_MAX; });

@@ -157,7 +157,9 @@ TEST(Slots, AreAsLongAsTheirKindSays) {
   EXPECT_EQ(slot_rows_of(5, SlotKind::fixed, 16), 16u);
   EXPECT_EQ(slot_rows_of(16, SlotKind::fixed, 16), 16u);
   EXPECT_EQ(slot_rows_of(5, SlotKind::given, 7), 7u);
-  expect_says(error_of([] { slot_rows_of(5, SlotKind::aligned, 0); }), "slot: ");
+  expect_says(error_of([] { slot_rows_of(5, SlotKind::aligned, 0); }),
+              "slot_rows: 0 is not 1 or more, as slots are aligned to it");
+  expect_says(error_of([] { slot_rows_of(5, static_cast<SlotKind>(7), 4); }), "slot: 7 is not dense, aligned");
   expect_says(error_of([] { slot_rows_of(5, SlotKind::fixed, 4); }), "rows: 5 is not at most 4, the rows of a slot");
   expect_says(error_of([] { slot_rows_of(5, SlotKind::max, 4); }), "rows: 5 is not at most 4");
 }

@@ -194,7 +194,7 @@ std::vector<RejectedDispatch> rejected_dispatches(RowLayout layout) {
     add("offsets: null", [](auto& a) { a.offsets = nullptr; });
     add("offsets: ", [](auto& a) { shift(a.offsets, 2); });
   } else {
-    add("offsets: this layout has none", [](auto& a) { a.offsets = memory; });
+    add("offsets: not null, and layout ", [](auto& a) { a.offsets = memory; });
   }
   if (by_rank) {
     add("source_tokens: null", [](auto& a) { a.source_tokens = nullptr; });
@@ -202,11 +202,11 @@ std::vector<RejectedDispatch> rejected_dispatches(RowLayout layout) {
     add("output_ids: ", [](auto& a) { shift(a.output_ids, 2); });
     add("output_weights: null", [](auto& a) { a.output_weights = nullptr; });
     add("output_weights: ", [](auto& a) { shift(a.output_weights, 2); });
-    add("output_sources: this layout has none", [](auto& a) { a.output_sources = memory; });
+    add("output_sources: not null, and layout ", [](auto& a) { a.output_sources = memory; });
   } else {
     add("output_sources: ", [](auto& a) { shift(a.output_sources, 2); });
-    add("output_ids: this layout has none", [](auto& a) { a.output_ids = memory; });
-    add("output_weights: this layout has none", [](auto& a) { a.output_weights = reinterpret_cast<float*>(memory); });
+    add("output_ids: not null, and layout ", [](auto& a) { a.output_ids = memory; });
+    add("output_weights: not null, and layout ", [](auto& a) { a.output_weights = reinterpret_cast<float*>(memory); });
   }
   return all;
 }

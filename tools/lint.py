@@ -12,7 +12,7 @@ SOURCES = {".hpp", ".cpp", ".cu", ".cuh", ".py", ".sh", ".cmake"}
 CPP = {".hpp", ".cpp", ".cu", ".cuh"}
 
 # One algorithm source for all executors: these folders do not know which one they run on. What they may ask a team for
-# are its constants: T::kLanes, T::kAtomicBytes, T::kLeastThreads.
+# are its constants (docs/architecture.md).
 NEUTRAL = ("src/algorithms/", "src/wire/")
 NEUTRAL_RULES = [
     (re.compile(r"__CUDA_ARCH__|__CUDACC__|__NVCC__|__NVPTX__|WEFT_WITH_CUDA"), "asks for an architecture"),

@@ -1,5 +1,6 @@
-// How a rank that is one thread makes a call: all blocks of a phase, then the next phase, as no block waits in a phase
-// for what another sends in it.
+// How a rank that is one thread makes a call: all blocks of a phase, then the next phase. What a block waits for in a
+// phase other ranks send in the one before; or, of chunks, in the same one, of which a rank's only data block makes
+// all.
 #pragma once
 
 #include <array>

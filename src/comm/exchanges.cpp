@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "comm/exchange_state.hpp"
+#include "comm/freeing.hpp"
 #include "comm/state.hpp"
 
 namespace weft::detail {
@@ -50,26 +51,9 @@ void CommunicatorState::free_exchange(const std::shared_ptr<ExchangeState>& exch
   bootstrap_->agree_on("free an exchange", [&] {
     if (released_) throw Error(Errc::released, "Exchange::free: the communicator's memory is released");
   });
-  struct Named {
-    std::uint64_t number;
-    std::uint64_t freed;
-  };
-  const auto named =
-      bootstrap_->all_gather_value("compare the exchanges to free", Named{exchange->number(), exchange->freed()});
-  for (std::size_t rank = 0; rank < named.size(); ++rank) {
-    if (named[rank].freed == 0) continue;
-    throw Error(Errc::released,
-                fmt::format("Exchange::free: the exchange has been freed (rank {} frees number {} of those that were "
-                            "ever created)",
-                            rank, named[rank].number));
-  }
-  for (std::size_t rank = 0; rank < named.size(); ++rank) {
-    if (named[rank].number == named[0].number) continue;
-    throw Error(Errc::invalid_argument,
-                fmt::format("Exchange::free: ranks disagree: of the exchanges that were ever created, rank 0 frees "
-                            "number {}, rank {} number {}",
-                            named[0].number, rank, named[rank].number));
-  }
+  agree_on_freeing(
+      *bootstrap_,
+      {.call = "Exchange::free", .made = "created", .number = exchange->number(), .freed = exchange->freed()});
   // What is on the GPU's queues is made; what comes now ends at once. Kernels that have begun write to peers until they
   // end, so nobody's window may go before all of them have.
   bootstrap_->agree_on("free an exchange: finish its calls", [&] { fabric_->finish_calls(); });

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "comm/freeing.hpp"
 #include "comm/symmetric_state.hpp"
 #include "core/argument.hpp"
 
@@ -81,26 +82,9 @@ void CommunicatorState::free_symmetric(SymmetricState& memory) {
   bootstrap_->agree_on("free symmetric memory", [&] {
     if (released_) throw Error(Errc::released, "SymmetricMemory::free: the communicator's memory is released");
   });
-  struct Named {
-    std::uint64_t number;
-    std::uint64_t freed;
-  };
-  const auto named =
-      bootstrap_->all_gather_value("compare the symmetric memory to free", Named{memory.number(), memory.freed()});
-  for (std::size_t rank = 0; rank < named.size(); ++rank) {
-    if (named[rank].freed == 0) continue;
-    throw Error(Errc::released,
-                fmt::format("SymmetricMemory::free: it has been freed (rank {} frees number {} of those that were "
-                            "ever allocated)",
-                            rank, named[rank].number));
-  }
-  for (std::size_t rank = 0; rank < named.size(); ++rank) {
-    if (named[rank].number == named[0].number) continue;
-    throw Error(Errc::invalid_argument,
-                fmt::format("SymmetricMemory::free: ranks disagree: of those that were ever allocated, rank 0 frees "
-                            "number {}, rank {} number {}",
-                            named[0].number, rank, named[rank].number));
-  }
+  agree_on_freeing(
+      *bootstrap_,
+      {.call = "SymmetricMemory::free", .made = "allocated", .number = memory.number(), .freed = memory.freed()});
   // Kernels that have begun write to peers until they end, so nobody's part may go before all of them have.
   bootstrap_->agree_on("free symmetric memory: finish its calls", [&] { fabric_->finish_calls(); });
   memory.set_freed();

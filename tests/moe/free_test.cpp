@@ -220,11 +220,10 @@ TEST(MoeFree, RanksAgreeOnWhichOrNoneIsFreed) {
     };
     expect_code(
         [&] { (rank == 1 ? second : first).free(); }, Errc::invalid_argument,
-        "Exchange::free: ranks disagree: of the exchanges that were ever created, rank 0 frees number 1, rank 1 "
-        "number 2");
+        "Exchange::free: ranks disagree: of those that were ever created, rank 0 frees number 1, rank 1 number 2");
     use_both();
     expect_code([&] { (rank == 2 ? gone : first).free(); }, Errc::released,
-                "Exchange::free: the exchange has been freed (rank 2 frees number 0");
+                "Exchange::free: it has been freed (rank 2 frees number 0");
     use_both();
     communicator.release();
     expect_code([&] { first.free(); }, Errc::released, "Exchange::free: the communicator's memory is released");

@@ -103,6 +103,17 @@ struct AllReduceInstance {
   template <bool own_arrives, Team T>
   static WEFT_FN bool receive_and_reduce(T& team, const Session& s, std::uint32_t phase, Pack* slots,
                                          std::uint64_t packs, const Pack& own, typename R::Accumulator& sum) {
+    if constexpr (kSize == 2 && !own_arrives) {
+      return receive_and_reduce_pair(team, s, phase, slots, packs, own, sum);
+    } else {
+      return receive_and_reduce_all<own_arrives>(team, s, phase, slots, packs, own, sum);
+    }
+  }
+
+ private:
+  template <bool own_arrives, Team T>
+  static WEFT_FN bool receive_and_reduce_all(T& team, const Session& s, std::uint32_t phase, Pack* slots,
+                                             std::uint64_t packs, const Pack& own, typename R::Accumulator& sum) {
     for (std::uint32_t first = 0; first < size(*s.call); first += kBatch) {
       const auto expected = [&](std::uint32_t k) {
         return exists(s, first + k) && (own_arrives || first + k != s.rank());
@@ -125,6 +136,25 @@ struct AllReduceInstance {
         if (expected(k)) team.store(batch + k * packs, kRestPack);
       }
     }
+    return true;
+  }
+  // Between two ranks there is one peer, no rank to ask of each pack whether it sends anything, and a sum of two
+  // numbers has the same bits in either order, as NaN has but one pattern.
+  template <Team T>
+  static WEFT_FN bool receive_and_reduce_pair(T& team, const Session& s, std::uint32_t phase, Pack* slots,
+                                              std::uint64_t packs, const Pack& own, typename R::Accumulator& sum) {
+    static_assert(R::kOp == ReduceOp::sum);
+    const std::uint32_t peer = 1 - s.rank();
+    Pack* const from = slots + peer * packs;
+    Pack received{};
+    const auto poll = [&] {
+      received = team.load(from);
+      return Wire::template arrived<T::kAtomicBytes>(received, s.epoch);
+    };
+    if (!wait(team, s, {.phase = phase}, poll, [&] { return peer; })) return false;
+    R::begin(sum, own);
+    R::add(sum, Wire::decode(received));
+    team.store(from, kRestPack);
     return true;
   }
 };

@@ -14,20 +14,24 @@ struct NormRows {
   using Work = NormWork;
   using Norm = RmsNorm<R, true>;
   using Packs = typename Norm::Packs;
-  static constexpr int kMostThreads = kNormThreads;
+  static constexpr int kMostThreads = kNormRowsThreads;
 
   // By all threads of all blocks.
   template <Team T>
   static WEFT_FN void run(T& team, const Call& call, const NormWork& work) {
     if (!may_begin(team, call)) return;
-    std::uint32_t uses = 0;
-    for (std::uint32_t row = team.block_rank(); row < work.rows; row += team.blocks()) {
-      const Packs sums(static_cast<const Pack*>(work.residual_output) + row * work.residual_output_stride, 0);
-      static_cast<void>(Norm::finish(team, work, row, uses, [&](std::uint32_t, std::uint32_t i, Pack& sum) {
-        sum = sums.load(i);
-        return true;
-      }));
-    }
+    Norm::with_width(team, work, [&]<bool single>() {
+      const auto weights = Norm::weights(team, work, team.block_rank());
+      std::uint32_t uses = 0;
+      for (std::uint32_t row = team.block_rank(); row < work.rows; row += team.blocks()) {
+        const Packs sums(static_cast<const Pack*>(work.residual_output) + row * work.residual_output_stride, 0);
+        const auto take = [&](std::uint32_t, std::uint32_t i, Pack& sum) {
+          sum = sums.load(i);
+          return true;
+        };
+        static_cast<void>(Norm::template finish<single>(team, work, row, weights, uses, take));
+      }
+    });
   }
 };
 

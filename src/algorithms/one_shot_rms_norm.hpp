@@ -23,7 +23,7 @@ struct OneShotRmsNorm : AllReduceInstance<R, known_size, true> {
   using Packs = typename Norm::Packs;
   using Work = NormWork;
   using Handshake = detail::Handshake<known_size>;
-  static constexpr int kMostThreads = kNormThreads;
+  static constexpr int kMostThreads = max_norm_threads(Algorithm::one_shot, known_size);
   static constexpr Together kTogether = Together::warp;  // that adds up squares; blocks vote before they use them
   static constexpr int kPhases = 2;
   static constexpr std::uint32_t kFirstTurn = keeps_own ? 1 : 0;
@@ -59,11 +59,13 @@ struct OneShotRmsNorm : AllReduceInstance<R, known_size, true> {
     return p;
   }
 
-  // The first pack that this thread sends.
-  using Early = Pack;
+  struct Early {
+    Pack sent;  // the first pack that this thread sends
+    typename Norm::Weights weights;
+  };
   template <Team T>
-  static WEFT_FN Early early(T&, const Session&, const Work&, const Places& p) {
-    return Rows<true>::load_found(p.sent);
+  static WEFT_FN Early early(T& team, const Session&, const Work& work, const Places& p) {
+    return {.sent = Rows<true>::load_found(p.sent), .weights = Norm::weights(team, work, team.block_rank() - 1)};
   }
 
   template <int phase, Team T>
@@ -86,7 +88,7 @@ struct OneShotRmsNorm : AllReduceInstance<R, known_size, true> {
   template <Team T>
   static WEFT_FN Pack load(T& team, const Work& work, std::uint32_t row, std::uint32_t n, std::uint32_t i,
                            const Early& early) {
-    if (n == 0 && row == team.block_rank() - 1) return early;
+    if (n == 0 && row == team.block_rank() - 1) return early.sent;
     return Packs(static_cast<const Pack*>(work.input) + row * work.input_stride, 0).load(i);
   }
 
@@ -112,15 +114,17 @@ struct OneShotRmsNorm : AllReduceInstance<R, known_size, true> {
       }
     };
     if constexpr (keeps_own) {
-      Norm::each_row(team, work, [&](std::uint32_t row) {
-        Norm::each_pack(team, work, [&](std::uint32_t n, std::uint32_t i) {
-          if (i < work.row_packs) send_pack(row * work.row_packs + i, load(team, work, row, n, i, early));
+      Norm::with_width(team, work, [&]<bool single>() {
+        Norm::each_row(team, work, [&](std::uint32_t row) {
+          Norm::template each_pack<single>(team, work, [&](std::uint32_t n, std::uint32_t i) {
+            if (i < work.row_packs) send_pack(row * work.row_packs + i, load(team, work, row, n, i, early));
+          });
+          return true;
         });
-        return true;
       });
     } else {
       for (std::uint32_t i = p.share.first; i < p.share.end; i += p.share.step) {
-        send_pack(i, i == p.share.first ? early : p.input.load(i));
+        send_pack(i, i == p.share.first ? early.sent : p.input.load(i));
       }
     }
   }
@@ -128,17 +132,20 @@ struct OneShotRmsNorm : AllReduceInstance<R, known_size, true> {
   template <Team T>
   static WEFT_FN bool reduce(T& team, const Session& s, const Work& work, const Places& p, const Early& early) {
     Pack* const from = p.from + s.epoch % kBanks * p.bank_packs;
-    std::uint32_t uses = 0;
-    return Norm::each_row(team, work, [&](std::uint32_t row) {
-      return Norm::finish(team, work, row, uses, [&](std::uint32_t n, std::uint32_t i, Pack& result) {
-        typename R::Accumulator sum{};
-        const std::uint32_t pack = row * work.row_packs + i;
-        const Pack own = keeps_own ? load(team, work, row, n, i, early) : Pack{};
-        if (!Instance::template receive_and_reduce<!keeps_own>(team, s, 1, from + pack, p.slot_packs, own, sum)) {
-          return false;
-        }
-        result = R::finish(sum);
-        return true;
+    return Norm::with_width(team, work, [&]<bool single>() {
+      std::uint32_t uses = 0;
+      return Norm::each_row(team, work, [&](std::uint32_t row) {
+        const auto take = [&](std::uint32_t n, std::uint32_t i, Pack& result) {
+          typename R::Accumulator sum{};
+          const std::uint32_t pack = row * work.row_packs + i;
+          const Pack own = keeps_own ? load(team, work, row, n, i, early) : Pack{};
+          if (!Instance::template receive_and_reduce<!keeps_own>(team, s, 1, from + pack, p.slot_packs, own, sum)) {
+            return false;
+          }
+          result = R::finish(sum);
+          return true;
+        };
+        return Norm::template finish<single>(team, work, row, early.weights, uses, take);
       });
     });
   }

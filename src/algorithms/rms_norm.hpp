@@ -38,8 +38,9 @@ WEFT_FN Rows<true> norm_input(const NormWork& work) {
   return {work.input, work.rows, std::uint64_t{work.row_packs} * sizeof(Pack), work.input_stride * sizeof(Pack)};
 }
 
-// `casts`: rows are cast as well. What follows the arrival of a row is fetched while everybody waits for it, so that
-// instances without casts have no code for them.
+// `casts`: rows are cast as well. Each instruction that follows the arrival of a row counts: the 16 or 32 warps of its
+// block share four schedulers. So instances without casts have no code for them, and rows that have a thread for every
+// pack are served without loops (`single`).
 template <class R, bool casts>
 struct RmsNorm {
   static constexpr DataType kType = R::kType;
@@ -63,44 +64,65 @@ struct RmsNorm {
   static WEFT_FN std::uint32_t run_of(const NormWork& work) {
     return kUnit<T> == 1 && scaling_of(work) == RowScaling::per_group ? kScalePacks : 1;
   }
+  // Calls `serve.template operator()<single>()`, `single`: no thread has more than one pack of a row.
+  template <Team T, class Serve>
+  static WEFT_FN auto with_width(T& team, const NormWork& work, Serve serve) {
+    const bool single = run_of<T>(work) == 1 && work.row_packs <= team.size();
+    return single ? serve.template operator()<true>() : serve.template operator()<false>();
+  }
   // Calls `serve(n, i)` for the runs of a thread, of which the next is its n-th pack of the row, and the row's i-th; so
   // often in all threads of the block, also where i is behind the row's end.
-  template <Team T, class Serve>
+  template <bool single, Team T, class Serve>
   static WEFT_FN void each_run(T& team, const NormWork& work, Serve serve) {
     const std::uint32_t run = run_of<T>(work), at_once = team.size() * run;
-    std::uint32_t n = 0;
-    for (std::uint32_t begin = 0; begin < work.row_packs; begin += at_once, n += run) {
+    std::uint32_t n = 0, begin = 0;
+    do {
       serve(n, begin + team.thread_rank() * run);
-    }
+      n += run;
+      begin += at_once;
+    } while (!single && begin < work.row_packs);
   }
-  template <Team T, class Serve>
+  template <bool single, Team T, class Serve>
   static WEFT_FN void each_pack(T& team, const NormWork& work, Serve serve) {
-    const std::uint32_t run = run_of<T>(work);
-    each_run(team, work, [&](std::uint32_t n, std::uint32_t i) {
+    const std::uint32_t run = single ? 1 : run_of<T>(work);
+    each_run<single>(team, work, [&](std::uint32_t n, std::uint32_t i) {
       for (std::uint32_t k = 0; k < run; ++k) serve(n + k, i + k);
     });
+  }
+
+  // Of this thread's first two packs of every row, loaded before the first row is awaited; none where no row is this
+  // block's.
+  struct Weights {
+    Pack first, second;
+  };
+  template <Team T>
+  static WEFT_FN Weights weights(T& team, const NormWork& work, std::uint32_t first_row) {
+    const Packs gamma(work.gamma, 0);
+    const std::uint32_t run = run_of<T>(work), first = team.thread_rank() * run;
+    const std::uint32_t second = run == 1 ? first + team.size() : first + 1;
+    const std::uint32_t packs = first_row < work.rows ? work.row_packs : 0;
+    return {.first = first < packs ? gamma.load(first) : Pack{},
+            .second = second < packs ? gamma.load(second) : Pack{}};
   }
 
   // Finishes one row. `take(n, i, sum)` gives the row's i-th pack, this thread's n-th, of the all-reduce's result, or
   // false where the call has failed; false is then returned to every thread of the block. `uses`: of scratch memory,
   // counted from 0 in a call. Its halves take turns, so that who is late still finds what the others have left for it:
   // who writes to a half again has passed the barrier of the other one.
-  template <Team T, class Take>
-  static WEFT_FN bool finish(T& team, const NormWork& work, std::uint32_t row, std::uint32_t& uses, Take take) {
+  template <bool single, Team T, class Take>
+  static WEFT_FN bool finish(T& team, const NormWork& work, std::uint32_t row, const Weights& weights,
+                             std::uint32_t& uses, Take take) {
     const std::uint32_t packs = work.row_packs;
     const Packs residual(static_cast<const Pack*>(work.residual) + row * work.residual_stride, 0);
     const Packs result(static_cast<Pack*>(work.residual_output) + row * work.residual_output_stride, 0);
-    const Packs gamma(work.gamma, 0);
     Row mine{};
     bool good = true;
     float* const squares = half(team, uses);
-    each_pack(team, work, [&](std::uint32_t n, std::uint32_t i) {
+    each_pack<single>(team, work, [&](std::uint32_t n, std::uint32_t i) {
       float sum = 0;
       if (i < packs && good) {
-        // Both are on their way while the sum is awaited.
+        // On its way while the sum is awaited.
         const Pack before = work.residual != nullptr ? residual.load(i) : Pack{};
-        if (n == 0) mine.gamma = gamma.load(i);
-        if (n == 1) mine.second_gamma = gamma.load(i);
         Pack row_pack{};
         good = take(n, i, row_pack);
         if (work.residual != nullptr) row_pack = added(row_pack, before);
@@ -113,15 +135,15 @@ struct RmsNorm {
       if (i % kUnit<T> == 0 && i < packs) squares[i / kUnit<T>] = sum;
     });
     if (!team.all(good)) return false;
-    mine.factor = factor_of(work, total(team, squares, packs));
-    write(team, work, row, uses, mine);
+    mine.factor = factor_of(work, total<single>(team, squares, packs));
+    write<single>(team, work, row, weights, uses, mine);
     return true;
   }
 
  private:
   // What a thread knows of its row. Two of its packs stay in registers, the others are loaded again.
   struct Row {
-    Pack first, second, gamma, second_gamma;
+    Pack first, second;
     float factor;  // 1 / root mean square
   };
 
@@ -158,7 +180,7 @@ struct RmsNorm {
     }
     return value[0];
   }
-  template <Team T>
+  template <bool single, Team T>
   static WEFT_FN float total(T& team, const float* squares, std::uint32_t packs) {
     constexpr std::uint32_t own = kSegmentPacks / T::kLanes, of_segment = kSegmentPacks / kUnit<T>;
     const std::uint32_t entries = (packs + kUnit<T> - 1) / kUnit<T>;
@@ -172,7 +194,10 @@ struct RmsNorm {
     const std::uint32_t first = team.thread_rank() % T::kLanes * own;
     const float part = pairwise<own>([&](std::uint32_t i) {
       float sum = 0;
-      for (std::uint32_t segment = first + i; segment < segments; segment += kSegmentPacks) sum += segment_sum(segment);
+      for (std::uint32_t segment = first + i; segment < segments; segment += kSegmentPacks) {
+        sum += segment_sum(segment);
+        if (single && own == 1) break;  // no block has more than 32 warps
+      }
       return sum;
     });
     return team.sum_of(part, T::kLanes);
@@ -193,34 +218,36 @@ struct RmsNorm {
     return R::finish(x);
   }
 
-  template <Team T>
-  static WEFT_FN void write(T& team, const NormWork& work, std::uint32_t row, std::uint32_t& uses, const Row& mine) {
-    const std::uint32_t run = run_of<T>(work), packs = work.row_packs;
+  template <bool single, Team T>
+  static WEFT_FN void write(T& team, const NormWork& work, std::uint32_t row, const Weights& weights,
+                            std::uint32_t& uses, const Row& mine) {
+    const std::uint32_t run = single ? 1 : run_of<T>(work), packs = work.row_packs;
     const Packs result(static_cast<Pack*>(work.residual_output) + row * work.residual_output_stride, 0);
     const Packs gamma(work.gamma, 0);
     const Packs output(static_cast<Pack*>(work.output) + row * work.output_stride, 0);
     const auto normed_at = [&](std::uint32_t n, std::uint32_t i) {
-      if (n == 0) return normed(work, mine.first, mine.gamma, mine.factor);
-      if (n == 1) return normed(work, mine.second, mine.second_gamma, mine.factor);
+      if (n == 0) return normed(work, mine.first, weights.first, mine.factor);
+      if (n == 1) return normed(work, mine.second, weights.second, mine.factor);
       return normed(work, result.load(i), gamma.load(i), mine.factor);
     };
     float inverse = scaling_of(work) == RowScaling::fixed ? quotient(1.0f, *work.scale) : 0.0f;
     if (scaling_of(work) == RowScaling::per_token) {
       float most = 0;
-      each_pack(team, work, [&](std::uint32_t n, std::uint32_t i) {
+      each_pack<single>(team, work, [&](std::uint32_t n, std::uint32_t i) {
         if (i < packs) most = max_number(most, Cast::largest(normed_at(n, i)));
       });
       const typename Cast::Scale scale = Cast::scale_for(most_of_block(team, uses, most), work.power_of_two);
       if (team.thread_rank() == 0) put_scale(work, row, 0, scale.scale);
       inverse = scale.inverse;
     }
-    each_run(team, work, [&](std::uint32_t n, std::uint32_t i) {
+    each_run<single>(team, work, [&](std::uint32_t n, std::uint32_t i) {
       if (scaling_of(work) == RowScaling::per_group) {
         float most = 0;
         for (std::uint32_t k = 0; k < run; ++k) {
           if (i + k < packs) most = max_number(most, Cast::largest(normed_at(n + k, i + k)));
         }
-        const typename Cast::Scale scale = Cast::scale_for(team.max_of(most, kScalePacks / run), work.power_of_two);
+        const typename Cast::Scale scale =
+            Cast::scale_for(team.max_of(most, kUnit<T> == 1 ? 1 : kScalePacks), work.power_of_two);
         if (i % kScalePacks == 0 && i < packs) put_scale(work, row, i / kScalePacks, scale.scale);
         inverse = scale.inverse;
       }

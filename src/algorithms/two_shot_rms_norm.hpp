@@ -12,7 +12,7 @@
 namespace weft::detail {
 
 template <class R, std::uint32_t known_size, bool casts>
-struct TwoShotRmsNorm : AllReduceInstance<R, known_size, true>, LoadsNothingEarly {
+struct TwoShotRmsNorm : AllReduceInstance<R, known_size, true> {
   using Instance = AllReduceInstance<R, known_size, true>;
   using Instance::kBatch;
   using Instance::kLean;
@@ -22,7 +22,7 @@ struct TwoShotRmsNorm : AllReduceInstance<R, known_size, true>, LoadsNothingEarl
   using Norm = RmsNorm<R, casts>;
   using Work = NormWork;
   using Handshake = detail::Handshake<known_size>;
-  static constexpr int kMostThreads = kNormThreads;
+  static constexpr int kMostThreads = max_norm_threads(Algorithm::two_shot, known_size);
   static constexpr Together kTogether = Together::warp;  // that adds up squares; blocks vote before they use them
   static constexpr int kPhases = 3;
 
@@ -55,8 +55,14 @@ struct TwoShotRmsNorm : AllReduceInstance<R, known_size, true>, LoadsNothingEarl
     return p;
   }
 
+  using Early = typename Norm::Weights;
+  template <Team T>
+  static WEFT_FN Early early(T& team, const Session&, const Work& work, const Places&) {
+    return Norm::weights(team, work, team.block_rank() - 1);
+  }
+
   template <int phase, Team T>
-  static WEFT_FN bool run(T& team, const Session& s, const Work& work, const Places& p, const Early&) {
+  static WEFT_FN bool run(T& team, const Session& s, const Work& work, const Places& p, const Early& early) {
     if (team.block_rank() == 0) {
       if constexpr (phase == 0) Handshake::send(team, s, p.header);
       // Not in the last phase: a CPU rank comes to that one only when all data of this one have arrived.
@@ -66,7 +72,7 @@ struct TwoShotRmsNorm : AllReduceInstance<R, known_size, true>, LoadsNothingEarl
       scatter(team, s, p);
       return true;
     } else {
-      return phase == 1 ? reduce(team, s, p) : norm(team, s, work, p);
+      return phase == 1 ? reduce(team, s, p) : norm(team, s, work, p, early);
     }
   }
 
@@ -125,24 +131,27 @@ struct TwoShotRmsNorm : AllReduceInstance<R, known_size, true>, LoadsNothingEarl
   }
 
   template <Team T>
-  static WEFT_FN bool norm(T& team, const Session& s, const Work& work, const Places& p) {
+  static WEFT_FN bool norm(T& team, const Session& s, const Work& work, const Places& p, const Early& weights) {
     Pack* const slots = p.from + p.to_gather + bank(s, p);
-    std::uint32_t uses = 0;
-    return Norm::each_row(team, work, [&](std::uint32_t row) {
-      return Norm::finish(team, work, row, uses, [&](std::uint32_t, std::uint32_t i, Pack& sum) {
-        const std::uint32_t pack = row * work.row_packs + i, owner = pack / p.shard;
-        Pack* const slot = slots + owner * p.slot_packs + (pack - owner * p.shard);
-        Pack received{};
-        const auto arrived = [&] {
-          received = team.load(slot);
-          return Wire::template arrived<T::kAtomicBytes>(received, s.epoch);
+    return Norm::with_width(team, work, [&]<bool single>() {
+      std::uint32_t uses = 0;
+      return Norm::each_row(team, work, [&](std::uint32_t row) {
+        const auto take = [&](std::uint32_t, std::uint32_t i, Pack& sum) {
+          const std::uint32_t pack = row * work.row_packs + i, owner = pack / p.shard;
+          Pack* const slot = slots + owner * p.slot_packs + (pack - owner * p.shard);
+          Pack received{};
+          const auto arrived = [&] {
+            received = team.load(slot);
+            return Wire::template arrived<T::kAtomicBytes>(received, s.epoch);
+          };
+          // For its own sums a rank has itself to blame, or whom the block that makes them will name.
+          const auto late = [&] { return owner != s.rank() ? owner : kNoPeer; };
+          if (!wait(team, s, {.phase = 2}, arrived, late)) return false;
+          sum = Wire::decode(received);
+          team.store(slot, kRestPack);
+          return true;
         };
-        // For its own sums a rank has itself to blame, or whom the block that makes them will name.
-        const auto late = [&] { return owner != s.rank() ? owner : kNoPeer; };
-        if (!wait(team, s, {.phase = 2}, arrived, late)) return false;
-        sum = Wire::decode(received);
-        team.store(slot, kRestPack);
-        return true;
+        return Norm::template finish<single>(team, work, row, weights, uses, take);
       });
     });
   }

@@ -140,7 +140,9 @@ void check_arguments(const GroupState& group, const AllReduceRmsNormArgs& args) 
   require(args.tokens <= std::size_t{1} << 31, "tokens: {} is not between 0 and 2^31", args.tokens);
   require(args.epsilon >= 0.0f && args.epsilon <= 1e30f, "epsilon: {} is not a number between 0 and 1e30",
           args.epsilon);
-  detail::check_launch(group, args.launch, detail::kNormThreads);
+  const auto size = static_cast<std::uint32_t>(group.size());
+  const std::uint32_t lean_size = detail::has_lean_norm(args.type, size) ? size : 0;
+  detail::check_launch(group, args.launch, detail::max_norm_threads(Algorithm::one_shot, lean_size));
   group.communicator().fabric().check_stream(args.stream);
   require(args.output != nullptr || args.fp8.rows != nullptr, "output: null, and no fp8.rows either");
   check_tensor(group, args, "input", args.input, args.input_stride);

@@ -90,8 +90,8 @@ void choose_multimem_grid(const PlanQuery& query, std::size_t shard, Plan& plan)
 }
 
 // A block has a row at a time, and a thread as few of its packs as may be.
-int norm_threads(const Launch& launch, std::uint64_t row_packs) {
-  const std::uint64_t each = (row_packs + kNormThreads - 1) / kNormThreads;
+int norm_threads(const Launch& launch, std::uint64_t row_packs, int max_threads) {
+  const std::uint64_t most = static_cast<std::uint64_t>(max_threads), each = (row_packs + most - 1) / most;
   const std::uint64_t threads = ((row_packs + each - 1) / each + 31) / 32 * 32;
   return launch.threads != 0 ? launch.threads : static_cast<int>(threads);
 }
@@ -202,9 +202,10 @@ NormPlan plan_norm(const NormQuery& query) {
     const auto most = static_cast<std::uint64_t>(std::max(query.max_blocks - 1, 1));
     return static_cast<int>(std::clamp<std::uint64_t>(blocks, 1, most));
   };
-  plan.threads = norm_threads(query.launch, plan.piece_packs);
+  const std::uint32_t lean_size = has_lean_norm(query.type, query.size) ? query.size : 0;
+  plan.threads = norm_threads(query.launch, plan.piece_packs, max_norm_threads(plan.algorithm, lean_size));
   plan.blocks = query.launch.blocks != 0 ? query.launch.blocks : blocks_for(std::max(rows, senders)) + 1;
-  plan.norm_threads = norm_threads(query.launch, row_packs);
+  plan.norm_threads = norm_threads(query.launch, row_packs, kNormRowsThreads);
   plan.norm_blocks = query.launch.blocks != 0 ? query.launch.blocks : blocks_for(query.rows);
   return plan;
 }

@@ -68,9 +68,9 @@ PlanQuery query(Device device, std::uint32_t size, DataType type, std::size_t co
 // has at least 128 packs to send, and is one of 32 at most.
 TEST(Plan, BlocksOfNormsFitOnTheGpu) {
   for (const int max_blocks : {2, 3, 16, 132, 256}) {
-    for (const std::uint64_t row_packs : {1u, 33u, 256u, 257u, 512u, 896u, 8192u}) {
+    for (const std::uint64_t row_packs : {1u, 33u, 256u, 257u, 512u, 896u, 1024u, 1025u, 8192u}) {
       for (const std::uint64_t rows : {0u, 1u, 100u, 131u, 132u, 200u, 5000u}) {
-        for (const int threads : {0, 32, 512}) {
+        for (const int threads : {0, 32, 1024}) {
           const NormPlan plan = plan_norm({.device = Device::cuda,
                                            .size = 4,
                                            .layout = make_layout(4, 1 << 20, 16 << 20),
@@ -82,7 +82,7 @@ TEST(Plan, BlocksOfNormsFitOnTheGpu) {
           SCOPED_TRACE(fmt::format("{} blocks, {} rows of {} packs, {} threads", max_blocks, rows, row_packs, threads));
           EXPECT_GE(plan.blocks, 2);
           EXPECT_LE(plan.blocks, max_blocks);
-          EXPECT_LE(plan.threads, kNormThreads);
+          EXPECT_LE(plan.threads, max_norm_threads(plan.algorithm, 4));
           EXPECT_EQ(plan.threads % 32, 0);
           const std::uint64_t senders = std::min<std::uint64_t>((rows * row_packs + 127) / 128, 32);
           EXPECT_LE(static_cast<std::uint64_t>(plan.blocks), std::max<std::uint64_t>({rows, senders, 1}) + 1);

@@ -16,8 +16,8 @@ struct Launch {
   // 2 to one more than the GPU's SMs (CPU ranks: 2): one for control and the others for data, of which bulk uses a
   // power of two, but on GPUs with up to 64 blocks every one; 0: chosen by size.
   int blocks = 0;
-  // Per block, a multiple of 32 up to 512; of all_reduce up to 1024 where registers allow it (sums of whole packs: bf16
-  // among two to four ranks, f16 and f32 among two or four); 0: chosen by size.
+  // Per block, a multiple of 32 up to 512; up to 1024 where registers allow it (all_reduce of whole packs: bf16 among
+  // two to four ranks, f16 and f32 among two or four; all_reduce_rms_norm: bf16 among two or four); 0: chosen by size.
   int threads = 0;
 };
 

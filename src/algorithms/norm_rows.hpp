@@ -14,7 +14,7 @@ struct NormRows {
   using Work = NormWork;
   using Norm = RmsNorm<R, true>;
   using Packs = typename Norm::Packs;
-  static constexpr int kMostThreads = kNormRowsThreads;
+  static constexpr int kMostThreads = kMostNormThreads;
 
   // By all threads of all blocks.
   template <Team T>

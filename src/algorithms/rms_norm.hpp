@@ -182,6 +182,7 @@ struct RmsNorm {
   }
   template <bool single, Team T>
   static WEFT_FN float total(T& team, const float* squares, std::uint32_t packs) {
+    static_assert(kMostNormThreads <= kSegmentPacks * kSegmentPacks);  // `single`: as many segments as columns at most
     constexpr std::uint32_t own = kSegmentPacks / T::kLanes, of_segment = kSegmentPacks / kUnit<T>;
     const std::uint32_t entries = (packs + kUnit<T> - 1) / kUnit<T>;
     const std::uint32_t segments = (packs + kSegmentPacks - 1) / kSegmentPacks;
@@ -196,7 +197,7 @@ struct RmsNorm {
       float sum = 0;
       for (std::uint32_t segment = first + i; segment < segments; segment += kSegmentPacks) {
         sum += segment_sum(segment);
-        if (single && own == 1) break;  // no block has more than 32 warps
+        if (single && own == 1) break;  // a lane has one at most
       }
       return sum;
     });

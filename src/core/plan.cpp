@@ -205,7 +205,7 @@ NormPlan plan_norm(const NormQuery& query) {
   const std::uint32_t lean_size = has_lean_norm(query.type, query.size) ? query.size : 0;
   plan.threads = norm_threads(query.launch, plan.piece_packs, max_norm_threads(plan.algorithm, lean_size));
   plan.blocks = query.launch.blocks != 0 ? query.launch.blocks : blocks_for(std::max(rows, senders)) + 1;
-  plan.norm_threads = norm_threads(query.launch, row_packs, kNormRowsThreads);
+  plan.norm_threads = norm_threads(query.launch, row_packs, kMostNormThreads);
   plan.norm_blocks = query.launch.blocks != 0 ? query.launch.blocks : blocks_for(query.rows);
   return plan;
 }

@@ -95,12 +95,12 @@ struct NormQuery {
 NormPlan plan_norm(const NormQuery& query);
 
 // Threads of a norm's block at most: one for each pack of a row, as far as the instance has registers for them. What
-// one-shot allows two-shot does, too.
+// one-shot allows two-shot does, too. The kernel that only norms has them always.
+inline constexpr int kMostNormThreads = 1024;
 constexpr int max_norm_threads(Algorithm algorithm, std::uint32_t lean_size) {
   const bool few = lean_size == 2 || lean_size == 4 || (lean_size == 8 && algorithm == Algorithm::two_shot);
-  return few ? 1024 : 512;
+  return few ? kMostNormThreads : 512;
 }
-inline constexpr int kNormRowsThreads = 1024;  // of the kernel that only norms
 
 // Groups that have an instance of their own: what models are served on most.
 constexpr bool has_lean_norm(DataType type, std::uint32_t size) {

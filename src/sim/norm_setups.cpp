@@ -133,11 +133,13 @@ std::vector<Setup> large_norm_setups() {
     };
     with_lanes(2,
                {norm(9, 2, {{2, 4}, {3, 2}}), in_place(norm(1, 3, {{3, 4}}, kPlain)), norm(34, 1, {{2, 6}, {2, 2}})});
-    with_lanes(16, {norm(17, 2, {{2, 16}}), in_place(norm(1, 1, {{2, 16}}, kPlain)), norm(34, 1, {{2, 16}})});
-    setups.push_back({.name = fmt::format("rms-norm-{}-lanes16-groups", name(algorithm)),
-                      .algorithm = algorithm,
-                      .lanes = 16,
-                      .calls = {norm(18, 2, {{2, 16}}, groups), norm(34, 1, {{2, 16}}, apart)}});
+    with_lanes(16, {norm(17, 2, {{2, 16}}), norm(9, 2, {{2, 16}}), in_place(norm(1, 1, {{2, 16}}, kPlain)),
+                    norm(34, 1, {{2, 16}})});
+    setups.push_back(
+        {.name = fmt::format("rms-norm-{}-lanes16-groups", name(algorithm)),
+         .algorithm = algorithm,
+         .lanes = 16,
+         .calls = {norm(18, 2, {{2, 16}}, groups), norm(16, 2, {{2, 16}}, groups), norm(34, 1, {{2, 16}}, apart)}});
     // Rows and pieces that are longer than a segment, and buffers that are shorter than a row.
     const std::vector<CallSetup> longer{norm(39, 2, {{3, 2}, small}, apart), in_place(norm(40, 1, {{2, 2}}, first)),
                                         norm(38, 1, {small, {3, 3}})};

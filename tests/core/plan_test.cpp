@@ -67,30 +67,59 @@ PlanQuery query(Device device, std::uint32_t size, DataType type, std::size_t co
 // All blocks of a launch wait for peers, so all of them must be on the GPU at once; and a block that has no row to norm
 // has at least 128 packs to send, and is one of 32 at most.
 TEST(Plan, BlocksOfNormsFitOnTheGpu) {
+  const auto expect_fits = [](std::uint64_t rows, std::uint64_t row_packs, int max_blocks, int threads) {
+    SCOPED_TRACE(fmt::format("{} blocks, {} rows of {} packs, {} threads", max_blocks, rows, row_packs, threads));
+    const NormPlan plan = plan_norm({.device = Device::cuda,
+                                     .size = 4,
+                                     .layout = make_layout(4, 1 << 20, 16 << 20),
+                                     .type = DataType::bf16,
+                                     .rows = rows,
+                                     .row_packs = row_packs,
+                                     .launch = {.threads = threads},
+                                     .max_blocks = max_blocks});
+    EXPECT_GE(plan.blocks, 2);
+    EXPECT_LE(plan.blocks, max_blocks);
+    EXPECT_LE(plan.norm_blocks, max_blocks);
+    const std::uint64_t senders = std::min<std::uint64_t>((rows * row_packs + 127) / 128, 32);
+    EXPECT_LE(static_cast<std::uint64_t>(plan.blocks), std::max<std::uint64_t>({rows, senders, 1}) + 1);
+    EXPECT_TRUE(threads == 0 || (plan.threads == threads && plan.norm_threads == threads));
+  };
   for (const int max_blocks : {2, 3, 16, 132, 256}) {
-    for (const std::uint64_t row_packs : {1u, 33u, 256u, 257u, 512u, 896u, 1024u, 1025u, 8192u}) {
+    for (const std::uint64_t row_packs : {1u, 33u, 256u, 257u, 512u, 896u, 8192u}) {
       for (const std::uint64_t rows : {0u, 1u, 100u, 131u, 132u, 200u, 5000u}) {
-        for (const int threads : {0, 32, 1024}) {
-          const NormPlan plan = plan_norm({.device = Device::cuda,
-                                           .size = 4,
-                                           .layout = make_layout(4, 1 << 20, 16 << 20),
-                                           .type = DataType::bf16,
-                                           .rows = rows,
-                                           .row_packs = row_packs,
-                                           .launch = {.threads = threads},
-                                           .max_blocks = max_blocks});
-          SCOPED_TRACE(fmt::format("{} blocks, {} rows of {} packs, {} threads", max_blocks, rows, row_packs, threads));
-          EXPECT_GE(plan.blocks, 2);
-          EXPECT_LE(plan.blocks, max_blocks);
-          EXPECT_LE(plan.threads, max_norm_threads(plan.algorithm, 4));
-          EXPECT_EQ(plan.threads % 32, 0);
-          const std::uint64_t senders = std::min<std::uint64_t>((rows * row_packs + 127) / 128, 32);
-          EXPECT_LE(static_cast<std::uint64_t>(plan.blocks), std::max<std::uint64_t>({rows, senders, 1}) + 1);
-          EXPECT_TRUE(threads == 0 || plan.threads == threads);
-        }
+        for (const int threads : {0, 32, 512}) expect_fits(rows, row_packs, max_blocks, threads);
       }
     }
   }
+}
+
+// The instances have registers for so many threads, and no launch of more succeeds; a row has a thread for each of its
+// packs where that is possible, and else its threads have as many.
+TEST(Plan, ThreadsOfNormsFitTheirInstances) {
+  const auto expect_threads = [](Algorithm algorithm, std::uint32_t size, DataType type, int most) {
+    for (const std::uint64_t row_packs : {1u, 33u, 257u, 512u, 513u, 896u, 1024u, 1025u, 8192u}) {
+      SCOPED_TRACE(fmt::format("{}, {} ranks, {}, {} packs", name(algorithm), size, name(type), row_packs));
+      const NormPlan plan = plan_norm({.device = Device::cuda,
+                                       .size = size,
+                                       .layout = make_layout(size, 1 << 20, 16 << 20),
+                                       .type = type,
+                                       .rows = 8,
+                                       .row_packs = row_packs,
+                                       .wish = algorithm});
+      const std::uint64_t each = (row_packs + static_cast<std::uint64_t>(most) - 1) / static_cast<std::uint64_t>(most);
+      EXPECT_EQ(static_cast<std::uint64_t>(plan.threads), ((row_packs + each - 1) / each + 31) / 32 * 32);
+      EXPECT_LE(plan.threads, most);
+      EXPECT_LE(plan.norm_threads, 1024);
+      EXPECT_EQ(plan.norm_threads % 32, 0);
+    }
+  };
+  for (const Algorithm algorithm : {Algorithm::one_shot, Algorithm::two_shot}) {
+    for (const std::uint32_t size : {2u, 4u}) expect_threads(algorithm, size, DataType::bf16, 1024);
+    for (const std::uint32_t size : {1u, 3u, 6u}) expect_threads(algorithm, size, DataType::bf16, 512);
+    for (const std::uint32_t size : {2u, 4u, 8u}) expect_threads(algorithm, size, DataType::f16, 512);
+  }
+  expect_threads(Algorithm::one_shot, 8, DataType::bf16, 512);
+  expect_threads(Algorithm::two_shot, 8, DataType::bf16, 1024);
 }
 
 // A row goes through the buffers whole where it can, and else in as few pieces as may be, none of which is too long.

@@ -124,6 +124,28 @@ TEST_P(GpuRmsNorm, RowsOfModels) {
   expect_right(world, norms);
 }
 
+// Rows that just have a thread for each pack in the largest blocks, and one that has not: 32 warps, each with its sum.
+TEST_P(GpuRmsNorm, LargestBlocks) {
+  const int ranks = GetParam();
+  GpuWorld& world = lasting_gpu_world(ranks);
+  const int threads = ranks == 2 || ranks == 4 ? 1024 : 512;
+  std::vector<Norm> norms;
+  for (const std::size_t hidden : {4104u, 7168u, 8192u, 8200u}) {
+    for (const Fp8Scaling scaling : {Fp8Scaling::fixed, Fp8Scaling::per_token, Fp8Scaling::per_128_columns}) {
+      for (const Algorithm algorithm : {Algorithm::one_shot, Algorithm::two_shot}) {
+        norms.push_back({.tokens = 11,
+                         .hidden = hidden,
+                         .fp8 = scaling != Fp8Scaling::fixed,
+                         .scaling = scaling,
+                         .algorithm = algorithm,
+                         .seed = 7,
+                         .launch = {.blocks = 6, .threads = threads}});
+      }
+    }
+  }
+  expect_right(world, norms);
+}
+
 // Pieces of two rows.
 TEST_P(GpuRmsNorm, MoreRowsThanTheBuffersTake) {
   Config config = gpu_config();

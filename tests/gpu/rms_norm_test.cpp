@@ -3,83 +3,17 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstring>
 #include <fstream>
-#include <functional>
-#include <latch>
 #include <random>
-#include <thread>
 
 #include "core/tuning.hpp"
 #include "executors/cuda_error.hpp"
-#include "gpu/support/gpu_world.hpp"
+#include "gpu/support/gpu_norm.hpp"
 #include "gpu/support/graph.hpp"
-#include "support/norms.hpp"
 #include "support/ranks.hpp"
 
 namespace weft::test {
 namespace {
-
-using namespace std::chrono_literals;
-
-// A rank's memory for a norm: made once, filled, used and checked any number of times. Other norms differ in the seed.
-class GpuNorm {
- public:
-  GpuNorm(GpuRank& gpu, const RankNorm& first) : gpu_(gpu), first_(first) {
-    for (int tensor = 0; tensor < kNormTensors; ++tensor) {
-      const std::size_t bytes = first.memory[tensor].before.size();
-      copies_[tensor] = {gpu.host_memory(bytes), gpu.device_memory(bytes), bytes};
-    }
-    fill(first);
-  }
-  void fill(const RankNorm& norm) {
-    for (int tensor = 0; tensor < kNormTensors; ++tensor) {
-      const Copy& copy = copies_[tensor];
-      if (copy.bytes == 0) continue;
-      std::memcpy(copy.host, norm.memory[tensor].before.data(), copy.bytes);
-      detail::check_cuda(cudaMemcpyAsync(copy.device, copy.host, copy.bytes, cudaMemcpyHostToDevice, gpu_.stream()),
-                         "upload");
-    }
-    gpu_.synchronize();
-  }
-  // The call that was prepared first.
-  void call(const Group& group) {
-    AllReduceRmsNormArgs args = arguments(first_, [&](NormTensor tensor) { return copies_[tensor].device; });
-    args.stream = gpu_.stream();
-    all_reduce_rms_norm(group, args);
-  }
-  void check(const RankNorm& norm) {
-    for (const Copy& copy : copies_) {
-      if (copy.bytes == 0) continue;
-      detail::check_cuda(cudaMemcpyAsync(copy.host, copy.device, copy.bytes, cudaMemcpyDeviceToHost, gpu_.stream()),
-                         "download");
-    }
-    gpu_.synchronize();
-    for (int tensor = 0; tensor < kNormTensors; ++tensor) {
-      expect_after(norm, static_cast<NormTensor>(tensor), std::span(copies_[tensor].host, copies_[tensor].bytes));
-    }
-  }
-
- private:
-  struct Copy {
-    std::byte* host;
-    std::byte* device;
-    std::size_t bytes;
-  };
-  GpuRank& gpu_;
-  const RankNorm& first_;
-  Copy copies_[kNormTensors];
-};
-
-void run_on_gpu_rank(const Group& group, GpuRank& gpu, const Norm& norm) {
-  gpu.reset();
-  const RankNorm prepared = prepare(norm, group.size(), group.rank());
-  GpuNorm on_gpu(gpu, prepared);
-  on_gpu.call(group);
-  gpu.synchronize();
-  group.check();
-  on_gpu.check(prepared);
-}
 
 void expect_right(GpuWorld& world, std::vector<Norm> norms) {
   for (Norm& norm : norms) {
@@ -158,12 +92,6 @@ TEST_P(GpuRmsNorm, MoreRowsThanTheBuffersTake) {
     norms.push_back({.tokens = 8, .hidden = 128, .fp8 = true, .algorithm = algorithm, .seed = 2});
   }
   expect_right(world, norms);
-}
-
-Config smallest_gpu_buffers(std::chrono::nanoseconds deadline = 5s) {
-  Config config = gpu_config(deadline);
-  config.one_shot_bytes = config.two_shot_bytes = 256;
-  return config;
 }
 
 // Rows in pieces, and some that fit.
@@ -314,97 +242,6 @@ TEST_P(GpuRmsNormThresholds, RandomSizesOnBothSidesBackToBack) {
       }
     }
   }));
-}
-
-constexpr std::size_t kWholeRow = 64, kRowInPieces = 2048;  // in the smallest buffers
-
-class GpuRmsNormFaults : public testing::TestWithParam<Algorithm> {
- protected:
-  // Two share a GPU, so that worlds are made without NCCL's start, which takes longer than all else here.
-  const int ranks_ = gpu_count() + 1;
-};
-INSTANTIATE_TEST_SUITE_P(Algorithms, GpuRmsNormFaults, testing::Values(Algorithm::one_shot, Algorithm::two_shot),
-                         [](const auto& param) { return test_name(param.param); });
-
-// Whichever of a norm's kernels waits ends by the deadline, and those behind it with it.
-TEST_P(GpuRmsNormFaults, AMissingRankIsNamedByTheOthers) {
-  const int missing = ranks_ - 1;
-  for (const std::size_t hidden : {kWholeRow, kRowInPieces}) {
-    GpuWorld world = make_gpu_world(ranks_, smallest_gpu_buffers(300ms));
-    const Norm norm{.tokens = 2, .hidden = hidden, .algorithm = GetParam(), .launch = world.launch()};
-    const auto endings = run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int rank) {
-      run_on_gpu_rank(communicator, gpu, norm);
-      if (rank != missing) run_on_gpu_rank(communicator, gpu, norm);
-    });
-    EXPECT_EQ(endings[index(missing)].what, "");
-    int timeouts = 0;
-    for (int rank = 0; rank < missing; ++rank) {
-      const Ending& ending = endings[index(rank)];
-      expect_fault(ending, {Errc::timeout, Errc::peer_failed}, describe(norm));
-      expect_says(ending.what, fmt::format("all_reduce_rms_norm bf16[2, {}]", hidden));
-      if (!ending.error || ending.error->code() != Errc::timeout) continue;
-      ++timeouts;
-      EXPECT_EQ(ending.error->fault().peer, missing) << ending.what;
-    }
-    EXPECT_GE(timeouts, 1) << describe(norm);
-  }
-}
-
-// Every kernel that meets another compares, whatever the two are: without rows, in pieces, of the other algorithm.
-TEST_P(GpuRmsNormFaults, UnlikeCallsAreAMismatchOnEveryRank) {
-  const std::function<void(Norm&)> changes[] = {
-      [](Norm& n) { n.tokens = 0; }, [](Norm& n) { n.hidden = kRowInPieces; },
-      [](Norm& n) { n.algorithm = n.algorithm == Algorithm::one_shot ? Algorithm::two_shot : Algorithm::one_shot; },
-      [](Norm& n) { n.scaling = Fp8Scaling::fixed; }, [](Norm& n) { n.gamma_plus_one = true; }};
-  for (std::size_t i = 0; i < std::size(changes); ++i) {
-    const int odd = static_cast<int>(i) % ranks_;
-    GpuWorld world = make_gpu_world(ranks_, smallest_gpu_buffers(1s));
-    const auto endings = run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int rank) {
-      Norm norm{.tokens = 2, .hidden = kWholeRow, .fp8 = true, .algorithm = GetParam(), .launch = world.launch()};
-      run_on_gpu_rank(communicator, gpu, norm);
-      if (rank == odd) changes[i](norm);
-      run_on_gpu_rank(communicator, gpu, norm);
-    });
-    for (int rank = 0; rank < ranks_; ++rank) {
-      const Ending& ending = endings[index(rank)];
-      const std::string where = fmt::format("change {} on rank {}: rank {}", i, odd, rank);
-      expect_fault(ending, {Errc::mismatch, Errc::peer_failed}, where);
-      if (!ending.error) continue;
-      const Fault& fault = ending.error->fault();
-      EXPECT_TRUE(fault.code == Errc::mismatch || fault.theirs == "mismatch") << where << ": " << ending.what;
-      EXPECT_TRUE(fault.code != Errc::mismatch || rank == odd || fault.peer == odd) << where << ": " << ending.what;
-    }
-  }
-}
-
-// By a rank that waits, and by the one that the others wait for: nobody is left in a kernel until the deadline.
-TEST_P(GpuRmsNormFaults, AbortEndsKernelsThatWait) {
-  const int away = ranks_ - 1;
-  for (const int from : {0, away}) {
-    GpuWorld world = make_gpu_world(ranks_, smallest_gpu_buffers(20s));  // far longer than an abort takes
-    const std::size_t hidden = from == away ? kWholeRow : kRowInPieces;
-    const Norm norm{.tokens = 2, .hidden = hidden, .algorithm = GetParam(), .launch = world.launch()};
-    std::latch waiting(ranks_);
-    const auto endings = run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int rank) {
-      CountDown arrival{waiting};
-      const RankNorm prepared = prepare(norm, ranks_, rank);
-      GpuNorm on_gpu(gpu, prepared);
-      if (rank == away) {
-        arrival.now();
-        waiting.wait();
-        std::this_thread::sleep_for(20ms);
-        world.communicators[index(from)].abort();
-      }
-      on_gpu.call(communicator);
-      arrival.now();
-      gpu.synchronize();
-      communicator.check();
-    });
-    for (const Ending& ending : endings) {
-      expect_fault(ending, {Errc::aborted}, describe(norm));
-      EXPECT_TRUE(!ending.error || ending.error->fault().peer == from) << ending.what;
-    }
-  }
 }
 
 TEST(GpuRmsNormArguments, MistakesAreRejectedByName) {

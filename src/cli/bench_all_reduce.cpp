@@ -233,6 +233,7 @@ Command add_bench_all_reduce(CLI::App& app, const std::vector<std::string>& argu
   app.add_option("--torch-json", bench->torch_json, "Columns from a file that bench/torch_peer.py wrote");
   bench->options.add_op_to(app);
   bench->options.add_to(app);
+  bench->options.add_tuning_to(app);
   return [bench] { return bench->run(); };
 }
 

@@ -154,6 +154,7 @@ Command add_bench_norm(CLI::App& app, const std::vector<std::string>& arguments)
   add_method(app, bench->methods);
   add_launch(app, bench->launch, "the fused kernel");
   bench->options.add_to(app);
+  bench->options.add_tuning_to(app);
   return [bench] { return bench->run(); };
 }
 

@@ -29,7 +29,6 @@ void BenchOptions::add_to(CLI::App& app) {
   app.add_option("--csv", csv, "Write the table to this file (-: stdout)");
   app.add_option("--plot", plot,
                  "Draw time and bandwidth over size, a line for each algorithm and peer: .png, .svg, .pdf");
-  add_tuning_to(app);
 }
 
 void BenchOptions::write(const nlohmann::json& report) const {

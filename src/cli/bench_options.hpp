@@ -29,7 +29,7 @@ struct BenchOptions {
 
   void add_to(CLI::App& app);
   void add_op_to(CLI::App& app);
-  void add_tuning_to(CLI::App& app);
+  void add_tuning_to(CLI::App& app);  // for what takes its algorithms from tables: all-reduces and norms
   // Throws where what was asked for cannot be done or written: before anything is started.
   Ranks::Args ranks_args() const;
   BenchArgs bench_args(std::size_t max_bytes) const;

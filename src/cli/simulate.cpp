@@ -31,6 +31,8 @@ struct Options {
   std::int64_t seed = 1, stop = 0;
   std::optional<unsigned> bound;
   bool list = false, faults = false;
+
+  bool stories_on_stdout() const { return json != "-"; }
 };
 
 void list_protocols(const std::vector<sim::Setup>& setups) {
@@ -82,10 +84,14 @@ int simulate(const Options& options) {
   const Strategy strategy = options.replay ? Strategy::replay : options.strategy;
   const auto schedule = sim::parse_schedule(options.replay.value_or(""));
   bool all_right = true;
+  int left_out = 0;
   auto results = nlohmann::json::array();
   for (const std::string& protocol : protocols) {
     const sim::Setup& setup = sim::find_setup(protocol);
-    if (strategy == Strategy::exhaustive && !setup.small && options.protocols.empty()) continue;
+    if (strategy == Strategy::exhaustive && !setup.small && options.protocols.empty()) {
+      ++left_out;
+      continue;
+    }
     AllReduceProgram program(setup);
     const unsigned usual = strategy == Strategy::exhaustive ? setup.bound : 4;
     const unsigned bound = options.bound.value_or(usual);
@@ -97,14 +103,17 @@ int simulate(const Options& options) {
     const auto start = std::chrono::steady_clock::now();
     const Report report =
         options.replay ? replay(program, schedule, static_cast<std::uint64_t>(options.stop)) : explore(program, args);
-    if (options.replay && !report.failure) {
+    if (options.replay && !report.failure && options.stories_on_stdout()) {
       for (const std::string& line : report.trace) fmt::print("{}\n", line);
     }
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    print(protocol, args, report, seconds);
+    if (options.stories_on_stdout()) print(protocol, args, report, seconds);
     results.push_back(to_json(protocol, args, report, seconds));
     all_right = all_right && !report.failure && report.unused.empty();
   }
+  if (left_out != 0)
+    fmt::print(stderr, "{} set-ups have too many schedules for all of them and were left out (--protocol takes any)\n",
+               left_out);
   if (!options.json.empty()) {
     const nlohmann::json report = {
         {"schema", "weft-simulate-1"}, {"arguments", options.arguments},         {"date", now()},
@@ -119,7 +128,7 @@ int simulate(const Options& options) {
 Command add_simulate(CLI::App& app, const std::vector<std::string>& arguments) {
   const auto options = std::make_shared<Options>();
   options->arguments = arguments;
-  app.add_flag("--list", options->list, "the protocol set-ups, one a line");
+  auto* const list = app.add_flag("--list", options->list, "the protocol set-ups, one a line");
   app.add_flag("--faults", options->faults, "those in which something goes wrong on purpose, not the others");
   app.add_option("--protocol", options->protocols, "set-ups to run (all)");
   constexpr std::int64_t most = std::int64_t{1} << 40;
@@ -141,7 +150,7 @@ Command add_simulate(CLI::App& app, const std::vector<std::string>& arguments) {
   app.add_option("--stop", options->stop, "with --replay: the step at which the rank stops that stops in the set-up")
       ->check(CLI::Range(std::int64_t{0}, most))
       ->needs(replay);
-  app.add_option("--json", options->json, "also write results to this file");
+  app.add_option("--json", options->json, "Write results to this file (-: stdout)")->excludes(list);
   return [options] { return simulate(*options); };
 }
 

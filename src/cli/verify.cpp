@@ -11,6 +11,7 @@
 #include "rank_device.hpp"
 #include "sizes.hpp"
 #include "verify_inspect.hpp"
+#include "weft/error.hpp"
 
 namespace weft::cli {
 namespace {
@@ -21,9 +22,19 @@ struct Verify {
   std::string most_bytes;
   bool thorough = false;
 
+  std::size_t most() const;
   nlohmann::json report(const Findings& found, const Machine& machine, double seconds) const;
   int run() const;
 };
+
+std::size_t Verify::most() const {
+  if (most_bytes.empty()) return 0;
+  const std::size_t bytes = parse_bytes(most_bytes);
+  if (bytes < kLatencyBytes)
+    throw Error(Errc::invalid_argument, fmt::format("--most-bytes {}: must be {} or more, of which latencies are told",
+                                                    most_bytes, format_bytes(kLatencyBytes)));
+  return bytes;
+}
 
 void print(const Findings& found, double seconds) {
   if (!found.headline.empty()) fmt::print("{}\n", found.headline);
@@ -104,10 +115,7 @@ nlohmann::json Verify::report(const Findings& found, const Machine& machine, dou
 int Verify::run() const {
   const auto begin = std::chrono::steady_clock::now();
   const Machine machine = describe_machine();
-  const Findings found = inspect({.ranks = options.ranks_args(),
-                                  .thorough = thorough,
-                                  .most_bytes = most_bytes.empty() ? 0 : std::size_t{parse_bytes(most_bytes)}},
-                                 machine);
+  const Findings found = inspect({.ranks = options.ranks_args(), .thorough = thorough, .most_bytes = most()}, machine);
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   if (found.leader) {
     if (options.tables_on_stdout()) print(found, seconds);

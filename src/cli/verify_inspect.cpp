@@ -21,7 +21,6 @@ namespace weft::cli {
 namespace {
 
 constexpr std::size_t KiB = 1024, MiB = 1024 * KiB;
-constexpr std::size_t kLatencyBytes = 8 * KiB;
 
 constexpr const char* kWrongPair =
     "Data between these two is lost or changed: look for NVLink errors (nvidia-smi nvlink --errorcounters), Xid "
@@ -85,7 +84,7 @@ double Inspection::link_rate(int a, int b) const {
 }
 
 std::size_t Inspection::most() const {
-  if (args_.most_bytes != 0) return std::max(args_.most_bytes, kLatencyBytes);
+  if (args_.most_bytes != 0) return args_.most_bytes;
   if (found_.device == Device::cpu) return args_.thorough ? 16 * MiB : 2 * MiB;
   return args_.thorough ? 256 * MiB : 64 * MiB;
 }

@@ -12,10 +12,12 @@ namespace weft::cli {
 
 inline constexpr int kMostVerifiedRanks = 64;  // whose pairs a communicator has splits for
 
+inline constexpr std::size_t kLatencyBytes = 8 << 10;  // the message whose time is a pair's latency
+
 struct VerifyArgs {
   Ranks::Args ranks;
   bool thorough = false;
-  std::size_t most_bytes = 0;  // of a message; 0: by device
+  std::size_t most_bytes = 0;  // of a message, kLatencyBytes or more; 0: by device
 };
 
 struct Findings {

@@ -49,6 +49,9 @@ TEST(Program, BadUsageIsTwo) {
       {"bench", "all-reduce", "--device", "cpu", "--ranks", "2", "--bytes", "1K", "--plot", "picture.gif"},
       {"verify", "--ranks", "65"},
       {"verify", "--most-bytes", "3Q"},
+      {"verify", "--most-bytes", "8191"},
+      {"bench", "moe", "--tuning", "table.json"},
+      {"bench", "gather", "--tuning", "table.json"},
   };
   for (const auto& arguments : bad) {
     const auto result = run(arguments);

@@ -1,5 +1,8 @@
 // `weft simulate`. Not for sanitizers, which do not follow fibers from stack to stack.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
+
+#include <algorithm>
 
 #include "cli/run.hpp"
 
@@ -38,6 +41,26 @@ TEST(Simulate, StopsARankWhereItIsTold) {
   EXPECT_NE(stopped.out.find(" is told that rank 1 is gone\n"), std::string::npos) << stopped.out;
   const auto list = run({"simulate", "--list", "--faults"});
   EXPECT_NE(list.out.find("dies-one-shot-ranks2 "), std::string::npos) << list.out;
+}
+
+// A machine reads stdout then: no story comes between.
+TEST(Simulate, JsonOnStdoutIsAlone) {
+  for (const char* schedule : {"", "9.1=1,63.5=2"}) {
+    const auto result = run({"simulate", "--protocol", "one-shot-bf16", "--replay", schedule, "--json", "-"});
+    const auto json = nlohmann::json::parse(result.out, nullptr, false);
+    ASSERT_FALSE(json.is_discarded()) << result.out;
+    EXPECT_EQ(json.at("results").at(0).at("unused"), schedule);
+  }
+  EXPECT_EQ(run({"simulate", "--list", "--json", "-"}).code, 2);
+}
+
+TEST(Simulate, SaysWhatAnExhaustiveRunLeavesOut) {
+  const auto result = run({"simulate", "--scheduler", "exhaustive", "--executions", "1"});
+  EXPECT_EQ(result.code, 0) << result.out;
+  const auto lines = [](const std::string& text) { return std::ranges::count(text, '\n'); };
+  const auto left_out = lines(run({"simulate", "--list"}).out) - lines(result.out);
+  EXPECT_GT(left_out, 0);
+  EXPECT_EQ(result.err.find(fmt::format("{} set-ups ", left_out)), 0u) << result.err;
 }
 
 TEST(Simulate, RefusesChoicesThatAReplayNeverComesTo) {

@@ -224,7 +224,7 @@ TEST(BrokenFabric, IsNamedByVerify) {
 
 // Every kind of result that verify compares, and what the operator reads of it.
 TEST(BrokenFabric, WrongResultsAreNamedByVerify) {
-  const std::vector<std::string> verify = {"verify", "--device", "cpu", "--ranks", "3", "--most-bytes", "1K"};
+  const std::vector<std::string> verify = {"verify", "--device", "cpu", "--ranks", "3", "--most-bytes", "8K"};
   const std::tuple<std::atomic<int>&, int, const char*> breaks[] = {
       {broken.sums, 2, "ranks 2, all_reduce sum bf16 one-shot"},
       {broken.residuals, 1, "ranks 1, all_reduce_rms_norm bf16 two-shot fp8 fixed"},

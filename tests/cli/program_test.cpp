@@ -47,9 +47,6 @@ TEST(Program, BadUsageIsTwo) {
       {"bench", "moe", "--device", "cpu", "--ranks", "2", "--tokens", "1", "--dispatch", "int4"},
       {"info", "--ranks", "many"},
       {"bench", "all-reduce", "--device", "cpu", "--ranks", "2", "--bytes", "1K", "--plot", "picture.gif"},
-      {"verify", "--ranks", "65"},
-      {"verify", "--most-bytes", "3Q"},
-      {"verify", "--most-bytes", "8191"},
       {"bench", "moe", "--tuning", "table.json"},
       {"bench", "gather", "--tuning", "table.json"},
   };

@@ -227,6 +227,21 @@ TEST(Verify, AMessageThatMemoryCannotHoldIsBadUsage) {
   EXPECT_NE(result.err.find("a message of 4096 GB: must be at most"), std::string::npos) << result.err;
 }
 
+TEST(Verify, RefusesWhatItCannotMeasure) {
+  const std::pair<std::vector<std::string>, const char*> cases[] = {
+      {{"--most-bytes", "8191"}, "--most-bytes 8191: must be 8 KB or more"},
+      {{"--most-bytes", "3Q"}, "3Q"},
+      {{"--ranks", "65"}, "65"},
+  };
+  for (const auto& [arguments, expected] : cases) {
+    std::vector<std::string> all = {"verify"};
+    all.insert(all.end(), arguments.begin(), arguments.end());
+    const auto result = run(all);
+    EXPECT_EQ(result.code, 2) << expected;
+    EXPECT_NE(result.err.find(expected), std::string::npos) << result.err;
+  }
+}
+
 TEST(Verify, SaysPassAndHowManyChecks) {
   const auto result = run({"verify", "--device", "cpu", "--ranks", "2", "--most-bytes", "8K"});
   EXPECT_EQ(result.code, 0);

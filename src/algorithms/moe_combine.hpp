@@ -9,15 +9,18 @@
 
 namespace weft::detail {
 
-template <DataType type>
+// `ranks_at_once`: from which a thread awaits rows together. Four where there are no more, as others take registers.
+template <DataType type, std::uint32_t ranks_at_once>
 struct MoeCombine : MoeFrame<CombineWork> {
   using Frame = MoeFrame<CombineWork>;
   using R = Reduction<type, ReduceOp::sum>;
   using Wire = typename R::Wire;
-  using Instance = AllReduceInstance<R, 0, true>;  // for its way of receiving from many ranks at once
-  static constexpr std::uint32_t kBatch = Instance::kBatch;
-  static constexpr std::uint32_t kAtOnce = 4;       // outputs of experts
-  static constexpr std::uint32_t kPacksAtOnce = 2;  // of a row
+  static constexpr Together kTogether = Together::warp;  // lanes tell each other what the tables say of a row
+  // For its way of receiving from many ranks at once.
+  using Instance = AllReduceInstance<R, ranks_at_once == 8 ? 0 : ranks_at_once, true>;
+  static_assert(Instance::kBatch == ranks_at_once && 32 % ranks_at_once == 0);
+  static constexpr std::uint32_t kRowsAtOnce = 4;   // of experts
+  static constexpr std::uint32_t kPacksAtOnce = 2;  // of a row, where there are many
 
   // A part of the row that goes to `owner` for one of its tokens.
   struct Unit {
@@ -25,9 +28,15 @@ struct MoeCombine : MoeFrame<CombineWork> {
   };
   // What the tables say of a unit's row. All of it is asked for at once, before it is known whether there is a row: one
   // thing after the other would be a round trip to memory each.
+  template <Team T>
   struct Loaded {
     std::uint32_t owner_tokens, count;
-    ExpertEntry entries[kAtOnce];  // the first ones
+    Dealt<T, kMaxTopK> row, weight;  // of the experts' outputs; bits
+  };
+  // … and of the first unit that is received.
+  struct Mine {
+    std::uint32_t tokens;
+    RankSet answering;
   };
   struct Places : Frame::Places {
     std::uint32_t units;        // of a row
@@ -62,25 +71,31 @@ struct MoeCombine : MoeFrame<CombineWork> {
   // tables: after a release() there is no memory where they were.
   struct Early {
     bool failed;
+    Mine mine;  // asked for by the send, where the wait is of the same launch
   };
   template <Team T>
   static WEFT_FN Early early(T& team, const Session&, const Work& work, const Places&) {
     if (!is_there(work)) return {};
-    return {team.load(&work.dispatch_admitted[team.block_rank()].value) == kEnded};
+    const bool ended = team.load(&work.dispatch_admitted[team.block_rank()].value) == kEnded;
+    return {!team.all_lanes(!ended), {}};
   }
 
   template <int phase, Team T>
-  static WEFT_FN bool run(T& team, const Session& s, const Work& work, const Places& p, const Early& early) {
+  static WEFT_FN bool run(T& team, const Session& s, const Work& work, const Places& p, Early& early) {
     if (early.failed) return false;  // peers must not take what the tables say for results
     if constexpr (phase == 0) {
       if (team.block_rank() == 0) {
         Handshake::send(team, s, p.header);
       } else {
+        if (work.part == Part::whole) early.mine = load_mine(s, work, p);
         send(team, s, work, p);
       }
       return true;
     } else {
-      if (team.block_rank() != 0) return receive(team, s, work, p);
+      if (team.block_rank() != 0) {
+        if (work.part == Part::wait) early.mine = load_mine(s, work, p);
+        return receive(team, s, work, p, early.mine);
+      }
       if (!Frame::compare(team, s, p.header, work.source_wait_ns)) return false;
       // Not with the send, which leaves the tables to the wait.
       if (team.thread_rank() == 0) work.exchange.tables.header->waiting = 0;
@@ -115,73 +130,86 @@ struct MoeCombine : MoeFrame<CombineWork> {
   static WEFT_FN std::uint64_t index_of(const ExchangeShape& shape, const Unit& unit) {
     return std::uint64_t{unit.owner} * shape.tokens + unit.token;
   }
-  static WEFT_FN Loaded load(const Work& work, const Unit& unit) {
+  template <Team T>
+  static WEFT_FN Loaded<T> load(const Work& work, const Unit& unit, std::uint32_t lane) {
     const ExchangeShape& shape = work.exchange.shape;
     const RoutingTables& tables = work.exchange.tables;
-    Loaded loaded{};
+    Loaded<T> loaded{};
     if (unit.token >= shape.tokens) return loaded;
     const std::uint64_t index = index_of(shape, unit);
     loaded.owner_tokens = tables.header->tokens[unit.owner];
     loaded.count = tables.entry_counts[index];
-    WEFT_UNROLL
-    for (std::uint32_t k = 0; k < kAtOnce; ++k) {
-      if (k < shape.top_k) loaded.entries[k] = tables.entries[index * shape.top_k + k];
-    }
+    const ExpertEntry* const entries = tables.entries + index * shape.top_k;
+    loaded.row.each(lane, shape.top_k, [&](std::uint32_t k, std::uint32_t& row, std::uint32_t j) {
+      const ExpertEntry entry = entries[k];
+      row = entry.row;
+      loaded.weight.own[j] = bits_of<std::uint32_t>(entry.weight);
+    });
     return loaded;
+  }
+  static WEFT_FN Mine load_mine(const Session& s, const Work& work, const Places& p) {
+    const RoutingTables& tables = work.exchange.tables;
+    return {tables.header->tokens[s.rank()],
+            p.token < work.exchange.shape.tokens ? tables.answering[p.token] : RankSet{}};
   }
 
   template <Team T>
   static WEFT_FN void send(T& team, const Session& s, const Work& work, const Places& p) {
     Unit next = p.sent;
-    Loaded loaded_next = load(work, next);
+    Loaded<T> loaded_next = load<T>(work, next, p.share.lane);
     const std::uint32_t all = work.exchange.tables.header->most_tokens * s.size() * p.units;
     for (std::uint32_t i = p.sends.first; i < all;) {
       const Unit unit = next;
-      const Loaded loaded = loaded_next;
+      const Loaded<T> loaded = loaded_next;
       i += p.sends.step;
       if (i < all) {  // comes while this one is added up
         next = MoeCombine::unit(*s.call, p.units, i);
-        loaded_next = load(work, next);
+        loaded_next = load<T>(work, next, p.share.lane);
       }
       // kNone: the row did not come here.
-      if (unit.token < loaded.owner_tokens && loaded.count != kNone) send_unit(team, s, work, p, unit, loaded);
+      if (unit.token >= loaded.owner_tokens || loaded.count == kNone) continue;
+      if (work.pairs) {
+        send_unit<kPacksAtOnce>(team, s, work, p, unit, loaded);
+      } else {
+        send_unit<1>(team, s, work, p, unit, loaded);
+      }
     }
   }
 
-  template <Team T>
+  // `packs_at_once`: of a row, by a lane.
+  template <std::uint32_t packs_at_once, Team T>
   static WEFT_FN void send_unit(T& team, const Session& s, const Work& work, const Places& p, const Unit& unit,
-                                const Loaded& loaded) {
+                                const Loaded<T>& loaded) {
     const ExchangeShape& shape = work.exchange.shape;
-    const ExpertEntry* const entries = work.exchange.tables.entries + index_of(shape, unit) * shape.top_k;
     Pack* const to = slot(s, work, unit.owner, s.rank(), unit.token);
     const std::uint32_t step = p.units * T::kLanes, packs = shape.combine_packs;
-    for (std::uint32_t pack = unit.part * T::kLanes + p.share.lane; pack < packs; pack += kPacksAtOnce * step) {
-      typename R::Accumulator sum[kPacksAtOnce] = {};
-      for (std::uint32_t first = 0; first < loaded.count; first += kAtOnce) {
-        Pack in[kPacksAtOnce][kAtOnce] = {};
-        float weight[kAtOnce] = {};
+    // All lanes go round together, as they tell each other rows and weights.
+    for (std::uint32_t base = unit.part * T::kLanes; base < packs; base += packs_at_once * step) {
+      const std::uint32_t pack = base + p.share.lane;
+      typename R::Accumulator sum[packs_at_once] = {};
+      for (std::uint32_t first = 0; first < loaded.count; first += kRowsAtOnce) {
+        Pack in[packs_at_once][kRowsAtOnce] = {};
         WEFT_UNROLL
-        for (std::uint32_t k = 0; k < kAtOnce; ++k) {
+        for (std::uint32_t k = 0; k < kRowsAtOnce; ++k) {
           if (first + k >= loaded.count) break;
-          const ExpertEntry entry = first == 0 ? loaded.entries[k] : entries[first + k];
-          weight[k] = entry.weight;
-          const Packs output = row(shape, work.input, entry.row);
+          const Packs output = row(shape, work.input, loaded.row.get(team, first + k));
           WEFT_UNROLL
-          for (std::uint32_t j = 0; j < kPacksAtOnce; ++j) {
+          for (std::uint32_t j = 0; j < packs_at_once; ++j) {
             if (pack + j * step < packs) in[j][k] = output.load(pack + j * step);
           }
         }
         WEFT_UNROLL
-        for (std::uint32_t j = 0; j < kPacksAtOnce; ++j) {
-          if (pack + j * step >= packs) break;
+        for (std::uint32_t k = 0; k < kRowsAtOnce; ++k) {
+          if (first + k >= loaded.count) break;
+          const float weight = bits_of<float>(loaded.weight.get(team, first + k));
           WEFT_UNROLL
-          for (std::uint32_t k = 0; k < kAtOnce; ++k) {
-            if (first + k < loaded.count) add(sum[j], in[j][k], weight[k], first + k == 0, shape.weighted);
+          for (std::uint32_t j = 0; j < packs_at_once; ++j) {
+            add(sum[j], in[j][k], weight, first + k == 0, shape.weighted);
           }
         }
       }
       WEFT_UNROLL
-      for (std::uint32_t j = 0; j < kPacksAtOnce; ++j) {
+      for (std::uint32_t j = 0; j < packs_at_once; ++j) {
         if (pack + j * step >= packs) break;
         team.store(to + pack + j * step, Wire::template encode<T::kAtomicBytes>(R::finish(sum[j]), s.epoch));
       }
@@ -189,40 +217,16 @@ struct MoeCombine : MoeFrame<CombineWork> {
   }
 
   template <Team T>
-  static WEFT_FN bool receive(T& team, const Session& s, const Work& work, const Places& p) {
+  static WEFT_FN bool receive(T& team, const Session& s, const Work& work, const Places& p, const Mine& mine) {
     const ExchangeShape& shape = work.exchange.shape;
-    const std::uint64_t rank_packs = std::uint64_t{shape.tokens} * shape.combine_packs;
-    std::uint32_t token = p.token, part = p.part;
     const RoutingTables& tables = work.exchange.tables;
-    RankSet answering = token < shape.tokens ? tables.answering[token] : RankSet{};
-    const std::uint32_t all = tables.header->tokens[s.rank()] * p.units;
+    std::uint32_t token = p.token, part = p.part;
+    RankSet answering = mine.answering;
+    const std::uint32_t all = mine.tokens * p.units;
     for (std::uint32_t i = p.share.first; i < all;) {
       for (std::uint32_t pack = part * T::kLanes + p.share.lane; pack < shape.combine_packs;
            pack += p.units * T::kLanes) {
-        typename R::Accumulator sum{};
-        bool any = false;
-        const auto take = [&](const Pack& payload) {
-          if (any) {
-            R::add(sum, payload);
-          } else {
-            R::begin(sum, payload);
-          }
-          any = true;
-        };
-        for (std::uint32_t first = 0; first < s.size(); first += kBatch) {
-          const auto expected = [&](std::uint32_t k) { return first + k < s.size() && answering.has(first + k); };
-          Pack received[kBatch];
-          Pack* const slots = slot(s, work, s.rank(), first, token) + pack;
-          if (!Instance::receive(team, s, 1, slots, rank_packs, first, expected, received)) return false;
-          WEFT_UNROLL
-          for (std::uint32_t k = 0; k < kBatch; ++k) {
-            if (!expected(k)) continue;
-            take(Wire::decode(received[k]));
-            team.store(slots + k * rank_packs, kRestPack);
-          }
-        }
-        if (work.residual != nullptr) take(row(shape, work.residual, token).load(pack));
-        row(shape, work.output, token).store(pack, R::finish(sum));
+        if (!receive_pack(team, s, work, token, pack, answering)) return false;
       }
       i += p.share.step;
       if (i >= all) break;
@@ -230,6 +234,39 @@ struct MoeCombine : MoeFrame<CombineWork> {
       part = i % p.units;
       answering = tables.answering[token];
     }
+    return true;
+  }
+
+  template <Team T>
+  static WEFT_FN bool receive_pack(T& team, const Session& s, const Work& work, std::uint32_t token, std::uint32_t pack,
+                                   const RankSet& answering) {
+    const ExchangeShape& shape = work.exchange.shape;
+    const std::uint64_t rank_packs = std::uint64_t{shape.tokens} * shape.combine_packs;
+    typename R::Accumulator sum{};
+    bool any = false;
+    const auto take = [&](const Pack& payload) {
+      if (any) {
+        R::add(sum, payload);
+      } else {
+        R::begin(sum, payload);
+      }
+      any = true;
+    };
+    for (std::uint32_t first = 0; first < s.size(); first += ranks_at_once) {
+      const std::uint32_t these = answering.word(first / 32 * 32) >> first % 32;
+      const auto expected = [&](std::uint32_t k) { return (these >> k & 1u) != 0; };
+      Pack received[ranks_at_once];
+      Pack* const slots = slot(s, work, s.rank(), first, token) + pack;
+      if (!Instance::receive(team, s, 1, slots, rank_packs, first, expected, received)) return false;
+      WEFT_UNROLL
+      for (std::uint32_t k = 0; k < ranks_at_once; ++k) {
+        if (!expected(k)) continue;
+        take(Wire::decode(received[k]));
+        team.store(slots + k * rank_packs, kRestPack);
+      }
+    }
+    if (work.residual != nullptr) take(row(shape, work.residual, token).load(pack));
+    row(shape, work.output, token).store(pack, R::finish(sum));
     return true;
   }
 };

@@ -124,13 +124,13 @@ struct MoeReceive {
     WEFT_FN void take(T& team, const DispatchWork& work, const Entries<T>& entries) {
       const ExchangeShape& shape = work.exchange.shape;
       each([&](std::uint32_t, auto& got) { Row::template decode<T>(got); });
-      static_assert(kMaxTopK % Row::kRowsAtOnce == 0);
-      for (std::uint32_t k = 0; k < shape.top_k; k += Row::kRowsAtOnce) {
-        std::uint32_t to[Row::kRowsAtOnce];  // kNone: not kept
+      for (std::uint32_t left = entries.kept; left != 0;) {
+        std::uint32_t to[Row::kRowsAtOnce];  // kNone: no more
         WEFT_UNROLL
         for (std::uint32_t i = 0; i < Row::kRowsAtOnce; ++i) {
-          const std::uint32_t row = entries.row.get(team, k + i);
-          to[i] = (entries.kept >> (k + i) & 1u) != 0 ? row : kNone;
+          const std::uint32_t row = entries.row.get(team, left != 0 ? lowest_bit(left) : 0);
+          to[i] = left != 0 ? row : kNone;
+          left &= left - 1;
         }
         each([&](std::uint32_t item, const auto& got) { Row::template put<T>(work, to, item, got); });
       }

@@ -88,7 +88,9 @@ struct MoeSend {
     }
     const std::uint32_t among = counted(work, plan, unit, i);
     WEFT_UNROLL
-    for (std::uint32_t j = 0; j < kIds; ++j) loaded.id[j] = topk.id(j * T::kLanes + lane, among);
+    for (std::uint32_t j = 0; j < kIds; ++j) {
+      if (j * T::kLanes < among) loaded.id[j] = topk.id(j * T::kLanes + lane, among);
+    }
     if (i < plan.records) {
       const std::uint32_t own = first + unit.part + lane % kWanted<T>;
       loaded.own_id = topk.id(own, end);
@@ -138,6 +140,7 @@ struct MoeSend {
       topk.choose(first + lane, T::kLanes, id);
       WEFT_UNROLL
       for (std::uint32_t j = 0; j < kIds; ++j) {
+        if (first + j * T::kLanes >= end) break;
         WEFT_UNROLL
         for (std::uint32_t w = 0; w < kWanted<T>; ++w) found[w] += id[j].low == wanted[w] && id[j].high == 0 ? 1 : 0;
       }
@@ -213,7 +216,7 @@ struct MoeSend {
       const typename Row::template Moving<T> moving = Row::encode(team, shape, given);
       given = Row::template read<T>(work, unit.token, item + step);  // the next one comes while this one goes
       for (std::uint32_t turn = 0; turn < s.size() && item < count; ++turn) {
-        const std::uint32_t rank = s.rank() + turn < s.size() ? s.rank() + turn : s.rank() + turn - s.size();
+        const std::uint32_t rank = rank_after(s.rank(), turn, s.size());
         if (!to.has(rank)) continue;
         Row::send(team, shape, DispatchArea::of(s, work.exchange, rank, s.rank()).row(unit.token), item, moving);
       }

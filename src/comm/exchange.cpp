@@ -155,20 +155,22 @@ void check_combine_output(const ExchangeState& exchange, const CombineArgs& args
 
 detail::PlannedCall plan_combine(const ExchangeState& exchange, const CombineArgs& args, Part part) {
   const detail::ExchangeGrid grid = detail::combine_grid(grid_args(exchange, args.ticket.tokens, part, args.launch));
-  return {.call = {},
-          .operation = detail::CombineOperation{.work = {.exchange = exchange.view(args.ticket.generation),
-                                                         .part = part,
-                                                         .senders = grid.senders,
-                                                         .pairs = grid.pairs,
-                                                         .input = args.input,
-                                                         .residual = args.residual,
-                                                         .output = args.output,
-                                                         .source_wait_ns = args.source_wait_ns,
-                                                         .dispatch_admitted = exchange.dispatch_admitted()},
-                                                .type = exchange.args().combine_type},
-          .blocks = grid.blocks,
-          .threads = grid.threads,
-          .stream = args.stream};
+  return {
+      .call = {},
+      .operation = detail::CombineOperation{.work = {.exchange = exchange.view(args.ticket.generation),
+                                                     .part = part,
+                                                     .senders = grid.senders,
+                                                     .pairs = grid.pairs,
+                                                     .input = args.input,
+                                                     .residual = args.residual,
+                                                     .output = args.output,
+                                                     .source_wait_ns = args.source_wait_ns,
+                                                     .dispatch_admitted = exchange.dispatch_admitted()},
+                                            .type = exchange.args().combine_type,
+                                            .ranks = static_cast<std::uint32_t>(exchange.dispatch_channel().size())},
+      .blocks = grid.blocks,
+      .threads = grid.threads,
+      .stream = args.stream};
 }
 
 // A combine, or its send.

@@ -22,10 +22,15 @@ void with_moe_dispatch(RowType type, RowCast cast, ScaleOrder order, Run&& run) 
   with_moe_cast<ScaleOrder::columns>(type, run);
 }
 
+template <std::uint32_t ranks_at_once, class Run>
+void with_moe_sum(DataType type, Run&& run) {
+  if (type == DataType::bf16) return run.template operator()<MoeCombine<DataType::bf16, ranks_at_once>>();
+  run.template operator()<MoeCombine<DataType::f16, ranks_at_once>>();
+}
 template <class Run>
-void with_moe_combine(DataType type, Run&& run) {
-  if (type == DataType::bf16) return run.template operator()<MoeCombine<DataType::bf16>>();
-  run.template operator()<MoeCombine<DataType::f16>>();
+void with_moe_combine(DataType type, std::uint32_t ranks, Run&& run) {
+  if (ranks <= 4) return with_moe_sum<4>(type, run);
+  with_moe_sum<8>(type, run);
 }
 
 // Calls `run.template operator()<Algorithm class>(work)` for the instance that serves the operation.
@@ -38,7 +43,7 @@ struct ServeMoe {
     with_moe_dispatch(op.type, shape.cast, shape.scale_order, [&]<class A>() { run.template operator()<A>(op.work); });
   }
   void operator()(const CombineOperation& op) const {
-    with_moe_combine(op.type, [&]<class A>() { run.template operator()<A>(op.work); });
+    with_moe_combine(op.type, op.ranks, [&]<class A>() { run.template operator()<A>(op.work); });
   }
 };
 

@@ -30,6 +30,15 @@ WEFT_FN To bits_of(From value) {
 #endif
 }
 
+// Of a word that is not 0: which bit is the lowest one that is set.
+WEFT_FN std::uint32_t lowest_bit(std::uint32_t word) {
+#if defined(__CUDA_ARCH__)
+  return static_cast<std::uint32_t>(__ffs(static_cast<int>(word)) - 1);
+#else
+  return static_cast<std::uint32_t>(std::countr_zero(word));
+#endif
+}
+
 inline constexpr std::uint32_t kNanF32 = 0x7fffffffu;  // what NVIDIA's adders make
 inline constexpr std::uint16_t kNan16 = 0x7fffu;       // what its conversions to bf16 and f16 make
 

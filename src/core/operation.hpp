@@ -73,6 +73,7 @@ struct DispatchOperation {
 struct CombineOperation {
   CombineWork work;
   DataType type;
+  std::uint32_t ranks;  // of the group
 };
 
 using MoeOperation = std::variant<DispatchOperation, CombineOperation>;

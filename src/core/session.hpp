@@ -196,13 +196,22 @@ WEFT_FN Session approach(T& team, const Call& call) {
   return s;
 }
 
+// This block's words in LocalState, asked for before anything else, as all that follows waits for them.
+struct Entry {
+  std::uint32_t epoch, admitted;
+};
+template <Team T>
+WEFT_FN Entry ask(T& team, const Session& s) {
+  return {.epoch = team.load(s.epoch_word), .admitted = team.load(s.admitted_word)};
+}
+
 // Begins a call. False: the group has ended (or sleeps), and nothing may be sent. That a peer has ended the
 // communicator meanwhile is seen by the control block (handshake.hpp) and by every wait; reading that word here would
 // put one more dependent load before the first store.
 template <Team T>
-WEFT_FN bool enter(T& team, Session& s, Part part) {
-  s.epoch = team.load(s.epoch_word);
-  const std::uint32_t admitted = team.load(s.admitted_word);
+WEFT_FN bool enter(T& team, Session& s, const Entry& entry, Part part) {
+  s.epoch = entry.epoch;
+  const std::uint32_t admitted = entry.admitted;
   if (admitted != s.call->generation) {
     if (admitted != kEnded) report(team, id_of(s), {.code = Errc::released});
     return false;
@@ -226,9 +235,9 @@ WEFT_FN constexpr Together together_in([[maybe_unused]] const typename A::Work& 
 
 // Begins a call with those who must begin it together.
 template <class A, Team T>
-WEFT_FN bool enter_as(T& team, Session& s, Part part, const typename A::Work& work) {
+WEFT_FN bool enter_as(T& team, Session& s, const Entry& entry, Part part, const typename A::Work& work) {
   const Together who = together_in<A, T>(work);
-  const bool entered = enter(team, s, part);
+  const bool entered = enter(team, s, entry, part);
   if (who == Together::block) return team.all(entered);
   if (who == Together::warp) return team.all_lanes(entered);
   return entered;

@@ -28,14 +28,13 @@ void run_blocks(std::array<T, kThreadBlocks> team, const Call& call, const typen
   const Part part = part_of<A>(work);
   std::array<Session, kThreadBlocks> session{approach(team[0], call), approach(team[1], call)};
   for (std::uint32_t block = 0; block < kThreadBlocks; ++block) {
-    if (!enter(team[block], session[block], part)) return;
+    if (!enter(team[block], session[block], ask(team[block], session[block]), part)) return;
   }
   // Before anything is sent, unlike on a GPU, whose data blocks cannot know: two threads would write to the same slots.
   if (!alone(team[0], session[0], 0)) return;
   const std::array<typename A::Places, kThreadBlocks> places{A::places(team[0], call, work),
                                                              A::places(team[1], call, work)};
-  const std::array early{A::early(team[0], session[0], work, places[0]),
-                         A::early(team[1], session[1], work, places[1])};
+  std::array early{A::early(team[0], session[0], work, places[0]), A::early(team[1], session[1], work, places[1])};
   for_phases<A>(part, [&]<int phase>() {
     for (std::uint32_t block = 0; block < kThreadBlocks; ++block) {
       if (!A::template run<phase>(team[block], session[block], work, places[block], early[block])) return false;

@@ -23,7 +23,7 @@ constexpr int kMaxThreads = max_threads_of<A>();
 
 template <class A, class T, class Early, int... phase>
 __device__ __forceinline__ void run_phases(T& team, const Session& session, const typename A::Places& places,
-                                           const Early& early, const typename A::Work& work, Part part,
+                                           Early& early, const typename A::Work& work, Part part,
                                            std::integer_sequence<int, phase...>) {
   static_cast<void>(((!has_phase(part, phase) || A::template run<phase>(team, session, work, places, early)) && ...));
 }
@@ -48,9 +48,10 @@ __global__ void __launch_bounds__(kMaxThreads<A>, 1)
   const typename A::Places places = A::places(team, call, work);
   ptx::wait_for_predecessor();
   ptx::launch_successor();
-  const auto early = A::early(team, session, work, places);
+  const Entry entry = ask(block, session);
+  auto early = A::early(team, session, work, places);
   const Part part = part_of<A>(work);
-  if (!enter_as<A>(block, session, part, work)) return;
+  if (!enter_as<A>(block, session, entry, part, work)) return;
   run_phases<A>(team, session, places, early, work, part, std::make_integer_sequence<int, A::kPhases>{});
   leave(block, session, part);
 }

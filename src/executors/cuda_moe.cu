@@ -16,7 +16,9 @@ void load_moe(Loader& loader) {
       with_moe_dispatch(type, RowCast::fp8, order, load);
     }
   }
-  for (const DataType type : {DataType::bf16, DataType::f16}) with_moe_combine(type, load);
+  for (const std::uint32_t ranks : {4u, 8u}) {
+    for (const DataType type : {DataType::bf16, DataType::f16}) with_moe_combine(type, ranks, load);
+  }
 }
 
 }  // namespace weft::detail

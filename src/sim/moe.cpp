@@ -362,8 +362,10 @@ void AllReduceProgram::fill_combine(unsigned call, unsigned rank) {
                            .source_wait_ns = nullptr,
                            .dispatch_admitted = world_.local(0, rank)->admitted};
   const auto kernel = [&] {
-    return find_moe_kernel(detail::CombineOperation{work, DataType::bf16}, setup_.atomic_bytes, setup_.one_thread,
-                           setup_.lanes);
+    // The instance for many ranks serves three as well.
+    const std::uint32_t ranks = setup_.ranks == 3 ? detail::kMaxRanks : setup_.ranks;
+    return find_moe_kernel(detail::CombineOperation{work, DataType::bf16, ranks}, setup_.atomic_bytes,
+                           setup_.one_thread, setup_.lanes);
   };
   t.kernel = kernel();
   work.part = detail::Part::wait;

@@ -10,8 +10,9 @@ namespace {
 template <class A, DataType type, ScaleOrder order>
 constexpr bool casts = std::is_same_v<A, detail::MoeDispatch<detail::CastRow<type, order>>>;
 template <class A>
-constexpr bool of_f16 = casts<A, DataType::f16, ScaleOrder::rows> || casts<A, DataType::f16, ScaleOrder::columns> ||
-                        std::is_same_v<A, detail::MoeCombine<DataType::f16>>;
+constexpr bool of_f16 =
+    casts<A, DataType::f16, ScaleOrder::rows> || casts<A, DataType::f16, ScaleOrder::columns> ||
+    std::is_same_v<A, detail::MoeCombine<DataType::f16, 4>> || std::is_same_v<A, detail::MoeCombine<DataType::f16, 8>>;
 // Columns are for the lanes that share a scale.
 template <class A>
 constexpr bool of_columns =

@@ -20,9 +20,10 @@ void run_thread(Machine& machine, Place place, const detail::Call& call, const t
   SimTeam<unit, lanes> team{machine, place};
   detail::Session session = approach(team, call);
   const typename A::Places places = A::places(team, call, work);
-  const auto early = A::early(team, session, work, places);
+  const detail::Entry entry = ask(team, session);
+  auto early = A::early(team, session, work, places);
   const detail::Part part = detail::part_of<A>(work);
-  if (!enter_as<A>(team, session, part, work)) return;
+  if (!enter_as<A>(team, session, entry, part, work)) return;
   detail::for_phases<A>(part, [&]<int phase>() { return A::template run<phase>(team, session, work, places, early); });
   leave(team, session, part);
 }

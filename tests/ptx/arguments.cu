@@ -12,7 +12,7 @@ using Gathers = PushCopy<CountedShares, true, kMaxTensors>;
 using SymmetricGather = PushCopy<EqualShares, true, 1, true>;
 using Scatter = PushReduceScatter<CountedShares, DataType::bf16, ReduceOp::sum, 2, true>;
 using Dispatch = MoeDispatch<ExactRow>;
-using Combine = MoeCombine<DataType::bf16>;
+using Combine = MoeCombine<DataType::bf16, 4>;
 
 template __global__ void collective<Gather>(const __grid_constant__ Call, const __grid_constant__ Gather::Work);
 template __global__ void collective<Gathers>(const __grid_constant__ Call, const __grid_constant__ Gathers::Work);

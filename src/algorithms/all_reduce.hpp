@@ -97,6 +97,41 @@ struct AllReduceInstance {
     return wait(team, s, {.phase = phase}, poll, late);
   }
 
+  // The sums of packs i, i + step, …, in rank order: of what the other ranks have put into slots `packs` apart, without
+  // a wire format, and of `own`.
+  template <std::uint32_t some, Team T, class Index>
+  static WEFT_FN void reduce_slots(T& team, const Session& s, const Pack* slots, std::uint64_t packs, Index i,
+                                   Index step, const Pack (&own)[some], Pack (&result)[some]) {
+    typename R::Accumulator sum[some] = {};
+    for (std::uint32_t first = 0; first < size(*s.call); first += kBatch) {
+      Pack received[some][kBatch] = {};
+      WEFT_UNROLL
+      for (std::uint32_t j = 0; j < some; ++j) {
+        WEFT_UNROLL
+        for (std::uint32_t k = 0; k < kBatch; ++k) {
+          if (!exists(s, first + k)) break;
+          received[j][k] = own[j];
+          if (first + k == s.rank()) continue;
+          received[j][k] = team.get(slots + (first + k) * packs + i + j * step);
+        }
+      }
+      WEFT_UNROLL
+      for (std::uint32_t j = 0; j < some; ++j) {
+        WEFT_UNROLL
+        for (std::uint32_t k = 0; k < kBatch; ++k) {
+          if (!exists(s, first + k)) break;
+          if (first + k == 0) {
+            R::begin(sum[j], received[j][k]);
+          } else {
+            R::add(sum[j], received[j][k]);
+          }
+        }
+      }
+    }
+    WEFT_UNROLL
+    for (std::uint32_t j = 0; j < some; ++j) result[j] = R::finish(sum[j]);
+  }
+
   // Receives one pack from every other rank and reduces them, with this rank's own, in rank order. What was read is put
   // back to rest: the slot is armed for the call after the next. `own_arrives`: the rank has sent to itself as well,
   // and `own` is not looked at.

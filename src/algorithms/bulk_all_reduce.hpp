@@ -21,7 +21,6 @@ namespace weft::detail {
 template <class R, std::uint32_t known_size, bool whole>
 struct BulkAllReduce : AllReduceInstance<R, known_size, whole>, LoadsNothingEarly {
   using Instance = AllReduceInstance<R, known_size, whole>;
-  using Instance::exists;
   using Instance::kBatch;
   using Instance::kLean;
   using Instance::rank_in_turn;
@@ -270,45 +269,19 @@ struct BulkAllReduce : AllReduceInstance<R, known_size, whole>, LoadsNothingEarl
     const auto packs = static_cast<std::uint32_t>(output.packs()), thread = team.thread_rank(), step = team.size();
     // Packs i, i + step, …, so many at once.
     const auto reduce_some = [&]<std::uint32_t some>(std::uint32_t i) {
-      typename R::Accumulator sum[some] = {};
-      Pack own[some];
+      Pack own[some], sum[some];
       WEFT_UNROLL
       for (std::uint32_t j = 0; j < some; ++j) own[j] = input.load(i + j * step);
-      for (std::uint32_t first = 0; first < Instance::size(*s.call); first += kBatch) {
-        Pack received[some][kBatch] = {};
-        WEFT_UNROLL
-        for (std::uint32_t j = 0; j < some; ++j) {
-          WEFT_UNROLL
-          for (std::uint32_t k = 0; k < kBatch; ++k) {
-            if (!exists(s, first + k)) break;
-            received[j][k] = own[j];
-            if (first + k == s.rank()) continue;
-            received[j][k] = team.get(slots + (first + k) * s.layout().bulk_packs + i + j * step);
-          }
-        }
-        WEFT_UNROLL
-        for (std::uint32_t j = 0; j < some; ++j) {
-          WEFT_UNROLL
-          for (std::uint32_t k = 0; k < kBatch; ++k) {
-            if (!exists(s, first + k)) break;
-            if (first + k == 0) {
-              R::begin(sum[j], received[j][k]);
-            } else {
-              R::add(sum[j], received[j][k]);
-            }
-          }
-        }
-      }
+      Instance::reduce_slots(team, s, slots, s.layout().bulk_packs, i, step, own, sum);
       WEFT_UNROLL
       for (std::uint32_t j = 0; j < some; ++j) {
-        const Pack payload = R::finish(sum[j]);
-        output.store(i + j * step, payload);
+        output.store(i + j * step, sum[j]);
         WEFT_UNROLL
         for (std::uint32_t k = 0; k < kOthers; ++k) {
-          if (1 + k < Instance::size(*s.call)) team.put(to[k] + i + j * step, payload);
+          if (1 + k < Instance::size(*s.call)) team.put(to[k] + i + j * step, sum[j]);
         }
         for (std::uint32_t next = 1 + kOthers; next < Instance::size(*s.call); ++next) {
-          team.put(slot(s, rank_in_turn(*s.call, next), gather_hop, chunk, s.rank()) + i + j * step, payload);
+          team.put(slot(s, rank_in_turn(*s.call, next), gather_hop, chunk, s.rank()) + i + j * step, sum[j]);
         }
       }
     };

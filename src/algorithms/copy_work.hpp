@@ -38,6 +38,7 @@ struct OwnOutputs {};
 template <class Shares_, std::uint32_t most_tensors, bool symmetric = false>
 struct CopyWork {
   using Shares = Shares_;
+  static constexpr bool kOneTensor = most_tensors == 1;
 
   Shares_ shares;
   std::uint64_t line_packs;  // of the wire: longer messages go in chunks
@@ -45,7 +46,7 @@ struct CopyWork {
   CopyTensor tensor[most_tensors];
   std::conditional_t<symmetric, SymmetricOutputs, OwnOutputs> outputs = {};
 
-  WEFT_FN std::uint32_t count() const { return most_tensors == 1 ? 1 : tensors; }
+  WEFT_FN std::uint32_t count() const { return kOneTensor ? 1 : tensors; }
 };
 
 // The two ways in which a message is counted: packs as they are, and bundles of lines.

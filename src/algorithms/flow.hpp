@@ -30,6 +30,12 @@ struct Flow {
   WEFT_FN const RegionLayout& layout() const { return session->layout(); }
   WEFT_FN std::uint64_t chunk_packs() const { return layout().bulk_packs; }
   WEFT_FN std::uint64_t chunks_of(std::uint64_t packs) const { return (packs + chunk_packs() - 1) / chunk_packs(); }
+  // Of a message with so many packs.
+  WEFT_FN std::uint64_t packs_in(std::uint64_t chunk, std::uint64_t packs) const {
+    const std::uint64_t first = chunk * chunk_packs();
+    if (packs <= first) return 0;
+    return packs - first < chunk_packs() ? packs - first : chunk_packs();
+  }
   // Of the chunks of a message with so many: no later one takes its slot, and so none waits for its credit.
   WEFT_FN bool is_last_in_slot(std::uint64_t chunk, std::uint64_t chunks) const {
     return chunk < chunks && chunk + slots * stride >= chunks;

@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "algorithms/copy_rows.hpp"
+#include "algorithms/each_pack.hpp"
 #include "algorithms/flow.hpp"
 #include "wire/line.hpp"
 
@@ -17,6 +18,13 @@ template <class Work, bool whole>
 struct FlowCopy {
   using Shares = typename Work::Shares;
 
+  // A chunk of one message as it lies in the caller's tensors: of what goes to rank `rank`, or of that rank's rows.
+  struct Part {
+    std::uint64_t rows, first;  // of the message; the chunk's first pack
+    std::uint32_t rank;
+    Strip<whole> strip;  // of the only tensor
+  };
+
   template <class Table>
   struct Copy {
     const Session& s;
@@ -24,10 +32,41 @@ struct FlowCopy {
     const Table& table;
     Route route;
 
-    WEFT_FN std::uint64_t chunks_of(std::uint32_t owner) const {
-      return route.wide().chunks_of(length<InPacks>(work, table.rows_of(owner)));
-    }
+    WEFT_FN std::uint64_t packs_of(std::uint32_t owner) const { return length<InPacks>(work, table.rows_of(owner)); }
+    WEFT_FN std::uint64_t chunks_of(std::uint32_t owner) const { return route.wide().chunks_of(packs_of(owner)); }
     WEFT_FN bool has(std::uint32_t owner, std::uint64_t chunk) const { return chunk < chunks_of(owner); }
+
+    // With one tensor what does not change from pack to pack is found once.
+    WEFT_FN Part outgoing(std::uint64_t chunk, std::uint32_t receiver) const {
+      Part part{table.rows_of(s.rank()), chunk * s.layout().bulk_packs, receiver, {}};
+      if constexpr (Work::kOneTensor) part.strip = {rows_out(work.tensor[0], part), part.first};
+      return part;
+    }
+    WEFT_FN Part incoming(std::uint64_t chunk, std::uint32_t owner) const {
+      Part part{table.rows_of(owner), chunk * s.layout().bulk_packs, owner, {}};
+      if constexpr (Work::kOneTensor) part.strip = {rows_in(work.tensor[0], part), part.first};
+      return part;
+    }
+    WEFT_FN Pack load(const Part& part, std::uint64_t i) const {
+      if constexpr (Work::kOneTensor) return part.strip.load(i);
+      std::uint64_t pack = part.first + i;
+      const CopyTensor& tensor = tensor_of(work, part.rows, pack);
+      return rows_out(tensor, part).load(pack);
+    }
+    WEFT_FN void store(const Part& part, std::uint64_t i, const Pack& payload) const {
+      if constexpr (Work::kOneTensor) return part.strip.store(i, payload);
+      std::uint64_t pack = part.first + i;
+      const CopyTensor& tensor = tensor_of(work, part.rows, pack);
+      rows_in(tensor, part).store(pack, payload);
+    }
+
+   private:
+    WEFT_FN Rows<whole> rows_out(const CopyTensor& tensor, const Part& part) const {
+      return detail::outgoing<whole>(work.shares, tensor, part.rows, part.rank);
+    }
+    WEFT_FN Rows<whole> rows_in(const CopyTensor& tensor, const Part& part) const {
+      return detail::incoming<whole>(table, tensor, part.rows, part.rank);
+    }
   };
 
   // Turn k of a block is chunk first + k · step of every message.
@@ -52,74 +91,28 @@ struct FlowCopy {
   }
 
  private:
-  static constexpr std::uint32_t kBatch = 4;          // peers handled at once
-  static constexpr std::uint64_t kApartPerBlock = 2;  // measured: as many chunks as receivers copy for nothing
-
-  // Calls `load(m, tensor, pack of the tensor, pack of the slot)` for this thread's packs of a chunk of each of some
-  // messages, of `rows[m]` rows, a few at a time, and `store` with what it gave: loads wait for no store. The first
-  // loads do not wait for `ready()` either, which all threads call once, before anything is stored; false, when it is.
-  template <std::uint32_t messages, Team T, class Load, class Ready, class Store>
-  static WEFT_FN bool each_pack(T& team, const Flow& flow, const Work& work, const std::uint64_t (&rows)[messages],
-                                std::uint64_t chunk, Load load, Ready ready, Store store) {
-    constexpr std::uint32_t kAtOnce = messages == 1 ? 4 : 2;
-    const std::uint64_t first = chunk * flow.chunk_packs();
-    std::uint64_t packs[messages] = {}, most = 0;
-    WEFT_UNROLL
-    for (std::uint32_t m = 0; m < messages; ++m) {
-      const std::uint64_t all = length<InPacks>(work, rows[m]);
-      if (all > first) packs[m] = all - first < flow.chunk_packs() ? all - first : flow.chunk_packs();
-      if (packs[m] > most) most = packs[m];
-    }
-    bool first_batch = true;
-    for (std::uint64_t i = team.thread_rank(); first_batch || i < most; i += kAtOnce * team.size()) {
-      Pack payload[kAtOnce][messages] = {};
-      const auto each = [&](auto serve) {
-        WEFT_UNROLL
-        for (std::uint32_t k = 0; k < kAtOnce; ++k) {
-          WEFT_UNROLL
-          for (std::uint32_t m = 0; m < messages; ++m) {
-            const std::uint64_t at = i + k * team.size();
-            if (at >= packs[m]) continue;
-            std::uint64_t pack = first + at;
-            const CopyTensor& tensor = tensor_of(work, rows[m], pack);
-            serve(m, tensor, pack, at, payload[k][m]);
-          }
-        }
-      };
-      each([&](std::uint32_t m, const CopyTensor& tensor, std::uint64_t pack, std::uint64_t at, Pack& p) {
-        p = load(m, tensor, pack, at);
-      });
-      if (first_batch && !ready()) return false;
-      first_batch = false;
-      each([&](std::uint32_t m, const CopyTensor& tensor, std::uint64_t pack, std::uint64_t at, const Pack& p) {
-        store(m, tensor, pack, at, p);
-      });
-    }
-    return true;
-  }
-  static WEFT_FN bool always() { return true; }
+  static constexpr std::uint32_t kBatch = 4;                // peers handled at once
+  static constexpr std::uint32_t kBatchesAtOnce = 2;        // … and packs of each
+  static constexpr std::uint32_t kAtOnce = 4;               // packs of one message
+  static constexpr std::uint32_t kNear = kInlineRanks - 1;  // peers whose slots are found once
+  static constexpr std::uint64_t kApartPerBlock = 2;        // measured: as many chunks as receivers copy for nothing
 
   // Own rows are copied by receivers, as far as that takes no longer than the first chunks are under way. Of the chunks
   // behind these it is done by who sends them and has loaded them anyway, if all peers get the same.
   template <Team T>
   static WEFT_FN std::uint64_t chunks_apart(T& team, const Work& work) {
-    return work.shares.same_for_all() ? kApartPerBlock * team.blocks() : ~std::uint64_t{0};
+    return work.shares.same_for_all() ? kApartPerBlock * team.blocks() / work.shares.crews : ~std::uint64_t{0};
   }
   template <Team T, class Table>
   static WEFT_FN void copy_own(T& team, const Copy<Table>& copy, const Flow::Role& role) {
     const std::uint32_t self = copy.s.rank();
-    const std::uint64_t rows[] = {copy.table.rows_of(self)}, apart = chunks_apart(team, copy.work);
-    const std::uint64_t chunks = apart < copy.chunks_of(self) ? apart : copy.chunks_of(self);
-    for (std::uint64_t chunk = role.block; chunk < chunks; chunk += role.blocks) {
-      each_pack(
-          team, copy.route.wide(), copy.work, rows, chunk,
-          [&](std::uint32_t, const CopyTensor& t, std::uint64_t pack, std::uint64_t) {
-            return outgoing<whole>(copy.work.shares, t, rows[0], self).load(pack);
-          },
-          always,
-          [&](std::uint32_t, const CopyTensor& t, std::uint64_t pack, std::uint64_t, const Pack& payload) {
-            incoming<whole>(copy.table, t, rows[0], self).store(pack, payload);
-          });
+    const std::uint64_t all = copy.chunks_of(self), apart = chunks_apart(team, copy.work);
+    for (std::uint64_t chunk = role.block; chunk < (apart < all ? apart : all); chunk += role.blocks) {
+      const std::uint64_t packs[] = {copy.route.wide().packs_in(chunk, copy.packs_of(self))};
+      const Part from = copy.outgoing(chunk, self), to = copy.incoming(chunk, self);
+      each_pack<kAtOnce>(
+          team, packs, [&](std::uint32_t, std::uint64_t i, Pack& p) { p = copy.load(from, i); }, always,
+          [&](std::uint32_t, std::uint64_t i, const Pack& p) { copy.store(to, i, p); });
     }
   }
 
@@ -129,18 +122,16 @@ struct FlowCopy {
     if (relay == self || !copy.has(self, chunk)) return true;
     const Flow flow = copy.route.narrow();
     const bool first = team.thread_rank() == 0;
-    const std::uint64_t rows[] = {copy.table.rows_of(self)};
+    const std::uint64_t packs[] = {flow.packs_in(chunk, copy.packs_of(self))};
+    const Part own = copy.outgoing(chunk, relay), kept = copy.incoming(chunk, self);
     Pack* const to = flow.slot(relay, chunk, self);
     const bool keep = chunk >= chunks_apart(team, copy.work);
-    const bool good = each_pack(
-        team, flow, copy.work, rows, chunk,
-        [&](std::uint32_t, const CopyTensor& t, std::uint64_t pack, std::uint64_t) {
-          return outgoing<whole>(copy.work.shares, t, rows[0], relay).load(pack);
-        },
+    const bool good = each_pack<kAtOnce>(
+        team, packs, [&](std::uint32_t, std::uint64_t i, Pack& p) { p = copy.load(own, i); },
         [&] { return team.all(!first || flow.await_slot(team, relay, chunk)); },
-        [&](std::uint32_t, const CopyTensor& t, std::uint64_t pack, std::uint64_t i, const Pack& own) {
-          team.put(to + i, own);
-          if (keep) incoming<whole>(copy.table, t, rows[0], self).store(pack, own);
+        [&](std::uint32_t, std::uint64_t i, const Pack& p) {
+          team.put(to + i, p);
+          if (keep) copy.store(kept, i, p);
         });
     if (!good) return false;
     team.sync();
@@ -182,23 +173,32 @@ struct FlowCopy {
                                Ready ready) {
     const std::uint32_t self = copy.s.rank(), size = copy.s.size();
     const Flow flow = copy.route.wide();
-    const std::uint64_t rows[] = {copy.table.rows_of(owner)};
+    const std::uint64_t packs[] = {flow.packs_in(chunk, copy.packs_of(owner))};
     const Pack* const passed = owner != self ? copy.route.narrow().slot(self, chunk, owner) : nullptr;
-    const std::uint64_t slot = flow.slot_packs(chunk, self);
+    const Part own = copy.outgoing(chunk, self), kept = copy.incoming(chunk, owner);
     const bool keep = passed != nullptr || chunk >= chunks_apart(team, copy.work);
+    Pack* near[kNear] = {};
+    WEFT_UNROLL
+    for (std::uint32_t k = 0; k < kNear; ++k) {
+      if (1 + k < size) near[k] = flow.slot(rank_after(self, 1 + k, size), chunk, self);
+    }
     if (passed != nullptr && !ready()) return false;  // it must have come before it is loaded
-    return each_pack(
-        team, flow, copy.work, rows, chunk,
-        [&](std::uint32_t, const CopyTensor& t, std::uint64_t pack, std::uint64_t i) {
-          return passed != nullptr ? team.get(passed + i)
-                                   : outgoing<whole>(copy.work.shares, t, rows[0], self).load(pack);
+    return each_pack<kAtOnce>(
+        team, packs,
+        [&](std::uint32_t, std::uint64_t i, Pack& p) {
+          p = passed != nullptr ? team.get(passed + i) : copy.load(own, i);
         },
         [&] { return passed != nullptr || ready(); },
-        [&](std::uint32_t, const CopyTensor& t, std::uint64_t pack, std::uint64_t i, const Pack& payload) {
-          if (keep) incoming<whole>(copy.table, t, rows[0], owner).store(pack, payload);
-          for (std::uint32_t turn = 1; turn < size; ++turn) {
+        [&](std::uint32_t, std::uint64_t i, const Pack& p) {
+          if (keep) copy.store(kept, i, p);
+          WEFT_UNROLL
+          for (std::uint32_t k = 0; k < kNear; ++k) {
+            if (1 + k >= size) break;
+            if (rank_after(self, 1 + k, size) != owner) team.put(near[k] + i, p);
+          }
+          for (std::uint32_t turn = 1 + kNear; turn < size; ++turn) {
             const std::uint32_t peer = rank_after(self, turn, size);
-            if (peer != owner) team.put(flow.area(peer) + slot + i, payload);
+            if (peer != owner) team.put(flow.slot(peer, chunk, self) + i, p);
           }
         });
   }
@@ -207,25 +207,20 @@ struct FlowCopy {
     const std::uint32_t self = copy.s.rank(), size = copy.s.size();
     const Flow flow = copy.route.wide();
     for (std::uint32_t turn = 1; turn < size; turn += kBatch) {
-      std::uint64_t rows[kBatch] = {};
-      std::uint32_t peer[kBatch] = {};
+      std::uint64_t packs[kBatch] = {};
+      Part from[kBatch] = {};
       Pack* to[kBatch] = {};
       WEFT_UNROLL
       for (std::uint32_t k = 0; k < kBatch; ++k) {
         if (turn + k >= size) break;
-        peer[k] = rank_after(self, turn + k, size);
-        to[k] = flow.slot(peer[k], chunk, self);
-        rows[k] = copy.table.rows_of(self);
+        const std::uint32_t peer = rank_after(self, turn + k, size);
+        packs[k] = flow.packs_in(chunk, copy.packs_of(self));
+        from[k] = copy.outgoing(chunk, peer);
+        to[k] = flow.slot(peer, chunk, self);
       }
-      each_pack(
-          team, flow, copy.work, rows, chunk,
-          [&](std::uint32_t k, const CopyTensor& t, std::uint64_t pack, std::uint64_t) {
-            return outgoing<whole>(copy.work.shares, t, rows[k], peer[k]).load(pack);
-          },
-          always,
-          [&](std::uint32_t k, const CopyTensor&, std::uint64_t, std::uint64_t i, const Pack& payload) {
-            team.put(to[k] + i, payload);
-          });
+      each_pack<kBatchesAtOnce>(
+          team, packs, [&](std::uint32_t k, std::uint64_t i, Pack& p) { p = copy.load(from[k], i); }, always,
+          [&](std::uint32_t k, std::uint64_t i, const Pack& p) { team.put(to[k] + i, p); });
     }
   }
 
@@ -243,24 +238,21 @@ struct FlowCopy {
       return false;
     }
     for (std::uint32_t turn = 1; turn < copy.s.size(); turn += kBatch) {
-      std::uint64_t rows[kBatch] = {};
-      std::uint32_t owner[kBatch] = {};
+      std::uint64_t packs[kBatch] = {};
+      Part to[kBatch] = {};
       const Pack* from[kBatch] = {};
       WEFT_UNROLL
       for (std::uint32_t k = 0; k < kBatch; ++k) {
         if (turn + k >= copy.s.size()) break;
         const std::uint32_t peer = rank_before(self, turn + k, copy.s.size());
-        owner[k] = copy.route.owner_at(peer, chunk);
-        if (brings(peer)) rows[k] = copy.table.rows_of(owner[k]);
+        const std::uint32_t owner = copy.route.owner_at(peer, chunk);
+        if (brings(peer)) packs[k] = flow.packs_in(chunk, copy.packs_of(owner));
+        to[k] = copy.incoming(chunk, owner);
         from[k] = flow.slot(self, chunk, peer);
       }
-      each_pack(
-          team, flow, copy.work, rows, chunk,
-          [&](std::uint32_t k, const CopyTensor&, std::uint64_t, std::uint64_t i) { return team.get(from[k] + i); },
-          always,
-          [&](std::uint32_t k, const CopyTensor& t, std::uint64_t pack, std::uint64_t, const Pack& payload) {
-            incoming<whole>(copy.table, t, rows[k], owner[k]).store(pack, payload);
-          });
+      each_pack<kBatchesAtOnce>(
+          team, packs, [&](std::uint32_t k, std::uint64_t i, Pack& p) { p = team.get(from[k] + i); }, always,
+          [&](std::uint32_t k, std::uint64_t i, const Pack& p) { copy.store(to[k], i, p); });
     }
     team.sync();
     Flow::tell_peers(team, copy.s, [&](std::uint32_t peer) {

@@ -33,6 +33,10 @@ struct PushCopy {
   static constexpr int kPhases = 2;
   static constexpr std::uint32_t kMostPacks = 3;  // of a unit
 
+  // Chunks that go to slots wait for their releases and for credits. While one crew of a block does, the others move
+  // theirs.
+  static WEFT_FN std::uint32_t crews(const Work& work) requires(!symmetric) { return work.shares.crews; }
+
   // A thread's unit of the messages of a turn, in lines.
   struct Unit {
     std::uint32_t turn;

@@ -34,6 +34,7 @@ struct GatherBench {
   std::int64_t hidden = 0;
   std::int64_t row_bytes = 0;
   int dp = 0;
+  bool share_gpus = false;
   std::string tokens;
   std::vector<std::string> what;   // empty: all but extras
   std::vector<std::string> loads;  // empty: both
@@ -85,11 +86,11 @@ void GatherBench::check_layout(int tp) const {
               fmt::format("--dp {}: must divide --tp {}: {}", dp, tp, fmt::join(divisors, ", ")));
 }
 
-// GPUs are not shared by ranks here: a layout for more of them is measured on those at hand. A launcher has decided.
+// A layout for more GPUs is measured on those at hand, unless they are to be shared. A launcher has decided.
 Ranks::Args GatherBench::ranks_args() const {
   auto args = options.ranks_args();
   if (launched()) args.world_size = 0;
-  if (!launched() && options.device != Device::cpu && usable_gpus() > 0)
+  if (!launched() && !share_gpus && options.device != Device::cpu && usable_gpus() > 0)
     args.world_size = std::min(args.world_size, usable_gpus());
   return args;
 }
@@ -255,6 +256,9 @@ Command add_bench_gather(CLI::App& app, const std::vector<std::string>& argument
   app.add_option("--load", bench->loads, "Whose tokens, of the ragged ones: balanced, busy (default: both)")
       ->delimiter(',')
       ->check(CLI::IsMember({"balanced", "busy"}));
+  app.add_flag(
+      "--share-gpus", bench->share_gpus,
+      "Several ranks on a GPU where there are too few, to compare kernels of two builds: nothing crosses a link");
   add_choice(app, "--slots", bench->slot,
              {SlotKind::dense, SlotKind::aligned, SlotKind::max, SlotKind::fixed, SlotKind::given},
              "Slots of the ragged ones: aligned to 8 rows, fixed for the largest rank, given one by one; peers know "

@@ -106,6 +106,7 @@ void make(const Group& handle, const EqualCall& call) {
                          .launch = call.launch});
   detail::EqualShares shares = call.shares;
   shares.detour = plan.detour;
+  shares.crews = static_cast<std::uint32_t>(plan.crews);
   const detail::EqualCopy copy{.work = {.shares = shares,
                                         .line_packs = plan.slot_packs,
                                         .tensors = 1,
@@ -246,6 +247,7 @@ void all_gather_v(const Group& handle, const AllGatherVArgs& args) {
       group, {.own = own, .whole = whole, .sent = 0, .symmetric = in_symmetric.found(), .launch = args.launch});
   operation.work.line_packs = plan.slot_packs;
   operation.work.shares.detour_packs = plan.detour_packs;
+  operation.work.shares.crews = static_cast<std::uint32_t>(plan.crews);
   detail::make_call(handle, {.name = {in_symmetric.mark(fingerprint),
                                       fmt::format("all_gather_v rows of {} bytes, {}{}, tag {}", widths,
                                                   detail::describe(args.counts), in_symmetric.text(), args.tag)},

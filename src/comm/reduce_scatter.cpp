@@ -54,6 +54,7 @@ void make(const Group& handle, const Scatter& scatter, Shares shares, const deta
                          .streams = 1,
                          .launch = scatter.launch,
                          .max_blocks = group.communicator().max_blocks()});
+  shares.crews = static_cast<std::uint32_t>(plan.crews);
   if constexpr (!Shares::kKnown) shares.detour_packs = plan.detour_packs;
   detail::make_call(
       handle,

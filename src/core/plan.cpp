@@ -11,6 +11,12 @@ namespace {
 
 constexpr std::size_t KiB = 1024, MiB = 1024 * KiB;
 
+// Threads of a crew that moves chunks (docs/performance.md).
+constexpr int kCrewThreads = 128;
+int crews_of(int threads) {
+  return threads % kCrewThreads == 0 ? threads / kCrewThreads : 1;
+}
+
 // A CPU's stores of plain memory are far wider than those that are one piece. On GPUs one kernel beats many pieces
 // where there are slots for as many blocks as saturate the links, and all ranks have as many.
 bool has_room_for_bulk(const PlanQuery& query) {
@@ -59,7 +65,7 @@ void choose_grid(const PlanQuery& query, std::size_t packs_per_phase, Plan& plan
 // data blocks, or of their crews. With few processors, crews with one hop each keep the links busier. Measured on H200
 // (docs/performance.md).
 void choose_bulk_grid(const PlanQuery& query, Plan& plan) {
-  constexpr int kFewBlocks = 64, kCrewThreads = 128, kLeastSlots = 32;
+  constexpr int kFewBlocks = 64, kLeastSlots = 32;
   const bool gpu = query.device == Device::cuda;
   const bool lean = has_lean_instance({.type = query.type, .op = query.op, .size = query.size, .whole = query.whole});
   const int wish = std::max(query.launch.blocks != 0 ? query.launch.blocks : query.max_blocks, 2);
@@ -67,7 +73,7 @@ void choose_bulk_grid(const PlanQuery& query, Plan& plan) {
   plan.threads = query.launch.threads;
   if (gpu && wish <= kFewBlocks && slots >= kLeastSlots) {
     if (plan.threads == 0) plan.threads = max_threads(lean ? query.size : 0);
-    const int crews = plan.threads % kCrewThreads == 0 ? plan.threads / kCrewThreads : 1;
+    const int crews = crews_of(plan.threads);
     if (crews * wish > 3) {
       plan.blocks = wish;
       plan.crews = crews;
@@ -166,6 +172,7 @@ MovePlan plan_move(const MoveQuery& query) {
   const std::uint64_t blocks = flows ? most_blocks : std::min(blocks_of(threads), most_blocks);
   plan.threads = query.launch.threads != 0 ? query.launch.threads : static_cast<int>(threads);
   plan.blocks = query.launch.blocks != 0 ? query.launch.blocks : static_cast<int>(blocks) + 1;
+  if (flows && !query.symmetric && !cpu) plan.crews = crews_of(plan.threads);
   return plan;
 }
 

@@ -52,6 +52,7 @@ struct MovePlan {
   bool detour;                 // … and whether one does, where the host knows whose rows there are
   int blocks;                  // the control block included
   int threads;
+  int crews = 1;  // parts of a block that work like blocks
 };
 struct MoveQuery {
   Device device;

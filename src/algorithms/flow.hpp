@@ -31,10 +31,9 @@ struct Flow {
   WEFT_FN std::uint64_t chunk_packs() const { return layout().bulk_packs; }
   WEFT_FN std::uint64_t chunks_of(std::uint64_t packs) const { return (packs + chunk_packs() - 1) / chunk_packs(); }
   // Of a message with so many packs.
-  WEFT_FN std::uint64_t packs_in(std::uint64_t chunk, std::uint64_t packs) const {
-    const std::uint64_t first = chunk * chunk_packs();
-    if (packs <= first) return 0;
-    return packs - first < chunk_packs() ? packs - first : chunk_packs();
+  WEFT_FN std::uint32_t packs_in(std::uint64_t chunk, std::uint64_t packs) const {
+    const std::uint64_t first = chunk * chunk_packs(), left = packs > first ? packs - first : 0;
+    return static_cast<std::uint32_t>(left < chunk_packs() ? left : chunk_packs());
   }
   // Of the chunks of a message with so many: no later one takes its slot, and so none waits for its credit.
   WEFT_FN bool is_last_in_slot(std::uint64_t chunk, std::uint64_t chunks) const {

@@ -22,7 +22,7 @@ struct FlowCopy {
   struct Part {
     std::uint64_t rows, first;  // of the message; the chunk's first pack
     std::uint32_t rank;
-    Strip<whole> strip;  // of the only tensor
+    Rows<whole> only;  // of the only tensor
   };
 
   template <class Table>
@@ -39,25 +39,25 @@ struct FlowCopy {
     // With one tensor what does not change from pack to pack is found once.
     WEFT_FN Part outgoing(std::uint64_t chunk, std::uint32_t receiver) const {
       Part part{table.rows_of(s.rank()), chunk * s.layout().bulk_packs, receiver, {}};
-      if constexpr (Work::kOneTensor) part.strip = {rows_out(work.tensor[0], part), part.first};
+      if constexpr (Work::kOneTensor) part.only = rows_out(work.tensor[0], part);
       return part;
     }
     WEFT_FN Part incoming(std::uint64_t chunk, std::uint32_t owner) const {
       Part part{table.rows_of(owner), chunk * s.layout().bulk_packs, owner, {}};
-      if constexpr (Work::kOneTensor) part.strip = {rows_in(work.tensor[0], part), part.first};
+      if constexpr (Work::kOneTensor) part.only = rows_in(work.tensor[0], part);
       return part;
     }
-    WEFT_FN Pack load(const Part& part, std::uint64_t i) const {
-      if constexpr (Work::kOneTensor) return part.strip.load(i);
+    WEFT_FN Pack load(const Part& part, std::uint32_t i) const {
+      if constexpr (Work::kOneTensor) return part.only.get(part.first + i);
       std::uint64_t pack = part.first + i;
       const CopyTensor& tensor = tensor_of(work, part.rows, pack);
-      return rows_out(tensor, part).load(pack);
+      return rows_out(tensor, part).get(pack);
     }
-    WEFT_FN void store(const Part& part, std::uint64_t i, const Pack& payload) const {
-      if constexpr (Work::kOneTensor) return part.strip.store(i, payload);
+    WEFT_FN void store(const Part& part, std::uint32_t i, const Pack& payload) const {
+      if constexpr (Work::kOneTensor) return part.only.put(part.first + i, payload);
       std::uint64_t pack = part.first + i;
       const CopyTensor& tensor = tensor_of(work, part.rows, pack);
-      rows_in(tensor, part).store(pack, payload);
+      rows_in(tensor, part).put(pack, payload);
     }
 
    private:
@@ -108,11 +108,11 @@ struct FlowCopy {
     const std::uint32_t self = copy.s.rank();
     const std::uint64_t all = copy.chunks_of(self), apart = chunks_apart(team, copy.work);
     for (std::uint64_t chunk = role.block; chunk < (apart < all ? apart : all); chunk += role.blocks) {
-      const std::uint64_t packs[] = {copy.route.wide().packs_in(chunk, copy.packs_of(self))};
+      const std::uint32_t packs[] = {copy.route.wide().packs_in(chunk, copy.packs_of(self))};
       const Part from = copy.outgoing(chunk, self), to = copy.incoming(chunk, self);
       each_pack<kAtOnce>(
-          team, packs, [&](std::uint32_t, std::uint64_t i, Pack& p) { p = copy.load(from, i); }, always,
-          [&](std::uint32_t, std::uint64_t i, const Pack& p) { copy.store(to, i, p); });
+          team, packs, [&](std::uint32_t, std::uint32_t i, Pack& p) { p = copy.load(from, i); }, always,
+          [&](std::uint32_t, std::uint32_t i, const Pack& p) { copy.store(to, i, p); });
     }
   }
 
@@ -122,14 +122,14 @@ struct FlowCopy {
     if (relay == self || !copy.has(self, chunk)) return true;
     const Flow flow = copy.route.narrow();
     const bool first = team.thread_rank() == 0;
-    const std::uint64_t packs[] = {flow.packs_in(chunk, copy.packs_of(self))};
+    const std::uint32_t packs[] = {flow.packs_in(chunk, copy.packs_of(self))};
     const Part own = copy.outgoing(chunk, relay), kept = copy.incoming(chunk, self);
     Pack* const to = flow.slot(relay, chunk, self);
     const bool keep = chunk >= chunks_apart(team, copy.work);
     const bool good = each_pack<kAtOnce>(
-        team, packs, [&](std::uint32_t, std::uint64_t i, Pack& p) { p = copy.load(own, i); },
+        team, packs, [&](std::uint32_t, std::uint32_t i, Pack& p) { p = copy.load(own, i); },
         [&] { return team.all(!first || flow.await_slot(team, relay, chunk)); },
-        [&](std::uint32_t, std::uint64_t i, const Pack& p) {
+        [&](std::uint32_t, std::uint32_t i, const Pack& p) {
           team.put(to + i, p);
           if (keep) copy.store(kept, i, p);
         });
@@ -173,7 +173,7 @@ struct FlowCopy {
                                Ready ready) {
     const std::uint32_t self = copy.s.rank(), size = copy.s.size();
     const Flow flow = copy.route.wide();
-    const std::uint64_t packs[] = {flow.packs_in(chunk, copy.packs_of(owner))};
+    const std::uint32_t packs[] = {flow.packs_in(chunk, copy.packs_of(owner))};
     const Pack* const passed = owner != self ? copy.route.narrow().slot(self, chunk, owner) : nullptr;
     const Part own = copy.outgoing(chunk, self), kept = copy.incoming(chunk, owner);
     const bool keep = passed != nullptr || chunk >= chunks_apart(team, copy.work);
@@ -185,11 +185,11 @@ struct FlowCopy {
     if (passed != nullptr && !ready()) return false;  // it must have come before it is loaded
     return each_pack<kAtOnce>(
         team, packs,
-        [&](std::uint32_t, std::uint64_t i, Pack& p) {
+        [&](std::uint32_t, std::uint32_t i, Pack& p) {
           p = passed != nullptr ? team.get(passed + i) : copy.load(own, i);
         },
         [&] { return passed != nullptr || ready(); },
-        [&](std::uint32_t, std::uint64_t i, const Pack& p) {
+        [&](std::uint32_t, std::uint32_t i, const Pack& p) {
           if (keep) copy.store(kept, i, p);
           WEFT_UNROLL
           for (std::uint32_t k = 0; k < kNear; ++k) {
@@ -207,7 +207,7 @@ struct FlowCopy {
     const std::uint32_t self = copy.s.rank(), size = copy.s.size();
     const Flow flow = copy.route.wide();
     for (std::uint32_t turn = 1; turn < size; turn += kBatch) {
-      std::uint64_t packs[kBatch] = {};
+      std::uint32_t packs[kBatch] = {};
       Part from[kBatch] = {};
       Pack* to[kBatch] = {};
       WEFT_UNROLL
@@ -219,8 +219,8 @@ struct FlowCopy {
         to[k] = flow.slot(peer, chunk, self);
       }
       each_pack<kBatchesAtOnce>(
-          team, packs, [&](std::uint32_t k, std::uint64_t i, Pack& p) { p = copy.load(from[k], i); }, always,
-          [&](std::uint32_t k, std::uint64_t i, const Pack& p) { team.put(to[k] + i, p); });
+          team, packs, [&](std::uint32_t k, std::uint32_t i, Pack& p) { p = copy.load(from[k], i); }, always,
+          [&](std::uint32_t k, std::uint32_t i, const Pack& p) { team.put(to[k] + i, p); });
     }
   }
 
@@ -238,7 +238,7 @@ struct FlowCopy {
       return false;
     }
     for (std::uint32_t turn = 1; turn < copy.s.size(); turn += kBatch) {
-      std::uint64_t packs[kBatch] = {};
+      std::uint32_t packs[kBatch] = {};
       Part to[kBatch] = {};
       const Pack* from[kBatch] = {};
       WEFT_UNROLL
@@ -251,8 +251,8 @@ struct FlowCopy {
         from[k] = flow.slot(self, chunk, peer);
       }
       each_pack<kBatchesAtOnce>(
-          team, packs, [&](std::uint32_t k, std::uint64_t i, Pack& p) { p = team.get(from[k] + i); }, always,
-          [&](std::uint32_t k, std::uint64_t i, const Pack& p) { copy.store(to[k], i, p); });
+          team, packs, [&](std::uint32_t k, std::uint32_t i, Pack& p) { p = team.get(from[k] + i); }, always,
+          [&](std::uint32_t k, std::uint32_t i, const Pack& p) { copy.store(to[k], i, p); });
     }
     team.sync();
     Flow::tell_peers(team, copy.s, [&](std::uint32_t peer) {

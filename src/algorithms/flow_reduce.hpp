@@ -68,22 +68,21 @@ struct FlowReduce : AllReduceInstance<R, known_size, whole> {
     };
     const std::uint64_t begin = chunk * flow.chunk_packs();
     for (std::uint32_t turn = 1; turn < Instance::size(*s.call); turn += kOthers) {
-      Strip<whole> from[kOthers];
+      Rows<whole> from[kOthers];
       Pack* to[kOthers] = {};
-      std::uint64_t packs[kOthers] = {};
+      std::uint32_t packs[kOthers] = {};
       WEFT_UNROLL
       for (std::uint32_t k = 0; k < kOthers; ++k) {
         if (turn + k >= Instance::size(*s.call)) break;
         const std::uint32_t peer = Instance::rank_in_turn(*s.call, turn + k);
-        const Rows<whole> part = scatter.part_of(scatter.route.owner_at(peer, chunk));
-        from[k] = {part, begin};
+        from[k] = scatter.part_of(scatter.route.owner_at(peer, chunk));
         to[k] = flow.slot(peer, chunk, s.rank());
-        packs[k] = flow.packs_in(chunk, part.packs());
+        packs[k] = flow.packs_in(chunk, from[k].packs());
       }
       const bool good = each_pack<kAtOnce<T>>(
-          team, packs, [&](std::uint32_t k, std::uint64_t i, Pack& p) { p = from[k].load(i); },
+          team, packs, [&](std::uint32_t k, std::uint32_t i, Pack& p) { p = from[k].get(begin + i); },
           [&] { return turn != 1 || ready(); },
-          [&](std::uint32_t k, std::uint64_t i, const Pack& p) { team.put(to[k] + i, p); });
+          [&](std::uint32_t k, std::uint32_t i, const Pack& p) { team.put(to[k] + i, p); });
       if (!good) return false;
     }
     team.sync();
@@ -106,27 +105,26 @@ struct FlowReduce : AllReduceInstance<R, known_size, whole> {
       return false;
     }
     const bool own = owner == s.rank();
-    const Rows<whole> part = scatter.part_of(owner);
-    const std::uint64_t begin = chunk * flow.chunk_packs(), packs = flow.packs_in(chunk, part.packs());
-    const Strip<whole> input(part, begin), output(scatter.result(), begin);
+    const Rows<whole> input = scatter.part_of(owner), output = scatter.result();
+    const std::uint64_t begin = chunk * flow.chunk_packs();
+    const std::uint32_t packs = flow.packs_in(chunk, input.packs()), step = team.size();
     Pack* const passed = own ? nullptr : to_owner.slot(owner, chunk, s.rank());
     const Pack* const slots = flow.slot(s.rank(), chunk, 0);
-    const std::uint64_t step = team.size();
-    const auto reduce_some = [&]<std::uint32_t some>(std::uint64_t i) {
+    const auto reduce_some = [&]<std::uint32_t some>(std::uint32_t i) {
       Pack mine[some], sum[some];
       WEFT_UNROLL
-      for (std::uint32_t j = 0; j < some; ++j) mine[j] = input.load(i + j * step);
+      for (std::uint32_t j = 0; j < some; ++j) mine[j] = input.get(begin + i + j * step);
       Instance::reduce_slots(team, s, slots, flow.chunk_packs(), i, step, mine, sum);
       WEFT_UNROLL
       for (std::uint32_t j = 0; j < some; ++j) {
         if (own) {
-          output.store(i + j * step, sum[j]);
+          output.put(begin + i + j * step, sum[j]);
         } else {
           team.put(passed + i + j * step, sum[j]);
         }
       }
     };
-    std::uint64_t i = team.thread_rank();
+    std::uint32_t i = team.thread_rank();
     for (; i + (kAtOnce<T> - 1) * step < packs; i += kAtOnce<T> * step) {
       reduce_some.template operator()<kAtOnce<T>>(i);
     }
@@ -149,13 +147,13 @@ struct FlowReduce : AllReduceInstance<R, known_size, whole> {
     if (relay == self || !scatter.has(self, chunk)) return true;
     const bool first = team.thread_rank() == 0;
     if (!team.all(!first || flow.await_chunk(team, relay, chunk))) return false;
-    const Rows<whole> result = scatter.result();
-    const std::uint64_t packs[] = {flow.packs_in(chunk, result.packs())};
-    const Strip<whole> output(result, chunk * flow.chunk_packs());
+    const Rows<whole> output = scatter.result();
+    const std::uint64_t begin = chunk * flow.chunk_packs();
+    const std::uint32_t packs[] = {flow.packs_in(chunk, output.packs())};
     const Pack* const from = flow.slot(self, chunk, relay);
     each_pack<4>(
-        team, packs, [&](std::uint32_t, std::uint64_t i, Pack& p) { p = team.get(from + i); }, always,
-        [&](std::uint32_t, std::uint64_t i, const Pack& p) { output.store(i, p); });
+        team, packs, [&](std::uint32_t, std::uint32_t i, Pack& p) { p = team.get(from + i); }, always,
+        [&](std::uint32_t, std::uint32_t i, const Pack& p) { output.put(begin + i, p); });
     team.sync();
     if (first) flow.give_credit(team, relay, chunk);
     return true;

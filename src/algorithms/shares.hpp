@@ -1,8 +1,8 @@
 // Who sends how many rows to whom, and where they lie: what tells one gather from another.
 //
 // Shares are an argument; algorithms ask their table, which all threads of a block have in common once `prepare` has
-// returned true in each of them. What else follows from counts alone is noted there, once a block: one thread calls
-// `note(most, all)`, with the rows of the longest share and of all; the table's rows are there by then.
+// returned true in each of them. What else follows from counts alone is noted there, once a block or a crew of it: one
+// thread calls `note(most, all)`, with the rows of the longest share and of all; the table's rows are there by then.
 #pragma once
 
 #include <cstdint>

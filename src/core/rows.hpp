@@ -32,18 +32,14 @@ class Rows {
     return {{vector.word[0], vector.word[1], vector.word[2], vector.word[3]}};
   }
 
-  static WEFT_FN void store_found(void* at, const Pack& payload) {
-    *static_cast<Vector*>(at) = {{payload.word[0], payload.word[1], payload.word[2], payload.word[3]}};
-  }
-  // Where a pack lies from which on all are whole and one behind the other; null where they are not.
-  WEFT_FN std::uint8_t* strip(std::uint64_t pack) const {
-    const bool aligned = whole || (reinterpret_cast<std::uintptr_t>(data_) | bytes_) % sizeof(Pack) == 0;
-    return stride_ == row_bytes_ && aligned ? data_ + pack * sizeof(Pack) : nullptr;
+  // What lies behind the end reads as zero, and is not written.
+  WEFT_FN Pack load(std::uint64_t pack) const { return pack < packs() ? get(pack) : Pack{}; }
+  WEFT_FN void store(std::uint64_t pack, const Pack& payload) const {
+    if (pack < packs()) put(pack, payload);
   }
 
-  // What lies behind the end reads as zero, and is not written.
-  WEFT_FN Pack load(std::uint64_t pack) const {
-    if (pack >= packs()) return {};
+  // Of a pack that is there. In loops over whole rows a base is all that tells one message from another.
+  WEFT_FN Pack get(std::uint64_t pack) const {
     if (whole || plain(pack)) {
       const Vector vector = *vector_at(pack);
       return {{vector.word[0], vector.word[1], vector.word[2], vector.word[3]}};
@@ -55,8 +51,7 @@ class Rows {
     return payload;
   }
 
-  WEFT_FN void store(std::uint64_t pack, const Pack& payload) const {
-    if (pack >= packs()) return;
+  WEFT_FN void put(std::uint64_t pack, const Pack& payload) const {
     if (whole || plain(pack)) {
       *vector_at(pack) = {{payload.word[0], payload.word[1], payload.word[2], payload.word[3]}};
       return;
@@ -97,31 +92,6 @@ class Rows {
 
   std::uint8_t* data_ = nullptr;
   std::uint64_t bytes_ = 0, row_bytes_ = 0, stride_ = 0;
-};
-
-// The packs of some rows from one on, for a loop: what does not change from pack to pack is found once. Which of them
-// are there is the caller's to know.
-template <bool whole>
-class Strip {
- public:
-  Strip() = default;
-  WEFT_FN Strip(const Rows<whole>& rows, std::uint64_t first) : rows_(rows), first_(first), data_(rows.strip(first)) {}
-
-  WEFT_FN Pack load(std::uint64_t i) const {
-    return data_ != nullptr ? Rows<whole>::load_found(data_ + i * sizeof(Pack)) : rows_.load(first_ + i);
-  }
-  WEFT_FN void store(std::uint64_t i, const Pack& payload) const {
-    if (data_ != nullptr) {
-      Rows<whole>::store_found(data_ + i * sizeof(Pack), payload);
-    } else {
-      rows_.store(first_ + i, payload);
-    }
-  }
-
- private:
-  Rows<whole> rows_;
-  std::uint64_t first_ = 0;
-  std::uint8_t* data_ = nullptr;
 };
 
 inline bool rows_may_be_whole(const void* data, std::uint64_t row_bytes, std::uint64_t stride) {

@@ -362,8 +362,8 @@ void AllReduceProgram::fill_combine(unsigned call, unsigned rank) {
                            .source_wait_ns = nullptr,
                            .dispatch_admitted = world_.local(0, rank)->admitted};
   const auto kernel = [&] {
-    // The instance for many ranks serves three as well.
-    const std::uint32_t ranks = setup_.ranks == 3 ? detail::kMaxRanks : setup_.ranks;
+    // The instance for many ranks serves three as well, and one of them takes it.
+    const std::uint32_t ranks = setup_.ranks == 3 && rank == 0 ? detail::kMaxRanks : setup_.ranks;
     return find_moe_kernel(detail::CombineOperation{work, DataType::bf16, ranks}, setup_.atomic_bytes,
                            setup_.one_thread, setup_.lanes);
   };

@@ -362,6 +362,13 @@ std::vector<Setup> large_move_setups() {
   setups.push_back({.name = "reduce-scatter-crowded",
                     .calls = {{.count = 48, .grids = {{4, 1}}, .moving = Moving::reduce_scatter, .flows = true}},
                     .bulk_slots = 2});
+  // Chunks of which several packs are summed at once, and some are left over.
+  setups.push_back(
+      {.name = "reduce-scatter-batches",
+       .calls = {{.count = 160, .grids = {{3, 2}, {2, 1}}, .moving = Moving::reduce_scatter, .flows = true},
+                 {.count = 80, .grids = {{2, 1}, {3, 2}}, .moving = Moving::reduce_scatter, .flows = true}},
+       .bulk_slots = 2,
+       .bulk_packs = 9});
   // Many chunks through few slots, also more than receivers copy of their own; one sender busier than the others.
   setups.push_back(
       {.name = "moves-credits",

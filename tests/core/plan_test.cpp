@@ -202,6 +202,25 @@ TEST(Plan, GridsOfMovesServeWhatARankReceivesAsWellAsWhatItSends) {
   }
 }
 
+// Lines know nothing of blocks, symmetric outputs lose by crews, and a CPU thread is a block.
+TEST(Plan, CrewsOfMovesAreWholeWarpsOfBlocksThatMoveChunks) {
+  const std::uint64_t flowing = std::uint64_t{1} << 30;
+  for (const int threads : {0, 32, 96, 128, 256, 384, 512}) {
+    MoveQuery q = move_query(Device::cuda, 8, flowing, flowing * 8);
+    q.launch.threads = threads;
+    const MovePlan plan = plan_move(q);
+    EXPECT_EQ(plan.threads % (32 * plan.crews), 0) << threads;
+    EXPECT_LE(plan.crews, 15);  // barriers of a block beside __syncthreads()
+    EXPECT_EQ(plan.crews > 1, plan.threads % 128 == 0 && plan.threads > 128) << threads;
+  }
+  EXPECT_GT(plan_move(move_query(Device::cuda, 8, flowing, flowing * 8)).crews, 1);
+  EXPECT_EQ(plan_move(move_query(Device::cuda, 8, 1000, 8000)).crews, 1);
+  EXPECT_EQ(plan_move(move_query(Device::cpu, 8, flowing, flowing * 8)).crews, 1);
+  MoveQuery symmetric = move_query(Device::cuda, 8, flowing, flowing * 8);
+  symmetric.symmetric = true;
+  EXPECT_EQ(plan_move(symmetric).crews, 1);
+}
+
 TEST(Plan, GridsOfMovesFitOnTheGpuAndChangeNothingOnTheWire) {
   const std::uint64_t slot_packs = plan_move(move_query(Device::cuda, 8, 0, 0)).slot_packs;
   EXPECT_LE(slot_packs, make_layout(8, 1 << 16, 1 << 20).two_shot_packs);

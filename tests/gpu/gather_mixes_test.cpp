@@ -73,7 +73,7 @@ class Mix {
       : group_(group), wrong_(reinterpret_cast<unsigned long long*>(gpu.device_memory(sizeof(*wrong_)))) {
     check_cuda(cudaMemsetAsync(wrong_, 0, sizeof(*wrong_), gpu.stream()), "cudaMemsetAsync");
     for (Move& move : random_moves(count, group.size(), seed)) {
-      move.launch = world.launch();
+      move.launch = world.launch(move.seed);
       prepared_.push_back(prepare(move, group.size(), group.rank()));
       std::byte* own = nullptr;
       moves_.emplace_back(gpu, prepared_.back(), prepared_.size() % 2 == 0 ? outputs : own);

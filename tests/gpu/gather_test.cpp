@@ -16,7 +16,7 @@ constexpr Kind kEqual[] = {Kind::all_gather, Kind::all_to_all, Kind::broadcast, 
 
 void expect_right(GpuWorld& world, std::vector<Move> moves) {
   for (Move& move : moves) {
-    if (move.launch.blocks == 0) move.launch = world.launch();
+    if (move.launch.blocks == 0) move.launch = world.launch(move.seed);
   }
   expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int) {
     for (const Move& move : moves) run_on_gpu_rank(communicator, gpu, move);
@@ -156,7 +156,7 @@ TEST_P(GpuGather, OneBusyRank) {
                          .slot = seed % 2 == 0 ? SlotKind::dense : SlotKind::aligned,
                          .slot_rows = seed % 2 == 0 ? 0u : 8u,
                          .seed = seed,
-                         .launch = world.launch()});
+                         .launch = world.launch(seed)});
       }
     }
     moves.push_back({.kind = Kind::broadcast,
@@ -164,7 +164,7 @@ TEST_P(GpuGather, OneBusyRank) {
                      .widths = {4096},
                      .fill = Fill::special,
                      .root = busy % ranks,
-                     .launch = world.launch()});
+                     .launch = world.launch(1)});
   }
   expect_right(world, moves);
 }
@@ -189,7 +189,7 @@ TEST_P(GpuGatherGraphs, OneForEveryBatch) {
                                  .counts = std::move(counts),
                                  .slot = slot,
                                  .seed = seed,
-                                 .launch = world.launch()},
+                                 .launch = world.launch(seed)},
                                 ranks),
                      ranks, rank);
     };
@@ -226,7 +226,7 @@ TEST_P(GpuGather, AThousandCallsBackToBack) {
                                .widths = {i < 4 ? 1000u : 200'000u},
                                .fill = Fill::special,
                                .seed = i,
-                               .launch = world.launch()},
+                               .launch = world.launch(i)},
                               ranks, rank));
     }
     std::vector<GpuMove> on_gpu;

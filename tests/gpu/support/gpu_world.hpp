@@ -125,6 +125,12 @@ struct GpuWorld {
   // Ranks share GPUs: their kernels must be small, so that all of them run at once.
   bool shared() const { return size() > gpu_count(); }
   Launch launch() const { return shared() ? Launch{.blocks = 6, .threads = 128} : Launch{}; }
+  // Of moves: where they flow, every other one by several crews of a block.
+  Launch launch(std::uint32_t seed) const {
+    Launch small = launch();
+    if (shared() && seed % 2 == 1) small.threads = 256;
+    return small;
+  }
 };
 
 GpuWorld make_gpu_world(int size, const Config& config);

@@ -108,6 +108,10 @@ void set_variant(Setup& setup, const std::string& variant) {
   } else if (variant == "roles-lanes") {
     setup.exchange.hidden = 40;  // two packs and a half for each lane
     for (CallSetup& call : setup.calls) call.grids = {{2, 10, false, 2, true}, {3, 4, false, 1, true}};
+  } else if (variant == "beside-lanes") {
+    setup.side_by_side = true;
+    setup.exchange.generations = 2;
+    setup.calls = beside_each_other(setup.calls, 2);
   } else if (variant == "groups") {
     setup.groups = {{0, 1, 2}, {2, 0}};
     setup.calls[1].group = 1;
@@ -246,6 +250,7 @@ const std::vector<Setup>& all_fault_setups() {
     for (const std::string variant : {"contiguous", "lanes"}) {
       all.push_back(fault_setup({.kind = "overflow", .protocol = "moe", .ranks = 2, .variant = variant}));
     }
+    all.push_back(fault_setup({.kind = "aborts", .protocol = "moe", .ranks = 2, .variant = "beside-lanes"}));
     // Of deaths teams with lanes are not told.
     for (const std::string kind : {"stops", "slow", "late", "aborts"}) {
       for (const unsigned ranks : {2u, 3u}) {

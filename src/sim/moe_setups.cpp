@@ -28,16 +28,6 @@ ExchangeArgs with_replicas(unsigned ranks) {
   return args;
 }
 
-// Dispatches and combines on streams of their own: each dispatch runs beside the combine of the one before, and takes a
-// generation when the combine that had it last has ended.
-std::vector<CallSetup> beside_each_other(std::vector<CallSetup> calls, int generations) {
-  for (int call = 0; call < static_cast<int>(calls.size()); ++call) {
-    const bool dispatches = calls[static_cast<std::size_t>(call)].moving == Moving::dispatch;
-    calls[static_cast<std::size_t>(call)].after = dispatches ? std::max(call - 2 * generations + 1, -1) : call - 1;
-  }
-  return calls;
-}
-
 // Of each block's warps one sends and the others receive; lanes combine two packs at once.
 std::vector<CallSetup> in_roles(std::vector<CallSetup> calls) {
   for (CallSetup& call : calls) {
@@ -50,6 +40,14 @@ std::vector<CallSetup> in_roles(std::vector<CallSetup> calls) {
 }
 
 }  // namespace
+
+std::vector<CallSetup> beside_each_other(std::vector<CallSetup> calls, int generations) {
+  for (int call = 0; call < static_cast<int>(calls.size()); ++call) {
+    const bool dispatches = calls[static_cast<std::size_t>(call)].moving == Moving::dispatch;
+    calls[static_cast<std::size_t>(call)].after = dispatches ? std::max(call - 2 * generations + 1, -1) : call - 1;
+  }
+  return calls;
+}
 
 std::vector<CallSetup> moe_rounds(const std::vector<Routing>& routings, const std::vector<Grid>& grids) {
   std::vector<CallSetup> calls;

@@ -173,6 +173,9 @@ std::vector<CallSetup> moe_rounds(const std::vector<Routing>& routings, const st
 // Sends and waits in launches of their own, on grids of their own: the wait for a combine comes behind the send of the
 // next dispatch.
 std::vector<CallSetup> moe_apart(const std::vector<Routing>& routings, Grid of_send, Grid of_wait);
+// Dispatches and combines on streams of their own: each dispatch runs beside the combine of the one before, and takes a
+// generation when the combine that had it last has ended.
+std::vector<CallSetup> beside_each_other(std::vector<CallSetup> calls, int generations);
 
 // Recordings of the first and the second call, mixed with eager calls.
 std::vector<CallSetup> replays(const std::vector<CallSetup>& eager);

@@ -204,6 +204,9 @@ int GatherBench::run() const {
   GatherModel gathered = shape();
   static_cast<void>(batches(Device::cpu));  // complains of bad sizes before anything is started
   if (options.ranks != 0) check_layout(options.ranks);
+  if (share_gpus && (launched() || options.device == Device::cpu || usable_gpus() == 0))
+    throw Error(Errc::invalid_argument, launched() ? "--share-gpus: a launcher has placed the ranks"
+                                                   : "--share-gpus: the ranks would be CPU ranks");
   Ranks ranks(ranks_args());
   const ParallelLayout asked = layout(ranks.world_size());
   gathered.layout = scaled(asked, ranks.world_size());

@@ -259,6 +259,9 @@ TEST(BenchGather, ErrorsSayWhatWouldDo) {
   const auto alone = run({"bench", "gather", "--device", "cpu", "--tp", "2", "--what", "attn_all_gather"});
   EXPECT_NE(alone.err.find("--what attn_all_gather: an attention group has one rank"), std::string::npos) << alone.err;
   EXPECT_NE(row.err.find("--row-bytes 6: must be a multiple of 4, the size of f32"), std::string::npos) << row.err;
+  const auto shared = run({"bench", "gather", "--device", "cpu", "--share-gpus"});
+  EXPECT_NE(shared.code, 0);
+  EXPECT_NE(shared.err.find("--share-gpus: the ranks would be CPU ranks"), std::string::npos) << shared.err;
 }
 
 }  // namespace

@@ -1,0 +1,119 @@
+// Grids of copies and reduce-scatters, where they go over to chunks, and who takes a detour.
+#include "core/plan.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+
+#include "core/channel.hpp"
+#include "core/detour.hpp"
+
+namespace weft::detail {
+namespace {
+
+MoveQuery move_query(Device device, std::uint32_t size, std::uint64_t own, std::uint64_t whole) {
+  const bool cpu = device == Device::cpu;
+  return {.device = device,
+          .size = size,
+          .layout = make_layout(size, 1 << 16, 1 << 20),
+          .own_bytes = own,
+          .whole_bytes = whole,
+          .unit_bytes = cpu ? 16u : 48u,
+          .wire_packs = cpu ? 2u : 4u,
+          .streams = size,
+          .max_blocks = 133};
+}
+
+// A detour is for one busy rank among three or more: it must spare the busiest link what it is worth, whatever others
+// have.
+TEST(MovePlans, DetoursAreForRanksThatHaveMostRows) {
+  const auto detour = [](std::uint32_t ranks, std::uint64_t longest, std::uint64_t all, std::uint64_t slots = 8) {
+    return takes_detour({.ranks = ranks, .slots = slots, .longest = longest, .worth = 1000}, [=] { return all; });
+  };
+  EXPECT_TRUE(detour(4, 10'000, 10'000));
+  EXPECT_TRUE(detour(3, 10'000, 10'000));
+  EXPECT_FALSE(detour(2, 10'000, 10'000));
+  EXPECT_FALSE(detour(4, 10'000, 10'000, 3));
+  for (const std::uint32_t ranks : {3u, 4u, 8u, 72u}) {
+    EXPECT_FALSE(detour(ranks, 10'000, std::uint64_t{10'000} * ranks)) << ranks;
+    // Its link carries the busy rank's rows once instead of once for each peer: exactly what it is worth is not enough.
+    const std::uint64_t longest = 1000 / (ranks - 2);
+    EXPECT_FALSE(detour(ranks, longest, longest, 72)) << ranks;
+    EXPECT_TRUE(detour(ranks, longest + 1, longest + 1, 72)) << ranks;
+  }
+  MoveQuery q = move_query(Device::cuda, 8, 8 << 20, 64 << 20);
+  q.layout = make_layout(8, 1 << 16, 1 << 20, {.slots = 256, .packs = 1024});
+  EXPECT_FALSE(plan_move(q).detour);  // counts will say
+  q.sent_bytes = 64 << 20;
+  EXPECT_FALSE(plan_move(q).detour);
+  q.sent_bytes = 8 << 20;
+  EXPECT_TRUE(plan_move(q).detour);
+}
+
+TEST(MovePlans, GridsOfMovesServeWhatARankReceivesAsWellAsWhatItSends) {
+  const auto same = [](const MovePlan& a, const MovePlan& b) { return a.blocks == b.blocks && a.threads == b.threads; };
+  for (const Device device : {Device::cpu, Device::cuda}) {
+    for (const std::uint32_t size : {1u, 2u, 8u, 72u}) {
+      for (std::uint64_t bytes = 1; bytes < std::uint64_t{1} << 30; bytes = bytes * 3 + 1) {
+        const MovePlan both = plan_move(move_query(device, size, bytes, bytes * size));
+        // Nothing of its own, or no room for what is others': the other direction's threads are there all the same.
+        ASSERT_TRUE(same(plan_move(move_query(device, size, 0, bytes * size)), both)) << bytes;
+        ASSERT_TRUE(same(plan_move(move_query(device, size, bytes, 0)), both)) << bytes;
+      }
+    }
+  }
+}
+
+// Lines know nothing of blocks, symmetric outputs lose by crews, and a CPU thread is a block.
+TEST(MovePlans, CrewsOfMovesAreWholeWarpsOfBlocksThatMoveChunks) {
+  const std::uint64_t flowing = std::uint64_t{1} << 30;
+  for (const int threads : {0, 32, 96, 128, 256, 384, 512}) {
+    MoveQuery q = move_query(Device::cuda, 8, flowing, flowing * 8);
+    q.launch.threads = threads;
+    const MovePlan plan = plan_move(q);
+    EXPECT_EQ(plan.threads % (32 * plan.crews), 0) << threads;
+    EXPECT_LE(plan.crews, 15);  // barriers of a block beside __syncthreads()
+    EXPECT_EQ(plan.crews > 1, plan.threads % 128 == 0 && plan.threads > 128) << threads;
+  }
+  EXPECT_GT(plan_move(move_query(Device::cuda, 8, flowing, flowing * 8)).crews, 1);
+  EXPECT_EQ(plan_move(move_query(Device::cuda, 8, 1000, 8000)).crews, 1);
+  EXPECT_EQ(plan_move(move_query(Device::cpu, 8, flowing, flowing * 8)).crews, 1);
+  MoveQuery symmetric = move_query(Device::cuda, 8, flowing, flowing * 8);
+  symmetric.symmetric = true;
+  EXPECT_EQ(plan_move(symmetric).crews, 1);
+}
+
+TEST(MovePlans, GridsOfMovesFitOnTheGpuAndChangeNothingOnTheWire) {
+  const std::uint64_t slot_packs = plan_move(move_query(Device::cuda, 8, 0, 0)).slot_packs;
+  EXPECT_LE(slot_packs, make_layout(8, 1 << 16, 1 << 20).two_shot_packs);
+  for (const int most : {2, 3, 17, 133, 256}) {
+    for (std::uint64_t bytes = 0; bytes < std::uint64_t{1} << 34; bytes = bytes * 3 + 1) {
+      for (const Launch& launch : {Launch{}, Launch{.blocks = 5}, Launch{.threads = 96}}) {
+        MoveQuery q = move_query(Device::cuda, 8, bytes, bytes * 3);
+        q.max_blocks = most;
+        q.launch = launch;
+        const MovePlan plan = plan_move(q);
+        ASSERT_EQ(plan.slot_packs, slot_packs);  // which every rank must choose alike, whatever it has room for
+        ASSERT_GE(plan.blocks, 2);
+        ASSERT_LE(plan.blocks, std::max(most, launch.blocks));
+        ASSERT_EQ(plan.threads % 32, 0);
+        ASSERT_LE(plan.threads, kMoveThreads);
+        if (launch.blocks != 0) {
+          ASSERT_EQ(plan.blocks, launch.blocks);
+          continue;
+        }
+        if (launch.threads != 0) {
+          ASSERT_EQ(plan.threads, launch.threads);
+          continue;
+        }
+        // Threads enough for a unit each, or all that fit.
+        const auto threads = static_cast<std::uint64_t>(plan.blocks - 1) * static_cast<std::uint64_t>(plan.threads);
+        ASSERT_TRUE(threads * 48 >= bytes * 8 || plan.blocks == most) << bytes;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace weft::detail

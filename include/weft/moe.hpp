@@ -188,9 +188,10 @@ ExchangeMemory exchange_memory(int ranks, const ExchangeArgs& args);
 // −0 and subnormals included, but for the bits of a NaN.
 //
 // Dispatch and combine are two sequences of calls, each with the rules of a group's calls (see Group and all_reduce).
-// They may run beside each other, on two streams, if dispatch and combine of one ticket are ordered; their blocks must
-// then fit on the GPU together, for which Launch::blocks is there. The calls of one sequence come from one thread at a
-// time, and the two may have a thread each. Faults are the communicator's.
+// They may run beside each other, on two streams, if dispatch and combine of one ticket are ordered, and a dispatch
+// behind the combine whose generation it takes, `generations` dispatches ago; their blocks must then fit on the GPU
+// together, for which Launch::blocks is there. The calls of one sequence come from one thread at a time, and the two
+// may have a thread each. Faults are the communicator's.
 //
 // A captured call has what it was captured with: pointers, `tokens`, the generation, `discard`, the grid. What pointers
 // lead to is read anew in every replay: rows, ids, weights. Ranks need not have captured the same `tokens`. For fewer
@@ -213,8 +214,9 @@ class Exchange {
   // rank frees the exchange that it made in the same create(). Calls that are on the GPU's queues are finished first;
   // none may come while it runs. What has been sent or dispatched, and no more than that, is void.
   // From then on every call on this exchange, by whichever handle, is rejected with Errc::released, and graphs and
-  // recordings that hold one end at once with that code in status(), as those do that a release() finds; so destroy or
-  // capture anew. Where handles go without it, the memory stays.
+  // recordings that hold one end with that code in status(), as those do that a release() finds: they store nothing,
+  // but a dispatch on GPUs may read its input, ids and weights, which must still be there; so destroy or capture anew.
+  // Where handles go without it, the memory stays.
   // Errc::released on all ranks where one names one that has been freed, or while the communicator's memory is
   // released; Errc::invalid_argument where ranks free different ones; Errc::rendezvous where a rank does not call. Then
   // nothing has happened: the exchange goes on.
@@ -228,7 +230,8 @@ class Exchange {
   std::size_t output_rows() const;  // of dispatch's output and combine's input
 
   // Takes the next generation. Errc::in_flight when that one still waits for its combine: a fault, which ends the
-  // communicator, as it is found when the call runs.
+  // communicator, as it is found when the call runs. A combine that has begun is not found: who orders nothing between
+  // the two changes what it reads.
   Ticket dispatch(const DispatchArgs& args) const;
   // All ranks combine what they dispatched in the same call: where they do not, sums are of other tokens, or the call
   // ends with Errc::timeout; a `tag` of each micro-batch, the same in both calls' args on all ranks, makes it

@@ -1,30 +1,60 @@
 // All-reduces, beside those of NCCL or Gloo.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <optional>
+#include <vector>
+
 #include "checker.hpp"
+#include "push.hpp"
 #include "rank_bench.hpp"
+#include "weft/symmetric.hpp"
 
 namespace weft::cli {
 namespace {
 
 class AllReduceMeasurement final : public RankBench {
  public:
-  using RankBench::RankBench;
+  AllReduceMeasurement(Ranks& ranks, const BenchArgs& args) : RankBench(ranks, args) {
+    const int world = ranks_.world_size();
+    if (!args.peers || ranks_.device() != Device::cuda || world < 2 || world > kMostPushed) return;
+    symmetric_.resize(static_cast<std::size_t>(ranks_.local_size()));
+    ranks_.each([&](Ranks::Seat& seat) {
+      auto& memory = symmetric(seat);
+      memory = SymmetricMemory::allocate(seat.communicator(), 2 * std::max<std::size_t>(args.max_bytes, 1));
+      bool reached = true;
+      for (int peer = 0; peer < world; ++peer) reached = reached && memory->peer(peer) != nullptr;
+      if (seat.local_index() == 0) pushes_ = reached;
+    });
+  }
 
   std::vector<Contender> contenders(Operation operation) const override {
     std::vector<Contender> all = {Contender::one_shot, Contender::two_shot, Contender::bulk, Contender::automatic};
     for (const auto multimem : {Contender::multimem_one_shot, Contender::multimem_two_shot}) {
       if (args_.multicast) all.push_back(multimem);
     }
+    if (pushes_) all.push_back(Contender::push);
     for (const auto peer : peers(operation)) all.push_back(peer);
     return all;
   }
 
  private:
   std::size_t input_elements(const Point& point) const override { return point.count; }
-  std::size_t output_elements(const Point& point) const override { return point.count; }
+  std::size_t output_elements(const Point& point) const override {
+    if (point.contender != Contender::push) return point.count;
+    return pushed_elements(point) * static_cast<std::size_t>(ranks_.world_size());
+  }
+  // What a push stores to each peer: as many bytes as leave a rank in the two hops of an all-reduce, in whole packs.
+  std::size_t pushed_elements(const Point& point) const {
+    const std::size_t pack = 16, to_each = 2 * point.bytes() / static_cast<std::size_t>(ranks_.world_size());
+    return to_each / pack * pack / size_of(point.type);
+  }
 
   void enqueue(Ranks::Seat& seat, const Point& point) override {
     const auto [input, output] = buffers(seat, point);
     Rank& mine = rank(seat);
+    if (point.contender == Contender::push) return push(seat, point);
     if (!is_weft(point.contender)) return mine.peer->all_reduce(point, input, output, mine.device->stream());
     constexpr Algorithm algorithms[] = {Algorithm::automatic,         Algorithm::one_shot,
                                         Algorithm::two_shot,          Algorithm::bulk,
@@ -39,7 +69,29 @@ class AllReduceMeasurement final : public RankBench {
                                            .launch = point.launch});
   }
 
+  Buffers buffers(const Ranks::Seat& seat, const Point& point) override {
+    Buffers own = RankBench::buffers(seat, point);
+    if (point.contender == Contender::push) own.output = symmetric(seat)->data();
+    return own;
+  }
+
+  void push([[maybe_unused]] Ranks::Seat& seat, [[maybe_unused]] const Point& point) {
+#if WEFT_WITH_CUDA
+    PushArgs args{.input = rank(seat).input,
+                  .bytes = pushed_elements(point) * size_of(point.type),
+                  .rank = seat.rank(),
+                  .ranks = ranks_.world_size(),
+                  .outputs = {},
+                  .to_itself = false,
+                  .blocks = point.launch.blocks};
+    if (args.bytes == 0) throw Error(Errc::invalid_argument, "a plain push stores 16 bytes or more to each peer");
+    for (int peer = 0; peer < args.ranks; ++peer) args.outputs[peer] = symmetric(seat)->peer(peer);
+    enqueue_push(args, rank(seat).device->stream());
+#endif
+  }
+
   std::string verify(Ranks::Seat& seat, const Point& point) override {
+    if (point.contender == Contender::push) return check_pushed(seat, point);
     checker_.prepare(seat, ranks_.local_size(),
                      {.count = point.count,
                       .type = point.type,
@@ -50,7 +102,25 @@ class AllReduceMeasurement final : public RankBench {
     return checker_.check(rank(seat).host, is_exact(point));
   }
 
+  std::string check_pushed(const Ranks::Seat& seat, const Point& point) {
+    const std::size_t elements = pushed_elements(point), bytes = elements * size_of(point.type);
+    std::vector<std::byte> expected(bytes);
+    for (int peer = 0; peer < ranks_.world_size(); ++peer) {
+      if (peer == seat.rank()) continue;
+      fill(expected.data(), 0, elements, point.type, args_.data, peer, kLastStep);
+      const std::byte* const got = rank(seat).host.data() + static_cast<std::size_t>(peer) * bytes;
+      if (std::memcmp(got, expected.data(), bytes) != 0) return fmt::format("what rank {} stored is not there", peer);
+    }
+    return {};
+  }
+
+  std::optional<SymmetricMemory>& symmetric(const Ranks::Seat& seat) {
+    return symmetric_[static_cast<std::size_t>(seat.local_index())];
+  }
+
   Checker checker_;
+  std::vector<std::optional<SymmetricMemory>> symmetric_;  // of pushes alone
+  bool pushes_ = false;                                    // all ranks reach each other's
 };
 
 }  // namespace

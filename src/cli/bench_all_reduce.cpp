@@ -77,7 +77,7 @@ std::vector<Launch> AllReduceBench::launches(Device device) const {
     return sweep ? parse_counts(grid, what, kMostLaunch) : std::vector<std::int64_t>{0};
   };
   const auto some_blocks = list(blocks, "--blocks", gpu ? "2,4,8,12,16,24,32,48,64,80,96,112,132" : "2,4,8,16,32");
-  const auto some_threads = list(threads, "--threads", gpu ? "64,128,192,256,384,512" : "32");
+  const auto some_threads = list(threads, "--threads", gpu ? "64,128,192,256,384,512,1024" : "32");
   if (!sweep && (some_blocks.size() > 1 || some_threads.size() > 1))
     throw Error(Errc::invalid_argument, "--blocks, --threads: several values are tried with --sweep only");
   std::vector<Launch> all;
@@ -233,6 +233,7 @@ Command add_bench_all_reduce(CLI::App& app, const std::vector<std::string>& argu
   app.add_option("--torch-json", bench->torch_json, "Columns from a file that bench/torch_peer.py wrote");
   bench->options.add_op_to(app);
   bench->options.add_to(app);
+  bench->options.add_data_to(app);
   bench->options.add_tuning_to(app);
   return [bench] { return bench->run(); };
 }

@@ -271,6 +271,7 @@ Command add_bench_gather(CLI::App& app, const std::vector<std::string>& argument
   add_method(app, bench->methods);
   add_launch(app, bench->launch, "Weft's kernels, which take as many SMs at most");
   bench->options.add_to(app);
+  bench->options.add_data_to(app);
   return [bench] { return bench->run(); };
 }
 

@@ -137,6 +137,7 @@ Command add_bench(CLI::App& app, const std::vector<std::string>& arguments) {
                  "Tokens per forward pass, \"1,8,256\" (default: decode 1 to 256, prefill from 512)");
   bench->options.add_op_to(app);
   bench->options.add_to(app);
+  bench->options.add_data_to(app);
   bench->options.add_tuning_to(app);
   add_choice(app, "--dtype", bench->options.type, {DataType::bf16, DataType::f16, DataType::f32}, "Element type");
   return [bench] { return bench->run(); };

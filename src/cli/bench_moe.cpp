@@ -100,6 +100,7 @@ void MoeBench::write(const Ranks& ranks, const ModelShape& shape, const Exchange
   if (!options.csv.empty()) write_text(options.csv, table.csv());
   if (!options.wants_report()) return;
   auto json = report(run_info("bench moe", arguments, ranks, options, {}), describe_machine(), to_json(results));
+  json.erase("data");  // rows of its own, each of which says where it belongs
   json["model"] = to_json(shape);
   json["routing"] = name(traffic);
   json["dispatched"] = row;
@@ -153,8 +154,8 @@ Command add_bench_moe(CLI::App& app, const std::vector<std::string>& arguments) 
                     ->check(CLI::IsMember(preset_names()))
                     ->capture_default_str();
   app.add_option("--config", bench->config, "… or a Hugging Face config.json")->excludes(model);
-  app.add_option("--ep", bench->options.ranks, "Ranks that share the experts; the same as --ranks")
-      ->check(CLI::Range(1, 72));
+  auto* ep = app.add_option("--ep", bench->options.ranks, "Ranks that share the experts; the same as --ranks")
+                 ->check(CLI::Range(1, 72));
   app.add_option("--tokens", bench->tokens,
                  "Tokens per rank, \"1,8,128\" (default: powers of two up to 1024; on the CPU up to 128)");
   app.add_option("--dispatch", bench->row,
@@ -175,6 +176,7 @@ Command add_bench_moe(CLI::App& app, const std::vector<std::string>& arguments) 
   app.add_flag("--apart", bench->apart, "Sends and waits in launches of their own");
   add_launch(app, bench->launch, "each kernel");
   bench->options.add_to(app);
+  ep->excludes(app.get_option("--ranks"));
   return [bench] { return bench->run(); };
 }
 

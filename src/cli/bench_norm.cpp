@@ -152,8 +152,9 @@ Command add_bench_norm(CLI::App& app, const std::vector<std::string>& arguments)
   app.add_flag("--no-residual", bench->no_residual, "Without a residual, as in a model's first block");
   add_choice(app, "--dtype", bench->options.type, {DataType::bf16, DataType::f16}, "Element type");
   add_method(app, bench->methods);
-  add_launch(app, bench->launch, "the fused kernel");
+  add_launch(app, bench->launch, "the fused kernel", 1024);
   bench->options.add_to(app);
+  bench->options.add_data_to(app);
   bench->options.add_tuning_to(app);
   return [bench] { return bench->run(); };
 }

@@ -18,9 +18,6 @@ void BenchOptions::add_to(CLI::App& app) {
   app.add_option("--ranks", ranks, "Ranks, as threads of this process (default: every GPU, or 4 CPU ranks)")
       ->check(CLI::Range(1, 72));
   add_choice(app, "--device", device, {Device::automatic, Device::cpu, Device::cuda}, "Where the ranks live");
-  add_choice(app, "--data", data, {Data::integers, Data::random},
-             "Inputs: integers, whose sums are exact (peers are held to the same bits), or random values of many "
-             "magnitudes (Weft is still held to the bits of the reference, peers to a bound)");
   app.add_option("--samples", samples, "Timed samples per point")->check(CLI::Range(1, 10000))->capture_default_str();
   app.add_option("--deadline", deadline, "Seconds that an operation may wait for a peer; 0: for ever")
       ->check(CLI::Range(0.0, 1e6))
@@ -29,6 +26,12 @@ void BenchOptions::add_to(CLI::App& app) {
   app.add_option("--csv", csv, "Write the table to this file (-: stdout)");
   app.add_option("--plot", plot,
                  "Draw time and bandwidth over size, a line for each algorithm and peer: .png, .svg, .pdf");
+}
+
+void BenchOptions::add_data_to(CLI::App& app) {
+  add_choice(app, "--data", data, {Data::integers, Data::random},
+             "Inputs: integers, whose sums are exact (peers are held to the same bits), or random values of many "
+             "magnitudes (Weft is still held to the bits of the reference, peers to a bound)");
 }
 
 void BenchOptions::write(const nlohmann::json& report) const {
@@ -131,14 +134,14 @@ std::vector<Method> methods_named(const Bench& bench, const std::string& text) {
   throw Error(Errc::invalid_argument, fmt::format("--method {}: these ranks are timed by one of {}", text, names));
 }
 
-void add_launch(CLI::App& app, Launch& launch, const std::string& kernels) {
+void add_launch(CLI::App& app, Launch& launch, const std::string& kernels, int most_threads) {
   app.add_option("--blocks", launch.blocks,
                  fmt::format("Blocks of {}, one more than a GPU's SMs at most, and 2 on CPU ranks (default: chosen by "
                              "size)",
                              kernels))
       ->check(CLI::Range(2, 1024));
   app.add_option("--threads", launch.threads, "Threads per block, a multiple of 32 (default: chosen by size)")
-      ->check(CLI::Range(32, 512));
+      ->check(CLI::Range(32, most_threads));
 }
 
 std::string print_tables(const BenchOptions& options, const std::vector<Method>& methods,

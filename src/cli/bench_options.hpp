@@ -28,6 +28,7 @@ struct BenchOptions {
   bool multicast = false;
 
   void add_to(CLI::App& app);
+  void add_data_to(CLI::App& app);  // for what takes values of --data
   void add_op_to(CLI::App& app);
   void add_tuning_to(CLI::App& app);  // for what takes its algorithms from tables: all-reduces and norms
   // Throws where what was asked for cannot be done or written: before anything is started.
@@ -48,7 +49,7 @@ std::vector<Result> run_points(Ranks& ranks, Bench& bench, const std::vector<Poi
 std::vector<Method> methods_named(const Bench& bench, const std::string& text);
 CLI::Option* add_method(CLI::App& app, std::string& text);
 // --blocks and --threads of `kernels`, one value each.
-void add_launch(CLI::App& app, Launch& launch, const std::string& kernels);
+void add_launch(CLI::App& app, Launch& launch, const std::string& kernels, int most_threads = 512);
 
 // A table for each method: printed where stdout is free, and all of them as one CSV with a column for the method.
 std::string print_tables(const BenchOptions& options, const std::vector<Method>& methods,

@@ -4,6 +4,7 @@
 #include <array>
 #include <optional>
 
+#include "comm/state.hpp"
 #include "gather_reference.hpp"
 #include "move_check.hpp"
 #include "push.hpp"
@@ -51,6 +52,9 @@ class GatherMeasurement final : public RankBench {
 
   // Weft's barrier leaves nothing to compare, so others are made, on which ranks come late.
   Result run(const Point& point, int samples) override {
+    if (point.contender == Contender::symmetric && !goes_straight(point))
+      return {.point = point,
+              .detail = "rows are not of 16 bytes, or ranks do not reach each other: such calls take the ordinary way"};
     Result result = RankBench::run(point, samples);
     if (point.operation != Operation::barrier || !is_weft(point.contender)) return result;
     const Result held = check_barrier(ranks_);
@@ -62,6 +66,13 @@ class GatherMeasurement final : public RankBench {
   }
 
  private:
+  // Whether the call writes to symmetric memory by other ways than to any.
+  bool goes_straight(const Point& point) const {
+    const GatherShape shape = gather_shape(model_, point);
+    for (std::size_t t = 0; t < shape.widths.size(); ++t)
+      if (shape.row_bytes(t) % 16 != 0) return false;
+    return ranks_.first().world().state().direct();
+  }
   std::size_t input_elements(const Point& point) const override { return gather_shape(model_, point).input_elements(); }
   std::size_t output_elements(const Point& point) const override {
     return gather_shape(model_, point).output_elements();

@@ -140,13 +140,14 @@ Command add_info(CLI::App& app, const std::vector<std::string>& arguments) {
   app.add_option("--ranks", info->ranks, "Ranks whose memory is shown (default: as in bench; with --moe 8)")
       ->check(CLI::Range(1, 72));
   add_choice(app, "--device", info->device, {Device::automatic, Device::cpu, Device::cuda}, "Where its ranks live");
-  app.add_option("--moe", info->moe, "Instead: what dispatch and combine of this model take")
-      ->check(CLI::IsMember(preset_names()));
+  auto* moe = app.add_option("--moe", info->moe, "Instead: what dispatch and combine of this model take")
+                  ->check(CLI::IsMember(preset_names()));
   app.add_option("--tokens", info->tokens, "Tokens per rank, for --moe")
       ->check(CLI::Range(1, 1024))
-      ->capture_default_str();
-  app.add_flag("--multicast", info->multicast, "Ask for NVLink multicast (Config::multicast)");
-  app.add_option("--tuning", info->tuning, "Tables that weft tune wrote, instead of the built-in ones");
+      ->capture_default_str()
+      ->needs(moe);
+  app.add_flag("--multicast", info->multicast, "Ask for NVLink multicast (Config::multicast)")->excludes(moe);
+  app.add_option("--tuning", info->tuning, "Tables that weft tune wrote, instead of the built-in ones")->excludes(moe);
   app.add_option("--json", info->json, "Write everything to this file (-: stdout)");
   app.add_option("--csv", info->csv, "Write the table of GPUs, or of --moe, to this file (-: stdout)");
   return [info] { return info->run(); };

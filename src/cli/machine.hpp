@@ -21,6 +21,7 @@ struct Gpu {
 struct Machine {
   std::string cpu;
   unsigned cores = 0;
+  int gpus_present = 0;  // that the kernel's driver has, whether programs can use them or not
   std::vector<Gpu> gpus;
   std::string driver;         // version of CUDA that the driver supports, "13.0"; empty: no driver
   std::string cuda_runtime;   // linked into this program; empty: built without CUDA

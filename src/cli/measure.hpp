@@ -81,7 +81,7 @@ enum class Contender : std::uint8_t {
   padded,      // a ragged gather's rows by Weft's equal form, all ranks as large as the largest
   one_tensor,  // the bytes of four_tensors as one
   symmetric,   // a copy whose outputs lie in symmetric memory
-  push,        // no contender but a bound: GPUs store to each other's memory, and nobody waits for anybody
+  push,        // no contender but a bound: GPUs store to each other's memory as many bytes, and nobody waits
   nccl,
   nccl_symmetric,  // NCCL on buffers from ncclMemAlloc in symmetric windows
   gloo_ring,

@@ -21,6 +21,7 @@ __global__ void __launch_bounds__(kThreads) push(PushArgs args) {
 #pragma unroll
     for (int turn = 0; turn < kMostPushed; ++turn) {
       if (turn >= args.ranks) break;
+      if (turn == 0 && !args.to_itself) continue;
       const int peer = args.rank + turn < args.ranks ? args.rank + turn : args.rank + turn - args.ranks;
       uint4* const output = static_cast<uint4*>(args.outputs[peer]) + first;
 #pragma unroll

@@ -1,4 +1,4 @@
-// A bound for gathers on GPUs: every rank stores its rows to all, and nobody waits for anybody.
+// A bound for what crosses links: every rank stores the same bytes to all, and nobody waits for anybody.
 #pragma once
 
 #include <cstddef>
@@ -14,6 +14,7 @@ struct PushArgs {
   std::size_t bytes = 0;
   int rank = 0, ranks = 0;          // at most kMostPushed
   void* outputs[kMostPushed] = {};  // of each rank: all ranks' bytes
+  bool to_itself = true;            // as well
   int blocks = 0;                   // 0: one for each processor
 };
 

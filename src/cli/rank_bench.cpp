@@ -97,9 +97,12 @@ RankBench::Taken RankBench::take(Ranks::Seat& seat, const Point& point, int samp
     for (int i = 0; i < 2; ++i) enqueue(seat, point);
   });
   seat.barrier();
-  Timing timing{.method = point.method, .samples = samples, .operation = {}, .produce = produce, .poison = [&] {
-                  mine.device->fill(memory.output, 0xff, bytes);
-                }};
+  Timing timing{.method = point.method,
+                .samples = samples,
+                .operation = {},
+                .produce = produce,
+                .poison = [&] { mine.device->fill(memory.output, 0xff, bytes); },
+                .waits_for_nobody = point.contender == Contender::push};
   if (point.method == Method::producer) taken.baseline = mine.device->time(seat, timing);
   timing.operation = [&] { enqueue(seat, point); };
   taken.samples = mine.device->time(seat, timing);

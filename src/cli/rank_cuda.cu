@@ -76,6 +76,12 @@ class CudaRank final : public RankDevice {
     check(cudaStreamSynchronize(stream_), "cudaStreamSynchronize");
     seat.communicator().check();
   }
+  void poison(Ranks::Seat& seat, const Timing& timing) {
+    timing.poison();
+    if (!timing.waits_for_nobody) return;
+    synchronize(seat);
+    seat.barrier();
+  }
   std::vector<double> time_graph(Ranks::Seat& seat, const Timing& timing);
   std::vector<double> time_replays(Ranks::Seat& seat, const Timing& timing);
 
@@ -96,7 +102,7 @@ std::vector<double> CudaRank::time_graph(Ranks::Seat& seat, const Timing& timing
   for (int i = 0; i < timing.samples; ++i) {
     seat.barrier();
     graph.replay(stream_);
-    if (timing.operation && i + 1 == timing.samples) timing.poison();
+    if (timing.operation && i + 1 == timing.samples) poison(seat, timing);
     check(cudaEventRecord(begin_, stream_), "cudaEventRecord");
     graph.replay(stream_);
     check(cudaEventRecord(end_, stream_), "cudaEventRecord");
@@ -117,7 +123,7 @@ std::vector<double> CudaRank::time_replays(Ranks::Seat& seat, const Timing& timi
   for (int repeat = 0; repeat < kVllmRepeats; ++repeat) {
     seat.barrier();
     for (int i = 0; i < kVllmWarmUps; ++i) graph.replay(stream_);
-    timing.poison();
+    poison(seat, timing);
     synchronize(seat);
     const auto begin = std::chrono::steady_clock::now();
     for (int i = 0; i < kVllmTrials; ++i) graph.replay(stream_);

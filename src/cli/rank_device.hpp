@@ -22,6 +22,8 @@ struct Timing {
   std::function<void(int step)> produce = {};  // enqueues the rewriting of its input
   // Enqueues the overwriting of the output, so that what an earlier sample left does not pass for the last one's.
   std::function<void()> poison = {};
+  // The operation waits for no other rank, so that poison would come too late for what a faster one has stored.
+  bool waits_for_nobody = false;
 };
 
 class RankDevice {

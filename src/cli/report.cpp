@@ -56,6 +56,7 @@ json to_json(const Machine& machine) {
   return {{"cpu", machine.cpu},
           {"cores", machine.cores},
           {"gpus", gpus},
+          {"gpus_present", machine.gpus_present},
           {"driver", machine.driver},
           {"cuda_runtime", machine.cuda_runtime},
           {"nccl_compiled", machine.nccl_compiled},

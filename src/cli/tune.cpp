@@ -82,8 +82,8 @@ TuneSpace Tune::space(const Ranks& ranks) const {
                                              .least_max_blocks = group.communicator().least_max_blocks(),
                                              .steps = bulk});
   if (plan.algorithm == Algorithm::bulk) space.algorithms.push_back(Algorithm::bulk);
-  if (ranks.device() == Device::cpu) return space;  // their grid is always the same
-  const int most = group.communicator().max_blocks();
+  if (ranks.device() == Device::cpu) return space;           // their grid is always the same
+  const int most = group.communicator().least_max_blocks();  // all ranks take the same way through the search
   for (const int blocks : quick ? std::vector<int>{17, 65, most} : std::vector<int>{9, 17, 33, 49, 65, 97, most})
     if (blocks <= most && (space.blocks.empty() || blocks > space.blocks.back())) space.blocks.push_back(blocks);
   // As many as every lean instance for so many ranks takes.
@@ -166,6 +166,11 @@ int Tune::run() const {
   Ranks ranks(options.ranks_args());
   if (ranks.world_size() == 1)
     throw Error(Errc::invalid_argument, "--ranks: there is one rank, and 2 to 72 can be tuned");
+  if (ranks.device() == Device::cuda && !launched() && ranks.local_size() > usable_gpus())
+    throw Error(Errc::invalid_argument,
+                fmt::format("--ranks {}: must be {} or fewer, the number of usable GPUs: what ranks measure that share "
+                            "one is true of no machine with as many GPUs as ranks",
+                            ranks.local_size(), usable_gpus()));
   if (!state_of(ranks).direct())
     throw Error(Errc::unsupported, fmt::format("these ranks do not reach each other's memory ({}): NCCL serves them",
                                                ranks.first().fabric()));

@@ -66,7 +66,7 @@ void print(const Findings& found, double seconds) {
     }
     fmt::print("\nAll ranks: all-reduce sum of bf16, µs\n{}", table.text());
   }
-  const std::string unjudged = why_not_judged(found.pairs);
+  const std::string unjudged = found.not_judged();
   if (!unjudged.empty()) fmt::print("\n{}.\n", unjudged);
 
   const auto failed = std::ranges::count_if(found.checks, [](const Check& check) { return !check.passed; });
@@ -106,7 +106,7 @@ nlohmann::json Verify::report(const Findings& found, const Machine& machine, dou
           {"fabric", found.fabric},
           {"seconds", seconds},
           {"verdict", found.passed() ? "PASS" : "FAIL"},
-          {"not_judged", why_not_judged(found.pairs)},
+          {"not_judged", found.not_judged()},
           {"checks", checks},
           {"pairs", pairs},
           {"all_reduces", to_json(found.all_reduces)}};

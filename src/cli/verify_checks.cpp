@@ -131,6 +131,40 @@ Check judge_world(int ranks, std::size_t bytes, double us, double link_rate) {
   return check;
 }
 
+std::vector<Check> judge_seats(const Machine& machine, const Seats& seats) {
+  std::vector<Check> checks;
+  if (seats.device == Device::cpu) return checks;
+  if (machine.gpus_present > 0 && seats.gpus == 0)
+    checks.push_back({.what = "GPUs",
+                      .who = "this machine",
+                      .passed = false,
+                      .expected = fmt::format("{} GPUs that programs can use", machine.gpus_present),
+                      .got = machine.cuda_problem,
+                      .advice = "Look at nvidia-smi, dmesg (Xid) and the fabric manager, and at CUDA_VISIBLE_DEVICES; "
+                                "--device cpu checks CPU ranks alone."});
+  if (seats.gpus > 0 && seats.ranks > seats.gpus)
+    checks.push_back({.what = "GPUs",
+                      .who = "this machine",
+                      .passed = false,
+                      .expected = fmt::format("{} GPUs, one for each rank", seats.ranks),
+                      .got = fmt::format("{}, which ranks share, so that no link is judged", seats.gpus),
+                      .advice = "If a GPU is missing, nvidia-smi -L and dmesg (Xid 79: fallen off the bus) say which; "
+                                "without --ranks there are as many ranks as GPUs."});
+  return checks;
+}
+
+std::vector<Check> judge_machine(const Machine& machine, const Seats& seats) {
+  std::vector<Check> checks = judge_seats(machine, seats);
+  if (seats.device == Device::cpu) return checks;
+  for (Check& check : judge_links(machine)) checks.push_back(std::move(check));
+  return checks;
+}
+
+std::string why_no_gpus(const Machine& machine, const Seats& seats) {
+  if (seats.device == Device::cpu || seats.gpus > 0) return "";
+  return fmt::format("GPU ranks were not checked: {}", machine.cuda_problem);
+}
+
 std::vector<Check> judge_links(const Machine& machine) {
   std::vector<Check> checks;
   if (machine.gpus.size() < 2) return checks;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "machine.hpp"
+#include "weft/types.hpp"
 
 namespace weft::cli {
 
@@ -54,6 +55,19 @@ double slowest_link(int ranks, const std::function<double(int, int)>& rate);
 
 // All ranks at once: an all-reduce in two hops, whose bytes leave over links of this rate.
 Check judge_world(int ranks, std::size_t bytes, double us, double link_rate);
+
+// Which ranks were asked for, and how many GPUs they may have.
+struct Seats {
+  Device device = Device::automatic;
+  int ranks = 0;  // of this process; 0: one for each GPU
+  int gpus = 0;   // usable
+};
+// GPUs that are there and cannot be used, and ranks that have to share some.
+std::vector<Check> judge_seats(const Machine& machine, const Seats& seats);
+// That, and judge_links(), where ranks may be GPUs.
+std::vector<Check> judge_machine(const Machine& machine, const Seats& seats);
+// Why no GPU is looked at; empty where some are, or none was asked for.
+std::string why_no_gpus(const Machine& machine, const Seats& seats);
 
 // Links that are down, and GPUs that do not reach each other. Nothing is said of a machine with one GPU.
 std::vector<Check> judge_links(const Machine& machine);

@@ -159,9 +159,10 @@ void Inspection::add_world(const Result& result, std::string what) {
       kWrongResult);
 }
 
-// A row alone, and as many as two hops serve; every kind of scale, and what models have of each.
+// A row alone, and as many as two hops serve; narrow rows, those of a large model, and such as take a thread several
+// turns; every kind of scale, and what models have of each.
 void Inspection::add_norms(World& world) {
-  static constexpr std::int64_t hidden = 1024, rows[] = {1, 300};
+  static constexpr std::pair<std::int64_t, std::int64_t> shapes[] = {{1, 1024}, {300, 1024}, {3, 7168}, {2, 16384}};
   struct Form {
     const char* name;
     NormForm norm;
@@ -176,14 +177,14 @@ void Inspection::add_norms(World& world) {
     world.steps.emplace_back(fmt::format("memory for norms{}", form.name), [&world, norm = form.norm] {
       world.bench.reset();
       world.bench =
-          open_norm_bench(world.ranks, {.data = Data::random, .max_bytes = 2 * hidden * rows[1], .peers = false}, norm);
+          open_norm_bench(world.ranks, {.data = Data::random, .max_bytes = 300 * 1024 * 2, .peers = false}, norm);
     });
     for (const auto type : {DataType::bf16, DataType::f16}) {
       for (const auto algorithm : {Contender::automatic, Contender::one_shot, Contender::two_shot}) {
-        for (const std::int64_t count : rows) {
+        for (const auto& [rows, hidden] : shapes) {
           const Point point{.operation = Operation::all_reduce_rms_norm,
-                            .count = static_cast<std::size_t>(count * hidden),
-                            .rows = count,
+                            .count = static_cast<std::size_t>(rows * hidden),
+                            .rows = rows,
                             .hidden = hidden,
                             .type = type,
                             .contender = algorithm,
@@ -343,10 +344,13 @@ void Inspection::check_pairs(Ranks& ranks) {
 }
 
 void Inspection::run() {
-  if (args_.ranks.device != Device::cpu) found_.checks = judge_links(machine_);
+  const Seats seats{
+      .device = args_.ranks.device, .ranks = launched() ? 0 : args_.ranks.world_size, .gpus = usable_gpus()};
+  found_.checks = judge_machine(machine_, seats);
+  found_.no_gpus = why_no_gpus(machine_, seats);
   Ranks::Args args = args_.ranks;
   args.config.max_groups = pair_rounds(Ranks::count(args));
-  if (args.device != Device::cpu && usable_gpus() > 0) args.config.group_two_shot_bytes = 16 * MiB;
+  if (args.device != Device::cpu && seats.gpus > 0) args.config.group_two_shot_bytes = 16 * MiB;
   const auto open = [&]() -> std::unique_ptr<Ranks> {
     try {
       auto ranks = std::make_unique<Ranks>(args);

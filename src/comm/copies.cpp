@@ -248,9 +248,11 @@ void all_gather_v(const Group& handle, const AllGatherVArgs& args) {
   operation.work.line_packs = plan.slot_packs;
   operation.work.shares.detour_packs = plan.detour_packs;
   operation.work.shares.crews = static_cast<std::uint32_t>(plan.crews);
-  detail::make_call(handle, {.name = {in_symmetric.mark(fingerprint),
-                                      fmt::format("all_gather_v rows of {} bytes, {}{}, tag {}", widths,
-                                                  detail::describe(args.counts), in_symmetric.text(), args.tag)},
+  const detail::CallName name{in_symmetric.mark(fingerprint),
+                              fmt::format("all_gather_v rows of {} bytes, {}{}, tag {}", widths,
+                                          detail::describe(args.counts), in_symmetric.text(), args.tag),
+                              true};
+  detail::make_call(handle, {.name = name,
                              .operation = in_symmetric.serve(operation),
                              .blocks = plan.blocks,
                              .threads = plan.threads,

@@ -73,11 +73,15 @@ std::optional<CommunicatorState::Found> CommunicatorState::found_by_host() const
 }
 
 std::optional<CommunicatorState::Found> CommunicatorState::find_fault() const {
-  const FaultRecord record = fabric_->record();
+  const FaultRecord ending = fabric_->record(kEnding), stale = fabric_->record(kStaleReplay);
   const std::scoped_lock lock(mutex_);
-  warn_when_slow(record);
-  if (!found_) found_ = found_by_kernel(record);
-  if (!found_) found_ = found_by_host();
+  warn_when_slow(ending);
+  if (found_ && found_->fault.code != Errc::released) return found_;
+  // What ends the communicator says more than a stale replay before it.
+  std::optional<Found> ended = found_by_kernel(ending);
+  if (!ended) ended = found_by_host();
+  if (ended) found_ = std::move(ended);
+  if (!found_) found_ = found_by_kernel(stale);
   return found_;
 }
 
@@ -88,7 +92,7 @@ std::optional<Fault> CommunicatorState::fault() const {
 
 // The one fault from which there is a way back.
 void CommunicatorState::forget_release() {
-  if (fabric_->record().code == static_cast<std::uint32_t>(Errc::released)) fabric_->clear_record();
+  fabric_->clear_record(kStaleReplay);
   const std::scoped_lock lock(mutex_);
   if (found_ && found_->fault.code == Errc::released) found_.reset();
 }

@@ -102,7 +102,7 @@ Call GroupState::call(std::uint32_t fingerprint) const {
 
 void GroupState::remember(const CallName& name) {
   const std::scoped_lock lock(mutex_);
-  if (names_.size() < kMostNames) names_.try_emplace(name.fingerprint, name.text);
+  if (names_.size() < kMostNames) names_.try_emplace(name.fingerprint, name);
   CallRecord record{.number = calls_, .operation = name.text, .time = std::chrono::system_clock::now()};
   if (recent_.size() < kRecentCalls) {
     recent_.push_back(std::move(record));
@@ -122,12 +122,12 @@ std::vector<CallRecord> GroupState::recent_calls() const {
 std::string GroupState::name_of(std::uint32_t fingerprint) const {
   const std::scoped_lock lock(mutex_);
   const auto found = names_.find(fingerprint);
-  if (found != names_.end()) return found->second;
+  if (found != names_.end()) return found->second.text;
   // A header's upper half has a hash of counts mixed in (algorithms/handshake.hpp).
   const auto half = [](std::uint32_t word) { return word & 0xffffu; };
-  const auto counted =
-      std::ranges::find_if(names_, [&](const auto& named) { return half(named.first) == half(fingerprint); });
-  if (counted != names_.end()) return counted->second + ", with other counts,";
+  const auto counted = std::ranges::find_if(
+      names_, [&](const auto& named) { return named.second.counted && half(named.first) == half(fingerprint); });
+  if (counted != names_.end()) return counted->second.text + ", with other counts,";
   return fmt::format("a call with fingerprint {:08x}", fingerprint);
 }
 

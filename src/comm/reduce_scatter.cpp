@@ -122,10 +122,12 @@ void reduce_scatter_v(const Group& handle, const ReduceScatterVArgs& args) {
        .launch = args.launch});
   detail::check_numbers_apart(args.counts, static_cast<std::size_t>(group.size()), scatter.output);
   detail::check_ready(handle, "reduce_scatter_v", detail::kCountsHint);
-  make(handle, scatter, detail::counted_shares(group, args.counts, true, args.output_rows, args.input_rows),
-       {detail::fingerprint("reduce_scatter_v", args.width, args.type, detail::fingerprint(args.counts), args.tag),
-        fmt::format("reduce_scatter_v rows of {}[{}], {}, tag {}", weft::name(args.type), args.width,
-                    detail::describe(args.counts), args.tag)});
+  const detail::CallName name{
+      detail::fingerprint("reduce_scatter_v", args.width, args.type, detail::fingerprint(args.counts), args.tag),
+      fmt::format("reduce_scatter_v rows of {}[{}], {}, tag {}", weft::name(args.type), args.width,
+                  detail::describe(args.counts), args.tag),
+      true};
+  make(handle, scatter, detail::counted_shares(group, args.counts, true, args.output_rows, args.input_rows), name);
 }
 
 }  // namespace weft

@@ -28,6 +28,7 @@ class SymmetricState;
 struct CallName {
   std::uint32_t fingerprint;
   std::string text;
+  bool counted = false;  // headers have a hash of its counts in their upper half, too
 };
 
 class GroupState {
@@ -75,7 +76,7 @@ class GroupState {
   std::uint32_t generation_ = 0;  // of the window; 0 stands for a released one
 
   mutable std::mutex mutex_;  // status() may be asked from any thread
-  std::map<std::uint32_t, std::string> names_;
+  std::map<std::uint32_t, CallName> names_;  // by fingerprint
   std::vector<CallRecord> recent_;
   std::uint64_t calls_ = 0;
 };

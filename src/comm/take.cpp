@@ -58,27 +58,29 @@ void take_rows(const Group& handle, const TakeRowsArgs& args) {
   shares.ranks = static_cast<std::uint32_t>(args.slots);
   const bool whole = detail::rows_may_be_whole(input.data, input.row_bytes, input.stride) &&
                      detail::rows_may_be_whole(output.data, output.row_bytes, output.stride);
-  detail::make_call(
-      handle, {.name = {detail::fingerprint("take_rows", args.row_bytes, args.slots, args.slot, args.shards, args.shard,
-                                            detail::fingerprint(args.counts)),
-                        fmt::format("take_rows of {} bytes, slot {} of {}, shard {} of {}, {}", args.row_bytes,
-                                    args.slot, args.slots, args.shard, args.shards, detail::describe(args.counts))},
-               .operation = detail::TakeOperation{.work = {.slots = shares,
-                                                           .slot = static_cast<std::uint32_t>(args.slot),
-                                                           .shards = static_cast<std::uint32_t>(args.shards),
-                                                           .shard = static_cast<std::uint32_t>(args.shard),
-                                                           .split = args.counts.split,
-                                                           .split_slots = args.split_slots,
-                                                           .input = input.data,
-                                                           .output = const_cast<void*>(output.data),
-                                                           .row_bytes = input.row_bytes,
-                                                           .input_stride = input.stride,
-                                                           .output_stride = output.stride,
-                                                           .output_rows = args.output_rows},
-                                                  .whole = whole},
-               .blocks = blocks_for(group, output.payload()),
-               .threads = detail::kMoveThreads,
-               .stream = args.stream});
+  const detail::CallName name{
+      detail::fingerprint("take_rows", args.row_bytes, args.slots, args.slot, args.shards, args.shard,
+                          detail::fingerprint(args.counts)),
+      fmt::format("take_rows of {} bytes, slot {} of {}, shard {} of {}, {}", args.row_bytes, args.slot, args.slots,
+                  args.shard, args.shards, detail::describe(args.counts))};
+  detail::make_call(handle,
+                    {.name = name,
+                     .operation = detail::TakeOperation{.work = {.slots = shares,
+                                                                 .slot = static_cast<std::uint32_t>(args.slot),
+                                                                 .shards = static_cast<std::uint32_t>(args.shards),
+                                                                 .shard = static_cast<std::uint32_t>(args.shard),
+                                                                 .split = args.counts.split,
+                                                                 .split_slots = args.split_slots,
+                                                                 .input = input.data,
+                                                                 .output = const_cast<void*>(output.data),
+                                                                 .row_bytes = input.row_bytes,
+                                                                 .input_stride = input.stride,
+                                                                 .output_stride = output.stride,
+                                                                 .output_rows = args.output_rows},
+                                                        .whole = whole},
+                     .blocks = blocks_for(group, output.payload()),
+                     .threads = detail::kMoveThreads,
+                     .stream = args.stream});
 }
 
 }  // namespace weft

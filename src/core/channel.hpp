@@ -99,7 +99,12 @@ constexpr MultimemLayout add_multimem(RegionLayout& region, std::uint32_t size, 
   return multimem;
 }
 
-// Written by the rank that finds a fault first, read by its host without waiting. One per rank and communicator.
+// A rank has a claim and a record of each for a communicator, as what ends it must be told after a stale replay, too.
+//   kEnding       faults that end the communicator
+//   kStaleReplay  its own replays of recordings whose memory is gone, which end nothing
+enum FaultKind : std::uint32_t { kEnding, kStaleReplay, kFaultKinds };
+
+// Written by whoever has the claim, read by the host without waiting.
 struct FaultRecord {
   std::uint32_t complete;  // stored last, with release
   std::uint32_t code;      // Errc
@@ -110,7 +115,7 @@ struct FaultRecord {
   std::uint32_t fingerprint;
   std::uint32_t theirs;
   std::uint32_t phase;
-  std::uint32_t slow_epoch;  // not a fault: the newest call in which a wait took a tenth of the deadline …
+  std::uint32_t slow_epoch;  // kEnding, not a fault: the newest call in which a wait took a tenth of the deadline …
   std::uint32_t slow_peer;   // … and for whom
 };
 inline constexpr std::uint32_t kNoPeer = 0xffffffffu;
@@ -152,8 +157,9 @@ struct Channel {
   std::uint64_t deadline_ns;  // 0: none
   RegionLayout layout;
 
-  std::uint32_t* claim;        // first fault wins; one per communicator
-  const std::uint32_t* abort;  // the host's abort(); one per communicator
+  // One per communicator, the first and the last [kFaultKinds].
+  std::uint32_t* claim;        // the first fault wins
+  const std::uint32_t* abort;  // the host's abort()
   FaultRecord* record;
 
   std::uint32_t world_rank;

@@ -10,6 +10,7 @@ namespace weft::detail {
 namespace {
 
 constexpr std::size_t KiB = 1024, MiB = 1024 * KiB;
+constexpr int kLeastBulkBlocks = 17;
 
 // Threads of a crew that moves chunks (docs/performance.md).
 constexpr int kCrewThreads = 128;
@@ -18,9 +19,10 @@ int crews_of(int threads) {
 }
 
 // A CPU's stores of plain memory are far wider than those that are one piece. On GPUs one kernel beats many pieces
-// where there are slots for as many blocks as saturate the links, and all ranks have as many.
+// where there are slots for as many chunks as saturate the links, and all ranks have blocks for crews to fill them
+// (docs/performance.md).
 bool has_room_for_bulk(const PlanQuery& query) {
-  return query.device == Device::cpu || (query.layout.bulk_slots >= 256 && query.least_max_blocks > 128);
+  return query.device == Device::cpu || (query.layout.bulk_slots >= 256 && query.least_max_blocks >= kLeastBulkBlocks);
 }
 
 template <class Query>

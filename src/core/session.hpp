@@ -53,15 +53,16 @@ WEFT_FN void end_group(T& team, LocalState* local) {
   for (BlockWord& word : local->admitted) team.store(&word.value, kEnded);
 }
 
-// Ends the group on this rank, writes the record where the host sees it (the first fault of the communicator only) and
-// ends the communicator at every peer. Cold: never on the path of a call that works.
+// Ends the group on this rank, writes the record where the host sees it (the communicator's first fault of its kind
+// only) and ends the communicator at every peer. Cold: never on the path of a call that works.
 template <Team T>
 WEFT_SLOW void report(T& team, CallId id, FaultInfo info) {
   const Channel* channel = id.channel;
   const bool local_matter = info.code == Errc::released;  // peers that miss this call find out by themselves
   if (!local_matter) end_group(team, id.local);
-  if (team.exchange(channel->claim, 1u) != 0) return;
-  FaultRecord* record = channel->record;
+  const FaultKind kind = local_matter ? kStaleReplay : kEnding;
+  if (team.exchange(channel->claim + kind, 1u) != 0) return;
+  FaultRecord* record = channel->record + kind;
   team.store(&record->code, static_cast<std::uint32_t>(info.code));
   team.store(&record->channel, channel->id);
   team.store(&record->peer, info.peer);
@@ -256,6 +257,7 @@ WEFT_FN bool alone(T& team, const Session& s, std::uint32_t phase) {
 // so that the next one may have any grid. A send leaves the epochs to its wait.
 template <Team T>
 WEFT_FN void leave(T& team, const Session& s, Part part) {
+  static_assert(T::kMostBlocks <= kMaxBlocks);
   team.sync();
   if (part == Part::send) {
     if (team.block_rank() != 0 || team.thread_rank() != 0) return;
@@ -272,7 +274,7 @@ WEFT_FN void leave(T& team, const Session& s, Part part) {
     team.store(s.epoch_word, next);
     team.store(&s.call->local->busy, kIdle);
   }
-  for (std::uint32_t block = team.blocks() + team.thread_rank(); block < kMaxBlocks; block += team.size()) {
+  for (std::uint32_t block = team.blocks() + team.thread_rank(); block < T::kMostBlocks; block += team.size()) {
     team.store(&s.call->local->epochs[block].value, next);
   }
 }

@@ -25,6 +25,7 @@ void for_phases(Part part, Run&& run) {
 // `team`: one for each block, each of one thread.
 template <class A, class T>
 void run_blocks(std::array<T, kThreadBlocks> team, const Call& call, const typename A::Work& work) {
+  static_assert(T::kMostBlocks >= kThreadBlocks);
   const Part part = part_of<A>(work);
   std::array<Session, kThreadBlocks> session{approach(team[0], call), approach(team[1], call)};
   for (std::uint32_t block = 0; block < kThreadBlocks; ++block) {

@@ -20,9 +20,9 @@ namespace {
 struct ControlMemory {
   Channel channels[kMaxGroups] = {};
   LocalState locals[kMaxGroups] = {};
-  std::uint32_t claim = 0;
+  std::uint32_t claim[kFaultKinds] = {};
   std::uint32_t abort = 0;
-  FaultRecord record = {};
+  FaultRecord record[kFaultKinds] = {};
 };
 
 class CpuFabric final : public Fabric {
@@ -46,7 +46,7 @@ class CpuFabric final : public Fabric {
   std::size_t control_bytes() const override { return sizeof(ControlMemory) + lasting_.size() * kLastingBytes; }
   Control control() const override {
     ControlMemory& memory = *control_;
-    return {memory.channels, memory.locals, &memory.claim, &memory.abort, &memory.record};
+    return {memory.channels, memory.locals, memory.claim, &memory.abort, memory.record};
   }
 
   void open_window(Bootstrap& bootstrap, int number, std::size_t bytes) override {
@@ -82,8 +82,8 @@ class CpuFabric final : public Fabric {
     for (std::size_t i = 0; i < packs.size(); ++i) CpuThread::store(to + i, packs[i]);
   }
 
-  FaultRecord record() const override {
-    FaultRecord& shared = control_->record;
+  FaultRecord record(FaultKind kind) const override {
+    FaultRecord& shared = control_->record[kind];
     FaultRecord copy{};
     copy.slow_epoch = CpuThread::load(&shared.slow_epoch);
     copy.slow_peer = CpuThread::load(&shared.slow_peer);
@@ -91,9 +91,9 @@ class CpuFabric final : public Fabric {
     if (copy.complete != 0) copy = shared;
     return copy;
   }
-  void clear_record() override {
-    control_->record = {};
-    control_->claim = 0;
+  void clear_record(FaultKind kind) override {
+    control_->record[kind] = {};
+    control_->claim[kind] = 0;
   }
   void abort() noexcept override {
     CpuThread::store(&control_->abort, 1u);

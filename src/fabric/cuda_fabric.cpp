@@ -29,12 +29,12 @@ struct DeviceControl {
   Channel channels[kMaxGroups];
   LocalState locals[kMaxGroups];
   std::byte* windows[kMaxRanks];
-  std::uint32_t claim;
+  std::uint32_t claim[kFaultKinds];
   std::int32_t zero;  // for NCCL's barriers
 };
 // What of it the host sees without a copy.
 struct HostControl {
-  FaultRecord record;
+  FaultRecord record[kFaultKinds];
   std::uint32_t abort;
 };
 
@@ -95,8 +95,8 @@ class CudaFabric final : public Fabric {
     return sizeof(DeviceControl) + sizeof(HostControl) + kStagingBytes + lasting_.size() * kLastingBytes;
   }
   Control control() const override {
-    return {device_control_->channels, device_control_->locals, &device_control_->claim, &host_control_->abort,
-            &host_control_->record};
+    return {device_control_->channels, device_control_->locals, device_control_->claim, &host_control_->abort,
+            host_control_->record};
   }
 
   void open_window(Bootstrap& bootstrap, int number, std::size_t bytes) override {
@@ -184,8 +184,8 @@ class CudaFabric final : public Fabric {
     check_cuda(cudaStreamSynchronize(stream_), "writing to a peer's window");
   }
 
-  FaultRecord record() const override {
-    FaultRecord& shared = host_control_->record;
+  FaultRecord record(FaultKind kind) const override {
+    FaultRecord& shared = host_control_->record[kind];
     FaultRecord copy{};
     copy.complete = std::atomic_ref(shared.complete).load(std::memory_order_acquire);
     if (copy.complete != 0) {
@@ -196,9 +196,9 @@ class CudaFabric final : public Fabric {
     }
     return copy;
   }
-  void clear_record() override {
-    host_control_->record = {};
-    fill(&device_control_->claim, 0, sizeof(device_control_->claim));
+  void clear_record(FaultKind kind) override {
+    host_control_->record[kind] = {};
+    fill(device_control_->claim + kind, 0, sizeof(device_control_->claim[kind]));
   }
   std::optional<HostFault> host_fault() const override {
     return nccl_ != nullptr ? nccl_->fault() : std::optional<HostFault>();

@@ -22,11 +22,11 @@ inline constexpr int kMaxGroups = 64;  // of one communicator, the world include
 
 // What operations of this rank use besides windows: stays where it is until the last captured graph is gone.
 struct Control {
-  Channel* channels;   // [kMaxGroups]
-  LocalState* locals;  // [kMaxGroups]
-  std::uint32_t* claim;
+  Channel* channels;     // [kMaxGroups]
+  LocalState* locals;    // [kMaxGroups]
+  std::uint32_t* claim;  // [kFaultKinds]
   const std::uint32_t* abort;
-  FaultRecord* record;
+  FaultRecord* record;  // [kFaultKinds]
 };
 
 // A fault that the host saw, in a call whose kernels are not Weft's.
@@ -82,9 +82,9 @@ class Fabric {
   // Into any window, by the same kind of store that operations use; done on return.
   virtual void push(Pack* to, const std::vector<Pack>& packs) = 0;
 
-  // The first fault, or one with complete == 0. Waits for nothing.
-  virtual FaultRecord record() const = 0;
-  virtual void clear_record() = 0;
+  // The first fault of its kind, or one with complete == 0. Waits for nothing.
+  virtual FaultRecord record(FaultKind kind) const = 0;
+  virtual void clear_record(FaultKind kind) = 0;
   // The first fault among calls that NCCL serves. Waits for nothing.
   virtual std::optional<HostFault> host_fault() const { return std::nullopt; }
   // Ends the communicator on every rank that can be reached. Waits for nothing.

@@ -297,10 +297,10 @@ void AllReduceProgram::run_act(Act act, unsigned call, unsigned rank) {
   }
   meet(rank);
   if (stores() != stores_before_[rank]) host_saw_ = "somebody wrote to a window that was away";
-  detail::FaultRecord* const record = world_.record(rank);
+  detail::FaultRecord* const record = world_.record(rank, detail::kStaleReplay);
   if (machine_->load(&record->complete) != 0) {
     machine_->store(&record->complete, 0u);
-    machine_->store(world_.claim_word(rank), 0u);
+    machine_->store(world_.claim_word(rank, detail::kStaleReplay), 0u);
   }
   for_groups([&](unsigned group) {
     detail::LocalState* const local = world_.local(group, rank);
@@ -328,7 +328,7 @@ void AllReduceProgram::run_host(unsigned rank) {
     for (unsigned peer = 0; peer < setup_.ranks; ++peer) machine_->store(world_.poison_word(peer), word);
   }
   if (!setup_.faults.host_reads || rank != 0) return;
-  detail::FaultRecord* const record = world_.record(rank);
+  detail::FaultRecord* const record = world_.record(rank, detail::kEnding);
   while (machine_->load(&record->complete, true) == 0) machine_->relax();
   if (machine_->load(&record->code) == 0) host_saw_ = "the host read a record without a code";
 }

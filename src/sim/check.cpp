@@ -45,7 +45,7 @@ unsigned AllReduceProgram::failed_call(unsigned rank, const detail::FaultRecord&
                                     setup_.start_epoch + (setup_.faults.ahead_rank == static_cast<int>(rank) ? 2 : 0));
   for (unsigned call = 0; call < setup_.calls.size(); ++call) {
     const unsigned group = setup_.calls[call].group;
-    if (!setup_.calls[call].begins_epoch()) continue;
+    if (!setup_.calls[call].begins_epoch() || world_.stale(call)) continue;
     if (record.channel == group && record.epoch_wanted == epochs[group]++) return call;
   }
   return static_cast<unsigned>(setup_.calls.size());
@@ -99,6 +99,7 @@ std::string AllReduceProgram::check_faults() {
     all_right = all_right && !record;
     const auto end = record ? failed_call(rank, *record) : static_cast<unsigned>(setup_.calls.size());
     for (unsigned call = 0; call < end; ++call) {
+      if (!world_.takes_part(call, rank) || setup_.calls[call].act != Act::call) continue;
       // On a stream of its own it may have been under way when the other one's failed.
       const bool beside = record && setup_.side_by_side && setup_.calls[call].group != setup_.calls[end].group &&
                           static_cast<int>(call) > setup_.calls[end].after;

@@ -112,6 +112,14 @@ void set_variant(Setup& setup, const std::string& variant) {
     setup.side_by_side = true;
     setup.exchange.generations = 2;
     setup.calls = beside_each_other(setup.calls, 2);
+  } else if (variant == "stale") {
+    // Before what goes wrong, the first rank has replayed what is no more.
+    CallSetup stale = setup.calls[0];
+    stale.replays = stale.only = 0;
+    setup.calls = {setup.calls[0], {.act = Act::release}, {.act = Act::acquire_elsewhere}, stale, setup.calls[1]};
+  } else if (variant == "chunks") {
+    setup.calls[1].flows = true;
+    setup.calls[3].detour = true;
   } else if (variant == "groups") {
     setup.groups = {{0, 1, 2}, {2, 0}};
     setup.calls[1].group = 1;
@@ -251,6 +259,11 @@ const std::vector<Setup>& all_fault_setups() {
       all.push_back(fault_setup({.kind = "overflow", .protocol = "moe", .ranks = 2, .variant = variant}));
     }
     all.push_back(fault_setup({.kind = "aborts", .protocol = "moe", .ranks = 2, .variant = "beside-lanes"}));
+    all.push_back(
+        fault_setup({.kind = "mismatch", .protocol = "one-shot", .ranks = 2, .odd_call = 4, .variant = "stale"}));
+    for (const std::string kind : {"stops", "slow", "late", "dies", "aborts"}) {
+      all.push_back(fault_setup({.kind = kind, .protocol = "ragged", .ranks = 3, .variant = "chunks"}));
+    }
     // Of deaths teams with lanes are not told.
     for (const std::string kind : {"stops", "slow", "late", "aborts"}) {
       for (const unsigned ranks : {2u, 3u}) {

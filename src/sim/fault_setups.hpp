@@ -27,6 +27,7 @@ struct FaultArgs {
   //   "lanes": by warps of two lanes                "one-hop": of blocks that make one hop of bulk each
   //   "roles": some warps of a block only send       "roles-lanes": some of several warps of two lanes do
   //   "threads": in chunks that two threads share   "contiguous": experts one behind the other
+  //   "chunks": detours in chunks, not in lines      "stale": a stale replay before
   std::string variant = {};
 };
 Setup fault_setup(const FaultArgs& args);

@@ -93,6 +93,7 @@ class Machine {
   // Of the running thread's block: plain memory, as its threads run in turns; what no barrier orders they see early or
   // late.
   static constexpr std::uint32_t kScratchWords = 128;
+  static constexpr std::uint32_t kMostBlocks = 16;  // of a launch, in any set-up
   float* scratch() { return blocks_[block_of_[current_]].scratch.data(); }
   bool all(bool good);
   // What the lanes of the running thread's warp have each given, once all of them have made this call; sim/lanes.cpp.

@@ -25,6 +25,7 @@ class SimTeam {
  public:
   static constexpr int kAtomicBytes = atomic_bytes;
   static constexpr std::uint32_t kLeastThreads = lanes;
+  static constexpr std::uint32_t kMostBlocks = Machine::kMostBlocks;
   static constexpr std::uint32_t kSpinsPerCheck = 2;  // a wait sleeps until there is something new, so turns are few
   static constexpr bool kMulticast = false;
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 #include <numeric>
+#include <stdexcept>
 
 #include "core/plan.hpp"
 #include "weft/error.hpp"
@@ -17,9 +18,9 @@ using detail::LocalState;
 using detail::RegionLayout;
 
 constexpr std::size_t kLocalBytes = (sizeof(LocalState) + 255) / 256 * 256;
-constexpr std::size_t kHostBytes = 256;  // claim, abort, meeting, record, events
-constexpr std::size_t kAbortOffset = 4, kMeetingOffset = 8, kRecordOffset = 64, kEventsOffset = 128;
-static_assert(kRecordOffset + sizeof(FaultRecord) <= kEventsOffset);
+constexpr std::size_t kHostBytes = 256;  // claims, abort, meeting, records, events
+constexpr std::size_t kAbortOffset = 8, kMeetingOffset = 12, kRecordOffset = 16, kEventsOffset = 128;
+static_assert(kRecordOffset + detail::kFaultKinds * sizeof(FaultRecord) <= kEventsOffset);
 
 }  // namespace
 
@@ -69,6 +70,7 @@ World::World(const Setup& setup) : setup_(setup), exchange_(setup), groups_(setu
         stream.calls.push_back(call);
       }
       most_blocks_ = std::max(most_blocks_, stream.blocks);
+      if (most_blocks_ > Machine::kMostBlocks) throw std::logic_error("simulator: more blocks than a launch may have");
       thread_count_ += setup.one_thread ? 1 : stream.blocks * stream.threads;
       streams_.push_back(std::move(stream));
     }
@@ -215,7 +217,7 @@ void World::build(Memory& memory) {
     };
     words(window_offset(rank), window_offset(rank) + detail::kWindowHeaderBytes, AreaKind::word, "poison");
     const std::size_t host = host_offset(rank);
-    words(host, host + 4, AreaKind::word, "claim");
+    words(host, host + kAbortOffset, AreaKind::word, "claim");
     words(host + kAbortOffset, host + kAbortOffset + 4, AreaKind::word, "abort");
     words(host + kMeetingOffset, host + kMeetingOffset + 4, AreaKind::word, "meeting");
     words(host + kRecordOffset, host + kEventsOffset, AreaKind::word, "record");
@@ -264,9 +266,9 @@ void World::build(Memory& memory) {
       c.deadline_ns = setup_.deadline_ns;
       c.layout = layout;
       c.multimem = multimem_;
-      c.claim = reinterpret_cast<std::uint32_t*>(base_ + host);
-      c.abort = reinterpret_cast<std::uint32_t*>(base_ + host + kAbortOffset);
-      c.record = reinterpret_cast<FaultRecord*>(base_ + host + kRecordOffset);
+      c.claim = claim_word(rank, detail::kEnding);
+      c.abort = abort_word(rank);
+      c.record = record(rank, detail::kEnding);
       c.world_rank = rank;
       c.world_size = ranks;
       for (unsigned i = 0; i < size; ++i) {
@@ -302,7 +304,7 @@ std::string World::check_rest(Memory& memory) const {
       const LocalState* state = local(group, rank);
       expect(&state->busy, 0);
       expect(&state->dead, 0);
-      for (unsigned block = 0; block < detail::kMaxBlocks; ++block) {
+      for (unsigned block = 0; block < Machine::kMostBlocks; ++block) {
         expect(&state->epochs[block].value, setup_.start_epoch + calls);
       }
       if (group != 0 || !has_old_records() || !wrong.empty()) continue;
@@ -311,12 +313,12 @@ std::string World::check_rest(Memory& memory) const {
   }
   for (unsigned rank = 0; rank < setup_.ranks && wrong.empty(); ++rank) {
     const auto record = fault(memory, rank);
-    const bool released = record && record->code == static_cast<std::uint32_t>(Errc::released);
+    const bool released = fault(memory, rank, detail::kStaleReplay).has_value();
     if (released != ends_released(rank)) {
       wrong =
           fmt::format("rank {} {}", rank,
                       released ? "ended in \"released\" without a stale replay" : "took a stale replay for a good one");
-    } else if (record && !released) {
+    } else if (record) {
       wrong = fmt::format("rank {} recorded a fault: code {}, peer {}, epoch {:#x}", rank, record->code, record->peer,
                           record->epoch_wanted);
     }
@@ -337,8 +339,8 @@ std::uint64_t* World::header(unsigned group, unsigned rank, std::size_t index) c
   return reinterpret_cast<std::uint64_t*>(base_ + region_offset(group, rank) + layouts_[group].headers) + index;
 }
 
-std::uint32_t* World::claim_word(unsigned rank) const {
-  return reinterpret_cast<std::uint32_t*>(base_ + host_offset(rank));
+std::uint32_t* World::claim_word(unsigned rank, detail::FaultKind kind) const {
+  return reinterpret_cast<std::uint32_t*>(base_ + host_offset(rank)) + kind;
 }
 
 std::byte* World::symmetric(unsigned rank) const {
@@ -362,12 +364,12 @@ std::uint32_t* World::poison_word(unsigned rank) const {
   return reinterpret_cast<std::uint32_t*>(base_ + window_offset(rank) + detail::kPoisonOffset);
 }
 
-FaultRecord* World::record(unsigned rank) const {
-  return reinterpret_cast<FaultRecord*>(base_ + host_offset(rank) + kRecordOffset);
+FaultRecord* World::record(unsigned rank, detail::FaultKind kind) const {
+  return reinterpret_cast<FaultRecord*>(base_ + host_offset(rank) + kRecordOffset) + kind;
 }
 
-std::optional<detail::FaultRecord> World::fault(Memory& memory, unsigned rank) const {
-  const auto* const begin = reinterpret_cast<const std::byte*>(this->record(rank));
+std::optional<detail::FaultRecord> World::fault(Memory& memory, unsigned rank, detail::FaultKind kind) const {
+  const auto* const begin = reinterpret_cast<const std::byte*>(this->record(rank, kind));
   const auto word = [&](std::size_t offset) { return memory.newest(memory.locate(begin + offset, 4)).word[0]; };
   FaultRecord record{};
   for (std::size_t offset = 0; offset < sizeof(record); offset += 4) {

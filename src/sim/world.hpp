@@ -53,14 +53,15 @@ class World {
   std::uint64_t stores_to_symmetric(const Memory& memory, unsigned rank) const;
   std::uint64_t* header(unsigned group, unsigned rank, std::size_t index) const;  // of bank × size + sender
   std::byte* symmetric(unsigned rank) const;                                      // its part of the symmetric memory
-  std::uint32_t* claim_word(unsigned rank) const;
+  std::uint32_t* claim_word(unsigned rank, detail::FaultKind kind) const;
   std::uint32_t* abort_word(unsigned rank) const;
   std::uint32_t* meeting_word(unsigned rank) const;
   std::uint32_t* poison_word(unsigned rank) const;
   std::uint32_t* event_word(unsigned call, unsigned rank) const;  // 1 when the call has ended there
-  detail::FaultRecord* record(unsigned rank) const;
-  // The first fault that a rank has recorded.
-  std::optional<detail::FaultRecord> fault(Memory& memory, unsigned rank) const;
+  detail::FaultRecord* record(unsigned rank, detail::FaultKind kind) const;
+  // The first fault of its kind that a rank has recorded.
+  std::optional<detail::FaultRecord> fault(Memory& memory, unsigned rank,
+                                           detail::FaultKind kind = detail::kEnding) const;
 
  private:
   std::size_t window_offset(unsigned rank) const { return rank * rank_bytes_; }

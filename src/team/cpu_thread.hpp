@@ -17,6 +17,7 @@ class CpuThread {
  public:
   static constexpr int kAtomicBytes = 8;  // the widest store that C++ guarantees to be one piece on every 64-bit CPU
   static constexpr std::uint32_t kLeastThreads = 1;
+  static constexpr std::uint32_t kMostBlocks = 2;
   static constexpr std::uint32_t kSpinsPerCheck = 256;
   static constexpr bool kMulticast = false;
 

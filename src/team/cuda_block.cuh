@@ -13,6 +13,7 @@ class CudaBlock {
  public:
   static constexpr int kAtomicBytes = 16;
   static constexpr std::uint32_t kLeastThreads = 32;
+  static constexpr std::uint32_t kMostBlocks = 256;
   static constexpr std::uint32_t kSpinsPerCheck = 1024;  // about a millisecond of polling over NVLink latencies
   static constexpr bool kMulticast = true;
 

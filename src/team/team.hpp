@@ -3,6 +3,7 @@
 // Algorithms are function templates over a team and know nothing else of where they run. An executor provides:
 //   thread_rank(), size()   this thread's place in its block, and the number of threads (a constant 1 on the CPU)
 //   kLeastThreads           no block has fewer threads
+//   kMostBlocks             no launch has more blocks
 //   block_rank(), blocks()  this block's place in the grid
 //   sync()                  barrier of the block's threads
 //   all(good)               the same; true when `good` was true for every thread
@@ -53,6 +54,7 @@ template <class T>
 concept Team = requires(T& team, Pack* pack, const Pack* const_pack, std::uint64_t* word64, std::uint32_t* word32) {
   { T::kAtomicBytes } -> std::convertible_to<int>;
   { T::kLeastThreads } -> std::convertible_to<std::uint32_t>;
+  { T::kMostBlocks } -> std::convertible_to<std::uint32_t>;
   { T::kSpinsPerCheck } -> std::convertible_to<std::uint32_t>;
   { T::kMulticast } -> std::convertible_to<bool>;
   { team.thread_rank() } -> std::convertible_to<std::uint32_t>;

@@ -141,12 +141,21 @@ TEST(GatherReferences, FindAnyWrongRow) {
   }
 }
 
+// Calls that take the ordinary way wherever their outputs lie, as the scales of a short row are no 16 bytes, are not
+// called symmetric.
+void expect_measured(const nlohmann::json& point) {
+  const bool ordinary = point.at("contender") == "symmetric" && point.at("operation") == "four_tensors";
+  EXPECT_EQ(point.at("verdict"), ordinary ? "unavailable" : "ok") << point.dump();
+}
+
 TEST(BenchGather, EveryRowOfEveryOperation) {
   const auto file = testing::TempDir() + "gather.json";
   const auto result = run({"bench", "gather", "--device", "cpu", "--tp", "4", "--dp", "2", "--hidden", "40", "--tokens",
                            "1,5", "--samples", "2", "--json", file});
   ASSERT_EQ(result.code, 0) << result.err << result.out;
-  EXPECT_EQ(result.err, "");  // no progress bar without a terminal
+  // No progress bar without a terminal, and of all that is measured four small tensors alone do not go straight.
+  EXPECT_EQ(result.err.rfind("not measured: symmetric of four_tensors", 0), 0u) << result.err;
+  EXPECT_EQ(std::ranges::count(result.err, '\n'), 1) << result.err;
   EXPECT_NE(result.out.find("tp 4, dp 2, rows of 80 bytes (bf16)"), std::string::npos) << result.out;
   const auto json = read_json(file);
   EXPECT_EQ(json.at("command"), "bench gather");
@@ -155,7 +164,8 @@ TEST(BenchGather, EveryRowOfEveryOperation) {
   EXPECT_EQ(json.at("row_bytes"), 80);
   std::map<std::string, int> ours;
   for (const auto& point : json.at("points")) {
-    EXPECT_EQ(point.at("verdict"), "ok") << point.dump();
+    expect_measured(point);
+    if (point.at("verdict") == "unavailable") continue;
     EXPECT_EQ(point.at("samples_us").size(), 4u);
     EXPECT_GT(point.at("us").get<double>(), 0);
     if (point.at("contender") != "automatic") continue;
@@ -212,7 +222,7 @@ TEST(BenchGather, EveryKindOfSlot) {
     const auto json = read_json(file);
     EXPECT_EQ(json.at("slots"), slots);
     for (const auto& point : json.at("points")) {
-      EXPECT_EQ(point.at("verdict"), "ok") << point.dump();
+      expect_measured(point);
       EXPECT_TRUE(point.at("operation") == "all_gather" || point.at("contender") != "Gloo ring") << point.dump();
     }
   }
@@ -229,7 +239,7 @@ TEST(BenchGather, OnSoManyBlocks) {
   for (const auto& point : json.at("points")) {
     const bool ours = point.at("contender") != "Gloo ring" && point.at("contender") != "Gloo bcube";
     EXPECT_EQ(point.at("blocks"), ours ? 2 : 0) << point.dump();
-    EXPECT_EQ(point.at("verdict"), "ok") << point.dump();
+    expect_measured(point);
   }
 }
 

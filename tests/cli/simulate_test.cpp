@@ -70,5 +70,21 @@ TEST(Simulate, RefusesChoicesThatAReplayNeverComesTo) {
   EXPECT_EQ(result.out.find("all right"), std::string::npos);
 }
 
+TEST(Simulate, RejectsNumbersByNameValueAndRange) {
+  const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
+      {{"--executions", "-1"}, "--executions: Value -1 not in range"},
+      {{"--executions", "0"}, "--executions: Value 0 not in range"},
+      {{"--seed", "-1"}, "--seed: Value -1 not in range"},
+      {{"--bound", "-7"}, "--bound: Value -7 not in range"},
+      {{"--scheduler", "fair"}, "--scheduler: fair not in {random,pct,exhaustive}"},
+      {{"--stop", "3"}, "--stop requires --replay"}};
+  for (auto [arguments, message] : cases) {
+    arguments.insert(arguments.begin(), {"simulate", "--protocol", "one-shot-bf16"});
+    const auto result = run(arguments);
+    EXPECT_EQ(result.code, 2) << message;
+    EXPECT_NE(result.err.find(message), std::string::npos) << result.err;
+  }
+}
+
 }  // namespace
 }  // namespace weft::cli

@@ -141,6 +141,33 @@ TEST(VerifyChecks, PairsWithOtherLinksAreNoMeasure) {
   EXPECT_TRUE(failed(judge_pairs(pairs)).empty());
 }
 
+// A machine whose GPUs do not work, or which has lost some, must not pass on the strength of what is left.
+TEST(VerifyChecks, GpusThatCannotBeUsedOrAreMissed) {
+  Machine machine;
+  machine.gpus_present = 8;
+  machine.cuda_problem = "system not yet initialized";
+  auto bad = failed(judge_seats(machine, {}));
+  ASSERT_EQ(bad.size(), 1u);
+  EXPECT_EQ(bad[0].expected, "8 GPUs that programs can use");
+  EXPECT_EQ(bad[0].got, "system not yet initialized");
+  EXPECT_EQ(why_no_gpus(machine, {}), "GPU ranks were not checked: system not yet initialized");
+  EXPECT_TRUE(judge_seats(machine, {.device = Device::cpu}).empty());  // which was asked for
+  EXPECT_EQ(why_no_gpus(machine, {.device = Device::cpu}), "");
+
+  machine.cuda_problem = "";
+  bad = failed(judge_seats(machine, {.ranks = 8, .gpus = 7}));
+  ASSERT_EQ(bad.size(), 1u);
+  EXPECT_EQ(bad[0].expected, "8 GPUs, one for each rank");
+  EXPECT_TRUE(judge_seats(machine, {.ranks = 8, .gpus = 8}).empty());
+  EXPECT_TRUE(judge_seats(machine, {.ranks = 0, .gpus = 4}).empty());
+  EXPECT_EQ(why_no_gpus(machine, {.gpus = 4}), "");
+
+  machine = {};
+  machine.cuda_problem = "no CUDA-capable device is detected";
+  EXPECT_TRUE(judge_seats(machine, {}).empty());  // a machine without GPUs: its CPU ranks are what there is
+  EXPECT_EQ(why_no_gpus(machine, {}), "GPU ranks were not checked: no CUDA-capable device is detected");
+}
+
 TEST(VerifyChecks, AllAtOnce) {
   const std::size_t bytes = 64 << 20;
   EXPECT_TRUE(judge_world(4, bytes, 301, 478).passed);  // 334 GB/s out of each

@@ -38,7 +38,7 @@ TEST_P(GatheredCountsOf, InTurnWithAllReducesAndDelays) {
   const std::vector<CountsCase> cases = counts_cases(ranks);
   expect_all_well(run_world(ranks, cpu_config(), [&](Communicator& communicator, int rank) {
     std::mt19937 delays(static_cast<unsigned>(rank)), random(5);
-    for (int call = 0; call < repeated(200); ++call) {
+    for (int call = 0; call < repeated(1500); ++call) {
       if (delays() % 16 == 0) std::this_thread::sleep_for(std::chrono::microseconds(delays() % 100));
       const auto choice = random();
       if (choice % 3 != 0) {

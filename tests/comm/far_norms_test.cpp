@@ -49,7 +49,7 @@ void expect_right(Algorithm algorithm) {
           {.call = mine.call(77),
            .operation = NormOperation{.work = work, .type = args.type, .size = FarRank::kSize, .algorithm = algorithm}},
           nullptr);
-      if (mine.record.complete != 0) throw std::runtime_error("the call failed");
+      if (mine.record->complete != 0) throw std::runtime_error("the call failed");
       for (int tensor = 0; tensor < test::kNormTensors; ++tensor)
         test::expect_after(prepared, static_cast<NormTensor>(tensor), bytes_of(tensor));
     }

@@ -39,7 +39,7 @@ void expect_right(Algorithm algorithm, DataType type) {
                           .instance = {.type = type, .op = ReduceOp::sum, .size = FarRank::kSize, .whole = false},
                           .algorithm = algorithm}},
                  nullptr);
-      if (mine.record.complete != 0) throw std::runtime_error("the call failed");
+      if (mine.record->complete != 0) throw std::runtime_error("the call failed");
       tensors.check(p, r);
     }
   }));

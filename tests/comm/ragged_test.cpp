@@ -22,7 +22,7 @@ namespace weft::test {
 namespace {
 
 class Ragged : public testing::TestWithParam<int> {};
-INSTANTIATE_TEST_SUITE_P(Ranks, Ragged, testing::ValuesIn(world_sizes({1, 2, 3, 4, 8})));
+INSTANTIATE_TEST_SUITE_P(Ranks, Ragged, testing::ValuesIn(world_sizes({1, 2, 3, 4, 8, 13})));
 
 TEST_P(Ragged, EveryShapeOfCountsInEveryKindOfSlot) {
   const std::vector<Move> moves = moves_of_every_shape(GetParam());
@@ -252,6 +252,32 @@ TEST_P(RaggedRecordings, OneForEveryBatch) {
       }));
 }
 
+// Whichever way the rows of a batch take: none, in one go, in chunks, by detours of two ranks.
+TEST(RaggedWays, OneRecordingForAll) {
+  constexpr int ranks = 4;
+  const std::vector<std::int32_t> busy{60, 0, 1, 2}, last_busy{0, 1, 0, 60}, alike(4, 12), none(4, 0), few{1, 0, 1, 1};
+  for (const Config& config : {cpu_config(), small_slots()}) {
+    expect_all_well(run_world(ranks, config, [&](Communicator& communicator, int rank) {
+      const auto move = [&](Kind kind, const std::vector<std::int32_t>& counts, std::uint32_t seed) {
+        return prepare({.kind = kind, .widths = {4096}, .fill = Fill::special, .counts = counts, .seed = seed}, ranks,
+                       rank);
+      };
+      for (const Kind kind : kRagged) {
+        const RankMove most = move(kind, {60, 12, 12, 60}, 0);
+        HostMove host(most);
+        const Recording recording = Recording::capture(communicator, [&] { host.call(communicator); });
+        std::uint32_t seed = 0;
+        for (const auto& counts : {busy, none, last_busy, alike, few, busy, few}) {
+          const RankMove now = move(kind, counts, ++seed);
+          host.fill(now);
+          recording.replay();
+          host.check(now);
+        }
+      }
+    }));
+  }
+}
+
 // What comes out of the exchange of counts goes into the gather, without the host looking at it.
 TEST_P(Ragged, CountsAreExchangedByTheRanksThemselves) {
   const int ranks = GetParam();
@@ -343,22 +369,31 @@ class Misfits : public testing::TestWithParam<Misfit> {};
 INSTANTIATE_TEST_SUITE_P(Ragged, Misfits, testing::ValuesIn(misfits()),
                          [](const auto& info) { return std::string(info.param.name); });
 
-// An error on every rank, and nothing is written where it does not belong.
+// An error on every rank, and nothing is written where it does not belong: in a call, and in a replay behind one that
+// found what fits.
 TEST_P(Misfits, EndTheCallEverywhereAndWriteNothing) {
   const Misfit& misfit = GetParam();
-  std::atomic<int> seen = 0;
-  const auto endings = run_world(kMisfitRanks, cpu_config(), [&](Communicator& communicator, int rank) {
-    const MisfitMove move = prepare(misfit, rank);
-    HostMove host(move.capacity);
-    host.fill(move.untouched);
-    const std::string error = error_of([&] { host.call(communicator); });
-    if (misfit.leaves_untouched(rank)) host.check(move.untouched);
-    if (error.empty()) throw std::runtime_error("the call went through");
-    seen += communicator.status()->code == Errc::capacity;
-    communicator.check();
-  });
-  for (const Ending& ending : endings) expect_fault(ending, {Errc::capacity, Errc::peer_failed}, misfit.name);
-  EXPECT_GE(seen, 1);
+  for (const bool replayed : {false, true}) {
+    std::atomic<int> seen = 0;
+    const auto endings = run_world(kMisfitRanks, cpu_config(), [&](Communicator& communicator, int rank) {
+      const MisfitMove move = prepare(misfit, rank);
+      HostMove host(move.capacity);
+      std::optional<Recording> recording;
+      if (replayed) {
+        recording.emplace(Recording::capture(communicator, [&] { host.call(communicator); }));
+        recording->replay();
+        host.check(move.capacity);
+      }
+      host.fill(move.untouched);
+      const std::string error = error_of([&] { replayed ? recording->replay() : host.call(communicator); });
+      if (misfit.leaves_untouched(rank)) host.check(move.untouched);
+      if (error.empty()) throw std::runtime_error("the call went through");
+      seen += communicator.status()->code == Errc::capacity;
+      communicator.check();
+    });
+    for (const Ending& ending : endings) expect_fault(ending, {Errc::capacity, Errc::peer_failed}, misfit.name);
+    EXPECT_GE(seen, 1);
+  }
 }
 
 }  // namespace

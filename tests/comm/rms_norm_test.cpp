@@ -3,8 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <random>
+#include <thread>
 #include <tuple>
 
 #include "support/norms.hpp"
@@ -92,8 +94,15 @@ TEST_P(RmsNorm, BuffersSmallerThanARowDoNotShow) {
 // The same call as one, and as an all_reduce, an addition and a norm.
 TEST_P(RmsNorm, IsTheUnfusedSequence) {
   const int ranks = GetParam();
-  for (const Algorithm algorithm : {Algorithm::one_shot, Algorithm::two_shot, Algorithm::bulk}) {
-    const Norm norm{.tokens = 5, .hidden = 520, .fill = Fill::random, .seed = 9};
+  for (std::uint32_t i = 0; i < 12; ++i) {
+    const Algorithm algorithm = kAlgorithms[i % 3];
+    const Norm norm{.tokens = 5,
+                    .hidden = i % 4 == 3 ? 8u : 520u,
+                    .type = i % 2 == 0 ? DataType::bf16 : DataType::f16,
+                    .fill = Fill::random,
+                    .gamma_plus_one = i >= 6,
+                    .algorithm = i % 3 == 2 ? Algorithm::automatic : algorithm,
+                    .seed = 9 + i};
     expect_all_well(run_world(ranks, cpu_config(), [&](Communicator& communicator, int rank) {
       const RankNorm prepared = prepare(norm, ranks, rank);
       const auto content = [&](NormTensor tensor, std::size_t bytes) {
@@ -105,8 +114,9 @@ TEST_P(RmsNorm, IsTheUnfusedSequence) {
       const Bytes input = content(kInput, bytes), residual = content(kResidual, bytes),
                   gamma = content(kGamma, norm.hidden * 2);
       Bytes sum(bytes);
-      all_reduce(communicator,
-                 {.input = input.data(), .output = sum.data(), .count = bytes / 2, .algorithm = algorithm});
+      all_reduce(
+          communicator,
+          {.input = input.data(), .output = sum.data(), .count = bytes / 2, .type = norm.type, .algorithm = algorithm});
       const NormResult unfused = norm_of(norm, sum, residual, gamma, 1);
       std::ranges::copy(input, memory[0]);
       std::ranges::copy(residual, memory[1]);
@@ -117,7 +127,10 @@ TEST_P(RmsNorm, IsTheUnfusedSequence) {
                                          .gamma = memory[2],
                                          .output = memory[0],
                                          .tokens = norm.tokens,
-                                         .hidden = norm.hidden});
+                                         .hidden = norm.hidden,
+                                         .type = norm.type,
+                                         .gamma_plus_one = norm.gamma_plus_one,
+                                         .algorithm = norm.algorithm});
       for (std::size_t i = 0; i < bytes / 2; ++i) {
         ASSERT_EQ(get(memory[1], norm.type, i), unfused.residual[i]) << i;
         ASSERT_EQ(get(memory[0], norm.type, i), unfused.output[i]) << i;
@@ -200,7 +213,7 @@ TEST_P(RmsNormReference, IsCloseToExactArithmetic) {
 }
 
 // Epochs wrap, all-reduces share the buffers, and every algorithm takes turns.
-TEST(RmsNormSequences, AThousandCallsBetweenAllReduces) {
+TEST(RmsNormSequences, AThousandCallsBetweenAllReducesWithRandomDelays) {
   constexpr int ranks = 4;
   const std::vector<Norm> norms = mixed_norms(30, 77);
   std::vector<Prepared> reduces;
@@ -211,8 +224,9 @@ TEST(RmsNormSequences, AThousandCallsBetweenAllReduces) {
     Config config = small_buffers();
     config.first_epoch = first;
     expect_all_well(run_world(ranks, config, [&](Communicator& communicator, int rank) {
-      std::mt19937 choices(first);
+      std::mt19937 choices(first), delays(first + static_cast<unsigned>(rank));
       for (int call = 0; call < repeated(1000); ++call) {
+        if (delays() % 16 == 0) std::this_thread::sleep_for(std::chrono::microseconds(delays() % 100));
         const auto choice = choices();
         if (choice % 4 == 0) run_on_cpu_rank(communicator, reduces[choice / 4 % reduces.size()], rank);
         if (choice % 4 != 0) run_on_cpu_rank(communicator, norms[choice / 4 % norms.size()]);

@@ -249,6 +249,24 @@ TEST(Plan, BulkBlocksThatMakeAllHopsDivideTheSlotsAndOthersAreThreeOrMore) {
   EXPECT_GT(with_crews, 0);
 }
 
+// Large messages go in bulk where the table says so, and the rank with the fewest blocks has enough for crews: also
+// behind a split, which leaves a quarter of the GPU's.
+TEST(Plan, BulkServesRanksWithFewBlocks) {
+  const TuningStep steps[] = {{.up_to = 1 << 20, .algorithm = Algorithm::two_shot}, {.algorithm = Algorithm::bulk}};
+  PlanQuery q = query(Device::cuda, 4, DataType::bf16, std::size_t{32} << 20);
+  q.layout = make_layout(4, 1 << 16, 1 << 20, {.slots = 256, .packs = 64});
+  q.steps = steps;
+  for (const int blocks : {16, 17, 33, 100, 133}) {
+    q.max_blocks = q.least_max_blocks = blocks;
+    const Plan plan = plan_all_reduce(q);
+    ASSERT_EQ(plan.algorithm, blocks < 17 ? Algorithm::two_shot : Algorithm::bulk) << blocks;
+    if (plan.algorithm == Algorithm::bulk && blocks <= 64) {
+      EXPECT_GT(plan.crews, 1) << blocks;
+      EXPECT_EQ(plan.blocks, blocks);
+    }
+  }
+}
+
 // What crosses the wire must not depend on what only one rank knows.
 TEST(Plan, GridsChangeNeitherAlgorithmNorPieces) {
   int bulk = 0;

@@ -60,9 +60,9 @@ TEST(Tuning, BulkNeedsSlotsAndBlocks) {
   EXPECT_EQ(plan_all_reduce(query).algorithm, Algorithm::two_shot);
   query.layout = make_layout(4, 1 << 16, 1 << 20, {.slots = 256, .packs = 64});
   EXPECT_EQ(plan_all_reduce(query).algorithm, Algorithm::bulk);
-  query.max_blocks = 128;  // a matter of this rank alone, as which the choice is not
+  query.max_blocks = 16;  // a matter of this rank alone, as which the choice is not
   EXPECT_EQ(plan_all_reduce(query).algorithm, Algorithm::bulk);
-  query.least_max_blocks = 128;
+  query.least_max_blocks = 16;
   EXPECT_EQ(plan_all_reduce(query).algorithm, Algorithm::two_shot);
 }
 

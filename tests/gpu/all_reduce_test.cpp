@@ -131,24 +131,27 @@ TEST_P(GpuAllReduce, RanksWithDifferentGridsAndAlignments) {
 
 // More chunks than a group has slots. Blocks of one rank, or their crews, make one hop each, those of the other one hop
 // or all of them.
-TEST(GpuBulk, FewBlocksAndAll) {
-  constexpr int kRanks = 2;
+class GpuBulk : public testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(Ranks, GpuBulk, testing::Values(2, 3, 4, 8));
+TEST_P(GpuBulk, FewBlocksAndAll) {
+  const int ranks = GetParam();
   constexpr std::size_t kCount = 160 * 16 * 1024;  // 40 chunks of each shard
-  GpuWorld world = make_gpu_world(kRanks, gpu_config());
-  const Launch launches[][kRanks] = {{{.blocks = 17}, {.blocks = 3}},
-                                     {{.blocks = 4, .threads = 128}, {.blocks = world.shared() ? 33 : 66}},
-                                     {{.blocks = 6, .threads = 96}, {.blocks = 33, .threads = 256}}};
+  GpuWorld world = make_gpu_world(ranks, gpu_config());
+  const int most = 66 / ((ranks + gpu_count() - 1) / gpu_count());  // of a group's call, whose rank shares its GPU
+  const Launch launches[][2] = {{{.blocks = std::min(most, 17)}, {.blocks = 3}},
+                                {{.blocks = 4, .threads = 128}, {.blocks = most}},
+                                {{.blocks = 6, .threads = 96}, {.blocks = std::min(most, 33), .threads = 256}}};
   std::vector<Case> cases;
   for (const std::size_t extra : {0u, 8u * 1001u, 3u}) {
     cases.push_back(
         {.count = kCount + extra, .algorithm = Algorithm::bulk, .fill = Fill::random, .in_place = extra != 0});
   }
-  const auto prepared = prepare_all(cases, kRanks);
+  const auto prepared = prepare_all(cases, ranks);
   expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int rank) {
     const Group group = communicator.split(0);
     for (std::size_t i = 0; i < prepared.size(); ++i) {
       Prepared p = prepared[i];
-      p.call.launch = launches[i][rank];
+      p.call.launch = launches[i][rank % 2];
       for (int again = 0; again < 3; ++again) run_on_gpu_rank(group, gpu, p, rank);
     }
   }));

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <random>
 
+#include "gpu/support/dawdle.hpp"
 #include "gpu/support/gpu_world.hpp"
 #include "gpu/support/graph.hpp"
 #include "weft/collectives.hpp"
@@ -108,6 +109,33 @@ TEST_P(GpuGatheredCounts, OneGraphForEveryBatch) {
       counts.check(memory);
       communicator.check();
     }
+  }));
+}
+
+TEST_P(GpuGatheredCounts, AThousandCallsWithRandomDelays) {
+  const int ranks = GetParam();
+  GpuWorld& world = lasting_gpu_world(ranks);
+  const std::vector<CountsCase> cases = counts_cases(ranks);
+  expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int rank) {
+    gpu.reset();
+    std::vector<GpuCounts> counts;
+    std::vector<std::array<CountsMemory, 3>> memory;
+    for (const CountsCase& c : cases) {
+      counts.emplace_back(gpu, c, ranks, rank);
+      memory.push_back(counts_memory(c, ranks, rank));
+      counts.back().fill(memory.back());
+    }
+    std::mt19937 delays(static_cast<unsigned>(rank)), choices(4);
+    for (int call = 0; call < 1000; ++call) {
+      dawdle_somewhere(delays, gpu);
+      counts[choices() % counts.size()].call(communicator);
+      if (world.shared() && call % kMostAhead == 0) gpu.synchronize();
+    }
+    for (std::size_t i = 0; i < counts.size(); ++i) {
+      counts[i].call(communicator);
+      counts[i].check(memory[i]);
+    }
+    communicator.check();
   }));
 }
 

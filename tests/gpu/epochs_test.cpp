@@ -2,7 +2,9 @@
 #include <gtest/gtest.h>
 
 #include "gpu/support/gpu_moe.hpp"
+#include "gpu/support/gpu_norm.hpp"
 #include "support/moe_batches.hpp"
+#include "support/ranks.hpp"
 
 namespace weft::test {
 namespace {
@@ -10,7 +12,7 @@ namespace {
 class GpuFirstEpochs : public testing::TestWithParam<int> {};
 INSTANTIATE_TEST_SUITE_P(Ranks, GpuFirstEpochs, testing::Values(2, 4, 8));
 
-TEST_P(GpuFirstEpochs, OfAllReducesAndOfAnExchange) {
+TEST_P(GpuFirstEpochs, OfAllReducesAnExchangeAndNorms) {
   std::vector<Case> cases;
   for (std::uint32_t i = 0; i < 10; ++i) {
     cases.push_back({.count = i * 100, .type = kTypes[i % 4], .algorithm = kAlgorithms[i / 2 % 3], .seed = i});
@@ -20,6 +22,14 @@ TEST_P(GpuFirstEpochs, OfAllReducesAndOfAnExchange) {
       {.args = args, .tokens = {2, 6}}, {.args = args, .tokens = {6, 0}}, {.args = args, .tokens = {4}}};
   std::vector<MoeCase> apart = calls;  // that are not made twice over
   apart.insert(apart.end(), calls.begin(), calls.end());
+  std::vector<Norm> norms;
+  for (std::uint32_t i = 0; i < 8; ++i) {
+    norms.push_back({.tokens = 3,
+                     .hidden = 264,
+                     .fp8 = i % 2 == 0,
+                     .algorithm = i < 4 ? Algorithm::one_shot : Algorithm::two_shot,
+                     .seed = i});
+  }
   for (const std::uint32_t first : {0u, 0x7ffffffdu, 0xfffffffdu}) {
     Config config = small_gpu_pieces();
     config.first_epoch = first;
@@ -27,6 +37,12 @@ TEST_P(GpuFirstEpochs, OfAllReducesAndOfAnExchange) {
     expect_right(world, cases);
     expect_right(world, calls);
     expect_right_apart(world, apart);
+    expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int) {
+      for (Norm norm : norms) {
+        norm.launch = world.launch();
+        run_on_gpu_rank(communicator, gpu, norm);
+      }
+    }));
   }
 }
 

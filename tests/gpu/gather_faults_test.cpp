@@ -1,18 +1,18 @@
 // Faults of gathers and scatters on GPU ranks: whatever a kernel waits for, it ends, and every rank says who and what.
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <initializer_list>
+#include <chrono>
 #include <latch>
 #include <optional>
-#include <string_view>
 #include <thread>
 #include <vector>
 
 #include "gpu/support/gpu_move.hpp"
+#include "gpu/support/gpu_way.hpp"
 #include "gpu/support/graph.hpp"
 #include "support/move_faults.hpp"
 #include "support/ranks.hpp"
+#include "weft/symmetric.hpp"
 
 namespace weft::test {
 namespace {
@@ -20,40 +20,82 @@ namespace {
 using namespace std::chrono_literals;
 
 RankMove ready_for(const GpuWorld& world, Move move, int rank) {
-  move.launch = world.launch();
+  move.launch = world.launch(1);
   return prepare(move, world.size(), rank);
 }
 
-// CPU ranks run all of the moves; here each takes a world and NCCL's start, so one of each kernel and each kind of wait
-// has to do.
-std::vector<NamedMove> moves_named(std::initializer_list<std::string_view> names) {
-  std::vector<NamedMove> moves = waiting_moves();
-  std::erase_if(moves, [&](const NamedMove& move) { return std::ranges::find(names, move.name) == names.end(); });
-  return moves;
+Config slots_for(bool small, std::chrono::nanoseconds deadline) {
+  Config config = small ? small_gpu_slots() : gpu_config();
+  config.deadline = deadline;
+  return config;
+}
+
+// CPU ranks wait in all kinds of moves; here each takes a world and NCCL's start, so one of each kernel and each kind
+// of wait has to do.
+struct Waiting {
+  const char* name;
+  Move move;
+  Way way;
+  bool small_slots = false;
+  bool symmetric = false;  // outputs lie in symmetric memory
+};
+const Waiting kGatherInChunks{"GatherInChunks", {.kind = Kind::all_gather, .widths = {200'000}}, Way::chunks, true};
+const Waiting kScatterOfABusyRank{"ScatterOfABusyRank",
+                                  {.kind = Kind::reduce_scatter_v, .widths = {4096}, .counts = {1000, 0, 1}},
+                                  Way::detour_in_chunks,
+                                  true};
+std::vector<Waiting> waiting() {
+  Waiting symmetric = kGatherInChunks;
+  symmetric.name = "GatherToSymmetricMemory";
+  symmetric.symmetric = true;
+  return {
+      {"GatherInLines", {.kind = Kind::all_gather, .widths = {1000}}, Way::at_once},
+      {"RaggedGather", {.kind = Kind::all_gather_v, .widths = {1000}, .counts = {3, 0, 1}}, Way::at_once},
+      {"BroadcastOverAllLinks", {.kind = Kind::broadcast, .rows = 300, .widths = {4096}}, Way::relayed_lines},
+      {"LinesOfABusyRank", {.kind = Kind::all_gather_v, .widths = {4096}, .counts = {300, 0, 1}}, Way::relayed_lines},
+      kGatherInChunks,
+      {"ScatterInChunks", {.kind = Kind::reduce_scatter, .widths = {200'000}}, Way::chunks, true},
+      {"ChunksOfABusyRank",
+       {.kind = Kind::all_gather_v, .widths = {4096}, .counts = {1000, 0, 1}},
+       Way::detour_in_chunks,
+       true},
+      kScatterOfABusyRank,
+      symmetric};
 }
 
 struct NameOf {
-  std::string operator()(const testing::TestParamInfo<NamedMove>& info) const { return std::string(info.param.name); }
+  std::string operator()(const testing::TestParamInfo<Waiting>& info) const { return info.param.name; }
 };
 
-class GpuGatherFaults : public testing::TestWithParam<NamedMove> {};
-INSTANTIATE_TEST_SUITE_P(Moves, GpuGatherFaults,
-                         testing::ValuesIn(moves_named({"GatherInLines", "GatherInChunks", "BroadcastOverAllLinks",
-                                                        "ScatterInChunks", "RaggedGather", "GatherOfABusyRank",
-                                                        "ScatterOfABusyRank"})),
-                         NameOf());
-class GpuGatherAborts : public testing::TestWithParam<NamedMove> {};
-INSTANTIATE_TEST_SUITE_P(Moves, GpuGatherAborts,
-                         testing::ValuesIn(moves_named({"GatherInChunks", "ScatterOfABusyRank"})), NameOf());
+class GpuGatherFaults : public testing::TestWithParam<Waiting> {};
+INSTANTIATE_TEST_SUITE_P(Moves, GpuGatherFaults, testing::ValuesIn(waiting()), NameOf());
+class GpuGatherAborts : public testing::TestWithParam<Waiting> {};
+INSTANTIATE_TEST_SUITE_P(Moves, GpuGatherAborts, testing::Values(kGatherInChunks, kScatterOfABusyRank), NameOf());
+
+// Of one rank; collective.
+class Outputs {
+ public:
+  Outputs(Communicator& communicator, const Waiting& waiting) {
+    if (!waiting.symmetric) return;
+    memory_ = SymmetricMemory::allocate(communicator, std::size_t{4} << 20);
+  }
+  std::byte* data() const { return memory_ ? static_cast<std::byte*>(memory_->data()) : nullptr; }
+
+ private:
+  std::optional<SymmetricMemory> memory_;
+};
 
 // In a graph, too, where nobody looks until it has ended; replays behind it end at once.
 TEST_P(GpuGatherFaults, ALateRankIsNamedByTheOthersAndLearnsItToo) {
   constexpr int late = 1;
-  GpuWorld world = make_gpu_world(kWaitingRanks, gpu_config(500ms));
+  const Waiting& waiting = GetParam();
+  GpuWorld world = make_gpu_world(kWaitingRanks, slots_for(waiting.small_slots, 500ms));
+  ASSERT_EQ(way_of(world.communicators[0], waiting.move), waiting.way);
   std::latch others_ended(kWaitingRanks - 1);
   const auto endings = run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int rank) {
-    const RankMove prepared = ready_for(world, GetParam().move, rank);
-    GpuMove move(gpu, prepared);
+    const RankMove prepared = ready_for(world, waiting.move, rank);
+    const Outputs outputs(communicator, waiting);
+    GpuMove move(gpu, prepared, outputs.data());
     const Graph graph(gpu, [&] { move.call(communicator); });
     for (int call = 0; call < 3; ++call) graph.launch(gpu.stream());
     gpu.synchronize();
@@ -86,7 +128,9 @@ TEST_P(GpuGatherFaults, ALateRankIsNamedByTheOthersAndLearnsItToo) {
 }
 
 TEST_P(GpuGatherAborts, EndKernelsThatWait) {
-  GpuWorld world = make_gpu_world(kWaitingRanks, gpu_config(20s));  // far longer than an abort takes
+  const Waiting& kind = GetParam();
+  GpuWorld world = make_gpu_world(kWaitingRanks, slots_for(kind.small_slots, 20s));  // far longer than an abort takes
+  ASSERT_EQ(way_of(world.communicators[0], kind.move), kind.way);
   std::latch waiting(kWaitingRanks - 1);
   std::jthread other([&] {
     waiting.wait();
@@ -94,7 +138,7 @@ TEST_P(GpuGatherAborts, EndKernelsThatWait) {
     world.communicators[2].abort();
   });
   const auto endings = run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int rank) {
-    const RankMove prepared = ready_for(world, GetParam().move, rank);
+    const RankMove prepared = ready_for(world, kind.move, rank);
     GpuMove move(gpu, prepared);
     move.call(communicator);
     gpu.synchronize();
@@ -110,7 +154,7 @@ TEST_P(GpuGatherAborts, EndKernelsThatWait) {
     gpu.synchronize();
     communicator.check();
   });
-  for (const Ending& ending : endings) expect_fault(ending, {Errc::aborted}, GetParam().name);
+  for (const Ending& ending : endings) expect_fault(ending, {Errc::aborted}, kind.name);
 }
 
 // Where two ranks share a GPU, a world is made without NCCL's start, which takes longer than all else here.

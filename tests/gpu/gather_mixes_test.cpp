@@ -4,9 +4,9 @@
 
 #include <deque>
 #include <random>
-#include <thread>
 
 #include "executors/cuda_error.hpp"
+#include "gpu/support/dawdle.hpp"
 #include "gpu/support/gpu_world.hpp"
 #include "gpu/support/graph.hpp"
 #include "gpu/support/kernels.hpp"
@@ -97,14 +97,6 @@ class Mix {
   std::deque<RankMove> prepared_;  // moves_ refer to them
   std::vector<ComparedMove> moves_;
 };
-
-// Late on the host or on the GPU, each rank in its own way.
-void dawdle_somewhere(std::mt19937& delays, GpuRank& gpu) {
-  const auto choice = delays();
-  const std::chrono::microseconds time(choice / 64 % 100);
-  if (choice % 32 == 0) std::this_thread::sleep_for(time);
-  if (choice % 32 < 4) delay(time, gpu.stream());
-}
 
 // What is longer than 256 bytes flows in chunks, and epochs begin anew on the way.
 Config mixed_config() {

@@ -4,6 +4,7 @@
 #include <random>
 
 #include "gpu/support/gpu_move.hpp"
+#include "gpu/support/gpu_way.hpp"
 #include "gpu/support/graph.hpp"
 #include "support/move_mixes.hpp"
 #include "support/ragged_cases.hpp"
@@ -169,6 +170,106 @@ TEST_P(GpuGather, OneBusyRank) {
   expect_right(world, moves);
 }
 
+// In chunks, too, of which relays pass on some.
+TEST_P(GpuGather, OneVeryBusyRank) {
+  const int ranks = GetParam();
+  if (ranks < 3) GTEST_SKIP() << "detours are for three ranks or more";
+  GpuWorld& world = lasting_gpu_world(ranks, small_gpu_slots);
+  std::vector<Move> moves;
+  for (const Kind kind : {Kind::all_gather_v, Kind::reduce_scatter_v, Kind::broadcast}) {
+    for (const int busy : {0, ranks - 1}) {
+      const auto seed = static_cast<std::uint32_t>(moves.size());
+      std::vector<std::int32_t> counts(static_cast<std::size_t>(ranks), 1);
+      counts[static_cast<std::size_t>(busy)] = 1000;
+      moves.push_back({.kind = kind,
+                       .rows = 1000,
+                       .widths = {4096},
+                       .fill = Fill::special,
+                       .root = busy,
+                       .counts = kind == Kind::broadcast ? std::vector<std::int32_t>{} : counts,
+                       .seed = seed,
+                       .launch = world.launch(seed)});
+      ASSERT_EQ(way_of(world.communicators[0], moves.back()), Way::detour_in_chunks) << describe(moves.back());
+    }
+  }
+  expect_right(world, moves);
+}
+
+// More chunks than there are slots, so that senders wait for credits; ranks with other grids and crews.
+class GpuGatherFlows : public testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(Ranks, GpuGatherFlows, testing::Values(2, 4));
+TEST_P(GpuGatherFlows, MessagesManyTimesTheSlots) {
+  const int ranks = GetParam();
+  constexpr std::size_t kRowBytes = 8192;
+  Config config = gpu_config();
+  config.group_two_shot_bytes = 256;
+  GpuWorld world = make_gpu_world(ranks, config);
+  expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int rank) {
+    const Group group = communicator.split(0);
+    const detail::RegionLayout& layout = group.state().layout();
+    const std::size_t slots = layout.bulk_slots * layout.bulk_packs * sizeof(detail::Pack) / kRowBytes;  // in rows
+    ensure(slots < 300, "slots for so many rows");
+    const std::size_t rows = 300 + 77;
+    std::uint32_t seed = 0;
+    for (const Kind kind :
+         {Kind::all_gather, Kind::all_to_all, Kind::reduce_scatter, Kind::all_gather_v, Kind::reduce_scatter_v}) {
+      for (const Launch& launch : {Launch{.blocks = 2, .threads = 128}, Launch{.blocks = 3, .threads = 512},
+                                   Launch{.blocks = 6 + rank % 3, .threads = 256}}) {
+        gpu.reset();
+        const bool counted = kind == Kind::all_gather_v || kind == Kind::reduce_scatter_v;
+        std::vector<std::int32_t> counts(static_cast<std::size_t>(ranks), static_cast<std::int32_t>(rows));
+        counts.back() -= 50;
+        run_on_gpu_rank(group, gpu,
+                        {.kind = kind,
+                         .rows = rows,
+                         .widths = {kRowBytes / 2},
+                         .fill = Fill::special,
+                         .counts = counted ? counts : std::vector<std::int32_t>{},
+                         .seed = ++seed,
+                         .launch = launch});
+      }
+    }
+  }));
+}
+
+// One graph of each, whichever way the rows of a batch take: none, at once, in chunks, by detours of two ranks.
+TEST_P(GpuGatherFlows, OneGraphForEveryWay) {
+  const int ranks = GetParam() == 2 ? 3 : GetParam();
+  GpuWorld& world = lasting_gpu_world(ranks, small_gpu_slots);
+  expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int rank) {
+    const auto move = [&](Kind kind, std::vector<std::int32_t> counts, std::uint32_t seed) {
+      return prepare({.kind = kind,
+                      .widths = {4096},
+                      .fill = Fill::special,
+                      .counts = std::move(counts),
+                      .seed = seed,
+                      .launch = world.launch(1)},
+                     ranks, rank);
+    };
+    const auto size = static_cast<std::size_t>(ranks);
+    std::vector<std::int32_t> first_busy(size, 1), last_busy(size, 0);
+    first_busy.front() = last_busy.back() = 1000;
+    const std::vector<std::vector<std::int32_t>> batches = {first_busy, std::vector<std::int32_t>(size, 0), last_busy,
+                                                            std::vector<std::int32_t>(size, 100), first_busy};
+    for (const Kind kind : kRagged) {
+      gpu.reset();
+      std::vector<std::int32_t> most(size, 100);
+      most.front() = most.back() = 1000;
+      const RankMove captured = move(kind, most, 0);
+      GpuMove used(gpu, captured);
+      const Graph graph(gpu, [&] { used.call(communicator); });
+      std::uint32_t seed = 0;
+      for (const auto& counts : batches) {
+        const RankMove now = move(kind, counts, ++seed);
+        used.fill(now);
+        graph.launch(gpu.stream());
+        used.check(now);
+        communicator.check();
+      }
+    }
+  }));
+}
+
 class GpuGatherGraphs : public testing::TestWithParam<std::tuple<int, SlotKind>> {};
 INSTANTIATE_TEST_SUITE_P(Ranks, GpuGatherGraphs,
                          testing::Combine(testing::Values(1, 2, 3, 4, 8),
@@ -255,15 +356,19 @@ class GpuGatherMisfits : public testing::TestWithParam<Misfit> {};
 INSTANTIATE_TEST_SUITE_P(Counts, GpuGatherMisfits, testing::ValuesIn(half_of_the_misfits()),
                          [](const auto& info) { return std::string(info.param.name); });
 
-// An error on every rank, and nothing is written where it does not belong.
+// An error on every rank, and nothing is written where it does not belong; in the replay of a graph, whose first one
+// found what fits.
 TEST_P(GpuGatherMisfits, EndTheCallEverywhereAndWriteNothing) {
   const Misfit& misfit = GetParam();
   GpuWorld world = make_gpu_world(kMisfitRanks, gpu_config());
   const auto endings = run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int rank) {
     const MisfitMove prepared = prepare(misfit, rank, world.launch());
     GpuMove move(gpu, prepared.capacity);
+    const Graph graph(gpu, [&] { move.call(communicator); });
+    graph.launch(gpu.stream());  // which fits
+    move.check(prepared.capacity);
     move.fill(prepared.untouched);
-    move.call(communicator);
+    graph.launch(gpu.stream());
     gpu.synchronize();
     if (misfit.leaves_untouched(rank)) move.check(prepared.untouched);
     communicator.check();

@@ -179,6 +179,40 @@ TEST_P(GpuMoeFree, GraphsThatHoldOneAreTold) {
   }
 }
 
+// What goes wrong after a stale replay is found, named and told to all ranks as if there had been none.
+TEST_P(GpuMoeFree, AStaleReplayHidesNoFault) {
+  const std::uint32_t ranks = GetParam();
+  const PreparedMoe p = prepare({.args = small_exchange(), .tokens = {6, 3}}, ranks, 5);
+  Config config = config_for(1);
+  config.deadline = 0s;  // nobody learns of it by waiting
+  GpuWorld world = make_gpu_world(static_cast<int>(ranks), config);
+  const auto endings = run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int rank) {
+    Exchange exchange = Exchange::create(communicator, p.call.args);
+    GpuMoe moe(gpu, communicator, exchange, world.launch());
+    moe.fill(p);
+    auto* const sum = gpu.device_memory(256);
+    const Graph stale(gpu, [&] { moe.combine(p, moe.dispatch(p, gpu.stream()), gpu.stream()); });
+    const Graph differs(gpu, [&] {
+      all_reduce(communicator, {.input = sum,
+                                .output = sum,
+                                .count = rank == 1 ? 9u : 8u,
+                                .algorithm = Algorithm::one_shot,
+                                .stream = gpu.stream(),
+                                .launch = world.launch()});
+    });
+    exchange.free();
+    if (rank == 0) {
+      stale.launch(gpu.stream());
+      gpu.synchronize();
+      EXPECT_EQ(communicator.status()->code, Errc::released);
+    }
+    differs.launch(gpu.stream());
+    gpu.synchronize();
+    communicator.check();
+  });
+  for (const Ending& ending : endings) expect_fault(ending, {Errc::mismatch, Errc::peer_failed}, "a mismatch");
+}
+
 // While the memory is released a dispatch in a graph finds none either.
 TEST_P(GpuMoeFree, GraphsThatAReleaseFindsAreTold) {
   const std::uint32_t ranks = GetParam();

@@ -111,7 +111,7 @@ TEST_P(GpuRmsNorm, RowsLongerThanTheBuffers) {
 
 // Two graphs and eager calls in turns. Input, residual and weights are others each time: what is left of a call before,
 // in a slot or in a captured argument, would be right again with the same data.
-void expect_replays_mix_with_eager_calls(GpuWorld& world, int ranks, std::size_t hidden) {
+void expect_replays_mix_with_eager_calls(GpuWorld& world, int ranks, std::size_t hidden, int turns) {
   constexpr std::size_t versions = 3;
   expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int rank) {
     std::vector<RankNorm> norms;
@@ -133,7 +133,7 @@ void expect_replays_mix_with_eager_calls(GpuWorld& world, int ranks, std::size_t
     const Graph first(gpu, [&] { on_gpu[0].call(communicator); });
     const Graph second(gpu, [&] { on_gpu[1].call(communicator); });
     std::mt19937 random(3);  // the same on every rank
-    for (int turn = 0; turn < 60; ++turn) {
+    for (int turn = 0; turn < turns; ++turn) {
       const std::size_t choice = random() % on_gpu.size(), version = random() % versions;
       const RankNorm& norm = norms[choice * versions + version];
       on_gpu[choice].fill(norm);
@@ -147,12 +147,28 @@ void expect_replays_mix_with_eager_calls(GpuWorld& world, int ranks, std::size_t
 }
 
 TEST_P(GpuRmsNorm, ReplaysMixWithEagerCalls) {
-  expect_replays_mix_with_eager_calls(lasting_gpu_world(GetParam()), GetParam(), 4096);
+  expect_replays_mix_with_eager_calls(lasting_gpu_world(GetParam()), GetParam(), 4096, 1000);
 }
 
 TEST_P(GpuRmsNorm, ReplaysOfRowsLongerThanTheBuffers) {
   GpuWorld world = make_gpu_world(GetParam(), smallest_gpu_buffers());
-  expect_replays_mix_with_eager_calls(world, GetParam(), 1096);
+  expect_replays_mix_with_eager_calls(world, GetParam(), 1096, 60);
+}
+
+TEST_P(GpuRmsNorm, GroupsSideBySideAndInTurnsWithTheWorld) {
+  const int ranks = GetParam();
+  GpuWorld world = make_gpu_world(ranks, gpu_config());
+  std::vector<Norm> norms = mixed_norms(40, static_cast<std::uint32_t>(200 + ranks));
+  for (Norm& norm : norms) norm.launch = world.launch();
+  expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int rank) {
+    const int color = rank % 3 == 2 ? -1 : rank % 2;
+    const Group group = communicator.split(color);
+    for (std::size_t call = 0; call < norms.size(); ++call) {
+      // The two groups make other calls.
+      if (color >= 0) run_on_gpu_rank(group, gpu, norms[color == 0 ? call : norms.size() - 1 - call]);
+      if (call % 4 == 0) run_on_gpu_rank(communicator, gpu, norms[call]);
+    }
+  }));
 }
 
 TEST_P(GpuRmsNorm, AThousandCallsBackToBack) {

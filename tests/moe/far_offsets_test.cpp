@@ -88,9 +88,9 @@ struct ExchangeRank {
       half->channel.rank = half->channel.world_rank = rank;
       half->channel.size = half->channel.world_size = kRanks;
       half->channel.deadline_ns = 20'000'000'000;
-      half->channel.claim = &claim;
+      half->channel.claim = claim;
       half->channel.abort = &abort;
-      half->channel.record = &record;
+      half->channel.record = record;
       half->local.admit(kGeneration);
       half->local.begin_at(1);
     }
@@ -116,7 +116,7 @@ struct ExchangeRank {
   void run(FarChannel& half, const MoeOperation& operation) {
     run_on_cpu({.call = make_call(half.channel, &half.channel, &half.local, kGeneration, 77), .operation = operation},
                nullptr);
-    if (record.complete != 0) throw std::runtime_error("the call failed");
+    if (record->complete != 0) throw std::runtime_error("the call failed");
   }
 
   ExchangeArgs args;
@@ -127,8 +127,8 @@ struct ExchangeRank {
   Sparse window, tables, output, output_scales, input, result;
   RoutingHeader routing_header{};
   FarChannel dispatch, combine;
-  FaultRecord record{};
-  std::uint32_t claim = 0, abort = 0;
+  FaultRecord record[detail::kFaultKinds] = {};
+  std::uint32_t claim[detail::kFaultKinds] = {}, abort = 0;
 };
 
 // Which element, or scale, of which row: no two rows have the same.

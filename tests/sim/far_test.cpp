@@ -57,7 +57,7 @@ std::string run(const char* name, std::uint64_t deadline_ns, const Tensors& tens
       for (std::uint32_t i = 0; i < tensors.inputs; ++i) input[i] = value(call, rank, i);
       std::atomic_thread_fence(std::memory_order_acq_rel);  // as at the begin of every call of a CPU rank
       detail::run_blocks<A>(std::array{FarTeam(0), FarTeam(1)}, mine.call(77), work_of(input.data(), output.data()));
-      if (mine.record.complete != 0) wrong[rank] = fmt::format("ends with code {}", mine.record.code);
+      if (mine.record->complete != 0) wrong[rank] = fmt::format("ends with code {}", mine.record->code);
       for (std::uint32_t i = 0; i < tensors.outputs && wrong[rank].empty(); ++i) {
         const std::int32_t expected = tensors.expected(call, rank, i);
         if (output[i] != expected) wrong[rank] = fmt::format("element {} is {}, not {}", i, output[i], expected);

@@ -97,11 +97,11 @@ static_assert(detail::Team<RelacyTeam>);
 // One rank's own memory.
 struct Rank {
   detail::LocalState local;
-  detail::FaultRecord record;
-  std::uint32_t claim, abort;
+  detail::FaultRecord record[detail::kFaultKinds];
+  std::uint32_t claim[detail::kFaultKinds], abort;
   detail::Channel channel;
 
-  explicit Rank(std::uint32_t rank) : local{}, record{}, claim(0), abort(0), channel{} {
+  explicit Rank(std::uint32_t rank) : local{}, record{}, claim{}, abort(0), channel{} {
     local.admit(1);
     local.begin_at(1);
     channel.rank = channel.world_rank = rank;
@@ -115,9 +115,9 @@ struct Rank {
     layout.bulk_credits = kCredits;
     layout.one_shot_packs = layout.bulk_packs = 1;
     layout.bulk_slots = kSlots;
-    channel.claim = &claim;
+    channel.claim = claim;
     channel.abort = &abort;
-    channel.record = &record;
+    channel.record = record;
     for (std::uint32_t i = 0; i < kRanks; ++i) {
       channel.member[i] = i;
       channel.region[i] = channel.window[i] = windows[i];
@@ -147,7 +147,7 @@ void all_reduce(Cells& cells, std::uint32_t rank, std::uint32_t calls, std::uint
     detail::run_blocks<A>(std::array{RelacyTeam(cells, 0), RelacyTeam(cells, 1)}, call,
                           {.input = input, .output = output, .count = count});
     for (std::uint32_t i = 0; i < count; ++i) RL_ASSERT(output[i] == element<R>(value(0, i) + value(1, i)));
-    RL_ASSERT(self.record.complete == 0);
+    RL_ASSERT(self.record->complete == 0);
   }
 }
 

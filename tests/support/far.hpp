@@ -60,9 +60,9 @@ struct FarRank {
     channel.size = channel.world_size = kSize;
     channel.deadline_ns = deadline_ns;
     channel.layout = layout;
-    channel.claim = &claim;
+    channel.claim = claim;
     channel.abort = &abort;
-    channel.record = &record;
+    channel.record = record;
     local.admit(kGeneration);
     local.begin_at(1);
     for (std::uint32_t slot = 0; slot < detail::kBanks * kSize; ++slot) {
@@ -93,8 +93,8 @@ struct FarRank {
   Sparse memory;
   detail::Channel channel{};
   detail::LocalState local{};
-  detail::FaultRecord record{};
-  std::uint32_t claim = 0, abort = 0;
+  detail::FaultRecord record[detail::kFaultKinds] = {};
+  std::uint32_t claim[detail::kFaultKinds] = {}, abort = 0;
 };
 
 inline std::vector<std::unique_ptr<FarRank>> far_ranks(std::uint64_t deadline_ns) {

@@ -167,16 +167,28 @@ std::vector<Batch> sums_without_weights(std::uint32_t ranks) {
            {.args = args, .tokens = {5}, .choice = Choice::holes}}};
 }
 
+namespace {
+
+// Element i of 8 · 65536: every number of 16 bits at each of the eight places of a pack.
+constexpr std::uint32_t counting(std::uint32_t i, std::uint32_t rank) {
+  const std::uint32_t fill = i / 65536, at = i % 65536;
+  return at / 8 + (at + fill + rank) % 8 * 8192;
+}
+
+}  // namespace
+
 std::vector<PreparedMoe> all_bit_patterns() {
   std::vector<PreparedMoe> all;
   for (const RowType type : {RowType::bf16, RowType::f16, RowType::fp8}) {
-    ExchangeArgs args{.tokens = 8, .hidden = 8192, .experts = 2, .top_k = 1, .type = type};
+    // Behind rows that count, one of nothing but ones, which is the wire's resting word.
+    constexpr std::uint32_t kRow = 8192, kRows = 8 * 65536 / kRow + 1;
+    ExchangeArgs args{.tokens = kRows, .hidden = kRow, .experts = 2, .top_k = 1, .type = type};
     if (type == RowType::fp8) args.hidden *= 2;
-    for (const Batch& batch : in_every_layout({{{.args = args, .tokens = {8}}}}, 2)) {
+    for (const Batch& batch : in_every_layout({{{.args = args, .tokens = {kRows}}}}, 2)) {
       PreparedMoe p = prepare(batch[0], 2, 5);
       for (std::uint32_t rank = 0; rank < 2; ++rank) {
-        for (std::uint32_t i = 0; i < 65536; ++i)
-          put(p.tokens[rank].rows, DataType::bf16, i, (i * 8 + i / 8192 + rank) & 0xffffu);
+        for (std::uint32_t i = 0; i < kRows * kRow; ++i)
+          put(p.tokens[rank].rows, DataType::bf16, i, i / kRow < kRows - 1 ? counting(i, rank) : 0xffffu);
       }
       all.push_back(std::move(p));
     }
@@ -225,11 +237,11 @@ std::vector<Batch> routings_for_two_graphs(std::uint32_t ranks) {
 }
 
 std::vector<PreparedMoe> results_of_all_bit_patterns() {
-  constexpr std::uint32_t kHidden = 8192, kCounting = 65536 / kHidden, kTokens = kCounting + 2;
+  constexpr std::uint32_t kHidden = 8192, kCounting = 8 * 65536 / kHidden, kTokens = kCounting + 2;
   constexpr auto kSpecial = static_cast<std::uint32_t>(std::size(kSpecialBits));
   static_assert(kSpecial % 2 == 1 && kSpecial * kSpecial * 2 * 4 <= kHidden);
   const auto bits_of_row = [](std::uint32_t rank, std::uint32_t token, std::uint32_t i) {
-    if (token < kCounting) return (i * kCounting + token + rank) & 0xffffu;
+    if (token < kCounting) return counting(token * kHidden + i, rank);
     if (token > kCounting) return 0xffffu;  // nothing but the wire's resting word
     const std::uint32_t word = i / 2;       // as pairs are an odd number, each comes to lie at each of four words
     return kSpecialBits[i % 2 == 0 ? word % kSpecial : word / kSpecial % kSpecial];

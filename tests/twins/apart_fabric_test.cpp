@@ -81,8 +81,8 @@ class ApartFabric final : public Fabric {
   void fill(void* to, std::uint8_t value, std::size_t bytes) override { near_->fill(to, value, bytes); }
   void read(void* to, const void* from, std::size_t bytes) override { near_->read(to, from, bytes); }
   void push(Pack* to, const std::vector<Pack>& packs) override { near_->push(to, packs); }
-  FaultRecord record() const override { return near_->record(); }
-  void clear_record() override { near_->clear_record(); }
+  FaultRecord record(FaultKind kind) const override { return near_->record(kind); }
+  void clear_record(FaultKind kind) override { near_->clear_record(kind); }
   void abort() noexcept override { near_->abort(); }
   void check_buffer(const char* name, const void* data) const override { near_->check_buffer(name, data); }
   void check_stream(Stream stream) const override { near_->check_stream(stream); }

@@ -66,8 +66,8 @@ class BreakableFabric final : public Fabric {
     sound_->fill(to, value, bytes);
   }
   void read(void* to, const void* from, std::size_t bytes) override { sound_->read(to, from, bytes); }
-  FaultRecord record() const override { return sound_->record(); }
-  void clear_record() override { sound_->clear_record(); }
+  FaultRecord record(FaultKind kind) const override { return sound_->record(kind); }
+  void clear_record(FaultKind kind) override { sound_->clear_record(kind); }
   void abort() noexcept override { sound_->abort(); }
   void check_buffer(const char* name, const void* data) const override { sound_->check_buffer(name, data); }
   void check_stream(Stream stream) const override { sound_->check_stream(stream); }

@@ -1,0 +1,79 @@
+// Tables with many steps, and all-reduces of sizes on both sides of each.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <random>
+#include <vector>
+
+#include "core/tuning.hpp"
+#include "support/cases.hpp"
+#include "support/ranks.hpp"
+
+namespace weft::test {
+
+inline constexpr std::size_t kThresholdStep = 8;  // what thresholds are multiples of, so that every type has them
+
+// Neighbours differ.
+inline std::vector<detail::TuningStep> random_steps(std::uint32_t seed, int count) {
+  std::mt19937 random(seed);
+  std::vector<detail::TuningStep> steps;
+  std::uint64_t up_to = 0;
+  for (int i = 0; i < count; ++i) {
+    up_to += kThresholdStep * (1 + random() % 300);
+    detail::TuningStep step{.up_to = i + 1 == count ? UINT64_MAX : up_to};
+    do {
+      step.algorithm = kAlgorithms[random() % std::size(kAlgorithms)];
+    } while (i != 0 && step.algorithm == steps.back().algorithm);
+    steps.push_back(step);
+  }
+  return steps;
+}
+
+inline Algorithm algorithm_for(const std::vector<detail::TuningStep>& steps, DataType type, std::size_t bytes) {
+  for (const detail::TuningStep& step : steps) {
+    const bool twice = type == DataType::i32 && step.algorithm == Algorithm::one_shot;
+    if ((twice ? 2 * bytes : bytes) <= step.up_to) return step.algorithm;
+  }
+  return steps.back().algorithm;
+}
+
+inline void expect_served_by(const Group& group, Algorithm algorithm) {
+  const std::string call = group.recent_calls().back().operation;
+  ensure(call.find(" " + std::string(name(algorithm)) + " ") != std::string::npos,
+         fmt::format("{} is not served by {}", call, name(algorithm)));
+}
+
+// At each threshold, below and above it; and of random sizes: so many at least, in any order. What a case must give
+// does not depend on the algorithm, so that one message has the same bits by all of them.
+inline std::vector<Case> cases_around(const std::vector<detail::TuningStep>& steps, std::size_t calls) {
+  std::mt19937 random(1);
+  std::vector<Case> cases;
+  const auto add = [&](std::size_t count, DataType type) {
+    cases.push_back({.count = count,
+                     .type = type,
+                     .op = kOps[random() % 2],
+                     .fill = Fill::random,
+                     .in_place = random() % 2 == 0,
+                     .output_shift = random() % 3,
+                     .seed = static_cast<std::uint32_t>(cases.size())});
+  };
+  for (std::size_t i = 0; i + 1 < steps.size(); ++i) {
+    const DataType type = kTypes[(i + random()) % std::size(kTypes)];
+    const std::size_t at = steps[i].up_to / size_of(type);
+    for (const std::size_t count : {at - 1, at, at + 1}) add(count, type);
+    if (type != DataType::i32 || steps[i].algorithm != Algorithm::one_shot) continue;
+    for (const std::size_t count : {at / 2 - 1, at / 2, at / 2 + 1}) add(count, type);  // of 8 bytes a pack
+  }
+  const std::size_t most = steps[steps.size() - 2].up_to * 3 / 2;
+  while (cases.size() < calls) {
+    const DataType type = kTypes[random() % std::size(kTypes)];
+    add(random() % (most / size_of(type)), type);
+  }
+  std::shuffle(cases.begin(), cases.end(), random);
+  return cases;
+}
+
+}  // namespace weft::test

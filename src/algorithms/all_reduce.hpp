@@ -16,7 +16,7 @@ struct AllReduceWork {
   std::uint64_t count;  // elements
   // Of the bulk all-reduce, and each rank's own affair:
   std::uint32_t crews = 1;  // parts of a block that are taken for blocks, where executors can
-  bool one_hop = false;     // a data block makes one of the hops, of more chunks; there are three or more data blocks
+  bool apart = false;       // a data block reduces or moves, more chunks; there are two or more data blocks
 };
 
 // The packs of one data thread: strided over the data blocks 1 … blocks − 1 (block 0 is the control block). Every phase

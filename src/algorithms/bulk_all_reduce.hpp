@@ -1,14 +1,15 @@
 // Bulk all-reduce: the two hops of the two-shot, in chunks that are announced by signals, so that a message of any size
 // flows through buffers of a fixed size. There are three things to do with a chunk: to scatter it, to reduce it and
 // send the sums, to gather them. Either a block does all three, and the hops of neighbouring chunks overlap in its
-// turns; or it does one of the three, for more chunks, so that a few processors always have something to send.
+// turns; or some blocks reduce and the others scatter and gather, so that a few processors always have something to
+// send: those begin with as many chunks as they have slots, and end with sums alone.
 //
 // Credits are implied. A chunk is scattered only when this rank has gathered, from every peer, the chunk that had its
 // slots before, and every peer reduces a chunk before it sends its part of the gather: so the slots of the scatter area
 // are free. And who receives the scatter of a chunk from a peer knows that this peer has gathered what lay in the
-// chunk's slots of the gather area. A block that does all three knows by itself what was gathered, if it serves all
-// chunks that share a slot: the number of data blocks divides the number of slots, at least two to one. Blocks that do
-// one of the three tell each other. The number of blocks and what they do may differ from rank to rank.
+// chunk's slots of the gather area. The block that scatters a chunk has itself gathered what was in its slots, as
+// slots are dealt to the blocks that do, two or more to each. The number of blocks and what they do may differ from
+// rank to rank.
 #pragma once
 
 #include <cstdint>
@@ -32,19 +33,19 @@ struct BulkAllReduce : AllReduceInstance<R, known_size, whole>, LoadsNothingEarl
   static WEFT_FN std::uint32_t crews(const Work& work) { return work.crews; }
   static constexpr std::uint32_t kOthers = kLean ? kBatch - 1 : kBatch;  // peers handled at once
   enum Hop : std::uint32_t { scatter_hop, gather_hop };
-  enum class Duty : std::uint8_t { all, scatter, reduce, gather };
+  enum class Duty : std::uint8_t { all, reduce, move };  // all: both
 
-  // Chunks first, first + step, … are this block's.
   struct Places {
     HeaderPlace header;
     Elements input, output;
     std::uint64_t shard;   // packs: rank r owns [r · shard, (r + 1) · shard) of the message
     std::uint32_t chunks;  // of each shard
     Duty duty;
+    // This block's are the slots, or where it only reduces the chunks, first, first + step, …
     std::uint32_t first, step;
     std::uint32_t mine;  // chunks
-    // Of a block with all duties, else 0: chunks that it may have under way, which are its slots; half of them are on
-    // their way to be reduced, half on their way back.
+    // Of a block that moves, else 0: its slots, so chunks that it may have under way; and how many it scatters before
+    // anything else: with all duties half of them are on their way to be reduced, half on their way back.
     std::uint32_t depth, ahead;
   };
   template <Team T>
@@ -58,24 +59,32 @@ struct BulkAllReduce : AllReduceInstance<R, known_size, whole>, LoadsNothingEarl
     }
     p.shard = (p.input.packs() + Instance::size(call) - 1) / Instance::size(call);
     p.chunks = static_cast<std::uint32_t>((p.shard + call.layout.bulk_packs - 1) / call.layout.bulk_packs);
-    find_duty(p, team.block_rank() - 1, team.blocks() - 1, work.one_hop);
-    p.mine = p.first < p.chunks ? (p.chunks - p.first + p.step - 1) / p.step : 0;
-    p.depth = work.one_hop ? 0 : static_cast<std::uint32_t>(call.layout.bulk_slots) / p.step;
-    p.ahead = p.depth / 2;
+    find_duty(p, team.block_rank() - 1, team.blocks() - 1, static_cast<std::uint32_t>(call.layout.bulk_slots),
+              work.apart);
     return p;
   }
-  // To reduce takes twice as long as either of the others.
-  static WEFT_FN void find_duty(Places& p, std::uint32_t block, std::uint32_t blocks, bool one_hop) {
-    const std::uint32_t quarter = (blocks + 1) / 4;
-    if (!one_hop) {
-      p.duty = Duty::all, p.first = block, p.step = blocks;
-    } else if (block < quarter) {
-      p.duty = Duty::scatter, p.first = block, p.step = quarter;
-    } else if (block < 2 * quarter) {
-      p.duty = Duty::gather, p.first = block - quarter, p.step = quarter;
+  static WEFT_FN void find_duty(Places& p, std::uint32_t block, std::uint32_t blocks, std::uint32_t slots, bool apart) {
+    const std::uint32_t depth = apart ? slots_of_mover(blocks, slots) : slots / blocks;
+    const std::uint32_t movers = (slots + depth - 1) / depth;
+    if (apart && block >= movers) {
+      p.duty = Duty::reduce, p.first = block - movers, p.step = blocks - movers;
+      p.mine = count_from(p.first, p.step, p.chunks);
     } else {
-      p.duty = Duty::reduce, p.first = block - 2 * quarter, p.step = blocks - 2 * quarter;
+      p.duty = apart ? Duty::move : Duty::all, p.first = block, p.step = movers;
+      p.depth = count_from(p.first, p.step, slots);
+      p.ahead = apart ? p.depth : p.depth / 2;
+      p.mine = p.chunks / slots * p.depth + count_from(p.first, p.step, p.chunks % slots);
     }
+  }
+  // Of each that moves, but for the last ones. They are a little less than half of all blocks: to reduce is more work.
+  static WEFT_FN std::uint32_t slots_of_mover(std::uint32_t blocks, std::uint32_t slots) {
+    const std::uint32_t most = blocks * 49 / 100;
+    const std::uint32_t each = most == 0 ? slots : (slots + most - 1) / most;
+    return each < 2 ? 2 : each;
+  }
+  // How many of first, first + step, … are less than `end`.
+  static WEFT_FN std::uint32_t count_from(std::uint32_t first, std::uint32_t step, std::uint32_t end) {
+    return first < end ? (end - first + step - 1) / step : 0;
   }
 
   template <int phase, Team T>
@@ -94,13 +103,11 @@ struct BulkAllReduce : AllReduceInstance<R, known_size, whole>, LoadsNothingEarl
 
   template <Team T>
   static WEFT_FN bool flow(T& team, const Session& s, const Places& p) {
-    const bool all = p.duty == Duty::all;
+    const bool moves = p.duty != Duty::reduce, reduces = p.duty != Duty::move;
     for (std::uint32_t turn = p.ahead; turn < p.mine + p.depth; ++turn) {
-      if ((all || p.duty == Duty::gather) && turn >= p.depth && !gather(team, s, p, turn - p.depth)) return false;
-      if ((all || p.duty == Duty::scatter) && turn < p.mine && !scatter(team, s, p, turn)) return false;
-      if ((all || p.duty == Duty::reduce) && turn - p.ahead < p.mine && !reduce(team, s, p, turn - p.ahead)) {
-        return false;
-      }
+      if (moves && turn >= p.depth && !gather(team, s, p, turn - p.depth)) return false;
+      if (moves && turn < p.mine) scatter(team, s, p, turn);
+      if (reduces && turn - p.ahead < p.mine && !reduce(team, s, p, turn - p.ahead)) return false;
     }
     return true;
   }
@@ -111,10 +118,13 @@ struct BulkAllReduce : AllReduceInstance<R, known_size, whole>, LoadsNothingEarl
     std::uint32_t packs;
   };
   static WEFT_FN Chunk chunk_of(const Session& s, const Places& p, std::uint32_t turn) {
-    const std::uint32_t number = p.first + turn * p.step;
+    const auto slots = static_cast<std::uint32_t>(s.layout().bulk_slots);
+    const bool by_slot = p.duty != Duty::reduce;
+    const std::uint32_t number =
+        by_slot ? turn / p.depth * slots + p.first + turn % p.depth * p.step : p.first + turn * p.step;
     const std::uint64_t first = number * s.layout().bulk_packs, left = p.shard - first;
     return {.number = number,
-            .slot = number % static_cast<std::uint32_t>(s.layout().bulk_slots),
+            .slot = number % slots,
             .first = first,
             .packs = static_cast<std::uint32_t>(left < s.layout().bulk_packs ? left : s.layout().bulk_packs)};
   }
@@ -132,11 +142,6 @@ struct BulkAllReduce : AllReduceInstance<R, known_size, whole>, LoadsNothingEarl
                                           std::uint32_t sender) {
     const std::uint64_t index = (hop * s.layout().bulk_slots + chunk.slot) * Instance::size(*s.call) + sender;
     return reinterpret_cast<std::uint64_t*>(region_of(*s.call, owner) + s.layout().bulk_signals) + index;
-  }
-  // Where this rank tells itself that it has gathered the chunk of a slot: its credit to itself.
-  static WEFT_FN std::uint64_t* gathered_at(const Session& s, const Chunk& chunk) {
-    const std::uint64_t index = std::uint64_t{chunk.slot} * Instance::size(*s.call) + s.rank();
-    return reinterpret_cast<std::uint64_t*>(region_of(*s.call, s.rank()) + s.layout().bulk_credits) + index;
   }
 
   // All of the block has put its packs of the chunk in place at every peer.
@@ -157,27 +162,6 @@ struct BulkAllReduce : AllReduceInstance<R, known_size, whole>, LoadsNothingEarl
       const std::uint64_t wanted = signal_word(s.epoch, chunk.number);
       const auto arrived = [&] { return signal_reached(team.load_acquire(word), wanted); };
       good = wait(team, s, {.phase = 1u + hop}, arrived, [&] { return peer; });
-    }
-    return team.all(good);
-  }
-
-  // All of the block has gathered a chunk, whose slots another one will take.
-  template <Team T>
-  static WEFT_FN void tell_free(T& team, const Session& s, const Places& p, const Chunk& chunk) {
-    if (chunk.number + s.layout().bulk_slots >= p.chunks) return;
-    team.sync();
-    if (team.thread_rank() == 0) team.store_release(gathered_at(s, chunk), signal_word(s.epoch, chunk.number));
-  }
-  // Blames nobody: who waits for the chunk that is in the way does.
-  template <Team T>
-  static WEFT_FN bool await_free(T& team, const Session& s, const Chunk& chunk) {
-    if (chunk.number < s.layout().bulk_slots) return true;
-    bool good = true;
-    if (team.thread_rank() == 0) {
-      const std::uint64_t* const told = gathered_at(s, chunk);
-      const auto before = chunk.number - static_cast<std::uint32_t>(s.layout().bulk_slots);
-      const auto free = [&] { return signal_reached(team.load_acquire(told), signal_word(s.epoch, before)); };
-      good = wait(team, s, {.phase = 1}, free, [] { return kNoPeer; });
     }
     return team.all(good);
   }
@@ -215,9 +199,8 @@ struct BulkAllReduce : AllReduceInstance<R, known_size, whole>, LoadsNothingEarl
   }
 
   template <Team T>
-  static WEFT_FN bool scatter(T& team, const Session& s, const Places& p, std::uint32_t turn) {
+  static WEFT_FN void scatter(T& team, const Session& s, const Places& p, std::uint32_t turn) {
     const Chunk chunk = chunk_of(s, p, turn);
-    if (p.duty != Duty::all && !await_free(team, s, chunk)) return false;
     for (std::uint32_t first = 1; first < Instance::size(*s.call); first += kOthers) {
       Elements from[kOthers];
       Pack* to[kOthers] = {};
@@ -251,7 +234,6 @@ struct BulkAllReduce : AllReduceInstance<R, known_size, whole>, LoadsNothingEarl
       }
     }
     announce(team, s, scatter_hop, chunk);
-    return true;
   }
 
   template <Team T>
@@ -307,7 +289,6 @@ struct BulkAllReduce : AllReduceInstance<R, known_size, whole>, LoadsNothingEarl
           [&](std::uint32_t i, const Pack(&payload)[1]) { to.store(i, payload[0]); });
       for (std::uint32_t i = done + team.thread_rank(); i < packs; i += team.size()) to.store(i, team.get(from + i));
     }
-    if (p.duty != Duty::all) tell_free(team, s, p, chunk);
     return true;
   }
 };

@@ -9,11 +9,9 @@
 
 namespace weft::detail {
 
-template <class Shares_>
+template <class Shares>
 struct ReduceScatterWork {
-  using Shares = Shares_;
-
-  Shares_ shares;
+  Shares shares;
   std::uint64_t slot_packs;  // of the wire: longer shards flow
   const void* input;
   void* output;

@@ -87,7 +87,7 @@ void run_pieces(const Group& handle, const AllReduceArgs& args, const detail::Pl
                                                   .output = static_cast<std::byte*>(args.output) + done * element,
                                                   .count = count,
                                                   .crews = static_cast<std::uint32_t>(plan.crews),
-                                                  .one_hop = plan.one_hop},
+                                                  .apart = plan.apart},
                                          .instance = instance_of(group, args),
                                          .algorithm = plan.algorithm},
                                  .blocks = plan.blocks,

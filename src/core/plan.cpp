@@ -64,7 +64,7 @@ void choose_grid(const PlanQuery& query, std::size_t packs_per_phase, Plan& plan
 }
 
 // A block that makes all hops serves all chunks that share a slot (algorithms/bulk_all_reduce.hpp): a power of two of
-// data blocks, or of their crews. With few processors, crews with one hop each keep the links busier. Measured on H200
+// data blocks. With few processors, crews of which some move and others reduce keep the links busier. Measured on H200
 // (docs/performance.md).
 void choose_bulk_grid(const PlanQuery& query, Plan& plan) {
   constexpr int kFewBlocks = 64, kLeastSlots = 32;
@@ -76,10 +76,10 @@ void choose_bulk_grid(const PlanQuery& query, Plan& plan) {
   if (gpu && wish <= kFewBlocks && slots >= kLeastSlots) {
     if (plan.threads == 0) plan.threads = max_threads(lean ? query.size : 0);
     const int crews = crews_of(plan.threads);
-    if (crews * wish > 3) {
+    if (crews * wish > 2) {
       plan.blocks = wish;
       plan.crews = crews;
-      plan.one_hop = true;
+      plan.apart = true;
       return;
     }
   }

@@ -36,9 +36,9 @@ struct Plan {
   std::size_t piece;  // elements per kernel; a larger message takes several
   int blocks;         // the control block included
   int threads;
-  // Of bulk on GPUs: parts of a block that work like blocks, and whether each of them makes one hop only.
+  // Of bulk on GPUs: parts of a block that work like blocks, and whether some move and others reduce.
   int crews = 1;
-  bool one_hop = false;
+  bool apart = false;
 };
 
 Plan plan_all_reduce(const PlanQuery& query);

@@ -155,7 +155,7 @@ void AllReduceProgram::fill(unsigned call, unsigned rank) {
   const detail::AllReduceWork work{.input = memory + input,
                                    .output = memory + t.output_offset,
                                    .count = spec.count,
-                                   .one_hop = world_.grid(call, rank).one_hop};
+                                   .apart = world_.grid(call, rank).apart};
   t.kernel = [kernel, work](Machine& machine, Place place, const detail::Call& about) {
     kernel(machine, place, about, work);
   };

@@ -92,7 +92,7 @@ void set_variant(Setup& setup, const std::string& variant) {
     setup.exchange.generations = 2;
   } else if (variant == "replays") {
     setup.calls = replays(setup.calls);
-  } else if (variant == "one-hop") {
+  } else if (variant == "apart") {
     for (CallSetup& call : setup.calls) call.grids = {{4, 1, true}, {5, 1, true}, kSmall};
   } else if (variant == "threads") {
     setup.bulk_packs = 2;
@@ -142,7 +142,7 @@ struct Variant {
 };
 constexpr Variant kVariants[] = {{"two-shot", "wrap", 2}, {"one-shot", "torn16", 3},  {"one-shot", "i32", 2},
                                  {"moe", "halves", 2},    {"two-shot", "replays", 2}, {"one-shot", "groups", 3},
-                                 {"bulk", "one-hop", 2},  {"counts", "", 2},          {"counts", "wrap", 3},
+                                 {"bulk", "apart", 2},    {"counts", "", 2},          {"counts", "wrap", 3},
                                  {"moe", "roles", 2}};
 
 }  // namespace

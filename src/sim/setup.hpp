@@ -18,7 +18,7 @@ namespace weft::sim {
 struct Grid {
   unsigned blocks = 2;  // the control block included
   unsigned threads = 1;
-  bool one_hop = false;  // bulk: as in AllReduceWork
+  bool apart = false;    // bulk: as in AllReduceWork
   unsigned senders = 0;  // dispatch and combine: as in their work
   bool pairs = false;    // combine: likewise
 };

@@ -133,7 +133,7 @@ std::vector<Setup> small_setups() {
        .one_thread = true,
        .calls = {{.count = 24}, {.count = 13, .in_place = true}},
        .bulk_slots = 2},
-      {.name = "bulk-one-hop",
+      {.name = "bulk-apart-small",
        .algorithm = bulk,
        .type = f32,
        .calls = {{.count = 24, .grids = {{4, 1, true}, kSmall}}, {.count = 17, .grids = {{4, 1, true}}}},
@@ -239,19 +239,19 @@ std::vector<Setup> large_setups() {
        .calls = {{.count = 160, .grids = {{2, 2}}}, {.count = 103, .grids = {{2, 3}, {2, 1}}, .in_place = true}},
        .bulk_slots = 2,
        .bulk_packs = 2});
-  // Blocks that make one hop each, on both ranks or on one.
-  setups.push_back({.name = "bulk-free",
+  // Blocks that move and others that reduce, on both ranks or on one; two that move share three slots.
+  setups.push_back({.name = "bulk-apart",
                     .algorithm = Algorithm::bulk,
-                    .calls = {{.count = 160, .grids = {{4, 2, true}}},
+                    .calls = {{.count = 224, .grids = {{6, 2, true}}},
                               {.count = 103, .grids = {{9, 1, true}, {2, 2}}, .in_place = true},
-                              {.count = 96, .grids = {{2, 1}, {5, 2, true}}, .in_place = true}},
-                    .bulk_slots = 2,
+                              {.count = 160, .grids = {{2, 1}, {6, 2, true}}, .in_place = true}},
+                    .bulk_slots = 3,
                     .bulk_packs = 2});
-  setups.push_back({.name = "bulk-free-ranks3",
+  setups.push_back({.name = "bulk-apart-ranks3",
                     .algorithm = Algorithm::bulk,
                     .ranks = 3,
                     .start_epoch = 0xffffffffu,
-                    .calls = {{.count = 192, .grids = {{4, 1, true}, {5, 2, true}}},
+                    .calls = {{.count = 192, .grids = {{4, 1, true}, {6, 2, true}}},
                               {.count = 150, .grids = {{2, 1}, {4, 1, true}}}},
                     .bulk_slots = 4});
   // Chunks of several batches for each thread, and a rest.

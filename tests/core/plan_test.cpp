@@ -235,13 +235,13 @@ TEST(Plan, BulkBlocksThatMakeAllHopsDivideTheSlotsAndOthersAreThreeOrMore) {
           ASSERT_LE(plan.blocks, blocks);
           ASSERT_EQ(plan.threads % (32 * plan.crews), 0);
           ASSERT_LE(plan.crews, 15);  // barriers of a block beside __syncthreads()
-          if (plan.one_hop) {
-            ASSERT_GE(teams, 3u);
+          if (plan.apart) {
+            ASSERT_GE(teams, 2u);
             ASSERT_EQ(device, Device::cuda);
           } else {
             ASSERT_EQ(slots % (2 * teams), 0u);
           }
-          with_crews += plan.one_hop && plan.crews > 1;
+          with_crews += plan.apart && plan.crews > 1;
         }
       }
     }

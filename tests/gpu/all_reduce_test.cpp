@@ -129,8 +129,8 @@ TEST_P(GpuAllReduce, RanksWithDifferentGridsAndAlignments) {
   }));
 }
 
-// More chunks than a group has slots. Blocks of one rank, or their crews, make one hop each, those of the other one hop
-// or all of them.
+// More chunks than a group has slots. Of the blocks of some ranks, or of their crews, some move and others reduce,
+// those of other ranks do both.
 class GpuBulk : public testing::TestWithParam<int> {};
 INSTANTIATE_TEST_SUITE_P(Ranks, GpuBulk, testing::Values(2, 3, 4, 8));
 TEST_P(GpuBulk, FewBlocksAndAll) {

@@ -71,10 +71,10 @@ void all_reduce(const Group& group, const AllReduceArgs& args);
 // - Outputs of gathers, all_to_all and broadcast in symmetric memory (weft/symmetric.hpp), all of a call in one, at the
 //   same place with the same stride on every rank, aligned to 16 bytes as their rows and strides are: large messages
 //   then go straight to where they belong, and from about 4 MB on faster, with the same bits. Where ranks differ in it,
-//   calls of any size end with Errc::mismatch. Nobody writes by counts that the receiver has not found: where ranks find
-//   different ones, the call ends as said at Counts. The deadline must leave time for one rank's whole message,
-//   as a wait may last as long. The outputs are the call's from its begin on this rank's stream to its end; after a
-//   fault, until the calls of all ranks have ended.
+//   calls of any size end with Errc::mismatch. Nobody writes by counts that the receiver has not found: where ranks
+//   find different ones, the call ends as said at Counts. The deadline must leave time for one rank's whole message, as
+//   a wait may last as long. The outputs are the call's from its begin on this rank's stream to its end; after a fault,
+//   until the calls of all ranks have ended.
 // - Algorithms: push with arrival in the data for small messages (lines as in NCCL's LL protocol; for sums the sentinel
 //   of all_reduce), chunks with signals and credits for large ones; where one rank has most rows, a broadcast included,
 //   two hops over all ranks' links (van de Geijn's scatter and gather), with the same bits. See docs/protocol.md.

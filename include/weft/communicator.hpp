@@ -162,7 +162,8 @@ class Communicator {
   // rank; color −1 takes part in the call and in no group (an empty Group is returned). Collective over all ranks.
   // No call of any group may be made while it runs. Throws Errc::invalid_argument for a color below −1, or when
   // Config::max_groups splits exist already, Errc::released while the memory is released. Groups share the GPU: from
-  // then on a call of any, or of the world, takes no more than its part of the blocks. Split before graphs are captured.
+  // then on a call of any, or of the world, takes no more than its part of the blocks. Split before graphs are
+  // captured.
   Group split(int color);
 
   // Frees the window (engines that sleep), those of exchanges and SymmetricMemory, and takes them again. Collective,

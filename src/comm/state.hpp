@@ -75,7 +75,7 @@ class GroupState {
   Channel table_{};               // the host's copy
   std::uint32_t generation_ = 0;  // of the window; 0 stands for a released one
 
-  mutable std::mutex mutex_;  // status() may be asked from any thread
+  mutable std::mutex mutex_;                 // status() may be asked from any thread
   std::map<std::uint32_t, CallName> names_;  // by fingerprint
   std::vector<CallRecord> recent_;
   std::uint64_t calls_ = 0;

@@ -76,7 +76,7 @@ struct BulkAllReduce : AllReduceInstance<R, known_size, whole>, LoadsNothingEarl
       p.mine = p.chunks / slots * p.depth + count_from(p.first, p.step, p.chunks % slots);
     }
   }
-  // Of each that moves, but for the last ones. They are a little less than half of all blocks: to reduce is more work.
+  // Of each that moves, but for the last ones. They are fewer than half of all blocks, as to reduce is more work.
   static WEFT_FN std::uint32_t slots_of_mover(std::uint32_t blocks, std::uint32_t slots) {
     const std::uint32_t most = blocks * 49 / 100;
     const std::uint32_t each = most == 0 ? slots : (slots + most - 1) / most;

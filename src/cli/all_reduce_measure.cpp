@@ -22,12 +22,30 @@ class AllReduceMeasurement final : public RankBench {
     symmetric_.resize(static_cast<std::size_t>(ranks_.local_size()));
     ranks_.each([&](Ranks::Seat& seat) {
       auto& memory = symmetric(seat);
-      memory = SymmetricMemory::allocate(seat.communicator(), 2 * std::max<std::size_t>(args.max_bytes, 1));
+      try {
+        memory = SymmetricMemory::allocate(seat.communicator(), 2 * std::max<std::size_t>(args.max_bytes, 1));
+      } catch (const Error& error) {  // of all ranks alike, and nothing is taken
+        if (error.code() != Errc::system && error.code() != Errc::rendezvous) throw;
+        return;
+      }
       bool reached = true;
       for (int peer = 0; peer < world; ++peer) reached = reached && memory->peer(peer) != nullptr;
       if (seat.local_index() == 0) pushes_ = reached;
     });
   }
+
+  ~AllReduceMeasurement() override {
+    try {
+      if (!symmetric_.empty())
+        ranks_.each([&](Ranks::Seat& seat) {
+          if (symmetric(seat)) symmetric(seat)->free();
+        });
+    } catch (const std::exception&) {
+      // A rank failed before; the process is about to end with its message.
+    }
+  }
+  AllReduceMeasurement(const AllReduceMeasurement&) = delete;
+  AllReduceMeasurement& operator=(const AllReduceMeasurement&) = delete;
 
   std::vector<Contender> contenders(Operation operation) const override {
     std::vector<Contender> all = {Contender::one_shot, Contender::two_shot, Contender::bulk, Contender::automatic};

@@ -176,7 +176,7 @@ int AllReduceBench::run() const {
           points.push_back(size);
           points.back().method = method;
           points.back().contender = contender;
-          if (is_weft(contender)) points.back().launch = launch;
+          if (!is_peer(contender)) points.back().launch = launch;
         }
       }
     }

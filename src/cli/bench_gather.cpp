@@ -121,7 +121,7 @@ std::vector<Point> GatherBench::points(const Bench& bench, const GatherModel& ga
         Point point = gather_point(gathered, operation, load, count, options.type);
         for (const auto contender : bench.contenders(operation)) {
           point.contender = contender;
-          point.launch = is_weft(contender) ? launch : Launch{};
+          point.launch = is_peer(contender) ? Launch{} : launch;
           for (const auto method : some_methods) {
             point.method = method;
             all.push_back(point);

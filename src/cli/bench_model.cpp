@@ -38,10 +38,6 @@ std::vector<std::int64_t> default_tokens(Device device) {
   return tokens;
 }
 
-bool is_peer(Contender contender) {
-  return !is_weft(contender);
-}
-
 Table table_of(const ModelShape& shape, const std::vector<Result>& results, Method method) {
   Table table({"phase", "tokens", "shape", "size", "µs", "GB/s", "algorithm", "peer", "peer µs", "ratio",
                "µs per forward pass"});
@@ -89,7 +85,7 @@ int ModelBench::run() const {
   for (auto& point : points) {
     point.method = method;
     for (const auto contender : bench->contenders()) {
-      if (is_weft(contender) && contender != Contender::automatic) continue;
+      if (!is_peer(contender) && contender != Contender::automatic) continue;
       point.contender = contender;
       all.push_back(point);
     }

@@ -201,6 +201,7 @@ const Result* fastest(const std::vector<Result>& results, std::size_t bytes, Met
   const Result* best = nullptr;
   for (const auto& result : results) {
     if (result.point.bytes() != bytes || result.point.method != method || result.verdict != Verdict::ok) continue;
+    if (result.point.contender == Contender::push) continue;
     if (wanted(result.point.contender) && (best == nullptr || result.us < best->us)) best = &result;
   }
   return best;

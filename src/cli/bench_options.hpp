@@ -85,7 +85,8 @@ std::string cell(const Result* result);
 std::string microseconds(double us);
 
 const Result* find(const std::vector<Result>& results, std::size_t bytes, Contender contender, Method method);
-// The fastest correct result of those contenders that `wanted` accepts; null when there is none.
+// The fastest correct result of those contenders that `wanted` accepts, but for the push, which is a bound; null when
+// there is none.
 const Result* fastest(const std::vector<Result>& results, std::size_t bytes, Method method,
                       const std::function<bool(Contender)>& wanted);
 

@@ -77,10 +77,14 @@ class CudaRank final : public RankDevice {
     seat.communicator().check();
   }
   void poison(Ranks::Seat& seat, const Timing& timing) {
+    const auto wait = [&] {
+      if (!timing.waits_for_nobody) return;
+      synchronize(seat);
+      seat.barrier();
+    };
+    wait();  // for what was stored before
     timing.poison();
-    if (!timing.waits_for_nobody) return;
-    synchronize(seat);
-    seat.barrier();
+    wait();
   }
   std::vector<double> time_graph(Ranks::Seat& seat, const Timing& timing);
   std::vector<double> time_replays(Ranks::Seat& seat, const Timing& timing);

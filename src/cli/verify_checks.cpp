@@ -134,7 +134,8 @@ Check judge_world(int ranks, std::size_t bytes, double us, double link_rate) {
 std::vector<Check> judge_seats(const Machine& machine, const Seats& seats) {
   std::vector<Check> checks;
   if (seats.device == Device::cpu) return checks;
-  if (machine.gpus_present > 0 && seats.gpus == 0)
+  // A program without CUDA says so elsewhere, and older GPUs are listed.
+  if (machine.gpus_present > 0 && machine.gpus.empty() && !machine.cuda_runtime.empty())
     checks.push_back({.what = "GPUs",
                       .who = "this machine",
                       .passed = false,
@@ -160,9 +161,13 @@ std::vector<Check> judge_machine(const Machine& machine, const Seats& seats) {
   return checks;
 }
 
-std::string why_no_gpus(const Machine& machine, const Seats& seats) {
-  if (seats.device == Device::cpu || seats.gpus > 0) return "";
-  return fmt::format("GPU ranks were not checked: {}", machine.cuda_problem);
+std::string why_not_all_gpus(const Machine& machine, const Seats& seats) {
+  if (seats.device == Device::cpu) return "";
+  if (seats.gpus == 0) return fmt::format("GPU ranks were not checked: {}", machine.cuda_problem);
+  if (seats.gpus >= machine.gpus_present) return "";
+  return fmt::format(
+      "{} of {} GPUs were checked: the others are hidden (CUDA_VISIBLE_DEVICES), too old, or do not answer", seats.gpus,
+      machine.gpus_present);
 }
 
 std::vector<Check> judge_links(const Machine& machine) {

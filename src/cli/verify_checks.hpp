@@ -66,8 +66,8 @@ struct Seats {
 std::vector<Check> judge_seats(const Machine& machine, const Seats& seats);
 // That, and judge_links(), where ranks may be GPUs.
 std::vector<Check> judge_machine(const Machine& machine, const Seats& seats);
-// Why no GPU is looked at; empty where some are, or none was asked for.
-std::string why_no_gpus(const Machine& machine, const Seats& seats);
+// Why not all GPUs are looked at; empty where they are, or none was asked for.
+std::string why_not_all_gpus(const Machine& machine, const Seats& seats);
 
 // Links that are down, and GPUs that do not reach each other. Nothing is said of a machine with one GPU.
 std::vector<Check> judge_links(const Machine& machine);

@@ -347,7 +347,7 @@ void Inspection::run() {
   const Seats seats{
       .device = args_.ranks.device, .ranks = launched() ? 0 : args_.ranks.world_size, .gpus = usable_gpus()};
   found_.checks = judge_machine(machine_, seats);
-  found_.no_gpus = why_no_gpus(machine_, seats);
+  found_.left_out = why_not_all_gpus(machine_, seats);
   Ranks::Args args = args_.ranks;
   args.config.max_groups = pair_rounds(Ranks::count(args));
   if (args.device != Device::cpu && seats.gpus > 0) args.config.group_two_shot_bytes = 16 * MiB;

@@ -25,7 +25,7 @@ struct Findings {
   std::string headline, fabric;  // empty where the ranks did not come together
   int world = 0;
   Device device = Device::cpu;
-  std::string no_gpus;  // why only CPU ranks were looked at, where nobody asked for that
+  std::string left_out;  // which GPUs were not looked at, where nobody asked for that
   std::vector<Check> checks;
   std::vector<PairFigure> pairs;
   std::vector<Result> all_reduces;
@@ -33,7 +33,7 @@ struct Findings {
   // What no verdict is about, and why; empty where there is nothing.
   std::string not_judged() const {
     const std::string figures = why_not_judged(pairs);
-    return no_gpus + (no_gpus.empty() || figures.empty() ? "" : ". ") + figures;
+    return left_out + (left_out.empty() || figures.empty() ? "" : ". ") + figures;
   }
   bool passed() const {
     return std::ranges::all_of(checks, [](const Check& check) { return check.passed; });

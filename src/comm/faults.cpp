@@ -73,8 +73,8 @@ std::optional<CommunicatorState::Found> CommunicatorState::found_by_host() const
 }
 
 std::optional<CommunicatorState::Found> CommunicatorState::find_fault() const {
+  const std::scoped_lock lock(mutex_);  // or a stale replay could be read here and noted once it is forgotten
   const FaultRecord ending = fabric_->record(kEnding), stale = fabric_->record(kStaleReplay);
-  const std::scoped_lock lock(mutex_);
   warn_when_slow(ending);
   if (found_ && found_->fault.code != Errc::released) return found_;
   // What ends the communicator says more than a stale replay before it.
@@ -92,8 +92,8 @@ std::optional<Fault> CommunicatorState::fault() const {
 
 // The one fault from which there is a way back.
 void CommunicatorState::forget_release() {
-  fabric_->clear_record(kStaleReplay);
   const std::scoped_lock lock(mutex_);
+  if (fabric_->record(kStaleReplay).complete != 0) fabric_->clear_record(kStaleReplay);
   if (found_ && found_->fault.code == Errc::released) found_.reset();
 }
 

@@ -10,7 +10,7 @@ namespace weft::detail {
 namespace {
 
 constexpr std::size_t KiB = 1024, MiB = 1024 * KiB;
-constexpr int kLeastBulkBlocks = 17;
+constexpr int kLeastBulkBlocks = 17, kFewBulkBlocks = 64;  // with so few, crews move or reduce
 
 // Threads of a crew that moves chunks (docs/performance.md).
 constexpr int kCrewThreads = 128;
@@ -19,10 +19,12 @@ int crews_of(int threads) {
 }
 
 // A CPU's stores of plain memory are far wider than those that are one piece. On GPUs one kernel beats many pieces
-// where there are slots for as many chunks as saturate the links, and all ranks have blocks for crews to fill them
-// (docs/performance.md).
+// where there are slots for as many chunks as saturate the links, and all ranks have blocks for crews to fill them, or
+// 128 that do everything; between the two it is not measured, and 64 were slow (docs/performance.md).
 bool has_room_for_bulk(const PlanQuery& query) {
-  return query.device == Device::cpu || (query.layout.bulk_slots >= 256 && query.least_max_blocks >= kLeastBulkBlocks);
+  const int least = query.least_max_blocks;
+  const bool enough = (least >= kLeastBulkBlocks && least <= kFewBulkBlocks) || least > 128;
+  return query.device == Device::cpu || (query.layout.bulk_slots >= 256 && enough);
 }
 
 template <class Query>
@@ -67,13 +69,13 @@ void choose_grid(const PlanQuery& query, std::size_t packs_per_phase, Plan& plan
 // data blocks. With few processors, crews of which some move and others reduce keep the links busier. Measured on H200
 // (docs/performance.md).
 void choose_bulk_grid(const PlanQuery& query, Plan& plan) {
-  constexpr int kFewBlocks = 64, kLeastSlots = 32;
+  constexpr int kLeastSlots = 32;
   const bool gpu = query.device == Device::cuda;
   const bool lean = has_lean_instance({.type = query.type, .op = query.op, .size = query.size, .whole = query.whole});
   const int wish = std::max(query.launch.blocks != 0 ? query.launch.blocks : query.max_blocks, 2);
   const auto slots = static_cast<int>(query.layout.bulk_slots);
   plan.threads = query.launch.threads;
-  if (gpu && wish <= kFewBlocks && slots >= kLeastSlots) {
+  if (gpu && wish <= kFewBulkBlocks && slots >= kLeastSlots) {
     if (plan.threads == 0) plan.threads = max_threads(lean ? query.size : 0);
     const int crews = crews_of(plan.threads);
     if (crews * wish > 2) {

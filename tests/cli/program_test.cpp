@@ -380,6 +380,8 @@ TEST(Results, AWrongOneIsNeverBestAndIsMarked) {
   EXPECT_FALSE(all_correct(results));
   EXPECT_EQ(cell(&results[0]), "WRONG");
   EXPECT_EQ(fastest(results, 16, Method::batch, is_weft), &results[1]);
+  results.push_back({.point = {.count = 8, .contender = Contender::push}, .verdict = Verdict::ok, .us = 0.5});
+  EXPECT_EQ(fastest(results, 16, Method::batch, [](Contender) { return true; }), &results[1]);  // but for a bound
   results[0].verdict = Verdict::unavailable;
   EXPECT_TRUE(all_correct(results));
   EXPECT_EQ(cell(&results[0]), "-");

@@ -145,14 +145,15 @@ TEST(VerifyChecks, PairsWithOtherLinksAreNoMeasure) {
 TEST(VerifyChecks, GpusThatCannotBeUsedOrAreMissed) {
   Machine machine;
   machine.gpus_present = 8;
+  machine.cuda_runtime = "13.0";
   machine.cuda_problem = "system not yet initialized";
   auto bad = failed(judge_seats(machine, {}));
   ASSERT_EQ(bad.size(), 1u);
   EXPECT_EQ(bad[0].expected, "8 GPUs that programs can use");
   EXPECT_EQ(bad[0].got, "system not yet initialized");
-  EXPECT_EQ(why_no_gpus(machine, {}), "GPU ranks were not checked: system not yet initialized");
+  EXPECT_EQ(why_not_all_gpus(machine, {}), "GPU ranks were not checked: system not yet initialized");
   EXPECT_TRUE(judge_seats(machine, {.device = Device::cpu}).empty());  // which was asked for
-  EXPECT_EQ(why_no_gpus(machine, {.device = Device::cpu}), "");
+  EXPECT_EQ(why_not_all_gpus(machine, {.device = Device::cpu}), "");
 
   machine.cuda_problem = "";
   bad = failed(judge_seats(machine, {.ranks = 8, .gpus = 7}));
@@ -160,12 +161,17 @@ TEST(VerifyChecks, GpusThatCannotBeUsedOrAreMissed) {
   EXPECT_EQ(bad[0].expected, "8 GPUs, one for each rank");
   EXPECT_TRUE(judge_seats(machine, {.ranks = 8, .gpus = 8}).empty());
   EXPECT_TRUE(judge_seats(machine, {.ranks = 0, .gpus = 4}).empty());
-  EXPECT_EQ(why_no_gpus(machine, {.gpus = 4}), "");
+  EXPECT_EQ(why_not_all_gpus(machine, {.gpus = 8}), "");
+  EXPECT_EQ(why_not_all_gpus(machine, {.gpus = 7}).rfind("7 of 8 GPUs were checked", 0), 0u);
+
+  machine.cuda_problem = "this program was built without CUDA";
+  machine.cuda_runtime = "";
+  EXPECT_TRUE(judge_seats(machine, {}).empty());  // which is no fault of the machine's
 
   machine = {};
   machine.cuda_problem = "no CUDA-capable device is detected";
   EXPECT_TRUE(judge_seats(machine, {}).empty());  // a machine without GPUs: its CPU ranks are what there is
-  EXPECT_EQ(why_no_gpus(machine, {}), "GPU ranks were not checked: no CUDA-capable device is detected");
+  EXPECT_EQ(why_not_all_gpus(machine, {}), "GPU ranks were not checked: no CUDA-capable device is detected");
 }
 
 TEST(VerifyChecks, AllAtOnce) {

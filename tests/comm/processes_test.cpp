@@ -12,6 +12,7 @@
 
 #include "support/cases.hpp"
 #include "support/free_port.hpp"
+#include "support/norms.hpp"
 #include "support/processes.hpp"
 #include "support/ranks.hpp"
 #include "support/sanitized.hpp"
@@ -148,7 +149,11 @@ void work_until_a_fault(const Child& self, const UniqueId& id, int size, std::ch
   run_on_cpu_rank(communicator, prepared, self.rank());
   self.say("working ");
   try {
-    for (;;) run_on_cpu_rank(communicator, prepared, self.rank());
+    const Norm norm{.tokens = 3, .hidden = 64, .fp8 = true};
+    for (;;) {
+      run_on_cpu_rank(communicator, prepared, self.rank());
+      run_on_cpu_rank(communicator, norm);
+    }
   } catch (const Error& error) {
     self.say(fmt::format("[{} {} {}]", name(error.code()), error.fault().peer, error.fault().theirs));
     // The dead stay dead, and at once.

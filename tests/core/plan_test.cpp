@@ -219,7 +219,7 @@ TEST(Plan, GridsAreWithinTheirLimitsAndTheCallersWishHolds) {
 }
 
 // The rules of algorithms/bulk_all_reduce.hpp.
-TEST(Plan, BulkBlocksThatMakeAllHopsDivideTheSlotsAndOthersAreThreeOrMore) {
+TEST(Plan, BulkBlocksThatMakeAllHopsDivideTheSlotsAndOthersAreTwoOrMore) {
   int with_crews = 0;
   for (const Device device : {Device::cpu, Device::cuda}) {
     for (const std::uint32_t slots : {2u, 8u, 32u, 256u}) {
@@ -256,10 +256,11 @@ TEST(Plan, BulkServesRanksWithFewBlocks) {
   PlanQuery q = query(Device::cuda, 4, DataType::bf16, std::size_t{32} << 20);
   q.layout = make_layout(4, 1 << 16, 1 << 20, {.slots = 256, .packs = 64});
   q.steps = steps;
-  for (const int blocks : {16, 17, 33, 100, 133}) {
+  for (const int blocks : {16, 17, 33, 64, 65, 128, 129}) {
     q.max_blocks = q.least_max_blocks = blocks;
     const Plan plan = plan_all_reduce(q);
-    ASSERT_EQ(plan.algorithm, blocks < 17 ? Algorithm::two_shot : Algorithm::bulk) << blocks;
+    const bool bulk = (blocks >= 17 && blocks <= 64) || blocks > 128;
+    ASSERT_EQ(plan.algorithm, bulk ? Algorithm::bulk : Algorithm::two_shot) << blocks;
     if (plan.algorithm == Algorithm::bulk && blocks <= 64) {
       EXPECT_GT(plan.crews, 1) << blocks;
       EXPECT_EQ(plan.blocks, blocks);

@@ -1,0 +1,69 @@
+// What the blocks of a bulk all-reduce do (algorithms/bulk_all_reduce.hpp), for any number of blocks, slots and chunks.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <utility>
+#include <vector>
+
+#include "algorithms/bulk_all_reduce.hpp"
+
+namespace weft::detail {
+namespace {
+
+using Bulk = BulkAllReduce<Reduction<DataType::f32, ReduceOp::sum, Plain>, 0, false>;
+
+// Every chunk is moved by one block and reduced by one, in ascending order, and all chunks of a slot are moved by the
+// same block: who scatters knows by itself what it has gathered.
+void expect_all_served(std::uint32_t blocks, std::uint32_t slots, std::uint32_t chunks, bool apart) {
+  SCOPED_TRACE(fmt::format("{} blocks, {} slots, {} chunks, apart {}", blocks, slots, chunks, apart));
+  constexpr std::uint32_t kNobody = 0xffffffff;
+  Call call{};
+  call.layout.bulk_slots = slots;
+  call.layout.bulk_packs = 1;
+  const Session session{
+      .call = &call, .epoch_word = nullptr, .admitted_word = nullptr, .epoch = 0, .overlapped = false};
+  std::vector<std::uint32_t> mover(chunks, kNobody), reducer(chunks, kNobody), of_slot(slots, kNobody);
+  for (std::uint32_t block = 0; block < blocks; ++block) {
+    Bulk::Places p{};
+    p.shard = p.chunks = chunks;
+    Bulk::find_duty(p, block, blocks, slots, apart);
+    for (std::uint32_t turn = 0, last = 0; turn < p.mine; ++turn) {
+      const std::uint32_t chunk = Bulk::chunk_of(session, p, turn).number;
+      ASSERT_LT(chunk, chunks);
+      ASSERT_TRUE(turn == 0 || chunk > last);
+      last = chunk;
+      if (p.duty != Bulk::Duty::reduce) {
+        ASSERT_EQ(std::exchange(mover[chunk], block), kNobody);
+        ASSERT_TRUE(of_slot[chunk % slots] == kNobody || of_slot[chunk % slots] == block);
+        of_slot[chunk % slots] = block;
+        // What had the slot before is gathered in the turn in which this one is scattered.
+        if (chunk >= slots) {
+          ASSERT_EQ(Bulk::chunk_of(session, p, turn - p.depth).number, chunk - slots);
+        }
+      }
+      if (p.duty != Bulk::Duty::move) {
+        ASSERT_EQ(std::exchange(reducer[chunk], block), kNobody);
+      }
+    }
+  }
+  for (std::uint32_t chunk = 0; chunk < chunks; ++chunk) {
+    ASSERT_NE(mover[chunk], kNobody) << chunk;
+    ASSERT_NE(reducer[chunk], kNobody) << chunk;
+  }
+}
+
+TEST(BulkDuties, EveryChunkIsMovedByOneBlockAndReducedByOne) {
+  for (const std::uint32_t slots : {2u, 3u, 8u, 32u, 256u}) {
+    for (const std::uint32_t chunks : {0u, 1u, slots - 1, slots, slots + 1, 2 * slots, 7 * slots / 2}) {
+      for (const std::uint32_t blocks : {2u, 3u, 5u, 15u, 31u, 71u, 127u, 135u, 263u, 511u}) {
+        expect_all_served(blocks, slots, chunks, true);
+      }
+      for (std::uint32_t blocks = 1; blocks <= slots / 2; blocks *= 2) {
+        if (slots % blocks == 0) expect_all_served(blocks, slots, chunks, false);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace weft::detail

@@ -141,7 +141,7 @@ TEST(VerifyChecks, PairsWithOtherLinksAreNoMeasure) {
   EXPECT_TRUE(failed(judge_pairs(pairs)).empty());
 }
 
-// A machine whose GPUs do not work, or which has lost some, must not pass on the strength of what is left.
+// A machine whose GPUs do not work, or which has fewer than ranks, must not pass on the strength of what is left.
 TEST(VerifyChecks, GpusThatCannotBeUsedOrAreMissed) {
   Machine machine;
   machine.gpus_present = 8;
@@ -156,6 +156,7 @@ TEST(VerifyChecks, GpusThatCannotBeUsedOrAreMissed) {
   EXPECT_EQ(why_not_all_gpus(machine, {.device = Device::cpu}), "");
 
   machine.cuda_problem = "";
+  machine.gpus.resize(8);
   bad = failed(judge_seats(machine, {.ranks = 8, .gpus = 7}));
   ASSERT_EQ(bad.size(), 1u);
   EXPECT_EQ(bad[0].expected, "8 GPUs, one for each rank");
@@ -164,8 +165,9 @@ TEST(VerifyChecks, GpusThatCannotBeUsedOrAreMissed) {
   EXPECT_EQ(why_not_all_gpus(machine, {.gpus = 8}), "");
   EXPECT_EQ(why_not_all_gpus(machine, {.gpus = 7}).rfind("7 of 8 GPUs were checked", 0), 0u);
 
+  machine = {};
+  machine.gpus_present = 8;
   machine.cuda_problem = "this program was built without CUDA";
-  machine.cuda_runtime = "";
   EXPECT_TRUE(judge_seats(machine, {}).empty());  // which is no fault of the machine's
 
   machine = {};

@@ -8,8 +8,8 @@
 // slots before, and every peer reduces a chunk before it sends its part of the gather: so the slots of the scatter area
 // are free. And who receives the scatter of a chunk from a peer knows that this peer has gathered what lay in the
 // chunk's slots of the gather area. The block that scatters a chunk has itself gathered what was in its slots, as
-// slots are dealt to the blocks that do, two or more to each. The number of blocks and what they do may differ from
-// rank to rank.
+// slots are dealt to the blocks that do, two or more to each where there are 32. The number of blocks and what they do
+// may differ from rank to rank.
 #pragma once
 
 #include <cstdint>

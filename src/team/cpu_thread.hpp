@@ -7,6 +7,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <thread>
 
 #include "fabric/liveness.hpp"
 #include "team/team.hpp"
@@ -18,7 +19,9 @@ class CpuThread {
   static constexpr int kAtomicBytes = 8;  // the widest store that C++ guarantees to be one piece on every 64-bit CPU
   static constexpr std::uint32_t kLeastThreads = 1;
   static constexpr std::uint32_t kMostBlocks = 2;
-  static constexpr std::uint32_t kSpinsPerCheck = 256;
+  static constexpr std::uint32_t kSpinsPerCheck = 64;
+  static constexpr std::uint32_t kSpinsAlone = 64;          // before a wait lets others have the core
+  static constexpr std::uint64_t kSomebodyElseNs = 20'000;  // what a yield takes at least when somebody else runs
   static constexpr bool kMulticast = false;
 
   CpuThread(std::uint32_t block_rank, std::uint32_t blocks, Liveness* liveness)
@@ -88,9 +91,18 @@ class CpuThread {
   }
   template <class Value>
   static void settle(Value&) {}
-  // Ranks may outnumber cores: a waiting rank soon gives its core to the one that it waits for.
+  // Ranks may outnumber cores: a waiting rank soon gives its core to the one that it waits for. Where that core is
+  // wanted by others it sleeps from then on: Linux 6.18 and later set a thread that yields back by a whole slice each
+  // time
+  // ("sched/fair: Forfeit vruntime on yield"), so that it polled once in three milliseconds; who sleeps loses nothing.
   static void relax(std::uint32_t spins) {
-    if (spins >= 64) sched_yield();
+    thread_local bool crowded = false;
+    if (spins < kSpinsAlone) return;
+    if (spins == kSpinsAlone) crowded = false;
+    if (crowded) return std::this_thread::sleep_for(std::chrono::microseconds(20));
+    const std::uint64_t begin = now();
+    sched_yield();
+    crowded = now() - begin > kSomebodyElseNs;
   }
   int dead_peer() const { return liveness_ == nullptr ? -1 : liveness_->dead_peer().value_or(-1); }
 

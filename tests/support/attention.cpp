@@ -6,6 +6,7 @@
 #include <limits>
 #include <random>
 #include <span>
+#include <stdexcept>
 
 #include "support/ranks.hpp"
 #include "support/sanitized.hpp"
@@ -250,8 +251,9 @@ void LayerRank::check_rows(const char* what, const std::vector<float>& rows, std
     for (std::size_t column = 0; column < layer_.width; ++column) {
       const float got = rows[(begin + row) * layer_.width + column];
       const float right = wanted(group, token + row, column) * times;
-      ensure(got == right, fmt::format("{}: {} of rank {}: row {}, token {} of group {}: {} instead of {}",
-                                       describe(layer_), what, rank_, begin + row, token + row, group, got, right));
+      if (got == right) continue;
+      throw std::runtime_error(fmt::format("{}: {} of rank {}: row {}, token {} of group {}: {} instead of {}",
+                                           describe(layer_), what, rank_, begin + row, token + row, group, got, right));
     }
   }
 }

@@ -2,8 +2,10 @@
 
 #include <array>
 #include <stdexcept>
+#include <tuple>
 
 #include "core/plan.hpp"
+#include "support/memo.hpp"
 
 namespace weft::test {
 namespace {
@@ -90,9 +92,13 @@ std::string describe(const Case& c) {
 }
 
 Bytes input_of(const Case& c, int rank) {
-  Bytes bytes(c.count * size_of(c.type));
-  for (std::size_t i = 0; i < c.count; ++i) put(bytes, c.type, i, element(c, rank, i));
-  return bytes;
+  static Memo<std::tuple<std::size_t, DataType, Fill, std::uint32_t, int>, Bytes> inputs(std::size_t{64} << 20);
+  const std::size_t size = c.count * size_of(c.type);
+  return *inputs.get({c.count, c.type, c.fill, c.seed, rank}, size, [&] {
+    Bytes bytes(size);
+    for (std::size_t i = 0; i < c.count; ++i) put(bytes, c.type, i, element(c, rank, i));
+    return bytes;
+  });
 }
 
 Prepared prepare(const Case& c, int ranks) {

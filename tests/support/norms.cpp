@@ -2,8 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <memory>
 #include <random>
 #include <stdexcept>
+#include <tuple>
+
+#include "support/memo.hpp"
 
 namespace weft::test {
 namespace {
@@ -158,15 +162,40 @@ NormResult norm_of(const Norm& norm, const Bytes& sum, const Bytes& residual, co
   return result;
 }
 
+namespace {
+
+// What all ranks have, and get, without gaps.
+struct NormMessages {
+  std::vector<Bytes> inputs;
+  Bytes residual, gamma;
+  float scale = 0.037f;
+  NormResult result;
+};
+
+std::shared_ptr<const NormMessages> messages_of(const Norm& n, int ranks) {
+  using Key = std::tuple<int, std::size_t, std::size_t, DataType, Fill, bool, bool, float, bool, Fp8Scaling, ScaleType,
+                         std::uint32_t>;
+  static Memo<Key, NormMessages> messages(std::size_t{64} << 20);
+  const Key key{ranks,     n.tokens, n.hidden,  n.type,       n.fill, n.residual, n.gamma_plus_one,
+                n.epsilon, n.fp8,    n.scaling, n.scale_type, n.seed};
+  // Inputs, and results of 32 bits for each element.
+  const std::size_t bytes = n.tokens * n.hidden * (kElement * static_cast<std::size_t>(ranks) + 12);
+  return messages.get(key, bytes, [&] {
+    NormMessages made;
+    for (int r = 0; r < ranks; ++r) made.inputs.push_back(data_of(n, 0, r, n.tokens, n.fill));
+    made.residual = data_of(n, 1, 0, n.tokens, n.fill);
+    made.gamma = data_of(n, 2, 0, 1, n.fill == Fill::special ? Fill::special : Fill::random);
+    made.result = norm_of(n, reduce(n.type, ReduceOp::sum, made.inputs), made.residual, made.gamma, made.scale);
+    return made;
+  });
+}
+
+}  // namespace
+
 RankNorm prepare(const Norm& norm, int ranks, int rank) {
   RankNorm made{.norm = norm, .memory = {}};
-  std::vector<Bytes> inputs;
-  for (int r = 0; r < ranks; ++r) inputs.push_back(data_of(norm, 0, r, norm.tokens, norm.fill));
-  const Bytes sum = reduce(norm.type, ReduceOp::sum, inputs);
-  const Bytes residual = data_of(norm, 1, 0, norm.tokens, norm.fill);
-  const Bytes gamma = data_of(norm, 2, 0, 1, norm.fill == Fill::special ? Fill::special : Fill::random);
-  const float scale = 0.037f;
-  const NormResult result = norm_of(norm, sum, residual, gamma, scale);
+  const std::shared_ptr<const NormMessages> messages = messages_of(norm, ranks);
+  const auto& [inputs, residual, gamma, scale, result] = *messages;
 
   const std::size_t row = norm.hidden * kElement;
   const auto whole = [&](NormTensor tensor, std::size_t stride) {

@@ -3,15 +3,12 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
-#include <memory>
 #include <stdexcept>
 #include <vector>
 
 #include "algorithms/moe_rows.hpp"
-#include "core/exchange_shape.hpp"
 #include "executors/executor.hpp"
-#include "support/far.hpp"
-#include "support/moe.hpp"
+#include "support/far_moe.hpp"
 #include "support/ranks.hpp"
 #include "support/sanitized.hpp"
 #include "team/cpu_thread.hpp"
@@ -19,126 +16,8 @@
 namespace weft::detail {
 namespace {
 
-using test::Sparse;
+using namespace far;
 
-constexpr std::uint32_t kRanks = 3, kTokens = 2, kGeneration = 1;
-constexpr std::uint32_t kColumns = 1u << 20;
-
-// Each token's two experts have different ranks. Of each rank's experts four get tokens, the first and the last two.
-struct FarCase {
-  const char* name;
-  RowLayout layout;
-  RowType type = RowType::bf16;
-  RowCast cast = RowCast::none;
-  ScaleOrder scale_order = ScaleOrder::rows;
-  std::uint32_t scale_bytes = 0;
-  std::uint32_t local = 4;  // experts of a rank
-  std::uint32_t top_k = 2, capacity = 0;
-
-  bool has_scales() const { return cast != RowCast::none || scale_bytes != 0; }
-  std::uint64_t input_bytes() const { return std::uint64_t{kColumns} * (type == RowType::bf16 ? 2 : 1); }
-  std::uint64_t output_bytes() const { return std::uint64_t{kColumns} * (has_scales() ? 1 : 2); }
-  ExchangeArgs args() const {
-    return {.tokens = 1024,
-            .hidden = kColumns,
-            .experts = kRanks * local,
-            .top_k = top_k,
-            .type = type,
-            .cast = cast,
-            .scale_order = scale_order,
-            .scale_bytes = scale_bytes,
-            .layout = layout,
-            .alignment = layout == RowLayout::expert_contiguous ? 1024u : 1u,
-            .capacity = capacity,
-            .weighted = false,
-            .generations = 1};
-  }
-  std::uint32_t expert(std::uint32_t call, std::uint32_t rank, std::uint32_t token, std::uint32_t k) const {
-    const std::uint32_t number = (rank * kTokens + token + call) % (kRanks * kTokens), one = number / kRanks * 2 + k;
-    return (number + k) % kRanks * local + (one < 2 ? one : local - 4 + one);
-  }
-  // Where the only row of an expert, or the row of a token lies: blocks of experts, and multiples of the alignment, are
-  // far apart, and so are senders' rows, here as in windows.
-  std::uint64_t row(const ExchangeShape& shape, std::uint32_t of, std::uint32_t source, std::uint32_t token) const {
-    if (layout == RowLayout::expert_masked) return std::uint64_t{of} * shape.capacity;
-    if (layout == RowLayout::rank_major) return std::uint64_t{source} * shape.tokens + token;
-    return std::uint64_t{of < 2 ? of : of + 4 - local} * shape.alignment;
-  }
-};
-
-struct FarChannel {
-  Channel channel{};
-  LocalState local{};
-};
-
-struct ExchangeRank {
-  ExchangeRank(std::uint32_t number, const FarCase& far)
-      : args(far.args()),
-        rank(number),
-        map(map_experts(kRanks, args)),
-        shape(make_shape(kRanks, number, args, map)),
-        layout(make_exchange_layout(kRanks, shape)),
-        window(kWindowHeaderBytes + layout.dispatch_bytes + layout.combine_bytes),
-        tables(RoutingTables::bytes(kRanks, shape)),
-        output(shape.rows * far.output_bytes()),
-        output_scales(shape.rows * test::output_scale_bytes(args) + 1),
-        input(kTokens * far.input_bytes()),
-        result(kTokens * kColumns * 2) {
-    for (FarChannel* half : {&dispatch, &combine}) {
-      half->channel.rank = half->channel.world_rank = rank;
-      half->channel.size = half->channel.world_size = kRanks;
-      half->channel.deadline_ns = 20'000'000'000;
-      half->channel.claim = claim;
-      half->channel.abort = &abort;
-      half->channel.record = record;
-      half->local.admit(kGeneration);
-      half->local.begin_at(1);
-    }
-    // What tokens may touch goes to rest; nothing else of the window is ever touched.
-    std::byte* const region = window.data() + kWindowHeaderBytes;
-    std::memset(region + layout.counts, 0xff, layout.records - layout.counts);
-    for (std::uint64_t slot = 0; slot < kBanks * kRanks; ++slot) {
-      for (std::uint64_t token = 0; token < kTokens; ++token) {
-        const std::uint64_t row = slot * shape.tokens + token;
-        std::memset(region + layout.rows + row * shape.row_packs * sizeof(Pack), 0xff, shape.row_packs * sizeof(Pack));
-        std::memset(region + layout.dispatch_bytes + layout.results + row * kColumns * 2, 0xff, kColumns * 2);
-      }
-    }
-  }
-
-  ExchangeView view() {
-    return {.shape = shape,
-            .layout = layout,
-            .homes = map.homes.data(),
-            .first_replica = nullptr,
-            .tables = RoutingTables::at(&routing_header, tables.data(), kRanks, shape)};
-  }
-  void run(FarChannel& half, const MoeOperation& operation) {
-    run_on_cpu({.call = make_call(half.channel, &half.channel, &half.local, kGeneration, 77), .operation = operation},
-               nullptr);
-    if (record->complete != 0) throw std::runtime_error("the call failed");
-  }
-
-  ExchangeArgs args;
-  std::uint32_t rank;
-  ExpertMap map;
-  ExchangeShape shape;
-  ExchangeLayout layout;
-  Sparse window, tables, output, output_scales, input, result;
-  RoutingHeader routing_header{};
-  FarChannel dispatch, combine;
-  FaultRecord record[detail::kFaultKinds] = {};
-  std::uint32_t claim[detail::kFaultKinds] = {}, abort = 0;
-};
-
-// Which element, or scale, of which row: no two rows have the same.
-std::uint32_t number_of(std::uint32_t call, std::uint32_t rank, std::uint32_t token, std::uint64_t i) {
-  return static_cast<std::uint32_t>(i / 97 + i) + call * 31 + rank * 11 + token * 5;
-}
-// bf16 between 1 and 2.
-std::uint16_t element(std::uint32_t number) {
-  return static_cast<std::uint16_t>(0x3f80u | (number & 0x7fu));
-}
 // A normal number of e4m3 above 0. Of the columns of one scale the first is the largest number, so that what is cast
 // comes out of it as it went in.
 std::uint32_t e4m3(std::uint32_t number, std::uint64_t i) {
@@ -147,6 +26,11 @@ std::uint32_t e4m3(std::uint32_t number, std::uint64_t i) {
 // Of the scale, a power of two.
 std::uint32_t exponent(std::uint32_t number) {
   return 120 + number % 16;
+}
+
+void run(ExchangeRank& mine, FarChannel& half, const MoeOperation& operation) {
+  run_on_cpu({.call = mine.call(half), .operation = operation}, nullptr);
+  if (mine.record->complete != 0) throw std::runtime_error("the call failed");
 }
 
 void fill_row(const FarCase& far, std::byte* to, std::byte* scales, std::uint32_t call, std::uint32_t rank,
@@ -230,21 +114,7 @@ INSTANTIATE_TEST_SUITE_P(Cases, MoeFarOffsets, testing::ValuesIn(far_cases()),
 TEST_P(MoeFarOffsets, RowsOfWindowsAndOutputs) {
   const FarCase far = GetParam();
   const ExchangeArgs args = far.args();
-  std::vector<std::unique_ptr<ExchangeRank>> ranks;
-  for (std::uint32_t rank = 0; rank < kRanks; ++rank) {
-    ranks.push_back(std::make_unique<ExchangeRank>(rank, far));
-  }
-  for (auto& mine : ranks) {
-    for (std::uint32_t peer = 0; peer < kRanks; ++peer) {
-      std::byte* const window = ranks[peer]->window.data();
-      for (FarChannel* half : {&mine->dispatch, &mine->combine}) {
-        half->channel.member[peer] = peer;
-        half->channel.window[peer] = window;
-        half->channel.region[peer] = window + kWindowHeaderBytes;
-      }
-      mine->combine.channel.region[peer] += mine->layout.dispatch_bytes;
-    }
-  }
+  const auto ranks = exchange_ranks(far, 20'000'000'000);
   const ExchangeShape& shape = ranks[0]->shape;
   const std::uint64_t last = far.row(shape, far.local - 1, kRanks - 1, 0);
   ASSERT_GT(ranks[0]->layout.rows + 5 * args.tokens * std::uint64_t{shape.row_packs} * sizeof(Pack),
@@ -269,8 +139,7 @@ TEST_P(MoeFarOffsets, RowsOfWindowsAndOutputs) {
         fill_row(far, mine.input.data() + token * far.input_bytes(),
                  scales.data() + std::size_t{token} * args.scale_bytes, call, rank, token);
       }
-      mine.run(
-          mine.dispatch,
+      run(mine, mine.dispatch,
           DispatchOperation{.work = {.exchange = mine.view(),
                                      .part = Part::whole,
                                      .input = mine.input.data(),
@@ -302,17 +171,18 @@ TEST_P(MoeFarOffsets, RowsOfWindowsAndOutputs) {
       }
       if (far.has_scales()) continue;
       // Experts that give back what they got: x + x, which bf16 holds.
-      mine.run(mine.combine, CombineOperation{.work = {.exchange = mine.view(),
-                                                       .part = Part::whole,
-                                                       .senders = 0,
-                                                       .pairs = true,
-                                                       .input = mine.output.data(),
-                                                       .residual = nullptr,
-                                                       .output = mine.result.data(),
-                                                       .source_wait_ns = nullptr,
-                                                       .dispatch_admitted = mine.dispatch.local.admitted},
-                                              .type = DataType::bf16,
-                                              .ranks = kRanks});
+      run(mine, mine.combine,
+          CombineOperation{.work = {.exchange = mine.view(),
+                                    .part = Part::whole,
+                                    .senders = 0,
+                                    .pairs = true,
+                                    .input = mine.output.data(),
+                                    .residual = nullptr,
+                                    .output = mine.result.data(),
+                                    .source_wait_ns = nullptr,
+                                    .dispatch_admitted = mine.dispatch.local.admitted},
+                           .type = DataType::bf16,
+                           .ranks = kRanks});
       for (std::uint64_t i = 0; i < kTokens * args.hidden; ++i) {
         const std::uint32_t token = static_cast<std::uint32_t>(i / args.hidden);
         if (result[i] == element(number_of(call, rank, token, i % args.hidden)) + 0x80u) continue;
@@ -320,6 +190,7 @@ TEST_P(MoeFarOffsets, RowsOfWindowsAndOutputs) {
       }
     }
   }));
+  for (const auto& rank : ranks) EXPECT_FALSE(rank->strayed());
 }
 
 // Places of scales are counted in numbers, of which more than 2^32 lie in front. Rows are short here, as nothing of

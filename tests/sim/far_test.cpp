@@ -8,12 +8,15 @@
 #include <thread>
 
 #include "algorithms/bulk_all_reduce.hpp"
+#include "algorithms/moe_combine.hpp"
+#include "algorithms/moe_dispatch.hpp"
 #include "algorithms/one_shot_all_reduce.hpp"
 #include "algorithms/push_copy.hpp"
 #include "algorithms/push_reduce_scatter.hpp"
 #include "algorithms/two_shot_all_reduce.hpp"
 #include "executors/blocks.hpp"
 #include "support/far.hpp"
+#include "support/far_moe.hpp"
 #include "team/cpu_thread.hpp"
 
 namespace weft::sim {
@@ -118,6 +121,71 @@ std::string reduce_scatter(const char* name, std::uint64_t deadline_ns, std::uin
       });
 }
 
+// Tokens and back, by experts that give back what they got: x + x, which bf16 holds.
+std::string run_exchange(detail::far::ExchangeRank& mine, const detail::far::FarCase& far, std::uint32_t call) {
+  using namespace detail::far;
+  const std::uint32_t top_k = mine.args.top_k;
+  std::vector<std::int32_t> ids, counts(far.local), source_tokens(kRanks);
+  for (std::uint32_t token = 0; token < kTokens; ++token) {
+    for (std::uint32_t k = 0; k < top_k; ++k) {
+      ids.push_back(static_cast<std::int32_t>(far.expert(call, mine.rank, token, k)));
+    }
+    for (std::uint64_t i = 0; i < kColumns; ++i) {
+      const std::uint16_t bits = element(number_of(call, mine.rank, token, i));
+      std::memcpy(mine.input.data() + 2 * (std::uint64_t{token} * kColumns + i), &bits, sizeof(bits));
+    }
+  }
+  const auto blocks = [] { return std::array{FarTeam(0), FarTeam(1)}; };
+  detail::DispatchWork dispatch{};
+  dispatch.exchange = mine.view();
+  dispatch.part = detail::Part::whole;
+  dispatch.input = mine.input.data();
+  dispatch.ids = ids.data();
+  dispatch.tokens = kTokens;
+  dispatch.output = mine.output.data();
+  dispatch.counts = counts.data();
+  dispatch.source_tokens = source_tokens.data();
+  detail::run_blocks<detail::MoeDispatch<detail::ExactRow>>(blocks(), mine.call(mine.dispatch), dispatch);
+  detail::CombineWork combine{};
+  combine.exchange = mine.view();
+  combine.part = detail::Part::whole;
+  combine.pairs = true;
+  combine.input = mine.output.data();
+  combine.output = mine.result.data();
+  combine.dispatch_admitted = mine.dispatch.local.admitted;
+  detail::run_blocks<detail::MoeCombine<DataType::bf16, 4>>(blocks(), mine.call(mine.combine), combine);
+  if (mine.record->complete != 0) return fmt::format("ends with code {}", mine.record->code);
+  const auto* const result = reinterpret_cast<const std::uint16_t*>(mine.result.data());
+  for (std::uint64_t i = 0; i < std::uint64_t{kTokens} * kColumns; ++i) {
+    const auto token = static_cast<std::uint32_t>(i / kColumns);
+    if (result[i] == element(number_of(call, mine.rank, token, i % kColumns)) + 0x80u) continue;
+    return fmt::format("token {} comes back with element {} wrong", token, i % kColumns);
+  }
+  return {};
+}
+
+std::string exchange(const char* name, std::uint64_t deadline_ns) {
+  const detail::far::FarCase far{.name = name, .layout = RowLayout::expert_masked};
+  const auto ranks = detail::far::exchange_ranks(far, deadline_ns);
+  std::array<std::string, detail::far::kRanks> wrong;
+  std::vector<std::thread> threads;
+  for (const auto& mine : ranks) {
+    threads.emplace_back([&] {
+      for (std::uint32_t call = 0; call < 2 && wrong[mine->rank].empty(); ++call) {
+        wrong[mine->rank] = run_exchange(*mine, far, call);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const auto& mine : ranks) {
+    if (mine->strayed()) return fmt::format("{}: memory of rank {} that has no use was touched", name, mine->rank);
+  }
+  for (const std::string& what : wrong) {
+    if (!what.empty()) return fmt::format("{}: {}", name, what);
+  }
+  return {};
+}
+
 }  // namespace
 
 std::string what_goes_wrong_far_away(std::uint64_t deadline_ns) {
@@ -135,6 +203,7 @@ std::string what_goes_wrong_far_away(std::uint64_t deadline_ns) {
   then([&] { return all_gather("all-gather in chunks", deadline_ns, chunks); });
   // Not in chunks, of which it goes through every pack, there or not: that takes a minute.
   then([&] { return reduce_scatter("reduce-scatter", deadline_ns, one_go); });
+  then([&] { return exchange("dispatch and combine", deadline_ns); });
   return wrong;
 }
 

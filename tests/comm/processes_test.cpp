@@ -141,11 +141,19 @@ std::set<std::string> shared_memory_names() {
   return names;
 }
 
+struct Blow {
+  int signal;
+  std::chrono::nanoseconds deadline;
+  std::string first_hand;  // what a rank says that waited for the victim itself
+  Algorithm algorithm;     // of every other call
+};
+
 // Calls without end, until a fault. Says how it ended: "code peer".
-void work_until_a_fault(const Child& self, const UniqueId& id, int size, std::chrono::nanoseconds deadline) {
-  Communicator communicator = Communicator::from_id(id, self.rank(), size, cpu_config(deadline));
-  const Case c{.count = 3000, .algorithm = kAlgorithms[size % 3]};
-  const Prepared prepared = prepare(c, size);
+void work_until_a_fault(const Child& self, const UniqueId& id, int size, const Blow& blow) {
+  Config config = cpu_config(blow.deadline);
+  config.multicast = true;
+  Communicator communicator = Communicator::from_id(id, self.rank(), size, config);
+  const Prepared prepared = prepare({.count = 3000, .algorithm = blow.algorithm}, size);
   run_on_cpu_rank(communicator, prepared, self.rank());
   self.say("working ");
   try {
@@ -164,17 +172,11 @@ void work_until_a_fault(const Child& self, const UniqueId& id, int size, std::ch
   }
 }
 
-struct Blow {
-  int signal;
-  std::chrono::nanoseconds deadline;
-  std::string first_hand;  // what a rank says that waited for the victim itself
-};
-
 // Adds to `noticed` how long it took from the signal until the last of the others had said its error, in milliseconds.
 void strike(const Blow& blow, int size, int victim, std::mt19937& random, std::vector<double>& noticed) {
   const std::set<std::string> before = shared_memory_names();
   const UniqueId id = UniqueId::create();
-  Processes processes(size, [&](const Child& self) { work_until_a_fault(self, id, size, blow.deadline); });
+  Processes processes(size, [&](const Child& self) { work_until_a_fault(self, id, size, blow); });
   for (int rank = 0; rank < size; ++rank) ASSERT_TRUE(processes.wait_until_said(rank, "working"));
   ::usleep(random() % 20'000);
   const auto begin = std::chrono::steady_clock::now();
@@ -217,9 +219,15 @@ void tell(std::vector<double> noticed) {
 TEST(KilledRanks, AreNamedByTheOthers) {
   std::mt19937 random(20);
   std::vector<double> noticed;
-  for (int round = 0; round < repeated(12) + 2; ++round) {
+  constexpr Algorithm algorithms[] = {Algorithm::multimem_one_shot, Algorithm::one_shot, Algorithm::multimem_two_shot,
+                                      Algorithm::two_shot, Algorithm::bulk};
+  for (int round = 0; round < repeated(13) + 2; ++round) {
     const int size = 2 + round % 3;
-    strike({.signal = SIGKILL, .deadline = 0ns, .first_hand = "peer died"}, size, round % size, random, noticed);
+    strike({.signal = SIGKILL,
+            .deadline = 0ns,
+            .first_hand = "peer died",
+            .algorithm = algorithms[round % std::ssize(algorithms)]},
+           size, round % size, random, noticed);
   }
   tell(noticed);
 }
@@ -229,8 +237,11 @@ TEST(StoppedRanks, AreNamedAfterTheDeadline) {
   std::vector<double> noticed;
   for (int round = 0; round < (kSanitized ? 2 : 4); ++round) {
     const int size = 2 + round % 2;
-    strike({.signal = SIGSTOP, .deadline = kSanitized ? 3s : 700ms, .first_hand = "timeout"}, size, round % size,
-           random, noticed);
+    strike({.signal = SIGSTOP,
+            .deadline = kSanitized ? 3s : 700ms,
+            .first_hand = "timeout",
+            .algorithm = round % 2 == 0 ? Algorithm::multimem_two_shot : Algorithm::two_shot},
+           size, round % size, random, noticed);
   }
   tell(noticed);
 }

@@ -2,11 +2,10 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
-#include <memory>
 #include <stdexcept>
 #include <vector>
 
-#include "executors/cuda_error.hpp"
+#include "gpu/support/far_memory.hpp"
 #include "gpu/support/gpu_moe.hpp"
 #include "weft/moe.hpp"
 
@@ -16,16 +15,6 @@ namespace {
 using detail::check_cuda;
 
 constexpr std::uint32_t kFarRanks = 2, kFarTokens = 2, kFarHidden = 1u << 20, kFarLocal = 4;
-
-struct Freed {
-  void operator()(std::byte* memory) const { static_cast<void>(cudaFree(memory)); }
-};
-using FarMemory = std::unique_ptr<std::byte, Freed>;
-FarMemory far_memory(std::size_t bytes) {
-  std::byte* memory = nullptr;
-  check_cuda(cudaMalloc(&memory, bytes), "cudaMalloc");
-  return FarMemory(memory);
-}
 
 // bf16 between 1 and 2, of which no two rows have the same.
 Bytes far_bytes(std::size_t bytes, std::uint32_t call, std::uint32_t rank, std::uint32_t token) {

@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <random>
 
-#include "gpu/support/gpu_world.hpp"
+#include "gpu/support/gpu_norm.hpp"
 #include "support/free_port.hpp"
 #include "support/ranks.hpp"
 #include "support/spawned.hpp"
@@ -30,11 +30,20 @@ TEST(GpuStruckProcess, DISABLED_Worker) {
     }
   }
   const std::vector<Prepared> prepared = prepare_all(cases, size);
-  for (const Prepared& p : prepared) run_on_gpu_rank(communicator, gpu, p, rank);
+  const Norm rows{.tokens = 40, .hidden = 1024, .fp8 = true};
+  const auto run_all = [&] {
+    for (const Prepared& p : prepared) run_on_gpu_rank(communicator, gpu, p, rank);
+    for (const Algorithm algorithm : {Algorithm::one_shot, Algorithm::two_shot}) {
+      Norm norm = rows;
+      norm.algorithm = algorithm;
+      run_on_gpu_rank(communicator, gpu, norm);
+    }
+  };
+  run_all();
   fmt::print("working\n");
   std::fflush(stdout);
   try {
-    for (std::size_t call = 0;; ++call) run_on_gpu_rank(communicator, gpu, prepared[call % prepared.size()], rank);
+    while (true) run_all();
   } catch (const Error& error) {
     fmt::print("ended: [{} {} {}]\n", name(error.code()), error.fault().peer, error.fault().theirs);
     expect_says(error_of([&] { run_on_gpu_rank(communicator, gpu, prepared[0], rank); }), name(error.code()).data());

@@ -3,11 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <fstream>
 #include <random>
 
-#include "core/tuning.hpp"
-#include "executors/cuda_error.hpp"
 #include "gpu/support/gpu_norm.hpp"
 #include "gpu/support/graph.hpp"
 #include "support/ranks.hpp"
@@ -199,19 +196,6 @@ TEST_P(GpuRmsNorm, AThousandCallsBackToBack) {
   }));
 }
 
-// Buffers end between the table's steps, so that calls of several kernels are among them.
-Config config_with_steps(const std::vector<detail::TuningStep>& steps, int ranks) {
-  cudaDeviceProp properties{};
-  detail::check_cuda(cudaGetDeviceProperties(&properties, 0), "cudaGetDeviceProperties");
-  Config config = gpu_config();
-  config.one_shot_bytes = 6 << 10;
-  config.two_shot_bytes = 12 << 10;
-  config.tuning_file = fmt::format("{}gpu-norm-steps.{}.json", testing::TempDir(), ranks);
-  std::ofstream(config.tuning_file) << detail::to_json(
-      {{.processor = properties.name, .ranks = ranks, .origin = "measured", .steps = steps}});
-  return config;
-}
-
 class GpuRmsNormThresholds : public testing::TestWithParam<int> {};
 INSTANTIATE_TEST_SUITE_P(Ranks, GpuRmsNormThresholds, testing::Values(2, 3));
 
@@ -223,7 +207,10 @@ TEST_P(GpuRmsNormThresholds, RandomSizesOnBothSidesBackToBack) {
       {.up_to = 2048, .algorithm = Algorithm::one_shot},  {.up_to = 4096, .algorithm = Algorithm::two_shot},
       {.up_to = 8192, .algorithm = Algorithm::one_shot},  {.up_to = 16384, .algorithm = Algorithm::bulk},
       {.up_to = 32768, .algorithm = Algorithm::one_shot}, {.algorithm = Algorithm::two_shot}};
-  GpuWorld world = make_gpu_world(ranks, config_with_steps(steps, ranks));
+  Config config = gpu_config();  // buffers end between steps, so that calls of several kernels are among them
+  config.one_shot_bytes = 6 << 10;
+  config.two_shot_bytes = 12 << 10;
+  GpuWorld world = make_gpu_world(ranks, with_steps(config, "gpu-norm-steps", steps, ranks));
   const std::size_t batch = world.shared() ? std::size_t{kMostAhead} : std::size_t{16};
   std::mt19937 random(static_cast<unsigned>(ranks));
   std::vector<Norm> norms;

@@ -6,7 +6,7 @@
 #include <thread>
 
 #include "executors/cuda_error.hpp"
-#include "gpu/support/gpu_world.hpp"
+#include "gpu/support/gpu_norm.hpp"
 #include "gpu/support/graph.hpp"
 #include "gpu/support/kernels.hpp"
 #include "support/ranks.hpp"
@@ -293,16 +293,26 @@ TEST(GpuOneQueue, DISABLED_Worker) {
   std::barrier enqueued(ranks);
   expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int rank) {
     Counters counters(gpu, 10'000, rank);
+    const Norm rows{
+        .tokens = 20, .hidden = 512, .fp8 = true, .algorithm = Algorithm::two_shot, .launch = world.launch()};
+    const RankNorm prepared = prepare(rows, ranks, rank);
+    GpuNorm norm(gpu, prepared);
+    const auto alone_in_the_queue = [&](const auto& call) {
+      gpu.synchronize();
+      enqueued.arrive_and_wait();
+      call();
+      enqueued.arrive_and_wait();
+      gpu.synchronize();
+      enqueued.arrive_and_wait();
+    };
     for (int call = 1; call <= 100; ++call) {
       increment(counters.input, 10'000, gpu.stream());
-      gpu.synchronize();
-      all_reduce(communicator, counters.arguments(world, gpu.stream(), kAlgorithms[call % 3]));
-      enqueued.arrive_and_wait();
-      gpu.synchronize();
-      enqueued.arrive_and_wait();
+      alone_in_the_queue(
+          [&] { all_reduce(communicator, counters.arguments(world, gpu.stream(), kAlgorithms[call % 3])); });
       counters.check(gpu, ranks, call);
-      enqueued.arrive_and_wait();
+      if (call % 4 == 0) alone_in_the_queue([&] { norm.call(communicator); });
     }
+    norm.check(prepared);
     communicator.check();
   }));
 }

@@ -32,9 +32,10 @@ class GpuNorm {
     gpu_.synchronize();
   }
   // The call that was prepared first.
-  void call(const Group& group) {
+  void call(const Group& group) { call(group, gpu_.stream()); }
+  void call(const Group& group, cudaStream_t stream) {
     AllReduceRmsNormArgs args = arguments(first_, [&](NormTensor tensor) { return copies_[tensor].device; });
-    args.stream = gpu_.stream();
+    args.stream = stream;
     all_reduce_rms_norm(group, args);
   }
   void check(const RankNorm& norm) {

@@ -1,8 +1,12 @@
 #include "gpu/support/gpu_world.hpp"
 
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
 #include <algorithm>
 #include <array>
 #include <cstdlib>
+#include <fstream>
 #include <map>
 #include <mutex>
 #include <stdexcept>
@@ -68,6 +72,15 @@ Config small_gpu_pieces() {
   config.one_shot_bytes = 1024;
   config.two_shot_bytes = 2048;
   config.max_groups = 1;
+  return config;
+}
+
+Config with_steps(Config config, const std::string& file, const std::vector<detail::TuningStep>& steps, int ranks) {
+  cudaDeviceProp properties{};
+  check_cuda(cudaGetDeviceProperties(&properties, 0), "cudaGetDeviceProperties");
+  config.tuning_file = fmt::format("{}{}.{}.json", testing::TempDir(), file, ranks);
+  std::ofstream(config.tuning_file) << detail::to_json(
+      {{.processor = properties.name, .ranks = ranks, .origin = "measured", .steps = steps}});
   return config;
 }
 

@@ -8,9 +8,11 @@
 #include <functional>
 #include <latch>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
+#include "core/tuning.hpp"
 #include "gpu/support/meeting.hpp"
 #include "support/cases.hpp"
 #include "support/world.hpp"
@@ -26,6 +28,8 @@ Config gpu_config(std::chrono::nanoseconds deadline = std::chrono::seconds(5));
 Config small_gpu_pieces();
 // Slots of 256 bytes: what is longer flows in chunks.
 Config small_gpu_slots();
+// With the table of these steps for so many ranks on the GPU at hand, in a file of that name.
+Config with_steps(Config config, const std::string& file, const std::vector<detail::TuningStep>& steps, int ranks);
 
 // Ranks that share a GPU need its queues to run side by side, which CUDA promises only for what it has begun: with
 // fifty launches ahead of each other, eight ranks on four GPUs were seen to stand still.

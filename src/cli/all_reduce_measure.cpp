@@ -1,7 +1,6 @@
 // All-reduces, beside those of NCCL or Gloo.
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cstring>
 #include <optional>
 #include <vector>
@@ -9,7 +8,7 @@
 #include "checker.hpp"
 #include "push.hpp"
 #include "rank_bench.hpp"
-#include "weft/symmetric.hpp"
+#include "symmetric_outputs.hpp"
 
 namespace weft::cli {
 namespace {
@@ -19,40 +18,15 @@ class AllReduceMeasurement final : public RankBench {
   AllReduceMeasurement(Ranks& ranks, const BenchArgs& args) : RankBench(ranks, args) {
     const int world = ranks_.world_size();
     if (!args.peers || ranks_.device() != Device::cuda || world < 2 || world > kMostPushed) return;
-    symmetric_.resize(static_cast<std::size_t>(ranks_.local_size()));
-    ranks_.each([&](Ranks::Seat& seat) {
-      auto& memory = symmetric(seat);
-      try {
-        memory = SymmetricMemory::allocate(seat.communicator(), 2 * std::max<std::size_t>(args.max_bytes, 1));
-      } catch (const Error& error) {  // of all ranks alike, and nothing is taken
-        if (error.code() != Errc::system && error.code() != Errc::rendezvous) throw;
-        return;
-      }
-      bool reached = true;
-      for (int peer = 0; peer < world; ++peer) reached = reached && memory->peer(peer) != nullptr;
-      if (seat.local_index() == 0) pushes_ = reached;
-    });
+    outputs_.emplace(ranks_, 2 * args.max_bytes);
   }
-
-  ~AllReduceMeasurement() override {
-    try {
-      if (!symmetric_.empty())
-        ranks_.each([&](Ranks::Seat& seat) {
-          if (symmetric(seat)) symmetric(seat)->free();
-        });
-    } catch (const std::exception&) {
-      // A rank failed before; the process is about to end with its message.
-    }
-  }
-  AllReduceMeasurement(const AllReduceMeasurement&) = delete;
-  AllReduceMeasurement& operator=(const AllReduceMeasurement&) = delete;
 
   std::vector<Contender> contenders(Operation operation) const override {
     std::vector<Contender> all = {Contender::one_shot, Contender::two_shot, Contender::bulk, Contender::automatic};
     for (const auto multimem : {Contender::multimem_one_shot, Contender::multimem_two_shot}) {
       if (args_.multicast) all.push_back(multimem);
     }
-    if (pushes_) all.push_back(Contender::push);
+    if (outputs_ && outputs_->can_be_pushed_to()) all.push_back(Contender::push);
     for (const auto peer : peers(operation)) all.push_back(peer);
     return all;
   }
@@ -89,23 +63,15 @@ class AllReduceMeasurement final : public RankBench {
 
   Buffers buffers(const Ranks::Seat& seat, const Point& point) override {
     Buffers own = RankBench::buffers(seat, point);
-    if (point.contender == Contender::push) own.output = symmetric(seat)->data();
+    if (point.contender == Contender::push) own.output = outputs_->data(seat);
     return own;
   }
 
-  void push([[maybe_unused]] Ranks::Seat& seat, [[maybe_unused]] const Point& point) {
-#if WEFT_WITH_CUDA
-    PushArgs args{.input = rank(seat).input,
-                  .bytes = pushed_elements(point) * size_of(point.type),
-                  .rank = seat.rank(),
-                  .ranks = ranks_.world_size(),
-                  .outputs = {},
-                  .to_itself = false,
-                  .blocks = point.launch.blocks};
-    if (args.bytes == 0) throw Error(Errc::invalid_argument, "a plain push stores 16 bytes or more to each peer");
-    for (int peer = 0; peer < args.ranks; ++peer) args.outputs[peer] = symmetric(seat)->peer(peer);
-    enqueue_push(args, rank(seat).device->stream());
-#endif
+  void push(const Ranks::Seat& seat, const Point& point) {
+    const std::size_t bytes = pushed_elements(point) * size_of(point.type);
+    if (bytes == 0) throw Error(Errc::invalid_argument, "a plain push stores 16 bytes or more to each peer");
+    outputs_->push(seat, {.input = rank(seat).input, .bytes = bytes, .to_itself = false, .blocks = point.launch.blocks},
+                   rank(seat).device->stream());
   }
 
   std::string verify(Ranks::Seat& seat, const Point& point) override {
@@ -132,13 +98,8 @@ class AllReduceMeasurement final : public RankBench {
     return {};
   }
 
-  std::optional<SymmetricMemory>& symmetric(const Ranks::Seat& seat) {
-    return symmetric_[static_cast<std::size_t>(seat.local_index())];
-  }
-
   Checker checker_;
-  std::vector<std::optional<SymmetricMemory>> symmetric_;  // of pushes alone
-  bool pushes_ = false;                                    // all ranks reach each other's
+  std::optional<SymmetricOutputs> outputs_;  // of pushes alone
 };
 
 }  // namespace

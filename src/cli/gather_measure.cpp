@@ -7,9 +7,8 @@
 #include "comm/state.hpp"
 #include "gather_reference.hpp"
 #include "move_check.hpp"
-#include "push.hpp"
 #include "rank_bench.hpp"
-#include "weft/symmetric.hpp"
+#include "symmetric_outputs.hpp"
 
 namespace weft::cli {
 namespace {
@@ -21,16 +20,13 @@ constexpr bool is_in_symmetric(Contender contender) {
 class GatherMeasurement final : public RankBench {
  public:
   GatherMeasurement(Ranks& ranks, const BenchArgs& args, const GatherModel& model)
-      : RankBench(ranks, args, 3), model_(model), counts_(static_cast<std::size_t>(ranks.local_size())) {
-    symmetric_.resize(counts_.size());
+      : RankBench(ranks, args, 3),
+        model_(model),
+        counts_(static_cast<std::size_t>(ranks.local_size())),
+        outputs_(ranks, args.max_bytes) {
     ranks_.each([&](Ranks::Seat& seat) {
-      symmetric(seat) = SymmetricMemory::allocate(seat.communicator(), std::max<std::size_t>(args.max_bytes, 1));
       counts(seat) = static_cast<std::int32_t*>(
           rank(seat).device->allocate(2 * static_cast<std::size_t>(ranks_.world_size()) * sizeof(std::int32_t)));
-      const int world = ranks_.world_size();
-      bool reached = ranks_.device() == Device::cuda && world <= kMostPushed;
-      for (int peer = 0; reached && peer < world; ++peer) reached = symmetric(seat)->peer(peer) != nullptr;
-      if (seat.local_index() == 0) pushes_ = reached && model_.hidden % 16 == 0;  // it moves whole packs
     });
   }
 
@@ -45,13 +41,17 @@ class GatherMeasurement final : public RankBench {
     // Peers know neither these groups nor pads.
     if (is_in_groups(operation)) return all;
     if (is_ragged(operation) && model_.slot != SlotKind::dense) return all;
-    if (operation == Operation::all_gather && pushes_) all.push_back(Contender::push);
+    const bool whole_packs = model_.hidden % 16 == 0;
+    if (operation == Operation::all_gather && whole_packs && outputs_.can_be_pushed_to())
+      all.push_back(Contender::push);
     for (const auto peer : peers(operation)) all.push_back(peer);
     return all;
   }
 
   // Weft's barrier leaves nothing to compare, so others are made, on which ranks come late.
   Result run(const Point& point, int samples) override {
+    if (point.contender == Contender::symmetric && !outputs_.why_none().empty())
+      return {.point = point, .detail = outputs_.why_none()};
     if (point.contender == Contender::symmetric && !goes_straight(point))
       return {.point = point,
               .detail = "rows are not of 16 bytes, or ranks do not reach each other: such calls take the ordinary way"};
@@ -181,22 +181,17 @@ class GatherMeasurement final : public RankBench {
 
   Buffers buffers(const Ranks::Seat& seat, const Point& point) override {
     Buffers own = RankBench::buffers(seat, point);
-    if (is_in_symmetric(point.contender)) own.output = symmetric(seat)->data();
+    if (is_in_symmetric(point.contender)) own.output = outputs_.data(seat);
     return own;
   }
 
   // What the links give, without a protocol.
-  void push([[maybe_unused]] Ranks::Seat& seat, [[maybe_unused]] const Point& point) {
-#if WEFT_WITH_CUDA
-    PushArgs args{.input = rank(seat).input,
-                  .bytes = shape_of(seat).most_rows() * shape_of(seat).row_bytes(0),
-                  .rank = seat.rank(),
-                  .ranks = ranks_.world_size(),
-                  .outputs = {},
-                  .blocks = point.launch.blocks};
-    for (int peer = 0; peer < args.ranks; ++peer) args.outputs[peer] = symmetric(seat)->peer(peer);
-    enqueue_push(args, rank(seat).device->stream());
-#endif
+  void push(const Ranks::Seat& seat, const Point& point) {
+    const GatherShape& shape = shape_of(seat);
+    outputs_.push(
+        seat,
+        {.input = rank(seat).input, .bytes = shape.most_rows() * shape.row_bytes(0), .blocks = point.launch.blocks},
+        rank(seat).device->stream());
   }
 
   std::string verify(Ranks::Seat& seat, const Point& point) override {
@@ -209,21 +204,11 @@ class GatherMeasurement final : public RankBench {
   std::size_t kind_of(const Ranks::Seat& seat) const {
     return in_groups_ && model_.layout.attn_dp_rank(seat.rank()) > 0 ? 1 : 0;
   }
-  const GatherShape& shape_of(const Ranks::Seat& seat) const {
-    return shapes_[kind_of(seat)];
-  }
+  const GatherShape& shape_of(const Ranks::Seat& seat) const { return shapes_[kind_of(seat)]; }
 
   // Counts::rows; ranks of a group share one.
-  std::size_t numbers_of(const GatherShape& shape) const {
-    return in_groups_ ? 1 : shape.ranks();
-  }
-  std::int32_t*& counts(const Ranks::Seat& seat) {
-    return counts_[static_cast<std::size_t>(seat.local_index())];
-  }
-
-  std::optional<SymmetricMemory>& symmetric(const Ranks::Seat& seat) {
-    return symmetric_[static_cast<std::size_t>(seat.local_index())];
-  }
+  std::size_t numbers_of(const GatherShape& shape) const { return in_groups_ ? 1 : shape.ranks(); }
+  std::int32_t*& counts(const Ranks::Seat& seat) { return counts_[static_cast<std::size_t>(seat.local_index())]; }
 
   GatherModel model_;
   // Of the point that runs.
@@ -232,8 +217,7 @@ class GatherMeasurement final : public RankBench {
   std::array<GatherReference, 2> references_;
   std::vector<std::optional<Group>> groups_;  // of the ranks of this process, once they are needed
   std::vector<std::int32_t*> counts_;         // and behind them lengths of given slots
-  std::vector<std::optional<SymmetricMemory>> symmetric_;
-  bool pushes_ = false;  // all ranks reach each other's, and rows are whole packs
+  SymmetricOutputs outputs_;
 };
 
 }  // namespace

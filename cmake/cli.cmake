@@ -6,13 +6,17 @@ if(WEFT_WITH_CUDA)
   list(APPEND cli_files ${cli_cuda_files})
 endif()
 list(REMOVE_ITEM cli_files src/cli/main.cpp)
+if(sanitized)
+  list(TRANSFORM cli_files REPLACE src/cli/simulate.cpp tests/twins/no_simulator.cpp)
+endif()
 
 if(cli_files)
   add_library(weft-cli-parts OBJECT ${cli_files})
   target_link_libraries(weft-cli-parts PUBLIC weft weft_internal)
-  # Sanitized, it is compiled longer than it runs; what takes long is the libraries' templates, which each batch has anew.
+  weft_quickly_compiled(weft-cli-parts)
+  # What takes long is the libraries' templates, which each batch has anew.
+  set_target_properties(weft-cli-parts PROPERTIES UNITY_BUILD_BATCH_SIZE 16)
   if(sanitized)
-    set_target_properties(weft-cli-parts PROPERTIES UNITY_BUILD_BATCH_SIZE 16)
     target_compile_options(weft-cli-parts PRIVATE -O0)
   endif()
 endif()
@@ -28,18 +32,14 @@ weft_sources(sim_kernel_files src/sim/*kernels*.cpp)
 weft_alone(${sim_kernel_files})
 # Views are joined by vector instructions, or the whole simulator takes a tenth longer; O2 makes none of this loop.
 set_property(SOURCE src/sim/memory.cpp APPEND PROPERTY COMPILE_OPTIONS $<$<CONFIG:RelWithDebInfo>:-O3>)
-if(cli_files AND sim_files)
+if(cli_files AND sim_files AND NOT sanitized)
   set(Boost_USE_STATIC_LIBS ON)
   find_package(Boost REQUIRED COMPONENTS context)
   add_library(weft-sim STATIC ${sim_files})
   target_link_libraries(weft-sim PUBLIC weft_internal Boost::context)
-  # O3 takes half as long again to compile, and makes it no faster. GCC 12 does not follow that a sum's first term is
-  # always taken.
-  target_compile_options(weft-sim PRIVATE $<$<CONFIG:RelWithDebInfo>:-O2>
-    $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
-  if(sanitized)  # nobody runs it there
-    target_compile_options(weft-sim PRIVATE -fno-sanitize=all -O0)
-  endif()
+  weft_quickly_compiled(weft-sim)
+  # GCC 12 does not follow that a sum's first term is always taken.
+  target_compile_options(weft-sim PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
   target_link_libraries(weft-cli-parts PUBLIC weft-sim)
 endif()
 

@@ -246,7 +246,6 @@ TEST(Program, OutputsThatCannotBeWrittenAreSaidFirst) {
     expect(command, {"--json", folder}, "--json " + folder + ": cannot be written: Is a directory");
   }
   expect({"verify", "--device", "cpu"}, {"--json", absent}, "--json /nonexistent/file: cannot be written");
-  expect({"simulate"}, {"--json", absent}, "--json /nonexistent/file: cannot be written");
   expect({"tune", "--device", "cpu"}, {"--output", absent}, "--state /nonexistent/file.state: cannot be written");
   expect({"tune", "--device", "cpu"}, {"--output", file, "--state", absent}, "--state /nonexistent/file: cannot");
   EXPECT_FALSE(std::ifstream(file).is_open());

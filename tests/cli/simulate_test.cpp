@@ -70,6 +70,13 @@ TEST(Simulate, RefusesChoicesThatAReplayNeverComesTo) {
   EXPECT_EQ(result.out.find("all right"), std::string::npos);
 }
 
+TEST(Simulate, SaysFirstThatItsOutputCannotBeWritten) {
+  const auto result = run({"simulate", "--json", "/nonexistent/file"});
+  EXPECT_EQ(result.code, 2);
+  EXPECT_EQ(result.out, "");
+  EXPECT_NE(result.err.find("--json /nonexistent/file: cannot be written"), std::string::npos) << result.err;
+}
+
 TEST(Simulate, RejectsNumbersByNameValueAndRange) {
   const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
       {{"--executions", "-1"}, "--executions: Value -1 not in range"},

@@ -1,0 +1,11 @@
+// Takes the place of `weft simulate` under sanitizers, which do not follow the simulator's fibers from stack to stack.
+#include "cli/commands.hpp"
+#include "weft/error.hpp"
+
+namespace weft::cli {
+
+Command add_simulate(CLI::App&, const std::vector<std::string>&) {
+  return []() -> int { throw Error(Errc::unsupported, "weft simulate: not in a build with sanitizers"); };
+}
+
+}  // namespace weft::cli

@@ -30,7 +30,7 @@ set_property(SOURCE src/cli/plot.cpp APPEND PROPERTY COMPILE_DEFINITIONS WEFT_PL
 weft_sources(sim_files src/sim/*.cpp)
 weft_sources(sim_kernel_files src/sim/*kernels*.cpp)
 weft_alone(${sim_kernel_files})
-# Views are joined by vector instructions, or the whole simulator takes a tenth longer; O2 makes none of this loop.
+# Views are joined by vector instructions, or the whole simulator takes a tenth longer; below O3 GCC makes none of this loop.
 set_property(SOURCE src/sim/memory.cpp APPEND PROPERTY COMPILE_OPTIONS $<$<CONFIG:RelWithDebInfo>:-O3>)
 if(cli_files AND sim_files AND NOT sanitized)
   set(Boost_USE_STATIC_LIBS ON)

@@ -29,7 +29,7 @@ function(weft_alone)
   set_source_files_properties(${ARGN} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
 endfunction()
 
-# What takes longer to compile than to run: O3 would take half as long again, and gain little. Nothing that is measured.
+# What takes longer to compile than to run: O3 would take half as long again, and gain little. Nothing whose own time counts.
 function(weft_quickly_compiled)
   foreach(target IN LISTS ARGN)
     target_compile_options(${target} PRIVATE $<$<AND:$<CONFIG:RelWithDebInfo>,$<COMPILE_LANGUAGE:CXX>>:-O1>)

@@ -5,10 +5,10 @@
 #include <optional>
 #include <vector>
 
+#include "bench_outputs.hpp"
 #include "checker.hpp"
 #include "push.hpp"
 #include "rank_bench.hpp"
-#include "symmetric_outputs.hpp"
 
 namespace weft::cli {
 namespace {
@@ -99,7 +99,7 @@ class AllReduceMeasurement final : public RankBench {
   }
 
   Checker checker_;
-  std::optional<SymmetricOutputs> outputs_;  // of pushes alone
+  std::optional<BenchOutputs> outputs_;  // of pushes alone
 };
 
 }  // namespace

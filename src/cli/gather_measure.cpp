@@ -4,11 +4,11 @@
 #include <array>
 #include <optional>
 
+#include "bench_outputs.hpp"
 #include "comm/state.hpp"
 #include "gather_reference.hpp"
 #include "move_check.hpp"
 #include "rank_bench.hpp"
-#include "symmetric_outputs.hpp"
 
 namespace weft::cli {
 namespace {
@@ -217,7 +217,7 @@ class GatherMeasurement final : public RankBench {
   std::array<GatherReference, 2> references_;
   std::vector<std::optional<Group>> groups_;  // of the ranks of this process, once they are needed
   std::vector<std::int32_t*> counts_;         // and behind them lengths of given slots
-  SymmetricOutputs outputs_;
+  BenchOutputs outputs_;
 };
 
 }  // namespace

@@ -5,11 +5,18 @@
 #include <algorithm>
 #include <cstdint>
 #include <numeric>
+#include <string_view>
 
 #include "core/argument.hpp"
 
 namespace weft {
 namespace {
+
+// `range()` puts into words what would do, which takes longer than what asks for it with every row.
+template <class Range>
+void check_lazily(bool good, std::string_view argument, int value, const Range& range) {
+  if (!good) detail::check_argument(good, argument, value, range());
+}
 
 std::size_t checked_rows(std::int32_t rows) {
   detail::check_argument(rows >= 0, "rows", rows, "0 or more");
@@ -20,14 +27,12 @@ std::size_t checked_rows(std::int32_t rows) {
 
 void ParallelLayout::check() const {
   const auto divides = [&](int value) { return value >= 1 && tp % value == 0; };
-  // Asked for with every row: nothing is said, nor put into words, where all is well.
-  if (tp >= 1 && divides(dp) && divides(ep) && (moe_dense_tp == 0 || divides(moe_dense_tp))) return;
-  const std::string divisor = fmt::format("a divisor of tp, {}", tp);
+  const auto divisor = [&] { return fmt::format("a divisor of tp, {}", tp); };
   detail::check_argument(tp >= 1, "ParallelLayout::tp", tp, "1 or more");
-  detail::check_argument(divides(dp), "ParallelLayout::dp", dp, divisor);
-  detail::check_argument(divides(ep), "ParallelLayout::ep", ep, divisor);
-  detail::check_argument(moe_dense_tp == 0 || divides(moe_dense_tp), "ParallelLayout::moe_dense_tp", moe_dense_tp,
-                         "0 or " + divisor);
+  check_lazily(divides(dp), "ParallelLayout::dp", dp, divisor);
+  check_lazily(divides(ep), "ParallelLayout::ep", ep, divisor);
+  check_lazily(moe_dense_tp == 0 || divides(moe_dense_tp), "ParallelLayout::moe_dense_tp", moe_dense_tp,
+               [&] { return "0 or " + divisor(); });
 }
 
 const ParallelLayout& ParallelLayout::checked() const {
@@ -36,9 +41,7 @@ const ParallelLayout& ParallelLayout::checked() const {
 }
 
 int ParallelLayout::block_of(int rank, int size) const {
-  if (rank < 0 || rank >= tp) {
-    detail::check_argument(false, "rank", rank, fmt::format("between 0 and {}", tp - 1));
-  }
+  check_lazily(rank >= 0 && rank < tp, "rank", rank, [&] { return fmt::format("between 0 and {}", tp - 1); });
   return rank / size;
 }
 
@@ -60,7 +63,7 @@ std::vector<int> ParallelLayout::across(int rank, int size) const {
 
 RowRange shard_of(std::size_t rows, int parts, int part, Split split) {
   detail::check_argument(parts >= 1, "parts", parts, "1 or more");
-  detail::check_argument(part >= 0 && part < parts, "part", part, fmt::format("between 0 and {}", parts - 1));
+  check_lazily(part >= 0 && part < parts, "part", part, [&] { return fmt::format("between 0 and {}", parts - 1); });
   const auto n = static_cast<std::size_t>(parts), p = static_cast<std::size_t>(part);
   switch (split) {
     case Split::balanced:

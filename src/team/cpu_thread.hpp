@@ -19,9 +19,9 @@ class CpuThread {
   static constexpr int kAtomicBytes = 8;  // the widest store that C++ guarantees to be one piece on every 64-bit CPU
   static constexpr std::uint32_t kLeastThreads = 1;
   static constexpr std::uint32_t kMostBlocks = 2;
-  static constexpr std::uint32_t kSpinsPerCheck = 64;
+  static constexpr std::uint32_t kSpinsPerCheck = 128;
   static constexpr std::uint32_t kSpinsAlone = 64;          // before a wait lets others have the core
-  static constexpr std::uint64_t kSomebodyElseNs = 20'000;  // what a yield takes at least when somebody else runs
+  static constexpr std::uint64_t kSomebodyElseNs = 20'000;  // a yield that took longer has let somebody else work
   static constexpr bool kMulticast = false;
 
   CpuThread(std::uint32_t block_rank, std::uint32_t blocks, Liveness* liveness)
@@ -91,10 +91,10 @@ class CpuThread {
   }
   template <class Value>
   static void settle(Value&) {}
-  // Ranks may outnumber cores: a waiting rank soon gives its core to the one that it waits for. Where that core is
-  // wanted by others it sleeps from then on: Linux 6.18 and later set a thread that yields back by a whole slice each
-  // time
-  // ("sched/fair: Forfeit vruntime on yield"), so that it polled once in three milliseconds; who sleeps loses nothing.
+  // Ranks may outnumber cores: a waiting rank soon gives its core to the one that it waits for. Where others have work
+  // for that core it sleeps for the rest of the wait, which is 70 µs or so at a time, timers being what they are. Since
+  // "sched/fair: Forfeit vruntime on yield" (Linux 6.18) a thread that yields is set back by a whole slice each time,
+  // and looked around once in three milliseconds.
   static void relax(std::uint32_t spins) {
     thread_local bool crowded = false;
     if (spins < kSpinsAlone) return;

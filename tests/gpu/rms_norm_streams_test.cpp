@@ -1,8 +1,8 @@
 // Streams and other kernels around all-reduces with residual and norm.
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <memory>
-#include <random>
 #include <vector>
 
 #include "executors/cuda_error.hpp"
@@ -63,10 +63,9 @@ TEST_P(GpuRmsNormStreams, TwoOrderedByEvents) {
     check_cuda(cudaEventCreateWithFlags(&done, cudaEventDisableTiming), "cudaEventCreate");
     for (int round = 0; round < 50; ++round) {
       for (std::size_t call = 0; call < norms.size(); ++call) {
-        // All four calls on either stream in turn: a call of one algorithm finds its banks as the other stream left
-        // them.
-        const cudaStream_t stream =
-            (call + static_cast<std::size_t>(round)) % 2 == 0 ? gpu.stream() : gpu.other_stream();
+        // Of two calls of one algorithm the second one finds its banks as the other stream has left them.
+        const bool first = (call / 2 + static_cast<std::size_t>(round)) % 2 == 0;
+        const cudaStream_t stream = first ? gpu.stream() : gpu.other_stream();
         check_cuda(cudaStreamWaitEvent(stream, done, 0), "cudaStreamWaitEvent");
         norms.call(communicator, call, stream);
         check_cuda(cudaEventRecord(done, stream), "cudaEventRecord");

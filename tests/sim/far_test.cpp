@@ -48,7 +48,13 @@ struct Tensors {
   std::int32_t (*expected)(std::uint32_t call, std::uint32_t rank, std::uint32_t i);
 };
 
-// `work_of(rank, input, output)`: what a rank calls.
+template <class A>
+void call_blocks(const detail::Call& call, const typename A::Work& work) {
+  std::atomic_thread_fence(std::memory_order_acq_rel);  // as at the begin of every call of a CPU rank
+  detail::run_blocks<A>(std::array{FarTeam(0), FarTeam(1)}, call, work);
+}
+
+// `work_of(input, output)`: what a rank calls.
 template <class A, class WorkOf>
 std::string run(const char* name, std::uint64_t deadline_ns, const Tensors& tensors, WorkOf work_of) {
   auto ranks = test::far_ranks(deadline_ns);
@@ -58,8 +64,7 @@ std::string run(const char* name, std::uint64_t deadline_ns, const Tensors& tens
     for (std::uint32_t call = 0; call < kCalls && wrong[rank].empty(); ++call) {
       std::vector<std::int32_t> input(tensors.inputs), output(tensors.outputs, -1);
       for (std::uint32_t i = 0; i < tensors.inputs; ++i) input[i] = value(call, rank, i);
-      std::atomic_thread_fence(std::memory_order_acq_rel);  // as at the begin of every call of a CPU rank
-      detail::run_blocks<A>(std::array{FarTeam(0), FarTeam(1)}, mine.call(77), work_of(input.data(), output.data()));
+      call_blocks<A>(mine.call(77), work_of(input.data(), output.data()));
       if (mine.record->complete != 0) wrong[rank] = fmt::format("ends with code {}", mine.record->code);
       for (std::uint32_t i = 0; i < tensors.outputs && wrong[rank].empty(); ++i) {
         const std::int32_t expected = tensors.expected(call, rank, i);
@@ -135,7 +140,6 @@ std::string run_exchange(detail::far::ExchangeRank& mine, const detail::far::Far
       std::memcpy(mine.input.data() + 2 * (std::uint64_t{token} * kColumns + i), &bits, sizeof(bits));
     }
   }
-  const auto blocks = [] { return std::array{FarTeam(0), FarTeam(1)}; };
   detail::DispatchWork dispatch{};
   dispatch.exchange = mine.view();
   dispatch.part = detail::Part::whole;
@@ -145,7 +149,7 @@ std::string run_exchange(detail::far::ExchangeRank& mine, const detail::far::Far
   dispatch.output = mine.output.data();
   dispatch.counts = counts.data();
   dispatch.source_tokens = source_tokens.data();
-  detail::run_blocks<detail::MoeDispatch<detail::ExactRow>>(blocks(), mine.call(mine.dispatch), dispatch);
+  call_blocks<detail::MoeDispatch<detail::ExactRow>>(mine.call(mine.dispatch), dispatch);
   detail::CombineWork combine{};
   combine.exchange = mine.view();
   combine.part = detail::Part::whole;
@@ -153,7 +157,7 @@ std::string run_exchange(detail::far::ExchangeRank& mine, const detail::far::Far
   combine.input = mine.output.data();
   combine.output = mine.result.data();
   combine.dispatch_admitted = mine.dispatch.local.admitted;
-  detail::run_blocks<detail::MoeCombine<DataType::bf16, 4>>(blocks(), mine.call(mine.combine), combine);
+  call_blocks<detail::MoeCombine<DataType::bf16, 4>>(mine.call(mine.combine), combine);
   if (mine.record->complete != 0) return fmt::format("ends with code {}", mine.record->code);
   const auto* const result = reinterpret_cast<const std::uint16_t*>(mine.result.data());
   for (std::uint64_t i = 0; i < std::uint64_t{kTokens} * kColumns; ++i) {

@@ -15,7 +15,7 @@ namespace weft::detail::far {
 using test::Sparse;
 
 inline constexpr std::uint32_t kRanks = 3, kTokens = 2, kGeneration = 1;
-inline constexpr std::uint32_t kColumns = 1u << 20;
+inline constexpr std::uint32_t kColumns = (1u << 20) + 4096;  // no two rows of a window share their low 32 bits
 
 // Each token's two experts have different ranks. Of each rank's experts four get tokens, the first and the last two.
 struct FarCase {

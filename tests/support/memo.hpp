@@ -9,7 +9,7 @@
 
 namespace weft::test {
 
-// Keeps what was asked for last, up to so many bytes.
+// Keeps what was made last, up to so many bytes; the newest whatever it takes.
 template <class Key, class Value>
 class Memo {
  public:
@@ -39,7 +39,7 @@ class Memo {
     const std::shared_ptr<Entry> added = entry;
     by_age_.push_back(key);
     bytes_ += bytes;
-    while (bytes_ > most_bytes_) {
+    while (bytes_ > most_bytes_ && by_age_.size() > 1) {
       const auto oldest = entries_.find(by_age_.front());
       bytes_ -= oldest->second->bytes;
       entries_.erase(oldest);

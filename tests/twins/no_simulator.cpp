@@ -4,7 +4,8 @@
 
 namespace weft::cli {
 
-Command add_simulate(CLI::App&, const std::vector<std::string>&) {
+Command add_simulate(CLI::App& app, const std::vector<std::string>&) {
+  app.allow_extras();
   return []() -> int { throw Error(Errc::unsupported, "weft simulate: not in a build with sanitizers"); };
 }
 

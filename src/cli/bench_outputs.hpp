@@ -11,26 +11,26 @@
 
 namespace weft::cli {
 
-class SymmetricOutputs {
+class BenchOutputs {
  public:
   // As many bytes on every rank. Where no memory is to be had, why_none() says so.
-  SymmetricOutputs(Ranks& ranks, std::size_t bytes);
-  ~SymmetricOutputs();
-  SymmetricOutputs(const SymmetricOutputs&) = delete;
-  SymmetricOutputs& operator=(const SymmetricOutputs&) = delete;
+  BenchOutputs(Ranks& ranks, std::size_t bytes);
+  ~BenchOutputs();
+  BenchOutputs(const BenchOutputs&) = delete;
+  BenchOutputs& operator=(const BenchOutputs&) = delete;
 
   const std::string& why_none() const { return why_none_; }
   void* data(const Ranks::Seat& seat) { return memory(seat)->data(); }
 
   // Whether ranks are GPUs that all store to each other's outputs.
   bool can_be_pushed_to() const { return can_be_pushed_to_; }
-  // Enqueues the stores of this rank to every output, each behind what lower ranks store (push.hpp).
   struct Push {
     const void* input = nullptr;
     std::size_t bytes = 0;
     bool to_itself = true;
     int blocks = 0;
   };
+  // Enqueues the stores of this rank to every output, each behind what lower ranks store (push.hpp).
   void push(const Ranks::Seat& seat, const Push& what, Stream stream);
 
  private:

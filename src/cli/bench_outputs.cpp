@@ -1,12 +1,13 @@
-#include "symmetric_outputs.hpp"
+#include "bench_outputs.hpp"
 
 #include <algorithm>
+#include <exception>
 
 #include "push.hpp"
 
 namespace weft::cli {
 
-SymmetricOutputs::SymmetricOutputs(Ranks& ranks, std::size_t bytes)
+BenchOutputs::BenchOutputs(Ranks& ranks, std::size_t bytes)
     : ranks_(ranks), memory_(static_cast<std::size_t>(ranks.local_size())) {
   ranks_.each([&](Ranks::Seat& seat) {
     auto& mine = memory(seat);
@@ -14,7 +15,7 @@ SymmetricOutputs::SymmetricOutputs(Ranks& ranks, std::size_t bytes)
       mine = SymmetricMemory::allocate(seat.communicator(), std::max<std::size_t>(bytes, 1));
     } catch (const Error& error) {  // of all ranks alike, and nothing is taken
       if (error.code() != Errc::system && error.code() != Errc::rendezvous) throw;
-      if (seat.local_index() == 0) why_none_ = error.what();
+      if (seat.local_index() == 0) why_none_ = std::string("no symmetric memory: ") + error.what();
       return;
     }
     const int world = ranks_.world_size();
@@ -24,8 +25,9 @@ SymmetricOutputs::SymmetricOutputs(Ranks& ranks, std::size_t bytes)
   });
 }
 
-SymmetricOutputs::~SymmetricOutputs() {
-  if (!why_none_.empty()) return;
+BenchOutputs::~BenchOutputs() {
+  // Where something was thrown, peers may be elsewhere; the communicator gives the memory back.
+  if (!why_none_.empty() || std::uncaught_exceptions() != 0) return;
   try {
     ranks_.each([&](Ranks::Seat& seat) { memory(seat)->free(); });
   } catch (const std::exception&) {
@@ -33,8 +35,8 @@ SymmetricOutputs::~SymmetricOutputs() {
   }
 }
 
-void SymmetricOutputs::push([[maybe_unused]] const Ranks::Seat& seat, [[maybe_unused]] const Push& what,
-                            [[maybe_unused]] Stream stream) {
+void BenchOutputs::push([[maybe_unused]] const Ranks::Seat& seat, [[maybe_unused]] const Push& what,
+                        [[maybe_unused]] Stream stream) {
 #if WEFT_WITH_CUDA
   PushArgs args{.input = what.input,
                 .bytes = what.bytes,

@@ -76,12 +76,14 @@ Exit code: 0 PASS, 1 FAIL, 2 bad usage.)";
 constexpr const char* kNormExamples = R"(Examples:
   weft bench norm --hidden 4096 --tokens 1,8,32,128,512
   weft bench norm --fp8 per-token --dtype f16 --json norm.json --csv norm.csv
+  weft bench norm --model llama-3.1-70b
   weft bench norm --device cpu --ranks 4 --hidden 512 --tokens 1,16)";
 
 constexpr const char* kTuneExamples =
-    R"(For each size: every algorithm by the grid that its size gives, then other grids of those that may win; what is
-faster is measured again before it is believed, and what gains less than noise is left as it was. Every result is
-checked. A run that was ended goes on where it was.
+    R"(For each size: every algorithm by the grid that its size gives, then other grids of those that may win. The fastest
+and what serves the size until now are measured again in turns. The latter stays ("as before") unless it is slower by
+more than those turns differ from each other; both times in the table are of those turns. Every result is checked. A run
+that was ended goes on where it was.
 
 The table says for the GPU, the number of ranks and the operation which algorithm serves messages up to which size, and
 with how many blocks and threads where the usual grid is slower. Tables for H200s and for CPU ranks are built in; a communicator uses that of

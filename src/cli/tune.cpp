@@ -44,6 +44,10 @@ const detail::GroupState& state_of(const Ranks& ranks) {
   return ranks.first().world().state();
 }
 
+DataType tuned_type(Device device) {
+  return device == Device::cpu ? DataType::f32 : DataType::bf16;
+}
+
 // Powers of two, and between them what lies in the middle where choices change.
 std::vector<std::size_t> Tune::sizes(Device device) const {
   std::vector<std::size_t> all;
@@ -66,22 +70,38 @@ std::vector<std::size_t> Tune::sizes(Device device) const {
   return all;
 }
 
+detail::PlanQuery plan_query(const Ranks& ranks, std::size_t count, std::span<const detail::TuningStep> steps) {
+  const auto& group = state_of(ranks);
+  return {.device = ranks.device(),
+          .size = static_cast<std::uint32_t>(ranks.world_size()),
+          .layout = group.layout(),
+          .type = tuned_type(ranks.device()),
+          .op = ReduceOp::sum,
+          .count = count,
+          .max_blocks = group.communicator().max_blocks(),
+          .least_max_blocks = group.communicator().least_max_blocks(),
+          .steps = steps};
+}
+
+// What the table in use chooses for a size.
+TuneQuery served_now(const Ranks& ranks, std::size_t bytes) {
+  const auto& steps = state_of(ranks).tuning().table->steps;
+  TuneQuery query{.bytes = bytes};
+  query.algorithm =
+      detail::plan_all_reduce(plan_query(ranks, bytes / size_of(tuned_type(ranks.device())), steps)).algorithm;
+  const detail::TuningStep& step = detail::step_for(steps, bytes, bytes);  // neither type is widened on the wire
+  if (step.algorithm == query.algorithm) query.launch = {.blocks = step.blocks, .threads = step.threads};
+  return query;
+}
+
 // Bulk is searched where a table may choose it (core/plan.cpp).
 TuneSpace Tune::space(const Ranks& ranks) const {
   const auto& group = state_of(ranks);
   TuneSpace space{.algorithms = {Algorithm::one_shot, Algorithm::two_shot}, .blocks = {}, .threads = {}};
   space.samples = options.samples;
   const detail::TuningStep bulk[] = {{.algorithm = Algorithm::bulk}};
-  const auto plan = detail::plan_all_reduce({.device = ranks.device(),
-                                             .size = static_cast<std::uint32_t>(ranks.world_size()),
-                                             .layout = group.layout(),
-                                             .type = DataType::bf16,
-                                             .op = ReduceOp::sum,
-                                             .count = 1,
-                                             .max_blocks = group.communicator().max_blocks(),
-                                             .least_max_blocks = group.communicator().least_max_blocks(),
-                                             .steps = bulk});
-  if (plan.algorithm == Algorithm::bulk) space.algorithms.push_back(Algorithm::bulk);
+  if (detail::plan_all_reduce(plan_query(ranks, 1, bulk)).algorithm == Algorithm::bulk)
+    space.algorithms.push_back(Algorithm::bulk);
   if (ranks.device() == Device::cpu) return space;           // their grid is always the same
   const int most = group.communicator().least_max_blocks();  // all ranks take the same way through the search
   for (const int blocks : quick ? std::vector<int>{17, 65, most} : std::vector<int>{9, 17, 33, 49, 65, 97, most})
@@ -151,8 +171,11 @@ void Tune::print(const Ranks& ranks, const std::vector<TunedSize>& tuned) const 
   for (const TunedSize& size : tuned)
     table.add({format_bytes(size.bytes), std::string(name(size.algorithm)),
                size.launch.blocks != 0 ? fmt::format("{} × {}", size.launch.blocks, size.launch.threads) : "by size",
-               microseconds(size.us), microseconds(size.before_us), fmt::format("{:.2f}", size.before_us / size.us)});
+               microseconds(size.us), microseconds(size.before_us),
+               size.as_before ? "as before" : fmt::format("{:.2f}", size.before_us / size.us)});
   fmt::print("{}\nbefore: {}\n\n{}\n", headline(ranks), ranks.first().tuning(), table.text());
+  if (std::ranges::all_of(tuned, &TunedSize::as_before))
+    fmt::print("Nothing serves these sizes faster than what did before.\n");
   fmt::print(
       "Written to {}. To use it: Config::tuning_file in a program, --tuning {} in weft bench, info and verify.\n",
       output, output);
@@ -174,7 +197,7 @@ int Tune::run() const {
   if (!state_of(ranks).direct())
     throw Error(Errc::unsupported, fmt::format("these ranks do not reach each other's memory ({}): NCCL serves them",
                                                ranks.first().fabric()));
-  const DataType type = ranks.device() == Device::cpu ? DataType::f32 : DataType::bf16;
+  const DataType type = tuned_type(ranks.device());
   const auto all = sizes(ranks.device());
   const TuneSpace space = this->space(ranks);
   if (ranks.leader()) check_steps(all, base(ranks));
@@ -210,8 +233,9 @@ int Tune::run() const {
   std::vector<TunedSize> tuned;
   for (const auto size : all) {
     progress.step(format_bytes(size));
-    const TunedSize* previous = tuned.empty() ? nullptr : &tuned.back();
-    tuned.push_back(tune_size(size, space, previous, [&](const Trial& trial) { return known.time(trial, measure); }));
+    TuneQuery query = served_now(ranks, size);
+    if (!tuned.empty()) query.previous = &tuned.back();
+    tuned.push_back(tune_size(query, space, [&](const Trial& trial) { return known.time(trial, measure); }));
   }
   progress.clear();
   if (!ranks.leader()) return 0;
@@ -238,7 +262,8 @@ Command add_tune(CLI::App& app, const std::vector<std::string>& arguments) {
       ->check(CLI::Range(2, 72));
   add_choice(app, "--device", tune->options.device, {Device::automatic, Device::cpu, Device::cuda},
              "Where the ranks live");
-  app.add_option("--samples", tune->options.samples, "Timed samples per grid; three times as many decide")
+  app.add_option("--samples", tune->options.samples,
+                 "Timed samples per grid; three times as many decide, in seven turns")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
   app.add_option("--deadline", tune->options.deadline, "Seconds that an operation may wait for a peer; 0: for ever")

@@ -1,0 +1,207 @@
+// weft tune: what it keeps meanwhile, and the program as a whole.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "cli/run.hpp"
+#include "cli/tune_state.hpp"
+#include "core/tuning.hpp"
+#include "support/ranks.hpp"
+
+namespace weft::cli {
+namespace {
+
+using detail::TuningStep;
+
+std::string text_of(const std::string& file) {
+  std::stringstream text;
+  text << std::ifstream(file).rdbuf();
+  return text.str();
+}
+
+Result measured(double us) {
+  return {.verdict = Verdict::ok, .us = us};
+}
+
+TEST(TuneState, GoesOnWhereItWasAndOnTheSameMachineAlone) {
+  const std::string file = testing::TempDir() + "tune.state";
+  const nlohmann::json here = {{"machine", "a"}, {"ranks", 4}};
+  const Trial trial{1024, Algorithm::two_shot, {.blocks = 9, .threads = 64}, 7};
+  TuneState state({.file = file, .identity = here});
+  EXPECT_EQ(state.time(trial, [](const Trial&) { return measured(2.5); }), 2.5);
+
+  // Every trial is there as soon as it is known; a line that was not finished is measured again.
+  const std::string after_one = text_of(file);
+  std::ofstream(file, std::ios::app) << R"({"bytes": 20)";
+  TuneState again({.file = file, .identity = here, .text = text_of(file)});
+  EXPECT_EQ(again.known(), 1u);
+  EXPECT_EQ(again.time(trial, [](const Trial&) -> Result { throw std::logic_error("measured twice"); }), 2.5);
+  for (const int threads : {128, 256}) {
+    Trial other = trial;
+    other.launch.threads = threads;
+    EXPECT_EQ(again.time(other, [](const Trial&) { return measured(3.5); }), 3.5);
+  }
+  EXPECT_EQ(text_of(file).substr(0, after_one.size()), after_one);
+  EXPECT_EQ(TuneState({.file = file, .identity = here, .text = text_of(file)}).known(), 3u);
+
+  nlohmann::json elsewhere = here;
+  elsewhere["machine"] = "b";
+  const auto refused = [&](const nlohmann::json& identity, const std::string& text) {
+    return test::error_of([&] { TuneState({.file = file, .identity = identity, .text = text}); });
+  };
+  test::expect_says(refused(elsewhere, text_of(file)), "was begun with");
+  test::expect_says(refused(here, "{\"schema\": \"weft-tuning-1\"}\n"), "is no state of weft tune");
+  test::expect_says(refused(here, "{\"schema\": \"weft-tuning-1\"}"), "is no state of weft tune");
+  test::expect_says(refused(here, "{\n"), file);
+}
+
+// A run that goes on must not take a failure for a time.
+TEST(TuneState, KeepsNoFailures) {
+  const std::string file = testing::TempDir() + "failures.state";
+  std::filesystem::remove(file);
+  const Trial trial{1024, Algorithm::bulk, {}, 7};
+  TuneState state({.file = file});
+  const Result wrong{.verdict = Verdict::wrong, .detail = "1 of 4 elements", .us = 1.5};
+  const Result unavailable{.verdict = Verdict::unavailable};
+  EXPECT_EQ(state.time(trial, [&](const Trial&) { return unavailable; }), kUnavailable);
+  const std::string error = test::error_of([&] { state.time(trial, [&](const Trial&) { return wrong; }); });
+  test::expect_says(error, "WRONG: bulk of 1 KB, 0 × 0: 1 of 4 elements");
+  EXPECT_EQ(text_of(file), "");
+  EXPECT_EQ(state.time(trial, [](const Trial&) { return measured(2); }), 2);
+}
+
+// In a launched job one process writes.
+TEST(TuneState, OthersDoNotWrite) {
+  const std::string file = testing::TempDir() + "others.state";
+  TuneState state({.file = file, .writes = false});
+  EXPECT_EQ(state.time({.bytes = 16}, [](const Trial&) { return measured(2); }), 2);
+  EXPECT_FALSE(std::filesystem::exists(file));
+}
+
+class TuneProgram : public testing::Test {
+ protected:
+  std::vector<std::string> tune(const std::string& output) const {
+    return {"tune",      "--device", "cpu",      "--ranks", "2",       "--bytes", "1K,16K",
+            "--samples", "1",        "--output", output,    "--state", state_};
+  }
+  // A state in which every trial of a run like tune() has the time that is given.
+  void begin(const std::function<double(std::size_t, Algorithm)>& us) {
+    ASSERT_EQ(run(tune("/nonexistent/table.json")).code, 1);
+    std::string identity;
+    std::getline(std::ifstream(state_), identity);
+    std::ofstream out(state_);
+    out << identity << "\n";
+    for (const std::size_t bytes : {1024, 16384}) {
+      for (int turn = 0; turn <= 7; ++turn) {
+        for (const auto algorithm : {Algorithm::automatic, Algorithm::one_shot, Algorithm::two_shot, Algorithm::bulk}) {
+          if (turn == 0 && algorithm == Algorithm::automatic) continue;
+          const nlohmann::json line = {{"bytes", bytes},
+                                       {"algorithm", name(algorithm)},
+                                       {"blocks", 0},
+                                       {"threads", 0},
+                                       {"samples", turn == 0 ? 3 : 1},
+                                       {"turn", turn},
+                                       {"us", us(bytes, algorithm)}};
+          out << line.dump() << "\n";
+        }
+      }
+    }
+  }
+
+  // Of this test's own: others may run at the same time.
+  std::string stem_ = testing::TempDir() + testing::UnitTest::GetInstance()->current_test_info()->name();
+  std::string state_ = stem_ + ".state";
+  std::string table_ = stem_ + ".json";
+  void SetUp() override {
+    std::filesystem::remove(state_);
+    std::filesystem::remove(table_);
+  }
+};
+
+TEST_F(TuneProgram, WritesATableThatIsThenUsed) {
+  const auto result = run(tune(table_));
+  ASSERT_EQ(result.code, 0) << result.err << result.out;
+  EXPECT_EQ(result.err, "");  // no progress bar without a terminal
+  EXPECT_FALSE(std::filesystem::exists(state_));
+  const auto tables = detail::read_tuning(table_);
+  ASSERT_EQ(tables.size(), 1u);
+  EXPECT_EQ(tables[0].processor, "CPU");
+  EXPECT_EQ(tables[0].ranks, 2);
+  EXPECT_EQ(tables[0].origin, "measured");
+  const auto info = run({"info", "--device", "cpu", "--ranks", "2", "--tuning", table_});
+  EXPECT_NE(info.out.find("Its all-reduces are tuned by: CPU, 2 ranks (measured)"), std::string::npos) << info.out;
+  const auto other = run({"info", "--device", "cpu", "--ranks", "3", "--tuning", table_});
+  EXPECT_NE(other.out.find("Its all-reduces are tuned by: CPU (measured)"), std::string::npos) << other.out;
+}
+
+// Ended before the table is written; what was measured decides when it goes on, be it as odd as here.
+TEST_F(TuneProgram, GoesOnAfterAnInterruption) {
+  begin([](std::size_t bytes, Algorithm algorithm) {
+    return algorithm == (bytes == 1024 ? Algorithm::two_shot : Algorithm::one_shot) ? 0.5 : 1.0;
+  });
+  // Tables for other ranks stay; the one for these serves the sizes that are not measured.
+  std::ofstream(table_) << detail::to_json(
+      {{.processor = "NVIDIA H200", .ranks = 2, .origin = "measured", .steps = {{}}},
+       {.processor = "CPU",
+        .ranks = 2,
+        .origin = "measured",
+        .steps = {{.up_to = 64, .algorithm = Algorithm::bulk}, {.algorithm = Algorithm::two_shot}}}});
+  const auto result = run(tune(table_));
+  ASSERT_EQ(result.code, 0) << result.err;
+  EXPECT_NE(result.err.find("goes on with 62 measurements"), std::string::npos) << result.err;
+  const auto tables = detail::read_tuning(table_);
+  ASSERT_EQ(tables.size(), 2u);
+  EXPECT_EQ(tables[0].processor, "NVIDIA H200");
+  EXPECT_EQ(tables[1].steps, (std::vector<TuningStep>{{.up_to = 64, .algorithm = Algorithm::bulk},
+                                                      {.up_to = 8192, .algorithm = Algorithm::two_shot},
+                                                      {.up_to = 16384, .algorithm = Algorithm::one_shot},
+                                                      {.algorithm = Algorithm::two_shot}}));
+  EXPECT_NE(result.out.find("  0.50       1.00  2.00\n"), std::string::npos) << result.out;
+  EXPECT_EQ(result.out.find("as before"), std::string::npos) << result.out;
+  const auto bench = run({"bench", "all-reduce", "--device", "cpu", "--ranks", "2", "--dtype", "f32", "--bytes",
+                          "8K,16K", "--samples", "1", "--algorithm", "automatic", "--tuning", table_, "--json", "-"});
+  ASSERT_EQ(bench.code, 0) << bench.err;
+  const auto report = nlohmann::json::parse(bench.out);
+  for (const auto& point : report.at("points"))
+    if (point.at("contender") == "automatic") {
+      EXPECT_EQ(point.at("algorithm"), point.at("bytes") == 8192 ? "two-shot" : "one-shot");
+    }
+}
+
+TEST_F(TuneProgram, SaysWhereNothingChanged) {
+  begin([](std::size_t, Algorithm) { return 1.0; });
+  const auto result = run(tune(table_));
+  ASSERT_EQ(result.code, 0) << result.err;
+  EXPECT_NE(result.out.find(" 1 KB  one-shot"), std::string::npos) << result.out;
+  EXPECT_NE(result.out.find("16 KB  bulk"), std::string::npos) << result.out;
+  EXPECT_NE(result.out.find("  1.00       1.00  as before\n"), std::string::npos) << result.out;
+  EXPECT_NE(result.out.find("Nothing serves these sizes faster"), std::string::npos) << result.out;
+  EXPECT_EQ(
+      detail::read_tuning(table_)[0].steps,
+      (std::vector<TuningStep>{{.up_to = 8192, .algorithm = Algorithm::one_shot}, {.algorithm = Algorithm::bulk}}));
+}
+
+TEST_F(TuneProgram, BadUsageIsTwo) {
+  std::ofstream(table_) << R"({"schema": "weft-bench-1"})";  // is not overwritten
+  std::string many_sizes = "16";
+  for (int size = 32; size <= 64 * 16; size += 16) many_sizes += "," + std::to_string(size);
+  for (const std::vector<std::string>& arguments : std::vector<std::vector<std::string>>{
+           tune(table_),
+           {"tune", "--bytes", "1K,7"},
+           {"tune", "--device", "cpu", "--output", testing::TempDir() + "new.json", "--bytes", many_sizes},
+           {"tune", "--ranks", "1"},
+           {"tune", "--device", "cpu", "--output", testing::TempDir() + "new.json", "--state", table_},
+           {"info", "--device", "cpu", "--tuning", "/nonexistent.json"}}) {
+    const auto result = run(arguments);
+    EXPECT_EQ(result.code, 2) << testing::PrintToString(arguments) << result.err;
+    EXPECT_FALSE(result.err.empty());
+  }
+  EXPECT_EQ(text_of(table_), R"({"schema": "weft-bench-1"})");
+}
+
+}  // namespace
+}  // namespace weft::cli

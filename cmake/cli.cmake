@@ -13,6 +13,9 @@ endif()
 if(cli_files)
   add_library(weft-cli-parts OBJECT ${cli_files})
   target_link_libraries(weft-cli-parts PUBLIC weft weft_internal)
+  weft_compiled_in(models/cli/model_files.hpp kModelFiles models/*.json)
+  target_include_directories(weft-cli-parts PRIVATE
+    $<$<COMPILE_LANGUAGE:CXX>:${CMAKE_BINARY_DIR}/generated/models>)
   weft_quickly_compiled(weft-cli-parts)
   # What takes long is the libraries' templates, which each batch has anew.
   set_target_properties(weft-cli-parts PROPERTIES UNITY_BUILD_BATCH_SIZE 16)

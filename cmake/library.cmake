@@ -17,16 +17,8 @@ target_compile_features(weft PUBLIC cxx_std_20)
 target_include_directories(weft PUBLIC
   $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
 
-# Tuning tables are compiled in, so that no file is needed at run time.
-weft_sources(tuning_files tuning/*.json)
-set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${tuning_files})
-list(LENGTH tuning_files tuning_count)
-set(tuning_entries "")
-foreach(file IN LISTS tuning_files)
-  file(READ ${file} tuning_text)
-  string(APPEND tuning_entries "    {\"${file}\", R\"json(${tuning_text})json\"},\n")
-endforeach()
-configure_file(cmake/tuning_files.hpp.in ${CMAKE_BINARY_DIR}/generated/tuning/core/tuning_files.hpp @ONLY)
+# Tuning tables
+weft_compiled_in(tuning/core/tuning_files.hpp kTuningFiles tuning/*.json)
 target_include_directories(weft PRIVATE ${CMAKE_BINARY_DIR}/generated/tuning)
 
 target_link_libraries(weft PRIVATE $<BUILD_INTERFACE:weft_internal> Threads::Threads)

@@ -47,3 +47,17 @@ function(weft_sources_below result)
   file(GLOB_RECURSE files CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR} ${ARGN})
   set(${result} ${files} PARENT_SCOPE)
 endfunction()
+
+# weft_compiled_in(HEADER ARRAY WHAT): makes a header with the texts of files, so that none is needed at run time. WHAT is
+# their pattern; HEADER lies in the build folder.
+function(weft_compiled_in header compiled_in_array compiled_in_what)
+  weft_sources(files ${compiled_in_what})
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${files})
+  list(LENGTH files compiled_in_count)
+  set(compiled_in_entries "")
+  foreach(file IN LISTS files)
+    file(READ ${file} text)
+    string(APPEND compiled_in_entries "    {\"${file}\", R\"json(${text})json\"},\n")
+  endforeach()
+  configure_file(cmake/compiled_in.hpp.in ${CMAKE_BINARY_DIR}/generated/${header} @ONLY)
+endfunction()

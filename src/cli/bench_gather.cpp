@@ -8,6 +8,7 @@
 #include "bench_options.hpp"
 #include "commands.hpp"
 #include "gather_measure.hpp"
+#include "model_choice.hpp"
 #include "options.hpp"
 #include "sizes.hpp"
 
@@ -29,8 +30,7 @@ constexpr bool is_extra(Operation operation) {
 struct GatherBench {
   std::vector<std::string> arguments;
   BenchOptions options;
-  std::string model = "deepseek-v3";
-  std::string config;
+  ModelChoice model{"deepseek-v3"};
   std::int64_t hidden = 0;
   std::int64_t row_bytes = 0;
   int dp = 0;
@@ -55,7 +55,7 @@ struct GatherBench {
 
 // Everything but the layout, which the ranks decide.
 GatherModel GatherBench::shape() const {
-  const ModelShape model_shape = config.empty() ? preset(model) : shape_from_config(config);
+  const ModelShape model_shape = model.shape();
   GatherModel gathered{.hidden = hidden != 0 ? hidden : model_shape.hidden};
   gathered.slot = slot;
   if (model_shape.has_experts()) gathered.top_k = model_shape.top_k;
@@ -235,10 +235,7 @@ int GatherBench::run() const {
 Command add_bench_gather(CLI::App& app, const std::vector<std::string>& arguments) {
   const auto bench = std::make_shared<GatherBench>();
   bench->arguments = arguments;
-  auto* model = app.add_option("--model", bench->model, "Whose hidden state is moved")
-                    ->check(CLI::IsMember(preset_names()))
-                    ->capture_default_str();
-  app.add_option("--config", bench->config, "A Hugging Face config.json")->excludes(model);
+  bench->model.add_to(app, "--model", "Whose hidden state is moved");
   auto* hidden = app.add_option("--hidden", bench->hidden, "Elements of a row (default: the model's)")
                      ->check(CLI::Range(1, 1 << 20));
   app.add_option("--row-bytes", bench->row_bytes, "Bytes of a row instead")

@@ -1,19 +1,17 @@
 // weft bench: what a model's layers communicate, at decode and prefill sizes.
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <memory>
 
 #include "bench_options.hpp"
 #include "commands.hpp"
+#include "model_choice.hpp"
 #include "model_layers.hpp"
 #include "options.hpp"
 #include "sizes.hpp"
 
 namespace weft::cli {
 namespace {
-
-constexpr int kAllReducesPerLayer = 2;  // after attention's output projection, and after the feed-forward or MoE layer
 
 constexpr const char* kLayersTitle =
     "Data-parallel attention and expert parallelism: per layer a gather and a scatter of all tokens, or a dispatch "
@@ -23,11 +21,9 @@ constexpr const char* kLayersTitle =
 struct ModelBench {
   std::vector<std::string> arguments;
   BenchOptions options;
-  std::string model = "deepseek-v3";
-  std::string config;
+  ModelChoice model{"deepseek-v3"};
   std::string tokens;
 
-  ModelShape shape() const { return config.empty() ? preset(model) : shape_from_config(config); }
   int run() const;
 };
 
@@ -51,20 +47,19 @@ Table table_of(const ModelShape& shape, const std::vector<Result>& results, Meth
                cell(&result), ok ? fmt::format("{:.2f}", result.gb_per_s()) : "-", result.chosen,
                peer != nullptr ? std::string(name(peer->point.contender)) : "-", cell(peer),
                ok && peer != nullptr ? fmt::format("{:.2f}", peer->us / result.us) : "-",
-               ok ? fmt::format("{:.0f}", result.us * static_cast<double>(kAllReducesPerLayer * shape.layers)) : "-"});
+               ok ? fmt::format("{:.0f}", result.us * static_cast<double>(shape.all_reduces)) : "-"});
   }
   return table;
 }
 
 void print_intro(const ModelShape& shape, const Ranks& ranks) {
-  fmt::print("{}: hidden {}, {} layers", shape.name, shape.hidden, shape.layers);
-  if (shape.has_experts()) fmt::print(", {} experts, top-{}", shape.num_experts, shape.top_k);
-  fmt::print("\n{}\nTensor parallel: an all-reduce of [tokens, {}] {} times per layer\n\n", headline(ranks),
-             shape.hidden, kAllReducesPerLayer);
+  fmt::print("{}: {}\n{}\n", shape.name, in_words(shape), headline(ranks));
+  fmt::print("Tensor parallel: an all-reduce of [tokens, {}] after each block, {} times per forward pass\n\n",
+             shape.hidden, shape.all_reduces);
 }
 
 int ModelBench::run() const {
-  const ModelShape model_shape = shape();
+  const ModelShape model_shape = model.shape();
   const auto wanted = tokens.empty() ? std::vector<std::int64_t>{} : parse_counts(tokens, "--tokens", kMostRows);
   Ranks ranks(options.ranks_args());
   const auto batches = wanted.empty() ? default_tokens(ranks.device()) : wanted;
@@ -113,7 +108,6 @@ int ModelBench::run() const {
   if (options.wants_report()) {
     auto json = report(run_info("bench", arguments, ranks, options, notes), describe_machine(), to_json(results));
     json["model"] = to_json(model_shape);
-    json["all_reduces_per_layer"] = kAllReducesPerLayer;
     json["gathers"] = to_json(layers.gathers);
     json["exchanges"] = to_json(layers.exchanges);
     options.write(json);
@@ -126,9 +120,7 @@ int ModelBench::run() const {
 Command add_bench(CLI::App& app, const std::vector<std::string>& arguments) {
   const auto bench = std::make_shared<ModelBench>();
   bench->arguments = arguments;
-  auto* model = app.add_option("--model", bench->model, fmt::format("One of {}", fmt::join(preset_names(), ", ")))
-                    ->capture_default_str();
-  app.add_option("--config", bench->config, "A Hugging Face config.json")->excludes(model);
+  bench->model.add_to(app, "--model", "One of");
   app.add_option("--tokens", bench->tokens,
                  "Tokens per forward pass, \"1,8,256\" (default: decode 1 to 256, prefill from 512)");
   bench->options.add_op_to(app);

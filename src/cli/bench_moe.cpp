@@ -8,6 +8,7 @@
 #include "commands.hpp"
 #include "core/exchange.hpp"
 #include "info_moe.hpp"
+#include "model_choice.hpp"
 #include "moe_cast.hpp"
 #include "moe_measure.hpp"
 #include "moe_traffic.hpp"
@@ -30,8 +31,7 @@ std::vector<std::int64_t> default_moe_tokens(Device device) {
 struct MoeBench {
   std::vector<std::string> arguments;
   BenchOptions options;
-  std::string model = "deepseek-v3";
-  std::string config;
+  ModelChoice model{"deepseek-v3"};
   std::string tokens;
   std::string row;  // empty: as usual
   Traffic traffic = Traffic::uniform;
@@ -50,7 +50,7 @@ struct MoeBench {
 
 ExchangeArgs MoeBench::exchange_of(const ModelShape& shape, std::int64_t most_tokens) const {
   return {.tokens = static_cast<std::uint32_t>(most_tokens),
-          .hidden = static_cast<std::uint32_t>(shape.hidden),
+          .hidden = static_cast<std::uint32_t>(shape.row_width()),
           .experts = static_cast<std::uint32_t>(shape.num_experts),
           .top_k = static_cast<std::uint32_t>(shape.top_k),
           .type = row == "f16" ? RowType::f16 : RowType::bf16,
@@ -85,9 +85,9 @@ void MoeBench::write(const Ranks& ranks, const ModelShape& shape, const Exchange
   const ExchangeMemory memory = exchange_memory(ranks.world_size(), args);
   if (options.tables_on_stdout()) {
     fmt::print(
-        "MoE of {}: hidden {}, {} experts, top {}, {} routing, {} dispatched, {} layout{}, {} combined {} "
+        "MoE of {}: {}\n{} routing, {} dispatched, {} layout{}, {} combined {} "
         "weights{}\n{}\n\n{}\n",
-        shape.name, shape.hidden, shape.num_experts, shape.top_k, name(traffic), row, name(layout),
+        shape.name, in_words(shape), name(traffic), row, name(layout),
         scale_order == ScaleOrder::columns ? ", scales in columns" : "", name(args.combine_type),
         unweighted ? "without" : "with", capacity != 0 ? fmt::format(", {} rows kept", capacity) : "", headline(ranks),
         table.text());
@@ -116,8 +116,7 @@ void MoeBench::write(const Ranks& ranks, const ModelShape& shape, const Exchange
 }
 
 int MoeBench::run() {
-  const ModelShape shape = config.empty() ? preset(model) : shape_from_config(config);
-  require_experts(config.empty() ? "--model" : "--config", shape);
+  const ModelShape shape = model.shape_with_experts();
   const std::string note = row.empty() ? cast_note(shape) : "";
   if (row.empty()) row = cast_name(usual_cast(shape));
   std::vector<std::int64_t> counts;
@@ -150,10 +149,7 @@ int MoeBench::run() {
 Command add_bench_moe(CLI::App& app, const std::vector<std::string>& arguments) {
   const auto bench = std::make_shared<MoeBench>();
   bench->arguments = arguments;
-  auto* model = app.add_option("--model", bench->model, "Shape of the layer")
-                    ->check(CLI::IsMember(preset_names()))
-                    ->capture_default_str();
-  app.add_option("--config", bench->config, "… or a Hugging Face config.json")->excludes(model);
+  bench->model.add_to(app, "--model", "Shape of the layer");
   auto* ep = app.add_option("--ep", bench->options.ranks, "Ranks that share the experts; the same as --ranks")
                  ->check(CLI::Range(1, 72));
   app.add_option("--tokens", bench->tokens,

@@ -6,6 +6,7 @@
 
 #include "bench_options.hpp"
 #include "commands.hpp"
+#include "model_choice.hpp"
 #include "norm_measure.hpp"
 #include "options.hpp"
 #include "sizes.hpp"
@@ -17,6 +18,7 @@ struct NormBench {
   std::vector<std::string> arguments;
   BenchOptions options;
   std::int64_t hidden = 4096;
+  ModelChoice model;
   std::string tokens;
   std::string fp8 = "none", scales = "f32";
   bool gamma_plus_one = false, no_residual = false;
@@ -26,7 +28,7 @@ struct NormBench {
   std::vector<std::int64_t> rows(Device device) const;
   NormForm form() const;
   std::vector<Point> points(const Bench& bench, Device device) const;
-  int run() const;
+  int run();
 };
 
 std::vector<std::int64_t> NormBench::rows(Device device) const {
@@ -103,7 +105,8 @@ Table norm_table(const std::vector<Result>& results, Method method) {
   return table;
 }
 
-int NormBench::run() const {
+int NormBench::run() {
+  if (model.given()) hidden = model.shape().hidden;
   static_cast<void>(rows(Device::cpu));  // complains of bad sizes before anything is started
   const NormForm form = this->form();
   Ranks ranks(options.ranks_args());
@@ -138,9 +141,11 @@ int NormBench::run() const {
 Command add_bench_norm(CLI::App& app, const std::vector<std::string>& arguments) {
   const auto bench = std::make_shared<NormBench>();
   bench->arguments = arguments;
-  app.add_option("--hidden", bench->hidden, "Elements per row, a multiple of 8")
-      ->check(CLI::Range(8, 65536))
-      ->capture_default_str();
+  auto* hidden = app.add_option("--hidden", bench->hidden, "Elements per row, a multiple of 8")
+                     ->check(CLI::Range(8, 65536))
+                     ->capture_default_str();
+  bench->model.add_to(app, "--model", "… or whose rows");
+  bench->model.excludes(hidden);
   app.add_option("--tokens", bench->tokens, "Rows, \"1,8,128\" (default: 1 to 2048 on GPUs)");
   app.add_option("--fp8", bench->fp8, "Rows as e4m3 beside the normed ones, and who shares a scale")
       ->check(CLI::IsMember({"none", "fixed", "per-token", "per-128-columns"}))

@@ -7,7 +7,7 @@
 #include "commands.hpp"
 #include "core/build_info.hpp"
 #include "info_moe.hpp"
-#include "models.hpp"
+#include "model_choice.hpp"
 #include "moe_cast.hpp"
 #include "options.hpp"
 #include "sizes.hpp"
@@ -23,7 +23,7 @@ struct Info {
   bool multicast = false;
   std::string json;
   std::string csv;
-  std::string moe;
+  ModelChoice moe;
   std::uint32_t tokens = 128;
 
   bool text_on_stdout() const { return json != "-" && csv != "-"; }
@@ -81,23 +81,28 @@ void Info::write(const Table& table, const Machine& machine, const char* key, co
 
 int Info::run_moe() const {
   const int size = ranks != 0 ? ranks : 8;
-  const std::vector<MoeMemory> memory = moe_memory(moe, size, tokens);
+  const ModelShape shape = moe.shape_with_experts();
+  const std::vector<MoeMemory> memory = moe_memory(shape, size, tokens);
   const Table table = moe_memory_table(memory);
   if (text_on_stdout()) {
-    fmt::print("Dispatch and combine of {}, {} tokens per rank, {} ranks: memory on each rank\n\n{}\n", moe, tokens,
-               size, table.text());
+    fmt::print("Dispatch and combine of {}, {} tokens per rank, {} ranks: memory on each rank\n{}\n\n{}\n", shape.name,
+               tokens, size, in_words(shape), table.text());
     fmt::print(
         "dispatch, combine: receive buffers of one bank; DeepEP, NCCL EP: their low-latency buffers, computed\n");
-    if (const std::string note = cast_note(preset(moe)); !note.empty()) fmt::print("{}\n", note);
+    if (const std::string note = cast_note(shape); !note.empty()) fmt::print("{}\n", note);
   }
   write(table, describe_machine(), "moe",
-        {{"model", moe}, {"tokens", tokens}, {"ranks", size}, {"memory", to_json(memory)}});
+        {{"model", shape.name},
+         {"shape", to_json(shape)},
+         {"tokens", tokens},
+         {"ranks", size},
+         {"memory", to_json(memory)}});
   return 0;
 }
 
 int Info::run() const {
   check_outputs({{"--json", json}, {"--csv", csv}});
-  if (!moe.empty()) return run_moe();
+  if (moe.given()) return run_moe();
   const Machine machine = describe_machine();
   const Table gpus = gpu_table(machine);
   const bool text = text_on_stdout();
@@ -140,17 +145,20 @@ Command add_info(CLI::App& app, const std::vector<std::string>& arguments) {
   app.add_option("--ranks", info->ranks, "Ranks whose memory is shown (default: as in bench; with --moe 8)")
       ->check(CLI::Range(1, 72));
   add_choice(app, "--device", info->device, {Device::automatic, Device::cpu, Device::cuda}, "Where its ranks live");
-  auto* moe = app.add_option("--moe", info->moe, "Instead: what dispatch and combine of this model take")
-                  ->check(CLI::IsMember(preset_names()));
-  app.add_option("--tokens", info->tokens, "Tokens per rank, for --moe")
-      ->check(CLI::Range(1, 1024))
-      ->capture_default_str()
-      ->needs(moe);
-  app.add_flag("--multicast", info->multicast, "Ask for NVLink multicast (Config::multicast)")->excludes(moe);
-  app.add_option("--tuning", info->tuning, "Tables that weft tune wrote, instead of the built-in ones")->excludes(moe);
+  info->moe.add_to(app, "--moe", "Instead: what dispatch and combine of this model take");
+  auto* count = app.add_option("--tokens", info->tokens, "Tokens per rank, for --moe and --config")
+                    ->check(CLI::Range(1, 1024))
+                    ->capture_default_str();
+  info->moe.excludes(app.add_flag("--multicast", info->multicast, "Ask for NVLink multicast (Config::multicast)"));
+  info->moe.excludes(
+      app.add_option("--tuning", info->tuning, "Tables that weft tune wrote, instead of the built-in ones"));
   app.add_option("--json", info->json, "Write everything to this file (-: stdout)");
   app.add_option("--csv", info->csv, "Write the table of GPUs, or of --moe, to this file (-: stdout)");
-  return [info] { return info->run(); };
+  return [info, count] {
+    if (count->count() != 0 && !info->moe.given())
+      throw Error(Errc::invalid_argument, "--tokens: needs --moe or --config");
+    return info->run();
+  };
 }
 
 }  // namespace weft::cli

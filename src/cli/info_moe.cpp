@@ -4,7 +4,6 @@
 #include <algorithm>
 
 #include "info_moe.hpp"
-#include "models.hpp"
 #include "moe_cast.hpp"
 #include "sizes.hpp"
 #include "weft/moe.hpp"
@@ -43,14 +42,12 @@ std::size_t nccl_ep_bytes(const ExchangeArgs& args, std::size_t ranks, bool by_r
 
 }  // namespace
 
-std::vector<MoeMemory> moe_memory(const std::string& model, int ranks, std::uint32_t tokens) {
-  const ModelShape shape = preset(model);
-  require_experts("--moe", shape);
+std::vector<MoeMemory> moe_memory(const ModelShape& shape, int ranks, std::uint32_t tokens) {
   std::vector<MoeMemory> casts;
   for (const RowCast cast : {RowCast::fp8, RowCast::none}) {
     if (cast == RowCast::fp8 && usual_cast(shape) != cast) continue;
     ExchangeArgs args{.tokens = tokens,
-                      .hidden = static_cast<std::uint32_t>(shape.hidden),
+                      .hidden = static_cast<std::uint32_t>(shape.row_width()),
                       .experts = static_cast<std::uint32_t>(shape.num_experts),
                       .top_k = static_cast<std::uint32_t>(shape.top_k),
                       .cast = cast};

@@ -3,10 +3,10 @@
 
 #include <cstdint>
 #include <nlohmann/json.hpp>
-#include <string>
 #include <string_view>
 #include <vector>
 
+#include "models.hpp"
 #include "table.hpp"
 #include "weft/moe.hpp"
 
@@ -26,8 +26,8 @@ struct MoeMemory {
   std::size_t deepep = 0, nccl_ep = 0, nccl_ep_by_rank = 0;
 };
 
-// Throws Errc::invalid_argument for a model without experts.
-std::vector<MoeMemory> moe_memory(const std::string& model, int ranks, std::uint32_t tokens);
+// Of a model with experts.
+std::vector<MoeMemory> moe_memory(const ModelShape& shape, int ranks, std::uint32_t tokens);
 
 // Dispatch and combine: receive buffers of one bank.
 Table moe_memory_table(const std::vector<MoeMemory>& casts);

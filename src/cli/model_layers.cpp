@@ -54,7 +54,7 @@ void measure_exchanges(Ranks& ranks, const ModelShape& shape, std::vector<std::i
   std::erase_if(tokens, [&](std::int64_t count) { return count > most; });
   if (tokens.empty()) return;
   const ExchangeArgs args{.tokens = static_cast<std::uint32_t>(tokens.back()),
-                          .hidden = static_cast<std::uint32_t>(shape.hidden),
+                          .hidden = static_cast<std::uint32_t>(shape.row_width()),
                           .experts = static_cast<std::uint32_t>(shape.num_experts),
                           .top_k = static_cast<std::uint32_t>(shape.top_k),
                           .cast = usual_cast(shape)};
@@ -78,6 +78,7 @@ LayerResults measure_layers(Ranks& ranks, const ModelShape& shape, const std::ve
   const auto tokens = per_rank(batches, ranks.world_size());
   measure_gathers(ranks, shape, tokens, options, results);
   try {
+    if (shape.zero_experts != 0) require_experts("model", shape);
     if (shape.has_experts()) measure_exchanges(ranks, shape, tokens, options, results);
   } catch (const Error& error) {
     if (!is_rejection(error)) throw;  // a shape that exchanges do not serve
@@ -104,12 +105,12 @@ Table layer_table(const ModelShape& shape, const LayerResults& results) {
                ok ? fmt::format("{:.2f}", ours.gb_per_s()) : "-",
                peer != nullptr ? std::string(name(peer->point.contender)) : "-", cell(peer),
                ok && peer != nullptr ? fmt::format("{:.2f}", peer->us / ours.us) : "-",
-               ok ? pass(ours.us, shape.layers) : "-"});
+               ok ? pass(ours.us, shape.gathers) : "-"});
   }
   for (const auto& exchange : results.exchanges) {
     const bool ok = exchange.wrong.empty();
     table.add({"dispatch, combine", std::to_string(exchange.tokens), "-", ok ? microseconds(exchange.us[2]) : "WRONG",
-               "-", "-", "-", "-", ok ? pass(exchange.us[2], shape.layers - shape.dense_layers) : "-"});
+               "-", "-", "-", "-", ok ? pass(exchange.us[2], shape.moe_layers) : "-"});
   }
   return table;
 }

@@ -13,14 +13,14 @@ namespace weft::cli {
 
 // fp8, as DeepSeek-V3's; bf16 where scales do not divide a row.
 inline RowCast usual_cast(const ModelShape& model) {
-  return model.hidden % std::int64_t{kScaleColumns} == 0 ? RowCast::fp8 : RowCast::none;
+  return model.row_width() % std::int64_t{kScaleColumns} == 0 ? RowCast::fp8 : RowCast::none;
 }
 
 // Why rows are not cast; empty where they are.
 inline std::string cast_note(const ModelShape& model) {
   if (usual_cast(model) == RowCast::fp8) return {};
-  return fmt::format("Rows are bf16: hidden {} is no multiple of the {} columns that share a scale of fp8",
-                     model.hidden, kScaleColumns);
+  return fmt::format("Rows are bf16: {} {} is no multiple of the {} columns that share a scale of fp8",
+                     model.latent != 0 ? "their width" : "hidden", model.row_width(), kScaleColumns);
 }
 
 }  // namespace weft::cli

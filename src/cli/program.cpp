@@ -14,7 +14,7 @@ constexpr int kUsage = 2;
 constexpr const char* kExamples = R"(Examples:
   weft bench                                       DeepSeek-V3's shapes on all GPUs, or on 4 CPU ranks
   weft bench --model llama-3.1-70b --ranks 2       another model, two ranks
-  weft bench --config path/config.json             a model of your own
+  weft bench --config path/config.json             a model of your own, or the folder that has it
   weft bench all-reduce --ranks 4 --dtype f32 --bytes 1M
   weft bench all-reduce --rows 32,64,128 --json result.json
   weft bench gather --tp 8 --dp 4 --tokens 1,64    what data-parallel attention moves
@@ -110,7 +110,8 @@ Examples:
 constexpr const char* kInfoExamples = R"(Examples:
   weft info                                     GPUs, links, versions, what is usable and why not
   weft info --json machine.json
-  weft info --moe deepseek-v3 --tokens 128 --ranks 8      what an exchange takes)";
+  weft info --moe deepseek-v3 --tokens 128 --ranks 8      what an exchange takes
+  weft info --config path/config.json           of a model of your own)";
 
 constexpr const char* kMoeExamples = R"(Examples:
   weft bench moe --model deepseek-v3 --tokens 1,8,128

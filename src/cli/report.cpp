@@ -33,11 +33,16 @@ json to_json(const ModelShape& shape) {
   return {{"name", shape.name},
           {"hidden", shape.hidden},
           {"layers", shape.layers},
+          {"moe_layers", shape.moe_layers},
+          {"all_reduces", shape.all_reduces},
+          {"gathers", shape.gathers},
           {"num_experts", shape.num_experts},
           {"top_k", shape.top_k},
           {"n_group", shape.n_group},
           {"topk_group", shape.topk_group},
-          {"dense_layers", shape.dense_layers}};
+          {"row_width", shape.row_width()},
+          {"zero_experts", shape.zero_experts},
+          {"warnings", shape.warnings}};
 }
 
 json to_json(const Machine& machine) {

@@ -1,10 +1,13 @@
 // config.json of each architecture style: the fields lie under different names.
 #include "cli/models.hpp"
+#include "cli/config_file.hpp"
+#include "cli/presets.hpp"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -14,7 +17,7 @@ namespace weft::cli {
 namespace {
 
 ModelShape shape_of(const char* text) {
-  return shape_from_json(nlohmann::json::parse(text), "test");
+  return shape_from_json(nlohmann::json::parse(text), "test", "a/file.json");
 }
 
 // The message of the error that `text` must cause.
@@ -29,23 +32,6 @@ std::string error_of(const char* text) {
   return {};
 }
 
-TEST(Models, PresetsAreComplete) {
-  const auto names = preset_names();
-  EXPECT_EQ(names,
-            (std::vector<std::string>{"deepseek-v3", "qwen3-235b", "qwen3-30b", "llama-3.1-70b", "gpt-oss-120b"}));
-  for (const auto& name : names) {
-    const auto shape = preset(name);
-    EXPECT_EQ(shape.name, name);
-    EXPECT_GT(shape.hidden, 0) << name;
-    EXPECT_GT(shape.layers, 0) << name;
-    EXPECT_EQ(shape.has_experts(), shape.top_k > 0) << name;
-  }
-  EXPECT_EQ(preset("deepseek-v3").hidden, 7168);
-  EXPECT_EQ(preset("deepseek-v3").num_experts, 256);
-  EXPECT_EQ(preset("gpt-oss-120b").top_k, 4);
-  EXPECT_THROW(preset("deepseek-v4"), Error);
-}
-
 TEST(Models, DeepSeekStyle) {
   const auto shape = shape_of(R"({"architectures": ["DeepseekV3ForCausalLM"], "hidden_size": 7168,
     "num_hidden_layers": 61, "num_attention_heads": 128, "num_key_value_heads": 128, "vocab_size": 129280,
@@ -58,7 +44,8 @@ TEST(Models, DeepSeekStyle) {
   EXPECT_EQ(shape.top_k, expected.top_k);
   EXPECT_EQ(shape.n_group, expected.n_group);
   EXPECT_EQ(shape.topk_group, expected.topk_group);
-  EXPECT_EQ(shape.dense_layers, expected.dense_layers);
+  EXPECT_EQ(shape.moe_layers, expected.moe_layers);
+  EXPECT_EQ(shape.moe_layers, 58);
 }
 
 TEST(Models, QwenStyle) {
@@ -118,7 +105,7 @@ TEST(Models, AListThatRepeatsANumberIsThatNumber) {
     "moe_topk": [8, 8], "moe_layer_start_index": [1, 1]})");
   EXPECT_EQ(shape.num_experts, 64);
   EXPECT_EQ(shape.top_k, 8);
-  EXPECT_EQ(shape.dense_layers, 1);
+  EXPECT_EQ(shape.moe_layers, 1);
 }
 
 TEST(Models, GroupsOfExpertsAreAllUsedWhereNothingElseIsSaid) {
@@ -129,7 +116,7 @@ TEST(Models, GroupsOfExpertsAreAllUsedWhereNothingElseIsSaid) {
 
 TEST(Models, ErrorsNameFieldValueAndRange) {
   const auto expect = [](const std::string& fields, const std::string& message) {
-    EXPECT_EQ(error_of(("{" + fields + "}").c_str()), "config.json: " + message);
+    EXPECT_EQ(error_of(("{" + fields + "}").c_str()), "a/file.json: " + message);
   };
   const std::string integer = ", must be an integer between ", list = ", or a list that repeats one";
   const std::string hidden = R"("hidden_size": 8)", dense = hidden + R"(, "num_hidden_layers": 1)";
@@ -154,7 +141,7 @@ TEST(Models, ErrorsNameFieldValueAndRange) {
          "field \"topk_group\" is 3" + integer + "1 and 2" + list);
   expect(experts + R"(, "moe_topk": 2, "first_k_dense_replace": 2)",
          "field \"first_k_dense_replace\" is 2" + integer + "0 and 1" + list);
-  EXPECT_EQ(error_of("[1]"), "config.json: not a JSON object");
+  EXPECT_EQ(error_of("[1]"), "a/file.json: not a JSON object");
 }
 
 // A file with this text, for the test that asks.
@@ -190,11 +177,46 @@ TEST(Models, NumbersThatJsonDoesNotHaveTroubleTheirFieldAlone) {
 TEST(Models, FilesThatAreNoConfigs) {
   EXPECT_EQ(error_of_file("/nonexistent/config.json"),
             "cannot read \"/nonexistent/config.json\": No such file or directory");
-  EXPECT_EQ(error_of_file("/proc"), "cannot read \"/proc\": Is a directory");
+  EXPECT_EQ(error_of_file("/proc"), "cannot read \"/proc/config.json\": No such file or directory");
   for (const char* text : {"{\"hidden_size\": ", "{\"hidden_size\": 1NaN}", "{\"hidden_size\": Infinity8}",
                            "{\"a\": \"\\", "{\"a\": \"NaN}", "", "{\"a\": -NaN}"})
     EXPECT_NE(error_of_file(config_file(text)).find("is not valid JSON: "), std::string::npos) << text;
   EXPECT_NE(error_of_file(config_file("{\n\"a\": ,")).find("line 2"), std::string::npos);
+  // The file is named, whatever its name.
+  const auto file = config_file(R"({"hidden_size": "wide"})");
+  EXPECT_EQ(error_of_file(file).rfind(file + ": field \"hidden_size\" is \"wide\", must be", 0), 0u);
+}
+
+TEST(Models, AFolderStandsForItsConfig) {
+  const auto folder = fmt::format("{}model-{}", testing::TempDir(), getpid());
+  std::filesystem::create_directories(folder);
+  std::ofstream(folder + "/config.json") << R"({"hidden_size": 64, "num_hidden_layers": 3})";
+  const auto shape = shape_from_config(folder);
+  EXPECT_EQ(shape.layers, 3);
+  EXPECT_EQ(shape.name, std::filesystem::path(folder).filename());
+  EXPECT_EQ(shape_from_config(folder + "/").layers, 3);
+  std::filesystem::remove_all(folder);
+}
+
+// What reads a value goes as deep as the value, and a stack has an end.
+TEST(Models, DeepNestingIsAnError) {
+  const auto nested = [](const std::string& open, int depth, const std::string& close) {
+    std::string text;
+    for (int level = 0; level < depth; ++level) text += open;
+    text += "1";
+    for (int level = 0; level < depth; ++level) text += close;
+    return text;
+  };
+  const std::string too_deep = ": objects and lists are nested ", most = " deep, must be 100 at most";
+  for (const auto& [text, depth] : {std::pair(nested("{\"text_config\":", 50'000, "}"), "50000"),
+                                    std::pair(R"({"a": )" + nested("[", 400'000, "]") + "}", "400001"),
+                                    std::pair(nested("[", 400'000, ""), "400000")}) {
+    const auto file = config_file(text);
+    EXPECT_EQ(error_of_file(file), file + too_deep + depth + most);
+  }
+  EXPECT_EQ(parse_config(nested("[", 100, "]"), "file").dump(), nested("[", 100, "]"));
+  // Brackets in texts are no nesting.
+  EXPECT_EQ(parse_config("\"" + nested("[", 200, "") + "\\\"[\"", "file").size(), 1u);
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "cli/models.hpp"
+#include "cli/presets.hpp"
 #include "cli/run.hpp"
 #include "weft/moe.hpp"
 

@@ -8,6 +8,7 @@
 
 #include "cli/models.hpp"
 #include "cli/moe_traffic.hpp"
+#include "cli/presets.hpp"
 
 namespace weft::cli {
 namespace {

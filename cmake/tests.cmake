@@ -13,6 +13,8 @@ weft_sources(test_support_files tests/support/*.cpp)
 add_library(weft-test-support OBJECT ${test_support_files})
 target_include_directories(weft-test-support PUBLIC ${PROJECT_SOURCE_DIR}/tests)
 target_link_libraries(weft-test-support PUBLIC weft weft_internal GTest::gtest_main)
+# Windows of CPU ranks move when they are taken again (tests/support/moving_windows.hpp).
+target_link_options(weft-test-support PUBLIC -Wl,--wrap=mmap,--wrap=munmap)
 weft_quickly_compiled(weft-test-support)
 
 function(weft_test_executable name)

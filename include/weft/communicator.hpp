@@ -106,7 +106,10 @@ class Group {
   std::string tuning() const;
 
   // The first fault seen by this rank, without waiting for anything; empty while all is well. On GPUs a call that was
-  // enqueued and has not run yet cannot have failed yet: after a synchronised stream the answer is final.
+  // enqueued and has not run yet cannot have failed yet: after a synchronised stream the answer is final. A rank that
+  // makes no call sees that the process of a peer is gone which has not destroyed its communicator (ranks of one host),
+  // and on CPU ranks also that a peer has ended the communicator. A replay of a graph or recording whose memory is gone
+  // is told here, as Errc::released, until acquire(); it ends nothing, and other calls go on.
   std::optional<Fault> status() const;
   // Throws Error with the fault when status() is not empty. The message ends with the flight recorder: the last calls
   // of the group that failed, which need not be this one; of an exchange, its dispatches and combines. Only faults have
@@ -167,13 +170,14 @@ class Communicator {
   Group split(int color);
 
   // Frees the window (engines that sleep), those of exchanges and SymmetricMemory, and takes them again. Collective,
-  // and no call of any group may be made while either runs. What is released already is Errc::released, and what is
-  // not, acquire()'s Errc::invalid_argument. Graphs captured before stay valid when the window comes back to the same
-  // addresses, which is what NCCL does when nothing else was registered meanwhile; else their replays end at once with
-  // Errc::released, and must be captured anew. A call between the two is rejected with Errc::released; a graph replayed
-  // between them ends at once with the same code in status(), unless what it reads lies in SymmetricMemory, which is
-  // gone: that is no more allowed than it is with any memory that was freed. Where a rank has too little memory left,
-  // acquire() throws on every rank, the memory stays released, and acquire() may be called again.
+  // and no call of any group may be made while either runs. release() waits for calls that were made before. What is
+  // released already is Errc::released, and what is not, acquire()'s Errc::invalid_argument. Graphs captured before
+  // stay valid when the window comes back to the same addresses, which is what NCCL does when nothing else was
+  // registered meanwhile; else their replays end at once with Errc::released, and must be captured anew. A call between
+  // the two is rejected with Errc::released; a graph replayed between them ends at once with the same code in status(),
+  // unless what it reads lies in SymmetricMemory, which is gone: that is no more allowed than it is with any memory
+  // that was freed. Where a rank has too little memory left, acquire() throws on every rank, the memory stays released,
+  // and acquire() may be called again.
   void release();
   void acquire();
 

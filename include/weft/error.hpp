@@ -1,9 +1,11 @@
 // How Weft says that something went wrong.
 //
-// Two kinds of trouble are kept apart. A call that is *rejected* (a bad argument) throws before anything was sent: the
-// communicator stays usable, but to the other ranks it is a missing call. A call that *fails* (a peer is late, dead, or
-// called something else) poisons the communicator on every rank: all later calls, captured graphs included, end at once
-// with the same record.
+// Two kinds of trouble are kept apart. A call that is *rejected* (a bad argument) throws before anything was sent.
+// Where all ranks reject it, nothing has happened, and the next call works. Where some do, those that wait for them in
+// that call end at once, with mismatch and the reason. (By their deadlines they end where nothing can be told: where
+// NCCL serves the group, and where the call was being recorded or captured.) A call that *fails* (a peer is late, dead,
+// or called something else) poisons the communicator on every rank: all later calls, captured graphs included, end at
+// once with the same record.
 #pragma once
 
 #include <cstdint>
@@ -17,10 +19,10 @@ enum class Errc : std::uint32_t {
   ok = 0,            // nothing happened
   invalid_argument,  // rejected: an argument is outside its range; the message has its name, value and range
   timeout,           // a wait outlasted the deadline: `peer` is late, stopped, or never made this call
-  mismatch,          // `peer` made a different call (operation, type, count, algorithm or tag), found other counts, or
-                     // has outputs elsewhere in symmetric memory
-  peer_died,         // the process of `peer` is gone (CPU ranks)
-  peer_failed,       // `peer` reported a failure of its own and ended the communicator
+  mismatch,          // `peer` made a different call (operation, type, count, algorithm or tag), found other counts, has
+                     // outputs elsewhere in symmetric memory, or rejected the call
+  peer_died,         // the process of `peer` is gone (found by CPU ranks in a call, by all where status() is asked)
+  peer_failed,       // another rank, `reporter`, found a failure and ended the communicator
   aborted,           // abort() was called, here or on `peer`
   overlap,           // two calls of one group ran at the same time, on unordered streams or in two threads; or a graph
                      // sent twice without a wait between, or waited for what was not sent
@@ -45,11 +47,15 @@ constexpr std::string_view name(Errc code) {
 struct Fault {
   Errc code = Errc::ok;
   int rank = -1;                   // the rank that wrote this record
-  int peer = -1;                   // the rank that is late, dead, or different; −1 when no single one is known
+  int peer = -1;                   // world rank of who is to blame: late, dead, or different; −1: no single one is
+                                   // known. On every rank the same, but where ranks found faults of their own
+  int reporter = -1;               // peer_failed: the rank that found it, and …
+  Errc reported = Errc::ok;        // … as what; it knows more
   std::uint32_t epoch_wanted = 0;  // number of the call that failed; of those that NCCL served, if it did
   std::uint32_t epoch_seen = 0;    // the newest call that `peer` was seen to have entered
   std::string operation;           // the call that failed, e.g. "all_reduce sum bf16[8192] one-shot tag 0"
-  std::string theirs;  // mismatch: what `peer` is known to have called; peer_failed: what it reported; else empty
+  std::string theirs;              // mismatch: what `peer` has called, in words where ranks share a host; else empty
+  std::string reason;  // capacity and overflow: which number does not fit, and what would; of NCCL's faults its words
 };
 
 // The only exception type that Weft throws.

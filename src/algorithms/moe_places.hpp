@@ -199,9 +199,13 @@ template <Team T>
 WEFT_FN bool tell_counts(T& team, const Session& s, const DispatchWork& work) {
   const ExchangeView& exchange = work.exchange;
   const ExchangeShape& shape = exchange.shape;
-  const auto overflows = [&](std::uint32_t rows) {
+  const auto overflows = [&](Misfit what, std::uint32_t expert, std::uint32_t rows) {
     if (rows <= shape.capacity || shape.drop) return false;
-    report(team, id_of(s), {.code = Errc::overflow, .peer = s.call->channel->world_rank, .phase = 1});
+    report(team, id_of(s),
+           {.code = Errc::overflow,
+            .peer = s.call->channel->world_rank,
+            .phase = 1,
+            .misfit = {what, expert, rows, shape.capacity}});
     return true;
   };
   const std::uint32_t lane = team.thread_rank() % T::kLanes;
@@ -212,7 +216,8 @@ WEFT_FN bool tell_counts(T& team, const Session& s, const DispatchWork& work) {
     if (!add_counts(team, s, exchange, local < shape.local, local, s.size(), count, [] {})) return false;
     if (local >= shape.local) continue;
     work.counts[local] = static_cast<std::int32_t>(count);
-    if (shape.layout == RowLayout::expert_masked && overflows(count)) good = false;  // other lanes may have more to do
+    // Other lanes may have more to do.
+    if (shape.layout == RowLayout::expert_masked && overflows(Misfit::expert_rows, local, count)) good = false;
   }
   if (shape.layout != RowLayout::expert_contiguous || team.thread_rank() >= T::kLanes) return good;
   std::uint32_t end = 0;
@@ -227,7 +232,7 @@ WEFT_FN bool tell_counts(T& team, const Session& s, const DispatchWork& work) {
   if (!each_beginning(team, s, exchange, lane, end, take)) return false;
   if (team.thread_rank() != 0) return true;
   work.offsets[shape.local] = static_cast<std::int32_t>(end);
-  return !overflows(end);
+  return !overflows(Misfit::rows_of_all, 0, end);
 }
 
 }  // namespace weft::detail

@@ -16,10 +16,10 @@ struct NormRows {
   using Packs = typename Norm::Packs;
   static constexpr int kMostThreads = kMostNormThreads;
 
-  // By all threads of all blocks.
+  // By all threads of all blocks. False: the call has failed.
   template <Team T>
-  static WEFT_FN void run(T& team, const Call& call, const NormWork& work) {
-    if (!may_begin(team, call)) return;
+  static WEFT_FN bool run(T& team, const Call& call, const NormWork& work) {
+    if (!may_begin(team, call)) return false;
     Norm::with_width(team, work, [&]<bool single>() {
       const auto weights = Norm::weights(team, work, team.block_rank());
       std::uint32_t uses = 0;
@@ -32,6 +32,7 @@ struct NormRows {
         static_cast<void>(Norm::template finish<single>(team, work, row, weights, uses, take));
       }
     });
+    return true;
   }
 };
 

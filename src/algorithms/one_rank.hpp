@@ -6,11 +6,13 @@
 
 namespace weft::detail {
 
+// False, for callers to return.
 template <Team T>
-WEFT_FN void fail_alone(T& team, const Call& call, Errc code) {
-  if (team.block_rank() != 0 || team.thread_rank() != 0) return;
+WEFT_FN bool fail_alone(T& team, const Call& call, const FaultInfo& info) {
+  if (team.block_rank() != 0 || team.thread_rank() != 0) return false;
   const CallId id{call.channel, call.local, team.load(&call.local->epochs[0].value), call.fingerprint};
-  report(team, id, {.code = code});
+  report(team, id, info);
+  return false;
 }
 
 // The same in all threads of a block. Where the communicator is released, it is on record.
@@ -18,10 +20,12 @@ template <Team T>
 WEFT_FN bool may_begin(T& team, const Call& call) {
   const std::uint32_t admitted = team.load(&call.local->admitted[team.block_rank() % kMaxBlocks].value);
   // Another call may end the group meanwhile, so that some threads find it dead and others do not.
-  if (!team.all(admitted != kEnded)) return false;
+  if (!team.all(admitted != kEnded)) {
+    if (team.thread_rank() == 0) await_record(team, call.channel, kEnding);
+    return false;
+  }
   if (team.all(admitted == call.generation)) return true;
-  fail_alone(team, call, Errc::released);
-  return false;
+  return fail_alone(team, call, {.code = Errc::released});
 }
 
 }  // namespace weft::detail

@@ -63,7 +63,9 @@ struct PushCounts {
     } else {
       if (!team.all(receive(team, s, work))) return false;
       if (derive(team, s, work)) return true;
-      if (team.thread_rank() == 0) report(team, id_of(s), {.code = Errc::capacity, .phase = phase});
+      if (team.thread_rank() == 0) {
+        report(team, id_of(s), {.code = Errc::capacity, .phase = phase, .misfit = find_misfit(s, work)});
+      }
       return false;
     }
   }
@@ -135,6 +137,32 @@ struct PushCounts {
     });
   }
 
+  // Of groups, whose counts are in `output`.
+  static WEFT_FN CountedShares shares_of(const Work& work, std::uint32_t groups) {
+    return {.counts = work.output + work.rows,
+            .ranks = groups,
+            .split = Split::none,
+            .slot = work.slot,
+            .slot_rows = work.slot_rows,
+            .slots = nullptr,
+            .own_padded = false,
+            .own_rows = kMostRows,
+            .whole_rows = kMostRows};
+  }
+  // Why derive() has returned false. Cold.
+  static WEFT_SLOW MisfitInfo find_misfit(const Session& s, const Work& work) {
+    for (std::uint32_t rank = 0; rank < s.size(); ++rank) {
+      const std::int32_t count = work.output[work.place_of(rank, 0)];
+      const std::int32_t first = work.output[work.rows + rank / work.group_ranks];
+      if (count != first) return {Misfit::other_count, rank, count, first};
+    }
+    const std::uint32_t groups = s.size() / work.group_ranks;
+    MisfitInfo misfit = shares_of(work, groups).find_misfit(s.rank() / work.group_ranks);
+    if (misfit.what == Misfit::whole_rows) misfit.what = Misfit::total_rows;
+    if (misfit.what != Misfit::total_rows) misfit.place *= work.group_ranks;
+    return misfit;
+  }
+
   // By all threads of the block, when all numbers are in `output`. False in all of them where these make no slots.
   template <Team T>
   static WEFT_FN bool derive(T& team, const Session& s, const Work& work) {
@@ -146,15 +174,7 @@ struct PushCounts {
     for (std::uint32_t rank = team.thread_rank(); rank < ranks; rank += team.size())
       alike = alike && given(rank, 0) == work.output[work.rows + rank / work.group_ranks];
     if (!team.all(alike)) return false;
-    const CountedShares shares{.counts = work.output + work.rows,
-                               .ranks = groups,
-                               .split = Split::none,
-                               .slot = work.slot,
-                               .slot_rows = work.slot_rows,
-                               .slots = nullptr,
-                               .own_padded = false,
-                               .own_rows = kMostRows,
-                               .whole_rows = kMostRows};
+    const CountedShares shares = shares_of(work, groups);
     Call of_groups{};  // the table is of groups: this rank's number in it is its group's
     of_groups.rank = s.rank() / work.group_ranks;
     if (!shares.prepare(team, of_groups, shares.early(team))) return false;

@@ -172,6 +172,27 @@ struct CountedShares {
   WEFT_FN CountedTable<T> table(T& team) const {
     return CountedTable<T>(team);
   }
+  // Why prepare() has returned false: the first number that does not fit. Cold.
+  WEFT_SLOW MisfitInfo find_misfit(std::uint32_t own) const {
+    std::uint64_t slots_rows = 0, own_length = 0;
+    std::uint32_t most = 0;
+    for (std::uint32_t rank = 0; rank < ranks; ++rank) {
+      const Early said = said_of(rank);
+      const std::uint32_t rows = rows_in(said.count, rank), length = slot_of(rows, said.length);
+      if (said.count < 0) return {Misfit::count, rank, said.count, 0};
+      if (said.length < 0) return {Misfit::slot, rank, said.length, 0};
+      if (slot != SlotKind::max && rows > length) return {Misfit::count_slot, rank, rows, length};
+      if (rows > most) most = rows;
+      slots_rows += length;
+      if (rank == own) own_length = own_padded ? length : rows;
+    }
+    if (slot == SlotKind::max) slots_rows = std::uint64_t{ranks} * most;
+    if (slots_rows > whole_rows) {
+      return {Misfit::whole_rows, 0, static_cast<std::int64_t>(slots_rows), static_cast<std::int64_t>(whole_rows)};
+    }
+    if (slot == SlotKind::max && own_padded) own_length = most;
+    return {Misfit::own_rows, own, static_cast<std::int64_t>(own_length), static_cast<std::int64_t>(own_rows)};
+  }
   // Whether `all` rows, of which one rank has `most`, do; `packs(rows)`: what so many are. In chunks or not: chunks
   // must spare more.
   template <class Packs>
@@ -233,7 +254,11 @@ template <class Shares, Team T, class Note = NothingNoted>
 WEFT_FN bool shares_fit(T& team, const Session& s, const Shares& shares, const typename Shares::Early& early,
                         Note note = {}) {
   if (shares.prepare(team, *s.call, early, note)) return true;
-  if (team.block_rank() == 0 && team.thread_rank() == 0) report(team, id_of(s), {.code = Errc::capacity});
+  if constexpr (requires { shares.find_misfit(0u); }) {
+    if (team.block_rank() == 0 && team.thread_rank() == 0) {
+      report(team, id_of(s), {.code = Errc::capacity, .misfit = shares.find_misfit(s.rank())});
+    }
+  }
   return false;
 }
 

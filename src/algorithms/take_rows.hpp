@@ -26,21 +26,29 @@ struct TakeRows {
   using Work = TakeWork;
   static constexpr int kMostThreads = kMoveThreads;
 
-  // By all threads of all blocks.
+  // By all threads of all blocks. False: the call has failed.
   template <Team T>
-  static WEFT_FN void run(T& team, const Call& call, const TakeWork& work) {
+  static WEFT_FN bool run(T& team, const Call& call, const TakeWork& work) {
     const CountedShares::Early counts = work.slots.early(team);
-    if (!may_begin(team, call)) return;
+    if (!may_begin(team, call)) return false;
     Call of_slots{};  // the table is of slots, and not of ranks
     of_slots.rank = work.slot;
-    if (!work.slots.prepare(team, of_slots, counts)) return fail_alone(team, call, Errc::capacity);
+    if (!work.slots.prepare(team, of_slots, counts)) {
+      return fail_alone(team, call, {.code = Errc::capacity, .misfit = work.slots.find_misfit(work.slot)});
+    }
     const auto table = work.slots.table(team);
     const std::uint64_t rows = table.rows_of(work.slot);
     const std::uint64_t shared = work.split_slots ? table.slot_rows_of(work.slot) : rows;
     const RowPart part = row_part(shared, work.split, work.shards, work.shard);
     const std::uint64_t taken = filled(part, rows);
-    if (taken > work.output_rows) return fail_alone(team, call, Errc::capacity);
+    if (taken > work.output_rows) {
+      return fail_alone(team, call,
+                        {.code = Errc::capacity,
+                         .misfit = {Misfit::taken_rows, work.slot, static_cast<std::int64_t>(taken),
+                                    static_cast<std::int64_t>(work.output_rows)}});
+    }
     copy(team, work, table.offset_of(work.slot) + part.begin, taken);
+    return true;
   }
 
  private:

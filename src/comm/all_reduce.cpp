@@ -99,8 +99,7 @@ void run_pieces(const Group& handle, const AllReduceArgs& args, const detail::Pl
 
 }  // namespace
 
-void all_reduce(const Group& handle, const AllReduceArgs& args) {
-  const detail::NvtxRange range("weft::all_reduce");
+static void make_all_reduce(const Group& handle, const AllReduceArgs& args) {
   GroupState& group = handle.state();
   detail::CommunicatorState& communicator = group.communicator();
   check_arguments(group, args);
@@ -137,7 +136,11 @@ void all_reduce(const Group& handle, const AllReduceArgs& args) {
       detail::fingerprint("all_reduce", args.op, args.type, args.count, plan.algorithm, plan.piece, args.tag);
   group.remember({fingerprint, in_words(args, plan.algorithm)});
   run_pieces(handle, args, plan, fingerprint);
-  if (handle.device() == Device::cpu) handle.check();
+}
+
+void all_reduce(const Group& handle, const AllReduceArgs& args) {
+  const detail::NvtxRange range("weft::all_reduce");
+  detail::make_or_tell(handle.state(), args.stream, [&] { make_all_reduce(handle, args); });
 }
 
 }  // namespace weft

@@ -4,8 +4,7 @@
 
 namespace weft {
 
-void barrier(const Group& handle, const BarrierArgs& args) {
-  const detail::NvtxRange range("weft::barrier");
+static void make_barrier(const Group& handle, const BarrierArgs& args) {
   const detail::GroupState& group = handle.state();
   group.communicator().fabric().check_stream(args.stream);
   detail::check_alive(handle, "barrier");
@@ -15,6 +14,11 @@ void barrier(const Group& handle, const BarrierArgs& args) {
   detail::make_call(
       handle,
       {.name = name, .operation = detail::BarrierOperation{}, .blocks = 1, .threads = 128, .stream = args.stream});
+}
+
+void barrier(const Group& handle, const BarrierArgs& args) {
+  const detail::NvtxRange range("weft::barrier");
+  detail::make_or_tell(handle.state(), args.stream, [&] { make_barrier(handle, args); });
 }
 
 }  // namespace weft

@@ -154,6 +154,23 @@ std::string last_calls(std::string_view whose, const std::vector<CallRecord>& ca
   return text;
 }
 
+void tell_rejection(GroupState& group, Stream stream, const Error& error) noexcept try {
+  const CommunicatorState& communicator = group.communicator();
+  Fabric& fabric = communicator.fabric();
+  if (group.size() == 1 || !group.direct() || communicator.released() || Capture::current() != nullptr) return;
+  fabric.check_stream(stream);
+  if (fabric.keep_alive(stream, communicator.shared_fabric())) return;
+  const std::string_view reason = error.what();
+  group.publish({kRejectedCall, fmt::format("a call that it rejected ({})", reason.substr(0, reason.find('\n')))});
+  static_cast<void>(fabric.run({.call = group.call(kRejectedCall),
+                                .operation = RejectionOperation{},
+                                .blocks = 1,
+                                .threads = Rejection::kMostThreads,
+                                .stream = stream}));
+} catch (const std::exception&) {
+  // What is wrong with this rank's call has been found already, and its caller learns of that.
+}
+
 void check_buffer(const GroupState& group, const char* name, const void* data) {
   // Symmetric memory is nowhere then, and the call ends with Errc::released whatever it is given.
   if (group.communicator().released()) return;
@@ -168,7 +185,11 @@ void check_acquired(const GroupState& group, const char* operation) {
 
 void check_alive(const Group& handle, const char* operation) {
   check_acquired(handle.state(), operation);
-  handle.check();
+  check_not_ended(handle);
+}
+
+void check_not_ended(const Group& handle) {
+  handle.state().communicator().check_ending(handle.state());
 }
 
 void check_ready(const Group& handle, const char* operation, std::string_view hint) {
@@ -196,7 +217,6 @@ void make_call(const Group& handle, const NamedCall& call) {
                        .blocks = call.blocks,
                        .threads = call.threads,
                        .stream = call.stream});
-  if (handle.device() == Device::cpu) handle.check();
 }
 
 void call_nccl(const Group& handle, const CallName& name, Stream stream, const NcclWork& work) {
@@ -208,7 +228,7 @@ void call_nccl(const Group& handle, const CallName& name, Stream stream, const N
   });
   // Not before: it may have been rejected.
   group.remember(name);
-  handle.check();
+  check_not_ended(handle);
 }
 
 }  // namespace weft::detail

@@ -73,6 +73,20 @@ void check_numbers_apart(const Counts& counts, std::size_t slots, const Extent& 
 std::uint32_t fingerprint(const Counts& counts);
 std::string describe(const Counts& counts);
 
+// Tells the group's other ranks that this one has rejected its next call, which they would wait for; where nothing can
+// be told, they find out by their deadlines: where NCCL serves the group, and while a call is recorded or captured.
+void tell_rejection(GroupState& group, Stream stream, const Error& error) noexcept;
+// Makes a call, or throws what is wrong with it, and then tells that.
+template <class Make>
+auto make_or_tell(GroupState& group, Stream stream, Make make) {
+  try {
+    return make();
+  } catch (const Error& error) {
+    if (error.fault().rank < 0) tell_rejection(group, stream, error);  // else it has failed, and the record says why
+    throw;
+  }
+}
+
 // "\nlast calls of this rank on this group:", and a line for each: the end of an error's message.
 std::string last_calls(std::string_view whose, const std::vector<CallRecord>& calls);
 // Launches something; where that fails, the error says what this rank had called. What kernels find is on record.
@@ -90,7 +104,9 @@ void with_history(const GroupState& group, LaunchIt launch) {
 void check_acquired(const GroupState& group, const char* operation);
 // Throws where kernels cannot reach `data`; not while the memory is released: callers ask check_acquired() afterwards.
 void check_buffer(const GroupState& group, const char* name, const void* data);
-// That, and the fault of an earlier call if there was one.
+// Throws the fault that has ended the communicator, if there was one.
+void check_not_ended(const Group& handle);
+// Both.
 void check_alive(const Group& handle, const char* operation);
 // That, and Errc::unsupported where ranks do not reach each other's memory, which ends in `hint`.
 void check_ready(const Group& handle, const char* operation, std::string_view hint = {});

@@ -42,7 +42,7 @@ class Capture {
 // Whether a call on `stream` is made later, as this thread captures, or a graph on `stream` is captured, which then
 // keeps alive what the call needs. To be asked before each call.
 bool is_kept(const Group& group, Stream stream);
-// Runs the call, or keeps it where this thread captures.
+// Runs the call, or keeps it where this thread captures. Throws the fault of a call that CPU ranks have made in vain.
 void run_held(const Group& group, const PlannedCall& planned);
 // Both.
 void run_or_keep(const Group& group, const PlannedCall& planned);

@@ -126,8 +126,7 @@ void make(const Group& handle, const EqualCall& call) {
 
 }  // namespace
 
-void all_gather_into_tensor(const Group& handle, const AllGatherArgs& args) {
-  const detail::NvtxRange range("weft::all_gather_into_tensor");
+static void make_all_gather_into_tensor(const Group& handle, const AllGatherArgs& args) {
   const GroupState& group = handle.state();
   const auto size = static_cast<std::size_t>(group.size());
   check_shape(args.rows, args.row_bytes);
@@ -145,8 +144,12 @@ void all_gather_into_tensor(const Group& handle, const AllGatherArgs& args) {
                 .launch = args.launch});
 }
 
-void all_to_all(const Group& handle, const AllToAllArgs& args) {
-  const detail::NvtxRange range("weft::all_to_all");
+void all_gather_into_tensor(const Group& handle, const AllGatherArgs& args) {
+  const detail::NvtxRange range("weft::all_gather_into_tensor");
+  detail::make_or_tell(handle.state(), args.stream, [&] { make_all_gather_into_tensor(handle, args); });
+}
+
+static void make_all_to_all(const Group& handle, const AllToAllArgs& args) {
   const GroupState& group = handle.state();
   const auto size = static_cast<std::size_t>(group.size());
   check_shape(args.rows, args.row_bytes);
@@ -165,8 +168,12 @@ void all_to_all(const Group& handle, const AllToAllArgs& args) {
         .launch = args.launch});
 }
 
-void broadcast(const Group& handle, const BroadcastArgs& args) {
-  const detail::NvtxRange range("weft::broadcast");
+void all_to_all(const Group& handle, const AllToAllArgs& args) {
+  const detail::NvtxRange range("weft::all_to_all");
+  detail::make_or_tell(handle.state(), args.stream, [&] { make_all_to_all(handle, args); });
+}
+
+static void make_broadcast(const Group& handle, const BroadcastArgs& args) {
   const GroupState& group = handle.state();
   require(args.root >= 0 && args.root < group.size(), "root: {} is not a rank of the group, 0 … {}", args.root,
           group.size() - 1);
@@ -189,8 +196,12 @@ void broadcast(const Group& handle, const BroadcastArgs& args) {
                 .launch = args.launch});
 }
 
-void all_gather_v(const Group& handle, const AllGatherVArgs& args) {
-  const detail::NvtxRange range("weft::all_gather_v");
+void broadcast(const Group& handle, const BroadcastArgs& args) {
+  const detail::NvtxRange range("weft::broadcast");
+  detail::make_or_tell(handle.state(), args.stream, [&] { make_broadcast(handle, args); });
+}
+
+static void make_all_gather_v(const Group& handle, const AllGatherVArgs& args) {
   const GroupState& group = handle.state();
   const std::size_t most_tensors = kMaxGatheredTensors;
   require(!args.tensors.empty() && args.tensors.size() <= most_tensors, "tensors: {} is not between 1 and {}",
@@ -257,6 +268,11 @@ void all_gather_v(const Group& handle, const AllGatherVArgs& args) {
                              .blocks = plan.blocks,
                              .threads = plan.threads,
                              .stream = args.stream});
+}
+
+void all_gather_v(const Group& handle, const AllGatherVArgs& args) {
+  const detail::NvtxRange range("weft::all_gather_v");
+  detail::make_or_tell(handle.state(), args.stream, [&] { make_all_gather_v(handle, args); });
 }
 
 }  // namespace weft

@@ -52,8 +52,7 @@ void check_memory(const GroupState& group, const AllGatherCountsArgs& args, std:
 
 }  // namespace
 
-void all_gather_counts(const Group& handle, const AllGatherCountsArgs& args) {
-  const detail::NvtxRange range("weft::all_gather_counts");
+static void make_all_gather_counts(const Group& handle, const AllGatherCountsArgs& args) {
   const GroupState& group = handle.state();
   check_shape(group, args);
   const GatheredCounts parts{
@@ -81,6 +80,11 @@ void all_gather_counts(const Group& handle, const AllGatherCountsArgs& args) {
                .blocks = 2,
                .threads = static_cast<int>(std::clamp<std::size_t>((lines + 31) / 32 * 32, 64, detail::kMoveThreads)),
                .stream = args.stream});
+}
+
+void all_gather_counts(const Group& handle, const AllGatherCountsArgs& args) {
+  const detail::NvtxRange range("weft::all_gather_counts");
+  detail::make_or_tell(handle.state(), args.stream, [&] { make_all_gather_counts(handle, args); });
 }
 
 }  // namespace weft

@@ -66,7 +66,7 @@ void check_call(const ExchangeState& exchange, const char* what, const Launch& l
 
 void check_ready(const Group& handle, const GroupState& channel, const char* what) {
   detail::check_acquired(channel, what);
-  handle.check();
+  detail::check_not_ended(handle);
 }
 
 // Makes the call, or a part of it, of which is_kept() has been asked.
@@ -74,7 +74,6 @@ void run(const Group& handle, GroupState& channel, const detail::CallName& name,
   channel.remember(name);
   planned.call = channel.call(name.fingerprint);
   detail::run_held(handle, planned);
-  if (handle.device() == Device::cpu) handle.check();
 }
 detail::CallName call_name(const char* what, std::uint32_t tag) {
   return {detail::fingerprint(what, tag), fmt::format("{} tag {}", what, tag)};
@@ -129,9 +128,7 @@ detail::PlannedCall plan_dispatch(const ExchangeState& exchange, const DispatchA
           .stream = args.stream};
 }
 
-// A dispatch, or its send.
-detail::SentCall run_dispatch(const Group& group, ExchangeState& exchange, const DispatchArgs& args, Part part) {
-  const detail::NvtxRange range("weft::dispatch");
+detail::SentCall make_dispatch(const Group& group, ExchangeState& exchange, const DispatchArgs& args, Part part) {
   GroupState& channel = exchange.dispatch_channel();
   check_call(exchange, "dispatch", args.launch, args.stream);
   check_inputs(channel, exchange.shape(), args);
@@ -142,6 +139,13 @@ detail::SentCall run_dispatch(const Group& group, ExchangeState& exchange, const
   const detail::CallName name = call_name("dispatch", args.tag);
   run(group, channel, name, plan_dispatch(exchange, args, part, ticket.generation, args.tokens));
   return {ticket, name.fingerprint};
+}
+
+// A dispatch, or its send.
+detail::SentCall run_dispatch(const Group& group, ExchangeState& exchange, const DispatchArgs& args, Part part) {
+  const detail::NvtxRange range("weft::dispatch");
+  return detail::make_or_tell(exchange.dispatch_channel(), args.stream,
+                              [&] { return make_dispatch(group, exchange, args, part); });
 }
 
 void check_combine_output(const ExchangeState& exchange, const CombineArgs& args) {
@@ -173,9 +177,7 @@ detail::PlannedCall plan_combine(const ExchangeState& exchange, const CombineArg
       .stream = args.stream};
 }
 
-// A combine, or its send.
-detail::SentCall run_combine(const Group& group, ExchangeState& exchange, const CombineArgs& args, Part part) {
-  const detail::NvtxRange range("weft::combine");
+detail::SentCall make_combine(const Group& group, ExchangeState& exchange, const CombineArgs& args, Part part) {
   GroupState& channel = exchange.combine_channel();
   check_call(exchange, "combine", args.launch, args.stream);
   exchange.turns().check_combine(args.ticket, detail::is_kept(group, args.stream));
@@ -186,6 +188,13 @@ detail::SentCall run_combine(const Group& group, ExchangeState& exchange, const 
   const detail::CallName name = call_name("combine", args.tag);
   run(group, channel, name, plan_combine(exchange, args, part));
   return {args.ticket, name.fingerprint};
+}
+
+// A combine, or its send.
+detail::SentCall run_combine(const Group& group, ExchangeState& exchange, const CombineArgs& args, Part part) {
+  const detail::NvtxRange range("weft::combine");
+  return detail::make_or_tell(exchange.combine_channel(), args.stream,
+                              [&] { return make_combine(group, exchange, args, part); });
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 
 #include "comm/call.hpp"
 #include "comm/exchange_state.hpp"
@@ -38,23 +39,65 @@ std::vector<CallRecord> CommunicatorState::history(const GroupState& group) cons
   return calls;
 }
 
+namespace {
+
+// Which number did not fit, in words; empty where none was to blame.
+std::string describe_misfit(const FaultRecord& record) {
+  const auto number = [](const std::uint32_t(&halves)[2]) {
+    return static_cast<std::int64_t>(static_cast<std::uint64_t>(halves[1]) << 32 | halves[0]);
+  };
+  const std::int64_t value = number(record.misfit_value), limit = number(record.misfit_limit);
+  const std::uint32_t place = record.misfit_place;
+  switch (static_cast<Misfit>(record.misfit)) {
+    case Misfit::none:
+      return {};
+    case Misfit::count:
+      return fmt::format("the count of rank {} is {}, allowed is 0 or more", place, value);
+    case Misfit::slot:
+      return fmt::format("the slot of rank {} has {} rows, allowed is 0 or more", place, value);
+    case Misfit::count_slot:
+      return fmt::format("the count of rank {} is {}, and its slot has {} rows", place, value, limit);
+    case Misfit::other_count:
+      return fmt::format("the count of rank {} is {}, and that of its group's first rank {}", place, value, limit);
+    case Misfit::whole_rows:
+      return fmt::format("all slots together have {} rows, and the tensor that holds them {}", value, limit);
+    case Misfit::own_rows:
+      return fmt::format("the part of rank {} has {} rows, and its tensor {}", place, value, limit);
+    case Misfit::total_rows:
+      return fmt::format("all slots together have {} rows, allowed are {}", value, limit);
+    case Misfit::taken_rows:
+      return fmt::format("what is taken of slot {} has {} rows, and the output {}", place, value, limit);
+    case Misfit::expert_rows:
+      return fmt::format("local expert {} gets {} rows, and has room for {}", place, value, limit);
+    case Misfit::rows_of_all:
+      return fmt::format("the local experts get {} rows together, and there is room for {}", value, limit);
+  }
+  return {};
+}
+
+int rank_or_none(std::uint32_t peer) {
+  return peer == kNoPeer ? -1 : static_cast<int>(peer);
+}
+
+}  // namespace
+
 std::optional<CommunicatorState::Found> CommunicatorState::found_by_kernel(const FaultRecord& record) const {
   if (record.complete == 0) return std::nullopt;
   const auto code = static_cast<Errc>(record.code);
   std::shared_ptr<const GroupState> group = channel_owner(record.channel);
-  const auto name_of = [&](std::uint32_t fingerprint) {
-    return group != nullptr ? group->name_of(fingerprint) : "a call of an exchange that was freed";
-  };
+  const std::string freed = "a call of an exchange that was freed";
   Fault fault{.code = code,
               .rank = rank(),
-              .peer = record.peer == kNoPeer ? -1 : static_cast<int>(record.peer),
+              .peer = rank_or_none(record.peer),
+              .reporter = rank_or_none(record.reporter),
               .epoch_wanted = record.epoch_wanted,
               .epoch_seen = record.epoch_seen,
-              .operation = name_of(record.fingerprint),
-              .theirs = {}};
-  if (code == Errc::mismatch) fault.theirs = name_of(record.theirs);
-  if (code == Errc::peer_failed) fault.theirs = name(static_cast<Errc>(record.theirs));
-  return Found{.fault = std::move(fault), .group = std::move(group), .reason = {}};
+              .operation = group != nullptr ? group->name_of(record.fingerprint) : freed,
+              .theirs = {},
+              .reason = describe_misfit(record)};
+  if (code == Errc::mismatch) fault.theirs = group != nullptr ? group->name_of(record.theirs, fault.peer) : freed;
+  if (code == Errc::peer_failed) fault.reported = static_cast<Errc>(record.theirs);
+  return Found{.fault = std::move(fault), .group = std::move(group)};
 }
 
 // NCCL does not say who is late or gone.
@@ -67,22 +110,53 @@ std::optional<CommunicatorState::Found> CommunicatorState::found_by_host() const
                          .epoch_wanted = static_cast<std::uint32_t>(seen->call),
                          .epoch_seen = 0,
                          .operation = seen->operation,
-                         .theirs = seen->code == Errc::peer_failed ? seen->reason : ""},
-               .group = channel_owner(static_cast<std::uint32_t>(seen->group)),
-               .reason = seen->reason};
+                         .theirs = {},
+                         .reason = seen->reason},
+               .group = channel_owner(static_cast<std::uint32_t>(seen->group))};
 }
 
+// What the next call would find: that a peer has ended the communicator, or that its process is gone, and it has not
+// left in peace. It is not kept, as that call says more.
+std::optional<CommunicatorState::Found> CommunicatorState::find_between_calls() const {
+  Fault fault{.code = Errc::ok, .rank = rank(), .operation = {}, .theirs = {}, .reason = {}};
+  const std::uint32_t poison = fabric_->poison();
+  if (poison != 0) {
+    fault.reported = static_cast<Errc>(poison_code(poison));
+    fault.code = fault.reported == Errc::aborted ? Errc::aborted : Errc::peer_failed;
+    fault.peer = static_cast<int>(poison_culprit(poison));
+    fault.reporter = static_cast<int>(poison_reporter(poison));
+    return Found{.fault = std::move(fault), .group = nullptr};
+  }
+  if (!board_->is_shared()) return std::nullopt;  // who has left cannot be told from who has died
+  for (const int peer : fabric_->dead_peers()) {
+    if (board_->has_left(peer)) continue;
+    fault.code = Errc::peer_died;
+    fault.peer = peer;
+    return Found{.fault = std::move(fault), .group = nullptr};
+  }
+  return std::nullopt;
+}
+
+std::optional<CommunicatorState::Found> CommunicatorState::find_ending() const {
+  const std::scoped_lock lock(mutex_);
+  const FaultRecord record = fabric_->record(kEnding);
+  warn_when_slow(record);
+  if (!ending_) ending_ = found_by_kernel(record);
+  if (!ending_) ending_ = found_by_host();
+  return ending_;
+}
+
+std::optional<CommunicatorState::Found> CommunicatorState::find_stale_replay() const {
+  const std::scoped_lock lock(mutex_);  // or a record could be read here and noted once it is forgotten
+  if (!stale_replay_) stale_replay_ = found_by_kernel(fabric_->record(kStaleReplay));
+  return stale_replay_;
+}
+
+// What ends the communicator says more than a stale replay before it, and both more than what no call has found.
 std::optional<CommunicatorState::Found> CommunicatorState::find_fault() const {
-  const std::scoped_lock lock(mutex_);  // or a stale replay could be read here and noted once it is forgotten
-  const FaultRecord ending = fabric_->record(kEnding), stale = fabric_->record(kStaleReplay);
-  warn_when_slow(ending);
-  if (found_ && found_->fault.code != Errc::released) return found_;
-  // What ends the communicator says more than a stale replay before it.
-  std::optional<Found> ended = found_by_kernel(ending);
-  if (!ended) ended = found_by_host();
-  if (ended) found_ = std::move(ended);
-  if (!found_) found_ = found_by_kernel(stale);
-  return found_;
+  std::optional<Found> found = find_ending();
+  if (!found) found = find_stale_replay();
+  return found ? found : find_between_calls();
 }
 
 std::optional<Fault> CommunicatorState::fault() const {
@@ -91,10 +165,10 @@ std::optional<Fault> CommunicatorState::fault() const {
 }
 
 // The one fault from which there is a way back.
-void CommunicatorState::forget_release() {
+void CommunicatorState::forget_stale_replay() {
   const std::scoped_lock lock(mutex_);
   if (fabric_->record(kStaleReplay).complete != 0) fabric_->clear_record(kStaleReplay);
-  if (found_ && found_->fault.code == Errc::released) found_.reset();
+  stale_replay_.reset();
 }
 
 void CommunicatorState::warn_when_slow(const FaultRecord& record) const {
@@ -105,21 +179,46 @@ void CommunicatorState::warn_when_slow(const FaultRecord& record) const {
 }
 
 void CommunicatorState::check(const GroupState& asked) const {
-  const std::optional<Found> found = find_fault();
-  if (!found) return;
-  const Fault& fault = found->fault;
-  std::string text =
-      fmt::format("{} on rank {}: {}, epoch {}", name(fault.code), fault.rank, fault.operation, fault.epoch_wanted);
-  if (fault.peer >= 0) text += fmt::format("; peer {}", fault.peer);
+  if (const std::optional<Found> found = find_fault()) throw_found(*found, asked);
+}
+
+void CommunicatorState::check_ending(const GroupState& asked) const {
+  if (const std::optional<Found> found = find_ending()) throw_found(*found, asked);
+}
+
+// A thread that has reported the fault of another group may still be writing the record: the kernel has waited for it
+// already, as long as a thread may.
+void CommunicatorState::throw_failed(const GroupState& asked, const Call& call) const {
+  check_ending(asked);
+  const bool ended = std::atomic_ref(call.local->admitted[0].value).load(std::memory_order_relaxed) == kEnded;
+  if (const std::optional<Found> stale = find_stale_replay(); stale && !ended) throw_found(*stale, asked);
+  throw Error(Errc::system, fmt::format("{} failed on rank {}, and the thread that noticed why has not recorded it "
+                                        "within {} ms{}",
+                                        asked.name_of(call.fingerprint), rank(), kRecordPatienceNs / 1'000'000,
+                                        last_calls("this group", history(asked))));
+}
+
+void CommunicatorState::throw_found(const Found& found, const GroupState& asked) const {
+  const Fault& fault = found.fault;
+  std::string text = fmt::format("{} on rank {}: ", name(fault.code), fault.rank);
+  text += fault.operation.empty() ? "no call was under way"
+                                  : fmt::format("{}, epoch {}", fault.operation, fault.epoch_wanted);
+  if (fault.code == Errc::peer_failed && fault.reporter >= 0) {
+    text += fmt::format("; peer {} reported: {}", fault.reporter, name(fault.reported));
+    if (fault.peer != fault.reporter) {
+      text += fault.peer == fault.rank ? " of this rank" : fmt::format(" of rank {}", fault.peer);
+    }
+  } else if (fault.peer >= 0) {
+    text += fmt::format("; peer {}", fault.peer);
+  }
   if (fault.code == Errc::timeout) {
     if (fault.peer >= 0) text += fmt::format(" was last seen in epoch {}", fault.epoch_seen);
     text += fmt::format("; deadline {} ms",
                         std::chrono::duration_cast<std::chrono::milliseconds>(config_.deadline).count());
   }
   if (fault.code == Errc::mismatch) text += fmt::format(" called {} in epoch {}", fault.theirs, fault.epoch_seen);
-  if (fault.code == Errc::peer_failed && found->reason.empty()) text += fmt::format(" reported: {}", fault.theirs);
-  if (!found->reason.empty()) text += fmt::format("; {}", found->reason);
-  const GroupState& group = found->group != nullptr ? *found->group : asked;
+  if (!fault.reason.empty()) text += fmt::format("; {}", fault.reason);
+  const GroupState& group = found.group != nullptr ? *found.group : asked;
   text += last_calls(&group == &asked ? "this group" : "the group that failed", history(group));
   throw Error(fault, text);
 }

@@ -4,11 +4,21 @@
 
 #include <algorithm>
 
+#include "core/session.hpp"
+
 namespace weft::detail {
 namespace {
 
 constexpr std::size_t kRecentCalls = 32;
-constexpr std::size_t kMostNames = 4096;  // of different calls that one group remembers in words
+constexpr std::size_t kMostKnown = 4096;  // of different calls that one group remembers in words
+
+std::uint32_t newest_epoch(const LocalState& local) {
+  std::uint32_t newest = local.epochs[0].value;
+  for (const BlockWord& word : local.epochs) {
+    if (epoch_reached(word.value, newest)) newest = word.value;
+  }
+  return newest;
+}
 
 }  // namespace
 
@@ -32,6 +42,8 @@ void GroupState::arm(std::optional<std::uint32_t> first_epoch, bool moved) {
     local.begin_at(*first_epoch);
   } else {
     fabric.read(&local, &control.locals[id_], sizeof(local));
+    // A graph that was replayed beside release(), which nobody may do, ended in some of its blocks alone.
+    local.begin_at(newest_epoch(local));
     // A send whose wait will not come was a call: some peers may have waited for theirs, and count it.
     if (local.busy == kSent) local.begin_at(local.epochs[0].value + 1);
     local.busy = kIdle;
@@ -74,7 +86,7 @@ void GroupState::arm(std::optional<std::uint32_t> first_epoch, bool moved) {
       fabric.write(mine + offset, old.data(), old.size() * sizeof(std::uint64_t));
     };
     const auto members = static_cast<std::uint64_t>(size());
-    make_old(layout_.headers, kBanks * members);
+    make_old(layout_.headers, (kBanks + 1) * members);
     make_old(layout_.bulk_signals, 2 * layout_.bulk_slots * members);
     make_old(layout_.bulk_credits, layout_.bulk_slots * members);
     make_old(layout_.symmetric_signals, 2 * layout_.symmetric_chunks * members);
@@ -102,7 +114,13 @@ Call GroupState::call(std::uint32_t fingerprint) const {
 
 void GroupState::remember(const CallName& name) {
   const std::scoped_lock lock(mutex_);
-  if (names_.size() < kMostNames) names_.try_emplace(name.fingerprint, name);
+  const auto [known, is_new] = known_.try_emplace(name.fingerprint, KnownCall{.name = name, .last = 0, .entry = 0});
+  known->second.last = calls_;
+  CallBoard& board = communicator_.board();
+  if (!board.holds(known->second.entry)) {
+    known->second.entry = board.publish(static_cast<std::uint32_t>(id_), name);
+  }
+  if (is_new && known_.size() > kMostKnown) forget_old_calls();
   CallRecord record{.number = calls_, .operation = name.text, .time = std::chrono::system_clock::now()};
   if (recent_.size() < kRecentCalls) {
     recent_.push_back(std::move(record));
@@ -112,6 +130,19 @@ void GroupState::remember(const CallName& name) {
   ++calls_;
 }
 
+// The half of them that was not made for the longest time.
+void GroupState::forget_old_calls() {
+  std::vector<std::uint64_t> last;
+  for (const auto& [fingerprint, known] : known_) last.push_back(known.last);
+  const auto middle = last.begin() + static_cast<std::ptrdiff_t>(last.size() / 2);
+  std::ranges::nth_element(last, middle);
+  std::erase_if(known_, [oldest = *middle](const auto& entry) { return entry.second.last < oldest; });
+}
+
+void GroupState::publish(const CallName& name) {
+  static_cast<void>(communicator_.board().publish(static_cast<std::uint32_t>(id_), name));
+}
+
 std::vector<CallRecord> GroupState::recent_calls() const {
   const std::scoped_lock lock(mutex_);
   std::vector<CallRecord> calls = recent_;
@@ -119,15 +150,30 @@ std::vector<CallRecord> GroupState::recent_calls() const {
   return calls;
 }
 
+const GroupState::KnownCall* GroupState::find_call(std::uint32_t fingerprint) const {
+  const KnownCall* found = nullptr;
+  for (const auto& [number, known] : known_) {
+    const int how = match(known.name, fingerprint);
+    if (how == 2) return &known;
+    if (how == 1) found = &known;
+  }
+  return found;
+}
+
 std::string GroupState::name_of(std::uint32_t fingerprint) const {
   const std::scoped_lock lock(mutex_);
-  const auto found = names_.find(fingerprint);
-  if (found != names_.end()) return found->second.text;
-  // A header's upper half has a hash of counts mixed in (algorithms/handshake.hpp).
-  const auto half = [](std::uint32_t word) { return word & 0xffffu; };
-  const auto counted = std::ranges::find_if(
-      names_, [&](const auto& named) { return named.second.counted && half(named.first) == half(fingerprint); });
-  if (counted != names_.end()) return counted->second.text + ", with other counts,";
+  if (const KnownCall* const known = find_call(fingerprint)) return known->name.text;
+  return fmt::format("a call with fingerprint {:08x}", fingerprint);
+}
+
+// Calls in which counts alone differ have one name, so it is said that they do.
+std::string GroupState::name_of(std::uint32_t fingerprint, int peer) const {
+  const std::scoped_lock lock(mutex_);
+  const KnownCall* const own = find_call(fingerprint);
+  if (own != nullptr) return own->name.text + (own->name.fingerprint != fingerprint ? ", with other counts," : "");
+  const auto theirs = communicator_.board().find(peer, static_cast<std::uint32_t>(id_), fingerprint);
+  if (theirs) return *theirs;
+  if (fingerprint == kRejectedCall) return "a call that it rejected";
   return fmt::format("a call with fingerprint {:08x}", fingerprint);
 }
 

@@ -46,7 +46,10 @@ bool is_kept(const Group& group, Stream stream) {
 
 void run_held(const Group& group, const PlannedCall& planned) {
   if (Capture* const capture = Capture::current()) return capture->keep(group, planned);
-  with_history(group.state(), [&] { group.state().communicator().fabric().run(planned); });
+  const GroupState& state = group.state();
+  bool good = true;
+  with_history(state, [&] { good = state.communicator().fabric().run(planned); });
+  if (!good) state.communicator().throw_failed(state, planned.call);
 }
 
 void run_or_keep(const Group& group, const PlannedCall& planned) {
@@ -67,12 +70,10 @@ Recording Recording::capture(const Communicator& communicator, const std::functi
 
 void Recording::replay() const {
   const detail::NvtxRange range("weft::Recording::replay");
-  const std::vector<detail::RecordedCall>& calls = calls_->calls;
-  for (const detail::RecordedCall& call : calls) {
-    call.group.check();  // after a fault, of whichever group, nothing more is sent
+  for (const detail::RecordedCall& call : calls_->calls) {
+    detail::check_not_ended(call.group);  // after a fault, of whichever group, nothing more is sent
     detail::run_or_keep(call.group, call.planned);
   }
-  if (!calls.empty()) calls.back().group.check();
 }
 
 std::size_t Recording::size() const {

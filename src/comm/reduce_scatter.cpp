@@ -74,8 +74,7 @@ void make(const Group& handle, const Scatter& scatter, Shares shares, const deta
 
 }  // namespace
 
-void reduce_scatter_tensor(const Group& handle, const ReduceScatterArgs& args) {
-  const detail::NvtxRange range("weft::reduce_scatter_tensor");
+static void make_reduce_scatter_tensor(const Group& handle, const ReduceScatterArgs& args) {
   const GroupState& group = handle.state();
   detail::check_choice("type", args.type, DataType::i32);
   const std::size_t element = size_of(args.type), size = static_cast<std::size_t>(group.size());
@@ -104,8 +103,12 @@ void reduce_scatter_tensor(const Group& handle, const ReduceScatterArgs& args) {
   make(handle, scatter, shares, name);
 }
 
-void reduce_scatter_v(const Group& handle, const ReduceScatterVArgs& args) {
-  const detail::NvtxRange range("weft::reduce_scatter_v");
+void reduce_scatter_tensor(const Group& handle, const ReduceScatterArgs& args) {
+  const detail::NvtxRange range("weft::reduce_scatter_tensor");
+  detail::make_or_tell(handle.state(), args.stream, [&] { make_reduce_scatter_tensor(handle, args); });
+}
+
+static void make_reduce_scatter_v(const Group& handle, const ReduceScatterVArgs& args) {
   const GroupState& group = handle.state();
   detail::check_choice("type", args.type, DataType::i32);
   const std::size_t element = size_of(args.type);
@@ -128,6 +131,11 @@ void reduce_scatter_v(const Group& handle, const ReduceScatterVArgs& args) {
                   detail::describe(args.counts), args.tag),
       true};
   make(handle, scatter, detail::counted_shares(group, args.counts, true, args.output_rows, args.input_rows), name);
+}
+
+void reduce_scatter_v(const Group& handle, const ReduceScatterVArgs& args) {
+  const detail::NvtxRange range("weft::reduce_scatter_v");
+  detail::make_or_tell(handle.state(), args.stream, [&] { make_reduce_scatter_v(handle, args); });
 }
 
 }  // namespace weft

@@ -190,8 +190,7 @@ detail::NormWork work_of(const AllReduceRmsNormArgs& args) {
 
 }  // namespace
 
-void all_reduce_rms_norm(const Group& handle, const AllReduceRmsNormArgs& args) {
-  const detail::NvtxRange range("weft::all_reduce_rms_norm");
+static void make_all_reduce_rms_norm(const Group& handle, const AllReduceRmsNormArgs& args) {
   GroupState& group = handle.state();
   check_arguments(group, args);
   detail::check_ready(handle, "all_reduce_rms_norm");
@@ -244,7 +243,11 @@ void all_reduce_rms_norm(const Group& handle, const AllReduceRmsNormArgs& args) 
     for (std::uint64_t i = 0; i < steps.sums(); ++i) reduce(steps.sum(i));
     run(detail::NormRowsOperation{.work = steps.norm(), .type = args.type}, plan.norm_blocks, plan.norm_threads);
   }
-  if (handle.device() == Device::cpu) handle.check();
+}
+
+void all_reduce_rms_norm(const Group& handle, const AllReduceRmsNormArgs& args) {
+  const detail::NvtxRange range("weft::all_reduce_rms_norm");
+  detail::make_or_tell(handle.state(), args.stream, [&] { make_all_reduce_rms_norm(handle, args); });
 }
 
 }  // namespace weft

@@ -90,6 +90,8 @@ std::shared_ptr<CommunicatorState> CommunicatorState::create(std::unique_ptr<Boo
   const FabricArgs args{.bootstrap = meet, .config = chosen, .nccl = nccl};
   state->fabric_ = chosen.device == Device::cuda ? make_cuda_fabric(args) : make_cpu_fabric(args);
 
+  state->board_ = CallBoard::create(meet);
+
   state->agree_on_tuning();
   state->least_max_blocks_ =
       std::ranges::min(meet.all_gather_value("compare the blocks that fit", state->fabric_->max_blocks()));
@@ -221,17 +223,22 @@ GroupState* CommunicatorState::split(int color) {
     if (peer == rank()) place = static_cast<int>(members.size());
     members.push_back(peer);
   }
-  bootstrap_->agree_on("split: prepare", [&] {
-    fabric_->split(id, color);
-    groups_.push_back(nullptr);
-    if (members.empty()) return;
-    const auto size = static_cast<std::uint32_t>(members.size());
-    groups_.back() = std::make_unique<GroupState>(*this, id, std::move(members), place, 0, region_offset(id),
-                                                  group_layout(config_, size));
-    groups_.back()->arm(config_.first_epoch, true);
-  });
+  groups_.push_back(nullptr);  // on all ranks: a split that fails takes its number with it
+  try {
+    bootstrap_->agree_on("split: prepare", [&] {
+      fabric_->split(id, color);
+      if (members.empty()) return;
+      const auto size = static_cast<std::uint32_t>(members.size());
+      groups_.back() = std::make_unique<GroupState>(*this, id, std::move(members), place, 0, region_offset(id),
+                                                    group_layout(config_, size));
+      groups_.back()->arm(config_.first_epoch, true);
+    });
+    check_nccl(groups_.back().get());
+  } catch (...) {
+    groups_.back().reset();
+    throw;
+  }
   const GroupState* const group = groups_.back().get();
-  check_nccl(group);
   if (group != nullptr)
     logger().info("rank {} is {} of {} in group {}; tuned by {}", rank(), group->rank(), group->size(), id,
                   group->tuning().reason);
@@ -286,10 +293,19 @@ std::size_t CommunicatorState::window_bytes() const {
   return bytes;
 }
 
+// Calls that were made before end as if nothing came behind them: were they told that the memory is released, some
+// blocks of a launch could learn it in time and others not.
+void CommunicatorState::finish_all_calls() {
+  bootstrap_->agree_on("release: finish the calls before it", [&] {
+    if (released_) throw Error(Errc::released, "release: the communicator's memory is released already");
+    fabric_->finish_calls();
+  });
+}
+
 void CommunicatorState::release() {
+  finish_all_calls();
   forbid_abort();  // before the meeting after which peers' windows go
   bootstrap_->agree_on("release", [&] {
-    if (released_) throw Error(Errc::released, "release: the communicator's memory is released already");
     for (const auto& group : groups_) {
       if (group != nullptr) group->set_released();
     }
@@ -328,7 +344,7 @@ void CommunicatorState::acquire() {
       bootstrap_->all_gather_value("acquire: compare addresses", static_cast<char>(windows() != windows_));
   const bool any_moved = std::ranges::any_of(moved, [](char yes) { return yes != 0; });
   bootstrap_->agree_on("acquire: prepare memory", [&] {
-    forget_release();
+    forget_stale_replay();
     for (const auto& group : groups_) {
       if (group != nullptr) group->arm({}, any_moved);
     }

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "comm/call_board.hpp"
 #include "core/plan.hpp"
 #include "core/tuning.hpp"
 #include "fabric/fabric.hpp"
@@ -23,13 +24,6 @@ namespace weft::detail {
 class CommunicatorState;
 class ExchangeState;
 class SymmetricState;
-
-// One call in numbers and in words. The fingerprint is what ranks compare.
-struct CallName {
-  std::uint32_t fingerprint;
-  std::string text;
-  bool counted = false;  // headers have a hash of its counts in their upper half, too
-};
 
 class GroupState {
  public:
@@ -56,10 +50,14 @@ class GroupState {
   void set_released();
 
   Call call(std::uint32_t fingerprint) const;
-  // Notes a call for fault messages and the flight recorder.
+  // Notes a call for fault messages, this rank's and its peers', and the flight recorder.
   void remember(const CallName& name);
+  // … for its peers' messages alone.
+  void publish(const CallName& name);
   std::vector<CallRecord> recent_calls() const;
+  // What this rank has called, or member `peer` of the world has.
   std::string name_of(std::uint32_t fingerprint) const;
+  std::string name_of(std::uint32_t fingerprint, int peer) const;
 
  private:
   CommunicatorState& communicator_;
@@ -75,8 +73,16 @@ class GroupState {
   Channel table_{};               // the host's copy
   std::uint32_t generation_ = 0;  // of the window; 0 stands for a released one
 
-  mutable std::mutex mutex_;                 // status() may be asked from any thread
-  std::map<std::uint32_t, CallName> names_;  // by fingerprint
+  struct KnownCall {
+    CallName name;
+    std::uint64_t last;   // number of the call
+    std::uint64_t entry;  // on the board
+  };
+  const KnownCall* find_call(std::uint32_t fingerprint) const;
+  void forget_old_calls();
+
+  mutable std::mutex mutex_;                  // status() may be asked from any thread
+  std::map<std::uint32_t, KnownCall> known_;  // by fingerprint
   std::vector<CallRecord> recent_;
   std::uint64_t calls_ = 0;
 };
@@ -91,6 +97,7 @@ class CommunicatorState : public std::enable_shared_from_this<CommunicatorState>
   Fabric& fabric() const { return *fabric_; }
   const std::shared_ptr<Fabric>& shared_fabric() const { return fabric_; }
   const Config& config() const { return config_; }
+  CallBoard& board() const { return *board_; }
   int rank() const { return bootstrap_->rank(); }
   int size() const { return bootstrap_->size(); }
   bool released() const { return released_; }
@@ -122,6 +129,10 @@ class CommunicatorState : public std::enable_shared_from_this<CommunicatorState>
   std::optional<Fault> fault() const;
   // Throws it, with the last calls of the group that failed. `asked`: whose calls are told where that is not known.
   void check(const GroupState& asked) const;
+  // The same of what has ended the communicator alone: stale replays leave other calls as they are.
+  void check_ending(const GroupState& asked) const;
+  // Of a call that has returned false on this CPU rank: throws why.
+  [[noreturn]] void throw_failed(const GroupState& asked, const Call& call) const;
 
  private:
   CommunicatorState(std::unique_ptr<Bootstrap> bootstrap, const Config& config);
@@ -135,6 +146,7 @@ class CommunicatorState : public std::enable_shared_from_this<CommunicatorState>
   std::vector<const std::byte*> windows() const;
   void check_pairs();
   void check_nccl(const GroupState* group);
+  void finish_all_calls();
   void forbid_abort();
   void allow_abort();
   std::size_t region_offset(int group) const;
@@ -143,9 +155,12 @@ class CommunicatorState : public std::enable_shared_from_this<CommunicatorState>
   struct Found {
     Fault fault;
     std::shared_ptr<const GroupState> group;  // whose call failed, freed or not; null where that is not known
-    std::string reason;                       // NCCL's
   };
   std::optional<Found> find_fault() const;
+  std::optional<Found> find_ending() const;
+  std::optional<Found> find_stale_replay() const;
+  std::optional<Found> find_between_calls() const;
+  [[noreturn]] void throw_found(const Found& found, const GroupState& asked) const;
   std::optional<Found> found_by_kernel(const FaultRecord& record) const;
   std::optional<Found> found_by_host() const;
   // Those that were not freed.
@@ -164,11 +179,12 @@ class CommunicatorState : public std::enable_shared_from_this<CommunicatorState>
   std::shared_ptr<const GroupState> channel_owner(std::uint32_t channel) const;
   std::vector<CallRecord> history(const GroupState& group) const;
   void warn_when_slow(const FaultRecord& record) const;
-  void forget_release();
+  void forget_stale_replay();
 
   std::unique_ptr<Bootstrap> bootstrap_;
   Config config_;
   std::shared_ptr<Fabric> fabric_;
+  std::unique_ptr<CallBoard> board_;
   std::string processor_;            // rank 0's
   std::vector<TuningTable> tuning_;  // likewise; those of its file first
   int least_max_blocks_ = 0;
@@ -178,10 +194,10 @@ class CommunicatorState : public std::enable_shared_from_this<CommunicatorState>
   std::mutex abort_mutex_;                 // of the two below
   bool aborted_ = false;
   bool reachable_ = true;     // the windows are there for abort() to write to
-  mutable std::mutex mutex_;  // of the two below, and of exchanges_, which status() looks at from any thread
+  mutable std::mutex mutex_;  // of the three below, and of exchanges_, which status() looks at from any thread
   mutable std::uint32_t warned_epoch_ = 0;
-  mutable std::optional<Found> found_;               // the first one stays, whoever sees another one later
-  std::vector<std::unique_ptr<GroupState>> groups_;  // by id, the world first; null where this rank is in none
+  mutable std::optional<Found> ending_, stale_replay_;  // the first ones stay, whoever sees others later
+  std::vector<std::unique_ptr<GroupState>> groups_;     // by id, the world first; null where this rank is in none
   // By slot; null where one was freed. With channels from the other end: 63, 62, … They keep no reference to this
   // communicator's owner.
   std::vector<std::shared_ptr<ExchangeState>> exchanges_;

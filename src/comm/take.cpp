@@ -47,8 +47,7 @@ void take_rows(const Group& handle, const TakeRowsArgs& args) {
   detail::check_extent(group, output);
   detail::check_overlap(output, input, detail::kNowhere);
   group.communicator().fabric().check_stream(args.stream);
-  detail::check_acquired(group, "take_rows");
-  handle.check();
+  detail::check_alive(handle, "take_rows");
 
   // The table of slots is everybody's; what this rank needs of it is looked at behind it.
   Counts slots = args.counts;

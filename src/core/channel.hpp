@@ -20,7 +20,9 @@ inline constexpr std::size_t kWindowHeaderBytes = 256;
 
 // Byte offsets inside a region; the same on every rank, and independent of message sizes.
 struct RegionLayout {
-  std::uint64_t headers;       // [bank][sender] words: epoch << 32 | fingerprint
+  // [bank][sender] words: epoch << 32 | fingerprint; and behind them [sender] words: epoch << 32 | how many calls the
+  // sender has rejected in place of that one (algorithms/rejection.hpp).
+  std::uint64_t headers;
   std::uint64_t one_shot;      // [bank][sender][one_shot_packs]
   std::uint64_t scatter;       // [bank][sender][two_shot_packs]: parts of the shard that this rank reduces
   std::uint64_t gather;        // [bank][owner][two_shot_packs]: reduced shards
@@ -61,7 +63,7 @@ constexpr RegionLayout make_layout(std::uint32_t size, std::size_t one_shot_byte
   layout.two_shot_packs = packs((two_shot_bytes + size - 1) / size);
   const std::uint64_t slots = std::uint64_t{kBanks} * size;
   layout.headers = 0;
-  layout.one_shot = aligned(slots * sizeof(std::uint64_t));
+  layout.one_shot = aligned((slots + size) * sizeof(std::uint64_t));
   layout.scatter = layout.one_shot + slots * layout.one_shot_packs * sizeof(Pack);
   layout.gather = layout.scatter + slots * layout.two_shot_packs * sizeof(Pack);
   layout.bulk_packs = bulk.packs;
@@ -104,21 +106,46 @@ constexpr MultimemLayout add_multimem(RegionLayout& region, std::uint32_t size, 
 //   kStaleReplay  its own replays of recordings whose memory is gone, which end nothing
 enum FaultKind : std::uint32_t { kEnding, kStaleReplay, kFaultKinds };
 
+// What a thread waits at most for the record of another one, which has only a dozen words left to store.
+inline constexpr std::uint64_t kRecordPatienceNs = 1'000'000'000;
+
 // Written by whoever has the claim, read by the host without waiting.
 struct FaultRecord {
   std::uint32_t complete;  // stored last, with release
   std::uint32_t code;      // Errc
   std::uint32_t channel;   // which group
-  std::uint32_t peer;      // world rank, or kNoPeer
+  std::uint32_t peer;      // world rank of who is to blame, or kNoPeer
+  std::uint32_t reporter;  // … of who has told this rank, or kNoPeer
   std::uint32_t epoch_wanted;
   std::uint32_t epoch_seen;
   std::uint32_t fingerprint;
   std::uint32_t theirs;
   std::uint32_t phase;
+  std::uint32_t misfit;  // Misfit: of a count that is too large, or negative; the next three belong to it
+  std::uint32_t misfit_place;
+  std::uint32_t misfit_value[2], misfit_limit[2];  // signed numbers, their lower halves first
   std::uint32_t slow_epoch;  // kEnding, not a fault: the newest call in which a wait took a tenth of the deadline …
   std::uint32_t slow_peer;   // … and for whom
 };
 inline constexpr std::uint32_t kNoPeer = 0xffffffffu;
+
+// Which number on the device does not fit; `place`: of a rank, or of an expert.
+enum class Misfit : std::uint32_t {
+  none,
+  count,        // of rank `place` is negative
+  slot,         // … its slot is
+  count_slot,   // … is more than its slot has
+  other_count,  // … is not that of its group's first rank
+  whole_rows,   // all slots have more rows than the tensor for all of them
+  own_rows,     // this rank's part has more rows than its tensor
+  total_rows,   // all counts are together more than a count can be
+  taken_rows,   // the part that is taken has more rows than the output
+  expert_rows,  // expert `place` gets more rows than it has room for
+  rows_of_all,  // all experts get more rows than there is room for
+};
+
+// A fingerprint that no call has: its rank has rejected it.
+inline constexpr std::uint32_t kRejectedCall = 0x4a454354u;
 
 // Which part of a call a launch makes. A wait follows its send, and nothing else of the group comes between.
 enum class Part : std::uint8_t { whole, send, wait };
@@ -223,12 +250,16 @@ WEFT_FN constexpr std::uint32_t rank_before(std::uint32_t rank, std::uint32_t tu
   return rank >= turn ? rank - turn : rank + size - turn;
 }
 
-// Poison: who says so and why, in one word that is never zero.
-WEFT_FN constexpr std::uint32_t poison_word(std::uint32_t world_rank, std::uint32_t code) {
-  return world_rank << 8 | code;
+// Poison: who says so, who is to blame, and why, in one word that is never zero.
+static_assert(kMaxRanks <= 0x100);
+WEFT_FN constexpr std::uint32_t poison_word(std::uint32_t reporter, std::uint32_t culprit, std::uint32_t code) {
+  return culprit << 16 | reporter << 8 | code;
 }
-WEFT_FN constexpr std::uint32_t poison_rank(std::uint32_t word) {
-  return word >> 8;
+WEFT_FN constexpr std::uint32_t poison_reporter(std::uint32_t word) {
+  return word >> 8 & 0xffu;
+}
+WEFT_FN constexpr std::uint32_t poison_culprit(std::uint32_t word) {
+  return word >> 16;
 }
 WEFT_FN constexpr std::uint32_t poison_code(std::uint32_t word) {
   return word & 0xffu;

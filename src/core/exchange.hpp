@@ -144,7 +144,7 @@ constexpr void plan_row(ExchangeShape& shape) {
 
 constexpr ExchangeLayout make_exchange_layout(std::uint32_t ranks, const ExchangeShape& shape) {
   const std::uint64_t rows = std::uint64_t{kBanks} * ranks * shape.tokens;
-  const std::uint64_t headers = aligned_to_line(std::uint64_t{kBanks} * ranks * sizeof(std::uint64_t));
+  const std::uint64_t headers = aligned_to_line(std::uint64_t{kBanks + 1} * ranks * sizeof(std::uint64_t));
   ExchangeLayout layout{};
   layout.counts = headers;
   layout.records =

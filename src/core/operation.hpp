@@ -8,6 +8,7 @@
 #include "algorithms/push_copy.hpp"
 #include "algorithms/push_counts.hpp"
 #include "algorithms/push_reduce_scatter.hpp"
+#include "algorithms/rejection.hpp"
 #include "algorithms/take_rows.hpp"
 #include "core/exchange.hpp"
 #include "core/norm_work.hpp"
@@ -86,7 +87,7 @@ struct NormOperation {
   bool keeps_own = false;  // one-shot between two ranks: its own input is not sent to itself
 };
 
-// These two concern their own rank alone: they are no calls of the protocol.
+// These three are no calls of the protocol: nothing is waited for.
 struct NormRowsOperation {
   NormWork work;
   DataType type;
@@ -95,10 +96,11 @@ struct TakeOperation {
   TakeWork work;
   bool whole;
 };
+struct RejectionOperation {};
 
 // Recordings and fabrics pass it on unread. Executors have a translation unit for each alternative, which finds the
 // instance that serves it (core/dispatch.hpp, core/dispatch_moves.hpp, core/dispatch_moe.hpp, core/dispatch_norm.hpp).
-using Operation =
-    std::variant<AllReduceOperation, MoveOperation, MoeOperation, NormOperation, NormRowsOperation, TakeOperation>;
+using Operation = std::variant<AllReduceOperation, MoveOperation, MoeOperation, NormOperation, NormRowsOperation,
+                               TakeOperation, RejectionOperation>;
 
 }  // namespace weft::detail

@@ -38,13 +38,21 @@ WEFT_FN bool epoch_reached(std::uint32_t got, std::uint32_t want) {
   return static_cast<std::int32_t>(got - want) >= 0;  // epochs wrap
 }
 
+// A number on the device that does not fit.
+struct MisfitInfo {
+  Misfit what = Misfit::none;
+  std::uint32_t place = 0;
+  std::int64_t value = 0, limit = 0;
+};
+
 struct FaultInfo {
   Errc code;
-  std::uint32_t peer = kNoPeer;  // world rank
+  std::uint32_t peer = kNoPeer;  // world rank of who is to blame; kNoPeer: nobody else
   std::uint32_t epoch_seen = 0;
   std::uint32_t theirs = 0;
   std::uint32_t phase = 0;
   std::uint32_t word = 0;  // poison that this rank was told, and tells on as it is; 0: the fault is its own
+  MisfitInfo misfit = {};
 };
 
 template <Team T>
@@ -53,27 +61,50 @@ WEFT_FN void end_group(T& team, LocalState* local) {
   for (BlockWord& word : local->admitted) team.store(&word.value, kEnded);
 }
 
+// The first thread that reports a fault of its kind writes the record. Every other one stays here until it is written:
+// the host looks for the reason as soon as it sees a call end. A host that forgets a stale replay frees its claim.
+template <Team T>
+WEFT_SLOW void await_record(T& team, const Channel* channel, FaultKind kind) {
+  const std::uint64_t began = team.now();
+  for (std::uint32_t spins = 1; team.load(&channel->record[kind].complete) == 0; ++spins) {
+    const bool forgotten = kind == kStaleReplay && team.load(channel->claim + kind) == 0;
+    if (forgotten || team.now() - began > kRecordPatienceNs) return;
+    team.relax(spins);
+  }
+}
+
 // Ends the group on this rank, writes the record where the host sees it (the communicator's first fault of its kind
-// only) and ends the communicator at every peer. Cold: never on the path of a call that works.
+// only) and ends the communicator at every peer. On return the record is there. Cold: never on the path of a call that
+// works.
 template <Team T>
 WEFT_SLOW void report(T& team, CallId id, FaultInfo info) {
   const Channel* channel = id.channel;
   const bool local_matter = info.code == Errc::released;  // peers that miss this call find out by themselves
   if (!local_matter) end_group(team, id.local);
   const FaultKind kind = local_matter ? kStaleReplay : kEnding;
-  if (team.exchange(channel->claim + kind, 1u) != 0) return;
+  if (team.exchange(channel->claim + kind, 1u) != 0) return await_record(team, channel, kind);
   FaultRecord* record = channel->record + kind;
   team.store(&record->code, static_cast<std::uint32_t>(info.code));
   team.store(&record->channel, channel->id);
   team.store(&record->peer, info.peer);
+  team.store(&record->reporter, info.word != 0 ? poison_reporter(info.word) : kNoPeer);
   team.store(&record->epoch_wanted, id.epoch);
   team.store(&record->epoch_seen, info.epoch_seen);
   team.store(&record->fingerprint, id.fingerprint);
   team.store(&record->theirs, info.theirs);
   team.store(&record->phase, info.phase);
+  team.store(&record->misfit, static_cast<std::uint32_t>(info.misfit.what));
+  team.store(&record->misfit_place, info.misfit.place);
+  const auto put = [&](std::uint32_t(&halves)[2], std::int64_t value) {
+    team.store(&halves[0], static_cast<std::uint32_t>(value));
+    team.store(&halves[1], static_cast<std::uint32_t>(value >> 32));
+  };
+  put(record->misfit_value, info.misfit.value);
+  put(record->misfit_limit, info.misfit.limit);
   team.store_release(&record->complete, 1u);
   if (local_matter) return;
-  const std::uint32_t own_word = poison_word(channel->world_rank, static_cast<std::uint32_t>(info.code));
+  const std::uint32_t culprit = info.peer == kNoPeer ? channel->world_rank : info.peer;
+  const std::uint32_t own_word = poison_word(channel->world_rank, culprit, static_cast<std::uint32_t>(info.code));
   const std::uint32_t word = info.word != 0 ? info.word : own_word;
   for (std::uint32_t peer = 0; peer < channel->world_size; ++peer) {
     team.store(reinterpret_cast<std::uint32_t*>(channel->window[peer] + kPoisonOffset), word);
@@ -87,7 +118,7 @@ WEFT_FN bool unpoisoned(T& team, CallId id, std::uint32_t word, std::uint32_t ph
   const bool aborted = poison_code(word) == static_cast<std::uint32_t>(Errc::aborted);
   const Errc code = aborted ? Errc::aborted : Errc::peer_failed;
   report(team, id,
-         {.code = code, .peer = poison_rank(word), .theirs = poison_code(word), .phase = phase, .word = word});
+         {.code = code, .peer = poison_culprit(word), .theirs = poison_code(word), .phase = phase, .word = word});
   return false;
 }
 
@@ -119,6 +150,20 @@ WEFT_FN std::uint64_t newest_header(T& team, const Channel* channel, std::uint32
   return newest;
 }
 
+// Whether `peer` has rejected this call, of which it has made no other yet: more often than this rank itself, which may
+// have tried in vain as well (algorithms/rejection.hpp).
+template <Team T>
+WEFT_FN bool has_rejected(T& team, CallId id, std::uint32_t peer) {
+  const Channel* channel = id.channel;
+  const auto* words = reinterpret_cast<const std::uint64_t*>(channel->region[channel->rank] + channel->layout.headers) +
+                      kBanks * channel->size;
+  const auto times = [&](std::uint32_t rank) {
+    const std::uint64_t word = team.load(words + rank);
+    return static_cast<std::uint32_t>(word >> 32) == id.epoch ? static_cast<std::uint32_t>(word) : 0u;
+  };
+  return times(peer) > times(channel->rank);
+}
+
 // Called every so often by a wait that goes on: is there still something to hope for? `peer`: a group rank that is
 // waited for, or kNoPeer where nothing is missing that a peer has to send: then, until the end of the wait.
 template <Team T>
@@ -135,6 +180,10 @@ WEFT_SLOW WaitState worth_waiting(T& team, CallId id, std::uint32_t peer, WaitSi
   // Who blames nobody ends with whoever does. The word of peers may be missing: where an earlier fault is on record
   // still, they were told of that one alone.
   if (peer == kNoPeer) return {.began = team.load(&id.local->dead) == 0 ? team.now() : 0};
+  if (has_rejected(team, id, peer)) {
+    return fail(
+        {.code = Errc::mismatch, .peer = channel->member[peer], .epoch_seen = id.epoch, .theirs = kRejectedCall});
+  }
   // Who has sent everything may leave: only the death of a rank that is late matters, and what that one sent before it
   // went is looked for once more.
   if (team.dead_peer() == static_cast<int>(channel->member[peer])) {
@@ -214,7 +263,11 @@ WEFT_FN bool enter(T& team, Session& s, const Entry& entry, Part part) {
   s.epoch = entry.epoch;
   const std::uint32_t admitted = entry.admitted;
   if (admitted != s.call->generation) {
-    if (admitted != kEnded) report(team, id_of(s), {.code = Errc::released});
+    if (admitted != kEnded) {
+      report(team, id_of(s), {.code = Errc::released});
+    } else if (team.thread_rank() == 0) {
+      await_record(team, s.call->channel, kEnding);  // who has ended the group may still be writing it
+    }
     return false;
   }
   if (team.block_rank() == 0 && team.thread_rank() == 0) {

@@ -3,9 +3,11 @@
 
 namespace weft::detail {
 
-void run_operation(const Call& call, const AllReduceOperation& operation, Liveness* liveness) {
+bool run_operation(const Call& call, const AllReduceOperation& operation, Liveness* liveness) {
+  bool good = false;
   with_all_reduce(operation.instance, operation.algorithm,
-                  [&]<class A>() { run_call<A>(call, operation.work, liveness); });
+                  [&]<class A>() { good = run_call<A>(call, operation.work, liveness); });
+  return good;
 }
 
 }  // namespace weft::detail

@@ -5,8 +5,9 @@
 
 namespace weft::detail {
 
-void run_on_cpu(const PlannedCall& planned, Liveness* liveness) {
-  std::visit([&](const auto& operation) { run_operation(planned.call, operation, liveness); }, planned.operation);
+bool run_on_cpu(const PlannedCall& planned, Liveness* liveness) {
+  return std::visit([&](const auto& operation) { return run_operation(planned.call, operation, liveness); },
+                    planned.operation);
 }
 
 }  // namespace weft::detail

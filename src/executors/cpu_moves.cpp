@@ -3,9 +3,11 @@
 
 namespace weft::detail {
 
-void run_operation(const Call& call, const MoveOperation& operation, Liveness* liveness) {
-  const auto run = [&]<class A>(const typename A::Work& work) { run_call<A>(call, work, liveness); };
+bool run_operation(const Call& call, const MoveOperation& operation, Liveness* liveness) {
+  bool good = false;
+  const auto run = [&]<class A>(const typename A::Work& work) { good = run_call<A>(call, work, liveness); };
   std::visit(ServeMove<decltype(run)>{run}, operation);
+  return good;
 }
 
 }  // namespace weft::detail

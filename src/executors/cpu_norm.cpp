@@ -3,12 +3,16 @@
 
 namespace weft::detail {
 
-void run_operation(const Call& call, const NormOperation& operation, Liveness* liveness) {
-  with_norm(NormInstance::of(operation), [&]<class A>() { run_call<A>(call, operation.work, liveness); });
+bool run_operation(const Call& call, const NormOperation& operation, Liveness* liveness) {
+  bool good = false;
+  with_norm(NormInstance::of(operation), [&]<class A>() { good = run_call<A>(call, operation.work, liveness); });
+  return good;
 }
 
-void run_operation(const Call& call, const NormRowsOperation& operation, Liveness* liveness) {
-  with_norm_rows(operation.type, [&]<class A>() { run_one_rank<A>(call, operation.work, liveness); });
+bool run_operation(const Call& call, const NormRowsOperation& operation, Liveness* liveness) {
+  bool good = false;
+  with_norm_rows(operation.type, [&]<class A>() { good = run_one_rank<A>(call, operation.work, liveness); });
+  return good;
 }
 
 }  // namespace weft::detail

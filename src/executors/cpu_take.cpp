@@ -2,9 +2,9 @@
 
 namespace weft::detail {
 
-void run_operation(const Call& call, const TakeOperation& operation, Liveness* liveness) {
+bool run_operation(const Call& call, const TakeOperation& operation, Liveness* liveness) {
   if (operation.whole) return run_one_rank<TakeRows<true>>(call, operation.work, liveness);
-  run_one_rank<TakeRows<false>>(call, operation.work, liveness);
+  return run_one_rank<TakeRows<false>>(call, operation.work, liveness);
 }
 
 }  // namespace weft::detail

@@ -21,6 +21,7 @@ int load_kernels() {
   load_norms(loader);
   load_norm_rows(loader);
   load_takes(loader);
+  load_rejections(loader);
   return std::min(loader.fewest() * processors, static_cast<int>(kMaxBlocks));
 }
 

@@ -38,10 +38,13 @@ void launch_one_rank(const PlannedCall& planned, const typename A::Work& work) {
 class Loader {
  public:
   Loader() {
-    check_cuda(cudaMalloc(&state_, sizeof(LocalState)), "cudaMalloc");
-    check_cuda(cudaMemset(state_, 0xff, sizeof(LocalState)), "cudaMemset");
+    check_cuda(cudaMalloc(&group_, sizeof(EndedGroup)), "cudaMalloc");
+    check_cuda(cudaMemset(group_, 0xff, sizeof(EndedGroup)), "cudaMemset");
+    Channel channel{};
+    channel.record = group_->record;
+    check_cuda(cudaMemcpy(&group_->channel, &channel, sizeof(channel), cudaMemcpyHostToDevice), "cudaMemcpy");
   }
-  ~Loader() { static_cast<void>(cudaFree(state_)); }  // waits for the kernels
+  ~Loader() { static_cast<void>(cudaFree(group_)); }  // waits for the kernels
   Loader(const Loader&) = delete;
   Loader& operator=(const Loader&) = delete;
 
@@ -64,7 +67,8 @@ class Loader {
     if (attributes.localSizeBytes <= reserved_) return;
     reserved_ = attributes.localSizeBytes;
     Call ended{};
-    ended.local = state_;
+    ended.channel = &group_->channel;
+    ended.local = &group_->local;
     kernel<<<1, 32>>>(ended, Work{});
     check_cuda(cudaGetLastError(), "first launch of a kernel");
   }
@@ -72,7 +76,13 @@ class Loader {
   int fewest() const { return fewest_; }
 
  private:
-  LocalState* state_ = nullptr;  // of a group that has ended: the kernel finds kEnded and returns
+  // All ones: the kernel finds kEnded, and a record that is complete, and returns.
+  struct EndedGroup {
+    LocalState local;
+    FaultRecord record[kFaultKinds];
+    Channel channel;
+  };
+  EndedGroup* group_ = nullptr;
   std::size_t reserved_ = 0;
   int fewest_ = 1 << 20;
 };
@@ -90,5 +100,7 @@ void launch_operation(const PlannedCall& planned, const NormRowsOperation& opera
 void load_norm_rows(Loader& loader);
 void launch_operation(const PlannedCall& planned, const TakeOperation& operation);
 void load_takes(Loader& loader);
+void launch_operation(const PlannedCall& planned, const RejectionOperation& operation);
+void load_rejections(Loader& loader);
 
 }  // namespace weft::detail

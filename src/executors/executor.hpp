@@ -19,8 +19,8 @@ struct PlannedCall {
   Stream stream = nullptr;
 };
 
-// Runs in the calling thread; complete on return. A failure is in the channel's record.
-void run_on_cpu(const PlannedCall& planned, Liveness* liveness);
+// Runs in the calling thread; complete on return. False: the call has failed, and the channel's record says why.
+bool run_on_cpu(const PlannedCall& planned, Liveness* liveness);
 
 // Enqueues one kernel; makes no synchronising call. Throws Errc::system with CUDA's reason.
 void launch_on_gpu(const PlannedCall& planned);

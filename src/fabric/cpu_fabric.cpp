@@ -95,11 +95,16 @@ class CpuFabric final : public Fabric {
     control_->record[kind] = {};
     control_->claim[kind] = 0;
   }
+  std::uint32_t poison() const override {
+    if (window(0, rank_) == nullptr) return 0;
+    return CpuThread::load(reinterpret_cast<const std::uint32_t*>(window(0, rank_) + kPoisonOffset));
+  }
+  std::vector<int> dead_peers() const override { return liveness_.dead_peers(); }
   void abort() noexcept override {
     CpuThread::store(&control_->abort, 1u);
     if (window(0, rank_) == nullptr) return;
-    const std::uint32_t word =
-        poison_word(static_cast<std::uint32_t>(rank_), static_cast<std::uint32_t>(Errc::aborted));
+    const auto own = static_cast<std::uint32_t>(rank_);
+    const std::uint32_t word = poison_word(own, own, static_cast<std::uint32_t>(Errc::aborted));
     for (int peer = 0; peer < size_; ++peer) {
       CpuThread::store(reinterpret_cast<std::uint32_t*>(window(0, peer) + kPoisonOffset), word);
     }
@@ -112,7 +117,7 @@ class CpuFabric final : public Fabric {
                   "stream: must be null on CPU ranks, where operations run in the calling thread");
     }
   }
-  void run(const PlannedCall& planned) override { run_on_cpu(planned, &liveness_); }
+  bool run(const PlannedCall& planned) override { return run_on_cpu(planned, &liveness_); }
   bool keep_alive(Stream, const std::shared_ptr<Fabric>&) override { return false; }
 
   void split(int, int) override {}

@@ -18,6 +18,7 @@
 #include "fabric/captured.hpp"
 #include "fabric/cuda_window.hpp"
 #include "fabric/fabric.hpp"
+#include "fabric/liveness.hpp"
 #include "fabric/nccl_api.hpp"
 #include "fabric/nccl_groups.hpp"
 
@@ -44,7 +45,8 @@ class CudaFabric final : public Fabric {
       : rank_(args.bootstrap.rank()),
         size_(args.bootstrap.size()),
         deadline_(args.config.rendezvous_deadline),
-        wants_multicast_(args.config.multicast) {
+        wants_multicast_(args.config.multicast),
+        liveness_(Liveness::create(args.bootstrap)) {
     free_what_graphs_kept();
     args.bootstrap.agree_on("prepare the GPU", [&] { prepare_device(args.config.cuda_device); });
     choose_sharing(args.bootstrap);
@@ -203,13 +205,14 @@ class CudaFabric final : public Fabric {
   std::optional<HostFault> host_fault() const override {
     return nccl_ != nullptr ? nccl_->fault() : std::optional<HostFault>();
   }
+  std::vector<int> dead_peers() const override { return liveness_.dead_peers(); }
   void abort() noexcept override {
     std::atomic_ref(host_control_->abort).store(1, std::memory_order_release);  // for kernels of this rank that wait
     if (nccl_ != nullptr) nccl_->abort();
     try {
       const DeviceScope scope(device_);
-      poison_windows(device_control_->windows, size_,
-                     poison_word(static_cast<std::uint32_t>(rank_), static_cast<std::uint32_t>(Errc::aborted)),
+      const auto own = static_cast<std::uint32_t>(rank_);
+      poison_windows(device_control_->windows, size_, poison_word(own, own, static_cast<std::uint32_t>(Errc::aborted)),
                      stream_);
     } catch (const Error&) {
       // Peers then learn of it from this rank's kernels, or by their deadlines.
@@ -242,9 +245,10 @@ class CudaFabric final : public Fabric {
                     ? fmt::format("stream: belongs to GPU {}, and this rank drives GPU {}", device, device_)
                     : fmt::format("stream: not a CUDA stream ({})", cudaGetErrorString(result)));
   }
-  void run(const PlannedCall& planned) override {
+  bool run(const PlannedCall& planned) override {
     const DeviceScope scope(device_);
     launch_on_gpu(planned);
+    return true;
   }
   bool keep_alive(Stream stream, const std::shared_ptr<Fabric>& what) override { return keep_for_graphs(stream, what); }
 
@@ -359,6 +363,7 @@ class CudaFabric final : public Fabric {
   int rank_, size_;
   std::chrono::nanoseconds deadline_;
   bool wants_multicast_;
+  Liveness liveness_;
   int device_ = 0;
   int max_blocks_ = 2;
   bool shared_ = false;

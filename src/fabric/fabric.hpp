@@ -85,6 +85,10 @@ class Fabric {
   // The first fault of its kind, or one with complete == 0. Waits for nothing.
   virtual FaultRecord record(FaultKind kind) const = 0;
   virtual void clear_record(FaultKind kind) = 0;
+  // What the host knows of peers while no call is under way; neither waits for anything. The word that a peer has
+  // written to end the communicator, 0: none, as far as the host can read it; and whose processes are gone.
+  virtual std::uint32_t poison() const { return 0; }
+  virtual std::vector<int> dead_peers() const = 0;
   // The first fault among calls that NCCL serves. Waits for nothing.
   virtual std::optional<HostFault> host_fault() const { return std::nullopt; }
   // Ends the communicator on every rank that can be reached. Waits for nothing.
@@ -93,7 +97,8 @@ class Fabric {
   // Throws Errc::invalid_argument with the argument's name when an operation could not use it.
   virtual void check_buffer(const char* name, const void* data) const = 0;
   virtual void check_stream(Stream stream) const = 0;
-  virtual void run(const PlannedCall& planned) = 0;
+  // False: the call has failed, and the record says why. CPU ranks know that at once; GPUs only enqueue the call.
+  virtual bool run(const PlannedCall& planned) = 0;
   // Whether a graph is being captured on `stream`; it then keeps `what` alive.
   virtual bool keep_alive(Stream stream, const std::shared_ptr<Fabric>& what) = 0;
 

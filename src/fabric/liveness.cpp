@@ -51,4 +51,12 @@ std::optional<int> Liveness::dead_peer() const {
   return static_cast<int>(event.data.u32);
 }
 
+std::vector<int> Liveness::dead_peers() const {
+  std::vector<epoll_event> events(processes_.size());
+  const int count = ::epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), 0);
+  std::vector<int> peers;
+  for (int i = 0; i < count; ++i) peers.push_back(static_cast<int>(events[static_cast<std::size_t>(i)].data.u32));
+  return peers;
+}
+
 }  // namespace weft::detail

@@ -19,6 +19,9 @@ class Liveness {
   // The rank of a peer whose process is gone. One system call; callable from any thread.
   std::optional<int> dead_peer() const;
 
+  // All of them.
+  std::vector<int> dead_peers() const;
+
   // Why `rank` is not watched (another host, another PID namespace, pidfd_open refused); empty when it is, and for
   // ranks of this process.
   const std::string& unwatched_reason(int rank) const { return unwatched_.at(static_cast<std::size_t>(rank)); }

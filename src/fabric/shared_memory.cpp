@@ -33,8 +33,8 @@ std::size_t window_bytes(std::size_t bytes_per_rank, int size) {
   return (bytes_per_rank + page - 1) / page * page;
 }
 
-UniqueFd create_memory(std::size_t bytes) {
-  UniqueFd memory(::memfd_create("weft", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+UniqueFd create_memory(std::size_t bytes, const char* name) {
+  UniqueFd memory(::memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!memory) throw_errno("memfd_create");
   if (::ftruncate(memory.get(), static_cast<off_t>(bytes)) != 0) throw_errno(fmt::format("memfd of {} bytes", bytes));
   if (::fcntl(memory.get(), F_ADD_SEALS, seals) != 0) throw_errno("sealing the memfd");
@@ -105,7 +105,7 @@ std::shared_ptr<const SharedMemoryMapping> map_once(int memory, std::size_t byte
 
 }  // namespace
 
-SharedMemoryWindow SharedMemoryWindow::create(Bootstrap& bootstrap, std::size_t bytes_per_rank) {
+SharedMemoryWindow SharedMemoryWindow::create(Bootstrap& bootstrap, std::size_t bytes_per_rank, const char* name) {
   const int size = bootstrap.size();
   const std::vector<std::size_t> wishes = bootstrap.all_gather_value("shared memory size", bytes_per_rank);
   for (int rank = 0; rank < size; ++rank) {
@@ -119,7 +119,7 @@ SharedMemoryWindow SharedMemoryWindow::create(Bootstrap& bootstrap, std::size_t 
 
   UniqueFd memory;
   bootstrap.agree_on("shared memory creation", [&] {
-    if (bootstrap.rank() == 0) memory = create_memory(bytes * static_cast<std::size_t>(size));
+    if (bootstrap.rank() == 0) memory = create_memory(bytes * static_cast<std::size_t>(size), name);
   });
   memory = bootstrap.share_fd("shared memory hand-over", 0, memory.get());
   SharedMemoryWindow window;

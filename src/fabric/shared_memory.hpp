@@ -16,7 +16,8 @@ class SharedMemoryMapping;
 class SharedMemoryWindow {
  public:
   // Collective. `bytes_per_rank` must be the same on every rank and is rounded up to whole pages.
-  static SharedMemoryWindow create(Bootstrap& bootstrap, std::size_t bytes_per_rank);
+  // `name`: of the memfd, in /proc.
+  static SharedMemoryWindow create(Bootstrap& bootstrap, std::size_t bytes_per_rank, const char* name = "weft");
 
   SharedMemoryWindow() = default;
   SharedMemoryWindow(SharedMemoryWindow&&) noexcept = default;

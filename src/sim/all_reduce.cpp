@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "core/numeric.hpp"
+#include "sim/move_kernels.hpp"
 #include "weft/error.hpp"
 
 namespace weft::sim {
@@ -111,6 +112,10 @@ void AllReduceProgram::fill(unsigned call, unsigned rank) {
   if (spec.moving == Moving::dispatch) return fill_dispatch(call, rank);
   if (spec.moving == Moving::trial) return fill_trial(call, rank);
   if (spec.moving == Moving::combine) return fill_combine(call, rank);
+  if (spec.moving == Moving::rejection) {
+    tensors(call, rank).kernel = find_rejection_kernel(setup_.atomic_bytes, setup_.one_thread);
+    return;
+  }
   if (spec.moving == Moving::rms_norm) return fill_norm(call, rank);
   if (spec.moving == Moving::gather_counts) return fill_counts(call, rank);
   if (spec.moving != Moving::nothing) return fill_move(call, rank);
@@ -252,12 +257,26 @@ void AllReduceProgram::read_symmetric(unsigned rank, std::optional<unsigned> thr
   }
 }
 
+// What a host that sees a failed call end finds on record, whichever group's fault was the first.
+void AllReduceProgram::look_for_record(unsigned call, unsigned rank) {
+  const auto newest = [&](const std::uint32_t* word) {
+    Memory& memory = machine_->memory();
+    return memory.newest(memory.locate(word, sizeof(*word))).word[0];
+  };
+  // Of calls that nothing orders, one may end well while another one ends their group.
+  if (setup_.faults.unordered_rank >= 0 && !setup_.faults.overlaps) return;
+  if (newest(&world_.local(setup_.calls[call].group, rank)->dead) == 0) return;
+  if (newest(&world_.record(rank, detail::kEnding)->complete) != 0) return;
+  host_saw_ = fmt::format("call {} has failed on rank {}, and when it ended nothing was on record", call, rank);
+}
+
 // The last thread to leave a call that one of another stream waits for says so.
 void AllReduceProgram::end_call(unsigned call, unsigned rank) {
   idled_[rank] = machine_->idled();
   const Grid grid = world_.grid(call, rank);
   const unsigned threads = setup_.one_thread ? 1 : grid.blocks * grid.threads;
   if (++threads_ended_[call * setup_.ranks + rank] != threads) return;
+  look_for_record(call, rank);
   if (setup_.faults.stopping_rank == static_cast<int>(rank) && !needed_.empty() && needed_[call] == kUnknown) {
     needed_[call] = machine_->memory().sent(rank);
   }
@@ -324,7 +343,7 @@ void AllReduceProgram::meet(unsigned rank) {
 void AllReduceProgram::run_host(unsigned rank) {
   if (setup_.faults.aborting_rank == static_cast<int>(rank)) {
     machine_->store(world_.abort_word(rank), 1u);
-    const std::uint32_t word = detail::poison_word(rank, static_cast<std::uint32_t>(Errc::aborted));
+    const std::uint32_t word = detail::poison_word(rank, rank, static_cast<std::uint32_t>(Errc::aborted));
     for (unsigned peer = 0; peer < setup_.ranks; ++peer) machine_->store(world_.poison_word(peer), word);
   }
   if (!setup_.faults.host_reads || rank != 0) return;

@@ -72,6 +72,7 @@ class AllReduceProgram final : public Program {
   void begin_call(unsigned call, unsigned rank, unsigned thread);
   void read_symmetric(unsigned rank, std::optional<unsigned> thread);
   void end_call(unsigned call, unsigned rank);
+  void look_for_record(unsigned call, unsigned rank);
   void wait_for_overlap(unsigned call, unsigned rank);
   void run_host(unsigned rank);
   void run_act(Act act, unsigned call, unsigned rank);
@@ -81,6 +82,7 @@ class AllReduceProgram final : public Program {
   bool may_say(Errc code) const;
   void count_what_is_needed();
   bool had_sent_all_for(unsigned call) const;
+  bool repeats_its_reporter(unsigned rank, const detail::FaultRecord& record);
   std::string check_faults();
   std::string check_waits() const;
   std::string written_without_room(unsigned call, unsigned rank);

@@ -68,6 +68,15 @@ bool AllReduceProgram::had_sent_all_for(unsigned call) const {
   return machine_->dead_or_stopped() && setup_.faults.aborting_rank < 0 && machine_->sent_before_stop() >= needed;
 }
 
+// Who was told by a peer blames whom that peer blames, which must have seen it by itself; or the peer, where it blames
+// nobody else.
+bool AllReduceProgram::repeats_its_reporter(unsigned rank, const detail::FaultRecord& record) {
+  if (record.reporter >= setup_.ranks || record.reporter == rank) return false;
+  const auto theirs = world_.fault(machine_->memory(), record.reporter);
+  if (!theirs || theirs->reporter != detail::kNoPeer || theirs->code != record.theirs) return false;
+  return record.peer == (theirs->peer == detail::kNoPeer ? record.reporter : theirs->peer);
+}
+
 // A ragged tensor without room is left alone. A dispatch without room writes what there is room for, or less.
 std::string AllReduceProgram::written_without_room(unsigned call, unsigned rank) {
   const Tensors& t = tensors(call, rank);
@@ -88,10 +97,6 @@ std::string AllReduceProgram::check_faults() {
   const auto last = static_cast<unsigned>(setup_.calls.size()) - 1;
   const int culprit = faults.aborting_rank >= 0 ? faults.aborting_rank
                                                 : std::max({faults.odd_rank, faults.ahead_rank, faults.stopping_rank});
-  const auto code_of = [&](unsigned rank) {
-    const auto record = world_.fault(memory, rank);
-    return record ? static_cast<Errc>(record->code) : Errc::ok;
-  };
   bool all_right = true;
   for (unsigned rank = 0; rank < setup_.ranks; ++rank) {
     if (faults.stopping_rank == static_cast<int>(rank) && machine_->dead_or_stopped()) continue;
@@ -109,7 +114,8 @@ std::string AllReduceProgram::check_faults() {
         return wrong + (record ? " (and the record blames a later call)" : " (and no fault is recorded)");
     }
     const bool must_fail = faults.odd_rank >= 0 || faults.ahead_rank >= 0 || faults.in_flight;
-    if (!record && must_fail) return fmt::format("rank {} believes that all went well", rank);
+    const bool may_go_on = faults.rejects && static_cast<int>(rank) == culprit;
+    if (!record && must_fail && !may_go_on) return fmt::format("rank {} believes that all went well", rank);
     if (!record) continue;
     const auto code = static_cast<Errc>(record->code);
     const bool blames_culprit = static_cast<int>(record->peer) == culprit;
@@ -133,9 +139,11 @@ std::string AllReduceProgram::check_faults() {
     const bool another = record->peer < setup_.ranks && record->peer != rank;
     const auto theirs = another ? world_.fault(memory, record->peer) : std::nullopt;
     const bool waits_too = code == Errc::timeout && theirs && failed_call(record->peer, *theirs) <= end;
-    // Who was told by a peer names that peer, which must know more.
-    const bool told = code == Errc::peer_failed && another && code_of(record->peer) != Errc::ok &&
-                      code_of(record->peer) != Errc::peer_failed;
+    const bool told = code == Errc::peer_failed && repeats_its_reporter(rank, *record);
+    if (code == Errc::peer_failed && !told) {
+      return fmt::format("rank {} was told by rank {} that rank {} is to blame, which rank {} does not say itself",
+                         rank, record->reporter, record->peer, record->reporter);
+    }
     if (!is_culprit && !may_say(code)) return fmt::format("rank {} says \"{}\"", rank, name(code));
     if (!blames_culprit && !told && !is_culprit && !waits_too) {
       return fmt::format("rank {} says \"{}\" of rank {}; rank {} was to blame", rank, name(code), record->peer,

@@ -40,14 +40,17 @@ void ExchangePlan::name_region(Memory& memory, unsigned group, unsigned rank, st
                                           entry % each, offset % bytes);
                      }});
   };
+  const std::uint64_t rejections = std::uint64_t{kBanks} * ranks_ * sizeof(std::uint64_t);
   const std::uint64_t row = std::uint64_t{shape.row_packs} * sizeof(Pack);
   const std::uint64_t result = std::uint64_t{shape.combine_packs} * sizeof(Pack);
   if (group != 0) {
-    add("combine.header", 0, layout_.results, AreaKind::header, 1, sizeof(std::uint64_t));
+    add("combine.header", 0, rejections, AreaKind::header, 1, sizeof(std::uint64_t));
+    add("combine.rejections", rejections, layout_.results, AreaKind::word, 1, sizeof(std::uint64_t));
     add("result", layout_.results, layout_.combine_bytes, AreaKind::slot, shape.tokens, result);
     return;
   }
-  add("dispatch.header", 0, layout_.counts, AreaKind::header, 1, sizeof(std::uint64_t));
+  add("dispatch.header", 0, rejections, AreaKind::header, 1, sizeof(std::uint64_t));
+  add("dispatch.rejections", rejections, layout_.counts, AreaKind::word, 1, sizeof(std::uint64_t));
   add("count", layout_.counts, layout_.records, AreaKind::header, shape.most_local + 1, sizeof(std::uint64_t));
   add("record", layout_.records, layout_.rows, AreaKind::record, std::uint64_t{shape.tokens} * shape.top_k,
       sizeof(Pack));

@@ -123,6 +123,11 @@ void set_variant(Setup& setup, const std::string& variant) {
   } else if (variant == "groups") {
     setup.groups = {{0, 1, 2}, {2, 0}};
     setup.calls[1].group = 1;
+  } else if (variant == "groups-beside") {
+    // Each group's calls on a stream, or by a thread, of its own: what ends the communicator may be found by both.
+    setup.groups = {{0, 1, 2}, {2, 0, 1}};
+    setup.side_by_side = true;
+    setup.calls[1].group = 1;
   } else if (!variant.empty() && variant != "lanes" && variant != "contiguous") {
     throw std::invalid_argument("no such variant: " + variant);
   }
@@ -192,6 +197,13 @@ Setup fault_setup(const FaultArgs& args) {
     faults.odd = setup.calls[odd_call];
     std::ranges::reverse(faults.odd->counts);
   }
+  if (kind == "rejects") {
+    // And makes no other call: who waits would do so for ever.
+    faults.odd_rank = culprit;
+    faults.odd_call = static_cast<unsigned>(setup.calls.size()) - 1;
+    faults.odd = CallSetup{.grids = {{1, 2}}, .moving = Moving::rejection};
+    faults.rejects = true;
+  }
   faults.host_reads = kind == "host-reads";
   if (kind == "ahead") faults.ahead_rank = culprit;
   if (is_one_of(kind, {"stops", "slow", "late", "dies", "aborted"})) faults.stopping_rank = culprit;
@@ -199,7 +211,7 @@ Setup fault_setup(const FaultArgs& args) {
   if (kind == "late") faults.until = kDeadline * 2;
   faults.harmless = kind == "slow";
   faults.death_is_told = kind == "dies";
-  if (is_one_of(kind, {"dies", "aborted"})) setup.deadline_ns = 0;
+  if (is_one_of(kind, {"dies", "aborted", "rejects"})) setup.deadline_ns = 0;
   if (is_one_of(kind, {"aborted", "aborts"})) faults.aborting_rank = 0;
   if (is_one_of(kind, {"overlap", "unordered"})) faults.unordered_rank = culprit;
   faults.overlaps = kind == "overlap";
@@ -222,7 +234,7 @@ const std::vector<Setup>& all_fault_setups() {
     std::vector<Setup> all;
     for (const std::string kind :
          {"stops", "slow", "late", "dies", "aborted", "aborts", "mismatch", "other-count", "other-operation",
-          "other-rows", "no-room", "in-flight", "overflow", "ahead", "host-reads", "overlap"}) {
+          "other-rows", "no-room", "in-flight", "overflow", "ahead", "host-reads", "overlap", "rejects"}) {
       for (const std::string protocol : {"one-shot", "two-shot", "bulk", "multimem-one-shot", "multimem-two-shot",
                                          "moves", "ragged", "symmetric", "norm-one-shot", "norm-two-shot", "moe"}) {
         // The groups of an exchange have no other operation.
@@ -254,6 +266,13 @@ const std::vector<Setup>& all_fault_setups() {
     }
     for (const std::string protocol : {"bulk", "moves"}) {
       all.push_back(fault_setup({.kind = "aborts", .protocol = protocol, .ranks = 2, .variant = "threads"}));
+    }
+    for (const bool one_thread : {false, true}) {
+      all.push_back(fault_setup({.kind = "aborts",
+                                 .protocol = "one-shot",
+                                 .ranks = 3,
+                                 .one_thread = one_thread,
+                                 .variant = "groups-beside"}));
     }
     for (const std::string variant : {"contiguous", "lanes"}) {
       all.push_back(fault_setup({.kind = "overflow", .protocol = "moe", .ranks = 2, .variant = variant}));

@@ -22,4 +22,9 @@ Kernel find_move_kernel(const detail::MoveOperation& operation, int atomic_bytes
   return in_units(atomic_bytes, [&]<int unit>() { return find<unit>(operation, one_thread); });
 }
 
+Kernel find_rejection_kernel(int atomic_bytes, bool one_thread) {
+  return in_units(atomic_bytes,
+                  [&]<int unit>() { return one_rank_kernel_of<detail::Rejection, unit>({}, one_thread); });
+}
+
 }  // namespace weft::sim

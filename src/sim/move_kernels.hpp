@@ -17,6 +17,7 @@ Kernel find_move_kernel(const detail::MoveOperation& operation, int atomic_bytes
 Kernel find_norm_kernel(const detail::NormOperation& operation, int atomic_bytes, bool one_thread, unsigned lanes);
 Kernel find_norm_rows_kernel(const detail::NormRowsOperation& operation, int atomic_bytes, bool one_thread,
                              unsigned lanes);
+Kernel find_rejection_kernel(int atomic_bytes, bool one_thread);
 Kernel find_moe_kernel(const detail::MoeOperation& operation, int atomic_bytes, bool one_thread, unsigned lanes);
 
 // Calls `find` for the unit; throws where there is no kernel.

@@ -25,9 +25,13 @@ void World::name_region(Memory& memory, unsigned group, unsigned rank) const {
                                           pack % packs, offset % sizeof(Pack));
                      }});
   };
-  memory.add_area({region + layout.headers, region + layout.one_shot, rank, header, [=](std::size_t offset) {
+  const std::size_t rejections = layout.headers + detail::kBanks * size * sizeof(std::uint64_t);
+  memory.add_area({region + layout.headers, region + rejections, rank, header, [=](std::size_t offset) {
                      return fmt::format("{}header[bank {}][from {}]", prefix, offset / 8 / size, offset / 8 % size);
                    }});
+  // How often a peer has rejected a call, which is of interest only to who waits for it.
+  memory.add_area({region + rejections, region + layout.one_shot, rank, AreaKind::word,
+                   [=](std::size_t offset) { return fmt::format("{}rejections[from {}]", prefix, offset / 8); }});
   slots("one_shot", layout.one_shot, layout.scatter, layout.one_shot_packs);
   slots("scatter", layout.scatter, layout.gather, layout.two_shot_packs);
   slots("gather", layout.gather, layout.bulk_signals, layout.two_shot_packs);

@@ -48,8 +48,9 @@ enum class Moving : std::uint8_t {
   gather_counts,  // `count` is the numbers of each rank, `counts` the first one of each group
   dispatch,
   combine,
-  rms_norm,  // an all-reduce with residual and norm: `count` is the columns of a row
-  trial      // whatever CallSetup::trial says
+  rms_norm,   // an all-reduce with residual and norm: `count` is the columns of a row
+  rejection,  // no call: the rank tells the others that it has rejected one
+  trial       // whatever CallSetup::trial says
 };
 
 // rms_norm: what becomes of a row.
@@ -101,7 +102,9 @@ struct CallSetup {
   int after = -1;  // begins on each rank when this call of another stream has ended there
 
   // The wait for what was sent does not, and neither does what one rank does alone.
-  bool begins_epoch() const { return act == Act::call && part != detail::Part::wait && !alone; }
+  bool begins_epoch() const {
+    return act == Act::call && part != detail::Part::wait && !alone && moving != Moving::rejection;
+  }
 };
 
 // Which numbers: plain ones; those that tell orders of summation apart; or full of sentinels, zeros of both signs and
@@ -115,6 +118,7 @@ struct Faults {
   std::optional<CallSetup> odd = {};  // none: the same, which only the fingerprint tells apart, or …
   bool no_room = false;               // … nothing does: its ragged tensor lacks a row, or …
   bool overflow = false;              // … the dispatch has more rows for its experts than there is room
+  bool rejects = false;               // … it makes none, and says so
   int ahead_rank = -1;                // begins two calls ahead of the others
   int aborting_rank = -1;             // its host calls abort()
   bool host_reads = false;            // the host of rank 0 waits for a record and reads it

@@ -232,6 +232,17 @@ std::vector<Setup> large_setups() {
                       .payload = Payload::special,
                       .calls = of_groups});
   }
+  // All ranks reject what would have been their second call, some of them in two threads, and then make it.
+  const CallSetup rejection{.grids = {{1, 2}, {1, 1}}, .moving = Moving::rejection};
+  for (const bool one_thread : {false, true}) {
+    setups.push_back({.name = fmt::format("rejections{}", one_thread ? "-cpu" : ""),
+                      .ranks = 3,
+                      .atomic_bytes = 8,
+                      .one_thread = one_thread,
+                      .start_epoch = 0xffffffffu,
+                      .calls = {{.count = 9}, rejection, rejection, {.count = 9}, rejection, {.count = 5}},
+                      .deadline_ns = 1'000'000});
+  }
   // Messages of many chunks through few slots.
   setups.push_back(
       {.name = "bulk-credits",

@@ -18,8 +18,8 @@ using detail::LocalState;
 using detail::RegionLayout;
 
 constexpr std::size_t kLocalBytes = (sizeof(LocalState) + 255) / 256 * 256;
-constexpr std::size_t kHostBytes = 256;  // claims, abort, meeting, records, events
-constexpr std::size_t kAbortOffset = 8, kMeetingOffset = 12, kRecordOffset = 16, kEventsOffset = 128;
+constexpr std::size_t kHostBytes = 512;  // claims, abort, meeting, records, events
+constexpr std::size_t kAbortOffset = 8, kMeetingOffset = 12, kRecordOffset = 16, kEventsOffset = 256;
 static_assert(kRecordOffset + detail::kFaultKinds * sizeof(FaultRecord) <= kEventsOffset);
 
 }  // namespace
@@ -250,7 +250,7 @@ void World::build(Memory& memory) {
         std::fill_n(reinterpret_cast<std::uint64_t*>(base_ + region_offset(group, rank) + offset), words,
                     static_cast<std::uint64_t>(setup_.start_epoch - 1) << 32);
       };
-      make_old(layout.headers, detail::kBanks * size);
+      make_old(layout.headers, (detail::kBanks + 1) * size);
       make_old(layout.bulk_signals, 2 * layout.bulk_slots * size);
       make_old(layout.bulk_credits, layout.bulk_slots * size);
       make_old(layout.symmetric_signals, 2 * layout.symmetric_chunks * size);

@@ -126,6 +126,7 @@ TEST(GatheredCountsFaults, NumbersThatMakeNoSlotsEndTheCallEverywhere) {
     });
     for (const Ending& ending : endings) {
       expect_fault(ending, {Errc::capacity, Errc::peer_failed}, misfit.name);
+      expect_reason(ending, Errc::capacity, misfit.reason);
       expect_says(ending.what, "all_gather_counts columns 3");
     }
     EXPECT_GE(seen, 1) << misfit.name;

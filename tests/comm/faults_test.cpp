@@ -97,8 +97,11 @@ TEST_P(Faults, ALateRankIsNamedByTheOthersAndLearnsItToo) {
       EXPECT_EQ(fault.epoch_seen, 5u) << where;
       expect_says(ending.what, "deadline " + std::to_string(short_deadline.count()) + " ms");
     } else {
-      EXPECT_NE(fault.peer, late) << where;
-      EXPECT_EQ(fault.theirs, "timeout") << where;
+      // Told by another one, and yet given the name of who is to blame.
+      EXPECT_EQ(fault.peer, late) << where;
+      EXPECT_TRUE(fault.reporter >= 0 && fault.reporter != rank && fault.reporter != late) << where;
+      EXPECT_EQ(fault.reported, Errc::timeout) << where;
+      expect_says(ending.what, rank == late ? "reported: timeout of this rank" : "reported: timeout of rank 1");
     }
     expect_stays_dead(communicators[static_cast<std::size_t>(rank)], fault, where);
   }
@@ -126,10 +129,14 @@ TEST_P(Faults, EveryKindOfMismatchIsFoundByEveryRank) {
         if (!ending.error) continue;
         const Fault& fault = ending.error->fault();
         mismatches += fault.code == Errc::mismatch;
-        EXPECT_NE(fault.peer, rank) << where << ": " << ending.what;
+        EXPECT_NE(fault.code == Errc::peer_failed ? fault.reporter : fault.peer, rank) << where << ": " << ending.what;
         if (fault.code != Errc::peer_failed && rank != odd) {
           EXPECT_EQ(fault.peer, odd) << where << ": " << ending.what;
         }
+        if (fault.code != Errc::mismatch) continue;
+        // In words, also what this rank has never called.
+        expect_says(fault.theirs, "all_reduce ");
+        EXPECT_EQ(ending.what.find("fingerprint"), std::string::npos) << where << ": " << ending.what;
       }
       EXPECT_GE(mismatches, 1) << kind.name << " on rank " << odd;
     }

@@ -163,7 +163,7 @@ void work_until_a_fault(const Child& self, const UniqueId& id, int size, const B
       run_on_cpu_rank(communicator, norm);
     }
   } catch (const Error& error) {
-    self.say(fmt::format("[{} {} {}]", name(error.code()), error.fault().peer, error.fault().theirs));
+    self.say(fmt::format("[{} {} {}]", name(error.code()), error.fault().peer, name(error.fault().reported)));
     // The dead stay dead, and at once.
     for (int again = 0; again < 5; ++again) {
       const std::string message = error_of([&] { run_on_cpu_rank(communicator, prepared, self.rank()); });
@@ -197,7 +197,9 @@ void strike(const Blow& blow, int size, int victim, std::mt19937& random, std::v
     EXPECT_EQ(outcome.exit_code, 0);
     first_hand += outcome.said.find(direct) != std::string::npos;
     if (outcome.said.find(direct) == std::string::npos) {
-      expect_says(outcome.said, "[peer failed ");
+      // Of a rank that is only late others may wait that are waited for themselves.
+      const std::string whom = blow.signal == SIGKILL ? std::to_string(victim) + " " : "";
+      expect_says(outcome.said, "[peer failed " + whom);
       expect_says(outcome.said, blow.first_hand + "]");
     }
   }

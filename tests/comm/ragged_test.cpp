@@ -391,7 +391,10 @@ TEST_P(Misfits, EndTheCallEverywhereAndWriteNothing) {
       seen += communicator.status()->code == Errc::capacity;
       communicator.check();
     });
-    for (const Ending& ending : endings) expect_fault(ending, {Errc::capacity, Errc::peer_failed}, misfit.name);
+    for (const Ending& ending : endings) {
+      expect_fault(ending, {Errc::capacity, Errc::peer_failed}, misfit.name);
+      expect_reason(ending, Errc::capacity, misfit.reason);
+    }
     EXPECT_GE(seen, 1);
   }
 }

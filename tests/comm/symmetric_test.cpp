@@ -3,7 +3,6 @@
 #include "weft/symmetric.hpp"
 
 #include <gtest/gtest.h>
-#include <sys/mman.h>
 
 #include <atomic>
 #include <cstring>
@@ -12,6 +11,7 @@
 
 #include "comm/symmetric_state.hpp"
 #include "support/mapped.hpp"
+#include "support/moving_windows.hpp"
 #include "support/processes.hpp"
 #include "support/ranks.hpp"
 #include "support/symmetric_cases.hpp"
@@ -298,6 +298,7 @@ TEST(SymmetricMemory, LivesBesideExchanges) {
 
 // Something else lies in its place, and the communicator's own window is where it was.
 TEST(SymmetricMemory, RecordingsAreStaleWhenItHasMoved) {
+  const WindowsStay stay;
   expect_all_well(run_world(2, cpu_config(), [](Communicator& communicator, int rank) {
     const SymmetricMemory memory = SymmetricMemory::allocate(communicator, kOddBytes);
     const detail::Fabric& fabric = state_of(communicator).fabric();
@@ -306,20 +307,13 @@ TEST(SymmetricMemory, RecordingsAreStaleWhenItHasMoved) {
     const std::byte* const window = fabric.window(0, rank);
     std::byte* const place = static_cast<std::byte*>(memory.data());
     communicator.release();
-    void* taken = nullptr;  // ranks of one process share the mapping
-    if (rank == 0) {
-      std::byte* const page = place - reinterpret_cast<std::uintptr_t>(place) % 4096;
-      taken = ::mmap(page, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    }
+    if (rank == 0) WindowsStay::take(place);  // ranks of one process share the mapping
     communicator.acquire();
     ASSERT_EQ(fabric.window(0, rank), window);
     ASSERT_NE(memory.data(), place);
     write_to_all(communicator, {memory}, 1);
     barrier(communicator, {});
     expect_code([&] { recording.replay(); }, Errc::released, "released");
-    if (rank == 0) {
-      ::munmap(taken, 4096);
-    }
   }));
 }
 

@@ -135,6 +135,7 @@ TEST(TakenRows, WhatDoesNotFitEndsTheCommunicator) {
       communicator.check();
     });
     expect_fault(endings[0], {Errc::capacity}, misfit.name);
+    expect_reason(endings[0], Errc::capacity, misfit.reason);
     expect_fault(endings[1], {Errc::peer_failed}, misfit.name);
   }
 }

@@ -155,7 +155,10 @@ TEST(GpuGatheredCountsFaults, NumbersThatMakeNoSlotsEndTheCallEverywhere) {
       gpu.synchronize();
       communicator.check();
     });
-    for (const Ending& ending : endings) expect_fault(ending, {Errc::capacity, Errc::peer_failed}, misfit.name);
+    for (const Ending& ending : endings) {
+      expect_fault(ending, {Errc::capacity, Errc::peer_failed}, misfit.name);
+      expect_reason(ending, Errc::capacity, misfit.reason);
+    }
   }
 }
 

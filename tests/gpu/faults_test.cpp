@@ -90,8 +90,9 @@ TEST_P(GpuFaults, ALateRankIsNamedByTheOthersAndLearnsItToo) {
       EXPECT_EQ(fault.peer, late) << where;
       EXPECT_EQ(fault.epoch_seen, 5u) << where;
     } else {
-      EXPECT_NE(fault.peer, late) << where;
-      EXPECT_EQ(fault.theirs, "timeout") << where;
+      EXPECT_EQ(fault.peer, late) << where;
+      EXPECT_TRUE(fault.reporter >= 0 && fault.reporter != rank && fault.reporter != late) << where;
+      EXPECT_EQ(fault.reported, Errc::timeout) << where;
     }
     GpuRank& gpu = *world.gpus[static_cast<std::size_t>(rank)];
     gpu.use();
@@ -128,7 +129,7 @@ TEST_P(GpuFaults, EveryKindOfMismatchIsFoundByEveryRank) {
       if (!ending.error) continue;
       const Fault& fault = ending.error->fault();
       mismatches += fault.code == Errc::mismatch;
-      EXPECT_NE(fault.peer, rank) << where;
+      EXPECT_NE(fault.code == Errc::peer_failed ? fault.reporter : fault.peer, rank) << where;
       if (fault.code != Errc::peer_failed && rank != odd) {
         EXPECT_EQ(fault.peer, odd) << where;
       }

@@ -376,6 +376,7 @@ TEST_P(GpuGatherMisfits, EndTheCallEverywhereAndWriteNothing) {
   int seen = 0;
   for (const Ending& ending : endings) {
     expect_fault(ending, {Errc::capacity, Errc::peer_failed}, misfit.name);
+    expect_reason(ending, Errc::capacity, misfit.reason);
     seen += ending.error && ending.error->code() == Errc::capacity;
   }
   EXPECT_GE(seen, 1);

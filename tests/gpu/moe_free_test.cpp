@@ -182,6 +182,7 @@ TEST_P(GpuMoeFree, GraphsThatHoldOneAreTold) {
 // What goes wrong after a stale replay is found, named and told to all ranks as if there had been none.
 TEST_P(GpuMoeFree, AStaleReplayHidesNoFault) {
   const std::uint32_t ranks = GetParam();
+  const Prepared eager = prepare({.count = 1000}, static_cast<int>(ranks));
   const PreparedMoe p = prepare({.args = small_exchange(), .tokens = {6, 3}}, ranks, 5);
   Config config = config_for(1);
   config.deadline = 0s;  // nobody learns of it by waiting
@@ -206,6 +207,8 @@ TEST_P(GpuMoeFree, AStaleReplayHidesNoFault) {
       gpu.synchronize();
       EXPECT_EQ(communicator.status()->code, Errc::released);
     }
+    // Which is this rank's own affair: its next calls work, and so do its peers'.
+    run_on_gpu_rank(communicator, gpu, eager, rank);
     differs.launch(gpu.stream());
     gpu.synchronize();
     communicator.check();

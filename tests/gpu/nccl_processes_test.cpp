@@ -72,7 +72,7 @@ TEST(GpuProcess, DISABLED_Worker) {
     }
     fmt::print("[done]\n");
   } catch (const Error& error) {
-    fmt::print("[{} {} {}]\n{}\n", name(error.code()), error.fault().peer, error.fault().theirs, error.what());
+    fmt::print("[{} {} {}]\n{}\n", name(error.code()), error.fault().peer, name(error.fault().reported), error.what());
   }
   std::fflush(stdout);
 }

@@ -45,7 +45,7 @@ TEST(GpuStruckProcess, DISABLED_Worker) {
   try {
     while (true) run_all();
   } catch (const Error& error) {
-    fmt::print("ended: [{} {} {}]\n", name(error.code()), error.fault().peer, error.fault().theirs);
+    fmt::print("ended: [{} {} {}]\n", name(error.code()), error.fault().peer, name(error.fault().reported));
     expect_says(error_of([&] { run_on_gpu_rank(communicator, gpu, prepared[0], rank); }), name(error.code()).data());
   }
   std::fflush(stdout);
@@ -83,7 +83,7 @@ void expect_named(Ranks& ranks) {
     EXPECT_EQ(outcome.exit_code, 0) << outcome.said;
     const bool direct = outcome.said.find(fmt::format("[timeout {} ", ranks.victim)) != std::string::npos;
     first_hand += direct;
-    if (!direct) expect_says(outcome.said, "[peer failed ");
+    if (!direct) expect_says(outcome.said, fmt::format("[peer failed {} timeout]", ranks.victim));
   }
   EXPECT_GE(first_hand, 1) << "nobody named rank " << ranks.victim;
 }

@@ -70,7 +70,7 @@ TEST_P(GpuRmsNormFaults, UnlikeCallsAreAMismatchOnEveryRank) {
       expect_fault(ending, {Errc::mismatch, Errc::peer_failed}, where);
       if (!ending.error) continue;
       const Fault& fault = ending.error->fault();
-      EXPECT_TRUE(fault.code == Errc::mismatch || fault.theirs == "mismatch") << where << ": " << ending.what;
+      EXPECT_TRUE(fault.code == Errc::mismatch || fault.reported == Errc::mismatch) << where << ": " << ending.what;
       EXPECT_TRUE(fault.code != Errc::mismatch || rank == odd || fault.peer == odd) << where << ": " << ending.what;
     }
   }

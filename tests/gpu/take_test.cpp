@@ -103,6 +103,7 @@ TEST(GpuTakenRows, WhatDoesNotFitEndsTheCommunicator) {
       communicator.check();
     });
     expect_fault(endings[0], {Errc::capacity}, misfit.name);
+    expect_reason(endings[0], Errc::capacity, misfit.reason);
   }
 }
 

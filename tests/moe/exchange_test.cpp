@@ -8,6 +8,7 @@
 
 #include "support/guarded.hpp"
 #include "support/moe_batches.hpp"
+#include "support/moving_windows.hpp"
 #include "support/ranks.hpp"
 #include "support/world.hpp"
 #include "weft/recording.hpp"
@@ -235,6 +236,7 @@ TEST(MoeLife, GoesOnAfterReleaseAndAcquire) {
 // The tables went with the window. What is called says so; a recording, of which the host knows no time, finds no
 // tokens.
 TEST(MoeLife, ADispatchBeforeAReleaseIsVoidForACombineAfterIt) {
+  const WindowsStay stay;  // the recording holds
   const ExchangeArgs args = small_exchange();
   const PreparedMoe p = prepare({.args = args, .tokens = {6, 3}}, 2, 5);
   expect_all_well(run_world(2, cpu_config(short_deadline), [&](Communicator& communicator, int number) {

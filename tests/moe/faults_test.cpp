@@ -138,6 +138,7 @@ TEST(MoeFaults, OverflowIsAnError) {
     });
     expect_fault(endings[0], {Errc::peer_failed}, "the rank that only sends");
     expect_fault(endings[1], {Errc::overflow}, "the experts' rank");
+    expect_reason(endings[1], Errc::overflow, "room for ");
   }
 }
 

@@ -144,11 +144,20 @@ std::vector<CountsCase> counts_cases(int ranks) {
 
 std::vector<CountsMisfit> counts_misfits() {
   constexpr std::int32_t most = std::numeric_limits<std::int32_t>::max();
-  return {{"Negative", {1, 1, -1, 1}},
-          {"FixedSlotTooSmall", {1, 5, 1, 1}, SlotKind::fixed, 4},
-          {"UnlikeInAGroup", {3, 3, 2, 3}, SlotKind::dense, 0, 2},
-          {"OffsetsBeyondTheirType", {most, 1, 0, 0}},
-          {"PadsBeyondTheType", {most / 4 + 1, 0, 0, 0}, SlotKind::max}};
+  return {
+      {"Negative", "the count of rank 2 is -1, allowed is 0 or more", {1, 1, -1, 1}},
+      {"FixedSlotTooSmall", "the count of rank 1 is 5, and its slot has 4 rows", {1, 5, 1, 1}, SlotKind::fixed, 4},
+      {"UnlikeInAGroup",
+       "the count of rank 3 is 3, and that of its group's first rank 2",
+       {3, 3, 2, 3},
+       SlotKind::dense,
+       0,
+       2},
+      {"OffsetsBeyondTheirType", "all slots together have 2147483648 rows, allowed are 2147483647", {most, 1, 0, 0}},
+      {"PadsBeyondTheType",
+       "all slots together have 2147483648 rows, allowed are 2147483647",
+       {most / 4 + 1, 0, 0, 0},
+       SlotKind::max}};
 }
 
 }  // namespace weft::test

@@ -48,6 +48,7 @@ std::vector<CountsCase> counts_cases(int ranks);
 // Numbers that make no slots, among four ranks in groups of `group_ranks`: what each rank says.
 struct CountsMisfit {
   const char* name;
+  const char* reason;
   std::vector<std::int32_t> rows;  // of each rank
   SlotKind slot = SlotKind::dense;
   std::size_t slot_rows = 0;

@@ -21,9 +21,9 @@ std::vector<std::vector<std::int32_t>> shapes_of_counts(int ranks) {
   return shapes;
 }
 
-Misfit given(const char* name, Kind kind, std::vector<std::int32_t> counts, std::vector<std::int32_t> slots,
-             int detected_by = -1) {
-  return {name, kind, std::move(counts), SlotKind::given, detected_by, std::move(slots)};
+Misfit given(const char* name, const char* reason, Kind kind, std::vector<std::int32_t> counts,
+             std::vector<std::int32_t> slots, int detected_by = -1) {
+  return {name, reason, kind, std::move(counts), SlotKind::given, detected_by, std::move(slots)};
 }
 
 }  // namespace
@@ -116,19 +116,49 @@ std::vector<AlikeMoves> alike_moves(int ranks) {
 }
 
 std::vector<Misfit> misfits() {
-  return {{"NegativeCount", Kind::all_gather_v, {4, -1, 4}},
-          {"OneRankHasTooMany", Kind::all_gather_v, {4, 5, 0}, SlotKind::dense, 1},
-          {"TogetherTooMany", Kind::all_gather_v, {4, 4, 2147483647}},
-          {"FixedSlotTooSmall", Kind::all_gather_v, {1, 1, 5}, SlotKind::fixed},
-          {"PadsTooMany", Kind::all_gather_v, {1, 5, 1}, SlotKind::max},
-          {"ShardTooLong", Kind::reduce_scatter_v, {2, 2, 5}, SlotKind::dense, 2},
-          {"ScatterTooMany", Kind::reduce_scatter_v, {4, 4, 2000000000}},
-          {"ScatterNegative", Kind::reduce_scatter_v, {-2147483648, 0, 0}},
-          given("GivenSlotTooSmall", Kind::all_gather_v, {1, 3, 1}, {4, 2, 4}),
-          given("GivenSlotNegative", Kind::all_gather_v, {1, 0, 1}, {4, -1, 4}),
-          given("GivenTooMany", Kind::all_gather_v, {1, 1, 1}, {4, 4, 2147483647}),
-          given("ScatterGivenSlotTooSmall", Kind::reduce_scatter_v, {3, 4, 4}, {2, 4, 4}),
-          given("ScatterGivenTooLong", Kind::reduce_scatter_v, {1, 1, 1}, {4, 5, 3}, 1)};
+  return {
+      {"NegativeCount", "the count of rank 1 is -1, allowed is 0 or more", Kind::all_gather_v, {4, -1, 4}},
+      {"OneRankHasTooMany",
+       "the part of rank 1 has 5 rows, and its tensor 4",
+       Kind::all_gather_v,
+       {4, 5, 0},
+       SlotKind::dense,
+       1},
+      {"TogetherTooMany",
+       "all slots together have 2147483655 rows, and the tensor that holds them 12",
+       Kind::all_gather_v,
+       {4, 4, 2147483647}},
+      {"FixedSlotTooSmall",
+       "the count of rank 2 is 5, and its slot has 4 rows",
+       Kind::all_gather_v,
+       {1, 1, 5},
+       SlotKind::fixed},
+      {"PadsTooMany",
+       "all slots together have 15 rows, and the tensor that holds them 12",
+       Kind::all_gather_v,
+       {1, 5, 1},
+       SlotKind::max},
+      {"ShardTooLong",
+       "the part of rank 2 has 5 rows, and its tensor 4",
+       Kind::reduce_scatter_v,
+       {2, 2, 5},
+       SlotKind::dense,
+       2},
+      {"ScatterTooMany",
+       "all slots together have 2000000008 rows, and the tensor that holds them 12",
+       Kind::reduce_scatter_v,
+       {4, 4, 2000000000}},
+      {"ScatterNegative", "the count of rank 0 is -2147483648, allowed", Kind::reduce_scatter_v, {-2147483648, 0, 0}},
+      given("GivenSlotTooSmall", "the count of rank 1 is 3, and its slot has 2 rows", Kind::all_gather_v, {1, 3, 1},
+            {4, 2, 4}),
+      given("GivenSlotNegative", "the slot of rank 1 has -1 rows, allowed is 0 or more", Kind::all_gather_v, {1, 0, 1},
+            {4, -1, 4}),
+      given("GivenTooMany", "all slots together have 2147483655 rows, and the tensor that holds them 12",
+            Kind::all_gather_v, {1, 1, 1}, {4, 4, 2147483647}),
+      given("ScatterGivenSlotTooSmall", "the count of rank 0 is 3, and its slot has 2 rows", Kind::reduce_scatter_v,
+            {3, 4, 4}, {2, 4, 4}),
+      given("ScatterGivenTooLong", "the part of rank 1 has 5 rows, and its tensor 4", Kind::reduce_scatter_v, {1, 1, 1},
+            {4, 5, 3}, 1)};
 }
 
 MisfitMove prepare(const Misfit& misfit, int rank, const Launch& launch) {

@@ -36,6 +36,7 @@ std::vector<AlikeMoves> alike_moves(int ranks);
 // Numbers that do not fit, on three ranks whose capacities are for four rows each.
 struct Misfit {
   const char* name;
+  const char* reason;  // of who finds it
   Kind kind;
   std::vector<std::int32_t> counts;  // that the ranks find
   SlotKind slot = SlotKind::dense;

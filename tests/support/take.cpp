@@ -159,12 +159,19 @@ std::vector<TakeCase> take_cases() {
 }
 
 std::vector<TakeMisfit> take_misfits() {
-  return {{"Negative", {4, 4, -1}},
-          {"TooManyForTheOutput", {0, 5, 0}},
-          {"TogetherTooMany", {4, 4, 2147483647}},
-          {"FixedSlotTooSmall", {5, 1, 1}, SlotKind::fixed},
-          {"PadsTooMany", {1, 1, 5}, SlotKind::max},
-          {"GivenSlotTooSmall", {1, 1, 3}, SlotKind::given, {4, 4, 2}}};
+  return {
+      {"Negative", "the count of rank 2 is -1, allowed is 0 or more", {4, 4, -1}},
+      {"TooManyForTheOutput", "what is taken of slot 1 has 5 rows, and the output 4", {0, 5, 0}},
+      {"TogetherTooMany",
+       "all slots together have 2147483655 rows, and the tensor that holds them 12",
+       {4, 4, 2147483647}},
+      {"FixedSlotTooSmall", "the count of rank 0 is 5, and its slot has 4 rows", {5, 1, 1}, SlotKind::fixed},
+      {"PadsTooMany", "all slots together have 15 rows, and the tensor that holds them 12", {1, 1, 5}, SlotKind::max},
+      {"GivenSlotTooSmall",
+       "the count of rank 2 is 3, and its slot has 2 rows",
+       {1, 1, 3},
+       SlotKind::given,
+       {4, 4, 2}}};
 }
 
 PreparedTake prepare(const TakeMisfit& misfit) {

@@ -71,6 +71,7 @@ std::vector<TakeCase> take_cases();
 // Counts and capacities that do not fit.
 struct TakeMisfit {
   const char* name;
+  const char* reason;
   std::vector<std::int32_t> rows;  // found by a call prepared for slots of four rows each, of which it takes the second
   SlotKind kind = SlotKind::dense;
   std::vector<std::int32_t> given = {};  // rows of each slot, where they are given

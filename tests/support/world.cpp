@@ -5,6 +5,8 @@
 
 #include "weft/error.hpp"
 
+#include "support/ranks.hpp"
+
 namespace weft::test {
 
 Config cpu_config(std::chrono::nanoseconds deadline) {
@@ -60,6 +62,12 @@ std::vector<Ending> run_world(int size, const Config& config, const RankBody& bo
 
 void expect_all_well(const std::vector<Ending>& endings) {
   for (std::size_t rank = 0; rank < endings.size(); ++rank) EXPECT_EQ(endings[rank].what, "") << "rank " << rank;
+}
+
+void expect_reason(const Ending& ending, Errc code, const std::string& reason) {
+  if (!ending.error || ending.error->code() != code) return;
+  expect_says(ending.error->fault().reason, reason);
+  expect_says(ending.what, reason);
 }
 
 void expect_fault(const Ending& ending, const std::vector<Errc>& codes, const std::string& where) {

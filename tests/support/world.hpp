@@ -45,4 +45,7 @@ void expect_all_well(const std::vector<Ending>& endings);
 // A rank that ended with a fault: its code is one of `codes`, and the record names a call and an epoch.
 void expect_fault(const Ending& ending, const std::vector<Errc>& codes, const std::string& where);
 
+// … and where it is `code`, the record says why.
+void expect_reason(const Ending& ending, Errc code, const std::string& reason);
+
 }  // namespace weft::test

@@ -86,7 +86,9 @@ class ApartFabric final : public Fabric {
   void abort() noexcept override { near_->abort(); }
   void check_buffer(const char* name, const void* data) const override { near_->check_buffer(name, data); }
   void check_stream(Stream stream) const override { near_->check_stream(stream); }
-  void run(const PlannedCall& planned) override { near_->run(planned); }
+  std::uint32_t poison() const override { return near_->poison(); }
+  std::vector<int> dead_peers() const override { return near_->dead_peers(); }
+  bool run(const PlannedCall& planned) override { return near_->run(planned); }
   bool keep_alive(Stream stream, const std::shared_ptr<Fabric>& what) override {
     return near_->keep_alive(stream, what);
   }

@@ -31,6 +31,8 @@ struct Break {
   std::atomic<int> sums = -1, residuals = -1, all_to_alls = -1;
   std::atomic<bool> barriers = false;  // none waits
   std::atomic<int> few_blocks = -1;    // whose GPU takes fewer blocks than the others'
+  std::atomic<int> splits_of = -1;     // who cannot split
+  std::atomic<int> calls_of = -1;      // whose calls do not end in time
 };
 static Break broken;
 
@@ -57,7 +59,10 @@ class BreakableFabric final : public Fabric {
   }
   void close_window(int number) override { sound_->close_window(number); }
   std::byte* own_memory(int number) const override { return sound_->own_memory(number); }
-  void finish_calls() override { sound_->finish_calls(); }
+  void finish_calls() override {
+    if (rank_ == broken.calls_of) throw Error(Errc::timeout, "a call on the GPU does not end");
+    sound_->finish_calls();
+  }
   std::byte* lasting(int number) override { return sound_->lasting(number); }
   std::byte* window(int number, int rank) const override { return sound_->window(number, rank); }
   void write(void* to, const void* from, std::size_t bytes) override { sound_->write(to, from, bytes); }
@@ -71,26 +76,32 @@ class BreakableFabric final : public Fabric {
   void abort() noexcept override { sound_->abort(); }
   void check_buffer(const char* name, const void* data) const override { sound_->check_buffer(name, data); }
   void check_stream(Stream stream) const override { sound_->check_stream(stream); }
-  void run(const PlannedCall& planned) override {
-    if (broken.barriers && is_barrier(planned.operation)) return;
-    sound_->run(planned);
+  std::uint32_t poison() const override { return sound_->poison(); }
+  std::vector<int> dead_peers() const override { return sound_->dead_peers(); }
+  bool run(const PlannedCall& planned) override {
+    if (broken.barriers && is_barrier(planned.operation)) return true;
+    const bool good = sound_->run(planned);
     if (const auto* sum = std::get_if<AllReduceOperation>(&planned.operation); sum != nullptr && rank_ == broken.sums)
       static_cast<std::uint8_t*>(sum->work.output)[1] ^= 4;
     if (const auto* norm = std::get_if<NormOperation>(&planned.operation); norm != nullptr && rank_ == broken.residuals)
       static_cast<std::uint8_t*>(norm->work.residual_output)[1] ^= 4;
     const auto* move = std::get_if<MoveOperation>(&planned.operation);
     const auto* copy = move != nullptr ? std::get_if<EqualCopy>(move) : nullptr;
-    if (copy == nullptr) return;
+    if (copy == nullptr) return good;
     const bool to_each = copy->work.shares.sender == kEverybody && copy->work.shares.input_step != 0;
     if (to_each && rank_ == broken.all_to_alls) static_cast<std::uint8_t*>(copy->work.tensor[0].output)[1] ^= 4;
-    if (copy->work.shares.sender == kEverybody || rank_ != broken.copies_to) return;
+    if (copy->work.shares.sender == kEverybody || rank_ != broken.copies_to) return good;
     const auto sender = static_cast<int>(planned.call.channel->member[copy->work.shares.sender]);
     if (sender == broken.copies_from) static_cast<std::uint8_t*>(copy->work.tensor[0].output)[5] ^= 4;
+    return good;
   }
   bool keep_alive(Stream stream, const std::shared_ptr<Fabric>& what) override {
     return sound_->keep_alive(stream, what);
   }
-  void split(int group, int color) override { sound_->split(group, color); }
+  void split(int group, int color) override {
+    if (rank_ == broken.splits_of) throw Error(Errc::system, "the machine splits nothing");
+    sound_->split(group, color);
+  }
   void call_nccl(const NcclCall& call) override { sound_->call_nccl(call); }
   void nccl_check(int group, int rank, int size) override { sound_->nccl_check(group, rank, size); }
 
@@ -200,6 +211,39 @@ TEST(BrokenFabric, AnExchangeThatFailsLeavesNothingBehind) {
 }
 
 // What an operator gets to see: which two ranks, which way.
+// On all ranks, and the groups of later splits have one number everywhere.
+TEST(BrokenFabric, ASplitThatFailsOnOneRankFailsOnAll) {
+  auto communicators = Communicator::local(3, cpu_config());
+  const auto split = [&] {
+    return run_world(communicators, [](Communicator& communicator, int) { communicator.split(0); });
+  };
+  broken.splits_of = 1;
+  for (const Ending& ending : split()) expect_says(ending.what, "the machine splits nothing");
+  broken.splits_of = -1;
+  expect_all_well(run_world(communicators, [](Communicator& communicator, int rank) {
+    const Group group = communicator.split(0);
+    EXPECT_EQ(group.state().id(), 2);
+    run_on_cpu_rank(group, prepare({.count = 50}, 3), rank);
+    run_on_cpu_rank(communicator, prepare({.count = 60}, 3), rank);
+  }));
+}
+
+// Where the calls of one rank do not end, the memory stays on all, and abort() still reaches the others.
+TEST(BrokenFabric, AReleaseThatCannotWaitForCallsReleasesNothing) {
+  auto communicators = Communicator::local(2, cpu_config());
+  broken.calls_of = 1;
+  const auto endings = run_world(communicators, [](Communicator& communicator, int) { communicator.release(); });
+  broken.calls_of = -1;
+  for (const Ending& ending : endings) expect_says(ending.what, "a call on the GPU does not end");
+  const Prepared prepared = prepare({.count = 50}, 2);
+  expect_all_well(run_world(communicators, [&](Communicator& communicator, int rank) {
+    EXPECT_NE(communicator.memory().window, 0u);
+    run_on_cpu_rank(communicator, prepared, rank);
+  }));
+  communicators[0].abort();
+  EXPECT_EQ(communicators[1].status()->code, Errc::aborted);
+}
+
 TEST(BrokenFabric, IsNamedByVerify) {
   const std::vector<std::string> verify = {"verify", "--device", "cpu", "--ranks", "3", "--most-bytes", "16K"};
   broken.from = 2;

@@ -1,0 +1,157 @@
+// The words in which ranks tell each other what they call.
+#include "comm/call_board.hpp"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <thread>
+
+#include "comm/state.hpp"
+#include "support/cases.hpp"
+#include "support/processes.hpp"
+#include "support/ranks.hpp"
+#include "support/world.hpp"
+
+namespace weft::test {
+namespace {
+
+using detail::CallBoard;
+
+std::vector<std::unique_ptr<CallBoard>> boards_of(int ranks) {
+  auto bootstraps = detail::make_thread_bootstraps(ranks, long_deadline);
+  std::vector<std::unique_ptr<CallBoard>> boards(index(ranks));
+  expect_no_errors(
+      run_ranks(ranks, [&](int rank) { boards[index(rank)] = CallBoard::create(*bootstraps[index(rank)]); }));
+  return boards;
+}
+
+TEST(CallBoard, ARankFindsWhatAnotherHasCalledOnAChannel) {
+  const auto boards = boards_of(3);
+  boards[1]->publish(4, {.fingerprint = 77, .text = "barrier tag 1"});
+  boards[1]->publish(5, {.fingerprint = 77, .text = "barrier tag 2"});
+  boards[2]->publish(4, {.fingerprint = 0x12340077, .text = "all_gather_v", .counted = true});
+  EXPECT_EQ(boards[0]->find(1, 4, 77), "barrier tag 1");
+  EXPECT_EQ(boards[0]->find(1, 5, 77), "barrier tag 2");
+  EXPECT_EQ(boards[0]->find(1, 6, 77), std::nullopt);
+  EXPECT_EQ(boards[0]->find(2, 4, 77), std::nullopt);
+  EXPECT_EQ(boards[0]->find(0, 4, 77), std::nullopt);
+  // With other counts: the upper half of the number is another one.
+  EXPECT_EQ(boards[0]->find(2, 4, 0x99990077), "all_gather_v");
+}
+
+TEST(CallBoard, HasRoomForTheNewestAndForLongNames) {
+  const auto boards = boards_of(2);
+  const std::uint64_t first = boards[0]->publish(0, {.fingerprint = 1, .text = std::string(5000, 'x')});
+  EXPECT_EQ(boards[1]->find(0, 0, 1)->substr(0, 100), std::string(100, 'x'));
+  EXPECT_TRUE(boards[0]->holds(first));
+  std::uint64_t last = 0;
+  for (std::uint32_t i = 0; i < 1024; ++i) last = boards[0]->publish(0, {.fingerprint = 100 + i, .text = "call"});
+  EXPECT_FALSE(boards[0]->holds(first));
+  EXPECT_TRUE(boards[0]->holds(last));
+  EXPECT_EQ(boards[1]->find(0, 0, 1), std::nullopt);
+  EXPECT_EQ(boards[1]->find(0, 0, 100), "call");
+}
+
+// Whoever reads finds whole entries, or none.
+TEST(CallBoard, IsReadWhileItIsWritten) {
+  const auto boards = boards_of(2);
+  std::atomic<bool> done = false;
+  std::thread writer([&] {
+    for (std::uint32_t i = 0; i < 20'000; ++i) {
+      boards[0]->publish(0, {.fingerprint = 9, .text = std::string(i % 200, static_cast<char>('a' + i % 26))});
+    }
+    done = true;
+  });
+  while (!done) {
+    const auto text = boards[1]->find(0, 0, 9);
+    if (text && !text->empty()) {
+      EXPECT_EQ(*text, std::string(text->size(), text->front()));
+    }
+  }
+  writer.join();
+}
+
+// More different calls than a group keeps names of, and than the board has room for: what is called all the time, and
+// what was called last, have their words still.
+TEST(CallNames, OutlastAnyNumberOfOtherCalls) {
+  const auto endings = run_world(2, cpu_config(short_deadline), [](Communicator& communicator, int rank) {
+    const auto call = [&](std::uint32_t tag) { barrier(communicator, {.tag = tag}); };
+    for (std::uint32_t tag = 0; tag < 6000; ++tag) {
+      call(tag);
+      if (tag % 100 == 0) call(1'000'000);
+    }
+    call(rank == 0 ? 1'000'000 : 2'000'000);
+  });
+  for (int rank = 0; rank < 2; ++rank) {
+    expect_fault(endings[index(rank)], {Errc::mismatch, Errc::peer_failed}, "another tag");
+    const Fault& fault = endings[index(rank)].error->fault();
+    expect_says(fault.operation, rank == 0 ? "barrier tag 1000000" : "barrier tag 2000000");
+    if (fault.code == Errc::mismatch)
+      expect_says(fault.theirs, rank == 0 ? "barrier tag 2000000" : "barrier tag 1000000");
+  }
+}
+
+// ------------------------------------------------------------------------------------------------- between calls
+
+// Until the state of a communicator that makes no call says so.
+std::optional<Fault> poll_status(const Communicator& communicator) {
+  for (;;) {
+    if (const std::optional<Fault> fault = communicator.status()) return fault;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+}
+
+TEST(IdleRanks, SeeThatAPeerHasDied) {
+  const UniqueId id = UniqueId::create();
+  Processes processes(3, [&](const Child& self) {
+    const Communicator communicator = Communicator::from_id(id, self.rank(), 3, cpu_config());
+    barrier(communicator, {});
+    self.say("idle ");
+    if (self.rank() == 1) return static_cast<void>(::pause());
+    const std::optional<Fault> fault = poll_status(communicator);
+    self.say(std::string(name(fault->code)) + " " + std::to_string(fault->peer));
+    expect_says(error_of([&] { communicator.check(); }), "no call was under way; peer 1");
+  });
+  for (int rank = 0; rank < 3; ++rank) ASSERT_TRUE(processes.wait_until_said(rank, "idle"));
+  processes.signal(1, SIGKILL);
+  const std::vector<Outcome> outcomes = processes.wait();
+  for (const int rank : {0, 2}) {
+    EXPECT_EQ(outcomes[index(rank)].said, "idle peer died 1");
+    EXPECT_EQ(outcomes[index(rank)].exit_code, 0) << outcomes[index(rank)].error;
+  }
+}
+
+TEST(IdleRanks, DoNotTakeOneThatHasLeftForDead) {
+  const UniqueId id = UniqueId::create();
+  Processes processes(2, [&](const Child& self) {
+    {
+      const Communicator communicator = Communicator::from_id(id, self.rank(), 2, cpu_config());
+      barrier(communicator, {});
+      self.say("idle ");
+      if (self.rank() == 0) {
+        while (communicator.world().state().communicator().fabric().dead_peers().empty()) {
+          std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        }
+        ensure(!communicator.status().has_value(), "rank 1 has left in peace");
+      }
+    }
+  });
+  for (const Outcome& outcome : processes.wait()) EXPECT_EQ(outcome.exit_code, 0) << outcome.error;
+}
+
+TEST(IdleRanks, SeeThatAPeerHasEndedTheCommunicator) {
+  auto communicators = Communicator::local(3, cpu_config(short_deadline));
+  expect_code([&] { barrier(communicators[1], {}); }, Errc::timeout, "peer 0");
+  const std::optional<Fault> fault = poll_status(communicators[2]);
+  EXPECT_EQ(fault->code, Errc::peer_failed);
+  EXPECT_EQ(fault->reported, Errc::timeout);
+  EXPECT_EQ(fault->reporter, 1);
+  EXPECT_EQ(fault->peer, 0);
+  communicators[0].abort();
+  EXPECT_EQ(poll_status(communicators[2])->peer, 0);
+}
+
+}  // namespace
+}  // namespace weft::test

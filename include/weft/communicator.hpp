@@ -88,7 +88,8 @@ struct CallRecord {
 
 // Ranks that make collective calls together: all of a communicator, or a part made by split().
 //
-// Copying a Group copies a reference; the communicator lives until the last one is gone. Thread safety: calls on one
+// Copying a Group copies a reference; the communicator lives until the last one is gone. A call has one of its own: so
+// exit() may destroy a static communicator while a thread waits in a call of it. Thread safety: calls on one
 // group come from one thread at a time and in the same order on every rank; different groups may be used from different
 // threads. status() and abort() may be called from any thread at any time.
 class Group {

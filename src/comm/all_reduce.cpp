@@ -138,8 +138,9 @@ static void make_all_reduce(const Group& handle, const AllReduceArgs& args) {
   run_pieces(handle, args, plan, fingerprint);
 }
 
-void all_reduce(const Group& handle, const AllReduceArgs& args) {
+void all_reduce(const Group& caller, const AllReduceArgs& args) {
   const detail::NvtxRange range("weft::all_reduce");
+  const Group handle = detail::held(caller);
   detail::make_or_tell(handle.state(), args.stream, [&] { make_all_reduce(handle, args); });
 }
 

@@ -16,8 +16,9 @@ static void make_barrier(const Group& handle, const BarrierArgs& args) {
       {.name = name, .operation = detail::BarrierOperation{}, .blocks = 1, .threads = 128, .stream = args.stream});
 }
 
-void barrier(const Group& handle, const BarrierArgs& args) {
+void barrier(const Group& caller, const BarrierArgs& args) {
   const detail::NvtxRange range("weft::barrier");
+  const Group handle = detail::held(caller);
   detail::make_or_tell(handle.state(), args.stream, [&] { make_barrier(handle, args); });
 }
 

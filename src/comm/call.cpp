@@ -148,6 +148,10 @@ std::string describe(const Counts& counts) {
                      counts.split == Split::none ? "" : fmt::format(", split {}", name(counts.split)));
 }
 
+Group held(const Group& caller) {
+  return caller;
+}
+
 std::string last_calls(std::string_view whose, const std::vector<CallRecord>& calls) {
   std::string text = fmt::format("\nlast calls of this rank on {}:", whose);
   for (const CallRecord& call : calls) text += fmt::format("\n  {} {}", call.number, call.operation);

@@ -21,6 +21,10 @@ void require(bool good, fmt::format_string<T...> message, T&&... values) {
   if (!good) throw Error(Errc::invalid_argument, fmt::format(message, std::forward<T>(values)...));
 }
 
+// A call's own reference to its group, which keeps the communicator: where a thread waits in a call while another one
+// calls exit(), a static communicator is destroyed.
+Group held(const Group& caller);
+
 // Rows, or the width of one.
 void check_size(const char* name, std::size_t size);
 // `most_threads`: that the instance takes.

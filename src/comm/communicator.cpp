@@ -4,6 +4,7 @@
 #include <exception>
 #include <thread>
 
+#include "comm/call.hpp"
 #include "comm/state.hpp"
 #include "rendezvous/environment.hpp"
 #include "rendezvous/unique_id.hpp"
@@ -106,27 +107,30 @@ std::vector<Communicator> Communicator::local(int world_size, const Config& conf
 }
 
 Group Communicator::split(int color) {
-  detail::GroupState* group = state_->split(color);
-  return group != nullptr ? handle(state_, *group) : Group();
+  const Group world = detail::held(world_);
+  detail::CommunicatorState& communicator = world.state().communicator();
+  detail::GroupState* group = communicator.split(color);
+  return group != nullptr ? handle(communicator.shared_from_this(), *group) : Group();
 }
 
 void Communicator::release() {
-  state_->release();
+  detail::held(world_).state().communicator().release();
 }
 void Communicator::acquire() {
-  state_->acquire();
+  detail::held(world_).state().communicator().acquire();
 }
 void Communicator::abort() noexcept {
   state_->abort();
 }
 MemoryUse Communicator::memory() const {
-  return {state_->window_bytes(), state_->fabric().control_bytes()};
+  const detail::CommunicatorState& communicator = world().state().communicator();
+  return {communicator.window_bytes(), communicator.fabric().control_bytes()};
 }
 std::string Communicator::multicast() const {
-  return state_->multicast();
+  return world().state().communicator().multicast();
 }
 std::string Communicator::fabric() const {
-  return state_->fabric().description();
+  return world().state().communicator().fabric().description();
 }
 
 }  // namespace weft

@@ -144,8 +144,9 @@ static void make_all_gather_into_tensor(const Group& handle, const AllGatherArgs
                 .launch = args.launch});
 }
 
-void all_gather_into_tensor(const Group& handle, const AllGatherArgs& args) {
+void all_gather_into_tensor(const Group& caller, const AllGatherArgs& args) {
   const detail::NvtxRange range("weft::all_gather_into_tensor");
+  const Group handle = detail::held(caller);
   detail::make_or_tell(handle.state(), args.stream, [&] { make_all_gather_into_tensor(handle, args); });
 }
 
@@ -168,8 +169,9 @@ static void make_all_to_all(const Group& handle, const AllToAllArgs& args) {
         .launch = args.launch});
 }
 
-void all_to_all(const Group& handle, const AllToAllArgs& args) {
+void all_to_all(const Group& caller, const AllToAllArgs& args) {
   const detail::NvtxRange range("weft::all_to_all");
+  const Group handle = detail::held(caller);
   detail::make_or_tell(handle.state(), args.stream, [&] { make_all_to_all(handle, args); });
 }
 
@@ -196,8 +198,9 @@ static void make_broadcast(const Group& handle, const BroadcastArgs& args) {
                 .launch = args.launch});
 }
 
-void broadcast(const Group& handle, const BroadcastArgs& args) {
+void broadcast(const Group& caller, const BroadcastArgs& args) {
   const detail::NvtxRange range("weft::broadcast");
+  const Group handle = detail::held(caller);
   detail::make_or_tell(handle.state(), args.stream, [&] { make_broadcast(handle, args); });
 }
 
@@ -270,8 +273,9 @@ static void make_all_gather_v(const Group& handle, const AllGatherVArgs& args) {
                              .stream = args.stream});
 }
 
-void all_gather_v(const Group& handle, const AllGatherVArgs& args) {
+void all_gather_v(const Group& caller, const AllGatherVArgs& args) {
   const detail::NvtxRange range("weft::all_gather_v");
+  const Group handle = detail::held(caller);
   detail::make_or_tell(handle.state(), args.stream, [&] { make_all_gather_v(handle, args); });
 }
 

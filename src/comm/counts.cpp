@@ -82,8 +82,9 @@ static void make_all_gather_counts(const Group& handle, const AllGatherCountsArg
                .stream = args.stream});
 }
 
-void all_gather_counts(const Group& handle, const AllGatherCountsArgs& args) {
+void all_gather_counts(const Group& caller, const AllGatherCountsArgs& args) {
   const detail::NvtxRange range("weft::all_gather_counts");
+  const Group handle = detail::held(caller);
   detail::make_or_tell(handle.state(), args.stream, [&] { make_all_gather_counts(handle, args); });
 }
 

@@ -221,13 +221,15 @@ ExchangeMemory exchange_memory(int ranks, const ExchangeArgs& args) {
   return memory;
 }
 
-Exchange Exchange::create(const Group& group, const ExchangeArgs& args) {
+Exchange Exchange::create(const Group& caller, const ExchangeArgs& args) {
+  const Group group = detail::held(caller);
   GroupState& state = group.state();
   return Exchange(group, state.communicator().make_exchange(state, args));
 }
 
 void Exchange::free() {
-  group_.state().communicator().free_exchange(state_);
+  const Exchange self = *this;  // as detail::held() has a group
+  self.group_.state().communicator().free_exchange(self.state_);
 }
 
 const ExchangeArgs& Exchange::args() const {
@@ -247,43 +249,52 @@ std::size_t Exchange::output_rows() const {
 }
 
 Ticket Exchange::dispatch(const DispatchArgs& args) const {
-  return run_dispatch(group_, *state_, args, Part::whole).ticket;
+  const Exchange self = *this;
+  return run_dispatch(self.group_, *self.state_, args, Part::whole).ticket;
 }
 Ticket Exchange::dispatch_send(const DispatchArgs& args) const {
-  const detail::SentCall sent = run_dispatch(group_, *state_, args, Part::send);
-  state_->turns().note_sent(ExchangeTurns::Side::dispatch, sent);
+  const Exchange self = *this;
+  const detail::SentCall sent = run_dispatch(self.group_, *self.state_, args, Part::send);
+  self.state_->turns().note_sent(ExchangeTurns::Side::dispatch, sent);
   return sent.ticket;
 }
 void Exchange::dispatch_wait(Ticket ticket, const DispatchArgs& args) const {
   const detail::NvtxRange range("weft::dispatch_wait");
-  ExchangeState& exchange = *state_;
+  const Exchange self = *this;
+  const Group& group = self.group_;
+  ExchangeState& exchange = *self.state_;
   GroupState& channel = exchange.dispatch_channel();
   check_call(exchange, "dispatch_wait", args.launch, args.stream);
   check_outputs(channel, exchange.shape(), args);
   const detail::SentCall sent = exchange.turns().sent(ExchangeTurns::Side::dispatch, ticket);
-  check_ready(group_, channel, "dispatch_wait");
+  check_ready(group, channel, "dispatch_wait");
   const detail::PlannedCall planned = plan_dispatch(exchange, args, Part::wait, ticket.generation, ticket.tokens);
-  static_cast<void>(detail::is_kept(group_, args.stream));
-  run(group_, channel, {sent.fingerprint, "dispatch, its wait"}, planned);
+  static_cast<void>(detail::is_kept(group, args.stream));
+  run(group, channel, {sent.fingerprint, "dispatch, its wait"}, planned);
   exchange.turns().note_waited(ExchangeTurns::Side::dispatch);
 }
 
 void Exchange::combine(const CombineArgs& args) const {
-  run_combine(group_, *state_, args, Part::whole);
+  const Exchange self = *this;
+  run_combine(self.group_, *self.state_, args, Part::whole);
 }
 void Exchange::combine_send(const CombineArgs& args) const {
-  state_->turns().note_sent(ExchangeTurns::Side::combine, run_combine(group_, *state_, args, Part::send));
+  const Exchange self = *this;
+  self.state_->turns().note_sent(ExchangeTurns::Side::combine,
+                                 run_combine(self.group_, *self.state_, args, Part::send));
 }
 void Exchange::combine_wait(const CombineArgs& args) const {
   const detail::NvtxRange range("weft::combine_wait");
-  ExchangeState& exchange = *state_;
+  const Exchange self = *this;
+  const Group& group = self.group_;
+  ExchangeState& exchange = *self.state_;
   GroupState& channel = exchange.combine_channel();
   check_call(exchange, "combine_wait", args.launch, args.stream);
   const detail::SentCall sent = exchange.turns().sent(ExchangeTurns::Side::combine, args.ticket);
   check_combine_output(exchange, args);
-  check_ready(group_, channel, "combine_wait");
-  static_cast<void>(detail::is_kept(group_, args.stream));
-  run(group_, channel, {sent.fingerprint, "combine, its wait"}, plan_combine(exchange, args, Part::wait));
+  check_ready(group, channel, "combine_wait");
+  static_cast<void>(detail::is_kept(group, args.stream));
+  run(group, channel, {sent.fingerprint, "combine, its wait"}, plan_combine(exchange, args, Part::wait));
   exchange.turns().note_waited(ExchangeTurns::Side::combine);
 }
 

@@ -70,7 +70,8 @@ Recording Recording::capture(const Communicator& communicator, const std::functi
 
 void Recording::replay() const {
   const detail::NvtxRange range("weft::Recording::replay");
-  for (const detail::RecordedCall& call : calls_->calls) {
+  const auto kept = calls_;  // its groups are, as detail::held() has them
+  for (const detail::RecordedCall& call : kept->calls) {
     detail::check_not_ended(call.group);  // after a fault, of whichever group, nothing more is sent
     detail::run_or_keep(call.group, call.planned);
   }

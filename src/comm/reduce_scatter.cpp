@@ -103,8 +103,9 @@ static void make_reduce_scatter_tensor(const Group& handle, const ReduceScatterA
   make(handle, scatter, shares, name);
 }
 
-void reduce_scatter_tensor(const Group& handle, const ReduceScatterArgs& args) {
+void reduce_scatter_tensor(const Group& caller, const ReduceScatterArgs& args) {
   const detail::NvtxRange range("weft::reduce_scatter_tensor");
+  const Group handle = detail::held(caller);
   detail::make_or_tell(handle.state(), args.stream, [&] { make_reduce_scatter_tensor(handle, args); });
 }
 
@@ -133,8 +134,9 @@ static void make_reduce_scatter_v(const Group& handle, const ReduceScatterVArgs&
   make(handle, scatter, detail::counted_shares(group, args.counts, true, args.output_rows, args.input_rows), name);
 }
 
-void reduce_scatter_v(const Group& handle, const ReduceScatterVArgs& args) {
+void reduce_scatter_v(const Group& caller, const ReduceScatterVArgs& args) {
   const detail::NvtxRange range("weft::reduce_scatter_v");
+  const Group handle = detail::held(caller);
   detail::make_or_tell(handle.state(), args.stream, [&] { make_reduce_scatter_v(handle, args); });
 }
 

@@ -245,8 +245,9 @@ static void make_all_reduce_rms_norm(const Group& handle, const AllReduceRmsNorm
   }
 }
 
-void all_reduce_rms_norm(const Group& handle, const AllReduceRmsNormArgs& args) {
+void all_reduce_rms_norm(const Group& caller, const AllReduceRmsNormArgs& args) {
   const detail::NvtxRange range("weft::all_reduce_rms_norm");
+  const Group handle = detail::held(caller);
   detail::make_or_tell(handle.state(), args.stream, [&] { make_all_reduce_rms_norm(handle, args); });
 }
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "comm/call.hpp"
 #include "comm/freeing.hpp"
 #include "comm/symmetric_state.hpp"
 #include "core/argument.hpp"
@@ -108,12 +109,13 @@ SymmetricMemory::SymmetricMemory(const Group& world, std::shared_ptr<detail::Sym
     : world_(world), state_(std::move(state)) {}
 
 SymmetricMemory SymmetricMemory::allocate(const Communicator& communicator, std::size_t bytes) {
-  const Group& world = communicator.world();
+  const Group world = detail::held(communicator.world());
   return SymmetricMemory(world, world.state().communicator().allocate_symmetric(bytes));
 }
 
 void SymmetricMemory::free() {
-  world_.state().communicator().free_symmetric(*state_);
+  const SymmetricMemory self = *this;  // as detail::held() has a group
+  self.world_.state().communicator().free_symmetric(*self.state_);
 }
 
 void* SymmetricMemory::data() const {

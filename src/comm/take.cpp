@@ -29,8 +29,9 @@ int blocks_for(const detail::GroupState& group, std::size_t bytes) {
 
 }  // namespace
 
-void take_rows(const Group& handle, const TakeRowsArgs& args) {
+void take_rows(const Group& caller, const TakeRowsArgs& args) {
   const detail::NvtxRange range("weft::take_rows");
+  const Group handle = detail::held(caller);
   const detail::GroupState& group = handle.state();
   detail::check_size("row_bytes", args.row_bytes);
   detail::check_size("input_rows", args.input_rows);

@@ -131,6 +131,11 @@ class Group {
 // the rendezvous deadline. Destruction is local: it waits for this rank's calls on the GPU, which end by the deadline,
 // and for NCCL to give back what it holds here (ncclCommDestroy), not for peers to do the same.
 class Communicator {
+//
+// A child that fork() makes is no rank, and inherits no windows. Every call on its copy of a communicator, or of what
+// was made with one, throws Errc::unsupported before it touches anything, rank() and status() included; abort() does
+// nothing. The child may destroy its copies, which tells nobody and frees nothing of its parent's, and may make
+// communicators of its own (on GPUs only after exec, as CUDA does not survive a fork).
  public:
   // From the environment of a launcher: torchrun (RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT), mpirun
   // (OMPI_COMM_WORLD_*, PMI_*), srun (SLURM_PROCID, SLURM_NTASKS, SLURM_LOCALID, …); a world of one where none is set.

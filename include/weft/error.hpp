@@ -28,7 +28,7 @@ enum class Errc : std::uint32_t {
                      // sent twice without a wait between, or waited for what was not sent
   released,          // the communicator's memory is released (release() without acquire())
   rendezvous,        // creation failed: ranks did not meet, or disagree about the world
-  unsupported,       // this build or this machine cannot do it; the message says what is missing
+  unsupported,       // this build, this machine or a child of fork() cannot do it; the message says what is missing
   system,            // the operating system, CUDA or NCCL refused a call
   in_flight,         // a dispatch takes a generation whose combine was not called, or a send comes before the wait for
                      // the one before it: one too many at a time

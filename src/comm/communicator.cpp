@@ -49,6 +49,7 @@ detail::GroupState& Group::state() const {
   if (state_ == nullptr) {
     throw Error(Errc::invalid_argument, "group: empty (default-constructed, moved from, or split() with color −1)");
   }
+  state_->communicator().check_process();
   return *state_;
 }
 

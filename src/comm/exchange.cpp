@@ -60,6 +60,7 @@ void check_outputs(const GroupState& group, const ExchangeShape& shape, const Di
 void check_call(const ExchangeState& exchange, const char* what, const Launch& launch, Stream stream) {
   if (exchange.freed()) throw Error(Errc::released, fmt::format("{}: the exchange has been freed", what));
   const GroupState& channel = exchange.dispatch_channel();
+  channel.communicator().check_process();
   detail::check_launch(channel, launch, detail::kMoveThreads);
   channel.communicator().fabric().check_stream(stream);
 }

@@ -246,6 +246,7 @@ GroupState* CommunicatorState::split(int color) {
 }
 
 void CommunicatorState::abort() noexcept {
+  if (!origin_.is_here()) return;  // its peers are its parent's
   const std::scoped_lock lock(abort_mutex_);
   aborted_ = true;
   if (reachable_) fabric_->abort();

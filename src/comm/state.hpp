@@ -15,6 +15,7 @@
 #include "core/plan.hpp"
 #include "core/tuning.hpp"
 #include "fabric/fabric.hpp"
+#include "fabric/origin.hpp"
 #include "weft/collectives.hpp"
 #include "weft/communicator.hpp"
 #include "weft/moe.hpp"
@@ -94,6 +95,8 @@ class CommunicatorState : public std::enable_shared_from_this<CommunicatorState>
                                                    ncclComm* nccl = nullptr);
   ~CommunicatorState();
 
+  // Throws Errc::unsupported in a child that fork() made of this process, which may destroy its copy, no more.
+  void check_process() const { origin_.check(); }
   Fabric& fabric() const { return *fabric_; }
   const std::shared_ptr<Fabric>& shared_fabric() const { return fabric_; }
   const Config& config() const { return config_; }
@@ -181,6 +184,7 @@ class CommunicatorState : public std::enable_shared_from_this<CommunicatorState>
   void warn_when_slow(const FaultRecord& record) const;
   void forget_stale_replay();
 
+  Origin origin_;
   std::unique_ptr<Bootstrap> bootstrap_;
   Config config_;
   std::shared_ptr<Fabric> fabric_;

@@ -21,6 +21,7 @@
 #include "fabric/liveness.hpp"
 #include "fabric/nccl_api.hpp"
 #include "fabric/nccl_groups.hpp"
+#include "fabric/origin.hpp"
 
 namespace weft::detail {
 namespace {
@@ -58,11 +59,16 @@ class CudaFabric final : public Fabric {
   }
 
   ~CudaFabric() override {
+    if (!origin_.is_here()) {
+      keep_windows();
+      static_cast<void>(nccl_.release());  // a child of fork() has none of its threads, and would wait for them
+      return;
+    }
     const DeviceScope scope(device_);
     if (nccl_ != nullptr && !nccl_->close()) {
       // Whatever frees memory of a GPU waits for its kernels.
       logger().warn("rank {}: a call of NCCL's does not end; its communicator's memory is kept", rank_);
-      for (auto& window : windows_) static_cast<void>(window.release());
+      keep_windows();
       return;
     }
     {
@@ -287,7 +293,9 @@ class CudaFabric final : public Fabric {
   std::unique_lock<std::mutex> alone_with_nccl() {
     return nccl_ != nullptr ? nccl_->alone() : std::unique_lock<std::mutex>();
   }
-
+  void keep_windows() {
+    for (auto& window : windows_) static_cast<void>(window.release());
+  }
   static constexpr std::size_t kStagingBytes = std::size_t{64} << 10;
 
   void prepare_device(int wish) {
@@ -326,13 +334,11 @@ class CudaFabric final : public Fabric {
     Place mine{};
     std::memcpy(mine.uuid, uuid_, sizeof(uuid_));
     const auto places = bootstrap.all_gather_value("compare GPUs", mine);
+    const auto same = [](const char* one, const char* other) { return std::memcmp(one, other, sizeof(uuid_)) == 0; };
     int here = 0;
-    for (int peer = 0; peer < size_; ++peer) {
-      here += std::memcmp(places[static_cast<std::size_t>(peer)].uuid, uuid_, sizeof(uuid_)) == 0 ? 1 : 0;
-      for (int other = 0; other < peer; ++other) {
-        shared_ |= std::memcmp(places[static_cast<std::size_t>(peer)].uuid,
-                               places[static_cast<std::size_t>(other)].uuid, sizeof(uuid_)) == 0;
-      }
+    for (const Place& peer : places) {
+      here += same(peer.uuid, uuid_) ? 1 : 0;
+      for (const Place* other = places.data(); other != &peer; ++other) shared_ |= same(peer.uuid, other->uuid);
     }
     if (!shared_) return;
     max_blocks_ = std::max(max_blocks_ / (2 * here), 2);  // each rank's call, and the one that is brought up behind it
@@ -360,6 +366,7 @@ class CudaFabric final : public Fabric {
     args.bootstrap.agree_on("ncclCommInitRank", [&] { nccl_->init(size_, id); });
   }
 
+  Origin origin_;
   int rank_, size_;
   std::chrono::nanoseconds deadline_;
   bool wants_multicast_;

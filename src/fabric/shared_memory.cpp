@@ -10,6 +10,7 @@
 #include <map>
 #include <mutex>
 
+#include "fabric/origin.hpp"
 #include "rendezvous/socket.hpp"
 #include "weft/error.hpp"
 
@@ -50,20 +51,29 @@ class SharedMemoryMapping {
     void* base = ::mmap(nullptr, total(), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (base == MAP_FAILED) throw_errno(fmt::format("reserving {} bytes of addresses", total()));
     base_ = static_cast<std::byte*>(base);
+    const auto give_up = [&](const std::string& what) {
+      const int error = errno;
+      ::munmap(base_, total());
+      errno = error;
+      throw_errno(what);
+    };
     for (int rank = 0; rank < size_; ++rank) {
       const auto offset = static_cast<off_t>(static_cast<std::size_t>(rank) * bytes_per_rank_);
       if (::mmap(at(rank), bytes_per_rank_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED | MAP_NORESERVE, memory,
                  offset) == MAP_FAILED) {
-        const int error = errno;
-        ::munmap(base_, total());
-        errno = error;
-        throw_errno(fmt::format("mapping {} bytes of shared memory", bytes_per_rank_));
+        give_up(fmt::format("mapping {} bytes of shared memory", bytes_per_rank_));
       }
     }
+    // A child of fork() is no rank: what it wrote would be its parent's data.
+    if (::madvise(base_, total(), MADV_DONTFORK) != 0) give_up("keeping shared memory from children of fork()");
   }
   SharedMemoryMapping(const SharedMemoryMapping&) = delete;
   SharedMemoryMapping& operator=(const SharedMemoryMapping&) = delete;
-  ~SharedMemoryMapping() { ::munmap(base_, total()); }
+  ~SharedMemoryMapping() {
+    if (is_here()) ::munmap(base_, total());  // in a child, something else may lie there
+  }
+
+  bool is_here() const { return origin_.is_here(); }
 
   std::byte* at(int rank) const { return base_ + guard_ + static_cast<std::size_t>(rank) * (bytes_per_rank_ + guard_); }
   std::size_t bytes_per_rank() const { return bytes_per_rank_; }
@@ -75,6 +85,7 @@ class SharedMemoryMapping {
   std::size_t bytes_per_rank_;
   int size_;
   std::size_t guard_;
+  Origin origin_;
   std::byte* base_ = nullptr;
 };
 
@@ -99,7 +110,8 @@ std::shared_ptr<const SharedMemoryMapping> map_once(int memory, std::size_t byte
   std::erase_if(mappings, [](const auto& entry) { return entry.second.expired(); });
   std::weak_ptr<const SharedMemoryMapping>& known = mappings[info.st_ino];
   std::shared_ptr<const SharedMemoryMapping> mapping = known.lock();
-  if (!mapping) known = mapping = std::make_shared<const SharedMemoryMapping>(memory, bytes_per_rank, size);
+  if (!mapping || !mapping->is_here())
+    known = mapping = std::make_shared<const SharedMemoryMapping>(memory, bytes_per_rank, size);
   return mapping;
 }
 

@@ -38,7 +38,8 @@ struct Config {
 
   // Largest message that the one-shot and the two-shot algorithm take in one piece, up to 2^40 bytes; larger ones go in
   // several. They decide the memory taken: `weft info` prints it. 0: on GPUs 8 MiB among up to two ranks, 1 MiB among
-  // up to four, else 512 KiB, and 16 MiB; on CPU ranks 64 KiB and 1 MiB.
+  // up to four, else 512 KiB, and 16 MiB; on CPU ranks 64 KiB and 1 MiB. CPU ranks whose windows are more than their
+  // machine, or the control group that they share, has left are Errc::system before any of it is touched.
   std::size_t one_shot_bytes = 0;
   std::size_t two_shot_bytes = 0;
   // Calls of split(), 0 … 63, and the two limits above for each group. Limits of 0: on GPUs 512 KiB and 4 MiB; on CPU

@@ -10,6 +10,7 @@
 
 #include "fabric/fabric.hpp"
 #include "fabric/liveness.hpp"
+#include "fabric/memory_room.hpp"
 #include "fabric/shared_memory.hpp"
 #include "team/cpu_thread.hpp"
 
@@ -51,6 +52,7 @@ class CpuFabric final : public Fabric {
 
   void open_window(Bootstrap& bootstrap, int number, std::size_t bytes) override {
     const auto index = static_cast<std::size_t>(number);
+    check_memory_room(bootstrap, bytes);
     SharedMemoryWindow window = SharedMemoryWindow::create(bootstrap, bytes);
     if (index >= windows_.size()) windows_.resize(index + 1);
     windows_[index] = std::move(window);

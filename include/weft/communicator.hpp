@@ -200,7 +200,8 @@ class Communicator {
   void check() const { world().check(); }
   MemoryUse memory() const;
   // What carries data between ranks and why: "shared memory, 4 CPU ranks", "peer memory, 4 × NVIDIA H200", "NCCL: only
-  // 2 of 4 ranks share an NVLink domain with rank 0 (NVIDIA H200)".
+  // 2 of 4 ranks share an NVLink domain with rank 0 (NVIDIA H200)", "NCCL: ranks 0 and 1 are linked by PCIe, not NVLink
+  // (2 × NVIDIA L40S)".
   std::string fabric() const;
   // Whether the multimem algorithms can be used, and what is known against it: "bound to the window", "not asked for
   // (Config::multicast); GPU 0 (…) does not support it". That nothing is known against it is what the driver says of

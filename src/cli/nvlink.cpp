@@ -1,20 +1,18 @@
 #include "nvlink.hpp"
 
-#include <dlfcn.h>
-
 #include <array>
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
-#include <memory>
 #include <optional>
+
+#include "fabric/nvml.hpp"
 
 namespace weft::cli {
 namespace {
 
-// The few parts of NVML's interface that are needed. It comes with the driver; its header does not come with the CUDA
-// packages that this program is built with.
-using Handle = void*;
+// The few parts of NVML's interface that are needed.
+using Handle = detail::Nvml::Device;
 struct FieldValue {
   std::uint32_t field;
   std::uint32_t scope;  // link
@@ -40,26 +38,13 @@ struct PciAddress {
   bool operator==(const PciAddress&) const = default;
 };
 
-class Nvml {
+class LinkFields : public detail::Nvml {
  public:
-  Nvml() : library_(dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL), close) {
-    if (!library_) return;
-    const auto init = find<int()>("nvmlInit_v2");
-    handle_ = find<int(const char*, Handle*)>("nvmlDeviceGetHandleByPciBusId_v2");
-    fields_ = find<int(Handle, int, FieldValue*)>("nvmlDeviceGetFieldValues");
-    remote_ = find<int(Handle, unsigned, PciInfo*)>("nvmlDeviceGetNvLinkRemotePciInfo_v2");
-    usable_ = init != nullptr && handle_ != nullptr && fields_ != nullptr && init() == 0;
-  }
-
-  Handle device(const std::string& pci) const {
-    Handle handle = nullptr;
-    return usable_ && handle_(pci.c_str(), &handle) == 0 ? handle : nullptr;
-  }
   std::uint32_t field(Handle device, std::uint32_t field, std::uint32_t link) const {
     FieldValue value{};
     value.field = field;
     value.scope = link;
-    return fields_(device, 1, &value) == 0 && value.result == 0 ? value.value.number : 0;
+    return fields_ != nullptr && fields_(device, 1, &value) == 0 && value.result == 0 ? value.value.number : 0;
   }
   std::optional<PciAddress> remote(Handle device, std::uint32_t link) const {
     PciInfo info{};
@@ -68,19 +53,9 @@ class Nvml {
   }
 
  private:
-  static void close(void* library) {
-    if (library != nullptr) dlclose(library);
-  }
-  template <class Function>
-  Function* find(const char* name) const {
-    return reinterpret_cast<Function*>(dlsym(library_.get(), name));
-  }
-
-  std::unique_ptr<void, void (*)(void*)> library_;
-  int (*handle_)(const char*, Handle*) = nullptr;
-  int (*fields_)(Handle, int, FieldValue*) = nullptr;
-  int (*remote_)(Handle, unsigned, PciInfo*) = nullptr;
-  bool usable_ = false;
+  int (*fields_)(Handle, int, FieldValue*) = find<int(Handle, int, FieldValue*)>("nvmlDeviceGetFieldValues");
+  int (*remote_)(Handle, unsigned,
+                 PciInfo*) = find<int(Handle, unsigned, PciInfo*)>("nvmlDeviceGetNvLinkRemotePciInfo_v2");
 };
 
 PciAddress parse(const std::string& pci) {
@@ -93,7 +68,7 @@ PciAddress parse(const std::string& pci) {
 
 std::vector<NvLinks> read_nvlinks(const std::vector<std::string>& pci) {
   std::vector<NvLinks> all(pci.size());
-  const Nvml nvml;
+  const LinkFields nvml;
   for (std::size_t gpu = 0; gpu < pci.size(); ++gpu) {
     const Handle device = nvml.device(pci[gpu]);
     if (device == nullptr) continue;

@@ -16,6 +16,7 @@
 #include "core/log.hpp"
 #include "executors/cuda_error.hpp"
 #include "fabric/captured.hpp"
+#include "fabric/cuda_links.hpp"
 #include "fabric/cuda_window.hpp"
 #include "fabric/fabric.hpp"
 #include "fabric/liveness.hpp"
@@ -51,6 +52,10 @@ class CudaFabric final : public Fabric {
     free_what_graphs_kept();
     args.bootstrap.agree_on("prepare the GPU", [&] { prepare_device(args.config.cuda_device); });
     choose_sharing(args.bootstrap);
+    links_ = LinkDomains(gather_links(args.bootstrap, device_));
+    if (shared_ && !links_.problem().empty()) {
+      throw Error(Errc::unsupported, links_.problem() + ", and NCCL does not serve ranks that share GPUs");
+    }
     args.bootstrap.agree_on("look for multicast", [&] {
       const std::string problem = wants_multicast_ ? multicast_problem() : "";
       if (!problem.empty()) throw Error(Errc::unsupported, "Config::multicast: " + problem);
@@ -94,6 +99,7 @@ class CudaFabric final : public Fabric {
     if (shared_) return fmt::format("{} ranks of one process on shared GPUs ({}), for tests", size_, device_name_);
     if (reachable == size_) return fmt::format("peer memory, {} × {}", size_, device_name_);
     if (reachable == 0) return fmt::format("NCCL: it finds no symmetric memory here, {} × {}", size_, device_name_);
+    if (!links_.problem().empty()) return fmt::format("NCCL: {} ({} × {})", links_.problem(), size_, device_name_);
     return fmt::format("NCCL: only {} of {} ranks share an NVLink domain with rank {} ({})", reachable, size_, rank_,
                        device_name_);
   }
@@ -122,6 +128,7 @@ class CudaFabric final : public Fabric {
                                             .bytes = bytes,
                                             .stream = stream_,
                                             .deadline = deadline_,
+                                            .links = links_,
                                             .multicast = wants_multicast_ && number == 0});
     }
     if (number != 0) return;
@@ -374,6 +381,7 @@ class CudaFabric final : public Fabric {
   int device_ = 0;
   int max_blocks_ = 2;
   bool shared_ = false;
+  LinkDomains links_;
   std::string device_name_;
   char uuid_[16] = {};
   cudaStream_t stream_ = nullptr;  // for creation and abort(), never for operations

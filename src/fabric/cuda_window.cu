@@ -75,7 +75,8 @@ class NcclWindow final : public CudaWindow {
     const cudaError_t finished = cudaStreamSynchronize(args.stream);
     for (int i = 0; i < lsa.nRanks; ++i) {
       const int rank = args.rank + (i - lsa.rank) * lsa.stride;
-      peers_[static_cast<std::size_t>(rank)] = static_cast<std::byte*>(pointers[i]);
+      if (args.links.may_reach(args.rank, rank))
+        peers_[static_cast<std::size_t>(rank)] = static_cast<std::byte*>(pointers[i]);
     }
     static_cast<void>(cudaFreeHost(pointers));
     check_cuda(launched, "reading NCCL's peer pointers");

@@ -9,6 +9,7 @@
 #include <memory>
 #include <vector>
 
+#include "fabric/links.hpp"
 #include "rendezvous/bootstrap.hpp"
 
 namespace weft::detail {
@@ -29,13 +30,15 @@ class CudaWindow {
   std::byte* multicast_ = nullptr;
 };
 
-// NCCL allocates and registers; peers are those of NCCL's LSA team (one NVLink domain).
+// NCCL allocates and registers. Peers are those of NCCL's LSA team, which are all that peer access joins, by whatever
+// link, but for those that `links` keeps apart.
 struct NcclWindowArgs {
   ncclComm_t comm;
   int rank, size;
   std::size_t bytes;
   cudaStream_t stream;
   std::chrono::nanoseconds deadline;
+  const LinkDomains& links;
   bool multicast;  // bind it to a multicast object; throws Errc::unsupported where peers are out of reach
 };
 std::unique_ptr<CudaWindow> make_nccl_window(Bootstrap& bootstrap, const NcclWindowArgs& args);

@@ -8,7 +8,8 @@
 
 namespace weft::detail::ptx {
 
-// 16 bytes, single-copy atomic (PTX ISA 8.3, sm_70): a reader sees all of a store or nothing of it.
+// 16 bytes, single-copy atomic: a reader sees all of a store or nothing of it. Who promises that, and over which links:
+// docs/protocol.md#atomic-units.
 __device__ __forceinline__ void store_relaxed_sys(Pack* to, Pack value) {
   const auto low = static_cast<std::uint64_t>(value.word[1]) << 32 | value.word[0];
   const auto high = static_cast<std::uint64_t>(value.word[3]) << 32 | value.word[2];

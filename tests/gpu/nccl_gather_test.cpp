@@ -10,6 +10,7 @@
 
 #include "gpu/support/gpu_move.hpp"
 #include "gpu/support/graph.hpp"
+#include "gpu/support/links.hpp"
 #include "support/ranks.hpp"
 #include "support/spawned.hpp"
 
@@ -96,6 +97,7 @@ void expect_refused(const Group& group, GpuRank& gpu, const Move& move, const st
 // One rank; started by the test below. Disabled, as it is no test: only processes that a test starts run it.
 TEST(GpuProcess, DISABLED_GatherWorker) {
   answer_where();
+  const PretendedPcie pretended(told_of_pcie());
   const int rank = variable("RANK");
   GpuRank gpu(rank);
   try {
@@ -117,7 +119,8 @@ TEST(GpuProcess, DISABLED_GatherWorker) {
   }
 }
 
-class GpuNcclGather : public testing::Test {
+// By PCIe alone, or as on two hosts.
+class GpuNcclGather : public testing::TestWithParam<bool> {
  protected:
   void SetUp() override {
     if (gpu_count() < 2) GTEST_SKIP() << "NCCL needs a GPU for every rank, and here is one GPU";
@@ -128,8 +131,10 @@ class GpuNcclGather : public testing::Test {
   const std::filesystem::path folder_ = testing::TempDir() + "weft-nccl-gather-" + std::to_string(::getpid());
 };
 
-TEST_F(GpuNcclGather, EverythingEqualArrivesAlsoInGraphs) {
-  Variables variables = two_hosts;
+INSTANTIATE_TEST_SUITE_P(LinkedByPcie, GpuNcclGather, testing::Bool());
+
+TEST_P(GpuNcclGather, EverythingEqualArrivesAlsoInGraphs) {
+  Variables variables = GetParam() ? by_pcie : two_hosts;
   variables.emplace_back("WEFT_TEST_FOLDER", folder_.string());
   for (Spawned& rank : start_ranks("GpuProcess.DISABLED_GatherWorker", gpu_count(), variables)) {
     const Outcome outcome = rank.wait(90s);

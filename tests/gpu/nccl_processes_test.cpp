@@ -12,6 +12,7 @@
 #include "executors/cuda_error.hpp"
 #include "gpu/support/gpu_moe.hpp"
 #include "gpu/support/gpu_world.hpp"
+#include "gpu/support/links.hpp"
 #include "support/moe_batches.hpp"
 #include "support/ranks.hpp"
 #include "support/spawned.hpp"
@@ -43,6 +44,7 @@ void play(const std::string& part, Communicator& communicator) {
 // processes that a test starts run it.
 TEST(GpuProcess, DISABLED_Worker) {
   answer_where();
+  const PretendedPcie pretended(told_of_pcie());
   const int rank = variable("RANK"), size = variable("WORLD_SIZE"), calls = variable("WEFT_TEST_CALLS");
   const char* given = std::getenv("WEFT_TEST_PART");
   const std::string part = given != nullptr ? given : "";
@@ -97,15 +99,28 @@ TEST_F(GpuProcesses, AProcessPerGpu) {
   }
 }
 
-// GPUs that cannot write to each other's memory: everything still works, through NCCL, and says so.
-TEST_F(GpuProcesses, AcrossHosts) {
-  std::vector<Spawned> workers = start_workers(on_two_hosts_, 20, two_hosts);
+// All work to their end, over `way`.
+void expect_done(std::vector<Spawned> workers, const std::string& way) {
   for (Spawned& worker : workers) {
     const Outcome outcome = worker.wait(60s);
     expect_says(outcome.said, "[done]");
-    expect_says(outcome.said, "working over NCCL: only");
+    expect_says(outcome.said, "working over " + way);
     EXPECT_EQ(outcome.exit_code, 0) << outcome.said;
   }
+}
+
+// GPUs that cannot write to each other's memory: everything still works, through NCCL, and says so.
+TEST_F(GpuProcesses, AcrossHosts) {
+  expect_done(start_workers(on_two_hosts_, 20, two_hosts), "NCCL: only");
+}
+
+TEST_F(GpuProcesses, LinkedByPcie) {
+  expect_done(start_workers(ranks_, 20, by_pcie), "NCCL: ranks 0 and 1 are linked by PCIe, not NVLink");
+}
+
+// A process that sees its own GPU alone is told by the driver's library what links it to the others.
+TEST_F(GpuProcesses, ThatSeeTheirOwnGpuAloneReachEachOther) {
+  expect_done(start_workers(pair_, 20, {{"CUDA_VISIBLE_DEVICES", "each its own"}}), "peer memory");
 }
 
 // ------------------------------------------------------------------------------------------------------------

@@ -124,6 +124,7 @@ std::vector<Spawned> start_ranks(const std::string& test, int size, const Variab
     environment.insert(environment.end(), more.begin(), more.end());
     for (auto& [name, value] : environment) {
       if (name == "NCCL_HOSTID") value += std::to_string(rank * 2 / size);
+      if (name == "CUDA_VISIBLE_DEVICES") value = std::to_string(rank);
     }
     ranks.emplace_back(test, environment);
   }

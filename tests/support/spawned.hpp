@@ -41,7 +41,7 @@ class Spawned {
 };
 
 // A process for each rank, as torchrun would start them. NCCL_HOSTID, where given, ends in the half of the ranks that a
-// process belongs to.
+// process belongs to, and CUDA_VISIBLE_DEVICES is its own GPU's number.
 std::vector<Spawned> start_ranks(const std::string& test, int size, const Variables& more);
 // What such a process reads.
 int variable(const char* name);

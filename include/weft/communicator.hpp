@@ -131,12 +131,12 @@ class Group {
 // must be called by all its ranks, and either succeeds on all of them or throws on all of them, with the reason, within
 // the rendezvous deadline. Destruction is local: it waits for this rank's calls on the GPU, which end by the deadline,
 // and for NCCL to give back what it holds here (ncclCommDestroy), not for peers to do the same.
-class Communicator {
 //
 // A child that fork() makes is no rank, and inherits no windows. Every call on its copy of a communicator, or of what
 // was made with one, throws Errc::unsupported before it touches anything, rank() and status() included; abort() does
 // nothing. The child may destroy its copies, which tells nobody and frees nothing of its parent's, and may make
 // communicators of its own (on GPUs only after exec, as CUDA does not survive a fork).
+class Communicator {
  public:
   // From the environment of a launcher: torchrun (RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT), mpirun
   // (OMPI_COMM_WORLD_*, PMI_*), srun (SLURM_PROCID, SLURM_NTASKS, SLURM_LOCALID, …); a world of one where none is set.
@@ -177,14 +177,17 @@ class Communicator {
   Group split(int color);
 
   // Frees the window (engines that sleep), those of exchanges and SymmetricMemory, and takes them again. Collective,
-  // and no call of any group may be made while either runs. release() waits for calls that were made before. What is
-  // released already is Errc::released, and what is not, acquire()'s Errc::invalid_argument. Graphs captured before
-  // stay valid when the window comes back to the same addresses, which is what NCCL does when nothing else was
-  // registered meanwhile; else their replays end at once with Errc::released, and must be captured anew. A call between
-  // the two is rejected with Errc::released; a graph replayed between them ends at once with the same code in status(),
-  // unless what it reads lies in SymmetricMemory, which is gone: that is no more allowed than it is with any memory
-  // that was freed. Where a rank has too little memory left, acquire() throws on every rank, the memory stays released,
-  // and acquire() may be called again.
+  // and no call of any group may be made while either runs. Calls and graphs that are on the GPU's queues are finished
+  // first: release() waits for all that is there, whosever it is, as freeing memory of a GPU does. Where the GPU has
+  // not come to rest by half of the rendezvous deadline, it throws Errc::timeout (on the other ranks Errc::rendezvous),
+  // and nothing has happened. Captures that go on elsewhere are left alone. What is released already is Errc::released,
+  // and what is not, acquire()'s Errc::invalid_argument. Graphs captured before stay valid when the window comes back
+  // to the same addresses, which is what NCCL does when nothing else was registered meanwhile; else their replays end
+  // at once with Errc::released, and must be captured anew. A call between the two is rejected with Errc::released; a
+  // graph replayed between them ends at once with the same code in status(), unless what it reads lies in
+  // SymmetricMemory, which is gone: that is no more allowed than it is with any memory that was freed. Where a rank has
+  // too little memory left, acquire() throws on every rank, the memory stays released, and acquire() may be called
+  // again.
   void release();
   void acquire();
 

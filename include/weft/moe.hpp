@@ -211,15 +211,15 @@ class Exchange {
   static Exchange create(const Group& group, const ExchangeArgs& args);
 
   // Gives the exchange's memory back on all ranks, and its place among the exchanges. Collective like create(): every
-  // rank frees the exchange that it made in the same create(). Calls that are on the GPU's queues are finished first;
-  // none may come while it runs. What has been sent or dispatched, and no more than that, is void.
-  // From then on every call on this exchange, by whichever handle, is rejected with Errc::released, and graphs and
-  // recordings that hold one end with that code in status(), as those do that a release() finds: they store nothing,
-  // but a dispatch on GPUs may read its input, ids and weights, which must still be there; so destroy or capture anew.
-  // Where handles go without it, the memory stays.
-  // Errc::released on all ranks where one names one that has been freed, or while the communicator's memory is
-  // released; Errc::invalid_argument where ranks free different ones; Errc::rendezvous where a rank does not call. Then
-  // nothing has happened: the exchange goes on.
+  // rank frees the exchange that it made in the same create(). Calls that are on the GPU's queues are finished first,
+  // as Communicator::release() does it, Errc::timeout included; none may come while it runs. What has been sent or
+  // dispatched, and no more than that, is void. From then on every call on this exchange, by whichever handle, is
+  // rejected with Errc::released, and graphs and recordings that hold one end with that code in status(), as those do
+  // that a release() finds: they store nothing, but a dispatch on GPUs may read its input, ids and weights, which must
+  // still be there; so destroy or capture anew. Where handles go without it, the memory stays. Errc::released on all
+  // ranks where one names one that has been freed, or while the communicator's memory is released;
+  // Errc::invalid_argument where ranks free different ones; Errc::rendezvous where a rank does not call. Then nothing
+  // has happened: the exchange goes on.
   void free();
 
   const ExchangeArgs& args() const;

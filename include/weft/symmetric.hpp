@@ -28,10 +28,10 @@ class SymmetricMemory {
   static SymmetricMemory allocate(const Communicator& communicator, std::size_t bytes);
 
   // Gives it back on all ranks. Collective like allocate(): every rank frees what it took in the same allocate(). Calls
-  // that are on the GPU's queues are finished first; none may come while it runs, and no graph or recording that uses
-  // it may be replayed afterwards. Errc::released on all ranks where one has freed it already, or while the
-  // communicator's memory is released; Errc::invalid_argument where ranks free different ones. Then nothing has
-  // happened.
+  // that are on the GPU's queues are finished first, as Communicator::release() does it, Errc::timeout included; none
+  // may come while it runs, and no graph or recording that uses it may be replayed afterwards. Errc::released on all
+  // ranks where one has freed it already, or while the communicator's memory is released; Errc::invalid_argument where
+  // ranks free different ones. Then nothing has happened.
   void free();
 
   // This rank's part, aligned to 256 bytes; of the memory of the device. release() takes it away with its contents, and

@@ -67,7 +67,8 @@ std::unique_ptr<CallBoard> CallBoard::create(Bootstrap& bootstrap) {
 }
 
 CallBoard::~CallBoard() {
-  if (is_shared()) store(part(rank_).left, 1u, std::memory_order_release);
+  // A child of fork() has not left, and has no such memory.
+  if (is_shared() && origin_.is_here()) store(part(rank_).left, 1u, std::memory_order_release);
 }
 
 CallBoard::Part& CallBoard::part(int rank) const {

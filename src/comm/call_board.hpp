@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 
+#include "fabric/origin.hpp"
 #include "fabric/shared_memory.hpp"
 #include "rendezvous/bootstrap.hpp"
 
@@ -45,6 +46,7 @@ class CallBoard {
   CallBoard(int rank, SharedMemoryWindow memory) : rank_(rank), memory_(std::move(memory)) {}
   Part& part(int rank) const;
 
+  Origin origin_;
   int rank_;
   SharedMemoryWindow memory_;
   mutable std::mutex mutex_;  // of what follows, and of this rank's part

@@ -294,19 +294,15 @@ std::size_t CommunicatorState::window_bytes() const {
   return bytes;
 }
 
-// Calls that were made before end as if nothing came behind them: were they told that the memory is released, some
-// blocks of a launch could learn it in time and others not.
-void CommunicatorState::finish_all_calls() {
-  bootstrap_->agree_on("release: finish the calls before it", [&] {
+void CommunicatorState::release() {
+  // What is on the GPU's queues is made, on all ranks: calls that ended halfway would leave epochs torn. Where that
+  // fails, nothing has happened.
+  bootstrap_->agree_on("release", [&] {
     if (released_) throw Error(Errc::released, "release: the communicator's memory is released already");
     fabric_->finish_calls();
   });
-}
-
-void CommunicatorState::release() {
-  finish_all_calls();
   forbid_abort();  // before the meeting after which peers' windows go
-  bootstrap_->agree_on("release", [&] {
+  bootstrap_->agree_on("release: end what comes now", [&] {
     for (const auto& group : groups_) {
       if (group != nullptr) group->set_released();
     }

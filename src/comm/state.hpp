@@ -149,7 +149,6 @@ class CommunicatorState : public std::enable_shared_from_this<CommunicatorState>
   std::vector<const std::byte*> windows() const;
   void check_pairs();
   void check_nccl(const GroupState* group);
-  void finish_all_calls();
   void forbid_abort();
   void allow_abort();
   std::size_t region_offset(int group) const;

@@ -19,6 +19,7 @@
 #include "fabric/cuda_links.hpp"
 #include "fabric/cuda_window.hpp"
 #include "fabric/fabric.hpp"
+#include "fabric/gpu_rest.hpp"
 #include "fabric/liveness.hpp"
 #include "fabric/nccl_api.hpp"
 #include "fabric/nccl_groups.hpp"
@@ -69,7 +70,7 @@ class CudaFabric final : public Fabric {
       static_cast<void>(nccl_.release());  // a child of fork() has none of its threads, and would wait for them
       return;
     }
-    const DeviceScope scope(device_);
+    const SetupScope scope(device_);
     if (nccl_ != nullptr && !nccl_->close()) {
       // Whatever frees memory of a GPU waits for its kernels.
       logger().warn("rank {}: a call of NCCL's does not end; its communicator's memory is kept", rank_);
@@ -114,7 +115,7 @@ class CudaFabric final : public Fabric {
   }
 
   void open_window(Bootstrap& bootstrap, int number, std::size_t bytes) override {
-    const DeviceScope scope(device_);
+    const SetupScope scope(device_);
     const auto alone = alone_with_nccl();
     const auto index = static_cast<std::size_t>(number);
     if (index >= windows_.size()) windows_.resize(index + 1);
@@ -136,7 +137,7 @@ class CudaFabric final : public Fabric {
     write(device_control_->windows, peers.data(), peers.size() * sizeof(std::byte*));
   }
   void close_window(int number) override {
-    const DeviceScope scope(device_);
+    const SetupScope scope(device_);
     const auto alone = alone_with_nccl();
     const auto index = static_cast<std::size_t>(number);
     if (index < windows_.size()) windows_[index].reset();
@@ -152,15 +153,15 @@ class CudaFabric final : public Fabric {
     return mine == nullptr && index < windows_.size() && windows_[index] != nullptr ? windows_[index]->memory() : mine;
   }
   void finish_calls() override {
-    const DeviceScope scope(device_);
-    check_cuda(cudaDeviceSynchronize(), "waiting for the GPU before a window goes");
+    // The memory that goes then is freed by NCCL, which waits for nothing, or by CUDA, which knows no deadline.
+    wait_for_rest(device_, deadline_ / 2);
   }
 
   std::byte* lasting(int number) override {
     const auto index = static_cast<std::size_t>(number);
     if (index >= lasting_.size()) lasting_.resize(index + 1);
     if (lasting_[index] == nullptr) {
-      const DeviceScope scope(device_);
+      const SetupScope scope(device_);
       check_cuda(cudaMalloc(&lasting_[index], kLastingBytes), "cudaMalloc of control memory");
     }
     return lasting_[index];
@@ -177,24 +178,24 @@ class CudaFabric final : public Fabric {
   }
 
   void write(void* to, const void* from, std::size_t bytes) override {
-    const DeviceScope scope(device_);
+    const SetupScope scope(device_);
     check_cuda(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, stream_), "cudaMemcpyAsync to the GPU");
     check_cuda(cudaStreamSynchronize(stream_), "cudaStreamSynchronize");
   }
   void fill(void* to, std::uint8_t value, std::size_t bytes) override {
-    const DeviceScope scope(device_);
+    const SetupScope scope(device_);
     check_cuda(cudaMemsetAsync(to, value, bytes, stream_), "cudaMemsetAsync");
     check_cuda(cudaStreamSynchronize(stream_), "cudaStreamSynchronize");
   }
   void read(void* to, const void* from, std::size_t bytes) override {
-    const DeviceScope scope(device_);
+    const SetupScope scope(device_);
     check_cuda(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, stream_), "cudaMemcpyAsync from the GPU");
     check_cuda(cudaStreamSynchronize(stream_), "cudaStreamSynchronize");
   }
   void push(Pack* to, const std::vector<Pack>& packs) override {
     if (packs.size() * sizeof(Pack) > kStagingBytes) throw Error(Errc::system, "push: larger than the staging buffer");
     write(staging_, packs.data(), packs.size() * sizeof(Pack));
-    const DeviceScope scope(device_);
+    const SetupScope scope(device_);
     push_packs(to, staging_, packs.size(), stream_);
     check_cuda(cudaStreamSynchronize(stream_), "writing to a peer's window");
   }
@@ -223,7 +224,7 @@ class CudaFabric final : public Fabric {
     std::atomic_ref(host_control_->abort).store(1, std::memory_order_release);  // for kernels of this rank that wait
     if (nccl_ != nullptr) nccl_->abort();
     try {
-      const DeviceScope scope(device_);
+      const SetupScope scope(device_);
       const auto own = static_cast<std::uint32_t>(rank_);
       poison_windows(device_control_->windows, size_, poison_word(own, own, static_cast<std::uint32_t>(Errc::aborted)),
                      stream_);
@@ -267,7 +268,7 @@ class CudaFabric final : public Fabric {
 
   void split(int group, int color) override {
     if (shared_) return;
-    const DeviceScope scope(device_);
+    const SetupScope scope(device_);
     nccl_->split(group, color);
   }
   void call_nccl(const NcclCall& call) override {
@@ -285,7 +286,7 @@ class CudaFabric final : public Fabric {
     std::vector<std::int32_t> data(count);
     for (std::size_t i = 0; i < count; ++i) data[i] = (rank + 1) * static_cast<int>(i % 1000 + 1);
     write(staging_, data.data(), count * sizeof(std::int32_t));
-    const DeviceScope scope(device_);
+    const SetupScope scope(device_);
     nccl_->try_out(group, static_cast<std::int32_t*>(staging_), count, stream_);
     read(data.data(), staging_, count * sizeof(std::int32_t));
     for (std::size_t i = 0; i < count; ++i) {
@@ -313,7 +314,7 @@ class CudaFabric final : public Fabric {
                    fmt::format("between −1 and {}", count - 1));
     device_ = wish;
     if (wish < 0) check_cuda(cudaGetDevice(&device_), "cudaGetDevice");
-    const DeviceScope scope(device_);
+    const SetupScope scope(device_);
     cudaDeviceProp properties{};
     check_cuda(cudaGetDeviceProperties(&properties, device_), "cudaGetDeviceProperties");
     device_name_ = properties.name;
@@ -357,7 +358,7 @@ class CudaFabric final : public Fabric {
   }
 
   void make_nccl(const FabricArgs& args) {
-    const DeviceScope scope(device_);
+    const SetupScope scope(device_);
     nccl_ = std::make_unique<NcclGroups>(NcclGroups::Args{.device = device_,
                                                           .rank = rank_,
                                                           .deadline = args.config.deadline,

@@ -60,7 +60,8 @@ class Fabric {
   virtual std::byte* window(int number, int world_rank) const = 0;
   // This rank's part of an open window, also where no rank reaches another's and window() is null for its own.
   virtual std::byte* own_memory(int number) const = 0;
-  // Waits until this rank's calls have ended, as they do by the deadline.
+  // Waits until this rank's calls have ended, those of graphs included. Throws Errc::timeout by half of the rendezvous
+  // deadline, so that peers who wait to hear of it hear the reason.
   virtual void finish_calls() = 0;
 
   // Memory of this rank's that stays where it is, like Control, and is the same for a number every time: for what calls

@@ -32,7 +32,7 @@ TEST(TakenRows, ConcernTheirRankAlone) {
   }));
 }
 
-struct Batch {
+struct GroupLayout {
   int group_ranks;
   bool padded;  // each group's slot has room for all that it may have, and it is the slot that is split
 };
@@ -42,7 +42,8 @@ struct Batch {
 TEST(TakenRows, CountsGatherTakeInOneRecording) {
   constexpr int ranks = 6;
   constexpr std::size_t most = 12, width = 5;
-  for (const Batch layout : {Batch{1, false}, Batch{2, false}, Batch{3, true}, Batch{2, true}, Batch{6, false}}) {
+  for (const GroupLayout layout : {GroupLayout{1, false}, GroupLayout{2, false}, GroupLayout{3, true},
+                                   GroupLayout{2, true}, GroupLayout{6, false}}) {
     expect_all_well(run_world(ranks, small_slots(), [&](Communicator& communicator, int rank) {
       const auto members = static_cast<std::size_t>(layout.group_ranks);
       const GatheredCounts parts{.ranks = ranks, .columns = 1, .group_ranks = members};

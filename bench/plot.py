@@ -21,6 +21,20 @@ class BadReport(Exception):
     pass
 
 
+def rate_of(point):
+    """GB/s; of an exchange, of what crosses the links. None where nothing says how much is moved."""
+    if "gb_per_s" not in point and point.get("wire_bytes"):
+        return point["wire_bytes"] / point["us"] / 1e3
+    return point.get("gb_per_s")
+
+
+def ticks(lines, most=10):
+    """Where an x axis has labels: at sizes that were measured, and so few that they do not lie over each other."""
+    sizes = sorted({x for line in lines.values() for x, _, _ in line if x > 0})
+    step = (len(sizes) + most - 1) // most
+    return sizes[::-1][::step][::-1] if sizes else []
+
+
 def panels(report):
     """[(title, x axis, {contender: [(x, us, GB/s or None)]})], in the report's order: one for each operation and method,
     of a model's layers all of them.
@@ -40,7 +54,7 @@ def panels(report):
             line = lines.setdefault(point["contender"], {})
             x, us = point["tokens"] if by_tokens else point["bytes"], point["us"]
             if us > 0 and (x not in line or us < line[x][0]):
-                line[x] = (us, point.get("gb_per_s"))
+                line[x] = (us, rate_of(point))
     except (KeyError, TypeError) as error:
         raise BadReport(f"has a point without {error}") from error
     result = [(title, axis, {who: [(x, *line[x]) for x in sorted(line)] for who, line in lines.items() if line})
@@ -72,7 +86,7 @@ def draw(report, output):
 
     matplotlib.use("Agg")
     from matplotlib import pyplot
-    from matplotlib.ticker import FuncFormatter, LogLocator
+    from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
     rows = panels(report)
     # Whoever appears in several panels has one colour and marker.
@@ -89,17 +103,20 @@ def draw(report, output):
             if rated:
                 right.plot(*zip(*rated), **style)
         for panel, what in ((left, "µs per operation"), (right, "GB/s")):
-            panel.set(title=title, xlabel=axis, ylabel=what, xscale="log", yscale="log")
+            # A legend of one line would only hide it.
+            panel.set(title=title if len(lines) > 1 else f"{title}: {next(iter(lines))}", xlabel=axis, ylabel=what, xscale="log", yscale="log")
             panel.grid(True, which="major", alpha=0.4)
             panel.grid(True, which="minor", axis="y", alpha=0.15)
-            panel.xaxis.set_major_locator(LogLocator(base=4 if axis == "bytes" else 2))
+            panel.xaxis.set_major_locator(FixedLocator(ticks(lines)))
+            panel.xaxis.set_minor_locator(NullLocator())
             panel.xaxis.set_major_formatter(FuncFormatter(lambda x, _: size_name(x)) if axis == "bytes"
                                             else FuncFormatter(lambda x, _: f"{x:g}"))
             panel.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{y:g}"))
             panel.tick_params(axis="x", labelrotation=45)
         if not right.has_data():
             right.set_visible(False)
-        left.legend(fontsize="small")
+        if len(lines) > 1:
+            left.legend(fontsize="small")
     figure.savefig(output, dpi=120)
 
 

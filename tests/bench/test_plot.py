@@ -47,6 +47,20 @@ class Panels(unittest.TestCase):
         moe = {"operation": "dispatch", "contender": "automatic", "verdict": "ok", "tokens": 8, "us": 9.0}
         self.assertEqual(plot.panels(report(moe)), [("dispatch", "tokens per rank", {"automatic": [(8, 9.0, None)]})])
 
+    def test_exchanges_have_the_bandwidth_of_what_crosses_links(self):
+        moe = {"operation": "dispatch", "contender": "automatic", "verdict": "ok", "tokens": 8, "us": 9.0}
+        found = plot.panels(report({**moe, "wire_bytes": 18000.0}))
+        self.assertEqual(found[0][2], {"automatic": [(8, 9.0, 2.0)]})
+
+    def test_labels_are_at_what_was_measured_and_few(self):
+        def lines(*sizes):
+            return {"NCCL": [(x, 1.0, None) for x in sizes[:1]], "bulk": [(x, 1.0, None) for x in sizes]}
+
+        self.assertEqual(plot.ticks(lines(1, 3, 17)), [1, 3, 17])
+        self.assertEqual(plot.ticks(lines(*range(1, 21))), list(range(2, 21, 2)))
+        self.assertEqual(plot.ticks(lines(0)), [])
+        self.assertLessEqual(len(plot.ticks(lines(*range(1, 42)))), 10)
+
     def test_a_models_layers_have_all_their_operations(self):
         whole = report(point(1024, "bulk", 1.0))
         whole["gathers"] = [point(2048, "automatic", 2.0, operation="all_gather_v", load="busy")]
@@ -73,13 +87,19 @@ class Panels(unittest.TestCase):
 
 
 class Drawing(unittest.TestCase):
-    def test_has_time_and_bandwidth_on_log_axes_and_a_line_for_each(self):
+    def draw(self, *points):
+        """What stands for matplotlib, its figure and two axes, after a drawing."""
         library = mock.MagicMock()
         figure, left, right = mock.MagicMock(), mock.MagicMock(), mock.MagicMock()
         library.pyplot.subplots.return_value = (figure, [(left, right)])
         modules = {"matplotlib": library, "matplotlib.pyplot": library.pyplot, "matplotlib.ticker": library.ticker}
         with mock.patch.dict(sys.modules, modules):
-            plot.draw(report(point(1024, "NCCL", 4.0), point(2048, "NCCL", 5.0), point(1024, "one-shot", 2.0)), "out.svg")
+            plot.draw(report(*points), "out.svg")
+        return library, figure, left, right
+
+    def test_has_time_and_bandwidth_on_log_axes_and_a_line_for_each(self):
+        library, figure, left, right = self.draw(point(1024, "NCCL", 4.0), point(2048, "NCCL", 5.0),
+                                                 point(1024, "one-shot", 2.0))
         self.assertEqual([(call.args, call.kwargs["label"]) for call in left.plot.call_args_list],
                          [(([1024, 2048], [4.0, 5.0]), "NCCL"), (([1024], [2.0]), "one-shot")])
         self.assertEqual([(call.args, call.kwargs["label"]) for call in right.plot.call_args_list],
@@ -87,8 +107,17 @@ class Drawing(unittest.TestCase):
         for axes, what in ((left, "µs per operation"), (right, "GB/s")):
             self.assertEqual(axes.set.call_args.kwargs, {"title": "all_reduce, graph", "xlabel": "bytes", "ylabel": what,
                                                          "xscale": "log", "yscale": "log"})
+            library.ticker.FixedLocator.assert_called_with([1024, 2048])
+            axes.xaxis.set_minor_locator.assert_called_once()
+        left.legend.assert_called_once()
         self.assertEqual(len({call.kwargs["marker"] for call in left.plot.call_args_list}), 2)
         figure.savefig.assert_called_once_with("out.svg", dpi=120)
+
+
+    def test_one_line_alone_is_named_by_the_title(self):
+        _, _, left, _ = self.draw(point(1024, "automatic", 4.0))
+        self.assertEqual(left.set.call_args.kwargs["title"], "all_reduce, graph: automatic")
+        left.legend.assert_not_called()
 
 
 class Program(unittest.TestCase):

@@ -10,6 +10,9 @@ if(TARGET weft-cli)
   install(TARGETS weft-cli)
   install(PROGRAMS bench/plot.py DESTINATION ${CMAKE_INSTALL_DATADIR}/weft)
 endif()
+if(TARGET weft-gloo-peer)
+  install(TARGETS weft-gloo-peer LIBRARY DESTINATION ${CMAKE_INSTALL_BINDIR})  # which is beside the program
+endif()
 
 configure_package_config_file(cmake/weft-config.cmake.in ${CMAKE_BINARY_DIR}/weft-config.cmake
   INSTALL_DESTINATION ${package_dir})

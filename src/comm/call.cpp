@@ -38,8 +38,9 @@ void check_size(const char* name, std::size_t size) {
 
 void check_launch(const GroupState& group, const Launch& launch, int most_threads) {
   const int most = group.communicator().fabric().max_blocks();
-  require(launch.blocks == 0 || (launch.blocks >= 2 && launch.blocks <= most),
-          "launch.blocks: {} is not 0 or between 2 and {}", launch.blocks, most);
+  const bool fits = launch.blocks == 0 || (launch.blocks >= 2 && launch.blocks <= most);
+  require(fits || most > 2, "launch.blocks: {} is not 0 or 2", launch.blocks);
+  require(fits, "launch.blocks: {} is not 0 or between 2 and {}", launch.blocks, most);
   const int threads = launch.threads;
   require(threads == 0 || (threads >= 32 && threads <= most_threads && threads % 32 == 0),
           "launch.threads: {} is not 0 or a multiple of 32 between 32 and {}", threads, most_threads);
@@ -154,7 +155,15 @@ Group held(const Group& caller) {
 
 std::string last_calls(std::string_view whose, const std::vector<CallRecord>& calls) {
   std::string text = fmt::format("\nlast calls of this rank on {}:", whose);
-  for (const CallRecord& call : calls) text += fmt::format("\n  {} {}", call.number, call.operation);
+  // Calls that are all alike are a line.
+  for (std::size_t begin = 0, end = 0; begin < calls.size(); begin = end) {
+    while (end < calls.size() && calls[end].operation == calls[begin].operation &&
+           calls[end].number == calls[begin].number + (end - begin))
+      ++end;
+    text += end - begin == 1 ? fmt::format("\n  {} {}", calls[begin].number, calls[begin].operation)
+                             : fmt::format("\n  {} … {} {} (× {})", calls[begin].number, calls[end - 1].number,
+                                           calls[begin].operation, end - begin);
+  }
   return text;
 }
 

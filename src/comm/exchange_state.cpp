@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "comm/choices.hpp"
+#include "comm/disagreement.hpp"
 #include "core/argument.hpp"
 #include "core/fingerprint.hpp"
 
@@ -162,8 +163,10 @@ void agree_on_exchange(Bootstrap& bootstrap, const GroupState& group, const Exch
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
     const AgreedExchange& leader = all[static_cast<std::size_t>(all[rank].leader)];
     if (std::memcmp(&leader, &all[rank], sizeof(leader)) == 0) continue;
-    throw Error(Errc::invalid_argument, fmt::format("ranks disagree about ExchangeArgs: rank {} has {}; rank {} has {}",
-                                                    leader.leader, describe(leader), rank, describe(all[rank])));
+    const std::string first = describe(leader), other = describe(all[rank]);
+    throw Error(Errc::invalid_argument,
+                fmt::format("ranks disagree about ExchangeArgs: rank {} has {}; rank {} has {}", leader.leader,
+                            fields_apart(first, other), rank, fields_apart(other, first)));
   }
 }
 

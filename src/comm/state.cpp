@@ -7,6 +7,7 @@
 #include <span>
 
 #include "comm/choices.hpp"
+#include "comm/disagreement.hpp"
 #include "comm/exchange_state.hpp"
 #include "comm/symmetric_state.hpp"
 #include "comm/window_layout.hpp"
@@ -63,8 +64,9 @@ void agree_on_config(Bootstrap& bootstrap, const Config& config) {
   const std::vector<AgreedConfig> all = bootstrap.all_gather_value("compare configurations", mine);
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
     if (all[rank] == all[0]) continue;
+    const std::string first = describe(all[0]), other = describe(all[rank]);
     throw Error(Errc::rendezvous, fmt::format("ranks disagree about Config: rank 0 has {}; rank {} has {}",
-                                              describe(all[0]), rank, describe(all[rank])));
+                                              fields_apart(first, other), rank, fields_apart(other, first)));
   }
 }
 

@@ -36,7 +36,7 @@ class CpuFabric final : public Fabric {
 
   Device device() const override { return Device::cpu; }
   std::string description() const override {
-    std::string text = fmt::format("shared memory, {} CPU ranks", size_);
+    std::string text = fmt::format("shared memory, {} CPU {}", size_, size_ == 1 ? "rank" : "ranks");
     for (int peer = 0; peer < size_; ++peer) {
       const std::string& reason = liveness_.unwatched_reason(peer);
       if (!reason.empty()) text += fmt::format("; rank {} is not watched: {}", peer, reason);

@@ -57,6 +57,22 @@ TEST(History, OfAnExchangeHasDispatchAndCombine) {
   expect_says(endings[0].what, "\n  1 combine");
 }
 
+// What a decoding loop makes all day is a line, and not as many as are kept.
+TEST(History, CallsThatAreAlikeAreALine) {
+  auto communicators = Communicator::local(1, cpu_config());
+  Communicator& communicator = communicators[0];
+  for (const std::uint32_t tag : {1u, 2u, 2u, 2u, 3u, 3u}) call(communicator, tag);
+  communicator.release();
+  const std::string seen = error_of([&] { barrier(communicator, {}); });
+  const std::size_t begin = seen.find("last calls");
+  ASSERT_NE(begin, std::string::npos);
+  EXPECT_EQ(std::count(seen.begin() + static_cast<std::ptrdiff_t>(begin), seen.end(), '\n'), 3) << seen;
+  expect_says(seen, ":\n  0 all_reduce");
+  expect_says(seen, "tag 1\n  1 … 3 all_reduce");
+  expect_says(seen, "tag 2 (× 3)\n  4 … 5 all_reduce");
+  EXPECT_EQ(seen.substr(seen.size() - 12), "tag 3 (× 2)") << seen;
+}
+
 // A program that calls too early wants to know what it did last.
 TEST(History, IsInCallsWhileTheMemoryIsReleased) {
   auto communicators = Communicator::local(1, cpu_config());

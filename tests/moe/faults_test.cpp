@@ -73,6 +73,8 @@ void create_and_disagree(Communicator& communicator, int rank, const OtherExchan
   ensure(error.find("ranks disagree about ExchangeArgs: rank 0 has ") != std::string::npos, what);
   const std::size_t theirs = error.find("; rank 1 has ");
   ensure(theirs != std::string::npos && error.find(other.theirs, theirs) != std::string::npos, what);
+  // What is alike is not told.
+  ensure(error.find(", ", theirs) == std::string::npos, what);
 }
 
 TEST(MoeFaults, RanksThatDisagreeFindOut) {

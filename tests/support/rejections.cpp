@@ -19,7 +19,8 @@ const char* const kStream = "stream: must be null on CPU ranks";
 
 std::vector<RejectedAllReduce> rejected_all_reduces(std::byte* memory, Device device) {
   std::vector<RejectedAllReduce> all;
-  const char* const most_blocks = device == Device::cpu ? "2" : "";  // else as many as the GPU has room for
+  // On GPUs as many as there is room for.
+  const char* const allowed_blocks = device == Device::cpu ? "2" : "between 2 and ";
   const AllReduceArgs good{.input = memory, .output = memory + 4096, .count = 64};
   const auto add = [&](const std::string& part, auto&& spoil) {
     AllReduceArgs args = good;
@@ -78,7 +79,7 @@ std::vector<RejectedAllReduce> rejected_all_reduces(std::byte* memory, Device de
     add(fmt::format("op: {} is not sum or max", value), [&](auto& a) { a.op = static_cast<ReduceOp>(value); });
   }
   for (const int blocks : {-1000, -1, 1, 100000}) {
-    add(fmt::format("launch.blocks: {} is not 0 or between 2 and {}", blocks, most_blocks),
+    add(fmt::format("launch.blocks: {} is not 0 or {}", blocks, allowed_blocks),
         [&](auto& a) { a.launch.blocks = blocks; });
   }
   for (const int threads : {-32, 1, 31, 33, 63, 1056, 2048, 100000}) {
@@ -86,7 +87,7 @@ std::vector<RejectedAllReduce> rejected_all_reduces(std::byte* memory, Device de
         [&](auto& a) { a.launch.threads = threads; });
   }
   if (device == Device::cpu) {
-    add("launch.blocks: 3 is not 0 or between 2 and 2", [&](auto& a) { a.launch.blocks = 3; });
+    add("launch.blocks: 3 is not 0 or 2", [&](auto& a) { a.launch.blocks = 3; });
     add(kStream, [&](auto& a) { a.stream = reinterpret_cast<Stream>(memory); });
     add(kStream, [&](auto& a) { a.stream = reinterpret_cast<Stream>(memory), a.count = 0; });
   }
@@ -127,7 +128,7 @@ std::vector<RejectedMove> rejected_moves(std::byte* memory, const std::int32_t* 
     add(fmt::format("; {} bytes at {}): must be apart from it", bytes, static_cast<void*>(memory + 32)), args, function,
         [&](auto& a) { a.output = memory + 32; });
     add("input: overlaps output (", args, function, [&](auto& a) { a.output = memory + 32; });
-    add("launch.blocks: 1 is not 0 or between 2 and ", args, function, [](auto& a) { a.launch.blocks = 1; });
+    add("launch.blocks: 1 is not 0 or ", args, function, [](auto& a) { a.launch.blocks = 1; });
     add("launch.threads: 33 is not 0 or a multiple of 32 between 32 and 512", args, function,
         [](auto& a) { a.launch.threads = 33; });
     if (streams) add(kStream, args, function, [&](auto& a) { a.stream = reinterpret_cast<Stream>(memory); });

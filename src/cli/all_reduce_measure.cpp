@@ -70,8 +70,9 @@ class AllReduceMeasurement final : public RankBench {
   void push(const Ranks::Seat& seat, const Point& point) {
     const std::size_t bytes = pushed_elements(point) * size_of(point.type);
     if (bytes == 0) throw Error(Errc::invalid_argument, "a plain push stores 16 bytes or more to each peer");
-    outputs_->push(seat, {.input = rank(seat).input, .bytes = bytes, .to_itself = false, .blocks = point.launch.blocks},
-                   rank(seat).device->stream());
+    outputs_->push(
+        seat, {.input = buffers(seat, point).input, .bytes = bytes, .to_itself = false, .blocks = point.launch.blocks},
+        rank(seat).device->stream());
   }
 
   std::string verify(Ranks::Seat& seat, const Point& point) override {

@@ -188,10 +188,11 @@ class GatherMeasurement final : public RankBench {
   // What the links give, without a protocol.
   void push(const Ranks::Seat& seat, const Point& point) {
     const GatherShape& shape = shape_of(seat);
-    outputs_.push(
-        seat,
-        {.input = rank(seat).input, .bytes = shape.most_rows() * shape.row_bytes(0), .blocks = point.launch.blocks},
-        rank(seat).device->stream());
+    outputs_.push(seat,
+                  {.input = buffers(seat, point).input,
+                   .bytes = shape.most_rows() * shape.row_bytes(0),
+                   .blocks = point.launch.blocks},
+                  rank(seat).device->stream());
   }
 
   std::string verify(Ranks::Seat& seat, const Point& point) override {

@@ -14,14 +14,20 @@ constexpr const char* kMoeOperations[] = {"dispatch", "combine", "both"};
 void measure_moe(Ranks::Seat& seat, MoeRank& rank, const MoeTraffic& traffic, int samples, Launch launch, bool apart,
                  MoeResult& result, std::string& wrong) {
   rank.upload(traffic);
-  const auto dispatch = [&] { return rank.dispatch(result.tokens, launch, apart); };
-  const Ticket ticket = dispatch();
-  const std::function<void()> operations[] = {[&] { dispatch(); }, [&] { rank.combine(ticket, launch, apart); },
-                                              [&] { rank.combine(dispatch(), launch, apart); }};
+  const auto dispatch = [&](int input) {
+    return rank.dispatch(result.tokens, {.launch = launch, .apart = apart, .input = input});
+  };
+  const auto combine = [&](const Ticket& of, int input) {
+    rank.combine(of, {.launch = launch, .apart = apart, .input = input});
+  };
+  const Ticket ticket = dispatch(0);
+  const std::function<void(int)> operations[] = {[&](int input) { dispatch(input); },
+                                                 [&](int input) { combine(ticket, input); },
+                                                 [&](int input) { combine(dispatch(input), input); }};
   // Combine alone is measured first: its ticket must not be taken by another dispatch.
   for (const int i : {1, 0, 2}) {
     seat.barrier();  // a rank that still checks is not waited for within a call
-    rank.device().run(seat, operations[i]);
+    rank.device().run(seat, [&] { operations[i](0); });
     seat.barrier();
     auto all = seat.gather(rank.device().time(seat, {.method = methods_of(seat.communicator().device()).front(),
                                                      .samples = samples,

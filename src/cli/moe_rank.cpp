@@ -17,7 +17,7 @@ MoeRank::MoeRank(Ranks& ranks, const Ranks::Seat& seat, const ExchangeArgs& args
       row_(detail::output_row(args)) {
   const std::size_t places = exchange_.output_rows(), entries = std::size_t{args.tokens} * args.top_k;
   const bool by_rank = args.layout == RowLayout::rank_major;
-  rows_ = allocate(std::size_t{args.tokens} * args.hidden * 2);
+  rows_ = allocate(std::size_t{args.tokens} * args.hidden * 2 + kInputRoom);
   ids_ = allocate(entries * 4);
   weights_ = allocate(entries * 4);
   output_ = allocate(places * row_.bytes);
@@ -27,7 +27,7 @@ MoeRank::MoeRank(Ranks& ranks, const Ranks::Seat& seat, const ExchangeArgs& args
   source_tokens_ = allocate(static_cast<std::size_t>(ranks.world_size()) * 4);
   local_ids_ = allocate(by_rank ? places * args.top_k * 4 : 0);
   local_weights_ = allocate(by_rank && args.weighted ? places * args.top_k * 4 : 0);
-  expert_rows_ = allocate(places * args.hidden * 2);
+  expert_rows_ = allocate(places * args.hidden * 2 + kInputRoom);
   combined_ = allocate(std::size_t{args.tokens} * args.hidden * 2);
 }
 
@@ -48,21 +48,34 @@ void MoeRank::upload(const MoeTraffic& traffic) {
   const ExchangeArgs& args = exchange_.args();
   const RankTokens& mine = traffic.tokens(rank_);
   device_->upload(rows_.data, mine.rows.data(), mine.rows.size() * 2);
+  upload_room(static_cast<std::byte*>(rows_.data) + mine.rows.size() * 2);
   device_->upload(ids_.data, mine.ids.data(), mine.ids.size() * 4);
   device_->upload(weights_.data, mine.weights.data(), mine.weights.size() * 4);
+  const auto expert_rows = static_cast<std::byte*>(expert_rows_.data);
   for (const std::uint32_t expert : exchange_.experts()) {
     for (const MoeTraffic::Arrival& arrival : traffic.arrivals(expert)) {
       if (!arrival.kept) continue;
       const auto row = args.layout == RowLayout::rank_major ? joint_row(traffic, exchange_.experts(), arrival)
                                                             : expert_row(traffic, expert, arrival);
-      device_->upload(static_cast<std::byte*>(expert_rows_.data) + arrival.row * args.hidden * 2, row.data(),
-                      row.size() * 2);
+      device_->upload(expert_rows + arrival.row * args.hidden * 2, row.data(), row.size() * 2);
     }
   }
 }
 
-Ticket MoeRank::dispatch(std::uint32_t tokens, Launch launch, bool apart) {
-  const DispatchArgs call{.input = rows_.data,
+// Whatever follows: numbers that no row has at that place.
+void MoeRank::upload_room(std::byte* to) {
+  std::vector<std::uint16_t> numbers;
+  for (std::size_t i = 0; i < kInputRoom / 2; ++i)
+    numbers.push_back(narrow(exchange_.args().type, static_cast<float>((rank_ + i) % 61) / 16.0f));
+  device_->upload(to, numbers.data(), kInputRoom);
+}
+
+const void* MoeRank::input(const Tensor& first, int number) {
+  return static_cast<const std::byte*>(first.data) + static_cast<std::size_t>(number) * kInputStep;
+}
+
+Ticket MoeRank::dispatch(std::uint32_t tokens, const CallArgs& args) {
+  const DispatchArgs call{.input = input(rows_, args.input),
                           .topk_ids = ids_.data,
                           .topk_weights = static_cast<const float*>(weights_.data),
                           .tokens = tokens,
@@ -75,20 +88,20 @@ Ticket MoeRank::dispatch(std::uint32_t tokens, Launch launch, bool apart) {
                           .output_weights = static_cast<float*>(local_weights_.data),
                           .stream = device_->stream(),
                           .discard = true,
-                          .launch = launch};
-  if (!apart) return exchange_.dispatch(call);
+                          .launch = args.launch};
+  if (!args.apart) return exchange_.dispatch(call);
   const Ticket ticket = exchange_.dispatch_send(call);
   exchange_.dispatch_wait(ticket, call);
   return ticket;
 }
 
-void MoeRank::combine(Ticket ticket, Launch launch, bool apart) {
+void MoeRank::combine(Ticket ticket, const CallArgs& args) {
   const CombineArgs call{.ticket = ticket,
-                         .input = expert_rows_.data,
+                         .input = input(expert_rows_, args.input),
                          .output = combined_.data,
                          .stream = device_->stream(),
-                         .launch = launch};
-  if (!apart) return exchange_.combine(call);
+                         .launch = args.launch};
+  if (!args.apart) return exchange_.combine(call);
   exchange_.combine_send(call);
   exchange_.combine_wait(call);
 }

@@ -18,9 +18,15 @@ class MoeRank {
   RankDevice& device() { return *device_; }
   // What dispatch and combine are given.
   void upload(const MoeTraffic& traffic);
-  // `apart`: sends and waits are calls of their own.
-  Ticket dispatch(std::uint32_t tokens, Launch launch, bool apart);
-  void combine(Ticket ticket, Launch launch, bool apart);
+  // `apart`: sends and waits are calls of their own. `input`: which of its inputs a call reads (Timing); the first one
+  // is the traffic's.
+  struct CallArgs {
+    Launch launch = {};
+    bool apart = false;
+    int input = 0;
+  };
+  Ticket dispatch(std::uint32_t tokens, const CallArgs& args);
+  void combine(Ticket ticket, const CallArgs& args);
   // Enqueues the overwriting of everything that the two write.
   void clear();
   // What is wrong first, or nothing.
@@ -33,6 +39,8 @@ class MoeRank {
     std::size_t bytes = 0;
   };
   Tensor allocate(std::size_t bytes);
+  void upload_room(std::byte* to);
+  static const void* input(const Tensor& first, int number);
   template <class T>
   std::vector<T> download(const Tensor& tensor, std::size_t first, std::size_t count);
   std::string check_numbers(const MoeTraffic& traffic);

@@ -61,19 +61,19 @@ RankBench::~RankBench() {
 void RankBench::open(Ranks::Seat& seat, [[maybe_unused]] bool nccl, const std::shared_ptr<GlooPeer>& gloo) {
   Rank& mine = rank(seat);
   mine.device = open_rank_device(ranks_, seat);
-  mine.input = mine.device->allocate(args_.max_bytes);
+  mine.input = mine.device->allocate(args_.max_bytes + kInputRoom);
   mine.output = mine.device->allocate(args_.max_bytes);
   if (gloo) mine.peer = open_gloo_rank(gloo, seat.rank());
 #if WEFT_WITH_CUDA
-  if (nccl) mine.peer = open_nccl_peer(seat, std::max<std::size_t>(args_.max_bytes, 1));
+  if (nccl) mine.peer = open_nccl_peer(seat, args_.max_bytes + kInputRoom);
 #endif
 }
 
 RankBench::Buffers RankBench::buffers(const Ranks::Seat& seat, const Point& point) {
   const Rank& mine = rank(seat);
   const bool own = !is_peer(point.contender) || mine.peer->input(point.contender) == nullptr;
-  if (own) return {mine.input, mine.output};
-  return {mine.peer->input(point.contender), mine.peer->output(point.contender)};
+  void* const input = own ? mine.input : mine.peer->input(point.contender);
+  return {static_cast<std::byte*>(input) + mine.input_at, own ? mine.output : mine.peer->output(point.contender)};
 }
 
 std::vector<Contender> RankBench::peers(Operation operation) const {
@@ -84,12 +84,13 @@ std::vector<Contender> RankBench::peers(Operation operation) const {
 RankBench::Taken RankBench::take(Ranks::Seat& seat, const Point& point, int samples) {
   Taken taken;
   Rank& mine = rank(seat);
+  mine.input_at = 0;
   const Buffers memory = buffers(seat, point);
-  const auto produce = [&](int step) {
-    mine.device->produce(memory.input, input_elements(point), point.type, args_.data, pattern_rank(seat), step);
+  const auto produce = [&](int step, std::size_t more) {
+    mine.device->produce(memory.input, input_elements(point) + more, point.type, args_.data, pattern_rank(seat), step);
   };
   const std::size_t bytes = output_elements(point) * size_of(point.type);
-  produce(kLastStep);
+  produce(kLastStep, kInputRoom / size_of(point.type));
   prepare(seat, point);
   mine.device->run(seat, [&] {
     enqueue(seat, point);
@@ -100,11 +101,14 @@ RankBench::Taken RankBench::take(Ranks::Seat& seat, const Point& point, int samp
   Timing timing{.method = point.method,
                 .samples = samples,
                 .operation = {},
-                .produce = produce,
+                .produce = [&](int step) { produce(step, 0); },
                 .poison = [&] { mine.device->fill(memory.output, 0xff, bytes); },
                 .waits_for_nobody = point.contender == Contender::push};
   if (point.method == Method::producer) taken.baseline = mine.device->time(seat, timing);
-  timing.operation = [&] { enqueue(seat, point); };
+  timing.operation = [&](int input) {
+    mine.input_at = static_cast<std::size_t>(input) * kInputStep;
+    enqueue(seat, point);
+  };
   taken.samples = mine.device->time(seat, timing);
   mine.host.resize(bytes);
   mine.device->download(mine.host.data(), memory.output, bytes);

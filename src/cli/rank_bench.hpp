@@ -28,10 +28,11 @@ class RankBench : public Bench {
     std::unique_ptr<RankDevice> device;
     void* input = nullptr;
     void* output = nullptr;
+    std::size_t input_at = 0;     // of the operation that is enqueued: bytes behind `input`
     std::vector<std::byte> host;  // the output, to be checked
     std::unique_ptr<Peer> peer;
   };
-  // What a call works on: the rank's own memory, or the peer's where that has to be.
+  // What the operation that is enqueued works on: the rank's own memory, or the peer's where that has to be.
   struct Buffers {
     void* input;
     void* output;

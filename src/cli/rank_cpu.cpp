@@ -40,15 +40,17 @@ class CpuRank final : public RankDevice {
 
   void run(Ranks::Seat&, const std::function<void()>& operation) override { operation(); }
   std::vector<double> time(Ranks::Seat& seat, const Timing& timing) override {
+    std::int64_t behind = kInputs + 1;  // the operations of two calls before the first differ from the last one
     const auto batch = [&](int calls) {
       seat.barrier();
       const auto begin = Clock::now();
-      for (int i = 0; i < calls; ++i) timing.operation();
+      for (int i = 0; i < calls; ++i) timing.operation(input_of(--behind));
       return std::chrono::duration<double, std::micro>(Clock::now() - begin).count() / calls;
     };
     double slowest = 0;
     for (const auto& one : seat.gather({batch(3)})) slowest = std::max(slowest, one.front());
     const int calls = std::clamp(static_cast<int>(kBatchUs / slowest), 1, kMostCalls);
+    behind = std::int64_t{calls} * timing.samples;
     std::vector<double> times;
     for (int i = 0; i < timing.samples; ++i) {
       if (i + 1 == timing.samples) timing.poison();

@@ -98,8 +98,9 @@ class CudaRank final : public RankDevice {
 std::vector<double> CudaRank::time_graph(Ranks::Seat& seat, const Timing& timing) {
   const Graph graph(stream_, [&] {
     for (int step = 0; step < kOperations; ++step) {
-      if (timing.method == Method::producer) timing.produce(step);
-      if (timing.operation) timing.operation();
+      const bool produces = timing.method == Method::producer;  // the same input anew
+      if (produces) timing.produce(step);
+      if (timing.operation) timing.operation(produces ? 0 : input_of(kLastStep - step));
     }
   });
   std::vector<double> times;
@@ -121,7 +122,7 @@ std::vector<double> CudaRank::time_graph(Ranks::Seat& seat, const Timing& timing
 
 std::vector<double> CudaRank::time_replays(Ranks::Seat& seat, const Timing& timing) {
   const Graph graph(stream_, [&] {
-    for (int i = 0; i < kVllmOperations; ++i) timing.operation();
+    for (int behind = kVllmOperations - 1; behind >= 0; --behind) timing.operation(input_of(behind));
   });
   std::vector<double> times;
   for (int repeat = 0; repeat < kVllmRepeats; ++repeat) {

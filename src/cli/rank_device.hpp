@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <vector>
@@ -14,12 +15,23 @@ namespace weft::cli {
 // The step whose input the last operation of a graph meets, so that its result is what every method leaves behind.
 inline constexpr int kLastStep = 19;
 
+// Inputs that timed operations take in turns, so that what an earlier call brought is not what this one must bring: the
+// data of two calls before, too, as the protocol's banks take turns by twos. Each begins so many bytes behind the one
+// before it in one buffer, which costs no time, and next to no memory or cache.
+inline constexpr int kInputs = 3;
+inline constexpr std::size_t kInputStep = 256;
+inline constexpr std::size_t kInputRoom = (kInputs - 1) * kInputStep;
+// Which one an operation reads that has so many behind it. The last one reads the first.
+constexpr int input_of(std::int64_t behind) {
+  return static_cast<int>(behind % kInputs);
+}
+
 // What is timed. Method::producer: `produce` runs before every operation; without `operation` it is timed alone.
 struct Timing {
   Method method = Method::batch;
   int samples = 1;
-  std::function<void()> operation = {};        // enqueues one
-  std::function<void(int step)> produce = {};  // enqueues the rewriting of its input
+  std::function<void(int input)> operation = {};  // enqueues one that reads this one of its inputs
+  std::function<void(int step)> produce = {};     // enqueues the rewriting of its first input
   // Enqueues the overwriting of the output, so that what an earlier sample left does not pass for the last one's.
   std::function<void()> poison = {};
   // The operation waits for no other rank, so that poison would come too late for what a faster one has stored.

@@ -4,8 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <concepts>
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <optional>
 #include <tuple>
 #include <vector>
@@ -37,8 +39,39 @@ struct Break {
   std::atomic<int> few_blocks = -1;    // whose GPU takes fewer blocks than the others'
   std::atomic<int> splits_of = -1;     // who cannot split
   std::atomic<int> restless = -1;      // whose GPU does not come to rest
+  std::atomic<int> stale = -1;         // who sends what it sent so many calls before
+  std::atomic<std::size_t> calls_before = 0;
 };
 static Break broken;
+
+// What a call of the protocol sends; null where that is nothing.
+const void** input_of(Operation& operation) {
+  using Input = const void**;
+  const auto of_move = [](auto& move) -> Input {
+    if constexpr (requires { move.work.tensor; }) {
+      return &move.work.tensor[0].input;
+    } else if constexpr (requires {
+                           { &move.work.input } -> std::same_as<Input>;
+                         }) {
+      return &move.work.input;
+    } else {
+      return nullptr;
+    }
+  };
+  return std::visit(
+      [&](auto& one) -> Input {
+        if constexpr (requires {
+                        { &one.work.input } -> std::same_as<Input>;
+                      }) {
+          return &one.work.input;
+        } else if constexpr (requires { one.index(); }) {
+          return std::visit(of_move, one);
+        } else {
+          return nullptr;
+        }
+      },
+      operation);
+}
 
 class BreakableFabric final : public Fabric {
  public:
@@ -84,7 +117,7 @@ class BreakableFabric final : public Fabric {
   std::vector<int> dead_peers() const override { return sound_->dead_peers(); }
   bool run(const PlannedCall& planned) override {
     if (broken.barriers && is_barrier(planned.operation)) return true;
-    const bool good = sound_->run(planned);
+    const bool good = sound_->run(as_before(planned));
     if (const auto* sum = std::get_if<AllReduceOperation>(&planned.operation); sum != nullptr && rank_ == broken.sums)
       static_cast<std::uint8_t*>(sum->work.output)[1] ^= 4;
     if (const auto* norm = std::get_if<NormOperation>(&planned.operation); norm != nullptr && rank_ == broken.residuals)
@@ -110,6 +143,17 @@ class BreakableFabric final : public Fabric {
   void nccl_check(int group, int rank, int size) override { sound_->nccl_check(group, rank, size); }
 
  private:
+  // The call with what an earlier one like it has sent, if the break is that.
+  PlannedCall as_before(const PlannedCall& planned) {
+    PlannedCall call = planned;
+    const void** const input = input_of(call.operation);
+    if (input == nullptr) return call;
+    auto& sent = sent_[{call.operation.index(), planned.call.channel}];
+    sent.push_back(*input);
+    if (rank_ == broken.stale && sent.size() > broken.calls_before)
+      *input = sent[sent.size() - 1 - broken.calls_before];
+    return call;
+  }
   bool few_blocks() const { return rank_ == broken.few_blocks; }
   static bool is_barrier(const Operation& operation) {
     const auto* move = std::get_if<MoveOperation>(&operation);
@@ -125,6 +169,7 @@ class BreakableFabric final : public Fabric {
   std::shared_ptr<Fabric> sound_;
   int rank_, size_ = 0;
   std::size_t window_bytes_ = 0;
+  std::map<std::pair<std::size_t, const void*>, std::vector<const void*>> sent_;  // by kind of operation and channel
 };
 
 std::shared_ptr<Fabric> make_cpu_fabric(const FabricArgs& args) {
@@ -318,6 +363,33 @@ TEST(BrokenFabric, WrongResultsAreNamedByVerify) {
   broken.barriers = false;
   EXPECT_EQ(early.code, 1);
   expect_says(early.out, "barrier: expected the reference's bits, got ended before rank");
+}
+
+// An operation that gives what it has already given has right bits of a wrong call. The protocol's banks take turns, so
+// that what is stale comes from the call before, or from the one before that.
+TEST(BrokenFabric, DataOfACallBeforeIsFoundByEveryBench) {
+  const std::vector<std::vector<std::string>> benches = {
+      {"all-reduce", "--bytes", "256,8K", "--algorithm", "one-shot"},
+      {"all-reduce", "--bytes", "8K", "--algorithm", "two-shot", "--dtype", "f32", "--data", "random"},
+      {"all-reduce", "--bytes", "8M", "--algorithm", "bulk"},  // so long that a sample is a single call
+      {"gather", "--hidden", "64", "--tokens", "2", "--what", "all_gather,all_gather_v"},
+      {"gather", "--hidden", "64", "--tokens", "2", "--what", "reduce_scatter"},
+      {"gather", "--hidden", "64", "--tokens", "2", "--what", "reduce_scatter_v"},
+      {"gather", "--hidden", "64", "--tokens", "2", "--what", "all_to_all"},
+      {"norm", "--hidden", "64", "--tokens", "1"},
+      {"moe", "--model", "gpt-oss-120b", "--tokens", "2"}};
+  for (auto bench : benches) {
+    bench.insert(bench.begin(), "bench");
+    bench.insert(bench.end(), {"--device", "cpu", "--ranks", "3", "--samples", "1"});
+    for (const std::size_t calls : {0, 1, 2}) {
+      broken.calls_before = calls;
+      broken.stale = 1;
+      const cli::Output result = cli::run(bench);
+      broken.stale = -1;
+      EXPECT_EQ(result.code, calls == 0 ? 0 : 1) << testing::PrintToString(bench) << ", " << calls;
+      EXPECT_EQ(result.err.find("WRONG: ") != std::string::npos, calls != 0) << result.err;
+    }
+  }
 }
 
 // Wrong results end a search, and whoever goes on with it measures again what was wrong.

@@ -69,7 +69,9 @@ def table(report):
     for size in sizes:
         ours = points[size, "automatic"]
         rivals = [points[size, p]["us"] for p in RATIO_PEERS[device] if (size, p) in points and points[size, p]["us"] > 0]
-        ratio = f"{min(rivals) / ours['us']:.2f}" if rivals and ours["us"] > 0 else ""
+        # Where threads share cores, a ratio is the scheduler's.
+        compared = rivals and ours["us"] > 0 and not report.get("crowded", False)
+        ratio = f"{min(rivals) / ours['us']:.2f}" if compared else ""
         cells = [size_name(size), f"**{microseconds(ours)}**", ours.get("algorithm", "")]
         cells += [microseconds(points.get((size, p))) for p in peers] + [ratio]
         lines.append("| " + " | ".join(cells) + " |")

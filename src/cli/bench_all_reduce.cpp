@@ -7,8 +7,11 @@
 
 #include "bench_options.hpp"
 #include "commands.hpp"
+#include "csv.hpp"
 #include "options.hpp"
 #include "sizes.hpp"
+#include "speed_up.hpp"
+#include "tuning_note.hpp"
 
 namespace weft::cli {
 namespace {
@@ -76,7 +79,7 @@ std::vector<Launch> AllReduceBench::launches(Device device) const {
     if (!text.empty()) return parse_counts(text, what, kMostLaunch);
     return sweep ? parse_counts(grid, what, kMostLaunch) : std::vector<std::int64_t>{0};
   };
-  const auto some_blocks = list(blocks, "--blocks", gpu ? "2,4,8,12,16,24,32,48,64,80,96,112,132" : "2,4,8,16,32");
+  const auto some_blocks = list(blocks, "--blocks", gpu ? "2,4,8,12,16,24,32,48,64,80,96,112,132" : "2");
   const auto some_threads = list(threads, "--threads", gpu ? "64,128,192,256,384,512,1024" : "32");
   if (!sweep && (some_blocks.size() > 1 || some_threads.size() > 1))
     throw Error(Errc::invalid_argument, "--blocks, --threads: several values are tried with --sweep only");
@@ -98,7 +101,7 @@ const Result* weft_result(const std::vector<Result>& results, std::size_t bytes,
   return automatic != nullptr ? automatic : fastest(results, bytes, method, is_weft);
 }
 
-Table table_of(const std::vector<Point>& sizes, const std::vector<Result>& results, Method method) {
+Table table_of(const std::vector<Point>& sizes, const std::vector<Result>& results, Method method, const Crowd& crowd) {
   // Peers that were not measured by this method get no column.
   std::vector<Contender> contenders;
   for (const auto& result : results)
@@ -113,12 +116,10 @@ Table table_of(const std::vector<Point>& sizes, const std::vector<Result>& resul
     for (const auto contender : contenders) cells.push_back(cell(find(results, size.bytes(), contender, method)));
     const Result* ours = weft_result(results, size.bytes(), method);
     const Result* best = fastest(results, size.bytes(), method, [](Contender) { return true; });
-    const Result* peer = fastest(results, size.bytes(), method, [](Contender c) { return !is_weft(c); });
-    const bool ok = ours != nullptr && ours->verdict == Verdict::ok;
     cells.push_back(ours != nullptr ? ours->chosen : "");
     cells.push_back(best != nullptr ? std::string(name(best->point.contender)) : "-");
-    cells.push_back(ok ? fmt::format("{:.2f}", ours->gb_per_s()) : "-");
-    cells.push_back(ok && peer != nullptr ? fmt::format("{:.2f}", peer->us / ours->us) : "-");
+    cells.push_back(ours != nullptr && ours->verdict == Verdict::ok ? fmt::format("{:.2f}", ours->gb_per_s()) : "-");
+    cells.push_back(ours != nullptr ? cell(speed_up(*ours, best_peer(results, ours->point), crowd)) : "-");
     table.add(cells);
   }
   return table;
@@ -188,22 +189,25 @@ int AllReduceBench::run() const {
   results.insert(results.end(), torch.results.begin(), torch.results.end());
   auto notes = bench->notes();
   if (!torch.about.empty()) notes.push_back(torch.about);
+  if (const std::string note = unused_tuning(ranks, options.tuning); !note.empty()) notes.push_back(note);
 
-  if (options.tables_on_stdout())
-    fmt::print("All-reduce, {} {}, µs per operation\n{}\n", name(options.type), name(options.op), headline(ranks));
-  const std::string csv = print_tables(options, some_methods, [&](Method method) {
-    return sweep ? sweep_table(all_sizes, contenders, results, method) : table_of(all_sizes, results, method);
-  });
+  const Crowd crowd = crowd_of(ranks, results);
   if (options.tables_on_stdout()) {
-    fmt::print("\n{}\n", verdict_line(correct));
+    fmt::print("All-reduce, {} {}, µs per operation\n{}\n{}", name(options.type), name(options.op), headline(ranks),
+               crowd.warning());
+    print_tables(some_methods, [&](Method method) {
+      return sweep ? sweep_table(all_sizes, contenders, results, method) : table_of(all_sizes, results, method, crowd);
+    });
+    fmt::print("\n{}\n{}", verdict_line(compared(results)), kSpreadLegend);
     fmt::print(
         "GB/s, speed-up: of \"automatic\"; bytes of one rank's buffer over its time, best peer's time over it.\n");
     for (const auto& note : notes) fmt::print("{}\n", note);
+    fmt::print("{}", crowd.warning());
   }
-  if (!options.csv.empty()) write_text(options.csv, csv);
+  if (!options.csv.empty()) write_text(options.csv, to_csv({.ranks = ranks.world_size(), .crowd = crowd}, results));
   if (options.wants_report())
-    options.write(
-        report(run_info("bench all-reduce", arguments, ranks, options, notes), describe_machine(), to_json(results)));
+    options.write(report(run_info({"bench all-reduce", arguments, notes, crowd}, ranks, options), describe_machine(),
+                         to_json(results, crowd)));
   return correct ? 0 : 1;
 }
 

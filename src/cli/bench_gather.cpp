@@ -7,10 +7,12 @@
 
 #include "bench_options.hpp"
 #include "commands.hpp"
+#include "csv.hpp"
 #include "gather_measure.hpp"
 #include "model_choice.hpp"
 #include "options.hpp"
 #include "sizes.hpp"
+#include "speed_up.hpp"
 
 namespace weft::cli {
 namespace {
@@ -133,16 +135,17 @@ std::vector<Point> GatherBench::points(const Bench& bench, const GatherModel& ga
   return all;
 }
 
-std::vector<Result> same_row(const std::vector<Result>& results, const Point& point) {
-  std::vector<Result> row;
-  for (const auto& result : results)
-    if (result.point.operation == point.operation && result.point.load == point.load &&
-        result.point.rows == point.rows && result.point.method == point.method)
-      row.push_back(result);
-  return row;
+const Result* in_row(const std::vector<Result>& results, const Point& point, Contender contender) {
+  for (const auto& result : results) {
+    const Point& of = result.point;
+    if (of.operation == point.operation && of.load == point.load && of.rows == point.rows &&
+        of.method == point.method && of.contender == contender)
+      return &result;
+  }
+  return nullptr;
 }
 
-Table gather_table(const std::vector<Result>& results, Method method) {
+Table gather_table(const std::vector<Result>& results, Method method, const Crowd& crowd) {
   std::vector<Contender> contenders;
   for (const auto& result : results)
     if (result.point.method == method && std::count(contenders.begin(), contenders.end(), result.point.contender) == 0)
@@ -152,48 +155,49 @@ Table gather_table(const std::vector<Result>& results, Method method) {
   for (const auto contender : contenders)
     columns.emplace_back(contender == Contender::automatic ? "Weft" : name(contender));
   columns.insert(columns.end(), {"GB/s", "speed-up"});
-  Table table(columns);
+  Table table(columns, 4);
   for (const auto& ours : results) {
     const Point& point = ours.point;
     if (point.method != method || point.contender != Contender::automatic) continue;
-    const auto row = same_row(results, point);
-    const Result* peer = fastest(row, point.bytes(), method, is_peer);
-    const bool ok = ours.verdict == Verdict::ok;
     std::vector<std::string> cells = {std::string(name(point.operation)), std::string(name(point.load)),
                                       std::to_string(point.rows), format_bytes(point.bytes())};
-    for (const auto contender : contenders) cells.push_back(cell(find(row, point.bytes(), contender, method)));
-    cells.push_back(ok && point.bytes() != 0 ? fmt::format("{:.2f}", ours.gb_per_s()) : "-");
-    cells.push_back(ok && peer != nullptr ? fmt::format("{:.2f}", peer->us / ours.us) : "-");
+    for (const auto contender : contenders) cells.push_back(cell(in_row(results, point, contender)));
+    const bool rated = ours.verdict == Verdict::ok && point.bytes() != 0;
+    cells.push_back(rated ? fmt::format("{:.2f}", ours.gb_per_s()) : "-");
+    cells.push_back(cell(speed_up(ours, best_peer(results, point), crowd)));
     table.add(cells);
   }
   return table;
 }
 
 constexpr const char* kLegend =
-    "tokens: of an attention group; busy: of the first one, the others have 1. size: all ranks' rows, GB/s: of them.\n"
+    "tokens: of an attention group; busy: of the first one, the others have 1. size: all ranks' rows,\n"
+    "GB/s: of them.\n"
     "all_to_all, broadcast: size is what a rank receives; NCCL's barrier is an all-reduce of one element.\n"
     "attn_: inside of every attention group at the same time, the others over all ranks.\n"
-    "padded: Weft's equal form, everybody's rows as many as the largest rank's. one tensor: the bytes of the four.\n"
+    "padded: Weft's equal form, in which every rank sends as many rows as the largest one has.\n"
+    "one tensor: the bytes of the four.\n"
     "speed-up: best peer's time over Weft's; NCCL's ragged forms are groups of broadcasts or reductions.\n";
 
 void GatherBench::write(const Ranks& ranks, const Bench& bench, const GatherModel& gathered,
                         const std::vector<Result>& results, const std::vector<std::string>& notes) const {
   const auto row = static_cast<std::size_t>(gathered.hidden) * size_of(options.type);
-  const auto some_methods = methods_named(bench, methods);
-  if (options.tables_on_stdout())
-    fmt::print(
-        "Gathers and scatters of DP attention, tp {}, dp {}, rows of {} bytes ({}), {} slots{}, µs per operation\n{}\n",
-        gathered.layout.tp, gathered.layout.dp, row, name(options.type), name(slot),
-        launch.blocks == 0 ? "" : fmt::format(", Weft on {} blocks", launch.blocks), headline(ranks));
-  const std::string csv =
-      print_tables(options, some_methods, [&](Method method) { return gather_table(results, method); });
+  const Crowd crowd = crowd_of(ranks, results);
   if (options.tables_on_stdout()) {
-    fmt::print("\n{}\n{}", verdict_line(all_correct(results)), kLegend);
+    fmt::print(
+        "Gathers and scatters of DP attention, tp {}, dp {}, rows of {} bytes ({}), {} slots{}, µs per "
+        "operation\n{}\n{}",
+        gathered.layout.tp, gathered.layout.dp, row, name(options.type), name(slot),
+        launch.blocks == 0 ? "" : fmt::format(", Weft on {} blocks", launch.blocks), headline(ranks), crowd.warning());
+    print_tables(methods_named(bench, methods), [&](Method method) { return gather_table(results, method, crowd); });
+    fmt::print("\n{}\n{}{}", verdict_line(compared(results)), kSpreadLegend, kLegend);
     for (const auto& note : notes) fmt::print("{}\n", note);
+    fmt::print("{}", crowd.warning());
   }
-  if (!options.csv.empty()) write_text(options.csv, csv);
+  if (!options.csv.empty()) write_text(options.csv, to_csv({.ranks = ranks.world_size(), .crowd = crowd}, results));
   if (!options.wants_report()) return;
-  auto json = report(run_info("bench gather", arguments, ranks, options, notes), describe_machine(), to_json(results));
+  auto json = report(run_info({"bench gather", arguments, notes, crowd}, ranks, options), describe_machine(),
+                     to_json(results, crowd));
   json["layout"] = {{"tp", gathered.layout.tp}, {"dp", gathered.layout.dp}};
   json["row_bytes"] = row;
   json["slots"] = name(slot);
@@ -241,8 +245,9 @@ Command add_bench_gather(CLI::App& app, const std::vector<std::string>& argument
   app.add_option("--row-bytes", bench->row_bytes, "Bytes of a row instead")
       ->check(CLI::Range(1, 1 << 22))
       ->excludes(hidden);
-  app.add_option("--tp", bench->options.ranks, "Ranks; the same as --ranks. GPUs that are not there are left out")
-      ->check(CLI::Range(1, 72));
+  auto* tp =
+      app.add_option("--tp", bench->options.ranks, "Ranks; the same as --ranks. GPUs that are not there are left out")
+          ->check(CLI::Range(1, 72));
   app.add_option("--dp", bench->dp, "Attention groups, a divisor of --tp (default: one for each rank)")
       ->check(CLI::Range(1, 72));
   app.add_option("--tokens", bench->tokens,
@@ -268,6 +273,7 @@ Command add_bench_gather(CLI::App& app, const std::vector<std::string>& argument
   add_method(app, bench->methods);
   add_launch(app, bench->launch, "Weft's kernels, which take as many SMs at most");
   bench->options.add_to(app);
+  tp->excludes(app.get_option("--ranks"));
   bench->options.add_data_to(app);
   return [bench] { return bench->run(); };
 }

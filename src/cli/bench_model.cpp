@@ -5,18 +5,21 @@
 
 #include "bench_options.hpp"
 #include "commands.hpp"
+#include "csv.hpp"
 #include "model_choice.hpp"
 #include "model_layers.hpp"
 #include "options.hpp"
 #include "sizes.hpp"
+#include "speed_up.hpp"
+#include "tuning_note.hpp"
 
 namespace weft::cli {
 namespace {
 
 constexpr const char* kLayersTitle =
-    "Data-parallel attention and expert parallelism: per layer a gather and a scatter of all tokens, or a dispatch "
-    "(fp8,\nor bf16 where that is said) and a combine, which `weft bench gather` and `weft bench moe` measure in "
-    "detail\n";
+    "Data-parallel attention and expert parallelism: per layer a gather and a scatter of all tokens,\n"
+    "or a dispatch (fp8, or bf16 where that is said) and a combine, which `weft bench gather` and\n"
+    "`weft bench moe` measure in detail\n";
 
 struct ModelBench {
   std::vector<std::string> arguments;
@@ -34,28 +37,26 @@ std::vector<std::int64_t> default_tokens(Device device) {
   return tokens;
 }
 
-Table table_of(const ModelShape& shape, const std::vector<Result>& results, Method method) {
-  Table table({"phase", "tokens", "shape", "size", "µs", "GB/s", "algorithm", "peer", "peer µs", "ratio",
-               "µs per forward pass"});
+Table table_of(const ModelShape& shape, const std::vector<Result>& results, const Crowd& crowd) {
+  Table table({"tokens", "size", "µs", "GB/s", "algorithm", "peer", "peer µs", "ratio", "µs per pass"});
   for (const auto& result : results) {
     const Point& point = result.point;
     if (point.contender != Contender::automatic) continue;
-    const Result* peer = fastest(results, point.bytes(), method, is_peer);
+    const Result* peer = best_peer(results, point);
     const bool ok = result.verdict == Verdict::ok;
-    table.add({point.rows <= 256 ? "decode" : "prefill", std::to_string(point.rows),
-               fmt::format("[{}, {}] {}", point.rows, point.hidden, name(point.type)), format_bytes(point.bytes()),
-               cell(&result), ok ? fmt::format("{:.2f}", result.gb_per_s()) : "-", result.chosen,
+    table.add({std::to_string(point.rows), format_bytes(point.bytes()), cell(&result),
+               ok ? fmt::format("{:.2f}", result.gb_per_s()) : "-", result.chosen,
                peer != nullptr ? std::string(name(peer->point.contender)) : "-", cell(peer),
-               ok && peer != nullptr ? fmt::format("{:.2f}", peer->us / result.us) : "-",
+               cell(speed_up(result, peer, crowd)),
                ok ? fmt::format("{:.0f}", result.us * static_cast<double>(shape.all_reduces)) : "-"});
   }
   return table;
 }
 
-void print_intro(const ModelShape& shape, const Ranks& ranks) {
-  fmt::print("{}: {}\n{}\n", shape.name, in_words(shape), headline(ranks));
-  fmt::print("Tensor parallel: an all-reduce of [tokens, {}] after each block, {} times per forward pass\n\n",
-             shape.hidden, shape.all_reduces);
+void print_intro(const ModelShape& shape, const Ranks& ranks, const Crowd& crowd, DataType type) {
+  fmt::print("{}: {}\n{}\n{}", shape.name, in_words(shape), headline(ranks), crowd.warning());
+  fmt::print("Tensor parallel: an all-reduce of [tokens, {}] {} after each block, {} times per forward pass\n\n",
+             shape.hidden, name(type), shape.all_reduces);
 }
 
 int ModelBench::run() const {
@@ -87,28 +88,32 @@ int ModelBench::run() const {
   }
   const auto results = run_points(ranks, *bench, all, options.samples);
   auto notes = bench->notes();
+  if (const std::string note = unused_tuning(ranks, options.tuning); !note.empty()) notes.push_back(note);
   bench.reset();  // its memory and its peer's are wanted
   const LayerResults layers = measure_layers(ranks, model_shape, batches, options);
   notes.insert(notes.end(), layers.notes.begin(), layers.notes.end());
   const bool correct = all_correct(results) && layers.correct();
   if (!ranks.leader()) return correct ? 0 : 1;
 
-  const Table table = table_of(model_shape, results, method), others = layer_table(model_shape, layers);
+  std::vector<Result> all_results = results;
+  all_results.insert(all_results.end(), layers.gathers.begin(), layers.gathers.end());
+  const Crowd crowd = crowd_of(ranks, all_results);
   if (options.tables_on_stdout()) {
-    print_intro(model_shape, ranks);
-    fmt::print("{}\n", table.text());
-    if (ranks.world_size() > 1) fmt::print("{}\n{}\n", kLayersTitle, others.text());
-    fmt::print("{}\n", verdict_line(correct));
-    fmt::print(
-        "GB/s: bytes of one rank's buffer over the time (algorithm bandwidth). ratio: peer's time over Weft's.\n");
+    print_intro(model_shape, ranks, crowd, options.type);
+    fmt::print("{}\n", table_of(model_shape, results, crowd).text());
+    if (ranks.world_size() > 1) fmt::print("{}\n{}\n", kLayersTitle, layer_table(model_shape, layers, crowd).text());
+    fmt::print("{}\n{}", verdict_line(compared(all_results) + compared(layers.exchanges)), kSpreadLegend);
+    fmt::print("GB/s: bytes of one rank's buffer over the time. ratio: peer's time over Weft's.\n");
     for (const auto& note : notes) fmt::print("{}\n", note);
+    fmt::print("{}", crowd.warning());
   }
   if (!options.csv.empty())
-    write_text(options.csv, Table::joined({table.with("operation", "all_reduce"), others}).csv());
+    write_text(options.csv, to_csv({.ranks = ranks.world_size(), .crowd = crowd}, all_results, layers.exchanges));
   if (options.wants_report()) {
-    auto json = report(run_info("bench", arguments, ranks, options, notes), describe_machine(), to_json(results));
+    auto json = report(run_info({"bench", arguments, notes, crowd}, ranks, options), describe_machine(),
+                       to_json(results, crowd));
     json["model"] = to_json(model_shape);
-    json["gathers"] = to_json(layers.gathers);
+    json["gathers"] = to_json(layers.gathers, crowd);
     json["exchanges"] = to_json(layers.exchanges);
     options.write(json);
   }

@@ -7,6 +7,7 @@
 #include "bench_options.hpp"
 #include "commands.hpp"
 #include "core/exchange.hpp"
+#include "csv.hpp"
 #include "info_moe.hpp"
 #include "model_choice.hpp"
 #include "moe_cast.hpp"
@@ -72,7 +73,9 @@ Table MoeBench::table_of(const std::vector<MoeResult>& results, const ExchangeAr
   Table table({"tokens", "dispatch µs", "combine µs", "both µs", "dispatch GB/s", "combine GB/s", "logical GB/s"});
   for (const MoeResult& result : results) {
     const auto rate = [](double bytes, double us) { return fmt::format("{:.1f}", bytes / us / 1e3); };
-    const auto time = [&](int i) { return result.wrong.empty() ? microseconds(result.us[i]) : std::string("WRONG"); };
+    const auto time = [&](std::size_t i) {
+      return result.wrong.empty() ? cell(figure_of(result.samples[i])) : std::string("WRONG");
+    };
     table.add({fmt::format("{}", result.tokens), time(0), time(1), time(2), rate(result.wire_bytes[0], result.us[0]),
                rate(result.wire_bytes[1], result.us[1]), rate(result.logical_rows * logical, result.us[2])});
   }
@@ -83,23 +86,25 @@ void MoeBench::write(const Ranks& ranks, const ModelShape& shape, const Exchange
                      const std::vector<MoeResult>& results) const {
   const Table table = table_of(results, args);
   const ExchangeMemory memory = exchange_memory(ranks.world_size(), args);
+  const Crowd crowd = crowd_of(ranks, {});
   if (options.tables_on_stdout()) {
     fmt::print(
         "MoE of {}: {}\n{} routing, {} dispatched, {} layout{}, {} combined {} "
-        "weights{}\n{}\n\n{}\n",
+        "weights{}\n{}\n{}\n{}\n{}",
         shape.name, in_words(shape), name(traffic), row, name(layout),
         scale_order == ScaleOrder::columns ? ", scales in columns" : "", name(args.combine_type),
         unweighted ? "without" : "with", capacity != 0 ? fmt::format(", {} rows kept", capacity) : "", headline(ranks),
-        table.text());
+        crowd.warning(), table.text(), kSpreadLegend);
     fmt::print(
         "dispatch, combine GB/s: all that crosses the links, per rank; logical: a row for each expert of a token\n");
-    fmt::print("Receive buffers {} + {} per generation, window {}, output {}\n{}\n", format_bytes(memory.dispatch),
+    fmt::print("Receive buffers {} + {} per generation, window {}, output {}\n{}\n{}", format_bytes(memory.dispatch),
                format_bytes(memory.combine), format_bytes(memory.window), format_bytes(memory.output),
-               verdict_line(all_correct(results)));
+               verdict_line(compared(results)), crowd.warning());
   }
-  if (!options.csv.empty()) write_text(options.csv, table.csv());
+  if (!options.csv.empty()) write_text(options.csv, to_csv({.ranks = ranks.world_size(), .crowd = crowd}, {}, results));
   if (!options.wants_report()) return;
-  auto json = report(run_info("bench moe", arguments, ranks, options, {}), describe_machine(), to_json(results));
+  auto json =
+      report(run_info({"bench moe", arguments, {}, crowd}, ranks, options), describe_machine(), to_json(results));
   json.erase("data");  // rows of its own, each of which says where it belongs
   json["model"] = to_json(shape);
   json["routing"] = name(traffic);

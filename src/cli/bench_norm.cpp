@@ -6,10 +6,13 @@
 
 #include "bench_options.hpp"
 #include "commands.hpp"
+#include "csv.hpp"
 #include "model_choice.hpp"
 #include "norm_measure.hpp"
 #include "options.hpp"
 #include "sizes.hpp"
+#include "tuning_note.hpp"
+#include "weft/moe.hpp"
 
 namespace weft::cli {
 namespace {
@@ -27,6 +30,7 @@ struct NormBench {
 
   std::vector<std::int64_t> rows(Device device) const;
   NormForm form() const;
+  void check_hidden(const NormForm& form) const;
   std::vector<Point> points(const Bench& bench, Device device) const;
   int run();
 };
@@ -46,6 +50,14 @@ NormForm NormBench::form() const {
   if (form.scale_type == ScaleType::ue8m0 && (!form.fp8 || *form.fp8 == Fp8Scaling::fixed))
     throw Error(Errc::invalid_argument, fmt::format("--scales ue8m0: --fp8 {} makes no scales", fp8));
   return form;
+}
+
+// What no rank would take.
+void NormBench::check_hidden(const NormForm& form) const {
+  const std::int64_t unit = form.fp8 == Fp8Scaling::per_128_columns ? kScaleColumns : 8;
+  if (hidden % unit != 0)
+    throw Error(Errc::invalid_argument, fmt::format("--hidden {}: must be a multiple of {}{}", hidden, unit,
+                                                    unit == 8 ? "" : " for --fp8 per-128-columns"));
 }
 
 std::vector<Point> NormBench::points(const Bench& bench, Device device) const {
@@ -109,6 +121,7 @@ int NormBench::run() {
   if (model.given()) hidden = model.shape().hidden;
   static_cast<void>(rows(Device::cpu));  // complains of bad sizes before anything is started
   const NormForm form = this->form();
+  check_hidden(form);
   Ranks ranks(options.ranks_args());
   const auto counts = rows(ranks.device());
   const auto largest = static_cast<std::size_t>(*std::max_element(counts.begin(), counts.end()) * hidden);
@@ -117,22 +130,24 @@ int NormBench::run() {
   const bool correct = all_correct(results);
   if (!ranks.leader()) return correct ? 0 : 1;
 
-  if (options.tables_on_stdout())
-    fmt::print("All-reduce, {}RMSNorm{}, {}, fp8 {}{}, µs per operation\n{}\n", no_residual ? "" : "residual and ",
-               gamma_plus_one ? " with 1 + γ" : "", name(options.type), fp8, scales == "f32" ? "" : ", UE8M0 scales",
-               headline(ranks));
-  const auto some_methods = methods_named(*bench, methods);
-  const std::string csv =
-      print_tables(options, some_methods, [&](Method method) { return norm_table(results, method); });
+  const Crowd crowd = crowd_of(ranks, results);
+  auto notes = bench->notes();
+  if (const std::string note = unused_tuning(ranks, options.tuning); !note.empty()) notes.push_back(note);
   if (options.tables_on_stdout()) {
-    fmt::print("\n{}\nalone: without residual and norm. norm: what the fused form takes more than Weft's all-reduce.\n",
-               verdict_line(correct));
-    for (const auto& note : bench->notes()) fmt::print("{}\n", note);
+    fmt::print("All-reduce, {}RMSNorm{}, {}, fp8 {}{}, µs per operation\n{}\n{}", no_residual ? "" : "residual and ",
+               gamma_plus_one ? " with 1 + γ" : "", name(options.type), fp8, scales == "f32" ? "" : ", UE8M0 scales",
+               headline(ranks), crowd.warning());
+    print_tables(methods_named(*bench, methods), [&](Method method) { return norm_table(results, method); });
+    fmt::print(
+        "\n{}\n{}alone: without residual and norm. norm: what the fused form takes more than Weft's all-reduce.\n",
+        verdict_line(compared(results)), kSpreadLegend);
+    for (const auto& note : notes) fmt::print("{}\n", note);
+    fmt::print("{}", crowd.warning());
   }
-  if (!options.csv.empty()) write_text(options.csv, csv);
+  if (!options.csv.empty()) write_text(options.csv, to_csv({.ranks = ranks.world_size(), .crowd = crowd}, results));
   if (options.wants_report())
-    options.write(report(run_info("bench norm", arguments, ranks, options, bench->notes()), describe_machine(),
-                         to_json(results)));
+    options.write(report(run_info({"bench norm", arguments, notes, crowd}, ranks, options), describe_machine(),
+                         to_json(results, crowd)));
   return correct ? 0 : 1;
 }
 

@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <set>
 #include <string>
 
 #include "core/build_info.hpp"
+#include "cores.hpp"
 #include "options.hpp"
 #include "plot.hpp"
 #include "progress.hpp"
@@ -72,17 +74,17 @@ std::string described(const Point& point) {
 
 namespace {
 
-// What was rejected, a launch say, said once for each reason. Where nothing is left of what Weft was asked, or of what
-// it was asked to launch so, that is an error.
+// What was rejected, a launch say, said once for each reason. Where nothing is left of an operation that Weft was
+// asked, or of what it was asked to launch so, that is an error.
 void explain_rejections(const Ranks& ranks, const std::vector<Result>& results) {
   const auto has_launch = [](const Result& r) { return r.point.launch.blocks != 0 || r.point.launch.threads != 0; };
   const bool any_launch = std::ranges::any_of(results, has_launch);
   std::set<std::string> said;
-  bool asked = false, measured = false;
+  std::map<Operation, bool> measured;  // of those that were asked for
   for (const Result& result : results) {
     if (is_weft(result.point.contender) && has_launch(result) == any_launch) {
-      asked = true;
-      measured = measured || result.verdict != Verdict::unavailable;
+      bool& any = measured[result.point.operation];
+      any = any || result.verdict != Verdict::unavailable;
     }
     if (result.verdict != Verdict::unavailable || result.detail.empty()) continue;
     if (!said.insert(fmt::format("{}: {}", name(result.point.contender), result.detail)).second) continue;
@@ -90,7 +92,9 @@ void explain_rejections(const Ranks& ranks, const std::vector<Result>& results) 
       fmt::print(stderr, "not measured: {} of {}: {}\n", name(result.point.contender), described(result.point),
                  result.detail);
   }
-  if (asked && !measured) throw Error(Errc::invalid_argument, "nothing of Weft's could be measured");
+  for (const auto& [operation, any] : measured)
+    if (!any)
+      throw Error(Errc::invalid_argument, fmt::format("nothing of Weft's could be measured of {}", name(operation)));
 }
 
 }  // namespace
@@ -144,15 +148,8 @@ void add_launch(CLI::App& app, Launch& launch, const std::string& kernels, int m
       ->check(CLI::Range(32, most_threads));
 }
 
-std::string print_tables(const BenchOptions& options, const std::vector<Method>& methods,
-                         const std::function<Table(Method)>& table_of) {
-  std::vector<Table> tables;
-  for (const auto method : methods) {
-    const Table table = table_of(method);
-    if (options.tables_on_stdout()) fmt::print("\n{}\n{}", explain(method), table.text());
-    tables.push_back(table.with("method", std::string(name(method))));
-  }
-  return Table::joined(tables).csv();
+void print_tables(const std::vector<Method>& methods, const std::function<Table(Method)>& table_of) {
+  for (const auto method : methods) fmt::print("\n{}\n{}", explain(method), table_of(method).text());
 }
 
 CLI::Option* add_method(CLI::App& app, std::string& text) {
@@ -161,32 +158,46 @@ CLI::Option* add_method(CLI::App& app, std::string& text) {
       ->capture_default_str();
 }
 
-RunInfo run_info(const std::string& command, const std::vector<std::string>& arguments, const Ranks& ranks,
-                 const BenchOptions& options, const std::vector<std::string>& notes) {
-  return {.command = command,
-          .arguments = arguments,
+RunInfo run_info(const RunArgs& run, const Ranks& ranks, const BenchOptions& options) {
+  return {.command = run.command,
+          .arguments = run.arguments,
           .device = std::string(name(ranks.device())),
           .world_size = ranks.world_size(),
           .fabric = ranks.first().fabric(),
           .data = std::string(name(options.data)),
-          .notes = notes};
+          .crowd = run.crowd,
+          .notes = run.notes};
 }
 
 std::string headline(const Ranks& ranks) {
   const auto& build = detail::build_info();
-  return fmt::format("{} {} ranks ({}), weft {} at {}{}, {}", ranks.world_size(),
-                     ranks.device() == Device::cuda ? "GPU" : "CPU", ranks.first().fabric(), build.version,
-                     build.commit, build.dirty ? " with uncommitted changes" : "", build.build_type);
+  const double cores = usable_cores();
+  const std::string where =
+      ranks.device() == Device::cuda
+          ? fmt::format("{} GPU {} ({})", ranks.world_size(), ranks.world_size() == 1 ? "rank" : "ranks",
+                        ranks.first().fabric())
+          : fmt::format("{}, {:.3g} {}", ranks.first().fabric(), cores, cores == 1 ? "core" : "cores");
+  return fmt::format("{}, weft {} at {}{}, {}", where, build.version, build.commit,
+                     build.dirty ? " with uncommitted changes" : "", build.build_type);
 }
 
 std::string microseconds(double us) {
   if (us < 10) return fmt::format("{:.2f}", us);
-  return fmt::format("{:.1f}", us);
+  return us < 1000 ? fmt::format("{:.1f}", us) : fmt::format("{:.0f}", us);
+}
+
+std::string cell(const Figure& figure) {
+  if (figure.samples == 0) return "-";
+  if (figure.samples == 1) return microseconds(figure.us);
+  return fmt::format("{} ({}…{})", microseconds(figure.us), microseconds(figure.least), microseconds(figure.most));
 }
 
 std::string cell(const Result* result) {
   if (result == nullptr || result->verdict == Verdict::unavailable) return "-";
-  return result->verdict == Verdict::wrong ? "WRONG" : microseconds(result->us);
+  if (result->verdict == Verdict::wrong) return "WRONG";
+  Figure figure = figure_of(*result);
+  figure.us = result->us;  // of a peer that was measured elsewhere, by its own arithmetic
+  return cell(figure);
 }
 
 const Result* find(const std::vector<Result>& results, std::size_t bytes, Contender contender, Method method) {
@@ -205,6 +216,31 @@ const Result* fastest(const std::vector<Result>& results, std::size_t bytes, Met
     if (wanted(result.point.contender) && (best == nullptr || result.us < best->us)) best = &result;
   }
   return best;
+}
+
+Compared compared(const std::vector<Result>& results) {
+  Compared sum;
+  for (const Result& result : results) {
+    if (result.verdict == Verdict::unavailable) continue;
+    const bool empty = result.point.bytes() == 0 && result.point.operation != Operation::barrier;
+    ++(result.verdict == Verdict::wrong ? sum.wrong : empty ? sum.empty : sum.right);
+  }
+  return sum;
+}
+
+Compared compared(const std::vector<MoeResult>& results) {
+  Compared sum;
+  for (const MoeResult& result : results) ++(result.wrong.empty() ? sum.right : sum.wrong);
+  return sum;
+}
+
+std::string verdict_line(const Compared& sum) {
+  if (sum.wrong != 0) return "Results marked WRONG differ from the reference.";
+  if (sum.right == 0)
+    return fmt::format("Nothing was compared with a reference: {}.",
+                       sum.empty != 0 ? "messages of 0 bytes leave nothing" : "nothing was measured");
+  return sum.empty == 0 ? "Every result was compared with a reference and is right."
+                        : "Every result but those of 0 bytes was compared with a reference and is right.";
 }
 
 bool all_correct(const std::vector<Result>& results) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "measure.hpp"
+#include "moe_measure.hpp"
 #include "report.hpp"
 #include "table.hpp"
 
@@ -51,9 +52,8 @@ CLI::Option* add_method(CLI::App& app, std::string& text);
 // --blocks and --threads of `kernels`, one value each.
 void add_launch(CLI::App& app, Launch& launch, const std::string& kernels, int most_threads = 512);
 
-// A table for each method: printed where stdout is free, and all of them as one CSV with a column for the method.
-std::string print_tables(const BenchOptions& options, const std::vector<Method>& methods,
-                         const std::function<Table(Method)>& table_of);
+// A table for each method.
+void print_tables(const std::vector<Method>& methods, const std::function<Table(Method)>& table_of);
 constexpr std::string_view explain(Method method) {
   switch (method) {
     case Method::batch:
@@ -68,21 +68,37 @@ constexpr std::string_view explain(Method method) {
   return "vLLM's benchmark: graph of 10 operations, 50 replays back to back, wall clock of rank 0, median of 3";
 }
 
+// How many results were compared, and how many have nothing to compare.
+struct Compared {
+  std::size_t right = 0, wrong = 0, empty = 0;
+
+  Compared operator+(const Compared& more) const {
+    return {right + more.right, wrong + more.wrong, empty + more.empty};
+  }
+};
+Compared compared(const std::vector<Result>& results);
+Compared compared(const std::vector<MoeResult>& results);
 // The sentence under the tables.
-constexpr std::string_view verdict_line(bool correct) {
-  return correct ? "Every result was compared with a reference and is right."
-                 : "Results marked WRONG differ from the reference.";
-}
+std::string verdict_line(const Compared& sum);
 
-RunInfo run_info(const std::string& command, const std::vector<std::string>& arguments, const Ranks& ranks,
-                 const BenchOptions& options, const std::vector<std::string>& notes);
+struct RunArgs {
+  std::string command;
+  std::vector<std::string> arguments;  // as typed
+  std::vector<std::string> notes = {};
+  Crowd crowd = {};
+};
+RunInfo run_info(const RunArgs& run, const Ranks& ranks, const BenchOptions& options);
 
-// "4 CPU ranks, shared memory, 4 threads; weft 0.1.0 (commit, dirty)": the line over every table.
+// "shared memory, 4 CPU ranks, 2 cores, weft 0.1.0 at (commit), RelWithDebInfo": the line over every table.
 std::string headline(const Ranks& ranks);
 
-// The cell for a result: µs, "WRONG" or "-".
+// The cell for a result: µs with its spread, "WRONG" or "-".
 std::string cell(const Result* result);
+// "12.3 (11.9…15.2)": the median, the least and the most; of one sample no spread.
+std::string cell(const Figure& figure);
 std::string microseconds(double us);
+// Under every table: what the two above are.
+inline constexpr const char* kSpreadLegend = "µs: median (least…most) of the slowest rank's samples.\n";
 
 const Result* find(const std::vector<Result>& results, std::size_t bytes, Contender contender, Method method);
 // The fastest correct result of those contenders that `wanted` accepts, but for the push, which is a bound; null when

@@ -11,6 +11,7 @@
 #include "moe_cast.hpp"
 #include "options.hpp"
 #include "sizes.hpp"
+#include "tuning_note.hpp"
 
 namespace weft::cli {
 namespace {
@@ -27,7 +28,7 @@ struct Info {
   std::uint32_t tokens = 128;
 
   bool text_on_stdout() const { return json != "-" && csv != "-"; }
-  void write(const Table& table, const Machine& machine, const char* key, const nlohmann::json& value) const;
+  void write(const std::string& lines, const Machine& machine, const char* key, const nlohmann::json& value) const;
   int run() const;
   int run_moe() const;
 };
@@ -56,6 +57,28 @@ Table gpu_table(const Machine& machine) {
   return table;
 }
 
+// Of the same, for programs.
+std::string gpu_csv(const Machine& machine) {
+  std::vector<std::string> columns = {"gpu",  "name",       "memory_bytes",    "multiprocessors",
+                                      "arch", "nvlinks_up", "nvlinks_present", "nvlink_gb_per_s"};
+  for (std::size_t g = 0; g < machine.gpus.size(); ++g) columns.push_back(fmt::format("to_{}", g));
+  Table table(columns);
+  for (std::size_t g = 0; g < machine.gpus.size(); ++g) {
+    const Gpu& gpu = machine.gpus[g];
+    std::vector<std::string> cells = {std::to_string(g),
+                                      gpu.name,
+                                      std::to_string(gpu.memory),
+                                      std::to_string(gpu.multiprocessors),
+                                      gpu.architecture,
+                                      std::to_string(gpu.links.up),
+                                      std::to_string(gpu.links.present),
+                                      gpu.links.present != 0 ? fmt::format("{:.3f}", gpu.links.gb_per_s) : ""};
+    cells.insert(cells.end(), gpu.reach.begin(), gpu.reach.end());
+    table.add(cells);
+  }
+  return table.csv();
+}
+
 void print(const Machine& machine, const Table& gpus) {
   const auto& build = detail::build_info();
   fmt::print("weft {} at {}{}, {}, {}\n", build.version, build.commit, build.dirty ? " with uncommitted changes" : "",
@@ -70,8 +93,8 @@ void print(const Machine& machine, const Table& gpus) {
 }
 
 // To the files that --csv and --json name.
-void Info::write(const Table& table, const Machine& machine, const char* key, const nlohmann::json& value) const {
-  if (!csv.empty()) write_text(csv, table.csv());
+void Info::write(const std::string& lines, const Machine& machine, const char* key, const nlohmann::json& value) const {
+  if (!csv.empty()) write_text(csv, lines);
   if (json.empty()) return;
   const nlohmann::json whole = {{"schema", "weft-info-1"},     {"date", now()},
                                 {"arguments", arguments},      {"build", build_json()},
@@ -88,10 +111,10 @@ int Info::run_moe() const {
     fmt::print("Dispatch and combine of {}, {} tokens per rank, {} ranks: memory on each rank\n{}\n\n{}\n", shape.name,
                tokens, size, in_words(shape), table.text());
     fmt::print(
-        "dispatch, combine: receive buffers of one bank; DeepEP, NCCL EP: their low-latency buffers, computed\n");
+        "dispatch, combine: receive buffers of one bank; DeepEP, NCCL EP: their low-latency buffers,\ncomputed\n");
     if (const std::string note = cast_note(shape); !note.empty()) fmt::print("{}\n", note);
   }
-  write(table, describe_machine(), "moe",
+  write(to_csv(memory), describe_machine(), "moe",
         {{"model", shape.name},
          {"shape", to_json(shape)},
          {"tokens", tokens},
@@ -116,24 +139,28 @@ int Info::run() const {
     args.config.multicast = multicast;
     Ranks all(args);
     const MemoryUse memory = all.first().memory();
-    communicator = {{"ranks", all.world_size()},           {"device", name(all.device())},
-                    {"fabric", all.first().fabric()},      {"tuning", all.first().tuning()},
-                    {"window_bytes", memory.window},       {"control_bytes", memory.control},
-                    {"multicast", all.first().multicast()}};
+    const std::string unused = unused_tuning(all, tuning);
+    communicator = {{"ranks", all.world_size()},
+                    {"device", name(all.device())},
+                    {"fabric", all.first().fabric()},
+                    {"tuning", all.first().tuning()},
+                    {"window_bytes", memory.window},
+                    {"control_bytes", memory.control},
+                    {"multicast", all.first().multicast()},
+                    {"unused_tuning", unused}};
     if (text && all.leader())
-      fmt::print("\nA communicator of {} {} ranks ({}) takes on each rank {} of symmetric memory and {} for control\n",
-                 all.world_size(), all.device() == Device::cuda ? "GPU" : "CPU", all.first().fabric(),
-                 format_bytes(memory.window), format_bytes(memory.control));
+      fmt::print("\nA communicator of these ranks ({}) takes on each {} of symmetric memory and {} for control\n",
+                 all.first().fabric(), format_bytes(memory.window), format_bytes(memory.control));
     if (text && all.leader())
-      fmt::print("Its all-reduces are tuned by: {}\nNVLink multicast: {}\n", all.first().tuning(),
-                 all.first().multicast());
+      fmt::print("Its all-reduces are tuned by: {}\n{}NVLink multicast: {}\n", all.first().tuning(),
+                 unused.empty() ? "" : unused + "\n", all.first().multicast());
   } catch (const Error& error) {
     if (error.code() == Errc::invalid_argument) throw;
     communicator = {{"error", error.what()}};
     code = 1;
     fmt::print(stderr, "No communicator: {}\n", error.what());
   }
-  write(gpus, machine, "communicator", communicator);
+  write(gpu_csv(machine), machine, "communicator", communicator);
   return code;
 }
 

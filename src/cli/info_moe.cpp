@@ -40,6 +40,15 @@ std::size_t nccl_ep_bytes(const ExchangeArgs& args, std::size_t ranks, bool by_r
   return 2 * (std::max(dispatch, combine) + signals(args));
 }
 
+// The columns of a table.
+std::vector<std::size_t> bytes_of(const MoeMemory& memory) {
+  const ExchangeMemory& exchange = memory.exchange;
+  return {exchange.dispatch, exchange.combine,      2 * (exchange.dispatch + exchange.combine),
+          exchange.tables,   exchange.window,       exchange.output,
+          memory.contiguous, memory.rank_major,     memory.deepep,
+          memory.nccl_ep,    memory.nccl_ep_by_rank};
+}
+
 }  // namespace
 
 std::vector<MoeMemory> moe_memory(const ModelShape& shape, int ranks, std::uint32_t tokens) {
@@ -70,14 +79,23 @@ Table moe_memory_table(const std::vector<MoeMemory>& casts) {
   Table table({"rows", "dispatch", "combine", "both banks", "tables", "window", "masked output", "contiguous",
                "rank-major", "DeepEP", "NCCL EP expert-major", "NCCL EP rank-major"});
   for (const MoeMemory& memory : casts) {
-    const ExchangeMemory& exchange = memory.exchange;
-    table.add({std::string(cast_name(memory.cast)), format_bytes(exchange.dispatch), format_bytes(exchange.combine),
-               format_bytes(2 * (exchange.dispatch + exchange.combine)), format_bytes(exchange.tables),
-               format_bytes(exchange.window), format_bytes(exchange.output), format_bytes(memory.contiguous),
-               format_bytes(memory.rank_major), format_bytes(memory.deepep), format_bytes(memory.nccl_ep),
-               format_bytes(memory.nccl_ep_by_rank)});
+    std::vector<std::string> cells = {std::string(cast_name(memory.cast))};
+    for (const std::size_t bytes : bytes_of(memory)) cells.push_back(format_bytes(bytes));
+    table.add(std::move(cells));
   }
   return table;
+}
+
+std::string to_csv(const std::vector<MoeMemory>& casts) {
+  Table table({"rows", "dispatch_bytes", "combine_bytes", "both_banks_bytes", "tables_bytes", "window_bytes",
+               "masked_output_bytes", "contiguous_output_bytes", "rank_major_output_bytes", "deepep_bytes",
+               "nccl_ep_bytes", "nccl_ep_rank_major_bytes"});
+  for (const MoeMemory& memory : casts) {
+    std::vector<std::string> cells = {std::string(cast_name(memory.cast))};
+    for (const std::size_t bytes : bytes_of(memory)) cells.push_back(std::to_string(bytes));
+    table.add(std::move(cells));
+  }
+  return table.csv();
 }
 
 nlohmann::json to_json(const ExchangeMemory& memory) {

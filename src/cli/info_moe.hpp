@@ -31,6 +31,7 @@ std::vector<MoeMemory> moe_memory(const ModelShape& shape, int ranks, std::uint3
 
 // Dispatch and combine: receive buffers of one bank.
 Table moe_memory_table(const std::vector<MoeMemory>& casts);
+std::string to_csv(const std::vector<MoeMemory>& casts);
 nlohmann::json to_json(const std::vector<MoeMemory>& casts);
 // Without the output, whose layout is the caller's to name.
 nlohmann::json to_json(const ExchangeMemory& memory);

@@ -2,15 +2,28 @@
 
 namespace weft::cli {
 
-double operation_us(const Result& result) {
-  if (result.samples_us.empty()) return 0;
-  if (result.point.method == Method::vllm) return median(result.samples_us.front());
-  double slowest = 0;
-  for (std::size_t rank = 0; rank < result.samples_us.size(); ++rank) {
-    const double baseline = result.baseline_us.empty() ? 0 : median(result.baseline_us[rank]);
-    slowest = std::max(slowest, median(result.samples_us[rank]) - baseline);
+Figure figure_of(const std::vector<std::vector<double>>& samples, const std::vector<std::vector<double>>& baseline) {
+  Figure slowest;
+  for (std::size_t rank = 0; rank < samples.size(); ++rank) {
+    if (samples[rank].empty()) continue;
+    const double off = baseline.empty() ? 0 : median(baseline[rank]);
+    const auto [least, most] = std::ranges::minmax(samples[rank]);
+    const Figure mine{
+        .us = median(samples[rank]) - off, .least = least - off, .most = most - off, .samples = samples[rank].size()};
+    if (slowest.samples == 0 || mine.us > slowest.us) slowest = mine;
   }
+  slowest.us = std::max(slowest.us, 0.0);
   return slowest;
+}
+
+Figure figure_of(const Result& result) {
+  // By the clock of rank 0 alone.
+  if (result.point.method == Method::vllm && !result.samples_us.empty()) return figure_of({result.samples_us.front()});
+  return figure_of(result.samples_us, result.baseline_us);
+}
+
+double operation_us(const Result& result) {
+  return figure_of(result).us;
 }
 
 void append(Result& result, const Result& more) {

@@ -142,6 +142,11 @@ struct Point {
 
 enum class Verdict : std::uint8_t { ok, wrong, unavailable };
 
+constexpr std::string_view name(Verdict verdict) {
+  constexpr std::string_view names[] = {"ok", "wrong", "unavailable"};
+  return names[static_cast<int>(verdict)];
+}
+
 struct Result {
   Point point = {};
   Verdict verdict = Verdict::unavailable;
@@ -162,6 +167,16 @@ inline double median(std::vector<double> samples) {
   std::nth_element(samples.begin(), middle, samples.end());
   return *middle;
 }
+
+// A time and its spread: all three of the rank whose median is the largest, which every rank waits for.
+struct Figure {
+  double us = 0, least = 0, most = 0;  // the median, and the samples around it
+  std::size_t samples = 0;
+};
+// `baseline`: as in Result; its median comes off.
+Figure figure_of(const std::vector<std::vector<double>>& samples,
+                 const std::vector<std::vector<double>>& baseline = {});
+Figure figure_of(const Result& result);
 
 // The algorithm named by the flight recorder's last call.
 std::string chosen_algorithm(const Group& group);

@@ -8,6 +8,7 @@
 #include "gather_measure.hpp"
 #include "moe_cast.hpp"
 #include "sizes.hpp"
+#include "speed_up.hpp"
 
 namespace weft::cli {
 namespace {
@@ -87,30 +88,26 @@ LayerResults measure_layers(Ranks& ranks, const ModelShape& shape, const std::ve
   return results;
 }
 
-Table layer_table(const ModelShape& shape, const LayerResults& results) {
-  Table table(
-      {"operation", "tokens per rank", "size", "µs", "GB/s", "peer", "peer µs", "ratio", "µs per forward pass"});
+Table layer_table(const ModelShape& shape, const LayerResults& results, const Crowd& crowd) {
+  Table table({"operation", "tokens per rank", "size", "µs", "GB/s", "peer", "peer µs", "ratio", "µs per pass"}, 3);
   const auto pass = [](double us, std::int64_t layers) {
     return fmt::format("{:.0f}", us * static_cast<double>(layers));
   };
   for (const auto& ours : results.gathers) {
     const Point& point = ours.point;
     if (point.contender != Contender::automatic) continue;
-    std::vector<Result> row;
-    for (const auto& other : results.gathers)
-      if (other.point.operation == point.operation) row.push_back(other);
-    const Result* peer = fastest(row, point.bytes(), point.method, is_peer);
+    const Result* peer = best_peer(results.gathers, point);
     const bool ok = ours.verdict == Verdict::ok;
     table.add({std::string(name(point.operation)), std::to_string(point.rows), format_bytes(point.bytes()), cell(&ours),
                ok ? fmt::format("{:.2f}", ours.gb_per_s()) : "-",
                peer != nullptr ? std::string(name(peer->point.contender)) : "-", cell(peer),
-               ok && peer != nullptr ? fmt::format("{:.2f}", peer->us / ours.us) : "-",
-               ok ? pass(ours.us, shape.gathers) : "-"});
+               cell(speed_up(ours, peer, crowd)), ok ? pass(ours.us, shape.gathers) : "-"});
   }
   for (const auto& exchange : results.exchanges) {
     const bool ok = exchange.wrong.empty();
-    table.add({"dispatch, combine", std::to_string(exchange.tokens), "-", ok ? microseconds(exchange.us[2]) : "WRONG",
-               "-", "-", "-", "-", ok ? pass(exchange.us[2], shape.moe_layers) : "-"});
+    table.add({"dispatch, combine", std::to_string(exchange.tokens), "-",
+               ok ? cell(figure_of(exchange.samples[2])) : "WRONG", "-", "-", "-", "-",
+               ok ? pass(exchange.us[2], shape.moe_layers) : "-"});
   }
   return table;
 }

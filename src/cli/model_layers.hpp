@@ -23,6 +23,6 @@ struct LayerResults {
 LayerResults measure_layers(Ranks& ranks, const ModelShape& shape, const std::vector<std::int64_t>& batches,
                             const BenchOptions& options);
 
-Table layer_table(const ModelShape& shape, const LayerResults& results);
+Table layer_table(const ModelShape& shape, const LayerResults& results, const Crowd& crowd);
 
 }  // namespace weft::cli

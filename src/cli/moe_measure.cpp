@@ -4,12 +4,8 @@
 
 #include <algorithm>
 
-#include "measure.hpp"
-
 namespace weft::cli {
 namespace {
-
-constexpr const char* kMoeOperations[] = {"dispatch", "combine", "both"};
 
 void measure_moe(Ranks::Seat& seat, MoeRank& rank, const MoeTraffic& traffic, int samples, Launch launch, bool apart,
                  MoeResult& result, std::string& wrong) {
@@ -29,10 +25,9 @@ void measure_moe(Ranks::Seat& seat, MoeRank& rank, const MoeTraffic& traffic, in
     seat.barrier();  // a rank that still checks is not waited for within a call
     rank.device().run(seat, [&] { operations[i](0); });
     seat.barrier();
-    auto all = seat.gather(rank.device().time(seat, {.method = methods_of(seat.communicator().device()).front(),
-                                                     .samples = samples,
-                                                     .operation = operations[i],
-                                                     .poison = [&] { rank.clear(); }}));
+    auto all = seat.gather(rank.device().time(
+        seat,
+        {.method = result.method, .samples = samples, .operation = operations[i], .poison = [&] { rank.clear(); }}));
     if (seat.local_index() == 0) result.samples[i] = std::move(all);
     std::string found = i != 1 ? rank.check_dispatch(traffic) : std::string();
     if (i != 0 && found.empty()) found = rank.check_combine(traffic);
@@ -45,7 +40,8 @@ void measure_moe(Ranks::Seat& seat, MoeRank& rank, const MoeTraffic& traffic, in
 nlohmann::json to_json(const std::vector<MoeResult>& results) {
   nlohmann::json points = nlohmann::json::array();
   for (const MoeResult& result : results) {
-    for (int i = 0; i < 3; ++i) {
+    for (std::size_t i = 0; i < kMoeOperations.size(); ++i) {
+      const Figure figure = figure_of(result.samples[i]);
       points.push_back({{"operation", kMoeOperations[i]},
                         {"tokens", result.tokens},
                         {"contender", name(Contender::automatic)},
@@ -56,6 +52,8 @@ nlohmann::json to_json(const std::vector<MoeResult>& results) {
                         {"logical_rows", result.logical_rows},
                         {"verdict", result.wrong.empty() ? "ok" : "wrong"},
                         {"us", result.us[i]},
+                        {"us_min", figure.least},
+                        {"us_max", figure.most},
                         {"samples_us", result.samples[i]}});
       if (!result.wrong.empty()) points.back()["detail"] = result.wrong;
     }
@@ -79,6 +77,7 @@ MoeMeasurement::~MoeMeasurement() = default;
 MoeResult MoeMeasurement::run(const MoeTraffic& traffic, std::uint32_t tokens, int samples, Launch launch) {
   MoeResult result{};
   result.tokens = tokens;
+  result.method = methods_of(ranks_.device()).front();
   result.launch = launch;
   result.wire_rows = traffic.wire_rows();
   result.logical_rows = traffic.logical_rows();
@@ -94,9 +93,7 @@ MoeResult MoeMeasurement::run(const MoeTraffic& traffic, std::uint32_t tokens, i
   for (const std::string& detail : wrong) {
     if (result.wrong.empty()) result.wrong = detail;
   }
-  for (int i = 0; i < 3; ++i) {
-    for (const auto& times : result.samples[i]) result.us[i] = std::max(result.us[i], median(times));
-  }
+  for (std::size_t i = 0; i < kMoeOperations.size(); ++i) result.us[i] = figure_of(result.samples[i]).us;
   return result;
 }
 

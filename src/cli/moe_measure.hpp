@@ -1,20 +1,26 @@
 // Measures dispatch, combine and both on every rank, and compares what each gives with the traffic's reference.
 #pragma once
 
+#include <array>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "measure.hpp"
 #include "moe_rank.hpp"
 #include "moe_traffic.hpp"
 #include "weft/moe.hpp"
 
 namespace weft::cli {
 
+inline constexpr std::array<std::string_view, 3> kMoeOperations = {"dispatch", "combine", "both"};
+
 // One line of the table.
 struct MoeResult {
   std::uint32_t tokens = 0;
+  Method method = Method::batch;
   Launch launch = {};
   std::vector<std::vector<double>> samples[3];  // of dispatch, combine, both: [rank][sample]
   double us[3] = {};

@@ -11,16 +11,13 @@
 
 #include "core/build_info.hpp"
 #include "rendezvous/environment.hpp"
+#include "speed_up.hpp"
+#include "streams.hpp"
 
 namespace weft::cli {
 namespace {
 
 using nlohmann::json;
-
-constexpr std::string_view name(Verdict verdict) {
-  constexpr std::string_view names[] = {"ok", "wrong", "unavailable"};
-  return names[static_cast<int>(verdict)];
-}
 
 }  // namespace
 
@@ -71,6 +68,7 @@ json to_json(const Machine& machine) {
 
 json to_json(const Result& result) {
   const Point& point = result.point;
+  const Figure figure = figure_of(result);
   json out = {{"bytes", point.bytes()},
               {"count", point.count},
               {"rows", point.rows},
@@ -83,6 +81,8 @@ json to_json(const Result& result) {
               {"threads", point.launch.threads},
               {"verdict", name(result.verdict)},
               {"us", result.us},
+              {"us_min", figure.least},
+              {"us_max", figure.most},
               {"gb_per_s", result.gb_per_s()},
               {"samples_us", result.samples_us}};
   out["operation"] = name(point.operation);
@@ -106,13 +106,34 @@ json to_json(const std::vector<Result>& results) {
   return points;
 }
 
+json to_json(const std::vector<Result>& results, const Crowd& crowd) {
+  json points = to_json(results);
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    if (!is_weft(results[i].point.contender)) continue;
+    const SpeedUp ratio = speed_up(results[i], best_peer(results, results[i].point), crowd);
+    json& point = points[i];
+    point["speed_up"] = ratio.ratio ? json(*ratio.ratio) : json();
+    if (!ratio.ratio) point["why_no_speed_up"] = ratio.why_none;
+  }
+  return points;
+}
+
 json report(const RunInfo& run, const Machine& machine, json points) {
-  return {{"schema", "weft-bench-1"},   {"command", run.command},
-          {"arguments", run.arguments}, {"date", now()},
-          {"build", build_json()},      {"machine", to_json(machine)},
-          {"device", run.device},       {"world_size", run.world_size},
-          {"fabric", run.fabric},       {"data", run.data},
-          {"notes", run.notes},         {"points", std::move(points)}};
+  return {{"schema", "weft-bench-1"},
+          {"command", run.command},
+          {"arguments", run.arguments},
+          {"date", now()},
+          {"build", build_json()},
+          {"machine", to_json(machine)},
+          {"device", run.device},
+          {"world_size", run.world_size},
+          {"fabric", run.fabric},
+          {"threads", run.crowd.threads()},
+          {"usable_cores", run.crowd.cores},
+          {"crowded", run.crowd.crowded()},
+          {"data", run.data},
+          {"notes", run.notes},
+          {"points", std::move(points)}};
 }
 
 TorchRun read_torch_run(const std::filesystem::path& file, int world_size, const std::string& gpu) {
@@ -122,9 +143,11 @@ TorchRun read_torch_run(const std::filesystem::path& file, int world_size, const
   std::ifstream in(file);
   if (!in) throw bad("cannot be read");
   const json whole = json::parse(in, nullptr, /*allow_exceptions=*/false);
+  if (whole.is_discarded()) throw bad("is not a file of bench/torch_peer.py: it is no JSON");
   TorchRun run;
   try {
-    if (whole.at("schema") != "weft-torch-1") throw bad("is not a file of bench/torch_peer.py");
+    if (!whole.is_object() || whole.value("schema", json()) != "weft-torch-1")
+      throw bad("is not a file of bench/torch_peer.py");
     if (whole.at("world_size") != world_size)
       throw bad(
           fmt::format("was measured on {} ranks, this run has {}", whole.at("world_size").get<int>(), world_size));
@@ -147,12 +170,31 @@ TorchRun read_torch_run(const std::filesystem::path& file, int world_size, const
       }
     }
   } catch (const json::exception& error) {
-    throw bad(error.what());
+    throw bad(fmt::format("is not a file of bench/torch_peer.py, or a damaged one ({})", error.what()));
   }
   return run;
 }
 
+namespace {
+
+// Where two options name one file, or one name that would become one, the second would replace what the first wrote.
+void check_different(const std::vector<Destination>& outputs) {
+  for (std::size_t b = 0; b < outputs.size(); ++b) {
+    for (std::size_t a = 0; a < b; ++a) {
+      const std::filesystem::path one = outputs[a].where, other = outputs[b].where;
+      if (one.empty() || one == "-" || other.empty() || other == "-") continue;
+      if (std::filesystem::exists(one) && !std::filesystem::is_regular_file(one)) continue;  // a device, say
+      if (std::filesystem::weakly_canonical(one) != std::filesystem::weakly_canonical(other)) continue;
+      throw Error(Errc::invalid_argument, fmt::format("{} {} and {} {}: must be different files", outputs[a].option,
+                                                      outputs[a].where, outputs[b].option, outputs[b].where));
+    }
+  }
+}
+
+}  // namespace
+
 void check_outputs(const std::vector<Destination>& outputs) {
+  check_different(outputs);
   std::string_view on_stdout;
   for (const auto& [option, where] : outputs) {
     if (where != "-") continue;
@@ -180,15 +222,12 @@ void check_outputs(const std::vector<Destination>& outputs) {
 }
 
 void write_text(const std::string& where, const std::string& text) {
-  if (where == "-") {
-    fmt::print("{}", text);
-    std::fflush(stdout);
-    return;
-  }
+  if (where == "-") return write_stdout(text);
+  errno = 0;
   std::ofstream out(where, std::ios::trunc);
   out << text;
   out.close();
-  if (!out) throw Error(Errc::system, fmt::format("cannot write \"{}\"", where));
+  if (!out) throw Error(Errc::system, fmt::format("{}: cannot be written: {}", where, std::strerror(errno)));
 }
 
 }  // namespace weft::cli

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "cores.hpp"
 #include "machine.hpp"
 #include "measure.hpp"
 #include "models.hpp"
@@ -19,6 +20,7 @@ struct RunInfo {
   int world_size = 0;
   std::string fabric;
   std::string data;
+  Crowd crowd;
   std::vector<std::string> notes;
 };
 
@@ -30,6 +32,8 @@ nlohmann::json to_json(const Machine& machine);
 nlohmann::json to_json(const Result& result);
 nlohmann::json build_json();
 nlohmann::json to_json(const std::vector<Result>& results);
+// Weft's own with "speed_up", which is null where there is none, and then with the reason.
+nlohmann::json to_json(const std::vector<Result>& results, const Crowd& crowd);
 // `points`: one object for each thing measured.
 nlohmann::json report(const RunInfo& run, const Machine& machine, nlohmann::json points);
 
@@ -47,8 +51,8 @@ struct Destination {
   std::string_view option;
   std::string where;
 };
-// Throws Errc::invalid_argument where one cannot be written, or two take stdout: before anything is measured. In a
-// launched job only rank 0 writes.
+// Throws Errc::invalid_argument where one cannot be written, or two are the same file or stdout: before anything is
+// measured. In a launched job only rank 0 writes.
 void check_outputs(const std::vector<Destination>& outputs);
 
 // Writes to a file, or to stdout for "-". Throws Errc::system.

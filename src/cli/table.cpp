@@ -8,11 +8,7 @@
 namespace weft::cli {
 namespace {
 
-// Columns that `text` takes on a terminal: UTF-8 continuation bytes take none.
-std::size_t width_of(const std::string& text) {
-  return static_cast<std::size_t>(
-      std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; }));
-}
+constexpr std::string_view kGap = "  ";
 
 bool numeric(const std::string& cell) {
   return cell.empty() || cell == "-" || (cell.front() >= '0' && cell.front() <= '9');
@@ -30,38 +26,18 @@ std::string quoted(const std::string& cell) {
 
 }  // namespace
 
+std::size_t width_of(std::string_view text) {
+  return static_cast<std::size_t>(
+      std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; }));
+}
+
 void Table::add(std::vector<std::string> cells) {
   if (cells.size() > columns_.size()) throw std::logic_error("more cells than columns");
   cells.resize(columns_.size());
   rows_.push_back(std::move(cells));
 }
 
-Table Table::with(const std::string& column, const std::string& value) const {
-  Table wider = *this;
-  wider.columns_.insert(wider.columns_.begin(), column);
-  for (auto& row : wider.rows_) row.insert(row.begin(), value);
-  return wider;
-}
-
-Table Table::joined(const std::vector<Table>& tables) {
-  Table all({});
-  const auto place = [&](const std::string& column) {
-    return static_cast<std::size_t>(std::ranges::find(all.columns_, column) - all.columns_.begin());
-  };
-  for (const auto& table : tables)
-    for (const auto& column : table.columns_)
-      if (place(column) == all.columns_.size()) all.columns_.push_back(column);
-  for (const auto& table : tables) {
-    for (const auto& row : table.rows_) {
-      std::vector<std::string> cells(all.columns_.size());
-      for (std::size_t c = 0; c < row.size(); ++c) cells[place(table.columns_[c])] = row[c];
-      all.rows_.push_back(std::move(cells));
-    }
-  }
-  return all;
-}
-
-std::string Table::text() const {
+std::string Table::text(std::size_t most) const {
   std::vector<std::size_t> width;
   std::vector<bool> right;
   for (std::size_t c = 0; c < columns_.size(); ++c) {
@@ -74,18 +50,32 @@ std::string Table::text() const {
     width.push_back(widest);
     right.push_back(numbers);
   }
-  const auto line = [&](const std::vector<std::string>& cells) {
+  const auto line = [&](const std::vector<std::string>& cells, const std::vector<std::size_t>& columns) {
     std::string out;
-    for (std::size_t c = 0; c < cells.size(); ++c) {
+    for (const std::size_t c : columns) {
       const std::string pad(width[c] - width_of(cells[c]), ' ');
-      if (c > 0) out += "  ";
+      if (c > 0) out += kGap;
       out += right[c] ? pad + cells[c] : cells[c] + pad;
     }
     out.erase(out.find_last_not_of(' ') + 1);
     return out + '\n';
   };
-  std::string out = line(columns_);
-  for (const auto& row : rows_) out += line(row);
+  std::string out;
+  for (std::size_t next = 0; next < columns_.size();) {
+    const std::size_t begin = next;
+    std::vector<std::size_t> columns;
+    std::size_t taken = 0;
+    const auto take = [&](std::size_t c) {
+      columns.push_back(c);
+      taken += width[c] + kGap.size();
+    };
+    for (std::size_t key = 0; begin != 0 && key < keys_; ++key) take(key);
+    // One column at least, however wide.
+    while (next < columns_.size() && (next == begin || next < keys_ || taken + width[next] <= most)) take(next++);
+    if (begin != 0) out += '\n';
+    out += line(columns_, columns);
+    for (const auto& row : rows_) out += line(row, columns);
+  }
   return out;
 }
 

@@ -1,34 +1,40 @@
-// A table of text: aligned columns for people, CSV for spreadsheets.
+// A table of text: aligned columns for people, CSV for programs.
 #pragma once
 
+#include <cstddef>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace weft::cli {
 
 class Table {
  public:
-  explicit Table(std::vector<std::string> columns) : columns_(std::move(columns)) {}
+  // The first `keys` columns say what a line is about.
+  explicit Table(std::vector<std::string> columns, std::size_t keys = 1) : columns_(std::move(columns)), keys_(keys) {}
 
   // Cells beyond the columns are a mistake of the caller's; missing ones are left empty.
   void add(std::vector<std::string> cells);
 
-  // Two spaces between columns; a column whose every cell starts like a number is aligned to the right.
-  std::string text() const;
-  // With a column before the others whose every cell is `value`.
-  Table with(const std::string& column, const std::string& value) const;
-  // Rows of several tables in one. Columns are the same when their names are; cells that a table does not have are
-  // empty.
-  static Table joined(const std::vector<Table>& tables);
+  // Two spaces between columns; a column whose every cell starts like a number is aligned to the right. What is wider
+  // than `most` goes on below, with the keys again.
+  std::string text(std::size_t most = kMostColumns) const;
 
   // RFC 4180: commas, quotes and line ends inside a cell are quoted.
   std::string csv() const;
 
   std::size_t rows() const { return rows_.size(); }
 
+  // What fits a terminal.
+  static constexpr std::size_t kMostColumns = 100;
+
  private:
   std::vector<std::string> columns_;
   std::vector<std::vector<std::string>> rows_;
+  std::size_t keys_;
 };
+
+// Columns that `text` takes on a terminal: UTF-8 continuation bytes take none.
+std::size_t width_of(std::string_view text);
 
 }  // namespace weft::cli

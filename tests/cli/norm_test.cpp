@@ -157,6 +157,21 @@ TEST(BenchNorm, SaysWhatWasNotMeasuredAndFailsWhereNothingWas) {
   EXPECT_EQ(result.out.find("Every result"), std::string::npos) << result.out;
 }
 
+// Nor one whose fused columns are dashes beside figures of the all-reduce alone.
+TEST(BenchNorm, WidthsThatNoRankTakesAreRefusedFirst) {
+  const auto refused = [](const std::vector<std::string>& more) {
+    std::vector<std::string> arguments = {"bench", "norm", "--device", "cpu", "--ranks", "2", "--tokens", "1"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const auto result = run(arguments);
+    EXPECT_EQ(result.code, 2);
+    EXPECT_EQ(result.out, "");
+    return result.err;
+  };
+  EXPECT_EQ(refused({"--hidden", "12"}), "weft: --hidden 12: must be a multiple of 8\n");
+  EXPECT_EQ(refused({"--hidden", "136", "--fp8", "per-128-columns"}),
+            "weft: --hidden 136: must be a multiple of 128 for --fp8 per-128-columns\n");
+}
+
 TEST(BenchNorm, BadUsageIsRejected) {
   EXPECT_EQ(run({"bench", "norm", "--fp8", "fp4"}).code, 2);
   EXPECT_EQ(run({"bench", "norm", "--fp8", "fixed", "--scales", "ue8m0"}).code, 2);

@@ -7,6 +7,7 @@
 
 #include "cli/bench_options.hpp"
 #include "cli/run.hpp"
+#include "core/tuning.hpp"
 #include "support/ranks.hpp"
 #include "weft/moe.hpp"
 
@@ -194,28 +195,9 @@ TEST(Program, ModelBenchCoversItsLayers) {
   const auto result = run({"bench", "--config", file, "--device", "cpu", "--ranks", "2", "--tokens", "1,300",
                            "--samples", "1", "--csv", "-"});
   ASSERT_EQ(result.code, 0) << result.err;
-  EXPECT_EQ(result.out.rfind("operation,phase,tokens,shape,size", 0), 0u) << result.out;
-  EXPECT_NE(result.out.find("\nall_reduce,decode,1,\"[1, 64] bf16\",128 B"), std::string::npos) << result.out;
-  EXPECT_NE(result.out.find("\nall_reduce,prefill,300,\"[300, 64] bf16\",37.5 KB"), std::string::npos) << result.out;
-  EXPECT_NE(result.out.find("\nall_gather,,,,256 B,"), std::string::npos) << result.out;
-}
-
-// A bare title between tables would be no CSV.
-TEST(Program, CsvOfSeveralMethodsIsOneTable) {
-  const auto table_of = [](Method method) {
-    Table table(method == Method::graph ? std::vector<std::string>{"size", "torch"} : std::vector<std::string>{"size"});
-    table.add(method == Method::graph ? std::vector<std::string>{"1 KB", "7"} : std::vector<std::string>{"1 KB"});
-    return table;
-  };
-  BenchOptions options;
-  options.csv = "-";
-  EXPECT_EQ(print_tables(options, {Method::graph, Method::vllm}, table_of),
-            "method,size,torch\ngraph,1 KB,7\nvllm,1 KB,\n");
-  const auto result =
-      run({"bench", "all-reduce", "--device", "cpu", "--ranks", "2", "--bytes", "1K", "--samples", "1", "--csv", "-"});
-  ASSERT_EQ(result.code, 0) << result.err;
-  EXPECT_EQ(result.out.rfind("method,size,", 0), 0u) << result.out;
-  EXPECT_NE(result.out.find("\nbatch,1 KB,"), std::string::npos) << result.out;
+  EXPECT_NE(result.out.find("\nall_reduce,,2,bf16,sum,1,64,128,automatic,batch,"), std::string::npos) << result.out;
+  EXPECT_NE(result.out.find("\nall_reduce,,2,bf16,sum,300,64,38400,automatic,batch,"), std::string::npos) << result.out;
+  EXPECT_NE(result.out.find("\nall_gather,,2,bf16,,1,64,256,automatic,batch,"), std::string::npos) << result.out;
 }
 
 // Before anything is measured, and without a file where there was none.
@@ -279,7 +261,7 @@ TEST(Program, ModelBenchShowsGathersAndExchanges) {
   const auto csv = run({"bench", "--config", config, "--device", "cpu", "--ranks", "2", "--tokens", "4", "--samples",
                         "1", "--csv", "-"});
   EXPECT_NE(csv.out.find("\nreduce_scatter,"), std::string::npos) << csv.out;
-  EXPECT_NE(csv.out.find("\n\"dispatch, combine\","), std::string::npos) << csv.out;
+  EXPECT_NE(csv.out.find("\nboth,"), std::string::npos) << csv.out;
   ASSERT_EQ(json.at("exchanges").size(), 3u);  // 50 are too many for CPU ranks, which is said
   EXPECT_NE(result.out.find("Dispatch and combine: up to 16 tokens per rank here, and so not with 50\n"),
             std::string::npos)
@@ -307,6 +289,29 @@ TEST(Program, InfoCountsTheMemoryOfACommunicator) {
   EXPECT_EQ(json.at("communicator").at("multicast"), "not asked for (Config::multicast); nothing is known against it");
 }
 
+// A table for other ranks is read and serves nothing, which nobody would see.
+TEST(Program, TablesThatServeNothingAreSaid) {
+  const auto file = testing::TempDir() + "tables.json";
+  const auto table = [&](const std::string& processor, int ranks) {
+    detail::TuningTable table{.processor = processor, .ranks = ranks, .origin = "measured", .note = "a test's"};
+    table.steps = {{.algorithm = Algorithm::two_shot}};
+    std::ofstream(file) << detail::to_json({table});
+  };
+  const auto info = [&] { return run({"info", "--device", "cpu", "--ranks", "3", "--tuning", file}).out; };
+  const auto bench = [&] {
+    return run({"bench", "all-reduce", "--device", "cpu", "--ranks", "3", "--bytes", "1K", "--samples", "1", "--tuning",
+                file})
+        .out;
+  };
+  const std::string said = "--tuning " + file + ": has no table for 3 ranks of CPU, and is not used. In use: CPU";
+  table("NVIDIA H200", 3);
+  EXPECT_NE(info().find(said), std::string::npos) << info();
+  EXPECT_NE(bench().find(said), std::string::npos) << bench();
+  table("CPU", 3);
+  EXPECT_EQ(info().find("not used"), std::string::npos) << info();
+  EXPECT_EQ(bench().find("not used"), std::string::npos) << bench();
+}
+
 TEST(Program, InfoTellsOfMulticast) {
   const auto result = run({"info", "--device", "cpu", "--ranks", "2", "--multicast"});
   ASSERT_EQ(result.code, 0) << result.err;
@@ -328,7 +333,10 @@ TEST(Program, InfoCountsTheMemoryOfExperts) {
   EXPECT_EQ(moe.at("memory").at(1).at("rows"), "bf16");
   EXPECT_GT(moe.at("memory").at(1).at("dispatch_bytes"), expected.dispatch);
   const auto table = run({"info", "--moe", "deepseek-v3", "--csv", "-"});
-  EXPECT_EQ(table.out.rfind("rows,dispatch,combine", 0), 0u) << table.out;
+  EXPECT_EQ(table.out.rfind("rows,dispatch_bytes,combine_bytes,", 0), 0u) << table.out;
+  const auto wanted =
+      exchange_memory(8, {.tokens = 128, .hidden = 7168, .experts = 256, .top_k = 8, .cast = RowCast::fp8});
+  EXPECT_NE(table.out.find("\nfp8," + std::to_string(wanted.dispatch) + ","), std::string::npos) << table.out;
 }
 
 TEST(Program, TorchColumnsMustBelongToThisRun) {
@@ -349,41 +357,6 @@ TEST(Program, TorchColumnsMustBelongToThisRun) {
   test::expect_says(refused(4, "NVIDIA H200"), "was measured on 2 ranks, this run has 4");
   test::expect_says(refused(2, "NVIDIA H100"), "was measured on NVIDIA H200, this run is on NVIDIA H100");
   test::expect_says(refused(2, ""), "this run is on CPU ranks");
-}
-
-TEST(Results, TimeIsTheSlowestRanksMedian) {
-  Result result{.samples_us = {{1, 2, 9}, {3, 4, 5}}};
-  EXPECT_EQ(operation_us(result), 4);
-  result.baseline_us = {{1, 1, 1}, {3, 3, 3}};  // a producer's own time comes off, rank by rank
-  EXPECT_EQ(operation_us(result), 1);
-  result = {.point = {.method = Method::vllm}, .samples_us = {{1}, {3}}};
-  EXPECT_EQ(operation_us(result), 1);  // rank 0's clock
-}
-
-TEST(Results, TurnsAddUp) {
-  Result result{.verdict = Verdict::ok, .samples_us = {{1}, {2}}};
-  append(result, {.verdict = Verdict::ok, .samples_us = {{5}, {6}}});
-  append(result, {.verdict = Verdict::ok, .samples_us = {{3}, {3}}});
-  EXPECT_EQ(result.samples_us, (std::vector<std::vector<double>>{{1, 5, 3}, {2, 6, 3}}));
-  EXPECT_EQ(result.us, 3);
-  EXPECT_EQ(result.verdict, Verdict::ok);
-  append(result, {.verdict = Verdict::wrong, .detail = "bad", .samples_us = {{1}, {1}}});
-  EXPECT_EQ(result.verdict, Verdict::wrong);
-  EXPECT_EQ(result.detail, "bad");
-}
-
-TEST(Results, AWrongOneIsNeverBestAndIsMarked) {
-  std::vector<Result> results(2);
-  results[0] = {.point = {.count = 8, .contender = Contender::one_shot}, .verdict = Verdict::wrong, .us = 1};
-  results[1] = {.point = {.count = 8, .contender = Contender::two_shot}, .verdict = Verdict::ok, .us = 2};
-  EXPECT_FALSE(all_correct(results));
-  EXPECT_EQ(cell(&results[0]), "WRONG");
-  EXPECT_EQ(fastest(results, 16, Method::batch, is_weft), &results[1]);
-  results.push_back({.point = {.count = 8, .contender = Contender::push}, .verdict = Verdict::ok, .us = 0.5});
-  EXPECT_EQ(fastest(results, 16, Method::batch, [](Contender) { return true; }), &results[1]);  // but for a bound
-  results[0].verdict = Verdict::unavailable;
-  EXPECT_TRUE(all_correct(results));
-  EXPECT_EQ(cell(&results[0]), "-");
 }
 
 }  // namespace

@@ -27,6 +27,15 @@ inline Output run(const std::vector<std::string>& arguments) {
   return {code, testing::internal::GetCapturedStdout(), testing::internal::GetCapturedStderr()};
 }
 
+// Every benchmark, of as little as it measures.
+inline std::vector<std::vector<std::string>> small_benches() {
+  return {{"bench", "--model", "qwen3-30b", "--tokens", "2"},
+          {"bench", "all-reduce", "--bytes", "3K,12K"},
+          {"bench", "gather", "--hidden", "64", "--tokens", "1", "--what", "all_gather,reduce_scatter_v"},
+          {"bench", "norm", "--hidden", "64", "--tokens", "1"},
+          {"bench", "moe", "--model", "qwen3-30b", "--tokens", "1"}};
+}
+
 inline nlohmann::json read_json(const std::string& file) {
   std::ifstream in(file);
   return nlohmann::json::parse(in);

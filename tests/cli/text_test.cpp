@@ -72,15 +72,19 @@ TEST(Tables, CsvQuotes) {
   EXPECT_EQ(table.csv(), "shape,note\n\"[1, 2]\",\"say \"\"no\"\"\"\nplain,\n");
 }
 
-TEST(Tables, JoinedByTheNamesOfTheirColumns) {
-  Table one({"size", "NCCL", "best"}), two({"size", "best", "torch"});
-  one.add({"1 KB", "9", "Weft"});
-  two.add({"2 KB", "torch", "3"});
-  EXPECT_EQ(Table::joined({one.with("method", "graph"), two.with("method", "vllm"), Table({"empty"})}).csv(),
-            "method,size,NCCL,best,torch,empty\n"
-            "graph,1 KB,9,Weft,,\n"
-            "vllm,2 KB,,torch,3,\n");
-  EXPECT_EQ(one.csv(), "size,NCCL,best\n1 KB,9,Weft\n");  // as it was
+// What is too wide for a terminal goes on below, with what says what a line is about.
+TEST(Tables, WideOnesGoOnBelow) {
+  Table table({"size", "load", "one-shot", "two-shot", "best"}, 2);
+  table.add({"1 KB", "busy", "5.26 (2.66…11.8)", "7.89 (7.17…44.6)", "one-shot"});
+  EXPECT_EQ(table.text(46),
+            "size  load          one-shot          two-shot\n"
+            "1 KB  busy  5.26 (2.66…11.8)  7.89 (7.17…44.6)\n"
+            "\n"
+            "size  load  best\n"
+            "1 KB  busy  one-shot\n");
+  EXPECT_NE(table.text(45).find("\nsize  load          two-shot  best\n"), std::string::npos) << table.text(45);
+  EXPECT_EQ(table.text().find("\n\n"), std::string::npos);
+  EXPECT_EQ(Table({"a", "b"}).text(1), "a\n\na  b\n");  // a column at least
 }
 
 }  // namespace

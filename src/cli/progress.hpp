@@ -1,4 +1,5 @@
-// A progress bar on stderr, and only where somebody can see it.
+// A progress bar on stderr, and only where somebody can see it. It never takes more than a line of the terminal,
+// however wide that is at the moment: what wraps cannot be drawn over.
 #pragma once
 
 #include <cstddef>
@@ -29,5 +30,8 @@ class Progress {
   std::size_t done_ = 0;  // steps begun
   bool shown_;
 };
+
+// As much of `text` as `columns` show.
+std::string_view fitted(std::string_view text, std::size_t columns);
 
 }  // namespace weft::cli

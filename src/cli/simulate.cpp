@@ -8,6 +8,7 @@
 
 #include "commands.hpp"
 #include "options.hpp"
+#include "progress.hpp"
 #include "report.hpp"
 #include "sim/explore.hpp"
 #include "sim/fault_setups.hpp"
@@ -37,8 +38,9 @@ struct Options {
 
 void list_protocols(const std::vector<sim::Setup>& setups) {
   for (const sim::Setup& s : setups) {
-    fmt::print("{:<34} {} {}, {} ranks, {} calls, units of {} bytes{}\n", s.name, name(s.algorithm), name(s.type),
-               s.ranks, s.calls.size(), s.atomic_bytes, s.small ? fmt::format("; exhaustive within {}", s.bound) : "");
+    fmt::print("{:<34} {} {}, {} ranks, {} {}, units of {} bytes{}\n", s.name, name(s.algorithm), name(s.type), s.ranks,
+               s.calls.size(), s.calls.size() == 1 ? "call" : "calls", s.atomic_bytes,
+               s.small ? fmt::format("; exhaustive within {}", s.bound) : "");
   }
 }
 
@@ -49,8 +51,13 @@ void print(const std::string& protocol, const ExploreArgs& args, const Report& r
   if (report.failure) {
     fmt::print("{}", story(protocol, args, report));
   } else if (report.unused.empty()) {
-    fmt::print("{:<34} {:>9} executions, {:>10} steps, {:.1f} s{}: all right\n", protocol, report.executions,
-               report.steps, seconds, report.complete ? ", no other schedule within the bound" : "");
+    std::string extent;
+    if (args.strategy == Strategy::exhaustive)
+      extent = report.complete ? fmt::format(", all within {}", args.bound)
+                               : fmt::format(", NOT ALL within {} (--executions {})", args.bound, args.executions);
+    const bool ended = args.strategy == Strategy::exhaustive && !report.complete;
+    fmt::print("{:<34} {:>9} executions, {:>10} steps, {:.1f} s{}: {}\n", protocol, report.executions, report.steps,
+               seconds, extent, ended ? "right so far" : "all right");
   }
 }
 
@@ -83,6 +90,7 @@ int simulate(const Options& options) {
   check_outputs({{"--json", options.json}});
   const Strategy strategy = options.replay ? Strategy::replay : options.strategy;
   const auto schedule = sim::parse_schedule(options.replay.value_or(""));
+  Progress progress(protocols.size(), true);
   bool all_right = true;
   int left_out = 0;
   auto results = nlohmann::json::array();
@@ -95,14 +103,20 @@ int simulate(const Options& options) {
     AllReduceProgram program(setup);
     const unsigned usual = strategy == Strategy::exhaustive ? setup.bound : 4;
     const unsigned bound = options.bound.value_or(usual);
-    const std::int64_t usual_executions = setup.faults.stopping_rank >= 0 ? 8 : 10'000;
-    const ExploreArgs args{.strategy = strategy,
-                           .seed = static_cast<std::uint64_t>(options.seed),
-                           .executions = static_cast<std::uint64_t>(options.executions.value_or(usual_executions)),
-                           .bound = bound};
+    std::uint64_t executions = setup.faults.stopping_rank >= 0 ? 8 : 10'000;
+    if (strategy == Strategy::exhaustive) executions = sim::kAllExecutions;
+    if (options.executions) executions = static_cast<std::uint64_t>(*options.executions);
+    progress.step(protocol);
+    const ExploreArgs args{
+        .strategy = strategy,
+        .seed = static_cast<std::uint64_t>(options.seed),
+        .executions = executions,
+        .bound = bound,
+        .progress = [&](std::uint64_t done) { progress.note(fmt::format("{}, {} executions", protocol, done)); }};
     const auto start = std::chrono::steady_clock::now();
     const Report report =
         options.replay ? replay(program, schedule, static_cast<std::uint64_t>(options.stop)) : explore(program, args);
+    progress.clear();
     if (options.replay && !report.failure && options.stories_on_stdout()) {
       for (const std::string& line : report.trace) fmt::print("{}\n", line);
     }
@@ -137,8 +151,10 @@ Command add_simulate(CLI::App& app, const std::vector<std::string>& arguments) {
   app.add_option("--seed", options->seed, "of random and pct; decides everything")
       ->check(CLI::Range(std::int64_t{0}, most))
       ->capture_default_str();
-  app.add_option("--executions", options->executions,
-                 "at most, per set-up (10000); where a rank stops, for each step at which it can (8)")
+  app.add_option(
+         "--executions", options->executions,
+         "at most, per set-up (default: 10000, of an exhaustive search all that there are); where a rank stops, "
+         "for each step at which it can (8)")
       ->check(CLI::Range(std::int64_t{1}, most));
   app.add_option("--bound", options->bound,
                  "exhaustive: choices that are not the ordinary one (default: the set-up's, see --list); pct: change "

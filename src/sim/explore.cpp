@@ -9,6 +9,8 @@
 namespace weft::sim {
 namespace {
 
+constexpr std::uint64_t kTold = 1000;  // executions between two words of progress
+
 Scheduler make_scheduler(const ExploreArgs& args, std::uint64_t seed) {
   switch (args.strategy) {
     case Strategy::pct:
@@ -115,17 +117,23 @@ Report explore(AllReduceProgram& program, const ExploreArgs& args) {
   const Faults& faults = program.setup().faults;
   const bool stops = faults.stopping_rank >= 0;
   Report report;
+  report.complete = args.strategy == Strategy::exhaustive;
   for (std::uint64_t step = stops ? 1 : 0;; ++step) {
     Scheduler scheduler = make_scheduler(args, args.seed + step);
     const std::optional<Stop> stop = stop_at(faults, step);
     bool reached = false;  // by the rank that stops there
-    std::uint64_t left = args.executions;
-    for (; left != 0 && scheduler.begin(); --left) {
+    for (std::uint64_t left = args.executions; scheduler.begin(); --left) {
+      if (left == 0) {
+        report.complete = false;
+        break;
+      }
+      if (args.progress && report.executions % kTold == 0) args.progress(report.executions);
       const Failure failure = program.run(scheduler, stop);
       ++report.executions;
       report.steps += program.machine().steps();
       reached = reached || (stop && program.machine().steps_of(stop->stream) >= step);
       if (!failure) continue;
+      report.complete = false;
       report.stop = step;
       const Schedule least = shrink(program, scheduler.taken(), failure.kind, report.stop);
       const Report small = replay(program, least, report.stop);
@@ -135,9 +143,7 @@ Report explore(AllReduceProgram& program, const ExploreArgs& args) {
       report.listed = small.listed;
       return report;
     }
-    if (reached) continue;
-    report.complete = left != 0;
-    return report;
+    if (!reached) return report;
   }
 }
 

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -14,11 +16,14 @@ struct ExploreArgs {
   std::uint64_t seed = 1;
   std::uint64_t executions = 10'000;  // at most; where a rank stops, for each step at which it can
   unsigned bound = 2;                 // of an exhaustive search, and change points of PCT
+  std::function<void(std::uint64_t executions)> progress = {};  // called now and then
 };
+// As ExploreArgs::executions: an exhaustive search ends with the last schedule.
+inline constexpr std::uint64_t kAllExecutions = std::numeric_limits<std::uint64_t>::max();
 
 struct Report {
   std::uint64_t executions = 0, steps = 0;
-  bool complete = false;   // exhaustive: there is no other schedule within the bound
+  bool complete = false;   // exhaustive: there is no other schedule within the bound, at any step
   Failure failure;         // none: everything was right
   Schedule schedule;       // of the failure, shrunk
   std::uint64_t stop = 0;  // the step of its stream at which the rank stopped in the failure; 0: none did

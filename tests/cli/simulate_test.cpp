@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "cli/run.hpp"
+#include "cli/terminal.hpp"
 
 namespace weft::cli {
 namespace {
@@ -61,6 +62,58 @@ TEST(Simulate, SaysWhatAnExhaustiveRunLeavesOut) {
   const auto left_out = lines(run({"simulate", "--list"}).out) - lines(result.out);
   EXPECT_GT(left_out, 0);
   EXPECT_EQ(result.err.find(fmt::format("{} set-ups ", left_out)), 0u) << result.err;
+}
+
+// A search that was ended is not taken for one that was not.
+TEST(Simulate, SaysWhetherAnExhaustiveRunHadAll) {
+  const auto file = testing::TempDir() + "exhaustive.json";
+  const auto search = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> arguments = {"simulate", "--protocol", "one-shot-bf16", "--scheduler", "exhaustive",
+                                          "--json",   file};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    auto result = run(arguments);
+    EXPECT_EQ(result.code, 0) << result.err;
+    result.err = read_json(file).at("results").at(0).dump();
+    return result;
+  };
+  const auto all = search({"--bound", "1"});
+  EXPECT_NE(all.out.find(", all within 1: all right"), std::string::npos) << all.out;
+  const auto found = nlohmann::json::parse(all.err);
+  EXPECT_EQ(found.at("complete"), true);
+  const auto number = found.at("executions").get<std::uint64_t>();
+  ASSERT_GT(number, 10u);
+  // As many as there are, and one fewer.
+  const auto exactly = search({"--bound", "1", "--executions", std::to_string(number)});
+  EXPECT_NE(exactly.out.find(", all within 1: all right"), std::string::npos) << exactly.out;
+  const auto fewer = search({"--bound", "1", "--executions", std::to_string(number - 1)});
+  EXPECT_NE(fewer.out.find(fmt::format("NOT ALL within 1 (--executions {}): right so far", number - 1)),
+            std::string::npos)
+      << fewer.out;
+  EXPECT_EQ(nlohmann::json::parse(fewer.err).at("complete"), false);
+  // More than any usual number, and none is left out.
+  const auto many = nlohmann::json::parse(search({"--bound", "2"}).err);
+  EXPECT_GT(many.at("executions"), 10'000);
+  EXPECT_EQ(many.at("complete"), true);
+}
+
+// It may take minutes.
+TEST(Simulate, ShowsHowFarItIs) {
+  const Terminal terminal(80);
+  testing::internal::CaptureStdout();
+  const int code = run_program(
+      {"simulate", "--protocol", "one-shot-bf16", "--scheduler", "exhaustive", "--bound", "2", "--json", "-"});
+  testing::internal::GetCapturedStdout();
+  EXPECT_EQ(code, 0);
+  const std::string drawn = terminal.read();
+  EXPECT_NE(drawn.find("] 1/1 one-shot-bf16, 1000 executions"), std::string::npos) << drawn;
+}
+
+// Where a rank stops, each step has schedules of its own.
+TEST(Simulate, SaysThatASearchWasEndedAtOneOfManySteps) {
+  const auto result = run({"simulate", "--protocol", "dies-one-shot-ranks2", "--scheduler", "exhaustive", "--bound",
+                           "1", "--executions", "20"});
+  EXPECT_EQ(result.code, 0) << result.out;
+  EXPECT_NE(result.out.find("NOT ALL within 1 (--executions 20): right so far"), std::string::npos) << result.out;
 }
 
 TEST(Simulate, RefusesChoicesThatAReplayNeverComesTo) {

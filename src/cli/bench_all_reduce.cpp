@@ -12,6 +12,7 @@
 #include "sizes.hpp"
 #include "speed_up.hpp"
 #include "tuning_note.hpp"
+#include "values.hpp"
 
 namespace weft::cli {
 namespace {
@@ -216,7 +217,7 @@ int AllReduceBench::run() const {
 Command add_bench_all_reduce(CLI::App& app, const std::vector<std::string>& arguments) {
   const auto bench = std::make_shared<AllReduceBench>();
   bench->arguments = arguments;
-  app.add_option("--hidden", bench->hidden, "Elements per row")->check(CLI::Range(1, 1 << 20))->capture_default_str();
+  app.add_option("--hidden", bench->hidden, "Elements per row")->check(whole_number(1, 1 << 20))->capture_default_str();
   auto* rows = app.add_option("--rows", bench->rows, "Rows (tokens) of --hidden elements, \"32,64,128\"");
   app.add_option("--bytes", bench->bytes, "Sizes in bytes instead, \"16K,64K,1.5M\"")->excludes(rows);
   add_choice(app, "--dtype", bench->options.type, {DataType::bf16, DataType::f16, DataType::f32, DataType::i32},

@@ -13,6 +13,7 @@
 #include "options.hpp"
 #include "sizes.hpp"
 #include "speed_up.hpp"
+#include "values.hpp"
 
 namespace weft::cli {
 namespace {
@@ -241,15 +242,15 @@ Command add_bench_gather(CLI::App& app, const std::vector<std::string>& argument
   bench->arguments = arguments;
   bench->model.add_to(app, "--model", "Whose hidden state is moved");
   auto* hidden = app.add_option("--hidden", bench->hidden, "Elements of a row (default: the model's)")
-                     ->check(CLI::Range(1, 1 << 20));
+                     ->check(whole_number(1, 1 << 20));
   app.add_option("--row-bytes", bench->row_bytes, "Bytes of a row instead")
-      ->check(CLI::Range(1, 1 << 22))
+      ->check(whole_number(1, 1 << 22))
       ->excludes(hidden);
   auto* tp =
       app.add_option("--tp", bench->options.ranks, "Ranks; the same as --ranks. GPUs that are not there are left out")
-          ->check(CLI::Range(1, 72));
+          ->check(whole_number(1, 72));
   app.add_option("--dp", bench->dp, "Attention groups, a divisor of --tp (default: one for each rank)")
-      ->check(CLI::Range(1, 72));
+      ->check(whole_number(1, 72));
   app.add_option("--tokens", bench->tokens,
                  "Tokens of an attention group, \"1,8,128\" (default: decode and prefill, 1 to 2048 on GPUs)");
   std::vector<std::string> names;

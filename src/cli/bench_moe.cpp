@@ -16,6 +16,7 @@
 #include "options.hpp"
 #include "progress.hpp"
 #include "sizes.hpp"
+#include "values.hpp"
 #include "weft/moe.hpp"
 
 namespace weft::cli {
@@ -156,7 +157,7 @@ Command add_bench_moe(CLI::App& app, const std::vector<std::string>& arguments) 
   bench->arguments = arguments;
   bench->model.add_to(app, "--model", "Shape of the layer");
   auto* ep = app.add_option("--ep", bench->options.ranks, "Ranks that share the experts; the same as --ranks")
-                 ->check(CLI::Range(1, 72));
+                 ->check(whole_number(1, 72));
   app.add_option("--tokens", bench->tokens,
                  "Tokens per rank, \"1,8,128\" (default: powers of two up to 1024; on the CPU up to 128)");
   app.add_option("--dispatch", bench->row,
@@ -173,7 +174,7 @@ Command add_bench_moe(CLI::App& app, const std::vector<std::string>& arguments) 
   app.add_flag("--unweighted", bench->unweighted, "Combine adds rows as they are");
   app.add_option("--capacity", bench->capacity,
                  "Rows of each expert (contiguous: of a rank's experts together); what has no room is dropped")
-      ->check(CLI::PositiveNumber);
+      ->check(whole_number(1, 1 << 30));
   app.add_flag("--apart", bench->apart, "Sends and waits in launches of their own");
   add_launch(app, bench->launch, "each kernel");
   bench->options.add_to(app);

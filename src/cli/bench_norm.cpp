@@ -12,6 +12,7 @@
 #include "options.hpp"
 #include "sizes.hpp"
 #include "tuning_note.hpp"
+#include "values.hpp"
 #include "weft/moe.hpp"
 
 namespace weft::cli {
@@ -56,8 +57,9 @@ NormForm NormBench::form() const {
 void NormBench::check_hidden(const NormForm& form) const {
   const std::int64_t unit = form.fp8 == Fp8Scaling::per_128_columns ? kScaleColumns : 8;
   if (hidden % unit != 0)
-    throw Error(Errc::invalid_argument, fmt::format("--hidden {}: must be a multiple of {}{}", hidden, unit,
-                                                    unit == 8 ? "" : " for --fp8 per-128-columns"));
+    throw Error(Errc::invalid_argument,
+                fmt::format("{} {}: must be a multiple of {}{}", model.given() ? "hidden" : "--hidden", hidden, unit,
+                            unit == 8 ? "" : " for --fp8 per-128-columns"));
 }
 
 std::vector<Point> NormBench::points(const Bench& bench, Device device) const {
@@ -157,7 +159,7 @@ Command add_bench_norm(CLI::App& app, const std::vector<std::string>& arguments)
   const auto bench = std::make_shared<NormBench>();
   bench->arguments = arguments;
   auto* hidden = app.add_option("--hidden", bench->hidden, "Elements per row, a multiple of 8")
-                     ->check(CLI::Range(8, 65536))
+                     ->check(whole_number(8, 65536))
                      ->capture_default_str();
   bench->model.add_to(app, "--model", "… or whose rows");
   bench->model.excludes(hidden);

@@ -13,16 +13,17 @@
 #include "plot.hpp"
 #include "progress.hpp"
 #include "sizes.hpp"
+#include "values.hpp"
 
 namespace weft::cli {
 
 void BenchOptions::add_to(CLI::App& app) {
   app.add_option("--ranks", ranks, "Ranks, as threads of this process (default: every GPU, or 4 CPU ranks)")
-      ->check(CLI::Range(1, 72));
+      ->check(whole_number(1, 72));
   add_choice(app, "--device", device, {Device::automatic, Device::cpu, Device::cuda}, "Where the ranks live");
-  app.add_option("--samples", samples, "Timed samples per point")->check(CLI::Range(1, 10000))->capture_default_str();
+  app.add_option("--samples", samples, "Timed samples per point")->check(whole_number(1, 10000))->capture_default_str();
   app.add_option("--deadline", deadline, "Seconds that an operation may wait for a peer; 0: for ever")
-      ->check(CLI::Range(0.0, 1e6))
+      ->check(deadline_seconds())
       ->capture_default_str();
   app.add_option("--json", json, "Write everything, raw samples included, to this file (-: stdout)");
   app.add_option("--csv", csv, "Write the table to this file (-: stdout)");
@@ -143,9 +144,9 @@ void add_launch(CLI::App& app, Launch& launch, const std::string& kernels, int m
                  fmt::format("Blocks of {}, one more than a GPU's SMs at most, and 2 on CPU ranks (default: chosen by "
                              "size)",
                              kernels))
-      ->check(CLI::Range(2, 1024));
+      ->check(whole_number(2, 1024));
   app.add_option("--threads", launch.threads, "Threads per block, a multiple of 32 (default: chosen by size)")
-      ->check(CLI::Range(32, most_threads));
+      ->check(whole_number(32, most_threads));
 }
 
 void print_tables(const std::vector<Method>& methods, const std::function<Table(Method)>& table_of) {

@@ -12,6 +12,7 @@
 #include "options.hpp"
 #include "sizes.hpp"
 #include "tuning_note.hpp"
+#include "values.hpp"
 
 namespace weft::cli {
 namespace {
@@ -170,11 +171,11 @@ Command add_info(CLI::App& app, const std::vector<std::string>& arguments) {
   const auto info = std::make_shared<Info>();
   info->arguments = arguments;
   app.add_option("--ranks", info->ranks, "Ranks whose memory is shown (default: as in bench; with --moe 8)")
-      ->check(CLI::Range(1, 72));
+      ->check(whole_number(1, 72));
   add_choice(app, "--device", info->device, {Device::automatic, Device::cpu, Device::cuda}, "Where its ranks live");
   info->moe.add_to(app, "--moe", "Instead: what dispatch and combine of this model take");
   auto* count = app.add_option("--tokens", info->tokens, "Tokens per rank, for --moe and --config")
-                    ->check(CLI::Range(1, 1024))
+                    ->check(whole_number(1, 1024))
                     ->capture_default_str();
   info->moe.excludes(app.add_flag("--multicast", info->multicast, "Ask for NVLink multicast (Config::multicast)"));
   info->moe.excludes(

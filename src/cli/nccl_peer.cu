@@ -11,7 +11,9 @@ namespace weft::cli {
 namespace {
 
 void check(ncclResult_t result, const char* what) {
-  if (result != ncclSuccess) throw Error(Errc::system, std::string(what) + ": " + ncclGetErrorString(result));
+  if (result != ncclSuccess)
+    throw Error(Errc::system, std::string("NCCL, which Weft is measured beside, failed in ") + what + ": " +
+                                  ncclGetErrorString(result));
 }
 
 ncclDataType_t type_of(DataType type) {

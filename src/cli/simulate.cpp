@@ -12,6 +12,7 @@
 #include "report.hpp"
 #include "sim/explore.hpp"
 #include "sim/fault_setups.hpp"
+#include "values.hpp"
 #include "weft/error.hpp"
 
 namespace weft::cli {
@@ -149,22 +150,22 @@ Command add_simulate(CLI::App& app, const std::vector<std::string>& arguments) {
   add_choice(app, "--scheduler", options->strategy, {Strategy::random, Strategy::pct, Strategy::exhaustive},
              "how schedules are chosen");
   app.add_option("--seed", options->seed, "of random and pct; decides everything")
-      ->check(CLI::Range(std::int64_t{0}, most))
+      ->check(whole_number(0, most))
       ->capture_default_str();
   app.add_option(
          "--executions", options->executions,
          "at most, per set-up (default: 10000, of an exhaustive search all that there are); where a rank stops, "
          "for each step at which it can (8)")
-      ->check(CLI::Range(std::int64_t{1}, most));
+      ->check(whole_number(1, most));
   app.add_option("--bound", options->bound,
                  "exhaustive: choices that are not the ordinary one (default: the set-up's, see --list); pct: change "
                  "points (default: 4)")
-      ->check(CLI::Range(0, 64));
+      ->check(whole_number(0, 64));
   auto* const replay = app.add_option_function<std::string>(
       "--replay", [options](const std::string& schedule) { options->replay = schedule; },
       "one execution with this schedule, written down step by step");
   app.add_option("--stop", options->stop, "with --replay: the step at which the rank stops that stops in the set-up")
-      ->check(CLI::Range(std::int64_t{0}, most))
+      ->check(whole_number(0, most))
       ->needs(replay);
   app.add_option("--json", options->json, "Write results to this file (-: stdout)")->excludes(list);
   return [options] { return simulate(*options); };

@@ -18,6 +18,7 @@
 #include "rendezvous/process_identity.hpp"
 #include "sizes.hpp"
 #include "tuner.hpp"
+#include "values.hpp"
 
 namespace weft::cli {
 namespace {
@@ -259,15 +260,15 @@ Command add_tune(CLI::App& app, const std::vector<std::string>& arguments) {
   app.add_flag("--quick", tune->quick, "Every fourth size and grid: half a minute");
   app.add_option("--bytes", tune->bytes, "Sizes to measure, \"16K,1M\" (default: 4 KB to 256 MB on GPUs)");
   app.add_option("--ranks", tune->options.ranks, "Ranks, as threads of this process (default: every GPU, or 4)")
-      ->check(CLI::Range(2, 72));
+      ->check(whole_number(2, 72));
   add_choice(app, "--device", tune->options.device, {Device::automatic, Device::cpu, Device::cuda},
              "Where the ranks live");
   app.add_option("--samples", tune->options.samples,
                  "Timed samples per grid; three times as many decide, in seven turns")
-      ->check(CLI::Range(1, 1000))
+      ->check(whole_number(1, 1000))
       ->capture_default_str();
   app.add_option("--deadline", tune->options.deadline, "Seconds that an operation may wait for a peer; 0: for ever")
-      ->check(CLI::Range(0.0, 1e6))
+      ->check(deadline_seconds())
       ->capture_default_str();
   return [tune] { return tune->run(); };
 }

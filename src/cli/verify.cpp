@@ -10,6 +10,7 @@
 #include "options.hpp"
 #include "rank_device.hpp"
 #include "sizes.hpp"
+#include "values.hpp"
 #include "verify_inspect.hpp"
 #include "weft/error.hpp"
 
@@ -130,13 +131,13 @@ Command add_verify(CLI::App& app, const std::vector<std::string>& arguments) {
   const auto verify = std::make_shared<Verify>();
   verify->arguments = arguments;
   app.add_option("--ranks", verify->options.ranks, "Ranks, as threads of this process (default: every GPU, or 4)")
-      ->check(CLI::Range(1, kMostVerifiedRanks));
+      ->check(whole_number(1, kMostVerifiedRanks));
   add_choice(app, "--device", verify->options.device, {Device::automatic, Device::cpu, Device::cuda},
              "Where the ranks live");
   app.add_flag("--thorough", verify->thorough, "Larger messages, maxima of all sizes, more samples: some minutes");
   app.add_option("--most-bytes", verify->most_bytes, "Largest message, 8K or more, \"1M\" (default: 64 MB on GPUs)");
   app.add_option("--deadline", verify->options.deadline, "Seconds that an operation may wait for a peer; 0: for ever")
-      ->check(CLI::Range(0.0, 1e6))
+      ->check(deadline_seconds())
       ->capture_default_str();
   app.add_flag("--multicast", verify->options.multicast,
                "Ask for NVLink multicast (Config::multicast), and check the multimem algorithms as well");

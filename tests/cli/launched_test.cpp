@@ -1,48 +1,18 @@
 // The program's ranks as processes of a launched job: all of them take one way, one of them writes.
 #include <gtest/gtest.h>
 
-#include <chrono>
-#include <cstdlib>
 #include <filesystem>
-#include <iostream>
-#include <string_view>
 
-#include "cli/run.hpp"
+#include "cli/launch.hpp"
 #include "core/tuning.hpp"
-#include "support/spawned.hpp"
 
 namespace weft::cli {
 namespace {
 
 constexpr int kRanks = 3;
 
-constexpr char kArguments[] = "WEFT_TEST_ARGUMENTS";
-constexpr std::string_view kMark = "\nsaid ";
-
 TEST(LaunchedProgram, DISABLED_Worker) {
-  const char* const arguments = std::getenv(kArguments);
-  ASSERT_NE(arguments, nullptr);
-  const Output result = run(nlohmann::json::parse(arguments).get<std::vector<std::string>>());
-  const nlohmann::json said{{"code", result.code}, {"out", result.out}, {"err", result.err}};
-  std::cout << kMark << said.dump() << std::endl;
-}
-
-// What each process prints, and how it ends.
-std::vector<nlohmann::json> launch(const std::vector<std::string>& arguments) {
-  std::vector<nlohmann::json> said;
-  const test::Variables variables{{kArguments, nlohmann::json(arguments).dump()}};
-  for (test::Spawned& rank : test::start_ranks("LaunchedProgram.DISABLED_Worker", kRanks, variables)) {
-    const test::Outcome outcome = rank.wait(std::chrono::seconds(60));
-    EXPECT_EQ(outcome.exit_code, 0) << "signal " << outcome.signal << ", too slow " << outcome.too_slow;
-    const std::size_t begin = outcome.said.find(kMark);
-    nlohmann::json json;
-    if (begin != std::string::npos) {
-      const std::string rest = outcome.said.substr(begin + kMark.size());
-      json = nlohmann::json::parse(rest.substr(0, rest.find('\n')), nullptr, false);
-    }
-    said.push_back(json.is_object() ? json : nlohmann::json{{"code", -1}, {"out", outcome.said}, {"err", ""}});
-  }
-  return said;
+  run_as_launched();
 }
 
 void expect_one_speaks(const std::vector<nlohmann::json>& said, int code) {
@@ -54,7 +24,7 @@ void expect_one_speaks(const std::vector<nlohmann::json>& said, int code) {
 }
 
 TEST(LaunchedProgram, VerifiesAllRanksAndEveryPair) {
-  const auto said = launch({"verify", "--device", "cpu", "--most-bytes", "8K", "--json", "-"});
+  const auto said = launch(kRanks, {"verify", "--device", "cpu", "--most-bytes", "8K", "--json", "-"});
   expect_one_speaks(said, 0);
   const auto report = nlohmann::json::parse(said[0].at("out").get<std::string>());
   EXPECT_EQ(report.at("verdict"), "PASS");
@@ -63,8 +33,8 @@ TEST(LaunchedProgram, VerifiesAllRanksAndEveryPair) {
 }
 
 TEST(LaunchedProgram, BenchesAndChecksTheResultsOfEveryProcess) {
-  const auto said = launch({"bench", "all-reduce", "--device", "cpu", "--dtype", "f32", "--bytes", "1K,4K", "--samples",
-                            "1", "--json", "-"});
+  const auto said = launch(kRanks, {"bench", "all-reduce", "--device", "cpu", "--dtype", "f32", "--bytes", "1K,4K",
+                                    "--samples", "1", "--json", "-"});
   expect_one_speaks(said, 0);
   const auto report = nlohmann::json::parse(said[0].at("out").get<std::string>());
   EXPECT_EQ(report.at("world_size"), kRanks);
@@ -77,8 +47,8 @@ TEST(LaunchedProgram, TunesAndGoesOnWhereItWas) {
   std::filesystem::remove(state);
   std::filesystem::remove(table);
   const auto tune = [&](const std::string& output) {
-    return launch(
-        {"tune", "--device", "cpu", "--bytes", "1K,8K", "--samples", "1", "--output", output, "--state", state});
+    return launch(kRanks, {"tune", "--device", "cpu", "--bytes", "1K,8K", "--samples", "1", "--output", output,
+                           "--state", state});
   };
   EXPECT_NE(tune("/nonexistent/table.json")[0].at("code"), 0);
   ASSERT_TRUE(std::filesystem::exists(state));

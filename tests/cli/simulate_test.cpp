@@ -132,10 +132,10 @@ TEST(Simulate, SaysFirstThatItsOutputCannotBeWritten) {
 
 TEST(Simulate, RejectsNumbersByNameValueAndRange) {
   const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
-      {{"--executions", "-1"}, "--executions: Value -1 not in range"},
-      {{"--executions", "0"}, "--executions: Value 0 not in range"},
-      {{"--seed", "-1"}, "--seed: Value -1 not in range"},
-      {{"--bound", "-7"}, "--bound: Value -7 not in range"},
+      {{"--executions", "-1"}, "--executions: \"-1\" must be a whole number between 1 and 1099511627776"},
+      {{"--executions", "0"}, "--executions: \"0\" must be a whole number between 1 and 1099511627776"},
+      {{"--seed", "-1"}, "--seed: \"-1\" must be a whole number between 0 and 1099511627776"},
+      {{"--bound", "-7"}, "--bound: \"-7\" must be a whole number between 0 and 64"},
       {{"--scheduler", "fair"}, "--scheduler: fair not in {random,pct,exhaustive}"},
       {{"--stop", "3"}, "--stop requires --replay"}};
   for (auto [arguments, message] : cases) {

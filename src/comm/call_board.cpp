@@ -11,6 +11,8 @@ namespace {
 
 constexpr std::size_t kEntries = 1024, kTextWords = 29;
 
+}  // namespace
+
 // Read while it is written: `version` is odd meanwhile, and another one afterwards.
 struct PublishedCall {
   std::uint32_t version;
@@ -19,6 +21,8 @@ struct PublishedCall {
   std::uint32_t counted;
   std::array<std::uint64_t, kTextWords> text;  // ends with a zero
 };
+
+namespace {
 
 template <class Word>
 Word load(const Word& word, std::memory_order order = std::memory_order_relaxed) {

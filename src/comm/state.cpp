@@ -6,6 +6,7 @@
 #include <numeric>
 #include <span>
 
+#include "comm/agreed_tuning.hpp"
 #include "comm/choices.hpp"
 #include "comm/disagreement.hpp"
 #include "comm/exchange_state.hpp"
@@ -118,31 +119,18 @@ CommunicatorState::~CommunicatorState() = default;
 // Which algorithm serves a call crosses the wire, so it must follow from the same tables everywhere: from rank 0's, of
 // its file and of its build.
 void CommunicatorState::agree_on_tuning() {
-  struct Head {
-    std::uint32_t fingerprint;
-    char processor[60];
-  };
-  Head head{};
   std::string text;
   bootstrap_->agree_on("read the tuning tables", [&] {
     if (rank() != 0) return;
-    const auto tables =
+    auto tables =
         with_shipped(config_.tuning_file.empty() ? std::vector<TuningTable>{} : read_tuning(config_.tuning_file));
-    head.fingerprint = fingerprint_of(tables);
-    const std::string processor = fabric_->processor();
-    processor.copy(head.processor, sizeof(head.processor) - 1);
-    text = std::string(reinterpret_cast<const char*>(&head), sizeof(head)) + to_json(tables);
+    text = to_bytes({.processor = fabric_->processor(), .tables = std::move(tables)});
   });
   const Bytes theirs = bootstrap_->broadcast("rank 0's tuning tables", 0, std::as_bytes(std::span(text)));
   bootstrap_->agree_on("take rank 0's tuning tables", [&] {
-    if (theirs.size() >= sizeof(head)) std::memcpy(&head, theirs.data(), sizeof(head));
-    processor_ = head.processor;
-    const char* begin = reinterpret_cast<const char*>(theirs.data());
-    tuning_ = parse_tuning({begin + sizeof(head), begin + theirs.size()}, "rank 0's tuning tables");
-    if (fingerprint_of(tuning_) == head.fingerprint) return;
-    throw Error(Errc::rendezvous, fmt::format("rank {} takes rank 0's tuning tables for others: the two have different "
-                                              "builds of Weft",
-                                              rank()));
+    AgreedTuning tuning = agreed_tuning(theirs);
+    processor_ = std::move(tuning.processor);
+    tuning_ = std::move(tuning.tables);
   });
 }
 

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 
+#include "core/foreign.hpp"
 #include "rendezvous/descriptor_passing.hpp"
 #include "rendezvous/process_identity.hpp"
 #include "rendezvous/socket.hpp"
@@ -37,7 +38,7 @@ void Bootstrap::agree(std::string_view what, const std::exception_ptr& mine) {
   // The leading byte tells failure from success, as a message may be empty.
   const std::string vote = mine ? "!" + message_of(mine) : "";
   const std::vector<Bytes> votes = all_gather(what, std::as_bytes(std::span(vote)));
-  if (mine) std::rethrow_exception(mine);
+  if (mine) rethrow_as_error(mine);
   for (std::size_t r = 0; r < votes.size(); ++r) {
     if (votes[r].empty()) continue;
     const std::string_view text(reinterpret_cast<const char*>(votes[r].data()) + 1, votes[r].size() - 1);

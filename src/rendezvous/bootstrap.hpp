@@ -33,7 +33,7 @@ class Bootstrap {
   // The numeric address under which this rank meets rank 0; empty where ranks do not meet over a network.
   virtual std::string address() const = 0;
 
-  // Each rank contributes bytes (lengths may differ); all receive all, in rank order.
+  // Each rank contributes bytes (lengths may differ); all receive all, in rank order: size() parts.
   virtual std::vector<Bytes> all_gather(std::string_view what, std::span<const std::byte> mine) = 0;
 
   // A duplicate of root's descriptor on every rank. Only where all ranks share a host and a network namespace; throws
@@ -43,7 +43,8 @@ class Bootstrap {
   void barrier(std::string_view what) { all_gather(what, {}); }
 
   // Tells every rank whether everybody's local step worked ("prepare", then "commit"). Where any failed, all ranks
-  // throw: a failed one its own error, the others Errc::rendezvous with the first failed rank and its message.
+  // throw: a failed one its own error (Errc::system where that is none of Weft's), the others Errc::rendezvous with the
+  // first failed rank and its message.
   void agree(std::string_view what, const std::exception_ptr& mine);
 
   // Runs a local step that may throw, and agrees on it: agree_on("map the window", [&] { … }).
@@ -63,7 +64,7 @@ class Bootstrap {
     static_assert(std::is_trivially_copyable_v<T>);
     std::vector<T> values(static_cast<std::size_t>(size()));
     const std::vector<Bytes> parts = all_gather(what, std::as_bytes(std::span(&mine, 1)));
-    for (std::size_t i = 0; i < parts.size(); ++i) {
+    for (std::size_t i = 0; i < values.size(); ++i) {
       if (parts[i].size() != sizeof(T)) throw_wrong_length(what, static_cast<int>(i), parts[i].size(), sizeof(T));
       std::memcpy(&values[i], parts[i].data(), sizeof(T));
     }

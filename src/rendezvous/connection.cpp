@@ -1,5 +1,6 @@
 #include "rendezvous/connection.hpp"
 
+#include <fmt/format.h>
 #include <poll.h>
 #include <sys/socket.h>
 
@@ -13,8 +14,9 @@
 namespace weft::detail {
 namespace {
 
-// Changes with every change of the frames.
-constexpr std::uint32_t frame_magic = 0x57'45'46'01;
+// The last byte is the version, which changes with every change of the frames and of what is in them.
+constexpr std::uint32_t frame_magic = 0x57'45'46'02;
+constexpr std::uint32_t version_bits = 0xff;
 
 struct FrameHeader {
   std::uint32_t magic = frame_magic;
@@ -23,10 +25,38 @@ struct FrameHeader {
   std::uint64_t body_bytes = 0;
 };
 
+// No character is cut in two.
+std::string_view beginning(std::string_view text) {
+  if (text.size() <= Connection::most_text) return text;
+  std::size_t end = Connection::most_text;
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xc0) == 0x80) --end;
+  return text.substr(0, end);
+}
+
+// Why this is no beginning of a frame of at most `limit` bytes; empty while it may be one.
+std::string look_at(std::span<const std::byte> input, const FrameHeader& header, std::uint64_t limit) {
+  // A foreign program may say less than a header and then wait.
+  if (input.size() < sizeof header.magic) return {};
+  if (((header.magic ^ frame_magic) & ~version_bits) != 0) return "what is no frame of Weft's (another program?)";
+  if (header.magic != frame_magic) {
+    return fmt::format("frames of version {}, those of this build are of version {} (another version of Weft)",
+                       header.magic & version_bits, frame_magic & version_bits);
+  }
+  // What has not come yet is 0 there.
+  if (header.text_bytes > Connection::most_text) {
+    return fmt::format("a text of {} bytes, allowed are {}", header.text_bytes, Connection::most_text);
+  }
+  if (header.text_bytes > limit || header.body_bytes > limit - header.text_bytes) {
+    return fmt::format("a frame that claims {} bytes, allowed are {}", header.body_bytes, limit);
+  }
+  return {};
+}
+
 }  // namespace
 
 void Connection::queue(FrameKind kind, std::string_view text, std::span<const std::byte> body) {
   if (!socket_) return;
+  text = beginning(text);
   const FrameHeader header{.kind = kind, .text_bytes = text.size(), .body_bytes = body.size()};
   const auto append = [&](std::span<const std::byte> bytes) {
     output_.insert(output_.end(), bytes.begin(), bytes.end());
@@ -68,12 +98,10 @@ std::optional<Frame> Connection::next_frame() {
   if (input_.empty()) return std::nullopt;
   FrameHeader header;
   std::memcpy(&header, input_.data(), std::min(sizeof header, input_.size()));
-  // A foreign program may say less than a header and then wait.
-  if (input_.size() >= sizeof header.magic && header.magic != frame_magic) garbled_ = true;
-  if (header.text_bytes > frame_limit_ || header.body_bytes > frame_limit_ - header.text_bytes) garbled_ = true;
-  if (garbled_) readable_ = false;
+  garbage_ = look_at(input_, header, frame_limit_);
+  if (is_garbled()) readable_ = false;
   const std::size_t bytes = sizeof header + header.text_bytes + header.body_bytes;
-  if (garbled_ || input_.size() < bytes) return std::nullopt;
+  if (is_garbled() || input_.size() < bytes) return std::nullopt;
 
   const std::byte* text = input_.data() + sizeof header;
   const std::byte* body = text + header.text_bytes;

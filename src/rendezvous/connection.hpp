@@ -44,10 +44,13 @@ class Connection {
   std::optional<Frame> next_frame();
   // The peer is gone, and so is all it said (after next_frame() came back empty).
   bool is_closed() const { return !readable_; }
-  // What arrives is not this protocol.
-  bool is_garbled() const { return garbled_; }
+  // What arrives are no frames of this build, and garbage() says what it is instead.
+  bool is_garbled() const { return !garbage_.empty(); }
+  const std::string& garbage() const { return garbage_; }
 
-  static constexpr std::uint64_t default_frame_limit = std::uint64_t{1} << 32;
+  // Longer texts are cut when they are sent, and refused when they come.
+  static constexpr std::size_t most_text = 4096;
+  static constexpr std::uint64_t default_frame_limit = std::uint64_t{1} << 30;
   // A peer that has not said who it is must not make us store much.
   void set_frame_limit(std::uint64_t bytes) { frame_limit_ = bytes; }
   int fd() const { return socket_.get(); }
@@ -56,7 +59,8 @@ class Connection {
   UniqueFd socket_;
   Bytes output_, input_;
   std::uint64_t frame_limit_ = default_frame_limit;
-  bool readable_ = true, writable_ = true, garbled_ = false;
+  std::string garbage_;
+  bool readable_ = true, writable_ = true;
 };
 
 // Waits until something moved on a connection, or somebody knocks at `listener`, and moves it; at most for `most`.

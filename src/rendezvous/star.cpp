@@ -3,37 +3,15 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <cstring>
+#include <new>
 #include <optional>
 #include <utility>
 
+#include "rendezvous/parts.hpp"
 #include "weft/error.hpp"
 
 namespace weft::detail {
 namespace {
-
-Bytes pack(const std::vector<std::optional<Bytes>>& parts) {
-  Bytes packed;
-  for (const auto& part : parts) {
-    const std::uint64_t length = part->size();
-    const auto bytes = std::as_bytes(std::span(&length, 1));
-    packed.insert(packed.end(), bytes.begin(), bytes.end());
-    packed.insert(packed.end(), part->begin(), part->end());
-  }
-  return packed;
-}
-
-std::vector<Bytes> unpack(std::span<const std::byte> packed) {
-  std::vector<Bytes> parts;
-  while (!packed.empty()) {
-    std::uint64_t length = 0;
-    std::memcpy(&length, packed.data(), sizeof length);
-    const auto part = packed.subspan(sizeof length, length);
-    parts.emplace_back(part.begin(), part.end());
-    packed = packed.subspan(sizeof length + length);
-  }
-  return parts;
-}
 
 std::string gone(std::string_view what, int rank) {
   return fmt::format("rendezvous '{}': rank {} disconnected (its process ended, or it failed elsewhere)", what, rank);
@@ -53,35 +31,65 @@ std::vector<Bytes> StarBootstrap::all_gather(std::string_view what, std::span<co
   if (!failure_.empty()) {
     throw Error(Errc::rendezvous, fmt::format("rendezvous '{}': an earlier one failed: {}", what, failure_));
   }
-  const Deadline deadline(args_.deadline);
-  return rank() == 0 ? gather_as_root(what, mine, deadline) : gather_as_leaf(what, mine, deadline, "rank 0");
+  return gather(what, mine, Deadline(args_.deadline), "rank 0");
 }
 
 void StarBootstrap::finish_joining(std::string_view what, const Deadline& deadline, std::string missing) {
-  rank() == 0 ? gather_as_root(what, {}, deadline) : gather_as_leaf(what, {}, deadline, std::move(missing));
+  gather(what, {}, deadline, std::move(missing));
+}
+
+std::vector<Bytes> StarBootstrap::gather(std::string_view what, std::span<const std::byte> mine,
+                                         const Deadline& deadline, std::string missing) {
+  try {
+    return rank() == 0 ? gather_as_root(what, mine, deadline)
+                       : gather_as_leaf(what, mine, deadline, std::move(missing));
+  } catch (const std::bad_alloc&) {
+    fail(fmt::format("rendezvous '{}': rank {} has too little memory for what the ranks send", what, rank()),
+         Errc::system);
+  } catch (const Error& error) {
+    if (failure_.empty()) fail(error.what(), error.code());
+    throw;
+  }
+}
+
+void StarBootstrap::check_connection(std::string_view what, int rank, const Connection& peer) {
+  if (peer.is_garbled()) fail(fmt::format("rendezvous '{}': rank {} sends {}", what, rank, peer.garbage()));
+  if (peer.is_closed()) fail(gone(what, rank));
+}
+
+void StarBootstrap::refuse(std::string_view what, int rank, const Frame& frame) {
+  fail(fmt::format(
+      "rendezvous '{}': rank {} sent a frame of kind {}, which has no place there (another version of Weft?)", what,
+      rank, static_cast<std::uint32_t>(frame.kind)));
 }
 
 std::vector<Bytes> StarBootstrap::gather_as_root(std::string_view what, std::span<const std::byte> mine,
                                                  const Deadline& deadline) {
-  std::vector<std::optional<Bytes>> parts(args_.peers.size());
-  parts[0] = Bytes(mine.begin(), mine.end());
+  std::vector<Bytes> parts(args_.peers.size());
+  std::vector<bool> came(parts.size());
+  parts[0].assign(mine.begin(), mine.end());
   std::vector<Connection*> connections;
   for (Connection& peer : args_.peers) connections.push_back(&peer);
 
   std::vector<int> missing;
+  const auto take = [&](int r, Frame& frame) {
+    const auto place = static_cast<std::size_t>(r);
+    if (frame.kind == FrameKind::failure) fail(frame.text);
+    if (frame.kind != FrameKind::contribution) refuse(what, r, frame);
+    if (frame.text != what) {
+      fail(fmt::format("ranks met at different steps: rank 0 at '{}', rank {} at '{}'", what, r, frame.text));
+    }
+    if (came[place]) fail(fmt::format("rendezvous '{}': rank {} sent its part twice", what, r));
+    parts[place] = std::move(frame.body);
+    came[place] = true;
+  };
   const auto take_what_came = [&] {
     std::vector<int> still_missing;
     for (int r = 1; r < size(); ++r) {
       Connection& peer = args_.peers[static_cast<std::size_t>(r)];
-      while (const std::optional<Frame> frame = peer.next_frame()) {
-        if (frame->kind == FrameKind::failure) fail(frame->text);
-        if (frame->text != what) {
-          fail(fmt::format("ranks met at different steps: rank 0 at '{}', rank {} at '{}'", what, r, frame->text));
-        }
-        parts[static_cast<std::size_t>(r)] = frame->body;
-      }
-      if (peer.is_closed()) fail(gone(what, r));
-      if (!parts[static_cast<std::size_t>(r)]) still_missing.push_back(r);
+      while (std::optional<Frame> frame = peer.next_frame()) take(r, *frame);
+      check_connection(what, r, peer);
+      if (!came[static_cast<std::size_t>(r)]) still_missing.push_back(r);
     }
     // Who waits learns for whom, so that its own deadline can name them.
     if (still_missing != missing) {
@@ -103,7 +111,7 @@ std::vector<Bytes> StarBootstrap::gather_as_root(std::string_view what, std::spa
       move_some(connections, deadline);
     }
   }
-  return unpack(packed);
+  return parts;
 }
 
 std::vector<Bytes> StarBootstrap::gather_as_leaf(std::string_view what, std::span<const std::byte> mine,
@@ -113,24 +121,31 @@ std::vector<Bytes> StarBootstrap::gather_as_leaf(std::string_view what, std::spa
   root.queue(FrameKind::contribution, what, mine);
   root.send_some();
   for (;;) {
-    while (const std::optional<Frame> frame = root.next_frame()) {
+    while (std::optional<Frame> frame = root.next_frame()) {
       if (frame->kind == FrameKind::failure) fail(frame->text);
-      if (frame->kind == FrameKind::result) return unpack(frame->body);
-      missing = frame->text;
+      if (frame->kind != FrameKind::result && frame->kind != FrameKind::waiting) refuse(what, 0, *frame);
+      if (frame->kind == FrameKind::waiting) {
+        missing = frame->text;
+        continue;
+      }
+      if (frame->text != what) {
+        fail(fmt::format("ranks met at different steps: rank {} at '{}', rank 0 at '{}'", rank(), what, frame->text));
+      }
+      return unpack(what, frame->body, static_cast<std::size_t>(size()));
     }
-    if (root.is_closed()) fail(gone(what, 0));
+    check_connection(what, 0, root);
     if (deadline.passed()) fail(too_late(what, missing, deadline));
     move_some(connections, deadline);
   }
 }
 
-void StarBootstrap::fail(const std::string& message) {
+void StarBootstrap::fail(const std::string& message, Errc code) {
   failure_ = message;
   for (Connection& peer : args_.peers) {
     peer.queue(FrameKind::failure, message);
     peer.send_some();
   }
-  throw Error(Errc::rendezvous, message);
+  throw Error(code, message);
 }
 
 }  // namespace weft::detail

@@ -7,6 +7,7 @@
 
 #include "rendezvous/bootstrap.hpp"
 #include "rendezvous/connection.hpp"
+#include "weft/error.hpp"
 
 namespace weft::detail {
 
@@ -31,11 +32,16 @@ class StarBootstrap final : public Bootstrap {
   void finish_joining(std::string_view what, const Deadline& deadline, std::string missing);
 
  private:
+  // What does not come from the peers' own meeting fails here, whatever it is, and on all ranks.
+  std::vector<Bytes> gather(std::string_view what, std::span<const std::byte> mine, const Deadline& deadline,
+                            std::string missing);
   std::vector<Bytes> gather_as_root(std::string_view what, std::span<const std::byte> mine, const Deadline& deadline);
   std::vector<Bytes> gather_as_leaf(std::string_view what, std::span<const std::byte> mine, const Deadline& deadline,
                                     std::string missing);
+  void check_connection(std::string_view what, int rank, const Connection& peer);
+  [[noreturn]] void refuse(std::string_view what, int rank, const Frame& frame);
   // Tells the others, and makes every later meeting fail.
-  [[noreturn]] void fail(const std::string& message);
+  [[noreturn]] void fail(const std::string& message, Errc code = Errc::rendezvous);
 
   Args args_;
   std::string failure_;

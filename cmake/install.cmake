@@ -1,4 +1,5 @@
-# find_package(weft) gives weft::weft. A build with CUDA asks its user for the CUDA toolkit and NCCL at link.
+# find_package(weft) gives weft::weft. It asks its user for libsodium at link, a build with CUDA for the CUDA toolkit and
+# NCCL, too.
 
 include(CMakePackageConfigHelpers)
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/weft)
@@ -18,5 +19,5 @@ configure_package_config_file(cmake/weft-config.cmake.in ${CMAKE_BINARY_DIR}/wef
   INSTALL_DESTINATION ${package_dir})
 write_basic_package_version_file(${CMAKE_BINARY_DIR}/weft-config-version.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${CMAKE_BINARY_DIR}/weft-config.cmake ${CMAKE_BINARY_DIR}/weft-config-version.cmake cmake/FindNCCL.cmake
-  DESTINATION ${package_dir})
+  cmake/FindSodium.cmake DESTINATION ${package_dir})
 install(FILES LICENSE README.md TYPE DOC)

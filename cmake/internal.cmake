@@ -7,6 +7,7 @@ find_package(spdlog REQUIRED)
 find_package(nlohmann_json REQUIRED)
 find_package(CLI11 REQUIRED)
 find_package(Boost REQUIRED)
+find_package(Sodium REQUIRED)
 
 add_library(weft_internal INTERFACE)
 target_compile_features(weft_internal INTERFACE cxx_std_20)
@@ -19,7 +20,7 @@ get_target_property(spdlog_include spdlog::spdlog_header_only INTERFACE_INCLUDE_
 target_include_directories(weft_internal SYSTEM INTERFACE ${spdlog_include})
 target_compile_definitions(weft_internal INTERFACE SPDLOG_FMT_EXTERNAL)
 target_link_libraries(weft_internal INTERFACE
-  fmt::fmt-header-only nlohmann_json::nlohmann_json CLI11::CLI11 Boost::headers Threads::Threads)
+  fmt::fmt-header-only nlohmann_json::nlohmann_json CLI11::CLI11 Boost::headers Sodium::Sodium Threads::Threads)
 
 # Sanitizers need their own flags in programs that use the library, and do not follow the simulator's fibers from stack
 # to stack.

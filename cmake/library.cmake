@@ -21,7 +21,7 @@ target_include_directories(weft PUBLIC
 weft_compiled_in(tuning/core/tuning_files.hpp kTuningFiles tuning/*.json)
 target_include_directories(weft PRIVATE ${CMAKE_BINARY_DIR}/generated/tuning)
 
-target_link_libraries(weft PRIVATE $<BUILD_INTERFACE:weft_internal> Threads::Threads)
+target_link_libraries(weft PRIVATE $<BUILD_INTERFACE:weft_internal> Sodium::Sodium Threads::Threads)
 if(WEFT_WITH_CUDA)
   target_link_libraries(weft PRIVATE CUDA::cudart_static NCCL::NCCL)
 endif()

@@ -60,17 +60,28 @@ struct Config {
   // other than 0 Errc::rendezvous, with the same words.
   std::string tuning_file = {};
 
+  // What ranks that create several communicators know this one by: up to 64 bytes without control characters (else
+  // Errc::invalid_argument). Ranks meet those of the same name alone: communicators that a process creates from the
+  // environment in several threads at a time need different ones, and a second creation under a name in use, or under
+  // none, is Errc::invalid_argument at once. Those of one name are told apart by their order, which must be the same on
+  // every rank. Ranks with one id (from_id, from_nccl) and different names are Errc::rendezvous.
+  std::string name = {};
+
   // Number of the first call, for tests of wrap-around.
   std::uint32_t first_epoch = 1;
 };
 
-// What a caller distributes so that ranks find each other: made in the process of rank 0, passed unchanged to all.
+// What a caller distributes so that ranks find each other: made in the process of rank 0, passed unchanged to all. It
+// is a secret: it holds a random key of 32 bytes, and who has it can take part (docs/reliability.md, "Trust model").
 struct UniqueId {
   std::array<std::byte, 128> bytes{};
 
   // Makes an id whose rendezvous is served by the calling process at `host` (a name or address that every rank can
-  // reach), of up to 101 characters (else Errc::invalid_argument). Throws Errc::system when no port can be opened.
+  // reach), of up to 87 characters (else Errc::invalid_argument). Throws Errc::system when no port can be opened.
   // Thread-safe.
+  //
+  // It listens from then on, at that address alone, until rank 0 has used the id. An id that is never used stays open
+  // until its process has made 128 more; the oldest is then good for nothing any more (Errc::rendezvous).
   static UniqueId create(const std::string& host = "127.0.0.1");
 };
 
@@ -142,6 +153,11 @@ class Communicator {
   // (OMPI_COMM_WORLD_*, PMI_*), srun (SLURM_PROCID, SLURM_NTASKS, SLURM_LOCALID, …); a world of one where none is set.
   // WEFT_RENDEZVOUS=host:port overrides the meeting point, which mpirun over several hosts does not give. A variable
   // that is missing or outside its range is Errc::rendezvous. No environment variable is ever set.
+  //
+  // Ranks prove to each other that they know a secret: WEFT_SECRET, 16 … 4096 characters that are the same for all
+  // ranks; else Open MPI's key for its jobs; else, where they meet on a loopback address, a key file of this user's
+  // ($XDG_RUNTIME_DIR/weft/key or /tmp/weft-<uid>/key), which the first one makes. Without any it is Errc::rendezvous.
+  // Thread-safe for different Config::name.
   static Communicator from_environment(const Config& config = {});
 
   // From an id that the caller distributed. Blocks until all `world_size` ranks, 72 at most, have called. A rank or a

@@ -12,7 +12,7 @@ namespace {
 
 constexpr const char* another_build = "the two have different builds of Weft";
 
-struct Head {
+struct TuningHead {
   std::uint32_t fingerprint = 0;
   char processor[60] = {};
 };
@@ -20,13 +20,13 @@ struct Head {
 }  // namespace
 
 std::string to_bytes(const AgreedTuning& tuning) {
-  Head head{.fingerprint = fingerprint_of(tuning.tables)};
+  TuningHead head{.fingerprint = fingerprint_of(tuning.tables)};
   tuning.processor.copy(head.processor, sizeof(head.processor) - 1);
   return std::string(reinterpret_cast<const char*>(&head), sizeof(head)) + to_json(tuning.tables);
 }
 
 AgreedTuning agreed_tuning(std::span<const std::byte> bytes) {
-  Head head;
+  TuningHead head;
   if (bytes.size() < sizeof(head)) {
     throw Error(Errc::rendezvous, fmt::format("rank 0's tuning tables have {} bytes, and {} come before the first: {}",
                                               bytes.size(), sizeof(head), another_build));

@@ -19,6 +19,7 @@
 #include "executors/cuda_error.hpp"
 #include "fabric/nccl_api.hpp"
 #include "rendezvous/deadline.hpp"
+#include "rendezvous/process_identity.hpp"
 #include "rendezvous/unique_id.hpp"
 
 namespace weft {
@@ -116,8 +117,9 @@ std::vector<T> gather_by_nccl(const Place& place, const T& mine, std::chrono::na
   std::unique_lock lock(meeting->mutex);
   const auto done = [&] { return meeting->done; };
   // It has a deadline of its own, and says more.
-  const auto patience = limit + std::chrono::seconds(1);
-  if (limit.count() == 0) {
+  constexpr std::chrono::nanoseconds most = std::chrono::hours(24 * 365);  // beyond it clocks overflow
+  const auto patience = std::min(limit, most) + std::chrono::seconds(1);
+  if (limit.count() == 0 || limit > most) {
     meeting->changed.wait(lock, done);
   } else if (!meeting->changed.wait_for(lock, patience, done)) {
     throw_late(deadline.text());
@@ -166,31 +168,42 @@ Communicator Communicator::from_nccl(ncclComm* nccl, const Config& config) {
   detail::check_nccl(ncclCommCuDevice(nccl, &place.device), "ncclCommCuDevice", nccl);
   const detail::DeviceScope scope(place.device);
 
-  struct HostName {
-    char text[256];
+  struct Host {
+    detail::ProcessIdentity process;
+    char name[256];
   };
-  const auto hosts = exchange_words<HostName>(place, config.rendezvous_deadline, [&] {
+  const auto hosts = exchange_words<Host>(place, config.rendezvous_deadline, [&] {
     if (config.device == Device::cpu) {
       throw Error(Errc::invalid_argument, "Config::device: cpu, with an NCCL communicator");
     }
     if (const std::string reason = detail::why_no_cuda(place.device); !reason.empty())
       throw Error(Errc::unsupported, reason);
-    HostName mine{};
-    static_cast<void>(gethostname(mine.text, sizeof(mine.text) - 1));
+    Host mine{.process = detail::ProcessIdentity::current(), .name = {}};
+    static_cast<void>(gethostname(mine.name, sizeof(mine.name) - 1));
     return mine;
   });
-  const HostName& first = hosts.front();
+  const Host& first = hosts.front();
+  // Containers of different hosts may have one name, and those of one host may not share its loopback interface.
   const bool one_host =
-      std::ranges::all_of(hosts, [&](const HostName& other) { return std::strcmp(other.text, first.text) == 0; });
-  const UniqueId id = exchange_words<UniqueId>(place, config.rendezvous_deadline, [&] {
-                        return place.rank == 0 ? UniqueId::create(one_host ? "127.0.0.1" : first.text) : UniqueId{};
-                      }).front();
+      std::ranges::all_of(hosts, [&](const Host& other) { return other.process.same_network(first.process); });
+  UniqueId made{};
+  const auto make = [&] {
+    if (place.rank == 0) made = UniqueId::create(one_host ? "127.0.0.1" : first.name);
+    return made;
+  };
+  UniqueId id{};
+  try {
+    id = exchange_words<UniqueId>(place, config.rendezvous_deadline, make).front();
+  } catch (...) {
+    detail::discard(made);  // a peer is in trouble, and nobody is going to use it
+    throw;
+  }
 
   Config chosen = config;
   chosen.device = Device::cuda;
   chosen.cuda_device = place.device;
   return Communicator(detail::CommunicatorState::create(
-      detail::make_id_bootstrap(id, place.rank, place.size, config.rendezvous_deadline), chosen, nccl));
+      detail::make_id_bootstrap(id, place.rank, place.size, config.rendezvous_deadline, config.name), chosen, nccl));
 }
 
 }  // namespace weft

@@ -90,18 +90,6 @@ void check_meeting(int rank, int world_size, std::chrono::nanoseconds deadline);
 // Ranks that are threads of this process. Element i is rank i.
 std::vector<std::unique_ptr<Bootstrap>> make_thread_bootstraps(int world_size, std::chrono::nanoseconds deadline);
 
-// Ranks that meet at a TCP port, where rank 0 listens.
-struct TcpArgs {
-  std::string host;
-  std::uint16_t port = 0;
-  std::uint64_t nonce = 0;  // the same on all ranks of a job and different between jobs
-  int rank = 0;
-  int world_size = 1;
-  std::chrono::nanoseconds deadline = std::chrono::seconds(60);
-  UniqueFd listener = {};  // rank 0: a socket that already listens there, if it has one
-};
-std::unique_ptr<Bootstrap> make_tcp_bootstrap(TcpArgs args);
-
 // The part of `parent` that `members` (ranks of parent, ascending, this rank included) name. Collective over all of
 // parent, where every rank names the group that it belongs to, or none (the answer is then null); groups are disjoint.
 // Afterwards groups meet independently of parent and of each other.

@@ -111,9 +111,10 @@ std::optional<Frame> Connection::next_frame() {
   return frame;
 }
 
-void move_some(std::span<Connection* const> connections, const Deadline& deadline, int listener,
+void move_some(std::span<Connection* const> connections, const Deadline& deadline, std::initializer_list<int> others,
                std::chrono::milliseconds most) {
-  std::vector<pollfd> entries{{.fd = listener, .events = POLLIN, .revents = 0}};
+  std::vector<pollfd> entries;
+  for (const int other : others) entries.push_back({.fd = other, .events = POLLIN, .revents = 0});
   for (const Connection* connection : connections) {
     const short events = connection->all_sent() ? POLLIN : POLLIN | POLLOUT;
     // Who hung up would make every poll return at once.

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <optional>
 #include <span>
 #include <string>
@@ -16,11 +17,15 @@
 namespace weft::detail {
 
 enum class FrameKind : std::uint32_t {
-  hello = 1,     // who has connected (join.cpp)
+  hello = 1,     // who has connected (hello.hpp)
   contribution,  // to rank 0: a rank's part of a meeting
   waiting,       // from rank 0: whom it still waits for
   result,        // from rank 0: everybody's part
-  failure        // either way: the meeting is over, and why
+  failure,       // either way: the meeting is over, and why
+  challenge,     // from rank 0, to who said hello
+  proof,         // to rank 0: the answer
+  welcome,       // from rank 0: its own proof, and in words whom it still waits for
+  again          // from rank 0: it is not ready for this rank, and why
 };
 
 struct Frame {
@@ -63,8 +68,9 @@ class Connection {
   bool readable_ = true, writable_ = true;
 };
 
-// Waits until something moved on a connection, or somebody knocks at `listener`, and moves it; at most for `most`.
-void move_some(std::span<Connection* const> connections, const Deadline& deadline, int listener = -1,
+// Waits until something moved on a connection, or one of `others` is readable, and moves it; at most for `most`.
+void move_some(std::span<Connection* const> connections, const Deadline& deadline,
+               std::initializer_list<int> others = {},
                std::chrono::milliseconds most = std::chrono::milliseconds::max());
 
 }  // namespace weft::detail

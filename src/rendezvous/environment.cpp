@@ -93,6 +93,7 @@ void use_rendezvous(LaunchEnvironment& environment, const std::string& text) {
   environment.host = host;
   environment.port =
       static_cast<std::uint16_t>(Variables::parse("the port in WEFT_RENDEZVOUS", text.substr(colon + 1), 1, 65535));
+  environment.port_origin = "of WEFT_RENDEZVOUS";
 }
 
 struct Names {
@@ -112,15 +113,17 @@ LaunchEnvironment read_ranks(const Variables& variables, const Names& names) {
 }
 
 void use_job(LaunchEnvironment& environment, const std::string& job) {
-  environment.nonce = hash(environment.launcher + "/" + job);
-  environment.port = static_cast<std::uint16_t>(first_job_port + environment.nonce % job_ports);
+  environment.job = hash(environment.launcher + "/" + job);
+  environment.port = static_cast<std::uint16_t>(first_job_port + environment.job % job_ports);
+  environment.port_origin = "which follows from the job; WEFT_RENDEZVOUS=host:port names another";
 }
 
 // The loopback address serves all ranks of one host; where an MPI puts rank 0 otherwise, its variables do not say.
-void require_one_host(const LaunchEnvironment& environment, const Variables& variables, const std::string& local_size) {
-  if (variables.has("WEFT_RENDEZVOUS") || !variables.has(local_size)) return;
+void look_for_hosts(LaunchEnvironment& environment, const Variables& variables, const std::string& local_size) {
+  if (!variables.has(local_size)) return;
   const int local = variables.number(local_size, environment.launcher, 1, most_ranks);
-  if (local < environment.world_size) {
+  environment.other_hosts = local < environment.world_size;
+  if (environment.other_hosts && !variables.has("WEFT_RENDEZVOUS")) {
     bad(
         fmt::format("{} is {} of {} ranks: on several hosts {} does not tell where rank 0 runs; set "
                     "WEFT_RENDEZVOUS=host:port to a free port of its host",
@@ -133,27 +136,32 @@ LaunchEnvironment read_torchrun(const Variables& variables) {
   // A restarted attempt is another job to stragglers of the one before.
   use_job(environment, variables.get("TORCHELASTIC_RUN_ID", "") + "/" +
                            variables.get("TORCHELASTIC_RESTART_COUNT", "") + "/" + variables.get("MASTER_PORT", ""));
-  if (environment.world_size > 1 && !variables.has("WEFT_RENDEZVOUS")) {
-    environment.host = variables.require("MASTER_ADDR", "torchrun");
-    const int port = variables.number("MASTER_PORT", "torchrun", 1, 65535);
-    const int limit = std::numeric_limits<std::uint16_t>::max();
-    environment.port = static_cast<std::uint16_t>(port + torchrun_port_offset <= limit ? port + torchrun_port_offset
-                                                                                       : port - torchrun_port_offset);
-  }
+  if (environment.world_size == 1) return environment;
+  const bool counted = variables.has("LOCAL_WORLD_SIZE");
+  const int local = counted ? variables.number("LOCAL_WORLD_SIZE", "torchrun", 1, most_ranks) : 0;
+  environment.other_hosts = counted && local < environment.world_size;
+  if (variables.has("WEFT_RENDEZVOUS")) return environment;
+  // Where all ranks are here, there is no need for a name that others can reach.
+  const std::string host = variables.require("MASTER_ADDR", "torchrun");
+  if (local != environment.world_size) environment.host = host;
+  const int port = variables.number("MASTER_PORT", "torchrun", 1, 65535);
+  const bool fits = port + torchrun_port_offset <= std::numeric_limits<std::uint16_t>::max();
+  environment.port = static_cast<std::uint16_t>(fits ? port + torchrun_port_offset : port - torchrun_port_offset);
+  environment.port_origin = fmt::format("MASTER_PORT {} {}", fits ? '+' : '-', torchrun_port_offset);
   return environment;
 }
 
 LaunchEnvironment read_openmpi(const Variables& variables) {
   LaunchEnvironment environment =
       read_ranks(variables, {"Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"});
-  require_one_host(environment, variables, "OMPI_COMM_WORLD_LOCAL_SIZE");
+  look_for_hosts(environment, variables, "OMPI_COMM_WORLD_LOCAL_SIZE");
   use_job(environment, variables.get("PMIX_NAMESPACE", "") + "/" + variables.get("OMPI_MCA_ess_base_jobid", ""));
   return environment;
 }
 
 LaunchEnvironment read_pmi(const Variables& variables) {
   LaunchEnvironment environment = read_ranks(variables, {"PMI", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID"});
-  require_one_host(environment, variables, "MPI_LOCALNRANKS");
+  look_for_hosts(environment, variables, "MPI_LOCALNRANKS");
   use_job(environment, variables.get("PMI_JOBID", "") + "/" + variables.get("PMI_PORT", ""));
   return environment;
 }
@@ -162,7 +170,9 @@ LaunchEnvironment read_srun(const Variables& variables) {
   const std::string size = variables.has("SLURM_STEP_NUM_TASKS") ? "SLURM_STEP_NUM_TASKS" : "SLURM_NTASKS";
   LaunchEnvironment environment = read_ranks(variables, {"srun", "SLURM_PROCID", size, "SLURM_LOCALID"});
   use_job(environment, variables.require("SLURM_JOB_ID", "srun") + "/" + variables.require("SLURM_STEP_ID", "srun"));
-  if (!variables.has("WEFT_RENDEZVOUS")) {
+  const std::string nodes = variables.get("SLURM_STEP_NUM_NODES", "");
+  environment.other_hosts = !nodes.empty() && nodes != "1";
+  if (!variables.has("WEFT_RENDEZVOUS") && nodes != "1") {
     const std::string list = variables.has("SLURM_STEP_NODELIST") ? "SLURM_STEP_NODELIST" : "SLURM_NODELIST";
     environment.host = first_host(list, variables.require(list, "srun"));
   }

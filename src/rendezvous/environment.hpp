@@ -14,7 +14,9 @@ struct LaunchEnvironment {
   int local_rank = 0;
   std::string host = "127.0.0.1";  // where rank 0 listens
   std::uint16_t port = 0;          // 0 only in a world of one
-  std::uint64_t nonce = 0;         // equal for all ranks of a job
+  std::string port_origin = {};    // for people: "MASTER_PORT + 1000"
+  bool other_hosts = false;        // the launcher says that the ranks are on several hosts
+  std::uint64_t job = 0;           // equal for all ranks of a job, and public
   std::string launcher = "none";
 };
 

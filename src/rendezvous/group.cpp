@@ -18,9 +18,10 @@ struct Place {
   char address[64];
 };
 
+// The members alone may come: they learn the key over a meeting that is their own already.
 struct Meeting {
   SocketAddress address;
-  std::uint64_t nonce;
+  Key key;
 };
 
 // `lists`: what every rank of parent takes its group to be.
@@ -73,7 +74,7 @@ std::unique_ptr<Bootstrap> make_group_bootstrap(Bootstrap& parent, std::span<con
   const std::vector<Place> places = parent.all_gather_value("group places", place);
 
   UniqueFd listener;
-  Meeting meeting{.address = {}, .nonce = random_nonce()};
+  Meeting meeting{.address = {}, .key = random_key()};
   parent.agree_on("group listeners", [&] {
     if (members.size() < 2 || members[0] != parent.rank()) return;
     listener = open_meeting(members, places);
@@ -84,11 +85,12 @@ std::unique_ptr<Bootstrap> make_group_bootstrap(Bootstrap& parent, std::span<con
 
   const Meeting mine = meetings[static_cast<std::size_t>(members[0])];
   const auto own = std::find(members.begin(), members.end(), parent.rank());
-  return join({.nonce = mine.nonce,
+  return join({.job = job_of(mine.key),
+               .key = mine.key,
                .rank = static_cast<int>(own - members.begin()),
                .world_size = static_cast<int>(members.size()),
                .deadline = parent.deadline(),
-               .listener = std::move(listener),
+               .desk = {.open = [&] { return std::move(listener); }},
                .addresses = [mine](std::string&) { return std::vector{mine.address}; },
                .place = fmt::format("the group's rank 0, which is rank {}", members[0])});
 }

@@ -1,4 +1,4 @@
-// How ranks that know a listener's address become a bootstrap.
+// How ranks that know a listener's address, and a secret, become a bootstrap.
 #pragma once
 
 #include <chrono>
@@ -9,25 +9,31 @@
 #include <vector>
 
 #include "rendezvous/bootstrap.hpp"
+#include "rendezvous/desk.hpp"
+#include "rendezvous/hello.hpp"
+#include "rendezvous/key.hpp"
 #include "rendezvous/socket.hpp"
 
 namespace weft::detail {
 
 struct JoinArgs {
-  std::uint64_t nonce = 0;
+  std::uint64_t job = 0;
+  Key key{};                    // that of all ranks; there is no meeting without one
+  std::string key_source = {};  // for people: "WEFT_SECRET"
+  std::string name = {};        // Config::name
+  std::string build = this_build();
   int rank = 0;
   int world_size = 1;
   std::chrono::nanoseconds deadline{};
-  UniqueFd listener = {};  // rank 0
+  Desk::Args desk = {};     // rank 0, where there are others
+  std::string remark = {};  // rank 0: what it adds where ranks do not come
   // Other ranks: where rank 0 may be; asked again for every attempt, as a name can appear late. Empty: `why` says more.
   std::function<std::vector<SocketAddress>(std::string& why)> addresses = {};
   std::string place = {};  // the same for people: "node7 port 29600"
 };
 
-// Blocks until all ranks are there. Strangers who connect are sent away; a rank that disagrees about the world ends the
-// meeting on all ranks.
+// Blocks until all ranks are there. Who does not prove that it knows the secret is sent away; a rank that does, and
+// disagrees about the world, ends the meeting on all ranks.
 std::unique_ptr<Bootstrap> join(JoinArgs args);
-
-std::uint64_t random_nonce();
 
 }  // namespace weft::detail

@@ -2,12 +2,16 @@
 
 #include <arpa/inet.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <ifaddrs.h>
+#include <net/if.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/un.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <memory>
@@ -38,21 +42,36 @@ bool connected_to_itself(int socket) {
   return own.port() != 0 && own.port() == peer.port() && own.host() == peer.host();
 }
 
-SocketAddress any_address(int family, std::uint16_t port) {
-  SocketAddress any;
-  if (family == AF_INET6) {
-    const sockaddr_in6 in6{.sin6_family = AF_INET6,
-                           .sin6_port = htons(port),
-                           .sin6_flowinfo = 0,
-                           .sin6_addr = IN6ADDR_ANY_INIT,
-                           .sin6_scope_id = 0};
-    std::memcpy(&any.storage, &in6, any.length = sizeof in6);
-  } else {
-    const sockaddr_in in{
-        .sin_family = AF_INET, .sin_port = htons(port), .sin_addr = {htonl(INADDR_ANY)}, .sin_zero = {}};
-    std::memcpy(&any.storage, &in, any.length = sizeof in);
-  }
-  return any;
+// Of which rank 0's host has none that others are known to reach.
+SocketAddress only_interface(const ListenArgs& args) {
+  const std::vector<SocketAddress> addresses = interface_addresses(args.port);
+  if (addresses.size() == 1) return addresses.front();
+  std::vector<std::string> hosts;
+  for (const SocketAddress& address : addresses) hosts.push_back(address.host());
+  throw Error(
+      Errc::rendezvous,
+      fmt::format("'{}' is a loopback address on its own host, where other hosts reach nobody, and its interfaces "
+                  "have {}: give rank 0's address by WEFT_RENDEZVOUS=address:port or MASTER_ADDR",
+                  args.host, hosts.empty() ? "no address" : fmt::format("{}", fmt::join(hosts, ", "))));
+}
+
+// The descriptor, or errno's negative.
+int try_listen(const SocketAddress& address) {
+  UniqueFd socket(::socket(address.storage.ss_family, SOCK_STREAM | socket_flags, 0));
+  if (!socket) return -errno;
+  set_option(socket.get(), SOL_SOCKET, SO_REUSEADDR, 1);
+  if (::bind(socket.get(), address.get(), address.length) != 0) return -errno;
+  if (::listen(socket.get(), SOMAXCONN) != 0) return -errno;
+  return socket.release();
+}
+
+[[noreturn]] void throw_cannot_listen(const SocketAddress& address, const std::string& origin, int error) {
+  const std::string from = origin.empty() ? "" : fmt::format(" ({})", origin);
+  const std::string hint = error != EADDRINUSE ? ""
+                                               : "; another process is rank 0 of this job already (two were given rank "
+                                                 "0?), or another job or program has this port";
+  throw Error(Errc::system, fmt::format("cannot listen at {} port {}{}: {}{}", address.host(), address.port(), from,
+                                        errno_text(error), hint));
 }
 
 }  // namespace
@@ -107,31 +126,57 @@ std::vector<SocketAddress> resolve(const std::string& host, std::uint16_t port, 
   return addresses;
 }
 
-UniqueFd listen_at(const SocketAddress& address) {
-  UniqueFd socket(::socket(address.storage.ss_family, SOCK_STREAM | socket_flags, 0));
-  if (!socket) throw_errno("socket");
-  if (address.storage.ss_family == AF_INET6) set_option(socket.get(), IPPROTO_IPV6, IPV6_V6ONLY, 0);
-  set_option(socket.get(), SOL_SOCKET, SO_REUSEADDR, 1);
-  if (::bind(socket.get(), address.get(), address.length) != 0 || ::listen(socket.get(), SOMAXCONN) != 0) {
-    throw_errno(fmt::format("cannot listen at {} port {}", address.host(), address.port()));
+std::vector<SocketAddress> interface_addresses(std::uint16_t port) {
+  ifaddrs* list = nullptr;
+  if (::getifaddrs(&list) != 0) throw_errno("getifaddrs");
+  const std::unique_ptr<ifaddrs, decltype(&::freeifaddrs)> owner(list, &::freeifaddrs);
+  std::vector<SocketAddress> addresses;
+  for (const ifaddrs* entry = list; entry != nullptr; entry = entry->ifa_next) {
+    if (entry->ifa_addr == nullptr || entry->ifa_addr->sa_family != AF_INET || (entry->ifa_flags & IFF_UP) == 0)
+      continue;
+    sockaddr_in in;
+    std::memcpy(&in, entry->ifa_addr, sizeof in);
+    in.sin_port = htons(port);
+    SocketAddress address;
+    std::memcpy(&address.storage, &in, address.length = sizeof in);
+    if (!address.is_loopback()) addresses.push_back(address);
   }
-  return socket;
+  return addresses;
 }
 
-UniqueFd listen_tcp(const std::string& host, std::uint16_t port) {
+bool means_loopback(const std::string& host) {
+  return host == "localhost" || host == "::1" || host.starts_with("127.");
+}
+
+bool is_loopback(const std::string& host) {
+  if (means_loopback(host)) return true;
   std::string why;
-  const std::vector<SocketAddress> addresses = resolve(host, port, why);
+  const std::vector<SocketAddress> addresses = resolve(host, 0, why);
+  return !addresses.empty() && std::ranges::all_of(addresses, &SocketAddress::is_loopback);
+}
+
+UniqueFd listen_at(const SocketAddress& address) {
+  const int socket = try_listen(address);
+  if (socket < 0) throw_cannot_listen(address, "", -socket);
+  return UniqueFd(socket);
+}
+
+UniqueFd listen_tcp(const ListenArgs& args) {
+  std::string why;
+  std::vector<SocketAddress> addresses = resolve(args.host, args.port, why);
   if (addresses.empty()) throw Error(Errc::system, why);
-  // A host's own name often resolves to a loopback address on that host alone (Debian's 127.0.1.1), so only a name
-  // that means loopback everywhere narrows the listener; for others it takes every interface.
-  if (host == "localhost" || host == addresses.front().host()) {
-    if (addresses.front().is_loopback()) return listen_at(addresses.front());
+  if (args.other_hosts && std::ranges::all_of(addresses, &SocketAddress::is_loopback))
+    addresses = {only_interface(args)};
+  // Ranks go through the addresses in this order, too, so that a port that is taken at one is taken altogether.
+  std::stable_partition(addresses.begin(), addresses.end(),
+                        [](const SocketAddress& address) { return !address.is_loopback(); });
+  for (const SocketAddress& address : addresses) {
+    const int socket = try_listen(address);
+    if (socket >= 0) return UniqueFd(socket);
+    const bool try_next = socket == -EADDRNOTAVAIL || socket == -EAFNOSUPPORT;
+    if (!try_next || &address == &addresses.back()) throw_cannot_listen(address, args.port_origin, -socket);
   }
-  try {
-    return listen_at(any_address(AF_INET6, port));  // serves IPv4 as well
-  } catch (const Error&) {
-    return listen_at(any_address(AF_INET, port));  // a machine without IPv6
-  }
+  return {};
 }
 
 UniqueFd bind_unix(int type) {
@@ -167,7 +212,7 @@ UniqueFd try_connect(const SocketAddress& address, const Deadline& deadline, std
   return {};
 }
 
-UniqueFd accept_connection(int listener) {
+UniqueFd accept_connection(int listener, bool* full) {
   for (;;) {
     UniqueFd socket(::accept4(listener, nullptr, nullptr, socket_flags));
     const int no_delay = 1;
@@ -177,6 +222,10 @@ UniqueFd accept_connection(int listener) {
       return socket;
     }
     if (errno == EAGAIN) return {};
+    if (full != nullptr && (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)) {
+      *full = true;
+      return {};
+    }
     const bool try_next = errno == EINTR || errno == ECONNABORTED || errno == EPROTO;
     if (!try_next) throw_errno("accept");
   }

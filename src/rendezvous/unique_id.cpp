@@ -2,32 +2,44 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstring>
-#include <map>
+#include <deque>
 #include <mutex>
 
-#include "rendezvous/join.hpp"
+#include "core/foreign.hpp"
+#include "rendezvous/hello.hpp"
+#include "rendezvous/socket.hpp"
+#include "rendezvous/tcp.hpp"
 #include "weft/error.hpp"
 
 namespace weft {
 namespace {
 
+using detail::Key;
+using detail::UniqueFd;
+
 constexpr std::uint32_t id_magic = 0x57'45'46'49;
-constexpr std::uint32_t id_version = 1;
+constexpr std::uint16_t id_version = 2;
 
 struct IdFields {
   std::uint32_t magic = id_magic;
-  std::uint32_t version = id_version;
-  std::uint64_t nonce = 0;
+  std::uint16_t version = id_version;
   std::uint16_t port = 0;
-  char host[102] = {};
+  Key key{};
+  char host[88] = {};
 };
-static_assert(sizeof(IdFields) <= sizeof(UniqueId::bytes));
+static_assert(sizeof(IdFields) == sizeof(UniqueId::bytes));
 
-// Listeners of ids made in this process that rank 0 has not used yet.
+// Listeners of ids made in this process that rank 0 has not used yet. An id is a plain value, of which nobody knows
+// when its last copy goes; so there is a limit to them.
 struct Registry {
+  struct Entry {
+    std::uint64_t job;
+    UniqueFd listener;
+  };
   std::mutex mutex;
-  std::map<std::uint64_t, detail::UniqueFd> listeners;
+  std::deque<Entry> entries;  // the oldest first
 };
 
 Registry& registry() {
@@ -35,53 +47,86 @@ Registry& registry() {
   return instance;
 }
 
-detail::UniqueFd take_listener(const IdFields& fields) {
+UniqueFd take_listener(const Key& key) {
   Registry& ids = registry();
   const std::lock_guard lock(ids.mutex);
-  auto entry = ids.listeners.extract(fields.nonce);
-  if (entry.empty()) {
-    throw Error(Errc::rendezvous,
-                fmt::format("rank 0 must be in the process that made the id ({} port {}), and an id serves one meeting",
-                            fields.host, fields.port));
+  const auto entry = std::ranges::find(ids.entries, detail::job_of(key), &Registry::Entry::job);
+  if (entry == ids.entries.end()) return {};
+  UniqueFd listener = std::move(entry->listener);
+  ids.entries.erase(entry);
+  return listener;
+}
+
+IdFields read(const UniqueId& id) {
+  IdFields fields;
+  std::memcpy(&fields, id.bytes.data(), sizeof fields);
+  if (fields.magic != id_magic || fields.version != id_version || fields.host[sizeof fields.host - 1] != 0 ||
+      detail::is_none(fields.key)) {
+    throw Error(Errc::rendezvous, "these 128 bytes are no id of this version of Weft");
   }
-  return std::move(entry.mapped());
+  return fields;
+}
+
+// A host's own name is often a loopback address on that host alone (Debian's 127.0.1.1). Its only other address, where
+// it has one, is what other hosts take the name for, and the id carries that.
+std::string reachable_host(const std::string& host) {
+  if (detail::means_loopback(host) || !detail::is_loopback(host)) return host;
+  const auto addresses = detail::interface_addresses(0);
+  return addresses.size() == 1 ? addresses.front().host() : host;
 }
 
 }  // namespace
 
 UniqueId UniqueId::create(const std::string& host) {
-  IdFields fields{.nonce = detail::random_nonce()};
-  if (host.empty() || host.size() >= sizeof fields.host) {
-    throw Error(Errc::invalid_argument, fmt::format("host '{}' has {} characters, allowed are 1 … {}", host,
-                                                    host.size(), sizeof fields.host - 1));
-  }
-  host.copy(fields.host, sizeof fields.host - 1);
-  detail::UniqueFd listener = detail::listen_tcp(host, 0);
-  fields.port = detail::local_address(listener.get()).port();
+  return detail::with_errors_only([&] {
+    IdFields fields{.key = detail::random_key()};
+    if (host.empty() || host.size() >= sizeof fields.host) {
+      throw Error(Errc::invalid_argument, fmt::format("host '{}' has {} characters, allowed are 1 … {}", host,
+                                                      host.size(), sizeof fields.host - 1));
+    }
+    const std::string reachable = reachable_host(host);
+    UniqueFd listener = detail::listen_tcp({.host = reachable});
+    reachable.copy(fields.host, sizeof fields.host - 1);
+    fields.port = detail::local_address(listener.get()).port();
 
-  UniqueId id;
-  std::memcpy(id.bytes.data(), &fields, sizeof fields);
-  Registry& ids = registry();
-  const std::lock_guard lock(ids.mutex);
-  ids.listeners.emplace(fields.nonce, std::move(listener));
-  return id;
+    UniqueId id;
+    std::memcpy(id.bytes.data(), &fields, sizeof fields);
+    Registry& ids = registry();
+    const std::lock_guard lock(ids.mutex);
+    if (ids.entries.size() == detail::most_unused_ids) ids.entries.pop_front();
+    ids.entries.push_back({.job = detail::job_of(fields.key), .listener = std::move(listener)});
+    return id;
+  });
 }
 
 std::unique_ptr<detail::Bootstrap> detail::make_id_bootstrap(const UniqueId& id, int rank, int world_size,
-                                                             std::chrono::nanoseconds deadline) {
+                                                             std::chrono::nanoseconds deadline,
+                                                             const std::string& name) {
   check_meeting(rank, world_size, deadline);
-  IdFields fields;
-  std::memcpy(&fields, id.bytes.data(), sizeof fields);
-  if (fields.magic != id_magic || fields.version != id_version || fields.host[sizeof fields.host - 1] != 0) {
-    throw Error(Errc::rendezvous, "these 128 bytes are no id of this version of Weft");
+  check_name(name);
+  const IdFields fields = read(id);
+  UniqueFd listener = rank == 0 ? take_listener(fields.key) : UniqueFd();
+  if (rank == 0 && !listener) {
+    throw Error(
+        Errc::rendezvous,
+        fmt::format("rank 0 must be in the process that made the id ({} port {}), and an id serves one meeting; "
+                    "a process keeps the {} newest that are unused",
+                    fields.host, fields.port, most_unused_ids));
   }
   return make_tcp_bootstrap({.host = fields.host,
                              .port = fields.port,
-                             .nonce = fields.nonce,
+                             .job = job_of(fields.key),
+                             .key = fields.key,
+                             .key_source = "the id",
+                             .name = name,
                              .rank = rank,
                              .world_size = world_size,
                              .deadline = deadline,
-                             .listener = rank == 0 ? take_listener(fields) : UniqueFd()});
+                             .listener = std::move(listener)});
+}
+
+void detail::discard(const UniqueId& id) {
+  if (id.bytes != UniqueId{}.bytes) take_listener(read(id).key);
 }
 
 }  // namespace weft

@@ -68,6 +68,12 @@ INSTANTIATE_TEST_SUITE_P(
                  64000},
         Launched{"torchrun_no_local", without(torchrun, "LOCAL_RANK"), 5, 16, 0, "node3", "torchrun", 30500},
         Launched{"torchrun_alone", {{"RANK", "0"}, {"WORLD_SIZE", "1"}}, 0, 1, 0, "127.0.0.1", "torchrun"},
+        Launched{"torchrun_one_host", with(torchrun, {{"LOCAL_WORLD_SIZE", "16"}}), 5, 16, 1, "127.0.0.1", "torchrun",
+                 30500},
+        Launched{"torchrun_hosts", with(torchrun, {{"LOCAL_WORLD_SIZE", "8"}}), 5, 16, 1, "node3", "torchrun", 30500},
+        Launched{"torchrun_one_host_moved",
+                 with(torchrun, {{"LOCAL_WORLD_SIZE", "16"}, {"WEFT_RENDEZVOUS", "node9:1234"}}), 5, 16, 1, "node9",
+                 "torchrun", 1234},
         Launched{"torchrun_in_slurm", with(srun, torchrun), 5, 16, 1, "node3", "torchrun", 30500},
         Launched{"moved", with(torchrun, {{"WEFT_RENDEZVOUS", "node9:1234"}}), 5, 16, 1, "node9", "torchrun", 1234},
         Launched{"moved_v6", with(torchrun, {{"WEFT_RENDEZVOUS", "[fd00::1]:1"}}), 5, 16, 1, "fd00::1", "torchrun", 1},
@@ -78,6 +84,8 @@ INSTANTIATE_TEST_SUITE_P(
         Launched{"pmi", pmi, 1, 2, 1, "127.0.0.1", "PMI"},
         Launched{"pmi_in_slurm", with(with(srun, {{"SLURM_STEP_NUM_TASKS", "1"}}), pmi), 1, 2, 1, "127.0.0.1", "PMI"},
         Launched{"srun", srun, 3, 8, 1, "gpu07", "srun"},
+        Launched{"srun_one_host", with(srun, {{"SLURM_STEP_NUM_NODES", "1"}}), 3, 8, 1, "127.0.0.1", "srun"},
+        Launched{"srun_hosts", with(srun, {{"SLURM_STEP_NUM_NODES", "4"}}), 3, 8, 1, "gpu07", "srun"},
         Launched{"srun_pmi2", with(srun, {{"PMI_RANK", "3"}, {"PMI_SIZE", "8"}}), 3, 8, 1, "gpu07", "srun"},
         Launched{"srun_part_of_job", with(srun, {{"SLURM_NTASKS", "64"}}), 3, 8, 1, "gpu07", "srun"},
         Launched{
@@ -116,13 +124,29 @@ TEST(Environment, FirstHostOfAList) {
 TEST(Environment, JobsHavePlacesOfTheirOwn) {
   const auto place = [](const Variables& variables) {
     const LaunchEnvironment environment = read(variables);
-    return std::pair(environment.port, environment.nonce);
+    return std::pair(environment.port, environment.job);
   };
   EXPECT_EQ(place(srun), place(with(srun, {{"SLURM_PROCID", "0"}, {"SLURM_LOCALID", "0"}})));
   EXPECT_NE(place(srun), place(with(srun, {{"SLURM_STEP_ID", "1"}})));
   EXPECT_NE(place(srun), place(with(srun, {{"SLURM_JOB_ID", "78"}})));
   EXPECT_NE(place(openmpi), place(with(openmpi, {{"PMIX_NAMESPACE", "2"}})));
   EXPECT_NE(place(torchrun), place(with(torchrun, {{"TORCHELASTIC_RESTART_COUNT", "1"}})));
+}
+
+TEST(Environment, RanksOnOtherHostsAreKnownWhereTheLauncherTells) {
+  const auto other_hosts = [](const Variables& variables) { return read(variables).other_hosts; };
+  EXPECT_TRUE(other_hosts(with(torchrun, {{"LOCAL_WORLD_SIZE", "8"}})));
+  EXPECT_TRUE(other_hosts(with(srun, {{"SLURM_STEP_NUM_NODES", "4"}})));
+  EXPECT_TRUE(other_hosts(with(openmpi, {{"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}, {"WEFT_RENDEZVOUS", "a:1"}})));
+  for (const Variables& unknown : {torchrun, srun, openmpi, pmi}) EXPECT_FALSE(other_hosts(unknown));
+}
+
+TEST(Environment, WhereThePortComesFromIsTold) {
+  const auto origin = [](const Variables& variables) { return read(variables).port_origin; };
+  EXPECT_EQ(origin(torchrun), "MASTER_PORT + 1000");
+  EXPECT_EQ(origin(with(torchrun, {{"MASTER_PORT", "65000"}})), "MASTER_PORT - 1000");
+  EXPECT_EQ(origin(srun), "which follows from the job; WEFT_RENDEZVOUS=host:port names another");
+  EXPECT_EQ(origin(with(srun, {{"WEFT_RENDEZVOUS", "a:1"}})), "of WEFT_RENDEZVOUS");
 }
 
 TEST(Environment, MistakesAreNamed) {
@@ -139,6 +163,7 @@ TEST(Environment, MistakesAreNamed) {
       {with(torchrun, {{"WORLD_SIZE", "0"}}), "WORLD_SIZE is '0', allowed is 1 … 72"},
       {with(torchrun, {{"WORLD_SIZE", "99999999999999"}}), "WORLD_SIZE is '99999999999999'"},
       {with(torchrun, {{"MASTER_PORT", "65536"}}), "MASTER_PORT is '65536', allowed is 1 … 65535"},
+      {with(torchrun, {{"LOCAL_WORLD_SIZE", "all"}}), "LOCAL_WORLD_SIZE is 'all', allowed is 1 … 72"},
       {with(torchrun, {{"WEFT_RENDEZVOUS", "node9"}}), "WEFT_RENDEZVOUS is 'node9'"},
       {with(torchrun, {{"WEFT_RENDEZVOUS", ":99"}}), "WEFT_RENDEZVOUS is ':99'"},
       {with(torchrun, {{"WEFT_RENDEZVOUS", "::1:99"}}), "WEFT_RENDEZVOUS is '::1:99'"},

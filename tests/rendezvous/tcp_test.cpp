@@ -6,10 +6,12 @@
 
 #include <algorithm>
 #include <atomic>
+#include <filesystem>
 #include <memory>
 
 #include "rendezvous/bootstrap.hpp"
 #include "rendezvous/socket.hpp"
+#include "rendezvous/tcp.hpp"
 #include "rendezvous/unique_id.hpp"
 #include "support/ranks.hpp"
 #include "weft/error.hpp"
@@ -23,15 +25,18 @@ using namespace test;
 // Longer than anything here takes: a meeting that ends by it has failed.
 constexpr auto patience = 15s;
 
+const Key test_key = key_of("the secret of these tests");
+
 // A listener of which a test knows the port.
 struct Port {
-  UniqueFd listener = listen_tcp("127.0.0.1", 0);
+  UniqueFd listener = listen_tcp({.host = "127.0.0.1"});
   std::uint16_t number = local_address(listener.get()).port();
 
   TcpArgs args(int rank, int world_size, std::chrono::nanoseconds deadline) {
     return {.host = "127.0.0.1",
             .port = number,
-            .nonce = 42,
+            .job = 42,
+            .key = test_key,
             .rank = rank,
             .world_size = world_size,
             .deadline = deadline,
@@ -81,6 +86,37 @@ TEST(Id, ServesOneMeetingOfItsOwnProcess) {
               "rank 0 must be in the process that made the id");
 }
 
+std::size_t descriptors() {
+  const std::filesystem::directory_iterator all("/proc/self/fd");
+  return static_cast<std::size_t>(std::distance(begin(all), end(all)));
+}
+
+// An id that nobody uses keeps its listener, but not for ever; the newest are good.
+TEST(Id, ThatAreNotUsedAreBounded) {
+  const std::size_t before = descriptors();
+  const UniqueId oldest = UniqueId::create();
+  std::vector<UniqueId> ids;
+  for (std::size_t i = 0; i < 2 * most_unused_ids; ++i) ids.push_back(UniqueId::create());
+  EXPECT_LE(descriptors(), before + most_unused_ids);
+  expect_code([&] { make_id_bootstrap(oldest, 0, 1, long_deadline); }, Errc::rendezvous, "keeps the 128 newest");
+  make_id_bootstrap(ids.back(), 0, 1, long_deadline);
+  make_id_bootstrap(ids[ids.size() - most_unused_ids], 0, 1, long_deadline);
+  for (const UniqueId& id : ids) discard(id);
+  discard(UniqueId{});
+  EXPECT_LE(descriptors(), before);
+}
+
+TEST(Id, HasAKeyOfItsOwn) {
+  const UniqueId one = UniqueId::create(), other = UniqueId::create();
+  EXPECT_FALSE(std::equal(one.bytes.begin() + 8, one.bytes.begin() + 40, other.bytes.begin() + 8));
+  UniqueId guessed = one;  // right in all but one bit of the key
+  guessed.bytes[20] ^= std::byte{1};
+  const auto errors = run_ranks(
+      2, [&](int rank) { make_id_bootstrap(rank == 0 ? one : guessed, rank, 2, rank == 0 ? 1s : long_deadline); });
+  expect_says(errors[0], "rank 1 did not come within 1 s; a rank 1 of another job (other id) was turned away");
+  expect_says(errors[1], "belongs to another job");
+}
+
 TEST(Id, RefusesWhatIsNoId) {
   expect_says(error_of([] { make_id_bootstrap(UniqueId{}, 0, 1, long_deadline); }), "no id of this version");
   expect_says(error_of([] { UniqueId::create(std::string(200, 'x')); }), "200 characters");
@@ -100,8 +136,12 @@ TEST(Tcp, OneMeetingAfterTheOtherAtOnePort) {
   for (int world = 0; world < 2; ++world) {
     const auto errors = run_ranks(4, [&](int rank) {
       for (int round = 0; round < 20; ++round) {
-        const auto mine = make_tcp_bootstrap(
-            {.host = "127.0.0.1", .port = port, .nonce = 42, .rank = rank, .world_size = 4, .deadline = long_deadline});
+        const auto mine = make_tcp_bootstrap({.host = "127.0.0.1",
+                                              .port = port,
+                                              .key = test_key,
+                                              .rank = rank,
+                                              .world_size = 4,
+                                              .deadline = long_deadline});
         EXPECT_EQ(mine->broadcast_value("round", 3, round), round);
       }
     });
@@ -119,6 +159,7 @@ TEST(Tcp, AConnectionThatClosesWithoutAWordIsTriedAgain) {
     }
     make_tcp_bootstrap({.host = "127.0.0.1",
                         .port = port.number,
+                        .key = test_key,
                         .rank = rank,
                         .world_size = 2,
                         .deadline = long_deadline,
@@ -136,7 +177,8 @@ TEST(Tcp, MissingRanksAreNamedOnAllOthers) {
 TEST(Tcp, NobodyListens) {
   const std::uint16_t free_port = Port().number;  // closed again
   const auto error = error_of([&] {
-    make_tcp_bootstrap({.host = "127.0.0.1", .port = free_port, .rank = 1, .world_size = 2, .deadline = 100ms});
+    make_tcp_bootstrap(
+        {.host = "127.0.0.1", .port = free_port, .key = test_key, .rank = 1, .world_size = 2, .deadline = 100ms});
   });
   expect_says(error, "rank 0 did not come within 0.1 s");
   expect_says(error, "Connection refused");
@@ -144,7 +186,8 @@ TEST(Tcp, NobodyListens) {
 
 TEST(Tcp, UnknownHost) {
   const auto error = error_of([&] {
-    make_tcp_bootstrap({.host = "no.such.host.invalid", .port = 1, .rank = 1, .world_size = 2, .deadline = 100ms});
+    make_tcp_bootstrap(
+        {.host = "no.such.host.invalid", .port = 1, .key = test_key, .rank = 1, .world_size = 2, .deadline = 100ms});
   });
   expect_says(error, "no address for 'no.such.host.invalid'");
 }
@@ -152,7 +195,8 @@ TEST(Tcp, UnknownHost) {
 TEST(Tcp, PortInUse) {
   const Port port;
   const auto error = error_of([&] {
-    make_tcp_bootstrap({.host = "127.0.0.1", .port = port.number, .world_size = 2, .deadline = long_deadline});
+    make_tcp_bootstrap(
+        {.host = "127.0.0.1", .port = port.number, .key = test_key, .world_size = 2, .deadline = long_deadline});
   });
   expect_says(error, "port " + std::to_string(port.number) + ": Address already in use");
 }
@@ -180,7 +224,7 @@ TEST(Tcp, AnotherJobIsTurnedAwayAndTheMeetingGoesOn) {
   std::atomic<bool> turned_away = false;
   const auto errors = run_ranks(3, [&](int rank) {
     TcpArgs args = port.args(std::min(rank, 1), 2, patience);
-    if (rank == 2) args.nonce = 7;
+    if (rank == 2) args.job = 7;
     if (rank == 1) {
       while (!turned_away) ::poll(nullptr, 0, 1);
     }
@@ -196,7 +240,7 @@ TEST(Tcp, AnotherJobIsMentionedWhenTheOwnRankDoesNotCome) {
   Port port;
   const auto errors = run_ranks(2, [&](int rank) {
     TcpArgs args = port.args(rank, 2, 500ms);
-    if (rank == 1) args.nonce = 7;
+    if (rank == 1) args.job = 7;
     make_tcp_bootstrap(std::move(args));
   });
   expect_says(errors[0], "rank 1 did not come within 0.5 s; a rank 1 of another job");

@@ -1,0 +1,42 @@
+#include "rendezvous/under_way.hpp"
+
+#include <fmt/format.h>
+
+#include <mutex>
+#include <set>
+
+#include "weft/error.hpp"
+
+namespace weft::detail {
+namespace {
+
+struct Names {
+  std::mutex mutex;
+  std::set<std::string> names;
+};
+
+Names& under_way() {
+  static Names names;
+  return names;
+}
+
+}  // namespace
+
+CreationUnderWay::CreationUnderWay(const std::string& name) : name_(name) {
+  Names& all = under_way();
+  const std::scoped_lock lock(all.mutex);
+  if (!all.names.insert(name).second) {
+    throw Error(Errc::invalid_argument,
+                fmt::format("Config::name: '{}' is that of another communicator which this process creates from the "
+                            "environment at the moment; give each a name of its own, the same on all ranks",
+                            name));
+  }
+}
+
+CreationUnderWay::~CreationUnderWay() {
+  Names& all = under_way();
+  const std::scoped_lock lock(all.mutex);
+  all.names.erase(name_);
+}
+
+}  // namespace weft::detail

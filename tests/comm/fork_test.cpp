@@ -114,13 +114,6 @@ void expect_sums(Rank& rank, int value, const std::function<void()>& call) {
   for (const std::int32_t sum : rank.output) ensure(sum == 2 * value, "a sum is " + std::to_string(sum));
 }
 
-void expect_all_well(const std::vector<Outcome>& outcomes) {
-  for (const Outcome& outcome : outcomes) {
-    EXPECT_EQ(outcome.error, "");
-    EXPECT_EQ(outcome.exit_code, 0) << "signal " << outcome.signal << ", too slow " << outcome.too_slow;
-  }
-}
-
 // Two ranks as processes; rank 0 has a child that does `body`, and both work on.
 void expect_harmless_child(const std::function<void(std::unique_ptr<Rank>)>& body) {
   const UniqueId id = UniqueId::create();

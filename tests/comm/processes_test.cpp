@@ -23,13 +23,6 @@ namespace {
 
 using namespace std::chrono_literals;
 
-void expect_all_well(const std::vector<Outcome>& outcomes) {
-  for (const Outcome& outcome : outcomes) {
-    EXPECT_EQ(outcome.error, "");
-    EXPECT_EQ(outcome.exit_code, 0) << "signal " << outcome.signal << ", too slow " << outcome.too_slow;
-  }
-}
-
 void work(Communicator& communicator, int rank, int calls) {
   for (int i = 0; i < calls; ++i) {
     const auto seed = static_cast<std::uint32_t>(i);

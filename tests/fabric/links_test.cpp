@@ -28,44 +28,44 @@ std::vector<std::string> reach(const LinkDomains& found, int size) {
   }
   return rows;
 }
-using Rows = std::vector<std::string>;
+using LinkTable = std::vector<std::string>;
 
 TEST(Links, NvlinkEverywhereIsOneDomain) {
   const LinkDomains found = domains({"nnn", "nnn", "nnn"});
-  EXPECT_EQ(reach(found, 3), (Rows{"xxx", "xxx", "xxx"}));
+  EXPECT_EQ(reach(found, 3), (LinkTable{"xxx", "xxx", "xxx"}));
   EXPECT_EQ(found.problem(), "");
-  EXPECT_EQ(reach(domains({"n"}), 1), Rows{"x"});
+  EXPECT_EQ(reach(domains({"n"}), 1), LinkTable{"x"});
 }
 
 TEST(Links, PcieKeepsAPairApart) {
   const LinkDomains found = domains({"np", "pn"});
-  EXPECT_EQ(reach(found, 2), (Rows{"x.", ".x"}));
+  EXPECT_EQ(reach(found, 2), (LinkTable{"x.", ".x"}));
   EXPECT_EQ(found.problem(), "ranks 0 and 1 are linked by PCIe, not NVLink");
 }
 
 TEST(Links, BridgesOfTwoMakeTwoDomains) {
   const LinkDomains found = domains({"nnpp", "nnpp", "ppnn", "ppnn"});
-  EXPECT_EQ(reach(found, 4), (Rows{"xx..", "xx..", "..xx", "..xx"}));
+  EXPECT_EQ(reach(found, 4), (LinkTable{"xx..", "xx..", "..xx", "..xx"}));
   EXPECT_EQ(found.problem(), "ranks 0 and 2 are linked by PCIe, not NVLink");
 }
 
 // A rank that reached both would take a group of all three for one that kernels serve, and the two would not.
 TEST(Links, ARankBetweenTwoReachesNeither) {
   const LinkDomains found = domains({"nnp", "nnn", "pnn"});
-  EXPECT_EQ(reach(found, 3), (Rows{"x..", ".x.", "..x"}));
+  EXPECT_EQ(reach(found, 3), (LinkTable{"x..", ".x.", "..x"}));
   EXPECT_EQ(reach(domains({"nnnpn", "nnnpn", "nnnnn", "ppnnn", "nnnnn"}), 5),
-            (Rows{"x....", ".x...", "..x..", "...x.", "....x"}));
+            (LinkTable{"x....", ".x...", "..x..", "...x.", "....x"}));
 }
 
 TEST(Links, OneEndThatSeesTheOtherIsEnough) {
-  EXPECT_EQ(reach(domains({"nu", "nn"}), 2), (Rows{"xx", "xx"}));
+  EXPECT_EQ(reach(domains({"nu", "nn"}), 2), (LinkTable{"xx", "xx"}));
   EXPECT_EQ(domains({"nu", "pn"}).problem(), "ranks 0 and 1 are linked by PCIe, not NVLink");
-  EXPECT_EQ(reach(domains({"np", "nn"}), 2), (Rows{"x.", ".x"}));
+  EXPECT_EQ(reach(domains({"np", "nn"}), 2), (LinkTable{"x.", ".x"}));
 }
 
 TEST(Links, WhatNobodyKnowsIsNoNvlink) {
   const LinkDomains found = domains({"nu", "un"});
-  EXPECT_EQ(reach(found, 2), (Rows{"x.", ".x"}));
+  EXPECT_EQ(reach(found, 2), (LinkTable{"x.", ".x"}));
   EXPECT_EQ(found.problem(),
             "nothing says whether NVLink links ranks 0 and 1, as neither process sees the other's GPU");
 }
@@ -73,9 +73,9 @@ TEST(Links, WhatNobodyKnowsIsNoNvlink) {
 // NCCL offers memory of another host over NVLink alone.
 TEST(Links, OtherHostsAreReachedWhereNcclOffersThem) {
   const LinkDomains found = domains({"nnaa", "nnaa", "aann", "aann"});
-  EXPECT_EQ(reach(found, 4), (Rows{"xxxx", "xxxx", "xxxx", "xxxx"}));
+  EXPECT_EQ(reach(found, 4), (LinkTable{"xxxx", "xxxx", "xxxx", "xxxx"}));
   EXPECT_EQ(found.problem(), "");
-  EXPECT_EQ(reach(domains({"npaa", "pnaa", "aann", "aann"}), 4), (Rows{"x...", ".x..", "..xx", "..xx"}));
+  EXPECT_EQ(reach(domains({"npaa", "pnaa", "aann", "aann"}), 4), (LinkTable{"x...", ".x..", "..xx", "..xx"}));
 }
 
 TEST(Links, APairCanBePretended) {

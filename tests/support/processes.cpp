@@ -1,6 +1,7 @@
 #include "support/processes.hpp"
 
 #include <fcntl.h>
+#include <gtest/gtest.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
@@ -39,6 +40,13 @@ void Child::say(const std::string& text) const {
     const ssize_t n = ::write(pipe_, rest.data(), rest.size());
     if (n < 0 && errno != EINTR) ::_exit(1);
     if (n > 0) rest.remove_prefix(static_cast<std::size_t>(n));
+  }
+}
+
+void expect_all_well(const std::vector<Outcome>& outcomes) {
+  for (const Outcome& outcome : outcomes) {
+    EXPECT_EQ(outcome.error, "");
+    EXPECT_EQ(outcome.exit_code, 0) << "signal " << outcome.signal << ", too slow " << outcome.too_slow;
   }
 }
 

@@ -34,6 +34,9 @@ struct Outcome {
   std::string error;  // message of the exception that ended the body
 };
 
+// The body of each returned.
+void expect_all_well(const std::vector<Outcome>& outcomes);
+
 class Processes {
  public:
   Processes(int size, const std::function<void(const Child&)>& body,

@@ -1,11 +1,11 @@
 // How Weft says that something went wrong.
 //
 // Two kinds of trouble are kept apart. A call that is *rejected* (a bad argument) throws before anything was sent.
-// Where all ranks reject it, nothing has happened, and the next call works. Where some do, those that wait for them in
-// that call end at once, with mismatch and the reason. (By their deadlines they end where nothing can be told: where
-// NCCL serves the group, and where the call was being recorded or captured.) A call that *fails* (a peer is late, dead,
-// or called something else) poisons the communicator on every rank: all later calls, captured graphs included, end at
-// once with the same record.
+// Where all ranks reject it, nothing has happened, and the next call works. Where some do, and do not mend it at once,
+// those that wait for them in that call end with mismatch and the reason. (By their deadlines they end where nothing is
+// told: where NCCL serves the group, and where a call is recorded or captured.) A call that *fails* (a peer is late,
+// dead, or called something else) poisons the communicator on every rank: all later calls, captured graphs included,
+// end at once with the same record.
 #pragma once
 
 #include <cstdint>

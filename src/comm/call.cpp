@@ -169,6 +169,7 @@ std::string last_calls(std::string_view whose, const std::vector<CallRecord>& ca
 
 void tell_rejection(GroupState& group, Stream stream, const Error& error) noexcept try {
   const CommunicatorState& communicator = group.communicator();
+  communicator.check_process();  // a child of fork() tells nobody anything
   Fabric& fabric = communicator.fabric();
   if (group.size() == 1 || !group.direct() || communicator.released() || Capture::current() != nullptr) return;
   fabric.check_stream(stream);

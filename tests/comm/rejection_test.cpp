@@ -81,7 +81,7 @@ TEST(Rejection, EndsThoseThatWaitForTheCallAndSaysWhy) {
       const Fault& fault = endings[index(rank)].error->fault();
       EXPECT_EQ(fault.peer, odd) << where;
       if (fault.code == Errc::mismatch)
-        expect_says(fault.theirs, "a call that it rejected (launch.blocks: 99 is not 0 or between");
+        expect_says(fault.theirs, "a call that it rejected (launch.blocks: 99 is not 0 or 2)");
     }
   }
 }

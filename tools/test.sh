@@ -85,6 +85,37 @@ test_sanitizers() {
   tests_failed=$((tests_failed + failed))
 }
 
+# Every target, one beside the other, with a seed that is new in every run; a find is left in build/fuzz.
+test_fuzz() {
+  local target seed running=()
+  build fuzz weft-fuzz || {
+    tests_failed=$((tests_failed + 1))
+    return
+  }
+  for target in tests/fuzz/corpus/*/; do
+    target=$(basename "$target")
+    seed=$((RANDOM * 32768 + RANDOM + 1))
+    say "fuzzing $target with seed $seed"
+    mkdir -p "build/fuzz/corpus/$target"
+    WEFT_FUZZ_TARGET=$target build/fuzz/bin/weft-fuzz -seed=$seed -max_total_time="${WEFT_FUZZ_SECONDS:-30}" -timeout=20 \
+      -rss_limit_mb=1024 -malloc_limit_mb=64 -max_len=8192 -artifact_prefix="build/fuzz/$target-" -print_final_stats=1 \
+      "build/fuzz/corpus/$target" "tests/fuzz/corpus/$target" >"build/fuzz/$target.log" 2>&1 &
+    running+=("$! $target $seed")
+  done
+  local one process
+  for one in "${running[@]}"; do
+    read -r process target seed <<<"$one"
+    if wait "$process"; then
+      tests_passed=$((tests_passed + 1))
+      say "fuzzed $target: $(sed -n 's/^stat::number_of_executed_units: *//p' "build/fuzz/$target.log") inputs"
+    else
+      tests_failed=$((tests_failed + 1))
+      say "error: fuzzing $target with seed $seed; the log is build/fuzz/$target.log, its end:"
+      tail -n 30 "build/fuzz/$target.log" >&2
+    fi
+  done
+}
+
 # with_nccl EXECUTABLE COMMAND...: runs the command, with LD_LIBRARY_PATH set for it alone where the executable's own
 # search path has no libnccl.so.2: it was then built elsewhere, and the loader's may be of another version.
 with_nccl() {
@@ -198,5 +229,6 @@ run_tests() {
     run_gtest build/dev/bin/weft-gpu-tests
   fi
   [[ -n $fast ]] || test_sanitizers "${select[@]}"
+  [[ -n $fast || -n $filter ]] || test_fuzz
   finish_tests
 }

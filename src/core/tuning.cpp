@@ -25,6 +25,24 @@ constexpr std::string_view kSchema = "weft-tuning-1";
 constexpr std::string_view kOperation = "all_reduce";
 constexpr std::array kAlgorithms = {Algorithm::one_shot, Algorithm::two_shot, Algorithm::bulk};
 
+// Deeper ones are no tables, and deep enough ones would end the process when they are written into a message.
+constexpr int kMostNesting = 16;
+
+json parse_json(std::string_view text, const std::string& file) {
+  const auto check_depth = [&](int depth, json::parse_event_t, const json&) {
+    if (depth <= kMostNesting) return true;
+    throw Error(Errc::invalid_argument,
+                fmt::format("{}: lists or objects lie more than {} deep in each other", file, kMostNesting));
+  };
+  try {
+    return json::parse(text, check_depth);
+  } catch (const json::out_of_range& error) {
+    throw Error(Errc::invalid_argument, fmt::format("{}: a number is too large: {}", file, error.what()));
+  } catch (const json::exception& error) {
+    throw Error(Errc::invalid_argument, fmt::format("{}: no JSON: {}", file, error.what()));
+  }
+}
+
 // One object of the file, with the key that leads to it.
 class Node {
  public:
@@ -80,7 +98,7 @@ class Node {
     return *found;
   }
   Error bad(const std::string& key, const json& value, const std::string& range) const {
-    std::string shown = value.dump();
+    std::string shown = value.dump(-1, ' ', true);  // in ASCII, which can be cut anywhere
     if (shown.size() > 60) shown = shown.substr(0, 57) + "...";
     return Error(Errc::invalid_argument,
                  fmt::format("{}: {}: {} is not {}", file_, key.empty() ? "the file" : key, shown, range));
@@ -126,12 +144,7 @@ std::string in_words(const TuningTable& table) {
 }  // namespace
 
 std::vector<TuningTable> parse_tuning(std::string_view text, const std::string& file) {
-  json whole;
-  try {
-    whole = json::parse(text);
-  } catch (const json::parse_error& error) {
-    throw Error(Errc::invalid_argument, fmt::format("{}: no JSON: {}", file, error.what()));
-  }
+  const json whole = parse_json(text, file);
   const Node root(whole, file, "");
   root.allow({"schema", "tables"});
   root.text("schema", {kSchema});

@@ -75,6 +75,7 @@ std::string first_host(const std::string& variable, const std::string& list) {
     host += first;
     at = close;
   }
+  if (host.empty()) bad(fmt::format("{} is '{}', and names no first host", variable, list));
   return host;
 }
 

@@ -13,6 +13,12 @@
 namespace weft::detail {
 namespace {
 
+// What a rank says of its failure, of which an exception shows as much as comes before a NUL.
+std::string reason_of(const Frame& frame, int rank) {
+  const std::string reason = frame.text.c_str();
+  return reason.empty() ? fmt::format("rank {} failed, and does not say why", rank) : reason;
+}
+
 std::string gone(std::string_view what, int rank) {
   return fmt::format("rendezvous '{}': rank {} disconnected (its process ended, or it failed elsewhere)", what, rank);
 }
@@ -74,7 +80,7 @@ std::vector<Bytes> StarBootstrap::gather_as_root(std::string_view what, std::spa
   std::vector<int> missing;
   const auto take = [&](int r, Frame& frame) {
     const auto place = static_cast<std::size_t>(r);
-    if (frame.kind == FrameKind::failure) fail(frame.text);
+    if (frame.kind == FrameKind::failure) fail(reason_of(frame, r));
     if (frame.kind != FrameKind::contribution) refuse(what, r, frame);
     if (frame.text != what) {
       fail(fmt::format("ranks met at different steps: rank 0 at '{}', rank {} at '{}'", what, r, frame.text));
@@ -122,7 +128,7 @@ std::vector<Bytes> StarBootstrap::gather_as_leaf(std::string_view what, std::spa
   root.send_some();
   for (;;) {
     while (std::optional<Frame> frame = root.next_frame()) {
-      if (frame->kind == FrameKind::failure) fail(frame->text);
+      if (frame->kind == FrameKind::failure) fail(reason_of(*frame, 0));
       if (frame->kind != FrameKind::result && frame->kind != FrameKind::waiting) refuse(what, 0, *frame);
       if (frame->kind == FrameKind::waiting) {
         missing = frame->text;

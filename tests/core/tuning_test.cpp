@@ -262,5 +262,20 @@ TEST(Tuning, ABadFileEndsCreationOnEveryRank) {
                     "/nonexistent/tuning.json: cannot be read");
 }
 
+// What a JSON library says, or does, of such files is none of the caller's matter.
+TEST(Tuning, FilesThatNestTooDeepAndNumbersThatAreTooLargeAreNoTables) {
+  const std::string head = R"({"schema": "weft-tuning-1", "tables": [], )", deep(400'000, '[');
+  const std::pair<std::string, std::string> cases[] = {
+      {deep, "more than 16 deep in each other"},
+      {head + R"("x": )" + deep + std::string(400'000, ']') + "}", "more than 16 deep in each other"},
+      {head + R"("x": 1e999})", "a number is too large"},
+      {head + R"("x": "…………………………………………………"})", "is not known"},
+      {"\xff", "no JSON"}};
+  for (const auto& [text, part] : cases) {
+    test::expect_code([&, text = text] { parse_tuning(text, "mine.json"); }, Errc::invalid_argument, "mine.json: ");
+    test::expect_code([&, text = text] { parse_tuning(text, "mine.json"); }, Errc::invalid_argument, part);
+  }
+}
+
 }  // namespace
 }  // namespace weft::detail

@@ -176,6 +176,7 @@ TEST(Environment, MistakesAreNamed) {
       {without(srun, "SLURM_STEP_NODELIST"), "SLURM_NODELIST is not set"},
       {with(srun, {{"SLURM_STEP_NODELIST", "gpu[07"}}), "'gpu[07'"},
       {with(srun, {{"SLURM_STEP_NODELIST", "gpu[]"}}), "'gpu[]'"},
+      {with(srun, {{"SLURM_STEP_NODELIST", ",gpu07"}}), "SLURM_STEP_NODELIST is ',gpu07', and names no first host"},
   };
   for (const auto& [variables, part] : cases) {
     try {

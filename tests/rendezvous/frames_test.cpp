@@ -166,6 +166,16 @@ TEST(Frames, WhatIsClaimedIsNotAllocated) {
   leaf.expect_refused("rank 0 disconnected");
 }
 
+TEST(Frames, AFailureSaysSomething) {
+  for (const std::string& text : {std::string(), std::string("\0why", 4)}) {
+    const Meeting leaf(1), root(0);
+    leaf.say(FrameKind::failure, text);
+    leaf.expect_refused("rank 0 failed, and does not say why");
+    root.say(FrameKind::failure, text);
+    root.expect_refused("rank 1 failed, and does not say why");
+  }
+}
+
 TEST(Frames, TextsThatAreTooLongAreCutBetweenCharacters) {
   Meeting leaf(1);
   std::string text = "x";

@@ -1,0 +1,14 @@
+# weft-fuzz: libFuzzer over what comes from outside (tests/fuzz), with no more of the library than that needs.
+
+weft_sources(fuzz_files tests/fuzz/*.cpp)
+list(FILTER fuzz_files EXCLUDE REGEX "_test\\.cpp$")
+weft_sources(fuzzed_files src/rendezvous/*.cpp)
+list(APPEND fuzzed_files src/comm/agreed_tuning.cpp src/core/tuning.cpp src/core/build_info.cpp src/cli/models.cpp)
+# Each of these brings a JSON library along, and is compiled beside the others.
+weft_alone(src/core/tuning.cpp src/cli/models.cpp)
+
+add_executable(weft-fuzz EXCLUDE_FROM_ALL ${fuzz_files} ${fuzzed_files})
+add_dependencies(weft-fuzz weft_build_info)
+target_include_directories(weft-fuzz PRIVATE ${PROJECT_SOURCE_DIR}/tests ${CMAKE_BINARY_DIR}/generated/tuning)
+target_link_libraries(weft-fuzz PRIVATE weft_internal)
+target_link_options(weft-fuzz PRIVATE -fsanitize=fuzzer)

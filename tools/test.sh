@@ -223,6 +223,9 @@ run_tests() {
   need build
   [[ -n $fast ]] || need sanitize
   rm -rf build/dev/sim-reports
+  # Schedules that no run has had; who repeats one sets the variable.
+  export WEFT_SIM_SEED=${WEFT_SIM_SEED:-$(((RANDOM << 15 | RANDOM) + 1))}
+  say "the simulator's schedules: WEFT_SIM_SEED=$WEFT_SIM_SEED"
   build_and_test dev -- "${select[@]}"
   [[ -n $filter ]] || test_simulated
   if has_gpu && [[ -z $filter && -x build/dev/bin/weft-gpu-tests ]]; then

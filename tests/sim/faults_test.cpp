@@ -1,6 +1,7 @@
 // Slow, stopping and different ranks: the others end, in bounded steps, with an error that names who is to blame.
 #include <gtest/gtest.h>
 
+#include "seed.hpp"
 #include "sim/explore.hpp"
 #include "sim/fault_setups.hpp"
 #include "telling.hpp"
@@ -19,13 +20,13 @@ class Faults : public testing::TestWithParam<std::string> {};
 TEST_P(Faults, EndAsTheyMust) {
   const sim::Setup& setup = find_setup(GetParam());
   AllReduceProgram program(setup);
-  const ExploreArgs args{.strategy = Strategy::random, .seed = 11, .executions = fault_executions(setup)};
+  const ExploreArgs args{.strategy = Strategy::random, .seed = run_seed(), .executions = fault_executions(setup)};
   const Report report = explore(program, args);
   RecordProperty("setup", setup.name);
   RecordProperty("strategy", "fault");
   RecordProperty("executions", std::to_string(report.executions));
   RecordProperty("steps", std::to_string(report.steps));
-  EXPECT_FALSE(report.failure) << story(setup.name, args, report);
+  EXPECT_FALSE(report.failure) << story(setup.name, args, report) << again();
 }
 INSTANTIATE_TEST_SUITE_P(Sim, Faults, testing::ValuesIn(names()),
                          [](const auto& info) { return identifier(info.param); });

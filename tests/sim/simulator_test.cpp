@@ -143,6 +143,31 @@ TEST(Simulator, ThreadsThatWakeEachOtherForEverAreALivelock) {
   }
 }
 
+// Reads what no area has.
+class Astray final : public Program {
+ public:
+  explicit Astray(Machine& machine) : machine_(machine) {}
+  void run(unsigned, unsigned) override {
+    machine_.load(reinterpret_cast<const std::uint32_t*>(machine_.memory().data()));
+  }
+  std::string check() override { return {}; }
+
+ private:
+  Machine& machine_;
+};
+
+TEST(Simulator, ItsOwnFailureIsNoFind) {
+  Machine machine({.bytes = 64, .rank_of = {0}, .streams = {{{bit(0)}}}});
+  Astray program(machine);
+  Scheduler scheduler = Scheduler::random(1);
+  scheduler.begin();
+  const Failure failure = machine.run(program, scheduler);
+  EXPECT_EQ(failure.kind, FailureKind::internal) << failure.what;
+  EXPECT_FALSE(is_find(failure));
+  EXPECT_TRUE(is_find({FailureKind::deadlock, "nobody can go on"}));
+  EXPECT_FALSE(is_find({}));
+}
+
 // One rank sends a number and is gone. Its peer looks for the number, asks after the rank, and looks again.
 class Farewell final : public Program {
  public:

@@ -16,6 +16,11 @@ inline std::string identifier(std::string name) {
   return name;
 }
 
+// Whether a seeded bug has been found: the simulator's own failure, as when it has no room, says nothing of it.
+inline bool is_find(const Failure& failure) {
+  return failure && failure.kind != FailureKind::internal;
+}
+
 // How many schedules of a set-up with faults: for each step at which a rank stops, or in all.
 inline std::uint64_t fault_executions(const Setup& setup) {
   return setup.faults.stopping_rank >= 0 ? 8 : 1'000;

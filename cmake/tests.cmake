@@ -66,20 +66,24 @@ endif()
 
 find_package(Python3 COMPONENTS Interpreter)
 
-# weft_mutate(TARGET TABLE DIR HEADERS...): makes copies of sources in which seeded bugs can be switched on. MUTATED_FILES
-# lists them, seen from src/.
-function(weft_mutate target table dir)
-  set(inputs ${PROJECT_SOURCE_DIR}/tools/mutate.py ${table} ${ARGN})
+# weft_mutate(TARGET TABLES DIR HEADERS...): makes copies of sources in which seeded bugs can be switched on.
+# MUTATED_FILES lists them, seen from src/.
+function(weft_mutate target tables dir)
+  set(inputs ${PROJECT_SOURCE_DIR}/tools/mutate.py ${tables} ${ARGN})
   # Named, so that who includes them is compiled anew in the same build.
-  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${table})
-  file(STRINGS ${table} files REGEX "\"file\": ")
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${tables})
+  set(files)
+  foreach(table IN LISTS tables)
+    file(STRINGS ${table} lines REGEX "\"file\": ")
+    list(APPEND files ${lines})
+  endforeach()
   list(TRANSFORM files REPLACE ".*\"file\": \"([^\"]+)\".*" "\\1")
   list(REMOVE_DUPLICATES files)
   set(MUTATED_FILES ${files} PARENT_SCOPE)
   list(TRANSFORM files PREPEND ${dir}/)
   add_custom_command(OUTPUT ${dir}/stamp BYPRODUCTS ${dir}/mutant.hpp ${dir}/mutant_table.hpp ${files}
     COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tools/mutate.py
-      --table ${table} --source ${PROJECT_SOURCE_DIR}/src --output ${dir}
+      --table ${tables} --source ${PROJECT_SOURCE_DIR}/src --output ${dir}
     COMMAND ${CMAKE_COMMAND} -E touch ${dir}/stamp
     DEPENDS ${inputs} COMMENT "Seeding bugs" VERBATIM)
   add_custom_target(${target} DEPENDS ${dir}/stamp)
@@ -132,7 +136,8 @@ if(sim_test_files AND Python3_FOUND AND NOT sanitized)
   weft_sources_below(mutable_headers src/core/*.hpp src/wire/*.hpp src/algorithms/*.hpp)
   set(mutated_dir ${CMAKE_BINARY_DIR}/mutated)
   list(TRANSFORM mutable_headers PREPEND ${PROJECT_SOURCE_DIR}/)
-  weft_mutate(weft_mutated ${PROJECT_SOURCE_DIR}/tests/sim/mutants.json ${mutated_dir} ${mutable_headers})
+  set(sim_mutants ${PROJECT_SOURCE_DIR}/tests/sim/mutants.json ${PROJECT_SOURCE_DIR}/tests/sim/mutants_deep.json)
+  weft_mutate(weft_mutated "${sim_mutants}" ${mutated_dir} ${mutable_headers})
   weft_sources(relacy_files tests/sim/*relacy_test.cpp)
   weft_alone(${relacy_files})
   # Relacy goes from stack to stack by longjmp, which Ubuntu's compilers, hardened by default, take for an attack.

@@ -94,12 +94,13 @@ def breaches(path, text):
 # The seeded bugs: every one is named, in italics, by the rule of a protocol that it breaks, and stands for one of the
 # kinds of bugs that RELIABILITY lists; a kind without one has a reason there.
 MUTANTS = Path("tests/sim/mutants.json")
+DEEP_MUTANTS = Path("tests/sim/mutants_deep.json")  # that few executions show
 PROTOCOLS = (Path("docs/protocol.md"), Path("docs/moe.md"))
 RELIABILITY = Path("docs/reliability.md")
 KINDS = [str(kind) for kind in range(1, 20)]
 ITALICS = re.compile(r"(?<!\*)\*(?!\*)([^*|]+)\*")
 # Where protocols name mutants: a list of them, a table's last column, parentheses with nothing else inside.
-NAMING = re.compile(r"^Mutants: .*?(?=\n\n)|^\|[^\n]*mutants \|\n.*?(?=\n\n)|\(\*[^()]*\*\)", re.MULTILINE | re.DOTALL)
+NAMING = re.compile(r"^Mutants[^:\n]*: .*?(?=\n\n)|^\|[^\n]*mutants \|\n.*?(?=\n\n)|\(\*[^()]*\*\)", re.MULTILINE | re.DOTALL)
 
 
 def italics(text, begin=0, end=None):
@@ -126,7 +127,8 @@ def mutant_breaches(mutants, protocols, reliability):
         yield MUTANTS, 1, f"no rule of a protocol ({PROTOCOLS[0]}) names the mutant \"{name}\""
     named = [(page, line, name) for page, text in protocols.items() for place in NAMING.finditer(text)
              for name, line in italics(text, *place.span()).items()]
-    named += [(RELIABILITY, line, cells[0].split(" — ")[0]) for line, cells in rows(reliability, "### Seeded bugs")]
+    named += [(RELIABILITY, line, cells[0].split(" — ")[0])
+              for heading in ("### Seeded bugs", "### Seeded bugs that few") for line, cells in rows(reliability, heading)]
     for page, line, name in named:
         if name not in kind_of:
             yield page, line, f"there is no mutant \"{name}\""
@@ -143,7 +145,8 @@ def mutant_breaches(mutants, protocols, reliability):
 
 def main():
     found = [(path, *breach) for path in project_files() for breach in breaches(path, path.read_text(encoding="utf-8"))]
-    found += mutant_breaches(json.loads(MUTANTS.read_text(encoding="utf-8")),
+    found += mutant_breaches([mutant for table in (MUTANTS, DEEP_MUTANTS)
+                              for mutant in json.loads(table.read_text(encoding="utf-8"))],
                              {page: page.read_text(encoding="utf-8") for page in PROTOCOLS},
                              RELIABILITY.read_text(encoding="utf-8"))
     for path, number, rule in found:

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Builds copies of production sources that hold seeded bugs, each switched on by its name at run time.
 
-The bugs are listed in a table (tests/sim/mutants.json, of the algorithms; tests/mutants/host.json, of the host's code),
-not in the sources: production code knows nothing of them. An edit names one line of a file by a text that occurs in no
+The bugs are listed in tables (tests/sim/mutants.json and mutants_deep.json, of the algorithms; tests/mutants/host.json,
+of the host's code), not in the sources: production code knows nothing of them. An edit names one line of a file by a text that occurs in no
 other line (`line`), and what to replace there (`from`, `to`): an expression, or a statement that ends with a semicolon.
 Where several lines have the text, `nth` says which (from 0). An edit that does not fit any more stops the build.
 """
@@ -67,6 +67,10 @@ struct MutantInfo {
   std::string_view name;
   std::string_view setup;  // that must find it …
   std::string_view where;  // … of "schedules", "faults", "primitives" or "far offsets"
+  // Of one that few executions show, else empty: the order, stale read or late store that these have, and the scheduler
+  // that meets it most often.
+  std::string_view needs;
+  std::string_view scheduler;
 };
 inline constexpr MutantInfo kMutants[] = {
 %s};
@@ -83,11 +87,13 @@ def write(path, text):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--table", type=Path, required=True)
+    parser.add_argument("--table", type=Path, required=True, nargs="+")
     parser.add_argument("--source", type=Path, required=True, help="the folder that includes are relative to")
     parser.add_argument("--output", type=Path, required=True)
     args = parser.parse_args()
-    mutants = json.loads(args.table.read_text(encoding="utf-8"))
+    mutants = [mutant for table in args.table for mutant in json.loads(table.read_text(encoding="utf-8"))]
+    if len({mutant["name"] for mutant in mutants}) != len(mutants):
+        sys.exit("two mutants have one name")
     by_file = {}
     for number, mutant in enumerate(mutants, 1):
         for edit in mutant["edits"]:
@@ -95,7 +101,8 @@ def main():
     for name, edits in by_file.items():
         text = (args.source / name).read_text(encoding="utf-8")
         write(args.output / name, mutate(text, edits, name))
-    rows = "".join(f'    {{"{mutant["name"]}", "{mutant.get("setup", "")}", "{mutant.get("where", "schedules")}"}},\n'
+    columns = {"name": "", "setup": "", "where": "schedules", "needs": "", "scheduler": ""}
+    rows = "".join("    {%s},\n" % ", ".join(f'"{mutant.get(key, usual)}"' for key, usual in columns.items())
                    for mutant in mutants)
     write(args.output / "mutant.hpp", MUTANT_HPP)
     write(args.output / "mutant_table.hpp", MUTANT_TABLE_HPP % rows)

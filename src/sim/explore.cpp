@@ -135,6 +135,13 @@ Report explore(AllReduceProgram& program, const ExploreArgs& args) {
       if (!failure) continue;
       report.complete = false;
       report.stop = step;
+      // The simulator's own failure is none of the protocol's: nothing behind it counts.
+      if (args.counts && failure.kind != FailureKind::internal) {
+        if (report.failures++ != 0) continue;
+        report.first = report.executions;
+        report.failure = failure;
+        continue;
+      }
       const Schedule least = shrink(program, scheduler.taken(), failure.kind, report.stop);
       const Report small = replay(program, least, report.stop);
       report.failure = small.failure ? small.failure : failure;

@@ -16,6 +16,7 @@ struct ExploreArgs {
   std::uint64_t seed = 1;
   std::uint64_t executions = 10'000;  // at most; where a rank stops, for each step at which it can
   unsigned bound = 2;                 // of an exhaustive search, and change points of PCT
+  bool counts = false;                // goes on behind a failure, which it does not shrink, and counts them
   std::function<void(std::uint64_t executions)> progress = {};  // called now and then
 };
 // As ExploreArgs::executions: an exhaustive search ends with the last schedule.
@@ -23,8 +24,10 @@ inline constexpr std::uint64_t kAllExecutions = std::numeric_limits<std::uint64_
 
 struct Report {
   std::uint64_t executions = 0, steps = 0;
-  bool complete = false;   // exhaustive: there is no other schedule within the bound, at any step
-  Failure failure;         // none: everything was right
+  bool complete = false;  // exhaustive: there is no other schedule within the bound, at any step
+  Failure failure;        // none: everything was right
+  // Where failures are counted: how many executions have failed, and which one first, from 1.
+  std::uint64_t failures = 0, first = 0;
   Schedule schedule;       // of the failure, shrunk
   std::uint64_t stop = 0;  // the step of its stream at which the rank stopped in the failure; 0: none did
   Schedule unused;         // replay: choices that the execution never came to

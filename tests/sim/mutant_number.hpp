@@ -5,9 +5,11 @@
 
 #include <stdexcept>
 #include <string_view>
+#include <vector>
 
 #include "mutant.hpp"
 #include "mutant_table.hpp"
+#include "telling.hpp"
 
 namespace weft::sim {
 
@@ -16,6 +18,19 @@ inline int mutant_number(std::string_view name) {
     if (detail::kMutants[i].name == name) return i + 1;
   }
   throw std::out_of_range("no such mutant");
+}
+
+// The numbers of those that few executions show, or of all others.
+inline std::vector<int> mutants(bool deep) {
+  std::vector<int> numbers;
+  for (int i = 0; i < static_cast<int>(std::size(detail::kMutants)); ++i) {
+    if (detail::kMutants[i].scheduler.empty() != deep) numbers.push_back(i + 1);
+  }
+  return numbers;
+}
+
+inline std::string mutant_test_name(const testing::TestParamInfo<int>& info) {
+  return identifier(std::string(detail::kMutants[info.param - 1].name));
 }
 
 class WithMutant : public testing::Test {

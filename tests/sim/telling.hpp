@@ -32,6 +32,13 @@ inline std::uint64_t random_executions(const Setup& setup) {
   return setup.small ? 10'000 : 1'000;
 }
 
+// How a bug that few executions show is looked for. Seed and number stay, so that every run finds it as often.
+inline ExploreArgs deep_search(const Setup& setup, std::string_view scheduler) {
+  const Strategy strategy = scheduler == name(Strategy::pct) ? Strategy::pct : Strategy::random;
+  const std::uint64_t executions = setup.faults.stopping_rank >= 0 ? 16 : setup.faults.any() ? 4'000 : 2'000;
+  return {.strategy = strategy, .seed = 1, .executions = executions, .bound = 4, .counts = true};
+}
+
 inline void record(const std::string& setup, const ExploreArgs& args, const Report& report) {
   testing::Test::RecordProperty("setup", setup);
   testing::Test::RecordProperty("strategy", std::string(name(args.strategy)));

@@ -15,12 +15,15 @@ namespace {
 using namespace std::chrono_literals;
 using namespace test;
 
+// Tests that run beside this one, at a port that happens to be the same, have others.
+const Key own_key = random_key();
+
 // All ranks are threads of this process; those of rank 0 share the port.
 TcpArgs args(int port, const std::string& name, int rank, std::chrono::nanoseconds deadline = long_deadline) {
   return {.host = "127.0.0.1",
           .port = static_cast<std::uint16_t>(port),
           .job = 42,
-          .key = key_of("the secret of these tests"),
+          .key = own_key,
           .name = name,
           .rank = rank,
           .world_size = 2,

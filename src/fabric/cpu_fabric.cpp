@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "fabric/fabric.hpp"
+#include "fabric/fault_record.hpp"
 #include "fabric/liveness.hpp"
 #include "fabric/memory_room.hpp"
 #include "fabric/shared_memory.hpp"
@@ -84,15 +85,7 @@ class CpuFabric final : public Fabric {
     for (std::size_t i = 0; i < packs.size(); ++i) CpuThread::store(to + i, packs[i]);
   }
 
-  FaultRecord record(FaultKind kind) const override {
-    FaultRecord& shared = control_->record[kind];
-    FaultRecord copy{};
-    copy.slow_epoch = CpuThread::load(&shared.slow_epoch);
-    copy.slow_peer = CpuThread::load(&shared.slow_peer);
-    copy.complete = std::atomic_ref(shared.complete).load(std::memory_order_acquire);
-    if (copy.complete != 0) copy = shared;
-    return copy;
-  }
+  FaultRecord record(FaultKind kind) const override { return read_record(control_->record[kind]); }
   void clear_record(FaultKind kind) override {
     control_->record[kind] = {};
     control_->claim[kind] = 0;

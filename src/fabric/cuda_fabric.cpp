@@ -19,6 +19,7 @@
 #include "fabric/cuda_links.hpp"
 #include "fabric/cuda_window.hpp"
 #include "fabric/fabric.hpp"
+#include "fabric/fault_record.hpp"
 #include "fabric/gpu_rest.hpp"
 #include "fabric/liveness.hpp"
 #include "fabric/nccl_api.hpp"
@@ -200,18 +201,7 @@ class CudaFabric final : public Fabric {
     check_cuda(cudaStreamSynchronize(stream_), "writing to a peer's window");
   }
 
-  FaultRecord record(FaultKind kind) const override {
-    FaultRecord& shared = host_control_->record[kind];
-    FaultRecord copy{};
-    copy.complete = std::atomic_ref(shared.complete).load(std::memory_order_acquire);
-    if (copy.complete != 0) {
-      std::memcpy(&copy, &shared, sizeof(copy));
-    } else {
-      copy.slow_epoch = std::atomic_ref(shared.slow_epoch).load(std::memory_order_relaxed);
-      copy.slow_peer = std::atomic_ref(shared.slow_peer).load(std::memory_order_relaxed);
-    }
-    return copy;
-  }
+  FaultRecord record(FaultKind kind) const override { return read_record(host_control_->record[kind]); }
   void clear_record(FaultKind kind) override {
     host_control_->record[kind] = {};
     fill(device_control_->claim + kind, 0, sizeof(device_control_->claim[kind]));

@@ -70,6 +70,13 @@ void expect_reason(const Ending& ending, Errc code, const std::string& reason) {
   expect_says(ending.what, reason);
 }
 
+void expect_misfit(const std::vector<Ending>& endings, const std::string& reason, const std::string& where) {
+  for (const Ending& ending : endings) {
+    expect_fault(ending, {Errc::capacity, Errc::peer_failed}, where);
+    expect_reason(ending, Errc::capacity, reason);
+  }
+}
+
 void expect_fault(const Ending& ending, const std::vector<Errc>& codes, const std::string& where) {
   if (!ending.error) {
     ADD_FAILURE() << where << ": no error of Weft, but '" << ending.what << "'";

@@ -26,3 +26,9 @@ struct Break {
 extern Break broken;
 
 }  // namespace weft::detail
+
+namespace weft::test {
+
+inline constexpr int kRanks = 3;  // of the worlds of their tests
+
+}  // namespace weft::test

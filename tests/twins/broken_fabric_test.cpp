@@ -17,8 +17,6 @@ namespace {
 
 using detail::broken;
 
-constexpr int kRanks = 3;
-
 TEST(BrokenFabric, IsFoundBetweenAnyTwoRanks) {
   for (int from = 0; from < kRanks; ++from) {
     for (int to = 0; to < kRanks; ++to) {

@@ -14,8 +14,6 @@ namespace {
 
 using detail::broken;
 
-constexpr int kRanks = 3;
-
 TEST(BrokenFabric, IsNamedByVerify) {
   const std::vector<std::string> verify = {"verify", "--device", "cpu", "--ranks", "3", "--most-bytes", "16K"};
   broken.from = 2;

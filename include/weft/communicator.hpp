@@ -196,14 +196,14 @@ class Communicator {
   // and no call of any group may be made while either runs. Calls and graphs that are on the GPU's queues are finished
   // first: release() waits for all that is there, whosever it is, as freeing memory of a GPU does. Where the GPU has
   // not come to rest by half of the rendezvous deadline, it throws Errc::timeout (on the other ranks Errc::rendezvous),
-  // and nothing has happened. Captures that go on elsewhere are left alone. What is released already is Errc::released,
-  // and what is not, acquire()'s Errc::invalid_argument. Graphs captured before stay valid when the window comes back
-  // to the same addresses, which is what NCCL does when nothing else was registered meanwhile; else their replays end
-  // at once with Errc::released, and must be captured anew. A call between the two is rejected with Errc::released; a
-  // graph replayed between them ends at once with the same code in status(), unless what it reads lies in
-  // SymmetricMemory, which is gone: that is no more allowed than it is with any memory that was freed. Where a rank has
-  // too little memory left, acquire() throws on every rank, the memory stays released, and acquire() may be called
-  // again.
+  // and nothing has happened. Captures of other threads go on, but for those of global mode. What is released already
+  // is Errc::released, and what is not, acquire()'s Errc::invalid_argument. Graphs captured before stay valid when the
+  // window comes back to the same addresses, which is what NCCL does when nothing else was registered meanwhile; else
+  // their replays end at once with Errc::released, and must be captured anew. A call between the two is rejected with
+  // Errc::released; a graph replayed between them ends at once with the same code in status(), unless what it reads
+  // lies in SymmetricMemory, which is gone: that is no more allowed than it is with any memory that was freed. Where a
+  // rank has too little memory left, acquire() throws on every rank, the memory stays released, and acquire() may be
+  // called again.
   void release();
   void acquire();
 

@@ -201,11 +201,8 @@ WEFT_FN bool tell_counts(T& team, const Session& s, const DispatchWork& work) {
   const ExchangeShape& shape = exchange.shape;
   const auto overflows = [&](Misfit what, std::uint32_t expert, std::uint32_t rows) {
     if (rows <= shape.capacity || shape.drop) return false;
-    report(team, id_of(s),
-           {.code = Errc::overflow,
-            .peer = s.call->channel->world_rank,
-            .phase = 1,
-            .misfit = {what, expert, rows, shape.capacity}});
+    report_misfit(team, id_of(s), {.code = Errc::overflow, .peer = s.call->channel->world_rank, .phase = 1},
+                  {what, expert, rows, shape.capacity});
     return true;
   };
   const std::uint32_t lane = team.thread_rank() % T::kLanes;

@@ -8,10 +8,10 @@ namespace weft::detail {
 
 // False, for callers to return.
 template <Team T>
-WEFT_FN bool fail_alone(T& team, const Call& call, const FaultInfo& info) {
+WEFT_FN bool fail_alone(T& team, const Call& call, Errc code, const MisfitInfo& misfit = {}) {
   if (team.block_rank() != 0 || team.thread_rank() != 0) return false;
   const CallId id{call.channel, call.local, team.load(&call.local->epochs[0].value), call.fingerprint};
-  report(team, id, info);
+  report_misfit(team, id, {.code = code}, misfit);
   return false;
 }
 
@@ -25,7 +25,7 @@ WEFT_FN bool may_begin(T& team, const Call& call) {
     return false;
   }
   if (team.all(admitted == call.generation)) return true;
-  return fail_alone(team, call, {.code = Errc::released});
+  return fail_alone(team, call, Errc::released);
 }
 
 }  // namespace weft::detail

@@ -64,7 +64,7 @@ struct PushCounts {
       if (!team.all(receive(team, s, work))) return false;
       if (derive(team, s, work)) return true;
       if (team.thread_rank() == 0) {
-        report(team, id_of(s), {.code = Errc::capacity, .phase = phase, .misfit = find_misfit(s, work)});
+        report_misfit(team, id_of(s), {.code = Errc::capacity, .phase = phase}, why_not(s, work));
       }
       return false;
     }
@@ -149,15 +149,14 @@ struct PushCounts {
             .own_rows = kMostRows,
             .whole_rows = kMostRows};
   }
-  // Why derive() has returned false. Cold.
-  static WEFT_SLOW MisfitInfo find_misfit(const Session& s, const Work& work) {
+  // Why derive() has returned false. For one thread.
+  static WEFT_FN MisfitInfo why_not(const Session& s, const Work& work) {
     for (std::uint32_t rank = 0; rank < s.size(); ++rank) {
       const std::int32_t count = work.output[work.place_of(rank, 0)];
       const std::int32_t first = work.output[work.rows + rank / work.group_ranks];
       if (count != first) return {Misfit::other_count, rank, count, first};
     }
-    const std::uint32_t groups = s.size() / work.group_ranks;
-    MisfitInfo misfit = shares_of(work, groups).find_misfit(s.rank() / work.group_ranks);
+    MisfitInfo misfit = find_misfit(shares_of(work, s.size() / work.group_ranks), s.rank() / work.group_ranks);
     if (misfit.what == Misfit::whole_rows) misfit.what = Misfit::total_rows;
     if (misfit.what != Misfit::total_rows) misfit.place *= work.group_ranks;
     return misfit;

@@ -172,27 +172,6 @@ struct CountedShares {
   WEFT_FN CountedTable<T> table(T& team) const {
     return CountedTable<T>(team);
   }
-  // Why prepare() has returned false: the first number that does not fit. Cold.
-  WEFT_SLOW MisfitInfo find_misfit(std::uint32_t own) const {
-    std::uint64_t slots_rows = 0, own_length = 0;
-    std::uint32_t most = 0;
-    for (std::uint32_t rank = 0; rank < ranks; ++rank) {
-      const Early said = said_of(rank);
-      const std::uint32_t rows = rows_in(said.count, rank), length = slot_of(rows, said.length);
-      if (said.count < 0) return {Misfit::count, rank, said.count, 0};
-      if (said.length < 0) return {Misfit::slot, rank, said.length, 0};
-      if (slot != SlotKind::max && rows > length) return {Misfit::count_slot, rank, rows, length};
-      if (rows > most) most = rows;
-      slots_rows += length;
-      if (rank == own) own_length = own_padded ? length : rows;
-    }
-    if (slot == SlotKind::max) slots_rows = std::uint64_t{ranks} * most;
-    if (slots_rows > whole_rows) {
-      return {Misfit::whole_rows, 0, static_cast<std::int64_t>(slots_rows), static_cast<std::int64_t>(whole_rows)};
-    }
-    if (slot == SlotKind::max && own_padded) own_length = most;
-    return {Misfit::own_rows, own, static_cast<std::int64_t>(own_length), static_cast<std::int64_t>(own_rows)};
-  }
   // Whether `all` rows, of which one rank has `most`, do; `packs(rows)`: what so many are. In chunks or not: chunks
   // must spare more.
   template <class Packs>
@@ -215,8 +194,6 @@ struct CountedShares {
     const std::uint32_t part = (all + ranks - 1) / ranks, begin = rank * part;
     return begin >= all ? 0 : (all - begin < part ? all - begin : part);
   }
-
- private:
   WEFT_FN Early said_of(std::uint32_t rank) const {
     return {.count = counts[split == Split::none ? rank : 0],
             .length = slot == SlotKind::given ? slots[rank] : static_cast<std::int32_t>(slot_rows)};
@@ -228,6 +205,33 @@ struct CountedShares {
     return slot == SlotKind::max ? 0 : static_cast<std::uint32_t>(length);
   }
 };
+
+// Why CountedShares::prepare() has returned false: the first number that does not fit. Cold; `shares` is a copy, as the
+// arguments of a kernel must not have their address taken.
+template <class Shares>
+WEFT_SLOW MisfitInfo find_misfit(Shares shares, std::uint32_t own) {
+  const std::uint32_t ranks = shares.ranks;
+  const bool longest = shares.slot == SlotKind::max;
+  std::uint64_t slots_rows = 0, own_length = 0;
+  std::uint32_t most = 0;
+  for (std::uint32_t rank = 0; rank < ranks; ++rank) {
+    const typename Shares::Early said = shares.said_of(rank);
+    const std::uint32_t rows = shares.rows_in(said.count, rank), length = shares.slot_of(rows, said.length);
+    if (said.count < 0) return {Misfit::count, rank, said.count, 0};
+    if (said.length < 0) return {Misfit::slot, rank, said.length, 0};
+    if (!longest && rows > length) return {Misfit::count_slot, rank, rows, length};
+    if (rows > most) most = rows;
+    slots_rows += length;
+    if (rank == own) own_length = shares.own_padded ? length : rows;
+  }
+  if (longest) slots_rows = std::uint64_t{ranks} * most;
+  const auto as_signed = [](std::uint64_t rows) { return static_cast<std::int64_t>(rows); };
+  if (slots_rows > shares.whole_rows) {
+    return {Misfit::whole_rows, 0, as_signed(slots_rows), as_signed(shares.whole_rows)};
+  }
+  if (longest && shares.own_padded) own_length = most;
+  return {Misfit::own_rows, own, as_signed(own_length), as_signed(shares.own_rows)};
+}
 
 // One of the parts in which `ranks` ranks share some rows.
 struct RowPart {
@@ -254,9 +258,9 @@ template <class Shares, Team T, class Note = NothingNoted>
 WEFT_FN bool shares_fit(T& team, const Session& s, const Shares& shares, const typename Shares::Early& early,
                         Note note = {}) {
   if (shares.prepare(team, *s.call, early, note)) return true;
-  if constexpr (requires { shares.find_misfit(0u); }) {
+  if constexpr (!Shares::kKnown) {
     if (team.block_rank() == 0 && team.thread_rank() == 0) {
-      report(team, id_of(s), {.code = Errc::capacity, .misfit = shares.find_misfit(s.rank())});
+      report_misfit(team, id_of(s), {.code = Errc::capacity}, find_misfit(shares, s.rank()));
     }
   }
   return false;

@@ -34,7 +34,7 @@ struct TakeRows {
     Call of_slots{};  // the table is of slots, and not of ranks
     of_slots.rank = work.slot;
     if (!work.slots.prepare(team, of_slots, counts)) {
-      return fail_alone(team, call, {.code = Errc::capacity, .misfit = work.slots.find_misfit(work.slot)});
+      return fail_alone(team, call, Errc::capacity, find_misfit(work.slots, work.slot));
     }
     const auto table = work.slots.table(team);
     const std::uint64_t rows = table.rows_of(work.slot);
@@ -42,10 +42,9 @@ struct TakeRows {
     const RowPart part = row_part(shared, work.split, work.shards, work.shard);
     const std::uint64_t taken = filled(part, rows);
     if (taken > work.output_rows) {
-      return fail_alone(team, call,
-                        {.code = Errc::capacity,
-                         .misfit = {Misfit::taken_rows, work.slot, static_cast<std::int64_t>(taken),
-                                    static_cast<std::int64_t>(work.output_rows)}});
+      return fail_alone(team, call, Errc::capacity,
+                        {Misfit::taken_rows, work.slot, static_cast<std::int64_t>(taken),
+                         static_cast<std::int64_t>(work.output_rows)});
     }
     copy(team, work, table.offset_of(work.slot) + part.begin, taken);
     return true;

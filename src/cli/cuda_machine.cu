@@ -5,6 +5,7 @@
 #include <string>
 
 #include "cuda_check.hpp"
+#include "executors/cuda_error.hpp"
 #include "fabric/fabric.hpp"
 #include "machine.hpp"
 #include "ranks.hpp"
@@ -82,7 +83,8 @@ void describe_cuda(Machine& machine) {
   for (std::size_t device = 0; device < links.size(); ++device) machine.gpus[device].links = links[device];
 }
 
-void cuda_sum(const Group& group, std::span<std::int32_t> words) {
+void cuda_sum(const Group& group, int device, std::span<std::int32_t> words) {
+  const detail::DeviceScope scope(device);
   void* buffer = nullptr;
   cudaStream_t stream = nullptr;
   check(cudaMalloc(&buffer, words.size_bytes()), "cudaMalloc");

@@ -32,8 +32,8 @@ constexpr const char* kExamples = R"(Examples:
 To try a line in a moment, have it do less: --samples 1 and one small size (--tokens 1, --bytes 1K)
 of bench and tune, --most-bytes 8K of verify, --executions 10 of simulate.
 
-Processes of torchrun, mpirun or srun on several hosts need WEFT_SECRET: 16 or more random characters,
-the same for all of them. WEFT_RENDEZVOUS=host:port says where they meet.
+Processes of torchrun, mpirun or srun on several hosts need WEFT_SECRET: 16 or more random
+characters, the same for all of them. WEFT_RENDEZVOUS=host:port says where they meet.
 
 Exit code: 0 all well, 1 wrong results or a failure, 2 bad usage.)";
 

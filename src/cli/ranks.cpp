@@ -58,7 +58,7 @@ bool launched() {
 int usable_gpus() {
   return 0;
 }
-void cuda_sum(const Group&, std::span<std::int32_t>) {}
+void cuda_sum(const Group&, int, std::span<std::int32_t>) {}
 #endif
 
 int Ranks::count(const Args& args) {
@@ -104,7 +104,7 @@ int Ranks::cuda_device(const Seat& seat) const {
 }
 
 void Ranks::sum_over_processes(std::span<std::int32_t> words) {
-  if (device() == Device::cuda) return cuda_sum(first(), words);
+  if (device() == Device::cuda) return cuda_sum(first(), launch().local_rank % std::max(1, usable_gpus()), words);
   all_reduce(first(), {.input = words.data(), .output = words.data(), .count = words.size(), .type = DataType::i32});
 }
 

@@ -78,6 +78,6 @@ class Ranks {
 };
 
 // Adds up `words` over the ranks of a launched job whose ranks are GPUs (in a build with CUDA).
-void cuda_sum(const Group& group, std::span<std::int32_t> words);
+void cuda_sum(const Group& group, int device, std::span<std::int32_t> words);
 
 }  // namespace weft::cli

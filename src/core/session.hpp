@@ -52,7 +52,6 @@ struct FaultInfo {
   std::uint32_t theirs = 0;
   std::uint32_t phase = 0;
   std::uint32_t word = 0;  // poison that this rank was told, and tells on as it is; 0: the fault is its own
-  MisfitInfo misfit = {};
 };
 
 template <Team T>
@@ -77,7 +76,7 @@ WEFT_SLOW void await_record(T& team, const Channel* channel, FaultKind kind) {
 // only) and ends the communicator at every peer. On return the record is there. Cold: never on the path of a call that
 // works.
 template <Team T>
-WEFT_SLOW void report(T& team, CallId id, FaultInfo info) {
+WEFT_SLOW void report_misfit(T& team, CallId id, FaultInfo info, MisfitInfo misfit) {
   const Channel* channel = id.channel;
   const bool local_matter = info.code == Errc::released;  // peers that miss this call find out by themselves
   if (!local_matter) end_group(team, id.local);
@@ -93,14 +92,14 @@ WEFT_SLOW void report(T& team, CallId id, FaultInfo info) {
   team.store(&record->fingerprint, id.fingerprint);
   team.store(&record->theirs, info.theirs);
   team.store(&record->phase, info.phase);
-  team.store(&record->misfit, static_cast<std::uint32_t>(info.misfit.what));
-  team.store(&record->misfit_place, info.misfit.place);
+  team.store(&record->misfit, static_cast<std::uint32_t>(misfit.what));
+  team.store(&record->misfit_place, misfit.place);
   const auto put = [&](std::uint32_t(&halves)[2], std::int64_t value) {
     team.store(&halves[0], static_cast<std::uint32_t>(value));
     team.store(&halves[1], static_cast<std::uint32_t>(value >> 32));
   };
-  put(record->misfit_value, info.misfit.value);
-  put(record->misfit_limit, info.misfit.limit);
+  put(record->misfit_value, misfit.value);
+  put(record->misfit_limit, misfit.limit);
   team.store_release(&record->complete, 1u);
   if (local_matter) return;
   const std::uint32_t culprit = info.peer == kNoPeer ? channel->world_rank : info.peer;
@@ -109,6 +108,12 @@ WEFT_SLOW void report(T& team, CallId id, FaultInfo info) {
   for (std::uint32_t peer = 0; peer < channel->world_size; ++peer) {
     team.store(reinterpret_cast<std::uint32_t*>(channel->window[peer] + kPoisonOffset), word);
   }
+}
+
+// Of faults without such a number, which most places of a kernel report: they pass fewer words.
+template <Team T>
+WEFT_SLOW void report(T& team, CallId id, FaultInfo info) {
+  report_misfit(team, id, info, {});
 }
 
 // False, with a report, when the word that peers write says that the communicator has ended.
@@ -255,6 +260,14 @@ WEFT_FN Entry ask(T& team, const Session& s) {
   return {.epoch = team.load(s.epoch_word), .admitted = team.load(s.admitted_word)};
 }
 
+// Of a thread whose block may not begin: its windows are gone, or the group has ended. The thread that has ended it may
+// still be writing the record.
+template <Team T>
+WEFT_SLOW void turn_away(T& team, CallId id, std::uint32_t admitted) {
+  if (admitted != kEnded) return report(team, id, {.code = Errc::released});
+  if (team.thread_rank() == 0) await_record(team, id.channel, kEnding);
+}
+
 // Begins a call. False: the group has ended (or sleeps), and nothing may be sent. That a peer has ended the
 // communicator meanwhile is seen by the control block (handshake.hpp) and by every wait; reading that word here would
 // put one more dependent load before the first store.
@@ -263,11 +276,7 @@ WEFT_FN bool enter(T& team, Session& s, const Entry& entry, Part part) {
   s.epoch = entry.epoch;
   const std::uint32_t admitted = entry.admitted;
   if (admitted != s.call->generation) {
-    if (admitted != kEnded) {
-      report(team, id_of(s), {.code = Errc::released});
-    } else if (team.thread_rank() == 0) {
-      await_record(team, s.call->channel, kEnding);  // who has ended the group may still be writing it
-    }
+    turn_away(team, id_of(s), admitted);
     return false;
   }
   if (team.block_rank() == 0 && team.thread_rank() == 0) {

@@ -242,7 +242,7 @@ void expect_released(const Recording& recording) {
 TEST(Recording, IsStaleWhenTheWindowHasMoved) {
   constexpr int ranks = 2;
   const Prepared eager = prepare({.count = 90, .seed = 9}, ranks);
-  expect_all_well(run_world(ranks, cpu_config(), [&](Communicator& communicator, int rank) {
+  expect_all_well(run_world(ranks, cpu_config(5s), [&](Communicator& communicator, int rank) {
     Plan plan(communicator, communicator, layer(70));
     plan.replay(0);
     const std::byte* const before = window_of(communicator);

@@ -104,7 +104,7 @@ TEST(Rejection, ByAllRanksLeavesNoTrace) {
 
 // Nobody waits for it, and whoever calls first does not wait for long.
 TEST(Rejection, OfACallThatNobodyMakesIsToldToTheFirstThatDoes) {
-  auto communicators = Communicator::local(2, cpu_config(0ns));
+  auto communicators = Communicator::local(2, cpu_config(5s));
   const CallKind kind = kinds()[0];
   const Group group = communicators[1].world();
   expect_code([&] { kind.call(group, no_grid); }, Errc::invalid_argument, "launch.blocks: 99");

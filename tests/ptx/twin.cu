@@ -176,7 +176,7 @@ extern "C" __global__ void __launch_bounds__(1024)
   const std::uint32_t admitted = ptx::load_relaxed_sys(&call.local->admitted[blockIdx.x].value);
   if (admitted != call.generation) {
     CudaBlock cold;
-    if (admitted != kEnded) report(cold, id(call, epoch), {.code = Errc::released});
+    turn_away(cold, id(call, epoch), admitted);
     return;
   }
   if (control) {

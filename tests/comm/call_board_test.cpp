@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
 #include <thread>
 
 #include "comm/state.hpp"
@@ -95,12 +96,15 @@ TEST(CallNames, OutlastAnyNumberOfOtherCalls) {
 
 // ------------------------------------------------------------------------------------------------- between calls
 
-// Until the state of a communicator that makes no call says so.
+// Until the state of a communicator that makes no call says so; or, where it never does, for longer than it may take.
 std::optional<Fault> poll_status(const Communicator& communicator) {
-  for (;;) {
-    if (const std::optional<Fault> fault = communicator.status()) return fault;
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  std::optional<Fault> fault;
+  while (!(fault = communicator.status()) && std::chrono::steady_clock::now() < end) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
+  ensure(fault.has_value(), "the communicator believes that all is well");
+  return fault;
 }
 
 TEST(IdleRanks, SeeThatAPeerHasDied) {

@@ -171,7 +171,8 @@ TEST(Strangers, WhoAnswerInRank0sPlaceAreRefused) {
   for (const bool guesses : {true, false}) {
     World world;
     std::string error;
-    std::jthread rank_1([&] { error = error_of([&] { make_tcp_bootstrap(world.args(1)); }); });
+    std::jthread rank_1(
+        [&] { error = error_of([&] { make_tcp_bootstrap(world.args(1, secret, std::chrono::seconds(10))); }); });
     UniqueFd socket;
     while (!socket) socket = accept_connection(world.listener.get());
     Stranger impostor(std::move(socket));

@@ -20,6 +20,14 @@ TEST(Simulate, ReplaysTheOrdinaryScheduleToo) {
   EXPECT_NE(result.out.find(" rank0.epochs = "), std::string::npos) << result.out;
 }
 
+TEST(Simulate, RefusesEmptyValues) {
+  for (const std::string option : {"--protocol", "--json", "--seed"}) {
+    const auto result = run({"simulate", option, ""});
+    EXPECT_EQ(result.code, 2) << option;
+    EXPECT_NE(result.err.find(option + ": must not be empty"), std::string::npos) << result.err;
+  }
+}
+
 // The command that a failure prints finds the same failure. What fails here breaks a rule of the interface.
 TEST(Simulate, RepeatsAFailureByTheCommandThatItPrints) {
   const auto found = run({"simulate", "--protocol", "unordered-one-shot-ranks2", "--scheduler", "pct", "--bound", "2",

@@ -36,7 +36,6 @@ TEST(Usage, EmptyValuesAreRefused) {
       {{"bench", "moe"}, {"--dispatch", "--layout", "--capacity"}},
       {{"tune"}, {"--output", "--state", "--bytes", "--deadline"}},
       {{"verify"}, {"--most-bytes", "--json", "--tuning"}},
-      {{"simulate"}, {"--protocol", "--json", "--seed"}},
       {{"info"}, {"--moe", "--json", "--csv", "--tuning"}}};
   for (const auto& [command, options] : cases) {
     std::string name = "weft";

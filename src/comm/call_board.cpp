@@ -105,12 +105,14 @@ bool CallBoard::holds(std::uint64_t entry) const {
 std::optional<std::string> CallBoard::find(int rank, std::uint32_t channel, std::uint32_t fingerprint) const {
   if (!is_shared()) return std::nullopt;
   std::optional<std::string> found;
-  int best = 0;
+  // Of several the newest: its place was written most often, or it lies behind the others.
+  std::pair best{1, 0u};
   for (const PublishedCall& entry : part(rank).entries) {
+    const std::uint32_t version = load(entry.version);
     const auto read_entry = read(entry);
     if (!read_entry || read_entry->first != channel) continue;
-    const int how = match(read_entry->second, fingerprint);
-    if (how <= best) continue;
+    const std::pair how{match(read_entry->second, fingerprint), version};
+    if (how < best) continue;
     best = how;
     found = read_entry->second.text;
   }

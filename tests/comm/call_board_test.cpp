@@ -42,6 +42,16 @@ TEST(CallBoard, ARankFindsWhatAnotherHasCalledOnAChannel) {
   EXPECT_EQ(boards[0]->find(2, 4, 0x99990077), "all_gather_v");
 }
 
+// As of calls that were rejected, each for a reason of its own; also when the board has been filled once.
+TEST(CallBoard, OfSeveralEntriesOfACallTheNewestIsFound) {
+  const auto boards = boards_of(2);
+  for (std::uint32_t i = 0; i < 1500; ++i) {
+    boards[0]->publish(0, {.fingerprint = 7, .text = "reason " + std::to_string(i)});
+    if (i % 100 != 0) continue;
+    EXPECT_EQ(boards[1]->find(0, 0, 7), "reason " + std::to_string(i));
+  }
+}
+
 TEST(CallBoard, HasRoomForTheNewestAndForLongNames) {
   const auto boards = boards_of(2);
   const std::uint64_t first = boards[0]->publish(0, {.fingerprint = 1, .text = std::string(5000, 'x')});

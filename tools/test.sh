@@ -142,14 +142,17 @@ nccl_dir() {
 }
 
 # run_gtest EXECUTABLE [ARGS]: one process for the whole suite, as creating a CUDA context for each case takes longer
-# than most cases. A case that started and did not end well counts as failed, so a crash is counted too.
+# than most cases. A case that started and did not end well counts as failed, so a crash is counted too. `gtest_under` is
+# a command that runs it, and `gtest_seconds` what it may take.
+gtest_under=()
+gtest_seconds=400
 run_gtest() {
   local name log started passed skipped
   name=$(basename "$1")
   log=build/$name.log
   mkdir -p build
   say "running $name"
-  with_nccl "$1" timeout --kill-after=10 400 "$@" 2>&1 | tee "$log" |
+  with_nccl "$1" timeout --kill-after=10 "$gtest_seconds" "${gtest_under[@]}" "$@" 2>&1 | tee "$log" |
     grep --line-buffered -Ev '^\[ (RUN     |      OK) |^\[-----' || true
   started=$(grep -c '^\[ RUN      \]' "$log" || true)
   passed=$(grep -c '^\[       OK \]' "$log" || true)
@@ -164,6 +167,37 @@ run_gtest() {
   tests_failed=$((tests_failed + started - passed - skipped))
 }
 
+# Tests that say nothing about memory under compute-sanitizer, or cannot end well there:
+# processes of their own, which it does not follow; a queue for all of a GPU's kernels; and the words of a deadline.
+not_sanitized='*Processes.*:*AcrossHosts*:GpuOneQueue.*:GpuTwin.*:GpuNcclFaults.ALateRank*:GpuRest.ReleaseEnds*'
+
+# sanitize_gpu BIN FILTER TOOLS PART PARTS: Weft's kernels under compute-sanitizer, one part of the suite after the other
+# (PART: this one alone), each a process of at most nine minutes. Kernels are ten times slower there, so deadlines are
+# ten times longer. NCCL asks CUDA for what the machine lacks, so failed calls of CUDA's are no find.
+sanitize_gpu() {
+  local bin=$1 filter=$2 tools=$3 only=$4 parts=$5 tool part log=build/weft-gpu-tests.log
+  command -v compute-sanitizer >/dev/null || die "no compute-sanitizer on the PATH; it comes with CUDA's toolkit"
+  [[ -x $bin/weft-gpu-tests ]] || die "no executable $bin/weft-gpu-tests"
+  export WEFT_TEST_SLOWNESS=${WEFT_TEST_SLOWNESS:-10} GTEST_TOTAL_SHARDS=$parts GTEST_SHARD_INDEX
+  gtest_seconds=540
+  for tool in $tools; do
+    gtest_under=(compute-sanitizer --tool "$tool" --report-api-errors no --kernel-name kns=weft)
+    [[ $tool != racecheck ]] || gtest_under=(compute-sanitizer --tool racecheck --kernel-name kns=weft)
+    for ((part = 1; part <= parts; ++part)); do
+      [[ -z $only || $only == "$part" ]] || continue
+      say "$tool, part $part of $parts"
+      GTEST_SHARD_INDEX=$((part - 1))
+      run_gtest "$bin/weft-gpu-tests" "--gtest_filter=${filter:-*}:-$not_sanitized"
+      if ! grep -Eq '^=+ (ERROR SUMMARY: 0 errors|RACECHECK SUMMARY: 0 hazards)' "$log"; then
+        say "error: $tool has a find, or did not end; the log is build/$tool-$part.log"
+        tests_failed=$((tests_failed + 1))
+      fi
+      mv "$log" "build/$tool-$part.log"
+    done
+  done
+  finish_tests
+}
+
 # slowest_tests NAME: the ten that took longest, by run_gtest's log.
 slowest_tests() {
   say "slowest of $1:"
@@ -173,13 +207,17 @@ slowest_tests() {
 has_gpu() { nvidia-smi -L >/dev/null 2>&1; }
 
 test_gpu() {
-  local bin=$1 filter=$2
+  local bin=$1 filter=$2 sanitize=$3 part=$4 parts=$5
   has_gpu || die "no GPU here (nvidia-smi lists none); './dev test' runs what needs none"
   nvidia-smi -L | sed 's/ (UUID.*//' >&2
   if [[ -z $bin ]]; then
     need build
     build dev weft-gpu-tests weft-tests || die "the GPU suite is built where nvcc and NCCL are, else use --prebuilt DIR"
     bin=build/dev/bin
+  fi
+  if [[ -n $sanitize ]]; then
+    sanitize_gpu "$bin" "$filter" "$sanitize" "$part" "$parts"
+    return
   fi
   local name
   for name in weft-gpu-tests weft-tests; do
@@ -201,22 +239,29 @@ test_gpu() {
 }
 
 run_tests() {
-  local fast='' gpu='' bin='' filter=''
+  local fast='' gpu='' bin='' filter='' sanitize='' tool='' part='' parts=8
   while [[ $# -gt 0 ]]; do
     case $1 in
       --fast) fast=1 ;;
       --gpu) gpu=1 ;;
+      --sanitize) sanitize=1 ;;
+      --tool) tool=${2:?--tool needs memcheck, initcheck or racecheck} && shift ;;
+      --part) IFS=/ read -r part parts <<<"${2:?--part needs K/N}" && shift ;;
       --prebuilt) bin=${2:?--prebuilt needs a folder} && shift ;;
       --filter) filter=${2:?--filter needs an expression} && shift ;;
       *) die "unknown option '$1' of ./dev test; ./dev --help lists them" ;;
     esac
     shift
   done
+  [[ $part =~ ^[0-9]*$ && $parts =~ ^[1-9][0-9]*$ && ${part:-1} -ge 1 && ${part:-1} -le $parts ]] ||
+    die "--part $part/$parts: wanted K/N, K from 1 to N"
+  [[ $tool =~ ^(memcheck|initcheck|racecheck|)$ ]] || die "--tool $tool: wanted memcheck, initcheck or racecheck"
+  [[ -n $sanitize || -z $tool$part ]] || die "--tool and --part go with --sanitize"
   if [[ -n $gpu ]]; then
-    test_gpu "$bin" "$filter"
+    test_gpu "$bin" "$filter" "${sanitize:+${tool:-memcheck initcheck racecheck}}" "$part" "$parts"
     return
   fi
-  [[ -z $bin ]] || die "--prebuilt goes with --gpu"
+  [[ -z $bin$sanitize ]] || die "--prebuilt and --sanitize go with --gpu"
 
   local select=()
   [[ -z $filter ]] || select=(--tests-regex "$filter")

@@ -23,15 +23,14 @@ struct Session {
   WEFT_FN const RegionLayout& layout() const { return call->layout; }
 };
 
-// What the cold paths need of a session, small enough for registers.
+// What the cold paths need of a session: two things, as each word that a kernel passes them is a register which its hot
+// path misses.
 struct CallId {
-  const Channel* channel;
-  LocalState* local;
+  const Call* call;
   std::uint32_t epoch;
-  std::uint32_t fingerprint;
 };
 WEFT_FN CallId id_of(const Session& s) {
-  return {s.call->channel, s.call->local, s.epoch, s.call->fingerprint};
+  return {s.call, s.epoch};
 }
 
 WEFT_FN bool epoch_reached(std::uint32_t got, std::uint32_t want) {
@@ -57,14 +56,16 @@ struct FaultInfo {
 template <Team T>
 WEFT_FN void end_group(T& team, LocalState* local) {
   team.store(&local->dead, 1u);
+  WEFT_NO_UNROLL
   for (BlockWord& word : local->admitted) team.store(&word.value, kEnded);
 }
 
 // The first thread that reports a fault of its kind writes the record. Every other one stays here until it is written:
 // the host looks for the reason as soon as it sees a call end. A host that forgets a stale replay frees its claim.
 template <Team T>
-WEFT_SLOW void await_record(T& team, const Channel* channel, FaultKind kind) {
+WEFT_FN void await_record(T& team, const Channel* channel, FaultKind kind) {
   const std::uint64_t began = team.now();
+  WEFT_NO_UNROLL
   for (std::uint32_t spins = 1; team.load(&channel->record[kind].complete) == 0; ++spins) {
     const bool forgotten = kind == kStaleReplay && team.load(channel->claim + kind) == 0;
     if (forgotten || team.now() - began > kRecordPatienceNs) return;
@@ -73,13 +74,12 @@ WEFT_SLOW void await_record(T& team, const Channel* channel, FaultKind kind) {
 }
 
 // Ends the group on this rank, writes the record where the host sees it (the communicator's first fault of its kind
-// only) and ends the communicator at every peer. On return the record is there. Cold: never on the path of a call that
-// works.
+// only) and ends the communicator at every peer. On return the record is there.
 template <Team T>
-WEFT_SLOW void report_misfit(T& team, CallId id, FaultInfo info, MisfitInfo misfit) {
-  const Channel* channel = id.channel;
+WEFT_FN void record_fault(T& team, CallId id, FaultInfo info, const MisfitInfo& misfit) {
+  const Channel* channel = id.call->channel;
   const bool local_matter = info.code == Errc::released;  // peers that miss this call find out by themselves
-  if (!local_matter) end_group(team, id.local);
+  if (!local_matter) end_group(team, id.call->local);
   const FaultKind kind = local_matter ? kStaleReplay : kEnding;
   if (team.exchange(channel->claim + kind, 1u) != 0) return await_record(team, channel, kind);
   FaultRecord* record = channel->record + kind;
@@ -89,7 +89,7 @@ WEFT_SLOW void report_misfit(T& team, CallId id, FaultInfo info, MisfitInfo misf
   team.store(&record->reporter, info.word != 0 ? poison_reporter(info.word) : kNoPeer);
   team.store(&record->epoch_wanted, id.epoch);
   team.store(&record->epoch_seen, info.epoch_seen);
-  team.store(&record->fingerprint, id.fingerprint);
+  team.store(&record->fingerprint, id.call->fingerprint);
   team.store(&record->theirs, info.theirs);
   team.store(&record->phase, info.phase);
   team.store(&record->misfit, static_cast<std::uint32_t>(misfit.what));
@@ -105,15 +105,21 @@ WEFT_SLOW void report_misfit(T& team, CallId id, FaultInfo info, MisfitInfo misf
   const std::uint32_t culprit = info.peer == kNoPeer ? channel->world_rank : info.peer;
   const std::uint32_t own_word = poison_word(channel->world_rank, culprit, static_cast<std::uint32_t>(info.code));
   const std::uint32_t word = info.word != 0 ? info.word : own_word;
+  WEFT_NO_UNROLL
   for (std::uint32_t peer = 0; peer < channel->world_size; ++peer) {
     team.store(reinterpret_cast<std::uint32_t*>(channel->window[peer] + kPoisonOffset), word);
   }
 }
 
-// Of faults without such a number, which most places of a kernel report: they pass fewer words.
+// Never on the path of a call that works. Each is one function that calls no other: a call within it would cost every
+// kernel registers and a stack.
 template <Team T>
 WEFT_SLOW void report(T& team, CallId id, FaultInfo info) {
-  report_misfit(team, id, info, {});
+  record_fault(team, id, info, {});
+}
+template <Team T>
+WEFT_SLOW void report_misfit(T& team, CallId id, FaultInfo info, MisfitInfo misfit) {
+  record_fault(team, id, info, misfit);
 }
 
 // False, with a report, when the word that peers write says that the communicator has ended.
@@ -159,7 +165,7 @@ WEFT_FN std::uint64_t newest_header(T& team, const Channel* channel, std::uint32
 // have tried in vain as well (algorithms/rejection.hpp).
 template <Team T>
 WEFT_FN bool has_rejected(T& team, CallId id, std::uint32_t peer) {
-  const Channel* channel = id.channel;
+  const Channel* channel = id.call->channel;
   const auto* words = reinterpret_cast<const std::uint64_t*>(channel->region[channel->rank] + channel->layout.headers) +
                       kBanks * channel->size;
   const auto times = [&](std::uint32_t rank) {
@@ -173,7 +179,7 @@ WEFT_FN bool has_rejected(T& team, CallId id, std::uint32_t peer) {
 // waited for, or kNoPeer where nothing is missing that a peer has to send: then, until the end of the wait.
 template <Team T>
 WEFT_SLOW WaitState worth_waiting(T& team, CallId id, std::uint32_t peer, WaitSite site, WaitState state) {
-  const Channel* channel = id.channel;
+  const Channel* channel = id.call->channel;
   const auto* poison = reinterpret_cast<const std::uint32_t*>(channel->window[channel->world_rank] + kPoisonOffset);
   const auto fail = [&](FaultInfo info) {
     info.phase = site.phase;
@@ -184,7 +190,7 @@ WEFT_SLOW WaitState worth_waiting(T& team, CallId id, std::uint32_t peer, WaitSi
   if (team.load(channel->abort) != 0) return fail({.code = Errc::aborted, .peer = channel->world_rank});
   // Who blames nobody ends with whoever does. The word of peers may be missing: where an earlier fault is on record
   // still, they were told of that one alone.
-  if (peer == kNoPeer) return {.began = team.load(&id.local->dead) == 0 ? team.now() : 0};
+  if (peer == kNoPeer) return {.began = team.load(&id.call->local->dead) == 0 ? team.now() : 0};
   if (has_rejected(team, id, peer)) {
     return fail(
         {.code = Errc::mismatch, .peer = channel->member[peer], .epoch_seen = id.epoch, .theirs = kRejectedCall});
@@ -265,7 +271,7 @@ WEFT_FN Entry ask(T& team, const Session& s) {
 template <Team T>
 WEFT_SLOW void turn_away(T& team, CallId id, std::uint32_t admitted) {
   if (admitted != kEnded) return report(team, id, {.code = Errc::released});
-  if (team.thread_rank() == 0) await_record(team, id.channel, kEnding);
+  if (team.thread_rank() == 0) await_record(team, id.call->channel, kEnding);
 }
 
 // Begins a call. False: the group has ended (or sleeps), and nothing may be sent. That a peer has ended the

@@ -6,12 +6,15 @@
 #define WEFT_FN __device__ __forceinline__
 #define WEFT_SLOW __device__ __noinline__
 #define WEFT_UNROLL _Pragma("unroll")
+#define WEFT_NO_UNROLL _Pragma("unroll 1")  // cold loops: the code of a kernel is read from memory, too
 #elif defined(__clang__)
 #define WEFT_FN inline
 #define WEFT_SLOW __attribute__((noinline, cold)) inline
 #define WEFT_UNROLL _Pragma("unroll")
+#define WEFT_NO_UNROLL
 #else
 #define WEFT_FN inline
 #define WEFT_SLOW __attribute__((noinline, cold)) inline
 #define WEFT_UNROLL _Pragma("GCC unroll 8")
+#define WEFT_NO_UNROLL
 #endif

@@ -106,7 +106,7 @@ TEST(GpuArguments, ALaunchThatFailsHasTheHistory) {
     cudaGraph_t graph = nullptr;
     EXPECT_NE(cudaStreamEndCapture(gpu.stream(), &graph), cudaSuccess);
     static_cast<void>(cudaGetLastError());
-    expect_says(said, "last calls of this rank on this group:\n  0 all_reduce");
+    expect_says(said, "last calls of this rank on this group:\n  0 … 1 all_reduce sum f32[1024] one-shot tag 0 (× 2)");
     all_reduce(communicator, args);
     gpu.synchronize();
     communicator.check();

@@ -26,7 +26,7 @@ RankMove ready_for(const GpuWorld& world, Move move, int rank) {
 
 Config slots_for(bool small, std::chrono::nanoseconds deadline) {
   Config config = small ? small_gpu_slots() : gpu_config();
-  config.deadline = deadline;
+  config.deadline = deadline * slowness();
   return config;
 }
 

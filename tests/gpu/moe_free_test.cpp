@@ -208,7 +208,12 @@ TEST_P(GpuMoeFree, AStaleReplayHidesNoFault) {
       EXPECT_EQ(communicator.status()->code, Errc::released);
     }
     // Which is this rank's own affair: its next calls work, and so do its peers'.
-    run_on_gpu_rank(communicator, gpu, eager, rank);
+    gpu.reset();
+    GpuTensors tensors(gpu, eager, rank);
+    all_reduce(communicator, tensors.arguments(gpu.stream()));
+    tensors.download(gpu.stream());
+    gpu.synchronize();
+    tensors.check();
     differs.launch(gpu.stream());
     gpu.synchronize();
     communicator.check();

@@ -56,9 +56,19 @@ int gpu_count() {
 Config gpu_config(std::chrono::nanoseconds deadline) {
   Config config;
   config.device = Device::cuda;
-  config.deadline = deadline;
-  config.rendezvous_deadline = std::chrono::seconds(60);
+  config.deadline = deadline * slowness();
+  config.rendezvous_deadline = std::chrono::seconds(60) * slowness();
   return config;
+}
+
+int slowness() {
+  static const int factor = [] {
+    const char* value = std::getenv("WEFT_TEST_SLOWNESS");
+    const int wanted = value == nullptr ? 1 : std::atoi(value);
+    if (wanted < 1) throw std::invalid_argument(fmt::format("WEFT_TEST_SLOWNESS={}, wanted 1 or more", value));
+    return wanted;
+  }();
+  return factor;
 }
 
 Config small_gpu_slots() {

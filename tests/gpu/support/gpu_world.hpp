@@ -21,7 +21,10 @@ namespace weft::test {
 
 int gpu_count();
 
-// Waits end within `deadline`, so that no bug hangs the GPU.
+// How many times slower than usual kernels are: WEFT_TEST_SLOWNESS, 1 unless compute-sanitizer runs them.
+int slowness();
+
+// Waits end within `deadline` times slowness(), so that no bug hangs the GPU.
 Config gpu_config(std::chrono::nanoseconds deadline = std::chrono::seconds(5));
 
 // Messages of a few packs already take several kernels, or chunks. One group.

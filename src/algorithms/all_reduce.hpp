@@ -1,6 +1,7 @@
 // What the all-reduce algorithms share: their arguments and their way of dividing work.
 #pragma once
 
+#include <bit>
 #include <cstdint>
 
 #include "algorithms/handshake.hpp"
@@ -39,10 +40,12 @@ struct AllReduceInstance {
   using Elements = Tensor<typename R::Storage, R::kElements, whole>;
   static constexpr std::uint32_t kSize = known_size;
   static constexpr bool kLean = known_size != 0;
+  static constexpr bool kIsPowerOfTwo = std::has_single_bit(known_size);
   static constexpr std::uint32_t kBatch = known_size != 0 ? known_size : 8;  // ranks handled at once, in registers
 
   static WEFT_FN std::uint32_t size(const Call& call) { return kSize != 0 ? kSize : call.size; }
   static WEFT_FN std::uint32_t rank_in_turn(const Call& call, std::uint32_t turn) {
+    if constexpr (kIsPowerOfTwo) return (call.rank + turn) % kSize;
     return rank_after(call.rank, turn, size(call));
   }
   // False behind the last rank; always true where the size is known.

@@ -10,7 +10,7 @@ namespace weft::detail {
 template <Team T>
 WEFT_FN bool fail_alone(T& team, const Call& call, Errc code, const MisfitInfo& misfit = {}) {
   if (team.block_rank() != 0 || team.thread_rank() != 0) return false;
-  const CallId id{&call, team.load(&call.local->epochs[0].value)};
+  const CallId id{call.channel, team.load(&call.local->epochs[0].value), call.fingerprint};
   report_misfit(team, id, {.code = code}, misfit);
   return false;
 }

@@ -56,6 +56,7 @@ void GroupState::arm(std::optional<std::uint32_t> first_epoch, bool moved) {
   channel.size = static_cast<std::uint32_t>(size());
   channel.deadline_ns = static_cast<std::uint64_t>(communicator_.config().deadline.count());
   channel.layout = layout_;
+  channel.local = &control.locals[id_];
   channel.claim = control.claim;
   channel.abort = control.abort;
   channel.record = control.record;
@@ -109,7 +110,7 @@ void GroupState::set_released() {
 
 Call GroupState::call(std::uint32_t fingerprint) const {
   const Control control = communicator_.fabric().control();
-  return make_call(table_, &control.channels[id_], &control.locals[id_], generation_, fingerprint);
+  return make_call(table_, &control.channels[id_], generation_, fingerprint);
 }
 
 void GroupState::remember(const CallName& name) {

@@ -183,6 +183,7 @@ struct Channel {
   std::uint32_t size;         // of the group
   std::uint64_t deadline_ns;  // 0: none
   RegionLayout layout;
+  LocalState* local;
 
   // One per communicator, the first and the last [kFaultKinds].
   std::uint32_t* claim;        // the first fault wins
@@ -218,10 +219,10 @@ struct Call {
 };
 
 // `table` is the host's copy of what lies at `channel`.
-inline Call make_call(const Channel& table, const Channel* channel, LocalState* local, std::uint32_t generation,
+inline Call make_call(const Channel& table, const Channel* channel, std::uint32_t generation,
                       std::uint32_t fingerprint) {
   Call call{.channel = channel,
-            .local = local,
+            .local = table.local,
             .fingerprint = fingerprint,
             .generation = generation,
             .rank = table.rank,

@@ -23,14 +23,15 @@ struct Session {
   WEFT_FN const RegionLayout& layout() const { return call->layout; }
 };
 
-// What the cold paths need of a session: two things, as each word that a kernel passes them is a register which its hot
-// path misses.
+// What the cold paths need of a session: little, as each word that a kernel passes them is a register which its hot
+// path misses. Not the address of the call: kernels must not take that of their arguments
+// (tests/ptx/check_arguments.py).
 struct CallId {
-  const Call* call;
-  std::uint32_t epoch;
+  const Channel* channel;
+  std::uint32_t epoch, fingerprint;
 };
 WEFT_FN CallId id_of(const Session& s) {
-  return {s.call, s.epoch};
+  return {s.call->channel, s.epoch, s.call->fingerprint};
 }
 
 WEFT_FN bool epoch_reached(std::uint32_t got, std::uint32_t want) {
@@ -77,9 +78,9 @@ WEFT_FN void await_record(T& team, const Channel* channel, FaultKind kind) {
 // only) and ends the communicator at every peer. On return the record is there.
 template <Team T>
 WEFT_FN void record_fault(T& team, CallId id, FaultInfo info, const MisfitInfo& misfit) {
-  const Channel* channel = id.call->channel;
+  const Channel* channel = id.channel;
   const bool local_matter = info.code == Errc::released;  // peers that miss this call find out by themselves
-  if (!local_matter) end_group(team, id.call->local);
+  if (!local_matter) end_group(team, id.channel->local);
   const FaultKind kind = local_matter ? kStaleReplay : kEnding;
   if (team.exchange(channel->claim + kind, 1u) != 0) return await_record(team, channel, kind);
   FaultRecord* record = channel->record + kind;
@@ -89,7 +90,7 @@ WEFT_FN void record_fault(T& team, CallId id, FaultInfo info, const MisfitInfo& 
   team.store(&record->reporter, info.word != 0 ? poison_reporter(info.word) : kNoPeer);
   team.store(&record->epoch_wanted, id.epoch);
   team.store(&record->epoch_seen, info.epoch_seen);
-  team.store(&record->fingerprint, id.call->fingerprint);
+  team.store(&record->fingerprint, id.fingerprint);
   team.store(&record->theirs, info.theirs);
   team.store(&record->phase, info.phase);
   team.store(&record->misfit, static_cast<std::uint32_t>(misfit.what));
@@ -165,7 +166,7 @@ WEFT_FN std::uint64_t newest_header(T& team, const Channel* channel, std::uint32
 // have tried in vain as well (algorithms/rejection.hpp).
 template <Team T>
 WEFT_FN bool has_rejected(T& team, CallId id, std::uint32_t peer) {
-  const Channel* channel = id.call->channel;
+  const Channel* channel = id.channel;
   const auto* words = reinterpret_cast<const std::uint64_t*>(channel->region[channel->rank] + channel->layout.headers) +
                       kBanks * channel->size;
   const auto times = [&](std::uint32_t rank) {
@@ -179,7 +180,7 @@ WEFT_FN bool has_rejected(T& team, CallId id, std::uint32_t peer) {
 // waited for, or kNoPeer where nothing is missing that a peer has to send: then, until the end of the wait.
 template <Team T>
 WEFT_SLOW WaitState worth_waiting(T& team, CallId id, std::uint32_t peer, WaitSite site, WaitState state) {
-  const Channel* channel = id.call->channel;
+  const Channel* channel = id.channel;
   const auto* poison = reinterpret_cast<const std::uint32_t*>(channel->window[channel->world_rank] + kPoisonOffset);
   const auto fail = [&](FaultInfo info) {
     info.phase = site.phase;
@@ -190,7 +191,7 @@ WEFT_SLOW WaitState worth_waiting(T& team, CallId id, std::uint32_t peer, WaitSi
   if (team.load(channel->abort) != 0) return fail({.code = Errc::aborted, .peer = channel->world_rank});
   // Who blames nobody ends with whoever does. The word of peers may be missing: where an earlier fault is on record
   // still, they were told of that one alone.
-  if (peer == kNoPeer) return {.began = team.load(&id.call->local->dead) == 0 ? team.now() : 0};
+  if (peer == kNoPeer) return {.began = team.load(&id.channel->local->dead) == 0 ? team.now() : 0};
   if (has_rejected(team, id, peer)) {
     return fail(
         {.code = Errc::mismatch, .peer = channel->member[peer], .epoch_seen = id.epoch, .theirs = kRejectedCall});
@@ -271,7 +272,7 @@ WEFT_FN Entry ask(T& team, const Session& s) {
 template <Team T>
 WEFT_SLOW void turn_away(T& team, CallId id, std::uint32_t admitted) {
   if (admitted != kEnded) return report(team, id, {.code = Errc::released});
-  if (team.thread_rank() == 0) await_record(team, id.call->channel, kEnding);
+  if (team.thread_rank() == 0) await_record(team, id.channel, kEnding);
 }
 
 // Begins a call. False: the group has ended (or sleeps), and nothing may be sent. That a peer has ended the

@@ -41,6 +41,7 @@ class Loader {
     check_cuda(cudaMalloc(&group_, sizeof(EndedGroup)), "cudaMalloc");
     check_cuda(cudaMemset(group_, 0xff, sizeof(EndedGroup)), "cudaMemset");
     Channel channel{};
+    channel.local = &group_->local;
     channel.record = group_->record;
     check_cuda(cudaMemcpy(&group_->channel, &channel, sizeof(channel), cudaMemcpyHostToDevice), "cudaMemcpy");
   }

@@ -214,8 +214,8 @@ void AllReduceProgram::run(unsigned thread, unsigned launch) {
                     .threads = grid.threads,
                     .host_epoch = host_epoch(call)};
   const detail::Channel& channel = world_.channel(group, stream.rank);
-  const detail::Call about = detail::make_call(channel, &channel, world_.local(group, stream.rank),
-                                               world_.generation(call), fingerprint(setup_, call, stream.rank));
+  const detail::Call about =
+      detail::make_call(channel, &channel, world_.generation(call), fingerprint(setup_, call, stream.rank));
   tensors(call, stream.rank).kernel(*machine_, place, about);
   end_call(call, stream.rank);
 }

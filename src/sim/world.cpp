@@ -265,6 +265,7 @@ void World::build(Memory& memory) {
       c.size = static_cast<std::uint32_t>(size);
       c.deadline_ns = setup_.deadline_ns;
       c.layout = layout;
+      c.local = local(group, rank);
       c.multimem = multimem_;
       c.claim = claim_word(rank, detail::kEnding);
       c.abort = abort_word(rank);

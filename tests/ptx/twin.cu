@@ -20,7 +20,7 @@ constexpr std::uint32_t kSpinsPerCheck = 1024;
 constexpr std::uint32_t kSentinelNan = 0x7fff7fff;
 
 __device__ __forceinline__ CallId id(const Call& call, std::uint32_t epoch) {
-  return {&call, epoch};
+  return {call.channel, epoch, call.fingerprint};
 }
 
 // Everything about a thread's work that depends neither on the epoch nor on data.

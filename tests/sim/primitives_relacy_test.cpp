@@ -115,6 +115,7 @@ struct Rank {
     layout.bulk_credits = kCredits;
     layout.one_shot_packs = layout.bulk_packs = 1;
     layout.bulk_slots = kSlots;
+    channel.local = &local;
     channel.claim = claim;
     channel.abort = &abort;
     channel.record = record;
@@ -123,7 +124,7 @@ struct Rank {
       channel.region[i] = channel.window[i] = windows[i];
     }
   }
-  detail::Call call() { return make_call(channel, &channel, &local, 1, 0x1234u); }
+  detail::Call call() { return make_call(channel, &channel, 1, 0x1234u); }
 };
 
 template <class R>

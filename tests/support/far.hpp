@@ -60,6 +60,7 @@ struct FarRank {
     channel.size = channel.world_size = kSize;
     channel.deadline_ns = deadline_ns;
     channel.layout = layout;
+    channel.local = &local;
     channel.claim = claim;
     channel.abort = &abort;
     channel.record = record;
@@ -75,9 +76,7 @@ struct FarRank {
   }
 
   std::byte* region() const { return memory.data() + detail::kWindowHeaderBytes; }
-  detail::Call call(std::uint32_t fingerprint) {
-    return make_call(channel, &channel, &local, kGeneration, fingerprint);
-  }
+  detail::Call call(std::uint32_t fingerprint) { return make_call(channel, &channel, kGeneration, fingerprint); }
   // Whether anything was touched between the first slot and the second one of an area, where nothing lies, but where
   // offsets cut to 32 bits lead, counted from the region or from the area.
   bool strayed() const {

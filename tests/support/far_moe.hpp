@@ -81,6 +81,7 @@ struct ExchangeRank {
       half->channel.rank = half->channel.world_rank = rank;
       half->channel.size = half->channel.world_size = kRanks;
       half->channel.deadline_ns = deadline_ns;
+      half->channel.local = &half->local;
       half->channel.claim = claim;
       half->channel.abort = &abort;
       half->channel.record = record;
@@ -106,7 +107,7 @@ struct ExchangeRank {
             .first_replica = nullptr,
             .tables = RoutingTables::at(&routing_header, tables.data(), kRanks, shape)};
   }
-  Call call(FarChannel& half) { return make_call(half.channel, &half.channel, &half.local, kGeneration, 77); }
+  Call call(FarChannel& half) { return make_call(half.channel, &half.channel, kGeneration, 77); }
   // Whether anything of the window was touched behind the rows of a sender's few tokens, where nothing lies, but where
   // offsets cut to 32 bits lead.
   bool strayed() const {

@@ -120,6 +120,7 @@ Report explore(AllReduceProgram& program, const ExploreArgs& args) {
   report.complete = args.strategy == Strategy::exhaustive;
   for (std::uint64_t step = stops ? 1 : 0;; ++step) {
     Scheduler scheduler = make_scheduler(args, args.seed + step);
+    if (args.newest) scheduler.keep_newest();
     const std::optional<Stop> stop = stop_at(faults, step);
     bool reached = false;  // by the rank that stops there
     for (std::uint64_t left = args.executions; scheduler.begin(); --left) {

@@ -17,6 +17,7 @@ struct ExploreArgs {
   std::uint64_t executions = 10'000;  // at most; where a rank stops, for each step at which it can
   unsigned bound = 2;                 // of an exhaustive search, and change points of PCT
   bool counts = false;                // goes on behind a failure, which it does not shrink, and counts them
+  bool newest = false;                // as Scheduler::keep_newest(): orders of steps alone
   std::function<void(std::uint64_t executions)> progress = {};  // called now and then
 };
 // As ExploreArgs::executions: an exhaustive search ends with the last schedule.

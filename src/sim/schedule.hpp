@@ -71,13 +71,16 @@ class Scheduler {
 
   unsigned choose(Kind kind, unsigned thread, unsigned n) {
     const std::uint32_t at = counters_[thread]++;
-    if (n <= 1) return 0;
+    if (n <= 1 || (newest_ && kind == Kind::age)) return 0;
     const unsigned choice = decide(kind, thread, at, n);
     if (choice != 0) taken_.push_back({thread, at, choice});
     return choice;
   }
   // `enabled` is not empty; `thread` is the present one.
   unsigned next_thread(unsigned thread, ThreadMask enabled);
+
+  // Loads read the newest message and stores go to the end, from now on: what is left are the orders of steps.
+  void keep_newest() { newest_ = true; }
 
   // Choices of the present execution that were not the ordinary one.
   const Schedule& taken() const { return taken_; }
@@ -89,6 +92,7 @@ class Scheduler {
   unsigned by_priority(ThreadMask enabled);
 
   Strategy strategy_;
+  bool newest_ = false;
   Random random_;
   Schedule taken_;
   std::array<std::uint32_t, kMaxThreads> counters_{};

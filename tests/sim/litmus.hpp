@@ -149,7 +149,8 @@ inline const std::vector<Litmus>& litmus_tests() {
   return tests;
 }
 
-Outcomes outcomes_in_simulator(const Litmus& test, std::uint64_t executions);
+// `newest`: as Scheduler::keep_newest().
+Outcomes outcomes_in_simulator(const Litmus& test, std::uint64_t executions, bool newest = false);
 Outcomes outcomes_in_relacy(const Litmus& test, std::uint64_t executions);
 
 }  // namespace weft::sim

@@ -19,9 +19,10 @@ std::string set_to(const char* variable, const char* usual) {
   return value != nullptr ? value : usual;
 }
 
-std::string rate(const sim::Setup& setup, Strategy strategy, std::uint64_t executions) {
+std::string rate(const sim::Setup& setup, Strategy strategy, std::uint64_t executions, bool newest = false) {
   AllReduceProgram program(setup);
-  const ExploreArgs args{.strategy = strategy, .seed = 1, .executions = executions, .bound = 4, .counts = true};
+  const ExploreArgs args{
+      .strategy = strategy, .seed = 1, .executions = executions, .bound = 4, .counts = true, .newest = newest};
   const Report report = explore(program, args);
   if (report.failure.kind == FailureKind::internal) return fmt::format("{}: {}", name(strategy), report.failure.what);
   return fmt::format("{} {} of {}, first {} ({})", name(strategy), report.failures, report.executions, report.first,
@@ -40,8 +41,9 @@ TEST_F(MutantRates, DISABLED_ArePrinted) {
       for (const sim::Setup& setup : *setups) {
         if (own ? setup.name != mutant.setup : !std::regex_search(setup.name, in)) continue;
         detail::active_mutant = number;
-        fmt::print("{} | {} | {} | {}\n", mutant.name, setup.name, rate(setup, Strategy::random, executions),
-                   rate(setup, Strategy::pct, executions));
+        fmt::print("{} | {} | {} | {} | orders alone: {}\n", mutant.name, setup.name,
+                   rate(setup, Strategy::random, executions), rate(setup, Strategy::pct, executions),
+                   rate(setup, Strategy::random, executions, true));
         std::fflush(stdout);
       }
     }

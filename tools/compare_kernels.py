@@ -1,0 +1,74 @@
+#!/usr/bin/env python3
+"""Compares the kernels of two builds: their machine code for one architecture, instruction by instruction. What moves or
+renames code must leave every kernel as it was.
+
+  tools/compare_kernels.py OLD NEW                    executables, libraries or objects
+  tools/compare_kernels.py OLD NEW --rename OLD=NEW   kernels whose types have new names
+
+Needs cuobjdump (CUDA's toolkit, or nvidia-cuda-cuobjdump from PyPI), and no GPU. Exit status 1 when a kernel differs, or
+only one build has it."""
+
+import argparse
+import re
+import shutil
+import subprocess
+import sys
+
+FUNCTION = re.compile(r"^\s*Function : (\S+)")
+INSTRUCTION = re.compile(r"^\s*/\*[0-9a-f]{4,}\*/\s+(.*?)\s*;")
+
+
+def output(command):
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+def kernels(cuobjdump, path, arch):
+    """{demangled name: [instruction]}"""
+    found, code = {}, None
+    for line in output([cuobjdump, "-sass", "-arch", arch, path]).splitlines():
+        function = FUNCTION.match(line)
+        if function:
+            code = found.setdefault(function[1], [])
+        elif code is not None and (instruction := INSTRUCTION.match(line)):
+            code.append(instruction[1])
+    names = output(["c++filt", *found]).splitlines() if found else []
+    return dict(zip(names, found.values()))
+
+
+def differences(old, new):
+    """One line for each kernel that is not the same in both."""
+    for name in sorted(old.keys() | new.keys()):
+        if name not in new or name not in old:
+            yield f"only {'old' if name in old else 'new'}: {name}"
+        elif old[name] != new[name]:
+            first = next((i for i, (a, b) in enumerate(zip(old[name], new[name])) if a != b), min(len(old[name]), len(new[name])))
+            yield f"differs from instruction {first} on, of {len(old[name])} and {len(new[name])}: {name}"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("old")
+    parser.add_argument("new")
+    parser.add_argument("--arch", default="sm_90", help="default: %(default)s")
+    parser.add_argument("--rename", action="append", default=[], metavar="OLD=NEW",
+                        help="text in the old build's names, and what it is in the new one's; may be repeated")
+    args = parser.parse_args()
+    cuobjdump = shutil.which("cuobjdump")
+    if cuobjdump is None:
+        sys.exit("no cuobjdump on the PATH")
+    old, new = (kernels(cuobjdump, path, args.arch) for path in (args.old, args.new))
+    for rename in args.rename:
+        before, equals, after = rename.partition("=")
+        if not before or not equals:
+            sys.exit(f"--rename {rename}: wanted OLD=NEW")
+        old = {name.replace(before, after): code for name, code in old.items()}
+    if not old or not new:
+        sys.exit(f"no kernel for {args.arch} in {args.old if not old else args.new}")
+    wrong = list(differences(old, new))
+    print("\n".join(wrong + [f"{len(old.keys() & new.keys()) - sum(w.startswith('differs') for w in wrong)} kernels are "
+                             f"the same, {len(wrong)} are not"]))
+    sys.exit(bool(wrong))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,4 +1,4 @@
-// What the all-reduce algorithms share: their arguments and their way of dividing work.
+// What the all-reduce algorithms share: their way of dividing work.
 #pragma once
 
 #include <bit>
@@ -6,19 +6,11 @@
 
 #include "algorithms/handshake.hpp"
 #include "algorithms/reduction.hpp"
+#include "core/all_reduce_work.hpp"
 #include "core/session.hpp"
 #include "core/tensor.hpp"
 
 namespace weft::detail {
-
-struct AllReduceWork {
-  const void* input;
-  void* output;
-  std::uint64_t count;  // elements
-  // Of the bulk all-reduce, and each rank's own affair:
-  std::uint32_t crews = 1;  // parts of a block that are taken for blocks, where executors can
-  bool apart = false;       // a data block reduces or moves, more chunks; there are two or more data blocks
-};
 
 // The packs of one data thread: strided over the data blocks 1 … blocks − 1 (block 0 is the control block). Every phase
 // of an algorithm divides its packs alike, so that a thread reads what it sent itself, and in-place works.

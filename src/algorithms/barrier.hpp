@@ -5,10 +5,8 @@
 
 namespace weft::detail {
 
-struct BarrierWork {};
-
 struct Barrier : LoadsNothingEarly {
-  using Work = BarrierWork;
+  using Work = NoWork;
   using Handshake = detail::Handshake<0>;
   static constexpr std::uint32_t kSize = 0;
   static constexpr int kPhases = 2;

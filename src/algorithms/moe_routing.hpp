@@ -67,7 +67,7 @@ struct MoeFrame : LoadsNothingEarly {
   using Handshake = detail::Handshake<0>;
 
   static WEFT_FN Part part(const Work& work) { return work.part; }
-  // False in a launch that only loads the kernel, on a group that has ended (executors/cuda_launch.cuh).
+  // False in a launch that only loads the kernel, on a group that has ended (executors/cuda_executor.cpp).
   static WEFT_FN bool is_there(const Work& work) { return work.exchange.tables.header != nullptr; }
 
   struct Places {

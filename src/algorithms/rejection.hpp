@@ -12,10 +12,8 @@
 
 namespace weft::detail {
 
-struct RejectionWork {};
-
 struct Rejection {
-  using Work = RejectionWork;
+  using Work = NoWork;
   static constexpr int kMostThreads = 128;
   static_assert(kMostThreads >= static_cast<int>(kMaxRanks));
 

@@ -6,20 +6,11 @@
 
 #include "algorithms/one_rank.hpp"
 #include "algorithms/shares.hpp"
+#include "algorithms/take_work.hpp"
 #include "core/plan.hpp"
 #include "core/rows.hpp"
 
 namespace weft::detail {
-
-struct TakeWork {
-  CountedShares slots;
-  std::uint32_t slot, shards, shard;
-  Split split;
-  bool split_slots;
-  const void* input;
-  void* output;
-  std::uint64_t row_bytes, input_stride, output_stride, output_rows;
-};
 
 template <bool whole>
 struct TakeRows {

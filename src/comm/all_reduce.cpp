@@ -7,8 +7,10 @@
 
 #include "comm/call.hpp"
 #include "comm/choices.hpp"
+#include "core/all_reduce_kernels.hpp"
 #include "core/fingerprint.hpp"
 #include "core/nvtx.hpp"
+#include "core/tensor.hpp"
 #include "weft/collectives.hpp"
 
 namespace weft {
@@ -77,22 +79,21 @@ std::string in_words(const AllReduceArgs& args, Algorithm algorithm) {
 void run_pieces(const Group& handle, const AllReduceArgs& args, const detail::Plan& plan, std::uint32_t fingerprint) {
   const GroupState& group = handle.state();
   const std::size_t element = size_of(args.type);
+  const auto kernel =
+      detail::find_kernel(detail::AllReduceQuery{.instance = instance_of(group, args), .algorithm = plan.algorithm});
   std::size_t done = 0;
   do {
     const std::size_t count = std::min(args.count - done, plan.piece);
-    detail::run_or_keep(handle, {.call = group.call(fingerprint),
-                                 .operation =
-                                     detail::AllReduceOperation{
-                                         .work = {.input = static_cast<const std::byte*>(args.input) + done * element,
-                                                  .output = static_cast<std::byte*>(args.output) + done * element,
-                                                  .count = count,
-                                                  .crews = static_cast<std::uint32_t>(plan.crews),
-                                                  .apart = plan.apart},
-                                         .instance = instance_of(group, args),
-                                         .algorithm = plan.algorithm},
-                                 .blocks = plan.blocks,
-                                 .threads = plan.threads,
-                                 .stream = args.stream});
+    detail::run_or_keep(handle,
+                        {.call = group.call(fingerprint),
+                         .bound = kernel.with({.input = static_cast<const std::byte*>(args.input) + done * element,
+                                               .output = static_cast<std::byte*>(args.output) + done * element,
+                                               .count = count,
+                                               .crews = static_cast<std::uint32_t>(plan.crews),
+                                               .apart = plan.apart}),
+                         .blocks = plan.blocks,
+                         .threads = plan.threads,
+                         .stream = args.stream});
     done += count;
   } while (done < args.count);
 }

@@ -1,5 +1,6 @@
 #include "comm/call.hpp"
 #include "core/fingerprint.hpp"
+#include "core/move_kernels.hpp"
 #include "core/nvtx.hpp"
 
 namespace weft {
@@ -11,9 +12,11 @@ static void make_barrier(const Group& handle, const BarrierArgs& args) {
   const detail::CallName name{detail::fingerprint("barrier", args.tag),
                               fmt::format("barrier{} tag {}", detail::carrier(group.direct()), args.tag)};
   if (!group.direct()) return detail::call_nccl(handle, name, args.stream, detail::NcclBarrier{});
-  detail::make_call(
-      handle,
-      {.name = name, .operation = detail::BarrierOperation{}, .blocks = 1, .threads = 128, .stream = args.stream});
+  detail::make_call(handle, {.name = name,
+                             .bound = detail::find_kernel(detail::BarrierQuery{}).with({}),
+                             .blocks = 1,
+                             .threads = 128,
+                             .stream = args.stream});
 }
 
 void barrier(const Group& caller, const BarrierArgs& args) {

@@ -1,25 +1,11 @@
 #include "comm/call.hpp"
 
-#include "comm/choices.hpp"
-#include "core/fingerprint.hpp"
+#include "core/rejection_kernels.hpp"
 
 namespace weft::detail {
 namespace {
 
 constexpr std::size_t kMostRows = std::size_t{1} << 40;  // and elements of one: what they make stays far from overflow
-
-// Other kinds of slots do not look at Counts::slot_rows.
-bool has_slot_rows(SlotKind kind) {
-  return kind == SlotKind::aligned || kind == SlotKind::fixed;
-}
-
-// Those that kernels read.
-void check_numbers(const GroupState& group, const char* name, const std::int32_t* numbers) {
-  require(numbers != nullptr, "{}: null", name);
-  require(reinterpret_cast<std::uintptr_t>(numbers) % sizeof(std::int32_t) == 0, "{}: {} is not aligned to 4 bytes",
-          name, static_cast<const void*>(numbers));
-  check_buffer(group, name, numbers);
-}
 
 // What check_overlap says of the place that would do.
 std::string place_in(const Extent& whole, std::size_t place) {
@@ -96,59 +82,6 @@ void check_overlap(const Extent& part, const Extent& whole, std::size_t place) {
                   place_in(whole, place)));
 }
 
-void check_slots(const char* name, SlotKind kind, SlotKind last, std::size_t slot_rows) {
-  check_choice(name, kind, last);
-  const std::size_t least = kind == SlotKind::aligned ? 1 : 0;
-  require(!has_slot_rows(kind) || (slot_rows >= least && slot_rows <= INT32_MAX),
-          "{}_rows: {} is not between {} and {}", name, slot_rows, least, INT32_MAX);
-}
-
-void check_counts(const GroupState& group, const Counts& counts) {
-  check_choice("counts.split", counts.split, Split::ceil);
-  check_slots("counts.slot", counts.slot, SlotKind::given, counts.slot_rows);
-  check_numbers(group, "counts.rows", counts.rows);
-  if (counts.slot == SlotKind::given) return check_numbers(group, "counts.slots", counts.slots);
-  require(counts.slots == nullptr, "counts.slots: not null, and slots are {}", name(counts.slot));
-}
-
-CountedShares counted_shares(const GroupState& group, const Counts& counts, bool own_padded, std::size_t own_rows,
-                             std::size_t whole_rows) {
-  return {.counts = counts.rows,
-          .ranks = static_cast<std::uint32_t>(group.size()),
-          .split = counts.split,
-          .slot = counts.slot,
-          .slot_rows = has_slot_rows(counts.slot) ? static_cast<std::uint32_t>(counts.slot_rows) : 0,
-          .slots = counts.slots,
-          .own_padded = own_padded,
-          .own_rows = own_rows,
-          .whole_rows = whole_rows};
-}
-
-std::size_t own_place(const GroupState& group, const Counts& counts) {
-  const auto rank = static_cast<std::size_t>(group.rank());
-  if (rank == 0) return 0;
-  return counts.slot == SlotKind::fixed ? rank * counts.slot_rows : kAnyRow;
-}
-
-void check_numbers_apart(const Counts& counts, std::size_t slots, const Extent& output) {
-  const auto check = [&](const char* name, const void* data, std::size_t numbers) {
-    const std::size_t bytes = numbers * sizeof(std::int32_t);
-    check_overlap({name, data, 1, bytes, bytes}, output, kNowhere);
-  };
-  check("counts.rows", counts.rows, counts.split == Split::none ? slots : 1);
-  if (counts.slots != nullptr) check("counts.slots", counts.slots, slots);
-}
-
-std::uint32_t fingerprint(const Counts& counts) {
-  return fingerprint("counts", counts.slot, has_slot_rows(counts.slot) ? counts.slot_rows : 0, counts.split);
-}
-
-std::string describe(const Counts& counts) {
-  return fmt::format("{} slots{}{}", name(counts.slot),
-                     has_slot_rows(counts.slot) ? fmt::format(" of {}", counts.slot_rows) : "",
-                     counts.split == Split::none ? "" : fmt::format(", split {}", name(counts.split)));
-}
-
 Group held(const Group& caller) {
   return caller;
 }
@@ -175,11 +108,12 @@ void tell_rejection(GroupState& group, Stream stream, const Error& error) noexce
   fabric.check_stream(stream);
   if (fabric.keep_alive(stream, communicator.shared_fabric())) return;
   const std::string_view reason = error.what();
+  const KernelFor<NoWork> kernel = find_kernel(RejectionQuery{});
   group.publish({kRejectedCall, fmt::format("a call that it rejected ({})", reason.substr(0, reason.find('\n')))});
   static_cast<void>(fabric.run({.call = group.call(kRejectedCall),
-                                .operation = RejectionOperation{},
+                                .bound = kernel.with({}),
                                 .blocks = 1,
-                                .threads = Rejection::kMostThreads,
+                                .threads = kernel.kernel->most_threads,
                                 .stream = stream}));
 } catch (const std::exception&) {
   // What is wrong with this rank's call has been found already, and its caller learns of that.
@@ -227,7 +161,7 @@ void make_call(const Group& handle, const NamedCall& call) {
   GroupState& group = handle.state();
   group.remember(call.name);
   run_or_keep(handle, {.call = group.call(call.name.fingerprint),
-                       .operation = call.operation,
+                       .bound = call.bound,
                        .blocks = call.blocks,
                        .threads = call.threads,
                        .stream = call.stream});

@@ -11,7 +11,7 @@
 
 #include "comm/capture.hpp"
 #include "comm/state.hpp"
-#include "core/operation.hpp"
+#include "core/kernel.hpp"
 #include "weft/collectives.hpp"
 
 namespace weft::detail {
@@ -58,25 +58,6 @@ void check_overlap(const Extent& part, const Extent& whole, std::size_t place);
 inline constexpr std::size_t kNowhere = SIZE_MAX;
 inline constexpr std::size_t kAnyRow = SIZE_MAX - 1;  // counts will say which
 
-// Why NCCL carries no ragged call, and what it does carry.
-inline constexpr std::string_view kCountsHint =
-    "; counts are in memory that kernels read, and NCCL would need them on the host: it gathers and scatters equal "
-    "shares alone";
-// Slots as a caller describes them by arguments `name` and `name`_rows, of a kind up to `last`.
-void check_slots(const char* name, SlotKind kind, SlotKind last, std::size_t slot_rows);
-// The counts of a ragged call.
-void check_counts(const GroupState& group, const Counts& counts);
-// `own_padded`, `own_rows`, `whole_rows`: see CountedShares.
-CountedShares counted_shares(const GroupState& group, const Counts& counts, bool own_padded, std::size_t own_rows,
-                             std::size_t whole_rows);
-// The row of a tensor with all ranks' slots with which this rank's begins, or kAnyRow.
-std::size_t own_place(const GroupState& group, const Counts& counts);
-// Numbers that every block reads for itself, of so many slots, must not be what another one writes.
-void check_numbers_apart(const Counts& counts, std::size_t slots, const Extent& output);
-// As far as they must be the same on every rank: as a number, and in words.
-std::uint32_t fingerprint(const Counts& counts);
-std::string describe(const Counts& counts);
-
 // Tells the group's other ranks that this one has rejected its next call, which they would wait for; where nothing can
 // be told, they find out by their deadlines: where NCCL serves the group, and while a call is recorded or captured.
 void tell_rejection(GroupState& group, Stream stream, const Error& error) noexcept;
@@ -119,7 +100,7 @@ void check_side_by_side(const GroupState& group, const char* operation, const Ex
 
 struct NamedCall {
   CallName name;
-  Operation operation;
+  BoundKernel bound;
   int blocks, threads;
   Stream stream;
 };

@@ -12,7 +12,7 @@ namespace weft::detail {
 // A planned call with everything that is decided on the host; epochs are the executor's affair.
 struct RecordedCall {
   Group group;  // keeps the communicator alive
-  PlannedCall planned;
+  KernelCall planned;
 };
 
 struct RecordedCalls {
@@ -31,7 +31,7 @@ class Capture {
   static Capture* current();
 
   // Keeps a call; throws where it is another communicator's.
-  void keep(const Group& group, const PlannedCall& planned);
+  void keep(const Group& group, const KernelCall& planned);
   RecordedCalls take() { return std::move(recorded_); }
 
  private:
@@ -43,8 +43,8 @@ class Capture {
 // keeps alive what the call needs. To be asked before each call.
 bool is_kept(const Group& group, Stream stream);
 // Runs the call, or keeps it where this thread captures. Throws the fault of a call that CPU ranks have made in vain.
-void run_held(const Group& group, const PlannedCall& planned);
+void run_held(const Group& group, const KernelCall& planned);
 // Both.
-void run_or_keep(const Group& group, const PlannedCall& planned);
+void run_or_keep(const Group& group, const KernelCall& planned);
 
 }  // namespace weft::detail

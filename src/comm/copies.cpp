@@ -5,9 +5,11 @@
 #include <string_view>
 
 #include "comm/call.hpp"
+#include "comm/ragged.hpp"
 #include "comm/symmetric_outputs.hpp"
 #include "core/fingerprint.hpp"
 #include "core/nvtx.hpp"
+#include "core/rows.hpp"
 #include "weft/collectives.hpp"
 
 namespace weft {
@@ -107,18 +109,18 @@ void make(const Group& handle, const EqualCall& call) {
   detail::EqualShares shares = call.shares;
   shares.detour = plan.detour;
   shares.crews = static_cast<std::uint32_t>(plan.crews);
-  const detail::EqualCopy copy{.work = {.shares = shares,
-                                        .line_packs = plan.slot_packs,
-                                        .tensors = 1,
-                                        .tensor = {{.input = call.input.data,
-                                                    .output = const_cast<void*>(call.output.data),
-                                                    .row_bytes = row_bytes,
-                                                    .input_stride = call.input.stride,
-                                                    .output_stride = call.output.stride}}},
-                               .whole = detail::rows_may_be_whole(call.input.data, row_bytes, call.input.stride) &&
-                                        detail::rows_may_be_whole(call.output.data, row_bytes, call.output.stride)};
+  const detail::CopyWork<detail::EqualShares, 1> work{.shares = shares,
+                                                      .line_packs = plan.slot_packs,
+                                                      .tensors = 1,
+                                                      .tensor = {{.input = call.input.data,
+                                                                  .output = const_cast<void*>(call.output.data),
+                                                                  .row_bytes = row_bytes,
+                                                                  .input_stride = call.input.stride,
+                                                                  .output_stride = call.output.stride}}};
+  const bool whole = detail::rows_may_be_whole(call.input.data, row_bytes, call.input.stride) &&
+                     detail::rows_may_be_whole(call.output.data, row_bytes, call.output.stride);
   detail::make_call(handle, {.name = name,
-                             .operation = in_symmetric.serve(copy),
+                             .bound = in_symmetric.serve(work, whole),
                              .blocks = plan.blocks,
                              .threads = plan.threads,
                              .stream = call.stream});
@@ -214,9 +216,9 @@ static void make_all_gather_v(const Group& handle, const AllGatherVArgs& args) {
   detail::check_counts(group, args.counts);
   detail::check_launch(group, args.launch, detail::kMoveThreads);
   group.communicator().fabric().check_stream(args.stream);
-  detail::CountedCopies operation{};
-  operation.whole = true;
-  operation.work.shares = detail::counted_shares(group, args.counts, false, args.input_rows, args.output_rows);
+  detail::CopyWork<detail::CountedShares, detail::kMaxTensors> work{};
+  bool all_whole = true;
+  work.shares = detail::counted_shares(group, args.counts, false, args.input_rows, args.output_rows);
   const std::size_t place = detail::own_place(group, args.counts);
   std::uint64_t own = 0, whole = 0;
   std::uint32_t fingerprint =
@@ -225,7 +227,7 @@ static void make_all_gather_v(const Group& handle, const AllGatherVArgs& args) {
   detail::SymmetricPlace in_symmetric(group);
   std::array<Extent, kMaxGatheredTensors> inputs, outputs;
   for (const GatheredTensor& tensor : args.tensors) {
-    const std::size_t number = operation.work.tensors;
+    const std::size_t number = work.tensors;
     const TensorNames& names = names_of(number);
     detail::check_size(names.row_bytes.c_str(), tensor.row_bytes);
     const Extent input =
@@ -243,13 +245,13 @@ static void make_all_gather_v(const Group& handle, const AllGatherVArgs& args) {
     }
     inputs[number] = input;
     outputs[number] = output;
-    operation.work.tensor[operation.work.tensors++] = {.input = input.data,
-                                                       .output = const_cast<void*>(output.data),
-                                                       .row_bytes = tensor.row_bytes,
-                                                       .input_stride = input.stride,
-                                                       .output_stride = output.stride};
-    operation.whole = operation.whole && detail::rows_may_be_whole(input.data, tensor.row_bytes, input.stride) &&
-                      detail::rows_may_be_whole(output.data, tensor.row_bytes, output.stride);
+    work.tensor[work.tensors++] = {.input = input.data,
+                                   .output = const_cast<void*>(output.data),
+                                   .row_bytes = tensor.row_bytes,
+                                   .input_stride = input.stride,
+                                   .output_stride = output.stride};
+    all_whole = all_whole && detail::rows_may_be_whole(input.data, tensor.row_bytes, input.stride) &&
+                detail::rows_may_be_whole(output.data, tensor.row_bytes, output.stride);
     in_symmetric.add(output);
     own += input.payload();
     whole += output.payload();
@@ -259,15 +261,15 @@ static void make_all_gather_v(const Group& handle, const AllGatherVArgs& args) {
   detail::check_ready(handle, "all_gather_v", detail::kCountsHint);
   const detail::MovePlan plan = weft::plan(
       group, {.own = own, .whole = whole, .sent = 0, .symmetric = in_symmetric.found(), .launch = args.launch});
-  operation.work.line_packs = plan.slot_packs;
-  operation.work.shares.detour_packs = plan.detour_packs;
-  operation.work.shares.crews = static_cast<std::uint32_t>(plan.crews);
+  work.line_packs = plan.slot_packs;
+  work.shares.detour_packs = plan.detour_packs;
+  work.shares.crews = static_cast<std::uint32_t>(plan.crews);
   const detail::CallName name{in_symmetric.mark(fingerprint),
                               fmt::format("all_gather_v rows of {} bytes, {}{}, tag {}", widths,
                                           detail::describe(args.counts), in_symmetric.text(), args.tag),
                               true};
   detail::make_call(handle, {.name = name,
-                             .operation = in_symmetric.serve(operation),
+                             .bound = in_symmetric.serve(work, all_whole),
                              .blocks = plan.blocks,
                              .threads = plan.threads,
                              .stream = args.stream});

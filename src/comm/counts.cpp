@@ -3,10 +3,10 @@
 
 #include <algorithm>
 
-#include "comm/call.hpp"
 #include "comm/choices.hpp"
-#include "core/counts.hpp"
+#include "comm/ragged.hpp"
 #include "core/fingerprint.hpp"
+#include "core/move_kernels.hpp"
 #include "core/nvtx.hpp"
 
 namespace weft {
@@ -70,13 +70,14 @@ static void make_all_gather_counts(const Group& handle, const AllGatherCountsArg
   work.slot = args.slot;
   work.slot_rows = detail::counted_shares(group, counts, false, 0, 0).slot_rows;
   const std::size_t lines = parts.ranks * work.lines();
+  const detail::BoundKernel bound = detail::find_kernel(detail::CountsQuery{}).with(work);
   detail::make_call(
       handle, {.name = {detail::fingerprint("all_gather_counts", args.columns, args.group_ranks, args.split,
                                             args.split_slots, detail::fingerprint(counts), args.tag),
                         fmt::format("all_gather_counts columns {}, group_ranks {}, {}{} split {}, tag {}", args.columns,
                                     args.group_ranks, detail::describe(counts), args.split_slots ? "," : ", rows",
                                     name(args.split), args.tag)},
-               .operation = detail::CountsOperation{.work = work},
+               .bound = bound,
                .blocks = 2,
                .threads = static_cast<int>(std::clamp<std::size_t>((lines + 31) / 32 * 32, 64, detail::kMoveThreads)),
                .stream = args.stream});

@@ -7,6 +7,7 @@
 #include "comm/exchange_grid.hpp"
 #include "comm/exchange_state.hpp"
 #include "core/fingerprint.hpp"
+#include "core/moe_kernels.hpp"
 #include "core/nvtx.hpp"
 #include "core/plan.hpp"
 #include "weft/moe.hpp"
@@ -71,7 +72,7 @@ void check_ready(const Group& handle, const GroupState& channel, const char* wha
 }
 
 // Makes the call, or a part of it, of which is_kept() has been asked.
-void run(const Group& handle, GroupState& channel, const detail::CallName& name, detail::PlannedCall planned) {
+void run(const Group& handle, GroupState& channel, const detail::CallName& name, detail::KernelCall planned) {
   channel.remember(name);
   planned.call = channel.call(name.fingerprint);
   detail::run_held(handle, planned);
@@ -100,30 +101,31 @@ detail::ExchangeGridArgs grid_args(const ExchangeState& exchange, std::uint32_t 
           .most_blocks = channel.communicator().max_blocks()};
 }
 
-detail::PlannedCall plan_dispatch(const ExchangeState& exchange, const DispatchArgs& args, Part part,
-                                  std::uint32_t generation, std::uint32_t tokens) {
+detail::KernelCall plan_dispatch(const ExchangeState& exchange, const DispatchArgs& args, Part part,
+                                 std::uint32_t generation, std::uint32_t tokens) {
   const detail::ExchangeGrid grid = detail::dispatch_grid(grid_args(exchange, tokens, part, args.launch));
+  const ExchangeShape& shape = exchange.shape();
+  const detail::DispatchQuery query{.type = exchange.args().type, .cast = shape.cast, .order = shape.scale_order};
   return {.call = {},
-          .operation = detail::DispatchOperation{.work = {.exchange = exchange.view(generation),
-                                                          .part = part,
-                                                          .input = args.input,
-                                                          .scales = args.scales,
-                                                          .ids = args.topk_ids,
-                                                          .weights = args.topk_weights,
-                                                          .tokens = tokens,
-                                                          .senders = grid.senders,
-                                                          .wide_ids = args.topk_ids_are_i64,
-                                                          .discard = args.discard,
-                                                          .output = args.output,
-                                                          .output_scales = args.output_scales,
-                                                          .counts = args.counts,
-                                                          .offsets = args.offsets,
-                                                          .sources = args.output_sources,
-                                                          .source_tokens = args.source_tokens,
-                                                          .source_wait_ns = args.source_wait_ns,
-                                                          .local_ids = args.output_ids,
-                                                          .local_weights = args.output_weights},
-                                                 .type = exchange.args().type},
+          .bound = detail::find_kernel(query).with({.exchange = exchange.view(generation),
+                                                    .part = part,
+                                                    .input = args.input,
+                                                    .scales = args.scales,
+                                                    .ids = args.topk_ids,
+                                                    .weights = args.topk_weights,
+                                                    .tokens = tokens,
+                                                    .senders = grid.senders,
+                                                    .wide_ids = args.topk_ids_are_i64,
+                                                    .discard = args.discard,
+                                                    .output = args.output,
+                                                    .output_scales = args.output_scales,
+                                                    .counts = args.counts,
+                                                    .offsets = args.offsets,
+                                                    .sources = args.output_sources,
+                                                    .source_tokens = args.source_tokens,
+                                                    .source_wait_ns = args.source_wait_ns,
+                                                    .local_ids = args.output_ids,
+                                                    .local_weights = args.output_weights}),
           .blocks = grid.blocks,
           .threads = grid.threads,
           .stream = args.stream};
@@ -158,24 +160,23 @@ void check_combine_output(const ExchangeState& exchange, const CombineArgs& args
   if (args.source_wait_ns != nullptr) check_tensor(group, "source_wait_ns", args.source_wait_ns, 8);
 }
 
-detail::PlannedCall plan_combine(const ExchangeState& exchange, const CombineArgs& args, Part part) {
+detail::KernelCall plan_combine(const ExchangeState& exchange, const CombineArgs& args, Part part) {
   const detail::ExchangeGrid grid = detail::combine_grid(grid_args(exchange, args.ticket.tokens, part, args.launch));
-  return {
-      .call = {},
-      .operation = detail::CombineOperation{.work = {.exchange = exchange.view(args.ticket.generation),
-                                                     .part = part,
-                                                     .senders = grid.senders,
-                                                     .pairs = grid.pairs,
-                                                     .input = args.input,
-                                                     .residual = args.residual,
-                                                     .output = args.output,
-                                                     .source_wait_ns = args.source_wait_ns,
-                                                     .dispatch_admitted = exchange.dispatch_admitted()},
-                                            .type = exchange.args().combine_type,
-                                            .ranks = static_cast<std::uint32_t>(exchange.dispatch_channel().size())},
-      .blocks = grid.blocks,
-      .threads = grid.threads,
-      .stream = args.stream};
+  const detail::CombineQuery query{.type = exchange.args().combine_type,
+                                   .ranks = static_cast<std::uint32_t>(exchange.dispatch_channel().size())};
+  return {.call = {},
+          .bound = detail::find_kernel(query).with({.exchange = exchange.view(args.ticket.generation),
+                                                    .part = part,
+                                                    .senders = grid.senders,
+                                                    .pairs = grid.pairs,
+                                                    .input = args.input,
+                                                    .residual = args.residual,
+                                                    .output = args.output,
+                                                    .source_wait_ns = args.source_wait_ns,
+                                                    .dispatch_admitted = exchange.dispatch_admitted()}),
+          .blocks = grid.blocks,
+          .threads = grid.threads,
+          .stream = args.stream};
 }
 
 detail::SentCall make_combine(const Group& group, ExchangeState& exchange, const CombineArgs& args, Part part) {
@@ -269,7 +270,7 @@ void Exchange::dispatch_wait(Ticket ticket, const DispatchArgs& args) const {
   check_outputs(channel, exchange.shape(), args);
   const detail::SentCall sent = exchange.turns().sent(ExchangeTurns::Side::dispatch, ticket);
   check_ready(group, channel, "dispatch_wait");
-  const detail::PlannedCall planned = plan_dispatch(exchange, args, Part::wait, ticket.generation, ticket.tokens);
+  const detail::KernelCall planned = plan_dispatch(exchange, args, Part::wait, ticket.generation, ticket.tokens);
   static_cast<void>(detail::is_kept(group, args.stream));
   run(group, channel, {sent.fingerprint, "dispatch, its wait"}, planned);
   exchange.turns().note_waited(ExchangeTurns::Side::dispatch);

@@ -29,7 +29,7 @@ Capture* Capture::current() {
   return current_capture;
 }
 
-void Capture::keep(const Group& group, const PlannedCall& planned) {
+void Capture::keep(const Group& group, const KernelCall& planned) {
   if (&group.state().communicator() != &communicator_) {
     throw Error(Errc::invalid_argument, "group: not of the communicator whose calls this thread is capturing");
   }
@@ -44,7 +44,7 @@ bool is_kept(const Group& group, Stream stream) {
   return kept;
 }
 
-void run_held(const Group& group, const PlannedCall& planned) {
+void run_held(const Group& group, const KernelCall& planned) {
   if (Capture* const capture = Capture::current()) return capture->keep(group, planned);
   const GroupState& state = group.state();
   bool good = true;
@@ -52,7 +52,7 @@ void run_held(const Group& group, const PlannedCall& planned) {
   if (!good) state.communicator().throw_failed(state, planned.call);
 }
 
-void run_or_keep(const Group& group, const PlannedCall& planned) {
+void run_or_keep(const Group& group, const KernelCall& planned) {
   static_cast<void>(is_kept(group, planned.stream));
   run_held(group, planned);
 }

@@ -3,8 +3,11 @@
 
 #include "comm/call.hpp"
 #include "comm/choices.hpp"
+#include "comm/ragged.hpp"
 #include "core/fingerprint.hpp"
+#include "core/move_kernels.hpp"
 #include "core/nvtx.hpp"
+#include "core/rows.hpp"
 #include "weft/collectives.hpp"
 
 namespace weft {
@@ -56,20 +59,18 @@ void make(const Group& handle, const Scatter& scatter, Shares shares, const deta
                          .max_blocks = group.communicator().max_blocks()});
   shares.crews = static_cast<std::uint32_t>(plan.crews);
   if constexpr (!Shares::kKnown) shares.detour_packs = plan.detour_packs;
-  detail::make_call(
-      handle,
-      {.name = name,
-       .operation = detail::ReduceScatterOperation<Shares>{.work = {.shares = shares,
-                                                                    .slot_packs = plan.slot_packs,
-                                                                    .input = scatter.input.data,
-                                                                    .output = const_cast<void*>(scatter.output.data),
-                                                                    .row_bytes = row_bytes,
-                                                                    .input_stride = scatter.input.stride,
-                                                                    .output_stride = scatter.output.stride},
-                                                           .instance = instance_of(group, scatter)},
-       .blocks = plan.blocks,
-       .threads = plan.threads,
-       .stream = scatter.stream});
+  const detail::ScatterQuery<Shares> query{.instance = instance_of(group, scatter)};
+  detail::make_call(handle, {.name = name,
+                             .bound = find_kernel(query).with({.shares = shares,
+                                                               .slot_packs = plan.slot_packs,
+                                                               .input = scatter.input.data,
+                                                               .output = const_cast<void*>(scatter.output.data),
+                                                               .row_bytes = row_bytes,
+                                                               .input_stride = scatter.input.stride,
+                                                               .output_stride = scatter.output.stride}),
+                             .blocks = plan.blocks,
+                             .threads = plan.threads,
+                             .stream = scatter.stream});
 }
 
 }  // namespace

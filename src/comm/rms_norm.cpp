@@ -9,6 +9,7 @@
 #include "comm/call.hpp"
 #include "comm/choices.hpp"
 #include "core/fingerprint.hpp"
+#include "core/norm_kernels.hpp"
 #include "core/norm_steps.hpp"
 #include "core/nvtx.hpp"
 #include "weft/fused.hpp"
@@ -218,20 +219,22 @@ static void make_all_reduce_rms_norm(const Group& handle, const AllReduceRmsNorm
                                            : "",
                   args.tag)};
   group.remember(name);
-  const auto run = [&](const auto& operation, int blocks, int threads) {
+  const auto run = [&](const detail::BoundKernel& bound, int blocks, int threads) {
     detail::run_or_keep(handle, {.call = group.call(name.fingerprint),
-                                 .operation = operation,
+                                 .bound = bound,
                                  .blocks = blocks,
                                  .threads = threads,
                                  .stream = args.stream});
   };
-  const auto reduce = [&](const detail::NormWork& part) {
-    run(
-        detail::NormOperation{
-            .work = part, .type = args.type, .size = size, .algorithm = plan.algorithm, .keeps_own = plan.keeps_own},
-        plan.blocks, plan.threads);
-  };
-  if (plan.piece_packs == work.row_packs) {
+  const bool by_pieces = plan.piece_packs != work.row_packs;  // these are not normed, and so not cast
+  const auto fused =
+      detail::find_kernel(detail::FusedNormQuery{.type = args.type,
+                                                 .size = size,
+                                                 .algorithm = plan.algorithm,
+                                                 .casts = !by_pieces && work.scaling != detail::RowScaling::none,
+                                                 .keeps_own = plan.keeps_own});
+  const auto reduce = [&](const detail::NormWork& part) { run(fused.with(part), plan.blocks, plan.threads); };
+  if (!by_pieces) {
     std::size_t done = 0;
     do {
       const std::size_t rows = std::min<std::size_t>(args.tokens - done, plan.piece_rows);
@@ -241,7 +244,8 @@ static void make_all_reduce_rms_norm(const Group& handle, const AllReduceRmsNorm
   } else {
     const detail::NormSteps steps(work, plan.piece_packs);
     for (std::uint64_t i = 0; i < steps.sums(); ++i) reduce(steps.sum(i));
-    run(detail::NormRowsOperation{.work = steps.norm(), .type = args.type}, plan.norm_blocks, plan.norm_threads);
+    const auto norm = detail::find_kernel(detail::NormRowsQuery{.type = args.type});
+    run(norm.with(steps.norm()), plan.norm_blocks, plan.norm_threads);
   }
 }
 

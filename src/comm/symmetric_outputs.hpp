@@ -6,7 +6,7 @@
 
 #include "comm/call.hpp"
 #include "comm/symmetric_state.hpp"
-#include "core/operation.hpp"
+#include "core/move_kernels.hpp"
 
 namespace weft::detail {
 
@@ -24,16 +24,16 @@ class SymmetricPlace {
   // In words, for the call's name; empty where there is none.
   std::string text() const;
 
-  // `operation`, or the leanest form of it: for one tensor, for outputs in symmetric memory.
+  // The kernel for `work`, which gets the leanest form of it: for one tensor, for outputs in symmetric memory.
   template <class Shares, std::uint32_t most_tensors>
-  MoveOperation serve(const CopyOperation<Shares, most_tensors>& operation) const {
+  BoundKernel serve(const CopyWork<Shares, most_tensors>& work, bool whole) const {
     if constexpr (most_tensors != 1) {
-      if (operation.work.tensors == 1) return serve(copy_as<1, false>(operation));
+      if (work.tensors == 1) return serve(copy_as<1, false>(work), whole);
     }
-    if (!found()) return operation;
-    auto there = copy_as<most_tensors, true>(operation);
-    there.work.outputs = outputs();
-    return there;
+    if (!found()) return find_kernel(CopyQuery<Shares, most_tensors>{.whole = whole}).with(work);
+    auto there = copy_as<most_tensors, true>(work);
+    there.outputs = outputs();
+    return find_kernel(CopyQuery<Shares, most_tensors, true>{.whole = whole}).with(there);
   }
 
  private:

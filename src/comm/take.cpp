@@ -3,9 +3,11 @@
 
 #include <algorithm>
 
-#include "comm/call.hpp"
+#include "comm/ragged.hpp"
 #include "core/fingerprint.hpp"
 #include "core/nvtx.hpp"
+#include "core/rows.hpp"
+#include "core/take_kernels.hpp"
 
 namespace weft {
 namespace {
@@ -63,24 +65,23 @@ void take_rows(const Group& caller, const TakeRowsArgs& args) {
                           detail::fingerprint(args.counts)),
       fmt::format("take_rows of {} bytes, slot {} of {}, shard {} of {}, {}", args.row_bytes, args.slot, args.slots,
                   args.shard, args.shards, detail::describe(args.counts))};
-  detail::make_call(handle,
-                    {.name = name,
-                     .operation = detail::TakeOperation{.work = {.slots = shares,
-                                                                 .slot = static_cast<std::uint32_t>(args.slot),
-                                                                 .shards = static_cast<std::uint32_t>(args.shards),
-                                                                 .shard = static_cast<std::uint32_t>(args.shard),
-                                                                 .split = args.counts.split,
-                                                                 .split_slots = args.split_slots,
-                                                                 .input = input.data,
-                                                                 .output = const_cast<void*>(output.data),
-                                                                 .row_bytes = input.row_bytes,
-                                                                 .input_stride = input.stride,
-                                                                 .output_stride = output.stride,
-                                                                 .output_rows = args.output_rows},
-                                                        .whole = whole},
-                     .blocks = blocks_for(group, output.payload()),
-                     .threads = detail::kMoveThreads,
-                     .stream = args.stream});
+  detail::make_call(handle, {.name = name,
+                             .bound = detail::find_kernel(detail::TakeQuery{.whole = whole})
+                                          .with({.slots = shares,
+                                                 .slot = static_cast<std::uint32_t>(args.slot),
+                                                 .shards = static_cast<std::uint32_t>(args.shards),
+                                                 .shard = static_cast<std::uint32_t>(args.shard),
+                                                 .split = args.counts.split,
+                                                 .split_slots = args.split_slots,
+                                                 .input = input.data,
+                                                 .output = const_cast<void*>(output.data),
+                                                 .row_bytes = input.row_bytes,
+                                                 .input_stride = input.stride,
+                                                 .output_stride = output.stride,
+                                                 .output_rows = args.output_rows}),
+                             .blocks = blocks_for(group, output.payload()),
+                             .threads = detail::kMoveThreads,
+                             .stream = args.stream});
 }
 
 }  // namespace weft

@@ -147,6 +147,9 @@ enum class Misfit : std::uint32_t {
 // A fingerprint that no call has: its rank has rejected it.
 inline constexpr std::uint32_t kRejectedCall = 0x4a454354u;
 
+// Of a kernel that is told nothing but its call.
+struct NoWork {};
+
 // Which part of a call a launch makes. A wait follows its send, and nothing else of the group comes between.
 enum class Part : std::uint8_t { whole, send, wait };
 

@@ -123,6 +123,8 @@ struct InstanceQuery {
   ReduceOp op;
   std::uint32_t size;
   bool whole;
+
+  constexpr bool operator==(const InstanceQuery&) const = default;
 };
 constexpr bool has_lean_instance(const InstanceQuery& query) {
   if (!query.whole || query.op != ReduceOp::sum) return false;

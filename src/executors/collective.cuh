@@ -3,23 +3,12 @@
 
 #include <utility>
 
-#include "core/plan.hpp"
+#include "core/most_threads.hpp"
 #include "core/session.hpp"
 #include "team/cuda_block.cuh"
 #include "team/cuda_crew.cuh"
 
 namespace weft::detail {
-
-template <class A>
-constexpr int max_threads_of() {
-  if constexpr (requires { A::kMostThreads; }) {
-    return A::kMostThreads;
-  } else {
-    return max_threads(A::kSize);
-  }
-}
-template <class A>
-constexpr int kMaxThreads = max_threads_of<A>();
 
 template <class A, class T, class Early, int... phase>
 __device__ __forceinline__ void run_phases(T& team, const Session& session, const typename A::Places& places,

@@ -1,13 +1,12 @@
-#include "core/dispatch.hpp"
-#include "executors/cpu_run.hpp"
+#include "core/all_reduce_instances.hpp"
+#include "executors/kernel_table.hpp"
 
 namespace weft::detail {
 
-bool run_operation(const Call& call, const AllReduceOperation& operation, Liveness* liveness) {
-  bool good = false;
-  with_all_reduce(operation.instance, operation.algorithm,
-                  [&]<class A>() { good = run_call<A>(call, operation.work, liveness); });
-  return good;
+template std::span<const Kernel> kernels_of<AllReduceFamily>();
+
+KernelFor<AllReduceWork> find_kernel(const AllReduceQuery& query) {
+  return kernel_for<AllReduceFamily>(query);
 }
 
 }  // namespace weft::detail

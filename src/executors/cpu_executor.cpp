@@ -1,13 +1,9 @@
-#include <variant>
-
-#include "executors/cpu_run.hpp"
 #include "executors/executor.hpp"
 
 namespace weft::detail {
 
-bool run_on_cpu(const PlannedCall& planned, Liveness* liveness) {
-  return std::visit([&](const auto& operation) { return run_operation(planned.call, operation, liveness); },
-                    planned.operation);
+bool run_on_cpu(const KernelCall& call, Liveness* liveness) {
+  return call.bound.kernel->on_cpu(call.call, call.bound.work, liveness);
 }
 
 }  // namespace weft::detail

@@ -1,13 +1,15 @@
-#include "core/dispatch_moe.hpp"
-#include "executors/cpu_run.hpp"
+#include "core/moe_instances.hpp"
+#include "executors/kernel_table.hpp"
 
 namespace weft::detail {
 
-bool run_operation(const Call& call, const MoeOperation& operation, Liveness* liveness) {
-  bool good = false;
-  const auto run = [&]<class A>(const typename A::Work& work) { good = run_call<A>(call, work, liveness); };
-  std::visit(ServeMoe<decltype(run)>{run}, operation);
-  return good;
+template std::span<const Kernel> kernels_of<MoeFamily>();
+
+KernelFor<DispatchWork> find_kernel(const DispatchQuery& query) {
+  return kernel_for<MoeFamily>(query);
+}
+KernelFor<CombineWork> find_kernel(const CombineQuery& query) {
+  return kernel_for<MoeFamily>(query);
 }
 
 }  // namespace weft::detail

@@ -1,18 +1,15 @@
-#include "core/dispatch_norm.hpp"
-#include "executors/cpu_run.hpp"
+#include "core/norm_instances.hpp"
+#include "executors/kernel_table.hpp"
 
 namespace weft::detail {
 
-bool run_operation(const Call& call, const NormOperation& operation, Liveness* liveness) {
-  bool good = false;
-  with_norm(NormInstance::of(operation), [&]<class A>() { good = run_call<A>(call, operation.work, liveness); });
-  return good;
-}
+template std::span<const Kernel> kernels_of<NormFamily>();
 
-bool run_operation(const Call& call, const NormRowsOperation& operation, Liveness* liveness) {
-  bool good = false;
-  with_norm_rows(operation.type, [&]<class A>() { good = run_one_rank<A>(call, operation.work, liveness); });
-  return good;
+KernelFor<NormWork> find_kernel(const FusedNormQuery& query) {
+  return kernel_for<NormFamily>(query);
+}
+KernelFor<NormWork> find_kernel(const NormRowsQuery& query) {
+  return kernel_for<NormFamily>(query);
 }
 
 }  // namespace weft::detail

@@ -1,9 +1,12 @@
-#include "executors/cpu_run.hpp"
+#include "core/rejection_instances.hpp"
+#include "executors/kernel_table.hpp"
 
 namespace weft::detail {
 
-bool run_operation(const Call& call, const RejectionOperation&, Liveness* liveness) {
-  return run_one_rank<Rejection>(call, {}, liveness);
+template std::span<const Kernel> kernels_of<RejectionFamily>();
+
+KernelFor<NoWork> find_kernel(const RejectionQuery& query) {
+  return kernel_for<RejectionFamily>(query);
 }
 
 }  // namespace weft::detail

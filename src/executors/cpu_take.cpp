@@ -1,10 +1,12 @@
-#include "executors/cpu_run.hpp"
+#include "core/take_instances.hpp"
+#include "executors/kernel_table.hpp"
 
 namespace weft::detail {
 
-bool run_operation(const Call& call, const TakeOperation& operation, Liveness* liveness) {
-  if (operation.whole) return run_one_rank<TakeRows<true>>(call, operation.work, liveness);
-  return run_one_rank<TakeRows<false>>(call, operation.work, liveness);
+template std::span<const Kernel> kernels_of<TakeFamily>();
+
+KernelFor<TakeWork> find_kernel(const TakeQuery& query) {
+  return kernel_for<TakeFamily>(query);
 }
 
 }  // namespace weft::detail

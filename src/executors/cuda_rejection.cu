@@ -1,13 +1,8 @@
-#include "executors/cuda_launch.cuh"
+#include "core/rejection_instances.hpp"
+#include "executors/gpu_functions.cuh"
 
 namespace weft::detail {
 
-void launch_operation(const PlannedCall& planned, const RejectionOperation&) {
-  launch_one_rank<Rejection>(planned, {});
-}
-
-void load_rejections(Loader& loader) {
-  loader.load_one_rank<Rejection>();
-}
+template GpuFunctions gpu_functions<RejectionFamily>();
 
 }  // namespace weft::detail

@@ -1,15 +1,8 @@
-#include "executors/cuda_launch.cuh"
+#include "core/take_instances.hpp"
+#include "executors/gpu_functions.cuh"
 
 namespace weft::detail {
 
-void launch_operation(const PlannedCall& planned, const TakeOperation& operation) {
-  if (operation.whole) return launch_one_rank<TakeRows<true>>(planned, operation.work);
-  launch_one_rank<TakeRows<false>>(planned, operation.work);
-}
-
-void load_takes(Loader& loader) {
-  loader.load_one_rank<TakeRows<true>>();
-  loader.load_one_rank<TakeRows<false>>();
-}
+template GpuFunctions gpu_functions<TakeFamily>();
 
 }  // namespace weft::detail

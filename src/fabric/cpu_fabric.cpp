@@ -112,7 +112,7 @@ class CpuFabric final : public Fabric {
                   "stream: must be null on CPU ranks, where operations run in the calling thread");
     }
   }
-  bool run(const PlannedCall& planned) override { return run_on_cpu(planned, &liveness_); }
+  bool run(const KernelCall& planned) override { return run_on_cpu(planned, &liveness_); }
   bool keep_alive(Stream, const std::shared_ptr<Fabric>&) override { return false; }
 
   void split(int, int) override {}

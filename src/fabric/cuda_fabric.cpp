@@ -249,7 +249,7 @@ class CudaFabric final : public Fabric {
                     ? fmt::format("stream: belongs to GPU {}, and this rank drives GPU {}", device, device_)
                     : fmt::format("stream: not a CUDA stream ({})", cudaGetErrorString(result)));
   }
-  bool run(const PlannedCall& planned) override {
+  bool run(const KernelCall& planned) override {
     const DeviceScope scope(device_);
     launch_on_gpu(planned);
     return true;

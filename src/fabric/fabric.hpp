@@ -99,7 +99,7 @@ class Fabric {
   virtual void check_buffer(const char* name, const void* data) const = 0;
   virtual void check_stream(Stream stream) const = 0;
   // False: the call has failed, and the record says why. CPU ranks know that at once; GPUs only enqueue the call.
-  virtual bool run(const PlannedCall& planned) = 0;
+  virtual bool run(const KernelCall& planned) = 0;
   // Whether a graph is being captured on `stream`; it then keeps `what` alive.
   virtual bool keep_alive(Stream stream, const std::shared_ptr<Fabric>& what) = 0;
 

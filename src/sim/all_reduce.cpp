@@ -113,7 +113,7 @@ void AllReduceProgram::fill(unsigned call, unsigned rank) {
   if (spec.moving == Moving::trial) return fill_trial(call, rank);
   if (spec.moving == Moving::combine) return fill_combine(call, rank);
   if (spec.moving == Moving::rejection) {
-    tensors(call, rank).kernel = find_rejection_kernel(setup_.atomic_bytes, setup_.one_thread);
+    tensors(call, rank).kernel = find_rejection_kernel({setup_.atomic_bytes, setup_.one_thread});
     return;
   }
   if (spec.moving == Moving::rms_norm) return fill_norm(call, rank);

@@ -1,7 +1,7 @@
 // Counts that ranks tell each other as calls of a program.
 #include <algorithm>
 
-#include "core/counts.hpp"
+#include "core/counts_work.hpp"
 #include "sim/all_reduce.hpp"
 #include "sim/move_kernels.hpp"
 
@@ -89,7 +89,7 @@ void AllReduceProgram::fill_counts(unsigned call, unsigned rank) {
   work.split_slots = spec.split_slots;
   work.slot = spec.slot;
   work.slot_rows = kSlotRows;
-  t.kernel = find_move_kernel(detail::CountsOperation{.work = work}, setup_.atomic_bytes, setup_.one_thread);
+  t.kernel = find_move_kernel<detail::CountsQuery>({{}, work}, {setup_.atomic_bytes, setup_.one_thread});
 }
 
 }  // namespace weft::sim

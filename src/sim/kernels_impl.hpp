@@ -1,7 +1,7 @@
 // Which instance of an all-reduce a launch runs.
 #pragma once
 
-#include "core/dispatch.hpp"
+#include "core/all_reduce_instances.hpp"
 #include "sim/kernels.hpp"
 #include "sim/run.hpp"
 
@@ -12,12 +12,14 @@ namespace weft::sim {
 template <int unit>
 AllReduceKernel find_kernel_of(const KernelQuery& query) {
   AllReduceKernel kernel = nullptr;
-  with_all_reduce(query.instance, query.algorithm, [&]<class A>() {
+  const auto take = [&]<class A>() {
     if constexpr (A::Instance::kSize <= 4) {
       if (!query.one_thread) kernel = &run_thread<A, unit>;
       if constexpr (unit == 8) kernel = query.one_thread ? &run_rank<A, unit> : kernel;
     }
-  });
+  };
+  with_instance(detail::AllReduceFamily::List{},
+                detail::AllReduceQuery{.instance = query.instance, .algorithm = query.algorithm}, take);
   return kernel;
 }
 

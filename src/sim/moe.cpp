@@ -287,8 +287,8 @@ void AllReduceProgram::fill_dispatch(unsigned call, unsigned rank) {
                             .local_ids = by_rank ? words(local_ids) : nullptr,
                             .local_weights = reinterpret_cast<float*>(words(local_weights))};
   const auto kernel = [&] {
-    return find_moe_kernel(detail::DispatchOperation{work, setup_.exchange.type}, setup_.atomic_bytes,
-                           setup_.one_thread, setup_.lanes);
+    const detail::DispatchQuery query{setup_.exchange.type, exchange.shape.cast, exchange.shape.scale_order};
+    return find_kernel({query, work}, {setup_.atomic_bytes, setup_.one_thread, setup_.lanes});
   };
   t.kernel = kernel();
   work.part = detail::Part::wait;
@@ -364,8 +364,8 @@ void AllReduceProgram::fill_combine(unsigned call, unsigned rank) {
   const auto kernel = [&] {
     // The instance for many ranks serves three as well, and one of them takes it.
     const std::uint32_t ranks = setup_.ranks == 3 && rank == 0 ? detail::kMaxRanks : setup_.ranks;
-    return find_moe_kernel(detail::CombineOperation{work, DataType::bf16, ranks}, setup_.atomic_bytes,
-                           setup_.one_thread, setup_.lanes);
+    return find_kernel({detail::CombineQuery{DataType::bf16, ranks}, work},
+                       {setup_.atomic_bytes, setup_.one_thread, setup_.lanes});
   };
   t.kernel = kernel();
   work.part = detail::Part::wait;

@@ -1,7 +1,7 @@
 #include <stdexcept>
 #include <type_traits>
 
-#include "core/dispatch_moe.hpp"
+#include "core/moe_instances.hpp"
 #include "sim/move_kernels.hpp"
 
 namespace weft::sim {
@@ -18,30 +18,37 @@ template <class A>
 constexpr bool of_columns =
     casts<A, DataType::f16, ScaleOrder::columns> || casts<A, DataType::bf16, ScaleOrder::columns>;
 
-template <int unit, unsigned lanes = 1>
-Kernel find(const detail::MoeOperation& operation, bool one_thread) {
+template <int unit, unsigned lanes, class Query>
+Kernel find(const Wanted<Query>& wanted, bool one_thread) {
   Kernel kernel;
-  const auto take = [&]<class A>(const typename A::Work& work) {
+  with_instance(detail::MoeFamily::List{}, wanted.query, [&]<class A>() {
     if constexpr ((lanes == 1 || !of_f16<A>)&&(lanes == 8 || !of_columns<A>))
-      kernel = kernel_of<A, unit, lanes>(work, one_thread);
-  };
-  std::visit(detail::ServeMoe<decltype(take)>{take}, operation);
+      kernel = kernel_of<A, unit, lanes>(wanted.work, one_thread);
+  });
   return kernel;
+}
+
+template <class Query>
+Kernel find_with_lanes(const Wanted<Query>& wanted, const RunAs& as) {
+  switch (as.lanes) {
+    case 1:
+      return in_units(as.atomic_bytes, [&]<int unit>() { return find<unit, 1>(wanted, as.one_thread); });
+    case 2:
+      return find<16, 2>(wanted, as.one_thread);
+    case 8:  // from here on several lanes share a scale (CastRow::kSharers)
+      return find<16, 8>(wanted, as.one_thread);
+    default:
+      throw std::invalid_argument("simulator: no dispatch or combine with so many lanes");
+  }
 }
 
 }  // namespace
 
-Kernel find_moe_kernel(const detail::MoeOperation& operation, int atomic_bytes, bool one_thread, unsigned lanes) {
-  switch (lanes) {
-    case 1:
-      return in_units(atomic_bytes, [&]<int unit>() { return find<unit>(operation, one_thread); });
-    case 2:
-      return find<16, 2>(operation, one_thread);
-    case 8:  // from here on several lanes share a scale (CastRow::kSharers)
-      return find<16, 8>(operation, one_thread);
-    default:
-      throw std::invalid_argument("simulator: no dispatch or combine with so many lanes");
-  }
+Kernel find_kernel(const Wanted<detail::DispatchQuery>& wanted, const RunAs& as) {
+  return find_with_lanes(wanted, as);
+}
+Kernel find_kernel(const Wanted<detail::CombineQuery>& wanted, const RunAs& as) {
+  return find_with_lanes(wanted, as);
 }
 
 }  // namespace weft::sim

@@ -1,30 +1,40 @@
 #include "sim/move_kernels.hpp"
 
-#include "core/dispatch_moves.hpp"
+#include "core/move_instances.hpp"
+#include "core/rejection_instances.hpp"
 
 namespace weft::sim {
-namespace {
+
+using detail::CopyQuery;
+using detail::CountedShares;
+using detail::EqualShares;
+using detail::ScatterQuery;
 
 // The instance that production takes for the call. Left out are those for more ranks than set-ups have.
-template <int unit>
-Kernel find(const detail::MoveOperation& operation, bool one_thread) {
-  Kernel kernel;
-  const auto take = [&]<class A>(const typename A::Work& work) {
-    if constexpr (A::kSize <= 4) kernel = kernel_of<A, unit>(work, one_thread);
-  };
-  std::visit(detail::ServeMove<decltype(take)>{take}, operation);
-  return kernel;
+template <class Query>
+Kernel find_move_kernel(const Wanted<Query>& wanted, const RunAs& as) {
+  return in_units(as.atomic_bytes, [&]<int unit>() {
+    Kernel kernel;
+    with_instance(detail::MoveFamily::List{}, wanted.query, [&]<class A>() {
+      if constexpr (A::kSize <= 4) kernel = kernel_of<A, unit>(wanted.work, as.one_thread);
+    });
+    return kernel;
+  });
 }
+template Kernel find_move_kernel(const Wanted<CopyQuery<EqualShares, 1, false>>&, const RunAs&);
+template Kernel find_move_kernel(const Wanted<CopyQuery<EqualShares, 1, true>>&, const RunAs&);
+template Kernel find_move_kernel(const Wanted<CopyQuery<CountedShares, 1, false>>&, const RunAs&);
+template Kernel find_move_kernel(const Wanted<CopyQuery<CountedShares, 1, true>>&, const RunAs&);
+template Kernel find_move_kernel(const Wanted<CopyQuery<CountedShares, detail::kMaxTensors, false>>&, const RunAs&);
+template Kernel find_move_kernel(const Wanted<CopyQuery<CountedShares, detail::kMaxTensors, true>>&, const RunAs&);
+template Kernel find_move_kernel(const Wanted<ScatterQuery<EqualShares>>&, const RunAs&);
+template Kernel find_move_kernel(const Wanted<ScatterQuery<CountedShares>>&, const RunAs&);
+template Kernel find_move_kernel(const Wanted<detail::BarrierQuery>&, const RunAs&);
+template Kernel find_move_kernel(const Wanted<detail::CountsQuery>&, const RunAs&);
 
-}  // namespace
-
-Kernel find_move_kernel(const detail::MoveOperation& operation, int atomic_bytes, bool one_thread) {
-  return in_units(atomic_bytes, [&]<int unit>() { return find<unit>(operation, one_thread); });
-}
-
-Kernel find_rejection_kernel(int atomic_bytes, bool one_thread) {
-  return in_units(atomic_bytes,
-                  [&]<int unit>() { return one_rank_kernel_of<detail::Rejection, unit>({}, one_thread); });
+Kernel find_rejection_kernel(const RunAs& as) {
+  return in_units(as.atomic_bytes,
+                  [&]<int unit>() { return one_rank_kernel_of<detail::Rejection, unit>({}, as.one_thread); });
 }
 
 }  // namespace weft::sim

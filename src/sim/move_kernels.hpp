@@ -4,21 +4,39 @@
 
 #include <fmt/format.h>
 
-#include "core/operation.hpp"
+#include "core/moe_kernels.hpp"
+#include "core/move_kernels.hpp"
+#include "core/norm_kernels.hpp"
+#include "core/rejection_kernels.hpp"
 #include "sim/run.hpp"
 #include "weft/error.hpp"
 
 namespace weft::sim {
 
+// A query, and what its kernel is to do.
+template <class Query>
+struct Wanted {
+  Query query;
+  typename Query::Work work;
+};
+
+// How ranks run it. `lanes`: of a warp, for which there are fewer instances: bf16, in units of 16 bytes, norms of two
+// ranks.
+struct RunAs {
+  int atomic_bytes;
+  bool one_thread;
+  unsigned lanes = 1;
+};
+
 // Packs travel in units of 8 or 16 bytes: lines are wrong in smaller ones. Instances are those for any group and any
 // address; of sums, bf16 and i32.
-// `lanes`: of a warp, for which there are fewer instances: bf16, in units of 16 bytes, norms of two ranks.
-Kernel find_move_kernel(const detail::MoveOperation& operation, int atomic_bytes, bool one_thread);
-Kernel find_norm_kernel(const detail::NormOperation& operation, int atomic_bytes, bool one_thread, unsigned lanes);
-Kernel find_norm_rows_kernel(const detail::NormRowsOperation& operation, int atomic_bytes, bool one_thread,
-                             unsigned lanes);
-Kernel find_rejection_kernel(int atomic_bytes, bool one_thread);
-Kernel find_moe_kernel(const detail::MoeOperation& operation, int atomic_bytes, bool one_thread, unsigned lanes);
+template <class Query>
+Kernel find_move_kernel(const Wanted<Query>& wanted, const RunAs& as);
+Kernel find_kernel(const Wanted<detail::FusedNormQuery>& wanted, const RunAs& as);
+Kernel find_kernel(const Wanted<detail::NormRowsQuery>& wanted, const RunAs& as);
+Kernel find_kernel(const Wanted<detail::DispatchQuery>& wanted, const RunAs& as);
+Kernel find_kernel(const Wanted<detail::CombineQuery>& wanted, const RunAs& as);
+Kernel find_rejection_kernel(const RunAs& as);
 
 // Calls `find` for the unit; throws where there is no kernel.
 template <class Find>

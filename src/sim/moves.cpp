@@ -166,53 +166,53 @@ void AllReduceProgram::fill_move(unsigned call, unsigned rank) {
     return detail::rows_may_be_whole(memory + made[k].input, row, row) &&
            detail::rows_may_be_whole(memory + made[k].output, row, row);
   };
+  const RunAs as{setup_.atomic_bytes, setup_.one_thread};
   const auto copy = [&]<std::uint32_t most>(const auto& shares) {
     using Shares = std::remove_cvref_t<decltype(shares)>;
-    const auto fill = [&]<bool symmetric>() {
-      detail::CopyOperation<Shares, most, symmetric> op{};
-      op.work.shares = shares;
-      op.work.line_packs = slot_packs;
-      op.work.tensors = static_cast<std::uint32_t>(tensors_in_call);
-      for (std::size_t k = 0; k < tensors_in_call; ++k) op.work.tensor[k] = tensor(k);
-      return op;
+    bool all_whole = true;
+    for (std::size_t k = 0; k < tensors_in_call; ++k) all_whole = all_whole && whole(k);
+    const auto find = [&]<bool symmetric>() {
+      Wanted<detail::CopyQuery<Shares, most, symmetric>> wanted{.query = {.whole = all_whole}, .work = {}};
+      wanted.work.shares = shares;
+      wanted.work.line_packs = slot_packs;
+      wanted.work.tensors = static_cast<std::uint32_t>(tensors_in_call);
+      for (std::size_t k = 0; k < tensors_in_call; ++k) wanted.work.tensor[k] = tensor(k);
+      if constexpr (symmetric) {
+        for (std::size_t member = 0; member < n; ++member)
+          wanted.work.outputs.near[member] = world_.symmetric(members[member]);
+        wanted.work.outputs.tile_shift = static_cast<std::uint32_t>(std::countr_zero(setup_.bulk_packs));
+      }
+      return find_move_kernel(wanted, as);
     };
-    const auto finish = [&](auto op) {
-      op.whole = true;
-      for (std::size_t k = 0; k < tensors_in_call; ++k) op.whole = op.whole && whole(k);
-      return detail::MoveOperation{op};
-    };
-    if (!spec.symmetric) return finish(fill.template operator()<false>());
-    auto op = fill.template operator()<true>();
-    for (std::size_t member = 0; member < n; ++member) op.work.outputs.near[member] = world_.symmetric(members[member]);
-    op.work.outputs.tile_shift = static_cast<std::uint32_t>(std::countr_zero(setup_.bulk_packs));
-    return finish(op);
+    return spec.symmetric ? find.template operator()<true>() : find.template operator()<false>();
   };
   const auto scatter = [&](const auto& shares) {
-    using Shares = std::remove_cvref_t<decltype(shares)>;
-    return detail::ReduceScatterOperation<Shares>{
-        .work = {.shares = shares,
-                 .slot_packs = slot_packs,
-                 .input = memory + made[0].input,
-                 .output = memory + made[0].output,
-                 .row_bytes = width * element,
-                 .input_stride = width * element,
-                 .output_stride = width * element},
-        .instance = {
-            .type = setup_.type, .op = ReduceOp::sum, .size = static_cast<std::uint32_t>(n), .whole = whole(0)}};
+    using Query = detail::ScatterQuery<std::remove_cvref_t<decltype(shares)>>;
+    const Query query{
+        {.type = setup_.type, .op = ReduceOp::sum, .size = static_cast<std::uint32_t>(n), .whole = whole(0)}};
+    return find_move_kernel<Query>({.query = query,
+                                    .work = {.shares = shares,
+                                             .slot_packs = slot_packs,
+                                             .input = memory + made[0].input,
+                                             .output = memory + made[0].output,
+                                             .row_bytes = width * element,
+                                             .input_stride = width * element,
+                                             .output_stride = width * element}},
+                                   as);
   };
-  detail::MoveOperation operation = detail::BarrierOperation{};
   if (spec.moving == Moving::reduce_scatter) {
-    operation = scatter(equal);
+    t.kernel = scatter(equal);
   } else if (scatters_v) {
-    operation = scatter(counted);
+    t.kernel = scatter(counted);
   } else if (gathers_v && tensors_in_call > 1) {
-    operation = copy.operator()<detail::kMaxTensors>(counted);
+    t.kernel = copy.operator()<detail::kMaxTensors>(counted);
   } else if (gathers_v) {
-    operation = copy.operator()<1>(counted);
-  } else if (spec.moving != Moving::barrier) {
-    operation = copy.operator()<1>(equal);
+    t.kernel = copy.operator()<1>(counted);
+  } else if (spec.moving == Moving::barrier) {
+    t.kernel = find_move_kernel<detail::BarrierQuery>({}, as);
+  } else {
+    t.kernel = copy.operator()<1>(equal);
   }
-  t.kernel = find_move_kernel(operation, setup_.atomic_bytes, setup_.one_thread);
 }
 
 }  // namespace weft::sim

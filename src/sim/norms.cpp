@@ -55,16 +55,17 @@ Scale scale_of(float largest, bool power_of_two) {
 }  // namespace
 
 Kernel AllReduceProgram::kernel_of_norm(const CallSetup& spec, const detail::NormWork& work, std::uint32_t size) const {
+  const RunAs as{setup_.atomic_bytes, setup_.one_thread, setup_.lanes};
   if (spec.alone) {
-    return find_norm_rows_kernel({.work = detail::NormSteps(work, spec.piece).norm(), .type = setup_.type},
-                                 setup_.atomic_bytes, setup_.one_thread, setup_.lanes);
+    return find_kernel({detail::NormRowsQuery{setup_.type}, detail::NormSteps(work, spec.piece).norm()}, as);
   }
-  return find_norm_kernel({.work = spec.piece == 0 ? work : detail::NormSteps(work, spec.piece).sum(spec.step),
-                           .type = setup_.type,
-                           .size = size,
-                           .algorithm = setup_.algorithm,
-                           .keeps_own = spec.norm.keeps_own},
-                          setup_.atomic_bytes, setup_.one_thread, setup_.lanes);
+  const detail::NormWork part = spec.piece == 0 ? work : detail::NormSteps(work, spec.piece).sum(spec.step);
+  const detail::FusedNormQuery query{.type = setup_.type,
+                                     .size = size,
+                                     .algorithm = setup_.algorithm,
+                                     .casts = part.scaling != detail::RowScaling::none,
+                                     .keeps_own = spec.norm.keeps_own};
+  return find_kernel({query, part}, as);
 }
 
 // Bytes of a rank's tensors, one behind the other, with a guard of a pack in front of each and behind the last. In

@@ -1,4 +1,4 @@
-// How a launch runs in the simulator: as executors/cuda_launch.cuh runs a kernel, thread by thread, or as
+// How a launch runs in the simulator: as executors/collective.cuh runs a kernel, thread by thread, or as
 // executors/blocks.hpp does, phase by phase.
 #pragma once
 

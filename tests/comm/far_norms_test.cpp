@@ -3,6 +3,7 @@
 
 #include <cstring>
 
+#include "core/norm_kernels.hpp"
 #include "executors/executor.hpp"
 #include "support/far.hpp"
 #include "support/norms.hpp"
@@ -45,10 +46,8 @@ void expect_right(Algorithm algorithm) {
       work.row_packs = static_cast<std::uint32_t>(stride);
       work.inverse_columns = 1.0f / kHidden;
       work.epsilon = args.epsilon;
-      run_on_cpu(
-          {.call = mine.call(77),
-           .operation = NormOperation{.work = work, .type = args.type, .size = FarRank::kSize, .algorithm = algorithm}},
-          nullptr);
+      const FusedNormQuery query{.type = args.type, .size = FarRank::kSize, .algorithm = algorithm, .casts = false};
+      run_on_cpu({.call = mine.call(77), .bound = find_kernel(query).with(work)}, nullptr);
       if (mine.record->complete != 0) throw std::runtime_error("the call failed");
       for (int tensor = 0; tensor < test::kNormTensors; ++tensor)
         test::expect_after(prepared, static_cast<NormTensor>(tensor), bytes_of(tensor));

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <stdexcept>
 
+#include "core/all_reduce_kernels.hpp"
 #include "executors/executor.hpp"
 #include "support/cases.hpp"
 #include "support/far.hpp"
@@ -28,17 +29,16 @@ void expect_right(Algorithm algorithm, DataType type) {
   for (std::uint32_t call = 0; call < 5; ++call) {
     calls.push_back(test::prepare({.count = 100 + call, .type = type, .fill = test::Fill::random, .seed = call}, 3));
   }
+  const auto kernel = find_kernel(AllReduceQuery{
+      .instance = {.type = type, .op = ReduceOp::sum, .size = FarRank::kSize, .whole = false}, .algorithm = algorithm});
   test::expect_no_errors(test::run_ranks(FarRank::kSize, [&](int r) {
     for (const Prepared& p : calls) {
       test::Tensors tensors(p.call, p.inputs[static_cast<std::size_t>(r)]);
       FarRank& mine = *ranks[static_cast<std::size_t>(r)];
-      run_on_cpu({.call = mine.call(77),
-                  .operation =
-                      AllReduceOperation{
-                          .work = {tensors.input.content().data(), tensors.output.content().data(), p.call.count},
-                          .instance = {.type = type, .op = ReduceOp::sum, .size = FarRank::kSize, .whole = false},
-                          .algorithm = algorithm}},
-                 nullptr);
+      run_on_cpu(
+          {.call = mine.call(77),
+           .bound = kernel.with({tensors.input.content().data(), tensors.output.content().data(), p.call.count})},
+          nullptr);
       if (mine.record->complete != 0) throw std::runtime_error("the call failed");
       tensors.check(p, r);
     }

@@ -311,7 +311,7 @@ TEST(RaggedGrids, FollowFromTheLargerOfWhatARankSendsAndReceives) {
   const auto grid_of = [&](auto&& call) {
     detail::Capture capture(communicator.world().state().communicator());
     call();
-    const detail::PlannedCall planned = capture.take().calls.at(0).planned;
+    const detail::KernelCall planned = capture.take().calls.at(0).planned;
     return std::pair(planned.blocks, planned.threads);
   };
   const auto gather = [&](std::size_t input_rows, std::size_t output_rows) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "algorithms/moe_rows.hpp"
+#include "core/moe_kernels.hpp"
 #include "executors/executor.hpp"
 #include "support/far_moe.hpp"
 #include "support/ranks.hpp"
@@ -28,8 +29,8 @@ std::uint32_t exponent(std::uint32_t number) {
   return 120 + number % 16;
 }
 
-void run(ExchangeRank& mine, FarChannel& half, const MoeOperation& operation) {
-  run_on_cpu({.call = mine.call(half), .operation = operation}, nullptr);
+void run(ExchangeRank& mine, FarChannel& half, const BoundKernel& bound) {
+  run_on_cpu({.call = mine.call(half), .bound = bound}, nullptr);
   if (mine.record->complete != 0) throw std::runtime_error("the call failed");
 }
 
@@ -140,26 +141,26 @@ TEST_P(MoeFarOffsets, RowsOfWindowsAndOutputs) {
                  scales.data() + std::size_t{token} * args.scale_bytes, call, rank, token);
       }
       run(mine, mine.dispatch,
-          DispatchOperation{.work = {.exchange = mine.view(),
-                                     .part = Part::whole,
-                                     .input = mine.input.data(),
-                                     .scales = scales.data(),
-                                     .ids = ids.data(),
-                                     .weights = nullptr,
-                                     .tokens = kTokens,
-                                     .senders = 0,
-                                     .wide_ids = false,
-                                     .discard = true,
-                                     .output = mine.output.data(),
-                                     .output_scales = mine.output_scales.data(),
-                                     .counts = counts.data(),
-                                     .offsets = args.layout == RowLayout::expert_contiguous ? offsets.data() : nullptr,
-                                     .sources = nullptr,
-                                     .source_tokens = source_tokens.data(),
-                                     .source_wait_ns = nullptr,
-                                     .local_ids = args.layout == RowLayout::rank_major ? local_ids.data() : nullptr,
-                                     .local_weights = nullptr},
-                            .type = args.type});
+          find_kernel(DispatchQuery{args.type, mine.shape.cast, mine.shape.scale_order})
+              .with({.exchange = mine.view(),
+                     .part = Part::whole,
+                     .input = mine.input.data(),
+                     .scales = scales.data(),
+                     .ids = ids.data(),
+                     .weights = nullptr,
+                     .tokens = kTokens,
+                     .senders = 0,
+                     .wide_ids = false,
+                     .discard = true,
+                     .output = mine.output.data(),
+                     .output_scales = mine.output_scales.data(),
+                     .counts = counts.data(),
+                     .offsets = args.layout == RowLayout::expert_contiguous ? offsets.data() : nullptr,
+                     .sources = nullptr,
+                     .source_tokens = source_tokens.data(),
+                     .source_wait_ns = nullptr,
+                     .local_ids = args.layout == RowLayout::rank_major ? local_ids.data() : nullptr,
+                     .local_weights = nullptr}));
       for (std::uint32_t source = 0; source < kRanks; ++source) {
         for (std::uint32_t token = 0; token < kTokens; ++token) {
           for (const std::uint32_t k : {0u, 1u}) {
@@ -172,17 +173,16 @@ TEST_P(MoeFarOffsets, RowsOfWindowsAndOutputs) {
       if (far.has_scales()) continue;
       // Experts that give back what they got: x + x, which bf16 holds.
       run(mine, mine.combine,
-          CombineOperation{.work = {.exchange = mine.view(),
-                                    .part = Part::whole,
-                                    .senders = 0,
-                                    .pairs = true,
-                                    .input = mine.output.data(),
-                                    .residual = nullptr,
-                                    .output = mine.result.data(),
-                                    .source_wait_ns = nullptr,
-                                    .dispatch_admitted = mine.dispatch.local.admitted},
-                           .type = DataType::bf16,
-                           .ranks = kRanks});
+          find_kernel(CombineQuery{DataType::bf16, kRanks})
+              .with({.exchange = mine.view(),
+                     .part = Part::whole,
+                     .senders = 0,
+                     .pairs = true,
+                     .input = mine.output.data(),
+                     .residual = nullptr,
+                     .output = mine.result.data(),
+                     .source_wait_ns = nullptr,
+                     .dispatch_admitted = mine.dispatch.local.admitted}));
       for (std::uint64_t i = 0; i < kTokens * args.hidden; ++i) {
         const std::uint32_t token = static_cast<std::uint32_t>(i / args.hidden);
         if (result[i] == element(number_of(call, rank, token, i % args.hidden)) + 0x80u) continue;

@@ -88,7 +88,7 @@ class ApartFabric final : public Fabric {
   void check_stream(Stream stream) const override { near_->check_stream(stream); }
   std::uint32_t poison() const override { return near_->poison(); }
   std::vector<int> dead_peers() const override { return near_->dead_peers(); }
-  bool run(const PlannedCall& planned) override { return near_->run(planned); }
+  bool run(const KernelCall& planned) override { return near_->run(planned); }
   bool keep_alive(Stream stream, const std::shared_ptr<Fabric>& what) override {
     return near_->keep_alive(stream, what);
   }

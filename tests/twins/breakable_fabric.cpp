@@ -1,9 +1,14 @@
 #include "twins/breakable_fabric.hpp"
 
-#include <concepts>
 #include <map>
 #include <optional>
 #include <vector>
+
+#include "core/all_reduce_kernels.hpp"
+#include "core/moe_kernels.hpp"
+#include "core/move_kernels.hpp"
+#include "core/norm_kernels.hpp"
+#include "core/take_kernels.hpp"
 
 #define make_cpu_fabric make_sound_fabric
 #include "fabric/cpu_fabric.cpp"
@@ -13,33 +18,30 @@ namespace weft::detail {
 
 Break broken;
 
+using EqualCopy = CopyWork<EqualShares, 1>;
+
+template <class Work>
+const void** input_in(BoundKernel& bound) {
+  Work* const work = work_of<Work>(bound);
+  if (work == nullptr) return nullptr;
+  if constexpr (requires { work->tensor; }) {
+    return &work->tensor[0].input;
+  } else {
+    return &work->input;
+  }
+}
+template <class... Work>
+const void** input_in_any(BoundKernel& bound) {
+  const void** input = nullptr;
+  static_cast<void>(((input = input_in<Work>(bound), input != nullptr) || ...));
+  return input;
+}
 // What a call of the protocol sends; null where that is nothing.
-const void** input_of(Operation& operation) {
-  using Input = const void**;
-  const auto of_move = [](auto& move) -> Input {
-    if constexpr (requires { move.work.tensor; }) {
-      return &move.work.tensor[0].input;
-    } else if constexpr (requires {
-                           { &move.work.input } -> std::same_as<Input>;
-                         }) {
-      return &move.work.input;
-    } else {
-      return nullptr;
-    }
-  };
-  return std::visit(
-      [&](auto& one) -> Input {
-        if constexpr (requires {
-                        { &one.work.input } -> std::same_as<Input>;
-                      }) {
-          return &one.work.input;
-        } else if constexpr (requires { one.index(); }) {
-          return std::visit(of_move, one);
-        } else {
-          return nullptr;
-        }
-      },
-      operation);
+const void** input_of(BoundKernel& bound) {
+  return input_in_any<AllReduceWork, NormWork, DispatchWork, CombineWork, TakeWork, EqualCopy,
+                      CopyWork<EqualShares, 1, true>, CopyWork<CountedShares, 1>, CopyWork<CountedShares, 1, true>,
+                      CopyWork<CountedShares, kMaxTensors>, CopyWork<CountedShares, kMaxTensors, true>,
+                      ReduceScatterWork<EqualShares>, ReduceScatterWork<CountedShares>>(bound);
 }
 
 class BreakableFabric final : public Fabric {
@@ -84,21 +86,22 @@ class BreakableFabric final : public Fabric {
   void check_stream(Stream stream) const override { sound_->check_stream(stream); }
   std::uint32_t poison() const override { return sound_->poison(); }
   std::vector<int> dead_peers() const override { return sound_->dead_peers(); }
-  bool run(const PlannedCall& planned) override {
-    if (broken.barriers && is_barrier(planned.operation)) return true;
-    const bool good = sound_->run(as_before(planned));
-    if (const auto* sum = std::get_if<AllReduceOperation>(&planned.operation); sum != nullptr && rank_ == broken.sums)
-      static_cast<std::uint8_t*>(sum->work.output)[1] ^= 4;
-    if (const auto* norm = std::get_if<NormOperation>(&planned.operation); norm != nullptr && rank_ == broken.residuals)
-      static_cast<std::uint8_t*>(norm->work.residual_output)[1] ^= 4;
-    const auto* move = std::get_if<MoveOperation>(&planned.operation);
-    const auto* copy = move != nullptr ? std::get_if<EqualCopy>(move) : nullptr;
+  bool run(const KernelCall& planned) override {
+    const Kernel* const barrier = find_kernel(BarrierQuery{}).kernel;
+    if (broken.barriers && planned.bound.kernel == barrier) return true;
+    KernelCall made = as_before(planned);
+    const bool good = sound_->run(made);
+    if (const auto* sum = work_of<AllReduceWork>(made.bound); sum != nullptr && rank_ == broken.sums)
+      static_cast<std::uint8_t*>(sum->output)[1] ^= 4;
+    if (const auto* norm = work_of<NormWork>(made.bound); norm != nullptr && rank_ == broken.residuals)
+      static_cast<std::uint8_t*>(norm->residual_output)[1] ^= 4;
+    const auto* copy = work_of<EqualCopy>(made.bound);
     if (copy == nullptr) return good;
-    const bool to_each = copy->work.shares.sender == kEverybody && copy->work.shares.input_step != 0;
-    if (to_each && rank_ == broken.all_to_alls) static_cast<std::uint8_t*>(copy->work.tensor[0].output)[1] ^= 4;
-    if (copy->work.shares.sender == kEverybody || rank_ != broken.copies_to) return good;
-    const auto sender = static_cast<int>(planned.call.channel->member[copy->work.shares.sender]);
-    if (sender == broken.copies_from) static_cast<std::uint8_t*>(copy->work.tensor[0].output)[5] ^= 4;
+    const bool to_each = copy->shares.sender == kEverybody && copy->shares.input_step != 0;
+    if (to_each && rank_ == broken.all_to_alls) static_cast<std::uint8_t*>(copy->tensor[0].output)[1] ^= 4;
+    if (copy->shares.sender == kEverybody || rank_ != broken.copies_to) return good;
+    const auto sender = static_cast<int>(planned.call.channel->member[copy->shares.sender]);
+    if (sender == broken.copies_from) static_cast<std::uint8_t*>(copy->tensor[0].output)[5] ^= 4;
     return good;
   }
   bool keep_alive(Stream stream, const std::shared_ptr<Fabric>& what) override {
@@ -113,21 +116,17 @@ class BreakableFabric final : public Fabric {
 
  private:
   // The call with what an earlier one like it has sent, if the break is that.
-  PlannedCall as_before(const PlannedCall& planned) {
-    PlannedCall call = planned;
-    const void** const input = input_of(call.operation);
+  KernelCall as_before(const KernelCall& planned) {
+    KernelCall call = planned;
+    const void** const input = input_of(call.bound);
     if (input == nullptr) return call;
-    auto& sent = sent_[{call.operation.index(), planned.call.channel}];
+    auto& sent = sent_[{call.bound.kernel, planned.call.channel}];
     sent.push_back(*input);
     if (rank_ == broken.stale && sent.size() > broken.calls_before)
       *input = sent[sent.size() - 1 - broken.calls_before];
     return call;
   }
   bool few_blocks() const { return rank_ == broken.few_blocks; }
-  static bool is_barrier(const Operation& operation) {
-    const auto* move = std::get_if<MoveOperation>(&operation);
-    return move != nullptr && std::holds_alternative<BarrierOperation>(*move);
-  }
   bool lies_with(const Pack* place, int owner) const {
     if (owner < 0 || owner >= size_) return false;
     const auto* address = reinterpret_cast<const std::byte*>(place);
@@ -138,7 +137,7 @@ class BreakableFabric final : public Fabric {
   std::shared_ptr<Fabric> sound_;
   int rank_, size_ = 0;
   std::size_t window_bytes_ = 0;
-  std::map<std::pair<std::size_t, const void*>, std::vector<const void*>> sent_;  // by kind of operation and channel
+  std::map<std::pair<const Kernel*, const void*>, std::vector<const void*>> sent_;  // by kernel and channel
 };
 
 std::shared_ptr<Fabric> make_cpu_fabric(const FabricArgs& args) {

@@ -1,0 +1,25 @@
+// How many threads a block of an algorithm may have: as its registers allow.
+#pragma once
+
+#include "core/plan.hpp"
+
+namespace weft::detail {
+
+template <class A>
+constexpr int max_threads_of() {
+  if constexpr (requires { A::kMostThreads; }) {
+    return A::kMostThreads;
+  } else {
+    return max_threads(A::kSize);
+  }
+}
+template <class A>
+constexpr int kMaxThreads = max_threads_of<A>();
+
+// What one rank does alone is no call of the protocol, and has no phases.
+template <class A>
+constexpr bool kIsOneRanks = !requires {
+  A::kPhases;
+};
+
+}  // namespace weft::detail

@@ -1,0 +1,155 @@
+// Every call finds a kernel, the right one, among those that are loaded when a communicator is made.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+#include <vector>
+
+#include "core/all_reduce_kernels.hpp"
+#include "core/moe_kernels.hpp"
+#include "core/move_kernels.hpp"
+#include "core/norm_kernels.hpp"
+#include "core/rejection_kernels.hpp"
+#include "core/take_kernels.hpp"
+
+namespace weft::test {
+namespace {
+
+using detail::CountedShares;
+using detail::EqualShares;
+using detail::InstanceQuery;
+using detail::Kernel;
+
+constexpr DataType kTypes[] = {DataType::bf16, DataType::f16, DataType::f32, DataType::i32};
+
+bool is_loaded(const Kernel* kernel) {
+  return std::ranges::any_of(detail::all_kernels(), [&](std::span<const Kernel> family) {
+    return kernel >= family.data() && kernel < family.data() + family.size();
+  });
+}
+// How many kernels of the family serve something.
+class Found {
+ public:
+  template <class Query>
+  const Kernel* add(const Query& query) {
+    const auto found = find_kernel(query);
+    EXPECT_TRUE(is_loaded(found.kernel));
+    EXPECT_TRUE(*found.kernel->work_type == typeid(typename Query::Work));
+    EXPECT_NE(found.kernel->on_cpu, nullptr);
+    EXPECT_EQ(found.kernel->on_gpu != nullptr, WEFT_WITH_CUDA != 0);
+    kernels_.insert(found.kernel);
+    return found.kernel;
+  }
+  std::size_t count() const { return kernels_.size(); }
+
+ private:
+  std::set<const Kernel*> kernels_;
+};
+
+TEST(Kernels, AllReduces) {
+  Found found;
+  const auto find = [&](Algorithm algorithm, const InstanceQuery& instance) {
+    return found.add(detail::AllReduceQuery{.instance = instance, .algorithm = algorithm});
+  };
+  for (const DataType type : kTypes) {
+    for (const ReduceOp op : {ReduceOp::sum, ReduceOp::max}) {
+      for (const Algorithm algorithm : {Algorithm::one_shot, Algorithm::two_shot, Algorithm::bulk}) {
+        const Kernel* const general = find(algorithm, {.type = type, .op = op, .size = 2, .whole = false});
+        EXPECT_EQ(general->most_threads, detail::max_threads(0));
+        for (std::uint32_t size = 1; size <= detail::kMaxRanks; ++size) {
+          const InstanceQuery instance{.type = type, .op = op, .size = size, .whole = true};
+          const bool lean = has_lean_instance(instance);
+          const Kernel* const kernel = find(algorithm, instance);
+          EXPECT_EQ(kernel != general, lean) << size;
+          EXPECT_EQ(kernel->most_threads, detail::max_threads(lean ? size : 0)) << size;
+        }
+      }
+      if (!detail::multimem_adds(type, op)) continue;
+      for (const Algorithm algorithm : {Algorithm::multimem_one_shot, Algorithm::multimem_two_shot})
+        find(algorithm, {.type = type, .op = op, .size = 8, .whole = true});
+    }
+  }
+  EXPECT_EQ(found.count(), detail::kernels_of<detail::AllReduceFamily>().size());
+}
+
+TEST(Kernels, GathersAndScatters) {
+  Found found;
+  for (const bool whole : {false, true}) {
+    found.add(detail::CopyQuery<EqualShares, 1>{whole});
+    found.add(detail::CopyQuery<EqualShares, 1, true>{whole});
+    found.add(detail::CopyQuery<CountedShares, 1>{whole});
+    found.add(detail::CopyQuery<CountedShares, 1, true>{whole});
+    found.add(detail::CopyQuery<CountedShares, detail::kMaxTensors>{whole});
+    found.add(detail::CopyQuery<CountedShares, detail::kMaxTensors, true>{whole});
+    for (const DataType type : kTypes) {
+      for (std::uint32_t size = 1; size <= detail::kMaxRanks; ++size) {
+        const InstanceQuery instance{.type = type, .op = ReduceOp::sum, .size = size, .whole = whole};
+        const Kernel* const kernel = found.add(detail::ScatterQuery<EqualShares>{instance});
+        found.add(detail::ScatterQuery<CountedShares>{instance});
+        InstanceQuery general = instance;
+        general.whole = false;
+        EXPECT_EQ(kernel != found.add(detail::ScatterQuery<EqualShares>{general}), has_lean_scatter(instance));
+      }
+    }
+  }
+  found.add(detail::BarrierQuery{});
+  found.add(detail::CountsQuery{});
+  EXPECT_EQ(found.count(), detail::kernels_of<detail::MoveFamily>().size());
+}
+
+TEST(Kernels, DispatchAndCombine) {
+  Found found;
+  for (const RowType type : {RowType::bf16, RowType::f16, RowType::fp8}) {
+    for (const RowCast cast : {RowCast::none, RowCast::fp8, RowCast::fp8_ue8m0}) {
+      if (type == RowType::fp8 && cast != RowCast::none) continue;
+      for (const ScaleOrder order : {ScaleOrder::rows, ScaleOrder::columns})
+        found.add(detail::DispatchQuery{type, cast, order});
+    }
+  }
+  for (const DataType type : {DataType::bf16, DataType::f16}) {
+    for (std::uint32_t ranks = 1; ranks <= detail::kMaxRanks; ++ranks) found.add(detail::CombineQuery{type, ranks});
+  }
+  EXPECT_EQ(found.count(), detail::kernels_of<detail::MoeFamily>().size());
+}
+
+TEST(Kernels, Norms) {
+  Found found;
+  for (const DataType type : {DataType::bf16, DataType::f16}) {
+    found.add(detail::NormRowsQuery{type});
+    for (const Algorithm algorithm : {Algorithm::one_shot, Algorithm::two_shot}) {
+      for (const bool casts : {false, true}) {
+        for (std::uint32_t size = 1; size <= detail::kMaxRanks; ++size) {
+          const Kernel* const kernel = found.add(detail::FusedNormQuery{type, size, algorithm, casts});
+          const Kernel* const own = found.add(detail::FusedNormQuery{type, size, algorithm, casts, true});
+          const bool lean = detail::has_lean_norm(type, size);
+          EXPECT_EQ(kernel != own, lean && size == 2 && algorithm == Algorithm::one_shot);
+          EXPECT_EQ(kernel->most_threads, detail::max_norm_threads(algorithm, lean ? size : 0)) << size;
+        }
+      }
+    }
+  }
+  EXPECT_EQ(found.count(), detail::kernels_of<detail::NormFamily>().size());
+}
+
+TEST(Kernels, OfOneRank) {
+  Found found;
+  found.add(detail::TakeQuery{false});
+  found.add(detail::TakeQuery{true});
+  EXPECT_EQ(found.count(), detail::kernels_of<detail::TakeFamily>().size());
+  found.add(detail::RejectionQuery{});
+  EXPECT_EQ(found.count(), 3u);
+}
+
+// A family that all_kernels() names twice, or not at all, is not loaded.
+TEST(Kernels, AreEachInOneFamily) {
+  std::set<const void*> functions;
+  std::size_t kernels = 0;
+  for (const std::span<const Kernel> family : detail::all_kernels()) {
+    kernels += family.size();
+    for (const Kernel& kernel : family) functions.insert(reinterpret_cast<const void*>(kernel.on_cpu));
+  }
+  EXPECT_EQ(functions.size(), kernels);
+}
+
+}  // namespace
+}  // namespace weft::test

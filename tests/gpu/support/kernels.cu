@@ -88,6 +88,15 @@ void load_test_kernels() {
   load(count_wrong_kernel);
 }
 
+void launch_test_kernels() {
+  delay(std::chrono::nanoseconds{0}, nullptr);
+  hog(0, std::chrono::nanoseconds{0}, nullptr);
+  increment(nullptr, 0, nullptr);
+  count_differences(nullptr, nullptr, 0, nullptr, nullptr);
+  fill_pattern(nullptr, 0, 0, nullptr);
+  count_wrong_sums(nullptr, 0, 0, nullptr, nullptr);
+}
+
 void delay(std::chrono::nanoseconds time, cudaStream_t stream) {
   delay_kernel<<<1, 1, 0, stream>>>(bounded(time));
   check_cuda(cudaGetLastError(), "delay");

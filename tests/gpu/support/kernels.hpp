@@ -11,6 +11,8 @@ namespace weft::test {
 
 // Loads all of them on the current device: the first launch of a kernel may wait for the GPU otherwise.
 void load_test_kernels();
+// Each once, on the current device, with nothing to do.
+void launch_test_kernels();
 
 // Does nothing for so long (at most a second).
 void delay(std::chrono::nanoseconds time, cudaStream_t stream);

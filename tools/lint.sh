@@ -47,7 +47,7 @@ run_lint() {
   local program=()
   [[ ! -x build/dev/bin/weft ]] || program=(--weft build/dev/bin/weft)
   check "the simulator's numbers" python3 tools/reliability_tables.py --check "${program[@]}"
-  check 'tables of the README (python3 tools/readme_tables.py mends them)' python3 tools/readme_tables.py --check
+  check 'tables of results (python3 tools/result_tables.py mends them)' python3 tools/result_tables.py --check
   check shellcheck shellcheck -x dev .ci/run
   [[ ${1-} == --fast ]] || check clang-tidy tidy_files
   echo "$lint_passed passed, $lint_failed failed"

@@ -1,0 +1,132 @@
+#!/usr/bin/env python3
+"""tools/results.py and tools/result_tables.py: what is kept of a report, what is refused, and what tables say of it."""
+
+import copy
+import json
+import pathlib
+import sys
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tools"))
+sys.dont_write_bytecode = True
+
+import result_tables  # noqa: E402
+import results  # noqa: E402
+
+GPUS = [{"name": "GPU of tests"}] * 2
+
+
+def point(contender, us, samples, size=8192):
+    return {"operation": "all_reduce", "contender": contender, "method": "graph", "bytes": size, "count": size // 2,
+            "rows": 0, "blocks": 0, "threads": 0, "type": "bf16", "op": "sum", "us": us, "samples_us": samples, "verdict": "ok"}
+
+
+def report(points=None, date="2026-01-02T03:04:05Z", ranks=2, command="bench all-reduce"):
+    # Of rank 0 the median is 2, of rank 1 it is 5: its samples count.
+    usual = [point("automatic", 5.0, [[1, 2, 9], [4, 5, 6, 5, 5, 5, 5, 5, 5, 8]]), point("NCCL", 10.0, [[10, 10, 11]])]
+    return {"schema": "weft-bench-1", "command": command, "arguments": ["bench", "all-reduce"], "date": date,
+            "device": "cuda", "world_size": ranks, "fabric": "peer memory", "notes": [],
+            "machine": {"cpu": "a CPU", "cores": 2, "gpus": GPUS, "driver": "13.0", "nccl_runtime": "2.28.9"},
+            "build": {"commit": "0123456789ab", "dirty": False}, "points": usual if points is None else points}
+
+
+class Results(unittest.TestCase):
+    def setUp(self):
+        self.temporary = tempfile.TemporaryDirectory()
+        self.addCleanup(self.temporary.cleanup)
+        self.folder = pathlib.Path(self.temporary.name)
+
+    def add(self, one, name="a report"):
+        return results.add(one, name, self.folder)
+
+    def lines(self, file="all_reduce.jsonl"):
+        return [json.loads(line) for line in (self.folder / file).read_text(encoding="utf-8").splitlines()]
+
+    def test_a_line_has_the_slowest_ranks_median_and_spread_and_no_samples(self):
+        self.add(report())
+        ours = self.lines()[0]
+        self.assertEqual((ours["us"], ours["p10"], ours["p90"], ours["samples"]), (5.0, 4.0, 6.0, 10))
+        self.assertNotIn("samples_us", ours)
+        self.assertEqual((ours["operation"], ours["bytes"], ours["ranks"], ours["contender"], ours["commit"]),
+                         ("all_reduce", 8192, 2, "automatic", "0123456789ab"))
+        self.assertIn(ours["machine"], json.loads((self.folder / "machines.json").read_text(encoding="utf-8")))
+
+    def test_the_quantiles_are_samples(self):
+        self.assertEqual([results.quantile([3, 1, 2], share) for share in (0.1, 0.5, 0.9)], [1, 2, 3])
+        self.assertEqual(results.quantile([7], 0.1), 7)
+
+    def test_a_run_that_is_there_is_replaced_and_others_stay(self):
+        self.add(report())
+        self.add(report(ranks=4))
+        again = report()
+        again["points"] = again["points"][:1]
+        self.add(again)
+        self.assertEqual([(line["ranks"], line["contender"]) for line in self.lines()],
+                         [(2, "automatic"), (4, "automatic"), (4, "NCCL")])
+        self.assertEqual(len(self.lines("runs.jsonl")), 2)
+
+    def test_wrong_and_foreign_reports_are_refused_and_change_nothing(self):
+        self.add(report())
+        before = {path.name: path.read_bytes() for path in self.folder.iterdir()}
+        wrong = copy.deepcopy(report(date="2026-02-02T00:00:00Z"))
+        wrong["points"][1] |= {"verdict": "wrong", "detail": "element 7 is 3, wanted 4"}
+        for bad, says in ((wrong, "element 7 is 3"), (report([]), "holds no result"), ({"schema": "another"}, "is no report"),
+                          ([], "is no report")):
+            with self.assertRaisesRegex(ValueError, f"the file: .*{says}"):
+                self.add(bad, "the file")
+        self.assertEqual(before, {path.name: path.read_bytes() for path in self.folder.iterdir()})
+
+    def test_what_was_not_to_be_had_has_no_line(self):
+        self.add(report([point("automatic", 5.0, [[5]]), point("NCCL", 0, []) | {"verdict": "unavailable"}]))
+        self.assertEqual([line["contender"] for line in self.lines()], ["automatic"])
+
+    def test_a_run_becomes_a_report_again(self):
+        name, _ = self.add(report())
+        runs, machines = results.load(self.folder)
+        made = results.report_of(runs[name], machines)
+        self.assertEqual((made["schema"], made["machine"], made["date"]), ("weft-bench-1", report()["machine"], report()["date"]))
+        self.assertEqual([(p["contender"], p["us"], p["verdict"]) for p in made["points"]],
+                         [("automatic", 5.0, "ok"), ("NCCL", 10.0, "ok")])
+
+    def test_a_point_without_its_run_is_an_error(self):
+        self.add(report())
+        (self.folder / "runs.jsonl").write_text("", encoding="utf-8")
+        with self.assertRaisesRegex(ValueError, r"all_reduce.jsonl:1: its run is not in runs.jsonl"):
+            results.load(self.folder)
+
+    def tables(self):
+        runs, machines = results.load(self.folder)
+        runs = result_tables.newest(runs)
+        return result_tables.all_tables(runs, machines), result_tables.short_table(runs)
+
+    def test_tables_have_the_newest_run_its_spread_and_the_best_peer(self):
+        self.add(report([point("automatic", 50.0, [[50]]), point("NCCL", 1.0, [[1]])], date="2025-01-01T00:00:00Z"))
+        self.add(report())
+        page, short = self.tables()
+        self.assertIn("| 8 KB | **5.00 ±20 %** |  | 10.0 ±10 % | 2.00 |", page)
+        self.assertIn("2 × GPU of tests, driver for CUDA 13.0, NCCL 2.28.9; commit 0123456789ab, 2026-01-02.", page)
+        self.assertNotIn("50.0", page)
+        self.assertIn("| `all_reduce` | 8 KB | **5.00** / 10.0 NCCL |", short)
+
+    def test_only_results_of_the_usual_method_and_grid_are_in_tables(self):
+        self.add(report([point("automatic", 5.0, [[5]]), point("NCCL", 4.0, [[4]]) | {"method": "vllm"},
+                         point("NCCL", 3.0, [[3]]) | {"blocks": 8}, point("NCCL", 20.0, [[20]])]))
+        page, short = self.tables()
+        self.assertIn("| 20.0 ±1 % | 4.00 |", page)
+        self.assertIn("**5.00** / 20.0 NCCL", short)
+
+    def test_no_ratio_where_threads_share_cores(self):
+        self.add(report() | {"crowded": True})
+        self.assertIn("| 10.0 ±10 % |  |", self.tables()[0])
+
+    def test_a_page_without_its_markers_is_refused(self):
+        with self.assertRaisesRegex(SystemExit, "PAGE has no block"):
+            result_tables.rewrite("text", "tables", "PAGE")
+        self.assertEqual(result_tables.rewrite(f"a {result_tables.BEGIN} old {result_tables.END} b", "new", "PAGE"),
+                         f"a {result_tables.BEGIN}\n\nnew\n{result_tables.END} b")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -12,7 +12,7 @@ namespace weft::cli {
 namespace {
 
 // On H200s a pair's two-shot of 16 MB moves 69 % of what its links are rated at, all ranks at once 70 %, and 8 KB take
-// 2.2 µs (docs/performance.md). What is much worse has a cause that is worth looking for.
+// 2.2 µs (docs/benchmarks.md). What is much worse has a cause that is worth looking for.
 constexpr double kLeastShare = 0.55;
 constexpr double kMostLatency = 5;  // µs
 // Pairs with the same links differ by 1 %.

@@ -8,7 +8,7 @@ namespace weft::detail {
 namespace {
 
 // A grid of `warps` warps of data: small blocks while there are processors for all of them, as each then has more of a
-// processor's loads in flight (docs/performance.md).
+// processor's loads in flight (docs/notes).
 ExchangeGrid grid_of(const ExchangeGridArgs& args, std::uint64_t warps) {
   const auto most = static_cast<std::uint64_t>(args.most_blocks - 1);
   const auto blocks_of = [&](int threads) {
@@ -28,7 +28,7 @@ std::uint64_t rows_of_all(const ExchangeGridArgs& args) {
   return std::uint64_t{args.tokens != 0 ? args.tokens : args.shape.tokens} * args.ranks;
 }
 
-// Rows from which on it pays, as measured (docs/performance.md, dispatch and combine of many rows).
+// Rows from which on it pays, as measured (docs/notes/0020-dispatch-and-combine-of-many-rows.md).
 constexpr std::uint64_t kRowsForDispatchSenders = 4096, kRowsForCombineSenders = 1024, kRowsForPairs = 512;
 
 // Whether some warps send while the others receive. Between two ranks half of the rows cross no link, and who sends is

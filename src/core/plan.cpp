@@ -12,7 +12,7 @@ namespace {
 constexpr std::size_t KiB = 1024, MiB = 1024 * KiB;
 constexpr int kLeastBulkBlocks = 17, kFewBulkBlocks = 64;  // with so few, crews move or reduce
 
-// Threads of a crew that moves chunks (docs/performance.md).
+// Threads of a crew that moves chunks (docs/notes).
 constexpr int kCrewThreads = 128;
 int crews_of(int threads) {
   return threads % kCrewThreads == 0 ? threads / kCrewThreads : 1;
@@ -20,7 +20,7 @@ int crews_of(int threads) {
 
 // A CPU's stores of plain memory are far wider than those that are one piece. On GPUs one kernel beats many pieces
 // where there are slots for as many chunks as saturate the links, and all ranks have blocks for crews to fill them, or
-// 128 that do everything; between the two it is not measured, and 64 were slow (docs/performance.md).
+// 128 that do everything; between the two it is not measured, and 64 were slow (docs/notes).
 bool has_room_for_bulk(const PlanQuery& query) {
   const int least = query.least_max_blocks;
   const bool enough = (least >= kLeastBulkBlocks && least <= kFewBulkBlocks) || least > 128;
@@ -67,7 +67,7 @@ void choose_grid(const PlanQuery& query, std::size_t packs_per_phase, Plan& plan
 
 // A block that makes all hops serves all chunks that share a slot (algorithms/bulk_all_reduce.hpp): a power of two of
 // data blocks. With few processors, crews of which some move and others reduce keep the links busier. Measured on H200
-// (docs/performance.md).
+// (docs/notes).
 void choose_bulk_grid(const PlanQuery& query, Plan& plan) {
   constexpr int kLeastSlots = 32;
   const bool gpu = query.device == Device::cuda;
@@ -146,7 +146,7 @@ Plan plan_all_reduce(const PlanQuery& asked) {
 }
 
 MovePlan plan_move(const MoveQuery& query) {
-  // Chunks cost round trips, and lines bytes. On H200s lines win as long as a slot takes them (docs/performance.md).
+  // Chunks cost round trips, and lines bytes. On H200s lines win as long as a slot takes them (docs/notes).
   const bool cpu = query.device == Device::cpu;
   // To symmetric memory they win up to 1.75 MiB that leave a rank: a third more bytes, for 4 µs.
   const std::uint64_t most_symmetric = 7 * MiB / 3 / std::max(query.size - 1, 1u);
@@ -189,7 +189,7 @@ NormPlan plan_norm(const NormQuery& query) {
   plan.algorithm = query.wish;
   if (plan.algorithm == Algorithm::automatic) {
     const std::uint64_t bytes = query.rows * row_packs * sizeof(Pack);
-    // One hop beats two where it does for all-reduces alone. Measured with two ranks (docs/performance.md).
+    // One hop beats two where it does for all-reduces alone. Measured with two ranks (docs/notes).
     const bool small = query.size == 1 || step_for(steps_of(query), bytes, bytes).algorithm == Algorithm::one_shot;
     const bool one_shot = one_shot_rows != 0 && (small || two_shot_rows == 0);
     plan.algorithm = one_shot ? Algorithm::one_shot : Algorithm::two_shot;

@@ -293,7 +293,7 @@ TEST(Listeners, WithoutAFileDescriptorRefuseAndGoOn) {
     char byte = 0;
     ensure(::recv(sockets.front().get(), &byte, 1, 0) <= 0, "a stranger is still there");
     sockets.clear();
-    make_tcp_bootstrap(world.args(1));
+    make_tcp_bootstrap(world.args(1, secret, std::chrono::seconds(20)));  // in vain where a bug has ended the meeting
     rank_0.join();
     ensure(error.empty(), error);
   });

@@ -60,7 +60,7 @@ class Pages(unittest.TestCase):
     @staticmethod
     def page(tests):
         return ("All of it takes 99 s in 2 processes.\n\n" + reliability_tables.recorded() + "\n\n" +
-                reliability_tables.schedules(tests) + "\n\n### Seeded bugs\n\n" + reliability_tables.mutants(tests))
+                reliability_tables.schedules(tests) + "\n\n## Seeded bugs\n\n" + reliability_tables.mutants(tests))
 
     def test_a_page_says_what_the_run_was(self):
         tests = run_of()

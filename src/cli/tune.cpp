@@ -172,7 +172,7 @@ void Tune::print(const Ranks& ranks, const std::vector<TunedSize>& tuned) const 
   for (const TunedSize& size : tuned)
     table.add({format_bytes(size.bytes), std::string(name(size.algorithm)),
                size.launch.blocks != 0 ? fmt::format("{} × {}", size.launch.blocks, size.launch.threads) : "by size",
-               microseconds(size.us), microseconds(size.before_us),
+               cell(size.turns), cell(size.before_turns),
                size.as_before ? "as before" : fmt::format("{:.2f}", size.before_us / size.us)});
   fmt::print("{}\nbefore: {}\n\n{}\n", headline(ranks), ranks.first().tuning(), table.text());
   if (std::ranges::all_of(tuned, &TunedSize::as_before))

@@ -71,6 +71,7 @@ struct Turns {
   void sort() { std::ranges::sort(us); }
   double middle() const { return us[kTurns / 2]; }
   double spread() const { return us[kTurns - 2] - us[1]; }  // without the fastest and the slowest turn
+  Figure figure() const { return {.us = middle(), .least = us.front(), .most = us.back(), .samples = us.size()}; }
 };
 
 // Whether the challenger beats what serves its size until now. Both get the times that decided. What goes first
@@ -93,6 +94,8 @@ bool wins_in_turns(TunedSize& challenger, int samples, const Time& time) {
   before.sort();
   challenger.us = now.middle();
   challenger.before_us = before.middle();
+  challenger.turns = now.figure();
+  challenger.before_turns = before.figure();
   const double gain = challenger.before_us - challenger.us;
   return challenger.us * kTurnsGain < challenger.before_us && gain > std::max(now.spread(), before.spread());
 }
@@ -111,11 +114,14 @@ TunedSize tune_size(const TuneQuery& query, const TuneSpace& space, const Time& 
                      chosen.launch.threads != query.launch.threads;
   if (other && wins_in_turns(chosen, space.samples, time)) return chosen;
   const double us = other ? chosen.before_us : chosen.us;
+  const Figure turns = other ? chosen.before_turns : Figure{.us = us, .least = us, .most = us, .samples = 1};
   return {.bytes = query.bytes,
           .algorithm = query.algorithm,
           .launch = query.launch,
           .us = us,
           .before_us = us,
+          .turns = turns,
+          .before_turns = turns,
           .as_before = true};
 }
 

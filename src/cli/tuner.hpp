@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/tuning.hpp"
+#include "measure.hpp"
 #include "tune_state.hpp"
 #include "weft/collectives.hpp"
 
@@ -25,6 +26,8 @@ struct TunedSize {
   Launch launch = {};
   // Of the same turns, where two took turns; else both are the time of what serves the size as before.
   double us = 0, before_us = 0;
+  Figure turns = {},
+         before_turns = {};  // the same with the fastest and the slowest of those turns; of one sample: none
   bool as_before = false;
 };
 

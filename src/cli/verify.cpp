@@ -37,12 +37,19 @@ std::size_t Verify::most() const {
   return bytes;
 }
 
+// GB/s, with those of the slowest sample and of the fastest.
+std::string rate_cell(const PairFigure& pair) {
+  if (pair.large.samples < 2) return fmt::format("{:.1f}", pair.gb_per_s);
+  return fmt::format("{:.1f} ({:.1f}…{:.1f})", pair.gb_per_s, gb_per_s(pair.bandwidth_bytes, pair.large.most),
+                     gb_per_s(pair.bandwidth_bytes, pair.large.least));
+}
+
 void print(const Findings& found, double seconds) {
   if (!found.headline.empty()) fmt::print("{}\n", found.headline);
   if (!found.pairs.empty()) {
     Table table({"pair", "µs", "GB/s", "links GB/s"});
     for (const PairFigure& pair : found.pairs)
-      table.add({fmt::format("{} ↔ {}", pair.a, pair.b), microseconds(pair.us), fmt::format("{:.1f}", pair.gb_per_s),
+      table.add({fmt::format("{} ↔ {}", pair.a, pair.b), cell(pair.small), rate_cell(pair),
                  pair.link_rate > 0 ? fmt::format("{:.0f}", pair.link_rate) : "-"});
     fmt::print("\nPairs: all-reduce of {}, µs; of {}, GB/s each way\n{}", format_bytes(found.pairs[0].latency_bytes),
                format_bytes(found.pairs[0].bandwidth_bytes), table.text());
@@ -95,7 +102,11 @@ nlohmann::json Verify::report(const Findings& found, const Machine& machine, dou
   for (const PairFigure& pair : found.pairs)
     pairs.push_back({{"ranks", {pair.a, pair.b}},
                      {"us", pair.us},
+                     {"us_min", pair.small.least},
+                     {"us_max", pair.small.most},
                      {"gb_per_s", pair.gb_per_s},
+                     {"gb_per_s_min", gb_per_s(pair.bandwidth_bytes, pair.large.most)},
+                     {"gb_per_s_max", gb_per_s(pair.bandwidth_bytes, pair.large.least)},
                      {"links_gb_per_s", pair.link_rate}});
   return {{"schema", "weft-verify-1"},
           {"arguments", arguments},

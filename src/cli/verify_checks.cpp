@@ -48,6 +48,15 @@ double PairFigure::most_us() const {
   return link_rate > 0 ? kMostLatency : 0;
 }
 
+PairFigure figure_of_pair(const Result& small, const Result& large) {
+  return {.latency_bytes = small.point.bytes(),
+          .bandwidth_bytes = large.point.bytes(),
+          .us = small.us,
+          .gb_per_s = large.gb_per_s(),
+          .small = figure_of(small),
+          .large = figure_of(large)};
+}
+
 std::vector<Check> judge_pairs(const std::vector<PairFigure>& figures) {
   std::vector<Check> checks;
   for (const PairFigure& pair : figures) {

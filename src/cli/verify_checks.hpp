@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "machine.hpp"
+#include "measure.hpp"
 #include "weft/types.hpp"
 
 namespace weft::cli {
@@ -28,9 +29,10 @@ nlohmann::json to_json(const Check& check);
 struct PairFigure {
   int a = 0, b = 0;
   std::size_t latency_bytes = 0, bandwidth_bytes = 0;
-  double us = 0;         // of the small one
-  double gb_per_s = 0;   // each way, of the large one
-  double link_rate = 0;  // GB/s each way, of the links between the two; 0: unknown
+  double us = 0;                  // of the small one
+  double gb_per_s = 0;            // each way, of the large one
+  Figure small = {}, large = {};  // their times with the spread
+  double link_rate = 0;           // GB/s each way, of the links between the two; 0: unknown
 
   double least_gb_per_s() const;  // 0: not judged
   double most_us() const;         // likewise
@@ -39,6 +41,9 @@ struct PairFigure {
 inline double gb_per_s(std::size_t bytes, double us) {
   return us > 0 ? static_cast<double>(bytes) / us / 1e3 : 0;
 }
+
+// What all-reduces of a small message and of a large one say of the two ranks that made them.
+PairFigure figure_of_pair(const Result& small, const Result& large);
 
 // Bandwidths of shorter messages say more of latencies than of links.
 inline constexpr std::size_t kLeastJudgedBytes = 16 << 20;

@@ -329,13 +329,10 @@ void Inspection::check_pairs(Ranks& ranks) {
         const Result wide = bench->all_reduce(a, b, large / 2, samples());
         add(small, "all_reduce sum bf16", who, {a, b}, kWrongPair);
         add(wide, "all_reduce sum bf16", who, {a, b}, kWrongPair);
-        found_.pairs.push_back({.a = a,
-                                .b = b,
-                                .latency_bytes = kLatencyBytes,
-                                .bandwidth_bytes = large,
-                                .us = small.us,
-                                .gb_per_s = gb_per_s(large, wide.us),
-                                .link_rate = std::min(link_rate(a, b), link_rate(b, a))});
+        PairFigure& pair = found_.pairs.emplace_back(figure_of_pair(small, wide));
+        pair.a = a;
+        pair.b = b;
+        pair.link_rate = std::min(link_rate(a, b), link_rate(b, a));
       });
     }
   }

@@ -160,7 +160,7 @@ TEST_F(TuneProgram, GoesOnAfterAnInterruption) {
                                                       {.up_to = 8192, .algorithm = Algorithm::two_shot},
                                                       {.up_to = 16384, .algorithm = Algorithm::one_shot},
                                                       {.algorithm = Algorithm::two_shot}}));
-  EXPECT_NE(result.out.find("  0.50       1.00  2.00\n"), std::string::npos) << result.out;
+  EXPECT_NE(result.out.find("  0.50 (0.50…0.50)  1.00 (1.00…1.00)  2.00\n"), std::string::npos) << result.out;
   EXPECT_EQ(result.out.find("as before"), std::string::npos) << result.out;
   const auto bench = run({"bench", "all-reduce", "--device", "cpu", "--ranks", "2", "--dtype", "f32", "--bytes",
                           "8K,16K", "--samples", "1", "--algorithm", "automatic", "--tuning", table_, "--json", "-"});
@@ -178,7 +178,7 @@ TEST_F(TuneProgram, SaysWhereNothingChanged) {
   ASSERT_EQ(result.code, 0) << result.err;
   EXPECT_NE(result.out.find(" 1 KB  one-shot"), std::string::npos) << result.out;
   EXPECT_NE(result.out.find("16 KB  bulk"), std::string::npos) << result.out;
-  EXPECT_NE(result.out.find("  1.00       1.00  as before\n"), std::string::npos) << result.out;
+  EXPECT_NE(result.out.find("  1.00 (1.00…1.00)  1.00 (1.00…1.00)  as before\n"), std::string::npos) << result.out;
   EXPECT_NE(result.out.find("Nothing serves these sizes faster"), std::string::npos) << result.out;
   EXPECT_EQ(
       detail::read_tuning(table_)[0].steps,

@@ -59,6 +59,23 @@ TEST(Tuner, WhatGainsNoMoreThanNoiseStaysAsItWas) {
   }
 }
 
+// Both have the spread of their own turns.
+TEST(Tuner, TurnsHaveASpread) {
+  const auto time = [&](const Trial& trial) {
+    if (trial.turn == 0) return trial.algorithm == Algorithm::two_shot ? 5.0 : 10.0;
+    return trial.algorithm == Algorithm::automatic ? 8.0 + trial.turn : 4.0 + 0.1 * trial.turn;
+  };
+  const TunedSize tuned = tune_size({.bytes = 1024}, kSpace, time);
+  EXPECT_EQ(tuned.algorithm, Algorithm::two_shot);
+  EXPECT_DOUBLE_EQ(tuned.turns.least, 4.1);
+  EXPECT_DOUBLE_EQ(tuned.turns.us, tuned.us);
+  EXPECT_DOUBLE_EQ(tuned.turns.most, 4.7);
+  EXPECT_EQ(tuned.before_turns.least, 9.0);
+  EXPECT_EQ(tuned.before_turns.us, tuned.before_us);
+  EXPECT_EQ(tuned.before_turns.most, 15.0);
+  EXPECT_EQ(tuned.turns.samples, 7u);
+}
+
 // What serves a size until now stays unless it is beaten in turns; what is said of it comes from them.
 TEST(Tuner, WhoIsSlowerInTurnsDoesNotWin) {
   std::vector<Trial> turns;

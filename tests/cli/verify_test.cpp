@@ -211,6 +211,13 @@ TEST(Verify, CoversEveryPairAlgorithmTypeAndReduction) {
   EXPECT_EQ(json.at("verdict"), "PASS");
   EXPECT_EQ(json.at("not_judged"), "Times are shown and not judged: what these ranks' links should give is not known");
   EXPECT_EQ(json.at("pairs").size(), 3u);
+  for (const auto& pair : json.at("pairs")) {
+    EXPECT_LE(pair.at("us_min"), pair.at("us"));
+    EXPECT_GE(pair.at("us_max"), pair.at("us"));
+    EXPECT_LT(pair.at("us_min"), pair.at("us_max"));  // of eleven samples of CPU ranks, in nanoseconds
+    EXPECT_LE(pair.at("gb_per_s_min"), pair.at("gb_per_s"));
+    EXPECT_GE(pair.at("gb_per_s_max"), pair.at("gb_per_s"));
+  }
   std::set<std::string> what, copies;
   for (const auto& check : json.at("checks")) {
     EXPECT_EQ(check.at("verdict"), "PASS");

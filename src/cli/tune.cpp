@@ -172,8 +172,8 @@ void Tune::print(const Ranks& ranks, const std::vector<TunedSize>& tuned) const 
   for (const TunedSize& size : tuned)
     table.add({format_bytes(size.bytes), std::string(name(size.algorithm)),
                size.launch.blocks != 0 ? fmt::format("{} × {}", size.launch.blocks, size.launch.threads) : "by size",
-               cell(size.turns), cell(size.before_turns),
-               size.as_before ? "as before" : fmt::format("{:.2f}", size.before_us / size.us)});
+               cell(size.time), cell(size.before),
+               size.as_before ? "as before" : fmt::format("{:.2f}", size.before.us / size.time.us)});
   fmt::print("{}\nbefore: {}\n\n{}\n", headline(ranks), ranks.first().tuning(), table.text());
   if (std::ranges::all_of(tuned, &TunedSize::as_before))
     fmt::print("Nothing serves these sizes faster than what did before.\n");

@@ -26,6 +26,10 @@ detail::TuningStep ending(detail::TuningStep step, std::uint64_t up_to) {
 
 using Time = std::function<double(const Trial&)>;
 
+Figure once(double us) {
+  return {.us = us, .least = us, .most = us, .samples = 1};
+}
+
 // The fastest of the grids, where it gains on `tuned`, which has the grid that its size gives.
 void try_grids(TunedSize& tuned, const TuneSpace& space, const Time& time) {
   Trial fastest{};
@@ -41,12 +45,12 @@ void try_grids(TunedSize& tuned, const TuneSpace& space, const Time& time) {
     }
   }
   // The fastest of many is lucky, too: it is measured again before it is believed.
-  if (fastest_us == 0 || fastest_us * kGridGain > tuned.us) return;
+  if (fastest_us == 0 || fastest_us * kGridGain > tuned.time.us) return;
   fastest.samples = kConfirm * space.samples;
   const double us = time(fastest);
-  if (us * kGridGain > tuned.us) return;
+  if (us * kGridGain > tuned.time.us) return;
   tuned.launch = fastest.launch;
-  tuned.us = us;
+  tuned.time = once(us);
 }
 
 // Each algorithm that serves the size, by its best grid.
@@ -56,11 +60,11 @@ std::vector<TunedSize> best_of_each(std::size_t bytes, const TuneSpace& space, c
   for (const auto algorithm : space.algorithms) {
     const double us = time({.bytes = bytes, .algorithm = algorithm, .samples = kConfirm * space.samples});
     if (us == kUnavailable) continue;
-    best.push_back({.bytes = bytes, .algorithm = algorithm, .us = us});
+    best.push_back({.bytes = bytes, .algorithm = algorithm, .time = once(us)});
     least = std::min(least, us);
   }
   for (TunedSize& tuned : best)
-    if (tuned.us <= kWorthAGrid * least) try_grids(tuned, space, time);
+    if (tuned.time.us <= kWorthAGrid * least) try_grids(tuned, space, time);
   return best;
 }
 
@@ -92,12 +96,10 @@ bool wins_in_turns(TunedSize& challenger, int samples, const Time& time) {
   }
   now.sort();
   before.sort();
-  challenger.us = now.middle();
-  challenger.before_us = before.middle();
-  challenger.turns = now.figure();
-  challenger.before_turns = before.figure();
-  const double gain = challenger.before_us - challenger.us;
-  return challenger.us * kTurnsGain < challenger.before_us && gain > std::max(now.spread(), before.spread());
+  challenger.time = now.figure();
+  challenger.before = before.figure();
+  const double gain = before.middle() - now.middle();
+  return now.middle() * kTurnsGain < before.middle() && gain > std::max(now.spread(), before.spread());
 }
 
 }  // namespace
@@ -105,23 +107,21 @@ bool wins_in_turns(TunedSize& challenger, int samples, const Time& time) {
 TunedSize tune_size(const TuneQuery& query, const TuneSpace& space, const Time& time) {
   const std::vector<TunedSize> best = best_of_each(query.bytes, space, time);
   if (best.empty()) throw Error(Errc::system, fmt::format("no algorithm serves {}", format_bytes(query.bytes)));
-  const auto faster = [](const TunedSize& a, const TunedSize& b) { return a.us < b.us; };
+  const auto faster = [](const TunedSize& a, const TunedSize& b) { return a.time.us < b.time.us; };
   TunedSize chosen = *std::ranges::min_element(best, faster);
   if (query.previous != nullptr)
     for (const TunedSize& tuned : best)
-      if (tuned.algorithm == query.previous->algorithm && tuned.us <= kAlgorithmGain * chosen.us) chosen = tuned;
+      if (tuned.algorithm == query.previous->algorithm && tuned.time.us <= kAlgorithmGain * chosen.time.us)
+        chosen = tuned;
   const bool other = chosen.algorithm != query.algorithm || chosen.launch.blocks != query.launch.blocks ||
                      chosen.launch.threads != query.launch.threads;
   if (other && wins_in_turns(chosen, space.samples, time)) return chosen;
-  const double us = other ? chosen.before_us : chosen.us;
-  const Figure turns = other ? chosen.before_turns : Figure{.us = us, .least = us, .most = us, .samples = 1};
+  const Figure as_before = other ? chosen.before : chosen.time;
   return {.bytes = query.bytes,
           .algorithm = query.algorithm,
           .launch = query.launch,
-          .us = us,
-          .before_us = us,
-          .turns = turns,
-          .before_turns = turns,
+          .time = as_before,
+          .before = as_before,
           .as_before = true};
 }
 

@@ -24,10 +24,9 @@ struct TunedSize {
   std::size_t bytes = 0;
   Algorithm algorithm = Algorithm::one_shot;
   Launch launch = {};
-  // Of the same turns, where two took turns; else both are the time of what serves the size as before.
-  double us = 0, before_us = 0;
-  Figure turns = {},
-         before_turns = {};  // the same with the fastest and the slowest of those turns; of one sample: none
+  // Medians of the same turns with the fastest and the slowest, where two took turns; else both are the one time of
+  // what serves the size as before.
+  Figure time = {}, before = {};
   bool as_before = false;
 };
 

@@ -9,30 +9,20 @@ Needs cuobjdump (CUDA's toolkit, or nvidia-cuda-cuobjdump from PyPI), and no GPU
 only one build has it."""
 
 import argparse
-import re
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
-FUNCTION = re.compile(r"^\s*Function : (\S+)")
-INSTRUCTION = re.compile(r"^\s*/\*[0-9a-f]{4,}\*/\s+(.*?)\s*;")
-
-
-def output(command):
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests/ptx"))
+from gpu_code import disassembly  # noqa: E402
 
 
-def kernels(cuobjdump, path, arch):
+def kernels(path, arch):
     """{demangled name: [instruction]}"""
-    found, code = {}, None
-    for line in output([cuobjdump, "-sass", "-arch", arch, path]).splitlines():
-        function = FUNCTION.match(line)
-        if function:
-            code = found.setdefault(function[1], [])
-        elif code is not None and (instruction := INSTRUCTION.match(line)):
-            code.append(instruction[1])
-    names = output(["c++filt", *found]).splitlines() if found else []
-    return dict(zip(names, found.values()))
+    found = disassembly(path, ["-arch", arch])
+    names = subprocess.run(["c++filt"], input="\n".join(found), capture_output=True, text=True, check=True).stdout
+    return dict(zip(names.splitlines(), found.values()))
 
 
 def differences(old, new):
@@ -53,10 +43,9 @@ def main():
     parser.add_argument("--rename", action="append", default=[], metavar="OLD=NEW",
                         help="text in the old build's names, and what it is in the new one's; may be repeated")
     args = parser.parse_args()
-    cuobjdump = shutil.which("cuobjdump")
-    if cuobjdump is None:
+    if shutil.which("cuobjdump") is None:
         sys.exit("no cuobjdump on the PATH")
-    old, new = (kernels(cuobjdump, path, args.arch) for path in (args.old, args.new))
+    old, new = (kernels(path, args.arch) for path in (args.old, args.new))
     for rename in args.rename:
         before, equals, after = rename.partition("=")
         if not before or not equals:

@@ -18,6 +18,7 @@ import hashlib
 import json
 import math
 import pathlib
+import statistics
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -33,14 +34,9 @@ def quantile(samples, share):
     return ordered[max(0, math.ceil(share * len(ordered)) - 1)]
 
 
-def median(samples):
-    """As the program takes it: the middle one, the upper of two."""
-    return sorted(samples)[len(samples) // 2]
-
-
 def slowest(samples_of_ranks):
-    """The samples of the rank whose median is largest."""
-    return max((samples for samples in samples_of_ranks if samples), key=median, default=[])
+    """The samples of the rank whose median is largest, as the program takes it: the upper of two middle ones."""
+    return max((samples for samples in samples_of_ranks if samples), key=statistics.median_high, default=[])
 
 
 def short(number):

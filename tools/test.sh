@@ -169,7 +169,7 @@ run_gtest() {
 
 # Tests that say nothing about memory under compute-sanitizer, or cannot end well there:
 # processes of their own, which it does not follow; a queue, or a GPU, that others fill; and the words of a deadline.
-not_sanitized='*Processes.*:*AcrossHosts*:GpuOneQueue.*:*HogsTheGpu*:GpuTwin.*:GpuNcclFaults.ALateRank*:GpuRest.ReleaseEnds*'
+not_sanitized='*Processes.*:GpuOneQueue.*:*HogsTheGpu*:GpuTwin.*:GpuNcclFaults.ALateRank*:GpuRest.ReleaseEnds*'
 
 # sanitize_gpu BIN FILTER TOOLS PART PARTS: Weft's kernels under compute-sanitizer, one part of the suite after the other
 # (PART: this one alone), each a process of at most nine minutes. Kernels are ten times slower there, so deadlines are

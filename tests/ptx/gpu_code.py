@@ -40,10 +40,11 @@ def opcode(instruction):
     return re.sub(r"^@!?%\w+ ", "", instruction).split()[0]
 
 
-def disassembly(cubin):
-    """{name of kernel: its SASS instructions, padding left out}, or None where there is no disassembler."""
+def disassembly(cubin, options=()):
+    """{name of kernel: its SASS instructions, padding left out}, or None where there is no disassembler. `options`: of
+    cuobjdump, which also reads executables and objects."""
     if shutil.which("cuobjdump"):
-        listing = run(["cuobjdump", "-sass", cubin])
+        listing = run(["cuobjdump", "-sass", *options, cubin])
     elif shutil.which("nvdisasm"):
         listing = run(["nvdisasm", "-c", cubin])
     else:

@@ -20,6 +20,7 @@
 #include "fabric/cuda_window.hpp"
 #include "fabric/fabric.hpp"
 #include "fabric/fault_record.hpp"
+#include "fabric/gpu_arguments.hpp"
 #include "fabric/gpu_rest.hpp"
 #include "fabric/liveness.hpp"
 #include "fabric/nccl_api.hpp"
@@ -49,6 +50,7 @@ class CudaFabric final : public Fabric {
       : rank_(args.bootstrap.rank()),
         size_(args.bootstrap.size()),
         deadline_(args.config.rendezvous_deadline),
+        call_deadline_(args.config.deadline),
         wants_multicast_(args.config.multicast),
         liveness_(Liveness::create(args.bootstrap)) {
     free_what_graphs_kept();
@@ -75,6 +77,11 @@ class CudaFabric final : public Fabric {
     if (nccl_ != nullptr && !nccl_->close()) {
       // Whatever frees memory of a GPU waits for its kernels.
       logger().warn("rank {}: a call of NCCL's does not end; its communicator's memory is kept", rank_);
+      keep_windows();
+      return;
+    }
+    // NCCL frees windows beside kernels that use them, and a kernel that reads what is gone ends CUDA in this process.
+    if (!comes_to_rest(device_, call_deadline_ + deadline_ / 2)) {
       keep_windows();
       return;
     }
@@ -223,32 +230,8 @@ class CudaFabric final : public Fabric {
     }
   }
 
-  void check_buffer(const char* name, const void* data) const override {
-    cudaPointerAttributes attributes{};
-    check_cuda(cudaPointerGetAttributes(&attributes, data), "cudaPointerGetAttributes");
-    // Memory of a GPU that this one may not touch has no address here, so this comes first.
-    if (attributes.type == cudaMemoryTypeDevice && attributes.device != device_) {
-      throw Error(Errc::invalid_argument, fmt::format("{}: {} is memory of GPU {}, and this rank drives GPU {}", name,
-                                                      data, attributes.device, device_));
-    }
-    if (attributes.type == cudaMemoryTypeUnregistered || attributes.devicePointer == nullptr) {
-      throw Error(Errc::invalid_argument, fmt::format("{}: {} is host memory that the GPU cannot reach", name, data));
-    }
-  }
-  void check_stream(Stream stream) const override {
-    if (stream == nullptr || stream == cudaStreamLegacy || stream == cudaStreamPerThread) return;
-    cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
-    int device = -1;
-    cudaError_t result = cudaStreamIsCapturing(stream, &capture);
-    if (result == cudaSuccess && capture != cudaStreamCaptureStatusNone) return;  // and may not be asked more
-    if (result == cudaSuccess) result = cudaStreamGetDevice(stream, &device);
-    if (result == cudaSuccess && device == device_) return;
-    static_cast<void>(cudaGetLastError());
-    throw Error(Errc::invalid_argument,
-                result == cudaSuccess
-                    ? fmt::format("stream: belongs to GPU {}, and this rank drives GPU {}", device, device_)
-                    : fmt::format("stream: not a CUDA stream ({})", cudaGetErrorString(result)));
-  }
+  void check_buffer(const char* name, const void* data) const override { check_gpu_buffer(device_, name, data); }
+  void check_stream(Stream stream) const override { check_gpu_stream(device_, stream); }
   bool run(const KernelCall& planned) override {
     const DeviceScope scope(device_);
     launch_on_gpu(planned);
@@ -366,7 +349,7 @@ class CudaFabric final : public Fabric {
 
   Origin origin_;
   int rank_, size_;
-  std::chrono::nanoseconds deadline_;
+  std::chrono::nanoseconds deadline_, call_deadline_;
   bool wants_multicast_;
   Liveness liveness_;
   int device_ = 0;

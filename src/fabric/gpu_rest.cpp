@@ -11,6 +11,8 @@
 #include <string>
 #include <thread>
 
+#include "core/log.hpp"
+
 namespace weft::detail {
 namespace {
 
@@ -59,6 +61,17 @@ void wait_for_rest(int device, std::chrono::nanoseconds limit) {
                             device, std::chrono::duration_cast<std::chrono::milliseconds>(limit).count()));
   }
   if (rest->error != nullptr) std::rethrow_exception(rest->error);
+}
+
+bool comes_to_rest(int device, std::chrono::nanoseconds limit) noexcept try {
+  wait_for_rest(device, limit);
+  return true;
+} catch (const Error& error) {
+  if (error.code() != Errc::timeout) return true;
+  logger().warn("{}; the communicator's memory is kept", error.what());
+  return false;
+} catch (const std::exception&) {
+  return true;  // no thread could be made to wait
 }
 
 }  // namespace weft::detail

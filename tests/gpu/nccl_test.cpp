@@ -1,9 +1,14 @@
 // Beside NCCL: its all-reduce as a choice, and an engine's communicator.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <nccl.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <chrono>
 #include <cmath>
+#include <stdexcept>
+#include <thread>
 
 #include "executors/cuda_error.hpp"
 #include "gpu/support/gpu_world.hpp"
@@ -149,6 +154,38 @@ TEST_F(GpuNccl, CreationLeavesDeviceAndEnvironmentAlone) {
     expect_current("destruction");
   }));
   EXPECT_EQ(variables(), before);
+}
+
+// As an error does that ends the block in which a communicator lives.
+TEST_F(GpuNccl, DestructionWaitsForCallsOnTheGpu) {
+  constexpr std::size_t kCount = 64;
+  const UniqueId id = UniqueId::create();
+  expect_no_errors(run_ranks(ranks_, [&](int rank) {
+    GpuRank gpu(rank);
+    gpu.use();
+    auto* const host = reinterpret_cast<float*>(gpu.host_memory(kCount * sizeof(float)));
+    std::fill_n(host, kCount, 1.0f);
+    std::byte* const data = gpu.device_memory(kCount * sizeof(float));
+    const auto copy = [&](void* to, const void* from) {
+      check_cuda(cudaMemcpyAsync(to, from, kCount * sizeof(float), cudaMemcpyDefault, gpu.stream()), "cudaMemcpyAsync");
+    };
+    copy(data, host);
+    {
+      Communicator communicator = Communicator::from_id(id, rank, ranks_, gpu_config());
+      if (rank == ranks_ - 1) std::this_thread::sleep_for(std::chrono::milliseconds(500));
+      all_reduce(communicator, {.input = data,
+                                .output = data,
+                                .count = kCount,
+                                .type = DataType::f32,
+                                .algorithm = Algorithm::one_shot,
+                                .stream = gpu.stream()});
+    }
+    copy(host, data);
+    gpu.synchronize();
+    for (std::size_t i = 0; i < kCount; ++i) {
+      if (host[i] != static_cast<float>(ranks_)) throw std::runtime_error(fmt::format("element {}: {}", i, host[i]));
+    }
+  }));
 }
 
 // ------------------------------------------------------------------------------------------------------------

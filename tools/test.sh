@@ -143,15 +143,16 @@ nccl_dir() {
 
 # run_gtest EXECUTABLE [ARGS]: one process for the whole suite, as creating a CUDA context for each case takes longer
 # than most cases. A case that started and did not end well counts as failed, so a crash is counted too. `gtest_under` is
-# a command that runs it, and `gtest_seconds` what it may take.
+# a command that runs it, `gtest_seconds` what it may take, and `gtest_log` its log.
 gtest_under=()
 gtest_seconds=400
+gtest_log=
 run_gtest() {
   local name log started passed skipped
   name=$(basename "$1")
-  log=build/$name.log
+  log=${gtest_log:-build/$name.log}
   mkdir -p build
-  say "running $name"
+  say "running $name${GTEST_SHARD_INDEX:+, $(basename "$log" .log)}"
   with_nccl "$1" timeout --kill-after=10 "$gtest_seconds" "${gtest_under[@]}" "$@" 2>&1 | tee "$log" |
     grep --line-buffered -Ev '^\[ (RUN     |      OK) |^\[-----' || true
   started=$(grep -c '^\[ RUN      \]' "$log" || true)
@@ -169,31 +170,45 @@ run_gtest() {
 
 # Tests that say nothing about memory under compute-sanitizer, or cannot end well there:
 # processes of their own, which it does not follow; a queue, or a GPU, that others fill; and the words of a deadline.
-not_sanitized='*Processes.*:GpuOneQueue.*:*HogsTheGpu*:GpuTwin.*:GpuNcclFaults.ALateRank*:GpuRest.ReleaseEnds*'
+not_sanitized='*Processes.*:GpuOneQueue.*:*HogsTheGpu*:GpuTwin.*:GpuNcclFaults.ALateRank*:GpuRest.ReleaseEnds*:*GpuNcclGather.EverythingEqual*'
 
-# sanitize_gpu BIN FILTER TOOLS PART PARTS: Weft's kernels under compute-sanitizer, one part of the suite after the other
-# (PART: this one alone), each a process of at most nine minutes. Kernels are ten times slower there, so deadlines are
-# ten times longer. NCCL asks CUDA for what the machine lacks, so failed calls of CUDA's are no find.
+# sanitize_part BIN FILTER TOOL PART: writes what passed and failed to the part's .count, as it may run beside others.
+sanitize_part() {
+  local bin=$1 filter=$2 tool=$3 part=$4
+  gtest_log=build/$tool-$part.log gtest_seconds=540
+  gtest_under=(compute-sanitizer --tool "$tool" --kernel-name kns=4weft6detail)
+  [[ $tool == racecheck ]] || gtest_under+=(--report-api-errors no)
+  export GTEST_SHARD_INDEX=$((part - 1))
+  tests_passed=0 tests_failed=0
+  run_gtest "$bin/weft-gpu-tests" "--gtest_filter=${filter:-*}:-$not_sanitized"
+  if ! grep -Eq '^=+ (ERROR SUMMARY: 0 errors|RACECHECK SUMMARY: 0 hazards)' "$gtest_log"; then
+    say "error: $tool has a find, or did not end; the log is $gtest_log"
+    tests_failed=$((tests_failed + 1))
+  fi
+  echo "$tests_passed $tests_failed" >"build/$tool-$part.count"
+}
+
+# sanitize_gpu BIN FILTER TOOLS PART PARTS JOBS: Weft's kernels under compute-sanitizer, in parts (PART: this one alone),
+# each a process of at most nine minutes, JOBS of them side by side. Kernels are ten times slower there, and slower
+# still where GPUs are shared, so deadlines grow. NCCL asks CUDA for what the machine lacks: failed calls are no find.
 sanitize_gpu() {
-  local bin=$1 filter=$2 tools=$3 only=$4 parts=$5 tool part log=build/weft-gpu-tests.log
+  local bin=$1 filter=$2 tools=$3 only=$4 parts=$5 jobs=$6 tool part passed failed
   command -v compute-sanitizer >/dev/null || die "no compute-sanitizer on the PATH; it comes with CUDA's toolkit"
   [[ -x $bin/weft-gpu-tests ]] || die "no executable $bin/weft-gpu-tests"
-  export WEFT_TEST_SLOWNESS=${WEFT_TEST_SLOWNESS:-10} GTEST_TOTAL_SHARDS=$parts GTEST_SHARD_INDEX
-  gtest_seconds=540
+  export WEFT_TEST_SLOWNESS=${WEFT_TEST_SLOWNESS:-$((10 * jobs))} GTEST_TOTAL_SHARDS=$parts
   for tool in $tools; do
-    gtest_under=(compute-sanitizer --tool "$tool" --kernel-name kns=4weft6detail)
-    [[ $tool == racecheck ]] || gtest_under+=(--report-api-errors no)
+    rm -f build/"$tool"-*.count
     for ((part = 1; part <= parts; ++part)); do
       [[ -z $only || $only == "$part" ]] || continue
-      say "$tool, part $part of $parts"
-      GTEST_SHARD_INDEX=$((part - 1))
-      run_gtest "$bin/weft-gpu-tests" "--gtest_filter=${filter:-*}:-$not_sanitized"
-      if ! grep -Eq '^=+ (ERROR SUMMARY: 0 errors|RACECHECK SUMMARY: 0 hazards)' "$log"; then
-        say "error: $tool has a find, or did not end; the log is build/$tool-$part.log"
-        tests_failed=$((tests_failed + 1))
-      fi
-      mv "$log" "build/$tool-$part.log"
+      while [[ $(builtin jobs -rp | wc -l) -ge $jobs ]]; do wait -n || true; done
+      sanitize_part "$bin" "$filter" "$tool" "$part" &
     done
+    wait
+    while read -r passed failed; do
+      tests_passed=$((tests_passed + passed))
+      tests_failed=$((tests_failed + failed))
+    done < <(cat build/"$tool"-*.count)
+    say "$tool: so far $tests_passed passed, $tests_failed failed"
   done
   finish_tests
 }
@@ -207,7 +222,7 @@ slowest_tests() {
 has_gpu() { nvidia-smi -L >/dev/null 2>&1; }
 
 test_gpu() {
-  local bin=$1 filter=$2 sanitize=$3 part=$4 parts=$5
+  local bin=$1 filter=$2 sanitize=$3 part=$4 parts=$5 side_by_side=$6
   has_gpu || die "no GPU here (nvidia-smi lists none); './dev test' runs what needs none"
   nvidia-smi -L | sed 's/ (UUID.*//' >&2
   if [[ -z $bin ]]; then
@@ -216,7 +231,7 @@ test_gpu() {
     bin=build/dev/bin
   fi
   if [[ -n $sanitize ]]; then
-    sanitize_gpu "$bin" "$filter" "$sanitize" "$part" "$parts"
+    sanitize_gpu "$bin" "$filter" "$sanitize" "$part" "$parts" "$side_by_side"
     return
   fi
   local name
@@ -239,7 +254,7 @@ test_gpu() {
 }
 
 run_tests() {
-  local fast='' gpu='' bin='' filter='' sanitize='' tool='' part='' parts=8
+  local fast='' gpu='' bin='' filter='' sanitize='' tool='' part='' parts=8 side_by_side=1
   while [[ $# -gt 0 ]]; do
     case $1 in
       --fast) fast=1 ;;
@@ -247,6 +262,7 @@ run_tests() {
       --sanitize) sanitize=1 ;;
       --tool) tool=${2:?--tool needs memcheck, initcheck or racecheck} && shift ;;
       --part) IFS=/ read -r part parts <<<"${2:?--part needs K/N}" && shift ;;
+      --side-by-side) side_by_side=${2:?--side-by-side needs a number of parts} && shift ;;
       --prebuilt) bin=${2:?--prebuilt needs a folder} && shift ;;
       --filter) filter=${2:?--filter needs an expression} && shift ;;
       *) die "unknown option '$1' of ./dev test; ./dev --help lists them" ;;
@@ -255,10 +271,11 @@ run_tests() {
   done
   [[ $part =~ ^[0-9]*$ && $parts =~ ^[1-9][0-9]*$ && ${part:-1} -ge 1 && ${part:-1} -le $parts ]] ||
     die "--part $part/$parts: wanted K/N, K from 1 to N"
+  [[ $side_by_side =~ ^[1-9][0-9]*$ ]] || die "--side-by-side $side_by_side: wanted a number of parts from 1 on"
   [[ $tool =~ ^(memcheck|initcheck|racecheck|)$ ]] || die "--tool $tool: wanted memcheck, initcheck or racecheck"
   [[ -n $sanitize || -z $tool$part ]] || die "--tool and --part go with --sanitize"
   if [[ -n $gpu ]]; then
-    test_gpu "$bin" "$filter" "${sanitize:+${tool:-memcheck initcheck racecheck}}" "$part" "$parts"
+    test_gpu "$bin" "$filter" "${sanitize:+${tool:-memcheck initcheck racecheck}}" "$part" "$parts" "$side_by_side"
     return
   fi
   [[ -z $bin$sanitize ]] || die "--prebuilt and --sanitize go with --gpu"

@@ -1,0 +1,45 @@
+// Under compute-sanitizer kernels of one GPU were seen to wait for each other, and ranks that share it with them.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <charconv>
+#include <iterator>
+#include <string_view>
+#include <system_error>
+
+#include "gpu/support/gpu_world.hpp"
+
+namespace weft::test {
+namespace {
+
+// Suites whose worlds have three ranks, or four, whatever their parameters say.
+constexpr std::string_view kOfMoreThanTwo[] = {"GpuFaults",       "GpuRejection",    "GpuArguments", "GpuRmsNormFaults",
+                                               "GpuGatherFaults", "GpuGatherAborts", "GpuMoePadding"};
+
+// Ranks of a test, where they are the first of its parameters, as in "3" or "(3, true)"; else 0.
+int ranks_of(const testing::TestInfo& test) {
+  std::string_view suite = test.test_suite_name();
+  suite.remove_prefix(suite.find('/') + 1);  // of nothing, where there is no such prefix
+  if (std::ranges::find(kOfMoreThanTwo, suite) != std::end(kOfMoreThanTwo)) return 3;
+  std::string_view text = test.value_param() == nullptr ? "" : test.value_param();
+  if (text.starts_with('(')) text.remove_prefix(1);
+  int ranks = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), ranks);
+  const bool whole = end == text.data() + text.size() || *end == ',';
+  return error == std::errc() && whole ? ranks : 0;
+}
+
+// Skips tests of more ranks than there are GPUs.
+class SharedGpus final : public testing::EmptyTestEventListener {
+  void OnTestStart(const testing::TestInfo& test) override {
+    const int ranks = ranks_of(test);
+    if (slowness() == 1 || ranks <= gpu_count()) return;
+    GTEST_SKIP() << ranks << " ranks on " << gpu_count() << " GPUs: under compute-sanitizer no two share one";
+  }
+};
+
+// GoogleTest's, which deletes it.
+const bool listens = (testing::UnitTest::GetInstance()->listeners().Append(new SharedGpus), true);
+
+}  // namespace
+}  // namespace weft::test

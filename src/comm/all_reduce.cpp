@@ -1,4 +1,4 @@
-// all_reduce: rejects what cannot work, names the call, plans it, and hands its pieces to the executor.
+// all_reduce, in as many kernels as its message has pieces.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -9,7 +9,6 @@
 #include "comm/choices.hpp"
 #include "core/all_reduce_kernels.hpp"
 #include "core/fingerprint.hpp"
-#include "core/nvtx.hpp"
 #include "core/tensor.hpp"
 #include "weft/collectives.hpp"
 
@@ -29,10 +28,13 @@ detail::InstanceQuery instance_of(const GroupState& group, const AllReduceArgs& 
           .whole = detail::may_be_whole(args.input, bytes, pack) && detail::may_be_whole(args.output, bytes, pack)};
 }
 
-void check_arguments(const GroupState& group, const AllReduceArgs& args) {
+void check_choices(const AllReduceArgs& args) {
   detail::check_choice("type", args.type, DataType::i32);
   detail::check_choice("op", args.op, ReduceOp::max);
   detail::check_choice("algorithm", args.algorithm, Algorithm::multimem_two_shot);
+}
+
+void check_arguments(const GroupState& group, const AllReduceArgs& args, const detail::InstanceQuery& instance) {
   const bool multimem = detail::is_multimem(args.algorithm);
   require(!multimem || detail::multimem_adds(args.type, args.op),
           "algorithm: {} makes sums of bf16, f16 or f32, and this is a {} of {}", weft::name(args.algorithm),
@@ -40,7 +42,7 @@ void check_arguments(const GroupState& group, const AllReduceArgs& args) {
   const std::size_t element = size_of(args.type);
   require(args.count <= SIZE_MAX / 8 / element, "count: {} elements of {} bytes are not between 0 and {}", args.count,
           element, SIZE_MAX / 8 / element);
-  const bool lean = !multimem && has_lean_instance(instance_of(group, args));
+  const bool lean = !multimem && has_lean_instance(instance);
   detail::check_launch(group, args.launch, detail::max_threads(lean ? group.size() : 0));
   group.communicator().fabric().check_stream(args.stream);
   if (args.count == 0) return;
@@ -71,78 +73,99 @@ void check_multimem(const GroupState& group, Algorithm algorithm) {
                   : fmt::format("algorithm: {} needs multicast: {}", name(algorithm), communicator.multicast()));
 }
 
-std::string in_words(const AllReduceArgs& args, Algorithm algorithm) {
-  return fmt::format("all_reduce {} {}[{}] {} tag {}", weft::name(args.op), weft::name(args.type), args.count,
-                     weft::name(algorithm), args.tag);
-}
+struct AllReduceWords {
+  static constexpr std::string_view kKind = "all_reduce";
+  ReduceOp op;
+  DataType type;
+  std::size_t count;
+  Algorithm algorithm;
+  std::uint32_t tag;
+  std::string text() const {
+    return fmt::format("all_reduce {} {}[{}] {} tag {}", name(op), name(type), count, name(algorithm), tag);
+  }
+};
 
-void run_pieces(const Group& handle, const AllReduceArgs& args, const detail::Plan& plan, std::uint32_t fingerprint) {
-  const GroupState& group = handle.state();
-  const std::size_t element = size_of(args.type);
-  const auto kernel =
-      detail::find_kernel(detail::AllReduceQuery{.instance = instance_of(group, args), .algorithm = plan.algorithm});
-  std::size_t done = 0;
-  do {
-    const std::size_t count = std::min(args.count - done, plan.piece);
-    detail::run_or_keep(handle,
-                        {.call = group.call(fingerprint),
-                         .bound = kernel.with({.input = static_cast<const std::byte*>(args.input) + done * element,
-                                               .output = static_cast<std::byte*>(args.output) + done * element,
-                                               .count = count,
-                                               .crews = static_cast<std::uint32_t>(plan.crews),
-                                               .apart = plan.apart}),
-                         .blocks = plan.blocks,
-                         .threads = plan.threads,
-                         .stream = args.stream});
-    done += count;
-  } while (done < args.count);
-}
+class AllReduce : public detail::GroupCall {
+ public:
+  static constexpr const char* kRange = "weft::all_reduce";
+  AllReduce(const Group& caller, const AllReduceArgs& args) : GroupCall(caller, args.stream), args_(args) {}
+
+  void check() {
+    check_choices(args_);
+    instance_ = instance_of(channel(), args_);
+    check_arguments(channel(), args_, instance_);
+    check_multimem(channel(), args_.algorithm);
+  }
+
+  bool wants_nccl() const { return args_.algorithm == Algorithm::nccl; }
+  detail::NcclPlan by_nccl() const {
+    if (args_.algorithm != Algorithm::automatic && !wants_nccl()) {
+      throw Error(Errc::unsupported,
+                  fmt::format("algorithm: {} needs ranks that reach each other's memory, and these do not ({})",
+                              weft::name(args_.algorithm), channel().communicator().fabric().description()));
+    }
+    return {.name = {detail::fingerprint("all_reduce", args_.op, args_.type, args_.count, Algorithm::nccl, args_.tag),
+                     words(Algorithm::nccl)},
+            .work = detail::NcclAllReduce{args_.input, args_.output, args_.count, args_.type, args_.op}};
+  }
+
+  detail::CallName plan(bool) {
+    const GroupState& group = channel();
+    const detail::CommunicatorState& communicator = group.communicator();
+    plan_ = detail::plan_all_reduce({.device = communicator.fabric().device(),
+                                     .size = instance_.size,
+                                     .layout = group.layout(),
+                                     .multimem_packs = group.multimem().packs,
+                                     .type = args_.type,
+                                     .op = args_.op,
+                                     .count = args_.count,
+                                     .whole = instance_.whole,
+                                     .wish = args_.algorithm,
+                                     .launch = args_.launch,
+                                     .max_blocks = communicator.max_blocks(),
+                                     .least_max_blocks = communicator.least_max_blocks(),
+                                     .steps = group.tuning().table->steps});
+    const AllReduceArgs& a = args_;
+    return {detail::fingerprint("all_reduce", a.op, a.type, a.count, plan_.algorithm, plan_.piece, a.tag),
+            words(plan_.algorithm)};
+  }
+
+  template <class Run>
+  void each_step(Run run) const {
+    const std::size_t element = size_of(args_.type);
+    const auto kernel =
+        detail::find_kernel(detail::AllReduceQuery{.instance = instance_, .algorithm = plan_.algorithm});
+    std::size_t done = 0;
+    do {
+      const std::size_t count = std::min(args_.count - done, plan_.piece);
+      run({.call = {},
+           .bound = kernel.with({.input = static_cast<const std::byte*>(args_.input) + done * element,
+                                 .output = static_cast<std::byte*>(args_.output) + done * element,
+                                 .count = count,
+                                 .crews = static_cast<std::uint32_t>(plan_.crews),
+                                 .apart = plan_.apart}),
+           .blocks = plan_.blocks,
+           .threads = plan_.threads,
+           .stream = stream()});
+      done += count;
+    } while (done < args_.count);
+  }
+
+ private:
+  AllReduceWords words(Algorithm algorithm) const {
+    return {.op = args_.op, .type = args_.type, .count = args_.count, .algorithm = algorithm, .tag = args_.tag};
+  }
+
+  const AllReduceArgs& args_;
+  detail::InstanceQuery instance_{};
+  detail::Plan plan_{};
+};
 
 }  // namespace
 
-static void make_all_reduce(const Group& handle, const AllReduceArgs& args) {
-  GroupState& group = handle.state();
-  detail::CommunicatorState& communicator = group.communicator();
-  check_arguments(group, args);
-  check_multimem(group, args.algorithm);
-  detail::check_alive(handle, "all_reduce");
-
-  if (args.algorithm == Algorithm::nccl || !group.direct()) {
-    if (args.algorithm != Algorithm::automatic && args.algorithm != Algorithm::nccl) {
-      throw Error(Errc::unsupported,
-                  fmt::format("algorithm: {} needs ranks that reach each other's memory, and these do not ({})",
-                              weft::name(args.algorithm), communicator.fabric().description()));
-    }
-    return detail::call_nccl(
-        handle,
-        {detail::fingerprint("all_reduce", args.op, args.type, args.count, Algorithm::nccl, args.tag),
-         in_words(args, Algorithm::nccl)},
-        args.stream, detail::NcclAllReduce{args.input, args.output, args.count, args.type, args.op});
-  }
-
-  const detail::Plan plan = detail::plan_all_reduce({.device = handle.device(),
-                                                     .size = static_cast<std::uint32_t>(group.size()),
-                                                     .layout = group.layout(),
-                                                     .multimem_packs = group.multimem().packs,
-                                                     .type = args.type,
-                                                     .op = args.op,
-                                                     .count = args.count,
-                                                     .whole = instance_of(group, args).whole,
-                                                     .wish = args.algorithm,
-                                                     .launch = args.launch,
-                                                     .max_blocks = communicator.max_blocks(),
-                                                     .least_max_blocks = communicator.least_max_blocks(),
-                                                     .steps = group.tuning().table->steps});
-  const std::uint32_t fingerprint =
-      detail::fingerprint("all_reduce", args.op, args.type, args.count, plan.algorithm, plan.piece, args.tag);
-  group.remember({fingerprint, in_words(args, plan.algorithm)});
-  run_pieces(handle, args, plan, fingerprint);
-}
-
 void all_reduce(const Group& caller, const AllReduceArgs& args) {
-  const detail::NvtxRange range("weft::all_reduce");
-  const Group handle = detail::held(caller);
-  detail::make_or_tell(handle.state(), args.stream, [&] { make_all_reduce(handle, args); });
+  AllReduce call(caller, args);
+  detail::make_call(call);
 }
 
 }  // namespace weft

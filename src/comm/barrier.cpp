@@ -1,28 +1,49 @@
+#include <fmt/format.h>
+
 #include "comm/call.hpp"
 #include "core/fingerprint.hpp"
 #include "core/move_kernels.hpp"
-#include "core/nvtx.hpp"
 
 namespace weft {
+namespace {
 
-static void make_barrier(const Group& handle, const BarrierArgs& args) {
-  const detail::GroupState& group = handle.state();
-  group.communicator().fabric().check_stream(args.stream);
-  detail::check_alive(handle, "barrier");
-  const detail::CallName name{detail::fingerprint("barrier", args.tag),
-                              fmt::format("barrier{} tag {}", detail::carrier(group.direct()), args.tag)};
-  if (!group.direct()) return detail::call_nccl(handle, name, args.stream, detail::NcclBarrier{});
-  detail::make_call(handle, {.name = name,
-                             .bound = detail::find_kernel(detail::BarrierQuery{}).with({}),
-                             .blocks = 1,
-                             .threads = 128,
-                             .stream = args.stream});
-}
+struct BarrierWords {
+  static constexpr std::string_view kKind = "barrier";
+  bool direct;
+  std::uint32_t tag;
+  std::string text() const { return fmt::format("barrier{} tag {}", detail::carrier(direct), tag); }
+};
+
+class Barrier : public detail::GroupCall {
+ public:
+  static constexpr const char* kRange = "weft::barrier";
+  Barrier(const Group& caller, const BarrierArgs& args) : GroupCall(caller, args.stream), args_(args) {}
+
+  void check() const { channel().communicator().fabric().check_stream(stream()); }
+  bool wants_nccl() const { return false; }
+  detail::NcclPlan by_nccl() const { return {.name = name(), .work = detail::NcclBarrier{}}; }
+  detail::CallName plan(bool) const { return name(); }
+  template <class Run>
+  void each_step(Run run) const {
+    run({.call = {},
+         .bound = detail::find_kernel(detail::BarrierQuery{}).with({}),
+         .blocks = 1,
+         .threads = 128,
+         .stream = stream()});
+  }
+
+ private:
+  detail::CallName name() const {
+    return {detail::fingerprint("barrier", args_.tag), BarrierWords{.direct = channel().direct(), .tag = args_.tag}};
+  }
+  const BarrierArgs& args_;
+};
+
+}  // namespace
 
 void barrier(const Group& caller, const BarrierArgs& args) {
-  const detail::NvtxRange range("weft::barrier");
-  const Group handle = detail::held(caller);
-  detail::make_or_tell(handle.state(), args.stream, [&] { make_barrier(handle, args); });
+  Barrier call(caller, args);
+  detail::make_call(call);
 }
 
 }  // namespace weft

@@ -1,76 +1,62 @@
-// What every collective does around its own work: rejects what cannot be, names the call, hands it on.
+// The path of a call, the same for every operation: rejects what cannot be, decides how it is made, notes it, hands its
+// steps on. A call that succeeds formats no words and takes no memory.
+//
+// What an operation says of one call of its own (`Op`):
+//   static constexpr const char* kRange   "weft::all_reduce": its range in profilers, and behind "weft::" its name
+//   void check()                          throws Errc::invalid_argument with the argument's name; sends nothing
+//   CallName plan(bool kept)              chooses everything that ranks must choose alike, and the grids. `kept`: the
+//                                         call is made later, by replays
+//   void each_step(run)                   the plan, a list of steps: run(KernelCall&&) for each of them in order, with
+//                                         all but its Call, which the path fills in
+// and, where NCCL serves groups whose ranks do not reach each other's memory,
+//   bool wants_nccl() const               the caller has chosen NCCL
+//   NcclPlan by_nccl()                    throws Errc::unsupported for what NCCL cannot do
 #pragma once
 
-#include <fmt/format.h>
-
-#include <cstddef>
-#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "comm/arguments.hpp"
 #include "comm/capture.hpp"
 #include "comm/state.hpp"
 #include "core/kernel.hpp"
+#include "core/nvtx.hpp"
+#include "fabric/nccl_call.hpp"
 #include "weft/collectives.hpp"
 
 namespace weft::detail {
-
-template <class... T>
-void require(bool good, fmt::format_string<T...> message, T&&... values) {
-  if (!good) throw Error(Errc::invalid_argument, fmt::format(message, std::forward<T>(values)...));
-}
 
 // A call's own reference to its group, which keeps the communicator: where a thread waits in a call while another one
 // calls exit(), a static communicator is destroyed.
 Group held(const Group& caller);
 
-// Rows, or the width of one.
-void check_size(const char* name, std::size_t size);
-// `most_threads`: that the instance takes.
-void check_launch(const GroupState& group, const Launch& launch, int most_threads);
+// What operations have in common.
+class GroupCall {
+ public:
+  // Other ranks wait for this call: they are told where it is rejected. Calls for which none waits need no peers.
+  static constexpr bool kPeersWait = true;
+  // Behind an error that says that ranks must reach each other's memory.
+  static constexpr std::string_view kHint = {};
 
-// Rows in a user's memory; sizes and distances in bytes.
-struct Extent {
-  const char* name;
-  const void* data;
-  std::size_t rows, row_bytes, stride;
-  std::size_t alignment = 1;  // of the element type
+  GroupCall(const Group& caller, Stream stream) : group_(held(caller)), stream_(stream) {}
+  const Group& group() const { return group_; }
+  GroupState& channel() const { return group_.state(); }
+  Stream stream() const { return stream_; }
 
-  // All that there are.
-  std::size_t payload() const { return rows * row_bytes; }
-  // From the first byte to the last.
-  std::size_t bytes() const { return rows == 0 || row_bytes == 0 ? 0 : (rows - 1) * stride + row_bytes; }
+ private:
+  Group group_;
+  Stream stream_;
 };
-// What a caller says of them: `width` and `stride` in elements of `element` bytes; stride 0: they lie side by side.
-struct RowsArgument {
-  const char* name;
-  const void* data;
-  std::size_t rows, width, stride;
-  std::size_t element = 1;
+
+struct NcclPlan {
+  CallName name;
+  NcclWork work;
 };
-Extent extent_of(const RowsArgument& rows);
-// Throws where the rows cannot be there; an empty one may be anywhere.
-void check_extent(const GroupState& group, const Extent& extent);
-// Throws where two extents may share a byte, unless `part` begins with row `place` of `whole` and has its rows where
-// `whole` has them. That rows of different strides lie in each other's gaps is not looked at.
-void check_overlap(const Extent& part, const Extent& whole, std::size_t place);
-inline constexpr std::size_t kNowhere = SIZE_MAX;
-inline constexpr std::size_t kAnyRow = SIZE_MAX - 1;  // counts will say which
 
 // Tells the group's other ranks that this one has rejected its next call, which they would wait for; where nothing can
 // be told, they find out by their deadlines: where NCCL serves the group, and while a call is recorded or captured.
 void tell_rejection(GroupState& group, Stream stream, const Error& error) noexcept;
-// Makes a call, or throws what is wrong with it, and then tells that.
-template <class Make>
-auto make_or_tell(GroupState& group, Stream stream, Make make) {
-  try {
-    return make();
-  } catch (const Error& error) {
-    if (error.fault().rank < 0) tell_rejection(group, stream, error);  // else it has failed, and the record says why
-    throw;
-  }
-}
 
 // "\nlast calls of this rank on this group:", and a line for each: the end of an error's message.
 std::string last_calls(std::string_view whose, const std::vector<CallRecord>& calls);
@@ -85,33 +71,59 @@ void with_history(const GroupState& group, LaunchIt launch) {
   }
 }
 
-// Throws Errc::released, with the group's last calls, where the communicator's memory is.
-void check_acquired(const GroupState& group, const char* operation);
-// Throws where kernels cannot reach `data`; not while the memory is released: callers ask check_acquired() afterwards.
-void check_buffer(const GroupState& group, const char* name, const void* data);
-// Throws the fault that has ended the communicator, if there was one.
+// Throws Errc::released, with the channel's last calls, where the communicator's memory is; then the fault that has
+// ended the communicator, if there was one.
+void check_alive(const Group& group, const GroupState& channel, const char* operation);
 void check_not_ended(const Group& handle);
-// Both.
-void check_alive(const Group& handle, const char* operation);
-// That, and Errc::unsupported where ranks do not reach each other's memory, which ends in `hint`.
-void check_ready(const Group& handle, const char* operation, std::string_view hint = {});
+// Throws Errc::unsupported where ranks do not reach each other's memory.
+void check_direct(const GroupState& group, const char* operation, std::string_view hint);
 // Of a call that NCCL would carry, which knows no rows: throws where these do not lie side by side.
 void check_side_by_side(const GroupState& group, const char* operation, const Extent& extent);
 
-struct NamedCall {
-  CallName name;
-  BoundKernel bound;
-  int blocks, threads;
-  Stream stream;
-};
-// Makes the call, or keeps it where the thread captures. CPU ranks: throws what became of it.
-void make_call(const Group& handle, const NamedCall& call);
 // Has NCCL make it. Ranks do not compare what it is to do, and its kernels know no deadline: the fabric watches over
 // them.
-void call_nccl(const Group& handle, const CallName& name, Stream stream, const NcclWork& work);
-// What a call's name has in front of its tag.
+void call_nccl(const Group& handle, Stream stream, const NcclPlan& plan);
+// What a call's words have in front of its tag.
 constexpr std::string_view carrier(bool direct) {
   return direct ? "" : " nccl";
+}
+
+template <class Op>
+constexpr const char* name_of_operation() {
+  return Op::kRange + std::string_view("weft::").size();
+}
+
+// Makes the call. CPU ranks: throws what became of it.
+template <class Op>
+void make_call(Op& op) {
+  const NvtxRange range(Op::kRange);
+  GroupState& channel = op.channel();
+  const auto make = [&] {
+    op.check();
+    check_alive(op.group(), channel, name_of_operation<Op>());
+    if constexpr (requires { op.by_nccl(); }) {
+      if (!channel.direct() || op.wants_nccl()) return call_nccl(op.group(), op.stream(), op.by_nccl());
+    } else if constexpr (Op::kPeersWait) {
+      check_direct(channel, name_of_operation<Op>(), Op::kHint);
+    }
+    const CallName name = op.plan(is_kept(op.group(), op.stream()));
+    channel.remember(name);
+    const Call call = channel.call(name.fingerprint);
+    op.each_step([&](KernelCall&& step) {
+      step.call = call;
+      run_held(op.group(), step);
+    });
+  };
+  if constexpr (!Op::kPeersWait) {
+    make();
+  } else {
+    try {
+      make();
+    } catch (const Error& error) {
+      if (error.fault().rank < 0) tell_rejection(channel, op.stream(), error);  // else it failed: the record says why
+      throw;
+    }
+  }
 }
 
 }  // namespace weft::detail

@@ -9,17 +9,23 @@
 namespace weft::detail {
 namespace {
 
-constexpr std::size_t kEntries = 1024, kTextWords = 29;
+constexpr std::size_t kSets = 1024, kPlaces = 4;
+constexpr std::size_t kWords = CallWords::kMostBytes / sizeof(std::uint64_t);
+static_assert(kWords * sizeof(std::uint64_t) == CallWords::kMostBytes);
 
 }  // namespace
 
-// Read while it is written: `version` is odd meanwhile, and another one afterwards.
-struct PublishedCall {
+// Read while it is written: `version` is odd meanwhile, and another one afterwards. All zeros: there is none.
+struct NotedCall {
   std::uint32_t version;
   std::uint32_t channel;
   std::uint32_t fingerprint;
   std::uint32_t counted;
-  std::array<std::uint64_t, kTextWords> text;  // ends with a zero
+  std::uint32_t kind;
+  std::uint32_t size;
+  std::uint32_t last;  // number of the newest note of it
+  std::uint32_t unused;
+  std::array<std::uint64_t, kWords> numbers;
 };
 
 namespace {
@@ -33,31 +39,60 @@ void store(Word& word, Word value, std::memory_order order = std::memory_order_r
   std::atomic_ref(word).store(value, order);
 }
 
-// Nothing where it was written meanwhile, or never.
-std::optional<std::pair<std::uint32_t, CallName>> read(const PublishedCall& entry) {
-  const std::uint32_t version = load(entry.version, std::memory_order_acquire);
-  if (version == 0 || version % 2 != 0) return std::nullopt;
-  const std::uint32_t channel = load(entry.channel);
-  CallName call{.fingerprint = load(entry.fingerprint), .text = {}, .counted = load(entry.counted) != 0};
-  std::array<std::uint64_t, kTextWords> text;
-  for (std::size_t i = 0; i < kTextWords; ++i) text[i] = load(entry.text[i], std::memory_order_acquire);
-  if (load(entry.version) != version) return std::nullopt;
-  text.back() = 0;  // whoever wrote it
-  call.text = reinterpret_cast<const char*>(text.data());
-  return std::pair{channel, std::move(call)};
+std::size_t words_in(std::size_t bytes) {
+  return std::min((bytes + sizeof(std::uint64_t) - 1) / sizeof(std::uint64_t), kWords);
+}
+
+// 2: its fingerprint is this one; 1: its counts are others; else 0.
+int match(const NotedCall& call, std::uint32_t fingerprint) {
+  const std::uint32_t own = load(call.fingerprint);
+  if (own == fingerprint) return 2;
+  const auto half = [](std::uint32_t word) { return word & 0xffffu; };  // see algorithms/handshake.hpp
+  return load(call.counted) != 0 && half(own) == half(fingerprint) ? 1 : 0;
+}
+
+// How well a call fits, and what it is; nothing where it does not, or was written meanwhile, or never.
+std::optional<std::pair<int, CallWords>> read(const NotedCall& call, std::uint32_t channel, std::uint32_t fingerprint) {
+  const std::uint32_t version = load(call.version, std::memory_order_acquire);
+  if (version == 0 || version % 2 != 0 || load(call.channel) != channel) return std::nullopt;
+  const int how = match(call, fingerprint);
+  if (how == 0) return std::nullopt;
+  const std::size_t size = load(call.size);
+  std::array<std::uint64_t, kWords> numbers{};
+  for (std::size_t i = 0; i < words_in(size); ++i) numbers[i] = load(call.numbers[i], std::memory_order_acquire);
+  const CallWords words(load(call.kind, std::memory_order_acquire), numbers.data(), size);
+  if (load(call.version) != version) return std::nullopt;
+  return std::pair{how, words};
+}
+
+void write(NotedCall& entry, std::uint32_t channel, const CallName& call) {
+  std::array<std::uint64_t, kWords> numbers;
+  numbers[words_in(call.words.size()) - (call.words.size() != 0 ? 1 : 0)] = 0;  // behind the last byte
+  std::memcpy(numbers.data(), call.words.numbers(), call.words.size());
+  const std::uint32_t version = load(entry.version);
+  store(entry.version, version + 1);
+  std::atomic_thread_fence(std::memory_order_release);
+  store(entry.channel, channel);
+  store(entry.fingerprint, call.fingerprint);
+  store(entry.counted, call.counted ? 1u : 0u);
+  store(entry.kind, call.words.kind(), std::memory_order_release);
+  store(entry.size, static_cast<std::uint32_t>(call.words.size()));
+  for (std::size_t i = 0; i < words_in(call.words.size()); ++i) {
+    store(entry.numbers[i], numbers[i], std::memory_order_release);
+  }
+  // Never zero again, which would say that nothing is there.
+  store(entry.version, version + 2 == 0 ? 2u : version + 2, std::memory_order_release);
 }
 
 }  // namespace
 
 struct CallBoard::Part {
   std::uint32_t left;
-  std::array<PublishedCall, kEntries> entries;
+  std::array<std::array<NotedCall, kPlaces>, kSets> sets;
 };
 
-int match(const CallName& call, std::uint32_t fingerprint) {
-  if (call.fingerprint == fingerprint) return 2;
-  const auto half = [](std::uint32_t word) { return word & 0xffffu; };  // see algorithms/handshake.hpp
-  return call.counted && half(call.fingerprint) == half(fingerprint) ? 1 : 0;
+CallBoard::CallBoard(int rank, SharedMemoryWindow memory) : rank_(rank), memory_(std::move(memory)) {
+  if (!is_shared()) own_ = std::make_unique<Part>();
 }
 
 std::unique_ptr<CallBoard> CallBoard::create(Bootstrap& bootstrap) {
@@ -76,45 +111,48 @@ CallBoard::~CallBoard() {
 }
 
 CallBoard::Part& CallBoard::part(int rank) const {
-  return *reinterpret_cast<Part*>(memory_.at(rank));
+  return own_ != nullptr ? *own_ : *reinterpret_cast<Part*>(memory_.at(rank));
 }
 
-std::uint64_t CallBoard::publish(std::uint32_t channel, const CallName& call) {
-  if (!is_shared()) return 0;
+void CallBoard::note(std::uint32_t channel, const CallName& call) {
+  note(channel, call, false);
+}
+void CallBoard::note_anew(std::uint32_t channel, const CallName& call) {
+  note(channel, call, true);
+}
+
+void CallBoard::note(std::uint32_t channel, const CallName& call, bool anew) {
   const std::scoped_lock lock(mutex_);
-  PublishedCall& entry = part(rank_).entries[published_ % kEntries];
-  std::array<std::uint64_t, kTextWords> text{};
-  call.text.copy(reinterpret_cast<char*>(text.data()), sizeof(text) - 1);
-  const std::uint32_t version = load(entry.version);
-  store(entry.version, version + 1);
-  std::atomic_thread_fence(std::memory_order_release);
-  store(entry.channel, channel);
-  store(entry.fingerprint, call.fingerprint);
-  store(entry.counted, call.counted ? 1u : 0u);
-  for (std::size_t i = 0; i < kTextWords; ++i) store(entry.text[i], text[i], std::memory_order_release);
-  store(entry.version, version + 2, std::memory_order_release);
-  return ++published_;
+  const std::uint32_t now = ++notes_;
+  auto& set = part(rank_).sets[(call.fingerprint ^ channel * 0x9e3779b9u) % kSets];
+  NotedCall* oldest = set.data();
+  for (NotedCall& entry : set) {
+    if (entry.version != 0 && entry.channel == channel && entry.fingerprint == call.fingerprint) {
+      store(entry.last, now);
+      if (anew) write(entry, channel, call);
+      return;
+    }
+    if (entry.version == 0 || now - entry.last > now - oldest->last) oldest = &entry;
+    if (entry.version == 0) break;
+  }
+  store(oldest->last, now);
+  write(*oldest, channel, call);
 }
 
-bool CallBoard::holds(std::uint64_t entry) const {
-  if (!is_shared()) return true;
-  const std::scoped_lock lock(mutex_);
-  return entry != 0 && published_ - entry < kEntries;
-}
-
-std::optional<std::string> CallBoard::find(int rank, std::uint32_t channel, std::uint32_t fingerprint) const {
-  if (!is_shared()) return std::nullopt;
-  std::optional<std::string> found;
-  // Of several the newest: its place was written most often, or it lies behind the others.
-  std::pair best{1, 0u};
-  for (const PublishedCall& entry : part(rank).entries) {
-    const std::uint32_t version = load(entry.version);
-    const auto read_entry = read(entry);
-    if (!read_entry || read_entry->first != channel) continue;
-    const std::pair how{match(read_entry->second, fingerprint), version};
-    if (how < best) continue;
-    best = how;
-    found = read_entry->second.text;
+std::optional<CallBoard::Match> CallBoard::find(int rank, std::uint32_t channel, std::uint32_t fingerprint) const {
+  if (!is_shared() && rank != rank_) return std::nullopt;
+  std::optional<Match> found;
+  std::uint32_t found_at = 0;
+  for (const auto& set : part(rank).sets) {
+    for (const NotedCall& entry : set) {
+      const auto fits = read(entry, channel, fingerprint);
+      if (!fits) continue;
+      if (fits->first == 2) return Match{.words = fits->second, .other_counts = false};
+      const std::uint32_t last = load(entry.last);
+      if (found && static_cast<std::int32_t>(last - found_at) < 0) continue;
+      found = Match{.words = fits->second, .other_counts = true};
+      found_at = last;
+    }
   }
   return found;
 }

@@ -1,32 +1,32 @@
-// What each rank of a communicator calls, in words, where its peers can read it: calls are compared as numbers
+// What each rank of a communicator calls, where its peers can read it: calls are compared as numbers
 // (core/fingerprint.hpp), and whoever finds that two differ wants to know what the other one is.
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <optional>
-#include <string>
 
+#include "core/call_words.hpp"
 #include "fabric/origin.hpp"
 #include "fabric/shared_memory.hpp"
 #include "rendezvous/bootstrap.hpp"
 
 namespace weft::detail {
 
-// One call in numbers and in words. The fingerprint is what ranks compare.
+// One call: the number that ranks compare, and what it stands for.
 struct CallName {
   std::uint32_t fingerprint;
-  std::string text;
+  CallWords words;
   bool counted = false;  // headers have a hash of its counts in their upper half, too
 };
-// Whether a header's fingerprint is that of the call: 2 where it is, 1 where its counts are others, else 0.
-int match(const CallName& call, std::uint32_t fingerprint);
 
-// In memory that all ranks of a host share, and that release() leaves alone. A rank writes to its own part, in which
-// the newest calls take the place of the oldest, and reads those of others at any time. Thread-safe.
+// In memory that all ranks of a host share, and that release() leaves alone. A rank writes to its own part, and reads
+// those of others at any time. Thread-safe. A call is looked for, and written, in one of four places, which follow from
+// its channel and fingerprint: the newest takes the place of the one that was made longest ago.
 class CallBoard {
  public:
-  // Collective. Where ranks share no memory, nobody finds anything on it.
+  // Collective. Where ranks share no memory, a rank finds its own calls alone.
   static std::unique_ptr<CallBoard> create(Bootstrap& bootstrap);
   // Says that this rank has left in peace: it has not died.
   ~CallBoard();
@@ -34,23 +34,31 @@ class CallBoard {
   CallBoard& operator=(const CallBoard&) = delete;
 
   bool is_shared() const { return memory_.size() != 0; }
-  // Number of the entry, from 1.
-  std::uint64_t publish(std::uint32_t channel, const CallName& call);
-  bool holds(std::uint64_t entry) const;
-  // What `rank` has called on the channel.
-  std::optional<std::string> find(int rank, std::uint32_t channel, std::uint32_t fingerprint) const;
+  // A call that is made now. Its words are written where they are not there yet.
+  void note(std::uint32_t channel, const CallName& call);
+  // The same of a fingerprint that stands for other words every time.
+  void note_anew(std::uint32_t channel, const CallName& call);
+  // What `rank` has called on the channel: where no call has this fingerprint, the newest that differs from it in its
+  // counts.
+  struct Match {
+    CallWords words;
+    bool other_counts;
+  };
+  std::optional<Match> find(int rank, std::uint32_t channel, std::uint32_t fingerprint) const;
   bool has_left(int rank) const;
 
  private:
   struct Part;
-  CallBoard(int rank, SharedMemoryWindow memory) : rank_(rank), memory_(std::move(memory)) {}
+  CallBoard(int rank, SharedMemoryWindow memory);
   Part& part(int rank) const;
+  void note(std::uint32_t channel, const CallName& call, bool anew);
 
   Origin origin_;
   int rank_;
   SharedMemoryWindow memory_;
-  mutable std::mutex mutex_;  // of what follows, and of this rank's part
-  std::uint64_t published_ = 0;
+  std::unique_ptr<Part> own_;  // where ranks share no memory
+  mutable std::mutex mutex_;   // of what follows, and of this rank's part
+  std::uint32_t notes_ = 0;
 };
 
 }  // namespace weft::detail

@@ -44,7 +44,5 @@ class Capture {
 bool is_kept(const Group& group, Stream stream);
 // Runs the call, or keeps it where this thread captures. Throws the fault of a call that CPU ranks have made in vain.
 void run_held(const Group& group, const KernelCall& planned);
-// Both.
-void run_or_keep(const Group& group, const KernelCall& planned);
 
 }  // namespace weft::detail

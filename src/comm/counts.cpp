@@ -3,11 +3,11 @@
 
 #include <algorithm>
 
+#include "comm/call.hpp"
 #include "comm/choices.hpp"
 #include "comm/ragged.hpp"
 #include "core/fingerprint.hpp"
 #include "core/move_kernels.hpp"
-#include "core/nvtx.hpp"
 
 namespace weft {
 namespace {
@@ -50,43 +50,75 @@ void check_memory(const GroupState& group, const AllGatherCountsArgs& args, std:
   detail::check_overlap(input, host_output, detail::kNowhere);
 }
 
+struct CountsGatherWords {
+  static constexpr std::string_view kKind = "all_gather_counts";
+  bool split_slots;
+  Split split;
+  std::uint32_t tag;
+  std::uint64_t columns, group_ranks;
+  detail::CountsWords counts;
+  std::string text() const {
+    return fmt::format("all_gather_counts columns {}, group_ranks {}, {}{} split {}, tag {}", columns, group_ranks,
+                       counts.text(), split_slots ? "," : ", rows", name(split), tag);
+  }
+};
+
+class GatherCounts : public detail::GroupCall {
+ public:
+  static constexpr const char* kRange = "weft::all_gather_counts";
+  GatherCounts(const Group& caller, const AllGatherCountsArgs& args) : GroupCall(caller, args.stream), args_(args) {}
+
+  void check() {
+    check_shape(channel(), args_);
+    parts_ = {.ranks = static_cast<std::size_t>(channel().size()),
+              .columns = args_.columns,
+              .group_ranks = args_.group_ranks};
+    check_memory(channel(), args_, parts_.words());
+    channel().communicator().fabric().check_stream(stream());
+  }
+
+  detail::CallName plan(bool) const {
+    return {detail::fingerprint("all_gather_counts", args_.columns, args_.group_ranks, args_.split, args_.split_slots,
+                                detail::fingerprint(counts()), args_.tag),
+            CountsGatherWords{.split_slots = args_.split_slots,
+                              .split = args_.split,
+                              .tag = args_.tag,
+                              .columns = args_.columns,
+                              .group_ranks = args_.group_ranks,
+                              .counts = detail::words_of(counts())}};
+  }
+
+  template <class Run>
+  void each_step(Run run) const {
+    detail::CountsWork work = detail::counts_work(parts_);
+    work.input = args_.input;
+    work.output = args_.output;
+    work.host_output = args_.host_output;
+    work.split = args_.split;
+    work.split_slots = args_.split_slots;
+    work.slot = args_.slot;
+    work.slot_rows = detail::counted_shares(channel(), counts(), false, 0, 0).slot_rows;
+    const std::size_t lines = parts_.ranks * work.lines();
+    run({.call = {},
+         .bound = detail::find_kernel(detail::CountsQuery{}).with(work),
+         .blocks = 2,
+         .threads = static_cast<int>(std::clamp<std::size_t>((lines + 31) / 32 * 32, 64, detail::kMoveThreads)),
+         .stream = stream()});
+  }
+
+ private:
+  // As those who read the outcome say it.
+  Counts counts() const { return {.slot = args_.slot, .slot_rows = args_.slot_rows}; }
+
+  const AllGatherCountsArgs& args_;
+  GatheredCounts parts_{};
+};
+
 }  // namespace
 
-static void make_all_gather_counts(const Group& handle, const AllGatherCountsArgs& args) {
-  const GroupState& group = handle.state();
-  check_shape(group, args);
-  const GatheredCounts parts{
-      .ranks = static_cast<std::size_t>(group.size()), .columns = args.columns, .group_ranks = args.group_ranks};
-  const Counts counts{.slot = args.slot, .slot_rows = args.slot_rows};  // as those who read the outcome say it
-  check_memory(group, args, parts.words());
-  group.communicator().fabric().check_stream(args.stream);
-  detail::check_ready(handle, "all_gather_counts");
-  detail::CountsWork work = detail::counts_work(parts);
-  work.input = args.input;
-  work.output = args.output;
-  work.host_output = args.host_output;
-  work.split = args.split;
-  work.split_slots = args.split_slots;
-  work.slot = args.slot;
-  work.slot_rows = detail::counted_shares(group, counts, false, 0, 0).slot_rows;
-  const std::size_t lines = parts.ranks * work.lines();
-  const detail::BoundKernel bound = detail::find_kernel(detail::CountsQuery{}).with(work);
-  detail::make_call(
-      handle, {.name = {detail::fingerprint("all_gather_counts", args.columns, args.group_ranks, args.split,
-                                            args.split_slots, detail::fingerprint(counts), args.tag),
-                        fmt::format("all_gather_counts columns {}, group_ranks {}, {}{} split {}, tag {}", args.columns,
-                                    args.group_ranks, detail::describe(counts), args.split_slots ? "," : ", rows",
-                                    name(args.split), args.tag)},
-               .bound = bound,
-               .blocks = 2,
-               .threads = static_cast<int>(std::clamp<std::size_t>((lines + 31) / 32 * 32, 64, detail::kMoveThreads)),
-               .stream = args.stream});
-}
-
 void all_gather_counts(const Group& caller, const AllGatherCountsArgs& args) {
-  const detail::NvtxRange range("weft::all_gather_counts");
-  const Group handle = detail::held(caller);
-  detail::make_or_tell(handle.state(), args.stream, [&] { make_all_gather_counts(handle, args); });
+  GatherCounts call(caller, args);
+  detail::make_call(call);
 }
 
 }  // namespace weft

@@ -8,7 +8,6 @@
 #include "comm/exchange_state.hpp"
 #include "core/fingerprint.hpp"
 #include "core/moe_kernels.hpp"
-#include "core/nvtx.hpp"
 #include "core/plan.hpp"
 #include "weft/moe.hpp"
 
@@ -57,30 +56,6 @@ void check_outputs(const GroupState& group, const ExchangeShape& shape, const Di
   check("output_weights", args.output_weights, 4, by_rank && shape.weighted);
 }
 
-// What a call, or a part of one, asks first.
-void check_call(const ExchangeState& exchange, const char* what, const Launch& launch, Stream stream) {
-  if (exchange.freed()) throw Error(Errc::released, fmt::format("{}: the exchange has been freed", what));
-  const GroupState& channel = exchange.dispatch_channel();
-  channel.communicator().check_process();
-  detail::check_launch(channel, launch, detail::kMoveThreads);
-  channel.communicator().fabric().check_stream(stream);
-}
-
-void check_ready(const Group& handle, const GroupState& channel, const char* what) {
-  detail::check_acquired(channel, what);
-  detail::check_not_ended(handle);
-}
-
-// Makes the call, or a part of it, of which is_kept() has been asked.
-void run(const Group& handle, GroupState& channel, const detail::CallName& name, detail::KernelCall planned) {
-  channel.remember(name);
-  planned.call = channel.call(name.fingerprint);
-  detail::run_held(handle, planned);
-}
-detail::CallName call_name(const char* what, std::uint32_t tag) {
-  return {detail::fingerprint(what, tag), fmt::format("{} tag {}", what, tag)};
-}
-
 void check_inputs(const GroupState& group, const ExchangeShape& shape, const DispatchArgs& args) {
   require(args.tokens <= shape.tokens, "tokens: {} is not between 0 and {}", args.tokens, shape.tokens);
   if (args.tokens == 0) return;
@@ -101,55 +76,110 @@ detail::ExchangeGridArgs grid_args(const ExchangeState& exchange, std::uint32_t 
           .most_blocks = channel.communicator().max_blocks()};
 }
 
-detail::KernelCall plan_dispatch(const ExchangeState& exchange, const DispatchArgs& args, Part part,
-                                 std::uint32_t generation, std::uint32_t tokens) {
-  const detail::ExchangeGrid grid = detail::dispatch_grid(grid_args(exchange, tokens, part, args.launch));
-  const ExchangeShape& shape = exchange.shape();
-  const detail::DispatchQuery query{.type = exchange.args().type, .cast = shape.cast, .order = shape.scale_order};
-  return {.call = {},
-          .bound = detail::find_kernel(query).with({.exchange = exchange.view(generation),
-                                                    .part = part,
-                                                    .input = args.input,
-                                                    .scales = args.scales,
-                                                    .ids = args.topk_ids,
-                                                    .weights = args.topk_weights,
-                                                    .tokens = tokens,
-                                                    .senders = grid.senders,
-                                                    .wide_ids = args.topk_ids_are_i64,
-                                                    .discard = args.discard,
-                                                    .output = args.output,
-                                                    .output_scales = args.output_scales,
-                                                    .counts = args.counts,
-                                                    .offsets = args.offsets,
-                                                    .sources = args.output_sources,
-                                                    .source_tokens = args.source_tokens,
-                                                    .source_wait_ns = args.source_wait_ns,
-                                                    .local_ids = args.output_ids,
-                                                    .local_weights = args.output_weights}),
-          .blocks = grid.blocks,
-          .threads = grid.threads,
-          .stream = args.stream};
-}
+struct ExchangeWords {
+  static constexpr std::string_view kKind = "exchange";
+  ExchangeTurns::Side side;
+  bool wait;
+  std::uint32_t tag;
+  std::string text() const {
+    const char* const operation = side == ExchangeTurns::Side::dispatch ? "dispatch" : "combine";
+    return wait ? fmt::format("{}, its wait", operation) : fmt::format("{} tag {}", operation, tag);
+  }
+};
 
-detail::SentCall make_dispatch(const Group& group, ExchangeState& exchange, const DispatchArgs& args, Part part) {
-  GroupState& channel = exchange.dispatch_channel();
-  check_call(exchange, "dispatch", args.launch, args.stream);
-  check_inputs(channel, exchange.shape(), args);
-  if (part == Part::whole) check_outputs(channel, exchange.shape(), args);
-  exchange.turns().check_nothing_sent(ExchangeTurns::Side::dispatch);
-  check_ready(group, channel, "dispatch");
-  const Ticket ticket = exchange.turns().take_generation(args.tokens, detail::is_kept(group, args.stream));
-  const detail::CallName name = call_name("dispatch", args.tag);
-  run(group, channel, name, plan_dispatch(exchange, args, part, ticket.generation, args.tokens));
-  return {ticket, name.fingerprint};
-}
+// A dispatch or a combine, or a part of one. Members are used by the path of the call in the order of their names here.
+template <ExchangeTurns::Side side, class Args>
+class HalfCall : public detail::GroupCall {
+ public:
+  HalfCall(const Group& group, ExchangeState& exchange, const Args& args)
+      : GroupCall(group, args.stream), exchange_(exchange), args_(args) {}
 
-// A dispatch, or its send.
-detail::SentCall run_dispatch(const Group& group, ExchangeState& exchange, const DispatchArgs& args, Part part) {
-  const detail::NvtxRange range("weft::dispatch");
-  return detail::make_or_tell(exchange.dispatch_channel(), args.stream,
-                              [&] { return make_dispatch(group, exchange, args, part); });
-}
+  GroupState& channel() const {
+    return side == ExchangeTurns::Side::dispatch ? exchange_.dispatch_channel() : exchange_.combine_channel();
+  }
+  // What is to be waited for, once the call has been made.
+  detail::SentCall sent() const { return sent_; }
+
+ protected:
+  void check_call(const char* what) const {
+    if (exchange_.freed()) throw Error(Errc::released, fmt::format("{}: the exchange has been freed", what));
+    const GroupState& dispatch = exchange_.dispatch_channel();
+    dispatch.communicator().check_process();
+    detail::check_launch(dispatch, args_.launch, detail::kMoveThreads);
+    dispatch.communicator().fabric().check_stream(stream());
+  }
+  detail::CallName begin(Ticket ticket) {
+    const char* const operation = side == ExchangeTurns::Side::dispatch ? "dispatch" : "combine";
+    sent_ = {ticket, detail::fingerprint(operation, args_.tag)};
+    return {sent_.fingerprint, ExchangeWords{.side = side, .wait = false, .tag = args_.tag}};
+  }
+  detail::CallName resume() const {
+    return {sent_.fingerprint, ExchangeWords{.side = side, .wait = true, .tag = args_.tag}};
+  }
+
+  ExchangeState& exchange_;
+  const Args& args_;
+  detail::SentCall sent_{};
+};
+
+template <Part part>
+class Dispatch : public HalfCall<ExchangeTurns::Side::dispatch, DispatchArgs> {
+ public:
+  static constexpr const char* kRange = part == Part::wait ? "weft::dispatch_wait" : "weft::dispatch";
+  static constexpr bool kPeersWait = part != Part::wait;
+  using HalfCall::HalfCall;
+  Dispatch(const Group& group, ExchangeState& exchange, const DispatchArgs& args, Ticket ticket)
+      : HalfCall(group, exchange, args) {
+    sent_.ticket = ticket;
+  }
+
+  void check() {
+    check_call(detail::name_of_operation<Dispatch>());
+    if (part != Part::wait) check_inputs(channel(), exchange_.shape(), args_);
+    if (part != Part::send) check_outputs(channel(), exchange_.shape(), args_);
+    if constexpr (part == Part::wait) {
+      sent_ = exchange_.turns().sent(ExchangeTurns::Side::dispatch, sent_.ticket);
+    } else {
+      exchange_.turns().check_nothing_sent(ExchangeTurns::Side::dispatch);
+    }
+  }
+
+  detail::CallName plan(bool kept) {
+    if constexpr (part == Part::wait) return resume();
+    return begin(exchange_.turns().take_generation(args_.tokens, kept));
+  }
+
+  template <class Run>
+  void each_step(Run run) const {
+    const Ticket ticket = sent_.ticket;
+    const detail::ExchangeGrid grid = detail::dispatch_grid(grid_args(exchange_, ticket.tokens, part, args_.launch));
+    const ExchangeShape& shape = exchange_.shape();
+    const detail::DispatchQuery query{.type = exchange_.args().type, .cast = shape.cast, .order = shape.scale_order};
+    run({.call = {},
+         .bound = detail::find_kernel(query).with({.exchange = exchange_.view(ticket.generation),
+                                                   .part = part,
+                                                   .input = args_.input,
+                                                   .scales = args_.scales,
+                                                   .ids = args_.topk_ids,
+                                                   .weights = args_.topk_weights,
+                                                   .tokens = ticket.tokens,
+                                                   .senders = grid.senders,
+                                                   .wide_ids = args_.topk_ids_are_i64,
+                                                   .discard = args_.discard,
+                                                   .output = args_.output,
+                                                   .output_scales = args_.output_scales,
+                                                   .counts = args_.counts,
+                                                   .offsets = args_.offsets,
+                                                   .sources = args_.output_sources,
+                                                   .source_tokens = args_.source_tokens,
+                                                   .source_wait_ns = args_.source_wait_ns,
+                                                   .local_ids = args_.output_ids,
+                                                   .local_weights = args_.output_weights}),
+         .blocks = grid.blocks,
+         .threads = grid.threads,
+         .stream = stream()});
+  }
+};
 
 void check_combine_output(const ExchangeState& exchange, const CombineArgs& args) {
   const GroupState& group = exchange.combine_channel();
@@ -160,44 +190,52 @@ void check_combine_output(const ExchangeState& exchange, const CombineArgs& args
   if (args.source_wait_ns != nullptr) check_tensor(group, "source_wait_ns", args.source_wait_ns, 8);
 }
 
-detail::KernelCall plan_combine(const ExchangeState& exchange, const CombineArgs& args, Part part) {
-  const detail::ExchangeGrid grid = detail::combine_grid(grid_args(exchange, args.ticket.tokens, part, args.launch));
-  const detail::CombineQuery query{.type = exchange.args().combine_type,
-                                   .ranks = static_cast<std::uint32_t>(exchange.dispatch_channel().size())};
-  return {.call = {},
-          .bound = detail::find_kernel(query).with({.exchange = exchange.view(args.ticket.generation),
-                                                    .part = part,
-                                                    .senders = grid.senders,
-                                                    .pairs = grid.pairs,
-                                                    .input = args.input,
-                                                    .residual = args.residual,
-                                                    .output = args.output,
-                                                    .source_wait_ns = args.source_wait_ns,
-                                                    .dispatch_admitted = exchange.dispatch_admitted()}),
-          .blocks = grid.blocks,
-          .threads = grid.threads,
-          .stream = args.stream};
-}
+template <Part part>
+class Combine : public HalfCall<ExchangeTurns::Side::combine, CombineArgs> {
+ public:
+  static constexpr const char* kRange = part == Part::wait ? "weft::combine_wait" : "weft::combine";
+  static constexpr bool kPeersWait = part != Part::wait;
+  using HalfCall::HalfCall;
 
-detail::SentCall make_combine(const Group& group, ExchangeState& exchange, const CombineArgs& args, Part part) {
-  GroupState& channel = exchange.combine_channel();
-  check_call(exchange, "combine", args.launch, args.stream);
-  exchange.turns().check_combine(args.ticket, detail::is_kept(group, args.stream));
-  if (exchange.shape().local != 0) check_tensor(channel, "input", args.input, 16);
-  if (part == Part::whole) check_combine_output(exchange, args);
-  exchange.turns().check_nothing_sent(ExchangeTurns::Side::combine);
-  check_ready(group, channel, "combine");
-  const detail::CallName name = call_name("combine", args.tag);
-  run(group, channel, name, plan_combine(exchange, args, part));
-  return {args.ticket, name.fingerprint};
-}
+  void check() {
+    check_call(detail::name_of_operation<Combine>());
+    if constexpr (part == Part::wait) {
+      sent_ = exchange_.turns().sent(ExchangeTurns::Side::combine, args_.ticket);
+      check_combine_output(exchange_, args_);
+    } else {
+      exchange_.turns().check_combine(args_.ticket, detail::is_kept(group(), stream()));
+      if (exchange_.shape().local != 0) check_tensor(channel(), "input", args_.input, 16);
+      if (part == Part::whole) check_combine_output(exchange_, args_);
+      exchange_.turns().check_nothing_sent(ExchangeTurns::Side::combine);
+    }
+  }
 
-// A combine, or its send.
-detail::SentCall run_combine(const Group& group, ExchangeState& exchange, const CombineArgs& args, Part part) {
-  const detail::NvtxRange range("weft::combine");
-  return detail::make_or_tell(exchange.combine_channel(), args.stream,
-                              [&] { return make_combine(group, exchange, args, part); });
-}
+  detail::CallName plan(bool) {
+    if constexpr (part == Part::wait) return resume();
+    return begin(args_.ticket);
+  }
+
+  template <class Run>
+  void each_step(Run run) const {
+    const detail::ExchangeGrid grid =
+        detail::combine_grid(grid_args(exchange_, args_.ticket.tokens, part, args_.launch));
+    const detail::CombineQuery query{.type = exchange_.args().combine_type,
+                                     .ranks = static_cast<std::uint32_t>(exchange_.dispatch_channel().size())};
+    run({.call = {},
+         .bound = detail::find_kernel(query).with({.exchange = exchange_.view(args_.ticket.generation),
+                                                   .part = part,
+                                                   .senders = grid.senders,
+                                                   .pairs = grid.pairs,
+                                                   .input = args_.input,
+                                                   .residual = args_.residual,
+                                                   .output = args_.output,
+                                                   .source_wait_ns = args_.source_wait_ns,
+                                                   .dispatch_admitted = exchange_.dispatch_admitted()}),
+         .blocks = grid.blocks,
+         .threads = grid.threads,
+         .stream = stream()});
+  }
+};
 
 }  // namespace
 
@@ -250,54 +288,43 @@ std::size_t Exchange::output_rows() const {
   return state_->shape().rows;
 }
 
+// Each keeps the exchange, as a call keeps its group.
 Ticket Exchange::dispatch(const DispatchArgs& args) const {
-  const Exchange self = *this;
-  return run_dispatch(self.group_, *self.state_, args, Part::whole).ticket;
+  const auto state = state_;
+  Dispatch<Part::whole> call(group_, *state, args);
+  detail::make_call(call);
+  return call.sent().ticket;
 }
 Ticket Exchange::dispatch_send(const DispatchArgs& args) const {
-  const Exchange self = *this;
-  const detail::SentCall sent = run_dispatch(self.group_, *self.state_, args, Part::send);
-  self.state_->turns().note_sent(ExchangeTurns::Side::dispatch, sent);
-  return sent.ticket;
+  const auto state = state_;
+  Dispatch<Part::send> call(group_, *state, args);
+  detail::make_call(call);
+  state->turns().note_sent(ExchangeTurns::Side::dispatch, call.sent());
+  return call.sent().ticket;
 }
 void Exchange::dispatch_wait(Ticket ticket, const DispatchArgs& args) const {
-  const detail::NvtxRange range("weft::dispatch_wait");
-  const Exchange self = *this;
-  const Group& group = self.group_;
-  ExchangeState& exchange = *self.state_;
-  GroupState& channel = exchange.dispatch_channel();
-  check_call(exchange, "dispatch_wait", args.launch, args.stream);
-  check_outputs(channel, exchange.shape(), args);
-  const detail::SentCall sent = exchange.turns().sent(ExchangeTurns::Side::dispatch, ticket);
-  check_ready(group, channel, "dispatch_wait");
-  const detail::KernelCall planned = plan_dispatch(exchange, args, Part::wait, ticket.generation, ticket.tokens);
-  static_cast<void>(detail::is_kept(group, args.stream));
-  run(group, channel, {sent.fingerprint, "dispatch, its wait"}, planned);
-  exchange.turns().note_waited(ExchangeTurns::Side::dispatch);
+  const auto state = state_;
+  Dispatch<Part::wait> call(group_, *state, args, ticket);
+  detail::make_call(call);
+  state->turns().note_waited(ExchangeTurns::Side::dispatch);
 }
 
 void Exchange::combine(const CombineArgs& args) const {
-  const Exchange self = *this;
-  run_combine(self.group_, *self.state_, args, Part::whole);
+  const auto state = state_;
+  Combine<Part::whole> call(group_, *state, args);
+  detail::make_call(call);
 }
 void Exchange::combine_send(const CombineArgs& args) const {
-  const Exchange self = *this;
-  self.state_->turns().note_sent(ExchangeTurns::Side::combine,
-                                 run_combine(self.group_, *self.state_, args, Part::send));
+  const auto state = state_;
+  Combine<Part::send> call(group_, *state, args);
+  detail::make_call(call);
+  state->turns().note_sent(ExchangeTurns::Side::combine, call.sent());
 }
 void Exchange::combine_wait(const CombineArgs& args) const {
-  const detail::NvtxRange range("weft::combine_wait");
-  const Exchange self = *this;
-  const Group& group = self.group_;
-  ExchangeState& exchange = *self.state_;
-  GroupState& channel = exchange.combine_channel();
-  check_call(exchange, "combine_wait", args.launch, args.stream);
-  const detail::SentCall sent = exchange.turns().sent(ExchangeTurns::Side::combine, args.ticket);
-  check_combine_output(exchange, args);
-  check_ready(group, channel, "combine_wait");
-  static_cast<void>(detail::is_kept(group, args.stream));
-  run(group, channel, {sent.fingerprint, "combine, its wait"}, plan_combine(exchange, args, Part::wait));
-  exchange.turns().note_waited(ExchangeTurns::Side::combine);
+  const auto state = state_;
+  Combine<Part::wait> call(group_, *state, args);
+  detail::make_call(call);
+  state->turns().note_waited(ExchangeTurns::Side::combine);
 }
 
 }  // namespace weft

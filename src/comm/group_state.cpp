@@ -9,9 +9,6 @@
 namespace weft::detail {
 namespace {
 
-constexpr std::size_t kRecentCalls = 32;
-constexpr std::size_t kMostKnown = 4096;  // of different calls that one group remembers in words
-
 std::uint32_t newest_epoch(const LocalState& local) {
   std::uint32_t newest = local.epochs[0].value;
   for (const BlockWord& word : local.epochs) {
@@ -114,68 +111,48 @@ Call GroupState::call(std::uint32_t fingerprint) const {
 }
 
 void GroupState::remember(const CallName& name) {
+  communicator_.board().note(static_cast<std::uint32_t>(id_), name);
   const std::scoped_lock lock(mutex_);
-  const auto [known, is_new] = known_.try_emplace(name.fingerprint, KnownCall{.name = name, .last = 0, .entry = 0});
-  known->second.last = calls_;
-  CallBoard& board = communicator_.board();
-  if (!board.holds(known->second.entry)) {
-    known->second.entry = board.publish(static_cast<std::uint32_t>(id_), name);
-  }
-  if (is_new && known_.size() > kMostKnown) forget_old_calls();
-  CallRecord record{.number = calls_, .operation = name.text, .time = std::chrono::system_clock::now()};
-  if (recent_.size() < kRecentCalls) {
-    recent_.push_back(std::move(record));
-  } else {
-    recent_[calls_ % kRecentCalls] = std::move(record);
-  }
-  ++calls_;
-}
-
-// The half of them that was not made for the longest time.
-void GroupState::forget_old_calls() {
-  std::vector<std::uint64_t> last;
-  for (const auto& [fingerprint, known] : known_) last.push_back(known.last);
-  const auto middle = last.begin() + static_cast<std::ptrdiff_t>(last.size() / 2);
-  std::ranges::nth_element(last, middle);
-  std::erase_if(known_, [oldest = *middle](const auto& entry) { return entry.second.last < oldest; });
-}
-
-void GroupState::publish(const CallName& name) {
-  static_cast<void>(communicator_.board().publish(static_cast<std::uint32_t>(id_), name));
+  RecentCall& recent = recent_[calls_++ % kRecentCalls];
+  recent.time = std::chrono::system_clock::now();
+  recent.words = name.words;
 }
 
 std::vector<CallRecord> GroupState::recent_calls() const {
   const std::scoped_lock lock(mutex_);
-  std::vector<CallRecord> calls = recent_;
-  std::ranges::sort(calls, {}, &CallRecord::number);
+  std::vector<CallRecord> calls;
+  for (std::uint64_t number = calls_ - std::min<std::uint64_t>(calls_, kRecentCalls); number < calls_; ++number) {
+    const RecentCall& recent = recent_[number % kRecentCalls];
+    calls.push_back({.number = number, .operation = recent.words.text(), .time = recent.time});
+  }
   return calls;
 }
 
-const GroupState::KnownCall* GroupState::find_call(std::uint32_t fingerprint) const {
-  const KnownCall* found = nullptr;
-  for (const auto& [number, known] : known_) {
-    const int how = match(known.name, fingerprint);
-    if (how == 2) return &known;
-    if (how == 1) found = &known;
-  }
-  return found;
+namespace {
+
+std::string unnamed(std::uint32_t fingerprint) {
+  return fmt::format("a call with fingerprint {:08x}", fingerprint);
 }
 
+}  // namespace
+
 std::string GroupState::name_of(std::uint32_t fingerprint) const {
-  const std::scoped_lock lock(mutex_);
-  if (const KnownCall* const known = find_call(fingerprint)) return known->name.text;
-  return fmt::format("a call with fingerprint {:08x}", fingerprint);
+  const CallBoard& board = communicator_.board();
+  const auto own = board.find(communicator_.rank(), static_cast<std::uint32_t>(id_), fingerprint);
+  return own ? own->words.text() : unnamed(fingerprint);
 }
 
 // Calls in which counts alone differ have one name, so it is said that they do.
 std::string GroupState::name_of(std::uint32_t fingerprint, int peer) const {
-  const std::scoped_lock lock(mutex_);
-  const KnownCall* const own = find_call(fingerprint);
-  if (own != nullptr) return own->name.text + (own->name.fingerprint != fingerprint ? ", with other counts," : "");
+  if (fingerprint != kRejectedCall) {
+    const CallBoard& board = communicator_.board();
+    const auto own = board.find(communicator_.rank(), static_cast<std::uint32_t>(id_), fingerprint);
+    if (own) return own->words.text() + (own->other_counts ? ", with other counts," : "");
+  }
   const auto theirs = communicator_.board().find(peer, static_cast<std::uint32_t>(id_), fingerprint);
-  if (theirs) return *theirs;
-  if (fingerprint == kRejectedCall) return "a call that it rejected";
-  return fmt::format("a call with fingerprint {:08x}", fingerprint);
+  const std::string text = theirs ? theirs->words.text() : "";
+  if (!text.empty()) return text;
+  return fingerprint == kRejectedCall ? "a call that it rejected" : unnamed(fingerprint);
 }
 
 }  // namespace weft::detail

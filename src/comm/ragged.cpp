@@ -68,10 +68,15 @@ std::uint32_t fingerprint(const Counts& counts) {
   return fingerprint("counts", counts.slot, has_slot_rows(counts.slot) ? counts.slot_rows : 0, counts.split);
 }
 
-std::string describe(const Counts& counts) {
-  return fmt::format("{} slots{}{}", name(counts.slot),
-                     has_slot_rows(counts.slot) ? fmt::format(" of {}", counts.slot_rows) : "",
-                     counts.split == Split::none ? "" : fmt::format(", split {}", name(counts.split)));
+CountsWords words_of(const Counts& counts) {
+  return {.slot = counts.slot,
+          .split = counts.split,
+          .slot_rows = has_slot_rows(counts.slot) ? static_cast<std::uint32_t>(counts.slot_rows) : 0};
+}
+
+std::string CountsWords::text() const {
+  return fmt::format("{} slots{}{}", name(slot), has_slot_rows(slot) ? fmt::format(" of {}", slot_rows) : "",
+                     split == Split::none ? "" : fmt::format(", split {}", name(split)));
 }
 
 }  // namespace weft::detail

@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "algorithms/shares.hpp"
-#include "comm/call.hpp"
+#include "comm/arguments.hpp"
 
 namespace weft::detail {
 
@@ -26,8 +26,14 @@ CountedShares counted_shares(const GroupState& group, const Counts& counts, bool
 std::size_t own_place(const GroupState& group, const Counts& counts);
 // Numbers that every block reads for itself, of so many slots, must not be what another one writes.
 void check_numbers_apart(const Counts& counts, std::size_t slots, const Extent& output);
-// As far as they must be the same on every rank: as a number, and in words.
+// As far as they must be the same on every rank: as a number, and for words.
 std::uint32_t fingerprint(const Counts& counts);
-std::string describe(const Counts& counts);
+struct CountsWords {
+  SlotKind slot;
+  Split split;
+  std::uint32_t slot_rows;
+  std::string text() const;
+};
+CountsWords words_of(const Counts& counts);
 
 }  // namespace weft::detail

@@ -52,11 +52,6 @@ void run_held(const Group& group, const KernelCall& planned) {
   if (!good) state.communicator().throw_failed(state, planned.call);
 }
 
-void run_or_keep(const Group& group, const KernelCall& planned) {
-  static_cast<void>(is_kept(group, planned.stream));
-  run_held(group, planned);
-}
-
 }  // namespace detail
 
 Recording Recording::capture(const Communicator& communicator, const std::function<void()>& calls) {
@@ -73,7 +68,8 @@ void Recording::replay() const {
   const auto kept = calls_;  // its groups are, as detail::held() has them
   for (const detail::RecordedCall& call : kept->calls) {
     detail::check_not_ended(call.group);  // after a fault, of whichever group, nothing more is sent
-    detail::run_or_keep(call.group, call.planned);
+    static_cast<void>(detail::is_kept(call.group, call.planned.stream));
+    detail::run_held(call.group, call.planned);
   }
 }
 

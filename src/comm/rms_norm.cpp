@@ -1,4 +1,6 @@
 // all_reduce_rms_norm.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <bit>
 #include <cstdint>
@@ -11,7 +13,6 @@
 #include "core/fingerprint.hpp"
 #include "core/norm_kernels.hpp"
 #include "core/norm_steps.hpp"
-#include "core/nvtx.hpp"
 #include "weft/fused.hpp"
 
 namespace weft {
@@ -128,12 +129,18 @@ void check_overlaps(const AllReduceRmsNormArgs& args) {
   }
 }
 
+template <class Enum>
+std::string name_or_number(Enum value, Enum last) {
+  return value <= last ? std::string(name(value)) : std::to_string(static_cast<int>(value));
+}
+
 void check_arguments(const GroupState& group, const AllReduceRmsNormArgs& args) {
-  require(args.type == DataType::bf16 || args.type == DataType::f16, "type: {} is neither bf16 nor f16",
-          args.type <= DataType::i32 ? std::string(name(args.type)) : std::to_string(static_cast<int>(args.type)));
-  require(args.algorithm <= Algorithm::two_shot, "algorithm: {} is not automatic, one-shot or two-shot",
-          args.algorithm <= Algorithm::multimem_two_shot ? std::string(name(args.algorithm))
-                                                         : std::to_string(static_cast<int>(args.algorithm)));
+  const bool half = args.type == DataType::bf16 || args.type == DataType::f16;
+  if (!half) require(false, "type: {} is neither bf16 nor f16", name_or_number(args.type, DataType::i32));
+  if (args.algorithm > Algorithm::two_shot) {
+    require(false, "algorithm: {} is not automatic, one-shot or two-shot",
+            name_or_number(args.algorithm, Algorithm::multimem_two_shot));
+  }
   constexpr std::size_t most_hidden = detail::kMostRowPacks * kPackElements;
   require(args.hidden != 0 && args.hidden % kPackElements == 0 && args.hidden <= most_hidden,
           "hidden: {} is not a multiple of {} between {} and {}", args.hidden, kPackElements, kPackElements,
@@ -189,70 +196,103 @@ detail::NormWork work_of(const AllReduceRmsNormArgs& args) {
           .power_of_two = fp8.scale_type == ScaleType::ue8m0};
 }
 
+struct NormWords {
+  static constexpr std::string_view kKind = "all_reduce_rms_norm";
+  DataType type;
+  Algorithm algorithm;
+  bool casts;
+  Fp8Scaling scaling;
+  ScaleType scales;
+  std::uint32_t tag;
+  std::uint64_t tokens, hidden;
+  std::string text() const {
+    const std::string fp8 =
+        casts ? fmt::format(" fp8 {}{}", name(scaling), scales == ScaleType::ue8m0 ? " ue8m0" : "") : "";
+    return fmt::format("all_reduce_rms_norm {}[{}, {}] {}{} tag {}", name(type), tokens, hidden, name(algorithm), fp8,
+                       tag);
+  }
+};
+
+class AllReduceRmsNorm : public detail::GroupCall {
+ public:
+  static constexpr const char* kRange = "weft::all_reduce_rms_norm";
+  AllReduceRmsNorm(const Group& caller, const AllReduceRmsNormArgs& args)
+      : GroupCall(caller, args.stream), args_(args) {}
+
+  void check() const { check_arguments(channel(), args_); }
+
+  detail::CallName plan(bool) {
+    const GroupState& group = channel();
+    work_ = work_of(args_);
+    plan_ = detail::plan_norm({.device = group.communicator().fabric().device(),
+                               .size = static_cast<std::uint32_t>(group.size()),
+                               .layout = group.layout(),
+                               .type = args_.type,
+                               .rows = args_.tokens,
+                               .row_packs = work_.row_packs,
+                               .wish = args_.algorithm,
+                               .launch = args_.launch,
+                               .max_blocks = group.communicator().max_blocks(),
+                               .steps = group.tuning().table->steps});
+    const ScaleType scales = makes_scales(args_) ? args_.fp8.scale_type : ScaleType::f32;
+    return {detail::fingerprint("all_reduce_rms_norm", args_.type, args_.tokens, args_.hidden, plan_.algorithm,
+                                plan_.piece_rows, plan_.piece_packs, std::bit_cast<std::uint32_t>(args_.epsilon),
+                                args_.gamma_plus_one, args_.residual != nullptr, work_.scaling, scales, args_.tag),
+            NormWords{.type = args_.type,
+                      .algorithm = plan_.algorithm,
+                      .casts = args_.fp8.rows != nullptr,
+                      .scaling = args_.fp8.scaling,
+                      .scales = scales,
+                      .tag = args_.tag,
+                      .tokens = args_.tokens,
+                      .hidden = args_.hidden}};
+  }
+
+  template <class Run>
+  void each_step(Run run) const {
+    const bool by_pieces = plan_.piece_packs != work_.row_packs;  // these are not normed, and so not cast
+    const auto fused =
+        detail::find_kernel(detail::FusedNormQuery{.type = args_.type,
+                                                   .size = static_cast<std::uint32_t>(channel().size()),
+                                                   .algorithm = plan_.algorithm,
+                                                   .casts = !by_pieces && work_.scaling != detail::RowScaling::none,
+                                                   .keeps_own = plan_.keeps_own});
+    const auto reduce = [&](const detail::NormWork& part) {
+      run({.call = {},
+           .bound = fused.with(part),
+           .blocks = plan_.blocks,
+           .threads = plan_.threads,
+           .stream = stream()});
+    };
+    if (!by_pieces) {
+      std::size_t done = 0;
+      do {
+        const std::size_t rows = std::min<std::size_t>(args_.tokens - done, plan_.piece_rows);
+        reduce(detail::rows_of(work_, done, rows));
+        done += rows;
+      } while (done < args_.tokens);
+      return;
+    }
+    const detail::NormSteps steps(work_, plan_.piece_packs);
+    for (std::uint64_t i = 0; i < steps.sums(); ++i) reduce(steps.sum(i));
+    run({.call = {},
+         .bound = detail::find_kernel(detail::NormRowsQuery{.type = args_.type}).with(steps.norm()),
+         .blocks = plan_.norm_blocks,
+         .threads = plan_.norm_threads,
+         .stream = stream()});
+  }
+
+ private:
+  const AllReduceRmsNormArgs& args_;
+  detail::NormWork work_{};
+  detail::NormPlan plan_{};
+};
+
 }  // namespace
 
-static void make_all_reduce_rms_norm(const Group& handle, const AllReduceRmsNormArgs& args) {
-  GroupState& group = handle.state();
-  check_arguments(group, args);
-  detail::check_ready(handle, "all_reduce_rms_norm");
-  const detail::NormWork work = work_of(args);
-  const auto size = static_cast<std::uint32_t>(group.size());
-  const detail::NormPlan plan = detail::plan_norm({.device = handle.device(),
-                                                   .size = size,
-                                                   .layout = group.layout(),
-                                                   .type = args.type,
-                                                   .rows = args.tokens,
-                                                   .row_packs = work.row_packs,
-                                                   .wish = args.algorithm,
-                                                   .launch = args.launch,
-                                                   .max_blocks = group.communicator().max_blocks(),
-                                                   .steps = group.tuning().table->steps});
-  const ScaleType scales = makes_scales(args) ? args.fp8.scale_type : ScaleType::f32;
-  const detail::CallName name{
-      detail::fingerprint("all_reduce_rms_norm", args.type, args.tokens, args.hidden, plan.algorithm, plan.piece_rows,
-                          plan.piece_packs, std::bit_cast<std::uint32_t>(args.epsilon), args.gamma_plus_one,
-                          args.residual != nullptr, work.scaling, scales, args.tag),
-      fmt::format("all_reduce_rms_norm {}[{}, {}] {}{} tag {}", weft::name(args.type), args.tokens, args.hidden,
-                  weft::name(plan.algorithm),
-                  args.fp8.rows != nullptr ? fmt::format(" fp8 {}{}", weft::name(args.fp8.scaling),
-                                                         scales == ScaleType::ue8m0 ? " ue8m0" : "")
-                                           : "",
-                  args.tag)};
-  group.remember(name);
-  const auto run = [&](const detail::BoundKernel& bound, int blocks, int threads) {
-    detail::run_or_keep(handle, {.call = group.call(name.fingerprint),
-                                 .bound = bound,
-                                 .blocks = blocks,
-                                 .threads = threads,
-                                 .stream = args.stream});
-  };
-  const bool by_pieces = plan.piece_packs != work.row_packs;  // these are not normed, and so not cast
-  const auto fused =
-      detail::find_kernel(detail::FusedNormQuery{.type = args.type,
-                                                 .size = size,
-                                                 .algorithm = plan.algorithm,
-                                                 .casts = !by_pieces && work.scaling != detail::RowScaling::none,
-                                                 .keeps_own = plan.keeps_own});
-  const auto reduce = [&](const detail::NormWork& part) { run(fused.with(part), plan.blocks, plan.threads); };
-  if (!by_pieces) {
-    std::size_t done = 0;
-    do {
-      const std::size_t rows = std::min<std::size_t>(args.tokens - done, plan.piece_rows);
-      reduce(detail::rows_of(work, done, rows));
-      done += rows;
-    } while (done < args.tokens);
-  } else {
-    const detail::NormSteps steps(work, plan.piece_packs);
-    for (std::uint64_t i = 0; i < steps.sums(); ++i) reduce(steps.sum(i));
-    const auto norm = detail::find_kernel(detail::NormRowsQuery{.type = args.type});
-    run(norm.with(steps.norm()), plan.norm_blocks, plan.norm_threads);
-  }
-}
-
 void all_reduce_rms_norm(const Group& caller, const AllReduceRmsNormArgs& args) {
-  const detail::NvtxRange range("weft::all_reduce_rms_norm");
-  const Group handle = detail::held(caller);
-  detail::make_or_tell(handle.state(), args.stream, [&] { make_all_reduce_rms_norm(handle, args); });
+  AllReduceRmsNorm call(caller, args);
+  detail::make_call(call);
 }
 
 }  // namespace weft

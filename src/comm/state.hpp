@@ -2,9 +2,9 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -53,8 +53,6 @@ class GroupState {
   Call call(std::uint32_t fingerprint) const;
   // Notes a call for fault messages, this rank's and its peers', and the flight recorder.
   void remember(const CallName& name);
-  // … for its peers' messages alone.
-  void publish(const CallName& name);
   std::vector<CallRecord> recent_calls() const;
   // What this rank has called, or member `peer` of the world has.
   std::string name_of(std::uint32_t fingerprint) const;
@@ -74,17 +72,13 @@ class GroupState {
   Channel table_{};               // the host's copy
   std::uint32_t generation_ = 0;  // of the window; 0 stands for a released one
 
-  struct KnownCall {
-    CallName name;
-    std::uint64_t last;   // number of the call
-    std::uint64_t entry;  // on the board
+  static constexpr std::size_t kRecentCalls = 32;
+  struct RecentCall {
+    std::chrono::system_clock::time_point time;
+    CallWords words;
   };
-  const KnownCall* find_call(std::uint32_t fingerprint) const;
-  void forget_old_calls();
-
-  mutable std::mutex mutex_;                  // status() may be asked from any thread
-  std::map<std::uint32_t, KnownCall> known_;  // by fingerprint
-  std::vector<CallRecord> recent_;
+  mutable std::mutex mutex_;                     // status() may be asked from any thread
+  std::array<RecentCall, kRecentCalls> recent_;  // by number
   std::uint64_t calls_ = 0;
 };
 

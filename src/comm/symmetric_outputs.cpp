@@ -27,8 +27,12 @@ std::uint32_t SymmetricPlace::mark(std::uint32_t fingerprint) const {
   return found() ? detail::fingerprint("place", fingerprint, mark_) : fingerprint;
 }
 
-std::string SymmetricPlace::text() const {
-  return found() ? fmt::format(" to symmetric memory {} place {:08x}", memory_->number(), mark_) : "";
+SymmetricWords SymmetricPlace::words() const {
+  return found() ? SymmetricWords{.memory = memory_->number(), .mark = mark_} : SymmetricWords{};
+}
+
+std::string SymmetricWords::text() const {
+  return mark != 0 ? fmt::format(" to symmetric memory {} place {:08x}", memory, mark) : "";
 }
 
 SymmetricOutputs SymmetricPlace::outputs() const {

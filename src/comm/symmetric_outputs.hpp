@@ -4,11 +4,18 @@
 #include <cstdint>
 #include <string>
 
-#include "comm/call.hpp"
+#include "comm/arguments.hpp"
 #include "comm/symmetric_state.hpp"
 #include "core/move_kernels.hpp"
 
 namespace weft::detail {
+
+// Where they lie, for the words of a call; `mark` is 0 where they do not.
+struct SymmetricWords {
+  std::uint64_t memory;  // its number
+  std::uint32_t mark;
+  std::string text() const;  // empty where they lie in none
+};
 
 // Where all outputs of a call lie. Ranks must agree about it, as each writes to the others' by what it knows of its
 // own.
@@ -21,8 +28,7 @@ class SymmetricPlace {
   bool found() const { return memory_ != nullptr && !apart_; }
   // `fingerprint` of a call, with that of the place, where there is one.
   std::uint32_t mark(std::uint32_t fingerprint) const;
-  // In words, for the call's name; empty where there is none.
-  std::string text() const;
+  SymmetricWords words() const;
 
   // The kernel for `work`, which gets the leanest form of it: for one tensor, for outputs in symmetric memory.
   template <class Shares, std::uint32_t most_tensors>

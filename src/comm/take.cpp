@@ -3,9 +3,9 @@
 
 #include <algorithm>
 
+#include "comm/call.hpp"
 #include "comm/ragged.hpp"
 #include "core/fingerprint.hpp"
-#include "core/nvtx.hpp"
 #include "core/rows.hpp"
 #include "core/take_kernels.hpp"
 
@@ -29,59 +29,95 @@ int blocks_for(const detail::GroupState& group, std::size_t bytes) {
   return static_cast<int>(std::clamp<std::size_t>(packs / detail::kMoveThreads, 1, most));
 }
 
+struct TakeWords {
+  static constexpr std::string_view kKind = "take_rows";
+  std::uint64_t row_bytes;
+  std::uint32_t slot, slots, shard, shards;
+  detail::CountsWords counts;
+  std::string text() const {
+    return fmt::format("take_rows of {} bytes, slot {} of {}, shard {} of {}, {}", row_bytes, slot, slots, shard,
+                       shards, counts.text());
+  }
+};
+
+class TakeRows : public detail::GroupCall {
+ public:
+  static constexpr const char* kRange = "weft::take_rows";
+  static constexpr bool kPeersWait = false;
+  TakeRows(const Group& caller, const TakeRowsArgs& args) : GroupCall(caller, args.stream), args_(args) {}
+
+  void check() {
+    const detail::GroupState& group = channel();
+    detail::check_size("row_bytes", args_.row_bytes);
+    detail::check_size("input_rows", args_.input_rows);
+    detail::check_size("output_rows", args_.output_rows);
+    check_part("slot", "slots", args_.slot, args_.slots);
+    check_part("shard", "shards", args_.shard, args_.shards);
+    detail::check_counts(group, args_.counts);
+    require(args_.counts.split != Split::none || args_.shards == 1,
+            "counts.split: none is not balanced or ceil, and there are {} shards", args_.shards);
+    input_ = detail::extent_of({"input", args_.input, args_.input_rows, args_.row_bytes, args_.input_stride});
+    output_ = detail::extent_of({"output", args_.output, args_.output_rows, args_.row_bytes, args_.output_stride});
+    detail::check_extent(group, input_);
+    detail::check_extent(group, output_);
+    detail::check_overlap(output_, input_, detail::kNowhere);
+    group.communicator().fabric().check_stream(stream());
+    detail::check_numbers_apart(slots(), args_.slots, output_);
+  }
+
+  detail::CallName plan(bool) const {
+    return {detail::fingerprint("take_rows", args_.row_bytes, args_.slots, args_.slot, args_.shards, args_.shard,
+                                detail::fingerprint(args_.counts)),
+            TakeWords{.row_bytes = args_.row_bytes,
+                      .slot = static_cast<std::uint32_t>(args_.slot),
+                      .slots = static_cast<std::uint32_t>(args_.slots),
+                      .shard = static_cast<std::uint32_t>(args_.shard),
+                      .shards = static_cast<std::uint32_t>(args_.shards),
+                      .counts = detail::words_of(args_.counts)}};
+  }
+
+  template <class Run>
+  void each_step(Run run) const {
+    detail::CountedShares shares = detail::counted_shares(channel(), slots(), false, SIZE_MAX, args_.input_rows);
+    shares.ranks = static_cast<std::uint32_t>(args_.slots);
+    const bool whole = detail::rows_may_be_whole(input_.data, input_.row_bytes, input_.stride) &&
+                       detail::rows_may_be_whole(output_.data, output_.row_bytes, output_.stride);
+    run({.call = {},
+         .bound = detail::find_kernel(detail::TakeQuery{.whole = whole})
+                      .with({.slots = shares,
+                             .slot = static_cast<std::uint32_t>(args_.slot),
+                             .shards = static_cast<std::uint32_t>(args_.shards),
+                             .shard = static_cast<std::uint32_t>(args_.shard),
+                             .split = args_.counts.split,
+                             .split_slots = args_.split_slots,
+                             .input = input_.data,
+                             .output = const_cast<void*>(output_.data),
+                             .row_bytes = input_.row_bytes,
+                             .input_stride = input_.stride,
+                             .output_stride = output_.stride,
+                             .output_rows = args_.output_rows}),
+         .blocks = blocks_for(channel(), output_.payload()),
+         .threads = detail::kMoveThreads,
+         .stream = stream()});
+  }
+
+ private:
+  // The table of slots is everybody's; what this rank needs of it is looked at behind it.
+  Counts slots() const {
+    Counts all = args_.counts;
+    all.split = Split::none;
+    return all;
+  }
+
+  const TakeRowsArgs& args_;
+  Extent input_{}, output_{};
+};
+
 }  // namespace
 
 void take_rows(const Group& caller, const TakeRowsArgs& args) {
-  const detail::NvtxRange range("weft::take_rows");
-  const Group handle = detail::held(caller);
-  const detail::GroupState& group = handle.state();
-  detail::check_size("row_bytes", args.row_bytes);
-  detail::check_size("input_rows", args.input_rows);
-  detail::check_size("output_rows", args.output_rows);
-  check_part("slot", "slots", args.slot, args.slots);
-  check_part("shard", "shards", args.shard, args.shards);
-  detail::check_counts(group, args.counts);
-  require(args.counts.split != Split::none || args.shards == 1,
-          "counts.split: none is not balanced or ceil, and there are {} shards", args.shards);
-  const Extent input = detail::extent_of({"input", args.input, args.input_rows, args.row_bytes, args.input_stride});
-  const Extent output =
-      detail::extent_of({"output", args.output, args.output_rows, args.row_bytes, args.output_stride});
-  detail::check_extent(group, input);
-  detail::check_extent(group, output);
-  detail::check_overlap(output, input, detail::kNowhere);
-  group.communicator().fabric().check_stream(args.stream);
-  detail::check_alive(handle, "take_rows");
-
-  // The table of slots is everybody's; what this rank needs of it is looked at behind it.
-  Counts slots = args.counts;
-  slots.split = Split::none;
-  detail::check_numbers_apart(slots, args.slots, output);
-  detail::CountedShares shares = detail::counted_shares(group, slots, false, SIZE_MAX, args.input_rows);
-  shares.ranks = static_cast<std::uint32_t>(args.slots);
-  const bool whole = detail::rows_may_be_whole(input.data, input.row_bytes, input.stride) &&
-                     detail::rows_may_be_whole(output.data, output.row_bytes, output.stride);
-  const detail::CallName name{
-      detail::fingerprint("take_rows", args.row_bytes, args.slots, args.slot, args.shards, args.shard,
-                          detail::fingerprint(args.counts)),
-      fmt::format("take_rows of {} bytes, slot {} of {}, shard {} of {}, {}", args.row_bytes, args.slot, args.slots,
-                  args.shard, args.shards, detail::describe(args.counts))};
-  detail::make_call(handle, {.name = name,
-                             .bound = detail::find_kernel(detail::TakeQuery{.whole = whole})
-                                          .with({.slots = shares,
-                                                 .slot = static_cast<std::uint32_t>(args.slot),
-                                                 .shards = static_cast<std::uint32_t>(args.shards),
-                                                 .shard = static_cast<std::uint32_t>(args.shard),
-                                                 .split = args.counts.split,
-                                                 .split_slots = args.split_slots,
-                                                 .input = input.data,
-                                                 .output = const_cast<void*>(output.data),
-                                                 .row_bytes = input.row_bytes,
-                                                 .input_stride = input.stride,
-                                                 .output_stride = output.stride,
-                                                 .output_rows = args.output_rows}),
-                             .blocks = blocks_for(group, output.payload()),
-                             .threads = detail::kMoveThreads,
-                             .stream = args.stream});
+  TakeRows call(caller, args);
+  detail::make_call(call);
 }
 
 }  // namespace weft

@@ -11,16 +11,17 @@
 #include <functional>
 #include <map>
 #include <mutex>
-#include <string>
 #include <thread>
 #include <vector>
+
+#include "core/call_words.hpp"
 
 namespace weft::detail {
 
 struct WatchedCall {
   int group = 0;
   std::uint64_t number = 0;  // of the group's calls, from 1
-  std::string name;
+  CallWords words;
 };
 
 // A thread that looks, every so often, which calls have begun on the GPU and which have ended. Events mark both, so

@@ -2,9 +2,9 @@
 #pragma once
 
 #include <cstddef>
-#include <string>
 #include <variant>
 
+#include "core/call_words.hpp"
 #include "weft/types.hpp"
 
 namespace weft::detail {
@@ -45,7 +45,7 @@ using NcclWork =
 
 struct NcclCall {
   int group;
-  std::string name;  // in words
+  CallWords words;
   Stream stream;
   NcclWork work;
 };

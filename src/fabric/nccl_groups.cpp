@@ -120,14 +120,15 @@ void NcclGroups::try_out(int group, std::int32_t* data, std::size_t count, cudaS
 
 void NcclGroups::call(const NcclCall& call) {
   const ncclComm_t comm = comms_.at(call.group);
-  WatchedCall watched{.group = call.group, .name = call.name};
+  WatchedCall watched{.group = call.group, .words = call.words};
   {
     const std::scoped_lock lock(mutex_);
     watched.number = ++served_[call.group];
     last_ = watched;
   }
   serves_ = true;
-  if (aborted_) note({.code = Errc::aborted, .group = call.group, .call = watched.number, .operation = call.name});
+  if (aborted_)
+    note({.code = Errc::aborted, .group = call.group, .call = watched.number, .operation = call.words.text()});
   if (ended_) return;
   const CallWatch::Mark mark = watch().begin(call.stream);
   ncclResult_t result = ncclSuccess;
@@ -150,12 +151,12 @@ void NcclGroups::abort() noexcept {
   aborted_ = true;
   if (!serves_) return;  // should it ever, its first call will see it
   try {
-    WatchedCall last{.name = "abort"};
+    WatchedCall last{.words = CallWords("abort")};
     {
       const std::scoped_lock lock(mutex_);
       if (last_.number != 0) last = last_;
     }
-    note({.code = Errc::aborted, .group = last.group, .call = last.number, .operation = last.name});
+    note({.code = Errc::aborted, .group = last.group, .call = last.number, .operation = last.words.text()});
   } catch (const std::exception&) {
     // No memory for words: the next call has some, or throws.
   }
@@ -209,7 +210,7 @@ void NcclGroups::note_error(ncclComm_t comm, ncclResult_t result, const WatchedC
   note({.code = code,
         .group = call.group,
         .call = call.number,
-        .operation = call.name,
+        .operation = call.words.text(),
         .reason = code == Errc::timeout ? "" : in_words(comm, result)});
 }
 
@@ -265,11 +266,11 @@ CallWatch& NcclGroups::watch() {
       .slow =
           [this](const WatchedCall& call) {
             logger().warn("rank {}: call {} of NCCL's, {}, has run for more than a tenth of the deadline", args_.rank,
-                          call.number, call.name);
+                          call.number, call.words.text());
           },
       .late =
           [this](const WatchedCall& call) {
-            note({.code = Errc::timeout, .group = call.group, .call = call.number, .operation = call.name});
+            note({.code = Errc::timeout, .group = call.group, .call = call.number, .operation = call.words.text()});
           }});
   return *watch_;
 }

@@ -28,60 +28,90 @@ std::vector<std::unique_ptr<CallBoard>> boards_of(int ranks) {
   return boards;
 }
 
-TEST(CallBoard, ARankFindsWhatAnotherHasCalledOnAChannel) {
-  const auto boards = boards_of(3);
-  boards[1]->publish(4, {.fingerprint = 77, .text = "barrier tag 1"});
-  boards[1]->publish(5, {.fingerprint = 77, .text = "barrier tag 2"});
-  boards[2]->publish(4, {.fingerprint = 0x12340077, .text = "all_gather_v", .counted = true});
-  EXPECT_EQ(boards[0]->find(1, 4, 77), "barrier tag 1");
-  EXPECT_EQ(boards[0]->find(1, 5, 77), "barrier tag 2");
-  EXPECT_EQ(boards[0]->find(1, 6, 77), std::nullopt);
-  EXPECT_EQ(boards[0]->find(2, 4, 77), std::nullopt);
-  EXPECT_EQ(boards[0]->find(0, 4, 77), std::nullopt);
-  // With other counts: the upper half of the number is another one.
-  EXPECT_EQ(boards[0]->find(2, 4, 0x99990077), "all_gather_v");
+detail::CallName named(std::uint32_t fingerprint, const std::string& text, bool counted = false) {
+  return {.fingerprint = fingerprint, .words = detail::CallWords(text), .counted = counted};
+}
+// The words that `board` finds; "nothing" where it finds none.
+std::string found(const CallBoard& board, int rank, std::uint32_t channel, std::uint32_t fingerprint) {
+  const auto match = board.find(rank, channel, fingerprint);
+  return match ? match->words.text() + (match->other_counts ? ", other counts" : "") : "nothing";
 }
 
-// As of calls that were rejected, each for a reason of its own; also when the board has been filled once.
-TEST(CallBoard, OfSeveralEntriesOfACallTheNewestIsFound) {
+TEST(CallBoard, ARankFindsWhatAnotherHasCalledOnAChannel) {
+  const auto boards = boards_of(3);
+  boards[1]->note(4, named(77, "barrier tag 1"));
+  boards[1]->note(5, named(77, "barrier tag 2"));
+  boards[2]->note(4, named(0x12340077, "all_gather_v", true));
+  EXPECT_EQ(found(*boards[0], 1, 4, 77), "barrier tag 1");
+  EXPECT_EQ(found(*boards[0], 1, 5, 77), "barrier tag 2");
+  EXPECT_EQ(found(*boards[0], 1, 6, 77), "nothing");
+  EXPECT_EQ(found(*boards[0], 2, 4, 77), "nothing");
+  EXPECT_EQ(found(*boards[0], 0, 4, 77), "nothing");
+  // With other counts: the upper half of the number is another one.
+  EXPECT_EQ(found(*boards[0], 2, 4, 0x99990077), "all_gather_v, other counts");
+  EXPECT_EQ(found(*boards[0], 2, 4, 0x12340077), "all_gather_v");
+}
+
+// As of calls that were rejected, each for a reason of its own.
+TEST(CallBoard, WordsThatAreNotedAnewTakeThePlaceOfOthers) {
   const auto boards = boards_of(2);
   for (std::uint32_t i = 0; i < 1500; ++i) {
-    boards[0]->publish(0, {.fingerprint = 7, .text = "reason " + std::to_string(i)});
+    boards[0]->note_anew(0, named(7, "reason " + std::to_string(i)));
     if (i % 100 != 0) continue;
-    EXPECT_EQ(boards[1]->find(0, 0, 7), "reason " + std::to_string(i));
+    EXPECT_EQ(found(*boards[1], 0, 0, 7), "reason " + std::to_string(i));
   }
 }
 
-TEST(CallBoard, HasRoomForTheNewestAndForLongNames) {
+TEST(CallBoard, HasRoomForTheNewestAndForLongWords) {
   const auto boards = boards_of(2);
-  const std::uint64_t first = boards[0]->publish(0, {.fingerprint = 1, .text = std::string(5000, 'x')});
-  EXPECT_EQ(boards[1]->find(0, 0, 1)->substr(0, 100), std::string(100, 'x'));
-  EXPECT_TRUE(boards[0]->holds(first));
-  std::uint64_t last = 0;
-  for (std::uint32_t i = 0; i < 1024; ++i) last = boards[0]->publish(0, {.fingerprint = 100 + i, .text = "call"});
-  EXPECT_FALSE(boards[0]->holds(first));
-  EXPECT_TRUE(boards[0]->holds(last));
-  EXPECT_EQ(boards[1]->find(0, 0, 1), std::nullopt);
-  EXPECT_EQ(boards[1]->find(0, 0, 100), "call");
+  boards[0]->note(0, named(1, std::string(5000, 'x')));
+  EXPECT_EQ(found(*boards[1], 0, 0, 1), std::string(detail::CallWords::kMostBytes, 'x'));
+  // Those of one set, in which the first is the newest again.
+  constexpr std::uint32_t sets = 1024;
+  for (std::uint32_t i = 1; i <= 4; ++i) {
+    boards[0]->note(0, named(1 + i * sets, "call " + std::to_string(i)));
+    boards[0]->note(0, named(1, "the first"));
+  }
+  EXPECT_EQ(found(*boards[1], 0, 0, 1).substr(0, 3), "xxx");
+  EXPECT_EQ(found(*boards[1], 0, 0, 1 + sets), "nothing");
+  for (std::uint32_t i = 2; i <= 4; ++i) {
+    EXPECT_EQ(found(*boards[1], 0, 0, 1 + i * sets), "call " + std::to_string(i));
+  }
 }
 
-// Whoever reads finds whole entries, or none.
+// A reader finds whole words, or none.
 TEST(CallBoard, IsReadWhileItIsWritten) {
   const auto boards = boards_of(2);
   std::atomic<bool> done = false;
   std::thread writer([&] {
     for (std::uint32_t i = 0; i < 20'000; ++i) {
-      boards[0]->publish(0, {.fingerprint = 9, .text = std::string(i % 200, static_cast<char>('a' + i % 26))});
+      boards[0]->note_anew(0, named(9, std::string(i % 200, static_cast<char>('a' + i % 26))));
     }
     done = true;
   });
   while (!done) {
-    const auto text = boards[1]->find(0, 0, 9);
-    if (text && !text->empty()) {
-      EXPECT_EQ(*text, std::string(text->size(), text->front()));
-    }
+    const auto match = boards[1]->find(0, 0, 9);
+    const std::string text = match ? match->words.text() : "";
+    if (text.empty()) continue;
+    EXPECT_EQ(text, std::string(text.size(), text.front()));
   }
   writer.join();
+}
+
+struct Numbers {
+  static constexpr std::string_view kKind = "numbers of a test";
+  int a, b;
+  std::string text() const { return std::to_string(a) + " and " + std::to_string(b); }
+};
+
+TEST(CallWords, AreMadeOfNumbersAlsoOnAnotherRank) {
+  const auto boards = boards_of(2);
+  boards[0]->note(0, {.fingerprint = 3, .words = Numbers{.a = 4, .b = 5}});
+  EXPECT_EQ(found(*boards[1], 0, 0, 3), "4 and 5");
+  // As of a program that knows other kinds.
+  const std::uint32_t kind = detail::CallWords(Numbers{.a = 1, .b = 2}).kind();
+  EXPECT_EQ(detail::CallWords(kind + 1, "12345678", 8).text(), "");
+  EXPECT_EQ(detail::CallWords(kind, "12345678", 7).text(), "");
 }
 
 // More different calls than a group keeps names of, and than the board has room for: what is called all the time, and

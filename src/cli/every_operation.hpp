@@ -1,0 +1,45 @@
+// One small call of every operation, on memory of a rank's own: for what is asked of all of them alike.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "rank_device.hpp"
+#include "weft/communicator.hpp"
+#include "weft/moe.hpp"
+
+namespace weft::cli {
+
+struct SmallCall {
+  std::string name;
+  // The same number on every rank.
+  std::function<void(std::uint32_t tag)> make;
+};
+
+// Collective, as it makes an exchange. Keeps references to both arguments.
+class EveryOperation {
+ public:
+  EveryOperation(const Communicator& communicator, RankDevice& device);
+
+  // To be made in this order: a combine takes the ticket of the dispatch before it.
+  const std::vector<SmallCall>& calls() const { return calls_; }
+
+ private:
+  void* filled(std::size_t bytes);
+  std::int32_t* numbers(const std::vector<std::int32_t>& values);
+  void add_sums();
+  void add_copies();
+  void add_ragged();
+  void add_exchange();
+
+  const Communicator& communicator_;
+  RankDevice& device_;
+  std::size_t ranks_;
+  Exchange exchange_;
+  Ticket ticket_;
+  std::vector<SmallCall> calls_;
+};
+
+}  // namespace weft::cli

@@ -1,0 +1,89 @@
+#include "comm/arguments.hpp"
+
+namespace weft::detail {
+namespace {
+
+constexpr std::size_t kMostRows = std::size_t{1} << 40;  // and elements of one: what they make stays far from overflow
+
+// What check_overlap says of the place that would do.
+std::string place_in(const Extent& whole, std::size_t place) {
+  if (place == kNowhere) return "";
+  const std::string begin =
+      place == kAnyRow ? "with one of its rows" : fmt::format("{} bytes behind its begin", place * whole.stride);
+  return fmt::format(", or this rank's own part of it, which begins {} and has {} bytes from row to row", begin,
+                     whole.stride);
+}
+
+}  // namespace
+
+void check_size(const char* name, std::size_t size) {
+  require(size <= kMostRows, "{}: {} is not between 0 and 2^40", name, size);
+}
+
+void check_launch(const GroupState& group, const Launch& launch, int most_threads) {
+  const int most = group.communicator().fabric().max_blocks();
+  const bool fits = launch.blocks == 0 || (launch.blocks >= 2 && launch.blocks <= most);
+  require(fits || most > 2, "launch.blocks: {} is not 0 or 2", launch.blocks);
+  require(fits, "launch.blocks: {} is not 0 or between 2 and {}", launch.blocks, most);
+  const int threads = launch.threads;
+  require(threads == 0 || (threads >= 32 && threads <= most_threads && threads % 32 == 0),
+          "launch.threads: {} is not 0 or a multiple of 32 between 32 and {}", threads, most_threads);
+}
+
+namespace {
+
+// Columns of one matrix: rows are equally far apart, as a single one is from whatever there is, and the columns of one
+// end before the other's begin.
+bool have_one_stride(const Extent& one, const Extent& other) {
+  return one.rows == 1 || other.rows == 1 || one.stride == other.stride;
+}
+bool are_columns_side_by_side(const Extent& one, const Extent& other) {
+  if (!have_one_stride(one, other) || (one.rows == 1 && other.rows == 1)) return false;
+  const auto a = reinterpret_cast<std::uintptr_t>(one.data), b = reinterpret_cast<std::uintptr_t>(other.data);
+  const std::uintptr_t stride = one.rows == 1 ? other.stride : one.stride;
+  const std::uintptr_t behind = b >= a ? (b - a) % stride : (stride - (a - b) % stride) % stride;
+  return behind >= one.row_bytes && behind + other.row_bytes <= stride;
+}
+
+}  // namespace
+
+Extent extent_of(const RowsArgument& rows) {
+  const std::size_t stride = rows.stride != 0 ? rows.stride : rows.width;
+  require(stride <= kMostRows, "{}_stride: {} is not between 0 and 2^40", rows.name, stride);
+  return {rows.name, rows.data, rows.rows, rows.width * rows.element, stride * rows.element, rows.element};
+}
+
+void check_extent(const GroupState& group, const Extent& extent) {
+  constexpr std::size_t most = std::size_t{1} << 46;
+  require(extent.stride >= extent.row_bytes, "{}_stride: {} bytes from row to row are less than the {} bytes of a row",
+          extent.name, extent.stride, extent.row_bytes);
+  require(extent.stride <= most && extent.rows <= most / (extent.stride + 1),
+          "{}: {} rows, {} bytes apart, are more than 2^46 bytes", extent.name, extent.rows, extent.stride);
+  if (extent.bytes() == 0) return;
+  require(extent.data != nullptr, "{}: null, with {} rows of {} bytes", extent.name, extent.rows, extent.row_bytes);
+  require(reinterpret_cast<std::uintptr_t>(extent.data) % extent.alignment == 0,
+          "{}: {} is not aligned to the {} bytes of its elements", extent.name, extent.data, extent.alignment);
+  check_buffer(group, extent.name, extent.data);
+}
+
+void check_overlap(const Extent& part, const Extent& whole, std::size_t place) {
+  const auto a = reinterpret_cast<std::uintptr_t>(part.data), b = reinterpret_cast<std::uintptr_t>(whole.data);
+  if (part.bytes() == 0 || whole.bytes() == 0 || a + part.bytes() <= b || b + whole.bytes() <= a) return;
+  if (are_columns_side_by_side(part, whole)) return;
+  const bool in_place =
+      place == kAnyRow ? a >= b && (a - b) % whole.stride == 0 : place != kNowhere && a == b + place * whole.stride;
+  if (in_place && have_one_stride(part, whole)) return;
+  throw Error(
+      Errc::invalid_argument,
+      fmt::format("{}: overlaps {} ({} bytes at {}, {} from row to row; {} bytes at {}): must be apart from it{}",
+                  part.name, whole.name, part.bytes(), part.data, part.stride, whole.bytes(), whole.data,
+                  place_in(whole, place)));
+}
+
+void check_buffer(const GroupState& group, const char* name, const void* data) {
+  // Symmetric memory is nowhere then, and the call ends with Errc::released whatever it is given.
+  if (group.communicator().released()) return;
+  group.communicator().fabric().check_buffer(name, data);
+}
+
+}  // namespace weft::detail

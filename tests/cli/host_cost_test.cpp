@@ -1,0 +1,42 @@
+// What a call costs on the host: no memory, however many different calls there are.
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "cli/counted_memory.hpp"
+#include "cli/every_operation.hpp"
+#include "support/cases.hpp"
+#include "support/world.hpp"
+
+namespace weft::test {
+namespace {
+
+TEST(HostCost, ACallTakesNoMemory) {
+  for (const int ranks : {1, 2}) {
+    expect_all_well(run_world(ranks, cpu_config(), [](Communicator& communicator, int) {
+      const auto device = cli::open_cpu_rank();
+      const cli::EveryOperation operations(communicator, *device);
+      EXPECT_GE(operations.calls().size(), 15u);
+      for (const cli::SmallCall& call : operations.calls()) call.make(0);
+      // Each is a call of its own to the flight recorder and to peers, as its tag is.
+      for (std::uint32_t tag = 1; tag <= 100; ++tag) {
+        for (const cli::SmallCall& call : operations.calls()) {
+          const std::size_t before = taken_by_this_thread();
+          call.make(tag);
+          EXPECT_EQ(taken_by_this_thread() - before, 0u) << call.name;
+        }
+      }
+    }));
+  }
+}
+
+// The test above counts at all.
+TEST(HostCost, MemoryIsCounted) {
+  const std::size_t before = taken_by_this_thread();
+  const std::vector<int> some(100);
+  EXPECT_EQ(some.size(), 100u);
+  EXPECT_GE(taken_by_this_thread() - before, 1u);
+}
+
+}  // namespace
+}  // namespace weft::test

@@ -17,6 +17,7 @@ Command add_bench_all_reduce(CLI::App& app, const std::vector<std::string>& argu
 Command add_bench_gather(CLI::App& app, const std::vector<std::string>& arguments);
 Command add_bench_norm(CLI::App& app, const std::vector<std::string>& arguments);
 Command add_bench_moe(CLI::App& app, const std::vector<std::string>& arguments);
+Command add_bench_host(CLI::App& app, const std::vector<std::string>& arguments);
 Command add_tune(CLI::App& app, const std::vector<std::string>& arguments);
 Command add_verify(CLI::App& app, const std::vector<std::string>& arguments);
 Command add_simulate(CLI::App& app, const std::vector<std::string>& arguments);

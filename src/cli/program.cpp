@@ -93,6 +93,14 @@ constexpr const char* kNormExamples = R"(Examples:
   weft bench norm --model llama-3.1-70b
   weft bench norm --device cpu --ranks 4 --hidden 512 --tokens 1,16)";
 
+constexpr const char* kHostExamples =
+    R"(One rank calls every operation on a few small rows. On a GPU its kernels are launched alone as
+well, with the same arguments: what the call takes more is Weft's. On a CPU rank they are run alone.
+
+Examples:
+  weft bench host
+  weft bench host --device cpu --samples 1000 --json host.json)";
+
 constexpr const char* kTuneExamples =
     R"(For each size: every algorithm by the grid that its size gives, then other grids of those that may
 win. The fastest and what serves the size until now are measured again in turns. The latter stays
@@ -185,6 +193,9 @@ int run_program(const std::vector<std::string>& arguments) {
   auto* moe = bench->add_subcommand("moe", "Mixture of experts: dispatch, combine and both by tokens per rank");
   moe->footer(kMoeExamples);
   const Command run_moe = add_bench_moe(*moe, arguments);
+  auto* host = bench->add_subcommand("host", "What a call of each operation costs on the host, beside the bare launch");
+  host->footer(kHostExamples);
+  const Command run_host = add_bench_host(*host, arguments);
   auto* info = app.add_subcommand("info", "Shows GPUs, links, versions, what is usable, and a communicator's memory");
   info->footer(kInfoExamples);
   const Command run_info = add_info(*info, arguments);
@@ -213,6 +224,7 @@ int run_program(const std::vector<std::string>& arguments) {
     if (gather->parsed()) return run_gather();
     if (norm->parsed()) return run_norm();
     if (moe->parsed()) return run_moe();
+    if (host->parsed()) return run_host();
     if (bench->parsed()) return run_bench();
     if (verify->parsed()) return run_verify();
     if (tune->parsed()) return run_tune();

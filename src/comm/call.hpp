@@ -39,13 +39,14 @@ class GroupCall {
   // Behind an error that says that ranks must reach each other's memory.
   static constexpr std::string_view kHint = {};
 
-  GroupCall(const Group& caller, Stream stream) : group_(held(caller)), stream_(stream) {}
+  GroupCall(const Group& caller, Stream stream) : group_(held(caller)), channel_(&group_.state()), stream_(stream) {}
   const Group& group() const { return group_; }
-  GroupState& channel() const { return group_.state(); }
+  GroupState& channel() const { return *channel_; }
   Stream stream() const { return stream_; }
 
  private:
   Group group_;
+  GroupState* channel_;
   Stream stream_;
 };
 

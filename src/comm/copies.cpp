@@ -237,7 +237,7 @@ class GatherV : public detail::GroupCall {
 
  private:
   const AllGatherVArgs& args_;
-  std::array<Extent, kMaxGatheredTensors> inputs_{}, outputs_{};
+  std::array<Extent, kMaxGatheredTensors> inputs_, outputs_;  // as many as there are tensors
   bool all_whole_ = true;
   detail::CopyWork<detail::CountedShares, detail::kMaxTensors> work_{};
   detail::SymmetricPlace in_symmetric_{channel()};

@@ -109,7 +109,7 @@ class HalfCall : public detail::GroupCall {
     dispatch.communicator().fabric().check_stream(stream());
   }
   detail::CallName begin(Ticket ticket) {
-    const char* const operation = side == ExchangeTurns::Side::dispatch ? "dispatch" : "combine";
+    constexpr const char* operation = side == ExchangeTurns::Side::dispatch ? "dispatch" : "combine";
     sent_ = {ticket, detail::fingerprint(operation, args_.tag)};
     return {sent_.fingerprint, ExchangeWords{.side = side, .wait = false, .tag = args_.tag}};
   }

@@ -29,7 +29,7 @@ const Kind* find_kind(std::uint32_t number) {
 }  // namespace
 
 std::uint32_t CallWords::enroll(std::string_view kind, std::size_t size, Say say) {
-  const std::uint32_t number = fingerprint(kind, size);
+  const std::uint32_t number = fingerprint(NameHash(kind), size);
   if (const Kind* const same = find_kind(number)) {
     if (same->say != say) throw std::logic_error("two kinds of calls have one number: " + std::string(kind));
     return number;

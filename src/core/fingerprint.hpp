@@ -7,22 +7,29 @@
 
 namespace weft::detail {
 
+// FNV-1a of an operation's name; of one that is written down, by the compiler.
+class NameHash {
+ public:
+  consteval NameHash(const char* name) : NameHash(std::string_view(name)) {}
+  constexpr explicit NameHash(std::string_view name) {
+    for (const char letter : name) eat(static_cast<unsigned char>(letter));
+  }
+  constexpr void eat(std::uint64_t value) { hash_ = (hash_ ^ value) * 0x100000001b3u; }
+  constexpr std::uint64_t value() const { return hash_; }
+
+ private:
+  std::uint64_t hash_ = 0xcbf29ce484222325u;
+};
+
 // FNV-1a over the operation's name and every value that defines the exchange, mixed at the end (splitmix64) so that
 // neighbouring counts differ in all bits.
 template <class... Values>
-constexpr std::uint32_t fingerprint(std::string_view operation, Values... values) {
-  std::uint64_t hash = 0xcbf29ce484222325u;
-  const auto eat = [&](std::uint64_t value) { hash = (hash ^ value) * 0x100000001b3u; };
-  for (const char letter : operation) eat(static_cast<unsigned char>(letter));
-  const auto eat_value = [&](auto value) {
-    const auto bits = static_cast<std::uint64_t>(value);
-    eat(bits & 0xffffffffu);
-    eat(bits >> 32);
-  };
-  (eat_value(values), ...);
-  hash = (hash ^ hash >> 30) * 0xbf58476d1ce4e5b9u;
-  hash = (hash ^ hash >> 27) * 0x94d049bb133111ebu;
-  return static_cast<std::uint32_t>(hash ^ hash >> 31);
+constexpr std::uint32_t fingerprint(NameHash hash, Values... values) {
+  (hash.eat(static_cast<std::uint64_t>(values)), ...);
+  std::uint64_t mixed = hash.value();
+  mixed = (mixed ^ mixed >> 30) * 0xbf58476d1ce4e5b9u;
+  mixed = (mixed ^ mixed >> 27) * 0x94d049bb133111ebu;
+  return static_cast<std::uint32_t>(mixed ^ mixed >> 31);
 }
 
 }  // namespace weft::detail

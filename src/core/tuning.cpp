@@ -248,7 +248,8 @@ std::uint32_t fingerprint_of(const std::vector<TuningTable>& tables) {
   std::uint32_t all = 0;
   for (const TuningTable& table : tables)
     for (const TuningStep& step : table.steps)
-      all = fingerprint(table.processor, all, table.ranks, step.up_to, step.algorithm, step.blocks, step.threads);
+      all = fingerprint(NameHash(table.processor), all, table.ranks, step.up_to, step.algorithm, step.blocks,
+                        step.threads);
   return all;
 }
 

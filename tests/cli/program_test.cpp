@@ -95,6 +95,7 @@ TEST(Program, HelpTeaches) {
       {{"bench", "gather"}, "weft bench gather --"},
       {{"bench", "moe"}, "weft bench moe --model"},
       {{"bench", "norm"}, "weft bench norm --hidden"},
+      {{"bench", "host"}, "weft bench host"},
       {{"tune"}, "weft tune --quick"},
       {{"verify"}, "weft verify"},
       {{"simulate"}, "weft simulate --protocol"},

@@ -230,8 +230,8 @@ class CudaFabric final : public Fabric {
     }
   }
 
-  void check_buffer(const char* name, const void* data) const override { check_gpu_buffer(device_, name, data); }
-  void check_stream(Stream stream) const override { check_gpu_stream(device_, stream); }
+  void check_buffer(const char* name, const void* data) const override { arguments_.check_buffer(device_, name, data); }
+  void check_stream(Stream stream) const override { arguments_.check_stream(device_, stream); }
   bool run(const KernelCall& planned) override {
     const DeviceScope scope(device_);
     launch_on_gpu(planned);
@@ -350,6 +350,7 @@ class CudaFabric final : public Fabric {
   Origin origin_;
   int rank_, size_;
   std::chrono::nanoseconds deadline_, call_deadline_;
+  GpuArguments arguments_;
   bool wants_multicast_;
   Liveness liveness_;
   int device_ = 0;

@@ -1,12 +1,24 @@
-// Whether the kernels of a GPU can use what a caller has given.
+// Whether the kernels of a GPU can use what a caller has given. Asked before every call, so each costs one question to
+// CUDA where all is well.
 #pragma once
+
+#include <array>
+#include <atomic>
 
 #include "weft/types.hpp"
 
 namespace weft::detail {
 
-// Both throw Errc::invalid_argument with the argument's name, whichever GPU is the calling thread's.
-void check_gpu_buffer(int device, const char* name, const void* data);
-void check_gpu_stream(int device, Stream stream);
+// Both throw Errc::invalid_argument with the argument's name, whichever GPU is the calling thread's. Thread-safe.
+class GpuArguments {
+ public:
+  void check_buffer(int device, const char* name, const void* data) const;
+  void check_stream(int device, Stream stream) const;
+
+ private:
+  // Streams that were found to be of the GPU. One that was destroyed, and came again as another GPU's, CUDA refuses
+  // when the kernel is launched.
+  mutable std::array<std::atomic<Stream>, 16> streams_ = {};
+};
 
 }  // namespace weft::detail

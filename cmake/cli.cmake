@@ -30,8 +30,9 @@ configure_file(bench/plot.py ${CMAKE_BINARY_DIR}/${plot_script} COPYONLY)
 set_property(SOURCE src/cli/plot.cpp APPEND PROPERTY COMPILE_DEFINITIONS WEFT_PLOT_SCRIPT="../${plot_script}")
 
 # The simulator, for `weft simulate`; its tests build their own (cmake/tests.cmake).
-weft_sources(sim_files src/sim/*.cpp)
-weft_sources(sim_kernel_files src/sim/*kernels*.cpp)
+# Each operation brings its own part along.
+weft_sources(sim_files src/sim/*.cpp src/comm/sim_*.cpp src/ops/*/sim_*.cpp)
+weft_sources(sim_kernel_files src/ops/*/sim_*kernels*.cpp)
 weft_alone(${sim_kernel_files})
 # Views are joined by vector instructions, or the whole simulator takes a tenth longer; below O3 GCC makes none of this loop.
 set_property(SOURCE src/sim/memory.cpp APPEND PROPERTY COMPILE_OPTIONS $<$<CONFIG:RelWithDebInfo>:-O3>)

@@ -5,8 +5,8 @@ list(FILTER fuzz_files EXCLUDE REGEX "_test\\.cpp$")
 weft_sources(fuzzed_files src/rendezvous/*.cpp)
 set(model_files src/cli/models.cpp src/cli/config_fields.cpp src/cli/config_file.cpp src/cli/layer_blocks.cpp
   src/cli/layer_rules.cpp src/cli/presets.cpp)
-list(APPEND fuzzed_files src/comm/agreed_tuning.cpp src/core/tuning.cpp src/core/build_info.cpp ${model_files})
-weft_alone(src/core/tuning.cpp)  # it brings a JSON library along, and is compiled beside the others
+list(APPEND fuzzed_files src/comm/agreed_tuning.cpp src/tuning/tuning.cpp src/base/build_info.cpp ${model_files})
+weft_alone(src/tuning/tuning.cpp)  # it brings a JSON library along, and is compiled beside the others
 
 add_executable(weft-fuzz EXCLUDE_FROM_ALL ${fuzz_files} ${fuzzed_files})
 add_dependencies(weft-fuzz weft_build_info)

@@ -7,7 +7,7 @@
 #include <set>
 #include <string>
 
-#include "core/build_info.hpp"
+#include "base/build_info.hpp"
 #include "cores.hpp"
 #include "options.hpp"
 #include "plot.hpp"

@@ -5,8 +5,8 @@
 #include <string>
 
 #include "cuda_check.hpp"
-#include "executors/cuda_error.hpp"
 #include "fabric/fabric.hpp"
+#include "kernel/cuda_error.hpp"
 #include "machine.hpp"
 #include "ranks.hpp"
 #include "weft/collectives.hpp"

@@ -3,9 +3,9 @@
 
 #include <memory>
 
+#include "base/build_info.hpp"
 #include "bench_options.hpp"
 #include "commands.hpp"
-#include "core/build_info.hpp"
 #include "info_moe.hpp"
 #include "model_choice.hpp"
 #include "moe_cast.hpp"

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "core/log.hpp"
+#include "base/log.hpp"
 #include "presets.hpp"
 #include "rendezvous/environment.hpp"
 #include "weft/error.hpp"

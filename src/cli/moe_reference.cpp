@@ -7,7 +7,7 @@
 #include <cstring>
 #include <tuple>
 
-#include "core/numeric.hpp"
+#include "numeric/numeric.hpp"
 #include "reference.hpp"
 
 namespace weft::cli {

@@ -7,8 +7,8 @@
 #include <string_view>
 #include <vector>
 
-#include "core/exchange_shape.hpp"
 #include "models.hpp"
+#include "ops/moe/exchange_shape.hpp"
 #include "weft/moe.hpp"
 
 namespace weft::cli {

@@ -8,7 +8,7 @@
 #include <cstring>
 #include <vector>
 
-#include "core/numeric.hpp"
+#include "numeric/numeric.hpp"
 #include "weft/moe.hpp"
 
 namespace weft::cli {

@@ -3,8 +3,8 @@
 #include <cstdio>
 #include <memory>
 
+#include "base/build_info.hpp"
 #include "commands.hpp"
-#include "core/build_info.hpp"
 #include "help.hpp"
 #include "streams.hpp"
 #include "values.hpp"

@@ -9,7 +9,7 @@
 #include <cstring>
 #include <fstream>
 
-#include "core/build_info.hpp"
+#include "base/build_info.hpp"
 #include "rendezvous/environment.hpp"
 #include "speed_up.hpp"
 #include "streams.hpp"

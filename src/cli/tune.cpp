@@ -8,16 +8,18 @@
 #include <optional>
 #include <sstream>
 
+#include "base/build_info.hpp"
 #include "bench_options.hpp"
 #include "comm/state.hpp"
 #include "commands.hpp"
-#include "core/build_info.hpp"
-#include "core/plan.hpp"
+#include "kernel/most_threads.hpp"
+#include "ops/all_reduce/all_reduce_plan.hpp"
 #include "options.hpp"
 #include "progress.hpp"
 #include "rendezvous/process_identity.hpp"
 #include "sizes.hpp"
 #include "tuner.hpp"
+#include "tuning/tuning.hpp"
 #include "values.hpp"
 
 namespace weft::cli {
@@ -95,7 +97,7 @@ TuneQuery served_now(const Ranks& ranks, std::size_t bytes) {
   return query;
 }
 
-// Bulk is searched where a table may choose it (core/plan.cpp).
+// Bulk is searched where a table may choose it (ops/all_reduce/all_reduce_plan.cpp).
 TuneSpace Tune::space(const Ranks& ranks) const {
   const auto& group = state_of(ranks);
   TuneSpace space{.algorithms = {Algorithm::one_shot, Algorithm::two_shot}, .blocks = {}, .threads = {}};

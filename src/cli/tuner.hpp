@@ -6,9 +6,9 @@
 #include <span>
 #include <vector>
 
-#include "core/tuning.hpp"
 #include "measure.hpp"
 #include "tune_state.hpp"
+#include "tuning/tuning.hpp"
 #include "weft/collectives.hpp"
 
 namespace weft::cli {

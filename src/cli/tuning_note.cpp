@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "comm/state.hpp"
-#include "core/tuning.hpp"
+#include "tuning/tuning.hpp"
 
 namespace weft::cli {
 

@@ -1,6 +1,6 @@
 #include "comm/call.hpp"
 
-#include "core/rejection_kernels.hpp"
+#include "comm/rejection_kernels.hpp"
 
 namespace weft::detail {
 namespace {

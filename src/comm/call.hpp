@@ -11,7 +11,7 @@
 
 #include "comm/capture.hpp"
 #include "comm/state.hpp"
-#include "core/kernel.hpp"
+#include "kernel/kernel.hpp"
 #include "weft/collectives.hpp"
 
 namespace weft::detail {

@@ -56,7 +56,7 @@ struct CallBoard::Part {
 
 int match(const CallName& call, std::uint32_t fingerprint) {
   if (call.fingerprint == fingerprint) return 2;
-  const auto half = [](std::uint32_t word) { return word & 0xffffu; };  // see algorithms/handshake.hpp
+  const auto half = [](std::uint32_t word) { return word & 0xffffu; };  // see protocol/handshake.hpp
   return call.counted && half(call.fingerprint) == half(fingerprint) ? 1 : 0;
 }
 

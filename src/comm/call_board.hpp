@@ -1,5 +1,5 @@
 // What each rank of a communicator calls, in words, where its peers can read it: calls are compared as numbers
-// (core/fingerprint.hpp), and whoever finds that two differ wants to know what the other one is.
+// (base/fingerprint.hpp), and whoever finds that two differ wants to know what the other one is.
 #pragma once
 
 #include <cstdint>

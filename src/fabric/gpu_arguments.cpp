@@ -5,7 +5,7 @@
 #include <cuda_runtime_api.h>
 #include <fmt/format.h>
 
-#include "executors/cuda_error.hpp"
+#include "kernel/cuda_error.hpp"
 
 namespace weft::detail {
 

@@ -8,8 +8,8 @@
 #include <string_view>
 #include <vector>
 
-#include "core/channel.hpp"
-#include "core/norm_work.hpp"
+#include "numeric/row_scaling.hpp"
+#include "protocol/channel.hpp"
 #include "weft/moe.hpp"
 #include "weft/types.hpp"
 

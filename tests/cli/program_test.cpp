@@ -7,8 +7,8 @@
 
 #include "cli/bench_options.hpp"
 #include "cli/run.hpp"
-#include "core/tuning.hpp"
 #include "support/ranks.hpp"
+#include "tuning/tuning.hpp"
 #include "weft/moe.hpp"
 
 namespace weft::cli {

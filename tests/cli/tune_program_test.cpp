@@ -9,8 +9,8 @@
 
 #include "cli/run.hpp"
 #include "cli/tune_state.hpp"
-#include "core/tuning.hpp"
 #include "support/ranks.hpp"
+#include "tuning/tuning.hpp"
 
 namespace weft::cli {
 namespace {

@@ -68,7 +68,7 @@ std::uint32_t reduced(DataType type, ReduceOp op, const std::vector<std::uint32_
 
 namespace {
 
-// What equal calls have in common and different ones do not; production's is core/fingerprint's affair.
+// What equal calls have in common and different ones do not; production's is base/fingerprint's affair.
 std::uint32_t fingerprint(const Setup& setup, unsigned call, unsigned rank) {
   const CallSetup& spec = setup.call(call, rank);
   const bool odd = setup.is_odd(call, rank) && !setup.faults.odd && !setup.faults.lacks_room();
@@ -306,17 +306,6 @@ void AllReduceProgram::run_host(unsigned rank) {
   detail::FaultRecord* const record = world_.record(rank, detail::kEnding);
   while (machine_->load(&record->complete, true) == 0) machine_->relax();
   if (machine_->load(&record->code) == 0) host_saw_ = "the host read a record without a code";
-}
-
-AllReduceKernel find_kernel(const KernelQuery& query) {
-  AllReduceKernel kernel = nullptr;
-  if (query.atomic_bytes == 4) kernel = find_kernel_4(query);
-  if (query.atomic_bytes == 8) kernel = find_kernel_8(query);
-  if (query.atomic_bytes == 16) kernel = find_kernel_16(query);
-  if (kernel != nullptr) return kernel;
-  throw Error(Errc::invalid_argument,
-              fmt::format("simulator: no all-reduce for {} ranks{} in units of {} bytes", query.instance.size,
-                          query.one_thread ? " of one thread" : "", query.atomic_bytes));
 }
 
 }  // namespace weft::sim

@@ -10,7 +10,7 @@
 #include "base/nvtx.hpp"
 #include "comm/call.hpp"
 #include "ops/all_reduce/all_reduce_kernels.hpp"
-#include "protocol/tensor.hpp"
+#include "numeric/tensor.hpp"
 #include "weft/collectives.hpp"
 
 namespace weft {

@@ -8,7 +8,7 @@
 #include "protocol/handshake.hpp"
 #include "protocol/reduction.hpp"
 #include "protocol/session.hpp"
-#include "protocol/tensor.hpp"
+#include "numeric/tensor.hpp"
 
 namespace weft::detail {
 

@@ -1,9 +1,12 @@
 // An all-reduce as a call of a program: its tensors, and what must come out.
 #include "sim/all_reduce.hpp"
 
+#include <fmt/format.h>
+
 #include <cstring>
 
 #include "ops/all_reduce/sim_kernels.hpp"
+#include "weft/error.hpp"
 #include "wire/payload.hpp"
 
 namespace weft::sim {
@@ -55,6 +58,17 @@ void AllReduceProgram::fill_all_reduce(unsigned call, unsigned rank) {
   t.kernel = [kernel, work](Machine& machine, Place place, const detail::Call& about) {
     kernel(machine, place, about, work);
   };
+}
+
+AllReduceKernel find_kernel(const KernelQuery& query) {
+  AllReduceKernel kernel = nullptr;
+  if (query.atomic_bytes == 4) kernel = find_kernel_4(query);
+  if (query.atomic_bytes == 8) kernel = find_kernel_8(query);
+  if (query.atomic_bytes == 16) kernel = find_kernel_16(query);
+  if (kernel != nullptr) return kernel;
+  throw Error(Errc::invalid_argument,
+              fmt::format("simulator: no all-reduce for {} ranks{} in units of {} bytes", query.instance.size,
+                          query.one_thread ? " of one thread" : "", query.atomic_bytes));
 }
 
 }  // namespace weft::sim

@@ -19,7 +19,7 @@ struct KernelQuery {
 };
 AllReduceKernel find_kernel(const KernelQuery& query);
 
-// One translation unit each (kernels_4.cpp, …).
+// One translation unit each (sim_kernels_4.cpp, …).
 AllReduceKernel find_kernel_4(const KernelQuery& query);
 AllReduceKernel find_kernel_8(const KernelQuery& query);
 AllReduceKernel find_kernel_16(const KernelQuery& query);

@@ -8,7 +8,7 @@
 #include "ops/moe/exchange.hpp"
 #include "protocol/handshake.hpp"
 #include "protocol/session.hpp"
-#include "protocol/tensor.hpp"
+#include "numeric/tensor.hpp"
 #include "wire/line.hpp"
 
 namespace weft::detail {

@@ -9,7 +9,7 @@
 #include "comm/call.hpp"
 #include "ops/moves/ragged.hpp"
 #include "ops/moves/symmetric_outputs.hpp"
-#include "protocol/rows.hpp"
+#include "numeric/rows.hpp"
 #include "weft/collectives.hpp"
 
 namespace weft {

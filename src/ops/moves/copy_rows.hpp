@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "ops/moves/copy_work.hpp"
-#include "protocol/rows.hpp"
+#include "numeric/rows.hpp"
 #include "protocol/session.hpp"
 
 namespace weft::detail {

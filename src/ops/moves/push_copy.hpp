@@ -19,7 +19,7 @@
 #include "ops/moves/shares.hpp"
 #include "ops/moves/symmetric_copy.hpp"
 #include "protocol/handshake.hpp"
-#include "protocol/rows.hpp"
+#include "numeric/rows.hpp"
 #include "wire/line.hpp"
 
 namespace weft::detail {

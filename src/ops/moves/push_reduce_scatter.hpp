@@ -11,7 +11,7 @@
 #include "ops/moves/move_plan.hpp"
 #include "ops/moves/scatter_work.hpp"
 #include "ops/moves/shares.hpp"
-#include "protocol/rows.hpp"
+#include "numeric/rows.hpp"
 
 namespace weft::detail {
 

@@ -7,7 +7,7 @@
 #include "comm/call.hpp"
 #include "ops/moves/move_kernels.hpp"
 #include "ops/moves/ragged.hpp"
-#include "protocol/rows.hpp"
+#include "numeric/rows.hpp"
 #include "weft/collectives.hpp"
 
 namespace weft {

@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "base/function.hpp"
-#include "protocol/rows.hpp"
+#include "numeric/rows.hpp"
 
 namespace weft::detail {
 

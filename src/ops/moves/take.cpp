@@ -7,7 +7,7 @@
 #include "base/nvtx.hpp"
 #include "ops/moves/ragged.hpp"
 #include "ops/moves/take_kernels.hpp"
-#include "protocol/rows.hpp"
+#include "numeric/rows.hpp"
 
 namespace weft {
 namespace {

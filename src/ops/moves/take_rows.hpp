@@ -8,7 +8,7 @@
 #include "ops/moves/shares.hpp"
 #include "ops/moves/take_work.hpp"
 #include "protocol/one_rank.hpp"
-#include "protocol/rows.hpp"
+#include "numeric/rows.hpp"
 
 namespace weft::detail {
 

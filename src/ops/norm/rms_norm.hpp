@@ -13,7 +13,7 @@
 #include "ops/all_reduce/all_reduce.hpp"
 #include "ops/norm/norm_plan.hpp"
 #include "ops/norm/norm_work.hpp"
-#include "protocol/rows.hpp"
+#include "numeric/rows.hpp"
 
 namespace weft::detail {
 

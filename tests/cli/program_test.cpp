@@ -5,7 +5,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "cli/bench_options.hpp"
+#include "bench/bench_options.hpp"
 #include "cli/run.hpp"
 #include "support/ranks.hpp"
 #include "tuning/tuning.hpp"

@@ -8,8 +8,8 @@
 #include <sstream>
 
 #include "cli/run.hpp"
-#include "cli/tune_state.hpp"
 #include "support/ranks.hpp"
+#include "tune/tune_state.hpp"
 #include "tuning/tuning.hpp"
 
 namespace weft::cli {

@@ -78,7 +78,7 @@ GOOD = [
     (LIBRARY, "poison_windows(abort, size_);"),
     (LIBRARY, "// as raise(SIGABRT) would"),
     (PTX, 'asm volatile("griddepcontrol.wait;" ::: "memory");'),
-    ("src/cli/new.cpp", "std::exit(1);"),
+    ("apps/weft/new.cpp", "std::exit(1);"),
     ("tests/comm/new_test.cpp", "::_exit(1);"),
 ]
 

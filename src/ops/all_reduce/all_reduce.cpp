@@ -9,8 +9,8 @@
 #include "base/fingerprint.hpp"
 #include "base/nvtx.hpp"
 #include "comm/call.hpp"
-#include "ops/all_reduce/all_reduce_kernels.hpp"
 #include "numeric/tensor.hpp"
+#include "ops/all_reduce/all_reduce_kernels.hpp"
 #include "weft/collectives.hpp"
 
 namespace weft {

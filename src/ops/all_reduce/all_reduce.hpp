@@ -4,11 +4,11 @@
 #include <bit>
 #include <cstdint>
 
+#include "numeric/tensor.hpp"
 #include "ops/all_reduce/all_reduce_work.hpp"
 #include "protocol/handshake.hpp"
 #include "protocol/reduction.hpp"
 #include "protocol/session.hpp"
-#include "numeric/tensor.hpp"
 
 namespace weft::detail {
 

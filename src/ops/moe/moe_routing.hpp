@@ -5,10 +5,10 @@
 #include <cstdint>
 #include <cstring>
 
+#include "numeric/tensor.hpp"
 #include "ops/moe/exchange.hpp"
 #include "protocol/handshake.hpp"
 #include "protocol/session.hpp"
-#include "numeric/tensor.hpp"
 #include "wire/line.hpp"
 
 namespace weft::detail {

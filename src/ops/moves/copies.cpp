@@ -7,9 +7,9 @@
 #include "base/fingerprint.hpp"
 #include "base/nvtx.hpp"
 #include "comm/call.hpp"
+#include "numeric/rows.hpp"
 #include "ops/moves/ragged.hpp"
 #include "ops/moves/symmetric_outputs.hpp"
-#include "numeric/rows.hpp"
 #include "weft/collectives.hpp"
 
 namespace weft {

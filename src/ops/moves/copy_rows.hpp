@@ -4,8 +4,8 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "ops/moves/copy_work.hpp"
 #include "numeric/rows.hpp"
+#include "ops/moves/copy_work.hpp"
 #include "protocol/session.hpp"
 
 namespace weft::detail {

@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "numeric/rows.hpp"
 #include "ops/all_reduce/all_reduce.hpp"
 #include "ops/moves/copy_lines.hpp"
 #include "ops/moves/flow_copy.hpp"
@@ -19,7 +20,6 @@
 #include "ops/moves/shares.hpp"
 #include "ops/moves/symmetric_copy.hpp"
 #include "protocol/handshake.hpp"
-#include "numeric/rows.hpp"
 #include "wire/line.hpp"
 
 namespace weft::detail {

@@ -6,12 +6,12 @@
 
 #include <cstdint>
 
+#include "numeric/rows.hpp"
 #include "ops/all_reduce/all_reduce.hpp"
 #include "ops/moves/flow_reduce.hpp"
 #include "ops/moves/move_plan.hpp"
 #include "ops/moves/scatter_work.hpp"
 #include "ops/moves/shares.hpp"
-#include "numeric/rows.hpp"
 
 namespace weft::detail {
 

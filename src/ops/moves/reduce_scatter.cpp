@@ -5,9 +5,9 @@
 #include "base/fingerprint.hpp"
 #include "base/nvtx.hpp"
 #include "comm/call.hpp"
+#include "numeric/rows.hpp"
 #include "ops/moves/move_kernels.hpp"
 #include "ops/moves/ragged.hpp"
-#include "numeric/rows.hpp"
 #include "weft/collectives.hpp"
 
 namespace weft {

@@ -5,9 +5,9 @@
 
 #include "base/fingerprint.hpp"
 #include "base/nvtx.hpp"
+#include "numeric/rows.hpp"
 #include "ops/moves/ragged.hpp"
 #include "ops/moves/take_kernels.hpp"
-#include "numeric/rows.hpp"
 
 namespace weft {
 namespace {

@@ -4,11 +4,11 @@
 
 #include <cstdint>
 
+#include "numeric/rows.hpp"
 #include "ops/moves/move_plan.hpp"
 #include "ops/moves/shares.hpp"
 #include "ops/moves/take_work.hpp"
 #include "protocol/one_rank.hpp"
-#include "numeric/rows.hpp"
 
 namespace weft::detail {
 

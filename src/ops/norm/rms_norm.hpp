@@ -10,10 +10,10 @@
 #include <cstdint>
 
 #include "numeric/fp8.hpp"
+#include "numeric/rows.hpp"
 #include "ops/all_reduce/all_reduce.hpp"
 #include "ops/norm/norm_plan.hpp"
 #include "ops/norm/norm_work.hpp"
-#include "numeric/rows.hpp"
 
 namespace weft::detail {
 

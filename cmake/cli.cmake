@@ -1,19 +1,21 @@
 # The command-line program `weft`. All but its main() are objects of their own, so that tests link them too.
 
-weft_sources(cli_files src/cli/*.cpp)
+weft_sources_below(cli_files apps/weft/*.cpp)
+list(FILTER cli_files EXCLUDE REGEX "/gloo/")
 if(WEFT_WITH_CUDA)
-  weft_sources(cli_cuda_files src/cli/*.cu)
+  weft_sources_below(cli_cuda_files apps/weft/*.cu)
   list(APPEND cli_files ${cli_cuda_files})
 endif()
-list(REMOVE_ITEM cli_files src/cli/main.cpp)
+list(REMOVE_ITEM cli_files apps/weft/main.cpp)
 if(sanitized)
-  list(TRANSFORM cli_files REPLACE src/cli/simulate.cpp tests/twins/no_simulator.cpp)
+  list(TRANSFORM cli_files REPLACE apps/weft/simulate/simulate.cpp tests/twins/no_simulator.cpp)
 endif()
 
 if(cli_files)
   add_library(weft-cli-parts OBJECT ${cli_files})
   target_link_libraries(weft-cli-parts PUBLIC weft weft_internal)
-  weft_compiled_in(models/cli/model_files.hpp kModelFiles models/*.json)
+  target_include_directories(weft-cli-parts PUBLIC ${PROJECT_SOURCE_DIR}/apps/weft)
+  weft_compiled_in(models/models/model_files.hpp kModelFiles models/*.json)
   target_include_directories(weft-cli-parts PRIVATE
     $<$<COMPILE_LANGUAGE:CXX>:${CMAKE_BINARY_DIR}/generated/models>)
   weft_quickly_compiled(weft-cli-parts)
@@ -27,11 +29,12 @@ endif()
 # What draws pictures of its results lies where it lies when installed, seen from the program.
 set(plot_script ${CMAKE_INSTALL_DATADIR}/weft/plot.py)
 configure_file(bench/plot.py ${CMAKE_BINARY_DIR}/${plot_script} COPYONLY)
-set_property(SOURCE src/cli/plot.cpp APPEND PROPERTY COMPILE_DEFINITIONS WEFT_PLOT_SCRIPT="../${plot_script}")
+set_property(SOURCE apps/weft/bench/plot.cpp APPEND PROPERTY COMPILE_DEFINITIONS WEFT_PLOT_SCRIPT="../${plot_script}")
 
 # The simulator, for `weft simulate`; its tests build their own (cmake/tests.cmake).
-weft_sources(sim_files src/sim/*.cpp)
-weft_sources(sim_kernel_files src/sim/*kernels*.cpp)
+# Each operation brings its own part along.
+weft_sources(sim_files src/sim/*.cpp src/comm/sim_*.cpp src/ops/*/sim_*.cpp)
+weft_sources(sim_kernel_files src/ops/*/sim_*kernels*.cpp)
 weft_alone(${sim_kernel_files})
 # Views are joined by vector instructions, or the whole simulator takes a tenth longer; below O3 GCC makes none of this loop.
 set_property(SOURCE src/sim/memory.cpp APPEND PROPERTY COMPILE_OPTIONS $<$<CONFIG:RelWithDebInfo>:-O3>)
@@ -46,7 +49,7 @@ if(cli_files AND sim_files AND NOT sanitized)
   target_link_libraries(weft-cli-parts PUBLIC weft-sim)
 endif()
 
-weft_sources(cli_main src/cli/main.cpp)
+weft_sources(cli_main apps/weft/main.cpp)
 if(cli_main)
   add_executable(weft-cli ${cli_main})
   set_target_properties(weft-cli PROPERTIES OUTPUT_NAME weft)
@@ -55,7 +58,7 @@ endif()
 
 # Gloo, the peer that the CPU path is measured beside: a module that `weft` loads when it lies beside it. Debian has
 # Gloo as a shared library alone, and `weft` shall run where that is missing.
-weft_sources(gloo_peer_files src/cli/gloo/*.cpp)
+weft_sources(gloo_peer_files apps/weft/peers/gloo/*.cpp)
 find_library(GLOO_LIBRARY gloo)
 find_path(GLOO_INCLUDE_DIR gloo/allreduce.h)
 mark_as_advanced(GLOO_LIBRARY GLOO_INCLUDE_DIR)
@@ -63,6 +66,7 @@ if(TARGET weft-cli AND gloo_peer_files AND GLOO_LIBRARY AND GLOO_INCLUDE_DIR)
   add_library(weft-gloo-peer MODULE ${gloo_peer_files})
   set_target_properties(weft-gloo-peer PROPERTIES PREFIX ""
     LIBRARY_OUTPUT_DIRECTORY $<TARGET_FILE_DIR:weft-cli>)
+  target_include_directories(weft-gloo-peer PRIVATE ${PROJECT_SOURCE_DIR}/apps/weft)
   target_include_directories(weft-gloo-peer SYSTEM PRIVATE ${GLOO_INCLUDE_DIR})
   target_link_libraries(weft-gloo-peer PRIVATE weft_internal ${GLOO_LIBRARY})
   add_dependencies(weft-cli weft-gloo-peer)

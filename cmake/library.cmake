@@ -1,14 +1,22 @@
 # weft::weft, the library.
 
-weft_sources(weft_files
-  src/core/*.cpp src/rendezvous/*.cpp src/fabric/*.cpp src/executors/*.cpp src/comm/*.cpp)
+# Rooms (docs/architecture.md) that have more than headers. Their files sim_* are the simulator's.
+set(library_rooms base kernel tuning rendezvous fabric comm symmetric ops)
+list(TRANSFORM library_rooms PREPEND src/)
+list(TRANSFORM library_rooms APPEND /*.cpp OUTPUT_VARIABLE library_patterns)
+weft_sources_below(weft_host_files ${library_patterns})
+list(FILTER weft_host_files EXCLUDE REGEX "/sim_[^/]*$")
+set(weft_files ${weft_host_files})
 if(WEFT_WITH_CUDA)
-  weft_sources(weft_cuda_files src/core/*.cu src/fabric/*.cu src/executors/*.cu src/comm/*.cu)
+  list(TRANSFORM library_rooms APPEND /*.cu OUTPUT_VARIABLE library_patterns)
+  weft_sources_below(weft_cuda_files ${library_patterns})
   list(APPEND weft_files ${weft_cuda_files})
 endif()
 
-weft_sources(executor_files src/executors/*.cpp src/executors/*.cu src/fabric/*.cu)
-weft_alone(${executor_files})
+# How a kernel runs, and the kernels themselves.
+set(weft_kernel_files ${weft_files})
+list(FILTER weft_kernel_files INCLUDE REGEX "^src/kernel/|^src/(comm|ops)/.*/?cpu_[^/]*[.]cpp$|[.]cu$")
+weft_alone(${weft_kernel_files})
 weft_alone(src/fabric/cpu_fabric.cpp)  # a twin of the tests takes its place in the archive
 
 add_library(weft ${weft_files})
@@ -18,7 +26,7 @@ target_include_directories(weft PUBLIC
   $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
 
 # Tuning tables
-weft_compiled_in(tuning/core/tuning_files.hpp kTuningFiles tuning/*.json)
+weft_compiled_in(tuning/tuning/tuning_files.hpp kTuningFiles tuning/*.json)
 target_include_directories(weft PRIVATE ${CMAKE_BINARY_DIR}/generated/tuning)
 
 target_link_libraries(weft PRIVATE $<BUILD_INTERFACE:weft_internal> Sodium::Sodium Threads::Threads)
@@ -40,4 +48,4 @@ add_custom_target(weft_build_info
   BYPRODUCTS ${build_info_dir}/weft_build_info.hpp
   COMMENT "" VERBATIM)
 add_dependencies(weft weft_build_info)
-set_property(SOURCE src/core/build_info.cpp APPEND PROPERTY INCLUDE_DIRECTORIES ${build_info_dir})
+set_property(SOURCE src/base/build_info.cpp APPEND PROPERTY INCLUDE_DIRECTORIES ${build_info_dir})

@@ -13,14 +13,17 @@ CPP = {".hpp", ".cpp", ".cu", ".cuh"}
 
 # One algorithm source for all executors: these folders do not know which one they run on. What they may ask a team for
 # are its constants (docs/architecture.md).
-NEUTRAL = ("src/algorithms/", "src/wire/")
+NEUTRAL = re.compile(r"src/(wire|protocol)/|src/ops/(.*/)?(?!sim_)[^/]*\.hpp$|src/comm/rejection\.hpp$")
 NEUTRAL_RULES = [
     (re.compile(r"__CUDA_ARCH__|__CUDACC__|__NVCC__|__NVPTX__|WEFT_WITH_CUDA"), "asks for an architecture"),
     (re.compile(r"\b__(x86_64|i386|amd64|aarch64|arm)__|\b__(AVX|SSE)"), "asks for an architecture"),
     (re.compile(r"cuda", re.IGNORECASE), "mentions CUDA"),
     (re.compile(r"\b(CpuThread|SimTeam)\b|\bDevice::"), "asks which executor it runs on"),
-    (re.compile(r"#\s*include\s*[<\"](executors|fabric|sim)/"), "includes an executor or a fabric"),
-    (re.compile(r"#\s*include\s*[<\"]team/(?!team\.hpp|function\.hpp)"), "includes a team of one executor"),
+    (
+        re.compile(r"#\s*include\s*[<\"](fabric|sim|kernel/(?!(kernel|instances|most_threads)\.hpp))"),
+        "includes an executor or a fabric",
+    ),
+    (re.compile(r"#\s*include\s*[<\"]team/(?!team\.hpp)"), "includes a team of one executor"),
 ]
 
 # Inline assembly has one home, so that every memory order that the GPU is asked for can be read on one page.
@@ -30,7 +33,6 @@ ASM = re.compile(r"\b(asm|__asm__|__asm)\b\s*(volatile|__volatile__)?\s*\(")
 ASM_TRAP = re.compile(r"\"[^\"]*\b(trap|brkpt|exit)\s*;")
 
 # The library belongs to its host program: it does not end it, trap it or change its environment.
-LIBRARY_EXCEPT = ("src/cli/",)
 HOST_RULES = [
     (re.compile(r"\b(setenv|putenv|unsetenv)\s*\("), "changes the environment"),
     # Not a member of that name, nor where one is declared.
@@ -43,6 +45,13 @@ HOST_RULES = [
     (re.compile(r"\b(__trap|__builtin_trap|__builtin_debugtrap)\s*\("), "traps"),
     (re.compile(r"(?<![\w.>])(std::)?(signal|sigaction)\s*\("), "changes a signal handler"),
 ]
+
+# Folders, as the page draws them: a file includes what is drawn below its own folder, or in it. Nothing else is allowed.
+DRAWING = Path("docs/architecture.md")
+DRAWN_FOLDER = re.compile(r"^((?:src|apps)(?:/\w+)+)/ ", re.MULTILINE)
+INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]*/[^"]*)"')
+# The library does not know the simulator: `sim_*` are its files in the folders of operations.
+OF_SIMULATOR = re.compile(r"(src|apps/weft)/(sim(ulate)?/|(.*/)?sim_[^/]*$)")
 
 # Code that a page shows is code that is compiled.
 EXCERPT = re.compile(r"^// begin: (\S+)\n(.*?)^// end: \1$", re.MULTILINE | re.DOTALL)
@@ -78,17 +87,47 @@ def breaches(path, text):
             yield text.count("\n", 0, excerpt.start()) + 1, f"{excerpt.group(1)} shows something else"
     name = path.as_posix()
     rules = []
-    if name.startswith(NEUTRAL):
+    if NEUTRAL.match(name):
         rules += NEUTRAL_RULES
     if name != ASM_HOME:
         rules.append((ASM, f"inline assembly outside {ASM_HOME}"))
-    if name.startswith(("src/", "include/")) and not name.startswith(LIBRARY_EXCEPT):
+    if name.startswith(("src/", "include/")):
         rules += HOST_RULES
         rules.append((ASM_TRAP, "traps"))
     for number, line in enumerate(without_comments(text).splitlines(), 1):
         for pattern, rule in rules:
             if pattern.search(line):
                 yield number, rule
+
+
+def drawn_folders(page):
+    """From the bottom up."""
+    return DRAWN_FOLDER.findall(page)[::-1]
+
+
+def arrow_breaches(path, text, folders):
+    """(line, rule) for includes that the drawing does not allow."""
+    name, own = path.as_posix(), path.parent.as_posix()
+    if path.suffix not in CPP or not name.startswith(("src/", "apps/", "include/")):
+        return
+    public = name.startswith("include/")
+    if not public and own not in folders:
+        yield 1, f"{DRAWING} does not draw {own}"
+        return
+    for number, line in enumerate(without_comments(text).splitlines(), 1):
+        include = INCLUDE.match(line)
+        if include is None or include.group(1).startswith("weft/"):
+            continue
+        places = [f"{root}/{include.group(1)}" for root in ("src", "apps/weft")]
+        place = next((place for place in places if place.rpartition("/")[0] in folders), None)
+        if public:
+            yield number, "a public header includes another one only"
+        elif place is None:
+            yield number, f"{DRAWING} does not draw the folder of {include.group(1)}"
+        elif folders.index(place.rpartition("/")[0]) > folders.index(own):
+            yield number, f"{DRAWING} draws {place.rpartition('/')[0]} above {own}"
+        elif OF_SIMULATOR.match(place) and not OF_SIMULATOR.match(name):
+            yield number, "includes the simulator"
 
 
 # The seeded bugs: every one is named, in italics, by the rule of a protocol that it breaks, and stands for one of the
@@ -145,6 +184,9 @@ def mutant_breaches(mutants, protocols, reliability):
 
 def main():
     found = [(path, *breach) for path in project_files() for breach in breaches(path, path.read_text(encoding="utf-8"))]
+    folders = drawn_folders(DRAWING.read_text(encoding="utf-8"))
+    found += [(path, *breach) for path in project_files()
+              for breach in arrow_breaches(path, path.read_text(encoding="utf-8"), folders)]
     found += mutant_breaches([mutant for table in (MUTANTS, DEEP_MUTANTS)
                               for mutant in json.loads(table.read_text(encoding="utf-8"))],
                              {page: page.read_text(encoding="utf-8") for page in PROTOCOLS},

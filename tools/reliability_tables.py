@@ -77,8 +77,10 @@ def run(binary, jobs):
 def protocols():
     """A digest of the sources that the simulator runs as GPUs do, but for comments and white space."""
     digest = hashlib.sha256()
-    for folder in ("src/algorithms", "src/core", "src/wire"):
-        for path in sorted((ROOT / folder).glob("*.hpp")):
+    for folder in ("src/base", "src/kernel", "src/numeric", "src/ops", "src/protocol", "src/wire"):
+        for path in sorted((ROOT / folder).rglob("*.hpp")):
+            if path.name.startswith("sim_"):
+                continue  # the simulator's own
             code = re.sub(r"//[^\n]*", "", path.read_text(encoding="utf-8"))
             digest.update(f"{path.name} {' '.join(code.split())}\n".encode())
     return digest.hexdigest()[:16]

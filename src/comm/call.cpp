@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "core/rejection_kernels.hpp"
+#include "comm/rejection_kernels.hpp"
 
 namespace weft::detail {
 

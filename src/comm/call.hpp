@@ -17,12 +17,12 @@
 #include <string_view>
 #include <vector>
 
+#include "base/nvtx.hpp"
 #include "comm/arguments.hpp"
 #include "comm/capture.hpp"
 #include "comm/state.hpp"
-#include "core/kernel.hpp"
-#include "core/nvtx.hpp"
 #include "fabric/nccl_call.hpp"
+#include "kernel/kernel.hpp"
 #include "weft/collectives.hpp"
 
 namespace weft::detail {

@@ -47,7 +47,7 @@ std::size_t words_in(std::size_t bytes) {
 int match(const NotedCall& call, std::uint32_t fingerprint) {
   const std::uint32_t own = load(call.fingerprint);
   if (own == fingerprint) return 2;
-  const auto half = [](std::uint32_t word) { return word & 0xffffu; };  // see algorithms/handshake.hpp
+  const auto half = [](std::uint32_t word) { return word & 0xffffu; };  // see protocol/handshake.hpp
   return load(call.counted) != 0 && half(own) == half(fingerprint) ? 1 : 0;
 }
 

@@ -1,5 +1,5 @@
 // What each rank of a communicator calls, where its peers can read it: calls are compared as numbers
-// (core/fingerprint.hpp), and whoever finds that two differ wants to know what the other one is.
+// (base/fingerprint.hpp), and whoever finds that two differ wants to know what the other one is.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 #include <mutex>
 #include <optional>
 
-#include "core/call_words.hpp"
+#include "base/call_words.hpp"
 #include "fabric/origin.hpp"
 #include "fabric/shared_memory.hpp"
 #include "rendezvous/bootstrap.hpp"

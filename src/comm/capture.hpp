@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "comm/state.hpp"
-#include "executors/executor.hpp"
+#include "kernel/executor.hpp"
 #include "weft/recording.hpp"
 
 namespace weft::detail {

@@ -8,9 +8,9 @@
 #include <system_error>
 #include <thread>
 
+#include "base/foreign.hpp"
 #include "comm/call.hpp"
 #include "comm/state.hpp"
-#include "core/foreign.hpp"
 #include "rendezvous/environment.hpp"
 #include "rendezvous/hello.hpp"
 #include "rendezvous/secret.hpp"

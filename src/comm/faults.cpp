@@ -4,10 +4,9 @@
 #include <algorithm>
 #include <atomic>
 
+#include "base/log.hpp"
 #include "comm/call.hpp"
-#include "comm/exchange_state.hpp"
 #include "comm/state.hpp"
-#include "core/log.hpp"
 
 namespace weft::detail {
 
@@ -15,27 +14,31 @@ std::shared_ptr<const GroupState> CommunicatorState::channel_owner(std::uint32_t
   for (const auto& group : groups_) {
     if (group != nullptr && group->id() == static_cast<int>(channel)) return {std::shared_ptr<void>(), group.get()};
   }
-  for (const auto& exchange : exchanges_) {
-    if (exchange == nullptr) continue;
-    for (const GroupState* half : {&exchange->dispatch_channel(), &exchange->combine_channel()}) {
-      if (half->id() == static_cast<int>(channel)) return {exchange, half};
+  for (const Tenants& kind : tenants_) {
+    for (const auto& tenant : kind.by_slot) {
+      if (tenant == nullptr) continue;
+      for (const GroupState* own : tenant->channels()) {
+        if (own->id() == static_cast<int>(channel)) return {tenant, own};
+      }
     }
   }
   return nullptr;
 }
 
-// Dispatch and combine are channels of their own, and one is nothing without the other.
+// That of a tenant's channel is of all its channels, by time.
 std::vector<CallRecord> CommunicatorState::history(const GroupState& group) const {
   std::vector<CallRecord> calls = group.recent_calls();
   const std::scoped_lock lock(mutex_);
-  for (const auto& exchange : exchanges_) {
-    if (exchange == nullptr) continue;
-    const GroupState* const halves[] = {&exchange->dispatch_channel(), &exchange->combine_channel()};
-    if (&group != halves[0] && &group != halves[1]) continue;
-    const std::vector<CallRecord> others = halves[&group == halves[0] ? 1 : 0]->recent_calls();
-    calls.insert(calls.end(), others.begin(), others.end());
+  each_tenant([&](const Tenant& tenant) {
+    const std::vector<const GroupState*> channels = tenant.channels();
+    if (std::ranges::find(channels, &group) == channels.end()) return;
+    for (const GroupState* other : channels) {
+      if (other == &group) continue;
+      const std::vector<CallRecord> others = other->recent_calls();
+      calls.insert(calls.end(), others.begin(), others.end());
+    }
     std::ranges::stable_sort(calls, {}, &CallRecord::time);
-  }
+  });
   return calls;
 }
 

@@ -16,8 +16,8 @@
 #include <mutex>
 #include <thread>
 
-#include "executors/cuda_error.hpp"
 #include "fabric/nccl_api.hpp"
+#include "kernel/cuda_error.hpp"
 #include "rendezvous/deadline.hpp"
 #include "rendezvous/process_identity.hpp"
 #include "rendezvous/unique_id.hpp"

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "core/session.hpp"
+#include "protocol/session.hpp"
 
 namespace weft::detail {
 namespace {

@@ -2,9 +2,9 @@
 
 #include <utility>
 
+#include "base/nvtx.hpp"
 #include "comm/call.hpp"
 #include "comm/capture.hpp"
-#include "core/nvtx.hpp"
 
 namespace weft {
 namespace detail {

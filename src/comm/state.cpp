@@ -6,14 +6,12 @@
 #include <numeric>
 #include <span>
 
+#include "base/argument.hpp"
+#include "base/choices.hpp"
+#include "base/log.hpp"
 #include "comm/agreed_tuning.hpp"
-#include "comm/choices.hpp"
 #include "comm/disagreement.hpp"
-#include "comm/exchange_state.hpp"
-#include "comm/symmetric_state.hpp"
 #include "comm/window_layout.hpp"
-#include "core/argument.hpp"
-#include "core/log.hpp"
 
 namespace weft::detail {
 namespace {
@@ -248,10 +246,9 @@ std::vector<const std::byte*> CommunicatorState::windows() const {
     for (int peer = 0; peer < size(); ++peer) all.push_back(fabric_->window(number, peer));
   };
   add(0);
-  each_exchange([&](const ExchangeState& exchange) { add(exchange.window()); });
-  each_symmetric([&](const SymmetricState& memory) {
-    add(memory.window());
-    all.push_back(fabric_->own_memory(memory.window()));  // in graphs even where nobody reaches it
+  each_tenant([&](const Tenant& tenant) {
+    add(tenant.window());
+    if (tenant.own_memory_counts()) all.push_back(fabric_->own_memory(tenant.window()));
   });
   all.push_back(fabric_->multicast());
   return all;
@@ -279,8 +276,7 @@ void CommunicatorState::allow_abort() {
 std::size_t CommunicatorState::window_bytes() const {
   if (released_) return 0;
   std::size_t bytes = window_bytes_;
-  each_exchange([&](const ExchangeState& exchange) { bytes += exchange.window_bytes(); });
-  each_symmetric([&](const SymmetricState& memory) { bytes += memory.window_bytes(); });
+  each_tenant([&](const Tenant& tenant) { bytes += tenant.window_bytes(); });
   return bytes;
 }
 
@@ -296,18 +292,19 @@ void CommunicatorState::release() {
     for (const auto& group : groups_) {
       if (group != nullptr) group->set_released();
     }
-    each_exchange([](ExchangeState& exchange) { exchange.set_released(); });
+    each_tenant([](Tenant& tenant) { tenant.set_released(); });
     fabric_->finish_calls();
   });
   windows_ = windows();
   released_ = true;  // from here on nobody writes to anybody's window
-  each_symmetric([](SymmetricState& memory) { memory.close(); });
+  each_tenant([](Tenant& tenant) { tenant.close(); });
   bootstrap_->agree_on("release: free the windows", [&] { close_windows(); });
 }
 
 void CommunicatorState::close_windows() {
-  each_symmetric([&](const SymmetricState& memory) { fabric_->close_window(memory.window()); });
-  each_exchange([&](const ExchangeState& exchange) { fabric_->close_window(exchange.window()); });
+  for (auto kind = tenants_.rbegin(); kind != tenants_.rend(); ++kind) {
+    each_in(*kind, [&](const Tenant& tenant) { fabric_->close_window(tenant.window()); });
+  }
   fabric_->close_window(0);
 }
 
@@ -317,11 +314,8 @@ void CommunicatorState::acquire() {
   });
   try {
     open_window();
-    const auto open = [&](const auto& state) {
-      fabric_->open_window(*bootstrap_, state.window(), state.window_bytes());
-    };
-    each_exchange(open);
-    each_symmetric(open);
+    each_tenant(
+        [&](const Tenant& tenant) { fabric_->open_window(*bootstrap_, tenant.window(), tenant.window_bytes()); });
   } catch (...) {
     close_windows();  // on all ranks, as all throw: a second attempt finds what this one has opened
     throw;
@@ -335,8 +329,7 @@ void CommunicatorState::acquire() {
     for (const auto& group : groups_) {
       if (group != nullptr) group->arm({}, any_moved);
     }
-    each_exchange([&](ExchangeState& exchange) { exchange.arm({}, any_moved); });
-    each_symmetric([](SymmetricState& memory) { memory.open(); });
+    each_tenant([&](Tenant& tenant) { tenant.arm({}, any_moved); });
   });
   released_ = false;
   allow_abort();

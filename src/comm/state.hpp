@@ -9,22 +9,20 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "comm/call_board.hpp"
-#include "core/plan.hpp"
-#include "core/tuning.hpp"
+#include "comm/tenant.hpp"
 #include "fabric/fabric.hpp"
 #include "fabric/origin.hpp"
+#include "tuning/tuning.hpp"
 #include "weft/collectives.hpp"
 #include "weft/communicator.hpp"
-#include "weft/moe.hpp"
 
 namespace weft::detail {
 
 class CommunicatorState;
-class ExchangeState;
-class SymmetricState;
 
 class GroupState {
  public:
@@ -109,14 +107,18 @@ class CommunicatorState : public std::enable_shared_from_this<CommunicatorState>
   // The same of the rank whose GPU takes the fewest, for choices that all ranks must make alike.
   int least_max_blocks() const { return part_of(least_max_blocks_); }
   GroupState* split(int color);  // null for color −1
-  // Both collective over the world: every rank makes, or frees, an exchange on the group of its own that it names.
-  std::shared_ptr<ExchangeState> make_exchange(GroupState& group, const ExchangeArgs& args);
-  void free_exchange(const std::shared_ptr<ExchangeState>& exchange);
-  // symmetric.cpp; the first two are collective over the world.
-  std::shared_ptr<SymmetricState> allocate_symmetric(std::size_t bytes);
-  void free_symmetric(SymmetricState& memory);
-  // The symmetric memory in which all of `bytes` bytes at `data` lie on this rank; null where none has them all.
-  const SymmetricState* symmetric_at(const void* data, std::size_t bytes) const;
+  // What the rooms of tenants make and free them with (tenants.cpp). A kind is named by the window of its first slot.
+  Bootstrap& bootstrap() const { return *bootstrap_; }
+  TenantPlace next_place(int first_window) const;
+  // Collective: opens the window and arms the tenant in a meeting for `what`. Where that fails, all ranks close it.
+  void open_tenant(Tenant& tenant, std::string_view what);
+  void keep_tenant(int first_window, int slot, std::shared_ptr<Tenant> tenant);
+  void drop_tenant(int first_window, int slot);
+  template <class Visit>
+  void each_tenant(int first_window, Visit visit) const {
+    const Tenants* const tenants = tenants_of(first_window);
+    if (tenants != nullptr) each_in(*tenants, visit);
+  }
   // Of a window that has been taken, or has moved: one that no call was ever made with. 0 stands for a released one.
   std::uint32_t new_generation() { return ++generations_; }
   void release();
@@ -159,19 +161,18 @@ class CommunicatorState : public std::enable_shared_from_this<CommunicatorState>
   [[noreturn]] void throw_found(const Found& found, const GroupState& asked) const;
   std::optional<Found> found_by_kernel(const FaultRecord& record) const;
   std::optional<Found> found_by_host() const;
-  // Those that were not freed.
+  // Those that were not freed, the lowest windows first.
   template <class Visit>
-  void each_exchange(Visit visit) const {
-    for (const auto& exchange : exchanges_) {
-      if (exchange != nullptr) visit(*exchange);
+  static void each_in(const Tenants& tenants, Visit visit) {
+    for (const auto& tenant : tenants.by_slot) {
+      if (tenant != nullptr) visit(*tenant);
     }
   }
   template <class Visit>
-  void each_symmetric(Visit visit) const {
-    for (const auto& memory : symmetric_) {
-      if (memory != nullptr) visit(*memory);
-    }
+  void each_tenant(Visit visit) const {
+    for (const Tenants& tenants : tenants_) each_in(tenants, visit);
   }
+  const Tenants* tenants_of(int first_window) const;
   std::shared_ptr<const GroupState> channel_owner(std::uint32_t channel) const;
   std::vector<CallRecord> history(const GroupState& group) const;
   void warn_when_slow(const FaultRecord& record) const;
@@ -191,16 +192,11 @@ class CommunicatorState : public std::enable_shared_from_this<CommunicatorState>
   std::mutex abort_mutex_;                 // of the two below
   bool aborted_ = false;
   bool reachable_ = true;     // the windows are there for abort() to write to
-  mutable std::mutex mutex_;  // of the three below, and of exchanges_, which status() looks at from any thread
+  mutable std::mutex mutex_;  // of the three below, and of tenants_, which status() looks at from any thread
   mutable std::uint32_t warned_epoch_ = 0;
   mutable std::optional<Found> ending_, stale_replay_;  // the first ones stay, whoever sees others later
   std::vector<std::unique_ptr<GroupState>> groups_;     // by id, the world first; null where this rank is in none
-  // By slot; null where one was freed. With channels from the other end: 63, 62, … They keep no reference to this
-  // communicator's owner.
-  std::vector<std::shared_ptr<ExchangeState>> exchanges_;
-  std::uint64_t exchanges_made_ = 0;
-  std::vector<std::shared_ptr<SymmetricState>> symmetric_;  // by slot; null where one was freed
-  std::uint64_t symmetric_made_ = 0;
+  std::vector<Tenants> tenants_;  // by first window. They keep no reference to this communicator's owner.
   std::uint32_t generations_ = 0;
 };
 

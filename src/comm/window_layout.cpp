@@ -2,12 +2,11 @@
 
 #include <algorithm>
 
-#include "core/plan.hpp"
+#include "base/units.hpp"
+#include "tuning/buffer_sizes.hpp"
 
 namespace weft::detail {
 namespace {
-
-constexpr std::size_t kMiB = std::size_t{1} << 20;
 
 std::size_t or_default(std::size_t wish, std::size_t value) {
   return wish != 0 ? wish : value;

@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "core/channel.hpp"
+#include "protocol/channel.hpp"
 #include "weft/communicator.hpp"
 
 namespace weft::detail {

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "executors/cuda_error.hpp"
+#include "kernel/cuda_error.hpp"
 
 namespace weft::detail {
 namespace {

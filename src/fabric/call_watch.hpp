@@ -14,7 +14,7 @@
 #include <thread>
 #include <vector>
 
-#include "core/call_words.hpp"
+#include "base/call_words.hpp"
 
 namespace weft::detail {
 

@@ -7,8 +7,8 @@
 #include <mutex>
 #include <vector>
 
-#include "executors/cuda_error.hpp"
 #include "fabric/fabric.hpp"
+#include "kernel/cuda_error.hpp"
 
 namespace weft::detail {
 namespace {

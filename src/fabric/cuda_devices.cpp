@@ -5,9 +5,9 @@
 #include <fmt/format.h>
 #include <nccl.h>
 
-#include "executors/cuda_error.hpp"
 #include "fabric/fabric.hpp"
 #include "fabric/nccl_api.hpp"
+#include "kernel/cuda_error.hpp"
 
 namespace weft::detail {
 

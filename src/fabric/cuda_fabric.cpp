@@ -12,9 +12,8 @@
 #include <memory>
 #include <mutex>
 
-#include "core/argument.hpp"
-#include "core/log.hpp"
-#include "executors/cuda_error.hpp"
+#include "base/argument.hpp"
+#include "base/log.hpp"
 #include "fabric/captured.hpp"
 #include "fabric/cuda_links.hpp"
 #include "fabric/cuda_window.hpp"
@@ -26,6 +25,7 @@
 #include "fabric/nccl_api.hpp"
 #include "fabric/nccl_groups.hpp"
 #include "fabric/origin.hpp"
+#include "kernel/cuda_error.hpp"
 
 namespace weft::detail {
 namespace {

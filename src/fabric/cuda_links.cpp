@@ -7,9 +7,9 @@
 #include <cstring>
 #include <string>
 
-#include "core/channel.hpp"
-#include "executors/cuda_error.hpp"
+#include "base/limits.hpp"
 #include "fabric/nvml.hpp"
+#include "kernel/cuda_error.hpp"
 #include "rendezvous/process_identity.hpp"
 
 namespace weft::detail {

@@ -6,9 +6,9 @@
 
 #include <algorithm>
 
-#include "core/channel.hpp"
-#include "executors/cuda_error.hpp"
 #include "fabric/nccl_api.hpp"
+#include "kernel/cuda_error.hpp"
+#include "protocol/channel.hpp"
 #include "team/ptx.cuh"
 
 namespace weft::detail {

@@ -9,11 +9,11 @@
 #include <string>
 #include <vector>
 
-#include "core/channel.hpp"
-#include "core/tuning.hpp"
-#include "executors/executor.hpp"
 #include "fabric/nccl_call.hpp"
+#include "kernel/executor.hpp"
+#include "protocol/channel.hpp"
 #include "rendezvous/bootstrap.hpp"
+#include "tuning/tuning.hpp"
 #include "weft/communicator.hpp"
 
 namespace weft::detail {

@@ -1,7 +1,7 @@
 // How the host reads a record that calls of this rank write.
 #pragma once
 
-#include "core/channel.hpp"
+#include "protocol/channel.hpp"
 
 namespace weft::detail {
 

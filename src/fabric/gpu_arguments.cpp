@@ -8,7 +8,7 @@
 
 #include <cstdint>
 
-#include "executors/cuda_error.hpp"
+#include "kernel/cuda_error.hpp"
 
 namespace weft::detail {
 

@@ -11,7 +11,7 @@
 #include <string>
 #include <thread>
 
-#include "core/log.hpp"
+#include "base/log.hpp"
 
 namespace weft::detail {
 namespace {

@@ -5,19 +5,20 @@
 #include <string>
 #include <vector>
 
+#include "base/peer_watch.hpp"
 #include "rendezvous/bootstrap.hpp"
 
 namespace weft::detail {
 
 // Watches the processes of all peers by pidfd, which also sees children that nobody has reaped yet. Ranks that are
 // threads of this process are never dead.
-class Liveness {
+class Liveness final : public PeerWatch {
  public:
   // Collective.
   static Liveness create(Bootstrap& bootstrap);
 
-  // The rank of a peer whose process is gone. One system call; callable from any thread.
-  std::optional<int> dead_peer() const;
+  // One system call.
+  std::optional<int> dead_peer() const override;
 
   // All of them.
   std::vector<int> dead_peers() const;

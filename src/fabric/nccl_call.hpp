@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <variant>
 
-#include "core/call_words.hpp"
+#include "base/call_words.hpp"
 #include "weft/types.hpp"
 
 namespace weft::detail {

@@ -6,9 +6,9 @@
 #include <thread>
 #include <utility>
 
-#include "core/log.hpp"
-#include "executors/cuda_error.hpp"
+#include "base/log.hpp"
 #include "fabric/nccl_api.hpp"
+#include "kernel/cuda_error.hpp"
 
 namespace weft::detail {
 namespace {

@@ -3,7 +3,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 
-#include "core/foreign.hpp"
+#include "base/foreign.hpp"
 #include "rendezvous/descriptor_passing.hpp"
 #include "rendezvous/process_identity.hpp"
 #include "rendezvous/socket.hpp"

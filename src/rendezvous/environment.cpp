@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <limits>
 
-#include "core/channel.hpp"
+#include "base/limits.hpp"
 #include "weft/error.hpp"
 
 namespace weft::detail {

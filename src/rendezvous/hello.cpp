@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <cstring>
 
-#include "core/argument.hpp"
-#include "core/build_info.hpp"
+#include "base/argument.hpp"
+#include "base/build_info.hpp"
 
 namespace weft::detail {
 namespace {

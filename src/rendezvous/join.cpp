@@ -8,8 +8,8 @@
 #include <optional>
 #include <utility>
 
-#include "core/argument.hpp"
-#include "core/channel.hpp"
+#include "base/argument.hpp"
+#include "base/limits.hpp"
 #include "rendezvous/connection.hpp"
 #include "rendezvous/door.hpp"
 #include "rendezvous/star.hpp"

@@ -7,7 +7,7 @@
 #include <deque>
 #include <mutex>
 
-#include "core/foreign.hpp"
+#include "base/foreign.hpp"
 #include "rendezvous/hello.hpp"
 #include "rendezvous/socket.hpp"
 #include "rendezvous/tcp.hpp"

@@ -6,10 +6,14 @@
 #include <string>
 #include <vector>
 
-#include "sim/kernels.hpp"
 #include "sim/machine.hpp"
 #include "sim/run.hpp"
 #include "sim/world.hpp"
+
+namespace weft::detail {
+struct ExchangeView;
+struct NormWork;
+}  // namespace weft::detail
 
 namespace weft::sim {
 
@@ -47,15 +51,17 @@ class AllReduceProgram final : public Program {
     std::vector<Stretch> symmetric;
   };
   void fill(unsigned call, unsigned rank);
+  // What a call's kernel is, its tensors and what must come out lie in the rooms of the operations.
+  void fill_all_reduce(unsigned call, unsigned rank);  // ops/all_reduce/sim_all_reduce.cpp
   // Fresh memory of a call, or that of the call whose recording it replays.
   std::vector<std::uint32_t>& make_tensors(unsigned call, unsigned rank, std::size_t bytes);
-  void fill_move(unsigned call, unsigned rank);  // sim/moves.cpp
-  // sim/norms.cpp
+  void fill_move(unsigned call, unsigned rank);  // ops/moves/sim_moves.cpp
+  // ops/norm/sim_norms.cpp
   void fill_norm(unsigned call, unsigned rank);
   Kernel kernel_of_norm(const CallSetup& spec, const detail::NormWork& work, std::uint32_t size) const;
-  void fill_counts(unsigned call, unsigned rank);  // sim/counts.cpp
+  void fill_counts(unsigned call, unsigned rank);  // ops/moves/sim_counts.cpp
   void fill_trial(unsigned call, unsigned rank);   // sim/trial.cpp
-  // sim/moe.cpp
+  // ops/moe/sim_moe.cpp
   struct Arrival {
     unsigned rank, token;  // whose token, and which
     float weight;
@@ -99,8 +105,8 @@ class AllReduceProgram final : public Program {
   std::vector<Tensors> tensors_;
   std::vector<unsigned> stream_of_;  // by thread
   // Routing tables of an exchange, by generation and rank.
-  std::vector<std::vector<std::uint64_t>> tables_;
-  std::vector<detail::RoutingHeader> routing_headers_;
+  struct RoutingMemory;
+  std::shared_ptr<RoutingMemory> tables_;
   // Stores that the rank which stops in an execution makes to its peers' memory when nothing stops it, by the end of
   // each call.
   static constexpr std::uint64_t kUnknown = ~std::uint64_t{0};

@@ -6,7 +6,7 @@
 #include <boost/context/fixedsize_stack.hpp>
 #include <exception>
 
-#include "executors/blocks.hpp"
+#include "kernel/blocks.hpp"
 #include "team/team.hpp"
 
 namespace weft::sim {

@@ -5,8 +5,6 @@
 #include <new>
 #include <stdexcept>
 
-#include "core/exchange.hpp"
-
 namespace weft::sim {
 namespace {
 
@@ -124,7 +122,7 @@ void Memory::reset() {
 
 // Of a line, or of its second half: nobody's row, with no weight.
 bool Memory::only_renews(Location at, const Pack& value) const {
-  return value.word[0] == (offsets_[at] % sizeof(Pack) == 0 ? detail::kNone : 0u);
+  return value.word[0] == (offsets_[at] % sizeof(Pack) == 0 ? kEmptyRecord : 0u);
 }
 
 const char* Memory::broken_rule(Location at, unsigned index) const {

@@ -22,7 +22,7 @@
 #include <string>
 #include <vector>
 
-#include "wire/pack.hpp"
+#include "base/pack.hpp"
 
 namespace weft::sim {
 
@@ -38,7 +38,7 @@ constexpr ThreadMask bit(unsigned thread) {
 enum class AreaKind : std::uint8_t {
   slot,     // of packs that rest at all ones: data may land on rest only, and nothing that was not read is overwritten
   header,   // of words: no peer's word is overwritten before this rank has read it
-  record,   // of a dispatch's lines: likewise, but lines that only renew the flag may be (algorithms/moe_dispatch.hpp)
+  record,   // of a dispatch's lines: likewise, but lines that only renew the flag may be (ops/moe/moe_dispatch.hpp)
   word,     // no rule
   ignored,  // loads and stores are no steps, and loads find 0: words that nobody reads in this set-up
 };
@@ -49,6 +49,9 @@ struct Area {
   AreaKind kind;
   std::function<std::string(std::size_t offset)> name;
 };
+
+// The first word of a record that is nobody's row.
+inline constexpr std::uint32_t kEmptyRecord = 0xffffffffu;
 
 class Memory {
  public:

@@ -12,7 +12,7 @@ void World::name_region(Memory& memory, unsigned group, unsigned rank) const {
   const std::size_t region = region_offset(group, rank);
   // Calls that overlap, or are others than the peers', break every rule; what counts is how they end.
   const bool no_rules = setup_.faults.unordered_rank >= 0 || setup_.faults.odd;
-  if (setup_.has_exchange()) return exchange_.name_region(memory, group, rank, region, !no_rules);
+  if (setup_.has_exchange()) return exchange_->name_region(memory, group, rank, region, !no_rules);
   const std::size_t size = groups_[group].size();
   const std::string prefix =
       groups_.size() > 1 ? fmt::format("rank{}.group{}.", rank, group) : fmt::format("rank{}.", rank);

@@ -1,12 +1,12 @@
-// How a launch runs in the simulator: as executors/collective.cuh runs a kernel, thread by thread, or as
-// executors/blocks.hpp does, phase by phase.
+// How a launch runs in the simulator: as kernel/collective.cuh runs a kernel, thread by thread, or as
+// kernel/blocks.hpp does, phase by phase.
 #pragma once
 
 #include <array>
 #include <functional>
 
-#include "core/session.hpp"
-#include "executors/blocks.hpp"
+#include "kernel/blocks.hpp"
+#include "protocol/session.hpp"
 #include "sim/team.hpp"
 #include "weft/error.hpp"
 
@@ -47,7 +47,7 @@ Kernel kernel_of(const typename A::Work& work, bool one_thread) {
   return [run, work](Machine& machine, Place place, const detail::Call& call) { run(machine, place, call, work); };
 }
 
-// Of what one rank does alone (algorithms/one_rank.hpp).
+// Of what one rank does alone (protocol/one_rank.hpp).
 template <class A, int unit, unsigned lanes = 1>
 Kernel one_rank_kernel_of(const typename A::Work& work, bool one_thread) {
   return [work, one_thread](Machine& machine, Place place, const detail::Call& call) {

@@ -8,8 +8,8 @@
 #include <string_view>
 #include <vector>
 
-#include "core/channel.hpp"
-#include "core/norm_work.hpp"
+#include "numeric/row_scaling.hpp"
+#include "protocol/channel.hpp"
 #include "weft/moe.hpp"
 #include "weft/types.hpp"
 
@@ -191,7 +191,9 @@ std::vector<CallSetup> releases(const std::vector<CallSetup>& eager, int last_ra
 const std::vector<Setup>& all_setups();
 const Setup& find_setup(std::string_view name);  // or one of sim/fault_setups.hpp; throws weft::Error
 bool is_listed(const Setup& setup);              // whether find_setup() finds it: a trial is in no list
-// Those of dispatch and combine.
+// Those of each operation, which lie in its room.
+std::vector<Setup> small_all_reduce_setups();
+std::vector<Setup> large_all_reduce_setups();
 std::vector<Setup> small_move_setups();
 std::vector<Setup> large_move_setups();
 std::vector<Setup> symmetric_setups();

@@ -7,7 +7,7 @@
 #include <numeric>
 #include <stdexcept>
 
-#include "core/plan.hpp"
+#include "tuning/tuning.hpp"
 #include "weft/error.hpp"
 
 namespace weft::sim {
@@ -24,7 +24,8 @@ static_assert(kRecordOffset + detail::kFaultKinds * sizeof(FaultRecord) <= kEven
 
 }  // namespace
 
-World::World(const Setup& setup) : setup_(setup), exchange_(setup), groups_(setup.groups) {
+World::World(const Setup& setup) : setup_(setup), groups_(setup.groups) {
+  if (setup.has_exchange()) exchange_ = exchange_regions(setup);
   if (groups_.empty()) {
     groups_.emplace_back(setup.ranks);
     std::iota(groups_[0].begin(), groups_[0].end(), 0u);
@@ -33,7 +34,7 @@ World::World(const Setup& setup) : setup_(setup), exchange_(setup), groups_(setu
   state_offset_ = detail::kWindowHeaderBytes;
   for (const auto& group : groups_) {
     if (setup.has_exchange()) {
-      layouts_.push_back(exchange_.channel(static_cast<unsigned>(layouts_.size())));
+      layouts_.push_back(exchange_->channel(static_cast<unsigned>(layouts_.size())));
       state_offset_ += layouts_.back().bytes;
       continue;
     }
@@ -256,7 +257,7 @@ void World::build(Memory& memory) {
       make_old(layout.symmetric_signals, 2 * layout.symmetric_chunks * size);
       make_old(layout.invitations, layout.symmetric_chunks != 0 ? size : 0);
       make_old(multimem_.signals, 2 * multimem_.chunks * size);
-      if (group == 0 && has_old_records()) exchange_.age_records(base_ + region_offset(0, rank), setup_.start_epoch);
+      if (group == 0 && has_old_records()) exchange_->age_records(base_ + region_offset(0, rank), setup_.start_epoch);
       name_region(memory, group, rank);
 
       detail::Channel& c = channel(group, rank);
@@ -309,7 +310,7 @@ std::string World::check_rest(Memory& memory) const {
         expect(&state->epochs[block].value, setup_.start_epoch + calls);
       }
       if (group != 0 || !has_old_records() || !wrong.empty()) continue;
-      wrong = exchange_.check_records(memory, base_ + region_offset(0, rank), setup_.start_epoch + calls);
+      wrong = exchange_->check_records(memory, base_ + region_offset(0, rank), setup_.start_epoch + calls);
     }
   }
   for (unsigned rank = 0; rank < setup_.ranks && wrong.empty(); ++rank) {

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "core/channel.hpp"
-#include "sim/exchange.hpp"
+#include "protocol/channel.hpp"
 #include "sim/machine.hpp"
+#include "sim/regions.hpp"
 #include "sim/setup.hpp"
 
 namespace weft::sim {
@@ -28,7 +28,7 @@ class World {
     std::vector<unsigned> calls;  // indices into setup.calls
     bool host = false;            // no call: a thread of the rank's host
   };
-  const ExchangePlan& exchange() const { return exchange_; }
+  const Regions& exchange() const { return *exchange_; }  // of a set-up with one
   const std::vector<std::vector<unsigned>>& groups() const { return groups_; }
   const std::vector<Stream>& streams() const { return streams_; }
   unsigned group_rank(unsigned group, unsigned rank) const;
@@ -74,7 +74,7 @@ class World {
   void name_region(Memory& memory, unsigned group, unsigned rank) const;
 
   Setup setup_;
-  ExchangePlan exchange_;
+  std::shared_ptr<const Regions> exchange_;
   std::vector<std::vector<unsigned>> groups_;
   std::vector<Stream> streams_;
   unsigned thread_count_ = 0, most_blocks_ = 0;

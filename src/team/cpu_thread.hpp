@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <thread>
 
-#include "fabric/liveness.hpp"
+#include "base/peer_watch.hpp"
 #include "team/team.hpp"
 
 namespace weft::detail {
@@ -24,8 +24,8 @@ class CpuThread {
   static constexpr std::uint64_t kSomebodyElseNs = 20'000;  // a yield that took longer has let somebody else work
   static constexpr bool kMulticast = false;
 
-  CpuThread(std::uint32_t block_rank, std::uint32_t blocks, Liveness* liveness)
-      : block_rank_(block_rank), blocks_(blocks), liveness_(liveness) {}
+  CpuThread(std::uint32_t block_rank, std::uint32_t blocks, const PeerWatch* watch)
+      : block_rank_(block_rank), blocks_(blocks), watch_(watch) {}
 
   static constexpr std::uint32_t thread_rank() { return 0; }
   static constexpr std::uint32_t size() { return 1; }
@@ -104,12 +104,12 @@ class CpuThread {
     sched_yield();
     crowded = now() - begin > kSomebodyElseNs;
   }
-  int dead_peer() const { return liveness_ == nullptr ? -1 : liveness_->dead_peer().value_or(-1); }
+  int dead_peer() const { return watch_ == nullptr ? -1 : watch_->dead_peer().value_or(-1); }
 
  private:
   std::uint32_t block_rank_;
   std::uint32_t blocks_;
-  Liveness* liveness_;
+  const PeerWatch* watch_;
   std::array<std::uint64_t, kSharedWords> shared_;  // written before it is read
 };
 

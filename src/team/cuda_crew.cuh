@@ -9,7 +9,7 @@
 namespace weft::detail {
 
 // Blocks begin and end a call as a whole; between, all is the crew's but for the words that threads share, which are
-// the block's: crews may write the same to them, and nothing else (algorithms/shares.hpp). Crews that follow each other
+// the block's: crews may write the same to them, and nothing else (ops/moves/shares.hpp). Crews that follow each other
 // are of different blocks, so that every block has crews of each kind where algorithms tell them apart by number.
 class CudaCrew : public CudaBlock {
  public:

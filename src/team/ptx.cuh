@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "wire/pack.hpp"
+#include "base/pack.hpp"
 
 namespace weft::detail::ptx {
 

@@ -43,8 +43,8 @@
 #include <concepts>
 #include <cstdint>
 
-#include "team/function.hpp"
-#include "wire/pack.hpp"
+#include "base/function.hpp"
+#include "base/pack.hpp"
 
 namespace weft::detail {
 

@@ -9,8 +9,8 @@
 
 #include <cstdint>
 
-#include "team/function.hpp"
-#include "wire/pack.hpp"
+#include "base/function.hpp"
+#include "base/pack.hpp"
 
 namespace weft::detail {
 

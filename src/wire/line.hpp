@@ -2,15 +2,15 @@
 // (NCCL's LL protocol).
 //
 // The flag is the epoch without its top bit, which never equals the resting word. Readers put the resting word back
-// (wire/pack.hpp): a slot that no call has touched for 2^31 calls can then not be taken for new data, which an epoch
+// (base/pack.hpp): a slot that no call has touched for 2^31 calls can then not be taken for new data, which an epoch
 // alone could not promise.
 #pragma once
 
 #include <concepts>
 #include <cstdint>
 
-#include "team/function.hpp"
-#include "wire/pack.hpp"
+#include "base/function.hpp"
+#include "base/pack.hpp"
 
 namespace weft::detail {
 

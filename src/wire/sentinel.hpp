@@ -8,10 +8,10 @@
 
 #include <cstdint>
 
-#include "core/numeric.hpp"
-#include "team/function.hpp"
+#include "base/function.hpp"
+#include "base/pack.hpp"
+#include "numeric/numeric.hpp"
 #include "weft/types.hpp"
-#include "wire/pack.hpp"
 
 namespace weft::detail {
 

@@ -7,7 +7,7 @@
 
 #include <cstdint>
 
-#include "team/function.hpp"
+#include "base/function.hpp"
 
 namespace weft::detail {
 

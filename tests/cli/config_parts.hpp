@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "cli/models.hpp"
+#include "models/models.hpp"
 
 namespace weft::cli {
 

@@ -1,5 +1,5 @@
 // Cores that there are, and what is not said where they are too few.
-#include "cli/cores.hpp"
+#include "workloads/cores.hpp"
 
 #include <gtest/gtest.h>
 #include <sched.h>
@@ -10,7 +10,7 @@
 #include <thread>
 
 #include "cli/run.hpp"
-#include "cli/speed_up.hpp"
+#include "workloads/speed_up.hpp"
 
 namespace weft::cli {
 namespace {

@@ -8,9 +8,9 @@
 #include <sstream>
 
 #include "cli/launch.hpp"
-#include "cli/machine.hpp"
-#include "cli/ranks.hpp"
-#include "cli/table.hpp"
+#include "common/machine.hpp"
+#include "common/ranks.hpp"
+#include "common/table.hpp"
 
 namespace weft::cli {
 namespace {

@@ -1,5 +1,5 @@
 // weft bench gather, on CPU ranks.
-#include "cli/gather_measure.hpp"
+#include "bench/gather_measure.hpp"
 
 #include <gtest/gtest.h>
 
@@ -7,9 +7,9 @@
 #include <map>
 #include <set>
 
-#include "cli/gather_reference.hpp"
-#include "cli/rank_device.hpp"
+#include "bench/rank_device.hpp"
 #include "cli/run.hpp"
+#include "workloads/gather_reference.hpp"
 
 namespace weft::cli {
 namespace {

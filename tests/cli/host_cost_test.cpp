@@ -3,8 +3,8 @@
 
 #include <vector>
 
+#include "bench/every_operation.hpp"
 #include "cli/counted_memory.hpp"
-#include "cli/every_operation.hpp"
 #include "support/cases.hpp"
 #include "support/world.hpp"
 

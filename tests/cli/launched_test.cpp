@@ -4,7 +4,7 @@
 #include <filesystem>
 
 #include "cli/launch.hpp"
-#include "core/tuning.hpp"
+#include "tuning/tuning.hpp"
 
 namespace weft::cli {
 namespace {

@@ -7,7 +7,7 @@
 #include <set>
 
 #include "cli/config_parts.hpp"
-#include "cli/models.hpp"
+#include "models/models.hpp"
 
 namespace weft::cli {
 namespace {

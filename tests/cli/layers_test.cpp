@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/config_parts.hpp"
-#include "cli/models.hpp"
+#include "models/models.hpp"
 #include "weft/error.hpp"
 
 namespace weft::cli {

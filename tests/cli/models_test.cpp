@@ -1,7 +1,7 @@
 // config.json of each architecture style: the fields lie under different names.
-#include "cli/models.hpp"
-#include "cli/config_file.hpp"
-#include "cli/presets.hpp"
+#include "models/models.hpp"
+#include "models/config_file.hpp"
+#include "models/presets.hpp"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>

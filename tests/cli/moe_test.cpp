@@ -9,9 +9,9 @@
 #include <utility>
 #include <vector>
 
-#include "cli/models.hpp"
-#include "cli/presets.hpp"
 #include "cli/run.hpp"
+#include "models/models.hpp"
+#include "models/presets.hpp"
 #include "weft/moe.hpp"
 
 namespace weft::cli {

@@ -4,8 +4,8 @@
 #include <cmath>
 #include <cstring>
 
-#include "cli/norm_reference.hpp"
 #include "cli/run.hpp"
+#include "workloads/norm_reference.hpp"
 
 namespace weft::cli {
 namespace {

@@ -1,5 +1,5 @@
 // Models that need no file.
-#include "cli/presets.hpp"
+#include "models/presets.hpp"
 
 #include <gtest/gtest.h>
 

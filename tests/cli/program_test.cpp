@@ -5,10 +5,10 @@
 #include <fstream>
 #include <sstream>
 
-#include "cli/bench_options.hpp"
+#include "bench/bench_options.hpp"
 #include "cli/run.hpp"
-#include "core/tuning.hpp"
 #include "support/ranks.hpp"
+#include "tuning/tuning.hpp"
 #include "weft/moe.hpp"
 
 namespace weft::cli {

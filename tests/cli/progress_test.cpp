@@ -1,10 +1,10 @@
 // The progress bar, on terminals of several widths.
-#include "cli/progress.hpp"
+#include "common/progress.hpp"
 
 #include <gtest/gtest.h>
 
-#include "cli/table.hpp"
 #include "cli/terminal.hpp"
+#include "common/table.hpp"
 
 namespace weft::cli {
 namespace {

@@ -1,5 +1,5 @@
 // Whether a launcher has started the program goes by the same rules as Communicator::from_environment().
-#include "cli/ranks.hpp"
+#include "common/ranks.hpp"
 
 #include <gtest/gtest.h>
 

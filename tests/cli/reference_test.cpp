@@ -1,5 +1,5 @@
 // The benchmark's own reference: a benchmark that accepts wrong results is worse than none.
-#include "cli/reference.hpp"
+#include "workloads/reference.hpp"
 
 #include <gtest/gtest.h>
 

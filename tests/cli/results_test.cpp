@@ -1,7 +1,7 @@
 // What becomes of samples.
 #include <gtest/gtest.h>
 
-#include "cli/bench_options.hpp"
+#include "bench/bench_options.hpp"
 
 namespace weft::cli {
 namespace {

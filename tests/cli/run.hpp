@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "cli/commands.hpp"
+#include "common/commands.hpp"
 
 namespace weft::cli {
 

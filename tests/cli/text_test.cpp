@@ -1,8 +1,8 @@
 // Sizes and tables.
 #include <gtest/gtest.h>
 
-#include "cli/sizes.hpp"
-#include "cli/table.hpp"
+#include "common/sizes.hpp"
+#include "common/table.hpp"
 #include "weft/error.hpp"
 
 namespace weft::cli {

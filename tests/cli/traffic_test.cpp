@@ -6,9 +6,9 @@
 #include <span>
 #include <vector>
 
-#include "cli/models.hpp"
-#include "cli/moe_traffic.hpp"
-#include "cli/presets.hpp"
+#include "models/models.hpp"
+#include "models/presets.hpp"
+#include "workloads/moe_traffic.hpp"
 
 namespace weft::cli {
 namespace {

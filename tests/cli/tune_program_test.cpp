@@ -8,9 +8,9 @@
 #include <sstream>
 
 #include "cli/run.hpp"
-#include "cli/tune_state.hpp"
-#include "core/tuning.hpp"
 #include "support/ranks.hpp"
+#include "tune/tune_state.hpp"
+#include "tuning/tuning.hpp"
 
 namespace weft::cli {
 namespace {

@@ -1,8 +1,8 @@
 // weft tune: the search, and the steps that come of it.
 #include <gtest/gtest.h>
 
-#include "cli/tuner.hpp"
 #include "support/ranks.hpp"
+#include "tune/tuner.hpp"
 
 namespace weft::cli {
 namespace {

@@ -4,9 +4,9 @@
 #include <map>
 #include <set>
 
-#include "cli/pair_measure.hpp"
+#include "bench/pair_measure.hpp"
 #include "cli/run.hpp"
-#include "cli/verify_checks.hpp"
+#include "verify/verify_checks.hpp"
 
 namespace weft::cli {
 namespace {

@@ -4,10 +4,10 @@
 
 #include <cmath>
 
-#include "core/plan.hpp"
 #include "support/cases.hpp"
 #include "support/sanitized.hpp"
 #include "support/world.hpp"
+#include "wire/payload.hpp"
 
 namespace weft::test {
 namespace {

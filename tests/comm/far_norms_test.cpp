@@ -3,8 +3,8 @@
 
 #include <cstring>
 
-#include "core/norm_kernels.hpp"
-#include "executors/executor.hpp"
+#include "kernel/executor.hpp"
+#include "ops/norm/norm_kernels.hpp"
 #include "support/far.hpp"
 #include "support/norms.hpp"
 #include "support/ranks.hpp"

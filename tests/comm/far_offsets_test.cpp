@@ -6,8 +6,8 @@
 #include <cstring>
 #include <stdexcept>
 
-#include "core/all_reduce_kernels.hpp"
-#include "executors/executor.hpp"
+#include "kernel/executor.hpp"
+#include "ops/all_reduce/all_reduce_kernels.hpp"
 #include "support/cases.hpp"
 #include "support/far.hpp"
 #include "support/ranks.hpp"

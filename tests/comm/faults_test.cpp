@@ -6,10 +6,10 @@
 #include <latch>
 #include <thread>
 
-#include "core/plan.hpp"
 #include "support/cases.hpp"
 #include "support/ranks.hpp"
 #include "support/world.hpp"
+#include "tuning/tuning.hpp"
 
 namespace weft::test {
 namespace {

@@ -4,7 +4,6 @@
 
 #include <random>
 
-#include "core/plan.hpp"
 #include "support/moves.hpp"
 #include "support/sanitized.hpp"
 #include "support/world.hpp"

@@ -9,13 +9,13 @@
 #include <optional>
 #include <vector>
 
-#include "comm/symmetric_state.hpp"
 #include "support/mapped.hpp"
 #include "support/moving_windows.hpp"
 #include "support/processes.hpp"
 #include "support/ranks.hpp"
 #include "support/symmetric_cases.hpp"
 #include "support/world.hpp"
+#include "symmetric/symmetric_state.hpp"
 #include "weft/collectives.hpp"
 #include "weft/moe.hpp"
 #include "weft/recording.hpp"
@@ -67,7 +67,8 @@ const detail::CommunicatorState& state_of(const Communicator& communicator) {
 
 // What calls find: this very memory, with the addresses that peer() tells.
 void expect_found(const Communicator& communicator, const SymmetricMemory& memory) {
-  const detail::SymmetricState* const found = state_of(communicator).symmetric_at(memory.data(), memory.bytes());
+  const detail::SymmetricState* const found =
+      detail::symmetric_at(state_of(communicator), memory.data(), memory.bytes());
   ensure(found != nullptr, "not found");
   EXPECT_EQ(found->bytes(), memory.bytes());
   EXPECT_EQ(memory.peer(communicator.rank()), memory.data());
@@ -144,33 +145,33 @@ TEST(SymmetricMemory, CallsFindWhatLiesInItAsAWhole) {
   expect_all_well(run_world(2, cpu_config(), [](Communicator& communicator, int) {
     const detail::CommunicatorState& state = state_of(communicator);
     std::byte elsewhere[64];
-    EXPECT_EQ(state.symmetric_at(elsewhere, 1), nullptr);
+    EXPECT_EQ(detail::symmetric_at(state, elsewhere, 1), nullptr);
     SymmetricMemory first = SymmetricMemory::allocate(communicator, 1000);
     SymmetricMemory second = SymmetricMemory::allocate(communicator, 1000);
     auto* const data = static_cast<std::byte*>(first.data());
-    const detail::SymmetricState* const found = state.symmetric_at(data, 1000);
+    const detail::SymmetricState* const found = detail::symmetric_at(state, data, 1000);
     ensure(found != nullptr, "not found");
     EXPECT_EQ(found->number(), 0u);
-    EXPECT_EQ(state.symmetric_at(data + 999, 1), found);
-    EXPECT_EQ(state.symmetric_at(data + 10, 990), found);
-    EXPECT_EQ(state.symmetric_at(data + 10, 991), nullptr);
-    EXPECT_EQ(state.symmetric_at(data + 1000, 1), nullptr);
-    EXPECT_EQ(state.symmetric_at(data - 1, 2), nullptr);
-    EXPECT_EQ(state.symmetric_at(data + 1, ~std::size_t{0}), nullptr);
-    EXPECT_EQ(state.symmetric_at(elsewhere, 1), nullptr);
-    EXPECT_EQ(state.symmetric_at(nullptr, 0), nullptr);
-    const detail::SymmetricState* const other = state.symmetric_at(second.data(), 1000);
+    EXPECT_EQ(detail::symmetric_at(state, data + 999, 1), found);
+    EXPECT_EQ(detail::symmetric_at(state, data + 10, 990), found);
+    EXPECT_EQ(detail::symmetric_at(state, data + 10, 991), nullptr);
+    EXPECT_EQ(detail::symmetric_at(state, data + 1000, 1), nullptr);
+    EXPECT_EQ(detail::symmetric_at(state, data - 1, 2), nullptr);
+    EXPECT_EQ(detail::symmetric_at(state, data + 1, ~std::size_t{0}), nullptr);
+    EXPECT_EQ(detail::symmetric_at(state, elsewhere, 1), nullptr);
+    EXPECT_EQ(detail::symmetric_at(state, nullptr, 0), nullptr);
+    const detail::SymmetricState* const other = detail::symmetric_at(state, second.data(), 1000);
     ensure(other != nullptr, "the second is not found");
     EXPECT_EQ(other->number(), 1u);
     first.free();
-    EXPECT_EQ(state.symmetric_at(data, 1), nullptr);
+    EXPECT_EQ(detail::symmetric_at(state, data, 1), nullptr);
     const SymmetricMemory third = SymmetricMemory::allocate(communicator, 1000);
-    EXPECT_EQ(state.symmetric_at(third.data(), 1000)->number(), 2u);
+    EXPECT_EQ(detail::symmetric_at(state, third.data(), 1000)->number(), 2u);
     void* const before = third.data();
     communicator.release();
-    EXPECT_EQ(state.symmetric_at(before, 1), nullptr);
+    EXPECT_EQ(detail::symmetric_at(state, before, 1), nullptr);
     communicator.acquire();
-    EXPECT_EQ(state.symmetric_at(third.data(), 1000)->number(), 2u);
+    EXPECT_EQ(detail::symmetric_at(state, third.data(), 1000)->number(), 2u);
   }));
 }
 

@@ -7,12 +7,12 @@
 #include <fstream>
 #include <random>
 
-#include "core/tuning.hpp"
 #include "support/norms.hpp"
 #include "support/ranks.hpp"
 #include "support/sanitized.hpp"
 #include "support/thresholds.hpp"
 #include "support/world.hpp"
+#include "tuning/tuning.hpp"
 
 namespace weft::test {
 namespace {

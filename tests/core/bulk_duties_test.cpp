@@ -1,11 +1,12 @@
-// What the blocks of a bulk all-reduce do (algorithms/bulk_all_reduce.hpp), for any number of blocks, slots and chunks.
+// What the blocks of a bulk all-reduce do (ops/all_reduce/bulk_all_reduce.hpp), for any number of blocks, slots and
+// chunks.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <utility>
 #include <vector>
 
-#include "algorithms/bulk_all_reduce.hpp"
+#include "ops/all_reduce/bulk_all_reduce.hpp"
 
 namespace weft::detail {
 namespace {

@@ -1,4 +1,4 @@
-#include "core/fingerprint.hpp"
+#include "base/fingerprint.hpp"
 
 #include <gtest/gtest.h>
 

@@ -5,12 +5,12 @@
 #include <set>
 #include <vector>
 
-#include "core/all_reduce_kernels.hpp"
-#include "core/moe_kernels.hpp"
-#include "core/move_kernels.hpp"
-#include "core/norm_kernels.hpp"
-#include "core/rejection_kernels.hpp"
-#include "core/take_kernels.hpp"
+#include "comm/rejection_kernels.hpp"
+#include "ops/all_reduce/all_reduce_kernels.hpp"
+#include "ops/moe/moe_kernels.hpp"
+#include "ops/moves/move_kernels.hpp"
+#include "ops/moves/take_kernels.hpp"
+#include "ops/norm/norm_kernels.hpp"
 
 namespace weft::test {
 namespace {

@@ -1,5 +1,5 @@
 // What an operator reads: levels by name, and a warning before a wait becomes an error.
-#include "core/log.hpp"
+#include "base/log.hpp"
 
 #include <gtest/gtest.h>
 #include <spdlog/sinks/ostream_sink.h>

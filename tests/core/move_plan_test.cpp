@@ -1,13 +1,13 @@
 // Grids of copies and reduce-scatters, where they go over to chunks, and who takes a detour.
-#include "core/plan.hpp"
+#include "ops/moves/move_plan.hpp"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cstdint>
 
-#include "core/channel.hpp"
-#include "core/detour.hpp"
+#include "protocol/channel.hpp"
+#include "protocol/detour.hpp"
 
 namespace weft::detail {
 namespace {

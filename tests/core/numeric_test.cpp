@@ -1,5 +1,5 @@
 // Conversions and reductions of the element types, against arithmetic in double.
-#include "core/numeric.hpp"
+#include "numeric/numeric.hpp"
 
 #include <gtest/gtest.h>
 

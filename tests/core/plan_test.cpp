@@ -1,5 +1,8 @@
 // Plans and layouts: pure functions that all ranks must compute alike.
-#include "core/plan.hpp"
+#include "ops/all_reduce/all_reduce_plan.hpp"
+#include "ops/norm/norm_plan.hpp"
+#include "tuning/tuning.hpp"
+#include "wire/payload.hpp"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -8,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/channel.hpp"
+#include "protocol/channel.hpp"
 #include "support/cases.hpp"
 
 namespace weft::detail {
@@ -218,7 +221,7 @@ TEST(Plan, GridsAreWithinTheirLimitsAndTheCallersWishHolds) {
   EXPECT_EQ(plan_all_reduce(q).threads, 96);
 }
 
-// The rules of algorithms/bulk_all_reduce.hpp.
+// The rules of ops/all_reduce/bulk_all_reduce.hpp.
 TEST(Plan, BulkBlocksThatMakeAllHopsDivideTheSlotsAndOthersAreTwoOrMore) {
   int with_crews = 0;
   for (const Device device : {Device::cpu, Device::cuda}) {

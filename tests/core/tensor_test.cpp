@@ -1,5 +1,5 @@
 // Packs of a tensor: ends, alignments, and offsets past 2^32.
-#include "core/tensor.hpp"
+#include "numeric/tensor.hpp"
 
 #include <gtest/gtest.h>
 

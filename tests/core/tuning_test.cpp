@@ -1,11 +1,11 @@
 // Tuning tables: what is shipped, what a file may say, and which table serves whom.
-#include "core/tuning.hpp"
+#include "tuning/tuning.hpp"
 
 #include <gtest/gtest.h>
 
 #include <fstream>
 
-#include "core/plan.hpp"
+#include "ops/all_reduce/all_reduce_plan.hpp"
 #include "support/ranks.hpp"
 #include "support/world.hpp"
 #include "weft/collectives.hpp"

@@ -1,4 +1,4 @@
-#include "cli/models.hpp"
+#include "models/models.hpp"
 
 #include <fmt/format.h>
 #include <sys/mman.h>

@@ -1,4 +1,4 @@
-#include "core/tuning.hpp"
+#include "tuning/tuning.hpp"
 
 #include <string>
 

@@ -6,11 +6,11 @@
 #include <string>
 #include <string_view>
 
-#include "core/plan.hpp"
-#include "executors/cuda_error.hpp"
 #include "gpu/support/gpu_world.hpp"
 #include "gpu/support/kernels.hpp"
+#include "kernel/cuda_error.hpp"
 #include "support/ranks.hpp"
+#include "wire/payload.hpp"
 
 namespace weft::test {
 namespace {

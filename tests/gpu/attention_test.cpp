@@ -6,9 +6,9 @@
 
 #include <cstring>
 
-#include "executors/cuda_error.hpp"
 #include "gpu/support/gpu_world.hpp"
 #include "gpu/support/graph.hpp"
+#include "kernel/cuda_error.hpp"
 #include "support/ranks.hpp"
 
 namespace weft::test {

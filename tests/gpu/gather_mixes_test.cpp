@@ -5,11 +5,11 @@
 #include <deque>
 #include <random>
 
-#include "executors/cuda_error.hpp"
 #include "gpu/support/dawdle.hpp"
 #include "gpu/support/gpu_world.hpp"
 #include "gpu/support/graph.hpp"
 #include "gpu/support/kernels.hpp"
+#include "kernel/cuda_error.hpp"
 #include "support/move_mixes.hpp"
 #include "support/ranks.hpp"
 #include "weft/symmetric.hpp"

@@ -5,8 +5,8 @@
 #include <optional>
 #include <thread>
 
-#include "executors/cuda_error.hpp"
 #include "gpu/support/gpu_world.hpp"
+#include "kernel/cuda_error.hpp"
 #include "support/ranks.hpp"
 
 namespace weft::test {

@@ -9,10 +9,10 @@
 #include <cstdlib>
 #include <thread>
 
-#include "executors/cuda_error.hpp"
 #include "gpu/support/gpu_moe.hpp"
 #include "gpu/support/gpu_world.hpp"
 #include "gpu/support/links.hpp"
+#include "kernel/cuda_error.hpp"
 #include "support/moe_batches.hpp"
 #include "support/ranks.hpp"
 #include "support/spawned.hpp"

@@ -10,8 +10,8 @@
 #include <stdexcept>
 #include <thread>
 
-#include "executors/cuda_error.hpp"
 #include "gpu/support/gpu_world.hpp"
+#include "kernel/cuda_error.hpp"
 #include "support/ranks.hpp"
 
 namespace weft::test {

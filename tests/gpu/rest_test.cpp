@@ -3,9 +3,9 @@
 
 #include <vector>
 
-#include "executors/cuda_error.hpp"
 #include "gpu/support/gpu_world.hpp"
 #include "gpu/support/kernels.hpp"
+#include "kernel/cuda_error.hpp"
 #include "support/ranks.hpp"
 #include "weft/symmetric.hpp"
 

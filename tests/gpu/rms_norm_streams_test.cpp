@@ -5,9 +5,9 @@
 #include <memory>
 #include <vector>
 
-#include "executors/cuda_error.hpp"
 #include "gpu/support/gpu_norm.hpp"
 #include "gpu/support/kernels.hpp"
+#include "kernel/cuda_error.hpp"
 #include "support/ranks.hpp"
 
 namespace weft::test {

@@ -4,9 +4,9 @@
 #include <memory>
 #include <random>
 
-#include "executors/cuda_error.hpp"
 #include "gpu/support/gpu_world.hpp"
 #include "gpu/support/kernels.hpp"
+#include "kernel/cuda_error.hpp"
 
 namespace weft::test {
 namespace {

@@ -5,10 +5,10 @@
 #include <memory>
 #include <thread>
 
-#include "executors/cuda_error.hpp"
 #include "gpu/support/gpu_norm.hpp"
 #include "gpu/support/graph.hpp"
 #include "gpu/support/kernels.hpp"
+#include "kernel/cuda_error.hpp"
 #include "support/ranks.hpp"
 #include "support/spawned.hpp"
 #include "weft/recording.hpp"

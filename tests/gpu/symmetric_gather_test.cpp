@@ -4,10 +4,10 @@
 #include <algorithm>
 #include <random>
 
-#include "executors/cuda_error.hpp"
 #include "gpu/support/gpu_move.hpp"
 #include "gpu/support/graph.hpp"
 #include "gpu/support/kernels.hpp"
+#include "kernel/cuda_error.hpp"
 #include "support/move_mixes.hpp"
 #include "support/ranks.hpp"
 #include "support/symmetric_cases.hpp"

@@ -5,10 +5,10 @@
 
 #include <vector>
 
-#include "comm/symmetric_state.hpp"
-#include "executors/cuda_error.hpp"
 #include "gpu/support/gpu_world.hpp"
+#include "kernel/cuda_error.hpp"
 #include "support/ranks.hpp"
+#include "symmetric/symmetric_state.hpp"
 #include "weft/collectives.hpp"
 
 namespace weft::test {
@@ -49,7 +49,7 @@ void write_to_all(Communicator& communicator, GpuRank& gpu, const SymmetricMemor
 // What kernels read.
 void expect_table(const Communicator& communicator, const SymmetricMemory& memory) {
   const detail::SymmetricState* const found =
-      communicator.world().state().communicator().symmetric_at(memory.data(), memory.bytes());
+      detail::symmetric_at(communicator.world().state().communicator(), memory.data(), memory.bytes());
   ensure(found != nullptr, "not found");
   std::vector<const void*> table(detail::kMaxRanks);
   check_cuda(cudaMemcpy(table.data(), found->table(), table.size() * sizeof(void*), cudaMemcpyDeviceToHost), "table");

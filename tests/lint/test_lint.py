@@ -8,7 +8,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools"))
 import lint  # noqa: E402
 
-ALGORITHM = "src/algorithms/new.hpp"
+ALGORITHM = "src/ops/moves/new.hpp"
 LIBRARY = "src/comm/new.cpp"
 PTX = "src/team/ptx.cuh"
 
@@ -25,12 +25,16 @@ BAD = [
     (ALGORITHM, "if constexpr (std::is_same_v<T, CpuThread>) return;", "which executor"),
     (ALGORITHM, "if constexpr (std::is_same_v<T, sim::SimTeam>) return;", "which executor"),
     (ALGORITHM, "if (device == Device::cpu) return;", "which executor"),
-    (ALGORITHM, '#include "executors/executor.hpp"', "executor or a fabric"),
+    (ALGORITHM, '#include "kernel/executor.hpp"', "executor or a fabric"),
+    (ALGORITHM, '#include "kernel/blocks.hpp"', "executor or a fabric"),
     (ALGORITHM, '#include "fabric/fabric.hpp"', "executor or a fabric"),
     (ALGORITHM, '#include "sim/memory.hpp"', "executor or a fabric"),
     (ALGORITHM, '#include "team/cpu_thread.hpp"', "a team of one executor"),
     (ALGORITHM, '#include "team/ptx.cuh"', "a team of one executor"),
     ("src/wire/new.hpp", "if (device == Device::cpu) return;", "which executor"),
+    ("src/protocol/new.hpp", "#ifdef __CUDACC__", "architecture"),
+    ("src/ops/new.hpp", "if (device == Device::cpu) return;", "which executor"),
+    ("src/comm/rejection.hpp", "#ifdef __CUDACC__", "architecture"),
     (LIBRARY, 'asm("nop;");', "inline assembly"),
     (LIBRARY, 'asm volatile("nop;");', "inline assembly"),
     (LIBRARY, 'asm("trap;");', "traps"),
@@ -59,8 +63,11 @@ GOOD = [
     (ALGORITHM, "return Line::arrived<T::kAtomicBytes>(line, s.epoch);"),
     (ALGORITHM, "if (known_size <= T::kLeastThreads) break;"),
     (ALGORITHM, '#include "team/team.hpp"'),
-    (ALGORITHM, '#include "team/function.hpp"'),
-    (ALGORITHM, '#include "core/session.hpp"'),
+    (ALGORITHM, '#include "base/function.hpp"'),
+    (ALGORITHM, '#include "kernel/kernel.hpp"'),
+    (ALGORITHM, '#include "protocol/session.hpp"'),
+    ("src/ops/moves/cpu_new.cpp", '#include "kernel/kernel_table.hpp"'),
+    ("src/ops/moves/sim_new.hpp", '#include "sim/run.hpp"'),
     (ALGORITHM, "// On CUDA a CpuThread would exit(1) here."),
     (LIBRARY, "if (device == Device::cpu) return;"),
     (LIBRARY, "state_->abort();"),
@@ -71,8 +78,47 @@ GOOD = [
     (LIBRARY, "poison_windows(abort, size_);"),
     (LIBRARY, "// as raise(SIGABRT) would"),
     (PTX, 'asm volatile("griddepcontrol.wait;" ::: "memory");'),
-    ("src/cli/new.cpp", "std::exit(1);"),
+    ("apps/weft/new.cpp", "std::exit(1);"),
     ("tests/comm/new_test.cpp", "::_exit(1);"),
+]
+
+
+# What a page draws, and an include in a file, and what the rule says of it; none: it is allowed.
+DRAWING = """
+apps/weft/simulate/  a program
+src/ops/             all of them
+src/ops/moe/         one
+src/ops/moves/       another
+src/comm/            what they need
+src/sim/             a simulator
+src/base/            what all need
+"""
+ARROWS = [
+    ("src/base/new.hpp", "comm/state.hpp", "draws src/comm above src/base"),
+    ("src/comm/new.cpp", "ops/moves/shares.hpp", "draws src/ops/moves above src/comm"),
+    ("src/ops/moves/new.cpp", "ops/moe/moe_rows.hpp", "draws src/ops/moe above src/ops/moves"),
+    ("src/ops/moe/new.cpp", "ops/all.hpp", "draws src/ops above src/ops/moe"),
+    ("src/sim/new.cpp", "comm/state.hpp", "draws src/comm above src/sim"),
+    ("src/new/new.hpp", "base/pack.hpp", "does not draw src/new"),
+    ("src/ops/new/new.hpp", "base/pack.hpp", "does not draw src/ops/new"),
+    ("apps/new.cpp", "base/pack.hpp", "does not draw apps"),
+    ("src/comm/new.cpp", "new/new.hpp", "does not draw the folder of new/new.hpp"),
+    ("src/comm/new.cpp", "../base/pack.hpp", "does not draw the folder of ../base/pack.hpp"),
+    ("src/comm/new.cpp", "simulate/new.hpp", "draws apps/weft/simulate above src/comm"),
+    ("src/comm/new.cpp", "sim/run.hpp", "includes the simulator"),
+    ("src/ops/moe/new.cpp", "ops/moe/sim_kernels.hpp", "includes the simulator"),
+    ("src/ops/moe/new.cpp", "ops/moves/sim_kernels.hpp", "includes the simulator"),
+    ("include/weft/new.hpp", "base/pack.hpp", "a public header"),
+    ("src/base/new.hpp", "weft/types.hpp", None),
+    ("src/base/new.hpp", "base/pack.hpp", None),
+    ("src/comm/new.cpp", "base/pack.hpp", None),
+    ("src/ops/moe/new.cpp", "ops/moves/shares.hpp", None),
+    ("src/ops/new.cpp", "ops/moe/moe_rows.hpp", None),
+    ("src/ops/moe/sim_new.cpp", "ops/moves/sim_kernels.hpp", None),
+    ("src/ops/moe/sim_new.cpp", "sim/run.hpp", None),
+    ("apps/weft/simulate/new.cpp", "sim/run.hpp", None),
+    ("include/weft/new.hpp", "weft/types.hpp", None),
+    ("tests/comm/new_test.cpp", "new/new.hpp", None),
 ]
 
 
@@ -90,6 +136,23 @@ class Rules(unittest.TestCase):
         for name, line in GOOD:
             with self.subTest(name=name, line=line):
                 self.assertEqual(self.rules_broken(name, line), [])
+
+    def test_arrows_point_down(self):
+        folders = lint.drawn_folders(DRAWING)
+        self.assertEqual([folders[0], folders[-1]], ["src/base", "apps/weft/simulate"])
+        for name, include, rule in ARROWS:
+            with self.subTest(name=name, include=include):
+                found = list(lint.arrow_breaches(Path(name), f'#pragma once\n#include "{include}"\n', folders))
+                self.assertEqual(len(found), 0 if rule is None else 1)
+                self.assertTrue(rule is None or rule in found[0][1], f"says something else: {found}")
+
+    def test_the_page_draws_what_there_is(self):
+        root = Path(lint.__file__).parents[1]
+        folders = lint.drawn_folders((root / lint.DRAWING).read_text(encoding="utf-8"))
+        self.assertEqual(folders[0], "src/base")
+        self.assertEqual(len(folders), len(set(folders)))
+        for folder in folders:
+            self.assertTrue((root / folder).is_dir(), folder)
 
     def test_long_files_are_seen(self):
         line = "int i;\n"

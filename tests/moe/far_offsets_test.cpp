@@ -6,9 +6,9 @@
 #include <stdexcept>
 #include <vector>
 
-#include "algorithms/moe_rows.hpp"
-#include "core/moe_kernels.hpp"
-#include "executors/executor.hpp"
+#include "kernel/executor.hpp"
+#include "ops/moe/moe_kernels.hpp"
+#include "ops/moe/moe_rows.hpp"
 #include "support/far_moe.hpp"
 #include "support/ranks.hpp"
 #include "support/sanitized.hpp"

@@ -1,8 +1,8 @@
 // The grids that Weft chooses for dispatch and combine.
 #include <gtest/gtest.h>
 
-#include "comm/exchange_grid.hpp"
-#include "core/exchange_shape.hpp"
+#include "ops/moe/exchange_grid.hpp"
+#include "ops/moe/exchange_shape.hpp"
 #include "support/moe_batches.hpp"
 
 namespace weft::detail {

@@ -1,9 +1,9 @@
 // Kernels that look at their arguments from many places, or with an index: check_arguments.py compiles them.
-#include "algorithms/moe_combine.hpp"
-#include "algorithms/moe_dispatch.hpp"
-#include "algorithms/push_copy.hpp"
-#include "algorithms/push_reduce_scatter.hpp"
-#include "executors/collective.cuh"
+#include "kernel/collective.cuh"
+#include "ops/moe/moe_combine.hpp"
+#include "ops/moe/moe_dispatch.hpp"
+#include "ops/moves/push_copy.hpp"
+#include "ops/moves/push_reduce_scatter.hpp"
 
 namespace weft::detail {
 

@@ -5,8 +5,8 @@
 // path of a call that works: the tables, the wrappers of single instructions, and the cold functions that end a wait.
 #include <cuda_bf16.h>
 
-#include "algorithms/one_shot_all_reduce.hpp"
-#include "executors/collective.cuh"
+#include "kernel/collective.cuh"
+#include "ops/all_reduce/one_shot_all_reduce.hpp"
 
 namespace weft::detail {
 

@@ -7,14 +7,14 @@
 #include <atomic>
 #include <thread>
 
-#include "algorithms/bulk_all_reduce.hpp"
-#include "algorithms/moe_combine.hpp"
-#include "algorithms/moe_dispatch.hpp"
-#include "algorithms/one_shot_all_reduce.hpp"
-#include "algorithms/push_copy.hpp"
-#include "algorithms/push_reduce_scatter.hpp"
-#include "algorithms/two_shot_all_reduce.hpp"
-#include "executors/blocks.hpp"
+#include "kernel/blocks.hpp"
+#include "ops/all_reduce/bulk_all_reduce.hpp"
+#include "ops/all_reduce/one_shot_all_reduce.hpp"
+#include "ops/all_reduce/two_shot_all_reduce.hpp"
+#include "ops/moe/moe_combine.hpp"
+#include "ops/moe/moe_dispatch.hpp"
+#include "ops/moves/push_copy.hpp"
+#include "ops/moves/push_reduce_scatter.hpp"
 #include "support/far.hpp"
 #include "support/far_moe.hpp"
 #include "team/cpu_thread.hpp"

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "core/exchange.hpp"
+#include "ops/moe/exchange.hpp"
 #include "wire/line.hpp"
 
 namespace weft::sim {

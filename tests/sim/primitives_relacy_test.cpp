@@ -3,10 +3,10 @@
 #include <array>
 #include <bit>
 
-#include "algorithms/bulk_all_reduce.hpp"
-#include "algorithms/flow.hpp"
-#include "algorithms/one_shot_all_reduce.hpp"
+#include "ops/all_reduce/bulk_all_reduce.hpp"
+#include "ops/all_reduce/one_shot_all_reduce.hpp"
 #include "primitives.hpp"
+#include "protocol/flow.hpp"
 #include "sim/run.hpp"
 #include "team/cpu_thread.hpp"
 // Not above.

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "algorithms/all_reduce.hpp"
+#include "ops/all_reduce/all_reduce.hpp"
 #include "sim/explore.hpp"
 #include "telling.hpp"
 #include "wire/sentinel.hpp"

@@ -4,8 +4,8 @@
 #include <stdexcept>
 #include <tuple>
 
-#include "core/plan.hpp"
 #include "support/memo.hpp"
+#include "tuning/tuning.hpp"
 
 namespace weft::test {
 namespace {

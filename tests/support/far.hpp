@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/channel.hpp"
+#include "protocol/channel.hpp"
 
 namespace weft::test {
 

@@ -5,8 +5,8 @@
 #include <memory>
 #include <vector>
 
-#include "algorithms/moe_routing.hpp"
-#include "core/exchange_shape.hpp"
+#include "ops/moe/exchange_shape.hpp"
+#include "ops/moe/moe_routing.hpp"
 #include "support/far.hpp"
 #include "support/moe.hpp"
 

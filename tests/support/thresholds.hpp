@@ -8,9 +8,9 @@
 #include <random>
 #include <vector>
 
-#include "core/tuning.hpp"
 #include "support/cases.hpp"
 #include "support/ranks.hpp"
+#include "tuning/tuning.hpp"
 
 namespace weft::test {
 

@@ -4,11 +4,11 @@
 #include <optional>
 #include <vector>
 
-#include "core/all_reduce_kernels.hpp"
-#include "core/moe_kernels.hpp"
-#include "core/move_kernels.hpp"
-#include "core/norm_kernels.hpp"
-#include "core/take_kernels.hpp"
+#include "ops/all_reduce/all_reduce_kernels.hpp"
+#include "ops/moe/moe_kernels.hpp"
+#include "ops/moves/move_kernels.hpp"
+#include "ops/moves/take_kernels.hpp"
+#include "ops/norm/norm_kernels.hpp"
 
 #define make_cpu_fabric make_sound_fabric
 #include "fabric/cpu_fabric.cpp"

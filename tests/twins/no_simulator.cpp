@@ -1,5 +1,5 @@
 // Takes the place of `weft simulate` under sanitizers, which do not follow the simulator's fibers from stack to stack.
-#include "cli/commands.hpp"
+#include "common/commands.hpp"
 #include "weft/error.hpp"
 
 namespace weft::cli {

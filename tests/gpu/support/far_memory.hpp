@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <memory>
 
-#include "executors/cuda_error.hpp"
+#include "kernel/cuda_error.hpp"
 
 namespace weft::test {
 

@@ -2,10 +2,10 @@
 
 #include <cuda_runtime_api.h>
 
-#include "core/kernel.hpp"
-#include "executors/cuda_error.hpp"
 #include "gpu/support/gpu_world.hpp"
 #include "gpu/support/kernels.hpp"
+#include "kernel/cuda_error.hpp"
+#include "kernel/kernel.hpp"
 
 namespace weft::test {
 namespace {

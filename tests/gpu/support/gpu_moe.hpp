@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "executors/cuda_error.hpp"
 #include "gpu/support/gpu_world.hpp"
+#include "kernel/cuda_error.hpp"
 #include "support/moe_cases.hpp"
 
 namespace weft::test {

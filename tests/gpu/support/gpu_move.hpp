@@ -5,8 +5,8 @@
 #include <cstring>
 #include <vector>
 
-#include "executors/cuda_error.hpp"
 #include "gpu/support/gpu_world.hpp"
+#include "kernel/cuda_error.hpp"
 #include "support/moves.hpp"
 
 namespace weft::test {

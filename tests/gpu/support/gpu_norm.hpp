@@ -6,8 +6,8 @@
 #include <cstring>
 #include <span>
 
-#include "executors/cuda_error.hpp"
 #include "gpu/support/gpu_world.hpp"
+#include "kernel/cuda_error.hpp"
 #include "support/norms.hpp"
 
 namespace weft::test {

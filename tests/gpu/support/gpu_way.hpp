@@ -4,8 +4,8 @@
 #include <algorithm>
 
 #include "comm/state.hpp"
-#include "core/detour.hpp"
-#include "core/plan.hpp"
+#include "ops/moves/move_plan.hpp"
+#include "protocol/detour.hpp"
 #include "support/moves.hpp"
 
 namespace weft::test {

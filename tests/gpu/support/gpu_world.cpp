@@ -12,9 +12,9 @@
 #include <stdexcept>
 #include <vector>
 
-#include "executors/cuda_error.hpp"
 #include "gpu/support/first_launches.hpp"
 #include "gpu/support/kernels.hpp"
+#include "kernel/cuda_error.hpp"
 
 namespace weft::test {
 namespace {

@@ -12,10 +12,10 @@
 #include <utility>
 #include <vector>
 
-#include "core/tuning.hpp"
 #include "gpu/support/meeting.hpp"
 #include "support/cases.hpp"
 #include "support/world.hpp"
+#include "tuning/tuning.hpp"
 
 namespace weft::test {
 

@@ -3,8 +3,8 @@
 
 #include <cuda_runtime.h>
 
-#include "executors/cuda_error.hpp"
 #include "gpu/support/gpu_world.hpp"
+#include "kernel/cuda_error.hpp"
 
 namespace weft::test {
 

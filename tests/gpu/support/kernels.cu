@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "executors/cuda_error.hpp"
 #include "gpu/support/kernels.hpp"
+#include "kernel/cuda_error.hpp"
 #include "team/ptx.cuh"
 
 namespace weft::test {

@@ -1,0 +1,251 @@
+#include "bench/bench_options.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <string>
+
+#include "base/build_info.hpp"
+#include "bench/plot.hpp"
+#include "common/options.hpp"
+#include "common/progress.hpp"
+#include "common/sizes.hpp"
+#include "common/values.hpp"
+#include "workloads/cores.hpp"
+
+namespace weft::cli {
+
+void BenchOptions::add_to(CLI::App& app) {
+  app.add_option("--ranks", ranks, "Ranks, as threads of this process (default: every GPU, or 4 CPU ranks)")
+      ->check(whole_number(1, 72));
+  add_choice(app, "--device", device, {Device::automatic, Device::cpu, Device::cuda}, "Where the ranks live");
+  app.add_option("--samples", samples, "Timed samples per point")->check(whole_number(1, 10000))->capture_default_str();
+  app.add_option("--deadline", deadline, "Seconds that an operation may wait for a peer; 0: for ever")
+      ->check(deadline_seconds())
+      ->capture_default_str();
+  app.add_option("--json", json, "Write everything, raw samples included, to this file (-: stdout)");
+  app.add_option("--csv", csv, "Write the table to this file (-: stdout)");
+  app.add_option("--plot", plot,
+                 "Draw time and bandwidth over size, a line for each algorithm and peer: .png, .svg, .pdf");
+}
+
+void BenchOptions::add_data_to(CLI::App& app) {
+  add_choice(app, "--data", data, {Data::integers, Data::random},
+             "Inputs: integers, whose sums are exact (peers are held to the same bits), or random values of many "
+             "magnitudes (Weft is still held to the bits of the reference, peers to a bound)");
+}
+
+void BenchOptions::write(const nlohmann::json& report) const {
+  if (!json.empty()) write_text(json, report.dump(1) + "\n");
+  if (!plot.empty()) cli::plot(report, plot);
+}
+
+void BenchOptions::add_tuning_to(CLI::App& app) {
+  app.add_option("--tuning", tuning, "Tables that weft tune wrote, instead of the built-in ones");
+}
+
+void BenchOptions::add_op_to(CLI::App& app) {
+  add_choice(app, "--op", op, {ReduceOp::sum, ReduceOp::max}, "Reduction");
+}
+
+Ranks::Args BenchOptions::ranks_args() const {
+  check_outputs({{"--json", json}, {"--csv", csv}, {"--plot", plot}});
+  if (!plot.empty()) check_plotting(plot);
+  Ranks::Args args{.world_size = ranks, .device = device};
+  args.config.tuning_file = tuning;
+  args.config.multicast = multicast;
+  args.config.deadline = std::chrono::nanoseconds(static_cast<std::int64_t>(deadline * 1e9));
+  return args;
+}
+
+BenchArgs BenchOptions::bench_args(std::size_t max_bytes) const {
+  return {.data = data, .max_bytes = max_bytes, .multicast = multicast};
+}
+
+namespace {
+
+std::string described(const Point& point) {
+  if (point.operation == Operation::all_reduce) return format_bytes(point.bytes());
+  return fmt::format("{} {} {}", name(point.operation), name(point.load), format_bytes(point.bytes()));
+}
+
+}  // namespace
+
+namespace {
+
+// What was rejected, a launch say, said once for each reason. Where nothing is left of an operation that Weft was
+// asked, or of what it was asked to launch so, that is an error.
+void explain_rejections(const Ranks& ranks, const std::vector<Result>& results) {
+  const auto has_launch = [](const Result& r) { return r.point.launch.blocks != 0 || r.point.launch.threads != 0; };
+  const bool any_launch = std::ranges::any_of(results, has_launch);
+  std::set<std::string> said;
+  std::map<Operation, bool> measured;  // of those that were asked for
+  for (const Result& result : results) {
+    if (is_weft(result.point.contender) && has_launch(result) == any_launch) {
+      bool& any = measured[result.point.operation];
+      any = any || result.verdict != Verdict::unavailable;
+    }
+    if (result.verdict != Verdict::unavailable || result.detail.empty()) continue;
+    if (!said.insert(fmt::format("{}: {}", name(result.point.contender), result.detail)).second) continue;
+    if (ranks.leader())
+      fmt::print(stderr, "not measured: {} of {}: {}\n", name(result.point.contender), described(result.point),
+                 result.detail);
+  }
+  for (const auto& [operation, any] : measured)
+    if (!any)
+      throw Error(Errc::invalid_argument, fmt::format("nothing of Weft's could be measured of {}", name(operation)));
+}
+
+}  // namespace
+
+std::vector<Result> run_points(Ranks& ranks, Bench& bench, const std::vector<Point>& points, int samples) {
+  const int turns = ranks.device() == Device::cpu ? std::min(samples, 3) : 1;
+  Progress progress(points.size() * static_cast<std::size_t>(turns), ranks.leader());
+  std::vector<Result> results;
+  for (std::size_t begin = 0; begin < points.size(); begin = results.size()) {
+    std::size_t end = begin;
+    while (end < points.size() && points[end].bytes() == points[begin].bytes()) ++end;
+    for (int turn = 0; turn < turns; ++turn) {
+      for (std::size_t p = begin; p < end; ++p) {
+        const Point& point = points[p];
+        progress.step(fmt::format("{} {} {}", described(point), name(point.contender), name(point.method)));
+        const Result result = bench.run(point, samples * (turn + 1) / turns - samples * turn / turns);
+        if (turn == 0) {
+          results.push_back(result);
+        } else {
+          append(results[p], result);
+        }
+        if (result.verdict != Verdict::wrong) continue;
+        progress.clear();
+        fmt::print(stderr, "WRONG: {} of {}, {} {}, {}: {}\n", name(point.contender), described(point),
+                   name(point.type), name(point.op), name(point.method), result.detail);
+      }
+    }
+  }
+  progress.clear();
+  explain_rejections(ranks, results);
+  return results;
+}
+
+std::vector<Method> methods_named(const Bench& bench, const std::string& text) {
+  auto offered = bench.methods();
+  if (text == "all") return offered;
+  for (const auto method : offered)
+    if (name(method) == text) return {method};
+  std::string names = "all";
+  for (const auto method : offered) names += fmt::format(", {}", name(method));
+  throw Error(Errc::invalid_argument, fmt::format("--method {}: these ranks are timed by one of {}", text, names));
+}
+
+void add_launch(CLI::App& app, Launch& launch, const std::string& kernels, int most_threads) {
+  app.add_option("--blocks", launch.blocks,
+                 fmt::format("Blocks of {}, one more than a GPU's SMs at most, and 2 on CPU ranks (default: chosen by "
+                             "size)",
+                             kernels))
+      ->check(whole_number(2, 1024));
+  app.add_option("--threads", launch.threads, "Threads per block, a multiple of 32 (default: chosen by size)")
+      ->check(whole_number(32, most_threads));
+}
+
+void print_tables(const std::vector<Method>& methods, const std::function<Table(Method)>& table_of) {
+  for (const auto method : methods) fmt::print("\n{}\n{}", explain(method), table_of(method).text());
+}
+
+CLI::Option* add_method(CLI::App& app, std::string& text) {
+  return app.add_option("--method", text, "How time is taken; batch on CPU ranks, the others on GPUs")
+      ->check(CLI::IsMember({"all", "batch", "graph", "producer", "vllm"}))
+      ->capture_default_str();
+}
+
+RunInfo run_info(const RunArgs& run, const Ranks& ranks, const BenchOptions& options) {
+  return {.command = run.command,
+          .arguments = run.arguments,
+          .device = std::string(name(ranks.device())),
+          .world_size = ranks.world_size(),
+          .fabric = ranks.first().fabric(),
+          .data = std::string(name(options.data)),
+          .crowd = run.crowd,
+          .notes = run.notes};
+}
+
+std::string headline(const Ranks& ranks) {
+  const auto& build = detail::build_info();
+  const double cores = usable_cores();
+  const std::string where =
+      ranks.device() == Device::cuda
+          ? fmt::format("{} GPU {} ({})", ranks.world_size(), ranks.world_size() == 1 ? "rank" : "ranks",
+                        ranks.first().fabric())
+          : fmt::format("{}, {:.3g} {}", ranks.first().fabric(), cores, cores == 1 ? "core" : "cores");
+  return fmt::format("{}, weft {} at {}{}, {}", where, build.version, build.commit,
+                     build.dirty ? " with uncommitted changes" : "", build.build_type);
+}
+
+std::string microseconds(double us) {
+  if (us < 10) return fmt::format("{:.2f}", us);
+  return us < 1000 ? fmt::format("{:.1f}", us) : fmt::format("{:.0f}", us);
+}
+
+std::string cell(const Figure& figure) {
+  if (figure.samples == 0) return "-";
+  if (figure.samples == 1) return microseconds(figure.us);
+  return fmt::format("{} ({}…{})", microseconds(figure.us), microseconds(figure.least), microseconds(figure.most));
+}
+
+std::string cell(const Result* result) {
+  if (result == nullptr || result->verdict == Verdict::unavailable) return "-";
+  if (result->verdict == Verdict::wrong) return "WRONG";
+  Figure figure = figure_of(*result);
+  figure.us = result->us;  // of a peer that was measured elsewhere, by its own arithmetic
+  return cell(figure);
+}
+
+const Result* find(const std::vector<Result>& results, std::size_t bytes, Contender contender, Method method) {
+  for (const auto& result : results)
+    if (result.point.bytes() == bytes && result.point.contender == contender && result.point.method == method)
+      return &result;
+  return nullptr;
+}
+
+const Result* fastest(const std::vector<Result>& results, std::size_t bytes, Method method,
+                      const std::function<bool(Contender)>& wanted) {
+  const Result* best = nullptr;
+  for (const auto& result : results) {
+    if (result.point.bytes() != bytes || result.point.method != method || result.verdict != Verdict::ok) continue;
+    if (result.point.contender == Contender::push) continue;
+    if (wanted(result.point.contender) && (best == nullptr || result.us < best->us)) best = &result;
+  }
+  return best;
+}
+
+Compared compared(const std::vector<Result>& results) {
+  Compared sum;
+  for (const Result& result : results) {
+    if (result.verdict == Verdict::unavailable) continue;
+    const bool empty = result.point.bytes() == 0 && result.point.operation != Operation::barrier;
+    ++(result.verdict == Verdict::wrong ? sum.wrong : empty ? sum.empty : sum.right);
+  }
+  return sum;
+}
+
+Compared compared(const std::vector<MoeResult>& results) {
+  Compared sum;
+  for (const MoeResult& result : results) ++(result.wrong.empty() ? sum.right : sum.wrong);
+  return sum;
+}
+
+std::string verdict_line(const Compared& sum) {
+  if (sum.wrong != 0) return "Results marked WRONG differ from the reference.";
+  if (sum.right == 0)
+    return fmt::format("Nothing was compared with a reference: {}.",
+                       sum.empty != 0 ? "messages of 0 bytes leave nothing" : "nothing was measured");
+  return sum.empty == 0 ? "Every result was compared with a reference and is right."
+                        : "Every result but those of 0 bytes was compared with a reference and is right.";
+}
+
+bool all_correct(const std::vector<Result>& results) {
+  return std::none_of(results.begin(), results.end(), [](const Result& r) { return r.verdict == Verdict::wrong; });
+}
+
+}  // namespace weft::cli

@@ -1,0 +1,111 @@
+// What all benchmarks share: options, the loop over the points, and the output.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "bench/moe_measure.hpp"
+#include "bench/report.hpp"
+#include "common/table.hpp"
+#include "workloads/measure.hpp"
+
+namespace weft::cli {
+
+struct BenchOptions {
+  int ranks = 0;
+  Device device = Device::automatic;
+  DataType type = DataType::bf16;
+  ReduceOp op = ReduceOp::sum;
+  Data data = Data::integers;
+  int samples = 15;
+  double deadline = 30;  // seconds
+  std::string json;
+  std::string csv;
+  std::string plot;
+  std::string tuning;
+  bool multicast = false;
+
+  void add_to(CLI::App& app);
+  void add_data_to(CLI::App& app);  // for what takes values of --data
+  void add_op_to(CLI::App& app);
+  void add_tuning_to(CLI::App& app);  // for what takes its algorithms from tables: all-reduces and norms
+  // Throws where what was asked for cannot be done or written: before anything is started.
+  Ranks::Args ranks_args() const;
+  BenchArgs bench_args(std::size_t max_bytes) const;
+  // To the files that --json and --plot name.
+  bool wants_report() const { return !json.empty() || !plot.empty(); }
+  void write(const nlohmann::json& report) const;
+  // stdout is taken by --json - or --csv -.
+  bool tables_on_stdout() const { return json != "-" && csv != "-"; }
+};
+
+// Runs the points, with a progress bar, and complains of wrong ones on stderr. On CPU ranks the points of one size take
+// turns, so that whatever else the machine does meanwhile falls on all of them.
+std::vector<Result> run_points(Ranks& ranks, Bench& bench, const std::vector<Point>& points, int samples);
+
+// Those of the bench's methods that --method names: all or one. Throws Errc::invalid_argument.
+std::vector<Method> methods_named(const Bench& bench, const std::string& text);
+CLI::Option* add_method(CLI::App& app, std::string& text);
+// --blocks and --threads of `kernels`, one value each.
+void add_launch(CLI::App& app, Launch& launch, const std::string& kernels, int most_threads = 512);
+
+// A table for each method.
+void print_tables(const std::vector<Method>& methods, const std::function<Table(Method)>& table_of);
+constexpr std::string_view explain(Method method) {
+  switch (method) {
+    case Method::batch:
+      return "batches of calls between barriers, median, maximum over ranks";
+    case Method::graph:
+      return "CUDA graph of 20 operations, second of two replays, median, maximum over ranks";
+    case Method::producer:
+      return "the same with a kernel before every operation that rewrites its input, whose own time is taken off";
+    case Method::vllm:
+      break;
+  }
+  return "vLLM's benchmark: graph of 10 operations, 50 replays back to back, wall clock of rank 0, median of 3";
+}
+
+// How many results were compared, and how many have nothing to compare.
+struct Compared {
+  std::size_t right = 0, wrong = 0, empty = 0;
+
+  Compared operator+(const Compared& more) const {
+    return {right + more.right, wrong + more.wrong, empty + more.empty};
+  }
+};
+Compared compared(const std::vector<Result>& results);
+Compared compared(const std::vector<MoeResult>& results);
+// The sentence under the tables.
+std::string verdict_line(const Compared& sum);
+
+struct RunArgs {
+  std::string command;
+  std::vector<std::string> arguments;  // as typed
+  std::vector<std::string> notes = {};
+  Crowd crowd = {};
+};
+RunInfo run_info(const RunArgs& run, const Ranks& ranks, const BenchOptions& options);
+
+// "shared memory, 4 CPU ranks, 2 cores, weft 0.1.0 at (commit), RelWithDebInfo": the line over every table.
+std::string headline(const Ranks& ranks);
+
+// The cell for a result: µs with its spread, "WRONG" or "-".
+std::string cell(const Result* result);
+// "12.3 (11.9…15.2)": the median, the least and the most; of one sample no spread.
+std::string cell(const Figure& figure);
+std::string microseconds(double us);
+// Under every table: what the two above are.
+inline constexpr const char* kSpreadLegend = "µs: median (least…most) of the slowest rank's samples.\n";
+
+const Result* find(const std::vector<Result>& results, std::size_t bytes, Contender contender, Method method);
+// The fastest correct result of those contenders that `wanted` accepts, but for the push, which is a bound; null when
+// there is none.
+const Result* fastest(const std::vector<Result>& results, std::size_t bytes, Method method,
+                      const std::function<bool(Contender)>& wanted);
+
+bool all_correct(const std::vector<Result>& results);
+
+}  // namespace weft::cli

@@ -1,0 +1,53 @@
+#include "bench/bench_outputs.hpp"
+
+#include <algorithm>
+#include <exception>
+
+#include "bench/push.hpp"
+
+namespace weft::cli {
+
+BenchOutputs::BenchOutputs(Ranks& ranks, std::size_t bytes)
+    : ranks_(ranks), memory_(static_cast<std::size_t>(ranks.local_size())) {
+  ranks_.each([&](Ranks::Seat& seat) {
+    auto& mine = memory(seat);
+    try {
+      mine = SymmetricMemory::allocate(seat.communicator(), std::max<std::size_t>(bytes, 1));
+    } catch (const Error& error) {  // of all ranks alike, and nothing is taken
+      if (error.code() != Errc::system && error.code() != Errc::rendezvous) throw;
+      if (seat.local_index() == 0) why_none_ = std::string("no symmetric memory: ") + error.what();
+      return;
+    }
+    const int world = ranks_.world_size();
+    bool reached = ranks_.device() == Device::cuda && world <= kMostPushed;
+    for (int peer = 0; reached && peer < world; ++peer) reached = mine->peer(peer) != nullptr;
+    if (seat.local_index() == 0) can_be_pushed_to_ = reached;
+  });
+}
+
+BenchOutputs::~BenchOutputs() {
+  // Where something was thrown, peers may be elsewhere; the communicator gives the memory back.
+  if (!why_none_.empty() || std::uncaught_exceptions() != 0) return;
+  try {
+    ranks_.each([&](Ranks::Seat& seat) { memory(seat)->free(); });
+  } catch (const std::exception&) {
+    // A rank failed before; the process is about to end with its message.
+  }
+}
+
+void BenchOutputs::push([[maybe_unused]] const Ranks::Seat& seat, [[maybe_unused]] const Push& what,
+                        [[maybe_unused]] Stream stream) {
+#if WEFT_WITH_CUDA
+  PushArgs args{.input = what.input,
+                .bytes = what.bytes,
+                .rank = seat.rank(),
+                .ranks = ranks_.world_size(),
+                .outputs = {},
+                .to_itself = what.to_itself,
+                .blocks = what.blocks};
+  for (int peer = 0; peer < args.ranks; ++peer) args.outputs[peer] = memory(seat)->peer(peer);
+  enqueue_push(args, stream);
+#endif
+}
+
+}  // namespace weft::cli

@@ -1,0 +1,87 @@
+#include "bench/csv.hpp"
+
+#include <fmt/format.h>
+
+#include "common/table.hpp"
+#include "workloads/speed_up.hpp"
+
+namespace weft::cli {
+namespace {
+
+std::string number(double value) {
+  return fmt::format("{:.4f}", value);
+}
+
+std::string or_empty(std::int64_t value) {
+  return value == 0 ? "" : std::to_string(value);
+}
+
+// What both kinds of results end with.
+void add_figure(std::vector<std::string>& cells, const Figure& figure) {
+  cells.push_back(std::to_string(figure.samples));
+  for (const double us : {figure.least, figure.us, figure.most})
+    cells.push_back(figure.samples != 0 ? number(us) : std::string());
+}
+
+void add_result(Table& table, const CsvArgs& args, const std::vector<Result>& results, const Result& result) {
+  const Point& point = result.point;
+  const bool right = result.verdict == Verdict::ok;
+  const bool reduces = point.operation == Operation::all_reduce;
+  std::vector<std::string> cells = {std::string(name(point.operation)),
+                                    is_ragged(point.operation) ? std::string(name(point.load)) : "",
+                                    std::to_string(args.ranks),
+                                    std::string(name(point.type)),
+                                    reduces ? std::string(name(point.op)) : "",
+                                    or_empty(point.rows),
+                                    or_empty(point.hidden),
+                                    std::to_string(point.bytes()),
+                                    std::string(name(point.contender)),
+                                    std::string(name(point.method)),
+                                    or_empty(point.launch.blocks),
+                                    or_empty(point.launch.threads),
+                                    result.chosen,
+                                    std::string(name(result.verdict))};
+  add_figure(cells, right ? figure_of(result) : Figure{});
+  cells.push_back(right ? number(result.gb_per_s()) : "");
+  SpeedUp ratio;
+  if (is_weft(point.contender)) ratio = speed_up(result, best_peer(results, point), args.crowd);
+  cells.push_back(ratio.ratio ? number(*ratio.ratio) : "");
+  table.add(std::move(cells));
+}
+
+void add_exchange(Table& table, const CsvArgs& args, const MoeResult& result) {
+  for (std::size_t i = 0; i < kMoeOperations.size(); ++i) {
+    const bool right = result.wrong.empty();
+    const Figure figure = right ? figure_of(result.samples[i]) : Figure{};
+    std::vector<std::string> cells = {std::string(kMoeOperations[i]),
+                                      "",
+                                      std::to_string(args.ranks),
+                                      "",
+                                      "",
+                                      std::to_string(result.tokens),
+                                      "",
+                                      fmt::format("{:.0f}", result.wire_bytes[i]),
+                                      std::string(name(Contender::automatic)),
+                                      std::string(name(result.method)),
+                                      or_empty(result.launch.blocks),
+                                      or_empty(result.launch.threads),
+                                      "",
+                                      std::string(name(right ? Verdict::ok : Verdict::wrong))};
+    add_figure(cells, figure);
+    cells.push_back(figure.us > 0 ? number(result.wire_bytes[i] / figure.us / 1e3) : "");
+    table.add(std::move(cells));
+  }
+}
+
+}  // namespace
+
+std::string to_csv(const CsvArgs& args, const std::vector<Result>& results, const std::vector<MoeResult>& exchanges) {
+  Table table({"operation", "load",      "ranks",     "type",   "op",       "rows",      "hidden",
+               "bytes",     "contender", "method",    "blocks", "threads",  "algorithm", "verdict",
+               "samples",   "us_min",    "us_median", "us_max", "gb_per_s", "speed_up"});
+  for (const Result& result : results) add_result(table, args, results, result);
+  for (const MoeResult& result : exchanges) add_exchange(table, args, result);
+  return table.csv();
+}
+
+}  // namespace weft::cli

@@ -1,0 +1,178 @@
+#include "bench/moe_rank.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <vector>
+
+#include "workloads/moe_reference.hpp"
+
+namespace weft::cli {
+
+MoeRank::MoeRank(Ranks& ranks, const Ranks::Seat& seat, const ExchangeArgs& args)
+    : device_(open_rank_device(ranks, seat)),
+      exchange_(Exchange::create(seat.communicator(), args)),
+      rank_(static_cast<std::uint32_t>(seat.rank())),
+      row_(detail::output_row(args)) {
+  const std::size_t places = exchange_.output_rows(), entries = std::size_t{args.tokens} * args.top_k;
+  const bool by_rank = args.layout == RowLayout::rank_major;
+  rows_ = allocate(std::size_t{args.tokens} * args.hidden * 2 + kInputRoom);
+  ids_ = allocate(entries * 4);
+  weights_ = allocate(entries * 4);
+  output_ = allocate(places * row_.bytes);
+  scales_ = allocate(places * row_.scale_bytes);
+  counts_ = allocate(exchange_.local_experts() * 4);
+  offsets_ = allocate(args.layout == RowLayout::expert_contiguous ? (exchange_.local_experts() + 1) * 4 : 0);
+  source_tokens_ = allocate(static_cast<std::size_t>(ranks.world_size()) * 4);
+  local_ids_ = allocate(by_rank ? places * args.top_k * 4 : 0);
+  local_weights_ = allocate(by_rank && args.weighted ? places * args.top_k * 4 : 0);
+  expert_rows_ = allocate(places * args.hidden * 2 + kInputRoom);
+  combined_ = allocate(std::size_t{args.tokens} * args.hidden * 2);
+}
+
+// A tensor that a call does not have is null.
+MoeRank::Tensor MoeRank::allocate(std::size_t bytes) {
+  return {.data = bytes != 0 ? device_->allocate(bytes) : nullptr, .bytes = bytes};
+}
+
+template <class T>
+std::vector<T> MoeRank::download(const Tensor& tensor, std::size_t first, std::size_t count) {
+  std::vector<T> data(count);
+  if (count == 0) return data;
+  device_->download(data.data(), static_cast<const std::byte*>(tensor.data) + first * sizeof(T), count * sizeof(T));
+  return data;
+}
+
+void MoeRank::upload(const MoeTraffic& traffic) {
+  const ExchangeArgs& args = exchange_.args();
+  const RankTokens& mine = traffic.tokens(rank_);
+  device_->upload(rows_.data, mine.rows.data(), mine.rows.size() * 2);
+  upload_room(static_cast<std::byte*>(rows_.data) + mine.rows.size() * 2);
+  device_->upload(ids_.data, mine.ids.data(), mine.ids.size() * 4);
+  device_->upload(weights_.data, mine.weights.data(), mine.weights.size() * 4);
+  const auto expert_rows = static_cast<std::byte*>(expert_rows_.data);
+  for (const std::uint32_t expert : exchange_.experts()) {
+    for (const MoeTraffic::Arrival& arrival : traffic.arrivals(expert)) {
+      if (!arrival.kept) continue;
+      const auto row = args.layout == RowLayout::rank_major ? joint_row(traffic, exchange_.experts(), arrival)
+                                                            : expert_row(traffic, expert, arrival);
+      device_->upload(expert_rows + arrival.row * args.hidden * 2, row.data(), row.size() * 2);
+    }
+  }
+}
+
+// Whatever follows: numbers that no row has at that place.
+void MoeRank::upload_room(std::byte* to) {
+  std::vector<std::uint16_t> numbers;
+  for (std::size_t i = 0; i < kInputRoom / 2; ++i)
+    numbers.push_back(narrow(exchange_.args().type, static_cast<float>((rank_ + i) % 61) / 16.0f));
+  device_->upload(to, numbers.data(), kInputRoom);
+}
+
+const void* MoeRank::input(const Tensor& first, int number) {
+  return static_cast<const std::byte*>(first.data) + static_cast<std::size_t>(number) * kInputStep;
+}
+
+Ticket MoeRank::dispatch(std::uint32_t tokens, const CallArgs& args) {
+  const DispatchArgs call{.input = input(rows_, args.input),
+                          .topk_ids = ids_.data,
+                          .topk_weights = static_cast<const float*>(weights_.data),
+                          .tokens = tokens,
+                          .output = output_.data,
+                          .output_scales = scales_.data,
+                          .counts = static_cast<std::int32_t*>(counts_.data),
+                          .offsets = static_cast<std::int32_t*>(offsets_.data),
+                          .source_tokens = static_cast<std::int32_t*>(source_tokens_.data),
+                          .output_ids = static_cast<std::int32_t*>(local_ids_.data),
+                          .output_weights = static_cast<float*>(local_weights_.data),
+                          .stream = device_->stream(),
+                          .discard = true,
+                          .launch = args.launch};
+  if (!args.apart) return exchange_.dispatch(call);
+  const Ticket ticket = exchange_.dispatch_send(call);
+  exchange_.dispatch_wait(ticket, call);
+  return ticket;
+}
+
+void MoeRank::combine(Ticket ticket, const CallArgs& args) {
+  const CombineArgs call{.ticket = ticket,
+                         .input = input(expert_rows_, args.input),
+                         .output = combined_.data,
+                         .stream = device_->stream(),
+                         .launch = args.launch};
+  if (!args.apart) return exchange_.combine(call);
+  exchange_.combine_send(call);
+  exchange_.combine_wait(call);
+}
+
+void MoeRank::clear() {
+  for (const Tensor& tensor :
+       {output_, scales_, counts_, offsets_, source_tokens_, local_ids_, local_weights_, combined_}) {
+    if (tensor.bytes != 0) device_->fill(tensor.data, 0xff, tensor.bytes);
+  }
+}
+
+std::string MoeRank::check_numbers(const MoeTraffic& traffic) {
+  std::vector<std::int32_t> wanted;
+  for (const std::uint32_t expert : exchange_.experts()) {
+    wanted.push_back(static_cast<std::int32_t>(traffic.arrivals(expert).size()));
+  }
+  if (download<std::int32_t>(counts_, 0, wanted.size()) != wanted) return "counts";
+  const std::vector<std::int32_t>& offsets = traffic.offsets(rank_);
+  if (offsets_.bytes != 0 && download<std::int32_t>(offsets_, 0, offsets.size()) != offsets) return "offsets";
+  const std::vector<std::int32_t> sources(source_tokens_.bytes / 4, static_cast<std::int32_t>(traffic.token_count()));
+  return download<std::int32_t>(source_tokens_, 0, sources.size()) == sources ? "" : "tokens of sources";
+}
+
+// Of one row, out of those of all.
+std::vector<std::uint8_t> MoeRank::scales_of(const std::vector<std::uint8_t>& all, std::size_t row) const {
+  const ExchangeArgs& args = exchange_.args();
+  const auto begin = all.begin() + static_cast<std::ptrdiff_t>(row * row_.scale_bytes);
+  if (args.scale_order == ScaleOrder::rows) return {begin, begin + static_cast<std::ptrdiff_t>(row_.scale_bytes)};
+  const bool masked = args.layout == RowLayout::expert_masked;
+  const std::size_t rows = masked ? exchange_.capacity() : exchange_.output_rows(), first = row / rows * rows;
+  std::vector<std::uint8_t> scales(row_.scale_bytes);
+  for (std::size_t word = 0; word < scales.size() / 4; ++word) {
+    std::memcpy(&scales[word * 4], &all[first * row_.scale_bytes + (word * rows + row - first) * 4], 4);
+  }
+  return scales;
+}
+
+std::string MoeRank::check_dispatch(const MoeTraffic& traffic) {
+  if (std::string wrong = check_numbers(traffic); !wrong.empty()) return wrong;
+  const auto all_scales = download<std::uint8_t>(scales_, 0, scales_.bytes);
+  for (const std::uint32_t expert : exchange_.experts()) {
+    for (const MoeTraffic::Arrival& arrival : traffic.arrivals(expert)) {
+      if (!arrival.kept) continue;
+      const auto row = download<std::uint8_t>(output_, arrival.row * row_.bytes, row_.bytes);
+      const auto scales = scales_of(all_scales, arrival.row);
+      const std::string wrong = check_row(traffic, arrival, row.data(), scales.data());
+      if (!wrong.empty()) {
+        return fmt::format("expert {}, token {} of rank {}: {}", expert, arrival.token, arrival.rank, wrong);
+      }
+    }
+  }
+  if (local_ids_.bytes == 0) return {};
+  const ExchangeArgs& args = exchange_.args();
+  for (std::uint32_t rank = 0; rank * args.tokens < exchange_.output_rows(); ++rank) {
+    const std::size_t first = std::size_t{rank} * args.tokens * args.top_k;
+    const std::size_t count = std::size_t{traffic.token_count()} * args.top_k;
+    const auto ids = download<std::int32_t>(local_ids_, first, count);
+    const auto weights = download<float>(local_weights_, first, args.weighted ? count : 0);
+    for (std::uint32_t token = 0; token < traffic.token_count(); ++token) {
+      const std::size_t at = std::size_t{token} * args.top_k;
+      const std::string wrong = check_entries(traffic, exchange_.experts(), rank, token, ids.data() + at,
+                                              args.weighted ? weights.data() + at : nullptr);
+      if (!wrong.empty()) return fmt::format("token {} of rank {}: {}", token, rank, wrong);
+    }
+  }
+  return {};
+}
+
+std::string MoeRank::check_combine(const MoeTraffic& traffic) {
+  const std::size_t count = std::size_t{traffic.token_count()} * exchange_.args().hidden;
+  return check_combined(traffic, rank_, download<std::uint16_t>(combined_, 0, count).data());
+}
+
+}  // namespace weft::cli

@@ -1,0 +1,57 @@
+// One rank's exchange and its tensors: calls on them, and whether what they left is right.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+
+#include "bench/rank_device.hpp"
+#include "weft/moe.hpp"
+#include "workloads/moe_traffic.hpp"
+
+namespace weft::cli {
+
+class MoeRank {
+ public:
+  MoeRank(Ranks& ranks, const Ranks::Seat& seat, const ExchangeArgs& args);
+
+  RankDevice& device() { return *device_; }
+  // What dispatch and combine are given.
+  void upload(const MoeTraffic& traffic);
+  // `apart`: sends and waits are calls of their own. `input`: which of its inputs a call reads (Timing); the first one
+  // is the traffic's.
+  struct CallArgs {
+    Launch launch = {};
+    bool apart = false;
+    int input = 0;
+  };
+  Ticket dispatch(std::uint32_t tokens, const CallArgs& args);
+  void combine(Ticket ticket, const CallArgs& args);
+  // Enqueues the overwriting of everything that the two write.
+  void clear();
+  // What is wrong first, or nothing.
+  std::string check_dispatch(const MoeTraffic& traffic);
+  std::string check_combine(const MoeTraffic& traffic);
+
+ private:
+  struct Tensor {
+    void* data = nullptr;
+    std::size_t bytes = 0;
+  };
+  Tensor allocate(std::size_t bytes);
+  void upload_room(std::byte* to);
+  static const void* input(const Tensor& first, int number);
+  template <class T>
+  std::vector<T> download(const Tensor& tensor, std::size_t first, std::size_t count);
+  std::string check_numbers(const MoeTraffic& traffic);
+  std::vector<std::uint8_t> scales_of(const std::vector<std::uint8_t>& all, std::size_t row) const;
+
+  std::unique_ptr<RankDevice> device_;
+  Exchange exchange_;
+  std::uint32_t rank_;
+  detail::OutputRow row_;
+  Tensor rows_, ids_, weights_, output_, scales_, counts_, offsets_, source_tokens_, local_ids_, local_weights_,
+      expert_rows_, combined_;
+};
+
+}  // namespace weft::cli

@@ -1,0 +1,78 @@
+// The frame of a benchmark: ranks with memory, a clock and a peer, and what happens to each point. Subclasses say what
+// an operation is and what it must give.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "bench/rank_device.hpp"
+#include "peers/peer.hpp"
+
+namespace weft::cli {
+
+class RankBench : public Bench {
+ public:
+  // BenchArgs::max_bytes is the size of every rank's buffers, which are `buffers`: input, output, what else there is.
+  RankBench(Ranks& ranks, const BenchArgs& args, std::size_t buffers = 2);
+  ~RankBench() override;
+  RankBench(const RankBench&) = delete;
+  RankBench& operator=(const RankBench&) = delete;
+
+  std::vector<Method> methods() const override { return methods_of(ranks_.device()); }
+  std::vector<std::string> notes() const override { return notes_; }
+  Result run(const Point& point, int samples) override;
+
+ protected:
+  struct Rank {
+    std::unique_ptr<RankDevice> device;
+    void* input = nullptr;
+    void* output = nullptr;
+    std::size_t input_at = 0;     // of the operation that is enqueued: bytes behind `input`
+    std::vector<std::byte> host;  // the output, to be checked
+    std::unique_ptr<Peer> peer;
+  };
+  // What the operation that is enqueued works on: the rank's own memory, or the peer's where that has to be.
+  struct Buffers {
+    void* input;
+    void* output;
+  };
+
+  // Elements of a rank's buffers that a point uses.
+  virtual std::size_t input_elements(const Point& point) const = 0;
+  virtual std::size_t output_elements(const Point& point) const = 0;
+  // Whose pattern a rank sends.
+  virtual int pattern_rank(const Ranks::Seat& seat) const { return seat.rank(); }
+  // Once in this process before its ranks begin with a point.
+  virtual void begin(const Point&) {}
+  // On every rank before its first operation.
+  virtual void prepare(Ranks::Seat&, const Point&) {}
+  virtual void enqueue(Ranks::Seat& seat, const Point& point) = 0;
+  // Empty, or what is wrong in the output, which is in the rank's `host`.
+  virtual std::string verify(Ranks::Seat& seat, const Point& point) = 0;
+
+  Rank& rank(const Ranks::Seat& seat) { return opened_[static_cast<std::size_t>(seat.local_index())]; }
+  virtual Buffers buffers(const Ranks::Seat& seat, const Point& point);
+  std::vector<Contender> peers(Operation operation) const;
+  // Weft's sums have the reference's bits whatever the data; the order of a peer's additions, or a switch's, is its
+  // own.
+  bool is_exact(const Point& point) const {
+    return args_.data == Data::integers || (!is_peer(point.contender) && !is_multimem(point.contender));
+  }
+
+  Ranks& ranks_;
+  BenchArgs args_;
+
+ private:
+  void open(Ranks::Seat& seat, bool nccl, const std::shared_ptr<GlooPeer>& gloo);
+  struct Taken {
+    std::string chosen;
+    std::vector<double> samples, baseline;
+  };
+  Taken take(Ranks::Seat& seat, const Point& point, int samples);
+
+  std::vector<Rank> opened_;
+  std::vector<std::string> notes_;
+};
+
+}  // namespace weft::cli

@@ -1,0 +1,38 @@
+// What a number was measured on: processors, links and versions.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "common/nvlink.hpp"
+
+namespace weft::cli {
+
+struct Gpu {
+  std::string name;
+  std::uint64_t memory = 0;  // bytes
+  int multiprocessors = 0;
+  std::string architecture;        // "sm_90"
+  std::vector<std::string> reach;  // to each GPU: "self", "NVLink", "PCIe" or "none"
+  NvLinks links;
+};
+
+struct Machine {
+  std::string cpu;
+  unsigned cores = 0;
+  int gpus_present = 0;  // that the kernel's driver has, whether programs can use them or not
+  std::vector<Gpu> gpus;
+  std::string driver;         // version of CUDA that the driver supports, "13.0"; empty: no driver
+  std::string cuda_runtime;   // linked into this program; empty: built without CUDA
+  std::string nccl_compiled;  // headers
+  std::string nccl_runtime;   // the library found at start
+  std::string cuda_problem;   // why no GPU can be used; empty when one can
+};
+
+Machine describe_machine();
+
+// The parts above that only CUDA and NCCL know; in a build without them, that it is one.
+void describe_cuda(Machine& machine);
+
+}  // namespace weft::cli

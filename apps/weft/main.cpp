@@ -1,0 +1,5 @@
+#include "common/commands.hpp"
+
+int main(int argc, char** argv) {
+  return weft::cli::run_program({argv + 1, argv + argc});
+}

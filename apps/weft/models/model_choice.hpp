@@ -1,0 +1,33 @@
+// The options by which a command takes a model: a preset or a config.json.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <string>
+#include <utility>
+
+#include "models/models.hpp"
+
+namespace weft::cli {
+
+class ModelChoice {
+ public:
+  // `preset`: the default, or empty.
+  explicit ModelChoice(std::string preset = {}) : model_(std::move(preset)) {}
+
+  // `option` names the preset (--model), `what` says what it is for. This must stay where it is.
+  void add_to(CLI::App& app, const std::string& option, const std::string& what);
+  void excludes(CLI::Option* other) const;
+
+  // By the user.
+  bool given() const { return preset_->count() + config_->count() != 0; }
+  // Warns of fields that were not read. Throws Errc::invalid_argument.
+  ModelShape shape() const;
+  ModelShape shape_with_experts() const;
+
+ private:
+  std::string model_, config_file_;
+  CLI::Option* preset_ = nullptr;
+  CLI::Option* config_ = nullptr;
+};
+
+}  // namespace weft::cli

@@ -1,0 +1,97 @@
+#include "models/models.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "models/config_fields.hpp"
+#include "models/config_file.hpp"
+#include "models/layer_blocks.hpp"
+#include "models/presets.hpp"
+
+namespace weft::cli {
+namespace {
+
+// Far above every model; sizes computed from them stay far below 2^63.
+constexpr std::int64_t kMostHidden = 1 << 20;
+constexpr std::int64_t kMostExperts = 1 << 20;
+
+void read_experts(ConfigFields& fields, ModelShape& shape) {
+  const ConfigFields::Names top_k = {
+      "num_experts_per_tok", "num_experts_per_token", "experts_per_token", "moe_top_k", "moe_topk", "moe_k",
+      "top_k_experts"};
+  const ConfigFields::Names width = {"moe_latent_size", "routed_expert_hidden_size"};
+  if (!shape.has_experts()) {  // the fields may be there, and mean nothing
+    for (const char* name : top_k) static_cast<void>(fields.get(name));
+    for (const char* name : width) static_cast<void>(fields.get(name));
+    return;
+  }
+  shape.zero_experts = fields.find({0, kMostExperts}, {"zero_expert_num"}).value_or(0);
+  shape.top_k = fields.need("number of experts per token", {1, shape.num_experts + shape.zero_experts}, top_k);
+  // A group is ranked by its two best experts.
+  const std::int64_t most_groups = std::max<std::int64_t>(1, shape.num_experts / 2);
+  shape.n_group = fields.find({0, most_groups}, {"n_group", "num_expert_group"}).value_or(0);
+  if (shape.n_group > 1) shape.topk_group = fields.find({1, shape.n_group}, {"topk_group"}).value_or(shape.n_group);
+  const std::int64_t rows = fields.find({1, kMostHidden}, width).value_or(shape.hidden);
+  if (rows != shape.hidden) shape.latent = rows;
+}
+
+}  // namespace
+
+std::string in_words(const ModelShape& shape) {
+  std::string text = fmt::format("hidden {}, {} layers", shape.hidden, shape.layers);
+  if (!shape.has_experts()) return text;
+  text += fmt::format(", {} with experts: {}, top-{}", shape.moe_layers, shape.num_experts, shape.top_k);
+  if (shape.n_group > 1) text += fmt::format(" in {} of {} groups", shape.topk_group, shape.n_group);
+  if (shape.zero_experts != 0) text += fmt::format(", {} more without rows", shape.zero_experts);
+  if (shape.latent != 0) text += fmt::format(", dispatched rows of {}", shape.latent);
+  return text;
+}
+
+void require_experts(std::string_view option, const ModelShape& shape) {
+  if (shape.zero_experts != 0)
+    throw Error(Errc::invalid_argument,
+                fmt::format("{} {}: zero_expert_num is {}: how many tokens choose experts that get no "
+                            "rows is not known, so dispatch and combine are not measured",
+                            option, shape.name, shape.zero_experts));
+  if (shape.has_experts()) return;
+  std::vector<std::string> names;
+  for (const auto& name : preset_names())
+    if (preset(name).has_experts()) names.push_back(name);
+  throw Error(Errc::invalid_argument, fmt::format("{} {}: has no experts; presets that have some: {}", option,
+                                                  shape.name, fmt::join(names, ", ")));
+}
+
+ModelShape shape_from_json(const nlohmann::json& config, const std::string& name, const std::string& file) {
+  ConfigFields fields(config, file);
+  ModelShape shape{.name = name};
+  shape.hidden = fields.need("hidden size", {1, kMostHidden}, {"hidden_size", "n_embd", "d_model"});
+  shape.num_experts =
+      fields.find({0, kMostExperts}, {"n_routed_experts", "num_experts", "num_local_experts", "moe_num_experts"})
+          .value_or(0);
+  if (shape.num_experts == 1) shape.num_experts = 0;  // Jamba's and Hunyuan's models without experts
+  const LayerBlocks blocks = count_blocks(fields, shape.has_experts());
+  if (blocks.experts == 0) shape.num_experts = 0;
+  if (blocks.experts != 0 && !shape.has_experts())
+    throw fields.error(fmt::format("{} layers have experts, and no field says how many", blocks.experts));
+  shape.layers = blocks.layers;
+  shape.moe_layers = blocks.experts;
+  shape.all_reduces = blocks.all_reduces();
+  shape.gathers = blocks.feed_forward;
+  read_experts(fields, shape);
+  for (const auto& field : fields.unread())
+    shape.warnings.push_back(
+        fmt::format("{}: field \"{}\" is not known: what it says of layers or experts is left out", file, field));
+  return shape;
+}
+
+ModelShape shape_from_config(const std::filesystem::path& given) {
+  const std::filesystem::path file = config_path(given);
+  const nlohmann::json config = read_config(file);
+  const auto folder = std::filesystem::absolute(file).parent_path().filename().string();
+  return shape_from_json(config, folder.empty() ? file.stem().string() : folder, file.string());
+}
+
+}  // namespace weft::cli

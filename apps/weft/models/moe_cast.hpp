@@ -1,0 +1,26 @@
+// How the rows of a model go to its experts, where nobody says.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <cstdint>
+#include <string>
+
+#include "models/models.hpp"
+#include "weft/moe.hpp"
+
+namespace weft::cli {
+
+// fp8, as DeepSeek-V3's; bf16 where scales do not divide a row.
+inline RowCast usual_cast(const ModelShape& model) {
+  return model.row_width() % std::int64_t{kScaleColumns} == 0 ? RowCast::fp8 : RowCast::none;
+}
+
+// Why rows are not cast; empty where they are.
+inline std::string cast_note(const ModelShape& model) {
+  if (usual_cast(model) == RowCast::fp8) return {};
+  return fmt::format("Rows are bf16: {} {} is no multiple of the {} columns that share a scale of fp8",
+                     model.latent != 0 ? "their width" : "hidden", model.row_width(), kScaleColumns);
+}
+
+}  // namespace weft::cli

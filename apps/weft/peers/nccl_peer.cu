@@ -1,0 +1,150 @@
+// NCCL, the peer of the GPU path: plain, and on buffers in symmetric windows.
+#include <nccl.h>
+
+#include <algorithm>
+#include <cstddef>
+
+#include "common/cuda_check.hpp"
+#include "peers/peer.hpp"
+
+namespace weft::cli {
+namespace {
+
+void check(ncclResult_t result, const char* what) {
+  if (result != ncclSuccess)
+    throw Error(Errc::system, std::string("NCCL, which Weft is measured beside, failed in ") + what + ": " +
+                                  ncclGetErrorString(result));
+}
+
+ncclDataType_t type_of(DataType type) {
+  constexpr ncclDataType_t types[] = {ncclBfloat16, ncclFloat16, ncclFloat32, ncclInt32};
+  return types[static_cast<int>(type)];
+}
+
+class NcclPeer final : public Peer {
+ public:
+  NcclPeer(Ranks::Seat& seat, std::size_t max_bytes);
+  ~NcclPeer() override;
+  NcclPeer(const NcclPeer&) = delete;
+  NcclPeer& operator=(const NcclPeer&) = delete;
+
+  // Broadcasts and reductions have no form of their own for symmetric windows.
+  std::vector<Contender> contenders(Operation operation) const override {
+    const bool plain = is_ragged(operation) || operation == Operation::broadcast;
+    if (!symmetric_problem_.empty() || plain) return {Contender::nccl};
+    return {Contender::nccl, Contender::nccl_symmetric};
+  }
+  std::string problem() const override {
+    return symmetric_problem_.empty() ? "" : "NCCL on symmetric windows: " + symmetric_problem_;
+  }
+  void* input(Contender contender) const override {
+    return contender == Contender::nccl_symmetric ? buffers_[0] : nullptr;
+  }
+  void* output(Contender contender) const override {
+    return contender == Contender::nccl_symmetric ? buffers_[1] : nullptr;
+  }
+
+  void all_reduce(const Point& point, const void* input, void* output, Stream stream) override;
+  void move(const GatherShape& shape, const void* input, void* output, Stream stream) override;
+
+ private:
+  void open_windows(Ranks::Seat& seat, std::size_t max_bytes);
+  void move_ragged(const GatherShape& shape, const std::byte* input, std::byte* output, Stream stream);
+
+  ncclComm_t comm_ = nullptr;
+  void* buffers_[2] = {};
+  ncclWindow_t windows_[2] = {};
+  std::string symmetric_problem_;
+};
+
+NcclPeer::NcclPeer(Ranks::Seat& seat, std::size_t max_bytes) {
+  ncclUniqueId id = {};
+  if (seat.rank() == 0) check(ncclGetUniqueId(&id), "ncclGetUniqueId");
+  seat.broadcast(std::as_writable_bytes(std::span(&id, 1)));
+  check(ncclCommInitRank(&comm_, seat.communicator().size(), id, seat.rank()), "ncclCommInitRank");
+  open_windows(seat, max_bytes);
+}
+
+void NcclPeer::open_windows(Ranks::Seat& seat, std::size_t max_bytes) {
+  std::string problem;
+  for (int b = 0; b < 2; ++b) {
+    // Every rank makes every call, so that none waits for one that gave up.
+    if (ncclMemAlloc(&buffers_[b], std::max<std::size_t>(max_bytes, 1)) != ncclSuccess) {
+      problem = "ncclMemAlloc failed";
+      buffers_[b] = nullptr;
+    }
+    bool all_have_memory = true;
+    for (const auto& one : seat.gather({buffers_[b] != nullptr ? 1.0 : 0.0})) all_have_memory &= one.front() != 0;
+    if (!all_have_memory) break;
+    const auto result = ncclCommWindowRegister(comm_, buffers_[b], std::max<std::size_t>(max_bytes, 1), &windows_[b],
+                                               NCCL_WIN_COLL_SYMMETRIC);
+    // Without cuMem (NCCL_CUMEM_ENABLE=0) registration succeeds and gives no window.
+    if (result != ncclSuccess || windows_[b] == nullptr) problem = "ncclCommWindowRegister gave no window";
+  }
+  double failures = 0;
+  for (const auto& one : seat.gather({problem.empty() ? 0.0 : 1.0})) failures += one.front();
+  if (failures > 0) symmetric_problem_ = problem.empty() ? "no symmetric window on another rank" : problem;
+}
+
+NcclPeer::~NcclPeer() {
+  for (int b = 0; b < 2; ++b) {
+    if (windows_[b] != nullptr) static_cast<void>(ncclCommWindowDeregister(comm_, windows_[b]));
+    if (buffers_[b] != nullptr) static_cast<void>(ncclMemFree(buffers_[b]));
+  }
+  if (comm_ != nullptr) static_cast<void>(ncclCommDestroy(comm_));
+}
+
+void NcclPeer::all_reduce(const Point& point, const void* input, void* output, Stream stream) {
+  const auto op = point.op == ReduceOp::sum ? ncclSum : ncclMax;
+  check(ncclAllReduce(input, output, point.count, type_of(point.type), op, comm_, stream), "ncclAllReduce");
+}
+
+void NcclPeer::move(const GatherShape& shape, const void* input, void* output, Stream stream) {
+  const ncclDataType_t type = type_of(shape.type);
+  const std::size_t mine = shape.most_rows() * shape.row_elements();  // of an equal form
+  switch (shape.operation) {
+    case Operation::all_gather:
+      return check(ncclAllGather(input, output, mine, type, comm_, stream), "ncclAllGather");
+    case Operation::reduce_scatter:
+      return check(ncclReduceScatter(input, output, mine, type, ncclSum, comm_, stream), "ncclReduceScatter");
+    case Operation::all_to_all:
+      return check(ncclAlltoAll(input, output, mine, type, comm_, stream), "ncclAlltoAll");
+    case Operation::broadcast:
+      return check(ncclBroadcast(input, output, mine * shape.ranks(), type, 0, comm_, stream), "ncclBroadcast");
+    case Operation::barrier:
+      return check(ncclAllReduce(input, output, 1, type, ncclSum, comm_, stream), "ncclAllReduce");
+    default:
+      break;
+  }
+  check(ncclGroupStart(), "ncclGroupStart");
+  move_ragged(shape, static_cast<const std::byte*>(input), static_cast<std::byte*>(output), stream);
+  check(ncclGroupEnd(), "ncclGroupEnd");
+}
+
+// As engines do without a padded form: an operation for each rank with rows, and each tensor.
+void NcclPeer::move_ragged(const GatherShape& shape, const std::byte* input, std::byte* output, Stream stream) {
+  const ncclDataType_t type = type_of(shape.type);
+  const std::size_t size = size_of(shape.type);
+  for (std::size_t t = 0; t < shape.widths.size(); ++t) {
+    for (std::size_t r = 0; r < shape.ranks(); ++r) {
+      const std::size_t count = shape.rows[r] * shape.widths[t], first = shape.first_row(r) * shape.widths[t];
+      const std::byte* from = input + shape.input_at(t) * size;
+      std::byte* to = output + shape.output_at(t) * size;
+      if (count == 0) continue;
+      if (shape.scatters()) {
+        check(ncclReduce(from + first * size, to, count, type, ncclSum, static_cast<int>(r), comm_, stream),
+              "ncclReduce");
+      } else {
+        check(ncclBroadcast(from, to + first * size, count, type, static_cast<int>(r), comm_, stream), "ncclBroadcast");
+      }
+    }
+  }
+}
+
+}  // namespace
+
+std::unique_ptr<Peer> open_nccl_peer(Ranks::Seat& seat, std::size_t max_bytes) {
+  return std::make_unique<NcclPeer>(seat, max_bytes);
+}
+
+}  // namespace weft::cli

@@ -1,0 +1,180 @@
+#include "tune/tuner.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+
+#include "common/sizes.hpp"
+#include "weft/error.hpp"
+
+namespace weft::cli {
+namespace {
+
+constexpr double kWorthAGrid = 1.25;     // how far an algorithm may be behind for its grids to be tried
+constexpr double kGridGain = 1.03;       // what a grid must gain on the one chosen by size
+constexpr double kAlgorithmGain = 1.02;  // … and an algorithm on that of the next smaller size
+constexpr double kTurnsGain = 1.02;      // … and what serves a size from now on, on what did until now
+constexpr int kConfirm = 3;              // times as many samples decide
+constexpr int kTurns = 7;                // that these are split into where two take turns
+
+detail::TuningStep ending(detail::TuningStep step, std::uint64_t up_to) {
+  step.up_to = up_to;
+  return step;
+}
+
+using Time = std::function<double(const Trial&)>;
+
+Figure once(double us) {
+  return {.us = us, .least = us, .most = us, .samples = 1};
+}
+
+// The fastest of the grids, where it gains on `tuned`, which has the grid that its size gives.
+void try_grids(TunedSize& tuned, const TuneSpace& space, const Time& time) {
+  Trial fastest{};
+  double fastest_us = 0;
+  for (const int blocks : space.blocks) {
+    for (const int threads : space.threads) {
+      const Trial trial{tuned.bytes, tuned.algorithm, {blocks, threads}, space.samples};
+      const double us = time(trial);
+      if (fastest_us == 0 || us < fastest_us) {
+        fastest = trial;
+        fastest_us = us;
+      }
+    }
+  }
+  // The fastest of many is lucky, too: it is measured again before it is believed.
+  if (fastest_us == 0 || fastest_us * kGridGain > tuned.time.us) return;
+  fastest.samples = kConfirm * space.samples;
+  const double us = time(fastest);
+  if (us * kGridGain > tuned.time.us) return;
+  tuned.launch = fastest.launch;
+  tuned.time = once(us);
+}
+
+// Each algorithm that serves the size, by its best grid.
+std::vector<TunedSize> best_of_each(std::size_t bytes, const TuneSpace& space, const Time& time) {
+  std::vector<TunedSize> best;
+  double least = kUnavailable;
+  for (const auto algorithm : space.algorithms) {
+    const double us = time({.bytes = bytes, .algorithm = algorithm, .samples = kConfirm * space.samples});
+    if (us == kUnavailable) continue;
+    best.push_back({.bytes = bytes, .algorithm = algorithm, .time = once(us)});
+    least = std::min(least, us);
+  }
+  for (TunedSize& tuned : best)
+    if (tuned.time.us <= kWorthAGrid * least) try_grids(tuned, space, time);
+  return best;
+}
+
+// Times of one of two that took turns.
+struct Turns {
+  std::array<double, kTurns> us = {};
+
+  void sort() { std::ranges::sort(us); }
+  double middle() const { return us[kTurns / 2]; }
+  double spread() const { return us[kTurns - 2] - us[1]; }  // without the fastest and the slowest turn
+  Figure figure() const { return {.us = middle(), .least = us.front(), .most = us.back(), .samples = us.size()}; }
+};
+
+// Whether the challenger beats what serves its size until now. Both get the times that decided. What goes first
+// alternates, and what the machine does meanwhile falls on both.
+bool wins_in_turns(TunedSize& challenger, int samples, const Time& time) {
+  const int each = (kConfirm * samples + kTurns - 1) / kTurns;
+  Turns now, before;
+  for (int turn = 0; turn < kTurns; ++turn) {
+    for (const bool first : {true, false}) {
+      const bool of_challenger = first == (turn % 2 != 0);
+      Trial trial{.bytes = challenger.bytes, .algorithm = Algorithm::automatic, .samples = each, .turn = turn + 1};
+      if (of_challenger) {
+        trial.algorithm = challenger.algorithm;
+        trial.launch = challenger.launch;
+      }
+      (of_challenger ? now : before).us[static_cast<std::size_t>(turn)] = time(trial);
+    }
+  }
+  now.sort();
+  before.sort();
+  challenger.time = now.figure();
+  challenger.before = before.figure();
+  const double gain = before.middle() - now.middle();
+  return now.middle() * kTurnsGain < before.middle() && gain > std::max(now.spread(), before.spread());
+}
+
+}  // namespace
+
+TunedSize tune_size(const TuneQuery& query, const TuneSpace& space, const Time& time) {
+  const std::vector<TunedSize> best = best_of_each(query.bytes, space, time);
+  if (best.empty()) throw Error(Errc::system, fmt::format("no algorithm serves {}", format_bytes(query.bytes)));
+  const auto faster = [](const TunedSize& a, const TunedSize& b) { return a.time.us < b.time.us; };
+  TunedSize chosen = *std::ranges::min_element(best, faster);
+  if (query.previous != nullptr)
+    for (const TunedSize& tuned : best)
+      if (tuned.algorithm == query.previous->algorithm && tuned.time.us <= kAlgorithmGain * chosen.time.us)
+        chosen = tuned;
+  const bool other = chosen.algorithm != query.algorithm || chosen.launch.blocks != query.launch.blocks ||
+                     chosen.launch.threads != query.launch.threads;
+  if (other && wins_in_turns(chosen, space.samples, time)) return chosen;
+  const Figure as_before = other ? chosen.before : chosen.time;
+  return {.bytes = query.bytes,
+          .algorithm = query.algorithm,
+          .launch = query.launch,
+          .time = as_before,
+          .before = as_before,
+          .as_before = true};
+}
+
+namespace {
+
+// Between two sizes that were measured: what a person would write, near the middle.
+std::uint64_t boundary(std::uint64_t below, std::uint64_t above) {
+  const std::uint64_t middle = below + (above - below) / 2,
+                      step = std::max<std::uint64_t>(std::bit_floor(above - below) / 8, 1);
+  return std::max(middle / step * step, below);
+}
+
+}  // namespace
+
+std::vector<detail::TuningStep> steps_of(const std::vector<TunedSize>& sizes,
+                                         std::span<const detail::TuningStep> base) {
+  const std::uint64_t least = sizes.front().bytes, most = sizes.back().bytes;
+  std::vector<detail::TuningStep> steps;
+  const auto add = [&](detail::TuningStep step) {
+    if (!steps.empty()) {
+      detail::TuningStep last = steps.back();
+      last.up_to = step.up_to;
+      if (last == step) steps.pop_back();
+    }
+    steps.push_back(step);
+  };
+  const auto goes_on = [](const detail::TuningStep& with, const TunedSize& size) {
+    return with.algorithm == size.algorithm && with.blocks == 0 && with.threads == 0;
+  };
+  const detail::TuningStep* above = &base.front();
+  for (; above->up_to < least; ++above) add(*above);
+  const std::uint64_t begin = steps.empty() ? 0 : steps.back().up_to + 1, below = std::bit_floor(least - 1);
+  if (begin < below && !goes_on(*above, sizes.front())) add(ending(*above, below));
+  for (std::size_t i = 0; i < sizes.size(); ++i)
+    add({.up_to = i + 1 < sizes.size() ? boundary(sizes[i].bytes, sizes[i + 1].bytes) : most,
+         .algorithm = sizes[i].algorithm,
+         .blocks = sizes[i].launch.blocks,
+         .threads = sizes[i].launch.threads});
+  while (above->up_to <= most && above->up_to != UINT64_MAX) ++above;
+  if (goes_on(*above, sizes.back())) steps.back().up_to = (above++)->up_to;
+  for (; above != base.data() + base.size(); ++above) add(*above);
+  return steps;
+}
+
+void check_steps(std::span<const std::size_t> sizes, std::span<const detail::TuningStep> base) {
+  const auto kept = std::ranges::count_if(
+      base, [&](const detail::TuningStep& step) { return step.up_to < sizes.front() || step.up_to > sizes.back(); });
+  // One of them may go on on both sides.
+  const std::size_t steps = sizes.size() + static_cast<std::size_t>(kept) + 1;
+  if (steps <= detail::kMostTuningSteps) return;
+  throw Error(Errc::invalid_argument,
+              fmt::format("--bytes: {} sizes beside {} steps for others make more than the {} steps of a table",
+                          sizes.size(), kept, detail::kMostTuningSteps));
+}
+
+}  // namespace weft::cli

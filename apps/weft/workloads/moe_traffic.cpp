@@ -1,0 +1,137 @@
+#include "workloads/moe_traffic.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <random>
+
+#include "workloads/moe_reference.hpp"
+
+namespace weft::cli {
+namespace {
+
+// The `count` highest scores.
+std::vector<std::int32_t> best(const std::vector<double>& scores, std::size_t count) {
+  std::vector<std::int32_t> order(scores.size());
+  std::iota(order.begin(), order.end(), 0);
+  const auto middle = order.begin() + static_cast<std::ptrdiff_t>(count);
+  std::partial_sort(order.begin(), middle, order.end(), [&](std::int32_t a, std::int32_t b) {
+    return scores[static_cast<std::size_t>(a)] > scores[static_cast<std::size_t>(b)];
+  });
+  order.resize(count);
+  return order;
+}
+
+std::vector<std::int32_t> choose(std::mt19937& random, const ModelShape& model, Traffic traffic, std::size_t experts,
+                                 std::size_t top_k) {
+  std::uniform_real_distribution<double> uniform(1e-9, 1.0);
+  std::vector<double> scores(experts);
+  for (std::size_t e = 0; e < experts; ++e) {
+    // The largest of log(u) / w are a choice with weights w, without repetition.
+    const double weight = traffic == Traffic::zipf ? 1.0 / static_cast<double>((e * 97 + 13) % experts + 1) : 1.0;
+    scores[e] = traffic == Traffic::zipf ? std::log(uniform(random)) / weight : uniform(random);
+  }
+  if (traffic == Traffic::hot) scores[0] = 2;
+  if (traffic == Traffic::grouped) {
+    const std::size_t size = experts / static_cast<std::size_t>(model.n_group);
+    std::vector<double> groups;
+    for (std::size_t first = 0; first + size <= experts; first += size) {
+      const auto begin = scores.begin() + static_cast<std::ptrdiff_t>(first);
+      std::vector<double> group(begin, begin + static_cast<std::ptrdiff_t>(size));
+      std::partial_sort(group.begin(), group.begin() + 2, group.end(), std::greater<>());
+      groups.push_back(group[0] + group[1]);
+    }
+    std::vector<bool> chosen(groups.size());
+    for (const std::int32_t g : best(groups, static_cast<std::size_t>(model.topk_group))) {
+      chosen[static_cast<std::size_t>(g)] = true;
+    }
+    for (std::size_t e = 0; e < experts; ++e) {
+      if (!chosen[std::min(e / size, chosen.size() - 1)]) scores[e] = -1;
+    }
+  }
+  return best(scores, top_k);
+}
+
+}  // namespace
+
+MoeTraffic::MoeTraffic(const ModelShape& model, const ExchangeArgs& exchange, Traffic traffic, int ranks,
+                       std::uint32_t tokens)
+    : exchange_(exchange),
+      ranks_(static_cast<std::uint32_t>(ranks)),
+      token_count_(tokens),
+      map_(detail::map_experts(ranks_, exchange)),
+      shape_(detail::make_shape(ranks_, 0, exchange, map_)),
+      arrivals_(exchange.experts),
+      offsets_(ranks_) {
+  if (traffic == Traffic::grouped && model.n_group < 2) {
+    throw Error(Errc::invalid_argument, fmt::format("--routing grouped: {} has no groups of experts", model.name));
+  }
+  for (std::uint32_t rank = 0; rank < ranks_; ++rank) {
+    std::mt19937 random(rank * 7919u + tokens);
+    RankTokens mine;
+    for (std::size_t i = 0; i < std::size_t{tokens} * exchange.hidden; ++i) {
+      const float value = static_cast<float>(static_cast<int>(random() >> 16) % 2001 - 1000) / 512.0f;
+      mine.rows.push_back(narrow(exchange.type, value));
+    }
+    for (std::uint32_t token = 0; token < tokens; ++token) {
+      std::vector<bool> seen(ranks_);
+      for (const std::int32_t id : choose(random, model, traffic, exchange.experts, exchange.top_k)) {
+        const float weight = static_cast<float>(random() % 1000 + 1) / 1000.0f;
+        mine.ids.push_back(id);
+        mine.weights.push_back(exchange.weighted ? weight : 1.0f);
+        arrivals_[static_cast<std::size_t>(id)].push_back({.rank = rank, .token = token, .row = 0, .kept = true});
+        seen[home(id)] = true;
+      }
+      seen[rank] = false;
+      wire_rows_ += static_cast<double>(std::count(seen.begin(), seen.end(), true)) / ranks;
+    }
+    mine.kept.resize(mine.ids.size());
+    tokens_.push_back(std::move(mine));
+  }
+  place_rows();
+}
+
+void MoeTraffic::place_rows() {
+  std::vector<std::size_t> next(ranks_);
+  for (std::uint32_t expert = 0; expert < exchange_.experts; ++expert) {
+    const detail::ExpertHome at = map_.homes[expert];
+    if (exchange_.layout == RowLayout::expert_masked) next[at.rank] = std::size_t{at.local} * shape_.capacity;
+    offsets_[at.rank].push_back(static_cast<std::int32_t>(next[at.rank]));
+    const std::size_t end =
+        exchange_.layout == RowLayout::expert_masked ? next[at.rank] + shape_.capacity : shape_.capacity;
+    for (std::size_t place = 0; Arrival & arrival : arrivals_[expert]) {
+      arrival.row = next[at.rank] + place++;
+      arrival.kept = arrival.row < end;
+      if (exchange_.layout == RowLayout::rank_major) {
+        arrival.row = std::size_t{arrival.rank} * exchange_.tokens + arrival.token;
+        arrival.kept = true;
+      }
+      RankTokens& of = tokens_[arrival.rank];
+      for (std::size_t k = 0; k < exchange_.top_k; ++k) {
+        const std::size_t entry = std::size_t{arrival.token} * exchange_.top_k + k;
+        if (of.ids[entry] == static_cast<std::int32_t>(expert)) of.kept[entry] = arrival.kept;
+      }
+    }
+    const std::size_t count = arrivals_[expert].size();
+    next[at.rank] += (count + exchange_.alignment - 1) / exchange_.alignment * exchange_.alignment;
+  }
+  for (std::uint32_t rank = 0; rank < ranks_; ++rank) offsets_[rank].push_back(static_cast<std::int32_t>(next[rank]));
+}
+
+double MoeTraffic::dispatch_wire_bytes() const {
+  const double peers = ranks_ - 1, tokens = token_count_;
+  // Of the tokens that a call does not have, one has its record written as well, in turn.
+  const double records = tokens + 1 - tokens / exchange_.tokens;
+  const double counts = exchange_.experts * peers / ranks_ + peers;
+  return wire_rows_ * shape_.row_packs * sizeof(detail::Pack) +
+         peers * (sizeof(std::uint64_t) + records * exchange_.top_k * sizeof(detail::Pack)) +
+         counts * sizeof(std::uint64_t);
+}
+
+double MoeTraffic::combine_wire_bytes() const {
+  return wire_rows_ * shape_.combine_packs * sizeof(detail::Pack) + (ranks_ - 1) * double{sizeof(std::uint64_t)};
+}
+
+}  // namespace weft::cli

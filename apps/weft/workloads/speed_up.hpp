@@ -1,0 +1,25 @@
+// Weft beside the best of its peers.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "workloads/cores.hpp"
+#include "workloads/measure.hpp"
+
+namespace weft::cli {
+
+// The fastest right result of a peer for the same operation, size and method; null where there is none.
+const Result* best_peer(const std::vector<Result>& results, const Point& point);
+
+// The best peer's time over Weft's, or why there is no such number.
+struct SpeedUp {
+  std::optional<double> ratio = {};
+  std::string why_none = {};
+};
+SpeedUp speed_up(const Result& ours, const Result* peer, const Crowd& crowd);
+// "1.50", or "-".
+std::string cell(const SpeedUp& speed_up);
+
+}  // namespace weft::cli

@@ -1,0 +1,33 @@
+#include "base/log.hpp"
+
+#include <spdlog/sinks/stdout_sinks.h>
+
+#include <cstdlib>
+#include <memory>
+
+namespace weft::detail {
+
+std::optional<spdlog::level::level_enum> log_level(std::string_view name) {
+  const auto level = spdlog::level::from_str(std::string(name));
+  if (level == spdlog::level::off && name != "off") return std::nullopt;  // spdlog's answer to what it does not know
+  return level;
+}
+
+spdlog::logger& logger() {
+  static spdlog::logger instance = [] {
+    spdlog::logger made("weft", std::make_shared<spdlog::sinks::stderr_sink_mt>());
+    made.set_pattern("[%H:%M:%S.%e] [weft] [%l] %v");
+    made.set_level(spdlog::level::warn);
+    const char* wish = std::getenv("WEFT_LOG");
+    if (wish == nullptr) return made;
+    if (const auto level = log_level(wish)) {
+      made.set_level(*level);
+    } else {
+      made.warn("WEFT_LOG: {} is not trace, debug, info, warn, error or off; it stays at warn", wish);
+    }
+    return made;
+  }();
+  return instance;
+}
+
+}  // namespace weft::detail

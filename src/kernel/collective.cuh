@@ -1,0 +1,57 @@
+// The kernel of every operation: wait for the kernel before, enter, the phases, leave; and of what one rank does alone.
+#pragma once
+
+#include <utility>
+
+#include "kernel/most_threads.hpp"
+#include "protocol/session.hpp"
+#include "team/cuda_block.cuh"
+#include "team/cuda_crew.cuh"
+
+namespace weft::detail {
+
+template <class A, class T, class Early, int... phase>
+__device__ __forceinline__ void run_phases(T& team, const Session& session, const typename A::Places& places,
+                                           Early& early, const typename A::Work& work, Part part,
+                                           std::integer_sequence<int, phase...>) {
+  static_cast<void>(((!has_phase(part, phase) || A::template run<phase>(team, session, work, places, early)) && ...));
+}
+
+// Who an algorithm takes for a block: the block, or a crew of it where the algorithm says how many there are.
+template <class A>
+__device__ __forceinline__ auto team_of([[maybe_unused]] const typename A::Work& work) {
+  if constexpr (requires { A::crews(work); }) {
+    return CudaCrew(A::crews(work));
+  } else {
+    return CudaBlock();
+  }
+}
+
+template <class A>
+__global__ void __launch_bounds__(kMaxThreads<A>, 1)
+    collective(const __grid_constant__ Call call, const __grid_constant__ typename A::Work work) {
+  CudaBlock block;
+  auto team = team_of<A>(work);
+  // While the kernel before this one still runs: nothing here reads what it may write.
+  Session session = approach(block, call);
+  const typename A::Places places = A::places(team, call, work);
+  ptx::wait_for_predecessor();
+  ptx::launch_successor();
+  const Entry entry = ask(block, session);
+  auto early = A::early(team, session, work, places);
+  const Part part = part_of<A>(work);
+  if (!enter_as<A>(block, session, entry, part, work)) return;
+  run_phases<A>(team, session, places, early, work, part, std::make_integer_sequence<int, A::kPhases>{});
+  leave(block, session, part);
+}
+
+template <class A>
+__global__ void __launch_bounds__(A::kMostThreads)
+    one_rank(const __grid_constant__ Call call, const __grid_constant__ typename A::Work work) {
+  CudaBlock block;
+  ptx::wait_for_predecessor();
+  ptx::launch_successor();
+  A::run(block, call, work);
+}
+
+}  // namespace weft::detail

@@ -1,0 +1,91 @@
+#if WEFT_WITH_CUDA
+
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+
+#include "kernel/cuda_error.hpp"
+#include "kernel/executor.hpp"
+#include "protocol/session.hpp"
+
+namespace weft::detail {
+namespace {
+
+// Loads kernels, so that no later launch has to, and finds the hungriest.
+class Loader {
+ public:
+  Loader() {
+    void* memory = nullptr;
+    check_cuda(cudaMalloc(&memory, sizeof(EndedGroup)), "cudaMalloc");
+    group_ = static_cast<EndedGroup*>(memory);
+    check_cuda(cudaMemset(group_, 0xff, sizeof(EndedGroup)), "cudaMemset");
+    Channel channel{};
+    channel.local = &group_->local;
+    channel.record = group_->record;
+    check_cuda(cudaMemcpy(&group_->channel, &channel, sizeof(channel), cudaMemcpyHostToDevice), "cudaMemcpy");
+  }
+  ~Loader() { static_cast<void>(cudaFree(group_)); }  // waits for the kernels
+  Loader(const Loader&) = delete;
+  Loader& operator=(const Loader&) = delete;
+
+  void load(const Kernel& kernel) {
+    int blocks = 0;
+    check_cuda(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel.on_gpu, kernel.most_threads, 0),
+               "loading a kernel");
+    fewest_ = std::min(fewest_, blocks);
+    // The first launch of a kernel that needs more local memory than any before waits for all that runs on the device.
+    cudaFuncAttributes attributes{};
+    check_cuda(cudaFuncGetAttributes(&attributes, kernel.on_gpu), "cudaFuncGetAttributes");
+    if (attributes.localSizeBytes <= reserved_) return;
+    reserved_ = attributes.localSizeBytes;
+    Call ended{};
+    ended.channel = &group_->channel;
+    ended.local = &group_->local;
+    void* arguments[] = {&ended, const_cast<void*>(kernel.no_work)};
+    check_cuda(cudaLaunchKernel(kernel.on_gpu, dim3(1), dim3(32), arguments, 0, nullptr), "first launch of a kernel");
+  }
+  // Blocks of any kernel that fit on one processor.
+  int fewest() const { return fewest_; }
+
+ private:
+  // All ones: the kernel finds kEnded, and a record that is complete, and returns.
+  struct EndedGroup {
+    LocalState local;
+    FaultRecord record[kFaultKinds];
+    Channel channel;
+  };
+  EndedGroup* group_ = nullptr;
+  std::size_t reserved_ = 0;
+  int fewest_ = 1 << 20;
+};
+
+}  // namespace
+
+void launch_on_gpu(const KernelCall& call) {
+  cudaLaunchAttribute dependent{};
+  dependent.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  dependent.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchConfig_t config{};
+  config.gridDim = dim3(static_cast<unsigned>(call.blocks));
+  config.blockDim = dim3(static_cast<unsigned>(call.threads));
+  config.stream = call.stream;
+  config.attrs = &dependent;
+  config.numAttrs = 1;
+  void* arguments[] = {const_cast<Call*>(&call.call), const_cast<std::byte*>(call.bound.work)};  // CUDA copies them
+  check_cuda(cudaLaunchKernelExC(&config, call.bound.kernel->on_gpu, arguments), "launch of a kernel");
+}
+
+int load_kernels() {
+  int device = 0, processors = 0;
+  check_cuda(cudaGetDevice(&device), "cudaGetDevice");
+  check_cuda(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device), "cudaDeviceGetAttribute");
+  Loader loader;
+  for (const std::span<const Kernel> family : all_kernels()) {
+    for (const Kernel& kernel : family) loader.load(kernel);
+  }
+  return std::min(loader.fewest() * processors, static_cast<int>(kMaxBlocks));
+}
+
+}  // namespace weft::detail
+
+#endif

@@ -1,0 +1,30 @@
+// How many threads a block of an algorithm may have: as its registers allow.
+#pragma once
+
+#include <cstdint>
+
+namespace weft::detail {
+
+// Threads per block that the registers of the instance allow.
+constexpr int max_threads(std::uint32_t known_size) {
+  return known_size >= 1 && known_size <= 4 ? 1024 : 512;
+}
+
+template <class A>
+constexpr int max_threads_of() {
+  if constexpr (requires { A::kMostThreads; }) {
+    return A::kMostThreads;
+  } else {
+    return max_threads(A::kSize);
+  }
+}
+template <class A>
+constexpr int kMaxThreads = max_threads_of<A>();
+
+// What one rank does alone is no call of the protocol, and has no phases.
+template <class A>
+constexpr bool kIsOneRanks = !requires {
+  A::kPhases;
+};
+
+}  // namespace weft::detail

@@ -1,0 +1,10 @@
+// How the rows of a tensor are scaled when they are cast to e4m3.
+#pragma once
+
+#include <cstdint>
+
+namespace weft::detail {
+
+enum class RowScaling : std::uint8_t { none, fixed, per_token, per_group };
+
+}  // namespace weft::detail

@@ -1,0 +1,19 @@
+#include <array>
+
+#include "comm/rejection_kernels.hpp"
+#include "ops/all_reduce/all_reduce_kernels.hpp"
+#include "ops/moe/moe_kernels.hpp"
+#include "ops/moves/move_kernels.hpp"
+#include "ops/moves/take_kernels.hpp"
+#include "ops/norm/norm_kernels.hpp"
+
+namespace weft::detail {
+
+std::span<const std::span<const Kernel>> all_kernels() {
+  static const std::array families{kernels_of<AllReduceFamily>(), kernels_of<MoveFamily>(),
+                                   kernels_of<MoeFamily>(),       kernels_of<NormFamily>(),
+                                   kernels_of<TakeFamily>(),      kernels_of<RejectionFamily>()};
+  return families;
+}
+
+}  // namespace weft::detail

@@ -1,0 +1,51 @@
+// All kernels of all-reduces.
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include "kernel/instances.hpp"
+#include "ops/all_reduce/all_reduce_kernels.hpp"
+#include "ops/all_reduce/bulk_all_reduce.hpp"
+#include "ops/all_reduce/multimem_one_shot.hpp"
+#include "ops/all_reduce/multimem_two_shot.hpp"
+#include "ops/all_reduce/one_shot_all_reduce.hpp"
+#include "ops/all_reduce/two_shot_all_reduce.hpp"
+
+namespace weft::detail {
+
+constexpr AllReduceQuery all_reduce_of(Algorithm algorithm, DataType type, ReduceOp op, std::uint32_t size) {
+  return {.instance = {.type = type, .op = op, .size = size, .whole = size != 0}, .algorithm = algorithm};
+}
+
+// `size` 0: of any size, and of packs that are not whole.
+template <DataType type, ReduceOp op, std::uint32_t size>
+using AllReducesOfSize = Instances<Instance<OneShotAllReduce<Reduction<type, op>, size, size != 0>,
+                                            all_reduce_of(Algorithm::one_shot, type, op, size)>,
+                                   Instance<TwoShotAllReduce<Reduction<type, op>, size, size != 0>,
+                                            all_reduce_of(Algorithm::two_shot, type, op, size)>,
+                                   Instance<BulkAllReduce<Reduction<type, op, Plain>, size, size != 0>,
+                                            all_reduce_of(Algorithm::bulk, type, op, size)>>;
+template <DataType type, std::uint32_t size>
+using LeanAllReduces =
+    std::conditional_t<has_lean_instance({.type = type, .op = ReduceOp::sum, .size = size, .whole = true}),
+                       AllReducesOfSize<type, ReduceOp::sum, size>, Instances<>>;
+// Nothing for what no switch adds up.
+template <DataType type>
+using MultimemAllReduces = Instances<Instance<MultimemOneShot<Reduction<type, ReduceOp::sum, Plain>>,
+                                              all_reduce_of(Algorithm::multimem_one_shot, type, ReduceOp::sum, 0)>,
+                                     Instance<MultimemTwoShot<Reduction<type, ReduceOp::sum, Plain>>,
+                                              all_reduce_of(Algorithm::multimem_two_shot, type, ReduceOp::sum, 0)>>;
+
+template <DataType type>
+using AllReducesOfType =
+    Join<AllReducesOfSize<type, ReduceOp::sum, 0>, AllReducesOfSize<type, ReduceOp::max, 0>, LeanAllReduces<type, 2>,
+         LeanAllReduces<type, 3>, LeanAllReduces<type, 4>, LeanAllReduces<type, 5>, LeanAllReduces<type, 6>,
+         LeanAllReduces<type, 7>, LeanAllReduces<type, 8>>;
+struct AllReduceFamily {
+  using List = Join<AllReducesOfType<DataType::bf16>, AllReducesOfType<DataType::f16>, AllReducesOfType<DataType::f32>,
+                    AllReducesOfType<DataType::i32>, MultimemAllReduces<DataType::bf16>,
+                    MultimemAllReduces<DataType::f16>, MultimemAllReduces<DataType::f32>>;
+};
+
+}  // namespace weft::detail

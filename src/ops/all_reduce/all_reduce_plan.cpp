@@ -1,0 +1,118 @@
+#include "ops/all_reduce/all_reduce_plan.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+
+namespace weft::detail {
+namespace {
+
+constexpr int kLeastBulkBlocks = 17, kFewBulkBlocks = 64;  // with so few, crews move or reduce
+
+// A CPU's stores of plain memory are far wider than those that are one piece. On GPUs one kernel beats many pieces
+// where there are slots for as many chunks as saturate the links, and all ranks have blocks for crews to fill them, or
+// 128 that do everything; between the two it is not measured, and 64 were slow (docs/notes).
+bool has_room_for_bulk(const PlanQuery& query) {
+  const int least = query.least_max_blocks;
+  const bool enough = (least >= kLeastBulkBlocks && least <= kFewBulkBlocks) || least > 128;
+  return query.device == Device::cpu || (query.layout.bulk_slots >= 256 && enough);
+}
+
+// What the group's table has for the message: follows from what is the same on every rank.
+TuningStep tuned_step(const PlanQuery& query, std::size_t bytes) {
+  if (query.size == 1) return {};
+  TuningStep step = step_for(steps_or_shipped(query.steps, query.device, query.size), bytes,
+                             bytes * (16 / payload_bytes(query.type)));
+  if (step.algorithm == Algorithm::bulk && !has_room_for_bulk(query)) step = {.algorithm = Algorithm::two_shot};
+  return step;
+}
+
+// The caller's launch, else the table's as far as this rank's kernel takes it.
+Launch tuned_launch(const PlanQuery& query, const TuningStep& step) {
+  const bool lean = has_lean_instance({.type = query.type, .op = query.op, .size = query.size, .whole = query.whole});
+  const int most_threads = max_threads(lean ? query.size : 0);
+  return {.blocks = query.launch.blocks != 0 ? query.launch.blocks : std::min(step.blocks, query.max_blocks),
+          .threads = query.launch.threads != 0 ? query.launch.threads : std::min(step.threads, most_threads)};
+}
+
+// Few threads a block while there are blocks to spare: latency first; then wider blocks, and all of the GPU last.
+// Two-shot does better with half of the GPU's blocks until they are 512 wide. Measured on H200.
+void choose_grid(const PlanQuery& query, std::size_t packs_per_phase, Plan& plan) {
+  const std::size_t most_blocks = std::max(query.max_blocks - 1, 1);
+  const std::size_t spared =
+      plan.algorithm == Algorithm::two_shot ? std::max<std::size_t>(most_blocks / 2, 1) : most_blocks;
+  const std::size_t packs = std::max<std::size_t>(packs_per_phase, 1);
+  const bool lean = has_lean_instance({.type = query.type, .op = query.op, .size = query.size, .whole = query.whole});
+  const std::size_t most_threads = max_threads(lean ? query.size : 0);
+  std::size_t threads = 64;
+  while (threads < 512 && threads * spared < packs) threads *= 2;
+  while (threads < most_threads && threads * most_blocks < packs) threads *= 2;
+  const std::size_t blocks = std::clamp<std::size_t>((packs + threads - 1) / threads, 1, most_blocks);
+  plan.threads = query.launch.threads != 0 ? query.launch.threads : static_cast<int>(threads);
+  plan.blocks = query.launch.blocks != 0 ? query.launch.blocks : static_cast<int>(blocks) + 1;
+}
+
+// A block that makes all hops serves all chunks that share a slot (ops/all_reduce/bulk_all_reduce.hpp): a power of two
+// of data blocks. With few processors, crews of which some move and others reduce keep the links busier. Measured on
+// H200 (docs/notes).
+void choose_bulk_grid(const PlanQuery& query, Plan& plan) {
+  constexpr int kLeastSlots = 32;
+  const bool gpu = query.device == Device::cuda;
+  const bool lean = has_lean_instance({.type = query.type, .op = query.op, .size = query.size, .whole = query.whole});
+  const int wish = std::max(query.launch.blocks != 0 ? query.launch.blocks : query.max_blocks, 2);
+  const auto slots = static_cast<int>(query.layout.bulk_slots);
+  plan.threads = query.launch.threads;
+  if (gpu && wish <= kFewBulkBlocks && slots >= kLeastSlots) {
+    if (plan.threads == 0) plan.threads = max_threads(lean ? query.size : 0);
+    const int crews = crews_of(plan.threads);
+    if (crews * wish > 2) {
+      plan.blocks = wish;
+      plan.crews = crews;
+      plan.apart = true;
+      return;
+    }
+  }
+  const int data_blocks = static_cast<int>(std::bit_floor(static_cast<unsigned>(std::min(slots / 2, wish - 1))));
+  plan.blocks = data_blocks + 1;
+  if (plan.threads == 0) plan.threads = 512;
+}
+
+// A block for each chunk of a shard, while there are blocks: nobody has measured anything else.
+void choose_multimem_grid(const PlanQuery& query, std::size_t shard, Plan& plan) {
+  const std::size_t chunks = (shard + query.layout.bulk_packs - 1) / query.layout.bulk_packs;
+  const auto most = static_cast<std::size_t>(std::max(query.max_blocks - 1, 1));
+  const auto blocks = static_cast<int>(std::clamp<std::size_t>(chunks, 1, most));
+  plan.blocks = query.launch.blocks != 0 ? query.launch.blocks : blocks + 1;
+  plan.threads = query.launch.threads != 0 ? query.launch.threads : 512;
+}
+
+}  // namespace
+
+Plan plan_all_reduce(const PlanQuery& asked) {
+  const TuningStep step = tuned_step(asked, asked.count * size_of(asked.type));
+  PlanQuery query = asked;
+  Plan plan{};
+  plan.algorithm = query.wish == Algorithm::automatic ? step.algorithm : query.wish;
+  if (query.wish == Algorithm::automatic) query.launch = tuned_launch(query, step);
+  const std::size_t per_pack = payload_bytes(query.type) / size_of(query.type);  // elements
+  if (plan.algorithm == Algorithm::bulk) {
+    plan.piece = std::max<std::size_t>(query.count, 1);
+    choose_bulk_grid(query, plan);
+    return plan;
+  }
+  if (is_multimem(plan.algorithm)) {
+    plan.piece = query.multimem_packs * per_pack;
+    const std::size_t packs = (std::min(query.count, plan.piece) + per_pack - 1) / per_pack;
+    const std::size_t shards = plan.algorithm == Algorithm::multimem_one_shot ? 1 : query.size;
+    choose_multimem_grid(query, (packs + shards - 1) / shards, plan);
+    return plan;
+  }
+  const bool one_shot = plan.algorithm == Algorithm::one_shot;
+  const std::size_t piece_packs = one_shot ? query.layout.one_shot_packs : query.layout.two_shot_packs * query.size;
+  plan.piece = piece_packs * per_pack;
+  const std::size_t packs = (std::min(query.count, plan.piece) + per_pack - 1) / per_pack;
+  choose_grid(query, one_shot ? packs : (packs + query.size - 1) / query.size, plan);
+  return plan;
+}
+
+}  // namespace weft::detail

@@ -1,0 +1,74 @@
+// Which algorithm serves an all-reduce, on which grid, in how many pieces. A pure function of its arguments, so that
+// ranks which make the same call make the same choice; the grid is each rank's own affair and may differ.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "kernel/most_threads.hpp"
+#include "protocol/channel.hpp"
+#include "tuning/tuning.hpp"
+#include "weft/collectives.hpp"
+#include "weft/types.hpp"
+#include "wire/payload.hpp"
+
+namespace weft::detail {
+
+struct PlanQuery {
+  Device device;
+  std::uint32_t size;  // ranks of the group
+  RegionLayout layout;
+  std::uint64_t multimem_packs = 0;
+  DataType type;
+  ReduceOp op;
+  std::size_t count;
+  bool whole = true;                      // input and output consist of whole, aligned packs
+  Algorithm wish = Algorithm::automatic;  // not nccl
+  Launch launch = {};
+  int max_blocks = kMaxBlocks;             // blocks that fit on the GPU beside each other, the control block included
+  int least_max_blocks = kMaxBlocks;       // … of the rank where these are fewest: the same on every rank
+  std::span<const TuningStep> steps = {};  // of the group's tuning table; empty: the shipped one's
+};
+
+struct Plan {
+  Algorithm algorithm;
+  std::size_t piece;  // elements per kernel; a larger message takes several
+  int blocks;         // the control block included
+  int threads;
+  // Of bulk on GPUs: parts of a block that work like blocks, and whether some move and others reduce.
+  int crews = 1;
+  bool apart = false;
+};
+
+Plan plan_all_reduce(const PlanQuery& query);
+
+// Threads of a crew that moves chunks (docs/notes).
+inline constexpr int kCrewThreads = 128;
+constexpr int crews_of(int threads) {
+  return threads % kCrewThreads == 0 ? threads / kCrewThreads : 1;
+}
+
+// NVLink's switches add up floating types alone.
+constexpr bool multimem_adds(DataType type, ReduceOp op) {
+  return op == ReduceOp::sum && type != DataType::i32;
+}
+
+// Which instance of an algorithm's template serves a call (ops/all_reduce/all_reduce.hpp). What models wait for has
+// lean instances of its own: floating sums of whole packs, in groups of up to eight. One instance serves all the rest.
+struct InstanceQuery {
+  DataType type;
+  ReduceOp op;
+  std::uint32_t size;
+  bool whole;
+
+  constexpr bool operator==(const InstanceQuery&) const = default;
+};
+constexpr bool has_lean_instance(const InstanceQuery& query) {
+  if (!query.whole || query.op != ReduceOp::sum) return false;
+  const std::uint32_t size = query.size;
+  if (query.type == DataType::bf16) return size >= 2 && size <= 8;
+  return query.type != DataType::i32 && (size == 2 || size == 4 || size == 8);
+}
+
+}  // namespace weft::detail

@@ -1,0 +1,329 @@
+// Dispatch and combine: rejects what cannot work, names the call, and hands it to the executor.
+#include <fmt/format.h>
+
+#include <cstdint>
+
+#include "base/fingerprint.hpp"
+#include "comm/call.hpp"
+#include "ops/moe/exchange_grid.hpp"
+#include "ops/moe/exchange_state.hpp"
+#include "ops/moe/moe_kernels.hpp"
+#include "ops/moves/move_plan.hpp"
+#include "weft/moe.hpp"
+
+namespace weft {
+namespace {
+
+using detail::ExchangeShape;
+using detail::ExchangeState;
+using detail::ExchangeTurns;
+using detail::GroupState;
+using detail::Part;
+using detail::require;
+
+void check_tensor(const GroupState& group, const char* name, const void* data, std::size_t alignment) {
+  require(data != nullptr, "{}: null", name);
+  require(reinterpret_cast<std::uintptr_t>(data) % alignment == 0, "{}: {} is not aligned to {} bytes", name, data,
+          alignment);
+  detail::check_buffer(group, name, data);
+}
+
+// Those that the layout asks for; others are taken where they are given and have a meaning.
+void check_outputs(const GroupState& group, const ExchangeShape& shape, const DispatchArgs& args) {
+  const bool by_rank = shape.layout == RowLayout::rank_major, scaled = shape.scale_bytes != 0 || shape.groups != 0;
+  const auto check = [&](const char* name, const void* data, std::size_t alignment, bool needed) {
+    if (needed || data != nullptr) check_tensor(group, name, data, alignment);
+  };
+  const auto forbid = [&](const char* name, const void* data, bool forbidden) {
+    require(!forbidden || data == nullptr, "{}: not null, and layout {} has none", name, weft::name(shape.layout));
+  };
+  check("source_tokens", args.source_tokens, 4, by_rank);
+  check("offsets", args.offsets, 4, shape.layout == RowLayout::expert_contiguous);
+  forbid("offsets", args.offsets, shape.layout != RowLayout::expert_contiguous);
+  forbid("output_sources", args.output_sources, by_rank);
+  forbid("output_ids", args.output_ids, !by_rank);
+  forbid("output_weights", args.output_weights, !by_rank);
+  require(shape.weighted || args.output_weights == nullptr,
+          "output_weights: not null, and the exchange is not weighted");
+  if (shape.local != 0) {
+    check("output", args.output, 16, true);
+    check("output_scales", args.output_scales, 4, scaled);
+    check("counts", args.counts, 4, true);
+  }
+  check("output_sources", args.output_sources, 4, false);
+  check("source_wait_ns", args.source_wait_ns, 8, false);
+  check("output_ids", args.output_ids, 4, by_rank);
+  check("output_weights", args.output_weights, 4, by_rank && shape.weighted);
+}
+
+void check_inputs(const GroupState& group, const ExchangeShape& shape, const DispatchArgs& args) {
+  require(args.tokens <= shape.tokens, "tokens: {} is not between 0 and {}", args.tokens, shape.tokens);
+  if (args.tokens == 0) return;
+  check_tensor(group, "input", args.input, 16);
+  if (shape.scale_bytes != 0) check_tensor(group, "scales", args.scales, 4);
+  check_tensor(group, "topk_ids", args.topk_ids, args.topk_ids_are_i64 ? 8 : 4);
+  if (shape.weighted) check_tensor(group, "topk_weights", args.topk_weights, 4);
+}
+
+detail::ExchangeGridArgs grid_args(const ExchangeState& exchange, std::uint32_t tokens, Part part,
+                                   const Launch& launch) {
+  const GroupState& channel = exchange.dispatch_channel();
+  return {.shape = exchange.shape(),
+          .ranks = static_cast<std::uint32_t>(channel.size()),
+          .tokens = tokens,
+          .part = part,
+          .launch = launch,
+          .most_blocks = channel.communicator().max_blocks()};
+}
+
+struct ExchangeWords {
+  static constexpr std::string_view kKind = "exchange";
+  ExchangeTurns::Side side;
+  bool wait;
+  std::uint32_t tag;
+  std::string text() const {
+    const char* const operation = side == ExchangeTurns::Side::dispatch ? "dispatch" : "combine";
+    return wait ? fmt::format("{}, its wait", operation) : fmt::format("{} tag {}", operation, tag);
+  }
+};
+
+// A dispatch or a combine, or a part of one. Members are used by the path of the call in the order of their names here.
+template <ExchangeTurns::Side side, class Args>
+class HalfCall : public detail::GroupCall {
+ public:
+  HalfCall(const Group& group, ExchangeState& exchange, const Args& args)
+      : GroupCall(group, args.stream), exchange_(exchange), args_(args) {}
+
+  GroupState& channel() const {
+    return side == ExchangeTurns::Side::dispatch ? exchange_.dispatch_channel() : exchange_.combine_channel();
+  }
+  // What is to be waited for, once the call has been made.
+  detail::SentCall sent() const { return sent_; }
+
+ protected:
+  void check_call(const char* what) const {
+    if (exchange_.freed()) throw Error(Errc::released, fmt::format("{}: the exchange has been freed", what));
+    const GroupState& dispatch = exchange_.dispatch_channel();
+    dispatch.communicator().check_process();
+    detail::check_launch(dispatch, args_.launch, detail::kMoveThreads);
+    dispatch.communicator().fabric().check_stream(stream());
+  }
+  detail::CallName begin(Ticket ticket) {
+    constexpr const char* operation = side == ExchangeTurns::Side::dispatch ? "dispatch" : "combine";
+    sent_ = {ticket, detail::fingerprint(operation, args_.tag)};
+    return {sent_.fingerprint, ExchangeWords{.side = side, .wait = false, .tag = args_.tag}};
+  }
+  detail::CallName resume() const {
+    return {sent_.fingerprint, ExchangeWords{.side = side, .wait = true, .tag = args_.tag}};
+  }
+
+  ExchangeState& exchange_;
+  const Args& args_;
+  detail::SentCall sent_{};
+};
+
+template <Part part>
+class Dispatch : public HalfCall<ExchangeTurns::Side::dispatch, DispatchArgs> {
+ public:
+  static constexpr const char* kRange = part == Part::wait ? "weft::dispatch_wait" : "weft::dispatch";
+  static constexpr bool kPeersWait = part != Part::wait;
+  using HalfCall::HalfCall;
+  Dispatch(const Group& group, ExchangeState& exchange, const DispatchArgs& args, Ticket ticket)
+      : HalfCall(group, exchange, args) {
+    sent_.ticket = ticket;
+  }
+
+  void check() {
+    check_call(detail::name_of_operation<Dispatch>());
+    if (part != Part::wait) check_inputs(channel(), exchange_.shape(), args_);
+    if (part != Part::send) check_outputs(channel(), exchange_.shape(), args_);
+    if constexpr (part == Part::wait) {
+      sent_ = exchange_.turns().sent(ExchangeTurns::Side::dispatch, sent_.ticket);
+    } else {
+      exchange_.turns().check_nothing_sent(ExchangeTurns::Side::dispatch);
+    }
+  }
+
+  detail::CallName plan(bool kept) {
+    if constexpr (part == Part::wait) return resume();
+    return begin(exchange_.turns().take_generation(args_.tokens, kept));
+  }
+
+  template <class Run>
+  void each_step(Run run) const {
+    const Ticket ticket = sent_.ticket;
+    const detail::ExchangeGrid grid = detail::dispatch_grid(grid_args(exchange_, ticket.tokens, part, args_.launch));
+    const ExchangeShape& shape = exchange_.shape();
+    const detail::DispatchQuery query{.type = exchange_.args().type, .cast = shape.cast, .order = shape.scale_order};
+    run({.call = {},
+         .bound = detail::find_kernel(query).with({.exchange = exchange_.view(ticket.generation),
+                                                   .part = part,
+                                                   .input = args_.input,
+                                                   .scales = args_.scales,
+                                                   .ids = args_.topk_ids,
+                                                   .weights = args_.topk_weights,
+                                                   .tokens = ticket.tokens,
+                                                   .senders = grid.senders,
+                                                   .wide_ids = args_.topk_ids_are_i64,
+                                                   .discard = args_.discard,
+                                                   .output = args_.output,
+                                                   .output_scales = args_.output_scales,
+                                                   .counts = args_.counts,
+                                                   .offsets = args_.offsets,
+                                                   .sources = args_.output_sources,
+                                                   .source_tokens = args_.source_tokens,
+                                                   .source_wait_ns = args_.source_wait_ns,
+                                                   .local_ids = args_.output_ids,
+                                                   .local_weights = args_.output_weights}),
+         .blocks = grid.blocks,
+         .threads = grid.threads,
+         .stream = stream()});
+  }
+};
+
+void check_combine_output(const ExchangeState& exchange, const CombineArgs& args) {
+  const GroupState& group = exchange.combine_channel();
+  if (args.ticket.tokens != 0) {
+    check_tensor(group, "output", args.output, 16);
+    if (args.residual != nullptr) check_tensor(group, "residual", args.residual, 16);
+  }
+  if (args.source_wait_ns != nullptr) check_tensor(group, "source_wait_ns", args.source_wait_ns, 8);
+}
+
+template <Part part>
+class Combine : public HalfCall<ExchangeTurns::Side::combine, CombineArgs> {
+ public:
+  static constexpr const char* kRange = part == Part::wait ? "weft::combine_wait" : "weft::combine";
+  static constexpr bool kPeersWait = part != Part::wait;
+  using HalfCall::HalfCall;
+
+  void check() {
+    check_call(detail::name_of_operation<Combine>());
+    if constexpr (part == Part::wait) {
+      sent_ = exchange_.turns().sent(ExchangeTurns::Side::combine, args_.ticket);
+      check_combine_output(exchange_, args_);
+    } else {
+      exchange_.turns().check_combine(args_.ticket, detail::is_kept(group(), stream()));
+      if (exchange_.shape().local != 0) check_tensor(channel(), "input", args_.input, 16);
+      if (part == Part::whole) check_combine_output(exchange_, args_);
+      exchange_.turns().check_nothing_sent(ExchangeTurns::Side::combine);
+    }
+  }
+
+  detail::CallName plan(bool) {
+    if constexpr (part == Part::wait) return resume();
+    return begin(args_.ticket);
+  }
+
+  template <class Run>
+  void each_step(Run run) const {
+    const detail::ExchangeGrid grid =
+        detail::combine_grid(grid_args(exchange_, args_.ticket.tokens, part, args_.launch));
+    const detail::CombineQuery query{.type = exchange_.args().combine_type,
+                                     .ranks = static_cast<std::uint32_t>(exchange_.dispatch_channel().size())};
+    run({.call = {},
+         .bound = detail::find_kernel(query).with({.exchange = exchange_.view(args_.ticket.generation),
+                                                   .part = part,
+                                                   .senders = grid.senders,
+                                                   .pairs = grid.pairs,
+                                                   .input = args_.input,
+                                                   .residual = args_.residual,
+                                                   .output = args_.output,
+                                                   .source_wait_ns = args_.source_wait_ns,
+                                                   .dispatch_admitted = exchange_.dispatch_admitted()}),
+         .blocks = grid.blocks,
+         .threads = grid.threads,
+         .stream = stream()});
+  }
+};
+
+}  // namespace
+
+ExchangeMemory exchange_memory(int ranks, const ExchangeArgs& args) {
+  require(ranks >= 1 && ranks <= static_cast<int>(detail::kMaxRanks), "ranks: {} is not between 1 and {}", ranks,
+          detail::kMaxRanks);
+  const auto size = static_cast<std::uint32_t>(ranks);
+  detail::check_exchange_args(size, args);
+  const detail::ExpertMap map = detail::map_experts(size, args);
+  const ExchangeShape shape = detail::make_shape(size, 0, args, map);
+  const detail::ExchangeLayout layout = detail::make_exchange_layout(size, shape);
+  const detail::OutputRow row = detail::output_row(args);
+  ExchangeMemory memory{};
+  memory.dispatch = layout.dispatch_bytes / detail::kBanks;
+  memory.combine = layout.combine_bytes / detail::kBanks;
+  memory.tables = args.generations * detail::RoutingTables::bytes(size, shape) + detail::map_bytes(map);
+  memory.window = layout.dispatch_bytes + layout.combine_bytes + memory.tables;
+  const bool by_rank = args.layout == RowLayout::rank_major;
+  const std::size_t entry = sizeof(std::int32_t) + (args.weighted ? sizeof(float) : 0);
+  const std::size_t rows = args.layout == RowLayout::expert_masked ? std::size_t{shape.most_local} * shape.capacity
+                                                                   : std::size_t{shape.rows};
+  memory.output = rows * (row.bytes + row.scale_bytes + (by_rank ? args.top_k * entry : 0));
+  return memory;
+}
+
+Exchange Exchange::create(const Group& caller, const ExchangeArgs& args) {
+  const Group group = detail::held(caller);
+  return Exchange(group, detail::make_exchange(group.state(), args));
+}
+
+void Exchange::free() {
+  const Exchange self = *this;  // as detail::held() has a group
+  detail::free_exchange(*self.state_);
+}
+
+const ExchangeArgs& Exchange::args() const {
+  return state_->args();
+}
+std::uint32_t Exchange::local_experts() const {
+  return state_->shape().local;
+}
+std::span<const std::uint32_t> Exchange::experts() const {
+  return state_->experts();
+}
+std::uint32_t Exchange::capacity() const {
+  return state_->shape().capacity;
+}
+std::size_t Exchange::output_rows() const {
+  return state_->shape().rows;
+}
+
+// Each keeps the exchange, as a call keeps its group.
+Ticket Exchange::dispatch(const DispatchArgs& args) const {
+  const auto state = state_;
+  Dispatch<Part::whole> call(group_, *state, args);
+  detail::make_call(call);
+  return call.sent().ticket;
+}
+Ticket Exchange::dispatch_send(const DispatchArgs& args) const {
+  const auto state = state_;
+  Dispatch<Part::send> call(group_, *state, args);
+  detail::make_call(call);
+  state->turns().note_sent(ExchangeTurns::Side::dispatch, call.sent());
+  return call.sent().ticket;
+}
+void Exchange::dispatch_wait(Ticket ticket, const DispatchArgs& args) const {
+  const auto state = state_;
+  Dispatch<Part::wait> call(group_, *state, args, ticket);
+  detail::make_call(call);
+  state->turns().note_waited(ExchangeTurns::Side::dispatch);
+}
+
+void Exchange::combine(const CombineArgs& args) const {
+  const auto state = state_;
+  Combine<Part::whole> call(group_, *state, args);
+  detail::make_call(call);
+}
+void Exchange::combine_send(const CombineArgs& args) const {
+  const auto state = state_;
+  Combine<Part::send> call(group_, *state, args);
+  detail::make_call(call);
+  state->turns().note_sent(ExchangeTurns::Side::combine, call.sent());
+}
+void Exchange::combine_wait(const CombineArgs& args) const {
+  const auto state = state_;
+  Combine<Part::wait> call(group_, *state, args);
+  detail::make_call(call);
+  state->turns().note_waited(ExchangeTurns::Side::combine);
+}
+
+}  // namespace weft

@@ -1,0 +1,204 @@
+// What dispatch and combine know of an exchange: its shape, where things lie in its memory, and the tables that carry a
+// dispatch's routing over to its combine. Plain data: the host fills it, kernels get it as an argument.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "base/function.hpp"
+#include "base/pack.hpp"
+#include "protocol/channel.hpp"
+#include "weft/moe.hpp"
+#include "wire/escaped.hpp"
+
+namespace weft::detail {
+
+inline constexpr std::uint32_t kMaxTopK = 32;
+inline constexpr std::uint32_t kMaxExperts = 4096;
+inline constexpr std::uint32_t kMaxExchangeTokens = 1024;
+inline constexpr std::uint32_t kMaxGenerations = 64;
+
+inline constexpr std::uint32_t kNone = 0xffffffffu;  // no expert, no row
+
+// Where an expert lives.
+struct ExpertHome {
+  std::uint32_t rank, local;
+};
+
+// Columns of scales, in words of four bytes (ScaleOrder::columns).
+struct ScaleColumns {
+  std::uint64_t words;          // of a column
+  std::uint64_t experts_apart;  // words that an expert's columns lie behind the rows of all experts before it; 0 where
+                                // experts share columns
+};
+
+struct ExchangeShape {
+  std::uint32_t tokens, experts, top_k, capacity;
+  std::uint32_t replicas;       // of all experts; as many as experts where none has several
+  std::uint32_t even;           // experts of each rank, where all have as many, in contiguous blocks; else 0
+  std::uint64_t per_even;       // 2³² / even, rounded up: replica · per_even / 2³² is replica / even
+  std::uint32_t local;          // experts of this rank
+  std::uint32_t most_local;     // of any rank
+  std::uint32_t columns;        // of a row that is cast
+  std::uint32_t input_packs;    // of a row as the caller gives it
+  std::uint32_t scale_bytes;    // of a row as the caller gives it
+  std::uint32_t groups;         // scales of a row that is cast
+  std::uint32_t payload_packs;  // of a row on the way: what is in front of scales or masks
+  std::uint32_t segments;       // of a row that travels as it is
+  std::uint32_t row_packs;      // of a row on the way, all of it
+  std::uint32_t combine_packs;
+  std::uint32_t alignment;  // of contiguous experts
+  std::uint32_t rows;       // of this rank's output
+  ScaleColumns scale_columns;
+  ScaleOrder scale_order;
+  RowLayout layout;
+  RowCast cast;
+  bool weighted;
+  bool drop;
+};
+
+// Byte offsets in the region of dispatch or of combine. The same on every rank.
+struct ExchangeLayout {
+  std::uint64_t counts;   // [bank][sender][most_local + 1] words: count or, in the last one, tokens; flag
+  std::uint64_t records;  // [bank][sender][token][k] lines: local expert and ordinal, weight
+  std::uint64_t rows;     // [bank][sender][token][row_packs]
+  std::uint64_t dispatch_bytes;
+  std::uint64_t results;  // [bank][sender][token][combine_packs]
+  std::uint64_t combine_bytes;
+};
+
+constexpr std::uint64_t aligned_to_line(std::uint64_t bytes) {
+  return (bytes + 255) / 256 * 256;
+}
+
+// What an expert's rank keeps of a row: where it lies among the outputs, and its weight.
+struct ExpertEntry {
+  std::uint32_t row;
+  float weight;
+};
+
+// Ranks of a group.
+struct RankSet {
+  std::uint64_t bits[2];
+  // No index that is known at run time alone: the set stays in registers.
+  WEFT_FN void add(std::uint32_t rank) {
+    const std::uint64_t bit = std::uint64_t{1} << rank % 64;
+    bits[0] |= rank < 64 ? bit : 0;
+    bits[1] |= rank < 64 ? 0 : bit;
+  }
+  // Ranks `first` … `first` + 31, where `first` is a multiple of 32.
+  WEFT_FN std::uint32_t word(std::uint32_t first) const {
+    return static_cast<std::uint32_t>((first < 64 ? bits[0] : bits[1]) >> first % 64);
+  }
+  WEFT_FN void put(std::uint32_t first, std::uint32_t word) {
+    bits[0] |= first < 64 ? std::uint64_t{word} << first % 64 : 0;
+    bits[1] |= first < 64 ? 0 : std::uint64_t{word} << first % 64;
+  }
+  WEFT_FN bool has(std::uint32_t rank) const { return ((rank < 64 ? bits[0] : bits[1]) >> rank % 64 & 1u) != 0; }
+};
+static_assert(kMaxRanks <= 128);
+
+// What a dispatch leaves for its combine, one per generation. Only the own rank touches it. A dispatch looks at its
+// header before it knows whether there is a window, so headers lie where memory stays, and the rest in the window.
+struct RoutingHeader {
+  std::uint32_t waiting;            // 1: the combine has not been called
+  std::uint32_t most_tokens;        // of any rank
+  std::uint32_t tokens[kMaxRanks];  // by rank
+};
+struct RoutingTables {
+  RoutingHeader* header;
+  std::uint32_t* entry_counts;  // [rank][token]; kNone: the row did not come here
+  ExpertEntry* entries;         // [rank][token][top_k], by ascending expert
+  RankSet* answering;           // [token of this rank]: who returns a row
+
+  // Without the header.
+  static constexpr std::uint64_t bytes(std::uint32_t ranks, const ExchangeShape& shape) {
+    const std::uint64_t rows = std::uint64_t{ranks} * shape.tokens;
+    return aligned_to_line(rows * sizeof(std::uint32_t)) + aligned_to_line(rows * shape.top_k * sizeof(ExpertEntry)) +
+           aligned_to_line(shape.tokens * sizeof(RankSet));
+  }
+  static RoutingTables at(RoutingHeader* header, std::byte* memory, std::uint32_t ranks, const ExchangeShape& shape) {
+    const std::uint64_t rows = std::uint64_t{ranks} * shape.tokens;
+    RoutingTables tables{};
+    tables.header = header;
+    const auto take = [&]<class Item>(Item*& item, std::uint64_t count) {
+      item = reinterpret_cast<Item*>(memory);
+      memory += aligned_to_line(count * sizeof(Item));
+    };
+    take(tables.entry_counts, rows);
+    take(tables.entries, rows * shape.top_k);
+    take(tables.answering, shape.tokens);
+    return tables;
+  }
+};
+
+// What of the shape follows from the rest.
+constexpr void plan_row(ExchangeShape& shape) {
+  using Wire = Escaped<16>;
+  const bool exact = shape.cast == RowCast::none;
+  shape.groups = exact ? 0 : shape.columns / kScaleColumns;
+  shape.payload_packs = exact ? shape.input_packs + (shape.scale_bytes + 15) / 16 : shape.columns / 16;
+  shape.segments = exact ? (shape.payload_packs + Wire::kSegmentPacks - 1) / Wire::kSegmentPacks : 0;
+  shape.row_packs = shape.payload_packs + (exact ? shape.segments * Wire::kMaskPacks : (shape.groups + 3) / 4);
+}
+
+constexpr ExchangeLayout make_exchange_layout(std::uint32_t ranks, const ExchangeShape& shape) {
+  const std::uint64_t rows = std::uint64_t{kBanks} * ranks * shape.tokens;
+  const std::uint64_t headers = aligned_to_line(std::uint64_t{kBanks + 1} * ranks * sizeof(std::uint64_t));
+  ExchangeLayout layout{};
+  layout.counts = headers;
+  layout.records =
+      layout.counts + aligned_to_line(std::uint64_t{kBanks} * ranks * (shape.most_local + 1) * sizeof(std::uint64_t));
+  layout.rows = layout.records + aligned_to_line(rows * shape.top_k * sizeof(Pack));
+  layout.dispatch_bytes = layout.rows + aligned_to_line(rows * shape.row_packs * sizeof(Pack));
+  layout.results = headers;
+  layout.combine_bytes = layout.results + aligned_to_line(rows * shape.combine_packs * sizeof(Pack));
+  return layout;
+}
+
+// What every kernel of an exchange gets.
+struct ExchangeView {
+  ExchangeShape shape;
+  ExchangeLayout layout;
+  const ExpertHome* homes;             // by replica; not read where blocks are even
+  const std::uint32_t* first_replica;  // by expert, and their end; null where no expert has several
+  RoutingTables tables;                // of the generation
+};
+
+struct DispatchWork {
+  ExchangeView exchange;
+  Part part;
+  const void* input;
+  const void* scales;
+  const void* ids;
+  const float* weights;
+  std::uint32_t tokens;
+  // Of each block's warps: so many send rows and do nothing else, and the others do all else; 0: all do everything.
+  std::uint32_t senders;
+  bool wide_ids;
+  bool discard;
+  void* output;
+  void* output_scales;
+  std::int32_t* counts;
+  std::int32_t* offsets;
+  std::int32_t* sources;
+  std::int32_t* source_tokens;
+  std::uint64_t* source_wait_ns;
+  std::int32_t* local_ids;
+  float* local_weights;
+};
+
+struct CombineWork {
+  ExchangeView exchange;
+  Part part;
+  std::uint32_t senders;  // of each block's warps, that send while the others receive; 0: all send, then receive
+  bool pairs;             // a lane handles two packs of a row at once
+  const void* input;
+  const void* residual;
+  void* output;
+  std::uint64_t* source_wait_ns;
+  // Of dispatch's channel, by block: kEnded once a dispatch has failed on this rank, and the tables mean nothing.
+  const BlockWord* dispatch_admitted;
+};
+
+}  // namespace weft::detail

@@ -1,0 +1,64 @@
+#include "ops/moe/exchange_grid.hpp"
+
+#include <algorithm>
+
+#include "ops/moves/move_plan.hpp"
+
+namespace weft::detail {
+namespace {
+
+// A grid of `warps` warps of data: small blocks while there are processors for all of them, as each then has more of a
+// processor's loads in flight (docs/notes).
+ExchangeGrid grid_of(const ExchangeGridArgs& args, std::uint64_t warps) {
+  const auto most = static_cast<std::uint64_t>(args.most_blocks - 1);
+  const auto blocks_of = [&](int threads) {
+    const std::uint64_t in_block = static_cast<std::uint64_t>(threads) / 32;
+    return (warps + in_block - 1) / in_block;
+  };
+  ExchangeGrid grid{args.launch.blocks, args.launch.threads, 0, false};
+  for (int threads = 128; grid.threads == 0; threads *= 2) {
+    if (threads >= kMoveThreads || blocks_of(threads) <= most) grid.threads = threads;
+  }
+  if (grid.blocks == 0) grid.blocks = static_cast<int>(std::clamp<std::uint64_t>(blocks_of(grid.threads), 1, most)) + 1;
+  return grid;
+}
+
+// Rows that this rank gets, or returns.
+std::uint64_t rows_of_all(const ExchangeGridArgs& args) {
+  return std::uint64_t{args.tokens != 0 ? args.tokens : args.shape.tokens} * args.ranks;
+}
+
+// Rows from which on it pays, as measured (docs/notes/0020-dispatch-and-combine-of-many-rows.md).
+constexpr std::uint64_t kRowsForDispatchSenders = 4096, kRowsForCombineSenders = 1024, kRowsForPairs = 512;
+
+// Whether some warps send while the others receive. Between two ranks half of the rows cross no link, and who sends is
+// soon done.
+bool has_senders(const ExchangeGridArgs& args, std::uint64_t least_rows) {
+  return args.part == Part::whole && args.ranks > 2 && rows_of_all(args) >= least_rows;
+}
+
+}  // namespace
+
+// A warp more notes each row (ops/moe/moe_receive.hpp); records and counts go beside rows, by warps that make four
+// of either (moe_send.hpp).
+ExchangeGrid dispatch_grid(const ExchangeGridArgs& args) {
+  const ExchangeShape& shape = args.shape;
+  const std::uint64_t units = shape.cast != RowCast::none ? (shape.columns / 16 + 31) / 32 : shape.segments;
+  const std::uint64_t received = rows_of_all(args) * (units + 1);
+  const std::uint64_t sent = args.tokens * (units + (shape.top_k + 3) / 4) + (shape.replicas + 3) / 4;
+  const std::uint64_t warps = args.part == Part::send   ? sent
+                              : args.part == Part::wait ? received
+                                                        : std::max(received, sent);
+  ExchangeGrid grid = grid_of(args, warps);
+  if (has_senders(args, kRowsForDispatchSenders)) grid.senders = static_cast<std::uint32_t>(grid.threads) / 32 / 8;
+  return grid;
+}
+
+ExchangeGrid combine_grid(const ExchangeGridArgs& args) {
+  ExchangeGrid grid = grid_of(args, rows_of_all(args) * ((args.shape.combine_packs + 31) / 32));
+  grid.pairs = rows_of_all(args) >= kRowsForPairs;
+  if (has_senders(args, kRowsForCombineSenders)) grid.senders = static_cast<std::uint32_t>(grid.threads) / 32 / 2;
+  return grid;
+}
+
+}  // namespace weft::detail

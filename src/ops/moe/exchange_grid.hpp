@@ -1,0 +1,31 @@
+// How many blocks, of how many threads, a dispatch or a combine takes.
+#pragma once
+
+#include <cstdint>
+
+#include "ops/moe/exchange.hpp"
+#include "protocol/channel.hpp"
+#include "weft/collectives.hpp"
+
+namespace weft::detail {
+
+struct ExchangeGrid {
+  int blocks, threads;
+  std::uint32_t senders;  // as in DispatchWork and CombineWork
+  bool pairs;             // as in CombineWork
+};
+
+struct ExchangeGridArgs {
+  const ExchangeShape& shape;
+  std::uint32_t ranks;   // of the group
+  std::uint32_t tokens;  // of this rank
+  Part part;
+  Launch launch;    // what of it is not 0 is taken as it is
+  int most_blocks;  // of one call, the control block included
+};
+// Rows come from all ranks, each of which is taken to have as many tokens as this one. A rank without tokens knows
+// nothing of the others' and takes the grid for as many as they may have.
+ExchangeGrid dispatch_grid(const ExchangeGridArgs& args);
+ExchangeGrid combine_grid(const ExchangeGridArgs& args);
+
+}  // namespace weft::detail

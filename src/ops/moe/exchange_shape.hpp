@@ -1,0 +1,120 @@
+// From the arguments of an exchange to what its kernels know of it: where experts live, and the shape.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "ops/moe/exchange.hpp"
+#include "weft/moe.hpp"
+
+namespace weft::detail {
+
+constexpr std::uint32_t element_bytes(RowType type) {
+  return type == RowType::fp8 ? 1 : 2;
+}
+
+// What a row of dispatch's output takes, and its scales.
+struct OutputRow {
+  std::size_t bytes, scale_bytes;
+};
+inline OutputRow output_row(const ExchangeArgs& args) {
+  if (args.cast == RowCast::none) return {std::size_t{args.hidden} * element_bytes(args.type), args.scale_bytes};
+  const std::size_t groups = args.hidden / kScaleColumns;
+  if (args.cast == RowCast::fp8) return {args.hidden, groups * sizeof(float)};
+  return {args.hidden, args.scale_order == ScaleOrder::columns ? (groups + 3) / 4 * 4 : groups};
+}
+
+// Where the experts of an exchange live, and how many each rank has.
+struct ExpertMap {
+  std::vector<ExpertHome> homes;             // by replica
+  std::vector<std::uint32_t> first_replica;  // by expert, and their end; empty where no expert has several
+  std::vector<std::uint32_t> counts;         // by rank
+  std::uint32_t even;                        // as in ExchangeShape
+};
+
+inline ExpertMap map_experts(std::uint32_t ranks, const ExchangeArgs& args) {
+  ExpertMap map{.homes = {}, .first_replica = {}, .counts = std::vector<std::uint32_t>(ranks), .even = 0};
+  for (const std::vector<std::uint32_t>& replicas : args.ranks_of_expert) {
+    map.first_replica.push_back(static_cast<std::uint32_t>(map.homes.size()));
+    for (const std::uint32_t rank : replicas) map.homes.push_back({rank, map.counts[rank]++});
+  }
+  if (!map.homes.empty()) {
+    map.first_replica.push_back(static_cast<std::uint32_t>(map.homes.size()));
+    return map;
+  }
+  const std::uint32_t least = args.experts / ranks, more = args.experts % ranks;
+  for (std::uint32_t expert = 0; expert < args.experts; ++expert) {
+    const std::uint32_t in_larger = more * (least + 1);
+    const std::uint32_t rank = !args.rank_of_expert.empty() ? args.rank_of_expert[expert]
+                               : expert < in_larger         ? expert / (least + 1)
+                                                            : more + (expert - in_larger) / least;
+    map.homes.push_back({rank, map.counts[rank]++});
+  }
+  if (args.rank_of_expert.empty() && more == 0) map.even = least;
+  return map;
+}
+
+// What the map takes behind the routing tables: homes, then first replicas.
+inline std::uint64_t homes_bytes(const ExpertMap& map) {
+  return aligned_to_line(map.homes.size() * sizeof(ExpertHome));
+}
+inline std::uint64_t map_bytes(const ExpertMap& map) {
+  return homes_bytes(map) + aligned_to_line(map.first_replica.size() * sizeof(std::uint32_t));
+}
+
+// What the number of rows is a multiple of, for the sake of columns of scales.
+constexpr std::uint32_t rows_step(const ExchangeArgs& args) {
+  return args.scale_order == ScaleOrder::columns ? 4 : 1;
+}
+
+// Rows of ExchangeArgs::capacity, unless the caller has said.
+inline std::uint32_t default_capacity(std::uint32_t ranks, const ExchangeArgs& args, std::uint32_t most_local) {
+  if (args.layout == RowLayout::rank_major) return args.tokens;
+  const std::uint32_t rows =
+      args.layout == RowLayout::expert_masked
+          ? ranks * args.tokens
+          : ranks * args.tokens * std::min(args.top_k, most_local) + most_local * (args.alignment - 1);
+  const std::uint32_t step = rows_step(args);
+  return (rows + step - 1) / step * step;
+}
+
+// When the row is planned, and the output's rows are known.
+inline ScaleColumns plan_columns(const ExchangeShape& shape) {
+  if (shape.layout != RowLayout::expert_masked) return {.words = shape.rows, .experts_apart = 0};
+  const std::uint32_t columns = shape.cast == RowCast::fp8 ? shape.groups : (shape.groups + 3) / 4;
+  return {.words = shape.capacity, .experts_apart = std::uint64_t{columns - 1} * shape.capacity};
+}
+
+// Of `rank` among `ranks`. Throws nothing: the arguments have been checked.
+inline ExchangeShape make_shape(std::uint32_t ranks, std::uint32_t rank, const ExchangeArgs& args,
+                                const ExpertMap& map) {
+  ExchangeShape shape{};
+  shape.tokens = args.tokens;
+  shape.experts = args.experts;
+  shape.replicas = static_cast<std::uint32_t>(map.homes.size());
+  shape.top_k = args.top_k;
+  shape.even = map.even;
+  if (map.even != 0) shape.per_even = ((std::uint64_t{1} << 32) + map.even - 1) / map.even;
+  shape.local = map.counts[rank];
+  shape.most_local = *std::ranges::max_element(map.counts);
+  shape.layout = args.layout;
+  shape.alignment = args.alignment;
+  shape.capacity = args.capacity != 0 ? args.capacity : default_capacity(ranks, args, shape.most_local);
+  shape.rows = shape.capacity * (args.layout == RowLayout::expert_masked ? shape.local
+                                 : args.layout == RowLayout::rank_major  ? ranks
+                                                                         : 1);
+  shape.columns = args.hidden;
+  shape.input_packs = args.hidden * element_bytes(args.type) / 16;
+  shape.scale_bytes = args.scale_bytes;
+  shape.cast = args.cast;
+  plan_row(shape);
+  shape.scale_order = args.scale_order;
+  if (args.scale_order == ScaleOrder::columns) shape.scale_columns = plan_columns(shape);
+  shape.combine_packs = args.hidden * 2 / 16;
+  shape.weighted = args.weighted;
+  shape.drop = args.overflow == Overflow::drop;
+  return shape;
+}
+
+}  // namespace weft::detail

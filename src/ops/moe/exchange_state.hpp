@@ -1,0 +1,84 @@
+// What is behind an Exchange: a window of its own with the regions of dispatch and of combine, each of which is a
+// channel like a group's, and the tables of every generation behind them. Window and channels follow from the slot that
+// it has among the communicator's exchanges, until it is freed.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "comm/state.hpp"
+#include "comm/tenant.hpp"
+#include "ops/moe/exchange_shape.hpp"
+#include "ops/moe/exchange_turns.hpp"
+
+namespace weft::detail {
+
+// Throws Errc::invalid_argument with the argument's name.
+void check_exchange_args(std::uint32_t ranks, const ExchangeArgs& args);
+void check_exchange(const GroupState& group, const ExchangeArgs& args);
+// Collective over the world; throws on all ranks where the ranks of one group differ.
+void agree_on_exchange(Bootstrap& bootstrap, const GroupState& group, const ExchangeArgs& args);
+
+class ExchangeState final : public Tenant {
+ public:
+  static constexpr int kFirstWindow = 1;  // of slot 0
+
+  // `number`: of the exchanges that the communicator has ever made.
+  ExchangeState(GroupState& group, const ExchangeArgs& args, int slot, std::uint64_t number);
+
+  int slot() const { return slot_; }
+  std::uint64_t number() const { return number_; }
+  int window() const override { return kFirstWindow + slot_; }
+  CommunicatorState& communicator() const { return group_.communicator(); }
+  bool freed() const { return freed_; }
+  void set_freed() { freed_ = true; }
+
+  const ExchangeArgs& args() const { return args_; }
+  const ExchangeShape& shape() const { return shape_; }
+  std::span<const std::uint32_t> experts() const { return experts_; }
+  GroupState& dispatch_channel() { return dispatch_; }
+  GroupState& combine_channel() { return combine_; }
+  const GroupState& dispatch_channel() const { return dispatch_; }
+  const GroupState& combine_channel() const { return combine_; }
+
+  std::size_t needed_bytes() const;
+  std::size_t window_bytes() const override { return window_bytes_; }
+  void set_window_bytes(std::size_t bytes) { window_bytes_ = bytes; }
+  void arm(std::optional<std::uint32_t> first_epoch, bool moved) override;
+  void set_released() override;
+  std::vector<const GroupState*> channels() const override { return {&dispatch_, &combine_}; }
+
+  ExchangeTurns& turns() { return turns_; }
+  const ExchangeTurns& turns() const { return turns_; }
+
+  ExchangeView view(std::uint32_t generation) const;
+  // Word of this rank that is 1 once a dispatch has failed here.
+  const detail::BlockWord* dispatch_admitted() const { return dispatch_.call(0).local->admitted; }
+
+ private:
+  std::size_t tables_offset() const { return layout_.dispatch_bytes + layout_.combine_bytes; }
+  std::size_t tables_bytes() const;
+  std::byte* memory() const;
+  RoutingHeader* headers() const;  // by generation
+
+  GroupState& group_;
+  int slot_;
+  std::uint64_t number_;
+  bool freed_ = false;
+  ExchangeArgs args_;
+  ExpertMap map_;
+  ExchangeShape shape_;
+  ExchangeLayout layout_;
+  std::vector<std::uint32_t> experts_;
+  std::size_t window_bytes_ = 0;
+  GroupState dispatch_, combine_;
+  ExchangeTurns turns_;
+};
+
+// Both are collective over the world: every rank makes, or frees, an exchange on the group of its own that it names.
+std::shared_ptr<ExchangeState> make_exchange(GroupState& group, const ExchangeArgs& args);
+void free_exchange(ExchangeState& exchange);
+
+}  // namespace weft::detail

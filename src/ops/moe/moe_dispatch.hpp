@@ -1,0 +1,122 @@
+// Dispatch: every rank sends its routing to every rank, and each token once to each rank that holds one of its experts.
+// Receivers compute where rows go, in (source rank, token) order, from what the sources have counted.
+#pragma once
+
+#include <cstdint>
+
+#include "ops/moe/moe_receive.hpp"
+#include "ops/moe/moe_send.hpp"
+
+namespace weft::detail {
+
+template <class Row>
+struct MoeDispatch : MoeFrame<DispatchWork> {
+  using Frame = MoeFrame<DispatchWork>;
+  using Send = MoeSend<Row>;
+  using Receive = MoeReceive<Row>;
+  static constexpr Together kTogether = Together::warp;
+
+  struct Places : Frame::Places {
+    typename Send::Plan plan;
+    typename Send::Units sends;  // of this warp; `share` has what it receives
+    typename Send::Unit sent;    // the first one
+    typename Receive::Plan receive_plan;
+    typename Receive::Unit received;
+    std::uint32_t second_token;  // of the next one
+  };
+  // Divisions take long, and here the kernel before still runs.
+  template <Team T>
+  static WEFT_FN Places places(T& team, const Call& call, const Work& work) {
+    Places p{Frame::places(team, call, work), {}, {}, {}, {}, {}, 0};
+    if (team.block_rank() == 0) return p;
+    // Neighbouring units, which are alike, go to different blocks: no processor gets all of one kind.
+    const std::uint32_t warps = team.size() / T::kLanes, senders = senders_of(team, work.senders);
+    p.share = share_among(team, senders, warps - senders);
+    const WarpShare rows = senders != 0 ? share_among(team, 0, senders) : p.share;
+    p.plan = Send::template plan<T>(work, rows.step, senders != 0);
+    p.sends = Send::units(p.plan, p.share, rows, senders != 0);
+    p.sent = Send::template unit<T>(p.plan, p.sends.first);
+    p.receive_plan = Receive::template plan<T>(call, work, p.share);
+    p.received = Receive::unit(call, p.receive_plan, p.share.first);
+    p.second_token = Receive::unit(call, p.receive_plan, p.share.first + p.share.step).token;
+    settle_both(team, p.sent.token, p.sent.part);
+    settle_both(team, p.received.token, p.received.part);
+    settle_both(team, p.received.sender, p.second_token);
+    return p;
+  }
+  template <Team T>
+  static WEFT_FN void settle_both(T& team, std::uint32_t& a, std::uint32_t& b) {
+    std::uint64_t both = static_cast<std::uint64_t>(a) << 32 | b;
+    team.settle(both);
+    a = static_cast<std::uint32_t>(both >> 32), b = static_cast<std::uint32_t>(both);
+  }
+
+  // What is read before the first store, beside the words of enter(): of the generation, and by the first unit of the
+  // caller's.
+  template <class T>
+  struct Early {
+    std::uint32_t waiting;  // first thread of the control block
+    typename Send::template Loaded<T> loaded;
+  };
+  template <Team T>
+  static WEFT_FN Early<T> early(T& team, const Session& s, const Work& work, const Places& p) {
+    Early<T> early{};
+    if (work.part == Part::wait || !is_there(work)) return early;
+    if (team.block_rank() == 0) {
+      if (team.thread_rank() == 0) early.waiting = work.exchange.tables.header->waiting;
+    } else {
+      early.loaded = Send::template load<T>(work, s.rank(), p.plan, p.sent, p.sends, p.share.lane);
+    }
+    return early;
+  }
+
+  template <int phase, Team T>
+  static WEFT_FN bool run(T& team, const Session& s, const Work& work, const Places& p, const Early<T>& early) {
+    if constexpr (phase == 0) {
+      if (team.block_rank() == 0) return control_send(team, s, work, p.header, early.waiting);
+      Send::send(team, s, work, p.plan, p.sent, p.sends, p.share.lane, early.loaded);
+      return true;
+    } else {
+      if (team.block_rank() == 0) return control_receive(team, s, work, p.header);
+      return Receive::receive(team, s, work, p.share, p.received, p.second_token, p.receive_plan);
+    }
+  }
+
+  static WEFT_FN DispatchArea area(const Session& s, const Work& work, std::uint32_t owner, std::uint32_t sender) {
+    return DispatchArea::of(s, work.exchange, owner, sender);
+  }
+
+  template <Team T>
+  static WEFT_FN bool control_send(T& team, const Session& s, const Work& work, const HeaderPlace& header,
+                                   std::uint32_t waiting) {
+    const ExchangeShape& shape = work.exchange.shape;
+    // A warp goes on or stops as one.
+    const bool taken = waiting == 1 && !work.discard;
+    if (taken) report(team, id_of(s), {.code = Errc::in_flight});
+    if (!team.all_lanes(!taken)) return false;
+    Handshake::send(team, s, header);
+    for (std::uint32_t rank = team.thread_rank(); rank < s.size(); rank += team.size()) {
+      team.store(area(s, work, rank, s.rank()).tokens(), FlaggedWord::encode(work.tokens, s.epoch));
+    }
+    // Lines are not put back to rest. One token that this call does not have is written in every call, in turn, so that
+    // no line is older than a round of the tokens, and none can be taken for one of a later round of the epochs.
+    const std::uint32_t token = s.epoch / kBanks % shape.tokens;
+    if (token < work.tokens) return true;
+    for (std::uint32_t i = team.thread_rank(); i < s.size() * shape.top_k; i += team.size()) {
+      Pack* const record = area(s, work, i / shape.top_k, s.rank()).records(token) + i % shape.top_k;
+      team.store(record, Line::encode<T::kAtomicBytes>({{kNone, 0, 0, 0}}, s.epoch));
+    }
+    return true;
+  }
+
+  template <Team T>
+  static WEFT_FN bool control_receive(T& team, const Session& s, const Work& work, const HeaderPlace& header) {
+    if (!team.all_lanes(Frame::compare(team, s, header, work.source_wait_ns))) return false;
+    if (team.thread_rank() < T::kLanes && !tell_tokens(team, s, work)) return false;
+    if (!tell_counts(team, s, work)) return false;
+    if (team.thread_rank() == 0) work.exchange.tables.header->waiting = 1;
+    return true;
+  }
+};
+
+}  // namespace weft::detail

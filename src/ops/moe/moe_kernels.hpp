@@ -1,0 +1,41 @@
+// Which kernel serves a dispatch, or a combine.
+#pragma once
+
+#include <cstdint>
+
+#include "kernel/kernel.hpp"
+#include "ops/moe/exchange.hpp"
+
+namespace weft::detail {
+
+struct MoeFamily;  // ops/moe/moe_instances.hpp
+
+struct DispatchQuery {
+  RowType type;
+  RowCast cast;
+  ScaleOrder order;
+
+  using Work = DispatchWork;
+  constexpr bool operator==(const DispatchQuery&) const = default;
+  // Rows that are not cast travel as they are, whatever they consist of.
+  constexpr DispatchQuery key() const {
+    if (cast == RowCast::none) return {RowType::bf16, RowCast::none, ScaleOrder::rows};
+    return {type == RowType::bf16 ? RowType::bf16 : RowType::f16, RowCast::fp8, order};
+  }
+};
+KernelFor<DispatchWork> find_kernel(const DispatchQuery& query);
+
+struct CombineQuery {
+  DataType type;
+  std::uint32_t ranks;  // of the group
+
+  using Work = CombineWork;
+  constexpr bool operator==(const CombineQuery&) const = default;
+  // Of so many ranks rows are received at once.
+  constexpr CombineQuery key() const {
+    return {type == DataType::bf16 ? DataType::bf16 : DataType::f16, ranks <= 4 ? 4u : 8u};
+  }
+};
+KernelFor<CombineWork> find_kernel(const CombineQuery& query);
+
+}  // namespace weft::detail

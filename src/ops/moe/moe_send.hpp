@@ -1,0 +1,227 @@
+// The first half of dispatch: every rank sends its routing to every rank, and each token once to each rank that holds
+// one of its experts.
+#pragma once
+
+#include <cstdint>
+
+#include "ops/moe/moe_rows.hpp"
+
+namespace weft::detail {
+
+// Rows, records and counts are units of one sequence, so that no warp sends one kind after another where there are
+// warps enough for all: first the records, then the counts, then the rows. What a unit reads of the caller's is loaded
+// before anything depends on it: for a warp's first unit beside the epoch. Records and counts are made alike: a warp
+// counts the entries that each of a few replicas serves.
+template <class Row>
+struct MoeSend {
+  template <class T>
+  static constexpr std::uint32_t kWanted = T::kLanes < 4 ? T::kLanes : 4;  // entries of a record, or replicas
+  static constexpr std::uint32_t kIds = 8;                                 // that a lane loads at once
+
+  struct Plan {
+    std::uint32_t record_units;                      // of a token
+    std::uint32_t records, records_and_counts, all;  // units
+    std::uint32_t row_sharers;                       // warps that share a row
+  };
+  // The units of a warp: first, first + step, … below end.
+  struct Units {
+    std::uint32_t first, step, end;
+  };
+  // Entries of a token's record from `part` on, the `part`-th warp's share of its row, or counts from replica `part`
+  // on.
+  struct Unit {
+    std::uint32_t token, part;
+  };
+  template <class T>
+  struct Loaded {
+    TopK::Id id[kIds];  // of entries among which is counted, dealt to the lanes
+    // Of the entry that is this lane's: of the token's `lane`, or of a record's kWanted `lane % kWanted`.
+    TopK::Id own_id;
+    std::uint32_t weight;  // record: its bits
+    typename Row::template Given<T> given;
+  };
+
+  template <Team T>
+  static WEFT_FN Plan plan(const DispatchWork& work, std::uint32_t warps, bool rows_alone) {
+    const ExchangeShape& shape = work.exchange.shape;
+    Plan plan{};
+    plan.record_units = (shape.top_k + kWanted<T> - 1) / kWanted<T>;
+    plan.records = work.tokens * plan.record_units;
+    plan.records_and_counts = plan.records + (shape.replicas + kWanted<T> - 1) / kWanted<T>;
+    const std::uint32_t others = rows_alone ? 0 : plan.records_and_counts, left = warps > others ? warps - others : 1;
+    plan.row_sharers = row_sharers<T>(Row::template items<T>(shape), work.tokens, left);
+    plan.all = plan.records_and_counts + work.tokens * plan.row_sharers;
+    return plan;
+  }
+  // `rows_alone`: `rows` are the units of a warp that sends nothing else, if there are any, and `share` of one that
+  // sends all else.
+  static WEFT_FN Units units(const Plan& plan, const WarpShare& share, const WarpShare& rows, bool rows_alone) {
+    if (!rows_alone) return {share.first, share.step, plan.all};
+    if (rows.first == kNone) return {share.first, share.step, plan.records_and_counts};
+    return {plan.records_and_counts + rows.first, rows.step, plan.all};
+  }
+  template <Team T>
+  static WEFT_FN Unit unit(const Plan& plan, std::uint32_t i) {
+    if (i < plan.records) return {i / plan.record_units, i % plan.record_units * kWanted<T>};
+    if (i < plan.records_and_counts) return {0, (i - plan.records) * kWanted<T>};
+    return {(i - plan.records_and_counts) / plan.row_sharers, (i - plan.records_and_counts) % plan.row_sharers};
+  }
+  // Among how many entries a unit's are counted: a record's among those before.
+  static WEFT_FN std::uint32_t counted(const DispatchWork& work, const Plan& plan, const Unit& unit, std::uint32_t i) {
+    return i < plan.records ? unit.token * work.exchange.shape.top_k + unit.part
+                            : work.tokens * work.exchange.shape.top_k;
+  }
+
+  template <Team T>
+  static WEFT_FN Loaded<T> load(const DispatchWork& work, std::uint32_t rank, const Plan& plan, const Unit& unit,
+                                const Units& units, std::uint32_t lane) {
+    const std::uint32_t i = units.first;
+    const ExchangeShape& shape = work.exchange.shape;
+    const TopK topk = TopK::of(work, rank);
+    const std::uint32_t first = unit.token * shape.top_k, end = first + shape.top_k;
+    Loaded<T> loaded{};
+    if (i >= units.end) return loaded;
+    if (i >= plan.records_and_counts) {
+      loaded.own_id = topk.id(first + lane, end);
+      loaded.given = Row::template read<T>(work, unit.token, unit.part * T::kLanes + lane);
+      return loaded;
+    }
+    const std::uint32_t among = counted(work, plan, unit, i);
+    WEFT_UNROLL
+    for (std::uint32_t j = 0; j < kIds; ++j) {
+      if (j * T::kLanes < among) loaded.id[j] = topk.id(j * T::kLanes + lane, among);
+    }
+    if (i < plan.records) {
+      const std::uint32_t own = first + unit.part + lane % kWanted<T>;
+      loaded.own_id = topk.id(own, end);
+      if (shape.weighted && own < end) loaded.weight = bits_of<std::uint32_t>(work.weights[own]);
+    }
+    return loaded;
+  }
+
+  template <Team T>
+  static WEFT_FN void send(T& team, const Session& s, const DispatchWork& work, const Plan& plan, Unit first,
+                           Units units, std::uint32_t lane, const Loaded<T>& early) {
+    Unit unit = first;
+    Loaded<T> loaded = early;
+    std::uint32_t& i = units.first;
+    while (i < units.end) {
+      if (i < plan.records_and_counts) {
+        const TopK topk = TopK::of(work, s.rank());
+        const bool record = i < plan.records;
+        const std::uint32_t among = counted(work, plan, unit, i), own = lane % kWanted<T>;
+        const std::uint32_t replica = record ? topk.replica(loaded.own_id, among + own) : unit.part + own;
+        std::uint32_t found = count_own(team, topk, lane, among, loaded.id, replica, record);
+        if (record) {
+          send_record(team, s, work, lane, unit, replica, found, loaded.weight);
+        } else {
+          send_counts(team, s, work, lane, replica, found);
+        }
+      } else {
+        send_row(team, s, work, lane, unit, plan.row_sharers, loaded);
+      }
+      i += units.step;
+      if (i >= units.end) return;
+      unit = MoeSend::unit<T>(plan, i);
+      loaded = load<T>(work, s.rank(), plan, unit, units, lane);
+    }
+  }
+
+  // How many of the first `end` entries are served by the lane's `replica`, which is the same in lanes that are
+  // kWanted apart; and, where `record` says so, of those that lower lanes have. Counted by all lanes for each other.
+  // `id`: each lane's first ones.
+  template <Team T>
+  static WEFT_FN std::uint32_t count_own(T& team, const TopK& topk, std::uint32_t lane, std::uint32_t end,
+                                         TopK::Id (&id)[kIds], std::uint32_t own, bool record) {
+    std::uint32_t wanted[kWanted<T>], found[kWanted<T>] = {}, count = 0;
+    WEFT_UNROLL
+    for (std::uint32_t w = 0; w < kWanted<T>; ++w) wanted[w] = team.from_lane(own, w);
+    for (std::uint32_t first = 0;;) {
+      topk.choose(first + lane, T::kLanes, id);
+      WEFT_UNROLL
+      for (std::uint32_t j = 0; j < kIds; ++j) {
+        if (first + j * T::kLanes >= end) break;
+        WEFT_UNROLL
+        for (std::uint32_t w = 0; w < kWanted<T>; ++w) found[w] += id[j].low == wanted[w] && id[j].high == 0 ? 1 : 0;
+      }
+      first += kIds * T::kLanes;
+      if (first >= end) break;
+      WEFT_UNROLL
+      for (std::uint32_t j = 0; j < kIds; ++j) id[j] = topk.id(first + j * T::kLanes + lane, end);
+    }
+    WEFT_UNROLL
+    for (std::uint32_t w = 0; w < kWanted<T>; ++w) {
+      const std::uint32_t sum = team.sum_of(found[w], T::kLanes);
+      if (lane % kWanted<T> == w) count += sum;
+      if (record && w < lane % kWanted<T> && wanted[w] == own) ++count;
+    }
+    return count;
+  }
+
+  // How many rows the replica of each of the first kWanted lanes gets from here.
+  template <Team T>
+  static WEFT_FN void send_counts(T& team, const Session& s, const DispatchWork& work, std::uint32_t lane,
+                                  std::uint32_t replica, std::uint32_t count) {
+    if (lane >= kWanted<T> || replica >= work.exchange.shape.replicas) return;
+    const ExpertHome home = home_of(work.exchange, replica);
+    team.store(DispatchArea::of(s, work.exchange, home.rank, s.rank()).counts() + home.local,
+               FlaggedWord::encode(count, s.epoch));
+  }
+
+  // The lane's entry to every rank: lanes that are kWanted apart have the same entry, for different ranks.
+  template <Team T>
+  static WEFT_FN void send_record(T& team, const Session& s, const DispatchWork& work, std::uint32_t lane,
+                                  const Unit& unit, std::uint32_t replica, std::uint32_t ordinal,
+                                  std::uint32_t weight) {
+    const std::uint32_t k = unit.part + lane % kWanted<T>;
+    if (k >= work.exchange.shape.top_k) return;
+    const ExpertHome home = replica != kNone ? home_of(work.exchange, replica) : ExpertHome{kNone, 0};
+    for (std::uint32_t rank = lane / kWanted<T>; rank < s.size(); rank += T::kLanes / kWanted<T>) {
+      const std::uint32_t place = rank == home.rank ? RoutingRecord::make_place(home.local, ordinal) : kNone;
+      Pack* const record = DispatchArea::of(s, work.exchange, rank, s.rank()).records(unit.token) + k;
+      team.store(record, Line::encode<T::kAtomicBytes>({{place, weight, 0, 0}}, s.epoch));
+    }
+  }
+
+  // Ranks that have an expert of the token.
+  template <Team T>
+  static WEFT_FN RankSet ranks_of(T& team, const Session& s, const DispatchWork& work, std::uint32_t lane,
+                                  std::uint32_t token, const TopK::Id& own_id) {
+    const ExchangeShape& shape = work.exchange.shape;
+    const TopK topk = TopK::of(work, s.rank());
+    RankSet own{};
+    for (std::uint32_t k = lane; k < shape.top_k; k += T::kLanes) {
+      const std::uint32_t i = token * shape.top_k + k;
+      const std::uint32_t replica = topk.replica(k == lane ? own_id : topk.id(i, i + 1), i);
+      if (replica != kNone) own.add(home_of(work.exchange, replica).rank);
+    }
+    RankSet all{};
+    WEFT_UNROLL
+    for (std::uint32_t first = 0; first < kMaxRanks; first += 32) {
+      if (first < s.size()) all.put(first, team.or_of(own.word(first)));
+    }
+    return all;
+  }
+
+  template <Team T>
+  static WEFT_FN void send_row(T& team, const Session& s, const DispatchWork& work, std::uint32_t lane,
+                               const Unit& unit, std::uint32_t sharers, const Loaded<T>& loaded) {
+    const ExchangeShape& shape = work.exchange.shape;
+    const RankSet to = ranks_of(team, s, work, lane, unit.token, loaded.own_id);
+    if (unit.part == 0 && lane == 0) work.exchange.tables.answering[unit.token] = to;
+    const std::uint32_t count = Row::template items<T>(shape), step = sharers * T::kLanes;
+    typename Row::template Given<T> given = loaded.given;
+    for (std::uint32_t first = unit.part * T::kLanes; first < count; first += step) {
+      const std::uint32_t item = first + lane;
+      const typename Row::template Moving<T> moving = Row::encode(team, shape, given);
+      given = Row::template read<T>(work, unit.token, item + step);  // the next one comes while this one goes
+      for (std::uint32_t turn = 0; turn < s.size() && item < count; ++turn) {
+        const std::uint32_t rank = rank_after(s.rank(), turn, s.size());
+        if (!to.has(rank)) continue;
+        Row::send(team, shape, DispatchArea::of(s, work.exchange, rank, s.rank()).row(unit.token), item, moving);
+      }
+    }
+  }
+};
+
+}  // namespace weft::detail

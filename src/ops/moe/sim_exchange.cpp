@@ -1,0 +1,105 @@
+#include "ops/moe/sim_exchange.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "wire/line.hpp"
+
+namespace weft::sim {
+
+using detail::kBanks;
+using detail::Line;
+
+static_assert(kEmptyRecord == detail::kNone);
+
+ExchangePlan::ExchangePlan(const Setup& setup)
+    : ranks_(setup.ranks),
+      unit_(static_cast<unsigned>(setup.atomic_bytes)),
+      empty_columns_(setup.empty_columns),
+      map_(detail::map_experts(setup.ranks, setup.exchange)) {
+  for (unsigned rank = 0; rank < ranks_; ++rank) {
+    shapes_.push_back(detail::make_shape(ranks_, rank, setup.exchange, map_));
+  }
+  layout_ = detail::make_exchange_layout(ranks_, shapes_[0]);
+}
+
+std::shared_ptr<const Regions> exchange_regions(const Setup& setup) {
+  return std::make_shared<ExchangePlan>(setup);
+}
+
+detail::RegionLayout ExchangePlan::channel(unsigned group) const {
+  detail::RegionLayout layout{};
+  layout.bytes = group == 0 ? layout_.dispatch_bytes : layout_.combine_bytes;
+  return layout;
+}
+
+void ExchangePlan::name_region(Memory& memory, unsigned group, unsigned rank, std::size_t region, bool strict) const {
+  const detail::ExchangeShape& shape = shapes_[0];
+  // Entries of `bytes`, `each` of them of one sender in one bank.
+  const auto add = [&](const char* name, std::uint64_t begin, std::uint64_t end, AreaKind kind, std::uint64_t each,
+                       std::uint64_t bytes) {
+    memory.add_area({region + begin, region + end, rank, strict ? kind : AreaKind::word,
+                     [=, prefix = fmt::format("rank{}.{}", rank, name), ranks = ranks_](std::size_t offset) {
+                       const std::size_t entry = offset / bytes, slot = entry / each;
+                       return fmt::format("{}[bank {}][from {}][{}]+{}", prefix, slot / ranks, slot % ranks,
+                                          entry % each, offset % bytes);
+                     }});
+  };
+  const std::uint64_t rejections = std::uint64_t{kBanks} * ranks_ * sizeof(std::uint64_t);
+  const std::uint64_t row = std::uint64_t{shape.row_packs} * sizeof(Pack);
+  const std::uint64_t result = std::uint64_t{shape.combine_packs} * sizeof(Pack);
+  if (group != 0) {
+    add("combine.header", 0, rejections, AreaKind::header, 1, sizeof(std::uint64_t));
+    add("combine.rejections", rejections, layout_.results, AreaKind::word, 1, sizeof(std::uint64_t));
+    add("result", layout_.results, layout_.combine_bytes, AreaKind::slot, shape.tokens, result);
+    return;
+  }
+  add("dispatch.header", 0, rejections, AreaKind::header, 1, sizeof(std::uint64_t));
+  add("dispatch.rejections", rejections, layout_.counts, AreaKind::word, 1, sizeof(std::uint64_t));
+  add("count", layout_.counts, layout_.records, AreaKind::header, shape.most_local + 1, sizeof(std::uint64_t));
+  add("record", layout_.records, layout_.rows, AreaKind::record, std::uint64_t{shape.tokens} * shape.top_k,
+      sizeof(Pack));
+  add("row", layout_.rows, layout_.dispatch_bytes, AreaKind::slot, shape.tokens, row);
+  if (!empty_columns_) ignore_empty_columns(memory, rank, region + layout_.rows);
+}
+
+// Their masks would take most of the steps of a small row, and say nothing.
+void ExchangePlan::ignore_empty_columns(Memory& memory, unsigned rank, std::size_t rows) const {
+  using Wire = detail::Escaped<16>;
+  const detail::ExchangeShape& shape = shapes_[0];
+  if (shape.segments != 1 || shape.payload_packs >= Wire::kColumns) return;
+  for (std::size_t i = 0; i < std::size_t{kBanks} * ranks_ * shape.tokens; ++i) {
+    const std::size_t masks = rows + (i * shape.row_packs + shape.payload_packs) * sizeof(Pack);
+    memory.add_area({masks + shape.payload_packs * sizeof(std::uint32_t),
+                     masks + Wire::kColumns * sizeof(std::uint32_t), rank, AreaKind::ignored,
+                     [](std::size_t) { return std::string("mask of an empty column"); }});
+  }
+}
+
+std::uint32_t ExchangePlan::records() const {
+  return kBanks * ranks_ * shapes_[0].tokens * shapes_[0].top_k;
+}
+
+void ExchangePlan::age_records(std::byte* region, std::uint32_t epoch) const {
+  const detail::ExchangeShape& shape = shapes_[0];
+  auto* const lines = reinterpret_cast<Pack*>(region + layout_.records);
+  for (std::uint32_t i = 0; i < records(); ++i) {
+    const std::uint32_t token = i / shape.top_k % shape.tokens, bank = i / (records() / kBanks);
+    std::uint32_t last = epoch - 1;
+    while (last % kBanks != bank || last / kBanks % shape.tokens != token) --last;
+    lines[i] = Line::encode<16>({{detail::kNone, 0, 0, 0}}, last);
+  }
+}
+
+std::string ExchangePlan::check_records(Memory& memory, const std::byte* region, std::uint32_t epoch) const {
+  const auto* const lines = reinterpret_cast<const Pack*>(region + layout_.records);
+  for (std::uint32_t i = 0; i < records(); ++i) {
+    const Memory::Location at = memory.locate(lines + i, unit_);
+    const std::uint32_t age = Line::flag(epoch - memory.newest(at).word[1]);
+    if (age > kBanks * shapes_[0].tokens) return fmt::format("{} is {} calls old", memory.name(at), age);
+  }
+  return {};
+}
+
+}  // namespace weft::sim

@@ -1,0 +1,387 @@
+// Dispatch and combine as calls of a program: their tensors, and what must come out.
+#include <bit>
+#include <cstring>
+#include <optional>
+
+#include "ops/moe/moe_rows.hpp"
+#include "ops/moe/sim_exchange.hpp"
+#include "ops/moe/sim_moe_kernels.hpp"
+#include "sim/all_reduce.hpp"
+
+namespace weft::sim {
+namespace {
+
+using detail::ExchangeShape;
+using detail::RoutingTables;
+using Half = detail::Element<DataType::bf16>;
+using Bytes = std::vector<std::byte>;
+
+const ExchangePlan& plan_of(const World& world) {
+  return static_cast<const ExchangePlan&>(world.exchange());
+}
+
+const std::vector<std::int64_t>& ids_of(const CallSetup& dispatch, unsigned rank) {
+  return dispatch.ids[std::min<std::size_t>(rank, dispatch.ids.size() - 1)];
+}
+float weight_of(unsigned call, unsigned rank, std::uint64_t i) {
+  return std::bit_cast<float>(element_bits(Payload::plain, DataType::f32, call, rank, i));
+}
+
+std::size_t input_row_bytes(const ExchangeShape& shape) {
+  return std::size_t{shape.input_packs} * sizeof(Pack);
+}
+std::size_t sent_row_bytes(const ExchangeShape& shape) {
+  return shape.cast == RowCast::none ? input_row_bytes(shape) : shape.columns;
+}
+std::size_t sent_scale_bytes(const ExchangeShape& shape) {
+  return shape.cast == RowCast::none ? shape.scale_bytes : shape.groups * (shape.cast == RowCast::fp8 ? 4u : 1u);
+}
+
+// With the bytes behind the scales of a row that nobody writes.
+std::size_t output_scale_bytes(const ExchangeShape& shape) {
+  const std::size_t bytes = sent_scale_bytes(shape);
+  return shape.scale_order == ScaleOrder::columns ? (bytes + 3) / 4 * 4 : bytes;
+}
+// Where byte `byte` of the scales of an output's row lies.
+std::size_t scale_place(const ExchangeShape& shape, std::size_t row, std::size_t byte) {
+  const std::size_t bytes = output_scale_bytes(shape);
+  if (shape.scale_order == ScaleOrder::rows) return row * bytes + byte;
+  const std::size_t together = shape.layout == RowLayout::expert_masked ? shape.capacity : shape.rows;
+  const std::size_t first = row / together * together;
+  return first * bytes + (byte / 4 * together + row - first) * 4 + byte % 4;
+}
+
+// A row as it is given, with its scales behind it, and as it arrives.
+Bytes given_row(const Setup& setup, const ExchangeShape& shape, unsigned call, unsigned rank, std::uint32_t token) {
+  const std::size_t row = input_row_bytes(shape);
+  Bytes bytes(row + shape.scale_bytes);
+  for (std::size_t i = 0; i < row / 2; ++i) {
+    const std::uint32_t bits = element_bits(setup.payload, DataType::bf16, call, rank, token * row / 2 + i);
+    std::memcpy(&bytes[2 * i], &bits, 2);
+  }
+  for (std::size_t i = 0; i < shape.scale_bytes / 4; ++i) {
+    const std::uint32_t bits = element_bits(setup.payload, DataType::f32, call, rank, (token + 1) * 7'919 + i);
+    std::memcpy(&bytes[row + 4 * i], &bits, 4);
+  }
+  return bytes;
+}
+Bytes sent_row(const Setup& setup, const ExchangeShape& shape, unsigned call, unsigned rank, std::uint32_t token) {
+  const Bytes given = given_row(setup, shape, call, rank, token);
+  if (shape.cast == RowCast::none) return given;
+  using Cast = detail::CastRow<DataType::bf16, ScaleOrder::rows>;
+  constexpr std::uint32_t kPacks = kScaleColumns * 2 / sizeof(Pack);
+  Bytes sent(sent_row_bytes(shape) + sent_scale_bytes(shape));
+  for (std::uint32_t group = 0; group < shape.groups; ++group) {
+    Pack packs[kPacks];
+    std::memcpy(packs, &given[group * sizeof(packs)], sizeof(packs));
+    float most = 0;
+    for (const Pack& pack : packs) most = detail::max_number(most, Cast::largest(pack));
+    const Cast::Scale scale = Cast::scale_for(most, shape.cast == RowCast::fp8_ue8m0);
+    std::uint32_t words[kPacks * 2];
+    for (std::uint32_t i = 0; i < kPacks; ++i) Cast::cast_half(packs[i], scale.inverse, words + 2 * i);
+    std::memcpy(&sent[group * sizeof(words)], words, sizeof(words));
+    const auto bits = std::bit_cast<std::uint32_t>(scale.scale);
+    const std::uint32_t seen = shape.cast == RowCast::fp8 ? bits : bits >> 23;
+    const std::size_t size = sent_scale_bytes(shape) / shape.groups;
+    std::memcpy(&sent[shape.columns + group * size], &seen, size);
+  }
+  return sent;
+}
+
+// Pieces of a call's memory, each aligned to a pack, with a guard of one pack between them.
+struct Pieces {
+  std::size_t end = sizeof(Pack);
+  std::size_t take(std::size_t bytes) {
+    const std::size_t at = end;
+    end += (bytes + sizeof(Pack) - 1) / sizeof(Pack) * sizeof(Pack) + sizeof(Pack);
+    return at;
+  }
+};
+
+// Memory of one call: the place that kernels see, and how far behind the vectors' beginning it is.
+struct Mapped {
+  std::byte* memory;
+  std::size_t skew;
+  template <class Value>
+  void put(std::vector<std::uint32_t>& words, std::size_t at, const Value* from, std::size_t count) const {
+    if (count == 0) return;
+    std::memcpy(reinterpret_cast<std::byte*>(words.data()) + skew + at, from, count * sizeof(Value));
+  }
+};
+Mapped map(std::vector<std::uint32_t>& words) {
+  auto* const begin = reinterpret_cast<std::byte*>(words.data());
+  const std::size_t skew = (16 - reinterpret_cast<std::uintptr_t>(begin) % 16) % 16;
+  return {begin + skew, skew};
+}
+
+}  // namespace
+
+// Who serves an id; an expert that has no replicas is its own.
+std::optional<std::uint32_t> AllReduceProgram::replica_of(std::int64_t id, unsigned rank, std::uint32_t token) const {
+  if (id < 0 || id >= setup_.exchange.experts) return std::nullopt;
+  const auto expert = static_cast<std::uint32_t>(id);
+  const std::vector<std::uint32_t>& first = plan_of(world_).map().first_replica;
+  return first.empty() ? expert : first[expert] + (rank + token) % (first[expert + 1] - first[expert]);
+}
+
+// By replica.
+std::vector<std::vector<AllReduceProgram::Arrival>> AllReduceProgram::arrivals(unsigned dispatch) const {
+  const std::uint32_t top_k = setup_.exchange.top_k;
+  std::vector<std::vector<Arrival>> by_expert(plan_of(world_).map().homes.size());
+  for (unsigned rank = 0; rank < setup_.ranks; ++rank) {
+    const std::vector<std::int64_t>& ids = ids_of(setup_.calls[dispatch], rank);
+    for (std::uint32_t i = 0; i < ids.size(); ++i) {
+      const std::optional<std::uint32_t> replica = replica_of(ids[i], rank, i / top_k);
+      if (replica) by_expert[*replica].push_back({rank, i / top_k, weight_of(dispatch, rank, i)});
+    }
+  }
+  return by_expert;
+}
+
+// Where the rows of each expert begin in the output of its rank; rank-major: nothing.
+std::vector<std::size_t> AllReduceProgram::beginnings(const std::vector<std::vector<Arrival>>& by_expert) const {
+  const ExchangeShape& shape = plan_of(world_).shape(0);
+  std::vector<std::size_t> all, next(setup_.ranks);
+  for (std::uint32_t expert = 0; expert < by_expert.size(); ++expert) {
+    const auto [home, local] = plan_of(world_).map().homes[expert];
+    const bool masked = shape.layout == RowLayout::expert_masked;
+    all.push_back(masked ? std::size_t{local} * shape.capacity : next[home]);
+    next[home] += (by_expert[expert].size() + shape.alignment - 1) / shape.alignment * shape.alignment;
+  }
+  return all;
+}
+
+// The output's row for one arrival; none where there is no room.
+std::optional<std::size_t> AllReduceProgram::row_of(const Arrival& arrival, std::size_t place,
+                                                    std::size_t beginning) const {
+  const ExchangeShape& shape = plan_of(world_).shape(0);
+  if (shape.layout == RowLayout::rank_major) return std::size_t{arrival.rank} * shape.tokens + arrival.token;
+  const bool masked = shape.layout == RowLayout::expert_masked;
+  if ((masked ? place : beginning + place) >= shape.capacity) return std::nullopt;
+  return beginning + place;
+}
+
+struct AllReduceProgram::RoutingMemory {
+  std::vector<std::vector<std::uint64_t>> tables;
+  std::vector<detail::RoutingHeader> headers;
+};
+
+void AllReduceProgram::reset_tables() {
+  if (tables_ == nullptr) tables_ = std::make_shared<RoutingMemory>();
+  auto& [tables, headers] = *tables_;
+  tables.resize(std::size_t{setup_.exchange.generations} * setup_.ranks);
+  headers.assign(tables.size(), {});
+  for (std::size_t i = 0; i < tables.size(); ++i) {
+    const ExchangeShape& shape = plan_of(world_).shape(static_cast<unsigned>(i % setup_.ranks));
+    // What a dispatch leaves unwritten must not lead a seeded bug out of all memory.
+    tables[i].assign(RoutingTables::bytes(setup_.ranks, shape) / sizeof(tables[i][0]), 0);
+  }
+}
+
+// Dispatches take generations in turn when they are made or recorded; a replay has that of its recording.
+detail::ExchangeView AllReduceProgram::exchange_view(unsigned dispatch, unsigned rank) {
+  unsigned earlier = 0;
+  for (unsigned call = 0; call < recorded(dispatch); ++call) {
+    const CallSetup& spec = setup_.calls[call];
+    earlier += spec.moving == Moving::dispatch && spec.part != detail::Part::wait && spec.replays < 0;
+  }
+  const ExchangeShape& shape = plan_of(world_).shape(rank);
+  const std::size_t place = std::size_t{earlier % setup_.exchange.generations} * setup_.ranks + rank;
+  return {
+      .shape = shape,
+      .layout = plan_of(world_).layout(),
+      .homes = plan_of(world_).map().homes.data(),
+      .first_replica = setup_.exchange.ranks_of_expert.empty() ? nullptr : plan_of(world_).map().first_replica.data(),
+      .tables = RoutingTables::at(&tables_->headers[place], reinterpret_cast<std::byte*>(tables_->tables[place].data()),
+                                  setup_.ranks, shape)};
+}
+
+void AllReduceProgram::fill_dispatch(unsigned call, unsigned rank) {
+  const CallSetup& spec = setup_.calls[call];
+  const detail::ExchangeView exchange = exchange_view(call, rank);
+  const ExchangeShape& shape = exchange.shape;
+  const std::vector<std::int64_t>& ids = ids_of(spec, rank);
+  const auto tokens = static_cast<std::uint32_t>(ids.size()) / shape.top_k;
+  const std::size_t given = input_row_bytes(shape), row = sent_row_bytes(shape), scale = sent_scale_bytes(shape);
+  const bool by_rank = shape.layout == RowLayout::rank_major, contiguous = shape.layout == RowLayout::expert_contiguous;
+  const std::size_t rows = shape.rows, entries = by_rank ? rows * shape.top_k : 0;
+  Pieces pieces;
+  const std::size_t input = pieces.take(tokens * given), scales = pieces.take(std::size_t{tokens} * shape.scale_bytes),
+                    topk = pieces.take(ids.size() * 8), weights = pieces.take(ids.size() * 4),
+                    output = pieces.take(rows * row), output_scales = pieces.take(rows * output_scale_bytes(shape)),
+                    counts = pieces.take(std::size_t{shape.local} * 4),
+                    offsets = pieces.take(contiguous ? (std::size_t{shape.local} + 1) * 4 : 0),
+                    sources = pieces.take(by_rank ? 0 : rows * 4), source_tokens = pieces.take(setup_.ranks * 4u),
+                    local_ids = pieces.take(entries * 4), local_weights = pieces.take(entries * 4);
+  const Mapped at = map(make_tensors(call, rank, pieces.end));
+  Tensors& t = tensors(call, rank);
+  t.output_offset = at.skew + output;
+
+  for (std::uint32_t token = 0; token < tokens; ++token) {
+    const Bytes bytes = given_row(setup_, shape, call, rank, token);
+    at.put(t.initial, input + token * given, bytes.data(), given);
+    at.put(t.initial, scales + std::size_t{token} * shape.scale_bytes, bytes.data() + given, shape.scale_bytes);
+  }
+  const std::vector<std::int32_t> narrow(ids.begin(), ids.end());
+  if (spec.wide_ids) {
+    at.put(t.initial, topk, ids.data(), ids.size());
+  } else {
+    at.put(t.initial, topk, narrow.data(), narrow.size());
+  }
+  for (std::uint32_t i = 0; i < ids.size(); ++i) {
+    const float weight = weight_of(call, rank, i);
+    at.put(t.initial, weights + std::size_t{i} * 4, &weight, 1);
+  }
+  t.expected = t.initial;
+  const auto by_expert = arrivals(call);
+  const auto begins = beginnings(by_expert);
+  const auto& homes = plan_of(world_).map().homes;
+  std::int32_t end = 0;
+  for (std::uint32_t expert = 0; expert < by_expert.size(); ++expert) {
+    const auto [home, local] = homes[expert];
+    if (home != rank) continue;
+    const auto count = static_cast<std::int32_t>(by_expert[expert].size());
+    at.put(t.expected, counts + std::size_t{local} * 4, &count, 1);
+    for (std::size_t place = 0; place < by_expert[expert].size(); ++place) {
+      const Arrival& arrival = by_expert[expert][place];
+      const std::optional<std::size_t> to = row_of(arrival, place, begins[expert]);
+      if (!to) continue;
+      const Bytes bytes = sent_row(setup_, shape, call, arrival.rank, arrival.token);
+      at.put(t.expected, output + *to * row, bytes.data(), row);
+      for (std::size_t i = 0; i < scale; ++i) {
+        at.put(t.expected, output_scales + scale_place(shape, *to, i), &bytes[row + i], 1);
+      }
+      const std::uint32_t source = arrival.rank * shape.tokens + arrival.token;
+      if (!by_rank) at.put(t.expected, sources + *to * 4, &source, 1);
+    }
+    if (!contiguous) continue;
+    const auto begin = static_cast<std::int32_t>(begins[expert]), pad = -1;
+    at.put(t.expected, offsets + std::size_t{local} * 4, &begin, 1);
+    for (end = begin + count; end % static_cast<std::int32_t>(shape.alignment) != 0; ++end) {
+      if (end < static_cast<std::int32_t>(rows))
+        at.put(t.expected, sources + static_cast<std::size_t>(end) * 4, &pad, 1);
+    }
+  }
+  if (contiguous) at.put(t.expected, offsets + std::size_t{shape.local} * 4, &end, 1);
+  for (unsigned source = 0; source < setup_.ranks; ++source) {
+    const std::vector<std::int64_t>& chosen = ids_of(spec, source);
+    const auto count = static_cast<std::uint32_t>(chosen.size()) / shape.top_k;
+    at.put(t.expected, source_tokens + source * 4u, &count, 1);
+    for (std::uint32_t i = 0; by_rank && i < chosen.size(); ++i) {
+      const std::optional<std::uint32_t> replica = replica_of(chosen[i], source, i / shape.top_k);
+      const detail::ExpertHome home = replica ? homes[*replica] : detail::ExpertHome{~0u, 0};
+      const std::uint32_t id = home.rank == rank ? home.local : ~0u;
+      const float weight = home.rank == rank ? weight_of(call, source, i) : 0;
+      const std::size_t entry = (std::size_t{source} * shape.tokens * shape.top_k + i) * 4;
+      at.put(t.expected, local_ids + entry, &id, 1);
+      at.put(t.expected, local_weights + entry, &weight, 1);
+    }
+  }
+  const auto words = [&](std::size_t piece) { return reinterpret_cast<std::int32_t*>(at.memory + piece); };
+  const auto floats = reinterpret_cast<const float*>(at.memory + weights);
+  detail::DispatchWork work{.exchange = exchange,
+                            .part = spec.part,
+                            .input = at.memory + input,
+                            .scales = at.memory + scales,
+                            .ids = at.memory + topk,
+                            .weights = floats,
+                            .tokens = tokens,
+                            .senders = world_.grid(call, rank).senders,
+                            .wide_ids = spec.wide_ids,
+                            .discard = spec.discard,
+                            .output = at.memory + output,
+                            .output_scales = at.memory + output_scales,
+                            .counts = words(counts),
+                            .offsets = contiguous ? words(offsets) : nullptr,
+                            .sources = by_rank ? nullptr : words(sources),
+                            .source_tokens = words(source_tokens),
+                            .source_wait_ns = nullptr,
+                            .local_ids = by_rank ? words(local_ids) : nullptr,
+                            .local_weights = reinterpret_cast<float*>(words(local_weights))};
+  const auto kernel = [&] {
+    const detail::DispatchQuery query{setup_.exchange.type, exchange.shape.cast, exchange.shape.scale_order};
+    return find_kernel({query, work}, {setup_.atomic_bytes, setup_.one_thread, setup_.lanes});
+  };
+  t.kernel = kernel();
+  work.part = detail::Part::wait;
+  t.wait = kernel();
+}
+
+void AllReduceProgram::fill_combine(unsigned call, unsigned rank) {
+  const CallSetup& spec = setup_.calls[call];
+  const auto dispatch = static_cast<unsigned>(spec.of);
+  const detail::ExchangeView exchange = exchange_view(dispatch, rank);
+  const ExchangeShape& shape = exchange.shape;
+  const std::size_t rows = shape.rows, row = shape.columns;
+  const std::size_t tokens = ids_of(setup_.calls[dispatch], rank).size() / shape.top_k;
+  Pieces pieces;
+  const std::size_t input = pieces.take(rows * row * 2), output = pieces.take(tokens * row * 2),
+                    residual = pieces.take(tokens * row * 2);
+  const Mapped at = map(make_tensors(call, rank, pieces.end));
+  Tensors& t = tensors(call, rank);
+  t.output_offset = at.skew + output;
+  // What the experts of a rank made of their rows.
+  const auto made = [&](unsigned owner, std::size_t i) {
+    return static_cast<std::uint16_t>(element_bits(setup_.payload, DataType::bf16, call, owner, i));
+  };
+  for (std::size_t i = 0; i < rows * row; ++i) {
+    const std::uint16_t bits = made(rank, i);
+    at.put(t.initial, input + i * 2, &bits, 1);
+  }
+  const auto added = [&](std::size_t i) {
+    return static_cast<std::uint16_t>(element_bits(setup_.payload, DataType::bf16, call, setup_.ranks + rank, i));
+  };
+  for (std::size_t i = 0; i < tokens * row; ++i) {
+    const std::uint16_t bits = added(i);
+    at.put(t.initial, residual + i * 2, &bits, 1);
+  }
+  t.expected = t.initial;
+  const auto by_expert = arrivals(dispatch);
+  const auto begins = beginnings(by_expert);
+  const auto& homes = plan_of(world_).map().homes;
+  for (std::size_t i = 0; i < tokens * row; ++i) {
+    std::vector<std::uint32_t> terms;
+    for (unsigned from = 0; from < setup_.ranks; ++from) {
+      float part = 0;
+      bool sent = false, first = true;
+      for (std::uint32_t expert = 0; expert < by_expert.size(); ++expert) {
+        for (std::size_t place = 0; homes[expert].rank == from && place < by_expert[expert].size(); ++place) {
+          const Arrival& arrival = by_expert[expert][place];
+          if (arrival.rank != rank || arrival.token != i / row) continue;
+          sent = true;
+          const std::optional<std::size_t> at_expert = row_of(arrival, place, begins[expert]);
+          const bool by_rank = shape.layout == RowLayout::rank_major;
+          if (!at_expert || (by_rank && !first)) continue;
+          const float value = Half::widen(made(from, *at_expert * row + i % row));
+          const float weight = by_rank || !shape.weighted ? 1.0f : arrival.weight;
+          part = first ? weight * value : detail::multiply_add(weight, value, part);
+          first = false;
+        }
+      }
+      if (sent) terms.push_back(Half::narrow(part));
+    }
+    if (spec.residual) terms.push_back(added(i));
+    const auto sum = static_cast<std::uint16_t>(terms.empty() ? 0 : reduced(DataType::bf16, ReduceOp::sum, terms));
+    at.put(t.expected, output + i * 2, &sum, 1);
+  }
+  detail::CombineWork work{.exchange = exchange,
+                           .part = spec.part,
+                           .senders = world_.grid(call, rank).senders,
+                           .pairs = world_.grid(call, rank).pairs,
+                           .input = at.memory + input,
+                           .residual = spec.residual ? at.memory + residual : nullptr,
+                           .output = at.memory + output,
+                           .source_wait_ns = nullptr,
+                           .dispatch_admitted = world_.local(0, rank)->admitted};
+  const auto kernel = [&] {
+    // The instance for many ranks serves three as well, and one of them takes it.
+    const std::uint32_t ranks = setup_.ranks == 3 && rank == 0 ? detail::kMaxRanks : setup_.ranks;
+    return find_kernel({detail::CombineQuery{DataType::bf16, ranks}, work},
+                       {setup_.atomic_bytes, setup_.one_thread, setup_.lanes});
+  };
+  t.kernel = kernel();
+  work.part = detail::Part::wait;
+  t.wait = kernel();
+}
+
+}  // namespace weft::sim

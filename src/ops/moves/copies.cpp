@@ -1,0 +1,338 @@
+// Collectives that move bits: all-gather, all-to-all, broadcast, and the ragged all-gather.
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "base/fingerprint.hpp"
+#include "comm/call.hpp"
+#include "numeric/rows.hpp"
+#include "ops/moves/ragged.hpp"
+#include "ops/moves/symmetric_outputs.hpp"
+#include "weft/collectives.hpp"
+
+namespace weft {
+namespace {
+
+using detail::Extent;
+using detail::GroupState;
+using detail::require;
+
+// What is said of each tensor of a ragged gather; made once, as most calls are right.
+struct TensorNames {
+  std::string row_bytes, input, output;
+};
+const TensorNames& names_of(std::size_t tensor) {
+  static const auto all = [] {
+    std::array<TensorNames, kMaxGatheredTensors> names;
+    for (std::size_t t = 0; t < names.size(); ++t) {
+      const auto name = [&](std::string_view field) { return fmt::format("tensors[{}].{}", t, field); };
+      names[t] = {name("row_bytes"), name("input"), name("output")};
+    }
+    return names;
+  }();
+  return all[tensor];
+}
+
+// Lines: three packs of payload travel in four of the wire on GPUs, one in two on CPU ranks. `own`, `whole`: bytes that
+// this rank has room for, of its own and of all ranks. `sent`: MoveQuery::sent_bytes.
+struct PlanArgs {
+  std::uint64_t own, whole, sent;
+  bool symmetric;
+  Launch launch;
+};
+detail::MovePlan plan(const GroupState& group, const PlanArgs& args) {
+  const Device device = group.communicator().fabric().device();
+  const auto size = static_cast<std::uint32_t>(group.size());
+  const bool cpu = device == Device::cpu;
+  return detail::plan_move({.device = device,
+                            .size = size,
+                            .layout = group.layout(),
+                            .own_bytes = args.own,
+                            .whole_bytes = args.whole,
+                            .sent_bytes = args.sent,
+                            .unit_bytes = cpu ? 16u : 48u,
+                            .wire_packs = cpu ? 2u : 4u,
+                            .streams = size,
+                            .symmetric = args.symmetric,
+                            .launch = args.launch,
+                            .max_blocks = group.communicator().max_blocks()});
+}
+
+void check_shape(std::size_t rows, std::size_t row_bytes) {
+  detail::check_size("rows", rows);
+  detail::check_size("row_bytes", row_bytes);
+}
+
+enum class EqualCopy : std::uint8_t { all_gather, all_to_all, broadcast };
+constexpr const char* kRanges[] = {"weft::all_gather_into_tensor", "weft::all_to_all", "weft::broadcast"};
+
+struct EqualWords {
+  static constexpr std::string_view kKind = "equal_copy";
+  EqualCopy operation;
+  bool direct;
+  std::uint32_t root, tag;
+  std::uint64_t rows, row_bytes;
+  detail::SymmetricWords place;
+  std::string text() const {
+    const std::string from = operation == EqualCopy::broadcast ? fmt::format(" root {}", root) : "";
+    return fmt::format("{} {} rows of {} bytes{}{}{} tag {}", kRanges[static_cast<int>(operation)] + 6, rows, row_bytes,
+                       from, place.text(), detail::carrier(direct), tag);
+  }
+};
+
+// A copy in which every rank has as many rows.
+template <EqualCopy operation, class Args>
+class CopyEqual : public detail::GroupCall {
+ public:
+  static constexpr const char* kRange = kRanges[static_cast<int>(operation)];
+  CopyEqual(const Group& caller, const Args& args) : GroupCall(caller, args.stream), args_(args) {}
+
+  void check() {
+    const GroupState& group = channel();
+    if constexpr (operation == EqualCopy::broadcast) {
+      require(args_.root >= 0 && args_.root < group.size(), "root: {} is not a rank of the group, 0 … {}", args_.root,
+              group.size() - 1);
+    }
+    check_shape(args_.rows, args_.row_bytes);
+    find_tensors();
+    detail::check_launch(group, args_.launch, detail::kMoveThreads);
+    group.communicator().fabric().check_stream(stream());
+    detail::check_extent(group, input_);
+    detail::check_extent(group, output_);
+    detail::check_overlap(input_, output_, place_in_output());
+  }
+
+  bool wants_nccl() const { return false; }
+  detail::NcclPlan by_nccl() const {
+    detail::check_side_by_side(channel(), detail::name_of_operation<CopyEqual>(), input_);
+    detail::check_side_by_side(channel(), detail::name_of_operation<CopyEqual>(), output_);
+    const std::uint64_t message = args_.rows * args_.row_bytes;
+    detail::NcclWork work;
+    if constexpr (operation == EqualCopy::all_gather) {
+      work = detail::NcclAllGather{args_.input, args_.output, message};
+    } else if constexpr (operation == EqualCopy::all_to_all) {
+      work = detail::NcclAllToAll{args_.input, args_.output, message};
+    } else {
+      work = detail::NcclBroadcast{input_.data, args_.output, message, args_.root};
+    }
+    return {.name = name(detail::SymmetricPlace(channel())), .work = work};
+  }
+
+  detail::CallName plan(bool) {
+    const std::uint64_t message = args_.rows * args_.row_bytes;
+    in_symmetric_.add(output_);
+    const bool all_send = operation != EqualCopy::broadcast;
+    plan_ = weft::plan(channel(), {.own = message,
+                                   .whole = output_.payload(),
+                                   .sent = all_send ? message * static_cast<std::uint64_t>(channel().size()) : message,
+                                   .symmetric = in_symmetric_.found(),
+                                   .launch = args_.launch});
+    return name(in_symmetric_);
+  }
+
+  template <class Run>
+  void each_step(Run run) const {
+    const std::uint64_t rows = args_.rows;
+    const detail::CopyWork<detail::EqualShares, 1> work{
+        .shares = {.rows = rows,
+                   .input_step = operation == EqualCopy::all_to_all ? rows : 0,
+                   .output_step = operation == EqualCopy::broadcast ? 0 : rows,
+                   .sender = operation == EqualCopy::broadcast ? root() : detail::kEverybody,
+                   .detour = plan_.detour,
+                   .crews = static_cast<std::uint32_t>(plan_.crews)},
+        .line_packs = plan_.slot_packs,
+        .tensors = 1,
+        .tensor = {{.input = input_.data,
+                    .output = const_cast<void*>(output_.data),
+                    .row_bytes = args_.row_bytes,
+                    .input_stride = input_.stride,
+                    .output_stride = output_.stride}}};
+    const bool whole = detail::rows_may_be_whole(input_.data, args_.row_bytes, input_.stride) &&
+                       detail::rows_may_be_whole(output_.data, args_.row_bytes, output_.stride);
+    run({.call = {},
+         .bound = in_symmetric_.serve(work, whole),
+         .blocks = plan_.blocks,
+         .threads = plan_.threads,
+         .stream = stream()});
+  }
+
+ private:
+  void find_tensors() {
+    const auto size = static_cast<std::size_t>(channel().size()), rows = args_.rows;
+    const std::size_t input_rows = operation == EqualCopy::all_to_all ? rows * size : rows;
+    const std::size_t output_rows = operation == EqualCopy::broadcast ? rows : rows * size;
+    output_ = detail::extent_of({"output", args_.output, output_rows, args_.row_bytes, args_.output_stride});
+    // Of a rank that sends nothing: nobody reads it.
+    const bool sends = operation != EqualCopy::broadcast || channel().rank() == static_cast<int>(root());
+    input_ =
+        sends ? detail::extent_of({"input", args_.input, input_rows, args_.row_bytes, args_.input_stride}) : output_;
+  }
+  // The row of the output with which the input may begin.
+  std::size_t place_in_output() const {
+    switch (operation) {
+      case EqualCopy::all_gather:
+        return static_cast<std::size_t>(channel().rank()) * args_.rows;
+      case EqualCopy::all_to_all:
+        return detail::kNowhere;
+      case EqualCopy::broadcast:
+        return 0;
+    }
+    return detail::kNowhere;
+  }
+  std::uint32_t root() const {
+    if constexpr (operation == EqualCopy::broadcast) return static_cast<std::uint32_t>(args_.root);
+    return 0;
+  }
+  detail::CallName name(const detail::SymmetricPlace& place) const {
+    const std::uint64_t rows = args_.rows, row_bytes = args_.row_bytes;
+    return {place.mark(detail::fingerprint(detail::name_of_operation<CopyEqual>(), rows, row_bytes, root(), args_.tag)),
+            EqualWords{.operation = operation,
+                       .direct = channel().direct(),
+                       .root = root(),
+                       .tag = args_.tag,
+                       .rows = rows,
+                       .row_bytes = row_bytes,
+                       .place = place.words()}};
+  }
+
+  const Args& args_;
+  Extent input_{}, output_{};
+  detail::SymmetricPlace in_symmetric_{channel()};
+  detail::MovePlan plan_{};
+};
+
+struct GatherWords {
+  static constexpr std::string_view kKind = "all_gather_v";
+  std::uint32_t tensors, tag;
+  std::uint64_t row_bytes[kMaxGatheredTensors];
+  detail::CountsWords counts;
+  detail::SymmetricWords place;
+  std::string text() const {
+    const std::size_t known = std::min<std::size_t>(tensors, kMaxGatheredTensors);
+    return fmt::format("all_gather_v rows of {} bytes, {}{}, tag {}", fmt::join(row_bytes, row_bytes + known, " + "),
+                       counts.text(), place.text(), tag);
+  }
+};
+
+class GatherV : public detail::GroupCall {
+ public:
+  static constexpr const char* kRange = "weft::all_gather_v";
+  static constexpr std::string_view kHint = detail::kCountsHint;
+  GatherV(const Group& caller, const AllGatherVArgs& args) : GroupCall(caller, args.stream), args_(args) {}
+
+  void check();
+  detail::CallName plan(bool);
+  template <class Run>
+  void each_step(Run run) const {
+    run({.call = {},
+         .bound = in_symmetric_.serve(work_, all_whole_),
+         .blocks = plan_.blocks,
+         .threads = plan_.threads,
+         .stream = stream()});
+  }
+
+ private:
+  const AllGatherVArgs& args_;
+  std::array<Extent, kMaxGatheredTensors> inputs_, outputs_;  // as many as there are tensors
+  bool all_whole_ = true;
+  detail::CopyWork<detail::CountedShares, detail::kMaxTensors> work_{};
+  detail::SymmetricPlace in_symmetric_{channel()};
+  detail::MovePlan plan_{};
+};
+
+void GatherV::check() {
+  const GroupState& group = channel();
+  const std::size_t most_tensors = kMaxGatheredTensors;
+  require(!args_.tensors.empty() && args_.tensors.size() <= most_tensors, "tensors: {} is not between 1 and {}",
+          args_.tensors.size(), most_tensors);
+  detail::check_size("input_rows", args_.input_rows);
+  detail::check_size("output_rows", args_.output_rows);
+  detail::check_counts(group, args_.counts);
+  detail::check_launch(group, args_.launch, detail::kMoveThreads);
+  group.communicator().fabric().check_stream(stream());
+  const std::size_t place = detail::own_place(group, args_.counts);
+  for (std::size_t number = 0; number < args_.tensors.size(); ++number) {
+    const GatheredTensor& tensor = args_.tensors[number];
+    const TensorNames& names = names_of(number);
+    detail::check_size(names.row_bytes.c_str(), tensor.row_bytes);
+    const Extent input =
+        detail::extent_of({names.input.c_str(), tensor.input, args_.input_rows, tensor.row_bytes, tensor.input_stride});
+    const Extent output = detail::extent_of(
+        {names.output.c_str(), tensor.output, args_.output_rows, tensor.row_bytes, tensor.output_stride});
+    detail::check_extent(group, input);
+    detail::check_extent(group, output);
+    detail::check_overlap(input, output, place);
+    detail::check_numbers_apart(args_.counts, static_cast<std::size_t>(group.size()), output);
+    for (std::size_t before = 0; before < number; ++before) {
+      detail::check_overlap(output, outputs_[before], detail::kNowhere);
+      detail::check_overlap(output, inputs_[before], detail::kNowhere);
+      detail::check_overlap(input, outputs_[before], detail::kNowhere);
+    }
+    inputs_[number] = input;
+    outputs_[number] = output;
+  }
+}
+
+detail::CallName GatherV::plan(bool) {
+  const GroupState& group = channel();
+  GatherWords words{.tensors = static_cast<std::uint32_t>(args_.tensors.size()),
+                    .tag = args_.tag,
+                    .row_bytes = {},
+                    .counts = detail::words_of(args_.counts),
+                    .place = {}};
+  std::uint32_t fingerprint =
+      detail::fingerprint("all_gather_v", args_.tensors.size(), detail::fingerprint(args_.counts), args_.tag);
+  std::uint64_t own = 0, whole = 0;
+  for (std::size_t number = 0; number < args_.tensors.size(); ++number) {
+    const Extent &input = inputs_[number], &output = outputs_[number];
+    const std::uint64_t row_bytes = input.row_bytes;
+    work_.tensor[work_.tensors++] = {.input = input.data,
+                                     .output = const_cast<void*>(output.data),
+                                     .row_bytes = row_bytes,
+                                     .input_stride = input.stride,
+                                     .output_stride = output.stride};
+    all_whole_ = all_whole_ && detail::rows_may_be_whole(input.data, row_bytes, input.stride) &&
+                 detail::rows_may_be_whole(output.data, row_bytes, output.stride);
+    in_symmetric_.add(output);
+    own += input.payload();
+    whole += output.payload();
+    fingerprint = detail::fingerprint("tensor", fingerprint, row_bytes);
+    words.row_bytes[number] = row_bytes;
+  }
+  plan_ = weft::plan(
+      group, {.own = own, .whole = whole, .sent = 0, .symmetric = in_symmetric_.found(), .launch = args_.launch});
+  work_.shares = detail::counted_shares(group, args_.counts, false, args_.input_rows, args_.output_rows);
+  work_.shares.detour_packs = plan_.detour_packs;
+  work_.shares.crews = static_cast<std::uint32_t>(plan_.crews);
+  work_.line_packs = plan_.slot_packs;
+  words.place = in_symmetric_.words();
+  return {in_symmetric_.mark(fingerprint), words, true};
+}
+
+}  // namespace
+
+void all_gather_into_tensor(const Group& caller, const AllGatherArgs& args) {
+  CopyEqual<EqualCopy::all_gather, AllGatherArgs> call(caller, args);
+  detail::make_call(call);
+}
+
+void all_to_all(const Group& caller, const AllToAllArgs& args) {
+  CopyEqual<EqualCopy::all_to_all, AllToAllArgs> call(caller, args);
+  detail::make_call(call);
+}
+
+void broadcast(const Group& caller, const BroadcastArgs& args) {
+  CopyEqual<EqualCopy::broadcast, BroadcastArgs> call(caller, args);
+  detail::make_call(call);
+}
+
+void all_gather_v(const Group& caller, const AllGatherVArgs& args) {
+  GatherV call(caller, args);
+  detail::make_call(call);
+}
+
+}  // namespace weft

@@ -1,0 +1,56 @@
+// What the kernel of all_gather_counts is called with.
+#pragma once
+
+#include <cstdint>
+
+#include "base/function.hpp"
+#include "weft/counts.hpp"
+#include "weft/types.hpp"
+
+namespace weft::detail {
+
+struct CountsWork {
+  const std::int32_t* input;
+  std::int32_t* output;
+  std::int32_t* host_output;           // or null
+  std::uint32_t columns, group_ranks;  // a group is this many neighbours, which have the same rows
+  // Where the parts of an output begin (weft::GatheredCounts).
+  std::uint32_t rows, slots, offsets, most, total, shards, shard_slots, any, every, all;
+  Split split;  // of a group's rows among its ranks; or of its slot
+  bool split_slots;
+  SlotKind slot;
+  std::uint32_t slot_rows;
+
+  // Lines of a rank's numbers, two in each.
+  WEFT_FN std::uint32_t lines() const { return (columns + 1) / 2; }
+  // Where column `column` of a rank lies.
+  WEFT_FN std::uint32_t place_of(std::uint32_t rank, std::uint32_t column) const {
+    return all + rank * columns + column;
+  }
+};
+
+// Where its output's parts lie; all else is still to be set.
+inline CountsWork counts_work(const GatheredCounts& parts) {
+  const auto word = [](std::size_t at) { return static_cast<std::uint32_t>(at); };
+  return {.input = nullptr,
+          .output = nullptr,
+          .host_output = nullptr,
+          .columns = word(parts.columns),
+          .group_ranks = word(parts.group_ranks),
+          .rows = word(parts.rows()),
+          .slots = word(parts.slots()),
+          .offsets = word(parts.offsets()),
+          .most = word(parts.most()),
+          .total = word(parts.total()),
+          .shards = word(parts.shards()),
+          .shard_slots = word(parts.shard_slots()),
+          .any = word(parts.any()),
+          .every = word(parts.every()),
+          .all = word(parts.all()),
+          .split = Split::none,
+          .split_slots = false,
+          .slot = SlotKind::dense,
+          .slot_rows = 0};
+}
+
+}  // namespace weft::detail

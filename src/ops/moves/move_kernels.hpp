@@ -1,0 +1,74 @@
+// Which kernel serves a gather, a scatter, or one of their like.
+#pragma once
+
+#include <cstdint>
+
+#include "kernel/kernel.hpp"
+#include "ops/all_reduce/all_reduce_plan.hpp"
+#include "ops/moves/copy_work.hpp"
+#include "ops/moves/counts_work.hpp"
+#include "ops/moves/move_plan.hpp"
+#include "ops/moves/scatter_work.hpp"
+#include "ops/moves/shares.hpp"
+
+namespace weft::detail {
+
+struct MoveFamily;  // ops/moves/move_instances.hpp
+
+template <class Shares, std::uint32_t most_tensors, bool symmetric = false>
+struct CopyQuery {
+  bool whole;  // every tensor consists of whole, aligned packs
+
+  using Work = CopyWork<Shares, most_tensors, symmetric>;
+  constexpr bool operator==(const CopyQuery&) const = default;
+  constexpr CopyQuery key() const { return *this; }
+};
+// Defined for the combinations that move_instances.hpp lists.
+template <class Shares, std::uint32_t most_tensors, bool symmetric>
+KernelFor<CopyWork<Shares, most_tensors, symmetric>> find_kernel(
+    const CopyQuery<Shares, most_tensors, symmetric>& query);
+
+// Sums of whole packs have lean instances for groups of two, four and eight in bf16.
+constexpr bool has_lean_scatter(const InstanceQuery& query) {
+  return query.whole && query.type == DataType::bf16 && (query.size == 2 || query.size == 4 || query.size == 8);
+}
+template <class Shares>
+struct ScatterQuery {
+  InstanceQuery instance;
+
+  using Work = ReduceScatterWork<Shares>;
+  constexpr bool operator==(const ScatterQuery&) const = default;
+  constexpr ScatterQuery key() const {
+    const bool lean = has_lean_scatter(instance);
+    return {{.type = instance.type, .op = ReduceOp::sum, .size = lean ? instance.size : 0, .whole = lean}};
+  }
+};
+template <class Shares>
+KernelFor<ReduceScatterWork<Shares>> find_kernel(const ScatterQuery<Shares>& query);
+
+struct BarrierQuery {
+  using Work = NoWork;
+  constexpr bool operator==(const BarrierQuery&) const = default;
+  constexpr BarrierQuery key() const { return *this; }
+};
+KernelFor<NoWork> find_kernel(const BarrierQuery& query);
+
+struct CountsQuery {
+  using Work = CountsWork;
+  constexpr bool operator==(const CountsQuery&) const = default;
+  constexpr CountsQuery key() const { return *this; }
+};
+KernelFor<CountsWork> find_kernel(const CountsQuery& query);
+
+// The same work for at most `most` tensors, or for outputs in symmetric memory: `outputs` are then the caller's to set.
+template <std::uint32_t most, bool symmetric, class Shares, std::uint32_t room>
+CopyWork<Shares, most, symmetric> copy_as(const CopyWork<Shares, room>& work) {
+  CopyWork<Shares, most, symmetric> same{};
+  same.shares = work.shares;
+  same.line_packs = work.line_packs;
+  same.tensors = work.tensors;
+  for (std::uint32_t t = 0; t < work.tensors; ++t) same.tensor[t] = work.tensor[t];
+  return same;
+}
+
+}  // namespace weft::detail

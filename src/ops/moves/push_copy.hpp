@@ -1,0 +1,264 @@
+// Copies between ranks by push, bit for bit: all-gather, all-to-all, broadcast, equal and ragged, are one algorithm
+// with different shares (shares.hpp). Every rank pushes what it has for a peer into that peer's window, and the peer
+// moves it to where it belongs.
+//
+// Messages that fit into a slot go as lines, which carry their own arrival; larger ones flow in chunks (flow_copy.hpp),
+// or are written to where they belong, where peers reach the outputs (symmetric_copy.hpp).
+// Where one rank has most rows of all they take a detour, in lines (relay_lines.hpp) or in chunks. In turn t a rank
+// sends to the rank t places on and receives from the one t places back; in turn 0 it has its own rows, which it
+// copies.
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include "numeric/rows.hpp"
+#include "ops/all_reduce/all_reduce.hpp"
+#include "ops/moves/copy_lines.hpp"
+#include "ops/moves/flow_copy.hpp"
+#include "ops/moves/relay_lines.hpp"
+#include "ops/moves/shares.hpp"
+#include "ops/moves/symmetric_copy.hpp"
+#include "protocol/handshake.hpp"
+#include "wire/line.hpp"
+
+namespace weft::detail {
+
+// `symmetric`: outputs lie in symmetric memory, where peers write what does not go as lines.
+template <class Shares, bool whole, std::uint32_t most_tensors, bool symmetric = false>
+struct PushCopy {
+  using Work = CopyWork<Shares, most_tensors, symmetric>;
+  using Handshake = detail::Handshake<0>;
+  static constexpr std::uint32_t kSize = 0;
+  static constexpr int kPhases = 2;
+  static constexpr std::uint32_t kMostPacks = 3;  // of a unit
+
+  // Chunks that go to slots wait for their releases and for credits. While one crew of a block does, the others move
+  // theirs.
+  static WEFT_FN std::uint32_t crews(const Work& work) requires(!symmetric) { return work.shares.crews; }
+
+  // A thread's unit of the messages of a turn, in lines.
+  struct Unit {
+    std::uint32_t turn;
+    std::uint32_t number;
+  };
+
+  // A thread's first unit, in bank 0, found before the kernel before has ended. Which rows there are need not be known
+  // for that, but for several tensors in one message: the unit is then believed to be of the first.
+  struct Places {
+    HeaderPlace header;  // in the control block, which has nothing else
+    Unit unit;
+    std::uint64_t first_pack;        // of its payload, in the tensor
+    const void* source[kMostPacks];  // whole rows: where this rank's payload lies, as far as there is room
+    Pack* to;
+    Pack* from;
+    std::uint64_t bank_packs;
+  };
+  template <Team T>
+  static WEFT_FN Places places(T& team, const Call& call, const Work& work) {
+    Places p{};
+    if (team.block_rank() == 0) {
+      p.header = Handshake::place(team, call);
+      return p;
+    }
+    using Wire = Bundle<T::kAtomicBytes>;
+    static_assert(Wire::kPayloadPacks <= kMostPacks);
+    p.unit = unit_of(team, call, team.block_rank() - 1);
+    p.first_pack = payload_pack<Wire>(p.unit.number, 0);
+    p.to = slot<Wire>(call, receiver_in(call, p.unit.turn), call.rank, p.unit.number);
+    p.from = slot<Wire>(call, call.rank, sender_in(call, p.unit.turn), p.unit.number);
+    p.bank_packs = call.size * call.layout.two_shot_packs;
+    team.settle(p.first_pack);
+    team.settle(p.to);
+    team.settle(p.from);
+    team.settle(p.bank_packs);
+    if constexpr (whole) {
+      const CopyTensor& t = work.tensor[0];
+      // Counted rows begin where their tensor does.
+      const Rows<whole> rows = outgoing<whole>(work.shares, t, work.shares.room(call), receiver_in(call, p.unit.turn));
+      WEFT_UNROLL
+      for (std::uint32_t k = 0; k < Wire::kPayloadPacks; ++k) {
+        p.source[k] = rows.find(payload_pack<Wire>(p.unit.number, k));
+        team.settle(p.source[k]);
+      }
+    }
+    return p;
+  }
+
+  // What the first unit sends, as far as it can be known.
+  struct Early {
+    typename Shares::Early counts;
+    Pack payload[kMostPacks];
+  };
+  template <Team T>
+  static WEFT_FN Early early(T& team, const Session&, const Work& work, const Places& p) {
+    Early early{.counts = work.shares.early(team), .payload = {}};
+    if constexpr (whole) {
+      WEFT_UNROLL
+      for (std::uint32_t k = 0; k < kMostPacks; ++k) early.payload[k] = Rows<whole>::load_found(p.source[k]);
+    }
+    return early;
+  }
+
+  // Threads that send lines know nothing of each other. Counts, and a chunk that a signal announces, are a block's.
+  template <Team T>
+  static WEFT_FN Together together(const Work& work) {
+    if constexpr (Shares::kKnown) {
+      using Wire = Bundle<T::kAtomicBytes>;
+      const std::uint64_t units = length<InBundles<Wire>>(work, work.shares.most_rows());
+      if (!work.shares.detour && fits_lines<Wire>(work, units)) return Together::thread;
+    }
+    return Together::block;
+  }
+
+  template <int phase, Team T>
+  static WEFT_FN bool run(T& team, const Session& s, const Work& work, const Places& p, const Early& early) {
+    using Wire = Bundle<T::kAtomicBytes>;
+    using Relays = RelayLines<Work, whole, Wire>;
+    const auto& table = work.shares.table(team);
+    const auto note = [&](std::uint64_t most, std::uint64_t all) {
+      return team.block_rank() == 0 ? table.hash(s.size()) : trip_of<Wire>(s, work, table, most, all);
+    };
+    if constexpr (phase == 0) {
+      if (!shares_fit(team, s, work.shares, early.counts, note)) return false;
+    }
+    if (team.block_rank() == 0) return Handshake::template take_part<phase>(team, s, p.header, table.noted());
+    const std::uint64_t trip = Shares::kKnown ? note(table.most_rows(), 0) : table.noted();
+    const auto way = static_cast<Way>(trip >> 32);
+    const auto units = static_cast<std::uint32_t>(trip);
+    if constexpr (phase == 0) {
+      if (way == Way::chunks || way == Way::relayed_chunks) {
+        if constexpr (symmetric) {
+          if (team.block_rank() == 1) SymmetricCopy<Work, whole>::invite(team, s, table);
+        }
+        return true;
+      }
+      if (way == Way::lines) send_lines<Wire>(team, s, work, p, early, table, units);
+      if (way == Way::relayed_lines) Relays::send(team, s, work, table);
+      if constexpr (Shares::kPadded)
+        clear_pads<whole>(team, s, work, table, {team.block_rank() - 1, team.blocks() - 1});
+      return true;
+    } else {
+      if (way == Way::lines) return receive_lines<Wire>(team, s, work, p, table, units);
+      if (way == Way::relayed_lines) return Relays::receive(team, s, work, table);
+      using Chunks = std::conditional_t<symmetric, SymmetricCopy<Work, whole>, FlowCopy<Work, whole>>;
+      return Chunks::run(team, s, work, table, way == Way::relayed_chunks);
+    }
+  }
+
+ private:
+  // How messages travel: the same on every rank.
+  enum class Way : std::uint8_t { lines, chunks, relayed_lines, relayed_chunks };
+  template <class Wire, class Table>
+  static WEFT_FN Way way_of(const Session& s, const Work& work, const Table& table, std::uint64_t most,
+                            std::uint64_t all, std::uint64_t units) {
+    const auto detours = [&](bool chunks) {
+      return work.shares.takes_detour(s, most, all, chunks,
+                                      [&](std::uint64_t rows) { return length<InPacks>(work, rows); });
+    };
+    if (detours(false)) {
+      if (RelayLines<Work, whole, Wire>::fits(s, work, table)) return Way::relayed_lines;
+      if (detours(true)) return Way::relayed_chunks;
+    }
+    return fits_lines<Wire>(work, units) ? Way::lines : Way::chunks;
+  }
+
+  // The way, and behind it units of the longest message: few enough for 32 bits where they go as lines.
+  template <class Wire, class Table>
+  static WEFT_FN std::uint64_t trip_of(const Session& s, const Work& work, const Table& table, std::uint64_t most,
+                                       std::uint64_t all) {
+    const std::uint64_t units = length<InBundles<Wire>>(work, most);
+    const Way way = way_of<Wire>(s, work, table, most, all, units);
+    return static_cast<std::uint64_t>(way) << 32 | static_cast<std::uint32_t>(units);
+  }
+
+  template <class Wire>
+  static WEFT_FN bool fits_lines(const Work& work, std::uint64_t units) {
+    return units * Wire::kWirePacks <= work.line_packs;
+  }
+  static WEFT_FN std::uint32_t receiver_in(const Call& call, std::uint32_t turn) {
+    return rank_after(call.rank, turn, call.size);
+  }
+  static WEFT_FN std::uint32_t sender_in(const Call& call, std::uint32_t turn) {
+    return rank_before(call.rank, turn, call.size);
+  }
+
+  // ---------------------------------------------------------------------------------------------------------- lines
+
+  // Item `item`: neighbouring blocks serve different peers, and one block serves different ones in turn.
+  template <Team T>
+  static WEFT_FN Unit unit_of(T& team, const Call& call, std::uint32_t item) {
+    const std::uint32_t part = item / call.size;
+    return {.turn = (item + part) % call.size, .number = part * team.size() + team.thread_rank()};
+  }
+
+  // In bank 0.
+  template <class Wire>
+  static WEFT_FN Pack* slot(const Call& call, std::uint32_t owner, std::uint32_t sender, std::uint64_t unit) {
+    return reinterpret_cast<Pack*>(region_of(call, owner) + call.layout.gather) + sender * call.layout.two_shot_packs +
+           wire_pack<Wire>(unit, 0);
+  }
+  static WEFT_FN std::uint64_t bank(const Session& s, const Places& p) { return s.epoch % kBanks * p.bank_packs; }
+
+  // `units`: of the longest message.
+  template <class Wire, Team T, class Table>
+  static WEFT_FN void send_lines(T& team, const Session& s, const Work& work, const Places& p, const Early& early,
+                                 const Table& table, std::uint32_t units) {
+    const std::uint64_t rows = table.rows_of(s.rank());
+    Unit unit = p.unit;
+    Pack* to = p.to;
+    Pack payload[Wire::kPayloadPacks];
+    WEFT_UNROLL
+    for (std::uint32_t k = 0; k < Wire::kPayloadPacks; ++k) payload[k] = early.payload[k];
+    bool loaded = whole && p.first_pack < length<InPacks>(work.tensor[0], rows);
+    for (std::uint32_t item = team.block_rank() - 1; unit.number < units;) {
+      const Home home = loaded ? Home{0, unit.number} : home_of<Wire>(work, rows, unit.number);
+      if (home.exists()) {
+        if (!loaded) {
+          load_bundle<Wire, whole>(work, home, rows, receiver_in(*s.call, unit.turn), payload);
+        }
+        if (unit.turn != 0) {
+          WirePacks<Wire> wire;
+          encode_bundle<Wire>(payload, s.epoch, wire);
+          put_bundle<Wire>(team, to + bank(s, p), wire);
+        } else {
+          store_bundle<Wire, whole>(work, table, home, rows, s.rank(), payload);
+        }
+      }
+      loaded = false;
+      item += team.blocks() - 1;
+      unit = unit_of(team, *s.call, item);
+      to = slot<Wire>(*s.call, receiver_in(*s.call, unit.turn), s.rank(), unit.number);
+    }
+  }
+
+  template <class Wire, Team T, class Table>
+  static WEFT_FN bool receive_lines(T& team, const Session& s, const Work& work, const Places& p, const Table& table,
+                                    std::uint32_t units) {
+    Unit unit = p.unit;
+    Pack* from = p.from;
+    for (std::uint32_t item = team.block_rank() - 1; unit.number < units;) {
+      if (unit.turn != 0 && !receive_unit<Wire>(team, s, work, table, unit, from + bank(s, p))) return false;
+      item += team.blocks() - 1;
+      unit = unit_of(team, *s.call, item);
+      from = slot<Wire>(*s.call, s.rank(), sender_in(*s.call, unit.turn), unit.number);
+    }
+    return true;
+  }
+  template <class Wire, Team T, class Table>
+  static WEFT_FN bool receive_unit(T& team, const Session& s, const Work& work, const Table& table, const Unit& unit,
+                                   Pack* from) {
+    const std::uint32_t sender = sender_in(*s.call, unit.turn);
+    const std::uint64_t rows = table.rows_of(sender);
+    const Home home = home_of<Wire>(work, rows, unit.number);
+    if (!home.exists()) return true;
+    WirePacks<Wire> wire;
+    if (!take_bundle<Wire>(team, s, from, sender, wire)) return false;
+    Pack payload[Wire::kPayloadPacks];
+    Wire::decode(wire, payload);
+    store_bundle<Wire, whole>(work, table, home, rows, sender, payload);
+    return true;
+  }
+};
+
+}  // namespace weft::detail

@@ -1,0 +1,204 @@
+// Reduce-scatter by push: every rank sends each peer its part of the peer's shard, and each reduces its own. The first
+// hop of the two-shot all-reduce, with the same order of sums and so the same bits.
+//
+// Shards that fit into a slot carry their own arrival; larger ones flow in chunks (flow_reduce.hpp).
+#pragma once
+
+#include <cstdint>
+
+#include "numeric/rows.hpp"
+#include "ops/all_reduce/all_reduce.hpp"
+#include "ops/moves/flow_reduce.hpp"
+#include "ops/moves/move_plan.hpp"
+#include "ops/moves/scatter_work.hpp"
+#include "ops/moves/shares.hpp"
+
+namespace weft::detail {
+
+template <class Shares, DataType type, ReduceOp op, std::uint32_t known_size, bool whole>
+struct PushReduceScatter : AllReduceInstance<Reduction<type, op>, known_size, whole> {
+  using Instance = AllReduceInstance<Reduction<type, op>, known_size, whole>;
+  using Instance::kBatch;
+  using typename Instance::R;
+  using typename Instance::Slots;
+  using typename Instance::Wire;
+  using Work = ReduceScatterWork<Shares>;
+  using Chunks = FlowReduce<Work, Reduction<type, op, Plain>, known_size, whole>;
+  using Handshake = detail::Handshake<known_size>;
+  static constexpr int kPhases = 2;
+  static constexpr int kMostThreads = kMoveThreads;
+  // A unit is a pack of payload; it takes one or two packs of the wire.
+  static constexpr std::uint32_t kWirePacks = sizeof(Pack) / Wire::kPayloadBytes;
+
+  // As in push_copy.hpp.
+  static WEFT_FN std::uint32_t crews(const Work& work) { return work.shares.crews; }
+
+  // In lean instances a thread knows beforehand where its first packs lie and where they go, unless counts decide where
+  // they lie: then it has time for the rest while it waits for these (0.5 us slower otherwise: two H200, 28 KB).
+  static constexpr bool kLoadsEarly = Instance::kLean && Shares::kKnown;
+
+  struct Places {
+    HeaderPlace header;          // in the control block, which has nothing else
+    Slots to;                    // in the turns from 1 on, in bank 0
+    const void* source[kBatch];  // null: no pack
+  };
+  template <Team T>
+  static WEFT_FN Places places(T& team, const Call& call, const Work& work) {
+    Places p{};
+    if (team.block_rank() == 0) {
+      p.header = Handshake::place(team, call);
+      return p;
+    }
+    if constexpr (kLoadsEarly) {
+      const std::uint64_t first = share_of(team).first;
+      Instance::find_slots(call, 1, call.layout.scatter, call.layout.two_shot_packs, first, p.to);
+      WEFT_UNROLL
+      for (std::uint32_t k = 0; k < kBatch; ++k) {
+        team.settle(p.to[k]);
+        if (1 + k >= known_size) continue;
+        p.source[k] = work.template part_of<whole>(work.shares, Instance::rank_in_turn(call, 1 + k)).find(first);
+        team.settle(p.source[k]);
+      }
+    }
+    return p;
+  }
+
+  struct Early {
+    typename Shares::Early counts;
+    Pack payload[kBatch];
+  };
+  template <Team T>
+  static WEFT_FN Early early(T& team, const Session&, const Work& work, const Places& p) {
+    Early early{.counts = work.shares.early(team), .payload = {}};
+    if constexpr (kLoadsEarly) {
+      WEFT_UNROLL
+      for (std::uint32_t k = 0; k < kBatch; ++k) early.payload[k] = Rows<whole>::load_found(p.source[k]);
+    }
+    return early;
+  }
+
+  // As in push_copy.hpp.
+  template <Team T>
+  static WEFT_FN Together together(const Work& work) {
+    if constexpr (Shares::kKnown) {
+      if (!work.shares.detour && fits_slots(work, work.units(work.shares.most_rows()))) return Together::thread;
+    }
+    return Together::block;
+  }
+
+  template <int phase, Team T>
+  static WEFT_FN bool run(T& team, const Session& s, const Work& work, const Places& p, const Early& early) {
+    const auto& table = work.shares.table(team);
+    const auto note = [&](std::uint64_t most, std::uint64_t all) -> std::uint64_t {
+      if (team.block_rank() == 0) return table.hash(s.size());
+      return work.shares.takes_detour(s, most, all, true, [&](std::uint64_t rows) { return work.units(rows); });
+    };
+    if constexpr (phase == 0) {
+      if (!shares_fit(team, s, work.shares, early.counts, note)) return false;
+    }
+    if (team.block_rank() == 0) return Handshake::template take_part<phase>(team, s, p.header, table.noted());
+    const std::uint64_t most = work.units(table.most_rows());
+    const bool detour = (Shares::kKnown ? note(most, 0) : table.noted()) != 0;
+    const bool one_go = !detour && fits_slots(work, most);
+    if constexpr (phase == 0) {
+      if (one_go) send(team, s, work, p, early, table, most);
+      if constexpr (Shares::kPadded) clear_pads(team, s, work, table);
+      return true;
+    } else {
+      return one_go ? reduce(team, s, work, table) : Chunks::run(team, s, work, table, detour);
+    }
+  }
+
+ private:
+  static WEFT_FN bool fits_slots(const Work& work, std::uint64_t units) {
+    return units * kWirePacks <= work.slot_packs;
+  }
+
+  template <Team T, class Table>
+  static WEFT_FN void clear_pads(T& team, const Session& s, const Work& work, const Table& table) {
+    const auto [first, step] = share_of(team);
+    const std::uint64_t rows = table.rows_of(s.rank());
+    const Rows<whole> pad(static_cast<std::byte*>(work.output) + rows * work.output_stride,
+                          table.slot_rows_of(s.rank()) - rows, work.row_bytes, work.output_stride);
+    for (std::uint64_t i = first; i < pad.packs(); i += step) pad.store(i, Pack{});
+  }
+
+  // Pack `k` of the wire for a unit of payload, before it is encoded; and back.
+  static WEFT_FN Pack part(const Pack& unit, std::uint32_t k) {
+    if constexpr (kWirePacks == 1) return unit;
+    return {{unit.word[2 * k], unit.word[2 * k + 1], 0, 0}};
+  }
+  static WEFT_FN void put_part(Pack& unit, std::uint32_t k, const Pack& part) {
+    if constexpr (kWirePacks == 1) {
+      unit = part;
+    } else {
+      unit.word[2 * k] = part.word[0];
+      unit.word[2 * k + 1] = part.word[1];
+    }
+  }
+
+  static WEFT_FN Pack* slot(const Session& s, std::uint32_t owner, std::uint32_t sender) {
+    const std::uint64_t packs = s.layout().two_shot_packs;
+    return Instance::slot(*s.call, owner, s.layout().scatter, packs, sender) + bank(s);
+  }
+  static WEFT_FN std::uint64_t bank(const Session& s) {
+    return s.epoch % kBanks * Instance::bank_packs(*s.call, s.layout().two_shot_packs);
+  }
+
+  template <Team T, class Table>
+  static WEFT_FN void send(T& team, const Session& s, const Work& work, const Places& p, const Early& early,
+                           const Table& table, std::uint64_t most) {
+    const Share share = share_of(team);
+    for (std::uint32_t turn = 1; turn < Instance::size(*s.call); turn += kBatch) {
+      Rows<whole> from[kBatch];
+      Slots to = {};  // this thread's first packs
+      WEFT_UNROLL
+      for (std::uint32_t k = 0; k < kBatch; ++k) {
+        if (turn + k >= Instance::size(*s.call)) break;
+        const std::uint32_t owner = Instance::rank_in_turn(*s.call, turn + k);
+        from[k] = work.template part_of<whole>(table, owner);
+        to[k] = kLoadsEarly ? p.to[k] + bank(s) : slot(s, owner, s.rank()) + share.first * kWirePacks;
+      }
+      for (std::uint64_t i = share.first; i < most; i += share.step) {
+        Pack payload[kBatch];
+        WEFT_UNROLL
+        for (std::uint32_t k = 0; k < kBatch; ++k)
+          payload[k] = kLoadsEarly && i == share.first ? early.payload[k] : from[k].load(i);
+        WEFT_UNROLL
+        for (std::uint32_t k = 0; k < kBatch; ++k) {
+          if (i >= from[k].packs()) continue;
+          WEFT_UNROLL
+          for (std::uint32_t w = 0; w < kWirePacks; ++w) {
+            team.store(to[k] + (i - share.first) * kWirePacks + w,
+                       Wire::template encode<T::kAtomicBytes>(part(payload[k], w), s.epoch));
+          }
+        }
+      }
+    }
+  }
+
+  template <Team T, class Table>
+  static WEFT_FN bool reduce(T& team, const Session& s, const Work& work, const Table& table) {
+    const auto [first, step] = share_of(team);
+    const Rows<whole> input = work.template part_of<whole>(table, s.rank());
+    const Rows<whole> output = work.template result<whole>(table, s.rank());
+    Pack* const slots = slot(s, s.rank(), 0);
+    for (std::uint64_t i = first; i < output.packs(); i += step) {
+      const Pack own = input.load(i);
+      Pack unit{};
+      WEFT_UNROLL
+      for (std::uint32_t w = 0; w < kWirePacks; ++w) {
+        typename R::Accumulator sum{};
+        if (!Instance::template receive_and_reduce<false>(team, s, 1, slots + i * kWirePacks + w,
+                                                          s.layout().two_shot_packs, part(own, w), sum)) {
+          return false;
+        }
+        put_part(unit, w, R::finish(sum));
+      }
+      output.store(i, unit);
+    }
+    return true;
+  }
+};
+
+}  // namespace weft::detail

@@ -1,0 +1,82 @@
+#include "ops/moves/ragged.hpp"
+
+#include "base/choices.hpp"
+#include "base/fingerprint.hpp"
+
+namespace weft::detail {
+namespace {
+
+// Other kinds of slots do not look at Counts::slot_rows.
+bool has_slot_rows(SlotKind kind) {
+  return kind == SlotKind::aligned || kind == SlotKind::fixed;
+}
+
+// Those that kernels read.
+void check_numbers(const GroupState& group, const char* name, const std::int32_t* numbers) {
+  require(numbers != nullptr, "{}: null", name);
+  require(reinterpret_cast<std::uintptr_t>(numbers) % sizeof(std::int32_t) == 0, "{}: {} is not aligned to 4 bytes",
+          name, static_cast<const void*>(numbers));
+  check_buffer(group, name, numbers);
+}
+
+}  // namespace
+
+void check_slots(const char* name, SlotKind kind, SlotKind last, std::size_t slot_rows) {
+  check_choice(name, kind, last);
+  const std::size_t least = kind == SlotKind::aligned ? 1 : 0;
+  require(!has_slot_rows(kind) || (slot_rows >= least && slot_rows <= INT32_MAX),
+          "{}_rows: {} is not between {} and {}", name, slot_rows, least, INT32_MAX);
+}
+
+void check_counts(const GroupState& group, const Counts& counts) {
+  check_choice("counts.split", counts.split, Split::ceil);
+  check_slots("counts.slot", counts.slot, SlotKind::given, counts.slot_rows);
+  check_numbers(group, "counts.rows", counts.rows);
+  if (counts.slot == SlotKind::given) return check_numbers(group, "counts.slots", counts.slots);
+  require(counts.slots == nullptr, "counts.slots: not null, and slots are {}", name(counts.slot));
+}
+
+CountedShares counted_shares(const GroupState& group, const Counts& counts, bool own_padded, std::size_t own_rows,
+                             std::size_t whole_rows) {
+  return {.counts = counts.rows,
+          .ranks = static_cast<std::uint32_t>(group.size()),
+          .split = counts.split,
+          .slot = counts.slot,
+          .slot_rows = has_slot_rows(counts.slot) ? static_cast<std::uint32_t>(counts.slot_rows) : 0,
+          .slots = counts.slots,
+          .own_padded = own_padded,
+          .own_rows = own_rows,
+          .whole_rows = whole_rows};
+}
+
+std::size_t own_place(const GroupState& group, const Counts& counts) {
+  const auto rank = static_cast<std::size_t>(group.rank());
+  if (rank == 0) return 0;
+  return counts.slot == SlotKind::fixed ? rank * counts.slot_rows : kAnyRow;
+}
+
+void check_numbers_apart(const Counts& counts, std::size_t slots, const Extent& output) {
+  const auto check = [&](const char* name, const void* data, std::size_t numbers) {
+    const std::size_t bytes = numbers * sizeof(std::int32_t);
+    check_overlap({name, data, 1, bytes, bytes}, output, kNowhere);
+  };
+  check("counts.rows", counts.rows, counts.split == Split::none ? slots : 1);
+  if (counts.slots != nullptr) check("counts.slots", counts.slots, slots);
+}
+
+std::uint32_t fingerprint(const Counts& counts) {
+  return fingerprint("counts", counts.slot, has_slot_rows(counts.slot) ? counts.slot_rows : 0, counts.split);
+}
+
+CountsWords words_of(const Counts& counts) {
+  return {.slot = counts.slot,
+          .split = counts.split,
+          .slot_rows = has_slot_rows(counts.slot) ? static_cast<std::uint32_t>(counts.slot_rows) : 0};
+}
+
+std::string CountsWords::text() const {
+  return fmt::format("{} slots{}{}", name(slot), has_slot_rows(slot) ? fmt::format(" of {}", slot_rows) : "",
+                     split == Split::none ? "" : fmt::format(", split {}", name(split)));
+}
+
+}  // namespace weft::detail

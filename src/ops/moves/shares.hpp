@@ -1,0 +1,269 @@
+// Who sends how many rows to whom, and where they lie: what tells one gather from another.
+//
+// Shares are an argument; algorithms ask their table, which all threads of a block have in common once `prepare` has
+// returned true in each of them. What else follows from counts alone is noted there, once a block or a crew of it: one
+// thread calls `note(most, all)`, with the rows of the longest share and of all; the table's rows are there by then.
+#pragma once
+
+#include <cstdint>
+
+#include "protocol/detour.hpp"
+#include "protocol/session.hpp"
+#include "team/team.hpp"
+#include "weft/types.hpp"
+
+namespace weft::detail {
+
+inline constexpr std::uint32_t kEverybody = 0xffffffffu;
+
+struct NothingNoted {
+  WEFT_FN std::uint64_t operator()(std::uint64_t, std::uint64_t) const { return 0; }
+};
+
+// Known on the host. All-gather, all-to-all and broadcast are three settings of this. It is its own table.
+struct EqualShares {
+  std::uint64_t rows;         // that one rank sends to another
+  std::uint64_t input_step;   // rows from what goes to one rank to what goes to the next; 0: all get the same
+  std::uint64_t output_step;  // rows from what came from one rank to what came from the next
+  std::uint32_t sender;       // the only rank that sends, or kEverybody
+  bool detour = false;        // by way of all ranks (protocol/flow.hpp)
+  std::uint32_t crews = 1;    // each rank's own affair: parts of a block that are taken for blocks, where executors can
+
+  static constexpr bool kKnown = true;  // before the kernel before has ended
+  static constexpr bool kPadded = false;
+  struct Early {};
+  template <Team T>
+  WEFT_FN Early early(T&) const {
+    return {};
+  }
+  template <Team T, class Note>
+  WEFT_FN bool prepare(T&, const Call&, const Early&, Note) const {
+    return true;
+  }
+  template <Team T>
+  WEFT_FN const EqualShares& table(T&) const {
+    return *this;
+  }
+  template <class Packs>
+  WEFT_FN bool takes_detour(const Session&, std::uint64_t, std::uint64_t, bool, Packs) const {
+    return detour;
+  }
+  WEFT_FN std::uint64_t noted() const { return 0; }
+  WEFT_FN std::uint64_t hash(std::uint32_t) const { return 0; }
+  // Rows that this rank may send: they may be read before `prepare`.
+  WEFT_FN std::uint64_t room(const Call& call) const { return rows_of(call.rank); }
+
+  WEFT_FN std::uint64_t rows_of(std::uint32_t rank) const { return sender == kEverybody || sender == rank ? rows : 0; }
+  WEFT_FN std::uint64_t most_rows() const { return rows; }
+  // Of a tensor in which all ranks' rows lie one after the other.
+  WEFT_FN std::uint64_t offset_of(std::uint32_t rank) const { return rank * rows; }
+  WEFT_FN std::uint64_t input_row(std::uint32_t receiver) const { return receiver * input_step; }
+  WEFT_FN bool same_for_all() const { return input_step == 0; }
+  WEFT_FN std::uint64_t output_row(std::uint32_t from) const { return from * output_step; }
+};
+
+// What a block has found out about counts, in the words that its threads share.
+template <Team T>
+class CountedTable {
+ public:
+  explicit WEFT_FN CountedTable(T& team) : team_(&team) {}
+
+  WEFT_FN std::uint64_t rows_of(std::uint32_t rank) const { return rows_in(team_->shared(kRows + rank)); }
+  WEFT_FN std::uint64_t most_rows() const { return team_->shared(kMost); }
+  WEFT_FN std::uint64_t noted() const { return team_->shared(noted_by(*team_)); }
+  // Of all that was found: not the same where ranks have found other counts, but for one case in as many as bits tell
+  // apart.
+  WEFT_FN std::uint64_t hash(std::uint32_t ranks) const {
+    std::uint32_t hash = 0x811c9dc5u;
+    // Counts are often multiples of a power of two: what multiplication leaves above is brought down.
+    const auto mix = [&](std::uint32_t value) {
+      hash = (hash ^ value) * 0x01000193u;
+      hash ^= hash >> 15;
+    };
+    for (std::uint32_t rank = 0; rank < ranks; ++rank) {
+      const std::uint64_t word = team_->shared(kRows + rank);
+      mix(rows_in(word));
+      mix(slot_in(word));
+    }
+    return hash;
+  }
+  WEFT_FN std::uint64_t slot_rows_of(std::uint32_t rank) const { return offset_of(rank + 1) - offset_of(rank); }
+  WEFT_FN std::uint64_t offset_of(std::uint32_t rank) const { return team_->shared(kOffsets + rank); }
+  WEFT_FN std::uint64_t output_row(std::uint32_t from) const { return offset_of(from); }
+
+ private:
+  friend struct CountedShares;
+  // Words: the longest share; what is noted, by the control block and by others; for each rank its rows and what its
+  // own count says of its slot; where slots begin and the last one ends. Crews of a block have the same words, and each
+  // makes the table: of the control block one alone is the control block, which notes other things.
+  static constexpr std::uint32_t kMost = 0, kNoted = 1, kRows = kNoted + 2, kOffsets = kRows + kMaxRanks;
+  static WEFT_FN std::uint32_t noted_by(T& team) { return kNoted + (team.block_rank() == 0 ? 1 : 0); }
+  static_assert(kOffsets + kMaxRanks < kSharedWords);
+  static WEFT_FN std::uint64_t word_of(std::uint32_t rows, std::uint32_t slot) {
+    return static_cast<std::uint64_t>(slot) << 32 | rows;
+  }
+  static WEFT_FN std::uint32_t rows_in(std::uint64_t word) { return static_cast<std::uint32_t>(word); }
+  static WEFT_FN std::uint32_t slot_in(std::uint64_t word) { return static_cast<std::uint32_t>(word >> 32); }
+
+  T* team_;
+};
+
+// Read by the kernel from memory of the device, where every rank finds the same numbers.
+struct CountedShares {
+  const std::int32_t* counts;  // of every rank; with a split: one number that all ranks share
+  std::uint32_t ranks;
+  Split split;
+  SlotKind slot;
+  std::uint32_t slot_rows;         // aligned: a multiple of this; fixed: this
+  const std::int32_t* slots;       // given: of every rank
+  bool own_padded;                 // the tensor with this rank's rows alone has its slot's pads, too
+  std::uint64_t own_rows;          // what that tensor has room for
+  std::uint64_t whole_rows;        // … and the one with all ranks' slots
+  std::uint64_t detour_packs = 0;  // that a detour must spare the busiest link (protocol/detour.hpp)
+  std::uint32_t crews = 1;         // as EqualShares::crews
+
+  static constexpr bool kKnown = false;
+  static constexpr bool kPadded = true;
+
+  // What is said of the rank with a thread's number, loaded together with the epoch.
+  struct Early {
+    std::int32_t count, length;
+  };
+  template <Team T>
+  WEFT_FN Early early(T& team) const {
+    return team.thread_rank() < ranks ? said_of(team.thread_rank()) : Early{};
+  }
+
+  // By all threads of a block: makes the table. False in all of them where counts do not fit; then nothing may be read
+  // or written.
+  template <Team T, class Note = NothingNoted>
+  WEFT_FN bool prepare(T& team, const Call& call, const Early& early, Note note = {}) const {
+    using Table = CountedTable<T>;
+    bool good = true;
+    for (std::uint32_t rank = team.thread_rank(); rank < ranks; rank += team.size()) {
+      const Early said = rank == team.thread_rank() ? early : said_of(rank);
+      const std::uint32_t rows = rows_in(said.count, rank), length = slot_of(rows, said.length);
+      good = good && said.count >= 0 && said.length >= 0 && (slot == SlotKind::max || rows <= length);
+      team.share(Table::kRows + rank, Table::word_of(rows, length));
+    }
+    if (!team.all(good)) return false;
+    for (std::uint32_t rank = team.thread_rank(); rank <= ranks; rank += team.size()) {
+      std::uint64_t before = 0, all = 0;
+      std::uint32_t most = 0;
+      for (std::uint32_t other = 0; other < ranks; ++other) {
+        const std::uint64_t word = team.shared(Table::kRows + other);
+        if (Table::rows_in(word) > most) most = Table::rows_in(word);
+        all += Table::rows_in(word);
+        if (other < rank) before += Table::slot_in(word);
+      }
+      if (slot == SlotKind::max) before = static_cast<std::uint64_t>(rank) * most;
+      if (rank == 0) team.share(Table::kMost, most);
+      team.share(Table::kOffsets + rank, before);
+      if (rank == ranks) good = good && before <= whole_rows;
+      if (rank == ranks) team.share(Table::noted_by(team), note(most, all));
+      if (rank != call.rank) continue;
+      const std::uint64_t word = team.shared(Table::kRows + rank);
+      const std::uint32_t padded = slot == SlotKind::max ? most : Table::slot_in(word);
+      good = good && (own_padded ? padded : Table::rows_in(word)) <= own_rows;
+    }
+    return team.all(good);
+  }
+  template <Team T>
+  WEFT_FN CountedTable<T> table(T& team) const {
+    return CountedTable<T>(team);
+  }
+  // Whether `all` rows, of which one rank has `most`, do; `packs(rows)`: what so many are. In chunks or not: chunks
+  // must spare more.
+  template <class Packs>
+  WEFT_FN bool takes_detour(const Session& s, std::uint64_t most, std::uint64_t all, bool chunks, Packs packs) const {
+    if (s.size() < 3) return false;  // the usual answer between two, before anything is counted
+    return detail::takes_detour({.ranks = s.size(),
+                                 .slots = s.layout().bulk_slots,
+                                 .longest = packs(most),
+                                 .worth = (chunks ? kChunksWorth : 1) * detour_packs},
+                                [&] { return packs(all); });
+  }
+  WEFT_FN std::uint64_t room(const Call&) const { return own_rows; }
+  WEFT_FN std::uint64_t input_row(std::uint32_t) const { return 0; }
+  WEFT_FN bool same_for_all() const { return true; }
+  // Of `number`, which is the rank's own or what all share.
+  WEFT_FN std::uint32_t rows_in(std::int32_t number, std::uint32_t rank) const {
+    const auto all = static_cast<std::uint32_t>(number);
+    if (split == Split::none) return all;
+    if (split == Split::balanced) return all / ranks + (rank < all % ranks ? 1 : 0);
+    const std::uint32_t part = (all + ranks - 1) / ranks, begin = rank * part;
+    return begin >= all ? 0 : (all - begin < part ? all - begin : part);
+  }
+  WEFT_FN Early said_of(std::uint32_t rank) const {
+    return {.count = counts[split == Split::none ? rank : 0],
+            .length = slot == SlotKind::given ? slots[rank] : static_cast<std::int32_t>(slot_rows)};
+  }
+  // As far as a slot follows from its own rows and what is said of its length.
+  WEFT_FN std::uint32_t slot_of(std::uint32_t rows, std::int32_t length) const {
+    if (slot == SlotKind::dense) return rows;
+    if (slot == SlotKind::aligned) return (rows + slot_rows - 1) / slot_rows * slot_rows;
+    return slot == SlotKind::max ? 0 : static_cast<std::uint32_t>(length);
+  }
+};
+
+// Why CountedShares::prepare() has returned false: the first number that does not fit. Cold; `shares` is a copy, as the
+// arguments of a kernel must not have their address taken.
+template <class Shares>
+WEFT_SLOW MisfitInfo find_misfit(Shares shares, std::uint32_t own) {
+  const std::uint32_t ranks = shares.ranks;
+  const bool longest = shares.slot == SlotKind::max;
+  std::uint64_t slots_rows = 0, own_length = 0;
+  std::uint32_t most = 0;
+  for (std::uint32_t rank = 0; rank < ranks; ++rank) {
+    const typename Shares::Early said = shares.said_of(rank);
+    const std::uint32_t rows = shares.rows_in(said.count, rank), length = shares.slot_of(rows, said.length);
+    if (said.count < 0) return {Misfit::count, rank, said.count, 0};
+    if (said.length < 0) return {Misfit::slot, rank, said.length, 0};
+    if (!longest && rows > length) return {Misfit::count_slot, rank, rows, length};
+    if (rows > most) most = rows;
+    slots_rows += length;
+    if (rank == own) own_length = shares.own_padded ? length : rows;
+  }
+  if (longest) slots_rows = std::uint64_t{ranks} * most;
+  const auto as_signed = [](std::uint64_t rows) { return static_cast<std::int64_t>(rows); };
+  if (slots_rows > shares.whole_rows) {
+    return {Misfit::whole_rows, 0, as_signed(slots_rows), as_signed(shares.whole_rows)};
+  }
+  if (longest && shares.own_padded) own_length = most;
+  return {Misfit::own_rows, own, as_signed(own_length), as_signed(shares.own_rows)};
+}
+
+// One of the parts in which `ranks` ranks share some rows.
+struct RowPart {
+  std::uint64_t begin, rows;
+};
+WEFT_FN RowPart row_part(std::uint64_t rows, Split split, std::uint32_t ranks, std::uint32_t rank) {
+  CountedShares shares{};
+  shares.ranks = ranks;
+  shares.split = split;
+  const auto all = static_cast<std::int32_t>(rows);
+  RowPart part{.begin = 0, .rows = shares.rows_in(all, rank)};
+  for (std::uint32_t before = 0; before < rank; ++before) part.begin += shares.rows_in(all, before);
+  return part;
+}
+// How many of a part's rows are among the first `filled_rows`.
+WEFT_FN std::uint64_t filled(const RowPart& part, std::uint64_t filled_rows) {
+  const std::uint64_t from_begin = filled_rows > part.begin ? filled_rows - part.begin : 0;
+  return from_begin < part.rows ? from_begin : part.rows;
+}
+
+// How a call with shares begins, in all threads of a block. False where it is not to be made: nothing is sent then, and
+// the control block says why.
+template <class Shares, Team T, class Note = NothingNoted>
+WEFT_FN bool shares_fit(T& team, const Session& s, const Shares& shares, const typename Shares::Early& early,
+                        Note note = {}) {
+  if (shares.prepare(team, *s.call, early, note)) return true;
+  if constexpr (!Shares::kKnown) {
+    if (team.block_rank() == 0 && team.thread_rank() == 0) {
+      report_misfit(team, id_of(s), {.code = Errc::capacity}, find_misfit(shares, s.rank()));
+    }
+  }
+  return false;
+}
+
+}  // namespace weft::detail

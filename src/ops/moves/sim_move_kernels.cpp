@@ -1,0 +1,34 @@
+#include "ops/moves/sim_move_kernels.hpp"
+
+#include "ops/moves/move_instances.hpp"
+
+namespace weft::sim {
+
+using detail::CopyQuery;
+using detail::CountedShares;
+using detail::EqualShares;
+using detail::ScatterQuery;
+
+// The instance that production takes for the call. Left out are those for more ranks than set-ups have.
+template <class Query>
+Kernel find_move_kernel(const Wanted<Query>& wanted, const RunAs& as) {
+  return in_units(as.atomic_bytes, [&]<int unit>() {
+    Kernel kernel;
+    with_instance(detail::MoveFamily::List{}, wanted.query, [&]<class A>() {
+      if constexpr (A::kSize <= 4) kernel = kernel_of<A, unit>(wanted.work, as.one_thread);
+    });
+    return kernel;
+  });
+}
+template Kernel find_move_kernel(const Wanted<CopyQuery<EqualShares, 1, false>>&, const RunAs&);
+template Kernel find_move_kernel(const Wanted<CopyQuery<EqualShares, 1, true>>&, const RunAs&);
+template Kernel find_move_kernel(const Wanted<CopyQuery<CountedShares, 1, false>>&, const RunAs&);
+template Kernel find_move_kernel(const Wanted<CopyQuery<CountedShares, 1, true>>&, const RunAs&);
+template Kernel find_move_kernel(const Wanted<CopyQuery<CountedShares, detail::kMaxTensors, false>>&, const RunAs&);
+template Kernel find_move_kernel(const Wanted<CopyQuery<CountedShares, detail::kMaxTensors, true>>&, const RunAs&);
+template Kernel find_move_kernel(const Wanted<ScatterQuery<EqualShares>>&, const RunAs&);
+template Kernel find_move_kernel(const Wanted<ScatterQuery<CountedShares>>&, const RunAs&);
+template Kernel find_move_kernel(const Wanted<detail::BarrierQuery>&, const RunAs&);
+template Kernel find_move_kernel(const Wanted<detail::CountsQuery>&, const RunAs&);
+
+}  // namespace weft::sim

@@ -1,0 +1,14 @@
+// The production templates of gathers and scatters, instantiated for the simulator's team.
+#pragma once
+
+#include "ops/moves/move_kernels.hpp"
+#include "sim/run_as.hpp"
+
+namespace weft::sim {
+
+// Packs travel in units of 8 or 16 bytes: lines are wrong in smaller ones. Instances are those for any group and any
+// address; of sums, bf16 and i32.
+template <class Query>
+Kernel find_move_kernel(const Wanted<Query>& wanted, const RunAs& as);
+
+}  // namespace weft::sim

@@ -1,0 +1,31 @@
+// What an all-reduce with residual and norm is called with.
+#pragma once
+
+#include <cstdint>
+
+#include "numeric/row_scaling.hpp"
+
+namespace weft::detail {
+
+// Rows are whole packs, at distances of whole packs.
+struct NormWork {
+  const void* input;
+  const void* residual;  // or null
+  void* residual_output;
+  const void* gamma;
+  void* output;  // or null
+  std::uint8_t* fp8;
+  void* scales;
+  const float* scale;  // fixed
+  // From row to row, in packs; of e4m3 in halves of them.
+  std::uint64_t input_stride, residual_stride, residual_output_stride, output_stride, fp8_stride;
+  std::uint64_t scale_row_stride, scale_group_stride;  // in scales
+  std::uint32_t rows, row_packs;
+  float inverse_columns;  // 1 / columns of a row, rounded
+  float epsilon;
+  bool gamma_plus_one;
+  RowScaling scaling;
+  bool power_of_two;  // scales are, and are stored as one byte
+};
+
+}  // namespace weft::detail

@@ -1,0 +1,57 @@
+#include <stdexcept>
+
+#include "ops/norm/norm_instances.hpp"
+#include "ops/norm/sim_norm_kernels.hpp"
+
+namespace weft::sim {
+namespace {
+
+// The instance that production takes for the call. Left out are those for more ranks than set-ups have; and, with
+// lanes, those of f16 and of other groups than two ranks: what a block does with a row, where lanes add up, is the same
+// among any number of ranks.
+template <int unit, unsigned lanes>
+Kernel find(const Wanted<detail::FusedNormQuery>& wanted, bool one_thread) {
+  Kernel kernel;
+  with_instance(detail::NormFamily::List{}, wanted.query, [&]<class A>() {
+    if constexpr (lanes == 1 ? A::kSize <= 4 : A::kSize == 2)
+      kernel = kernel_of<A, unit, lanes>(wanted.work, one_thread);
+  });
+  return kernel;
+}
+
+template <unsigned lanes>
+Kernel find_with_lanes(const Wanted<detail::FusedNormQuery>& wanted) {
+  if (Kernel kernel = find<16, lanes>(wanted, false)) return kernel;
+  throw std::invalid_argument("simulator: norms with lanes are of two ranks, in bf16");
+}
+
+}  // namespace
+
+Kernel find_kernel(const Wanted<detail::FusedNormQuery>& wanted, const RunAs& as) {
+  switch (as.lanes) {
+    case 1:
+      return in_units(as.atomic_bytes, [&]<int unit>() { return find<unit, 1>(wanted, as.one_thread); });
+    case 2:
+      return find_with_lanes<2>(wanted);
+    case 16:  // from here on squares are added up by the warp (RmsNorm::kUnit)
+      return find_with_lanes<16>(wanted);
+    default:
+      throw std::invalid_argument("simulator: no norm with so many lanes");
+  }
+}
+
+Kernel find_kernel(const Wanted<detail::NormRowsQuery>& wanted, const RunAs& as) {
+  Kernel kernel;
+  with_instance(detail::NormFamily::List{}, wanted.query, [&]<class A>() {
+    kernel = in_units(as.atomic_bytes, [&]<int unit>() -> Kernel {
+      if (as.lanes == 1) return one_rank_kernel_of<A, unit>(wanted.work, as.one_thread);
+      if constexpr (unit == 16) {
+        if (as.lanes == 16) return one_rank_kernel_of<A, unit, 16>(wanted.work, as.one_thread);
+      }
+      throw std::invalid_argument("simulator: no norm of rows with so many lanes");
+    });
+  });
+  return kernel;
+}
+
+}  // namespace weft::sim

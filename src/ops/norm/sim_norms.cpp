@@ -1,0 +1,175 @@
+// All-reduces with residual and norm as calls of a program: their tensors, and what must come out.
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "ops/norm/norm_steps.hpp"
+#include "ops/norm/rms_norm.hpp"
+#include "ops/norm/sim_norm_kernels.hpp"
+#include "sim/all_reduce.hpp"
+
+namespace weft::sim {
+namespace {
+
+using detail::Element;
+
+// Of at most 32: neighbours first.
+float tree(std::vector<float> sums) {
+  sums.resize(32);
+  for (; sums.size() > 1; sums.resize(sums.size() / 2)) {
+    for (std::size_t i = 0; i < sums.size() / 2; ++i) sums[i] = sums[2 * i] + sums[2 * i + 1];
+  }
+  return sums[0];
+}
+// Of the squares of a row's packs, of at most 32 segments (ops/norm/rms_norm.hpp).
+float sum_of_squares(const std::vector<float>& packs) {
+  std::vector<float> segments;
+  for (auto begin = packs.begin(); begin != packs.end();) {
+    const auto end = begin + std::min<std::ptrdiff_t>(detail::kSegmentPacks, packs.end() - begin);
+    segments.push_back(tree({begin, end}));
+    begin = end;
+  }
+  return tree(segments);
+}
+
+float widen(DataType type, std::uint32_t bits) {
+  const auto narrow = static_cast<std::uint16_t>(bits);
+  return type == DataType::f16 ? Element<DataType::f16>::widen(narrow) : Element<DataType::bf16>::widen(narrow);
+}
+std::uint32_t narrow(DataType type, float value) {
+  return type == DataType::f16 ? Element<DataType::f16>::narrow(value) : Element<DataType::bf16>::narrow(value);
+}
+
+struct Scale {
+  float value, inverse;
+};
+// Of columns of which this is the largest. e4m3 ends at 448, and no scale is that of nothing.
+Scale scale_of(float largest, bool power_of_two) {
+  const float most = std::fmax(largest, 1e-4f);
+  if (!power_of_two) return {most / 448.0f, 448.0f / most};
+  int exponent = 0;
+  if (std::frexp(most / 448.0f, &exponent) == 0.5f) --exponent;  // is one
+  return {std::ldexp(1.0f, exponent), std::ldexp(1.0f, -exponent)};
+}
+
+}  // namespace
+
+Kernel AllReduceProgram::kernel_of_norm(const CallSetup& spec, const detail::NormWork& work, std::uint32_t size) const {
+  const RunAs as{setup_.atomic_bytes, setup_.one_thread, setup_.lanes};
+  if (spec.alone) {
+    return find_kernel({detail::NormRowsQuery{setup_.type}, detail::NormSteps(work, spec.piece).norm()}, as);
+  }
+  const detail::NormWork part = spec.piece == 0 ? work : detail::NormSteps(work, spec.piece).sum(spec.step);
+  const detail::FusedNormQuery query{.type = setup_.type,
+                                     .size = size,
+                                     .algorithm = setup_.algorithm,
+                                     .casts = part.scaling != detail::RowScaling::none,
+                                     .keeps_own = spec.norm.keeps_own};
+  return find_kernel({query, part}, as);
+}
+
+// Bytes of a rank's tensors, one behind the other, with a guard of a pack in front of each and behind the last. In
+// place, the output is the input, and the residual's output the residual.
+void AllReduceProgram::fill_norm(unsigned call, unsigned rank) {
+  const CallSetup& spec = setup_.call(call, rank);
+  const NormForm& form = spec.norm;
+  const DataType type = setup_.type;
+  const auto& members = world_.groups()[spec.group];
+  const std::uint64_t columns = spec.count, packs = columns / 8, stride = packs + (form.apart ? 1 : 0);
+  const bool by_group = form.scaling == detail::RowScaling::per_group;
+  const std::uint64_t scale_columns = by_group ? detail::kScalePacks * 8 : columns;
+  const std::uint64_t groups = (columns + scale_columns - 1) / scale_columns;
+  const std::size_t step = spec.rows * stride * 16 + 16, scale_bytes = form.power_of_two ? 1 : 4;
+  const std::size_t tensors_in_call = spec.in_place ? 2 : 4;
+  const std::size_t bytes =
+      32 + tensors_in_call * step + columns * 2 + 16 + step / 2 + 8 + 16 + spec.rows * groups * 4 + 16;
+  // Of what is made in several steps, the first has the tensors.
+  auto* const memory = reinterpret_cast<std::byte*>(
+      (spec.step == 0 ? make_tensors(call, rank, bytes) : tensors(static_cast<unsigned>(spec.of), rank).memory).data());
+  Tensors& t = tensors(call, rank);
+  const std::size_t input = (16 - reinterpret_cast<std::uintptr_t>(memory) % 16) % 16 + 16;
+  const std::size_t residual = input + step;
+  const std::size_t output = spec.in_place ? input : residual + step;
+  const std::size_t residual_output = spec.in_place ? residual : output + step;
+  const std::size_t gamma = input + tensors_in_call * step;
+  const std::size_t fixed = gamma + columns * 2, fp8 = fixed + 16, scales = fp8 + step / 2 + 8;
+  t.output_offset = output;
+
+  const detail::NormWork work{.input = memory + input,
+                              .residual = form.residual ? memory + residual : nullptr,
+                              .residual_output = memory + residual_output,
+                              .gamma = memory + gamma,
+                              .output = form.output ? memory + output : nullptr,
+                              .fp8 = reinterpret_cast<std::uint8_t*>(memory + fp8),
+                              .scales = memory + scales,
+                              .scale = reinterpret_cast<const float*>(memory + fixed),
+                              .input_stride = stride,
+                              .residual_stride = stride,
+                              .residual_output_stride = stride,
+                              .output_stride = stride,
+                              .fp8_stride = stride,
+                              .scale_row_stride = form.apart ? 1 : groups,
+                              .scale_group_stride = form.apart ? spec.rows : 1,
+                              .rows = static_cast<std::uint32_t>(spec.rows),
+                              .row_packs = static_cast<std::uint32_t>(packs),
+                              .inverse_columns = 1.0f / static_cast<float>(columns),
+                              .epsilon = 1e-5f,
+                              .gamma_plus_one = form.gamma_plus_one,
+                              .scaling = form.scaling,
+                              .power_of_two = form.power_of_two};
+  t.kernel = kernel_of_norm(spec, work, static_cast<std::uint32_t>(members.size()));
+  if (spec.step != 0) return;
+
+  const auto put = [](std::vector<std::uint32_t>& words, std::size_t at, std::uint32_t value, std::size_t size) {
+    std::memcpy(reinterpret_cast<std::byte*>(words.data()) + at, &value, size);
+  };
+  const auto bits = [&](unsigned what, unsigned member, std::uint64_t i) {
+    return element_bits(setup_.payload, type, call * 8 + what, member, i);
+  };
+  constexpr float kFixed = 0.375f;
+  put(t.initial, fixed, detail::bits_of<std::uint32_t>(kFixed), 4);
+  for (std::uint64_t i = 0; i < spec.rows * columns; ++i) {
+    const std::size_t at = (i / columns * stride * 8 + i % columns) * 2;
+    put(t.initial, input + at, bits(0, rank, i), 2);
+    put(t.initial, residual + at, bits(1, 0, i), 2);
+  }
+  for (std::uint64_t i = 0; i < columns; ++i) put(t.initial, gamma + i * 2, bits(2, 0, i), 2);
+  t.expected = t.initial;
+  for (std::uint64_t row = 0; row < spec.rows && !world_.stale(call); ++row) {
+    std::vector<float> sums(packs), x, y;
+    for (std::uint64_t i = 0; i < columns; ++i) {
+      std::vector<std::uint32_t> terms;
+      for (const unsigned member : members) terms.push_back(bits(0, member, row * columns + i));
+      std::uint32_t sum = reduced(type, ReduceOp::sum, terms);
+      if (form.residual) sum = reduced(type, ReduceOp::sum, {sum, bits(1, 0, row * columns + i)});
+      put(t.expected, residual_output + (row * stride * 8 + i) * 2, sum, 2);
+      x.push_back(widen(type, sum));
+      sums[i / 8] += x[i] * x[i];
+    }
+    const float factor = 1.0f / std::sqrt(sum_of_squares(sums) * (1.0f / static_cast<float>(columns)) + 1e-5f);
+    for (std::uint64_t i = 0; i < columns; ++i) {
+      const float weight = widen(type, bits(2, 0, i));
+      const std::uint32_t normed = narrow(type, x[i] * factor * (form.gamma_plus_one ? weight + 1.0f : weight));
+      if (form.output) put(t.expected, output + (row * stride * 8 + i) * 2, normed, 2);
+      y.push_back(widen(type, normed));
+    }
+    for (std::uint64_t group = 0; group < groups && form.scaling != detail::RowScaling::none; ++group) {
+      const std::uint64_t begin = group * scale_columns, end = std::min(columns, begin + scale_columns);
+      float largest = 0;
+      for (std::uint64_t i = begin; i < end; ++i) largest = std::fmax(largest, std::fabs(y[i]));
+      Scale scale = scale_of(largest, form.power_of_two);
+      if (form.scaling == detail::RowScaling::fixed) {
+        scale.inverse = 1.0f / kFixed;
+      } else {
+        const auto stored = detail::bits_of<std::uint32_t>(scale.value) >> (form.power_of_two ? 23 : 0);
+        const std::uint64_t at = form.apart ? group * spec.rows + row : row * groups + group;
+        put(t.expected, scales + at * scale_bytes, stored, scale_bytes);
+      }
+      for (std::uint64_t i = begin; i < end; ++i) {
+        put(t.expected, fp8 + row * stride * 8 + i, detail::f32_to_e4m3(y[i] * scale.inverse), 1);
+      }
+    }
+  }
+}
+
+}  // namespace weft::sim

@@ -1,0 +1,160 @@
+// Two-shot all-reduce with residual and norm. The message is cut into shards of packs, whatever the rows, and both hops
+// are those of two_shot_all_reduce.hpp; then every rank adds the residual to all rows, and norms them.
+//
+// The other way would be that a rank norms its own rows alone and sends residual and normed row: twice the bytes of the
+// second hop, to save work that takes no time beside the wire; and few rows would leave ranks idle.
+#pragma once
+
+#include <cstdint>
+
+#include "ops/norm/rms_norm.hpp"
+
+namespace weft::detail {
+
+template <class R, std::uint32_t known_size, bool casts>
+struct TwoShotRmsNorm : AllReduceInstance<R, known_size, true> {
+  using Instance = AllReduceInstance<R, known_size, true>;
+  using Instance::kBatch;
+  using Instance::kLean;
+  using Instance::rank_in_turn;
+  using typename Instance::Slots;
+  using typename Instance::Wire;
+  using Norm = RmsNorm<R, casts>;
+  using Work = NormWork;
+  using Handshake = detail::Handshake<known_size>;
+  static constexpr int kMostThreads = max_norm_threads(Algorithm::two_shot, known_size);
+  static constexpr Together kTogether = Together::warp;  // that adds up squares; blocks vote before they use them
+  static constexpr int kPhases = 3;
+
+  // A thread's part of the two hops, of every shard; the last shards may be shorter, or empty.
+  struct Places {
+    HeaderPlace header;   // in the control block, which has nothing else
+    Rows<true> input;     // as one message
+    std::uint32_t packs;  // of the message
+    std::uint32_t shard;  // rank r owns packs [r · shard, (r + 1) · shard) of it
+    NormShare share;
+    Pack* from;  // where what rank 0 scatters arrives; rank r's, r · slot_packs further on
+    std::uint64_t slot_packs, bank_packs;
+    std::uint64_t to_gather;  // from a slot of the first hop to the same slot of the second
+  };
+  template <Team T>
+  static WEFT_FN Places places(T& team, const Call& call, const Work& work) {
+    Places p{};
+    if (team.block_rank() == 0) {
+      p.header = Handshake::place(team, call);
+      return p;
+    }
+    p.input = norm_input(work);
+    p.packs = work.rows * work.row_packs;
+    p.shard = (p.packs + Instance::size(call) - 1) / Instance::size(call);
+    p.share = norm_share(team, p.shard);
+    p.slot_packs = call.layout.two_shot_packs;
+    p.bank_packs = Instance::bank_packs(call, p.slot_packs);
+    p.from = Instance::slot(call, call.rank, call.layout.scatter, p.slot_packs, 0);
+    p.to_gather = (call.layout.gather - call.layout.scatter) / sizeof(Pack);
+    return p;
+  }
+
+  using Early = typename Norm::Weights;
+  template <Team T>
+  static WEFT_FN Early early(T& team, const Session&, const Work& work, const Places&) {
+    return Norm::weights(team, work, team.block_rank() - 1);
+  }
+
+  template <int phase, Team T>
+  static WEFT_FN bool run(T& team, const Session& s, const Work& work, const Places& p, const Early& early) {
+    if (team.block_rank() == 0) {
+      if constexpr (phase == 0) Handshake::send(team, s, p.header);
+      // Not in the last phase: a CPU rank comes to that one only when all data of this one have arrived.
+      return phase != 1 || Handshake::compare(team, s, p.header, 1);
+    }
+    if constexpr (phase == 0) {
+      scatter(team, s, p);
+      return true;
+    } else {
+      return phase == 1 ? reduce(team, s, p) : norm(team, s, work, p, early);
+    }
+  }
+
+ private:
+  static WEFT_FN std::uint64_t bank(const Session& s, const Places& p) { return s.epoch % kBanks * p.bank_packs; }
+  // Pack i of the shard of the rank of a turn, if it exists.
+  static WEFT_FN std::uint32_t place(const Session& s, const Places& p, std::uint32_t turn, std::uint32_t i) {
+    return rank_in_turn(*s.call, turn) * p.shard + i;
+  }
+
+  template <Team T>
+  static WEFT_FN void scatter(T& team, const Session& s, const Places& p) {
+    for (std::uint32_t turn = 1; turn < Instance::size(*s.call); turn += kBatch) {
+      Slots to = {};
+      Instance::find_slots(*s.call, turn, s.layout().scatter, p.slot_packs, bank(s, p), to);
+      for (std::uint32_t i = p.share.first; i < p.share.end; i += p.share.step) {
+        Pack payload[kBatch];
+        bool exists[kBatch];
+        WEFT_UNROLL
+        for (std::uint32_t k = 0; k < kBatch; ++k) {
+          exists[k] = turn + k < Instance::size(*s.call) && place(s, p, turn + k, i) < p.packs;
+          payload[k] = exists[k] ? p.input.load(place(s, p, turn + k, i)) : Pack{};
+        }
+        WEFT_UNROLL
+        for (std::uint32_t k = 0; k < kBatch; ++k) {
+          if (exists[k]) team.store(to[k] + i, Wire::template encode<T::kAtomicBytes>(payload[k], s.epoch));
+        }
+      }
+    }
+  }
+
+  // A rank sends its sums to itself as well: another block may have the row. All threads of a block have failed, or
+  // none: those of a row tell each other of it.
+  template <Team T>
+  static WEFT_FN bool reduce(T& team, const Session& s, const Places& p) {
+    return team.all(reduce_own(team, s, p));
+  }
+  template <Team T>
+  static WEFT_FN bool reduce_own(T& team, const Session& s, const Places& p) {
+    for (std::uint32_t i = p.share.first; i < p.share.end && place(s, p, 0, i) < p.packs; i += p.share.step) {
+      const Pack own = p.input.load(place(s, p, 0, i));
+      typename R::Accumulator sum{};
+      Pack* const slots = p.from + bank(s, p) + i;
+      if (!Instance::template receive_and_reduce<false>(team, s, 1, slots, p.slot_packs, own, sum)) return false;
+      const Pack wire = Wire::template encode<T::kAtomicBytes>(R::finish(sum), s.epoch);
+      for (std::uint32_t turn = 0; turn < Instance::size(*s.call); turn += kBatch) {
+        Slots to = {};
+        Instance::find_slots(*s.call, turn, s.layout().gather, p.slot_packs, bank(s, p), to);
+        WEFT_UNROLL
+        for (std::uint32_t k = 0; k < kBatch; ++k) {
+          if (turn + k < Instance::size(*s.call)) team.store(to[k] + i, wire);
+        }
+      }
+    }
+    return true;
+  }
+
+  template <Team T>
+  static WEFT_FN bool norm(T& team, const Session& s, const Work& work, const Places& p, const Early& weights) {
+    Pack* const slots = p.from + p.to_gather + bank(s, p);
+    return Norm::with_width(team, work, [&]<bool single>() {
+      std::uint32_t uses = 0;
+      return Norm::each_row(team, work, [&](std::uint32_t row) {
+        const auto take = [&](std::uint32_t, std::uint32_t i, Pack& sum) {
+          const std::uint32_t pack = row * work.row_packs + i, owner = pack / p.shard;
+          Pack* const slot = slots + owner * p.slot_packs + (pack - owner * p.shard);
+          Pack received{};
+          const auto arrived = [&] {
+            received = team.load(slot);
+            return Wire::template arrived<T::kAtomicBytes>(received, s.epoch);
+          };
+          // For its own sums a rank has itself to blame, or whom the block that makes them will name.
+          const auto late = [&] { return owner != s.rank() ? owner : kNoPeer; };
+          if (!wait(team, s, {.phase = 2}, arrived, late)) return false;
+          sum = Wire::decode(received);
+          team.store(slot, kRestPack);
+          return true;
+        };
+        return Norm::template finish<single>(team, work, row, weights, uses, take);
+      });
+    });
+  }
+};
+
+}  // namespace weft::detail

@@ -1,0 +1,31 @@
+// How a kernel begins and fails that is its own rank's affair: no call of the protocol, but of a group that may have
+// ended, or whose communicator may be released.
+#pragma once
+
+#include "protocol/session.hpp"
+
+namespace weft::detail {
+
+// False, for callers to return.
+template <Team T>
+WEFT_FN bool fail_alone(T& team, const Call& call, Errc code, const MisfitInfo& misfit = {}) {
+  if (team.block_rank() != 0 || team.thread_rank() != 0) return false;
+  const CallId id{call.channel, team.load(&call.local->epochs[0].value), call.fingerprint};
+  report_misfit(team, id, {.code = code}, misfit);
+  return false;
+}
+
+// The same in all threads of a block. Where the communicator is released, it is on record.
+template <Team T>
+WEFT_FN bool may_begin(T& team, const Call& call) {
+  const std::uint32_t admitted = team.load(&call.local->admitted[team.block_rank() % kMaxBlocks].value);
+  // Another call may end the group meanwhile, so that some threads find it dead and others do not.
+  if (!team.all(admitted != kEnded)) {
+    if (team.thread_rank() == 0) await_record(team, call.channel, kEnding);
+    return false;
+  }
+  if (team.all(admitted == call.generation)) return true;
+  return fail_alone(team, call, Errc::released);
+}
+
+}  // namespace weft::detail

@@ -1,0 +1,360 @@
+// One block's part in one call: which epoch it is, where its bank lies, and how it waits.
+#pragma once
+
+#include <cstdint>
+
+#include "base/function.hpp"
+#include "protocol/channel.hpp"
+#include "team/team.hpp"
+#include "weft/error.hpp"
+
+namespace weft::detail {
+
+struct Session {
+  const Call* call;
+  // This block's, in LocalState.
+  std::uint32_t* epoch_word;
+  const std::uint32_t* admitted_word;
+  std::uint32_t epoch;
+  bool overlapped;  // first thread of the control block: another call of this group was running when this one began
+
+  WEFT_FN std::uint32_t rank() const { return call->rank; }
+  WEFT_FN std::uint32_t size() const { return call->size; }
+  WEFT_FN const RegionLayout& layout() const { return call->layout; }
+};
+
+// What the cold paths need of a session: little, as each word that a kernel passes them is a register which its hot
+// path misses. Not the address of the call: kernels must not take that of their arguments
+// (tests/ptx/check_arguments.py).
+struct CallId {
+  const Channel* channel;
+  std::uint32_t epoch, fingerprint;
+};
+WEFT_FN CallId id_of(const Session& s) {
+  return {s.call->channel, s.epoch, s.call->fingerprint};
+}
+
+WEFT_FN bool epoch_reached(std::uint32_t got, std::uint32_t want) {
+  return static_cast<std::int32_t>(got - want) >= 0;  // epochs wrap
+}
+
+// A number on the device that does not fit.
+struct MisfitInfo {
+  Misfit what = Misfit::none;
+  std::uint32_t place = 0;
+  std::int64_t value = 0, limit = 0;
+};
+
+struct FaultInfo {
+  Errc code;
+  std::uint32_t peer = kNoPeer;  // world rank of who is to blame; kNoPeer: nobody else
+  std::uint32_t epoch_seen = 0;
+  std::uint32_t theirs = 0;
+  std::uint32_t phase = 0;
+  std::uint32_t word = 0;  // poison that this rank was told, and tells on as it is; 0: the fault is its own
+};
+
+template <Team T>
+WEFT_FN void end_group(T& team, LocalState* local) {
+  team.store(&local->dead, 1u);
+  WEFT_NO_UNROLL
+  for (BlockWord& word : local->admitted) team.store(&word.value, kEnded);
+}
+
+// The first thread that reports a fault of its kind writes the record. Every other one stays here until it is written:
+// the host looks for the reason as soon as it sees a call end. A host that forgets a stale replay frees its claim.
+template <Team T>
+WEFT_FN void await_record(T& team, const Channel* channel, FaultKind kind) {
+  const std::uint64_t began = team.now();
+  WEFT_NO_UNROLL
+  for (std::uint32_t spins = 1; team.load(&channel->record[kind].complete) == 0; ++spins) {
+    const bool forgotten = kind == kStaleReplay && team.load(channel->claim + kind) == 0;
+    if (forgotten || team.now() - began > kRecordPatienceNs) return;
+    team.relax(spins);
+  }
+}
+
+// Ends the group on this rank, writes the record where the host sees it (the communicator's first fault of its kind
+// only) and ends the communicator at every peer. On return the record is there.
+template <Team T>
+WEFT_FN void record_fault(T& team, CallId id, FaultInfo info, const MisfitInfo& misfit) {
+  const Channel* channel = id.channel;
+  const bool local_matter = info.code == Errc::released;  // peers that miss this call find out by themselves
+  if (!local_matter) end_group(team, id.channel->local);
+  const FaultKind kind = local_matter ? kStaleReplay : kEnding;
+  if (team.exchange(channel->claim + kind, 1u) != 0) return await_record(team, channel, kind);
+  FaultRecord* record = channel->record + kind;
+  team.store(&record->code, static_cast<std::uint32_t>(info.code));
+  team.store(&record->channel, channel->id);
+  team.store(&record->peer, info.peer);
+  team.store(&record->reporter, info.word != 0 ? poison_reporter(info.word) : kNoPeer);
+  team.store(&record->epoch_wanted, id.epoch);
+  team.store(&record->epoch_seen, info.epoch_seen);
+  team.store(&record->fingerprint, id.fingerprint);
+  team.store(&record->theirs, info.theirs);
+  team.store(&record->phase, info.phase);
+  team.store(&record->misfit, static_cast<std::uint32_t>(misfit.what));
+  team.store(&record->misfit_place, misfit.place);
+  const auto put = [&](std::uint32_t(&halves)[2], std::int64_t value) {
+    team.store(&halves[0], static_cast<std::uint32_t>(value));
+    team.store(&halves[1], static_cast<std::uint32_t>(value >> 32));
+  };
+  put(record->misfit_value, misfit.value);
+  put(record->misfit_limit, misfit.limit);
+  team.store_release(&record->complete, 1u);
+  if (local_matter) return;
+  const std::uint32_t culprit = info.peer == kNoPeer ? channel->world_rank : info.peer;
+  const std::uint32_t own_word = poison_word(channel->world_rank, culprit, static_cast<std::uint32_t>(info.code));
+  const std::uint32_t word = info.word != 0 ? info.word : own_word;
+  WEFT_NO_UNROLL
+  for (std::uint32_t peer = 0; peer < channel->world_size; ++peer) {
+    team.store(reinterpret_cast<std::uint32_t*>(channel->window[peer] + kPoisonOffset), word);
+  }
+}
+
+// Never on the path of a call that works. Each is one function that calls no other: a call within it would cost every
+// kernel registers and a stack.
+template <Team T>
+WEFT_SLOW void report(T& team, CallId id, FaultInfo info) {
+  record_fault(team, id, info, {});
+}
+template <Team T>
+WEFT_SLOW void report_misfit(T& team, CallId id, FaultInfo info, MisfitInfo misfit) {
+  record_fault(team, id, info, misfit);
+}
+
+// False, with a report, when the word that peers write says that the communicator has ended.
+template <Team T>
+WEFT_FN bool unpoisoned(T& team, CallId id, std::uint32_t word, std::uint32_t phase) {
+  if (word == 0) return true;
+  const bool aborted = poison_code(word) == static_cast<std::uint32_t>(Errc::aborted);
+  const Errc code = aborted ? Errc::aborted : Errc::peer_failed;
+  report(team, id,
+         {.code = code, .peer = poison_culprit(word), .theirs = poison_code(word), .phase = phase, .word = word});
+  return false;
+}
+
+struct WaitSite {
+  std::uint32_t phase;
+  bool control = false;  // data blocks give up a little later than the control block, which knows more
+  // All lanes of a warp wait for the same: `ready()` is the same in all of them, and may ask what the others have.
+  bool warp = false;
+};
+
+// What a wait that goes on knows from its last look around.
+struct WaitState {
+  std::uint64_t began = 0;       // time of the first look; 0 before it, and once the call has failed
+  std::uint32_t gone = kNoPeer;  // a rank that is waited for, and whose process is gone
+};
+
+// The header of the newest call that `peer` was seen to have entered: one of the banks has it.
+template <Team T>
+WEFT_FN std::uint64_t newest_header(T& team, const Channel* channel, std::uint32_t peer) {
+  const auto* headers =
+      reinterpret_cast<const std::uint64_t*>(channel->region[channel->rank] + channel->layout.headers);
+  std::uint64_t newest = team.load(headers + peer);
+  for (std::uint32_t bank = 1; bank < kBanks; ++bank) {
+    const std::uint64_t header = team.load(headers + (bank * channel->size + peer));
+    if (epoch_reached(static_cast<std::uint32_t>(header >> 32), static_cast<std::uint32_t>(newest >> 32))) {
+      newest = header;
+    }
+  }
+  return newest;
+}
+
+// Whether `peer` has rejected this call, of which it has made no other yet: more often than this rank itself, which may
+// have tried in vain as well (comm/rejection.hpp).
+template <Team T>
+WEFT_FN bool has_rejected(T& team, CallId id, std::uint32_t peer) {
+  const Channel* channel = id.channel;
+  const auto* words = reinterpret_cast<const std::uint64_t*>(channel->region[channel->rank] + channel->layout.headers) +
+                      kBanks * channel->size;
+  const auto times = [&](std::uint32_t rank) {
+    const std::uint64_t word = team.load(words + rank);
+    return static_cast<std::uint32_t>(word >> 32) == id.epoch ? static_cast<std::uint32_t>(word) : 0u;
+  };
+  return times(peer) > times(channel->rank);
+}
+
+// Called every so often by a wait that goes on: is there still something to hope for? `peer`: a group rank that is
+// waited for, or kNoPeer where nothing is missing that a peer has to send: then, until the end of the wait.
+template <Team T>
+WEFT_SLOW WaitState worth_waiting(T& team, CallId id, std::uint32_t peer, WaitSite site, WaitState state) {
+  const Channel* channel = id.channel;
+  const auto* poison = reinterpret_cast<const std::uint32_t*>(channel->window[channel->world_rank] + kPoisonOffset);
+  const auto fail = [&](FaultInfo info) {
+    info.phase = site.phase;
+    report(team, id, info);
+    return WaitState{};
+  };
+  if (!unpoisoned(team, id, team.load(poison), site.phase)) return {};
+  if (team.load(channel->abort) != 0) return fail({.code = Errc::aborted, .peer = channel->world_rank});
+  // Who blames nobody ends with whoever does. The word of peers may be missing: where an earlier fault is on record
+  // still, they were told of that one alone.
+  if (peer == kNoPeer) return {.began = team.load(&id.channel->local->dead) == 0 ? team.now() : 0};
+  if (has_rejected(team, id, peer)) {
+    return fail(
+        {.code = Errc::mismatch, .peer = channel->member[peer], .epoch_seen = id.epoch, .theirs = kRejectedCall});
+  }
+  // Who has sent everything may leave: only the death of a rank that is late matters, and what that one sent before it
+  // went is looked for once more.
+  if (team.dead_peer() == static_cast<int>(channel->member[peer])) {
+    if (state.gone == peer) return fail({.code = Errc::peer_died, .peer = channel->member[peer]});
+    state.gone = peer;
+  }
+
+  const std::uint64_t now = team.now();
+  if (state.began == 0) state.began = now;
+  if (channel->deadline_ns == 0) return state;
+  const std::uint64_t waited = now - state.began;
+  const std::uint64_t limit = channel->deadline_ns + (site.control ? 0 : channel->deadline_ns / 4);
+  if (waited > channel->deadline_ns / 10 && team.load(&channel->record->slow_epoch) != id.epoch) {
+    team.store(&channel->record->slow_peer, channel->member[peer]);
+    team.store(&channel->record->slow_epoch, id.epoch);
+  }
+  if (waited <= limit) return state;
+  const std::uint64_t header = newest_header(team, channel, peer);
+  return fail({.code = Errc::timeout,
+               .peer = channel->member[peer],
+               .epoch_seen = static_cast<std::uint32_t>(header >> 32),
+               .theirs = static_cast<std::uint32_t>(header)});
+}
+
+// Polls until `ready()`; false when the call has failed. `late()` names a group rank that is still waited for, or is
+// kNoPeer in a lane that has all of its own while others of its warp have not.
+template <Team T, class Ready, class Late>
+WEFT_FN bool wait(T& team, const Session& s, WaitSite site, Ready ready, Late late) {
+  WaitState state;
+  for (std::uint32_t spins = 1;; ++spins) {
+    if (ready()) return true;
+    team.relax(spins);
+    if (spins % T::kSpinsPerCheck != 0) continue;
+    state = worth_waiting(team, id_of(s), late(), site, state);
+    const bool good = state.began != 0;
+    if (!(site.warp ? team.all_lanes(good) : good)) return false;
+  }
+}
+
+template <class A>
+WEFT_FN Part part_of(const typename A::Work& work) {
+  if constexpr (requires { A::part(work); }) return A::part(work);
+  return Part::whole;
+}
+// The first phase is the send, the rest is the wait.
+WEFT_FN constexpr bool has_phase(Part part, int phase) {
+  return part == Part::whole || (part == Part::send) == (phase == 0);
+}
+
+// Before a call begins: what can be known while the kernel before it still runs.
+template <Team T>
+WEFT_FN Session approach(T& team, const Call& call) {
+  Session s{.call = &call,
+            .epoch_word = &call.local->epochs[team.block_rank()].value,
+            .admitted_word = &call.local->admitted[team.block_rank()].value,
+            .epoch = 0,
+            .overlapped = false};
+  team.settle(s.epoch_word);
+  team.settle(s.admitted_word);
+  return s;
+}
+
+// This block's words in LocalState, asked for before anything else, as all that follows waits for them.
+struct Entry {
+  std::uint32_t epoch, admitted;
+};
+template <Team T>
+WEFT_FN Entry ask(T& team, const Session& s) {
+  return {.epoch = team.load(s.epoch_word), .admitted = team.load(s.admitted_word)};
+}
+
+// Of a thread whose block may not begin: its windows are gone, or the group has ended. The thread that has ended it may
+// still be writing the record.
+template <Team T>
+WEFT_SLOW void turn_away(T& team, CallId id, std::uint32_t admitted) {
+  if (admitted != kEnded) return report(team, id, {.code = Errc::released});
+  if (team.thread_rank() == 0) await_record(team, id.channel, kEnding);
+}
+
+// Begins a call. False: the group has ended (or sleeps), and nothing may be sent. That a peer has ended the
+// communicator meanwhile is seen by the control block (handshake.hpp) and by every wait; reading that word here would
+// put one more dependent load before the first store.
+template <Team T>
+WEFT_FN bool enter(T& team, Session& s, const Entry& entry, Part part) {
+  s.epoch = entry.epoch;
+  const std::uint32_t admitted = entry.admitted;
+  if (admitted != s.call->generation) {
+    turn_away(team, id_of(s), admitted);
+    return false;
+  }
+  if (team.block_rank() == 0 && team.thread_rank() == 0) {
+    s.overlapped = team.exchange(&s.call->local->busy, kBusy) != (part == Part::wait ? kSent : kIdle);
+  }
+  return true;
+}
+
+// Who tells each other things in a call, so that all of them must begin it, or none: another block of this launch may
+// end the group meanwhile, so that some threads find it dead and others do not.
+enum class Together : std::uint8_t { thread, warp, block };
+// An algorithm's answer: of a call, A::together<T>(work), or of all calls, A::kTogether, or none.
+template <class A, Team T>
+WEFT_FN constexpr Together together_in([[maybe_unused]] const typename A::Work& work) {
+  if constexpr (requires { A::template together<T>(work); }) return A::template together<T>(work);
+  if constexpr (requires { A::kTogether; }) return A::kTogether;
+  return Together::thread;
+}
+
+// Begins a call with those who must begin it together.
+template <class A, Team T>
+WEFT_FN bool enter_as(T& team, Session& s, const Entry& entry, Part part, const typename A::Work& work) {
+  const Together who = together_in<A, T>(work);
+  const bool entered = enter(team, s, entry, part);
+  if (who == Together::block) return team.all(entered);
+  if (who == Together::warp) return team.all_lanes(entered);
+  return entered;
+}
+
+// False, with a report, when another call of the group was running on this rank when this one began; or had been sent
+// and not waited for; or when this one is a wait and nothing was sent.
+template <Team T>
+WEFT_FN bool alone(T& team, const Session& s, std::uint32_t phase) {
+  if (!s.overlapped) return true;
+  report(team, id_of(s), {.code = Errc::overlap, .phase = phase});
+  return false;
+}
+
+// Ends a call: this block's epoch moves on, and block 0 takes along the words of blocks that this launch did not have,
+// so that the next one may have any grid. A send leaves the epochs to its wait.
+template <Team T>
+WEFT_FN void leave(T& team, const Session& s, Part part) {
+  static_assert(T::kMostBlocks <= kMaxBlocks);
+  team.sync();
+  if (part == Part::send) {
+    if (team.block_rank() != 0 || team.thread_rank() != 0) return;
+    static_cast<void>(alone(team, s, 0));  // no wait of this launch asks
+    team.store(&s.call->local->busy, kSent);
+    return;
+  }
+  const std::uint32_t next = s.epoch + 1;
+  if (team.block_rank() != 0) {
+    if (team.thread_rank() == 0) team.store(s.epoch_word, next);
+    return;
+  }
+  if (team.thread_rank() == 0) {
+    team.store(s.epoch_word, next);
+    team.store(&s.call->local->busy, kIdle);
+  }
+  for (std::uint32_t block = team.blocks() + team.thread_rank(); block < T::kMostBlocks; block += team.size()) {
+    team.store(&s.call->local->epochs[block].value, next);
+  }
+}
+
+// For algorithms that load nothing before they know their epoch.
+struct LoadsNothingEarly {
+  struct Early {};
+  template <Team T, class Work, class Places>
+  static WEFT_FN Early early(T&, const Session&, const Work&, const Places&) {
+    return {};
+  }
+};
+
+}  // namespace weft::detail

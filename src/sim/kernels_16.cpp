@@ -1,9 +1,0 @@
-#include "sim/kernels_impl.hpp"
-
-namespace weft::sim {
-
-AllReduceKernel find_kernel_16(const KernelQuery& query) {
-  return find_kernel_of<16>(query);
-}
-
-}  // namespace weft::sim

@@ -1,0 +1,40 @@
+// How the rooms of operations find their production templates, instantiated for the simulator's team.
+#pragma once
+
+#include <fmt/format.h>
+
+#include "sim/run.hpp"
+#include "weft/error.hpp"
+
+namespace weft::sim {
+
+// A query, and what its kernel is to do.
+template <class Query>
+struct Wanted {
+  Query query;
+  typename Query::Work work;
+};
+
+// How ranks run it. `lanes`: of a warp, for which there are fewer instances: bf16, in units of 16 bytes, norms of two
+// ranks.
+struct RunAs {
+  int atomic_bytes;
+  bool one_thread;
+  unsigned lanes = 1;
+};
+
+Kernel find_rejection_kernel(const RunAs& as);  // comm/sim_rejection.cpp
+
+// Calls `find` for the unit; throws where there is no kernel.
+template <class Find>
+Kernel in_units(int atomic_bytes, Find find) {
+  Kernel kernel;
+  if (atomic_bytes == 8) kernel = find.template operator()<8>();
+  if (atomic_bytes == 16) kernel = find.template operator()<16>();
+  if (kernel) return kernel;
+  throw Error(Errc::invalid_argument,
+              fmt::format("simulator: no instance of this operation for so many ranks, or none in units of {} bytes",
+                          atomic_bytes));
+}
+
+}  // namespace weft::sim

@@ -1,0 +1,17 @@
+#include "tuning/buffer_sizes.hpp"
+
+#include "base/units.hpp"
+
+namespace weft::detail {
+
+std::size_t default_one_shot_bytes(Device device, std::uint32_t size) {
+  if (device == Device::cpu) return 64 * kKiB;
+  if (size <= 2) return 8 * kMiB;
+  return size <= 4 ? 1 * kMiB : 512 * kKiB;
+}
+
+std::size_t default_two_shot_bytes(Device device, std::uint32_t) {
+  return device == Device::cpu ? 1 * kMiB : 16 * kMiB;
+}
+
+}  // namespace weft::detail

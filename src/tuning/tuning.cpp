@@ -1,0 +1,256 @@
+#include "tuning/tuning.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "base/fingerprint.hpp"
+#include "base/limits.hpp"
+#include "tuning/tuning_files.hpp"
+#include "weft/error.hpp"
+
+namespace weft::detail {
+namespace {
+
+using nlohmann::json;
+
+constexpr std::string_view kSchema = "weft-tuning-1";
+constexpr std::string_view kOperation = "all_reduce";
+constexpr std::array kAlgorithms = {Algorithm::one_shot, Algorithm::two_shot, Algorithm::bulk};
+
+// Deeper ones are no tables, and deep enough ones would end the process when they are written into a message.
+constexpr int kMostNesting = 16;
+
+json parse_json(std::string_view text, const std::string& file) {
+  const auto check_depth = [&](int depth, json::parse_event_t, const json&) {
+    if (depth <= kMostNesting) return true;
+    throw Error(Errc::invalid_argument,
+                fmt::format("{}: lists or objects lie more than {} deep in each other", file, kMostNesting));
+  };
+  try {
+    return json::parse(text, check_depth);
+  } catch (const json::out_of_range& error) {
+    throw Error(Errc::invalid_argument, fmt::format("{}: a number is too large: {}", file, error.what()));
+  } catch (const json::exception& error) {
+    throw Error(Errc::invalid_argument, fmt::format("{}: no JSON: {}", file, error.what()));
+  }
+}
+
+// One object of the file, with the key that leads to it.
+class Node {
+ public:
+  Node(const json& value, const std::string& file, std::string key) : value_(value), file_(file), key_(std::move(key)) {
+    if (!value.is_object()) throw bad(key_, value, "an object");
+  }
+
+  void allow(std::initializer_list<std::string_view> keys) const {
+    for (const auto& [key, value] : value_.items())
+      if (std::ranges::find(keys, key) == keys.end())
+        throw bad(path(key), value, fmt::format("known; known are {}", fmt::join(keys, ", ")));
+  }
+  bool has(const char* key) const { return value_.contains(key); }
+
+  std::string text(const char* key, std::initializer_list<std::string_view> allowed) const {
+    const json& value = get(key);
+    if (value.is_string() && std::ranges::find(allowed, value.get<std::string>()) != allowed.end()) return value;
+    throw bad(path(key), value, fmt::format("one of {}", fmt::join(allowed, ", ")));
+  }
+  std::string any_text(const char* key) const {
+    const json& value = get(key);
+    if (!value.is_string() || value.get_ref<const std::string&>().empty()) throw bad(path(key), value, "a text");
+    return value;
+  }
+  std::uint64_t number(const char* key, std::uint64_t least, std::uint64_t most, std::uint64_t multiple = 1) const {
+    const json& value = get(key);
+    if (value.is_number_unsigned()) {
+      const auto n = value.get<std::uint64_t>();
+      if (n >= least && n <= most && n % multiple == 0) return n;
+    }
+    throw bad(path(key), value,
+              fmt::format("a {} between {} and {}",
+                          multiple == 1 ? "whole number" : fmt::format("multiple of {}", multiple), least, most));
+  }
+  std::vector<Node> list(const char* key, std::size_t most) const {
+    const json& value = get(key);
+    if (!value.is_array() || value.empty() || value.size() > most)
+      throw bad(path(key), value, fmt::format("a list of 1 to {} objects", most));
+    std::vector<Node> nodes;
+    for (std::size_t i = 0; i < value.size(); ++i)
+      nodes.emplace_back(value[i], file_, fmt::format("{}[{}]", path(key), i));
+    return nodes;
+  }
+  [[noreturn]] void reject(const char* key, const std::string& range) const { throw bad(path(key), get(key), range); }
+
+ private:
+  std::string path(std::string_view key) const {
+    return key_.empty() ? std::string(key) : fmt::format("{}.{}", key_, key);
+  }
+  const json& get(const char* key) const {
+    const auto found = value_.find(key);
+    if (found == value_.end()) throw Error(Errc::invalid_argument, fmt::format("{}: {}: missing", file_, path(key)));
+    return *found;
+  }
+  Error bad(const std::string& key, const json& value, const std::string& range) const {
+    std::string shown = value.dump(-1, ' ', true);  // in ASCII, which can be cut anywhere
+    if (shown.size() > 60) shown = shown.substr(0, 57) + "...";
+    return Error(Errc::invalid_argument,
+                 fmt::format("{}: {}: {} is not {}", file_, key.empty() ? "the file" : key, shown, range));
+  }
+
+  const json& value_;
+  const std::string& file_;
+  std::string key_;
+};
+
+TuningStep read_step(const Node& node, bool last, std::uint64_t before) {
+  node.allow({"up_to_bytes", "algorithm", "blocks", "threads"});
+  TuningStep step;
+  if (!last) step.up_to = node.number("up_to_bytes", before + 1, std::uint64_t{1} << 60);
+  if (last && node.has("up_to_bytes")) node.reject("up_to_bytes", "left out: the last step serves all that is larger");
+  const std::string algorithm = node.text("algorithm", {"one-shot", "two-shot", "bulk"});
+  for (const auto candidate : kAlgorithms)
+    if (name(candidate) == algorithm) step.algorithm = candidate;
+  if (node.has("blocks")) step.blocks = static_cast<int>(node.number("blocks", 2, kMaxBlocks));
+  if (node.has("threads")) step.threads = static_cast<int>(node.number("threads", 32, 1024, 32));
+  return step;
+}
+
+TuningTable read_table(const Node& node) {
+  node.allow({"processor", "ranks", "operation", "origin", "note", "steps"});
+  node.text("operation", {kOperation});
+  TuningTable table{.processor = node.any_text("processor"),
+                    .ranks = static_cast<int>(node.number("ranks", 0, kMaxRanks)),
+                    .origin = node.text("origin", {"measured", "extrapolated"})};
+  if (node.has("note")) table.note = node.any_text("note");
+  const auto steps = node.list("steps", kMostTuningSteps);
+  for (std::size_t i = 0; i < steps.size(); ++i)
+    table.steps.push_back(
+        read_step(steps[i], i + 1 == steps.size(), table.steps.empty() ? 0 : table.steps.back().up_to));
+  return table;
+}
+
+std::string in_words(const TuningTable& table) {
+  if (table.ranks == 0) return fmt::format("{} ({})", table.processor, table.origin);
+  return fmt::format("{}, {} ranks ({})", table.processor, table.ranks, table.origin);
+}
+
+}  // namespace
+
+std::vector<TuningTable> parse_tuning(std::string_view text, const std::string& file) {
+  const json whole = parse_json(text, file);
+  const Node root(whole, file, "");
+  root.allow({"schema", "tables"});
+  root.text("schema", {kSchema});
+  std::vector<TuningTable> tables;
+  for (const Node& node : root.list("tables", 1024)) {
+    TuningTable table = read_table(node);
+    for (const TuningTable& other : tables)
+      if (other.processor == table.processor && other.ranks == table.ranks)
+        node.reject("ranks", fmt::format("the only table for {} of this size", table.processor));
+    tables.push_back(std::move(table));
+  }
+  return tables;
+}
+
+std::vector<TuningTable> read_tuning(const std::string& file) {
+  std::ifstream in(file);
+  std::stringstream text;
+  text << in.rdbuf();
+  if (!in) throw Error(Errc::invalid_argument, fmt::format("{}: cannot be read", file));
+  return parse_tuning(text.str(), file);
+}
+
+std::string to_json(const std::vector<TuningTable>& tables) {
+  std::string out = fmt::format("{{\n \"schema\": \"{}\",\n \"tables\": [", kSchema);
+  for (const TuningTable& table : tables) {
+    out += fmt::format("{}\n  {{\n   \"processor\": {},\n   \"ranks\": {},\n   \"operation\": \"{}\",\n",
+                       &table == &tables.front() ? "" : ",", json(table.processor).dump(), table.ranks, kOperation);
+    out += fmt::format("   \"origin\": \"{}\",\n", table.origin);
+    if (!table.note.empty()) out += fmt::format("   \"note\": {},\n", json(table.note).dump());
+    out += "   \"steps\": [";
+    for (const TuningStep& step : table.steps) {
+      out += fmt::format("{}\n    {{", &step == &table.steps.front() ? "" : ",");
+      if (step.up_to != UINT64_MAX) out += fmt::format("\"up_to_bytes\": {}, ", step.up_to);
+      out += fmt::format("\"algorithm\": \"{}\"", name(step.algorithm));
+      if (step.blocks != 0) out += fmt::format(", \"blocks\": {}", step.blocks);
+      if (step.threads != 0) out += fmt::format(", \"threads\": {}", step.threads);
+      out += "}";
+    }
+    out += "\n   ]\n  }";
+  }
+  return out + "\n ]\n}\n";
+}
+
+const std::vector<TuningTable>& shipped_tuning() {
+  static const std::vector<TuningTable> tables = [] {
+    std::vector<TuningTable> all;
+    for (const auto& [file, text] : kTuningFiles)
+      for (TuningTable& table : parse_tuning(text, std::string(file))) all.push_back(std::move(table));
+    return all;
+  }();
+  return tables;
+}
+
+std::vector<TuningTable> with_shipped(std::vector<TuningTable> own) {
+  const std::size_t owned = own.size();
+  for (const TuningTable& table : shipped_tuning()) {
+    const auto replaces = [&](const TuningTable& other) {
+      return other.processor == table.processor && other.ranks == table.ranks;
+    };
+    if (std::none_of(own.begin(), own.begin() + static_cast<std::ptrdiff_t>(owned), replaces)) own.push_back(table);
+  }
+  return own;
+}
+
+TuningChoice choose_tuning(const std::vector<TuningTable>& tables, std::string_view processor, int ranks) {
+  const bool cpu = processor == kCpuProcessor;
+  const auto badness = [&](const TuningTable& table) {
+    const int apart = table.ranks == 0 ? 0 : std::abs(table.ranks - ranks);
+    return 4 * apart + 2 * (table.ranks < ranks && apart != 0 ? 1 : 0) + (table.processor == processor ? 0 : 1);
+  };
+  TuningChoice choice;
+  for (const TuningTable& table : tables) {
+    if ((table.processor == kCpuProcessor) != cpu) continue;
+    if (choice.table == nullptr || badness(table) < badness(*choice.table)) choice.table = &table;
+  }
+  if (choice.table == nullptr) return choice;
+  choice.exact = badness(*choice.table) == 0;
+  choice.reason = choice.exact ? in_words(*choice.table)
+                               : fmt::format("{}, as there is no table for {}, {} ranks", in_words(*choice.table),
+                                             processor, ranks);
+  return choice;
+}
+
+std::span<const TuningStep> shipped_steps(Device device, int ranks) {
+  static const std::string gpu = [] {
+    for (const TuningTable& table : shipped_tuning())
+      if (table.processor != kCpuProcessor) return table.processor;
+    return std::string();
+  }();
+  return choose_tuning(shipped_tuning(), device == Device::cpu ? kCpuProcessor : std::string_view(gpu), ranks)
+      .table->steps;
+}
+
+const TuningStep& step_for(std::span<const TuningStep> steps, std::uint64_t bytes, std::uint64_t wire_bytes) {
+  for (const TuningStep& step : steps)
+    if ((step.algorithm == Algorithm::one_shot ? wire_bytes : bytes) <= step.up_to) return step;
+  return steps.back();
+}
+
+std::uint32_t fingerprint_of(const std::vector<TuningTable>& tables) {
+  std::uint32_t all = 0;
+  for (const TuningTable& table : tables)
+    for (const TuningStep& step : table.steps)
+      all = fingerprint(NameHash(table.processor), all, table.ranks, step.up_to, step.algorithm, step.blocks,
+                        step.threads);
+  return all;
+}
+
+}  // namespace weft::detail

@@ -1,0 +1,79 @@
+// Tables of which algorithm and grid serve an all-reduce of a size: measured (`weft tune`), kept as JSON in tuning/ and
+// compiled in, or read from a user's file. Ranks of a communicator use rank 0's.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "weft/types.hpp"
+
+namespace weft::detail {
+
+// Serves messages of up to `up_to` bytes that no step before it serves. Of one-shot the bytes on the wire count, which
+// of i32 are twice the message's.
+struct TuningStep {
+  std::uint64_t up_to = UINT64_MAX;
+  Algorithm algorithm = Algorithm::one_shot;
+  int blocks = 0, threads = 0;  // 0: chosen by size (ops/all_reduce/all_reduce_plan.cpp)
+
+  bool operator==(const TuningStep&) const = default;
+};
+
+inline constexpr std::size_t kMostTuningSteps = 64;  // of a table
+
+inline constexpr std::string_view kCpuProcessor = "CPU";
+
+struct TuningTable {
+  std::string processor;  // CUDA's name of the GPU, or kCpuProcessor
+  int ranks = 0;          // of the group; 0: any number
+  std::string origin;     // "measured" or "extrapolated"
+  std::string note = {};  // for people
+  std::vector<TuningStep> steps = {};
+
+  bool operator==(const TuningTable&) const = default;
+};
+
+// `file` is named in errors: Errc::invalid_argument with key, value and allowed range.
+std::vector<TuningTable> parse_tuning(std::string_view json, const std::string& file);
+std::vector<TuningTable> read_tuning(const std::string& file);
+// One step a line; what parse_tuning() reads.
+std::string to_json(const std::vector<TuningTable>& tables);
+
+// Those of tuning/*.json; and `own` with those of them that it has no table instead of.
+const std::vector<TuningTable>& shipped_tuning();
+std::vector<TuningTable> with_shipped(std::vector<TuningTable> own);
+
+// The table for a group, and in words which it is and why. The number of ranks counts more than the model: the fewer
+// ranks apart the better, a larger number rather than a smaller one, then the same model; earlier tables come first.
+struct TuningChoice {
+  const TuningTable* table = nullptr;  // one of `tables`
+  bool exact = false;                  // measured or extrapolated for this processor and number of ranks
+  std::string reason = {};
+};
+TuningChoice choose_tuning(const std::vector<TuningTable>& tables, std::string_view processor, int ranks);
+
+// Of the shipped table for such ranks on whatever GPU.
+std::span<const TuningStep> shipped_steps(Device device, int ranks);
+
+// A group's own, or where it has none the shipped ones.
+inline std::span<const TuningStep> steps_or_shipped(std::span<const TuningStep> own, Device device,
+                                                    std::uint32_t ranks) {
+  return own.empty() ? shipped_steps(device, static_cast<int>(ranks)) : own;
+}
+
+// The step that serves a message; `steps` are not empty.
+const TuningStep& step_for(std::span<const TuningStep> steps, std::uint64_t bytes, std::uint64_t wire_bytes);
+
+// Those by NVLink's switches, which add up what they can.
+constexpr bool is_multimem(Algorithm algorithm) {
+  return algorithm == Algorithm::multimem_one_shot || algorithm == Algorithm::multimem_two_shot;
+}
+
+// Differs where steps do.
+std::uint32_t fingerprint_of(const std::vector<TuningTable>& tables);
+
+}  // namespace weft::detail

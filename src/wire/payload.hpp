@@ -1,0 +1,15 @@
+// How much of a message a pack of the wire carries.
+#pragma once
+
+#include <cstddef>
+
+#include "weft/types.hpp"
+
+namespace weft::detail {
+
+// Bytes of a message that one pack of the wire carries: 16, or 8 for types without a sentinel.
+constexpr std::size_t payload_bytes(DataType type) {
+  return type == DataType::i32 ? 8 : 16;
+}
+
+}  // namespace weft::detail

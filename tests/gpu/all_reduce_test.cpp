@@ -9,6 +9,7 @@
 #include "gpu/support/gpu_world.hpp"
 #include "gpu/support/kernels.hpp"
 #include "kernel/cuda_error.hpp"
+#include "protocol/channel.hpp"
 #include "support/ranks.hpp"
 #include "wire/payload.hpp"
 

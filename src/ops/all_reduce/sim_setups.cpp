@@ -1,4 +1,6 @@
 // Set-ups of one-shot, two-shot and bulk all-reduces.
+#include <fmt/format.h>
+
 #include "sim/setup.hpp"
 
 namespace weft::sim {

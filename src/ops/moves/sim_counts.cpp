@@ -8,8 +8,6 @@
 namespace weft::sim {
 namespace {
 
-constexpr std::int64_t kSlotRows = 2;
-
 std::int64_t slot_of(SlotKind kind, std::int64_t rows, std::int64_t most) {
   const std::int64_t by_kind[] = {rows, (rows + kSlotRows - 1) / kSlotRows * kSlotRows, most, kSlotRows};
   return by_kind[static_cast<int>(kind)];

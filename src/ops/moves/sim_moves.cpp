@@ -13,7 +13,6 @@ namespace {
 struct Slots {
   std::vector<std::uint64_t> rows, slots, begins;  // by rank; `begins` has one more
 };
-constexpr std::uint64_t kSlotRows = 2;
 
 Slots slots_of(const CallSetup& spec, std::size_t ranks) {
   Slots s;

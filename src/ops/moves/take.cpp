@@ -6,6 +6,7 @@
 #include "base/fingerprint.hpp"
 #include "comm/call.hpp"
 #include "numeric/rows.hpp"
+#include "ops/moves/move_plan.hpp"
 #include "ops/moves/ragged.hpp"
 #include "ops/moves/take_kernels.hpp"
 

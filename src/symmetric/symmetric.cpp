@@ -70,8 +70,7 @@ std::shared_ptr<SymmetricState> allocate_symmetric(CommunicatorState& communicat
   return memory;
 }
 
-void free_symmetric(SymmetricState& memory) {
-  CommunicatorState& communicator = memory.communicator();
+void free_symmetric(CommunicatorState& communicator, SymmetricState& memory) {
   Bootstrap& bootstrap = communicator.bootstrap();
   Fabric& fabric = communicator.fabric();
   bootstrap.agree_on("free symmetric memory", [&] {
@@ -111,7 +110,7 @@ SymmetricMemory SymmetricMemory::allocate(const Communicator& communicator, std:
 
 void SymmetricMemory::free() {
   const SymmetricMemory self = *this;  // as detail::held() has a group
-  detail::free_symmetric(*self.state_);
+  detail::free_symmetric(self.world_.state().communicator(), *self.state_);
 }
 
 void* SymmetricMemory::data() const {

@@ -23,7 +23,6 @@ class SymmetricState final : public Tenant {
   SymmetricState(CommunicatorState& communicator, int slot, std::uint64_t number, std::size_t bytes)
       : communicator_(communicator), slot_(slot), number_(number), bytes_(bytes) {}
 
-  CommunicatorState& communicator() const { return communicator_; }
   int slot() const { return slot_; }
   std::uint64_t number() const { return number_; }  // the same on every rank
   std::size_t bytes() const { return bytes_; }
@@ -69,7 +68,7 @@ class SymmetricState final : public Tenant {
 
 // Both are collective over the world.
 std::shared_ptr<SymmetricState> allocate_symmetric(CommunicatorState& communicator, std::size_t bytes);
-void free_symmetric(SymmetricState& memory);
+void free_symmetric(CommunicatorState& communicator, SymmetricState& memory);
 // The symmetric memory in which all of `bytes` bytes at `data` lie on this rank; null where none has them all.
 const SymmetricState* symmetric_at(const CommunicatorState& communicator, const void* data, std::size_t bytes);
 

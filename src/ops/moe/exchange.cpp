@@ -268,7 +268,7 @@ Exchange Exchange::create(const Group& caller, const ExchangeArgs& args) {
 
 void Exchange::free() {
   const Exchange self = *this;  // as detail::held() has a group
-  detail::free_exchange(*self.state_);
+  detail::free_exchange(self.group_.state().communicator(), *self.state_);
 }
 
 const ExchangeArgs& Exchange::args() const {

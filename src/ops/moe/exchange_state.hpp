@@ -31,7 +31,6 @@ class ExchangeState final : public Tenant {
   int slot() const { return slot_; }
   std::uint64_t number() const { return number_; }
   int window() const override { return kFirstWindow + slot_; }
-  CommunicatorState& communicator() const { return group_.communicator(); }
   bool freed() const { return freed_; }
   void set_freed() { freed_ = true; }
 
@@ -79,6 +78,6 @@ class ExchangeState final : public Tenant {
 
 // Both are collective over the world: every rank makes, or frees, an exchange on the group of its own that it names.
 std::shared_ptr<ExchangeState> make_exchange(GroupState& group, const ExchangeArgs& args);
-void free_exchange(ExchangeState& exchange);
+void free_exchange(CommunicatorState& communicator, ExchangeState& exchange);
 
 }  // namespace weft::detail

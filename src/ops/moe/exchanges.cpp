@@ -39,8 +39,7 @@ std::shared_ptr<ExchangeState> make_exchange(GroupState& group, const ExchangeAr
   return exchange;
 }
 
-void free_exchange(ExchangeState& exchange) {
-  CommunicatorState& communicator = exchange.communicator();
+void free_exchange(CommunicatorState& communicator, ExchangeState& exchange) {
   Bootstrap& bootstrap = communicator.bootstrap();
   Fabric& fabric = communicator.fabric();
   bootstrap.agree_on("free an exchange", [&] {

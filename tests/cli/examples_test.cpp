@@ -23,6 +23,7 @@ const std::vector<Words> kCommands = {{},
                                       {"bench", "gather"},
                                       {"bench", "norm"},
                                       {"bench", "moe"},
+                                      {"bench", "host"},
                                       {"tune"},
                                       {"verify"},
                                       {"simulate"},
@@ -72,6 +73,7 @@ Words shortened(Words words) {
   if (words.front() == "tune") set("--bytes", "1K");
   if (words.front() != "bench" && words.front() != "tune") return words;
   set("--samples", "1");
+  if (words.size() > 1 && words[1] == "host") return words;
   const bool all_reduce = words.size() > 1 && words[1] == "all-reduce";
   if (words.front() == "bench" && all_reduce && !has("--rows")) set("--bytes", has("--bytes") ? "64K" : "1K");
   if (words.front() == "bench" && !all_reduce && !has("--tokens")) set("--tokens", "1");

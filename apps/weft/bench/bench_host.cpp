@@ -5,15 +5,15 @@
 #include <chrono>
 #include <memory>
 
-#include "bench_options.hpp"
+#include "bench/bench_options.hpp"
+#include "bench/rank_device.hpp"
+#include "bench/report.hpp"
 #include "comm/capture.hpp"
 #include "common/commands.hpp"
 #include "common/options.hpp"
 #include "common/table.hpp"
 #include "common/values.hpp"
 #include "every_operation.hpp"
-#include "rank_device.hpp"
-#include "report.hpp"
 
 namespace weft::cli {
 namespace {

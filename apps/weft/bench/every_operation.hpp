@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "rank_device.hpp"
+#include "bench/rank_device.hpp"
 #include "weft/communicator.hpp"
 #include "weft/moe.hpp"
 

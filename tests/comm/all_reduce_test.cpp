@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "protocol/channel.hpp"
 #include "support/cases.hpp"
 #include "support/sanitized.hpp"
 #include "support/world.hpp"

@@ -6,6 +6,7 @@
 //   void check()                          throws Errc::invalid_argument with the argument's name; sends nothing
 //   CallName plan(bool kept)              chooses everything that ranks must choose alike, and the grids. `kept`: the
 //                                         call is made later, by replays
+//   bool kept()                           optional: whether it is, where check() has asked for that already
 //   void each_step(run)                   the plan, a list of steps: run(KernelCall&&) for each of them in order, with
 //                                         all but its Call, which the path fills in
 // and, where NCCL serves groups whose ranks do not reach each other's memory,
@@ -107,7 +108,13 @@ void make_call(Op& op) {
     } else if constexpr (Op::kPeersWait) {
       check_direct(channel, name_of_operation<Op>(), Op::kHint);
     }
-    const CallName name = op.plan(is_kept(op.group(), op.stream()));
+    bool kept = false;
+    if constexpr (requires { op.kept(); }) {
+      kept = op.kept();
+    } else {
+      kept = is_kept(op.group(), op.stream());
+    }
+    const CallName name = op.plan(kept);
     channel.remember(name);
     const Call call = channel.call(name.fingerprint);
     op.each_step([&](KernelCall&& step) {

@@ -9,7 +9,7 @@
 namespace weft::detail {
 namespace {
 
-constexpr std::size_t kSets = 1024, kPlaces = 4;
+constexpr std::size_t kSets = 512, kPlaces = 8;
 constexpr std::size_t kWords = CallWords::kMostBytes / sizeof(std::uint64_t);
 static_assert(kWords * sizeof(std::uint64_t) == CallWords::kMostBytes);
 
@@ -59,8 +59,9 @@ std::optional<std::pair<int, CallWords>> read(const NotedCall& call, std::uint32
   if (how == 0) return std::nullopt;
   const std::size_t size = load(call.size);
   std::array<std::uint64_t, kWords> numbers{};
-  for (std::size_t i = 0; i < words_in(size); ++i) numbers[i] = load(call.numbers[i], std::memory_order_acquire);
-  const CallWords words(load(call.kind, std::memory_order_acquire), numbers.data(), size);
+  for (std::size_t i = 0; i < words_in(size); ++i) numbers[i] = load(call.numbers[i]);
+  const CallWords words(load(call.kind), numbers.data(), size);
+  std::atomic_thread_fence(std::memory_order_acquire);
   if (load(call.version) != version) return std::nullopt;
   return std::pair{how, words};
 }

@@ -22,8 +22,8 @@ struct CallName {
 };
 
 // In memory that all ranks of a host share, and that release() leaves alone. A rank writes to its own part, and reads
-// those of others at any time. Thread-safe. A call is looked for, and written, in one of four places, which follow from
-// its channel and fingerprint: the newest takes the place of the one that was made longest ago.
+// those of others at any time. Thread-safe. A call is looked for, and written, in one of eight places, which follow
+// from its channel and fingerprint: the newest takes the place of the one that was made longest ago.
 class CallBoard {
  public:
   // Collective. Where ranks share no memory, a rank finds its own calls alone.

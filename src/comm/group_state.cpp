@@ -139,7 +139,8 @@ std::string unnamed(std::uint32_t fingerprint) {
 std::string GroupState::name_of(std::uint32_t fingerprint) const {
   const CallBoard& board = communicator_.board();
   const auto own = board.find(communicator_.rank(), static_cast<std::uint32_t>(id_), fingerprint);
-  return own ? own->words.text() : unnamed(fingerprint);
+  const std::string text = own ? own->words.text() : "";
+  return !text.empty() ? text : unnamed(fingerprint);
 }
 
 // Calls in which counts alone differ have one name, so it is said that they do.

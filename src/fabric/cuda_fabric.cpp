@@ -81,7 +81,11 @@ class CudaFabric final : public Fabric {
       return;
     }
     // NCCL frees windows beside kernels that use them, and a kernel that reads what is gone ends CUDA in this process.
-    if (!comes_to_rest(device_, call_deadline_ + deadline_ / 2)) {
+    const auto at_most_a_day = [](std::chrono::nanoseconds time) {
+      return std::min<std::chrono::nanoseconds>(time, std::chrono::hours(24));
+    };
+    if (!comes_to_rest(device_, at_most_a_day(call_deadline_) + at_most_a_day(deadline_) / 2)) {
+      if (nccl_ != nullptr) nccl_->keep();
       keep_windows();
       return;
     }
@@ -249,6 +253,7 @@ class CudaFabric final : public Fabric {
       throw Error(Errc::unsupported,
                   "algorithm: nccl needs a GPU of its own for every rank, and here ranks share GPUs");
     }
+    arguments_.ask_about_stream(device_, call.stream);  // an error of NCCL's would end the communicator
     const DeviceScope scope(device_);
     nccl_->call(call);
   }

@@ -61,14 +61,17 @@ void GpuArguments::check_buffer(int device, const char* name, const void* data) 
 
 void GpuArguments::check_stream(int device, Stream stream) const {
   if (stream == nullptr || stream == cudaStreamLegacy || stream == cudaStreamPerThread) return;
-  std::atomic<Stream>& known = streams_[reinterpret_cast<std::uintptr_t>(stream) / 16 % streams_.size()];
-  if (known.load(std::memory_order_relaxed) == stream) return;
+  if (known_place(stream).load(std::memory_order_relaxed) != stream) ask_about_stream(device, stream);
+}
+
+void GpuArguments::ask_about_stream(int device, Stream stream) const {
+  if (stream == nullptr || stream == cudaStreamLegacy || stream == cudaStreamPerThread) return;
   cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
   int owner = -1;
   cudaError_t result = cudaStreamIsCapturing(stream, &capture);
   if (result == cudaSuccess && capture != cudaStreamCaptureStatusNone) return;  // and may not be asked more
   if (result == cudaSuccess) result = cudaStreamGetDevice(stream, &owner);
-  if (result == cudaSuccess && owner == device) return known.store(stream, std::memory_order_relaxed);
+  if (result == cudaSuccess && owner == device) return known_place(stream).store(stream, std::memory_order_relaxed);
   static_cast<void>(cudaGetLastError());
   throw Error(Errc::invalid_argument,
               result == cudaSuccess

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <atomic>
+#include <cstdint>
 
 #include "weft/types.hpp"
 
@@ -14,8 +15,13 @@ class GpuArguments {
  public:
   void check_buffer(int device, const char* name, const void* data) const;
   void check_stream(int device, Stream stream) const;
+  // The same, also of a stream that is known.
+  void ask_about_stream(int device, Stream stream) const;
 
  private:
+  std::atomic<Stream>& known_place(Stream stream) const {
+    return streams_[reinterpret_cast<std::uintptr_t>(stream) / 16 % streams_.size()];
+  }
   // Streams that were found to be of the GPU. One that was destroyed, and came again as another GPU's, CUDA refuses
   // when the kernel is launched.
   mutable std::array<std::atomic<Stream>, 16> streams_ = {};

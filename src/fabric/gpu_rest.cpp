@@ -67,11 +67,13 @@ bool comes_to_rest(int device, std::chrono::nanoseconds limit) noexcept try {
   wait_for_rest(device, limit);
   return true;
 } catch (const Error& error) {
-  if (error.code() != Errc::timeout) return true;
+  const bool ended = error.code() != Errc::timeout && cudaFree(nullptr) != cudaSuccess;
+  if (ended) return true;
   logger().warn("{}; the communicator's memory is kept", error.what());
   return false;
-} catch (const std::exception&) {
-  return true;  // no thread could be made to wait
+} catch (const std::exception& error) {
+  logger().warn("no thread could wait for GPU {} ({}); the communicator's memory is kept", device, error.what());
+  return false;
 }
 
 }  // namespace weft::detail

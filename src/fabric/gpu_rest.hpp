@@ -32,7 +32,8 @@ class SetupScope {
 // its work is not. cudaDeviceSynchronize would end every capture on the GPU. So a thread of its own takes memory and
 // frees it, which CUDA does once all streams have come to rest, whatever is captured meanwhile.
 void wait_for_rest(int device, std::chrono::nanoseconds limit);
-// The same, for what is destroyed. False, and a warning, where it takes longer. True also where CUDA itself has ended.
+// The same, for what is destroyed. False, and a warning, where it takes longer or cannot be known. True also where CUDA
+// itself has ended.
 bool comes_to_rest(int device, std::chrono::nanoseconds limit) noexcept;
 
 }  // namespace weft::detail

@@ -52,6 +52,8 @@ class NcclGroups {
   // Before anything is freed that NCCL's kernels use, or whose release would wait for them. False: calls go on that
   // nothing can end, and everything must stay.
   bool close();
+  // Communicators stay when this is destroyed, as kernels may still use what is registered with them.
+  void keep() { stuck_ = true; }
 
  private:
   ncclResult_t settle(ncclComm_t comm, ncclResult_t result, const Deadline& deadline);

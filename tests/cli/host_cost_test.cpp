@@ -1,4 +1,4 @@
-// What a call costs on the host: no memory, however many different calls there are.
+// A call takes no memory from operator new on the host, however many different calls there are.
 #include <gtest/gtest.h>
 
 #include <vector>

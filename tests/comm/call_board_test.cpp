@@ -67,14 +67,14 @@ TEST(CallBoard, HasRoomForTheNewestAndForLongWords) {
   boards[0]->note(0, named(1, std::string(5000, 'x')));
   EXPECT_EQ(found(*boards[1], 0, 0, 1), std::string(detail::CallWords::kMostBytes, 'x'));
   // Those of one set, in which the first is the newest again.
-  constexpr std::uint32_t sets = 1024;
-  for (std::uint32_t i = 1; i <= 4; ++i) {
+  constexpr std::uint32_t sets = 512, places = 8;
+  for (std::uint32_t i = 1; i <= places; ++i) {
     boards[0]->note(0, named(1 + i * sets, "call " + std::to_string(i)));
     boards[0]->note(0, named(1, "the first"));
   }
   EXPECT_EQ(found(*boards[1], 0, 0, 1).substr(0, 3), "xxx");
   EXPECT_EQ(found(*boards[1], 0, 0, 1 + sets), "nothing");
-  for (std::uint32_t i = 2; i <= 4; ++i) {
+  for (std::uint32_t i = 2; i <= places; ++i) {
     EXPECT_EQ(found(*boards[1], 0, 0, 1 + i * sets), "call " + std::to_string(i));
   }
 }

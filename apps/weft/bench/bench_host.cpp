@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "bench/bench_options.hpp"
+#include "bench/every_operation.hpp"
 #include "bench/rank_device.hpp"
 #include "bench/report.hpp"
 #include "comm/capture.hpp"
@@ -13,7 +14,6 @@
 #include "common/options.hpp"
 #include "common/table.hpp"
 #include "common/values.hpp"
-#include "every_operation.hpp"
 
 namespace weft::cli {
 namespace {

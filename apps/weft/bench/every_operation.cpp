@@ -1,4 +1,4 @@
-#include "every_operation.hpp"
+#include "bench/every_operation.hpp"
 
 #include <array>
 

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <cstdint>
+#include <optional>
 
 #include "base/fingerprint.hpp"
 #include "comm/call.hpp"
@@ -203,13 +204,18 @@ class Combine : public HalfCall<ExchangeTurns::Side::combine, CombineArgs> {
       sent_ = exchange_.turns().sent(ExchangeTurns::Side::combine, args_.ticket);
       check_combine_output(exchange_, args_);
     } else {
-      exchange_.turns().check_combine(args_.ticket, detail::is_kept(group(), stream()));
+      exchange_.turns().check_combine(args_.ticket, kept());
       if (exchange_.shape().local != 0) check_tensor(channel(), "input", args_.input, 16);
       if (part == Part::whole) check_combine_output(exchange_, args_);
       exchange_.turns().check_nothing_sent(ExchangeTurns::Side::combine);
     }
   }
 
+  // Asked once, as each question under capture keeps the fabric.
+  bool kept() {
+    if (!kept_) kept_ = detail::is_kept(group(), stream());
+    return *kept_;
+  }
   detail::CallName plan(bool) {
     if constexpr (part == Part::wait) return resume();
     return begin(args_.ticket);
@@ -235,6 +241,9 @@ class Combine : public HalfCall<ExchangeTurns::Side::combine, CombineArgs> {
          .threads = grid.threads,
          .stream = stream()});
   }
+
+ private:
+  std::optional<bool> kept_;
 };
 
 }  // namespace

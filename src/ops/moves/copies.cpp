@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <iterator>
 #include <string>
 #include <string_view>
 
@@ -79,8 +80,9 @@ struct EqualWords {
   detail::SymmetricWords place;
   std::string text() const {
     const std::string from = operation == EqualCopy::broadcast ? fmt::format(" root {}", root) : "";
-    return fmt::format("{} {} rows of {} bytes{}{}{} tag {}", kRanges[static_cast<int>(operation)] + 6, rows, row_bytes,
-                       from, place.text(), detail::carrier(direct), tag);
+    const auto number = std::min<std::size_t>(static_cast<std::size_t>(operation), std::size(kRanges) - 1);
+    return fmt::format("{} {} rows of {} bytes{}{}{} tag {}", kRanges[number] + 6, rows, row_bytes, from, place.text(),
+                       detail::carrier(direct), tag);
   }
 };
 

@@ -1,0 +1,108 @@
+#!/usr/bin/env python3
+"""English that a stranger reads once: sentences in comments and documents of at most 25 words, with a noun as subject.
+
+Prints file:line: rule: sentence for each breach; exit status 1 if any. Arguments: files or folders; none: the project.
+Code, tables and quoted text are left out, and so is what stands between `backquotes`, which counts as one word.
+"""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+MAX_WORDS = 25
+C_LIKE = {".hpp", ".cpp", ".cu", ".cuh"}
+HASH_LIKE = {".py", ".sh", ".cmake"}
+SUBJECT = re.compile(r"^(Who|Whoever|What|Whatever|Where|Wherever)\b")
+# The end of a sentence; a point inside a number, a name or an abbreviation is none.
+END = re.compile(r"(?<!\be\.g)(?<!\bi\.e)(?<!\bvs)(?<!\bcf)[.!?:;](?=\s|$)")
+WORD = re.compile(r"[A-Za-z0-9][\w’'./%µ×·+-]*")
+
+
+def comment_paragraphs(path, lines):
+    """(line number, text) of each run of comment lines; a comment behind code is one of its own."""
+    marker = "//" if path.suffix in C_LIKE else "#"
+    alone = re.compile(rf"^\s*{marker}(?!!)\s?(.*)$")
+    run, start = [], 0
+    for number, line in enumerate([*lines, ""], 1):
+        found = alone.match(line)
+        text = found.group(1) if found else None
+        if text is None or not text.strip():
+            if run:
+                yield start, " ".join(run)
+            run = []
+        elif text.startswith("    ") or text.lstrip().startswith(("|", "- ", "* ")):
+            if run:
+                yield start, " ".join(run)
+            run, start = ([text.strip().lstrip("-* ")], number) if not text.startswith("    ") else ([], number)
+        else:
+            if not run:
+                start = number
+            run.append(text.strip())
+        if text is None and marker == "//":
+            behind = re.search(r"[;{},)]\s+// (.*)$", line)
+            if behind and '"' not in line[behind.start() :]:
+                yield number, behind.group(1)
+
+
+def document_paragraphs(lines):
+    run, start, code = [], 0, False
+    for number, line in enumerate([*lines, ""], 1):
+        text = line.strip()
+        if text.startswith("```"):
+            code = not code
+            text = ""
+        item = re.match(r"([-*]|\d+\.) ", text)
+        if code or not text or text.startswith(("|", "#", "<!--", "![", "[")) or item:
+            if run:
+                yield start, " ".join(run)
+            run = []
+            if item and not code:
+                run, start = [text[item.end() :]], number
+            continue
+        if not run:
+            start = number
+        run.append(text)
+
+
+def sentences(text):
+    text = re.sub(r"`[^`]*`", "X", text)
+    text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", text)
+    text = re.sub(r"\([^()]*\)", " ", text)
+    text = text.replace("*", "")
+    begin = 0
+    for end in [*END.finditer(text), None]:
+        yield text[begin : end.end() if end else None].strip()
+        begin = end.end() if end else begin
+
+
+def breaches(path):
+    lines = path.read_text().splitlines()
+    paragraphs = document_paragraphs(lines) if path.suffix == ".md" else comment_paragraphs(path, lines)
+    for number, text in paragraphs:
+        for sentence in sentences(text):
+            if SUBJECT.match(sentence) and not sentence.endswith("?"):
+                yield number, "a question word as subject", sentence
+            words = len(WORD.findall(sentence))
+            if words > MAX_WORDS:
+                yield number, f"{words} words", sentence
+
+
+def files(arguments):
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", *arguments]
+    listed = map(Path, subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines())
+    return sorted(p for p in set(listed) if p.suffix in {*C_LIKE, *HASH_LIKE, ".md"} and p.is_file())
+
+
+def main(arguments):
+    count = 0
+    for path in files(arguments):
+        for number, rule, sentence in breaches(path):
+            print(f"{path}:{number}: {rule}: {sentence}")
+            count += 1
+    print(f"prose: {count} sentences to rewrite" if count else "prose: ok", file=sys.stderr)
+    return 1 if count else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

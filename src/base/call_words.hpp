@@ -1,5 +1,5 @@
-// What a call is, kept as numbers. A call that succeeds costs a copy of them; they become words where a fault, the
-// flight recorder or a peer asks.
+// A call is kept as numbers. One that succeeds costs a copy of them. They become words where a fault, the flight
+// recorder or a peer asks.
 #pragma once
 
 #include <concepts>

@@ -1,4 +1,4 @@
-// What collectives ask of their arguments. Everything here throws Errc::invalid_argument with the argument's name.
+// Checks of the arguments of collectives. Everything here throws Errc::invalid_argument with the argument's name.
 #pragma once
 
 #include <fmt/format.h>
@@ -52,7 +52,7 @@ void check_overlap(const Extent& part, const Extent& whole, std::size_t place);
 inline constexpr std::size_t kNowhere = SIZE_MAX;
 inline constexpr std::size_t kAnyRow = SIZE_MAX - 1;  // counts will say which
 
-// Throws where kernels cannot reach `data`; not while the memory is released: what follows asks for that.
+// Throws where kernels cannot reach `data`. While the memory is released it throws nothing: check_alive() does.
 void check_buffer(const GroupState& group, const char* name, const void* data);
 
 }  // namespace weft::detail

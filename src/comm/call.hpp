@@ -1,19 +1,19 @@
-// The path of a call, the same for every operation: rejects what cannot be, decides how it is made, notes it, hands its
-// steps on. A call that succeeds formats no words and takes no memory.
+// The path of a call, the same for every operation. It rejects calls that cannot be made, plans the others, notes them,
+// and hands their steps on. A call that succeeds formats no words and takes no memory.
 //
-// What an operation says of one call of its own (`Op`):
+// An operation describes one call of its own by a class (`Op`):
 //   static constexpr const char* kRange   "weft::all_reduce": its range in profilers, and behind "weft::" its name
 //   void check()                          throws Errc::invalid_argument with the argument's name; sends nothing
 //   CallName plan(bool kept)              chooses everything that ranks must choose alike, and the grids. `kept`: the
 //                                         call is made later, by replays
-//   bool kept()                           optional: whether it is, where check() has asked for that already
-//   void each_step(run)                   the plan, a list of steps: run(KernelCall&&) for each of them in order, with
-//                                         all but its Call, which the path fills in
+//   void each_step(run)                   the plan, a list of steps: run(KernelCall&&) for each of them in order. The
+//                                         path fills in its Call and its stream
 // and, where NCCL serves groups whose ranks do not reach each other's memory,
 //   bool wants_nccl() const               the caller has chosen NCCL
 //   NcclPlan by_nccl()                    throws Errc::unsupported for what NCCL cannot do
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -28,11 +28,11 @@
 
 namespace weft::detail {
 
-// A call's own reference to its group, which keeps the communicator: where a thread waits in a call while another one
-// calls exit(), a static communicator is destroyed.
+// A call's own reference to its group keeps the communicator. exit() may destroy a static communicator while another
+// thread waits in a call.
 Group held(const Group& caller);
 
-// What operations have in common.
+// The part that operations have in common.
 class GroupCall {
  public:
   // Other ranks wait for this call: they are told where it is rejected. Calls for which none waits need no peers.
@@ -44,11 +44,17 @@ class GroupCall {
   const Group& group() const { return group_; }
   GroupState& channel() const { return *channel_; }
   Stream stream() const { return stream_; }
+  // As is_kept() says. Asked once, as each question under capture keeps the fabric.
+  bool kept() {
+    if (!kept_) kept_ = is_kept(group_, stream_);
+    return *kept_;
+  }
 
  private:
   Group group_;
   GroupState* channel_;
   Stream stream_;
+  std::optional<bool> kept_;
 };
 
 struct NcclPlan {
@@ -56,8 +62,8 @@ struct NcclPlan {
   NcclWork work;
 };
 
-// Tells the group's other ranks that this one has rejected its next call, which they would wait for; where nothing can
-// be told, they find out by their deadlines: where NCCL serves the group, and while a call is recorded or captured.
+// Tells the group's other ranks that this one has rejected its next call, which they would wait for. Nothing can be
+// told where NCCL serves the group, and while a call is recorded or captured: there they find out by their deadlines.
 void tell_rejection(GroupState& group, Stream stream, const Error& error) noexcept;
 
 // "\nlast calls of this rank on this group:", and a line for each: the end of an error's message.
@@ -85,14 +91,17 @@ void check_side_by_side(const GroupState& group, const char* operation, const Ex
 // Has NCCL make it. Ranks do not compare what it is to do, and its kernels know no deadline: the fabric watches over
 // them.
 void call_nccl(const Group& handle, Stream stream, const NcclPlan& plan);
-// What a call's words have in front of its tag.
+// The part of a call's words in front of its tag.
 constexpr std::string_view carrier(bool direct) {
   return direct ? "" : " nccl";
 }
 
+constexpr const char* operation_in(const char* range) {
+  return range + std::string_view("weft::").size();
+}
 template <class Op>
 constexpr const char* name_of_operation() {
-  return Op::kRange + std::string_view("weft::").size();
+  return operation_in(Op::kRange);
 }
 
 // Makes the call. CPU ranks: throws what became of it.
@@ -108,17 +117,12 @@ void make_call(Op& op) {
     } else if constexpr (Op::kPeersWait) {
       check_direct(channel, name_of_operation<Op>(), Op::kHint);
     }
-    bool kept = false;
-    if constexpr (requires { op.kept(); }) {
-      kept = op.kept();
-    } else {
-      kept = is_kept(op.group(), op.stream());
-    }
-    const CallName name = op.plan(kept);
+    const CallName name = op.plan(op.kept());
     channel.remember(name);
     const Call call = channel.call(name.fingerprint);
     op.each_step([&](KernelCall&& step) {
       step.call = call;
+      step.stream = op.stream();
       run_held(op.group(), step);
     });
   };

@@ -1,5 +1,5 @@
-// What each rank of a communicator calls, where its peers can read it: calls are compared as numbers
-// (base/fingerprint.hpp), and whoever finds that two differ wants to know what the other one is.
+// Each rank of a communicator notes its calls where its peers can read them. Calls are compared as numbers
+// (base/fingerprint.hpp), and a rank that finds a difference tells what the peer has called.
 #pragma once
 
 #include <cstdint>
@@ -22,8 +22,8 @@ struct CallName {
 };
 
 // In memory that all ranks of a host share, and that release() leaves alone. A rank writes to its own part, and reads
-// those of others at any time. Thread-safe. A call is looked for, and written, in one of eight places, which follow
-// from its channel and fingerprint: the newest takes the place of the one that was made longest ago.
+// those of others at any time. Thread-safe. Channel and fingerprint of a call give eight places for it. The newest call
+// takes the place of the one that was made longest ago.
 class CallBoard {
  public:
   // Collective. Where ranks share no memory, a rank finds its own calls alone.
@@ -38,8 +38,7 @@ class CallBoard {
   void note(std::uint32_t channel, const CallName& call);
   // The same of a fingerprint that stands for other words every time.
   void note_anew(std::uint32_t channel, const CallName& call);
-  // What `rank` has called on the channel: where no call has this fingerprint, the newest that differs from it in its
-  // counts.
+  // The call of `rank` on the channel that has this fingerprint, else the newest that differs from it in its counts.
   struct Match {
     CallWords words;
     bool other_counts;

@@ -136,9 +136,12 @@ std::string unnamed(std::uint32_t fingerprint) {
 
 }  // namespace
 
+std::optional<CallBoard::Match> GroupState::find_call(int world_rank, std::uint32_t fingerprint) const {
+  return communicator_.board().find(world_rank, static_cast<std::uint32_t>(id_), fingerprint);
+}
+
 std::string GroupState::name_of(std::uint32_t fingerprint) const {
-  const CallBoard& board = communicator_.board();
-  const auto own = board.find(communicator_.rank(), static_cast<std::uint32_t>(id_), fingerprint);
+  const auto own = find_call(communicator_.rank(), fingerprint);
   const std::string text = own ? own->words.text() : "";
   return !text.empty() ? text : unnamed(fingerprint);
 }
@@ -146,11 +149,10 @@ std::string GroupState::name_of(std::uint32_t fingerprint) const {
 // Calls in which counts alone differ have one name, so it is said that they do.
 std::string GroupState::name_of(std::uint32_t fingerprint, int peer) const {
   if (fingerprint != kRejectedCall) {
-    const CallBoard& board = communicator_.board();
-    const auto own = board.find(communicator_.rank(), static_cast<std::uint32_t>(id_), fingerprint);
+    const auto own = find_call(communicator_.rank(), fingerprint);
     if (own) return own->words.text() + (own->other_counts ? ", with other counts," : "");
   }
-  const auto theirs = communicator_.board().find(peer, static_cast<std::uint32_t>(id_), fingerprint);
+  const auto theirs = find_call(peer, fingerprint);
   const std::string text = theirs ? theirs->words.text() : "";
   if (!text.empty()) return text;
   return fingerprint == kRejectedCall ? "a call that it rejected" : unnamed(fingerprint);

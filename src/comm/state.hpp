@@ -75,6 +75,8 @@ class GroupState {
     std::chrono::system_clock::time_point time;
     CallWords words;
   };
+  std::optional<CallBoard::Match> find_call(int world_rank, std::uint32_t fingerprint) const;
+
   mutable std::mutex mutex_;                     // status() may be asked from any thread
   std::array<RecentCall, kRecentCalls> recent_;  // by number
   std::uint64_t calls_ = 0;

@@ -1,4 +1,4 @@
-// What lives in a communicator beside its groups: it has a window of its own, which goes and comes with the others.
+// A tenant lives in a communicator beside its groups. It has a window of its own, which goes and comes with the others.
 #pragma once
 
 #include <cstddef>

@@ -15,7 +15,7 @@ void* counted(std::size_t bytes) {
 
 }  // namespace
 
-// Of the whole program of the tests: those of this thread are counted.
+// These serve the whole program of the tests, and count for each thread.
 void* operator new(std::size_t bytes) {
   return counted(bytes);
 }

@@ -145,8 +145,7 @@ class AllReduce : public detail::GroupCall {
                                  .crews = static_cast<std::uint32_t>(plan_.crews),
                                  .apart = plan_.apart}),
            .blocks = plan_.blocks,
-           .threads = plan_.threads,
-           .stream = stream()});
+           .threads = plan_.threads});
       done += count;
     } while (done < args_.count);
   }

@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <cstdint>
-#include <optional>
 
 #include "base/fingerprint.hpp"
 #include "comm/call.hpp"
@@ -77,18 +76,21 @@ detail::ExchangeGridArgs grid_args(const ExchangeState& exchange, std::uint32_t 
           .most_blocks = channel.communicator().max_blocks()};
 }
 
+constexpr const char* name(ExchangeTurns::Side side) {
+  return side == ExchangeTurns::Side::dispatch ? "dispatch" : "combine";
+}
+
 struct ExchangeWords {
   static constexpr std::string_view kKind = "exchange";
   ExchangeTurns::Side side;
   bool wait;
   std::uint32_t tag;
   std::string text() const {
-    const char* const operation = side == ExchangeTurns::Side::dispatch ? "dispatch" : "combine";
-    return wait ? fmt::format("{}, its wait", operation) : fmt::format("{} tag {}", operation, tag);
+    return wait ? fmt::format("{}, its wait", name(side)) : fmt::format("{} tag {}", name(side), tag);
   }
 };
 
-// A dispatch or a combine, or a part of one. Members are used by the path of the call in the order of their names here.
+// A dispatch or a combine, or a part of one.
 template <ExchangeTurns::Side side, class Args>
 class HalfCall : public detail::GroupCall {
  public:
@@ -98,7 +100,7 @@ class HalfCall : public detail::GroupCall {
   GroupState& channel() const {
     return side == ExchangeTurns::Side::dispatch ? exchange_.dispatch_channel() : exchange_.combine_channel();
   }
-  // What is to be waited for, once the call has been made.
+  // The call that a wait continues, once it has been made.
   detail::SentCall sent() const { return sent_; }
 
  protected:
@@ -110,8 +112,7 @@ class HalfCall : public detail::GroupCall {
     dispatch.communicator().fabric().check_stream(stream());
   }
   detail::CallName begin(Ticket ticket) {
-    constexpr const char* operation = side == ExchangeTurns::Side::dispatch ? "dispatch" : "combine";
-    sent_ = {ticket, detail::fingerprint(operation, args_.tag)};
+    sent_ = {ticket, detail::fingerprint(name(side), args_.tag)};
     return {sent_.fingerprint, ExchangeWords{.side = side, .wait = false, .tag = args_.tag}};
   }
   detail::CallName resume() const {
@@ -177,8 +178,7 @@ class Dispatch : public HalfCall<ExchangeTurns::Side::dispatch, DispatchArgs> {
                                                    .local_ids = args_.output_ids,
                                                    .local_weights = args_.output_weights}),
          .blocks = grid.blocks,
-         .threads = grid.threads,
-         .stream = stream()});
+         .threads = grid.threads});
   }
 };
 
@@ -211,11 +211,6 @@ class Combine : public HalfCall<ExchangeTurns::Side::combine, CombineArgs> {
     }
   }
 
-  // Asked once, as each question under capture keeps the fabric.
-  bool kept() {
-    if (!kept_) kept_ = detail::is_kept(group(), stream());
-    return *kept_;
-  }
   detail::CallName plan(bool) {
     if constexpr (part == Part::wait) return resume();
     return begin(args_.ticket);
@@ -238,12 +233,8 @@ class Combine : public HalfCall<ExchangeTurns::Side::combine, CombineArgs> {
                                                    .source_wait_ns = args_.source_wait_ns,
                                                    .dispatch_admitted = exchange_.dispatch_admitted()}),
          .blocks = grid.blocks,
-         .threads = grid.threads,
-         .stream = stream()});
+         .threads = grid.threads});
   }
-
- private:
-  std::optional<bool> kept_;
 };
 
 }  // namespace

@@ -25,11 +25,7 @@ class Barrier : public detail::GroupCall {
   detail::CallName plan(bool) const { return name(); }
   template <class Run>
   void each_step(Run run) const {
-    run({.call = {},
-         .bound = detail::find_kernel(detail::BarrierQuery{}).with({}),
-         .blocks = 1,
-         .threads = 128,
-         .stream = stream()});
+    run({.call = {}, .bound = detail::find_kernel(detail::BarrierQuery{}).with({}), .blocks = 1, .threads = 128});
   }
 
  private:

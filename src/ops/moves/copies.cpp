@@ -81,8 +81,8 @@ struct EqualWords {
   std::string text() const {
     const std::string from = operation == EqualCopy::broadcast ? fmt::format(" root {}", root) : "";
     const auto number = std::min<std::size_t>(static_cast<std::size_t>(operation), std::size(kRanges) - 1);
-    return fmt::format("{} {} rows of {} bytes{}{}{} tag {}", kRanges[number] + 6, rows, row_bytes, from, place.text(),
-                       detail::carrier(direct), tag);
+    return fmt::format("{} {} rows of {} bytes{}{}{} tag {}", detail::operation_in(kRanges[number]), rows, row_bytes,
+                       from, place.text(), detail::carrier(direct), tag);
   }
 };
 
@@ -121,7 +121,7 @@ class CopyEqual : public detail::GroupCall {
     } else {
       work = detail::NcclBroadcast{input_.data, args_.output, message, args_.root};
     }
-    return {.name = name(detail::SymmetricPlace(channel())), .work = work};
+    return {.name = name(), .work = work};
   }
 
   detail::CallName plan(bool) {
@@ -133,7 +133,7 @@ class CopyEqual : public detail::GroupCall {
                                    .sent = all_send ? message * static_cast<std::uint64_t>(channel().size()) : message,
                                    .symmetric = in_symmetric_.found(),
                                    .launch = args_.launch});
-    return name(in_symmetric_);
+    return name();
   }
 
   template <class Run>
@@ -155,11 +155,7 @@ class CopyEqual : public detail::GroupCall {
                     .output_stride = output_.stride}}};
     const bool whole = detail::rows_may_be_whole(input_.data, args_.row_bytes, input_.stride) &&
                        detail::rows_may_be_whole(output_.data, args_.row_bytes, output_.stride);
-    run({.call = {},
-         .bound = in_symmetric_.serve(work, whole),
-         .blocks = plan_.blocks,
-         .threads = plan_.threads,
-         .stream = stream()});
+    run({.call = {}, .bound = in_symmetric_.serve(work, whole), .blocks = plan_.blocks, .threads = plan_.threads});
   }
 
  private:
@@ -189,16 +185,18 @@ class CopyEqual : public detail::GroupCall {
     if constexpr (operation == EqualCopy::broadcast) return static_cast<std::uint32_t>(args_.root);
     return 0;
   }
-  detail::CallName name(const detail::SymmetricPlace& place) const {
+  // Of a call by NCCL nothing lies in symmetric memory.
+  detail::CallName name() const {
     const std::uint64_t rows = args_.rows, row_bytes = args_.row_bytes;
-    return {place.mark(detail::fingerprint(detail::name_of_operation<CopyEqual>(), rows, row_bytes, root(), args_.tag)),
+    return {in_symmetric_.mark(
+                detail::fingerprint(detail::name_of_operation<CopyEqual>(), rows, row_bytes, root(), args_.tag)),
             EqualWords{.operation = operation,
                        .direct = channel().direct(),
                        .root = root(),
                        .tag = args_.tag,
                        .rows = rows,
                        .row_bytes = row_bytes,
-                       .place = place.words()}};
+                       .place = in_symmetric_.words()}};
   }
 
   const Args& args_;
@@ -233,8 +231,7 @@ class GatherV : public detail::GroupCall {
     run({.call = {},
          .bound = in_symmetric_.serve(work_, all_whole_),
          .blocks = plan_.blocks,
-         .threads = plan_.threads,
-         .stream = stream()});
+         .threads = plan_.threads});
   }
 
  private:

@@ -102,8 +102,7 @@ class GatherCounts : public detail::GroupCall {
     run({.call = {},
          .bound = detail::find_kernel(detail::CountsQuery{}).with(work),
          .blocks = 2,
-         .threads = static_cast<int>(std::clamp<std::size_t>((lines + 31) / 32 * 32, 64, detail::kMoveThreads)),
-         .stream = stream()});
+         .threads = static_cast<int>(std::clamp<std::size_t>((lines + 31) / 32 * 32, 64, detail::kMoveThreads))});
   }
 
  private:

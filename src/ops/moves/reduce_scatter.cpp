@@ -39,7 +39,7 @@ struct ScatterVWords {
   }
 };
 
-// What the two forms have in common.
+// The part that the two forms have in common.
 template <class Args, class Shares>
 class Scatter : public detail::GroupCall {
  public:
@@ -57,8 +57,7 @@ class Scatter : public detail::GroupCall {
                                            .input_stride = input_.stride,
                                            .output_stride = output_.stride}),
          .blocks = plan_.blocks,
-         .threads = plan_.threads,
-         .stream = stream()});
+         .threads = plan_.threads});
   }
 
  protected:
@@ -119,8 +118,8 @@ class ScatterTensor : public Scatter<ReduceScatterArgs, detail::EqualShares> {
   }
   bool wants_nccl() const { return false; }
   detail::NcclPlan by_nccl() const {
-    detail::check_side_by_side(channel(), "reduce_scatter_tensor", input_);
-    detail::check_side_by_side(channel(), "reduce_scatter_tensor", output_);
+    detail::check_side_by_side(channel(), detail::name_of_operation<ScatterTensor>(), input_);
+    detail::check_side_by_side(channel(), detail::name_of_operation<ScatterTensor>(), output_);
     return {.name = name(),
             .work = detail::NcclReduceScatter{args_.input, args_.output, args_.rows * args_.width, args_.type}};
   }

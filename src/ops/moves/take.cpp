@@ -98,8 +98,7 @@ class TakeRows : public detail::GroupCall {
                              .output_stride = output_.stride,
                              .output_rows = args_.output_rows}),
          .blocks = blocks_for(channel(), output_.payload()),
-         .threads = detail::kMoveThreads,
-         .stream = stream()});
+         .threads = detail::kMoveThreads});
   }
 
  private:

@@ -259,11 +259,7 @@ class AllReduceRmsNorm : public detail::GroupCall {
                                                    .casts = !by_pieces && work_.scaling != detail::RowScaling::none,
                                                    .keeps_own = plan_.keeps_own});
     const auto reduce = [&](const detail::NormWork& part) {
-      run({.call = {},
-           .bound = fused.with(part),
-           .blocks = plan_.blocks,
-           .threads = plan_.threads,
-           .stream = stream()});
+      run({.call = {}, .bound = fused.with(part), .blocks = plan_.blocks, .threads = plan_.threads});
     };
     if (!by_pieces) {
       std::size_t done = 0;
@@ -279,8 +275,7 @@ class AllReduceRmsNorm : public detail::GroupCall {
     run({.call = {},
          .bound = detail::find_kernel(detail::NormRowsQuery{.type = args_.type}).with(steps.norm()),
          .blocks = plan_.norm_blocks,
-         .threads = plan_.norm_threads,
-         .stream = stream()});
+         .threads = plan_.norm_threads});
   }
 
  private:

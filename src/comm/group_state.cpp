@@ -42,7 +42,7 @@ void GroupState::arm(std::optional<std::uint32_t> first_epoch, bool moved) {
     // A graph that was replayed beside release(), which nobody may do, ended in some of its blocks alone.
     local.begin_at(newest_epoch(local));
     // A send whose wait will not come was a call: some peers may have waited for theirs, and count it.
-    if (local.busy == kSent) local.begin_at(local.epochs[0].value + 1);
+    if (local.busy != kIdle && local.busy != kBusy) local.begin_at(local.epochs[0].value + 1);
     local.busy = kIdle;
   }
 

@@ -13,12 +13,12 @@ namespace weft::detail {
 
 inline constexpr std::uint32_t kThreadBlocks = 2;  // the control block and one for data
 
-// Calls `run.template operator()<phase>()` for the phases of a part of an algorithm, until one returns false. Whether
+// Calls `run.template operator()<phase>()` for the `phases` of an algorithm, until one returns false. Whether
 // all returned true.
 template <class A, class Run>
-bool for_phases(Part part, Run&& run) {
+bool for_phases(Phases phases, Run&& run) {
   return [&]<int... phase>(std::integer_sequence<int, phase...>) {
-    return ((!has_phase(part, phase) || run.template operator()<phase>()) && ...);
+    return ((!phases.has(phase) || run.template operator()<phase>()) && ...);
   }
   (std::make_integer_sequence<int, A::kPhases>{});
 }
@@ -28,23 +28,23 @@ bool for_phases(Part part, Run&& run) {
 template <class A, class T>
 bool run_blocks(std::array<T, kThreadBlocks> team, const Call& call, const typename A::Work& work) {
   static_assert(T::kMostBlocks >= kThreadBlocks);
-  const Part part = part_of<A>(work);
+  const Phases phases = phases_of<A>(work);
   std::array<Session, kThreadBlocks> session{approach(team[0], call), approach(team[1], call)};
   for (std::uint32_t block = 0; block < kThreadBlocks; ++block) {
-    if (!enter(team[block], session[block], ask(team[block], session[block]), part)) return false;
+    if (!enter(team[block], session[block], ask(team[block], session[block]), phases)) return false;
   }
   // Before anything is sent, unlike on a GPU, whose data blocks cannot know: two threads would write to the same slots.
   if (!alone(team[0], session[0], 0)) return false;
   const std::array<typename A::Places, kThreadBlocks> places{A::places(team[0], call, work),
                                                              A::places(team[1], call, work)};
   std::array early{A::early(team[0], session[0], work, places[0]), A::early(team[1], session[1], work, places[1])};
-  const bool good = for_phases<A>(part, [&]<int phase>() {
+  const bool good = for_phases<A>(phases, [&]<int phase>() {
     for (std::uint32_t block = 0; block < kThreadBlocks; ++block) {
       if (!A::template run<phase>(team[block], session[block], work, places[block], early[block])) return false;
     }
     return true;
   });
-  for (std::uint32_t block = 0; block < kThreadBlocks; ++block) leave(team[block], session[block], part);
+  for (std::uint32_t block = 0; block < kThreadBlocks; ++block) leave<A>(team[block], session[block], phases);
   return good;
 }
 

@@ -12,9 +12,9 @@ namespace weft::detail {
 
 template <class A, class T, class Early, int... phase>
 __device__ __forceinline__ void run_phases(T& team, const Session& session, const typename A::Places& places,
-                                           Early& early, const typename A::Work& work, Part part,
+                                           Early& early, const typename A::Work& work, Phases phases,
                                            std::integer_sequence<int, phase...>) {
-  static_cast<void>(((!has_phase(part, phase) || A::template run<phase>(team, session, work, places, early)) && ...));
+  static_cast<void>(((!phases.has(phase) || A::template run<phase>(team, session, work, places, early)) && ...));
 }
 
 // Who an algorithm takes for a block: the block, or a crew of it where the algorithm says how many there are.
@@ -39,10 +39,10 @@ __global__ void __launch_bounds__(kMaxThreads<A>, 1)
   ptx::launch_successor();
   const Entry entry = ask(block, session);
   auto early = A::early(team, session, work, places);
-  const Part part = part_of<A>(work);
-  if (!enter_as<A>(block, session, entry, part, work)) return;
-  run_phases<A>(team, session, places, early, work, part, std::make_integer_sequence<int, A::kPhases>{});
-  leave(block, session, part);
+  const Phases phases = phases_of<A>(work);
+  if (!enter_as<A>(block, session, entry, phases, work)) return;
+  run_phases<A>(team, session, places, early, work, phases, std::make_integer_sequence<int, A::kPhases>{});
+  leave<A>(block, session, phases);
 }
 
 template <class A>

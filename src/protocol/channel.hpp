@@ -149,10 +149,18 @@ inline constexpr std::uint32_t kRejectedCall = 0x4a454354u;
 // Of a kernel that is told nothing but its call.
 struct NoWork {};
 
-// Which part of a call a launch makes. A wait follows its send, and nothing else of the group comes between.
-enum class Part : std::uint8_t { whole, send, wait };
+// The phases of a call that a launch makes, from `first` to `last`; beyond the algorithm's last one there is nothing. A
+// call's launches follow each other, and no other call of the group comes between.
+struct Phases {
+  std::uint8_t first = 0, last = 255;
 
-inline constexpr std::uint32_t kIdle = 0, kBusy = 1, kSent = 2;  // a call runs; has been sent and not waited for
+  constexpr bool has(int phase) const { return first <= phase && phase <= last; }
+  constexpr bool end(int phases) const { return last + 1 >= phases; }
+  bool operator==(const Phases&) const = default;
+};
+
+// LocalState::busy: no call is under way; a launch runs; else the phase that the next launch begins with.
+inline constexpr std::uint32_t kIdle = 0, kBusy = 0xffffffffu;
 
 // A block's own word. Every warp of a launch looks at its block's words before it does anything: looks at one line of
 // memory wait for each other, about 0.5 ns each.
@@ -163,7 +171,7 @@ struct alignas(16) BlockWord {
 // State of one group that only its own rank touches.
 struct LocalState {
   std::uint32_t dead;  // 1 once a call of this group has failed
-  std::uint32_t busy;  // what the group is about: kIdle, …
+  std::uint32_t busy;  // kIdle, kBusy, or the next phase of a call whose launches have not made all phases
   // Generation of the window whose calls may begin: those of another one (captured before it was released) end at
   // once. kEnded once a call of the group has failed: later calls send nothing.
   BlockWord admitted[kMaxBlocks];

@@ -235,14 +235,11 @@ WEFT_FN bool wait(T& team, const Session& s, WaitSite site, Ready ready, Late la
   }
 }
 
+// All phases, unless the algorithm says that a work has its own.
 template <class A>
-WEFT_FN Part part_of(const typename A::Work& work) {
-  if constexpr (requires { A::part(work); }) return A::part(work);
-  return Part::whole;
-}
-// The first phase is the send, the rest is the wait.
-WEFT_FN constexpr bool has_phase(Part part, int phase) {
-  return part == Part::whole || (part == Part::send) == (phase == 0);
+WEFT_FN Phases phases_of(const typename A::Work& work) {
+  if constexpr (requires { A::phases(work); }) return A::phases(work);
+  return {};
 }
 
 // Before a call begins: what can be known while the kernel before it still runs.
@@ -279,7 +276,7 @@ WEFT_SLOW void turn_away(T& team, CallId id, std::uint32_t admitted) {
 // communicator meanwhile is seen by the control block (handshake.hpp) and by every wait; reading that word here would
 // put one more dependent load before the first store.
 template <Team T>
-WEFT_FN bool enter(T& team, Session& s, const Entry& entry, Part part) {
+WEFT_FN bool enter(T& team, Session& s, const Entry& entry, Phases phases) {
   s.epoch = entry.epoch;
   const std::uint32_t admitted = entry.admitted;
   if (admitted != s.call->generation) {
@@ -287,7 +284,7 @@ WEFT_FN bool enter(T& team, Session& s, const Entry& entry, Part part) {
     return false;
   }
   if (team.block_rank() == 0 && team.thread_rank() == 0) {
-    s.overlapped = team.exchange(&s.call->local->busy, kBusy) != (part == Part::wait ? kSent : kIdle);
+    s.overlapped = team.exchange(&s.call->local->busy, kBusy) != phases.first;
   }
   return true;
 }
@@ -305,16 +302,16 @@ WEFT_FN constexpr Together together_in([[maybe_unused]] const typename A::Work& 
 
 // Begins a call with those who must begin it together.
 template <class A, Team T>
-WEFT_FN bool enter_as(T& team, Session& s, const Entry& entry, Part part, const typename A::Work& work) {
+WEFT_FN bool enter_as(T& team, Session& s, const Entry& entry, Phases phases, const typename A::Work& work) {
   const Together who = together_in<A, T>(work);
-  const bool entered = enter(team, s, entry, part);
+  const bool entered = enter(team, s, entry, phases);
   if (who == Together::block) return team.all(entered);
   if (who == Together::warp) return team.all_lanes(entered);
   return entered;
 }
 
-// False, with a report, when another call of the group was running on this rank when this one began; or had been sent
-// and not waited for; or when this one is a wait and nothing was sent.
+// False, with a report, when another launch of the group was running on this rank when this one began, or when this
+// one does not begin with the phase that comes next.
 template <Team T>
 WEFT_FN bool alone(T& team, const Session& s, std::uint32_t phase) {
   if (!s.overlapped) return true;
@@ -323,15 +320,15 @@ WEFT_FN bool alone(T& team, const Session& s, std::uint32_t phase) {
 }
 
 // Ends a call: this block's epoch moves on, and block 0 takes along the words of blocks that this launch did not have,
-// so that the next one may have any grid. A send leaves the epochs to its wait.
-template <Team T>
-WEFT_FN void leave(T& team, const Session& s, Part part) {
+// so that the next one may have any grid. The launch that makes the last phase moves the epochs.
+template <class A, Team T>
+WEFT_FN void leave(T& team, const Session& s, Phases phases) {
   static_assert(T::kMostBlocks <= kMaxBlocks);
   team.sync();
-  if (part == Part::send) {
+  if (!phases.end(A::kPhases)) {
     if (team.block_rank() != 0 || team.thread_rank() != 0) return;
     static_cast<void>(alone(team, s, 0));  // no wait of this launch asks
-    team.store(&s.call->local->busy, kSent);
+    team.store(&s.call->local->busy, phases.last + 1u);
     return;
   }
   const std::uint32_t next = s.epoch + 1;

@@ -105,7 +105,7 @@ std::vector<std::uint32_t>& AllReduceProgram::make_tensors(unsigned call, unsign
 
 void AllReduceProgram::fill(unsigned call, unsigned rank) {
   const CallSetup& spec = setup_.call(call, rank);
-  if (spec.part == detail::Part::wait) {
+  if (!spec.phases.has(0)) {
     tensors(call, rank).kernel = tensors(static_cast<unsigned>(spec.of), rank).wait;
     return;
   }

@@ -22,10 +22,11 @@ void run_thread(Machine& machine, Place place, const detail::Call& call, const t
   const typename A::Places places = A::places(team, call, work);
   const detail::Entry entry = ask(team, session);
   auto early = A::early(team, session, work, places);
-  const detail::Part part = detail::part_of<A>(work);
-  if (!enter_as<A>(team, session, entry, part, work)) return;
-  detail::for_phases<A>(part, [&]<int phase>() { return A::template run<phase>(team, session, work, places, early); });
-  leave(team, session, part);
+  const detail::Phases phases = detail::phases_of<A>(work);
+  if (!enter_as<A>(team, session, entry, phases, work)) return;
+  detail::for_phases<A>(phases,
+                        [&]<int phase>() { return A::template run<phase>(team, session, work, places, early); });
+  detail::leave<A>(team, session, phases);
 }
 
 template <class A, int unit>

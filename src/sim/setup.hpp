@@ -93,18 +93,16 @@ struct CallSetup {
   int only = -1;     // this rank alone does it: the replay of a recording that is stale
   // Dispatch: the experts of each rank's tokens, one token behind the other; the last list serves the other ranks.
   std::vector<std::vector<std::int64_t>> ids = {};
-  bool wide_ids = false;                    // … which are given as 64 bits
-  bool discard = false;                     // dispatch: as in DispatchArgs
-  bool residual = false;                    // combine: there is one
-  detail::Part part = detail::Part::whole;  // dispatch and combine
-  int of = -1;  // combine: the call that was its dispatch; a wait: its send; rms_norm: the first step
+  bool wide_ids = false;       // … which are given as 64 bits
+  bool discard = false;        // dispatch: as in DispatchArgs
+  bool residual = false;       // combine: there is one
+  detail::Phases phases = {};  // of dispatch and combine
+  int of = -1;                 // combine: the call that was its dispatch; a wait: its send; rms_norm: the first step
   std::shared_ptr<const Trial> trial = {};
   int after = -1;  // begins on each rank when this call of another stream has ended there
 
   // The wait for what was sent does not, and neither does what one rank does alone.
-  bool begins_epoch() const {
-    return act == Act::call && part != detail::Part::wait && !alone && moving != Moving::rejection;
-  }
+  bool begins_epoch() const { return act == Act::call && phases.has(0) && !alone && moving != Moving::rejection; }
 };
 
 // Which numbers: plain ones; those that tell orders of summation apart; or full of sentinels, zeros of both signs and

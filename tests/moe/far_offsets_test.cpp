@@ -143,7 +143,7 @@ TEST_P(MoeFarOffsets, RowsOfWindowsAndOutputs) {
       run(mine, mine.dispatch,
           find_kernel(DispatchQuery{args.type, mine.shape.cast, mine.shape.scale_order})
               .with({.exchange = mine.view(),
-                     .part = Part::whole,
+                     .phases = kJoined,
                      .input = mine.input.data(),
                      .scales = scales.data(),
                      .ids = ids.data(),
@@ -175,7 +175,7 @@ TEST_P(MoeFarOffsets, RowsOfWindowsAndOutputs) {
       run(mine, mine.combine,
           find_kernel(CombineQuery{DataType::bf16, kRanks})
               .with({.exchange = mine.view(),
-                     .part = Part::whole,
+                     .phases = kJoined,
                      .senders = 0,
                      .pairs = true,
                      .input = mine.output.data(),

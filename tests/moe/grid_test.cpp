@@ -15,8 +15,8 @@ ExchangeShape shape_of(const ExchangeArgs& args, std::uint32_t ranks) {
 // DeepSeek-V3 on 8 ranks with 133 blocks.
 struct Grids {
   ExchangeShape shape = shape_of({.tokens = 128, .hidden = 7168, .experts = 256, .top_k = 8, .cast = RowCast::fp8}, 8);
-  ExchangeGridArgs args(std::uint32_t tokens, Part part = Part::whole, Launch launch = {}) const {
-    return {.shape = shape, .ranks = 8, .tokens = tokens, .part = part, .launch = launch, .most_blocks = 133};
+  ExchangeGridArgs args(std::uint32_t tokens, Phases phases = kJoined, Launch launch = {}) const {
+    return {.shape = shape, .ranks = 8, .tokens = tokens, .phases = phases, .launch = launch, .most_blocks = 133};
   }
 };
 
@@ -40,7 +40,7 @@ TEST(MoeGrid, FollowsTheTokensOfThisRank) {
 // Others may send it as many rows as there can be.
 TEST(MoeGrid, OfARankWithoutTokensIsForAllThatOthersMayHave) {
   const Grids of;
-  for (const Part part : {Part::whole, Part::wait}) {
+  for (const Phases phases : {kJoined, kWait}) {
     const ExchangeGrid most = dispatch_grid(of.args(128, part));
     expect_grid(dispatch_grid(of.args(0, part)), most.blocks, most.threads);
   }
@@ -55,13 +55,13 @@ TEST(MoeGrid, HasWarpsThatOnlySendWhereRowsAreMany) {
   EXPECT_EQ(dispatch_grid(of.args(512)).senders, 2u);
   EXPECT_EQ(combine_grid(of.args(127)).senders, 0u);
   EXPECT_EQ(combine_grid(of.args(128)).senders, 8u);
-  EXPECT_EQ(combine_grid(of.args(128, Part::whole, {.threads = 64})).senders, 1u);
-  EXPECT_EQ(combine_grid(of.args(128, Part::whole, {.threads = 32})).senders, 0u);
+  EXPECT_EQ(combine_grid(of.args(128, kJoined, {.threads = 64})).senders, 1u);
+  EXPECT_EQ(combine_grid(of.args(128, kJoined, {.threads = 32})).senders, 0u);
   ExchangeGridArgs two = of.args(1024);
   two.ranks = 2;
   EXPECT_EQ(dispatch_grid(two).senders, 0u);
   EXPECT_EQ(combine_grid(two).senders, 0u);
-  for (const Part part : {Part::send, Part::wait}) {
+  for (const Phases phases : {kSend, kWait}) {
     EXPECT_EQ(dispatch_grid(of.args(1024, part)).senders, 0u);
     EXPECT_EQ(combine_grid(of.args(1024, part)).senders, 0u);
   }
@@ -72,15 +72,15 @@ TEST(MoeGrid, HasWarpsThatOnlySendWhereRowsAreMany) {
 // What it sends is the counts of 256 experts, by fours.
 TEST(MoeGrid, OfASendIsForWhatIsSent) {
   const Grids of;
-  expect_grid(dispatch_grid(of.args(0, Part::send)), 16 + 1, 128);
-  expect_grid(dispatch_grid(of.args(2, Part::send)), 24 + 1, 128);
+  expect_grid(dispatch_grid(of.args(0, kSend)), 16 + 1, 128);
+  expect_grid(dispatch_grid(of.args(2, kSend)), 24 + 1, 128);
 }
 
 TEST(MoeGrid, IsTheCallersWhereHeSaysSo) {
   const Grids of;
-  expect_grid(dispatch_grid(of.args(128, Part::whole, {.blocks = 7, .threads = 96})), 7, 96);
-  expect_grid(combine_grid(of.args(1, Part::whole, {.blocks = 7})), 7, 128);
-  expect_grid(combine_grid(of.args(1, Part::whole, {.threads = 256})), 28 + 1, 256);
+  expect_grid(dispatch_grid(of.args(128, kJoined, {.blocks = 7, .threads = 96})), 7, 96);
+  expect_grid(combine_grid(of.args(1, kJoined, {.blocks = 7})), 7, 128);
+  expect_grid(combine_grid(of.args(1, kJoined, {.threads = 256})), 28 + 1, 256);
 }
 
 }  // namespace

@@ -142,7 +142,7 @@ std::string run_exchange(detail::far::ExchangeRank& mine, const detail::far::Far
   }
   detail::DispatchWork dispatch{};
   dispatch.exchange = mine.view();
-  dispatch.part = detail::Part::whole;
+  dispatch.phases = detail::kJoined;
   dispatch.input = mine.input.data();
   dispatch.ids = ids.data();
   dispatch.tokens = kTokens;
@@ -152,7 +152,7 @@ std::string run_exchange(detail::far::ExchangeRank& mine, const detail::far::Far
   call_blocks<detail::MoeDispatch<detail::ExactRow>>(mine.call(mine.dispatch), dispatch);
   detail::CombineWork combine{};
   combine.exchange = mine.view();
-  combine.part = detail::Part::whole;
+  combine.phases = detail::kJoined;
   combine.pairs = true;
   combine.input = mine.output.data();
   combine.output = mine.result.data();

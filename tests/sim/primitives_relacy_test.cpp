@@ -158,7 +158,7 @@ void flow_one_way(Cells& cells, std::uint32_t rank) {
   const detail::Call call = self.call();
   RelacyTeam team(cells, 1);
   detail::Session session = approach(team, call);
-  RL_ASSERT(enter(team, session, ask(team, session), detail::Part::whole));
+  RL_ASSERT(enter(team, session, ask(team, session), {}));
   const detail::Flow flow = detail::Route{&session, false}.wide();
   for (std::uint32_t chunk = 0; chunk < 2 * kSlots; ++chunk) {
     detail::Pack* const slot = flow.slot(1, chunk, 0);

@@ -46,6 +46,7 @@ Plan plan_all_reduce(const PlanQuery& query);
 // Threads of a crew that moves chunks (docs/notes).
 inline constexpr int kCrewThreads = 128;
 constexpr int crews_of(int threads) {
+  static_assert(1024 / kCrewThreads <= kMostCrews);
   return threads % kCrewThreads == 0 ? threads / kCrewThreads : 1;
 }
 

@@ -18,7 +18,10 @@ using detail::ExchangeShape;
 using detail::ExchangeState;
 using detail::ExchangeTurns;
 using detail::GroupState;
-using detail::Part;
+using detail::kJoined;
+using detail::kSend;
+using detail::kWait;
+using detail::Phases;
 using detail::require;
 
 void check_tensor(const GroupState& group, const char* name, const void* data, std::size_t alignment) {
@@ -65,13 +68,13 @@ void check_inputs(const GroupState& group, const ExchangeShape& shape, const Dis
   if (shape.weighted) check_tensor(group, "topk_weights", args.topk_weights, 4);
 }
 
-detail::ExchangeGridArgs grid_args(const ExchangeState& exchange, std::uint32_t tokens, Part part,
+detail::ExchangeGridArgs grid_args(const ExchangeState& exchange, std::uint32_t tokens, Phases phases,
                                    const Launch& launch) {
   const GroupState& channel = exchange.dispatch_channel();
   return {.shape = exchange.shape(),
           .ranks = static_cast<std::uint32_t>(channel.size()),
           .tokens = tokens,
-          .part = part,
+          .phases = phases,
           .launch = launch,
           .most_blocks = channel.communicator().max_blocks()};
 }
@@ -124,11 +127,11 @@ class HalfCall : public detail::GroupCall {
   detail::SentCall sent_{};
 };
 
-template <Part part>
+template <Phases phases>
 class Dispatch : public HalfCall<ExchangeTurns::Side::dispatch, DispatchArgs> {
  public:
-  static constexpr const char* kRange = part == Part::wait ? "weft::dispatch_wait" : "weft::dispatch";
-  static constexpr bool kPeersWait = part != Part::wait;
+  static constexpr const char* kRange = phases == kWait ? "weft::dispatch_wait" : "weft::dispatch";
+  static constexpr bool kPeersWait = phases != kWait;
   using HalfCall::HalfCall;
   Dispatch(const Group& group, ExchangeState& exchange, const DispatchArgs& args, Ticket ticket)
       : HalfCall(group, exchange, args) {
@@ -137,9 +140,9 @@ class Dispatch : public HalfCall<ExchangeTurns::Side::dispatch, DispatchArgs> {
 
   void check() {
     check_call(detail::name_of_operation<Dispatch>());
-    if (part != Part::wait) check_inputs(channel(), exchange_.shape(), args_);
-    if (part != Part::send) check_outputs(channel(), exchange_.shape(), args_);
-    if constexpr (part == Part::wait) {
+    if (phases != kWait) check_inputs(channel(), exchange_.shape(), args_);
+    if (phases != kSend) check_outputs(channel(), exchange_.shape(), args_);
+    if constexpr (phases == kWait) {
       sent_ = exchange_.turns().sent(ExchangeTurns::Side::dispatch, sent_.ticket);
     } else {
       exchange_.turns().check_nothing_sent(ExchangeTurns::Side::dispatch);
@@ -147,19 +150,19 @@ class Dispatch : public HalfCall<ExchangeTurns::Side::dispatch, DispatchArgs> {
   }
 
   detail::CallName plan(bool kept) {
-    if constexpr (part == Part::wait) return resume();
+    if constexpr (phases == kWait) return resume();
     return begin(exchange_.turns().take_generation(args_.tokens, kept));
   }
 
   template <class Run>
   void each_step(Run run) const {
     const Ticket ticket = sent_.ticket;
-    const detail::ExchangeGrid grid = detail::dispatch_grid(grid_args(exchange_, ticket.tokens, part, args_.launch));
+    const detail::ExchangeGrid grid = detail::dispatch_grid(grid_args(exchange_, ticket.tokens, phases, args_.launch));
     const ExchangeShape& shape = exchange_.shape();
     const detail::DispatchQuery query{.type = exchange_.args().type, .cast = shape.cast, .order = shape.scale_order};
     run({.call = {},
          .bound = detail::find_kernel(query).with({.exchange = exchange_.view(ticket.generation),
-                                                   .part = part,
+                                                   .phases = phases,
                                                    .input = args_.input,
                                                    .scales = args_.scales,
                                                    .ids = args_.topk_ids,
@@ -191,40 +194,40 @@ void check_combine_output(const ExchangeState& exchange, const CombineArgs& args
   if (args.source_wait_ns != nullptr) check_tensor(group, "source_wait_ns", args.source_wait_ns, 8);
 }
 
-template <Part part>
+template <Phases phases>
 class Combine : public HalfCall<ExchangeTurns::Side::combine, CombineArgs> {
  public:
-  static constexpr const char* kRange = part == Part::wait ? "weft::combine_wait" : "weft::combine";
-  static constexpr bool kPeersWait = part != Part::wait;
+  static constexpr const char* kRange = phases == kWait ? "weft::combine_wait" : "weft::combine";
+  static constexpr bool kPeersWait = phases != kWait;
   using HalfCall::HalfCall;
 
   void check() {
     check_call(detail::name_of_operation<Combine>());
-    if constexpr (part == Part::wait) {
+    if constexpr (phases == kWait) {
       sent_ = exchange_.turns().sent(ExchangeTurns::Side::combine, args_.ticket);
       check_combine_output(exchange_, args_);
     } else {
       exchange_.turns().check_combine(args_.ticket, kept());
       if (exchange_.shape().local != 0) check_tensor(channel(), "input", args_.input, 16);
-      if (part == Part::whole) check_combine_output(exchange_, args_);
+      if (phases == kJoined) check_combine_output(exchange_, args_);
       exchange_.turns().check_nothing_sent(ExchangeTurns::Side::combine);
     }
   }
 
   detail::CallName plan(bool) {
-    if constexpr (part == Part::wait) return resume();
+    if constexpr (phases == kWait) return resume();
     return begin(args_.ticket);
   }
 
   template <class Run>
   void each_step(Run run) const {
     const detail::ExchangeGrid grid =
-        detail::combine_grid(grid_args(exchange_, args_.ticket.tokens, part, args_.launch));
+        detail::combine_grid(grid_args(exchange_, args_.ticket.tokens, phases, args_.launch));
     const detail::CombineQuery query{.type = exchange_.args().combine_type,
                                      .ranks = static_cast<std::uint32_t>(exchange_.dispatch_channel().size())};
     run({.call = {},
          .bound = detail::find_kernel(query).with({.exchange = exchange_.view(args_.ticket.generation),
-                                                   .part = part,
+                                                   .phases = phases,
                                                    .senders = grid.senders,
                                                    .pairs = grid.pairs,
                                                    .input = args_.input,
@@ -290,38 +293,38 @@ std::size_t Exchange::output_rows() const {
 // Each keeps the exchange, as a call keeps its group.
 Ticket Exchange::dispatch(const DispatchArgs& args) const {
   const auto state = state_;
-  Dispatch<Part::whole> call(group_, *state, args);
+  Dispatch<kJoined> call(group_, *state, args);
   detail::make_call(call);
   return call.sent().ticket;
 }
 Ticket Exchange::dispatch_send(const DispatchArgs& args) const {
   const auto state = state_;
-  Dispatch<Part::send> call(group_, *state, args);
+  Dispatch<kSend> call(group_, *state, args);
   detail::make_call(call);
   state->turns().note_sent(ExchangeTurns::Side::dispatch, call.sent());
   return call.sent().ticket;
 }
 void Exchange::dispatch_wait(Ticket ticket, const DispatchArgs& args) const {
   const auto state = state_;
-  Dispatch<Part::wait> call(group_, *state, args, ticket);
+  Dispatch<kWait> call(group_, *state, args, ticket);
   detail::make_call(call);
   state->turns().note_waited(ExchangeTurns::Side::dispatch);
 }
 
 void Exchange::combine(const CombineArgs& args) const {
   const auto state = state_;
-  Combine<Part::whole> call(group_, *state, args);
+  Combine<kJoined> call(group_, *state, args);
   detail::make_call(call);
 }
 void Exchange::combine_send(const CombineArgs& args) const {
   const auto state = state_;
-  Combine<Part::send> call(group_, *state, args);
+  Combine<kSend> call(group_, *state, args);
   detail::make_call(call);
   state->turns().note_sent(ExchangeTurns::Side::combine, call.sent());
 }
 void Exchange::combine_wait(const CombineArgs& args) const {
   const auto state = state_;
-  Combine<Part::wait> call(group_, *state, args);
+  Combine<kWait> call(group_, *state, args);
   detail::make_call(call);
   state->turns().note_waited(ExchangeTurns::Side::combine);
 }

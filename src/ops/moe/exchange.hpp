@@ -165,9 +165,12 @@ struct ExchangeView {
   RoutingTables tables;                // of the generation
 };
 
+// Dispatch and combine have two phases. A joined call makes both in one launch.
+inline constexpr Phases kSend{.first = 0, .last = 0}, kWait{.first = 1}, kJoined{};
+
 struct DispatchWork {
   ExchangeView exchange;
-  Part part;
+  Phases phases;
   const void* input;
   const void* scales;
   const void* ids;
@@ -190,7 +193,7 @@ struct DispatchWork {
 
 struct CombineWork {
   ExchangeView exchange;
-  Part part;
+  Phases phases;
   std::uint32_t senders;  // of each block's warps, that send while the others receive; 0: all send, then receive
   bool pairs;             // a lane handles two packs of a row at once
   const void* input;

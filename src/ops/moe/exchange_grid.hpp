@@ -19,7 +19,7 @@ struct ExchangeGridArgs {
   const ExchangeShape& shape;
   std::uint32_t ranks;   // of the group
   std::uint32_t tokens;  // of this rank
-  Part part;
+  Phases phases;
   Launch launch;    // what of it is not 0 is taken as it is
   int most_blocks;  // of one call, the control block included
 };

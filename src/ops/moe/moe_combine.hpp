@@ -87,13 +87,13 @@ struct MoeCombine : MoeFrame<CombineWork> {
       if (team.block_rank() == 0) {
         Handshake::send(team, s, p.header);
       } else {
-        if (work.part == Part::whole) early.mine = load_mine(s, work, p);
+        if (work.phases.has(1)) early.mine = load_mine(s, work, p);
         send(team, s, work, p);
       }
       return true;
     } else {
       if (team.block_rank() != 0) {
-        if (work.part == Part::wait) early.mine = load_mine(s, work, p);
+        if (!work.phases.has(0)) early.mine = load_mine(s, work, p);
         return receive(team, s, work, p, early.mine);
       }
       if (!Frame::compare(team, s, p.header, work.source_wait_ns)) return false;

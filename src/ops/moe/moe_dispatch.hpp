@@ -61,7 +61,7 @@ struct MoeDispatch : MoeFrame<DispatchWork> {
   template <Team T>
   static WEFT_FN Early<T> early(T& team, const Session& s, const Work& work, const Places& p) {
     Early<T> early{};
-    if (work.part == Part::wait || !is_there(work)) return early;
+    if (!work.phases.has(0) || !is_there(work)) return early;
     if (team.block_rank() == 0) {
       if (team.thread_rank() == 0) early.waiting = work.exchange.tables.header->waiting;
     } else {

@@ -66,7 +66,7 @@ struct MoeFrame : LoadsNothingEarly {
   static constexpr int kPhases = 2;
   using Handshake = detail::Handshake<0>;
 
-  static WEFT_FN Part part(const Work& work) { return work.part; }
+  static WEFT_FN Phases phases(const Work& work) { return work.phases; }
   // False in a launch that only loads the kernel, on a group that has ended (kernel/cuda_executor.cpp).
   static WEFT_FN bool is_there(const Work& work) { return work.exchange.tables.header != nullptr; }
 

@@ -183,7 +183,7 @@ detail::ExchangeView AllReduceProgram::exchange_view(unsigned dispatch, unsigned
   unsigned earlier = 0;
   for (unsigned call = 0; call < recorded(dispatch); ++call) {
     const CallSetup& spec = setup_.calls[call];
-    earlier += spec.moving == Moving::dispatch && spec.part != detail::Part::wait && spec.replays < 0;
+    earlier += spec.moving == Moving::dispatch && spec.phases != detail::kWait && spec.replays < 0;
   }
   const ExchangeShape& shape = plan_of(world_).shape(rank);
   const std::size_t place = std::size_t{earlier % setup_.exchange.generations} * setup_.ranks + rank;
@@ -280,7 +280,7 @@ void AllReduceProgram::fill_dispatch(unsigned call, unsigned rank) {
   const auto words = [&](std::size_t piece) { return reinterpret_cast<std::int32_t*>(at.memory + piece); };
   const auto floats = reinterpret_cast<const float*>(at.memory + weights);
   detail::DispatchWork work{.exchange = exchange,
-                            .part = spec.part,
+                            .phases = spec.phases,
                             .input = at.memory + input,
                             .scales = at.memory + scales,
                             .ids = at.memory + topk,
@@ -303,7 +303,7 @@ void AllReduceProgram::fill_dispatch(unsigned call, unsigned rank) {
     return find_kernel({query, work}, {setup_.atomic_bytes, setup_.one_thread, setup_.lanes});
   };
   t.kernel = kernel();
-  work.part = detail::Part::wait;
+  work.phases = detail::kWait;
   t.wait = kernel();
 }
 
@@ -365,7 +365,7 @@ void AllReduceProgram::fill_combine(unsigned call, unsigned rank) {
     at.put(t.expected, output + i * 2, &sum, 1);
   }
   detail::CombineWork work{.exchange = exchange,
-                           .part = spec.part,
+                           .phases = spec.phases,
                            .senders = world_.grid(call, rank).senders,
                            .pairs = world_.grid(call, rank).pairs,
                            .input = at.memory + input,
@@ -380,7 +380,7 @@ void AllReduceProgram::fill_combine(unsigned call, unsigned rank) {
                        {setup_.atomic_bytes, setup_.one_thread, setup_.lanes});
   };
   t.kernel = kernel();
-  work.part = detail::Part::wait;
+  work.phases = detail::kWait;
   t.wait = kernel();
 }
 

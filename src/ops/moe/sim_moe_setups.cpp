@@ -60,25 +60,26 @@ std::vector<CallSetup> moe_rounds(const std::vector<Routing>& routings, const st
 }
 
 std::vector<CallSetup> moe_apart(const std::vector<Routing>& routings, Grid of_send, Grid of_wait) {
-  using detail::Part;
+  using detail::kSend;
+  using detail::kWait;
   std::vector<CallSetup> calls;
-  const auto add = [&](unsigned group, Part part, int of, const Routing& ids) {
-    calls.push_back({.grids = {part == Part::send ? of_send : of_wait},
+  const auto add = [&](unsigned group, Phases phases, int of, const Routing& ids) {
+    calls.push_back({.grids = {phases == kSend ? of_send : of_wait},
                      .group = group,
                      .moving = group == 0 ? Moving::dispatch : Moving::combine,
                      .ids = ids,
-                     .part = part,
+                     .phases = phases,
                      .of = of});
     return static_cast<int>(calls.size()) - 1;
   };
   int combine = -1;
   for (const Routing& ids : routings) {
-    const int dispatch = add(0, Part::send, -1, ids);
-    if (combine >= 0) add(1, Part::wait, combine, {});
-    add(0, Part::wait, dispatch, {});
-    combine = add(1, Part::send, dispatch, {});
+    const int dispatch = add(0, kSend, -1, ids);
+    if (combine >= 0) add(1, kWait, combine, {});
+    add(0, kWait, dispatch, {});
+    combine = add(1, kSend, dispatch, {});
   }
-  add(1, Part::wait, combine, {});
+  add(1, kWait, combine, {});
   return calls;
 }
 

@@ -70,7 +70,7 @@ class CountedTable {
 
   WEFT_FN std::uint64_t rows_of(std::uint32_t rank) const { return rows_in(team_->shared(kRows + rank)); }
   WEFT_FN std::uint64_t most_rows() const { return team_->shared(kMost); }
-  WEFT_FN std::uint64_t noted() const { return team_->shared(noted_by(*team_)); }
+  WEFT_FN std::uint64_t noted() const { return team_->shared(kNoted); }
   // Of all that was found: not the same where ranks have found other counts, but for one case in as many as bits tell
   // apart.
   WEFT_FN std::uint64_t hash(std::uint32_t ranks) const {
@@ -93,11 +93,9 @@ class CountedTable {
 
  private:
   friend struct CountedShares;
-  // Words: the longest share; what is noted, by the control block and by others; for each rank its rows and what its
-  // own count says of its slot; where slots begin and the last one ends. Crews of a block have the same words, and each
-  // makes the table: of the control block one alone is the control block, which notes other things.
-  static constexpr std::uint32_t kMost = 0, kNoted = 1, kRows = kNoted + 2, kOffsets = kRows + kMaxRanks;
-  static WEFT_FN std::uint32_t noted_by(T& team) { return kNoted + (team.block_rank() == 0 ? 1 : 0); }
+  // Words: the longest share; what is noted; for each rank its rows and what its own count says of its slot; where
+  // slots begin and the last one ends.
+  static constexpr std::uint32_t kMost = 0, kNoted = 1, kRows = 2, kOffsets = kRows + kMaxRanks;
   static_assert(kOffsets + kMaxRanks < kSharedWords);
   static WEFT_FN std::uint64_t word_of(std::uint32_t rows, std::uint32_t slot) {
     return static_cast<std::uint64_t>(slot) << 32 | rows;
@@ -160,7 +158,7 @@ struct CountedShares {
       if (rank == 0) team.share(Table::kMost, most);
       team.share(Table::kOffsets + rank, before);
       if (rank == ranks) good = good && before <= whole_rows;
-      if (rank == ranks) team.share(Table::noted_by(team), note(most, all));
+      if (rank == ranks) team.share(Table::kNoted, note(most, all));
       if (rank != call.rank) continue;
       const std::uint64_t word = team.shared(Table::kRows + rank);
       const std::uint32_t padded = slot == SlotKind::max ? most : Table::slot_in(word);

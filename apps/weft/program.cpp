@@ -142,16 +142,16 @@ constexpr const char* kMoeExamples = R"(Examples:
   weft bench moe --dispatch bf16 --routing zipf --json moe.json --csv moe.csv
   weft bench moe --device cpu --ep 2 --model qwen3-30b --tokens 4)";
 
-// Of all commands. The ordinary schedule of the simulator is an empty one.
+// For all commands. An empty --replay is allowed: it is the simulator's ordinary schedule.
 void refuse_empty_values(CLI::App& app) {
   for (CLI::Option* option : app.get_options())
     if (option->get_items_expected_max() > 0 && !option->check_lname("replay")) option->transform(not_empty());
   for (CLI::App* command : app.get_subcommands({})) refuse_empty_values(*command);
 }
 
-// Prints help, version or what is wrong with the arguments; gives the exit code.
+// Prints help, the version or the fault of the arguments. Returns the exit code.
 int explain(const CLI::ParseError& error, const CLI::App& app) {
-  // Help is given before what is left over is looked at.
+  // Without unknown arguments, help and version are printed as asked.
   const std::vector<std::string> unknown = app.remaining(true);
   if (error.get_exit_code() == 0 && unknown.empty()) return app.exit(error);
   std::string command = "weft";
@@ -173,7 +173,7 @@ int run_program(const std::vector<std::string>& arguments) {
   CLI::App app{"Weft: communication for LLM inference, on GPUs and CPUs", "weft"};
   app.footer(kExamples);
   app.set_version_flag("--version", std::string(detail::build_info().version));
-  app.require_subcommand(0, 1);  // else a mistyped one is not named
+  app.require_subcommand(0, 1);  // otherwise a mistyped subcommand is not named
   app.formatter(std::make_shared<HelpFormatter>());
   app.get_formatter()->column_width(28);
 
@@ -213,7 +213,7 @@ int run_program(const std::vector<std::string>& arguments) {
 
   refuse_empty_values(app);
   try {
-    std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());  // as CLI11 wants them
+    std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());  // CLI11 wants them reversed
     app.parse(reversed);
     if (app.get_subcommands().empty()) throw CLI::RequiredError("A subcommand");
   } catch (const CLI::ParseError& error) {

@@ -38,7 +38,7 @@ struct AllReduceBench {
   int run() const;
 };
 
-// The rows of vLLM's benchmark of device communicators for GPUs; bytes that CPU ranks can move in a moment.
+// For GPUs: the row counts of vLLM's benchmark of device communicators. For CPU ranks: sizes that they move quickly.
 std::vector<Point> AllReduceBench::sizes(Device device) const {
   std::vector<Point> points;
   const Point base{.type = options.type, .op = options.op};
@@ -73,7 +73,7 @@ std::vector<Contender> AllReduceBench::wanted_contenders(const Bench& bench) con
   return wanted;
 }
 
-// Launches to try: the default alone, the one asked for, or the grid of a sweep (which begins with the default).
+// Launches to try: the default alone, the one that the options name, or a sweep's grid, which begins with the default.
 std::vector<Launch> AllReduceBench::launches(Device device) const {
   const bool gpu = device == Device::cuda;
   const auto list = [&](const std::string& text, const char* what, const char* grid) {
@@ -96,7 +96,7 @@ std::string label(const Point& point) {
   return fmt::format("{} [{}, {}]", format_bytes(point.bytes()), point.rows, point.hidden);
 }
 
-// What stands for Weft in a comparison: the automatic choice, or the best of what was measured.
+// Weft's result in a comparison: the automatic choice, or the fastest of the measured algorithms.
 const Result* weft_result(const std::vector<Result>& results, std::size_t bytes, Method method) {
   const Result* automatic = find(results, bytes, Contender::automatic, method);
   return automatic != nullptr ? automatic : fastest(results, bytes, method, is_weft);

@@ -22,10 +22,10 @@ constexpr std::int64_t kMostTokens = 1 << 20;
 constexpr Operation kOperations[] = {Operation::all_gather, Operation::reduce_scatter, Operation::all_to_all,
                                      Operation::broadcast, Operation::barrier, Operation::all_gather_v,
                                      Operation::reduce_scatter_v, Operation::four_tensors,
-                                     // Last, as they make groups, with which others have fewer blocks.
+                                     // Last, since they make groups, and with groups other calls have fewer blocks.
                                      Operation::attn_reduce_scatter, Operation::attn_all_gather};
 
-// A layer with data-parallel attention makes no such call: only measured when named.
+// A layer with data-parallel attention makes no such call: it is only measured if an option names it.
 constexpr bool is_extra(Operation operation) {
   return operation >= Operation::all_to_all && operation <= Operation::barrier;
 }
@@ -39,7 +39,7 @@ struct GatherBench {
   int dp = 0;
   bool share_gpus = false;
   std::string tokens;
-  std::vector<std::string> what;   // empty: all but extras
+  std::vector<std::string> what;   // empty: all except extras
   std::vector<std::string> loads;  // empty: both
   SlotKind slot = SlotKind::dense;
   std::string methods = "all";
@@ -56,7 +56,7 @@ struct GatherBench {
   int run() const;
 };
 
-// Everything but the layout, which the ranks decide.
+// Everything except the layout, which depends on the ranks.
 GatherModel GatherBench::shape() const {
   const ModelShape model_shape = model.shape();
   GatherModel gathered{.hidden = hidden != 0 ? hidden : model_shape.hidden};
@@ -70,7 +70,7 @@ GatherModel GatherBench::shape() const {
   return gathered;
 }
 
-// Decode and prefill of an attention group; CPU ranks get what they move in a moment.
+// Decode and prefill batches of an attention group. CPU ranks get batches that they move quickly.
 std::vector<std::int64_t> GatherBench::batches(Device device) const {
   auto all =
       parse_counts(!tokens.empty() ? tokens : (device == Device::cuda ? "1,8,32,64,128,256,512,1024,2048" : "1,8,64"),
@@ -89,7 +89,8 @@ void GatherBench::check_layout(int tp) const {
               fmt::format("--dp {}: must divide --tp {}: {}", dp, tp, fmt::join(divisors, ", ")));
 }
 
-// A layout for more GPUs is measured on those at hand, unless they are to be shared. A launcher has decided.
+// A layout for more GPUs than there are is measured on those at hand, unless ranks may share GPUs. In a launched job
+// the launcher decides how many ranks there are.
 Ranks::Args GatherBench::ranks_args() const {
   auto args = options.ranks_args();
   if (launched()) args.world_size = 0;
@@ -114,7 +115,7 @@ std::vector<Point> GatherBench::points(const Bench& bench, const GatherModel& ga
   for (const auto operation : kOperations) {
     const bool ragged = is_ragged(operation);
     for (const auto load : {Load::balanced, Load::busy}) {
-      // An equal form has one load, and with one attention group there is nobody to be idle.
+      // Equal operations have one load. With one attention group no group can be idle.
       if (!wanted(what, name(operation)) || (what.empty() && is_extra(operation))) continue;
       if (!ragged && load == Load::busy) continue;
       if (is_in_groups(operation) && gathered.layout.attn_tp() == 1) continue;

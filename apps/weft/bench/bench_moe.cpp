@@ -1,4 +1,4 @@
-// weft bench moe: dispatch, combine and both by tokens per rank.
+// weft bench moe: measures dispatch, combine and both for each number of tokens per rank.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -22,7 +22,7 @@
 namespace weft::cli {
 namespace {
 
-// Powers of two; CPU ranks, good for a few GB/s, stop where a run is still short.
+// Powers of two. CPU ranks move a few GB/s, so they stop early and the run stays short.
 std::vector<std::int64_t> default_moe_tokens(Device device) {
   std::vector<std::int64_t> tokens;
   const std::int64_t most = device == Device::cuda ? detail::kMaxExchangeTokens : 128;
@@ -106,7 +106,7 @@ void MoeBench::write(const Ranks& ranks, const ModelShape& shape, const Exchange
   if (!options.wants_report()) return;
   auto json =
       report(run_info({"bench moe", arguments, {}, crowd}, ranks, options), describe_machine(), to_json(results));
-  json.erase("data");  // rows of its own, each of which says where it belongs
+  json.erase("data");  // the traffic has rows of its own, no pattern of Data
   json["model"] = to_json(shape);
   json["routing"] = name(traffic);
   json["dispatched"] = row;

@@ -1,4 +1,4 @@
-// weft bench norm: all-reduces with residual and RMSNorm in one kernel, beside the all-reduce alone.
+// weft bench norm: all-reduces with residual and RMSNorm in one kernel, compared with the all-reduce alone.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -53,7 +53,7 @@ NormForm NormBench::form() const {
   return form;
 }
 
-// What no rank would take.
+// Throws if every rank would reject this width.
 void NormBench::check_hidden(const NormForm& form) const {
   const std::int64_t unit = form.fp8 == Fp8Scaling::per_128_columns ? kScaleColumns : 8;
   if (hidden % unit != 0)

@@ -75,13 +75,13 @@ std::string described(const Point& point) {
 
 namespace {
 
-// What was rejected, a launch say, said once for each reason. Where nothing is left of an operation that Weft was
-// asked, or of what it was asked to launch so, that is an error.
+// Prints each reason for a rejection once. Throws if Weft could measure no point of an operation, or no point with the
+// launch that the options name.
 void explain_rejections(const Ranks& ranks, const std::vector<Result>& results) {
   const auto has_launch = [](const Result& r) { return r.point.launch.blocks != 0 || r.point.launch.threads != 0; };
   const bool any_launch = std::ranges::any_of(results, has_launch);
   std::set<std::string> said;
-  std::map<Operation, bool> measured;  // of those that were asked for
+  std::map<Operation, bool> measured;  // of the operations that the options name: whether Weft ran any point
   for (const Result& result : results) {
     if (is_weft(result.point.contender) && has_launch(result) == any_launch) {
       bool& any = measured[result.point.operation];
@@ -197,7 +197,7 @@ std::string cell(const Result* result) {
   if (result == nullptr || result->verdict == Verdict::unavailable) return "-";
   if (result->verdict == Verdict::wrong) return "WRONG";
   Figure figure = figure_of(*result);
-  figure.us = result->us;  // of a peer that was measured elsewhere, by its own arithmetic
+  figure.us = result->us;  // a peer may have been measured elsewhere, and its median computed by another rule
   return cell(figure);
 }
 

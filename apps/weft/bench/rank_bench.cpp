@@ -11,7 +11,7 @@
 namespace weft::cli {
 namespace {
 
-// Every rank's buffers and a copy of its output to be checked; on GPUs the copy alone is in the host's memory.
+// Counts every rank's buffers and a host copy of its output. On GPUs only the copy is in the host's memory.
 void check_memory(const Ranks& ranks, std::size_t max_bytes, std::size_t buffers_of_rank) {
   const auto local = static_cast<std::size_t>(ranks.local_size());
   const std::size_t buffers = ranks.device() == Device::cuda ? local : (buffers_of_rank + 1) * local;
@@ -54,7 +54,7 @@ RankBench::~RankBench() {
       mine.device.reset();
     });
   } catch (const std::exception&) {
-    // A rank failed before; the process is about to end with its message.
+    // Another rank failed before; the process is about to end with its message.
   }
 }
 

@@ -1,4 +1,4 @@
-// weft info: what this build and this machine can do, and what a communicator would take.
+// weft info: the abilities of this build and this machine, and the memory that a communicator would take.
 #include <fmt/format.h>
 
 #include <memory>
@@ -58,7 +58,7 @@ Table gpu_table(const Machine& machine) {
   return table;
 }
 
-// Of the same, for programs.
+// The same facts for programs.
 std::string gpu_csv(const Machine& machine) {
   std::vector<std::string> columns = {"gpu",  "name",       "memory_bytes",    "multiprocessors",
                                       "arch", "nvlinks_up", "nvlinks_present", "nvlink_gb_per_s"};
@@ -88,12 +88,12 @@ void print(const Machine& machine, const Table& gpus) {
              or_none(machine.driver));
   fmt::print("NCCL: built with {}, found {}\n", or_none(machine.nccl_compiled), or_none(machine.nccl_runtime));
   fmt::print("CPU: {}, {} cores\n", machine.cpu, machine.cores);
-  if (!machine.gpus.empty()) fmt::print("\n{}", gpus.text());  // what is there, also where it cannot be used
+  if (!machine.gpus.empty()) fmt::print("\n{}", gpus.text());  // GPUs are listed even if they cannot be used
   if (!machine.cuda_problem.empty()) fmt::print("GPU ranks: not usable: {}\n", machine.cuda_problem);
   fmt::print("CPU ranks: usable, over shared memory\n");
 }
 
-// To the files that --csv and --json name.
+// Writes the files of --csv and --json.
 void Info::write(const std::string& lines, const Machine& machine, const char* key, const nlohmann::json& value) const {
   if (!csv.empty()) write_text(csv, lines);
   if (json.empty()) return;

@@ -1,4 +1,4 @@
-// weft simulate: the production templates under schedules of the simulator's choosing, or of yours.
+// weft simulate: runs the production templates under schedules that the simulator or the user chooses.
 #include <fmt/format.h>
 
 #include <chrono>
@@ -28,7 +28,7 @@ struct Options {
   std::vector<std::string> arguments;
   Strategy strategy = Strategy::random;
   std::string json;
-  std::optional<std::string> replay;  // an empty one is the ordinary schedule
+  std::optional<std::string> replay;  // an empty text is the ordinary schedule
   std::optional<std::int64_t> executions;
   std::int64_t seed = 1, stop = 0;
   std::optional<unsigned> bound;

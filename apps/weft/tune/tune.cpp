@@ -1,4 +1,4 @@
-// weft tune: measures which algorithm and grid serve an all-reduce of a size here, and writes the table.
+// weft tune: measures the best algorithm and grid for each size of all-reduce on this machine, and writes the table.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -51,7 +51,7 @@ DataType tuned_type(Device device) {
   return device == Device::cpu ? DataType::f32 : DataType::bf16;
 }
 
-// Powers of two, and between them what lies in the middle where choices change.
+// Powers of two, and a size in the middle of two of them if the choice changes in between.
 std::vector<std::size_t> Tune::sizes(Device device) const {
   std::vector<std::size_t> all;
   if (!bytes.empty()) {
@@ -86,18 +86,18 @@ detail::PlanQuery plan_query(const Ranks& ranks, std::size_t count, std::span<co
           .steps = steps};
 }
 
-// What the table in use chooses for a size.
+// The choice of the table in use for a size.
 TuneQuery served_now(const Ranks& ranks, std::size_t bytes) {
   const auto& steps = state_of(ranks).tuning().table->steps;
   TuneQuery query{.bytes = bytes};
   query.algorithm =
       detail::plan_all_reduce(plan_query(ranks, bytes / size_of(tuned_type(ranks.device())), steps)).algorithm;
-  const detail::TuningStep& step = detail::step_for(steps, bytes, bytes);  // neither type is widened on the wire
+  const detail::TuningStep& step = detail::step_for(steps, bytes, bytes);  // the wire widens neither type
   if (step.algorithm == query.algorithm) query.launch = {.blocks = step.blocks, .threads = step.threads};
   return query;
 }
 
-// Bulk is searched where a table may choose it (ops/all_reduce/all_reduce_plan.cpp).
+// Bulk is only searched if a table may choose it (ops/all_reduce/all_reduce_plan.cpp).
 TuneSpace Tune::space(const Ranks& ranks) const {
   const auto& group = state_of(ranks);
   TuneSpace space{.algorithms = {Algorithm::one_shot, Algorithm::two_shot}, .blocks = {}, .threads = {}};
@@ -105,18 +105,18 @@ TuneSpace Tune::space(const Ranks& ranks) const {
   const detail::TuningStep bulk[] = {{.algorithm = Algorithm::bulk}};
   if (detail::plan_all_reduce(plan_query(ranks, 1, bulk)).algorithm == Algorithm::bulk)
     space.algorithms.push_back(Algorithm::bulk);
-  if (ranks.device() == Device::cpu) return space;           // their grid is always the same
-  const int most = group.communicator().least_max_blocks();  // all ranks take the same way through the search
+  if (ranks.device() == Device::cpu) return space;           // their grid never changes
+  const int most = group.communicator().least_max_blocks();  // all ranks must search in the same way
   for (const int blocks : quick ? std::vector<int>{17, 65, most} : std::vector<int>{9, 17, 33, 49, 65, 97, most})
     if (blocks <= most && (space.blocks.empty() || blocks > space.blocks.back())) space.blocks.push_back(blocks);
-  // As many as every lean instance for so many ranks takes.
+  // A number that every lean instance for so many ranks can take.
   const int most_threads = detail::max_threads(static_cast<std::uint32_t>(ranks.world_size()));
   for (const int threads : quick ? std::vector<int>{128, 512, 1024} : std::vector<int>{64, 128, 256, 512, 1024})
     if (threads <= most_threads) space.threads.push_back(threads);
   return space;
 }
 
-// The leader's text, on every rank of a launched job: they must take the same way through the search.
+// The leader's text on every rank of a launched job, since all ranks must search in the same way.
 std::string from_leader(Ranks& ranks, std::string text) {
   if (ranks.local_size() == ranks.world_size()) return text;
   ranks.each([&](Ranks::Seat& seat) {
@@ -143,7 +143,7 @@ std::vector<detail::TuningTable> Tune::found_tables() const {
   return std::filesystem::exists(output) ? detail::read_tuning(output) : std::vector<detail::TuningTable>{};
 }
 
-// What serves the sizes that are not measured: the table that is replaced, else the one in use.
+// The choices for sizes that are not measured: the table that will be replaced, else the table in use.
 std::vector<detail::TuningStep> Tune::base(const Ranks& ranks) const {
   const auto& group = state_of(ranks);
   for (const detail::TuningTable& table : found_tables())
@@ -152,7 +152,7 @@ std::vector<detail::TuningStep> Tune::base(const Ranks& ranks) const {
   return group.tuning().table->steps;
 }
 
-// A file that is there keeps its tables for other processors and numbers of ranks.
+// An existing file keeps its tables for other processors and numbers of ranks.
 void Tune::write(const Ranks& ranks, const std::vector<TunedSize>& tuned) const {
   const auto& build = detail::build_info();
   detail::TuningTable table{
@@ -185,9 +185,9 @@ void Tune::print(const Ranks& ranks, const std::vector<TunedSize>& tuned) const 
 }
 
 int Tune::run() const {
-  sizes(Device::cpu);  // complains before anything is started
+  sizes(Device::cpu);  // reports bad sizes before anything is started
   const std::string file = state.empty() ? output + ".state" : state;
-  check_outputs({{"--state", file}});  // which keeps what was measured, wherever the table cannot be written
+  check_outputs({{"--state", file}});  // it keeps the measurements even if the table cannot be written
   static_cast<void>(found_tables());
   Ranks ranks(options.ranks_args());
   if (ranks.world_size() == 1)

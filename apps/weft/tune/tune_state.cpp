@@ -63,7 +63,7 @@ double TuneState::time(const Trial& trial, const std::function<Result(const Tria
   return times_[trial] = result.us;
 }
 
-// The first time the file is made anew, without what may be unfinished at its end.
+// The first call rewrites the file without an unfinished last line.
 void TuneState::keep(const Trial& trial, double us) {
   const auto line_of = [](const Trial& of, double time) {
     return json{{"bytes", of.bytes},

@@ -1,4 +1,4 @@
-// weft verify: is this machine fit to serve? Every pair of ranks, every algorithm, every size class and type.
+// weft verify: checks whether a machine is fit to serve: every pair of ranks, algorithm, size class and type.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -37,7 +37,7 @@ std::size_t Verify::most() const {
   return bytes;
 }
 
-// GB/s, with those of the slowest sample and of the fastest.
+// GB/s, with the rates of the slowest and the fastest sample.
 std::string rate_cell(const PairFigure& pair) {
   if (pair.large.samples < 2) return fmt::format("{:.1f}", pair.gb_per_s);
   return fmt::format("{:.1f} ({:.1f}…{:.1f})", pair.gb_per_s, gb_per_s(pair.bandwidth_bytes, pair.large.most),

@@ -89,7 +89,7 @@ def draw(report, output):
     from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
     rows = panels(report)
-    # Whoever appears in several panels has one colour and marker.
+    # A contender has the same colour and marker in all panels.
     everybody = list(dict.fromkeys(who for _, _, lines in rows for who in lines))
     colours = pyplot.get_cmap("tab20" if len(everybody) > 10 else "tab10")
     figure, axes = pyplot.subplots(len(rows), 2, figsize=(13, 4.4 * len(rows)), squeeze=False, layout="constrained")
@@ -103,7 +103,7 @@ def draw(report, output):
             if rated:
                 right.plot(*zip(*rated), **style)
         for panel, what in ((left, "µs per operation"), (right, "GB/s")):
-            # A legend of one line would only hide it.
+            # A legend of one line would only hide the line.
             panel.set(title=title if len(lines) > 1 else f"{title}: {next(iter(lines))}", xlabel=axis, ylabel=what, xscale="log", yscale="log")
             panel.grid(True, which="major", alpha=0.4)
             panel.grid(True, which="minor", axis="y", alpha=0.15)
@@ -132,7 +132,7 @@ def main():
         if not args.check:
             with open(args.report, encoding="utf-8") as file:
                 report = json.load(file)
-            panels(report)  # complains before matplotlib is needed
+            panels(report)  # reports a bad file before matplotlib is needed
     except (OSError, ValueError, BadReport) as error:
         print(f"plot.py: {args.report}: {error}", file=sys.stderr)
         return 2

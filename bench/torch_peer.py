@@ -134,7 +134,7 @@ def worker(rank, world_size, port, sizes, args):
                 continue
             try:
                 times, correct = measure(Contender(name, size // 2, symmetric, device), rank, world_size, args.samples, device)
-            except RuntimeError as error:  # a size that a kernel does not take is rejected on all ranks alike
+            except RuntimeError as error:  # all ranks reject a size that a kernel does not take
                 if rank == 0:
                     print(f"{name}, {size} bytes: {str(error).splitlines()[0]}", file=sys.stderr)
                 continue

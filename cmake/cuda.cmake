@@ -27,7 +27,7 @@ if(NOT WEFT_CUDA STREQUAL "OFF")
       set(CMAKE_CUDA_COMPILER ${CUDAToolkit_NVCC_EXECUTABLE})
     endif()
     if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
-      # Hopper and Blackwell as machine code, and PTX for what comes after them.
+      # Machine code for Hopper and Blackwell, and PTX for later GPUs.
       set(CMAKE_CUDA_ARCHITECTURES 90-real 100)
     endif()
     if(PROJECT_IS_TOP_LEVEL)

@@ -15,7 +15,7 @@ void* counted(std::size_t bytes) {
 
 }  // namespace
 
-// Of the whole program of the tests: those of this thread are counted.
+// Replaces the operator of the whole test program, but counts per thread.
 void* operator new(std::size_t bytes) {
   return counted(bytes);
 }

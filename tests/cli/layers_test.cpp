@@ -1,4 +1,4 @@
-// Which layers of a model have experts, and what layers consist of: the fields that say so.
+// The fields that decide which layers have experts, and the blocks of each layer.
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
@@ -23,7 +23,7 @@ std::string error_of(const json& config) {
   return {};
 }
 
-// Of 10 layers with 4 experts.
+// A model of 10 layers with 4 experts.
 json ten_layers(const json& more) {
   return with({{"hidden_size", 8}, {"num_hidden_layers", 10}, {"num_experts", 4}, {"num_experts_per_tok", 2}}, more);
 }
@@ -54,9 +54,9 @@ TEST(Layers, EachRuleAsItsFamilyMeansIt) {
     EXPECT_EQ(shape.all_reduces, 20) << fields.dump();
     EXPECT_EQ(shape.warnings, std::vector<std::string>{}) << fields.dump();
   }
-  // Whoever says nothing of a family is none of it.
+  // A model that names no family belongs to none.
   EXPECT_EQ(shape_of(ten_layers({{"architectures", "Longcat"}, {"model_type", 3}})).all_reduces, 20);
-  // No layer has experts: the model has none.
+  // If no layer has experts, the model has none.
   const ModelShape none = shape_of(ten_layers({{"interleave_moe_layer_step", 0}}));
   EXPECT_FALSE(none.has_experts());
   EXPECT_EQ(none.all_reduces, 20);
@@ -122,7 +122,7 @@ TEST(Layers, WhatCannotBeIsRefusedByName) {
             std::string::npos);
 }
 
-// Fields that may say what layers consist of, and that nobody reads, are named.
+// Warnings name unread fields that may be about layers.
 TEST(Layers, UnknownFieldsWarn) {
   const ModelShape shape = shape_of(ten_layers({{"num_SkippedLayers", 3},
                                                 {"expert_every", 2},
@@ -136,7 +136,7 @@ TEST(Layers, UnknownFieldsWarn) {
       (std::vector<std::string>{
           "config.json: field \"expert_every\" is not known: what it says of layers or experts is left out",
           "config.json: field \"num_SkippedLayers\" is not known: what it says of layers or experts is left out"}));
-  // What a model without experts has of fields for them is no news.
+  // A model without experts may have fields about experts, without a warning.
   EXPECT_EQ(shape_of({{"hidden_size", 8},
                       {"num_hidden_layers", 2},
                       {"num_experts_per_tok", 2},

@@ -21,7 +21,7 @@ TEST(TakenRows, EveryKindOfSlotShardAndRow) {
   for (const TakeCase& c : take_cases()) run_on_cpu_rank(communicators[0], c);
 }
 
-// What other ranks do does not matter: nobody waits, no epoch moves on, and other calls go on as before.
+// The call concerns no other rank: none waits, no epoch moves on, and other calls go on as before.
 TEST(TakenRows, ConcernTheirRankAlone) {
   expect_all_well(run_world(3, cpu_config(), [](Communicator& communicator, int rank) {
     const std::vector<TakeCase> cases = take_cases();

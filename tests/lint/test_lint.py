@@ -12,7 +12,7 @@ ALGORITHM = "src/ops/moves/new.hpp"
 LIBRARY = "src/comm/new.cpp"
 PTX = "src/team/ptx.cuh"
 
-# File, a line in it, and what the rule says of it.
+# File, a line in it, and a part of the rule's message.
 BAD = [
     (ALGORITHM, "#if defined(__CUDA_ARCH__)", "architecture"),
     (ALGORITHM, "#ifdef __CUDACC__", "architecture"),
@@ -83,7 +83,7 @@ GOOD = [
 ]
 
 
-# What a page draws, and an include in a file, and what the rule says of it; none: it is allowed.
+# A page's drawing. Below: a file, its include, and a part of the rule's message; none if it is allowed.
 DRAWING = """
 apps/weft/simulate/  a program
 src/ops/             all of them

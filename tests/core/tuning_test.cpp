@@ -88,8 +88,7 @@ TEST(Tuning, AStepsGridIsTakenAsFarAsItGoes) {
   EXPECT_EQ(plan.blocks, 5);
   EXPECT_EQ(plan.threads, 64);
   query.launch = {};
-  query.wish =
-      Algorithm::two_shot;  // an explicit algorithm has the grid by size, which weft tune compares with others
+  query.wish = Algorithm::two_shot;  // an explicit algorithm has the grid by size, which weft tune compares with others
   plan = plan_all_reduce(query);
   EXPECT_EQ(plan.blocks, 2);
   EXPECT_EQ(plan.threads, 64);

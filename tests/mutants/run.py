@@ -40,7 +40,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("binary", type=Path)
     parser.add_argument("--table", type=Path, required=True)
-    # Some wait for deadlines, and long.
+    # Some tests wait for deadlines for a long time, so there are more jobs than cores.
     parser.add_argument("--jobs", type=int, default=(os.cpu_count() or 1) + 2)
     args = parser.parse_args()
     mutants = json.loads(args.table.read_text(encoding="utf-8"))

@@ -14,7 +14,7 @@ SOURCE = Path(__file__).with_name("twin.cu")
 MORE_INSTRUCTIONS = 0.05
 MORE_REGISTERS = 5
 
-# The first that matches counts.
+# The first match counts.
 CLASSES = {
     "parameters": r"(ld|st)\.param",
     "wait, barrier, atomic": r"griddepcontrol|bar|barrier|atom|red|fence|membar",

@@ -54,9 +54,9 @@ EXPECTED = {
     "warp_or": ("redux.sync.or.b32", None, True),
     "warp_from_lane": ("shfl.sync.idx.b32", None, True),
 }
-OF_CUDA = 12  # of EXPECTED, the last ones: CUDA's own, no wrappers
+OF_CUDA = 12  # the last ones of EXPECTED: CUDA's own functions, not wrappers
 
-# What brings arguments in, puts words together, turns them into truth values and back, and ends a kernel.
+# Instructions that load arguments, join words, convert them to truth values and back, and end a kernel.
 PTX_FRAME = re.compile(r"(ld\.param|cvta\.to\.global|cvt\.u(32\.u64|64\.u32)|shr\.u64|shl\.b64|or\.b64|bfi\.b64|mov|"
                        r"setp\.ne\.[su]32|selp\.u32|ret)\b")
 PTX_RESULT = re.compile(r"st\.global\.(v[24]\.)?[bfu]\d+$")

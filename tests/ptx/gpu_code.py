@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-# As the library is compiled (cmake/internal.cmake).
+# The library's own flags (cmake/internal.cmake).
 FLAGS = ["-std=c++20", "-O3", "--fmad=false", f"-I{ROOT / 'src'}", f"-I{ROOT / 'include'}"]
 
 
@@ -31,7 +31,7 @@ def entries(ptx):
 
 def instructions(body):
     body = re.sub(r"^\s*(\$\w+:|\.loc\b.*)", "", body, flags=re.MULTILINE)
-    # Braces round a scope stand at the begin or the end of a statement, those of a vector operand inside it.
+    # Braces of a scope stand at the beginning or end of a statement. Braces of a vector operand stand inside it.
     statements = (re.sub(r"\s+", " ", part).strip().lstrip("{} ") for part in body.split(";"))
     return [statement for statement in statements if statement and not statement.startswith(".")]
 
@@ -58,7 +58,7 @@ def disassembly(cubin, options=()):
         code = re.match(r"\s*/\*[0-9a-f]{4,}\*/\s+(.*?)\s*;", line)
         if code and name and not code.group(1).startswith("NOP"):
             found[name].append(code.group(1))
-    # Behind a kernel's code stands a branch to itself that nothing reaches.
+    # An unreachable branch to itself follows a kernel's code.
     return {kernel: code[:-1] if code and code[-1].startswith("BRA") else code for kernel, code in found.items()}
 
 

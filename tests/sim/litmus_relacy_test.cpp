@@ -1,13 +1,13 @@
 // Relacy's side of litmus_test.cpp.
 #include "litmus.hpp"
-// Not above.
+// Relacy must not come above.
 #include "relacy.hpp"
 
 namespace weft::sim {
 namespace {
 
 const Litmus* current = nullptr;
-// By decimal number, a digit for each load. No containers: Relacy has an allocator of its own.
+// Indexed by a decimal number with a digit for each load. No containers: Relacy has an allocator of its own.
 bool seen[10'000];
 
 template <unsigned threads>

@@ -24,7 +24,7 @@ PEERS = {
 }
 RATIO_PEERS = {"cuda": PEERS["cuda"] + ["torch NCCL"], "cpu": PEERS["cpu"]}
 METHOD = {"cuda": "graph", "cpu": "batch"}
-# Of the README: operation, and the sizes of one rank (all-reduces), or its rows (gathers).
+# For the README: the operation, and the bytes of one rank (all-reduces) or its rows (gathers).
 SHORT = {"all_reduce": ("bytes", [8 << 10, 64 << 10, 1 << 20, 16 << 20, 64 << 20]),
          "all_gather": ("rows", [1, 73, 1170]), "reduce_scatter": ("rows", [1, 73, 1170]),
          "all_gather_v": ("rows", [1, 73, 1170])}
@@ -88,7 +88,7 @@ def table(run):
     for size in sizes:
         ours = points[size, "automatic"]
         rivals = [points.get((size, p)) for p in RATIO_PEERS[device]]
-        # Where threads share cores, a ratio is the scheduler's.
+        # If threads share cores, a ratio depends on the scheduler.
         compared = "" if run.get("crowded", False) else ratio([ours], rivals)
         rows.append([size_name(size), f"**{with_spread(ours)}**", ours.get("algorithm", "")] +
                     [with_spread(points.get((size, p))) for p in peers] + [compared])

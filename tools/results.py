@@ -24,7 +24,7 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "bench" / "results"
 SCHEMA = "weft-bench-1"
-# What of a report is its points', and not the run's.
+# The keys of a report's points, not of its run.
 POINTS = ("points", "gathers", "exchanges")
 
 

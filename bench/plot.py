@@ -2,8 +2,8 @@
 """Draws what `weft bench … --json` wrote: time and bandwidth over size, a line for every algorithm and peer.
 
   weft bench all-reduce --plot all_reduce.png      runs this script by itself
-  plot.py result.json out.png                      from a file that --json wrote; .svg and .pdf work as well
-  plot.py --check                                  whether matplotlib is there
+  plot.py result.json out.png                      draws a file of --json; .svg and .pdf work as well
+  plot.py --check                                  tells whether matplotlib is installed
 
 Exit status: 0 drawn, 1 the picture cannot be written, 2 the file is no such report or has nothing to draw, 3 matplotlib is
 missing.
@@ -22,24 +22,24 @@ class BadReport(Exception):
 
 
 def rate_of(point):
-    """GB/s; of an exchange, of what crosses the links. None where nothing says how much is moved."""
+    """GB/s; for an exchange, of the bytes that cross the links. None if the bytes are unknown."""
     if "gb_per_s" not in point and point.get("wire_bytes"):
         return point["wire_bytes"] / point["us"] / 1e3
     return point.get("gb_per_s")
 
 
 def ticks(lines, most=10):
-    """Where an x axis has labels: at sizes that were measured, and so few that they do not lie over each other."""
+    """The labels of an x axis: measured sizes, at most `most`, so that labels do not overlap."""
     sizes = sorted({x for line in lines.values() for x, _, _ in line if x > 0})
     step = (len(sizes) + most - 1) // most
     return sizes[::-1][::step][::-1] if sizes else []
 
 
 def panels(report):
-    """[(title, x axis, {contender: [(x, us, GB/s or None)]})], in the report's order: one for each operation and method,
-    of a model's layers all of them.
+    """[(title, x axis, {contender: [(x, us, GB/s or None)]})], in the report's order: one for each operation and method.
+    A model's report has panels for all operations of its layers.
 
-    Wrong and unavailable results are left out. Of several grids for one size (a sweep) the fastest counts.
+    Wrong and unavailable results are left out. If a size has several grids (a sweep), the fastest counts.
     """
     if not isinstance(report, dict) or report.get("schema") != SCHEMA:
         raise BadReport(f"is no report of weft bench (schema {SCHEMA})")

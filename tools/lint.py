@@ -101,7 +101,7 @@ def breaches(path, text):
 
 
 def drawn_folders(page):
-    """From the bottom up."""
+    """The folders of the drawing, from the bottom up."""
     return DRAWN_FOLDER.findall(page)[::-1]
 
 
@@ -160,7 +160,7 @@ def rows(text, heading):
 
 
 def mutant_breaches(mutants, protocols, reliability):
-    """(path, line, rule) for what the table of mutants and the pages about them do not agree on."""
+    """(path, line, rule) for differences between the table of mutants and the pages about them."""
     kind_of = {mutant["name"]: mutant["kind"] for mutant in mutants}
     for name in kind_of.keys() - {name for text in protocols.values() for name in italics(text)}:
         yield MUTANTS, 1, f"no rule of a protocol ({PROTOCOLS[0]}) names the mutant \"{name}\""

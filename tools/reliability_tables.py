@@ -6,14 +6,15 @@
     tools/reliability_tables.py --check [--weft build/dev/bin/weft]
     tools/reliability_tables.py --reports build/dev/sim-reports
 
-All tests run, in two processes, as many as CI has cores. The part of the page between the two markers is replaced. With
---record, `weft simulate` first runs at least 10^7 executions of all set-ups, in --jobs processes, once for each change of
-a protocol; what they were is kept in bench/results/simulator.json, which the page is written from until the next time. The
-executables may have been built elsewhere.
-Exit status 1 if anything fails, or if less was run than has to be; the page is then left alone. --check runs nothing: it
-looks whether the numbers of page and record reach what has to be, whether the page has all seeded bugs, the record's own
-numbers and, given the program, all set-ups, and whether the record is of the protocols as they are. --reports reads what
-ctest has left of a run of the tests, as CI does.
+All tests run, in two processes, since CI has two cores. The script replaces the part of the page between two markers.
+The executables may have been built elsewhere.
+--record: `weft simulate` first runs at least 10^7 executions of all set-ups, in --jobs processes. Use it after each change
+of a protocol. bench/results/simulator.json keeps the record, and the page is written from it until the next record.
+--check: runs nothing. It checks whether the numbers of page and record reach the minimum, and whether the page has all
+seeded bugs and the record's numbers. Given the program, it also checks for all set-ups. The record must be of the
+protocols as they are.
+--reports: reads the reports that ctest left of a run of the tests, as CI does.
+Exit status 1 if anything fails, or if less was run than the minimum; the page then stays unchanged.
 """
 
 import argparse
@@ -75,7 +76,7 @@ def run(binary, jobs):
 
 
 def protocols():
-    """A digest of the sources that the simulator runs as GPUs do, but for comments and white space."""
+    """A digest of the sources that the simulator and GPUs run, without comments and white space."""
     digest = hashlib.sha256()
     for folder in ("src/base", "src/kernel", "src/numeric", "src/ops", "src/protocol", "src/wire"):
         for path in sorted((ROOT / folder).rglob("*.hpp")):
@@ -229,7 +230,7 @@ def summary(tests, seconds, jobs):
 
 
 def numbers_of(tests):
-    """What was run: {strategy: {set-up: executions}}, and {seeded bug: kind}."""
+    """The numbers of a run: {strategy: {set-up: executions}}, and {seeded bug: kind}."""
     executions = {"exhaustive": {}, "random": {}}
     for test in tests:
         if test.get("strategy") in executions:
@@ -239,7 +240,7 @@ def numbers_of(tests):
 
 
 def numbers_on(page):
-    """The same of a page."""
+    """The numbers of a page, as from numbers_of()."""
     executions = {"exhaustive": {}, "random": {}}
     for setup, exhaustive, random in re.findall(r"^\| `([^` ]+)` \| ([\d ]*)[^|]*\| ([\d ]*)\|", page, re.MULTILINE):
         executions["random"][setup] = int(random.replace(" ", "") or 0)
@@ -256,7 +257,7 @@ def differences(found, wanted, what):
 
 
 def shortfalls(executions, killed):
-    """What a run does not reach, a line each."""
+    """A line for each minimum that a run does not reach."""
     def least(found, wanted, what):
         return [] if found >= wanted else [f"{found} {what}: at least {wanted} are wanted"]
 
@@ -298,7 +299,7 @@ def page_shortfalls(page):
 
 
 def reports_of(folder):
-    """Every test of which ctest has left a report, with its recorded properties."""
+    """The recorded properties of every test in ctest's reports."""
     return [{p.get("name"): p.get("value") for p in test.iter("property")}
             for path in sorted(folder.rglob("*.xml")) for test in ElementTree.parse(path).iter("testcase")]
 

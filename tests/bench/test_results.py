@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""tools/results.py and tools/result_tables.py: what is kept of a report, what is refused, and what tables say of it."""
+"""tools/results.py and tools/result_tables.py: the kept part of a report, refused reports, and the tables."""
 
 import copy
 import json

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The project's rules have teeth: a line that breaks one is refused, and what only looks like it is not."""
+"""The project's rules work: a line that breaks one is refused, and a line that only looks like it is accepted."""
 
 import sys
 import unittest

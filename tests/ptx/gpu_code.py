@@ -1,4 +1,4 @@
-"""Reads what nvcc, ptxas and the disassemblers print; shared by the checks of this folder."""
+"""Reads the output of nvcc, ptxas and the disassemblers for the checks of this folder."""
 
 import re
 import shutil
@@ -11,7 +11,7 @@ FLAGS = ["-std=c++20", "-O3", "--fmad=false", f"-I{ROOT / 'src'}", f"-I{ROOT / '
 
 
 def run(command):
-    """Standard output and error of a command, which has to succeed."""
+    """Standard output and error of a command, which must succeed."""
     result = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     if result.returncode != 0:
         raise SystemExit(f"{' '.join(map(str, command))}\n{result.stdout}")
@@ -23,7 +23,7 @@ def nvcc_version(nvcc):
 
 
 def entries(ptx):
-    """{name of kernel: its instructions, comments and directives left out}"""
+    """{name of kernel: its instructions without comments and directives}"""
     ptx = re.sub(r"//[^\n]*", "", ptx)
     bodies = re.findall(r"^(?:\.visible |\.weak )?\.entry (\w+)\(.*?^\{(.*?)^\}", ptx, re.MULTILINE | re.DOTALL)
     return {name: instructions(body) for name, body in bodies}
@@ -41,7 +41,7 @@ def opcode(instruction):
 
 
 def disassembly(cubin, options=()):
-    """{name of kernel: its SASS instructions, padding left out}, or None where there is no disassembler. `options`: of
+    """{name of kernel: its SASS instructions without padding}, or None if no disassembler is installed. `options`: of
     cuobjdump, which also reads executables and objects."""
     if shutil.which("cuobjdump"):
         listing = run(["cuobjdump", "-sass", *options, cubin])

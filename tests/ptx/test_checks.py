@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The checks of this folder see what they are there for: code that was tampered with is refused."""
+"""The checks of this folder work: they refuse code that was tampered with."""
 
 import argparse
 import sys

@@ -133,7 +133,7 @@ void expect_works(const Example& example) {
   if (!words.empty()) words = shortened(words);
   if (!words.empty() && words.front() == "tune") words = on_this_machine(words, 2);
   const auto result = run(words);
-  const bool elsewhere = example.comment.find("GPUs alone") != std::string::npos && usable_gpus() == 0;
+  const bool elsewhere = example.comment.find("only on GPUs") != std::string::npos && usable_gpus() == 0;
   // A copy of only the tests has no plotting script, and some machines have no matplotlib.
   const bool undrawn = result.err.find("plot.py is missing") != std::string::npos ||
                        result.err.find("needs matplotlib") != std::string::npos;

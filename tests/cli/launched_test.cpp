@@ -54,7 +54,7 @@ TEST(LaunchedProgram, TunesAndGoesOnWhereItWas) {
   ASSERT_TRUE(std::filesystem::exists(state));
   const auto said = tune(table);
   EXPECT_EQ(said[0].at("code"), 0) << said[0].at("err");
-  EXPECT_NE(said[0].at("err").get<std::string>().find("goes on with"), std::string::npos) << said[0].at("err");
+  EXPECT_NE(said[0].at("err").get<std::string>().find("continues with"), std::string::npos) << said[0].at("err");
   for (std::size_t rank = 1; rank < said.size(); ++rank) {
     EXPECT_EQ(said[rank].at("code"), 0);
     EXPECT_EQ(said[rank].at("out"), "");

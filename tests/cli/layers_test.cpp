@@ -81,9 +81,8 @@ TEST(Layers, WhatCannotBeIsRefusedByName) {
       {{{"expert_layer_period", 2}, {"expert_layer_offset", 2}},
        "\"expert_layer_offset\" is 2, must be an integer between 0 and 1"},
       {{{"moe_layers", {1, 3}}, {"interleave_moe_layer_step", 4}},
-       "fields \"moe_layers\" and \"interleave_moe_layer_step\" contradict each other: layer 1 has experts by the "
-       "former "
-       "alone"},
+       "fields \"moe_layers\" and \"interleave_moe_layer_step\" contradict each other: layer 1 has experts only by the "
+       "former"},
       {{{"moe_layers", {1, 3}}, {"moe_layers_enum", "1,3,5"}},
        "fields \"moe_layers_enum\" and \"moe_layers\" contradict each other: layer 5"},
       {{{"hybrid_override_pattern", "MEME"}}, "\"hybrid_override_pattern\" has 4 layers, must have 10"},
@@ -92,10 +91,10 @@ TEST(Layers, WhatCannotBeIsRefusedByName) {
       {{{"layers_block_type", std::vector<std::string>(10, "mlp+")}, {"model_type", "nemotron_h"}},
        "\"layers_block_type\" is \"mlp+\", must be mamba, attention, mlp or moe"},
       {{{"layers_block_type", {"mamba", "hybrid"}}}, "\"layers_block_type\" is \"hybrid\", must be"},
-      {{{"block_configs", json::array()}}, "\"block_configs\" is [], must be absent where there are experts"},
+      {{{"block_configs", json::array()}}, "\"block_configs\" is [], must be absent if there are experts"},
       {{{"moe_latent_size", 0}}, "\"moe_latent_size\" is 0, must be an integer between 1 and"},
       {{{"routed_expert_hidden_size", "wide"}}, "\"routed_expert_hidden_size\" is \"wide\""},
-      {{{"zero_expert_num", 4}}, "\"zero_expert_num\" is 4, must be 0 or absent but in LongCat's"},
+      {{{"zero_expert_num", 4}}, "\"zero_expert_num\" is 4, must be 0 or absent, except in LongCat models"},
       {{{"num_experts", nullptr}, {"hybrid_override_pattern", "MEMEMEMEME"}},
        "5 layers have experts, and no field says how many"},
   };
@@ -131,11 +130,10 @@ TEST(Layers, UnknownFieldsWarn) {
                                                 {"num_hash_layers", 3},
                                                 {"dense_layers", nullptr},
                                                 {"vocab_size", 10}}));
-  EXPECT_EQ(
-      shape.warnings,
-      (std::vector<std::string>{
-          "config.json: field \"expert_every\" is not known: what it says of layers or experts is left out",
-          "config.json: field \"num_SkippedLayers\" is not known: what it says of layers or experts is left out"}));
+  EXPECT_EQ(shape.warnings,
+            (std::vector<std::string>{
+                "config.json: field \"expert_every\" is not known: its effect on layers or experts is ignored",
+                "config.json: field \"num_SkippedLayers\" is not known: its effect on layers or experts is ignored"}));
   // A model without experts may have fields about experts, without a warning.
   EXPECT_EQ(shape_of({{"hidden_size", 8},
                       {"num_hidden_layers", 2},

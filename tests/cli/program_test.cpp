@@ -264,7 +264,7 @@ TEST(Program, ModelBenchShowsGathersAndExchanges) {
   EXPECT_NE(csv.out.find("\nreduce_scatter,"), std::string::npos) << csv.out;
   EXPECT_NE(csv.out.find("\nboth,"), std::string::npos) << csv.out;
   ASSERT_EQ(json.at("exchanges").size(), 3u);  // 50 tokens are too many for CPU ranks, and a note says so
-  EXPECT_NE(result.out.find("Dispatch and combine: up to 16 tokens per rank here, and so not with 50\n"),
+  EXPECT_NE(result.out.find("Dispatch and combine: at most 16 tokens per rank here, so not measured with 50\n"),
             std::string::npos)
       << result.out;
   for (const auto& point : json.at("exchanges")) EXPECT_EQ(point.at("tokens"), 2);

@@ -66,10 +66,10 @@ TEST(Results, TheVerdictIsOfWhatWasCompared) {
   EXPECT_EQ(verdict_line(compared(results)), "Nothing was compared with a reference: nothing was measured.");
   results.push_back({.verdict = Verdict::ok});
   EXPECT_EQ(verdict_line(compared(results)),
-            "Nothing was compared with a reference: messages of 0 bytes leave nothing.");
+            "Nothing was compared with a reference: messages of 0 bytes have no result.");
   results.push_back({.point = {.operation = Operation::barrier}, .verdict = Verdict::ok});
   EXPECT_EQ(verdict_line(compared(results)),
-            "Every result but those of 0 bytes was compared with a reference and is right.");
+            "Every result except those of 0 bytes was compared with a reference and is right.");
   results.erase(results.begin() + 1);
   EXPECT_EQ(verdict_line(compared(results)), "Every result was compared with a reference and is right.");
   results.push_back({.point = {.count = 8}, .verdict = Verdict::wrong});

@@ -127,7 +127,7 @@ TEST(Simulate, SaysThatASearchWasEndedAtOneOfManySteps) {
 TEST(Simulate, RefusesChoicesThatAReplayNeverComesTo) {
   const auto result = run({"simulate", "--protocol", "one-shot-bf16", "--replay", "9.1=1,63.5=2"});
   EXPECT_EQ(result.code, 1);
-  EXPECT_NE(result.out.find("one-shot-bf16: the execution never came to 9.1=1,63.5=2"), std::string::npos);
+  EXPECT_NE(result.out.find("one-shot-bf16: the execution never reached 9.1=1,63.5=2"), std::string::npos);
   EXPECT_EQ(result.out.find("all right"), std::string::npos);
 }
 

@@ -23,7 +23,7 @@ void expect_refused(const Words& arguments, const std::string& message, const st
   const auto result = run(arguments);
   EXPECT_EQ(result.code, 2) << testing::PrintToString(arguments);
   EXPECT_EQ(result.out, "");
-  EXPECT_EQ(result.err, kNotUnderstood + message + "\n`" + command + " --help` shows what there is, with examples.\n");
+  EXPECT_EQ(result.err, kNotUnderstood + message + "\n`" + command + " --help` lists the options, with examples.\n");
 }
 
 // An unset variable in a script does not ask for the default.

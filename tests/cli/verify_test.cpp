@@ -102,8 +102,7 @@ TEST(VerifyChecks, PairsThatNothingIsKnownOfAreSaidAndNotPassed) {
   EXPECT_EQ(checks.size(), 4u);
   EXPECT_TRUE(failed(checks).empty());
   EXPECT_EQ(why_not_judged(pairs),
-            "Times of ranks 0 ↔ 2, 0 ↔ 3, 1 ↔ 2, 1 ↔ 3 are shown and not judged: what these links should give is not "
-            "known");
+            "Times of ranks 0 ↔ 2, 0 ↔ 3, 1 ↔ 2, 1 ↔ 3 are shown but not judged: the rate of their links is unknown");
   const auto bridged = [](int a, int b) { return a / 2 == b / 2 ? 478.0 : 0.0; };
   EXPECT_EQ(slowest_link(4, bridged), 0);
   EXPECT_EQ(slowest_link(2, bridged), 478);
@@ -114,14 +113,14 @@ TEST(VerifyChecks, PairsThatNothingIsKnownOfAreSaidAndNotPassed) {
 TEST(VerifyChecks, ShortMessagesAreJudgedByTheirLatency) {
   EXPECT_EQ(why_not_judged(sound_pairs()), "");
   EXPECT_EQ(why_not_judged(sound_pairs(0)),
-            "Times are shown and not judged: what these ranks' links should give is not known");
+            "Times are shown but not judged: the rate of these ranks' links is unknown");
   auto pairs = sound_pairs();
   for (auto& pair : pairs) {
     pair.bandwidth_bytes = 1 << 20;
     pair.gb_per_s = 100;
   }
   EXPECT_EQ(why_not_judged(pairs),
-            "Bandwidths are shown and not judged: their messages are shorter than 16 MB (--most-bytes)");
+            "Bandwidths are shown but not judged: their messages are shorter than 16 MB (--most-bytes)");
   pairs[2].us = 6;
   const auto checks = judge_pairs(pairs);
   EXPECT_EQ(checks.size(), 6u);
@@ -209,7 +208,7 @@ TEST(Verify, CoversEveryPairAlgorithmTypeAndReduction) {
   const auto json = nlohmann::json::parse(result.out);
   EXPECT_EQ(json.at("schema"), "weft-verify-1");
   EXPECT_EQ(json.at("verdict"), "PASS");
-  EXPECT_EQ(json.at("not_judged"), "Times are shown and not judged: what these ranks' links should give is not known");
+  EXPECT_EQ(json.at("not_judged"), "Times are shown but not judged: the rate of these ranks' links is unknown");
   EXPECT_EQ(json.at("pairs").size(), 3u);
   for (const auto& pair : json.at("pairs")) {
     EXPECT_LE(pair.at("us_min"), pair.at("us"));

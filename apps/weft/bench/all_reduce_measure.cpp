@@ -94,7 +94,8 @@ class AllReduceMeasurement final : public RankBench {
       if (peer == seat.rank()) continue;
       fill(expected.data(), 0, elements, point.type, args_.data, peer, kLastStep);
       const std::byte* const got = rank(seat).host.data() + static_cast<std::size_t>(peer) * bytes;
-      if (std::memcmp(got, expected.data(), bytes) != 0) return fmt::format("what rank {} stored is not there", peer);
+      if (std::memcmp(got, expected.data(), bytes) != 0)
+        return fmt::format("the bytes of rank {} have not arrived", peer);
     }
     return {};
   }

@@ -135,7 +135,7 @@ int HostBench::run() {
                table.text());
     fmt::print("Median of {} batches of {} calls (p10…p90). call: from entry to return. {}\n", samples, kCallsOfABatch,
                gpu ? "launch: cudaLaunchKernelExC\nof the same kernels with the same attributes and arguments."
-                   : "kernel: the same kernels\nrun without the call around them, so what is beyond them is spent "
+                   : "kernel: the same kernels\nrun without the call around them; the rest of the call's time is spent "
                      "before and behind the first store.");
   }
   if (!json.empty()) {
@@ -157,7 +157,7 @@ int HostBench::run() {
 Command add_bench_host(CLI::App& app, const std::vector<std::string>& arguments) {
   const auto bench = std::make_shared<HostBench>();
   bench->arguments = arguments;
-  add_choice(app, "--device", bench->device, {Device::automatic, Device::cpu, Device::cuda}, "Where the rank lives");
+  add_choice(app, "--device", bench->device, {Device::automatic, Device::cpu, Device::cuda}, "Device of the rank");
   app.add_option("--samples", bench->samples, "Batches of each operation")
       ->check(whole_number(1, 100'000))
       ->capture_default_str();

@@ -18,8 +18,8 @@ namespace {
 
 constexpr const char* kLayersTitle =
     "Data-parallel attention and expert parallelism: per layer a gather and a scatter of all tokens,\n"
-    "or a dispatch (fp8, or bf16 where that is said) and a combine, which `weft bench gather` and\n"
-    "`weft bench moe` measure in detail\n";
+    "or a dispatch (fp8, or bf16 if a note says so) and a combine. `weft bench gather` and\n"
+    "`weft bench moe` measure them in detail\n";
 
 struct ModelBench {
   std::vector<std::string> arguments;

@@ -61,7 +61,7 @@ constexpr std::string_view explain(Method method) {
     case Method::graph:
       return "CUDA graph of 20 operations, second of two replays, median, maximum over ranks";
     case Method::producer:
-      return "the same with a kernel before every operation that rewrites its input, whose own time is taken off";
+      return "the same with a kernel that rewrites the input before every operation; its own time is subtracted";
     case Method::vllm:
       break;
   }

@@ -53,8 +53,10 @@ class GatherMeasurement final : public RankBench {
     if (point.contender == Contender::symmetric && !outputs_.why_none().empty())
       return {.point = point, .detail = outputs_.why_none()};
     if (point.contender == Contender::symmetric && !goes_straight(point))
-      return {.point = point,
-              .detail = "rows are not of 16 bytes, or ranks do not reach each other: such calls take the ordinary way"};
+      return {
+          .point = point,
+          .detail =
+              "rows are no multiple of 16 bytes, or ranks do not reach each other: such calls take the ordinary way"};
     Result result = RankBench::run(point, samples);
     if (point.operation != Operation::barrier || !is_weft(point.contender)) return result;
     const Result held = check_barrier(ranks_);

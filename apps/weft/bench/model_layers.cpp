@@ -49,8 +49,9 @@ void measure_exchanges(Ranks& ranks, const ModelShape& shape, std::vector<std::i
                        const BenchOptions& options, LayerResults& results) {
   const auto most = ranks.device() == Device::cuda ? kMostExchangedTokens : kMostExchangedTokensOnCpu;
   if (tokens.back() > most) {
-    results.notes.push_back(fmt::format("Dispatch and combine: up to {} tokens per rank here, and so not with {}", most,
-                                        fmt::join(std::ranges::upper_bound(tokens, most), tokens.end(), ", ")));
+    results.notes.push_back(
+        fmt::format("Dispatch and combine: at most {} tokens per rank here, so not measured with {}", most,
+                    fmt::join(std::ranges::upper_bound(tokens, most), tokens.end(), ", ")));
   }
   std::erase_if(tokens, [&](std::int64_t count) { return count > most; });
   if (tokens.empty()) return;

@@ -150,7 +150,7 @@ int Info::run() const {
                     {"multicast", all.first().multicast()},
                     {"unused_tuning", unused}};
     if (text && all.leader())
-      fmt::print("\nA communicator of these ranks ({}) takes on each {} of symmetric memory and {} for control\n",
+      fmt::print("\nA communicator of these ranks ({}) takes {} of symmetric memory and {} for control on each rank\n",
                  all.first().fabric(), format_bytes(memory.window), format_bytes(memory.control));
     if (text && all.leader())
       fmt::print("Its all-reduces are tuned by: {}\n{}NVLink multicast: {}\n", all.first().tuning(),
@@ -172,14 +172,14 @@ Command add_info(CLI::App& app, const std::vector<std::string>& arguments) {
   info->arguments = arguments;
   app.add_option("--ranks", info->ranks, "Ranks whose memory is shown (default: as in bench; with --moe 8)")
       ->check(whole_number(1, 72));
-  add_choice(app, "--device", info->device, {Device::automatic, Device::cpu, Device::cuda}, "Where its ranks live");
-  info->moe.add_to(app, "--moe", "Instead: what dispatch and combine of this model take");
+  add_choice(app, "--device", info->device, {Device::automatic, Device::cpu, Device::cuda}, "Device of the ranks");
+  info->moe.add_to(app, "--moe", "Show the memory of this model's dispatch and combine instead");
   auto* count = app.add_option("--tokens", info->tokens, "Tokens per rank, for --moe and --config")
                     ->check(whole_number(1, 1024))
                     ->capture_default_str();
   info->moe.excludes(app.add_flag("--multicast", info->multicast, "Ask for NVLink multicast (Config::multicast)"));
   info->moe.excludes(
-      app.add_option("--tuning", info->tuning, "Tables that weft tune wrote, instead of the built-in ones"));
+      app.add_option("--tuning", info->tuning, "Tables of weft tune to use instead of the built-in ones"));
   app.add_option("--json", info->json, "Write everything to this file (-: stdout)");
   app.add_option("--csv", info->csv, "Write the table of GPUs, or of --moe, to this file (-: stdout)");
   return [info, count] {

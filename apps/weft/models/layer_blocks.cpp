@@ -126,15 +126,16 @@ LayerBlocks count_blocks(ConfigFields& fields, bool has_experts) {
   if (fields.get("layers_block_type") != nullptr && is_of(fields, "nemotron"))
     return of_single_blocks(fields, "layers_block_type", fields.texts("layers_block_type"));
   if (const json* layers = fields.get("block_configs")) {
-    if (has_experts) throw fields.bad("block_configs", *layers, "absent where there are experts");
+    if (has_experts) throw fields.bad("block_configs", *layers, "absent if there are experts");
     return of_block_configs(fields, *layers);
   }
   if (is_of(fields, "longcat")) return of_longcat(fields);
   const json* zero = fields.get("zero_expert_num");
-  if (zero != nullptr && *zero != 0) throw fields.bad("zero_expert_num", *zero, "0 or absent but in LongCat's");
+  if (zero != nullptr && *zero != 0)
+    throw fields.bad("zero_expert_num", *zero, "0 or absent, except in LongCat models");
   for (const auto& kind : fields.texts("layers_block_type"))
     if (kind != "attention" && kind != "mamba" && kind != "linear_attention")
-      throw fields.bad("layers_block_type", kind, "attention, mamba or linear_attention, but in Nemotron's");
+      throw fields.bad("layers_block_type", kind, "attention, mamba or linear_attention, except in Nemotron models");
   return of_usual_layers(fields, has_experts);
 }
 

@@ -173,7 +173,7 @@ void check_agreement(const ConfigFields& fields, const Statement& whole, const S
     if (!differs || (!other.rule->whole && other.layers[layer])) continue;
     const bool has = whole.layers[layer];
     throw fields.error(
-        fmt::format("fields \"{}\" and \"{}\" contradict each other: layer {} has experts by the former alone",
+        fmt::format("fields \"{}\" and \"{}\" contradict each other: layer {} has experts only by the former",
                     has ? whole.rule->key : other.rule->key, has ? other.rule->key : whole.rule->key, layer));
   }
 }

@@ -53,8 +53,8 @@ std::string in_words(const ModelShape& shape) {
 void require_experts(std::string_view option, const ModelShape& shape) {
   if (shape.zero_experts != 0)
     throw Error(Errc::invalid_argument,
-                fmt::format("{} {}: zero_expert_num is {}: how many tokens choose experts that get no "
-                            "rows is not known, so dispatch and combine are not measured",
+                fmt::format("{} {}: zero_expert_num is {}: the number of tokens that choose experts without "
+                            "rows is unknown, so dispatch and combine are not measured",
                             option, shape.name, shape.zero_experts));
   if (shape.has_experts()) return;
   std::vector<std::string> names;
@@ -83,7 +83,7 @@ ModelShape shape_from_json(const nlohmann::json& config, const std::string& name
   read_experts(fields, shape);
   for (const auto& field : fields.unread())
     shape.warnings.push_back(
-        fmt::format("{}: field \"{}\" is not known: what it says of layers or experts is left out", file, field));
+        fmt::format("{}: field \"{}\" is not known: its effect on layers or experts is ignored", file, field));
   return shape;
 }
 

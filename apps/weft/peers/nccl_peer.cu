@@ -12,8 +12,8 @@ namespace {
 
 void check(ncclResult_t result, const char* what) {
   if (result != ncclSuccess)
-    throw Error(Errc::system, std::string("NCCL, which Weft is measured beside, failed in ") + what + ": " +
-                                  ncclGetErrorString(result));
+    throw Error(Errc::system,
+                std::string("NCCL, the benchmark's peer, failed in ") + what + ": " + ncclGetErrorString(result));
 }
 
 ncclDataType_t type_of(DataType type) {

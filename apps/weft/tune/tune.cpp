@@ -178,7 +178,7 @@ void Tune::print(const Ranks& ranks, const std::vector<TunedSize>& tuned) const 
                size.as_before ? "as before" : fmt::format("{:.2f}", size.before.us / size.time.us)});
   fmt::print("{}\nbefore: {}\n\n{}\n", headline(ranks), ranks.first().tuning(), table.text());
   if (std::ranges::all_of(tuned, &TunedSize::as_before))
-    fmt::print("Nothing serves these sizes faster than what did before.\n");
+    fmt::print("No choice is faster than the present one for these sizes.\n");
   fmt::print(
       "Written to {}. To use it: Config::tuning_file in a program, --tuning {} in weft bench, info and verify.\n",
       output, output);
@@ -194,8 +194,8 @@ int Tune::run() const {
     throw Error(Errc::invalid_argument, "--ranks: there is one rank, and 2 to 72 can be tuned");
   if (ranks.device() == Device::cuda && !launched() && ranks.local_size() > usable_gpus())
     throw Error(Errc::invalid_argument,
-                fmt::format("--ranks {}: must be {} or fewer, the number of usable GPUs: what ranks measure that share "
-                            "one is true of no machine with as many GPUs as ranks",
+                fmt::format("--ranks {}: must be {} or fewer, the number of usable GPUs: times of ranks that share "
+                            "a GPU hold on no machine with a GPU for each rank",
                             ranks.local_size(), usable_gpus()));
   if (!state_of(ranks).direct())
     throw Error(Errc::unsupported, fmt::format("these ranks do not reach each other's memory ({}): NCCL serves them",
@@ -214,7 +214,7 @@ int Tune::run() const {
 
   Progress progress(all.size(), ranks.leader());
   if (known.known() != 0 && ranks.leader())
-    fmt::print(stderr, "weft tune: goes on with {} measurements of {}\n", known.known(), file);
+    fmt::print(stderr, "weft tune: continues with {} measurements of {}\n", known.known(), file);
   const auto measure = [&](const Trial& trial) {
     const std::string what = fmt::format("{} {} {} × {}", format_bytes(trial.bytes), name(trial.algorithm),
                                          trial.launch.blocks, trial.launch.threads);
@@ -254,17 +254,17 @@ Command add_tune(CLI::App& app, const std::vector<std::string>& arguments) {
   const auto tune = std::make_shared<Tune>();
   tune->arguments = arguments;
   tune->options.samples = 7;
-  app.add_option("--output", tune->output, "The table; what it has for other GPUs or numbers of ranks stays")
+  app.add_option("--output", tune->output, "File of the table; tables for other GPUs or numbers of ranks stay")
       ->capture_default_str();
   app.add_option("--state", tune->state,
-                 "Measurements so far, to go on from after an interruption (default: the "
+                 "File of measurements, to continue after an interruption (default: the "
                  "output's name with .state)");
   app.add_flag("--quick", tune->quick, "Every fourth size and grid: half a minute");
   app.add_option("--bytes", tune->bytes, "Sizes to measure, \"16K,1M\" (default: 4 KB to 256 MB on GPUs)");
   app.add_option("--ranks", tune->options.ranks, "Ranks, as threads of this process (default: every GPU, or 4)")
       ->check(whole_number(2, 72));
   add_choice(app, "--device", tune->options.device, {Device::automatic, Device::cpu, Device::cuda},
-             "Where the ranks live");
+             "Device of the ranks");
   app.add_option("--samples", tune->options.samples,
                  "Timed samples per grid; three times as many decide, in seven turns")
       ->check(whole_number(1, 1000))

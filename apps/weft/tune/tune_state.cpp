@@ -56,7 +56,7 @@ double TuneState::time(const Trial& trial, const std::function<Result(const Tria
   if (result.verdict == Verdict::unavailable) return kUnavailable;
   if (result.verdict == Verdict::wrong)
     throw Error(Errc::system,
-                fmt::format("WRONG: {} of {}, {} × {}: {}; no table was written, and weft verify says more",
+                fmt::format("WRONG: {} of {}, {} × {}: {}; no table was written; weft verify tells more",
                             name(trial.algorithm), format_bytes(trial.bytes), trial.launch.blocks, trial.launch.threads,
                             result.detail.empty() ? "other bits, in another process" : result.detail));
   if (args_.writes) keep(trial, result.us);

@@ -32,8 +32,9 @@ std::size_t Verify::most() const {
   if (most_bytes.empty()) return 0;
   const std::size_t bytes = parse_bytes(most_bytes);
   if (bytes < kLatencyBytes)
-    throw Error(Errc::invalid_argument, fmt::format("--most-bytes {}: must be {} or more, of which latencies are told",
-                                                    most_bytes, format_bytes(kLatencyBytes)));
+    throw Error(Errc::invalid_argument,
+                fmt::format("--most-bytes {}: must be {} or more, the message whose latency is judged", most_bytes,
+                            format_bytes(kLatencyBytes)));
   return bytes;
 }
 
@@ -144,7 +145,7 @@ Command add_verify(CLI::App& app, const std::vector<std::string>& arguments) {
   app.add_option("--ranks", verify->options.ranks, "Ranks, as threads of this process (default: every GPU, or 4)")
       ->check(whole_number(1, kMostVerifiedRanks));
   add_choice(app, "--device", verify->options.device, {Device::automatic, Device::cpu, Device::cuda},
-             "Where the ranks live");
+             "Device of the ranks");
   app.add_flag("--thorough", verify->thorough, "Larger messages, maxima of all sizes, more samples: some minutes");
   app.add_option("--most-bytes", verify->most_bytes, "Largest message, 8K or more, \"1M\" (default: 64 MB on GPUs)");
   app.add_option("--deadline", verify->options.deadline, "Seconds that an operation may wait for a peer; 0: for ever")

@@ -98,17 +98,16 @@ std::vector<Check> judge_pairs(const std::vector<PairFigure>& figures) {
 
 std::string why_not_judged(const std::vector<PairFigure>& figures) {
   if (std::ranges::none_of(figures, is_known))
-    return "Times are shown and not judged: what these ranks' links should give is not known";
+    return "Times are shown but not judged: the rate of these ranks' links is unknown";
   std::vector<std::string> pairs, reasons;
   for (const PairFigure& pair : figures)
     if (!is_known(pair)) pairs.push_back(fmt::format("{} ↔ {}", pair.a, pair.b));
   if (!pairs.empty())
-    reasons.push_back(
-        fmt::format("Times of ranks {} are shown and not judged: what these links should give is not known",
-                    fmt::join(pairs, ", ")));
+    reasons.push_back(fmt::format("Times of ranks {} are shown but not judged: the rate of their links is unknown",
+                                  fmt::join(pairs, ", ")));
   if (std::ranges::any_of(figures, [](const PairFigure& p) { return p.bandwidth_bytes < kLeastJudgedBytes; }))
     reasons.push_back(
-        fmt::format("Bandwidths are shown and not judged: their messages are shorter than {} (--most-bytes)",
+        fmt::format("Bandwidths are shown but not judged: their messages are shorter than {} (--most-bytes)",
                     format_bytes(kLeastJudgedBytes)));
   return fmt::format("{}", fmt::join(reasons, ". "));
 }

@@ -85,8 +85,8 @@ std::string Crowd::warning() const {
   if (!crowded()) return {};
   const std::string gloo = peer_threads == 0 ? "" : fmt::format(" and {} of Gloo's", peer_threads);
   return fmt::format(
-      "TOO FEW CORES: {} ranks{} share {:.3g} {}. Times are largely the scheduler's, and no\n"
-      "speed-up is shown.\n",
+      "TOO FEW CORES: {} ranks{} share {:.3g} {}. Times depend largely on the scheduler, so\n"
+      "no speed-up is shown.\n",
       ranks, gloo, cores, cores == 1 ? "core" : "cores");
 }
 

@@ -122,7 +122,7 @@ def draw(report, output):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--check", action="store_true", help="only say whether matplotlib is there")
+    parser.add_argument("--check", action="store_true", help="only tell whether matplotlib is installed")
     parser.add_argument("report", nargs="?", help="JSON of weft bench")
     parser.add_argument("output", nargs="?", help="picture: .png, .svg, .pdf")
     args = parser.parse_args()

@@ -41,7 +41,7 @@ def main():
     parser.add_argument("new")
     parser.add_argument("--arch", default="sm_90", help="default: %(default)s")
     parser.add_argument("--rename", action="append", default=[], metavar="OLD=NEW",
-                        help="text in the old build's names, and what it is in the new one's; may be repeated")
+                        help="text in the old build's names, and its replacement in the new one's; may be repeated")
     args = parser.parse_args()
     if shutil.which("cuobjdump") is None:
         sys.exit("no cuobjdump on the PATH")

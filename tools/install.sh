@@ -53,7 +53,7 @@ need() {
   local log=build/apt.log
   mkdir -p build
   "${as_root[@]}" apt-get update -qq >"$log" 2>&1 ||
-    say "apt-get update failed (offline?); trying with the package lists that are here"
+    say "apt-get update failed (offline?); trying the package lists of this machine"
 
   local packages=() names
   while read -r -a names; do

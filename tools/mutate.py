@@ -88,7 +88,7 @@ def write(path, text):
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--table", type=Path, required=True, nargs="+")
-    parser.add_argument("--source", type=Path, required=True, help="the folder that includes are relative to")
+    parser.add_argument("--source", type=Path, required=True, help="the base folder of includes")
     parser.add_argument("--output", type=Path, required=True)
     args = parser.parse_args()
     mutants = [mutant for table in args.table for mutant in json.loads(table.read_text(encoding="utf-8"))]

@@ -317,10 +317,10 @@ def end(why, wrong):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("binary", type=Path, nargs="?")
-    parser.add_argument("--check", action="store_true", help="run nothing, look at the numbers of page and record")
+    parser.add_argument("--check", action="store_true", help="run nothing, check the numbers of page and record")
     parser.add_argument("--weft", type=Path, help="the program whose set-ups the page must have, for --check")
-    parser.add_argument("--reports", type=Path, metavar="FOLDER", help="look at the numbers of tests that ctest ran")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="of --record; one per core")
+    parser.add_argument("--reports", type=Path, metavar="FOLDER", help="check the numbers of tests that ctest ran")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes of --record (default: one per core)")
     parser.add_argument("--record", type=Path, metavar="WEFT", help="the program that makes a new record first")
     args = parser.parse_args()
     if args.reports:

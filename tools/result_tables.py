@@ -197,7 +197,7 @@ def rewrite(page, text, name):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--check", action="store_true", help="change nothing; exit 1 when a page is stale")
+    parser.add_argument("--check", action="store_true", help="change nothing; exit 1 if a page is stale")
     parser.add_argument("--results", type=pathlib.Path, default=results.FOLDER)
     parser.add_argument("--readme", type=pathlib.Path, default=ROOT / "README.md")
     parser.add_argument("--page", type=pathlib.Path, default=ROOT / "docs" / "benchmarks.md")

@@ -63,7 +63,7 @@ test_simulated() {
   if numbers=$(python3 tools/reliability_tables.py --reports build/dev/sim-reports); then
     say "simulated: $numbers"
   else
-    say 'error: the simulator was not put through what it has to be'
+    say 'error: the simulator ran less than the required minimum'
     tests_failed=$((tests_failed + 1))
   fi
 }
@@ -127,7 +127,7 @@ with_nccl() {
     "$@"
     return
   fi
-  dir=$(nccl_dir) || die "$executable needs libnccl.so.2 (>= 2.28); it is in none of the usual places: set NCCL_ROOT"
+  dir=$(nccl_dir) || die "$executable needs libnccl.so.2 (>= 2.28); none of the usual folders has it: set NCCL_ROOT"
   LD_LIBRARY_PATH=$dir${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} "$@"
 }
 
@@ -230,11 +230,11 @@ has_gpu() { nvidia-smi -L >/dev/null 2>&1; }
 
 test_gpu() {
   local bin=$1 filter=$2 sanitize=$3 part=$4 parts=$5 side_by_side=$6
-  has_gpu || die "no GPU here (nvidia-smi lists none); './dev test' runs what needs none"
+  has_gpu || die "no GPU here (nvidia-smi lists none); './dev test' runs the tests that need none"
   nvidia-smi -L | sed 's/ (UUID.*//' >&2
   if [[ -z $bin ]]; then
     need build
-    build dev weft-gpu-tests weft-tests || die "the GPU suite is built where nvcc and NCCL are, else use --prebuilt DIR"
+    build dev weft-gpu-tests weft-tests || die "the GPU suite needs nvcc and NCCL to build; without them use --prebuilt DIR"
     bin=build/dev/bin
   fi
   if [[ -n $sanitize ]]; then

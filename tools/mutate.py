@@ -36,7 +36,7 @@ def mutate(text, edits, name):
     for i, original in sorted(by_place, key=lambda place: len(place[1])):
         alternatives = by_place[i, original]
         around = [o for line, o in by_place if line == i and original in o and o != original]
-        if around:  # part of what another edit of this line replaces
+        if around:  # part of a text that another edit of this line replaces
             larger = max(around, key=len)
             by_place[i, larger] += [(number, larger.replace(original, to)) for number, to in alternatives]
         else:

@@ -102,7 +102,7 @@ TEST_P(GatheredCountsOf, OneRecordingFeedsTheGatherThatFollows) {
   }));
 }
 
-// --------------------------------------------------------------------------------------------------- what is refused
+// --------------------------------------------------------------------------------------------------- rejections
 
 TEST(GatheredCountsFaults, NumbersThatMakeNoSlotsEndTheCallEverywhere) {
   for (const CountsMisfit& misfit : counts_misfits()) {

@@ -363,7 +363,7 @@ TEST(RaggedSequences, AThousandCallsWithRandomDelays) {
   }));
 }
 
-// --------------------------------------------------------------------------------------------------- what does not fit
+// ------------------------------------------------------------------------------------------- counts that do not fit
 
 class Misfits : public testing::TestWithParam<Misfit> {};
 INSTANTIATE_TEST_SUITE_P(Ragged, Misfits, testing::ValuesIn(misfits()),

@@ -332,8 +332,7 @@ TEST(Recording, AKilledRankIsNamedByReplays) {
   EXPECT_GE(first_hand, 1);
 }
 
-// ------------------------------------------------------------------------------------------------------ what is
-// refused
+// -------------------------------------------------------------------------------------------------------- rejections
 
 TEST(Recording, RejectsWhatCannotBeRecorded) {
   auto communicators = Communicator::local(1, cpu_config());

@@ -37,7 +37,7 @@ struct GroupLayout {
   bool padded;  // slots have room for the largest number of tokens, and the slot is split
 };
 
-// Row counts of each group, counts on every rank, all rows on every rank, then a group's rows or a rank's part of them.
+// Row counts of each group, counts on every rank, all rows on every rank, then a group's rows or a rank's part.
 // One recording serves every batch.
 TEST(TakenRows, CountsGatherTakeInOneRecording) {
   constexpr int ranks = 6;

@@ -124,7 +124,7 @@ TEST_F(GpuProcesses, ThatSeeTheirOwnGpuAloneReachEachOther) {
 }
 
 // ------------------------------------------------------------------------------------------------------------
-// faults where NCCL carries the data
+// faults while NCCL carries the data
 
 // The rank ended by itself, with its history and a fault that a silent NCCL peer may cause.
 void expect_ended(const Outcome& outcome, int rank) {

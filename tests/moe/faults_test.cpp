@@ -194,7 +194,7 @@ TEST(MoeFaults, OneThatSendsAndNeverWaitsHoldsNobodyUp) {
     } else {
       expect_code([&] { exchange.combine(moe.combine(ticket)); }, Errc::in_flight, "has been sent and not been waited");
     }
-    communicator.release();  // ranks meet, and what was sent is void
+    communicator.release();  // ranks meet, and the sent data is void
     communicator.acquire();
     combine_and_check(exchange, p, rank, dispatch_and_check(exchange, p, rank));
   }));

@@ -1,4 +1,4 @@
-// Measures all-reduces of Weft and those of NCCL or Gloo.
+// Measures Weft's all-reduces, and the peer's (NCCL or Gloo).
 #include <fmt/format.h>
 
 #include <cstring>

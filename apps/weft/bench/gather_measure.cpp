@@ -95,7 +95,7 @@ class GatherMeasurement final : public RankBench {
     });
   }
 
-  // The ranks of a group send the same rows as those of any other group.
+  // The k-th rank of every group sends the same rows.
   int pattern_rank(const Ranks::Seat& seat) const override {
     return in_groups_ ? model_.layout.attn_tp_rank(seat.rank()) : seat.rank();
   }

@@ -1,4 +1,4 @@
-// Measures the gathers and scatters of data-parallel attention, ragged and equal, and those of NCCL or Gloo.
+// Measures the gathers and scatters of data-parallel attention, ragged and equal, and the peer's (NCCL or Gloo).
 #pragma once
 
 #include <memory>

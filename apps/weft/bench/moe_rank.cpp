@@ -125,7 +125,7 @@ std::string MoeRank::check_numbers(const MoeTraffic& traffic) {
   return download<std::int32_t>(source_tokens_, 0, sources.size()) == sources ? "" : "tokens of sources";
 }
 
-// The scales of one row, out of those of all rows.
+// Takes the scales of one row out of all scales.
 std::vector<std::uint8_t> MoeRank::scales_of(const std::vector<std::uint8_t>& all, std::size_t row) const {
   const ExchangeArgs& args = exchange_.args();
   const auto begin = all.begin() + static_cast<std::ptrdiff_t>(row * row_.scale_bytes);

@@ -2,8 +2,8 @@
 """Draws what `weft bench … --json` wrote: time and bandwidth over size, a line for every algorithm and peer.
 
   weft bench all-reduce --plot all_reduce.png      runs this script by itself
-  plot.py result.json out.png                      from a file that --json wrote; .svg and .pdf work as well
-  plot.py --check                                  whether matplotlib is there
+  plot.py result.json out.png                      draws a file of --json; .svg and .pdf work as well
+  plot.py --check                                  tells whether matplotlib is installed
 
 Exit status: 0 drawn, 1 the picture cannot be written, 2 the file is no such report or has nothing to draw, 3 matplotlib is
 missing.
@@ -22,24 +22,24 @@ class BadReport(Exception):
 
 
 def rate_of(point):
-    """GB/s; of an exchange, of what crosses the links. None where nothing says how much is moved."""
+    """GB/s; for an exchange, of the bytes that cross the links. None if the bytes are unknown."""
     if "gb_per_s" not in point and point.get("wire_bytes"):
         return point["wire_bytes"] / point["us"] / 1e3
     return point.get("gb_per_s")
 
 
 def ticks(lines, most=10):
-    """Where an x axis has labels: at sizes that were measured, and so few that they do not lie over each other."""
+    """The labels of an x axis: measured sizes, at most `most`, so that labels do not overlap."""
     sizes = sorted({x for line in lines.values() for x, _, _ in line if x > 0})
     step = (len(sizes) + most - 1) // most
     return sizes[::-1][::step][::-1] if sizes else []
 
 
 def panels(report):
-    """[(title, x axis, {contender: [(x, us, GB/s or None)]})], in the report's order: one for each operation and method,
-    of a model's layers all of them.
+    """[(title, x axis, {contender: [(x, us, GB/s or None)]})], in the report's order: one for each operation and method.
+    A model's report has panels for all operations of its layers.
 
-    Wrong and unavailable results are left out. Of several grids for one size (a sweep) the fastest counts.
+    Wrong and unavailable results are left out. If a size has several grids (a sweep), the fastest counts.
     """
     if not isinstance(report, dict) or report.get("schema") != SCHEMA:
         raise BadReport(f"is no report of weft bench (schema {SCHEMA})")
@@ -89,7 +89,7 @@ def draw(report, output):
     from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
     rows = panels(report)
-    # Whoever appears in several panels has one colour and marker.
+    # A contender has the same colour and marker in all panels.
     everybody = list(dict.fromkeys(who for _, _, lines in rows for who in lines))
     colours = pyplot.get_cmap("tab20" if len(everybody) > 10 else "tab10")
     figure, axes = pyplot.subplots(len(rows), 2, figsize=(13, 4.4 * len(rows)), squeeze=False, layout="constrained")
@@ -103,7 +103,7 @@ def draw(report, output):
             if rated:
                 right.plot(*zip(*rated), **style)
         for panel, what in ((left, "µs per operation"), (right, "GB/s")):
-            # A legend of one line would only hide it.
+            # A legend of one line would only hide the line.
             panel.set(title=title if len(lines) > 1 else f"{title}: {next(iter(lines))}", xlabel=axis, ylabel=what, xscale="log", yscale="log")
             panel.grid(True, which="major", alpha=0.4)
             panel.grid(True, which="minor", axis="y", alpha=0.15)
@@ -122,7 +122,7 @@ def draw(report, output):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--check", action="store_true", help="only say whether matplotlib is there")
+    parser.add_argument("--check", action="store_true", help="only tell whether matplotlib is installed")
     parser.add_argument("report", nargs="?", help="JSON of weft bench")
     parser.add_argument("output", nargs="?", help="picture: .png, .svg, .pdf")
     args = parser.parse_args()
@@ -132,7 +132,7 @@ def main():
         if not args.check:
             with open(args.report, encoding="utf-8") as file:
                 report = json.load(file)
-            panels(report)  # complains before matplotlib is needed
+            panels(report)  # reports a bad file before matplotlib is needed
     except (OSError, ValueError, BadReport) as error:
         print(f"plot.py: {args.report}: {error}", file=sys.stderr)
         return 2

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Times all-reduce of PyTorch: NCCL through torch.distributed, and symmetric memory's one-shot and two-shot kernels.
+"""Times PyTorch's all-reduce: NCCL through torch.distributed, and symmetric memory's one-shot and two-shot kernels.
 
 The method is `weft bench`'s method "graph": a CUDA graph of 20 operations, the second of two back-to-back replays between
 CUDA events, the median of the samples, the maximum over ranks. The result of the last timed replay is verified.
 
   python3 bench/torch_peer.py --json torch.json                   all GPUs, vLLM's sizes
   python3 bench/torch_peer.py --world-size 2 --bytes 16K,64K,1M --json torch.json
-  weft bench all-reduce --torch-json torch.json                   as columns beside Weft's
+  weft bench all-reduce --torch-json torch.json                   shows the times as columns beside Weft's
 """
 
 import argparse
@@ -35,13 +35,13 @@ def parse_bytes(text):
 
 
 def pattern(count, rank, device):
-    """-1, 0 or 1, a function of the element and the rank: sums of eight of them, and sums of sums, are exact in bf16."""
+    """-1, 0 or 1, a function of the element and the rank: sums of eight such numbers, and sums of these sums, are exact in bf16."""
     index = torch.arange(count, dtype=torch.int64, device=device)
     return ((index * 2654435761 + rank * 40503) >> 7) % 3 - 1
 
 
 class Contender:
-    """One way to all-reduce `count` elements. In-place ones sum the sums again with every operation of a replay."""
+    """One way to all-reduce `count` elements. If it works in place, every operation of a replay sums the sums again."""
 
     def __init__(self, name, count, symmetric, device):
         self.name = name
@@ -68,7 +68,7 @@ def meet():
 
 
 def is_correct(contender, world_size, device):
-    """After two replays on a fresh input."""
+    """Whether the output is right after two replays on a fresh input."""
     count = contender.input.numel()
     total = sum(pattern(count, rank, device) for rank in range(world_size)).double()
     if contender.in_place:
@@ -134,7 +134,7 @@ def worker(rank, world_size, port, sizes, args):
                 continue
             try:
                 times, correct = measure(Contender(name, size // 2, symmetric, device), rank, world_size, args.samples, device)
-            except RuntimeError as error:  # a size that a kernel does not take is rejected on all ranks alike
+            except RuntimeError as error:  # all ranks reject a size that a kernel does not take
                 if rank == 0:
                     print(f"{name}, {size} bytes: {str(error).splitlines()[0]}", file=sys.stderr)
                 continue

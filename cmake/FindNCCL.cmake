@@ -1,7 +1,7 @@
-# Finds NCCL: target NCCL::NCCL, NCCL_VERSION, NCCL_INCLUDE_DIR, NCCL_LIBRARY.
-# Looked for in NCCL_ROOT, beside CUDA, in the system's places, and in Python's package nvidia-nccl.
+# Finds NCCL: target NCCL::NCCL, NCCL_VERSION, NCCL_INCLUDE_DIR, NCCL_LIBRARY. Looks into NCCL_ROOT, the CUDA toolkit,
+# the system's folders, and Python's package nvidia-nccl.
 
-# Python is asked only where nothing else has NCCL: it takes a while to start.
+# Python starts slowly, so it is asked only if NCCL was not found elsewhere.
 macro(_weft_find_nccl)
   find_path(NCCL_INCLUDE_DIR nccl.h HINTS ${ARGN} PATH_SUFFIXES include)
   # The Python package has no libnccl.so.

@@ -1,5 +1,5 @@
-# Finds libsodium: target Sodium::Sodium, SODIUM_INCLUDE_DIR, SODIUM_LIBRARY. The archive is preferred, so that what is
-# linked with it runs where libsodium is not installed.
+# Finds libsodium: target Sodium::Sodium, SODIUM_INCLUDE_DIR, SODIUM_LIBRARY. The archive is preferred, so that programs
+# linked with it also run without an installed libsodium.
 
 find_path(SODIUM_INCLUDE_DIR sodium.h)
 find_library(SODIUM_LIBRARY NAMES libsodium.a sodium)
@@ -10,8 +10,8 @@ mark_as_advanced(SODIUM_INCLUDE_DIR SODIUM_LIBRARY)
 
 if(Sodium_FOUND AND NOT TARGET Sodium::Sodium)
   add_library(Sodium::Sodium UNKNOWN IMPORTED)
-  # Its names stay inside of a shared object that is made with it: they meet no other libsodium there, and Debian's
-  # archive, which is made for executables, fits into shared objects.
+  # A shared object linked with the archive keeps its names hidden, so they cannot clash with another libsodium.
+  # Debian's archive is made for executables, but also links into shared objects.
   set_target_properties(Sodium::Sodium PROPERTIES
     IMPORTED_LOCATION ${SODIUM_LIBRARY}
     INTERFACE_INCLUDE_DIRECTORIES ${SODIUM_INCLUDE_DIR}

@@ -1,4 +1,4 @@
-# The command-line program `weft`. All but its main() are objects of their own, so that tests link them too.
+# The command-line program `weft`. Everything except its main() is an object library, so that tests link it, too.
 
 weft_sources_below(cli_files apps/weft/*.cpp)
 list(FILTER cli_files EXCLUDE REGEX "/gloo/")
@@ -19,24 +19,24 @@ if(cli_files)
   target_include_directories(weft-cli-parts PRIVATE
     $<$<COMPILE_LANGUAGE:CXX>:${CMAKE_BINARY_DIR}/generated/models>)
   weft_quickly_compiled(weft-cli-parts)
-  # What takes long is the libraries' templates, which each batch has anew.
+  # Most time goes to templates of libraries, which every batch compiles anew.
   set_target_properties(weft-cli-parts PROPERTIES UNITY_BUILD_BATCH_SIZE 16)
   if(sanitized)
     target_compile_options(weft-cli-parts PRIVATE -O0)
   endif()
 endif()
 
-# What draws pictures of its results lies where it lies when installed, seen from the program.
+# The plotting script lies in the build folder as in an installation, seen from the program.
 set(plot_script ${CMAKE_INSTALL_DATADIR}/weft/plot.py)
 configure_file(bench/plot.py ${CMAKE_BINARY_DIR}/${plot_script} COPYONLY)
 set_property(SOURCE apps/weft/bench/plot.cpp APPEND PROPERTY COMPILE_DEFINITIONS WEFT_PLOT_SCRIPT="../${plot_script}")
 
-# The simulator, for `weft simulate`; its tests build their own (cmake/tests.cmake).
-# Each operation brings its own part along.
+# The simulator, for `weft simulate`. The simulator's tests build their own (cmake/tests.cmake). Each operation brings
+# its own part.
 weft_sources(sim_files src/sim/*.cpp src/comm/sim_*.cpp src/ops/*/sim_*.cpp)
 weft_sources(sim_kernel_files src/ops/*/sim_*kernels*.cpp)
 weft_alone(${sim_kernel_files})
-# Views are joined by vector instructions, or the whole simulator takes a tenth longer; below O3 GCC makes none of this loop.
+# GCC vectorises the loop that joins views only at O3. Without it the simulator takes a tenth longer.
 set_property(SOURCE src/sim/memory.cpp APPEND PROPERTY COMPILE_OPTIONS $<$<CONFIG:RelWithDebInfo>:-O3>)
 if(cli_files AND sim_files AND NOT sanitized)
   set(Boost_USE_STATIC_LIBS ON)
@@ -44,7 +44,7 @@ if(cli_files AND sim_files AND NOT sanitized)
   add_library(weft-sim STATIC ${sim_files})
   target_link_libraries(weft-sim PUBLIC weft_internal Boost::context)
   weft_quickly_compiled(weft-sim)
-  # GCC 12 does not follow that a sum's first term is always taken.
+  # GCC 12 does not see that a sum's first term is always taken.
   target_compile_options(weft-sim PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
   target_link_libraries(weft-cli-parts PUBLIC weft-sim)
 endif()
@@ -56,8 +56,8 @@ if(cli_main)
   target_link_libraries(weft-cli PRIVATE weft weft_internal $<TARGET_NAME_IF_EXISTS:weft-cli-parts>)
 endif()
 
-# Gloo, the peer that the CPU path is measured beside: a module that `weft` loads when it lies beside it. Debian has
-# Gloo as a shared library alone, and `weft` shall run where that is missing.
+# Gloo, the peer of the CPU path: a module that `weft` loads if it lies beside the program. Debian has Gloo only as a
+# shared library, and `weft` must also run without it.
 weft_sources(gloo_peer_files apps/weft/peers/gloo/*.cpp)
 find_library(GLOO_LIBRARY gloo)
 find_path(GLOO_INCLUDE_DIR gloo/allreduce.h)

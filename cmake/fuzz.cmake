@@ -1,4 +1,4 @@
-# weft-fuzz: libFuzzer over what comes from outside (tests/fuzz), with no more of the library than that needs.
+# weft-fuzz: libFuzzer over input from outside (tests/fuzz), with only the sources of the library that it needs.
 
 weft_sources(fuzz_files tests/fuzz/*.cpp)
 list(FILTER fuzz_files EXCLUDE REGEX "_test\\.cpp$")
@@ -7,7 +7,7 @@ set(model_files models config_fields config_file layer_blocks layer_rules preset
 list(TRANSFORM model_files PREPEND apps/weft/models/)
 list(TRANSFORM model_files APPEND .cpp)
 list(APPEND fuzzed_files src/comm/agreed_tuning.cpp src/tuning/tuning.cpp src/base/build_info.cpp ${model_files})
-weft_alone(src/tuning/tuning.cpp)  # it brings a JSON library along, and is compiled beside the others
+weft_alone(src/tuning/tuning.cpp)  # it includes a JSON library, so it stays out of unity batches
 
 add_executable(weft-fuzz EXCLUDE_FROM_ALL ${fuzz_files} ${fuzzed_files})
 add_dependencies(weft-fuzz weft_build_info)

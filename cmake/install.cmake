@@ -1,5 +1,5 @@
-# find_package(weft) gives weft::weft. It asks its user for libsodium at link, a build with CUDA for the CUDA toolkit and
-# NCCL, too.
+# find_package(weft) gives weft::weft. Users need libsodium when they link. A build with CUDA also needs the CUDA
+# toolkit and NCCL.
 
 include(CMakePackageConfigHelpers)
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/weft)
@@ -12,7 +12,7 @@ if(TARGET weft-cli)
   install(PROGRAMS bench/plot.py DESTINATION ${CMAKE_INSTALL_DATADIR}/weft)
 endif()
 if(TARGET weft-gloo-peer)
-  install(TARGETS weft-gloo-peer LIBRARY DESTINATION ${CMAKE_INSTALL_BINDIR})  # which is beside the program
+  install(TARGETS weft-gloo-peer LIBRARY DESTINATION ${CMAKE_INSTALL_BINDIR})  # beside the program
 endif()
 
 configure_package_config_file(cmake/weft-config.cmake.in ${CMAKE_BINARY_DIR}/weft-config.cmake

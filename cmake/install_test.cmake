@@ -1,6 +1,6 @@
-# A test (cmake -P): installs the build into a fresh prefix, moves that to another folder, builds the examples against it
-# with find_package, and runs them and the program. It fails when the export misses a header, a library or a dependency,
-# or the program one of its parts. `gloo`: whether Gloo's module was built.
+# A test (cmake -P): installs the build into a fresh prefix and moves that to another folder. There it builds the
+# examples with find_package, and runs them and the program. It fails if the export lacks a header, a library or a
+# dependency, or if the program lacks one of its parts. `gloo`: whether Gloo's module was built.
 
 cmake_minimum_required(VERSION 3.24)
 
@@ -35,7 +35,7 @@ if(gloo AND NOT "Gloo ring" IN_LIST contenders)
   message(FATAL_ERROR "The installed program does not find Gloo: ${contenders}")
 endif()
 
-# Drawn, or matplotlib is missing; the script itself is there.
+# It draws, or matplotlib is missing. The script itself must be found.
 execute_process(COMMAND ${bench} --plot ${work}/result.svg WORKING_DIRECTORY ${work}/somewhere
   RESULT_VARIABLE code ERROR_VARIABLE said OUTPUT_QUIET)
 if(NOT code EQUAL 0 AND NOT said MATCHES "needs matplotlib")

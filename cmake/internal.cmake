@@ -1,5 +1,5 @@
-# weft_internal: the flags, include folders and header-only libraries of everything that is built in this tree. Users
-# of the installed library see none of it.
+# weft_internal: the flags, include folders and header-only libraries of all targets of this tree. Users of the
+# installed library get none of them.
 
 find_package(Threads REQUIRED)
 find_package(fmt REQUIRED)
@@ -14,16 +14,16 @@ target_compile_features(weft_internal INTERFACE cxx_std_20)
 target_include_directories(weft_internal INTERFACE ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src)
 target_compile_definitions(weft_internal INTERFACE WEFT_WITH_CUDA=${WEFT_WITH_CUDA})
 
-# fmt and spdlog are used as headers, so that an executable runs where neither is installed. Debian's spdlog target
-# brings the compiled fmt with it, hence the definitions by hand.
+# fmt and spdlog are used as headers, so that an executable also runs without them. Debian's spdlog target depends on
+# the compiled fmt, so the definitions are set by hand.
 get_target_property(spdlog_include spdlog::spdlog_header_only INTERFACE_INCLUDE_DIRECTORIES)
 target_include_directories(weft_internal SYSTEM INTERFACE ${spdlog_include})
 target_compile_definitions(weft_internal INTERFACE SPDLOG_FMT_EXTERNAL)
 target_link_libraries(weft_internal INTERFACE
   fmt::fmt-header-only nlohmann_json::nlohmann_json CLI11::CLI11 Boost::headers Sodium::Sodium Threads::Threads)
 
-# Sanitizers need their own flags in programs that use the library, and do not follow the simulator's fibers from stack
-# to stack.
+# Programs that use the library need the sanitizers' flags, too. Sanitizers do not follow the simulator's fibers from
+# stack to stack.
 set(sanitized OFF)
 if(CMAKE_CXX_FLAGS MATCHES "-fsanitize")
   set(sanitized ON)
@@ -34,18 +34,18 @@ set(host_flags -ffp-contract=off -Wall -Wextra)
 if(WEFT_WERROR)
   list(APPEND host_flags -Werror)
 endif()
-# False alarms: of GCC 12 on std::string's operator+ (GCC bug 105651), of GCC 13 on what it inlines of fmt and <algorithm>.
+# False alarms: GCC 12 for std::string's operator+ (GCC bug 105651), GCC 13 for inlined code of fmt and <algorithm>.
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
   list(APPEND host_flags -Wno-restrict)
 elseif(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   list(APPEND host_flags -Wno-array-bounds -Wno-stringop-overflow)
 elseif(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
-  list(APPEND host_flags -Wno-pass-failed)  # to unroll is a wish, for GPUs
+  list(APPEND host_flags -Wno-pass-failed)  # unrolling is a wish, for GPUs
 endif()
 target_compile_options(weft_internal INTERFACE $<$<COMPILE_LANGUAGE:CXX>:${host_flags};-Wpedantic>)
 if(WEFT_WITH_CUDA)
   list(JOIN host_flags "," nvcc_host_flags)
-  # CMake 3.25 does not know nvcc's name for C++20 and would silently leave it out.
+  # CMake 3.25 does not know nvcc's flag for C++20 and would silently omit it.
   target_compile_options(weft_internal INTERFACE
     "$<$<COMPILE_LANGUAGE:CUDA>:-std=c++20;--fmad=false;-Xcompiler=${nvcc_host_flags}>")
   # fmt 9 turns constexpr off under nvcc, and does not compile without it in C++20.

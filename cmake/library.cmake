@@ -1,6 +1,6 @@
 # weft::weft, the library.
 
-# Rooms (docs/architecture.md) that have more than headers. Their files sim_* are the simulator's.
+# Rooms (docs/architecture.md) with source files. Their files sim_* belong to the simulator.
 set(library_rooms base kernel tuning rendezvous fabric comm symmetric ops)
 list(TRANSFORM library_rooms PREPEND src/)
 list(TRANSFORM library_rooms APPEND /*.cpp OUTPUT_VARIABLE library_patterns)
@@ -13,11 +13,11 @@ if(WEFT_WITH_CUDA)
   list(APPEND weft_files ${weft_cuda_files})
 endif()
 
-# How a kernel runs, and the kernels themselves.
+# The code that runs kernels, and the kernels.
 set(weft_kernel_files ${weft_files})
 list(FILTER weft_kernel_files INCLUDE REGEX "^src/kernel/|^src/(comm|ops)/.*/?cpu_[^/]*[.]cpp$|[.]cu$")
 weft_alone(${weft_kernel_files})
-weft_alone(src/fabric/cpu_fabric.cpp)  # a twin of the tests takes its place in the archive
+weft_alone(src/fabric/cpu_fabric.cpp)  # a test twin replaces its object of the archive
 
 add_library(weft ${weft_files})
 add_library(weft::weft ALIAS weft)
@@ -35,8 +35,8 @@ if(WEFT_WITH_CUDA)
 endif()
 set_target_properties(weft PROPERTIES POSITION_INDEPENDENT_CODE ON VERSION ${PROJECT_VERSION} SOVERSION 0)
 
-# What this build is. The header is rewritten only when its text changes, and one source file includes it, so a commit
-# costs one small compilation.
+# Build information. The header changes only if its text changes, and one source file includes it, so a commit costs one
+# small compilation.
 set(build_info_dir ${CMAKE_BINARY_DIR}/generated)
 set(build_info_compiler "${CMAKE_CXX_COMPILER_ID} ${CMAKE_CXX_COMPILER_VERSION}")
 add_custom_target(weft_build_info

@@ -7,8 +7,8 @@ endif()
 if(PROJECT_IS_TOP_LEVEL)
   set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
   set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
-  # O3: the CPU path lives from vectorised loops. g1 (line tables) is enough for backtraces and keeps binaries small
-  # enough to be copied to the machine that has the GPUs.
+  # O3: the CPU path depends on vectorised loops. g1 (line tables) suffices for backtraces, and keeps binaries small
+  # enough to copy to the machine with the GPUs.
   set(CMAKE_CXX_FLAGS_RELWITHDEBINFO "-O3 -g1 -DNDEBUG")
 
   find_program(WEFT_CCACHE ccache)
@@ -21,23 +21,23 @@ endif()
 set(CMAKE_CXX_STANDARD 20)
 set(CMAKE_CXX_EXTENSIONS OFF)
 set(CMAKE_CUDA_EXTENSIONS OFF)
-set(CMAKE_INSTALL_RPATH_USE_LINK_PATH ON)  # where libnccl was found
+set(CMAKE_INSTALL_RPATH_USE_LINK_PATH ON)  # records the folder of libnccl
 
-# Where the preset joins files (CMAKE_UNITY_BUILD), those given here stay alone: each takes long by itself, or its headers
-# bear no company.
+# If the preset joins files (CMAKE_UNITY_BUILD), the given files stay alone. Each takes long by itself, or its headers
+# clash with others.
 function(weft_alone)
   set_source_files_properties(${ARGN} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
 endfunction()
 
-# What takes longer to compile than to run: O3 would take half as long again, and gain little. Nothing whose own time counts.
+# For targets that take longer to compile than to run: O3 costs half as long again and gains little. Not for benchmarks.
 function(weft_quickly_compiled)
   foreach(target IN LISTS ARGN)
     target_compile_options(${target} PRIVATE $<$<AND:$<CONFIG:RelWithDebInfo>,$<COMPILE_LANGUAGE:CXX>>:-O1>)
   endforeach()
 endfunction()
 
-# Sources are globbed: a new file is built without an edit here, so that people who add files side by side do not meet
-# in a list. CONFIGURE_DEPENDS makes the build look for new files by itself. A folder may be empty or absent.
+# Sources are globbed: a new file needs no edit here, so branches that add files do not conflict. CONFIGURE_DEPENDS
+# makes the build look for new files. A folder may be empty or absent.
 function(weft_sources result)
   file(GLOB files CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR} ${ARGN})
   set(${result} ${files} PARENT_SCOPE)
@@ -48,8 +48,8 @@ function(weft_sources_below result)
   set(${result} ${files} PARENT_SCOPE)
 endfunction()
 
-# weft_compiled_in(HEADER ARRAY WHAT): makes a header with the texts of files, so that none is needed at run time. WHAT is
-# their pattern; HEADER lies in the build folder.
+# weft_compiled_in(HEADER ARRAY WHAT): makes a header with the texts of files, so that none is needed at run time. WHAT
+# is their pattern. HEADER lies in the build folder.
 function(weft_compiled_in header compiled_in_array compiled_in_what)
   weft_sources(files ${compiled_in_what})
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${files})

@@ -8,12 +8,12 @@ if(NOT GTest_FOUND)
 endif()
 include(GoogleTest)
 
-# Cases, and the references that they are held to: the inner loops of most tests.
+# Cases and the references that check them: the inner loops of most tests.
 weft_sources(test_support_files tests/support/*.cpp)
 add_library(weft-test-support OBJECT ${test_support_files})
 target_include_directories(weft-test-support PUBLIC ${PROJECT_SOURCE_DIR}/tests)
 target_link_libraries(weft-test-support PUBLIC weft weft_internal GTest::gtest_main)
-# Windows of CPU ranks move when they are taken again (tests/support/moving_windows.hpp).
+# Windows of CPU ranks move when they are mapped again (tests/support/moving_windows.hpp).
 target_link_options(weft-test-support PUBLIC -Wl,--wrap=mmap,--wrap=munmap)
 weft_quickly_compiled(weft-test-support)
 
@@ -22,10 +22,9 @@ function(weft_test_executable name)
   target_link_libraries(${name} PRIVATE weft-test-support)
 endfunction()
 
-# Each case runs in a process of its own. The time limit only ends a hang; it is generous, as a sanitizer on a busy
-# machine is slow. Cases are listed when ctest runs, not when the executable is built: a build machine need not be able
-# to run it.
-# A DISABLED_ case is what another one runs in a process of its own.
+# Each case runs in its own process. The time limit only ends a hang, and is generous for sanitizers on a busy machine.
+# ctest lists the cases when it runs, so a build machine need not be able to run the executable. Other cases run
+# DISABLED_ cases in processes of their own.
 function(weft_discover name)
   gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60 TEST_FILTER "-*DISABLED_*" ${ARGN}
     PROPERTIES TIMEOUT 300)
@@ -39,12 +38,12 @@ endif()
 if(NOT TARGET weft-cli-parts)
   list(FILTER test_files EXCLUDE REGEX "^tests/(cli|fuzz)/")
 else()
-  # What fuzzers run, for the test that repeats what they have found.
+  # The fuzzers' targets, for the test that repeats their findings.
   weft_sources(fuzz_files tests/fuzz/*.cpp)
   list(REMOVE_ITEM fuzz_files tests/fuzz/main.cpp)
   list(APPEND test_files ${fuzz_files} tests/cli/counted_memory.cpp)
   list(REMOVE_DUPLICATES test_files)
-  weft_alone(tests/cli/counted_memory.cpp)  # GCC takes a pair of operators that it inlines for unlike ones
+  weft_alone(tests/cli/counted_memory.cpp)  # GCC reports its operators new and delete as mismatched if it inlines them
   set_property(SOURCE tests/fuzz/corpus_test.cpp APPEND PROPERTY
     COMPILE_DEFINITIONS WEFT_CORPUS="${PROJECT_SOURCE_DIR}/tests/fuzz/corpus")
 endif()
@@ -56,7 +55,8 @@ if(test_files)
   endif()
   weft_quickly_compiled(weft-test-cases)
   set_target_properties(weft-test-cases PROPERTIES UNITY_BUILD_BATCH_SIZE 16)
-  # O1 takes more than twice as long there; with ThreadSanitizer it takes a third longer, and tests lose more by O0.
+  # With AddressSanitizer O1 more than doubles the compile time. With ThreadSanitizer it adds a third, and O0 would cost
+  # the tests more.
   if(CMAKE_CXX_FLAGS MATCHES "-fsanitize=address")
     target_compile_options(weft-test-cases PRIVATE -O0)
   endif()
@@ -67,11 +67,11 @@ endif()
 
 find_package(Python3 COMPONENTS Interpreter)
 
-# weft_mutate(TARGET TABLES DIR HEADERS...): makes copies of sources in which seeded bugs can be switched on.
-# MUTATED_FILES lists them, seen from src/.
+# weft_mutate(TARGET TABLES DIR HEADERS...): copies sources so that seeded bugs can be switched on. MUTATED_FILES lists
+# them relative to src/.
 function(weft_mutate target tables dir)
   set(inputs ${PROJECT_SOURCE_DIR}/tools/mutate.py ${tables} ${ARGN})
-  # Named, so that who includes them is compiled anew in the same build.
+  # The copies are named as outputs, so that sources that include them are compiled anew in the same build.
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${tables})
   set(files)
   foreach(table IN LISTS tables)
@@ -90,8 +90,8 @@ function(weft_mutate target tables dir)
   add_custom_target(${target} DEPENDS ${dir}/stamp)
 endfunction()
 
-# All CPU tests again, over the host's code with seeded bugs: its objects stand before the library's, of which only the
-# executors are taken.
+# Runs all CPU tests again over the host's code with seeded bugs. Its objects come before the library's, so the archive
+# gives only the executors.
 if(TARGET weft-tests AND Python3_FOUND AND NOT sanitized)
   set(host_mutants ${PROJECT_SOURCE_DIR}/tests/mutants/host.json)
   set(host_files ${weft_host_files})
@@ -116,8 +116,8 @@ if(TARGET weft-tests AND Python3_FOUND AND NOT sanitized)
   set_tests_properties(host_mutants PROPERTIES TIMEOUT 600 PROCESSORS 2)
 endif()
 
-# Twins that replace a part of the library by one that is broken, or lacks something: executables of their own, whose
-# definition the linker takes before it looks into the archive.
+# Twins replace a part of the library by one that is broken or lacks something. They are separate executables: the
+# linker finds the twin's definition before it looks into the archive.
 get_target_property(weft_type weft TYPE)
 if(weft_type STREQUAL "STATIC_LIBRARY" AND NOT sanitized)
   weft_test_executable(weft-twin-tests tests/twins/breakable_fabric.cpp tests/twins/broken_fabric_test.cpp
@@ -130,7 +130,7 @@ if(weft_type STREQUAL "STATIC_LIBRARY" AND NOT sanitized)
 endif()
 
 # The simulator is compiled over copies of the production templates in which seeded bugs can be switched on
-# (tools/mutate.py). So it must not meet the library, which has the same templates without them.
+# (tools/mutate.py). It must not be linked with the library, which has the same templates without the bugs.
 weft_sources_below(sim_test_files tests/sim/*_test.cpp)
 if(sim_test_files AND Python3_FOUND AND NOT sanitized)
   set(Boost_USE_STATIC_LIBS ON)
@@ -144,7 +144,7 @@ if(sim_test_files AND Python3_FOUND AND NOT sanitized)
   weft_mutate(weft_mutated "${sim_mutants}" ${mutated_dir} ${mutable_headers})
   weft_sources(relacy_files tests/sim/*relacy_test.cpp)
   weft_alone(${relacy_files})
-  # Relacy goes from stack to stack by longjmp, which Ubuntu's compilers, hardened by default, take for an attack.
+  # Relacy switches stacks by longjmp. Ubuntu's compilers are hardened by default and take this for an attack.
   set_property(SOURCE ${relacy_files} APPEND PROPERTY COMPILE_OPTIONS -U_FORTIFY_SOURCE)
   add_executable(weft-sim-tests ${sim_test_files} ${sim_files})
   add_dependencies(weft-sim-tests weft_mutated)
@@ -153,12 +153,12 @@ if(sim_test_files AND Python3_FOUND AND NOT sanitized)
   # As for weft-sim (cmake/cli.cmake).
   target_compile_options(weft-sim-tests PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
   target_link_libraries(weft-sim-tests PRIVATE weft_internal Boost::context GTest::gtest_main)
-  # How much was run, which `./dev test` adds up.
+  # The reports count the simulated runs, and `./dev test` adds them up.
   weft_discover(weft-sim-tests XML_OUTPUT_DIR ${CMAKE_BINARY_DIR}/sim-reports)
 endif()
 
-# Compiled wherever nvcc is, and not registered with ctest, which would fail where no GPU is: `./dev test` and
-# `./dev test --gpu` run it.
+# Compiled if nvcc is present. Not registered with ctest, which would fail without a GPU: `./dev test` and `./dev test
+# --gpu` run it.
 if(WEFT_WITH_CUDA)
   weft_sources_below(gpu_test_files tests/gpu/*_test.cpp tests/gpu/*_test.cu)
   weft_sources(gpu_support_files tests/gpu/support/*.cpp tests/gpu/support/*.cu)
@@ -169,7 +169,7 @@ if(WEFT_WITH_CUDA)
   endif()
 endif()
 
-# What the GPU's code looks like, checked wherever nvcc is: no GPU is needed.
+# Checks of the GPU's code. They need nvcc but no GPU.
 if(CUDAToolkit_NVCC_EXECUTABLE AND Python3_FOUND)
   function(weft_ptx_test name script)
     add_test(NAME ${name} COMMAND ${Python3_EXECUTABLE} -B ${PROJECT_SOURCE_DIR}/tests/ptx/${script}

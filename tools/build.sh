@@ -12,11 +12,11 @@ configure() {
     say "error: configuring '$1' failed"
     return 1
   fi
-  # First run, or something changed: say what this build contains.
+  # On the first run, or after a change, print the contents of this build.
   grep -o 'Weft: .*' "$log" >&2 || true
 }
 
-# build PRESET [TARGETS]: ninja's progress line on a terminal, failures alone in a pipe.
+# build PRESET [TARGETS]: shows ninja's progress line on a terminal, and only failures in a pipe.
 build() {
   local preset=$1
   shift

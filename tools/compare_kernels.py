@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Compares the kernels of two builds: their machine code for one architecture, instruction by instruction. What moves or
-renames code must leave every kernel as it was.
+"""Compares the kernels of two builds: their machine code for one architecture, instruction by instruction. A change
+that moves or renames code must leave every kernel unchanged.
 
   tools/compare_kernels.py OLD NEW                    executables, libraries or objects
   tools/compare_kernels.py OLD NEW --rename OLD=NEW   kernels whose types have new names
 
-Needs cuobjdump (CUDA's toolkit, or nvidia-cuda-cuobjdump from PyPI), and no GPU. Exit status 1 when a kernel differs, or
+Needs cuobjdump (CUDA's toolkit, or nvidia-cuda-cuobjdump from PyPI), and no GPU. Exit status 1 if a kernel differs, or if
 only one build has it."""
 
 import argparse
@@ -26,7 +26,7 @@ def kernels(path, arch):
 
 
 def differences(old, new):
-    """One line for each kernel that is not the same in both."""
+    """One line for each kernel that differs between the two."""
     for name in sorted(old.keys() | new.keys()):
         if name not in new or name not in old:
             yield f"only {'old' if name in old else 'new'}: {name}"
@@ -41,7 +41,7 @@ def main():
     parser.add_argument("new")
     parser.add_argument("--arch", default="sm_90", help="default: %(default)s")
     parser.add_argument("--rename", action="append", default=[], metavar="OLD=NEW",
-                        help="text in the old build's names, and what it is in the new one's; may be repeated")
+                        help="text in the old build's names, and its replacement in the new one's; may be repeated")
     args = parser.parse_args()
     if shutil.which("cuobjdump") is None:
         sys.exit("no cuobjdump on the PATH")

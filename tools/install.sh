@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# Sourced by ./dev: installs what a command needs and this machine lacks (tools/packages.txt).
+# Sourced by ./dev: installs the packages that a command needs and this machine lacks (tools/packages.txt).
 
 # probe_found PROBE: a command on PATH, or a file (glob).
 probe_found() {
@@ -30,7 +30,7 @@ first_known() {
   echo "$1"
 }
 
-# need GROUP...: installs the missing packages of these groups, or says what to install and stops.
+# need GROUP...: installs the missing packages of these groups, or prints what to install and stops.
 need() {
   local missing name
   missing=$(missing_packages "$@")
@@ -53,7 +53,7 @@ need() {
   local log=build/apt.log
   mkdir -p build
   "${as_root[@]}" apt-get update -qq >"$log" 2>&1 ||
-    say "apt-get update failed (offline?); trying with the package lists that are here"
+    say "apt-get update failed (offline?); trying the package lists of this machine"
 
   local packages=() names
   while read -r -a names; do
@@ -65,7 +65,7 @@ need() {
     die "apt-get could not install: ${packages[*]}. Is this machine online? The full log is $log"
   }
 
-  # Comfort: one failure here is nobody's trouble.
+  # These packages are only a comfort, so a failure does not stop the installation.
   for name in $(missing_packages optional | cut -d' ' -f1); do
     "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
       apt-get install -y -qq --no-install-recommends "$name" >>"$log" 2>&1 || say "went on without $name"

@@ -11,8 +11,8 @@ MAX_LINES = 400
 SOURCES = {".hpp", ".cpp", ".cu", ".cuh", ".py", ".sh", ".cmake"}
 CPP = {".hpp", ".cpp", ".cu", ".cuh"}
 
-# One algorithm source for all executors: these folders do not know which one they run on. What they may ask a team for
-# are its constants (docs/architecture.md).
+# One algorithm source for all executors: these folders do not know which executor they run on. They may ask a team for
+# its constants (docs/architecture.md).
 NEUTRAL = re.compile(r"src/(wire|protocol)/|src/ops/(.*/)?(?!sim_)[^/]*\.hpp$|src/comm/rejection\.hpp$")
 NEUTRAL_RULES = [
     (re.compile(r"__CUDA_ARCH__|__CUDACC__|__NVCC__|__NVPTX__|WEFT_WITH_CUDA"), "asks for an architecture"),
@@ -26,16 +26,16 @@ NEUTRAL_RULES = [
     (re.compile(r"#\s*include\s*[<\"]team/(?!team\.hpp)"), "includes a team of one executor"),
 ]
 
-# Inline assembly has one home, so that every memory order that the GPU is asked for can be read on one page.
+# All inline assembly is in one file, so that every memory order of the GPU stands on one page.
 ASM_HOME = "src/team/ptx.cuh"
 ASM = re.compile(r"\b(asm|__asm__|__asm)\b\s*(volatile|__volatile__)?\s*\(")
-# There, too, nothing traps. (The text of an instruction may stand in another line than the word asm.)
+# Nothing traps there, either. (An instruction's text may stand in another line than the word asm.)
 ASM_TRAP = re.compile(r"\"[^\"]*\b(trap|brkpt|exit)\s*;")
 
 # The library belongs to its host program: it does not end it, trap it or change its environment.
 HOST_RULES = [
     (re.compile(r"\b(setenv|putenv|unsetenv)\s*\("), "changes the environment"),
-    # Not a member of that name, nor where one is declared.
+    # Not a member of that name, and not a declaration.
     (
         re.compile(r"(?<!void )(?<![\w.>&*:])(std::|::)?(exit|_exit|_Exit|quick_exit|abort|terminate)\s*\("),
         "ends the process",
@@ -46,14 +46,14 @@ HOST_RULES = [
     (re.compile(r"(?<![\w.>])(std::)?(signal|sigaction)\s*\("), "changes a signal handler"),
 ]
 
-# Folders, as the page draws them: a file includes what is drawn below its own folder, or in it. Nothing else is allowed.
+# The page's drawing of folders. A file may only include files of its own folder and of folders below it.
 DRAWING = Path("docs/architecture.md")
 DRAWN_FOLDER = re.compile(r"^((?:src|apps)(?:/\w+)+)/ ", re.MULTILINE)
 INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]*/[^"]*)"')
-# The library does not know the simulator: `sim_*` are its files in the folders of operations.
+# The library does not know the simulator, whose files in the folders of operations are named `sim_*`.
 OF_SIMULATOR = re.compile(r"(src|apps/weft)/(sim(ulate)?/|(.*/)?sim_[^/]*$)")
 
-# Code that a page shows is code that is compiled.
+# A page may only show code that is compiled.
 EXCERPT = re.compile(r"^// begin: (\S+)\n(.*?)^// end: \1$", re.MULTILINE | re.DOTALL)
 
 
@@ -69,7 +69,7 @@ def without_comments(text):
 
     def blank(match):
         token = match.group()
-        # Includes keep their name: a rule reads it.
+        # Includes keep their name, since a rule reads it.
         return token if token.startswith('"') else re.sub(r"[^\n]", " ", token)
 
     return re.sub(pattern, blank, text, flags=re.DOTALL)
@@ -101,7 +101,7 @@ def breaches(path, text):
 
 
 def drawn_folders(page):
-    """From the bottom up."""
+    """The folders of the drawing, from the bottom up."""
     return DRAWN_FOLDER.findall(page)[::-1]
 
 
@@ -130,15 +130,15 @@ def arrow_breaches(path, text, folders):
             yield number, "includes the simulator"
 
 
-# The seeded bugs: every one is named, in italics, by the rule of a protocol that it breaks, and stands for one of the
-# kinds of bugs that RELIABILITY lists; a kind without one has a reason there.
+# Every seeded bug is named, in italics, by the rule of a protocol that it breaks. It stands for a kind of bugs that
+# RELIABILITY lists; a kind without a bug has a reason there.
 MUTANTS = Path("tests/sim/mutants.json")
-DEEP_MUTANTS = Path("tests/sim/mutants_deep.json")  # that few executions show
+DEEP_MUTANTS = Path("tests/sim/mutants_deep.json")  # few executions show them
 PROTOCOLS = (Path("docs/protocol.md"), Path("docs/moe.md"))
 RELIABILITY = Path("docs/reliability.md")
 KINDS = [str(kind) for kind in range(1, 20)]
 ITALICS = re.compile(r"(?<!\*)\*(?!\*)([^*|]+)\*")
-# Where protocols name mutants: a list of them, a table's last column, parentheses with nothing else inside.
+# The places of mutants' names in protocols: a list, a table's last column, parentheses with nothing else inside.
 NAMING = re.compile(r"^Mutants[^:\n]*: .*?(?=\n\n)|^\|[^\n]*mutants \|\n.*?(?=\n\n)|\(\*[^()]*\*\)", re.MULTILINE | re.DOTALL)
 
 
@@ -160,7 +160,7 @@ def rows(text, heading):
 
 
 def mutant_breaches(mutants, protocols, reliability):
-    """(path, line, rule) for what the table of mutants and the pages about them do not agree on."""
+    """(path, line, rule) for differences between the table of mutants and the pages about them."""
     kind_of = {mutant["name"]: mutant["kind"] for mutant in mutants}
     for name in kind_of.keys() - {name for text in protocols.values() for name in italics(text)}:
         yield MUTANTS, 1, f"no rule of a protocol ({PROTOCOLS[0]}) names the mutant \"{name}\""

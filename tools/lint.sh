@@ -6,7 +6,7 @@ project_files() { git ls-files --cached --others --exclude-standard --deduplicat
   [[ ! -f $f ]] || echo "$f"
 done; }
 
-# Versions of clang-format disagree; 14 is the one that counts.
+# Versions of clang-format disagree; version 14 counts.
 format_files() {
   local tool=clang-format-14
   command -v $tool >/dev/null || tool=clang-format
@@ -14,10 +14,10 @@ format_files() {
 }
 
 tidy_files() {
-  # The compilation database has the flags of each file, which a build that joins files has not; CUDA files are nvcc's
-  # business.
+  # The compilation database has the flags of each file. A build that joins files does not have them. nvcc checks CUDA
+  # files.
   cmake --preset dev -B build/tidy -D CMAKE_UNITY_BUILD=OFF >/dev/null || return 1
-  # A generated header is wanted by one file.
+  # One file needs a generated header.
   cmake --build build/tidy --target weft_build_info >/dev/null || return 1
   project_files 'src/**.cpp' 'apps/**.cpp' | xargs -r -n 1 -P "$(jobs)" clang-tidy -p build/tidy --quiet --extra-arg=-Wno-unknown-warning-option 2> >(
     grep -Ev 'warnings? generated|Suppressed|Use -header-filter' >&2

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Builds copies of production sources that hold seeded bugs, each switched on by its name at run time.
 
-The bugs are listed in tables (tests/sim/mutants.json and mutants_deep.json, of the algorithms; tests/mutants/host.json,
-of the host's code), not in the sources: production code knows nothing of them. An edit names one line of a file by a text that occurs in no
-other line (`line`), and what to replace there (`from`, `to`): an expression, or a statement that ends with a semicolon.
-Where several lines have the text, `nth` says which (from 0). An edit that does not fit any more stops the build.
+Tables list the bugs, so that production code knows nothing of them: tests/sim/mutants.json and mutants_deep.json for
+the algorithms, tests/mutants/host.json for the host's code. An edit names one line of a file by a text of this line (`line`).
+It replaces `from` by `to` there: an expression, or a statement that ends with a semicolon. If several lines have the text,
+`nth` (from 0) chooses one. An edit that no longer fits stops the build.
 """
 
 import argparse
@@ -36,7 +36,7 @@ def mutate(text, edits, name):
     for i, original in sorted(by_place, key=lambda place: len(place[1])):
         alternatives = by_place[i, original]
         around = [o for line, o in by_place if line == i and original in o and o != original]
-        if around:  # part of what another edit of this line replaces
+        if around:  # part of a text that another edit of this line replaces
             larger = max(around, key=len)
             by_place[i, larger] += [(number, larger.replace(original, to)) for number, to in alternatives]
         else:
@@ -88,7 +88,7 @@ def write(path, text):
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--table", type=Path, required=True, nargs="+")
-    parser.add_argument("--source", type=Path, required=True, help="the folder that includes are relative to")
+    parser.add_argument("--source", type=Path, required=True, help="the base folder of includes")
     parser.add_argument("--output", type=Path, required=True)
     args = parser.parse_args()
     mutants = [mutant for table in args.table for mutant in json.loads(table.read_text(encoding="utf-8"))]

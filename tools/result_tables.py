@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Writes what bench/results says into the pages, between their markers: a table beside the best peers into README.md, all
-tables into docs/benchmarks.md.
+"""Writes the results of bench/results into the pages between their markers: a table with the best peers into README.md,
+and all tables into docs/benchmarks.md.
 
   tools/result_tables.py           rewrites the blocks
-  tools/result_tables.py --check   exits 1 when a page is not what the results say
+  tools/result_tables.py --check   exits 1 if a page differs from the results
 
-Of each command, device and number of ranks the newest run is taken, those of norms, exchanges and gathers on GPUs alone;
-method "graph" on GPUs, "batch" on CPU ranks. Times are µs, "6.04 ±2 %" a time whose samples lie so far around it
+The newest run counts for each command, device and number of ranks. Norms, exchanges and gathers only count on GPUs. The
+method is "graph" on GPUs, and "batch" on CPU ranks. Times are µs. "6.04 ±2 %" is a time with the spread of its samples
 (p10 to p90 of the slowest rank).
 """
 
@@ -24,14 +24,14 @@ PEERS = {
 }
 RATIO_PEERS = {"cuda": PEERS["cuda"] + ["torch NCCL"], "cpu": PEERS["cpu"]}
 METHOD = {"cuda": "graph", "cpu": "batch"}
-# Of the README: operation, and the sizes of one rank (all-reduces), or its rows (gathers).
+# For the README: the operation, and the bytes of one rank (all-reduces) or its rows (gathers).
 SHORT = {"all_reduce": ("bytes", [8 << 10, 64 << 10, 1 << 20, 16 << 20, 64 << 20]),
          "all_gather": ("rows", [1, 73, 1170]), "reduce_scatter": ("rows", [1, 73, 1170]),
          "all_gather_v": ("rows", [1, 73, 1170])}
 
 
 def newest(runs):
-    """The newest run per (command, device, ranks, what was measured), GPUs first, most ranks first."""
+    """The newest run per (command, device, ranks, measured operation), GPUs first, most ranks first."""
     found = {}
     for run in runs.values():
         command = run["command"]
@@ -88,7 +88,7 @@ def table(run):
     for size in sizes:
         ours = points[size, "automatic"]
         rivals = [points.get((size, p)) for p in RATIO_PEERS[device]]
-        # Where threads share cores, a ratio is the scheduler's.
+        # If threads share cores, a ratio depends on the scheduler.
         compared = "" if run.get("crowded", False) else ratio([ours], rivals)
         rows.append([size_name(size), f"**{with_spread(ours)}**", ours.get("algorithm", "")] +
                     [with_spread(points.get((size, p))) for p in peers] + [compared])
@@ -96,7 +96,7 @@ def table(run):
 
 
 def cells_of(run, key, columns):
-    """Rows by `key(point)`; a column is what holds of its points."""
+    """Rows by `key(point)`; a column is a condition on points."""
     points = points_of(run)
     for row in dict.fromkeys(key(p) for p in points):
         mine = [p for p in points if key(p) == row]
@@ -163,7 +163,7 @@ def all_tables(runs, machines):
 
 
 def short_cell(run, operation, key, size):
-    """Weft's best beside the best peer's, of balanced loads."""
+    """Weft's best time and the best peer's, for balanced loads."""
     points = [p for p in points_of(run) if p["operation"] == operation and p[key] == size]
     points = [p for p in points if p.get("load", "balanced") == "balanced" and p["us"] > 0]
     ours = [p for p in points if p["contender"] in ("automatic", "symmetric")]
@@ -197,7 +197,7 @@ def rewrite(page, text, name):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--check", action="store_true", help="change nothing; exit 1 when a page is stale")
+    parser.add_argument("--check", action="store_true", help="change nothing; exit 1 if a page is stale")
     parser.add_argument("--results", type=pathlib.Path, default=results.FOLDER)
     parser.add_argument("--readme", type=pathlib.Path, default=ROOT / "README.md")
     parser.add_argument("--page", type=pathlib.Path, default=ROOT / "docs" / "benchmarks.md")

@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
-"""Keeps measured results where they can be read and compared line by line: bench/results.
+"""Keeps measured results in bench/results, in lines that people can read and compare.
 
-  tools/results.py add FILE ...       takes over what `weft bench … --json FILE` wrote
-  tools/results.py list               the runs that are kept
-  tools/results.py report RUN FILE    a run as `weft bench --json` would write it, without samples: for bench/plot.py
+  tools/results.py add FILE ...       adds the report that `weft bench … --json FILE` wrote
+  tools/results.py list               lists the kept runs
+  tools/results.py report RUN FILE    writes a run like `weft bench --json`, without samples, for bench/plot.py
 
   bench/results/machines.json         the machines, by their id
-  bench/results/runs.jsonl            a line for each run: what was called, when, of which commit, on which machine
+  bench/results/runs.jsonl            a line for each run: command, date, commit, machine
   bench/results/COMMAND.jsonl         a line for each point: operation, size, ranks, variant, median, spread, commit
 
-A time is the median of a rank's samples, of the rank whose median is largest; p10 and p90 are that rank's, too. Samples
-themselves are not kept. A run with a wrong result is refused. `add` replaces a run that is there already.
+A time is the median of the samples of the rank with the largest median. p10 and p90 are that rank's, too. Samples are not
+kept. A run with a wrong result is refused. `add` replaces a run that exists already.
 """
 
 import argparse
@@ -24,23 +24,23 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "bench" / "results"
 SCHEMA = "weft-bench-1"
-# What of a report is its points', and not the run's.
+# The keys of a report's points, not of its run.
 POINTS = ("points", "gathers", "exchanges")
 
 
 def quantile(samples, share):
-    """The sample below which so many of them lie, by the nearest rank."""
+    """The quantile `share` of the samples, by the nearest rank."""
     ordered = sorted(samples)
     return ordered[max(0, math.ceil(share * len(ordered)) - 1)]
 
 
 def slowest(samples_of_ranks):
-    """The samples of the rank whose median is largest, as the program takes it: the upper of two middle ones."""
+    """The samples of the rank whose median is largest, computed as in the program: the upper of two middle samples."""
     return max((samples for samples in samples_of_ranks if samples), key=statistics.median_high, default=[])
 
 
 def short(number):
-    """Enough digits for what a clock of nanoseconds can tell."""
+    """Enough digits for a clock of nanoseconds."""
     return float(f"{number:.6g}")
 
 
@@ -52,7 +52,7 @@ def machine_id(machine, device):
 
 
 def run_of(report):
-    """What all points of a report have in common."""
+    """The common properties of all points of a report."""
     run = {"run": f"{report['date']} {report['command']} {report['device']} x{report['world_size']}"}
     run |= {key: value for key, value in report.items() if key not in (*POINTS, "machine", "schema")}
     run["machine"] = machine_id(report["machine"], report["device"])
@@ -60,7 +60,7 @@ def run_of(report):
 
 
 def point_of(point, run, kind):
-    """A line: what was measured, where, and what came out."""
+    """The line of a point: operation, place and result."""
     line = {"operation": point.get("operation", "all_reduce"), "ranks": run["world_size"], "device": run["device"]}
     left_out = {"operation", "samples_us", "us", "us_min", "us_max", "verdict", "gb_per_s", "detail"}
     line |= {key: value for key, value in point.items() if key not in left_out}
@@ -90,7 +90,7 @@ def lines_of(report, name):
 
 
 def file_of(run):
-    """bench all-reduce: all_reduce.jsonl; bench of a model: model.jsonl."""
+    """The file of a run: all_reduce.jsonl for bench all-reduce, model.jsonl for bench of a model."""
     return (run["command"].removeprefix("bench").strip().replace("-", "_") or "model") + ".jsonl"
 
 
@@ -103,7 +103,7 @@ def write_lines(path, lines):
 
 
 def load(folder=FOLDER):
-    """(runs by their name, each with its points; machines)"""
+    """(runs by name, each with its points; machines)"""
     machines = json.loads((folder / "machines.json").read_text(encoding="utf-8"))
     runs = {run["run"]: run | {"points": []} for run in read_lines(folder / "runs.jsonl")}
     for path in sorted(folder.glob("*.jsonl")):
@@ -140,9 +140,9 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--results", type=pathlib.Path, default=FOLDER, help="default: bench/results")
     verbs = parser.add_subparsers(dest="verb", required=True)
-    adding = verbs.add_parser("add", help="take over reports of weft bench")
+    adding = verbs.add_parser("add", help="add reports of weft bench")
     adding.add_argument("files", nargs="+", type=pathlib.Path)
-    verbs.add_parser("list", help="say which runs there are")
+    verbs.add_parser("list", help="list the runs")
     reporting = verbs.add_parser("report", help="write a run as a report")
     reporting.add_argument("run")
     reporting.add_argument("file", type=pathlib.Path)

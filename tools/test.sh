@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# Sourced by ./dev: running tests and counting what passed.
+# Sourced by ./dev: runs tests and counts those that passed.
 
 tests_passed=0
 tests_failed=0
@@ -9,7 +9,7 @@ finish_tests() {
   [[ $tests_failed == 0 && $tests_passed -gt 0 ]]
 }
 
-# run_ctest PRESET [CTEST ARGS]: on a terminal ctest's progress, in a pipe the failures alone.
+# run_ctest PRESET [CTEST ARGS]: shows ctest's progress on a terminal, and only failures in a pipe.
 run_ctest() {
   local preset=$1 total passed
   local report=$PWD/build/$preset/ctest.xml
@@ -22,7 +22,7 @@ run_ctest() {
   if [[ -t 1 ]]; then
     "${command[@]}" --progress || true
   else
-    # Passed tests and their starts fill the log with nothing to read.
+    # Lines about passed tests and starts would only fill the log.
     "${command[@]}" | grep --line-buffered -Ev '^(Internal ctest|Test project )|(^ +Start +[0-9]+: )|( Passed +[0-9.]+ sec$)' || true
   fi
   # A test that did not run counts as failed.
@@ -36,8 +36,8 @@ run_ctest() {
   tests_failed=$((tests_failed + total - passed))
 }
 
-# Where the address space is randomised more than ThreadSanitizer's shadow memory allows, its programs die at start.
-# Some containers forbid the change; most of them do not need it.
+# ThreadSanitizer's programs die at start if the address space is randomised more than its shadow memory allows. Some
+# containers forbid the change; most of them do not need it.
 fixed_addresses=()
 ! setarch -R true 2>/dev/null || fixed_addresses=(setarch -R)
 
@@ -57,20 +57,20 @@ build_and_test() {
   fi
 }
 
-# Each test of the simulator has passed; together they have to be enough.
+# Each test of the simulator has passed; together their executions must suffice.
 test_simulated() {
   local numbers
   if numbers=$(python3 tools/reliability_tables.py --reports build/dev/sim-reports); then
     say "simulated: $numbers"
   else
-    say 'error: the simulator was not put through what it has to be'
+    say 'error: the simulator ran less than the required minimum'
     tests_failed=$((tests_failed + 1))
   fi
 }
 
 test_sanitizers() {
   (
-    # A report ends the test; a forked child of a process with threads is what tests of killed ranks are made of.
+    # A report ends the test. Tests of killed ranks fork children of a process with threads.
     export TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1:die_after_fork=0
     export ASAN_OPTIONS=strict_string_checks=1:detect_stack_use_after_return=1
     export UBSAN_OPTIONS=print_stacktrace=1
@@ -85,7 +85,7 @@ test_sanitizers() {
   tests_failed=$((tests_failed + failed))
 }
 
-# Every target, one beside the other, with a seed that is new in every run; a find is left in build/fuzz.
+# Runs all targets side by side with a new seed in every run. A find stays in build/fuzz.
 test_fuzz() {
   local target seed running=()
   build fuzz weft-fuzz || {
@@ -116,8 +116,8 @@ test_fuzz() {
   done
 }
 
-# with_nccl EXECUTABLE COMMAND...: runs the command, with LD_LIBRARY_PATH set for it alone where the executable's own
-# search path has no libnccl.so.2: it was then built elsewhere, and the loader's may be of another version.
+# with_nccl EXECUTABLE COMMAND...: runs the command. If the executable's search path has no libnccl.so.2, it was built
+# elsewhere: then LD_LIBRARY_PATH is set for this command only. The loader's own library may be of another version.
 with_nccl() {
   local executable=$1 found own dir
   shift
@@ -127,7 +127,7 @@ with_nccl() {
     "$@"
     return
   fi
-  dir=$(nccl_dir) || die "$executable needs libnccl.so.2 (>= 2.28); it is in none of the usual places: set NCCL_ROOT"
+  dir=$(nccl_dir) || die "$executable needs libnccl.so.2 (>= 2.28); none of the usual folders has it: set NCCL_ROOT"
   LD_LIBRARY_PATH=$dir${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} "$@"
 }
 
@@ -141,9 +141,9 @@ nccl_dir() {
   return 1
 }
 
-# run_gtest EXECUTABLE [ARGS]: one process for the whole suite, as creating a CUDA context for each case takes longer
-# than most cases. A case that started and did not end well counts as failed, so a crash is counted too. `gtest_under` is
-# a command that runs it, `gtest_seconds` what it may take, and `gtest_log` its log.
+# run_gtest EXECUTABLE [ARGS]: one process for the whole suite, since creating a CUDA context for each case takes longer
+# than most cases. A case that started and did not end well counts as failed, so a crash is counted, too. `gtest_under`
+# is a command that runs the executable, `gtest_seconds` its time limit, and `gtest_log` its log.
 gtest_under=()
 gtest_seconds=400
 gtest_log=
@@ -157,7 +157,7 @@ run_gtest() {
     grep --line-buffered -Ev '^\[ (RUN     |      OK) |^\[-----' || true
   started=$(grep -c '^\[ RUN      \]' "$log" || true)
   passed=$(grep -c '^\[       OK \]' "$log" || true)
-  skipped=$(grep -c '^\[  SKIPPED \] .* ms)$' "$log" || true)  # and has said why
+  skipped=$(grep -c '^\[  SKIPPED \] .* ms)$' "$log" || true)  # the test has printed the reason
   if [[ $started == 0 ]]; then
     say "error: no test ran in $name"
     started=1
@@ -168,12 +168,13 @@ run_gtest() {
   tests_failed=$((tests_failed + started - passed - skipped))
 }
 
-# Tests that say nothing about memory under compute-sanitizer, or cannot end well there:
-# processes of their own, which it does not follow and which would take a part's share of the tests; a queue, or a GPU,
-# that others fill; and the words of a deadline.
+# Tests without a meaning for memory under compute-sanitizer, or that cannot end well there. It does not follow
+# processes of their own, which would take a part's share of the tests. Other tests fill a queue or a GPU, or test a
+# deadline's words.
 not_sanitized='*Processes.*:GpuOneQueue.*:*HogsTheGpu*:GpuTwin.*:GpuNcclFaults.ALateRank*:GpuRest.ReleaseEnds*:*GpuNcclGather.EverythingEqual*'
 
-# sanitize_part BIN FILTER TOOL PART: writes what passed and failed to the part's .count, as it may run beside others.
+# sanitize_part BIN FILTER TOOL PART: writes the passed and failed numbers to the part's .count, since parts run side by
+# side.
 sanitize_part() {
   local bin=$1 filter=$2 tool=$3 part=$4
   gtest_log=build/$tool-$part.log gtest_seconds=540
@@ -189,9 +190,10 @@ sanitize_part() {
   echo "$tests_passed $tests_failed" >"build/$tool-$part.count"
 }
 
-# sanitize_gpu BIN FILTER TOOLS PART PARTS JOBS: Weft's kernels under compute-sanitizer, in parts (PART: this one alone),
-# each a process of at most nine minutes, JOBS of them side by side. Kernels are ten times slower there, and slower
-# still where GPUs are shared, so deadlines grow. NCCL asks CUDA for what the machine lacks: failed calls are no find.
+# sanitize_gpu BIN FILTER TOOLS PART PARTS JOBS: runs Weft's kernels under compute-sanitizer in parts (PART: only this
+# one). Each part is a process of at most nine minutes, and JOBS of them run side by side. Kernels are ten times slower
+# there, and slower still if GPUs are shared, so deadlines grow. NCCL asks CUDA for features that the machine lacks:
+# failed calls are no find.
 sanitize_gpu() {
   local bin=$1 filter=$2 tools=$3 only=$4 parts=$5 jobs=$6 tool part passed failed
   command -v compute-sanitizer >/dev/null || die "no compute-sanitizer on the PATH; it comes with CUDA's toolkit"
@@ -207,7 +209,7 @@ sanitize_gpu() {
     wait
     for ((part = 1; part <= parts; ++part)); do
       [[ -z $only || $only == "$part" ]] || continue
-      [[ -f build/$tool-$part.count ]] || echo "0 1" >"build/$tool-$part.count"  # it has died
+      [[ -f build/$tool-$part.count ]] || echo "0 1" >"build/$tool-$part.count"  # the part has died
     done
     while read -r passed failed; do
       tests_passed=$((tests_passed + passed))
@@ -218,7 +220,7 @@ sanitize_gpu() {
   finish_tests
 }
 
-# slowest_tests NAME: the ten that took longest, by run_gtest's log.
+# slowest_tests NAME: the ten slowest tests of run_gtest's log.
 slowest_tests() {
   say "slowest of $1:"
   sed -nE 's/^\[ +(OK|FAILED) +\] (.*) \(([0-9]+) ms\)$/\3 ms  \2/p' "build/$1.log" | sort -rn | sed -n 1,10p >&2
@@ -228,11 +230,11 @@ has_gpu() { nvidia-smi -L >/dev/null 2>&1; }
 
 test_gpu() {
   local bin=$1 filter=$2 sanitize=$3 part=$4 parts=$5 side_by_side=$6
-  has_gpu || die "no GPU here (nvidia-smi lists none); './dev test' runs what needs none"
+  has_gpu || die "no GPU here (nvidia-smi lists none); './dev test' runs the tests that need none"
   nvidia-smi -L | sed 's/ (UUID.*//' >&2
   if [[ -z $bin ]]; then
     need build
-    build dev weft-gpu-tests weft-tests || die "the GPU suite is built where nvcc and NCCL are, else use --prebuilt DIR"
+    build dev weft-gpu-tests weft-tests || die "the GPU suite needs nvcc and NCCL to build; without them use --prebuilt DIR"
     bin=build/dev/bin
   fi
   if [[ -n $sanitize ]]; then
@@ -243,7 +245,7 @@ test_gpu() {
   for name in weft-gpu-tests weft-tests; do
     [[ -x $bin/$name ]] || die "no executable $bin/$name"
   done
-  # Side by side: one is a matter of the GPUs, the other of the processor.
+  # Side by side: one needs the GPUs, the other the processor.
   (
     run_gtest "$bin/weft-tests" ${filter:+"--gtest_filter=$filter"}
     echo "$tests_passed $tests_failed" >build/weft-tests.count
@@ -290,7 +292,7 @@ run_tests() {
   need build
   [[ -n $fast ]] || need sanitize
   rm -rf build/dev/sim-reports
-  # Schedules that no run has had; who repeats one sets the variable.
+  # Schedules that no run has had. A user who repeats a run sets the variable.
   export WEFT_SIM_SEED=${WEFT_SIM_SEED:-$(((RANDOM << 15 | RANDOM) + 1))}
   say "the simulator's schedules: WEFT_SIM_SEED=$WEFT_SIM_SEED"
   build_and_test dev -- "${select[@]}"

@@ -18,46 +18,46 @@ constexpr int kUsage = 2;
 constexpr const char* kExamples = R"(Examples:
   weft bench                                     DeepSeek-V3's shapes on all GPUs, or 4 CPU ranks
   weft bench --model llama-3.1-70b --ranks 2     another model, two ranks
-  weft bench --config path/config.json           a model of your own, or the folder that has it
+  weft bench --config path/config.json           your own model, or its folder
   weft bench all-reduce --ranks 4 --dtype f32 --bytes 1M
   weft bench all-reduce --rows 32,64,128 --json result.json
-  weft bench gather --tp 8 --dp 4 --tokens 1,64  what data-parallel attention moves
+  weft bench gather --tp 8 --dp 4 --tokens 1,64  data-parallel attention
   weft bench norm --hidden 7168                  all-reduce with residual and norm
-  weft bench moe --tokens 1,128                  what experts on different ranks move
-  weft info                                      what this machine can do
-  weft tune                                      which algorithm serves which size here
-  weft verify                                    whether results are right, and links as rated
+  weft bench moe --tokens 1,128                  experts on different ranks
+  weft info                                      what is usable on this machine
+  weft tune                                      finds the best algorithm for each size
+  weft verify                                    checks results and link bandwidths
   torchrun --nproc-per-node 4 --no-python weft bench all-reduce  one process per GPU
 
-To try a line in a moment, have it do less: --samples 1 and one small size (--tokens 1, --bytes 1K)
-of bench and tune, --most-bytes 8K of verify, --executions 10 of simulate.
+To try a line quickly, reduce its work. bench and tune: --samples 1 and one small size (--tokens 1,
+--bytes 1K). verify: --most-bytes 8K. simulate: --executions 10.
 
 Processes of torchrun, mpirun or srun on several hosts need WEFT_SECRET: 16 or more random
-characters, the same for all of them. WEFT_RENDEZVOUS=host:port says where they meet.
+characters, the same for all of them. WEFT_RENDEZVOUS=host:port sets their meeting point.
 
-Exit code: 0 all well, 1 wrong results or a failure, 2 bad usage.)";
+Exit code: 0 success, 1 wrong results or a failure, 2 bad usage.)";
 
 constexpr const char* kBenchExamples = R"(Examples:
   weft bench --model deepseek-v3
   weft bench --model qwen3-30b --tokens 1,16,256 --ranks 4
   weft bench --config path/config.json --json result.json --csv result.csv
-  weft bench all-reduce --help   algorithms beside each other and beside their peers)";
+  weft bench all-reduce --help   compares algorithms and peers)";
 
 constexpr const char* kAllReduceExamples = R"(Examples:
   weft bench all-reduce --rows 32,64,96,128,192,256,1024,2048,3062,4096  vLLM's table
   weft bench all-reduce --ranks 4 --bytes 16K,64K,256K,1M --data random
-  weft bench all-reduce --bytes 1M --algorithm two-shot --blocks 32 --threads 512  GPUs alone
+  weft bench all-reduce --bytes 1M --algorithm two-shot --blocks 32 --threads 512  only on GPUs
   weft bench all-reduce --bytes 64K,1M --sweep --json sweep.json  every grid
   weft bench all-reduce --plot all_reduce.png    a picture (needs python3-matplotlib)
   python3 bench/torch_peer.py --json torch.json && weft bench all-reduce --torch-json torch.json)";
 
 constexpr const char* kGatherExamples =
-    R"(Each attention group has --tokens rows; its tp / dp ranks share them. A gather puts all groups'
-rows on every rank, a scatter sums such tensors of all ranks and leaves every rank its rows.
-all_gather and reduce_scatter have as many rows on every rank; their _v forms read each rank's
-number from device memory; four_tensors moves hidden state, scales, expert ids and weights in one
-call. attn_reduce_scatter and attn_all_gather are made inside of every attention group at the same
-time, where groups have several ranks. Every result is compared with a reference.
+    R"(Each attention group has --tokens rows, and its tp / dp ranks share them. A gather puts all groups'
+rows on every rank. A scatter sums such tensors of all ranks and leaves every rank its rows.
+all_gather and reduce_scatter have as many rows on every rank. Their _v forms read each rank's
+number from device memory. four_tensors moves hidden state, scales, expert ids and weights in one
+call. attn_reduce_scatter and attn_all_gather run in every attention group at the same time, if
+groups have several ranks. Every result is compared with a reference.
 
 Examples:
   weft bench gather --model deepseek-v3 --tp 8 --dp 4 --tokens 1,8,64,512
@@ -65,23 +65,22 @@ Examples:
   weft bench gather --slots max --what all_gather_v,reduce_scatter_v  the largest rank's room
   weft bench gather --device cpu --ranks 4 --hidden 512 --tokens 1,16
   weft bench gather --row-bytes 7392 --tokens 128  rows of fp8 with their scales
-  weft bench gather --method graph --tokens 64     GPUs alone
+  weft bench gather --method graph --tokens 64     only on GPUs
   weft bench gather --json gather.json --csv gather.csv)";
 
 constexpr const char* kVerifyExamples =
-    R"(Run it on a new machine, and whenever one is suspected. Each pair of ranks copies each way and
-sums; all ranks together run every algorithm, type and size class, norms, gathers and exchanges.
-Every result is compared with a reference, bit for bit (norms within two units in the last place,
-sums by switches within a bound). On GPUs bandwidth and latency are held against what NVLink should
-give: its links and their rate as the driver knows them, and the other pairs. Links that nothing is
-known of, and CPU ranks, are shown and not judged.
+    R"(Run it on a new machine, and whenever you suspect one. Each pair of ranks copies each way and sums.
+All ranks together run every algorithm, type and size class, norms, gathers and exchanges. Every
+result is compared with a reference, bit for bit (norms within two units in the last place, sums by
+switches within a bound). On GPUs bandwidth and latency are compared with the rating of the NVLinks,
+as the driver knows it, and with the other pairs. Figures of unknown links and of CPU ranks are
+shown but not judged.
 
-The last lines are PASS, or FAIL with what was expected and found between which ranks, and what to
-do about it.
+The last lines are PASS, or FAIL with the ranks, the expected and the found values, and advice.
 
 Examples:
   weft verify                                all GPUs, or 4 CPU ranks; less than a minute
-  weft verify --thorough --json verify.json  some minutes; what to attach to a report
+  weft verify --thorough --json verify.json  some minutes; attach it to a bug report
   weft verify --ranks 2 --device cpu
   torchrun --nproc-per-node 8 --no-python weft verify
 
@@ -94,33 +93,33 @@ constexpr const char* kNormExamples = R"(Examples:
   weft bench norm --device cpu --ranks 4 --hidden 512 --tokens 1,16)";
 
 constexpr const char* kHostExamples =
-    R"(One rank calls every operation on a few small rows. On a GPU its kernels are launched alone as
-well, with the same arguments: what the call takes more is Weft's. On a CPU rank they are run alone.
+    R"(One rank calls every operation on a few small rows. On a GPU it also launches the call's kernels
+alone, with the same arguments: the rest of the call's time is Weft's. A CPU rank runs them alone.
 
 Examples:
   weft bench host
   weft bench host --device cpu --samples 1000 --json host.json)";
 
 constexpr const char* kTuneExamples =
-    R"(For each size: every algorithm by the grid that its size gives, then other grids of those that may
-win. The fastest and what serves the size until now are measured again in turns. The latter stays
-("as before") unless it is slower by more than those turns differ from each other; both times in
-the table are of those turns. Every result is checked. A run that was ended goes on where it was.
+    R"(For each size it measures every algorithm with the grid chosen by size, then other grids of those
+that may win. The fastest choice and the present one are measured again in turns. The present one
+stays ("as before") unless it is slower by more than the spread of the turns. Both times in the
+table come from these turns. Every result is checked. An interrupted run can be continued.
 
-The table says for the GPU, the number of ranks and the operation which algorithm serves messages
-up to which size, and with how many blocks and threads where the usual grid is slower. Tables for
-H200s and for CPU ranks are built in; a communicator uses that of Config::tuning_file, rank 0's for
-all ranks, and `weft info` says which.
+The table belongs to a GPU, a number of ranks and an operation. For each message size it gives the
+algorithm, and blocks and threads if the usual grid is slower. Tables for H200s and for CPU ranks
+are built in. A communicator uses the table of Config::tuning_file (rank 0's file for all ranks),
+and `weft info` names it.
 
 Examples:
   weft tune                                     all GPUs; some minutes; writes tuning.json
   weft tune --quick --ranks 2 --output two.json
-  weft bench all-reduce --tuning tuning.json    what it gives
+  weft bench all-reduce --tuning tuning.json    shows its effect
   torchrun --nproc-per-node 8 --no-python weft tune)";
 
 constexpr const char* kSimulateExamples =
-    R"(Schedules are chosen at random, by priorities that change (pct), or all of them within a bound
-(exhaustive; --executions ends that sooner, and the word is then NOT ALL). What goes wrong is
+    R"(Schedules are chosen at random, by changing priorities (pct), or completely within a bound
+(exhaustive). If --executions ends an exhaustive search early, the output says NOT ALL. A failure is
 shrunk, and printed with its seed, its schedule, a trace and the command that repeats it.
 
 Examples:
@@ -132,26 +131,26 @@ Examples:
   weft simulate --protocol dies-one-shot-ranks2 --stop 5 --replay 0.1=1)";
 
 constexpr const char* kInfoExamples = R"(Examples:
-  weft info                                     GPUs, links, versions, what is usable and why not
+  weft info                                     GPUs, links, versions, usable ranks and problems
   weft info --json machine.json
-  weft info --moe deepseek-v3 --tokens 128 --ranks 8      what an exchange takes
-  weft info --config path/config.json           of a model of your own)";
+  weft info --moe deepseek-v3 --tokens 128 --ranks 8      memory of an exchange
+  weft info --config path/config.json           of your own model)";
 
 constexpr const char* kMoeExamples = R"(Examples:
   weft bench moe --model deepseek-v3 --tokens 1,8,128
   weft bench moe --dispatch bf16 --routing zipf --json moe.json --csv moe.csv
   weft bench moe --device cpu --ep 2 --model qwen3-30b --tokens 4)";
 
-// Of all commands. The ordinary schedule of the simulator is an empty one.
+// For all commands. An empty --replay is allowed: it is the simulator's ordinary schedule.
 void refuse_empty_values(CLI::App& app) {
   for (CLI::Option* option : app.get_options())
     if (option->get_items_expected_max() > 0 && !option->check_lname("replay")) option->transform(not_empty());
   for (CLI::App* command : app.get_subcommands({})) refuse_empty_values(*command);
 }
 
-// Prints help, version or what is wrong with the arguments; gives the exit code.
+// Prints help, the version or the fault of the arguments. Returns the exit code.
 int explain(const CLI::ParseError& error, const CLI::App& app) {
-  // Help is given before what is left over is looked at.
+  // Without unknown arguments, help and version are printed as asked.
   const std::vector<std::string> unknown = app.remaining(true);
   if (error.get_exit_code() == 0 && unknown.empty()) return app.exit(error);
   std::string command = "weft";
@@ -162,7 +161,7 @@ int explain(const CLI::ParseError& error, const CLI::App& app) {
   fmt::print(
       stderr, "weft: the arguments are not understood: {}\n",
       error.get_exit_code() == 0 ? fmt::format("there is no \"{}\" of {}", unknown.front(), command) : error.what());
-  fmt::print(stderr, "`{} --help` shows what there is, with examples.\n", command);
+  fmt::print(stderr, "`{} --help` lists the options, with examples.\n", command);
   return kUsage;
 }
 
@@ -173,47 +172,48 @@ int run_program(const std::vector<std::string>& arguments) {
   CLI::App app{"Weft: communication for LLM inference, on GPUs and CPUs", "weft"};
   app.footer(kExamples);
   app.set_version_flag("--version", std::string(detail::build_info().version));
-  app.require_subcommand(0, 1);  // else a mistyped one is not named
+  app.require_subcommand(0, 1);  // otherwise a mistyped subcommand is not named
   app.formatter(std::make_shared<HelpFormatter>());
   app.get_formatter()->column_width(28);
 
-  auto* bench = app.add_subcommand("bench", "Times what a model's layers communicate, and checks every result");
+  auto* bench = app.add_subcommand("bench", "Times the communication of a model's layers, and checks every result");
   bench->footer(kBenchExamples);
   bench->require_subcommand(0, 1);
   const Command run_bench = add_bench(*bench, arguments);
-  auto* all_reduce = bench->add_subcommand("all-reduce", "All-reduce by size: each algorithm beside its peers");
+  auto* all_reduce = bench->add_subcommand("all-reduce", "All-reduce by size: compares each algorithm with its peers");
   all_reduce->footer(kAllReduceExamples);
   const Command run_all_reduce = add_bench_all_reduce(*all_reduce, arguments);
   auto* gather = bench->add_subcommand("gather", "Gathers and scatters of data-parallel attention, equal and ragged");
   gather->footer(kGatherExamples);
   const Command run_gather = add_bench_gather(*gather, arguments);
-  auto* norm = bench->add_subcommand("norm", "All-reduce with residual and RMSNorm, beside the all-reduce alone");
+  auto* norm =
+      bench->add_subcommand("norm", "All-reduce with residual and RMSNorm, compared with the all-reduce alone");
   norm->footer(kNormExamples);
   const Command run_norm = add_bench_norm(*norm, arguments);
-  auto* moe = bench->add_subcommand("moe", "Mixture of experts: dispatch, combine and both by tokens per rank");
+  auto* moe = bench->add_subcommand("moe", "Mixture of experts: dispatch, combine and both, by tokens per rank");
   moe->footer(kMoeExamples);
   const Command run_moe = add_bench_moe(*moe, arguments);
-  auto* host = bench->add_subcommand("host", "What a call of each operation costs on the host, beside the bare launch");
+  auto* host = bench->add_subcommand("host", "Host time of a call of each operation, compared with the bare launch");
   host->footer(kHostExamples);
   const Command run_host = add_bench_host(*host, arguments);
-  auto* info = app.add_subcommand("info", "Shows GPUs, links, versions, what is usable, and a communicator's memory");
+  auto* info = app.add_subcommand("info", "Shows GPUs, links, versions, usable ranks, and a communicator's memory");
   info->footer(kInfoExamples);
   const Command run_info = add_info(*info, arguments);
   auto* verify = app.add_subcommand("verify", "Checks a machine: every pair, algorithm, size and type; PASS or FAIL");
   verify->footer(kVerifyExamples);
   const Command run_verify = add_verify(*verify, arguments);
-  auto* tune =
-      app.add_subcommand("tune", "Measures which algorithm and grid serve which size here, and writes the table");
+  auto* tune = app.add_subcommand(
+      "tune", "Measures the best algorithm and grid for each size on this machine, and writes the table");
   tune->footer(kTuneExamples);
   const Command run_tune = add_tune(*tune, arguments);
-  auto* simulate =
-      app.add_subcommand("simulate", "Runs the protocols under many schedules, all within a bound, or one of yours");
+  auto* simulate = app.add_subcommand(
+      "simulate", "Runs the protocols under many schedules, all within a bound, or one that you give");
   simulate->footer(kSimulateExamples);
   const Command run_simulate = add_simulate(*simulate, arguments);
 
   refuse_empty_values(app);
   try {
-    std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());  // as CLI11 wants them
+    std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());  // CLI11 wants them reversed
     app.parse(reversed);
     if (app.get_subcommands().empty()) throw CLI::RequiredError("A subcommand");
   } catch (const CLI::ParseError& error) {
@@ -239,7 +239,7 @@ int run_program(const std::vector<std::string>& arguments) {
   } catch (const std::exception& error) {
     const bool lost = std::ferror(stdout) != 0;
     std::clearerr(stdout);
-    fmt::print(stderr, "weft: {}: {}\n", lost ? "stdout cannot be written" : "the machine gave less than was needed",
+    fmt::print(stderr, "weft: {}: {}\n", lost ? "stdout cannot be written" : "the machine lacks resources",
                error.what());
     return 1;
   }

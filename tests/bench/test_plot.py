@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""bench/plot.py: what it takes from a report, what it refuses, and, where matplotlib is, that a picture comes of it."""
+"""bench/plot.py: its use of a report, the reports that it refuses, and its picture if matplotlib is installed."""
 
 import contextlib
 import importlib.util
@@ -88,7 +88,7 @@ class Panels(unittest.TestCase):
 
 class Drawing(unittest.TestCase):
     def draw(self, *points):
-        """What stands for matplotlib, its figure and two axes, after a drawing."""
+        """The mocks of matplotlib, its figure and two axes, after a drawing."""
         library = mock.MagicMock()
         figure, left, right = mock.MagicMock(), mock.MagicMock(), mock.MagicMock()
         library.pyplot.subplots.return_value = (figure, [(left, right)])

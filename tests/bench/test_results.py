@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""tools/results.py and tools/result_tables.py: what is kept of a report, what is refused, and what tables say of it."""
+"""tools/results.py and tools/result_tables.py: the kept part of a report, refused reports, and the tables."""
 
 import copy
 import json
@@ -24,7 +24,7 @@ def point(contender, us, samples, size=8192):
 
 
 def report(points=None, date="2026-01-02T03:04:05Z", ranks=2, command="bench all-reduce"):
-    # Of rank 0 the median is 2, of rank 1 it is 5: its samples count.
+    # The median is 2 on rank 0 and 5 on rank 1, so rank 1's samples count.
     usual = [point("automatic", 5.0, [[1, 2, 9], [4, 5, 6, 5, 5, 5, 5, 5, 5, 8]]), point("NCCL", 10.0, [[10, 10, 11]])]
     return {"schema": "weft-bench-1", "command": command, "arguments": ["bench", "all-reduce"], "date": date,
             "device": "cuda", "world_size": ranks, "fabric": "peer memory", "notes": [],

@@ -24,7 +24,7 @@ inline std::vector<int> flags(int zeros, int ones) {
   return all;
 }
 
-// Of mlp_layer_types
+// The value of mlp_layer_types.
 inline std::vector<std::string> kinds(int dense, int sparse) {
   std::vector<std::string> all(static_cast<std::size_t>(dense), "dense");
   all.insert(all.end(), static_cast<std::size_t>(sparse), "sparse");

@@ -1,4 +1,4 @@
-// Cores that there are, and what is not said where they are too few.
+// Finding the usable cores, and the warnings of programs that have too few.
 #include "workloads/cores.hpp"
 
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@
 namespace weft::cli {
 namespace {
 
-// A file system of its own: what /proc says of this process's groups, and files of limits.
+// A fake file system: /proc with this process's groups, and the files of their limits.
 class Limits : public testing::Test {
  protected:
   Limits() : root_(std::filesystem::path(testing::TempDir()) / ("limits-" + std::to_string(getpid()))) {
@@ -46,7 +46,7 @@ TEST_F(Limits, AreTheLeastOfAllGroupsAbove) {
   EXPECT_EQ(granted(), 0.5);
 }
 
-// A container whose group is the top that it sees.
+// A container sees its own group as the top.
 TEST_F(Limits, AreThoseOfTheTopWhereTheGroupsFolderIsNotThere) {
   file("proc/self/cgroup", "0::/somewhere/else\n");
   file("sys/fs/cgroup/cpu.max", "300000 100000\n");
@@ -68,7 +68,7 @@ TEST_F(Limits, ThatCannotBeReadAreNone) {
   EXPECT_TRUE(std::isinf(granted()));
 }
 
-// Runs the program in a thread that may use one core alone, as may the threads that it starts.
+// Runs the program in a thread that may use only one core. Its child threads inherit that limit.
 Output run_on_one_core(const std::vector<std::string>& arguments) {
   Output output{};
   std::thread([&] {
@@ -90,7 +90,7 @@ std::size_t times(const std::string& text, const std::string& what) {
   return found;
 }
 
-// In the head and at the end, in the table and for machines.
+// The warning stands in the head and the end, in the table and in files for machines.
 TEST(Cores, TooFewOfThemAreSaidAndNoRatioIsShown) {
   const auto file = testing::TempDir() + "crowded.json", csv = testing::TempDir() + "crowded.csv";
   for (auto command : small_benches()) {
@@ -103,7 +103,7 @@ TEST(Cores, TooFewOfThemAreSaidAndNoRatioIsShown) {
     EXPECT_EQ(json.at("crowded"), true);
     EXPECT_EQ(json.at("usable_cores"), 1);
     for (const auto& point : json.at("points")) {
-      if (!point.contains("speed_up")) continue;  // exchanges have no peer, and peers are compared with nobody
+      if (!point.contains("speed_up")) continue;  // exchanges have no peer, and peers have no ratio
       EXPECT_TRUE(point.at("speed_up").is_null()) << point.dump();
       EXPECT_FALSE(point.at("why_no_speed_up").get<std::string>().empty()) << point.dump();
     }

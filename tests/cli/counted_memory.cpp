@@ -15,7 +15,7 @@ void* counted(std::size_t bytes) {
 
 }  // namespace
 
-// These serve the whole program of the tests, and count for each thread.
+// Replaces the operator of the whole test program, but counts per thread.
 void* operator new(std::size_t bytes) {
   return counted(bytes);
 }

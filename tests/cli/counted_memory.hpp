@@ -1,4 +1,4 @@
-// How often this program takes memory from the heap.
+// Counts allocations of memory from the heap.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// What --csv writes.
+// The files of --csv.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -21,7 +21,7 @@ std::vector<std::vector<std::string>> cells_of(const std::string& csv) {
   return lines;
 }
 
-// Every line is about one thing and has as many cells; what looks like a number is one.
+// Every line has the same number of cells, and numbers are plain.
 TEST(Program, CsvIsForMachines) {
   for (auto command : small_benches()) {
     command.insert(command.end(), {"--device", "cpu", "--ranks", "2", "--samples", "2", "--csv", "-"});
@@ -50,7 +50,7 @@ TEST(Program, CsvIsForMachines) {
   }
 }
 
-// What was not measured has no time, and a grid of a sweep a line of its own.
+// An unavailable result has no time. Each grid of a sweep has a line of its own.
 TEST(Program, CsvLeavesOutWhatIsNotThere) {
   const auto result = run({"bench", "all-reduce", "--device", "cpu", "--ranks", "2", "--bytes", "4K", "--samples", "1",
                            "--algorithm", "one-shot", "--sweep", "--blocks", "2,9", "--threads", "32", "--csv", "-"});

@@ -1,4 +1,4 @@
-// Every example of every --help, run in a folder of its own. Not for sanitizers, as `weft simulate` is not.
+// Runs every example of every --help in a folder of its own. Sanitizers skip it, since they skip `weft simulate`.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -51,7 +51,7 @@ Words words_of(const std::string& line) {
   return words;
 }
 
-// As `weft --help` says that an example is tried in a moment: one sample, one small size, few executions.
+// `weft --help` says how to try an example quickly: one sample, one small size, few executions.
 Words shortened(Words words) {
   const auto has = [&](const std::string& option) { return std::ranges::find(words, option) != words.end(); };
   const auto set = [&](const std::string& option, const std::string& value) {
@@ -80,21 +80,21 @@ Words shortened(Words words) {
   return words;
 }
 
-// Where there are GPUs and too few of them for an example, it is tried on CPU ranks.
+// If there are too few GPUs for an example, it runs on CPU ranks.
 Words on_this_machine(Words words, int ranks) {
   if (usable_gpus() == 0 || usable_gpus() >= ranks) return words;
   if (std::ranges::find(words, "--device") == words.end()) words.insert(words.end(), {"--device", "cpu"});
   return words;
 }
 
-// What an example finds beside it.
+// Makes the files that the examples read.
 void make_files() {
   std::filesystem::create_directories("path");
   std::ofstream("path/config.json") << R"({"hidden_size": 256, "num_hidden_layers": 3,
     "num_experts": 8, "num_experts_per_tok": 2})";
 }
 
-// As bench/torch_peer.py writes it, on as many ranks as `weft bench all-reduce` takes here.
+// The file of bench/torch_peer.py, for as many ranks as `weft bench all-reduce` takes here.
 void make_torch_columns() {
   const Machine machine = describe_machine();
   const nlohmann::json columns = {{"schema", "weft-torch-1"},
@@ -108,7 +108,7 @@ void make_torch_columns() {
   std::ofstream("torch.json") << columns.dump();
 }
 
-// "torchrun --nproc-per-node 4 --no-python weft …": as many processes, or two where they have no GPU each.
+// "torchrun --nproc-per-node 4 --no-python weft …": as many processes, or two if they do not have a GPU each.
 void expect_launched(const Example& example, const Words& words) {
   ASSERT_GT(words.size(), 5u) << example.line;
   ASSERT_EQ(words[1], "--nproc-per-node");
@@ -120,7 +120,7 @@ void expect_launched(const Example& example, const Words& words) {
 
 void expect_works(const Example& example) {
   std::string line = example.line;
-  // PyTorch is not everywhere. What its script would have left is there.
+  // PyTorch may be missing, so the result of its script is made here.
   if (const auto second = line.find(" && "); line.rfind("python3 bench/torch_peer.py ", 0) == 0) {
     ASSERT_NE(second, std::string::npos);
     line = line.substr(second + 4);
@@ -133,8 +133,8 @@ void expect_works(const Example& example) {
   if (!words.empty()) words = shortened(words);
   if (!words.empty() && words.front() == "tune") words = on_this_machine(words, 2);
   const auto result = run(words);
-  const bool elsewhere = example.comment.find("GPUs alone") != std::string::npos && usable_gpus() == 0;
-  // The script that draws does not come with a copy of the tests alone, nor matplotlib with every machine.
+  const bool elsewhere = example.comment.find("only on GPUs") != std::string::npos && usable_gpus() == 0;
+  // A copy of only the tests has no plotting script, and some machines have no matplotlib.
   const bool undrawn = result.err.find("plot.py is missing") != std::string::npos ||
                        result.err.find("needs matplotlib") != std::string::npos;
   if (undrawn) return;
@@ -187,7 +187,7 @@ std::string test_name(const testing::TestParamInfo<Words>& info) {
 }
 INSTANTIATE_TEST_SUITE_P(Program, Help, testing::ValuesIn(kCommands), test_name);
 
-// Every command has a help that is tried.
+// The examples of every command are tried.
 TEST(Helps, AreAllTried) {
   std::size_t commands = 0;
   for (const Words& command : kCommands) {

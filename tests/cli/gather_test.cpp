@@ -35,12 +35,12 @@ TEST(GatherShapes, RanksOfAGroupShareItsTokens) {
   EXPECT_EQ(rows(Operation::all_gather_v, Load::balanced, 5, Contender::automatic), (Rows{3, 2, 3, 2, 3, 2, 3, 2}));
   EXPECT_EQ(rows(Operation::reduce_scatter_v, Load::busy, 5, Contender::nccl), (Rows{3, 2, 1, 0, 1, 0, 1, 0}));
   EXPECT_EQ(rows(Operation::reduce_scatter_v, Load::busy, 5, Contender::padded), Rows(8, 3));
-  // Inside of a group there are its own shards alone, of the first group or of another.
+  // A group's gather has only the group's own shards. The first group differs from the others.
   const Point inside = point_of(model, Operation::attn_all_gather, Load::busy, 5, Contender::automatic);
   EXPECT_EQ(gather_shape(model, inside, 0).rows, (Rows{3, 2}));
   EXPECT_EQ(gather_shape(model, inside, 1).rows, (Rows{1, 0}));
   EXPECT_EQ(inside.bytes(), 8u * 64 * 2);
-  // The size of a row of the table is what is needed, whoever pads.
+  // The size of a table's row leaves padding out.
   EXPECT_EQ(point_of(model, Operation::all_gather_v, Load::busy, 5, Contender::padded).bytes(), 8u * 64 * 2);
 }
 
@@ -84,7 +84,7 @@ TEST(GatherShapes, SlotsHavePadsBehindRows) {
   EXPECT_EQ(slots(SlotKind::given), (Slots{{0, 10}, {10, 20}, {20, 23}, {23, 26}}));
 }
 
-// Every byte of an output that a rank must have, changed, is found; whatever else is in the buffer is not its business.
+// Changes every byte that an output must have: each change is found. Other bytes of the buffer do not matter.
 TEST(GatherReferences, FindAnyWrongRow) {
   auto model = model_of(3, 3, 20);
   const std::pair<Operation, SlotKind> cases[] = {
@@ -115,7 +115,7 @@ TEST(GatherReferences, FindAnyWrongRow) {
     } else if (operation == Operation::all_to_all || operation == Operation::broadcast) {
       const std::size_t bytes = shape.all_rows() * shape.row_bytes(0), part = bytes / 3;
       for (std::size_t from = 0; from < 3; ++from) {
-        const bool own_parts = operation == Operation::all_to_all;  // of which rank 0's come first
+        const bool own_parts = operation == Operation::all_to_all;  // rank 0 gets every input's first part
         std::memcpy(right.data() + from * part, inputs[own_parts ? from : 0].data() + (own_parts ? 0 : from * part),
                     part);
       }
@@ -141,8 +141,8 @@ TEST(GatherReferences, FindAnyWrongRow) {
   }
 }
 
-// Calls that take the ordinary way wherever their outputs lie, as the scales of a short row are no 16 bytes, are not
-// called symmetric.
+// The scales of a short row are no multiple of 16 bytes, so such calls take the ordinary way even with symmetric
+// outputs. The benchmark does not call them symmetric.
 void expect_measured(const nlohmann::json& point) {
   const bool ordinary = point.at("contender") == "symmetric" && point.at("operation") == "four_tensors";
   EXPECT_EQ(point.at("verdict"), ordinary ? "unavailable" : "ok") << point.dump();
@@ -153,7 +153,7 @@ TEST(BenchGather, EveryRowOfEveryOperation) {
   const auto result = run({"bench", "gather", "--device", "cpu", "--tp", "4", "--dp", "2", "--hidden", "40", "--tokens",
                            "1,5", "--samples", "2", "--json", file});
   ASSERT_EQ(result.code, 0) << result.err << result.out;
-  // No progress bar without a terminal, and of all that is measured four small tensors alone do not go straight.
+  // There is no progress bar without a terminal. Only four small tensors cannot be written directly.
   EXPECT_EQ(result.err.rfind("not measured: symmetric of four_tensors", 0), 0u) << result.err;
   EXPECT_EQ(std::ranges::count(result.err, '\n'), 1) << result.err;
   EXPECT_NE(result.out.find("tp 4, dp 2, rows of 80 bytes (bf16)"), std::string::npos) << result.out;
@@ -170,7 +170,7 @@ TEST(BenchGather, EveryRowOfEveryOperation) {
     EXPECT_GT(point.at("us").get<double>(), 0);
     if (point.at("contender") != "automatic") continue;
     ++ours[point.at("operation")];
-    // 5 tokens are 3 + 2; busy: the other group's one is 1 + 0.
+    // 5 tokens are split into 3 + 2. If the load is busy, the other group's token is split into 1 + 0.
     if (point.at("operation") == "all_gather_v" && point.at("rows") == 5) {
       EXPECT_EQ(point.at("bytes"), (point.at("load") == "busy" ? 6 : 10) * 80);
     }
@@ -184,7 +184,7 @@ TEST(BenchGather, EveryRowOfEveryOperation) {
                                               {"attn_all_gather", 4}}));
 }
 
-// Whose sizes are what a rank receives; a barrier is one row whatever the tokens.
+// The size is the bytes that a rank receives. A barrier is one row for any number of tokens.
 TEST(BenchGather, WhatNoLayerCallsIsMeasuredWhenNamed) {
   const auto file = testing::TempDir() + "extras.json";
   for (const std::string type : {"bf16", "f32"}) {
@@ -228,7 +228,7 @@ TEST(BenchGather, EveryKindOfSlot) {
   }
 }
 
-// A budget of SMs is Weft's alone: peers take theirs.
+// --blocks limits Weft only: peers choose their own grid.
 TEST(BenchGather, OnSoManyBlocks) {
   const auto file = testing::TempDir() + "blocks.json";
   const auto result = run({"bench", "gather", "--device", "cpu", "--tp", "2", "--hidden", "24", "--tokens", "3",

@@ -1,4 +1,4 @@
-// A call takes no memory from operator new on the host, however many different calls there are.
+// A call allocates nothing by operator new on the host, for any number of different calls.
 #include <gtest/gtest.h>
 
 #include <vector>
@@ -18,7 +18,7 @@ TEST(HostCost, ACallTakesNoMemory) {
       const cli::EveryOperation operations(communicator, *device);
       EXPECT_GE(operations.calls().size(), 15u);
       for (const cli::SmallCall& call : operations.calls()) call.make(0);
-      // Each is a call of its own to the flight recorder and to peers, as its tag is.
+      // The tag makes each call a new one for the flight recorder and for peers.
       for (std::uint32_t tag = 1; tag <= 100; ++tag) {
         for (const cli::SmallCall& call : operations.calls()) {
           const std::size_t before = taken_by_this_thread();
@@ -30,7 +30,7 @@ TEST(HostCost, ACallTakesNoMemory) {
   }
 }
 
-// The test above counts at all.
+// The counter that the test above uses works.
 TEST(HostCost, MemoryIsCounted) {
   const std::size_t before = taken_by_this_thread();
   const std::vector<int> some(100);

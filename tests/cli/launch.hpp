@@ -1,4 +1,4 @@
-// Runs the program as a launcher would: a process for each rank.
+// Runs the program as a launcher does: one process for each rank.
 #pragma once
 
 #include <chrono>
@@ -14,7 +14,7 @@ namespace weft::cli {
 inline constexpr char kLaunchedArguments[] = "WEFT_TEST_ARGUMENTS";
 inline constexpr std::string_view kLaunchedMark = "\nsaid ";
 
-// In the process of a rank: the test LaunchedProgram.DISABLED_Worker.
+// Runs in the process of a rank: the test LaunchedProgram.DISABLED_Worker.
 inline void run_as_launched() {
   const char* const arguments = std::getenv(kLaunchedArguments);
   ASSERT_NE(arguments, nullptr);
@@ -23,7 +23,7 @@ inline void run_as_launched() {
   std::cout << kLaunchedMark << said.dump() << std::endl;
 }
 
-// What each process prints, and how it ends.
+// Returns each process's output and exit code.
 inline std::vector<nlohmann::json> launch(int ranks, const std::vector<std::string>& arguments) {
   std::vector<nlohmann::json> said;
   const test::Variables variables{{kLaunchedArguments, nlohmann::json(arguments).dump()}};

@@ -1,4 +1,4 @@
-// The program's ranks as processes of a launched job: all of them take one way, one of them writes.
+// The program's ranks as processes of a launched job: all take the same steps, and only one writes.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -41,7 +41,7 @@ TEST(LaunchedProgram, BenchesAndChecksTheResultsOfEveryProcess) {
   EXPECT_FALSE(report.at("points").empty());
 }
 
-// The leader alone has the file of an earlier run: the others search as it does all the same.
+// Only the leader has the file of an earlier run, yet all ranks search as that file says.
 TEST(LaunchedProgram, TunesAndGoesOnWhereItWas) {
   const std::string stem = testing::TempDir() + "launched-tune", state = stem + ".state", table = stem + ".json";
   std::filesystem::remove(state);
@@ -54,7 +54,7 @@ TEST(LaunchedProgram, TunesAndGoesOnWhereItWas) {
   ASSERT_TRUE(std::filesystem::exists(state));
   const auto said = tune(table);
   EXPECT_EQ(said[0].at("code"), 0) << said[0].at("err");
-  EXPECT_NE(said[0].at("err").get<std::string>().find("goes on with"), std::string::npos) << said[0].at("err");
+  EXPECT_NE(said[0].at("err").get<std::string>().find("continues with"), std::string::npos) << said[0].at("err");
   for (std::size_t rank = 1; rank < said.size(); ++rank) {
     EXPECT_EQ(said[rank].at("code"), 0);
     EXPECT_EQ(said[rank].at("out"), "");

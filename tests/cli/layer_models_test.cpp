@@ -1,4 +1,4 @@
-// What layers consist of: configurations as their models have them, cut down to what is read.
+// Blocks of layers: configurations of real models, cut down to the fields that are read.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <gtest/gtest.h>
@@ -189,7 +189,7 @@ std::vector<Model> models() {
        27,
        56,
        2560},
-      // Its norms stand between the dense part, the experts and their sum: each needs an all-reduce.
+      // Norms stand between the dense part, the experts and their sum, so each needs an all-reduce.
       {"Gemma-4-26B-A4B",
        {{"text_config",
          {{"hidden_size", 2816},
@@ -230,7 +230,7 @@ TEST(LayersOfModels, AreCountedRight) {
   }
 }
 
-// With data-parallel attention tokens are gathered before each feed-forward part, wherever there is one.
+// With data-parallel attention tokens are gathered before each feed-forward part that a layer has.
 TEST(LayersOfModels, GathersFollowFeedForwardParts) {
   for (const Model& model : models()) {
     const std::string name = model.name;

@@ -1,4 +1,4 @@
-// Which layers of a model have experts, and what layers consist of: the fields that say so.
+// The fields that decide which layers have experts, and the blocks of each layer.
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
@@ -23,7 +23,7 @@ std::string error_of(const json& config) {
   return {};
 }
 
-// Of 10 layers with 4 experts.
+// A model of 10 layers with 4 experts.
 json ten_layers(const json& more) {
   return with({{"hidden_size", 8}, {"num_hidden_layers", 10}, {"num_experts", 4}, {"num_experts_per_tok", 2}}, more);
 }
@@ -54,9 +54,9 @@ TEST(Layers, EachRuleAsItsFamilyMeansIt) {
     EXPECT_EQ(shape.all_reduces, 20) << fields.dump();
     EXPECT_EQ(shape.warnings, std::vector<std::string>{}) << fields.dump();
   }
-  // Whoever says nothing of a family is none of it.
+  // A model that names no family belongs to none.
   EXPECT_EQ(shape_of(ten_layers({{"architectures", "Longcat"}, {"model_type", 3}})).all_reduces, 20);
-  // No layer has experts: the model has none.
+  // If no layer has experts, the model has none.
   const ModelShape none = shape_of(ten_layers({{"interleave_moe_layer_step", 0}}));
   EXPECT_FALSE(none.has_experts());
   EXPECT_EQ(none.all_reduces, 20);
@@ -81,9 +81,8 @@ TEST(Layers, WhatCannotBeIsRefusedByName) {
       {{{"expert_layer_period", 2}, {"expert_layer_offset", 2}},
        "\"expert_layer_offset\" is 2, must be an integer between 0 and 1"},
       {{{"moe_layers", {1, 3}}, {"interleave_moe_layer_step", 4}},
-       "fields \"moe_layers\" and \"interleave_moe_layer_step\" contradict each other: layer 1 has experts by the "
-       "former "
-       "alone"},
+       "fields \"moe_layers\" and \"interleave_moe_layer_step\" contradict each other: layer 1 has experts only by the "
+       "former"},
       {{{"moe_layers", {1, 3}}, {"moe_layers_enum", "1,3,5"}},
        "fields \"moe_layers_enum\" and \"moe_layers\" contradict each other: layer 5"},
       {{{"hybrid_override_pattern", "MEME"}}, "\"hybrid_override_pattern\" has 4 layers, must have 10"},
@@ -92,10 +91,10 @@ TEST(Layers, WhatCannotBeIsRefusedByName) {
       {{{"layers_block_type", std::vector<std::string>(10, "mlp+")}, {"model_type", "nemotron_h"}},
        "\"layers_block_type\" is \"mlp+\", must be mamba, attention, mlp or moe"},
       {{{"layers_block_type", {"mamba", "hybrid"}}}, "\"layers_block_type\" is \"hybrid\", must be"},
-      {{{"block_configs", json::array()}}, "\"block_configs\" is [], must be absent where there are experts"},
+      {{{"block_configs", json::array()}}, "\"block_configs\" is [], must be absent if there are experts"},
       {{{"moe_latent_size", 0}}, "\"moe_latent_size\" is 0, must be an integer between 1 and"},
       {{{"routed_expert_hidden_size", "wide"}}, "\"routed_expert_hidden_size\" is \"wide\""},
-      {{{"zero_expert_num", 4}}, "\"zero_expert_num\" is 4, must be 0 or absent but in LongCat's"},
+      {{{"zero_expert_num", 4}}, "\"zero_expert_num\" is 4, must be 0 or absent, except in LongCat models"},
       {{{"num_experts", nullptr}, {"hybrid_override_pattern", "MEMEMEMEME"}},
        "5 layers have experts, and no field says how many"},
   };
@@ -122,7 +121,7 @@ TEST(Layers, WhatCannotBeIsRefusedByName) {
             std::string::npos);
 }
 
-// Fields that may say what layers consist of, and that nobody reads, are named.
+// Warnings name unread fields that may be about layers.
 TEST(Layers, UnknownFieldsWarn) {
   const ModelShape shape = shape_of(ten_layers({{"num_SkippedLayers", 3},
                                                 {"expert_every", 2},
@@ -131,12 +130,11 @@ TEST(Layers, UnknownFieldsWarn) {
                                                 {"num_hash_layers", 3},
                                                 {"dense_layers", nullptr},
                                                 {"vocab_size", 10}}));
-  EXPECT_EQ(
-      shape.warnings,
-      (std::vector<std::string>{
-          "config.json: field \"expert_every\" is not known: what it says of layers or experts is left out",
-          "config.json: field \"num_SkippedLayers\" is not known: what it says of layers or experts is left out"}));
-  // What a model without experts has of fields for them is no news.
+  EXPECT_EQ(shape.warnings,
+            (std::vector<std::string>{
+                "config.json: field \"expert_every\" is not known: its effect on layers or experts is ignored",
+                "config.json: field \"num_SkippedLayers\" is not known: its effect on layers or experts is ignored"}));
+  // A model without experts may have fields about experts, without a warning.
   EXPECT_EQ(shape_of({{"hidden_size", 8},
                       {"num_hidden_layers", 2},
                       {"num_experts_per_tok", 2},

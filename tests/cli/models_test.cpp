@@ -1,4 +1,4 @@
-// config.json of each architecture style: the fields lie under different names.
+// config.json of each style of architecture: their fields have different names.
 #include "models/models.hpp"
 #include "models/config_file.hpp"
 #include "models/presets.hpp"
@@ -91,7 +91,7 @@ TEST(Models, NestedTextConfigWinsOverTheVisionPart) {
   EXPECT_EQ(shape.hidden, 5120);
 }
 
-// What no layer communicates by may be absent, or have a value for each layer.
+// Fields that change no message may be absent, or have a value for each layer.
 TEST(Models, FieldsThatNothingIsMeasuredWithDoNotMatter) {
   const auto shape = shape_of(R"({"hidden_size": 2048, "num_hidden_layers": 3, "num_attention_heads": [8, 16, 8],
     "num_key_value_heads": [1, 2, null], "intermediate_size": [8192, 16384, 8192], "vocab_size": -1, "n_group": 0,
@@ -144,9 +144,9 @@ TEST(Models, ErrorsNameFieldValueAndRange) {
   EXPECT_EQ(error_of("[1]"), "a/file.json: not a JSON object");
 }
 
-// A file with this text, for the test that asks.
+// Writes a file with this text for the calling test.
 std::string config_file(const std::string& text) {
-  // Tests of this file may run at the same time, each in a process of its own.
+  // Tests of this file may run at the same time, each in its own process.
   const auto file = fmt::format("{}models-{}.json", testing::TempDir(), getpid());
   std::ofstream(file) << text;
   return file;
@@ -163,7 +163,7 @@ std::string error_of_file(const std::string& file) {
   return {};
 }
 
-// As transformers writes them: time_step_limit of Nemotron-H is [0.0, Infinity].
+// transformers writes such numbers: time_step_limit of Nemotron-H is [0.0, Infinity].
 TEST(Models, NumbersThatJsonDoesNotHaveTroubleTheirFieldAlone) {
   const auto shape = shape_from_config(config_file(R"({"time_step_limit": [0.0, Infinity], "floor": -Infinity,
     "rope": NaN, "note": "a \"quoted\" NaN, Infinity \\", "hidden_size": 4480, "num_hidden_layers": 56})"));
@@ -182,7 +182,7 @@ TEST(Models, FilesThatAreNoConfigs) {
                            "{\"a\": \"\\", "{\"a\": \"NaN}", "", "{\"a\": -NaN}"})
     EXPECT_NE(error_of_file(config_file(text)).find("is not valid JSON: "), std::string::npos) << text;
   EXPECT_NE(error_of_file(config_file("{\n\"a\": ,")).find("line 2"), std::string::npos);
-  // The file is named, whatever its name.
+  // The error begins with the file's path.
   const auto file = config_file(R"({"hidden_size": "wide"})");
   EXPECT_EQ(error_of_file(file).rfind(file + ": field \"hidden_size\" is \"wide\", must be", 0), 0u);
 }
@@ -198,7 +198,7 @@ TEST(Models, AFolderStandsForItsConfig) {
   std::filesystem::remove_all(folder);
 }
 
-// What reads a value goes as deep as the value, and a stack has an end.
+// Code that reads a value recurses as deep as the value, and a stack has an end.
 TEST(Models, DeepNestingIsAnError) {
   const auto nested = [](const std::string& open, int depth, const std::string& close) {
     std::string text;
@@ -215,7 +215,7 @@ TEST(Models, DeepNestingIsAnError) {
     EXPECT_EQ(error_of_file(file), file + too_deep + depth + most);
   }
   EXPECT_EQ(parse_config(nested("[", 100, "]"), "file").dump(), nested("[", 100, "]"));
-  // Brackets in texts are no nesting.
+  // Brackets in strings are no nesting.
   EXPECT_EQ(parse_config("\"" + nested("[", 200, "") + "\\\"[\"", "file").size(), 1u);
 }
 

@@ -41,10 +41,10 @@ TEST(BenchMoe, WritesEverySample) {
   }
   with = arguments;
   with.insert(with.end(), {"--csv", "-"});
-  EXPECT_EQ(run(with).out.rfind("operation,load,ranks,", 0), 0u);  // nothing but the table on stdout
+  EXPECT_EQ(run(with).out.rfind("operation,load,ranks,", 0), 0u);  // stdout has only the table
 }
 
-// A model whose groups of experts are named, so that every routing is there: 8 experts, of which 2 ranks have 4 each.
+// A model with groups of experts, so that every routing works: 8 experts, 4 on each of 2 ranks.
 std::string moe_config() {
   const auto config = fmt::format("{}moe_groups-{}.json", testing::TempDir(), getpid());  // of this test's process
   std::ofstream(config) << R"({"hidden_size": 256, "num_hidden_layers": 1, "num_experts": 8, "num_experts_per_tok": 2,
@@ -52,7 +52,7 @@ std::string moe_config() {
   return config;
 }
 
-// Whatever goes out and comes back is compared with the reference, in every layout.
+// Every layout's rows are compared with the reference, sent and returned.
 TEST(BenchMoe, EveryKindOfRow) {
   const auto config = moe_config(), file = testing::TempDir() + "moe_rows.json";
   for (const char* layout : {"masked", "contiguous", "rank-major"}) {
@@ -73,7 +73,7 @@ TEST(BenchMoe, EveryKindOfRow) {
   }
 }
 
-// Every choice of experts, in one launch and in two.
+// Every choice of experts, with one launch and with two.
 TEST(BenchMoe, EveryRouting) {
   const auto config = moe_config(), file = testing::TempDir() + "moe_routings.json";
   for (const char* routing : {"uniform", "grouped", "zipf", "hot"}) {
@@ -93,7 +93,7 @@ TEST(BenchMoe, EveryRouting) {
   }
 }
 
-// Scales in columns are found where they belong, in every layout; rows that are not cast have none.
+// Scales in columns are right in every layout. Rows without a cast have no scales.
 TEST(BenchMoe, ScalesInColumns) {
   const auto config = moe_config(), file = testing::TempDir() + "moe_columns.json";
   std::vector<std::string> arguments = {"bench",  "moe", "--config",      config,   "--device",  "cpu",
@@ -115,7 +115,8 @@ TEST(BenchMoe, ScalesInColumns) {
   EXPECT_NE(result.err.find("scale_order: columns is not rows"), std::string::npos) << result.err;
 }
 
-// One expert of two rows, which five tokens of each rank want; and both experts of a rank together.
+// masked: an expert has room for two rows, and all ten tokens want it. contiguous: the experts of a rank share such
+// room.
 TEST(BenchMoe, RowsWithoutRoomAreDropped) {
   const auto config = moe_config();
   for (const char* layout : {"masked", "contiguous"}) {
@@ -126,8 +127,8 @@ TEST(BenchMoe, RowsWithoutRoomAreDropped) {
   }
 }
 
-// What crosses the wire and what is taken, by hand: 3 of 4 tokens are sent, to 1 peer; rows of bf16 are 512 bytes and
-// 128 of masks.
+// Bytes on the wire and in memory, computed by hand. 3 of 4 tokens are sent to 1 peer. A row has 512 bytes of bf16 and
+// 128 bytes of masks.
 TEST(BenchMoe, CountsTheWireAndTheMemory) {
   const auto config = moe_config(), file = testing::TempDir() + "moe_wire.json";
   const auto result = run({"bench", "moe", "--config", config, "--device", "cpu", "--ep", "2", "--tokens", "3,4",
@@ -137,7 +138,7 @@ TEST(BenchMoe, CountsTheWireAndTheMemory) {
   const auto& points = json.at("points");
   const double rows = points.at(0).at("wire_rows");
   ASSERT_GT(rows, 0);
-  // A header; 4 counts and the number of tokens; records of 3 tokens and, every fourth time, of the fourth; rows.
+  // A header; 4 counts and the number of tokens; 3 records and, in every fourth call, the fourth token's; rows.
   EXPECT_EQ(points.at(0).at("wire_bytes"), 8 + 5 * 8 + (3 + 0.25) * 2 * 16 + rows * 640);
   EXPECT_EQ(points.at(1).at("wire_bytes"), 8 + rows * 512);
   EXPECT_EQ(points.at(2).at("wire_bytes"), 8 + 5 * 8 + (3 + 0.25) * 2 * 16 + rows * 640 + 8 + rows * 512);
@@ -147,7 +148,7 @@ TEST(BenchMoe, CountsTheWireAndTheMemory) {
   EXPECT_EQ(json.at("memory").at("output_bytes"), 4 * 8 * 512);
 }
 
-// Every model that has experts, as fp8 where scales of 128 columns divide a row, else as bf16, which is said.
+// Every model that has experts. Rows are fp8 if they are a multiple of 128 columns, else bf16 with a note.
 TEST(BenchMoe, ServesEveryPreset) {
   const auto file = testing::TempDir() + "moe_presets.json";
   int without_cast = 0;
@@ -172,7 +173,7 @@ TEST(BenchMoe, ServesEveryPreset) {
   EXPECT_GT(without_cast, 0);
   const auto asked = run({"bench", "moe", "--model", "gpt-oss-120b", "--device", "cpu", "--ep", "2", "--tokens", "1",
                           "--dispatch", "fp8"});
-  EXPECT_EQ(asked.code, 2);  // what was asked for is not replaced
+  EXPECT_EQ(asked.code, 2);  // an explicit choice is not replaced
 }
 
 TEST(BenchMoe, GroupsThatAModelDoesNotHaveAreSaid) {
@@ -182,11 +183,11 @@ TEST(BenchMoe, GroupsThatAModelDoesNotHaveAreSaid) {
   EXPECT_NE(result.err.find("--routing grouped: qwen3-30b has no groups of experts"), std::string::npos) << result.err;
 }
 
-// What others take for DeepSeek-V3 is their arithmetic, done by hand: 256 experts, 128 tokens, rows of 14336 bytes, 16
-// bytes of header on the way out (NCCL EP: 32, and rank-major 80), 224 bytes of scales on the way back, 1024 bytes of
-// signals. Rank-major results go from ranks · 128 places to 8 · 128, which is more than rows on the way out take.
+// The memory of other libraries for DeepSeek-V3, computed by hand: 256 experts, 128 tokens, rows of 14336 bytes. A
+// header sent with a row has 16 bytes (NCCL EP: 32, and rank-major 80). A returned row has 224 bytes of scales. Signals
+// have 1024 bytes. Rank-major results go from ranks · 128 slots to 8 · 128, which takes more than the sent rows.
 TEST(InfoMoe, ComparesWithOthers) {
-  for (const auto& [ranks, by_rank] : {std::pair{8, 59'639'808u}, {64, 268'371'968u}}) {  // nothing else depends
+  for (const auto& [ranks, by_rank] : {std::pair{8, 59'639'808u}, {64, 268'371'968u}}) {  // only by_rank differs
     const auto result =
         run({"info", "--moe", "deepseek-v3", "--tokens", "128", "--ranks", std::to_string(ranks), "--json", "-"});
     ASSERT_EQ(result.code, 0) << result.err;

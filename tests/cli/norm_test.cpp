@@ -36,7 +36,7 @@ TEST(BenchNorm, ChecksFusedFormsAndTheAllReduceAlone) {
         EXPECT_EQ(one.at("verdict"), "ok");
         ++fused;
       }
-      EXPECT_EQ(fused, 6u);  // one-shot, two-shot and automatic, of two sizes
+      EXPECT_EQ(fused, 6u);  // one-shot, two-shot and automatic, for two sizes
     }
   }
 }
@@ -92,7 +92,7 @@ TEST(BenchNorm, ItsReferenceTakesTwoUnitsAndNoMore) {
             "residual_output [31] of row 0");
 }
 
-// What the library makes is right, and no bit of it may be another.
+// The library's outputs pass the check, and any changed bit fails it.
 TEST(BenchNorm, EveryBitOfItsOtherOutputsCounts) {
   constexpr std::size_t hidden = 256, count = 2 * hidden;
   const float scale = 0.7f;
@@ -141,7 +141,7 @@ TEST(BenchNorm, EveryBitOfItsOtherOutputsCounts) {
   }
 }
 
-// A table of dashes would look as if nothing were wrong.
+// A table of dashes would look like success.
 TEST(BenchNorm, SaysWhatWasNotMeasuredAndFailsWhereNothingWas) {
   const std::vector<std::string> usual = {"bench",    "norm", "--device", "cpu", "--ranks",   "2",
                                           "--hidden", "64",   "--tokens", "1",   "--samples", "1"};
@@ -153,11 +153,11 @@ TEST(BenchNorm, SaysWhatWasNotMeasuredAndFailsWhereNothingWas) {
   EXPECT_NE(result.err.find(reason), std::string::npos) << result.err;
   EXPECT_EQ(result.err.find(reason), result.err.rfind(reason)) << "said twice: " << result.err;
   EXPECT_NE(result.err.find("launch.blocks: 9 is not 0 or 2"), std::string::npos) << result.err;
-  EXPECT_NE(result.err.find("nothing of Weft's could be measured"), std::string::npos) << result.err;
+  EXPECT_NE(result.err.find("no algorithm of Weft's could be measured"), std::string::npos) << result.err;
   EXPECT_EQ(result.out.find("Every result"), std::string::npos) << result.out;
 }
 
-// Nor one whose fused columns are dashes beside figures of the all-reduce alone.
+// Columns of dashes beside figures of the all-reduce would look like success, too.
 TEST(BenchNorm, WidthsThatNoRankTakesAreRefusedFirst) {
   const auto refused = [](const std::vector<std::string>& more) {
     std::vector<std::string> arguments = {"bench", "norm", "--device", "cpu", "--ranks", "2", "--tokens", "1"};

@@ -74,7 +74,7 @@ TEST(Presets, EveryCommandTakesAModelOrItsFolder) {
     arguments.insert(arguments.end(), {"--config", folder});
     const auto result = run(arguments);
     EXPECT_EQ(result.code, 0) << testing::PrintToString(arguments) << result.err;
-    // Once, and by its place.
+    // The warning appears once, with the file's path.
     const auto at = result.err.find(folder + warning);
     EXPECT_NE(at, std::string::npos) << testing::PrintToString(arguments) << result.err;
     EXPECT_EQ(result.err.find(warning, at + folder.size() + 1), std::string::npos) << result.err;
@@ -97,7 +97,7 @@ TEST(Presets, EveryCommandTakesAModelOrItsFolder) {
   std::filesystem::remove_all(folder);
 }
 
-// Rows go to experts as wide as experts take them, and what gets no rows is not counted.
+// Dispatched rows have the width of the experts' input. Experts that get no rows are not counted.
 TEST(Presets, DispatchedRowsMayBeNarrow) {
   const std::string file = testing::TempDir() + "presets-latent.json";
   const auto write = [&](const std::string& more) {

@@ -29,7 +29,7 @@ TEST(Program, BadUsageIsTwo) {
       {"bench", "all-reduce", "--bytes", "3", "--dtype", "bf16"},
       {"bench", "all-reduce", "--bytes", "64K", "--rows", "4"},
       {"bench", "all-reduce", "--algorithm", "ring"},
-      {"bench", "moe", "--data", "random"},  // what would have no effect
+      {"bench", "moe", "--data", "random"},  // the option would have no effect
       {"bench", "moe", "--ep", "2", "--ranks", "3"},
       {"info", "--tokens", "5"},
       {"info", "--moe", "qwen3-30b", "--multicast"},
@@ -63,7 +63,7 @@ TEST(Program, BadUsageIsTwo) {
   }
 }
 
-// Sizes that no machine has, or whose product is more than 64 bits hold.
+// Sizes that exceed any machine, or whose product exceeds 64 bits.
 TEST(Program, SizesThatAreTooLargeAreSaid) {
   const auto file = testing::TempDir() + "wide.json";
   std::ofstream(file) << R"({"hidden_size": 1048576, "num_hidden_layers": 1})";
@@ -86,7 +86,7 @@ TEST(Program, SizesThatAreTooLargeAreSaid) {
   }
 }
 
-// Each has examples of its own, and what its first one names is among its options.
+// Every command has examples of its own, and its options include the first example's.
 TEST(Program, HelpTeaches) {
   const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
       {{}, "weft bench --model llama-3.1-70b"},
@@ -161,7 +161,7 @@ TEST(Program, MultimemIsMeasuredForWhoAsksForMulticast) {
   EXPECT_EQ(served, (std::vector<std::string>{"multimem-one-shot", "multimem-two-shot"}));
 }
 
-// Where matplotlib is not installed, that is said at once, with what to do.
+// If matplotlib is missing, the error comes first and says what to install.
 TEST(Program, PlotsOrSaysWhatIsMissing) {
   const auto picture = testing::TempDir() + "all_reduce.svg";
   std::remove(picture.c_str());
@@ -201,7 +201,7 @@ TEST(Program, ModelBenchCoversItsLayers) {
   EXPECT_NE(result.out.find("\nall_gather,,2,bf16,,1,64,256,automatic,batch,"), std::string::npos) << result.out;
 }
 
-// Before anything is measured, and without a file where there was none.
+// The error comes before any measurement, and the check leaves no new file.
 TEST(Program, OutputsThatCannotBeWrittenAreSaidFirst) {
   const auto file = testing::TempDir() + "outputs.json";
   std::remove(file.c_str());
@@ -234,7 +234,7 @@ TEST(Program, OutputsThatCannotBeWrittenAreSaidFirst) {
   EXPECT_FALSE(std::ifstream(file).is_open());
 }
 
-// A check must not take away what is there.
+// The check must not change an existing file.
 TEST(Program, OutputsThatExistAreLeftUntilTheyAreWritten) {
   const auto file = testing::TempDir() + "kept.json";
   std::ofstream(file) << "before";
@@ -263,8 +263,8 @@ TEST(Program, ModelBenchShowsGathersAndExchanges) {
                         "1", "--csv", "-"});
   EXPECT_NE(csv.out.find("\nreduce_scatter,"), std::string::npos) << csv.out;
   EXPECT_NE(csv.out.find("\nboth,"), std::string::npos) << csv.out;
-  ASSERT_EQ(json.at("exchanges").size(), 3u);  // 50 are too many for CPU ranks, which is said
-  EXPECT_NE(result.out.find("Dispatch and combine: up to 16 tokens per rank here, and so not with 50\n"),
+  ASSERT_EQ(json.at("exchanges").size(), 3u);  // 50 tokens are too many for CPU ranks, and a note says so
+  EXPECT_NE(result.out.find("Dispatch and combine: at most 16 tokens per rank here, so not measured with 50\n"),
             std::string::npos)
       << result.out;
   for (const auto& point : json.at("exchanges")) EXPECT_EQ(point.at("tokens"), 2);
@@ -290,7 +290,7 @@ TEST(Program, InfoCountsTheMemoryOfACommunicator) {
   EXPECT_EQ(json.at("communicator").at("multicast"), "not asked for (Config::multicast); nothing is known against it");
 }
 
-// A table for other ranks is read and serves nothing, which nobody would see.
+// A table for other ranks has no effect, and a note must say so.
 TEST(Program, TablesThatServeNothingAreSaid) {
   const auto file = testing::TempDir() + "tables.json";
   const auto table = [&](const std::string& processor, int ranks) {

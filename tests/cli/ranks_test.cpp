@@ -1,4 +1,4 @@
-// Whether a launcher has started the program goes by the same rules as Communicator::from_environment().
+// launched() follows the same rules as Communicator::from_environment().
 #include "common/ranks.hpp"
 
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 namespace weft::cli {
 namespace {
 
-// Variables of this process for as long as it lives.
+// Sets variables of this process for its own lifetime.
 class Environment {
  public:
   explicit Environment(std::vector<std::pair<const char*, const char*>> variables) : variables_(std::move(variables)) {
@@ -38,7 +38,7 @@ TEST(Launched, BySrunWhichDoesNotNameTheStepsTasks) {
   EXPECT_TRUE(launched());
 }
 
-// A batch script is no step: what it starts without srun is a world of its own.
+// A batch script is no job step: a program that it starts without srun is a world of its own.
 TEST(Launched, NotInABatchScript) {
   const Environment batch({{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "4"}, {"SLURM_JOB_ID", "77"}});
   EXPECT_FALSE(launched());

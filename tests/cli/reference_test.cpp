@@ -1,4 +1,4 @@
-// The benchmark's own reference: a benchmark that accepts wrong results is worse than none.
+// The benchmark's own reference. A benchmark that accepts wrong results is worse than none.
 #include "workloads/reference.hpp"
 
 #include <gtest/gtest.h>
@@ -35,7 +35,7 @@ TEST(Reference, IsTheNearestBf16ToTheExactSum) {
     EXPECT_LE(std::fabs(bf16_at(got, i) - exact), std::fabs(exact) * 0x1p-8 * 1.001) << i;
     rounded += bf16_at(got, i) != exact;
   }
-  EXPECT_GT(rounded, 1000);  // else the data would not tell rounding from truncation
+  EXPECT_GT(rounded, 1000);  // else the data would not distinguish rounding from truncation
 }
 
 double f16_at(const std::vector<std::byte>& buffer, std::size_t index) {
@@ -62,7 +62,7 @@ TEST(Reference, IsTheNearestF16ToTheExactSum) {
 }
 
 TEST(Reference, InputsAreExactInEveryType) {
-  // One rank's "sum" is its input: were a value not representable, the two conversions would have to agree by luck.
+  // One rank's "sum" is its input. Values that are not representable would need two conversions that agree by luck.
   for (const auto type : kTypes) {
     const ReferenceArgs args{.count = 4096, .type = type, .data = Data::random};
     std::vector<std::byte> input(args.count * size_of(type));
@@ -111,7 +111,7 @@ TEST(Compare, ToleranceTakesARoundingAndNoMore) {
   EXPECT_EQ(compare(args, right, off, false), "");
   EXPECT_NE(compare(args, right, off, true), "");
   auto wrong = right;
-  wrong[21] ^= std::byte{0x80};  // its sign
+  wrong[21] ^= std::byte{0x80};  // the sign
   EXPECT_NE(compare(args, right, wrong, false), "");
   auto poisoned = right;
   poisoned[20] = poisoned[21] = std::byte{0xff};  // NaN: never written

@@ -1,4 +1,4 @@
-// Runs the program as a shell would, and keeps what it says.
+// Runs the program as a shell does, and keeps its output.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -27,7 +27,7 @@ inline Output run(const std::vector<std::string>& arguments) {
   return {code, testing::internal::GetCapturedStdout(), testing::internal::GetCapturedStderr()};
 }
 
-// Every benchmark, of as little as it measures.
+// Every benchmark with its smallest work.
 inline std::vector<std::vector<std::string>> small_benches() {
   return {{"bench", "--model", "qwen3-30b", "--tokens", "2"},
           {"bench", "all-reduce", "--bytes", "3K,12K"},

@@ -1,4 +1,4 @@
-// `weft simulate`. Not for sanitizers, which do not follow fibers from stack to stack.
+// `weft simulate`. Sanitizers skip it, since they do not follow fibers from stack to stack.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -28,7 +28,7 @@ TEST(Simulate, RefusesEmptyValues) {
   }
 }
 
-// The command that a failure prints finds the same failure. What fails here breaks a rule of the interface.
+// A failure prints a command that finds the same failure. This protocol fails because its caller breaks a rule.
 TEST(Simulate, RepeatsAFailureByTheCommandThatItPrints) {
   const auto found = run({"simulate", "--protocol", "unordered-one-shot-ranks2", "--scheduler", "pct", "--bound", "2",
                           "--executions", "20000"});
@@ -52,7 +52,7 @@ TEST(Simulate, StopsARankWhereItIsTold) {
   EXPECT_NE(list.out.find("dies-one-shot-ranks2 "), std::string::npos) << list.out;
 }
 
-// A machine reads stdout then: no story comes between.
+// With JSON on stdout, no trace is printed there.
 TEST(Simulate, JsonOnStdoutIsAlone) {
   for (const char* schedule : {"", "9.1=1,63.5=2"}) {
     const auto result = run({"simulate", "--protocol", "one-shot-bf16", "--replay", schedule, "--json", "-"});
@@ -72,7 +72,7 @@ TEST(Simulate, SaysWhatAnExhaustiveRunLeavesOut) {
   EXPECT_EQ(result.err.find(fmt::format("{} set-ups ", left_out)), 0u) << result.err;
 }
 
-// A search that was ended is not taken for one that was not.
+// The output distinguishes an interrupted search from a complete one.
 TEST(Simulate, SaysWhetherAnExhaustiveRunHadAll) {
   const auto file = testing::TempDir() + "exhaustive.json";
   const auto search = [&](const std::vector<std::string>& more) {
@@ -90,7 +90,7 @@ TEST(Simulate, SaysWhetherAnExhaustiveRunHadAll) {
   EXPECT_EQ(found.at("complete"), true);
   const auto number = found.at("executions").get<std::uint64_t>();
   ASSERT_GT(number, 10u);
-  // As many as there are, and one fewer.
+  // With exactly as many executions as there are, and with one fewer.
   const auto exactly = search({"--bound", "1", "--executions", std::to_string(number)});
   EXPECT_NE(exactly.out.find(", all within 1: all right"), std::string::npos) << exactly.out;
   const auto fewer = search({"--bound", "1", "--executions", std::to_string(number - 1)});
@@ -98,13 +98,13 @@ TEST(Simulate, SaysWhetherAnExhaustiveRunHadAll) {
             std::string::npos)
       << fewer.out;
   EXPECT_EQ(nlohmann::json::parse(fewer.err).at("complete"), false);
-  // More than any usual number, and none is left out.
+  // The search exceeds the usual limit of executions and is still complete.
   const auto many = nlohmann::json::parse(search({"--bound", "2"}).err);
   EXPECT_GT(many.at("executions"), 10'000);
   EXPECT_EQ(many.at("complete"), true);
 }
 
-// It may take minutes.
+// A search may take minutes, so it shows its progress.
 TEST(Simulate, ShowsHowFarItIs) {
   const Terminal terminal(80);
   testing::internal::CaptureStdout();
@@ -116,7 +116,7 @@ TEST(Simulate, ShowsHowFarItIs) {
   EXPECT_NE(drawn.find("] 1/1 one-shot-bf16, 1000 executions"), std::string::npos) << drawn;
 }
 
-// Where a rank stops, each step has schedules of its own.
+// If a rank stops, each step at which it may stop has schedules of its own.
 TEST(Simulate, SaysThatASearchWasEndedAtOneOfManySteps) {
   const auto result = run({"simulate", "--protocol", "dies-one-shot-ranks2", "--scheduler", "exhaustive", "--bound",
                            "1", "--executions", "20"});
@@ -127,7 +127,7 @@ TEST(Simulate, SaysThatASearchWasEndedAtOneOfManySteps) {
 TEST(Simulate, RefusesChoicesThatAReplayNeverComesTo) {
   const auto result = run({"simulate", "--protocol", "one-shot-bf16", "--replay", "9.1=1,63.5=2"});
   EXPECT_EQ(result.code, 1);
-  EXPECT_NE(result.out.find("one-shot-bf16: the execution never came to 9.1=1,63.5=2"), std::string::npos);
+  EXPECT_NE(result.out.find("one-shot-bf16: the execution never reached 9.1=1,63.5=2"), std::string::npos);
   EXPECT_EQ(result.out.find("all right"), std::string::npos);
 }
 

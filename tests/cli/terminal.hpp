@@ -1,4 +1,4 @@
-// A terminal of a test's own.
+// A pseudo-terminal for tests.
 #pragma once
 
 #include <fcntl.h>
@@ -12,7 +12,7 @@
 
 namespace weft::cli {
 
-// A terminal that stderr is while it lives; what was drawn can be read.
+// Replaces stderr by a terminal for its own lifetime. Tests can read the drawn text.
 class Terminal {
  public:
   explicit Terminal(unsigned short columns) : master_(posix_openpt(O_RDWR | O_NOCTTY)) {
@@ -40,7 +40,7 @@ class Terminal {
     const winsize size{.ws_row = 24, .ws_col = columns, .ws_xpixel = 0, .ws_ypixel = 0};
     EXPECT_EQ(ioctl(slave_, TIOCSWINSZ, &size), 0);
   }
-  // What was drawn since the last time.
+  // The text drawn since the last call.
   std::string read() const {
     std::fflush(stderr);
     char text[4096];

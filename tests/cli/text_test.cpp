@@ -72,7 +72,7 @@ TEST(Tables, CsvQuotes) {
   EXPECT_EQ(table.csv(), "shape,note\n\"[1, 2]\",\"say \"\"no\"\"\"\nplain,\n");
 }
 
-// What is too wide for a terminal goes on below, with what says what a line is about.
+// A table that is too wide for a terminal continues below, with its keys again.
 TEST(Tables, WideOnesGoOnBelow) {
   Table table({"size", "load", "one-shot", "two-shot", "best"}, 2);
   table.add({"1 KB", "busy", "5.26 (2.66…11.8)", "7.89 (7.17…44.6)", "one-shot"});
@@ -84,7 +84,7 @@ TEST(Tables, WideOnesGoOnBelow) {
             "1 KB  busy  one-shot\n");
   EXPECT_NE(table.text(45).find("\nsize  load          two-shot  best\n"), std::string::npos) << table.text(45);
   EXPECT_EQ(table.text().find("\n\n"), std::string::npos);
-  EXPECT_EQ(Table({"a", "b"}).text(1), "a\n\na  b\n");  // a column at least
+  EXPECT_EQ(Table({"a", "b"}).text(1), "a\n\na  b\n");  // at least one column
 }
 
 }  // namespace

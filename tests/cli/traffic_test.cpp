@@ -1,4 +1,4 @@
-// Who chooses which experts in weft bench moe.
+// The choice of experts in weft bench moe.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -16,7 +16,7 @@ namespace {
 constexpr int kTrafficRanks = 2;
 constexpr std::uint32_t kTrafficTokens = 200;
 
-// DeepSeek-V3's experts: 256, in 8 groups, of which a token may use 4.
+// DeepSeek-V3's experts: 256 in 8 groups; a token may use 4 groups.
 MoeTraffic traffic_of(Traffic traffic) {
   const ModelShape model = preset("deepseek-v3");
   return {model,
@@ -43,7 +43,7 @@ std::vector<std::set<std::int32_t>> choices_of(const MoeTraffic& traffic) {
   return all;
 }
 
-// Of how many groups the token is that uses the most.
+// The most groups that one token uses.
 std::size_t most_groups(const std::vector<std::set<std::int32_t>>& choices) {
   std::size_t most = 0;
   for (const auto& chosen : choices) {
@@ -54,7 +54,7 @@ std::size_t most_groups(const std::vector<std::set<std::int32_t>>& choices) {
   return most;
 }
 
-// Tokens of the expert that has the most.
+// Tokens of the expert that has most.
 std::ptrdiff_t most_tokens(const std::vector<std::set<std::int32_t>>& choices) {
   std::ptrdiff_t most = 0;
   for (std::int32_t expert = 0; expert < 256; ++expert) {
@@ -84,8 +84,8 @@ TEST(MoeTraffic, TheHotExpertIsEverybodys) {
   for (const auto& chosen : choices_of(traffic_of(Traffic::hot))) EXPECT_TRUE(chosen.contains(0));
 }
 
-// By chance an expert has 8 of 256 choices: 12 of 400 tokens, some of them twice as many. With weights of 1 / n the
-// first one is almost everybody's.
+// By chance an expert has 8 of 256 choices: 12 of 400 tokens, some experts twice as many. With weights of 1 / n almost
+// every token chooses the first expert.
 TEST(MoeTraffic, ZipfIsSkewed) {
   EXPECT_LT(most_tokens(choices_of(traffic_of(Traffic::uniform))), 40);
   EXPECT_GT(most_tokens(choices_of(traffic_of(Traffic::zipf))), 200);

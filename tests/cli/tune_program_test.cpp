@@ -1,4 +1,4 @@
-// weft tune: what it keeps meanwhile, and the program as a whole.
+// weft tune: its state file, and the program as a whole.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -34,7 +34,7 @@ TEST(TuneState, GoesOnWhereItWasAndOnTheSameMachineAlone) {
   TuneState state({.file = file, .identity = here});
   EXPECT_EQ(state.time(trial, [](const Trial&) { return measured(2.5); }), 2.5);
 
-  // Every trial is there as soon as it is known; a line that was not finished is measured again.
+  // Every trial is in the file as soon as it is known. A trial with an unfinished line is measured again.
   const std::string after_one = text_of(file);
   std::ofstream(file, std::ios::app) << R"({"bytes": 20)";
   TuneState again({.file = file, .identity = here, .text = text_of(file)});
@@ -59,7 +59,7 @@ TEST(TuneState, GoesOnWhereItWasAndOnTheSameMachineAlone) {
   test::expect_says(refused(here, "{\n"), file);
 }
 
-// A run that goes on must not take a failure for a time.
+// A continued run must not take a failure for a time.
 TEST(TuneState, KeepsNoFailures) {
   const std::string file = testing::TempDir() + "failures.state";
   std::filesystem::remove(file);
@@ -74,7 +74,7 @@ TEST(TuneState, KeepsNoFailures) {
   EXPECT_EQ(state.time(trial, [](const Trial&) { return measured(2); }), 2);
 }
 
-// In a launched job one process writes.
+// In a launched job only one process writes.
 TEST(TuneState, OthersDoNotWrite) {
   const std::string file = testing::TempDir() + "others.state";
   TuneState state({.file = file, .writes = false});
@@ -88,7 +88,7 @@ class TuneProgram : public testing::Test {
     return {"tune",      "--device", "cpu",      "--ranks", "2",       "--bytes", "1K,16K",
             "--samples", "1",        "--output", output,    "--state", state_};
   }
-  // A state in which every trial of a run like tune() has the time that is given.
+  // Writes a state in which every trial of a run like tune() has the given time.
   void begin(const std::function<double(std::size_t, Algorithm)>& us) {
     ASSERT_EQ(run(tune("/nonexistent/table.json")).code, 1);
     std::string identity;
@@ -112,7 +112,7 @@ class TuneProgram : public testing::Test {
     }
   }
 
-  // Of this test's own: others may run at the same time.
+  // Other tests may run at the same time, so each has its own files.
   std::string stem_ = testing::TempDir() + testing::UnitTest::GetInstance()->current_test_info()->name();
   std::string state_ = stem_ + ".state";
   std::string table_ = stem_ + ".json";
@@ -138,12 +138,12 @@ TEST_F(TuneProgram, WritesATableThatIsThenUsed) {
   EXPECT_NE(other.out.find("Its all-reduces are tuned by: CPU (measured)"), std::string::npos) << other.out;
 }
 
-// Ended before the table is written; what was measured decides when it goes on, be it as odd as here.
+// Interrupted before the table is written. The continued run uses the kept times, even odd ones as here.
 TEST_F(TuneProgram, GoesOnAfterAnInterruption) {
   begin([](std::size_t bytes, Algorithm algorithm) {
     return algorithm == (bytes == 1024 ? Algorithm::two_shot : Algorithm::one_shot) ? 0.5 : 1.0;
   });
-  // Tables for other ranks stay; the one for these serves the sizes that are not measured.
+  // Tables for other ranks stay. The table for these ranks serves the sizes that are not measured.
   std::ofstream(table_) << detail::to_json(
       {{.processor = "NVIDIA H200", .ranks = 2, .origin = "measured", .steps = {{}}},
        {.processor = "CPU",
@@ -152,7 +152,7 @@ TEST_F(TuneProgram, GoesOnAfterAnInterruption) {
         .steps = {{.up_to = 64, .algorithm = Algorithm::bulk}, {.algorithm = Algorithm::two_shot}}}});
   const auto result = run(tune(table_));
   ASSERT_EQ(result.code, 0) << result.err;
-  EXPECT_NE(result.err.find("goes on with 62 measurements"), std::string::npos) << result.err;
+  EXPECT_NE(result.err.find("continues with 62 measurements"), std::string::npos) << result.err;
   const auto tables = detail::read_tuning(table_);
   ASSERT_EQ(tables.size(), 2u);
   EXPECT_EQ(tables[0].processor, "NVIDIA H200");
@@ -179,14 +179,14 @@ TEST_F(TuneProgram, SaysWhereNothingChanged) {
   EXPECT_NE(result.out.find(" 1 KB  one-shot"), std::string::npos) << result.out;
   EXPECT_NE(result.out.find("16 KB  bulk"), std::string::npos) << result.out;
   EXPECT_NE(result.out.find("  1.00 (1.00…1.00)  1.00 (1.00…1.00)  as before\n"), std::string::npos) << result.out;
-  EXPECT_NE(result.out.find("Nothing serves these sizes faster"), std::string::npos) << result.out;
+  EXPECT_NE(result.out.find("No choice is faster than the present one"), std::string::npos) << result.out;
   EXPECT_EQ(
       detail::read_tuning(table_)[0].steps,
       (std::vector<TuningStep>{{.up_to = 8192, .algorithm = Algorithm::one_shot}, {.algorithm = Algorithm::bulk}}));
 }
 
 TEST_F(TuneProgram, BadUsageIsTwo) {
-  std::ofstream(table_) << R"({"schema": "weft-bench-1"})";  // is not overwritten
+  std::ofstream(table_) << R"({"schema": "weft-bench-1"})";  // must not be overwritten
   std::string many_sizes = "16";
   for (int size = 32; size <= 64 * 16; size += 16) many_sizes += "," + std::to_string(size);
   for (const std::vector<std::string>& arguments : std::vector<std::vector<std::string>>{

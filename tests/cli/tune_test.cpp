@@ -1,4 +1,4 @@
-// weft tune: the search, and the steps that come of it.
+// weft tune: the search, and the table steps that it gives.
 #include <gtest/gtest.h>
 
 #include "support/ranks.hpp"
@@ -51,7 +51,7 @@ TEST(Tuner, WhatGainsNoMoreThanNoiseStaysAsItWas) {
   for (const auto& [two_shot, wanted] : {std::pair(9.9, Algorithm::one_shot), std::pair(9.7, Algorithm::two_shot)}) {
     const auto time = [&, us = two_shot](const Trial& trial) {
       const double by_size = trial.algorithm == Algorithm::two_shot ? us : 10.0;
-      return trial.launch.blocks != 0 ? by_size * 0.98 : by_size;  // no grid is worth its mention
+      return trial.launch.blocks != 0 ? by_size * 0.98 : by_size;  // no grid gains enough to be chosen
     };
     const TunedSize tuned = tune_size({.bytes = 1024, .previous = &previous}, kSpace, time);
     EXPECT_EQ(tuned.algorithm, wanted) << two_shot;
@@ -59,7 +59,7 @@ TEST(Tuner, WhatGainsNoMoreThanNoiseStaysAsItWas) {
   }
 }
 
-// Both have the spread of their own turns.
+// Each of the two candidates has the spread of its own turns.
 TEST(Tuner, TurnsHaveASpread) {
   const auto time = [&](const Trial& trial) {
     if (trial.turn == 0) return trial.algorithm == Algorithm::two_shot ? 5.0 : 10.0;
@@ -76,7 +76,7 @@ TEST(Tuner, TurnsHaveASpread) {
   EXPECT_EQ(tuned.time.samples, 7u);
 }
 
-// What serves a size until now stays unless it is beaten in turns; what is said of it comes from them.
+// The present choice stays unless it is beaten in turns. The figures come from these turns.
 TEST(Tuner, WhoIsSlowerInTurnsDoesNotWin) {
   std::vector<Trial> turns;
   const auto time = [&](const Trial& trial) {
@@ -95,13 +95,13 @@ TEST(Tuner, WhoIsSlowerInTurnsDoesNotWin) {
   for (std::size_t i = 0; i < turns.size(); ++i) {
     EXPECT_EQ(turns[i].turn, static_cast<int>(i / 2) + 1);
     EXPECT_EQ(turns[i].samples, 3);
-    // Who goes first alternates.
+    // The first candidate of each turn alternates.
     EXPECT_EQ(turns[i].algorithm, (i + 1) / 2 % 2 == 0 ? Algorithm::automatic : Algorithm::two_shot) << i;
   }
 }
 
 TEST(Tuner, AGainBelowTheNoiseOfItsTurnsIsNone) {
-  // A median that is a tenth better, in turns that differ by `spread`; one fast and one slow turn do not count.
+  // A median that is a tenth better, in turns that differ by `spread`. One fast and one slow turn do not count.
   for (const auto& [spread, wins] : {std::pair(0.9, true), std::pair(1.1, false)}) {
     const auto time = [&, noise = spread](const Trial& trial) {
       if (trial.turn == 0) return trial.algorithm == Algorithm::two_shot ? 9.0 : 10.0;
@@ -129,7 +129,7 @@ TEST(Tuner, EqualTimesLeaveWhatThereIs) {
   EXPECT_EQ(grid.launch.blocks, 33);
   EXPECT_TRUE(grid.as_before);
   EXPECT_EQ(turns, 14);
-  // Nothing takes turns with itself.
+  // A choice does not take turns with itself.
   EXPECT_TRUE(tune_size({.bytes = 1024}, kSpace, time).as_before);
   EXPECT_EQ(turns, 14);
 }
@@ -147,13 +147,13 @@ TEST(Tuner, BetweenTwoSizesTheMiddleDecides) {
                                      {.up_to = 12288, .algorithm = Algorithm::one_shot, .blocks = 9, .threads = 64},
                                      {.up_to = 16384, .algorithm = Algorithm::bulk},
                                      {.algorithm = Algorithm::one_shot}}));
-  // Where the middle is no round number, one near it: 4 KB and 64 KB meet at 32 KB, 1008 and 1024 bytes at 1016.
+  // If the middle is no round number, one near it: 4 KB and 64 KB meet at 32 KB, 1008 and 1024 bytes at 1016.
   for (const auto& [below, above, middle] :
        {std::tuple(4096u, 65'536u, 32'768u), {65'536u, 98'304u, 81'920u}, {1008u, 1024u, 1016u}, {16u, 48u, 32u}})
     EXPECT_EQ(steps_of({size(below, Algorithm::two_shot), size(above, Algorithm::bulk)}, base)[1].up_to, middle);
 }
 
-// A few sizes do not decide about gigabytes: beyond them the table stays as it was.
+// A few sizes do not decide about gigabytes: the table stays as before beyond them.
 TEST(Tuner, OtherSizesAreServedAsBefore) {
   const TuningStep base[] = {{.up_to = 4095, .algorithm = Algorithm::one_shot, .blocks = 5, .threads = 64},
                              {.up_to = 100'000, .algorithm = Algorithm::one_shot},
@@ -162,13 +162,13 @@ TEST(Tuner, OtherSizesAreServedAsBefore) {
                              {.algorithm = Algorithm::bulk}};
   const auto tuned = [&](std::vector<TunedSize> sizes) {
     const auto steps = steps_of(sizes, base);
-    // What is written is read, whatever the steps.
+    // parse_tuning() reads the table back for any steps.
     const std::vector<detail::TuningTable> tables = {
         {.processor = "CPU", .ranks = 2, .origin = "measured", .steps = steps}};
     EXPECT_EQ(detail::parse_tuning(detail::to_json(tables), "file"), tables);
     return steps;
   };
-  // Another algorithm: between its sizes alone.
+  // A different algorithm serves only between its sizes.
   EXPECT_EQ(tuned({{.bytes = 8192, .algorithm = Algorithm::bulk}, {.bytes = 65536, .algorithm = Algorithm::bulk}}),
             (std::vector<TuningStep>{base[0],
                                      {.up_to = 65536, .algorithm = Algorithm::bulk},
@@ -176,7 +176,7 @@ TEST(Tuner, OtherSizesAreServedAsBefore) {
                                      base[2],
                                      base[3],
                                      base[4]}));
-  // Below them up to the next power of two, which a person reads more easily than the byte before the smallest.
+  // Below the sizes the old choice ends at a power of two, which a person reads more easily than any other number.
   EXPECT_EQ(tuned({{.bytes = 16'384, .algorithm = Algorithm::bulk}}),
             (std::vector<TuningStep>{base[0],
                                      {.up_to = 8192, .algorithm = Algorithm::one_shot},
@@ -185,7 +185,7 @@ TEST(Tuner, OtherSizesAreServedAsBefore) {
                                      base[2],
                                      base[3],
                                      base[4]}));
-  // The same one with a grid takes the place of what had none, and leaves other grids alone.
+  // The same algorithm with a grid replaces steps without one, and leaves other grids alone.
   EXPECT_EQ(tuned({{.bytes = 8192, .algorithm = Algorithm::one_shot, .launch = {.blocks = 9, .threads = 96}},
                    {.bytes = 150'000, .algorithm = Algorithm::two_shot, .launch = {.blocks = 9, .threads = 96}}}),
             (std::vector<TuningStep>{base[0],
@@ -194,7 +194,7 @@ TEST(Tuner, OtherSizesAreServedAsBefore) {
                                      base[2],
                                      base[3],
                                      base[4]}));
-  // Where a step begins or ends with the sizes, nothing is left of it.
+  // A step that begins or ends with the sizes leaves no rest.
   EXPECT_EQ(
       tuned({{.bytes = 4096, .algorithm = Algorithm::bulk}, {.bytes = 300'000, .algorithm = Algorithm::two_shot}}),
       (std::vector<TuningStep>{base[0],
@@ -220,7 +220,7 @@ TEST(Tuner, NoMoreStepsThanATableTakes) {
   test::expect_says(test::error_of([&] { check_steps(sizes, base); }), "61 sizes beside 3 steps");
 }
 
-// What an algorithm cannot do is no time of it.
+// An unavailable result is no time.
 TEST(Tuner, WhatIsUnavailableIsNeverChosen) {
   const auto time = [](const Trial& trial) {
     return trial.algorithm == Algorithm::two_shot && trial.launch.blocks == 0 ? 10.0 : kUnavailable;

@@ -1,4 +1,4 @@
-// What the program says of arguments that it does not take, and of output that does not arrive.
+// Messages about bad arguments, and about output that does not arrive.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -23,10 +23,10 @@ void expect_refused(const Words& arguments, const std::string& message, const st
   const auto result = run(arguments);
   EXPECT_EQ(result.code, 2) << testing::PrintToString(arguments);
   EXPECT_EQ(result.out, "");
-  EXPECT_EQ(result.err, kNotUnderstood + message + "\n`" + command + " --help` shows what there is, with examples.\n");
+  EXPECT_EQ(result.err, kNotUnderstood + message + "\n`" + command + " --help` lists the options, with examples.\n");
 }
 
-// An unset variable in a script is no request for what is usual.
+// An unset variable in a script does not ask for the default.
 TEST(Usage, EmptyValuesAreRefused) {
   const std::vector<std::pair<Words, Words>> cases = {
       {{"bench"}, {"--config", "--model", "--tokens", "--json", "--csv", "--plot", "--tuning", "--samples", "--dtype"}},
@@ -46,7 +46,7 @@ TEST(Usage, EmptyValuesAreRefused) {
   EXPECT_EQ(run({"bench", "--json="}).code, 2);
 }
 
-// The value and the range, and no word of a library's alone.
+// The message has the value and the range, not only a library's words.
 TEST(Usage, NumbersAreRefusedByValueAndRange) {
   const std::string seconds = " must be a number of seconds between 0.001 and 1000000, or 0: for ever";
   for (const std::string value : {"nan", "-1", "1e-9", "1e-10", "1e7", "inf", "soon", "1s"})
@@ -115,10 +115,10 @@ TEST(Usage, OutputsAreDifferentFiles) {
   EXPECT_EQ(run(joined(bench, {"--json", "/dev/null", "--csv", "/dev/null"})).code, 0);
 }
 
-// Runs the program with something else for stdout; −1: closed.
+// Runs the program with `other` as stdout; −1: with stdout closed.
 Output run_onto(int other, const Words& arguments) {
   std::fflush(stdout);
-  testing::internal::CaptureStderr();  // first, as it would take the place of what is closed
+  testing::internal::CaptureStderr();  // first, since its file would take the number of a closed stream
   const int before = dup(STDOUT_FILENO);
   if (other >= 0) {
     dup2(other, STDOUT_FILENO);
@@ -160,7 +160,7 @@ TEST(Output, ThatDoesNotArriveIsAFailure) {
   }
 }
 
-// The place of a closed stream is not given to a file, into which tables would go.
+// No file gets the number of a closed stream, or tables would go into it.
 TEST(Output, ClosedStdoutIsNoPlaceForAFile) {
   const auto file = testing::TempDir() + "beside.json";
   const auto result = run_onto(-1, {"bench", "all-reduce", "--device", "cpu", "--ranks", "2", "--bytes", "1K",

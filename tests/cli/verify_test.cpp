@@ -1,4 +1,4 @@
-// weft verify: what it covers, and what it makes of figures.
+// weft verify: its coverage, and its judgement of figures.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -29,7 +29,7 @@ TEST(Pairs, EveryTwoRanksMeetOnce) {
   }
 }
 
-// Four GPUs, 18 links of 26.56 GB/s each, as fast as H200s are.
+// Four GPUs with 18 links of 26.56 GB/s each, as fast as H200s.
 std::vector<PairFigure> sound_pairs(double link_rate = 478) {
   std::vector<PairFigure> pairs;
   for (int a = 0; a < 4; ++a)
@@ -70,7 +70,7 @@ TEST(VerifyChecks, ASlowPairIsNamedWithWhatWasExpected) {
   EXPECT_EQ(bad[0].got, "200 GB/s");
   EXPECT_NE(bad[0].advice.find("nvidia-smi nvlink"), std::string::npos);
 
-  pairs[4].gb_per_s = 275;  // enough for the links, and not what the others do
+  pairs[4].gb_per_s = 275;  // enough for the links, but below the other pairs
   bad = failed(judge_pairs(pairs));
   ASSERT_EQ(bad.size(), 1u);
   EXPECT_NE(bad[0].expected.find("the pairs' median"), std::string::npos) << bad[0].expected;
@@ -93,7 +93,7 @@ TEST(VerifyChecks, WhatLinksShouldGiveMustBeKnown) {
   EXPECT_TRUE(failed(judge_pairs(pairs)).empty());
 }
 
-// Four GPUs in two bridged pairs: between them goes PCIe, of which nothing is known.
+// Four GPUs in two bridged pairs. PCIe connects the pairs, and its rate is unknown.
 TEST(VerifyChecks, PairsThatNothingIsKnownOfAreSaidAndNotPassed) {
   auto pairs = sound_pairs();
   for (PairFigure& pair : pairs)
@@ -102,26 +102,25 @@ TEST(VerifyChecks, PairsThatNothingIsKnownOfAreSaidAndNotPassed) {
   EXPECT_EQ(checks.size(), 4u);
   EXPECT_TRUE(failed(checks).empty());
   EXPECT_EQ(why_not_judged(pairs),
-            "Times of ranks 0 ↔ 2, 0 ↔ 3, 1 ↔ 2, 1 ↔ 3 are shown and not judged: what these links should give is not "
-            "known");
+            "Times of ranks 0 ↔ 2, 0 ↔ 3, 1 ↔ 2, 1 ↔ 3 are shown but not judged: the rate of their links is unknown");
   const auto bridged = [](int a, int b) { return a / 2 == b / 2 ? 478.0 : 0.0; };
   EXPECT_EQ(slowest_link(4, bridged), 0);
   EXPECT_EQ(slowest_link(2, bridged), 478);
   EXPECT_EQ(slowest_link(3, [](int a, int b) { return a + b == 2 ? 100.0 : 478.0; }), 100);
 }
 
-// What was not judged is said, and why: a verdict is no better than what it is about.
+// The output names unjudged figures and the reason, since they limit the verdict.
 TEST(VerifyChecks, ShortMessagesAreJudgedByTheirLatency) {
   EXPECT_EQ(why_not_judged(sound_pairs()), "");
   EXPECT_EQ(why_not_judged(sound_pairs(0)),
-            "Times are shown and not judged: what these ranks' links should give is not known");
+            "Times are shown but not judged: the rate of these ranks' links is unknown");
   auto pairs = sound_pairs();
   for (auto& pair : pairs) {
     pair.bandwidth_bytes = 1 << 20;
     pair.gb_per_s = 100;
   }
   EXPECT_EQ(why_not_judged(pairs),
-            "Bandwidths are shown and not judged: their messages are shorter than 16 MB (--most-bytes)");
+            "Bandwidths are shown but not judged: their messages are shorter than 16 MB (--most-bytes)");
   pairs[2].us = 6;
   const auto checks = judge_pairs(pairs);
   EXPECT_EQ(checks.size(), 6u);
@@ -131,7 +130,7 @@ TEST(VerifyChecks, ShortMessagesAreJudgedByTheirLatency) {
   EXPECT_EQ(bad[0].who, "ranks 0 ↔ 3");
 }
 
-// Pairs with fewer links are held against their like.
+// Pairs with fewer links are compared with pairs like themselves.
 TEST(VerifyChecks, PairsWithOtherLinksAreNoMeasure) {
   auto pairs = sound_pairs();
   for (const std::size_t p : {0u, 5u}) {
@@ -141,7 +140,7 @@ TEST(VerifyChecks, PairsWithOtherLinksAreNoMeasure) {
   EXPECT_TRUE(failed(judge_pairs(pairs)).empty());
 }
 
-// A machine whose GPUs do not work, or which has fewer than ranks, must not pass on the strength of what is left.
+// A machine with unusable GPUs, or with fewer GPUs than ranks, must not pass on the rest of its checks.
 TEST(VerifyChecks, GpusThatCannotBeUsedOrAreMissed) {
   Machine machine;
   machine.gpus_present = 8;
@@ -152,7 +151,7 @@ TEST(VerifyChecks, GpusThatCannotBeUsedOrAreMissed) {
   EXPECT_EQ(bad[0].expected, "8 GPUs that programs can use");
   EXPECT_EQ(bad[0].got, "system not yet initialized");
   EXPECT_EQ(why_not_all_gpus(machine, {}), "GPU ranks were not checked: system not yet initialized");
-  EXPECT_TRUE(judge_seats(machine, {.device = Device::cpu}).empty());  // which was asked for
+  EXPECT_TRUE(judge_seats(machine, {.device = Device::cpu}).empty());  // CPU ranks were asked for
   EXPECT_EQ(why_not_all_gpus(machine, {.device = Device::cpu}), "");
 
   machine.cuda_problem = "";
@@ -168,17 +167,17 @@ TEST(VerifyChecks, GpusThatCannotBeUsedOrAreMissed) {
   machine = {};
   machine.gpus_present = 8;
   machine.cuda_problem = "this program was built without CUDA";
-  EXPECT_TRUE(judge_seats(machine, {}).empty());  // which is no fault of the machine's
+  EXPECT_TRUE(judge_seats(machine, {}).empty());  // the program is at fault, not the machine
 
   machine = {};
   machine.cuda_problem = "no CUDA-capable device is detected";
-  EXPECT_TRUE(judge_seats(machine, {}).empty());  // a machine without GPUs: its CPU ranks are what there is
+  EXPECT_TRUE(judge_seats(machine, {}).empty());  // a machine without GPUs only has CPU ranks
   EXPECT_EQ(why_not_all_gpus(machine, {}), "GPU ranks were not checked: no CUDA-capable device is detected");
 }
 
 TEST(VerifyChecks, AllAtOnce) {
   const std::size_t bytes = 64 << 20;
-  EXPECT_TRUE(judge_world(4, bytes, 301, 478).passed);  // 334 GB/s out of each
+  EXPECT_TRUE(judge_world(4, bytes, 301, 478).passed);  // 334 GB/s out of each GPU
   const Check slow = judge_world(4, bytes, 500, 478);
   EXPECT_FALSE(slow.passed);
   EXPECT_EQ(slow.got, "201 GB/s");
@@ -209,12 +208,12 @@ TEST(Verify, CoversEveryPairAlgorithmTypeAndReduction) {
   const auto json = nlohmann::json::parse(result.out);
   EXPECT_EQ(json.at("schema"), "weft-verify-1");
   EXPECT_EQ(json.at("verdict"), "PASS");
-  EXPECT_EQ(json.at("not_judged"), "Times are shown and not judged: what these ranks' links should give is not known");
+  EXPECT_EQ(json.at("not_judged"), "Times are shown but not judged: the rate of these ranks' links is unknown");
   EXPECT_EQ(json.at("pairs").size(), 3u);
   for (const auto& pair : json.at("pairs")) {
     EXPECT_LE(pair.at("us_min"), pair.at("us"));
     EXPECT_GE(pair.at("us_max"), pair.at("us"));
-    EXPECT_LT(pair.at("us_min"), pair.at("us_max"));  // of eleven samples of CPU ranks, in nanoseconds
+    EXPECT_LT(pair.at("us_min"), pair.at("us_max"));  // eleven samples of CPU ranks, in nanoseconds, differ
     EXPECT_LE(pair.at("gb_per_s_min"), pair.at("gb_per_s"));
     EXPECT_GE(pair.at("gb_per_s_max"), pair.at("gb_per_s"));
   }
@@ -242,7 +241,7 @@ TEST(Verify, CoversEveryPairAlgorithmTypeAndReduction) {
   for (const std::string& one : what) EXPECT_EQ(one.find("multimem"), std::string::npos) << one;
 }
 
-// Only where asked for; and the largest message is the one that was named.
+// Multimem runs only if an option asks for it, and the named size is the largest message.
 TEST(Verify, CoversMultimemAndTheLargestMessage) {
   const auto result =
       run({"verify", "--device", "cpu", "--ranks", "2", "--most-bytes", "20K", "--multicast", "--json", "-"});

@@ -13,7 +13,7 @@
 namespace weft::test {
 namespace {
 
-// Every rank makes all of the calls, one after the other.
+// Every rank makes all calls, one after the other.
 void expect_right(int ranks, const Config& config, const std::vector<Case>& cases) {
   const std::vector<Prepared> prepared = prepare_all(cases, ranks);
   expect_all_well(run_world(ranks, config, [&](Communicator& communicator, int rank) {
@@ -40,7 +40,7 @@ TEST_P(AllReduce, CountsAroundPacksShardsAndPieces) {
       const std::size_t pack = detail::payload_bytes(type) / size_of(type);
       const std::size_t all = pack * static_cast<std::size_t>(ranks);
       const detail::RegionLayout layout = detail::make_layout(static_cast<std::uint32_t>(ranks), 1024, 2048);
-      // What an algorithm moves at once: a message of a kernel, or a chunk of every shard.
+      // The bytes that an algorithm moves at once: a message of a kernel, or a chunk of every shard.
       const std::size_t piece = algorithm == Algorithm::one_shot ? layout.one_shot_packs * pack
                                 : algorithm == Algorithm::two_shot
                                     ? layout.two_shot_packs * all
@@ -65,7 +65,7 @@ TEST_P(AllReduce, EveryTypeReductionAndAlgorithmOnEveryKindOfData) {
       for (const Algorithm algorithm :
            {Algorithm::automatic, Algorithm::one_shot, Algorithm::two_shot, Algorithm::bulk}) {
         for (const Fill fill : {Fill::integers, Fill::random, Fill::bits, Fill::special}) {
-          // One seed for all algorithms: as their expectation is the same, so are their bits. Whole packs and others.
+          // One seed for all algorithms: their expectation is the same, so their bits are, too. Whole packs and others.
           for (const std::size_t count : {512u, 517u}) {
             cases.push_back({.count = count, .type = type, .op = op, .algorithm = algorithm, .fill = fill, .seed = 5});
           }
@@ -97,7 +97,7 @@ TEST_P(AllReduce, PointersOfEveryAlignment) {
   expect_right(ranks, cpu_config(), cases);
 }
 
-// What crosses the wire is the same: ranks need not agree on where their tensors lie.
+// The bytes on the wire are the same, so ranks may place their tensors differently.
 TEST_P(AllReduce, PointersOfAnotherAlignmentOnEveryRank) {
   const int ranks = GetParam();
   std::vector<Case> cases;

@@ -1,5 +1,5 @@
-// A hundred calls that cannot be: each is rejected with the argument's name before anything is sent, so that the
-// communicator works on as if they had never been made.
+// A hundred impossible calls. Each is rejected with the argument's name before anything is sent, and the communicator
+// works on as before.
 #include <gtest/gtest.h>
 
 #include "support/cases.hpp"
@@ -21,7 +21,7 @@ TEST(Arguments, AHundredMistakesAreRejectedByNameAndLeaveNoTrace) {
       try {
         all_reduce(communicator, all[i].args);
         ADD_FAILURE() << "not rejected: " << all[i].part;
-        return;  // the others would wait
+        return;  // the other ranks would wait
       } catch (const Error& error) {
         EXPECT_EQ(error.code(), Errc::invalid_argument) << error.what();
         expect_says(error.what(), all[i].part);
@@ -29,7 +29,7 @@ TEST(Arguments, AHundredMistakesAreRejectedByNameAndLeaveNoTrace) {
       ASSERT_FALSE(communicator.status().has_value());
       if (i % 10 == 0) run_on_cpu_rank(communicator, good, rank);
     }
-    EXPECT_EQ(communicator.world().recent_calls().size(), (all.size() + 9) / 10);  // rejected calls are no calls
+    EXPECT_EQ(communicator.world().recent_calls().size(), (all.size() + 9) / 10);  // rejected calls are not recorded
     run_on_cpu_rank(communicator, good, rank);
   }));
 }

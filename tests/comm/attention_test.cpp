@@ -1,5 +1,5 @@
-// What a layer with data-parallel attention does, in the groups of a ParallelLayout: the chain of docs/dp_attention.md,
-// and ragged calls of several groups at the same time.
+// A layer with data-parallel attention in the groups of a ParallelLayout: the chain of docs/dp_attention.md, and ragged
+// calls of several groups at the same time.
 #include <gtest/gtest.h>
 
 #include <deque>
@@ -31,7 +31,7 @@ class Attention : public testing::TestWithParam<ParallelLayout> {};
 INSTANTIATE_TEST_SUITE_P(Layouts, Attention, testing::ValuesIn(attention_layouts()),
                          [](const auto& info) { return test_name(info.param); });
 
-// Recorded and eager in turns.
+// Recorded and eager calls take turns.
 TEST_P(Attention, ALayerFromPartialSumsToEachGroupsTokens) {
   const ParallelLayout layout = GetParam();
   const auto batches = attention_batches(layout.dp);
@@ -47,7 +47,7 @@ TEST_P(Attention, ALayerFromPartialSumsToEachGroupsTokens) {
       for (std::size_t batch = 0; batch < batches.size(); ++batch) {
         if (delays() % 4 == 0) std::this_thread::sleep_for(std::chrono::microseconds(delays() % 200));
         mine.fill(batches[batch]);
-        // Ranks with the same heads, of all groups: while others are at something else.
+        // The ranks with the same heads, across groups, while others are at another call.
         run_on_cpu_rank(groups.across, {.widths = {3}, .seed = static_cast<std::uint32_t>(batch)});
         batch % 3 == 0 ? mine.gather() : gather.replay();
         mine.take();
@@ -59,7 +59,7 @@ TEST_P(Attention, ALayerFromPartialSumsToEachGroupsTokens) {
   }
 }
 
-// Groups of two kinds and the world, each with calls, counts and sizes of its own, none waiting for another.
+// Groups of two kinds and the world. Each has its own calls, counts and sizes, and none waits for another.
 TEST(AttentionGroups, RaggedCallsSideBySide) {
   constexpr int ranks = 6;
   constexpr Kind kinds[] = {Kind::all_gather_v, Kind::reduce_scatter_v};

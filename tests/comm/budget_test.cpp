@@ -34,7 +34,7 @@ TEST(Budget, OfDefaultWindows) {
   }
 }
 
-// What is taken is what is computed.
+// The computed memory equals the allocated memory.
 TEST(Budget, IsWhatACommunicatorTakes) {
   for (const int ranks : {2, 4}) {
     const auto communicators = Communicator::local(ranks, cpu_config());
@@ -43,7 +43,7 @@ TEST(Budget, IsWhatACommunicatorTakes) {
   }
 }
 
-// Tables of channels, epochs and the fault record: of a fixed size, whatever the world.
+// Tables of channels, epochs and the fault record have a fixed size for any world.
 TEST(Budget, OfControlMemory) {
   const std::size_t tables = detail::kMaxGroups * (sizeof(detail::Channel) + sizeof(detail::LocalState));
   EXPECT_LE(tables, 640u << 10);

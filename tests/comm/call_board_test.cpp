@@ -1,4 +1,4 @@
-// The words in which ranks tell each other what they call.
+// The call board: the words in which ranks describe their calls to each other.
 #include "comm/call_board.hpp"
 
 #include <gtest/gtest.h>
@@ -31,7 +31,7 @@ std::vector<std::unique_ptr<CallBoard>> boards_of(int ranks) {
 detail::CallName named(std::uint32_t fingerprint, const std::string& text, bool counted = false) {
   return {.fingerprint = fingerprint, .words = detail::CallWords(text), .counted = counted};
 }
-// The words that `board` finds; "nothing" where it finds none.
+// The words that `board` finds, or "nothing".
 std::string found(const CallBoard& board, int rank, std::uint32_t channel, std::uint32_t fingerprint) {
   const auto match = board.find(rank, channel, fingerprint);
   return match ? match->words.text() + (match->other_counts ? ", other counts" : "") : "nothing";
@@ -47,12 +47,12 @@ TEST(CallBoard, ARankFindsWhatAnotherHasCalledOnAChannel) {
   EXPECT_EQ(found(*boards[0], 1, 6, 77), "nothing");
   EXPECT_EQ(found(*boards[0], 2, 4, 77), "nothing");
   EXPECT_EQ(found(*boards[0], 0, 4, 77), "nothing");
-  // With other counts: the upper half of the number is another one.
+  // Other counts: the upper half of the number differs.
   EXPECT_EQ(found(*boards[0], 2, 4, 0x99990077), "all_gather_v, other counts");
   EXPECT_EQ(found(*boards[0], 2, 4, 0x12340077), "all_gather_v");
 }
 
-// As of calls that were rejected, each for a reason of its own.
+// Rejected calls, each for a reason of its own, would fill the board like this.
 TEST(CallBoard, WordsThatAreNotedAnewTakeThePlaceOfOthers) {
   const auto boards = boards_of(2);
   for (std::uint32_t i = 0; i < 1500; ++i) {
@@ -66,7 +66,7 @@ TEST(CallBoard, HasRoomForTheNewestAndForLongWords) {
   const auto boards = boards_of(2);
   boards[0]->note(0, named(1, std::string(5000, 'x')));
   EXPECT_EQ(found(*boards[1], 0, 0, 1), std::string(detail::CallWords::kMostBytes, 'x'));
-  // Those of one set, in which the first is the newest again.
+  // All words of one set. The first of them is the newest again.
   constexpr std::uint32_t sets = 512, places = 8;
   for (std::uint32_t i = 1; i <= places; ++i) {
     boards[0]->note(0, named(1 + i * sets, "call " + std::to_string(i)));
@@ -79,7 +79,7 @@ TEST(CallBoard, HasRoomForTheNewestAndForLongWords) {
   }
 }
 
-// A reader finds whole words, or none.
+// A reader finds complete words or none.
 TEST(CallBoard, IsReadWhileItIsWritten) {
   const auto boards = boards_of(2);
   std::atomic<bool> done = false;
@@ -108,14 +108,14 @@ TEST(CallWords, AreMadeOfNumbersAlsoOnAnotherRank) {
   const auto boards = boards_of(2);
   boards[0]->note(0, {.fingerprint = 3, .words = Numbers{.a = 4, .b = 5}});
   EXPECT_EQ(found(*boards[1], 0, 0, 3), "4 and 5");
-  // As of a program that knows other kinds.
+  // Words of a program that knows other kinds.
   const std::uint32_t kind = detail::CallWords(Numbers{.a = 1, .b = 2}).kind();
   EXPECT_EQ(detail::CallWords(kind + 1, "12345678", 8).text(), "");
   EXPECT_EQ(detail::CallWords(kind, "12345678", 7).text(), "");
 }
 
-// More different calls than a group keeps names of, and than the board has room for: what is called all the time, and
-// what was called last, have their words still.
+// More different calls than a group keeps names of and than the board has room for. Frequent calls and the last call
+// still have their words.
 TEST(CallNames, OutlastAnyNumberOfOtherCalls) {
   const auto endings = run_world(2, cpu_config(short_deadline), [](Communicator& communicator, int rank) {
     const auto call = [&](std::uint32_t tag) { barrier(communicator, {.tag = tag}); };
@@ -136,7 +136,8 @@ TEST(CallNames, OutlastAnyNumberOfOtherCalls) {
 
 // ------------------------------------------------------------------------------------------------- between calls
 
-// Until the state of a communicator that makes no call says so; or, where it never does, for longer than it may take.
+// Polls until the state of a communicator that makes no call reports a fault, or until the longest allowed time is
+// over.
 std::optional<Fault> poll_status(const Communicator& communicator) {
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
   std::optional<Fault> fault;

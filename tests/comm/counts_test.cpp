@@ -1,5 +1,5 @@
-// Counts that ranks tell each other: every shape of groups, slots and columns, one recording for all batches, calls in
-// turn with others that use the same slots, and what is refused.
+// Counts that ranks exchange: every shape of groups, slots and columns, and one recording for all batches. Calls take
+// turns with others that use the same slots. Bad calls are rejected.
 #include "support/counts.hpp"
 
 #include <gtest/gtest.h>
@@ -32,7 +32,7 @@ TEST_P(GatheredCountsOf, EveryShapeOfGroupsSlotsAndColumns) {
   }
 }
 
-// The slots are the one-shot all-reduce's: what one leaves there must not reach the other.
+// The slots belong to the one-shot all-reduce, too: data of one call must not reach the other.
 TEST_P(GatheredCountsOf, InTurnWithAllReducesAndDelays) {
   const int ranks = GetParam();
   const std::vector<CountsCase> cases = counts_cases(ranks);
@@ -68,7 +68,7 @@ TEST(GatheredCountsCalls, GroupsTellEachOtherTheirOwn) {
   }));
 }
 
-// A batch has other numbers, the recording is the same; what follows reads them where the kernel has left them.
+// Each batch has other numbers, but the recording is the same. The call behind it reads the numbers in place.
 TEST_P(GatheredCountsOf, OneRecordingFeedsTheGatherThatFollows) {
   const int ranks = GetParam();
   expect_all_well(run_world(ranks, small_slots(), [&](Communicator& communicator, int rank) {
@@ -102,7 +102,7 @@ TEST_P(GatheredCountsOf, OneRecordingFeedsTheGatherThatFollows) {
   }));
 }
 
-// --------------------------------------------------------------------------------------------------- what is refused
+// --------------------------------------------------------------------------------------------------- rejections
 
 TEST(GatheredCountsFaults, NumbersThatMakeNoSlotsEndTheCallEverywhere) {
   for (const CountsMisfit& misfit : counts_misfits()) {
@@ -145,7 +145,7 @@ TEST(GatheredCountsFaults, ARankThatDoesNotCallIsNamed) {
   }
 }
 
-// All that says what crosses the wire, or what becomes of it, is compared; where it lies is a rank's own affair.
+// Everything that decides the bytes on the wire or their meaning is compared. Addresses may differ.
 TEST(GatheredCountsFaults, DifferentCallsAreFound) {
   const CountsCase base{.rows = {2, 2, 2, 2}, .columns = 3};
   const auto changed = [&](auto&& change) {
@@ -177,7 +177,7 @@ TEST(GatheredCountsFaults, DifferentCallsAreFound) {
 
 TEST(GatheredCountsFaults, MistakesAreRejectedByName) {
   Config config = cpu_config();
-  config.one_shot_bytes = 1;  // the least there is: slots of 256 bytes
+  config.one_shot_bytes = 1;  // the minimum: slots of 256 bytes
   expect_all_well(run_world(2, config, [](Communicator& communicator, int) {
     alignas(8) static thread_local std::int32_t memory[1024];
     const AllGatherCountsArgs good{.input = memory, .output = memory + 64, .columns = 3};
@@ -208,7 +208,7 @@ TEST(GatheredCountsFaults, MistakesAreRejectedByName) {
   }));
 }
 
-// Slots of a group of split() are others than the world's.
+// Groups of split() have slots of their own size.
 TEST(GatheredCountsFaults, ColumnsAreThoseOfTheGroupsSlots) {
   Config config = cpu_config();
   config.group_one_shot_bytes = 1;

@@ -1,4 +1,4 @@
-// Creation of several communicators at a time, and creation that cannot come about.
+// Creation of several communicators at a time, and creation that must fail.
 #include <gtest/gtest.h>
 #include <pthread.h>
 
@@ -16,7 +16,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// As torchrun starts the two ranks of a job.
+// Sets the variables that torchrun sets for two ranks.
 void set_variables(int rank, int port) {
   const std::pair<const char*, std::string> variables[] = {
       {"RANK", std::to_string(rank)},       {"WORLD_SIZE", "2"},          {"LOCAL_WORLD_SIZE", "2"},
@@ -38,7 +38,7 @@ void expect_ended_well(const std::vector<Outcome>& outcomes) {
   }
 }
 
-// Rank 0 creates A first and rank 1 creates B first; either sums its own.
+// Rank 0 creates A first and rank 1 creates B first. Both communicators sum correctly.
 TEST(Creation, OfTwoNamedCommunicatorsInAnyOrder) {
   const int port = free_port();
   Processes processes(2, [&](const Child& self) {
@@ -56,7 +56,7 @@ TEST(Creation, OfTwoNamedCommunicatorsInAnyOrder) {
   expect_ended_well(processes.wait());
 }
 
-// Rank 1 does not come, so that the first one is under way until its deadline.
+// Rank 1 does not come, so the first creation is under way until its deadline.
 TEST(Creation, OfTwoUnnamedCommunicatorsAtATimeIsRefused) {
   const int port = free_port();
   Processes processes(1, [&](const Child& self) {
@@ -77,7 +77,7 @@ TEST(Creation, UnderANameThatCannotBeIsRejected) {
   EXPECT_EQ(Communicator::local(2, named("target")).size(), 2u);
 }
 
-// Ranks of one job that have different secrets.
+// Ranks of one job have different secrets.
 TEST(Creation, WithAnotherSecretFails) {
   const int port = free_port();
   Processes processes(2, [&](const Child& self) {
@@ -97,7 +97,7 @@ TEST(Creation, WithAnotherSecretFails) {
   for (const Outcome& outcome : outcomes) EXPECT_EQ(outcome.said.find("the secret of rank"), std::string::npos);
 }
 
-// With stacks of 24 TiB there are addresses for few threads or for none; those that there are wait without a deadline.
+// With stacks of 24 TiB there is address space for few or no threads. Threads that exist wait without a deadline.
 TEST(Creation, WithoutThreadsForAllRanksFailsAtOnce) {
   Processes processes(1, [](const Child& self) {
     pthread_attr_t attributes;

@@ -1,4 +1,4 @@
-// A program that ends while one of its threads waits in a call of a static communicator.
+// A program ends while one of its threads waits in a call of a static communicator.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -22,12 +22,12 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// Destroyed after the communicators: what they leave to a thread that waits is used for a while longer.
+// Destroyed after the communicators. A waiting thread still uses their memory for a while.
 struct Epilogue {
   ~Epilogue() { std::this_thread::sleep_for(300ms); }
 };
 
-// Static in this order, so destroyed in the other one. On no heap, whose memory a destructor would give back.
+// Destroyed in the reverse order of these members. Not on the heap, since a destructor would free that memory.
 struct Statics {
   Statics() : Statics(Communicator::local(2, cpu_config())) {}
   explicit Statics(std::vector<Communicator> made) : ranks{std::move(made[0]), std::move(made[1])} {}
@@ -51,7 +51,7 @@ void wait_in(const std::string& call, Statics& all) {
   if (call == "release") rank.release();
 }
 
-// Disabled, as it is no test: only processes that the test below starts run it.
+// Disabled, since it is no test: the test below starts it in processes of their own.
 TEST(Exit, DISABLED_Program) {
   answer_where();
   static const Epilogue epilogue;

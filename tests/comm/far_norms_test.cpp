@@ -1,4 +1,4 @@
-// All-reduces with residual and norm on windows whose slots lie past 4 GiB, and of rows that lie 4 GiB apart.
+// All-reduces with residual and norm on windows with slots past 4 GiB, and on rows that are 4 GiB apart.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -64,10 +64,10 @@ TEST(FarNorms, TwoShotSlots) {
   expect_right(Algorithm::two_shot);
 }
 
-constexpr std::size_t kLong = 264, kLongBytes = 2 * kLong;  // a row that the smallest buffers do not hold
+constexpr std::size_t kLong = 264, kLongBytes = 2 * kLong;  // a row longer than the smallest buffers
 
-// A tensor whose rows lie more than 4 GiB apart, in address space without memory. Cut to 32 bits, row k begins k MiB
-// behind the first one.
+// A tensor whose rows are more than 4 GiB apart, in address space without memory. With offsets cut to 32 bits, row k
+// would begin k MiB behind the first one.
 class FarRows {
  public:
   static constexpr std::size_t kStride = (std::size_t{1} << 32) + (1u << 20);
@@ -83,15 +83,15 @@ class FarRows {
     for (std::size_t r = 0; r < kRows; ++r) rows.insert(rows.end(), row(r), row(r) + bytes);
     return rows;
   }
-  // Whether anything but the first page was touched before the second row.
+  // Whether a store touched anything between the first page and the second row.
   bool strayed() const { return test::Sparse::touched(data() + 4096, data() + (kStride - 4096)); }
 
  private:
   test::Sparse memory_;
 };
 
-// The same call with rows side by side has the same bits, in one kernel, in one for each row, and in pieces of rows,
-// whose places the host finds.
+// A call with rows side by side must give the same bits, in one kernel, one kernel per row, and in pieces of rows. The
+// host computes the places of these pieces.
 TEST(FarNorms, RowsPastFourGigabytes) {
   for (const Algorithm algorithm : {Algorithm::one_shot, Algorithm::two_shot}) {
     for (const std::size_t buffer : {kRows * kLongBytes, kLongBytes, std::size_t{256}}) {

@@ -51,8 +51,8 @@ TEST(FarOffsets, OneShotSlots) {
   expect_right(Algorithm::one_shot, DataType::i32);
 }
 
-// What CPU ranks take above 2 KB. A short message uses the first slot of each rank: every rank's begin 4 GiB after the
-// one before, the gather's past 24 GiB.
+// The algorithm of CPU ranks above 2 KB. A short message uses the first slot of each rank: they are 4 GiB apart, and
+// the gather's slots lie past 24 GiB.
 TEST(FarOffsets, BulkSlots) {
   expect_right(Algorithm::bulk, DataType::bf16);
   expect_right(Algorithm::bulk, DataType::i32);
@@ -63,8 +63,8 @@ TEST(FarOffsets, TwoShotSlots) {
   expect_right(Algorithm::two_shot, DataType::i32);
 }
 
-// A tensor of more than 4 GiB without the memory: one stretch of memory, mapped again and again, and a last page of its
-// own.
+// A tensor of more than 4 GiB without so much memory: one stretch of memory, mapped again and again, and a last page of
+// its own.
 class Repeated {
  public:
   static constexpr std::size_t kPart = std::size_t{4} << 20;
@@ -94,15 +94,15 @@ class Repeated {
   std::byte* data_;
 };
 
-// Of a message but for its last part.
+// Bytes of a message without its last part.
 constexpr std::size_t kBytes = std::size_t{1} << (test::kSanitized ? 24 : 32);
 
-// More than 2^31 elements and 2^32 bytes in one call: pieces must find their places. (A sanitizer, which would take
-// minutes, sees a message of 16 MiB.)
+// More than 2^31 elements and 2^32 bytes in one call: pieces must find their places. A sanitizer would take minutes, so
+// it gets a message of 16 MiB.
 TEST(FarOffsets, AMessageOfMoreThanFourGigabytes) {
   constexpr std::size_t parts = kBytes / Repeated::kPart + 1;
   const Repeated input(parts), output(parts);
-  constexpr std::size_t last = Repeated::kPart / 2 - 3;  // elements of the last part; the message ends unevenly
+  constexpr std::size_t last = Repeated::kPart / 2 - 3;  // elements of the last part: no whole number of packs
   const test::Case tail{.count = last, .fill = test::Fill::random, .seed = 8};
   const test::Bytes wanted = test::input_of(tail, 0);
   std::memcpy(input.last_part(), wanted.data(), wanted.size());
@@ -119,9 +119,9 @@ TEST(FarOffsets, AMessageOfMoreThanFourGigabytes) {
   for (std::size_t i = wanted.size(); i < Repeated::kPart; ++i) ASSERT_EQ(output.last_part()[i], std::byte{0xa5});
 }
 
-// The same message among two ranks in one bulk call, which must find its places in tensors past 2^32 bytes. Each rank
-// has the input and the output in memory of 8 MiB that repeats itself, and so has every part but the last the same
-// sums; the time goes into moving all of it, so a machine that is slow at that (a sanitizer) sees 16 MiB.
+// The same message for two ranks in one bulk call, with places past 2^32 bytes. Input and output of a rank are 8 MiB of
+// memory mapped again and again, so every part except the last has the same sums. Moving the bytes takes the time, so a
+// slow machine (a sanitizer) gets 16 MiB.
 TEST(FarOffsets, AMessageOfMoreThanFourGigabytesInBulk) {
   constexpr std::size_t parts = kBytes / Repeated::kPart + 1;
   constexpr std::size_t last = Repeated::kPart / 2 - 3;

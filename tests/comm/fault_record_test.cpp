@@ -1,5 +1,5 @@
-// Two groups of a rank may fail at once, and one of them writes the record of the fault: a call of the other one must
-// not return before the reason is known, and never as if it had worked.
+// Two groups of a rank may fail at once, and only one of them writes the fault record. A call of the other group must
+// not return before the reason is known, and must not return as a success.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -20,12 +20,12 @@ detail::Control control_of(const Communicator& communicator) {
   return communicator.world().state().communicator().fabric().control();
 }
 
-// Takes the claim as a thread does that has found a fault, and is then held up.
+// Takes the claim like a thread that found a fault and is then delayed.
 void claim(const Communicator& communicator) {
   std::atomic_ref(control_of(communicator).claim[detail::kEnding]).exchange(1, std::memory_order_acq_rel);
 }
 
-// What that thread writes when it goes on: that rank 1 has aborted.
+// Completes the record of the delayed thread: rank 1 has aborted.
 void complete(const Communicator& communicator) {
   detail::FaultRecord& record = control_of(communicator).record[detail::kEnding];
   const auto put = [](std::uint32_t& word, std::uint32_t value) {

@@ -1,5 +1,5 @@
-// Ranks that are late, call something else, call twice at once, or give up: every rank ends with an error that says who
-// and what, and nobody waits for ever.
+// Ranks are late, call something else, call twice at once, or give up. Every rank ends with an error that names the
+// rank and the cause, and none waits for ever.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -18,13 +18,13 @@ using namespace std::chrono_literals;
 
 const std::vector<Errc> ends_of_a_mismatch{Errc::mismatch, Errc::peer_failed, Errc::timeout};
 
-// A call of `count` elements whose result nobody looks at.
+// A call of `count` elements without a check of its result.
 void call(const Group& group, Case c) {
   Tensors tensors(c, input_of(c, group.rank()));
   all_reduce(group, arguments(c, tensors.input.content().data(), tensors.output.content().data()));
 }
 
-// What a rank that met a fault says ever after.
+// All later calls of a rank report its first fault.
 void expect_stays_dead(Communicator& communicator, const Fault& fault, const std::string& where) {
   for (int again = 0; again < 20; ++again) {
     try {
@@ -42,7 +42,7 @@ void expect_stays_dead(Communicator& communicator, const Fault& fault, const std
   EXPECT_NE(error_of([&] { communicator.check(); }), "") << where;
 }
 
-// Of every algorithm, those of switches included.
+// Runs with every algorithm, including those of switches.
 class Faults : public testing::TestWithParam<Algorithm> {
  protected:
   static Config config(std::chrono::nanoseconds deadline) {
@@ -97,7 +97,7 @@ TEST_P(Faults, ALateRankIsNamedByTheOthersAndLearnsItToo) {
       EXPECT_EQ(fault.epoch_seen, 5u) << where;
       expect_says(ending.what, "deadline " + std::to_string(short_deadline.count()) + " ms");
     } else {
-      // Told by another one, and yet given the name of who is to blame.
+      // Another rank reported the fault, but it names the rank to blame.
       EXPECT_EQ(fault.peer, late) << where;
       EXPECT_TRUE(fault.reporter >= 0 && fault.reporter != rank && fault.reporter != late) << where;
       EXPECT_EQ(fault.reported, Errc::timeout) << where;
@@ -134,7 +134,7 @@ TEST_P(Faults, EveryKindOfMismatchIsFoundByEveryRank) {
           EXPECT_EQ(fault.peer, odd) << where << ": " << ending.what;
         }
         if (fault.code != Errc::mismatch) continue;
-        // In words, also what this rank has never called.
+        // The words also describe a call that this rank has never made.
         expect_says(fault.theirs, "all_reduce ");
         EXPECT_EQ(ending.what.find("fingerprint"), std::string::npos) << where << ": " << ending.what;
       }
@@ -167,7 +167,7 @@ TEST_P(Faults, ALastCallThatOneRankDoesNotMakeIsMissed) {
   EXPECT_EQ(endings[1].what, "");
 }
 
-// Switches serve the world alone: there the others' algorithm is a one-shot of the group.
+// Switches only serve the world, so the other rank calls a one-shot of the group.
 TEST_P(Faults, GroupsInAnotherOrderEndInTime) {
   const auto endings = run_world(2, config(short_deadline), [&](Communicator& communicator, int rank) {
     const Group group = communicator.split(0);
@@ -187,7 +187,7 @@ TEST(FaultsOfGroups, EndTheWorldAndTheOtherGroups) {
   std::latch failed(2);
   const auto endings = run_world(communicators, [&](Communicator& communicator, int rank) {
     const Group group = communicator.split(rank / 2);
-    if (rank < 2) {  // the first group falls out
+    if (rank < 2) {  // the first group makes different calls and fails
       try {
         call(group, {.count = 50, .tag = static_cast<std::uint32_t>(rank)});
       } catch (...) {
@@ -211,7 +211,7 @@ TEST(FaultsOfGroups, EndTheWorldAndTheOtherGroups) {
 TEST_P(Faults, AbortFromAnotherThreadEndsRanksThatWait) {
   constexpr int ranks = 3;
   for (int from = 0; from < ranks; ++from) {
-    auto communicators = Communicator::local(ranks, config(0ns));  // would wait for ever
+    auto communicators = Communicator::local(ranks, config(0ns));  // no deadline
     std::atomic<int> waiting = 0;
     std::jthread other([&] {
       while (waiting < ranks - 1) std::this_thread::yield();
@@ -297,7 +297,7 @@ TEST_P(Faults, TwoThreadsInOneGroupAreFound) {
   const auto endings = run_world(communicators, [&](Communicator& communicator, int rank) {
     const Case c{.count = 100, .algorithm = GetParam()};
     if (rank == 1) {
-      ended.wait();  // so that the first call of rank 0 is still there when its second begins
+      ended.wait();  // the first call of rank 0 is still running when its second begins
       call(communicator, c);
       return;
     }
@@ -310,7 +310,7 @@ TEST_P(Faults, TwoThreadsInOneGroupAreFound) {
   expect_fault(endings[1], {Errc::peer_failed}, "its peer");
 }
 
-// Status from other threads is safe at any time, and says nothing while all is well.
+// Status from other threads is safe at any time. It is empty while there is no fault.
 TEST(Status, MayBeAskedFromAnyThread) {
   auto communicators = Communicator::local(2, cpu_config());
   std::atomic<bool> done = false;
@@ -320,7 +320,7 @@ TEST(Status, MayBeAskedFromAnyThread) {
       while (!done) {
         EXPECT_FALSE(communicator.status().has_value());
         EXPECT_LE(communicator.world().recent_calls().size(), 32u);
-        std::this_thread::yield();  // ranks and askers may have one core between them
+        std::this_thread::yield();  // ranks and these threads may share one core
       }
     });
   }

@@ -1,4 +1,4 @@
-// Children of fork(): none of them is a rank.
+// Children of fork(): no child is a rank.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -29,7 +29,7 @@ struct NamedCall {
   std::function<void()> call;
 };
 
-// What a rank has, and a child of it.
+// The objects of a rank, which its child inherits.
 struct Rank {
   explicit Rank(Communicator made)
       : communicator(std::move(made)),
@@ -94,7 +94,7 @@ std::vector<NamedCall> all_calls(Rank& rank) {
   };
 }
 
-// Throws unless the call is rejected as that of a child.
+// Throws unless the call is rejected because a child made it.
 void expect_rejected(const NamedCall& call) {
   try {
     call.call();
@@ -114,7 +114,7 @@ void expect_sums(Rank& rank, int value, const std::function<void()>& call) {
   for (const std::int32_t sum : rank.output) ensure(sum == 2 * value, "a sum is " + std::to_string(sum));
 }
 
-// Two ranks as processes; rank 0 has a child that does `body`, and both work on.
+// Two ranks as processes. Rank 0 has a child that runs `body`, and both ranks work on.
 void expect_harmless_child(const std::function<void(std::unique_ptr<Rank>)>& body) {
   const UniqueId id = UniqueId::create();
   Processes processes(2, [&](const Child& self) {
@@ -152,7 +152,7 @@ TEST(Fork, WindowsAreNotInherited) {
   });
 }
 
-// Its own windows may lie where its parent's do, and must outlive its copies of those.
+// The child's own windows may have the parent's addresses, and must survive the destruction of the copies.
 TEST(Fork, AChildMayDestroyItsCopiesAndMakeItsOwn) {
   expect_harmless_child([](std::unique_ptr<Rank> rank) {
     Rank own(std::move(Communicator::local(1, cpu_config()).front()));

@@ -1,5 +1,5 @@
-// Gathers and scatters that cannot be: rejected with the argument's name before anything is sent, so that the
-// communicator works on as if they had never been made; and calls that differ between ranks, which are found.
+// Impossible gathers and scatters are rejected with the argument's name before anything is sent, and the communicator
+// works on as before. Calls that differ between ranks are found.
 #include <gtest/gtest.h>
 
 #include "support/move_faults.hpp"
@@ -20,14 +20,14 @@ TEST(GatherArguments, MistakesAreRejectedByNameAndLeaveNoTrace) {
       try {
         all[i].call(communicator);
         ADD_FAILURE() << "not rejected: " << all[i].part;
-        return;  // the others would wait
+        return;  // the other ranks would wait
       } catch (const Error& error) {
         EXPECT_EQ(error.code(), Errc::invalid_argument) << error.what();
         expect_says(error.what(), all[i].part);
       }
       ASSERT_FALSE(communicator.status().has_value());
     }
-    EXPECT_TRUE(communicator.world().recent_calls().empty());  // rejected calls are no calls
+    EXPECT_TRUE(communicator.world().recent_calls().empty());  // rejected calls are not recorded
     run_on_cpu_rank(communicator, {.rows = 3, .widths = {20}});
   }));
 }
@@ -59,7 +59,7 @@ TEST(GatherArguments, OtherCountsAreCalledThat) {
   }
 }
 
-// Rows of a slot mean something to aligned and fixed ones; elsewhere ranks may leave there what they like.
+// Slot rows matter for aligned and fixed slots. For other slots, ranks may pass any number.
 TEST(GatherArguments, SlotRowsAreComparedWhereTheyMeanSomething) {
   for (const Kind kind : {Kind::all_gather_v, Kind::reduce_scatter_v}) {
     for (const SlotKind slot : {SlotKind::dense, SlotKind::max}) {
@@ -75,7 +75,7 @@ TEST(GatherArguments, SlotRowsAreComparedWhereTheyMeanSomething) {
     Move by_four = aligned;
     by_four.slot_rows = 4;
     const auto messages = messages_of(aligned, by_four);
-    // Each names its own call: what differs can be seen.
+    // Each message names its own rank's call, so the difference is visible.
     expect_says(messages[0], "aligned slots of 2");
     expect_says(messages[1], "aligned slots of 4");
   }

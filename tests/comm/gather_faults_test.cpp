@@ -1,4 +1,4 @@
-// Gathers and scatters that a rank comes late to, leaves out, or gives up: every rank ends, and says who and what.
+// A rank is late for a gather or scatter, omits it, or gives up: every rank ends, and names the rank and the cause.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -35,7 +35,7 @@ std::vector<Waiting> waiting() {
 
 class GatherFaults : public testing::TestWithParam<Waiting> {
  protected:
-  // Of one rank; collective.
+  // The memory and calls of one rank. Collective.
   class Caller {
    public:
     explicit Caller(Communicator& communicator) : communicator_(communicator) {
@@ -54,8 +54,8 @@ class GatherFaults : public testing::TestWithParam<Waiting> {
 INSTANTIATE_TEST_SUITE_P(Moves, GatherFaults, testing::ValuesIn(waiting()),
                          [](const auto& info) { return info.param.name; });
 
-// In lines or by sentinels, where they fit; and all in chunks. Each of these tests waits for deadlines, which are long
-// under sanitizers: there chunks alone, as the faults of all-reduces have the waits of lines and sentinels.
+// Short messages go in lines or by sentinels, and with small slots all go in chunks. Each test waits for deadlines,
+// which are long under sanitizers. So these run only chunks: the faults of all-reduces cover lines and sentinels.
 std::vector<Config> configs(std::chrono::nanoseconds deadline) {
   std::vector<Config> all{small_slots()};
   if (!kSanitized) all.push_back(cpu_config());
@@ -131,7 +131,7 @@ TEST_P(GatherFaults, AbortEndsRanksThatWait) {
   }
 }
 
-// A rank that has nothing to give or to get must make the call all the same: what it leaves out shows at once.
+// A rank that sends and receives nothing must still make the call: an omitted call is found at once.
 TEST(GatherFaultsOfIdleRanks, ACallThatARankWithoutRowsLeavesOutIsFound) {
   for (const Kind kind : {Kind::all_gather_v, Kind::reduce_scatter_v}) {
     const Move idle{.kind = kind, .widths = {40}, .counts = {2, 0, 3}};

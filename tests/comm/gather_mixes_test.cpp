@@ -1,4 +1,4 @@
-// Gathers and scatters of every kind, equal and ragged, one behind the other on CPU ranks, in one group and in several.
+// Gathers and scatters of every kind, equal and ragged, one after the other on CPU ranks, in one group and in several.
 #include <gtest/gtest.h>
 
 #include <random>
@@ -18,7 +18,7 @@ TEST(GatherMixes, AThousandCallsOfEveryKindWithRandomDelays) {
   constexpr int ranks = 3;
   const auto moves = random_moves(60, ranks, 21);
   Config config = small_slots();
-  config.first_epoch = 0xffffff00u;  // epochs begin anew on the way
+  config.first_epoch = 0xffffff00u;  // epochs wrap on the way
   expect_all_well(run_world(ranks, config, [&](Communicator& communicator, int rank) {
     std::mt19937 delays(static_cast<unsigned>(rank)), choices(4);
     for (int call = 0; call < repeated(1000); ++call) {
@@ -28,7 +28,7 @@ TEST(GatherMixes, AThousandCallsOfEveryKindWithRandomDelays) {
   }));
 }
 
-// Every attention group at calls of its own, while others are elsewhere, and now and then all together.
+// Every attention group makes its own calls while others make different ones, and sometimes all make one together.
 TEST(GatherMixes, AttentionGroupsAtTheSameTime) {
   constexpr int ranks = 6, group_ranks = 2;
   const auto together = random_moves(20, ranks, 5);

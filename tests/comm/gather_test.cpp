@@ -1,5 +1,5 @@
-// Gathers and scatters of equal shares on CPU ranks: sizes around packs, chunks and slots, rows and strides of every
-// kind, all types, in place, call after call.
+// Gathers and scatters of equal shares on CPU ranks, one call after another: sizes around packs, chunks and slots, rows
+// and strides of every kind, all types, in place.
 #include <gtest/gtest.h>
 
 #include <random>
@@ -38,7 +38,7 @@ TEST_P(Gather, SizesAroundPacksSlotsAndChunks) {
   expect_right(ranks, small_slots(), moves);
 }
 
-// More chunks than slots, and every block at its credits.
+// More chunks than slots, so every block waits for credits.
 TEST_P(Gather, MessagesManyTimesTheBuffers) {
   std::vector<Move> moves;
   for (const Kind kind : kEqual) {
@@ -67,7 +67,7 @@ TEST_P(Gather, RowsOfAnyShapeAtAnyAddress) {
                      .rows = pick(9),
                      .widths = {pick(2) == 0 ? pick(5) * 8 : pick(70)},
                      .type = kTypes[pick(4)],
-                     .unit = kind != Kind::reduce_scatter && pick(3) == 0 ? 1u : 0u,  // bytes of fp8, say
+                     .unit = kind != Kind::reduce_scatter && pick(3) == 0 ? 1u : 0u,  // bytes, of fp8 for example
                      .fill = static_cast<Fill>(pick(4)),
                      .input_gap = pick(3) == 0 ? 0 : pick(9),
                      .output_gap = pick(3) == 0 ? 0 : pick(2) * 8 + pick(3),
@@ -81,7 +81,7 @@ TEST_P(Gather, RowsOfAnyShapeAtAnyAddress) {
   expect_right(ranks, small_slots(), moves);
 }
 
-// Where a rank's rows lie is its own affair.
+// Each rank chooses the addresses and strides of its rows.
 TEST_P(Gather, RanksWithDifferentStridesAndAddresses) {
   const int ranks = GetParam();
   expect_all_well(run_world(ranks, cpu_config(), [&](Communicator& communicator, int rank) {
@@ -100,7 +100,7 @@ TEST_P(Gather, RanksWithDifferentStridesAndAddresses) {
   }));
 }
 
-// Reduce-scatter and all-gather are an all-reduce, to the bit.
+// Reduce-scatter and all-gather give the bits of an all-reduce.
 TEST_P(Gather, ScatterAndGatherMakeAnAllReduce) {
   const int ranks = GetParam();
   constexpr std::size_t width = 328;
@@ -129,7 +129,7 @@ TEST_P(Gather, BarriersHoldEverybodyBack) {
   }));
 }
 
-// D groups at the same time, each with shapes of its own.
+// Groups gather at the same time, each with shapes of its own.
 TEST(GatherGroups, GatherAndScatterSideBySide) {
   constexpr int ranks = 6;
   expect_all_well(run_world(ranks, cpu_config(), [&](Communicator& communicator, int rank) {
@@ -160,7 +160,7 @@ std::vector<Move> mixed_moves(int count, int ranks, std::uint32_t seed) {
   return moves;
 }
 
-// Small and large in turn, and all-reduces of every algorithm between them, which share the buffers.
+// Small and large moves take turns with all-reduces of every algorithm, which share the buffers.
 TEST(GatherSequences, AThousandCallsWithRandomDelaysBetweenAllReduces) {
   constexpr int ranks = 4;
   const auto moves = mixed_moves(40, ranks, 3);

@@ -1,4 +1,4 @@
-// Groups: parts of the world that work side by side, and in turn with it.
+// Groups: parts of the world that work side by side, and take turns with the world.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -35,7 +35,8 @@ TEST(Groups, MembersAreOrderedByWorldRankAndColorMinusOneIsInNone) {
   }));
 }
 
-// Rounding makes the region of three ranks larger than that of four: it must not reach into the next group's.
+// Rounding makes the region of three ranks larger than that of four ranks. It must not reach into the next group's
+// region.
 TEST(Groups, RegionsOfSmallerGroupsFit) {
   constexpr std::size_t bytes = std::size_t{4} << 20, count = bytes / 4;
   Config config = cpu_config();
@@ -61,7 +62,7 @@ TEST(Groups, RegionsOfSmallerGroupsFit) {
   }));
 }
 
-// Each part at its own pace, with its own data, its own number of calls.
+// Each part has its own pace, data and number of calls.
 TEST(Groups, WorkSideBySide) {
   constexpr int ranks = 7;
   constexpr int colors[ranks] = {0, 1, 0, 2, 1, 0, 2};
@@ -133,7 +134,7 @@ TEST(Groups, OutliveTheCommunicatorTheyCameFrom) {
   }));
 }
 
-// A rank that has nothing more to do may go while others, who need nothing of it, go on.
+// A rank that is done may leave while others, who do not need it, work on.
 TEST(Groups, ARankMayLeaveWhileOthersWorkOn) {
   std::vector<Communicator> communicators = Communicator::local(3, cpu_config());
   std::vector<std::optional<Communicator>> owned;

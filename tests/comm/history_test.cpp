@@ -1,4 +1,4 @@
-// The flight recorder in faults: whose calls are told, and which number a call had.
+// The flight recorder in faults: the calls that it lists, and their numbers.
 #include <gtest/gtest.h>
 
 #include "support/cases.hpp"
@@ -9,7 +9,7 @@
 namespace weft::test {
 namespace {
 
-// A call whose result nobody looks at.
+// A call without a check of its result.
 void call(const Group& group, std::uint32_t tag) {
   Tensors tensors({.count = 60, .tag = tag}, input_of({.count = 60}, group.rank()));
   all_reduce(group,
@@ -57,7 +57,7 @@ TEST(History, OfAnExchangeHasDispatchAndCombine) {
   expect_says(endings[0].what, "\n  1 combine");
 }
 
-// What a decoding loop makes all day is a line, and not as many as are kept.
+// The repeated calls of a decoding loop are one line, and do not push out others.
 TEST(History, CallsThatAreAlikeAreALine) {
   auto communicators = Communicator::local(1, cpu_config());
   Communicator& communicator = communicators[0];
@@ -73,7 +73,7 @@ TEST(History, CallsThatAreAlikeAreALine) {
   EXPECT_EQ(seen.substr(seen.size() - 12), "tag 3 (× 2)") << seen;
 }
 
-// A program that calls too early wants to know what it did last.
+// If a program calls too early, the message lists its last calls.
 TEST(History, IsInCallsWhileTheMemoryIsReleased) {
   auto communicators = Communicator::local(1, cpu_config());
   Communicator& communicator = communicators[0];
@@ -93,7 +93,7 @@ TEST(History, IsInCallsWhileTheMemoryIsReleased) {
   expect_says(error_of([&] { dispatch_and_check(exchange, p, 0); }), last + "dispatch");
 }
 
-// What is rejected was no call: its message is all there is to say.
+// A rejected call is not recorded: its message stands alone.
 TEST(History, IsNotInRejections) {
   run_world(2, cpu_config(), [](Communicator& communicator, int) {
     call(communicator, 1);
@@ -103,7 +103,7 @@ TEST(History, IsNotInRejections) {
   });
 }
 
-// Epoch 0 is a number like any other, not a default.
+// Epoch 0 is an ordinary number, no default.
 TEST(FirstEpoch, IsTheNumberOfTheFirstCall) {
   for (const std::uint32_t first : {0u, 1u, 7u, 0xffffffffu}) {
     Config config = cpu_config(short_deadline);

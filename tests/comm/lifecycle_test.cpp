@@ -1,4 +1,4 @@
-// Creation, release and acquire, what a communicator says of itself, and configurations that cannot be.
+// Creation, release and acquire, the properties of a communicator, and bad configurations.
 #include <dirent.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -52,7 +52,7 @@ TEST(Lifecycle, ReleaseAndAcquireInTurns) {
     const Group group = communicator.split(0);
     std::uint32_t seed = 0;
     for (int cycle = 0; cycle < 4; ++cycle) {
-      // An odd number of calls, and none: whichever bank comes next.
+      // An odd number of calls, and none, so that either bank comes next.
       for (int call = 0; call < cycle; ++call) {
         run_on_cpu_rank(communicator, prepare(plain(++seed, Algorithm::one_shot), ranks), rank);
         run_on_cpu_rank(group, prepare(plain(++seed, Algorithm::two_shot), ranks), rank);
@@ -106,7 +106,7 @@ TEST(Lifecycle, DescriptorsAndMappingsGoWithTheCommunicator) {
     ::closedir(folder);
     return count;
   };
-  Communicator::local(3, cpu_config());  // whatever the process keeps for good is there now
+  Communicator::local(3, cpu_config());  // allocates everything that the process keeps for good
   const std::size_t before = descriptors();
   for (int i = 0; i < 5; ++i) {
     run_world(3, cpu_config(), [](Communicator& communicator, int rank) {
@@ -118,7 +118,7 @@ TEST(Lifecycle, DescriptorsAndMappingsGoWithTheCommunicator) {
   EXPECT_EQ(descriptors(), before);
 }
 
-// Every way of creation, and what follows, leaves the host program's environment as it was.
+// Creation of any kind, and later calls, leave the host program's environment unchanged.
 TEST(Lifecycle, LeavesTheEnvironmentAlone) {
   const auto variables = [] {
     std::vector<std::string> all;
@@ -183,7 +183,7 @@ TEST(Configurations, WorldSizesOutOfRangeAreNamed) {
   }
 }
 
-// Rejected before ranks meet, so that an id is good for another try, and nobody waits for ever.
+// A bad configuration is rejected before ranks meet. So the id serves for another attempt, and no rank waits for ever.
 TEST(Configurations, WhatIsRejectedDoesNotUseUpTheId) {
   const UniqueId id = UniqueId::create();
   Config never = cpu_config();

@@ -1,5 +1,5 @@
-// All-reduces by NVLink's switches, on CPU ranks, each of which does the switch's work for itself, in rank order: so
-// results are those of the reference, bit for bit. And who gets none.
+// All-reduces by NVLink's switches, on CPU ranks. Each rank does the switch's work itself in rank order, so results
+// have the reference's bits. Also tests which ranks have no such algorithms.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -77,8 +77,8 @@ TEST_P(Multimem, EveryKindOfDataInTurnWithTheOtherAlgorithms) {
   expect_right_sums(ranks, with_multicast(), cases);
 }
 
-// Signals that no call has written are older than the first call's, whatever its epoch is: nobody sums, or takes for
-// sums, what a late rank has not yet given.
+// Signals that no call has written are older than the first call's for any first epoch. So no rank sums a late rank's
+// missing data, or takes such a sum.
 TEST(MultimemEpochs, BeginWhereverTheyDoWithARankThatComesLate) {
   constexpr int ranks = 3;
   std::vector<Case> cases;
@@ -136,11 +136,11 @@ TEST(MultimemMemory, IsTakenByThoseWhoAskForItAlone) {
   Config asks = with_multicast(64 << 10);
   Config does_not = asks;
   does_not.multicast = false;
-  // Three times two_shot_bytes, and a signal of either hop for each of four chunks from each of four ranks.
+  // Three times two_shot_bytes, and a signal of each hop for each of four chunks from each of four ranks.
   EXPECT_EQ(window(asks) - window(does_not), (3 * 64 << 10) + 2 * 4 * 4 * sizeof(std::uint64_t));
 }
 
-// Rejected on all ranks before anything is sent.
+// All ranks reject the call before anything is sent.
 void expect_unsupported(const Group& group, const std::string& part) {
   std::vector<float> data(64);
   for (const Algorithm algorithm : kMultimem) {

@@ -1,4 +1,4 @@
-// Ranks as processes: however they meet, and whatever becomes of one of them.
+// Ranks as processes: each way to meet, and the death or stop of a rank.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <unistd.h>
@@ -65,7 +65,7 @@ void expect_meets(int size, const std::function<Variables(int rank)>& variables)
 }
 
 TEST(FromEnvironment, Torchrun) {
-  const int port = free_port();  // where the ranks of torchrun meet: a thousand past MASTER_PORT
+  const int port = free_port();  // the ranks of torchrun meet a thousand ports past MASTER_PORT
   expect_meets(3, [&](int rank) {
     return Variables{{"RANK", std::to_string(rank)},
                      {"WORLD_SIZE", "3"},
@@ -75,7 +75,7 @@ TEST(FromEnvironment, Torchrun) {
   });
 }
 
-// Where these meet follows from the job's name, which is another one in every run of the tests.
+// The meeting point of these ranks follows from the job's name, which differs in every run of the tests.
 std::string job() {
   return std::to_string(::getpid());
 }
@@ -107,7 +107,7 @@ TEST(FromEnvironment, Srun) {
   });
 }
 
-// Of a host that is not there, and the meeting is elsewhere.
+// The variables name a host that does not exist, but the meeting point is elsewhere.
 TEST(FromEnvironment, TheMeetingPointMayBeGiven) {
   const int port = free_port();
   expect_meets(2, [&](int rank) {
@@ -126,7 +126,7 @@ TEST(FromEnvironment, NoLauncherIsAWorldOfOne) {
 
 // -------------------------------------------------------------------------------------------------- killed and stopped
 
-// But for NCCL's, which come and go where the tests of GPUs run beside these.
+// Without NCCL's names, which change while tests of GPUs run at the same time.
 std::set<std::string> shared_memory_names() {
   std::set<std::string> names;
   for (const auto& entry : std::filesystem::directory_iterator("/dev/shm")) names.insert(entry.path().filename());
@@ -137,11 +137,11 @@ std::set<std::string> shared_memory_names() {
 struct Blow {
   int signal;
   std::chrono::nanoseconds deadline;
-  std::string first_hand;  // what a rank says that waited for the victim itself
-  Algorithm algorithm;     // of every other call
+  std::string first_hand;  // the words of a rank that waited for the victim itself
+  Algorithm algorithm;     // of every second call
 };
 
-// Calls without end, until a fault. Says how it ended: "code peer".
+// Calls until a fault, and returns it as "code peer".
 void work_until_a_fault(const Child& self, const UniqueId& id, int size, const Blow& blow) {
   Config config = cpu_config(blow.deadline);
   config.multicast = true;
@@ -157,7 +157,7 @@ void work_until_a_fault(const Child& self, const UniqueId& id, int size, const B
     }
   } catch (const Error& error) {
     self.say(fmt::format("[{} {} {}]", name(error.code()), error.fault().peer, name(error.fault().reported)));
-    // The dead stay dead, and at once.
+    // A failed communicator stays failed, and says so at once.
     for (int again = 0; again < 5; ++again) {
       const std::string message = error_of([&] { run_on_cpu_rank(communicator, prepared, self.rank()); });
       if (message.find(name(error.code())) == std::string::npos) throw std::runtime_error("then: " + message);
@@ -165,7 +165,7 @@ void work_until_a_fault(const Child& self, const UniqueId& id, int size, const B
   }
 }
 
-// Adds to `noticed` how long it took from the signal until the last of the others had said its error, in milliseconds.
+// Adds to `noticed` the milliseconds from the signal until the last other rank reported its error.
 void strike(const Blow& blow, int size, int victim, std::mt19937& random, std::vector<double>& noticed) {
   const std::set<std::string> before = shared_memory_names();
   const UniqueId id = UniqueId::create();
@@ -180,7 +180,7 @@ void strike(const Blow& blow, int size, int victim, std::mt19937& random, std::v
     ASSERT_TRUE(processes.wait_until_said(rank, "]")) << "rank " << rank << " goes on without rank " << victim;
   }
   noticed.push_back(std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count());
-  processes.signal(victim, SIGKILL);  // also ends one that is only stopped
+  processes.signal(victim, SIGKILL);  // also ends a rank that is only stopped
   const std::vector<Outcome> outcomes = processes.wait();
   const std::string direct = "[" + blow.first_hand + " " + std::to_string(victim) + " ";
   for (int rank = 0; rank < size; ++rank) {
@@ -190,7 +190,7 @@ void strike(const Blow& blow, int size, int victim, std::mt19937& random, std::v
     EXPECT_EQ(outcome.exit_code, 0);
     first_hand += outcome.said.find(direct) != std::string::npos;
     if (outcome.said.find(direct) == std::string::npos) {
-      // Of a rank that is only late others may wait that are waited for themselves.
+      // If the victim is only late, a rank may blame another rank that waits for the victim.
       const std::string whom = blow.signal == SIGKILL ? std::to_string(victim) + " " : "";
       expect_says(outcome.said, "[peer failed " + whom);
       expect_says(outcome.said, blow.first_hand + "]");
@@ -200,7 +200,7 @@ void strike(const Blow& blow, int size, int victim, std::mt19937& random, std::v
   EXPECT_EQ(shared_memory_names(), before);
 }
 
-// A figure for docs/reliability.md, which nothing is asserted of: the machine may be busy.
+// Prints a figure for docs/reliability.md. It is not checked, since the machine may be busy.
 void tell(std::vector<double> noticed) {
   if (noticed.empty()) return;
   std::ranges::sort(noticed);
@@ -210,7 +210,7 @@ void tell(std::vector<double> noticed) {
              noticed.size(), noticed.front(), noticed.back());
 }
 
-// No deadline at all: the others must see the death itself.
+// There is no deadline: the others must detect the death itself.
 TEST(KilledRanks, AreNamedByTheOthers) {
   std::mt19937 random(20);
   std::vector<double> noticed;
@@ -241,7 +241,7 @@ TEST(StoppedRanks, AreNamedAfterTheDeadline) {
   tell(noticed);
 }
 
-// A rank whose work is done may end; the others do not take that for a failure of theirs.
+// A rank that is done may end. The others do not take this for a failure.
 TEST(LeavingRanks, DoNotHarmTheOthers) {
   const UniqueId id = UniqueId::create();
   Processes processes(3, [&](const Child& self) {
@@ -249,10 +249,10 @@ TEST(LeavingRanks, DoNotHarmTheOthers) {
     const Group group = communicator.split(self.rank() == 2 ? -1 : 0);
     work(communicator, self.rank(), 3);
     if (self.rank() == 2) return;
-    ::usleep(300'000);  // by now rank 2 is gone
+    ::usleep(300'000);  // rank 2 has ended by now
     const Prepared prepared = prepare({.count = 100}, 2);
     for (int i = 0; i < 20; ++i) {
-      if (self.rank() == i % 2) ::usleep(5000);  // so that the other one looks around while it waits
+      if (self.rank() == i % 2) ::usleep(5000);  // the other rank waits long enough to check for dead peers
       run_on_cpu_rank(group, prepared, self.rank());
     }
   });

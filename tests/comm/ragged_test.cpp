@@ -1,5 +1,5 @@
-// Gathers and scatters with counts that the ranks read when the call runs: every kind of slot, every shape of counts,
-// one recording for all batches, and what does not fit.
+// Gathers and scatters with counts that ranks read while the call runs: every kind of slot, every shape of counts, one
+// recording for all batches, and counts that do not fit.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -40,7 +40,7 @@ TEST_P(Ragged, UpToEightTensorsOfAnyNumberOfBytes) {
   expect_right(GetParam(), small_slots(), moves);
 }
 
-// Whichever form: the same bits.
+// The equal and the ragged operation give the same bits.
 TEST_P(Ragged, CountsThatAreAlikeGiveWhatTheEqualFormGives) {
   const int ranks = GetParam();
   std::vector<Move> moves;
@@ -86,7 +86,7 @@ TEST_P(Ragged, EveryTypeWidthStrideAndAddress) {
   expect_right(ranks, small_slots(), moves);
 }
 
-// One rank's message flows many times around the slots while others have little or nothing.
+// One rank's message takes many rounds of the slots, while others have little or nothing.
 TEST_P(Ragged, OneBusyRankWithWideRows) {
   const int ranks = GetParam();
   std::vector<Move> moves;
@@ -104,8 +104,8 @@ TEST_P(Ragged, OneBusyRankWithWideRows) {
   expect_right(ranks, small_slots(), moves);
 }
 
-// One busy rank whose rows are few enough for lines, and go by way of all others; in turn with the two-shot all-reduce,
-// which has the same areas, and with calls that take no detour.
+// One busy rank's rows are few enough for lines, and go through all other ranks. The two-shot all-reduce, which shares
+// these areas, and calls without relays take turns with them.
 TEST(RaggedRelays, OneBusyRankInLines) {
   for (const int ranks : {4, 5, 8}) {
     std::vector<Move> moves;
@@ -143,7 +143,7 @@ TEST(RaggedRelays, OneBusyRankInLines) {
   }
 }
 
-// Hidden states and their scales are columns of one matrix, there and here, with a gap behind them.
+// Hidden states and their scales are columns of one matrix in input and output, with a gap behind them.
 TEST(RaggedColumns, OfOneMatrixLieSideBySide) {
   constexpr int ranks = 3;
   constexpr std::size_t wide = 40, narrow = 12, stride = 64, rows = 5;
@@ -176,7 +176,7 @@ TEST(RaggedColumns, OfOneMatrixLieSideBySide) {
   }
 }
 
-// The same of a single row, whose distance to the next one means nothing: counts and a row of its own lie in gaps.
+// A single row has no distance to the next one. So counts and an own row may lie in the gaps.
 TEST(RaggedColumns, ASingleRowMayLieInAGap) {
   expect_all_well(run_world(2, cpu_config(), [&](Communicator& communicator, int rank) {
     constexpr std::size_t width = 24, stride = 64;
@@ -202,7 +202,7 @@ INSTANTIATE_TEST_SUITE_P(Ranks, RaggedRecordings,
                          testing::Combine(testing::ValuesIn(world_sizes({1, 2, 3, 4, 8})),
                                           testing::Values(SlotKind::aligned, SlotKind::given)));
 
-// Capacities are each rank's own, and one recording serves all batches: counts and given slots are new in each.
+// Each rank has its own capacity. One recording serves all batches, with new counts and given slots in each.
 TEST_P(RaggedRecordings, OneForEveryBatch) {
   const auto [ranks, slot] = GetParam();
   expect_all_well(
@@ -219,7 +219,7 @@ TEST_P(RaggedRecordings, OneForEveryBatch) {
                                     ranks),
                          ranks, rank);
         };
-        // The capacity that this rank captures for: another one than its peers', and enough for the longest slots.
+        // This rank's capacity differs from its peers' and suffices for the longest slots.
         const std::vector<std::int32_t> most(static_cast<std::size_t>(ranks), 18 + 2 * rank);
         const RankMove gather = move(Kind::all_gather_v, most, 1), scatter = move(Kind::reduce_scatter_v, most, 2);
         HostMove gathering(gather), scattering(scatter), both(gather);
@@ -252,7 +252,7 @@ TEST_P(RaggedRecordings, OneForEveryBatch) {
       }));
 }
 
-// Whichever way the rows of a batch take: none, in one go, in chunks, by detours of two ranks.
+// A batch's rows may go in any way: none at all, at once, in chunks, by relays of two ranks.
 TEST(RaggedWays, OneRecordingForAll) {
   constexpr int ranks = 4;
   const std::vector<std::int32_t> busy{60, 0, 1, 2}, last_busy{0, 1, 0, 60}, alike(4, 12), none(4, 0), few{1, 0, 1, 1};
@@ -278,7 +278,7 @@ TEST(RaggedWays, OneRecordingForAll) {
   }
 }
 
-// What comes out of the exchange of counts goes into the gather, without the host looking at it.
+// The gather reads exchanged counts without the host's help.
 TEST_P(Ragged, CountsAreExchangedByTheRanksThemselves) {
   const int ranks = GetParam();
   expect_all_well(run_world(ranks, cpu_config(), [&](Communicator& communicator, int rank) {
@@ -301,8 +301,8 @@ TEST_P(Ragged, CountsAreExchangedByTheRanksThemselves) {
   }));
 }
 
-// A rank without rows of its own has everybody else's to receive, and one with a small shard a whole tensor to send:
-// its grid is what its peers' is.
+// A rank without rows receives everybody else's rows. A rank with a small shard sends a whole tensor. Their grids must
+// equal their peers'.
 TEST(RaggedGrids, FollowFromTheLargerOfWhatARankSendsAndReceives) {
   auto communicators = Communicator::local(1, cpu_config());
   const Communicator& communicator = communicators[0];
@@ -363,14 +363,14 @@ TEST(RaggedSequences, AThousandCallsWithRandomDelays) {
   }));
 }
 
-// --------------------------------------------------------------------------------------------------- what does not fit
+// ------------------------------------------------------------------------------------------- counts that do not fit
 
 class Misfits : public testing::TestWithParam<Misfit> {};
 INSTANTIATE_TEST_SUITE_P(Ragged, Misfits, testing::ValuesIn(misfits()),
                          [](const auto& info) { return std::string(info.param.name); });
 
-// An error on every rank, and nothing is written where it does not belong: in a call, and in a replay behind one that
-// found what fits.
+// Every rank gets an error, and nothing is written outside the outputs: in a call, and in a replay behind one that
+// succeeded.
 TEST_P(Misfits, EndTheCallEverywhereAndWriteNothing) {
   const Misfit& misfit = GetParam();
   for (const bool replayed : {false, true}) {

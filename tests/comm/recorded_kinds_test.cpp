@@ -1,5 +1,5 @@
-// Recordings of what is no all-reduce: replayed with changed data, between eager calls of the same kinds. (Ragged ones
-// are in ragged_test.cpp, exchanges in tests/moe.)
+// Recordings of operations other than all-reduce, replayed with changed data between eager calls of the same kinds.
+// (Ragged ones are in ragged_test.cpp, exchanges in tests/moe.)
 #include <gtest/gtest.h>
 
 #include <deque>
@@ -15,9 +15,9 @@
 namespace weft::test {
 namespace {
 
-constexpr std::uint32_t kChanges = 5;  // that a call's tensors go through in turn
+constexpr std::uint32_t kChanges = 5;  // contents that a call's tensors take in turn
 
-// A call whose tensors stay where they are, while what is in them changes. `What`: Move or Norm.
+// A call whose tensors keep their address while their contents change. `What`: Move or Norm.
 template <class What, class Host>
 class Changing {
  public:
@@ -39,7 +39,7 @@ class Changing {
   std::optional<Host> host_;
 };
 
-// One recording of all, one of the first alone, and eager calls, in an order that is the same on every rank.
+// Replays a recording of all calls, one of the first call, and eager calls, in an order that all ranks share.
 template <class Host, class What>
 void expect_replays(int ranks, const Config& config, const std::vector<What>& all) {
   expect_all_well(run_world(ranks, config, [&](Communicator& communicator, int) {
@@ -83,7 +83,7 @@ TEST_P(RecordedKinds, GathersAndScattersOfEqualParts) {
   expect_replays<HostMove>(GetParam(), cpu_config(), moves);
 }
 
-// More than the slots hold: several turns of each.
+// More data than the slots hold: each slot is used several times.
 TEST_P(RecordedKinds, LargeGathersAndScatters) {
   const std::vector<Move> moves = {
       {.kind = Kind::all_gather, .rows = 40, .widths = {60}, .seed = 1},
@@ -100,7 +100,7 @@ TEST_P(RecordedKinds, AllReducesWithNorm) {
   expect_replays<HostNorm>(GetParam(), cpu_config(), norms);
 }
 
-// Pieces of rows, and the norm of these.
+// Pieces of rows, followed by their norm.
 TEST_P(RecordedKinds, AllReducesWithNormOfRowsLongerThanTheBuffers) {
   const std::vector<Norm> norms = {
       {.tokens = 3, .hidden = 1000, .residual_in_place = true, .algorithm = Algorithm::two_shot, .seed = 1},

@@ -1,4 +1,4 @@
-// Recorded calls: replayed any number of times, with new data, mixed with eager calls, on memory that may have gone.
+// Recorded calls: replayed any number of times, with new data, between eager calls, and after their memory is gone.
 #include "weft/recording.hpp"
 
 #include <gtest/gtest.h>
@@ -23,8 +23,7 @@ using namespace std::chrono_literals;
 
 constexpr std::uint32_t kContents = 5;  // that a recorded call's tensors take in turn
 
-// Several pieces for the larger cases, and both banks within one recording.
-// A call whose tensors stay where they are, while what is in them changes.
+// A call whose tensors keep their address while their contents change.
 class Standing {
  public:
   Standing(const Case& c, const Group& group) : rank_(group.rank()) {
@@ -39,7 +38,7 @@ class Standing {
     all_reduce(group,
                arguments(contents_[0].call, tensors_->input.content().data(), tensors_->output.content().data()));
   }
-  // New input; an output that no call has written.
+  // Writes new input, and overwrites the output.
   void fill(std::size_t turn) {
     const Bytes& input = contents_[turn % kContents].inputs[static_cast<std::size_t>(rank_)];
     std::ranges::fill(tensors_->output.content(), std::byte{0x5a});
@@ -53,7 +52,7 @@ class Standing {
   std::unique_ptr<Tensors> tensors_;
 };
 
-// Calls on one group, recorded together.
+// Calls of one group that are recorded together.
 struct Plan {
   Plan(const Communicator& communicator, const Group& group, const std::vector<Case>& cases) {
     for (const Case& c : cases) calls.emplace_back(c, group);
@@ -70,6 +69,7 @@ struct Plan {
   std::optional<Recording> recording;
 };
 
+// The larger cases have several pieces, and one recording uses both banks.
 std::vector<Case> layer(std::uint32_t seed) {
   return {{.count = 64, .algorithm = Algorithm::one_shot, .fill = Fill::random, .seed = seed},
           {.count = 900, .algorithm = Algorithm::two_shot, .fill = Fill::special, .in_place = true, .seed = seed + 1},
@@ -84,7 +84,7 @@ INSTANTIATE_TEST_SUITE_P(Ranks, Recordings, testing::Values(1, 2, 3, 5));
 TEST_P(Recordings, AThousandReplaysWithNewData) {
   expect_all_well(run_world(GetParam(), small_pieces(), [](Communicator& communicator, int) {
     Plan plan(communicator, communicator, layer(3));
-    EXPECT_EQ(plan.recording->size(), 1u + 2u + 1u + 1u + 1u);  // 1,800 bytes are two pieces, chunks are none
+    EXPECT_EQ(plan.recording->size(), 1u + 2u + 1u + 1u + 1u);  // 1,800 bytes are two pieces, but chunks are not pieces
     for (int turn = 0; turn < repeated(1000); ++turn) plan.replay(static_cast<std::size_t>(turn));
   }));
 }
@@ -107,7 +107,7 @@ TEST_P(Recordings, TwoOfThemInterleaveWithEagerCalls) {
   expect_all_well(run_world(ranks, small_pieces(), [&](Communicator& communicator, int rank) {
     Plan first(communicator, communicator, layer(10));
     Plan second(communicator, communicator, {{.count = 129, .fill = Fill::random, .seed = 20}});
-    std::mt19937 random(5);  // the same turns on every rank
+    std::mt19937 random(5);  // the same choices on every rank
     for (int turn = 0; turn < repeated(600); ++turn) {
       const auto choice = random() % 3;
       if (choice == 0) first.replay(static_cast<std::size_t>(turn));
@@ -117,7 +117,7 @@ TEST_P(Recordings, TwoOfThemInterleaveWithEagerCalls) {
   }));
 }
 
-// The same three calls: one recording, a recording of each, none at all. Alignment differs, and with it the instance.
+// The same three calls: one recording, a recording of each, or none. Alignment differs, and with it the instance.
 TEST(Recording, RanksMayDivideTheirCallsDifferently) {
   constexpr int ranks = 3;
   expect_all_well(run_world(ranks, small_pieces(), [&](Communicator& communicator, int rank) {
@@ -180,7 +180,7 @@ TEST(Recording, ReplaysTakeTheEpochOfTheirTime) {
   }
 }
 
-// Were anything sent, the other rank's next call would find it.
+// If the capture sent anything, the other rank's next call would find it.
 TEST(Recording, CapturingRunsNothing) {
   expect_all_well(run_world(2, cpu_config(), [&](Communicator& communicator, int rank) {
     std::optional<Plan> plan;
@@ -237,8 +237,8 @@ void expect_released(const Recording& recording) {
   }
 }
 
-// Between release() and acquire(), too. The rank that replays learns of it, its next call works as if nothing had been,
-// and so do those of its peers.
+// A replay also fails between release() and acquire(). Only the replaying rank learns of it. The next calls of all
+// ranks work as usual.
 TEST(Recording, IsStaleWhenTheWindowHasMoved) {
   constexpr int ranks = 2;
   const Prepared eager = prepare({.count = 90, .seed = 9}, ranks);
@@ -253,7 +253,7 @@ TEST(Recording, IsStaleWhenTheWindowHasMoved) {
     communicator.acquire();
     EXPECT_FALSE(communicator.status().has_value());
     ASSERT_NE(window_of(communicator), before);
-    if (rank == 0) expect_released(*plan.recording);  // a rank's own affair: nothing is sent, nobody else learns of it
+    if (rank == 0) expect_released(*plan.recording);  // only this rank learns of it: nothing is sent
     run_on_cpu_rank(communicator, eager, rank);
     Plan anew(communicator, communicator, layer(70));
     anew.replay(2);
@@ -301,7 +301,7 @@ TEST(Recording, AReplayOfAnotherCallIsAMismatch) {
   }
 }
 
-// No deadline: a killed rank is seen. The dead stay dead, whichever recording is replayed.
+// No deadline: the death of a rank is detected. Every recording fails afterwards.
 TEST(Recording, AKilledRankIsNamedByReplays) {
   constexpr int size = 3, victim = 2;
   const UniqueId id = UniqueId::create();
@@ -332,8 +332,7 @@ TEST(Recording, AKilledRankIsNamedByReplays) {
   EXPECT_GE(first_hand, 1);
 }
 
-// ------------------------------------------------------------------------------------------------------ what is
-// refused
+// -------------------------------------------------------------------------------------------------------- rejections
 
 TEST(Recording, RejectsWhatCannotBeRecorded) {
   auto communicators = Communicator::local(1, cpu_config());
@@ -346,7 +345,7 @@ TEST(Recording, RejectsWhatCannotBeRecorded) {
   expect_says(capture([&] { all_reduce(others[0], {}); }), "not of the communicator");
   expect_says(capture([&] { all_reduce(communicator, {.count = 4}); }), "input: null");
   EXPECT_EQ(capture([] { throw std::runtime_error("mine"); }), "mine");
-  // None of these has left the thread capturing.
+  // After each rejection the thread no longer captures.
   run_on_cpu_rank(communicator, prepare({.count = 10}, 1), 0);
   EXPECT_EQ(Recording::capture(communicator, [] {}).size(), 0u);
   Recording::capture(communicator, [] {}).replay();

@@ -1,5 +1,5 @@
-// A call that one rank rejects: those that wait for it learn that at once. Where all ranks reject a call, nothing has
-// happened.
+// One rank rejects a call: the ranks that wait for it learn that at once. If all ranks reject a call, the communicator
+// works on.
 #include <gtest/gtest.h>
 
 #include <latch>
@@ -18,7 +18,7 @@ using namespace std::chrono_literals;
 
 const Launch no_grid{.blocks = 99};
 
-// A call of each kind, right or with a grid that cannot be.
+// A call of each kind, with a good or an impossible grid.
 struct CallKind {
   std::string name;
   std::function<void(const Group& group, const Launch& launch)> call;
@@ -50,7 +50,7 @@ std::vector<CallKind> kinds() {
   };
 }
 
-// Without a deadline: whoever is not told waits for ever.
+// There is no deadline: a rank that is not told waits for ever.
 TEST(Rejection, EndsThoseThatWaitForTheCallAndSaysWhy) {
   constexpr int ranks = 3, odd = 1;
   for (const CallKind& kind : kinds()) {
@@ -102,7 +102,7 @@ TEST(Rejection, ByAllRanksLeavesNoTrace) {
   }));
 }
 
-// Nobody waits for it, and whoever calls first does not wait for long.
+// No rank waits for the rejected call, and the next caller does not wait long.
 TEST(Rejection, OfACallThatNobodyMakesIsToldToTheFirstThatDoes) {
   auto communicators = Communicator::local(2, cpu_config(5s));
   const CallKind kind = kinds()[0];

@@ -1,4 +1,4 @@
-// Norms that a rank does not make, gives up, or makes twice at once.
+// A rank omits a norm, gives up, or makes two at once.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -14,7 +14,7 @@
 namespace weft::test {
 namespace {
 
-// One rank never comes: the others are told who, in time, by every algorithm, in one piece or in several.
+// One rank never comes. The others name it in time, with every algorithm, in one piece and in several.
 TEST(RmsNormFaults, AMissingRankIsNamed) {
   constexpr int ranks = 3, missing = 2;
   for (const auto& [algorithm, hidden] : {std::pair{Algorithm::one_shot, 256u},
@@ -69,7 +69,7 @@ TEST(RmsNormFaults, TwoThreadsInOneGroupAreFound) {
     std::latch ended(2);
     const auto endings = run_world(communicators, [&](Communicator& communicator, int rank) {
       if (rank == 1) {
-        ended.wait();  // so that the first call of rank 0 is still there when its second begins
+        ended.wait();  // the first call of rank 0 is still running when its second begins
         run_on_cpu_rank(communicator, norm);
         return;
       }

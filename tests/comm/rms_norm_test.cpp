@@ -1,5 +1,5 @@
-// All-reduces with residual and norm on CPU ranks: every shape and output, the unfused sequence, exact arithmetic, and
-// calls that cannot be.
+// All-reduces with residual and norm on CPU ranks: every shape and output, comparison with the unfused sequence and
+// with exact arithmetic, and bad calls.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -34,7 +34,7 @@ Config small_buffers() {
 
 class RmsNorm : public testing::TestWithParam<int> {
  protected:
-  // Whose ranks take turns on the processors of a small machine.
+  // Ranks of a large world take turns on the cores of a small machine.
   static bool large_world() { return GetParam() > 5; }
 };
 INSTANTIATE_TEST_SUITE_P(Ranks, RmsNorm, testing::ValuesIn(world_sizes({1, 2, 3, 4, 5, 8, 13})));
@@ -61,8 +61,8 @@ TEST_P(RmsNorm, RowsOfModels) {
   expect_right(GetParam(), small_buffers(), norms);
 }
 
-// Rows around every length up to which they go through the buffers whole, or in one piece fewer: the same memory
-// afterwards, byte for byte, as from a group whose buffers hold them all.
+// Rows around each length at which they go through the buffers whole, or in one piece fewer. The outputs equal, byte
+// for byte, those of a group whose buffers hold all rows.
 TEST_P(RmsNorm, BuffersSmallerThanARowDoNotShow) {
   const int ranks = GetParam();
   Config config = cpu_config();
@@ -91,7 +91,7 @@ TEST_P(RmsNorm, BuffersSmallerThanARowDoNotShow) {
   }));
 }
 
-// The same call as one, and as an all_reduce, an addition and a norm.
+// One fused call gives the bits of an all_reduce, an addition and a norm.
 TEST_P(RmsNorm, IsTheUnfusedSequence) {
   const int ranks = GetParam();
   for (std::uint32_t i = 0; i < 12; ++i) {
@@ -139,8 +139,8 @@ TEST_P(RmsNorm, IsTheUnfusedSequence) {
   }
 }
 
-// The reference itself, against arithmetic in double: the residual is exact to one rounding, the norm within two units.
-// What is cast is as close as e4m3 and its scale allow, and the scale is what its rule says of the largest number.
+// Checks the reference against arithmetic in double: the residual is exact to one rounding, the norm within two units.
+// Cast numbers are as close as e4m3 and its scale allow, and the scale follows its rule for the largest number.
 class RmsNormReference : public testing::TestWithParam<std::tuple<Fp8Scaling, ScaleType>> {};
 INSTANTIATE_TEST_SUITE_P(Scales, RmsNormReference,
                          testing::Combine(testing::Values(Fp8Scaling::fixed, Fp8Scaling::per_token,
@@ -187,7 +187,7 @@ TEST_P(RmsNormReference, IsCloseToExactArithmetic) {
           const double scale = scale_of_group(token * most.size() + group), least = most[group] / 448;
           if (scale_type == ScaleType::f32) {
             EXPECT_NEAR(scale, least, least * 1e-6);
-          } else {  // the smallest power of two that is enough
+          } else {  // the smallest sufficient power of two
             EXPECT_GE(scale, least * (1 - 1e-6));
             EXPECT_LT(scale / 2, least);
           }
@@ -212,7 +212,7 @@ TEST_P(RmsNormReference, IsCloseToExactArithmetic) {
   }
 }
 
-// Epochs wrap, all-reduces share the buffers, and every algorithm takes turns.
+// Epochs wrap, all-reduces share the buffers, and all algorithms take turns.
 TEST(RmsNormSequences, AThousandCallsBetweenAllReducesWithRandomDelays) {
   constexpr int ranks = 4;
   const std::vector<Norm> norms = mixed_norms(30, 77);
@@ -257,7 +257,7 @@ TEST(RmsNormArguments, MistakesAreRejectedByNameAndLeaveNoTrace) {
       try {
         all_reduce_rms_norm(communicator, rejected.args);
         ADD_FAILURE() << "not rejected: " << rejected.part;
-        return;  // the others would wait
+        return;  // the other ranks would wait
       } catch (const Error& error) {
         EXPECT_EQ(error.code(), Errc::invalid_argument) << error.what();
         expect_says(error.what(), rejected.part);
@@ -268,8 +268,8 @@ TEST(RmsNormArguments, MistakesAreRejectedByNameAndLeaveNoTrace) {
   }));
 }
 
-// One kernel where rows fit, and without rows; a row that is too long for the buffers of one algorithm goes through the
-// other's; and one that is too long for both takes as few pieces as may be, and a kernel that norms them all.
+// One kernel if rows fit, and without rows. A row too long for one algorithm's buffers goes through the other's. A row
+// too long for both takes as few pieces as possible, and one kernel that norms them all.
 TEST(RmsNormSequences, KernelsOfRowsLongerThanTheBuffers) {
   Config config = cpu_config();
   config.one_shot_bytes = 256;
@@ -291,7 +291,7 @@ TEST(RmsNormSequences, KernelsOfRowsLongerThanTheBuffers) {
   }));
 }
 
-// Whatever launches it has, a call without rows is one, and is compared.
+// A call without rows counts as a call and is compared, whatever rows its neighbours have.
 TEST(RmsNormSequences, NoRowsAreACall) {
   expect_right(3, smallest_buffers(),
                {{.tokens = 0, .hidden = 4096}, {.tokens = 1, .hidden = 4096}, {.tokens = 0, .hidden = 4096}});
@@ -327,7 +327,7 @@ TEST(RmsNormArguments, DifferentCallsAreFound) {
   }
 }
 
-// Of what a call does not use ranks may say different things.
+// Ranks may differ in arguments that the call does not use.
 TEST(RmsNormArguments, ScaleTypesOfNoScalesAreNotCompared) {
   for (const bool fp8 : {false, true}) {
     expect_all_well(run_world(2, cpu_config(), [&](Communicator& communicator, int rank) {
@@ -340,7 +340,7 @@ TEST(RmsNormArguments, ScaleTypesOfNoScalesAreNotCompared) {
   }
 }
 
-// Beyond 256 KiB two ranks do not send to themselves in one-shot, in which rows are then elsewhere.
+// Beyond 256 KiB two ranks do not send to themselves in one-shot: their own rows stay elsewhere.
 TEST(RmsNormSequences, TwoRanksOnBothSidesOfWhereTheyKeepTheirOwn) {
   Config config = cpu_config();
   config.one_shot_bytes = 1 << 20;

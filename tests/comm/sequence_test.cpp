@@ -1,4 +1,4 @@
-// Many calls one after the other: whatever a call leaves behind must suit any call after it.
+// Many calls one after the other: the state that a call leaves behind must suit any next call.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -14,13 +14,13 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// Cases in which nothing is like the case before.
+// Cases that differ from the case before in every way.
 std::vector<Case> mixed_cases(int count, std::uint32_t seed) {
   std::mt19937 random(seed);
   std::vector<Case> cases;
   for (int i = 0; i < count; ++i) {
     const auto pick = [&](auto n) { return random() % static_cast<std::uint32_t>(n); };
-    const bool whole = pick(2) == 0;  // nothing but whole, aligned packs
+    const bool whole = pick(2) == 0;  // only whole, aligned packs
     const std::size_t count = pick(4) == 0 ? pick(3000) : pick(60);
     cases.push_back({.count = whole ? count / 8 * 8 : count,
                      .type = kTypes[pick(4)],
@@ -62,7 +62,7 @@ TEST_P(Sequence, EverythingMixed) {
   }));
 }
 
-// Epochs that begin at nothing, and just before the sign and the whole word turn over.
+// First epochs: 0, and just before the sign bit changes and the word wraps.
 TEST_P(Sequence, FirstEpochs) {
   const int ranks = GetParam();
   const auto prepared = prepare_all(mixed_cases(24, 77), ranks);

@@ -1,5 +1,5 @@
-// Copies whose outputs lie in symmetric memory, on CPU ranks: the same bytes as elsewhere, whatever the ranks' inputs,
-// and nothing is written before its rank has asked for it.
+// Copies with outputs in symmetric memory, on CPU ranks. They give the same bytes as other copies for any inputs, and
+// no rank writes before the output's rank has asked for it.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -29,7 +29,7 @@ TEST_P(SymmetricGather, GivesTheBytesOfAnyOtherOutput) {
   }));
 }
 
-// The outputs of all calls begin at the same place, and a rank compares them when its peers are at the next call.
+// The outputs of all calls begin at the same place. A rank compares them while its peers are at the next call.
 TEST_P(SymmetricGather, NobodyWritesBeforeTheRankIsThere) {
   const int ranks = GetParam();
   const auto moves = symmetric_moves(ranks);
@@ -51,8 +51,8 @@ TEST_P(SymmetricGather, NobodyWritesBeforeTheRankIsThere) {
 class SymmetricRecordings : public testing::TestWithParam<int> {};
 INSTANTIATE_TEST_SUITE_P(Ranks, SymmetricRecordings, testing::Values(1, 2, 3, 4));
 
-// One recording for every batch, though ranks have captured different capacities; two of them in turn with eager calls,
-// all to the same place.
+// One recording serves every batch, though ranks have captured different capacities. Two recordings and eager calls
+// take turns, all with the same output.
 TEST_P(SymmetricRecordings, ServeEveryBatch) {
   const int ranks = GetParam();
   expect_all_well(run_world(ranks, small_slots(), [&](Communicator& communicator, int rank) {
@@ -92,7 +92,7 @@ TEST_P(SymmetricRecordings, ServeEveryBatch) {
   }));
 }
 
-// A rank with less room than its peers: they know by its poison, and nobody has written to it.
+// One rank has less room than its peers. They learn it by its poison, and none has written to it.
 TEST(SymmetricGatherCapacity, OfOneRankIsNotExceeded) {
   constexpr int ranks = 3, small = 1;
   constexpr std::size_t bytes = 65536;
@@ -119,7 +119,7 @@ TEST(SymmetricGatherCapacity, OfOneRankIsNotExceeded) {
     expect_fault(endings[index(rank)], {rank == small ? Errc::capacity : Errc::peer_failed}, "capacity");
 }
 
-// Groups share a memory, and have parts of it each.
+// Groups share a memory, and each has a part of it.
 TEST(SymmetricGatherGroups, GatherSideBySide) {
   constexpr int ranks = 6;
   expect_all_well(run_world(ranks, small_slots(), [&](Communicator& communicator, int rank) {
@@ -135,7 +135,7 @@ TEST(SymmetricGatherGroups, GatherSideBySide) {
   }));
 }
 
-// More ranks than a kernel's arguments have addresses of; a group whose members are not the first ranks of the world.
+// More ranks than a kernel's arguments have addresses for, and a group whose members are not the world's first ranks.
 TEST(SymmetricGatherGroups, OfMoreRanksThanArgumentsHold) {
   constexpr int ranks = 10;
   const std::vector<Move> together{{.kind = Kind::all_gather, .widths = {4096}, .fill = Fill::bits, .seed = 1},
@@ -154,7 +154,7 @@ TEST(SymmetricGatherGroups, OfMoreRanksThanArgumentsHold) {
   }));
 }
 
-// Counts that ranks do not share: nobody writes by counts that the receiver has not found.
+// Ranks pass different counts: none writes by counts that the receiver has not confirmed.
 TEST(SymmetricGatherMismatch, OtherCountsAreAnError) {
   constexpr int ranks = 2;
   constexpr std::size_t bytes = 65536;
@@ -180,7 +180,7 @@ TEST(SymmetricGatherMismatch, OtherCountsAreAnError) {
   for (const Ending& ending : endings) expect_fault(ending, {Errc::mismatch, Errc::peer_failed}, "counts");
 }
 
-// Where a rank's output lies elsewhere than its peers', nobody writes to it.
+// If a rank's output has another place than its peers' outputs, no rank writes to it.
 TEST(SymmetricGatherMismatch, OutputsAtDifferentPlacesAreAnError) {
   constexpr int ranks = 3;
   constexpr std::size_t bytes = 65536;
@@ -205,8 +205,8 @@ TEST(SymmetricGatherMismatch, OutputsAtDifferentPlacesAreAnError) {
   }
 }
 
-// Tensors of one call in two memories go the ordinary way. These are of different sizes, so that what lies in one is
-// not as far from a place in the other on every rank.
+// Tensors of one call in two memories take the ordinary way. The memories differ in size, so their distance differs
+// between ranks.
 TEST(SymmetricGatherMemories, OutputsOfACallLieInOne) {
   constexpr int ranks = 2;
   constexpr std::size_t bytes = 65536;

@@ -1,5 +1,5 @@
-// Symmetric memory: every rank reaches every other's part, in every life that it has, and what cannot be is rejected on
-// all ranks alike.
+// Symmetric memory: every rank reaches every other rank's part, in each of its lives. All ranks alike reject impossible
+// calls.
 #include "weft/symmetric.hpp"
 
 #include <gtest/gtest.h>
@@ -29,8 +29,8 @@ std::byte mark(int from, int to, int seed) {
   return static_cast<std::byte>(from * 31 + to * 7 + seed * 101 + 1);
 }
 
-// Every rank writes a share of every peer's part, of all memories; then each looks at its own. By relaxed accesses:
-// what orders them is the barrier's affair, and on CPU ranks that is fences, which ThreadSanitizer does not see.
+// Every rank writes a share of every peer's part of all memories, and then each checks its own. Accesses are relaxed:
+// the barrier orders them, by fences on CPU ranks, which ThreadSanitizer does not see.
 void write_to_all(Communicator& communicator, const std::vector<SymmetricMemory>& memories, int seed) {
   const int rank = communicator.rank(), size = communicator.size();
   const auto share = [&](const SymmetricMemory& memory, int from) {
@@ -65,7 +65,7 @@ const detail::CommunicatorState& state_of(const Communicator& communicator) {
   return communicator.world().state().communicator();
 }
 
-// What calls find: this very memory, with the addresses that peer() tells.
+// Calls find this memory, with the addresses that peer() gives.
 void expect_found(const Communicator& communicator, const SymmetricMemory& memory) {
   const detail::SymmetricState* const found =
       detail::symmetric_at(state_of(communicator), memory.data(), memory.bytes());
@@ -82,7 +82,7 @@ void expect_found(const Communicator& communicator, const SymmetricMemory& memor
   }
 }
 
-// Sizes on both sides of pages; the first ones leave some ranks no share.
+// Sizes around pages. The smallest leave some ranks without a share.
 void live(Communicator& communicator) {
   std::vector<SymmetricMemory> memories;
   for (const std::size_t bytes : {std::size_t{1}, std::size_t{3000}, std::size_t{4096}, std::size_t{100'001}}) {
@@ -119,7 +119,7 @@ TEST(SymmetricMemory, BetweenProcesses) {
   Processes processes(kSize, [&](const Child& self) {
     Communicator communicator = Communicator::from_id(id, self.rank(), kSize, small_slots());
     live(communicator);
-    // Peers' memory lies at another address in every process: what is written there, in one hop and in two.
+    // Peers' memory has another address in every process. Checks writes in one hop and in two.
     const auto memory = SymmetricMemory::allocate(communicator, kSymmetricBytes);
     const Group pair = communicator.split(self.rank() == 0 ? -1 : 0);
     for (int round = 0; round < 2; ++round) {
@@ -140,7 +140,7 @@ TEST(SymmetricMemory, BetweenProcesses) {
   }
 }
 
-// A tensor that sticks out at either end, lies in two memories, or in none that is there, is no symmetric one.
+// A tensor that sticks out at either end, spans two memories, or lies in none is not symmetric.
 TEST(SymmetricMemory, CallsFindWhatLiesInItAsAWhole) {
   expect_all_well(run_world(2, cpu_config(), [](Communicator& communicator, int) {
     const detail::CommunicatorState& state = state_of(communicator);
@@ -221,7 +221,7 @@ TEST(SymmetricMemory, RanksAgreeOnWhichOrNoneIsFreed) {
     expect_code([&] { gone.free(); }, Errc::released, freed);
     expect_code([&] { static_cast<void>(gone.data()); }, Errc::released, "the memory has been freed");
     expect_code([&] { static_cast<void>(gone.peer(0)); }, Errc::released, "the memory has been freed");
-    SymmetricMemory first = SymmetricMemory::allocate(communicator, 300);  // in the place of that one
+    SymmetricMemory first = SymmetricMemory::allocate(communicator, 300);  // at the place of the freed memory
     SymmetricMemory second = SymmetricMemory::allocate(communicator, 300);
     expect_code([&] { (rank == 2 ? gone : first).free(); }, Errc::released, freed + " (rank 2 frees number 0");
     expect_code([&] { (rank == 1 ? second : first).free(); }, Errc::invalid_argument,
@@ -237,7 +237,7 @@ TEST(SymmetricMemory, RanksAgreeOnWhichOrNoneIsFreed) {
   }));
 }
 
-// Of a size that nothing else has.
+// A size that no other mapping has.
 constexpr std::size_t kOddBytes = 37 * 4096 - 1000;
 constexpr std::size_t kOddPages = std::size_t{37} * 4096;
 
@@ -261,7 +261,7 @@ TEST(SymmetricMemory, IsCountedAndGivenBack) {
   }));
 }
 
-// The last handle keeps the communicator, and with it what peers may still write to.
+// The last handle keeps the communicator, and so the memory that peers may still write to.
 TEST(SymmetricMemory, GoesWithTheCommunicator) {
   std::vector<std::optional<SymmetricMemory>> kept(2);
   expect_all_well(run_world(2, cpu_config(), [&](Communicator& communicator, int rank) {
@@ -275,7 +275,7 @@ TEST(SymmetricMemory, GoesWithTheCommunicator) {
   EXPECT_EQ(mapped_windows(kOddPages), 0u);
 }
 
-// Whose windows have numbers of their own.
+// Exchanges have windows with numbers of their own.
 TEST(SymmetricMemory, LivesBesideExchanges) {
   expect_all_well(run_world(2, cpu_config(), [](Communicator& communicator, int) {
     const ExchangeArgs args{.tokens = 4, .hidden = 64, .experts = 2, .top_k = 1};
@@ -297,7 +297,7 @@ TEST(SymmetricMemory, LivesBesideExchanges) {
   }));
 }
 
-// Something else lies in its place, and the communicator's own window is where it was.
+// Another mapping takes the memory's place, and the communicator's own window stays.
 TEST(SymmetricMemory, RecordingsAreStaleWhenItHasMoved) {
   const WindowsStay stay;
   expect_all_well(run_world(2, cpu_config(), [](Communicator& communicator, int rank) {

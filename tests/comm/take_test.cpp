@@ -1,5 +1,5 @@
-// Rows taken out of all slots by one rank: every kind of slot and shard, behind the calls that make counts and slots,
-// and what does not fit.
+// One rank takes rows out of all slots: every kind of slot and shard, behind the calls that make counts and slots. Also
+// counts that do not fit.
 #include "support/take.hpp"
 
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@ TEST(TakenRows, EveryKindOfSlotShardAndRow) {
   for (const TakeCase& c : take_cases()) run_on_cpu_rank(communicators[0], c);
 }
 
-// What other ranks do does not matter: nobody waits, no epoch moves on, and other calls go on as before.
+// The call concerns no other rank: none waits, no epoch moves on, and other calls go on as before.
 TEST(TakenRows, ConcernTheirRankAlone) {
   expect_all_well(run_world(3, cpu_config(), [](Communicator& communicator, int rank) {
     const std::vector<TakeCase> cases = take_cases();
@@ -34,11 +34,11 @@ TEST(TakenRows, ConcernTheirRankAlone) {
 
 struct GroupLayout {
   int group_ranks;
-  bool padded;  // each group's slot has room for all that it may have, and it is the slot that is split
+  bool padded;  // slots have room for the largest number of tokens, and the slot is split
 };
 
-// Numbers of rows on each group → counts on every rank → all rows on every rank → a group's rows, or a rank's part of
-// them: one recording for every batch.
+// Row counts of each group, counts on every rank, all rows on every rank, then a group's rows or a rank's part.
+// One recording serves every batch.
 TEST(TakenRows, CountsGatherTakeInOneRecording) {
   constexpr int ranks = 6;
   constexpr std::size_t most = 12, width = 5;
@@ -85,7 +85,7 @@ TEST(TakenRows, CountsGatherTakeInOneRecording) {
         take(own, 1, 0);
         take(again, members, member);
       });
-      // Of token `token` of group `of`.
+      // The value of token `token` of group `of`.
       const auto value = [](std::size_t of, std::size_t token, std::size_t column) {
         return static_cast<float>(of * 1000 + token * 10 + column);
       };
@@ -96,7 +96,7 @@ TEST(TakenRows, CountsGatherTakeInOneRecording) {
           tokens.push_back(static_cast<std::int32_t>(batch == 0 ? 0 : random() % (most + 1)));
         const auto own_tokens = static_cast<std::size_t>(tokens[group]);
         mine = tokens[group];
-        // The part of the group's rows that is this rank's: by the rule, not by what the call has found.
+        // This rank's part of the group's rows, computed by the rule and not taken from the call.
         const std::size_t shared = layout.padded ? most : own_tokens;
         const std::size_t begin = member * (shared / members) + std::min(member, shared % members);
         const std::size_t length = shared / members + (member < shared % members ? 1 : 0);
@@ -119,7 +119,7 @@ TEST(TakenRows, CountsGatherTakeInOneRecording) {
   }
 }
 
-// Nothing is written, the rank says why, and its peers are told: what follows from such counts would be wrong.
+// Nothing is written, the rank gives the reason, and its peers are told: calls that use such counts would be wrong.
 TEST(TakenRows, WhatDoesNotFitEndsTheCommunicator) {
   for (const TakeMisfit& misfit : take_misfits()) {
     const auto endings = run_world(2, cpu_config(), [&](Communicator& communicator, int rank) {
@@ -132,7 +132,7 @@ TEST(TakenRows, WhatDoesNotFitEndsTheCommunicator) {
       const std::string error = error_of([&] { host.call(communicator); });
       host.check();
       expect_says(error, "capacity on rank 0: take_rows of 32 bytes, slot 1 of 3");
-      EXPECT_THROW(run_on_cpu_rank(communicator, TakeCase{.rows = {1}}), Error);  // it is over
+      EXPECT_THROW(run_on_cpu_rank(communicator, TakeCase{.rows = {1}}), Error);  // the communicator has failed
       communicator.check();
     });
     expect_fault(endings[0], {Errc::capacity}, misfit.name);

@@ -1,4 +1,4 @@
-// Calls of random sizes across every threshold of a table with many steps: each is served by its step, and results have
+// Calls of random sizes across every threshold of a table with many steps. Each size's step serves it, and results have
 // the same bits on both sides.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -28,7 +28,7 @@ Config with_steps(Config config, const std::vector<TuningStep>& steps, int ranks
 
 class Thresholds : public testing::TestWithParam<int> {
  protected:
-  // Five ranks take turns on the processors of a small machine.
+  // Five ranks take turns on the cores of a small machine.
   static std::size_t calls() { return static_cast<std::size_t>(repeated(GetParam() == 5 ? 400 : 1000)); }
 };
 INSTANTIATE_TEST_SUITE_P(Ranks, Thresholds, testing::ValuesIn(world_sizes({2, 3, 5})));
@@ -47,7 +47,7 @@ TEST_P(Thresholds, AllReducesOnBothSidesOfEach) {
   }
 }
 
-// One hop where the table says one-shot, else two.
+// One hop if the table says one-shot, else two.
 TEST_P(Thresholds, NormsOnBothSidesOfEach) {
   const int ranks = GetParam();
   const auto steps = random_steps(static_cast<std::uint32_t>(ranks) + 100, 20);

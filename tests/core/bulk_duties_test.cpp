@@ -1,4 +1,4 @@
-// What the blocks of a bulk all-reduce do (ops/all_reduce/bulk_all_reduce.hpp), for any number of blocks, slots and
+// The duties of a bulk all-reduce's blocks (ops/all_reduce/bulk_all_reduce.hpp), for any number of blocks, slots and
 // chunks.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -13,8 +13,8 @@ namespace {
 
 using Bulk = BulkAllReduce<Reduction<DataType::f32, ReduceOp::sum, Plain>, 0, false>;
 
-// Every chunk is moved by one block and reduced by one, in ascending order, and all chunks of a slot are moved by the
-// same block: who scatters knows by itself what it has gathered.
+// One block moves and one block reduces each chunk, in ascending order. One block moves all chunks of a slot, so the
+// block that scatters knows by itself which chunks it has gathered.
 void expect_all_served(std::uint32_t blocks, std::uint32_t slots, std::uint32_t chunks, bool apart) {
   SCOPED_TRACE(fmt::format("{} blocks, {} slots, {} chunks, apart {}", blocks, slots, chunks, apart));
   constexpr std::uint32_t kNobody = 0xffffffff;
@@ -37,7 +37,7 @@ void expect_all_served(std::uint32_t blocks, std::uint32_t slots, std::uint32_t 
         ASSERT_EQ(std::exchange(mover[chunk], block), kNobody);
         ASSERT_TRUE(of_slot[chunk % slots] == kNobody || of_slot[chunk % slots] == block);
         of_slot[chunk % slots] = block;
-        // What had the slot before is gathered in the turn in which this one is scattered.
+        // The slot's previous chunk is gathered in the turn that scatters this one.
         if (chunk >= slots) {
           ASSERT_EQ(Bulk::chunk_of(session, p, turn - p.depth).number, chunk - slots);
         }

@@ -1,4 +1,4 @@
-// The tests' own judges must find what they look for.
+// The tests' own checkers must find faults.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -65,7 +65,7 @@ TEST(Checkers, SpecialDataHoldWhatTheyPromise) {
     for (const std::uint32_t bits : {0u, f.sign_bit(), 1u, f.infinity(), f.infinity() + 1, all_ones}) {
       EXPECT_TRUE(has(prepared.inputs[0], bits)) << bits;
     }
-    // A word or a pack of the resting bits, aligned.
+    // An aligned word or pack of the resting bits.
     std::size_t packs = 0;
     for (std::size_t i = 0; i + 16 <= prepared.inputs[0].size(); i += 16) {
       packs += std::all_of(&prepared.inputs[0][i], &prepared.inputs[0][i] + 16,

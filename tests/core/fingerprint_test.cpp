@@ -33,7 +33,7 @@ TEST(Fingerprint, NeighboursAreFarApart) {
     seen.insert(of(static_cast<std::size_t>(i)));
     bits += std::popcount(of(static_cast<std::size_t>(i)) ^ of(static_cast<std::size_t>(i) + 1));
   }
-  EXPECT_EQ(seen.size(), static_cast<std::size_t>(calls));  // chance of one collision among these: 5 %, and fixed
+  EXPECT_EQ(seen.size(), static_cast<std::size_t>(calls));  // a collision has a chance of 5 %; input is fixed
   EXPECT_NEAR(static_cast<double>(bits) / calls, 16.0, 0.5);
   EXPECT_NE(of(0, 1), of(0, 2));
 }

@@ -1,4 +1,4 @@
-// Every call finds a kernel, the right one, among those that are loaded when a communicator is made.
+// Every call finds the right kernel among those that are loaded when a communicator is made.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -27,7 +27,7 @@ bool is_loaded(const Kernel* kernel) {
     return kernel >= family.data() && kernel < family.data() + family.size();
   });
 }
-// How many kernels of the family serve something.
+// Collects the family's kernels that serve a query.
 class Found {
  public:
   template <class Query>
@@ -140,7 +140,7 @@ TEST(Kernels, OfOneRank) {
   EXPECT_EQ(found.count(), 3u);
 }
 
-// A family that all_kernels() names twice, or not at all, is not loaded.
+// all_kernels() must name every family once, or its kernels are not loaded.
 TEST(Kernels, AreEachInOneFamily) {
   std::set<const void*> functions;
   std::size_t kernels = 0;

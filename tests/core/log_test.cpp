@@ -1,4 +1,4 @@
-// What an operator reads: levels by name, and a warning before a wait becomes an error.
+// The log for operators: levels by name, and a warning before a wait becomes an error.
 #include "base/log.hpp"
 
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// Everything that is logged while it lives.
+// Keeps everything that is logged during its lifetime.
 class Listener {
  public:
   Listener() { detail::logger().sinks().push_back(sink_); }
@@ -37,7 +37,7 @@ TEST(Log, KnowsItsLevelsByName) {
   for (const char* wrong : {"", "loud", "INFO ", "3"}) EXPECT_FALSE(detail::log_level(wrong).has_value()) << wrong;
 }
 
-// Which table serves a group is to be found where it is made.
+// The log of a group's creation names the group's table.
 TEST(Log, NamesTheTableOfEveryGroup) {
   auto& logger = detail::logger();
   const auto level = logger.level();
@@ -57,7 +57,7 @@ TEST(Log, NamesTheTableOfEveryGroup) {
   EXPECT_EQ(text.find("rank 1 is"), std::string::npos) << text;
 }
 
-// A tenth of the deadline is a warning that names the call and the rank; a call that is in time is none.
+// After a tenth of the deadline a warning names the call and the rank. A call in time causes none.
 TEST(Log, WarnsOfAWaitThatGoesOn) {
   constexpr int ranks = 2, late = 1;
   const Prepared prepared = prepare({.count = 100}, ranks);

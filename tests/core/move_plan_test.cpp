@@ -1,4 +1,4 @@
-// Grids of copies and reduce-scatters, where they go over to chunks, and who takes a detour.
+// Plans of copies and reduce-scatters: grids, the change to chunks, and relays.
 #include "ops/moves/move_plan.hpp"
 
 #include <gtest/gtest.h>
@@ -25,8 +25,8 @@ MoveQuery move_query(Device device, std::uint32_t size, std::uint64_t own, std::
           .max_blocks = 133};
 }
 
-// A detour is for one busy rank among three or more: it must spare the busiest link what it is worth, whatever others
-// have.
+// Relays serve one busy rank among three or more. They must save the busiest link at least `worth` bytes for any rows
+// of the others.
 TEST(MovePlans, DetoursAreForRanksThatHaveMostRows) {
   const auto detour = [](std::uint32_t ranks, std::uint64_t longest, std::uint64_t all, std::uint64_t slots = 8) {
     return takes_detour({.ranks = ranks, .slots = slots, .longest = longest, .worth = 1000}, [=] { return all; });
@@ -37,14 +37,15 @@ TEST(MovePlans, DetoursAreForRanksThatHaveMostRows) {
   EXPECT_FALSE(detour(4, 10'000, 10'000, 3));
   for (const std::uint32_t ranks : {3u, 4u, 8u, 72u}) {
     EXPECT_FALSE(detour(ranks, 10'000, std::uint64_t{10'000} * ranks)) << ranks;
-    // Its link carries the busy rank's rows once instead of once for each peer: exactly what it is worth is not enough.
+    // With relays its link carries the busy rank's rows once, not once per peer. A saving of exactly `worth` is not
+    // enough.
     const std::uint64_t longest = 1000 / (ranks - 2);
     EXPECT_FALSE(detour(ranks, longest, longest, 72)) << ranks;
     EXPECT_TRUE(detour(ranks, longest + 1, longest + 1, 72)) << ranks;
   }
   MoveQuery q = move_query(Device::cuda, 8, 8 << 20, 64 << 20);
   q.layout = make_layout(8, 1 << 16, 1 << 20, {.slots = 256, .packs = 1024});
-  EXPECT_FALSE(plan_move(q).detour);  // counts will say
+  EXPECT_FALSE(plan_move(q).detour);  // the counts will decide
   q.sent_bytes = 64 << 20;
   EXPECT_FALSE(plan_move(q).detour);
   q.sent_bytes = 8 << 20;
@@ -57,7 +58,7 @@ TEST(MovePlans, GridsOfMovesServeWhatARankReceivesAsWellAsWhatItSends) {
     for (const std::uint32_t size : {1u, 2u, 8u, 72u}) {
       for (std::uint64_t bytes = 1; bytes < std::uint64_t{1} << 30; bytes = bytes * 3 + 1) {
         const MovePlan both = plan_move(move_query(device, size, bytes, bytes * size));
-        // Nothing of its own, or no room for what is others': the other direction's threads are there all the same.
+        // A rank without rows, or without room for others' rows, has the other direction's threads all the same.
         ASSERT_TRUE(same(plan_move(move_query(device, size, 0, bytes * size)), both)) << bytes;
         ASSERT_TRUE(same(plan_move(move_query(device, size, bytes, 0)), both)) << bytes;
       }
@@ -65,7 +66,7 @@ TEST(MovePlans, GridsOfMovesServeWhatARankReceivesAsWellAsWhatItSends) {
   }
 }
 
-// Lines know nothing of blocks, symmetric outputs lose by crews, and a CPU thread is a block.
+// Lines do not depend on blocks, symmetric outputs are slower with crews, and a block on a CPU is one thread.
 TEST(MovePlans, CrewsOfMovesAreWholeWarpsOfBlocksThatMoveChunks) {
   const std::uint64_t flowing = std::uint64_t{1} << 30;
   for (const int threads : {0, 32, 96, 128, 256, 384, 512}) {
@@ -73,7 +74,7 @@ TEST(MovePlans, CrewsOfMovesAreWholeWarpsOfBlocksThatMoveChunks) {
     q.launch.threads = threads;
     const MovePlan plan = plan_move(q);
     EXPECT_EQ(plan.threads % (32 * plan.crews), 0) << threads;
-    EXPECT_LE(plan.crews, 15);  // barriers of a block beside __syncthreads()
+    EXPECT_LE(plan.crews, 15);  // hardware barriers of a block besides __syncthreads()
     EXPECT_EQ(plan.crews > 1, plan.threads % 128 == 0 && plan.threads > 128) << threads;
   }
   EXPECT_GT(plan_move(move_query(Device::cuda, 8, flowing, flowing * 8)).crews, 1);
@@ -94,7 +95,7 @@ TEST(MovePlans, GridsOfMovesFitOnTheGpuAndChangeNothingOnTheWire) {
         q.max_blocks = most;
         q.launch = launch;
         const MovePlan plan = plan_move(q);
-        ASSERT_EQ(plan.slot_packs, slot_packs);  // which every rank must choose alike, whatever it has room for
+        ASSERT_EQ(plan.slot_packs, slot_packs);  // all ranks must choose it alike, whatever room they have
         ASSERT_GE(plan.blocks, 2);
         ASSERT_LE(plan.blocks, std::max(most, launch.blocks));
         ASSERT_EQ(plan.threads % 32, 0);
@@ -107,7 +108,7 @@ TEST(MovePlans, GridsOfMovesFitOnTheGpuAndChangeNothingOnTheWire) {
           ASSERT_EQ(plan.threads, launch.threads);
           continue;
         }
-        // Threads enough for a unit each, or all that fit.
+        // A thread for each unit, or all threads that fit.
         const auto threads = static_cast<std::uint64_t>(plan.blocks - 1) * static_cast<std::uint64_t>(plan.threads);
         ASSERT_TRUE(threads * 48 >= bytes * 8 || plan.blocks == most) << bytes;
       }

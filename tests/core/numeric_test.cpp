@@ -58,11 +58,11 @@ void expect_rounded(std::uint32_t word) {
 }
 
 TEST(Numeric, RoundsToNearestEven) {
-  // Every value of both types, the ties between neighbours, and a hair to either side of them.
+  // Every value of both types, the ties between neighbours, and the numbers next to these.
   for (std::uint32_t bits = 0; bits < 0x10000; ++bits) {
     const auto at = bits_of_f32(f16_to_f32(static_cast<std::uint16_t>(bits)));
     const auto next = bits_of_f32(f16_to_f32(static_cast<std::uint16_t>(bits + 1)));
-    const std::uint32_t tie = at + (next - at) / 2;  // halfway in bits is halfway in value inside of a binade
+    const std::uint32_t tie = at + (next - at) / 2;  // halfway in bits is halfway in value within a binade
     for (const std::uint32_t word : {bits << 16, (bits << 16) + 0x7fff, (bits << 16) + 0x8000, (bits << 16) + 0x8001,
                                      at, at + 1, at - 1, tie, tie + 1, tie - 1}) {
       expect_rounded(word);

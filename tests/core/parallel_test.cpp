@@ -1,4 +1,4 @@
-// The group algebra of data-parallel attention: the tables that engines go by.
+// The group algebra of data-parallel attention: the tables that engines use.
 #include "weft/parallel.hpp"
 
 #include <gtest/gtest.h>
@@ -100,7 +100,7 @@ TEST(ParallelLayout, WhatDoesNotDivideIsRejectedByName) {
   expect_says(error({.tp = 8, .moe_dense_tp = 5}), "ParallelLayout::moe_dense_tp: 5");
 }
 
-// Before check() was called, too: nothing divides by zero or counts ranks that there are not.
+// check() need not be called first: no function divides by zero or counts absent ranks.
 TEST(ParallelLayout, EveryQuestionIsChecked) {
   const ParallelLayout none{.tp = 8, .dp = 0, .ep = 0, .moe_dense_tp = 3}, good{.tp = 8, .dp = 4, .ep = 2};
   expect_says(error_of([&] { static_cast<void>(none.attn_tp()); }), "ParallelLayout::dp: 0");
@@ -128,7 +128,7 @@ std::vector<std::size_t> sizes(std::size_t rows, int parts, Split split) {
   std::size_t next = 0;
   for (int part = 0; part < parts; ++part) {
     const RowRange range = shard_of(rows, parts, part, split);
-    EXPECT_EQ(range.begin, next);  // without gaps, in order
+    EXPECT_EQ(range.begin, next);  // no gaps, in order
     next = range.end;
     all.push_back(range.size());
   }
@@ -164,7 +164,7 @@ TEST(Slots, AreAsLongAsTheirKindSays) {
   expect_says(error_of([] { slot_rows_of(5, SlotKind::max, 4); }), "rows: 5 is not at most 4");
 }
 
-// Of docs/dp_attention.md.
+// The example of docs/dp_attention.md.
 const std::vector<std::int32_t> kTokens{5, 2, 0, 3};
 
 TEST(Slots, LieBehindEachOther) {
@@ -182,7 +182,7 @@ TEST(Slots, LieBehindEachOther) {
     expect_says(error_of([&] { slots_of(negative, kind); }), "rows: -1 is not 0 or more");
 }
 
-// Of shards: a rank's slot has its pads behind it.
+// Slots of shards: a rank's slot has its padding at the end.
 TEST(Slots, OfShardsAreThePictureOfTheDocument) {
   using Slots = std::vector<RowRange>;
   const std::vector<std::int32_t> shards = shard_counts({.tp = 8, .dp = 4}, kTokens, Split::balanced);
@@ -208,7 +208,7 @@ TEST(Shards, CountsOfGroupsBecomeCountsOfRanks) {
   EXPECT_EQ(shard_counts(fours, Counts{5, 2}, Split::ceil), (Counts{2, 2, 1, 0, 1, 1, 0, 0}));
   EXPECT_EQ(shard_counts(alone, kTokens, Split::ceil), kTokens);
   EXPECT_EQ(shard_counts(one, Counts{6}, Split::balanced), (Counts{2, 2, 1, 1}));
-  // A slot of six: three rows each, of which tokens are the first ones.
+  // A slot of six rows: each of its two ranks has three, and tokens fill the first ones.
   for (const Split split : {Split::balanced, Split::ceil})
     EXPECT_EQ(shard_counts(pairs, kTokens, split, 6), (Counts{3, 2, 2, 0, 0, 0, 3, 0}));
   expect_says(error_of([&] { shard_counts(pairs, kTokens, Split::balanced, 4); }), "rows: 5 is not at most 4");
@@ -218,7 +218,7 @@ TEST(Shards, CountsOfGroupsBecomeCountsOfRanks) {
   expect_says(error_of([&] { shard_counts({.tp = 4, .dp = 0}, kTokens, Split::ceil); }), "ParallelLayout::dp: 0");
 }
 
-// What an engine makes of a batch: slots that neither the rows nor a common length explain.
+// The slots of an engine's batch: neither the rows nor a common length determine them.
 TEST(Slots, OfLengthsThatTheCallerGives) {
   using Counts = std::vector<std::int32_t>;
   EXPECT_EQ(slots_of(kTokens, Counts{6, 2, 1, 7}), (std::vector<RowRange>{{0, 6}, {6, 8}, {8, 9}, {9, 16}}));
@@ -228,7 +228,7 @@ TEST(Slots, OfLengthsThatTheCallerGives) {
   expect_says(error_of([] { slots_of(kTokens, Counts{6, 2, -1, 7}); }), "rows: -1 is not 0 or more");
 }
 
-// Every group's slot is split by itself, and the shards' own slots lie side by side as the groups' do.
+// Every group's slot is split by itself, and the shards' slots follow each other as the groups' do.
 TEST(Shards, OfSlotsOfTheGroupsOwnLengths) {
   using Counts = std::vector<std::int32_t>;
   const ParallelLayout fours{.tp = 8, .dp = 2};
@@ -242,7 +242,7 @@ TEST(Shards, OfSlotsOfTheGroupsOwnLengths) {
     for (std::size_t group = 0; group < 2; ++group) {
       EXPECT_EQ(of_ranks[4 * group].begin, of_groups[group].begin);
       EXPECT_EQ(of_ranks[4 * group + 3].end, of_groups[group].end);
-      std::size_t before = of_groups[group].begin;  // where tokens end: behind them there are pads alone
+      std::size_t before = of_groups[group].begin;  // the end of tokens: only padding follows
       for (std::size_t part = 4 * group; part < 4 * group + 4; ++part) {
         if (rows[part] == 0) continue;
         EXPECT_EQ(of_ranks[part].begin, before);

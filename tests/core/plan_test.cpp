@@ -1,4 +1,4 @@
-// Plans and layouts: pure functions that all ranks must compute alike.
+// Plans and layouts: pure functions with the same result on all ranks.
 #include "ops/all_reduce/all_reduce_plan.hpp"
 #include "ops/norm/norm_plan.hpp"
 #include "tuning/tuning.hpp"
@@ -66,8 +66,8 @@ PlanQuery query(Device device, std::uint32_t size, DataType type, std::size_t co
           .count = count};
 }
 
-// All blocks of a launch wait for peers, so all of them must be on the GPU at once; and a block that has no row to norm
-// has at least 128 packs to send, and is one of 32 at most.
+// All blocks of a launch wait for peers, so all must be on the GPU at the same time. There may be more blocks than
+// rows, up to 32, if each has at least 128 packs to send.
 TEST(Plan, BlocksOfNormsFitOnTheGpu) {
   const auto expect_fits = [](std::uint64_t rows, std::uint64_t row_packs, int max_blocks, int threads) {
     SCOPED_TRACE(fmt::format("{} blocks, {} rows of {} packs, {} threads", max_blocks, rows, row_packs, threads));
@@ -95,8 +95,8 @@ TEST(Plan, BlocksOfNormsFitOnTheGpu) {
   }
 }
 
-// The instances have registers for so many threads, and no launch of more succeeds; a row has a thread for each of its
-// packs where that is possible, and else its threads have as many.
+// An instance has registers for so many threads, and larger launches fail. A row has one thread per pack if possible.
+// Otherwise its threads have equal numbers of packs.
 TEST(Plan, ThreadsOfNormsFitTheirInstances) {
   const auto expect_threads = [](Algorithm algorithm, std::uint32_t size, DataType type, int most) {
     for (const std::uint64_t row_packs : {1u, 33u, 257u, 512u, 513u, 896u, 1024u, 1025u, 8192u}) {
@@ -124,7 +124,7 @@ TEST(Plan, ThreadsOfNormsFitTheirInstances) {
   expect_threads(Algorithm::two_shot, 8, DataType::bf16, 1024);
 }
 
-// A row goes through the buffers whole where it can, and else in as few pieces as may be, none of which is too long.
+// A row goes through the buffers whole if it fits, else in as few pieces as possible, none of them too long.
 TEST(Plan, PiecesOfNormsFitTheBuffers) {
   for (const Algorithm algorithm : {Algorithm::one_shot, Algorithm::two_shot}) {
     for (const std::uint32_t size : {1u, 2u, 3u, 8u}) {
@@ -172,7 +172,7 @@ TEST(Plan, PiecesFitTheSlots) {
             if (plan.algorithm == Algorithm::two_shot) {
               ASSERT_LE((packs + size - 1) / size, q.layout.two_shot_packs);
             }
-            ASSERT_TRUE(plan.piece >= count || plan.piece % per_pack == 0);  // a later piece begins where a pack does
+            ASSERT_TRUE(plan.piece >= count || plan.piece % per_pack == 0);  // a later piece begins at a pack
           }
         }
       }
@@ -237,7 +237,7 @@ TEST(Plan, BulkBlocksThatMakeAllHopsDivideTheSlotsAndOthersAreTwoOrMore) {
           ASSERT_GE(plan.blocks, 2);
           ASSERT_LE(plan.blocks, blocks);
           ASSERT_EQ(plan.threads % (32 * plan.crews), 0);
-          ASSERT_LE(plan.crews, 15);  // barriers of a block beside __syncthreads()
+          ASSERT_LE(plan.crews, 15);  // hardware barriers of a block besides __syncthreads()
           if (plan.apart) {
             ASSERT_GE(teams, 2u);
             ASSERT_EQ(device, Device::cuda);
@@ -252,8 +252,8 @@ TEST(Plan, BulkBlocksThatMakeAllHopsDivideTheSlotsAndOthersAreTwoOrMore) {
   EXPECT_GT(with_crews, 0);
 }
 
-// Large messages go in bulk where the table says so, and the rank with the fewest blocks has enough for crews: also
-// behind a split, which leaves a quarter of the GPU's.
+// Large messages take bulk if the table says so and the rank with the fewest blocks has enough for crews. This also
+// holds after a split, which leaves a quarter of the GPU's blocks.
 TEST(Plan, BulkServesRanksWithFewBlocks) {
   const TuningStep steps[] = {{.up_to = 1 << 20, .algorithm = Algorithm::two_shot}, {.algorithm = Algorithm::bulk}};
   PlanQuery q = query(Device::cuda, 4, DataType::bf16, std::size_t{32} << 20);
@@ -271,7 +271,7 @@ TEST(Plan, BulkServesRanksWithFewBlocks) {
   }
 }
 
-// What crosses the wire must not depend on what only one rank knows.
+// The bytes on the wire must not depend on facts that only one rank knows.
 TEST(Plan, GridsChangeNeitherAlgorithmNorPieces) {
   int bulk = 0;
   for (std::size_t count = 0; count < 40'000'000; count = count * 2 + 1) {
@@ -288,7 +288,7 @@ TEST(Plan, GridsChangeNeitherAlgorithmNorPieces) {
   EXPECT_GT(bulk, 0);
 }
 
-// Two ranks send rows to themselves as long as time counts more than bytes.
+// Two ranks send rows to themselves while latency matters more than bytes.
 TEST(Plan, TwoRanksKeepTheirOwnRowsOfLongNorms) {
   const auto keeps_own = [](std::uint32_t size, std::uint64_t rows) {
     return plan_norm({.device = Device::cuda,
@@ -305,7 +305,7 @@ TEST(Plan, TwoRanksKeepTheirOwnRowsOfLongNorms) {
   EXPECT_FALSE(keeps_own(3, 33));
 }
 
-// A norm's table is its group's, as an all-reduce's is.
+// A norm uses its group's table, like an all-reduce.
 TEST(Plan, NormsGoByTheGroupsTable) {
   const TuningStep steps[] = {{.up_to = 1023, .algorithm = Algorithm::two_shot},
                               {.up_to = 4096, .algorithm = Algorithm::one_shot},
@@ -325,7 +325,7 @@ TEST(Plan, NormsGoByTheGroupsTable) {
     EXPECT_EQ(planned(device, 16, steps), Algorithm::one_shot);
     EXPECT_EQ(planned(device, 64, steps), Algorithm::one_shot);
     EXPECT_EQ(planned(device, 65, steps), Algorithm::two_shot);
-    // Without one: the shipped table for four.
+    // Without a table of its own: the shipped table for four ranks.
     const std::uint64_t last = (device == Device::cpu ? 2048 : 160 * 1024) / 64;
     EXPECT_EQ(planned(device, last, {}), Algorithm::one_shot);
     EXPECT_EQ(planned(device, last + 1, {}), Algorithm::two_shot);

@@ -78,7 +78,7 @@ TYPED_TEST(TensorOf, ReachesPastTwoToThe31And32) {
   constexpr std::uint32_t n = TypeParam::elements;
   constexpr std::uint64_t bytes = std::uint64_t{3} << 32, one = 1;
   const test::Sparse memory(bytes);
-  for (const std::size_t shift : {std::size_t{0}, sizeof(Storage)}) {  // both the wide and the narrow path
+  for (const std::size_t shift : {std::size_t{0}, sizeof(Storage)}) {  // takes the wide and the narrow path
     const std::uint64_t count = (bytes - shift) / sizeof(Storage) - 1;
     const Tensor<Storage, n> tensor(memory.data() + shift, count);
     for (const std::uint64_t byte :

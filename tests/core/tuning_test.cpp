@@ -1,4 +1,4 @@
-// Tuning tables: what is shipped, what a file may say, and which table serves whom.
+// Tuning tables: the shipped ones, the format of files, and the choice of a table.
 #include "tuning/tuning.hpp"
 
 #include <gtest/gtest.h>
@@ -25,7 +25,7 @@ Algorithm planned(Device device, std::uint32_t size, DataType type, std::size_t 
       .algorithm;
 }
 
-// The last message that each algorithm serves, by ranks.
+// The largest message of each algorithm, by ranks.
 TEST(Tuning, ShippedTablesAreWhatWasMeasured) {
   const std::pair<std::uint32_t, std::size_t> one_shot[] = {{2, 6 * MiB},   {3, 256 * KiB}, {4, 160 * KiB},
                                                             {5, 128 * KiB}, {6, 128 * KiB}, {7, 128 * KiB},
@@ -60,7 +60,7 @@ TEST(Tuning, BulkNeedsSlotsAndBlocks) {
   EXPECT_EQ(plan_all_reduce(query).algorithm, Algorithm::two_shot);
   query.layout = make_layout(4, 1 << 16, 1 << 20, {.slots = 256, .packs = 64});
   EXPECT_EQ(plan_all_reduce(query).algorithm, Algorithm::bulk);
-  query.max_blocks = 16;  // a matter of this rank alone, as which the choice is not
+  query.max_blocks = 16;  // only this rank has few blocks, so the choice stays
   EXPECT_EQ(plan_all_reduce(query).algorithm, Algorithm::bulk);
   query.least_max_blocks = 16;
   EXPECT_EQ(plan_all_reduce(query).algorithm, Algorithm::two_shot);
@@ -83,13 +83,12 @@ TEST(Tuning, AStepsGridIsTakenAsFarAsItGoes) {
   EXPECT_EQ(plan.algorithm, Algorithm::two_shot);
   EXPECT_EQ(plan.blocks, 9);
   EXPECT_EQ(plan.threads, 96);
-  query.launch = {.blocks = 5, .threads = 64};  // the caller's goes first
+  query.launch = {.blocks = 5, .threads = 64};  // the caller's launch overrides the table's
   plan = plan_all_reduce(query);
   EXPECT_EQ(plan.blocks, 5);
   EXPECT_EQ(plan.threads, 64);
   query.launch = {};
-  query.wish =
-      Algorithm::two_shot;  // who names it has the grid that the size gives, which weft tune compares with others
+  query.wish = Algorithm::two_shot;  // an explicit algorithm has the grid by size, which weft tune compares with others
   plan = plan_all_reduce(query);
   EXPECT_EQ(plan.blocks, 2);
   EXPECT_EQ(plan.threads, 64);
@@ -99,14 +98,14 @@ TEST(Tuning, AStepsGridIsTakenAsFarAsItGoes) {
   EXPECT_EQ(plan.blocks, 133);
   EXPECT_EQ(plan.threads, 1024);
   const std::size_t piece = plan.piece;
-  query.whole = false;  // another instance, which takes fewer threads; the wire is the same
+  query.whole = false;  // another instance, with fewer threads; the wire is the same
   query.max_blocks = 20;
   plan = plan_all_reduce(query);
   EXPECT_EQ(plan.threads, 512);
   EXPECT_EQ(plan.blocks, 20);
   EXPECT_EQ(plan.algorithm, Algorithm::two_shot);
   EXPECT_EQ(plan.piece, piece);
-  query.wish = Algorithm::one_shot;  // not what the step is for
+  query.wish = Algorithm::one_shot;  // not the algorithm of the step
   EXPECT_EQ(plan_all_reduce(query).threads, 256);
   query.count = 64;
   EXPECT_EQ(plan_all_reduce(query).threads, 64);
@@ -134,7 +133,7 @@ TEST(Tuning, TheNearestTableServesAndSaysSo) {
   };
   EXPECT_EQ(reason("NVIDIA H200", 4), "NVIDIA H200, 4 ranks (measured)");
   EXPECT_EQ(reason("NVIDIA B200", 4), "NVIDIA B200, 4 ranks (measured)");
-  // The number of ranks before the model, and rather too many than too few.
+  // The number of ranks matters more than the model. A table for more ranks is preferred to one for fewer.
   EXPECT_EQ(reason("NVIDIA B200", 2), "NVIDIA H200, 2 ranks (measured), as there is no table for NVIDIA B200, 2 ranks");
   EXPECT_EQ(reason("NVIDIA H200", 3), "NVIDIA H200, 4 ranks (measured), as there is no table for NVIDIA H200, 3 ranks");
   EXPECT_EQ(reason("NVIDIA H200", 72),
@@ -164,7 +163,7 @@ TEST(Tuning, ErrorsNameFileKeyValueAndRange) {
   };
   EXPECT_EQ(error("\"two-shot\"", "\"ring\""),
             "my.json: tables[0].steps[0].algorithm: \"ring\" is not one of one-shot, two-shot, bulk");
-  // What only a caller may choose.
+  // Only a caller may choose these.
   for (const std::string name : {"nccl", "multimem-one-shot", "multimem-two-shot"}) {
     EXPECT_EQ(error("\"two-shot\"", "\"" + name + "\""),
               "my.json: tables[0].steps[0].algorithm: \"" + name + "\" is not one of one-shot, two-shot, bulk");
@@ -198,7 +197,7 @@ TEST(Tuning, ErrorsNameFileKeyValueAndRange) {
 // ------------------------------------------------------------------------------------------------- communicators
 
 std::string file_with(const std::vector<TuningTable>& tables) {
-  // Of this test's own: others may run at the same time.
+  // Each test has its own file, since others may run at the same time.
   const std::string file =
       testing::TempDir() + testing::UnitTest::GetInstance()->current_test_info()->name() + ".tuning.json";
   std::ofstream(file) << to_json(tables);
@@ -229,7 +228,7 @@ TEST(Tuning, RanksUseRankZerosFile) {
   test::expect_all_well(endings);
 }
 
-// What the other ranks name is not even read.
+// The files that other ranks name are not read.
 TEST(Tuning, OtherRanksFilesDoNotCount) {
   const std::string file = file_with(
       {{.processor = "CPU", .ranks = 2, .origin = "measured", .steps = {{.algorithm = Algorithm::two_shot}}}});
@@ -244,7 +243,7 @@ TEST(Tuning, OtherRanksFilesDoNotCount) {
     EXPECT_EQ(error, "");
 }
 
-// Not the number of ranks that the file is for: the shipped table for any number is nearer.
+// The file is for another number of ranks: the shipped table for any number is nearer.
 TEST(Tuning, AFileForOtherRanksIsNotUsed) {
   Config config = test::cpu_config();
   config.tuning_file = file_with(
@@ -262,7 +261,7 @@ TEST(Tuning, ABadFileEndsCreationOnEveryRank) {
                     "/nonexistent/tuning.json: cannot be read");
 }
 
-// What a JSON library says, or does, of such files is none of the caller's matter.
+// Faults in a JSON library must not reach the caller.
 TEST(Tuning, FilesThatNestTooDeepAndNumbersThatAreTooLargeAreNoTables) {
   const std::string head = R"({"schema": "weft-tuning-1", "tables": [], )", deep(400'000, '[');
   const std::pair<std::string, std::string> cases[] = {

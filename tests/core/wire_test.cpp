@@ -1,5 +1,5 @@
-// Wire formats: what is sent never looks like memory at rest, memory at rest or half a pack never looks like data, and
-// the payload comes out as the format promises.
+// Wire formats. A sent pack never looks like memory at rest. Memory at rest or half a pack never looks like data. The
+// payload arrives as the format promises.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -27,7 +27,7 @@ void for_all_packs(Body&& body) {
   }
 }
 
-// Each atomic unit of `pack` alone in memory that rests: all that a reader may see of an unfinished store.
+// Puts each atomic unit of `pack` alone into memory at rest: a reader may see this of an unfinished store.
 template <class Wire, int atomic_bytes>
 void expect_no_part_arrives(const Pack& pack, std::uint32_t epoch) {
   constexpr int units = 16 / atomic_bytes;
@@ -38,7 +38,7 @@ void expect_no_part_arrives(const Pack& pack, std::uint32_t epoch) {
   }
 }
 
-// The same words but for NaNs, which may become other NaNs.
+// Compares words, except that a NaN may become another NaN.
 void expect_same_numbers(DataType type, const Pack& a, const Pack& b) {
   const auto bytes_a = std::as_bytes(std::span(&a, 1)), bytes_b = std::as_bytes(std::span(&b, 1));
   const test::Format format = test::format_of(type);
@@ -72,7 +72,7 @@ TEST(Sentinel, CarriesEveryNumber) {
   check_sentinel<DataType::f32, 16>();
 }
 
-// Words are not renewed: one that no call has touched for billions of calls must not be taken for a new one.
+// Words are not reset: a word that no call has touched for billions of calls must not look new.
 TEST(Signal, OldWordsAreOldHoweverEpochsWrap) {
   for (const std::uint32_t epoch : {0u, 1u, 0x7fffffffu, 0x80000000u, 0xfffffffeu, 0xffffffffu}) {
     const std::uint64_t wanted = signal_word(epoch, 7);
@@ -94,7 +94,7 @@ TEST(Line, CarriesEveryBitAndKnowsItsEpoch) {
         const Pack wire = Line::encode<8>({{a, b, 0, 0}}, epoch);
         ASSERT_TRUE(Line::arrived<8>(wire, epoch));
         ASSERT_FALSE(Line::arrived<8>(wire, epoch + 1));
-        ASSERT_FALSE(Line::arrived<8>(wire, epoch - 2));  // the bank's call before
+        ASSERT_FALSE(Line::arrived<8>(wire, epoch - 2));  // the call before on this bank
         expect_no_part_arrives<Line, 8>(wire, epoch);
         ASSERT_EQ(Line::decode(wire).word[0], a);
         ASSERT_EQ(Line::decode(wire).word[1], b);

@@ -1,4 +1,4 @@
-// Which ranks may use each other's memory, by what links their GPUs.
+// The ranks that may use each other's memory, by the links of their GPUs.
 #include "fabric/links.hpp"
 
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 namespace weft::detail {
 namespace {
 
-// A row of letters for each rank: n(vlink), p(cie), u(nknown), a(part).
+// One row of letters per rank: n(vlink), p(cie), u(nknown), a(part).
 LinkDomains domains(const std::vector<std::string>& rows) {
   LinkTable table;
   for (const std::string& row : rows) {
@@ -19,7 +19,7 @@ LinkDomains domains(const std::vector<std::string>& rows) {
   return LinkDomains(table);
 }
 
-// The same letters: x where a rank may reach a peer.
+// One row of letters per rank: x if the rank may reach a peer.
 std::vector<std::string> reach(const LinkDomains& found, int size) {
   std::vector<std::string> rows;
   for (int rank = 0; rank < size; ++rank) {
@@ -49,7 +49,7 @@ TEST(Links, BridgesOfTwoMakeTwoDomains) {
   EXPECT_EQ(found.problem(), "ranks 0 and 2 are linked by PCIe, not NVLink");
 }
 
-// A rank that reached both would take a group of all three for one that kernels serve, and the two would not.
+// A rank that reached both would assume that kernels serve the group of three, and the other two would not.
 TEST(Links, ARankBetweenTwoReachesNeither) {
   const LinkDomains found = domains({"nnp", "nnn", "pnn"});
   EXPECT_EQ(reach(found, 3), (LinkTable{"x..", ".x.", "..x"}));
@@ -70,7 +70,7 @@ TEST(Links, WhatNobodyKnowsIsNoNvlink) {
             "nothing says whether NVLink links ranks 0 and 1, as neither process sees the other's GPU");
 }
 
-// NCCL offers memory of another host over NVLink alone.
+// NCCL offers memory of another host only over NVLink.
 TEST(Links, OtherHostsAreReachedWhereNcclOffersThem) {
   const LinkDomains found = domains({"nnaa", "nnaa", "aann", "aann"});
   EXPECT_EQ(reach(found, 4), (LinkTable{"xxxx", "xxxx", "xxxx", "xxxx"}));

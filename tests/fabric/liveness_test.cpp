@@ -1,4 +1,4 @@
-// Dead processes are seen without their help.
+// Dead processes are detected without their help.
 #include "fabric/liveness.hpp"
 
 #include <gtest/gtest.h>
@@ -23,11 +23,11 @@ using test::Processes;
 class Death : public testing::TestWithParam<int> {};
 INSTANTIATE_TEST_SUITE_P(Signals, Death, testing::Values(SIGKILL, SIGTERM, SIGSEGV));
 
-// The test reaps nobody before all is over, so the dead stay zombies meanwhile.
+// The test reaps no child before the end, so dead processes stay zombies.
 TEST_P(Death, IsSeenByAllOthers) {
   const UniqueId id = UniqueId::create();
   Processes processes(4, [&](const Child& self) {
-    ::signal(SIGSEGV, SIG_DFL);  // sanitizers handle it
+    ::signal(SIGSEGV, SIG_DFL);  // sanitizers install a handler
     const auto bootstrap = make_id_bootstrap(id, self.rank(), 4, long_deadline);
     const Liveness liveness = Liveness::create(*bootstrap);
     if (liveness.dead_peer()) throw std::runtime_error("a living peer is said to be dead");
@@ -38,7 +38,7 @@ TEST_P(Death, IsSeenByAllOthers) {
     for (int look = 0; look < 100'000 && !(dead = liveness.dead_peer()); ++look) ::usleep(100);
     if (!dead) throw std::runtime_error("nobody is said to be dead");
     self.say(" dead: " + std::to_string(*dead));
-    ::pause();  // nobody else leaves before all have seen the first death
+    ::pause();  // no other rank leaves before all have seen the first death
   });
   for (int rank = 0; rank < 4; ++rank) ASSERT_TRUE(processes.wait_until_said(rank, "ready"));
   processes.signal(2, GetParam());
@@ -57,7 +57,7 @@ TEST(Liveness, ThreadsOfOneProcessAreNeverDead) {
   test::expect_no_errors(errors);
 }
 
-// A world in which rank 1 says that it runs elsewhere.
+// A world in which rank 1 claims to run elsewhere.
 class Elsewhere final : public Bootstrap {
  public:
   Elsewhere(Bootstrap& real, void (*move)(ProcessIdentity&)) : real_(real), move_(move) {}
@@ -65,7 +65,7 @@ class Elsewhere final : public Bootstrap {
   int size() const override { return real_.size(); }
   std::chrono::nanoseconds deadline() const override { return real_.deadline(); }
   std::string address() const override { return real_.address(); }
-  // Every first thing that ranks exchange to find out where they are begins with the identity of the process.
+  // Ranks find out where they are by exchanges that begin with the process's identity.
   std::vector<Bytes> all_gather(std::string_view what, std::span<const std::byte> mine) override {
     Bytes sent(mine.begin(), mine.end());
     if (rank() == 1 && sent.size() >= sizeof(ProcessIdentity)) {
@@ -100,7 +100,7 @@ void move_to_network(ProcessIdentity& identity) {
   ++identity.network_namespace, ++identity.pid;
 }
 
-// There a pid would mean another process.
+// A pid of another host or namespace would mean another process here.
 TEST(Liveness, WatchesNobodyWhosePidMeansNothing) {
   const std::pair<void (*)(ProcessIdentity&), std::string> cases[] = {
       {move_to_host, "on another host"}, {move_to_pid_namespace, "in another PID namespace"}};

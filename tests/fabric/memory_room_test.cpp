@@ -1,4 +1,4 @@
-// What machine and control groups leave for CPU ranks, and windows that are more than that.
+// The memory that machine and control groups leave for CPU ranks, and windows that exceed it.
 #include "fabric/memory_room.hpp"
 
 #include <gtest/gtest.h>
@@ -22,7 +22,7 @@ using test::index;
 using test::long_deadline;
 using test::run_ranks;
 
-// A folder with files as the kernel would have them.
+// A folder with copies of the kernel's files.
 class MemoryRooms : public testing::Test {
  protected:
   MemoryRooms() : folder_(testing::TempDir() + "weft-memory-" + std::to_string(::getpid())) {}
@@ -33,7 +33,7 @@ class MemoryRooms : public testing::Test {
     std::filesystem::create_directories(file.parent_path());
     std::ofstream(file) << text;
   }
-  // The process is in `group` of a tree, as of version 1 or 2, which begins at `root`.
+  // Puts the process into `group` of a tree of version 1 or 2 that begins at `root`.
   void mount(bool second, const std::string& group, const std::string& root = "/") const {
     write("groups", (second ? "0::" : "7:cpu:/elsewhere\n5:hugetlb,memory:") + group + "\n");
     write("mounts", "20 1 0:1 / /proc rw shared:1 - proc proc rw\n34 28 0:29 " + root + " " + folder_ +
@@ -72,7 +72,7 @@ TEST_F(MemoryRooms, OfTheFirstVersion) {
   write("tree/job/memory.usage_in_bytes", "700\n");
   write("tree/job/memory.stat", "inactive_file 1\ntotal_inactive_file 100\ntotal_active_file 0\n");
   EXPECT_EQ(room(), 400u);
-  write("tree/job/memory.usage_in_bytes", "1200\n");  // as it may be for a moment
+  write("tree/job/memory.usage_in_bytes", "1200\n");  // the use may exceed the limit for a moment
   EXPECT_EQ(room(), 0u);
 }
 
@@ -90,7 +90,7 @@ TEST_F(MemoryRooms, AreTheLeastOfAllGroupsAbove) {
   expect_says(least->text, "/tree has a limit of 450 bytes, of which 400 are in use");
 }
 
-// A container sees its own group as the root, or paths that lead nowhere here.
+// A container sees its own group as the root, or paths that do not exist here.
 TEST_F(MemoryRooms, OfAContainer) {
   for (const std::string group : {"/pod/box", "/pod/box/part", "/../other"}) {
     mount(true, group, "/pod/box");
@@ -107,7 +107,7 @@ TEST_F(MemoryRooms, AreUnknownWithoutFiles) {
   EXPECT_FALSE(group_room(files()));
 }
 
-// All ranks of a group, and of the machine, count.
+// All ranks of a group, and of the machine, share the room.
 TEST_F(MemoryRooms, AreSharedByRanks) {
   write("meminfo", "MemAvailable: 3 kB\n");
   mount(true, "/job");
@@ -136,7 +136,7 @@ TEST(MemoryBeyondTheMachine, IsRejectedBeforeItIsTouched) {
   }));
 }
 
-// A file of that size is forbidden as well, so that nothing fills the machine should the check be gone.
+// A file of that size is forbidden as well, so that a missing check cannot fill the machine.
 TEST(MemoryBeyondTheMachine, IsRejectedAtCreation) {
   test::Processes process(1, [](const test::Child&) {
     ::signal(SIGXFSZ, SIG_IGN);

@@ -40,7 +40,7 @@ std::size_t entries(const char* folder) {
   return static_cast<std::size_t>(std::distance(std::filesystem::directory_iterator(folder), {}));
 }
 
-// Every rank writes into every window, at its end and at its beginning, and all see it.
+// Every rank writes at both ends of every window, and all ranks see it.
 void exchange(Bootstrap& bootstrap, const SharedMemoryWindow& window) {
   const int rank = bootstrap.rank(), size = bootstrap.size();
   const std::size_t end = window.bytes_per_rank() - index(size);
@@ -73,11 +73,11 @@ TEST_P(Windows, OfThreads) {
     bootstraps[index(rank)]->barrier("used");
   });
   expect_no_errors(errors);
-  // One address per byte, or race detectors would be blind.
+  // Each byte has one address, or race detectors would miss races.
   EXPECT_EQ(std::set<std::byte*>(first.begin(), first.end()).size(), 1u);
 }
 
-// Whether the memory is a file that somebody has to unlink, which a process that is killed does not.
+// Whether the memory is a file with a name. A killed process would not unlink it.
 bool has_a_name(const std::byte* memory) {
   const auto address = reinterpret_cast<std::uintptr_t>(memory);
   std::ifstream maps("/proc/self/maps");
@@ -121,7 +121,7 @@ TEST(Window, TwoAtATimeAreApart) {
   expect_no_errors(errors);
 }
 
-// More than the machine has memory for: only pages that are written count.
+// More than the machine's memory: only written pages count.
 TEST(Window, SparseWithOffsetsPast4GiB) {
   const std::size_t size = std::size_t{8} << 30, far = (std::size_t{1} << 32) + 123'456;
   const UniqueId id = UniqueId::create();
@@ -140,10 +140,10 @@ TEST(Window, SparseWithOffsetsPast4GiB) {
   for (const Outcome& outcome : processes.wait()) EXPECT_EQ(outcome.exit_code, 0) << outcome.error;
 }
 
-// The signal that ends a process which touches a byte of a world of two.
+// The signal that ends a process when it touches a byte of a world of two.
 int signal_of_touching(std::ptrdiff_t offset_from_rank, int rank) {
   Processes process(1, [&](const Child&) {
-    ::signal(SIGSEGV, SIG_DFL);  // sanitizers handle it
+    ::signal(SIGSEGV, SIG_DFL);  // sanitizers install a handler
     auto bootstraps = make_thread_bootstraps(2, long_deadline);
     SharedMemoryWindow windows[2];
     for (const std::string& error :
@@ -165,7 +165,7 @@ TEST(Window, NeighboursFault) {
   EXPECT_EQ(signal_of_touching(page, 1), SIGSEGV);
 }
 
-// Unmapped pages would fault as well, until something else is mapped there.
+// Unmapped pages would also fault, until another mapping takes them.
 TEST(Window, GuardsAreReserved) {
   auto bootstraps = make_thread_bootstraps(1, long_deadline);
   const SharedMemoryWindow window = SharedMemoryWindow::create(*bootstraps[0], page_size());
@@ -197,7 +197,7 @@ TEST(Window, MovesAndEndsOnce) {
   EXPECT_EQ(other.size(), 0);
 }
 
-// Everything that a communicator on CPUs opens, a hundred times.
+// Opens everything that a communicator on CPUs opens, a hundred times.
 TEST(Window, NoDescriptorAndNoMappingIsLeft) {
   const auto cycle = [] {
     auto bootstraps = make_thread_bootstraps(3, long_deadline);

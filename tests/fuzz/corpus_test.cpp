@@ -1,5 +1,5 @@
-// Every file of the corpus again, in the compiler's and the sanitizers' builds that all tests have: what a fuzzer has
-// found stays mended.
+// Repeats every file of the corpus in the compiler's and the sanitizers' builds of all tests: bugs that a fuzzer found
+// stay fixed.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -13,7 +13,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Of the checkout that this was built from, or of the one that an executable built elsewhere runs in.
+// The corpus of the source tree of this build, or of the current folder if the executable was built elsewhere.
 fs::path corpus() {
   return fs::exists(WEFT_CORPUS) ? fs::path(WEFT_CORPUS) : fs::path("tests/fuzz/corpus");
 }

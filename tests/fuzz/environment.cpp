@@ -1,4 +1,4 @@
-// Lines of NAME=value.
+// Input: lines of NAME=value.
 #include "rendezvous/environment.hpp"
 
 #include <map>

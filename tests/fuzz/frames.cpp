@@ -1,4 +1,4 @@
-// The first byte says who gets the others, and in which form.
+// The first byte chooses the receiver of the other bytes, and their form.
 #include <sys/socket.h>
 
 #include <memory>
@@ -25,8 +25,8 @@ void errors_allowed(Body&& body) {
   }
 }
 
-// A meeting of two, in which the other one says `data` and hangs up: as raw bytes, or in frames that are none but for
-// their kind, text and body.
+// A meeting of two whose other end sends `data` and hangs up. The data are raw bytes, or frames whose kind, text and
+// body are arbitrary.
 void meet(int rank, bool raw, Bytes data) {
   auto [own, other] = socket_pair();
   std::vector<Connection> peers(rank == 0 ? 2 : 1);
@@ -50,7 +50,7 @@ void meet(int rank, bool raw, Bytes data) {
   errors_allowed([&] { bootstrap.barrier("letters"); });
 }
 
-// Somebody who has proved nothing yet.
+// A stranger that has proved nothing yet.
 void knock(Bytes data) {
   auto [own, other] = socket_pair();
   static_cast<void>(::send(other.get(), data.data(), data.size(), MSG_NOSIGNAL) >= 0);

@@ -1,4 +1,4 @@
-// all_reduce on GPU ranks: what the CPU tests ask, asked of kernels. Worlds with more ranks than GPUs share them.
+// all_reduce on GPU ranks: the CPU tests' checks for kernels. Worlds with more ranks than GPUs share them.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -21,8 +21,8 @@ using detail::check_cuda;
 class GpuAllReduce : public testing::TestWithParam<int> {};
 INSTANTIATE_TEST_SUITE_P(Ranks, GpuAllReduce, testing::Values(1, 2, 3, 4, 8));
 
-// What an algorithm of a world of small_gpu_pieces() moves at once, in elements: a message of a kernel, or a chunk of
-// every shard.
+// Elements that an algorithm moves at once in a world of small_gpu_pieces(): a message of a kernel, or a chunk of every
+// shard.
 std::size_t piece_of(Algorithm algorithm, DataType type, int ranks) {
   const std::size_t pack = detail::payload_bytes(type) / size_of(type), size = static_cast<std::size_t>(ranks);
   const detail::RegionLayout layout = detail::make_layout(static_cast<std::uint32_t>(ranks), 1024, 2048);
@@ -50,7 +50,7 @@ TEST_P(GpuAllReduce, CountsAroundPacksShardsAndPieces) {
   expect_right(world, cases);
 }
 
-// Worlds that no power of two divides, and one with more ranks than a kernel's argument has room for.
+// Worlds with sizes that are no power of two, and one with more ranks than a kernel's argument holds.
 class GpuOddWorlds : public testing::TestWithParam<int> {};
 INSTANTIATE_TEST_SUITE_P(Ranks, GpuOddWorlds, testing::Values(5, 6, 7, 9));
 
@@ -111,7 +111,7 @@ TEST_P(GpuAllReduce, PointersOfEveryAlignment) {
   expect_right(lasting_gpu_world(GetParam()), cases);
 }
 
-// Grids and alignments are each rank's own affair.
+// Each rank chooses its own grid and alignment.
 TEST_P(GpuAllReduce, RanksWithDifferentGridsAndAlignments) {
   GpuWorld& world = lasting_gpu_world(GetParam());
   std::vector<Case> cases;
@@ -130,15 +130,15 @@ TEST_P(GpuAllReduce, RanksWithDifferentGridsAndAlignments) {
   }));
 }
 
-// More chunks than a group has slots. Of the blocks of some ranks, or of their crews, some move and others reduce,
-// those of other ranks do both.
+// More chunks than a group has slots. On some ranks some blocks or crews move and others reduce. On other ranks each
+// does both.
 class GpuBulk : public testing::TestWithParam<int> {};
 INSTANTIATE_TEST_SUITE_P(Ranks, GpuBulk, testing::Values(2, 3, 4, 8));
 TEST_P(GpuBulk, FewBlocksAndAll) {
   const int ranks = GetParam();
   constexpr std::size_t kCount = 160 * 16 * 1024;  // 40 chunks of each shard
   GpuWorld world = make_gpu_world(ranks, gpu_config());
-  const int most = 66 / ((ranks + gpu_count() - 1) / gpu_count());  // of a group's call, whose rank shares its GPU
+  const int most = 66 / ((ranks + gpu_count() - 1) / gpu_count());  // of a group's call; a GPU's ranks share them
   const Launch launches[][2] = {{{.blocks = std::min(most, 17)}, {.blocks = 3}},
                                 {{.blocks = 4, .threads = 128}, {.blocks = 2, .threads = 96}},  // one block, all duties
                                 {{.blocks = 6, .threads = 96}, {.blocks = most, .threads = most > 64 ? 0 : 256}}};
@@ -178,7 +178,7 @@ TEST_P(GpuAllReduce, GroupsSideBySideAndInTurnsWithTheWorld) {
   }));
 }
 
-// The same calls on CPU ranks: the same bits.
+// The same calls on CPU ranks have the same bits.
 TEST_P(GpuAllReduce, HasTheBitsOfTheCpu) {
   const int ranks = GetParam();
   GpuWorld& world = lasting_gpu_world(ranks);
@@ -240,7 +240,7 @@ TEST(GpuLargeMessages, MoreThanTwoToThe32Elements) {
   constexpr std::size_t count = (std::size_t{1} << 32) + 12345;
   GpuWorld& world = lasting_gpu_world(ranks);
   std::vector<std::uint16_t*> data(ranks);
-  for (std::size_t rank = 0; rank < ranks; ++rank) {  // taken beforehand: see GpuRank
+  for (std::size_t rank = 0; rank < ranks; ++rank) {  // allocated beforehand: see GpuRank
     world.gpus[rank]->use();
     check_cuda(cudaMalloc(&data[rank], count * sizeof(std::uint16_t)), "cudaMalloc");
   }
@@ -255,7 +255,7 @@ TEST(GpuLargeMessages, MoreThanTwoToThe32Elements) {
   for (std::size_t rank = 0; rank < ranks; ++rank) {
     GpuRank& gpu = *world.gpus[rank];
     EXPECT_EQ(wrong_sums(gpu, data[rank], count, ranks), 0u);
-    // The judge has teeth: one element changed is one element wrong.
+    // Checks the checker: one changed element is one wrong element.
     check_cuda(cudaMemsetAsync(data[rank] + count - 1, 0x42, sizeof(std::uint16_t), gpu.stream()), "cudaMemsetAsync");
     EXPECT_EQ(wrong_sums(gpu, data[rank], count, ranks), 1u);
     check_cuda(cudaFree(data[rank]), "cudaFree");
@@ -264,8 +264,8 @@ TEST(GpuLargeMessages, MoreThanTwoToThe32Elements) {
 
 constexpr Algorithm kOfTheSwitch[] = {Algorithm::multimem_one_shot, Algorithm::multimem_two_shot};
 
-// Why this machine is not asked for a multicast object; empty where it is. That a GPU supports them is not enough: one
-// may put the host's GPUs, which others share, out of service, so whoever runs the tests has to allow it.
+// The reason why this machine makes no multicast object, or an empty text. A GPU that supports them is not enough: one
+// may put the host's GPUs, which others share, out of service. So the user must allow it.
 std::string why_no_multicast() {
   const auto variable_is = [](const char* variable, std::string_view value) {
     const char* const set = std::getenv(variable);
@@ -278,7 +278,7 @@ std::string why_no_multicast() {
   return known.ends_with("nothing is known against it") ? "" : "no NVLink multicast: " + known;
 }
 
-// The switch's sums, of integers that are exact in any order, around packs and pieces.
+// The switch's sums are right around packs and pieces. Integers are exact in any order.
 TEST(GpuMultimem, SumsOfTheSwitchAreRight) {
   const std::string why_not = why_no_multicast();
   if (!why_not.empty()) GTEST_SKIP() << why_not;
@@ -299,8 +299,8 @@ TEST(GpuMultimem, SumsOfTheSwitchAreRight) {
   expect_right(world, cases);
 }
 
-// Nobody gets a multicast object who has not asked for one: the call is rejected, with the reason, before a kernel
-// reads where none is.
+// A multicast object needs the Config's consent. Without it the call is rejected with the reason, before a kernel reads
+// the missing memory.
 TEST(GpuMultimem, NeedsConfigMulticast) {
   constexpr int world_size = 2;
   GpuWorld& world = lasting_gpu_world(world_size);

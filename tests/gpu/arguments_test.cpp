@@ -1,5 +1,5 @@
-// Calls that cannot be, on GPU ranks: those of the CPU tests, and memory and streams of the wrong device. Each is
-// rejected with the argument's name before anything is sent, so that the communicator works on.
+// Impossible calls on GPU ranks: those of the CPU tests, and memory and streams of the wrong device. Each is rejected
+// with the argument's name before anything is sent, and the communicator works on.
 #include <gtest/gtest.h>
 
 #include "gpu/support/gpu_move.hpp"
@@ -12,7 +12,7 @@ namespace {
 
 constexpr int kRanks = 3;
 
-// False when the call went through: then the others would wait for this rank.
+// False if the call succeeded: then the other ranks would wait for this one.
 bool expect_rejected(const std::string& part, const std::function<void()>& call) {
   try {
     call();
@@ -22,11 +22,11 @@ bool expect_rejected(const std::string& part, const std::function<void()>& call)
     EXPECT_EQ(error.code(), Errc::invalid_argument) << error.what();
     expect_says(error.what(), part);
   }
-  EXPECT_EQ(cudaGetLastError(), cudaSuccess) << part;  // the host program's error state is left alone
+  EXPECT_EQ(cudaGetLastError(), cudaSuccess) << part;  // the host program's error state is unchanged
   return true;
 }
 
-// What only GPU ranks can get wrong. `other`: memory and stream of another rank, which may share the GPU.
+// Faults that only GPU ranks can make. `other`: memory and stream of another rank, which may share the GPU.
 std::vector<RejectedAllReduce> of_the_wrong_place(std::byte* memory, std::byte* other, const GpuRank& mine,
                                                   const GpuRank& theirs) {
   static std::byte pageable[8192];
@@ -47,8 +47,8 @@ std::vector<RejectedAllReduce> of_the_wrong_place(std::byte* memory, std::byte* 
       const std::string host = "is host memory that the GPU cannot reach";
       add(host, [&](auto& a) { a.input = pageable; });
       add("output: ", [&](auto& a) { a.output = pageable + 4096; });
-      // As many where ranks share a GPU: a rank that has rejected more calls than another says that it made another
-      // one. A wrong stream is told to nobody.
+      // The number of calls is the same if ranks share a GPU. A rank with more rejections than another would report a
+      // different call. A wrong stream is not reported to peers.
       const bool apart = mine.device() != theirs.device();
       const std::string of_other = apart ? "is memory of GPU " + std::to_string(theirs.device()) : host;
       add(of_other, [&](auto& a) { a.input = apart ? other : pageable; });
@@ -73,7 +73,7 @@ TEST(GpuArguments, AHundredMistakesAreRejectedByNameAndLeaveNoTrace) {
     for (RejectedAllReduce& one : of_the_wrong_place(memory[mine], memory[next], gpu, *world.gpus[next])) {
       all.push_back(std::move(one));
     }
-    // As many calls that are good on every rank.
+    // Good calls on every rank, the same number each.
     constexpr std::size_t rounds = 8;
     for (std::size_t round = 0; round < rounds; ++round) {
       for (std::size_t i = all.size() * round / rounds; i < all.size() * (round + 1) / rounds; ++i) {
@@ -92,7 +92,7 @@ TEST(GpuArguments, AGpuThatDoesNotExist) {
   EXPECT_EQ(cudaGetLastError(), cudaSuccess);
 }
 
-// CUDA refuses to launch into a capture that has been spoiled: the error says what this rank had called before.
+// CUDA refuses to launch into an invalidated capture. The error lists this rank's earlier calls.
 TEST(GpuArguments, ALaunchThatFailsHasTheHistory) {
   GpuWorld world = make_gpu_world(1, gpu_config());
   expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int) {
@@ -104,7 +104,7 @@ TEST(GpuArguments, ALaunchThatFailsHasTheHistory) {
     all_reduce(communicator, args);
     gpu.synchronize();
     ASSERT_EQ(cudaStreamBeginCapture(gpu.stream(), cudaStreamCaptureModeThreadLocal), cudaSuccess);
-    EXPECT_NE(cudaStreamSynchronize(gpu.stream()), cudaSuccess);  // not allowed there
+    EXPECT_NE(cudaStreamSynchronize(gpu.stream()), cudaSuccess);  // a capture forbids it
     static_cast<void>(cudaGetLastError());
     const std::string said = error_of([&] { all_reduce(communicator, args); });
     cudaGraph_t graph = nullptr;
@@ -117,7 +117,8 @@ TEST(GpuArguments, ALaunchThatFailsHasTheHistory) {
   }));
 }
 
-// No multicast object may be made unasked, as not every machine allows it; and where ranks share GPUs, none can be.
+// Multicast objects are only made on request, since not every machine allows them. Ranks that share GPUs cannot have
+// one.
 TEST(GpuArguments, MultimemNeedsConfigMulticastAndGpusOfTheirOwn) {
   GpuWorld& world = lasting_gpu_world(kRanks);
   expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int) {

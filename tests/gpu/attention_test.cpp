@@ -1,5 +1,5 @@
-// A layer with data-parallel attention on GPU ranks: what the CPU tests ask, asked of kernels that read what the
-// kernels before them have left.
+// A layer with data-parallel attention on GPU ranks: the CPU tests' checks for kernels that read outputs of earlier
+// kernels.
 #include "support/attention.hpp"
 
 #include <gtest/gtest.h>
@@ -44,7 +44,7 @@ class GpuSpace final : public LayerSpace {
   std::byte* pinned_;
 };
 
-// Of CPU ranks' layouts those that end in kernels of their own: groups of one, of all, and between.
+// The CPU tests' layouts that lead to different kernels: groups of one rank, of all ranks, and between.
 class GpuAttention : public testing::TestWithParam<ParallelLayout> {};
 INSTANTIATE_TEST_SUITE_P(Layouts, GpuAttention,
                          testing::Values(ParallelLayout{.tp = 1}, ParallelLayout{.tp = 4, .dp = 1},
@@ -52,8 +52,8 @@ INSTANTIATE_TEST_SUITE_P(Layouts, GpuAttention,
                                          ParallelLayout{.tp = 6, .dp = 2}),
                          [](const auto& info) { return test_name(info.param); });
 
-// One graph of each step for every batch, and eager calls in between. Between the kernels of a step nobody waits: each
-// finds its counts where the one before it has left them.
+// One graph of each step serves every batch, with eager calls between. The host does not wait between the kernels of a
+// step: each kernel reads the counts of the one before.
 TEST_P(GpuAttention, ALayerFromPartialSumsToEachGroupsTokens) {
   const ParallelLayout layout = GetParam();
   const auto batches = attention_batches(layout.dp);

@@ -1,4 +1,4 @@
-// Counts that ranks tell each other, on GPU ranks: what the CPU tests ask, asked of a kernel.
+// Counts that ranks exchange, on GPU ranks: the CPU tests' checks for a kernel.
 #include "support/counts.hpp"
 
 #include <gtest/gtest.h>
@@ -30,7 +30,7 @@ class GpuCounts {
     copy(cudaMemcpyHostToDevice);
   }
   void call(const Group& group) { issue(group, shape_, device_, gpu_.stream()); }
-  // Waits, and throws where anything is wrong.
+  // Waits, and throws if anything is wrong.
   void check(const std::array<CountsMemory, 3>& memory) {
     copy(cudaMemcpyDeviceToHost);
     for (std::size_t i = 0; i < memory.size(); ++i) expect_after(shape_, memory[i], host_[i]);
@@ -73,7 +73,7 @@ TEST_P(GpuGatheredCounts, EveryShapeOfGroupsSlotsAndColumns) {
   }));
 }
 
-// One graph for every batch, in turn with eager all-reduces, whose slots it uses.
+// One graph for every batch. Eager all-reduces, which use the same slots, take turns with it.
 TEST_P(GpuGatheredCounts, OneGraphForEveryBatch) {
   const int ranks = GetParam();
   GpuWorld& world = lasting_gpu_world(ranks);

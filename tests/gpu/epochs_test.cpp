@@ -1,4 +1,4 @@
-// Epochs of GPU ranks that begin at 0, pass the middle, or begin anew.
+// Epochs of GPU ranks that begin at 0, pass the middle, or wrap.
 #include <gtest/gtest.h>
 
 #include "gpu/support/gpu_moe.hpp"
@@ -20,7 +20,7 @@ TEST_P(GpuFirstEpochs, OfAllReducesAnExchangeAndNorms) {
   const ExchangeArgs args = small_exchange();
   const std::vector<MoeCase> calls{
       {.args = args, .tokens = {2, 6}}, {.args = args, .tokens = {6, 0}}, {.args = args, .tokens = {4}}};
-  std::vector<MoeCase> apart = calls;  // that are not made twice over
+  std::vector<MoeCase> apart = calls;  // made only once by expect_right_apart()
   apart.insert(apart.end(), calls.begin(), calls.end());
   std::vector<Norm> norms;
   for (std::uint32_t i = 0; i < 8; ++i) {

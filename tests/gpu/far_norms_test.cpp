@@ -1,4 +1,4 @@
-// All-reduces with residual and norm on GPU ranks of rows that lie 4 GiB apart, and of more than 4 GiB of rows.
+// All-reduces with residual and norm on GPU ranks, for rows that are 4 GiB apart, and for more than 4 GiB of rows.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -25,7 +25,7 @@ Bytes norms_downloaded(const void* from, std::size_t bytes, cudaStream_t stream)
   return got;
 }
 
-// Tensors of three rows whose rows lie more than 4 GiB apart, side by side in one piece of memory.
+// Tensors of three rows in one piece of memory, interleaved. The rows are more than 4 GiB apart.
 class FarRows {
  public:
   static constexpr std::size_t kRows = 3, kStride = (std::size_t{1} << 32) + (1u << 20), kRoom = 4096;
@@ -57,7 +57,7 @@ class FarRows {
   FarMemory memory_;
 };
 
-// The same call with rows side by side has the same bits, in one kernel, in one for each row, and in pieces of rows.
+// A call with rows side by side must give the same bits, in one kernel, one kernel per row, and in pieces of rows.
 TEST(GpuFarNorms, RowsPastFourGigabytes) {
   constexpr std::size_t hidden = 264, row_bytes = 2 * hidden, bytes = FarRows::kRows * row_bytes;
   for (const std::size_t buffer : {bytes, row_bytes, std::size_t{256}}) {
@@ -67,7 +67,7 @@ TEST(GpuFarNorms, RowsPastFourGigabytes) {
     expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int rank) {
       const cudaStream_t stream = gpu.stream();
       const FarRows far(4);  // input, residual, output, fp8
-      gpu.meet();            // nobody's kernel waits for a rank that still takes memory
+      gpu.meet();            // no kernel waits for a rank that still allocates memory
       for (const Algorithm algorithm : {Algorithm::one_shot, Algorithm::two_shot}) {
         gpu.reset();
         const auto filled = [&](std::uint32_t seed) {
@@ -82,7 +82,7 @@ TEST(GpuFarNorms, RowsPastFourGigabytes) {
         std::byte *const input = filled(0), *const residual = filled(1), *const gamma = filled(2),
                          *const output = gpu.device_memory(bytes), *const fp8 = gpu.device_memory(bytes);
         std::byte* const scales[] = {gpu.device_memory(64), gpu.device_memory(64)};
-        // Not what a call before has left.
+        // The output of an earlier call must not pass for this one's.
         for (const std::size_t number : {2, 3}) far.spoil(number, stream);
         check_cuda(cudaMemsetAsync(scales[1], 0xa5, 64, stream), "cudaMemsetAsync");
         far.put(0, input, row_bytes, stream);
@@ -122,8 +122,8 @@ TEST(GpuFarNorms, RowsPastFourGigabytes) {
   }
 }
 
-// All sums are checked; of the norms those of the first rows, of the last ones and of those around 2^32 bytes, which a
-// call of these rows alone gives as well.
+// All sums are checked, and the norms of the first rows, the last rows, and those around 2^32 bytes. A call of only
+// these rows must give the same norms.
 TEST(GpuLargeNorms, MoreThanTwoToThe32Bytes) {
   constexpr std::size_t hidden = 8192, tokens = (std::size_t{1} << 32) / (2 * hidden) + 1001, some = 64;
   GpuWorld& world = lasting_gpu_world(kFarNormRanks);

@@ -1,5 +1,5 @@
-// Faults of GPU ranks: late, different, overlapping and aborted calls end on every rank, with an error that says who
-// and what; nothing is left running on the GPU.
+// Faults of GPU ranks. Late, different, overlapping and aborted calls end on every rank with an error that names the
+// rank and the cause. No kernel stays on the GPU.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -24,7 +24,7 @@ struct Enqueued {
   const GpuWorld& world;
   GpuRank& gpu;
 
-  // A call whose result nobody looks at; the same memory each time.
+  // A call without a check of its result, always with the same memory.
   void operator()(const Group& group, const Case& c, cudaStream_t stream = nullptr) const {
     gpu.reset();
     std::byte* input = gpu.device_memory(c.count * size_of(c.type));
@@ -35,7 +35,7 @@ struct Enqueued {
   }
 };
 
-// After a fault: the next eager call throws it, and the GPU is idle.
+// After a fault the next eager call throws it, and the GPU is idle.
 void expect_stays_dead(const Enqueued& call, Communicator& communicator, const Fault& fault) {
   for (int again = 0; again < 10; ++again) {
     try {
@@ -71,7 +71,7 @@ TEST_P(GpuFaults, ALateRankIsNamedByTheOthersAndLearnsItToo) {
       arrival.emplace(others_ended);
     }
     call(communicator, c);
-    call(communicator, c);  // enqueued behind the one that fails: ends at once
+    call(communicator, c);  // enqueued behind the failing call: ends at once
     gpu.synchronize();
     communicator.check();
   });
@@ -101,8 +101,8 @@ TEST_P(GpuFaults, ALateRankIsNamedByTheOthersAndLearnsItToo) {
   EXPECT_GE(timeouts, 1);
 }
 
-// Every kind ends its world. Where two ranks share a GPU, a world is made without NCCL's start, which takes longer than
-// all else here; the kernels that look at what arrives are the same.
+// Every kind ends its world. If two ranks share a GPU, a world is made without NCCL's start, the slowest step here. The
+// kernels that check arrivals are the same.
 TEST_P(GpuFaults, EveryKindOfMismatchIsFoundByEveryRank) {
   const int sharing = std::max(ranks, gpu_count() + 1);
   const std::vector<Mismatch> kinds = every_mismatch(GetParam());
@@ -176,7 +176,7 @@ TEST_P(GpuFaults, AbortEndsKernelsThatWait) {
   }
 }
 
-// Two streams without an order, while the peer has not come yet: the second call meets the first.
+// Two streams without an order, and the peer has not come yet: the second call overlaps the first.
 TEST_P(GpuFaults, OverlappingCallsOfOneGroupAreFound) {
   GpuWorld world = make_gpu_world(2, gpu_config(1s));
   std::latch ended(1);
@@ -200,7 +200,7 @@ TEST_P(GpuFaults, OverlappingCallsOfOneGroupAreFound) {
   expect_fault(endings[1], {Errc::peer_failed}, "its peer");
 }
 
-// A captured graph of a communicator that has ended does nothing and waits for nobody.
+// A captured graph of a failed communicator does nothing and waits for no rank.
 TEST(GpuFaultsInGraphs, ReplaysAfterAFaultEndAtOnce) {
   GpuWorld world = make_gpu_world(2, gpu_config(500ms));
   expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int rank) {
@@ -209,7 +209,7 @@ TEST(GpuFaultsInGraphs, ReplaysAfterAFaultEndAtOnce) {
     graph.launch(gpu.stream());
     gpu.synchronize();
     communicator.check();
-    // Rank 0 alone: its first replay times out, and a thousand more would take minutes if they did, too.
+    // Only rank 0 replays. Its first replay times out; if a thousand more did, too, they would take minutes.
     if (rank == 0) {
       for (int replay = 0; replay < 1000; ++replay) graph.launch(gpu.stream());
       gpu.synchronize();

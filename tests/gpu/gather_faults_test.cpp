@@ -1,4 +1,5 @@
-// Faults of gathers and scatters on GPU ranks: whatever a kernel waits for, it ends, and every rank says who and what.
+// Faults of gathers and scatters on GPU ranks: every wait of a kernel ends, and every rank names the rank and the
+// cause.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -30,8 +31,8 @@ Config slots_for(bool small, std::chrono::nanoseconds deadline) {
   return config;
 }
 
-// CPU ranks wait in all kinds of moves; here each takes a world and NCCL's start, so one of each kernel and each kind
-// of wait has to do.
+// CPU ranks wait in all kinds of moves. On GPUs each move takes a world and NCCL's start, so there is one move for each
+// kernel and each kind of wait.
 struct Waiting {
   const char* name;
   Move move;
@@ -72,7 +73,7 @@ INSTANTIATE_TEST_SUITE_P(Moves, GpuGatherFaults, testing::ValuesIn(waiting()), N
 class GpuGatherAborts : public testing::TestWithParam<Waiting> {};
 INSTANTIATE_TEST_SUITE_P(Moves, GpuGatherAborts, testing::Values(kGatherInChunks, kScatterOfABusyRank), NameOf());
 
-// Of one rank; collective.
+// The outputs of one rank. Collective.
 class Outputs {
  public:
   Outputs(Communicator& communicator, const Waiting& waiting) {
@@ -85,7 +86,7 @@ class Outputs {
   std::optional<SymmetricMemory> memory_;
 };
 
-// In a graph, too, where nobody looks until it has ended; replays behind it end at once.
+// Also in a graph, whose fault the host sees only at its end. Later replays end at once.
 TEST_P(GpuGatherFaults, ALateRankIsNamedByTheOthersAndLearnsItToo) {
   constexpr int late = 1;
   const Waiting& waiting = GetParam();
@@ -157,7 +158,7 @@ TEST_P(GpuGatherAborts, EndKernelsThatWait) {
   for (const Ending& ending : endings) expect_fault(ending, {Errc::aborted}, kind.name);
 }
 
-// Where two ranks share a GPU, a world is made without NCCL's start, which takes longer than all else here.
+// If two ranks share a GPU, a world is made without NCCL's start, the slowest step here.
 TEST(GpuGatherMismatches, DifferentCallsAreFound) {
   const int sharing = gpu_count() + 1;
   for (const auto& [first, second] : differing_moves(sharing)) {

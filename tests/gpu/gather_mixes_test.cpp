@@ -1,5 +1,5 @@
-// Gathers and scatters of every kind, equal and ragged, one behind the other on GPUs without a wait in between: eager
-// and in graphs, in one group and in several. Results are compared on the GPU.
+// Gathers and scatters of every kind, equal and ragged, one after the other on GPUs without a wait between: eager and
+// in graphs, in one group and in several. Results are compared on the GPU.
 #include <gtest/gtest.h>
 
 #include <deque>
@@ -19,10 +19,10 @@ namespace {
 
 using detail::check_cuda;
 
-// A call between the restoring of its memory and the comparison of all of it, canaries, gaps and inputs included.
+// A call that first restores its memory and then compares all of it, including canaries, gaps and inputs.
 class ComparedMove {
  public:
-  // `outputs`: where those of a copy lie, and behind them the next one's; null: in memory of its own.
+  // `outputs`: the place for a copy's outputs, advanced to the next one's; null: memory of its own.
   ComparedMove(GpuRank& gpu, const RankMove& move, std::byte*& outputs) : move_(move), stream_(gpu.stream()) {
     for (std::size_t i = 0; i < move.memory.size(); ++i) {
       const bool apart = outputs != nullptr && is_output(move, i) && !sums(move.move.kind);
@@ -67,7 +67,7 @@ class ComparedMove {
 // Moves of one group, ready to be called in any order.
 class Mix {
  public:
-  // `outputs`: symmetric memory for those of every other copy, or null.
+  // `outputs`: symmetric memory for every other copy's outputs, or null.
   Mix(const GpuWorld& world, GpuRank& gpu, const Group& group, int count, std::uint32_t seed,
       std::byte* outputs = nullptr)
       : group_(group), wrong_(reinterpret_cast<unsigned long long*>(gpu.device_memory(sizeof(*wrong_)))) {
@@ -82,7 +82,7 @@ class Mix {
 
   void call(std::size_t choice) const { moves_[choice % moves_.size()].enqueue(group_, wrong_); }
 
-  // Waits.
+  // Waits for the stream.
   void expect_right(GpuRank& gpu) const {
     auto* const wrong = reinterpret_cast<unsigned long long*>(gpu.host_memory(sizeof(*wrong_)));
     check_cuda(cudaMemcpyAsync(wrong, wrong_, sizeof(*wrong), cudaMemcpyDeviceToHost, gpu.stream()), "download");
@@ -98,7 +98,7 @@ class Mix {
   std::vector<ComparedMove> moves_;
 };
 
-// What is longer than 256 bytes flows in chunks, and epochs begin anew on the way.
+// Messages longer than 256 bytes flow in chunks, and epochs wrap on the way.
 Config mixed_config() {
   Config config = gpu_config();
   config.two_shot_bytes = 256;
@@ -135,7 +135,7 @@ TEST_P(GpuGatherMixes, TwoGraphsBetweenEagerCalls) {
         for (std::size_t move = first; move < first + calls; ++move) mix.call(move);
       });
     };
-    const Graph odd = graph_of(3), even = graph_of(5);  // of four calls each they share two moves
+    const Graph odd = graph_of(3), even = graph_of(5);  // of four calls each; they share two moves
     std::mt19937 delays(static_cast<unsigned>(rank)), choices(8);
     for (int turn = 0; turn < 300; ++turn) {
       dawdle_somewhere(delays, gpu);
@@ -149,7 +149,7 @@ TEST_P(GpuGatherMixes, TwoGraphsBetweenEagerCalls) {
   }));
 }
 
-// Every attention group at calls of its own, while others are elsewhere, and now and then all together.
+// Every attention group makes its own calls while others make different ones, and sometimes all make one together.
 TEST_P(GpuGatherMixes, AttentionGroupsAtTheSameTime) {
   constexpr int group_ranks = 2;
   GpuWorld world = make_gpu_world(GetParam(), mixed_config());

@@ -1,4 +1,4 @@
-// Gathers and scatters on GPU ranks: what the CPU tests ask, asked of kernels.
+// Gathers and scatters on GPU ranks: the CPU tests' checks for kernels.
 #include <gtest/gtest.h>
 
 #include <random>
@@ -63,7 +63,7 @@ TEST_P(GpuGather, RowsOfAnyShapeAtAnyAddressOnAnyGrid) {
                      .rows = pick(9),
                      .widths = {pick(2) == 0 ? pick(50) * 8 : pick(700)},
                      .type = kTypes[pick(4)],
-                     .unit = kind != Kind::reduce_scatter && pick(3) == 0 ? 1u : 0u,  // bytes of fp8, say
+                     .unit = kind != Kind::reduce_scatter && pick(3) == 0 ? 1u : 0u,  // bytes, of fp8 for example
                      .fill = static_cast<Fill>(pick(4)),
                      .input_gap = pick(3) == 0 ? 0 : pick(9),
                      .output_gap = pick(3) == 0 ? 0 : pick(2) * 8 + pick(3),
@@ -131,7 +131,7 @@ TEST_P(GpuGather, UpToEightTensorsOfAnyNumberOfBytes) {
   expect_right(lasting_gpu_world(GetParam(), small_gpu_slots), moves);
 }
 
-// Whichever form, and whatever the grids: the same bits.
+// The equal and the ragged operation give the same bits with any grid.
 TEST_P(GpuGather, CountsThatAreAlikeGiveWhatTheEqualFormGives) {
   std::vector<Move> moves;
   for (const auto& [equal, ragged] : alike_moves(GetParam())) moves.insert(moves.end(), {equal, ragged});
@@ -139,7 +139,7 @@ TEST_P(GpuGather, CountsThatAreAlikeGiveWhatTheEqualFormGives) {
   expect_right(lasting_gpu_world(GetParam(), small_gpu_slots), moves);
 }
 
-// Enough rows on one rank for a detour over all ranks' links, and a few less; a broadcast is such a call, too.
+// Enough rows on one rank for relays over all ranks' links, and a few less. A broadcast is such a call, too.
 TEST_P(GpuGather, OneBusyRank) {
   const int ranks = GetParam();
   GpuWorld& world = lasting_gpu_world(ranks);
@@ -170,7 +170,7 @@ TEST_P(GpuGather, OneBusyRank) {
   expect_right(world, moves);
 }
 
-// In chunks, too, of which relays pass on some.
+// Relays pass on some of the chunks.
 TEST_P(GpuGather, OneVeryBusyRank) {
   const int ranks = GetParam();
   if (ranks < 3) GTEST_SKIP() << "detours are for three ranks or more";
@@ -195,7 +195,7 @@ TEST_P(GpuGather, OneVeryBusyRank) {
   expect_right(world, moves);
 }
 
-// More chunks than there are slots, so that senders wait for credits; ranks with other grids and crews.
+// More chunks than slots, so that senders wait for credits. Ranks differ in grids and crews.
 class GpuGatherFlows : public testing::TestWithParam<int> {};
 INSTANTIATE_TEST_SUITE_P(Ranks, GpuGatherFlows, testing::Values(2, 4));
 TEST_P(GpuGatherFlows, MessagesManyTimesTheSlots) {
@@ -232,7 +232,7 @@ TEST_P(GpuGatherFlows, MessagesManyTimesTheSlots) {
   }));
 }
 
-// One graph of each, whichever way the rows of a batch take: none, at once, in chunks, by detours of two ranks.
+// One graph of each move. A batch's rows go in any way: none at all, at once, in chunks, by relays of two ranks.
 TEST_P(GpuGatherFlows, OneGraphForEveryWay) {
   const int ranks = GetParam() == 2 ? 3 : GetParam();
   GpuWorld& world = lasting_gpu_world(ranks, small_gpu_slots);
@@ -275,8 +275,8 @@ INSTANTIATE_TEST_SUITE_P(Ranks, GpuGatherGraphs,
                          testing::Combine(testing::Values(1, 2, 3, 4, 8),
                                           testing::Values(SlotKind::max, SlotKind::given)));
 
-// Each rank captures for a capacity of its own; two graphs and eager calls in turns, with new counts and given slots
-// each time.
+// Each rank captures its own capacity. Two graphs and eager calls take turns, with new counts and given slots each
+// time.
 TEST_P(GpuGatherGraphs, OneForEveryBatch) {
   const int ranks = std::get<0>(GetParam());
   const SlotKind slot = std::get<1>(GetParam());
@@ -344,7 +344,7 @@ TEST_P(GpuGather, AThousandCallsBackToBack) {
   }));
 }
 
-// Every other one: each takes a world of its own, and CPU ranks run all of them.
+// Half of the misfits: each takes a world of its own, and CPU ranks run all of them.
 std::vector<Misfit> half_of_the_misfits() {
   const std::vector<Misfit> all = misfits();
   std::vector<Misfit> half;
@@ -356,8 +356,8 @@ class GpuGatherMisfits : public testing::TestWithParam<Misfit> {};
 INSTANTIATE_TEST_SUITE_P(Counts, GpuGatherMisfits, testing::ValuesIn(half_of_the_misfits()),
                          [](const auto& info) { return std::string(info.param.name); });
 
-// An error on every rank, and nothing is written where it does not belong; in the replay of a graph, whose first one
-// found what fits.
+// Every rank gets an error, and nothing is written outside the outputs: in a graph's second replay, after a first one
+// that fitted.
 TEST_P(GpuGatherMisfits, EndTheCallEverywhereAndWriteNothing) {
   const Misfit& misfit = GetParam();
   GpuWorld world = make_gpu_world(kMisfitRanks, gpu_config());
@@ -365,7 +365,7 @@ TEST_P(GpuGatherMisfits, EndTheCallEverywhereAndWriteNothing) {
     const MisfitMove prepared = prepare(misfit, rank, world.launch());
     GpuMove move(gpu, prepared.capacity);
     const Graph graph(gpu, [&] { move.call(communicator); });
-    graph.launch(gpu.stream());  // which fits
+    graph.launch(gpu.stream());  // fits
     move.check(prepared.capacity);
     move.fill(prepared.untouched);
     graph.launch(gpu.stream());

@@ -1,4 +1,4 @@
-// GPUs that no NVLink links, though they reach each other: kernels of Weft's do not serve them.
+// GPUs without NVLink between them, though they reach each other: Weft's kernels do not serve them.
 #include <gtest/gtest.h>
 
 #include "gpu/support/gpu_world.hpp"
@@ -37,7 +37,7 @@ TEST(GpuLinks, APairWithoutNvlinkIsServedByNccl) {
         Errc::unsupported, kReason);
     expect_code([&] { Exchange::create(communicator, {.tokens = 2, .hidden = 64, .experts = 8, .top_k = 1}); },
                 Errc::unsupported, kReason);
-    // They are still one on every rank after the windows have come back.
+    // After the windows have come back, NCCL's calls still work on every rank.
     communicator.release();
     communicator.acquire();
     run_on_gpu_rank(communicator, gpu, prepared.front(), rank);

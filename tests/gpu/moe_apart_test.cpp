@@ -1,4 +1,4 @@
-// Dispatch and combine whose sends and waits are launches of their own, on GPU ranks.
+// Dispatch and combine on GPU ranks whose sends and waits are separate launches.
 #include <gtest/gtest.h>
 
 #include "gpu/support/gpu_moe.hpp"
@@ -19,7 +19,7 @@ TEST_P(GpuMoeApart, HalvesInterleave) {
   }
 }
 
-// A graph of the halves, and one of the send and one of the wait.
+// A graph of both halves, and one graph each for the send and the wait.
 TEST_P(GpuMoeApart, GraphsOfHalves) {
   const std::uint32_t ranks = GetParam();
   const ExchangeArgs args = small_exchange();
@@ -60,12 +60,12 @@ TEST_P(GpuMoeApart, GraphsOfHalves) {
   }));
 }
 
-// Of two exchanges that differ in row, top-k and weights, the dispatch of each is under way beside the combine of the
-// other: neither takes the other's places, signals or tickets.
+// Two exchanges that differ in row, top-k and weights. The dispatch of each is under way during the combine of the
+// other: neither may use the other's slots, signals or tickets.
 TEST_P(GpuMoeApart, TwoExchangesThatDifferInterleave) {
   const std::uint32_t ranks = GetParam();
   for (const auto& [one, other] : batches_that_differ(ranks)) {
-    const Batch &batch = one, &second = other;  // which lambdas of clang 14 can capture
+    const Batch &batch = one, &second = other;  // clang 14's lambdas can capture these
     const std::vector<PreparedMoe> prepared[] = {prepare_all(batch, ranks), prepare_all(second, ranks)};
     GpuWorld& world = lasting_gpu_world(static_cast<int>(ranks));
     expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int) {
@@ -74,7 +74,7 @@ TEST_P(GpuMoeApart, TwoExchangesThatDifferInterleave) {
       GpuMoe moe[] = {{gpu, communicator, exchanges[0], world.launch()},
                       {gpu, communicator, exchanges[1], world.launch()}};
       Ticket tickets[2];
-      // Half step `step` of exchange i sends its dispatch, the next one its combine.
+      // Half step `step` of exchange i sends its dispatch, and the next half step its combine.
       for (std::size_t step = 0; step <= 2 * batch.size(); ++step) {
         const std::size_t i = step % 2, call = step / 2;
         const PreparedMoe* const now = call < batch.size() ? &prepared[i][call] : nullptr;
@@ -94,7 +94,7 @@ TEST_P(GpuMoeApart, TwoExchangesThatDifferInterleave) {
   }
 }
 
-// A send that is replayed twice.
+// A graph replays a send twice.
 TEST(GpuMoeHalves, GraphsOutOfTurnAreFound) {
   const PreparedMoe p = prepare({.args = small_exchange(), .tokens = {6, 3}}, 2, 5);
   GpuWorld world = make_gpu_world(2, gpu_config(std::chrono::seconds(5)));

@@ -1,4 +1,4 @@
-// Dispatch and combine on GPU ranks with rows that lie past 4 GiB, in windows and in the output, or scales that do.
+// Dispatch and combine on GPU ranks with rows past 4 GiB in windows and outputs, or with such scales.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -16,7 +16,7 @@ using detail::check_cuda;
 
 constexpr std::uint32_t kFarRanks = 2, kFarTokens = 2, kFarHidden = 1u << 20, kFarLocal = 4;
 
-// bf16 between 1 and 2, of which no two rows have the same.
+// bf16 between 1 and 2; no two rows are equal.
 Bytes far_bytes(std::size_t bytes, std::uint32_t call, std::uint32_t rank, std::uint32_t token) {
   Bytes row(bytes);
   for (std::uint32_t i = 0; i < bytes / 2; ++i) {
@@ -25,8 +25,8 @@ Bytes far_bytes(std::size_t bytes, std::uint32_t call, std::uint32_t rank, std::
   return row;
 }
 
-// Each token has another one of four experts. Masked rows go to the first and the last expert of either rank, which
-// have blocks of their own; where experts lie one behind the other, every expert of one rank gets a row.
+// The tokens use four experts in turn. Masked rows go to the first and the last expert of each rank, which have blocks
+// of their own. With contiguous experts, every expert of one rank gets a row.
 std::int32_t far_expert(const ExchangeArgs& args, std::uint32_t call, std::uint32_t rank, std::uint32_t token) {
   const std::uint32_t number = (rank * kFarTokens + token + call) % 4;
   constexpr std::int32_t experts[] = {kFarLocal - 1, 2 * kFarLocal - 1, 0, kFarLocal};
@@ -40,7 +40,7 @@ void expect_bytes_at(const std::byte* place, const Bytes& wanted, const char* wh
   if (got != wanted) throw std::runtime_error(what);
 }
 
-// `input`: of a token, also where there are scales.
+// Makes calls whose rows lie far, or whose scales do if `args` has some.
 void run_far(const ExchangeArgs& args) {
   const bool contiguous = args.layout == RowLayout::expert_contiguous;
   const std::size_t row = row_bytes(args), scales = args.scale_bytes, result_row = std::size_t{kFarHidden} * 2;
@@ -79,7 +79,7 @@ void run_far(const ExchangeArgs& args) {
                                                .stream = gpu.stream(),
                                                .discard = true,
                                                .launch = world.launch()});
-      // Experts that give back what they got, where that is as wide.
+      // The experts return their input, if results have the same width.
       if (scales == 0) {
         exchange.combine({.ticket = ticket,
                           .input = output.get(),
@@ -107,7 +107,7 @@ void run_far(const ExchangeArgs& args) {
   }));
 }
 
-// Rows of the second sender in the second bank lie 6 GiB behind the first one's, and so does the last expert's row.
+// In the second bank, rows of the second sender lie 6 GiB behind the first sender's, and so does the last expert's row.
 constexpr std::uint32_t kMostTokens = 1024;
 
 TEST(GpuMoeFar, RowsOfWindowsAndOutputs) {
@@ -119,7 +119,7 @@ TEST(GpuMoeFar, RowsOfWindowsAndOutputs) {
            .weighted = false});
 }
 
-// There is room for the last expert's row, and not for its pad.
+// There is room for the last expert's row, but not for its padding.
 TEST(GpuMoeFar, ContiguousRows) {
   run_far({.tokens = kMostTokens,
            .hidden = kFarHidden,
@@ -132,7 +132,7 @@ TEST(GpuMoeFar, ContiguousRows) {
            .weighted = false});
 }
 
-// As many bytes of scales as there may be, four times the row's.
+// The most bytes of scales, four times the row's.
 TEST(GpuMoeFar, ScalesThatComeWithRows) {
   run_far({.tokens = 256,
            .hidden = kFarHidden,

@@ -1,4 +1,4 @@
-// Faults of dispatch and combine on GPU ranks: they end on every rank, with an error that says who and what.
+// Faults of dispatch and combine on GPU ranks: every rank ends with an error that names the rank and the cause.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -35,7 +35,7 @@ TEST(GpuMoeFaults, OneGenerationTooMany) {
   }
 }
 
-// And writes over nothing.
+// An overflow overwrites nothing.
 TEST(GpuMoeFaults, OverflowIsAnError) {
   for (const MoeCase& c : more_rows_than_room()) {
     const PreparedMoe p = prepare(c, 2, 5);
@@ -80,7 +80,7 @@ TEST(GpuMoeFaults, AMissingCombineIsNamed) {
   expect_says(endings[1].error->fault().operation, "combine");
 }
 
-// The judge has teeth: one bit of what an expert gives back is enough.
+// Checks the checker: one wrong bit of an expert's result is found.
 TEST(GpuMoeFaults, AWrongBitIsSeen) {
   const PreparedMoe p = prepare({.args = small_exchange(), .tokens = {6}}, 2, 5);
   PreparedMoe other = p;

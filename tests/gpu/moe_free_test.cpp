@@ -1,4 +1,4 @@
-// Exchanges that are freed before their communicator, on GPU ranks.
+// Exchanges on GPU ranks that are freed before their communicator.
 #include <gtest/gtest.h>
 
 #include <latch>
@@ -17,7 +17,7 @@ namespace {
 using namespace std::chrono_literals;
 using detail::check_cuda;
 
-// Room for so many exchanges.
+// A configuration with room for `exchanges` exchanges.
 Config config_for(int exchanges) {
   Config config = gpu_config();
   config.max_groups = 63 - 2 * exchanges;
@@ -41,7 +41,7 @@ std::size_t free_bytes() {
 class GpuMoeFree : public testing::TestWithParam<std::uint32_t> {};
 INSTANTIATE_TEST_SUITE_P(Ranks, GpuMoeFree, testing::Values(4));
 
-// One that is used, in every layout in turn, and one that is large.
+// An exchange that is used, in every layout in turn, and a large one.
 TEST_P(GpuMoeFree, GivesMemoryAndPlaceBackTimeAndAgain) {
   const std::uint32_t ranks = GetParam();
   std::vector<PreparedMoe> prepared;
@@ -63,7 +63,7 @@ TEST_P(GpuMoeFree, GivesMemoryAndPlaceBackTimeAndAgain) {
       (round % 2 == 0 ? used : unused).free();
       EXPECT_EQ(communicator.memory().window, window);
       if (round != 0) continue;
-      left = free_bytes();  // whatever is kept for good has been taken
+      left = free_bytes();  // allocations for good have been made
       barrier(communicator, {.stream = gpu.stream()});
       gpu.synchronize();
     }
@@ -71,7 +71,7 @@ TEST_P(GpuMoeFree, GivesMemoryAndPlaceBackTimeAndAgain) {
   }));
 }
 
-// What exchange_memory() says is what a GPU has less of, but for what its pages round up.
+// A GPU loses as much memory as exchange_memory() says, rounded up to pages.
 TEST_P(GpuMoeFree, TakesWhatTheFormulaSays) {
   const auto ranks = static_cast<int>(GetParam());
   const ExchangeArgs large{.tokens = 1024, .hidden = 8192, .experts = 8, .top_k = 1};
@@ -82,7 +82,7 @@ TEST_P(GpuMoeFree, TakesWhatTheFormulaSays) {
       barrier(communicator, {.stream = gpu.stream()});
       gpu.synchronize();
     };
-    Exchange::create(communicator, large).free();  // whatever is kept for good is taken
+    Exchange::create(communicator, large).free();  // makes the allocations for good
     meet();
     const std::size_t before = free_bytes();
     meet();
@@ -127,7 +127,7 @@ TEST_P(GpuMoeFree, LeavesAHoleThatTheNextOneFills) {
   }));
 }
 
-// One rank is late, and all of them free at once what they have enqueued calls on.
+// One rank is late, and all free exchanges at once that have calls enqueued.
 TEST_P(GpuMoeFree, FinishesWhatIsEnqueued) {
   const std::uint32_t ranks = GetParam();
   const PreparedMoe p = prepare({.args = small_exchange(), .tokens = {6, 3}}, ranks, 5);
@@ -147,7 +147,7 @@ TEST_P(GpuMoeFree, FinishesWhatIsEnqueued) {
   }));
 }
 
-// A replay finds no memory, or somebody else's: it ends with a name, and touches neither.
+// A replay finds no memory, or another exchange's: it ends with the exchange's name, and touches neither.
 TEST_P(GpuMoeFree, GraphsThatHoldOneAreTold) {
   const std::uint32_t ranks = GetParam();
   const PreparedMoe p = prepare({.args = small_exchange(), .tokens = {6, 3}}, ranks, 5);
@@ -171,7 +171,7 @@ TEST_P(GpuMoeFree, GraphsThatHoldOneAreTold) {
         ASSERT_TRUE(fault.has_value());
         EXPECT_EQ(fault->code, Errc::released);
       }
-      communicator.release();  // the way back
+      communicator.release();  // how to recover
       communicator.acquire();
       if (!replaced) next = Exchange::create(communicator, p.call.args);
       for (int call = 0; call < 3; ++call) use(*next, p, communicator, gpu, world.launch());
@@ -179,13 +179,13 @@ TEST_P(GpuMoeFree, GraphsThatHoldOneAreTold) {
   }
 }
 
-// What goes wrong after a stale replay is found, named and told to all ranks as if there had been none.
+// A fault after a stale replay is found, named and told to all ranks as usual.
 TEST_P(GpuMoeFree, AStaleReplayHidesNoFault) {
   const std::uint32_t ranks = GetParam();
   const Prepared eager = prepare({.count = 1000}, static_cast<int>(ranks));
   const PreparedMoe p = prepare({.args = small_exchange(), .tokens = {6, 3}}, ranks, 5);
   Config config = config_for(1);
-  config.deadline = 0s;  // nobody learns of it by waiting
+  config.deadline = 0s;  // no rank learns of it by a timeout
   GpuWorld world = make_gpu_world(static_cast<int>(ranks), config);
   const auto endings = run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int rank) {
     Exchange exchange = Exchange::create(communicator, p.call.args);
@@ -207,7 +207,7 @@ TEST_P(GpuMoeFree, AStaleReplayHidesNoFault) {
       gpu.synchronize();
       EXPECT_EQ(communicator.status()->code, Errc::released);
     }
-    // Which is this rank's own affair: its next calls work, and so do its peers'.
+    // Only this rank learns of it: its next calls and those of its peers work.
     gpu.reset();
     GpuTensors tensors(gpu, eager, rank);
     all_reduce(communicator, tensors.arguments(gpu.stream()));
@@ -221,7 +221,7 @@ TEST_P(GpuMoeFree, AStaleReplayHidesNoFault) {
   for (const Ending& ending : endings) expect_fault(ending, {Errc::mismatch, Errc::peer_failed}, "a mismatch");
 }
 
-// While the memory is released a dispatch in a graph finds none either.
+// While the memory is released, a dispatch in a graph finds none, either.
 TEST_P(GpuMoeFree, GraphsThatAReleaseFindsAreTold) {
   const std::uint32_t ranks = GetParam();
   const PreparedMoe p = prepare({.args = small_exchange(), .tokens = {6, 3}}, ranks, 5);

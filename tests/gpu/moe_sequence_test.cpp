@@ -1,4 +1,4 @@
-// Dispatches and combines one behind the other and beside each other, of one exchange and of two, on GPU ranks.
+// Dispatches and combines on GPU ranks, one after the other and side by side, of one exchange and of two.
 #include <gtest/gtest.h>
 
 #include <random>
@@ -18,8 +18,8 @@ using detail::check_cuda;
 class GpuMoeSequence : public testing::TestWithParam<std::uint32_t> {};
 INSTANTIATE_TEST_SUITE_P(Ranks, GpuMoeSequence, testing::Values(4));
 
-// A thousand calls of either, some of them in front of the host's last look, every result looked at, each rank late at
-// times of its own.
+// A thousand calls of each, some of them before the host's last check. Every result is checked, and each rank is late
+// at times of its own.
 TEST_P(GpuMoeSequence, AThousandCallsWithDelays) {
   const std::uint32_t ranks = GetParam();
   const ExchangeArgs args = small_exchange();
@@ -57,7 +57,7 @@ TEST_P(GpuMoeSequence, AThousandCallsWithDelays) {
   }));
 }
 
-// The tickets of two exchanges in every order, and on two streams the dispatch of either beside the combine of the
+// The tickets of two exchanges in every order. On two streams the dispatch of each runs beside the combine of the
 // other.
 TEST_P(GpuMoeSequence, TwoExchangesInterleaveAndRunBesideEachOther) {
   const std::uint32_t ranks = GetParam();
@@ -80,7 +80,7 @@ TEST_P(GpuMoeSequence, TwoExchangesInterleaveAndRunBesideEachOther) {
     for (int round = 0; round < 40; ++round) {
       const int a = round % 2, b = 1 - a;
       for (const int i : {a, b}) moe[i].fill(p[i]);
-      if (round % 4 < 2) {  // on one stream, and back in either order
+      if (round % 4 < 2) {  // on one stream; combines in either order
         const Ticket first = moe[a].dispatch(p[a], gpu.stream());
         const Ticket second = moe[b].dispatch(p[b], gpu.stream());
         const bool in_turn = round % 8 < 4;
@@ -104,8 +104,8 @@ TEST_P(GpuMoeSequence, TwoExchangesInterleaveAndRunBesideEachOther) {
   }));
 }
 
-// What an exchange with replicas gives is, bit for bit, what one gives whose experts are the replicas, when the caller
-// has chosen among them by the rule.
+// An exchange with replicas gives the bits of one whose experts are the replicas, if the caller chooses among them by
+// the rule.
 TEST_P(GpuMoeSequence, ReplicasServeTokensInTurn) {
   const std::uint32_t ranks = GetParam();
   GpuWorld& world = lasting_gpu_world(static_cast<int>(ranks));
@@ -136,7 +136,7 @@ TEST_P(GpuMoeSequence, ReplicasServeTokensInTurn) {
   }
 }
 
-// A rank that begins late is the one that the others have waited for longest; nobody waits for itself.
+// The others have waited longest for the rank that begins late. No rank waits for itself.
 TEST_P(GpuMoeSequence, ALateRankIsNamedByItsWait) {
   const std::uint32_t ranks = GetParam();
   const PreparedMoe p = prepare({.args = small_exchange(), .tokens = {6, 3}}, ranks, 5);
@@ -181,7 +181,7 @@ TEST_P(GpuMoeSequence, ALateRankIsNamedByItsWait) {
   }));
 }
 
-// A graph made for as many tokens as there can be serves fewer: nothing of a token whose ids are −1 travels.
+// A graph for the largest number of tokens serves fewer: a token whose ids are −1 is not sent.
 TEST(GpuMoePadding, AGraphServesFewerTokensThanItWasMadeFor) {
   constexpr std::uint32_t ranks = 4;
   GpuWorld& world = lasting_gpu_world(ranks);
@@ -205,7 +205,7 @@ TEST(GpuMoePadding, AGraphServesFewerTokensThanItWasMadeFor) {
   }
 }
 
-// A rank without tokens reads and writes none: its tensors of them may be null, in one call and in halves.
+// A rank without tokens reads and writes none, so its token tensors may be null, in one call and in halves.
 TEST(GpuMoeIdle, RanksWithoutTokensNeedNoTensorsOfThem) {
   GpuWorld& world = lasting_gpu_world(2);
   for (const Batch& batch : in_every_layout({{{.args = small_exchange(), .tokens = {6, 0}, .residual = true}}}, 2)) {

@@ -1,4 +1,4 @@
-// Dispatch and combine on GPU ranks at the sizes that models and limits have, eagerly and in a graph.
+// Dispatch and combine on GPU ranks at the sizes of models and limits, eagerly and in a graph.
 #include <gtest/gtest.h>
 
 #include <tuple>
@@ -9,12 +9,12 @@
 namespace weft::test {
 namespace {
 
-// Blocks of eight warps where ranks share a GPU: of those an eighth may be chosen for a part of the work.
+// If ranks share a GPU, blocks have eight warps: an eighth of them may be chosen for a part of the work.
 Launch launch_of(const GpuWorld& world) {
   return world.shared() ? Launch{.blocks = 6, .threads = 256} : Launch{};
 }
 
-// Once as it is, and once more by a graph's replay.
+// Runs the case eagerly, and again by a graph's replay.
 void expect_right_twice(const MoeCase& c, std::uint32_t ranks) {
   const PreparedMoe p = prepare(c, ranks, 5);
   GpuWorld& world = lasting_gpu_world(static_cast<int>(ranks));
@@ -34,8 +34,8 @@ void expect_right_twice(const MoeCase& c, std::uint32_t ranks) {
   }));
 }
 
-// DeepSeek-V3's experts: ranks, tokens of a rank, hidden. From some number of rows on warps have parts of their own,
-// for which each rank decides by its own tokens: of four ranks with 1024 tokens one has fewer, and decides otherwise.
+// DeepSeek-V3's experts: ranks, tokens of a rank, hidden. From some number of rows on, warps have different roles. Each
+// rank decides by its own tokens: of four ranks with 1024 tokens, one has fewer and decides otherwise.
 using Shape = std::tuple<std::uint32_t, std::uint32_t, std::uint32_t>;
 class GpuMoeDeepSeek : public testing::TestWithParam<Shape> {};
 INSTANTIATE_TEST_SUITE_P(Shapes, GpuMoeDeepSeek,
@@ -46,13 +46,13 @@ TEST_P(GpuMoeDeepSeek, CastMaskedAndWeighted) {
   const auto [ranks, tokens, hidden] = GetParam();
   ExchangeArgs args{
       .tokens = tokens, .hidden = hidden, .experts = 256, .top_k = 8, .cast = RowCast::fp8, .overflow = Overflow::drop};
-  // As many rows as an expert has on average, and half as many more. Of the widest rows there is no room for these.
+  // Room for an expert's average rows and half as many more. The widest rows leave no room for the extra half.
   const std::uint32_t average = ranks * tokens * args.top_k / args.experts;
   args.capacity = hidden == 7168 ? average : average + average / 2;
   expect_right_twice({.args = args, .tokens = {tokens, tokens - 1, tokens}, .residual = true}, ranks);
 }
 
-// 4096 experts, 32 of a token, 1024 tokens of a rank: all that an exchange may have.
+// The limits of an exchange: 4096 experts, 32 per token, 1024 tokens per rank.
 class GpuMoeLimits : public testing::TestWithParam<std::uint32_t> {};
 INSTANTIATE_TEST_SUITE_P(Ranks, GpuMoeLimits, testing::Values(1, 3, 4));
 
@@ -80,8 +80,7 @@ TEST_P(GpuMoeLimits, AllTokensInUse) {
   expect_right_twice({.args = largest_exchange(RowLayout::expert_masked), .tokens = {1024, 1000}}, GetParam());
 }
 
-// The largest ordinals there are: of 32 entries of all tokens to the last expert, which has room for some of the first
-// rank's.
+// The largest ordinals: 32 entries of all tokens go to the last expert, which has room for some of the first rank's.
 TEST_P(GpuMoeLimits, AllEntriesToOneExpert) {
   expect_right_twice(
       {.args = largest_exchange(RowLayout::expert_masked), .tokens = {1024}, .choice = Choice::one_expert}, GetParam());

@@ -1,5 +1,5 @@
-// Dispatch and combine on GPU ranks: the CPU tests' calls, compared with the same reference bit for bit, so that CPU
-// and GPU ranks have the same bits, too.
+// Dispatch and combine on GPU ranks: the CPU tests' calls with the same reference, bit for bit. So CPU and GPU ranks
+// have the same bits, too.
 #include <gtest/gtest.h>
 
 #include <random>
@@ -15,7 +15,7 @@ namespace {
 
 using detail::check_cuda;
 
-// Every batch on an exchange of its own.
+// Runs every batch on an exchange of its own.
 void run_batches(const std::vector<Batch>& batches, std::uint32_t ranks) {
   for (const Batch& batch : batches) expect_right(lasting_gpu_world(static_cast<int>(ranks)), batch);
 }
@@ -43,7 +43,7 @@ TEST_P(GpuMoeCalls, RowsWithoutRoomAreDropped) {
   run_batches(rows_without_room(), GetParam());
 }
 
-// More tokens than a block has warps: grids of many blocks, several rows of one expert from one rank.
+// More tokens than a block has warps: grids have many blocks, and one rank sends several rows to an expert.
 TEST_P(GpuMoeCalls, ManyTokens) {
   const ExchangeArgs args{.tokens = 40, .hidden = 512, .experts = 32, .top_k = 8};
   MoeCase c{.args = args, .tokens = {40, 33}, .residual = true};
@@ -51,7 +51,7 @@ TEST_P(GpuMoeCalls, ManyTokens) {
   run_batches(in_every_layout({{c}}, GetParam()), GetParam());
 }
 
-// Whatever a call leaves behind must suit any call after it, however late ranks are, on whichever grids.
+// The state that a call leaves behind must suit any next call, for late ranks and any grids.
 TEST_P(GpuMoeCalls, CountsAndGridsChangeFromCallToCall) {
   const std::uint32_t ranks = GetParam();
   std::mt19937 random(ranks);
@@ -83,8 +83,8 @@ TEST_P(GpuMoeCalls, CountsAndGridsChangeFromCallToCall) {
   }));
 }
 
-// A graph serves all calls of so many tokens: rows, routing and counts change in place, another graph and eager calls
-// come in between.
+// A graph serves all calls with so many tokens: rows, routing and counts change in place. Another graph and eager calls
+// take turns with it.
 TEST_P(GpuMoeCalls, GraphsReplayedWithOtherRoutings) {
   const std::uint32_t ranks = GetParam();
   GpuWorld& world = lasting_gpu_world(static_cast<int>(ranks));
@@ -118,7 +118,7 @@ TEST_P(GpuMoeCalls, GraphsReplayedWithOtherRoutings) {
   }
 }
 
-// Two batches under way, as in two-batch overlap: the combine of one beside the dispatch of the other.
+// Two batches under way, as in two-batch overlap: one's combine runs beside the other's dispatch.
 TEST_P(GpuMoeCalls, DispatchAndCombineOnTwoStreams) {
   const std::uint32_t ranks = GetParam();
   const ExchangeArgs args = small_exchange();
@@ -149,7 +149,7 @@ TEST_P(GpuMoeCalls, DispatchAndCombineOnTwoStreams) {
   }));
 }
 
-// Three times on two ranks, so once more in each bank: `run` makes the calls, and checks them.
+// `run` makes and checks the calls three times on two ranks: on each bank, and once more.
 template <class Run>
 void thrice(const std::vector<PreparedMoe>& batch, Run run) {
   GpuWorld& world = lasting_gpu_world(2);
@@ -167,7 +167,7 @@ void thrice(const std::vector<PreparedMoe>& batch, Run run) {
   }
 }
 
-// Whatever a pack looks like, it is not taken for one that has not come.
+// Any bit pattern of a pack counts as arrived.
 TEST(GpuMoeRows, OfAllBitPatterns) {
   thrice(all_bit_patterns(), [](const GpuMoe& moe, GpuRank& gpu, const PreparedMoe& p) {
     moe.combine(p, moe.dispatch(p, gpu.stream()), gpu.stream());
@@ -175,7 +175,7 @@ TEST(GpuMoeRows, OfAllBitPatterns) {
   });
 }
 
-// What is all that there is to a sum comes back bit for bit, but that every NaN is the same one.
+// A sum of a single row returns its bits, except that every NaN becomes the same one.
 TEST(GpuMoeSpecialValues, RowsOfOneExpertComeBackAsTheyAre) {
   thrice(results_of_all_bit_patterns(),
          [](const GpuMoe& moe, GpuRank& gpu, const PreparedMoe& p) { run_on_gpu_rank(moe, gpu, p); });

@@ -1,4 +1,4 @@
-// Faults of calls that NCCL serves: its kernels know no deadline and no poison, and end all the same.
+// Faults of calls that NCCL serves: its kernels know no deadline and no poison, but they still end.
 #include <gtest/gtest.h>
 
 #include <latch>
@@ -25,7 +25,7 @@ class GpuNcclFaults : public testing::Test {
 constexpr int odd = 0;
 const Case by_nccl{.count = 4000, .algorithm = Algorithm::nccl};
 
-// Enqueues a call whose result nobody looks at.
+// Enqueues a call without a check of its result.
 void call(const Group& group, GpuRank& gpu) {
   gpu.reset();
   std::byte* input = gpu.device_memory(by_nccl.count * size_of(by_nccl.type));
@@ -63,14 +63,14 @@ TEST_F(GpuNcclFaults, ALateRankEndsTheOthersByTheDeadline) {
       arrival->now();
     }
     call_and_wait(communicator, gpu);
-    call_and_wait(communicator, gpu);  // what the others had sent may have been enough for the late rank's first one
+    call_and_wait(communicator, gpu);  // the others' data may have sufficed for the late rank's first call
   });
   for (int rank = 0; rank < ranks_; ++rank) {
     const Ending& ending = endings[static_cast<std::size_t>(rank)];
     expect_fault(ending, {Errc::timeout}, "rank " + std::to_string(rank));
     if (!ending.error) continue;
     EXPECT_EQ(ending.error->fault().peer, -1);
-    // The third, where another rank's revocation has ended the second before this rank's watch did
+    // The third call, if another rank's revocation ended the second one before this rank's watch did
     // (docs/reliability.md).
     if (rank != odd) {
       EXPECT_GE(ending.error->fault().epoch_wanted, 2u);
@@ -84,7 +84,7 @@ TEST_F(GpuNcclFaults, ALateRankEndsTheOthersByTheDeadline) {
   }
 }
 
-// There is no deadline that would end the kernel in its stead.
+// No deadline could end the kernel instead.
 TEST_F(GpuNcclFaults, AnAbortEndsAKernelThatWaits) {
   GpuWorld world = make_gpu_world(ranks_, gpu_config(0s));
   std::latch waiting(1), ended(1);
@@ -97,7 +97,7 @@ TEST_F(GpuNcclFaults, AnAbortEndsAKernelThatWaits) {
     if (rank != odd) {
       call_and_wait(communicator, gpu);  // connects
       ended.wait();
-      return communicator.abort();  // NCCL's threads end when those of all ranks do
+      return communicator.abort();  // NCCL's threads end when all ranks' threads do
     }
     CountDown wait_begins(waiting), wait_ends(ended);
     call_and_wait(communicator, gpu);

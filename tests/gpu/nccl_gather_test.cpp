@@ -1,5 +1,5 @@
-// Gathers and scatters between GPUs that do not reach each other's memory: NCCL does the equal ones. A process for each
-// GPU, of which NCCL takes each half to be on a host of its own.
+// Gathers and scatters between GPUs that do not reach each other's memory: NCCL serves the equal ones. There is a
+// process per GPU, and NCCL believes that each half of them is on a host of its own.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -26,7 +26,7 @@ void say_and_flush(const std::string& text) {
   std::fflush(stdout);
 }
 
-// NCCL adds in an order of its own: sums that are exact in any order.
+// NCCL adds in an order of its own, so sums must be exact in any order.
 void move_everything(const Group& group, GpuRank& gpu) {
   std::uint32_t seed = 0;
   for (const Kind kind : kByNccl) {
@@ -47,7 +47,7 @@ void move_everything(const Group& group, GpuRank& gpu) {
   }
 }
 
-// One graph of all of them, for other data each time.
+// One graph of all moves, with new data each time.
 void replay(const Group& group, GpuRank& gpu) {
   gpu.reset();
   const auto moves_of = [&](std::uint32_t batch) {
@@ -74,7 +74,7 @@ void replay(const Group& group, GpuRank& gpu) {
   }
 }
 
-// No rank's barrier ends before every rank's has begun: files say which have.
+// No rank's barrier ends before every rank's has begun. Files record which ranks have begun.
 void hold_back(const Group& group, GpuRank& gpu) {
   const std::filesystem::path folder = std::getenv("WEFT_TEST_FOLDER");
   const auto file = [&](int round, int rank) { return folder / fmt::format("{}.{}", round, rank); };
@@ -94,7 +94,7 @@ void expect_refused(const Group& group, GpuRank& gpu, const Move& move, const st
   ensure(error.find(reason) != std::string::npos, fmt::format("{}: {}", describe(move), error));
 }
 
-// One rank; started by the test below. Disabled, as it is no test: only processes that a test starts run it.
+// One rank. Disabled, since it is no test: the test below starts it in processes of their own.
 TEST(GpuProcess, DISABLED_GatherWorker) {
   answer_where();
   const PretendedPcie pretended(told_of_pcie());
@@ -119,7 +119,7 @@ TEST(GpuProcess, DISABLED_GatherWorker) {
   }
 }
 
-// By PCIe alone, or as on two hosts.
+// The parameter: only PCIe links the GPUs, or they are on two hosts.
 class GpuNcclGather : public testing::TestWithParam<bool> {
  protected:
   void SetUp() override {

@@ -1,5 +1,5 @@
-// A process per GPU, beside each other and as if on several hosts: ranks that are killed, late, or give up, and
-// machines on which GPUs do not reach each other. Every wait has an end.
+// One process per GPU, on one host and as if on several: ranks are killed, late, or give up, and GPUs do not reach each
+// other. Every wait ends.
 #include <gtest/gtest.h>
 #include <nccl.h>
 #include <signal.h>
@@ -23,25 +23,25 @@ namespace {
 using namespace std::chrono_literals;
 using detail::check_cuda;
 
-// Skips, with the reason, what one GPU cannot do.
+// Skips tests that one GPU cannot run, with the reason.
 class GpuProcesses : public testing::Test {
  protected:
   void SetUp() override {
     if (gpu_count() < 2) GTEST_SKIP() << "NCCL needs a GPU for every rank, and here is one GPU";
   }
   const int ranks_ = gpu_count();
-  // Processes begin one behind the other, at almost two seconds each: no more of them than show the matter.
+  // Processes start one after the other, almost two seconds each, so there are no more than needed.
   const int on_two_hosts_ = std::min(ranks_, 3), pair_ = 2;
 };
 
-// What rank 0 does in between.
+// The actions of rank 0 between its calls.
 void play(const std::string& part, Communicator& communicator) {
   if (part == "late" || part == "late in a half") std::this_thread::sleep_for(2500ms);  // longer than the deadline
   if (part == "abort") communicator.abort();
 }
 
-// One rank of a world of processes: works until a fault, and says what it was. Disabled, as it is no test: only
-// processes that a test starts run it.
+// One rank of a world of processes: works until a fault, and reports it. Disabled, since it is no test: tests start it
+// in processes of their own.
 TEST(GpuProcess, DISABLED_Worker) {
   answer_where();
   const PretendedPcie pretended(told_of_pcie());
@@ -53,7 +53,7 @@ TEST(GpuProcess, DISABLED_Worker) {
     Communicator communicator = Communicator::from_environment(gpu_config(1500ms));
     const bool in_half = part == "late in a half";
     const Group group = in_half ? communicator.split(rank * 2 / size) : communicator.world();
-    // NCCL adds in an order of its own: sums that are exact in any order.
+    // NCCL adds in an order of its own, so sums must be exact in any order.
     const bool by_nccl = communicator.fabric().starts_with("NCCL") && !in_half;
     const Case c = by_nccl ? Case{.count = 5000, .algorithm = Algorithm::automatic, .fill = Fill::integers}
                            : Case{.count = 5000, .algorithm = kAlgorithms[size % 3], .fill = Fill::random};
@@ -99,7 +99,7 @@ TEST_F(GpuProcesses, AProcessPerGpu) {
   }
 }
 
-// All work to their end, over `way`.
+// Expects that all complete their work, over `way`.
 void expect_done(std::vector<Spawned> workers, const std::string& way) {
   for (Spawned& worker : workers) {
     const Outcome outcome = worker.wait(60s);
@@ -109,7 +109,7 @@ void expect_done(std::vector<Spawned> workers, const std::string& way) {
   }
 }
 
-// GPUs that cannot write to each other's memory: everything still works, through NCCL, and says so.
+// GPUs that cannot write to each other's memory: everything works through NCCL, and fabric() says so.
 TEST_F(GpuProcesses, AcrossHosts) {
   expect_done(start_workers(on_two_hosts_, 20, two_hosts), "NCCL: only");
 }
@@ -118,15 +118,15 @@ TEST_F(GpuProcesses, LinkedByPcie) {
   expect_done(start_workers(ranks_, 20, by_pcie), "NCCL: ranks 0 and 1 are linked by PCIe, not NVLink");
 }
 
-// A process that sees its own GPU alone is told by the driver's library what links it to the others.
+// A process that sees only its own GPU learns the links to the others from the driver's library.
 TEST_F(GpuProcesses, ThatSeeTheirOwnGpuAloneReachEachOther) {
   expect_done(start_workers(pair_, 20, {{"CUDA_VISIBLE_DEVICES", "each its own"}}), "peer memory");
 }
 
 // ------------------------------------------------------------------------------------------------------------
-// faults where NCCL carries the data
+// faults while NCCL carries the data
 
-// It ended by itself, with a fault that a rank may see when a peer of NCCL's does not answer, and with its history.
+// The rank ended by itself, with its history and a fault that a silent NCCL peer may cause.
 void expect_ended(const Outcome& outcome, int rank) {
   EXPECT_FALSE(outcome.too_slow) << "rank " << rank << " does not end: " << outcome.said;
   EXPECT_EQ(outcome.exit_code, 0) << "rank " << rank << ": " << outcome.said;
@@ -151,7 +151,7 @@ TEST_F(GpuProcesses, AcrossHostsAnAbortEndsAll) {
     expect_ended(workers[static_cast<std::size_t>(rank)].wait(90s), rank);
 }
 
-// A fault of a group on one host, whose ranks reach each other: ranks that are out of reach are no place for poison.
+// A group on one host fails. Its ranks reach each other, and no poison goes to ranks that they do not reach.
 TEST_F(GpuProcesses, AcrossHostsAFaultOnOneHostStaysThere) {
   if (ranks_ < 4) GTEST_SKIP() << "two hosts of two GPUs each are needed";
   std::vector<Spawned> workers = start_workers(ranks_, 50, two_hosts_with("late in a half"));
@@ -198,7 +198,7 @@ TEST_F(GpuProcesses, WithoutVirtualMemory) {
 // ------------------------------------------------------------------------------------------------------------
 // an engine's communicator, on which one rank stays away
 
-// Disabled as the worker above.
+// Disabled, like the worker above.
 TEST(GpuProcess, DISABLED_FromNcclWithoutOneRank) {
   answer_where();
   const int ranks = gpu_count();
@@ -212,7 +212,7 @@ TEST(GpuProcess, DISABLED_FromNcclWithoutOneRank) {
   });
   for (const std::string& error : errors) fmt::print("[{}]\n", error);
   std::fflush(stdout);
-  ::_exit(0);  // the engine's kernels still wait, and are the engine's to end
+  ::_exit(0);  // the engine's kernels still wait, and the engine must end them
 }
 
 TEST_F(GpuProcesses, FromNcclWithoutOneRankEndsByTheDeadline) {

@@ -1,4 +1,4 @@
-// Beside NCCL: its all-reduce as a choice, and an engine's communicator.
+// NCCL: its all-reduce as an algorithm, and an engine's communicator.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <nccl.h>
@@ -19,7 +19,7 @@ namespace {
 
 using detail::check_cuda;
 
-// Skips, with the reason, what one GPU cannot do.
+// Skips tests that one GPU cannot run, with the reason.
 class GpuNccl : public testing::Test {
  protected:
   void SetUp() override {
@@ -33,7 +33,7 @@ TEST_F(GpuNccl, AllReduceByChoice) {
   std::vector<Case> cases;
   for (const DataType type : kTypes) {
     for (const ReduceOp op : kOps) {
-      // Sums of small integers are exact whatever NCCL's order.
+      // Sums of small integers are exact in any order, and so in NCCL's.
       cases.push_back({.count = 10'001, .type = type, .op = op, .algorithm = Algorithm::nccl});
       cases.push_back({.count = 10'001, .type = type, .op = op, .in_place = true});
     }
@@ -61,7 +61,7 @@ TEST_F(GpuNccl, FromAnEnginesCommunicator) {
     for (const Prepared& p : prepared) run_on_gpu_rank(communicator, gpu, p, rank);
     communicator.split(rank % 2);
   }));
-  // The engine's communicator is the engine's: it works on.
+  // The engine keeps its communicator, and it works on.
   expect_no_errors(run_ranks(ranks_, [&](int rank) {
     GpuRank& gpu = *gpus[static_cast<std::size_t>(rank)];
     gpu.use();
@@ -77,7 +77,7 @@ TEST_F(GpuNccl, FromAnEnginesCommunicator) {
   for (ncclComm_t comm : engine) EXPECT_EQ(ncclCommDestroy(comm), ncclSuccess);
 }
 
-// Both sums against the exact one: NCCL's within the bound of any order, ours within that of f32 and one rounding.
+// Both sums against the exact one: NCCL's within the bound of any order, Weft's within that of f32 and one rounding.
 TEST_F(GpuNccl, RandomSumsAreWithinTheirBounds) {
   GpuWorld& world = lasting_gpu_world(ranks_);
   for (const Algorithm algorithm : {Algorithm::nccl, Algorithm::two_shot}) {
@@ -107,8 +107,8 @@ TEST_F(GpuNccl, RandomSumsAreWithinTheirBounds) {
   }
 }
 
-// A rank that drives another GPU than its thread's current one: creation, calls and the end leave that and the
-// environment as they were.
+// A rank drives another GPU than its thread's current one. Creation, calls and the end leave the current GPU and the
+// environment unchanged.
 TEST_F(GpuNccl, CreationLeavesDeviceAndEnvironmentAlone) {
   const auto variables = [] {
     std::vector<std::string> all;
@@ -156,7 +156,7 @@ TEST_F(GpuNccl, CreationLeavesDeviceAndEnvironmentAlone) {
   EXPECT_EQ(variables(), before);
 }
 
-// As an error does that ends the block in which a communicator lives.
+// An error that ends the communicator's block destroys it while a call is on the GPU.
 TEST_F(GpuNccl, DestructionWaitsForCallsOnTheGpu) {
   constexpr std::size_t kCount = 64;
   const UniqueId id = UniqueId::create();
@@ -195,7 +195,7 @@ TEST_F(GpuNccl, FromNoCommunicator) {
   expect_says(error_of([] { Communicator::from_nccl(nullptr); }), "nccl: null");
 }
 
-// Why one rank cannot, all of them say.
+// If one rank cannot, all ranks give its reason.
 TEST_F(GpuNccl, FromNcclWithACpuConfigOnOneRank) {
   std::vector<ncclComm_t> engine(static_cast<std::size_t>(ranks_));
   ASSERT_EQ(ncclCommInitAll(engine.data(), ranks_, nullptr), ncclSuccess);

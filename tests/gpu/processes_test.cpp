@@ -1,4 +1,4 @@
-// GPU ranks as processes of which one is killed or stopped, at a moment that nobody chose.
+// GPU ranks as processes, one of which is killed or stopped at a random moment.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <unistd.h>
@@ -16,8 +16,8 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// One rank: works until a fault, says what it was, and that it stays. Disabled, as it is no test: only processes that a
-// test starts run it.
+// One rank: works until a fault, and reports it and that it stays. Disabled, since it is no test: tests start it in
+// processes of their own.
 TEST(GpuStruckProcess, DISABLED_Worker) {
   answer_where();
   const int rank = std::atoi(std::getenv("RANK")), size = std::atoi(std::getenv("WORLD_SIZE"));
@@ -56,7 +56,7 @@ struct Ranks {
   std::size_t victim;
 };
 
-// All of them at work, and one that has just been struck.
+// Starts all ranks, and kills or stops one while they work.
 void strike(Ranks& ranks, int signal, std::mt19937& random) {
   const int size = gpu_count();
   const std::string port = std::to_string(free_port());
@@ -73,7 +73,7 @@ void strike(Ranks& ranks, int signal, std::mt19937& random) {
   ranks.workers[ranks.victim].signal(signal);
 }
 
-// The others end by themselves, and one at least has waited for the victim itself.
+// The others end by themselves, and at least one has waited for the victim itself.
 void expect_named(Ranks& ranks) {
   int first_hand = 0;
   for (std::size_t rank = 0; rank < ranks.workers.size(); ++rank) {
@@ -93,7 +93,7 @@ class GpuStruckProcesses : public testing::Test {
   void SetUp() override {
     if (gpu_count() < 2) GTEST_SKIP() << "processes do not share a GPU";
   }
-  std::mt19937 random_{static_cast<unsigned>(::getpid())};  // moments are never the same
+  std::mt19937 random_{static_cast<unsigned>(::getpid())};  // other moments in every run
 };
 
 TEST_F(GpuStruckProcesses, AKilledOneIsNamedByTheOthers) {
@@ -103,7 +103,7 @@ TEST_F(GpuStruckProcesses, AKilledOneIsNamedByTheOthers) {
   EXPECT_EQ(ranks.workers[ranks.victim].wait(10s).signal, SIGKILL);
 }
 
-// Past the deadline it goes on: the others have ended the communicator, and it learns that.
+// After the deadline the stopped rank continues: the others have ended the communicator, and it learns that.
 TEST_F(GpuStruckProcesses, AStoppedOneIsNamedByTheOthersAndLearnsItToo) {
   Ranks ranks{{}, random_() % static_cast<unsigned>(gpu_count())};
   ASSERT_NO_FATAL_FAILURE(strike(ranks, SIGSTOP, random_));

@@ -1,4 +1,4 @@
-// A call that one GPU rank rejects ends those that wait for it; and release() waits for calls that are still queued.
+// If one GPU rank rejects a call, the ranks that wait for it end. And release() waits for queued calls.
 #include <gtest/gtest.h>
 
 #include <latch>
@@ -25,7 +25,7 @@ AllReduceArgs wrong(AllReduceArgs args) {
   return args;
 }
 
-// Eager, and where the others wait in a graph. Whoever is not told ends with a timeout.
+// Eager, and with the others waiting in a graph. A rank that is not told would time out.
 TEST(GpuRejection, EndsThoseThatWaitForTheCallAndSaysWhy) {
   constexpr int odd = 1;
   for (const bool graphs : {false, true}) {
@@ -37,7 +37,7 @@ TEST(GpuRejection, EndsThoseThatWaitForTheCallAndSaysWhy) {
       graph.launch(gpu.stream());
       if (rank == odd) {
         expect_code([&] { all_reduce(communicator, wrong(args)); }, Errc::invalid_argument, "launch.blocks: 1");
-        others_ended.wait();  // a call that is made after all may come in time
+        others_ended.wait();  // otherwise this call might come in time
         all_reduce(communicator, args);
       } else {
         const CountDown arrival{others_ended};
@@ -72,7 +72,7 @@ TEST(GpuRejection, ByAllRanksLeavesNoTrace) {
   }));
 }
 
-// Rank 0's calls wait on the GPU for those of the others, which come when rank 0 is in release() already.
+// Rank 0's calls wait on the GPU for the others' calls, which come when rank 0 is already in release().
 TEST(GpuRelease, WaitsForCallsThatAreQueued) {
   GpuWorld world = make_gpu_world(2, gpu_config());
   const Prepared prepared = prepare({.count = 1000}, 2);

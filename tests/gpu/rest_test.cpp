@@ -1,4 +1,4 @@
-// What gives memory back waits for the GPU, not for ever, and leaves captures alone.
+// Functions that free memory wait for the GPU, but not for ever, and do not disturb captures.
 #include <gtest/gtest.h>
 
 #include <vector>
@@ -17,7 +17,7 @@ using detail::check_cuda;
 
 constexpr int kRanks = 2;
 
-// Work of somebody else's that outlasts half of the deadline for meetings.
+// A foreign kernel runs for longer than half of the deadline for meetings.
 TEST(GpuRest, ReleaseEndsByTheDeadlineBesideAForeignKernel) {
   Config config = gpu_config();
   config.rendezvous_deadline = 6s;  // NCCL takes its time
@@ -44,8 +44,8 @@ TEST(GpuRest, ReleaseEndsByTheDeadlineBesideAForeignKernel) {
   }));
 }
 
-// The mode of a capture says what other threads must not do meanwhile; a wait for the whole GPU ends it in any. Not of
-// the global one: NCCL registers windows by calls that it forbids to every thread.
+// A capture's mode forbids calls of other threads. A wait for the whole GPU ends a capture in any mode. The global mode
+// is not tested: NCCL registers windows by calls that it forbids to every thread.
 TEST(GpuRest, CapturesElsewhereGoOn) {
   GpuWorld world = make_gpu_world(kRanks, gpu_config());
   std::int32_t* counter = nullptr;

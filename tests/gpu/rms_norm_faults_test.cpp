@@ -1,5 +1,5 @@
-// Faults of all-reduces with residual and norm on GPU ranks: whichever of their kernels waits, it ends, and says who
-// and what.
+// Faults of all-reduces with residual and norm on GPU ranks: any of their kernels that waits ends, and names the rank
+// and the cause.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -15,17 +15,17 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr std::size_t kWholeRow = 64, kRowInPieces = 2048;  // in the smallest buffers
+constexpr std::size_t kWholeRow = 64, kRowInPieces = 2048;  // with the smallest buffers
 
 class GpuRmsNormFaults : public testing::TestWithParam<Algorithm> {
  protected:
-  // Two share a GPU, so that worlds are made without NCCL's start, which takes longer than all else here.
+  // Two ranks share a GPU, so worlds are made without NCCL's start, the slowest step here.
   const int ranks_ = gpu_count() + 1;
 };
 INSTANTIATE_TEST_SUITE_P(Algorithms, GpuRmsNormFaults, testing::Values(Algorithm::one_shot, Algorithm::two_shot),
                          [](const auto& param) { return test_name(param.param); });
 
-// Whichever of a norm's kernels waits ends by the deadline, and those behind it with it.
+// Any kernel of a norm that waits ends by the deadline, and so do the kernels behind it.
 TEST_P(GpuRmsNormFaults, AMissingRankIsNamedByTheOthers) {
   const int missing = ranks_ - 1;
   for (const std::size_t hidden : {kWholeRow, kRowInPieces}) {
@@ -49,7 +49,7 @@ TEST_P(GpuRmsNormFaults, AMissingRankIsNamedByTheOthers) {
   }
 }
 
-// Every kernel that meets another compares, whatever the two are: without rows, in pieces, of the other algorithm.
+// Every kernel that meets another compares calls: without rows, in pieces, with the other algorithm.
 TEST_P(GpuRmsNormFaults, UnlikeCallsAreAMismatchOnEveryRank) {
   const std::function<void(Norm&)> changes[] = {
       [](Norm& n) { n.tokens = 0; }, [](Norm& n) { n.hidden = kRowInPieces; },
@@ -76,7 +76,7 @@ TEST_P(GpuRmsNormFaults, UnlikeCallsAreAMismatchOnEveryRank) {
   }
 }
 
-// By a rank that waits, and by the one that the others wait for: nobody is left in a kernel until the deadline.
+// A waiting rank aborts, or the rank that the others wait for: no kernel waits until the deadline.
 TEST_P(GpuRmsNormFaults, AbortEndsKernelsThatWait) {
   const int away = ranks_ - 1;
   for (const int from : {0, away}) {

@@ -1,4 +1,4 @@
-// Streams and other kernels around all-reduces with residual and norm.
+// Streams and other kernels beside all-reduces with residual and norm.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -16,8 +16,8 @@ namespace {
 using namespace std::chrono_literals;
 using detail::check_cuda;
 
-// A rank's calls of whole rows, of both algorithms. In place, so that a call that reads what another one has not yet
-// written, or reads it twice, is seen; each is filled anew before it comes again.
+// A rank's calls of whole rows, with both algorithms. They work in place, so a call that reads too early or twice is
+// found. Each call's memory is filled anew before the next use.
 class NormsInTurns {
  public:
   NormsInTurns(GpuRank& gpu, const GpuWorld& world, int rank, std::uint32_t seed) {
@@ -38,7 +38,7 @@ class NormsInTurns {
   void call(const Group& group, std::size_t number, cudaStream_t stream) {
     on_gpu_[number % on_gpu_.size()]->call(group, stream);
   }
-  // Waits, and throws unless each was called once since it was filled.
+  // Waits, and throws unless each call ran once since it was filled.
   void check_and_fill() {
     for (std::size_t i = 0; i < on_gpu_.size(); ++i) {
       on_gpu_[i]->check(*prepared_[i]);
@@ -63,7 +63,7 @@ TEST_P(GpuRmsNormStreams, TwoOrderedByEvents) {
     check_cuda(cudaEventCreateWithFlags(&done, cudaEventDisableTiming), "cudaEventCreate");
     for (int round = 0; round < 50; ++round) {
       for (std::size_t call = 0; call < norms.size(); ++call) {
-        // Of two calls of one algorithm the second one finds its banks as the other stream has left them.
+        // Two calls of one algorithm use two streams: the second finds its banks as the other stream left them.
         const bool first = (call / 2 + static_cast<std::size_t>(round)) % 2 == 0;
         const cudaStream_t stream = first ? gpu.stream() : gpu.other_stream();
         check_cuda(cudaStreamWaitEvent(stream, done, 0), "cudaStreamWaitEvent");
@@ -78,8 +78,8 @@ TEST_P(GpuRmsNormStreams, TwoOrderedByEvents) {
   }));
 }
 
-// Two groups of the same ranks are at work at once: their kernels share the GPU, in any order on every rank, and
-// neither may wait for the room that the other one has.
+// Two groups of the same ranks work at the same time. Their kernels share the GPU in any order on every rank, and
+// neither may wait for the other's room.
 TEST_P(GpuRmsNormStreams, TwoGroups) {
   const int ranks = GetParam();
   GpuWorld world = make_gpu_world(ranks, gpu_config());
@@ -101,7 +101,7 @@ TEST_P(GpuRmsNormStreams, TwoGroups) {
   }));
 }
 
-// Other work has most of the GPU for a few milliseconds: calls come late and right.
+// Other work takes most of the GPU for a few milliseconds: calls are late but right.
 TEST_P(GpuRmsNormStreams, BesideAKernelThatHogsTheGpu) {
   const int ranks = GetParam();
   GpuWorld& world = lasting_gpu_world(ranks);
@@ -109,7 +109,7 @@ TEST_P(GpuRmsNormStreams, BesideAKernelThatHogsTheGpu) {
     NormsInTurns norms(gpu, world, rank, 1);
     for (int round = 0; round < 3; ++round) {
       for (std::size_t call = 0; call < norms.size(); ++call) {
-        // A rank of its own each time, so that the others already wait.
+        // A different rank each time, so that the others already wait.
         if (static_cast<int>(call) % ranks == rank) hog(4, 5ms, gpu.other_stream());
         norms.call(communicator, call, gpu.stream());
         gpu.synchronize();

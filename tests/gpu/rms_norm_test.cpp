@@ -1,5 +1,5 @@
-// All-reduces with residual and norm on GPU ranks: what the CPU tests ask, asked of kernels. The reference is that of
-// the CPU ranks, bit for bit.
+// All-reduces with residual and norm on GPU ranks: the CPU tests' checks for kernels, with the same reference, bit for
+// bit.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -55,7 +55,7 @@ TEST_P(GpuRmsNorm, RowsOfModels) {
   expect_right(world, norms);
 }
 
-// Rows that just have a thread for each pack in the largest blocks, and one that has not: 32 warps, each with its sum.
+// Rows with exactly one thread per pack in the largest blocks, and one row that is longer: 32 warps, each with its sum.
 TEST_P(GpuRmsNorm, LargestBlocks) {
   const int ranks = GetParam();
   GpuWorld& world = lasting_gpu_world(ranks);
@@ -106,8 +106,8 @@ TEST_P(GpuRmsNorm, RowsLongerThanTheBuffers) {
   expect_right(world, norms);
 }
 
-// Two graphs and eager calls in turns. Input, residual and weights are others each time: what is left of a call before,
-// in a slot or in a captured argument, would be right again with the same data.
+// Two graphs and eager calls take turns. Input, residual and weights change each time: with the same data, stale slots
+// or captured arguments would look right.
 void expect_replays_mix_with_eager_calls(GpuWorld& world, int ranks, std::size_t hidden, int turns) {
   constexpr std::size_t versions = 3;
   expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int rank) {
@@ -161,7 +161,7 @@ TEST_P(GpuRmsNorm, GroupsSideBySideAndInTurnsWithTheWorld) {
     const int color = rank % 3 == 2 ? -1 : rank % 2;
     const Group group = communicator.split(color);
     for (std::size_t call = 0; call < norms.size(); ++call) {
-      // The two groups make other calls.
+      // The two groups make different calls.
       if (color >= 0) run_on_gpu_rank(group, gpu, norms[color == 0 ? call : norms.size() - 1 - call]);
       if (call % 4 == 0) run_on_gpu_rank(communicator, gpu, norms[call]);
     }
@@ -199,15 +199,15 @@ TEST_P(GpuRmsNorm, AThousandCallsBackToBack) {
 class GpuRmsNormThresholds : public testing::TestWithParam<int> {};
 INSTANTIATE_TEST_SUITE_P(Ranks, GpuRmsNormThresholds, testing::Values(2, 3));
 
-// A call behind one of another algorithm, grid or number of kernels, with no wait between, finds what that one leaves
-// of slots and epochs; and each is served by its step of the table.
+// A call follows one of another algorithm, grid or number of kernels without a wait, and finds that call's slots and
+// epochs. Each size's step of the table serves it.
 TEST_P(GpuRmsNormThresholds, RandomSizesOnBothSidesBackToBack) {
   const int ranks = GetParam();
   const std::vector<detail::TuningStep> steps{
       {.up_to = 2048, .algorithm = Algorithm::one_shot},  {.up_to = 4096, .algorithm = Algorithm::two_shot},
       {.up_to = 8192, .algorithm = Algorithm::one_shot},  {.up_to = 16384, .algorithm = Algorithm::bulk},
       {.up_to = 32768, .algorithm = Algorithm::one_shot}, {.algorithm = Algorithm::two_shot}};
-  Config config = gpu_config();  // buffers end between steps, so that calls of several kernels are among them
+  Config config = gpu_config();  // buffers end between steps, so some calls have several kernels
   config.one_shot_bytes = 6 << 10;
   config.two_shot_bytes = 12 << 10;
   GpuWorld world = make_gpu_world(ranks, with_steps(config, "gpu-norm-steps", steps, ranks));

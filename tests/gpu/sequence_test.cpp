@@ -1,4 +1,4 @@
-// Many all_reduces one after the other on GPU ranks: whatever a call leaves behind must suit any call after it.
+// Many all_reduces on GPU ranks, one after the other: the state that a call leaves behind must suit any next call.
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -24,7 +24,7 @@ TEST_P(GpuSequence, EverythingMixed) {
   for (std::uint32_t i = 0; i < 300; ++i) {
     const auto pick = [&](auto n) { return random() % static_cast<std::uint32_t>(n); };
     const int most_blocks = world.shared() ? 6 : 40;
-    const bool whole = pick(2) == 0;  // nothing but whole, aligned packs
+    const bool whole = pick(2) == 0;  // only whole, aligned packs
     const std::size_t count = pick(4) == 0 ? pick(60'000) : pick(600);
     cases.push_back({.count = whole ? count / 8 * 8 : count,
                      .type = kTypes[pick(4)],
@@ -41,8 +41,8 @@ TEST_P(GpuSequence, EverythingMixed) {
   expect_right(world, cases);
 }
 
-// Ten thousand calls. Every fifty the data are others. Of the first fifty the results are looked at behind the last
-// call of a kind, as nothing may stand between calls; of the next fifty behind every call, by a kernel.
+// Ten thousand calls, with new data every fifty. In the first fifty nothing may stand between calls, so results are
+// checked after the last call of a kind. In the next fifty a kernel checks them after every call.
 TEST_P(GpuSequence, TenThousandCallsWithRandomDelays) {
   GpuWorld& world = lasting_gpu_world(GetParam());
   constexpr int calls = 10'000, kept = 50;

@@ -1,4 +1,4 @@
-// Graphs, streams and other kernels around all_reduce.
+// Graphs, streams and other kernels beside all_reduce.
 #include <gtest/gtest.h>
 
 #include <barrier>
@@ -19,7 +19,7 @@ namespace {
 using namespace std::chrono_literals;
 using detail::check_cuda;
 
-// Integers on the GPU that kernels change between calls. After k increments, rank r holds r + i + k at place i.
+// Integers on the GPU that kernels change between calls. After k increments, rank r holds r + i + k at index i.
 class Counters {
  public:
   Counters(GpuRank& gpu, std::size_t count, int rank, int ranks = 1) : count_(count) {
@@ -48,7 +48,7 @@ class Counters {
             .stream = stream,
             .launch = world.launch()};
   }
-  // Waits, and throws where the output is not the sum after `increments`.
+  // Waits, and throws unless the output is the sum after `increments`.
   void check(GpuRank& gpu, int ranks, int increments) {
     check_cuda(cudaMemcpyAsync(host_, output, count_ * 4, cudaMemcpyDeviceToHost, gpu.stream()), "download");
     gpu.synchronize();
@@ -61,13 +61,13 @@ class Counters {
     }
   }
 
-  // For graphs, behind an increment and its call: the output is compared with the sums of that many increments.
+  // For graphs, behind an increment and its call: compares the output with the sums of that many increments.
   void compare(int ranks, cudaStream_t stream) {
     increment(wanted_, count_, stream, ranks);
     count_differences(reinterpret_cast<std::byte*>(output), reinterpret_cast<const std::byte*>(wanted_), count_ * 4,
                       wrong_, stream);
   }
-  // Of all comparisons; waits.
+  // Checks all comparisons. Waits.
   void expect_no_difference(GpuRank& gpu) {
     unsigned long long wrong = 0;
     check_cuda(cudaMemcpyAsync(&wrong, wrong_, sizeof(wrong), cudaMemcpyDeviceToHost, gpu.stream()), "download");
@@ -164,8 +164,8 @@ TEST_P(GpuStreams, TwoStreamsOrderedByEvents) {
   }));
 }
 
-// Two groups of the same ranks are at work at once: their kernels share the GPU, in any order on every rank, and
-// neither may wait for the room that the other one has.
+// Two groups of the same ranks work at the same time. Their kernels share the GPU in any order on every rank, and
+// neither may wait for the other's room.
 TEST_P(GpuStreams, TwoGroupsOnTwoStreams) {
   const int ranks = GetParam();
   GpuWorld world = make_gpu_world(ranks, gpu_config());
@@ -190,14 +190,14 @@ TEST_P(GpuStreams, TwoGroupsOnTwoStreams) {
   }));
 }
 
-// Other work has most of the GPU for a few milliseconds: calls come late and right.
+// Other work takes most of the GPU for a few milliseconds: calls are late but right.
 TEST_P(GpuStreams, AKernelThatHogsTheGpu) {
   const int ranks = GetParam();
   GpuWorld& world = lasting_gpu_world(ranks);
   expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int rank) {
     Counters counters(gpu, 50'000, rank);
     for (int call = 1; call <= 10; ++call) {
-      // A rank of its own each time, so that the others already wait.
+      // A different rank each time, so that the others already wait.
       if (call % ranks == rank) hog(4, 5ms, gpu.other_stream());
       increment(counters.input, 50'000, gpu.stream());
       all_reduce(communicator, counters.arguments(world, gpu.stream(), kAlgorithms[call % 3]));
@@ -207,8 +207,8 @@ TEST_P(GpuStreams, AKernelThatHogsTheGpu) {
   }));
 }
 
-// Replayed while the memory is away, a graph ends at once and says so; taken again, calls work. Graphs captured before
-// work on where the memory came back to the same place, and say that they cannot where it did not.
+// While the memory is released, a replay ends at once and reports it. After acquire(), calls work. Earlier graphs work
+// if the memory returned to the same place, and otherwise report that they cannot.
 TEST_P(GpuStreams, GraphsOverReleaseAndAcquire) {
   const int ranks = GetParam();
   GpuWorld world = make_gpu_world(ranks, gpu_config());
@@ -284,9 +284,9 @@ TEST_P(GpuStreams, AGraphOutlivesItsCommunicator) {
   EXPECT_EQ(errors, std::vector<std::string>(errors.size()));
 }
 
-// With one hardware queue, nothing may need two streams to run at once. Ranks that share a GPU must each have their
-// kernel in that queue before any of them waits, hence the barrier.
-// Disabled, as it needs a process of its own, which the test below starts.
+// With one hardware queue no call may need two streams at the same time. Ranks that share a GPU must each have their
+// kernel in that queue before any of them waits, hence the barrier. Disabled, since it needs a process of its own: the
+// test below starts it.
 TEST(GpuOneQueue, DISABLED_Worker) {
   const int ranks = std::max(2, gpu_count());
   GpuWorld world = make_gpu_world(ranks, gpu_config());

@@ -1,4 +1,4 @@
-// Copies whose outputs lie in symmetric memory, on GPU ranks: what the CPU tests ask, asked of kernels.
+// Copies on GPU ranks with outputs in symmetric memory: the CPU tests' checks for kernels.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -36,12 +36,12 @@ TEST_P(GpuSymmetricGather, GivesTheBytesOfAnyOtherOutput) {
   }
 }
 
-// So many rows that they take a detour in chunks: relays pass on from their own outputs.
+// So many rows that they take relays in chunks. Relays pass them on from their own outputs.
 TEST_P(GpuSymmetricGather, OneBusyRank) {
   const int ranks = GetParam();
   if (ranks < 3) GTEST_SKIP() << "two ranks have no third one to go by";
   GpuWorld& world = lasting_gpu_world(ranks, small_gpu_slots);
-  const std::int32_t busy = 118 / (ranks - 2) + 1;  // of 64 KiB: more than the 7 MiB that chunks must spare
+  const std::int32_t busy = 118 / (ranks - 2) + 1;  // rows of 64 KiB: more than the 7 MiB that chunks must spare
   std::vector<Move> moves;
   for (int owner : {0, ranks - 1}) {
     Move gather{.kind = Kind::all_gather_v, .widths = {65536}, .fill = Fill::bits, .launch = world.launch()};
@@ -62,7 +62,7 @@ TEST_P(GpuSymmetricGather, OneBusyRank) {
   }));
 }
 
-// One graph for all counts, whose replays write what a rank has filled anew.
+// One graph for all counts. Its replays send the data that a rank has written anew.
 TEST_P(GpuSymmetricGather, OneGraphServesEveryCount) {
   const int ranks = GetParam();
   GpuWorld& world = lasting_gpu_world(ranks, small_gpu_slots);
@@ -103,8 +103,8 @@ TEST_P(GpuSymmetricGather, OneGraphServesEveryCount) {
 class GpuSymmetricGraphs : public testing::TestWithParam<int> {};
 INSTANTIATE_TEST_SUITE_P(Ranks, GpuSymmetricGraphs, testing::Values(2, 3, 4));
 
-// Ranks have captured different capacities, and would not meet if what they do hung on these instead of the counts;
-// two graphs in turn with eager calls, all to the same place.
+// Ranks have captured different capacities. If their actions depended on capacities and not on counts, they would not
+// meet. Two graphs and eager calls take turns, all with the same output.
 TEST_P(GpuSymmetricGraphs, ServeEveryBatch) {
   const int ranks = GetParam();
   GpuWorld& world = lasting_gpu_world(ranks, small_gpu_slots);
@@ -155,7 +155,7 @@ void fill_with_canaries(GpuRank& gpu, const SymmetricMemory& memory) {
              "cudaMemsetAsync");
 }
 
-// Throws where anything has changed but `bytes` from `begin` on.
+// Throws if any byte outside `bytes` from `begin` on has changed.
 void expect_canaries_around(GpuRank& gpu, const SymmetricMemory& memory, std::size_t begin, std::size_t bytes) {
   std::byte* const got = gpu.host_memory(memory.bytes());
   check_cuda(cudaMemcpyAsync(got, memory.data(), memory.bytes(), cudaMemcpyDeviceToHost, gpu.stream()), "download");
@@ -166,7 +166,7 @@ void expect_canaries_around(GpuRank& gpu, const SymmetricMemory& memory, std::si
   ensure(changed == end, fmt::format("byte {} was written, outside of {} from {} on", changed - got, bytes, begin));
 }
 
-// A copy of rows of integers, which kernels count up before it and compare behind it: no host comes in between.
+// A copy of rows of integers. Kernels increment them before it and compare behind it, without the host.
 class CountedUpMove {
  public:
   CountedUpMove(GpuRank& gpu, const RankMove& move, std::byte* outputs, unsigned long long* wrong)
@@ -202,8 +202,8 @@ class CountedUpMove {
   std::byte* wanted_;
 };
 
-// Every replay moves other data than the one before. No host waits in between, so peers are at the next call already
-// while a rank still compares: who writes without that rank's invitation, or by an older call's, is seen.
+// Every replay moves other data than the one before. No host waits between, so peers are at the next call while a rank
+// still compares. A write without that rank's invitation, or by an older call's, is found.
 TEST_P(GpuSymmetricGraphs, InTurnsWithEagerCallsBackToBack) {
   const int ranks = GetParam();
   constexpr std::size_t longest = 40'000;
@@ -256,12 +256,12 @@ TEST_P(GpuSymmetricGraphs, InTurnsWithEagerCallsBackToBack) {
   }));
 }
 
-// Numbers that do not fit: rank 1 has captured a capacity of its own, the others one of two rows for each rank.
+// Counts that do not fit. Rank 1 has captured its own capacity, the others two rows for each rank.
 struct Excess {
   const char* name;
   std::vector<std::int32_t> capacity;  // of rank 1
   std::vector<std::int32_t> found;
-  bool everywhere = false;  // what is found exceeds every rank's capacity, and else only that of rank 1
+  bool everywhere = false;  // true: every rank's capacity is exceeded; false: only rank 1's
   SlotKind slot = SlotKind::dense;
 };
 
@@ -274,8 +274,8 @@ INSTANTIATE_TEST_SUITE_P(Counts, GpuSymmetricCapacity,
                                          Excess{"NegativeCount", {2, 2, 2}, {2, -1, 2}, true}),
                          [](const auto& info) { return std::string(info.param.name); });
 
-// A graph whose counts have grown. Nobody knows a peer's capacity, so nobody may write to a rank that has not said that
-// it has room; where there is room, nothing is written outside of the output, nor by replays behind the fault.
+// A graph's counts have grown. No rank knows a peer's capacity, so none may write to a rank that has not confirmed its
+// room. If there is room, nothing is written outside the output, also not by later replays.
 TEST_P(GpuSymmetricCapacity, IsNotExceededByAReplay) {
   constexpr int ranks = 3, small = 1;
   constexpr std::size_t row_bytes = 32768;
@@ -306,7 +306,7 @@ TEST_P(GpuSymmetricCapacity, IsNotExceededByAReplay) {
     communicator.check();
     gather.fill(exceeding);
     for (int replay = 0; replay < 2; ++replay) graph.launch(gpu.stream());
-    gpu.meet();  // whoever writes has done so
+    gpu.meet();  // every writer is done
     const Place& last = mine.places.back();
     const bool has_room = rank != small && !excess.everywhere;
     expect_canaries_around(gpu, memory, mine.memory[mine.output(0)].begin,

@@ -1,4 +1,4 @@
-// Symmetric memory of GPU ranks: copies of the host's, to and from every peer's part.
+// Symmetric memory of GPU ranks: the host copies to and from every peer's part.
 #include "weft/symmetric.hpp"
 
 #include <gtest/gtest.h>
@@ -46,7 +46,7 @@ void write_to_all(Communicator& communicator, GpuRank& gpu, const SymmetricMemor
   }
 }
 
-// What kernels read.
+// The table that kernels read.
 void expect_table(const Communicator& communicator, const SymmetricMemory& memory) {
   const detail::SymmetricState* const found =
       detail::symmetric_at(communicator.world().state().communicator(), memory.data(), memory.bytes());
@@ -74,7 +74,7 @@ TEST_P(GpuSymmetric, PeersReachEveryPart) {
     use(first, 1);
     use(second, 2);
     expect_code([&] { SymmetricMemory::allocate(communicator, std::size_t{1} << 46); }, Errc::system, "memory");
-    use(first, 6);  // nothing has happened
+    use(first, 6);  // the failed call has changed nothing
     void* const before = first.data();
     communicator.release();
     const BroadcastArgs nowhere{.input = before, .output = before, .row_bytes = 16, .stream = gpu.stream()};
@@ -87,7 +87,7 @@ TEST_P(GpuSymmetric, PeersReachEveryPart) {
   }));
 }
 
-// NCCL's registration waits for all ranks, and so for none that has no memory to register.
+// NCCL's registration waits for all ranks, so no rank may begin it if one rank has no memory.
 TEST(GpuSymmetricMemory, OneRankWithoutMemoryIsFoundByAll) {
   constexpr std::size_t kLeft = std::size_t{1} << 30, kAsked = std::size_t{2} << 30;
   if (gpu_count() < 2) GTEST_SKIP() << "ranks that share a GPU run out of memory together";

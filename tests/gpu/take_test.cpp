@@ -1,4 +1,4 @@
-// Rows taken out of all slots, on GPU ranks: what the CPU tests ask, asked of a kernel.
+// Rows taken out of all slots on GPU ranks: the CPU tests' checks for a kernel.
 #include "support/take.hpp"
 
 #include <gtest/gtest.h>
@@ -20,7 +20,7 @@ class GpuTake {
     }
     fill(take);
   }
-  // With what another call of the same shape finds.
+  // Writes the memory of another call of the same shape.
   void fill(const PreparedTake& take) {
     for (std::size_t i = 0; i < device_.size(); ++i) {
       std::memcpy(host_[i], take.memory[i].before.data(), bytes(i));
@@ -29,7 +29,7 @@ class GpuTake {
     gpu_.synchronize();
   }
   void call(const Group& group) { issue(group, take_, device_, gpu_.stream()); }
-  // Waits, and throws where anything is wrong.
+  // Waits, and throws if anything is wrong.
   void check(const PreparedTake& take) {
     for (std::size_t i = 0; i < device_.size(); ++i) copy(host_[i], device_[i], bytes(i), cudaMemcpyDeviceToHost);
     gpu_.synchronize();
@@ -51,7 +51,7 @@ TEST(GpuTakenRows, EveryKindOfSlotShardAndRow) {
   GpuWorld& world = lasting_gpu_world(1);
   expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int) {
     std::vector<TakeCase> cases = take_cases();
-    // More than one grid's threads move at once.
+    // More work than one grid's threads do at once.
     cases.push_back({.rows = {700, 300}, .slot = 1, .row_bytes = 14'336, .spare_rows = 9, .seed = 1});
     cases.push_back({.rows = {700, 300}, .row_bytes = 7'001, .output_gap = 3, .spare_rows = 9, .seed = 2});
     for (const TakeCase& c : cases) {
@@ -65,13 +65,13 @@ TEST(GpuTakenRows, EveryKindOfSlotShardAndRow) {
   }));
 }
 
-// One graph for batches with other counts, and nobody else takes part.
+// One graph for batches with other counts. No other rank takes part.
 TEST(GpuTakenRows, OneGraphForEveryBatch) {
   GpuWorld& world = lasting_gpu_world(2);
   expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int rank) {
     gpu.reset();
     if (rank == 1) return;
-    // Capacities stay: rows that one slot loses are spare rows of another, or of the output.
+    // Capacities stay: rows that one slot loses become spare rows of another slot or of the output.
     const auto batch = [](std::int32_t rows) {
       return prepare(TakeCase{.rows = {12 - rows, rows, 3},
                               .slot = 1,

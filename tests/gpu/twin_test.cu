@@ -1,4 +1,5 @@
-// The hand-written twin (tests/ptx/twin.cu) beside the library's kernel, on four GPUs: the same bits, and both times.
+// Compares the hand-written twin (tests/ptx/twin.cu) with the library's kernel on four GPUs: their bits, and their
+// times.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -33,7 +34,7 @@ void launch_twin(const Communicator& communicator, const AllReduceArgs& args) {
              "launch of the twin");
 }
 
-// Of one operation in a graph of many; the second of two replays. All ranks begin together.
+// The time of one operation in a graph of many, in the second of two replays. All ranks begin together.
 template <class Enqueue>
 double median_us(const GpuRank& gpu, Enqueue enqueue) {
   cudaStream_t stream = gpu.stream();

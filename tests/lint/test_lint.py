@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The project's rules have teeth: a line that breaks one is refused, and what only looks like it is not."""
+"""The project's rules work: a line that breaks one is refused, and a line that only looks like it is accepted."""
 
 import sys
 import unittest
@@ -12,7 +12,7 @@ ALGORITHM = "src/ops/moves/new.hpp"
 LIBRARY = "src/comm/new.cpp"
 PTX = "src/team/ptx.cuh"
 
-# File, a line in it, and what the rule says of it.
+# File, a line in it, and a part of the rule's message.
 BAD = [
     (ALGORITHM, "#if defined(__CUDA_ARCH__)", "architecture"),
     (ALGORITHM, "#ifdef __CUDACC__", "architecture"),
@@ -83,7 +83,7 @@ GOOD = [
 ]
 
 
-# What a page draws, and an include in a file, and what the rule says of it; none: it is allowed.
+# A page's drawing. Below: a file, its include, and a part of the rule's message; none if it is allowed.
 DRAWING = """
 apps/weft/simulate/  a program
 src/ops/             all of them

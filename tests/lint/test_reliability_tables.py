@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What tools/reliability_tables.py says of runs and pages that fall short."""
+"""The messages of tools/reliability_tables.py about runs and pages that fall short."""
 
 import sys
 import tempfile
@@ -12,7 +12,7 @@ import reliability_tables  # noqa: E402
 
 
 def run_of(setups=12, exhaustive=100_000, random=100_000, each=None):
-    """Tests as their properties tell of them: all that has to be run, unless told otherwise."""
+    """The recorded properties of tests: everything that must be run, unless the arguments change it."""
     tests = []
     for i in range(setups):
         name = f"setup-{i}"

@@ -1,4 +1,4 @@
-// Dispatch and combine whose sends and waits are calls of their own, on CPU ranks.
+// Dispatch and combine on CPU ranks whose sends and waits are separate calls.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -48,7 +48,7 @@ TEST_P(MoeApart, DispatchesAndCombinesInterleave) {
   interleave(in_every_layout(every_kind_of_routing(GetParam()), GetParam()), GetParam());
 }
 
-// A send leaves the epoch that its wait works in, also where that is the last one before 0 or before the upper half.
+// A send determines the epoch of its wait, also if it is the last one before 0 or before the upper half.
 TEST_P(MoeApart, EpochsWrap) {
   for (const std::uint32_t first : {0x7ffffffdu, 0xfffffffdu}) {
     Config config = cpu_config();
@@ -57,7 +57,7 @@ TEST_P(MoeApart, EpochsWrap) {
   }
 }
 
-// The tensors that go in, and those that come out.
+// The arguments with only the input tensors, and with only the output tensors.
 DispatchArgs sent_by(DispatchArgs args) {
   args.output = args.output_scales = nullptr;
   args.counts = args.offsets = args.output_sources = args.source_tokens = args.output_ids = nullptr;
@@ -71,7 +71,8 @@ DispatchArgs received_by(DispatchArgs args) {
   return args;
 }
 
-// A send has what goes in and keeps nothing of it; a wait has what comes out, and the residual, which is added there.
+// A send reads the input tensors and keeps none of them. A wait reads the output tensors, and the residual, which it
+// adds.
 TEST_P(MoeApart, EachHalfLooksAtItsOwnTensors) {
   for (const Batch& batch : in_every_layout(every_kind_of_routing(GetParam()), GetParam())) {
     const std::vector<PreparedMoe> prepared = prepare_all(batch, GetParam());
@@ -94,12 +95,12 @@ TEST_P(MoeApart, EachHalfLooksAtItsOwnTensors) {
   }
 }
 
-// As many dispatches under way as there are generations, of two exchanges, which differ in all that they may, and whose
-// halves come in any order that their rules allow, with delays between all of them.
+// As many dispatches under way as there are generations, of two exchanges that differ in every property. Their halves
+// come in any permitted order, with delays between all of them.
 TEST_P(MoeApart, GenerationsOfTwoExchangesInterleave) {
   const std::uint32_t ranks = GetParam();
   for (const auto& [one, other] : batches_that_differ(ranks)) {
-    const Batch &batch = one, &second = other;  // which lambdas of clang 14 can capture
+    const Batch &batch = one, &second = other;  // clang 14's lambdas can capture these
     const std::vector<PreparedMoe> prepared[] = {prepare_all(batch, ranks), prepare_all(second, ranks)};
     const std::size_t generations = batch.size();
     expect_all_well(run_world(static_cast<int>(ranks), cpu_config(), [&](Communicator& communicator, int number) {
@@ -140,7 +141,7 @@ TEST_P(MoeApart, GenerationsOfTwoExchangesInterleave) {
   }
 }
 
-// A call of a rank that does not wait apart meets one that does: on the wire they are the same.
+// A rank that calls both halves at once meets one that separates them: their bytes on the wire are the same.
 TEST(MoeHalves, RanksChooseForThemselves) {
   const ExchangeArgs args = small_exchange();
   const PreparedMoe p = prepare({.args = args, .tokens = {6, 3}}, 2, 5);
@@ -163,7 +164,7 @@ TEST(MoeHalves, RanksChooseForThemselves) {
   }));
 }
 
-// What is out of turn is rejected, by name, and nothing has happened.
+// A call out of turn is rejected with its reason, and changes nothing.
 TEST(MoeHalves, MisuseIsRejected) {
   const ExchangeArgs args = small_exchange();
   const PreparedMoe p = prepare({.args = args, .tokens = {6, 3}}, 2, 5);
@@ -203,7 +204,7 @@ TEST(MoeHalves, MisuseIsRejected) {
   }));
 }
 
-// The tables are the combine's until it was waited for.
+// The tables belong to the combine until its wait.
 TEST(MoeHalves, AGenerationIsTakenUntilItsCombineWasWaitedFor) {
   ExchangeArgs args = small_exchange();
   args.generations = 1;
@@ -219,7 +220,7 @@ TEST(MoeHalves, AGenerationIsTakenUntilItsCombineWasWaitedFor) {
   }
 }
 
-// A wait that is replayed without its send, and a send that is replayed twice, end with an error that says so.
+// A replayed wait without its send, and a send that is replayed twice, end with a fitting error.
 TEST(MoeHalves, RecordingsOutOfTurnAreFound) {
   const ExchangeArgs args = small_exchange();
   const PreparedMoe p = prepare({.args = args, .tokens = {6, 3}}, 2, 5);
@@ -263,7 +264,7 @@ TEST(MoeHalves, RecordingsOutOfTurnAreFound) {
   }
 }
 
-// What was sent when memory goes away is void.
+// A release makes earlier sends void.
 TEST(MoeHalves, ReleaseVoidsWhatWasSent) {
   const ExchangeArgs args = small_exchange();
   const PreparedMoe p = prepare({.args = args, .tokens = {6, 3}}, 2, 5);

@@ -1,5 +1,5 @@
-// Exchanges, dispatches and combines that cannot be: rejected with the argument's name before anything is sent, so that
-// the exchange works on as if they had never been called.
+// Impossible exchanges, dispatches and combines are rejected with the argument's name before anything is sent, and the
+// exchange works on as before.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -28,7 +28,7 @@ struct RejectedExchange {
   std::function<void(ExchangeArgs&)> spoil;
 };
 
-// Of two ranks; from an exchange of 6 tokens, 8 experts and top 3.
+// On two ranks, changes to an exchange of 6 tokens, 8 experts and top 3.
 const std::vector<RejectedExchange> kRejectedExchanges = {
     {"tokens: 0 is not between 1 and 1024", [](auto& a) { a.tokens = 0; }},
     {"tokens: 1025 is not between 1 and 1024", [](auto& a) { a.tokens = 1025; }},
@@ -136,7 +136,7 @@ TEST(MoeArguments, ExchangesThatCannotBe) {
   }
   expect_rejected("ranks: 0", [] { exchange_memory(0, small_exchange()); });
   expect_rejected("ranks: 73", [] { exchange_memory(73, small_exchange()); });
-  // 72 ranks, all experts on one.
+  // 72 ranks, and all experts on one rank.
   ExchangeArgs many{.tokens = 1024, .hidden = 8, .experts = 4096, .top_k = 32, .capacity = 72 * 1024 * 32};
   many.rank_of_expert.assign(4096, 5);
   expect_rejected("capacity times the experts of a rank", [&] { exchange_memory(72, many); });
@@ -156,7 +156,7 @@ void shift(Pointer& pointer, std::size_t bytes) {
   pointer = reinterpret_cast<Pointer>(reinterpret_cast<std::uintptr_t>(pointer) + bytes);
 }
 
-// Of every layout, of rows of fp8 with scales.
+// For every layout, with rows of fp8 with scales.
 std::vector<RejectedDispatch> rejected_dispatches(RowLayout layout) {
   const bool contiguous = layout == RowLayout::expert_contiguous, by_rank = layout == RowLayout::rank_major;
   static std::int32_t memory[64];
@@ -184,7 +184,7 @@ std::vector<RejectedDispatch> rejected_dispatches(RowLayout layout) {
       {"launch.threads: 31", [](auto& a) { a.launch.threads = 31; }},
       {"launch.threads: 544", [](auto& a) { a.launch.threads = 544; }},
       {"stream: ", [](auto& a) { a.stream = reinterpret_cast<Stream>(memory); }},
-      // A mistake counts with nothing to do, too.
+      // A mistake counts even if there is nothing to do.
       {"counts: null", [](auto& a) { a.tokens = 0, a.counts = nullptr; }},
   };
   const auto add = [&](const char* part, std::function<void(DispatchArgs&)> spoil) {
@@ -225,7 +225,7 @@ const std::vector<RejectedCombine> kRejectedCombines = {
     {"stream: ", [](auto& a) { a.stream = reinterpret_cast<Stream>(8); }},
 };
 
-// Which half of a call looks at an argument, by the message; both do at what a launch is.
+// By the message: which half of a call checks an argument. Both check the launch.
 bool is_of(const std::string& part, const std::vector<std::string>& names) {
   return std::ranges::any_of(names, [&](const std::string& name) { return part.starts_with(name + ":"); });
 }

@@ -1,4 +1,4 @@
-// Dispatch and combine on CPU ranks against the reference: contents, order, counts, sums, bit for bit.
+// Compares dispatch and combine on CPU ranks with the reference: contents, order, counts, sums, bit for bit.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -16,7 +16,7 @@
 namespace weft::test {
 namespace {
 
-// Every batch is called twice over.
+// Calls every batch twice over.
 void run_batches(const std::vector<Batch>& batches, std::uint32_t ranks, const Config& config = cpu_config()) {
   for (const Batch& batch : batches) {
     const std::vector<PreparedMoe> prepared = prepare_all(batch, ranks);
@@ -51,8 +51,8 @@ TEST_P(Moe, ExpertsWhereTheCallerWants) {
   run_batches(in_every_layout(experts_where_the_caller_wants(GetParam()), GetParam()), GetParam());
 }
 
-// An exchange with replicas gives, bit for bit, what one gives whose experts are the replicas, when the caller has
-// chosen among them by the rule.
+// An exchange with replicas gives the bits of one whose experts are the replicas, if the caller chooses among them by
+// the rule.
 TEST_P(Moe, ReplicasServeTokensInTurn) {
   const std::uint32_t ranks = GetParam();
   for (const ReplicaCase& replicas : replicas_in_turn(ranks)) {
@@ -80,7 +80,7 @@ TEST_P(Moe, SumsWithoutWeights) {
   run_batches(in_every_layout(sums_without_weights(GetParam()), GetParam()), GetParam());
 }
 
-// Whatever 16 bits, or two bytes, a row may have side by side, in each place of a pack where they can lie.
+// All values of 16 bits, or pairs of bytes, at each place of a pack.
 TEST(MoeRows, OfAllBitPatterns) {
   for (const PreparedMoe& p : all_bit_patterns()) {
     expect_all_well(run_world(2, cpu_config(), [&](Communicator& communicator, int rank) {
@@ -90,7 +90,7 @@ TEST(MoeRows, OfAllBitPatterns) {
   }
 }
 
-// Counts are right, what fits is there, and neither the next expert's rows nor anything else is written over.
+// Counts are right and rows that fit arrive. Neither the next expert's rows nor anything else is overwritten.
 TEST_P(Moe, RowsWithoutRoomAreDropped) {
   run_batches(rows_without_room(), GetParam());
 }
@@ -109,7 +109,7 @@ TEST_P(Moe, EpochsWrap) {
   }
 }
 
-// A rank without tokens has nothing to show for them: its tensors are empty, which is a null pointer to many.
+// A rank without tokens may have empty tensors, which many callers represent by null pointers.
 TEST(MoeIdle, RanksWithoutTokensNeedNoTensorsOfThem) {
   for (const Batch& batch : in_every_layout({{{.args = small_exchange(), .tokens = {6, 0}, .residual = true}}}, 2)) {
     const PreparedMoe p = prepare(batch[0], 2, 5);
@@ -136,8 +136,8 @@ TEST(MoeIdle, RanksWithoutTokensNeedNoTensorsOfThem) {
   }
 }
 
-// One recording, made for as many tokens as there can be, serves fewer: ids of −1 name no expert, and nothing of such a
-// token travels.
+// One recording for the largest number of tokens serves fewer. An id of −1 names no expert, and such a token is not
+// sent.
 TEST_P(Moe, ARecordingServesFewerTokensThanItWasMadeFor) {
   const std::uint32_t ranks = GetParam();
   for (const std::vector<PreparedMoe>& prepared : fewer_tokens_than_recorded(ranks)) {
@@ -158,7 +158,7 @@ TEST_P(Moe, ARecordingServesFewerTokensThanItWasMadeFor) {
   }
 }
 
-// Whatever a call leaves behind must suit any call after it, however long ranks take in between.
+// The state that a call leaves behind must suit any next call, however long ranks take between calls.
 TEST_P(Moe, CountsChangeFromCallToCall) {
   std::mt19937 random(GetParam());
   Batch calls;
@@ -183,7 +183,7 @@ TEST_P(Moe, CountsChangeFromCallToCall) {
   }
 }
 
-// Two exchanges, and two generations of one, in every order that their tickets allow.
+// Two exchanges, and two generations of one exchange, in every order that their tickets allow.
 TEST_P(Moe, ExchangesAndGenerationsInterleave) {
   ExchangeArgs a = small_exchange(), b = small_exchange();
   b.top_k = 1;
@@ -201,7 +201,7 @@ TEST_P(Moe, ExchangesAndGenerationsInterleave) {
       combine_and_check(x, round % 2 == 0 ? first : second, rank, round % 2 == 0 ? one : two);
       combine_and_check(y, other, rank, of_other);
       combine_and_check(x, round % 2 == 0 ? second : first, rank, round % 2 == 0 ? two : one);
-      combine_and_check(x, first, rank, one);  // its generation has not been taken again
+      combine_and_check(x, first, rank, one);  // no dispatch has taken its generation since
     }
   }));
 }
@@ -233,10 +233,10 @@ TEST(MoeLife, GoesOnAfterReleaseAndAcquire) {
   }));
 }
 
-// The tables went with the window. What is called says so; a recording, of which the host knows no time, finds no
-// tokens.
+// The tables went with the window. An eager call reports it. The host does not know when a recording runs, so a
+// recorded combine finds no tokens.
 TEST(MoeLife, ADispatchBeforeAReleaseIsVoidForACombineAfterIt) {
-  const WindowsStay stay;  // the recording holds
+  const WindowsStay stay;  // so the recording stays valid
   const ExchangeArgs args = small_exchange();
   const PreparedMoe p = prepare({.args = args, .tokens = {6, 3}}, 2, 5);
   expect_all_well(run_world(2, cpu_config(short_deadline), [&](Communicator& communicator, int number) {
@@ -259,7 +259,7 @@ TEST(MoeLife, ADispatchBeforeAReleaseIsVoidForACombineAfterIt) {
   }));
 }
 
-// A recording keeps pointers: routing and rows may change from replay to replay.
+// A recording keeps pointers, so routing and rows may change between replays.
 TEST(MoeRecording, ReplaysWithOtherRoutings) {
   const ExchangeArgs args = small_exchange();
   std::vector<PreparedMoe> prepared;
@@ -286,7 +286,7 @@ TEST(MoeRecording, ReplaysWithOtherRoutings) {
       std::ranges::copy(p.tokens[rank].ids, now.ids.begin());
       std::ranges::copy(p.tokens[rank].weights, now.weights.begin());
       recording.replay();
-      // Experts that give back what they got.
+      // The experts return their input.
       std::vector<std::vector<Bytes>> same(args.experts);
       for (std::uint32_t expert = 0; expert < args.experts; ++expert) {
         for (const Arrival& arrival : p.routing[expert]) {
@@ -300,7 +300,7 @@ TEST(MoeRecording, ReplaysWithOtherRoutings) {
   }));
 }
 
-// In every layout, in turn with another recording of other tokens, and with eager calls in the same memory.
+// In every layout. Another recording with other tokens, and eager calls in the same memory, take turns with it.
 TEST_P(Moe, RecordingsReplayedWithOtherRoutings) {
   const std::uint32_t ranks = GetParam();
   for (const Batch& batch : routings_for_two_graphs(ranks)) {

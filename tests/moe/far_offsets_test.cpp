@@ -1,5 +1,4 @@
-// Dispatch and combine on hand-made windows in which rows lie past 4 GiB, into outputs of which the same is true, or of
-// whose scales it is.
+// Dispatch and combine on hand-made windows with rows past 4 GiB. Rows or scales of the outputs lie past 4 GiB, too.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -19,12 +18,12 @@ namespace {
 
 using namespace far;
 
-// A normal number of e4m3 above 0. Of the columns of one scale the first is the largest number, so that what is cast
-// comes out of it as it went in.
+// A normal number of e4m3 above 0. The first column of each scale has the largest number, so a cast returns exactly its
+// input.
 std::uint32_t e4m3(std::uint32_t number, std::uint64_t i) {
   return i % kScaleColumns == 0 ? 0x7e : 0x08 + number % 0x76;
 }
-// Of the scale, a power of two.
+// The exponent of a scale, a power of two.
 std::uint32_t exponent(std::uint32_t number) {
   return 120 + number % 16;
 }
@@ -73,7 +72,7 @@ void expect_row(const FarCase& far, const ExchangeRank& mine, std::uint64_t row,
 
 class MoeFarOffsets : public testing::TestWithParam<FarCase> {};
 constexpr std::uint32_t kMostScales = 4 * kColumns;
-// Sanitized, one of each layout, as each case writes tens of thousands of rows.
+// Under sanitizers one case of each layout: each case writes tens of thousands of rows.
 std::vector<FarCase> far_cases() {
   std::vector<FarCase> cases{{.name = "Contiguous", .layout = RowLayout::expert_contiguous},
                              {.name = "RankMajorWithScales",
@@ -99,7 +98,7 @@ std::vector<FarCase> far_cases() {
                    .scale_bytes = kMostScales});
   cases.push_back(
       {.name = "MaskedCast", .layout = RowLayout::expert_masked, .cast = RowCast::fp8, .top_k = 16, .capacity = 49152});
-  // Columns are as long as all experts' room, of which few rows are used.
+  // Columns are as long as all experts' room, and use few of its rows.
   cases.push_back({.name = "ContiguousCastToColumns",
                    .layout = RowLayout::expert_contiguous,
                    .cast = RowCast::fp8,
@@ -171,7 +170,7 @@ TEST_P(MoeFarOffsets, RowsOfWindowsAndOutputs) {
         }
       }
       if (far.has_scales()) continue;
-      // Experts that give back what they got: x + x, which bf16 holds.
+      // The experts return their input: x + x, which bf16 holds.
       run(mine, mine.combine,
           find_kernel(CombineQuery{DataType::bf16, kRanks})
               .with({.exchange = mine.view(),
@@ -193,8 +192,8 @@ TEST_P(MoeFarOffsets, RowsOfWindowsAndOutputs) {
   for (const auto& rank : ranks) EXPECT_FALSE(rank->strayed());
 }
 
-// Places of scales are counted in numbers, of which more than 2^32 lie in front. Rows are short here, as nothing of
-// this depends on their bytes.
+// Scales are addressed by their number, and more than 2^32 of them lie in front. Rows are short here, since this does
+// not depend on their bytes.
 template <ScaleOrder order>
 void expect_a_far_scale(RowCast cast) {
   using Row = CastRow<DataType::bf16, order>;

@@ -1,4 +1,4 @@
-// Dispatches and combines that fail: by name, on every rank, and with nothing written where it does not belong.
+// Dispatches and combines that fail: every rank names the reason, and nothing is written outside the outputs.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -21,7 +21,7 @@ struct OtherExchange {
   std::function<void(ExchangeArgs&)> all = [](ExchangeArgs&) {};
 };
 
-// Of every field of ExchangeArgs, on one rank of three.
+// Changes every field of ExchangeArgs on one rank of three.
 std::vector<OtherExchange> other_exchanges() {
   const auto contiguous = [](auto& a) { a.layout = RowLayout::expert_contiguous; };
   const auto fp8 = [](auto& a) { a.type = RowType::fp8; };
@@ -73,7 +73,7 @@ void create_and_disagree(Communicator& communicator, int rank, const OtherExchan
   ensure(error.find("ranks disagree about ExchangeArgs: rank 0 has ") != std::string::npos, what);
   const std::size_t theirs = error.find("; rank 1 has ");
   ensure(theirs != std::string::npos && error.find(other.theirs, theirs) != std::string::npos, what);
-  // What is alike is not told.
+  // The message leaves out equal fields.
   ensure(error.find(", ", theirs) == std::string::npos, what);
 }
 
@@ -87,7 +87,7 @@ TEST(MoeFaults, RanksThatDisagreeFindOut) {
   }));
 }
 
-// Between processes, too, which share no memory but what they map of each other's.
+// Also between processes, which share only the memory that they map from each other.
 TEST(MoeFaults, ProcessesThatDisagreeFindOutAndGoOn) {
   constexpr int kSize = 3;
   const PreparedMoe p = prepare({.args = small_exchange(), .tokens = {6, 3}}, kSize, 5);
@@ -123,7 +123,7 @@ TEST(MoeFaults, OneGenerationTooMany) {
   }
 }
 
-// And writes over nothing.
+// An overflow overwrites nothing.
 TEST(MoeFaults, OverflowIsAnError) {
   for (const MoeCase& c : more_rows_than_room()) {
     const PreparedMoe p = prepare(c, 2, 5);
@@ -178,7 +178,7 @@ TEST(MoeFaults, AMissingCombineIsNamed) {
   EXPECT_EQ(endings[0].error->fault().peer, 1);
 }
 
-// Who sends and does not wait has given its peers all they need; the call after it finds that it was never waited for.
+// A rank that sends and does not wait has given its peers everything. Its next call reports the missing wait.
 TEST(MoeFaults, OneThatSendsAndNeverWaitsHoldsNobodyUp) {
   const ExchangeArgs args = small_exchange();
   const PreparedMoe p = prepare({.args = args, .tokens = {6}}, 2, 5);
@@ -194,13 +194,13 @@ TEST(MoeFaults, OneThatSendsAndNeverWaitsHoldsNobodyUp) {
     } else {
       expect_code([&] { exchange.combine(moe.combine(ticket)); }, Errc::in_flight, "has been sent and not been waited");
     }
-    communicator.release();  // ranks meet, and what was sent is void
+    communicator.release();  // ranks meet, and the sent data is void
     communicator.acquire();
     combine_and_check(exchange, p, rank, dispatch_and_check(exchange, p, rank));
   }));
 }
 
-// Nothing else tells on the wire that ranks combine different dispatches.
+// Only tags on the wire show that ranks combine different dispatches.
 TEST(MoeFaults, TagsTellCombinesApart) {
   const ExchangeArgs args = small_exchange();
   const PreparedMoe p = prepare({.args = args, .tokens = {6}}, 2, 5);

@@ -1,5 +1,5 @@
-// Exchanges that are freed before their communicator: their memory and their place are there again, what others have is
-// as it was, and whatever still holds one is told.
+// Exchanges that are freed before their communicator. Their memory and place are free again, others keep theirs, and
+// later uses of a freed exchange get an error.
 #include <gtest/gtest.h>
 
 #include <optional>
@@ -17,7 +17,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// Room for so many exchanges.
+// A configuration with room for `exchanges` exchanges.
 Config config_for(int exchanges) {
   Config config = cpu_config();
   config.max_groups = 63 - 2 * exchanges;
@@ -30,7 +30,7 @@ void use(const Exchange& exchange, const PreparedMoe& p, int rank) {
   combine_and_check(exchange, p, number, dispatch_and_check(exchange, p, number));
 }
 
-// One of a size that nothing else has.
+// An exchange of a size that no other mapping has.
 PreparedMoe odd_one(std::uint32_t ranks, std::uint32_t seed) {
   ExchangeArgs args = small_exchange();
   args.hidden = 256 + seed % 5 * 64;
@@ -54,7 +54,7 @@ void create_use_and_free(Communicator& communicator, const std::vector<PreparedM
   }
 }
 
-// An odd number of calls, an even one, and none: whichever bank the next one of that place begins with.
+// An odd number of calls, an even one, and none, so that the next exchange at that place begins with either bank.
 TEST(MoeFree, GivesMemoryAndPlaceBackTimeAndAgain) {
   std::vector<PreparedMoe> prepared;
   for (const RowLayout layout : {RowLayout::expert_masked, RowLayout::expert_contiguous, RowLayout::rank_major}) {
@@ -68,7 +68,7 @@ TEST(MoeFree, GivesMemoryAndPlaceBackTimeAndAgain) {
                             [&](Communicator& communicator, int) { create_use_and_free(communicator, prepared, 40); }));
 }
 
-// Which map each other's memory, and must let go of it, too.
+// The processes map each other's memory, and must unmap it, too.
 TEST(MoeFree, BetweenProcesses) {
   constexpr int kSize = 3;
   const std::vector<PreparedMoe> prepared{odd_one(kSize, 1), odd_one(kSize, 2)};
@@ -83,7 +83,7 @@ TEST(MoeFree, BetweenProcesses) {
   }
 }
 
-// The others go on, over release() and acquire(), too; the next one takes the hole, and there is room for no more.
+// The others work on, also over release() and acquire(). The next exchange takes the gap, and there is no more room.
 TEST(MoeFree, LeavesAHoleThatTheNextOneFills) {
   const PreparedMoe p[] = {odd_one(2, 1), odd_one(2, 2), odd_one(2, 3), odd_one(2, 4)};
   expect_all_well(run_world(2, config_for(3), [&](Communicator& communicator, int rank) {
@@ -114,7 +114,7 @@ TEST(MoeFree, LeavesAHoleThatTheNextOneFills) {
   }));
 }
 
-// By every handle; and that is no fault.
+// Every handle of the exchange reports it, and that is no fault.
 TEST(MoeFree, RejectsCallsByName) {
   const PreparedMoe p = odd_one(2, 1), q = odd_one(2, 2);
   expect_all_well(run_world(2, cpu_config(), [&](Communicator& communicator, int number) {
@@ -138,7 +138,7 @@ TEST(MoeFree, RejectsCallsByName) {
   }));
 }
 
-// Whatever was begun and not finished is no matter of the exchange that comes to the same place.
+// Unfinished calls do not affect the exchange that takes the same place.
 TEST(MoeFree, WhatIsUnderWayIsVoid) {
   ExchangeArgs args = small_exchange();
   args.generations = 1;
@@ -159,8 +159,8 @@ TEST(MoeFree, WhatIsUnderWayIsVoid) {
   }));
 }
 
-// A replay finds no memory, or somebody else's: it ends with a name, and touches neither. Its message has the calls of
-// the exchange that is no more.
+// A replay finds no memory, or another exchange's: it ends with the exchange's name, and touches neither. Its message
+// lists the calls of the freed exchange.
 TEST(MoeFree, RecordingsThatHoldOneAreTold) {
   const PreparedMoe p = odd_one(2, 1), q = odd_one(2, 2);
   for (const bool replaced : {false, true}) {
@@ -180,7 +180,7 @@ TEST(MoeFree, RecordingsThatHoldOneAreTold) {
                     replaced ? "released on rank" : "a call of an exchange that was freed");
       }
       EXPECT_EQ(communicator.status()->code, Errc::released);
-      communicator.release();  // the way back
+      communicator.release();  // how to recover
       communicator.acquire();
       if (!replaced) next = Exchange::create(communicator, q.call.args);
       use(*next, q, number);
@@ -189,7 +189,7 @@ TEST(MoeFree, RecordingsThatHoldOneAreTold) {
   }
 }
 
-// A fault outlives the exchange in which it was found, with its history.
+// A fault and its history outlive their exchange.
 TEST(MoeFree, AFaultKeepsItsHistory) {
   const PreparedMoe p = odd_one(2, 1);
   expect_all_well(run_world(2, cpu_config(short_deadline), [&](Communicator& communicator, int number) {
@@ -208,11 +208,11 @@ TEST(MoeFree, AFaultKeepsItsHistory) {
 TEST(MoeFree, RanksAgreeOnWhichOrNoneIsFreed) {
   const PreparedMoe p = odd_one(3, 1), q = odd_one(3, 2);
   Config config = config_for(3);
-  config.deadline = 5s;  // of calls on one that some rank has freed
+  config.deadline = 5s;  // for calls on an exchange that some rank has freed
   expect_all_well(run_world(3, config, [&](Communicator& communicator, int rank) {
     Exchange gone = Exchange::create(communicator, p.call.args);
     gone.free();
-    Exchange first = Exchange::create(communicator, p.call.args);  // in the place of that one
+    Exchange first = Exchange::create(communicator, p.call.args);  // at the place of the freed exchange
     Exchange second = Exchange::create(communicator, q.call.args);
     const auto use_both = [&] {
       use(first, p, rank);
@@ -234,7 +234,7 @@ TEST(MoeFree, RanksAgreeOnWhichOrNoneIsFreed) {
   }));
 }
 
-// A rank that does not call is missed by the deadline of meetings, and the exchange is as it was.
+// The meeting times out for a rank that does not call, and the exchange stays as it was.
 TEST(MoeFree, ARankThatDoesNotCallIsMissed) {
   const PreparedMoe p = odd_one(3, 1);
   Config config = cpu_config();

@@ -25,8 +25,8 @@ void expect_grid(const ExchangeGrid& grid, int blocks, int threads) {
   EXPECT_EQ(grid.threads, threads);
 }
 
-// A row of 448 packs is 14 warps' work and one's to note, of each of 8 ranks: 120 warps a token, in blocks of 4 while
-// there are processors. What a combine adds is 896 packs, 28 warps' work.
+// A token's row goes to 8 ranks. For each, 14 warps move 448 packs and one warp records the row: 120 warps, in blocks
+// of 4 while there are processors. A combine adds 896 packs with 28 warps.
 TEST(MoeGrid, FollowsTheTokensOfThisRank) {
   const Grids of;
   expect_grid(dispatch_grid(of.args(1)), 30 + 1, 128);
@@ -37,7 +37,7 @@ TEST(MoeGrid, FollowsTheTokensOfThisRank) {
   expect_grid(combine_grid(of.args(128)), 133, 512);
 }
 
-// Others may send it as many rows as there can be.
+// Other ranks may send it the largest possible number of rows.
 TEST(MoeGrid, OfARankWithoutTokensIsForAllThatOthersMayHave) {
   const Grids of;
   for (const Phases phases : {kJoined, kWait}) {
@@ -48,7 +48,7 @@ TEST(MoeGrid, OfARankWithoutTokensIsForAllThatOthersMayHave) {
   expect_grid(combine_grid(of.args(0)), most.blocks, most.threads);
 }
 
-// Whose launches are apart has no warp that could receive meanwhile; between two ranks there is little to send.
+// A separate send has no warp that could receive meanwhile. Between two ranks there is little to send.
 TEST(MoeGrid, HasWarpsThatOnlySendWhereRowsAreMany) {
   const Grids of;
   EXPECT_EQ(dispatch_grid(of.args(511)).senders, 0u);
@@ -69,7 +69,7 @@ TEST(MoeGrid, HasWarpsThatOnlySendWhereRowsAreMany) {
   EXPECT_TRUE(combine_grid(of.args(64)).pairs);
 }
 
-// What it sends is the counts of 256 experts, by fours.
+// A send without tokens sends the counts of 256 experts, four at a time.
 TEST(MoeGrid, OfASendIsForWhatIsSent) {
   const Grids of;
   expect_grid(dispatch_grid(of.args(0, kSend)), 16 + 1, 128);

@@ -1,4 +1,4 @@
-// Exchanges as large as they may be: tokens, experts, entries, ranks. Rows are small, so that a test takes a second.
+// Exchanges at their limits: tokens, experts, entries, ranks. Rows are small, so that a test takes a second.
 #include <gtest/gtest.h>
 
 #include <utility>
@@ -12,7 +12,7 @@ namespace {
 
 void run_at_the_limit(const MoeCase& c, std::uint32_t ranks, int rounds = 3) {
   const PreparedMoe p = prepare(c, ranks, 5);
-  Config config = small_pieces();  // windows for other operations are not what is tested
+  Config config = small_pieces();  // windows of other operations stay small
   config.max_groups = 0;
   expect_all_well(run_world(static_cast<int>(ranks), config, [&](Communicator& communicator, int number) {
     const auto rank = static_cast<std::uint32_t>(number);
@@ -30,7 +30,7 @@ TEST(MoeLimits, TokensOfARank) {
   }
 }
 
-// A token, an expert, a pack; all ranks but one have no expert.
+// One token, one expert, one pack. Only one rank has an expert.
 TEST(MoeLimits, OneOfEach) {
   for (const std::uint32_t ranks : {1u, 2u, 3u}) {
     for (const Batch& batch : in_every_layout(
@@ -57,7 +57,7 @@ TEST(MoeLimits, Experts) {
   }
 }
 
-// A list for every expert, and as many replicas as there may be.
+// A list for every expert, and the largest number of replicas.
 TEST(MoeLimits, Replicas) {
   ExchangeArgs with{.tokens = 5, .hidden = 8, .experts = 2048, .top_k = 32, .capacity = 40};
   with.ranks_of_expert.assign(with.experts, {1, 0});
@@ -85,7 +85,7 @@ TEST(MoeLimits, Replicas) {
   }));
 }
 
-// All of them at once, with few tokens sent.
+// All limits at once, with few tokens sent.
 TEST(MoeLimits, AllAtOnce) {
   for (const auto& [layout, capacity] :
        {std::pair{RowLayout::expert_masked, 8u}, {RowLayout::expert_contiguous, 8192u}, {RowLayout::rank_major, 0u}}) {
@@ -101,7 +101,7 @@ TEST(MoeLimits, AllAtOnce) {
   }
 }
 
-// Sets of ranks are two words of 64 bits.
+// A set of ranks is two words of 64 bits.
 TEST(MoeLimits, Ranks) {
   for (const int ranks : world_sizes({2, 16, 66})) {
     for (const Batch& batch :

@@ -1,4 +1,4 @@
-// What an exchange takes: the arithmetic of docs/moe.md, written out once more and held against the mapping itself.
+// The memory of an exchange: the formulas of docs/moe.md, written out again and compared with the mapping.
 #include <gtest/gtest.h>
 
 #include <utility>
@@ -32,7 +32,7 @@ std::size_t window_of(const Written& w) {
   return dispatch + combine + w.args.generations * tables + map;
 }
 
-// 19 tokens, 9 experts: nothing of it is a multiple of the other.
+// 19 tokens, 9 experts: no number is a multiple of another.
 ExchangeArgs odd_exchange() {
   return {.tokens = 19, .hidden = 2176, .experts = 9, .top_k = 3};
 }
@@ -45,7 +45,7 @@ std::vector<Written> written_out() {
   all.push_back({.args = odd_exchange(), .ranks = 2, .most_local = 5, .replicas = 9, .row = 2176 + 80});
   all.back().args.cast = RowCast::fp8;  // 17 scales, in 5 packs
   all.push_back({.args = odd_exchange(), .ranks = 2, .most_local = 5, .replicas = 9, .row = 2176 + 80});
-  all.back().args.cast = RowCast::fp8_ue8m0;  // which travel as f32
+  all.back().args.cast = RowCast::fp8_ue8m0;  // scales travel as f32
   all.push_back({.args = odd_exchange(), .ranks = 2, .most_local = 5, .replicas = 9, .row = 2176 + 80 + 128});
   all.back().args.type = RowType::fp8;
   all.back().args.scale_bytes = 68;
@@ -76,7 +76,7 @@ TEST(MoeMemory, IsWhatTheArithmeticSaysAndWhatIsMapped) {
   }
 }
 
-// Groups make their exchanges at once: each rank's window is as large as the largest.
+// Groups make their exchanges at the same time: each rank's window has the largest size.
 TEST(MoeMemory, OfGroupsThatDifferIsTheLargest) {
   ExchangeArgs larger = odd_exchange();
   larger.tokens = 40;
@@ -89,7 +89,7 @@ TEST(MoeMemory, OfGroupsThatDifferIsTheLargest) {
   }));
 }
 
-// What the caller gives for each layout, of eight ranks with 2 experts each, 4 tokens of 16 bytes and 2 entries.
+// The outputs of each layout on eight ranks with 2 experts each, 4 tokens of 16 bytes and 2 entries.
 TEST(MoeMemory, TellsTheOutputOfEachLayout) {
   ExchangeArgs args{.tokens = 4, .hidden = 8, .experts = 16, .top_k = 2};
   EXPECT_EQ(exchange_memory(8, args).output, 2u * 8 * 4 * 16);
@@ -115,8 +115,8 @@ TEST(MoeMemory, TellsTheOutputOfEachLayout) {
   }
 }
 
-// Three ranks with 3 experts each, 3 tokens, 2 entries, five scales: capacities of 9 and 18 + 3 rows become 12 and 24,
-// and five bytes two words.
+// Three ranks with 3 experts each, 3 tokens, 2 entries, five scales. Capacities of 9 and 18 + 3 rows become 12 and 24,
+// and five bytes become two words.
 TEST(MoeMemory, ColumnsOfScalesAreWholeWordsOfRowsByFours) {
   ExchangeArgs args{.tokens = 3, .hidden = 640, .experts = 9, .top_k = 2, .scale_order = ScaleOrder::columns};
   for (const auto& [cast, scales] : {std::pair{RowCast::fp8, 20u}, {RowCast::fp8_ue8m0, 8u}}) {

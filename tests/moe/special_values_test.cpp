@@ -1,5 +1,4 @@
-// What combine makes of NaN, infinities, zeros of both signs and subnormals, and of what the wire rests at, on CPU
-// ranks.
+// Combine on CPU ranks with NaN, infinities, zeros of both signs, subnormals, and the wire's resting word.
 #include <gtest/gtest.h>
 
 #include "support/moe_batches.hpp"
@@ -8,13 +7,13 @@
 namespace weft::test {
 namespace {
 
-// A row that is all there is to a sum comes back bit for bit, but that every NaN is the same one.
+// A sum of a single row returns its bits, except that every NaN becomes the same one.
 TEST(MoeSpecialValues, RowsOfOneExpertComeBackAsTheyAre) {
   for (const PreparedMoe& p : results_of_all_bit_patterns()) {
     expect_all_well(run_world(2, cpu_config(), [&](Communicator& communicator, int number) {
       const auto rank = static_cast<std::uint32_t>(number);
       const Exchange exchange = Exchange::create(communicator, p.call.args);
-      for (int call = 0; call < 3; ++call) {  // and once more in each bank
+      for (int call = 0; call < 3; ++call) {  // on each bank, and once more
         combine_and_check(exchange, p, rank, dispatch_and_check(exchange, p, rank));
       }
     }));

@@ -1,4 +1,4 @@
-// How long dispatches and combines have waited for each source, on CPU ranks.
+// How long dispatches and combines on CPU ranks wait for each source.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -18,14 +18,14 @@ namespace {
 constexpr std::uint32_t kRanks = 3;
 constexpr std::uint64_t kUnwritten = std::numeric_limits<std::uint64_t>::max();
 
-// The call that is asked for its waits, or whose wait is.
+// The call whose waits are measured, and whether its wait is a separate call.
 struct Asked {
   bool combine, apart;
 };
 
 class MoeStatistics : public testing::TestWithParam<Asked> {
  protected:
-  // A dispatch and its combine, with `before` in front of the one that is asked. What that one tells.
+  // Makes a dispatch and its combine, with `before` in front of the measured call. Returns that call's waits.
   static std::vector<std::uint64_t> waits(const Exchange& exchange, const PreparedMoe& p, std::uint32_t rank,
                                           const std::function<void()>& before) {
     const auto [of_combine, apart] = GetParam();
@@ -59,7 +59,7 @@ INSTANTIATE_TEST_SUITE_P(Calls, MoeStatistics,
                                   (info.param.apart ? "Apart" : "");
                          });
 
-// A rank that begins late, once the others are about to wait, is the one that they have waited for.
+// A rank begins late, when the others are about to wait: it has the longest wait.
 TEST_P(MoeStatistics, NamesALateRank) {
   const PreparedMoe p = prepare({.args = small_exchange(), .tokens = {6, 3}}, kRanks, 5);
   std::atomic<int> waiting = 0;  // ranks that are about to wait
@@ -79,7 +79,7 @@ TEST_P(MoeStatistics, NamesALateRank) {
   }));
 }
 
-// Every source has a time, and this rank waits for itself not at all.
+// Every source has a time, and the own rank's is zero.
 TEST_P(MoeStatistics, SaysHowLongSourcesWereWaitedFor) {
   const PreparedMoe p = prepare({.args = small_exchange(), .tokens = {6, 3}}, kRanks, 5);
   expect_all_well(run_world(kRanks, cpu_config(), [&](Communicator& communicator, int number) {
@@ -89,7 +89,7 @@ TEST_P(MoeStatistics, SaysHowLongSourcesWereWaitedFor) {
     EXPECT_EQ(seen[rank], 0u);
     for (const std::uint64_t wait : seen) EXPECT_LT(wait, 60'000'000'000u);
     if (rank == 0) {
-      EXPECT_GE(seen[2], seen[1]);  // looked at in turn
+      EXPECT_GE(seen[2], seen[1]);  // sources are checked in turn
     }
   }));
 }

@@ -1,5 +1,5 @@
-// What the host keeps of an exchange: which ticket names which dispatch, what two threads may do at once, and how many
-// exchanges there are.
+// The host's state of an exchange: which dispatch a ticket names, calls of two threads at the same time, and the number
+// of exchanges.
 #include <gtest/gtest.h>
 
 #include <semaphore>
@@ -13,7 +13,7 @@
 namespace weft::test {
 namespace {
 
-// A ticket whose generation a later dispatch has taken: its combine would sum that one's rows.
+// A later dispatch has taken the ticket's generation: the combine would sum the later dispatch's rows.
 TEST(MoeTickets, AStaleOneIsRejected) {
   const PreparedMoe p = prepare({.args = small_exchange(), .tokens = {6, 3}}, 2, 5);
   expect_all_well(run_world(2, cpu_config(), [&](Communicator& communicator, int number) {
@@ -29,7 +29,7 @@ TEST(MoeTickets, AStaleOneIsRejected) {
     expect_says(error_of([&] { exchange.combine_send(moe.combine(first)); }), stale);
     combine_and_check(exchange, p, rank, second);
     combine_and_check(exchange, p, rank, third);
-    // Nor is a dispatch waited for by a ticket that has its generation and not its number.
+    // A ticket with the right generation and the wrong number does not wait for a dispatch, either.
     const Ticket fourth = dispatch_and_check(exchange, p, rank);
     combine_and_check(exchange, p, rank, fourth);
     const Ticket fifth = exchange.dispatch_send(moe.dispatch());
@@ -40,7 +40,7 @@ TEST(MoeTickets, AStaleOneIsRejected) {
   }));
 }
 
-// Exchanges count alike, so that a ticket of one would name something in another.
+// Exchanges count alike, so one exchange's ticket would name a dispatch of another.
 TEST(MoeTickets, OneOfAnotherExchangeIsRejected) {
   const PreparedMoe p = prepare({.args = small_exchange(), .tokens = {6, 3}}, 2, 5);
   expect_all_well(run_world(2, cpu_config(), [&](Communicator& communicator, int number) {
@@ -68,8 +68,8 @@ TEST(MoeTickets, OneOfAnotherExchangeIsRejected) {
   }));
 }
 
-// How many tokens a combine writes is what its own dispatch had, whatever took the generation since: a recorded one and
-// a later one of another number.
+// A combine writes as many tokens as its own dispatch had. A recorded dispatch and a later one with another number of
+// tokens have used the generation since.
 TEST(MoeTickets, KnowTheirTokens) {
   ExchangeArgs args = small_exchange();
   args.generations = 1;
@@ -99,8 +99,8 @@ TEST(MoeTickets, KnowTheirTokens) {
   }));
 }
 
-// When a recording's dispatch is made is not for the host to see: its ticket stands for whatever it makes, also after
-// other calls, and a recorded combine takes whatever its ticket's generation then has.
+// The host does not see when a recording's dispatch runs. Its ticket names the latest replay, also after other calls. A
+// recorded combine uses the tables that its ticket's generation has at that time.
 TEST(MoeTickets, OfRecordingsStandForEveryReplay) {
   ExchangeArgs args = small_exchange();
   args.generations = 1;
@@ -124,8 +124,8 @@ TEST(MoeTickets, OfRecordingsStandForEveryReplay) {
   }));
 }
 
-// A thread dispatches and another one combines, two generations apart at most: what one side notes while the other one
-// looks is ThreadSanitizer's to see.
+// One thread dispatches and another combines, at most two generations apart. ThreadSanitizer checks the state that they
+// share.
 TEST(MoeTickets, DispatchAndCombineHaveAThreadEach) {
   constexpr int kRounds = 200;
   const ExchangeArgs args = small_exchange();
@@ -152,7 +152,7 @@ TEST(MoeTickets, DispatchAndCombineHaveAThreadEach) {
           free.release();
         }
       });
-      free.release();  // nobody waits for a thread that has ended
+      free.release();  // so that no thread waits for one that has ended
     });
     CpuMoe moe(exchange, p, rank);
     for (int round = 0; round < kRounds; ++round) {
@@ -172,7 +172,7 @@ TEST(MoeTickets, DispatchAndCombineHaveAThreadEach) {
   }));
 }
 
-// Each takes two of a communicator's channels, which groups take from the other end.
+// Each exchange takes two of a communicator's channels, which groups take from the other end.
 TEST(MoeLimits, ExchangesAndGroupsShareChannels) {
   const PreparedMoe p = prepare({.args = small_exchange(), .tokens = {6, 3}}, 2, 5);
   Config config = cpu_config();

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Switches on the seeded bugs of the host's code one by one: each must be found by the test that is named for it.
+"""Switches on the seeded bugs of the host's code one by one. The test that is named for a bug must find it.
 
     tests/mutants/run.py --table tests/mutants/host.json build/dev/bin/weft-mutant-tests
 
-The executable has all CPU tests, over a copy of the library that tools/mutate.py has made; WEFT_MUTANT says which bug is
-on. The same tests have to pass first without any. A test that hangs has not found anything.
+The executable has all CPU tests, over a copy of the library that tools/mutate.py made. WEFT_MUTANT switches a bug on.
+First the same tests must pass without any bug. A test that hangs has found nothing.
 """
 
 import argparse
@@ -21,7 +21,7 @@ SECONDS = 60  # for one test with one bug
 
 
 def run(binary, tests, number):
-    """(what became of it, seconds): "passed", "failed", "crashed", "hung" or "no test"."""
+    """(result, seconds). The result is "passed", "failed", "crashed", "hung" or "no test"."""
     began = time.monotonic()
     try:
         result = subprocess.run([binary, f"--gtest_filter={tests}"], env={**os.environ, "WEFT_MUTANT": str(number)},
@@ -40,7 +40,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("binary", type=Path)
     parser.add_argument("--table", type=Path, required=True)
-    # Some wait for deadlines, and long.
+    # Some tests wait for deadlines for a long time, so there are more jobs than cores.
     parser.add_argument("--jobs", type=int, default=(os.cpu_count() or 1) + 2)
     args = parser.parse_args()
     mutants = json.loads(args.table.read_text(encoding="utf-8"))

@@ -1,4 +1,4 @@
-// Kernels that look at their arguments from many places, or with an index: check_arguments.py compiles them.
+// Kernels that read their arguments at many places, or with an index. check_arguments.py compiles them.
 #include "kernel/collective.cuh"
 #include "ops/moe/moe_combine.hpp"
 #include "ops/moe/moe_dispatch.hpp"

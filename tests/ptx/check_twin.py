@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Compares the library's kernel of one call with a hand-written one that does the same (twin.cu), as compiled for
-sm_90: registers, stack, spills, and instructions by class. Fails when the template costs more than the tolerance."""
+sm_90: registers, stack, spills, and instructions by class. Fails if the template costs more than the tolerance."""
 
 import argparse
 import re
@@ -14,7 +14,7 @@ SOURCE = Path(__file__).with_name("twin.cu")
 MORE_INSTRUCTIONS = 0.05
 MORE_REGISTERS = 5
 
-# The first that matches counts.
+# The first match counts.
 CLASSES = {
     "parameters": r"(ld|st)\.param",
     "wait, barrier, atomic": r"griddepcontrol|bar|barrier|atom|red|fence|membar",
@@ -35,7 +35,7 @@ def mix(code):
 
 
 def only(found, pattern):
-    """What the one kernel with such a name has."""
+    """The value of the only kernel whose name matches."""
     matching = [value for name, value in found.items() if re.search(pattern, name)]
     if len(matching) != 1:
         raise SystemExit(f"{len(matching)} kernels are called {pattern}, of {list(found)}")
@@ -54,7 +54,7 @@ def figures(pattern, ptx, ptxas, sass):
 
 
 def excesses(twin, library):
-    """One line for each figure in which the template costs more than it may."""
+    """One line for each figure in which the template costs more than the tolerance."""
     limits = {"registers": twin["registers"] + MORE_REGISTERS, "stack bytes": twin["stack bytes"], "spill bytes": 0}
     for row in ("PTX instructions", "SASS instructions"):
         if row in twin:

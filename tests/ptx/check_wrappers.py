@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Golden test of src/team/ptx.cuh: every wrapper becomes the one instruction it is named after, and nothing beside it,
-on every architecture that releases are built for; and so do the block's barriers, which order as much as the model assumes, its plain
-accesses of whole packs, its shared memory, and what a warp does together. Needs nvcc, no GPU. SASS is looked at where
-cuobjdump or nvdisasm is."""
+"""Golden test of src/team/ptx.cuh: every wrapper becomes exactly the instruction of its name, on every architecture
+of a release. The same holds for a block's plain accesses of whole packs, its shared memory, the operations of a warp, and
+the block's barriers, which must order as much as the model assumes. Needs nvcc, but no GPU. SASS is only checked if
+cuobjdump or nvdisasm is installed."""
 
 import argparse
 import re
@@ -54,9 +54,9 @@ EXPECTED = {
     "warp_or": ("redux.sync.or.b32", None, True),
     "warp_from_lane": ("shfl.sync.idx.b32", None, True),
 }
-OF_CUDA = 12  # of EXPECTED, the last ones: CUDA's own, no wrappers
+OF_CUDA = 12  # the last ones of EXPECTED: CUDA's own functions, not wrappers
 
-# What brings arguments in, puts words together, turns them into truth values and back, and ends a kernel.
+# Instructions that load arguments, join words, convert them to truth values and back, and end a kernel.
 PTX_FRAME = re.compile(r"(ld\.param|cvta\.to\.global|cvt\.u(32\.u64|64\.u32)|shr\.u64|shl\.b64|or\.b64|bfi\.b64|mov|"
                        r"setp\.ne\.[su]32|selp\.u32|ret)\b")
 PTX_RESULT = re.compile(r"st\.global\.(v[24]\.)?[bfu]\d+$")
@@ -65,7 +65,7 @@ SASS_RESULT = re.compile(r"STG\.E(\.64|\.128)?$")
 
 
 def essence(code, frame, timer):
-    """The opcodes of a kernel but for its frame; the register that holds the clock is part of one."""
+    """The opcodes of a kernel without its frame. The clock's register is part of its opcode."""
     kept = []
     for instruction in code:
         clock = re.search(timer, instruction)
@@ -76,7 +76,7 @@ def essence(code, frame, timer):
 
 
 def mismatches(found, column, frame, result, timer):
-    """One line for each kernel whose instructions are others than EXPECTED says."""
+    """One line for each kernel whose instructions differ from EXPECTED."""
     for kernel, row in EXPECTED.items():
         if kernel not in found:
             yield f"{kernel}: there is no such kernel"
@@ -102,7 +102,7 @@ def sass_mismatches(sass):
 
 
 def forgotten(header):
-    """A wrapper that was added without a kernel here."""
+    """Reports wrappers that have no kernel here."""
     wrappers = len(re.findall(r"\basm\b", re.sub(r"//[^\n]*", "", header)))
     checked = len(EXPECTED) - OF_CUDA
     return [] if wrappers == checked else [f"ptx.cuh has {wrappers} wrappers, {checked} are checked"]

@@ -1,4 +1,4 @@
-"""Reads what nvcc, ptxas and the disassemblers print; shared by the checks of this folder."""
+"""Reads the output of nvcc, ptxas and the disassemblers for the checks of this folder."""
 
 import re
 import shutil
@@ -6,12 +6,12 @@ import subprocess
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-# As the library is compiled (cmake/internal.cmake).
+# The library's own flags (cmake/internal.cmake).
 FLAGS = ["-std=c++20", "-O3", "--fmad=false", f"-I{ROOT / 'src'}", f"-I{ROOT / 'include'}"]
 
 
 def run(command):
-    """Standard output and error of a command, which has to succeed."""
+    """Standard output and error of a command, which must succeed."""
     result = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     if result.returncode != 0:
         raise SystemExit(f"{' '.join(map(str, command))}\n{result.stdout}")
@@ -23,7 +23,7 @@ def nvcc_version(nvcc):
 
 
 def entries(ptx):
-    """{name of kernel: its instructions, comments and directives left out}"""
+    """{name of kernel: its instructions without comments and directives}"""
     ptx = re.sub(r"//[^\n]*", "", ptx)
     bodies = re.findall(r"^(?:\.visible |\.weak )?\.entry (\w+)\(.*?^\{(.*?)^\}", ptx, re.MULTILINE | re.DOTALL)
     return {name: instructions(body) for name, body in bodies}
@@ -31,7 +31,7 @@ def entries(ptx):
 
 def instructions(body):
     body = re.sub(r"^\s*(\$\w+:|\.loc\b.*)", "", body, flags=re.MULTILINE)
-    # Braces round a scope stand at the begin or the end of a statement, those of a vector operand inside it.
+    # Braces of a scope stand at the beginning or end of a statement. Braces of a vector operand stand inside it.
     statements = (re.sub(r"\s+", " ", part).strip().lstrip("{} ") for part in body.split(";"))
     return [statement for statement in statements if statement and not statement.startswith(".")]
 
@@ -41,7 +41,7 @@ def opcode(instruction):
 
 
 def disassembly(cubin, options=()):
-    """{name of kernel: its SASS instructions, padding left out}, or None where there is no disassembler. `options`: of
+    """{name of kernel: its SASS instructions without padding}, or None if no disassembler is installed. `options`: of
     cuobjdump, which also reads executables and objects."""
     if shutil.which("cuobjdump"):
         listing = run(["cuobjdump", "-sass", *options, cubin])
@@ -58,7 +58,7 @@ def disassembly(cubin, options=()):
         code = re.match(r"\s*/\*[0-9a-f]{4,}\*/\s+(.*?)\s*;", line)
         if code and name and not code.group(1).startswith("NOP"):
             found[name].append(code.group(1))
-    # Behind a kernel's code stands a branch to itself that nothing reaches.
+    # An unreachable branch to itself follows a kernel's code.
     return {kernel: code[:-1] if code and code[-1].startswith("BRA") else code for kernel, code in found.items()}
 
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The checks of this folder see what they are there for: code that was tampered with is refused."""
+"""The checks of this folder work: they refuse code that was tampered with."""
 
 import argparse
 import sys
@@ -12,7 +12,7 @@ import check_twin
 import check_wrappers
 from gpu_code import FLAGS, entries, opcode, resources, run
 
-# Kernel, what stands in its PTX, what a wrong wrapper would have made of it.
+# Kernel, a part of its PTX, and the code of a wrong wrapper.
 TAMPERED = [
     ("store_relaxed_sys_pack", "st.relaxed.sys.global.b128", "st.relaxed.gpu.global.b128"),
     ("store_relaxed_sys_pack", "st.relaxed.sys.global.b128 [", "st.global.v2.u64 ["),

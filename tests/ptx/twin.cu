@@ -1,8 +1,8 @@
-// The one-shot all-reduce of bf16 sums on four ranks, whole packs, as one would write it by hand: no team, no
-// templates. Beside it the library's kernel for the same call. check_twin.py compiles both and compares what comes out.
+// The one-shot all-reduce of bf16 sums on four ranks with whole packs, written by hand without team and templates.
+// check_twin.py compiles it and the library's kernel for the same call, and compares the results.
 //
-// The twin does what the template does, to the memory of the same channel. It shares with it what is no code on the
-// path of a call that works: the tables, the wrappers of single instructions, and the cold functions that end a wait.
+// The twin does the template's work on the memory of the same channel. Both share everything outside a successful
+// call's path: the tables, the wrappers of single instructions, and the cold functions that end a wait.
 #include <cuda_bf16.h>
 
 #include "kernel/collective.cuh"
@@ -23,11 +23,11 @@ __device__ __forceinline__ CallId id(const Call& call, std::uint32_t epoch) {
   return {call.channel, epoch, call.fingerprint};
 }
 
-// Everything about a thread's work that depends neither on the epoch nor on data.
+// The parts of a thread's work that depend neither on the epoch nor on data.
 struct Plan {
-  std::uint64_t* header_to;  // the control block's, for the peer of this thread
+  std::uint64_t* header_to;  // for a control block: of this thread's peer
   const std::uint64_t* header_from;
-  const Pack* input;  // a data block's
+  const Pack* input;  // for a data block
   Pack* output;
   std::uint64_t packs, step, bank;
   Pack* to[kRanks];
@@ -66,7 +66,7 @@ __device__ __forceinline__ Plan plan(const Call& call, const AllReduceWork& work
   return p;
 }
 
-// Four ranks are fewer than the threads of a block.
+// There are fewer ranks than threads in a block.
 __device__ __forceinline__ void control_block(const Call& call, const Plan& p, std::uint32_t epoch, bool overlapped) {
   CudaBlock cold;
   const std::uint64_t mine = static_cast<std::uint64_t>(epoch) << 32 | call.fingerprint;

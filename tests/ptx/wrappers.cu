@@ -1,5 +1,6 @@
-// One kernel for each wrapper of team/ptx.cuh, for each barrier of a block, for its accesses of plain and of shared
-// memory and for what a warp does together. Compiled by check_wrappers.py, which knows them by name, and never run.
+// One kernel for each wrapper of team/ptx.cuh, each barrier of a block, and each access of a block to plain and shared
+// memory. Also one for each operation of a warp. check_wrappers.py knows them by name and compiles them. They never
+// run.
 #include "team/cuda_block.cuh"
 
 namespace ptx = weft::detail::ptx;

@@ -57,7 +57,7 @@ TEST_P(ThreadWorld, ValuesAndBroadcasts) {
   expect_no_errors(errors);
 }
 
-// Both directions exceed what sockets buffer, so a side that only writes would block the other for ever.
+// Both directions exceed the buffers of sockets, so a side that only writes would block the other for ever.
 TEST(Bootstrap, PartsLargerThanSocketBuffers) {
   auto bootstraps = make_thread_bootstraps(4, long_deadline);
   const std::size_t size = 3 << 20;
@@ -89,7 +89,7 @@ TEST(Bootstrap, WhoComesTooLateHearsWhatHappened) {
     if (rank != 2) bootstraps[static_cast<std::size_t>(rank)]->barrier("window");
   });
   expect_says(error_of([&] { bootstraps[2]->barrier("window"); }), "rank 2 did not come within 0.1 s");
-  // And nothing works from then on, with the same reason.
+  // Later calls fail with the same reason.
   for (auto& bootstrap : bootstraps) {
     const std::string error = error_of([&] { bootstrap->barrier("next"); });
     expect_says(error, "'next'");
@@ -115,7 +115,7 @@ TEST(Bootstrap, ValuesOfDifferentSizesAreRefused) {
   expect_says(errors[1], "'config': rank 0 sent 8 bytes instead of 4");
 }
 
-// There is no deadline here: only a disconnect that is noticed at once lets the others return.
+// There is no deadline: only a disconnect that is noticed at once lets the others return.
 TEST(Bootstrap, DisconnectEndsTheMeetingOnAllRanks) {
   for (int leaver = 0; leaver < 4; ++leaver) {
     auto bootstraps = make_thread_bootstraps(4, for_ever);
@@ -130,7 +130,7 @@ TEST(Bootstrap, DisconnectEndsTheMeetingOnAllRanks) {
   }
 }
 
-// A rank that has given its part and then leaves is gone nevertheless.
+// A rank that contributes and then leaves counts as gone.
 TEST(Bootstrap, DisconnectAfterContributing) {
   auto bootstraps = make_thread_bootstraps(3, 200ms);
   const auto gave_up = error_of([&] { bootstraps[1]->barrier("split"); });  // nobody else is there
@@ -160,7 +160,7 @@ TEST(Bootstrap, AgreementOnFailureReachesEverybody) {
                                               "allocation: failed on rank 2: no memory on 2", "no memory on 2",
                                               "no memory on 3"}));
   EXPECT_EQ(codes, (std::vector{Errc::rendezvous, Errc::rendezvous, Errc::system, Errc::system}));
-  // A failed step is no failed meeting.
+  // A failed step leaves the meeting intact.
   expect_no_errors(run_ranks(4, [&](int rank) { bootstraps[static_cast<std::size_t>(rank)]->barrier("next"); }));
 }
 

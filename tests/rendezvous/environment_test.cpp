@@ -54,7 +54,7 @@ struct Launched {
   Variables variables;
   int rank, world_size, local_rank;
   std::string host, launcher;
-  int port = -1;  // −1: whatever follows from the job
+  int port = -1;  // −1: the port that follows from the job
 };
 
 class Launchers : public testing::TestWithParam<Launched> {};

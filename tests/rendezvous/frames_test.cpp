@@ -1,4 +1,4 @@
-// What comes from the wire is checked before it is used, whoever sent it: frames that no rank of this build would send.
+// Data from the wire is checked before use, for any sender: frames that no rank of this build would send.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -17,7 +17,7 @@ namespace {
 using namespace test;
 using namespace std::string_literals;
 
-// Longer than anything here takes: a meeting that ends by it has failed.
+// Longer than any step here: a meeting that ends by this deadline has failed.
 constexpr std::chrono::seconds short_patience(10);
 
 Bytes bytes_of(std::string_view text) {
@@ -34,7 +34,7 @@ Bytes numbers(std::initializer_list<std::uint64_t> values) {
   return bytes;
 }
 
-// Rank `rank` of `size`, and the other end of its only connection, where a test says what it likes.
+// Rank `rank` of `size`, and the other end of its only connection, which the test controls.
 struct Meeting {
   explicit Meeting(int rank, int size = 2) {
     auto [own, other] = socket_pair();
@@ -52,7 +52,7 @@ struct Meeting {
   void say(const Bytes& raw) const {
     ASSERT_EQ(::send(peer.get(), raw.data(), raw.size(), MSG_NOSIGNAL), static_cast<ssize_t>(raw.size()));
   }
-  // The meeting fails with `part`, and so does every later one.
+  // The meeting fails with `part`, and so does every later meeting.
   void expect_refused(const std::string& part) const {
     expect_code([&] { bootstrap->all_gather_value("numbers", 1); }, Errc::rendezvous, part);
     expect_code([&] { bootstrap->barrier("later"); }, Errc::rendezvous, part);
@@ -132,7 +132,7 @@ TEST(Frames, APartThatComesTwice) {
   root.expect_refused("rank 2 sent its part twice");
 }
 
-// Of a frame's header: magic with the version in its last byte, kind, bytes of text, bytes of body.
+// A frame's header: magic with the version in its last byte, kind, bytes of text, bytes of body.
 Bytes header(std::uint32_t magic, std::uint64_t text_bytes, std::uint64_t body_bytes) {
   Bytes bytes = numbers({magic | std::uint64_t{4} << 32});
   const Bytes lengths = numbers({text_bytes, body_bytes});
@@ -158,7 +158,7 @@ TEST(Frames, WhatIsNoFrameIsNamed) {
   }
 }
 
-// A frame of a GiB is announced, and nothing of it comes.
+// A header announces a frame of a GiB, and no byte of the frame follows.
 TEST(Frames, WhatIsClaimedIsNotAllocated) {
   Meeting leaf(1);
   leaf.say(header(magic, 0, std::uint64_t{1} << 30));
@@ -203,7 +203,7 @@ TEST(Frames, TuningTablesOfRank0AreChecked) {
   Bytes bytes = bytes_of(to_bytes(tuning));
   EXPECT_EQ(agreed_tuning(bytes).processor, tuning.processor);
   EXPECT_EQ(fingerprint_of(agreed_tuning(bytes).tables), fingerprint_of(tuning.tables));
-  bytes[63] = std::byte{'q'};  // where the name would end
+  bytes[63] = std::byte{'q'};  // the terminator of the name
   EXPECT_EQ(agreed_tuning(bytes).processor, tuning.processor + "q");
   bytes[0] ^= std::byte{1};
   expect_code([&] { agreed_tuning(bytes); }, Errc::rendezvous, "different builds of Weft");

@@ -1,4 +1,4 @@
-// Bootstraps of groups inside of a world.
+// Bootstraps of groups within a world.
 #include <gtest/gtest.h>
 
 #include <vector>
@@ -13,7 +13,7 @@ namespace {
 using namespace std::chrono_literals;
 using namespace test;
 
-// Checks that `group` is those members of a world of threads or processes.
+// Checks that `group` has these members of a world of threads or processes.
 void check_group(Bootstrap& group, const std::vector<int>& members, int world_rank) {
   EXPECT_EQ(group.size(), static_cast<int>(members.size()));
   EXPECT_EQ(members[index(group.rank())], world_rank);
@@ -43,7 +43,7 @@ TEST(Groups, OfAWorldThatMeetsOverTcp) {
     const std::vector<int> members = rank % 2 == 0 ? std::vector{0, 2} : std::vector{1, 3};
     const auto group = make_group_bootstrap(*world, members);
     check_group(*group, members, rank);
-    // A group inside of a group.
+    // A group within a group.
     const std::vector<int> all = {0, 1};
     check_group(*make_group_bootstrap(*group, all), {0, 1}, group->rank());
   });

@@ -1,4 +1,4 @@
-// Several communicators that processes create at a time meet at one port, and are told apart by their names.
+// Processes create several communicators at a time at one port, and tell them apart by their names.
 #include <gtest/gtest.h>
 #include <poll.h>
 
@@ -15,7 +15,7 @@ namespace {
 using namespace std::chrono_literals;
 using namespace test;
 
-// Tests that run beside this one, at a port that happens to be the same, have others.
+// Other tests may use the same port at the same time, but have other keys.
 const Key own_key = random_key();
 
 // All ranks are threads of this process; those of rank 0 share the port.
@@ -30,7 +30,7 @@ TcpArgs args(int port, const std::string& name, int rank, std::chrono::nanosecon
           .deadline = deadline};
 }
 
-// What a communicator of that name tells about its ranks: which name each of them means.
+// The ranks of the communicator `name` tell each other which name each means.
 void expect_own_ranks(Bootstrap& mine, const std::string& name) {
   EXPECT_EQ(mine.all_gather_value("names", name[0]), std::vector<char>(2, name[0]));
 }
@@ -41,7 +41,7 @@ TEST(Names, InAnyOrderInThreadsOfTheirOwn) {
     const auto errors = run_ranks(4, [&](int thread) {
       const int rank = thread / 2;
       const std::string name = thread % 2 == rank ? "A" : "B";
-      // Rank 0 creates A first and rank 1 B, with a moment between or with none.
+      // Rank 0 creates A first and rank 1 creates B first, with a short delay between or none.
       if (thread % 2 == 1) ::poll(nullptr, 0, round % 4);
       const auto mine = make_tcp_bootstrap(args(port, name, rank, 15s));
       expect_own_ranks(*mine, name);
@@ -54,7 +54,7 @@ TEST(Names, OneThatEndsDoesNotEndTheOthers) {
   const int port = free_port();
   const auto errors = run_ranks(4, [&](int thread) {
     const int rank = thread / 2;
-    // A is there at once; B's rank 1 comes when A has met three times.
+    // A is complete at once. B's rank 1 comes when A has met three times.
     const std::string name = thread % 2 == 0 ? "A" : "B";
     for (int round = 0; name == "A" && round < 3; ++round)
       expect_own_ranks(*make_tcp_bootstrap(args(port, name, rank)), name);
@@ -64,7 +64,8 @@ TEST(Names, OneThatEndsDoesNotEndTheOthers) {
   expect_no_errors(errors);
 }
 
-// Each waits for the other, and nobody can know that it would be in vain; but the deadline says what each did.
+// Each waits for the other, and neither can know that it is in vain. At the deadline each message says what the rank
+// did.
 TEST(Names, OneAfterTheOtherInAnotherOrderEndsByTheDeadline) {
   const int port = free_port();
   const auto errors = run_ranks(2, [&](int rank) {
@@ -102,7 +103,7 @@ TEST(Names, ThatCannotBeAreRefusedBeforeAnythingIsSent) {
     expect_code([&, name = name] { make_id_bootstrap(id, 0, 2, long_deadline, name); }, Errc::invalid_argument, part);
     expect_code([&, name = name] { make_tcp_bootstrap(args(1, name, 0)); }, Errc::invalid_argument, part);
   }
-  make_id_bootstrap(id, 0, 1, long_deadline, std::string(64, 'x'));  // the id is still good
+  make_id_bootstrap(id, 0, 1, long_deadline, std::string(64, 'x'));  // the id is still valid
 }
 
 }  // namespace

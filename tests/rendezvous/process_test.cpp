@@ -48,7 +48,7 @@ TEST_P(ProcessWorld, MeetsAndSharesMemory) {
   expect_all_ended_well(processes.wait());
 }
 
-// Two processes of three threads each: one descriptor travels by dup and by message.
+// Two processes with three threads each: one descriptor goes by dup and by message.
 TEST(Processes, WithSeveralRanksEach) {
   const UniqueId id = UniqueId::create();
   Processes processes(2, [&](const Child& self) {
@@ -71,7 +71,7 @@ TEST(Processes, WithSeveralRanksEach) {
 class Killed : public testing::TestWithParam<int> {};
 INSTANTIATE_TEST_SUITE_P(Ranks, Killed, testing::Range(0, 4));
 
-// Nobody has a deadline: the others must see that the process is gone.
+// There is no deadline: the others must detect that the process is gone.
 TEST_P(Killed, InAMeetingIsNamedByAllOthers) {
   const int victim = GetParam();
   const UniqueId id = UniqueId::create();
@@ -94,7 +94,7 @@ TEST_P(Killed, InAMeetingIsNamedByAllOthers) {
   }
 }
 
-// A stopped process keeps its connections; only the deadline finds it.
+// A stopped process keeps its connections, so only the deadline reveals it.
 TEST_P(Killed, OrStoppedIsNamedAfterTheDeadline) {
   const int victim = GetParam();
   const UniqueId id = UniqueId::create();
@@ -115,7 +115,7 @@ TEST_P(Killed, OrStoppedIsNamedAfterTheDeadline) {
   processes.wait();
 }
 
-// An abstract socket is open to every process; a descriptor counts only when it comes from the right one.
+// Every process can write to an abstract socket. Only a descriptor from the right process counts.
 TEST(Processes, DescriptorsOfStrangersAreIgnored) {
   const UniqueFd mailbox = bind_unix(SOCK_DGRAM);
   const SocketAddress address = local_address(mailbox.get());
@@ -133,7 +133,7 @@ TEST(Processes, DescriptorsOfStrangersAreIgnored) {
   EXPECT_EQ(::lseek(received.get(), 0, SEEK_END), 777);
 }
 
-// The support itself: children end with the time limit, and with the test.
+// The test support: children end at the time limit, and with the test.
 TEST(Processes, AreEndedAtTheLimit) {
   Processes processes(
       2,
@@ -160,7 +160,7 @@ TEST(Processes, EndWithTheirParent) {
   ASSERT_TRUE(parent.wait_until_said(0, "started"));
   parent.wait();
   writer.reset();
-  // The grandchild holds the last other copy of the writing end.
+  // The grandchild holds the only other copy of the write end.
   pollfd entry{.fd = reader.get(), .events = POLLIN, .revents = 0};
   EXPECT_EQ(::poll(&entry, 1, 30'000), 1);
 }

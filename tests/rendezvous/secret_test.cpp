@@ -1,4 +1,4 @@
-// Where ranks have their secret from, and what no message says of it.
+// The source of the ranks' secret, and the secrecy of messages.
 #include "rendezvous/secret.hpp"
 
 #include <gtest/gtest.h>
@@ -20,7 +20,7 @@ using namespace test;
 namespace fs = std::filesystem;
 using Variables = std::map<std::string, std::string>;
 
-// A folder of this user's own, which goes with the test.
+// A folder of this user that is removed at the end.
 class Folder {
  public:
   Folder() {
@@ -60,7 +60,7 @@ TEST(Secret, SourcesHaveAnOrder) {
   EXPECT_EQ(secret_of("192.0.2.1", "srun", given).source, "WEFT_SECRET");
   EXPECT_EQ(secret_of("192.0.2.1", "Open MPI", openmpi).source, "OMPI_MCA_orte_precondition_transports");
   EXPECT_EQ(secret_of("127.0.0.1", "torchrun", openmpi).source,
-            folder.path() / "weft/key");  // another launcher's variable
+            folder.path() / "weft/key");  // the variable belongs to another launcher
   EXPECT_EQ(secret_of("127.0.0.1", "Open MPI", file).source, folder.path() / "weft/key");
   EXPECT_EQ(secret_of("localhost", "torchrun", file).source, folder.path() / "weft/key");
   openmpi["OMPI_MCA_orte_precondition_transports"] = "0-0";
@@ -113,7 +113,7 @@ TEST(KeyFile, IsMadeOnceForThisUserAlone) {
   const fs::path own = folder.path() / ("weft-" + std::to_string(::geteuid()));
   EXPECT_EQ(mode_of(own), 0700u);
   EXPECT_EQ(mode_of(own / "key"), 0600u);
-  EXPECT_EQ(std::distance(fs::directory_iterator(own), {}), 1);  // no draft is left
+  EXPECT_EQ(std::distance(fs::directory_iterator(own), {}), 1);  // no draft remains
 }
 
 TEST(KeyFile, OfAnotherFolderIsAnother) {
@@ -121,7 +121,7 @@ TEST(KeyFile, OfAnotherFolderIsAnother) {
   EXPECT_NE(user_key("", one.path()).key, user_key("", other.path()).key);
 }
 
-// Some launchers pass on the variable to hosts where there is no such folder, or it is not one's own.
+// Some launchers pass the variable on to hosts that have no such folder, or a folder of another user.
 TEST(KeyFile, LiesInTheRuntimeFolderWhereThatIsFitForIt) {
   const Folder runtime, temporary;
   const std::string own = temporary.path() / ("weft-" + std::to_string(::geteuid())) / "key";
@@ -168,7 +168,7 @@ TEST(KeyFile, ThatOthersCouldHaveMadeOrReadIsRefused) {
   }
 }
 
-// A known answer, of Python's hmac module over the length of the text, 8 bytes, and the text.
+// A known answer from Python's hmac module over the text's length, as 8 bytes, and the text.
 TEST(Secret, TheMacIsHmacSha256) {
   Key key{};
   for (std::size_t i = 0; i < key.size(); ++i) key[i] = static_cast<std::byte>(i);

@@ -1,4 +1,4 @@
-// Who may take part in a meeting: those who prove that they know its secret, and nobody else.
+// Only ranks that prove that they know the secret may take part in a meeting.
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <sys/resource.h>
@@ -21,7 +21,7 @@ using namespace test;
 
 const Key secret = key_of("the secret of these tests"), another = key_of("another secret");
 
-// A world of two at a port of its own, of which rank 0 listens already.
+// A world of two at a port of its own. Rank 0 is already listening.
 struct World {
   UniqueFd listener = listen_tcp({.host = "127.0.0.1"});
   std::uint16_t port = local_address(listener.get()).port();
@@ -48,7 +48,7 @@ Nonce nonce_of(const Frame& frame) {
   return nonce;
 }
 
-// Rank 0 meets rank 1 although `visit` has been at its door before.
+// Rank 0 meets rank 1 although `visit` has connected before.
 void expect_no_harm(const std::function<void(std::uint16_t port)>& visit) {
   World world;
   std::string error;
@@ -75,7 +75,7 @@ TEST(Strangers, WithAnotherSecretAreTurnedAwayAndTheMeetingGoesOn) {
   });
 }
 
-// What one frame could do once: join as rank 1, or end the meeting by another world size or rank.
+// One frame must not suffice to join as rank 1, or to end the meeting by another world size or rank.
 TEST(Strangers, WhoOnlySayHelloAreNotIn) {
   expect_no_harm([](std::uint16_t port) {
     for (const auto& [rank, world_size] : {std::pair(1, 2), std::pair(1, 8), std::pair(0, 2), std::pair(-1, 2)}) {
@@ -138,7 +138,7 @@ TEST(Strangers, AHelloThatIsNoneIsTurnedAway) {
   });
 }
 
-// More than a second's worth of wrong hellos, and the rank comes in all the same.
+// More than a second's worth of wrong hellos arrives, and the rank still gets in.
 TEST(Strangers, AreCountedAndDoNotKeepARankOut) {
   expect_no_harm([](std::uint16_t port) {
     for (int i = 0; i < 300; ++i) {
@@ -158,7 +158,7 @@ TEST(Strangers, AreCountedAndDoNotKeepARankOut) {
   expect_says(error, "; a stranger who does not say hello was turned away, and 2 before it");
 }
 
-// Connections that say nothing and stay, more than are kept.
+// More silent connections than rank 0 keeps.
 TEST(Strangers, WhoAreSilentMakeRoom) {
   std::vector<Stranger> silent;
   expect_no_harm([&](std::uint16_t port) {
@@ -166,7 +166,7 @@ TEST(Strangers, WhoAreSilentMakeRoom) {
   });
 }
 
-// Where rank 0 should be: it sees a proof, and has none to give.
+// An impostor listens in rank 0's place: it sees a proof, but cannot give one.
 TEST(Strangers, WhoAnswerInRank0sPlaceAreRefused) {
   for (const bool guesses : {true, false}) {
     World world;
@@ -183,7 +183,7 @@ TEST(Strangers, WhoAnswerInRank0sPlaceAreRefused) {
       const Frame proof = *impostor.hear();
       ASSERT_EQ(proof.kind, FrameKind::proof);
       EXPECT_TRUE(proves(proof.body, proof_of(secret, Role::rank, first.body, Nonce{})));
-      impostor.say(FrameKind::welcome, proof.body);  // the rank's own
+      impostor.say(FrameKind::welcome, proof.body);  // the rank's own proof
     } else {
       impostor.say(FrameKind::welcome, Bytes(32));
     }
@@ -224,14 +224,14 @@ TEST(Listeners, AreAtTheNamedAddressAlone) {
   }
   const UniqueFd first = listen_tcp({.host = "127.0.0.1"});
   const std::uint16_t port = local_address(first.get()).port();
-  EXPECT_TRUE(listen_tcp({.host = "127.0.0.2", .port = port}));  // which no listener at all interfaces would allow
+  EXPECT_TRUE(listen_tcp({.host = "127.0.0.2", .port = port}));  // a listener at all interfaces would forbid it
   for (const SocketAddress& address : interface_addresses(0)) {
     const UniqueFd listener = listen_tcp({.host = address.host()});
     EXPECT_EQ(local_address(listener.get()).host(), address.host());
   }
 }
 
-// Where other hosts are to come, a loopback address will not do.
+// If other hosts must reach the listener, it has no loopback address.
 TEST(Listeners, OfWhichOtherHostsHearAreAtAnInterface) {
   const auto addresses = interface_addresses(0);
   if (addresses.size() == 1) {
@@ -258,7 +258,7 @@ TEST(Listeners, APortThatIsTakenIsNamedWithItsOrigin) {
           " (MASTER_PORT + 1000): Address already in use; another process is rank 0 of this job already");
 }
 
-// Rank 0 has no file descriptor left, for strangers or for rank 1; it refuses them, and rank 1 comes again.
+// Rank 0 has no file descriptor left for strangers or for rank 1. It refuses them, and rank 1 tries again.
 TEST(Listeners, WithoutAFileDescriptorRefuseAndGoOn) {
   Processes processes(1, [](const Child&) {
     World world;
@@ -269,12 +269,12 @@ TEST(Listeners, WithoutAFileDescriptorRefuseAndGoOn) {
     std::vector<Stranger> strangers;
     for (int i = 0; i < 4; ++i) strangers.emplace_back(world.port);
     strangers[0].say(FrameKind::hello, to_bytes(hello));
-    nonce_of(*strangers[0].hear());  // rank 0 has what it needs, and waits
+    nonce_of(*strangers[0].hear());  // rank 0 has all descriptors that it needs, and waits
     rlimit limit{};
     ensure(::getrlimit(RLIMIT_NOFILE, &limit) == 0, "getrlimit");
     limit.rlim_cur = room;
     ensure(::setrlimit(RLIMIT_NOFILE, &limit) == 0, "setrlimit");
-    // The sockets of these are there; what rank 0 accepts finds no place.
+    // These sockets take all descriptors, so rank 0 cannot accept.
     std::vector<UniqueFd> sockets;
     for (;;) {
       UniqueFd socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
@@ -289,11 +289,11 @@ TEST(Listeners, WithoutAFileDescriptorRefuseAndGoOn) {
     for (const UniqueFd& socket : sockets) {
       ensure(::connect(socket.get(), reinterpret_cast<const sockaddr*>(&in), sizeof in) == 0, "connect");
     }
-    // Some are refused meanwhile; then there is room again.
+    // Some are refused by now; then there is room again.
     char byte = 0;
     ensure(::recv(sockets.front().get(), &byte, 1, 0) <= 0, "a stranger is still there");
     sockets.clear();
-    make_tcp_bootstrap(world.args(1, secret, std::chrono::seconds(20)));  // in vain where a bug has ended the meeting
+    make_tcp_bootstrap(world.args(1, secret, std::chrono::seconds(20)));  // fails if a bug has ended the meeting
     rank_0.join();
     ensure(error.empty(), error);
   });

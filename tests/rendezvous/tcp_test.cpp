@@ -1,4 +1,4 @@
-// Ranks that meet at a TCP port or by an id, and everything else that can be met there.
+// Ranks that meet at a TCP port or by an id, and strangers at that port.
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -22,12 +22,12 @@ namespace {
 using namespace std::chrono_literals;
 using namespace test;
 
-// Longer than anything here takes: a meeting that ends by it has failed.
+// Longer than any step here: a meeting that ends by this deadline has failed.
 constexpr auto patience = 15s;
 
 const Key test_key = key_of("the secret of these tests");
 
-// A listener of which a test knows the port.
+// A listener whose port the test knows.
 struct Port {
   UniqueFd listener = listen_tcp({.host = "127.0.0.1"});
   std::uint16_t number = local_address(listener.get()).port();
@@ -42,7 +42,7 @@ struct Port {
             .deadline = deadline,
             .listener = rank == 0 ? std::move(listener) : UniqueFd()};
   }
-  // Returns when so many connections wait to be accepted.
+  // Returns once so many connections wait to be accepted.
   void wait_for_callers(unsigned count) const {
     tcp_info info{};
     socklen_t length = sizeof info;
@@ -70,7 +70,7 @@ TEST_P(IdWorld, RanksMeet) {
   for (const char* host : {"127.0.0.1", "localhost"}) {
     const UniqueId id = UniqueId::create(host);
     const auto errors = run_ranks(size, [&](int rank) {
-      if (rank == 0) ::poll(nullptr, 0, 20);  // the others are there first, and wait
+      if (rank == 0) ::poll(nullptr, 0, 20);  // the others come first, and wait
       const auto mine = make_id_bootstrap(id, rank, size, long_deadline);
       const std::vector<int> ranks = mine->all_gather_value("ranks", rank);
       for (int r = 0; r < size; ++r) EXPECT_EQ(ranks[static_cast<std::size_t>(r)], r);
@@ -91,7 +91,7 @@ std::size_t descriptors() {
   return static_cast<std::size_t>(std::distance(begin(all), end(all)));
 }
 
-// An id that nobody uses keeps its listener, but not for ever; the newest are good.
+// An unused id keeps its listener, but not for ever. The newest ids stay valid.
 TEST(Id, ThatAreNotUsedAreBounded) {
   const std::size_t before = descriptors();
   const UniqueId oldest = UniqueId::create();
@@ -109,7 +109,7 @@ TEST(Id, ThatAreNotUsedAreBounded) {
 TEST(Id, HasAKeyOfItsOwn) {
   const UniqueId one = UniqueId::create(), other = UniqueId::create();
   EXPECT_FALSE(std::equal(one.bytes.begin() + 8, one.bytes.begin() + 40, other.bytes.begin() + 8));
-  UniqueId guessed = one;  // right in all but one bit of the key
+  UniqueId guessed = one;  // differs in one bit of the key
   guessed.bytes[20] ^= std::byte{1};
   const auto errors = run_ranks(
       2, [&](int rank) { make_id_bootstrap(rank == 0 ? one : guessed, rank, 2, rank == 0 ? 1s : long_deadline); });
@@ -130,7 +130,7 @@ TEST(Id, RefusesRanksOutsideTheWorld) {
   expect_says(error_of([&] { make_id_bootstrap(id, 1, 0, long_deadline); }), "world_size: 0 is not between 1 and 72");
 }
 
-// A communicator is often followed by another one at the same port, and some ranks are faster than rank 0.
+// Another communicator often follows at the same port, and some ranks are faster than rank 0.
 TEST(Tcp, OneMeetingAfterTheOtherAtOnePort) {
   const std::uint16_t port = Port().number;
   for (int world = 0; world < 2; ++world) {
@@ -149,7 +149,7 @@ TEST(Tcp, OneMeetingAfterTheOtherAtOnePort) {
   }
 }
 
-// Who comes early for the second meeting is still in the queue of the first one's listener when that closes.
+// A rank that is early for the second meeting is still in the first listener's queue when that listener closes.
 TEST(Tcp, AConnectionThatClosesWithoutAWordIsTriedAgain) {
   Port port;
   const auto errors = run_ranks(2, [&](int rank) {
@@ -175,7 +175,7 @@ TEST(Tcp, MissingRanksAreNamedOnAllOthers) {
 }
 
 TEST(Tcp, NobodyListens) {
-  const std::uint16_t free_port = Port().number;  // closed again
+  const std::uint16_t free_port = Port().number;  // already closed
   const auto error = error_of([&] {
     make_tcp_bootstrap(
         {.host = "127.0.0.1", .port = free_port, .key = test_key, .rank = 1, .world_size = 2, .deadline = 100ms});
@@ -211,7 +211,7 @@ TEST(Tcp, StrangersDoNoHarm) {
   visit("\x01");
   visit(std::string(100'000, '\0'));
   visit("");
-  strangers.pop_back();  // and one who leaves
+  strangers.pop_back();  // one leaves
   const auto errors = run_ranks(3, [&](int rank) {
     const auto mine = make_tcp_bootstrap(port.args(rank, 3, long_deadline));
     EXPECT_EQ(mine->broadcast_value("value", 2, rank), 2);
@@ -268,17 +268,17 @@ TEST(Tcp, TwoProcessesOfOneRank) {
 TEST(Tcp, ARankThatLeavesWhileOthersAreAwaited) {
   Port port;
   const auto errors = run_ranks(2, [&](int rank) {
-    // Rank 1 gives up, once it is in, while rank 0 would wait long for rank 2.
+    // Rank 1 joins and then gives up, while rank 0 would wait long for rank 2.
     make_tcp_bootstrap(
         port.args(rank, 3, rank == 1 ? std::chrono::nanoseconds(2s) : std::chrono::nanoseconds(patience)));
   });
   EXPECT_EQ(errors, std::vector<std::string>(2, "rendezvous 'join': rank 2 did not come within 2 s"));
 }
 
-// Where rank 0 should be, another program answers.
+// Another program listens in rank 0's place.
 class OtherProgram : public testing::Test {
  protected:
-  // Plays the program while rank 1 of 2 tries to join; returns the rank's error.
+  // Plays that program while rank 1 of 2 tries to join. Returns the rank's error.
   std::string join_it(const std::function<void(const UniqueFd&)>& answer, std::chrono::nanoseconds deadline) {
     Port port;
     std::string error;

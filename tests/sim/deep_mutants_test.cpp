@@ -1,5 +1,5 @@
-// Seeded bugs of mutants_deep.json: no execution in ten shows one of them, and all are found. They show that schedules
-// and the memory model are searched.
+// Seeded bugs of mutants_deep.json: fewer than one execution in ten shows each of them, and all are found. So the
+// search covers schedules and the memory model.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -20,7 +20,7 @@ Report executions_of(const sim::Setup& setup, const ExploreArgs& args, int mutan
   return explore(program, args);
 }
 
-// A stale read or a late store: no order of steps shows the bug where every load reads the newest message.
+// The bug needs a stale read or a late store: no order of steps shows it if every load reads the newest message.
 bool needs_weak_memory(const detail::MutantInfo& mutant) {
   return mutant.needs.starts_with("stale read: ") || mutant.needs.starts_with("late store: ");
 }

@@ -30,7 +30,7 @@ class FarTeam : public detail::CpuThread {
  public:
   explicit FarTeam(std::uint32_t block) : CpuThread(block, detail::kThreadBlocks, nullptr) {}
   static int dead_peer() { return -1; }
-  static std::uint32_t host_epoch() { return 0; }  // of a seeded bug, which is off here
+  static std::uint32_t host_epoch() { return 0; }  // for a seeded bug, which is off here
 };
 static_assert(detail::Team<FarTeam>);
 
@@ -50,11 +50,11 @@ struct Tensors {
 
 template <class A>
 void call_blocks(const detail::Call& call, const typename A::Work& work) {
-  std::atomic_thread_fence(std::memory_order_acq_rel);  // as at the begin of every call of a CPU rank
+  std::atomic_thread_fence(std::memory_order_acq_rel);  // as at the beginning of every call of a CPU rank
   detail::run_blocks<A>(std::array{FarTeam(0), FarTeam(1)}, call, work);
 }
 
-// `work_of(input, output)`: what a rank calls.
+// `work_of(input, output)`: the work of a rank's call.
 template <class A, class WorkOf>
 std::string run(const char* name, std::uint64_t deadline_ns, const Tensors& tensors, WorkOf work_of) {
   auto ranks = test::far_ranks(deadline_ns);
@@ -96,7 +96,7 @@ std::string all_reduce(const char* name, std::uint64_t deadline_ns) {
 constexpr std::uint64_t kRowBytes = kCount * sizeof(std::int32_t);
 constexpr detail::EqualShares kShares{.rows = 1, .input_step = 0, .output_step = 1, .sender = detail::kEverybody};
 
-// `slot_packs`: longer messages flow.
+// Messages longer than `slot_packs` flow in chunks.
 std::string all_gather(const char* name, std::uint64_t deadline_ns, std::uint64_t slot_packs) {
   return run<detail::PushCopy<detail::EqualShares, false, 1>>(
       name, deadline_ns,
@@ -126,7 +126,7 @@ std::string reduce_scatter(const char* name, std::uint64_t deadline_ns, std::uin
       });
 }
 
-// Tokens and back, by experts that give back what they got: x + x, which bf16 holds.
+// Sends tokens and returns them. The experts return their input: x + x, which bf16 holds.
 std::string run_exchange(detail::far::ExchangeRank& mine, const detail::far::FarCase& far, std::uint32_t call) {
   using namespace detail::far;
   const std::uint32_t top_k = mine.args.top_k;
@@ -205,7 +205,7 @@ std::string what_goes_wrong_far_away(std::uint64_t deadline_ns) {
   then([&] { return all_reduce<detail::BulkAllReduce<Bulk, 0, false>>("bulk", deadline_ns); });
   then([&] { return all_gather("all-gather", deadline_ns, one_go); });
   then([&] { return all_gather("all-gather in chunks", deadline_ns, chunks); });
-  // Not in chunks, of which it goes through every pack, there or not: that takes a minute.
+  // Not in chunks: that goes through every pack, present or not, which takes a minute.
   then([&] { return reduce_scatter("reduce-scatter", deadline_ns, one_go); });
   then([&] { return exchange("dispatch and combine", deadline_ns); });
   return wrong;

@@ -1,4 +1,4 @@
-// Slow, stopping and different ranks: the others end, in bounded steps, with an error that names who is to blame.
+// Slow, stopping and different ranks: the others end in bounded steps with an error that names the rank to blame.
 #include <gtest/gtest.h>
 
 #include "seed.hpp"
@@ -15,7 +15,7 @@ std::vector<std::string> names() {
   return names;
 }
 
-// Where a rank stops, at every single one of its steps.
+// A rank that stops does so at every single one of its steps.
 class Faults : public testing::TestWithParam<std::string> {};
 TEST_P(Faults, EndAsTheyMust) {
   const sim::Setup& setup = find_setup(GetParam());

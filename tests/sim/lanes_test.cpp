@@ -1,4 +1,4 @@
-// Warps of the simulator: what lanes tell each other, and what is an error whatever the schedule.
+// Warps of the simulator: exchanges between lanes, and errors that every schedule shows.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -66,7 +66,7 @@ TEST(Lanes, ThatAskForDifferentThingsAreFound) {
   EXPECT_EQ(block.explore(1).what, "thread 1: sum_of among 1 where other lanes of its warp make sum_of among 2");
 }
 
-// What one lane has stored another need not see because they have met; behind a barrier of the block it must.
+// A lane need not see another lane's stores because they have met. Behind a barrier of the block it must.
 TEST(Lanes, OrderNoMemoryWhenTheyMeet) {
   for (const bool barrier : {false, true}) {
     bool late = false;
@@ -83,7 +83,7 @@ TEST(Lanes, OrderNoMemoryWhenTheyMeet) {
   }
 }
 
-// A lane that sleeps in a waiting loop, as nothing new has come for itself, wakes when its warp waits for it.
+// A lane sleeps in a waiting loop until news comes for it. It wakes when its warp waits for it.
 TEST(Lanes, WakeWhenTheirWarpWaitsForThem) {
   Block* self = nullptr;
   Block block([&](const Block::Team& team) {

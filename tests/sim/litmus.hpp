@@ -1,5 +1,5 @@
-// Litmus tests: a few threads, a few loads and stores, and which values the loads can have together. Written once, for
-// the simulator and for Relacy.
+// Litmus tests: a few threads with a few loads and stores, and the values that the loads can have together. The
+// simulator and Relacy run the same tests.
 #pragma once
 
 #include <array>
@@ -24,7 +24,7 @@ constexpr Op load(unsigned place, Order order = Order::relaxed) {
 constexpr Op store(unsigned place, std::uint32_t value, Order order = Order::relaxed) {
   return {Op::Code::store, place, value, order};
 }
-// Relaxed. What it replaces is an outcome, like what a load reads.
+// Relaxed. The replaced value is part of the outcome, like a load's value.
 constexpr Op exchange(unsigned place, std::uint32_t value) {
   return {Op::Code::exchange, place, value};
 }
@@ -34,7 +34,7 @@ constexpr Op fence() {
 constexpr Op light_fence() {
   return {Op::Code::fence_acq_rel};
 }
-// Barrier of the block.
+// The barrier of a block.
 constexpr Op sync() {
   return {Op::Code::sync};
 }
@@ -43,11 +43,11 @@ struct Litmus {
   std::string name;
   std::vector<std::vector<Op>> threads;
   std::string weak;  // an outcome: values of all loads and exchanges, thread by thread
-  bool allowed;      // by the model: can `weak` be seen?
-  // Does Relacy see it where it is allowed? Its stores take their places in the order they run in, and its exchanges
-  // carry on the release of what they replace.
+  bool allowed;      // whether the model allows `weak`
+  // Whether Relacy shows an allowed `weak`. Its stores take their places in the order in which they run, and its
+  // exchanges continue the release of the value that they replace.
   bool relacy = true;
-  unsigned block = 1;  // so many of the threads, the last ones, are a block
+  unsigned block = 1;  // the last `block` threads form a block
 };
 
 using Outcomes = std::set<std::string>;
@@ -91,10 +91,10 @@ inline const std::vector<Litmus>& litmus_tests() {
       {"WRC", {{store(x, 1)}, {load(x), store(y, 1)}, {load(y), load(x)}}, "110", true},
       {"WRC_rel_acq", {{store(x, 1, rel)}, {load(x, acq), store(y, 1, rel)}, {load(y, acq), load(x)}}, "110", false},
       {"2+2W", {{store(x, 1), store(y, 2), load(y)}, {store(y, 1), store(x, 2), load(x)}}, "11", true, false},
-      // One of all gets the claim; who finds `busy` set does so while another is inside.
+      // One thread gets the claim. A thread that finds `busy` set does so while another is inside.
       {"claim", {{exchange(x, 1)}, {exchange(x, 1)}, {exchange(x, 1)}}, "001", false},
       {"busy", {{exchange(x, 1), store(x, 0)}, {exchange(x, 1), store(x, 0)}}, "11", false},
-      // By themselves they order nothing.
+      // Relaxed exchanges order nothing.
       {"MP_exchange", {{store(x, 1), exchange(y, 1)}, {exchange(y, 2), load(x)}}, "010", true},
       {"SB_exchange", {{exchange(x, 1), load(y)}, {exchange(y, 1), load(x)}}, "0000", true},
       {"MP_rel_exchange_acq",
@@ -102,7 +102,7 @@ inline const std::vector<Litmus>& litmus_tests() {
        "120",
        true,
        false},
-      // An acquire is of what it reads itself; a fence is of all that its thread has read.
+      // An acquire covers its own read. A fence covers all reads of its thread.
       {"acq_of_nothing", {{store(x, 1), store(y, 1, rel)}, {load(y), load(z, acq), load(x)}}, "100", true},
       {"acq_of_another",
        {{store(x, 1), store(y, 1, rel)}, {store(z, 1, rel)}, {load(y), load(z, acq), load(x)}},
@@ -112,7 +112,7 @@ inline const std::vector<Litmus>& litmus_tests() {
        {{store(x, 1), store(y, 1, rel)}, {load(y), load(z, acq), light_fence(), load(x)}},
        "100",
        false},
-      // A block's barrier hands on what a thread knows, not what it has read and not acquired.
+      // A block's barrier passes on a thread's knowledge, without its reads that were not acquired.
       {"MP_sync", {{store(x, 1), store(y, 1, rel)}, {load(y), sync()}, {sync(), load(x)}}, "10", true, true, 2},
       {"MP_acq_sync",
        {{store(x, 1), store(y, 1, rel)}, {load(y, acq), sync()}, {sync(), load(x)}},
@@ -149,7 +149,7 @@ inline const std::vector<Litmus>& litmus_tests() {
   return tests;
 }
 
-// `newest`: as Scheduler::keep_newest().
+// `newest`: see Scheduler::keep_newest().
 Outcomes outcomes_in_simulator(const Litmus& test, std::uint64_t executions, bool newest = false);
 Outcomes outcomes_in_relacy(const Litmus& test, std::uint64_t executions);
 

@@ -1,13 +1,13 @@
 // Relacy's side of litmus_test.cpp.
 #include "litmus.hpp"
-// Not above.
+// Relacy must not come above.
 #include "relacy.hpp"
 
 namespace weft::sim {
 namespace {
 
 const Litmus* current = nullptr;
-// By decimal number, a digit for each load. No containers: Relacy has an allocator of its own.
+// Indexed by a decimal number with a digit for each load. No containers: Relacy has an allocator of its own.
 bool seen[10'000];
 
 template <unsigned threads>
@@ -39,7 +39,7 @@ struct Suite : rl::test_suite<Suite<threads>, threads> {
         case Op::Code::fence_seq_cst:
           rl::atomic_thread_fence(rl::mo_seq_cst, RL_INFO);
           break;
-        case Op::Code::sync:  // what every thread did before is known to all behind it
+        case Op::Code::sync:  // behind it all threads know everything before it
           arrived.fetch_add(1, rl::mo_acq_rel, RL_INFO);
           while (arrived.load(rl::mo_acquire, RL_INFO) < current->block) rl::yield(1, RL_INFO);
           break;

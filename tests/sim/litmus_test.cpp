@@ -1,5 +1,5 @@
-// The memory model against a second opinion: on each litmus test the simulator's exhaustive search and Relacy's random
-// one see the same outcomes, and the one that the test is about exactly where the model allows it.
+// A second opinion on the memory model. On each litmus test the simulator's exhaustive search and Relacy's random
+// search see the same outcomes. They see the weak outcome exactly if the model allows it.
 #include "litmus.hpp"
 
 #include <gtest/gtest.h>

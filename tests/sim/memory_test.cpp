@@ -1,4 +1,4 @@
-// Which stores the simulator takes for errors, by what a stretch of memory is for.
+// The stores that the simulator rejects, for each kind of memory area.
 #include "sim/memory.hpp"
 
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@ namespace {
 
 constexpr unsigned kOwner = 0, kPeer = 1;  // threads, and ranks
 
-// One place of `bytes` that rank 0 owns, at rest.
+// One area of `bytes` that rank 0 owns, at rest.
 class OnePlace {
  public:
   explicit OnePlace(AreaKind kind, unsigned offset = 0, unsigned bytes = 16) : memory_(64, {kOwner, kPeer}) {

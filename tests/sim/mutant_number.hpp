@@ -1,4 +1,4 @@
-// Seeded bugs by name.
+// Finds seeded bugs by name.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -20,7 +20,7 @@ inline int mutant_number(std::string_view name) {
   throw std::out_of_range("no such mutant");
 }
 
-// The numbers of those that few executions show, or of all others.
+// The numbers of the bugs that few executions show, or of all others.
 inline std::vector<int> mutants(bool deep) {
   std::vector<int> numbers;
   for (int i = 0; i < static_cast<int>(std::size(detail::kMutants)); ++i) {

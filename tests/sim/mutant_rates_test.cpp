@@ -1,4 +1,5 @@
-// How often random and PCT schedules find a seeded bug, for who adds one (docs/reliability.md). Runs on demand alone.
+// How often random and PCT schedules find a seeded bug, for authors of new ones (docs/reliability.md). Runs on demand
+// only.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
-// The tests have teeth: every seeded bug of mutants.json is found. How soon, and by what, goes into
-// docs/reliability.md. Those of mutants_deep.json have a test of their own.
+// Every seeded bug of mutants.json is found. docs/reliability.md records how soon, and by which test. The bugs of
+// mutants_deep.json have a test of their own.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -26,7 +26,7 @@ class Mutants : public testing::TestWithParam<int> {
     RecordProperty("what", what);
   }
 
-  // Who fails without the mutant has not found it.
+  // A set-up that fails without the mutant has not found it.
   void expect_healthy(const sim::Setup& setup, const ExploreArgs& args) {
     detail::active_mutant = 0;
     AllReduceProgram program(setup);
@@ -34,7 +34,7 @@ class Mutants : public testing::TestWithParam<int> {
     EXPECT_FALSE(healthy.failure) << story(setup.name, args, healthy);
   }
 
-  // The set-up's layout and channels are built with the mutant on, as production would.
+  // The set-up's layout and channels are built with the mutant on, as in production.
   void look_in_schedules(int mutant, const sim::Setup& setup) {
     expect_healthy(setup, {.strategy = Strategy::random, .seed = 1, .executions = 100});
     detail::active_mutant = mutant;
@@ -46,7 +46,7 @@ class Mutants : public testing::TestWithParam<int> {
                                          << " schedules of " << setup.name;
   }
 
-  // In all set-ups of a kind, smallest first.
+  // Searches all set-ups of a kind, smallest first.
   void look_in_faults(int mutant, const std::string& kind) {
     detail::active_mutant = mutant;
     std::uint64_t executions = 0;
@@ -66,7 +66,7 @@ class Mutants : public testing::TestWithParam<int> {
     ADD_FAILURE() << "not found by " << executions << " executions";
   }
 
-  // Where nothing but the order of two accesses is wrong, which Relacy takes for a race.
+  // For mutants that only break the order of two accesses, which Relacy reports as a race.
   void look_in_primitives(int mutant, const std::string& primitive) {
     const auto* const found = std::ranges::find(kPrimitiveNames, primitive);
     ASSERT_NE(found, std::end(kPrimitiveNames)) << primitive;

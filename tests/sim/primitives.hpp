@@ -1,5 +1,5 @@
-// Wire formats, signals and credits between two ranks, under Relacy. Each runs the production templates, seeded bugs
-// included.
+// Wire formats, signals and credits between two ranks, under Relacy. Each runs the production templates with seeded
+// bugs.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,8 @@
 namespace weft::sim {
 
 enum class Primitive : std::uint8_t {
-  sentinel,  // one-shot all-reduces, three of them, so that the third uses the slots of the first again …
-  line,      // … of a type that has no sentinel
+  sentinel,  // three one-shot all-reduces, so that the third reuses the first one's slots
+  line,      // the same with a type that has no sentinel
   signal,    // a bulk all-reduce in which chunks share slots
   credit,    // chunks that flow one way through two slots
 };
@@ -17,7 +17,7 @@ enum class Primitive : std::uint8_t {
 inline constexpr std::string_view kPrimitiveNames[] = {"sentinel", "line", "signal", "credit"};
 inline constexpr std::uint64_t kRelacyExecutions = 20'000;
 
-// Relacy's verdict of so many random executions: "SUCCESS", or what it has found, in which of them.
+// Relacy's verdict on so many random executions: "SUCCESS", or the fault and the execution that shows it.
 struct RelacyVerdict {
   std::string_view text;
   std::uint64_t execution;

@@ -1,5 +1,5 @@
-// Relacy's side of primitives_test.cpp. A rank is one thread that runs production templates over a team of Relacy's
-// atomics, in units of 8 bytes, and of its plain variables, whose races it finds.
+// Relacy's side of primitives_test.cpp. A rank is one thread that runs production templates over a team. The team uses
+// Relacy's atomics in units of 8 bytes, and Relacy's plain variables, which reveal races.
 #include <array>
 #include <bit>
 
@@ -9,7 +9,7 @@
 #include "protocol/flow.hpp"
 #include "sim/run.hpp"
 #include "team/cpu_thread.hpp"
-// Not above.
+// Relacy must not come above.
 #include "relacy.hpp"
 
 namespace weft::sim {
@@ -25,7 +25,7 @@ constexpr std::size_t kGather = kScatter + kSlots * kRanks * kPacks;
 constexpr std::size_t kCredits = kGather + kSlots * kRanks * kPacks;
 constexpr std::size_t kBytes = kCredits + kSlots * kRanks * kWords;
 
-// Addresses of what ranks share; the values are in Relacy's cells.
+// Addresses of the shared memory. Relacy's cells hold the values.
 alignas(16) std::byte windows[kRanks][kBytes];
 constexpr std::size_t kCells = sizeof(windows) / kWords;
 
@@ -34,7 +34,7 @@ struct Cells {
   rl::var<std::uint64_t> plain[kCells];    // put and get
 };
 
-// What is in no window belongs to one rank, hence to one thread, and is memory as it is.
+// Memory outside the windows belongs to one rank, and so to one thread: it is ordinary memory.
 class RelacyTeam : public detail::CpuThread {
  public:
   RelacyTeam(Cells& cells, std::uint32_t block) : CpuThread(block, 2, nullptr), cells_(&cells) {}
@@ -81,7 +81,7 @@ class RelacyTeam : public detail::CpuThread {
   static std::uint64_t now() { return 1; }
   static void relax(std::uint32_t) { rl::yield(1, RL_INFO); }
   static int dead_peer() { return -1; }
-  static std::uint32_t host_epoch() { return 0; }  // of a seeded bug, which is off here
+  static std::uint32_t host_epoch() { return 0; }  // for a seeded bug, which is off here
 
  private:
   static std::size_t offset(const void* address) {
@@ -132,7 +132,7 @@ typename R::Storage element(std::uint32_t value) {
   return R::kType == DataType::f32 ? std::bit_cast<std::uint32_t>(static_cast<float>(value)) : value;
 }
 
-// All-reduces of the same tensors, whose numbers differ from call to call.
+// All-reduces of the same tensors, with new numbers in each call.
 template <class A>
 void all_reduce(Cells& cells, std::uint32_t rank, std::uint32_t calls, std::uint32_t packs) {
   using R = typename A::Instance::R;

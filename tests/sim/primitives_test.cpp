@@ -1,5 +1,5 @@
-// A second opinion on the primitives themselves: Relacy finds nothing wrong with the production templates, and finds
-// the seeded bugs that break them.
+// A second opinion on the primitives: Relacy finds no fault in the production templates, and finds the seeded bugs that
+// break them.
 #include "primitives.hpp"
 
 #include <gtest/gtest.h>

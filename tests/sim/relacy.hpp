@@ -1,4 +1,4 @@
-// Relacy, silently. Include this last: its headers redefine a good part of the language.
+// Runs Relacy silently. Include this last: Relacy's headers redefine a good part of the language.
 #pragma once
 
 #include <cstdint>
@@ -10,10 +10,10 @@ namespace weft::sim {
 
 struct RelacyResult {
   rl::test_result_e verdict;
-  std::uint64_t executions;  // until there was one
+  std::uint64_t executions;  // until the verdict
 };
 
-// Random executions of a suite, until one of them fails.
+// Runs random executions of a suite until one fails.
 template <class Suite>
 RelacyResult run_relacy(std::uint64_t executions) {
   rl::test_params params;

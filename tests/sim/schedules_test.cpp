@@ -1,4 +1,4 @@
-// Every set-up under many schedules, others in every run, and small ones under all schedules within a bound.
+// Every set-up under many schedules, new ones in every run. Small set-ups run under all schedules within a bound.
 #include <gtest/gtest.h>
 
 #include "seed.hpp"

@@ -1,4 +1,4 @@
-// Seeds of schedules that no run has seen before.
+// Seeds for schedules that no run has had before.
 #pragma once
 
 #include <fmt/format.h>
@@ -14,7 +14,7 @@
 
 namespace weft::sim {
 
-// What WEFT_SIM_SEED says, from 1 to 2^31 − 1; a new one where it is not set (null).
+// The value of WEFT_SIM_SEED, from 1 to 2^31 − 1; a new seed if it is not set (null).
 inline std::uint32_t seed_of(const char* said) {
   constexpr std::uint32_t most = 0x7fffffff;
   if (said == nullptr) return std::random_device{}() % most + 1;
@@ -27,7 +27,7 @@ inline std::uint32_t seed_of(const char* said) {
   return seed;
 }
 
-// Of this process, printed when it is first asked for.
+// The seed of this process, printed on first use.
 inline std::uint32_t run_seed() {
   static const std::uint32_t seed = [] {
     const std::uint32_t drawn = seed_of(std::getenv("WEFT_SIM_SEED"));
@@ -37,7 +37,7 @@ inline std::uint32_t run_seed() {
   return seed;
 }
 
-// The command that runs a test again with the same schedules.
+// The command that repeats a test with the same schedules.
 inline std::string again() {
   const testing::TestInfo& test = *testing::UnitTest::GetInstance()->current_test_info();
   return fmt::format("all of it again with\n  WEFT_SIM_SEED={} build/dev/bin/weft-sim-tests --gtest_filter='{}.{}'\n",

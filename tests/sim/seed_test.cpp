@@ -1,4 +1,4 @@
-// Every run has a seed of its own, which can be given to it again.
+// Every run has its own seed, and a user can repeat it.
 #include "seed.hpp"
 
 #include <gtest/gtest.h>

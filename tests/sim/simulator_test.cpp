@@ -1,4 +1,4 @@
-// The simulator itself: what it finds can be repeated, is small, and is told in words.
+// The simulator: its failures can be repeated, are small, and are described in words.
 #include "sim/explore.hpp"
 
 #include <gtest/gtest.h>
@@ -45,7 +45,7 @@ TEST_F(WithMutant, FailureIsShrunkAndRepeatsWithATrace) {
   EXPECT_NE(again.trace.back().find("one_shot[bank 0]"), std::string::npos) << again.trace.back();
 }
 
-// A bug that every schedule shows shrinks to the ordinary one, which is an empty list of choices.
+// A bug that every schedule shows shrinks to the ordinary schedule, an empty list of choices.
 TEST_F(WithMutant, FailureIsToldWithTheSeedAndTheCommandThatRepeatsIt) {
   detail::active_mutant = mutant_number("header after waiting");
   AllReduceProgram program(find_setup("one-shot-bf16"));
@@ -58,7 +58,7 @@ TEST_F(WithMutant, FailureIsToldWithTheSeedAndTheCommandThatRepeatsIt) {
   EXPECT_EQ(replay(program, {}).failure.what, report.failure.what);
 }
 
-// The same where a rank stops: the place belongs to the failure.
+// The same if a rank stops: the step at which it stops is part of the failure.
 TEST_F(WithMutant, FailureAfterADeathIsShrunkAndRepeats) {
   detail::active_mutant = mutant_number("no second look at the dead");
   const sim::Setup& setup = find_setup("dies-one-shot-ranks2");
@@ -89,7 +89,7 @@ TEST(Simulator, ReplayNamesChoicesThatItNeverCameTo) {
   EXPECT_FALSE(report.failure) << report.failure.what;
 }
 
-// A torn pack takes a load that reads one unit late, which the ordinary schedule has not.
+// A torn pack needs a load that reads one unit late, which the ordinary schedule does not have.
 TEST_F(WithMutant, ExhaustiveSearchFindsWhatNeedsAFewChoices) {
   detail::active_mutant = mutant_number("arrival of one unit only");
   AllReduceProgram program(find_setup("one-shot-bf16-torn8"));
@@ -109,7 +109,7 @@ TEST_F(WithMutant, DeadlockIsFoundAtOnce) {
   EXPECT_LT(report.steps, 1'000u);
 }
 
-// Two threads that wake each other: each says a number when it has heard the other's last one, up to `last`.
+// Two threads that wake each other. Each stores a number when it has seen the other's last one, up to `last`.
 class Talk final : public Program {
  public:
   Talk(Machine& machine, std::uint32_t last) : machine_(machine), last_(last) {
@@ -143,7 +143,7 @@ TEST(Simulator, ThreadsThatWakeEachOtherForEverAreALivelock) {
   }
 }
 
-// Reads what no area has.
+// Reads memory outside every area.
 class Astray final : public Program {
  public:
   explicit Astray(Machine& machine) : machine_(machine) {}
@@ -168,7 +168,7 @@ TEST(Simulator, ItsOwnFailureIsNoFind) {
   EXPECT_FALSE(is_find({}));
 }
 
-// A bug that torn packs show now and then: what is counted is what single runs find.
+// Some torn packs show the bug: the count equals the failures of single runs.
 TEST_F(WithMutant, FailuresAreCounted) {
   const sim::Setup& setup = find_setup("one-shot-bf16-torn8");
   detail::active_mutant = mutant_number("arrival of one unit only");
@@ -183,7 +183,7 @@ TEST_F(WithMutant, FailuresAreCounted) {
   EXPECT_LT(all.failures, all.executions);
 }
 
-// One rank sends a number and is gone. Its peer looks for the number, asks after the rank, and looks again.
+// One rank sends a number and stops. Its peer looks for the number, asks whether the rank is dead, and looks again.
 class Farewell final : public Program {
  public:
   explicit Farewell(Machine& machine) : machine_(machine) {
@@ -216,7 +216,7 @@ TEST(Simulator, WhatWasSentBeforeADeathIsThereAfterTheNotice) {
   Farewell program(machine);
   Scheduler scheduler = Scheduler::exhaustive(64);
   while (scheduler.begin()) {
-    // Its second step never comes.
+    // The second step never runs.
     const Failure failure = machine.run(program, scheduler, Stop{.stream = 0, .step = 2, .dead_rank = 0});
     ASSERT_FALSE(failure) << failure.what;
   }
@@ -228,7 +228,7 @@ TEST_F(WithMutant, AMutantThatIsOffChangesNothing) {
   EXPECT_FALSE(explore(program, {.strategy = Strategy::random, .seed = 1, .executions = 500}).failure);
 }
 
-// A line's units are 8 bytes. Smaller ones are not promised, and the simulator shows why.
+// A line needs units of 8 bytes. Smaller units are not promised, and the simulator shows why.
 TEST(Simulator, ShowsThatALineNeedsItsGranularity) {
   sim::Setup setup = find_setup("one-shot-i32");
   setup.atomic_bytes = 4;
@@ -236,8 +236,8 @@ TEST(Simulator, ShowsThatALineNeedsItsGranularity) {
   EXPECT_TRUE(explore(program, {.strategy = Strategy::random, .seed = 1, .executions = 10'000}).failure);
 }
 
-// Calls overlap for certain while their control blocks do. A call that only overlaps with data blocks of the one before
-// may go unnoticed, and the simulator shows it (docs/reliability.md).
+// Calls surely overlap while their control blocks do. A call that only overlaps with data blocks of the call before may
+// go unnoticed, and the simulator shows it (docs/reliability.md).
 TEST(Simulator, ShowsThatOverlapOfDataBlocksAloneIsNotNoticed) {
   AllReduceProgram program(unordered_setup());
   const Report report = explore(program, {.strategy = Strategy::pct, .seed = 1, .executions = 20'000});
@@ -245,8 +245,8 @@ TEST(Simulator, ShowsThatOverlapOfDataBlocksAloneIsNotNoticed) {
       << report.executions << ": " << report.failure.what;
 }
 
-// Blocks 2 to 255 never run there, so that only the words themselves tell. They do, too, where a rank was slow, and
-// where one that might have stopped did not.
+// Blocks 2 to 255 never run in these set-ups, so only their words reveal the bug. They also do if a rank was slow, and
+// if a rank might have stopped but did not.
 TEST_F(WithMutant, EpochsOfBlocksThatNeverRunAreLookedAt) {
   detail::active_mutant = mutant_number("epochs of unlaunched blocks stay");
   for (const char* const name : {"one-shot-bf16", "slow-one-shot-ranks2", "stops-one-shot-ranks2"}) {

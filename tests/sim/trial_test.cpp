@@ -1,4 +1,4 @@
-// A protocol that is not the library's, in the simulator: docs/architecture.md shows the part between the two marks.
+// A protocol from outside the library in the simulator. docs/architecture.md shows the part between the two marks.
 #include "sim/trial.hpp"
 
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@ using detail::Pack;
 using detail::Session;
 using detail::Team;
 
-// Every rank hands its packs to the next one. `rests`: the reader puts them back to rest, as it must.
+// Every rank passes its packs to the next one. `rests`: the reader resets them to rest, as it must.
 template <bool rests>
 struct PassOn : detail::LoadsNothingEarly {
   using Wire = detail::Sentinel<DataType::bf16>;
@@ -106,7 +106,7 @@ TEST(Trial, FindsWhatIsWrongWithOne) {
   EXPECT_LE(report.schedule.size(), 4u);
 }
 
-// `weft simulate` has no trials, not even one that is called like a set-up of its own.
+// `weft simulate` has no trials, not even if a set-up has the same name.
 TEST(Trial, IsToldHowToRepeatItsFailure) {
   sim::Setup setup = pass_on<PassOn<false>>(3);
   setup.name = "one-shot-bf16";

@@ -15,10 +15,10 @@
 namespace weft::test {
 namespace {
 
-constexpr std::int32_t kMultiple = 4;  // aligned: of which kGroupTokens is a multiple
-constexpr float kGarbage = 1e30f;      // in memory that nobody has written
+constexpr std::int32_t kMultiple = 4;  // for aligned slots; divides kGroupTokens
+constexpr float kGarbage = 1e30f;      // in unwritten memory
 
-// What is exact in any order of sums: small whole numbers.
+// Small whole numbers, whose sums are exact in any order.
 float part_of(int rank, std::size_t group, std::size_t token, std::size_t column) {
   return static_cast<float>((static_cast<std::size_t>(rank) * 5 + group * 3 + token * 7 + column) % 17);
 }
@@ -89,7 +89,7 @@ LayerRank::LayerRank(const Layer& layer, const LayerGroups& groups, LayerSpace& 
       own_sums_(make<float>(shard_rows() * layer.width)),
       shared_(make<float>(kGroupTokens * layer.width)) {}
 
-// Of each group's slot.
+// The length of each group's slot.
 std::vector<std::int32_t> LayerRank::lengths_of(const std::vector<std::int32_t>& batch) const {
   constexpr auto most = static_cast<std::int32_t>(kGroupTokens);
   std::vector<std::int32_t> lengths = batch;
@@ -135,7 +135,7 @@ Counts LayerRank::of_groups() const {
   return {.rows = known_.data() + parts_.rows(), .slot = layer_.slot, .slot_rows = slot_rows()};
 }
 
-// Where slots have pads, it is the slot that is split: ranks of a group read their part of everybody's counts.
+// With padded slots the slot is split: ranks of a group read their part of the counts of all ranks.
 Counts LayerRank::in_group() const {
   if (layer_.slot != SlotKind::dense) return of_shards(group_ * attn_tp());
   return {.rows = known_.data() + parts_.rows() + group_, .split = layer_.split};
@@ -235,7 +235,7 @@ void LayerRank::combine() const {
   collect(groups_.attention, slot_, result_, kGroupTokens, in_group());
 }
 
-// Summed over the ranks of the group; zero behind its last token.
+// The sum over the ranks of the group; zero behind its last token.
 float LayerRank::wanted(std::size_t group, std::size_t token, std::size_t column) const {
   if (token >= static_cast<std::size_t>(batch_[group])) return 0;
   float sum = 0;
@@ -244,7 +244,7 @@ float LayerRank::wanted(std::size_t group, std::size_t token, std::size_t column
   return sum;
 }
 
-// Rows begin … begin + count are tokens of `group` from `token` on, `times` over.
+// Checks rows begin … begin + count: `times` the tokens of `group` from `token` on.
 void LayerRank::check_rows(const char* what, const std::vector<float>& rows, std::size_t begin, std::size_t count,
                            std::size_t group, std::size_t token, float times) const {
   for (std::size_t row = 0; row < count; ++row) {
@@ -258,7 +258,7 @@ void LayerRank::check_rows(const char* what, const std::vector<float>& rows, std
   }
 }
 
-// What kernels have made of numbers of tokens, by what the host makes of them.
+// Compares the kernels' counts with the host's.
 void LayerRank::check_counts() const {
   if (layer_.slot == SlotKind::given) return;
   const std::vector<std::int32_t> known = read(known_);

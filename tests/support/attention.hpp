@@ -1,5 +1,5 @@
-// A layer with data-parallel attention as one rank makes it, with known answers: the chain of docs/dp_attention.md, the
-// same for CPU ranks and GPU ranks.
+// One rank's layer with data-parallel attention and known answers: the chain of docs/dp_attention.md, the same for CPU
+// ranks and GPU ranks.
 #pragma once
 
 #include <cstddef>
@@ -15,12 +15,12 @@
 
 namespace weft::test {
 
-inline constexpr std::size_t kGroupTokens = 12;  // that a group has room for: attn_tp of every layout divides it
+inline constexpr std::size_t kGroupTokens = 12;  // room of a group; attn_tp of every layout divides it
 
 struct Layer {
   ParallelLayout layout;
-  // Of groups. fixed: room for all that one may have; given: for as much as the batch says; dense: tokens lie side by
-  // side.
+  // The slots of groups. fixed: room for the most tokens of a group; given: for the batch's tokens; dense: tokens lie
+  // side by side.
   SlotKind slot;
   Split split;
   std::size_t width;  // elements of a row
@@ -29,18 +29,18 @@ std::string describe(const Layer& layer);
 
 std::vector<ParallelLayout> attention_layouts();
 std::string test_name(const ParallelLayout& layout);
-// Of a layout: every kind of slot, both rules, rows of whole packs and of an odd width.
+// For a layout: every kind of slot, both rules, rows of whole packs and of an odd width.
 std::vector<Layer> attention_layers(const ParallelLayout& layout);
-// No tokens, tokens of one group alone, fewer than a group has ranks, as many as there is room for, and any.
+// No tokens, tokens of only one group, fewer than a group has ranks, as many as there is room for, and any number.
 std::vector<std::vector<std::int32_t>> attention_batches(int groups);
 
-// Where a rank's tensors lie.
+// The memory of a rank's tensors.
 class LayerSpace {
  public:
   virtual ~LayerSpace() = default;
-  // Memory that calls read and write.
+  // Allocates memory that calls read and write.
   virtual std::byte* take(std::size_t bytes) = 0;
-  // Behind all calls, and ahead of those that follow.
+  // Runs behind all earlier calls, and ahead of later ones.
   virtual void write(std::byte* to, const void* from, std::size_t bytes) = 0;
   virtual void read(void* to, const std::byte* from, std::size_t bytes) = 0;
   virtual Stream stream() const { return nullptr; }
@@ -55,29 +55,29 @@ struct LayerGroups {
   Group world, attention, across;
 };
 
-// One rank's memory and calls. Capacities do not depend on what a batch has, so that one recording of a step serves
-// all. Everything throws where something is not as it should be.
+// One rank's memory and calls. Capacities do not depend on the batch, so one recording of a step serves all batches.
+// All functions throw if anything is wrong.
 class LayerRank {
  public:
   LayerRank(const Layer& layer, const LayerGroups& groups, LayerSpace& space);
 
-  // With each group's number of tokens.
+  // Writes the inputs of a batch with each group's number of tokens.
   void fill(const std::vector<std::int32_t>& batch);
 
   // Steps, which may be recorded.
   //
-  // Ranks tell each other how many tokens they have; partial sums of a group become shards, and these all tokens on
-  // every rank. Where slots have lengths of their own, the batch says how many.
+  // Ranks exchange their numbers of tokens. A group's partial sums become shards, and the shards become all tokens on
+  // every rank. If slots have lengths of their own, the batch gives them.
   void gather() const;
-  // Out of all tokens the group's, and this rank's shard of them; the group's once more, by an all-reduce, and by
-  // counts to shards and back.
+  // Takes the group's tokens and this rank's shard out of all tokens. Makes the group's tokens again by an all-reduce,
+  // and by counts to shards and back.
   void take() const;
-  // Everybody's partial sums of all tokens become shards, and these the group's tokens.
+  // All ranks' partial sums of all tokens become shards, and the shards become the group's tokens.
   void combine() const;
 
-  // Between gather() and combine(): every rank has partial sums of all tokens, and in pads what must not leak.
+  // Between gather() and combine(): gives every rank partial sums of all tokens, and padding that must not leak.
   void feed_forward();
-  // Behind all of them.
+  // Call it behind all steps.
   void check() const;
 
  private:
@@ -131,8 +131,8 @@ class LayerRank {
   GatheredCounts parts_;
   std::vector<std::int32_t> batch_;
   std::vector<RowRange> slots_;
-  Tensor<std::int32_t> tokens_, known_;                           // exchanged
-  Tensor<std::int32_t> rows_, lengths_, shards_, shard_lengths_;  // given: of groups, of ranks
+  Tensor<std::int32_t> tokens_, known_;                           // exchanged counts
+  Tensor<std::int32_t> rows_, lengths_, shards_, shard_lengths_;  // given by the batch: of groups, of ranks
   Tensor<float> partial_, shard_, all_, sums_, slot_, result_, own_, own_shard_, reduced_, own_sums_, shared_;
 };
 

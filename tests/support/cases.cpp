@@ -10,7 +10,7 @@
 namespace weft::test {
 namespace {
 
-// splitmix64's finaliser.
+// The finaliser of splitmix64.
 std::uint32_t mix(std::uint64_t a, std::uint64_t b, std::uint64_t c) {
   std::uint64_t h = a * 0x9e3779b97f4a7c15u + b * 0xd1b54a32d192ed03u + c * 0x8cb92ba72f3d8dd7u + 1;
   h = (h ^ h >> 30) * 0xbf58476d1ce4e5b9u;
@@ -23,8 +23,8 @@ std::uint32_t integer(DataType type, int value) {
   return round_to(format_of(type), value);
 }
 
-// `place` is the same on all ranks. In a quarter of all places most ranks have plus or minus one large number and the
-// others small ones: what is left after the large ones cancel depends on the order of the sum.
+// `place` is the same on all ranks. At a quarter of all places most ranks have plus or minus one large number, and the
+// others have small ones. The large ones cancel, and the rest depends on the order of the sum.
 std::uint32_t random_number(DataType type, std::uint32_t h, std::uint32_t place) {
   if (type == DataType::i32) return h;
   const Format f = format_of(type);
@@ -74,7 +74,7 @@ std::uint32_t element(const Case& c, int rank, std::size_t i) {
     case Fill::bits:
       return h;
     case Fill::special: {
-      // Whole packs of one value, too: of the resting word above all.
+      // Also whole packs of one value, above all of the resting word.
       const bool alike = mix(c.seed, 77, i / 16) % 3 == 0;
       return special_number(c.type, alike ? mix(c.seed, static_cast<std::uint64_t>(rank) + 99, i / 16) : h);
     }
@@ -175,7 +175,7 @@ std::vector<Mismatch> every_mismatch(Algorithm algorithm) {
       {"algorithm", [other](Case& c) { c.algorithm = other; }},
       {"tag", [](Case& c) { c.tag = 9; }},
   };
-  if (detail::is_multimem(algorithm)) return all;  // which serve sums of floating types
+  if (detail::is_multimem(algorithm)) return all;  // they only sum floating types
   all.push_back({"another wire format", [](Case& c) { c.type = DataType::i32; }});
   all.push_back({"op", [](Case& c) { c.op = ReduceOp::max; }});
   return all;

@@ -14,8 +14,8 @@
 namespace weft::test {
 
 enum class Fill {
-  integers,  // small, of rank and index: every sum is exact, and no two ranks' or neighbours' data are alike
-  random,    // finite, of many magnitudes: sums need rounding, and depend on the order
+  integers,  // small, of rank and index: every sum is exact, and ranks and neighbours all differ
+  random,    // finite, of many magnitudes: sums are rounded and depend on the order
   bits,      // any bit pattern
   special,   // ±0, subnormals, infinities, NaNs, the largest numbers, and the wire formats' resting words
 };
@@ -35,10 +35,10 @@ struct Case {
 
 std::string describe(const Case& c);
 
-// What `rank` contributes.
+// The input of `rank`.
 Bytes input_of(const Case& c, int rank);
 
-// A case with every rank's input and the one right output.
+// A case with every rank's input and the only right output.
 struct Prepared {
   Case call;
   std::vector<Bytes> inputs;
@@ -47,26 +47,26 @@ struct Prepared {
 Prepared prepare(const Case& c, int ranks);
 std::vector<Prepared> prepare_all(const std::vector<Case>& cases, int ranks);
 
-// Throws with the case and the first wrong element where `got` is not `wanted`.
+// Throws the case and the first wrong element if `got` differs from `wanted`.
 void expect_equal(const Case& c, std::span<const std::byte> wanted, std::span<const std::byte> got);
 
-// A tensor pair in host memory, as a call would see it.
+// A pair of tensors in host memory, as a call sees it.
 struct Tensors {
   Tensors(const Case& c, const Bytes& content);
-  Guarded input, output;  // in place: output alone is used
+  Guarded input, output;  // in place: only output is used
   bool in_place;
 
-  // Throws where the output is wrong, or anything else was written.
+  // Throws if the output is wrong, or if anything else was written.
   void check(const Prepared& prepared, int rank);
 };
 
-// Makes the call on a CPU rank and checks what it wrote. `rank` is the place among Prepared's inputs.
+// Makes the call on a CPU rank and checks its writes. `rank` is the index into Prepared's inputs.
 void run_on_cpu_rank(const Group& group, const Prepared& prepared, int rank);
 
 // The call's arguments, with pointers.
 AllReduceArgs arguments(const Case& c, const void* input, void* output);
 
-// Ways in which one rank's call can differ from the others', which is one of `algorithm` with a tag below 9.
+// Ways in which one rank's call can differ from the others'. The others call `algorithm` with a tag below 9.
 struct Mismatch {
   const char* name;
   std::function<void(Case& c)> change;

@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::int32_t kCountCanary = -77'777;
 
-// Any bits, those that slots rest at included.
+// Any bits, including the bits at which slots rest.
 std::int32_t number_of(const CountsCase& c, int rank, std::size_t column) {
   if (column == 0) return c.rows.at(static_cast<std::size_t>(rank) / c.group_ranks);
   constexpr std::int32_t special[] = {-1, 0, 1, std::numeric_limits<std::int32_t>::min(),

@@ -1,4 +1,4 @@
-// Ranks on hand-made windows whose slots lie more than 4 GiB apart, in address space without memory.
+// Ranks on hand-made windows whose slots are more than 4 GiB apart, in address space without memory.
 #pragma once
 
 #include <sys/mman.h>
@@ -15,21 +15,21 @@
 
 namespace weft::test {
 
-// Pages appear when touched.
+// Memory whose pages appear when touched.
 class Sparse {
  public:
   explicit Sparse(std::size_t bytes)
       : bytes_(bytes),
         memory_(::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0)) {
     if (memory_ == MAP_FAILED) throw std::runtime_error("no address space");
-    ::madvise(memory_, bytes, MADV_NOHUGEPAGE);  // what is touched is told page by page
+    ::madvise(memory_, bytes, MADV_NOHUGEPAGE);  // so that touched() can tell single pages
   }
   Sparse(const Sparse&) = delete;
   Sparse& operator=(const Sparse&) = delete;
   ~Sparse() { ::munmap(memory_, bytes_); }
 
   std::byte* data() const { return static_cast<std::byte*>(memory_); }
-  // Whether a page between two addresses was ever read or written. The first is rounded up.
+  // Whether any page between two addresses was read or written. The first address is rounded up.
   static bool touched(const std::byte* begin, const std::byte* end) {
     constexpr std::size_t page = 4096;
     const std::size_t skip = (page - reinterpret_cast<std::uintptr_t>(begin) % page) % page;
@@ -48,10 +48,10 @@ class Sparse {
 
 struct FarRank {
   static constexpr std::uint32_t kSize = 3, kGeneration = 1;
-  // Cut to 32 bits, the begin of a slot of the k-th sender is k MiB behind the begin of the first one's.
+  // Cut to 32 bits, the k-th sender's slot would begin k MiB behind the first sender's.
   static constexpr std::uint64_t kSlotBytes = (1ull << 32) + (1u << 20);
   static constexpr detail::BulkShape kBulk{.slots = 2, .packs = kSlotBytes / sizeof(detail::Pack)};
-  static constexpr std::uint64_t kArmedPacks = 64;  // of every slot; tests use no more
+  static constexpr std::uint64_t kArmedPacks = 64;  // of every slot; tests use no other packs
 
   FarRank(std::uint32_t rank, std::uint64_t deadline_ns)
       : layout(detail::make_layout(kSize, kSlotBytes, kSlotBytes * kSize, kBulk)),
@@ -77,8 +77,8 @@ struct FarRank {
 
   std::byte* region() const { return memory.data() + detail::kWindowHeaderBytes; }
   detail::Call call(std::uint32_t fingerprint) { return make_call(channel, &channel, kGeneration, fingerprint); }
-  // Whether anything was touched between the first slot and the second one of an area, where nothing lies, but where
-  // offsets cut to 32 bits lead, counted from the region or from the area.
+  // Whether anything between the first two slots of an area was touched. Nothing lies there. Offsets cut to 32 bits
+  // would lead there, counted from the region or from the area.
   bool strayed() const {
     constexpr std::size_t near = kArmedPacks * sizeof(detail::Pack);
     const std::uint64_t areas[] = {layout.one_shot, layout.scatter, layout.gather, layout.bulk_scatter,

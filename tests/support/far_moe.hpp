@@ -1,4 +1,4 @@
-// Ranks of an exchange on hand-made windows in which rows lie past 4 GiB, in address space without memory.
+// Ranks of an exchange on hand-made windows with rows past 4 GiB, in address space without memory.
 #pragma once
 
 #include <cstring>
@@ -17,7 +17,8 @@ using test::Sparse;
 inline constexpr std::uint32_t kRanks = 3, kTokens = 2, kGeneration = 1;
 inline constexpr std::uint32_t kColumns = (1u << 20) + 4096;  // no two rows of a window share their low 32 bits
 
-// Each token's two experts have different ranks. Of each rank's experts four get tokens, the first and the last two.
+// Each token's two experts are on different ranks. On each rank four experts get tokens: the first two and the last
+// two.
 struct FarCase {
   const char* name;
   RowLayout layout;
@@ -50,8 +51,8 @@ struct FarCase {
     const std::uint32_t number = (rank * kTokens + token + call) % (kRanks * kTokens), one = number / kRanks * 2 + k;
     return (number + k) % kRanks * local + (one < 2 ? one : local - 4 + one);
   }
-  // Where the only row of an expert, or the row of a token lies: blocks of experts, and multiples of the alignment, are
-  // far apart, and so are senders' rows, here as in windows.
+  // The row of an expert's only token, or of a token. Blocks of experts, multiples of the alignment, and the rows of
+  // senders are far apart in outputs, as in windows.
   std::uint64_t row(const ExchangeShape& shape, std::uint32_t of, std::uint32_t source, std::uint32_t token) const {
     if (layout == RowLayout::expert_masked) return std::uint64_t{of} * shape.capacity;
     if (layout == RowLayout::rank_major) return std::uint64_t{source} * shape.tokens + token;
@@ -88,7 +89,7 @@ struct ExchangeRank {
       half->local.admit(kGeneration);
       half->local.begin_at(1);
     }
-    // What tokens may touch goes to rest; nothing else of the window is ever touched.
+    // Resets the part of the window that tokens may touch. No other part is ever touched.
     std::byte* const region = window.data() + kWindowHeaderBytes;
     std::memset(region + layout.counts, 0xff, layout.records - layout.counts);
     for (std::uint64_t slot = 0; slot < kBanks * kRanks; ++slot) {
@@ -108,8 +109,8 @@ struct ExchangeRank {
             .tables = RoutingTables::at(&routing_header, tables.data(), kRanks, shape)};
   }
   Call call(FarChannel& half) { return make_call(half.channel, &half.channel, kGeneration, 77); }
-  // Whether anything of the window was touched behind the rows of a sender's few tokens, where nothing lies, but where
-  // offsets cut to 32 bits lead.
+  // Whether anything behind the rows of a sender's few tokens was touched. Nothing lies there, but offsets cut to 32
+  // bits would lead there.
   bool strayed() const {
     const std::byte* const region = window.data() + kWindowHeaderBytes;
     const auto touched = [&](std::uint64_t area, std::uint64_t row_bytes) {
@@ -154,7 +155,7 @@ inline std::vector<std::unique_ptr<ExchangeRank>> exchange_ranks(const FarCase& 
   return ranks;
 }
 
-// Which element, or scale, of which row: no two rows have the same.
+// The number of an element, or scale, of a row: no two rows are equal.
 inline std::uint32_t number_of(std::uint32_t call, std::uint32_t rank, std::uint32_t token, std::uint64_t i) {
   return static_cast<std::uint32_t>(i / 97 + i) + call * 31 + rank * 11 + token * 5;
 }

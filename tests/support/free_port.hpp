@@ -1,4 +1,4 @@
-// A port of the loopback address that nobody listens at, most likely still so when it is used.
+// A port of the loopback address that nobody listens at. Most likely it is still free when the test uses it.
 #pragma once
 
 #include <arpa/inet.h>

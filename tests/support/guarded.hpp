@@ -12,7 +12,7 @@
 
 namespace weft::test {
 
-// Around tensors whose content is compared with the memory about them, byte for byte: a NaN of every type.
+// Fills the surroundings of tensors whose memory is compared byte for byte: a NaN of every type.
 inline constexpr std::byte kNanCanary{0xff};
 inline constexpr std::size_t kGuard = 256;
 
@@ -20,7 +20,7 @@ class Guarded {
  public:
   static constexpr std::byte kCanary{0xa5};
 
-  // `misalignment` counts from a multiple of kGuard.
+  // `misalignment`: distance from a multiple of kGuard.
   Guarded(std::size_t size, std::size_t misalignment) : size_(size), begin_(kGuard + misalignment) {
     blocks_.resize((begin_ + size_ + kGuard + sizeof(Block) - 1) / sizeof(Block));
     std::memset(storage().data(), static_cast<int>(kCanary), storage().size());
@@ -31,7 +31,7 @@ class Guarded {
   // Canaries and content, for copies to and from another memory.
   std::span<std::byte> storage() { return std::as_writable_bytes(std::span(blocks_)); }
 
-  // Empty while nobody wrote outside of the content.
+  // Empty if nothing outside the content was overwritten.
   std::string damage() {
     const std::span<const std::byte> all = storage();
     for (std::size_t i = 0; i < all.size(); ++i) {

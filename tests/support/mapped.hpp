@@ -1,4 +1,4 @@
-// What of Weft's shared memory this process has mapped.
+// Weft's shared memory that this process has mapped.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace weft::test {
 
-// How many windows of exactly so many bytes.
+// The number of windows of exactly `bytes` bytes.
 inline std::size_t mapped_windows(std::size_t bytes) {
   std::ifstream maps("/proc/self/maps");
   std::size_t found = 0;

@@ -1,4 +1,4 @@
-// Every rank of a world needs the same inputs and results to know what is right: one thread computes them, others wait.
+// Every rank of a world needs the same inputs and results for its checks: one thread computes them, others wait.
 #pragma once
 
 #include <cstddef>
@@ -9,13 +9,13 @@
 
 namespace weft::test {
 
-// Keeps what was made last, up to so many bytes; the newest whatever it takes.
+// Keeps the latest values up to a number of bytes, and always the newest.
 template <class Key, class Value>
 class Memo {
  public:
   explicit Memo(std::size_t most_bytes) : most_bytes_(most_bytes) {}
 
-  // `make()`: a Value. `bytes`: about what it takes.
+  // `make()` returns a Value that takes about `bytes` bytes.
   template <class Make>
   std::shared_ptr<const Value> get(const Key& key, std::size_t bytes, const Make& make) {
     const std::shared_ptr<Entry> entry = find_or_add(key, bytes);

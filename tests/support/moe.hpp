@@ -1,4 +1,4 @@
-// Dispatch and combine as slowly and obviously as possible, and calls that are compared with it.
+// Dispatch and combine, written as slowly and obviously as possible, and calls that are compared with them.
 #pragma once
 
 #include <algorithm>
@@ -17,15 +17,15 @@ struct Tokens {
   Bytes rows, scales;               // [count, bytes of a row]
   std::vector<std::int64_t> ids;    // [count, top_k]
   std::vector<float> weights;       // [count, top_k]
-  std::vector<std::int32_t> given;  // ids before they were translated (MoeCase::translate)
+  std::vector<std::int32_t> given;  // ids before their translation (MoeCase::translate)
 };
 
-// What one expert gets: whose token it is, which, and with which weight.
+// A token that one expert gets: its rank, its number and its weight.
 struct Arrival {
   std::uint32_t rank, token;
   float weight;
 };
-// By expert, in (source rank, token) order.
+// Per expert, in (source rank, token) order.
 using Routing = std::vector<std::vector<Arrival>>;
 
 inline Routing route(const std::vector<Tokens>& ranks, const ExchangeArgs& args) {
@@ -50,12 +50,13 @@ inline std::size_t sent_scale_bytes(const ExchangeArgs& args) {
   if (args.cast == RowCast::none) return args.scale_bytes;
   return args.hidden / kScaleColumns * (args.cast == RowCast::fp8 ? 4 : 1);
 }
-// With the bytes behind a row's scales that nobody writes.
+// Includes the bytes behind a row's scales that no call writes.
 inline std::size_t output_scale_bytes(const ExchangeArgs& args) {
   const std::size_t bytes = sent_scale_bytes(args);
   return args.scale_order == ScaleOrder::columns ? (bytes + 3) / 4 * 4 : bytes;
 }
-// Where byte `byte` of the scales of an output's row lies, which has `rows` in all; in columns: of experts, or of all.
+// The place of byte `byte` of an output row's scales. There are `rows` rows in all; in columns, those of experts or of
+// all.
 inline std::size_t scale_place(const ExchangeArgs& args, std::size_t capacity, std::size_t rows, std::size_t row,
                                std::size_t byte) {
   const std::size_t bytes = output_scale_bytes(args);
@@ -65,7 +66,7 @@ inline std::size_t scale_place(const ExchangeArgs& args, std::size_t capacity, s
   return first * bytes + (byte / 4 * together + row - first) * 4 + byte % 4;
 }
 
-// A row as it arrives: its bytes, then its scales.
+// A row as it arrives: its bytes, followed by its scales.
 inline Bytes cast_row(const ExchangeArgs& args, const Tokens& tokens, std::uint32_t token) {
   const auto part = [&](const Bytes& of, std::size_t bytes) {
     const auto begin = of.begin() + static_cast<std::ptrdiff_t>(token * bytes);
@@ -116,7 +117,7 @@ inline Bytes cast_row(const ExchangeArgs& args, const Tokens& tokens, std::uint3
   return sent;
 }
 
-// Where an expert's rows lie in the output of its rank, and for how many of them there is room.
+// The rows of an expert in its rank's output, and how many of them have room.
 struct ExpertRows {
   std::vector<std::size_t> row;  // by place
   std::size_t kept = 0;
@@ -133,7 +134,7 @@ inline std::uint32_t capacity_of(const ExchangeArgs& args, const std::vector<std
   while (args.scale_order == ScaleOrder::columns && rows % 4 != 0) ++rows;
   return rows;
 }
-// By expert.
+// One element per expert.
 inline std::vector<ExpertRows> place_rows(const ExchangeArgs& args, const std::vector<std::uint32_t>& rank_of,
                                           const Routing& routing, std::uint32_t ranks) {
   std::vector<std::uint32_t> experts_of(ranks), next(ranks), local(ranks);
@@ -160,7 +161,7 @@ inline std::vector<ExpertRows> place_rows(const ExchangeArgs& args, const std::v
   return all;
 }
 
-// What `rank` gets back, if outputs[expert][place] are the experts' rows: by ascending rank, by ascending expert.
+// The output of `rank` if outputs[expert][place] are the experts' rows. Sums go by ascending rank, then expert.
 inline Bytes combine(const ExchangeArgs& args, const std::vector<std::uint32_t>& rank_of, const Routing& routing,
                      const std::vector<std::vector<Bytes>>& outputs, std::uint32_t ranks, std::uint32_t rank,
                      std::uint32_t count, const Bytes& residual) {
@@ -173,7 +174,7 @@ inline Bytes combine(const ExchangeArgs& args, const std::vector<std::uint32_t>&
     std::size_t place;
     float weight;
   };
-  std::vector<std::vector<Part>> parts(count);  // of each token, in the order in which they are added
+  std::vector<std::vector<Part>> parts(count);  // of each token, in the order of the sum
   for (std::uint32_t from = 0; from < ranks; ++from) {
     for (std::uint32_t expert = 0; expert < args.experts; ++expert) {
       for (std::size_t place = 0; rank_of[expert] == from && place < routing[expert].size(); ++place) {
@@ -194,7 +195,7 @@ inline Bytes combine(const ExchangeArgs& args, const std::vector<std::uint32_t>&
         for (; part != parts[token].end() && part->from == from; ++part) {
           if (part->place >= outputs[part->expert].size()) continue;  // dropped
           const float value = at(outputs[part->expert][part->place], column);
-          if (args.layout == RowLayout::rank_major) {  // experts of one rank share the token's row
+          if (args.layout == RowLayout::rank_major) {  // a rank's experts share the token's row
             if (first) returned = value;
           } else {
             const float weight = args.weighted ? part->weight : 1.0f;

@@ -63,7 +63,7 @@ std::vector<Batch> casts_on_the_way(std::uint32_t ranks) {
 
 std::vector<Batch> experts_where_the_caller_wants(std::uint32_t ranks) {
   ExchangeArgs args = small_exchange();
-  args.experts = 7;  // as even as can be
+  args.experts = 7;  // split as evenly as possible
   std::vector<Batch> batches{{{.args = args, .tokens = {6, 4}}}};
   for (std::uint32_t expert = 0; expert < args.experts; ++expert) {
     args.rank_of_expert.push_back(expert % 3 == 0 ? ranks - 1 : expert % ranks / 2);  // some ranks have none
@@ -83,7 +83,7 @@ std::vector<Batch> rows_without_room() {
   };
   ExchangeArgs contiguous = args;
   contiguous.layout = RowLayout::expert_contiguous;
-  contiguous.alignment = 3;  // what comes last has no room, wherever in an expert that is
+  contiguous.alignment = 3;  // the last rows have no room, at any place of an expert
   contiguous.capacity = 7;
   std::vector<Batch> batches{batch(args), batch(contiguous)};
   // Scales in columns lie beside those of other rows and experts.
@@ -169,7 +169,7 @@ std::vector<Batch> sums_without_weights(std::uint32_t ranks) {
 
 namespace {
 
-// Element i of 8 · 65536: every number of 16 bits at each of the eight places of a pack.
+// Element i of 8 · 65536: every value of 16 bits at each of the eight places of a pack.
 constexpr std::uint32_t counting(std::uint32_t i, std::uint32_t rank) {
   const std::uint32_t fill = i / 65536, at = i % 65536;
   return at / 8 + (at + fill + rank) % 8 * 8192;
@@ -180,7 +180,7 @@ constexpr std::uint32_t counting(std::uint32_t i, std::uint32_t rank) {
 std::vector<PreparedMoe> all_bit_patterns() {
   std::vector<PreparedMoe> all;
   for (const RowType type : {RowType::bf16, RowType::f16, RowType::fp8}) {
-    // Behind rows that count, one of nothing but ones, which is the wire's resting word.
+    // Behind the counting rows, one row of only ones, the wire's resting word.
     constexpr std::uint32_t kRow = 8192, kRows = 8 * 65536 / kRow + 1;
     ExchangeArgs args{.tokens = kRows, .hidden = kRow, .experts = 2, .top_k = 1, .type = type};
     if (type == RowType::fp8) args.hidden *= 2;
@@ -242,8 +242,8 @@ std::vector<PreparedMoe> results_of_all_bit_patterns() {
   static_assert(kSpecial % 2 == 1 && kSpecial * kSpecial * 2 * 4 <= kHidden);
   const auto bits_of_row = [](std::uint32_t rank, std::uint32_t token, std::uint32_t i) {
     if (token < kCounting) return counting(token * kHidden + i, rank);
-    if (token > kCounting) return 0xffffu;  // nothing but the wire's resting word
-    const std::uint32_t word = i / 2;       // as pairs are an odd number, each comes to lie at each of four words
+    if (token > kCounting) return 0xffffu;  // only the wire's resting word
+    const std::uint32_t word = i / 2;       // the number of pairs is odd, so each reaches all four words
     return kSpecialBits[i % 2 == 0 ? word % kSpecial : word / kSpecial % kSpecial];
   };
   std::vector<PreparedMoe> all;

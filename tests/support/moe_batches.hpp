@@ -8,7 +8,7 @@
 
 namespace weft::test {
 
-// Calls of one exchange, one after the other: they have the same arguments of the exchange.
+// Calls of one exchange, one after the other: their ExchangeArgs are equal.
 using Batch = std::vector<MoeCase>;
 ExchangeArgs small_exchange();
 std::vector<Batch> every_kind_of_routing(std::uint32_t ranks);
@@ -17,33 +17,33 @@ std::vector<Batch> casts_on_the_way(std::uint32_t ranks);
 std::vector<Batch> experts_where_the_caller_wants(std::uint32_t ranks);
 std::vector<Batch> rows_without_room();
 std::vector<Batch> sums_without_weights(std::uint32_t ranks);
-// One rank of two has all experts, of which one gets 7 rows, aligned to 4.
+// One of two ranks has all experts. One expert gets 7 rows, aligned to 4.
 MoeCase rows_and_a_pad(std::uint32_t capacity);
-// One rank of two has all experts, and no room for all rows, or for the last one's pad, which is an error.
+// One of two ranks has all experts and no room for all rows, or for the last row's padding: an error.
 std::vector<MoeCase> more_rows_than_room();
-// An exchange with replicas, and one whose experts are the replicas, among which the caller chooses by the rule: `call`
-// is of the latter, and Tokens::given has the ids for the former.
+// An exchange with replicas, and one whose experts are the replicas. In the latter the caller chooses among them by the
+// rule. `call` uses the latter, and Tokens::given has the ids for the former.
 struct ReplicaCase {
   ExchangeArgs with;
   MoeCase call;
 };
 std::vector<ReplicaCase> replicas_in_turn(std::uint32_t ranks);
-// Rows of two ranks that have every number of 16 bits, at every place of a pack.
+// Rows of two ranks with every value of 16 bits at every place of a pack.
 std::vector<PreparedMoe> all_bit_patterns();
-// Sums of special values, with special weights and without.
+// Sums of special values, with and without special weights.
 std::vector<Batch> sums_of_special_values(std::uint32_t ranks);
-// Tokens of one expert each, of two ranks, whose rows have every number of 16 bits and pairs of special ones at every
-// place of a pack. `results` are what experts give back, with the one NaN that sums have (ReduceOp::sum) for any.
+// Two ranks' tokens of one expert each. Their rows have every value of 16 bits, and pairs of special ones, at every
+// place of a pack. `results` are the experts' outputs, with the NaN of sums (ReduceOp::sum) for any NaN.
 std::vector<PreparedMoe> results_of_all_bit_patterns();
-// Calls, in every layout, of which those with even numbers and those with odd ones have the same tokens each: a graph
-// of the first of either serves them all.
+// Calls in every layout. Calls with even numbers have the same tokens each, and so have those with odd numbers: a graph
+// of the first of each kind serves all of that kind.
 std::vector<Batch> routings_for_two_graphs(std::uint32_t ranks);
-// In every layout: calls of which the first has as many tokens as there can be, and the others fewer that name experts.
-// A graph of the first serves them all.
+// Calls in every layout. The first has the largest number of tokens, and in the others fewer tokens name experts. A
+// graph of the first serves all.
 std::vector<std::vector<PreparedMoe>> fewer_tokens_than_recorded(std::uint32_t ranks);
-// In every layout: what two exchanges carry side by side that differ in row, top-k, weights and tokens.
+// Calls in every layout, of two exchanges side by side that differ in row, top-k, weights and tokens.
 std::vector<std::pair<Batch, Batch>> batches_that_differ(std::uint32_t ranks);
-// Each batch as it is, with contiguous experts (room for as much as there is) and with rows by rank.
+// Each batch unchanged, with contiguous experts (room for all rows) and with rows by rank.
 std::vector<Batch> in_every_layout(const std::vector<Batch>& batches, std::uint32_t ranks);
 
 }  // namespace weft::test

@@ -45,7 +45,7 @@ Tokens make_tokens(const MoeCase& c, std::uint32_t rank, std::uint32_t seed) {
   tokens.rows = random_bytes(random, tokens.count * row_bytes(c.args), c.any_bits || c.args.type == RowType::fp8,
                              c.args.type == RowType::f16 ? DataType::f16 : DataType::bf16);
   tokens.scales = random_bytes(random, std::size_t{tokens.count} * c.args.scale_bytes, true, DataType::bf16);
-  // Ids that name no expert. Of 64 bits, also where the lower ones do.
+  // Ids that name no expert, also ids of 64 bits whose lower bits would name one.
   std::vector<std::int64_t> nobody{-1, std::int64_t{c.args.experts} + 5};
   if (c.wide_ids) nobody.insert(nobody.end(), {(std::int64_t{1} << 32) + 1, -(std::int64_t{1} << 32)});
   for (std::uint32_t i = 0; i < tokens.count * c.args.top_k; ++i) {
@@ -193,7 +193,7 @@ Bytes expert_rows(const Exchange& exchange, const PreparedMoe& p) {
     const std::vector<Bytes>& rows = p.outputs[expert];
     for (std::size_t place = 0; place < rows.size(); ++place) {
       const std::size_t to = p.placed[expert].row[place];
-      if (taken[to]) continue;  // rank-major: what all experts made of a token together is the first one's
+      if (taken[to]) continue;  // rank-major: all experts of a rank share the row of a token
       taken[to] = true;
       std::ranges::copy(rows[place], all.begin() + static_cast<std::ptrdiff_t>(to * row));
     }
@@ -211,8 +211,7 @@ std::size_t bytes_of(const std::vector<std::int32_t>& numbers) {
   return numbers.size() * sizeof(numbers[0]);
 }
 
-// Rows, scales, ids and weights that would be seen in what comes out: of tokens for whatever expert, with weights that
-// are NaN.
+// Rows, scales, ids and weights that would show in an output: tokens of any expert, with weights of NaN.
 void put_others_behind(Tokens& tokens, const ExchangeArgs& args) {
   const std::size_t entries = std::size_t{args.tokens} * args.top_k;
   for (std::size_t i = tokens.ids.size(); i < entries; ++i) {

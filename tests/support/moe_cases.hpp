@@ -12,8 +12,8 @@
 
 namespace weft::test {
 
-// Of bf16 and of f16: NaN of either sign, quiet and not, the wire's resting word among them, infinities, zeros,
-// subnormals, the largest numbers, and ones. What is one of these in one format is some number in the other.
+// For bf16 and f16: NaN of either sign, quiet and signalling, including the wire's resting word, infinities, zeros,
+// subnormals, the largest numbers, and ones. A special value of one format is an ordinary number in the other.
 inline constexpr std::uint32_t kSpecialBits[] = {0xffff, 0x7fff, 0x7fc1, 0xffc0, 0x7f81, 0x7c01, 0xfe00, 0x7f80,
                                                  0xff80, 0x7c00, 0xfc00, 0x8000, 0x0000, 0x0001, 0x8001, 0x007f,
                                                  0x83ff, 0x7f7f, 0xff7f, 0x7bff, 0xfbff, 0x3f80, 0xbc00};
@@ -22,17 +22,17 @@ enum class Choice { uniform, none, one_expert, duplicates, holes };
 
 struct MoeCase {
   ExchangeArgs args;
-  std::vector<std::uint32_t> tokens;  // by rank; the last one serves the rest
+  std::vector<std::uint32_t> tokens;  // by rank; the last one serves further ranks
   Choice choice = Choice::uniform;
   bool any_bits = false;         // rows of any bit pattern, many of which are the wire's resting words
-  bool special_results = false;  // what experts make of rows, residuals, weights: NaN, infinities, zeros, subnormals
+  bool special_results = false;  // experts' outputs, residuals, weights: NaN, infinities, zeros, subnormals
   bool residual = false;
   bool wide_ids = false;
-  // What an id of the caller means to the reference: (id, rank, token) → expert.
+  // The reference's expert for an id of the caller: (id, rank, token) → expert.
   std::function<std::int64_t(std::int64_t, std::uint32_t, std::uint32_t)> translate = {};
 };
 
-// One call of each, with everybody's data, and what is right.
+// One dispatch and combine, with all ranks' data and the right results.
 struct PreparedMoe {
   MoeCase call;
   std::vector<Tokens> tokens;
@@ -46,39 +46,39 @@ struct PreparedMoe {
 PreparedMoe prepare(const MoeCase& c, std::uint32_t ranks, std::uint32_t seed);
 std::vector<PreparedMoe> prepare_all(const std::vector<MoeCase>& cases, std::uint32_t ranks);
 
-// What a rank's dispatch must leave: rows that nobody wrote are canaries of Guarded.
+// The expected output of a rank's dispatch: unwritten rows are canaries of Guarded.
 struct Dispatched {
   Bytes rows, scales;
   std::vector<std::int32_t> counts;  // by local expert
-  // Those that the layout has; else empty.
+  // Empty if the layout does not have them.
   std::vector<std::int32_t> offsets;
   Bytes sources, ids, weights;
   std::vector<std::int32_t> source_tokens;
 };
 Dispatched dispatched(const Exchange& exchange, const PreparedMoe& p, std::uint32_t rank);
-// What the experts of a rank make of it: the input of combine.
+// The outputs of a rank's experts: the input of combine.
 Bytes expert_rows(const Exchange& exchange, const PreparedMoe& p);
-// Where only some of it may have been written.
+// For outputs that may have been written only in part.
 void expect_bytes_or_canaries(std::span<const std::byte> got, std::span<const std::byte> wanted,
                               const std::string& where);
 void expect_bytes(std::span<const std::byte> got, std::span<const std::byte> wanted, const std::string& where);
 
-// A CPU rank's memory for one dispatch and one combine of `p`, with canaries around and in it. Behind the tokens of
-// this rank, up to as many as there can be, lie others, which no call may read.
+// A CPU rank's memory for one dispatch and one combine of `p`, with canaries around and in it. Further tokens, which no
+// call may read, follow this rank's, up to the largest number.
 class CpuMoe {
  public:
   CpuMoe(const Exchange& exchange, const PreparedMoe& p, std::uint32_t rank);
-  // Another call of as many tokens, in the same memory.
+  // Prepares another call with as many tokens, in the same memory.
   void fill(const PreparedMoe& p);
   DispatchArgs dispatch(bool discard = false);
   CombineArgs combine(Ticket ticket);
-  // What sends have read is overwritten.
+  // Overwrites the inputs that sends have read.
   void forget_tokens();
   void forget_results();
-  // Both throw where anything is wrong, in what was written and what was left.
+  // Both throw if anything is wrong in the outputs or around them.
   void check_dispatch();
   void check_combine();
-  // After a dispatch that failed: nothing is where it does not belong.
+  // After a failed dispatch: nothing is written outside the outputs.
   void check_neighbours();
 
  private:

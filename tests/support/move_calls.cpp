@@ -1,4 +1,4 @@
-// The calls of moves, and those of CPU ranks.
+// The calls of moves, and moves on CPU ranks.
 #include <algorithm>
 #include <span>
 

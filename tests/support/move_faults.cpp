@@ -51,7 +51,7 @@ std::vector<std::pair<Move, Move>> differing_moves(int ranks) {
                                {split, changed(split, [](Move& m) { m.split = Split::ceil; })},
                                {aligned, changed(aligned, [](Move& m) { m.slot_rows = 4; })},
                                {aligned, changed(aligned, [](Move& m) { m.slot = SlotKind::fixed; })}});
-    // The same call by the host's arguments: what differs is in the memory of devices.
+    // The same call with the same host arguments: the difference is in the devices' memory.
     const Move given = changed(ragged, [&](Move& m) { m.slot = SlotKind::given, m.slots.assign(ones.size(), 3); });
     pairs.insert(pairs.end(), {{ragged, changed(ragged, [](Move& m) { m.counts.back() = 2; })},
                                {ragged, changed(ragged, [](Move& m) { m.counts.front() = 40'000; })},

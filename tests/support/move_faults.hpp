@@ -9,8 +9,8 @@
 
 namespace weft::test {
 
-// One call for each way in which ranks wait: for lines, sums, chunks, relays; with counts, and without rows. Of rank 1
-// they need nothing but its part in the call.
+// One call for each way in which ranks wait: for lines, sums, chunks, relays; with counts, and without rows. From rank
+// 1 they only need its part in the call.
 struct NamedMove {
   const char* name;
   Move move;
@@ -18,7 +18,7 @@ struct NamedMove {
 inline constexpr int kWaitingRanks = 3;
 std::vector<NamedMove> waiting_moves();
 
-// Two calls that differ in one thing that defines an exchange.
+// Two calls that differ in one property that ranks compare.
 std::vector<std::pair<Move, Move>> differing_moves(int ranks);
 
 }  // namespace weft::test

@@ -7,10 +7,10 @@
 
 namespace weft::test {
 
-// Where slots are given: as long as each rank's rows and up to six more, which neither rows nor other slots explain.
+// Given slots are as long as each rank's rows and up to six more, so neither rows nor other slots determine them.
 Move with_slots(Move move, int ranks);
 
-// Equal and ragged, of a few bytes and of many, in place or not, rows apart or side by side.
+// Equal and ragged, short and long, in place or not, with rows apart or side by side.
 std::vector<Move> random_moves(int count, int ranks, std::uint32_t seed);
 
 }  // namespace weft::test

@@ -12,7 +12,7 @@ bool ragged(Kind kind) {
   return kind == Kind::all_gather_v || kind == Kind::reduce_scatter_v;
 }
 
-// What `rank` has for all ranks together, as a message without gaps. `tensor` tells tensors of one call apart.
+// The data of `rank` for all ranks together, as a message without gaps. `tensor`: distinguishes tensors of one call.
 Bytes data_of(const Move& move, int rank, std::size_t tensor, std::size_t rows) {
   const std::size_t bytes = rows * move.row_bytes(tensor), element = size_of(move.type);
   const Case c{.count = (bytes + element - 1) / element,
@@ -63,7 +63,7 @@ class Builder {
     const Bytes canaries((kGuard + shift + bytes + kGuard + kGuard - 1) / kGuard * kGuard, kNanCanary);
     return {.before = canaries, .after = canaries, .begin = kGuard + shift};
   }
-  // Row `row` of a message goes to row `to` of the memory.
+  // Writes row `row` of a message to row `to` of the memory.
   void put_rows(Bytes& memory, std::size_t begin, Shape shape, std::size_t to, std::span<const std::byte> rows) const {
     if (row_bytes_ == 0) return;
     for (std::size_t row = 0; row * row_bytes_ < rows.size(); ++row) {
@@ -73,7 +73,7 @@ class Builder {
     }
   }
 
-  // Rows of a rank's input and output, pads and spare rows included.
+  // Rows of a rank's input and output, with padding and spare rows.
   std::size_t input_rows() const {
     switch (move_.kind) {
       case Kind::all_gather:
@@ -108,7 +108,7 @@ class Builder {
   void build_tensor(std::size_t tensor, RankMove& result) {
     Memory input = memory_of(input_rows() * input_shape().stride, gap(move_.input_shift));
     Memory output = memory_of(output_rows() * output_shape().stride, gap(move_.output_shift));
-    // The larger of the two holds the other in place.
+    // In place, the larger of the two contains the other.
     const bool scatters = sums(move_.kind);
     if (move_.in_place && scatters) output = memory_of(input_rows() * output_shape().stride, gap(move_.output_shift));
     const std::size_t own_row = move_.kind == Kind::broadcast ? 0 : mine().begin;
@@ -126,7 +126,7 @@ class Builder {
     result.memory.push_back(std::move(output));
   }
 
-  // This rank's input as a message: rows that it sends, or (scatters) all ranks' rows without pads.
+  // This rank's input as a message: the rows that it sends, or (scatters) all ranks' rows without padding.
   Bytes own_data(std::size_t tensor) const { return rank_data(tensor, rank_); }
   Bytes rank_data(std::size_t tensor, int rank) const {
     const auto& place = places_[static_cast<std::size_t>(rank)];

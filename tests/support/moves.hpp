@@ -1,5 +1,5 @@
-// Gathers, scatters and their like with known answers, the same for CPU ranks and GPU ranks. A rank's memory is known
-// byte for byte before and after a call: inputs, gaps between rows, pads and canaries are compared like results.
+// Gathers, scatters and similar calls with known answers, the same for CPU ranks and GPU ranks. A rank's memory is
+// known byte for byte before and after a call: inputs, gaps, padding and canaries are compared like results.
 #pragma once
 
 #include <cstddef>
@@ -20,22 +20,22 @@ constexpr bool sums(Kind kind) {
 
 struct Move {
   Kind kind = Kind::all_gather;
-  std::size_t rows = 1;                   // of one message; ragged: see counts
-  std::vector<std::size_t> widths = {1};  // elements of a row, of each tensor
-  DataType type = DataType::bf16;         // of sums
-  std::size_t unit = 0;                   // of copies: bytes of an element; 0: the type's
+  std::size_t rows = 1;                   // of one message; for ragged moves: see counts
+  std::vector<std::size_t> widths = {1};  // elements of a row, for each tensor
+  DataType type = DataType::bf16;         // for sums
+  std::size_t unit = 0;                   // for copies: bytes of an element; 0: the type's
   Fill fill = Fill::bits;
-  // Elements between rows, and from an aligned address; of every further tensor one more, where there are any.
+  // Elements between rows, and from an aligned address. If not 0, every further tensor has one more.
   std::size_t input_gap = 0, output_gap = 0;
   std::size_t input_shift = 0, output_shift = 0;
   bool in_place = false;
   int root = 0;
-  // Ragged: numbers that the ranks read, what they make of them, and room beyond what is needed.
+  // For ragged moves: the counts, the ranks' use of them, and spare room.
   std::vector<std::int32_t> counts = {};
   Split split = Split::none;
   SlotKind slot = SlotKind::dense;
   std::size_t slot_rows = 0;
-  std::vector<std::int32_t> slots = {};  // of each rank, where they are given
+  std::vector<std::int32_t> slots = {};  // of each rank, if slots are given
   std::size_t spare_rows = 0;
   std::uint32_t seed = 0;
   std::uint32_t tag = 0;
@@ -43,7 +43,7 @@ struct Move {
 
   std::size_t element_bytes() const { return unit != 0 ? unit : size_of(type); }
   std::size_t row_bytes(std::size_t tensor) const { return widths[tensor] * element_bytes(); }
-  // A gap's or a shift's bytes.
+  // The bytes of a gap or a shift.
   std::size_t apart(std::size_t elements, std::size_t tensor) const {
     return elements == 0 ? 0 : (elements + tensor) * element_bytes();
   }
@@ -61,40 +61,40 @@ std::vector<Place> places_of(const Move& move, int ranks);
 // Memory of one rank, before and after the call.
 struct Memory {
   Bytes before, after;
-  std::size_t begin;  // of the tensor, behind canaries; from an address aligned to 256 bytes
+  std::size_t begin;  // of the tensor, behind canaries; the memory is aligned to 256 bytes
 };
 struct RankMove {
   Move move;
-  std::vector<Memory> memory;  // input and output of each tensor in turn; in place they are one
-  Memory counts;               // and behind them given slots
+  std::vector<Memory> memory;  // input and output of each tensor in turn; in place they are the same
+  Memory counts;               // followed by given slots
   std::vector<Place> places;
   std::size_t input(std::size_t tensor) const { return move.in_place ? tensor : 2 * tensor; }
   std::size_t output(std::size_t tensor) const { return move.in_place ? tensor : 2 * tensor + 1; }
 };
 RankMove prepare(const Move& move, int ranks, int rank);
 
-// Makes the call. `address(memory)` is where that memory lies, aligned to 256 bytes.
+// Makes the call. `address(memory)` returns that memory's address, aligned to 256 bytes.
 void issue(const Group& group, const RankMove& prepared, const std::function<std::byte*(const Memory&)>& address,
            Stream stream);
 
-// Throws with the first byte that is not as it should be: where `got` is longer, it ends in canaries.
+// Throws the first wrong byte. If `got` is longer, it ends in canaries.
 void expect_after(const RankMove& prepared, const Memory& memory, std::span<const std::byte> got);
 
-// Which pieces of a rank's memory hold outputs, and what they take in symmetric memory, one behind the other.
+// The pieces of a rank's memory that hold outputs, and their size in symmetric memory, one after the other.
 inline bool is_output(const RankMove& move, std::size_t memory) {
   return move.move.in_place || memory % 2 == 1;
 }
 std::size_t output_bytes(const RankMove& move);
 
-// A rank's memory on the host: made once, for the largest move; filled, used and checked any number of times.
+// A rank's memory on the host. Made once for the largest move; filled, used and checked any number of times.
 class HostMove {
  public:
-  // `outputs`: where they lie, if not in memory of its own.
+  // `outputs`: their place; null: memory of its own.
   explicit HostMove(const RankMove& largest, std::byte* outputs = nullptr);
-  // With what another move of the same kind finds, which needs no more memory.
+  // Writes the memory of another move of the same kind, which must not need more.
   void fill(const RankMove& move);
   void fill() { fill(largest_); }
-  // The call that was prepared first: its pointers and capacities.
+  // Makes the call that was prepared first, with its pointers and capacities.
   void call(const Group& group);
   void check(const RankMove& move);
   void check() { check(largest_); }
@@ -110,10 +110,10 @@ class HostMove {
   std::vector<std::span<std::byte>> storage_;  // of each piece of memory, and of counts
 };
 
-// Makes the call on a CPU rank and checks all that it did and did not write.
+// Makes the call on a CPU rank, and checks its outputs and everything around them.
 void run_on_cpu_rank(const Group& group, const Move& move, std::byte* outputs = nullptr);
 
-// Each move in turn on a world of CPU ranks.
+// Makes each move in turn on a world of CPU ranks.
 void expect_right(int ranks, const Config& config, const std::vector<Move>& moves);
 
 }  // namespace weft::test

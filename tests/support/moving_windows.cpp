@@ -23,17 +23,17 @@ struct Range {
 };
 
 constexpr int kReservation = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
-constexpr std::size_t kMostKept = 256;  // places of windows that are gone; those of older ones are free again
+constexpr std::size_t kMostKept = 256;  // places of gone windows; older ones are free again
 
 struct Places {
   std::mutex mutex;
   int staying = 0;
   std::vector<Range> windows;
-  std::deque<Range> gone;  // reserved, so that nothing else is put there
+  std::deque<Range> gone;  // reserved, so that no other mapping takes them
 };
 
 Places& places() {
-  static auto* const instance = new Places;  // windows of static communicators go after static objects
+  static auto* const instance = new Places;  // static communicators free windows after static objects
   return *instance;
 }
 
@@ -56,7 +56,7 @@ void WindowsStay::take(const void* place) {
   const std::scoped_lock lock(places().mutex);
   std::erase_if(places().gone, [&](const Range& range) {
     const auto* const begin = static_cast<const std::byte*>(range.address);
-    return place >= begin && place < begin + range.bytes;  // it stays reserved
+    return place >= begin && place < begin + range.bytes;  // the place stays reserved
   });
 }
 
@@ -64,7 +64,7 @@ void WindowsStay::take(const void* place) {
 
 extern "C" {
 
-// A window begins with a reservation for all ranks' parts.
+// A window begins with a reservation for the parts of all ranks.
 void* __wrap_mmap(void* address, std::size_t bytes, int protection, int flags, int file, off_t offset) {
   using namespace weft::test;
   if (address != nullptr || protection != PROT_NONE || flags != kReservation) {

@@ -1,6 +1,6 @@
-// Where windows of CPU ranks lie after release() and acquire(). Without help it is up to mmap, and it mostly gives the
-// same addresses again: tests would pass by its luck. In these executables windows always move, and come back to where
-// they were while a WindowsStay lives (the linker leads mmap and munmap here: cmake/tests.cmake).
+// Controls the place of CPU ranks' windows after release() and acquire(). mmap alone would mostly give the same
+// addresses again, and tests would pass by luck. In these executables windows always move. While a WindowsStay lives,
+// they return to their old place. (The linker redirects mmap and munmap: cmake/tests.cmake.)
 #pragma once
 
 namespace weft::test {
@@ -11,7 +11,7 @@ class WindowsStay {
   ~WindowsStay();
   WindowsStay(const WindowsStay&) = delete;
   WindowsStay& operator=(const WindowsStay&) = delete;
-  // But for the one that has gone from here: its place is taken.
+  // Except for the window that was here: another mapping takes its place.
   static void take(const void* place);
 };
 

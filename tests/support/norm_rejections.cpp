@@ -1,4 +1,4 @@
-// Norms that cannot be.
+// Impossible norms.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -68,7 +68,7 @@ std::vector<RejectedNorm> rejected_norms(std::byte* memory) {
   add("residual_output: overlaps input", [&](auto& a) { a.residual_output = memory; });
   add("output: overlaps residual_output", [&](auto& a) { a.output = memory + 2048; });
   add("fp8.rows: overlaps residual", [&](auto& a) { a.fp8.rows = memory + 1024; });
-  // γ is read and scales are written by every block.
+  // Every block reads γ and writes scales.
   add("output: overlaps gamma", [&](auto& a) { a.gamma = memory + 4096 + 128; });
   add("residual_output: overlaps gamma", [&](auto& a) { a.gamma = memory + 2048 - 112; });
   add("fp8.scales: overlaps input", [&](auto& a) { a.fp8.scales = memory + 252; });
@@ -97,7 +97,7 @@ std::vector<RejectedNorm> rejected_norms(std::byte* memory) {
   add("launch.blocks: 1 ", [](auto& a) { a.launch.blocks = 1; });
   add("launch.threads: 33 ", [](auto& a) { a.launch.threads = 33; });
   add("launch.threads: 1056 ", [](auto& a) { a.launch.threads = 1056; });
-  // What bf16 may have among two or four ranks, the instance that serves f16 has no registers for.
+  // bf16 may have so many threads on two or four ranks, but f16's instance has no registers for them.
   add("launch.threads: 544 is not 0 or a multiple of 32 between 32 and 512", [](auto& a) {
     a.type = DataType::f16;
     a.launch.threads = 544;

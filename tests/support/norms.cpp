@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::size_t kElement = 2, kGroup = 128;
 
-// 2^k leaves, halves first.
+// The sum of 2^k leaves, halves first.
 float tree(const std::vector<float>& leaves, std::size_t begin, std::size_t count) {
   if (count == 1) return begin < leaves.size() ? leaves[begin] : 0.0f;
   return tree(leaves, begin, count / 2) + tree(leaves, begin + count / 2, count / 2);
@@ -66,7 +66,7 @@ std::size_t groups_of(const Norm& norm) {
 std::size_t scale_bytes(const Norm& norm) {
   return norm.scale_type == ScaleType::f32 ? 4 : 1;
 }
-// By columns, with as many pads as a grouped GEMM's alignment needs.
+// By columns, with the padding that a grouped GEMM's alignment needs.
 std::size_t scale_token_stride(const Norm& norm) {
   return norm.scales_by_columns ? 1 : groups_of(norm);
 }
@@ -74,7 +74,7 @@ std::size_t scale_group_stride(const Norm& norm) {
   return norm.scales_by_columns ? (norm.tokens + 3) / 4 * 4 : 1;
 }
 
-// What a rank, or every rank, has in a tensor of whole rows.
+// A tensor of whole rows that a rank, or every rank, has.
 Bytes data_of(const Norm& norm, std::uint32_t what, int rank, std::size_t rows, Fill fill) {
   const Case c{.count = rows * norm.hidden, .type = norm.type, .fill = fill, .seed = norm.seed * 8 + what};
   return input_of(c, rank);
@@ -98,7 +98,7 @@ Bytes bytes_of(const std::vector<std::uint32_t>& elements) {
   return bytes;
 }
 
-// In place, strides are those of the output.
+// In place, the strides are the output's.
 std::size_t input_stride(const Norm& n) {
   return n.hidden + (n.output_in_place ? n.output_gap : n.input_gap);
 }
@@ -164,7 +164,7 @@ NormResult norm_of(const Norm& norm, const Bytes& sum, const Bytes& residual, co
 
 namespace {
 
-// What all ranks have, and get, without gaps.
+// Inputs and results of all ranks, without gaps.
 struct NormMessages {
   std::vector<Bytes> inputs;
   Bytes residual, gamma;
@@ -178,7 +178,7 @@ std::shared_ptr<const NormMessages> messages_of(const Norm& n, int ranks) {
   static Memo<Key, NormMessages> messages(std::size_t{64} << 20);
   const Key key{ranks,     n.tokens, n.hidden,  n.type,       n.fill, n.residual, n.gamma_plus_one,
                 n.epsilon, n.fp8,    n.scaling, n.scale_type, n.seed};
-  // Inputs, and results of 32 bits for each element.
+  // Inputs, and results of 32 bits per element.
   const std::size_t bytes = n.tokens * n.hidden * (kElement * static_cast<std::size_t>(ranks) + 12);
   return messages.get(key, bytes, [&] {
     NormMessages made;
@@ -256,7 +256,7 @@ AllReduceRmsNormArgs arguments(const RankNorm& prepared, const std::function<std
   args.input = n.output_in_place ? at(kOutput) : at(kInput);
   if (n.residual) args.residual = n.residual_in_place ? at(kResidualOutput) : at(kResidual);
   if (n.output) args.output = at(kOutput);
-  // Rows side by side: both ways of saying so.
+  // If rows lie side by side: both ways to pass the stride.
   const auto stride = [&](std::size_t elements) { return elements == n.hidden && n.seed % 2 == 0 ? 0 : elements; };
   args.input_stride = stride(input_stride(n));
   args.residual_stride = stride(residual_stride(n));

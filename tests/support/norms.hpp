@@ -23,7 +23,7 @@ struct Norm {
   bool output = true, output_in_place = false;
   bool gamma_plus_one = false;
   float epsilon = 1e-6f;
-  // Elements between rows; fp8: bytes.
+  // Elements between rows; for fp8: bytes.
   std::size_t input_gap = 0, residual_gap = 0, residual_output_gap = 0, output_gap = 0, fp8_gap = 0;
   bool fp8 = false;
   Fp8Scaling scaling = Fp8Scaling::per_token;
@@ -36,12 +36,12 @@ struct Norm {
 };
 std::string describe(const Norm& norm);
 
-// What a call has made of what: bits of elements, row after row.
+// The results of a call: bits of elements, row after row.
 struct NormResult {
   std::vector<std::uint32_t> residual, output;
   Bytes fp8, scales;
 };
-// The rule of weft/fused.hpp, step by step. `sum` is all_reduce's result.
+// The rule of weft/fused.hpp, step by step. `sum` is the result of all_reduce.
 NormResult norm_of(const Norm& norm, const Bytes& sum, const Bytes& residual, const Bytes& gamma, float scale);
 
 // Memory of one rank, before and after the call.
@@ -51,25 +51,26 @@ struct NormMemory {
 };
 struct RankNorm {
   Norm norm;
-  NormMemory memory[kNormTensors];  // in place: that of the output
+  NormMemory memory[kNormTensors];  // in place: the output's memory
 };
 RankNorm prepare(const Norm& norm, int ranks, int rank);
 
-// The call's arguments. `address(tensor)` is where that memory lies, aligned to 256 bytes.
+// The call's arguments. `address(tensor)` returns the address of that memory, aligned to 256 bytes.
 AllReduceRmsNormArgs arguments(const RankNorm& prepared, const std::function<std::byte*(NormTensor)>& address);
 
-// Throws with the first byte that is not as it should be.
+// Throws the first wrong byte.
 void expect_after(const RankNorm& prepared, NormTensor tensor, std::span<const std::byte> got);
 
-// A rank's memory on the host: made once, filled, used and checked any number of times. Other norms differ in the seed.
+// A rank's memory on the host: made once; filled, used and checked any number of times. Other norms may differ only in
+// the seed.
 class HostNorm {
  public:
   explicit HostNorm(const RankNorm& first);
   void fill(const RankNorm& norm);
-  // The call that was prepared first.
+  // Makes the call that was prepared first.
   void call(const Group& group);
   void check(const RankNorm& norm);
-  // The same bytes in every tensor.
+  // Compares all bytes of every tensor.
   friend bool operator==(const HostNorm& a, const HostNorm& b) { return std::ranges::equal(a.blocks_, b.blocks_); }
 
  private:
@@ -82,7 +83,7 @@ class HostNorm {
   std::vector<Block> blocks_[kNormTensors];
 };
 
-// Makes the call on a CPU rank and checks all that it did and did not write.
+// Makes the call on a CPU rank, and checks its outputs and everything around them.
 void run_on_cpu_rank(const Group& group, const Norm& norm);
 
 // Shapes, layouts and outputs of every kind, drawn from a seed.

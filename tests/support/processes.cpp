@@ -108,7 +108,7 @@ std::vector<Outcome> Processes::wait() {
   std::vector<Outcome> outcomes;
   for (Entry& child : children_) {
     Outcome& outcome = outcomes.emplace_back();
-    // An open pipe means that the child is still there, as it closes when a process ends.
+    // A pipe closes when its process ends, so an open pipe means that the child is still running.
     outcome.too_slow = static_cast<bool>(child.pipe);
     if (outcome.too_slow) ::kill(child.pid, SIGKILL);
     int status = 0;

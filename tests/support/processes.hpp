@@ -1,4 +1,4 @@
-// Runs ranks as forked processes, for tests in which one of them dies or stops.
+// Runs ranks as forked processes, for tests in which one dies or stops.
 //
 // Fork before the test starts a thread of its own. Children die with the test, and at the latest after the time limit.
 #pragma once
@@ -14,12 +14,12 @@
 
 namespace weft::test {
 
-// A child's view of itself.
+// A child's own view.
 class Child {
  public:
   Child(int rank, int pipe) : rank_(rank), pipe_(pipe) {}
   int rank() const { return rank_; }
-  // Adds to what the parent reads, at once.
+  // Sends text to the parent at once.
   void say(const std::string& text) const;
 
  private:
@@ -28,13 +28,13 @@ class Child {
 
 struct Outcome {
   int exit_code = -1;  // 0: the body returned; 1: it threw
-  int signal = 0;      // what killed the process, else 0
+  int signal = 0;      // the signal that killed the process, else 0
   bool too_slow = false;
   std::string said;   // by say()
   std::string error;  // message of the exception that ended the body
 };
 
-// The body of each returned.
+// Expects that every body returned.
 void expect_all_well(const std::vector<Outcome>& outcomes);
 
 class Processes {
@@ -47,9 +47,9 @@ class Processes {
 
   pid_t pid(int rank) const { return children_.at(static_cast<std::size_t>(rank)).pid; }
   void signal(int rank, int number) const;
-  // False when the child ended, or time ran out, before it said `text`.
+  // False if the child ended, or time ran out, before it said `text`.
   bool wait_until_said(int rank, const std::string& text);
-  // Waits for all children. Those that outlast the limit are killed.
+  // Waits for all children, and kills those that exceed the limit.
   std::vector<Outcome> wait();
 
  private:
@@ -58,7 +58,7 @@ class Processes {
     detail::UniqueFd pipe;
     std::string output;
   };
-  // Reads what children say; false when there is nobody left to listen to, or no time.
+  // Reads the children's text. False if no child is left, or no time.
   bool listen();
 
   std::chrono::steady_clock::time_point end_;

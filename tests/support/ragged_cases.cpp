@@ -75,7 +75,7 @@ std::vector<Move> moves_of_shared_rows(int ranks) {
 }
 
 std::vector<Move> moves_of_many_tensors(int ranks) {
-  // Of DeepSeek-V3 in fp8: a token's hidden state, scales, ids and weights; then whatever else there may be.
+  // DeepSeek-V3 in fp8: a token's hidden state, scales, ids and weights; then other widths.
   constexpr std::size_t all[] = {7168, 224, 32, 32, 1, 7, 17, 4097};
   std::vector<Move> moves;
   for (std::size_t tensors = 1; tensors <= kMaxGatheredTensors; ++tensors) {

@@ -1,4 +1,4 @@
-// Calls with counts that have been trouble elsewhere, the same for CPU ranks and GPU ranks.
+// Calls with counts that have caused trouble elsewhere, the same for CPU ranks and GPU ranks.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +17,8 @@ struct SlotChoice {
 inline constexpr SlotChoice kSlots[] = {
     {SlotKind::dense, 0}, {SlotKind::aligned, 4}, {SlotKind::max, 0}, {SlotKind::fixed, 41}, {SlotKind::given, 0}};
 
-// Nothing at all, one rank alone, fewer rows than ranks, one rank with most of them, all alike: in every kind of slot,
-// with rows of a pack and of an odd width, with as much room as is needed and with more.
+// No rows, rows on only one rank, fewer rows than ranks, most rows on one rank, all alike. In every kind of slot, with
+// rows of a pack and of an odd width, with exact and with spare room.
 std::vector<Move> moves_of_every_shape(int ranks);
 
 // Rows that ranks share by both rules: none, one, one less and one more than there are ranks, many.
@@ -27,29 +27,29 @@ std::vector<Move> moves_of_shared_rows(int ranks);
 // One to eight tensors of any number of bytes, odd ones included, each with a stride and an address of its own.
 std::vector<Move> moves_of_many_tensors(int ranks);
 
-// The same rows by an equal form and, with counts that are all alike, by a ragged one.
+// The same rows by an equal operation, and by a ragged one with equal counts.
 struct AlikeMoves {
   Move equal, ragged;
 };
 std::vector<AlikeMoves> alike_moves(int ranks);
 
-// Numbers that do not fit, on three ranks whose capacities are for four rows each.
+// Numbers that do not fit, on three ranks with capacities for four rows each.
 struct Misfit {
   const char* name;
-  const char* reason;  // of who finds it
+  const char* reason;  // in the message of the rank that finds it
   Kind kind;
-  std::vector<std::int32_t> counts;  // that the ranks find
+  std::vector<std::int32_t> counts;  // counts that the ranks read
   SlotKind slot = SlotKind::dense;
   int detected_by = -1;                  // the only rank whose capacity is exceeded; −1: every rank's is
-  std::vector<std::int32_t> slots = {};  // that they find, where they are given
+  std::vector<std::int32_t> slots = {};  // slots that they read, if slots are given
 
-  // A rank whose own capacity is exceeded is the only one to know: the others may have written what fits.
+  // Only the rank whose capacity is exceeded knows it: the others may have written the rows that fit.
   bool leaves_untouched(int rank) const { return detected_by < 0 || detected_by == rank; }
 };
 inline constexpr int kMisfitRanks = 3;
 std::vector<Misfit> misfits();
 
-// A call that fits, and what a rank finds instead, of which nothing changes.
+// A call that fits, and the content that a rank finds instead, of which nothing may change.
 struct MisfitMove {
   RankMove capacity, untouched;
 };

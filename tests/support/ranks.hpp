@@ -1,4 +1,4 @@
-// Runs ranks as threads and checks what became of each.
+// Runs ranks as threads and collects their errors.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -15,7 +15,8 @@
 
 namespace weft::test {
 
-// Of host-side meetings: what a hang would outlast, so that a test which relies on it to end has failed; and none.
+// Deadlines of host-side meetings: one longer than a test may take, so a test that needs it to end has failed; and
+// none.
 inline constexpr std::chrono::seconds long_deadline{60};
 inline constexpr std::chrono::nanoseconds for_ever{0};
 
@@ -23,12 +24,12 @@ inline std::size_t index(int rank) {
   return static_cast<std::size_t>(rank);
 }
 
-// For ranks' bodies, where gtest's fatal assertions end nothing but a function.
+// For bodies of ranks, since gtest's fatal assertions only end a function.
 inline void ensure(bool condition, const std::string& what) {
   if (!condition) throw std::runtime_error(what);
 }
 
-// The message of what `body` threw; empty when it returned.
+// The message of the exception of `body`; empty if it returned.
 template <class Body>
 std::string error_of(Body&& body) {
   try {
@@ -39,7 +40,7 @@ std::string error_of(Body&& body) {
   }
 }
 
-// `body(rank)` in one thread per rank. The error of each, empty where it returned.
+// Runs `body(rank)` in one thread per rank. Returns each rank's error, empty if it returned.
 inline std::vector<std::string> run_ranks(int size, const std::function<void(int rank)>& body) {
   std::vector<std::string> errors(static_cast<std::size_t>(size));
   std::vector<std::thread> threads;
@@ -54,7 +55,7 @@ inline void expect_says(const std::string& error, const std::string& part) {
   EXPECT_PRED_FORMAT2(testing::IsSubstring, part, error);
 }
 
-// One of Weft's errors.
+// Expects one of Weft's errors.
 inline void expect_code(const std::function<void()>& body, Errc code, const std::string& part) {
   try {
     body();

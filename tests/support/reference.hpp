@@ -1,5 +1,5 @@
-// What a reduction must give, bit for bit, written as slowly and obviously as possible: values are doubles made by
-// ldexp, rounding counts units in the last place. Shares no code with the library.
+// The expected result of a reduction, bit for bit, written as slowly and obviously as possible. Values are doubles made
+// by ldexp, and rounding counts units in the last place. Shares no code with the library.
 #pragma once
 
 #include <bit>
@@ -23,7 +23,7 @@ struct Format {
   int bias() const { return (1 << (exponent_bits - 1)) - 1; }
   std::uint32_t sign_bit() const { return 1u << (exponent_bits + fraction_bits); }
   std::uint32_t infinity() const { return ((1u << exponent_bits) - 1) << fraction_bits; }
-  std::uint32_t nan() const { return sign_bit() - 1; }  // all ones but the sign
+  std::uint32_t nan() const { return sign_bit() - 1; }  // all ones except the sign
 };
 
 inline Format format_of(DataType type) {
@@ -42,7 +42,7 @@ inline double value_of(Format f, std::uint32_t bits) {
                                : std::ldexp(one + fraction, exponent - f.bias() - f.fraction_bits));
 }
 
-// To nearest, ties to even (nearbyint's); every NaN becomes the one of the format.
+// To nearest, ties to even (nearbyint's). Every NaN becomes the format's NaN.
 inline std::uint32_t round_to(Format f, double value) {
   if (std::isnan(value)) return f.nan();
   const std::uint32_t sign = std::signbit(value) ? f.sign_bit() : 0;

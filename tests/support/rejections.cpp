@@ -19,7 +19,7 @@ const char* const kStream = "stream: must be null on CPU ranks";
 
 std::vector<RejectedAllReduce> rejected_all_reduces(std::byte* memory, Device device) {
   std::vector<RejectedAllReduce> all;
-  // On GPUs as many as there is room for.
+  // GPUs allow as many blocks as they have room for.
   const char* const allowed_blocks = device == Device::cpu ? "2" : "between 2 and ";
   const AllReduceArgs good{.input = memory, .output = memory + 4096, .count = 64};
   const auto add = [&](const std::string& part, auto&& spoil) {
@@ -91,7 +91,7 @@ std::vector<RejectedAllReduce> rejected_all_reduces(std::byte* memory, Device de
     add(kStream, [&](auto& a) { a.stream = reinterpret_cast<Stream>(memory); });
     add(kStream, [&](auto& a) { a.stream = reinterpret_cast<Stream>(memory), a.count = 0; });
   }
-  // A mistake counts with nothing to do, too.
+  // A mistake counts even if there is nothing to do.
   add("launch.threads: 7 is not 0 or a multiple of 32 between 32 and ",
       [&](auto& a) { a.launch.threads = 7, a.count = 0; });
   add("type: 9 is not bf16, f16, f32 or i32", [&](auto& a) { a.type = static_cast<DataType>(9), a.count = 0; });
@@ -100,9 +100,9 @@ std::vector<RejectedAllReduce> rejected_all_reduces(std::byte* memory, Device de
 
 std::vector<RejectedMove> rejected_moves(std::byte* memory, const std::int32_t* counts, Device device) {
   std::vector<RejectedMove> all;
-  // No Stream: on GPUs a pointer to something else must not be asked.
+  // GPU streams are left out: CUDA must not be asked about a pointer that is no stream.
   const bool streams = device == Device::cpu;
-  const auto tensors = std::make_shared<std::array<GatheredTensor, 9>>();          // of which the calls keep a share
+  const auto tensors = std::make_shared<std::array<GatheredTensor, 9>>();          // the calls share them
   tensors->front() = {.input = memory, .output = memory + 4096, .row_bytes = 16};  // the others are empty
   const auto add = [&](const std::string& part, auto args, auto function, auto&& spoil) {
     spoil(args);
@@ -136,7 +136,7 @@ std::vector<RejectedMove> rejected_moves(std::byte* memory, const std::int32_t* 
   copies(AllGatherArgs{}, all_gather_into_tensor);
   copies(AllToAllArgs{}, all_to_all);
   copies(BroadcastArgs{}, [](const Group& group, BroadcastArgs args) {
-    args.root = group.rank();  // whose input is looked at
+    args.root = group.rank();  // its input is checked
     broadcast(group, args);
   });
   add("root: 3 is not a rank of the group, 0 … 2", BroadcastArgs{}, broadcast, [](auto& a) { a.root = 3; });
@@ -160,7 +160,7 @@ std::vector<RejectedMove> rejected_moves(std::byte* memory, const std::int32_t* 
       [](auto& a) { a.width = SIZE_MAX; });
   add("output_stride: 6 bytes from row to row are less than the 64 bytes of a row", scatter, reduce_scatter_tensor,
       [](auto& a) { a.output_stride = 3; });
-  // 16 bytes, if it were not looked at before it is made bytes of.
+  // Multiplied by the element size before a check, this would wrap to 16 bytes.
   add("input_stride: 9223372036854775816 is not between 0 and 2^40", scatter, reduce_scatter_tensor,
       [](auto& a) { a.width = 8, a.input_stride = (std::size_t{1} << 63) + 8; });
 
@@ -170,7 +170,7 @@ std::vector<RejectedMove> rejected_moves(std::byte* memory, const std::int32_t* 
       [](auto& a) { a.input_rows = SIZE_MAX; });
   add("output_rows: 18446744073709551615 is not between 0 and 2^40", gather, all_gather_v,
       [](auto& a) { a.output_rows = SIZE_MAX; });
-  // Of several tensors, which.
+  // The message names one of several tensors.
   const auto second = [&](const std::string& part, const GatheredTensor& spoiled) {
     const auto two = std::make_shared<std::array<GatheredTensor, 2>>();
     *two = {tensors->front(), spoiled};
@@ -185,12 +185,12 @@ std::vector<RejectedMove> rejected_moves(std::byte* memory, const std::int32_t* 
   second("tensors[1].row_bytes: 18446744073709551615 is not between 0 and 2^40", {.row_bytes = SIZE_MAX});
   second("tensors[1].input_stride: 7 bytes from row to row are less than the 8 bytes of a row",
          {.input = memory + 2048, .output = memory + 6144, .row_bytes = 8, .input_stride = 7});
-  // The place that counts give a rank's rows is not known yet; what could not be one is.
+  // The place that counts give a rank's rows is unknown here, but impossible places are rejected.
   second("tensors[1].input: overlaps tensors[1].output (", {.input = memory + 4, .output = memory, .row_bytes = 8});
   second(" and has 8 bytes from row to row",
          {.input = memory + 8, .output = memory, .row_bytes = 8, .input_stride = 16});
   second("tensors[1].input: overlaps tensors[1].output (", {.input = memory, .output = memory + 8, .row_bytes = 8});
-  // Nor may it share a byte with another tensor, or with what tells how many rows there are.
+  // It may not share a byte with another tensor, or with the counts.
   second("tensors[1].output: overlaps tensors[0].input (",
          {.input = memory + 2048, .output = memory + 16, .row_bytes = 8});
   second("tensors[1].output: overlaps tensors[0].output (",

@@ -1,4 +1,4 @@
-// Calls that cannot be, the same for CPU ranks and GPU ranks.
+// Impossible calls, the same for CPU ranks and GPU ranks.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@
 namespace weft::test {
 
 struct RejectedAllReduce {
-  std::string part;  // of the message: the argument's name, its value, and the range where there is one
+  std::string part;  // of the message: the argument's name, its value, and the range if there is one
   AllReduceArgs args;
 };
 // `memory`: 8192 bytes that a call could use.
@@ -22,7 +22,7 @@ struct RejectedMove {
   std::string part;
   std::function<void(const Group&)> call;
 };
-// Of gathers and scatters among three ranks. `counts`: of four ranks, likewise.
+// Gathers and scatters among three ranks. `counts`: counts of four ranks that a call could use.
 std::vector<RejectedMove> rejected_moves(std::byte* memory, const std::int32_t* counts, Device device);
 
 }  // namespace weft::test

@@ -1,4 +1,4 @@
-// Sanitizers make code ten times slower: tests that repeat much repeat less under them.
+// Sanitizers make code ten times slower, so tests with many repetitions make fewer of them.
 #pragma once
 
 #include <vector>
@@ -21,7 +21,7 @@ constexpr int repeated(int times) {
   return kSanitized ? times / 10 : times;
 }
 
-// Worlds of so many ranks; sanitized, the small ones, as the large ones run the same code on more threads than cores.
+// Worlds of these sizes. Under sanitizers only the small ones: large ones run the same code on more threads than cores.
 inline std::vector<int> world_sizes(std::vector<int> sizes) {
   if (kSanitized) std::erase_if(sizes, [](int size) { return size > 5; });
   return sizes;

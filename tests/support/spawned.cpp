@@ -18,7 +18,7 @@
 namespace weft::test {
 namespace {
 
-// A process that does not end is asked where it stands.
+// Prints the stack of a process that does not end.
 void say_where(int) {
   std::array<void*, 64> frames;
   ::backtrace_symbols_fd(frames.data(), ::backtrace(frames.data(), static_cast<int>(frames.size())), STDERR_FILENO);

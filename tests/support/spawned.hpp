@@ -1,5 +1,5 @@
-// Runs one test of this executable, by the name of a DISABLED_ one, in a process of its own: forked and executed, as
-// CUDA does not survive a fork.
+// Runs one test of this executable, a DISABLED_ one, in its own process: forked and executed, since CUDA does not
+// survive a fork.
 #pragma once
 
 #include <sys/types.h>
@@ -14,7 +14,7 @@
 
 namespace weft::test {
 
-// Called first in a process that is spawned: should it not end in time, it says in which function its main thread is.
+// A spawned process calls it first. If it does not end in time, it prints the function that its main thread is in.
 void answer_where();
 
 using Variables = std::vector<std::pair<std::string, std::string>>;
@@ -27,9 +27,9 @@ class Spawned {
   ~Spawned();
 
   void signal(int number) const;
-  // False when it ended, or the time ran out, before it said `text`.
+  // False if the process ended, or the time ran out, before it said `text`.
   bool wait_until_said(const std::string& text, std::chrono::seconds limit);
-  // What it says is all that it wrote to stdout and stderr. Killed when it outlasts the limit.
+  // Returns everything that it wrote to stdout and stderr. Kills it if it exceeds the limit.
   Outcome wait(std::chrono::seconds limit);
 
  private:
@@ -40,13 +40,13 @@ class Spawned {
   std::string output_;
 };
 
-// A process for each rank, as torchrun would start them. NCCL_HOSTID, where given, ends in the half of the ranks that a
-// process belongs to, and CUDA_VISIBLE_DEVICES is its own GPU's number.
+// Starts a process for each rank, like torchrun. If NCCL_HOSTID is given, its end names the half of the ranks to which
+// the process belongs. If CUDA_VISIBLE_DEVICES is given, it is the process's own GPU.
 std::vector<Spawned> start_ranks(const std::string& test, int size, const Variables& more);
-// What such a process reads.
+// Reads a variable of such a process.
 int variable(const char* name);
 
-// NCCL takes each half of the ranks to be on a machine of its own.
+// NCCL believes that each half of the ranks is on a machine of its own.
 inline const Variables two_hosts{{"NCCL_HOSTID", "host"}};
 
 }  // namespace weft::test

@@ -1,4 +1,4 @@
-// Somebody who speaks the rendezvous' frames with a rank, and may be anybody.
+// A stranger that exchanges the rendezvous' frames with a rank.
 #pragma once
 
 #include <optional>
@@ -15,14 +15,14 @@ namespace weft::test {
 class Stranger {
  public:
   explicit Stranger(detail::UniqueFd socket) : connection_(std::move(socket)) {}
-  // At a port of the loopback address, where somebody listens.
+  // Connects to a port of the loopback address at which a listener waits.
   explicit Stranger(std::uint16_t port) : Stranger(connect(port)) {}
 
   void say(detail::FrameKind kind, std::span<const std::byte> body, std::string_view text = "join") {
     connection_.queue(kind, text, body);
     connection_.send_some();
   }
-  // The next frame; empty when the other side has hung up.
+  // The next frame; empty if the other side has hung up.
   std::optional<detail::Frame> hear() {
     detail::Connection* const connections[] = {&connection_};
     const detail::Deadline deadline(long_deadline);

@@ -8,11 +8,11 @@
 
 namespace weft::test {
 
-// Room for the outputs of any of these on up to eight ranks.
+// Room for the outputs of any of these moves on up to eight ranks.
 inline constexpr std::size_t kSymmetricBytes = std::size_t{16} << 20;
 
-// Of every kind: shorter than lines and many chunks long, equal and ragged, one tensor and several, one busy rank, in
-// place, rows apart, inputs at any address; and some whose outputs are not whole packs, which take the ordinary way.
+// Moves of every kind: shorter than lines and many chunks long, equal and ragged, one tensor and several, one busy
+// rank, in place, rows apart, inputs at any address. Some outputs are no whole packs and take the ordinary way.
 std::vector<Move> symmetric_moves(int ranks);
 
 }  // namespace weft::test

@@ -1,4 +1,4 @@
-// Rows taken out of all slots, with known answers, the same for CPU ranks and GPU ranks.
+// Taking rows out of all slots, with known answers, the same for CPU ranks and GPU ranks.
 #pragma once
 
 #include <array>
@@ -13,23 +13,22 @@ namespace weft::test {
 
 struct TakeCase {
   std::vector<std::int32_t> rows = {};  // of each slot
-  std::size_t slot = 0;                 // which is taken
+  std::size_t slot = 0;                 // the slot that is taken
   std::size_t shards = 1, shard = 0;
   Split split = Split::none;
   bool split_slots = false;
   SlotKind kind = SlotKind::dense;
   std::size_t slot_rows = 0;
-  std::vector<std::int32_t> given = {};  // rows of each slot, where they are given
+  std::vector<std::int32_t> given = {};  // rows of each slot, if slots are given
   std::size_t row_bytes = 1;
   std::size_t input_gap = 0, output_gap = 0;      // bytes between rows
   std::size_t input_shift = 0, output_shift = 0;  // bytes from an aligned address
-  std::size_t spare_rows = 0;                     // of the output, beyond those that are taken
+  std::size_t spare_rows = 0;                     // rows of the output beyond the taken ones
   std::uint32_t seed = 0;
 };
 std::string describe(const TakeCase& c);
 
-// Input, output and counts of a call in memory, between canaries that are NaNs, as are pads and gaps; before and after
-// it.
+// A call's input, output and counts in memory, before and after it. Canaries around them, padding and gaps are NaNs.
 struct TakeMemory {
   Bytes before, after;
   std::size_t begin;  // from an address aligned to 256 bytes
@@ -41,9 +40,9 @@ struct PreparedTake {
 };
 PreparedTake prepare(const TakeCase& c);
 
-// `memory`: where each of the three begins, canaries included.
+// `memory`: the address of each of the three, at its canaries.
 void issue(const Group& group, const PreparedTake& take, const std::array<std::byte*, 3>& memory, Stream stream);
-// Throws with the first byte of memory `index` that is not as it should be.
+// Throws the first wrong byte of memory `index`.
 void expect_after(const PreparedTake& take, std::size_t index, const std::byte* got);
 
 // A CPU rank's memory for a call.
@@ -62,7 +61,7 @@ class HostTake {
   std::array<std::byte*, 3> address_;
 };
 
-// Makes the call on a CPU rank and checks all that it did and did not write.
+// Makes the call on a CPU rank, and checks its outputs and everything around them.
 void run_on_cpu_rank(const Group& group, const TakeCase& c);
 
 // Every kind of slot, whole and in shards, rows of any width, stride and address, slots without rows.
@@ -72,12 +71,12 @@ std::vector<TakeCase> take_cases();
 struct TakeMisfit {
   const char* name;
   const char* reason;
-  std::vector<std::int32_t> rows;  // found by a call prepared for slots of four rows each, of which it takes the second
+  std::vector<std::int32_t> rows;  // found by a call of the second slot that is prepared for slots of four rows
   SlotKind kind = SlotKind::dense;
-  std::vector<std::int32_t> given = {};  // rows of each slot, where they are given
+  std::vector<std::int32_t> given = {};  // rows of each slot, if slots are given
 };
 std::vector<TakeMisfit> take_misfits();
-// The call of a misfit, and what its memory looks like then: as before.
+// The call of a misfit, and its memory, which must not change.
 PreparedTake prepare(const TakeMisfit& misfit);
 
 }  // namespace weft::test

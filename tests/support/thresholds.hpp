@@ -1,4 +1,4 @@
-// Tables with many steps, and all-reduces of sizes on both sides of each.
+// Tables with many steps, and all-reduces of sizes around each step.
 #pragma once
 
 #include <fmt/format.h>
@@ -14,9 +14,9 @@
 
 namespace weft::test {
 
-inline constexpr std::size_t kThresholdStep = 8;  // what thresholds are multiples of, so that every type has them
+inline constexpr std::size_t kThresholdStep = 8;  // thresholds are multiples of it, so that every type has such sizes
 
-// Neighbours differ.
+// Neighbouring steps differ.
 inline std::vector<detail::TuningStep> random_steps(std::uint32_t seed, int count) {
   std::mt19937 random(seed);
   std::vector<detail::TuningStep> steps;
@@ -46,8 +46,8 @@ inline void expect_served_by(const Group& group, Algorithm algorithm) {
          fmt::format("{} is not served by {}", call, name(algorithm)));
 }
 
-// At each threshold, below and above it; and of random sizes: so many at least, in any order. What a case must give
-// does not depend on the algorithm, so that one message has the same bits by all of them.
+// At least `calls` cases in random order: at, below and above each threshold, and of random sizes. The expected result
+// does not depend on the algorithm, so all algorithms give a message the same bits.
 inline std::vector<Case> cases_around(const std::vector<detail::TuningStep>& steps, std::size_t calls) {
   std::mt19937 random(1);
   std::vector<Case> cases;
@@ -65,7 +65,7 @@ inline std::vector<Case> cases_around(const std::vector<detail::TuningStep>& ste
     const std::size_t at = steps[i].up_to / size_of(type);
     for (const std::size_t count : {at - 1, at, at + 1}) add(count, type);
     if (type != DataType::i32 || steps[i].algorithm != Algorithm::one_shot) continue;
-    for (const std::size_t count : {at / 2 - 1, at / 2, at / 2 + 1}) add(count, type);  // of 8 bytes a pack
+    for (const std::size_t count : {at / 2 - 1, at / 2, at / 2 + 1}) add(count, type);  // packs of 8 bytes
   }
   const std::size_t most = steps[steps.size() - 2].up_to * 3 / 2;
   while (cases.size() < calls) {

@@ -1,6 +1,6 @@
-// Ranks that do not reach each other's memory, as on two hosts: what goes by NCCL, with which arguments, and what does
-// not. The fabric is the CPU's, of which each half of the ranks sees its own windows alone, with a stand-in for NCCL
-// that keeps to NCCL's contracts; so this is an executable of its own, which has the fabric from here.
+// Ranks that do not reach each other's memory, as on two hosts: the calls that NCCL serves, their arguments, and the
+// calls that it does not serve. The fabric is the CPU's, but each half of the ranks sees only its own windows. A
+// stand-in for NCCL keeps NCCL's contracts. This is a separate executable because it replaces the fabric.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -24,7 +24,7 @@
 
 namespace weft::detail {
 
-// Where ranks wait for each other, but not for ever.
+// Ranks wait here for each other, but not for ever.
 class Gate {
  public:
   explicit Gate(int size) : size_(size) {}
@@ -47,7 +47,7 @@ class Gate {
   std::condition_variable changed_;
 };
 
-// The ranks of one group that NCCL would serve: what each has called.
+// The calls of the ranks of one group that NCCL would serve.
 struct Meeting {
   explicit Meeting(int size) : works(static_cast<std::size_t>(size)), gate(size) {}
   std::vector<NcclWork> works;
@@ -100,7 +100,8 @@ class ApartFabric final : public Fabric {
     if (meeting == nullptr) meeting = std::make_shared<Meeting>(size);
     served_[group] = {meeting, static_cast<std::size_t>(rank)};
   }
-  // All have come, all have read, all have written: NCCL does no more for those who would change an input too early.
+  // Waits until all ranks have come, have read and have written: NCCL gives no more protection to an input that changes
+  // early.
   void call_nccl(const NcclCall& call) override {
     const Served& served = served_.at(call.group);
     Meeting& meeting = *served.meeting;
@@ -120,7 +121,7 @@ class ApartFabric final : public Fabric {
 
   template <class Work>
   static const Work& work_of(const Served& served, std::size_t rank) {
-    return std::get<Work>(served.meeting->works[rank]);  // throws where another operation was called
+    return std::get<Work>(served.meeting->works[rank]);  // throws if another operation was called
   }
   static test::Bytes part(const void* input, std::size_t number, std::size_t bytes) {
     const auto* const begin = static_cast<const std::byte*>(input) + number * bytes;
@@ -132,7 +133,7 @@ class ApartFabric final : public Fabric {
   static std::size_t bytes_of(const Copy& work) {
     return work.bytes;
   }
-  // Parts `number` of all ranks' inputs.
+  // Part `number` of every rank's input.
   template <class Work>
   static std::vector<test::Bytes> parts(const Served& served, std::size_t number) {
     std::vector<test::Bytes> all;
@@ -201,7 +202,7 @@ void expect_well(const RankBody& body) {
   expect_all_well(run_world(kRanks, cpu_config(), body));
 }
 
-// By every rank, in the world and in groups across the hosts and on one.
+// In the world, and in groups across the hosts and on one host.
 TEST(ApartFabric, EqualFormsGoByNccl) {
   std::vector<Move> moves;
   for (const Kind kind : kEqual) {
@@ -266,7 +267,7 @@ TEST(ApartFabric, TheFlightRecorderSaysWhatNcclCarried) {
   });
 }
 
-// Rows of which there is one lie side by side whatever the stride.
+// A single row has no neighbours, so any stride is fine.
 TEST(ApartFabric, RowsApartAreRejectedAndNothingIsSent) {
   expect_well([](Communicator& communicator, int) {
     for (const Kind kind : kEqual) {
@@ -275,7 +276,7 @@ TEST(ApartFabric, RowsApartAreRejectedAndNothingIsSent) {
         (output ? move.output_gap : move.input_gap) = 4;
         const std::string wanted =
             fmt::format("{}_stride: 24 bytes from row to row are not the 16 of a row", output ? "output" : "input");
-        // Whoever does not send has no rows to send.
+        // A rank that does not send has no rows to send.
         const bool nobodys = kind == Kind::broadcast && !output && communicator.rank() != 0;
         if (nobodys) continue;
         const std::string error = error_of([&] { run_on_cpu_rank(communicator, move); });
@@ -287,7 +288,7 @@ TEST(ApartFabric, RowsApartAreRejectedAndNothingIsSent) {
   });
 }
 
-// Symmetric memory of a world on two hosts serves groups on one of them, and no others.
+// Symmetric memory of a world on two hosts only serves groups on one of the hosts.
 TEST(ApartFabric, SymmetricOutputsAreOfGroupsOnOneHost) {
   expect_well([](Communicator& communicator, int rank) {
     const Group across = communicator.split(rank % 2), here = communicator.split(rank / 2);

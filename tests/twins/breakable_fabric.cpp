@@ -36,7 +36,7 @@ const void** input_in_any(BoundKernel& bound) {
   static_cast<void>(((input = input_in<Work>(bound), input != nullptr) || ...));
   return input;
 }
-// What a call of the protocol sends; null where that is nothing.
+// The input of a protocol's call; null if there is none.
 const void** input_of(BoundKernel& bound) {
   return input_in_any<AllReduceWork, NormWork, DispatchWork, CombineWork, TakeWork, EqualCopy,
                       CopyWork<EqualShares, 1, true>, CopyWork<CountedShares, 1>, CopyWork<CountedShares, 1, true>,
@@ -115,7 +115,7 @@ class BreakableFabric final : public Fabric {
   void nccl_check(int group, int rank, int size) override { sound_->nccl_check(group, rank, size); }
 
  private:
-  // The call with what an earlier one like it has sent, if the break is that.
+  // The call with the input of an earlier call like it, if the break asks for that.
   KernelCall as_before(const KernelCall& planned) {
     KernelCall call = planned;
     const void** const input = input_of(call.bound);

@@ -1,4 +1,4 @@
-// A machine on which data arrives wrong, or whose ranks are not alike: what ranks make of it.
+// A machine on which data arrives wrong, or whose ranks differ, and the errors of the ranks.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -32,7 +32,7 @@ TEST(BrokenFabric, IsFoundBetweenAnyTwoRanks) {
   broken.from = -1;
 }
 
-// What was found is not there without the break: the twin of the twin.
+// Without the break there is no fault: the control of the other tests.
 TEST(BrokenFabric, WhenSoundWorks) {
   broken.from = -1;
   const Prepared prepared = prepare({.count = 500}, kRanks);
@@ -41,7 +41,7 @@ TEST(BrokenFabric, WhenSoundWorks) {
   }));
 }
 
-// Memory that comes back is not trusted, either.
+// Memory is tested again after acquire().
 TEST(BrokenFabric, IsFoundByAcquire) {
   auto communicators = Communicator::local(kRanks, cpu_config());
   const auto endings = run_world(communicators, [&](Communicator& communicator, int rank) {
@@ -55,7 +55,7 @@ TEST(BrokenFabric, IsFoundByAcquire) {
   });
   broken.from = -1;
   for (const Ending& ending : endings) expect_says(ending.what, "data that rank 2 wrote to rank 1 arrived wrong");
-  // What was taken until then is given back, so that the next attempt finds as much.
+  // Memory that was taken before the failure is freed, so the next attempt finds as much.
   const Prepared prepared = prepare({.count = 500}, kRanks);
   expect_all_well(run_world(communicators, [&](Communicator& communicator, int rank) {
     EXPECT_EQ(communicator.world().state().communicator().fabric().window(0, rank), nullptr);
@@ -64,7 +64,7 @@ TEST(BrokenFabric, IsFoundByAcquire) {
   }));
 }
 
-// Memory is not given back beside calls that may still use it, and whoever is told so works on.
+// No memory is freed while calls may still use it. A rank that is told so works on.
 TEST(BrokenFabric, NothingIsGivenBackBesideAGpuThatDoesNotComeToRest) {
   const Prepared prepared = prepare({.count = 500}, kRanks);
   auto communicators = Communicator::local(kRanks, cpu_config());
@@ -99,7 +99,7 @@ TEST(BrokenFabric, NothingIsGivenBackBesideAGpuThatDoesNotComeToRest) {
     communicator.acquire();
     run_on_cpu_rank(communicator, prepared, rank);
   }));
-  // An abort still gets through: nothing was released.
+  // An abort still arrives: nothing was released.
   broken.restless = 0;
   run_world(communicators, [](Communicator& communicator, int) { communicator.release(); });
   broken.restless = -1;
@@ -109,8 +109,8 @@ TEST(BrokenFabric, NothingIsGivenBackBesideAGpuThatDoesNotComeToRest) {
   for (const Ending& ending : endings) expect_fault(ending, {Errc::aborted, Errc::peer_failed}, "after an abort");
 }
 
-// An exchange that one rank cannot prepare is none on any rank, and leaves the next one a window of its own: that one
-// is larger, so in a window that was left behind its rows would lie outside.
+// If one rank cannot prepare an exchange, no rank has it, and the next exchange gets its own window. The next one is
+// larger, so its rows would lie outside a window that was left behind.
 TEST(BrokenFabric, AnExchangeThatFailsLeavesNothingBehind) {
   const ExchangeArgs small{.tokens = 1, .hidden = 8, .experts = kRanks, .top_k = 1};
   ExchangeArgs large = small;
@@ -136,8 +136,8 @@ TEST(BrokenFabric, AnExchangeThatFailsLeavesNothingBehind) {
   }));
 }
 
-// What an operator gets to see: which two ranks, which way.
-// On all ranks, and the groups of later splits have one number everywhere.
+// A split that fails on one rank fails on all ranks with its message. Groups of later splits have the same number
+// everywhere.
 TEST(BrokenFabric, ASplitThatFailsOnOneRankFailsOnAll) {
   auto communicators = Communicator::local(3, cpu_config());
   const auto split = [&] {
@@ -154,7 +154,7 @@ TEST(BrokenFabric, ASplitThatFailsOnOneRankFailsOnAll) {
   }));
 }
 
-// Which algorithm serves large messages must not follow from what one rank's GPU takes.
+// The algorithm for large messages must not depend on the blocks of one rank's GPU.
 TEST(BrokenFabric, RanksOfUnlikeGpusAgreeOnTheLeastBlocks) {
   for (int few = 0; few < kRanks; ++few) {
     broken.few_blocks = few;

@@ -1,4 +1,4 @@
-// A machine on which data arrives wrong: what weft verify, the benchmarks and weft tune make of it.
+// A machine on which data arrives wrong: the reports of weft verify, the benchmarks and weft tune.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -36,7 +36,7 @@ TEST(BrokenFabric, IsNamedByVerify) {
   EXPECT_EQ(cli::run(verify).code, 0);
 }
 
-// Every kind of result that verify compares, and what the operator reads of it.
+// Every kind of result that verify compares, and its message to the operator.
 TEST(BrokenFabric, WrongResultsAreNamedByVerify) {
   const std::vector<std::string> verify = {"verify", "--device", "cpu", "--ranks", "3", "--most-bytes", "8K"};
   const std::tuple<std::atomic<int>&, int, const char*> breaks[] = {
@@ -57,8 +57,8 @@ TEST(BrokenFabric, WrongResultsAreNamedByVerify) {
   expect_says(early.out, "barrier: expected the reference's bits, got ended before rank");
 }
 
-// An operation that gives what it has already given has right bits of a wrong call. The protocol's banks take turns, so
-// that what is stale comes from the call before, or from the one before that.
+// A stale result has the right bits of a wrong call. The protocol's banks alternate, so stale data comes from the call
+// before, or from the one before that.
 TEST(BrokenFabric, DataOfACallBeforeIsFoundByEveryBench) {
   const std::vector<std::vector<std::string>> benches = {
       {"all-reduce", "--bytes", "256,8K", "--algorithm", "one-shot"},
@@ -84,7 +84,7 @@ TEST(BrokenFabric, DataOfACallBeforeIsFoundByEveryBench) {
   }
 }
 
-// Wrong results end a search, and whoever goes on with it measures again what was wrong.
+// A wrong result ends a search. A continued search measures it again.
 TEST(BrokenFabric, TuneTakesNoTimesOfWrongResults) {
   const std::string table = testing::TempDir() + "broken.json", state = table + ".state";
   std::filesystem::remove(table);

@@ -1,4 +1,4 @@
-// Takes the place of `weft simulate` under sanitizers, which do not follow the simulator's fibers from stack to stack.
+// Replaces `weft simulate` under sanitizers, which do not follow the simulator's fibers from stack to stack.
 #include "common/commands.hpp"
 #include "weft/error.hpp"
 

@@ -1,4 +1,4 @@
-// All-reduces, beside those of NCCL or Gloo.
+// Measures Weft's all-reduces, and the peer's (NCCL or Gloo).
 #include <fmt/format.h>
 
 #include <cstring>
@@ -37,7 +37,7 @@ class AllReduceMeasurement final : public RankBench {
     if (point.contender != Contender::push) return point.count;
     return pushed_elements(point) * static_cast<std::size_t>(ranks_.world_size());
   }
-  // What a push stores to each peer: as many bytes as leave a rank in the two hops of an all-reduce, in whole packs.
+  // A push stores to each peer as many bytes as leave a rank in the two hops of an all-reduce, in whole packs.
   std::size_t pushed_elements(const Point& point) const {
     const std::size_t pack = 16, to_each = 2 * point.bytes() / static_cast<std::size_t>(ranks_.world_size());
     return to_each / pack * pack / size_of(point.type);
@@ -94,13 +94,14 @@ class AllReduceMeasurement final : public RankBench {
       if (peer == seat.rank()) continue;
       fill(expected.data(), 0, elements, point.type, args_.data, peer, kLastStep);
       const std::byte* const got = rank(seat).host.data() + static_cast<std::size_t>(peer) * bytes;
-      if (std::memcmp(got, expected.data(), bytes) != 0) return fmt::format("what rank {} stored is not there", peer);
+      if (std::memcmp(got, expected.data(), bytes) != 0)
+        return fmt::format("the bytes of rank {} have not arrived", peer);
     }
     return {};
   }
 
   Checker checker_;
-  std::optional<BenchOutputs> outputs_;  // of pushes alone
+  std::optional<BenchOutputs> outputs_;  // for pushes only
 };
 
 }  // namespace

@@ -38,7 +38,7 @@ struct AllReduceBench {
   int run() const;
 };
 
-// The rows of vLLM's benchmark of device communicators for GPUs; bytes that CPU ranks can move in a moment.
+// For GPUs: the row counts of vLLM's benchmark of device communicators. For CPU ranks: sizes that they move quickly.
 std::vector<Point> AllReduceBench::sizes(Device device) const {
   std::vector<Point> points;
   const Point base{.type = options.type, .op = options.op};
@@ -73,7 +73,7 @@ std::vector<Contender> AllReduceBench::wanted_contenders(const Bench& bench) con
   return wanted;
 }
 
-// Launches to try: the default alone, the one asked for, or the grid of a sweep (which begins with the default).
+// Launches to try: the default alone, the one that the options name, or a sweep's grid, which begins with the default.
 std::vector<Launch> AllReduceBench::launches(Device device) const {
   const bool gpu = device == Device::cuda;
   const auto list = [&](const std::string& text, const char* what, const char* grid) {
@@ -83,7 +83,7 @@ std::vector<Launch> AllReduceBench::launches(Device device) const {
   const auto some_blocks = list(blocks, "--blocks", gpu ? "2,4,8,12,16,24,32,48,64,80,96,112,132" : "2");
   const auto some_threads = list(threads, "--threads", gpu ? "64,128,192,256,384,512,1024" : "32");
   if (!sweep && (some_blocks.size() > 1 || some_threads.size() > 1))
-    throw Error(Errc::invalid_argument, "--blocks, --threads: several values are tried with --sweep only");
+    throw Error(Errc::invalid_argument, "--blocks, --threads: several values need --sweep");
   std::vector<Launch> all;
   if (sweep) all.emplace_back();
   for (const auto b : some_blocks)
@@ -96,7 +96,7 @@ std::string label(const Point& point) {
   return fmt::format("{} [{}, {}]", format_bytes(point.bytes()), point.rows, point.hidden);
 }
 
-// What stands for Weft in a comparison: the automatic choice, or the best of what was measured.
+// Weft's result in a comparison: the automatic choice, or the fastest of the measured algorithms.
 const Result* weft_result(const std::vector<Result>& results, std::size_t bytes, Method method) {
   const Result* automatic = find(results, bytes, Contender::automatic, method);
   return automatic != nullptr ? automatic : fastest(results, bytes, method, is_weft);
@@ -201,7 +201,7 @@ int AllReduceBench::run() const {
     });
     fmt::print("\n{}\n{}", verdict_line(compared(results)), kSpreadLegend);
     fmt::print(
-        "GB/s, speed-up: of \"automatic\"; bytes of one rank's buffer over its time, best peer's time over it.\n");
+        "GB/s, speed-up: for \"automatic\": bytes of one rank's buffer over the time, best peer's time over it.\n");
     for (const auto& note : notes) fmt::print("{}\n", note);
     fmt::print("{}", crowd.warning());
   }
@@ -222,7 +222,7 @@ Command add_bench_all_reduce(CLI::App& app, const std::vector<std::string>& argu
   app.add_option("--bytes", bench->bytes, "Sizes in bytes instead, \"16K,64K,1.5M\"")->excludes(rows);
   add_choice(app, "--dtype", bench->options.type, {DataType::bf16, DataType::f16, DataType::f32, DataType::i32},
              "Element type");
-  app.add_option("--algorithm", bench->algorithm, "Which of Weft's algorithms; peers are measured anyway")
+  app.add_option("--algorithm", bench->algorithm, "Measure this algorithm of Weft's; peers are always measured")
       ->check(
           CLI::IsMember({"all", "automatic", "one-shot", "two-shot", "bulk", "multimem-one-shot", "multimem-two-shot"}))
       ->capture_default_str();

@@ -22,10 +22,10 @@ constexpr std::int64_t kMostTokens = 1 << 20;
 constexpr Operation kOperations[] = {Operation::all_gather, Operation::reduce_scatter, Operation::all_to_all,
                                      Operation::broadcast, Operation::barrier, Operation::all_gather_v,
                                      Operation::reduce_scatter_v, Operation::four_tensors,
-                                     // Last, as they make groups, with which others have fewer blocks.
+                                     // Last, since they make groups, and with groups other calls have fewer blocks.
                                      Operation::attn_reduce_scatter, Operation::attn_all_gather};
 
-// A layer with data-parallel attention makes no such call: only measured when named.
+// A layer with data-parallel attention makes no such call: it is only measured if an option names it.
 constexpr bool is_extra(Operation operation) {
   return operation >= Operation::all_to_all && operation <= Operation::barrier;
 }
@@ -39,7 +39,7 @@ struct GatherBench {
   int dp = 0;
   bool share_gpus = false;
   std::string tokens;
-  std::vector<std::string> what;   // empty: all but extras
+  std::vector<std::string> what;   // empty: all except extras
   std::vector<std::string> loads;  // empty: both
   SlotKind slot = SlotKind::dense;
   std::string methods = "all";
@@ -56,7 +56,7 @@ struct GatherBench {
   int run() const;
 };
 
-// Everything but the layout, which the ranks decide.
+// Everything except the layout, which depends on the ranks.
 GatherModel GatherBench::shape() const {
   const ModelShape model_shape = model.shape();
   GatherModel gathered{.hidden = hidden != 0 ? hidden : model_shape.hidden};
@@ -70,7 +70,7 @@ GatherModel GatherBench::shape() const {
   return gathered;
 }
 
-// Decode and prefill of an attention group; CPU ranks get what they move in a moment.
+// Decode and prefill batches of an attention group. CPU ranks get batches that they move quickly.
 std::vector<std::int64_t> GatherBench::batches(Device device) const {
   auto all =
       parse_counts(!tokens.empty() ? tokens : (device == Device::cuda ? "1,8,32,64,128,256,512,1024,2048" : "1,8,64"),
@@ -89,7 +89,8 @@ void GatherBench::check_layout(int tp) const {
               fmt::format("--dp {}: must divide --tp {}: {}", dp, tp, fmt::join(divisors, ", ")));
 }
 
-// A layout for more GPUs is measured on those at hand, unless they are to be shared. A launcher has decided.
+// A layout for more GPUs than there are is measured on those at hand, unless ranks may share GPUs. In a launched job
+// the launcher decides how many ranks there are.
 Ranks::Args GatherBench::ranks_args() const {
   auto args = options.ranks_args();
   if (launched()) args.world_size = 0;
@@ -114,7 +115,7 @@ std::vector<Point> GatherBench::points(const Bench& bench, const GatherModel& ga
   for (const auto operation : kOperations) {
     const bool ragged = is_ragged(operation);
     for (const auto load : {Load::balanced, Load::busy}) {
-      // An equal form has one load, and with one attention group there is nobody to be idle.
+      // Equal operations have one load. With one attention group no group can be idle.
       if (!wanted(what, name(operation)) || (what.empty() && is_extra(operation))) continue;
       if (!ragged && load == Load::busy) continue;
       if (is_in_groups(operation) && gathered.layout.attn_tp() == 1) continue;
@@ -173,11 +174,11 @@ Table gather_table(const std::vector<Result>& results, Method method, const Crow
 
 constexpr const char* kLegend =
     "tokens: of an attention group; busy: of the first one, the others have 1. size: all ranks' rows,\n"
-    "GB/s: of them.\n"
-    "all_to_all, broadcast: size is what a rank receives; NCCL's barrier is an all-reduce of one element.\n"
-    "attn_: inside of every attention group at the same time, the others over all ranks.\n"
-    "padded: Weft's equal form, in which every rank sends as many rows as the largest one has.\n"
-    "one tensor: the bytes of the four.\n"
+    "GB/s: size over time.\n"
+    "all_to_all, broadcast: size is the output of a rank; NCCL's barrier is an all-reduce of one element.\n"
+    "attn_: in every attention group at the same time; the other operations are over all ranks.\n"
+    "padded: Weft's equal form, with as many rows on every rank as the largest rank has.\n"
+    "one tensor: the bytes of the four as one tensor.\n"
     "speed-up: best peer's time over Weft's; NCCL's ragged forms are groups of broadcasts or reductions.\n";
 
 void GatherBench::write(const Ranks& ranks, const Bench& bench, const GatherModel& gathered,
@@ -228,7 +229,7 @@ int GatherBench::run() const {
   const auto bench = open_gather_bench(ranks, options.bench_args(largest), gathered);
   auto notes = bench->notes();
   if (gathered.layout.tp != asked.tp)
-    notes.push_back(fmt::format("tp {}, dp {} does not fit: {} ranks are at hand, which were measured as tp {}, dp {}",
+    notes.push_back(fmt::format("tp {}, dp {} does not fit: the {} present ranks were measured as tp {}, dp {}",
                                 asked.tp, asked.dp, gathered.layout.tp, gathered.layout.tp, gathered.layout.dp));
   const auto results = run_points(ranks, *bench, points(*bench, gathered, ranks.device()), options.samples);
   if (ranks.leader()) write(ranks, *bench, gathered, results, notes);
@@ -240,15 +241,14 @@ int GatherBench::run() const {
 Command add_bench_gather(CLI::App& app, const std::vector<std::string>& arguments) {
   const auto bench = std::make_shared<GatherBench>();
   bench->arguments = arguments;
-  bench->model.add_to(app, "--model", "Whose hidden state is moved");
+  bench->model.add_to(app, "--model", "Model that gives the hidden size");
   auto* hidden = app.add_option("--hidden", bench->hidden, "Elements of a row (default: the model's)")
                      ->check(whole_number(1, 1 << 20));
   app.add_option("--row-bytes", bench->row_bytes, "Bytes of a row instead")
       ->check(whole_number(1, 1 << 22))
       ->excludes(hidden);
-  auto* tp =
-      app.add_option("--tp", bench->options.ranks, "Ranks; the same as --ranks. GPUs that are not there are left out")
-          ->check(whole_number(1, 72));
+  auto* tp = app.add_option("--tp", bench->options.ranks, "Ranks, like --ranks; at most as many as there are GPUs")
+                 ->check(whole_number(1, 72));
   app.add_option("--dp", bench->dp, "Attention groups, a divisor of --tp (default: one for each rank)")
       ->check(whole_number(1, 72));
   app.add_option("--tokens", bench->tokens,
@@ -256,23 +256,23 @@ Command add_bench_gather(CLI::App& app, const std::vector<std::string>& argument
   std::vector<std::string> names;
   for (const auto operation : kOperations) names.emplace_back(name(operation));
   app.add_option("--what", bench->what,
-                 "Operations, \"all_gather,reduce_scatter_v\" (default: all but all_to_all, broadcast and barrier)")
+                 "Operations, \"all_gather,reduce_scatter_v\" (default: all except all_to_all, broadcast and barrier)")
       ->delimiter(',')
       ->check(CLI::IsMember(names));
-  app.add_option("--load", bench->loads, "Whose tokens, of the ragged ones: balanced, busy (default: both)")
+  app.add_option("--load", bench->loads, "Tokens of ragged operations: balanced, busy (default: both)")
       ->delimiter(',')
       ->check(CLI::IsMember({"balanced", "busy"}));
   app.add_flag(
       "--share-gpus", bench->share_gpus,
-      "Several ranks on a GPU where there are too few, to compare kernels of two builds: nothing crosses a link");
+      "If there are too few GPUs, let ranks share them, to compare kernels of two builds: no data crosses a link");
   add_choice(app, "--slots", bench->slot,
              {SlotKind::dense, SlotKind::aligned, SlotKind::max, SlotKind::fixed, SlotKind::given},
-             "Slots of the ragged ones: aligned to 8 rows, fixed for the largest rank, given one by one; peers know "
-             "dense ones alone");
+             "Slots of ragged operations: aligned to 8 rows, fixed for the largest rank, given one by one; peers "
+             "only know dense slots");
   add_choice(app, "--dtype", bench->options.type, {DataType::bf16, DataType::f16, DataType::f32, DataType::i32},
              "Element type");
   add_method(app, bench->methods);
-  add_launch(app, bench->launch, "Weft's kernels, which take as many SMs at most");
+  add_launch(app, bench->launch, "Weft's kernels, and so the most SMs that they use");
   bench->options.add_to(app);
   tp->excludes(app.get_option("--ranks"));
   bench->options.add_data_to(app);

@@ -1,4 +1,4 @@
-// weft bench host: what a call costs on the host, beside the bare launch, or run, of the same kernels.
+// weft bench host: the host time of a call, and the time to launch (GPU) or run (CPU) its kernels alone.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -20,16 +20,15 @@ namespace {
 
 constexpr int kCallsOfABatch = 32;  // few enough that none waits for room in a GPU's queue
 
-// Nanoseconds of one call, or of what it does: the median of the batches, and the spread of all but a tenth at each
-// end.
+// Nanoseconds of a call or of a part of it: the median of the batches, and their 10th and 90th percentiles.
 struct Nanoseconds {
   double median = 0, low = 0, high = 0;
 };
 struct HostTimes {
   std::string operation;
   Nanoseconds call;    // from entry to return
-  Nanoseconds bare;    // of its kernels alone: launched on GPUs, run on CPU ranks
-  Nanoseconds beyond;  // what the call takes more
+  Nanoseconds bare;    // its kernels alone: launched on GPUs, run on CPU ranks
+  Nanoseconds beyond;  // call − bare
 };
 
 class HostBench {
@@ -55,7 +54,7 @@ Nanoseconds summary(std::vector<double> samples) {
   return {.median = at(5), .low = at(1), .high = at(9)};
 }
 
-// The same kernels with the same arguments, as the call hands them on.
+// The kernels of a call, with the arguments that the call gives them.
 std::vector<detail::RecordedCall> kernels_of(const Communicator& communicator, const SmallCall& call) {
   detail::Capture capture(communicator.world().state().communicator());
   call.make(0);
@@ -136,7 +135,7 @@ int HostBench::run() {
                table.text());
     fmt::print("Median of {} batches of {} calls (p10…p90). call: from entry to return. {}\n", samples, kCallsOfABatch,
                gpu ? "launch: cudaLaunchKernelExC\nof the same kernels with the same attributes and arguments."
-                   : "kernel: the same kernels\nrun without the call around them, so what is beyond them is spent "
+                   : "kernel: the same kernels\nrun without the call around them; the rest of the call's time is spent "
                      "before and behind the first store.");
   }
   if (!json.empty()) {
@@ -158,7 +157,7 @@ int HostBench::run() {
 Command add_bench_host(CLI::App& app, const std::vector<std::string>& arguments) {
   const auto bench = std::make_shared<HostBench>();
   bench->arguments = arguments;
-  add_choice(app, "--device", bench->device, {Device::automatic, Device::cpu, Device::cuda}, "Where the rank lives");
+  add_choice(app, "--device", bench->device, {Device::automatic, Device::cpu, Device::cuda}, "Device of the rank");
   app.add_option("--samples", bench->samples, "Batches of each operation")
       ->check(whole_number(1, 100'000))
       ->capture_default_str();

@@ -1,4 +1,4 @@
-// weft bench: what a model's layers communicate, at decode and prefill sizes.
+// weft bench: measures the communication of a model's layers, at decode and prefill sizes.
 #include <fmt/format.h>
 
 #include <memory>
@@ -18,8 +18,8 @@ namespace {
 
 constexpr const char* kLayersTitle =
     "Data-parallel attention and expert parallelism: per layer a gather and a scatter of all tokens,\n"
-    "or a dispatch (fp8, or bf16 where that is said) and a combine, which `weft bench gather` and\n"
-    "`weft bench moe` measure in detail\n";
+    "or a dispatch (fp8, or bf16 if a note says so) and a combine. `weft bench gather` and\n"
+    "`weft bench moe` measure them in detail\n";
 
 struct ModelBench {
   std::vector<std::string> arguments;
@@ -30,7 +30,7 @@ struct ModelBench {
   int run() const;
 };
 
-// Decode batches, and prefill chunks; CPU ranks, good for a few GB/s, get chunks that keep the whole run short.
+// Decode batches and prefill chunks. CPU ranks move a few GB/s, so their chunks are small and the run stays short.
 std::vector<std::int64_t> default_tokens(Device device) {
   std::vector<std::int64_t> tokens = {1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024};
   if (device == Device::cuda) tokens.insert(tokens.end(), {2048, 4096, 8192});
@@ -89,7 +89,7 @@ int ModelBench::run() const {
   const auto results = run_points(ranks, *bench, all, options.samples);
   auto notes = bench->notes();
   if (const std::string note = unused_tuning(ranks, options.tuning); !note.empty()) notes.push_back(note);
-  bench.reset();  // its memory and its peer's are wanted
+  bench.reset();  // frees its memory and its peer's for the measurements below
   const LayerResults layers = measure_layers(ranks, model_shape, batches, options);
   notes.insert(notes.end(), layers.notes.begin(), layers.notes.end());
   const bool correct = all_correct(results) && layers.correct();

@@ -1,4 +1,4 @@
-// weft bench moe: dispatch, combine and both by tokens per rank.
+// weft bench moe: measures dispatch, combine and both for each number of tokens per rank.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -22,7 +22,7 @@
 namespace weft::cli {
 namespace {
 
-// Powers of two; CPU ranks, good for a few GB/s, stop where a run is still short.
+// Powers of two. CPU ranks move a few GB/s, so they stop early and the run stays short.
 std::vector<std::int64_t> default_moe_tokens(Device device) {
   std::vector<std::int64_t> tokens;
   const std::int64_t most = device == Device::cuda ? detail::kMaxExchangeTokens : 128;
@@ -97,7 +97,8 @@ void MoeBench::write(const Ranks& ranks, const ModelShape& shape, const Exchange
         unweighted ? "without" : "with", capacity != 0 ? fmt::format(", {} rows kept", capacity) : "", headline(ranks),
         crowd.warning(), table.text(), kSpreadLegend);
     fmt::print(
-        "dispatch, combine GB/s: all that crosses the links, per rank; logical: a row for each expert of a token\n");
+        "dispatch, combine GB/s: all bytes that cross the links, per rank; logical: a row for each expert of a "
+        "token\n");
     fmt::print("Receive buffers {} + {} per generation, window {}, output {}\n{}\n{}", format_bytes(memory.dispatch),
                format_bytes(memory.combine), format_bytes(memory.window), format_bytes(memory.output),
                verdict_line(compared(results)), crowd.warning());
@@ -106,7 +107,7 @@ void MoeBench::write(const Ranks& ranks, const ModelShape& shape, const Exchange
   if (!options.wants_report()) return;
   auto json =
       report(run_info({"bench moe", arguments, {}, crowd}, ranks, options), describe_machine(), to_json(results));
-  json.erase("data");  // rows of its own, each of which says where it belongs
+  json.erase("data");  // the traffic has rows of its own, no pattern of Data
   json["model"] = to_json(shape);
   json["routing"] = name(traffic);
   json["dispatched"] = row;
@@ -161,21 +162,21 @@ Command add_bench_moe(CLI::App& app, const std::vector<std::string>& arguments) 
   app.add_option("--tokens", bench->tokens,
                  "Tokens per rank, \"1,8,128\" (default: powers of two up to 1024; on the CPU up to 128)");
   app.add_option("--dispatch", bench->row,
-                 "Rows on their way to the experts (default: fp8, or bf16 where 128 does not divide hidden)")
+                 "Rows that are sent to experts (default: fp8, or bf16 if 128 does not divide hidden)")
       ->check(CLI::IsMember({"fp8", "fp8-ue8m0", "bf16", "f16"}));
   add_choice(app, "--routing", bench->traffic, {Traffic::uniform, Traffic::grouped, Traffic::zipf, Traffic::hot},
-             "Who chooses which experts: uniform any; grouped those of some groups, as DeepSeek's; zipf expert n with "
-             "weight 1/n; hot all of them expert 0, too");
+             "Choice of experts: uniform: any; grouped: of some groups, like DeepSeek; zipf: expert n with weight "
+             "1/n; hot: all tokens choose expert 0, too");
   add_choice(app, "--layout", bench->layout,
              {RowLayout::expert_masked, RowLayout::expert_contiguous, RowLayout::rank_major},
-             "Where rows go (contiguous experts are aligned to 128 rows)");
+             "Layout of rows (contiguous experts are aligned to 128 rows)");
   add_choice(app, "--scale-order", bench->scale_order, {ScaleOrder::rows, ScaleOrder::columns},
-             "Where scales of rows that are cast go (columns: as DeepGEMM reads them)");
-  app.add_flag("--unweighted", bench->unweighted, "Combine adds rows as they are");
+             "Layout of the scales of cast rows (columns: as DeepGEMM reads them)");
+  app.add_flag("--unweighted", bench->unweighted, "Combine adds rows without weights");
   app.add_option("--capacity", bench->capacity,
-                 "Rows of each expert (contiguous: of a rank's experts together); what has no room is dropped")
+                 "Most rows of each expert (contiguous: of a rank's experts together); further rows are dropped")
       ->check(whole_number(1, 1 << 30));
-  app.add_flag("--apart", bench->apart, "Sends and waits in launches of their own");
+  app.add_flag("--apart", bench->apart, "Separate launches for sends and waits");
   add_launch(app, bench->launch, "each kernel");
   bench->options.add_to(app);
   ep->excludes(app.get_option("--ranks"));

@@ -1,4 +1,4 @@
-// weft bench norm: all-reduces with residual and RMSNorm in one kernel, beside the all-reduce alone.
+// weft bench norm: all-reduces with residual and RMSNorm in one kernel, compared with the all-reduce alone.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -53,7 +53,7 @@ NormForm NormBench::form() const {
   return form;
 }
 
-// What no rank would take.
+// Throws if every rank would reject this width.
 void NormBench::check_hidden(const NormForm& form) const {
   const std::int64_t unit = form.fp8 == Fp8Scaling::per_128_columns ? kScaleColumns : 8;
   if (hidden % unit != 0)
@@ -140,9 +140,8 @@ int NormBench::run() {
                gamma_plus_one ? " with 1 + γ" : "", name(options.type), fp8, scales == "f32" ? "" : ", UE8M0 scales",
                headline(ranks), crowd.warning());
     print_tables(methods_named(*bench, methods), [&](Method method) { return norm_table(results, method); });
-    fmt::print(
-        "\n{}\n{}alone: without residual and norm. norm: what the fused form takes more than Weft's all-reduce.\n",
-        verdict_line(compared(results)), kSpreadLegend);
+    fmt::print("\n{}\n{}alone: without residual and norm. norm: time of the fused form beyond Weft's all-reduce.\n",
+               verdict_line(compared(results)), kSpreadLegend);
     for (const auto& note : notes) fmt::print("{}\n", note);
     fmt::print("{}", crowd.warning());
   }
@@ -161,16 +160,16 @@ Command add_bench_norm(CLI::App& app, const std::vector<std::string>& arguments)
   auto* hidden = app.add_option("--hidden", bench->hidden, "Elements per row, a multiple of 8")
                      ->check(whole_number(8, 65536))
                      ->capture_default_str();
-  bench->model.add_to(app, "--model", "… or whose rows");
+  bench->model.add_to(app, "--model", "… or the rows of a model");
   bench->model.excludes(hidden);
   app.add_option("--tokens", bench->tokens, "Rows, \"1,8,128\" (default: 1 to 2048 on GPUs)");
-  app.add_option("--fp8", bench->fp8, "Rows as e4m3 beside the normed ones, and who shares a scale")
+  app.add_option("--fp8", bench->fp8, "Also write rows as e4m3; the value names the numbers that share a scale")
       ->check(CLI::IsMember({"none", "fixed", "per-token", "per-128-columns"}))
       ->capture_default_str();
-  app.add_option("--scales", bench->scales, "Type of the scales that --fp8 per-token and per-128-columns make")
+  app.add_option("--scales", bench->scales, "Type of the scales of --fp8 per-token and per-128-columns")
       ->check(CLI::IsMember({"f32", "ue8m0"}))
       ->capture_default_str();
-  app.add_flag("--gamma-plus-one", bench->gamma_plus_one, "Weights are 1 + γ, as Gemma's are");
+  app.add_flag("--gamma-plus-one", bench->gamma_plus_one, "Weights are 1 + γ, as in Gemma");
   app.add_flag("--no-residual", bench->no_residual, "Without a residual, as in a model's first block");
   add_choice(app, "--dtype", bench->options.type, {DataType::bf16, DataType::f16}, "Element type");
   add_method(app, bench->methods);

@@ -20,7 +20,7 @@ namespace weft::cli {
 void BenchOptions::add_to(CLI::App& app) {
   app.add_option("--ranks", ranks, "Ranks, as threads of this process (default: every GPU, or 4 CPU ranks)")
       ->check(whole_number(1, 72));
-  add_choice(app, "--device", device, {Device::automatic, Device::cpu, Device::cuda}, "Where the ranks live");
+  add_choice(app, "--device", device, {Device::automatic, Device::cpu, Device::cuda}, "Device of the ranks");
   app.add_option("--samples", samples, "Timed samples per point")->check(whole_number(1, 10000))->capture_default_str();
   app.add_option("--deadline", deadline, "Seconds that an operation may wait for a peer; 0: for ever")
       ->check(deadline_seconds())
@@ -33,8 +33,8 @@ void BenchOptions::add_to(CLI::App& app) {
 
 void BenchOptions::add_data_to(CLI::App& app) {
   add_choice(app, "--data", data, {Data::integers, Data::random},
-             "Inputs: integers, whose sums are exact (peers are held to the same bits), or random values of many "
-             "magnitudes (Weft is still held to the bits of the reference, peers to a bound)");
+             "Inputs: integers with exact sums (peers must give the same bits), or random values of many "
+             "magnitudes (Weft must still give the reference's bits, peers must stay within a bound)");
 }
 
 void BenchOptions::write(const nlohmann::json& report) const {
@@ -43,7 +43,7 @@ void BenchOptions::write(const nlohmann::json& report) const {
 }
 
 void BenchOptions::add_tuning_to(CLI::App& app) {
-  app.add_option("--tuning", tuning, "Tables that weft tune wrote, instead of the built-in ones");
+  app.add_option("--tuning", tuning, "Tables of weft tune to use instead of the built-in ones");
 }
 
 void BenchOptions::add_op_to(CLI::App& app) {
@@ -75,13 +75,13 @@ std::string described(const Point& point) {
 
 namespace {
 
-// What was rejected, a launch say, said once for each reason. Where nothing is left of an operation that Weft was
-// asked, or of what it was asked to launch so, that is an error.
+// Prints each reason for a rejection once. Throws if Weft could measure no point of an operation, or no point with the
+// launch that the options name.
 void explain_rejections(const Ranks& ranks, const std::vector<Result>& results) {
   const auto has_launch = [](const Result& r) { return r.point.launch.blocks != 0 || r.point.launch.threads != 0; };
   const bool any_launch = std::ranges::any_of(results, has_launch);
   std::set<std::string> said;
-  std::map<Operation, bool> measured;  // of those that were asked for
+  std::map<Operation, bool> measured;  // of the operations that the options name: whether Weft ran any point
   for (const Result& result : results) {
     if (is_weft(result.point.contender) && has_launch(result) == any_launch) {
       bool& any = measured[result.point.operation];
@@ -95,7 +95,8 @@ void explain_rejections(const Ranks& ranks, const std::vector<Result>& results) 
   }
   for (const auto& [operation, any] : measured)
     if (!any)
-      throw Error(Errc::invalid_argument, fmt::format("nothing of Weft's could be measured of {}", name(operation)));
+      throw Error(Errc::invalid_argument,
+                  fmt::format("no algorithm of Weft's could be measured for {}", name(operation)));
 }
 
 }  // namespace
@@ -136,7 +137,7 @@ std::vector<Method> methods_named(const Bench& bench, const std::string& text) {
     if (name(method) == text) return {method};
   std::string names = "all";
   for (const auto method : offered) names += fmt::format(", {}", name(method));
-  throw Error(Errc::invalid_argument, fmt::format("--method {}: these ranks are timed by one of {}", text, names));
+  throw Error(Errc::invalid_argument, fmt::format("--method {}: must be one of {} on these ranks", text, names));
 }
 
 void add_launch(CLI::App& app, Launch& launch, const std::string& kernels, int most_threads) {
@@ -154,7 +155,7 @@ void print_tables(const std::vector<Method>& methods, const std::function<Table(
 }
 
 CLI::Option* add_method(CLI::App& app, std::string& text) {
-  return app.add_option("--method", text, "How time is taken; batch on CPU ranks, the others on GPUs")
+  return app.add_option("--method", text, "Method of timing; batch on CPU ranks, the others on GPUs")
       ->check(CLI::IsMember({"all", "batch", "graph", "producer", "vllm"}))
       ->capture_default_str();
 }
@@ -197,7 +198,7 @@ std::string cell(const Result* result) {
   if (result == nullptr || result->verdict == Verdict::unavailable) return "-";
   if (result->verdict == Verdict::wrong) return "WRONG";
   Figure figure = figure_of(*result);
-  figure.us = result->us;  // of a peer that was measured elsewhere, by its own arithmetic
+  figure.us = result->us;  // a peer may have been measured elsewhere, and its median computed by another rule
   return cell(figure);
 }
 
@@ -239,9 +240,9 @@ std::string verdict_line(const Compared& sum) {
   if (sum.wrong != 0) return "Results marked WRONG differ from the reference.";
   if (sum.right == 0)
     return fmt::format("Nothing was compared with a reference: {}.",
-                       sum.empty != 0 ? "messages of 0 bytes leave nothing" : "nothing was measured");
+                       sum.empty != 0 ? "messages of 0 bytes have no result" : "nothing was measured");
   return sum.empty == 0 ? "Every result was compared with a reference and is right."
-                        : "Every result but those of 0 bytes was compared with a reference and is right.";
+                        : "Every result except those of 0 bytes was compared with a reference and is right.";
 }
 
 bool all_correct(const std::vector<Result>& results) {

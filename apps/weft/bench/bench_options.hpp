@@ -1,4 +1,4 @@
-// What all benchmarks share: options, the loop over the points, and the output.
+// Options, the loop over the points, and the output of all benchmarks.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -29,24 +29,24 @@ struct BenchOptions {
   bool multicast = false;
 
   void add_to(CLI::App& app);
-  void add_data_to(CLI::App& app);  // for what takes values of --data
+  void add_data_to(CLI::App& app);  // for commands that take values of --data
   void add_op_to(CLI::App& app);
-  void add_tuning_to(CLI::App& app);  // for what takes its algorithms from tables: all-reduces and norms
-  // Throws where what was asked for cannot be done or written: before anything is started.
+  void add_tuning_to(CLI::App& app);  // for commands whose algorithms come from tables: all-reduces and norms
+  // Throws before anything is started if the request cannot be served or an output cannot be written.
   Ranks::Args ranks_args() const;
   BenchArgs bench_args(std::size_t max_bytes) const;
-  // To the files that --json and --plot name.
+  // To the files of --json and --plot.
   bool wants_report() const { return !json.empty() || !plot.empty(); }
   void write(const nlohmann::json& report) const;
-  // stdout is taken by --json - or --csv -.
+  // False if --json - or --csv - takes stdout.
   bool tables_on_stdout() const { return json != "-" && csv != "-"; }
 };
 
-// Runs the points, with a progress bar, and complains of wrong ones on stderr. On CPU ranks the points of one size take
-// turns, so that whatever else the machine does meanwhile falls on all of them.
+// Runs the points with a progress bar, and reports wrong results on stderr. On CPU ranks the points of one size take
+// turns, so that other load on the machine affects all of them.
 std::vector<Result> run_points(Ranks& ranks, Bench& bench, const std::vector<Point>& points, int samples);
 
-// Those of the bench's methods that --method names: all or one. Throws Errc::invalid_argument.
+// The bench's methods that --method names: all or one. Throws Errc::invalid_argument.
 std::vector<Method> methods_named(const Bench& bench, const std::string& text);
 CLI::Option* add_method(CLI::App& app, std::string& text);
 // --blocks and --threads of `kernels`, one value each.
@@ -61,14 +61,14 @@ constexpr std::string_view explain(Method method) {
     case Method::graph:
       return "CUDA graph of 20 operations, second of two replays, median, maximum over ranks";
     case Method::producer:
-      return "the same with a kernel before every operation that rewrites its input, whose own time is taken off";
+      return "the same with a kernel that rewrites the input before every operation; its own time is subtracted";
     case Method::vllm:
       break;
   }
   return "vLLM's benchmark: graph of 10 operations, 50 replays back to back, wall clock of rank 0, median of 3";
 }
 
-// How many results were compared, and how many have nothing to compare.
+// How many results are right and wrong, and how many have nothing to compare.
 struct Compared {
   std::size_t right = 0, wrong = 0, empty = 0;
 
@@ -94,15 +94,14 @@ std::string headline(const Ranks& ranks);
 
 // The cell for a result: µs with its spread, "WRONG" or "-".
 std::string cell(const Result* result);
-// "12.3 (11.9…15.2)": the median, the least and the most; of one sample no spread.
+// "12.3 (11.9…15.2)": the median, the least and the most. One sample has no spread.
 std::string cell(const Figure& figure);
 std::string microseconds(double us);
-// Under every table: what the two above are.
+// Under every table: explains the cells above.
 inline constexpr const char* kSpreadLegend = "µs: median (least…most) of the slowest rank's samples.\n";
 
 const Result* find(const std::vector<Result>& results, std::size_t bytes, Contender contender, Method method);
-// The fastest correct result of those contenders that `wanted` accepts, but for the push, which is a bound; null when
-// there is none.
+// The fastest correct result of the contenders that `wanted` accepts, or null. A push is never chosen: it is a bound.
 const Result* fastest(const std::vector<Result>& results, std::size_t bytes, Method method,
                       const std::function<bool(Contender)>& wanted);
 

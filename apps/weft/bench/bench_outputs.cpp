@@ -13,7 +13,7 @@ BenchOutputs::BenchOutputs(Ranks& ranks, std::size_t bytes)
     auto& mine = memory(seat);
     try {
       mine = SymmetricMemory::allocate(seat.communicator(), std::max<std::size_t>(bytes, 1));
-    } catch (const Error& error) {  // of all ranks alike, and nothing is taken
+    } catch (const Error& error) {  // all ranks throw it, and none keeps memory
       if (error.code() != Errc::system && error.code() != Errc::rendezvous) throw;
       if (seat.local_index() == 0) why_none_ = std::string("no symmetric memory: ") + error.what();
       return;
@@ -26,12 +26,12 @@ BenchOutputs::BenchOutputs(Ranks& ranks, std::size_t bytes)
 }
 
 BenchOutputs::~BenchOutputs() {
-  // Where something was thrown, peers may be elsewhere; the communicator gives the memory back.
+  // After an exception, peers may be elsewhere: the communicator gives the memory back.
   if (!why_none_.empty() || std::uncaught_exceptions() != 0) return;
   try {
     ranks_.each([&](Ranks::Seat& seat) { memory(seat)->free(); });
   } catch (const std::exception&) {
-    // A rank failed before; the process is about to end with its message.
+    // Another rank failed before; the process is about to end with its message.
   }
 }
 

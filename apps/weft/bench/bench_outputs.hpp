@@ -1,4 +1,4 @@
-// Outputs of a benchmark in symmetric memory, one of each rank of this process, and the plain push that stores to them.
+// Outputs of a benchmark in symmetric memory, one for each rank of this process, and a plain push to them.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@ namespace weft::cli {
 
 class BenchOutputs {
  public:
-  // As many bytes on every rank. Where no memory is to be had, why_none() says so.
+  // Allocates as many bytes on every rank. If that fails, why_none() gives the reason.
   BenchOutputs(Ranks& ranks, std::size_t bytes);
   ~BenchOutputs();
   BenchOutputs(const BenchOutputs&) = delete;
@@ -22,7 +22,7 @@ class BenchOutputs {
   const std::string& why_none() const { return why_none_; }
   void* data(const Ranks::Seat& seat) { return memory(seat)->data(); }
 
-  // Whether ranks are GPUs that all store to each other's outputs.
+  // Whether all ranks are GPUs that can store to each other's outputs.
   bool can_be_pushed_to() const { return can_be_pushed_to_; }
   struct Push {
     const void* input = nullptr;
@@ -30,7 +30,7 @@ class BenchOutputs {
     bool to_itself = true;
     int blocks = 0;
   };
-  // Enqueues the stores of this rank to every output, each behind what lower ranks store (push.hpp).
+  // Enqueues this rank's stores to every output, each behind the bytes of lower ranks (push.hpp).
   void push(const Ranks::Seat& seat, const Push& what, Stream stream);
 
  private:

@@ -4,7 +4,7 @@ namespace weft::cli {
 
 void Checker::prepare(Ranks::Seat& seat, int local_size, const ReferenceArgs& args) {
   const bool known = args == args_ && !reference_.empty();
-  seat.barrier();  // all have looked before one changes it
+  seat.barrier();  // all ranks have compared before one of them changes args_
   if (known) return;
   if (seat.local_index() == 0) {
     args_ = args;

@@ -1,4 +1,4 @@
-// Keeps the reference of the last size, so that a row of a table computes it once, and lets the ranks share the work.
+// Keeps the reference of the last size: a row of a table computes it once, and the ranks share the work.
 #pragma once
 
 #include <span>
@@ -12,10 +12,10 @@ namespace weft::cli {
 
 class Checker {
  public:
-  // Called by every rank of this process: makes the reference for `args` unless it is there already.
+  // Called by every rank of this process. Makes the reference for `args` unless it is there already.
   void prepare(Ranks::Seat& seat, int local_size, const ReferenceArgs& args);
   std::span<const std::byte> reference() const { return reference_; }
-  // compare() with it; safe from all ranks at once.
+  // Compares with the reference. All ranks may call it at once.
   std::string check(std::span<const std::byte> got, bool exact) const { return compare(args_, reference_, got, exact); }
 
  private:

@@ -16,7 +16,7 @@ std::string or_empty(std::int64_t value) {
   return value == 0 ? "" : std::to_string(value);
 }
 
-// What both kinds of results end with.
+// The last columns of both kinds of results.
 void add_figure(std::vector<std::string>& cells, const Figure& figure) {
   cells.push_back(std::to_string(figure.samples));
   for (const double us : {figure.least, figure.us, figure.most})

@@ -1,5 +1,5 @@
-// Results as CSV for programs: a line for each thing measured, ASCII names, plain numbers, bytes as bytes, and nothing
-// where there is nothing.
+// Results as CSV for programs: a line for each measured thing, ASCII names, plain numbers, bytes as bytes. A missing
+// value is an empty cell.
 #pragma once
 
 #include <string>
@@ -17,8 +17,8 @@ struct CsvArgs {
 };
 
 // operation, load, ranks, type, op, rows, hidden, bytes, contender, method, blocks, threads, algorithm, verdict,
-// samples, us_min, us_median, us_max, gb_per_s, speed_up. Of exchanges: rows are tokens per rank, bytes what crosses
-// the links per rank.
+// samples, us_min, us_median, us_max, gb_per_s, speed_up. For exchanges, rows are tokens per rank, and bytes are those
+// that cross the links per rank.
 std::string to_csv(const CsvArgs& args, const std::vector<Result>& results,
                    const std::vector<MoeResult>& exchanges = {});
 

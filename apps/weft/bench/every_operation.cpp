@@ -160,7 +160,7 @@ void EveryOperation::add_exchange() {
                           .output = filled(exchange_.output_rows() * kRowBytes),
                           .counts = numbers(std::vector<std::int32_t>(exchange_.local_experts())),
                           .stream = device_.stream(),
-                          .discard = true};  // so that it may be made again without its combine
+                          .discard = true};  // so that it can be repeated without its combine
   void* const output = filled(kRows * kRowBytes);
   const auto with_tag = [](DispatchArgs tagged, std::uint32_t tag) {
     tagged.tag = tag;

@@ -1,4 +1,4 @@
-// One small call of every operation, on memory of a rank's own: for what is asked of all of them alike.
+// One small call of every operation, on a rank's own memory, for tests of a property that all operations share.
 #pragma once
 
 #include <cstdint>
@@ -14,16 +14,16 @@ namespace weft::cli {
 
 struct SmallCall {
   std::string name;
-  // The same number on every rank.
+  // `tag` is the same number on every rank.
   std::function<void(std::uint32_t tag)> make;
 };
 
-// Collective, as it makes an exchange. Keeps references to both arguments.
+// Collective, since it makes an exchange. Keeps references to both arguments.
 class EveryOperation {
  public:
   EveryOperation(const Communicator& communicator, RankDevice& device);
 
-  // To be made in this order: a combine takes the ticket of the dispatch before it.
+  // Make the calls in this order: a combine takes the ticket of the dispatch before it.
   const std::vector<SmallCall>& calls() const { return calls_; }
 
  private:

@@ -38,7 +38,7 @@ class GatherMeasurement final : public RankBench {
       all.push_back(Contender::padded);
     }
     if (is_copy(operation)) all.push_back(Contender::symmetric);
-    // Peers know neither these groups nor pads.
+    // Peers have no such groups and no padded slots.
     if (is_in_groups(operation)) return all;
     if (is_ragged(operation) && model_.slot != SlotKind::dense) return all;
     const bool whole_packs = model_.hidden % 16 == 0;
@@ -48,13 +48,15 @@ class GatherMeasurement final : public RankBench {
     return all;
   }
 
-  // Weft's barrier leaves nothing to compare, so others are made, on which ranks come late.
+  // Weft's barrier has no output to compare. Barriers with late ranks are checked instead.
   Result run(const Point& point, int samples) override {
     if (point.contender == Contender::symmetric && !outputs_.why_none().empty())
       return {.point = point, .detail = outputs_.why_none()};
     if (point.contender == Contender::symmetric && !goes_straight(point))
-      return {.point = point,
-              .detail = "rows are not of 16 bytes, or ranks do not reach each other: such calls take the ordinary way"};
+      return {
+          .point = point,
+          .detail =
+              "rows are no multiple of 16 bytes, or ranks do not reach each other: such calls take the ordinary way"};
     Result result = RankBench::run(point, samples);
     if (point.operation != Operation::barrier || !is_weft(point.contender)) return result;
     const Result held = check_barrier(ranks_);
@@ -66,7 +68,7 @@ class GatherMeasurement final : public RankBench {
   }
 
  private:
-  // Whether the call writes to symmetric memory by other ways than to any.
+  // Whether the call has a faster way to symmetric memory than to other memory.
   bool goes_straight(const Point& point) const {
     const GatherShape shape = gather_shape(model_, point);
     for (std::size_t t = 0; t < shape.widths.size(); ++t)
@@ -85,7 +87,7 @@ class GatherMeasurement final : public RankBench {
       shapes_[k] = gather_shape(model_, point, kind);
       references_[k].prepare(shapes_[k], args_.data, kLastStep);
     }
-    // No sooner than they are needed: with groups, a call on all ranks has fewer of the GPU's blocks.
+    // The groups are made only when needed: with groups, a call on all ranks has fewer of the GPU's blocks.
     if (!in_groups_ || !groups_.empty()) return;
     groups_.resize(static_cast<std::size_t>(ranks_.local_size()));
     ranks_.each([&](Ranks::Seat& seat) {
@@ -93,7 +95,7 @@ class GatherMeasurement final : public RankBench {
     });
   }
 
-  // Ranks of a group send what those of any other do.
+  // The k-th rank of every group sends the same rows.
   int pattern_rank(const Ranks::Seat& seat) const override {
     return in_groups_ ? model_.layout.attn_tp_rank(seat.rank()) : seat.rank();
   }
@@ -185,7 +187,7 @@ class GatherMeasurement final : public RankBench {
     return own;
   }
 
-  // What the links give, without a protocol.
+  // The bandwidth of the links, without a protocol.
   void push(const Ranks::Seat& seat, const Point& point) {
     const GatherShape& shape = shape_of(seat);
     outputs_.push(seat,
@@ -196,28 +198,28 @@ class GatherMeasurement final : public RankBench {
   }
 
   std::string verify(Ranks::Seat& seat, const Point& point) override {
-    if (point.operation == Operation::barrier && is_weft(point.contender)) return {};  // see run()
+    if (point.operation == Operation::barrier && is_weft(point.contender)) return {};  // run() has checked it
     return references_[kind_of(seat)].check(static_cast<std::size_t>(pattern_rank(seat)), rank(seat).host,
                                             is_exact(point));
   }
 
-  // Of attention groups there are two kinds: the first one, and others.
+  // Attention groups are of two kinds: the first one, and all others.
   std::size_t kind_of(const Ranks::Seat& seat) const {
     return in_groups_ && model_.layout.attn_dp_rank(seat.rank()) > 0 ? 1 : 0;
   }
   const GatherShape& shape_of(const Ranks::Seat& seat) const { return shapes_[kind_of(seat)]; }
 
-  // Counts::rows; ranks of a group share one.
+  // The length of Counts::rows. The ranks of a group share one count.
   std::size_t numbers_of(const GatherShape& shape) const { return in_groups_ ? 1 : shape.ranks(); }
   std::int32_t*& counts(const Ranks::Seat& seat) { return counts_[static_cast<std::size_t>(seat.local_index())]; }
 
   GatherModel model_;
-  // Of the point that runs.
+  // State of the running point.
   bool in_groups_ = false;
   std::array<GatherShape, 2> shapes_;
   std::array<GatherReference, 2> references_;
-  std::vector<std::optional<Group>> groups_;  // of the ranks of this process, once they are needed
-  std::vector<std::int32_t*> counts_;         // and behind them lengths of given slots
+  std::vector<std::optional<Group>> groups_;  // one for each rank of this process, once needed
+  std::vector<std::int32_t*> counts_;         // counts, followed by the lengths of given slots
   BenchOutputs outputs_;
 };
 
@@ -245,7 +247,7 @@ Point gather_point(const GatherModel& model, Operation operation, Load load, std
     return point;
   }
   Point all = point;
-  if (is_in_groups(operation)) all.operation = Operation::all_gather_v;  // which has the tokens of every group
+  if (is_in_groups(operation)) all.operation = Operation::all_gather_v;  // it has the tokens of every group
   const GatherShape shape = gather_shape(model, all);
   point.count = shape.own_rows() * shape.row_elements();
   return point;

@@ -13,11 +13,11 @@
 namespace weft::cli {
 namespace {
 
-// An exchange has room for every token of every rank, and is for decode batches.
+// An exchange has room for every token of every rank, so it serves decode batches.
 constexpr std::int64_t kMostExchangedTokens = 128;
 constexpr std::int64_t kMostExchangedTokensOnCpu = 16;
 
-// Tokens of each rank, every number once.
+// Tokens of each rank, sorted, without duplicates.
 std::vector<std::int64_t> per_rank(const std::vector<std::int64_t>& batches, int ranks) {
   std::vector<std::int64_t> tokens;
   for (const auto batch : batches) tokens.push_back((batch + ranks - 1) / ranks);
@@ -49,8 +49,9 @@ void measure_exchanges(Ranks& ranks, const ModelShape& shape, std::vector<std::i
                        const BenchOptions& options, LayerResults& results) {
   const auto most = ranks.device() == Device::cuda ? kMostExchangedTokens : kMostExchangedTokensOnCpu;
   if (tokens.back() > most) {
-    results.notes.push_back(fmt::format("Dispatch and combine: up to {} tokens per rank here, and so not with {}", most,
-                                        fmt::join(std::ranges::upper_bound(tokens, most), tokens.end(), ", ")));
+    results.notes.push_back(
+        fmt::format("Dispatch and combine: at most {} tokens per rank here, so not measured with {}", most,
+                    fmt::join(std::ranges::upper_bound(tokens, most), tokens.end(), ", ")));
   }
   std::erase_if(tokens, [&](std::int64_t count) { return count > most; });
   if (tokens.empty()) return;
@@ -82,7 +83,7 @@ LayerResults measure_layers(Ranks& ranks, const ModelShape& shape, const std::ve
     if (shape.zero_experts != 0) require_experts("model", shape);
     if (shape.has_experts()) measure_exchanges(ranks, shape, tokens, options, results);
   } catch (const Error& error) {
-    if (!is_rejection(error)) throw;  // a shape that exchanges do not serve
+    if (!is_rejection(error)) throw;  // exchanges do not serve this shape
     results.notes.push_back(fmt::format("Dispatch and combine: {}", error.what()));
   }
   return results;

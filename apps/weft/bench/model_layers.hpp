@@ -1,4 +1,4 @@
-// What a model's layers communicate beside all-reduces, for the main job: the gather and scatter of data-parallel
+// Communication of a model's layers besides all-reduces, for `weft bench`: the gather and scatter of data-parallel
 // attention, and the dispatch and combine of experts on different ranks.
 #pragma once
 
@@ -14,12 +14,12 @@ namespace weft::cli {
 struct LayerResults {
   std::vector<Result> gathers;
   std::vector<MoeResult> exchanges;
-  std::vector<std::string> notes;  // what is missing, and why
+  std::vector<std::string> notes;  // each missing measurement and the reason
 
   bool correct() const { return all_correct(gathers) && all_correct(exchanges); }
 };
 
-// `batches`: tokens of a forward pass, which the ranks share. It may leave the ranks unusable.
+// `batches`: tokens of a forward pass, split over the ranks. The ranks may be unusable afterwards.
 LayerResults measure_layers(Ranks& ranks, const ModelShape& shape, const std::vector<std::int64_t>& batches,
                             const BenchOptions& options);
 

@@ -20,9 +20,9 @@ void measure_moe(Ranks::Seat& seat, MoeRank& rank, const MoeTraffic& traffic, in
   const std::function<void(int)> operations[] = {[&](int input) { dispatch(input); },
                                                  [&](int input) { combine(ticket, input); },
                                                  [&](int input) { combine(dispatch(input), input); }};
-  // Combine alone is measured first: its ticket must not be taken by another dispatch.
+  // Combine alone is measured first: another dispatch must not take its ticket.
   for (const int i : {1, 0, 2}) {
-    seat.barrier();  // a rank that still checks is not waited for within a call
+    seat.barrier();  // a call does not wait for a rank that still checks the call before
     rank.device().run(seat, [&] { operations[i](0); });
     seat.barrier();
     auto all = seat.gather(rank.device().time(

@@ -1,4 +1,4 @@
-// Measures dispatch, combine and both on every rank, and compares what each gives with the traffic's reference.
+// Measures dispatch, combine and both on every rank, and compares each output with the traffic's reference.
 #pragma once
 
 #include <array>

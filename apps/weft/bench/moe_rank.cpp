@@ -31,7 +31,7 @@ MoeRank::MoeRank(Ranks& ranks, const Ranks::Seat& seat, const ExchangeArgs& args
   combined_ = allocate(std::size_t{args.tokens} * args.hidden * 2);
 }
 
-// A tensor that a call does not have is null.
+// A tensor that the call does not have is null.
 MoeRank::Tensor MoeRank::allocate(std::size_t bytes) {
   return {.data = bytes != 0 ? device_->allocate(bytes) : nullptr, .bytes = bytes};
 }
@@ -62,7 +62,7 @@ void MoeRank::upload(const MoeTraffic& traffic) {
   }
 }
 
-// Whatever follows: numbers that no row has at that place.
+// Fills the room behind an input with numbers that no row has at that place.
 void MoeRank::upload_room(std::byte* to) {
   std::vector<std::uint16_t> numbers;
   for (std::size_t i = 0; i < kInputRoom / 2; ++i)
@@ -125,7 +125,7 @@ std::string MoeRank::check_numbers(const MoeTraffic& traffic) {
   return download<std::int32_t>(source_tokens_, 0, sources.size()) == sources ? "" : "tokens of sources";
 }
 
-// Of one row, out of those of all.
+// Takes the scales of one row out of all scales.
 std::vector<std::uint8_t> MoeRank::scales_of(const std::vector<std::uint8_t>& all, std::size_t row) const {
   const ExchangeArgs& args = exchange_.args();
   const auto begin = all.begin() + static_cast<std::ptrdiff_t>(row * row_.scale_bytes);

@@ -1,4 +1,4 @@
-// One rank's exchange and its tensors: calls on them, and whether what they left is right.
+// One rank's exchange and its tensors: makes calls on them and checks their outputs.
 #pragma once
 
 #include <cstddef>
@@ -16,10 +16,10 @@ class MoeRank {
   MoeRank(Ranks& ranks, const Ranks::Seat& seat, const ExchangeArgs& args);
 
   RankDevice& device() { return *device_; }
-  // What dispatch and combine are given.
+  // Uploads the inputs of dispatch and combine.
   void upload(const MoeTraffic& traffic);
-  // `apart`: sends and waits are calls of their own. `input`: which of its inputs a call reads (Timing); the first one
-  // is the traffic's.
+  // `apart`: sends and waits are calls of their own. `input`: the input that a call reads (Timing). The first one is
+  // the traffic's.
   struct CallArgs {
     Launch launch = {};
     bool apart = false;
@@ -27,9 +27,9 @@ class MoeRank {
   };
   Ticket dispatch(std::uint32_t tokens, const CallArgs& args);
   void combine(Ticket ticket, const CallArgs& args);
-  // Enqueues the overwriting of everything that the two write.
+  // Enqueues the overwriting of every output of both calls.
   void clear();
-  // What is wrong first, or nothing.
+  // The first thing that is wrong, or an empty string.
   std::string check_dispatch(const MoeTraffic& traffic);
   std::string check_combine(const MoeTraffic& traffic);
 

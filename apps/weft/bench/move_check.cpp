@@ -16,7 +16,7 @@
 namespace weft::cli {
 namespace {
 
-// What every rank has found wrong, as one verdict.
+// Combines the findings of all ranks into one verdict.
 class Verdicts {
  public:
   Verdicts(const Ranks& ranks, const Point& point)
@@ -77,7 +77,7 @@ Result check_barrier(Ranks& ranks) {
   constexpr std::chrono::milliseconds late{2};
   constexpr int most_turns = 8;
   Verdicts verdicts(ranks, {});
-  std::vector<std::atomic<int>> begun(static_cast<std::size_t>(ranks.world_size()));  // turns, of this process's ranks
+  std::vector<std::atomic<int>> begun(static_cast<std::size_t>(ranks.world_size()));  // rounds of this process's ranks
   std::vector<std::atomic<bool>> here(begun.size());
   ranks.each([&](Ranks::Seat& seat) {
     const auto device = open_rank_device(ranks, seat);

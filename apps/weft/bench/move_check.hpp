@@ -1,4 +1,4 @@
-// Calls that no benchmark times: made, and their results compared.
+// Checks results of calls that no benchmark times.
 #pragma once
 
 #include <cstddef>
@@ -10,8 +10,8 @@ namespace weft::cli {
 // Every rank sends every rank `words` words of its own. Collective; every process gets the same verdict.
 Result check_all_to_all(Ranks& ranks, std::size_t words);
 
-// Each rank in turn comes late, and no other one's barrier may have ended before: of ranks in other processes that is
-// not known. Collective.
+// Each rank in turn comes late, and no other rank's barrier may end before. Ranks in other processes are not checked.
+// Collective.
 Result check_barrier(Ranks& ranks);
 
 }  // namespace weft::cli

@@ -46,7 +46,7 @@ class NormMeasurement final : public RankBench {
     RankDevice& device = *rank(seat).device;
     device.produce(memory(seat).residual, point.count, point.type, args_.data, ranks_.world_size(), 0);
     device.produce(memory(seat).gamma, hidden, point.type, args_.data, ranks_.world_size() + 1, 0);
-    // What another point has left there is no result of this one.
+    // Overwrites the outputs of the point before, so that they cannot pass for this one's.
     const std::size_t bytes = point.bytes();
     for (void* written : {memory(seat).residual_output, memory(seat).fp8, memory(seat).scales})
       device.fill(written, 0xff, bytes);

@@ -1,4 +1,4 @@
-// All-reduces with residual and norm.
+// Measures all-reduces with residual and norm.
 #pragma once
 
 #include <memory>
@@ -8,7 +8,7 @@
 
 namespace weft::cli {
 
-// Points are Operation::all_reduce_rms_norm, or the Operation::all_reduce of the same rows.
+// Points are Operation::all_reduce_rms_norm, or Operation::all_reduce of the same rows.
 std::unique_ptr<Bench> open_norm_bench(Ranks& ranks, const BenchArgs& args, const NormForm& form);
 
 }  // namespace weft::cli

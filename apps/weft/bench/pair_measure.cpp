@@ -35,7 +35,7 @@ class PairMeasurement final : public PairBench, private RankBench {
     return RankBench::run({.count = count, .type = DataType::i32, .method = methods().front()}, samples);
   }
 
-  // One pair at a time, so it may have the whole GPU, which a call of a group does not take by itself.
+  // Only one pair runs at a time, so its call may use the whole GPU. The default of a group's call is smaller.
   Result all_reduce(int a, int b, std::size_t count, int samples) override {
     first_ = std::min(a, b);
     second_ = std::max(a, b);
@@ -57,7 +57,7 @@ class PairMeasurement final : public PairBench, private RankBench {
     return groups_[static_cast<std::size_t>(seat.local_index())][static_cast<std::size_t>(peer)];
   }
   bool takes_part(const Ranks::Seat& seat) const { return seat.rank() == first_ || seat.rank() == second_; }
-  // The root of a copy sends pattern 0; so does the first rank of a pair that sums.
+  // The root of a copy and the first rank of a pair that sums send pattern 0.
   int pattern_rank(const Ranks::Seat& seat) const override { return seat.rank() == first_ ? 0 : 1; }
 
   void enqueue(Ranks::Seat& seat, const Point& point) override {
@@ -89,18 +89,18 @@ class PairMeasurement final : public PairBench, private RankBench {
 
   std::vector<std::vector<Group>> groups_;  // [rank of this process][peer]
   Checker checker_;
-  int first_ = 0, second_ = 1;  // of a copy: from, to
+  int first_ = 0, second_ = 1;  // for a copy: from, to
   bool copies_ = false;
 };
 
 }  // namespace
 
-// The circle method: one rank stays, the others go round.
+// The circle method of round-robin tournaments: one rank stays, the others rotate.
 int partner(int rank, int round, int ranks) {
   const int even = ranks + ranks % 2, turning = even - 1;
   int peer = turning;
   if (rank == turning) {
-    peer = round * (even / 2) % turning;  // the one that would meet itself
+    peer = round * (even / 2) % turning;  // the rank that would meet itself
   } else if (const int opposite = ((round - rank) % turning + turning) % turning; opposite != rank) {
     peer = opposite;
   }

@@ -17,9 +17,9 @@ namespace weft::cli {
 namespace {
 
 constexpr const char* kInstall = "apt install python3 python3-matplotlib";
-constexpr int kNoMatplotlib = 3;  // of the script
+constexpr int kNoMatplotlib = 3;  // the script's exit status
 
-// The build folder looks like the installed one.
+// The build folder is laid out like an installation.
 std::filesystem::path script() {
   std::error_code error;
   const auto self = std::filesystem::read_symlink("/proc/self/exe", error);
@@ -30,7 +30,7 @@ std::filesystem::path script() {
                                              file.string()));
 }
 
-// The script's exit status.
+// Returns the script's exit status.
 int run_script(const std::vector<std::string>& arguments) {
   std::vector<std::string> words = {"python3", "-B", script().string()};
   words.insert(words.end(), arguments.begin(), arguments.end());
@@ -47,7 +47,7 @@ int run_script(const std::vector<std::string>& arguments) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-// A file that is gone when it has been read.
+// A file that is removed when this ends.
 class Temporary {
  public:
   explicit Temporary(const std::string& text) {

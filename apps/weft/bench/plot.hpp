@@ -6,12 +6,11 @@
 
 namespace weft::cli {
 
-// Throws where no picture could be drawn, so that it is said before minutes of measuring: Errc::invalid_argument for a
-// file name that is no .png, .svg or .pdf, Errc::unsupported where python3, matplotlib or the script is missing, with
-// what to install.
+// Throws, before minutes of measuring, if no picture could be drawn. Errc::invalid_argument: the file name is no .png,
+// .svg or .pdf. Errc::unsupported: python3, matplotlib or the script is missing; the message says what to install.
 void check_plotting(const std::string& file);
 
-// Throws Errc::system with what the script said.
+// Throws Errc::system with the script's message.
 void plot(const nlohmann::json& report, const std::string& file);
 
 }  // namespace weft::cli

@@ -13,7 +13,7 @@ struct ProduceArgs {
   int rank = 0, step = 0;
 };
 
-// Enqueues what fill() does on the CPU.
+// Enqueues the GPU's version of fill().
 void enqueue_produce(const ProduceArgs& args, Stream stream);
 
 }  // namespace weft::cli

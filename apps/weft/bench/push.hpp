@@ -1,4 +1,4 @@
-// A bound for what crosses links: every rank stores the same bytes to all, and nobody waits for anybody.
+// A bound for the links: every rank stores the same bytes to all ranks, and no rank waits for another.
 #pragma once
 
 #include <cstddef>
@@ -10,15 +10,15 @@ namespace weft::cli {
 inline constexpr int kMostPushed = 8;
 
 struct PushArgs {
-  const void* input = nullptr;  // `bytes` bytes, a multiple of 16, as addresses are
+  const void* input = nullptr;  // `bytes` bytes; `bytes` and the address are multiples of 16
   std::size_t bytes = 0;
   int rank = 0, ranks = 0;          // at most kMostPushed
-  void* outputs[kMostPushed] = {};  // of each rank: all ranks' bytes
-  bool to_itself = true;            // as well
+  void* outputs[kMostPushed] = {};  // one per rank, each with room for all ranks' bytes
+  bool to_itself = true;            // whether a rank stores to its own output, too
   int blocks = 0;                   // 0: one for each processor
 };
 
-// Enqueues the stores of one rank. They are there when the streams of all ranks have been waited for.
+// Enqueues the stores of one rank. They have arrived once the streams of all ranks are done.
 void enqueue_push(const PushArgs& args, Stream stream);
 
 }  // namespace weft::cli

@@ -11,7 +11,7 @@
 namespace weft::cli {
 namespace {
 
-// Every rank's buffers and a copy of its output to be checked; on GPUs the copy alone is in the host's memory.
+// Counts every rank's buffers and a host copy of its output. On GPUs only the copy is in the host's memory.
 void check_memory(const Ranks& ranks, std::size_t max_bytes, std::size_t buffers_of_rank) {
   const auto local = static_cast<std::size_t>(ranks.local_size());
   const std::size_t buffers = ranks.device() == Device::cuda ? local : (buffers_of_rank + 1) * local;
@@ -19,7 +19,7 @@ void check_memory(const Ranks& ranks, std::size_t max_bytes, std::size_t buffers
       static_cast<std::size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
   if (max_bytes > memory / buffers)
     throw Error(Errc::invalid_argument,
-                fmt::format("a message of {}: must be at most {} here, as {} buffers of it share {} of memory",
+                fmt::format("a message of {}: must be at most {} here, since {} such buffers share {} of memory",
                             format_bytes(max_bytes), format_bytes(memory / buffers), buffers, format_bytes(memory)));
 }
 
@@ -33,7 +33,7 @@ RankBench::RankBench(Ranks& ranks, const BenchArgs& args, std::size_t buffers)
   if (!args.peers) {
     // nothing to open
   } else if (gpu && ranks.local_size() > usable_gpus()) {
-    notes_.push_back("NCCL: several ranks share a GPU here, which NCCL does not do");
+    notes_.push_back("NCCL: several ranks share a GPU here, which NCCL does not support");
   } else if (!gpu && ranks.local_size() != ranks.world_size()) {
     notes_.push_back("Gloo: only measured when the ranks are threads of one process");
   } else if (!gpu && ranks.world_size() > 1) {
@@ -54,7 +54,7 @@ RankBench::~RankBench() {
       mine.device.reset();
     });
   } catch (const std::exception&) {
-    // A rank failed before; the process is about to end with its message.
+    // Another rank failed before; the process is about to end with its message.
   }
 }
 

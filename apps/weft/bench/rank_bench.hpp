@@ -1,5 +1,5 @@
-// The frame of a benchmark: ranks with memory, a clock and a peer, and what happens to each point. Subclasses say what
-// an operation is and what it must give.
+// The frame of a benchmark: ranks with memory, a clock and a peer, and the steps of each point. Subclasses define the
+// operation and its reference.
 #pragma once
 
 #include <memory>
@@ -13,7 +13,7 @@ namespace weft::cli {
 
 class RankBench : public Bench {
  public:
-  // BenchArgs::max_bytes is the size of every rank's buffers, which are `buffers`: input, output, what else there is.
+  // BenchArgs::max_bytes is the size of each buffer. A rank has `buffers` of them: input, output, and others.
   RankBench(Ranks& ranks, const BenchArgs& args, std::size_t buffers = 2);
   ~RankBench() override;
   RankBench(const RankBench&) = delete;
@@ -28,11 +28,11 @@ class RankBench : public Bench {
     std::unique_ptr<RankDevice> device;
     void* input = nullptr;
     void* output = nullptr;
-    std::size_t input_at = 0;     // of the operation that is enqueued: bytes behind `input`
-    std::vector<std::byte> host;  // the output, to be checked
+    std::size_t input_at = 0;     // where the enqueued operation reads: bytes behind `input`
+    std::vector<std::byte> host;  // a copy of the output for checks
     std::unique_ptr<Peer> peer;
   };
-  // What the operation that is enqueued works on: the rank's own memory, or the peer's where that has to be.
+  // The enqueued operation's buffers: the rank's own, or the peer's if the peer needs memory of its own.
   struct Buffers {
     void* input;
     void* output;
@@ -41,21 +41,20 @@ class RankBench : public Bench {
   // Elements of a rank's buffers that a point uses.
   virtual std::size_t input_elements(const Point& point) const = 0;
   virtual std::size_t output_elements(const Point& point) const = 0;
-  // Whose pattern a rank sends.
+  // The rank whose pattern this rank sends.
   virtual int pattern_rank(const Ranks::Seat& seat) const { return seat.rank(); }
-  // Once in this process before its ranks begin with a point.
+  // Called once in this process before its ranks begin with a point.
   virtual void begin(const Point&) {}
-  // On every rank before its first operation.
+  // Called on every rank before its first operation.
   virtual void prepare(Ranks::Seat&, const Point&) {}
   virtual void enqueue(Ranks::Seat& seat, const Point& point) = 0;
-  // Empty, or what is wrong in the output, which is in the rank's `host`.
+  // Empty, or the fault of the output, which is in the rank's `host`.
   virtual std::string verify(Ranks::Seat& seat, const Point& point) = 0;
 
   Rank& rank(const Ranks::Seat& seat) { return opened_[static_cast<std::size_t>(seat.local_index())]; }
   virtual Buffers buffers(const Ranks::Seat& seat, const Point& point);
   std::vector<Contender> peers(Operation operation) const;
-  // Weft's sums have the reference's bits whatever the data; the order of a peer's additions, or a switch's, is its
-  // own.
+  // Weft's sums have the reference's bits for any data. Peers and switches add in an order of their own.
   bool is_exact(const Point& point) const {
     return args_.data == Data::integers || (!is_peer(point.contender) && !is_multimem(point.contender));
   }

@@ -1,4 +1,4 @@
-// Timing on CPU ranks: batches of calls between two barriers of threads.
+// Times CPU ranks: batches of calls between two barriers of threads.
 #include <algorithm>
 #include <chrono>
 #include <cstring>
@@ -24,7 +24,7 @@ class CpuRank final : public RankDevice {
     memory_.emplace_back(static_cast<std::byte*>(::operator new(std::max<std::size_t>(bytes, 1), kPage)));
     return memory_.back().get();
   }
-  // A tensor that is left out has no address.
+  // A tensor of no bytes has no address.
   void upload(void* to, const void* from, std::size_t bytes) override {
     if (bytes != 0) std::memcpy(to, from, bytes);
   }
@@ -40,7 +40,7 @@ class CpuRank final : public RankDevice {
 
   void run(Ranks::Seat&, const std::function<void()>& operation) override { operation(); }
   std::vector<double> time(Ranks::Seat& seat, const Timing& timing) override {
-    std::int64_t behind = kInputs + 1;  // the operations of two calls before the first differ from the last one
+    std::int64_t behind = kInputs + 1;  // the two calls before the first batch read other inputs than the last call
     const auto batch = [&](int calls) {
       seat.barrier();
       const auto begin = Clock::now();

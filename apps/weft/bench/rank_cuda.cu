@@ -1,4 +1,4 @@
-// Timing on GPU ranks: CUDA graphs of many operations, events around replays (see Method).
+// Times GPU ranks: CUDA graphs of many operations, and events around replays (see Method).
 #include <algorithm>
 #include <chrono>
 
@@ -13,7 +13,7 @@ constexpr int kOperations = kLastStep + 1;  // per graph
 constexpr int kVllmOperations = 10;
 constexpr int kVllmWarmUps = 5;
 constexpr int kVllmTrials = 50;
-constexpr int kVllmRepeats = 3;  // of the whole: a host's hiccup of 0.2 s is 400 µs of a wall clock's mean
+constexpr int kVllmRepeats = 3;  // of the whole: a hiccup of the host of 0.2 s is 400 µs in a wall clock's mean
 
 class CudaRank final : public RankDevice {
  public:
@@ -53,7 +53,7 @@ class CudaRank final : public RankDevice {
     enqueue_produce({.buffer = to, .count = count, .type = type, .data = data, .rank = rank, .step = step}, stream_);
   }
   Stream stream() const override { return stream_; }
-  // Every call may come from another thread.
+  // Calls may come from different threads.
   void use() const override { check(cudaSetDevice(device_), "cudaSetDevice"); }
 
   void run(Ranks::Seat& seat, const std::function<void()>& operation) override {
@@ -82,7 +82,7 @@ class CudaRank final : public RankDevice {
       synchronize(seat);
       seat.barrier();
     };
-    wait();  // for what was stored before
+    wait();  // stores before this are done
     timing.poison();
     wait();
   }
@@ -98,7 +98,7 @@ class CudaRank final : public RankDevice {
 std::vector<double> CudaRank::time_graph(Ranks::Seat& seat, const Timing& timing) {
   const Graph graph(stream_, [&] {
     for (int step = 0; step < kOperations; ++step) {
-      const bool produces = timing.method == Method::producer;  // the same input anew
+      const bool produces = timing.method == Method::producer;  // every operation gets the same input, written anew
       if (produces) timing.produce(step);
       if (timing.operation) timing.operation(produces ? 0 : input_of(kLastStep - step));
     }
@@ -116,7 +116,7 @@ std::vector<double> CudaRank::time_graph(Ranks::Seat& seat, const Timing& timing
     check(cudaEventElapsedTime(&milliseconds, begin_, end_), "cudaEventElapsedTime");
     times.push_back(milliseconds * 1e3 / kOperations);
   }
-  seat.barrier();  // no rank frees its graph while another one's waits for it
+  seat.barrier();  // no rank frees its graph while another rank's graph waits for it
   return times;
 }
 

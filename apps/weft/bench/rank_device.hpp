@@ -1,4 +1,4 @@
-// Memory and time of one rank of a benchmark, on a CPU rank or a GPU rank.
+// Memory and timing of one rank of a benchmark, on a CPU rank or a GPU rank.
 #pragma once
 
 #include <cstddef>
@@ -12,29 +12,29 @@
 
 namespace weft::cli {
 
-// The step whose input the last operation of a graph meets, so that its result is what every method leaves behind.
+// The step whose input the last operation of a graph reads, so that every method leaves the same result.
 inline constexpr int kLastStep = 19;
 
-// Inputs that timed operations take in turns, so that what an earlier call brought is not what this one must bring: the
-// data of two calls before, too, as the protocol's banks take turns by twos. Each begins so many bytes behind the one
-// before it in one buffer, which costs no time, and next to no memory or cache.
+// Timed operations take these inputs in turns, so that stale data of an earlier call is not this call's. Data of two
+// calls before is stale, too: the protocol's banks alternate. Each input begins kInputStep bytes behind the one before
+// it in one buffer, which costs no time and little memory or cache.
 inline constexpr int kInputs = 3;
 inline constexpr std::size_t kInputStep = 256;
 inline constexpr std::size_t kInputRoom = (kInputs - 1) * kInputStep;
-// Which one an operation reads that has so many behind it. The last one reads the first.
+// The input of an operation that has `behind` operations behind it. The last one reads the first input.
 constexpr int input_of(std::int64_t behind) {
   return static_cast<int>(behind % kInputs);
 }
 
-// What is timed. Method::producer: `produce` runs before every operation; without `operation` it is timed alone.
+// A timed operation. Method::producer runs `produce` before each; without `operation` it times `produce` alone.
 struct Timing {
   Method method = Method::batch;
   int samples = 1;
-  std::function<void(int input)> operation = {};  // enqueues one that reads this one of its inputs
+  std::function<void(int input)> operation = {};  // enqueues one that reads its input number `input`
   std::function<void(int step)> produce = {};     // enqueues the rewriting of its first input
-  // Enqueues the overwriting of the output, so that what an earlier sample left does not pass for the last one's.
+  // Enqueues the overwriting of the output, so that an earlier sample's output cannot pass for the last one's.
   std::function<void()> poison = {};
-  // The operation waits for no other rank, so that poison would come too late for what a faster one has stored.
+  // The operation waits for no other rank, so poison would overwrite the stores of faster ranks.
   bool waits_for_nobody = false;
 };
 
@@ -45,13 +45,13 @@ class RankDevice {
   virtual void upload(void* to, const void* from, std::size_t bytes) = 0;
   virtual void download(void* to, const void* from, std::size_t bytes) = 0;
   virtual void fill(void* to, int byte, std::size_t bytes) = 0;  // in the order of the stream
-  // Writes, in the order of the stream, what `rank` sends in `step`: cli::fill().
+  // Writes the data that `rank` sends in `step` (cli::fill()), in the order of the stream.
   virtual void produce(void* to, std::size_t count, DataType type, Data data, int rank, int step) = 0;
   virtual Stream stream() const = 0;
-  // Makes its GPU the calling thread's; the functions here do so themselves.
+  // Makes its GPU current in the calling thread. The functions here do so themselves.
   virtual void use() const = 0;
 
-  // Runs `operation` alone for the first time; waits until it is done.
+  // Runs `operation` alone for the first time, and waits until it is done.
   virtual void run(Ranks::Seat& seat, const std::function<void()>& operation) = 0;
   // µs per operation, one number for each sample (see Method). Collective.
   virtual std::vector<double> time(Ranks::Seat& seat, const Timing& timing) = 0;
@@ -61,7 +61,7 @@ std::unique_ptr<RankDevice> open_cpu_rank();
 std::unique_ptr<RankDevice> open_cuda_rank(int device);  // only in a build with CUDA
 std::unique_ptr<RankDevice> open_rank_device(const Ranks& ranks, const Ranks::Seat& seat);
 
-// How time can be taken on such ranks.
+// The methods that can time such ranks.
 std::vector<Method> methods_of(Device device);
 
 }  // namespace weft::cli

@@ -177,7 +177,7 @@ TorchRun read_torch_run(const std::filesystem::path& file, int world_size, const
 
 namespace {
 
-// Where two options name one file, or one name that would become one, the second would replace what the first wrote.
+// Throws if two options name the same file, or names that would become one file: the second would replace the first.
 void check_different(const std::vector<Destination>& outputs) {
   for (std::size_t b = 0; b < outputs.size(); ++b) {
     for (std::size_t a = 0; a < b; ++a) {
@@ -210,7 +210,7 @@ void check_outputs(const std::vector<Destination>& outputs) {
     const auto kind = std::filesystem::status(where).type();
     const bool absent = kind == std::filesystem::file_type::not_found;
     if (!absent && kind != std::filesystem::file_type::regular && kind != std::filesystem::file_type::directory)
-      continue;  // a reader at the other end of a pipe would see an end
+      continue;  // the reader of a pipe would see its end
     errno = 0;
     std::ofstream out(where, std::ios::app);
     if (!out)

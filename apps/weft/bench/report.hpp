@@ -1,4 +1,4 @@
-// Results as JSON: everything that is needed to believe a number, and to measure it again.
+// Results as JSON: everything that a reader needs to believe a number and to measure it again.
 #pragma once
 
 #include <filesystem>
@@ -32,27 +32,27 @@ nlohmann::json to_json(const Machine& machine);
 nlohmann::json to_json(const Result& result);
 nlohmann::json build_json();
 nlohmann::json to_json(const std::vector<Result>& results);
-// Weft's own with "speed_up", which is null where there is none, and then with the reason.
+// Weft's results have "speed_up". It is null, with the reason, if there is none.
 nlohmann::json to_json(const std::vector<Result>& results, const Crowd& crowd);
 // `points`: one object for each thing measured.
 nlohmann::json report(const RunInfo& run, const Machine& machine, nlohmann::json points);
 
-// The points of a file that bench/torch_peer.py wrote. Throws Errc::invalid_argument when it is none.
+// The points of a file that bench/torch_peer.py wrote. Throws Errc::invalid_argument for any other file.
 struct TorchRun {
   std::vector<Result> results;
   std::string about;  // versions and time, in words
 };
-// `gpu`: the name of this run's GPUs; empty for CPU ranks. A file of other GPUs or of another number of them is an
-// error.
+// `gpu`: the name of this run's GPUs; empty for CPU ranks. Throws if the file is of other GPUs or another number of
+// them.
 TorchRun read_torch_run(const std::filesystem::path& file, int world_size, const std::string& gpu);
 
-// What an option names to be written: nothing, a file, or stdout ("-").
+// The destination of an output: nothing, a file, or stdout ("-").
 struct Destination {
   std::string_view option;
   std::string where;
 };
-// Throws Errc::invalid_argument where one cannot be written, or two are the same file or stdout: before anything is
-// measured. In a launched job only rank 0 writes.
+// Throws Errc::invalid_argument, before anything is measured, if an output cannot be written or two have the same
+// destination. In a launched job only rank 0 writes.
 void check_outputs(const std::vector<Destination>& outputs);
 
 // Writes to a file, or to stdout for "-". Throws Errc::system.

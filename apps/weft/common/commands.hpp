@@ -1,5 +1,5 @@
-// The commands of `weft`. Each add_…() puts its options into the parser; the returned function runs the command and
-// gives the exit code: 0 all well, 1 something failed or was wrong. Bad usage throws Errc::invalid_argument.
+// The commands of `weft`. Each add_…() adds its options to the parser. The returned function runs the command and
+// returns the exit code: 0 success, 1 a failure or a wrong result. Bad usage throws Errc::invalid_argument.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -22,7 +22,7 @@ Command add_tune(CLI::App& app, const std::vector<std::string>& arguments);
 Command add_verify(CLI::App& app, const std::vector<std::string>& arguments);
 Command add_simulate(CLI::App& app, const std::vector<std::string>& arguments);
 
-// The whole program, as main() runs it: exit code 0, 1 or 2 (bad usage). `arguments` leaves out the program's name.
+// The whole program for main(). Returns exit code 0, 1 or 2 (bad usage). `arguments` leaves out the program's name.
 int run_program(const std::vector<std::string>& arguments);
 
 }  // namespace weft::cli

@@ -1,4 +1,4 @@
-// CUDA's errors as Weft's, for the benchmark's own calls.
+// Turns CUDA's errors into Weft's, for the benchmark's own calls.
 #pragma once
 
 #include <cuda_runtime_api.h>

@@ -1,4 +1,4 @@
-// A CUDA graph of whatever a function enqueues.
+// A CUDA graph of the work that a function enqueues.
 #pragma once
 
 #include "common/cuda_check.hpp"
@@ -7,11 +7,11 @@ namespace weft::cli {
 
 class Graph {
  public:
-  // Captures what `enqueue` puts into `stream`.
+  // Captures the work that `enqueue` puts into `stream`.
   template <class Enqueue>
   Graph(cudaStream_t stream, const Enqueue& enqueue) {
     cudaGraph_t graph = nullptr;
-    // Other threads allocate meanwhile, so the capture minds its own thread alone.
+    // Other threads allocate meanwhile, so the capture is restricted to its own thread.
     check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
     try {
       enqueue();

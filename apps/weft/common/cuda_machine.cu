@@ -1,4 +1,4 @@
-// What CUDA and NCCL know about the machine, and the host-side sum of a launched job's GPU ranks.
+// Reads facts about the machine from CUDA and NCCL, and sums on the host over the GPU ranks of a launched job.
 #include <nccl.h>
 
 #include <memory>
@@ -23,7 +23,7 @@ std::string nccl_version(int version) {
          std::to_string(version % 100);
 }
 
-// Peers whose atomics reach each other's memory are connected by NVLink; PCIe carries plain loads and stores at most.
+// NVLink lets peers use atomics on each other's memory. PCIe carries plain loads and stores at most.
 std::string reach(int from, int to) {
   if (from == to) return "self";
   int access = 0;

@@ -23,7 +23,7 @@ std::string wrapped(const std::string& text, std::size_t indent, std::size_t col
 std::string HelpFormatter::entry(const std::string& name, const std::string& description) const {
   constexpr std::size_t kIndent = 2, kHanging = 6;
   const std::size_t column = get_column_width();
-  // Names are wrapped with a deeper indent than they begin with.
+  // Wrapped lines of names have a deeper indent than the first line.
   std::string out = std::string(kIndent, ' ') + wrapped(name, kHanging);
   if (description.empty()) return out + '\n';
   const std::size_t last = out.rfind('\n') == std::string::npos ? 0 : out.rfind('\n') + 1;

@@ -1,4 +1,4 @@
-// The text of --help: CLI11's, in lines that fit a terminal.
+// The text of --help: CLI11's, wrapped to the width of a terminal.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -9,8 +9,8 @@ namespace weft::cli {
 
 inline constexpr std::size_t kHelpColumns = 100;
 
-// `text` in lines of at most `columns`, broken behind spaces and commas; those after the first begin with `indent`
-// spaces, and so many are taken on the first one already.
+// Wraps `text` to `columns`, behind spaces and commas. Later lines begin with `indent` spaces; the first line has so
+// many columns in use already.
 std::string wrapped(const std::string& text, std::size_t indent, std::size_t columns = kHelpColumns);
 
 class HelpFormatter final : public CLI::Formatter {

@@ -6,7 +6,7 @@
 
 namespace weft::cli {
 
-// Of ASCII letters.
+// Changes ASCII letters only.
 inline std::string lower_case(std::string_view text) {
   std::string out(text);
   std::ranges::transform(out, out.begin(), [](char letter) {

@@ -1,4 +1,4 @@
-// What a number was measured on: processors, links and versions.
+// The machine of a measurement: processors, links and versions.
 #pragma once
 
 #include <cstdint>
@@ -21,18 +21,18 @@ struct Gpu {
 struct Machine {
   std::string cpu;
   unsigned cores = 0;
-  int gpus_present = 0;  // that the kernel's driver has, whether programs can use them or not
+  int gpus_present = 0;  // known to the kernel's driver, usable or not
   std::vector<Gpu> gpus;
   std::string driver;         // version of CUDA that the driver supports, "13.0"; empty: no driver
   std::string cuda_runtime;   // linked into this program; empty: built without CUDA
   std::string nccl_compiled;  // headers
   std::string nccl_runtime;   // the library found at start
-  std::string cuda_problem;   // why no GPU can be used; empty when one can
+  std::string cuda_problem;   // why no GPU can be used; empty if one can
 };
 
 Machine describe_machine();
 
-// The parts above that only CUDA and NCCL know; in a build without them, that it is one.
+// Fills the parts that only CUDA and NCCL know. Without CUDA, cuda_problem says so.
 void describe_cuda(Machine& machine);
 
 }  // namespace weft::cli

@@ -11,7 +11,7 @@
 namespace weft::cli {
 namespace {
 
-// The few parts of NVML's interface that are needed.
+// The part of NVML's interface that is needed here.
 using Handle = detail::Nvml::Device;
 struct FieldValue {
   std::uint32_t field;

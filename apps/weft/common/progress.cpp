@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::size_t kUsualColumns = 80;
 
-// Asked each time: people change it.
+// Asked each time, since users resize terminals.
 std::size_t terminal_columns() {
   winsize size{};
   return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1 ? size.ws_col : kUsualColumns;

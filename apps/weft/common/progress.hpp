@@ -1,5 +1,5 @@
-// A progress bar on stderr, and only where somebody can see it. It never takes more than a line of the terminal,
-// however wide that is at the moment: what wraps cannot be drawn over.
+// A progress bar on stderr, shown only on a terminal. It never takes more than one line, at the terminal's current
+// width, because a wrapped line cannot be redrawn.
 #pragma once
 
 #include <cstddef>
@@ -16,11 +16,11 @@ class Progress {
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
-  // Says what is being done now; call it before each of the `total` steps.
+  // Names the step that begins. Call it before each of the `total` steps.
   void step(std::string_view what);
-  // Says more of the present step.
+  // Adds a note to the present step.
   void note(std::string_view what);
-  // Removes the bar, so that something else can be printed.
+  // Removes the bar before other output.
   void clear();
 
  private:
@@ -31,7 +31,7 @@ class Progress {
   bool shown_;
 };
 
-// As much of `text` as `columns` show.
+// The first part of `text` that fits `columns`.
 std::string_view fitted(std::string_view text, std::size_t columns);
 
 }  // namespace weft::cli

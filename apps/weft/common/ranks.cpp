@@ -16,7 +16,7 @@ namespace {
 
 constexpr int kDefaultCpuRanks = 4;
 
-// What from_environment() goes by.
+// The environment that from_environment() reads.
 detail::LaunchEnvironment launch() {
   return detail::read_launch_environment(detail::environment_variable);
 }
@@ -37,7 +37,7 @@ std::vector<Communicator> open(const Ranks::Args& args) {
   return Communicator::local(Ranks::count(args), config);
 }
 
-// A rank that was ended because another one failed says nothing about the cause.
+// A rank that ended because another rank failed does not know the cause.
 bool is_consequence(const std::exception_ptr& error) {
   try {
     std::rethrow_exception(error);

@@ -1,4 +1,4 @@
-// The ranks that this process drives: all of them as threads, or one of a launched job.
+// The ranks that this process drives: all ranks as threads, or one rank of a launched job.
 #pragma once
 
 #include <barrier>
@@ -12,23 +12,23 @@
 
 namespace weft::cli {
 
-// True where a launcher (torchrun, mpirun, srun) started this process as one of several.
+// True if a launcher (torchrun, mpirun, srun) started this process as one of several.
 bool launched();
 
-// CUDA devices that this build can use, those before the first that is too old; 0 without CUDA, without a driver or
+// Number of CUDA devices that this build can use, up to the first that is too old. 0 without CUDA, without a driver or
 // without GPUs.
 int usable_gpus();
 
 class Ranks {
  public:
   struct Args {
-    int world_size = 0;  // 0: all GPUs, or 4 CPU ranks; a launched job knows better
+    int world_size = 0;  // 0: all GPUs, or 4 CPU ranks; a launcher overrides it
     Device device = Device::automatic;
     Config config = {};
   };
   explicit Ranks(const Args& args);
 
-  // What one rank's thread sees inside each().
+  // The view of one rank's thread inside each().
   class Seat {
    public:
     int rank() const { return communicator_->rank(); }
@@ -39,9 +39,9 @@ class Ranks {
     Group split(int color) { return communicator_->split(color); }
     // Waits for all ranks of the world.
     void barrier();
-    // Every rank's numbers (the same number of them on each), on every rank. They travel as f32.
+    // Gives every rank the numbers of all ranks. Every rank passes the same number of them. They travel as f32.
     std::vector<std::vector<double>> gather(const std::vector<double>& mine);
-    // Rank 0's bytes, on every rank.
+    // Gives every rank the bytes of rank 0.
     void broadcast(std::span<std::byte> bytes);
 
    private:
@@ -51,10 +51,10 @@ class Ranks {
     int local_index_ = 0;
   };
 
-  // How many ranks there will be.
+  // The number of ranks that `args` would start.
   static int count(const Args& args);
 
-  // Runs `work` for every rank of this process, each in a thread of its own, and waits for all. When one throws, the
+  // Runs `work` for every rank of this process, each in its own thread, and waits for all of them. If one throws, the
   // communicator is aborted, so that none waits for ever, and the first cause is thrown here.
   void each(const std::function<void(Seat&)>& work);
 
@@ -62,7 +62,7 @@ class Ranks {
   int local_size() const { return static_cast<int>(communicators_.size()); }
   Device device() const { return communicators_.front().device(); }
   bool leader() const { return communicators_.front().rank() == 0; }  // the process that prints
-  // The CUDA device of a rank of this process, the one that its communicator drives.
+  // The CUDA device of a rank of this process, as its communicator has it.
   int cuda_device(const Seat& seat) const;
   const Communicator& first() const { return communicators_.front(); }
 
@@ -77,7 +77,7 @@ class Ranks {
   std::span<std::byte> broadcast_;
 };
 
-// Adds up `words` over the ranks of a launched job whose ranks are GPUs (in a build with CUDA).
+// Sums `words` over the ranks of a launched job whose ranks are GPUs (in a build with CUDA).
 void cuda_sum(const Group& group, int device, std::span<std::int32_t> words);
 
 }  // namespace weft::cli

@@ -20,7 +20,7 @@ std::vector<std::string_view> split(std::string_view text) {
   }
 }
 
-// Power of 1024 that `unit` stands for, or −1.
+// The power of 1024 that `unit` means, or −1.
 int power_of(std::string_view unit) {
   if (unit.empty() || unit == "B" || unit == "b") return 0;
   const auto letter = std::string_view("KMGkmg").find(unit.front());

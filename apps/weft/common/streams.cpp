@@ -17,7 +17,7 @@ namespace weft::cli {
 void hold_standard_streams() {
   for (int stream = STDIN_FILENO; stream <= STDERR_FILENO; ++stream) {
     if (fcntl(stream, F_GETFD) >= 0 || errno != EBADF) continue;
-    const int other = ::open("/dev/null", O_RDONLY);  // takes the lowest number that is free
+    const int other = ::open("/dev/null", O_RDONLY);  // open() returns the lowest free number
     if (other >= 0 && other != stream) ::close(other);
   }
 }
@@ -32,11 +32,11 @@ int finish_stdout(int code) {
   std::cout.flush();
   const bool lost = std::fflush(stdout) != 0 || std::ferror(stdout) != 0 || !std::cout;
   const int reason = errno;
-  if (lost) __fpurge(stdout);  // it will not arrive later, either
+  if (lost) __fpurge(stdout);  // it must not arrive later
   std::clearerr(stdout);
   std::cout.clear();
   if (!lost || code != 0) return code;
-  // The write that failed may lie behind.
+  // The write that failed may lie further back.
   std::fputs(fmt::format("weft: not all of the output could be written to stdout{}{}\n", reason != 0 ? ": " : "",
                          reason != 0 ? std::strerror(reason) : "")
                  .c_str(),

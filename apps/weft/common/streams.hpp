@@ -1,19 +1,18 @@
-// What goes to stdout arrives, or the program fails.
+// Output to stdout arrives, or the program fails.
 #pragma once
 
 #include <string_view>
 
 namespace weft::cli {
 
-// Takes the places of standard streams that are closed, lest a file or a socket gets one of them and what is printed.
-// Writing there goes on failing.
+// Opens something in place of each standard stream that is closed, so that no file or socket gets its number and
+// receives output. Writing there still fails.
 void hold_standard_streams();
 
 // Writes to stdout and waits for it. Throws Errc::system.
 void write_stdout(std::string_view text);
 
-// The exit code of a run that would end with `code`: 1 instead of 0 where something that was printed is lost, which it
-// says on stderr.
+// Flushes stdout and returns the exit code. If printed output is lost, says so on stderr and returns 1 instead of 0.
 int finish_stdout(int code);
 
 }  // namespace weft::cli

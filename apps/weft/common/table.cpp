@@ -70,7 +70,7 @@ std::string Table::text(std::size_t most) const {
       taken += width[c] + kGap.size();
     };
     for (std::size_t key = 0; begin != 0 && key < keys_; ++key) take(key);
-    // One column at least, however wide.
+    // Take at least one column, however wide it is.
     while (next < columns_.size() && (next == begin || next < keys_ || taken + width[next] <= most)) take(next++);
     if (begin != 0) out += '\n';
     out += line(columns_, columns);

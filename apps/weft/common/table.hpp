@@ -10,14 +10,14 @@ namespace weft::cli {
 
 class Table {
  public:
-  // The first `keys` columns say what a line is about.
+  // The first `keys` columns identify a line.
   explicit Table(std::vector<std::string> columns, std::size_t keys = 1) : columns_(std::move(columns)), keys_(keys) {}
 
-  // Cells beyond the columns are a mistake of the caller's; missing ones are left empty.
+  // More cells than columns are the caller's mistake. Missing cells stay empty.
   void add(std::vector<std::string> cells);
 
-  // Two spaces between columns; a column whose every cell starts like a number is aligned to the right. What is wider
-  // than `most` goes on below, with the keys again.
+  // Two spaces separate columns. A column whose every cell starts like a number is right-aligned. Columns beyond `most`
+  // continue in a second table below, with the keys again.
   std::string text(std::size_t most = kMostColumns) const;
 
   // RFC 4180: commas, quotes and line ends inside a cell are quoted.
@@ -25,7 +25,7 @@ class Table {
 
   std::size_t rows() const { return rows_.size(); }
 
-  // What fits a terminal.
+  // The width of a usual terminal.
   static constexpr std::size_t kMostColumns = 100;
 
  private:
@@ -34,7 +34,7 @@ class Table {
   std::size_t keys_;
 };
 
-// Columns that `text` takes on a terminal: UTF-8 continuation bytes take none.
+// Columns that `text` takes on a terminal. UTF-8 continuation bytes take none.
 std::size_t width_of(std::string_view text);
 
 }  // namespace weft::cli

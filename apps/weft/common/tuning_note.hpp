@@ -1,4 +1,4 @@
-// Whether a file of tables that a user gave serves the ranks at hand.
+// Tells whether the user's table file serves the present ranks.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace weft::cli {
 
-// Why --tuning `file` has no effect; empty where it has, or none was given.
+// The reason why --tuning `file` has no effect. Empty if it has an effect, or if no file was given.
 std::string unused_tuning(const Ranks& ranks, const std::string& file);
 
 }  // namespace weft::cli

@@ -9,7 +9,7 @@ namespace {
 
 constexpr double kLeastDeadline = 1e-3, kMostDeadline = 1e6;
 
-// The whole of `text` as a number.
+// Parses the whole of `text` as a number.
 template <class Number>
 bool parse(const std::string& text, Number& value) {
   const char* const end = text.data() + text.size();

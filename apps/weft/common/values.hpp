@@ -1,4 +1,4 @@
-// What options take, in this program's words: each check says the value and the range.
+// Checks of option values. Each message gives the value and the range.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -6,11 +6,11 @@
 
 namespace weft::cli {
 
-// In decimal digits.
+// Decimal digits only.
 CLI::Validator whole_number(std::int64_t least, std::int64_t most);
-// Of seconds that an operation may wait: 0, which is for ever, or a millisecond and more.
+// Seconds that an operation may wait: 0 (no limit), or at least a millisecond.
 CLI::Validator deadline_seconds();
-// Not an empty text, which is what a script's unset variable gives.
+// Rejects an empty text, which a script's unset variable gives.
 CLI::Validator not_empty();
 
 }  // namespace weft::cli

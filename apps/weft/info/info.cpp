@@ -1,4 +1,4 @@
-// weft info: what this build and this machine can do, and what a communicator would take.
+// weft info: the abilities of this build and this machine, and the memory that a communicator would take.
 #include <fmt/format.h>
 
 #include <memory>
@@ -58,7 +58,7 @@ Table gpu_table(const Machine& machine) {
   return table;
 }
 
-// Of the same, for programs.
+// The same facts for programs.
 std::string gpu_csv(const Machine& machine) {
   std::vector<std::string> columns = {"gpu",  "name",       "memory_bytes",    "multiprocessors",
                                       "arch", "nvlinks_up", "nvlinks_present", "nvlink_gb_per_s"};
@@ -88,12 +88,12 @@ void print(const Machine& machine, const Table& gpus) {
              or_none(machine.driver));
   fmt::print("NCCL: built with {}, found {}\n", or_none(machine.nccl_compiled), or_none(machine.nccl_runtime));
   fmt::print("CPU: {}, {} cores\n", machine.cpu, machine.cores);
-  if (!machine.gpus.empty()) fmt::print("\n{}", gpus.text());  // what is there, also where it cannot be used
+  if (!machine.gpus.empty()) fmt::print("\n{}", gpus.text());  // GPUs are listed even if they cannot be used
   if (!machine.cuda_problem.empty()) fmt::print("GPU ranks: not usable: {}\n", machine.cuda_problem);
   fmt::print("CPU ranks: usable, over shared memory\n");
 }
 
-// To the files that --csv and --json name.
+// Writes the files of --csv and --json.
 void Info::write(const std::string& lines, const Machine& machine, const char* key, const nlohmann::json& value) const {
   if (!csv.empty()) write_text(csv, lines);
   if (json.empty()) return;
@@ -150,7 +150,7 @@ int Info::run() const {
                     {"multicast", all.first().multicast()},
                     {"unused_tuning", unused}};
     if (text && all.leader())
-      fmt::print("\nA communicator of these ranks ({}) takes on each {} of symmetric memory and {} for control\n",
+      fmt::print("\nA communicator of these ranks ({}) takes {} of symmetric memory and {} for control on each rank\n",
                  all.first().fabric(), format_bytes(memory.window), format_bytes(memory.control));
     if (text && all.leader())
       fmt::print("Its all-reduces are tuned by: {}\n{}NVLink multicast: {}\n", all.first().tuning(),
@@ -172,14 +172,14 @@ Command add_info(CLI::App& app, const std::vector<std::string>& arguments) {
   info->arguments = arguments;
   app.add_option("--ranks", info->ranks, "Ranks whose memory is shown (default: as in bench; with --moe 8)")
       ->check(whole_number(1, 72));
-  add_choice(app, "--device", info->device, {Device::automatic, Device::cpu, Device::cuda}, "Where its ranks live");
-  info->moe.add_to(app, "--moe", "Instead: what dispatch and combine of this model take");
+  add_choice(app, "--device", info->device, {Device::automatic, Device::cpu, Device::cuda}, "Device of the ranks");
+  info->moe.add_to(app, "--moe", "Show the memory of this model's dispatch and combine instead");
   auto* count = app.add_option("--tokens", info->tokens, "Tokens per rank, for --moe and --config")
                     ->check(whole_number(1, 1024))
                     ->capture_default_str();
   info->moe.excludes(app.add_flag("--multicast", info->multicast, "Ask for NVLink multicast (Config::multicast)"));
   info->moe.excludes(
-      app.add_option("--tuning", info->tuning, "Tables that weft tune wrote, instead of the built-in ones"));
+      app.add_option("--tuning", info->tuning, "Tables of weft tune to use instead of the built-in ones"));
   app.add_option("--json", info->json, "Write everything to this file (-: stdout)");
   app.add_option("--csv", info->csv, "Write the table of GPUs, or of --moe, to this file (-: stdout)");
   return [info, count] {

@@ -13,7 +13,7 @@ namespace {
 
 using nlohmann::json;
 
-// About attention, norms, experts that every token goes to, or layers that predict further tokens: no other messages.
+// Fields about attention, norms, shared experts, or layers that predict further tokens. They change no message.
 constexpr std::string_view kElsewhere[] = {"attn_layer_indices",
                                            "attn_layer_offset",
                                            "attn_layer_period",
@@ -65,7 +65,7 @@ bool is_about_layers(std::string_view key) {
   return contains(name, "layer") || contains(name, "expert");
 }
 
-// Cut short where it is long.
+// Shortened if it is long.
 std::string shown(const json& field) {
   constexpr std::size_t kMost = 60;
   std::string text = field.dump(-1, ' ', /*ensure_ascii=*/true, json::error_handler_t::replace);
@@ -103,7 +103,7 @@ const json* ConfigFields::get(const char* name) {
 std::optional<std::int64_t> ConfigFields::find(Limits limits, Names names) {
   std::optional<std::int64_t> found;
   for (const char* name : names) {
-    const json* field = get(name);  // of all of them: who asks for one knows the others
+    const json* field = get(name);  // reads every name, so that none of them counts as unread
     if (field != nullptr && !found) found = number(*field, name, limits);
   }
   return found;
@@ -148,7 +148,7 @@ std::int64_t ConfigFields::number(const json& field, const std::string& name, Li
   const bool repeats = field.is_array() && !field.empty() &&
                        std::all_of(field.begin(), field.end(), [&](const json& layer) { return layer == field[0]; });
   const json& value = repeats ? field[0] : field;
-  // What is above the range of int64 comes out negative, and so below any limit.
+  // An unsigned value above the range of int64 becomes negative here, and so fails the lower limit.
   const bool fits = value.is_number_integer() && value.get<std::int64_t>() >= limits.least &&
                     value.get<std::int64_t>() <= limits.most;
   if (!fits)

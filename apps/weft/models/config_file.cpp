@@ -15,11 +15,11 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::size_t kMostDepth = 100;  // far above every model; what looks at a value goes as deep as it
+constexpr std::size_t kMostDepth = 100;  // far above every model; code that reads a value recurses as deep as the value
 
 struct Readable {
-  std::string text;       // with NaN, Infinity and -Infinity in quotes where they stand outside of strings
-  std::size_t depth = 0;  // of objects and lists, as far as brackets tell
+  std::string text;       // NaN, Infinity and -Infinity outside of strings get quotes
+  std::size_t depth = 0;  // of objects and lists, judged by brackets
 };
 
 Readable readable(std::string_view text) {
@@ -61,14 +61,14 @@ json parse_config(std::string_view text, const std::string& file) {
 }
 
 std::filesystem::path config_path(const std::filesystem::path& given) {
-  std::error_code unknown;  // reading says what is wrong
+  std::error_code unknown;  // read_config() reports the error
   return std::filesystem::is_directory(given, unknown) ? given / "config.json" : given;
 }
 
 json read_config(const std::filesystem::path& file) {
   errno = 0;
   std::ifstream in(file);
-  in.peek();  // a folder can be opened, and not read
+  in.peek();  // opening a folder succeeds, and reading it fails
   if (!in.is_open() || in.bad())
     throw Error(Errc::invalid_argument, fmt::format("cannot read \"{}\": {}", file.string(), std::strerror(errno)));
   return parse_config(std::string(std::istreambuf_iterator<char>(in), {}), file.string());

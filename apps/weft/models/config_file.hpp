@@ -8,11 +8,11 @@
 
 namespace weft::cli {
 
-// transformers writes NaN and Infinity, which JSON does not have: read as strings, they trouble only the field that
-// they are in. `file` is named in errors: Errc::invalid_argument.
+// transformers writes NaN and Infinity, which JSON does not have. They are read as strings, so only a use of such a
+// field fails. Errors (Errc::invalid_argument) name `file`.
 nlohmann::json parse_config(std::string_view text, const std::string& file);
 
-// A model's folder stands for its config.json.
+// The path of config.json if `given` is a model's folder.
 std::filesystem::path config_path(const std::filesystem::path& given);
 nlohmann::json read_config(const std::filesystem::path& file);
 

@@ -1,4 +1,4 @@
-// weft info --moe: what an exchange takes on each rank, beside what others take for the same layer.
+// weft info --moe: the memory that an exchange takes on each rank, compared with other libraries.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -11,17 +11,17 @@
 namespace weft::cli {
 namespace {
 
-// What both of the following add to a row of bf16 on its way back: 4 bytes per 128 columns.
+// Bytes of a returned row of bf16 in both libraries below: they add 4 bytes per 128 columns.
 std::size_t returned_row(const ExchangeArgs& args) {
   return std::size_t{args.hidden} * 2 + args.hidden / kScaleColumns * 4;
 }
-// A word for each expert.
+// A word for each expert, rounded up to 128 bytes.
 std::size_t signals(const ExchangeArgs& args) {
   return (std::size_t{args.experts} * 4 + 127) / 128 * 128;
 }
 
-// DeepEP's low-latency buffers: every expert has room for every token of every rank, sent and received, for dispatch
-// and for combine (of which the larger counts), twice.
+// DeepEP's low-latency buffers. Every expert has room for every token of every rank, to send and to receive. Dispatch
+// and combine share this room, so the larger counts. There are two such buffers.
 std::size_t deepep_bytes(const ExchangeArgs& args) {
   const std::size_t message = std::size_t{args.hidden} * 2 + 16, result = returned_row(args);
   const std::size_t rows = std::size_t{args.experts} * args.tokens;
@@ -29,9 +29,9 @@ std::size_t deepep_bytes(const ExchangeArgs& args) {
   return 2 * (send + receive + signals(args));
 }
 
-// NCCL EP's low-latency buffers. Either way a token goes out once per rank. Expert-major, its header has an expert's
-// number per entry, and results are sent from a place for each token of each expert; rank-major it has a weight, too,
-// and results are sent from a place for each token of each rank. They are received in a place per entry.
+// NCCL EP's low-latency buffers. In both layouts a token is sent once per rank. Expert-major: an entry of the header
+// has an expert's number, and results are sent from a slot for each token of each expert. Rank-major: an entry has a
+// weight, too, and results are sent from a slot for each token of each rank. Each entry has a slot to receive results.
 std::size_t nccl_ep_bytes(const ExchangeArgs& args, std::size_t ranks, bool by_rank) {
   const std::size_t entry = by_rank ? 8 : 2, row = std::size_t{args.hidden} * 2;
   const std::size_t header = (4 + entry * args.top_k + 15) / 16 * 16;
@@ -62,7 +62,7 @@ std::vector<MoeMemory> moe_memory(const ModelShape& shape, int ranks, std::uint3
                       .cast = cast};
     MoeMemory memory{.cast = cast, .exchange = exchange_memory(ranks, args)};
     args.layout = RowLayout::expert_contiguous;
-    args.alignment = 128;  // of DeepGEMM's contiguous grouped GEMM
+    args.alignment = 128;  // as DeepGEMM's contiguous grouped GEMM wants it
     memory.contiguous = exchange_memory(ranks, args).output;
     args.layout = RowLayout::rank_major;
     args.alignment = 1;

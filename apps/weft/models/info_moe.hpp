@@ -1,4 +1,4 @@
-// What the experts of a model take on each rank.
+// The memory that a model's experts take on each rank.
 #pragma once
 
 #include <cstdint>
@@ -12,28 +12,28 @@
 
 namespace weft::cli {
 
-// How rows are sent to the experts.
+// The type of the rows that are sent to experts.
 constexpr std::string_view cast_name(RowCast cast) {
   return cast == RowCast::none ? "bf16" : "fp8";
 }
 
-// Bytes on each rank where rows are sent as `cast`.
+// Bytes on each rank if rows are sent as `cast`.
 struct MoeMemory {
   RowCast cast = RowCast::none;
   ExchangeMemory exchange = {};  // its output is the masked layout's
   std::size_t contiguous = 0, rank_major = 0;
-  // What others take for the same layer, computed; NCCL EP expert-major and rank-major.
+  // Computed for the same layer: DeepEP, and NCCL EP expert-major and rank-major.
   std::size_t deepep = 0, nccl_ep = 0, nccl_ep_by_rank = 0;
 };
 
-// Of a model with experts.
+// The model must have experts.
 std::vector<MoeMemory> moe_memory(const ModelShape& shape, int ranks, std::uint32_t tokens);
 
-// Dispatch and combine: receive buffers of one bank.
+// For dispatch and combine: the receive buffers of one bank.
 Table moe_memory_table(const std::vector<MoeMemory>& casts);
 std::string to_csv(const std::vector<MoeMemory>& casts);
 nlohmann::json to_json(const std::vector<MoeMemory>& casts);
-// Without the output, whose layout is the caller's to name.
+// Without the output, since its layout is the caller's choice.
 nlohmann::json to_json(const ExchangeMemory& memory);
 
 }  // namespace weft::cli

@@ -25,7 +25,7 @@ void check_number_of_layers(ConfigFields& fields, const char* key, std::size_t l
 
 // Nemotron-H: every layer is one block.
 struct Kind {
-  std::string_view letter, name;  // of hybrid_override_pattern, in layers_block_type
+  std::string_view letter, name;  // in hybrid_override_pattern, in layers_block_type
   std::int64_t LayerBlocks::*counted;
 };
 constexpr Kind kKinds[] = {{"M", "mamba", &LayerBlocks::mixers},
@@ -55,7 +55,7 @@ LayerBlocks of_pattern(ConfigFields& fields, const char* key) {
   return of_single_blocks(fields, key, letters);
 }
 
-// Nemotron-NAS: a layer may lack its attention or its feed-forward part.
+// Nemotron-NAS: a layer may lack attention or the feed-forward part.
 bool has_part(const ConfigFields& fields, const json& layer, const std::string& name, const char* part) {
   const auto found = layer.find(part);
   if (found == layer.end()) throw fields.bad(name, layer, fmt::format("an object with \"{}\"", part));
@@ -86,7 +86,7 @@ LayerBlocks of_block_configs(ConfigFields& fields, const json& layers) {
   return all;
 }
 
-// By its type or its architecture, where these are texts.
+// Compares the model's type or architecture, if they are texts.
 bool is_of(ConfigFields& fields, std::string_view family) {
   const json* type = fields.get("model_type");
   const json* architectures = fields.get("architectures");
@@ -96,15 +96,15 @@ bool is_of(ConfigFields& fields, std::string_view family) {
   return false;
 }
 
-// LongCat: a layer has attention and a dense part twice, and experts beside the second half. Its num_hidden_layers,
-// where it has one, counts halves.
+// LongCat: a layer has attention and a dense part twice, and experts beside the second half. If it has
+// num_hidden_layers, that field counts halves.
 LayerBlocks of_longcat(ConfigFields& fields) {
   static_cast<void>(fields.get("num_hidden_layers"));
   const std::int64_t layers = fields.need("number of layers", kLayers, {"num_layers"});
   return {.layers = layers, .mixers = 2 * layers, .dense = 2 * layers, .experts = layers, .feed_forward = 2 * layers};
 }
 
-// Whose layers all have attention, or the like, and a feed-forward part.
+// Every layer has attention (or the like) and a feed-forward part.
 LayerBlocks of_usual_layers(ConfigFields& fields, bool has_experts) {
   const std::int64_t layers = fields.need("number of layers", kLayers, kLayerNames);
   LayerBlocks all{.layers = layers, .mixers = layers, .dense = layers, .feed_forward = layers};
@@ -126,15 +126,16 @@ LayerBlocks count_blocks(ConfigFields& fields, bool has_experts) {
   if (fields.get("layers_block_type") != nullptr && is_of(fields, "nemotron"))
     return of_single_blocks(fields, "layers_block_type", fields.texts("layers_block_type"));
   if (const json* layers = fields.get("block_configs")) {
-    if (has_experts) throw fields.bad("block_configs", *layers, "absent where there are experts");
+    if (has_experts) throw fields.bad("block_configs", *layers, "absent if there are experts");
     return of_block_configs(fields, *layers);
   }
   if (is_of(fields, "longcat")) return of_longcat(fields);
   const json* zero = fields.get("zero_expert_num");
-  if (zero != nullptr && *zero != 0) throw fields.bad("zero_expert_num", *zero, "0 or absent but in LongCat's");
+  if (zero != nullptr && *zero != 0)
+    throw fields.bad("zero_expert_num", *zero, "0 or absent, except in LongCat models");
   for (const auto& kind : fields.texts("layers_block_type"))
     if (kind != "attention" && kind != "mamba" && kind != "linear_attention")
-      throw fields.bad("layers_block_type", kind, "attention, mamba or linear_attention, but in Nemotron's");
+      throw fields.bad("layers_block_type", kind, "attention, mamba or linear_attention, except in Nemotron models");
   return of_usual_layers(fields, has_experts);
 }
 

@@ -14,7 +14,7 @@ using Layers = std::vector<bool>;
 
 constexpr std::int64_t kMostStep = std::numeric_limits<std::int32_t>::max();
 
-// Of a field that is there.
+// The field must be present.
 std::int64_t given(ConfigFields& fields, const char* key, ConfigFields::Limits limits) {
   return fields.number(*fields.get(key), key, limits);
 }
@@ -42,7 +42,7 @@ Layers not_listed(ConfigFields& fields, const char* key, std::int64_t layers) {
   return out;
 }
 
-// "4,5,6"
+// A text such as "4,5,6".
 Layers listed_in_text(ConfigFields& fields, const char* key, std::int64_t layers) {
   if (!fields.get(key)->is_string()) return listed(fields, key, layers);
   const std::string text = fields.text(key);
@@ -69,7 +69,7 @@ void check_length(ConfigFields& fields, const char* key, std::size_t length, std
     throw fields.error(fmt::format("field \"{}\" has {} entries, and there are {} layers", key, length, layers));
 }
 
-// A list of "dense" and "sparse"
+// A list of "dense" and "sparse".
 Layers of_kinds(ConfigFields& fields, const char* key, std::int64_t layers) {
   const auto kinds = fields.texts(key);
   check_length(fields, key, kinds.size(), layers);
@@ -78,32 +78,32 @@ Layers of_kinds(ConfigFields& fields, const char* key, std::int64_t layers) {
   return layers_where(layers, [&](std::int64_t layer) { return kinds[static_cast<std::size_t>(layer)] == "sparse"; });
 }
 
-// A list of 0 and 1
+// A list of 0 and 1.
 Layers flagged(ConfigFields& fields, const char* key, std::int64_t layers) {
   const auto flags = fields.numbers(key, {0, 1});
   check_length(fields, key, flags.size(), layers);
   return layers_where(layers, [&](std::int64_t layer) { return flags[static_cast<std::size_t>(layer)] == 1; });
 }
 
-// All but the first
+// All layers except the first ones.
 Layers behind(ConfigFields& fields, const char* key, std::int64_t layers) {
   const std::int64_t first = given(fields, key, {0, layers});
   return layers_where(layers, [&](std::int64_t layer) { return layer >= first; });
 }
 
-// Every n-th, of which the first layer is one
+// Every n-th layer, beginning with layer 0.
 Layers every_from_first(ConfigFields& fields, const char* key, std::int64_t layers) {
   const std::int64_t step = given(fields, key, {1, kMostStep});
   return layers_where(layers, [&](std::int64_t layer) { return layer % step == 0; });
 }
 
-// Every n-th, of which layer n - 1 is the first; 0: none
+// Every n-th layer, beginning with layer n - 1. 0: none.
 Layers every(ConfigFields& fields, const char* key, std::int64_t layers) {
   const std::int64_t step = given(fields, key, {0, kMostStep});
   return layers_where(layers, [&](std::int64_t layer) { return step != 0 && (layer + 1) % step == 0; });
 }
 
-// ERNIE's with vision give one for text and one for images; a layer of either has experts.
+// ERNIE models with vision have a number for text and one for images. A layer of either kind has experts.
 std::vector<std::int64_t> one_or_more(ConfigFields& fields, const char* key, ConfigFields::Limits limits) {
   if (fields.get(key)->is_array()) {
     auto numbers = fields.numbers(key, limits);
@@ -131,7 +131,7 @@ Layers periodic(ConfigFields& fields, const char*, std::int64_t layers) {
 
 struct Rule {
   const char* key;
-  bool whole;  // says of every layer what it is; the others say which layers have none, and all hold together
+  bool whole;  // true: lists all layers with experts. false: excludes layers; all such rules hold together
   Layers (*read)(ConfigFields& fields, const char* key, std::int64_t layers);
 };
 
@@ -166,15 +166,14 @@ struct Statement {
   Layers layers;
 };
 
-// A list of all layers with experts must not have one that another field takes its experts from, and two lists must be
-// the same.
+// A `whole` rule lists every layer with experts. No other rule may exclude one of them, and two lists must be equal.
 void check_agreement(const ConfigFields& fields, const Statement& whole, const Statement& other) {
   for (std::size_t layer = 0; layer < whole.layers.size(); ++layer) {
     const bool differs = whole.layers[layer] != other.layers[layer];
     if (!differs || (!other.rule->whole && other.layers[layer])) continue;
     const bool has = whole.layers[layer];
     throw fields.error(
-        fmt::format("fields \"{}\" and \"{}\" contradict each other: layer {} has experts by the former alone",
+        fmt::format("fields \"{}\" and \"{}\" contradict each other: layer {} has experts only by the former",
                     has ? whole.rule->key : other.rule->key, has ? other.rule->key : whole.rule->key, layer));
   }
 }

@@ -1,5 +1,5 @@
-// Which layers of a model have experts, where each layer is attention (or the like) and a feed-forward part: what the
-// fields of its config.json say, as each family means them.
+// Finds the layers with experts if each layer is attention (or the like) and a feed-forward part. Reads the fields of
+// config.json as each model family means them.
 #pragma once
 
 #include <cstdint>
@@ -9,10 +9,11 @@
 
 namespace weft::cli {
 
-// One for each layer. Throws Errc::invalid_argument for a field that cannot be, and where two contradict each other.
+// One element per layer. Throws Errc::invalid_argument for an impossible value and for fields that contradict each
+// other.
 std::vector<bool> layers_with_experts(ConfigFields& fields, std::int64_t layers);
 
-// For a model without experts, whose configuration may have such fields all the same: they are known.
+// Marks these fields as read. A model without experts may have them, too.
 void know_layer_rules(ConfigFields& fields);
 
 }  // namespace weft::cli

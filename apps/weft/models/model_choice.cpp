@@ -21,7 +21,7 @@ void ModelChoice::add_to(CLI::App& app, const std::string& option, const std::st
   };
   preset_ = app.add_option(option, model_, fmt::format("{}: {}", what, fmt::join(preset_names(), ", ")))->check(known);
   if (!model_.empty()) preset_->capture_default_str();
-  config_ = app.add_option("--config", config_file_, "… or a Hugging Face config.json, or the folder that has it");
+  config_ = app.add_option("--config", config_file_, "… or a Hugging Face config.json, or its folder");
   config_->excludes(preset_);
 }
 

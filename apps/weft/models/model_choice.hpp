@@ -1,4 +1,4 @@
-// The options by which a command takes a model: a preset or a config.json.
+// The options that choose a command's model: a preset or a config.json.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -11,16 +11,16 @@ namespace weft::cli {
 
 class ModelChoice {
  public:
-  // `preset`: the default, or empty.
+  // `preset`: the default, or empty for none.
   explicit ModelChoice(std::string preset = {}) : model_(std::move(preset)) {}
 
-  // `option` names the preset (--model), `what` says what it is for. This must stay where it is.
+  // `option` names the preset's option (--model), `what` its purpose. This object must not move afterwards.
   void add_to(CLI::App& app, const std::string& option, const std::string& what);
   void excludes(CLI::Option* other) const;
 
-  // By the user.
+  // True if the user chose a model.
   bool given() const { return preset_->count() + config_->count() != 0; }
-  // Warns of fields that were not read. Throws Errc::invalid_argument.
+  // Warns of unread fields. Throws Errc::invalid_argument.
   ModelShape shape() const;
   ModelShape shape_with_experts() const;
 

@@ -14,7 +14,7 @@
 namespace weft::cli {
 namespace {
 
-// Far above every model; sizes computed from them stay far below 2^63.
+// Far above every model. Sizes computed from them stay far below 2^63.
 constexpr std::int64_t kMostHidden = 1 << 20;
 constexpr std::int64_t kMostExperts = 1 << 20;
 
@@ -23,14 +23,14 @@ void read_experts(ConfigFields& fields, ModelShape& shape) {
       "num_experts_per_tok", "num_experts_per_token", "experts_per_token", "moe_top_k", "moe_topk", "moe_k",
       "top_k_experts"};
   const ConfigFields::Names width = {"moe_latent_size", "routed_expert_hidden_size"};
-  if (!shape.has_experts()) {  // the fields may be there, and mean nothing
+  if (!shape.has_experts()) {  // the fields may be present without a meaning
     for (const char* name : top_k) static_cast<void>(fields.get(name));
     for (const char* name : width) static_cast<void>(fields.get(name));
     return;
   }
   shape.zero_experts = fields.find({0, kMostExperts}, {"zero_expert_num"}).value_or(0);
   shape.top_k = fields.need("number of experts per token", {1, shape.num_experts + shape.zero_experts}, top_k);
-  // A group is ranked by its two best experts.
+  // Routing scores a group by its two best experts, so a group has at least two.
   const std::int64_t most_groups = std::max<std::int64_t>(1, shape.num_experts / 2);
   shape.n_group = fields.find({0, most_groups}, {"n_group", "num_expert_group"}).value_or(0);
   if (shape.n_group > 1) shape.topk_group = fields.find({1, shape.n_group}, {"topk_group"}).value_or(shape.n_group);
@@ -53,8 +53,8 @@ std::string in_words(const ModelShape& shape) {
 void require_experts(std::string_view option, const ModelShape& shape) {
   if (shape.zero_experts != 0)
     throw Error(Errc::invalid_argument,
-                fmt::format("{} {}: zero_expert_num is {}: how many tokens choose experts that get no "
-                            "rows is not known, so dispatch and combine are not measured",
+                fmt::format("{} {}: zero_expert_num is {}: the number of tokens that choose experts without "
+                            "rows is unknown, so dispatch and combine are not measured",
                             option, shape.name, shape.zero_experts));
   if (shape.has_experts()) return;
   std::vector<std::string> names;
@@ -71,7 +71,7 @@ ModelShape shape_from_json(const nlohmann::json& config, const std::string& name
   shape.num_experts =
       fields.find({0, kMostExperts}, {"n_routed_experts", "num_experts", "num_local_experts", "moe_num_experts"})
           .value_or(0);
-  if (shape.num_experts == 1) shape.num_experts = 0;  // Jamba's and Hunyuan's models without experts
+  if (shape.num_experts == 1) shape.num_experts = 0;  // Jamba and Hunyuan models without experts say 1
   const LayerBlocks blocks = count_blocks(fields, shape.has_experts());
   if (blocks.experts == 0) shape.num_experts = 0;
   if (blocks.experts != 0 && !shape.has_experts())
@@ -83,7 +83,7 @@ ModelShape shape_from_json(const nlohmann::json& config, const std::string& name
   read_experts(fields, shape);
   for (const auto& field : fields.unread())
     shape.warnings.push_back(
-        fmt::format("{}: field \"{}\" is not known: what it says of layers or experts is left out", file, field));
+        fmt::format("{}: field \"{}\" is not known: its effect on layers or experts is ignored", file, field));
   return shape;
 }
 

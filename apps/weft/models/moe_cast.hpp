@@ -1,4 +1,4 @@
-// How the rows of a model go to its experts, where nobody says.
+// The default type of rows that a model sends to its experts.
 #pragma once
 
 #include <fmt/format.h>
@@ -11,12 +11,12 @@
 
 namespace weft::cli {
 
-// fp8, as DeepSeek-V3's; bf16 where scales do not divide a row.
+// fp8, as for DeepSeek-V3. bf16 if a row is no multiple of a scale's columns.
 inline RowCast usual_cast(const ModelShape& model) {
   return model.row_width() % std::int64_t{kScaleColumns} == 0 ? RowCast::fp8 : RowCast::none;
 }
 
-// Why rows are not cast; empty where they are.
+// The reason why rows are not cast; empty if they are.
 inline std::string cast_note(const ModelShape& model) {
   if (usual_cast(model) == RowCast::fp8) return {};
   return fmt::format("Rows are bf16: {} {} is no multiple of the {} columns that share a scale of fp8",

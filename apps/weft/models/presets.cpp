@@ -16,10 +16,10 @@ namespace {
 
 struct Preset {
   ModelShape shape;
-  std::string model;  // its own name, as plain() makes it
+  std::string model;  // its own name, through plain()
 };
 
-// Without organisation and in lower case.
+// Removes the organisation and changes to lower case.
 std::string plain(std::string_view name) {
   return lower_case(name.substr(name.rfind('/') + 1));  // npos + 1 is 0
 }

@@ -1,4 +1,4 @@
-// Models that need no file: each is read from the configuration in models/ that has its name.
+// Models that need no file: each is read from the configuration of its name in models/.
 #pragma once
 
 #include <string>
@@ -9,11 +9,11 @@
 
 namespace weft::cli {
 
-// In the order in which --help lists them.
+// In the order of --help.
 std::vector<std::string> preset_names();
 
-// By that name, or by the model's own, with or without its organisation, in whatever case: "deepseek-ai/DeepSeek-V3".
-// Throws Errc::invalid_argument, listing the known names, when `name` is none of them.
+// Finds a model by its preset name or its own name, with or without the organisation, in any case:
+// "deepseek-ai/DeepSeek-V3". Otherwise throws Errc::invalid_argument with the known names.
 ModelShape preset(std::string_view name);
 
 }  // namespace weft::cli

@@ -1,4 +1,4 @@
-// NCCL, the peer of the GPU path: plain, and on buffers in symmetric windows.
+// NCCL, the peer of the GPU path: on ordinary buffers, and on buffers in symmetric windows.
 #include <nccl.h>
 
 #include <algorithm>
@@ -12,8 +12,8 @@ namespace {
 
 void check(ncclResult_t result, const char* what) {
   if (result != ncclSuccess)
-    throw Error(Errc::system, std::string("NCCL, which Weft is measured beside, failed in ") + what + ": " +
-                                  ncclGetErrorString(result));
+    throw Error(Errc::system,
+                std::string("NCCL, the benchmark's peer, failed in ") + what + ": " + ncclGetErrorString(result));
 }
 
 ncclDataType_t type_of(DataType type) {
@@ -28,7 +28,7 @@ class NcclPeer final : public Peer {
   NcclPeer(const NcclPeer&) = delete;
   NcclPeer& operator=(const NcclPeer&) = delete;
 
-  // Broadcasts and reductions have no form of their own for symmetric windows.
+  // Broadcasts and ragged operations have no variant for symmetric windows.
   std::vector<Contender> contenders(Operation operation) const override {
     const bool plain = is_ragged(operation) || operation == Operation::broadcast;
     if (!symmetric_problem_.empty() || plain) return {Contender::nccl};
@@ -68,7 +68,7 @@ NcclPeer::NcclPeer(Ranks::Seat& seat, std::size_t max_bytes) {
 void NcclPeer::open_windows(Ranks::Seat& seat, std::size_t max_bytes) {
   std::string problem;
   for (int b = 0; b < 2; ++b) {
-    // Every rank makes every call, so that none waits for one that gave up.
+    // Every rank makes every call, so that none waits for a rank that gave up.
     if (ncclMemAlloc(&buffers_[b], std::max<std::size_t>(max_bytes, 1)) != ncclSuccess) {
       problem = "ncclMemAlloc failed";
       buffers_[b] = nullptr;
@@ -78,7 +78,7 @@ void NcclPeer::open_windows(Ranks::Seat& seat, std::size_t max_bytes) {
     if (!all_have_memory) break;
     const auto result = ncclCommWindowRegister(comm_, buffers_[b], std::max<std::size_t>(max_bytes, 1), &windows_[b],
                                                NCCL_WIN_COLL_SYMMETRIC);
-    // Without cuMem (NCCL_CUMEM_ENABLE=0) registration succeeds and gives no window.
+    // Without cuMem (NCCL_CUMEM_ENABLE=0), registration succeeds but gives no window.
     if (result != ncclSuccess || windows_[b] == nullptr) problem = "ncclCommWindowRegister gave no window";
   }
   double failures = 0;
@@ -101,7 +101,7 @@ void NcclPeer::all_reduce(const Point& point, const void* input, void* output, S
 
 void NcclPeer::move(const GatherShape& shape, const void* input, void* output, Stream stream) {
   const ncclDataType_t type = type_of(shape.type);
-  const std::size_t mine = shape.most_rows() * shape.row_elements();  // of an equal form
+  const std::size_t mine = shape.most_rows() * shape.row_elements();  // for an equal operation
   switch (shape.operation) {
     case Operation::all_gather:
       return check(ncclAllGather(input, output, mine, type, comm_, stream), "ncclAllGather");
@@ -121,7 +121,7 @@ void NcclPeer::move(const GatherShape& shape, const void* input, void* output, S
   check(ncclGroupEnd(), "ncclGroupEnd");
 }
 
-// As engines do without a padded form: an operation for each rank with rows, and each tensor.
+// Engines do the same if they do not pad: one operation for each tensor and each rank that has rows.
 void NcclPeer::move_ragged(const GatherShape& shape, const std::byte* input, std::byte* output, Stream stream) {
   const ncclDataType_t type = type_of(shape.type);
   const std::size_t size = size_of(shape.type);

@@ -1,4 +1,4 @@
-// What Weft is measured beside: one rank's end of NCCL or of Gloo.
+// The peers of a comparison: one rank's end of NCCL or of Gloo.
 #pragma once
 
 #include <memory>
@@ -15,20 +15,20 @@ class Peer {
  public:
   virtual ~Peer() = default;  // collective: all ranks at once
 
-  // Who can do it; none where this peer has no such operation.
+  // The peer's contenders for `operation`; empty if the peer has no such operation.
   virtual std::vector<Contender> contenders(Operation operation) const = 0;
-  // Empty, or why a contender that one might expect is missing; the same answer on every rank.
+  // Empty, or the reason why an expected contender is missing. All ranks get the same answer.
   virtual std::string problem() const { return {}; }
-  // The memory that a contender works in; null: any.
+  // The memory that a contender needs; null: any memory.
   virtual void* input(Contender) const { return nullptr; }
   virtual void* output(Contender) const { return nullptr; }
 
-  // Enqueue one operation; on CPU ranks do it.
+  // Enqueues one operation. On CPU ranks it runs at once.
   virtual void all_reduce(const Point& point, const void* input, void* output, Stream stream) = 0;
   virtual void move(const GatherShape& shape, const void* input, void* output, Stream stream) = 0;
 };
 
-// Collective. Throws when NCCL cannot serve these ranks at all; only in a build with CUDA.
+// Collective. Throws if NCCL cannot serve these ranks at all. Only in a build with CUDA.
 std::unique_ptr<Peer> open_nccl_peer(Ranks::Seat& seat, std::size_t max_bytes);
 
 class GlooPeer;

@@ -1,4 +1,4 @@
-// weft simulate: the production templates under schedules of the simulator's choosing, or of yours.
+// weft simulate: runs the production templates under schedules that the simulator or the user chooses.
 #include <fmt/format.h>
 
 #include <chrono>
@@ -28,7 +28,7 @@ struct Options {
   std::vector<std::string> arguments;
   Strategy strategy = Strategy::random;
   std::string json;
-  std::optional<std::string> replay;  // an empty one is the ordinary schedule
+  std::optional<std::string> replay;  // an empty text is the ordinary schedule
   std::optional<std::int64_t> executions;
   std::int64_t seed = 1, stop = 0;
   std::optional<unsigned> bound;
@@ -47,7 +47,8 @@ void list_protocols(const std::vector<sim::Setup>& setups) {
 
 void print(const std::string& protocol, const ExploreArgs& args, const Report& report, double seconds) {
   if (!report.unused.empty()) {
-    fmt::print("{}: the execution never came to {}: nothing was different there\n", protocol, to_string(report.unused));
+    fmt::print("{}: the execution never reached {}, so that choice changed nothing\n", protocol,
+               to_string(report.unused));
   }
   if (report.failure) {
     fmt::print("{}", story(protocol, args, report));
@@ -127,7 +128,8 @@ int simulate(const Options& options) {
     all_right = all_right && !report.failure && report.unused.empty();
   }
   if (left_out != 0)
-    fmt::print(stderr, "{} set-ups have too many schedules for all of them and were left out (--protocol takes any)\n",
+    fmt::print(stderr,
+               "{} set-ups have too many schedules for an exhaustive search and were left out (--protocol runs any)\n",
                left_out);
   if (!options.json.empty()) {
     const nlohmann::json report = {
@@ -143,28 +145,28 @@ int simulate(const Options& options) {
 Command add_simulate(CLI::App& app, const std::vector<std::string>& arguments) {
   const auto options = std::make_shared<Options>();
   options->arguments = arguments;
-  auto* const list = app.add_flag("--list", options->list, "the protocol set-ups, one a line");
-  app.add_flag("--faults", options->faults, "those in which something goes wrong on purpose, not the others");
-  app.add_option("--protocol", options->protocols, "set-ups to run (all)");
+  auto* const list = app.add_flag("--list", options->list, "list the protocol set-ups, one per line");
+  app.add_flag("--faults", options->faults, "only the set-ups with a fault on purpose");
+  app.add_option("--protocol", options->protocols, "set-ups to run (default: all)");
   constexpr std::int64_t most = std::int64_t{1} << 40;
   add_choice(app, "--scheduler", options->strategy, {Strategy::random, Strategy::pct, Strategy::exhaustive},
-             "how schedules are chosen");
-  app.add_option("--seed", options->seed, "of random and pct; decides everything")
+             "choice of schedules");
+  app.add_option("--seed", options->seed, "seed of random and pct; it determines all schedules")
       ->check(whole_number(0, most))
       ->capture_default_str();
   app.add_option(
          "--executions", options->executions,
-         "at most, per set-up (default: 10000, of an exhaustive search all that there are); where a rank stops, "
-         "for each step at which it can (8)")
+         "most executions per set-up (default: 10000; exhaustive: all); if a rank stops, for each step at which "
+         "it can (8)")
       ->check(whole_number(1, most));
   app.add_option("--bound", options->bound,
-                 "exhaustive: choices that are not the ordinary one (default: the set-up's, see --list); pct: change "
-                 "points (default: 4)")
+                 "exhaustive: most choices that differ from the ordinary schedule (default: the set-up's, see --list); "
+                 "pct: change points (default: 4)")
       ->check(whole_number(0, 64));
   auto* const replay = app.add_option_function<std::string>(
       "--replay", [options](const std::string& schedule) { options->replay = schedule; },
-      "one execution with this schedule, written down step by step");
-  app.add_option("--stop", options->stop, "with --replay: the step at which the rank stops that stops in the set-up")
+      "run one execution with this schedule and print its steps");
+  app.add_option("--stop", options->stop, "with --replay: the step at which the set-up's rank stops")
       ->check(whole_number(0, most))
       ->needs(replay);
   app.add_option("--json", options->json, "Write results to this file (-: stdout)")->excludes(list);

@@ -1,4 +1,4 @@
-// weft tune: measures which algorithm and grid serve an all-reduce of a size here, and writes the table.
+// weft tune: measures the best algorithm and grid for each size of all-reduce on this machine, and writes the table.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -51,7 +51,7 @@ DataType tuned_type(Device device) {
   return device == Device::cpu ? DataType::f32 : DataType::bf16;
 }
 
-// Powers of two, and between them what lies in the middle where choices change.
+// Powers of two, and a size in the middle of two of them if the choice changes in between.
 std::vector<std::size_t> Tune::sizes(Device device) const {
   std::vector<std::size_t> all;
   if (!bytes.empty()) {
@@ -86,18 +86,18 @@ detail::PlanQuery plan_query(const Ranks& ranks, std::size_t count, std::span<co
           .steps = steps};
 }
 
-// What the table in use chooses for a size.
+// The choice of the table in use for a size.
 TuneQuery served_now(const Ranks& ranks, std::size_t bytes) {
   const auto& steps = state_of(ranks).tuning().table->steps;
   TuneQuery query{.bytes = bytes};
   query.algorithm =
       detail::plan_all_reduce(plan_query(ranks, bytes / size_of(tuned_type(ranks.device())), steps)).algorithm;
-  const detail::TuningStep& step = detail::step_for(steps, bytes, bytes);  // neither type is widened on the wire
+  const detail::TuningStep& step = detail::step_for(steps, bytes, bytes);  // the wire widens neither type
   if (step.algorithm == query.algorithm) query.launch = {.blocks = step.blocks, .threads = step.threads};
   return query;
 }
 
-// Bulk is searched where a table may choose it (ops/all_reduce/all_reduce_plan.cpp).
+// Bulk is only searched if a table may choose it (ops/all_reduce/all_reduce_plan.cpp).
 TuneSpace Tune::space(const Ranks& ranks) const {
   const auto& group = state_of(ranks);
   TuneSpace space{.algorithms = {Algorithm::one_shot, Algorithm::two_shot}, .blocks = {}, .threads = {}};
@@ -105,18 +105,18 @@ TuneSpace Tune::space(const Ranks& ranks) const {
   const detail::TuningStep bulk[] = {{.algorithm = Algorithm::bulk}};
   if (detail::plan_all_reduce(plan_query(ranks, 1, bulk)).algorithm == Algorithm::bulk)
     space.algorithms.push_back(Algorithm::bulk);
-  if (ranks.device() == Device::cpu) return space;           // their grid is always the same
-  const int most = group.communicator().least_max_blocks();  // all ranks take the same way through the search
+  if (ranks.device() == Device::cpu) return space;           // their grid never changes
+  const int most = group.communicator().least_max_blocks();  // all ranks must search in the same way
   for (const int blocks : quick ? std::vector<int>{17, 65, most} : std::vector<int>{9, 17, 33, 49, 65, 97, most})
     if (blocks <= most && (space.blocks.empty() || blocks > space.blocks.back())) space.blocks.push_back(blocks);
-  // As many as every lean instance for so many ranks takes.
+  // A number that every lean instance for so many ranks can take.
   const int most_threads = detail::max_threads(static_cast<std::uint32_t>(ranks.world_size()));
   for (const int threads : quick ? std::vector<int>{128, 512, 1024} : std::vector<int>{64, 128, 256, 512, 1024})
     if (threads <= most_threads) space.threads.push_back(threads);
   return space;
 }
 
-// The leader's text, on every rank of a launched job: they must take the same way through the search.
+// The leader's text on every rank of a launched job, since all ranks must search in the same way.
 std::string from_leader(Ranks& ranks, std::string text) {
   if (ranks.local_size() == ranks.world_size()) return text;
   ranks.each([&](Ranks::Seat& seat) {
@@ -143,7 +143,7 @@ std::vector<detail::TuningTable> Tune::found_tables() const {
   return std::filesystem::exists(output) ? detail::read_tuning(output) : std::vector<detail::TuningTable>{};
 }
 
-// What serves the sizes that are not measured: the table that is replaced, else the one in use.
+// The choices for sizes that are not measured: the table that will be replaced, else the table in use.
 std::vector<detail::TuningStep> Tune::base(const Ranks& ranks) const {
   const auto& group = state_of(ranks);
   for (const detail::TuningTable& table : found_tables())
@@ -152,7 +152,7 @@ std::vector<detail::TuningStep> Tune::base(const Ranks& ranks) const {
   return group.tuning().table->steps;
 }
 
-// A file that is there keeps its tables for other processors and numbers of ranks.
+// An existing file keeps its tables for other processors and numbers of ranks.
 void Tune::write(const Ranks& ranks, const std::vector<TunedSize>& tuned) const {
   const auto& build = detail::build_info();
   detail::TuningTable table{
@@ -178,24 +178,24 @@ void Tune::print(const Ranks& ranks, const std::vector<TunedSize>& tuned) const 
                size.as_before ? "as before" : fmt::format("{:.2f}", size.before.us / size.time.us)});
   fmt::print("{}\nbefore: {}\n\n{}\n", headline(ranks), ranks.first().tuning(), table.text());
   if (std::ranges::all_of(tuned, &TunedSize::as_before))
-    fmt::print("Nothing serves these sizes faster than what did before.\n");
+    fmt::print("No choice is faster than the present one for these sizes.\n");
   fmt::print(
       "Written to {}. To use it: Config::tuning_file in a program, --tuning {} in weft bench, info and verify.\n",
       output, output);
 }
 
 int Tune::run() const {
-  sizes(Device::cpu);  // complains before anything is started
+  sizes(Device::cpu);  // reports bad sizes before anything is started
   const std::string file = state.empty() ? output + ".state" : state;
-  check_outputs({{"--state", file}});  // which keeps what was measured, wherever the table cannot be written
+  check_outputs({{"--state", file}});  // it keeps the measurements even if the table cannot be written
   static_cast<void>(found_tables());
   Ranks ranks(options.ranks_args());
   if (ranks.world_size() == 1)
     throw Error(Errc::invalid_argument, "--ranks: there is one rank, and 2 to 72 can be tuned");
   if (ranks.device() == Device::cuda && !launched() && ranks.local_size() > usable_gpus())
     throw Error(Errc::invalid_argument,
-                fmt::format("--ranks {}: must be {} or fewer, the number of usable GPUs: what ranks measure that share "
-                            "one is true of no machine with as many GPUs as ranks",
+                fmt::format("--ranks {}: must be {} or fewer, the number of usable GPUs: times of ranks that share "
+                            "a GPU hold on no machine with a GPU for each rank",
                             ranks.local_size(), usable_gpus()));
   if (!state_of(ranks).direct())
     throw Error(Errc::unsupported, fmt::format("these ranks do not reach each other's memory ({}): NCCL serves them",
@@ -214,7 +214,7 @@ int Tune::run() const {
 
   Progress progress(all.size(), ranks.leader());
   if (known.known() != 0 && ranks.leader())
-    fmt::print(stderr, "weft tune: goes on with {} measurements of {}\n", known.known(), file);
+    fmt::print(stderr, "weft tune: continues with {} measurements of {}\n", known.known(), file);
   const auto measure = [&](const Trial& trial) {
     const std::string what = fmt::format("{} {} {} × {}", format_bytes(trial.bytes), name(trial.algorithm),
                                          trial.launch.blocks, trial.launch.threads);
@@ -254,17 +254,17 @@ Command add_tune(CLI::App& app, const std::vector<std::string>& arguments) {
   const auto tune = std::make_shared<Tune>();
   tune->arguments = arguments;
   tune->options.samples = 7;
-  app.add_option("--output", tune->output, "The table; what it has for other GPUs or numbers of ranks stays")
+  app.add_option("--output", tune->output, "File of the table; tables for other GPUs or numbers of ranks stay")
       ->capture_default_str();
   app.add_option("--state", tune->state,
-                 "Measurements so far, to go on from after an interruption (default: the "
+                 "File of measurements, to continue after an interruption (default: the "
                  "output's name with .state)");
   app.add_flag("--quick", tune->quick, "Every fourth size and grid: half a minute");
   app.add_option("--bytes", tune->bytes, "Sizes to measure, \"16K,1M\" (default: 4 KB to 256 MB on GPUs)");
   app.add_option("--ranks", tune->options.ranks, "Ranks, as threads of this process (default: every GPU, or 4)")
       ->check(whole_number(2, 72));
   add_choice(app, "--device", tune->options.device, {Device::automatic, Device::cpu, Device::cuda},
-             "Where the ranks live");
+             "Device of the ranks");
   app.add_option("--samples", tune->options.samples,
                  "Timed samples per grid; three times as many decide, in seven turns")
       ->check(whole_number(1, 1000))

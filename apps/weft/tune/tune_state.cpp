@@ -56,14 +56,14 @@ double TuneState::time(const Trial& trial, const std::function<Result(const Tria
   if (result.verdict == Verdict::unavailable) return kUnavailable;
   if (result.verdict == Verdict::wrong)
     throw Error(Errc::system,
-                fmt::format("WRONG: {} of {}, {} × {}: {}; no table was written, and weft verify says more",
+                fmt::format("WRONG: {} of {}, {} × {}: {}; no table was written; weft verify tells more",
                             name(trial.algorithm), format_bytes(trial.bytes), trial.launch.blocks, trial.launch.threads,
                             result.detail.empty() ? "other bits, in another process" : result.detail));
   if (args_.writes) keep(trial, result.us);
   return times_[trial] = result.us;
 }
 
-// The first time the file is made anew, without what may be unfinished at its end.
+// The first call rewrites the file without an unfinished last line.
 void TuneState::keep(const Trial& trial, double us) {
   const auto line_of = [](const Trial& of, double time) {
     return json{{"bytes", of.bytes},

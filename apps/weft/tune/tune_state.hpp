@@ -1,4 +1,4 @@
-// What `weft tune` has measured so far, in a file.
+// The file of measurements that `weft tune` continues from.
 #pragma once
 
 #include <fstream>
@@ -14,13 +14,13 @@
 
 namespace weft::cli {
 
-// One thing to measure.
+// One measurement.
 struct Trial {
   std::size_t bytes = 0;
   Algorithm algorithm = Algorithm::one_shot;
   Launch launch = {};  // zeros: chosen by size
   int samples = 1;
-  int turn = 0;  // from 1 where two take turns
+  int turn = 0;  // from 1 if two candidates take turns
 
   bool operator<(const Trial& other) const { return key() < other.key(); }
 
@@ -30,26 +30,26 @@ struct Trial {
   }
 };
 
-// The time of what cannot be done.
+// The time of a trial that cannot be done.
 inline constexpr double kUnavailable = std::numeric_limits<double>::infinity();
 
-// What was measured, in a file, so that a run which was ended goes on where it was: a line that says on what, and one
-// for each trial. A file of another machine, build or number of ranks is refused (Errc::invalid_argument). Only right
-// results are kept: whoever goes on measures the others again.
+// Keeps measurements in a file, so that an interrupted run can continue: a line with the identity of the run, and one
+// line per trial. Throws Errc::invalid_argument for a file of another machine, build or number of ranks. Only right
+// results are kept: a continued run measures the others again.
 class TuneState {
  public:
   struct Args {
     std::string file = {};
     nlohmann::json identity = {};
-    std::string text = {};  // of a file that was found, or empty; a line that was not finished does not count
-    bool writes = true;     // false: another process of the job does
+    std::string text = {};  // of an existing file, or empty; an unfinished last line is ignored
+    bool writes = true;     // false: another process of the job writes
   };
   explicit TuneState(Args args);
 
-  // µs; measures what is not there yet, and keeps it. kUnavailable where the result says so, an exception where it is
-  // wrong.
+  // µs. Measures and keeps a trial that the file does not have. Returns kUnavailable for an unavailable result, and
+  // throws for a wrong one.
   double time(const Trial& trial, const std::function<Result(const Trial&)>& measure);
-  std::size_t known() const { return known_; }  // trials that the file had
+  std::size_t known() const { return known_; }  // trials that the file had at the start
   void remove();
 
  private:

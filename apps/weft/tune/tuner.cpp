@@ -12,12 +12,12 @@
 namespace weft::cli {
 namespace {
 
-constexpr double kWorthAGrid = 1.25;     // how far an algorithm may be behind for its grids to be tried
-constexpr double kGridGain = 1.03;       // what a grid must gain on the one chosen by size
-constexpr double kAlgorithmGain = 1.02;  // … and an algorithm on that of the next smaller size
-constexpr double kTurnsGain = 1.02;      // … and what serves a size from now on, on what did until now
-constexpr int kConfirm = 3;              // times as many samples decide
-constexpr int kTurns = 7;                // that these are split into where two take turns
+constexpr double kWorthAGrid = 1.25;     // an algorithm may be this much slower and its grids are still tried
+constexpr double kGridGain = 1.03;       // gain of a grid that replaces the grid chosen by size
+constexpr double kAlgorithmGain = 1.02;  // … of an algorithm that replaces the next smaller size's
+constexpr double kTurnsGain = 1.02;      // … of a choice that replaces the present one
+constexpr int kConfirm = 3;              // this many times as many samples decide
+constexpr int kTurns = 7;                // turns that split these samples if two candidates alternate
 
 detail::TuningStep ending(detail::TuningStep step, std::uint64_t up_to) {
   step.up_to = up_to;
@@ -30,7 +30,7 @@ Figure once(double us) {
   return {.us = us, .least = us, .most = us, .samples = 1};
 }
 
-// The fastest of the grids, where it gains on `tuned`, which has the grid that its size gives.
+// Puts the fastest grid into `tuned` if it beats the grid chosen by size, which `tuned` has.
 void try_grids(TunedSize& tuned, const TuneSpace& space, const Time& time) {
   Trial fastest{};
   double fastest_us = 0;
@@ -44,7 +44,7 @@ void try_grids(TunedSize& tuned, const TuneSpace& space, const Time& time) {
       }
     }
   }
-  // The fastest of many is lucky, too: it is measured again before it is believed.
+  // The fastest of many is lucky, too, so it must repeat its time.
   if (fastest_us == 0 || fastest_us * kGridGain > tuned.time.us) return;
   fastest.samples = kConfirm * space.samples;
   const double us = time(fastest);
@@ -53,7 +53,7 @@ void try_grids(TunedSize& tuned, const TuneSpace& space, const Time& time) {
   tuned.time = once(us);
 }
 
-// Each algorithm that serves the size, by its best grid.
+// Each algorithm that serves the size, with its best grid.
 std::vector<TunedSize> best_of_each(std::size_t bytes, const TuneSpace& space, const Time& time) {
   std::vector<TunedSize> best;
   double least = kUnavailable;
@@ -68,7 +68,7 @@ std::vector<TunedSize> best_of_each(std::size_t bytes, const TuneSpace& space, c
   return best;
 }
 
-// Times of one of two that took turns.
+// Times of one of two candidates that took turns.
 struct Turns {
   std::array<double, kTurns> us = {};
 
@@ -78,8 +78,8 @@ struct Turns {
   Figure figure() const { return {.us = middle(), .least = us.front(), .most = us.back(), .samples = us.size()}; }
 };
 
-// Whether the challenger beats what serves its size until now. Both get the times that decided. What goes first
-// alternates, and what the machine does meanwhile falls on both.
+// Whether the challenger beats the size's present choice. Both get the times that decided. The first of each turn
+// alternates, so that other load on the machine affects both.
 bool wins_in_turns(TunedSize& challenger, int samples, const Time& time) {
   const int each = (kConfirm * samples + kTurns - 1) / kTurns;
   Turns now, before;
@@ -127,7 +127,7 @@ TunedSize tune_size(const TuneQuery& query, const TuneSpace& space, const Time& 
 
 namespace {
 
-// Between two sizes that were measured: what a person would write, near the middle.
+// A round number near the middle between two measured sizes.
 std::uint64_t boundary(std::uint64_t below, std::uint64_t above) {
   const std::uint64_t middle = below + (above - below) / 2,
                       step = std::max<std::uint64_t>(std::bit_floor(above - below) / 8, 1);
@@ -169,7 +169,7 @@ std::vector<detail::TuningStep> steps_of(const std::vector<TunedSize>& sizes,
 void check_steps(std::span<const std::size_t> sizes, std::span<const detail::TuningStep> base) {
   const auto kept = std::ranges::count_if(
       base, [&](const detail::TuningStep& step) { return step.up_to < sizes.front() || step.up_to > sizes.back(); });
-  // One of them may go on on both sides.
+  // One step of `base` may continue on both sides.
   const std::size_t steps = sizes.size() + static_cast<std::size_t>(kept) + 1;
   if (steps <= detail::kMostTuningSteps) return;
   throw Error(Errc::invalid_argument,

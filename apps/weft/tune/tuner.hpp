@@ -1,4 +1,4 @@
-// How `weft tune` searches, and the steps that come of it.
+// The search of `weft tune`, and the table steps that it gives.
 #pragma once
 
 #include <cstddef>
@@ -13,39 +13,39 @@
 
 namespace weft::cli {
 
-// What one size is searched in.
+// The space of a size's search.
 struct TuneSpace {
   std::vector<Algorithm> algorithms;
-  std::vector<int> blocks, threads;  // tried with each other; empty: grids are not searched
+  std::vector<int> blocks, threads;  // all combinations are tried; empty: grids are not searched
   int samples = 7;
 };
-// What serves a size.
+// The choice for a size.
 struct TunedSize {
   std::size_t bytes = 0;
   Algorithm algorithm = Algorithm::one_shot;
   Launch launch = {};
-  // Medians of the same turns with the fastest and the slowest, where two took turns; else both are the one time of
-  // what serves the size as before.
+  // If two candidates took turns: the median, fastest and slowest turn of each. Otherwise both are the one time of the
+  // present choice.
   Figure time = {}, before = {};
   bool as_before = false;
 };
 
-// What is tuned: a size, what serves it until now, and what serves the next smaller size from now on, or null.
+// The query of a search: a size, its present choice, and the new choice of the next smaller size, or null.
 struct TuneQuery {
   std::size_t bytes = 0;
   Algorithm algorithm = Algorithm::one_shot;
   Launch launch = {};
   const TunedSize* previous = nullptr;
 };
-// The fastest of the space and what serves the size until now (Algorithm::automatic) are measured again in turns. The
-// latter stays unless it is slower by more than those turns differ from each other.
+// Measures the fastest of the space and the present choice (Algorithm::automatic) again in turns. The present choice
+// stays unless it is slower by more than the spread of the turns.
 TunedSize tune_size(const TuneQuery& query, const TuneSpace& space, const std::function<double(const Trial&)>& time);
 
-// `sizes` ascending. Between two sizes that are served differently a round number near the middle decides. What is
-// smaller than all of them is served as `base` has it from the next power of two down, and what is larger from the next
-// byte on; where that is the same algorithm, with no grid of its own, as the outermost size is.
+// `sizes` must ascend. If two neighbours differ, a round number near their middle is the boundary. Sizes below the
+// smallest keep the choices of `base`, from the next power of two downwards. Sizes above the largest keep them from the
+// next byte on. If the outermost choice is the same algorithm with no grid of its own, it extends over them instead.
 std::vector<detail::TuningStep> steps_of(const std::vector<TunedSize>& sizes, std::span<const detail::TuningStep> base);
-// Throws where such a table may have more steps than a table can (Errc::invalid_argument). `sizes` ascending.
+// Throws Errc::invalid_argument if the table could exceed the most steps of a table. `sizes` must ascend.
 void check_steps(std::span<const std::size_t> sizes, std::span<const detail::TuningStep> base);
 
 }  // namespace weft::cli

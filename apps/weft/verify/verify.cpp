@@ -1,4 +1,4 @@
-// weft verify: is this machine fit to serve? Every pair of ranks, every algorithm, every size class and type.
+// weft verify: checks whether a machine is fit to serve: every pair of ranks, algorithm, size class and type.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -32,12 +32,13 @@ std::size_t Verify::most() const {
   if (most_bytes.empty()) return 0;
   const std::size_t bytes = parse_bytes(most_bytes);
   if (bytes < kLatencyBytes)
-    throw Error(Errc::invalid_argument, fmt::format("--most-bytes {}: must be {} or more, of which latencies are told",
-                                                    most_bytes, format_bytes(kLatencyBytes)));
+    throw Error(Errc::invalid_argument,
+                fmt::format("--most-bytes {}: must be {} or more, the message whose latency is judged", most_bytes,
+                            format_bytes(kLatencyBytes)));
   return bytes;
 }
 
-// GB/s, with those of the slowest sample and of the fastest.
+// GB/s, with the rates of the slowest and the fastest sample.
 std::string rate_cell(const PairFigure& pair) {
   if (pair.large.samples < 2) return fmt::format("{:.1f}", pair.gb_per_s);
   return fmt::format("{:.1f} ({:.1f}…{:.1f})", pair.gb_per_s, gb_per_s(pair.bandwidth_bytes, pair.large.most),
@@ -144,7 +145,7 @@ Command add_verify(CLI::App& app, const std::vector<std::string>& arguments) {
   app.add_option("--ranks", verify->options.ranks, "Ranks, as threads of this process (default: every GPU, or 4)")
       ->check(whole_number(1, kMostVerifiedRanks));
   add_choice(app, "--device", verify->options.device, {Device::automatic, Device::cpu, Device::cuda},
-             "Where the ranks live");
+             "Device of the ranks");
   app.add_flag("--thorough", verify->thorough, "Larger messages, maxima of all sizes, more samples: some minutes");
   app.add_option("--most-bytes", verify->most_bytes, "Largest message, 8K or more, \"1M\" (default: 64 MB on GPUs)");
   app.add_option("--deadline", verify->options.deadline, "Seconds that an operation may wait for a peer; 0: for ever")

@@ -11,14 +11,14 @@
 namespace weft::cli {
 namespace {
 
-// On H200s a pair's two-shot of 16 MB moves 69 % of what its links are rated at, all ranks at once 70 %, and 8 KB take
-// 2.2 µs (docs/benchmarks.md). What is much worse has a cause that is worth looking for.
+// On H200s a pair's two-shot of 16 MB reaches 69 % of its links' rating, and all ranks at once 70 %. 8 KB take 2.2 µs
+// (docs/benchmarks.md). A much worse figure has a cause that is worth finding.
 constexpr double kLeastShare = 0.55;
 constexpr double kMostLatency = 5;  // µs
 // Pairs with the same links differ by 1 %.
 constexpr double kLeastOfMedian = 0.85;
 constexpr double kMostOfMedian = 1.5;
-constexpr std::size_t kEnoughPairs = 3;  // for a median to say something
+constexpr std::size_t kEnoughPairs = 3;  // fewer pairs have no meaningful median
 
 bool is_known(const PairFigure& pair) {
   return pair.link_rate > 0;
@@ -98,17 +98,16 @@ std::vector<Check> judge_pairs(const std::vector<PairFigure>& figures) {
 
 std::string why_not_judged(const std::vector<PairFigure>& figures) {
   if (std::ranges::none_of(figures, is_known))
-    return "Times are shown and not judged: what these ranks' links should give is not known";
+    return "Times are shown but not judged: the rate of these ranks' links is unknown";
   std::vector<std::string> pairs, reasons;
   for (const PairFigure& pair : figures)
     if (!is_known(pair)) pairs.push_back(fmt::format("{} ↔ {}", pair.a, pair.b));
   if (!pairs.empty())
-    reasons.push_back(
-        fmt::format("Times of ranks {} are shown and not judged: what these links should give is not known",
-                    fmt::join(pairs, ", ")));
+    reasons.push_back(fmt::format("Times of ranks {} are shown but not judged: the rate of their links is unknown",
+                                  fmt::join(pairs, ", ")));
   if (std::ranges::any_of(figures, [](const PairFigure& p) { return p.bandwidth_bytes < kLeastJudgedBytes; }))
     reasons.push_back(
-        fmt::format("Bandwidths are shown and not judged: their messages are shorter than {} (--most-bytes)",
+        fmt::format("Bandwidths are shown but not judged: their messages are shorter than {} (--most-bytes)",
                     format_bytes(kLeastJudgedBytes)));
   return fmt::format("{}", fmt::join(reasons, ". "));
 }
@@ -143,7 +142,7 @@ Check judge_world(int ranks, std::size_t bytes, double us, double link_rate) {
 std::vector<Check> judge_seats(const Machine& machine, const Seats& seats) {
   std::vector<Check> checks;
   if (seats.device == Device::cpu) return checks;
-  // A program without CUDA says so elsewhere, and older GPUs are listed.
+  // A build without CUDA reports that elsewhere. `machine.gpus` includes GPUs that are too old.
   if (machine.gpus_present > 0 && machine.gpus.empty() && !machine.cuda_runtime.empty())
     checks.push_back({.what = "GPUs",
                       .who = "this machine",

@@ -40,7 +40,7 @@ constexpr const char* kNoPeerMemory =
     "Weft's own algorithms need GPUs that store into each other's memory: NVLink, or PCIe peer access, with NCCL's "
     "symmetric memory (NCCL_CUMEM_ENABLE and NCCL_P2P_DISABLE unset). nvidia-smi topo -p2p w shows what there is.";
 
-// One run of the checks, as it goes.
+// The state of one run of the checks.
 class Inspection {
  public:
   Inspection(const VerifyArgs& args, const Machine& machine) : args_(args), machine_(machine) {}
@@ -51,13 +51,13 @@ class Inspection {
  private:
   using Steps = std::vector<std::pair<std::string, std::function<void()>>>;
 
-  // Runs the steps until one ends with a fault: whatever comes after would meet a communicator that has ended.
+  // Runs the steps until one ends with a fault, since the communicator has then ended.
   bool run_steps(const Steps& steps);
   void check_world(Ranks& ranks);
-  // What all ranks do together.
+  // The checks of all ranks together.
   struct World {
     Ranks& ranks;
-    std::unique_ptr<Bench> bench = {};  // of the steps that run: one at a time has memory
+    std::unique_ptr<Bench> bench = {};  // of the running steps: only one bench has memory at a time
     Steps steps = {};
   };
   void add_norms(World& world);
@@ -70,7 +70,7 @@ class Inspection {
   std::vector<Point> points(bool direct) const;
   std::size_t most() const;
   int samples() const { return args_.thorough ? 9 : 3; }
-  // GB/s each way between the GPUs of two ranks; 0 where ranks have none of their own, or it is not known.
+  // GB/s each way between the GPUs of two ranks; 0 if ranks share GPUs, or if the rate is unknown.
   double link_rate(int a, int b) const;
 
   const VerifyArgs& args_;
@@ -90,7 +90,8 @@ std::size_t Inspection::most() const {
   return args_.thorough ? 256 * MiB : 64 * MiB;
 }
 
-// Every size class, and an odd one, which takes another instance. Maxima share all but the addition with sums.
+// Every size class, and an odd size, which takes another instance. Maxima share everything with sums except the
+// addition.
 std::vector<Point> Inspection::points(bool direct) const {
   std::vector<std::size_t> sizes = {8, 1000 * 8 + 24, 64 * KiB, 512 * KiB, 2 * MiB, 16 * MiB, 64 * MiB, 256 * MiB};
   std::erase_if(sizes, [&](std::size_t bytes) { return bytes > most(); });
@@ -160,8 +161,8 @@ void Inspection::add_world(const Result& result, std::string what) {
       kWrongResult);
 }
 
-// A row alone, and as many as two hops serve; narrow rows, those of a large model, and such as take a thread several
-// turns; every kind of scale, and what models have of each.
+// One row, and as many rows as two hops serve. Narrow rows, those of a large model, and rows so wide that a thread
+// takes several packs. Every kind of scale, in the combinations that models have.
 void Inspection::add_norms(World& world) {
   static constexpr std::pair<std::int64_t, std::int64_t> shapes[] = {{1, 1024}, {300, 1024}, {3, 7168}, {2, 16384}};
   struct Form {
@@ -374,8 +375,8 @@ void Inspection::run() {
   check_world(*ranks);
   const bool ended = ranks->first().status().has_value();
   if (found_.world == 1 || !ranks->first().world().state().direct()) return;
-  // After a fault the pairs are looked at with a new communicator, which says more about the cause. Ranks of a launched
-  // job cannot meet again once some have gone.
+  // After a fault the pairs are checked with a new communicator, which helps to find the cause. Ranks of a launched job
+  // cannot meet again once some have gone.
   if (ended && launched()) return;
   if (ended) {
     ranks.reset();

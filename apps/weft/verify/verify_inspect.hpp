@@ -1,4 +1,4 @@
-// What `weft verify` looks at: the machine's links, its ranks all together, and every pair of them.
+// Inspects the machine's links, all ranks together, and every pair of ranks for `weft verify`.
 #pragma once
 
 #include <algorithm>
@@ -10,27 +10,27 @@
 
 namespace weft::cli {
 
-inline constexpr int kMostVerifiedRanks = 64;  // whose pairs a communicator has splits for
+inline constexpr int kMostVerifiedRanks = 64;  // a communicator has splits for the pairs of so many
 
-inline constexpr std::size_t kLatencyBytes = 8 << 10;  // the message whose time is a pair's latency
+inline constexpr std::size_t kLatencyBytes = 8 << 10;  // a pair's latency is the time of this message
 
 struct VerifyArgs {
   Ranks::Args ranks;
   bool thorough = false;
-  std::size_t most_bytes = 0;  // of a message, kLatencyBytes or more; 0: by device
+  std::size_t most_bytes = 0;  // largest message, kLatencyBytes or more; 0: by device
 };
 
 struct Findings {
   bool leader = true;            // this process prints
-  std::string headline, fabric;  // empty where the ranks did not come together
+  std::string headline, fabric;  // empty if the ranks did not meet
   int world = 0;
   Device device = Device::cpu;
-  std::string left_out;  // which GPUs were not looked at, where nobody asked for that
+  std::string left_out;  // GPUs that are not checked although no option left them out
   std::vector<Check> checks;
   std::vector<PairFigure> pairs;
   std::vector<Result> all_reduces;
 
-  // What no verdict is about, and why; empty where there is nothing.
+  // The findings without a verdict, and the reason; empty if there are none.
   std::string not_judged() const {
     const std::string figures = why_not_judged(pairs);
     return left_out + (left_out.empty() || figures.empty() ? "" : ". ") + figures;
@@ -40,7 +40,7 @@ struct Findings {
   }
 };
 
-// Collective, as all that measures. Throws for bad arguments alone: what goes wrong is a check that failed.
+// Collective, since it measures. Throws only for bad arguments: any other fault is a failed check.
 Findings inspect(const VerifyArgs& args, const Machine& machine);
 
 }  // namespace weft::cli

@@ -14,7 +14,7 @@ namespace {
 
 constexpr double kUnlimited = std::numeric_limits<double>::infinity();
 
-// The words of a file that is one line; none where there is no such file.
+// The only line of a file; empty if the file does not exist.
 std::string line_of(const std::filesystem::path& file) {
   std::ifstream in(file);
   std::string line;
@@ -22,14 +22,14 @@ std::string line_of(const std::filesystem::path& file) {
   return line;
 }
 
-// "max 100000" and "-1" are no limit, and so is what cannot be read.
+// "max 100000" and "-1" mean no limit, and so does an unreadable text.
 double share(const std::string& quota, const std::string& period) {
   double time = 0, whole = 0;
   if (!(std::istringstream(quota) >> time) || !(std::istringstream(period) >> whole)) return kUnlimited;
   return time > 0 && whole > 0 ? time / whole : kUnlimited;
 }
 
-// Of one group: the file of version 2, or the two of version 1.
+// The limit of one group: the file of version 2, or the two files of version 1.
 double granted_by(const std::filesystem::path& group) {
   std::string quota, period;
   std::istringstream(line_of(group / "cpu.max")) >> quota >> period;
@@ -37,8 +37,8 @@ double granted_by(const std::filesystem::path& group) {
                   share(line_of(group / "cpu.cfs_quota_us"), line_of(group / "cpu.cfs_period_us")));
 }
 
-// Of a group and all above it, up to where the hierarchy is mounted. A container may see its own group as the top,
-// while its path names folders that are not there.
+// The least limit of a group and its ancestors, up to the hierarchy's mount. A container may see its own group as the
+// top, while its path names folders that are not there.
 double granted_up_to(const std::filesystem::path& mount, std::filesystem::path group) {
   double least = granted_by(mount);
   for (; group.has_relative_path(); group = group.parent_path())
@@ -65,7 +65,7 @@ double granted_cores(const std::filesystem::path& root) {
 int allowed_cores() {
   const auto online = static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
   if (launched()) return std::max(1, online);
-  // The kernel refuses a set that is smaller than its own.
+  // The kernel refuses a set that is smaller than its own, so larger ones are tried.
   for (int most = 1024; most <= 1 << 20; most *= 2) {
     cpu_set_t* const set = CPU_ALLOC(static_cast<std::size_t>(most));
     if (set == nullptr) break;
@@ -85,8 +85,8 @@ std::string Crowd::warning() const {
   if (!crowded()) return {};
   const std::string gloo = peer_threads == 0 ? "" : fmt::format(" and {} of Gloo's", peer_threads);
   return fmt::format(
-      "TOO FEW CORES: {} ranks{} share {:.3g} {}. Times are largely the scheduler's, and no\n"
-      "speed-up is shown.\n",
+      "TOO FEW CORES: {} ranks{} share {:.3g} {}. Times depend largely on the scheduler, so\n"
+      "no speed-up is shown.\n",
       ranks, gloo, cores, cores == 1 ? "core" : "cores");
 }
 

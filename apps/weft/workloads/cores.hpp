@@ -1,4 +1,4 @@
-// How many cores this process may use, and whether what is measured has one for each of its threads.
+// The number of cores that this process may use, and whether each measured thread has one.
 #pragma once
 
 #include <filesystem>
@@ -8,26 +8,26 @@
 
 namespace weft::cli {
 
-// Cores' worth of time that control groups grant this process: the least of cpu.max (version 2) and of
-// cpu.cfs_quota_us over cpu.cfs_period_us (version 1) of its group and those above. Infinite where there is no limit.
-// `root`: where /proc and /sys lie.
+// The CPU time that control groups grant this process, in cores: the least limit of its group and its ancestors. Reads
+// cpu.max (version 2), and cpu.cfs_quota_us over cpu.cfs_period_us (version 1). Infinite without a limit. `root`: the
+// folder of /proc and /sys.
 double granted_cores(const std::filesystem::path& root = "/");
-// Cores that the calling thread may run on (sched_getaffinity). In a launched job, whose ranks may be bound one by one,
-// all of the machine.
+// Cores that the calling thread may run on (sched_getaffinity). In a launched job, all cores of the machine: its ranks
+// may be bound one by one.
 int allowed_cores();
-// The lesser of the two.
+// The smaller of the two numbers above.
 double usable_cores();
 
-// Threads that all want a core at once, and the cores there are. Ranks on GPUs want none.
+// Threads that want a core at the same time, and the number of cores. Ranks on GPUs want none.
 struct Crowd {
   int ranks = 0;         // CPU ranks, which poll
-  int peer_threads = 0;  // Gloo has one beside each rank
+  int peer_threads = 0;  // Gloo has one for each rank
   double cores = 0;
 
   int threads() const { return ranks + peer_threads; }
-  // Then times are the scheduler's: a thread that waits keeps its core until the next tick.
+  // If true, times depend on the scheduler: a waiting thread keeps its core until the next tick.
   bool crowded() const { return threads() > cores; }
-  // A sentence for the head and the foot of a table; empty where it is not crowded.
+  // A sentence for the head and the foot of a table; empty if it is not crowded.
   std::string warning() const;
 };
 Crowd crowd_of(const Ranks& ranks, const std::vector<Result>& results);

@@ -15,7 +15,7 @@ ReferenceArgs GatherReference::sums() const {
           .step = step_};
 }
 
-// Puts a rank's rows where they belong.
+// Copies a rank's rows to their slot.
 void GatherReference::gather(std::size_t rank) {
   const std::size_t size = size_of(shape_.type);
   std::vector<std::byte> input(shape_.input_elements() * size);
@@ -27,7 +27,7 @@ void GatherReference::gather(std::size_t rank) {
   }
 }
 
-// What `rank` gets of an all-to-all: its own part of every rank's input.
+// The output of `rank` in an all-to-all: its part of every rank's input.
 std::vector<std::byte> GatherReference::parts_for(std::size_t rank) const {
   const std::size_t bytes = shape_.most_rows() * shape_.row_bytes(0), elements = bytes / size_of(shape_.type);
   std::vector<std::byte> parts(bytes * shape_.ranks()), input(parts.size());
@@ -44,7 +44,7 @@ void GatherReference::prepare(const GatherShape& shape, Data data, int step) {
   data_ = data;
   step_ = step;
   const ReferenceArgs args = sums();
-  if (shape.operation == Operation::all_to_all) return;  // another one for each rank
+  if (shape.operation == Operation::all_to_all) return;  // every rank has a different output; see parts_for()
   if (shape.operation == Operation::broadcast || shape.operation == Operation::barrier) {
     all_.assign(shape.output_elements() * size_of(shape.type), std::byte{});
     if (shape.operation == Operation::barrier) return reduce_reference(args, 0, 1, all_.data());
@@ -55,7 +55,7 @@ void GatherReference::prepare(const GatherShape& shape, Data data, int step) {
   for (std::size_t r = 0; r < shape.ranks(); ++r) {
     threads.emplace_back([&, r] {
       if (!shape.scatters()) return gather(r);
-      const std::size_t first = shape.first_row(r) * shape.row_elements();  // pads stay zero
+      const std::size_t first = shape.first_row(r) * shape.row_elements();  // padding stays zero
       reduce_reference(args, first, first + shape.rows[r] * shape.row_elements(), all_.data());
     });
   }

@@ -1,4 +1,4 @@
-// What a gather or scatter must give, computed on the CPU apart from the library.
+// The expected outputs of gathers and scatters, computed on the CPU without the library.
 #pragma once
 
 #include <span>
@@ -12,9 +12,9 @@ namespace weft::cli {
 
 class GatherReference {
  public:
-  // Computes it for inputs of `step`, unless the last ones are still good.
+  // Computes the outputs for inputs of `step`, unless the last ones still hold.
   void prepare(const GatherShape& shape, Data data, int step);
-  // Empty when `output`, a rank's whole output buffer, is right; else where it is not. `exact`: see compare().
+  // Empty if `output`, a rank's whole output buffer, is right; otherwise the fault. `exact`: see compare().
   std::string check(std::size_t rank, std::span<const std::byte> output, bool exact) const;
 
  private:
@@ -25,7 +25,7 @@ class GatherReference {
   GatherShape shape_;
   Data data_ = Data::integers;
   int step_ = 0;
-  std::vector<std::byte> all_;  // scatters: all ranks' rows; all_to_all: none; others: as the output
+  std::vector<std::byte> all_;  // scatters: all ranks' rows; all_to_all: none; others: the output
 };
 
 }  // namespace weft::cli

@@ -6,10 +6,10 @@
 namespace weft::cli {
 namespace {
 
-constexpr std::size_t kScaleColumns = 128;    // one scale of 4 bytes for each
-constexpr std::size_t kTensorElements = 128;  // a tensor begins at a multiple, as an allocator would have it
+constexpr std::size_t kScaleColumns = 128;    // columns per scale of 4 bytes
+constexpr std::size_t kTensorElements = 128;  // a tensor begins at a multiple, as with an allocator
 
-// What is made inside of attention groups is what is made of all ranks.
+// The operation on all ranks that has the same form as one in attention groups.
 Operation ungrouped(Operation operation) {
   if (operation == Operation::attn_reduce_scatter) return Operation::reduce_scatter_v;
   return operation == Operation::attn_all_gather ? Operation::all_gather_v : operation;
@@ -36,9 +36,9 @@ bool is_equal_form(const Point& point) {
   return !is_ragged(point.operation) || point.contender == Contender::padded;
 }
 
-// Tokens of attention group d: one busy group and others with a token each, or all alike.
+// Tokens of attention group d: all alike, or one busy group and a token in each other group.
 std::size_t tokens_of(const Point& point, int group) {
-  if (point.operation == Operation::barrier) return 1;  // what NCCL adds up
+  if (point.operation == Operation::barrier) return 1;  // NCCL's barrier sums one word
   return point.load == Load::busy && group > 0 ? 1 : static_cast<std::size_t>(point.rows);
 }
 

@@ -1,4 +1,4 @@
-// Whose rows a gather or scatter of DP attention moves, and where they lie in the benchmark's buffers.
+// The rows of a gather or scatter of data-parallel attention, and their layout in the benchmark's buffers.
 #pragma once
 
 #include <cstddef>
@@ -10,24 +10,24 @@
 
 namespace weft::cli {
 
-// One operation, the same on all ranks of a group. Tensors lie behind each other in a buffer, each with room for what
-// an engine that captures a graph for the largest rank would provide.
+// One operation, the same on all ranks of a group. Tensors follow each other in a buffer. Each has the room that an
+// engine would provide if it captured a graph for the largest rank.
 struct GatherShape {
   Operation operation = Operation::all_gather;
   DataType type = DataType::bf16;
   std::vector<std::size_t> rows = {};    // of each rank
   std::vector<std::size_t> widths = {};  // of each tensor: elements of a row
-  SlotKind slot = SlotKind::dense;       // of ragged forms
+  SlotKind slot = SlotKind::dense;       // for ragged operations
   std::size_t slot_rows = 0;             // see Counts
-  std::vector<RowRange> slots = {};      // of each rank, in the tensor that holds all ranks' rows
+  std::vector<RowRange> slots = {};      // of each rank, in the tensor of all ranks' rows
 
   bool operator==(const GatherShape&) const = default;
 
   bool scatters() const;
   std::size_t ranks() const { return rows.size(); }
   std::size_t first_row(std::size_t rank) const { return slots[rank].begin; }
-  std::size_t own_rows() const;     // without pads
-  std::size_t padded_rows() const;  // of the tensor that holds all ranks' rows
+  std::size_t own_rows() const;     // without padding
+  std::size_t padded_rows() const;  // of the tensor of all ranks' rows
   std::size_t most_rows() const;
   std::size_t most_slot() const;
   std::size_t all_rows() const { return most_slot() * ranks(); }  // room for all ranks' slots
@@ -45,19 +45,19 @@ struct GatherShape {
 struct GatherModel {
   ParallelLayout layout = {};
   std::int64_t hidden = 0;
-  std::int64_t top_k = 8;  // ids and weights per token, of four_tensors
-  // Of ragged forms. fixed: for the largest rank; aligned: to kAlignedRows; given: fewer than kAlignedRows more than
-  // the rank's rows, and not as many more as its neighbours'.
+  std::int64_t top_k = 8;  // ids and weights per token, for four_tensors
+  // For ragged operations. fixed: slots for the largest rank. aligned: slots rounded to kAlignedRows. given: the rank's
+  // rows and fewer than kAlignedRows more, by a number that differs from the neighbours'.
   SlotKind slot = SlotKind::dense;
 };
 inline constexpr std::size_t kAlignedRows = 8;
 
-// What `point.contender` moves for point.rows tokens per attention group: Contender::padded the equal form with
-// everybody's rows as many as the largest rank's, Contender::one_tensor the same bytes as one tensor. `group`: of
-// operations in attention groups, whose; the first one has most tokens.
+// The shape that `point.contender` moves for point.rows tokens per attention group. Contender::padded: the equal
+// operation, with the largest rank's rows on every rank. Contender::one_tensor: the same bytes as one tensor. `group`:
+// the attention group of an operation in groups; the first group has most tokens.
 GatherShape gather_shape(const GatherModel& model, const Point& point, int group = 0);
 
-// `layout` on at most `ranks` ranks: as many ranks per attention group as before where that divides them.
+// `layout` on at most `ranks` ranks. Attention groups keep their number of ranks if it divides them.
 ParallelLayout scaled(const ParallelLayout& layout, int ranks);
 
 }  // namespace weft::cli

@@ -17,7 +17,7 @@ Figure figure_of(const std::vector<std::vector<double>>& samples, const std::vec
 }
 
 Figure figure_of(const Result& result) {
-  // By the clock of rank 0 alone.
+  // Only the clock of rank 0 counts.
   if (result.point.method == Method::vllm && !result.samples_us.empty()) return figure_of({result.samples_us.front()});
   return figure_of(result.samples_us, result.baseline_us);
 }

@@ -1,4 +1,4 @@
-// What is measured, and how: the words that the CPU's and the GPU's benchmark share.
+// Operations, contenders, methods and results that the CPU's and the GPU's benchmarks share.
 #pragma once
 
 #include <algorithm>
@@ -15,8 +15,8 @@
 
 namespace weft::cli {
 
-// What is done. four_tensors is an all_gather_v of a token's hidden state, scales, ids and weights in one call; the
-// attn_ ones are those of attention groups, all at the same time, the others those of all ranks.
+// four_tensors is an all_gather_v of a token's hidden state, scales, ids and weights in one call. The attn_ ones run in
+// all attention groups at the same time. The others run on all ranks.
 enum class Operation : std::uint8_t {
   all_reduce,
   all_gather,
@@ -48,7 +48,7 @@ constexpr bool is_in_groups(Operation operation) {
   return operation == Operation::attn_reduce_scatter || operation == Operation::attn_all_gather;
 }
 
-// Whose outputs may lie in symmetric memory.
+// Whether the operation's outputs may lie in symmetric memory.
 constexpr bool is_copy(Operation operation) {
   switch (operation) {
     case Operation::all_gather:
@@ -63,14 +63,14 @@ constexpr bool is_copy(Operation operation) {
   }
 }
 
-// Who has the tokens of a ragged gather: every attention group as many, or one of them and the others one each.
+// The tokens of a ragged gather: as many in every attention group, or many in one group and one in each other group.
 enum class Load : std::uint8_t { balanced, busy };
 
 constexpr std::string_view name(Load load) {
   return load == Load::balanced ? "balanced" : "busy";
 }
 
-// Who does it: an algorithm of Weft's, or a peer.
+// An algorithm of Weft's, or a peer.
 enum class Contender : std::uint8_t {
   automatic,
   one_shot,
@@ -78,10 +78,10 @@ enum class Contender : std::uint8_t {
   bulk,
   multimem_one_shot,
   multimem_two_shot,
-  padded,      // a ragged gather's rows by Weft's equal form, all ranks as large as the largest
-  one_tensor,  // the bytes of four_tensors as one
-  symmetric,   // a copy whose outputs lie in symmetric memory
-  push,        // no contender but a bound: GPUs store to each other's memory as many bytes, and nobody waits
+  padded,      // a ragged gather by Weft's equal operation, with the largest rank's rows on every rank
+  one_tensor,  // the bytes of four_tensors as one tensor
+  symmetric,   // a copy with its outputs in symmetric memory
+  push,        // a bound, no contender: GPUs store as many bytes to each other's memory, and none waits
   nccl,
   nccl_symmetric,  // NCCL on buffers from ncclMemAlloc in symmetric windows
   gloo_ring,
@@ -109,12 +109,12 @@ constexpr bool is_peer(Contender contender) {
   return contender > Contender::push;
 }
 
-// How time is taken.
+// The ways to take time.
 //   batch     CPU: a batch of calls between two barriers of threads; median of the batches, maximum over ranks
 //   graph     a CUDA graph of 20 operations, the second of two back-to-back replays between CUDA events; median of the
 //             samples, maximum over ranks
-//   producer  the same with a kernel that rewrites the input before every operation, as a model does; the time of a
-//             graph that holds only the producers is taken off
+//   producer  like graph, with a kernel that rewrites the input before every operation, as a model does; the time of a
+//             graph of only the producers is subtracted
 //   vllm      benchmark_device_communicators.py of vLLM: a graph of 10 operations, 5 warm-up replays, 50 back-to-back
 //             replays by the wall clock of rank 0; the median of three such measurements
 enum class Method : std::uint8_t { batch, graph, producer, vllm };
@@ -128,9 +128,9 @@ constexpr std::string_view name(Method method) {
 struct Point {
   Operation operation = Operation::all_reduce;
   Load load = Load::balanced;
-  std::size_t count = 0;    // elements; of a gather or scatter: of all ranks' rows
-  std::int64_t rows = 0;    // tokens, where the size was given as rows × hidden, else 0; of each attention group
-  std::int64_t hidden = 0;  // likewise
+  std::size_t count = 0;    // elements; for a gather or scatter: of all ranks' rows
+  std::int64_t rows = 0;    // tokens (of each attention group) if the size is rows × hidden, else 0
+  std::int64_t hidden = 0;  // hidden if the size is rows × hidden, else 0
   DataType type = DataType::bf16;
   ReduceOp op = ReduceOp::sum;
   Contender contender = Contender::automatic;
@@ -150,12 +150,12 @@ constexpr std::string_view name(Verdict verdict) {
 struct Result {
   Point point = {};
   Verdict verdict = Verdict::unavailable;
-  std::string detail = {};                            // what is wrong, or why nothing was measured
-  std::vector<int> wrong_ranks = {};                  // whose output was wrong
-  std::string chosen = {};                            // the algorithm that a call of Weft's took
+  std::string detail = {};                            // the fault, or the reason why nothing was measured
+  std::vector<int> wrong_ranks = {};                  // ranks whose output was wrong
+  std::string chosen = {};                            // the algorithm of Weft's call
   double us = 0;                                      // per operation
   std::vector<std::vector<double>> samples_us = {};   // [rank][sample], per operation
-  std::vector<std::vector<double>> baseline_us = {};  // producer: likewise, of the producer alone
+  std::vector<std::vector<double>> baseline_us = {};  // producer: the same, of the producer alone
 
   // Algorithm bandwidth: the point's bytes over the time, in GB/s (10^9).
   double gb_per_s() const { return us > 0 ? static_cast<double>(point.bytes()) / us / 1e3 : 0; }
@@ -168,54 +168,54 @@ inline double median(std::vector<double> samples) {
   return *middle;
 }
 
-// A time and its spread: all three of the rank whose median is the largest, which every rank waits for.
+// A time and its spread, of the rank with the largest median: every rank waits for it.
 struct Figure {
   double us = 0, least = 0, most = 0;  // the median, and the samples around it
   std::size_t samples = 0;
 };
-// `baseline`: as in Result; its median comes off.
+// `baseline`: as in Result; its median is subtracted.
 Figure figure_of(const std::vector<std::vector<double>>& samples,
                  const std::vector<std::vector<double>>& baseline = {});
 Figure figure_of(const Result& result);
 
-// The algorithm named by the flight recorder's last call.
+// The algorithm of the flight recorder's last call.
 std::string chosen_algorithm(const Group& group);
 
-// True for the errors of a call that every rank rejects alike, before anything is sent: such a point is skipped.
+// True for errors that every rank throws alike before anything is sent. Such a point is skipped.
 inline bool is_rejection(const Error& error) {
   return error.code() == Errc::invalid_argument || error.code() == Errc::unsupported;
 }
 
-// The time of one operation, from the samples: see Method.
+// The time of one operation, computed from the samples (see Method).
 double operation_us(const Result& result);
 
-// Adds the samples of another run of the same point; one wrong run makes the whole wrong.
+// Adds the samples of another run of the same point. One wrong run makes the result wrong.
 void append(Result& result, const Result& more);
 
 struct BenchArgs {
   Data data = Data::integers;
-  std::size_t max_bytes = 0;  // largest message that will be asked for
-  bool peers = true;          // NCCL or Gloo beside Weft
-  bool multicast = false;     // the algorithms by NVLink's switches as well
+  std::size_t max_bytes = 0;  // largest message of all points
+  bool peers = true;          // also measures NCCL or Gloo
+  bool multicast = false;     // also measures the algorithms that use NVLink's switches
 };
 
-// Measures points on the ranks that it was opened with. Collective: in every process of a launched job the same points
-// must be run in the same order, and every process gets the same results.
+// Measures points on its ranks. Collective: every process of a launched job must run the same points in the same order,
+// and every process gets the same results.
 class Bench {
  public:
   virtual ~Bench() = default;
 
-  // Who can run here, Weft's own first.
+  // The contenders that can run here, Weft's own first.
   virtual std::vector<Contender> contenders(Operation operation = Operation::all_reduce) const = 0;
   virtual std::vector<Method> methods() const = 0;
-  // Why a peer that one might expect is missing, a sentence each.
+  // A sentence for each expected peer that is missing, with the reason.
   virtual std::vector<std::string> notes() const = 0;
-  // Takes `samples` samples (Method::vllm: always three). Throws weft::Error when a rank fails; a wrong result is not
-  // an error but Verdict::wrong.
+  // Takes `samples` samples (Method::vllm: always three). Throws weft::Error if a rank fails. A wrong result is no
+  // error but Verdict::wrong.
   virtual Result run(const Point& point, int samples) = 0;
 };
 
-// All-reduces.
+// Measures all-reduces.
 std::unique_ptr<Bench> open_bench(Ranks& ranks, const BenchArgs& args);
 
 }  // namespace weft::cli

@@ -117,7 +117,7 @@ std::string check_combined(const MoeTraffic& traffic, std::uint32_t rank, const 
     for (std::size_t i = std::size_t{token} * exchange.top_k; i < (token + std::size_t{1}) * exchange.top_k; ++i) {
       entries.emplace_back(mine.ids[i], mine.weights[i], mine.kept[i]);
     }
-    std::ranges::sort(entries);  // blocks of experts ascend with ranks
+    std::ranges::sort(entries);  // blocks of experts are in the order of their ranks
     std::vector<float> total(exchange.hidden);
     bool first_rank = true;
     for (std::size_t e = 0; e < entries.size(); first_rank = false) {

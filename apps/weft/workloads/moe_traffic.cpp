@@ -29,7 +29,7 @@ std::vector<std::int32_t> choose(std::mt19937& random, const ModelShape& model, 
   std::uniform_real_distribution<double> uniform(1e-9, 1.0);
   std::vector<double> scores(experts);
   for (std::size_t e = 0; e < experts; ++e) {
-    // The largest of log(u) / w are a choice with weights w, without repetition.
+    // The largest values of log(u) / w are a choice with weights w, without repetition.
     const double weight = traffic == Traffic::zipf ? 1.0 / static_cast<double>((e * 97 + 13) % experts + 1) : 1.0;
     scores[e] = traffic == Traffic::zipf ? std::log(uniform(random)) / weight : uniform(random);
   }
@@ -122,7 +122,7 @@ void MoeTraffic::place_rows() {
 
 double MoeTraffic::dispatch_wire_bytes() const {
   const double peers = ranks_ - 1, tokens = token_count_;
-  // Of the tokens that a call does not have, one has its record written as well, in turn.
+  // Of the tokens that a call does not have, one (each in turn) has its record written as well.
   const double records = tokens + 1 - tokens / exchange_.tokens;
   const double counts = exchange_.experts * peers / ranks_ + peers;
   return wire_rows_ * shape_.row_packs * sizeof(detail::Pack) +

@@ -35,7 +35,7 @@ std::string compare_residual(const Row& row, std::span<const std::byte> wanted) 
   return {};
 }
 
-// `residual`: of the row, as it must be.
+// `residual`: the expected residual of the row.
 std::string compare_normed(const Row& row, std::span<const std::byte> residual, std::span<const double> weights) {
   const NormReferenceArgs& args = row.args;
   const DataType type = args.sum.type;
@@ -58,7 +58,7 @@ std::string compare_normed(const Row& row, std::span<const std::byte> residual, 
   return {};
 }
 
-// The scale of columns whose largest magnitude is `largest`, as it is stored, and its inverse.
+// The scale, as stored, of columns whose largest magnitude is `largest`, and its inverse.
 struct Scale {
   std::uint32_t bits;
   std::size_t bytes;

@@ -1,4 +1,4 @@
-// What an all-reduce with residual and norm must give (weft/fused.hpp).
+// The expected outputs of an all-reduce with residual and norm (weft/fused.hpp).
 #pragma once
 
 #include <cstddef>
@@ -14,25 +14,25 @@ namespace weft::cli {
 struct NormForm {
   bool residual = true;
   bool gamma_plus_one = false;
-  std::optional<Fp8Scaling> fp8 = {};  // rows as e4m3 beside the normed ones
+  std::optional<Fp8Scaling> fp8 = {};  // also writes the normed rows as e4m3
   ScaleType scale_type = ScaleType::f32;
 };
 
-// Residual and weights are the pattern's of two ranks more than there are, in step 0.
+// Residual and weights are the pattern's values for two more ranks than there are, in step 0.
 struct NormReferenceArgs {
   ReferenceArgs sum;
   std::size_t hidden = 0;
   float epsilon = 0;
   NormForm form = {};
-  float scale = 1;  // fixed
+  float scale = 1;  // for a fixed scale
 };
-// What a call has written, row after row; the last two where its form has them.
+// Outputs of a call, row after row; the last two only if its form has them.
 struct NormOutputs {
   std::span<const std::byte> residual, normed, fp8 = {}, scales = {};
 };
 
-// Empty when `got` is right: the residual bit for bit, normed rows within two units in the last place of what exact
-// arithmetic makes of them, and e4m3 with their scales bit for bit what the rule makes of those normed rows.
+// Empty if `got` is right: the residual bit for bit, and normed rows within two units in the last place of exact
+// arithmetic. e4m3 and scales must be, bit for bit, the quantisation of those normed rows.
 std::string compare_norm(const NormReferenceArgs& args, std::span<const std::byte> sum, const NormOutputs& got);
 
 }  // namespace weft::cli

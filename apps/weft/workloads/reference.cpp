@@ -19,7 +19,7 @@ std::uint16_t to_bf16(float value) {
 std::uint16_t to_f16(float value) {
   const auto sign = static_cast<std::uint16_t>(std::signbit(value) ? 0x8000u : 0u);
   const float magnitude = std::fabs(value);
-  if (magnitude == 0) return sign;  // frexp gives it an exponent like any other
+  if (magnitude == 0) return sign;  // frexp gives 0 an ordinary exponent
   if (magnitude >= 65520.0f) return sign | 0x7c00u;
   int exponent = 0;
   std::frexp(magnitude, &exponent);
@@ -75,13 +75,13 @@ Fp8Scale fp8_scale(float largest, bool power_of_two) {
   const float most = std::max(largest, 1e-4f), scale = most / 448.0f;
   if (!power_of_two) return {scale, 448.0f / most};
   int exponent = 0;
-  if (std::frexp(scale, &exponent) == 0.5f) --exponent;  // a power of two stays what it is
+  if (std::frexp(scale, &exponent) == 0.5f) --exponent;  // a power of two stays
   return {std::ldexp(1.0f, exponent), std::ldexp(1.0f, -exponent)};
 }
 
 namespace {
 
-// How far two sums of `ranks` numbers may be apart when every addition rounds to the type, whatever the order.
+// The largest difference of two sums of `ranks` numbers in any order, if every addition rounds to the type.
 double tolerance(const ReferenceArgs& args, std::size_t index) {
   if (args.type == DataType::i32 || args.op == ReduceOp::max) return 0;
   constexpr std::array<double, 3> rounding = {0x1p-8, 0x1p-11, 0x1p-24};  // half a unit in the last place

@@ -1,4 +1,4 @@
-// The result that every rank must have, computed on the CPU apart from the library, and the comparison with it.
+// The expected result of a reduction, computed on the CPU without the library, and the comparison with it.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@ struct ReferenceArgs {
   ReduceOp op = ReduceOp::sum;
   Data data = Data::integers;
   int ranks = 1;
-  int step = 0;  // which of a producer's rewrites
+  int step = 0;  // number of the producer's rewrite
 
   bool operator==(const ReferenceArgs&) const = default;
 };
@@ -25,18 +25,18 @@ struct ReferenceArgs {
 // Elements [begin, end) of the reduction: f32 (i32: 32-bit modular) in rank order, rounded once.
 void reduce_reference(const ReferenceArgs& args, std::size_t begin, std::size_t end, std::byte* result);
 
-// Empty when `got` is right, else where it is not and what is there. Both begin with element `begin` of the reduction.
-// Bit for bit when `exact`; otherwise within the error of a sum in any order that rounds after every addition (max is
-// exact always).
+// Empty if `got` is right, else the first wrong place and value. Both spans begin with element `begin` of the
+// reduction. `exact`: compares all bits. Otherwise allows the error of any order of additions that each round (max is
+// always exact).
 std::string compare(const ReferenceArgs& args, std::span<const std::byte> reference, std::span<const std::byte> got,
                     bool exact, std::size_t begin = 0);
 
-// The element at `index`, rounded to nearest, ties to even; i32 is not stored.
+// Stores at `index`, rounded to nearest, ties to even. Not for i32.
 void store_float(std::byte* to, std::size_t index, DataType type, float value);
 double load_number(const std::byte* from, std::size_t index, DataType type);
 
-// What columns are divided and multiplied by on their way to e4m3, `largest` being their largest magnitude.
-// `power_of_two`: the scale is rounded up to one.
+// The divisor and the multiplier of columns on their way to e4m3. `largest`: their largest magnitude. `power_of_two`:
+// the scale is rounded up to a power of two.
 struct Fp8Scale {
   float scale, inverse;
 };

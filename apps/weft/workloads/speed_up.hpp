@@ -1,4 +1,4 @@
-// Weft beside the best of its peers.
+// Compares Weft with the best of its peers.
 #pragma once
 
 #include <optional>
@@ -10,10 +10,10 @@
 
 namespace weft::cli {
 
-// The fastest right result of a peer for the same operation, size and method; null where there is none.
+// The fastest right result of a peer for the same operation, size and method; null if there is none.
 const Result* best_peer(const std::vector<Result>& results, const Point& point);
 
-// The best peer's time over Weft's, or why there is no such number.
+// The best peer's time over Weft's, or the reason why there is none.
 struct SpeedUp {
   std::optional<double> ratio = {};
   std::string why_none = {};

@@ -1,4 +1,4 @@
-// Ranks that are late, each in its own way.
+// Delays of ranks, each in its own way.
 #pragma once
 
 #include <chrono>
@@ -10,7 +10,7 @@
 
 namespace weft::test {
 
-// On the host or on the GPU.
+// Delays on the host or on the GPU.
 inline void dawdle_somewhere(std::mt19937& delays, GpuRank& gpu) {
   const auto choice = delays();
   const std::chrono::microseconds time(choice / 64 % 100);

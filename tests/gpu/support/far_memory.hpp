@@ -1,4 +1,4 @@
-// Memory on the GPU at hand that is too large for a rank's own.
+// Memory on the current GPU that is too large for a GpuRank.
 #pragma once
 
 #include <cuda_runtime.h>

@@ -12,7 +12,7 @@ namespace {
 
 using detail::check_cuda;
 
-// All ones: kernels find kEnded, and records that are complete.
+// All ones: kernels find kEnded, and complete records.
 struct EndedGroup {
   detail::LocalState local;
   detail::FaultRecord record[detail::kFaultKinds];

@@ -1,4 +1,4 @@
-// A rank's memory for dispatch and combine on the GPU: made once for an exchange; filled, used and checked any number
+// A rank's memory for dispatch and combine on the GPU. Made once for an exchange; filled, used and checked any number
 // of times, also by a captured graph.
 #pragma once
 
@@ -40,7 +40,7 @@ class GpuMoe {
     result_ = take(args.tokens * combined);
   }
 
-  // Everything that a call of `p` reads, and canaries where it writes. Waits.
+  // Writes everything that a call of `p` reads, and canaries in its outputs. Waits.
   void fill(const PreparedMoe& p) {
     const Tokens& mine = p.tokens[rank_];
     const std::vector<std::int32_t> narrow(mine.ids.begin(), mine.ids.end());
@@ -57,7 +57,7 @@ class GpuMoe {
     gpu_.synchronize();
   }
 
-  // What a call of `p` is given; `blocks`: of the launch.
+  // The arguments of a call of `p`. `blocks`: of the launch.
   DispatchArgs dispatch_args(const PreparedMoe& p, cudaStream_t stream, bool discard = false, int blocks = 0) const {
     return {.input = device(input_),
             .scales = device(scales_),
@@ -93,7 +93,7 @@ class GpuMoe {
     exchange_.combine(combine_args(p, ticket, stream));
   }
 
-  // Both wait, and throw the fault of a call, or where anything is wrong in what it wrote and what it left.
+  // Both wait. They throw the fault of a call, or if anything is wrong in its outputs or elsewhere.
   void check_dispatch(const PreparedMoe& p) const {
     const Dispatched wanted = dispatched(exchange_, p, rank_);
     wait();
@@ -106,7 +106,7 @@ class GpuMoe {
     expect(output_, std::span(wanted.rows), "rows");
     expect(output_scales_, std::span(wanted.scales), "scales");
   }
-  // After a dispatch that failed: nothing is where it does not belong.
+  // After a failed dispatch: nothing is written outside the outputs.
   void check_neighbours(const PreparedMoe& p) const {
     const Dispatched wanted = dispatched(exchange_, p, rank_);
     gpu_.synchronize();
@@ -136,7 +136,7 @@ class GpuMoe {
     return {gpu_.host_memory(bytes), gpu_.device_memory(bytes), bytes};
   }
   static std::byte* device(const Buffer& buffer) { return buffer.device + kGuard; }
-  // Null where the layout has none.
+  // Null if the layout has none.
   static std::int32_t* words(const Buffer& buffer) {
     return buffer.bytes == 2 * kGuard ? nullptr : reinterpret_cast<std::int32_t*>(device(buffer));
   }
@@ -153,7 +153,7 @@ class GpuMoe {
   void expect(const Buffer& buffer, std::span<const std::byte> content, const std::string& what) const {
     expect(buffer, content, what, expect_bytes);
   }
-  // `compare`: with the content.
+  // `compare`: compares with the content.
   template <class Compare>
   void expect(const Buffer& buffer, std::span<const std::byte> content, const std::string& what,
               Compare compare) const {
@@ -185,13 +185,13 @@ inline void run_on_gpu_rank(const GpuMoe& moe, GpuRank& gpu, const PreparedMoe& 
   moe.check_combine(p);
 }
 
-// At the end of a rank's body, so that the world can serve other tests. Where a rank has failed it would be waited for
-// in vain; the world is then made anew.
+// Called at the end of a rank's body, so that the world can serve other tests. After a rank has failed, free() would
+// wait in vain; the world is then made anew.
 inline void free_together(const GpuRank& gpu, Exchange& exchange) {
   if (gpu.meet()) exchange.free();
 }
 
-// Calls of one exchange, twice over.
+// Makes the calls of one exchange, twice over.
 inline void expect_right(GpuWorld& world, const std::vector<MoeCase>& calls) {
   const std::vector<PreparedMoe> prepared = prepare_all(calls, static_cast<std::uint32_t>(world.size()));
   expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int) {
@@ -207,8 +207,8 @@ inline void expect_right(GpuWorld& world, const std::vector<MoeCase>& calls) {
   }));
 }
 
-// The same once, with sends and waits on grids of other sizes, and the send of a dispatch between the halves of the
-// combine before it.
+// Makes the calls once, with sends and waits on grids of other sizes. The send of a dispatch comes between the halves
+// of the combine before it.
 inline void expect_right_apart(GpuWorld& world, const std::vector<MoeCase>& calls) {
   const std::vector<PreparedMoe> prepared = prepare_all(calls, static_cast<std::uint32_t>(world.size()));
   expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int) {

@@ -1,4 +1,4 @@
-// A rank's memory for a gather or a scatter on the GPU: made once, for the largest move; filled, used and checked any
+// A rank's memory for a gather or a scatter on the GPU. Made once for the largest move; filled, used and checked any
 // number of times.
 #pragma once
 
@@ -13,7 +13,7 @@ namespace weft::test {
 
 class GpuMove {
  public:
-  // `outputs`: where they lie, if not in memory of its own.
+  // `outputs`: their place; null: memory of its own.
   GpuMove(GpuRank& gpu, const RankMove& largest, std::byte* outputs = nullptr) : gpu_(gpu), largest_(largest) {
     for (std::size_t i = 0; i < largest.memory.size(); ++i) {
       const std::size_t bytes = largest.memory[i].before.size();
@@ -25,7 +25,7 @@ class GpuMove {
     fill(largest);
   }
 
-  // With what another move of the same kind finds, which needs no more memory. Waits.
+  // Writes the memory of another move of the same kind, which must not need more. Waits.
   void fill(const RankMove& move) {
     for (std::size_t i = 0; i < copies_.size(); ++i) {
       const Bytes& from = memory_of(move, i).before;
@@ -37,17 +37,17 @@ class GpuMove {
     }
     gpu_.synchronize();
   }
-  // Where a piece of the largest move's memory lies.
+  // The address of a piece of the largest move's memory.
   std::byte* place_of(const Memory& memory) const {
     if (&memory == &largest_.counts) return copies_.back().device;
     return copies_[static_cast<std::size_t>(&memory - largest_.memory.data())].device;
   }
-  // The call that was prepared first: its pointers and capacities.
+  // Makes the call that was prepared first, with its pointers and capacities.
   void call(const Group& group) {
     const auto address = [&](const Memory& memory) { return place_of(memory); };
     issue(group, largest_, address, gpu_.stream());
   }
-  // Waits, and throws where anything is wrong.
+  // Waits, and throws if anything is wrong.
   void check(const RankMove& move) {
     for (const Copy& copy : copies_) {
       detail::check_cuda(cudaMemcpyAsync(copy.host, copy.device, copy.bytes, cudaMemcpyDeviceToHost, gpu_.stream()),
@@ -77,7 +77,7 @@ class GpuMove {
   std::vector<Copy> copies_;
 };
 
-// One call, checked. Throws on a fault and on a wrong result.
+// Makes one call and checks it. Throws on a fault and on a wrong result.
 inline void run_on_gpu_rank(const Group& group, GpuRank& gpu, const Move& move, std::byte* outputs = nullptr) {
   gpu.reset();
   const RankMove prepared = prepare(move, group.size(), group.rank());

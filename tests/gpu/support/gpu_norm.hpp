@@ -1,5 +1,5 @@
-// A rank's memory for a norm on the GPU: made once, filled, used and checked any number of times. Other norms differ in
-// the seed.
+// A rank's memory for a norm on the GPU: made once; filled, used and checked any number of times. Other norms may
+// differ only in the seed.
 #pragma once
 
 #include <chrono>
@@ -31,7 +31,7 @@ class GpuNorm {
     }
     gpu_.synchronize();
   }
-  // The call that was prepared first.
+  // Makes the call that was prepared first.
   void call(const Group& group) { call(group, gpu_.stream()); }
   void call(const Group& group, cudaStream_t stream) {
     AllReduceRmsNormArgs args = arguments(first_, [&](NormTensor tensor) { return copies_[tensor].device; });

@@ -1,4 +1,4 @@
-// Which way a gather or a scatter takes on GPUs. Tests of one way say so, as thresholds move and sizes stay.
+// The way of a gather or a scatter on GPUs. Tests of one way name it, since thresholds move and sizes stay.
 #pragma once
 
 #include <algorithm>

@@ -21,13 +21,13 @@ namespace {
 
 using detail::check_cuda;
 
-// Streams of ranks that share a GPU must not wait for each other in one hardware queue. Read when CUDA starts; a value
-// from outside counts.
+// Streams of ranks that share a GPU must not wait for each other in one hardware queue. CUDA reads the variable when it
+// starts. A value from outside wins.
 const int queues = ::setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
 
-// Of the ranks of all worlds, of which one runs at a time. A GPU's streams are made together and stay, so that each has
-// a queue of its own: behind a rank's kernel that waits, its download would keep others' kernels in a queue that two
-// share, and it is for those that the kernel waits.
+// The streams of the ranks of all worlds; one world runs at a time. A GPU's streams are made together and stay, so that
+// each has a queue of its own. Two ranks in one queue would block: a download behind one rank's waiting kernel would
+// hold back the other's kernels, for which that kernel waits.
 const std::array<cudaStream_t, 2>& streams_of(int rank) {
   constexpr int most_ranks = 8;
   static std::mutex mutex;
@@ -209,7 +209,7 @@ GpuWorld& lasting_gpu_world(int size, Config (*config)()) {
 
 namespace {
 
-// A rank's part in the meetings of its world, from the begin of its body to the end.
+// A rank's part in the meetings of its world, from the beginning of its body to the end.
 class Attendance {
  public:
   Attendance(GpuRank& gpu, Meeting& meeting) : gpu_(gpu), meeting_(meeting) { gpu_.attend(&meeting_); }

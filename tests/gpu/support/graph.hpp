@@ -10,9 +10,9 @@ namespace weft::test {
 
 class Graph {
  public:
-  // Captures what `body` enqueues on the rank's stream. Every rank of the world makes its graphs at the same points:
-  // where ranks share a GPU, making one may wait for kernels of another rank, so no rank may have a call under way
-  // before all have made theirs.
+  // Captures the work that `body` enqueues on the rank's stream. Every rank of the world must make its graphs at the
+  // same points. If ranks share a GPU, making a graph may wait for another rank's kernels. So no rank may have a call
+  // under way before all have made their graphs.
   template <class Body>
   Graph(const GpuRank& gpu, Body&& body) {
     gpu.meet();

@@ -1,4 +1,4 @@
-// Ranks 0 and 1 of every communicator say that PCIe links them, whatever does.
+// Makes ranks 0 and 1 of every communicator say that PCIe links them.
 #pragma once
 
 #include <cstdlib>
@@ -8,7 +8,7 @@
 
 namespace weft::test {
 
-// While it lives, and for communicators that are made meanwhile.
+// Acts during its lifetime, on communicators made in that time.
 class PretendedPcie {
  public:
   explicit PretendedPcie(bool wanted = true) {
@@ -21,7 +21,7 @@ class PretendedPcie {
   PretendedPcie& operator=(const PretendedPcie&) = delete;
 };
 
-// For processes that a test starts: what tells them so, and whether they are told.
+// For processes that a test starts: the variable, and whether it is set.
 inline const Variables by_pcie{{"WEFT_TEST_PCIE", "1"}};
 inline bool told_of_pcie() {
   return std::getenv("WEFT_TEST_PCIE") != nullptr;

@@ -1,4 +1,4 @@
-// Where the ranks of a world wait for each other on the host. A rank that has ended is waited for no longer.
+// Lets the ranks of a world wait for each other on the host. No rank waits for one that has ended.
 #pragma once
 
 #include <atomic>
@@ -10,12 +10,12 @@ class Meeting {
  public:
   explicit Meeting(int ranks) : barrier_(ranks, Completion{this}) {}
 
-  // False where a rank has ended: the same on every rank that meets here.
+  // False if a rank has ended. All ranks that meet here get the same answer.
   bool wait() {
     barrier_.arrive_and_wait();
     return complete_;
   }
-  // For good, however this rank ends.
+  // Leaves for good, however this rank ends.
   void leave() {
     somebody_left_ = true;
     barrier_.arrive_and_drop();

@@ -1,4 +1,4 @@
-// Under compute-sanitizer kernels of one GPU were seen to wait for each other, and ranks that share it with them.
+// Under compute-sanitizer, kernels of one GPU were seen to wait for each other, and so did the ranks that share it.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -12,14 +12,14 @@
 namespace weft::test {
 namespace {
 
-// Suites whose worlds have three ranks, or four, whatever their parameters say.
+// Suites whose worlds have three or four ranks, whatever their parameters.
 constexpr std::string_view kOfMoreThanTwo[] = {"GpuFaults",       "GpuRejection",    "GpuArguments", "GpuRmsNormFaults",
                                                "GpuGatherFaults", "GpuGatherAborts", "GpuMoePadding"};
 
-// Ranks of a test, where they are the first of its parameters, as in "3" or "(3, true)"; else 0.
+// The ranks of a test if they are its first parameter, as in "3" or "(3, true)"; else 0.
 int ranks_of(const testing::TestInfo& test) {
   std::string_view suite = test.test_suite_name();
-  suite.remove_prefix(suite.find('/') + 1);  // of nothing, where there is no such prefix
+  suite.remove_prefix(suite.find('/') + 1);  // removes nothing if there is no prefix
   if (std::ranges::find(kOfMoreThanTwo, suite) != std::end(kOfMoreThanTwo)) return 3;
   std::string_view text = test.value_param() == nullptr ? "" : test.value_param();
   if (text.starts_with('(')) text.remove_prefix(1);
@@ -38,7 +38,7 @@ class SharedGpus final : public testing::EmptyTestEventListener {
   }
 };
 
-// GoogleTest's, which deletes it.
+// GoogleTest owns the listener and deletes it.
 const bool listens = (testing::UnitTest::GetInstance()->listeners().Append(new SharedGpus), true);
 
 }  // namespace

@@ -18,7 +18,7 @@
 namespace weft::cli {
 namespace {
 
-// Gloo has no bf16 of its own; PyTorch brings its sum along in the same way.
+// Gloo has no bf16. PyTorch adds its own sum in the same way.
 struct Bf16 {
   std::uint16_t bits;
 
@@ -55,7 +55,7 @@ class Peer final : public GlooPeer {
       for (int r = 0; r < ranks; ++r) {
         threads.emplace_back([&, r] {
           try {
-            // A device, and so an event loop, per rank, as separate processes would have.
+            // Each rank has a device, and so an event loop, as separate processes would have.
             auto device = gloo::transport::tcp::CreateDevice(gloo::transport::tcp::attr("127.0.0.1"));
             auto context = std::make_shared<gloo::rendezvous::Context>(r, ranks);
             context->connectFullMesh(store, device);
@@ -112,7 +112,7 @@ extern "C" GlooPeer* weft_open_gloo_peer(int ranks) {
   try {
     return new Peer(ranks);
   } catch (...) {
-    return nullptr;  // no loopback, no descriptors: the table says that the peer is missing
+    return nullptr;  // no loopback, no descriptors: the table shows that the peer is missing
   }
 }
 

@@ -1,4 +1,4 @@
-// Dispatch and combine: rejects what cannot work, names the call, and hands it to the executor.
+// Dispatch and combine: rejects impossible calls, names the call, and hands it to the executor.
 #include <fmt/format.h>
 
 #include <cstdint>
@@ -29,7 +29,7 @@ void check_tensor(const GroupState& group, const char* name, const void* data, s
   detail::check_buffer(group, name, data);
 }
 
-// Those that the layout asks for; others are taken where they are given and have a meaning.
+// Outputs that the layout needs must be there. Other outputs are optional if the layout has them.
 void check_outputs(const GroupState& group, const ExchangeShape& shape, const DispatchArgs& args) {
   const bool by_rank = shape.layout == RowLayout::rank_major, scaled = shape.scale_bytes != 0 || shape.groups != 0;
   const auto check = [&](const char* name, const void* data, std::size_t alignment, bool needed) {
@@ -88,7 +88,7 @@ struct ExchangeWords {
   }
 };
 
-// A dispatch or a combine, or a part of one. Members are used by the path of the call in the order of their names here.
+// A dispatch or a combine, or a part of one. A call's path uses the members in the order of their names here.
 template <ExchangeTurns::Side side, class Args>
 class HalfCall : public detail::GroupCall {
  public:
@@ -98,7 +98,7 @@ class HalfCall : public detail::GroupCall {
   GroupState& channel() const {
     return side == ExchangeTurns::Side::dispatch ? exchange_.dispatch_channel() : exchange_.combine_channel();
   }
-  // What is to be waited for, once the call has been made.
+  // The call to wait for, once it has been made.
   detail::SentCall sent() const { return sent_; }
 
  protected:
@@ -211,7 +211,7 @@ class Combine : public HalfCall<ExchangeTurns::Side::combine, CombineArgs> {
     }
   }
 
-  // Asked once, as each question under capture keeps the fabric.
+  // Asked once, because each question under capture makes the capture keep the fabric.
   bool kept() {
     if (!kept_) kept_ = detail::is_kept(group(), stream());
     return *kept_;
@@ -276,7 +276,7 @@ Exchange Exchange::create(const Group& caller, const ExchangeArgs& args) {
 }
 
 void Exchange::free() {
-  const Exchange self = *this;  // as detail::held() has a group
+  const Exchange self = *this;  // keeps the state, as detail::held() keeps a group
   detail::free_exchange(self.group_.state().communicator(), *self.state_);
 }
 
@@ -296,7 +296,7 @@ std::size_t Exchange::output_rows() const {
   return state_->shape().rows;
 }
 
-// Each keeps the exchange, as a call keeps its group.
+// Each call keeps the exchange alive, as a call keeps its group.
 Ticket Exchange::dispatch(const DispatchArgs& args) const {
   const auto state = state_;
   Dispatch<Part::whole> call(group_, *state, args);

@@ -1,17 +1,17 @@
-// The path of a call, the same for every operation: rejects what cannot be, decides how it is made, notes it, hands its
-// steps on. A call that succeeds formats no words and takes no memory.
+// The path of a call, the same for every operation. It rejects impossible calls, decides how the call is made, notes
+// it, and hands on its steps. A call that succeeds formats no words and takes no memory.
 //
-// What an operation says of one call of its own (`Op`):
+// Each operation describes one call of its own (`Op`):
 //   static constexpr const char* kRange   "weft::all_reduce": its range in profilers, and behind "weft::" its name
 //   void check()                          throws Errc::invalid_argument with the argument's name; sends nothing
 //   CallName plan(bool kept)              chooses everything that ranks must choose alike, and the grids. `kept`: the
 //                                         call is made later, by replays
-//   bool kept()                           optional: whether it is, where check() has asked for that already
+//   bool kept()                           optional: the answer, if check() has asked for it already
 //   void each_step(run)                   the plan, a list of steps: run(KernelCall&&) for each of them in order, with
 //                                         all but its Call, which the path fills in
-// and, where NCCL serves groups whose ranks do not reach each other's memory,
+// An operation that NCCL can carry, for groups whose ranks do not reach each other's memory, adds:
 //   bool wants_nccl() const               the caller has chosen NCCL
-//   NcclPlan by_nccl()                    throws Errc::unsupported for what NCCL cannot do
+//   NcclPlan by_nccl()                    throws Errc::unsupported for calls that NCCL cannot make
 #pragma once
 
 #include <string>
@@ -28,16 +28,16 @@
 
 namespace weft::detail {
 
-// A call's own reference to its group, which keeps the communicator: where a thread waits in a call while another one
-// calls exit(), a static communicator is destroyed.
+// A call's own reference to its group, which keeps the communicator. For another thread's exit() destroys a static
+// communicator while a call on it waits.
 Group held(const Group& caller);
 
-// What operations have in common.
+// The common part of operations.
 class GroupCall {
  public:
-  // Other ranks wait for this call: they are told where it is rejected. Calls for which none waits need no peers.
+  // Other ranks wait for this call, so they are told of its rejection. Local calls need no peers.
   static constexpr bool kPeersWait = true;
-  // Behind an error that says that ranks must reach each other's memory.
+  // Added to the error that says that ranks must reach each other's memory.
   static constexpr std::string_view kHint = {};
 
   GroupCall(const Group& caller, Stream stream) : group_(held(caller)), channel_(&group_.state()), stream_(stream) {}
@@ -56,13 +56,13 @@ struct NcclPlan {
   NcclWork work;
 };
 
-// Tells the group's other ranks that this one has rejected its next call, which they would wait for; where nothing can
-// be told, they find out by their deadlines: where NCCL serves the group, and while a call is recorded or captured.
+// Tells the group's other ranks that this one has rejected their next call. If NCCL serves the group, or if a call is
+// recorded or captured, nothing can be told: they find out by their deadlines.
 void tell_rejection(GroupState& group, Stream stream, const Error& error) noexcept;
 
 // "\nlast calls of this rank on this group:", and a line for each: the end of an error's message.
 std::string last_calls(std::string_view whose, const std::vector<CallRecord>& calls);
-// Launches something; where that fails, the error says what this rank had called. What kernels find is on record.
+// Launches something; if that fails, the error lists this rank's last calls. Faults that kernels find are on record.
 template <class LaunchIt>
 void with_history(const GroupState& group, LaunchIt launch) {
   try {
@@ -73,19 +73,19 @@ void with_history(const GroupState& group, LaunchIt launch) {
   }
 }
 
-// Throws Errc::released, with the channel's last calls, where the communicator's memory is; then the fault that has
-// ended the communicator, if there was one.
+// Throws Errc::released, with the channel's last calls, if the communicator's memory is released; else the fault that
+// has ended the communicator, if any.
 void check_alive(const Group& group, const GroupState& channel, const char* operation);
 void check_not_ended(const Group& handle);
-// Throws Errc::unsupported where ranks do not reach each other's memory.
+// Throws Errc::unsupported if ranks do not reach each other's memory.
 void check_direct(const GroupState& group, const char* operation, std::string_view hint);
-// Of a call that NCCL would carry, which knows no rows: throws where these do not lie side by side.
+// For a call that NCCL would carry: NCCL knows no rows, so it throws if they do not lie side by side.
 void check_side_by_side(const GroupState& group, const char* operation, const Extent& extent);
 
-// Has NCCL make it. Ranks do not compare what it is to do, and its kernels know no deadline: the fabric watches over
-// them.
+// Lets NCCL make the call. Ranks do not compare such calls, and NCCL's kernels know no deadline: the fabric watches
+// over them.
 void call_nccl(const Group& handle, Stream stream, const NcclPlan& plan);
-// What a call's words have in front of its tag.
+// The part of a call's words in front of its tag.
 constexpr std::string_view carrier(bool direct) {
   return direct ? "" : " nccl";
 }
@@ -95,7 +95,7 @@ constexpr const char* name_of_operation() {
   return Op::kRange + std::string_view("weft::").size();
 }
 
-// Makes the call. CPU ranks: throws what became of it.
+// Makes the call. CPU ranks: throws its fault.
 template <class Op>
 void make_call(Op& op) {
   const NvtxRange range(Op::kRange);

@@ -1,5 +1,5 @@
-// What each rank of a communicator calls, where its peers can read it: calls are compared as numbers
-// (base/fingerprint.hpp), and whoever finds that two differ wants to know what the other one is.
+// Each rank's calls, in memory that its peers can read. Calls are compared as numbers (base/fingerprint.hpp); a rank
+// that finds a difference looks here for the other call's words.
 #pragma once
 
 #include <cstdint>
@@ -14,31 +14,31 @@
 
 namespace weft::detail {
 
-// One call: the number that ranks compare, and what it stands for.
+// One call: the number that ranks compare, and its words.
 struct CallName {
   std::uint32_t fingerprint;
   CallWords words;
-  bool counted = false;  // headers have a hash of its counts in their upper half, too
+  bool counted = false;  // the upper half of its headers also has a hash of its counts
 };
 
 // In memory that all ranks of a host share, and that release() leaves alone. A rank writes to its own part, and reads
-// those of others at any time. Thread-safe. A call is looked for, and written, in one of eight places, which follow
-// from its channel and fingerprint: the newest takes the place of the one that was made longest ago.
+// the others' at any time. Thread-safe. Channel and fingerprint give eight places for a call: the newest call replaces
+// the oldest.
 class CallBoard {
  public:
-  // Collective. Where ranks share no memory, a rank finds its own calls alone.
+  // Collective. If ranks share no memory, a rank only finds its own calls.
   static std::unique_ptr<CallBoard> create(Bootstrap& bootstrap);
-  // Says that this rank has left in peace: it has not died.
+  // Notes that this rank has left in peace: it has not died.
   ~CallBoard();
   CallBoard(const CallBoard&) = delete;
   CallBoard& operator=(const CallBoard&) = delete;
 
   bool is_shared() const { return memory_.size() != 0; }
-  // A call that is made now. Its words are written where they are not there yet.
+  // Notes a call that is made now. Its words are only written if they are not there yet.
   void note(std::uint32_t channel, const CallName& call);
-  // The same of a fingerprint that stands for other words every time.
+  // The same for a fingerprint that stands for other words every time.
   void note_anew(std::uint32_t channel, const CallName& call);
-  // What `rank` has called on the channel: where no call has this fingerprint, the newest that differs from it in its
+  // The call of `rank` on the channel with this fingerprint; if there is none, the newest call that only differs in its
   // counts.
   struct Match {
     CallWords words;
@@ -56,8 +56,8 @@ class CallBoard {
   Origin origin_;
   int rank_;
   SharedMemoryWindow memory_;
-  std::unique_ptr<Part> own_;  // where ranks share no memory
-  mutable std::mutex mutex_;   // of what follows, and of this rank's part
+  std::unique_ptr<Part> own_;  // if ranks share no memory
+  mutable std::mutex mutex_;   // guards the fields below, and this rank's part
   std::uint32_t notes_ = 0;
 };
 

@@ -13,7 +13,7 @@
 namespace weft::detail {
 namespace {
 
-// What a rank says of its failure, of which an exception shows as much as comes before a NUL.
+// A rank's reason for its failure, up to a NUL, as an exception shows it.
 std::string reason_of(const Frame& frame, int rank) {
   const std::string reason = frame.text.c_str();
   return reason.empty() ? fmt::format("rank {} failed, and does not say why", rank) : reason;
@@ -97,7 +97,7 @@ std::vector<Bytes> StarBootstrap::gather_as_root(std::string_view what, std::spa
       check_connection(what, r, peer);
       if (!came[static_cast<std::size_t>(r)]) still_missing.push_back(r);
     }
-    // Who waits learns for whom, so that its own deadline can name them.
+    // Waiting ranks learn the missing ones, so that their own deadlines can name them.
     if (still_missing != missing) {
       missing = still_missing;
       for (Connection& peer : args_.peers) peer.queue(FrameKind::waiting, list_ranks(missing));

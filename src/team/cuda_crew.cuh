@@ -1,4 +1,4 @@
-// A part of a CUDA block that an algorithm takes for a block: a few warps with a barrier of their own. While one crew
+// A part of a CUDA block that serves as a block for an algorithm: a few warps with their own barrier. While one crew
 // stands still for a release or waits for a signal, the others of its block use the processor.
 #pragma once
 
@@ -8,9 +8,9 @@
 
 namespace weft::detail {
 
-// Blocks begin and end a call as a whole; between, all is the crew's but for the words that threads share, which are
-// the block's: crews may write the same to them, and nothing else (ops/moves/shares.hpp). Crews that follow each other
-// are of different blocks, so that every block has crews of each kind where algorithms tell them apart by number.
+// Blocks begin and end a call as a whole; in between everything is the crew's, except the block's shared words. Crews
+// may only write equal values to these (ops/moves/shares.hpp). Crews with neighbouring numbers are of different blocks.
+// So every block has crews of each kind if algorithms tell them apart by number.
 class CudaCrew : public CudaBlock {
  public:
   // `crews`: of each block, 15 at most; divides its threads into whole warps.

@@ -85,7 +85,7 @@ void all_reduce(const Group& group, const AllReduceArgs& args);
 
 struct AllGatherArgs {
   const void* input = nullptr;                      // `rows` rows
-  void* output = nullptr;                           // size · `rows` rows: those of rank 0, then those of rank 1, …
+  void* output = nullptr;                           // size · `rows` rows: rank 0's, then rank 1's, …
   std::size_t rows = 1;                             // the same on every rank
   std::size_t row_bytes = 0;                        // the same on every rank
   std::size_t input_stride = 0, output_stride = 0;  // bytes from row to row; 0: row_bytes
@@ -110,7 +110,7 @@ struct AllToAllArgs {
 void all_to_all(const Group& group, const AllToAllArgs& args);
 
 struct BroadcastArgs {
-  const void* input = nullptr;                      // on the root; not looked at elsewhere
+  const void* input = nullptr;                      // on the root; ignored elsewhere
   void* output = nullptr;                           // on every rank; on the root it may be `input`
   std::size_t rows = 1;                             // the same on every rank
   std::size_t row_bytes = 0;                        // the same on every rank

@@ -49,7 +49,7 @@ class CallWatch {
   Mark begin(cudaStream_t stream);
   void end(Mark mark, cudaStream_t stream, WatchedCall call);
 
-  // Neither waits for the GPU, whatever it does.
+  // Neither ever waits for the GPU.
   void wake();  // look now
   bool idle();  // every watched call is known to have ended; looks now
 

@@ -9,8 +9,8 @@
 
 namespace weft::detail {
 
-// Makes `device` current, and allows in this thread what CUDA takes for unsafe. Otherwise copies and allocations here
-// would end a graph's capture in another thread.
+// Makes `device` current, and allows calls in this thread that CUDA takes for unsafe. Otherwise copies and allocations
+// here would end a graph's capture in another thread.
 class SetupScope {
  public:
   explicit SetupScope(int device) : device_(device) {

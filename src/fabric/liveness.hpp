@@ -28,7 +28,7 @@ class Liveness final : public PeerWatch {
   const std::string& unwatched_reason(int rank) const { return unwatched_.at(static_cast<std::size_t>(rank)); }
 
  private:
-  std::vector<UniqueFd> processes_;  // by rank; empty where not watched
+  std::vector<UniqueFd> processes_;  // by rank; empty if not watched
   UniqueFd epoll_;                   // all of them, so that a check is one call whatever their number
   std::vector<std::string> unwatched_;
 };

@@ -26,7 +26,7 @@ std::optional<std::uint64_t> number_of(const std::string& file, std::string_view
   return std::nullopt;
 }
 
-// A file of one number; empty where it has none, like "max".
+// A file of one number; empty if it has none, like "max".
 std::optional<std::uint64_t> number_in(const std::string& file) {
   std::uint64_t number = 0;
   if (std::ifstream(file) >> number) return number;

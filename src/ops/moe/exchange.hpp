@@ -161,7 +161,7 @@ constexpr ExchangeLayout make_exchange_layout(std::uint32_t ranks, const Exchang
 struct ExchangeView {
   ExchangeShape shape;
   ExchangeLayout layout;
-  const ExpertHome* homes;             // by replica; not read where blocks are even
+  const ExpertHome* homes;             // by replica; not read if blocks are even
   const std::uint32_t* first_replica;  // by expert, and their end; null if no expert has several
   RoutingTables tables;                // of the generation
 };

@@ -40,7 +40,7 @@ WEFT_FN std::uint32_t lowest_bit(std::uint32_t word) {
 }
 
 inline constexpr std::uint32_t kNanF32 = 0x7fffffffu;  // the NaN of NVIDIA's adders
-inline constexpr std::uint16_t kNan16 = 0x7fffu;       // the NaN of its conversions to bf16 and f16
+inline constexpr std::uint16_t kNan16 = 0x7fffu;       // the NaN of NVIDIA's conversions to bf16 and f16
 
 WEFT_FN bool is_nan(float value) {
   return value != value;

@@ -163,8 +163,8 @@ WEFT_FN std::uint64_t newest_header(T& team, const Channel* channel, std::uint32
   return newest;
 }
 
-// Whether `peer` has rejected this call and has not made it since. So it must have rejected it more often than this
-// rank, which may have tried in vain as well (comm/rejection.hpp).
+// Whether `peer` has rejected this call and has made no other yet. Its rejections must outnumber those of this rank,
+// which may have tried in vain as well (comm/rejection.hpp).
 template <Team T>
 WEFT_FN bool has_rejected(T& team, CallId id, std::uint32_t peer) {
   const Channel* channel = id.channel;

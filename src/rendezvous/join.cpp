@@ -59,7 +59,7 @@ class Knock {
         if (hear(*frame)) return Admission{.root = std::move(root_), .missing = printable(frame->text)};
       }
       if (root_.is_garbled())
-        throw_rendezvous(fmt::format("what answers at {} sends {}", args_.place, root_.garbage()));
+        throw_rendezvous(fmt::format("the listener at {} sends {}", args_.place, root_.garbage()));
       if (root_.is_closed()) {
         why = "the connection was closed";
         return std::nullopt;
@@ -88,10 +88,10 @@ class Knock {
       return false;
     }
     if (frame.kind != FrameKind::welcome || !nonce_) {
-      throw_rendezvous(fmt::format("what answers at {} is another program", args_.place));
+      throw_rendezvous(fmt::format("the listener at {} is another program", args_.place));
     }
     if (!proves(frame.body, proof_of(args_.key, Role::rank_0, said_, *nonce_))) {
-      throw_rendezvous(fmt::format("what answers at {} does not prove that it knows the secret", args_.place) +
+      throw_rendezvous(fmt::format("the listener at {} does not prove that it knows the secret", args_.place) +
                        secret_of_this_rank());
     }
     root_.set_frame_limit(Connection::default_frame_limit);

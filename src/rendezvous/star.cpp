@@ -50,7 +50,7 @@ std::vector<Bytes> StarBootstrap::gather(std::string_view what, std::span<const 
     return rank() == 0 ? gather_as_root(what, mine, deadline)
                        : gather_as_leaf(what, mine, deadline, std::move(missing));
   } catch (const std::bad_alloc&) {
-    fail(fmt::format("rendezvous '{}': rank {} has too little memory for what the ranks send", what, rank()),
+    fail(fmt::format("rendezvous '{}': rank {} has too little memory for the ranks' messages", what, rank()),
          Errc::system);
   } catch (const Error& error) {
     if (failure_.empty()) fail(error.what(), error.code());

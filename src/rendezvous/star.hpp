@@ -32,7 +32,7 @@ class StarBootstrap final : public Bootstrap {
   void finish_joining(std::string_view what, const Deadline& deadline, std::string missing);
 
  private:
-  // Bytes that do not belong to the peers' own meeting fail here, whatever they are, and on all ranks.
+  // Any error in it, whatever its kind, fails the meeting on all ranks (see fail()).
   std::vector<Bytes> gather(std::string_view what, std::span<const std::byte> mine, const Deadline& deadline,
                             std::string missing);
   std::vector<Bytes> gather_as_root(std::string_view what, std::span<const std::byte> mine, const Deadline& deadline);

@@ -162,7 +162,7 @@ std::string AllReduceProgram::check_faults() {
 
 // The clock moves without a step only while no thread can go on. The limit runs from a rank's stop until the others
 // have left their calls: a data block's longest wait, and a few turns. Every second turn looks at the clock, at poison
-// and for the dead; two such looks find poison or a death. A turn comes round when the clock has moved.
+// and for the dead; a death takes two looks. A turn comes round when the clock has moved.
 std::string AllReduceProgram::check_waits() const {
   constexpr std::uint64_t kTurns = 8;
   const Faults& faults = setup_.faults;

@@ -43,7 +43,7 @@ std::vector<TuningTable> read_tuning(const std::string& file);
 // One step a line, in the form that parse_tuning() reads.
 std::string to_json(const std::vector<TuningTable>& tables);
 
-// The tables of tuning/*.json; with_shipped(): `own`, and those that it has no table instead of.
+// The tables of tuning/*.json; with_shipped(): `own`, and each of these that no own table replaces.
 const std::vector<TuningTable>& shipped_tuning();
 std::vector<TuningTable> with_shipped(std::vector<TuningTable> own);
 

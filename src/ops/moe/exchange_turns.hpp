@@ -1,7 +1,8 @@
 // Turns of an exchange, as this rank's host knows them: generations, and sends that were not waited for.
 //
 // Dispatches and combines may come from a thread each, and each side reads the other's notes. A lock, held for a few
-// words at a time, keeps the threads apart. A state checked before a call and noted after it belongs to one side alone.
+// words at a time, keeps the threads apart. Between a call's check and its note the lock is free: that state belongs to
+// one side alone.
 #pragma once
 
 #include <cstdint>

@@ -72,8 +72,8 @@ class CountedTable {
   WEFT_FN std::uint64_t rows_of(std::uint32_t rank) const { return rows_in(team_->shared(kRows + rank)); }
   WEFT_FN std::uint64_t most_rows() const { return team_->shared(kMost); }
   WEFT_FN std::uint64_t noted() const { return team_->shared(noted_by(*team_)); }
-  // A hash of the whole table. If ranks have found other counts, it differs, except in one case among all values of its
-  // bits.
+  // A hash of the whole table. If ranks have found other counts, it differs, except by chance: one case in as many as
+  // its bits tell apart.
   WEFT_FN std::uint64_t hash(std::uint32_t ranks) const {
     std::uint32_t hash = 0x811c9dc5u;
     // Counts are often multiples of a power of two: the upper bits left by multiplication are folded down.

@@ -178,7 +178,7 @@ WEFT_FN bool has_rejected(T& team, CallId id, std::uint32_t peer) {
 }
 
 // A long wait calls it now and then: is there still hope? `peer`: a group rank that the wait needs. kNoPeer: no peer's
-// data is missing; then the wait goes on to its end.
+// data is missing; then there is hope until the group has ended.
 template <Team T>
 WEFT_SLOW WaitState worth_waiting(T& team, CallId id, std::uint32_t peer, WaitSite site, WaitState state) {
   const Channel* channel = id.channel;

@@ -1,11 +1,11 @@
 // How Weft says that something went wrong.
 //
-// Two kinds of trouble are kept apart. A call that is *rejected* (a bad argument) throws before anything was sent.
-// Where all ranks reject it, nothing has happened, and the next call works. Where some do, and do not mend it at once,
-// those that wait for them in that call end with mismatch and the reason. (By their deadlines they end where nothing is
-// told: where NCCL serves the group, and where a call is recorded or captured.) A call that *fails* (a peer is late,
-// dead, or called something else) poisons the communicator on every rank: all later calls, captured graphs included,
-// end at once with the same record.
+// There are two kinds of errors. A call that is *rejected* (a bad argument) throws before anything was sent. If all
+// ranks reject it, nothing has happened, and the next call works. If only some ranks reject it, they must make the
+// right call at once. Otherwise the ranks that wait for them in that call end with mismatch and the reason. (If NCCL
+// serves the group, or if the call is recorded or captured, nothing is told to them: they end by their deadlines.) A
+// call that *fails* (a peer is late, dead, or called something else) poisons the communicator on every rank: all later
+// calls, captured graphs included, end at once with the same record.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ enum class Errc : std::uint32_t {
   timeout,           // a wait outlasted the deadline: `peer` is late, stopped, or never made this call
   mismatch,          // `peer` made a different call (operation, type, count, algorithm or tag), found other counts, has
                      // outputs elsewhere in symmetric memory, or rejected the call
-  peer_died,         // the process of `peer` is gone (found by CPU ranks in a call, by all where status() is asked)
+  peer_died,         // the process of `peer` is gone (CPU ranks find it in a call, all ranks in status())
   peer_failed,       // another rank, `reporter`, found a failure and ended the communicator
   aborted,           // abort() was called, here or on `peer`
   overlap,           // two calls of one group ran at the same time, on unordered streams or in two threads; or a graph
@@ -43,19 +43,19 @@ constexpr std::string_view name(Errc code) {
   return names[static_cast<int>(code)];
 }
 
-// What is known about a failed call.
+// The record of a failed call.
 struct Fault {
   Errc code = Errc::ok;
   int rank = -1;                   // the rank that wrote this record
-  int peer = -1;                   // world rank of who is to blame: late, dead, or different; −1: no single one is
-                                   // known. On every rank the same, but where ranks found faults of their own
+  int peer = -1;                   // world rank to blame: late, dead, or different; −1: no single one is
+                                   // known. The same on every rank, unless ranks found faults of their own
   int reporter = -1;               // peer_failed: the rank that found it, and …
   Errc reported = Errc::ok;        // … as what; it knows more
-  std::uint32_t epoch_wanted = 0;  // number of the call that failed; of those that NCCL served, if it did
+  std::uint32_t epoch_wanted = 0;  // number of the call that failed; if NCCL served it, among NCCL's
   std::uint32_t epoch_seen = 0;    // the newest call that `peer` was seen to have entered
   std::string operation;           // the call that failed, e.g. "all_reduce sum bf16[8192] one-shot tag 0"
-  std::string theirs;              // mismatch: what `peer` has called, in words where ranks share a host; else empty
-  std::string reason;  // capacity and overflow: which number does not fit, and what would; of NCCL's faults its words
+  std::string theirs;              // mismatch: the call of `peer`, in words if ranks share a host; else empty
+  std::string reason;  // capacity, overflow: the number that does not fit, and its limit; NCCL's faults: its words
 };
 
 // The only exception type that Weft throws.

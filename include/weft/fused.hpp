@@ -1,4 +1,4 @@
-// Collectives fused with what a model's layer does to their result.
+// Collectives fused with the step that a model's layer applies to their result.
 #pragma once
 
 #include <cstddef>
@@ -16,15 +16,15 @@ namespace weft {
 //   per_128_columns  one for each 128 columns of a row: made here; hidden is a multiple of 128
 enum class Fp8Scaling : std::uint8_t { fixed, per_token, per_128_columns };
 
-// What the scales that are made here look like.
+// The format of the scales that are made here.
 //   f32     max(largest magnitude, 1e-4) / 448
 //   ue8m0   that, rounded up to a power of two: one byte, the exponent + 127
 enum class ScaleType : std::uint8_t { f32, ue8m0 };
 
-// Rows as e4m3: what the row is times the inverse of its scale, rounded to nearest even; ±448 where it is more, 0x7f
-// where it is NaN. The inverse is 1 / scale (fixed), 448 / max(largest magnitude, 1e-4) (f32), or exact (ue8m0). NaN
-// does not count among magnitudes. Whether rows are made, their scaling and the type of scales that are made here are
-// compared: the same on every rank.
+// Rows as e4m3: the row times the inverse of its scale, rounded to nearest even; ±448 if it exceeds that, 0x7f for NaN.
+// The inverse is 1 / scale (fixed), 448 / max(largest magnitude, 1e-4) (f32), or exact (ue8m0). NaN does not count
+// among magnitudes. Ranks compare three choices, which must be the same on every rank: whether rows are made, their
+// scaling, and the type of scales made here.
 struct Fp8Output {
   void* rows = nullptr;    // [tokens, hidden], aligned to 8 bytes; null: none are made
   std::size_t stride = 0;  // bytes from row to row, a multiple of 8; 0: hidden
@@ -32,9 +32,9 @@ struct Fp8Output {
   const float* scale = nullptr;  // fixed: one f32 > 0, aligned to 4 bytes, read when the call runs. GPU: device memory
   void* scales = nullptr;        // the others: [tokens], or [tokens, hidden / 128], of …; f32 aligned to 4 bytes
   ScaleType scale_type = ScaleType::f32;
-  // Scales from one row's to the next one's, and from one group of columns' to the next one's. 0: those of rows side by
-  // side. 1 and the (padded) number of tokens give the layout by columns that grouped GEMMs read.
-  // Errc::invalid_argument where two scales would have one place.
+  // Scales from one row's to the next row's, and from one group of columns' to the next group's. 0: those of rows side
+  // by side. 1 and the (padded) number of tokens give the layout by columns that grouped GEMMs read.
+  // Errc::invalid_argument if two scales would have one place.
   std::size_t scale_token_stride = 0, scale_group_stride = 0;
 };
 
@@ -43,9 +43,9 @@ struct Fp8Output {
 struct AllReduceRmsNormArgs {
   const void* input = nullptr;      // this rank's part of the sum
   const void* residual = nullptr;   // the same on every rank; null: there is none, as in a model's first block
-  void* residual_output = nullptr;  // also where there is no residual
+  void* residual_output = nullptr;  // also if there is no residual
   const void* gamma = nullptr;      // [hidden], aligned to 16 bytes
-  void* output = nullptr;           // normed rows of `type`; may be null where fp8 is made
+  void* output = nullptr;           // normed rows of `type`; may be null if fp8 is made
   Fp8Output fp8 = {};
   std::size_t tokens = 0;  // up to 2^31, 0 included; the same on every rank
   std::size_t hidden = 0;  // a multiple of 8, up to 65,536; the same on every rank
@@ -59,21 +59,21 @@ struct AllReduceRmsNormArgs {
   Launch launch = {};  // the data blocks share the rows
 };
 
-// For every row of h columns, with one rounding where `round` stands, and f32 between:
+// For every row of h columns, with one rounding at each `round`, and f32 between:
 //   sum             = round(Σ over ranks r = 0 … size − 1 of input_r)   all_reduce's bits
 //   residual_output = round(sum + residual)                             sum, without a residual
 //   factor          = 1 / sqrt(Σ residual_output² · (1 / h) + ε)        of the rounded row
 //   output          = round(residual_output · factor · γ)               or (1 + γ); from left to right
 //   fp8.rows        = e4m3(output · inverse)                            of the rounded output, written or not
-// Every operation of the factor is rounded to f32.
-// All squares are added in an order that depends on h alone. So every rank has the same bits in everything, whatever
-// the algorithm, the grid and the device, and they are those of all_reduce, an addition and a norm one after the other.
+// Every operation of the factor is rounded to f32. All squares are added in an order that depends on h alone. So every
+// rank has the same bits in everything, whatever the algorithm, the grid and the device. They are the bits of
+// all_reduce, an addition and a norm one after the other.
 //
-// In one kernel for as many rows as fit into the communicator's buffers (Config::one_shot_bytes, two_shot_bytes); more
-// rows take several, and so does a row that is longer than these. `residual_output` may be `residual`, and `output` may
-// be `input`, with the same stride; nothing else that is written may overlap anything. Gaps between rows count, but for
-// columns of one matrix. Every rank writes all rows. Streams, graphs, tags, threads and errors are all_reduce's;
-// Errc::unsupported: ranks that cannot reach each other's memory.
+// One kernel serves as many rows as fit into the communicator's buffers (Config::one_shot_bytes, two_shot_bytes). More
+// rows take several kernels, and so does a row that is longer than the buffers. `residual_output` may be `residual`,
+// and `output` may be `input`, with the same stride; no other output may overlap anything. Gaps between rows count,
+// except between columns of one matrix. Every rank writes all rows. Streams, graphs, tags, threads and errors are as in
+// all_reduce. Errc::unsupported: ranks cannot reach each other's memory.
 void all_reduce_rms_norm(const Group& group, const AllReduceRmsNormArgs& args);
 
 constexpr std::string_view name(Fp8Scaling scaling) {

@@ -1,4 +1,4 @@
-// Who belongs to whom when attention is data parallel and everything else is not: a value that turns tp, dp, ep and
+// Which ranks belong together when attention is data parallel and everything else is not. A value turns tp, dp, ep and
 // moe_dense_tp into groups, slots and shards. docs/dp_attention.md has a picture.
 #pragma once
 
@@ -15,7 +15,7 @@ namespace weft {
 // attn_tp() = tp / dp ranks each, side by side. (vLLM counts dp outside: there its world of dp · tp ranks is `tp`
 // here.)
 //
-// Every function throws what check() throws, and Errc::invalid_argument for a rank that there is not.
+// Every function throws the errors of check(), and Errc::invalid_argument for a rank outside 0 … tp − 1.
 struct ParallelLayout {
   int tp = 1;            // ranks
   int dp = 1;            // attention groups; divides tp
@@ -26,8 +26,8 @@ struct ParallelLayout {
   void check() const;
 
   int attn_tp() const { return checked().tp / dp; }
-  int attn_dp_rank(int rank) const { return block_of(rank, attn_tp()); }  // whose slot holds this rank's tokens
-  int attn_tp_rank(int rank) const { return place_in(rank, attn_tp()); }  // which shard of them is its own
+  int attn_dp_rank(int rank) const { return block_of(rank, attn_tp()); }  // the slot that holds its tokens
+  int attn_tp_rank(int rank) const { return place_in(rank, attn_tp()); }  // its own shard of the slot
   int moe_tp() const { return checked().tp / ep; }
   int moe_ep_rank(int rank) const { return block_of(rank, moe_tp()); }
   int moe_tp_rank(int rank) const { return place_in(rank, moe_tp()); }
@@ -47,7 +47,8 @@ struct ParallelLayout {
 
  private:
   const ParallelLayout& checked() const;
-  // Ranks in blocks of `size` neighbours: which block, where in it; all of it; who has the same place in each.
+  // Ranks in blocks of `size` neighbours: the block's number, the place in it, its members, the same places of all
+  // blocks.
   int block_of(int rank, int size) const;
   int place_in(int rank, int size) const;
   std::vector<int> block(int rank, int size) const;
@@ -60,9 +61,9 @@ struct RowRange {
   bool operator==(const RowRange&) const = default;
 };
 
-// What follows is what kernels make of Counts, for those who must know it on the host: how large a tensor has to be,
-// where a slot begins, what to put into Counts::rows. Everything throws Errc::invalid_argument where an argument is
-// none, and rows that do not fit their slot are none.
+// These functions compute on the host what kernels make of Counts: how large a tensor has to be, where a slot begins,
+// what to put into Counts::rows. Each throws Errc::invalid_argument for an argument outside its range, or for rows that
+// do not fit their slot.
 
 // Part `part` of `rows` rows that `parts` ranks share; Split::none splits nothing.
 RowRange shard_of(std::size_t rows, int parts, int part, Split split);
@@ -70,18 +71,18 @@ RowRange shard_of(std::size_t rows, int parts, int part, Split split);
 // Rows of a slot for `rows` rows. `slot_rows`: aligned: the multiple; fixed, given: the rows; max: the largest of all.
 std::size_t slot_rows_of(std::size_t rows, SlotKind kind, std::size_t slot_rows);
 
-// The slot of each in a tensor that holds them all: the last one ends where the tensor must. `slot_rows`: aligned: the
-// multiple; fixed: the rows.
+// Every rank's slot in a tensor that holds them all; the tensor must reach to the end of the last one. `slot_rows`:
+// aligned: the multiple; fixed: the rows.
 std::vector<RowRange> slots_of(std::span<const std::int32_t> rows, SlotKind kind, std::size_t slot_rows = 0);
-// The same of `given` slots.
+// The same for `given` slots.
 std::vector<RowRange> slots_of(std::span<const std::int32_t> rows, std::span<const std::int32_t> slot_rows);
 
-// Rows of every rank's shard, out of those of every attention group: Counts::rows of a call over all ranks and, from
-// rank d · attn_tp() on, of one inside of attention group d.
+// Rows of every rank's shard, from the rows of every attention group. Pass them as Counts::rows of a call over all
+// ranks; from rank d · attn_tp() on, of a call inside of attention group d.
 //
-// `slot_rows`: 0, or the rows of a group's slot, which is split then instead of its tokens: these are the first rows of
-// it, so that later shards have fewer or none. Where attn_tp() divides it, shards in `fixed` slots of
-// slot_rows / attn_tp() make up groups in `fixed` slots of slot_rows.
+// `slot_rows`: 0, or the rows of a group's slot. The slot is then split instead of its tokens; the tokens are its first
+// rows, so later shards have fewer or none. If attn_tp() divides it, shards in `fixed` slots of slot_rows / attn_tp()
+// make up groups in `fixed` slots of slot_rows.
 std::vector<std::int32_t> shard_counts(const ParallelLayout& layout, std::span<const std::int32_t> group_rows,
                                        Split split, std::size_t slot_rows = 0);
 // The same with a slot of its own length for every attention group. The slots of shards are the shards of slots:

@@ -1,5 +1,5 @@
-// Recorded calls: on CPU ranks what a captured CUDA graph is on GPUs, so that replay patterns can be tested without
-// one.
+// Recorded calls: on CPU ranks the counterpart of a captured CUDA graph, so that replay patterns can be tested without
+// GPUs.
 #pragma once
 
 #include <cstddef>
@@ -16,21 +16,22 @@ struct RecordedCalls;
 
 // Calls that one rank has planned and will make again.
 //
-// A recording is each rank's own affair, like a captured graph: what ranks must agree on are the calls that come of it,
-// not which of them are recorded, nor how they are divided among recordings. Copying a Recording copies a reference;
-// the communicator lives until the last one is gone. Thread safety: replays are calls of the groups they were recorded
-// on (see Group).
+// A recording is each rank's own affair, like a captured graph. Ranks must agree on the calls that are made, not on
+// which of them are recorded, nor on how recordings divide them. Copying a Recording copies a reference; the
+// communicator lives until the last reference is gone. Thread safety: replays are calls of the groups they were
+// recorded on (see Group).
 class Recording {
  public:
-  // Runs `calls` in this thread. Collective calls that it makes on `communicator` or a group of it are checked, planned
-  // and kept, with their pointers, instead of being made: nothing is sent. Calls from other threads are made as ever.
+  // Runs `calls` in this thread. Collective calls that it makes on `communicator` or a group of it are not made: they
+  // are checked, planned and kept with their pointers. Nothing is sent. Calls from other threads are made as ever.
   //
   // Throws Errc::unsupported for a CUDA communicator (capture a CUDA graph instead) and Errc::invalid_argument inside
   // of another capture. A call on another communicator, or one that is rejected for its arguments, throws inside of
-  // `calls`. What leaves `calls` by an exception is passed on, and nothing is kept.
+  // `calls`. An exception that leaves `calls` is passed on, and nothing is kept.
   static Recording capture(const Communicator& communicator, const std::function<void()>& calls);
 
-  // Makes the calls, in order, with what their tensors hold now. Mixes freely with eager calls and other recordings.
+  // Makes the calls, in order, with the present contents of their tensors. Mixes freely with eager calls and other
+  // recordings.
   //
   // Throws the fault of the first call that failed, as all_reduce() does. Errc::released: the communicator's memory is
   // released, or acquire() has found it elsewhere; then the calls must be captured anew. Inside of a capture the calls

@@ -23,37 +23,37 @@ enum class DataType : std::uint8_t { bf16, f16, f32, i32 };
 // max: NaN wins over every number; +0 is larger than −0.
 enum class ReduceOp : std::uint8_t { sum, max };
 
-// Which algorithm serves an all-reduce. `automatic` chooses by device, world size and message size among
-// Weft's own, whose results are bit-identical.
+// The algorithm of an all-reduce. `automatic` chooses by device, world size and message size among Weft's own, whose
+// results are bit-identical.
 //   one_shot  one hop, every rank sends its whole message to every other: the fastest for small messages
 //   two_shot  two hops, reduce-scatter and all-gather: the fastest for larger ones on GPUs
 //   bulk      two hops in chunks, a message of any size in one kernel: the fastest on CPU ranks above 2 KB, and on GPUs
 //             from 64 MB on
-//   nccl      only ever used when asked for, or where GPUs do not share an NVLink domain
+//   nccl      only used when asked for, or if GPUs do not share an NVLink domain
 //   multimem_one_shot, multimem_two_shot
-//             NVLink's switches add up and send to all: only ever used when asked for, in communicators that have
-//             Config::multicast, by all ranks of one. Sums of bf16, f16 and f32 alone, which are the switch's: not the
-//             bits of the others, as order and rounding are not Weft's. Two-shot gives all ranks the same bits. Never
-//             yet run on GPUs; on CPU ranks each rank does what the switch would do, in rank order.
+//             NVLink's switches add up and send to all: only used when asked for, in communicators that have
+//             Config::multicast, by all ranks of one. Sums of bf16, f16 and f32 alone. Order and rounding are the
+//             switch's, so the bits differ from the others'. Two-shot gives all ranks the same bits. Never yet
+//             run on GPUs; on CPU ranks each rank does the switch's work, in rank order.
 enum class Algorithm : std::uint8_t { automatic, one_shot, two_shot, bulk, nccl, multimem_one_shot, multimem_two_shot };
 
-// Where the rows of one rank begin in a tensor that holds those of all ranks: behind the slots of the ranks before it.
-// A rank with n rows has a slot of
-//   dense    n rows
-//   aligned  n rows, rounded up to a multiple
-//   max      the largest n of all ranks
-//   fixed    a given number of rows
-//   given    a number of rows of its own, which kernels read like n: at least n
+// The begin of one rank's rows in a tensor that holds all ranks' rows: behind the slots of the ranks before it. The
+// slot of a rank with n rows:
+//   dense    n rows;
+//   aligned  n rows, rounded up to a multiple;
+//   max      the largest n of all ranks;
+//   fixed    a given number of rows;
+//   given    a number of rows of its own, which kernels read like n: at least n.
 // Rows of a slot behind the n-th are its pads.
 enum class SlotKind : std::uint8_t { dense, aligned, max, fixed, given };
 
 // How many of m rows each of A ranks has, in rank order.
-//   none      counts are given rank by rank
-//   balanced  m div A, and one more in the first m mod A ranks (torch.tensor_split, SGLang)
-//   ceil      ⌈m / A⌉, and less or nothing in the last ones (vLLM's sequence-parallel chunks)
+//   none      counts are given rank by rank;
+//   balanced  m div A, and one more in the first m mod A ranks (torch.tensor_split, SGLang);
+//   ceil      ⌈m / A⌉, and less or nothing in the last ones (vLLM's sequence-parallel chunks).
 enum class Split : std::uint8_t { none, balanced, ceil };
 
-// Where a communicator's ranks live.
+// The place of a communicator's ranks.
 enum class Device : std::uint8_t { automatic, cpu, cuda };
 
 constexpr std::size_t size_of(DataType type) {

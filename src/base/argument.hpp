@@ -1,4 +1,4 @@
-// How the value of an argument is rejected.
+// Rejects the value of an argument.
 #pragma once
 
 #include <fmt/format.h>
@@ -9,7 +9,7 @@
 
 namespace weft::detail {
 
-// "argument: value is not range", where it is not good.
+// Throws "argument: value is not range" unless it is good.
 template <class Value>
 void check_argument(bool good, std::string_view argument, const Value& value, std::string_view range) {
   if (!good) throw Error(Errc::invalid_argument, fmt::format("{}: {} is not {}", argument, value, range));

@@ -1,4 +1,4 @@
-// What this build of Weft was made from. Results carry it, so that a number can be traced to its source.
+// The sources and tools of this build of Weft. Results carry them, so that a number can be traced to its source.
 #pragma once
 
 #include <string_view>

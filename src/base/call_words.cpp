@@ -29,7 +29,7 @@ const Kind* find_kind(std::uint32_t number) {
 
 std::uint32_t CallWords::enroll(std::string_view kind, std::size_t size, Say say) {
   const std::uint32_t number = fingerprint(NameHash(kind), size);
-  if (find_kind(number) != nullptr) return number;  // as where two libraries of a program each have a copy of Weft
+  if (find_kind(number) != nullptr) return number;  // e.g. two libraries of a program each have a copy of Weft
   kinds().push_back({.number = number, .size = size, .say = say});
   return number;
 }

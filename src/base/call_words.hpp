@@ -32,9 +32,9 @@ class CallWords {
     static_assert(sizeof(Numbers) <= kMostBytes);
     std::memcpy(numbers_, &numbers, sizeof(numbers));
   }
-  // Words as they are, cut where they are too long.
+  // Words as they are; text that is too long is cut.
   explicit CallWords(std::string_view text);
-  // Of what another process has written. Numbers of a kind that this program does not know have no text.
+  // From the words that another process has written. Numbers of a kind that this program does not know have no text.
   CallWords(std::uint32_t kind, const void* numbers, std::size_t size);
   CallWords(const CallWords& other) { *this = other; }
   CallWords& operator=(const CallWords& other) {
@@ -59,7 +59,7 @@ class CallWords {
     std::memcpy(&numbers, bytes, sizeof(numbers));
     return numbers.text();
   }
-  // Enrolled when the program starts, as a peer's call may be of a kind that this rank has never made.
+  // Enrolled when the program starts, because a peer's call may be of a kind that this rank has never made.
   template <class Numbers>
   inline static const std::uint32_t kRegistered = enroll(Numbers::kKind, sizeof(Numbers), &say<Numbers>);
 

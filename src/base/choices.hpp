@@ -1,4 +1,4 @@
-// The values that an argument may have, in words.
+// The allowed values of an argument, in words.
 #pragma once
 
 #include <fmt/format.h>
@@ -20,7 +20,7 @@ std::string choices(Enum last) {
   return all;
 }
 
-// That an enumerator is none behind the last one: a caller may have made it from a number.
+// Throws if an enumerator lies behind the last one: a caller may have made it from a number.
 template <class Enum>
 void check_choice(const char* argument, Enum value, Enum last) {
   if (value <= last) return;

@@ -7,7 +7,7 @@
 
 namespace weft::detail {
 
-// FNV-1a of an operation's name; of one that is written down, by the compiler.
+// FNV-1a of an operation's name; the compiler computes it for a literal.
 class NameHash {
  public:
   consteval NameHash(const char* name) : NameHash(std::string_view(name)) {}

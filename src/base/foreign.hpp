@@ -1,4 +1,4 @@
-// Exceptions of others, such as std::bad_alloc, never leave the library: weft::Error is the only type that callers see.
+// Foreign exceptions, such as std::bad_alloc, never leave the library: callers only see weft::Error.
 #pragma once
 
 #include <exception>
@@ -9,7 +9,7 @@
 
 namespace weft::detail {
 
-// Throws `error` as it is where it is one of Weft's, else as Errc::system with its text.
+// Throws Weft's own errors unchanged, others as Errc::system with their text.
 [[noreturn]] inline void rethrow_as_error(const std::exception_ptr& error) {
   try {
     std::rethrow_exception(error);
@@ -24,7 +24,7 @@ namespace weft::detail {
   }
 }
 
-// What `body` returns, or an Error.
+// Returns the result of `body`, or throws an Error.
 template <class Body>
 decltype(auto) with_errors_only(Body&& body) {
   try {

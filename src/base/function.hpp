@@ -1,5 +1,5 @@
-// The annotations that let a function template run on every executor: macros, since no language construct can be an
-// attribute or a pragma.
+// Annotations that let a function template run on every executor. They are macros, because no language construct can be
+// an attribute or a pragma.
 #pragma once
 
 #if defined(__CUDACC__)

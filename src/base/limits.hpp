@@ -1,4 +1,4 @@
-// How many ranks and blocks there may be.
+// The largest numbers of ranks and blocks.
 #pragma once
 
 #include <cstdint>

@@ -9,7 +9,7 @@ namespace weft::detail {
 
 std::optional<spdlog::level::level_enum> log_level(std::string_view name) {
   const auto level = spdlog::level::from_str(std::string(name));
-  if (level == spdlog::level::off && name != "off") return std::nullopt;  // spdlog's answer to what it does not know
+  if (level == spdlog::level::off && name != "off") return std::nullopt;  // spdlog's answer to unknown names
   return level;
 }
 

@@ -12,8 +12,8 @@ struct alignas(16) Pack {
 // Packs of the longest row that a block can add up (ops/norm/rms_norm.hpp).
 inline constexpr std::uint32_t kMostRowPacks = 8192;
 
-// What memory that waits for data holds. Both wire formats that ride in the data (sentinel.hpp, line.hpp) rest in the
-// same state, so that they can share banks.
+// The contents of memory that waits for data. Both wire formats that ride in the data (sentinel.hpp, line.hpp) rest in
+// the same state, so that they can share banks.
 inline constexpr std::uint32_t kRestWord = 0xffffffffu;
 inline constexpr Pack kRestPack{{kRestWord, kRestWord, kRestWord, kRestWord}};
 

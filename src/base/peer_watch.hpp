@@ -1,4 +1,4 @@
-// Whether a peer's process is gone, as threads that wait for it ask.
+// Tells waiting threads whether a peer's process is gone.
 #pragma once
 
 #include <optional>

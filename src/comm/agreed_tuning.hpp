@@ -1,4 +1,4 @@
-// Rank 0's tuning tables, as they travel to the other ranks.
+// Rank 0's tuning tables, in the form in which they travel to the other ranks.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@ struct AgreedTuning {
 };
 
 std::string to_bytes(const AgreedTuning& tuning);
-// Throws Errc::rendezvous where the bytes are no such thing, or mean other tables here than where they come from.
+// Throws Errc::rendezvous if the bytes are no such tables, or mean other tables here than on rank 0.
 AgreedTuning agreed_tuning(std::span<const std::byte> bytes);
 
 }  // namespace weft::detail

@@ -3,9 +3,9 @@
 namespace weft::detail {
 namespace {
 
-constexpr std::size_t kMostRows = std::size_t{1} << 40;  // and elements of one: what they make stays far from overflow
+constexpr std::size_t kMostRows = std::size_t{1} << 40;  // also elements of one row: products stay far from overflow
 
-// What check_overlap says of the place that would do.
+// The place that check_overlap() would allow, in words.
 std::string place_in(const Extent& whole, std::size_t place) {
   if (place == kNowhere) return "";
   const std::string begin =
@@ -32,7 +32,7 @@ void check_launch(const GroupState& group, const Launch& launch, int most_thread
 
 namespace {
 
-// Columns of one matrix: rows are equally far apart, as a single one is from whatever there is, and the columns of one
+// Columns of one matrix: rows of both are equally far apart (a single row fits any distance), and one extent's columns
 // end before the other's begin.
 bool have_one_stride(const Extent& one, const Extent& other) {
   return one.rows == 1 || other.rows == 1 || one.stride == other.stride;
@@ -81,7 +81,7 @@ void check_overlap(const Extent& part, const Extent& whole, std::size_t place) {
 }
 
 void check_buffer(const GroupState& group, const char* name, const void* data) {
-  // Symmetric memory is nowhere then, and the call ends with Errc::released whatever it is given.
+  // Symmetric memory has no address then, and the call ends with Errc::released whatever it is given.
   if (group.communicator().released()) return;
   group.communicator().fabric().check_buffer(name, data);
 }

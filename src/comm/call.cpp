@@ -12,7 +12,7 @@ Group held(const Group& caller) {
 
 std::string last_calls(std::string_view whose, const std::vector<CallRecord>& calls) {
   std::string text = fmt::format("\nlast calls of this rank on {}:", whose);
-  // Calls that are all alike are a line.
+  // A run of equal calls takes one line.
   for (std::size_t begin = 0, end = 0; begin < calls.size(); begin = end) {
     while (end < calls.size() && calls[end].operation == calls[begin].operation &&
            calls[end].number == calls[begin].number + (end - begin))
@@ -26,7 +26,7 @@ std::string last_calls(std::string_view whose, const std::vector<CallRecord>& ca
 
 void tell_rejection(GroupState& group, Stream stream, const Error& error) noexcept try {
   const CommunicatorState& communicator = group.communicator();
-  communicator.check_process();  // a child of fork() tells nobody anything
+  communicator.check_process();  // a child of fork() tells its peers nothing
   Fabric& fabric = communicator.fabric();
   if (group.size() == 1 || !group.direct() || communicator.released() || Capture::current() != nullptr) return;
   fabric.check_stream(stream);
@@ -41,7 +41,7 @@ void tell_rejection(GroupState& group, Stream stream, const Error& error) noexce
                                 .threads = kernel.kernel->most_threads,
                                 .stream = stream}));
 } catch (const std::exception&) {
-  // What is wrong with this rank's call has been found already, and its caller learns of that.
+  // This rank's own error is already on its way to the caller.
 }
 
 void check_alive(const Group& group, const GroupState& channel, const char* operation) {
@@ -78,7 +78,7 @@ void call_nccl(const Group& handle, Stream stream, const NcclPlan& plan) {
     fabric->keep_alive(stream, fabric);
     fabric->call_nccl({.group = group.id(), .words = plan.name.words, .stream = stream, .work = plan.work});
   });
-  // Not before: it may have been rejected.
+  // Only now: before, the call could have been rejected.
   group.remember(plan.name);
   check_not_ended(handle);
 }

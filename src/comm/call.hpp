@@ -10,7 +10,7 @@
 //                                         path fills in its Call and its stream
 // and, where NCCL serves groups whose ranks do not reach each other's memory,
 //   bool wants_nccl() const               the caller has chosen NCCL
-//   NcclPlan by_nccl()                    throws Errc::unsupported for what NCCL cannot do
+//   NcclPlan by_nccl()                    throws Errc::unsupported for calls that NCCL cannot make
 #pragma once
 
 #include <optional>
@@ -35,9 +35,9 @@ Group held(const Group& caller);
 // The part that operations have in common.
 class GroupCall {
  public:
-  // Other ranks wait for this call: they are told where it is rejected. Calls for which none waits need no peers.
+  // Other ranks wait for this call, so they are told of its rejection. Local calls need no peers.
   static constexpr bool kPeersWait = true;
-  // Behind an error that says that ranks must reach each other's memory.
+  // Added to the error that says that ranks must reach each other's memory.
   static constexpr std::string_view kHint = {};
 
   GroupCall(const Group& caller, Stream stream) : group_(held(caller)), channel_(&group_.state()), stream_(stream) {}
@@ -68,7 +68,7 @@ void tell_rejection(GroupState& group, Stream stream, const Error& error) noexce
 
 // "\nlast calls of this rank on this group:", and a line for each: the end of an error's message.
 std::string last_calls(std::string_view whose, const std::vector<CallRecord>& calls);
-// Launches something; where that fails, the error says what this rank had called. What kernels find is on record.
+// Launches something; if that fails, the error lists this rank's last calls. Faults that kernels find are on record.
 template <class LaunchIt>
 void with_history(const GroupState& group, LaunchIt launch) {
   try {
@@ -79,17 +79,17 @@ void with_history(const GroupState& group, LaunchIt launch) {
   }
 }
 
-// Throws Errc::released, with the channel's last calls, where the communicator's memory is; then the fault that has
-// ended the communicator, if there was one.
+// Throws Errc::released, with the channel's last calls, if the communicator's memory is released; else the fault that
+// has ended the communicator, if any.
 void check_alive(const Group& group, const GroupState& channel, const char* operation);
 void check_not_ended(const Group& handle);
-// Throws Errc::unsupported where ranks do not reach each other's memory.
+// Throws Errc::unsupported if ranks do not reach each other's memory.
 void check_direct(const GroupState& group, const char* operation, std::string_view hint);
-// Of a call that NCCL would carry, which knows no rows: throws where these do not lie side by side.
+// For a call that NCCL would carry: NCCL knows no rows, so it throws if they do not lie side by side.
 void check_side_by_side(const GroupState& group, const char* operation, const Extent& extent);
 
-// Has NCCL make it. Ranks do not compare what it is to do, and its kernels know no deadline: the fabric watches over
-// them.
+// Lets NCCL make the call. Ranks do not compare such calls, and NCCL's kernels know no deadline: the fabric watches
+// over them.
 void call_nccl(const Group& handle, Stream stream, const NcclPlan& plan);
 // The part of a call's words in front of its tag.
 constexpr std::string_view carrier(bool direct) {
@@ -104,7 +104,7 @@ constexpr const char* name_of_operation() {
   return operation_in(Op::kRange);
 }
 
-// Makes the call. CPU ranks: throws what became of it.
+// Makes the call. CPU ranks: throws its fault.
 template <class Op>
 void make_call(Op& op) {
   const NvtxRange range(Op::kRange);

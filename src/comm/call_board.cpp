@@ -15,7 +15,7 @@ static_assert(kWords * sizeof(std::uint64_t) == CallWords::kMostBytes);
 
 }  // namespace
 
-// Read while it is written: `version` is odd meanwhile, and another one afterwards. All zeros: there is none.
+// Read while it is written: `version` is odd meanwhile, and different afterwards. All zeros: no call.
 struct NotedCall {
   std::uint32_t version;
   std::uint32_t channel;
@@ -23,7 +23,7 @@ struct NotedCall {
   std::uint32_t counted;
   std::uint32_t kind;
   std::uint32_t size;
-  std::uint32_t last;  // number of the newest note of it
+  std::uint32_t last;  // number of its newest note
   std::uint32_t unused;
   std::array<std::uint64_t, kWords> numbers;
 };
@@ -43,7 +43,7 @@ std::size_t words_in(std::size_t bytes) {
   return std::min((bytes + sizeof(std::uint64_t) - 1) / sizeof(std::uint64_t), kWords);
 }
 
-// 2: its fingerprint is this one; 1: its counts are others; else 0.
+// 2: the fingerprints are equal; 1: only the counts differ; else 0.
 int match(const NotedCall& call, std::uint32_t fingerprint) {
   const std::uint32_t own = load(call.fingerprint);
   if (own == fingerprint) return 2;
@@ -51,7 +51,7 @@ int match(const NotedCall& call, std::uint32_t fingerprint) {
   return load(call.counted) != 0 && half(own) == half(fingerprint) ? 1 : 0;
 }
 
-// How well a call fits, and what it is; nothing where it does not, or was written meanwhile, or never.
+// How well a call matches, and its words; nothing if it does not match, was written meanwhile, or was never written.
 std::optional<std::pair<int, CallWords>> read(const NotedCall& call, std::uint32_t channel, std::uint32_t fingerprint) {
   const std::uint32_t version = load(call.version, std::memory_order_acquire);
   if (version == 0 || version % 2 != 0 || load(call.channel) != channel) return std::nullopt;
@@ -81,7 +81,7 @@ void write(NotedCall& entry, std::uint32_t channel, const CallName& call) {
   for (std::size_t i = 0; i < words_in(call.words.size()); ++i) {
     store(entry.numbers[i], numbers[i], std::memory_order_release);
   }
-  // Never zero again, which would say that nothing is there.
+  // Never zero again, which would stand for no call.
   store(entry.version, version + 2 == 0 ? 2u : version + 2, std::memory_order_release);
 }
 
@@ -101,7 +101,7 @@ std::unique_ptr<CallBoard> CallBoard::create(Bootstrap& bootstrap) {
   try {
     memory = SharedMemoryWindow::create(bootstrap, sizeof(Part), "calls-of-weft");
   } catch (const Error& error) {
-    if (error.code() != Errc::unsupported) throw;  // that is thrown on all ranks
+    if (error.code() != Errc::unsupported) throw;  // all ranks throw it
   }
   return std::unique_ptr<CallBoard>(new CallBoard(bootstrap.rank(), std::move(memory)));
 }

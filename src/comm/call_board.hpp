@@ -14,11 +14,11 @@
 
 namespace weft::detail {
 
-// One call: the number that ranks compare, and what it stands for.
+// One call: the number that ranks compare, and its words.
 struct CallName {
   std::uint32_t fingerprint;
   CallWords words;
-  bool counted = false;  // headers have a hash of its counts in their upper half, too
+  bool counted = false;  // the upper half of its headers also has a hash of its counts
 };
 
 // In memory that all ranks of a host share, and that release() leaves alone. A rank writes to its own part, and reads
@@ -26,17 +26,17 @@ struct CallName {
 // takes the place of the one that was made longest ago.
 class CallBoard {
  public:
-  // Collective. Where ranks share no memory, a rank finds its own calls alone.
+  // Collective. If ranks share no memory, a rank only finds its own calls.
   static std::unique_ptr<CallBoard> create(Bootstrap& bootstrap);
-  // Says that this rank has left in peace: it has not died.
+  // Notes that this rank has left in peace: it has not died.
   ~CallBoard();
   CallBoard(const CallBoard&) = delete;
   CallBoard& operator=(const CallBoard&) = delete;
 
   bool is_shared() const { return memory_.size() != 0; }
-  // A call that is made now. Its words are written where they are not there yet.
+  // Notes a call that is made now. Its words are only written if they are not there yet.
   void note(std::uint32_t channel, const CallName& call);
-  // The same of a fingerprint that stands for other words every time.
+  // The same for a fingerprint that stands for other words every time.
   void note_anew(std::uint32_t channel, const CallName& call);
   // The call of `rank` on the channel that has this fingerprint, else the newest that differs from it in its counts.
   struct Match {
@@ -55,8 +55,8 @@ class CallBoard {
   Origin origin_;
   int rank_;
   SharedMemoryWindow memory_;
-  std::unique_ptr<Part> own_;  // where ranks share no memory
-  mutable std::mutex mutex_;   // of what follows, and of this rank's part
+  std::unique_ptr<Part> own_;  // if ranks share no memory
+  mutable std::mutex mutex_;   // guards the fields below, and this rank's part
   std::uint32_t notes_ = 0;
 };
 

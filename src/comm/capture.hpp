@@ -9,7 +9,7 @@
 
 namespace weft::detail {
 
-// A planned call with everything that is decided on the host; epochs are the executor's affair.
+// A planned call with everything that the host decides; the executor decides epochs.
 struct RecordedCall {
   Group group;  // keeps the communicator alive
   KernelCall planned;
@@ -27,10 +27,10 @@ class Capture {
   Capture(const Capture&) = delete;
   Capture& operator=(const Capture&) = delete;
 
-  // Of the calling thread; null where it captures nothing.
+  // The calling thread's capture; null if it captures nothing.
   static Capture* current();
 
-  // Keeps a call; throws where it is another communicator's.
+  // Keeps a call; throws if it belongs to another communicator.
   void keep(const Group& group, const KernelCall& planned);
   RecordedCalls take() { return std::move(recorded_); }
 
@@ -39,10 +39,10 @@ class Capture {
   RecordedCalls recorded_;
 };
 
-// Whether a call on `stream` is made later, as this thread captures, or a graph on `stream` is captured, which then
-// keeps alive what the call needs. To be asked before each call.
+// Whether a call on `stream` is made later: this thread captures, or a graph on `stream` is captured. Such a graph then
+// keeps the call's memory alive. Ask before each call.
 bool is_kept(const Group& group, Stream stream);
-// Runs the call, or keeps it where this thread captures. Throws the fault of a call that CPU ranks have made in vain.
+// Runs the call, or keeps it if this thread captures. Throws the fault of a call that has failed on CPU ranks.
 void run_held(const Group& group, const KernelCall& planned);
 
 }  // namespace weft::detail

@@ -26,8 +26,8 @@ Group handle(const std::shared_ptr<detail::CommunicatorState>& communicator, det
   return Group(std::shared_ptr<detail::GroupState>(communicator, &group));
 }
 
-// Runs `create` in a thread for each rank, and throws the first rank's error. Where there is no further thread to be
-// had, `give_up` is told of each rank that has none.
+// Runs `create` in a thread for each rank, and throws the first rank's error. Calls `give_up` for each rank for which
+// no thread can be started.
 void create_in_threads(std::size_t ranks, const std::function<void(std::size_t)>& create,
                        const std::function<void(std::size_t)>& give_up) {
   std::vector<std::exception_ptr> errors(ranks);
@@ -145,7 +145,7 @@ std::vector<Communicator> Communicator::local(int world_size, const Config& conf
         mine.cuda_device = detail::cuda_device_in_turn(static_cast<int>(rank));
       states[rank] = detail::CommunicatorState::create(std::move(bootstraps[rank]), mine);
     };
-    // Who meets ranks that are not to come learns it by their bootstraps' ends, and waits no longer.
+    // The end of a missing rank's bootstrap tells the ranks that meet it, and they stop waiting.
     create_in_threads(states.size(), create, [&](std::size_t rank) { bootstraps[rank].reset(); });
     std::vector<Communicator> communicators;
     for (auto& state : states) communicators.push_back(Communicator(std::move(state)));

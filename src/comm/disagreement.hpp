@@ -1,4 +1,4 @@
-// What ranks that should have the same options have apart.
+// The differences between options that ranks should share.
 #pragma once
 
 #include <algorithm>
@@ -7,8 +7,8 @@
 
 namespace weft::detail {
 
-// Of two lists of fields, "device cpu, max_groups 4", in the same order: those of `mine` that `theirs` has not alike;
-// the whole list where there are none.
+// For two lists of fields, "device cpu, max_groups 4", in the same order: the fields of `mine` that differ from
+// `theirs`; the whole list if none does.
 inline std::string fields_apart(std::string_view mine, std::string_view theirs) {
   constexpr std::string_view kComma = ", ";
   const auto take = [&](std::string_view& list) {

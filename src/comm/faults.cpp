@@ -1,4 +1,4 @@
-// What became of calls, in words.
+// The outcome of calls, in words.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -25,7 +25,7 @@ std::shared_ptr<const GroupState> CommunicatorState::channel_owner(std::uint32_t
   return nullptr;
 }
 
-// That of a tenant's channel is of all its channels, by time.
+// A tenant's channel has the history of all its channels, by time.
 std::vector<CallRecord> CommunicatorState::history(const GroupState& group) const {
   std::vector<CallRecord> calls = group.recent_calls();
   const std::scoped_lock lock(mutex_);
@@ -44,7 +44,7 @@ std::vector<CallRecord> CommunicatorState::history(const GroupState& group) cons
 
 namespace {
 
-// Which number did not fit, in words; empty where none was to blame.
+// The number that did not fit, in words; empty if none did.
 std::string describe_misfit(const FaultRecord& record) {
   const auto number = [](const std::uint32_t(&halves)[2]) {
     return static_cast<std::int64_t>(static_cast<std::uint64_t>(halves[1]) << 32 | halves[0]);
@@ -103,7 +103,7 @@ std::optional<CommunicatorState::Found> CommunicatorState::found_by_kernel(const
   return Found{.fault = std::move(fault), .group = std::move(group)};
 }
 
-// NCCL does not say who is late or gone.
+// NCCL does not say which rank is late or gone.
 std::optional<CommunicatorState::Found> CommunicatorState::found_by_host() const {
   const std::optional<HostFault> seen = fabric_->host_fault();
   if (!seen) return std::nullopt;
@@ -118,8 +118,8 @@ std::optional<CommunicatorState::Found> CommunicatorState::found_by_host() const
                .group = channel_owner(static_cast<std::uint32_t>(seen->group))};
 }
 
-// What the next call would find: that a peer has ended the communicator, or that its process is gone, and it has not
-// left in peace. It is not kept, as that call says more.
+// A fault that the next call would find: a peer has ended the communicator, or its process is gone without leaving in
+// peace. The result is not kept, because that call will say more.
 std::optional<CommunicatorState::Found> CommunicatorState::find_between_calls() const {
   Fault fault{.code = Errc::ok, .rank = rank(), .operation = {}, .theirs = {}, .reason = {}};
   const std::uint32_t poison = fabric_->poison();
@@ -130,7 +130,7 @@ std::optional<CommunicatorState::Found> CommunicatorState::find_between_calls() 
     fault.reporter = static_cast<int>(poison_reporter(poison));
     return Found{.fault = std::move(fault), .group = nullptr};
   }
-  if (!board_->is_shared()) return std::nullopt;  // who has left cannot be told from who has died
+  if (!board_->is_shared()) return std::nullopt;  // ranks that have left cannot be told from dead ones
   for (const int peer : fabric_->dead_peers()) {
     if (board_->has_left(peer)) continue;
     fault.code = Errc::peer_died;
@@ -150,12 +150,13 @@ std::optional<CommunicatorState::Found> CommunicatorState::find_ending() const {
 }
 
 std::optional<CommunicatorState::Found> CommunicatorState::find_stale_replay() const {
-  const std::scoped_lock lock(mutex_);  // or a record could be read here and noted once it is forgotten
+  const std::scoped_lock lock(mutex_);  // or a record could be read here and noted after it is forgotten
   if (!stale_replay_) stale_replay_ = found_by_kernel(fabric_->record(kStaleReplay));
   return stale_replay_;
 }
 
-// What ends the communicator says more than a stale replay before it, and both more than what no call has found.
+// A fault that ends the communicator says more than an earlier stale replay. Both say more than a fault that no call
+// has found.
 std::optional<CommunicatorState::Found> CommunicatorState::find_fault() const {
   std::optional<Found> found = find_ending();
   if (!found) found = find_stale_replay();
@@ -189,8 +190,8 @@ void CommunicatorState::check_ending(const GroupState& asked) const {
   if (const std::optional<Found> found = find_ending()) throw_found(*found, asked);
 }
 
-// A thread that has reported the fault of another group may still be writing the record: the kernel has waited for it
-// already, as long as a thread may.
+// A thread that has reported another group's fault may still be writing the record. The kernel has already waited for
+// it, as long as a thread may.
 void CommunicatorState::throw_failed(const GroupState& asked, const Call& call) const {
   check_ending(asked);
   const bool ended = std::atomic_ref(call.local->admitted[0].value).load(std::memory_order_relaxed) == kEnded;

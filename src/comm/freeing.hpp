@@ -1,4 +1,4 @@
-// What an exchange's free() and that of symmetric memory begin with.
+// The common first step of Exchange::free() and SymmetricMemory::free().
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,8 @@ struct ToFree {
   std::uint64_t number;
   bool freed;
 };
-// Collective. Throws on all ranks where one names what has been freed (Errc::released), or where ranks name different
-// ones (Errc::invalid_argument).
+// Collective. Throws on all ranks: Errc::released if one names something that has been freed, Errc::invalid_argument if
+// ranks name different ones.
 void agree_on_freeing(Bootstrap& bootstrap, const ToFree& mine);
 
 }  // namespace weft::detail

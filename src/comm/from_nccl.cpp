@@ -33,7 +33,7 @@ struct Place {
   int rank = 0, size = 0, device = 0;
 };
 
-// Device memory and a stream. Where a kernel has not ended they stay: giving them back would wait for it.
+// Device memory and a stream. They stay if a kernel has not ended: giving them back would wait for it.
 struct Scratch {
   explicit Scratch(std::size_t bytes) {
     check_cuda(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreate");
@@ -86,9 +86,9 @@ void all_gather(const Place& place, std::byte* all, std::size_t bytes, const Dea
   check_cuda(cudaStreamSynchronize(scratch.stream), "exchanging the meeting point over NCCL");
 }
 
-// `mine` of every rank, in rank order, by NCCL itself: before there is any other way to meet. An engine's communicator
-// may be a blocking one, whose first call waits for its peers inside of NCCL, for ever if need be: so a thread makes
-// it, and is left behind when the deadline has passed.
+// Gathers `mine` of every rank, in rank order, by NCCL itself, because there is no other way to meet yet. An engine's
+// communicator may be a blocking one: its first call waits for its peers inside of NCCL, perhaps for ever. So a thread
+// makes that call, and is left behind when the deadline has passed.
 template <class T>
 std::vector<T> gather_by_nccl(const Place& place, const T& mine, std::chrono::nanoseconds limit) {
   struct Meeting {
@@ -116,7 +116,7 @@ std::vector<T> gather_by_nccl(const Place& place, const T& mine, std::chrono::na
   }).detach();
   std::unique_lock lock(meeting->mutex);
   const auto done = [&] { return meeting->done; };
-  // It has a deadline of its own, and says more.
+  // The gather has its own deadline, and its error says more: so wait a second longer.
   constexpr std::chrono::nanoseconds most = std::chrono::hours(24 * 365);  // beyond it clocks overflow
   const auto patience = std::min(limit, most) + std::chrono::seconds(1);
   if (limit.count() == 0 || limit > most) {
@@ -128,7 +128,7 @@ std::vector<T> gather_by_nccl(const Place& place, const T& mine, std::chrono::na
   return meeting->all;
 }
 
-// What a rank has to say, or why it has nothing.
+// A rank's value, or the reason why it has none.
 template <class T>
 struct Word {
   T value;
@@ -136,7 +136,7 @@ struct Word {
   char trouble[512] = {};
 };
 
-// What everybody says; throws on all ranks where one of them is in trouble. `speak` may throw.
+// Gathers all ranks' values; throws on all ranks if one of them has none. `speak` may throw.
 template <class T, class Speak>
 std::vector<T> exchange_words(const Place& place, std::chrono::nanoseconds limit, Speak&& speak) {
   Word<T> mine{};
@@ -183,7 +183,7 @@ Communicator Communicator::from_nccl(ncclComm* nccl, const Config& config) {
     return mine;
   });
   const Host& first = hosts.front();
-  // Containers of different hosts may have one name, and those of one host may not share its loopback interface.
+  // Containers of different hosts may have one name. Containers of one host may have different loopback interfaces.
   const bool one_host =
       std::ranges::all_of(hosts, [&](const Host& other) { return other.process.same_network(first.process); });
   UniqueId made{};
@@ -195,7 +195,7 @@ Communicator Communicator::from_nccl(ncclComm* nccl, const Config& config) {
   try {
     id = exchange_words<UniqueId>(place, config.rendezvous_deadline, make).front();
   } catch (...) {
-    detail::discard(made);  // a peer is in trouble, and nobody is going to use it
+    detail::discard(made);  // a peer is in trouble, so no rank will use it
     throw;
   }
 

@@ -39,7 +39,7 @@ void GroupState::arm(std::optional<std::uint32_t> first_epoch, bool moved) {
     local.begin_at(*first_epoch);
   } else {
     fabric.read(&local, &control.locals[id_], sizeof(local));
-    // A graph that was replayed beside release(), which nobody may do, ended in some of its blocks alone.
+    // A graph replayed during release(), which is forbidden, ended in only some of its blocks.
     local.begin_at(newest_epoch(local));
     // A send whose wait will not come was a call: some peers may have waited for theirs, and count it.
     if (local.busy != kIdle && local.busy != kBusy) local.begin_at(local.epochs[0].value + 1);
@@ -59,7 +59,7 @@ void GroupState::arm(std::optional<std::uint32_t> first_epoch, bool moved) {
   channel.record = control.record;
   channel.world_rank = static_cast<std::uint32_t>(communicator_.rank());
   channel.world_size = static_cast<std::uint32_t>(communicator_.size());
-  // Poison for a rank that is out of reach goes to this one, which has ended anyhow: kernels store to all of them.
+  // Poison for a rank that is out of reach goes to this one, which has ended anyhow: kernels store to all windows.
   std::byte* const own = fabric.window(0, communicator_.rank());
   for (int peer = 0; peer < communicator_.size(); ++peer) {
     std::byte* const window = fabric.window(0, peer);
@@ -78,7 +78,7 @@ void GroupState::arm(std::optional<std::uint32_t> first_epoch, bool moved) {
   if (direct_) {
     std::byte* const mine = channel.region[rank_];
     fabric.fill(mine, 0xff, layout_.bytes);
-    // Words of the call before the first: older than anything that is waited for.
+    // Words of the call before the first: older than any word that a call waits for.
     const auto make_old = [&](std::uint64_t offset, std::uint64_t words) {
       const std::vector<std::uint64_t> old(words, static_cast<std::uint64_t>(local.epochs[0].value - 1) << 32);
       fabric.write(mine + offset, old.data(), old.size() * sizeof(std::uint64_t));
@@ -146,7 +146,7 @@ std::string GroupState::name_of(std::uint32_t fingerprint) const {
   return !text.empty() ? text : unnamed(fingerprint);
 }
 
-// Calls in which counts alone differ have one name, so it is said that they do.
+// Calls that only differ in counts have one name, so the text says that the counts differ.
 std::string GroupState::name_of(std::uint32_t fingerprint, int peer) const {
   if (fingerprint != kRejectedCall) {
     const auto own = find_call(communicator_.rank(), fingerprint);

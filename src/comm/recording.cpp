@@ -65,9 +65,9 @@ Recording Recording::capture(const Communicator& communicator, const std::functi
 
 void Recording::replay() const {
   const detail::NvtxRange range("weft::Recording::replay");
-  const auto kept = calls_;  // its groups are, as detail::held() has them
+  const auto kept = calls_;  // keeps the calls' groups, as detail::held() does
   for (const detail::RecordedCall& call : kept->calls) {
-    detail::check_not_ended(call.group);  // after a fault, of whichever group, nothing more is sent
+    detail::check_not_ended(call.group);  // after a fault, in any group, nothing more is sent
     static_cast<void>(detail::is_kept(call.group, call.planned.stream));
     detail::run_held(call.group, call.planned);
   }

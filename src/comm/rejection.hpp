@@ -1,9 +1,9 @@
 // A rank that has rejected a call tells the others, which would wait for it until their deadlines.
 //
-// It is no call: no epoch passes, and nothing is waited for. The word that each peer gets names the call that this rank
-// makes next, and how often it has rejected one in its place. Who waits for a peer in that call compares this with its
-// own number (session.hpp, has_rejected): where all ranks have rejected a call alike, as they do where all pass the
-// same wrong argument, nothing has happened, and the next call works.
+// A rejection is no call: no epoch passes, and no rank waits. Each peer gets a word with the number of this rank's next
+// call, and how often this rank has rejected a call in its place. A rank that waits for a peer in that call compares
+// the word with its own (session.hpp, has_rejected). If all ranks pass the same wrong argument, all reject the call
+// alike. Then nothing has happened, and the next call works.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ struct Rejection {
   static constexpr int kMostThreads = 128;
   static_assert(kMostThreads >= static_cast<int>(kMaxRanks));
 
-  // By all threads of a block.
+  // Call it in all threads of a block.
   template <Team T>
   static WEFT_FN bool run(T& team, const Call& call, const Work&) {
     if (team.block_rank() != 0) return true;

@@ -16,7 +16,7 @@
 namespace weft::detail {
 namespace {
 
-// What must be the same on all ranks.
+// The options that must be the same on all ranks.
 struct AgreedConfig {
   Device device;
   std::int64_t deadline;
@@ -81,7 +81,7 @@ std::shared_ptr<CommunicatorState> CommunicatorState::create(std::unique_ptr<Boo
   Config& chosen = state->config_;
   meet.agree_on("check the configuration", [&] { check_config(chosen); });
   if (chosen.device == Device::automatic) {
-    // CUDA only where every rank can.
+    // CUDA only if every rank can.
     const std::string reason = why_no_cuda(chosen.cuda_device);
     const auto able = meet.all_gather_value("choose a device", static_cast<char>(reason.empty()));
     chosen.device = std::ranges::all_of(able, [](char yes) { return yes != 0; }) ? Device::cuda : Device::cpu;
@@ -114,8 +114,8 @@ std::shared_ptr<CommunicatorState> CommunicatorState::create(std::unique_ptr<Boo
 
 CommunicatorState::~CommunicatorState() = default;
 
-// Which algorithm serves a call crosses the wire, so it must follow from the same tables everywhere: from rank 0's, of
-// its file and of its build.
+// The algorithm of a call decides the bytes on the wire, so all ranks must use the same tables: those of rank 0's file
+// and build.
 void CommunicatorState::agree_on_tuning() {
   std::string text;
   bootstrap_->agree_on("read the tuning tables", [&] {
@@ -144,8 +144,8 @@ void CommunicatorState::open_window() {
   check_pairs();
 }
 
-// Every pair moves checked data both ways before anything is trusted: there are machines on which peer access is
-// granted and the data never arrives, or arrives wrong.
+// Every pair moves checked data both ways before anything is trusted. On some machines peer access is granted, but the
+// data never arrives, or arrives wrong.
 void CommunicatorState::check_pairs() {
   constexpr std::size_t packs = 256;
   const auto pattern = [](int from, int to) {
@@ -183,8 +183,8 @@ void CommunicatorState::check_pairs() {
   });
 }
 
-// Collective over the world. Groups whose members do not reach each other's memory depend on NCCL, which makes its
-// connections with the first call: one that does not come about shall not wait for ever, nor until later.
+// Collective over the world. Groups whose members do not reach each other's memory depend on NCCL, which connects with
+// the first call. If a connection fails, this call must find it, within the deadline.
 void CommunicatorState::check_nccl(const GroupState* group) {
   bootstrap_->agree_on("move data through NCCL", [&] {
     if (group == nullptr || group->direct()) return;
@@ -211,7 +211,7 @@ GroupState* CommunicatorState::split(int color) {
     if (peer == rank()) place = static_cast<int>(members.size());
     members.push_back(peer);
   }
-  groups_.push_back(nullptr);  // on all ranks: a split that fails takes its number with it
+  groups_.push_back(nullptr);  // on all ranks: a failed split uses up its number
   try {
     bootstrap_->agree_on("split: prepare", [&] {
       fabric_->split(id, color);
@@ -270,7 +270,7 @@ void CommunicatorState::forbid_abort() {
 void CommunicatorState::allow_abort() {
   const std::scoped_lock lock(abort_mutex_);
   reachable_ = true;
-  if (aborted_) fabric_->abort();  // it came meanwhile, or the poison went with the window
+  if (aborted_) fabric_->abort();  // abort() came meanwhile, or the poison went with the window
 }
 
 std::size_t CommunicatorState::window_bytes() const {
@@ -281,8 +281,8 @@ std::size_t CommunicatorState::window_bytes() const {
 }
 
 void CommunicatorState::release() {
-  // What is on the GPU's queues is made, on all ranks: calls that ended halfway would leave epochs torn. Where that
-  // fails, nothing has happened.
+  // All ranks finish the calls on the GPU's queues: calls that ended halfway would leave epochs torn. If that fails,
+  // nothing has happened.
   bootstrap_->agree_on("release", [&] {
     if (released_) throw Error(Errc::released, "release: the communicator's memory is released already");
     fabric_->finish_calls();
@@ -296,7 +296,7 @@ void CommunicatorState::release() {
     fabric_->finish_calls();
   });
   windows_ = windows();
-  released_ = true;  // from here on nobody writes to anybody's window
+  released_ = true;  // from here on no rank writes to any window
   each_tenant([](Tenant& tenant) { tenant.close(); });
   bootstrap_->agree_on("release: free the windows", [&] { close_windows(); });
 }
@@ -317,10 +317,10 @@ void CommunicatorState::acquire() {
     each_tenant(
         [&](const Tenant& tenant) { fabric_->open_window(*bootstrap_, tenant.window(), tenant.window_bytes()); });
   } catch (...) {
-    close_windows();  // on all ranks, as all throw: a second attempt finds what this one has opened
+    close_windows();  // on all ranks, as all throw: a second attempt must find nothing open
     throw;
   }
-  // Where a window moved for one rank, captured graphs are void on all: some would call, and the others not.
+  // If one rank's window moved, captured graphs are void on all ranks. Otherwise some ranks would call, and others not.
   const auto moved =
       bootstrap_->all_gather_value("acquire: compare addresses", static_cast<char>(windows() != windows_));
   const bool any_moved = std::ranges::any_of(moved, [](char yes) { return yes != 0; });

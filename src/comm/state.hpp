@@ -1,4 +1,4 @@
-// What is behind the public handles.
+// The state behind the public handles.
 #pragma once
 
 #include <algorithm>
@@ -26,7 +26,7 @@ class CommunicatorState;
 
 class GroupState {
  public:
-  // The region of each member lies at `region_offset` of its window number `window`.
+  // Each member's region lies at `region_offset` of its window number `window`.
   GroupState(CommunicatorState& communicator, int id, std::vector<int> members, int rank, int window,
              std::size_t region_offset, RegionLayout layout, MultimemLayout multimem = {});
 
@@ -41,18 +41,18 @@ class GroupState {
   // All members' windows can be reached by plain stores: Weft's own algorithms work.
   bool direct() const { return direct_; }
 
-  // Puts memory to rest and fills the table; what peers may see of it is fenced by the caller's next meeting. Epochs
-  // begin at `first_epoch` (a new group), or go on without one (a window taken again). `moved`: some rank has it
-  // elsewhere.
+  // Puts memory to rest and fills the table; the caller's next meeting fences it for peers. Epochs begin at
+  // `first_epoch` (a new group); without one they go on (a window taken again). `moved`: some rank's window has another
+  // address.
   void arm(std::optional<std::uint32_t> first_epoch, bool moved);
-  // Calls that are on the GPU's queues or in graphs end at once from now on.
+  // Calls on the GPU's queues or in graphs end at once from now on.
   void set_released();
 
   Call call(std::uint32_t fingerprint) const;
-  // Notes a call for fault messages, this rank's and its peers', and the flight recorder.
+  // Notes a call for fault messages, this rank's and its peers', and for the flight recorder.
   void remember(const CallName& name);
   std::vector<CallRecord> recent_calls() const;
-  // What this rank has called, or member `peer` of the world has.
+  // The words of a call of this rank, or of world rank `peer`.
   std::string name_of(std::uint32_t fingerprint) const;
   std::string name_of(std::uint32_t fingerprint, int peer) const;
 
@@ -89,7 +89,7 @@ class CommunicatorState : public std::enable_shared_from_this<CommunicatorState>
                                                    ncclComm* nccl = nullptr);
   ~CommunicatorState();
 
-  // Throws Errc::unsupported in a child that fork() made of this process, which may destroy its copy, no more.
+  // Throws Errc::unsupported in a fork()ed child of this process, which may only destroy its copy.
   void check_process() const { origin_.check(); }
   Fabric& fabric() const { return *fabric_; }
   const std::shared_ptr<Fabric>& shared_fabric() const { return fabric_; }
@@ -103,16 +103,16 @@ class CommunicatorState : public std::enable_shared_from_this<CommunicatorState>
   std::string multicast() const;  // see Communicator
   GroupState& world() const { return *groups_.front(); }
 
-  // Blocks that one call takes at most. Calls of different groups may run at once and in another order on another rank,
-  // so all of them must fit on the GPU beside each other, with the call that is brought up behind each.
+  // Most blocks of one call. Calls of different groups may run at once, and in another order on another rank. So all of
+  // them must fit on the GPU beside each other, with the call that is brought up behind each.
   int max_blocks() const { return part_of(fabric_->max_blocks()); }
-  // The same of the rank whose GPU takes the fewest, for choices that all ranks must make alike.
+  // The same for the rank whose GPU takes the fewest blocks; for choices that all ranks must make alike.
   int least_max_blocks() const { return part_of(least_max_blocks_); }
   GroupState* split(int color);  // null for color −1
-  // What the rooms of tenants make and free them with (tenants.cpp). A kind is named by the window of its first slot.
+  // Tenants are made and freed with these (tenants.cpp). The window of its first slot names a kind.
   Bootstrap& bootstrap() const { return *bootstrap_; }
   TenantPlace next_place(int first_window) const;
-  // Collective: opens the window and arms the tenant in a meeting for `what`. Where that fails, all ranks close it.
+  // Collective: opens the window and arms the tenant in a meeting for `what`. If that fails, all ranks close it.
   void open_tenant(Tenant& tenant, std::string_view what);
   void keep_tenant(int first_window, int slot, std::shared_ptr<Tenant> tenant);
   void drop_tenant(int first_window, int slot);
@@ -121,18 +121,20 @@ class CommunicatorState : public std::enable_shared_from_this<CommunicatorState>
     const Tenants* const tenants = tenants_of(first_window);
     if (tenants != nullptr) each_in(*tenants, visit);
   }
-  // Of a window that has been taken, or has moved: one that no call was ever made with. 0 stands for a released one.
+  // A generation for a window that has been taken, or has moved: no call was ever made with it. 0 stands for a released
+  // window.
   std::uint32_t new_generation() { return ++generations_; }
   void release();
   void acquire();
   void abort() noexcept;  // from any thread
   // The first fault in words; empty while all is well.
   std::optional<Fault> fault() const;
-  // Throws it, with the last calls of the group that failed. `asked`: whose calls are told where that is not known.
+  // Throws the fault, with the last calls of the group that failed. `asked`: tells its calls if that group is not
+  // known.
   void check(const GroupState& asked) const;
-  // The same of what has ended the communicator alone: stale replays leave other calls as they are.
+  // The same only for faults that have ended the communicator: stale replays do not affect other calls.
   void check_ending(const GroupState& asked) const;
-  // Of a call that has returned false on this CPU rank: throws why.
+  // For a call that has returned false on this CPU rank: throws the reason.
   [[noreturn]] void throw_failed(const GroupState& asked, const Call& call) const;
 
  private:
@@ -154,7 +156,7 @@ class CommunicatorState : public std::enable_shared_from_this<CommunicatorState>
   // faults.cpp
   struct Found {
     Fault fault;
-    std::shared_ptr<const GroupState> group;  // whose call failed, freed or not; null where that is not known
+    std::shared_ptr<const GroupState> group;  // that failed, freed or not; null if not known
   };
   std::optional<Found> find_fault() const;
   std::optional<Found> find_ending() const;
@@ -163,7 +165,7 @@ class CommunicatorState : public std::enable_shared_from_this<CommunicatorState>
   [[noreturn]] void throw_found(const Found& found, const GroupState& asked) const;
   std::optional<Found> found_by_kernel(const FaultRecord& record) const;
   std::optional<Found> found_by_host() const;
-  // Those that were not freed, the lowest windows first.
+  // Tenants that were not freed, the lowest windows first.
   template <class Visit>
   static void each_in(const Tenants& tenants, Visit visit) {
     for (const auto& tenant : tenants.by_slot) {
@@ -186,18 +188,18 @@ class CommunicatorState : public std::enable_shared_from_this<CommunicatorState>
   std::shared_ptr<Fabric> fabric_;
   std::unique_ptr<CallBoard> board_;
   std::string processor_;            // rank 0's
-  std::vector<TuningTable> tuning_;  // likewise; those of its file first
+  std::vector<TuningTable> tuning_;  // likewise; tables of its file first
   int least_max_blocks_ = 0;
   std::size_t window_bytes_ = 0;
   bool released_ = false;
-  std::vector<const std::byte*> windows_;  // by rank, as they lay before release()
-  std::mutex abort_mutex_;                 // of the two below
+  std::vector<const std::byte*> windows_;  // by rank, their addresses before release()
+  std::mutex abort_mutex_;                 // guards the two below
   bool aborted_ = false;
   bool reachable_ = true;     // the windows are there for abort() to write to
-  mutable std::mutex mutex_;  // of the three below, and of tenants_, which status() looks at from any thread
+  mutable std::mutex mutex_;  // guards the three below and tenants_, which status() reads from any thread
   mutable std::uint32_t warned_epoch_ = 0;
-  mutable std::optional<Found> ending_, stale_replay_;  // the first ones stay, whoever sees others later
-  std::vector<std::unique_ptr<GroupState>> groups_;     // by id, the world first; null where this rank is in none
+  mutable std::optional<Found> ending_, stale_replay_;  // the first found stay
+  std::vector<std::unique_ptr<GroupState>> groups_;     // by id, the world first; null if this rank is not in it
   std::vector<Tenants> tenants_;  // by first window. They keep no reference to this communicator's owner.
   std::uint32_t generations_ = 0;
 };

@@ -1,4 +1,4 @@
-// How tenants of a communicator come and go.
+// Makes, keeps and drops the tenants of a communicator.
 #include <algorithm>
 
 #include "comm/state.hpp"

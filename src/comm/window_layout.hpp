@@ -1,4 +1,4 @@
-// Where the regions of a communicator lie in window 0: every rank computes the same from Config and the world's size.
+// The places of a communicator's regions in window 0: every rank computes the same from Config and the world's size.
 #pragma once
 
 #include <cstddef>
@@ -9,16 +9,16 @@
 
 namespace weft::detail {
 
-// `config.device` has been chosen.
+// `config.device` must have been chosen.
 RegionLayout world_layout(const Config& config, std::uint32_t size);
-// What of it is the multimem all-reduces'.
+// The part of it for the multimem all-reduces.
 MultimemLayout world_multimem(const Config& config, std::uint32_t size);
-// Of a group that split() makes, of `size` ranks.
+// The layout of a group of `size` ranks that split() makes.
 RegionLayout group_layout(const Config& config, std::uint32_t size);
 
-// Of region `group`: the world's is 0, that of the i-th split i.
+// The offset of region `group`: the world's is 0, the i-th split's is i.
 std::size_t region_offset(const Config& config, std::uint32_t world_size, int group);
-// Of the whole window, on each rank.
+// Bytes of the whole window, on each rank.
 inline std::size_t window_bytes(const Config& config, std::uint32_t world_size) {
   return region_offset(config, world_size, config.max_groups + 1);
 }

@@ -12,12 +12,12 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// Often enough that a deadline is not missed by much; seldom enough to cost nothing.
+// Often enough to miss a deadline only by little; seldom enough to cost nothing.
 std::chrono::nanoseconds period(std::chrono::nanoseconds deadline) {
   return deadline.count() == 0 ? 50ms : std::clamp<std::chrono::nanoseconds>(deadline / 20, 1ms, 50ms);
 }
 
-// An event that cannot be asked belongs to a GPU that is lost, which others report.
+// An event whose query fails belongs to a GPU that is lost, which other checks report.
 bool passed(cudaEvent_t event) {
   const cudaError_t result = cudaEventQuery(event);
   if (result != cudaSuccess) static_cast<void>(cudaGetLastError());
@@ -78,7 +78,7 @@ bool CallWatch::idle() {
 
 void CallWatch::run() {
   static_cast<void>(cudaSetDevice(args_.device));
-  // Questions about events are no part of anybody's capture, and must not end one.
+  // Questions about events are no part of any capture, and must not end one.
   cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
   static_cast<void>(cudaThreadExchangeStreamCaptureMode(&mode));
   std::unique_lock lock(mutex_);

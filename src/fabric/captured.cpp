@@ -52,7 +52,7 @@ bool keep_for_graphs(Stream stream, const std::shared_ptr<Fabric>& fabric) {
   auto owner = std::make_unique<std::shared_ptr<Fabric>>(fabric);
   check_cuda(cudaUserObjectCreate(&object, owner.get(), release, 1, cudaUserObjectNoDestructorSync),
              "cudaUserObjectCreate");
-  static_cast<void>(owner.release());  // the user object's now
+  static_cast<void>(owner.release());  // the user object owns it now
   check_cuda(cudaGraphRetainUserObject(graph, object, 1, cudaGraphUserObjectMove), "cudaGraphRetainUserObject");
   return true;
 }

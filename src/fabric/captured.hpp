@@ -1,4 +1,4 @@
-// What captured graphs keep alive.
+// Fabrics that captured graphs keep alive.
 #pragma once
 
 #include <memory>
@@ -11,7 +11,7 @@ class Fabric;
 
 // Whether a graph is being captured on `stream`; it then owns a share of `fabric`.
 bool keep_for_graphs(Stream stream, const std::shared_ptr<Fabric>& fabric);
-// CUDA forbids its own calls where it tells of a graph's end, so fabrics whose last owner was a graph wait for this.
+// CUDA forbids its own calls in its callback for a graph's end. So fabrics whose last owner was a graph wait for this.
 void free_what_graphs_kept();
 
 }  // namespace weft::detail

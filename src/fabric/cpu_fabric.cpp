@@ -18,7 +18,7 @@
 namespace weft::detail {
 namespace {
 
-// What the fields of Control point to.
+// The memory behind Control's pointers.
 struct ControlMemory {
   Channel channels[kMaxGroups] = {};
   LocalState locals[kMaxGroups] = {};
@@ -67,7 +67,7 @@ class CpuFabric final : public Fabric {
     return index < windows_.size() && windows_[index].size() != 0 ? windows_[index].at(world_rank) : nullptr;
   }
   std::byte* own_memory(int number) const override { return window(number, rank_); }
-  void finish_calls() override {}  // a call is made by its caller, and has ended when it returns
+  void finish_calls() override {}  // the caller makes a call itself, and it has ended on return
 
   std::byte* lasting(int number) override {
     const auto index = static_cast<std::size_t>(number);
@@ -77,7 +77,7 @@ class CpuFabric final : public Fabric {
   }
 
   void write(void* to, const void* from, std::size_t bytes) override {
-    if (bytes != 0) std::memcpy(to, from, bytes);  // of an empty list, `from` may be null
+    if (bytes != 0) std::memcpy(to, from, bytes);  // `from` may be null for an empty list
   }
   void fill(void* to, std::uint8_t value, std::size_t bytes) override { std::memset(to, value, bytes); }
   void read(void* to, const void* from, std::size_t bytes) override { std::memcpy(to, from, bytes); }

@@ -1,6 +1,6 @@
 #if WEFT_WITH_CUDA
 
-// Which GPUs there are, and what is known against them.
+// Lists the GPUs, and the reasons why one cannot be used.
 #include <cuda_runtime_api.h>
 #include <fmt/format.h>
 #include <nccl.h>
@@ -34,7 +34,7 @@ std::string why_no_cuda(int device) {
   }
   int version = 0;
   check_nccl(ncclGetVersion(&version), "ncclGetVersion");
-  // Peer pointers are read out of a structure of NCCL's, whose layout changes even between patch levels.
+  // Peer pointers are read out of a structure of NCCL's. Its layout changes even between patch levels.
   if (version != NCCL_VERSION_CODE) {
     return fmt::format("built with NCCL {}.{}.{}, running with NCCL {}.{}.{}: they must be the same", NCCL_MAJOR,
                        NCCL_MINOR, NCCL_PATCH, version / 10000, version / 100 % 100, version % 100);

@@ -30,7 +30,7 @@
 namespace weft::detail {
 namespace {
 
-// What of Control lies on the device. Fixed for the fabric's life.
+// Control's part on the device. Its address is fixed for the fabric's life.
 struct DeviceControl {
   Channel channels[kMaxGroups];
   LocalState locals[kMaxGroups];
@@ -38,7 +38,7 @@ struct DeviceControl {
   std::uint32_t claim[kFaultKinds];
   std::int32_t zero;  // for NCCL's barriers
 };
-// What of it the host sees without a copy.
+// Control's part that the host sees without a copy.
 struct HostControl {
   FaultRecord record[kFaultKinds];
   std::uint32_t abort;
@@ -75,12 +75,12 @@ class CudaFabric final : public Fabric {
     }
     const SetupScope scope(device_);
     if (nccl_ != nullptr && !nccl_->close()) {
-      // Whatever frees memory of a GPU waits for its kernels.
+      // Any call that frees memory of a GPU waits for its kernels.
       logger().warn("rank {}: a call of NCCL's does not end; its communicator's memory is kept", rank_);
       keep_windows();
       return;
     }
-    // NCCL frees windows beside kernels that use them, and a kernel that reads what is gone ends CUDA in this process.
+    // NCCL frees windows beside kernels that use them. A kernel that reads freed memory ends CUDA in this process.
     const auto at_most_a_day = [](std::chrono::nanoseconds time) {
       return std::min<std::chrono::nanoseconds>(time, std::chrono::hours(24));
     };
@@ -145,7 +145,7 @@ class CudaFabric final : public Fabric {
                                             .multicast = wants_multicast_ && number == 0});
     }
     if (number != 0) return;
-    const std::vector<std::byte*>& peers = window->peers();  // where poison goes
+    const std::vector<std::byte*>& peers = window->peers();  // for poison
     write(device_control_->windows, peers.data(), peers.size() * sizeof(std::byte*));
   }
   void close_window(int number) override {
@@ -161,11 +161,11 @@ class CudaFabric final : public Fabric {
   }
   std::byte* own_memory(int number) const override {
     const auto index = static_cast<std::size_t>(number);
-    std::byte* const mine = window(number, rank_);  // NCCL's second address of it, which all of Weft uses where it is
+    std::byte* const mine = window(number, rank_);  // NCCL's second address of it, which Weft uses if it exists
     return mine == nullptr && index < windows_.size() && windows_[index] != nullptr ? windows_[index]->memory() : mine;
   }
   void finish_calls() override {
-    // The memory that goes then is freed by NCCL, which waits for nothing, or by CUDA, which knows no deadline.
+    // NCCL, which waits for nothing, or CUDA, which knows no deadline, then frees the memory.
     wait_for_rest(device_, deadline_ / 2);
   }
 
@@ -222,7 +222,7 @@ class CudaFabric final : public Fabric {
   }
   std::vector<int> dead_peers() const override { return liveness_.dead_peers(); }
   void abort() noexcept override {
-    std::atomic_ref(host_control_->abort).store(1, std::memory_order_release);  // for kernels of this rank that wait
+    std::atomic_ref(host_control_->abort).store(1, std::memory_order_release);  // for waiting kernels of this rank
     if (nccl_ != nullptr) nccl_->abort();
     try {
       const SetupScope scope(device_);
@@ -230,7 +230,7 @@ class CudaFabric final : public Fabric {
       poison_windows(device_control_->windows, size_, poison_word(own, own, static_cast<std::uint32_t>(Errc::aborted)),
                      stream_);
     } catch (const Error&) {
-      // Peers then learn of it from this rank's kernels, or by their deadlines.
+      // Peers then learn it from this rank's kernels, or by their deadlines.
     }
   }
 
@@ -253,11 +253,11 @@ class CudaFabric final : public Fabric {
       throw Error(Errc::unsupported,
                   "algorithm: nccl needs a GPU of its own for every rank, and here ranks share GPUs");
     }
-    arguments_.ask_about_stream(device_, call.stream);  // an error of NCCL's would end the communicator
+    arguments_.ask_about_stream(device_, call.stream);  // an error in NCCL would end the communicator
     const DeviceScope scope(device_);
     nccl_->call(call);
   }
-  // Some machines grant peer access and lose the data; NCCL's transports are no better than what is under them.
+  // Some machines grant peer access and lose the data; NCCL's transports are no better than the links below them.
   void nccl_check(int group, int rank, int size) override {
     constexpr std::size_t count = 4096;
     static_assert(count * sizeof(std::int32_t) <= kStagingBytes);
@@ -307,11 +307,11 @@ class CudaFabric final : public Fabric {
     *host_control_ = {};
     fill(device_control_, 0, sizeof(DeviceControl));
     load_poison();
-    // The control block and the data blocks of one launch all wait, so all of them must be on the GPU at once.
+    // The control block and the data blocks of one launch all wait for each other, so all must be on the GPU at once.
     max_blocks_ = std::min(load_kernels(), properties.multiProcessorCount + 1);
   }
 
-  // NCCL takes one rank per GPU. Ranks of one process may share GPUs all the same, without NCCL.
+  // NCCL takes one rank per GPU. Ranks of one process may still share GPUs, without NCCL.
   void choose_sharing(Bootstrap& bootstrap) {
     struct Place {
       char uuid[16];
@@ -327,7 +327,7 @@ class CudaFabric final : public Fabric {
       for (const Place* other = places.data(); other != &peer; ++other) shared_ |= same(peer.uuid, other->uuid);
     }
     if (!shared_) return;
-    max_blocks_ = std::max(max_blocks_ / (2 * here), 2);  // each rank's call, and the one that is brought up behind it
+    max_blocks_ = std::max(max_blocks_ / (2 * here), 2);  // each rank's call, and the next one brought up behind it
     const auto process = bootstrap.all_gather_value("compare processes", getpid());
     for (const pid_t other : process) {
       if (other == process.front()) continue;
@@ -368,7 +368,7 @@ class CudaFabric final : public Fabric {
   DeviceControl* device_control_ = nullptr;
   HostControl* host_control_ = nullptr;
   void* staging_ = nullptr;
-  std::unique_ptr<NcclGroups> nccl_;                  // null where ranks share GPUs
+  std::unique_ptr<NcclGroups> nccl_;                  // null if ranks share GPUs
   std::vector<std::unique_ptr<CudaWindow>> windows_;  // by number
   std::vector<std::byte*> lasting_;
 };

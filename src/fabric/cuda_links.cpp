@@ -17,11 +17,11 @@ namespace {
 
 struct Place {
   ProcessIdentity process;
-  char pci[32] = {};  // the same in every process of the host, as device numbers are not
+  char pci[32] = {};  // the same in every process of the host; device numbers are not
 };
 
-// Atomic operations go over NVLink as they are, and over PCIe in part or not at all. A GPU that the process does not
-// see (CUDA_VISIBLE_DEVICES) has no number here.
+// NVLink supports atomic operations natively, PCIe only in part or not at all. A GPU that the process does not see
+// (CUDA_VISIBLE_DEVICES) has no number here.
 Link ask(const Place& mine, const Place& theirs, int device) {
   if (!theirs.process.same_host(mine.process)) return Link::apart;
   if (std::strcmp(mine.pci, theirs.pci) == 0) return Link::nvlink;

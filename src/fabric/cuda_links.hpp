@@ -1,4 +1,4 @@
-// Asks what links the GPUs of ranks.
+// Finds the links between the GPUs of ranks.
 #pragma once
 
 #include "fabric/links.hpp"

@@ -37,7 +37,8 @@ class NcclWindow final : public CudaWindow {
  public:
   NcclWindow(Bootstrap& bootstrap, const NcclWindowArgs& args) : comm_(args.comm) {
     try {
-      // Agreed on before NCCL registers, which waits for every rank: also for one that had no memory left.
+      // Ranks agree before NCCL registers, because registering waits for every rank, even for one that had no memory
+      // left.
       bootstrap.agree_on("allocate the window",
                          [&] { check_nccl(ncclMemAlloc(&memory_, args.bytes), "ncclMemAlloc of the window", comm_); });
       bootstrap.agree_on("register the window", [&] {
@@ -58,8 +59,8 @@ class NcclWindow final : public CudaWindow {
  private:
   void find_peers(const NcclWindowArgs& args) {
     peers_.assign(static_cast<std::size_t>(args.size), nullptr);
-    // Without peer access (NCCL_P2P_DISABLE=1), or without CUDA's virtual memory management (NCCL_CUMEM_ENABLE=0), NCCL
-    // gives no window, or a handle on the host, and answers success. Then everything goes through NCCL.
+    // Without peer access (NCCL_P2P_DISABLE=1) or CUDA's virtual memory management (NCCL_CUMEM_ENABLE=0), NCCL gives no
+    // window, or a handle on the host, and reports success. Then everything goes through NCCL.
     cudaPointerAttributes handle{};
     if (window_ == nullptr || cudaPointerGetAttributes(&handle, window_) != cudaSuccess ||
         handle.type != cudaMemoryTypeDevice) {
@@ -90,8 +91,8 @@ class NcclWindow final : public CudaWindow {
     }
   }
 
-  // NCCL makes the multicast object, shares it between processes, and binds to it every window of the communicator,
-  // also those that are registered later.
+  // NCCL makes the multicast object and shares it between processes. It binds every window of the communicator to it,
+  // also windows that are registered later.
   void bind_multicast(const NcclWindowArgs& args) {
     const auto reached = args.size - std::count(peers_.begin(), peers_.end(), nullptr);
     if (reached != args.size) {
@@ -130,7 +131,7 @@ class NcclWindow final : public CudaWindow {
 
   ncclComm_t comm_;
   ncclWindow_t window_ = nullptr;
-  ncclDevComm device_comm_{};  // nothing but its multicast object is used
+  ncclDevComm device_comm_{};  // only for its multicast object
   bool bound_ = false;
 };
 

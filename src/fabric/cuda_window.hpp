@@ -17,11 +17,11 @@ namespace weft::detail {
 class CudaWindow {
  public:
   virtual ~CudaWindow() = default;
-  // By world rank; null where this GPU cannot reach that rank's memory.
+  // By world rank; null if this GPU cannot reach that rank's memory.
   const std::vector<std::byte*>& peers() const { return peers_; }
-  // This rank's, as it was allocated: there even where peers() has none.
+  // This rank's memory as it was allocated, also if peers() has none.
   std::byte* memory() const { return static_cast<std::byte*>(memory_); }
-  // The windows of all ranks through the switch; null where that was not asked for.
+  // The windows of all ranks through the switch; null if multicast was not asked for.
   std::byte* multicast() const { return multicast_; }
 
  protected:
@@ -30,8 +30,8 @@ class CudaWindow {
   std::byte* multicast_ = nullptr;
 };
 
-// NCCL allocates and registers. Peers are those of NCCL's LSA team, which are all that peer access joins, by whatever
-// link, but for those that `links` keeps apart.
+// NCCL allocates and registers. Peers are the members of NCCL's LSA team: all ranks that peer access joins, by any
+// link, except those that `links` keeps apart.
 struct NcclWindowArgs {
   ncclComm_t comm;
   int rank, size;
@@ -39,20 +39,20 @@ struct NcclWindowArgs {
   cudaStream_t stream;
   std::chrono::nanoseconds deadline;
   const LinkDomains& links;
-  bool multicast;  // bind it to a multicast object; throws Errc::unsupported where peers are out of reach
+  bool multicast;  // bind to a multicast object; Errc::unsupported if peers are out of reach
 };
 std::unique_ptr<CudaWindow> make_nccl_window(Bootstrap& bootstrap, const NcclWindowArgs& args);
 
-// cudaMalloc and peer access, for ranks that are threads of one process and share GPUs, which NCCL does not allow.
+// cudaMalloc and peer access, for ranks that are threads of one process and share GPUs: NCCL does not allow that.
 std::unique_ptr<CudaWindow> make_process_window(Bootstrap& bootstrap, std::size_t bytes, int device);
 
-// What the driver says of a GPU. Asks for nothing else.
+// The driver's answer for a GPU. It changes nothing.
 bool supports_multicast(int device);
 
 // Stores `packs` packs from `from` to `to` as operations do; enqueued on `stream`.
 void push_packs(void* to, const void* from, std::size_t packs, cudaStream_t stream);
-// Loads what poison_windows launches, for the current device: to be done while nothing waits, as a first launch may
-// have to wait for kernels that only poison would end.
+// Loads the kernel of poison_windows for the current device. Call it while nothing waits: a first launch may have to
+// wait for kernels that only poison would end.
 void load_poison();
 // Writes `word` to the first word of every window that is not null; enqueued on `stream`. `windows` is device memory.
 void poison_windows(std::byte* const* windows, int count, std::uint32_t word, cudaStream_t stream);

@@ -1,4 +1,4 @@
-// What differs between CPU ranks and GPU ranks: where memory lies, how it is reached, and how an operation is run.
+// The difference between CPU ranks and GPU ranks: the place of memory, the way to it, and the way to run an operation.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +20,7 @@ namespace weft::detail {
 
 inline constexpr int kMaxGroups = 64;  // of one communicator, the world included
 
-// What operations of this rank use besides windows: stays where it is until the last captured graph is gone.
+// Memory that this rank's operations use besides windows. Its address stays until the last captured graph is gone.
 struct Control {
   Channel* channels;     // [kMaxGroups]
   LocalState* locals;    // [kMaxGroups]
@@ -33,46 +33,46 @@ struct Control {
 struct HostFault {
   Errc code = Errc::ok;
   int group = 0;
-  std::uint64_t call = 0;  // of those that NCCL served for the group, from 1; 0: none
+  std::uint64_t call = 0;  // among those that NCCL served for the group, from 1; 0: none
   std::string operation = {};
-  std::string reason = {};  // in NCCL's words, where it gave one
+  std::string reason = {};  // NCCL's words, if it gave a reason
 };
 
-// One rank's side of the fabric. Functions marked collective are called by all ranks, in the same order.
+// One rank's side of the fabric. All ranks call the functions marked collective, in the same order.
 class Fabric {
  public:
   virtual ~Fabric() = default;
 
   virtual Device device() const = 0;
   virtual std::string description() const = 0;
-  // Whose tuning tables are looked for: the GPU's name.
+  // The name of the processor whose tuning tables are used: the GPU's name.
   virtual std::string processor() const { return std::string(kCpuProcessor); }
-  virtual int max_blocks() const = 0;  // of one launch, all of which run at once
+  virtual int max_blocks() const = 0;  // of one launch, which all run at once
   virtual std::size_t control_bytes() const = 0;
   virtual Control control() const = 0;  // as operations see it
 
   // Collective. Opens window `number`, number 0 first. window() is null for a rank whose memory cannot be reached from
   // here, and while the window is closed.
   virtual void open_window(Bootstrap& bootstrap, int number, std::size_t bytes) = 0;
-  // Gives this rank's part back; nothing, where it is not open. No call may touch any rank's any more: see
+  // Gives this rank's part back; does nothing if it is not open. No call may still touch any rank's part: see
   // finish_calls().
   virtual void close_window(int number) = 0;
   virtual std::byte* window(int number, int world_rank) const = 0;
-  // This rank's part of an open window, also where no rank reaches another's and window() is null for its own.
+  // This rank's part of an open window, even if no rank reaches another's and window() is null for its own.
   virtual std::byte* own_memory(int number) const = 0;
-  // Waits until this rank's calls have ended, those of graphs included. Throws Errc::timeout by half of the rendezvous
-  // deadline, so that peers who wait to hear of it hear the reason.
+  // Waits until this rank's calls have ended, calls of graphs included. Throws Errc::timeout by half of the rendezvous
+  // deadline, so that peers that wait for this rank's answer get the reason.
   virtual void finish_calls() = 0;
 
-  // Memory of this rank's that stays where it is, like Control, and is the same for a number every time: for what calls
-  // look at before they know whether their window is there. Taken with the first question for the number.
+  // Memory of this rank that keeps its address, like Control, and is the same for a number every time. Calls read it
+  // before they know whether their window is there. The first call with a number takes it.
   static constexpr std::size_t kLastingBytes = std::size_t{20} << 10;
   virtual std::byte* lasting(int number) = 0;
 
-  // All ranks' windows number 0 at one address, through NVLink's switches: where Config::multicast has asked for it, on
-  // GPUs. Else null.
+  // All ranks' windows number 0 at one address, through NVLink's switches: on GPUs, if Config::multicast has asked for
+  // it. Else null.
   virtual std::byte* multicast() const { return nullptr; }
-  // Why it cannot be had; empty while nothing speaks against it.
+  // The reason why multicast cannot be used; empty if none is known.
   virtual std::string multicast_problem() const { return {}; }
 
   // Into control memory or this rank's own window; done on return.
@@ -86,8 +86,9 @@ class Fabric {
   // The first fault of its kind, or one with complete == 0. Waits for nothing.
   virtual FaultRecord record(FaultKind kind) const = 0;
   virtual void clear_record(FaultKind kind) = 0;
-  // What the host knows of peers while no call is under way; neither waits for anything. The word that a peer has
-  // written to end the communicator, 0: none, as far as the host can read it; and whose processes are gone.
+  // The host's knowledge of peers while no call is under way; neither waits for anything. poison(): the word that a
+  // peer has written to end the communicator, as far as the host can read it; 0: none. dead_peers(): ranks whose
+  // processes are gone.
   virtual std::uint32_t poison() const { return 0; }
   virtual std::vector<int> dead_peers() const = 0;
   // The first fault among calls that NCCL serves. Waits for nothing.
@@ -95,17 +96,17 @@ class Fabric {
   // Ends the communicator on every rank that can be reached. Waits for nothing.
   virtual void abort() noexcept = 0;
 
-  // Throws Errc::invalid_argument with the argument's name when an operation could not use it.
+  // Throws Errc::invalid_argument with the argument's name if an operation could not use it.
   virtual void check_buffer(const char* name, const void* data) const = 0;
   virtual void check_stream(Stream stream) const = 0;
-  // False: the call has failed, and the record says why. CPU ranks know that at once; GPUs only enqueue the call.
+  // False: the call has failed, and the record has the reason. CPU ranks know that at once; GPUs only enqueue the call.
   virtual bool run(const KernelCall& planned) = 0;
   // Whether a graph is being captured on `stream`; it then keeps `what` alive.
   virtual bool keep_alive(Stream stream, const std::shared_ptr<Fabric>& what) = 0;
 
   // Collective over the world; `color` as in Communicator::split. Group 0 is the world.
   virtual void split(int group, int color) = 0;
-  // What goes wrong is in host_fault().
+  // host_fault() reports failures.
   virtual void call_nccl(const NcclCall& call) = 0;
   // Collective over the group: NCCL moves data that is then checked.
   virtual void nccl_check(int group, int rank, int size) = 0;
@@ -119,12 +120,12 @@ struct FabricArgs {
 std::shared_ptr<Fabric> make_cpu_fabric(const FabricArgs& args);
 std::shared_ptr<Fabric> make_cuda_fabric(const FabricArgs& args);
 
-// Why `device` is of no use, −1: the calling thread's current one (no driver, no GPU, too old, NCCL's version, …);
-// empty when nothing is known against it, as of one that does not exist.
+// The reason why `device` cannot be used (no driver, no GPU, too old, NCCL's version, …). −1: the calling thread's
+// current device. Empty if no reason is known, also for a device that does not exist.
 std::string why_no_cuda(int device);
-// The same of a GPU that exists, for itself: that it is older than the kernels are compiled for.
+// The same for one existing GPU alone: it is older than the GPUs that the kernels are compiled for.
 std::string why_too_old(int device);
-// The GPU of a rank that was told none: ranks take them in turn.
+// The GPU of a rank without a given device: ranks take GPUs in turn.
 int cuda_device_in_turn(int number);
 
 }  // namespace weft::detail

@@ -14,8 +14,8 @@ namespace weft::detail {
 
 namespace {
 
-// The driver's question about two attributes takes a fifth of the time of CUDA's about all of them. Null where it is
-// not to be had.
+// The driver's query for two attributes takes a fifth of the time of CUDA's query for all of them. Null if there is no
+// such query.
 using AskDriver = CUresult (*)(unsigned, CUpointer_attribute*, void**, CUdeviceptr);
 AskDriver ask_driver() {
   static const AskDriver ask = [] {
@@ -47,12 +47,12 @@ void GpuArguments::check_buffer(int device, const char* name, const void* data) 
   if (is_memory_of(device, data)) return;
   cudaPointerAttributes attributes{};
   check_cuda(cudaPointerGetAttributes(&attributes, data), "cudaPointerGetAttributes");
-  // Memory of a GPU that this one may not touch has no address here, so this comes first.
+  // Memory of a GPU that this one may not touch has no address here, so this check comes first.
   if (attributes.type == cudaMemoryTypeDevice && attributes.device != device) {
     throw Error(Errc::invalid_argument, fmt::format("{}: {} is memory of GPU {}, and this rank drives GPU {}", name,
                                                     data, attributes.device, device));
   }
-  // Its own has one where it is the thread's current GPU, or where that one reaches it.
+  // The GPU's own memory has an address if the thread's current GPU is this one, or reaches it.
   if (attributes.type == cudaMemoryTypeDevice) return;
   if (attributes.type == cudaMemoryTypeUnregistered || attributes.devicePointer == nullptr) {
     throw Error(Errc::invalid_argument, fmt::format("{}: {} is host memory that the GPU cannot reach", name, data));
@@ -69,7 +69,7 @@ void GpuArguments::ask_about_stream(int device, Stream stream) const {
   cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
   int owner = -1;
   cudaError_t result = cudaStreamIsCapturing(stream, &capture);
-  if (result == cudaSuccess && capture != cudaStreamCaptureStatusNone) return;  // and may not be asked more
+  if (result == cudaSuccess && capture != cudaStreamCaptureStatusNone) return;  // and must not be queried further
   if (result == cudaSuccess) result = cudaStreamGetDevice(stream, &owner);
   if (result == cudaSuccess && owner == device) return known_place(stream).store(stream, std::memory_order_relaxed);
   static_cast<void>(cudaGetLastError());

@@ -1,5 +1,5 @@
-// Whether the kernels of a GPU can use what a caller has given. Asked before every call, so each costs one question to
-// CUDA where all is well.
+// Checks that the kernels of a GPU can use a caller's arguments. It runs before every call, so each check costs one
+// question to CUDA if all is well.
 #pragma once
 
 #include <array>
@@ -15,14 +15,14 @@ class GpuArguments {
  public:
   void check_buffer(int device, const char* name, const void* data) const;
   void check_stream(int device, Stream stream) const;
-  // The same, also of a stream that is known.
+  // The same, also for a stream that is known.
   void ask_about_stream(int device, Stream stream) const;
 
  private:
   std::atomic<Stream>& known_place(Stream stream) const {
     return streams_[reinterpret_cast<std::uintptr_t>(stream) / 16 % streams_.size()];
   }
-  // Streams that were found to be of the GPU. One that was destroyed, and came again as another GPU's, CUDA refuses
+  // Streams that were found to belong to the GPU. If one is destroyed and comes again as another GPU's, CUDA refuses it
   // when the kernel is launched.
   mutable std::array<std::atomic<Stream>, 16> streams_ = {};
 };

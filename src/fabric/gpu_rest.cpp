@@ -16,7 +16,7 @@
 namespace weft::detail {
 namespace {
 
-// Who gives up leaves this to the thread.
+// State that a waiter leaves to the thread when it gives up.
 struct Rest {
   std::mutex mutex;
   std::condition_variable changed;
@@ -24,7 +24,7 @@ struct Rest {
   std::exception_ptr error;
 };
 
-// A GPU that is full has none to take; pinned memory of the host does the same.
+// A full GPU has no memory to take; pinned host memory does the same.
 void take_and_free() {
   void* memory = nullptr;
   if (cudaMalloc(&memory, 1) == cudaSuccess) return check_cuda(cudaFree(memory), "waiting for the GPU");

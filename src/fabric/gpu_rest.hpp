@@ -1,4 +1,4 @@
-// What the host does to a GPU besides making calls, without harm to whoever else uses it.
+// The host's operations on a GPU besides calls, without harm to others that use the GPU.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -9,8 +9,8 @@
 
 namespace weft::detail {
 
-// Makes `device` current, and what CUDA takes for unsafe allowed in this thread: else copies and allocations here would
-// end the capture of a graph that goes on in another thread.
+// Makes `device` current, and allows calls in this thread that CUDA takes for unsafe. Otherwise copies and allocations
+// here would end a graph's capture in another thread.
 class SetupScope {
  public:
   explicit SetupScope(int device) : device_(device) {
@@ -25,15 +25,15 @@ class SetupScope {
   cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;
 };
 
-// Waits until all work that is on the GPU's queues now, whosever it is and graphs included, has ended. Throws
-// Errc::timeout where that takes longer than `limit`; 0: none.
+// Waits until all work now on the GPU's queues has ended: other users' work and graphs included. Throws Errc::timeout
+// if that takes longer than `limit`; 0: no limit.
 //
-// Nothing but the whole GPU can be waited for: the host does not see launches of graphs, and a stream may be gone while
-// its work is not. cudaDeviceSynchronize would end every capture on the GPU. So a thread of its own takes memory and
-// frees it, which CUDA does once all streams have come to rest, whatever is captured meanwhile.
+// Only the whole GPU can be waited for: the host does not see launches of graphs, and a stream may be gone while its
+// work is not. cudaDeviceSynchronize would end every capture on the GPU. So a thread of its own takes memory and frees
+// it. CUDA does that once all streams have come to rest, whatever is captured meanwhile.
 void wait_for_rest(int device, std::chrono::nanoseconds limit);
-// The same, for what is destroyed. False, and a warning, where it takes longer or cannot be known. True also where CUDA
-// itself has ended.
+// The same, for destructors. False, and a warning, if it takes longer or cannot be known. True also if CUDA itself has
+// ended.
 bool comes_to_rest(int device, std::chrono::nanoseconds limit) noexcept;
 
 }  // namespace weft::detail

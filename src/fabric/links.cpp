@@ -13,7 +13,7 @@ std::size_t at(int rank) {
   return static_cast<std::size_t>(rank);
 }
 
-// What both ends say, of which one may not see the other's GPU.
+// The link by both ends' entries; one end may not see the other's GPU.
 Link between(const LinkTable& table, int one, int other) {
   const Link there = table[at(one)][at(other)], back = table[at(other)][at(one)];
   for (const Link link : {Link::pcie, Link::nvlink, Link::apart}) {
@@ -54,7 +54,7 @@ LinkDomains::LinkDomains(const LinkTable& table) {
     whole_[at(one)] = whole_[at(other)] = false;
     if (problem_.empty()) problem_ = in_words(link, one, other);
   });
-  // Where two ranks of a set are linked through a third alone, nobody of it may reach anybody.
+  // If only a third rank links two ranks of a set, no rank of the set may reach any other.
   std::vector<bool> broken(table.size());
   each_pair([&](int one, int other, Link link) {
     const bool together = domain_[at(one)] == domain_[at(other)];

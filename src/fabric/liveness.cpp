@@ -40,8 +40,8 @@ Liveness Liveness::create(Bootstrap& bootstrap) {
       }
     }
   });
-  // The meeting just held proves the pidfds right: whoever took part in it was alive after they were opened, so no
-  // other process can have inherited its pid before.
+  // The meeting just held proves the pidfds right. Its ranks were alive after the pidfds were opened, so no other
+  // process can have inherited a pid before.
   return liveness;
 }
 

@@ -10,8 +10,8 @@
 
 namespace weft::detail {
 
-// Watches the processes of all peers by pidfd, which also sees children that nobody has reaped yet. Ranks that are
-// threads of this process are never dead.
+// Watches the processes of all peers by pidfd, which also sees zombie children. Ranks that are threads of this process
+// are never dead.
 class Liveness final : public PeerWatch {
  public:
   // Collective.
@@ -20,15 +20,15 @@ class Liveness final : public PeerWatch {
   // One system call.
   std::optional<int> dead_peer() const override;
 
-  // All of them.
+  // All dead peers.
   std::vector<int> dead_peers() const;
 
-  // Why `rank` is not watched (another host, another PID namespace, pidfd_open refused); empty when it is, and for
-  // ranks of this process.
+  // The reason why `rank` is not watched (another host, another PID namespace, pidfd_open refused); empty if it is, and
+  // for ranks of this process.
   const std::string& unwatched_reason(int rank) const { return unwatched_.at(static_cast<std::size_t>(rank)); }
 
  private:
-  std::vector<UniqueFd> processes_;  // by rank; empty where not watched
+  std::vector<UniqueFd> processes_;  // by rank; empty if not watched
   UniqueFd epoll_;                   // all of them, so that a check is one call whatever their number
   std::vector<std::string> unwatched_;
 };

@@ -14,7 +14,7 @@
 namespace weft::detail {
 namespace {
 
-// The number behind `name` in a file of lines "name number", in whatever unit.
+// The number behind `name` in a file of lines "name number", in any unit.
 std::optional<std::uint64_t> number_of(const std::string& file, std::string_view name) {
   std::ifstream lines(file);
   for (std::string line; std::getline(lines, line);) {
@@ -26,7 +26,7 @@ std::optional<std::uint64_t> number_of(const std::string& file, std::string_view
   return std::nullopt;
 }
 
-// A file of one number; empty where it has none, like "max".
+// A file of one number; empty if it has none, like "max".
 std::optional<std::uint64_t> number_in(const std::string& file) {
   std::uint64_t number = 0;
   if (std::ifstream(file) >> number) return number;
@@ -34,13 +34,13 @@ std::optional<std::uint64_t> number_in(const std::string& file) {
 }
 
 struct Version {
-  const char *limit, *usage, *inactive, *active;  // what the kernel drops first: pages of files
+  const char *limit, *usage, *inactive, *active;  // the kernel drops these first: pages of files
 };
 constexpr Version kVersions[] = {
     {"memory.max", "memory.current", "inactive_file", "active_file"},
     {"memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file", "total_active_file"}};
 
-// What the limit of one control group leaves.
+// The memory that the limit of one control group leaves.
 std::optional<MemoryRoom> room_in(const std::string& folder) {
   for (const Version& version : kVersions) {
     const auto limit = number_in(folder + '/' + version.limit), usage = number_in(folder + '/' + version.usage);
@@ -135,7 +135,7 @@ std::optional<MemoryRoom> machine_room(const MemoryFiles& files) {
 std::optional<MemoryRoom> group_room(const MemoryFiles& files) {
   std::optional<MemoryRoom> least;
   for (const Tree& tree : trees(files)) {
-    // The limits of all groups above it hold, too.
+    // The limits of all parent groups hold, too.
     for (std::string folder = tree.folder; folder.size() >= tree.mount.size();
          folder.resize(std::min(folder.size() - 1, folder.rfind('/')))) {
       const std::optional<MemoryRoom> room = room_in(folder);

@@ -1,5 +1,5 @@
-// How much memory CPU ranks can still take. What is more than that is found before it is touched: where memory runs out
-// while a window is filled, the kernel ends a process of its choice.
+// How much memory CPU ranks can still take. Weft finds a shortage before it touches memory: if memory runs out while a
+// window is filled, the kernel ends a process of its choice.
 #pragma once
 
 #include <cstdint>
@@ -12,24 +12,24 @@ namespace weft::detail {
 
 struct MemoryRoom {
   std::uint64_t bytes;
-  std::uint64_t owner = 0;  // the control group whose limit it is, the same number for all who share it; 0: the machine
-  std::string text;         // whose it is, and how it comes about
+  std::uint64_t owner = 0;  // the control group with this limit, one number for all its ranks; 0: the machine
+  std::string text;         // its owner, and how it comes about
 };
 
-// Where the kernel tells it.
+// The kernel's files.
 struct MemoryFiles {
   std::string meminfo = "/proc/meminfo";
   std::string groups = "/proc/self/cgroup";
   std::string mounts = "/proc/self/mountinfo";
 };
 
-// Both are empty where the kernel does not say. Free memory and what the kernel can drop, and swap.
+// Both are empty if the kernel does not say. Free memory, memory that the kernel can drop, and swap.
 std::optional<MemoryRoom> machine_room(const MemoryFiles& files = {});
-// Of the control groups (version 2, or 1) that this process is in, the one with the least left.
+// The least memory left among the control groups (version 2, or 1) that this process is in.
 std::optional<MemoryRoom> group_room(const MemoryFiles& files = {});
 
-// Collective, of ranks on one machine: throws Errc::system on every rank, or Errc::rendezvous with that rank's reason,
-// where `bytes` more for each are more than there is.
+// Collective, for ranks on one machine. Throws on every rank if there are not `bytes` more for each: Errc::system, or
+// Errc::rendezvous with that rank's reason.
 void check_memory_room(Bootstrap& bootstrap, std::uint64_t bytes, const MemoryFiles& files = {});
 
 }  // namespace weft::detail

@@ -1,5 +1,5 @@
-// NCCL's host calls with Weft's errors and with deadlines. Communicators of ours are non-blocking, so that no call of
-// NCCL can hang: whatever is in progress is waited for here.
+// NCCL's host calls with Weft's errors and with deadlines. Weft's communicators are non-blocking, so that no call of
+// NCCL can hang: the wait for work in progress is here.
 #pragma once
 
 #include <fmt/format.h>
@@ -21,7 +21,7 @@ inline void check_nccl(ncclResult_t result, std::string_view what, ncclComm_t co
                                         last != nullptr && *last != 0 ? ": " : "", last != nullptr ? last : ""));
 }
 
-// Waits until a call is done. Some of NCCL's calls answer ncclSuccess while their work goes on (ncclCommWindowRegister
+// Waits until a call is done. Some of NCCL's calls return ncclSuccess while their work goes on (ncclCommWindowRegister
 // in 2.28 does), so the communicator is always asked.
 inline void settle_nccl(ncclResult_t result, ncclComm_t comm, std::string_view what, std::chrono::nanoseconds limit) {
   if (result != ncclInProgress) check_nccl(result, what, comm);

@@ -1,4 +1,4 @@
-// A collective that NCCL is to do, in its terms: rows lie side by side. Sizes are those of one rank's part.
+// A collective for NCCL, in its terms: rows lie side by side. Sizes are those of one rank's part.
 #pragma once
 
 #include <cstddef>

@@ -15,7 +15,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// For kernels to see that they have been revoked, and for NCCL's threads to end.
+// Time for kernels to see that they have been revoked, and for NCCL's threads to end.
 constexpr std::chrono::seconds kGrace{10};
 
 std::string in_words(ncclComm_t comm, ncclResult_t result) {
@@ -50,7 +50,7 @@ struct Enqueue {
   ncclResult_t operator()(const NcclBroadcast& w) const {
     return ncclBroadcast(w.input, w.output, w.bytes, ncclChar, w.root, comm, stream);
   }
-  // Sums of zeros in place: whatever groups do this at once, it stays zero.
+  // Sums of zeros in place: the word stays zero even if several groups do this at once.
   ncclResult_t operator()(const NcclBarrier&) const {
     return ncclAllReduce(zero, zero, 1, ncclInt32, ncclSum, comm, stream);
   }
@@ -171,7 +171,7 @@ bool NcclGroups::close() {
     while (!watch_->idle() && !grace.passed()) wait();
     stuck_ |= !watch_->idle();
   }
-  // What is being revoked must not be destroyed yet.
+  // A communicator that is being revoked must not be destroyed yet.
   for (const auto& [group, comm] : comms_) {
     if (comm == nullptr || comm == args_.lent || !revoked()) continue;
     stuck_ |= settle(comm, ncclInProgress, Deadline(kGrace)) == ncclInProgress;
@@ -179,7 +179,7 @@ bool NcclGroups::close() {
   return !stuck_;
 }
 
-// Some of NCCL's calls answer ncclSuccess while their work goes on, so the communicator is always asked. The lock is
+// Some of NCCL's calls return ncclSuccess while their work goes on, so the communicator is always asked. The lock is
 // free in between, so that abort() gets through.
 ncclResult_t NcclGroups::settle(ncclComm_t comm, ncclResult_t result, const Deadline& deadline) {
   const bool ended = ended_;
@@ -195,7 +195,7 @@ ncclResult_t NcclGroups::settle(ncclComm_t comm, ncclResult_t result, const Dead
   return result;
 }
 
-// The first one stays.
+// The first fault stays.
 void NcclGroups::note(HostFault fault) {
   const std::scoped_lock lock(mutex_);
   if (!fault_) fault_ = std::move(fault);
@@ -214,11 +214,11 @@ void NcclGroups::note_error(ncclComm_t comm, ncclResult_t result, const WatchedC
         .reason = code == Errc::timeout ? "" : in_words(comm, result)});
 }
 
-// Where NCCL serves nothing its errors are nobody's. Of an engine's communicator the engine asks.
+// If NCCL serves nothing, its errors do not matter. The engine asks for errors of its own communicator.
 void NcclGroups::ask_for_errors() {
   if (ended_ || !serves_) return;
   const std::unique_lock lock(comms_mutex_, std::try_to_lock);
-  if (!lock.owns_lock()) return;  // whoever calls NCCL now asks, too
+  if (!lock.owns_lock()) return;  // another thread that calls NCCL now asks, too
   for (const auto& [group, comm] : comms_) {
     if (comm == nullptr || comm == args_.lent) continue;
     ncclResult_t result = ncclSuccess;
@@ -234,7 +234,7 @@ void NcclGroups::ask_for_errors() {
   }
 }
 
-// Ends kernels that run, and those enqueued behind them. Answers before it is done: NCCL has a thread for it.
+// Ends running kernels, and those enqueued behind them. It returns before that is done: NCCL has a thread for it.
 void NcclGroups::revoke() {
 #ifdef NCCL_REVOKE_DEFAULT
   const std::scoped_lock lock(comms_mutex_);

@@ -1,8 +1,8 @@
-// NCCL's part of a communicator: an NCCL communicator for every group, its collectives, and what becomes of them.
+// NCCL's part of a communicator: an NCCL communicator for every group, its collectives, and their outcome.
 //
 // NCCL's kernels know neither deadline nor poison. So the host watches over the calls that NCCL serves (CallWatch), and
-// ends them by revoking the communicators that are Weft's own. One that an engine has lent is never ended: its calls
-// are reported, and it is the engine's to end them.
+// ends them by revoking Weft's own communicators. It never ends a communicator that an engine has lent: its calls are
+// reported, and the engine must end them.
 #pragma once
 
 #include <nccl.h>
@@ -26,8 +26,8 @@ class NcclGroups {
   struct Args {
     int device, rank;
     std::chrono::nanoseconds deadline;        // of a call
-    std::chrono::nanoseconds setup_deadline;  // of everything that the host waits for
-    std::int32_t* zero;                       // on the GPU, for barriers: what they add up
+    std::chrono::nanoseconds setup_deadline;  // of every wait of the host
+    std::int32_t* zero;                       // on the GPU: the value that barriers add up
     ncclComm_t lent = nullptr;                // an engine's, for group 0
   };
   explicit NcclGroups(const Args& args);
@@ -39,20 +39,20 @@ class NcclGroups {
   void init(int size, const ncclUniqueId& id);
   void split(int group, int color);
   ncclComm_t at(int group) const { return comms_.at(group); }
-  // Adds up `count` i32 in place. Throws where that is not done within half of the deadline for the host, so that peers
-  // who wait to hear of it hear the reason.
+  // Adds up `count` i32 in place. Throws if that is not done within half of the host's deadline, so that peers that
+  // wait for this rank's answer get the reason.
   void try_out(int group, std::int32_t* data, std::size_t count, cudaStream_t stream);
 
   void call(const NcclCall& call);
   std::optional<HostFault> fault();
   void abort() noexcept;
 
-  // Nobody else calls NCCL while the answer lives: for calls on communicators that are made elsewhere.
+  // No other thread calls NCCL while the lock lives: for calls on communicators made elsewhere.
   std::unique_lock<std::mutex> alone() { return std::unique_lock(comms_mutex_); }
-  // Before anything is freed that NCCL's kernels use, or whose release would wait for them. False: calls go on that
-  // nothing can end, and everything must stay.
+  // Call it before freeing memory that NCCL's kernels use, or whose release would wait for them. False: calls go on
+  // that nothing can end, and everything must stay.
   bool close();
-  // Communicators stay when this is destroyed, as kernels may still use what is registered with them.
+  // Communicators stay when this object is destroyed, because kernels may still use memory registered with them.
   void keep() { stuck_ = true; }
 
  private:
@@ -65,15 +65,15 @@ class NcclGroups {
   CallWatch& watch();
 
   Args args_;
-  std::map<int, ncclComm_t> comms_;    // by group; null where this rank is in none
+  std::map<int, ncclComm_t> comms_;    // by group; null if this rank is not in it
   std::mutex comms_mutex_;             // NCCL takes one call at a time on a communicator, questions included
-  std::atomic<bool> serves_ = false;   // calls of some group go through NCCL
-  std::atomic<bool> aborted_ = false;  // whether it does or not
+  std::atomic<bool> serves_ = false;   // NCCL serves calls of some group
+  std::atomic<bool> aborted_ = false;  // even if NCCL serves none
   std::atomic<bool> ended_ = false;    // no call is made any more
   bool revoked_ = false;               // under comms_mutex_
   bool stuck_ = false;                 // a kernel runs that nothing can end
 
-  std::mutex mutex_;  // of what follows
+  std::mutex mutex_;  // guards the fields below
   std::optional<HostFault> fault_;
   std::map<int, std::uint64_t> served_;  // calls, by group
   WatchedCall last_;

@@ -1,4 +1,4 @@
-// NVIDIA's management library: it knows GPUs of this machine that the process does not see, and what links them.
+// NVIDIA's management library: it knows GPUs of this machine that the process does not see, and the links between them.
 #pragma once
 
 #include <dlfcn.h>
@@ -9,15 +9,15 @@
 
 namespace weft::detail {
 
-// It comes with the driver; its header does not come with the CUDA packages that Weft is built with.
+// It comes with the driver. Its header does not come with the CUDA packages that Weft is built with.
 class Nvml {
  public:
   using Device = void*;
   Nvml();
 
-  // The GPU at a PCI address ("0000:18:00.0"); null where there is no NVML, or it shows none there.
+  // The GPU at a PCI address ("0000:18:00.0"); null if there is no NVML, or it shows no GPU there.
   Device device(const std::string& pci) const;
-  // Whether NVLinks lead from one to the other, directly or by switches; empty where that is not known.
+  // Whether NVLinks lead from one to the other, directly or by switches; empty if not known.
   std::optional<bool> are_linked(const std::string& pci, const std::string& other) const;
 
  protected:
@@ -32,7 +32,7 @@ class Nvml {
   }
 
   std::unique_ptr<void, void (*)(void*)> library_;
-  int (*handle_)(const char*, Device*) = nullptr;  // null where NVML cannot be used
+  int (*handle_)(const char*, Device*) = nullptr;  // null if NVML cannot be used
 };
 
 }  // namespace weft::detail

@@ -1,4 +1,4 @@
-// Which process something was made in.
+// The process in which an object was made.
 #pragma once
 
 #include <sys/types.h>
@@ -8,15 +8,15 @@
 
 namespace weft::detail {
 
-// The process that made this object, told from the children that it has by fork(). They have copies of its memory, but
-// neither its threads nor its GPU, and what its peers send is for the parent.
+// Tells the process that made this object from its fork()ed children. They have copies of its memory, but neither its
+// threads nor its GPU, and its peers' messages are for the parent.
 class Origin {
  public:
   Origin();
 
-  // Whether this is still that process. No system call: forks count themselves, in the child.
+  // Whether this is still that process. No system call: the child counts forks.
   bool is_here() const { return forks_.load(std::memory_order_relaxed) == fork_; }
-  // Throws Errc::unsupported where it is not.
+  // Throws Errc::unsupported if it is not.
   void check() const {
     if (!is_here()) reject();
   }

@@ -23,7 +23,7 @@ std::size_t page_size() {
   return static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
 }
 
-// Rounded up to pages, after checking that all windows and guards can be addressed.
+// Rounds up to pages, after checking that all windows and guards can be addressed.
 std::size_t window_bytes(std::size_t bytes_per_rank, int size) {
   const std::size_t page = page_size();
   const std::size_t most = std::numeric_limits<off_t>::max() / static_cast<std::size_t>(size + 1) - 2 * page;
@@ -64,7 +64,7 @@ class SharedMemoryMapping {
         give_up(fmt::format("mapping {} bytes of shared memory", bytes_per_rank_));
       }
     }
-    // A child of fork() is no rank: what it wrote would be its parent's data.
+    // A child of fork() is no rank: its writes would change its parent's data.
     if (::madvise(base_, total(), MADV_DONTFORK) != 0) give_up("keeping shared memory from children of fork()");
   }
   SharedMemoryMapping(const SharedMemoryMapping&) = delete;
@@ -91,15 +91,15 @@ class SharedMemoryMapping {
 
 namespace {
 
-// The mapping of this memory in this process: a second rank of the process gets the first one's. The inode cannot come
-// back while a mapping holds the memory.
+// The mapping of this memory in this process: a second rank of the process gets the first one's. No new file can have
+// the inode while a mapping holds the memory.
 std::shared_ptr<const SharedMemoryMapping> map_once(int memory, std::size_t bytes_per_rank, int size) {
   static std::mutex mutex;
   static std::map<ino_t, std::weak_ptr<const SharedMemoryMapping>> mappings;
 
   struct stat info {};
   if (::fstat(memory, &info) != 0) throw_errno("fstat of the shared memory");
-  // A file that somebody can shrink under us would turn accesses into SIGBUS.
+  // If another process could shrink the file, accesses would become SIGBUS.
   if ((::fcntl(memory, F_GET_SEALS) & seals) != seals ||
       info.st_size != static_cast<off_t>(bytes_per_rank * static_cast<std::size_t>(size))) {
     throw Error(Errc::rendezvous,

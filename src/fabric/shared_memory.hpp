@@ -10,9 +10,9 @@ namespace weft::detail {
 
 class SharedMemoryMapping;
 
-// One window per rank, all in one memfd: nothing in /dev/shm, no name, gone with the last process. Pages that nobody
-// touched take no memory. An access before, after or between windows faults. Ranks that are threads of one process
-// share the mapping, so that tools like ThreadSanitizer see one address per byte.
+// One window per rank, all in one memfd: nothing in /dev/shm, no name, gone with the last process. Untouched pages take
+// no memory. An access before, after or between windows faults. Ranks that are threads of one process share the
+// mapping, so that tools like ThreadSanitizer see one address per byte.
 class SharedMemoryWindow {
  public:
   // Collective. `bytes_per_rank` must be the same on every rank and is rounded up to whole pages.

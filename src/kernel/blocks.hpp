@@ -1,6 +1,6 @@
-// How a rank that is one thread makes a call: all blocks of a phase, then the next phase. What a block waits for in a
-// phase other ranks send in the one before; or, of chunks, in the same one, of which a rank's only data block makes
-// all.
+// A rank that is one thread makes a call phase by phase: all blocks of a phase, then the next phase. In a phase a block
+// waits for data that other ranks send in the phase before. Chunks may come in the same phase, because a rank's only
+// data block makes them all.
 #pragma once
 
 #include <array>
@@ -24,7 +24,7 @@ bool for_phases(Phases phases, Run&& run) {
 }
 
 // `team`: one for each block, each of one thread. False: the call has failed, and a thread of this rank has reported
-// why.
+// the reason.
 template <class A, class T>
 bool run_blocks(std::array<T, kThreadBlocks> team, const Call& call, const typename A::Work& work) {
   static_assert(T::kMostBlocks >= kThreadBlocks);
@@ -33,7 +33,7 @@ bool run_blocks(std::array<T, kThreadBlocks> team, const Call& call, const typen
   for (std::uint32_t block = 0; block < kThreadBlocks; ++block) {
     if (!enter(team[block], session[block], ask(team[block], session[block]), phases)) return false;
   }
-  // Before anything is sent, unlike on a GPU, whose data blocks cannot know: two threads would write to the same slots.
+  // Before anything is sent; otherwise two threads would write to the same slots. A GPU's data blocks cannot know it.
   if (!alone(team[0], session[0], 0)) return false;
   const std::array<typename A::Places, kThreadBlocks> places{A::places(team[0], call, work),
                                                              A::places(team[1], call, work)};

@@ -1,4 +1,5 @@
-// The kernel of every operation: wait for the kernel before, enter, the phases, leave; and of what one rank does alone.
+// The kernel of every operation (wait for the previous kernel, enter, the phases, leave), and of operations local to
+// one rank.
 #pragma once
 
 #include <utility>
@@ -17,7 +18,7 @@ __device__ __forceinline__ void run_phases(T& team, const Session& session, cons
   static_cast<void>(((!phases.has(phase) || A::template run<phase>(team, session, work, places, early)) && ...));
 }
 
-// Who an algorithm takes for a block: the block, or a crew of it where the algorithm says how many there are.
+// The algorithm's view of a block: the block, or a crew of it if the algorithm gives the number of crews.
 template <class A>
 __device__ __forceinline__ auto team_of([[maybe_unused]] const typename A::Work& work) {
   if constexpr (requires { A::crews(work); }) {
@@ -32,7 +33,7 @@ __global__ void __launch_bounds__(kMaxThreads<A>, 1)
     collective(const __grid_constant__ Call call, const __grid_constant__ typename A::Work work) {
   CudaBlock block;
   auto team = team_of<A>(work);
-  // While the kernel before this one still runs: nothing here reads what it may write.
+  // The previous kernel still runs here: nothing reads memory that it may write.
   Session session = approach(block, call);
   const typename A::Places places = A::places(team, call, work);
   ptx::wait_for_predecessor();

@@ -11,7 +11,7 @@
 namespace weft::detail {
 namespace {
 
-// Loads kernels, so that no later launch has to, and finds the hungriest.
+// Loads kernels, so that no later launch has to, and finds the kernel that needs the most resources.
 class Loader {
  public:
   Loader() {
@@ -33,7 +33,7 @@ class Loader {
     check_cuda(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel.on_gpu, kernel.most_threads, 0),
                "loading a kernel");
     fewest_ = std::min(fewest_, blocks);
-    // The first launch of a kernel that needs more local memory than any before waits for all that runs on the device.
+    // The first launch of a kernel that needs more local memory than any before waits for all work on the device.
     cudaFuncAttributes attributes{};
     check_cuda(cudaFuncGetAttributes(&attributes, kernel.on_gpu), "cudaFuncGetAttributes");
     if (attributes.localSizeBytes <= reserved_) return;
@@ -44,11 +44,11 @@ class Loader {
     void* arguments[] = {&ended, const_cast<void*>(kernel.no_work)};
     check_cuda(cudaLaunchKernel(kernel.on_gpu, dim3(1), dim3(32), arguments, 0, nullptr), "first launch of a kernel");
   }
-  // Blocks of any kernel that fit on one processor.
+  // The least number of blocks of any kernel that fit on one processor.
   int fewest() const { return fewest_; }
 
  private:
-  // All ones: the kernel finds kEnded, and a record that is complete, and returns.
+  // All ones: the kernel finds kEnded and a complete record, and returns.
   struct EndedGroup {
     LocalState local;
     FaultRecord record[kFaultKinds];

@@ -1,17 +1,17 @@
-// How a kernel is run.
+// Runs a kernel.
 #pragma once
 
 #include "kernel/kernel.hpp"
 
 namespace weft::detail {
 
-// Runs in the calling thread; complete on return. False: the call has failed, and the channel's record says why.
+// Runs in the calling thread; complete on return. False: the call has failed, and the channel's record has the reason.
 bool run_on_cpu(const KernelCall& call, const PeerWatch* watch);
 
 // Enqueues one kernel; makes no synchronising call. Throws Errc::system with CUDA's reason.
 void launch_on_gpu(const KernelCall& call);
-// Blocks of the hungriest kernel, at the most threads it takes, that fit on the current device beside each other. Loads
-// every kernel, so that no later launch has to (a lazy load synchronises).
+// How many blocks of the most demanding kernel, with its most threads, fit on the current device at once. Loads every
+// kernel, so that no later launch has to (a lazy load synchronises).
 int load_kernels();
 
 }  // namespace weft::detail

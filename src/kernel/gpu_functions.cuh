@@ -1,4 +1,4 @@
-// CUDA's functions of a family, in the order of its list: one translation unit of nvcc's for each family.
+// A family's CUDA functions, in the order of its list: one translation unit of nvcc's for each family.
 #pragma once
 
 #include <span>

@@ -1,4 +1,4 @@
-// A family's list of instances: which templates are compiled, and which query each of them serves. Finding, loading and
+// A family's list of instances: the templates that are compiled, and the query that each serves. Finding, loading and
 // the simulator's share follow from it.
 //
 // A query is a plain struct with a type `Work`, operator== and key(): the query of the row that serves it.
@@ -41,7 +41,7 @@ constexpr bool serves(const Query& key) {
   return false;
 }
 
-// The number of the row that serves the query; kCount where there is none.
+// The number of the row that serves the query; kCount if none does.
 template <class Query, class... Rows>
 constexpr std::size_t row_of(Instances<Rows...>, const Query& query) {
   const Query key = query.key();
@@ -50,7 +50,7 @@ constexpr std::size_t row_of(Instances<Rows...>, const Query& query) {
   return row;
 }
 
-// Calls `run.template operator()<Algorithm>()` for the row that serves the query. False where there is none.
+// Calls `run.template operator()<Algorithm>()` for the row that serves the query. False if none does.
 template <class Query, class Run, class... Rows>
 bool with_instance(Instances<Rows...>, const Query& query, Run&& run) {
   const Query key = query.key();

@@ -1,4 +1,5 @@
-// A kernel without its type: what executors run, fabrics pass on and recordings keep. None of them names an operation.
+// A kernel without its type: executors run it, fabrics pass it on, and recordings keep it. None of them names an
+// operation.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +19,7 @@ class PeerWatch;
 // One instance of an algorithm's template. It lives in its family's table (kernel/instances.hpp) as long as the
 // program.
 struct Kernel {
-  // The whole call of a CPU rank, in the calling thread. False: it has failed, and the channel's record says why.
+  // The whole call of a CPU rank, in the calling thread. False: it has failed, and the channel's record has the reason.
   bool (*on_cpu)(const Call& call, const void* work, const PeerWatch* watch);
   const void* on_gpu;  // CUDA's function of a Call and a work; null in a build without CUDA
   int most_threads;    // of a block, on either
@@ -28,18 +29,18 @@ struct Kernel {
 
 inline constexpr std::size_t kMostWorkBytes = 640;
 
-// A kernel, and the work that it is told to do.
+// A kernel with its work.
 struct BoundKernel {
   const Kernel* kernel = nullptr;
   alignas(16) std::byte work[kMostWorkBytes] = {};
 };
-// Null where it is of another type.
+// Null if it is of another type.
 template <class Work>
 Work* work_of(BoundKernel& bound) {
   return *bound.kernel->work_type == typeid(Work) ? reinterpret_cast<Work*>(bound.work) : nullptr;
 }
 
-// What a family's find_kernel() returns: only such a work can be bound to it.
+// The result of a family's find_kernel(): only a work of this type can be bound to it.
 template <class Work>
 struct KernelFor {
   const Kernel* kernel;
@@ -64,7 +65,7 @@ struct KernelCall {
 // A family's kernels, in the order of its list.
 template <class Family>
 std::span<const Kernel> kernels_of();
-// Those of every family.
+// The kernels of every family.
 std::span<const std::span<const Kernel>> all_kernels();
 
 }  // namespace weft::detail

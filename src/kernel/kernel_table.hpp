@@ -1,4 +1,4 @@
-// A family's kernels, made of its list of instances: one translation unit of the host's compiler for each family.
+// A family's kernels, made from its list of instances: one translation unit of the host's compiler for each family.
 #pragma once
 
 #include <array>
@@ -22,7 +22,7 @@ bool run_kernel(const Call& call, const void* bytes, const PeerWatch* watch) {
     CpuThread thread(0, 1, watch);
     return A::run(thread, call, work);
   } else {
-    // What this rank wrote in earlier calls (slots put back to rest) is seen by peers before what it sends in this one.
+    // Peers must see this rank's writes of earlier calls (slots put back to rest) before its sends of this one.
     std::atomic_thread_fence(std::memory_order_acq_rel);
     return run_blocks<A>(std::array{CpuThread{0, kThreadBlocks, watch}, CpuThread{1, kThreadBlocks, watch}}, call,
                          work);

@@ -1,4 +1,4 @@
-// How many threads a block of an algorithm may have: as its registers allow.
+// The most threads in a block of an algorithm: its registers decide.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ constexpr int max_threads_of() {
 template <class A>
 constexpr int kMaxThreads = max_threads_of<A>();
 
-// What one rank does alone is no call of the protocol, and has no phases.
+// A local operation of one rank is no call of the protocol, and has no phases.
 template <class A>
 constexpr bool kIsOneRanks = !requires {
   A::kPhases;

@@ -13,7 +13,7 @@ struct Fp8Cast {
   struct Scale {
     float scale, inverse;
   };
-  // `power_of_two`: rounded up to one, as UE8M0 needs it; its exponent, biased, is the scale's bits from the 23rd up.
+  // `power_of_two`: rounded up to one, for UE8M0; its biased exponent is the scale's bits from the 23rd up.
   static WEFT_FN Scale scale_for(float largest, bool power_of_two) {
     const float amax = max_number(largest, 1e-4f);  // rows of zeros have a scale, too
     if (!power_of_two) return {amax / 448.0f, 448.0f / amax};

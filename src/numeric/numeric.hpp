@@ -30,7 +30,7 @@ WEFT_FN To bits_of(From value) {
 #endif
 }
 
-// Of a word that is not 0: which bit is the lowest one that is set.
+// The number of the lowest set bit of a word that is not 0.
 WEFT_FN std::uint32_t lowest_bit(std::uint32_t word) {
 #if defined(__CUDA_ARCH__)
   return static_cast<std::uint32_t>(__ffs(static_cast<int>(word)) - 1);
@@ -39,14 +39,14 @@ WEFT_FN std::uint32_t lowest_bit(std::uint32_t word) {
 #endif
 }
 
-inline constexpr std::uint32_t kNanF32 = 0x7fffffffu;  // what NVIDIA's adders make
-inline constexpr std::uint16_t kNan16 = 0x7fffu;       // what its conversions to bf16 and f16 make
+inline constexpr std::uint32_t kNanF32 = 0x7fffffffu;  // the NaN of NVIDIA's adders
+inline constexpr std::uint16_t kNan16 = 0x7fffu;       // the NaN of NVIDIA's conversions to bf16 and f16
 
 WEFT_FN bool is_nan(float value) {
   return value != value;
 }
 
-// f32 keeps its bits, but for NaN: x86 propagates the operand's payload, GPUs do not.
+// f32 keeps its bits, except NaN: x86 propagates the operand's payload, GPUs do not.
 WEFT_FN float canonical(float value) {
   return is_nan(value) ? bits_of<float>(kNanF32) : value;
 }
@@ -95,8 +95,8 @@ WEFT_FN std::uint16_t f32_to_f16(float value) {
 #endif
 }
 
-// e4m3 has no infinities: what is too large becomes the largest number, 448, and NaN the one without a sign, so that no
-// byte is 0xff.
+// e4m3 has no infinities. Values that are too large become the largest number, 448. NaN becomes the one without a sign,
+// so that no byte is 0xff.
 WEFT_FN std::uint32_t f32_to_e4m3(float value) {
 #if defined(__CUDA_ARCH__)
   return __nv_cvt_float_to_fp8(value, __NV_SATFINITE, __NV_E4M3);
@@ -114,7 +114,7 @@ WEFT_FN std::uint32_t f32_to_e4m3(float value) {
 #endif
 }
 
-// Two of them in the lower half of a word: one instruction on the GPU.
+// Two e4m3 in the lower half of a word: one instruction on the GPU.
 WEFT_FN std::uint32_t f32_to_e4m3(float low, float high) {
 #if defined(__CUDA_ARCH__)
   return __nv_cvt_float2_to_fp8x2({low, high}, __NV_SATFINITE, __NV_E4M3);
@@ -132,7 +132,7 @@ WEFT_FN float multiply_add(float a, float b, float c) {
 #endif
 }
 
-// Rounded once, whatever the compiler's flags make of `/` and `sqrt`.
+// Rounded once, whatever the compiler's flags turn `/` and `sqrt` into.
 WEFT_FN float quotient(float a, float b) {
 #if defined(__CUDA_ARCH__)
   return __fdiv_rn(a, b);
@@ -167,7 +167,7 @@ WEFT_FN float max_defined(float a, float b) {
 #endif
 }
 
-// Of two pairs of 16-bit numbers, the larger magnitudes; NaN is no number.
+// The larger magnitudes of two pairs of 16-bit numbers; NaN is no number.
 template <class E>
 WEFT_FN std::uint32_t max_magnitudes_of(std::uint32_t a, std::uint32_t b) {
   const auto larger = [&](std::uint32_t shift) {
@@ -196,7 +196,7 @@ struct Element<DataType::bf16> {
     return f32_to_bf16(low) | static_cast<std::uint32_t>(f32_to_bf16(high)) << 16;
 #endif
   }
-  // Of two pairs, the larger magnitudes; NaN is no number.
+  // The larger magnitudes of two pairs; NaN is no number.
   static WEFT_FN std::uint32_t max_magnitudes(std::uint32_t a, std::uint32_t b) {
 #if defined(__CUDA_ARCH__)
     return bits_of<std::uint32_t>(__hmax2(__habs2(bits_of<__nv_bfloat162>(a)), __habs2(bits_of<__nv_bfloat162>(b))));
@@ -218,7 +218,7 @@ struct Element<DataType::f16> {
     return f32_to_f16(low) | static_cast<std::uint32_t>(f32_to_f16(high)) << 16;
 #endif
   }
-  // Of two pairs, the larger magnitudes; NaN is no number.
+  // The larger magnitudes of two pairs; NaN is no number.
   static WEFT_FN std::uint32_t max_magnitudes(std::uint32_t a, std::uint32_t b) {
 #if defined(__CUDA_ARCH__)
     return bits_of<std::uint32_t>(__hmax2(__habs2(bits_of<__half2>(a)), __habs2(bits_of<__half2>(b))));

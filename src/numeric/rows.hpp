@@ -1,6 +1,6 @@
 // Rows of a user's tensor as one stream of bytes, read and written in packs of sixteen: rows of any length, at any
-// distance, at any address. Ordinary loads and stores: no other rank sees this memory,
-// but where outputs lie in symmetric memory (ops/moves/symmetric_copy.hpp).
+// distance, at any address. Ordinary loads and stores: no other rank sees this memory, unless outputs lie in symmetric
+// memory (ops/moves/symmetric_copy.hpp).
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,8 @@
 
 namespace weft::detail {
 
-// `whole`: the caller promises that addresses, rows and strides are multiples of sixteen bytes (rows_may_be_whole).
-// What the stream looks like depends on neither strides nor addresses.
+// `whole`: the caller promises that addresses, rows and strides are multiples of sixteen bytes (rows_may_be_whole). The
+// stream's contents depend on neither strides nor addresses.
 template <bool whole>
 class Rows {
  public:
@@ -24,7 +24,7 @@ class Rows {
 
   WEFT_FN std::uint64_t packs() const { return (bytes_ + sizeof(Pack) - 1) / sizeof(Pack); }
 
-  // Where a pack lies, for a load ahead of its time; null behind the end. Whole rows only.
+  // The address of a pack, for an early load; null behind the end. Whole rows only.
   WEFT_FN const void* find(std::uint64_t pack) const { return pack < packs() ? vector_at(pack) : nullptr; }
   static WEFT_FN Pack load_found(const void* at) {
     if (at == nullptr) return {};
@@ -32,13 +32,13 @@ class Rows {
     return {{vector.word[0], vector.word[1], vector.word[2], vector.word[3]}};
   }
 
-  // What lies behind the end reads as zero, and is not written.
+  // Packs behind the end read as zero, and are not written.
   WEFT_FN Pack load(std::uint64_t pack) const { return pack < packs() ? get(pack) : Pack{}; }
   WEFT_FN void store(std::uint64_t pack, const Pack& payload) const {
     if (pack < packs()) put(pack, payload);
   }
 
-  // Of a pack that is there. In loops over whole rows a base is all that tells one message from another.
+  // For a pack that exists. In loops over whole rows only a base tells one message from another.
   WEFT_FN Pack get(std::uint64_t pack) const {
     if (whole || plain(pack)) {
       const Vector vector = *vector_at(pack);
@@ -66,7 +66,7 @@ class Rows {
     std::uint32_t word[4];
   };
 
-  // A whole pack in one aligned access, though the promise was not made.
+  // A whole pack in one aligned access, even without the promise.
   WEFT_FN bool plain(std::uint64_t pack) const {
     return stride_ == row_bytes_ && reinterpret_cast<std::uintptr_t>(data_) % sizeof(Pack) == 0 &&
            (pack + 1) * sizeof(Pack) <= bytes_;

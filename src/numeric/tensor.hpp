@@ -9,8 +9,8 @@
 
 namespace weft::detail {
 
-// `whole`: the caller promises that the address is aligned to a pack's payload and that no pack is cut by the end, as
-// may_be_whole() says. Then a pack is one load or store, and no code for anything else slows it down.
+// `whole`: the caller promises that the address is aligned to a pack's payload and that the end cuts no pack
+// (may_be_whole()). Then a pack is one load or store, and no other code slows it down.
 template <class Storage, std::uint32_t elements, bool whole = false>
 class Tensor {
  public:
@@ -24,7 +24,7 @@ class Tensor {
 
   WEFT_FN std::uint64_t packs() const { return whole ? count_ / elements : (count_ + elements - 1) / elements; }
 
-  // What follows the first `packs` packs, perhaps nothing; the first `packs` packs.
+  // The rest behind the first `packs` packs, perhaps empty; the first `packs` packs.
   WEFT_FN Tensor from(std::uint64_t packs) const {
     const std::uint64_t begin = packs * elements;
     Tensor rest = *this;
@@ -90,7 +90,7 @@ class Tensor {
   }
   WEFT_FN void store_whole(std::uint64_t first, const Pack& payload) const {
 #if defined(__CUDA_ARCH__)
-    // An assignment, and nvcc may take it apart into four stores, where it cannot see that memory is global.
+    // nvcc may take an assignment apart into four stores if it cannot see that memory is global.
     if constexpr (kBytes == sizeof(Pack)) {
       const auto [a, b, c, d] = payload.word;
       __stwb(reinterpret_cast<uint4*>(data_ + first), make_uint4(a, b, c, d));

@@ -1,5 +1,5 @@
-// What a group's ranks share: the layout of its region in every rank's window, and the table through which an operation
-// finds everything else. Plain data: the host fills it, kernels read it from device memory.
+// Data that a group's ranks share: the layout of its region in every rank's window, and the table through which an
+// operation finds everything else. Plain data: the host fills it, kernels read it from device memory.
 #pragma once
 
 #include <cstddef>
@@ -13,14 +13,14 @@ namespace weft::detail {
 
 inline constexpr std::uint32_t kBanks = 2;  // docs/protocol.md: why two are enough
 
-// Every window begins with one word that peers write when the communicator is to end.
+// Every window begins with one word that peers write to end the communicator.
 inline constexpr std::size_t kPoisonOffset = 0;
 inline constexpr std::size_t kWindowHeaderBytes = 256;
 
 // Byte offsets inside a region; the same on every rank, and independent of message sizes.
 struct RegionLayout {
-  // [bank][sender] words: epoch << 32 | fingerprint; and behind them [sender] words: epoch << 32 | how many calls the
-  // sender has rejected in place of that one (comm/rejection.hpp).
+  // [bank][sender] words: epoch << 32 | fingerprint. Behind them [sender] words: epoch << 32 | how many calls the
+  // sender has rejected in that call's place (comm/rejection.hpp).
   std::uint64_t headers;
   std::uint64_t one_shot;      // [bank][sender][one_shot_packs]
   std::uint64_t scatter;       // [bank][sender][two_shot_packs]: parts of the shard that this rank reduces
@@ -28,14 +28,14 @@ struct RegionLayout {
   std::uint64_t bulk_signals;  // [hop][slot][sender] words: epoch << 32 | chunk
   std::uint64_t bulk_scatter;  // [slot][sender][bulk_packs]
   std::uint64_t bulk_gather;   // [slot][owner][bulk_packs]
-  std::uint64_t bulk_credits;  // [slot][reader] words: epoch << 32 | chunk of this rank's that was read
+  std::uint64_t bulk_credits;  // [slot][reader] words: epoch << 32 | chunk of this rank that was read
   // Copies into symmetric memory (ops/moves/symmetric_copy.hpp).
   std::uint64_t symmetric_signals;  // [hop][chunk][sender] words: epoch << 32 | chunk
-  std::uint64_t invitations;  // [from] words: epoch << 32 | what names the call, and its rows, that it is ready for
+  std::uint64_t invitations;        // [from] words: epoch << 32 | hash of the call, and its rows, that it is ready for
   std::uint64_t one_shot_packs;
   std::uint64_t two_shot_packs;    // per shard
   std::uint64_t bulk_packs;        // of a chunk
-  std::uint64_t bulk_slots;        // chunks of a message that are under way at once
+  std::uint64_t bulk_slots;        // most chunks of a message that are under way at once
   std::uint64_t symmetric_chunks;  // of a message, at most
   std::uint64_t bytes;             // of the whole region
 };
@@ -46,8 +46,8 @@ struct BulkShape {
   std::uint64_t packs = 64;
 };
 
-// Chunks of a message to symmetric memory, which has no slots to fill: one for each block that there may be, so two for
-// each of an H200's.
+// Most chunks of a message to symmetric memory, which has no slots to fill: one for each possible block, so two for
+// each block of an H200.
 inline constexpr std::uint64_t kSymmetricChunks = 256;
 
 // `one_shot_bytes` and `two_shot_bytes`: the largest message each algorithm takes in one piece.
@@ -78,15 +78,15 @@ constexpr RegionLayout make_layout(std::uint32_t size, std::size_t one_shot_byte
   return layout;
 }
 
-// The area of the multimem all-reduces, behind the others of a region that has one.
+// The area of the multimem all-reduces, the last one of a region that has it.
 struct MultimemLayout {
   std::uint64_t signals;  // [hop][chunk][sender] words: epoch << 32 | chunk
   std::uint64_t stage;    // [bank][packs]: this rank's message
   std::uint64_t gather;   // [packs]: the sum
-  std::uint64_t packs;    // of the largest message of one piece; 0: there is no such area
-  std::uint64_t chunks;   // of that message, as long as those of bulk
+  std::uint64_t packs;    // of the largest message of one piece; 0: no such area
+  std::uint64_t chunks;   // of that message, as long as chunks of bulk
 };
-// Makes the region longer by it.
+// Appends the area to the region.
 constexpr MultimemLayout add_multimem(RegionLayout& region, std::uint32_t size, std::size_t largest_bytes) {
   constexpr std::uint64_t alignment = 256;
   const auto aligned = [](std::uint64_t bytes) { return (bytes + alignment - 1) / alignment * alignment; };
@@ -100,21 +100,22 @@ constexpr MultimemLayout add_multimem(RegionLayout& region, std::uint32_t size, 
   return multimem;
 }
 
-// A rank has a claim and a record of each for a communicator, as what ends it must be told after a stale replay, too.
+// A rank has a claim and a record of each kind for a communicator: a fault that ends it must be told after a stale
+// replay, too.
 //   kEnding       faults that end the communicator
 //   kStaleReplay  its own replays of recordings whose memory is gone, which end nothing
 enum FaultKind : std::uint32_t { kEnding, kStaleReplay, kFaultKinds };
 
-// What a thread waits at most for the record of another one, which has only a dozen words left to store.
+// How long a thread waits at most for another one's record, which then lacks only a dozen words.
 inline constexpr std::uint64_t kRecordPatienceNs = 1'000'000'000;
 
-// Written by whoever has the claim, read by the host without waiting.
+// The thread that has the claim writes it; the host reads it without waiting.
 struct FaultRecord {
   std::uint32_t complete;  // stored last, with release
   std::uint32_t code;      // Errc
   std::uint32_t channel;   // which group
-  std::uint32_t peer;      // world rank of who is to blame, or kNoPeer
-  std::uint32_t reporter;  // … of who has told this rank, or kNoPeer
+  std::uint32_t peer;      // world rank to blame, or kNoPeer
+  std::uint32_t reporter;  // … of the rank that has told this one, or kNoPeer
   std::uint32_t epoch_wanted;
   std::uint32_t epoch_seen;
   std::uint32_t fingerprint;
@@ -124,17 +125,17 @@ struct FaultRecord {
   std::uint32_t misfit_place;
   std::uint32_t misfit_value[2], misfit_limit[2];  // signed numbers, their lower halves first
   std::uint32_t slow_epoch;  // kEnding, not a fault: the newest call in which a wait took a tenth of the deadline …
-  std::uint32_t slow_peer;   // … and for whom
+  std::uint32_t slow_peer;   // … and the rank waited for
 };
 inline constexpr std::uint32_t kNoPeer = 0xffffffffu;
 
-// Which number on the device does not fit; `place`: of a rank, or of an expert.
+// The number on the device that does not fit; `place`: of a rank, or of an expert.
 enum class Misfit : std::uint32_t {
   none,
   count,        // of rank `place` is negative
-  slot,         // … its slot is
+  slot,         // … its slot is negative
   count_slot,   // … is more than its slot has
-  other_count,  // … is not that of its group's first rank
+  other_count,  // … differs from its group's first rank's
   whole_rows,   // all slots have more rows than the tensor for all of them
   own_rows,     // this rank's part has more rows than its tensor
   total_rows,   // all counts are together more than a count can be
@@ -143,10 +144,10 @@ enum class Misfit : std::uint32_t {
   rows_of_all,  // all experts get more rows than there is room for
 };
 
-// A fingerprint that no call has: its rank has rejected it.
+// A fingerprint that no call has: its rank has rejected the call.
 inline constexpr std::uint32_t kRejectedCall = 0x4a454354u;
 
-// Of a kernel that is told nothing but its call.
+// For a kernel whose only argument is its call.
 struct NoWork {};
 
 // The phases of a call that a launch makes, from `first` to `last`; beyond the algorithm's last one there is nothing. A
@@ -162,8 +163,8 @@ struct Phases {
 // LocalState::busy: no call is under way; a launch runs; else the phase that the next launch begins with.
 inline constexpr std::uint32_t kIdle = 0, kBusy = 0xffffffffu;
 
-// A block's own word. Every warp of a launch looks at its block's words before it does anything: looks at one line of
-// memory wait for each other, about 0.5 ns each.
+// A block's own word. Every warp of a launch looks at its block's words first. Looks at one line of memory wait for
+// each other, about 0.5 ns each.
 struct alignas(16) BlockWord {
   std::uint32_t value;
 };
@@ -195,7 +196,7 @@ struct Channel {
   RegionLayout layout;
   LocalState* local;
 
-  // One per communicator, the first and the last [kFaultKinds].
+  // One for each communicator; the first and the last are [kFaultKinds].
   std::uint32_t* claim;        // the first fault wins
   const std::uint32_t* abort;  // the host's abort()
   FaultRecord* record;
@@ -204,17 +205,17 @@ struct Channel {
   std::uint32_t world_size;
   std::uint32_t member[kMaxRanks];  // world rank of each rank of the group
   std::byte* region[kMaxRanks];     // this group's region in the window of each rank of the group
-  std::byte* window[kMaxRanks];     // every window of the communicator, by world rank: where poison goes
+  std::byte* window[kMaxRanks];     // every window of the communicator, by world rank: for poison
   MultimemLayout multimem;
-  std::byte* multicast;  // the regions of all ranks through the switch; null where there is none
+  std::byte* multicast;  // the regions of all ranks through the switch; null if there is none
 };
 
 inline constexpr std::uint32_t kReleased = 0;         // generation of a window that is away
 inline constexpr std::uint32_t kEnded = 0xffffffffu;  // … of no window
 
-// What a kernel is called with: the same for every operation, so that executors know no algorithm. The first store of a
-// call waits for nothing but one load of LocalState: what a store needs from the table travels as an argument too, for
-// as many ranks as an argument should hold.
+// The argument of every kernel: the same for every operation, so that executors know no algorithm. A call's first store
+// waits for only one load of LocalState. So the table's entries for a store also travel as an argument, for as many
+// ranks as an argument should hold.
 inline constexpr std::uint32_t kInlineRanks = 8;
 struct Call {
   const Channel* channel;
@@ -228,7 +229,7 @@ struct Call {
   std::byte* region[kInlineRanks];
 };
 
-// `table` is the host's copy of what lies at `channel`.
+// `table` is the host's copy of the table at `channel`.
 inline Call make_call(const Channel& table, const Channel* channel, std::uint32_t generation,
                       std::uint32_t fingerprint) {
   Call call{.channel = channel,
@@ -246,13 +247,13 @@ inline Call make_call(const Channel& table, const Channel* channel, std::uint32_
 
 // `owner`: rank of the group. Without a known group size the table is read, which never changes while a window lives.
 WEFT_FN std::byte* region_of(const Call& call, std::uint32_t owner) {
-  // Loaded in any case: one load from either of two places would be of a pointer, and no longer of an argument.
+  // Loaded in any case: a load from either of two places would go through a pointer, no longer to an argument.
   std::byte* const near = call.region[owner % kInlineRanks];
   return owner < kInlineRanks ? near : call.channel->region[owner];
 }
 
-// Ranks take turns: in turn t rank r sends to the rank t places on, and receives from the one t places back, so that
-// not all write to the same one at once. In turn 0 it has to do with itself. `turn` < `size`.
+// Ranks take turns: in turn t rank r sends to the rank t places on, and receives from the one t places back. So not all
+// ranks write to the same one at once. In turn 0 a rank serves itself. `turn` < `size`.
 WEFT_FN constexpr std::uint32_t rank_after(std::uint32_t rank, std::uint32_t turn, std::uint32_t size) {
   const std::uint32_t sum = rank + turn;
   return sum < size ? sum : sum - size;
@@ -261,7 +262,7 @@ WEFT_FN constexpr std::uint32_t rank_before(std::uint32_t rank, std::uint32_t tu
   return rank >= turn ? rank - turn : rank + size - turn;
 }
 
-// Poison: who says so, who is to blame, and why, in one word that is never zero.
+// Poison: the reporter, the culprit and the code, in one word that is never zero.
 static_assert(kMaxRanks <= 0x100);
 WEFT_FN constexpr std::uint32_t poison_word(std::uint32_t reporter, std::uint32_t culprit, std::uint32_t code) {
   return culprit << 16 | reporter << 8 | code;

@@ -1,4 +1,4 @@
-// How the threads of a block move many packs: a few at a time, so that each has several loads under way.
+// The threads of a block move many packs: a few at a time, so that each thread has several loads under way.
 #pragma once
 
 #include <cstdint>
@@ -9,9 +9,9 @@
 
 namespace weft::detail {
 
-// Calls `load(m, i, payload)` for this thread's packs i below count[m] of each of some messages, `at_once` of each, and
-// then `store(m, i, payload)` for the same: loads wait for no store. The first ones do not wait for `ready()` either,
-// which all threads call once, those without packs as well, before anything is stored; false, when it is.
+// For this thread's packs i below count[m] of each message, `at_once` of each: calls `load(m, i, payload)`, then
+// `store(m, i, payload)`. Loads wait for no store, and the first loads do not wait for `ready()`. All threads call it
+// once, even without packs, before any store; false if it returns false.
 template <std::uint32_t at_once, std::uint32_t messages, Team T, class Load, class Ready, class Store>
 WEFT_FN bool each_pack(T& team, const std::uint32_t (&count)[messages], Load load, Ready ready, Store store) {
   std::uint32_t most = 0;
@@ -40,7 +40,7 @@ WEFT_FN bool each_pack(T& team, const std::uint32_t (&count)[messages], Load loa
   return true;
 }
 
-// Where there is nothing to wait for.
+// A `ready()` for callers that wait for nothing.
 WEFT_FN bool always() {
   return true;
 }

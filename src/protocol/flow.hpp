@@ -1,9 +1,9 @@
-// Chunks that flow through a fixed number of slots, announced by signals and paid for by credits, for messages too
-// large for slots of their own (wire/signal.hpp).
+// Chunks flow through a fixed number of slots, for messages too large for slots of their own. Signals announce them,
+// and credits pay for them (wire/signal.hpp).
 //
-// A chunk is served by one block on either side; which one is each side's own affair. Its slot is free once the reader
-// has returned the credit of the chunk that lay there before, and a call ends only when all credits of its chunks are
-// back: so every call finds all slots that it writes to free.
+// One block on either side serves a chunk; each side chooses its block. A chunk's slot is free once the reader has
+// returned the credit of the slot's chunk before. A call ends only when all credits of its chunks are back: so every
+// call finds all slots that it writes to free.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace weft::detail {
 
-// Until the signal `wanted` of `peer` has come to `at`. False when the call has failed.
+// Waits until the signal `wanted` of `peer` has come to `at`. False when the call has failed.
 template <Team T>
 WEFT_FN bool await_signal(T& team, const Session& s, const std::uint64_t* at, std::uint64_t wanted,
                           std::uint32_t peer) {
@@ -30,19 +30,19 @@ struct Flow {
   WEFT_FN const RegionLayout& layout() const { return session->layout(); }
   WEFT_FN std::uint64_t chunk_packs() const { return layout().bulk_packs; }
   WEFT_FN std::uint64_t chunks_of(std::uint64_t packs) const { return (packs + chunk_packs() - 1) / chunk_packs(); }
-  // Of a message with so many packs.
+  // Packs in a chunk of a message with `packs` packs.
   WEFT_FN std::uint32_t packs_in(std::uint64_t chunk, std::uint64_t packs) const {
     const std::uint64_t first = chunk * chunk_packs(), left = packs > first ? packs - first : 0;
     return static_cast<std::uint32_t>(left < chunk_packs() ? left : chunk_packs());
   }
-  // Of the chunks of a message with so many: no later one takes its slot, and so none waits for its credit.
+  // Whether no later one of `chunks` chunks takes its slot: then no chunk waits for its credit.
   WEFT_FN bool is_last_in_slot(std::uint64_t chunk, std::uint64_t chunks) const {
     return chunk < chunks && chunk + slots * stride >= chunks;
   }
 
-  // What a data block does: half of them send, and the others receive, so that the wire is never idle while a block
-  // waits for its signal or copies; one by itself does both, in turns. Chunks are dealt to the `blocks` blocks with the
-  // same role.
+  // The role of a data block. Half of the blocks send, and the others receive, so that the wire is never idle while a
+  // block waits for its signal or copies. A single block does both, in turns. Chunks are dealt to the `blocks` blocks
+  // with the same role.
   struct Role {
     bool sends, receives;
     std::uint32_t block, blocks;
@@ -72,7 +72,7 @@ struct Flow {
     return reinterpret_cast<std::uint64_t*>(region_of(*session->call, owner) + area) + place(chunk, from);
   }
 
-  // Calls `serve(peer)` for the peers that are this thread's; true in all threads of the block when all went well.
+  // Calls `serve(peer)` for this thread's peers; true in all threads of the block if all calls were true.
   template <Team T, class Serve>
   static WEFT_FN bool each_peer(T& team, const Session& s, Serve serve) {
     bool good = true;
@@ -81,7 +81,7 @@ struct Flow {
     }
     return team.all(good);
   }
-  // The same where nothing can go wrong, and nobody waits for the others.
+  // The same for calls that cannot fail; no thread waits for the others.
   template <Team T, class Tell>
   static WEFT_FN void tell_peers(T& team, const Session& s, Tell tell) {
     for (std::uint32_t turn = 1 + team.thread_rank(); turn < s.size(); turn += team.size()) {
@@ -89,7 +89,7 @@ struct Flow {
     }
   }
 
-  // By one thread each, after the block's barrier.
+  // By one thread for each receiver or sender, after the block's barrier.
   template <Team T>
   WEFT_FN void announce(T& team, std::uint32_t receiver, std::uint64_t chunk) const {
     team.store_release(word(layout().bulk_signals, receiver, chunk, session->rank()), tag(chunk));
@@ -99,7 +99,7 @@ struct Flow {
     team.store_release(word(layout().bulk_credits, sender, chunk, session->rank()), tag(chunk));
   }
 
-  // By one thread each, before the block's barrier. False when the call has failed.
+  // By one thread for each sender or receiver, before the block's barrier. False when the call has failed.
   template <Team T>
   WEFT_FN bool await_chunk(T& team, std::uint32_t sender, std::uint64_t chunk) const {
     return await(team, word(layout().bulk_signals, session->rank(), chunk, sender), sender, chunk);
@@ -108,7 +108,7 @@ struct Flow {
   WEFT_FN bool await_credit(T& team, std::uint32_t receiver, std::uint64_t chunk) const {
     return await(team, word(layout().bulk_credits, session->rank(), chunk, receiver), receiver, chunk);
   }
-  // That the slot of `chunk` is free.
+  // Waits until the slot of `chunk` is free.
   template <Team T>
   WEFT_FN bool await_slot(T& team, std::uint32_t receiver, std::uint64_t chunk) const {
     return chunk < slots * stride || await_credit(team, receiver, chunk - slots * stride);
@@ -124,23 +124,23 @@ struct Flow {
   }
 };
 
-// How chunks reach whom they are for: at once, or by a detour where one rank has most rows, so that its link would be
-// the bottleneck. Then the other ranks are relays of its chunks in turns, and the links of all carry them: a gather's
-// chunks go from their owner to the relay and from there to all others (van de Geijn's broadcast, R. A. van de Geijn,
-// "On global combine operations", 1994); those of a scatter from all to the relay, which sums, and then to their owner.
-// Without a detour every rank is the relay of its own rows.
+// The way of chunks to their receivers: direct, or by a detour if one rank has most rows, so that its link would be the
+// bottleneck. Then the other ranks relay its chunks in turns, and all links carry them. A gather's chunks go from their
+// owner to the relay and from there to all others (van de Geijn's broadcast, R. A. van de Geijn, "On global combine
+// operations", 1994). A scatter's chunks go from all to the relay, which sums them, and then to their owner. Without a
+// detour every rank relays its own rows.
 struct Route {
   const Session* session;
   bool detour;
 
-  // Between a relay and all others. Chunks that take the same slot have the same relay, so that who waits for a slot
-  // knows whose credit it is.
+  // Between a relay and all others. Chunks that take the same slot have the same relay: so a sender that waits for a
+  // slot knows the credit's rank.
   WEFT_FN Flow wide() const {
     if (!detour) return {session, 0, session->layout().bulk_slots, 1};
     return Flow{session, narrow_slots(), narrow_slots() * relays(), 1};
   }
-  // The role of a block. Every so many chunks have the same relay: their distance and that of a block's chunks must
-  // have no divisor in common, or a few blocks would pass on all of them.
+  // The role of a block. Every relays()-th chunk has the same relay. That distance and the distance of a block's chunks
+  // must have no common divisor, or a few blocks would pass on all chunks.
   template <Team T>
   WEFT_FN Flow::Role role_of(T& team) const {
     Flow::Role role = Flow::role_of(team);
@@ -149,7 +149,7 @@ struct Route {
     return role;
   }
 
-  // Between an owner and each of its relays; of a detour alone.
+  // Between an owner and each of its relays; only for a detour.
   WEFT_FN Flow narrow() const { return {session, 0, narrow_slots(), relays()}; }
 
   WEFT_FN std::uint32_t relay_of(std::uint32_t owner, std::uint64_t chunk) const {

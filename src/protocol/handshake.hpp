@@ -1,10 +1,9 @@
 // The control block's part of every collective: one word to every peer, one from every peer.
 //
-// The word carries the epoch and a fingerprint of the call, with a hash of its counts where it has any. It tells three
-// things: that the peer has entered this call,
-// hence finished the one before it, hence may be written to in the next (the rule that two banks rest on); that the
-// peer makes the same call; and, while it is missing, who is late. No rank ends a call before it has compared all of
-// them.
+// The word carries the epoch and a fingerprint of the call, with a hash of its counts if it has any. It tells three
+// things. First, the peer has entered this call, so it has finished the one before, so it may be written to in the
+// next: the rule that two banks rest on. Second, the peer makes the same call. Third, while the word is missing, the
+// peer is late. No rank ends a call before it has compared all words.
 #pragma once
 
 #include <cstdint>
@@ -13,14 +12,14 @@
 
 namespace weft::detail {
 
-// `counts`: 0, or a hash of what a ragged call has found. It changes the upper half of the fingerprint: the lower half
-// names the call all the same.
+// `counts`: 0, or a hash of a ragged call's counts. It changes the upper half of the fingerprint; the lower half still
+// names the call.
 WEFT_FN std::uint64_t header_word(const Session& s, std::uint64_t counts) {
   const auto hash = static_cast<std::uint32_t>(counts ^ counts >> 16);
   return static_cast<std::uint64_t>(s.epoch) << 32 | (s.call->fingerprint ^ hash << 16);
 }
 
-// Where a thread of the control block writes its header for `peer`, and where that peer's arrives: in bank 0.
+// The places of a control-block thread's header for `peer`, and of that peer's header, in bank 0.
 struct HeaderPlace {
   std::uint64_t* to;
   const std::uint64_t* from;
@@ -55,7 +54,7 @@ struct Handshake {
     return {.to = place.to + bank, .from = place.from + bank};
   }
 
-  // Calls `serve(peer)` for the peers that are this thread's, until it returns false.
+  // Calls `serve(peer)` for this thread's peers, until it returns false.
   template <Team T, class Serve>
   static WEFT_FN bool each_peer(T& team, const Session& s, Serve serve) {
     for (std::uint32_t peer = team.thread_rank(); peer < size(*s.call); peer += team.size()) {

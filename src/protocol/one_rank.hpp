@@ -1,12 +1,12 @@
-// How a kernel begins and fails that is its own rank's affair: no call of the protocol, but of a group that may have
-// ended, or whose communicator may be released.
+// Begin and failure of a kernel that is local to its rank. It is no call of the protocol, but its group may have ended,
+// and its communicator may be released.
 #pragma once
 
 #include "protocol/session.hpp"
 
 namespace weft::detail {
 
-// False, for callers to return.
+// Returns false, for callers to return.
 template <Team T>
 WEFT_FN bool fail_alone(T& team, const Call& call, Errc code, const MisfitInfo& misfit = {}) {
   if (team.block_rank() != 0 || team.thread_rank() != 0) return false;
@@ -15,7 +15,7 @@ WEFT_FN bool fail_alone(T& team, const Call& call, Errc code, const MisfitInfo& 
   return false;
 }
 
-// The same in all threads of a block. Where the communicator is released, it is on record.
+// The same answer in all threads of a block. If the communicator is released, the record says so.
 template <Team T>
 WEFT_FN bool may_begin(T& team, const Call& call) {
   const std::uint32_t admitted = team.load(&call.local->admitted[team.block_rank() % kMaxBlocks].value);

@@ -1,5 +1,5 @@
-// One reduction of one element type, as the all-reduce algorithms use it: how many elements a pack carries, which wire
-// format carries them, and the sum of packs in rank order.
+// One reduction of one element type, for the all-reduce algorithms: how many elements a pack carries, their wire
+// format, and the sum of packs in rank order.
 #pragma once
 
 #include <cstdint>

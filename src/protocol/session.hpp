@@ -1,4 +1,4 @@
-// One block's part in one call: which epoch it is, where its bank lies, and how it waits.
+// One block's part in one call: its epoch, its bank, and its waits.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ namespace weft::detail {
 
 struct Session {
   const Call* call;
-  // This block's, in LocalState.
+  // This block's words in LocalState.
   std::uint32_t* epoch_word;
   const std::uint32_t* admitted_word;
   std::uint32_t epoch;
@@ -23,8 +23,8 @@ struct Session {
   WEFT_FN const RegionLayout& layout() const { return call->layout; }
 };
 
-// What the cold paths need of a session: little, as each word that a kernel passes them is a register which its hot
-// path misses. Not the address of the call: kernels must not take that of their arguments
+// The part of a session that the cold paths need. It is small: each word that a kernel passes them is a register which
+// its hot path misses. It has no address of the call: kernels must not take their arguments' address
 // (tests/ptx/check_arguments.py).
 struct CallId {
   const Channel* channel;
@@ -47,11 +47,11 @@ struct MisfitInfo {
 
 struct FaultInfo {
   Errc code;
-  std::uint32_t peer = kNoPeer;  // world rank of who is to blame; kNoPeer: nobody else
+  std::uint32_t peer = kNoPeer;  // world rank to blame; kNoPeer: no other rank
   std::uint32_t epoch_seen = 0;
   std::uint32_t theirs = 0;
   std::uint32_t phase = 0;
-  std::uint32_t word = 0;  // poison that this rank was told, and tells on as it is; 0: the fault is its own
+  std::uint32_t word = 0;  // poison that this rank got, and passes on unchanged; 0: the fault is its own
 };
 
 template <Team T>
@@ -61,8 +61,9 @@ WEFT_FN void end_group(T& team, LocalState* local) {
   for (BlockWord& word : local->admitted) team.store(&word.value, kEnded);
 }
 
-// The first thread that reports a fault of its kind writes the record. Every other one stays here until it is written:
-// the host looks for the reason as soon as it sees a call end. A host that forgets a stale replay frees its claim.
+// The first thread that reports a fault of its kind writes the record. Every other thread stays here until it is
+// written, because the host looks for the reason as soon as it sees a call end. A host that forgets a stale replay
+// frees its claim.
 template <Team T>
 WEFT_FN void await_record(T& team, const Channel* channel, FaultKind kind) {
   const std::uint64_t began = team.now();
@@ -74,8 +75,8 @@ WEFT_FN void await_record(T& team, const Channel* channel, FaultKind kind) {
   }
 }
 
-// Ends the group on this rank, writes the record where the host sees it (the communicator's first fault of its kind
-// only) and ends the communicator at every peer. On return the record is there.
+// Ends the group on this rank, writes the record for the host (only the communicator's first fault of its kind) and
+// ends the communicator at every peer. On return the record is there.
 template <Team T>
 WEFT_FN void record_fault(T& team, CallId id, FaultInfo info, const MisfitInfo& misfit) {
   const Channel* channel = id.channel;
@@ -112,7 +113,7 @@ WEFT_FN void record_fault(T& team, CallId id, FaultInfo info, const MisfitInfo& 
   }
 }
 
-// Never on the path of a call that works. Each is one function that calls no other: a call within it would cost every
+// Never on the path of a call that works. Each is one function that calls no other: an inner call would cost every
 // kernel registers and a stack.
 template <Team T>
 WEFT_SLOW void report(T& team, CallId id, FaultInfo info) {
@@ -123,7 +124,7 @@ WEFT_SLOW void report_misfit(T& team, CallId id, FaultInfo info, MisfitInfo misf
   record_fault(team, id, info, misfit);
 }
 
-// False, with a report, when the word that peers write says that the communicator has ended.
+// False, with a report, if peers' poison `word` says that the communicator has ended.
 template <Team T>
 WEFT_FN bool unpoisoned(T& team, CallId id, std::uint32_t word, std::uint32_t phase) {
   if (word == 0) return true;
@@ -137,14 +138,14 @@ WEFT_FN bool unpoisoned(T& team, CallId id, std::uint32_t word, std::uint32_t ph
 struct WaitSite {
   std::uint32_t phase;
   bool control = false;  // data blocks give up a little later than the control block, which knows more
-  // All lanes of a warp wait for the same: `ready()` is the same in all of them, and may ask what the others have.
+  // All lanes of a warp wait for the same: `ready()` is equal in all of them, and may ask for other lanes' values.
   bool warp = false;
 };
 
-// What a wait that goes on knows from its last look around.
+// The state that a wait keeps from its last look around.
 struct WaitState {
   std::uint64_t began = 0;       // time of the first look; 0 before it, and once the call has failed
-  std::uint32_t gone = kNoPeer;  // a rank that is waited for, and whose process is gone
+  std::uint32_t gone = kNoPeer;  // a rank that the wait needs, and whose process is gone
 };
 
 // The header of the newest call that `peer` was seen to have entered: one of the banks has it.
@@ -162,8 +163,8 @@ WEFT_FN std::uint64_t newest_header(T& team, const Channel* channel, std::uint32
   return newest;
 }
 
-// Whether `peer` has rejected this call, of which it has made no other yet: more often than this rank itself, which may
-// have tried in vain as well (comm/rejection.hpp).
+// Whether `peer` has rejected this call and has made no other yet. Its rejections must outnumber those of this rank,
+// which may have tried in vain as well (comm/rejection.hpp).
 template <Team T>
 WEFT_FN bool has_rejected(T& team, CallId id, std::uint32_t peer) {
   const Channel* channel = id.channel;
@@ -176,8 +177,8 @@ WEFT_FN bool has_rejected(T& team, CallId id, std::uint32_t peer) {
   return times(peer) > times(channel->rank);
 }
 
-// Called every so often by a wait that goes on: is there still something to hope for? `peer`: a group rank that is
-// waited for, or kNoPeer where nothing is missing that a peer has to send: then, until the end of the wait.
+// A long wait calls it now and then: is there still hope? `peer`: a group rank that the wait needs. kNoPeer: no peer's
+// data is missing; then there is hope until the group has ended.
 template <Team T>
 WEFT_SLOW WaitState worth_waiting(T& team, CallId id, std::uint32_t peer, WaitSite site, WaitState state) {
   const Channel* channel = id.channel;
@@ -189,15 +190,15 @@ WEFT_SLOW WaitState worth_waiting(T& team, CallId id, std::uint32_t peer, WaitSi
   };
   if (!unpoisoned(team, id, team.load(poison), site.phase)) return {};
   if (team.load(channel->abort) != 0) return fail({.code = Errc::aborted, .peer = channel->world_rank});
-  // Who blames nobody ends with whoever does. The word of peers may be missing: where an earlier fault is on record
-  // still, they were told of that one alone.
+  // A wait without a peer to blame fails only once another wait has ended the group. Poison may be missing: while an
+  // earlier fault is still on record, peers were told of that fault alone.
   if (peer == kNoPeer) return {.began = team.load(&id.channel->local->dead) == 0 ? team.now() : 0};
   if (has_rejected(team, id, peer)) {
     return fail(
         {.code = Errc::mismatch, .peer = channel->member[peer], .epoch_seen = id.epoch, .theirs = kRejectedCall});
   }
-  // Who has sent everything may leave: only the death of a rank that is late matters, and what that one sent before it
-  // went is looked for once more.
+  // A rank that has sent everything may leave: only the death of a late rank matters. Its last words before it went are
+  // looked for once more.
   if (team.dead_peer() == static_cast<int>(channel->member[peer])) {
     if (state.gone == peer) return fail({.code = Errc::peer_died, .peer = channel->member[peer]});
     state.gone = peer;
@@ -220,8 +221,8 @@ WEFT_SLOW WaitState worth_waiting(T& team, CallId id, std::uint32_t peer, WaitSi
                .theirs = static_cast<std::uint32_t>(header)});
 }
 
-// Polls until `ready()`; false when the call has failed. `late()` names a group rank that is still waited for, or is
-// kNoPeer in a lane that has all of its own while others of its warp have not.
+// Polls until `ready()`; false when the call has failed. `late()` names a group rank that the wait still needs. It is
+// kNoPeer in a lane that has all of its own data while other lanes of its warp have not.
 template <Team T, class Ready, class Late>
 WEFT_FN bool wait(T& team, const Session& s, WaitSite site, Ready ready, Late late) {
   WaitState state;
@@ -242,7 +243,7 @@ WEFT_FN Phases phases_of(const typename A::Work& work) {
   return {};
 }
 
-// Before a call begins: what can be known while the kernel before it still runs.
+// Before a call begins: everything that can be computed while the previous kernel still runs.
 template <Team T>
 WEFT_FN Session approach(T& team, const Call& call) {
   Session s{.call = &call,
@@ -255,7 +256,7 @@ WEFT_FN Session approach(T& team, const Call& call) {
   return s;
 }
 
-// This block's words in LocalState, asked for before anything else, as all that follows waits for them.
+// This block's words in LocalState, loaded first because everything else waits for them.
 struct Entry {
   std::uint32_t epoch, admitted;
 };
@@ -264,17 +265,17 @@ WEFT_FN Entry ask(T& team, const Session& s) {
   return {.epoch = team.load(s.epoch_word), .admitted = team.load(s.admitted_word)};
 }
 
-// Of a thread whose block may not begin: its windows are gone, or the group has ended. The thread that has ended it may
-// still be writing the record.
+// For a thread whose block may not begin: its windows are gone, or the group has ended. The thread that has ended it
+// may still be writing the record.
 template <Team T>
 WEFT_SLOW void turn_away(T& team, CallId id, std::uint32_t admitted) {
   if (admitted != kEnded) return report(team, id, {.code = Errc::released});
   if (team.thread_rank() == 0) await_record(team, id.channel, kEnding);
 }
 
-// Begins a call. False: the group has ended (or sleeps), and nothing may be sent. That a peer has ended the
-// communicator meanwhile is seen by the control block (handshake.hpp) and by every wait; reading that word here would
-// put one more dependent load before the first store.
+// Begins a call. False: the group has ended (or sleeps), and nothing may be sent. If a peer has ended the communicator
+// meanwhile, the control block (handshake.hpp) and every wait see it. To read that word here would put one more
+// dependent load before the first store.
 template <Team T>
 WEFT_FN bool enter(T& team, Session& s, const Entry& entry, Phases phases) {
   s.epoch = entry.epoch;
@@ -289,10 +290,10 @@ WEFT_FN bool enter(T& team, Session& s, const Entry& entry, Phases phases) {
   return true;
 }
 
-// Who tells each other things in a call, so that all of them must begin it, or none: another block of this launch may
-// end the group meanwhile, so that some threads find it dead and others do not.
+// The threads that exchange values in a call, so that all of them must begin it, or none. For another block of this
+// launch may end the group meanwhile, so that some threads find it dead and others do not.
 enum class Together : std::uint8_t { thread, warp, block };
-// An algorithm's answer: of a call, A::together<T>(work), or of all calls, A::kTogether, or none.
+// An algorithm's answer: A::together<T>(work) for one call, A::kTogether for all calls, or neither (thread).
 template <class A, Team T>
 WEFT_FN constexpr Together together_in([[maybe_unused]] const typename A::Work& work) {
   if constexpr (requires { A::template together<T>(work); }) return A::template together<T>(work);
@@ -300,7 +301,7 @@ WEFT_FN constexpr Together together_in([[maybe_unused]] const typename A::Work& 
   return Together::thread;
 }
 
-// Begins a call with those who must begin it together.
+// Begins a call together with the threads that must begin with this one.
 template <class A, Team T>
 WEFT_FN bool enter_as(T& team, Session& s, const Entry& entry, Phases phases, const typename A::Work& work) {
   const Together who = together_in<A, T>(work);

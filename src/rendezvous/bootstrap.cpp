@@ -63,7 +63,7 @@ UniqueFd Bootstrap::share_fd(std::string_view what, int root, int fd) {
   }
   const std::vector<Offer> offers = all_gather_value(what, offer);
   const Offer& from = offers.at(static_cast<std::size_t>(root));
-  // Everybody sees the same offers and comes to the same verdict.
+  // Every rank sees the same offers and comes to the same verdict.
   for (std::size_t r = 0; r < offers.size(); ++r) {
     if (!offers[r].process.same_network(from.process)) {
       throw Error(Errc::unsupported,

@@ -1,4 +1,4 @@
-// Host-side meetings of ranks: how a communicator comes to be, before any of its own memory exists.
+// Host-side meetings of ranks: they create a communicator before any of its own memory exists.
 #pragma once
 
 #include <chrono>
@@ -19,9 +19,9 @@ namespace weft::detail {
 
 using Bytes = std::vector<std::byte>;
 
-// Slow, reliable, every meeting with a deadline. `what` names a meeting for people, and ranks that meet at different
-// names find that out. A meeting that fails throws Errc::rendezvous and ends the bootstrap: later meetings throw the
-// same reason. Used by one thread at a time.
+// Slow, reliable, every meeting with a deadline. `what` names a meeting for people; ranks that meet at different names
+// find that out. A meeting that fails throws Errc::rendezvous and ends the bootstrap: later meetings throw the same
+// reason. Used by one thread at a time.
 class Bootstrap {
  public:
   virtual ~Bootstrap() = default;
@@ -30,21 +30,21 @@ class Bootstrap {
   virtual int size() const = 0;
   // How long one meeting may take; 0: for ever.
   virtual std::chrono::nanoseconds deadline() const = 0;
-  // The numeric address under which this rank meets rank 0; empty where ranks do not meet over a network.
+  // The numeric address under which this rank meets rank 0; empty if ranks do not meet over a network.
   virtual std::string address() const = 0;
 
   // Each rank contributes bytes (lengths may differ); all receive all, in rank order: size() parts.
   virtual std::vector<Bytes> all_gather(std::string_view what, std::span<const std::byte> mine) = 0;
 
-  // A duplicate of root's descriptor on every rank. Only where all ranks share a host and a network namespace; throws
-  // Errc::unsupported on every rank otherwise. `fd` counts on `root` alone.
+  // A duplicate of root's descriptor on every rank. All ranks must share a host and a network namespace; otherwise
+  // throws Errc::unsupported on every rank. Only `fd` of `root` counts.
   UniqueFd share_fd(std::string_view what, int root, int fd);
 
   void barrier(std::string_view what) { all_gather(what, {}); }
 
-  // Tells every rank whether everybody's local step worked ("prepare", then "commit"). Where any failed, all ranks
-  // throw: a failed one its own error (Errc::system where that is none of Weft's), the others Errc::rendezvous with the
-  // first failed rank and its message.
+  // Tells every rank whether all ranks' local steps worked ("prepare", then "commit"). If any failed, all ranks throw.
+  // A failed rank throws its own error (Errc::system if it is not Weft's), the others Errc::rendezvous with the first
+  // failed rank and its message.
   void agree(std::string_view what, const std::exception_ptr& mine);
 
   // Runs a local step that may throw, and agrees on it: agree_on("map the window", [&] { … }).
@@ -71,7 +71,7 @@ class Bootstrap {
     return values;
   }
 
-  // What `root` passed; what the others pass does not count.
+  // The bytes that `root` passed; other ranks' bytes are ignored.
   Bytes broadcast(std::string_view what, int root, std::span<const std::byte> mine);
 
   template <class T>
@@ -83,16 +83,16 @@ class Bootstrap {
   [[noreturn]] static void throw_wrong_length(std::string_view what, int rank, std::size_t got, std::size_t wanted);
 };
 
-// Throws Errc::invalid_argument where no world can have this rank or size, or no meeting this deadline: before anything
-// is opened, and before an id is used up.
+// Throws Errc::invalid_argument if no world can have this rank or size, or no meeting this deadline. It does so before
+// anything is opened, and before an id is used up.
 void check_meeting(int rank, int world_size, std::chrono::nanoseconds deadline);
 
 // Ranks that are threads of this process. Element i is rank i.
 std::vector<std::unique_ptr<Bootstrap>> make_thread_bootstraps(int world_size, std::chrono::nanoseconds deadline);
 
-// The part of `parent` that `members` (ranks of parent, ascending, this rank included) name. Collective over all of
-// parent, where every rank names the group that it belongs to, or none (the answer is then null); groups are disjoint.
-// Afterwards groups meet independently of parent and of each other.
+// The part of `parent` with `members` (ranks of parent, ascending, this rank included). Collective over all of parent:
+// every rank names its own group, or none (the result is then null). Groups are disjoint. Afterwards groups meet
+// independently of parent and of each other.
 std::unique_ptr<Bootstrap> make_group_bootstrap(Bootstrap& parent, std::span<const int> members);
 
 }  // namespace weft::detail

@@ -14,7 +14,7 @@
 namespace weft::detail {
 namespace {
 
-// The last byte is the version, which changes with every change of the frames and of what is in them.
+// The last byte is the version. It changes with every change of the frames and of their contents.
 constexpr std::uint32_t frame_magic = 0x57'45'46'02;
 constexpr std::uint32_t version_bits = 0xff;
 
@@ -25,7 +25,7 @@ struct FrameHeader {
   std::uint64_t body_bytes = 0;
 };
 
-// No character is cut in two.
+// Cuts no character in two.
 std::string_view beginning(std::string_view text) {
   if (text.size() <= Connection::most_text) return text;
   std::size_t end = Connection::most_text;
@@ -33,7 +33,7 @@ std::string_view beginning(std::string_view text) {
   return text.substr(0, end);
 }
 
-// Why this is no beginning of a frame of at most `limit` bytes; empty while it may be one.
+// The reason why this is no beginning of a frame of at most `limit` bytes; empty while it may be one.
 std::string look_at(std::span<const std::byte> input, const FrameHeader& header, std::uint64_t limit) {
   // A foreign program may say less than a header and then wait.
   if (input.size() < sizeof header.magic) return {};
@@ -42,7 +42,7 @@ std::string look_at(std::span<const std::byte> input, const FrameHeader& header,
     return fmt::format("frames of version {}, those of this build are of version {} (another version of Weft)",
                        header.magic & version_bits, frame_magic & version_bits);
   }
-  // What has not come yet is 0 there.
+  // Bytes that have not come yet are 0 there.
   if (header.text_bytes > Connection::most_text) {
     return fmt::format("a text of {} bytes, allowed are {}", header.text_bytes, Connection::most_text);
   }
@@ -117,7 +117,7 @@ void move_some(std::span<Connection* const> connections, const Deadline& deadlin
   for (const int other : others) entries.push_back({.fd = other, .events = POLLIN, .revents = 0});
   for (const Connection* connection : connections) {
     const short events = connection->all_sent() ? POLLIN : POLLIN | POLLOUT;
-    // Who hung up would make every poll return at once.
+    // A closed connection would make every poll return at once.
     entries.push_back({.fd = connection->is_closed() ? -1 : connection->fd(), .events = events, .revents = 0});
   }
   if (::poll(entries.data(), entries.size(), deadline.poll_timeout(most)) < 0 && errno != EINTR) throw_errno("poll");

@@ -1,4 +1,4 @@
-// Frames over a stream socket, without ever blocking: what is sent waits in a queue, what arrives is put together.
+// Frames over a stream socket, without ever blocking: frames to send wait in a queue, received bytes are put together.
 #pragma once
 
 #include <cstdint>
@@ -17,15 +17,15 @@
 namespace weft::detail {
 
 enum class FrameKind : std::uint32_t {
-  hello = 1,     // who has connected (hello.hpp)
+  hello = 1,     // the rank that has connected (hello.hpp)
   contribution,  // to rank 0: a rank's part of a meeting
-  waiting,       // from rank 0: whom it still waits for
-  result,        // from rank 0: everybody's part
-  failure,       // either way: the meeting is over, and why
-  challenge,     // from rank 0, to who said hello
+  waiting,       // from rank 0: the ranks that it still waits for
+  result,        // from rank 0: all ranks' parts
+  failure,       // either way: the meeting is over, and the reason
+  challenge,     // from rank 0: its reply to a hello
   proof,         // to rank 0: the answer
-  welcome,       // from rank 0: its own proof, and in words whom it still waits for
-  again          // from rank 0: it is not ready for this rank, and why
+  welcome,       // from rank 0: its own proof, and in words the ranks that it still waits for
+  again          // from rank 0: it is not ready for this rank, and the reason
 };
 
 struct Frame {
@@ -41,22 +41,22 @@ class Connection {
 
   void queue(FrameKind kind, std::string_view text, std::span<const std::byte> body = {});
   bool all_sent() const { return output_.empty() || !writable_; }
-  // Sends what the peer takes now. A peer that is gone is no error here: its last words may still wait to be read.
+  // Sends as much as the peer takes now. A closed peer is no error here: its last words may still wait to be read.
   void send_some();
-  // Reads what is there now.
+  // Reads the bytes that are there now.
   void receive_some();
   // The next complete frame.
   std::optional<Frame> next_frame();
-  // The peer is gone, and so is all it said (after next_frame() came back empty).
+  // The peer is gone, and so are all its frames (after next_frame() came back empty).
   bool is_closed() const { return !readable_; }
-  // What arrives are no frames of this build, and garbage() says what it is instead.
+  // The received bytes are no frames of this build; garbage() says what they are instead.
   bool is_garbled() const { return !garbage_.empty(); }
   const std::string& garbage() const { return garbage_; }
 
-  // Longer texts are cut when they are sent, and refused when they come.
+  // Longer texts are cut when sent, and refused when received.
   static constexpr std::size_t most_text = 4096;
   static constexpr std::uint64_t default_frame_limit = std::uint64_t{1} << 30;
-  // A peer that has not said who it is must not make us store much.
+  // A peer must say its rank before we store much for it.
   void set_frame_limit(std::uint64_t bytes) { frame_limit_ = bytes; }
   int fd() const { return socket_.get(); }
 

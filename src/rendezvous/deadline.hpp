@@ -1,4 +1,4 @@
-// A point in time by which a whole step, however many system calls it takes, must be done.
+// A point in time by which a whole step must be done, however many system calls it takes.
 #pragma once
 
 #include <fmt/format.h>
@@ -19,7 +19,7 @@ class Deadline {
 
   bool passed() const { return left() == std::chrono::nanoseconds::zero(); }
 
-  // What is left, but at most `most`, as poll() wants it: milliseconds, rounded up, −1 for ever.
+  // The time left, but at most `most`, in poll()'s form: milliseconds, rounded up, −1 for ever.
   int poll_timeout(std::chrono::milliseconds most = std::chrono::milliseconds::max()) const {
     using std::chrono::milliseconds;
     const milliseconds rest = limit_.count() > 0 ? std::chrono::ceil<milliseconds>(left()) : milliseconds::max();

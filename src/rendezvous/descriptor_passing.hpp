@@ -9,7 +9,7 @@ namespace weft::detail {
 void send_descriptor(int socket, const SocketAddress& to, int fd);
 
 // Takes the descriptor that `sender` has sent. Abstract sockets are open to every process of the network namespace, so
-// what others put there is closed and forgotten. Throws Errc::system when nothing is there.
+// descriptors of other processes are closed and ignored. Throws Errc::system when nothing is there.
 UniqueFd receive_descriptor(int socket, const ProcessIdentity& sender);
 
 }  // namespace weft::detail

@@ -12,7 +12,7 @@
 
 namespace weft::detail {
 
-// Its contents are under the mutex of all halls.
+// The mutex of all halls guards its contents.
 struct Desk::Hall {
   UniqueFd listener;
   std::map<std::string, Desk*> desks;
@@ -20,7 +20,7 @@ struct Desk::Hall {
 
 namespace {
 
-constexpr std::size_t most_visitors = 64;  // that wait to be looked at; more are sent away
+constexpr std::size_t most_visitors = 64;  // that wait to be read; more are sent away
 
 std::mutex& mutex_of_halls() {
   static std::mutex mutex;
@@ -52,7 +52,7 @@ Desk::Desk(const Args& args) : place_(args.place), name_(args.name), bell_(::eve
 Desk::~Desk() {
   const std::scoped_lock lock(mutex_of_halls());
   hall_->desks.erase(name_);
-  hall_.reset();  // closes the listener before anybody else can look for it
+  hall_.reset();  // closes the listener before another meeting can look for it
 }
 
 std::vector<Visitor> Desk::handed_over() {

@@ -17,16 +17,16 @@ using std::chrono::milliseconds;
 
 constexpr std::size_t most_strangers = 64;  // connections without a proof that are kept at a time
 constexpr int most_turned_away = 200;       // in a second; more have to wait
-constexpr milliseconds breath(100);         // for which nobody is let in when there are too many
+constexpr milliseconds breath(100);         // pause without admission when there are too many
 
 struct Stranger {
   Connection connection;
-  Bytes said = {};  // its hello, once it has said it
+  Bytes said = {};  // its hello, once said
   Hello hello = {};
   Nonce nonce = {};
 };
 
-// Who was not let in, in words and in numbers.
+// The connections that were not let in, in words and in numbers.
 class Refusals {
  public:
   void count(std::string who) {
@@ -108,13 +108,13 @@ class Door {
     Connection& peer = ranks_[static_cast<std::size_t>(rank)];
     if (!peer.is_closed()) return;
     while (const std::optional<Frame> frame = peer.next_frame()) {
-      if (frame->kind == FrameKind::failure) fail(frame->text);  // it gave up, and says why
+      if (frame->kind == FrameKind::failure) fail(frame->text);  // the rank gave up, and says why
     }
     fail(fmt::format("rendezvous '{}': rank {} disconnected", joining, rank));
   }
 
-  // A few at a time, so that those who are in are heard in between. Who is accepted is read before another one can take
-  // its place: a rank says hello at once.
+  // A few at a time, so that admitted ranks are heard in between. An accepted connection is read before another can
+  // take its place: a rank says hello at once.
   void accept_some() {
     for (std::size_t i = 0; i < most_strangers && is_open(); ++i) {
       UniqueFd socket = accept();
@@ -125,7 +125,7 @@ class Door {
     }
   }
 
-  // Empty where nobody knocks, or where there is no descriptor for who does.
+  // Empty if no connection waits, or if there is no descriptor for it.
   UniqueFd accept() {
     for (;;) {
       bool full = false;
@@ -134,8 +134,8 @@ class Door {
       if (strangers_.empty()) break;
       strangers_.erase(strangers_.begin());
     }
-    // The connection would wait, and poll() return at once, for ever: it is taken in place of a spare descriptor, and
-    // closed. A rank tries again.
+    // The connection would wait, and poll() would return at once, for ever. So it is taken in place of a spare
+    // descriptor, and closed. A rank tries again.
     refusals_.count("a connection for which this process had no file descriptor");
     spare_.reset();
     bool full = false;
@@ -147,7 +147,7 @@ class Door {
 
   Stranger& add(Connection connection) {
     if (strangers_.size() == most_strangers) {
-      // The one who has been silent longest, or else has not proved anything longest.
+      // The stranger that has been silent longest; if all have spoken, the one that has been without proof longest.
       auto leaver = strangers_.begin();
       while (leaver != strangers_.end() && !leaver->said.empty()) ++leaver;
       strangers_.erase(leaver != strangers_.end() ? leaver : strangers_.begin());
@@ -186,7 +186,7 @@ class Door {
     if (!hello)
       return turn_away(stranger, "a stranger with a wrong hello", "rank 0 at this port expects another hello");
     if (hello->job != args_.job) {
-      // Left over from another job or on its way to one: not our trouble, as long as our own ranks come.
+      // Left over from another job or on its way to one. It is no fault, as long as the job's own ranks come.
       return turn_away(stranger, fmt::format("a rank {} of another job (other id)", hello->rank),
                        "rank 0 at this port belongs to another job (its id differs)");
     }
@@ -199,7 +199,7 @@ class Door {
     return false;
   }
 
-  // To the meeting of that name, if this process holds one here; else the rank comes back.
+  // Sends it to the meeting of that name, if this process holds one here; else the rank must come back.
   bool send_on(Stranger& stranger, const Hello& hello, Bytes said) {
     Visitor visitor{.connection = std::move(stranger.connection), .hello = std::move(said)};
     if (desk_.hand_over(hello.name, visitor)) return true;
@@ -228,7 +228,7 @@ class Door {
     return true;
   }
 
-  // What a rank of this job says of itself.
+  // Checks what a rank of this job says about the world.
   void check_world(const Hello& hello) {
     if (hello.build != args_.build) {
       fail(fmt::format("ranks have different builds: rank 0 has {}, rank {} has {}", args_.build, hello.rank,
@@ -248,7 +248,7 @@ class Door {
     }
   }
 
-  // Tells everybody, also who is not in yet.
+  // Tells all ranks and strangers.
   [[noreturn]] void fail(const std::string& message) {
     const auto tell = [&](Connection& connection) {
       connection.queue(FrameKind::failure, message);

@@ -8,7 +8,7 @@
 namespace weft::detail {
 
 inline constexpr std::string_view joining = "join";
-// Of a frame, from or to somebody who has proved nothing yet.
+// Limit of a frame, from or to a peer that has proved nothing yet.
 inline constexpr std::uint64_t stranger_limit = 4096;
 
 // Lets ranks in until all are there: a connection to every other rank, by rank; [0] stays empty.

@@ -12,7 +12,7 @@
 namespace weft::detail {
 namespace {
 
-// MASTER_PORT itself is taken by torchrun's own store.
+// torchrun's own store takes MASTER_PORT itself.
 constexpr int torchrun_port_offset = 1000;
 // Ports derived from a job's id: under the range that Linux gives to outgoing connections.
 constexpr int first_job_port = 20000, job_ports = 10000;
@@ -101,7 +101,7 @@ struct Names {
   std::string launcher, rank, world_size, local_rank;
 };
 
-// Rank, world size and local rank, where the launcher gives the last one.
+// Rank, world size and, if the launcher gives it, local rank.
 LaunchEnvironment read_ranks(const Variables& variables, const Names& names) {
   LaunchEnvironment environment;
   environment.launcher = names.launcher;
@@ -119,7 +119,7 @@ void use_job(LaunchEnvironment& environment, const std::string& job) {
   environment.port_origin = "which follows from the job; WEFT_RENDEZVOUS=host:port names another";
 }
 
-// The loopback address serves all ranks of one host; where an MPI puts rank 0 otherwise, its variables do not say.
+// The loopback address serves all ranks of one host. On several hosts, MPI's variables do not give rank 0's host.
 void look_for_hosts(LaunchEnvironment& environment, const Variables& variables, const std::string& local_size) {
   if (!variables.has(local_size)) return;
   const int local = variables.number(local_size, environment.launcher, 1, most_ranks);
@@ -134,7 +134,7 @@ void look_for_hosts(LaunchEnvironment& environment, const Variables& variables, 
 
 LaunchEnvironment read_torchrun(const Variables& variables) {
   LaunchEnvironment environment = read_ranks(variables, {"torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK"});
-  // A restarted attempt is another job to stragglers of the one before.
+  // A restarted attempt is a different job to stragglers of the attempt before.
   use_job(environment, variables.get("TORCHELASTIC_RUN_ID", "") + "/" +
                            variables.get("TORCHELASTIC_RESTART_COUNT", "") + "/" + variables.get("MASTER_PORT", ""));
   if (environment.world_size == 1) return environment;
@@ -142,7 +142,7 @@ LaunchEnvironment read_torchrun(const Variables& variables) {
   const int local = counted ? variables.number("LOCAL_WORLD_SIZE", "torchrun", 1, most_ranks) : 0;
   environment.other_hosts = counted && local < environment.world_size;
   if (variables.has("WEFT_RENDEZVOUS")) return environment;
-  // Where all ranks are here, there is no need for a name that others can reach.
+  // If all ranks are here, other hosts need not reach the name.
   const std::string host = variables.require("MASTER_ADDR", "torchrun");
   if (local != environment.world_size) environment.host = host;
   const int port = variables.number("MASTER_PORT", "torchrun", 1, 65535);
@@ -184,7 +184,7 @@ LaunchEnvironment read_launcher(const Variables& variables) {
   if (variables.has("RANK") || variables.has("WORLD_SIZE")) return read_torchrun(variables);
   if (variables.has("OMPI_COMM_WORLD_RANK") || variables.has("OMPI_COMM_WORLD_SIZE")) return read_openmpi(variables);
   // srun sets PMI's variables as well (--mpi=pmi2), and an mpiexec inside of a Slurm job inherits Slurm's. Batch
-  // scripts have SLURM_PROCID, too, but are no step: what they start without srun is a world of one.
+  // scripts have SLURM_PROCID, too, but are no step: programs that they start without srun are a world of one.
   const bool pmi = variables.has("PMI_RANK") || variables.has("PMI_SIZE");
   const bool step = variables.has("SLURM_STEP_ID") && variables.has("SLURM_PROCID");
   const bool same = variables.get("SLURM_STEP_NUM_TASKS", "") == variables.get("PMI_SIZE", "");

@@ -1,4 +1,4 @@
-// Bootstraps of groups: member 0 of each listens, and the world's bootstrap tells the members where.
+// Bootstraps of groups: member 0 of each group listens, and the world's bootstrap tells the members its address.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -12,19 +12,19 @@
 namespace weft::detail {
 namespace {
 
-// What every rank says of itself before groups can meet.
+// Each rank's data for the meetings of groups.
 struct Place {
   ProcessIdentity process;
   char address[64];
 };
 
-// The members alone may come: they learn the key over a meeting that is their own already.
+// Only members may come: they learn the key over a meeting that is already theirs alone.
 struct Meeting {
   SocketAddress address;
   Key key;
 };
 
-// `lists`: what every rank of parent takes its group to be.
+// `lists`: every rank's list of its group's members.
 void check_members(const Bootstrap& parent, std::span<const int> members, const std::vector<Bytes>& lists) {
   const auto bad = [&](const std::string& reason) {
     throw Error(Errc::rendezvous, fmt::format("group [{}]: {}", fmt::join(members, ", "), reason));
@@ -46,7 +46,7 @@ void check_members(const Bootstrap& parent, std::span<const int> members, const 
   }
 }
 
-// A Unix socket where one network namespace holds the group: it needs no interface, not even loopback.
+// A Unix socket if one network namespace holds the group: it needs no interface, not even loopback.
 UniqueFd open_meeting(std::span<const int> members, const std::vector<Place>& places) {
   const Place& leader = places[static_cast<std::size_t>(members[0])];
   const bool together = std::all_of(members.begin(), members.end(), [&](int member) {
@@ -57,7 +57,8 @@ UniqueFd open_meeting(std::span<const int> members, const std::vector<Place>& pl
   std::vector<SocketAddress> addresses = resolve(leader.address, 0, why);
   if (addresses.empty()) throw Error(Errc::rendezvous, why);
   if (addresses[0].is_loopback()) {
-    // This rank met rank 0 over loopback, so it is on its host, and the others can reach it where they reached rank 0.
+    // This rank met rank 0 over loopback, so it is on its host. The others can reach it at the address where they
+    // reached rank 0.
     addresses = resolve(places[0].address, 0, why);
   }
   return listen_at(addresses.at(0));

@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::size_t most_build = 128;
 
-// What every hello begins with; name and build follow.
+// The begin of every hello; name and build follow.
 struct HelloHead {
   std::uint64_t job = 0;
   std::int32_t rank = 0;

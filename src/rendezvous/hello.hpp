@@ -1,11 +1,11 @@
-// What a rank says of itself when it knocks at rank 0's door, and how the two prove that they know the same secret.
+// A rank's message when it knocks at rank 0's door, and the proofs of both that they know the same secret.
 //
-//   rank → rank 0   hello      who it is, and a nonce
-//   rank 0 → rank   challenge  a nonce of rank 0's
-//   rank → rank 0   proof      HMAC of "rank", the hello and rank 0's nonce
-//   rank 0 → rank   welcome    HMAC of "rank 0", the same
+//   rank → rank 0   hello      its rank, and a nonce;
+//   rank 0 → rank   challenge  a nonce of rank 0's;
+//   rank → rank 0   proof      HMAC of "rank", the hello and rank 0's nonce;
+//   rank 0 → rank   welcome    HMAC of "rank 0", the same.
 //
-// Rank 0 proves it last, so that who merely connects gets nothing that the secret could be guessed by.
+// Rank 0 proves it last, so that a mere connection gets nothing from which it could guess the secret.
 #pragma once
 
 #include <cstddef>
@@ -32,7 +32,7 @@ struct Hello {
 };
 
 Bytes to_bytes(const Hello& hello);
-// Empty where these bytes are no hello.
+// Empty if these bytes are no hello.
 std::optional<Hello> read_hello(std::span<const std::byte> bytes);
 
 enum class Role : std::uint8_t { rank, rank_0 };
@@ -41,13 +41,13 @@ Mac proof_of(const Key& key, Role role, std::span<const std::byte> hello, const 
 // Whether `bytes` are that proof.
 bool proves(std::span<const std::byte> bytes, const Mac& proof);
 
-// "Weft 0.1.0, commit 62bfbe9c1d2f": builds that differ may differ in what they write to each other's memory.
+// "Weft 0.1.0, commit 62bfbe9c1d2f": different builds may write different formats to each other's memory.
 std::string this_build();
 
-// Throws Errc::invalid_argument where this is no name for a communicator.
+// Throws Errc::invalid_argument if this is no name for a communicator.
 void check_name(const std::string& name);
 
-// Text of somebody who has proved nothing yet, fit for a message.
+// Text of a peer that has proved nothing yet, fit for a message.
 std::string printable(std::string_view text);
 
 }  // namespace weft::detail

@@ -26,7 +26,7 @@ using std::chrono::milliseconds;
 
 struct Admission {
   Connection root;
-  std::string missing;  // whom rank 0 still waits for
+  std::string missing;  // ranks that rank 0 still waits for
 };
 
 // One attempt at rank 0's door, over a fresh connection.
@@ -43,8 +43,8 @@ class Knock {
                              .name = args.name,
                              .build = args.build})) {}
 
-  // Empty when the rank has to come again, and `why` says the reason: rank 0 is not ready, or hung up without a word,
-  // as a listener does that just closed after an earlier meeting.
+  // Empty if the rank has to come again; `why` has the reason. Rank 0 is not ready, or it hung up without a word, like
+  // a listener that just closed after an earlier meeting.
   std::optional<Admission> ask(std::string& why) {
     Connection* const connections[] = {&root_};
     root_.set_frame_limit(stranger_limit);
@@ -59,7 +59,7 @@ class Knock {
         if (hear(*frame)) return Admission{.root = std::move(root_), .missing = printable(frame->text)};
       }
       if (root_.is_garbled())
-        throw_rendezvous(fmt::format("what answers at {} sends {}", args_.place, root_.garbage()));
+        throw_rendezvous(fmt::format("the listener at {} sends {}", args_.place, root_.garbage()));
       if (root_.is_closed()) {
         why = "the connection was closed";
         return std::nullopt;
@@ -88,10 +88,10 @@ class Knock {
       return false;
     }
     if (frame.kind != FrameKind::welcome || !nonce_) {
-      throw_rendezvous(fmt::format("what answers at {} is another program", args_.place));
+      throw_rendezvous(fmt::format("the listener at {} is another program", args_.place));
     }
     if (!proves(frame.body, proof_of(args_.key, Role::rank_0, said_, *nonce_))) {
-      throw_rendezvous(fmt::format("what answers at {} does not prove that it knows the secret", args_.place) +
+      throw_rendezvous(fmt::format("the listener at {} does not prove that it knows the secret", args_.place) +
                        secret_of_this_rank());
     }
     root_.set_frame_limit(Connection::default_frame_limit);
@@ -127,7 +127,7 @@ Admission find_rank_0(const JoinArgs& args, const Deadline& deadline) {
   }
 }
 
-// A loopback address says nothing to other hosts, so rank 0 prefers the address under which a remote rank found it.
+// A loopback address means nothing to other hosts. So rank 0 prefers the address under which a remote rank found it.
 std::string address_of(const std::vector<Connection>& peers) {
   std::string address;
   for (const Connection& peer : peers) {
@@ -153,7 +153,7 @@ std::unique_ptr<Bootstrap> join(JoinArgs args) {
   std::vector<Connection> peers(1);
   std::string missing;
   if (args.rank == 0 && args.world_size > 1) {
-    peers = admit_all(args, deadline);  // whose listener closes before anybody can come back for a next meeting there
+    peers = admit_all(args, deadline);  // closes its listener before a rank can come back for a next meeting there
   } else if (args.rank != 0) {
     Admission admission = find_rank_0(args, deadline);
     peers[0] = std::move(admission.root);

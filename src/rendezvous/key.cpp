@@ -41,7 +41,7 @@ Nonce random_nonce() {
 }
 
 Key key_of(std::string_view text) {
-  // The key is public: it only keeps texts that mean something else apart.
+  // The key is public: it only keeps this use apart from other texts.
   const Key domain{std::byte{'w'}, std::byte{'e'}, std::byte{'f'}, std::byte{'t'}};
   return mac_of(domain, {bytes_of("secret"), bytes_of(text)});
 }

@@ -27,8 +27,8 @@ constexpr const char* key_name = "key";
   bad(path, fmt::format("cannot be {}: {}", tried, std::generic_category().message(errno)));
 }
 
-// What is wrong with it; empty where it is this user's alone. It is the opened thing that is looked at: a name may mean
-// another one a moment later.
+// The file's fault; empty if it is this user's alone. It checks the opened file: a moment later its name may mean
+// another one.
 std::string look_at(int fd, mode_t kind) {
   struct stat info {};
   if (::fstat(fd, &info) != 0) return "cannot be looked at";
@@ -50,7 +50,8 @@ UniqueFd own_folder(const std::string& path) {
   return folder;
 }
 
-// Under a name of its own first, so that nobody ever reads half of it; of several who do that at once one wins.
+// It writes to a name of its own first, so that no process ever reads half of a key. If several do so at once, one
+// wins.
 void make_key(int folder, const std::string& path) {
   const std::string draft = fmt::format("draft-{:016x}", job_of(random_key()));
   const UniqueFd file(::openat(folder, draft.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
@@ -88,7 +89,7 @@ Key read_key(int folder, const std::string& path) {
 }  // namespace
 
 KeyFile user_key(const std::string& runtime_dir, const std::string& temporary_dir) {
-  // Some launchers pass on the variable of a host where the folder is.
+  // Some launchers pass on the variable from a host on which the folder exists.
   bool usable = false;
   if (runtime_dir.starts_with('/')) {
     const UniqueFd folder = open_folder(runtime_dir);

@@ -33,7 +33,7 @@ std::vector<Bytes> unpack(std::string_view what, std::span<const std::byte> pack
     std::memcpy(&length, packed.data(), sizeof length);
     packed = packed.subspan(sizeof length);
     if (length > packed.size()) {
-      throw bad(fmt::format("the part of rank {} is said to have {} bytes, and {} are left of what rank 0 sent",
+      throw bad(fmt::format("the part of rank {} is said to have {} bytes, and {} are left of rank 0's message",
                             parts.size(), length, packed.size()));
     }
     parts.emplace_back(packed.begin(), packed.begin() + static_cast<std::ptrdiff_t>(length));

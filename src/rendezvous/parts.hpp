@@ -1,4 +1,4 @@
-// What all ranks bring to a meeting, as one run of bytes: of each part its length, and then itself.
+// All ranks' contributions to a meeting as one run of bytes: each part's length, then the part.
 #pragma once
 
 #include <cstddef>
@@ -12,8 +12,8 @@ namespace weft::detail {
 
 Bytes pack(std::span<const Bytes> parts);
 
-// The `count` parts of the meeting `what`. Lengths come from the wire: where there are more or fewer parts, or one that
-// claims more than is left, it throws Errc::rendezvous.
+// The `count` parts of the meeting `what`. Lengths come from the wire. Throws Errc::rendezvous if there are more or
+// fewer parts, or if one claims more bytes than are left.
 std::vector<Bytes> unpack(std::string_view what, std::span<const std::byte> packed, std::size_t count);
 
 }  // namespace weft::detail

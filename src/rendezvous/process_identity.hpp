@@ -1,4 +1,4 @@
-// Which ranks share a process, a host, and the namespaces that decide what they can hand to each other.
+// Tells whether ranks share a process, a host, and the namespaces that decide which handles they can exchange.
 #pragma once
 
 #include <array>
@@ -7,7 +7,7 @@
 namespace weft::detail {
 
 struct ProcessIdentity {
-  std::array<char, 40> host{};  // the kernel's boot id; the host's name where there is none
+  std::array<char, 40> host{};  // the kernel's boot id; the host's name if there is none
   std::uint64_t pid_namespace = 0;
   std::uint64_t network_namespace = 0;
   std::int64_t pid = 0;

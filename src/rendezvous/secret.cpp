@@ -46,7 +46,7 @@ Secret find_secret(const LaunchEnvironment& launch, const Lookup& lookup) {
       Errc::rendezvous,
       fmt::format("ranks that meet at '{}' may be on several hosts, and need a secret that they alone know: set "
                   "WEFT_SECRET to the same {} or more random characters for every rank (`openssl rand -hex 32`), "
-                  "create the communicator from an id or from NCCL's, or, where all ranks are on this host, "
+                  "create the communicator from an id or from NCCL's, or, if all ranks are on this host, "
                   "meet at 127.0.0.1 (MASTER_ADDR, WEFT_RENDEZVOUS=host:port)",
                   launch.host, least_secret));
 }

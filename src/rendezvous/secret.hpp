@@ -1,4 +1,4 @@
-// Where the ranks of a launched job have their secret from.
+// The source of a launched job's secret.
 #pragma once
 
 #include <string>
@@ -13,9 +13,9 @@ struct Secret {
   std::string source;  // for people, and never the secret itself: "WEFT_SECRET"
 };
 
-// The first that there is of: WEFT_SECRET; the launcher's own (Open MPI's transport key); where ranks meet on a
-// loopback address, this user's key file. Throws Errc::rendezvous where there is none, with the ways to give one, and
-// where one is no good.
+// The first one that exists of: WEFT_SECRET; the launcher's own (Open MPI's transport key); if ranks meet on a loopback
+// address, this user's key file. Throws Errc::rendezvous if there is none, with the ways to give one, and if one is
+// invalid.
 Secret find_secret(const LaunchEnvironment& launch, const Lookup& lookup);
 
 }  // namespace weft::detail

@@ -33,8 +33,8 @@ void set_option(int socket, int level, int option, int value) {
   if (::setsockopt(socket, level, option, &value, sizeof value) != 0) throw_errno("setsockopt");
 }
 
-// On loopback a retried connect to a free port of the ephemeral range can meet itself; it would also keep the port
-// from rank 0.
+// On loopback a retried connect to a free port of the ephemeral range can meet itself. It would also keep the port from
+// rank 0.
 bool connected_to_itself(int socket) {
   SocketAddress peer;
   if (::getpeername(socket, peer.get(), &peer.length) != 0) return false;
@@ -42,7 +42,7 @@ bool connected_to_itself(int socket) {
   return own.port() != 0 && own.port() == peer.port() && own.host() == peer.host();
 }
 
-// Of which rank 0's host has none that others are known to reach.
+// Used if rank 0's host has no address that others are known to reach.
 SocketAddress only_interface(const ListenArgs& args) {
   const std::vector<SocketAddress> addresses = interface_addresses(args.port);
   if (addresses.size() == 1) return addresses.front();
@@ -167,7 +167,7 @@ UniqueFd listen_tcp(const ListenArgs& args) {
   if (addresses.empty()) throw Error(Errc::system, why);
   if (args.other_hosts && std::ranges::all_of(addresses, &SocketAddress::is_loopback))
     addresses = {only_interface(args)};
-  // Ranks go through the addresses in this order, too, so that a port that is taken at one is taken altogether.
+  // Ranks also go through the addresses in this order: so a port that is taken at one address counts as taken at all.
   std::stable_partition(addresses.begin(), addresses.end(),
                         [](const SocketAddress& address) { return !address.is_loopback(); });
   for (const SocketAddress& address : addresses) {
@@ -196,7 +196,8 @@ UniqueFd try_connect(const SocketAddress& address, const Deadline& deadline, std
   int error = ::connect(socket.get(), address.get(), address.length) == 0 ? 0 : errno;
   if (error == EINPROGRESS) {
     pollfd entry{.fd = socket.get(), .events = POLLOUT, .revents = 0};
-    // A host that drops packets must not take the whole time: another address may answer, or it may come up later.
+    // A host that drops packets must not use up the whole time: another address may answer, or the host may come up
+    // later.
     while (::poll(&entry, 1, deadline.poll_timeout(std::chrono::seconds(5))) < 0 && errno == EINTR) {
     }
     socklen_t length = sizeof error;

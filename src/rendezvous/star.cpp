@@ -13,7 +13,7 @@
 namespace weft::detail {
 namespace {
 
-// What a rank says of its failure, of which an exception shows as much as comes before a NUL.
+// A rank's reason for its failure, up to a NUL, as an exception shows it.
 std::string reason_of(const Frame& frame, int rank) {
   const std::string reason = frame.text.c_str();
   return reason.empty() ? fmt::format("rank {} failed, and does not say why", rank) : reason;
@@ -50,7 +50,7 @@ std::vector<Bytes> StarBootstrap::gather(std::string_view what, std::span<const 
     return rank() == 0 ? gather_as_root(what, mine, deadline)
                        : gather_as_leaf(what, mine, deadline, std::move(missing));
   } catch (const std::bad_alloc&) {
-    fail(fmt::format("rendezvous '{}': rank {} has too little memory for what the ranks send", what, rank()),
+    fail(fmt::format("rendezvous '{}': rank {} has too little memory for the ranks' messages", what, rank()),
          Errc::system);
   } catch (const Error& error) {
     if (failure_.empty()) fail(error.what(), error.code());
@@ -97,7 +97,7 @@ std::vector<Bytes> StarBootstrap::gather_as_root(std::string_view what, std::spa
       check_connection(what, r, peer);
       if (!came[static_cast<std::size_t>(r)]) still_missing.push_back(r);
     }
-    // Who waits learns for whom, so that its own deadline can name them.
+    // Waiting ranks learn the missing ones, so that their own deadlines can name them.
     if (still_missing != missing) {
       missing = still_missing;
       for (Connection& peer : args_.peers) peer.queue(FrameKind::waiting, list_ranks(missing));

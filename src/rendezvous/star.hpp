@@ -28,11 +28,11 @@ class StarBootstrap final : public Bootstrap {
   std::string address() const override { return args_.address; }
   std::vector<Bytes> all_gather(std::string_view what, std::span<const std::byte> mine) override;
 
-  // The same as the last part of joining: under a deadline that began earlier, and knowing who was missing so far.
+  // The same as the last part of joining: under a deadline that began earlier, with the ranks missing so far.
   void finish_joining(std::string_view what, const Deadline& deadline, std::string missing);
 
  private:
-  // What does not come from the peers' own meeting fails here, whatever it is, and on all ranks.
+  // Any error in it, whatever its kind, fails the meeting on all ranks (see fail()).
   std::vector<Bytes> gather(std::string_view what, std::span<const std::byte> mine, const Deadline& deadline,
                             std::string missing);
   std::vector<Bytes> gather_as_root(std::string_view what, std::span<const std::byte> mine, const Deadline& deadline);

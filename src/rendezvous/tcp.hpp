@@ -1,4 +1,4 @@
-// Ranks that meet at a TCP port, where rank 0 listens.
+// Ranks that meet at a TCP port, at which rank 0 listens.
 #pragma once
 
 #include <chrono>
@@ -20,7 +20,7 @@ struct TcpArgs {
   std::uint64_t job = 0;         // the same on all ranks of a job and different between jobs; public
   Key key{};                     // the same on all ranks, and secret
   std::string key_source = {};   // for people: "WEFT_SECRET"
-  std::string name = {};         // Config::name: meetings of one process at one port are told apart by it
+  std::string name = {};         // Config::name: it tells meetings of one process at one port apart
   int rank = 0;
   int world_size = 1;
   std::chrono::nanoseconds deadline = std::chrono::seconds(60);

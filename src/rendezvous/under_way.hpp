@@ -5,8 +5,8 @@
 
 namespace weft::detail {
 
-// One of them, for as long as it lives. Ranks find each other by the names of their communicators: two of one name at a
-// time would take each other's ranks. So the second one is Errc::invalid_argument.
+// One creation, for as long as it lives. Ranks find each other by their communicators' names. Two creations of one name
+// at a time would take each other's ranks, so the second one is Errc::invalid_argument.
 class CreationUnderWay {
  public:
   explicit CreationUnderWay(const std::string& name);

@@ -31,8 +31,8 @@ struct IdFields {
 };
 static_assert(sizeof(IdFields) == sizeof(UniqueId::bytes));
 
-// Listeners of ids made in this process that rank 0 has not used yet. An id is a plain value, of which nobody knows
-// when its last copy goes; so there is a limit to them.
+// Listeners of ids made in this process that rank 0 has not used yet. An id is a plain value, so the end of its last
+// copy is unknown. Therefore their number has a limit.
 struct Registry {
   struct Entry {
     std::uint64_t job;
@@ -67,8 +67,8 @@ IdFields read(const UniqueId& id) {
   return fields;
 }
 
-// A host's own name is often a loopback address on that host alone (Debian's 127.0.1.1). Its only other address, where
-// it has one, is what other hosts take the name for, and the id carries that.
+// A host's own name is often a loopback address on that host alone (Debian's 127.0.1.1). Its only other address, if it
+// has one, is the one that other hosts resolve the name to: the id carries it.
 std::string reachable_host(const std::string& host) {
   if (detail::means_loopback(host) || !detail::is_loopback(host)) return host;
   const auto addresses = detail::interface_addresses(0);

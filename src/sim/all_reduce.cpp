@@ -19,8 +19,8 @@ std::uint32_t element_bits(Payload payload, DataType type, unsigned call, unsign
   Random random(base + i);
   const bool narrow = size_of(type) == 2;
   if (payload == Payload::special) {
-    // Whole words of the wire, now and then the same on all ranks: sums of nothing but −0, packs of nothing but
-    // sentinels.
+    // Whole words of the wire, now and then the same on all ranks: so there are sums of −0 alone, and packs of
+    // sentinels alone.
     constexpr std::uint32_t specials[] = {0xffffffffu, 0x80000000u, 0u,         0x7fc00000u,
                                           0xff800000u, 0x00000001u, 0xffffffffu};
     const std::uint64_t word = narrow ? i / 2 : i;
@@ -68,7 +68,7 @@ std::uint32_t reduced(DataType type, ReduceOp op, const std::vector<std::uint32_
 
 namespace {
 
-// What equal calls have in common and different ones do not; production's is base/fingerprint's affair.
+// A hash that is equal for equal calls and differs for different ones. Production uses base/fingerprint instead.
 std::uint32_t fingerprint(const Setup& setup, unsigned call, unsigned rank) {
   const CallSetup& spec = setup.call(call, rank);
   const bool odd = setup.is_odd(call, rank) && !setup.faults.odd && !setup.faults.lacks_room();
@@ -122,7 +122,7 @@ void AllReduceProgram::fill(unsigned call, unsigned rank) {
   fill_all_reduce(call, rank);
 }
 
-// In the ordinary execution, as in any other: how much a call sends depends on its arguments alone.
+// Counts in the ordinary execution. Any would do: a call's arguments alone decide how much it sends.
 void AllReduceProgram::count_what_is_needed() {
   needed_.assign(setup_.calls.size(), kUnknown);
   Scheduler ordinary = Scheduler::replay({});
@@ -185,7 +185,7 @@ std::uint32_t AllReduceProgram::host_epoch(unsigned call) const {
   return epoch;
 }
 
-// The first thread to run of a call. A replay finds new data where the calls of its recording always find it.
+// By the first thread that runs of a call. A replay finds new data at the addresses of its recording.
 void AllReduceProgram::begin_call(unsigned call, unsigned rank, unsigned thread) {
   read_symmetric(rank, thread);
   if (setup_.call(call, rank).symmetric) unread_[rank] = static_cast<int>(call);
@@ -196,8 +196,8 @@ void AllReduceProgram::begin_call(unsigned call, unsigned rank, unsigned thread)
   std::ranges::copy(tensors(call, rank).initial, shared.memory.begin());
 }
 
-// What is enqueued behind a call reads its outputs: as late as the next call allows, and the oldest that it may see
-// there. At the end, without a thread, the newest.
+// Stands for work enqueued behind a call, which reads its outputs: as late as the next call allows, and the oldest
+// values that it may see there. At the end, without a thread, it reads the newest values.
 void AllReduceProgram::read_symmetric(unsigned rank, std::optional<unsigned> thread) {
   if (unread_[rank] < 0) return;
   const auto call = static_cast<unsigned>(std::exchange(unread_[rank], -1));
@@ -213,20 +213,20 @@ void AllReduceProgram::read_symmetric(unsigned rank, std::optional<unsigned> thr
   }
 }
 
-// What a host that sees a failed call end finds on record, whichever group's fault was the first.
+// The record that a host finds when it sees a failed call end, whichever group's fault was the first.
 void AllReduceProgram::look_for_record(unsigned call, unsigned rank) {
   const auto newest = [&](const std::uint32_t* word) {
     Memory& memory = machine_->memory();
     return memory.newest(memory.locate(word, sizeof(*word))).word[0];
   };
-  // Of calls that nothing orders, one may end well while another one ends their group.
+  // If nothing orders two calls, one may end well while the other one ends their group.
   if (setup_.faults.unordered_rank >= 0 && !setup_.faults.overlaps) return;
   if (newest(&world_.local(setup_.calls[call].group, rank)->dead) == 0) return;
   if (newest(&world_.record(rank, detail::kEnding)->complete) != 0) return;
   host_saw_ = fmt::format("call {} has failed on rank {}, and when it ended nothing was on record", call, rank);
 }
 
-// The last thread to leave a call that one of another stream waits for says so.
+// The last thread to leave a call signals calls of other streams that wait for it.
 void AllReduceProgram::end_call(unsigned call, unsigned rank) {
   idled_[rank] = machine_->idled();
   const Grid grid = world_.grid(call, rank);
@@ -241,8 +241,8 @@ void AllReduceProgram::end_call(unsigned call, unsigned rank) {
   if (awaited) machine_->store(world_.event_word(call, rank), 1u, true);
 }
 
-// The unordered rank's later calls begin when its first one is running, and that one cannot end, as no other rank
-// begins before it has been told that all is over.
+// The unordered rank's later calls begin when its first one is running. That call cannot end: every other rank begins
+// only after it was told that all is over.
 void AllReduceProgram::wait_for_overlap(unsigned call, unsigned rank) {
   const auto wait_for = [&](auto&&... word) {
     while (((machine_->load(word) == 0) && ...)) machine_->relax();
@@ -252,7 +252,7 @@ void AllReduceProgram::wait_for_overlap(unsigned call, unsigned rank) {
   if (call != 0) wait_for(&local->busy, &local->dead);
 }
 
-// What comm/state.cpp and comm/group_state.cpp do on each rank, all of which meet before and after.
+// Does the work of comm/state.cpp and comm/group_state.cpp on each rank; all ranks meet before and after.
 void AllReduceProgram::run_act(Act act, unsigned call, unsigned rank) {
   const std::uint32_t generation = world_.generation_at(call);
   const auto for_groups = [&](auto&& body) {

@@ -1,4 +1,4 @@
-// Collective calls as a program for the machine: user tensors, the calls, and what must come out.
+// Collective calls as a program for the machine: user tensors, the calls, and the expected outputs.
 #pragma once
 
 #include <cstdint>
@@ -40,20 +40,20 @@ class AllReduceProgram final : public Program {
   struct Tensors {
     std::vector<std::uint32_t> initial, expected;  // input then output; in place: one
     std::vector<std::uint32_t> memory;             // of the first call that uses it; replays share it
-    std::vector<std::uint32_t> result;             // what a replay of the same recording has found there
+    std::vector<std::uint32_t> result;             // the contents that a replay of the same recording found there
     unsigned user;                                 // the last call that has begun to use `memory`
-    Kernel kernel, wait;                           // a send: what its wait is
+    Kernel kernel, wait;                           // a send: the kernel of its wait
     std::size_t output_offset;                     // bytes
-    // Of outputs in symmetric memory: what a reader behind the call copies into `memory`.
+    // Outputs in symmetric memory: a reader behind the call copies them into `memory`.
     struct Stretch {
       std::size_t from, to, bytes;
     };
     std::vector<Stretch> symmetric;
   };
   void fill(unsigned call, unsigned rank);
-  // What a call's kernel is, its tensors and what must come out lie in the rooms of the operations.
+  // A call's kernel, tensors and expected outputs are defined in the operations' folders.
   void fill_all_reduce(unsigned call, unsigned rank);  // ops/all_reduce/sim_all_reduce.cpp
-  // Fresh memory of a call, or that of the call whose recording it replays.
+  // Fresh memory for a call; a replay gets its recording's memory.
   std::vector<std::uint32_t>& make_tensors(unsigned call, unsigned rank, std::size_t bytes);
   void fill_move(unsigned call, unsigned rank);  // ops/moves/sim_moves.cpp
   // ops/norm/sim_norms.cpp
@@ -63,7 +63,7 @@ class AllReduceProgram final : public Program {
   void fill_trial(unsigned call, unsigned rank);   // sim/trial.cpp
   // ops/moe/sim_moe.cpp
   struct Arrival {
-    unsigned rank, token;  // whose token, and which
+    unsigned rank, token;  // the token's rank and number
     float weight;
   };
   std::optional<std::uint32_t> replica_of(std::int64_t id, unsigned rank, std::uint32_t token) const;
@@ -93,7 +93,7 @@ class AllReduceProgram final : public Program {
   std::string check_waits() const;
   std::string written_without_room(unsigned call, unsigned rank);
   std::string check_unordered();
-  // The call whose arguments another one has: itself, or the one that was recorded.
+  // The call with another call's arguments: itself, or its recording.
   unsigned recorded(unsigned call) const {
     return setup_.calls[call].replays >= 0 ? static_cast<unsigned>(setup_.calls[call].replays) : call;
   }
@@ -107,17 +107,17 @@ class AllReduceProgram final : public Program {
   // Routing tables of an exchange, by generation and rank.
   struct RoutingMemory;
   std::shared_ptr<RoutingMemory> tables_;
-  // Stores that the rank which stops in an execution makes to its peers' memory when nothing stops it, by the end of
-  // each call.
+  // By the end of each call: how many stores the rank that stops in an execution makes to its peers' memory if nothing
+  // stops it.
   static constexpr std::uint64_t kUnknown = ~std::uint64_t{0};
   std::vector<std::uint64_t> needed_;
   // of one execution
-  std::string host_saw_;                 // what was wrong when the host looked
-  std::vector<unsigned> begun_;          // calls, by stream
-  std::vector<int> unread_;              // by rank: the call whose outputs in symmetric memory nobody has read; −1
-  std::vector<unsigned> threads_ended_;  // by call and rank
-  std::vector<std::uint64_t> idled_;     // by rank: Machine::idled() when a thread last left a call
-  std::vector<std::uint32_t> meetings_;  // by rank
+  std::string host_saw_;                      // the fault that the host saw
+  std::vector<unsigned> begun_;               // calls, by stream
+  std::vector<int> unread_;                   // by rank: the call with unread outputs in symmetric memory; −1
+  std::vector<unsigned> threads_ended_;       // by call and rank
+  std::vector<std::uint64_t> idled_;          // by rank: Machine::idled() when a thread last left a call
+  std::vector<std::uint32_t> meetings_;       // by rank
   std::vector<std::uint64_t> stores_before_;  // to the window of each rank, when it went away
 };
 

@@ -1,4 +1,4 @@
-// What must be true at the end of an execution.
+// Checks at the end of an execution.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -39,7 +39,7 @@ std::string AllReduceProgram::check() {
   return world_.check_rest(machine_->memory());
 }
 
-// Which call a record speaks of.
+// The call that a record names.
 unsigned AllReduceProgram::failed_call(unsigned rank, const detail::FaultRecord& record) const {
   std::vector<std::uint32_t> epochs(world_.groups().size(),
                                     setup_.start_epoch + (setup_.faults.ahead_rank == static_cast<int>(rank) ? 2 : 0));
@@ -51,10 +51,10 @@ unsigned AllReduceProgram::failed_call(unsigned rank, const detail::FaultRecord&
   return static_cast<unsigned>(setup_.calls.size());
 }
 
-// What a rank that is not to blame may say.
+// The codes that a rank without blame may report.
 bool AllReduceProgram::may_say(Errc code) const {
   const Faults& faults = setup_.faults;
-  if (code == Errc::peer_failed) return true;  // and who told it must know more
+  if (code == Errc::peer_failed) return true;  // the rank that told it must know more
   if (faults.in_flight) return code == Errc::in_flight;
   if (faults.lacks_room()) return false;
   if (faults.odd_rank >= 0 || faults.ahead_rank >= 0) return code == Errc::mismatch;
@@ -62,14 +62,14 @@ bool AllReduceProgram::may_say(Errc code) const {
   return code == (setup_.deadline_ns == 0 ? Errc::peer_died : Errc::timeout);
 }
 
-// Whether nothing was missing for a call, and those before, from the rank that stopped.
+// Whether the rank that stopped had sent everything for a call and for the calls before it.
 bool AllReduceProgram::had_sent_all_for(unsigned call) const {
   const std::uint64_t needed = call < needed_.size() ? needed_[call] : kUnknown;
   return machine_->dead_or_stopped() && setup_.faults.aborting_rank < 0 && machine_->sent_before_stop() >= needed;
 }
 
-// Who was told by a peer blames whom that peer blames, which must have seen it by itself; or the peer, where it blames
-// nobody else.
+// A rank that a peer told must blame the same rank as that peer, which must have seen the fault itself; or the peer, if
+// the peer blames no other.
 bool AllReduceProgram::repeats_its_reporter(unsigned rank, const detail::FaultRecord& record) {
   if (record.reporter >= setup_.ranks || record.reporter == rank) return false;
   const auto theirs = world_.fault(machine_->memory(), record.reporter);
@@ -77,7 +77,7 @@ bool AllReduceProgram::repeats_its_reporter(unsigned rank, const detail::FaultRe
   return record.peer == (theirs->peer == detail::kNoPeer ? record.reporter : theirs->peer);
 }
 
-// A ragged tensor without room is left alone. A dispatch without room writes what there is room for, or less.
+// A ragged tensor without room stays untouched. A dispatch without room writes at most the rows that fit.
 std::string AllReduceProgram::written_without_room(unsigned call, unsigned rank) {
   const Tensors& t = tensors(call, rank);
   const auto initial = std::as_bytes(std::span(t.initial)), expected = std::as_bytes(std::span(t.expected)),
@@ -90,7 +90,8 @@ std::string AllReduceProgram::written_without_room(unsigned call, unsigned rank)
   return {};
 }
 
-// A rank either has done all of its calls right, or says in which call who was to blame, and was right before that.
+// A rank has done all of its calls right, or it names a failed call and a rank to blame. Its calls before that one were
+// right.
 std::string AllReduceProgram::check_faults() {
   const Faults& faults = setup_.faults;
   Memory& memory = machine_->memory();
@@ -105,7 +106,7 @@ std::string AllReduceProgram::check_faults() {
     const auto end = record ? failed_call(rank, *record) : static_cast<unsigned>(setup_.calls.size());
     for (unsigned call = 0; call < end; ++call) {
       if (!world_.takes_part(call, rank) || setup_.calls[call].act != Act::call) continue;
-      // On a stream of its own it may have been under way when the other one's failed.
+      // A call on its own stream may have been under way when the other one's failed.
       const bool beside = record && setup_.side_by_side && setup_.calls[call].group != setup_.calls[end].group &&
                           static_cast<int>(call) > setup_.calls[end].after;
       if (beside) continue;
@@ -119,7 +120,7 @@ std::string AllReduceProgram::check_faults() {
     if (!record) continue;
     const auto code = static_cast<Errc>(record->code);
     const bool blames_culprit = static_cast<int>(record->peer) == culprit;
-    // Who is told by a peer may be in a call before the one that failed there.
+    // A rank that a peer tells may be in an earlier call than the one that failed there.
     if (had_sent_all_for(code == Errc::peer_failed ? last : end)) {
       return fmt::format("rank {} says \"{}\" of rank {} in call {}, for which nothing of rank {}'s was missing", rank,
                          name(code), record->peer, end, culprit);
@@ -135,7 +136,7 @@ std::string AllReduceProgram::check_faults() {
       }
       if (const std::string stray = written_without_room(end, rank); !stray.empty()) return stray;
     }
-    // A wait may outlast the deadline because of a rank that waits itself, in this call or the one before.
+    // A wait may outlast the deadline because its peer itself waits, in this call or the one before.
     const bool another = record->peer < setup_.ranks && record->peer != rank;
     const auto theirs = another ? world_.fault(memory, record->peer) : std::nullopt;
     const bool waits_too = code == Errc::timeout && theirs && failed_call(record->peer, *theirs) <= end;
@@ -150,7 +151,7 @@ std::string AllReduceProgram::check_faults() {
                          culprit);
     }
   }
-  // Nor does anybody write to who makes another call.
+  // No rank writes to a rank that makes another call.
   if (faults.odd_rank >= 0 && faults.odd_call == 0 &&
       world_.stores_to_symmetric(memory, static_cast<unsigned>(culprit)) != 0) {
     return fmt::format("somebody wrote to the outputs of rank {}, which had not asked for it", culprit);
@@ -159,9 +160,9 @@ std::string AllReduceProgram::check_faults() {
   return all_right && !machine_->dead_or_stopped() ? world_.check_rest(memory) : "";
 }
 
-// The clock moves without a step only while nobody can go on. From the moment when a rank stops until the others have
-// left their calls, that may be as long as a data block waits at most, and a few turns of its wait: in every second one
-// it looks at the clock, at poison and for the dead, at these twice, and a turn comes round when the clock has moved.
+// The clock moves without a step only while no thread can go on. The limit runs from a rank's stop until the others
+// have left their calls: a data block's longest wait, and a few turns. Every second turn looks at the clock, at poison
+// and for the dead; a death takes two looks. A turn comes round when the clock has moved.
 std::string AllReduceProgram::check_waits() const {
   constexpr std::uint64_t kTurns = 8;
   const Faults& faults = setup_.faults;
@@ -171,7 +172,7 @@ std::string AllReduceProgram::check_waits() const {
   for (unsigned rank = 0; rank < setup_.ranks; ++rank) {
     const bool stops = faults.stopping_rank == static_cast<int>(rank);
     if (stops && machine_->dead_or_stopped()) continue;
-    const std::uint64_t longest = stops ? faults.until : wait;  // who sleeps finds that all is over
+    const std::uint64_t longest = stops ? faults.until : wait;  // a sleeping rank finds that all is over
     if (idled_[rank] <= before + longest + kTurns * World::kIdleNs) continue;
     return fmt::format("rank {} has waited for {} ns, with a deadline of {} ns", rank, idled_[rank] - before,
                        setup_.deadline_ns);

@@ -30,7 +30,7 @@ std::optional<Stop> stop_at(const Faults& faults, std::uint64_t step) {
               .dead_rank = faults.death_is_told ? faults.stopping_rank : -1};
 }
 
-// Whether a schedule fails. Where a rank stops, it may do so at another step than at `stop`, which then becomes that.
+// Whether a schedule fails. A rank that stops may do so at another step than `stop`, which then becomes that step.
 bool fails(AllReduceProgram& program, const Schedule& schedule, FailureKind kind, std::uint64_t& stop) {
   const Faults& faults = program.setup().faults;
   const auto fails_at = [&](std::uint64_t step) {
@@ -46,7 +46,7 @@ bool fails(AllReduceProgram& program, const Schedule& schedule, FailureKind kind
   return false;
 }
 
-// Leaves out whatever the failure does not need: halves first, then ever smaller parts (Zeller's ddmin).
+// Leaves out choices that the failure does not need: halves first, then ever smaller parts (Zeller's ddmin).
 Schedule shrink(AllReduceProgram& program, Schedule schedule, FailureKind kind, std::uint64_t& stop) {
   if (!fails(program, schedule, kind, stop)) return schedule;
   for (std::size_t part = std::max<std::size_t>(schedule.size(), 1), before = 0;;
@@ -136,7 +136,7 @@ Report explore(AllReduceProgram& program, const ExploreArgs& args) {
       if (!failure) continue;
       report.complete = false;
       report.stop = step;
-      // The simulator's own failure is none of the protocol's: nothing behind it counts.
+      // A failure of the simulator itself says nothing about the protocol: results behind it do not count.
       if (args.counts && failure.kind != FailureKind::internal) {
         if (report.failures++ != 0) continue;
         report.first = report.executions;

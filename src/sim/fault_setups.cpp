@@ -17,7 +17,7 @@ void set_calls(Setup& setup, const std::string& protocol) {
   const std::vector<Grid> grids{{2, 2}, {3, setup.lanes}};
   if (protocol == "moe") {
     setup.exchange = {.tokens = 1, .hidden = 8, .experts = setup.ranks, .top_k = 2, .capacity = 2 * setup.ranks};
-    setup.exchange.generations = 1;  // tables of an earlier call must not be taken for those of a call that failed
+    setup.exchange.generations = 1;  // tables of an earlier call must not pass for those of a failed call
     setup.calls = moe_rounds({{{1, 0}, {0, 0}}, {{1, -1}, {0, 1}, {}}}, grids);
   } else if (protocol == "moves") {
     setup.calls = {{.count = 9, .grids = grids, .moving = Moving::all_gather},
@@ -62,8 +62,8 @@ void set_calls(Setup& setup, const std::string& protocol) {
   }
 }
 
-// A dispatch that fills the room of a rank for its expert, and one that has a row too many; where experts are aligned,
-// its pad is too many.
+// A dispatch that fills a rank's room for its expert, and one with a row too many; if experts are aligned, its pad is
+// too many.
 void set_overflow(Setup& setup, int culprit, bool contiguous) {
   const std::int64_t full = culprit, other = culprit == 0 ? 1 : 0;
   setup.exchange.capacity = 2;
@@ -79,7 +79,7 @@ void set_overflow(Setup& setup, int culprit, bool contiguous) {
   setup.faults.overflow = true;
 }
 
-// Of calls that are there.
+// Changes the calls that are already there.
 void set_variant(Setup& setup, const std::string& variant) {
   if (variant == "wrap") {
     setup.start_epoch = 0xfffffffeu;
@@ -113,7 +113,7 @@ void set_variant(Setup& setup, const std::string& variant) {
     setup.exchange.generations = 2;
     setup.calls = beside_each_other(setup.calls, 2);
   } else if (variant == "stale") {
-    // Before what goes wrong, the first rank has replayed what is no more.
+    // Before the fault, the first rank has replayed a recording whose memory is gone.
     CallSetup stale = setup.calls[0];
     stale.replays = stale.only = 0;
     setup.calls = {setup.calls[0], {.act = Act::release}, {.act = Act::acquire_elsewhere}, stale, setup.calls[1]};
@@ -124,7 +124,7 @@ void set_variant(Setup& setup, const std::string& variant) {
     setup.groups = {{0, 1, 2}, {2, 0}};
     setup.calls[1].group = 1;
   } else if (variant == "groups-beside") {
-    // Each group's calls on a stream, or by a thread, of its own: what ends the communicator may be found by both.
+    // Each group's calls have their own stream or thread: both may find the fault that ends the communicator.
     setup.groups = {{0, 1, 2}, {2, 0, 1}};
     setup.side_by_side = true;
     setup.calls[1].group = 1;
@@ -136,7 +136,7 @@ void set_variant(Setup& setup, const std::string& variant) {
 bool is_one_of(std::string_view kind, std::initializer_list<std::string_view> kinds) {
   return std::ranges::find(kinds, kind) != kinds.end();
 }
-// One rank calls what the others do not.
+// One rank makes a call that differs from the others'.
 bool calls_differ(std::string_view kind) {
   return is_one_of(kind, {"mismatch", "other-count", "other-operation", "other-rows", "no-room"});
 }
@@ -184,7 +184,7 @@ Setup fault_setup(const FaultArgs& args) {
     if (kind == "other-count" && odd.moving == Moving::rms_norm) {
       odd.rows += 1;
     } else if (odd.moving == Moving::dispatch) {
-      odd.count += 1;  // which only the fingerprint knows
+      odd.count += 1;  // only the fingerprint shows it
       odd.ids = {{1, 1}};
     } else if (kind == "other-count") {
       odd.count += odd.symmetric ? 8 : 5;
@@ -198,7 +198,7 @@ Setup fault_setup(const FaultArgs& args) {
     std::ranges::reverse(faults.odd->counts);
   }
   if (kind == "rejects") {
-    // And makes no other call: who waits would do so for ever.
+    // It makes no other call either: unless it tells its peers, they wait for ever.
     faults.odd_rank = culprit;
     faults.odd_call = static_cast<unsigned>(setup.calls.size()) - 1;
     faults.odd = CallSetup{.grids = {{1, 2}}, .moving = Moving::rejection};
@@ -215,7 +215,7 @@ Setup fault_setup(const FaultArgs& args) {
   if (is_one_of(kind, {"aborted", "aborts"})) faults.aborting_rank = 0;
   if (is_one_of(kind, {"overlap", "unordered"})) faults.unordered_rank = culprit;
   faults.overlaps = kind == "overlap";
-  // What overlaps are calls of one group: dispatches, of which the later one need not wait for a combine.
+  // Overlapping calls are of one group. They are dispatches, because a later dispatch need not wait for a combine.
   if (faults.overlaps && setup.has_exchange()) {
     setup.calls = {setup.calls[0], setup.calls[2]};
     setup.calls[1].discard = true;
@@ -283,7 +283,7 @@ const std::vector<Setup>& all_fault_setups() {
     for (const std::string kind : {"stops", "slow", "late", "dies", "aborts"}) {
       all.push_back(fault_setup({.kind = kind, .protocol = "ragged", .ranks = 3, .variant = "chunks"}));
     }
-    // Of deaths teams with lanes are not told.
+    // Teams with lanes are not told of deaths.
     for (const std::string kind : {"stops", "slow", "late", "aborts"}) {
       for (const unsigned ranks : {2u, 3u}) {
         all.push_back(fault_setup({.kind = kind, .protocol = "moe", .ranks = ranks, .variant = "roles-lanes"}));

@@ -1,4 +1,4 @@
-// Set-ups in which something goes wrong on purpose.
+// Set-ups with a deliberate fault.
 #pragma once
 
 #include <string>
@@ -9,33 +9,33 @@
 namespace weft::sim {
 
 struct FaultArgs {
-  // Of the rank that is to blame: "stops" for ever, is "slow" (sleeps for less than the deadline) or "late" (for
-  // longer), "dies", is "aborted" while it sleeps, "aborts"; calls something else ("mismatch", "other-count",
-  // "other-operation"), finds other counts ("other-rows"), gets more rows than it has room for ("overflow"), is
-  // "ahead"; "host-reads": a mismatch, and somebody reads the record; "overlap", "unordered": makes its calls on
+  // The fault of the rank to blame. It "stops" for ever, is "slow" (sleeps for less than the deadline) or "late" (for
+  // longer), "dies", is "aborted" while it sleeps, or "aborts". It makes another call ("mismatch", "other-count",
+  // "other-operation"), finds other counts ("other-rows"), or gets more rows than it has room for ("overflow"). It is
+  // "ahead". "host-reads": a mismatch, and the host reads the record. "overlap", "unordered": it makes its calls on
   // several streams.
   std::string kind;
   std::string protocol;  // "one-shot", "two-shot", "bulk", "moves", "ragged", "symmetric", "norm-one-shot", …, "moe"
   unsigned ranks;
   bool one_thread = false;
   bool first = false;     // the first rank is to blame, not the last
-  unsigned odd_call = 1;  // which call differs, in the kinds that need one
-  // What is unusual about the calls; none: nothing.
-  //   "wrap": their epochs come round              "torn16": packs travel whole, as on GPUs
-  //   "i32": all-reduces by lines, not sentinels   "halves": sends and waits of an exchange apart
-  //   "replays": of recordings                     "groups": of two groups in turns
-  //   "lanes": by warps of two lanes                "apart": some blocks of bulk move, others reduce
-  //   "roles": some warps of a block only send       "roles-lanes": some of several warps of two lanes do
-  //   "threads": in chunks that two threads share   "contiguous": experts one behind the other
-  //   "chunks": detours in chunks, not in lines      "stale": a stale replay before
-  //   "groups-beside": of two groups at once
+  unsigned odd_call = 1;  // number of the call that differs, in the kinds that need one
+  // The unusual property of the calls; empty: none.
+  //   "wrap": their epochs come round              "torn16": packs travel whole, as on GPUs.
+  //   "i32": all-reduces by lines, not sentinels   "halves": sends and waits of an exchange apart.
+  //   "replays": of recordings                     "groups": of two groups in turns.
+  //   "lanes": by warps of two lanes               "apart": some blocks of bulk move, others reduce.
+  //   "roles": some warps of a block only send     "roles-lanes": some of several warps of two lanes do.
+  //   "threads": in chunks that two threads share  "contiguous": experts one behind the other.
+  //   "chunks": detours in chunks, not in lines    "stale": a stale replay before.
+  //   "groups-beside": of two groups at once.
   std::string variant = {};
 };
 Setup fault_setup(const FaultArgs& args);
 
-// Those that the tests run, and find_setup() finds. Their names begin with the kind.
+// All set-ups that the tests run and find_setup() finds. Their names begin with the kind.
 const std::vector<Setup>& all_fault_setups();
-// The one that fails: what nobody may do, and nobody notices for certain (docs/reliability.md). find_setup() finds it.
+// The set-up that fails: a forbidden use that is not noticed for certain (docs/reliability.md). find_setup() finds it.
 const Setup& unordered_setup();
 
 }  // namespace weft::sim

@@ -1,7 +1,7 @@
-// Warps of the machine. Lanes meet in the calls that tell each what the others have given (shfl, vote and redux), and
-// PTX says of these that they wait for all lanes and order no memory. So a meeting is no step, and joins no views. It
-// is an error, whatever the schedule, when lanes that meet make different calls, or when one of them has left: what
-// shfl takes from that one is anything.
+// Warps of the machine. Lanes meet in the calls that exchange their values (shfl, vote and redux). PTX says that these
+// calls wait for all lanes and order no memory. So a meeting is no step, and joins no views. Two cases are errors,
+// whatever the schedule: lanes that meet make different calls, or one of them has left, because shfl's value from that
+// lane is undefined.
 #include <fmt/format.h>
 
 #include <bit>
@@ -34,7 +34,8 @@ const Machine::Lanes& Machine::ask_lanes(LaneCall call, std::uint32_t value) {
   warp.call = call;
   warp.given[lane] = value;
   warp.arrived |= bit(current_);
-  // The others may be in a waiting loop, for what only this lane has seen: they look again before they sleep, or wake.
+  // The others may be in a waiting loop, for a value that only this lane has seen: they look again before they sleep,
+  // or wake.
   warp.called = warp.live & ~waiting_ & ~warp.arrived;
   ready_ |= warp.live & waiting_;
   waiting_ &= ~warp.live;

@@ -95,7 +95,7 @@ Failure Machine::run(Program& program, Scheduler& scheduler, const std::optional
     ++running_streams_;
     start_launch(stream, 0);
   }
-  // Main is no thread: the first choice is thread 0's.
+  // The main program is no thread: the first choice is thread 0's.
   current_ = 0;
   const unsigned first = scheduler_->next_thread(0, enabled());
   current_ = kMain;
@@ -271,7 +271,7 @@ int Machine::dead_peer() {
   return dead_rank_;
 }
 
-// Nobody can go on: time does. Returns false when that helps nobody either.
+// No thread can go on, so time does. Returns false if that does not help any thread either.
 bool Machine::wake_somebody() {
   if (idle_ns_ == 0 || idle_count_ == idle_limit_) return false;
   ++idle_count_;

@@ -1,5 +1,5 @@
 // The machine: threads as fibers of one OS thread, over a memory as weak as the hardware may be, under a scheduler that
-// decides every step. Threads form blocks (which have a barrier) and blocks form launches; the launches of one stream
+// decides every step. Threads form blocks (which have a barrier), and blocks form launches. The launches of one stream
 // run one after the other, as kernels do.
 #pragma once
 
@@ -19,13 +19,13 @@ namespace weft::sim {
 // One launch: the threads of each of its blocks.
 using Launch = std::vector<ThreadMask>;
 
-// What runs on a machine.
+// A program for a machine.
 class Program {
  public:
   virtual ~Program() = default;
   // The part of one thread in one launch of its stream.
   virtual void run(unsigned thread, unsigned launch) = 0;
-  // After all threads have ended: what is wrong, or an empty string.
+  // After all threads have ended: the fault, or an empty string.
   virtual std::string check() = 0;
 };
 
@@ -38,12 +38,12 @@ struct Failure {
   explicit operator bool() const { return kind != FailureKind::none; }
 };
 
-// A stream stops when it has made so many steps.
+// A stream stops after this many steps.
 struct Stop {
   unsigned stream;
   std::uint64_t step;
   std::uint64_t until = 0;  // goes on at this time; 0: never
-  int dead_rank = -1;       // what dead_peer() says from then on; −1: it is not known
+  int dead_rank = -1;       // dead_peer()'s answer from then on; −1: its death is not known
 };
 
 class Machine {
@@ -53,8 +53,8 @@ class Machine {
     std::vector<unsigned> rank_of;             // of each thread
     std::vector<std::vector<Launch>> streams;  // launches, by stream
     std::uint64_t step_ns = 10;                // a step on the threads' clock
-    std::uint64_t idle_ns = 0;                 // when nobody can go on, time does, by this much; 0: that is a deadlock
-    unsigned idle_limit = 64;                  // so often
+    std::uint64_t idle_ns = 0;                 // when no thread can go on, time does, by this much; 0: a deadlock
+    unsigned idle_limit = 64;                  // most times that time goes on so
     std::uint64_t step_limit = 200'000;        // more is a livelock
     unsigned lanes = 1;                        // threads of a warp, which are neighbours in a block
   };
@@ -70,7 +70,7 @@ class Machine {
   std::uint64_t steps() const { return steps_; }
   std::uint64_t steps_of(unsigned stream) const { return streams_[stream].steps; }
 
-  // Writes down what every thread does; `names[t]` is thread t.
+  // Writes down every thread's steps; `names[t]` is thread t.
   void trace_into(std::vector<std::string>* lines, std::vector<std::string> names);
 
   // For the running thread. Each is a step.
@@ -85,39 +85,40 @@ class Machine {
   std::uint32_t exchange(std::uint32_t* at, std::uint32_t value);
   void fence_acq_rel();
   void fence_seq_cst();
-  // Words that the threads of a block share. No step: that a barrier lies between two threads' accesses, one of them a
-  // store, is found whatever the schedule. `block`: its number in the launch, as one thread may be several.
+  // Words that the threads of a block share. No step. If no barrier lies between two threads' accesses, one of them a
+  // store, this is found whatever the schedule. `block`: its number in the launch, because one thread may be several
+  // blocks.
   void share(unsigned block, unsigned i, std::uint64_t word);
   std::uint64_t shared(unsigned block, unsigned i);
   void sync() { all(true); }
-  // Of the running thread's block: plain memory, as its threads run in turns; what no barrier orders they see early or
-  // late.
+  // Scratch memory of the running thread's block: plain memory, because its threads run in turns. Without a barrier
+  // they may see each other's values early or late.
   static constexpr std::uint32_t kScratchWords = 128;
   static constexpr std::uint32_t kMostBlocks = 16;  // of a launch, in any set-up
   float* scratch() { return blocks_[block_of_[current_]].scratch.data(); }
   bool all(bool good);
-  // What the lanes of the running thread's warp have each given, once all of them have made this call; sim/lanes.cpp.
+  // The values of all lanes of the running thread's warp, once all have made this call; sim/lanes.cpp.
   static constexpr unsigned kMostLanes = 16;
   using Lanes = std::array<std::uint32_t, kMostLanes>;
   struct LaneCall {
     std::string_view name;
-    unsigned among;  // so many neighbours
+    unsigned among;  // neighbours in the call
     bool operator==(const LaneCall&) const = default;
   };
   const Lanes& ask_lanes(LaneCall call, std::uint32_t value);
-  // In a waiting loop: sleeps until one of the places read in its last two turns, and since it last slept, holds
-  // something newer. (A wait looks at poison in every second turn.)
+  // In a waiting loop: sleeps until a place that it has read holds a newer value. The places are those of its last two
+  // turns and since it last slept. (A wait looks at poison in every second turn.)
   void relax();
   std::uint64_t now() const { return steps_ * step_ns_ + idle_time_; }
-  // The part of now() in which nobody could go on, in all and before a stream stopped.
+  // The part of now() in which no thread could go on: in all, and before a stream stopped.
   std::uint64_t idled() const { return idle_time_; }
   std::uint64_t idled_before_stop() const { return idled_before_stop_; }
-  // Rank of a stream that has stopped and is known to be dead, or −1. Who asks sees all that it has stored: the
-  // operating system says so after the last of its stores.
+  // Rank of a stream that has stopped and is known to be dead, or −1. The caller then sees all its stores: the
+  // operating system reports a death after the last of them.
   int dead_peer();
 
   bool dead_or_stopped() const { return stopped_ != 0; }
-  // What the rank that stopped had stored to others' memory by then.
+  // How many stores the stopped rank had made to others' memory by then.
   std::uint64_t sent_before_stop() const { return sent_before_stop_; }
 
  private:
@@ -138,8 +139,8 @@ class Machine {
   };
   struct Warp {
     ThreadMask live = 0, arrived = 0, called = 0;
-    LaneCall call = {};           // of those who have arrived
-    Lanes given = {}, told = {};  // by them, and by all the last time that all had
+    LaneCall call = {};           // of the lanes that have arrived
+    Lanes given = {}, told = {};  // by them, and by all lanes at the last complete meeting
   };
   struct SharedWord {
     std::uint64_t value = 0;
@@ -160,10 +161,10 @@ class Machine {
   void leave_launch(unsigned thread);
   void release_barrier(Block& block);
   unsigned lane_of(unsigned thread) const { return (thread - block_of_[thread]) % lanes_; }
-  bool take_call();  // whether another lane of the running thread's warp waits for it, since it last asked
+  bool take_call();  // whether another lane of the running thread's warp has waited for it since it last asked
   void start_warps(ThreadMask block);
   void leave_warp(unsigned thread);
-  std::string missing_lanes() const;  // who waits for which, in words
+  std::string missing_lanes() const;  // in words: which lanes wait for which
   SharedWord& shared_word(unsigned block, unsigned i);
   [[noreturn]] void unshared(unsigned i, const char* rule);
   ThreadMask enabled() const { return ready_ & ~stopped_; }
@@ -184,7 +185,7 @@ class Machine {
   std::vector<Block> blocks_;       // index: first thread of the block
   std::vector<Warp> warps_;         // index: first thread of the warp
   std::vector<SharedWord> shared_;  // of blocks, with two for a thread
-  std::uint64_t barriers_ = 0;      // and beginnings of launches, ever
+  std::uint64_t barriers_ = 0;      // … and beginnings of launches, ever
 
   // of one execution
   Program* program_ = nullptr;
@@ -201,7 +202,7 @@ class Machine {
   bool unwinding_ = false;
   ThreadMask ready_ = 0, waiting_ = 0, stopped_ = 0, inside_ = 0;
   std::vector<std::vector<Memory::Location>> polled_;         // by thread: since the last relax()
-  std::vector<std::vector<Memory::Location>> polled_before_;  // and before that, unless that one slept
+  std::vector<std::vector<Memory::Location>> polled_before_;  // and before that, unless the earlier one slept
   std::vector<ThreadMask> waiters_;                           // by location
 
   std::vector<boost::context::fiber> fibers_;
@@ -270,7 +271,7 @@ Pack Machine::load_pack(const Pack* from) {
 template <int unit>
 void Machine::store_pack(Pack* to, const Pack& value) {
   for (int i = 0; i < 16; i += unit) {
-    if (i == 0 || stop_) point();  // who is killed may leave half a pack
+    if (i == 0 || stop_) point();  // a killed rank may leave half a pack
     Pack part{};
     std::memcpy(&part, reinterpret_cast<const std::byte*>(&value) + i, unit);
     write(memory_.locate(reinterpret_cast<std::byte*>(to) + i, unit), part, false);

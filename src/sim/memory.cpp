@@ -62,7 +62,7 @@ void Memory::put_initial(Location at) {
   std::memcpy(&initial.value, data_.get() + offsets_[at], widths_[at]);
 }
 
-// Makes room: messages that no thread may read any more go.
+// Makes room: removes messages that no thread may read any more.
 void Memory::forget(Location at) {
   unsigned oldest = kMaxMessages;
   for (unsigned i = 0; i < threads_; ++i) oldest = std::min<unsigned>(oldest, views_[i][at]);
@@ -120,7 +120,7 @@ void Memory::reset() {
   snapshots_ = 1;
 }
 
-// Of a line, or of its second half: nobody's row, with no weight.
+// Whether a line, or its second half, is an empty record: a row for no expert, with no weight.
 bool Memory::only_renews(Location at, const Pack& value) const {
   return value.word[0] == (offsets_[at] % sizeof(Pack) == 0 ? kEmptyRecord : 0u);
 }
@@ -175,7 +175,7 @@ Pack Memory::exchange(unsigned thread, Location at, const Pack& value) {
   return old;
 }
 
-// Whole cache lines: the loop becomes a few vector instructions (cmake/cli.cmake sees to that).
+// Whole cache lines, so that the loop becomes a few vector instructions (cmake/cli.cmake sees to that).
 void Memory::join_view(View& into, const View& from) const {
   const std::size_t bytes = used_bytes();
   for (std::size_t line = 0; line < bytes; line += 64) {
@@ -214,7 +214,7 @@ void Memory::fence_seq_cst(unsigned thread) {
   fence(thread, false, true);
 }
 
-// Joins into the first thread's view.
+// Joins the threads' views into the first thread's view.
 unsigned Memory::gather(ThreadMask threads) {
   const auto first = static_cast<unsigned>(__builtin_ctzll(threads));
   for (ThreadMask rest = threads & (threads - 1); rest != 0; rest &= rest - 1) {

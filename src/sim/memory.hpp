@@ -1,15 +1,17 @@
 // Memory as weak as the hardware may be.
 //
 // Every location keeps the messages (stores) of an execution in one order, its modification order. A thread has a view:
-// for each location the oldest message that it may still read (older ones of all threads may be forgotten). A relaxed
-// load may read any message from there to the newest; a relaxed store may take any place behind the thread's view, not
-// only the end. So a store may become visible late, to one reader before another, and after later stores to other
-// places; a store of several units tears. What orders memory passes views on: an acquire joins what the message that it
-// reads has released, and nothing else; an acquire fence, what all messages that its own thread has read had released;
-// a block's sync() joins the views of its threads, but not what one of them has read and not acquired; a kernel
-// boundary joins the views of all threads of a launch, with all that the messages they read had released, and what
-// later launches store releases that. (The view machine of Kang et al., "A promising semantics for relaxed-memory
-// concurrency", POPL 2017, without promises; docs/reliability.md says what that leaves out.)
+// for each location the oldest message that it may still read (messages older than all views may be forgotten). A
+// relaxed load may read any message from there to the newest. A relaxed store may take any place behind the thread's
+// view, not only the end. So a store may become visible late, to one reader before another, and after later stores to
+// other places; a store of several units tears.
+//
+// Operations that order memory pass views on. An acquire joins the view that its message has released, and nothing
+// else. An acquire fence joins the views that all messages read by its own thread had released. A block's sync() joins
+// the views of its threads, but not messages that one of them has read and not acquired. A kernel boundary joins the
+// views of all threads of a launch, with all views that the messages they read had released; later launches' stores
+// release the result. (The view machine of Kang et al., "A promising semantics for relaxed-memory concurrency", POPL
+// 2017, without promises; docs/reliability.md lists the cases that this leaves out.)
 #pragma once
 
 #include <array>
@@ -34,13 +36,13 @@ constexpr ThreadMask bit(unsigned thread) {
   return ThreadMask{1} << thread;
 }
 
-// What a stretch of memory is for decides which rules its stores must keep.
+// The use of a stretch of memory decides which rules its stores must keep.
 enum class AreaKind : std::uint8_t {
-  slot,     // of packs that rest at all ones: data may land on rest only, and nothing that was not read is overwritten
+  slot,     // of packs that rest at all ones: data lands on rest only, and unread data is not overwritten
   header,   // of words: no peer's word is overwritten before this rank has read it
   record,   // of a dispatch's lines: likewise, but lines that only renew the flag may be (ops/moe/moe_dispatch.hpp)
   word,     // no rule
-  ignored,  // loads and stores are no steps, and loads find 0: words that nobody reads in this set-up
+  ignored,  // loads and stores are no steps, and loads find 0: words that no thread reads in this set-up
 };
 
 struct Area {
@@ -50,7 +52,7 @@ struct Area {
   std::function<std::string(std::size_t offset)> name;
 };
 
-// The first word of a record that is nobody's row.
+// The first word of an empty record: a row for no expert.
 inline constexpr std::uint32_t kEmptyRecord = 0xffffffffu;
 
 class Memory {
@@ -63,17 +65,17 @@ class Memory {
 
   struct Message {
     Pack value;
-    std::uint16_t snapshot;  // the view that who acquires this message joins; 0: none
+    std::uint16_t snapshot;  // the view that an acquire of this message joins; 0: none
     std::uint8_t rank;       // of the writer; kNobody: initial
     bool read_by_owner : 1;
-    bool exchanged : 1;  // written by an exchange, which nothing may come between
+    bool exchanged : 1;  // by an exchange: no message may come in between
   };
   static constexpr std::uint8_t kNobody = 0xff;
 
   // `rank_of[t]`: the rank of thread t.
   Memory(std::size_t bytes, std::vector<unsigned> rank_of);
 
-  // Initial contents: fill in, then declare what is what.
+  // Initial contents: fill them in, then declare the areas.
   std::byte* data() { return data_.get(); }
   std::size_t bytes() const { return bytes_; }
   void add_area(Area area);
@@ -87,7 +89,7 @@ class Memory {
     const Location location = index_[word];
     return location == kUnknown || widths_[location] != bytes ? create(word, bytes) : location;
   }
-  // What was stored last to a word that is ignored, where one thread alone stores to it.
+  // The last value stored to an ignored word, if only one thread stores to it.
   std::uint32_t last(const std::uint32_t* address) const { return last_[word_of(address)]; }
   void keep(void* address, const void* value, unsigned bytes) { std::memcpy(&last_[word_of(address)], value, bytes); }
   bool ignored(const void* address) const {
@@ -95,7 +97,7 @@ class Memory {
     return word < index_.size() && index_[word] == kIgnored;
   }
 
-  // Messages that the thread may read, and places that its store may take: ages 0 (newest) … n − 1.
+  // How many messages the thread may read, or places its store may take: ages 0 (newest) … n − 1.
   unsigned choices(unsigned thread, Location at) const { return counts_[at] - views_[thread][at]; }
   bool stale(unsigned thread, Location at) const { return choices(thread, at) > 1; }
   unsigned width(Location at) const { return widths_[at]; }
@@ -109,21 +111,22 @@ class Memory {
     return message.value;
   }
 
-  // Returns what rule the store broke, or null.
+  // Returns the rule that the store broke, or null.
   const char* store(unsigned thread, Location at, const Pack& value, unsigned age, bool release = false);
   Pack exchange(unsigned thread, Location at, const Pack& value);
 
-  // What the thread has read, it knows (acquire); what it knows, those learn who acquire its later stores (release).
+  // An acquire adds the views of messages that the thread has read to its own. A release passes its view to threads
+  // that acquire its later stores.
   void fence(unsigned thread, bool acquire, bool release);
   void fence_seq_cst(unsigned thread);
   // Barrier of a block.
   void join(ThreadMask threads);
-  // The thread is told that a rank is gone: all that this one has stored comes before.
+  // The thread is told that a rank is gone: all that rank's stores come before.
   void join_rank(unsigned thread, unsigned rank);
-  // Kernel boundary: all of `ended` happens before all of `started` and before what they send.
+  // Kernel boundary: everything in `ended` happens before everything in `started` and in the messages that it sends.
   void boundary(ThreadMask ended, ThreadMask started);
 
-  // Everything in its final state, for checks at the end of an execution.
+  // The final state, for checks at the end of an execution.
   const Pack& newest(Location at) const { return messages_[at][counts_[at] - 1u].value; }
   template <class Visit>
   void each_location(Visit&& visit) const {
@@ -131,9 +134,9 @@ class Memory {
   }
   std::string name(Location at) const { return at == kIgnored ? "ignored" : name_of(data_.get() + offsets_[at]); }
   std::string name_of(const void* address) const;
-  // So far, to places between two byte offsets.
+  // Stores so far to places between two byte offsets.
   std::uint64_t stores(std::size_t begin, std::size_t end) const;
-  // So far, by a rank to the memory of others.
+  // Stores so far by a rank to the memory of others.
   std::uint64_t sent(unsigned rank) const { return sent_[rank]; }
 
  private:
@@ -166,19 +169,19 @@ class Memory {
   std::vector<std::uint64_t> sent_;  // by rank
   std::vector<Area> areas_;
   std::vector<Location> index_;      // by word of data_
-  std::vector<std::uint32_t> last_;  // of words that are ignored
+  std::vector<std::uint32_t> last_;  // of ignored words
 
-  unsigned used_ = 1;  // location 0 is the one that is ignored
+  unsigned used_ = 1;  // location 0 stands for all ignored words
   std::array<std::uint8_t, kMaxLocations> counts_{};
   std::array<std::uint8_t, kMaxLocations> widths_{};
   std::array<std::uint8_t, kMaxLocations> owners_{};
   std::array<AreaKind, kMaxLocations> kinds_{};
   std::array<std::size_t, kMaxLocations> offsets_{};
-  std::array<std::uint32_t, kMaxLocations> forgotten_{};  // messages of the execution that are not kept any more
+  std::array<std::uint32_t, kMaxLocations> forgotten_{};  // messages of the execution that were removed
   std::vector<std::array<Message, kMaxMessages>> messages_;
 
   std::array<View, kMaxThreads> views_{};
-  std::array<std::bitset<kMaxSnapshots>, kMaxThreads> pending_{};  // snapshots of what it read and did not acquire
+  std::array<std::bitset<kMaxSnapshots>, kMaxThreads> pending_{};  // snapshots of messages read but not acquired
   std::array<std::uint16_t, kMaxThreads> released_{};              // snapshot that relaxed stores carry
   unsigned snapshots_ = 1;                                         // 0 is the empty view
   std::vector<View> snapshot_views_;

@@ -1,4 +1,4 @@
-// What lies where in a region, for traces, and which rule its stores must keep.
+// Names the contents of a region, for traces, and gives the rules that their stores must keep.
 #include <fmt/format.h>
 
 #include "sim/world.hpp"
@@ -10,7 +10,7 @@ using detail::RegionLayout;
 void World::name_region(Memory& memory, unsigned group, unsigned rank) const {
   const RegionLayout& layout = layouts_[group];
   const std::size_t region = region_offset(group, rank);
-  // Calls that overlap, or are others than the peers', break every rule; what counts is how they end.
+  // Overlapping calls, and calls that differ from the peers', break every rule; only their end counts.
   const bool no_rules = setup_.faults.unordered_rank >= 0 || setup_.faults.odd;
   if (setup_.has_exchange()) return exchange_->name_region(memory, group, rank, region, !no_rules);
   const std::size_t size = groups_[group].size();
@@ -29,13 +29,13 @@ void World::name_region(Memory& memory, unsigned group, unsigned rank) const {
   memory.add_area({region + layout.headers, region + rejections, rank, header, [=](std::size_t offset) {
                      return fmt::format("{}header[bank {}][from {}]", prefix, offset / 8 / size, offset / 8 % size);
                    }});
-  // How often a peer has rejected a call, which is of interest only to who waits for it.
+  // How often a peer has rejected a call. Only a rank that waits for the peer reads it.
   memory.add_area({region + rejections, region + layout.one_shot, rank, AreaKind::word,
                    [=](std::size_t offset) { return fmt::format("{}rejections[from {}]", prefix, offset / 8); }});
   slots("one_shot", layout.one_shot, layout.scatter, layout.one_shot_packs);
   slots("scatter", layout.scatter, layout.gather, layout.two_shot_packs);
   slots("gather", layout.gather, layout.bulk_signals, layout.two_shot_packs);
-  // Neither signals nor the packs that they announce are written again before the peer has read them.
+  // Neither signals nor the packs that they announce are overwritten before the peer has read them.
   const auto bulk = [&](const std::string& name, std::uint64_t begin, std::uint64_t end, std::uint64_t unit) {
     memory.add_area({region + begin, region + end, rank, header, [=](std::size_t offset) {
                        return fmt::format("{}bulk_{}[slot {}][from {}]+{}", prefix, name, offset / unit / size,
@@ -47,19 +47,19 @@ void World::name_region(Memory& memory, unsigned group, unsigned rank) const {
   bulk("gather", layout.bulk_gather, layout.bulk_credits, layout.bulk_packs * sizeof(Pack));
   bulk("credit", layout.bulk_credits, layout.symmetric_signals, sizeof(std::uint64_t));
   bulk("symmetric_signal", layout.symmetric_signals, layout.invitations, sizeof(std::uint64_t));
-  // Who has nothing to send reads none.
+  // A rank with nothing to send reads no invitation.
   memory.add_area({region + layout.invitations, region + (multimem_.packs != 0 ? multimem_.signals : layout.bytes),
                    rank, AreaKind::word,
                    [=](std::size_t offset) { return fmt::format("{}invitation[from {}]", prefix, offset / 8); }});
   if (multimem_.packs == 0) return;
-  // A peer may be one call ahead, and its signal of that call take the place of one that was not read: it says as much.
+  // A peer may be one call ahead, and its signal may replace an unread one: it tells the reader as much.
   memory.add_area({region + multimem_.signals, region + multimem_.stage, rank, AreaKind::word,
                    [=, chunks = multimem_.chunks](std::size_t offset) {
                      const std::size_t word = offset / sizeof(std::uint64_t);
                      return fmt::format("{}multimem_signal[hop {}][chunk {}][from {}]", prefix, word / size / chunks,
                                         word / size % chunks, word % size);
                    }});
-  // Written by its owner and read by everybody: results alone tell whether too early.
+  // The owner writes it and all ranks read it: only results show whether too early.
   memory.add_area({region + multimem_.stage, region + multimem_.gather, rank, AreaKind::word,
                    [=, packs = multimem_.packs](std::size_t offset) {
                      const std::size_t pack = offset / sizeof(Pack);

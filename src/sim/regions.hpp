@@ -1,4 +1,4 @@
-// Regions of another shape than a group's, which stand in the place of the first two groups.
+// Regions that have another shape than a group's, in the place of the first two groups.
 #pragma once
 
 #include <cstddef>
@@ -17,15 +17,15 @@ class Regions {
   virtual ~Regions() = default;
 
   virtual detail::RegionLayout channel(unsigned group) const = 0;
-  // Says what lies where in a region that begins at byte `region`. `strict`: stores must keep the rules of slots.
+  // Names the contents of a region that begins at byte `region`. `strict`: stores must keep the rules of slots.
   virtual void name_region(Memory& memory, unsigned group, unsigned rank, std::size_t region, bool strict) const = 0;
-  // Records as they are when `epoch` begins and no call before had a token.
+  // Puts records into their state at the begin of `epoch`, if no earlier call had a token.
   virtual void age_records(std::byte* region, std::uint32_t epoch) const = 0;
-  // That calls have kept records from becoming older than a round of the tokens. Empty, or what is wrong.
+  // Checks that calls have kept records from becoming older than a round of the tokens. Empty, or the fault.
   virtual std::string check_records(Memory& memory, const std::byte* region, std::uint32_t epoch) const = 0;
 };
 
-// Of a set-up with an exchange (ops/moe/sim_exchange.cpp).
+// Regions of a set-up with an exchange (ops/moe/sim_exchange.cpp).
 std::shared_ptr<const Regions> exchange_regions(const Setup& setup);
 
 }  // namespace weft::sim

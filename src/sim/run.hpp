@@ -1,5 +1,5 @@
-// How a launch runs in the simulator: as kernel/collective.cuh runs a kernel, thread by thread, or as
-// kernel/blocks.hpp does, phase by phase.
+// Runs a launch in the simulator: thread by thread, as kernel/collective.cuh runs a kernel, or phase by phase, as
+// kernel/blocks.hpp does.
 #pragma once
 
 #include <array>
@@ -12,7 +12,7 @@
 
 namespace weft::sim {
 
-// One thread's part of one launch; or, where a rank is one thread, all of it.
+// One thread's part of one launch; all of the launch if a rank is one thread.
 using Kernel = std::function<void(Machine& machine, Place place, const detail::Call& call)>;
 
 template <class A, int unit, unsigned lanes = 1>
@@ -36,7 +36,7 @@ void run_rank(Machine& machine, Place place, const detail::Call& call, const typ
                         call, work);
 }
 
-// Packs of CPU ranks travel in units of 8 bytes. Throws where one_thread is for others.
+// Packs of CPU ranks travel in units of 8 bytes: throws if one_thread comes with other units.
 template <class A, int unit, unsigned lanes = 1>
 Kernel kernel_of(const typename A::Work& work, bool one_thread) {
   auto run = &run_thread<A, unit, lanes>;
@@ -48,7 +48,7 @@ Kernel kernel_of(const typename A::Work& work, bool one_thread) {
   return [run, work](Machine& machine, Place place, const detail::Call& call) { run(machine, place, call, work); };
 }
 
-// Of what one rank does alone (protocol/one_rank.hpp).
+// For an operation that is local to one rank (protocol/one_rank.hpp).
 template <class A, int unit, unsigned lanes = 1>
 Kernel one_rank_kernel_of(const typename A::Work& work, bool one_thread) {
   return [work, one_thread](Machine& machine, Place place, const detail::Call& call) {

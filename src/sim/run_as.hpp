@@ -1,4 +1,4 @@
-// How the rooms of operations find their production templates, instantiated for the simulator's team.
+// Lets operations' folders find their production templates, instantiated for the simulator's team.
 #pragma once
 
 #include <fmt/format.h>
@@ -8,15 +8,15 @@
 
 namespace weft::sim {
 
-// A query, and what its kernel is to do.
+// A query, and its kernel's work.
 template <class Query>
 struct Wanted {
   Query query;
   typename Query::Work work;
 };
 
-// How ranks run it. `lanes`: of a warp, for which there are fewer instances: bf16, in units of 16 bytes, norms of two
-// ranks.
+// How ranks run the kernel. `lanes`: of a warp; more than one only has instances for bf16, units of 16 bytes, and norms
+// of two ranks.
 struct RunAs {
   int atomic_bytes;
   bool one_thread;
@@ -25,7 +25,7 @@ struct RunAs {
 
 Kernel find_rejection_kernel(const RunAs& as);  // comm/sim_rejection.cpp
 
-// Calls `find` for the unit; throws where there is no kernel.
+// Calls `find` for the unit; throws if there is no kernel.
 template <class Find>
 Kernel in_units(int atomic_bytes, Find find) {
   Kernel kernel;

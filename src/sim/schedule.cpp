@@ -106,7 +106,7 @@ unsigned Scheduler::decide(Kind kind, unsigned thread, std::uint32_t at, unsigne
   return 0;
 }
 
-// Depth first; a point is remembered only while another choice there would be within the bound.
+// Depth first. A point is remembered only while another choice there would be within the bound.
 unsigned Scheduler::decide_exhaustive(unsigned n) {
   if (spent_ == bound_) return 0;
   if (depth_ == path_.size()) path_.push_back({n, 0});

@@ -1,6 +1,7 @@
-// Who decides. Everything that is not determined by the program is a choice among n: which thread goes on, which
-// message a load reads, where a store lands. Choice 0 is the ordinary one (the same thread goes on, or the next in turn
-// when it cannot; the newest message; the end), so that a schedule is the short list of choices that were different.
+// Decides an execution. Everything that the program does not determine is a choice among n: the thread that goes on,
+// the message that a load reads, the place that a store takes. Choice 0 is the ordinary one. That is the same thread,
+// or the next in turn when it cannot go on; the newest message; the end. So a schedule is the short list of choices
+// that differ.
 #pragma once
 
 #include <algorithm>
@@ -14,8 +15,8 @@
 namespace weft::sim {
 
 struct Deviation {
-  unsigned thread;   // whose choice …
-  std::uint32_t at;  // … its how-manieth
+  unsigned thread;   // the thread that chooses …
+  std::uint32_t at;  // … and the number of its choice
   unsigned choice;
   bool operator==(const Deviation&) const = default;
 };
@@ -26,9 +27,9 @@ std::string to_string(const Schedule& schedule);
 Schedule parse_schedule(const std::string& text);  // throws weft::Error
 
 enum class Kind : std::uint8_t {
-  preempt,  // which thread goes on, while the present one could
-  next,     // which thread goes on, as the present one cannot
-  age,      // which message a load reads, or what place a store takes
+  preempt,  // the thread that goes on, while the present one could
+  next,     // the thread that goes on, as the present one cannot
+  age,      // the message that a load reads, or the place that a store takes
 };
 
 enum class Strategy : std::uint8_t { random, pct, exhaustive, replay };
@@ -66,7 +67,7 @@ class Scheduler {
   }
   static Scheduler replay(const Schedule& schedule);
 
-  // Before each execution. False: there is none left (exhaustive).
+  // Call it before each execution. False: none is left (exhaustive).
   bool begin();
 
   unsigned choose(Kind kind, unsigned thread, unsigned n) {
@@ -79,7 +80,7 @@ class Scheduler {
   // `enabled` is not empty; `thread` is the present one.
   unsigned next_thread(unsigned thread, ThreadMask enabled);
 
-  // Loads read the newest message and stores go to the end, from now on: what is left are the orders of steps.
+  // From now on loads read the newest message and stores go to the end: only the orders of steps are choices.
   void keep_newest() { newest_ = true; }
 
   // Choices of the present execution that were not the ordinary one.
@@ -106,7 +107,7 @@ class Scheduler {
   std::vector<std::uint32_t> changes_;                   // steps, descending
   std::uint32_t step_ = 0, longest_ = 64;
 
-  // exhaustive: the choices that could have been different while the bound allows, in order
+  // exhaustive: the choices that could differ within the bound, in order
   struct Point {
     std::uint32_t alternatives, chosen;
   };

@@ -1,4 +1,4 @@
-// What one experiment consists of: a protocol, its ranks, and the calls that they make.
+// The parts of one experiment: a protocol, its ranks, and the calls that they make.
 #pragma once
 
 #include <cstdint>
@@ -26,16 +26,16 @@ inline constexpr Grid kSmall{.blocks = 2, .threads = 1};
 
 struct Trial;  // sim/trial.hpp
 
-// A collective call, or what all hosts do between calls.
+// A collective call, or an act of all hosts between calls.
 enum class Act : std::uint8_t {
   call,
   release,           // the windows go away; replays end
-  acquire,           // they come back where they were: what was recorded before is good again
-  acquire_elsewhere  // they do not: it stays stale
+  acquire,           // they come back to their old addresses: earlier recordings are good again
+  acquire_elsewhere  // they do not: earlier recordings stay stale
 };
 
-// Which gather, scatter or the like a call is, if it is no all-reduce. In those, `count` is the elements of what one
-// rank sends to another; in ragged ones, of a row. Dispatches are calls of group 0, combines of group 1.
+// The kind of a call that is no all-reduce. In gathers and scatters, `count` is the elements that one rank sends to
+// another; in ragged ones, the elements of a row. Dispatches are calls of group 0, combines of group 1.
 enum class Moving : std::uint8_t {
   nothing,
   all_gather,
@@ -50,47 +50,47 @@ enum class Moving : std::uint8_t {
   combine,
   rms_norm,   // an all-reduce with residual and norm: `count` is the columns of a row
   rejection,  // no call: the rank tells the others that it has rejected one
-  trial       // whatever CallSetup::trial says
+  trial       // any call that CallSetup::trial describes
 };
 
-// rms_norm: what becomes of a row.
+// rms_norm: the steps applied to a row.
 struct NormForm {
   detail::RowScaling scaling = detail::RowScaling::per_token;  // of its cast to e4m3
   bool power_of_two = false;
   bool gamma_plus_one = false;
   bool residual = true;    // else there is none to add
-  bool output = true;      // else the row is wanted in e4m3 alone
+  bool output = true;      // else the row is only made in e4m3
   bool apart = false;      // a pack lies between rows, and scales of one group of columns lie together
   bool keeps_own = false;  // one-shot of two ranks: they do not send to themselves
 };
 
 struct CallSetup {
   std::uint64_t count = 0;             // elements
-  std::vector<Grid> grids = {Grid{}};  // by rank of the group; the last one serves the rest
+  std::vector<Grid> grids = {Grid{}};  // by rank of the group; the last one serves the other ranks
   bool in_place = false;
   unsigned group = 0;
   bool misaligned = false;  // user memory begins one element behind a pack boundary
   Moving moving = Moving::nothing;
   bool flows = false;      // in chunks, whatever its size
-  bool detour = false;     // … by way of other ranks: a broadcast, or ragged calls with one busy rank
-  bool symmetric = false;  // … to outputs in symmetric memory, which all calls have at the same place
+  bool detour = false;     // … over other ranks: a broadcast, or ragged calls with one busy rank
+  bool symmetric = false;  // … to outputs in symmetric memory, at the same place in all calls
   std::uint64_t rows = 1;  // rms_norm
   NormForm norm = {};      // rms_norm
-  // rms_norm: packs of a row that go through the buffers at once, where these are too small for a row (wide_norm()).
-  // The call is then `step` of the steps of which call `of` is the first, or, if `alone`, the norm behind them.
+  // rms_norm: packs of a row that go through the buffers at once, if the buffers are too small for a row (wide_norm()).
+  // The call is then one `step` of several; call `of` is the first of them. If `alone`, it is the norm behind them.
   std::uint64_t piece = 0;
   unsigned step = 0;
   bool alone = false;
-  std::vector<std::int32_t> counts = {};  // ragged: rows of each rank, or with a split: of all together
+  std::vector<std::int32_t> counts = {};  // ragged: rows of each rank; with a split: of all ranks together
   Split split = Split::none;              // ragged
   SlotKind slot = SlotKind::max;          // ragged; aligned: to two rows, fixed: of two
-  std::vector<std::int32_t> slots = {};   // ragged: of each rank, where they are given
-  std::uint64_t second = 1;               // all_gather_v: elements of a row of the second tensor; 0: there is none
+  std::vector<std::int32_t> slots = {};   // ragged: of each rank, for given slots
+  std::uint64_t second = 1;               // all_gather_v: elements of a row of the second tensor; 0: none
   unsigned group_ranks = 1;               // gather_counts: neighbours that share a count
-  bool split_slots = false;               // … or rather its slot
+  bool split_slots = false;               // … or rather their slot
   Act act = Act::call;
   int replays = -1;  // replays the recording of an earlier call: its arguments and tensors, with new data in them
-  int only = -1;     // this rank alone does it: the replay of a recording that is stale
+  int only = -1;     // only this rank does it: the replay of a stale recording
   // Dispatch: the experts of each rank's tokens, one token behind the other; the last list serves the other ranks.
   std::vector<std::vector<std::int64_t>> ids = {};
   bool wide_ids = false;       // … which are given as 64 bits
@@ -105,28 +105,28 @@ struct CallSetup {
   bool begins_epoch() const { return act == Act::call && phases.has(0) && !alone && moving != Moving::rejection; }
 };
 
-// Which numbers: plain ones; those that tell orders of summation apart; or full of sentinels, zeros of both signs and
+// The kind of numbers: plain ones; numbers that show the order of summation; or many sentinels, zeros of both signs and
 // NaN.
 enum class Payload : std::uint8_t { plain, rounding, special };
 
-// What goes wrong on purpose. The calls then need not succeed, but must end, and name who is to blame.
+// A deliberate fault. The calls then need not succeed, but must end, and name the rank to blame.
 struct Faults {
   int odd_rank = -1;                  // makes a call of its own …
   unsigned odd_call = 0;              // … instead of this one:
-  std::optional<CallSetup> odd = {};  // none: the same, which only the fingerprint tells apart, or …
-  bool no_room = false;               // … nothing does: its ragged tensor lacks a row, or …
+  std::optional<CallSetup> odd = {};  // none: the same, with another fingerprint, or …
+  bool no_room = false;               // … its ragged tensor lacks a row, or …
   bool overflow = false;              // … the dispatch has more rows for its experts than there is room
-  bool rejects = false;               // … it makes none, and says so
+  bool rejects = false;               // … it makes no call, and tells the others
   int ahead_rank = -1;                // begins two calls ahead of the others
   int aborting_rank = -1;             // its host calls abort()
   bool host_reads = false;            // the host of rank 0 waits for a record and reads it
   int unordered_rank = -1;            // has a stream for each of its calls, and nothing orders them …
-  bool overlaps = false;              // … but that they begin while the first one runs
+  bool overlaps = false;              // … except that they begin while the first one runs
   int stopping_rank = -1;             // stops at one of its steps, which the explorer chooses …
   std::uint64_t until = 0;            // … until this time; 0: for ever
   bool death_is_told = false;         // its peers can know that it has stopped
   bool in_flight = false;             // `odd_call` is a dispatch that takes a generation whose combine was not called
-  bool harmless = false;              // nobody's call may fail
+  bool harmless = false;              // no rank's call may fail
   bool lacks_room() const { return no_room || overflow; }
   bool any() const {
     return odd_rank >= 0 || ahead_rank >= 0 || aborting_rank >= 0 || stopping_rank >= 0 || unordered_rank >= 0 ||
@@ -158,12 +158,12 @@ struct Setup {
   bool is_odd(unsigned call, unsigned rank) const {
     return faults.odd_rank == static_cast<int>(rank) && faults.odd_call == call;
   }
-  // What a rank calls.
+  // The call that a rank makes.
   const CallSetup& call(unsigned index, unsigned rank) const {
     return faults.odd && is_odd(index, rank) ? *faults.odd : calls[index];
   }
   ExchangeArgs exchange = {};  // of dispatches and combines; no experts: there are none
-  // Whether masks of columns without packs are simulated (wire/escaped.hpp), which takes 32 steps for each row.
+  // Whether masks of columns without packs are simulated (wire/escaped.hpp); they take 32 steps for each row.
   bool empty_columns = false;
   bool has_exchange() const { return exchange.experts != 0; }
 };
@@ -172,24 +172,24 @@ struct Setup {
 using Routing = std::vector<std::vector<std::int64_t>>;
 std::vector<CallSetup> moe_rounds(const std::vector<Routing>& routings, const std::vector<Grid>& grids = {Grid{}});
 
-// Sends and waits in launches of their own, on grids of their own: the wait for a combine comes behind the send of the
+// Sends and waits in launches of their own, on grids of their own. The wait for a combine comes behind the send of the
 // next dispatch.
 std::vector<CallSetup> moe_apart(const std::vector<Routing>& routings, Grid of_send, Grid of_wait);
-// Dispatches and combines on streams of their own: each dispatch runs beside the combine of the one before, and takes a
-// generation when the combine that had it last has ended.
+// Dispatches and combines on streams of their own. Each dispatch runs beside the combine of the one before. It takes a
+// generation when that generation's last combine has ended.
 std::vector<CallSetup> beside_each_other(std::vector<CallSetup> calls, int generations);
 
 // Recordings of the first and the second call, mixed with eager calls.
 std::vector<CallSetup> replays(const std::vector<CallSetup>& eager);
-// The windows come back where they were, then elsewhere. A recording of the first call is replayed meanwhile, between
-// the two good again, and stale ever after, which the last rank alone tries.
+// The windows come back to their old addresses, then to others. A recording of the first call is replayed meanwhile, is
+// good again between the two, and stale ever after; only the last rank tries it then.
 std::vector<CallSetup> releases(const std::vector<CallSetup>& eager, int last_rank);
 
 // The set-ups that the tests run, by name.
 const std::vector<Setup>& all_setups();
 const Setup& find_setup(std::string_view name);  // or one of sim/fault_setups.hpp; throws weft::Error
-bool is_listed(const Setup& setup);              // whether find_setup() finds it: a trial is in no list
-// Those of each operation, which lie in its room.
+bool is_listed(const Setup& setup);              // whether find_setup() finds it; it finds no trial
+// The set-ups of each operation, in its folder.
 std::vector<Setup> small_all_reduce_setups();
 std::vector<Setup> large_all_reduce_setups();
 std::vector<Setup> small_move_setups();

@@ -1,4 +1,4 @@
-// The simulator's team: one thread of a block, whose every access to shared memory is a step of the machine.
+// The simulator's team: one thread of a block. Its every access to shared memory is a step of the machine.
 #pragma once
 
 #include <array>
@@ -12,14 +12,14 @@
 
 namespace weft::sim {
 
-// What one launch is for one thread.
+// One launch in the view of one thread.
 struct Place {
   std::uint32_t block, blocks;
   std::uint32_t thread, threads;
-  std::uint32_t host_epoch;  // what a host that counts calls as it makes or records them would have passed
+  std::uint32_t host_epoch;  // a host's count of calls, made or recorded
 };
 
-// `atomic_bytes`: the unit in which a pack travels. `lanes`: of a warp, as Machine::Args has it.
+// `atomic_bytes`: the unit in which a pack travels. `lanes`: of a warp, as in Machine::Args.
 template <int atomic_bytes, std::uint32_t lanes = 1>
 class SimTeam {
  public:
@@ -37,7 +37,7 @@ class SimTeam {
   std::uint32_t blocks() const { return place_.blocks; }
   void sync() const { machine_->sync(); }
   bool all(bool good) const { return machine_->all(good); }
-  // Weak enough for ordinary accesses: whatever no signal orders may be seen late and torn.
+  // Weak enough for ordinary accesses: data that no signal orders may be seen late and torn.
   void put(Pack* to, const Pack& value) const { machine_->store_pack<atomic_bytes>(to, value); }
   Pack get(const Pack* from) const { return machine_->load_pack<atomic_bytes>(from); }
   static constexpr std::uint32_t kPacksAhead = 4;
@@ -97,7 +97,7 @@ class SimTeam {
   std::uint32_t host_epoch() const { return place_.host_epoch; }
 
  private:
-  // Of this thread and its neighbours: of pairs, then of neighbouring pairs, and so on.
+  // Joins values of this thread and its neighbours: pairs, then neighbouring pairs, and so on.
   template <class Value, class Join>
   Value reduced(std::string_view call, Value value, std::uint32_t among, Join join) const {
     if constexpr (lanes == 1) return value;

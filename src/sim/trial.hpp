@@ -1,4 +1,4 @@
-// A call of an algorithm that the simulator knows nothing of: one that is new, or another's.
+// A call of an algorithm that the simulator does not know: a new one, or another project's.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@ namespace weft::sim {
 
 struct Trial {
   std::uint64_t inputs, outputs;  // elements that a rank has, and gets
-  // Bits of element `i` of what a rank gets; `input(r, k)` are those of element k of what rank r has.
+  // Bits of element `i` of a rank's output; `input(r, k)`: bits of element k of rank r's input.
   using Bits = std::function<std::uint32_t(unsigned rank, std::uint64_t i)>;
   std::function<std::uint32_t(unsigned rank, std::uint64_t i, const Bits& input)> expected;
   // For one rank's tensors, which are aligned to packs: kernel_of<Algorithm, unit>(work, one_thread).

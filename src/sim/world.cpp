@@ -42,7 +42,7 @@ World::World(const Setup& setup) : setup_(setup), groups_(setup.groups) {
     for (const CallSetup& call : setup.calls)
       most = std::max(most, call.piece != 0 ? call.piece * 8 : call.count * call.rows);
     const std::size_t wire_bytes = most * size_of(setup.type) * (setup.type == DataType::i32 ? 2 : 1);
-    // Two tiles of bundles in each slot (wire/line.hpp), as no call has more than two tensors.
+    // Two tiles of bundles in each slot (wire/line.hpp), because no call has more than two tensors.
     const bool copies = std::ranges::any_of(
         setup.calls, [](const CallSetup& c) { return c.moving != Moving::nothing && c.moving != Moving::rms_norm; });
     const std::size_t shards = copies ? group.size() * 256 * sizeof(Pack) : wire_bytes;
@@ -208,7 +208,7 @@ void World::build(Memory& memory) {
   channels_.assign(groups_.size() * ranks, {});
   for (unsigned rank = 0; rank < ranks; ++rank) {
     const std::string prefix = fmt::format("rank{}.", rank);
-    // `first`: the number of the word at `begin`; `distance`: from one to the next.
+    // `first`: the number of the word at `begin`; `distance`: from one word to the next.
     const auto words = [&](std::size_t begin, std::size_t end, AreaKind kind, const std::string& name,
                            std::size_t first = 0, std::size_t distance = 4) {
       memory.add_area({begin, end, rank, kind, [=](std::size_t offset) {
@@ -225,7 +225,7 @@ void World::build(Memory& memory) {
     words(host + kEventsOffset, host + kHostBytes, AreaKind::word, "ended");
     const std::size_t symmetric = host + kHostBytes;
     words(symmetric, symmetric + setup_.symmetric_bytes, AreaKind::word, "symmetric");
-    std::memset(base_ + symmetric, 0xa5, setup_.symmetric_bytes);  // as make_tensors() leaves outputs
+    std::memset(base_ + symmetric, 0xa5, setup_.symmetric_bytes);  // like outputs from make_tensors()
     for (unsigned group = 0; group < groups_.size(); ++group) {
       const std::size_t state = local_offset(group, rank);
       words(state + offsetof(LocalState, dead), state + offsetof(LocalState, dead) + 4, AreaKind::word, "dead");

@@ -16,7 +16,7 @@ namespace weft::sim {
 
 class World {
  public:
-  static constexpr std::uint64_t kIdleNs = 10'000;  // what passes on the clock when nobody can go on
+  static constexpr std::uint64_t kIdleNs = 10'000;  // step of the clock when no thread can go on
 
   // The layout of a set-up; no memory yet.
   explicit World(const Setup& setup);
@@ -28,15 +28,15 @@ class World {
     std::vector<unsigned> calls;  // indices into setup.calls
     bool host = false;            // no call: a thread of the rank's host
   };
-  const Regions& exchange() const { return *exchange_; }  // of a set-up with one
+  const Regions& exchange() const { return *exchange_; }  // of a set-up with an exchange
   const std::vector<std::vector<unsigned>>& groups() const { return groups_; }
   const std::vector<Stream>& streams() const { return streams_; }
   unsigned group_rank(unsigned group, unsigned rank) const;
   bool takes_part(unsigned call, unsigned rank) const;
-  // The generation that a call's arguments hold, and whether the windows have another one by the time it runs.
+  // The generation in a call's arguments, and whether the windows have another one by the time it runs.
   std::uint32_t generation(unsigned call) const;
   bool stale(unsigned call) const { return generation(call) != generation_at(call); }
-  // The generation of the windows when a call, or what hosts do in its place, is over.
+  // The generation of the windows after a call, or after the hosts' act in its place.
   std::uint32_t generation_at(unsigned call) const;
   Grid grid(unsigned call, unsigned rank) const;
   Machine::Args machine_args() const;
@@ -47,7 +47,7 @@ class World {
   detail::Channel& channel(unsigned group, unsigned rank) { return channels_[group * setup_.ranks + rank]; }
   detail::LocalState* local(unsigned group, unsigned rank) const;
 
-  // At the end of a run without faults: what is not as it should be, or an empty string.
+  // At the end of a run without faults: the first error, or an empty string.
   std::string check_rest(Memory& memory) const;
   std::uint64_t stores_to_window(const Memory& memory, unsigned rank) const;
   std::uint64_t stores_to_symmetric(const Memory& memory, unsigned rank) const;
@@ -79,7 +79,7 @@ class World {
   std::vector<Stream> streams_;
   unsigned thread_count_ = 0, most_blocks_ = 0;
   std::vector<detail::RegionLayout> layouts_;
-  detail::MultimemLayout multimem_{};  // of the one group that its set-ups have
+  detail::MultimemLayout multimem_{};  // of the only group of its set-ups
   std::size_t rank_bytes_ = 0, state_offset_ = 0;
   std::byte* base_ = nullptr;
   std::vector<detail::Channel> channels_;

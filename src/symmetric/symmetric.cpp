@@ -1,4 +1,4 @@
-// Symmetric memory of a communicator: how it comes and goes, and how calls find theirs.
+// Takes and frees a communicator's symmetric memory, and finds it for calls.
 #include "weft/symmetric.hpp"
 
 #include <fmt/format.h>
@@ -31,7 +31,7 @@ bool SymmetricState::holds(const void* data, std::size_t bytes) const {
   if (!is_open()) return false;
   const std::uintptr_t offset =
       reinterpret_cast<std::uintptr_t>(data) - reinterpret_cast<std::uintptr_t>(part(communicator_.rank()));
-  return offset < bytes_ && bytes <= bytes_ - offset;  // what lies in front is far beyond the end
+  return offset < bytes_ && bytes <= bytes_ - offset;  // data in front of it is far beyond the end
 }
 
 const SymmetricState* symmetric_at(const CommunicatorState& communicator, const void* data, std::size_t bytes) {
@@ -54,7 +54,7 @@ std::shared_ptr<SymmetricState> allocate_symmetric(CommunicatorState& communicat
     throw Error(Errc::invalid_argument,
                 fmt::format("SymmetricMemory::allocate: {} exist, and there is room for no more", slot));
   });
-  // Every rank looks at all of them, and so throws where any throws.
+  // Every rank looks at all of them, so all ranks throw if any does.
   const auto wishes = bootstrap.all_gather_value("compare the bytes of symmetric memory", bytes);
   for (std::size_t rank = 0; rank < wishes.size(); ++rank) {
     if (wishes[rank] == wishes[0]) continue;
@@ -81,7 +81,7 @@ void free_symmetric(CommunicatorState& communicator, SymmetricState& memory) {
   agree_on_freeing(
       bootstrap,
       {.call = "SymmetricMemory::free", .made = "allocated", .number = memory.number(), .freed = memory.freed()});
-  // Kernels that have begun write to peers until they end, so nobody's part may go before all of them have.
+  // Kernels that have begun write to peers until they end, so no rank's part may go before all kernels have ended.
   bootstrap.agree_on("free symmetric memory: finish its calls", [&] { fabric.finish_calls(); });
   memory.set_freed();
   const int window = memory.window();
@@ -109,7 +109,7 @@ SymmetricMemory SymmetricMemory::allocate(const Communicator& communicator, std:
 }
 
 void SymmetricMemory::free() {
-  const SymmetricMemory self = *this;  // as detail::held() has a group
+  const SymmetricMemory self = *this;  // keeps the state, as detail::held() keeps a group
   detail::free_symmetric(self.world_.state().communicator(), *self.state_);
 }
 

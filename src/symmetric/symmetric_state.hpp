@@ -1,4 +1,4 @@
-// What is behind a SymmetricMemory: a window of its own, with a table of all ranks' parts in front of this rank's.
+// The state behind a SymmetricMemory: its own window, with a table of all ranks' parts in front of this rank's part.
 #pragma once
 
 #include <algorithm>
@@ -19,7 +19,7 @@ class SymmetricState final : public Tenant {
   static constexpr int kMost = 64;                 // of one communicator, at a time
   static constexpr std::size_t kMostBytes = std::size_t{1} << 46;
 
-  // `number`: of those that the communicator ever took.
+  // `number`: among all that the communicator ever took.
   SymmetricState(CommunicatorState& communicator, int slot, std::uint64_t number, std::size_t bytes)
       : communicator_(communicator), slot_(slot), number_(number), bytes_(bytes) {}
 
@@ -32,7 +32,7 @@ class SymmetricState final : public Tenant {
   }
   bool freed() const { return freed_; }
 
-  // Once the window has been opened, and before it is closed.
+  // From the window's opening until its closing.
   void open();
   void arm(std::optional<std::uint32_t>, bool) override { open(); }
   bool own_memory_counts() const override { return true; }
@@ -43,11 +43,11 @@ class SymmetricState final : public Tenant {
   }
   bool is_open() const { return !parts_.empty(); }
 
-  // The user's part, as reached from here. Null where it is not, and while the window is closed.
+  // The user's part, at its address here. Null if it is out of reach, and while the window is closed.
   std::byte* part(int world_rank) const { return is_open() ? parts_[static_cast<std::size_t>(world_rank)] : nullptr; }
   // part(r) by world rank r, in memory of this rank's device.
   const std::byte* const* table() const;
-  // All of these world ranks' parts can be.
+  // Whether all of these world ranks' parts can be reached.
   bool reaches(const std::vector<int>& ranks) const {
     return std::ranges::all_of(ranks, [&](int rank) { return part(rank) != nullptr; });
   }
@@ -69,7 +69,7 @@ class SymmetricState final : public Tenant {
 // Both are collective over the world.
 std::shared_ptr<SymmetricState> allocate_symmetric(CommunicatorState& communicator, std::size_t bytes);
 void free_symmetric(CommunicatorState& communicator, SymmetricState& memory);
-// The symmetric memory in which all of `bytes` bytes at `data` lie on this rank; null where none has them all.
+// The symmetric memory that has all of `bytes` bytes at `data` on this rank; null if none has.
 const SymmetricState* symmetric_at(const CommunicatorState& communicator, const void* data, std::size_t bytes);
 
 }  // namespace weft::detail

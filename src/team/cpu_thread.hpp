@@ -21,7 +21,7 @@ class CpuThread {
   static constexpr std::uint32_t kMostBlocks = 2;
   static constexpr std::uint32_t kSpinsPerCheck = 128;
   static constexpr std::uint32_t kSpinsAlone = 64;          // before a wait lets others have the core
-  static constexpr std::uint64_t kSomebodyElseNs = 20'000;  // a yield that took longer has let somebody else work
+  static constexpr std::uint64_t kSomebodyElseNs = 20'000;  // a yield that took longer has let another thread work
   static constexpr bool kMulticast = false;
 
   CpuThread(std::uint32_t block_rank, std::uint32_t blocks, const PeerWatch* watch)
@@ -52,7 +52,7 @@ class CpuThread {
   void share(std::uint32_t i, std::uint64_t word) { shared_[i] = word; }
   std::uint64_t shared(std::uint32_t i) const { return shared_[i]; }
 
-  // Halves are put together and taken apart in registers: through memory, a load that spans two stores would wait for
+  // Registers put halves together and take them apart. Through memory, a load that spans two stores would wait for
   // both.
   static void store(Pack* to, Pack value) {
     auto* halves = reinterpret_cast<std::uint64_t*>(to);
@@ -91,10 +91,10 @@ class CpuThread {
   }
   template <class Value>
   static void settle(Value&) {}
-  // Ranks may outnumber cores: a waiting rank soon gives its core to the one that it waits for. Where others have work
-  // for that core it sleeps for the rest of the wait, which is 70 µs or so at a time, timers being what they are. Since
-  // "sched/fair: Forfeit vruntime on yield" (Linux 6.18) a thread that yields is set back by a whole slice each time,
-  // and looked around once in three milliseconds.
+  // Ranks may outnumber cores: a waiting rank soon gives its core to the rank that it waits for. If other threads have
+  // work for that core, it sleeps for the rest of the wait, about 70 µs at a time because of timers. Since "sched/fair:
+  // Forfeit vruntime on yield" (Linux 6.18) each yield costs a whole slice: a yielding thread looked around once in
+  // three milliseconds.
   static void relax(std::uint32_t spins) {
     thread_local bool crowded = false;
     if (spins < kSpinsAlone) return;

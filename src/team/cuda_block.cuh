@@ -92,7 +92,7 @@ class CudaBlock {
   __device__ static int dead_peer() { return -1; }  // a GPU cannot see processes: deadlines and poison tell it
 
  private:
-  // Kernels that share nothing have none.
+  // Kernels that share nothing have no such words.
   __device__ static std::uint64_t* shared_words() {
     __shared__ std::uint64_t words[kSharedWords];
     return words;

@@ -1,4 +1,4 @@
-// A part of a CUDA block that an algorithm takes for a block: a few warps with a barrier of their own. While one crew
+// A part of a CUDA block that serves as a block for an algorithm: a few warps with their own barrier. While one crew
 // stands still for a release or waits for a signal, the others of its block use the processor.
 #pragma once
 

@@ -1,5 +1,5 @@
-// Every line of PTX that Weft uses. Wrappers are named after the instruction; the model that docs/architecture.md and
-// the simulator assume is checked against the generated code by tests/ptx.
+// Every line of PTX that Weft uses. Wrappers are named after the instruction. tests/ptx checks the generated code
+// against the model that docs/architecture.md and the simulator assume.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,8 @@
 
 namespace weft::detail::ptx {
 
-// 16 bytes, single-copy atomic: a reader sees all of a store or nothing of it. Who promises that, and over which links:
-// docs/protocol.md#atomic-units.
+// 16 bytes, single-copy atomic: a reader sees all of a store or nothing of it. docs/protocol.md#atomic-units says which
+// documents promise that, and over which links.
 __device__ __forceinline__ void store_relaxed_sys(Pack* to, Pack value) {
   const auto low = static_cast<std::uint64_t>(value.word[1]) << 32 | value.word[0];
   const auto high = static_cast<std::uint64_t>(value.word[3]) << 32 | value.word[2];
@@ -60,8 +60,8 @@ __device__ __forceinline__ std::uint32_t exchange_relaxed_gpu(std::uint32_t* at,
   return old;
 }
 
-// Through a multicast address: the sum of what every member has there, made by the switch in an order of its own
-// (16-bit types: in f32), and one store to all of them.
+// Through a multicast address: the sum of all members' data there, made by the switch in its own order (16-bit types:
+// in f32), and one store to all of them.
 __device__ __forceinline__ Pack multimem_ld_reduce_bf16(const Pack* from) {
   Pack sum;
   asm volatile("multimem.ld_reduce.relaxed.sys.global.add.acc::f32.v4.bf16x2 {%0, %1, %2, %3}, [%4];"
@@ -110,11 +110,11 @@ __device__ __forceinline__ bool all_of_some(std::uint32_t barrier, std::uint32_t
   return all != 0;
 }
 
-// Programmatic dependent launch: wait until the kernels before this one have completed and their writes are visible.
+// Programmatic dependent launch: waits until the kernels before this one have completed and their writes are visible.
 __device__ __forceinline__ void wait_for_predecessor() {
   asm volatile("griddepcontrol.wait;" ::: "memory");
 }
-// Let the kernel after this one be brought onto the GPU; it waits as above before it touches memory.
+// Lets the kernel after this one be brought onto the GPU; it waits as above before it touches memory.
 __device__ __forceinline__ void launch_successor() {
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 }

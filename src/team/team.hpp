@@ -1,43 +1,43 @@
 // A team: threads that share work, and the only door to memory that other ranks see.
 //
-// Algorithms are function templates over a team and know nothing else of where they run. An executor provides:
-//   thread_rank(), size()   this thread's place in its block, and the number of threads (a constant 1 on the CPU)
-//   kLeastThreads           no block has fewer threads
-//   kMostBlocks             no launch has more blocks
-//   block_rank(), blocks()  this block's place in the grid
-//   sync()                  barrier of the block's threads
-//   all(good)               the same; true when `good` was true for every thread
+// Algorithms are function templates over a team and know nothing else about their executor. An executor provides:
+//   thread_rank(), size()   this thread's place in its block, and the number of threads (a constant 1 on the CPU).
+//   kLeastThreads           No block has fewer threads.
+//   kMostBlocks             No launch has more blocks.
+//   block_rank(), blocks()  this block's place in the grid.
+//   sync()                  barrier of the block's threads.
+//   all(good)               the same; true when `good` was true for every thread.
 //   kLanes                  threads of a warp: neighbours in a block that run together and can look at each other's
-//                           values; every block is a multiple of it. All lanes of a warp make the next five calls
-//   all_lanes(good)            whether it is true in all lanes
-//   max_of(value, lanes)    the largest value of `lanes` neighbours (a power of two; neighbours begin at multiples)
-//   sum_of(value, lanes)    their sum; of floats: of neighbours, then of neighbouring pairs, and so on, everywhere
-//   or_of(value)            bits that are set in any lane
-//   from_lane(value, lane)  the value of one lane of the warp
+//                           values; every block is a multiple of it. All lanes of a warp make the next five calls.
+//   all_lanes(good)         whether it is true in all lanes.
+//   max_of(value, lanes)    the largest value of `lanes` neighbours (a power of two; neighbours begin at multiples).
+//   sum_of(value, lanes)    their sum; floats are added in one order everywhere: neighbours, then neighbouring pairs, …
+//   or_of(value)            bits that are set in any lane.
+//   from_lane(value, lane)  the value of one lane of the warp.
 //   share(i, word)          ordinary store to word i of the kSharedWords words of 8 bytes that the threads of a block
-//                           have in common for one launch
-//   shared(i)               ordinary load: what this thread has stored, or another one before the last sync()
-//   store(address, value)   relaxed store to memory that other ranks may read: a Pack, or a word of 4 or 8 bytes
-//   load(address)           relaxed load of the same
-//   store_release(address)  a word store that publishes everything this block wrote before its last sync()
-//   load_acquire(address)   a word load: what was published with the word can be read, by all of the block after a
-//                           sync()
-//   put(address, pack)      ordinary store to memory that other ranks read after a word was released and acquired
-//   get(address)            ordinary load of the same
-//   kMulticast              whether packs are summed over all ranks, and stored to all, on their way. Then there are
-//     load_sum<type>(address)   relaxed load of the sum of what all ranks have there, each in its own window
-//     store_all(address, pack)  relaxed store to all of them
-//     fence_alias()             orders these, which use addresses of their own, and accesses to the same memory
-//   kPacksAhead             ordinary loads that a thread should have under way; 1 where the processor sees to it
-//   scratch()               kScratchWords floats that the block's threads share, ordered by sync() and all()
-//   exchange(address, v)    atomic exchange of a word in memory of this rank
-//   now()                   nanoseconds of a steady clock
-//   settle(value)           this value is computed here and not later, whatever the optimiser thinks of it
-//   relax(spins)            called in every turn of a waiting loop
-//   dead_peer()             world rank of a peer whose process is gone, or −1
-// A Pack travels in atomic units of kAtomicBytes: a reader sees each unit whole or not at all, and units of one store
-// may arrive in any order and at any distance. Everything a call wrote happens before everything that the same rank's
-// next call sends (kernel boundary on the GPU, a fence in the CPU executor).
+//                           share for one launch.
+//   shared(i)               ordinary load: this thread's last store, or another one's before the last sync().
+//   store(address, value)   relaxed store to memory that other ranks may read: a Pack, or a word of 4 or 8 bytes.
+//   load(address)           relaxed load of the same.
+//   store_release(address)  a word store that publishes everything this block wrote before its last sync().
+//   load_acquire(address)   a word load: data published with the word can be read; after a sync() by all of the block.
+//   put(address, pack)      ordinary store to memory that other ranks read after a word was released and acquired.
+//   get(address)            ordinary load of the same.
+//   kMulticast              whether packs are summed over all ranks, and stored to all, on their way. If so, there are:
+//     load_sum<type>(address)   relaxed load of the sum of all ranks' data there, each in its own window.
+//     store_all(address, pack)  relaxed store to all of them.
+//     fence_alias()             orders these two, which use their own addresses, and accesses to the same memory.
+//   kPacksAhead             ordinary loads that a thread should have under way; 1 if the processor sees to it.
+//   scratch()               kScratchWords floats that the block's threads share, ordered by sync() and all().
+//   exchange(address, v)    atomic exchange of a word in memory of this rank.
+//   now()                   nanoseconds of a steady clock.
+//   settle(value)           computes this value here and not later, whatever the optimiser would do.
+//   relax(spins)            called in every turn of a waiting loop.
+//   dead_peer()             world rank of a peer whose process is gone, or −1.
+//
+// A Pack travels in atomic units of kAtomicBytes: a reader sees each unit whole or not at all. Units of one store may
+// arrive in any order and at any distance. Everything a call wrote happens before everything that the same rank's next
+// call sends (kernel boundary on the GPU, a fence in the CPU executor).
 #pragma once
 
 #include <concepts>

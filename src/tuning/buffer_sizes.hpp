@@ -1,4 +1,4 @@
-// How large a region's buffers are where Config does not say.
+// Sizes of a region's buffers if Config gives none.
 #pragma once
 
 #include <algorithm>
@@ -15,8 +15,8 @@ namespace weft::detail {
 std::size_t default_one_shot_bytes(Device device, std::uint32_t size);
 std::size_t default_two_shot_bytes(Device device, std::uint32_t size);
 
-// Chunks are worth their signals' round trip; on the GPU, slots are for as many blocks as saturate the links, and few
-// ranks have larger chunks in the same memory.
+// Chunks must be worth their signals' round trip. On the GPU, slots are for as many blocks as saturate the links, and
+// few ranks have larger chunks in the same memory.
 constexpr BulkShape default_bulk_shape(Device device, std::uint32_t size, bool world) {
   if (device == Device::cpu) return {.slots = 8, .packs = 1024};
   return {.slots = world ? 256u : 32u, .packs = std::max(std::bit_floor(8192 / size), 256u)};

@@ -25,7 +25,7 @@ constexpr std::string_view kSchema = "weft-tuning-1";
 constexpr std::string_view kOperation = "all_reduce";
 constexpr std::array kAlgorithms = {Algorithm::one_shot, Algorithm::two_shot, Algorithm::bulk};
 
-// Deeper ones are no tables, and deep enough ones would end the process when they are written into a message.
+// Deeper files are no tables. Very deep ones would end the process when they are written into a message.
 constexpr int kMostNesting = 16;
 
 json parse_json(std::string_view text, const std::string& file) {

@@ -1,5 +1,5 @@
-// Tables of which algorithm and grid serve an all-reduce of a size: measured (`weft tune`), kept as JSON in tuning/ and
-// compiled in, or read from a user's file. Ranks of a communicator use rank 0's.
+// Tables of the algorithm and the grid for an all-reduce of each size. They are measured (`weft tune`), kept as JSON in
+// tuning/ and compiled in, or read from a user's file. Ranks of a communicator use rank 0's.
 #pragma once
 
 #include <cstddef>
@@ -13,8 +13,8 @@
 
 namespace weft::detail {
 
-// Serves messages of up to `up_to` bytes that no step before it serves. Of one-shot the bytes on the wire count, which
-// of i32 are twice the message's.
+// Serves messages of up to `up_to` bytes that no earlier step serves. For one-shot the bytes on the wire count; for i32
+// these are twice the message's.
 struct TuningStep {
   std::uint64_t up_to = UINT64_MAX;
   Algorithm algorithm = Algorithm::one_shot;
@@ -40,15 +40,15 @@ struct TuningTable {
 // `file` is named in errors: Errc::invalid_argument with key, value and allowed range.
 std::vector<TuningTable> parse_tuning(std::string_view json, const std::string& file);
 std::vector<TuningTable> read_tuning(const std::string& file);
-// One step a line; what parse_tuning() reads.
+// One step a line, in the form that parse_tuning() reads.
 std::string to_json(const std::vector<TuningTable>& tables);
 
-// Those of tuning/*.json; and `own` with those of them that it has no table instead of.
+// The tables of tuning/*.json; with_shipped(): `own`, and each of these that no own table replaces.
 const std::vector<TuningTable>& shipped_tuning();
 std::vector<TuningTable> with_shipped(std::vector<TuningTable> own);
 
-// The table for a group, and in words which it is and why. The number of ranks counts more than the model: the fewer
-// ranks apart the better, a larger number rather than a smaller one, then the same model; earlier tables come first.
+// The table for a group, and its name and reason in words. The number of ranks counts more than the model: the nearest
+// number, a larger before a smaller one, then the same model. Earlier tables come first.
 struct TuningChoice {
   const TuningTable* table = nullptr;  // one of `tables`
   bool exact = false;                  // measured or extrapolated for this processor and number of ranks
@@ -56,10 +56,10 @@ struct TuningChoice {
 };
 TuningChoice choose_tuning(const std::vector<TuningTable>& tables, std::string_view processor, int ranks);
 
-// Of the shipped table for such ranks on whatever GPU.
+// Steps of the shipped table for such ranks on any GPU.
 std::span<const TuningStep> shipped_steps(Device device, int ranks);
 
-// A group's own, or where it has none the shipped ones.
+// A group's own steps; the shipped ones if it has none.
 inline std::span<const TuningStep> steps_or_shipped(std::span<const TuningStep> own, Device device,
                                                     std::uint32_t ranks) {
   return own.empty() ? shipped_steps(device, static_cast<int>(ranks)) : own;
@@ -68,12 +68,12 @@ inline std::span<const TuningStep> steps_or_shipped(std::span<const TuningStep> 
 // The step that serves a message; `steps` are not empty.
 const TuningStep& step_for(std::span<const TuningStep> steps, std::uint64_t bytes, std::uint64_t wire_bytes);
 
-// Those by NVLink's switches, which add up what they can.
+// The algorithms by NVLink's switches.
 constexpr bool is_multimem(Algorithm algorithm) {
   return algorithm == Algorithm::multimem_one_shot || algorithm == Algorithm::multimem_two_shot;
 }
 
-// Differs where steps do.
+// Differs if the steps differ.
 std::uint32_t fingerprint_of(const std::vector<TuningTable>& tables);
 
 }  // namespace weft::detail

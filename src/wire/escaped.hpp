@@ -1,10 +1,10 @@
 // Wire format "escaped": rows that must stay bit-exact, at the price of 4 % of the wire. As with a sentinel, the last
-// word of every atomic unit tells that the unit has arrived. Where the payload itself is the sentinel there, something
-// else is sent, and a mask that travels behind the row says so.
+// word of every atomic unit shows that the unit has arrived. If the payload's last word is the sentinel itself, another
+// value is sent, and a mask behind the row marks the unit.
 //
-// A row is cut into segments of kColumns × kDepth packs; pack `d` of column `c` is pack d · kColumns + c of the
+// A row is cut into segments of kColumns × kDepth packs. Pack `d` of column `c` is pack d · kColumns + c of the
 // segment, so that neighbouring lanes handle neighbouring packs. Each column has one word of mask, with a bit for each
-// atomic unit, fewer than 32: it never equals the resting word.
+// atomic unit. There are fewer than 32 units, so the mask never equals the resting word.
 #pragma once
 
 #include <cstdint>

@@ -1,9 +1,9 @@
-// Wire format "line": payload that must stay bit-exact. Every unit that arrives whole carries a flag that says so
-// (NCCL's LL protocol).
+// Wire format "line": payload that must stay bit-exact. Every unit that arrives whole carries a flag that shows its
+// arrival (NCCL's LL protocol).
 //
 // The flag is the epoch without its top bit, which never equals the resting word. Readers put the resting word back
-// (base/pack.hpp): a slot that no call has touched for 2^31 calls can then not be taken for new data, which an epoch
-// alone could not promise.
+// (base/pack.hpp). So a slot that no call has touched for 2^31 calls cannot be taken for new data; an epoch alone could
+// not promise that.
 #pragma once
 
 #include <concepts>
@@ -34,9 +34,9 @@ struct Line {
   static WEFT_FN Pack decode(const Pack& pack) { return {{pack.word[0], pack.word[2], 0, 0}}; }
 };
 
-// Copies carry whole packs of payload, as many as fill whole packs of the wire: a *bundle*. Where packs are atomic, 12
-// of their 16 bytes are payload, and three packs travel in four; else one travels in two, as above. The packs of kTile
-// bundles lie interleaved, so that neighbouring threads read and write neighbouring packs.
+// Copies carry whole packs of payload, as many as fill whole packs of the wire: a *bundle*. If packs are atomic, 12 of
+// their 16 bytes are payload, and three packs travel in four. Otherwise one travels in two, as above. The packs of
+// kTile bundles lie interleaved, so that neighbouring threads read and write neighbouring packs.
 template <int atomic_bytes>
 struct Bundle {
   static constexpr std::uint32_t kPayloadPacks = 1, kWirePacks = 2, kTile = 1;
@@ -68,7 +68,8 @@ struct Bundle<16> {
   }
 };
 
-// Bundles, full tiles of them, that carry `packs` packs of payload; and where pack `k` of one lies in a message.
+// bundles_for(): bundles, in full tiles, that carry `packs` packs of payload. payload_pack(): the place of a bundle's
+// pack `k` in a message.
 template <class Wire, std::unsigned_integral Number>
 WEFT_FN constexpr Number bundles_for(Number packs) {
   constexpr std::uint32_t tile = Wire::kTile * Wire::kPayloadPacks;

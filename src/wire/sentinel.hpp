@@ -1,8 +1,8 @@
-// Wire format "sentinel": payload of a floating type that is its own arrival. Memory rests at all ones, a NaN that the
+// Wire format "sentinel": payload of a floating type shows its own arrival. Memory rests at all ones, a NaN that the
 // writer never sends. (The idea is TensorRT-LLM's "Lamport" kernels'; they rest at −0, which costs the sign of zero. A
 // NaN costs a NaN's payload, which sums do not keep anyway.)
 //
-// One word of every atomic unit is enough to tell that the unit has arrived, and only that word has to be cleaned. The
+// One word of every atomic unit is enough to show that the unit has arrived, and only that word has to be cleaned. The
 // comparison is bitwise: a floating comparison would flush, or call NaN unequal to itself.
 #pragma once
 

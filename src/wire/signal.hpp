@@ -1,6 +1,6 @@
-// Wire format "signal": packs as they are, and one word per chunk of them that says that they have arrived.
+// Wire format "signal": unchanged packs, and for each chunk of them one word that signals their arrival.
 //
-// The writer puts the packs in place with ordinary stores and then releases the word; the reader acquires the word and
+// The writer puts the packs in place with ordinary stores and then releases the word. The reader acquires the word and
 // then reads the packs with ordinary loads. No value of the payload is special, and nothing is ever cleaned: words only
 // grow. One release per chunk costs a round trip, so this is the format for bulk.
 #pragma once
@@ -16,8 +16,8 @@ struct Plain {
   static constexpr int kPayloadBytes = 16;
 };
 
-// Newer for every later chunk of a call and for the next call. Nobody is further ahead; what looks so is a word that no
-// call has touched for so long that epochs have wrapped, and is old.
+// Newer for every later chunk of a call and for the next call. No rank is further ahead. A word that looks so is old:
+// no call has touched it for so long that epochs have wrapped.
 WEFT_FN constexpr std::uint64_t signal_word(std::uint32_t epoch, std::uint32_t chunk) {
   return static_cast<std::uint64_t>(epoch) << 32 | chunk;
 }

@@ -1,4 +1,4 @@
-// all_reduce, in as many kernels as its message has pieces.
+// all_reduce: one kernel for each piece of its message.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -18,7 +18,7 @@ namespace {
 using detail::GroupState;
 using detail::require;
 
-// A piece of a message is as whole as the message: pieces are whole packs, but for the last one's end.
+// A piece is as whole as its message: pieces are whole packs, except perhaps the end of the last one.
 detail::InstanceQuery instance_of(const GroupState& group, const AllReduceArgs& args) {
   const std::size_t bytes = args.count * size_of(args.type);
   const std::size_t pack = detail::payload_bytes(args.type);

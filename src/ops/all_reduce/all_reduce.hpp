@@ -1,4 +1,4 @@
-// What the all-reduce algorithms share: their way of dividing work.
+// Common parts of the all-reduce algorithms, above all their division of work.
 #pragma once
 
 #include <bit>
@@ -13,7 +13,7 @@
 namespace weft::detail {
 
 // The packs of one data thread: strided over the data blocks 1 … blocks − 1 (block 0 is the control block). Every phase
-// of an algorithm divides its packs alike, so that a thread reads what it sent itself, and in-place works.
+// divides its packs alike. So a thread reads its own packs again, and in-place works.
 struct Share {
   std::uint64_t first, step;
 };
@@ -23,8 +23,8 @@ WEFT_FN Share share_of(T& team) {
           static_cast<std::uint64_t>(team.blocks() - 1) * team.size()};
 }
 
-// One instance of an algorithm. `known_size`: the group's size where it is worth an instance of its own, else 0, and
-// any size will do. `whole`: input and output consist of whole, aligned packs.
+// One instance of an algorithm. `known_size`: the group's size if it has an instance of its own; else 0, and any size
+// will do. `whole`: input and output consist of whole, aligned packs.
 template <class R_, std::uint32_t known_size, bool whole>
 struct AllReduceInstance {
   using R = R_;
@@ -40,18 +40,18 @@ struct AllReduceInstance {
     if constexpr (kIsPowerOfTwo) return (call.rank + turn) % kSize;
     return rank_after(call.rank, turn, size(call));
   }
-  // False behind the last rank; always true where the size is known.
+  // False behind the last rank; always true if the size is known.
   static WEFT_FN bool exists(const Session& s, std::uint32_t rank) { return kSize != 0 || rank < s.size(); }
 
-  // Where the packs of `sender` begin in an area of `owner`'s region, in bank 0; the other bank is bank_packs() away.
+  // The begin of the packs of `sender` in an area of `owner`'s region, in bank 0. The other bank is bank_packs() away.
   static WEFT_FN Pack* slot(const Call& call, std::uint32_t owner, std::uint64_t area, std::uint64_t packs,
                             std::uint32_t sender) {
     std::byte* const region = kSize != 0 ? call.region[owner] : region_of(call, owner);
     return reinterpret_cast<Pack*>(region + area) + sender * packs;
   }
   using Slots = Pack* [kBatch];
-  // Where this rank's pack `first` goes, in bank 0, at the ranks of turns turn … turn + kBatch − 1, as far as there are
-  // any.
+  // Finds the places of this rank's pack `first`, in bank 0, at the ranks of turns turn … turn + kBatch − 1, as far as
+  // they exist.
   static WEFT_FN void find_slots(const Call& call, std::uint32_t turn, std::uint64_t area, std::uint64_t packs,
                                  std::uint64_t first, Slots& to) {
     WEFT_UNROLL
@@ -62,8 +62,8 @@ struct AllReduceInstance {
   }
   static WEFT_FN std::uint64_t bank_packs(const Call& call, std::uint64_t packs) { return size(call) * packs; }
 
-  // Loads what the ranks first … first + kBatch − 1 put into their slots until all of it is there. Slot k begins at
-  // `slots + k * packs`; `expected(k)` says whether rank first + k sends anything here.
+  // Loads the packs in the slots of ranks first … first + kBatch − 1 until all have arrived. Slot k begins at `slots +
+  // k * packs`; `expected(k)` says whether rank first + k sends anything here.
   template <Team T, class Expected>
   static WEFT_FN bool receive(T& team, const Session& s, std::uint32_t phase, const Pack* slots, std::uint64_t packs,
                               std::uint32_t first, Expected expected, Pack (&received)[kBatch]) {
@@ -80,7 +80,7 @@ struct AllReduceInstance {
       for (std::uint32_t k = 0; k < kBatch; ++k) all &= !missing(k);
       return all;
     };
-    // What a rank sends to itself may be another block's to send, which knows why it has not.
+    // Another block may have to send this rank's own packs, and knows why it has not: so this rank is not named.
     const auto late = [&] {
       std::uint32_t rank = kNoPeer;
       WEFT_UNROLL
@@ -92,8 +92,8 @@ struct AllReduceInstance {
     return wait(team, s, {.phase = phase}, poll, late);
   }
 
-  // The sums of packs i, i + step, …, in rank order: of what the other ranks have put into slots `packs` apart, without
-  // a wire format, and of `own`.
+  // Sums packs i, i + step, … in rank order: the other ranks' packs from slots `packs` apart, without a wire format,
+  // and `own`.
   template <std::uint32_t some, Team T, class Index>
   static WEFT_FN void reduce_slots(T& team, const Session& s, const Pack* slots, std::uint64_t packs, Index i,
                                    Index step, const Pack (&own)[some], Pack (&result)[some]) {
@@ -127,9 +127,9 @@ struct AllReduceInstance {
     for (std::uint32_t j = 0; j < some; ++j) result[j] = R::finish(sum[j]);
   }
 
-  // Receives one pack from every other rank and reduces them, with this rank's own, in rank order. What was read is put
-  // back to rest: the slot is armed for the call after the next. `own_arrives`: the rank has sent to itself as well,
-  // and `own` is not looked at.
+  // Receives one pack from every other rank and reduces them, with this rank's own, in rank order. Packs that were read
+  // are put back to rest: this arms the slot for the call after the next. `own_arrives`: the rank has also sent to
+  // itself, and `own` is ignored.
   template <bool own_arrives, Team T>
   static WEFT_FN bool receive_and_reduce(T& team, const Session& s, std::uint32_t phase, Pack* slots,
                                          std::uint64_t packs, const Pack& own, typename R::Accumulator& sum) {
@@ -168,8 +168,8 @@ struct AllReduceInstance {
     }
     return true;
   }
-  // Between two ranks there is one peer, no rank to ask of each pack whether it sends anything, and a sum of two
-  // numbers has the same bits in either order, as NaN has but one pattern.
+  // Two ranks need less: there is one peer, which always sends. A sum of two numbers has the same bits in either order,
+  // as NaN has only one pattern.
   template <Team T>
   static WEFT_FN bool receive_and_reduce_pair(T& team, const Session& s, std::uint32_t phase, Pack* slots,
                                               std::uint64_t packs, const Pack& own, typename R::Accumulator& sum) {

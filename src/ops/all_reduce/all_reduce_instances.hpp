@@ -18,7 +18,7 @@ constexpr AllReduceQuery all_reduce_of(Algorithm algorithm, DataType type, Reduc
   return {.instance = {.type = type, .op = op, .size = size, .whole = size != 0}, .algorithm = algorithm};
 }
 
-// `size` 0: of any size, and of packs that are not whole.
+// `size` 0: for any size, and for packs that are not whole.
 template <DataType type, ReduceOp op, std::uint32_t size>
 using AllReducesOfSize = Instances<Instance<OneShotAllReduce<Reduction<type, op>, size, size != 0>,
                                             all_reduce_of(Algorithm::one_shot, type, op, size)>,
@@ -30,7 +30,7 @@ template <DataType type, std::uint32_t size>
 using LeanAllReduces =
     std::conditional_t<has_lean_instance({.type = type, .op = ReduceOp::sum, .size = size, .whole = true}),
                        AllReducesOfSize<type, ReduceOp::sum, size>, Instances<>>;
-// Nothing for what no switch adds up.
+// None for types that no switch adds up.
 template <DataType type>
 using MultimemAllReduces = Instances<Instance<MultimemOneShot<Reduction<type, ReduceOp::sum, Plain>>,
                                               all_reduce_of(Algorithm::multimem_one_shot, type, ReduceOp::sum, 0)>,

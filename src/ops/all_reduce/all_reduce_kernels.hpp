@@ -1,4 +1,4 @@
-// Which kernel serves an all-reduce.
+// Finds the kernel that serves an all-reduce.
 #pragma once
 
 #include "kernel/kernel.hpp"
@@ -16,7 +16,7 @@ struct AllReduceQuery {
 
   using Work = AllReduceWork;
   constexpr bool operator==(const AllReduceQuery&) const = default;
-  // One instance serves all that has no lean one of its own.
+  // One instance serves all calls without a lean instance.
   constexpr AllReduceQuery key() const {
     AllReduceQuery key = *this;
     if (is_multimem(algorithm) || !has_lean_instance(instance)) {

@@ -9,16 +9,16 @@ namespace {
 
 constexpr int kLeastBulkBlocks = 17, kFewBulkBlocks = 64;  // with so few, crews move or reduce
 
-// A CPU's stores of plain memory are far wider than those that are one piece. On GPUs one kernel beats many pieces
-// where there are slots for as many chunks as saturate the links, and all ranks have blocks for crews to fill them, or
-// 128 that do everything; between the two it is not measured, and 64 were slow (docs/notes).
+// A CPU's stores of plain memory are far wider than its one-piece stores. On GPUs one kernel beats many pieces under
+// two conditions. There are slots for as many chunks as saturate the links. All ranks have blocks for crews to fill the
+// slots, or more than 128 blocks that do everything. Between the two it is not measured, and 64 were slow (docs/notes).
 bool has_room_for_bulk(const PlanQuery& query) {
   const int least = query.least_max_blocks;
   const bool enough = (least >= kLeastBulkBlocks && least <= kFewBulkBlocks) || least > 128;
   return query.device == Device::cpu || (query.layout.bulk_slots >= 256 && enough);
 }
 
-// What the group's table has for the message: follows from what is the same on every rank.
+// The step of the group's table for the message. It follows from values that are the same on every rank.
 TuningStep tuned_step(const PlanQuery& query, std::size_t bytes) {
   if (query.size == 1) return {};
   TuningStep step = step_for(steps_or_shipped(query.steps, query.device, query.size), bytes,
@@ -27,7 +27,7 @@ TuningStep tuned_step(const PlanQuery& query, std::size_t bytes) {
   return step;
 }
 
-// The caller's launch, else the table's as far as this rank's kernel takes it.
+// The caller's launch, else the table's launch within the limits of this rank's kernel.
 Launch tuned_launch(const PlanQuery& query, const TuningStep& step) {
   const bool lean = has_lean_instance({.type = query.type, .op = query.op, .size = query.size, .whole = query.whole});
   const int most_threads = max_threads(lean ? query.size : 0);
@@ -35,8 +35,8 @@ Launch tuned_launch(const PlanQuery& query, const TuningStep& step) {
           .threads = query.launch.threads != 0 ? query.launch.threads : std::min(step.threads, most_threads)};
 }
 
-// Few threads a block while there are blocks to spare: latency first; then wider blocks, and all of the GPU last.
-// Two-shot does better with half of the GPU's blocks until they are 512 wide. Measured on H200.
+// Few threads a block while there are blocks to spare, because latency comes first; then wider blocks, and all of the
+// GPU last. Two-shot does better with half of the GPU's blocks until blocks are 512 wide. Measured on H200.
 void choose_grid(const PlanQuery& query, std::size_t packs_per_phase, Plan& plan) {
   const std::size_t most_blocks = std::max(query.max_blocks - 1, 1);
   const std::size_t spared =
@@ -53,8 +53,8 @@ void choose_grid(const PlanQuery& query, std::size_t packs_per_phase, Plan& plan
 }
 
 // A block that makes all hops serves all chunks that share a slot (ops/all_reduce/bulk_all_reduce.hpp): a power of two
-// of data blocks. With few processors, crews of which some move and others reduce keep the links busier. Measured on
-// H200 (docs/notes).
+// of data blocks. With few processors, the links are busier if some crews move and others reduce. Measured on H200
+// (docs/notes).
 void choose_bulk_grid(const PlanQuery& query, Plan& plan) {
   constexpr int kLeastSlots = 32;
   const bool gpu = query.device == Device::cuda;
@@ -77,7 +77,7 @@ void choose_bulk_grid(const PlanQuery& query, Plan& plan) {
   if (plan.threads == 0) plan.threads = 512;
 }
 
-// A block for each chunk of a shard, while there are blocks: nobody has measured anything else.
+// A block for each chunk of a shard, while there are blocks. Nothing else is measured.
 void choose_multimem_grid(const PlanQuery& query, std::size_t shard, Plan& plan) {
   const std::size_t chunks = (shard + query.layout.bulk_packs - 1) / query.layout.bulk_packs;
   const auto most = static_cast<std::size_t>(std::max(query.max_blocks - 1, 1));

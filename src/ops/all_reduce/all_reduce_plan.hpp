@@ -1,5 +1,5 @@
-// Which algorithm serves an all-reduce, on which grid, in how many pieces. A pure function of its arguments, so that
-// ranks which make the same call make the same choice; the grid is each rank's own affair and may differ.
+// Chooses an all-reduce's algorithm, grid and pieces. A pure function of its arguments, so that ranks which make the
+// same call make the same choice. The grid is each rank's own choice and may differ.
 #pragma once
 
 #include <cstddef>
@@ -27,7 +27,7 @@ struct PlanQuery {
   Algorithm wish = Algorithm::automatic;  // not nccl
   Launch launch = {};
   int max_blocks = kMaxBlocks;             // blocks that fit on the GPU beside each other, the control block included
-  int least_max_blocks = kMaxBlocks;       // … of the rank where these are fewest: the same on every rank
+  int least_max_blocks = kMaxBlocks;       // … on the rank with the fewest: the same on every rank
   std::span<const TuningStep> steps = {};  // of the group's tuning table; empty: the shipped one's
 };
 
@@ -36,7 +36,7 @@ struct Plan {
   std::size_t piece;  // elements per kernel; a larger message takes several
   int blocks;         // the control block included
   int threads;
-  // Of bulk on GPUs: parts of a block that work like blocks, and whether some move and others reduce.
+  // For bulk on GPUs: parts of a block that work like blocks, and whether some of them move and others reduce.
   int crews = 1;
   bool apart = false;
 };
@@ -50,13 +50,13 @@ constexpr int crews_of(int threads) {
   return threads % kCrewThreads == 0 ? threads / kCrewThreads : 1;
 }
 
-// NVLink's switches add up floating types alone.
+// NVLink's switches only add up floating types.
 constexpr bool multimem_adds(DataType type, ReduceOp op) {
   return op == ReduceOp::sum && type != DataType::i32;
 }
 
-// Which instance of an algorithm's template serves a call (ops/all_reduce/all_reduce.hpp). What models wait for has
-// lean instances of its own: floating sums of whole packs, in groups of up to eight. One instance serves all the rest.
+// Finds the instance of an algorithm's template for a call (ops/all_reduce/all_reduce.hpp). Models wait for floating
+// sums of whole packs, in groups of up to eight: these have lean instances. One instance serves all other calls.
 struct InstanceQuery {
   DataType type;
   ReduceOp op;

@@ -1,4 +1,4 @@
-// What an all-reduce is called with.
+// Arguments of an all-reduce's kernel.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,8 @@ struct AllReduceWork {
   const void* input;
   void* output;
   std::uint64_t count;  // elements
-  // Of the bulk all-reduce, and each rank's own affair:
-  std::uint32_t crews = 1;  // parts of a block that are taken for blocks, where executors can
+  // For the bulk all-reduce; each rank's own choice:
+  std::uint32_t crews = 1;  // parts of a block that work like blocks, if executors can
   bool apart = false;       // a data block reduces or moves, more chunks; there are two or more data blocks
 };
 

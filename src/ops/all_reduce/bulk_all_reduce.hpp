@@ -1,15 +1,15 @@
-// Bulk all-reduce: the two hops of the two-shot, in chunks that are announced by signals, so that a message of any size
-// flows through buffers of a fixed size. There are three things to do with a chunk: to scatter it, to reduce it and
-// send the sums, to gather them. Either a block does all three, and the hops of neighbouring chunks overlap in its
-// turns; or some blocks reduce and the others scatter and gather, so that a few processors always have something to
-// send: those begin with as many chunks as they have slots, and end with sums alone.
+// Bulk all-reduce: the two hops of the two-shot, in chunks that signals announce. So a message of any size flows
+// through buffers of a fixed size. A chunk is scattered, then reduced with its sums sent, then gathered. Either a block
+// does all three, and the hops of neighbouring chunks overlap in its turns. Or some blocks reduce and the others
+// scatter and gather, so that a few processors always have something to send. These movers begin with as many chunks as
+// they have slots, and end with sums alone.
 //
-// Credits are implied. A chunk is scattered only when this rank has gathered, from every peer, the chunk that had its
-// slots before, and every peer reduces a chunk before it sends its part of the gather: so the slots of the scatter area
-// are free. And who receives the scatter of a chunk from a peer knows that this peer has gathered what lay in the
-// chunk's slots of the gather area. The block that scatters a chunk has itself gathered what was in its slots, as
-// slots are dealt to the blocks that do, two or more to each where there are 32. The number of blocks and what they do
-// may differ from rank to rank.
+// Credits are implied. A rank scatters a chunk only after it has gathered, from every peer, the chunk that had its
+// slots before. Every peer reduces a chunk before it sends its part of the gather: so the slots of the scatter area are
+// free. A peer scatters a chunk only after it has gathered the earlier contents of the chunk's slots in the gather
+// area. So a rank that receives the scatter may send its sums there. The block that scatters a chunk has itself
+// gathered the earlier contents of its slots. For slots are dealt to the blocks that scatter, two or more to each if
+// there are 32. The blocks' number and duties may differ from rank to rank.
 #pragma once
 
 #include <cstdint>
@@ -41,11 +41,12 @@ struct BulkAllReduce : AllReduceInstance<R, known_size, whole>, LoadsNothingEarl
     std::uint64_t shard;   // packs: rank r owns [r · shard, (r + 1) · shard) of the message
     std::uint32_t chunks;  // of each shard
     Duty duty;
-    // This block's are the slots, or where it only reduces the chunks, first, first + step, …
+    // This block's slots are first, first + step, …; if it only reduces, these are its chunks.
     std::uint32_t first, step;
     std::uint32_t mine;  // chunks
-    // Of a block that moves, else 0: its slots, so chunks that it may have under way; and how many it scatters before
-    // anything else: with all duties half of them are on their way to be reduced, half on their way back.
+    // Of a block that moves, else 0. `depth`: its slots, so chunks that it may have under way. `ahead`: chunks that it
+    // scatters before anything else. With all duties half of its chunks are on their way to be reduced, half on their
+    // way back.
     std::uint32_t depth, ahead;
   };
   template <Team T>
@@ -76,7 +77,8 @@ struct BulkAllReduce : AllReduceInstance<R, known_size, whole>, LoadsNothingEarl
       p.mine = p.chunks / slots * p.depth + count_from(p.first, p.step, p.chunks % slots);
     }
   }
-  // Of each that moves, but for the last ones. They are fewer than half of all blocks, as to reduce is more work.
+  // Slots of each mover; the last movers may have fewer. Movers are fewer than half of all blocks, because reducing is
+  // more work.
   static WEFT_FN std::uint32_t slots_of_mover(std::uint32_t blocks, std::uint32_t slots) {
     const std::uint32_t most = blocks * 49 / 100;
     const std::uint32_t each = most == 0 ? slots : (slots + most - 1) / most;
@@ -128,7 +130,7 @@ struct BulkAllReduce : AllReduceInstance<R, known_size, whole>, LoadsNothingEarl
             .first = first,
             .packs = static_cast<std::uint32_t>(left < s.layout().bulk_packs ? left : s.layout().bulk_packs)};
   }
-  // What a tensor has of a chunk in the shard of `owner`: the last shards may be shorter, or empty.
+  // The part of a tensor's chunk in the shard of `owner`: the last shards may be shorter, or empty.
   static WEFT_FN Elements part(const Elements& tensor, const Places& p, const Chunk& chunk, std::uint32_t owner) {
     return tensor.from(owner * p.shard + chunk.first).first(chunk.packs);
   }
@@ -144,7 +146,7 @@ struct BulkAllReduce : AllReduceInstance<R, known_size, whole>, LoadsNothingEarl
     return reinterpret_cast<std::uint64_t*>(region_of(*s.call, owner) + s.layout().bulk_signals) + index;
   }
 
-  // All of the block has put its packs of the chunk in place at every peer.
+  // Tells every peer that the whole block has put its packs of the chunk in place there.
   template <Team T>
   static WEFT_FN void announce(T& team, const Session& s, Hop hop, const Chunk& chunk) {
     team.sync();
@@ -166,9 +168,9 @@ struct BulkAllReduce : AllReduceInstance<R, known_size, whole>, LoadsNothingEarl
     return team.all(good);
   }
 
-  // Calls `load(i, payload)` and `store(i, payload)` for this thread's i below `packs`, `some` at a time, and loads a
-  // batch ahead: so loads go on while stores are made. It does whole batches of all threads only, and returns how many
-  // packs these were.
+  // Calls `load(i, payload)` and `store(i, payload)` for this thread's i below `packs`, `some` at a time. It loads a
+  // batch ahead, so loads go on while stores are made. It only does whole batches of all threads, and returns their
+  // number of packs.
   template <std::uint32_t some, std::uint32_t width, Team T, class Load, class Store>
   static WEFT_FN std::uint32_t stream(T& team, std::uint32_t packs, Load load, Store store) {
     using Batch = Pack[some][width];
@@ -192,7 +194,7 @@ struct BulkAllReduce : AllReduceInstance<R, known_size, whole>, LoadsNothingEarl
     }
     return batches * some * step;
   }
-  // How often `each` packs, where there are registers for more than once.
+  // How many times `each` packs are handled at once: more than once if there are registers.
   template <Team T>
   static WEFT_FN constexpr std::uint32_t at_once(std::uint32_t each) {
     return kLean && each <= T::kPacksAhead ? T::kPacksAhead / each : 1;
@@ -249,7 +251,7 @@ struct BulkAllReduce : AllReduceInstance<R, known_size, whole>, LoadsNothingEarl
       if (1 + k < Instance::size(*s.call)) to[k] = slot(s, rank_in_turn(*s.call, 1 + k), gather_hop, chunk, s.rank());
     }
     const auto packs = static_cast<std::uint32_t>(output.packs()), thread = team.thread_rank(), step = team.size();
-    // Packs i, i + step, …, so many at once.
+    // Reduces packs i, i + step, …: `some` at once.
     const auto reduce_some = [&]<std::uint32_t some>(std::uint32_t i) {
       Pack own[some], sum[some];
       WEFT_UNROLL

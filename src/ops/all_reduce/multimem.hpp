@@ -1,9 +1,9 @@
-// What the all-reduces by NVLink's switches share (multimem: one address stands for the same place in every rank's
-// window). Every rank puts its message into its own window, by bank, and tells the others so with a signal for each
-// chunk; a load through the switch then gives the sum of what all of them have there, and a store reaches all.
+// Common parts of the all-reduces by NVLink's switches (multimem: one address stands for the same place in every rank's
+// window). Every rank puts its message into its own window, by bank, and tells the others with a signal for each chunk.
+// A load through the switch then gives the sum of all ranks' data at that place, and a store reaches all.
 //
-// Chunks, and not blocks, are announced, so that every rank may have its own grid. A chunk and what lies at its place
-// in the other shards belong to one block in all phases.
+// Signals announce chunks, not blocks, so that every rank may have its own grid. A chunk and the chunks at its place in
+// the other shards belong to one block in all phases.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,8 @@
 
 namespace weft::detail {
 
-// `R`: a floating sum of plain packs. `sharded`: rank r adds up packs [r · shard, (r + 1) · shard); else all do all.
+// `R`: a floating sum of plain packs. `sharded`: rank r adds up packs [r · shard, (r + 1) · shard); else each rank adds
+// up all.
 template <class R, bool sharded>
 struct MultimemAllReduce : AllReduceInstance<R, 0, false>, LoadsNothingEarly {
   using Instance = AllReduceInstance<R, 0, false>;
@@ -24,14 +25,14 @@ struct MultimemAllReduce : AllReduceInstance<R, 0, false>, LoadsNothingEarly {
   enum Hop : std::uint32_t { stage_hop, gather_hop };
 
   struct Places {
-    HeaderPlace header;  // in the control block, which has nothing else
+    HeaderPlace header;  // in the control block, which has no other places
     Elements input, output;
     std::uint32_t shards;
     std::uint64_t shard;          // packs; the last ones may be shorter, or empty
-    std::uint32_t block, blocks;  // this one's place among the data blocks
+    std::uint32_t block, blocks;  // this block's place among the data blocks
     std::uint32_t chunks;         // of a shard
     MultimemLayout area;
-    std::byte* multicast;  // everybody's region
+    std::byte* multicast;  // all ranks' regions
   };
   template <Team T>
   static WEFT_FN Places places(T& team, const Call& call, const Work& work) {
@@ -52,7 +53,7 @@ struct MultimemAllReduce : AllReduceInstance<R, 0, false>, LoadsNothingEarly {
     return p;
   }
 
-  // Calls `serve(chunk)` for the chunks that are this block's, until it returns false.
+  // Calls `serve(chunk)` for this block's chunks, until it returns false.
   template <class Serve>
   static WEFT_FN bool each_chunk(const Places& p, Serve serve) {
     for (std::uint32_t chunk = p.block; chunk < p.chunks; chunk += p.blocks) {
@@ -72,7 +73,7 @@ struct MultimemAllReduce : AllReduceInstance<R, 0, false>, LoadsNothingEarly {
     }
   }
 
-  // Where a pack of the message lies in everybody's region.
+  // The place of a pack of the message in every rank's region.
   static WEFT_FN std::uint64_t staged(const Session& s, const Places& p, std::uint64_t pack) {
     return p.area.stage + (s.epoch % kBanks * p.area.packs + pack) * sizeof(Pack);
   }
@@ -88,7 +89,7 @@ struct MultimemAllReduce : AllReduceInstance<R, 0, false>, LoadsNothingEarly {
     return reinterpret_cast<std::uint64_t*>(region_of(*s.call, owner) + p.area.signals) + index;
   }
 
-  // Without a switch each rank does the switch's work for itself, in rank order.
+  // Without a switch each rank does the switch's work itself, in rank order.
   template <Team T>
   static WEFT_FN Pack load_sum(T& team, const Session& s, const Places& p, std::uint64_t at) {
     if constexpr (T::kMulticast) {
@@ -109,7 +110,7 @@ struct MultimemAllReduce : AllReduceInstance<R, 0, false>, LoadsNothingEarly {
     }
   }
 
-  // All of the block has done its part of the chunk: every peer may read it.
+  // Tells every peer that the whole block has done its part of the chunk: the peer may read it.
   template <Team T>
   static WEFT_FN void announce(T& team, const Session& s, const Places& p, Hop hop, std::uint32_t chunk) {
     team.sync();
@@ -118,7 +119,7 @@ struct MultimemAllReduce : AllReduceInstance<R, 0, false>, LoadsNothingEarly {
       team.store_release(signal_at(s, p, peer, hop, chunk, s.rank()), signal_word(s.epoch, chunk));
     }
   }
-  // That every peer has done its part of the chunk.
+  // Waits until every peer has done its part of the chunk.
   template <Team T>
   static WEFT_FN bool await(T& team, const Session& s, const Places& p, Hop hop, std::uint32_t chunk) {
     bool good = true;
@@ -133,7 +134,7 @@ struct MultimemAllReduce : AllReduceInstance<R, 0, false>, LoadsNothingEarly {
     return good;
   }
 
-  // The first phase. In the second one, the control block compares headers.
+  // The first phase. In the second phase the control block compares headers.
   template <Team T>
   static WEFT_FN bool send(T& team, const Session& s, const Places& p) {
     if (team.block_rank() == 0) {

@@ -1,6 +1,6 @@
 // Multimem two-shot all-reduce: every rank loads the sum of its shard through the switch and stores it to all ranks
-// through the switch. Two hops; what leaves a rank is its message and a shard of the sum, whatever the number of ranks;
-// and all have the same bits (PyTorch's multimem_all_reduce_ and NCCL's NVLS kernels are of this family).
+// through the switch. Two hops. A rank sends its message and a shard of the sum, whatever the number of ranks. All
+// ranks have the same bits (PyTorch's multimem_all_reduce_ and NCCL's NVLS kernels are of this family).
 #pragma once
 
 #include <cstdint>

@@ -18,20 +18,20 @@ struct OneShotAllReduce : AllReduceInstance<R, known_size, whole> {
   using typename Instance::Wire;
   using Work = AllReduceWork;
   static constexpr int kPhases = 2;
-  // A pack that comes back from oneself takes fewer instructions than one that is put in its place among the others':
-  // 0.15 us of 3 (four H200, 16 KB). Between two ranks this algorithm serves large messages, too, where bytes count.
+  // A pack sent to the own rank takes fewer instructions than one inserted among the others' packs: 0.15 us of 3 (four
+  // H200, 16 KB). Between two ranks this algorithm also serves large messages, for which bytes count.
   static constexpr bool kSendsToSelf = known_size > 2;
   static constexpr std::uint32_t kFirstTurn = kSendsToSelf ? 0 : 1;
 
   using Handshake = detail::Handshake<known_size>;
 
-  // A thread's part. A data thread's packs are 0, step, 2 · step … below `packs`, counted from its own first one.
+  // A thread's part. A data thread's packs are 0, step, 2 · step … below `packs`, counted from its own first pack.
   struct Places {
-    HeaderPlace header;  // in the control block, which has nothing else
+    HeaderPlace header;  // in the control block, which has no other places
     Elements input, output;
     std::uint64_t packs, step;
     Slots to;    // lean: at the ranks of turns kFirstTurn … kFirstTurn + kBatch − 1
-    Pack* from;  // what rank 0 sends arrives here; rank r's, r · slot_packs further on
+    Pack* from;  // rank 0's packs arrive here; rank r's, r · slot_packs further on
     std::uint64_t slot_packs, bank_packs;
   };
   template <Team T>

@@ -1,4 +1,4 @@
-// An all-reduce as a call of a program: its tensors, and what must come out.
+// An all-reduce as a call of a program: its tensors, and the expected outputs.
 #include "sim/all_reduce.hpp"
 
 #include <fmt/format.h>
@@ -40,7 +40,7 @@ void AllReduceProgram::fill_all_reduce(unsigned call, unsigned rank) {
   if (!world_.stale(call)) {
     std::memcpy(reinterpret_cast<std::byte*>(t.expected.data()) + t.output_offset, expected.data(), expected.size());
   }
-  // As the host chooses in production, for each rank by itself.
+  // Each rank chooses for itself, as the host does in production.
   const std::size_t payload = detail::payload_bytes(setup_.type);
   const bool whole = detail::may_be_whole(memory + input, expected.size(), payload) &&
                      detail::may_be_whole(memory + t.output_offset, expected.size(), payload);

@@ -7,7 +7,7 @@
 
 namespace weft::sim {
 
-// One thread's part of one launch; or, where a rank is one thread, all of it.
+// One thread's part of one launch; all of the launch if a rank is one thread.
 using AllReduceKernel = void (*)(Machine& machine, Place place, const detail::Call& call,
                                  const detail::AllReduceWork& work);
 
@@ -19,7 +19,7 @@ struct KernelQuery {
 };
 AllReduceKernel find_kernel(const KernelQuery& query);
 
-// One translation unit each (sim_kernels_4.cpp, …).
+// One translation unit for each (sim_kernels_4.cpp, …).
 AllReduceKernel find_kernel_4(const KernelQuery& query);
 AllReduceKernel find_kernel_8(const KernelQuery& query);
 AllReduceKernel find_kernel_16(const KernelQuery& query);

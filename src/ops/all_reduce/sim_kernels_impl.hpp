@@ -1,4 +1,4 @@
-// Which instance of an all-reduce a launch runs.
+// Finds the instance of an all-reduce that a launch runs.
 #pragma once
 
 #include "ops/all_reduce/all_reduce_instances.hpp"
@@ -7,8 +7,8 @@
 
 namespace weft::sim {
 
-// The instance that production takes for the call. Left out, as they take long to compile: instances for more ranks
-// than set-ups have, and CPU ranks whose packs do not travel in units of 8 bytes.
+// The instance that production takes for the call. Two kinds are left out because they take long to compile: instances
+// for more ranks than set-ups have, and CPU ranks whose packs do not travel in units of 8 bytes.
 template <int unit>
 AllReduceKernel find_kernel_of(const KernelQuery& query) {
   AllReduceKernel kernel = nullptr;

@@ -1,5 +1,5 @@
-// Set-ups of the all-reduces by NVLink's switches, whose loads and stores are here those of a switch that serves one
-// rank after the other.
+// Set-ups of the all-reduces by NVLink's switches. Their loads and stores here are those of a switch that serves the
+// ranks in turn.
 #include <fmt/format.h>
 
 #include "sim/setup.hpp"

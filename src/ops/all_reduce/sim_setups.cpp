@@ -5,7 +5,7 @@
 
 namespace weft::sim {
 
-// Small enough to be searched within a bound: two data packs at most, both banks used twice where the bound allows.
+// Small enough to be searched within a bound: two data packs at most, and both banks used twice if the bound allows.
 std::vector<Setup> small_all_reduce_setups() {
   const std::vector<CallSetup> one_pack{{.count = 8}, {.count = 7, .in_place = true}, {.count = 8}};
   const std::vector<CallSetup> one_pack_f32{{.count = 4}, {.count = 3, .in_place = true}, {.count = 4}};
@@ -194,7 +194,7 @@ std::vector<Setup> large_all_reduce_setups() {
                       .payload = Payload::special,
                       .calls = of_groups});
   }
-  // All ranks reject what would have been their second call, some of them in two threads, and then make it.
+  // All ranks reject their second call, some of them in two threads, and then make it.
   const CallSetup rejection{.grids = {{1, 2}, {1, 1}}, .moving = Moving::rejection};
   for (const bool one_thread : {false, true}) {
     setups.push_back({.name = fmt::format("rejections{}", one_thread ? "-cpu" : ""),
@@ -212,7 +212,7 @@ std::vector<Setup> large_all_reduce_setups() {
        .calls = {{.count = 160, .grids = {{2, 2}}}, {.count = 103, .grids = {{2, 3}, {2, 1}}, .in_place = true}},
        .bulk_slots = 2,
        .bulk_packs = 2});
-  // Blocks that move and others that reduce, on both ranks or on one; two that move share three slots.
+  // Some blocks move and others reduce, on both ranks or on one; two blocks that move share three slots.
   setups.push_back({.name = "bulk-apart",
                     .algorithm = Algorithm::bulk,
                     .calls = {{.count = 224, .grids = {{6, 2, true}}},
@@ -227,7 +227,7 @@ std::vector<Setup> large_all_reduce_setups() {
                     .calls = {{.count = 192, .grids = {{4, 1, true}, {6, 2, true}}},
                               {.count = 150, .grids = {{2, 1}, {4, 1, true}}}},
                     .bulk_slots = 4});
-  // Chunks of several batches for each thread, and a rest.
+  // Chunks of several batches for each thread, with packs left over.
   setups.push_back({.name = "bulk-batches",
                     .algorithm = Algorithm::bulk,
                     .calls = {{.count = 2 * 23 * 8, .grids = {{2, 1}, {4, 1, true}}},

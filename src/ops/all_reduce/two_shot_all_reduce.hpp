@@ -1,6 +1,6 @@
-// Two-shot all-reduce: a reduce-scatter, then an all-gather, both by push with arrival in the data and no barrier
-// between them. Two hops, 2 (N − 1) / N messages out of every rank: the fastest for medium messages. (SGLang's open
-// "2shot_push" and FlashInfer's MNNVL kernels are of this family.)
+// Two-shot all-reduce: a reduce-scatter, then an all-gather. Both push, the data itself shows that it has arrived, and
+// no barrier stands between them. Two hops, 2 (N − 1) / N messages out of every rank: the fastest for medium messages.
+// (SGLang's open "2shot_push" and FlashInfer's MNNVL kernels are of this family.)
 #pragma once
 
 #include <cstdint>
@@ -26,13 +26,13 @@ struct TwoShotAllReduce : AllReduceInstance<R, known_size, whole> {
   // A thread's part. In every shard a data thread's packs are first, first + step, first + 2 · step …; the last shards
   // may be shorter, or empty.
   struct Places {
-    HeaderPlace header;  // in the control block, which has nothing else
+    HeaderPlace header;  // in the control block, which has no other places
     Elements input, output;
     std::uint64_t packs;  // of the message
     std::uint64_t shard;  // rank r owns packs [r · shard, (r + 1) · shard) of it
     std::uint64_t first, step;
-    Slots to;    // lean: where pack `first` of their shards goes at the ranks of turns 1 … kBatch
-    Pack* from;  // where what rank 0 sends of it arrives; rank r's, r · slot_packs further on
+    Slots to;    // lean: the places of their pack `first` at the ranks of turns 1 … kBatch
+    Pack* from;  // rank 0's pack `first` arrives here; rank r's, r · slot_packs further on
     std::uint64_t slot_packs, bank_packs;
     std::uint64_t to_gather;  // from a slot of the first hop to the same slot of the second
   };
@@ -66,11 +66,11 @@ struct TwoShotAllReduce : AllReduceInstance<R, known_size, whole> {
     return p;
   }
 
-  // Pack i of the shard of the rank of a turn, if it exists.
+  // Pack i of a shard, if it exists: the shard of a turn's rank.
   static WEFT_FN std::uint64_t place(const Session& s, const Places& p, std::uint32_t turn, std::uint64_t i) {
     return rank_in_turn(*s.call, turn) * p.shard + i;
   }
-  // The slots of pack `first` in bank 0, in both hops those of the same turns.
+  // The slots of pack `first` in bank 0; both hops use the slots of the same turns.
   template <Team T>
   static WEFT_FN void find_slots(const Session& s, const Places& p, std::uint32_t turn, Slots& to) {
     if constexpr (kLean) {
@@ -81,7 +81,7 @@ struct TwoShotAllReduce : AllReduceInstance<R, known_size, whole> {
     }
   }
 
-  // What is sent first.
+  // The packs that are sent first.
   struct Early {
     Pack payload[kLean ? kBatch : 1];
   };
@@ -106,7 +106,7 @@ struct TwoShotAllReduce : AllReduceInstance<R, known_size, whole> {
   static WEFT_FN bool run(T& team, const Session& s, const Work&, const Places& p, const Early& early) {
     if (team.block_rank() == 0) {
       if constexpr (phase == 0) Handshake::send(team, s, p.header);
-      // Not in the last phase: a CPU rank comes to that one only when all data of this one have arrived.
+      // Not in the last phase: a CPU rank reaches that phase only when all data of this phase have arrived.
       return phase != 1 || Handshake::compare(team, s, p.header, 1);
     }
     if constexpr (phase == 0) {

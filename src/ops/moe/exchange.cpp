@@ -1,4 +1,4 @@
-// Dispatch and combine: rejects what cannot work, names the call, and hands it to the executor.
+// Dispatch and combine: rejects impossible calls, names the call, and hands it to the executor.
 #include <fmt/format.h>
 
 #include <cstdint>
@@ -31,7 +31,7 @@ void check_tensor(const GroupState& group, const char* name, const void* data, s
   detail::check_buffer(group, name, data);
 }
 
-// Those that the layout asks for; others are taken where they are given and have a meaning.
+// Outputs that the layout needs must be there. Other outputs are optional if the layout has them.
 void check_outputs(const GroupState& group, const ExchangeShape& shape, const DispatchArgs& args) {
   const bool by_rank = shape.layout == RowLayout::rank_major, scaled = shape.scale_bytes != 0 || shape.groups != 0;
   const auto check = [&](const char* name, const void* data, std::size_t alignment, bool needed) {
@@ -270,7 +270,7 @@ Exchange Exchange::create(const Group& caller, const ExchangeArgs& args) {
 }
 
 void Exchange::free() {
-  const Exchange self = *this;  // as detail::held() has a group
+  const Exchange self = *this;  // keeps the state, as detail::held() keeps a group
   detail::free_exchange(self.group_.state().communicator(), *self.state_);
 }
 
@@ -290,7 +290,7 @@ std::size_t Exchange::output_rows() const {
   return state_->shape().rows;
 }
 
-// Each keeps the exchange, as a call keeps its group.
+// Each call keeps the exchange alive, as a call keeps its group.
 Ticket Exchange::dispatch(const DispatchArgs& args) const {
   const auto state = state_;
   Dispatch<kJoined> call(group_, *state, args);

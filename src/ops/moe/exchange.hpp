@@ -1,5 +1,5 @@
-// What dispatch and combine know of an exchange: its shape, where things lie in its memory, and the tables that carry a
-// dispatch's routing over to its combine. Plain data: the host fills it, kernels get it as an argument.
+// Kernel arguments of an exchange: its shape, the layout of its memory, and the tables that carry a dispatch's routing
+// over to its combine. Plain data that the host fills.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +20,7 @@ inline constexpr std::uint32_t kMaxGenerations = 64;
 
 inline constexpr std::uint32_t kNone = 0xffffffffu;  // no expert, no row
 
-// Where an expert lives.
+// An expert's rank, and its number there.
 struct ExpertHome {
   std::uint32_t rank, local;
 };
@@ -28,14 +28,14 @@ struct ExpertHome {
 // Columns of scales, in words of four bytes (ScaleOrder::columns).
 struct ScaleColumns {
   std::uint64_t words;          // of a column
-  std::uint64_t experts_apart;  // words that an expert's columns lie behind the rows of all experts before it; 0 where
+  std::uint64_t experts_apart;  // words between an expert's columns and the rows of all experts before it; 0 if
                                 // experts share columns
 };
 
 struct ExchangeShape {
   std::uint32_t tokens, experts, top_k, capacity;
-  std::uint32_t replicas;       // of all experts; as many as experts where none has several
-  std::uint32_t even;           // experts of each rank, where all have as many, in contiguous blocks; else 0
+  std::uint32_t replicas;       // of all experts; as many as experts if none has several
+  std::uint32_t even;           // experts of each rank, if all have as many, in contiguous blocks; else 0
   std::uint64_t per_even;       // 2³² / even, rounded up: replica · per_even / 2³² is replica / even
   std::uint32_t local;          // experts of this rank
   std::uint32_t most_local;     // of any rank
@@ -43,9 +43,9 @@ struct ExchangeShape {
   std::uint32_t input_packs;    // of a row as the caller gives it
   std::uint32_t scale_bytes;    // of a row as the caller gives it
   std::uint32_t groups;         // scales of a row that is cast
-  std::uint32_t payload_packs;  // of a row on the way: what is in front of scales or masks
-  std::uint32_t segments;       // of a row that travels as it is
-  std::uint32_t row_packs;      // of a row on the way, all of it
+  std::uint32_t payload_packs;  // of a row on the way, in front of scales or masks
+  std::uint32_t segments;       // of a row that travels bit for bit
+  std::uint32_t row_packs;      // of a row on the way, with scales or masks
   std::uint32_t combine_packs;
   std::uint32_t alignment;  // of contiguous experts
   std::uint32_t rows;       // of this rank's output
@@ -71,7 +71,7 @@ constexpr std::uint64_t aligned_to_line(std::uint64_t bytes) {
   return (bytes + 255) / 256 * 256;
 }
 
-// What an expert's rank keeps of a row: where it lies among the outputs, and its weight.
+// The row of an expert among the outputs, and its weight; the expert's rank keeps it for combine.
 struct ExpertEntry {
   std::uint32_t row;
   float weight;
@@ -80,13 +80,13 @@ struct ExpertEntry {
 // Ranks of a group.
 struct RankSet {
   std::uint64_t bits[2];
-  // No index that is known at run time alone: the set stays in registers.
+  // No index that is only known at run time: so the set stays in registers.
   WEFT_FN void add(std::uint32_t rank) {
     const std::uint64_t bit = std::uint64_t{1} << rank % 64;
     bits[0] |= rank < 64 ? bit : 0;
     bits[1] |= rank < 64 ? 0 : bit;
   }
-  // Ranks `first` … `first` + 31, where `first` is a multiple of 32.
+  // Ranks `first` … `first` + 31; `first` is a multiple of 32.
   WEFT_FN std::uint32_t word(std::uint32_t first) const {
     return static_cast<std::uint32_t>((first < 64 ? bits[0] : bits[1]) >> first % 64);
   }
@@ -98,8 +98,9 @@ struct RankSet {
 };
 static_assert(kMaxRanks <= 128);
 
-// What a dispatch leaves for its combine, one per generation. Only the own rank touches it. A dispatch looks at its
-// header before it knows whether there is a window, so headers lie where memory stays, and the rest in the window.
+// The routing that a dispatch leaves for its combine, one per generation; only the own rank touches it. A dispatch
+// reads its header before it knows whether there is a window. So headers lie in memory that stays, the rest in the
+// window.
 struct RoutingHeader {
   std::uint32_t waiting;            // 1: the combine has not been called
   std::uint32_t most_tokens;        // of any rank
@@ -109,9 +110,9 @@ struct RoutingTables {
   RoutingHeader* header;
   std::uint32_t* entry_counts;  // [rank][token]; kNone: the row did not come here
   ExpertEntry* entries;         // [rank][token][top_k], by ascending expert
-  RankSet* answering;           // [token of this rank]: who returns a row
+  RankSet* answering;           // [token of this rank]: ranks that return a row
 
-  // Without the header.
+  // Bytes without the header.
   static constexpr std::uint64_t bytes(std::uint32_t ranks, const ExchangeShape& shape) {
     const std::uint64_t rows = std::uint64_t{ranks} * shape.tokens;
     return aligned_to_line(rows * sizeof(std::uint32_t)) + aligned_to_line(rows * shape.top_k * sizeof(ExpertEntry)) +
@@ -132,7 +133,7 @@ struct RoutingTables {
   }
 };
 
-// What of the shape follows from the rest.
+// Fills the fields of the shape that follow from the others.
 constexpr void plan_row(ExchangeShape& shape) {
   using Wire = Escaped<16>;
   const bool exact = shape.cast == RowCast::none;
@@ -156,12 +157,12 @@ constexpr ExchangeLayout make_exchange_layout(std::uint32_t ranks, const Exchang
   return layout;
 }
 
-// What every kernel of an exchange gets.
+// The argument that every kernel of an exchange gets.
 struct ExchangeView {
   ExchangeShape shape;
   ExchangeLayout layout;
-  const ExpertHome* homes;             // by replica; not read where blocks are even
-  const std::uint32_t* first_replica;  // by expert, and their end; null where no expert has several
+  const ExpertHome* homes;             // by replica; not read if blocks are even
+  const std::uint32_t* first_replica;  // by expert, and their end; null if no expert has several
   RoutingTables tables;                // of the generation
 };
 
@@ -176,7 +177,7 @@ struct DispatchWork {
   const void* ids;
   const float* weights;
   std::uint32_t tokens;
-  // Of each block's warps: so many send rows and do nothing else, and the others do all else; 0: all do everything.
+  // Warps of each block that send rows and do nothing else; the others do all else. 0: all do everything.
   std::uint32_t senders;
   bool wide_ids;
   bool discard;
@@ -200,7 +201,7 @@ struct CombineWork {
   const void* residual;
   void* output;
   std::uint64_t* source_wait_ns;
-  // Of dispatch's channel, by block: kEnded once a dispatch has failed on this rank, and the tables mean nothing.
+  // By block of dispatch's channel: kEnded once a dispatch has failed on this rank; the tables are then meaningless.
   const BlockWord* dispatch_admitted;
 };
 

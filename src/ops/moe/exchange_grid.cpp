@@ -7,8 +7,8 @@
 namespace weft::detail {
 namespace {
 
-// A grid of `warps` warps of data: small blocks while there are processors for all of them, as each then has more of a
-// processor's loads in flight (docs/notes).
+// A grid of `warps` warps of data. Blocks stay small while there are processors for all of them: each block then has a
+// larger share of its processor's loads in flight (docs/notes).
 ExchangeGrid grid_of(const ExchangeGridArgs& args, std::uint64_t warps) {
   const auto most = static_cast<std::uint64_t>(args.most_blocks - 1);
   const auto blocks_of = [&](int threads) {
@@ -28,19 +28,19 @@ std::uint64_t rows_of_all(const ExchangeGridArgs& args) {
   return std::uint64_t{args.tokens != 0 ? args.tokens : args.shape.tokens} * args.ranks;
 }
 
-// Rows from which on it pays, as measured (docs/notes/0020-dispatch-and-combine-of-many-rows.md).
+// Least numbers of rows for which it pays, as measured (docs/notes/0020-dispatch-and-combine-of-many-rows.md).
 constexpr std::uint64_t kRowsForDispatchSenders = 4096, kRowsForCombineSenders = 1024, kRowsForPairs = 512;
 
-// Whether some warps send while the others receive. Between two ranks half of the rows cross no link, and who sends is
-// soon done.
+// Whether some warps send while the others receive. Between two ranks half of the rows cross no link, so senders would
+// soon be idle.
 bool has_senders(const ExchangeGridArgs& args, std::uint64_t least_rows) {
   return args.phases == kJoined && args.ranks > 2 && rows_of_all(args) >= least_rows;
 }
 
 }  // namespace
 
-// A warp more notes each row (ops/moe/moe_receive.hpp); records and counts go beside rows, by warps that make four
-// of either (moe_send.hpp).
+// One more warp notes each row (ops/moe/moe_receive.hpp). Beside the rows, warps send records and counts; each makes
+// four of either (moe_send.hpp).
 ExchangeGrid dispatch_grid(const ExchangeGridArgs& args) {
   const ExchangeShape& shape = args.shape;
   const std::uint64_t units = shape.cast != RowCast::none ? (shape.columns / 16 + 31) / 32 : shape.segments;

@@ -1,4 +1,4 @@
-// How many blocks, of how many threads, a dispatch or a combine takes.
+// The grid of a dispatch or a combine: its number of blocks and of threads.
 #pragma once
 
 #include <cstdint>
@@ -23,8 +23,8 @@ struct ExchangeGridArgs {
   Launch launch;    // what of it is not 0 is taken as it is
   int most_blocks;  // of one call, the control block included
 };
-// Rows come from all ranks, each of which is taken to have as many tokens as this one. A rank without tokens knows
-// nothing of the others' and takes the grid for as many as they may have.
+// The grid assumes that each rank has as many tokens as this one. A rank without tokens does not know the others'
+// number and assumes the most that they may have.
 ExchangeGrid dispatch_grid(const ExchangeGridArgs& args);
 ExchangeGrid combine_grid(const ExchangeGridArgs& args);
 

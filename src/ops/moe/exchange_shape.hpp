@@ -1,4 +1,4 @@
-// From the arguments of an exchange to what its kernels know of it: where experts live, and the shape.
+// Computes the kernels' view of an exchange from its arguments: the experts' homes, and the shape.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +14,7 @@ constexpr std::uint32_t element_bytes(RowType type) {
   return type == RowType::fp8 ? 1 : 2;
 }
 
-// What a row of dispatch's output takes, and its scales.
+// The bytes of one row of dispatch's output, and of its scales.
 struct OutputRow {
   std::size_t bytes, scale_bytes;
 };
@@ -25,10 +25,10 @@ inline OutputRow output_row(const ExchangeArgs& args) {
   return {args.hidden, args.scale_order == ScaleOrder::columns ? (groups + 3) / 4 * 4 : groups};
 }
 
-// Where the experts of an exchange live, and how many each rank has.
+// The homes of the experts of an exchange, and how many each rank has.
 struct ExpertMap {
   std::vector<ExpertHome> homes;             // by replica
-  std::vector<std::uint32_t> first_replica;  // by expert, and their end; empty where no expert has several
+  std::vector<std::uint32_t> first_replica;  // by expert, and their end; empty if no expert has several
   std::vector<std::uint32_t> counts;         // by rank
   std::uint32_t even;                        // as in ExchangeShape
 };
@@ -55,7 +55,7 @@ inline ExpertMap map_experts(std::uint32_t ranks, const ExchangeArgs& args) {
   return map;
 }
 
-// What the map takes behind the routing tables: homes, then first replicas.
+// The map's bytes behind the routing tables: homes, then first replicas.
 inline std::uint64_t homes_bytes(const ExpertMap& map) {
   return aligned_to_line(map.homes.size() * sizeof(ExpertHome));
 }
@@ -63,12 +63,12 @@ inline std::uint64_t map_bytes(const ExpertMap& map) {
   return homes_bytes(map) + aligned_to_line(map.first_replica.size() * sizeof(std::uint32_t));
 }
 
-// What the number of rows is a multiple of, for the sake of columns of scales.
+// The number of rows is a multiple of this, which columns of scales need.
 constexpr std::uint32_t rows_step(const ExchangeArgs& args) {
   return args.scale_order == ScaleOrder::columns ? 4 : 1;
 }
 
-// Rows of ExchangeArgs::capacity, unless the caller has said.
+// Rows of ExchangeArgs::capacity, if the caller gives none.
 inline std::uint32_t default_capacity(std::uint32_t ranks, const ExchangeArgs& args, std::uint32_t most_local) {
   if (args.layout == RowLayout::rank_major) return args.tokens;
   const std::uint32_t rows =
@@ -79,14 +79,14 @@ inline std::uint32_t default_capacity(std::uint32_t ranks, const ExchangeArgs& a
   return (rows + step - 1) / step * step;
 }
 
-// When the row is planned, and the output's rows are known.
+// Call it once the row is planned and the output's rows are known.
 inline ScaleColumns plan_columns(const ExchangeShape& shape) {
   if (shape.layout != RowLayout::expert_masked) return {.words = shape.rows, .experts_apart = 0};
   const std::uint32_t columns = shape.cast == RowCast::fp8 ? shape.groups : (shape.groups + 3) / 4;
   return {.words = shape.capacity, .experts_apart = std::uint64_t{columns - 1} * shape.capacity};
 }
 
-// Of `rank` among `ranks`. Throws nothing: the arguments have been checked.
+// The shape of `rank` among `ranks`. Throws nothing: the arguments have been checked.
 inline ExchangeShape make_shape(std::uint32_t ranks, std::uint32_t rank, const ExchangeArgs& args,
                                 const ExpertMap& map) {
   ExchangeShape shape{};

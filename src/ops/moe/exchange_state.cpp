@@ -16,7 +16,7 @@ namespace {
 constexpr std::uint32_t kMostHidden = 1u << 20;
 constexpr std::uint32_t kMostAlignment = 1024;
 
-// What must be the same on all ranks of a group, as bytes to compare.
+// The values that all ranks of a group must share, as bytes to compare.
 struct AgreedExchange {
   int leader;  // world rank of the group's first
   std::uint32_t tokens, hidden, experts, top_k, scale_bytes, alignment, capacity, generations, map;
@@ -159,7 +159,7 @@ void agree_on_exchange(Bootstrap& bootstrap, const GroupState& group, const Exch
   mine.overflow = args.overflow;
   mine.weighted = args.weighted;
   const std::vector<AgreedExchange> all = bootstrap.all_gather_value("compare exchanges", mine);
-  // Every rank looks at all of them, and so throws where any throws.
+  // Every rank looks at all of them, so all ranks throw if any does.
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
     const AgreedExchange& leader = all[static_cast<std::size_t>(all[rank].leader)];
     if (std::memcmp(&leader, &all[rank], sizeof(leader)) == 0) continue;
@@ -213,7 +213,7 @@ void ExchangeState::arm(std::optional<std::uint32_t> first_epoch, bool moved) {
   Fabric& fabric = group_.communicator().fabric();
   std::byte* const tables = memory() + tables_offset();
   fabric.fill(tables, 0xff, tables_bytes());
-  // A combine whose dispatch came before release() finds no tokens.
+  // The headers' zeros: a combine whose dispatch came before release() finds no tokens.
   fabric.fill(headers(), 0, args_.generations * sizeof(RoutingHeader));
   std::byte* const homes = tables + tables_bytes();
   fabric.write(homes, map_.homes.data(), map_.homes.size() * sizeof(ExpertHome));

@@ -1,6 +1,6 @@
-// What is behind an Exchange: a window of its own with the regions of dispatch and of combine, each of which is a
-// channel like a group's, and the tables of every generation behind them. Window and channels follow from the slot that
-// it has among the communicator's exchanges, until it is freed.
+// The state behind an Exchange: a window of its own. It has the regions of dispatch and of combine, each a channel like
+// a group's, then the tables of every generation. Its slot among the communicator's exchanges gives window and
+// channels, until it is freed.
 #pragma once
 
 #include <cstdint>
@@ -18,14 +18,14 @@ namespace weft::detail {
 // Throws Errc::invalid_argument with the argument's name.
 void check_exchange_args(std::uint32_t ranks, const ExchangeArgs& args);
 void check_exchange(const GroupState& group, const ExchangeArgs& args);
-// Collective over the world; throws on all ranks where the ranks of one group differ.
+// Collective over the world; throws on all ranks if the ranks of one group differ.
 void agree_on_exchange(Bootstrap& bootstrap, const GroupState& group, const ExchangeArgs& args);
 
 class ExchangeState final : public Tenant {
  public:
   static constexpr int kFirstWindow = 1;  // of slot 0
 
-  // `number`: of the exchanges that the communicator has ever made.
+  // `number`: among all exchanges that the communicator has ever made.
   ExchangeState(GroupState& group, const ExchangeArgs& args, int slot, std::uint64_t number);
 
   int slot() const { return slot_; }
@@ -53,7 +53,7 @@ class ExchangeState final : public Tenant {
   const ExchangeTurns& turns() const { return turns_; }
 
   ExchangeView view(std::uint32_t generation) const;
-  // Word of this rank that is 1 once a dispatch has failed here.
+  // This rank's word that is 1 once a dispatch has failed here.
   const detail::BlockWord* dispatch_admitted() const { return dispatch_.call(0).local->admitted; }
 
  private:
@@ -76,7 +76,7 @@ class ExchangeState final : public Tenant {
   ExchangeTurns turns_;
 };
 
-// Both are collective over the world: every rank makes, or frees, an exchange on the group of its own that it names.
+// Both are collective over the world: every rank makes, or frees, an exchange on a group that it names itself.
 std::shared_ptr<ExchangeState> make_exchange(GroupState& group, const ExchangeArgs& args);
 void free_exchange(CommunicatorState& communicator, ExchangeState& exchange);
 

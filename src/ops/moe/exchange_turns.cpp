@@ -28,7 +28,7 @@ void ExchangeTurns::check_combine(Ticket ticket, bool captured) const {
   require(
       ticket.exchange != 0 && generation < dispatches_ && generation < eager_.size() && ticket.number <= dispatches_,
       "ticket: no dispatch has given it");
-  // What graphs hold is made in an order that the host does not see.
+  // The host does not see the order of calls in graphs.
   const bool known = ticket.number != 0 && !captured;
   require(!known || ticket.number > forgotten_, "ticket: what was dispatched before release() is void");
   require(!known || ticket.number == eager_[generation], "ticket: a later dispatch has taken its generation");

@@ -1,7 +1,8 @@
-// Whose turn it is in an exchange, as this rank's host knows it: generations, and sends that were not waited for.
+// Turns of an exchange, as this rank's host knows them: generations, and sends that were not waited for.
 //
-// Dispatches and combines may be called by a thread each, and each side looks at what the other has noted: a lock, held
-// for a few words at a time, keeps them apart. What is looked at before a call and noted after it is one side's own.
+// Dispatches and combines may come from a thread each, and each side reads the other's notes. A lock, held for a few
+// words at a time, keeps the threads apart. Between a call's check and its note the lock is free: that state belongs to
+// one side alone.
 #pragma once
 
 #include <cstdint>
@@ -26,16 +27,16 @@ class ExchangeTurns {
 
   // Takes the next generation for this rank's `tokens`. `captured`: the call is kept and made later.
   Ticket take_generation(std::uint32_t tokens, bool captured);
-  // Throws Errc::invalid_argument for a ticket that names no dispatch which can be combined now.
+  // Throws Errc::invalid_argument for a ticket without a dispatch that can be combined now.
   void check_combine(Ticket ticket, bool captured) const;
 
   // Sends of dispatch, or of combine, and their waits take turns.
   enum class Side : std::uint8_t { dispatch, combine };
   void check_nothing_sent(Side side) const;  // throws Errc::in_flight
   void note_sent(Side side, const SentCall& call);
-  SentCall sent(Side side, Ticket ticket) const;  // throws Errc::invalid_argument unless that is what was sent
+  SentCall sent(Side side, Ticket ticket) const;  // throws Errc::invalid_argument unless it was sent
   void note_waited(Side side);
-  // What has been dispatched or sent is void.
+  // Voids all dispatches and sends.
   void forget();
 
  private:

@@ -1,4 +1,4 @@
-// The exchanges of a communicator: how they come and go.
+// Creates and frees the exchanges of a communicator.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -47,8 +47,8 @@ void free_exchange(CommunicatorState& communicator, ExchangeState& exchange) {
   });
   agree_on_freeing(
       bootstrap, {.call = "Exchange::free", .made = "created", .number = exchange.number(), .freed = exchange.freed()});
-  // What is on the GPU's queues is made; what comes now ends at once. Kernels that have begun write to peers until they
-  // end, so nobody's window may go before all of them have.
+  // Calls on the GPU's queues are made; new ones end at once. Kernels that have begun write to peers until they end, so
+  // no rank's window may go before all kernels have ended.
   bootstrap.agree_on("free an exchange: finish its calls", [&] { fabric.finish_calls(); });
   exchange.set_freed();
   bootstrap.agree_on("free an exchange: end what comes now", [&] {

@@ -1,4 +1,4 @@
-// Combine: every rank adds up what its experts made of a token and returns one row; the token's owner adds the rows of
+// Combine: every rank adds up its experts' results for a token and returns one row; the token's owner adds the rows of
 // all ranks. Sums are f32: by ascending expert on the experts' rank, by rank at the owner.
 #pragma once
 
@@ -9,38 +9,38 @@
 
 namespace weft::detail {
 
-// `ranks_at_once`: from which a thread awaits rows together. Four where there are no more, as others take registers.
+// `ranks_at_once`: ranks whose rows a thread awaits together. Four if there are no more, because others take registers.
 template <DataType type, std::uint32_t ranks_at_once>
 struct MoeCombine : MoeFrame<CombineWork> {
   using Frame = MoeFrame<CombineWork>;
   using R = Reduction<type, ReduceOp::sum>;
   using Wire = typename R::Wire;
-  static constexpr Together kTogether = Together::warp;  // lanes tell each other what the tables say of a row
-  // For its way of receiving from many ranks at once.
+  static constexpr Together kTogether = Together::warp;  // lanes exchange a row's table entries
+  // Used for its way of receiving from many ranks at once.
   using Instance = AllReduceInstance<R, ranks_at_once == 8 ? 0 : ranks_at_once, true>;
   static_assert(Instance::kBatch == ranks_at_once && 32 % ranks_at_once == 0);
   static constexpr std::uint32_t kRowsAtOnce = 4;   // of experts
-  static constexpr std::uint32_t kPacksAtOnce = 2;  // of a row, where there are many
+  static constexpr std::uint32_t kPacksAtOnce = 2;  // of a row, if there are many
 
   // A part of the row that goes to `owner` for one of its tokens.
   struct Unit {
     std::uint32_t token, owner, part;
   };
-  // What the tables say of a unit's row. All of it is asked for at once, before it is known whether there is a row: one
-  // thing after the other would be a round trip to memory each.
+  // A row's table entries for a unit. All are asked for at once, before it is known whether there is a row: one after
+  // the other would be a round trip to memory each.
   template <Team T>
   struct Loaded {
     std::uint32_t owner_tokens, count;
     Dealt<T, kMaxTopK> row, weight;  // of the experts' outputs; bits
   };
-  // … and of the first unit that is received.
+  // The table entries of the first unit that is received.
   struct Mine {
     std::uint32_t tokens;
     RankSet answering;
   };
   struct Places : Frame::Places {
     std::uint32_t units;        // of a row
-    WarpShare sends;            // `share` has what this warp receives
+    WarpShare sends;            // `share` is for receiving
     Unit sent;                  // its first unit
     std::uint32_t token, part;  // of the first one that it receives
   };
@@ -61,17 +61,17 @@ struct MoeCombine : MoeFrame<CombineWork> {
     p.part = p.share.first % p.units;
     return p;
   }
-  // The own tokens' rows first.
+  // The own tokens' rows come first.
   static WEFT_FN Unit unit(const Call& call, std::uint32_t units, std::uint32_t i) {
     const std::uint32_t row = i / units, turn = call.rank + row % call.size;
     return {row / call.size, turn < call.size ? turn : turn - call.size, i % units};
   }
 
-  // Loaded with the words of enter(). Dispatch has a channel of its own, whose end this one does not know. Not the
-  // tables: after a release() there is no memory where they were.
+  // Loaded with the words of enter(). Dispatch has a channel of its own, and only this word shows its end here. The
+  // tables are not loaded: after a release() their memory is gone.
   struct Early {
     bool failed;
-    Mine mine;  // asked for by the send, where the wait is of the same launch
+    Mine mine;  // asked for by the send, if the wait is in the same launch
   };
   template <Team T>
   static WEFT_FN Early early(T& team, const Session&, const Work& work, const Places&) {
@@ -82,7 +82,7 @@ struct MoeCombine : MoeFrame<CombineWork> {
 
   template <int phase, Team T>
   static WEFT_FN bool run(T& team, const Session& s, const Work& work, const Places& p, Early& early) {
-    if (early.failed) return false;  // peers must not take what the tables say for results
+    if (early.failed) return false;  // peers must not take the tables' contents for results
     if constexpr (phase == 0) {
       if (team.block_rank() == 0) {
         Handshake::send(team, s, p.header);
@@ -97,13 +97,13 @@ struct MoeCombine : MoeFrame<CombineWork> {
         return receive(team, s, work, p, early.mine);
       }
       if (!Frame::compare(team, s, p.header, work.source_wait_ns)) return false;
-      // Not with the send, which leaves the tables to the wait.
+      // Not with the send, because the wait still needs the tables.
       if (team.thread_rank() == 0) work.exchange.tables.header->waiting = 0;
       return true;
     }
   }
 
-  // Where the row of `sender` for `token` arrives in the window of `owner`.
+  // The place in the window of `owner` at which the row of `sender` for `token` arrives.
   static WEFT_FN Pack* slot(const Session& s, const Work& work, std::uint32_t owner, std::uint32_t sender,
                             std::uint32_t token) {
     const ExchangeShape& shape = work.exchange.shape;
@@ -183,7 +183,7 @@ struct MoeCombine : MoeFrame<CombineWork> {
     const ExchangeShape& shape = work.exchange.shape;
     Pack* const to = slot(s, work, unit.owner, s.rank(), unit.token);
     const std::uint32_t step = p.units * T::kLanes, packs = shape.combine_packs;
-    // All lanes go round together, as they tell each other rows and weights.
+    // All lanes go round together, because they exchange rows and weights.
     for (std::uint32_t base = unit.part * T::kLanes; base < packs; base += packs_at_once * step) {
       const std::uint32_t pack = base + p.share.lane;
       typename R::Accumulator sum[packs_at_once] = {};

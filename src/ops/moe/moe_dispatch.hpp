@@ -1,5 +1,5 @@
 // Dispatch: every rank sends its routing to every rank, and each token once to each rank that holds one of its experts.
-// Receivers compute where rows go, in (source rank, token) order, from what the sources have counted.
+// Receivers compute the places of rows, in (source rank, token) order, from the sources' counts.
 #pragma once
 
 #include <cstdint>
@@ -18,18 +18,18 @@ struct MoeDispatch : MoeFrame<DispatchWork> {
 
   struct Places : Frame::Places {
     typename Send::Plan plan;
-    typename Send::Units sends;  // of this warp; `share` has what it receives
+    typename Send::Units sends;  // of this warp; `share` is for receiving
     typename Send::Unit sent;    // the first one
     typename Receive::Plan receive_plan;
     typename Receive::Unit received;
     std::uint32_t second_token;  // of the next one
   };
-  // Divisions take long, and here the kernel before still runs.
+  // Divisions take long; here the kernel before still runs.
   template <Team T>
   static WEFT_FN Places places(T& team, const Call& call, const Work& work) {
     Places p{Frame::places(team, call, work), {}, {}, {}, {}, {}, 0};
     if (team.block_rank() == 0) return p;
-    // Neighbouring units, which are alike, go to different blocks: no processor gets all of one kind.
+    // Neighbouring units are alike. They go to different blocks, so that no processor gets all units of one kind.
     const std::uint32_t warps = team.size() / T::kLanes, senders = senders_of(team, work.senders);
     p.share = share_among(team, senders, warps - senders);
     const WarpShare rows = senders != 0 ? share_among(team, 0, senders) : p.share;
@@ -51,8 +51,7 @@ struct MoeDispatch : MoeFrame<DispatchWork> {
     a = static_cast<std::uint32_t>(both >> 32), b = static_cast<std::uint32_t>(both);
   }
 
-  // What is read before the first store, beside the words of enter(): of the generation, and by the first unit of the
-  // caller's.
+  // Read before the first store, beside the words of enter(): the generation's state, and the first unit's input.
   template <class T>
   struct Early {
     std::uint32_t waiting;  // first thread of the control block
@@ -98,8 +97,8 @@ struct MoeDispatch : MoeFrame<DispatchWork> {
     for (std::uint32_t rank = team.thread_rank(); rank < s.size(); rank += team.size()) {
       team.store(area(s, work, rank, s.rank()).tokens(), FlaggedWord::encode(work.tokens, s.epoch));
     }
-    // Lines are not put back to rest. One token that this call does not have is written in every call, in turn, so that
-    // no line is older than a round of the tokens, and none can be taken for one of a later round of the epochs.
+    // Lines are not put back to rest. Every call writes one token that it does not have, in turn. So no line is older
+    // than a round of the tokens, and none can be taken for one of a later round of the epochs.
     const std::uint32_t token = s.epoch / kBanks % shape.tokens;
     if (token < work.tokens) return true;
     for (std::uint32_t i = team.thread_rank(); i < s.size() * shape.top_k; i += team.size()) {

@@ -1,4 +1,4 @@
-// Which kernel serves a dispatch, or a combine.
+// Finds the kernel that serves a dispatch or a combine.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ struct DispatchQuery {
 
   using Work = DispatchWork;
   constexpr bool operator==(const DispatchQuery&) const = default;
-  // Rows that are not cast travel as they are, whatever they consist of.
+  // Rows that are not cast travel bit for bit, whatever their type.
   constexpr DispatchQuery key() const {
     if (cast == RowCast::none) return {RowType::bf16, RowCast::none, ScaleOrder::rows};
     return {type == RowType::bf16 ? RowType::bf16 : RowType::f16, RowCast::fp8, order};
@@ -31,7 +31,7 @@ struct CombineQuery {
 
   using Work = CombineWork;
   constexpr bool operator==(const CombineQuery&) const = default;
-  // Of so many ranks rows are received at once.
+  // The number of ranks from which rows are received at once.
   constexpr CombineQuery key() const {
     return {type == DataType::bf16 ? DataType::bf16 : DataType::f16, ranks <= 4 ? 4u : 8u};
   }

@@ -1,5 +1,5 @@
-// Where dispatch's rows go: places in the output, which follow from records (whose entry is it, and which one of its
-// sender's for this expert) and from what all senders have counted.
+// The places of dispatch's rows in the output. They follow from records (the expert of each entry, and its ordinal
+// among its sender's entries for this expert) and from all senders' counts.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,8 @@
 
 namespace weft::detail {
 
-// By a warp: the counts that all ranks below `end` have sent for each lane's expert `local` (where the lane has `one`),
-// added up. `beside()` is called with every look. False when the call has failed.
+// By a warp: adds up the counts that all ranks below `end` have sent for each lane's expert `local` (if the lane has
+// `one`). Every look calls `beside()`. False when the call has failed.
 template <Team T, class Beside>
 WEFT_FN bool add_counts(T& team, const Session& s, const ExchangeView& exchange, bool one, std::uint32_t local,
                         std::uint32_t end, std::uint32_t& sum, Beside beside) {
@@ -37,9 +37,9 @@ WEFT_FN bool add_counts(T& team, const Session& s, const ExchangeView& exchange,
   return true;
 }
 
-// Where experts begin that lie one behind the other. Goes through them with a warp, one lane for an expert:
-// `take(first, count, begin)` in all lanes, where lane i has expert first + i, its rows and the row where it begins.
-// `end`: where the next expert would begin. False when the call has failed.
+// The rows at which contiguous experts begin. A warp goes through the experts, one lane for each: it calls `take(first,
+// count, begin)` in all lanes. Lane i has expert first + i, its rows and its first row. `end`: the first row behind all
+// experts. False when the call has failed.
 template <Team T, class Take>
 WEFT_FN bool each_beginning(T& team, const Session& s, const ExchangeView& exchange, std::uint32_t lane,
                             std::uint32_t& end, Take take) {
@@ -61,14 +61,14 @@ WEFT_FN bool each_beginning(T& team, const Session& s, const ExchangeView& excha
   return true;
 }
 
-// The entries of one token, as far as this rank has their experts.
+// One token's entries whose experts this rank has.
 template <Team T>
 struct Entries {
   Dealt<T, kMaxTopK> local;   // expert
   Dealt<T, kMaxTopK> row;     // among the outputs
   Dealt<T, kMaxTopK> weight;  // its bits
   std::uint32_t here;         // bit k: entry k is for this rank
-  std::uint32_t kept;         // … and there is room for its row, which nobody else writes
+  std::uint32_t kept;         // … and its row has room; no other warp writes it
 };
 
 // A token's records, dealt to the lanes of a warp.
@@ -76,7 +76,7 @@ template <Team T>
 struct Records {
   Pack line[Dealt<T, kMaxTopK>::kOwn];
 
-  // Asks for them; nothing here waits for it.
+  // Asks for the records; nothing here waits for them.
   WEFT_FN void load(T& team, const Session& s, const ExchangeView& exchange, std::uint32_t lane, std::uint32_t sender,
                     std::uint32_t token) {
     const Pack* const records = DispatchArea::of(s, exchange, s.rank(), sender).records(token);
@@ -86,7 +86,7 @@ struct Records {
       if (j * T::kLanes + lane < exchange.shape.top_k) line[j] = team.load(records + (j * T::kLanes + lane));
     }
   }
-  // True when all of this lane's have come. `here` has the lane's own bits.
+  // True when all records of this lane have come. `here` has the lane's own bits.
   WEFT_FN bool read(const Session& s, const ExchangeView& exchange, std::uint32_t lane, Entries<T>& entries) const {
     bool all = true;
     entries.here = 0;
@@ -138,7 +138,7 @@ WEFT_FN bool place_by_expert(T& team, const Session& s, const ExchangeView& exch
   return true;
 }
 
-// One row for all entries of a token, where the token was.
+// One row for all entries of a token, at the token's number.
 template <Team T>
 WEFT_FN void place_by_rank(const ExchangeView& exchange, std::uint32_t lane, std::uint32_t sender, std::uint32_t token,
                            Entries<T>& entries) {
@@ -158,8 +158,8 @@ WEFT_FN bool place(T& team, const Session& s, const ExchangeView& exchange, std:
   return true;
 }
 
-// For combine: what is kept of the row, by ascending expert, which is by ascending place among the outputs. And for the
-// caller: whose rows these are, and for which experts.
+// Notes the row for combine: by ascending expert, which is by ascending place among the outputs. Notes for the caller
+// whose rows these are, and for which experts.
 template <Team T>
 WEFT_FN void note_entries(T& team, const DispatchWork& work, std::uint32_t lane, std::uint32_t sender,
                           std::uint32_t token, Entries<T>& entries) {
@@ -168,7 +168,7 @@ WEFT_FN void note_entries(T& team, const DispatchWork& work, std::uint32_t lane,
   const bool by_rank = shape.layout == RowLayout::rank_major;
   const std::uint32_t source = sender * shape.tokens + token;
   std::uint32_t count = 0;
-  Dealt<T, kMaxTopK> before{};  // how many of the kept ones lie in front of each
+  Dealt<T, kMaxTopK> before{};  // kept entries in front of each
   for (std::uint32_t other = 0; other < shape.top_k; ++other) {
     const bool kept = (entries.kept >> other & 1u) != 0;
     const std::uint32_t other_row = entries.row.get(team, other);
@@ -193,7 +193,7 @@ WEFT_FN void note_entries(T& team, const DispatchWork& work, std::uint32_t lane,
   });
 }
 
-// What the caller is told of all rows, but for the rows themselves. For the control block. False when the call has
+// Tells the caller everything about all rows except their contents. For the control block. False when the call has
 // failed.
 template <Team T>
 WEFT_FN bool tell_counts(T& team, const Session& s, const DispatchWork& work) {
@@ -213,7 +213,7 @@ WEFT_FN bool tell_counts(T& team, const Session& s, const DispatchWork& work) {
     if (!add_counts(team, s, exchange, local < shape.local, local, s.size(), count, [] {})) return false;
     if (local >= shape.local) continue;
     work.counts[local] = static_cast<std::int32_t>(count);
-    // Other lanes may have more to do.
+    // Other lanes may have more to do, so this one goes on.
     if (shape.layout == RowLayout::expert_masked && overflows(Misfit::expert_rows, local, count)) good = false;
   }
   if (shape.layout != RowLayout::expert_contiguous || team.thread_rank() >= T::kLanes) return good;

@@ -1,4 +1,5 @@
-// The second half of dispatch: rows are received, and put where records and counts say (ops/moe/moe_places.hpp).
+// The second half of dispatch: receives rows, and puts them at the places of records and counts
+// (ops/moe/moe_places.hpp).
 #pragma once
 
 #include <cstdint>
@@ -8,7 +9,7 @@
 
 namespace weft::detail {
 
-// How many tokens each rank has, as far as that has come; dealt to the lanes of a warp.
+// How many tokens each rank has, as far as the numbers have come; dealt to the lanes of a warp.
 template <Team T>
 struct SenderTokens {
   static constexpr std::uint32_t kUnknown = kNone;  // more than any number
@@ -22,7 +23,7 @@ struct SenderTokens {
   struct Words {
     std::uint64_t own[Dealt<T, kMaxRanks>::kOwn];
   };
-  // Asks for what is not known; nothing here waits for it.
+  // Asks for the unknown numbers; nothing here waits for them.
   WEFT_FN Words load(T& team, const Session& s, const ExchangeView& exchange, std::uint32_t lane) {
     Words words;
     count.each(lane, s.size(), [&](std::uint32_t rank, std::uint32_t known, std::uint32_t j) {
@@ -36,14 +37,14 @@ struct SenderTokens {
       if (FlaggedWord::arrived(words.own[j], s.epoch)) known = FlaggedWord::decode(words.own[j]);
     });
   }
-  // A rank of this lane's that is not known, or kNoPeer.
+  // An unknown rank of this lane, or kNoPeer.
   WEFT_FN std::uint32_t late(const Session& s, std::uint32_t lane) {
     std::uint32_t who = kNoPeer;
     count.each(lane, s.size(),
                [&](std::uint32_t rank, std::uint32_t known, std::uint32_t) { who = known == kUnknown ? rank : who; });
     return who;
   }
-  // When all are known, by all lanes: whether a rank has more tokens.
+  // By all lanes, when all numbers are known: whether a rank has more tokens.
   WEFT_FN bool any_above(T& team, const Session& s, std::uint32_t lane, std::uint32_t tokens) {
     bool above = false;
     count.each(lane, s.size(), [&](std::uint32_t, std::uint32_t known, std::uint32_t) { above |= known > tokens; });
@@ -59,13 +60,12 @@ struct SenderTokens {
   }
 };
 
-// Everything that a row needs is asked for at once and not one thing after the other: the token's records, what the row
-// itself brings, and how many tokens its sender has; then the counts that its places depend on, with another look at
-// what was not there. What has come when a warp begins costs two round trips to memory.
+// A row's words are asked for at once, not one after the other: its records, its payload and its sender's number of
+// tokens. Then come the counts for its places, with another look at missing words. If all has come when a warp begins,
+// two round trips to memory suffice.
 template <class Row>
 struct MoeReceive {
-  // Warps of a row: `sharers` that receive it and, where there are warps enough, one more. The last one notes what
-  // combine and the caller are told of the row.
+  // Warps of a row: `sharers` receive it. If there are warps enough, one more notes the row for combine and the caller.
   struct Plan {
     std::uint32_t sharers, parts;
   };
@@ -78,7 +78,7 @@ struct MoeReceive {
     const std::uint32_t sharers = row_sharers<T>(Row::template items<T>(work.exchange.shape), rows, share.step);
     return {.sharers = sharers, .parts = rows * (sharers + 1) <= share.step ? sharers + 1 : sharers};
   }
-  // `i`: among all units, the rows of a token one behind the other.
+  // `i`: among all units; the rows of a token are neighbours.
   static WEFT_FN Unit unit(const Call& call, const Plan& plan, std::uint32_t i) {
     const std::uint32_t row = i / plan.parts;
     const std::uint32_t turn = call.rank + row % call.size;
@@ -98,7 +98,7 @@ struct MoeReceive {
       first = item;
       arrived = false;
     }
-    // Calls `handle(item, moving)` for those that there are.
+    // Calls `handle(item, moving)` for each item that exists.
     template <class Handle>
     WEFT_FN void each(Handle handle) {
       WEFT_UNROLL
@@ -107,7 +107,7 @@ struct MoeReceive {
         if (first + j * step + lane < count) handle(first + j * step + lane, moving[j]);
       }
     }
-    // Asks for what has not come; nothing here waits for it.
+    // Asks for missing items; nothing here waits for them.
     WEFT_FN void load(T& team, const ExchangeShape& shape) {
       if (!arrived) each([&](std::uint32_t item, auto& got) { Row::load(team, shape, row, item, got); });
     }
@@ -120,7 +120,7 @@ struct MoeReceive {
       load(team, shape);
       check(s, shape);
     }
-    // Stores what has come, and puts slots back to rest.
+    // Stores the items that have come, and puts slots back to rest.
     WEFT_FN void take(T& team, const DispatchWork& work, const Entries<T>& entries) {
       const ExchangeShape& shape = work.exchange.shape;
       each([&](std::uint32_t, auto& got) { Row::template decode<T>(got); });
@@ -162,8 +162,8 @@ struct MoeReceive {
       tokens.note(s, lane, words);
       entries.here = team.or_of(all ? entries.here : 0);
       if (entries.here != 0) return true;
-      // None is for this rank, or they are those of a token that the call does not have, which are sent in turn: the
-      // number decides.
+      // No entry is for this rank, or the records are those of a token that the call does not have, which are sent in
+      // turn. The number of tokens decides.
       const std::uint32_t count = tokens.count.get(team, unit.sender);
       exists = count == SenderTokens<T>::kUnknown || unit.token < count;
       return !exists || (all && count != SenderTokens<T>::kUnknown);
@@ -211,7 +211,7 @@ struct MoeReceive {
   }
 };
 
-// For combine and the caller: how many tokens each rank has. By the first warp of the control block. False when the
+// Tells combine and the caller how many tokens each rank has. By the first warp of the control block. False when the
 // call has failed.
 template <Team T>
 WEFT_FN bool tell_tokens(T& team, const Session& s, const DispatchWork& work) {

@@ -1,4 +1,5 @@
-// What dispatch and combine share: work dealt to warps, experts' homes, and the words and lines that carry routing.
+// Common parts of dispatch and combine: work dealt to warps, experts' homes, and the words and lines that carry
+// routing.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +16,7 @@ namespace weft::detail {
 
 // A user's row, of any type, by packs of 16 bytes.
 using Packs = Tensor<std::uint32_t, 4, true>;
-// The same where the last pack may be cut.
+// The same if the last pack may be cut.
 using RaggedPacks = Tensor<std::uint32_t, 4, false>;
 
 // The units of work of one warp of the data blocks: first, first + step, …
@@ -30,8 +31,7 @@ WEFT_FN WarpShare warp_share(T& team) {
           .lane = team.thread_rank() % T::kLanes};
 }
 
-// The same where only `warps` warps of each block from `begin` on have units, of which neighbouring ones go to
-// different blocks; the others have none.
+// The same if only `warps` warps of each block from `begin` on have units. Neighbouring units go to different blocks.
 template <Team T>
 WEFT_FN WarpShare share_among(T& team, std::uint32_t begin, std::uint32_t warps) {
   const std::uint32_t blocks = team.blocks() - 1, warp = team.thread_rank() / T::kLanes - begin;
@@ -45,8 +45,8 @@ WEFT_FN std::uint32_t senders_of(T& team, std::uint32_t wanted) {
   return wanted < team.size() / T::kLanes ? wanted : 0;
 }
 
-// Arguments of a kernel come through a cache that is cold when it starts: here while the kernel before still runs, not
-// one line after the other where they are first needed.
+// Arguments of a kernel come through a cache that is cold at its start. All lines are read here, while the kernel
+// before still runs, not one after the other at their first use.
 template <Team T, class Argument>
 WEFT_FN void read_ahead(T& team, const Argument& argument) {
   constexpr std::size_t kLine = 64;
@@ -58,7 +58,7 @@ WEFT_FN void read_ahead(T& team, const Argument& argument) {
   }
 }
 
-// What both kernels are to an executor: any number of ranks, two phases, work dealt to the warps of the data blocks.
+// The executor's view of both kernels: any number of ranks, two phases, work dealt to the warps of the data blocks.
 template <class Work_>
 struct MoeFrame : LoadsNothingEarly {
   using Work = Work_;
@@ -72,7 +72,7 @@ struct MoeFrame : LoadsNothingEarly {
 
   struct Places {
     HeaderPlace header;  // in the control block
-    WarpShare share;     // elsewhere
+    WarpShare share;     // in the other blocks
   };
   template <Team T>
   static WEFT_FN Places places(T& team, const Call& call, const Work& work) {
@@ -87,7 +87,7 @@ struct MoeFrame : LoadsNothingEarly {
     return p;
   }
 
-  // By the control block: Handshake::compare, and for who asks how long each peer's header was waited for.
+  // By the control block: Handshake::compare, and the time waited for each peer's header, if the caller asks.
   template <Team T>
   static WEFT_FN bool compare(T& team, const Session& s, const HeaderPlace& header, std::uint64_t* source_wait_ns) {
     const std::uint64_t began = source_wait_ns != nullptr ? team.now() : 0;
@@ -99,9 +99,8 @@ struct MoeFrame : LoadsNothingEarly {
   }
 };
 
-// Warps that share each of `rows` rows, of which a warp handles kLanes items at once: as many as there are for all rows
-// at once, so that no row waits for another, and no more than it has work for. One thread that is a warp by itself
-// handles rows whole.
+// Warps that share each of `rows` rows; a warp handles kLanes items at once. As many as there are for all rows at once,
+// so that no row waits for another, and no more than have work. A warp of one thread handles rows whole.
 template <class T>
 WEFT_FN constexpr std::uint32_t row_sharers(std::uint32_t items, std::uint32_t rows, std::uint32_t warps) {
   if (T::kLanes == 1) return 1;
@@ -122,8 +121,8 @@ struct Dealt {
   static constexpr std::uint32_t kOwn = (most + T::kLanes - 1) / T::kLanes;
   std::uint32_t own[kOwn];
 
-  // Calls `element(i, own, j)` for the elements below `count` that are this lane's: own[j]. What is dealt alike is
-  // looked up by `j`, which is known to the compiler, so that all of it stays in registers.
+  // Calls `element(i, own, j)` for this lane's elements below `count`: own[j]. Use `j` for other arrays that are dealt
+  // alike: the compiler knows it, so all of them stay in registers.
   template <class Element>
   WEFT_FN void each(std::uint32_t lane, std::uint32_t count, Element element) {
     WEFT_UNROLL
@@ -132,7 +131,7 @@ struct Dealt {
       if (j * T::kLanes + lane < count) element(j * T::kLanes + lane, own[j], j);
     }
   }
-  // In all lanes at once.
+  // Call it in all lanes at once.
   WEFT_FN std::uint32_t get(T& team, std::uint32_t i) const {
     if constexpr (T::kLanes == 1) return own[i];
     std::uint32_t value = own[0];
@@ -149,7 +148,7 @@ WEFT_FN ExpertHome home_of(const ExchangeView& exchange, std::uint32_t replica) 
   return {rank, replica - rank * even};
 }
 
-// The replicas that serve the entries of one rank's tokens; kNone for an id that names no expert. Where no expert has
+// The replicas that serve the entries of one rank's tokens; kNone for an id that names no expert. If no expert has
 // several, replicas are experts.
 struct TopK {
   const void* ids;
@@ -161,28 +160,27 @@ struct TopK {
     return {work.ids, &work.exchange, rank, work.wide_ids};
   }
 
-  // An id as it is given, of 32 or 64 bits: two words, so that nothing waits for a load before the next one is under
-  // way.
+  // A given id of 32 or 64 bits. It has two words, so that no load waits for another.
   struct Id {
     std::uint32_t low = kNone, high = 0;
   };
-  // Of entry `i`, or none where that is not below `end`.
+  // The id of entry `i`, or none if `i` is not below `end`.
   WEFT_FN Id id(std::uint32_t i, std::uint32_t end) const {
     Id id;
-    const auto* const words = static_cast<const std::uint32_t*>(ids);  // null where there are no tokens
+    const auto* const words = static_cast<const std::uint32_t*>(ids);  // null if there are no tokens
     const std::uint64_t at = wide ? 2 * std::uint64_t{i} : i;
     if (i < end) id.low = words[at];
     if (i < end && wide) id.high = words[at + 1];
     return id;
   }
-  // Which replica serves entry `i`, whose id this is.
+  // The replica that serves entry `i`; `id` is the entry's id.
   WEFT_FN std::uint32_t replica(const Id& id, std::uint32_t i) const {
     if (id.low >= exchange->shape.experts || id.high != 0) return kNone;
     if (exchange->first_replica == nullptr) return id.low;
     return replica_of(exchange->first_replica + id.low, rank, i, exchange->shape.top_k);
   }
-  // The same of entries first, first + step, …, in place. Where replicas are experts an id stays what it is: one that
-  // names no expert is no replica's either.
+  // The same for entries first, first + step, …, in place. If replicas are experts, ids stay unchanged: an id that
+  // names no expert names no replica.
   template <std::uint32_t most>
   WEFT_FN void choose(std::uint32_t first, std::uint32_t step, Id (&id)[most]) const {
     if (exchange->first_replica == nullptr) return;
@@ -191,7 +189,7 @@ struct TopK {
   }
 
  private:
-  // Not in line: few exchanges have replicas, and divisions are many instructions.
+  // Not inlined: few exchanges have replicas, and divisions are many instructions.
   static WEFT_SLOW std::uint32_t replica_of(const std::uint32_t* firsts, std::uint32_t rank, std::uint32_t i,
                                             std::uint32_t top_k) {
     const std::uint32_t first = firsts[0], count = firsts[1] - first;
@@ -210,7 +208,7 @@ struct FlaggedWord {
   static WEFT_FN std::uint32_t decode(std::uint64_t word) { return static_cast<std::uint32_t>(word >> 32); }
 };
 
-// One entry of a token's top-k as every rank gets it.
+// One entry of a token's top-k in the form that every rank gets.
 struct RoutingRecord {
   static constexpr std::uint32_t kOrdinalBits = 20;
   std::uint32_t place;  // local expert, ordinal among the entries of the sender for this expert; kNone: not here
@@ -225,7 +223,7 @@ struct RoutingRecord {
 static_assert(kMaxExperts <= 1u << (32 - RoutingRecord::kOrdinalBits));
 static_assert(kMaxExchangeTokens * kMaxTopK < 1u << RoutingRecord::kOrdinalBits);
 
-// Addresses in the window of `owner`, of what `sender` writes there in this call.
+// Addresses, in the window of `owner`, that `sender` writes in this call.
 struct DispatchArea {
   std::byte* region;
   const ExchangeView* exchange;

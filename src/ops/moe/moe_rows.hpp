@@ -1,6 +1,6 @@
-// How a row travels to its experts: cast to e4m3 on the way, or bit for bit. A row is cut into items, each of which one
-// lane sends, and one lane receives; what of a row a warp takes at once, and how many warps share one, is each rank's
-// own choice.
+// How a row travels to its experts: cast to e4m3 on the way, or bit for bit. A row is cut into items: one lane sends an
+// item, and one lane receives it. Each rank chooses how many items a warp takes at once, and how many warps share a
+// row.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,8 @@
 
 namespace weft::detail {
 
-// bf16 or f16 to e4m3 with a scale per 128 columns. What is made here is never all ones, neither e4m3 nor scale, so
-// that the sentinel costs nothing: a row is a byte per column, and a word per scale.
+// bf16 or f16 to e4m3 with a scale per 128 columns. No e4m3 and no scale made here is all ones, so the sentinel costs
+// nothing: a row is a byte per column, and a word per scale.
 template <DataType type, ScaleOrder order>
 struct CastRow : Fp8Cast<type> {
   using Cast = Fp8Cast<type>;
@@ -25,7 +25,7 @@ struct CastRow : Fp8Cast<type> {
   static constexpr std::uint32_t kItemsAtOnce = 2;  // of a row, that a lane takes at once
   static constexpr std::uint32_t kRowsAtOnce = 4;   // of the output, that an item goes to at once
 
-  // An item is all, or an eighth of the columns of one scale.
+  // An item is all columns of one scale, or an eighth of them.
   template <class T>
   static constexpr std::uint32_t kSharers = T::kLanes >= 8 ? 8 : 1;
   template <class T>
@@ -57,7 +57,7 @@ struct CastRow : Fp8Cast<type> {
     Pack pack[kPacks<T>];
     std::uint32_t scale;
   };
-  // By all lanes of a warp.
+  // Call it in all lanes of a warp.
   template <Team T>
   static WEFT_FN Moving<T> encode(T& team, const ExchangeShape& shape, const Given<T>& given) {
     float most = 0;
@@ -74,7 +74,7 @@ struct CastRow : Fp8Cast<type> {
     return moving;
   }
 
-  // Where an item lies in a row on the wire.
+  // An item's place in a row on the wire.
   template <class T>
   static WEFT_FN Pack* packs_of(Pack* row, std::uint32_t item) {
     return row + item * kPacks<T>;
@@ -95,7 +95,7 @@ struct CastRow : Fp8Cast<type> {
     for (std::uint32_t i = 0; i < kPacks<T>; ++i) team.store(packs_of<T>(row, item) + i, moving.pack[i]);
     if (has_scale<T>(item)) team.store(scale_of<T>(shape, row, item), moving.scale);
   }
-  // One look: asks for an item, then says whether all of it has come.
+  // One look: load() asks for an item, arrived() says whether all of it has come.
   template <Team T>
   static WEFT_FN void load(T& team, const ExchangeShape& shape, Pack* row, std::uint32_t item, Moving<T>& moving) {
     moving.scale = 0;
@@ -120,7 +120,7 @@ struct CastRow : Fp8Cast<type> {
   }
   template <class T>
   static WEFT_FN void decode(Moving<T>&) {}
-  // Into rows of the output, as far as they are not kNone.
+  // Puts the item into the rows of the output that are not kNone.
   template <class T>
   static WEFT_FN void put(const DispatchWork& work, const std::uint32_t (&to)[kRowsAtOnce], std::uint32_t item,
                           const Moving<T>& moving) {
@@ -175,7 +175,7 @@ struct ExactRow {
     return shape.segments * kColumns;
   }
 
-  // Pack `i` of the row and of its scales, wherever they lie.
+  // Pack `i` of the row, then of its scales, in two tensors.
   struct Source {
     Packs row;
     RaggedPacks scales;

@@ -8,10 +8,9 @@
 
 namespace weft::detail {
 
-// Rows, records and counts are units of one sequence, so that no warp sends one kind after another where there are
-// warps enough for all: first the records, then the counts, then the rows. What a unit reads of the caller's is loaded
-// before anything depends on it: for a warp's first unit beside the epoch. Records and counts are made alike: a warp
-// counts the entries that each of a few replicas serves.
+// Records, counts and rows are units of one sequence, in this order. So no warp sends one kind after another if there
+// are warps enough for all. A unit's input is loaded before anything depends on it: for a warp's first unit beside the
+// epoch. Records and counts are made alike: a warp counts the entries that each of a few replicas serves.
 template <class Row>
 struct MoeSend {
   template <class T>
@@ -27,15 +26,15 @@ struct MoeSend {
   struct Units {
     std::uint32_t first, step, end;
   };
-  // Entries of a token's record from `part` on, the `part`-th warp's share of its row, or counts from replica `part`
-  // on.
+  // A token's entries from `part` on, for its records; or the `part`-th warp's share of its row; or counts from replica
+  // `part` on.
   struct Unit {
     std::uint32_t token, part;
   };
   template <class T>
   struct Loaded {
     TopK::Id id[kIds];  // of entries among which is counted, dealt to the lanes
-    // Of the entry that is this lane's: of the token's `lane`, or of a record's kWanted `lane % kWanted`.
+    // Id of this lane's entry: entry `lane` of the token, or entry `lane % kWanted` of a record's kWanted.
     TopK::Id own_id;
     std::uint32_t weight;  // record: its bits
     typename Row::template Given<T> given;
@@ -53,8 +52,8 @@ struct MoeSend {
     plan.all = plan.records_and_counts + work.tokens * plan.row_sharers;
     return plan;
   }
-  // `rows_alone`: `rows` are the units of a warp that sends nothing else, if there are any, and `share` of one that
-  // sends all else.
+  // `rows_alone`: some warps send rows and nothing else. Then `rows` are the units of such a warp (kNone: it is none),
+  // and `share` the units of a warp that sends everything else.
   static WEFT_FN Units units(const Plan& plan, const WarpShare& share, const WarpShare& rows, bool rows_alone) {
     if (!rows_alone) return {share.first, share.step, plan.all};
     if (rows.first == kNone) return {share.first, share.step, plan.records_and_counts};
@@ -66,7 +65,7 @@ struct MoeSend {
     if (i < plan.records_and_counts) return {0, (i - plan.records) * kWanted<T>};
     return {(i - plan.records_and_counts) / plan.row_sharers, (i - plan.records_and_counts) % plan.row_sharers};
   }
-  // Among how many entries a unit's are counted: a record's among those before.
+  // How many entries a unit counts among: for a record, the entries before it.
   static WEFT_FN std::uint32_t counted(const DispatchWork& work, const Plan& plan, const Unit& unit, std::uint32_t i) {
     return i < plan.records ? unit.token * work.exchange.shape.top_k + unit.part
                             : work.tokens * work.exchange.shape.top_k;
@@ -127,9 +126,8 @@ struct MoeSend {
     }
   }
 
-  // How many of the first `end` entries are served by the lane's `replica`, which is the same in lanes that are
-  // kWanted apart; and, where `record` says so, of those that lower lanes have. Counted by all lanes for each other.
-  // `id`: each lane's first ones.
+  // How many of the first `end` entries the lane's `replica` serves; lanes kWanted apart have the same replica. With
+  // `record`, also of the lower lanes' entries. All lanes count for each other. `id`: each lane's first ids.
   template <Team T>
   static WEFT_FN std::uint32_t count_own(T& team, const TopK& topk, std::uint32_t lane, std::uint32_t end,
                                          TopK::Id (&id)[kIds], std::uint32_t own, bool record) {
@@ -158,7 +156,7 @@ struct MoeSend {
     return count;
   }
 
-  // How many rows the replica of each of the first kWanted lanes gets from here.
+  // Sends how many rows the replicas of the first kWanted lanes get from here.
   template <Team T>
   static WEFT_FN void send_counts(T& team, const Session& s, const DispatchWork& work, std::uint32_t lane,
                                   std::uint32_t replica, std::uint32_t count) {
@@ -168,7 +166,7 @@ struct MoeSend {
                FlaggedWord::encode(count, s.epoch));
   }
 
-  // The lane's entry to every rank: lanes that are kWanted apart have the same entry, for different ranks.
+  // Sends the lane's entry to every rank: lanes kWanted apart have the same entry, for different ranks.
   template <Team T>
   static WEFT_FN void send_record(T& team, const Session& s, const DispatchWork& work, std::uint32_t lane,
                                   const Unit& unit, std::uint32_t replica, std::uint32_t ordinal,

@@ -36,7 +36,7 @@ detail::RegionLayout ExchangePlan::channel(unsigned group) const {
 
 void ExchangePlan::name_region(Memory& memory, unsigned group, unsigned rank, std::size_t region, bool strict) const {
   const detail::ExchangeShape& shape = shapes_[0];
-  // Entries of `bytes`, `each` of them of one sender in one bank.
+  // Entries of `bytes` bytes, `each` of them for one sender in one bank.
   const auto add = [&](const char* name, std::uint64_t begin, std::uint64_t end, AreaKind kind, std::uint64_t each,
                        std::uint64_t bytes) {
     memory.add_area({region + begin, region + end, rank, strict ? kind : AreaKind::word,
@@ -64,7 +64,7 @@ void ExchangePlan::name_region(Memory& memory, unsigned group, unsigned rank, st
   if (!empty_columns_) ignore_empty_columns(memory, rank, region + layout_.rows);
 }
 
-// Their masks would take most of the steps of a small row, and say nothing.
+// Masks of empty columns would take most of the steps of a small row, and say nothing.
 void ExchangePlan::ignore_empty_columns(Memory& memory, unsigned rank, std::size_t rows) const {
   using Wire = detail::Escaped<16>;
   const detail::ExchangeShape& shape = shapes_[0];

@@ -19,7 +19,7 @@ class ExchangePlan final : public Regions {
   const detail::ExpertMap& map() const { return map_; }
   const detail::ExchangeShape& shape(unsigned rank) const { return shapes_[rank]; }
   const detail::ExchangeLayout& layout() const { return layout_; }
-  // Of dispatch (group 0) or of combine.
+  // The channel of dispatch (group 0) or of combine.
   detail::RegionLayout channel(unsigned group) const override;
   void name_region(Memory& memory, unsigned group, unsigned rank, std::size_t region, bool strict) const override;
   void age_records(std::byte* region, std::uint32_t epoch) const override;

@@ -1,4 +1,4 @@
-// Dispatch and combine as calls of a program: their tensors, and what must come out.
+// Dispatch and combine as calls of a program: their tensors, and the expected outputs.
 #include <bit>
 #include <cstring>
 #include <optional>
@@ -37,12 +37,12 @@ std::size_t sent_scale_bytes(const ExchangeShape& shape) {
   return shape.cast == RowCast::none ? shape.scale_bytes : shape.groups * (shape.cast == RowCast::fp8 ? 4u : 1u);
 }
 
-// With the bytes behind the scales of a row that nobody writes.
+// Includes the bytes behind a row's scales, which no rank writes.
 std::size_t output_scale_bytes(const ExchangeShape& shape) {
   const std::size_t bytes = sent_scale_bytes(shape);
   return shape.scale_order == ScaleOrder::columns ? (bytes + 3) / 4 * 4 : bytes;
 }
-// Where byte `byte` of the scales of an output's row lies.
+// The place of byte `byte` of the scales of an output's row.
 std::size_t scale_place(const ExchangeShape& shape, std::size_t row, std::size_t byte) {
   const std::size_t bytes = output_scale_bytes(shape);
   if (shape.scale_order == ScaleOrder::rows) return row * bytes + byte;
@@ -51,7 +51,7 @@ std::size_t scale_place(const ExchangeShape& shape, std::size_t row, std::size_t
   return first * bytes + (byte / 4 * together + row - first) * 4 + byte % 4;
 }
 
-// A row as it is given, with its scales behind it, and as it arrives.
+// A row in its input form, with its scales behind it, and in its output form.
 Bytes given_row(const Setup& setup, const ExchangeShape& shape, unsigned call, unsigned rank, std::uint32_t token) {
   const std::size_t row = input_row_bytes(shape);
   Bytes bytes(row + shape.scale_bytes);
@@ -98,7 +98,7 @@ struct Pieces {
   }
 };
 
-// Memory of one call: the place that kernels see, and how far behind the vectors' beginning it is.
+// Memory of one call: its address for kernels, and that address's distance from the vectors' begin.
 struct Mapped {
   std::byte* memory;
   std::size_t skew;
@@ -116,7 +116,7 @@ Mapped map(std::vector<std::uint32_t>& words) {
 
 }  // namespace
 
-// Who serves an id; an expert that has no replicas is its own.
+// The replica that serves an id; an expert without replicas serves its own.
 std::optional<std::uint32_t> AllReduceProgram::replica_of(std::int64_t id, unsigned rank, std::uint32_t token) const {
   if (id < 0 || id >= setup_.exchange.experts) return std::nullopt;
   const auto expert = static_cast<std::uint32_t>(id);
@@ -124,7 +124,7 @@ std::optional<std::uint32_t> AllReduceProgram::replica_of(std::int64_t id, unsig
   return first.empty() ? expert : first[expert] + (rank + token) % (first[expert + 1] - first[expert]);
 }
 
-// By replica.
+// Arrivals by replica.
 std::vector<std::vector<AllReduceProgram::Arrival>> AllReduceProgram::arrivals(unsigned dispatch) const {
   const std::uint32_t top_k = setup_.exchange.top_k;
   std::vector<std::vector<Arrival>> by_expert(plan_of(world_).map().homes.size());
@@ -138,7 +138,7 @@ std::vector<std::vector<AllReduceProgram::Arrival>> AllReduceProgram::arrivals(u
   return by_expert;
 }
 
-// Where the rows of each expert begin in the output of its rank; rank-major: nothing.
+// The row of each expert's begin in the output of its rank; rank-major: nothing.
 std::vector<std::size_t> AllReduceProgram::beginnings(const std::vector<std::vector<Arrival>>& by_expert) const {
   const ExchangeShape& shape = plan_of(world_).shape(0);
   std::vector<std::size_t> all, next(setup_.ranks);
@@ -151,7 +151,7 @@ std::vector<std::size_t> AllReduceProgram::beginnings(const std::vector<std::vec
   return all;
 }
 
-// The output's row for one arrival; none where there is no room.
+// The output's row for one arrival; none if there is no room.
 std::optional<std::size_t> AllReduceProgram::row_of(const Arrival& arrival, std::size_t place,
                                                     std::size_t beginning) const {
   const ExchangeShape& shape = plan_of(world_).shape(0);
@@ -173,12 +173,12 @@ void AllReduceProgram::reset_tables() {
   headers.assign(tables.size(), {});
   for (std::size_t i = 0; i < tables.size(); ++i) {
     const ExchangeShape& shape = plan_of(world_).shape(static_cast<unsigned>(i % setup_.ranks));
-    // What a dispatch leaves unwritten must not lead a seeded bug out of all memory.
+    // Values that a dispatch leaves unwritten must not lead a seeded bug out of all memory.
     tables[i].assign(RoutingTables::bytes(setup_.ranks, shape) / sizeof(tables[i][0]), 0);
   }
 }
 
-// Dispatches take generations in turn when they are made or recorded; a replay has that of its recording.
+// Dispatches take generations in turn when they are made or recorded. A replay has its recording's generation.
 detail::ExchangeView AllReduceProgram::exchange_view(unsigned dispatch, unsigned rank) {
   unsigned earlier = 0;
   for (unsigned call = 0; call < recorded(dispatch); ++call) {
@@ -320,7 +320,7 @@ void AllReduceProgram::fill_combine(unsigned call, unsigned rank) {
   const Mapped at = map(make_tensors(call, rank, pieces.end));
   Tensors& t = tensors(call, rank);
   t.output_offset = at.skew + output;
-  // What the experts of a rank made of their rows.
+  // The experts' results for the rows of a rank.
   const auto made = [&](unsigned owner, std::size_t i) {
     return static_cast<std::uint16_t>(element_bits(setup_.payload, DataType::bf16, call, owner, i));
   };
@@ -374,7 +374,7 @@ void AllReduceProgram::fill_combine(unsigned call, unsigned rank) {
                            .source_wait_ns = nullptr,
                            .dispatch_admitted = world_.local(0, rank)->admitted};
   const auto kernel = [&] {
-    // The instance for many ranks serves three as well, and one of them takes it.
+    // The instance for many ranks serves three as well; one of the three takes it.
     const std::uint32_t ranks = setup_.ranks == 3 && rank == 0 ? detail::kMaxRanks : setup_.ranks;
     return find_kernel({detail::CombineQuery{DataType::bf16, ranks}, work},
                        {setup_.atomic_bytes, setup_.one_thread, setup_.lanes});

@@ -13,7 +13,7 @@ template <class A>
 constexpr bool of_f16 =
     casts<A, DataType::f16, ScaleOrder::rows> || casts<A, DataType::f16, ScaleOrder::columns> ||
     std::is_same_v<A, detail::MoeCombine<DataType::f16, 4>> || std::is_same_v<A, detail::MoeCombine<DataType::f16, 8>>;
-// Columns are for the lanes that share a scale.
+// Columns are only for lanes that share a scale.
 template <class A>
 constexpr bool of_columns =
     casts<A, DataType::f16, ScaleOrder::columns> || casts<A, DataType::bf16, ScaleOrder::columns>;

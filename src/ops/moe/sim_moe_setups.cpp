@@ -1,5 +1,5 @@
-// Set-ups of dispatch and combine. Rows are as short as the formats allow: one pack where every bit is kept, eight with
-// one scale where rows are cast.
+// Set-ups of dispatch and combine. Rows are as short as the formats allow: one pack for rows kept bit for bit, eight
+// with one scale for rows that are cast.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -20,7 +20,7 @@ ExchangeArgs cast(RowCast how, std::uint32_t tokens, std::uint32_t experts, std:
   return args;
 }
 
-// The first expert on every rank, the others on one: experts of a rank are not in the order of ids.
+// The first expert is on every rank, the others are on one: experts of a rank are not in the order of ids.
 ExchangeArgs with_replicas(unsigned ranks) {
   ExchangeArgs args = exact(2, 3, 2);
   args.ranks_of_expert = {{}, {ranks - 1}, {0, 1}};
@@ -28,7 +28,7 @@ ExchangeArgs with_replicas(unsigned ranks) {
   return args;
 }
 
-// Of each block's warps one sends and the others receive; lanes combine two packs at once.
+// One warp of each block sends and the others receive; lanes combine two packs at once.
 std::vector<CallSetup> in_roles(std::vector<CallSetup> calls) {
   for (CallSetup& call : calls) {
     for (Grid& grid : call.grids) {
@@ -125,7 +125,7 @@ std::vector<Setup> small_moe_setups() {
        .calls = moe_rounds({{{1, 0}, {0, 1}}}, {{2, 2}}),
        .bound = 1,
        .exchange = exact(2, 2, 1)},
-      // So many warps that one thread enters for all.
+      // So many warps that one thread enters for all of them.
       {.name = "moe-many-warps",
        .payload = special,
        .calls = moe_rounds({{{1}, {0}}, {{0}, {}}}, {{2, 5}}),
@@ -150,8 +150,8 @@ std::vector<Setup> moe_setups_with_lanes() {
     setup.payload = Payload::special;
     setups.push_back(std::move(setup));
   };
-  // More entries than two lanes, of which two may be alike, and more experts of a rank; several warps for a row, and
-  // rows for a warp.
+  // More entries than two lanes, two of them possibly alike, and more experts of a rank; several warps for a row, and
+  // several rows for a warp.
   for (const RowLayout layout : {RowLayout::expert_masked, RowLayout::expert_contiguous, RowLayout::rank_major}) {
     const bool contiguous = layout == RowLayout::expert_contiguous;
     ExchangeArgs args = exact(2, 6, 3);
@@ -169,7 +169,7 @@ std::vector<Setup> moe_setups_with_lanes() {
   for (int i = 0; i < 33; ++i) many[0].push_back(i % 2);
   many[1] = {1, 0};
   add(2, "many", {.calls = moe_rounds({many}, {{2, 4}}), .exchange = exact(33, 2, 1)});
-  // Scales in columns: of each of two experts, and of all rows together, as bytes of a word that is not full.
+  // Scales in columns: for each of two experts, and for all rows together, as bytes of a word that is not full.
   ExchangeArgs columns = cast(RowCast::fp8, 1, 4, 2);
   columns.hidden = 2 * kScaleColumns;
   columns.scale_order = ScaleOrder::columns;
@@ -180,7 +180,7 @@ std::vector<Setup> moe_setups_with_lanes() {
   columns.hidden = 3 * kScaleColumns;
   columns.layout = RowLayout::expert_contiguous;
   add(8, "columns-contiguous", {.calls = to_all, .exchange = columns});
-  // Lanes that share a scale, and a lane that looks at the columns of two.
+  // Lanes that share a scale, and a lane that looks at the columns of two scales.
   ExchangeArgs scales = cast(RowCast::fp8, 1, 2, 1);
   scales.hidden = 2 * kScaleColumns;
   add(8, "cast", {.calls = moe_rounds({{{1}, {0}}, {{0}, {}}}, {{2, 8}, {2, 16}}), .exchange = scales});
@@ -188,7 +188,7 @@ std::vector<Setup> moe_setups_with_lanes() {
   scales.cast = RowCast::fp8_ue8m0;
   add(8, "ue8m0", {.calls = moe_rounds({{{1}, {0}}}, {{2, 8}, {2, 16}}), .exchange = scales});
   for (const unsigned lanes : {2u, 8u}) {
-    // Packs that make one pair and a half for each warp.
+    // Each warp gets one and a half pairs of packs.
     ExchangeArgs wide = exact(2, 3, 2);
     wide.hidden = 24 * lanes;
     add(lanes, "roles",
@@ -199,8 +199,8 @@ std::vector<Setup> moe_setups_with_lanes() {
         {.calls = moe_rounds({{{0, 1, 0, 2}, {0, 0, 2, 1}}, {{}, {2, 0, 2, 0}}}, {{2, 2 * lanes}, {3, lanes}}),
          .exchange = with_replicas(2)});
   }
-  // Each rank has roles of its own: several warps that send, or one; as many as the block has, which then all do both;
-  // none. Two packs at once without roles, too.
+  // Each rank has its own roles: several warps that send, or one; as many as the block has, which then all do both;
+  // none. Also two packs at once without roles.
   ExchangeArgs packs = exact(2, 3, 2);
   packs.hidden = 48;
   std::vector<CallSetup> several = moe_rounds({{{0, 1, 0, 2}, {0, 2}}, {{2, 0}, {2, 1, 1, 0}}});
@@ -211,8 +211,8 @@ std::vector<Setup> moe_setups_with_lanes() {
   several[2].grids = {{.blocks = 3, .threads = 4, .senders = 1}, {.blocks = 2, .threads = 8, .senders = 3}};
   several[3].grids = {all_send, {.blocks = 2, .threads = 10, .senders = 3, .pairs = true}};
   add(2, "many-senders", {.calls = several, .exchange = packs});
-  // Warps that share a row, first to send and to receive it, then to do one of the two; with another one that notes the
-  // row where items of a row are few.
+  // Warps that share a row: first they send and receive it, then they do one of the two. If items of a row are few,
+  // another warp notes the row.
   const auto sharing = [](const std::vector<Routing>& routings) {
     std::vector<CallSetup> calls = moe_rounds(routings);
     for (std::size_t call = 0; call < calls.size(); ++call) {
@@ -236,8 +236,8 @@ std::vector<Setup> large_moe_setups() {
   std::vector<Setup> setups;
   for (const unsigned ranks : {2u, 3u, 4u}) {
     const auto hot = static_cast<int>(ranks);  // the last of ranks + 1 experts, as the first rank has two
-    // Tokens for all and for none, twice to one expert, to nobody, all to one expert. Grids change from call to call
-    // and differ between ranks.
+    // Tokens for all experts and for none, twice to one expert, to no expert, all to one expert. Grids change from call
+    // to call and differ between ranks.
     std::vector<CallSetup> mixed =
         moe_rounds({{{0, 1, hot, 0}, {1, 1, hot, -1}, {}}, {{}, {hot, hot, -1, -1}, {-1, 0}}, {{hot, 0, hot, 1}}});
     const std::vector<std::vector<Grid>> grids{{{3, 2}, {2, 1}}, {{2, 1}, {2, 2}}, {{3, 1}, {2, 1}}, {{2, 1}, {3, 2}}};
@@ -259,12 +259,12 @@ std::vector<Setup> large_moe_setups() {
     ExchangeArgs three_packs = exact(2, ranks + 1, 2);
     three_packs.hidden = 24;
     add("roles", {.calls = in_roles(roles), .exchange = three_packs});
-    // One row for each expert, of which the hot one has too many. The last rank has no expert.
+    // One row for each expert; the hot one has too many. The last rank has no expert.
     ExchangeArgs drop = exact(2, 2, 2);
     drop.capacity = 1;
     drop.overflow = Overflow::drop;
     for (unsigned expert = 0; expert < drop.experts; ++expert) drop.rank_of_expert.push_back(expert % (ranks - 1));
-    // Aligned experts one behind the other, of which the last do not fit; a row for all experts of a rank.
+    // Aligned contiguous experts, the last of which do not fit; and a row for all experts of a rank.
     for (const RowLayout layout : {RowLayout::expert_contiguous, RowLayout::rank_major}) {
       const bool by_rank = layout == RowLayout::rank_major;
       ExchangeArgs args = exact(2, ranks + 1, 2);
@@ -274,7 +274,7 @@ std::vector<Setup> large_moe_setups() {
       args.overflow = Overflow::drop;
       add(by_rank ? "by-rank" : "contiguous", {.calls = mixed, .exchange = args});
     }
-    // Lanes combine two packs at once without roles, which halves have none of.
+    // Lanes combine two packs at once without roles, because halves have no roles.
     std::vector<CallSetup> apart =
         moe_apart({{{0, 1, hot, 0}, {1, 1, hot, -1}, {}}, {{}, {hot, hot}, {-1, 0}}}, {3, 1}, {2, 2});
     for (CallSetup& call : apart) call.grids[0].pairs = true;
@@ -284,7 +284,7 @@ std::vector<Setup> large_moe_setups() {
                       .calls = moe_apart({{{0, 1, hot, 0}, {1, 1}}, {{}, {hot, hot}}}, {}, {})});
     add("replicas", {.calls = moe_rounds({{{0, 1, 0, 2}, {0, 0}, {2, 1, 2, -1}}, {{}, {2, 0, 2, 0}}, {{0, 2}}}),
                      .exchange = with_replicas(ranks)});
-    // Experts' results are summed as they are, and what the token's own rank has made of it is added.
+    // Experts' results are summed unweighted, and a residual of the token's own rank is added.
     ExchangeArgs unweighted = exact(2, ranks + 1, 2);
     unweighted.weighted = false;
     std::vector<CallSetup> with_residuals = mixed;
@@ -311,12 +311,12 @@ std::vector<Setup> large_moe_setups() {
   std::vector<CallSetup> replays = moe_rounds({{{1, 0}, {0, 0}}, {{1, 1}, {1, -1}}, {{-1, -1}, {0, 1}}});
   for (std::size_t call = 2; call < replays.size(); ++call) replays[call].replays = static_cast<int>(call % 2);
   setups.push_back({.name = "moe-replays", .calls = replays, .exchange = exact(1, 2, 2)});
-  // Ids of 64 bits of which the lower ones name experts, and the others nobody.
+  // Ids of 64 bits: some have lower words that name experts, but name no expert themselves.
   constexpr std::int64_t wide = std::int64_t{1} << 32;
   std::vector<CallSetup> wide_ids = moe_rounds({{{-wide, 0, wide + 1, 1}, {1, 0}}, {{wide, 2}, {0, wide}}});
   for (CallSetup& call : wide_ids) call.wide_ids = call.moving == Moving::dispatch;
   setups.push_back({.name = "moe-wide-ids", .calls = wide_ids, .exchange = exact(2, 3, 2)});
-  // Two dispatches, whose combines come in the other order; then two, of which the first has no combine.
+  // Two dispatches, whose combines come in the other order; then two more, the first without a combine.
   std::vector<CallSetup> crossed = moe_rounds({{{1}, {0}}, {{0}, {0}}});
   std::swap(crossed[1], crossed[2]);
   crossed[2].of = 1;

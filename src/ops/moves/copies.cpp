@@ -22,7 +22,7 @@ using detail::Extent;
 using detail::GroupState;
 using detail::require;
 
-// What is said of each tensor of a ragged gather; made once, as most calls are right.
+// Argument names for errors about each tensor of a ragged gather; made once, because most calls are right.
 struct TensorNames {
   std::string row_bytes, input, output;
 };
@@ -39,7 +39,7 @@ const TensorNames& names_of(std::size_t tensor) {
 }
 
 // Lines: three packs of payload travel in four of the wire on GPUs, one in two on CPU ranks. `own`, `whole`: bytes that
-// this rank has room for, of its own and of all ranks. `sent`: MoveQuery::sent_bytes.
+// this rank has room for, for its own rows and for all ranks' rows. `sent`: MoveQuery::sent_bytes.
 struct PlanArgs {
   std::uint64_t own, whole, sent;
   bool symmetric;
@@ -86,7 +86,7 @@ struct EqualWords {
   }
 };
 
-// A copy in which every rank has as many rows.
+// A copy in which every rank has the same number of rows.
 template <EqualCopy operation, class Args>
 class CopyEqual : public detail::GroupCall {
  public:
@@ -164,12 +164,12 @@ class CopyEqual : public detail::GroupCall {
     const std::size_t input_rows = operation == EqualCopy::all_to_all ? rows * size : rows;
     const std::size_t output_rows = operation == EqualCopy::broadcast ? rows : rows * size;
     output_ = detail::extent_of({"output", args_.output, output_rows, args_.row_bytes, args_.output_stride});
-    // Of a rank that sends nothing: nobody reads it.
+    // A rank that sends nothing has no input: nothing reads it.
     const bool sends = operation != EqualCopy::broadcast || channel().rank() == static_cast<int>(root());
     input_ =
         sends ? detail::extent_of({"input", args_.input, input_rows, args_.row_bytes, args_.input_stride}) : output_;
   }
-  // The row of the output with which the input may begin.
+  // The row of the output at which the input may begin.
   std::size_t place_in_output() const {
     switch (operation) {
       case EqualCopy::all_gather:

@@ -1,4 +1,4 @@
-// Bundles of lines on their way (wire/line.hpp): how copies put them into a slot, take them out, and store them.
+// Bundles of lines on their way (wire/line.hpp): copies put them into a slot, take them out, and store them.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ WEFT_FN void encode_bundle(const Pack* payload, std::uint32_t epoch, WirePacks<W
   for (std::uint32_t k = 0; k < Wire::kWirePacks; ++k) wire[k] = Wire::encode(payload, k, epoch);
 }
 
-// Waits for what `sender` puts there, and puts the slot to rest. False when the call has failed.
+// Waits for the bundle that `sender` puts there, and puts the slot to rest. False when the call has failed.
 template <class Wire, Team T>
 WEFT_FN bool take_bundle(T& team, const Session& s, Pack* from, std::uint32_t sender, WirePacks<Wire>& wire) {
   const auto arrived = [&] {
@@ -40,7 +40,7 @@ WEFT_FN bool take_bundle(T& team, const Session& s, Pack* from, std::uint32_t se
   return true;
 }
 
-// Loads what goes to `receiver`.
+// Loads the payload for `receiver`.
 template <class Wire, bool whole, class Work>
 WEFT_FN void load_bundle(const Work& work, const Home& home, std::uint64_t rows, std::uint32_t receiver,
                          Pack* payload) {

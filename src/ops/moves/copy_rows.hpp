@@ -1,4 +1,4 @@
-// Where the rows of a copy lie, at who sends and at who receives.
+// The places of a copy's rows at the sender and at the receiver.
 #pragma once
 
 #include <cstddef>
@@ -10,13 +10,13 @@
 
 namespace weft::detail {
 
-// What goes to `receiver`.
+// Rows for `receiver`.
 template <bool whole, class Shares>
 WEFT_FN Rows<whole> outgoing(const Shares& shares, const CopyTensor& t, std::uint64_t rows, std::uint32_t receiver) {
   const auto* const from = static_cast<const std::byte*>(t.input);
   return {from + shares.input_row(receiver) * t.input_stride, rows, t.row_bytes, t.input_stride};
 }
-// Where the rows of `owner` belong.
+// The output's place for the rows of `owner`.
 template <bool whole, class Table>
 WEFT_FN Rows<whole> incoming(const Table& table, const CopyTensor& t, std::uint64_t rows, std::uint32_t owner) {
   auto* const to = static_cast<std::byte*>(t.output);

@@ -1,4 +1,4 @@
-// What a copy between ranks is called with.
+// Arguments of a kernel that copies between ranks.
 #pragma once
 
 #include <cstddef>
@@ -13,15 +13,15 @@ namespace weft::detail {
 
 inline constexpr std::uint32_t kMaxTensors = 8;
 
-// One of the tensors that travel in one call. A message is the rows of one after those of the other, each beginning
-// with a unit of the wire of its own.
+// One of the tensors that travel in one call. A message is the rows of each tensor in turn; each tensor begins with its
+// own unit of the wire.
 struct CopyTensor {
   const void* input;
   void* output;
   std::uint64_t row_bytes, input_stride, output_stride;
 };
 
-// Where outputs lie that peers write to: at the same place of every rank's part of one symmetric memory.
+// Outputs that peers write to: at the same place of every rank's part of one symmetric memory.
 struct SymmetricOutputs {
   std::byte* near[kInlineRanks];  // parts of the group's first ranks, as this rank reaches them
   const std::byte* const* part;   // by world rank, in memory of the device
@@ -49,7 +49,7 @@ struct CopyWork {
   WEFT_FN std::uint32_t count() const { return kOneTensor ? 1 : tensors; }
 };
 
-// The two ways in which a message is counted: packs as they are, and bundles of lines.
+// Two units for a message's length: packs of payload, and bundles of lines.
 struct InPacks {
   static WEFT_FN std::uint64_t count(std::uint64_t packs) { return packs; }
 };
@@ -70,7 +70,7 @@ WEFT_FN std::uint64_t length(const CopyWork<Shares, most_tensors, symmetric>& wo
   return units;
 }
 
-// Moves `pack` on to its place in the tensor that it belongs to.
+// Reduces `pack` to its number within its tensor, which is returned.
 template <class Shares, std::uint32_t most_tensors, bool symmetric>
 WEFT_FN const CopyTensor& tensor_of(const CopyWork<Shares, most_tensors, symmetric>& work, std::uint64_t rows,
                                     std::uint64_t& pack) {
@@ -83,9 +83,9 @@ WEFT_FN const CopyTensor& tensor_of(const CopyWork<Shares, most_tensors, symmetr
   return work.tensor[t];
 }
 
-// Where the payload of a unit of lines belongs. No tensor: the unit carries nothing, as the last tile of a tensor need
-// not be full. In 32 bits, as messages that go in lines are short. A number and no pointer: a choice between null and
-// an address in the kernel's arguments makes nvcc read all of these through pointers
+// The place of a unit's payload. No tensor: the unit carries nothing, as the last tile of a tensor need not be full. In
+// 32 bits, because messages that go in lines are short. A number instead of a pointer: a choice between null and an
+// address in the kernel's arguments makes nvcc read all arguments through pointers
 // (docs/notes/0024-the-arguments-themselves.md).
 struct Home {
   static constexpr std::uint32_t kNoTensor = kMaxTensors;

@@ -1,4 +1,4 @@
-// Counts that ranks tell each other.
+// Ranks exchange counts.
 #include "weft/counts.hpp"
 
 #include <algorithm>
@@ -106,7 +106,7 @@ class GatherCounts : public detail::GroupCall {
   }
 
  private:
-  // As those who read the outcome say it.
+  // The outcome in its readers' form.
   Counts counts() const { return {.slot = args_.slot, .slot_rows = args_.slot_rows}; }
 
   const AllGatherCountsArgs& args_;

@@ -1,4 +1,4 @@
-// What the kernel of all_gather_counts is called with.
+// Arguments of the kernel of all_gather_counts.
 #pragma once
 
 #include <cstdint>
@@ -14,22 +14,22 @@ struct CountsWork {
   std::int32_t* output;
   std::int32_t* host_output;           // or null
   std::uint32_t columns, group_ranks;  // a group is this many neighbours, which have the same rows
-  // Where the parts of an output begin (weft::GatheredCounts).
+  // Begins of the parts of an output (weft::GatheredCounts).
   std::uint32_t rows, slots, offsets, most, total, shards, shard_slots, any, every, all;
-  Split split;  // of a group's rows among its ranks; or of its slot
+  Split split;  // of a group's rows among its ranks; with split_slots of its slot
   bool split_slots;
   SlotKind slot;
   std::uint32_t slot_rows;
 
-  // Lines of a rank's numbers, two in each.
+  // Lines of a rank's numbers, two numbers in each.
   WEFT_FN std::uint32_t lines() const { return (columns + 1) / 2; }
-  // Where column `column` of a rank lies.
+  // The word of column `column` of a rank.
   WEFT_FN std::uint32_t place_of(std::uint32_t rank, std::uint32_t column) const {
     return all + rank * columns + column;
   }
 };
 
-// Where its output's parts lie; all else is still to be set.
+// Sets the begins of the output's parts; the caller must set all other fields.
 inline CountsWork counts_work(const GatheredCounts& parts) {
   const auto word = [](std::size_t at) { return static_cast<std::uint32_t>(at); };
   return {.input = nullptr,

@@ -1,8 +1,8 @@
-// Copies of messages too large for lines: chunks flow (flow.hpp) from the rank whose rows they are to all others, at
-// once or by a detour. A block sends a chunk to all peers, or receives one from all, between two barriers: there are
-// fewer of these than by peer, and the wire waits for none.
+// Copies of messages too large for lines. Chunks flow (flow.hpp) from the rank that owns the rows to all others,
+// directly or by a detour. A block sends a chunk to all peers, or receives one from all, between two barriers: fewer
+// barriers than one per peer, and the wire waits for none.
 //
-// By a detour a chunk goes to its relay, and the relay, which keeps what it has received in the slot, passes it on.
+// By a detour a chunk goes to its relay. The relay passes it on, and keeps the received chunk in the slot.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ template <class Work, bool whole>
 struct FlowCopy {
   using Shares = typename Work::Shares;
 
-  // A chunk of one message as it lies in the caller's tensors: of what goes to rank `rank`, or of that rank's rows.
+  // A chunk of one message as it lies in the caller's tensors: rows for rank `rank`, or rows of that rank.
   struct Part {
     std::uint64_t rows, first;  // of the message; the chunk's first pack
     std::uint32_t rank;
@@ -36,7 +36,7 @@ struct FlowCopy {
     WEFT_FN std::uint64_t chunks_of(std::uint32_t owner) const { return route.wide().chunks_of(packs_of(owner)); }
     WEFT_FN bool has(std::uint32_t owner, std::uint64_t chunk) const { return chunk < chunks_of(owner); }
 
-    // With one tensor what does not change from pack to pack is found once.
+    // With one tensor the values that are equal for all packs are computed once.
     WEFT_FN Part outgoing(std::uint64_t chunk, std::uint32_t receiver) const {
       Part part{table.rows_of(s.rank()), chunk * s.layout().bulk_packs, receiver, {}};
       if constexpr (Work::kOneTensor) part.only = rows_out(work.tensor[0], part);
@@ -94,11 +94,11 @@ struct FlowCopy {
   static constexpr std::uint32_t kBatch = 4;                // peers handled at once
   static constexpr std::uint32_t kBatchesAtOnce = 2;        // … and packs of each
   static constexpr std::uint32_t kAtOnce = 4;               // packs of one message
-  static constexpr std::uint32_t kNear = kInlineRanks - 1;  // peers whose slots are found once
-  static constexpr std::uint64_t kApartPerBlock = 2;        // measured: as many chunks as receivers copy for nothing
+  static constexpr std::uint32_t kNear = kInlineRanks - 1;  // peers whose slots are computed once
+  static constexpr std::uint64_t kApartPerBlock = 2;        // measured: receivers copy this many chunks at no cost
 
-  // Own rows are copied by receivers, as far as that takes no longer than the first chunks are under way. Of the chunks
-  // behind these it is done by who sends them and has loaded them anyway, if all peers get the same.
+  // Receivers copy own rows while the first chunks are under way. If all peers get the same rows, senders copy the
+  // later chunks, because they have loaded them anyway.
   template <Team T>
   static WEFT_FN std::uint64_t chunks_apart(T& team, const Work& work) {
     return work.shares.same_for_all() ? kApartPerBlock * team.blocks() / work.shares.crews : ~std::uint64_t{0};
@@ -139,7 +139,7 @@ struct FlowCopy {
     return true;
   }
 
-  // The chunk of which this rank is the relay: its own, or one that has come for all.
+  // Sends the chunk that this rank relays: its own, or one that has come for all.
   template <Team T, class Table>
   static WEFT_FN bool to_all(T& team, const Copy<Table>& copy, std::uint64_t chunk) {
     const std::uint32_t self = copy.s.rank(), owner = copy.route.owner_at(self, chunk);
@@ -167,7 +167,7 @@ struct FlowCopy {
     return true;
   }
 
-  // Loaded once, for all peers and for this rank: its own, or what the owner has sent it.
+  // Loads a chunk once, for all peers and for this rank: its own, or one that the owner has sent it.
   template <Team T, class Table, class Ready>
   static WEFT_FN bool put_same(T& team, const Copy<Table>& copy, std::uint32_t owner, std::uint64_t chunk,
                                Ready ready) {
@@ -224,7 +224,7 @@ struct FlowCopy {
     }
   }
 
-  // A chunk from each peer: of its own rows, or of those that it passes on.
+  // Receives a chunk from each peer: of its own rows, or of rows that it passes on.
   template <Team T, class Table>
   static WEFT_FN bool receive(T& team, const Copy<Table>& copy, std::uint64_t chunk) {
     const std::uint32_t self = copy.s.rank();

@@ -1,6 +1,5 @@
-// Reduce-scatters of shards too large for a slot: chunks flow (flow.hpp) from all ranks to the one whose rows they are,
-// which sums them. A block sends a chunk to each peer, or sums one of all, between two barriers, as copies do
-// (flow_copy.hpp).
+// Reduce-scatters of shards too large for a slot. Chunks flow (flow.hpp) from all ranks to the rows' owner, which sums
+// them. A block sends a chunk to each peer, or sums one of all, between two barriers, as copies do (flow_copy.hpp).
 //
 // By a detour a chunk goes from all to its relay, and the relay passes the sums on to their owner.
 #pragma once
@@ -14,7 +13,7 @@
 
 namespace weft::detail {
 
-// `R`: of packs without a wire format.
+// `R`: the reduction of packs without a wire format.
 template <class Work, class R, std::uint32_t known_size, bool whole>
 struct FlowReduce : AllReduceInstance<R, known_size, whole> {
   using Instance = AllReduceInstance<R, known_size, whole>;
@@ -56,7 +55,7 @@ struct FlowReduce : AllReduceInstance<R, known_size, whole> {
     WEFT_FN Rows<whole> result() const { return work.template result<whole>(table, s.rank()); }
   };
 
-  // A chunk to each peer: of what it reduces.
+  // Sends a chunk to each peer: of the rows that the peer reduces.
   template <Team T, class Table>
   static WEFT_FN bool send(T& team, const Scatter<Table>& scatter, std::uint64_t chunk) {
     const Session& s = scatter.s;
@@ -92,7 +91,7 @@ struct FlowReduce : AllReduceInstance<R, known_size, whole> {
     return true;
   }
 
-  // The chunk of which this rank is the relay: its own, or one whose sums it passes on.
+  // Reduces the chunk that this rank relays: its own, or one whose sums it passes on.
   template <Team T, class Table>
   static WEFT_FN bool reduce(T& team, const Scatter<Table>& scatter, std::uint64_t chunk) {
     const Session& s = scatter.s;
@@ -139,7 +138,7 @@ struct FlowReduce : AllReduceInstance<R, known_size, whole> {
     return true;
   }
 
-  // This rank's chunk, which its relay has summed.
+  // Takes this rank's chunk, which its relay has summed.
   template <Team T, class Table>
   static WEFT_FN bool take(T& team, const Scatter<Table>& scatter, std::uint64_t chunk) {
     const std::uint32_t self = scatter.s.rank(), relay = scatter.route.relay_of(self, chunk);

@@ -21,7 +21,7 @@ using CopyInstances = Join<CopiesOf<EqualShares, 1, false>, CopiesOf<EqualShares
                            CopiesOf<CountedShares, 1, false>, CopiesOf<CountedShares, 1, true>,
                            CopiesOf<CountedShares, kMaxTensors, false>, CopiesOf<CountedShares, kMaxTensors, true>>;
 
-// `size` 0: of any size, and of packs that are not whole.
+// `size` 0: for any size, and for packs that are not whole.
 template <class Shares, DataType type, std::uint32_t size>
 using Scatter =
     Instance<PushReduceScatter<Shares, type, ReduceOp::sum, size, size != 0>,

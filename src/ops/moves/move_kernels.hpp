@@ -1,4 +1,4 @@
-// Which kernel serves a gather, a scatter, or one of their like.
+// Finds the kernel that serves a gather, a scatter, or a related call.
 #pragma once
 
 #include <cstdint>
@@ -60,7 +60,7 @@ struct CountsQuery {
 };
 KernelFor<CountsWork> find_kernel(const CountsQuery& query);
 
-// The same work for at most `most` tensors, or for outputs in symmetric memory: `outputs` are then the caller's to set.
+// The same work for at most `most` tensors, or for outputs in symmetric memory; the caller must then set `outputs`.
 template <std::uint32_t most, bool symmetric, class Shares, std::uint32_t room>
 CopyWork<Shares, most, symmetric> copy_as(const CopyWork<Shares, room>& work) {
   CopyWork<Shares, most, symmetric> same{};

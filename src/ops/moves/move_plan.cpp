@@ -10,14 +10,14 @@
 namespace weft::detail {
 
 MovePlan plan_move(const MoveQuery& query) {
-  // Chunks cost round trips, and lines bytes. On H200s lines win as long as a slot takes them (docs/notes).
+  // Chunks cost round trips, and lines bytes. On H200s lines win as long as they fit into a slot (docs/notes).
   const bool cpu = query.device == Device::cpu;
-  // To symmetric memory they win up to 1.75 MiB that leave a rank: a third more bytes, for 4 µs.
+  // To symmetric memory lines win up to 1.75 MiB that leave a rank: a third more bytes, but 4 µs less.
   const std::uint64_t most_symmetric = 7 * kMiB / 3 / std::max(query.size - 1, 1u);
   const std::uint64_t most_wire = (cpu ? 16 * kKiB : query.symmetric ? most_symmetric : 16 * kMiB) / sizeof(Pack);
   MovePlan plan{};
   plan.slot_packs = std::min(query.layout.two_shot_packs, most_wire);
-  // Two hops cost time, too, which the links must make up for.
+  // Two hops also cost time, which the other links must make up for.
   plan.detour_packs = (cpu ? 32 * kKiB : 7 * kMiB / 4) / sizeof(Pack);
   const std::uint64_t sent_units = (query.sent_bytes + query.unit_bytes - 1) / query.unit_bytes;
   const bool relays_take_lines = query.size > 1 && sent_units / (query.size - 1) * query.wire_packs <= plan.slot_packs;
@@ -27,7 +27,7 @@ MovePlan plan_move(const MoveQuery& query) {
                                              .longest = query.own_bytes / sizeof(Pack),
                                              .worth = (relays_take_lines ? 1 : kChunksWorth) * plan.detour_packs},
                                             [&] { return query.sent_bytes / sizeof(Pack); });
-  // Threads for what moves at this rank, in whichever direction: one without rows of its own receives its peers'.
+  // Threads for the larger of the rank's two directions: a rank without rows of its own receives its peers' rows.
   const std::uint64_t bytes = std::max(query.own_bytes, (query.whole_bytes + query.size - 1) / query.size);
   const std::uint64_t units = (bytes + query.unit_bytes - 1) / query.unit_bytes;
   const bool flows = plan.detour || units * query.wire_packs > plan.slot_packs;

@@ -12,7 +12,7 @@
 namespace weft {
 namespace {
 
-// `range()` puts into words what would do, which takes longer than what asks for it with every row.
+// `range()` puts the allowed range into words, which takes longer than the check that runs for every row.
 template <class Range>
 void check_lazily(bool good, std::string_view argument, int value, const Range& range) {
   if (!good) detail::check_argument(good, argument, value, range());

@@ -1,12 +1,11 @@
-// Copies between ranks by push, bit for bit: all-gather, all-to-all, broadcast, equal and ragged, are one algorithm
-// with different shares (shares.hpp). Every rank pushes what it has for a peer into that peer's window, and the peer
-// moves it to where it belongs.
+// Copies between ranks by push, bit for bit. All-gather, all-to-all and broadcast, equal and ragged, are one algorithm
+// with different shares (shares.hpp). Every rank pushes its rows for a peer into that peer's window, and the peer moves
+// them to their final place.
 //
-// Messages that fit into a slot go as lines, which carry their own arrival; larger ones flow in chunks (flow_copy.hpp),
-// or are written to where they belong, where peers reach the outputs (symmetric_copy.hpp).
-// Where one rank has most rows of all they take a detour, in lines (relay_lines.hpp) or in chunks. In turn t a rank
-// sends to the rank t places on and receives from the one t places back; in turn 0 it has its own rows, which it
-// copies.
+// Messages that fit into a slot go as lines, which carry their own arrival. Larger messages flow in chunks
+// (flow_copy.hpp). If peers reach the outputs, they are written to their final place (symmetric_copy.hpp). If one rank
+// has most of all rows, they take a detour, in lines (relay_lines.hpp) or in chunks. In turn t a rank sends to the rank
+// t places on and receives from the one t places back. In turn 0 it copies its own rows.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +23,7 @@
 
 namespace weft::detail {
 
-// `symmetric`: outputs lie in symmetric memory, where peers write what does not go as lines.
+// `symmetric`: outputs lie in symmetric memory, and peers write messages that do not go as lines straight there.
 template <class Shares, bool whole, std::uint32_t most_tensors, bool symmetric = false>
 struct PushCopy {
   using Work = CopyWork<Shares, most_tensors, symmetric>;
@@ -33,8 +32,8 @@ struct PushCopy {
   static constexpr int kPhases = 2;
   static constexpr std::uint32_t kMostPacks = 3;  // of a unit
 
-  // Chunks that go to slots wait for their releases and for credits. While one crew of a block does, the others move
-  // theirs.
+  // Chunks in slots wait for their releases and for credits. While one crew of a block waits, the others move their
+  // chunks.
   static WEFT_FN std::uint32_t crews(const Work& work) requires(!symmetric) { return work.shares.crews; }
 
   // A thread's unit of the messages of a turn, in lines.
@@ -43,13 +42,13 @@ struct PushCopy {
     std::uint32_t number;
   };
 
-  // A thread's first unit, in bank 0, found before the kernel before has ended. Which rows there are need not be known
-  // for that, but for several tensors in one message: the unit is then believed to be of the first.
+  // A thread's first unit, in bank 0, computed before the previous kernel has ended. Its rows need not be known for
+  // that. Several tensors in one message are the exception: the unit is then assumed to belong to the first.
   struct Places {
-    HeaderPlace header;  // in the control block, which has nothing else
+    HeaderPlace header;  // in the control block, which has no other places
     Unit unit;
     std::uint64_t first_pack;        // of its payload, in the tensor
-    const void* source[kMostPacks];  // whole rows: where this rank's payload lies, as far as there is room
+    const void* source[kMostPacks];  // whole rows: the place of this rank's payload, as far as there is room
     Pack* to;
     Pack* from;
     std::uint64_t bank_packs;
@@ -74,7 +73,7 @@ struct PushCopy {
     team.settle(p.bank_packs);
     if constexpr (whole) {
       const CopyTensor& t = work.tensor[0];
-      // Counted rows begin where their tensor does.
+      // Counted rows begin at the begin of their tensor.
       const Rows<whole> rows = outgoing<whole>(work.shares, t, work.shares.room(call), receiver_in(call, p.unit.turn));
       WEFT_UNROLL
       for (std::uint32_t k = 0; k < Wire::kPayloadPacks; ++k) {
@@ -85,7 +84,7 @@ struct PushCopy {
     return p;
   }
 
-  // What the first unit sends, as far as it can be known.
+  // The first unit's payload, as far as it can be known.
   struct Early {
     typename Shares::Early counts;
     Pack payload[kMostPacks];
@@ -100,7 +99,7 @@ struct PushCopy {
     return early;
   }
 
-  // Threads that send lines know nothing of each other. Counts, and a chunk that a signal announces, are a block's.
+  // Threads that send lines need not meet. Counts, and a chunk that a signal announces, are for the whole block.
   template <Team T>
   static WEFT_FN Together together(const Work& work) {
     if constexpr (Shares::kKnown) {
@@ -163,7 +162,7 @@ struct PushCopy {
     return fits_lines<Wire>(work, units) ? Way::lines : Way::chunks;
   }
 
-  // The way, and behind it units of the longest message: few enough for 32 bits where they go as lines.
+  // The way, and behind it units of the longest message: few enough for 32 bits if they go as lines.
   template <class Wire, class Table>
   static WEFT_FN std::uint64_t trip_of(const Session& s, const Work& work, const Table& table, std::uint64_t most,
                                        std::uint64_t all) {
@@ -185,14 +184,14 @@ struct PushCopy {
 
   // ---------------------------------------------------------------------------------------------------------- lines
 
-  // Item `item`: neighbouring blocks serve different peers, and one block serves different ones in turn.
+  // Item `item`: neighbouring blocks serve different peers, and one block serves different peers in turn.
   template <Team T>
   static WEFT_FN Unit unit_of(T& team, const Call& call, std::uint32_t item) {
     const std::uint32_t part = item / call.size;
     return {.turn = (item + part) % call.size, .number = part * team.size() + team.thread_rank()};
   }
 
-  // In bank 0.
+  // The slot in bank 0.
   template <class Wire>
   static WEFT_FN Pack* slot(const Call& call, std::uint32_t owner, std::uint32_t sender, std::uint64_t unit) {
     return reinterpret_cast<Pack*>(region_of(call, owner) + call.layout.gather) + sender * call.layout.two_shot_packs +

@@ -1,6 +1,6 @@
-// A few numbers of every rank on every rank, and what ragged calls make of them. One hop: each rank pushes its numbers
-// to every peer as lines, which carry their own arrival whatever the bits. One data block, as its threads meet to add
-// up what all of them have received.
+// Puts a few numbers of every rank, and the offsets of ragged calls, on every rank. One hop: each rank pushes its
+// numbers to every peer as lines, which carry their own arrival whatever the bits. One data block, because its threads
+// must meet to add up the received numbers.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ struct PushCounts {
   static constexpr Together kTogether = Together::block;
 
   struct Places {
-    HeaderPlace header;  // in the control block, which has nothing else
+    HeaderPlace header;  // in the control block, which has no other places
   };
   template <Team T>
   static WEFT_FN Places places(T& team, const Call& call, const Work&) {
@@ -118,7 +118,7 @@ struct PushCounts {
     });
   }
 
-  // Of groups, whose counts are in `output`.
+  // Shares of groups, whose counts are in `output`.
   static WEFT_FN CountedShares shares_of(const Work& work, std::uint32_t groups) {
     return {.counts = work.output + work.rows,
             .ranks = groups,
@@ -130,7 +130,7 @@ struct PushCounts {
             .own_rows = kMostRows,
             .whole_rows = kMostRows};
   }
-  // Why derive() has returned false. For one thread.
+  // The reason for which derive() has returned false. For one thread.
   static WEFT_FN MisfitInfo why_not(const Session& s, const Work& work) {
     for (std::uint32_t rank = 0; rank < s.size(); ++rank) {
       const std::int32_t count = work.output[work.place_of(rank, 0)];
@@ -143,7 +143,7 @@ struct PushCounts {
     return misfit;
   }
 
-  // By all threads of the block, when all numbers are in `output`. False in all of them where these make no slots.
+  // By all threads of the block, when all numbers are in `output`. False in all threads if the numbers make no slots.
   template <Team T>
   static WEFT_FN bool derive(T& team, const Session& s, const Work& work) {
     const std::uint32_t ranks = s.size(), groups = ranks / work.group_ranks;
@@ -186,7 +186,7 @@ struct PushCounts {
     return true;
   }
 
-  // A rank's own part of what its group shares.
+  // A rank's own part of its group's rows or slot.
   template <class Table>
   static WEFT_FN RowPart shard_of(const Work& work, const Table& table, std::uint32_t rank) {
     const std::uint32_t group = rank / work.group_ranks;

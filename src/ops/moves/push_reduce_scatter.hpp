@@ -1,5 +1,5 @@
-// Reduce-scatter by push: every rank sends each peer its part of the peer's shard, and each reduces its own. The first
-// hop of the two-shot all-reduce, with the same order of sums and so the same bits.
+// Reduce-scatter by push: every rank sends each peer its part of the peer's shard, and each rank reduces its own shard.
+// It is the first hop of the two-shot all-reduce, with the same order of sums and so the same bits.
 //
 // Shards that fit into a slot carry their own arrival; larger ones flow in chunks (flow_reduce.hpp).
 #pragma once
@@ -33,12 +33,12 @@ struct PushReduceScatter : AllReduceInstance<Reduction<type, op>, known_size, wh
   // As in push_copy.hpp.
   static WEFT_FN std::uint32_t crews(const Work& work) { return work.shares.crews; }
 
-  // In lean instances a thread knows beforehand where its first packs lie and where they go, unless counts decide where
-  // they lie: then it has time for the rest while it waits for these (0.5 us slower otherwise: two H200, 28 KB).
+  // Lean instances find their first packs' addresses early, and do the rest while they wait for these packs (0.5 us
+  // slower otherwise: two H200, 28 KB). Counts on the device decide addresses later, so then nothing is found early.
   static constexpr bool kLoadsEarly = Instance::kLean && Shares::kKnown;
 
   struct Places {
-    HeaderPlace header;          // in the control block, which has nothing else
+    HeaderPlace header;          // in the control block, which has no other places
     Slots to;                    // in the turns from 1 on, in bank 0
     const void* source[kBatch];  // null: no pack
   };
@@ -123,7 +123,7 @@ struct PushReduceScatter : AllReduceInstance<Reduction<type, op>, known_size, wh
     for (std::uint64_t i = first; i < pad.packs(); i += step) pad.store(i, Pack{});
   }
 
-  // Pack `k` of the wire for a unit of payload, before it is encoded; and back.
+  // part(): pack `k` of the wire for a unit of payload, before it is encoded. put_part() is the inverse.
   static WEFT_FN Pack part(const Pack& unit, std::uint32_t k) {
     if constexpr (kWirePacks == 1) return unit;
     return {{unit.word[2 * k], unit.word[2 * k + 1], 0, 0}};

@@ -6,12 +6,12 @@
 namespace weft::detail {
 namespace {
 
-// Other kinds of slots do not look at Counts::slot_rows.
+// Other kinds of slots ignore Counts::slot_rows.
 bool has_slot_rows(SlotKind kind) {
   return kind == SlotKind::aligned || kind == SlotKind::fixed;
 }
 
-// Those that kernels read.
+// Checks numbers that kernels read.
 void check_numbers(const GroupState& group, const char* name, const std::int32_t* numbers) {
   require(numbers != nullptr, "{}: null", name);
   require(reinterpret_cast<std::uintptr_t>(numbers) % sizeof(std::int32_t) == 0, "{}: {} is not aligned to 4 bytes",

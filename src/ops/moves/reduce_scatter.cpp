@@ -61,7 +61,7 @@ class Scatter : public detail::GroupCall {
   }
 
  protected:
-  // `place`: the row of the input with which the output may begin.
+  // `place`: the row of the input at which the output may begin.
   void check_tensors(std::size_t input_rows, std::size_t output_rows, std::size_t place) {
     const GroupState& group = channel();
     const std::size_t element = size_of(args_.type);

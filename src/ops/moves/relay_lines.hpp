@@ -1,9 +1,9 @@
-// A gather's detour (flow.hpp, Route) in lines: tiles of bundles go to relays, which pass on what comes as it comes, so
-// that the second hop begins a flight behind the first. The areas and banks of the two-shot all-reduce: to relays in
-// `scatter`, from them in `gather`.
+// A gather's detour (flow.hpp, Route) in lines. Tiles of bundles go to relays, which pass on each bundle as it comes.
+// So the second hop begins one flight after the first. It uses the areas and banks of the two-shot all-reduce: to
+// relays in `scatter`, from them in `gather`.
 //
-// Tile t of an owner's message goes by the relay that is 1 + t mod (N − 1) ranks on, as its tile t / (N − 1); behind
-// one another, the owners' tiles fill the relay's slot.
+// Tile t of an owner's message goes by the relay that is 1 + t mod (N − 1) ranks on, as its tile t / (N − 1). The
+// owners' tiles fill the relay's slot one behind the other.
 #pragma once
 
 #include <cstdint>
@@ -56,7 +56,7 @@ struct RelayLines {
     return (team.blocks() - 1) * team.size();
   }
 
-  // What fits into a slot has few enough tiles for 32 bits.
+  // Messages that fit into a slot have few enough tiles for 32 bits.
   template <class Table>
   static WEFT_FN std::uint32_t tiles_of(const Work& work, const Table& table, std::uint32_t owner) {
     return static_cast<std::uint32_t>(length<InBundles<Wire>>(work, table.rows_of(owner)) / Wire::kTile);
@@ -68,7 +68,7 @@ struct RelayLines {
   static WEFT_FN std::uint32_t most_of_a_relay(const Session& s, std::uint32_t tiles) {
     return (tiles + relays(s) - 1) / relays(s);
   }
-  // Of an owner's tiles, those that the relay `turn` ranks on has.
+  // The tiles of one owner that go by the relay `turn` ranks on.
   static WEFT_FN std::uint32_t of_relay(const Session& s, std::uint32_t tiles, std::uint32_t turn) {
     return turn <= tiles ? most_of_a_relay(s, tiles - (turn - 1)) : 0;
   }
@@ -80,12 +80,12 @@ struct RelayLines {
            wire_pack<Wire>(tile * Wire::kTile + unit % Wire::kTile, 0);
   }
 
-  // Unit `unit` of those that peers have for this rank, counted through all of them: threads next to each other look
-  // after different owners where there is little of each.
+  // Unit `unit` of the units that peers have for this rank, counted through all peers. Neighbouring threads serve
+  // different owners if each owner has little.
   struct Item {
     std::uint32_t owner;   // none: s.size()
     std::uint32_t unit;    // of the owner's
-    std::uint32_t before;  // tiles of a relay's slot
+    std::uint32_t before;  // tiles of a relay's slot in front of it
   };
   template <class Table, class Count>
   static WEFT_FN Item find(const Session& s, const Work& work, const Table& table, std::uint32_t unit, Count count) {
@@ -108,7 +108,7 @@ struct RelayLines {
     store_bundle<Wire, whole>(work, table, home, table.rows_of(owner), owner, payload);
   }
 
-  // The tiles of which this rank is the relay.
+  // Passes on the tiles that this rank relays.
   template <Team T, class Table>
   static WEFT_FN bool pass_on(T& team, const Session& s, const Work& work, const Table& table) {
     const std::uint32_t self = s.rank();
@@ -134,7 +134,7 @@ struct RelayLines {
     }
   }
 
-  // What others pass on: by the last threads first, as the first ones pass on themselves.
+  // Takes the units that others pass on. The last threads begin, because the first ones pass on themselves.
   template <Team T, class Table>
   static WEFT_FN bool take(T& team, const Session& s, const Work& work, const Table& table) {
     const std::uint32_t self = s.rank();

@@ -1,4 +1,4 @@
-// What a reduce-scatter is called with.
+// Arguments of a reduce-scatter's kernel.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +19,7 @@ struct ReduceScatterWork {
 
   // Packs of payload.
   WEFT_FN std::uint64_t units(std::uint64_t rows) const { return (rows * row_bytes + sizeof(Pack) - 1) / sizeof(Pack); }
-  // What this rank has for `owner`, and what it makes.
+  // This rank's rows for `owner`, and the rows of its own result.
   template <bool whole, class Table>
   WEFT_FN Rows<whole> part_of(const Table& table, std::uint32_t owner) const {
     const auto* const from = static_cast<const std::byte*>(input);

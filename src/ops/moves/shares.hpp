@@ -1,8 +1,9 @@
-// Who sends how many rows to whom, and where they lie: what tells one gather from another.
+// Shares describe how many rows each rank sends to each other, and their places. They tell one gather from another.
 //
-// Shares are an argument; algorithms ask their table, which all threads of a block have in common once `prepare` has
-// returned true in each of them. What else follows from counts alone is noted there, once a block or a crew of it: one
-// thread calls `note(most, all)`, with the rows of the longest share and of all; the table's rows are there by then.
+// Shares are an argument; algorithms ask their table. `prepare` makes it, and all threads of a block share it once
+// `prepare` has returned true in each of them. A block, or a crew of it, also notes one word that follows from counts
+// alone. One thread calls `note(most, all)`, with the rows of the longest share and of all; the table's rows are there
+// by then.
 #pragma once
 
 #include <cstdint>
@@ -20,16 +21,16 @@ struct NothingNoted {
   WEFT_FN std::uint64_t operator()(std::uint64_t, std::uint64_t) const { return 0; }
 };
 
-// Known on the host. All-gather, all-to-all and broadcast are three settings of this. It is its own table.
+// Equal shares, known on the host. All-gather, all-to-all and broadcast are three settings of it. It is its own table.
 struct EqualShares {
   std::uint64_t rows;         // that one rank sends to another
-  std::uint64_t input_step;   // rows from what goes to one rank to what goes to the next; 0: all get the same
-  std::uint64_t output_step;  // rows from what came from one rank to what came from the next
+  std::uint64_t input_step;   // rows from one receiver's rows to the next receiver's; 0: all get the same
+  std::uint64_t output_step;  // rows from one sender's rows to the next sender's
   std::uint32_t sender;       // the only rank that sends, or kEverybody
   bool detour = false;        // by way of all ranks (protocol/flow.hpp)
-  std::uint32_t crews = 1;    // each rank's own affair: parts of a block that are taken for blocks, where executors can
+  std::uint32_t crews = 1;    // each rank's own choice: parts of a block that work like blocks, if executors can
 
-  static constexpr bool kKnown = true;  // before the kernel before has ended
+  static constexpr bool kKnown = true;  // known while the previous kernel still runs
   static constexpr bool kPadded = false;
   struct Early {};
   template <Team T>
@@ -50,19 +51,19 @@ struct EqualShares {
   }
   WEFT_FN std::uint64_t noted() const { return 0; }
   WEFT_FN std::uint64_t hash(std::uint32_t) const { return 0; }
-  // Rows that this rank may send: they may be read before `prepare`.
+  // Rows that this rank may send; they may be read before `prepare`.
   WEFT_FN std::uint64_t room(const Call& call) const { return rows_of(call.rank); }
 
   WEFT_FN std::uint64_t rows_of(std::uint32_t rank) const { return sender == kEverybody || sender == rank ? rows : 0; }
   WEFT_FN std::uint64_t most_rows() const { return rows; }
-  // Of a tensor in which all ranks' rows lie one after the other.
+  // In a tensor that has all ranks' rows one after the other.
   WEFT_FN std::uint64_t offset_of(std::uint32_t rank) const { return rank * rows; }
   WEFT_FN std::uint64_t input_row(std::uint32_t receiver) const { return receiver * input_step; }
   WEFT_FN bool same_for_all() const { return input_step == 0; }
   WEFT_FN std::uint64_t output_row(std::uint32_t from) const { return from * output_step; }
 };
 
-// What a block has found out about counts, in the words that its threads share.
+// A block's table of counts, in the words that its threads share.
 template <Team T>
 class CountedTable {
  public:
@@ -75,7 +76,7 @@ class CountedTable {
   // apart.
   WEFT_FN std::uint64_t hash(std::uint32_t ranks) const {
     std::uint32_t hash = 0x811c9dc5u;
-    // Counts are often multiples of a power of two: what multiplication leaves above is brought down.
+    // Counts are often multiples of a power of two: the upper bits left by multiplication are folded down.
     const auto mix = [&](std::uint32_t value) {
       hash = (hash ^ value) * 0x01000193u;
       hash ^= hash >> 15;
@@ -106,7 +107,7 @@ class CountedTable {
   T* team_;
 };
 
-// Read by the kernel from memory of the device, where every rank finds the same numbers.
+// The kernel reads these counts from memory of the device; every rank finds the same numbers there.
 struct CountedShares {
   const std::int32_t* counts;  // of every rank; with a split: one number that all ranks share
   std::uint32_t ranks;
@@ -115,15 +116,15 @@ struct CountedShares {
   std::uint32_t slot_rows;         // aligned: a multiple of this; fixed: this
   const std::int32_t* slots;       // given: of every rank
   bool own_padded;                 // the tensor with this rank's rows alone has its slot's pads, too
-  std::uint64_t own_rows;          // what that tensor has room for
-  std::uint64_t whole_rows;        // … and the one with all ranks' slots
+  std::uint64_t own_rows;          // room of that tensor
+  std::uint64_t whole_rows;        // … and of the tensor with all ranks' slots
   std::uint64_t detour_packs = 0;  // that a detour must spare the busiest link (protocol/detour.hpp)
   std::uint32_t crews = 1;         // as EqualShares::crews
 
   static constexpr bool kKnown = false;
   static constexpr bool kPadded = true;
 
-  // What is said of the rank with a thread's number, loaded together with the epoch.
+  // The numbers of the rank with a thread's number, loaded together with the epoch.
   struct Early {
     std::int32_t count, length;
   };
@@ -132,8 +133,8 @@ struct CountedShares {
     return team.thread_rank() < ranks ? said_of(team.thread_rank()) : Early{};
   }
 
-  // By all threads of a block: makes the table. False in all of them where counts do not fit; then nothing may be read
-  // or written.
+  // By all threads of a block: makes the table. False in all threads if counts do not fit; then nothing may be read or
+  // written.
   template <Team T, class Note = NothingNoted>
   WEFT_FN bool prepare(T& team, const Call& call, const Early& early, Note note = {}) const {
     using Table = CountedTable<T>;
@@ -170,8 +171,8 @@ struct CountedShares {
   WEFT_FN CountedTable<T> table(T& team) const {
     return CountedTable<T>(team);
   }
-  // Whether `all` rows, of which one rank has `most`, do; `packs(rows)`: what so many are. In chunks or not: chunks
-  // must spare more.
+  // Whether a detour pays for `all` rows, `most` of them one rank's; `packs(rows)` converts rows to packs. Chunks must
+  // spare more than lines.
   template <class Packs>
   WEFT_FN bool takes_detour(const Session& s, std::uint64_t most, std::uint64_t all, bool chunks, Packs packs) const {
     if (s.size() < 3) return false;  // the usual answer between two, before anything is counted
@@ -184,7 +185,7 @@ struct CountedShares {
   WEFT_FN std::uint64_t room(const Call&) const { return own_rows; }
   WEFT_FN std::uint64_t input_row(std::uint32_t) const { return 0; }
   WEFT_FN bool same_for_all() const { return true; }
-  // Of `number`, which is the rank's own or what all share.
+  // A rank's rows from `number`, which is the rank's own or the one that all share.
   WEFT_FN std::uint32_t rows_in(std::int32_t number, std::uint32_t rank) const {
     const auto all = static_cast<std::uint32_t>(number);
     if (split == Split::none) return all;
@@ -196,7 +197,7 @@ struct CountedShares {
     return {.count = counts[split == Split::none ? rank : 0],
             .length = slot == SlotKind::given ? slots[rank] : static_cast<std::int32_t>(slot_rows)};
   }
-  // As far as a slot follows from its own rows and what is said of its length.
+  // A slot's rows, as far as they follow from its own rows and its given length.
   WEFT_FN std::uint32_t slot_of(std::uint32_t rows, std::int32_t length) const {
     if (slot == SlotKind::dense) return rows;
     if (slot == SlotKind::aligned) return (rows + slot_rows - 1) / slot_rows * slot_rows;
@@ -204,8 +205,8 @@ struct CountedShares {
   }
 };
 
-// Why CountedShares::prepare() has returned false: the first number that does not fit. Cold; `shares` is a copy, as the
-// arguments of a kernel must not have their address taken.
+// The reason for which CountedShares::prepare() has returned false: the first number that does not fit. Cold. `shares`
+// is a copy, because the address of a kernel's arguments must not be taken.
 template <class Shares>
 WEFT_SLOW MisfitInfo find_misfit(Shares shares, std::uint32_t own) {
   const std::uint32_t ranks = shares.ranks;
@@ -231,7 +232,7 @@ WEFT_SLOW MisfitInfo find_misfit(Shares shares, std::uint32_t own) {
   return {Misfit::own_rows, own, as_signed(own_length), as_signed(shares.own_rows)};
 }
 
-// One of the parts in which `ranks` ranks share some rows.
+// One of the parts into which `ranks` ranks divide some rows.
 struct RowPart {
   std::uint64_t begin, rows;
 };
@@ -250,8 +251,8 @@ WEFT_FN std::uint64_t filled(const RowPart& part, std::uint64_t filled_rows) {
   return from_begin < part.rows ? from_begin : part.rows;
 }
 
-// How a call with shares begins, in all threads of a block. False where it is not to be made: nothing is sent then, and
-// the control block says why.
+// Begins a call with shares, in all threads of a block. False if the call must not be made: nothing is sent then, and
+// the control block reports the reason.
 template <class Shares, Team T, class Note = NothingNoted>
 WEFT_FN bool shares_fit(T& team, const Session& s, const Shares& shares, const typename Shares::Early& early,
                         Note note = {}) {

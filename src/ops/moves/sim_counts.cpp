@@ -1,4 +1,4 @@
-// Counts that ranks tell each other as calls of a program.
+// Exchanges of counts as calls of a program.
 #include <algorithm>
 
 #include "ops/moves/counts_work.hpp"

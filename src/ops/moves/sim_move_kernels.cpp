@@ -9,7 +9,7 @@ using detail::CountedShares;
 using detail::EqualShares;
 using detail::ScatterQuery;
 
-// The instance that production takes for the call. Left out are those for more ranks than set-ups have.
+// The instance that production takes for the call. Instances for more ranks than set-ups have are left out.
 template <class Query>
 Kernel find_move_kernel(const Wanted<Query>& wanted, const RunAs& as) {
   return in_units(as.atomic_bytes, [&]<int unit>() {

@@ -7,7 +7,7 @@
 
 namespace weft::sim {
 
-// One small set-up for each, by lines or sentinels and in chunks; then everything in turns.
+// One small set-up for each kind, by lines or sentinels and in chunks; then all kinds in turn.
 std::vector<Setup> small_move_setups() {
   struct Kind {
     const char* name;
@@ -50,7 +50,7 @@ std::vector<Setup> small_move_setups() {
     add_symmetric("symmetric", {.payload = Payload::special});
     add_symmetric("symmetric-cpu", {.atomic_bytes = 8, .one_thread = true});
   }
-  // Whole packs, of which a thread loads its first before it knows the counts.
+  // Whole packs: a thread loads its first pack before it knows the counts.
   setups.push_back(
       {.name = "all-gather-v-whole",
        .atomic_bytes = 8,
@@ -70,7 +70,7 @@ std::vector<Setup> small_move_setups() {
                     .bound = 1,
                     .bulk_slots = 2,
                     .symmetric_bytes = 128});
-  // Slots whose lengths neither rows nor the other slots explain.
+  // Slots whose lengths follow neither from rows nor from the other slots.
   for (const Moving moving : {Moving::all_gather_v, Moving::reduce_scatter_v}) {
     const char* const kind = moving == Moving::all_gather_v ? "all-gather" : "reduce-scatter";
     const auto call = [&](std::vector<std::int32_t> slots, bool flows) {
@@ -125,7 +125,7 @@ std::vector<Setup> small_move_setups() {
                                       1),
                     .bound = 1,
                     .bulk_slots = 2});
-  // Numbers of every rank: two lines of them, and one.
+  // Numbers of every rank: two lines of them, and one line.
   const auto gathers_counts = [](std::uint64_t columns, Grid grid = Grid{}) {
     return CallSetup{.count = columns,
                      .grids = {grid},
@@ -145,7 +145,7 @@ std::vector<Setup> small_move_setups() {
                     .start_epoch = 0xfffffffeu,
                     .payload = Payload::special,
                     .calls = counts});
-  CallSetup of_one_group = gathers_counts(3, {2, 2});  // whose ranks have the same rows
+  CallSetup of_one_group = gathers_counts(3, {2, 2});  // its ranks have the same rows
   of_one_group.group_ranks = 2;
   of_one_group.counts = {3};
   of_one_group.split = Split::ceil;
@@ -162,7 +162,7 @@ std::vector<Setup> small_move_setups() {
 
 namespace {
 
-// One busy rank, whose rows take the links of all; in turn with calls that use the same slots in other ways.
+// One busy rank, whose rows take the links of all ranks; in turn with calls that use the same slots in other ways.
 void add_detours(std::vector<Setup>& setups) {
   for (const unsigned ranks : {3u, 4u}) {
     const auto busy = [&](unsigned rank) {
@@ -209,7 +209,7 @@ void add_detours(std::vector<Setup>& setups) {
                       .payload = Payload::special,
                       .calls = lines});
     if (ranks != 3) continue;
-    setups.push_back({.name = "moves-detour-two-slots",  // too few: none is made
+    setups.push_back({.name = "moves-detour-two-slots",  // too few: no detour is made
                       .ranks = ranks,
                       .calls = {ragged(12, 0, Moving::all_gather_v), ragged(10, 1, Moving::reduce_scatter_v)},
                       .bulk_slots = 2});
@@ -362,14 +362,15 @@ std::vector<Setup> large_move_setups() {
   setups.push_back({.name = "reduce-scatter-crowded",
                     .calls = {{.count = 48, .grids = {{4, 1}}, .moving = Moving::reduce_scatter, .flows = true}},
                     .bulk_slots = 2});
-  // Chunks of which several packs are summed at once, and some are left over.
+  // Chunks with several packs summed at once, and some packs left over.
   setups.push_back(
       {.name = "reduce-scatter-batches",
        .calls = {{.count = 160, .grids = {{3, 2}, {2, 1}}, .moving = Moving::reduce_scatter, .flows = true},
                  {.count = 80, .grids = {{2, 1}, {3, 2}}, .moving = Moving::reduce_scatter, .flows = true}},
        .bulk_slots = 2,
        .bulk_packs = 9});
-  // Many chunks through few slots, also more than receivers copy of their own; one sender busier than the others.
+  // Many chunks through few slots, also more chunks than receivers copy of their own; one sender is busier than the
+  // others.
   setups.push_back(
       {.name = "moves-credits",
        .ranks = 3,
@@ -379,8 +380,8 @@ std::vector<Setup> large_move_setups() {
             {.count = 40, .grids = {{2, 2}}, .moving = Moving::reduce_scatter, .flows = true}},
        .bulk_slots = 2,
        .bulk_packs = 2});
-  // Several senders, whose number has a divisor in common with the relays' on some ranks; more chunks than receivers
-  // copy.
+  // Several senders, whose number has a divisor in common with the relays' number on some ranks; more chunks than
+  // receivers copy.
   setups.push_back(
       {.name = "moves-detour-blocks",
        .ranks = 3,

@@ -1,4 +1,4 @@
-// Gathers and scatters as calls of a program: their tensors, and what must come out.
+// Gathers and scatters as calls of a program: their tensors, and the expected outputs.
 #include <algorithm>
 #include <bit>
 #include <cstring>
@@ -9,7 +9,7 @@
 namespace weft::sim {
 namespace {
 
-// Where the rows of each rank of a ragged call lie.
+// The places of each rank's rows in a ragged call.
 struct Slots {
   std::vector<std::uint64_t> rows, slots, begins;  // by rank; `begins` has one more
 };
@@ -159,7 +159,7 @@ void AllReduceProgram::fill_move(unsigned call, unsigned rank) {
     std::byte* const output = spec.symmetric ? world_.symmetric(rank) + places[k] : memory + made[k].output;
     return detail::CopyTensor{memory + made[k].input, output, row, row, row};
   };
-  // As the host chooses in production, for each rank by itself.
+  // Each rank chooses for itself, as the host does in production.
   const auto whole = [&](std::size_t k) {
     const std::uint64_t row = widths[k] * element;
     return detail::rows_may_be_whole(memory + made[k].input, row, row) &&

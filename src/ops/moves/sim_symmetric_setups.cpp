@@ -8,7 +8,7 @@
 namespace weft::sim {
 
 // Outputs in symmetric memory: all kinds in turn at the same places, with and without a detour, and beside calls whose
-// outputs lie elsewhere; more chunks than blocks, and more blocks than chunks.
+// outputs lie elsewhere. More chunks than blocks, and more blocks than chunks.
 std::vector<Setup> symmetric_setups() {
   std::vector<Setup> setups;
   for (const unsigned ranks : {2u, 3u, 4u}) {
@@ -64,7 +64,7 @@ std::vector<Setup> symmetric_setups() {
                       .calls = calls,
                       .symmetric_bytes = 512});
     if (!relays) continue;
-    // Two busy ranks, so that every rank is a relay of several owners' chunks at once.
+    // Two busy ranks, so that every rank relays several owners' chunks at once.
     CallSetup both = call(Moving::all_gather_v, 8, true, {{3, 2}, {2, 2}, {4, 1}});
     both.counts.assign(ranks, 0);
     both.counts[0] = 6, both.counts[1] = 5;

@@ -1,10 +1,10 @@
-// Copies of large messages into symmetric memory: every rank writes its rows to where they belong at each peer, and
-// then says so. Nothing is copied out of slots, and nothing waits for credits; what may be written is known by an
-// invitation, which a rank sends when it begins its call (as NCCL's symmetric kernels do by a barrier).
+// Copies of large messages into symmetric memory: every rank writes its rows to their final place at each peer, and
+// then signals it. No rank copies rows out of slots or waits for credits. Instead an invitation allows peers to write:
+// a rank sends it when it begins its call (as NCCL's symmetric kernels do by a barrier).
 //
-// Tiles of a message are dealt to as many chunks as there are signals for: each signal serves once in a call, and
-// blocks write side by side. By a detour (flow.hpp, Route) a chunk goes to its relay's output, and the relay passes it
-// on from there.
+// Tiles of a message are dealt to as many chunks as there are signals. Each signal serves once in a call, and blocks
+// write side by side. By a detour (flow.hpp, Route) a chunk goes to its relay's output, and the relay passes it on from
+// there.
 #pragma once
 
 #include <cstddef>
@@ -17,8 +17,8 @@ namespace weft::detail {
 
 template <class Work, bool whole>
 struct SymmetricCopy {
-  // Before anything else of the call, by one block: peers may write to this rank's outputs, if they make this very call
-  // and find the same rows. A release, as what was done with the outputs before is done.
+  // One block calls it before anything else of the call. It lets peers write to this rank's outputs, if they make this
+  // very call and find the same rows. A release, so that earlier uses of the outputs come first.
   template <Team T, class Table>
   static WEFT_FN void invite(T& team, const Session& s, const Table& table) {
     const std::uint64_t word = invitation_word(s, table);
@@ -53,19 +53,19 @@ struct SymmetricCopy {
     WEFT_FN std::uint64_t tiles_of(std::uint64_t packs) const {
       return (packs + tile_packs() - 1) >> work.outputs.tile_shift;
     }
-    // That are not empty.
+    // Chunks that are not empty.
     WEFT_FN std::uint64_t chunks_of(std::uint32_t owner) const {
       const std::uint64_t tiles = tiles_of(length<InPacks>(work, table.rows_of(owner)));
       return tiles < chunks ? tiles : chunks;
     }
-    // How far into everybody's part a pack of `owner`'s rows belongs.
+    // The offset in every rank's part at which a pack of `owner`'s rows belongs.
     WEFT_FN std::ptrdiff_t offset_of(const CopyTensor& t, std::uint64_t rows, std::uint32_t owner,
                                      std::uint64_t pack) const {
       const void* const own = incoming<true>(table, t, rows, owner).find(pack);
       return static_cast<const std::byte*>(own) - work.outputs.part_of(*s.call, s.rank());
     }
-    // The own rows lie where they belong already. Worth a question, as what a processor stores is what few blocks wait
-    // for.
+    // The own rows lie at their final place already. Worth the check: with few blocks, a processor's stores are the
+    // bottleneck.
     WEFT_FN bool is_in_place() const {
       bool all = true;
       for (std::uint32_t t = 0; t < work.count(); ++t) {
@@ -80,7 +80,8 @@ struct SymmetricCopy {
     }
   };
 
-  // The epoch, and the call with everybody's rows: who finds other counts would write past what its peers have.
+  // The epoch, and a hash of the call and of all ranks' rows: a rank with other counts would write past its peers'
+  // outputs.
   template <class Table>
   static WEFT_FN std::uint64_t invitation_word(const Session& s, const Table& table) {
     return static_cast<std::uint64_t>(s.epoch) << 32 | (s.call->fingerprint ^ table.hash(s.size()));
@@ -88,8 +89,9 @@ struct SymmetricCopy {
   static WEFT_FN std::uint64_t* invitation(const Session& s, std::uint32_t owner, std::uint32_t from) {
     return reinterpret_cast<std::uint64_t*>(region_of(*s.call, owner) + s.layout().invitations) + from;
   }
-  // By all threads of a block that has rows to send: nobody ends the call without them, so no word is of a later one.
-  // Who makes another call, or finds other counts, invites nobody to this one, and the headers say why.
+  // By all threads of a block that has rows to send: no rank ends the call without these rows, so no word is a later
+  // call's. A rank that makes another call, or finds other counts, invites no peer to this one; the headers report the
+  // reason.
   template <Team T, class Table>
   static WEFT_FN bool invited(T& team, const Session& s, const Table& table) {
     const std::uint64_t word = invitation_word(s, table);
@@ -116,7 +118,7 @@ struct SymmetricCopy {
     return await_signal(team, s, signal_at(s, s.rank(), hop, chunk, peer), tag(s, chunk), peer);
   }
 
-  // This block's chunks of the own rows: to all peers, or to the relay of each.
+  // Sends this block's chunks of the own rows: to all peers, or to the relay of each chunk.
   template <Team T, class Table>
   static WEFT_FN bool send(T& team, const Copy<Table>& copy) {
     const Session& s = copy.s;
@@ -138,9 +140,9 @@ struct SymmetricCopy {
     }
     return true;
   }
-  // Calls `load(pack)` for this thread's packs of a chunk of a message of `rows` rows, a few at a time, and
-  // `store(pack, what it gave)`: loads wait for no store. The first loads do not wait for `ready()` either, which all
-  // threads call once, before anything is stored; false, when it is.
+  // For this thread's packs of a chunk of a message of `rows` rows, a few at a time: calls `load(pack)`, then
+  // `store(pack, its result)`. Loads wait for no store, and the first loads do not wait for `ready()`. All threads call
+  // it once, before any store; false if it returns false.
   template <Team T, class Table, class Load, class Ready, class Store>
   static WEFT_FN bool each_pack(T& team, const Copy<Table>& copy, std::uint64_t rows, std::uint64_t chunk, Load load,
                                 Ready ready, Store store) {
@@ -194,7 +196,7 @@ struct SymmetricCopy {
     }
     return true;
   }
-  // Calls `put_pack(offset, payload)` for this thread's packs of what goes to `receiver`.
+  // Calls `put_pack(offset, payload)` for this thread's packs of the rows for `receiver`.
   template <Team T, class Table, class Ready, class PutPack>
   static WEFT_FN bool put_rows(T& team, const Copy<Table>& copy, std::uint64_t chunk, std::uint32_t receiver,
                                Ready ready, PutPack put_pack) {
@@ -202,7 +204,7 @@ struct SymmetricCopy {
     const std::uint32_t self = copy.s.rank();
     const std::uint64_t rows = copy.table.rows_of(self);
     if (whole && copy.work.count() == 1 && t.input_stride == t.row_bytes && t.output_stride == t.row_bytes) {
-      // Nothing but a base and a number: where there are few blocks, they have no time for more.
+      // Nothing but a base and a number: few blocks have no time for more.
       const void* const first = outgoing<true>(copy.work.shares, t, rows, receiver).find(0);
       const std::ptrdiff_t base = copy.offset_of(t, rows, self, 0);
       return each_pack(
@@ -228,7 +230,7 @@ struct SymmetricCopy {
         });
   }
 
-  // The chunks of which this rank is the relay. Of N − 1 neighbouring ones it is that of one of each owner. Their owner
+  // Passes on the chunks that this rank relays. Of N − 1 neighbouring chunks it relays one of each owner. Their owner
   // has all peers' invitations, or it would not have sent them.
   template <Team T, class Table>
   static WEFT_FN bool pass_on(T& team, const Copy<Table>& copy) {
@@ -263,7 +265,7 @@ struct SymmetricCopy {
     return true;
   }
 
-  // What all peers bring: their own rows, or those that they pass on.
+  // Waits for all peers' chunks: of their own rows, or of rows that they pass on.
   template <Team T, class Table>
   static WEFT_FN bool arrive(T& team, const Copy<Table>& copy) {
     const Session& s = copy.s;

@@ -8,7 +8,7 @@
 namespace weft::detail {
 
 void SymmetricPlace::add(const Extent& output) {
-  if (output.bytes() == 0) return;  // which may be anywhere
+  if (output.bytes() == 0) return;  // it may lie anywhere
   const CommunicatorState& communicator = group_->communicator();
   const SymmetricState* const memory = symmetric_at(communicator, output.data, output.bytes());
   const bool first = memory_ == nullptr && !apart_;

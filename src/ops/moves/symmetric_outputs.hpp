@@ -1,4 +1,4 @@
-// Outputs of a copy that lie in symmetric memory, where peers write to them.
+// Outputs of a copy in symmetric memory, which peers write to.
 #pragma once
 
 #include <cstdint>
@@ -10,27 +10,27 @@
 
 namespace weft::detail {
 
-// Where they lie, for the words of a call; `mark` is 0 where they do not.
+// The place of the outputs, for the words of a call; `mark` is 0 if they have no such place.
 struct SymmetricWords {
   std::uint64_t memory;  // its number
   std::uint32_t mark;
-  std::string text() const;  // empty where they lie in none
+  std::string text() const;  // empty if they lie in no symmetric memory
 };
 
-// Where all outputs of a call lie. Ranks must agree about it, as each writes to the others' by what it knows of its
-// own.
+// The place of all outputs of a call. Ranks must agree about it, because each rank computes the others' addresses from
+// its own.
 class SymmetricPlace {
  public:
   explicit SymmetricPlace(const GroupState& group) : group_(&group) {}
 
   void add(const Extent& output);
-  // They lie in one symmetric memory, in whole packs.
+  // All outputs lie in one symmetric memory, in whole packs.
   bool found() const { return memory_ != nullptr && !apart_; }
-  // `fingerprint` of a call, with that of the place, where there is one.
+  // `fingerprint` of a call, combined with the place's fingerprint if there is a place.
   std::uint32_t mark(std::uint32_t fingerprint) const;
   SymmetricWords words() const;
 
-  // The kernel for `work`, which gets the leanest form of it: for one tensor, for outputs in symmetric memory.
+  // The kernel for `work` in its leanest form: for one tensor, for outputs in symmetric memory.
   template <class Shares, std::uint32_t most_tensors>
   BoundKernel serve(const CopyWork<Shares, most_tensors>& work, bool whole) const {
     if constexpr (most_tensors != 1) {

@@ -1,4 +1,4 @@
-// A slot's rows out of a tensor that holds all slots.
+// Takes a slot's rows out of a tensor that holds all slots.
 #include "weft/take.hpp"
 
 #include <algorithm>
@@ -23,7 +23,7 @@ void check_part(const char* which, const char* of, std::size_t part, std::size_t
   require(part < parts, "{}: {} is not between 0 and {}", which, part, parts - 1);
 }
 
-// As many threads as there are packs, up to what keeps a GPU busy: no block waits for another.
+// As many threads as there are packs, up to a number that keeps a GPU busy: no block waits for another.
 int blocks_for(const detail::GroupState& group, std::size_t bytes) {
   const std::size_t most = 2 * static_cast<std::size_t>(group.communicator().fabric().max_blocks());
   const std::size_t packs = bytes / sizeof(detail::Pack) + 1;
@@ -102,7 +102,7 @@ class TakeRows : public detail::GroupCall {
   }
 
  private:
-  // The table of slots is everybody's; what this rank needs of it is looked at behind it.
+  // The table holds all slots; the kernel then finds this rank's part.
   Counts slots() const {
     Counts all = args_.counts;
     all.split = Split::none;

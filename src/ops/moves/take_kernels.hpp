@@ -1,4 +1,4 @@
-// Which kernel serves take_rows.
+// Finds the kernel that serves take_rows.
 #pragma once
 
 #include "kernel/kernel.hpp"

@@ -1,5 +1,5 @@
-// A slot's rows, or a shard of them, out of a tensor that holds all slots. What other ranks do does not matter: there
-// is neither an epoch nor a header, and no block waits.
+// Takes a slot's rows, or a shard of them, out of a tensor that holds all slots. Other ranks do not matter: there is
+// neither an epoch nor a header, and no block waits.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ struct TakeRows {
   static WEFT_FN bool run(T& team, const Call& call, const TakeWork& work) {
     const CountedShares::Early counts = work.slots.early(team);
     if (!may_begin(team, call)) return false;
-    Call of_slots{};  // the table is of slots, and not of ranks
+    Call of_slots{};  // the table is of slots, not of ranks
     of_slots.rank = work.slot;
     if (!work.slots.prepare(team, of_slots, counts)) {
       return fail_alone(team, call, Errc::capacity, find_misfit(work.slots, work.slot));

@@ -1,4 +1,4 @@
-// What take_rows is called with.
+// Arguments of take_rows' kernel.
 #pragma once
 
 #include <cstdint>

@@ -17,7 +17,7 @@ using OneShotNorm = Instance<OneShotRmsNorm<Reduction<type, ReduceOp::sum>, size
 template <DataType type, std::uint32_t size, bool casts>
 using TwoShotNorm = Instance<TwoShotRmsNorm<Reduction<type, ReduceOp::sum>, size, casts>,
                              FusedNormQuery{type, size, Algorithm::two_shot, casts}>;
-// `size` 0: of any size.
+// `size` 0: for any size.
 template <DataType type, std::uint32_t size>
 using NormsOfSize = Instances<OneShotNorm<type, size, false>, OneShotNorm<type, size, true>,
                               TwoShotNorm<type, size, false>, TwoShotNorm<type, size, true>>;

@@ -1,4 +1,4 @@
-// Which kernel serves an all-reduce with a norm, or the norm alone.
+// Finds the kernel that serves an all-reduce with a norm, or the norm alone.
 #pragma once
 
 #include <cstdint>

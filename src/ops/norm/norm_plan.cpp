@@ -8,7 +8,7 @@
 namespace weft::detail {
 namespace {
 
-// A block has a row at a time, and a thread as few of its packs as may be.
+// A block has one row at a time, and a thread as few packs of it as possible.
 int norm_threads(const Launch& launch, std::uint64_t row_packs, int max_threads) {
   const std::uint64_t most = static_cast<std::uint64_t>(max_threads), each = (row_packs + most - 1) / most;
   const std::uint64_t threads = ((row_packs + each - 1) / each + 31) / 32 * 32;
@@ -26,7 +26,7 @@ NormPlan plan_norm(const NormQuery& query) {
   plan.algorithm = query.wish;
   if (plan.algorithm == Algorithm::automatic) {
     const std::uint64_t bytes = query.rows * row_packs * sizeof(Pack);
-    // One hop beats two where it does for all-reduces alone. Measured with two ranks (docs/notes).
+    // One hop beats two for the same sizes as in all-reduces alone. Measured with two ranks (docs/notes).
     const bool small =
         query.size == 1 || step_for(steps_or_shipped(query.steps, query.device, query.size), bytes, bytes).algorithm ==
                                Algorithm::one_shot;
@@ -42,9 +42,10 @@ NormPlan plan_norm(const NormQuery& query) {
     plan.piece_packs = (row_packs + pieces - 1) / pieces;
   }
   const std::uint64_t rows = std::min(query.rows, plan.piece_rows), packs = rows * plan.piece_packs;
-  // Between two ranks bytes count from here on. Measured on H200.
+  // Between two ranks bytes count from this size on. Measured on H200.
   plan.keeps_own = query.size == 2 && packs * sizeof(Pack) > 256 * kKiB;
-  // A processor stores 49 GB/s, so that few rows are sent by more blocks than norm them; more than these did not help.
+  // A processor stores 49 GB/s, so few rows are sent by more blocks than norm them. More blocks than these did not
+  // help.
   constexpr std::uint64_t kSendersPacks = 128, kMostSenders = 32;
   const std::uint64_t sent = plan.algorithm == Algorithm::one_shot ? packs : packs / query.size;
   const std::uint64_t senders = std::min((sent + kSendersPacks - 1) / kSendersPacks, kMostSenders);

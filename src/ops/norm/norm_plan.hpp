@@ -1,5 +1,5 @@
-// Which algorithm serves an all-reduce with a norm, in how many pieces, on which grid. A pure function of its
-// arguments, as plan_all_reduce() is.
+// Chooses the algorithm, pieces and grid of an all-reduce with a norm. A pure function of its arguments, like
+// plan_all_reduce().
 #pragma once
 
 #include <cstdint>
@@ -12,16 +12,16 @@
 
 namespace weft::detail {
 
-// How an all-reduce with a norm is made: whole rows, several kernels where they are too many for the buffers, and a row
-// by pieces where it is too long for them (ops/norm/norm_steps.hpp).
+// How an all-reduce with a norm is made: whole rows, and several kernels if the buffers do not hold all rows. A row
+// that is too long for them goes by pieces (ops/norm/norm_steps.hpp).
 struct NormPlan {
   Algorithm algorithm;
   std::uint64_t piece_rows;   // of one kernel
-  std::uint64_t piece_packs;  // of a row; fewer than it has: one row's, and the norm is a kernel of its own
+  std::uint64_t piece_packs;  // of a row; if fewer than it has: one row's piece, and the norm is its own kernel
   bool keeps_own;             // NormOperation
   int blocks;                 // the control block included
   int threads;
-  int norm_blocks, norm_threads;  // of that other kernel, which has no control block
+  int norm_blocks, norm_threads;  // of the norm's own kernel, which has no control block
 };
 struct NormQuery {
   Device device;
@@ -33,19 +33,19 @@ struct NormQuery {
   Algorithm wish = Algorithm::automatic;  // or one_shot, or two_shot
   Launch launch = {};
   int max_blocks = kMaxBlocks;
-  std::span<const TuningStep> steps = {};  // as PlanQuery's: where it says one-shot, one hop beats two
+  std::span<const TuningStep> steps = {};  // like PlanQuery's: at its one-shot sizes, one hop beats two
 };
 NormPlan plan_norm(const NormQuery& query);
 
-// Threads of a norm's block at most: one for each pack of a row, as far as the instance has registers for them. What
-// one-shot allows two-shot does, too. The kernel that only norms has them always.
+// Most threads of a norm's block: one for each pack of a row, if the instance has registers for them. Two-shot allows
+// every size that one-shot allows. The kernel that only norms always has registers for them.
 inline constexpr int kMostNormThreads = 1024;
 constexpr int max_norm_threads(Algorithm algorithm, std::uint32_t lean_size) {
   const bool few = lean_size == 2 || lean_size == 4 || (lean_size == 8 && algorithm == Algorithm::two_shot);
   return few ? kMostNormThreads : 512;
 }
 
-// Groups that have an instance of their own: what models are served on most.
+// Groups that have an instance of their own: most models are served on them.
 constexpr bool has_lean_norm(DataType type, std::uint32_t size) {
   return type == DataType::bf16 && (size == 2 || size == 4 || size == 8);
 }

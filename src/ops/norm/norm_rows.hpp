@@ -1,5 +1,5 @@
-// The norm alone, of rows whose sums kernels before this one have put into the new residual (ops/norm/norm_steps.hpp).
-// What other ranks do does not matter: there is neither an epoch nor a header, and no block waits.
+// The norm alone, for rows whose sums earlier kernels have put into the new residual (ops/norm/norm_steps.hpp). Other
+// ranks do not matter: there is neither an epoch nor a header, and no block waits.
 #pragma once
 
 #include <cstdint>

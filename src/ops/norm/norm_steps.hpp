@@ -1,4 +1,4 @@
-// Parts of an all-reduce with residual and norm that is more than one kernel's.
+// Parts of an all-reduce with residual and norm that takes more than one kernel.
 #pragma once
 
 #include <algorithm>
@@ -9,13 +9,13 @@
 
 namespace weft::detail {
 
-// A tensor that is not there stays away.
+// A null tensor stays null.
 template <class T>
 T* further(T* data, std::uint64_t bytes) {
   return data == nullptr ? nullptr : reinterpret_cast<T*>(reinterpret_cast<std::uintptr_t>(data) + bytes);
 }
 
-// `rows` rows of it, from `first` on.
+// `rows` rows of `work`, from `first` on.
 inline NormWork rows_of(NormWork work, std::uint64_t first, std::uint64_t rows) {
   constexpr std::uint64_t pack = sizeof(Pack);
   work.input = further(work.input, first * work.input_stride * pack);
@@ -28,15 +28,15 @@ inline NormWork rows_of(NormWork work, std::uint64_t first, std::uint64_t rows) 
   return work;
 }
 
-// Rows that no buffer holds whole go through them in pieces, each of which is to its kernel a row of which the new
-// residual alone is wanted; a last kernel, which no other rank takes part in, norms the new residuals. So every rank
-// rounds and adds as it does with rows that fit, and the bits are theirs.
+// Rows that no buffer holds whole go through buffers in pieces. Each piece is a row to its kernel, which only makes the
+// new residual. A last kernel, which is local, norms the new residuals. So every rank rounds and adds as for rows that
+// fit, with the same bits.
 class NormSteps {
  public:
   NormSteps(const NormWork& work, std::uint64_t piece_packs)
       : work_(work), piece_packs_(piece_packs), pieces_((work.row_packs + piece_packs - 1) / piece_packs) {}
 
-  // Kernels that sum, one piece each. What is left for the one behind them is `norm()`.
+  // Kernels that sum, one piece each. `norm()` is the rest, for the kernel behind them.
   std::uint64_t sums() const { return work_.rows * pieces_; }
 
   NormWork sum(std::uint64_t i) const {

@@ -1,4 +1,4 @@
-// What an all-reduce with residual and norm is called with.
+// Arguments of the kernel of an all-reduce with residual and norm.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ struct NormWork {
   std::uint8_t* fp8;
   void* scales;
   const float* scale;  // fixed
-  // From row to row, in packs; of e4m3 in halves of them.
+  // From row to row, in packs; for e4m3 in half packs.
   std::uint64_t input_stride, residual_stride, residual_output_stride, output_stride, fp8_stride;
   std::uint64_t scale_row_stride, scale_group_stride;  // in scales
   std::uint32_t rows, row_packs;
@@ -25,7 +25,7 @@ struct NormWork {
   float epsilon;
   bool gamma_plus_one;
   RowScaling scaling;
-  bool power_of_two;  // scales are, and are stored as one byte
+  bool power_of_two;  // scales are powers of two, stored as one byte
 };
 
 }  // namespace weft::detail

@@ -1,5 +1,5 @@
-// One-shot all-reduce with residual and norm: all blocks send, as in one_shot_all_reduce.hpp, but what arrives a block
-// serves by whole rows, and what it has summed it norms.
+// One-shot all-reduce with residual and norm. All blocks send, as in one_shot_all_reduce.hpp. A block receives and sums
+// whole rows, and norms its sums.
 #pragma once
 
 #include <cstdint>
@@ -8,10 +8,10 @@
 
 namespace weft::detail {
 
-// A rank sends to itself as well: of a row that a block norms other blocks may have to send the input, in whose place
-// the output may be; and a pack that comes back is received with the others. `keeps_own`: between two ranks that
-// doubles the stores, so from some size on (plan_norm) blocks send the rows that they norm, and take their own packs
-// from the input again.
+// A rank also sends to itself. For other blocks may have to send the input of a row that a block norms, and its output
+// may be in the input's place. A pack that comes back is received with the others. `keeps_own`: between two ranks
+// sending to itself doubles the stores. So from some size on (plan_norm) blocks send the rows that they norm, and load
+// their own packs from the input again.
 template <class R, std::uint32_t known_size, bool casts, bool keeps_own>
 struct OneShotRmsNorm : AllReduceInstance<R, known_size, true> {
   using Instance = AllReduceInstance<R, known_size, true>;
@@ -29,12 +29,12 @@ struct OneShotRmsNorm : AllReduceInstance<R, known_size, true> {
   static constexpr std::uint32_t kFirstTurn = keeps_own ? 1 : 0;
 
   struct Places {
-    HeaderPlace header;  // in the control block, which has nothing else
+    HeaderPlace header;  // in the control block, which has no other places
     Rows<true> input;    // as one message
-    NormShare share;     // of it, that this thread sends, where it does not keep its own
+    NormShare share;     // packs of it that this thread sends, unless it keeps its own
     const void* sent;    // the first pack that this thread sends
     Slots to;            // lean: at the ranks of turns kFirstTurn …
-    Pack* from;          // what rank 0 sends arrives here; rank r's, r · slot_packs further on
+    Pack* from;          // rank 0's packs arrive here; rank r's, r · slot_packs further on
     std::uint64_t slot_packs, bank_packs;
   };
   template <Team T>
@@ -84,7 +84,7 @@ struct OneShotRmsNorm : AllReduceInstance<R, known_size, true> {
   }
 
  private:
-  // This thread's n-th pack of a row, the row's i-th; one was loaded first.
+  // This thread's n-th pack of a row, the row's i-th. One pack was loaded early.
   template <Team T>
   static WEFT_FN Pack load(T& team, const Work& work, std::uint32_t row, std::uint32_t n, std::uint32_t i,
                            const Early& early) {
@@ -95,8 +95,8 @@ struct OneShotRmsNorm : AllReduceInstance<R, known_size, true> {
   template <Team T>
   static WEFT_FN void send(T& team, const Session& s, const Work& work, const Places& p, const Early& early) {
     const std::uint64_t bank = s.epoch % kBanks * p.bank_packs;
-    // To all ranks, whatever their number, before the next one is loaded: once this rank has its own, the row may be
-    // written over.
+    // To all ranks, whatever their number, before the next pack is loaded: once this rank has its own pack, the row may
+    // be overwritten.
     const auto send_pack = [&](std::uint32_t i, const Pack& payload) {
       const Pack wire = Wire::template encode<T::kAtomicBytes>(payload, s.epoch);
       for (std::uint32_t turn = kFirstTurn; turn < Instance::size(*s.call); turn += kBatch) {

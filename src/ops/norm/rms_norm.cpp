@@ -45,7 +45,7 @@ std::size_t groups_of(const AllReduceRmsNormArgs& args) {
   return args.fp8.scaling == Fp8Scaling::per_128_columns ? args.hidden / kScaleColumns : 1;
 }
 
-// Of the scales that are made.
+// Strides of the scales that are made.
 struct ScaleStrides {
   std::size_t token, group;
 };
@@ -87,19 +87,19 @@ void check_fp8(const GroupState& group, const AllReduceRmsNormArgs& args) {
   require(strides.token <= most / std::max<std::size_t>(args.tokens, 1) && strides.group <= most / groups_of(args),
           "fp8.scale_token_stride, scale_group_stride: {} and {} lead past 2^40 scales", fp8.scale_token_stride,
           fp8.scale_group_stride);
-  // As many rows and groups apart, two scales have one place.
+  // Two scales that are this many rows and groups apart would share one place.
   const std::size_t common = std::gcd(strides.token, strides.group);
   require(strides.group / common >= args.tokens || strides.token / common >= groups_of(args),
           "fp8.scale_token_stride, scale_group_stride: {} and {} put several scales in one place",
           fp8.scale_token_stride, fp8.scale_group_stride);
 }
 
-// Whatever is written shares no byte with anything else, but for the two pairs that may be one tensor.
+// No output shares a byte with any other tensor. The two pairs that may be one tensor are the exception.
 void check_overlaps(const AllReduceRmsNormArgs& args) {
   const auto extent = [&](const char* name, const void* data, std::size_t stride) {
     return Extent{name, data, args.tokens, args.hidden * kElement, (stride != 0 ? stride : args.hidden) * kElement};
   };
-  // In one stretch.
+  // A tensor in one stretch.
   const auto whole = [](const char* name, const void* data, std::size_t bytes) {
     return Extent{name, data, 1, bytes, bytes};
   };
@@ -121,7 +121,7 @@ void check_overlaps(const AllReduceRmsNormArgs& args) {
   const auto apart = [](const Extent& a, const Extent& b, std::size_t place) {
     if (a.data != nullptr && b.data != nullptr) detail::check_overlap(a, b, place);
   };
-  constexpr std::size_t in_place = 2;  // the first pairs
+  constexpr std::size_t in_place = 2;  // the first two pairs
   for (std::size_t i = 0; i < std::size(written); ++i) {
     for (std::size_t r = 0; r < std::size(read); ++r)
       apart(written[i], read[r], i == r && i < in_place ? 0 : detail::kNowhere);
@@ -166,8 +166,7 @@ void check_arguments(const GroupState& group, const AllReduceRmsNormArgs& args) 
 
 detail::NormWork work_of(const AllReduceRmsNormArgs& args) {
   const std::size_t row_packs = args.hidden / kPackElements;
-  // Rows of a tensor that is not there are nowhere: kernels find the place of a row before they ask whether there is
-  // one.
+  // A null tensor has stride 0: kernels compute the place of a row before they ask whether the tensor exists.
   const auto packs = [&](const void* tensor, std::size_t stride) {
     if (tensor == nullptr) return std::size_t{0};
     return stride != 0 ? stride / kPackElements : row_packs;
@@ -251,7 +250,7 @@ class AllReduceRmsNorm : public detail::GroupCall {
 
   template <class Run>
   void each_step(Run run) const {
-    const bool by_pieces = plan_.piece_packs != work_.row_packs;  // these are not normed, and so not cast
+    const bool by_pieces = plan_.piece_packs != work_.row_packs;  // pieces are not normed, and so not cast
     const auto fused =
         detail::find_kernel(detail::FusedNormQuery{.type = args_.type,
                                                    .size = static_cast<std::uint32_t>(channel().size()),

@@ -1,10 +1,10 @@
-// What follows an all-reduce in a model's layer, row by row: the residual is added, the row is normed, and perhaps cast
-// to e4m3. A block serves a row, as the norm needs all of it.
+// The steps that follow an all-reduce in a model's layer, row by row: the residual is added, the row is normed, and
+// perhaps cast to e4m3. A block serves a row, because the norm needs all of it.
 //
-// The sum of squares has one order, whatever the block and the executor: each pack's eight squares one after the other;
-// then packs in segments of 32, neighbours first, then neighbouring pairs, and so on; segment s goes to column s mod
-// 32, in ascending order; then the columns as the packs of a segment. With roots and quotients that are rounded once,
-// CPU and GPU have the same bits.
+// The sum of squares has one order, whatever the block and the executor. First each pack's eight squares are added one
+// after the other. Then packs are added in segments of 32: neighbours first, then neighbouring pairs, and so on.
+// Segment s goes to column s mod 32, in ascending order. Last, the columns are added like the packs of a segment. Roots
+// and quotients are rounded once, so CPU and GPU have the same bits.
 #pragma once
 
 #include <cstdint>
@@ -20,8 +20,8 @@ namespace weft::detail {
 inline constexpr std::uint32_t kSegmentPacks = 32;
 inline constexpr std::uint32_t kScalePacks = 16;  // that share a scale: 128 columns
 
-// This thread's packs of a message: `first`, `first + step`, … below `end`. Every block has as many, so that few packs
-// go out of many processors, each of which stores no more than 49 GB/s; in whole warps' runs.
+// This thread's packs of a message: `first`, `first + step`, … below `end`. Every block has the same number, in runs of
+// whole warps. So even few packs leave from many processors, each of which stores no more than 49 GB/s.
 struct NormShare {
   std::uint32_t first, end, step;
 };
@@ -38,19 +38,19 @@ WEFT_FN Rows<true> norm_input(const NormWork& work) {
   return {work.input, work.rows, std::uint64_t{work.row_packs} * sizeof(Pack), work.input_stride * sizeof(Pack)};
 }
 
-// `casts`: rows are cast as well. Each instruction that follows the arrival of a row counts: the 16 or 32 warps of its
-// block share four schedulers. So instances without casts have no code for them, and rows that have a thread for every
-// pack are served without loops (`single`).
+// `casts`: rows are also cast. Each instruction after a row's arrival counts, as the 16 or 32 warps of its block share
+// four schedulers. So instances without casts have no code for them, and rows with a thread for every pack need no
+// loops (`single`).
 template <class R, bool casts>
 struct RmsNorm {
   static constexpr DataType kType = R::kType;
   using Cast = Fp8Cast<kType>;
   using Packs = Tensor<typename R::Storage, R::kElements, true>;
-  // Neighbours that add up their packs' squares without a look at scratch memory: enough lanes for a scale, or one.
+  // Neighbours that add up their packs' squares without scratch memory: enough lanes for a scale, or one.
   template <class T>
   static constexpr std::uint32_t kUnit = T::kLanes >= kScalePacks ? T::kLanes : 1;
 
-  // A block's rows are its number among the data blocks, that plus the number of data blocks, and so on.
+  // A block's rows: its number among the data blocks, then every (number of data blocks)-th row.
   template <Team T, class Serve>
   static WEFT_FN bool each_row(T& team, const NormWork& work, Serve serve) {
     for (std::uint32_t row = team.block_rank() - 1; row < work.rows; row += team.blocks() - 1) {
@@ -59,19 +59,19 @@ struct RmsNorm {
     return true;
   }
   static WEFT_FN RowScaling scaling_of(const NormWork& work) { return casts ? work.scaling : RowScaling::none; }
-  // Packs that follow each other and are one thread's: those of a scale, where neighbours cannot see each other's.
+  // Neighbouring packs of one thread: the packs of a scale, if lanes cannot read each other's values.
   template <class T>
   static WEFT_FN std::uint32_t run_of(const NormWork& work) {
     return kUnit<T> == 1 && scaling_of(work) == RowScaling::per_group ? kScalePacks : 1;
   }
-  // Calls `serve.template operator()<single>()`, `single`: no thread has more than one pack of a row.
+  // Calls `serve.template operator()<single>()`; `single`: no thread has more than one pack of a row.
   template <Team T, class Serve>
   static WEFT_FN auto with_width(T& team, const NormWork& work, Serve serve) {
     const bool single = run_of<T>(work) == 1 && work.row_packs <= team.size();
     return single ? serve.template operator()<true>() : serve.template operator()<false>();
   }
-  // Calls `serve(n, i)` for the runs of a thread, of which the next is its n-th pack of the row, and the row's i-th; so
-  // often in all threads of the block, also where i is behind the row's end.
+  // Calls `serve(n, i)` for each run of a thread; its first pack is the thread's n-th of the row, and the row's i-th.
+  // All threads of the block make the same number of calls, also if i is behind the row's end.
   template <bool single, Team T, class Serve>
   static WEFT_FN void each_run(T& team, const NormWork& work, Serve serve) {
     const std::uint32_t run = run_of<T>(work), at_once = team.size() * run;
@@ -90,8 +90,8 @@ struct RmsNorm {
     });
   }
 
-  // Of this thread's first two packs of every row, loaded before the first row is awaited; none where no row is this
-  // block's.
+  // Weights for this thread's first two packs of every row, loaded before the first row is awaited; none if the block
+  // has no row.
   struct Weights {
     Pack first, second;
   };
@@ -106,9 +106,9 @@ struct RmsNorm {
   }
 
   // Finishes one row. `take(n, i, sum)` gives the row's i-th pack, this thread's n-th, of the all-reduce's result, or
-  // false where the call has failed; false is then returned to every thread of the block. `uses`: of scratch memory,
-  // counted from 0 in a call. Its halves take turns, so that who is late still finds what the others have left for it:
-  // who writes to a half again has passed the barrier of the other one.
+  // false if the call has failed. Then every thread of the block gets false. `uses`: of scratch memory, counted from 0
+  // in a call. Its halves take turns, so that a late thread still finds the others' values. For a thread that writes to
+  // a half again has passed the barrier of the other half.
   template <bool single, Team T, class Take>
   static WEFT_FN bool finish(T& team, const NormWork& work, std::uint32_t row, const Weights& weights,
                              std::uint32_t& uses, Take take) {
@@ -121,7 +121,7 @@ struct RmsNorm {
     each_pack<single>(team, work, [&](std::uint32_t n, std::uint32_t i) {
       float sum = 0;
       if (i < packs && good) {
-        // On its way while the sum is awaited.
+        // The load runs while the sum is awaited.
         const Pack before = work.residual != nullptr ? residual.load(i) : Pack{};
         Pack row_pack{};
         good = take(n, i, row_pack);
@@ -141,7 +141,7 @@ struct RmsNorm {
   }
 
  private:
-  // What a thread knows of its row. Two of its packs stay in registers, the others are loaded again.
+  // A thread's part of its row. Two packs stay in registers, the others are loaded again.
   struct Row {
     Pack first, second;
     float factor;  // 1 / root mean square
@@ -167,7 +167,7 @@ struct RmsNorm {
     return sum;
   }
 
-  // Sums of 32 leaves, of which every lane knows 32 / kLanes neighbouring ones.
+  // Sums of 32 leaves; every lane has 32 / kLanes neighbouring leaves.
   template <std::uint32_t leaves, class Leaf>
   static WEFT_FN float pairwise(Leaf leaf) {
     float value[leaves];
@@ -260,7 +260,7 @@ struct RmsNorm {
     });
   }
 
-  // In all threads of the block.
+  // Call it in all threads of the block.
   template <Team T>
   static WEFT_FN float most_of_block(T& team, std::uint32_t& uses, float most) {
     float* const maxima = half(team, uses);

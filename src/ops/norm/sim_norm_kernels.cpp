@@ -6,8 +6,8 @@
 namespace weft::sim {
 namespace {
 
-// The instance that production takes for the call. Left out are those for more ranks than set-ups have; and, with
-// lanes, those of f16 and of other groups than two ranks: what a block does with a row, where lanes add up, is the same
+// The instance that production takes for the call. Instances for more ranks than set-ups have are left out. With lanes,
+// f16 and groups of more than two ranks are left out, too: lanes add up the squares of a block's row, which is the same
 // among any number of ranks.
 template <int unit, unsigned lanes>
 Kernel find(const Wanted<detail::FusedNormQuery>& wanted, bool one_thread) {

@@ -35,7 +35,8 @@ std::vector<CallSetup> wide(const std::vector<CallSetup>& norms, std::uint64_t p
   for (const CallSetup& call : norms) add_wide(calls, call, piece);
   return calls;
 }
-// All of it again, in the memory of the first time: while the windows are away, and when they are back where they were.
+// Replays all calls, in the memory of the first time: while the windows are away, and when they are back at their
+// places.
 std::vector<CallSetup> released(std::vector<CallSetup> calls) {
   const std::size_t eager = calls.size();
   for (const Act act : {Act::release, Act::acquire}) {
@@ -74,7 +75,7 @@ std::vector<Setup> small_norm_setups() {
       add("keeps-own", {.calls = kept});
       add("keeps-own-cpu", {.atomic_bytes = 8, .one_thread = true, .calls = kept});
     }
-    // In place: a block of one rank may norm a row before another has sent its part of it.
+    // In place: a block of one rank may norm a row before another block has sent its part of it.
     add("in-place-blocks", {.calls = {in_place(norm(2, 1, {{3, 1}}, kPlain))}, .bound = 1});
     add("wide", {.calls = wide({norm(2, 1), in_place(norm(2, 1, {Grid{}}, kPlain))}, 1), .bound = 1});
     add("wide-cpu", {.atomic_bytes = 8,
@@ -93,7 +94,7 @@ std::vector<Setup> large_norm_setups() {
   const std::vector<CallSetup> mixed{norm(3, 2, {{3, 2}, small}),         in_place(norm(2, 3, {small, {2, 2}}, kPlain)),
                                      norm(1, 0, {{3, 1}, small}),         {.count = 9, .grids = {{3, 2}, {2, 1}}},
                                      norm(5, 1, {{2, 3}, {3, 2}}, gemma), in_place(norm(1, 4, {small, {3, 2}}, first))};
-  // Rows of more packs than share a scale, of which the last has fewer.
+  // Rows of more packs than share a scale; the last group has fewer.
   const NormForm groups{.scaling = RowScaling::per_group};
   const NormForm apart{.scaling = RowScaling::per_group, .power_of_two = true, .output = false, .apart = true};
   const NormForm fixed{.scaling = RowScaling::fixed, .residual = false, .output = false};
@@ -123,7 +124,8 @@ std::vector<Setup> large_norm_setups() {
                         .calls = {norm(18, 2, {{3, 2}, small}, groups), norm(2, 3, {small, {2, 2}}, fixed),
                                   in_place(norm(2, 1, {small, {3, 1}}, kPlain)), norm(17, 2, {{2, 2}}, apart)}});
     }
-    // A row of one pack, of a part of the warp's, of more than one for each lane; warps that share rows.
+    // A row of one pack, of fewer packs than a warp has lanes, of more than one pack for each lane; warps that share
+    // rows.
     const auto with_lanes = [&](unsigned lanes, const std::vector<CallSetup>& calls) {
       setups.push_back({.name = fmt::format("rms-norm-{}-lanes{}-grids", name(algorithm), lanes),
                         .algorithm = algorithm,

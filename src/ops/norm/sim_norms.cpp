@@ -1,4 +1,4 @@
-// All-reduces with residual and norm as calls of a program: their tensors, and what must come out.
+// All-reduces with residual and norm as calls of a program: their tensors, and the expected outputs.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -13,7 +13,7 @@ namespace {
 
 using detail::Element;
 
-// Of at most 32: neighbours first.
+// The sum of at most 32 values: neighbours first.
 float tree(std::vector<float> sums) {
   sums.resize(32);
   for (; sums.size() > 1; sums.resize(sums.size() / 2)) {
@@ -21,7 +21,7 @@ float tree(std::vector<float> sums) {
   }
   return sums[0];
 }
-// Of the squares of a row's packs, of at most 32 segments (ops/norm/rms_norm.hpp).
+// The sum of a row's packs' squares, in at most 32 segments (ops/norm/rms_norm.hpp).
 float sum_of_squares(const std::vector<float>& packs) {
   std::vector<float> segments;
   for (auto begin = packs.begin(); begin != packs.end();) {
@@ -43,12 +43,12 @@ std::uint32_t narrow(DataType type, float value) {
 struct Scale {
   float value, inverse;
 };
-// Of columns of which this is the largest. e4m3 ends at 448, and no scale is that of nothing.
+// The scale of columns with this largest magnitude. e4m3 ends at 448, and columns of zeros must not have scale 0.
 Scale scale_of(float largest, bool power_of_two) {
   const float most = std::fmax(largest, 1e-4f);
   if (!power_of_two) return {most / 448.0f, 448.0f / most};
   int exponent = 0;
-  if (std::frexp(most / 448.0f, &exponent) == 0.5f) --exponent;  // is one
+  if (std::frexp(most / 448.0f, &exponent) == 0.5f) --exponent;  // is a power of two
   return {std::ldexp(1.0f, exponent), std::ldexp(1.0f, -exponent)};
 }
 
@@ -69,7 +69,7 @@ Kernel AllReduceProgram::kernel_of_norm(const CallSetup& spec, const detail::Nor
 }
 
 // Bytes of a rank's tensors, one behind the other, with a guard of a pack in front of each and behind the last. In
-// place, the output is the input, and the residual's output the residual.
+// place, the output is the input, and the residual's output is the residual.
 void AllReduceProgram::fill_norm(unsigned call, unsigned rank) {
   const CallSetup& spec = setup_.call(call, rank);
   const NormForm& form = spec.norm;
@@ -83,7 +83,7 @@ void AllReduceProgram::fill_norm(unsigned call, unsigned rank) {
   const std::size_t tensors_in_call = spec.in_place ? 2 : 4;
   const std::size_t bytes =
       32 + tensors_in_call * step + columns * 2 + 16 + step / 2 + 8 + 16 + spec.rows * groups * 4 + 16;
-  // Of what is made in several steps, the first has the tensors.
+  // If a norm takes several steps, its first step has the tensors.
   auto* const memory = reinterpret_cast<std::byte*>(
       (spec.step == 0 ? make_tensors(call, rank, bytes) : tensors(static_cast<unsigned>(spec.of), rank).memory).data());
   Tensors& t = tensors(call, rank);

@@ -1,7 +1,7 @@
 // Two-shot all-reduce with residual and norm. The message is cut into shards of packs, whatever the rows, and both hops
-// are those of two_shot_all_reduce.hpp; then every rank adds the residual to all rows, and norms them.
+// are those of two_shot_all_reduce.hpp. Then every rank adds the residual to all rows, and norms them.
 //
-// The other way would be that a rank norms its own rows alone and sends residual and normed row: twice the bytes of the
+// Instead a rank could norm only its own rows and send residual and normed row. That would double the bytes of the
 // second hop, to save work that takes no time beside the wire; and few rows would leave ranks idle.
 #pragma once
 
@@ -28,12 +28,12 @@ struct TwoShotRmsNorm : AllReduceInstance<R, known_size, true> {
 
   // A thread's part of the two hops, of every shard; the last shards may be shorter, or empty.
   struct Places {
-    HeaderPlace header;   // in the control block, which has nothing else
+    HeaderPlace header;   // in the control block, which has no other places
     Rows<true> input;     // as one message
     std::uint32_t packs;  // of the message
     std::uint32_t shard;  // rank r owns packs [r · shard, (r + 1) · shard) of it
     NormShare share;
-    Pack* from;  // where what rank 0 scatters arrives; rank r's, r · slot_packs further on
+    Pack* from;  // rank 0's scattered packs arrive here; rank r's, r · slot_packs further on
     std::uint64_t slot_packs, bank_packs;
     std::uint64_t to_gather;  // from a slot of the first hop to the same slot of the second
   };
@@ -65,7 +65,7 @@ struct TwoShotRmsNorm : AllReduceInstance<R, known_size, true> {
   static WEFT_FN bool run(T& team, const Session& s, const Work& work, const Places& p, const Early& early) {
     if (team.block_rank() == 0) {
       if constexpr (phase == 0) Handshake::send(team, s, p.header);
-      // Not in the last phase: a CPU rank comes to that one only when all data of this one have arrived.
+      // Not in the last phase: a CPU rank reaches that phase only when all data of this phase have arrived.
       return phase != 1 || Handshake::compare(team, s, p.header, 1);
     }
     if constexpr (phase == 0) {
@@ -78,7 +78,7 @@ struct TwoShotRmsNorm : AllReduceInstance<R, known_size, true> {
 
  private:
   static WEFT_FN std::uint64_t bank(const Session& s, const Places& p) { return s.epoch % kBanks * p.bank_packs; }
-  // Pack i of the shard of the rank of a turn, if it exists.
+  // Pack i of a shard, if it exists: the shard of a turn's rank.
   static WEFT_FN std::uint32_t place(const Session& s, const Places& p, std::uint32_t turn, std::uint32_t i) {
     return rank_in_turn(*s.call, turn) * p.shard + i;
   }
@@ -104,8 +104,8 @@ struct TwoShotRmsNorm : AllReduceInstance<R, known_size, true> {
     }
   }
 
-  // A rank sends its sums to itself as well: another block may have the row. All threads of a block have failed, or
-  // none: those of a row tell each other of it.
+  // A rank also sends its sums to itself, because another block may have the row. All threads of a block fail, or none:
+  // a row's threads exchange values.
   template <Team T>
   static WEFT_FN bool reduce(T& team, const Session& s, const Places& p) {
     return team.all(reduce_own(team, s, p));
@@ -144,7 +144,7 @@ struct TwoShotRmsNorm : AllReduceInstance<R, known_size, true> {
             received = team.load(slot);
             return Wire::template arrived<T::kAtomicBytes>(received, s.epoch);
           };
-          // For its own sums a rank has itself to blame, or whom the block that makes them will name.
+          // No peer is late with this rank's own sums: the block that makes them names the rank to blame.
           const auto late = [&] { return owner != s.rank() ? owner : kNoPeer; };
           if (!wait(team, s, {.phase = 2}, arrived, late)) return false;
           sum = Wire::decode(received);

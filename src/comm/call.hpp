@@ -8,7 +8,7 @@
 //                                         call is made later, by replays
 //   void each_step(run)                   the plan, a list of steps: run(KernelCall&&) for each of them in order. The
 //                                         path fills in its Call and its stream
-// and, where NCCL serves groups whose ranks do not reach each other's memory,
+// An operation that NCCL can carry, for groups whose ranks do not reach each other's memory, adds:
 //   bool wants_nccl() const               the caller has chosen NCCL
 //   NcclPlan by_nccl()                    throws Errc::unsupported for calls that NCCL cannot make
 #pragma once

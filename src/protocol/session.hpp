@@ -311,7 +311,7 @@ WEFT_FN bool enter_as(T& team, Session& s, const Entry& entry, Phases phases, co
   return entered;
 }
 
-// False, with a report, when another launch of the group was running on this rank when this one began, or when this
+// False, with a report, if another launch of the group was running on this rank when this one began. So it is if this
 // one does not begin with the phase that comes next.
 template <Team T>
 WEFT_FN bool alone(T& team, const Session& s, std::uint32_t phase) {
@@ -320,8 +320,8 @@ WEFT_FN bool alone(T& team, const Session& s, std::uint32_t phase) {
   return false;
 }
 
-// Ends a call: this block's epoch moves on, and block 0 takes along the words of blocks that this launch did not have,
-// so that the next one may have any grid. The launch that makes the last phase moves the epochs.
+// Ends a launch. With the last phase this block's epoch moves on. Block 0 also moves the words of blocks that this
+// launch did not have, so that the next launch may have any grid. An earlier phase leaves the epochs alone.
 template <class A, Team T>
 WEFT_FN void leave(T& team, const Session& s, Phases phases) {
   static_assert(T::kMostBlocks <= kMaxBlocks);

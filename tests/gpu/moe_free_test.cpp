@@ -1,6 +1,7 @@
 // Exchanges on GPU ranks that are freed before their communicator.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <latch>
 #include <optional>
 #include <vector>
@@ -83,14 +84,18 @@ TEST_P(GpuMoeFree, TakesWhatTheFormulaSays) {
       gpu.synchronize();
     };
     Exchange::create(communicator, large).free();  // makes the allocations for good
-    meet();
-    const std::size_t before = free_bytes();
-    meet();
-    Exchange exchange = Exchange::create(communicator, large);
-    meet();
-    const std::size_t taken = before - free_bytes();
-    meet();
-    exchange.free();
+    // CUDA may take memory for itself at any time, but never gives it back: the least of three rounds is Weft's.
+    std::size_t taken = SIZE_MAX;
+    for (int round = 0; round < 3; ++round) {
+      meet();
+      const std::size_t before = free_bytes();
+      meet();
+      Exchange exchange = Exchange::create(communicator, large);
+      meet();
+      taken = std::min(taken, before - free_bytes());
+      meet();
+      exchange.free();
+    }
     std::size_t here = 0;  // ranks on this GPU
     for (int other = rank % gpu_count(); other < ranks; other += gpu_count()) ++here;
     EXPECT_GE(taken, here * window);

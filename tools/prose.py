@@ -16,6 +16,8 @@ HASH_LIKE = {".py", ".sh", ".cmake"}
 SUBJECT = re.compile(r"^(Who|Whoever|What|Whatever|Where|Wherever)\b")
 # The end of a sentence; a point inside a number, a name or an abbreviation is none.
 END = re.compile(r"(?<!\be\.g)(?<!\bi\.e)(?<!\bvs)(?<!\bcf)[.!?:;](?=\s|$)")
+# Lines of a document that are no prose: tables, headings, comments, pictures, addresses of links.
+APART = re.compile(r"\||#|<!--|!\[|\[[^\]]*\]:")
 WORD = re.compile(r"[A-Za-z0-9][\w’'./%µ×·+-]*")
 
 
@@ -53,7 +55,7 @@ def document_paragraphs(lines):
             code = not code
             text = ""
         item = re.match(r"([-*]|\d+\.) ", text)
-        if code or not text or text.startswith(("|", "#", "<!--", "![", "[")) or item:
+        if code or not text or APART.match(text) or item:
             if run:
                 yield start, " ".join(run)
             run = []
@@ -66,7 +68,7 @@ def document_paragraphs(lines):
 
 
 def sentences(text):
-    text = re.sub(r"`[^`]*`", "X", text)
+    text = re.sub(r"`[^`]*`", "X", re.sub(r"</?a\b[^>]*>", "", text))
     text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", text)
     text = re.sub(r"\([^()]*\)", " ", text)
     text = text.replace("*", "")

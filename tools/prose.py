@@ -2,7 +2,8 @@
 """English that a stranger reads once: sentences in comments and documents of at most 25 words, with a noun as subject.
 
 Prints file:line: rule: sentence for each breach; exit status 1 if any. Arguments: files or folders; none: the project.
-Code, tables and quoted text are left out, and so is what stands between `backquotes`, which counts as one word.
+Code, tables and text in parentheses are left out. A name in `backquotes` or *italics* counts as one word, and so does a
+list of them.
 """
 
 import re
@@ -16,6 +17,8 @@ HASH_LIKE = {".py", ".sh", ".cmake"}
 SUBJECT = re.compile(r"^(Who|Whoever|What|Whatever|Where|Wherever)\b")
 # The end of a sentence; a point inside a number, a name or an abbreviation is none.
 END = re.compile(r"(?<!\be\.g)(?<!\bi\.e)(?<!\bvs)(?<!\bcf)[.!?:;](?=\s|$)")
+# Names: in `backquotes`, or in italics that are no sentence of their own.
+NAME = re.compile(r"`[^`]*`|(?<!\*)\*(?!\*)[^*]*[^*.:?!]\*(?!\*)")
 # Lines of a document that are no prose: tables, headings, comments, pictures, addresses of links.
 APART = re.compile(r"\||#|<!--|!\[|\[[^\]]*\]:")
 WORD = re.compile(r"[A-Za-z0-9][\w’'./%µ×·+-]*")
@@ -68,7 +71,8 @@ def document_paragraphs(lines):
 
 
 def sentences(text):
-    text = re.sub(r"`[^`]*`", "X", re.sub(r"</?a\b[^>]*>", "", text))
+    text = NAME.sub("X", re.sub(r"</?a\b[^>]*>", "", text))
+    text = re.sub(r"\bX(, X)+\b", "X", text)
     text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", text)
     text = re.sub(r"\([^()]*\)", " ", text)
     text = text.replace("*", "")

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Kernels read their arguments where the hardware keeps them, and never through their address: then each look at one is
 a load through a generic pointer, again after every wait, which took ragged gathers a fifth of their time
-(docs/notes/0024-the-arguments-themselves.md). Fails when a kernel of arguments.cu takes that address."""
+(docs/notes/0024-arguments-are-passed-not-kept.md). Fails when a kernel of arguments.cu takes that address."""
 
 import argparse
 import sys

@@ -89,7 +89,7 @@ def draw(report, output):
     from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
     rows = panels(report)
-    # Whoever appears in several panels has one colour and marker.
+    # A contender has one colour and marker in all panels.
     everybody = list(dict.fromkeys(who for _, _, lines in rows for who in lines))
     colours = pyplot.get_cmap("tab20" if len(everybody) > 10 else "tab10")
     figure, axes = pyplot.subplots(len(rows), 2, figsize=(13, 4.4 * len(rows)), squeeze=False, layout="constrained")

@@ -11,8 +11,8 @@ MAX_LINES = 400
 SOURCES = {".hpp", ".cpp", ".cu", ".cuh", ".py", ".sh", ".cmake"}
 CPP = {".hpp", ".cpp", ".cu", ".cuh"}
 
-# One algorithm source for all executors: these folders do not know which one they run on. What they may ask a team for
-# are its constants (docs/architecture.md).
+# One algorithm source for all executors: these folders do not know which one they run on. They may ask a team for
+# its constants alone (docs/architecture.md).
 NEUTRAL = re.compile(r"src/(wire|protocol)/|src/ops/(.*/)?(?!sim_)[^/]*\.hpp$|src/comm/rejection\.hpp$")
 NEUTRAL_RULES = [
     (re.compile(r"__CUDA_ARCH__|__CUDACC__|__NVCC__|__NVPTX__|WEFT_WITH_CUDA"), "asks for an architecture"),
@@ -130,15 +130,15 @@ def arrow_breaches(path, text, folders):
             yield number, "includes the simulator"
 
 
-# The seeded bugs: every one is named, in italics, by the rule of a protocol that it breaks, and stands for one of the
-# kinds of bugs that RELIABILITY lists; a kind without one has a reason there.
+# The seeded bugs: a rule of a protocol names, in italics, each bug that breaks it. Each stands for one of the kinds of
+# bugs that RELIABILITY lists; a kind without one has a reason there.
 MUTANTS = Path("tests/sim/mutants.json")
 DEEP_MUTANTS = Path("tests/sim/mutants_deep.json")  # that few executions show
 PROTOCOLS = (Path("docs/protocol.md"), Path("docs/moe.md"))
 RELIABILITY = Path("docs/reliability.md")
 KINDS = [str(kind) for kind in range(1, 20)]
 ITALICS = re.compile(r"(?<!\*)\*(?!\*)([^*|]+)\*")
-# Where protocols name mutants: a list of them, a table's last column, parentheses with nothing else inside.
+# Places that name mutants in protocols: a list of them, a table's last column, parentheses with nothing else inside.
 NAMING = re.compile(r"^Mutants[^:\n]*: .*?(?=\n\n)|^\|[^\n]*mutants \|\n.*?(?=\n\n)|\(\*[^()]*\*\)", re.MULTILINE | re.DOTALL)
 
 

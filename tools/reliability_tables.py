@@ -8,11 +8,11 @@
 
 All tests run, in two processes, as many as CI has cores. The part of the page between the two markers is replaced. With
 --record, `weft simulate` first runs at least 10^7 executions of all set-ups, in --jobs processes, once for each change of
-a protocol; what they were is kept in bench/results/simulator.json, which the page is written from until the next time. The
+a protocol. bench/results/simulator.json keeps their numbers, and the page is written from it until the next time. The
 executables may have been built elsewhere.
-Exit status 1 if anything fails, or if less was run than has to be; the page is then left alone. --check runs nothing: it
-looks whether the numbers of page and record reach what has to be, whether the page has all seeded bugs, the record's own
-numbers and, given the program, all set-ups, and whether the record is of the protocols as they are. --reports reads what
+Exit status 1 if anything fails, or if less was run than has to be; the page is then left alone. --check runs nothing. It
+looks whether the numbers of page and record are large enough. The page must have all seeded bugs, the record's own numbers
+and, given the program, all set-ups. The record must be of the protocols as they are. --reports reads the reports that
 ctest has left of a run of the tests, as CI does.
 """
 
@@ -40,7 +40,7 @@ EXECUTIONS = 10_000_000  # of random and PCT schedules together
 RECORDED_RANDOM_EACH = 10_000  # of every set-up
 SEED = 1_000_000  # far from those of the tests
 
-# What the tests' run has to reach.
+# The tests' run has to reach these.
 LEAST_EXHAUSTIVE_SETUPS = 12
 LEAST_EXECUTIONS = 1_000_000  # exhaustive, and as many random ones
 LEAST_RANDOM_SMALL = 10_000  # of every set-up that is searched, of which each protocol has one

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Writes what bench/results says into the pages, between their markers: a table beside the best peers into README.md, all
-tables into docs/benchmarks.md.
+"""Writes the results of bench/results into the pages, between their markers: a table beside the best peers into README.md,
+all tables into docs/benchmarks.md.
 
   tools/result_tables.py           rewrites the blocks
   tools/result_tables.py --check   exits 1 when a page is not what the results say
@@ -88,7 +88,7 @@ def table(run):
     for size in sizes:
         ours = points[size, "automatic"]
         rivals = [points.get((size, p)) for p in RATIO_PEERS[device]]
-        # Where threads share cores, a ratio is the scheduler's.
+        # If threads share cores, a ratio is the scheduler's.
         compared = "" if run.get("crowded", False) else ratio([ours], rivals)
         rows.append([size_name(size), f"**{with_spread(ours)}**", ours.get("algorithm", "")] +
                     [with_spread(points.get((size, p))) for p in peers] + [compared])

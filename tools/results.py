@@ -24,7 +24,7 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "bench" / "results"
 SCHEMA = "weft-bench-1"
-# What of a report is its points', and not the run's.
+# Parts of a report that are its points', and not the run's.
 POINTS = ("points", "gathers", "exchanges")
 
 

@@ -36,7 +36,7 @@ run_ctest() {
   tests_failed=$((tests_failed + total - passed))
 }
 
-# Where the address space is randomised more than ThreadSanitizer's shadow memory allows, its programs die at start.
+# If the address space is randomised more than ThreadSanitizer's shadow memory allows, its programs die at start.
 # Some containers forbid the change; most of them do not need it.
 fixed_addresses=()
 ! setarch -R true 2>/dev/null || fixed_addresses=(setarch -R)

@@ -83,7 +83,7 @@ GOOD = [
 ]
 
 
-# What a page draws, and an include in a file, and what the rule says of it; none: it is allowed.
+# A page's drawing; then an include in a file, and what the rule says of it. None: it is allowed.
 DRAWING = """
 apps/weft/simulate/  a program
 src/ops/             all of them

@@ -20,6 +20,8 @@ run(${CMAKE_COMMAND} -S ${source_dir}/examples -B ${work}/examples -G ${generato
 run(${CMAKE_COMMAND} --build ${work}/examples)
 run(${work}/examples/all_reduce)
 run(${work}/examples/from_environment)
+run(${work}/examples/guide)
+run(${work}/examples/moe)
 
 set(bench ${prefix}/bin/weft bench all-reduce --device cpu --ranks 2 --bytes 1K --samples 1)
 run(${bench} --json ${work}/result.json WORKING_DIRECTORY ${work}/somewhere)

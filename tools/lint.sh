@@ -44,6 +44,7 @@ run_lint() {
   need build lint
   check 'format (./dev format mends it)' format_files --dry-run -Werror
   check 'project rules' python3 tools/lint.py
+  check 'sentences' python3 tools/prose.py
   local program=()
   [[ ! -x build/dev/bin/weft ]] || program=(--weft build/dev/bin/weft)
   check "the simulator's numbers" python3 tools/reliability_tables.py --check "${program[@]}"

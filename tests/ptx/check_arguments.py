@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Kernels must read their arguments in place, and never through their address. Otherwise each use of an argument is
 a load through a generic pointer, again after every wait. Such loads took a fifth of the time of ragged gathers
-(docs/notes/0024-the-arguments-themselves.md). Fails if a kernel of arguments.cu takes that address."""
+(docs/notes/0024-arguments-are-passed-not-kept.md). Fails if a kernel of arguments.cu takes that address."""
 
 import argparse
 import sys

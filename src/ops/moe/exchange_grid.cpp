@@ -28,7 +28,7 @@ std::uint64_t rows_of_all(const ExchangeGridArgs& args) {
   return std::uint64_t{args.tokens != 0 ? args.tokens : args.shape.tokens} * args.ranks;
 }
 
-// Least numbers of rows for which it pays, as measured (docs/notes/0020-dispatch-and-combine-of-many-rows.md).
+// Least numbers of rows for which it pays, as measured (docs/notes/0020-dispatch-and-combine-some-warps-only-send.md).
 constexpr std::uint64_t kRowsForDispatchSenders = 4096, kRowsForCombineSenders = 1024, kRowsForPairs = 512;
 
 // Whether some warps send while the others receive. Between two ranks half of the rows cross no link, so senders would

@@ -60,8 +60,7 @@ std::vector<CallSetup> moe_rounds(const std::vector<Routing>& routings, const st
 }
 
 std::vector<CallSetup> moe_apart(const std::vector<Routing>& routings, Grid of_send, Grid of_wait) {
-  using detail::kSend;
-  using detail::kWait;
+  using detail::kSend, detail::kWait, detail::Phases;
   std::vector<CallSetup> calls;
   const auto add = [&](unsigned group, Phases phases, int of, const Routing& ids) {
     calls.push_back({.grids = {phases == kSend ? of_send : of_wait},

@@ -86,7 +86,7 @@ WEFT_FN const CopyTensor& tensor_of(const CopyWork<Shares, most_tensors, symmetr
 // The place of a unit's payload. No tensor: the unit carries nothing, as the last tile of a tensor need not be full. In
 // 32 bits, because messages that go in lines are short. A number instead of a pointer: a choice between null and an
 // address in the kernel's arguments makes nvcc read all arguments through pointers
-// (docs/notes/0024-the-arguments-themselves.md).
+// (docs/notes/0024-arguments-are-passed-not-kept.md).
 struct Home {
   static constexpr std::uint32_t kNoTensor = kMaxTensors;
   std::uint32_t tensor = kNoTensor;

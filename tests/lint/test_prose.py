@@ -1,0 +1,56 @@
+#!/usr/bin/env python3
+"""tools/prose.py refuses sentences that a stranger reads twice, and nothing that only looks like them."""
+
+import sys
+import unittest
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools"))
+import prose  # noqa: E402
+
+ENOUGH = "A rank sends" + " packs" * 22 + "."
+LONG = "A rank sends" + " packs" * 23 + "."
+PAGE, SOURCE, SCRIPT = "docs/new.md", "src/comm/new.hpp", "tools/new.py"
+
+# File, text, and the lines and rules that must be told.
+CASES = [
+    (PAGE, LONG, [(1, "26 words")]),
+    (PAGE, "Short.\n\n* Short.\n* " + LONG, [(4, "26 words")]),
+    (PAGE, "[A link](there.md) begins\na line. " + LONG, [(1, "26 words")]),
+    (PAGE, "Before.\n[A link](there.md) begins a line: " + LONG, [(1, "26 words")]),
+    (PAGE, "Who waits ends.", [(1, "a pronoun as subject")]),
+    (PAGE, "It ends. What is left\nstays.", [(1, "a pronoun as subject")]),
+    (PAGE, "Where ranks differ, they end.", [(1, "a pronoun as subject")]),
+    (PAGE, "**What is left** stays.", [(1, "a pronoun as subject")]),
+    (PAGE, "That is a rule.", [(1, "a pronoun as subject")]),
+    (SOURCE, "// Short.\n//\n// " + LONG + "\n", [(3, "26 words")]),
+    (SOURCE, "int x;  // Who asks waits.\n", [(1, "a pronoun as subject")]),
+    (SCRIPT, "# Whoever asks waits.\n", [(1, "a pronoun as subject")]),
+    # These are allowed.
+    (PAGE, "That rank is late. What is missing?", []),
+    (PAGE, "Nobody knows what is left, or where.", []),
+    (PAGE, ENOUGH + " " + ENOUGH, []),
+    (PAGE, "```\n" + LONG + "\n```", []),
+    (PAGE, "| " + LONG + " |", []),
+    (PAGE, "# What it is", []),
+    (PAGE, "[1]: " + LONG, []),
+    (PAGE, "<!-- " + LONG + " -->", []),
+    (PAGE, "A rank sends (" + LONG[:-1] + ").", []),
+    (PAGE, "Mutants: *" + "*, *".join(["one bank of two"] * 9) + "*.", []),
+    (PAGE, "It needs " + ", ".join(["`a b`"] * 30) + ".", []),
+    (PAGE, "See [What it is](there.md) and e.g. that page.", []),
+    (SOURCE, "int who = 1;\nint x = f(who);\n", []),
+    (SOURCE, '#include "who.hpp"\n', []),
+]
+
+
+class Prose(unittest.TestCase):
+    def test_sentences(self):
+        for name, text, wanted in CASES:
+            with self.subTest(name=name, text=text):
+                found = [(line, rule) for line, rule, _ in prose.breaches(Path(name), text)]
+                self.assertEqual(found, wanted)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -11,7 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-CHECKED = ["README.md", "docs"]  # by ./dev lint
+CHECKED = ["README.md", "docs", "include", "src", "apps", "examples", "tests", "tools", "cmake", "bench"]
 MAX_WORDS = 25
 C_LIKE = {".hpp", ".cpp", ".cu", ".cuh"}
 HASH_LIKE = {".py", ".sh", ".cmake"}

@@ -1,7 +1,6 @@
 // Decides an execution. Everything that the program does not determine is a choice among n: the thread that goes on,
-// the message that a load reads, the place that a store takes. Choice 0 is the ordinary one. That is the same thread,
-// or the next in turn when it cannot go on; the newest message; the end. So a schedule is the short list of choices
-// that differ.
+// the message that a load reads, the place that a store takes. Choice 0 is the ordinary one: the same thread, or the
+// next in turn if it cannot go on; the newest message; the end. So a schedule is the short list of choices that differ.
 #pragma once
 
 #include <algorithm>

@@ -41,8 +41,8 @@ TEST(MoeGrid, FollowsTheTokensOfThisRank) {
 TEST(MoeGrid, OfARankWithoutTokensIsForAllThatOthersMayHave) {
   const Grids of;
   for (const Phases phases : {kJoined, kWait}) {
-    const ExchangeGrid most = dispatch_grid(of.args(128, part));
-    expect_grid(dispatch_grid(of.args(0, part)), most.blocks, most.threads);
+    const ExchangeGrid most = dispatch_grid(of.args(128, phases));
+    expect_grid(dispatch_grid(of.args(0, phases)), most.blocks, most.threads);
   }
   const ExchangeGrid most = combine_grid(of.args(128));
   expect_grid(combine_grid(of.args(0)), most.blocks, most.threads);
@@ -62,8 +62,8 @@ TEST(MoeGrid, HasWarpsThatOnlySendWhereRowsAreMany) {
   EXPECT_EQ(dispatch_grid(two).senders, 0u);
   EXPECT_EQ(combine_grid(two).senders, 0u);
   for (const Phases phases : {kSend, kWait}) {
-    EXPECT_EQ(dispatch_grid(of.args(1024, part)).senders, 0u);
-    EXPECT_EQ(combine_grid(of.args(1024, part)).senders, 0u);
+    EXPECT_EQ(dispatch_grid(of.args(1024, phases)).senders, 0u);
+    EXPECT_EQ(combine_grid(of.args(1024, phases)).senders, 0u);
   }
   EXPECT_FALSE(combine_grid(of.args(63)).pairs);
   EXPECT_TRUE(combine_grid(of.args(64)).pairs);

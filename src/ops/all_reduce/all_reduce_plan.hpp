@@ -8,6 +8,7 @@
 
 #include "kernel/most_threads.hpp"
 #include "protocol/channel.hpp"
+#include "team/team.hpp"
 #include "tuning/tuning.hpp"
 #include "weft/collectives.hpp"
 #include "weft/types.hpp"

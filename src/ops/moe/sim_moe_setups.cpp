@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <iterator>
 
+#include "ops/moe/exchange.hpp"
 #include "sim/setup.hpp"
 
 namespace weft::sim {

@@ -2,7 +2,7 @@
 """Builds copies of production sources that hold seeded bugs, each switched on by its name at run time.
 
 The bugs are listed in tables (tests/sim/mutants.json and mutants_deep.json, of the algorithms; tests/mutants/host.json,
-of the host's code), not in the sources: production code knows nothing of them. An edit names one line of a file by a text that occurs in no
+of the host's code; tests/oracle/mutants.json, of the oracle), not in the sources: they know nothing of them. An edit names one line of a file by a text that occurs in no
 other line (`line`), and what to replace there (`from`, `to`): an expression, or a statement that ends with a semicolon.
 Where several lines have the text, `nth` says which (from 0). An edit that does not fit any more stops the build.
 """

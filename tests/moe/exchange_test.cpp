@@ -268,7 +268,8 @@ TEST(MoeRecording, ReplaysWithOtherRoutings) {
     const auto rank = static_cast<std::uint32_t>(number);
     const Exchange exchange = Exchange::create(communicator, args);
     Tokens now = prepared[0].tokens[rank];
-    const std::size_t rows = std::size_t{exchange.local_experts()} * exchange.capacity() * row_bytes(args);
+    const std::size_t rows =
+        std::size_t{exchange.local_experts()} * exchange.capacity() * oracle::MoeRules(args).row_bytes;
     Guarded output(rows, 0), result(now.rows.size(), 0);
     std::vector<std::int32_t> counts(exchange.local_experts());
     const Recording recording = Recording::capture(communicator, [&] {
@@ -287,13 +288,11 @@ TEST(MoeRecording, ReplaysWithOtherRoutings) {
       std::ranges::copy(p.tokens[rank].weights, now.weights.begin());
       recording.replay();
       // Experts that give back what they got.
-      std::vector<std::vector<Bytes>> same(args.experts);
-      for (std::uint32_t expert = 0; expert < args.experts; ++expert) {
-        for (const Arrival& arrival : p.routing[expert]) {
-          same[expert].push_back(cast_row(args, p.tokens[arrival.rank], arrival.token));
-        }
-      }
-      const Bytes wanted = combine(args, p.rank_of, p.routing, same, 2, rank, now.count, {});
+      const auto same = [&](std::uint32_t expert, std::size_t place) {
+        const Arrival& arrival = p.routing[expert][place];
+        return cast_row(args, p.tokens[arrival.rank], arrival.token);
+      };
+      const Bytes wanted = oracle::combined(args, p.rank_of, p.routing, p.placed, same, rank, now.count, {});
       ASSERT_TRUE(std::ranges::equal(result.content(), wanted));
       combine_and_check(exchange, p, rank, dispatch_and_check(exchange, p, rank));  // eager calls in between
     }

@@ -55,7 +55,7 @@ struct Dispatched {
   Bytes sources, ids, weights;
   std::vector<std::int32_t> source_tokens;
 };
-Dispatched dispatched(const Exchange& exchange, const PreparedMoe& p, std::uint32_t rank);
+Dispatched dispatched(const Exchange& exchange, const PreparedMoe& p);
 // What the experts of a rank make of it: the input of combine.
 Bytes expert_rows(const Exchange& exchange, const PreparedMoe& p);
 // Where only some of it may have been written.

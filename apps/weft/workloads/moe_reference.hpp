@@ -1,4 +1,5 @@
-// What dispatch and combine of a MoE layer's traffic must give. Checks return what is wrong first, or nothing.
+// What dispatch and combine of a MoE layer's traffic must give, of the oracle. Checks return what is wrong first, or
+// nothing.
 #pragma once
 
 #include <cstdint>
@@ -10,18 +11,14 @@
 
 namespace weft::cli {
 
-// Of bf16 or f16.
-std::uint16_t narrow(RowType type, float value);
-
 // What an expert is taken to have made of a row; and what the experts of one rank made of it together, with its
 // weights.
-std::vector<std::uint16_t> expert_row(const MoeTraffic& traffic, std::uint32_t expert,
-                                      const MoeTraffic::Arrival& arrival);
-std::vector<std::uint16_t> joint_row(const MoeTraffic& traffic, std::span<const std::uint32_t> experts,
-                                     const MoeTraffic::Arrival& arrival);
+oracle::Bytes expert_row(const MoeTraffic& traffic, std::uint32_t expert, std::uint32_t rank, std::uint32_t token);
+oracle::Bytes joint_row(const MoeTraffic& traffic, std::span<const std::uint32_t> experts, std::uint32_t rank,
+                        std::uint32_t token);
 
-// A row of dispatch's output.
-std::string check_row(const MoeTraffic& traffic, const MoeTraffic::Arrival& arrival, const std::uint8_t* row,
+// A row of dispatch's output, of a token of `rank`.
+std::string check_row(const MoeTraffic& traffic, std::uint32_t rank, std::uint32_t token, const std::uint8_t* row,
                       const std::uint8_t* scales);
 // rank_major: ids and weights of a token as the rank that has `experts` gets them.
 std::string check_entries(const MoeTraffic& traffic, std::span<const std::uint32_t> experts, std::uint32_t rank,

@@ -9,6 +9,7 @@
 
 #include "models/models.hpp"
 #include "ops/moe/exchange_shape.hpp"
+#include "oracle/moe.hpp"
 #include "weft/moe.hpp"
 
 namespace weft::cli {
@@ -26,7 +27,6 @@ struct RankTokens {
   std::vector<std::uint16_t> rows;  // [tokens, hidden], of the exchange's type
   std::vector<std::int32_t> ids;    // [tokens, top_k]
   std::vector<float> weights;       // likewise; 1 where the exchange is unweighted
-  std::vector<bool> kept;           // likewise: the expert has room for it
 };
 
 class MoeTraffic {
@@ -37,18 +37,15 @@ class MoeTraffic {
   const ExchangeArgs& exchange() const { return exchange_; }
   std::uint32_t token_count() const { return token_count_; }  // of each rank
   const RankTokens& tokens(std::uint32_t rank) const { return tokens_[rank]; }
-  std::uint32_t home(std::int32_t expert) const { return map_.homes[static_cast<std::size_t>(expert)].rank; }
 
-  // One expert's row.
-  struct Arrival {
-    std::uint32_t rank, token;
-    std::size_t row;  // of the output, if there is room
-    bool kept;
-  };
-  // In the order in which they must come.
-  const std::vector<Arrival>& arrivals(std::uint32_t expert) const { return arrivals_[expert]; }
+  // Which rank holds an expert, which tokens come to it, and where their rows lie, as the oracle says; and a rank's
+  // experts.
+  const std::vector<std::uint32_t>& homes() const { return homes_; }
+  const oracle::Routing& routing() const { return routing_; }
+  const std::vector<oracle::ExpertRows>& placed() const { return placed_; }
+  const std::vector<std::uint32_t>& experts(std::uint32_t rank) const { return experts_[rank]; }
   // expert_contiguous: where the experts of a rank begin; last, where the next one would.
-  const std::vector<std::int32_t>& offsets(std::uint32_t rank) const { return offsets_[rank]; }
+  std::vector<std::int32_t> offsets(std::uint32_t rank) const;
 
   // Rows that cross a link (the token's own rank left out), per rank; and what they would be, one for each expert.
   double wire_rows() const { return wire_rows_; }
@@ -58,15 +55,14 @@ class MoeTraffic {
   double combine_wire_bytes() const;
 
  private:
-  void place_rows();
-
   ExchangeArgs exchange_;
   std::uint32_t ranks_, token_count_;
-  detail::ExpertMap map_;
   detail::ExchangeShape shape_;
   std::vector<RankTokens> tokens_;
-  std::vector<std::vector<Arrival>> arrivals_;
-  std::vector<std::vector<std::int32_t>> offsets_;
+  std::vector<std::uint32_t> homes_;
+  std::vector<std::vector<std::uint32_t>> experts_;  // of each rank
+  oracle::Routing routing_;
+  std::vector<oracle::ExpertRows> placed_;
   double wire_rows_ = 0;
 };
 

@@ -1,4 +1,4 @@
-// The result that every rank must have, computed on the CPU apart from the library, and the comparison with it.
+// The result that every rank must have, which the oracle computes of the pattern, and the comparison with it.
 #pragma once
 
 #include <cstddef>
@@ -30,16 +30,5 @@ void reduce_reference(const ReferenceArgs& args, std::size_t begin, std::size_t 
 // exact always).
 std::string compare(const ReferenceArgs& args, std::span<const std::byte> reference, std::span<const std::byte> got,
                     bool exact, std::size_t begin = 0);
-
-// The element at `index`, rounded to nearest, ties to even; i32 is not stored.
-void store_float(std::byte* to, std::size_t index, DataType type, float value);
-double load_number(const std::byte* from, std::size_t index, DataType type);
-
-// What columns are divided and multiplied by on their way to e4m3, `largest` being their largest magnitude.
-// `power_of_two`: the scale is rounded up to one.
-struct Fp8Scale {
-  float scale, inverse;
-};
-Fp8Scale fp8_scale(float largest, bool power_of_two);
 
 }  // namespace weft::cli

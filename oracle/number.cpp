@@ -19,10 +19,10 @@ std::uint64_t rounded(int bias, int fraction_bits, double magnitude) {
   const int binade = std::max(exponent, 1 - bias);  // subnormals have the unit of the lowest binade
   const int dropped = std::min(52 - fraction_bits + binade - exponent, 54);
   const std::uint64_t half = 1ull << (dropped - 1), rest = significand & (2 * half - 1);
-  std::uint64_t units = significand >> dropped;
-  if (rest > half || (rest == half && units % 2 == 1)) ++units;
+  const std::uint64_t units = significand >> dropped;
+  const bool up = (rest > half) | ((rest == half) & (units % 2 == 1));  // without a branch, as it is taken at random
   // A carry moves up a binade.
-  return (static_cast<std::uint64_t>(binade + bias - 1) << fraction_bits) + units;
+  return (static_cast<std::uint64_t>(binade + bias - 1) << fraction_bits) + units + (up ? 1 : 0);
 }
 
 }  // namespace
@@ -66,12 +66,20 @@ std::uint8_t round_to_e4m3(double value) {
 
 std::uint32_t get(std::span<const std::byte> tensor, Type type, std::size_t index) {
   std::uint32_t bits = 0;
-  std::memcpy(&bits, tensor.data() + index * bytes_of(type), bytes_of(type));
+  if (bytes_of(type) == 2) {
+    std::memcpy(&bits, tensor.data() + index * 2, 2);
+  } else {
+    std::memcpy(&bits, tensor.data() + index * 4, 4);
+  }
   return bits;
 }
 
 void put(std::span<std::byte> tensor, Type type, std::size_t index, std::uint32_t bits) {
-  std::memcpy(tensor.data() + index * bytes_of(type), &bits, bytes_of(type));
+  if (bytes_of(type) == 2) {
+    std::memcpy(tensor.data() + index * 2, &bits, 2);
+  } else {
+    std::memcpy(tensor.data() + index * 4, &bits, 4);
+  }
 }
 
 double number_at(std::span<const std::byte> tensor, Type type, std::size_t index) {

@@ -51,6 +51,7 @@ struct Move {
 };
 std::string describe(const Move& move);
 
+inline constexpr Kind kEqual[] = {Kind::all_gather, Kind::all_to_all, Kind::broadcast, Kind::reduce_scatter};
 inline constexpr Kind kCopies[] = {Kind::all_gather, Kind::all_to_all, Kind::broadcast};
 
 using oracle::Place;

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "numeric/numeric.hpp"
 #include "oracle/reduction.hpp"
 
 namespace weft::cli {
@@ -23,18 +24,25 @@ double tolerance(const ReferenceArgs& args, std::size_t index) {
 
 }  // namespace
 
+// Inputs, made before every call: by the library's conversions, which are quick, and exact for these numbers.
 void fill(std::byte* buffer, std::size_t begin, std::size_t end, DataType type, Data data, int rank, int step) {
-  const std::span tensor(buffer, end * size_of(type));
+  const auto store = [&](std::size_t i, auto bits) { std::memcpy(buffer + i * sizeof(bits), &bits, sizeof(bits)); };
   for (std::size_t i = begin; i < end; ++i) {
     const auto h = pattern::hash(rank, step, i);
-    oracle::put(tensor, type, i,
-                type == DataType::i32 ? pattern::integer(data, h)
-                                      : oracle::round_to(oracle::format_of(type), pattern::number(data, type, h)));
+    if (type == DataType::i32) {
+      store(i, pattern::integer(data, h));
+      continue;
+    }
+    const float number = pattern::number(data, type, h);
+    if (type == DataType::bf16) store(i, detail::f32_to_bf16(number));
+    if (type == DataType::f16) store(i, detail::f32_to_f16(number));
+    if (type == DataType::f32) store(i, number);
   }
 }
 
 void reduce_reference(const ReferenceArgs& args, std::size_t begin, std::size_t end, std::byte* result) {
   const std::span tensor(result, end * size_of(args.type));
+  const oracle::Format format = oracle::format_of(args.type);
   const auto reduce = [&](std::size_t i, auto& values, const auto& value) {
     for (int r = 0; r < args.ranks; ++r) values[static_cast<std::size_t>(r)] = value(pattern::hash(r, args.step, i));
     return oracle::reduce_values(args.op, values);
@@ -48,7 +56,7 @@ void reduce_reference(const ReferenceArgs& args, std::size_t begin, std::size_t 
       continue;
     }
     const float total = reduce(i, numbers, [&](std::uint32_t h) { return pattern::number(args.data, args.type, h); });
-    oracle::put(tensor, args.type, i, oracle::round_to(oracle::format_of(args.type), total));
+    oracle::put(tensor, args.type, i, oracle::round_to(format, total));
   }
 }
 

@@ -13,7 +13,7 @@ endif()
 
 if(cli_files)
   add_library(weft-cli-parts OBJECT ${cli_files})
-  target_link_libraries(weft-cli-parts PUBLIC weft weft_internal)
+  target_link_libraries(weft-cli-parts PUBLIC weft weft_internal weft-oracle)
   target_include_directories(weft-cli-parts PUBLIC ${PROJECT_SOURCE_DIR}/apps/weft)
   weft_compiled_in(models/models/model_files.hpp kModelFiles models/*.json)
   target_include_directories(weft-cli-parts PRIVATE

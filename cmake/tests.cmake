@@ -1,5 +1,5 @@
-# weft-tests, weft-twin-tests, weft-apart-tests and weft-mutant-tests (CPU), weft-gpu-tests (needs GPUs to run) and
-# weft-sim-tests (simulator).
+# weft-tests, weft-twin-tests, weft-apart-tests, weft-oracle-tests and weft-mutant-tests (CPU), weft-gpu-tests (needs
+# GPUs to run) and weft-sim-tests (simulator).
 
 find_package(GTest QUIET)
 if(NOT GTest_FOUND)
@@ -8,12 +8,12 @@ if(NOT GTest_FOUND)
 endif()
 include(GoogleTest)
 
-# Cases and the references that check them: the inner loops of most tests.
+# Cases, which the oracle (cmake/oracle.cmake) has the answers to: the inner loops of most tests.
 weft_sources(test_support_files tests/support/*.cpp)
 add_library(weft-test-support OBJECT ${test_support_files})
 target_include_directories(weft-test-support PUBLIC ${PROJECT_SOURCE_DIR}/tests)
-target_link_libraries(weft-test-support PUBLIC weft weft_internal GTest::gtest_main)
-# Windows of CPU ranks move when they are mapped again (tests/support/moving_windows.hpp).
+target_link_libraries(weft-test-support PUBLIC weft weft_internal weft-oracle GTest::gtest_main)
+# Windows of CPU ranks move when they are taken again (tests/support/moving_windows.hpp).
 target_link_options(weft-test-support PUBLIC -Wl,--wrap=mmap,--wrap=munmap)
 weft_quickly_compiled(weft-test-support)
 
@@ -67,9 +67,9 @@ endif()
 
 find_package(Python3 COMPONENTS Interpreter)
 
-# weft_mutate(TARGET TABLES DIR HEADERS...): copies sources so that seeded bugs can be switched on. MUTATED_FILES lists
-# them relative to src/.
-function(weft_mutate target tables dir)
+# weft_mutate(TARGET TABLES SOURCE DIR INPUTS...): makes copies of files below SOURCE in which seeded bugs can be switched
+# on. MUTATED_FILES lists them, seen from there.
+function(weft_mutate target tables source dir)
   set(inputs ${PROJECT_SOURCE_DIR}/tools/mutate.py ${tables} ${ARGN})
   # The copies are named as outputs, so that sources that include them are compiled anew in the same build.
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${tables})
@@ -84,20 +84,44 @@ function(weft_mutate target tables dir)
   list(TRANSFORM files PREPEND ${dir}/)
   add_custom_command(OUTPUT ${dir}/stamp BYPRODUCTS ${dir}/mutant.hpp ${dir}/mutant_table.hpp ${files}
     COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tools/mutate.py
-      --table ${tables} --source ${PROJECT_SOURCE_DIR}/src --output ${dir}
+      --table ${tables} --source ${source} --output ${dir}
     COMMAND ${CMAKE_COMMAND} -E touch ${dir}/stamp
     DEPENDS ${inputs} COMMENT "Seeding bugs" VERBATIM)
   add_custom_target(${target} DEPENDS ${dir}/stamp)
 endfunction()
 
-# Runs all CPU tests again over the host's code with seeded bugs. Its objects come before the library's, so the archive
-# gives only the executors.
+# The oracle's cases computed by hand again, over an oracle with seeded bugs. They are compiled like the oracle, without
+# the project's include folders.
+if(Python3_FOUND AND NOT sanitized)
+  set(oracle_mutants ${PROJECT_SOURCE_DIR}/tests/oracle/mutants.json)
+  weft_sources(oracle_tests tests/oracle/*_test.cpp)
+  set(mutated_oracle ${CMAKE_BINARY_DIR}/mutated-oracle)
+  list(TRANSFORM oracle_files PREPEND ${PROJECT_SOURCE_DIR}/ OUTPUT_VARIABLE oracle_inputs)
+  weft_mutate(weft_mutated_oracle ${oracle_mutants} ${PROJECT_SOURCE_DIR} ${mutated_oracle} ${oracle_inputs})
+  set(unmutated ${oracle_files})
+  list(REMOVE_ITEM unmutated ${MUTATED_FILES})
+  list(TRANSFORM MUTATED_FILES PREPEND ${mutated_oracle}/)
+  add_executable(weft-oracle-tests ${oracle_tests} ${unmutated} ${MUTATED_FILES})
+  add_dependencies(weft-oracle-tests weft_mutated_oracle)
+  target_compile_features(weft-oracle-tests PRIVATE cxx_std_20)
+  target_include_directories(weft-oracle-tests PRIVATE ${mutated_oracle} ${PROJECT_SOURCE_DIR})
+  target_compile_options(weft-oracle-tests PRIVATE ${host_flags} -Wpedantic)
+  target_link_libraries(weft-oracle-tests PRIVATE GTest::gtest_main)
+  weft_quickly_compiled(weft-oracle-tests)
+  add_test(NAME oracle_mutants COMMAND ${Python3_EXECUTABLE} -B ${PROJECT_SOURCE_DIR}/tests/mutants/run.py
+    --table ${oracle_mutants} $<TARGET_FILE:weft-oracle-tests>)
+  set_tests_properties(oracle_mutants PROPERTIES TIMEOUT 300)
+endif()
+
+# All CPU tests again, over the host's code with seeded bugs: its objects stand before the library's, of which only the
+# executors are taken.
 if(TARGET weft-tests AND Python3_FOUND AND NOT sanitized)
   set(host_mutants ${PROJECT_SOURCE_DIR}/tests/mutants/host.json)
   set(host_files ${weft_host_files})
   list(REMOVE_ITEM host_files ${weft_kernel_files})
   list(TRANSFORM host_files PREPEND ${PROJECT_SOURCE_DIR}/ OUTPUT_VARIABLE host_inputs)
-  weft_mutate(weft_mutated_host ${host_mutants} ${CMAKE_BINARY_DIR}/mutated-host ${host_inputs})
+  weft_mutate(weft_mutated_host ${host_mutants} ${PROJECT_SOURCE_DIR}/src ${CMAKE_BINARY_DIR}/mutated-host
+    ${host_inputs})
   foreach(file IN LISTS MUTATED_FILES)
     list(REMOVE_ITEM host_files src/${file})
     list(APPEND host_files ${CMAKE_BINARY_DIR}/mutated-host/${file})
@@ -141,7 +165,7 @@ if(sim_test_files AND Python3_FOUND AND NOT sanitized)
   set(mutated_dir ${CMAKE_BINARY_DIR}/mutated)
   list(TRANSFORM mutable_headers PREPEND ${PROJECT_SOURCE_DIR}/)
   set(sim_mutants ${PROJECT_SOURCE_DIR}/tests/sim/mutants.json ${PROJECT_SOURCE_DIR}/tests/sim/mutants_deep.json)
-  weft_mutate(weft_mutated "${sim_mutants}" ${mutated_dir} ${mutable_headers})
+  weft_mutate(weft_mutated "${sim_mutants}" ${PROJECT_SOURCE_DIR}/src ${mutated_dir} ${mutable_headers})
   weft_sources(relacy_files tests/sim/*relacy_test.cpp)
   weft_alone(${relacy_files})
   # Relacy switches stacks by longjmp. Ubuntu's compilers are hardened by default and take this for an attack.

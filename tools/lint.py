@@ -48,12 +48,17 @@ HOST_RULES = [
 
 # The page's drawing of folders. A file may only include files of its own folder and of folders below it.
 DRAWING = Path("docs/architecture.md")
-DRAWN_FOLDER = re.compile(r"^((?:src|apps)(?:/\w+)+)/ ", re.MULTILINE)
+DRAWN_FOLDER = re.compile(r"^((?:src|apps)(?:/\w+)+|oracle)/ ", re.MULTILINE)
 INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]*/[^"]*)"')
 # The library does not know the simulator, whose files in the folders of operations are named `sim_*`.
 OF_SIMULATOR = re.compile(r"(src|apps/weft)/(sim(ulate)?/|(.*/)?sim_[^/]*$)")
 
-# A page may only show code that is compiled.
+# The oracle shares no mistake of the project if it shares no file: of other headers it includes the standard library's,
+# whose names have neither a folder nor an ending.
+ORACLE = "oracle/"
+ORACLE_INCLUDE = re.compile(r'^\s*#\s*include\b(?!\s*("oracle/\w+\.hpp"|<\w+>)\s*$)')
+
+# Code that a page shows is code that is compiled.
 EXCERPT = re.compile(r"^// begin: (\S+)\n(.*?)^// end: \1$", re.MULTILINE | re.DOTALL)
 
 
@@ -108,9 +113,14 @@ def drawn_folders(page):
 def arrow_breaches(path, text, folders):
     """(line, rule) for includes that the drawing does not allow."""
     name, own = path.as_posix(), path.parent.as_posix()
-    if path.suffix not in CPP or not name.startswith(("src/", "apps/", "include/")):
+    if path.suffix not in CPP or not name.startswith(("src/", "apps/", "include/", ORACLE)):
         return
     public = name.startswith("include/")
+    if name.startswith(ORACLE):
+        for number, line in enumerate(without_comments(text).splitlines(), 1):
+            if ORACLE_INCLUDE.match(line):
+                yield number, "the oracle includes the standard library and nothing of the project"
+        return
     if not public and own not in folders:
         yield 1, f"{DRAWING} does not draw {own}"
         return
@@ -119,6 +129,8 @@ def arrow_breaches(path, text, folders):
         if include is None or include.group(1).startswith("weft/"):
             continue
         places = [f"{root}/{include.group(1)}" for root in ("src", "apps/weft")]
+        if include.group(1).startswith(ORACLE):
+            places = [include.group(1)]
         place = next((place for place in places if place.rpartition("/")[0] in folders), None)
         if public:
             yield number, "a public header includes another one only"

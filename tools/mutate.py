@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Builds copies of production sources that hold seeded bugs, each switched on by its name at run time.
 
-Tables list the bugs, so that production code knows nothing of them: tests/sim/mutants.json and mutants_deep.json for
-the algorithms, tests/mutants/host.json for the host's code. An edit names one line of a file by a text of this line (`line`).
-It replaces `from` by `to` there: an expression, or a statement that ends with a semicolon. If several lines have the text,
-`nth` (from 0) chooses one. An edit that no longer fits stops the build.
+The bugs are listed in tables (tests/sim/mutants.json and mutants_deep.json, of the algorithms; tests/mutants/host.json,
+of the host's code; tests/oracle/mutants.json, of the oracle), not in the sources: they know nothing of them. An edit names one line of a file by a text that occurs in no
+other line (`line`), and what to replace there (`from`, `to`): an expression, or a statement that ends with a semicolon.
+Where several lines have the text, `nth` says which (from 0). An edit that does not fit any more stops the build.
 """
 
 import argparse

@@ -2,9 +2,9 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <cstring>
 
 #include "cli/run.hpp"
+#include "oracle/number.hpp"
 #include "workloads/norm_reference.hpp"
 
 namespace weft::cli {
@@ -45,22 +45,11 @@ TEST(BenchNorm, ItsReferenceTakesTwoUnitsAndNoMore) {
   const NormReferenceArgs args{.sum = {.count = 64, .data = Data::random, .ranks = 2}, .hidden = 32, .epsilon = 1e-6f};
   std::vector<std::byte> sum(128), normed(128), residual(128);
   reduce_reference(args.sum, 0, args.sum.count, sum.data());
-  const auto bits = [](std::vector<std::byte>& of, std::size_t i) {
-    std::uint16_t value = 0;
-    std::memcpy(&value, of.data() + 2 * i, 2);
-    return value;
+  const auto number = [](std::span<const std::byte> of, std::size_t i) {
+    return oracle::number_at(of, DataType::bf16, i);
   };
-  const auto number = [&](std::vector<std::byte>& of, std::size_t i) {
-    const std::uint32_t word = static_cast<std::uint32_t>(bits(of, i)) << 16;
-    float value = 0;
-    std::memcpy(&value, &word, 4);
-    return value;
-  };
-  const auto put = [](std::vector<std::byte>& of, std::size_t i, float value) {
-    std::uint32_t word = 0;
-    std::memcpy(&word, &value, 4);
-    const auto rounded = static_cast<std::uint16_t>((word + 0x7fff + (word >> 16 & 1)) >> 16);
-    std::memcpy(of.data() + 2 * i, &rounded, 2);
+  const auto put = [](std::span<std::byte> of, std::size_t i, double value) {
+    oracle::put(of, DataType::bf16, i, oracle::round_to(oracle::format_of(DataType::bf16), value));
   };
   const auto pattern_number = [&](int rank, std::size_t i) {
     return pattern::number(Data::random, DataType::bf16, pattern::hash(rank, 0, i));
@@ -68,25 +57,23 @@ TEST(BenchNorm, ItsReferenceTakesTwoUnitsAndNoMore) {
   for (std::size_t row = 0; row < 64; row += 32) {
     double squares = 0;
     for (std::size_t i = row; i < row + 32; ++i) {
-      put(sum, i, number(sum, i));
       put(normed, i, number(sum, i) + pattern_number(2, i));
       put(residual, i, number(normed, i));
       squares += std::pow(number(normed, i), 2);
     }
     for (std::size_t i = row; i < row + 32; ++i) {
       const double factor = 1 / std::sqrt(squares / 32 + 1e-6);
-      put(normed, i, static_cast<float>(number(normed, i) * factor * pattern_number(3, i - row)));
+      put(normed, i, number(normed, i) * factor * pattern_number(3, i - row));
     }
   }
   EXPECT_EQ(compare_norm(args, sum, {.residual = residual, .normed = normed}), "");
-  const std::uint16_t right = bits(normed, 40);
-  ASSERT_NE(right & 0x7fff, 0);
+  const std::uint32_t right = oracle::get(normed, DataType::bf16, 40);
+  ASSERT_NE(right & 0x7fffu, 0u);
   for (const int off : {-3, -2, 2, 3}) {
-    const auto moved = static_cast<std::uint16_t>(right + off);
-    std::memcpy(normed.data() + 80, &moved, 2);
+    oracle::put(normed, DataType::bf16, 40, right + static_cast<std::uint32_t>(off));
     EXPECT_EQ(compare_norm(args, sum, {.residual = residual, .normed = normed}).empty(), std::abs(off) == 2) << off;
   }
-  std::memcpy(normed.data() + 80, &right, 2);
+  oracle::put(normed, DataType::bf16, 40, right);
   residual[63] ^= std::byte{1};
   EXPECT_EQ(compare_norm(args, sum, {.residual = residual, .normed = normed}).substr(0, 29),
             "residual_output [31] of row 0");

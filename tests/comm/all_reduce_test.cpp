@@ -4,11 +4,9 @@
 
 #include <cmath>
 
-#include "protocol/channel.hpp"
-#include "support/cases.hpp"
+#include "support/case_lists.hpp"
 #include "support/sanitized.hpp"
 #include "support/world.hpp"
-#include "wire/payload.hpp"
 
 namespace weft::test {
 namespace {
@@ -33,68 +31,16 @@ class AllReduce : public testing::TestWithParam<int> {};
 INSTANTIATE_TEST_SUITE_P(Ranks, AllReduce, testing::Values(1, 2, 3, 4, 5, 6, 7, 8, 12, 16));
 
 TEST_P(AllReduce, CountsAroundPacksShardsAndPieces) {
-  const int ranks = GetParam();
-  std::vector<Case> cases;
-  for (const DataType type : kTypes) {
-    for (const Algorithm algorithm : kAlgorithms) {
-      const std::size_t pack = detail::payload_bytes(type) / size_of(type);
-      const std::size_t all = pack * static_cast<std::size_t>(ranks);
-      const detail::RegionLayout layout = detail::make_layout(static_cast<std::uint32_t>(ranks), 1024, 2048);
-      // The bytes that an algorithm moves at once: a message of a kernel, or a chunk of every shard.
-      const std::size_t piece = algorithm == Algorithm::one_shot ? layout.one_shot_packs * pack
-                                : algorithm == Algorithm::two_shot
-                                    ? layout.two_shot_packs * all
-                                    : layout.bulk_packs * 16 / size_of(type) * all / pack;
-      for (const std::size_t count :
-           {std::size_t{0}, std::size_t{1}, std::size_t{2}, std::size_t{3}, pack - 1, pack, pack + 1, all - 1, all,
-            all + 1, 5 * all - pack - 1, piece - 1, piece, piece + 1, 2 * piece + pack + 1}) {
-        const auto seed = static_cast<std::uint32_t>(cases.size());
-        cases.push_back(
-            {.count = count, .type = type, .algorithm = algorithm, .in_place = seed % 2 == 0, .seed = seed});
-      }
-    }
-  }
-  expect_right(ranks, small_pieces(), cases);
+  expect_right(GetParam(), small_pieces(), cases_around_pieces(GetParam()));
 }
 
 TEST_P(AllReduce, EveryTypeReductionAndAlgorithmOnEveryKindOfData) {
-  const int ranks = GetParam();
-  std::vector<Case> cases;
-  for (const DataType type : kTypes) {
-    for (const ReduceOp op : kOps) {
-      for (const Algorithm algorithm :
-           {Algorithm::automatic, Algorithm::one_shot, Algorithm::two_shot, Algorithm::bulk}) {
-        for (const Fill fill : {Fill::integers, Fill::random, Fill::bits, Fill::special}) {
-          // One seed for all algorithms: their expectation is the same, so their bits are, too. Whole packs and others.
-          for (const std::size_t count : {512u, 517u}) {
-            cases.push_back({.count = count, .type = type, .op = op, .algorithm = algorithm, .fill = fill, .seed = 5});
-          }
-        }
-      }
-    }
-  }
-  expect_right(ranks, cpu_config(), cases);
+  constexpr std::size_t counts[] = {512, 517};  // whole packs, and others
+  expect_right(GetParam(), cpu_config(), cases_of_all_data(counts));
 }
 
 TEST_P(AllReduce, PointersOfEveryAlignment) {
-  const int ranks = GetParam();
-  std::vector<Case> cases;
-  for (const DataType type : kTypes) {
-    for (const Algorithm algorithm : kAlgorithms) {
-      for (std::size_t shift = 0; shift < 16 / size_of(type); ++shift) {
-        for (const bool in_place : {false, true}) {
-          cases.push_back({.count = 67,
-                           .type = type,
-                           .algorithm = algorithm,
-                           .in_place = in_place,
-                           .input_shift = (shift * 5 + 1) % 8,
-                           .output_shift = shift,
-                           .seed = static_cast<std::uint32_t>(shift)});
-        }
-      }
-    }
-  }
-  expect_right(ranks, cpu_config(), cases);
+  expect_right(GetParam(), cpu_config(), cases_of_all_alignments());
 }
 
 // The bytes on the wire are the same, so ranks may place their tensors differently.

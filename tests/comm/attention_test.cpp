@@ -8,11 +8,11 @@
 
 #include "support/attention.hpp"
 #include "support/move_mixes.hpp"
+#include "support/move_recordings.hpp"
 #include "support/moves.hpp"
 #include "support/ranks.hpp"
 #include "support/sanitized.hpp"
 #include "support/world.hpp"
-#include "weft/recording.hpp"
 
 namespace weft::test {
 namespace {
@@ -31,7 +31,6 @@ class Attention : public testing::TestWithParam<ParallelLayout> {};
 INSTANTIATE_TEST_SUITE_P(Layouts, Attention, testing::ValuesIn(attention_layouts()),
                          [](const auto& info) { return test_name(info.param); });
 
-// Recorded and eager calls take turns.
 TEST_P(Attention, ALayerFromPartialSumsToEachGroupsTokens) {
   const ParallelLayout layout = GetParam();
   const auto batches = attention_batches(layout.dp);
@@ -40,21 +39,12 @@ TEST_P(Attention, ALayerFromPartialSumsToEachGroupsTokens) {
       const LayerGroups groups(communicator, layout);
       HostSpace space;
       LayerRank mine(layer, groups, space);
-      mine.fill(batches[0]);
-      const Recording gather = Recording::capture(communicator, [&] { mine.gather(); });
-      const Recording combine = Recording::capture(communicator, [&] { mine.combine(); });
       std::mt19937 delays(static_cast<unsigned>(rank));
-      for (std::size_t batch = 0; batch < batches.size(); ++batch) {
+      layer_for_every_batch(HostSide(communicator), mine, batches, [&](std::size_t batch) {
         if (delays() % 4 == 0) std::this_thread::sleep_for(std::chrono::microseconds(delays() % 200));
-        mine.fill(batches[batch]);
-        // The ranks with the same heads, across groups, while others are at another call.
+        // Ranks with the same heads, of all groups: while others are at something else.
         run_on_cpu_rank(groups.across, {.widths = {3}, .seed = static_cast<std::uint32_t>(batch)});
-        batch % 3 == 0 ? mine.gather() : gather.replay();
-        mine.take();
-        mine.feed_forward();
-        batch % 2 == 0 ? mine.combine() : combine.replay();
-        mine.check();
-      }
+      });
     }));
   }
 }

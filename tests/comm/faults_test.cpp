@@ -8,6 +8,7 @@
 
 #include "support/cases.hpp"
 #include "support/ranks.hpp"
+#include "support/verdicts.hpp"
 #include "support/world.hpp"
 #include "tuning/tuning.hpp"
 
@@ -16,9 +17,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-const std::vector<Errc> ends_of_a_mismatch{Errc::mismatch, Errc::peer_failed, Errc::timeout};
-
-// A call of `count` elements without a check of its result.
+// A call of `count` elements whose result nobody looks at.
 void call(const Group& group, Case c) {
   Tensors tensors(c, input_of(c, group.rank()));
   all_reduce(group, arguments(c, tensors.input.content().data(), tensors.output.content().data()));
@@ -78,34 +77,19 @@ TEST_P(Faults, ALateRankIsNamedByTheOthersAndLearnsItToo) {
     }
     others_ended.count_down();
   });
-  int timeouts = 0;
-  for (int rank = 0; rank < ranks; ++rank) {
-    const auto where = "rank " + std::to_string(rank);
-    const Ending& ending = endings[static_cast<std::size_t>(rank)];
-    expect_fault(ending, rank == late ? std::vector{Errc::peer_failed} : std::vector{Errc::timeout, Errc::peer_failed},
-                 where);
-    if (!ending.error) continue;
-    const Fault& fault = ending.error->fault();
-    EXPECT_EQ(fault.rank, rank);
-    EXPECT_EQ(fault.epoch_wanted, 6u) << where;
+  expect_late_rank_named(endings, late, 6, [&](int rank, const Error& error, const std::string& where) {
+    const Fault& fault = error.fault();
+    expect_blame(rank, late, error, where);
     expect_says(fault.operation, "all_reduce sum bf16[200]");
     expect_says(fault.operation, "tag 42");
-    expect_says(ending.what, "last calls of this rank");
+    expect_says(error.what(), "last calls of this rank");
     if (fault.code == Errc::timeout) {
-      ++timeouts;
-      EXPECT_EQ(fault.peer, late) << where;
-      EXPECT_EQ(fault.epoch_seen, 5u) << where;
-      expect_says(ending.what, "deadline " + std::to_string(short_deadline.count()) + " ms");
+      expect_says(error.what(), "deadline " + std::to_string(short_deadline.count()) + " ms");
     } else {
-      // Another rank reported the fault, but it names the rank to blame.
-      EXPECT_EQ(fault.peer, late) << where;
-      EXPECT_TRUE(fault.reporter >= 0 && fault.reporter != rank && fault.reporter != late) << where;
-      EXPECT_EQ(fault.reported, Errc::timeout) << where;
-      expect_says(ending.what, rank == late ? "reported: timeout of this rank" : "reported: timeout of rank 1");
+      expect_says(error.what(), rank == late ? "reported: timeout of this rank" : "reported: timeout of rank 1");
     }
     expect_stays_dead(communicators[static_cast<std::size_t>(rank)], fault, where);
-  }
-  EXPECT_GE(timeouts, 1);
+  });
 }
 
 TEST_P(Faults, EveryKindOfMismatchIsFoundByEveryRank) {
@@ -120,25 +104,12 @@ TEST_P(Faults, EveryKindOfMismatchIsFoundByEveryRank) {
         if (rank == odd) kind.change(c);
         call(communicator, c);
       });
-      int mismatches = 0;
-      for (int rank = 0; rank < ranks; ++rank) {
-        const std::string where =
-            std::string(kind.name) + " on rank " + std::to_string(odd) + ": rank " + std::to_string(rank);
-        const Ending& ending = endings[static_cast<std::size_t>(rank)];
-        expect_fault(ending, ends_of_a_mismatch, where);
-        if (!ending.error) continue;
-        const Fault& fault = ending.error->fault();
-        mismatches += fault.code == Errc::mismatch;
-        EXPECT_NE(fault.code == Errc::peer_failed ? fault.reporter : fault.peer, rank) << where << ": " << ending.what;
-        if (fault.code != Errc::peer_failed && rank != odd) {
-          EXPECT_EQ(fault.peer, odd) << where << ": " << ending.what;
-        }
-        if (fault.code != Errc::mismatch) continue;
-        // The words also describe a call that this rank has never made.
-        expect_says(fault.theirs, "all_reduce ");
-        EXPECT_EQ(ending.what.find("fingerprint"), std::string::npos) << where << ": " << ending.what;
-      }
-      EXPECT_GE(mismatches, 1) << kind.name << " on rank " << odd;
+      expect_mismatch_found(endings, odd, kind.name, [](int, const Error& error, const std::string& where) {
+        if (error.code() != Errc::mismatch) return;
+        // In words, also what this rank has never called.
+        expect_says(error.fault().theirs, "all_reduce ");
+        EXPECT_EQ(std::string(error.what()).find("fingerprint"), std::string::npos) << where << ": " << error.what();
+      });
     }
   }
 }
@@ -152,7 +123,7 @@ TEST_P(Faults, AMissingCallShowsAtTheNextOne) {
   });
   for (int rank = 0; rank < ranks; ++rank) {
     const Ending& ending = endings[static_cast<std::size_t>(rank)];
-    expect_fault(ending, ends_of_a_mismatch, "rank " + std::to_string(rank));
+    expect_fault(ending, kEndsOfAMismatch, "rank " + std::to_string(rank));
     if (!ending.error || ending.error->code() != Errc::mismatch || rank == forgetful) continue;
     EXPECT_EQ(ending.error->fault().peer, forgetful);
   }
@@ -178,7 +149,7 @@ TEST_P(Faults, GroupsInAnotherOrderEndInTime) {
     call(communicator.world(), of_world);
     if (rank != 0) call(group, of_group);
   });
-  for (const Ending& ending : endings) expect_fault(ending, ends_of_a_mismatch, "groups in another order");
+  for (const Ending& ending : endings) expect_fault(ending, kEndsOfAMismatch, "groups in another order");
 }
 
 TEST(FaultsOfGroups, EndTheWorldAndTheOtherGroups) {
@@ -200,8 +171,8 @@ TEST(FaultsOfGroups, EndTheWorldAndTheOtherGroups) {
     call(group, {.count = 50});
   });
   for (int rank = 0; rank < ranks; ++rank) {
-    expect_fault(endings[static_cast<std::size_t>(rank)],
-                 rank < 2 ? ends_of_a_mismatch : std::vector{Errc::peer_failed}, "rank " + std::to_string(rank));
+    expect_fault(endings[static_cast<std::size_t>(rank)], rank < 2 ? kEndsOfAMismatch : std::vector{Errc::peer_failed},
+                 "rank " + std::to_string(rank));
   }
 }
 

@@ -11,6 +11,7 @@
 #include "support/ranks.hpp"
 #include "support/sanitized.hpp"
 #include "support/symmetric_cases.hpp"
+#include "support/verdicts.hpp"
 #include "support/world.hpp"
 #include "weft/symmetric.hpp"
 
@@ -89,22 +90,9 @@ TEST_P(GatherFaults, ALateRankIsNamedByTheOthersAndLearnsItToo) {
       ensure(!error.empty(), "nobody missed the late rank");
       communicator.check();
     });
-    int timeouts = 0;
-    for (int rank = 0; rank < kWaitingRanks; ++rank) {
-      const Ending& ending = endings[index(rank)];
-      expect_fault(ending,
-                   rank == late ? std::vector{Errc::peer_failed} : std::vector{Errc::timeout, Errc::peer_failed},
-                   "rank " + std::to_string(rank));
-      if (!ending.error) continue;
-      const Fault& fault = ending.error->fault();
-      EXPECT_EQ(fault.epoch_wanted, 4u);
-      timeouts += fault.code == Errc::timeout;
-      if (fault.code == Errc::timeout) {
-        EXPECT_EQ(fault.peer, late) << "rank " << rank;
-      }
-      expect_stays_dead(communicators[index(rank)], move, fault);
-    }
-    EXPECT_GE(timeouts, 1);
+    expect_late_rank_named(endings, late, 4, [&](int rank, const Error& error, const std::string&) {
+      expect_stays_dead(communicators[index(rank)], move, error.fault());
+    });
   }
 }
 

@@ -4,6 +4,7 @@
 
 #include <random>
 
+#include "support/move_mixes.hpp"
 #include "support/moves.hpp"
 #include "support/sanitized.hpp"
 #include "support/world.hpp"
@@ -14,28 +15,8 @@ namespace {
 class Gather : public testing::TestWithParam<int> {};
 INSTANTIATE_TEST_SUITE_P(Ranks, Gather, testing::ValuesIn(world_sizes({1, 2, 3, 4, 5, 8, 13})));
 
-constexpr Kind kEqual[] = {Kind::all_gather, Kind::all_to_all, Kind::broadcast, Kind::reduce_scatter};
-
 TEST_P(Gather, SizesAroundPacksSlotsAndChunks) {
-  const int ranks = GetParam();
-  std::vector<Move> moves;
-  for (const Kind kind : kEqual) {
-    for (const DataType type : kTypes) {
-      const std::size_t pack = 16 / size_of(type), chunk = 1024 * pack;
-      for (const std::size_t width : {std::size_t{0}, std::size_t{1}, pack - 1, pack, pack + 1, 7 * pack, 8 * pack,
-                                      8 * pack + 1, 16 * pack, 16 * pack + 1, chunk, chunk + 1, 3 * chunk - 1}) {
-        const auto seed = static_cast<std::uint32_t>(moves.size());
-        moves.push_back({.kind = kind,
-                         .widths = {width},
-                         .type = type,
-                         .fill = kind == Kind::reduce_scatter ? Fill::special : Fill::bits,
-                         .in_place = seed % 3 == 0 && kind != Kind::all_to_all,
-                         .root = static_cast<int>(seed) % ranks,
-                         .seed = seed});
-      }
-    }
-  }
-  expect_right(ranks, small_slots(), moves);
+  expect_right(GetParam(), small_slots(), moves_around_packs(GetParam(), 2, Fill::bits));
 }
 
 // More chunks than slots, so every block waits for credits.
@@ -57,28 +38,9 @@ TEST_P(Gather, MessagesManyTimesTheBuffers) {
 }
 
 TEST_P(Gather, RowsOfAnyShapeAtAnyAddress) {
-  const int ranks = GetParam();
-  std::mt19937 random(static_cast<unsigned>(ranks));
-  std::vector<Move> moves;
-  for (std::uint32_t i = 0; i < 300; ++i) {
-    const auto pick = [&](auto n) { return random() % static_cast<std::uint32_t>(n); };
-    const Kind kind = kEqual[pick(4)];
-    moves.push_back({.kind = kind,
-                     .rows = pick(9),
-                     .widths = {pick(2) == 0 ? pick(5) * 8 : pick(70)},
-                     .type = kTypes[pick(4)],
-                     .unit = kind != Kind::reduce_scatter && pick(3) == 0 ? 1u : 0u,  // bytes, of fp8 for example
-                     .fill = static_cast<Fill>(pick(4)),
-                     .input_gap = pick(3) == 0 ? 0 : pick(9),
-                     .output_gap = pick(3) == 0 ? 0 : pick(2) * 8 + pick(3),
-                     .input_shift = pick(2) * pick(8),
-                     .output_shift = pick(2) * pick(8),
-                     .in_place = kind != Kind::all_to_all && pick(3) == 0,
-                     .root = static_cast<int>(pick(ranks)),
-                     .seed = i});
-  }
-  expect_right(ranks, cpu_config(), moves);
-  expect_right(ranks, small_slots(), moves);
+  const std::vector<Move> moves = equal_moves_of_any_shape(GetParam(), {.packs = 5, .elements = 70});
+  expect_right(GetParam(), cpu_config(), moves);
+  expect_right(GetParam(), small_slots(), moves);
 }
 
 // Each rank chooses the addresses and strides of its rows.

@@ -9,6 +9,7 @@
 
 #include "support/norms.hpp"
 #include "support/ranks.hpp"
+#include "support/verdicts.hpp"
 #include "support/world.hpp"
 
 namespace weft::test {
@@ -29,14 +30,7 @@ TEST(RmsNormFaults, AMissingRankIsNamed) {
       run_on_cpu_rank(communicator, norm);
       if (rank != missing) run_on_cpu_rank(communicator, norm);
     });
-    EXPECT_EQ(endings[missing].what, "");
-    for (int rank = 0; rank < missing; ++rank) {
-      const Ending& ending = endings[static_cast<std::size_t>(rank)];
-      expect_fault(ending, {Errc::timeout, Errc::peer_failed}, test_name(algorithm));
-      const bool timed_out = ending.error && ending.error->code() == Errc::timeout;
-      EXPECT_TRUE(!timed_out || ending.error->fault().peer == missing) << ending.what;
-      expect_says(ending.what, "all_reduce_rms_norm bf16[4, " + std::to_string(hidden) + "]");
-    }
+    expect_missing_rank_named(endings, missing, "all_reduce_rms_norm bf16[4, " + std::to_string(hidden) + "]");
   }
 }
 

@@ -5,7 +5,7 @@
 #include <random>
 #include <thread>
 
-#include "support/cases.hpp"
+#include "support/case_lists.hpp"
 #include "support/sanitized.hpp"
 #include "support/world.hpp"
 
@@ -14,26 +14,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// Cases that differ from the case before in every way.
-std::vector<Case> mixed_cases(int count, std::uint32_t seed) {
-  std::mt19937 random(seed);
-  std::vector<Case> cases;
-  for (int i = 0; i < count; ++i) {
-    const auto pick = [&](auto n) { return random() % static_cast<std::uint32_t>(n); };
-    const bool whole = pick(2) == 0;  // only whole, aligned packs
-    const std::size_t count = pick(4) == 0 ? pick(3000) : pick(60);
-    cases.push_back({.count = whole ? count / 8 * 8 : count,
-                     .type = kTypes[pick(4)],
-                     .op = kOps[pick(2)],
-                     .algorithm = static_cast<Algorithm>(pick(4)),
-                     .fill = static_cast<Fill>(pick(4)),
-                     .in_place = pick(2) == 0,
-                     .input_shift = whole ? 0 : pick(8),
-                     .output_shift = whole ? 0 : pick(8),
-                     .seed = static_cast<std::uint32_t>(i)});
-  }
-  return cases;
-}
+constexpr Mix kMix{.most = 3000, .few = 60};
 
 class Sequence : public testing::TestWithParam<int> {};
 INSTANTIATE_TEST_SUITE_P(Ranks, Sequence, testing::ValuesIn(world_sizes({1, 2, 3, 5, 8})));
@@ -56,7 +37,8 @@ TEST_P(Sequence, SizesGrowAndShrinkCallByCall) {
 
 TEST_P(Sequence, EverythingMixed) {
   const int ranks = GetParam();
-  const auto prepared = prepare_all(mixed_cases(repeated(1000), 1234u + static_cast<std::uint32_t>(ranks)), ranks);
+  const auto prepared =
+      prepare_all(mixed_cases(repeated(1000), 1234u + static_cast<std::uint32_t>(ranks), kMix), ranks);
   expect_all_well(run_world(ranks, small_pieces(), [&](Communicator& communicator, int rank) {
     for (const Prepared& p : prepared) run_on_cpu_rank(communicator, p, rank);
   }));
@@ -65,7 +47,7 @@ TEST_P(Sequence, EverythingMixed) {
 // First epochs: 0, and just before the sign bit changes and the word wraps.
 TEST_P(Sequence, FirstEpochs) {
   const int ranks = GetParam();
-  const auto prepared = prepare_all(mixed_cases(24, 77), ranks);
+  const auto prepared = prepare_all(mixed_cases(24, 77, kMix), ranks);
   for (const std::uint32_t first : {0u, 1u, 2u, 0x7ffffffdu, 0xfffffffdu}) {
     Config config = small_pieces();
     config.first_epoch = first;
@@ -82,7 +64,7 @@ TEST_P(Sequence, FirstEpochs) {
 
 TEST(Sequences, TenThousandCallsWithRandomDelays) {
   constexpr int ranks = 4, kinds = 16;
-  const auto prepared = prepare_all(mixed_cases(kinds, 99), ranks);
+  const auto prepared = prepare_all(mixed_cases(kinds, 99, kMix), ranks);
   expect_all_well(run_world(ranks, small_pieces(), [&](Communicator& communicator, int rank) {
     std::mt19937 random(static_cast<unsigned>(rank));
     for (int call = 0; call < repeated(10'000); ++call) {

@@ -6,6 +6,7 @@
 #include <random>
 #include <thread>
 
+#include "support/move_recordings.hpp"
 #include "support/ranks.hpp"
 #include "support/symmetric_cases.hpp"
 #include "support/world.hpp"
@@ -57,38 +58,7 @@ TEST_P(SymmetricRecordings, ServeEveryBatch) {
   const int ranks = GetParam();
   expect_all_well(run_world(ranks, small_slots(), [&](Communicator& communicator, int rank) {
     const auto memory = SymmetricMemory::allocate(communicator, kSymmetricBytes);
-    auto* const outputs = static_cast<std::byte*>(memory.data());
-    const auto move = [&](std::vector<std::int32_t> counts, std::size_t width, std::uint32_t seed) {
-      return prepare({.kind = Kind::all_gather_v,
-                      .widths = {width},
-                      .fill = Fill::bits,
-                      .counts = std::move(counts),
-                      .slot = SlotKind::aligned,
-                      .slot_rows = 2,
-                      .seed = seed},
-                     ranks, rank);
-    };
-    const std::vector<std::int32_t> most(static_cast<std::size_t>(ranks), 18 + 2 * rank);  // this rank's capacity
-    const RankMove wide = move(most, 1024, 1), narrow = move(most, 512, 2);
-    HostMove first(wide, outputs), second(narrow, outputs);
-    const Recording of_first = Recording::capture(communicator, [&] { first.call(communicator); });
-    const Recording of_second = Recording::capture(communicator, [&] { second.call(communicator); });
-    std::mt19937 random(3);  // the same on every rank
-    for (std::uint32_t turn = 0; turn < 60; ++turn) {
-      std::vector<std::int32_t> counts;
-      for (int i = 0; i < ranks; ++i)
-        counts.push_back(static_cast<std::int32_t>(random() % 4 == 0 ? 0 : random() % 13));
-      const auto choice = random() % 3;
-      if (choice == 2) {
-        run_on_cpu_rank(communicator, move(counts, 256, turn).move, outputs);
-        continue;
-      }
-      const RankMove now = move(counts, choice == 0 ? 1024 : 512, turn);
-      HostMove& host = choice == 0 ? first : second;
-      host.fill(now);
-      (choice == 0 ? of_first : of_second).replay();
-      host.check(now);
-    }
+    gather_every_batch_to_one_place(HostSide(communicator, static_cast<std::byte*>(memory.data())), ranks, rank);
   }));
 }
 

@@ -9,9 +9,8 @@
 #include "gpu/support/gpu_world.hpp"
 #include "gpu/support/kernels.hpp"
 #include "kernel/cuda_error.hpp"
-#include "protocol/channel.hpp"
+#include "support/case_lists.hpp"
 #include "support/ranks.hpp"
-#include "wire/payload.hpp"
 
 namespace weft::test {
 namespace {
@@ -21,33 +20,9 @@ using detail::check_cuda;
 class GpuAllReduce : public testing::TestWithParam<int> {};
 INSTANTIATE_TEST_SUITE_P(Ranks, GpuAllReduce, testing::Values(1, 2, 3, 4, 8));
 
-// Elements that an algorithm moves at once in a world of small_gpu_pieces(): a message of a kernel, or a chunk of every
-// shard.
-std::size_t piece_of(Algorithm algorithm, DataType type, int ranks) {
-  const std::size_t pack = detail::payload_bytes(type) / size_of(type), size = static_cast<std::size_t>(ranks);
-  const detail::RegionLayout layout = detail::make_layout(static_cast<std::uint32_t>(ranks), 1024, 2048);
-  if (algorithm == Algorithm::one_shot) return layout.one_shot_packs * pack;
-  if (algorithm == Algorithm::two_shot) return layout.two_shot_packs * pack * size;
-  return layout.bulk_packs * 16 / size_of(type) * size;
-}
-
 TEST_P(GpuAllReduce, CountsAroundPacksShardsAndPieces) {
-  const int ranks = GetParam();
-  GpuWorld world = make_gpu_world(ranks, small_gpu_pieces());
-  std::vector<Case> cases;
-  for (const DataType type : kTypes) {
-    for (const Algorithm algorithm : kAlgorithms) {
-      const std::size_t pack = detail::payload_bytes(type) / size_of(type);
-      const std::size_t all = pack * static_cast<std::size_t>(ranks), piece = piece_of(algorithm, type, ranks);
-      for (const std::size_t count : {std::size_t{0}, std::size_t{1}, pack - 1, pack, pack + 1, all - 1, all, all + 1,
-                                      piece - 1, piece, piece + 1, 2 * piece + pack + 1}) {
-        const auto seed = static_cast<std::uint32_t>(cases.size());
-        cases.push_back(
-            {.count = count, .type = type, .algorithm = algorithm, .in_place = seed % 2 == 0, .seed = seed});
-      }
-    }
-  }
-  expect_right(world, cases);
+  GpuWorld world = make_gpu_world(GetParam(), small_gpu_pieces());
+  expect_right(world, cases_around_pieces(GetParam()));
 }
 
 // Worlds with sizes that are no power of two, and one with more ranks than a kernel's argument holds.
@@ -77,38 +52,12 @@ TEST_P(GpuOddWorlds, EveryTypeReductionAndAlgorithm) {
 }
 
 TEST_P(GpuAllReduce, EveryTypeReductionAndAlgorithmOnEveryKindOfData) {
-  std::vector<Case> cases;
-  for (const DataType type : kTypes) {
-    for (const ReduceOp op : kOps) {
-      for (const Algorithm algorithm :
-           {Algorithm::automatic, Algorithm::one_shot, Algorithm::two_shot, Algorithm::bulk}) {
-        for (const Fill fill : {Fill::integers, Fill::random, Fill::bits, Fill::special}) {
-          for (const std::size_t count : {5120u, 5017u}) {  // whole packs, and others
-            cases.push_back({.count = count, .type = type, .op = op, .algorithm = algorithm, .fill = fill, .seed = 5});
-          }
-        }
-      }
-    }
-  }
-  expect_right(lasting_gpu_world(GetParam()), cases);
+  constexpr std::size_t counts[] = {5120, 5017};  // whole packs, and others
+  expect_right(lasting_gpu_world(GetParam()), cases_of_all_data(counts));
 }
 
 TEST_P(GpuAllReduce, PointersOfEveryAlignment) {
-  std::vector<Case> cases;
-  for (const DataType type : kTypes) {
-    for (const Algorithm algorithm : kAlgorithms) {
-      for (std::size_t shift = 0; shift < 16 / size_of(type); ++shift) {
-        cases.push_back({.count = 67,
-                         .type = type,
-                         .algorithm = algorithm,
-                         .in_place = shift % 3 == 2,
-                         .input_shift = (shift * 5 + 1) % 8,
-                         .output_shift = shift,
-                         .seed = static_cast<std::uint32_t>(shift)});
-      }
-    }
-  }
-  expect_right(lasting_gpu_world(GetParam()), cases);
+  expect_right(lasting_gpu_world(GetParam()), cases_of_all_alignments());
 }
 
 // Each rank chooses its own grid and alignment.

@@ -6,8 +6,8 @@
 
 #include <cstring>
 
+#include "gpu/support/gpu_side.hpp"
 #include "gpu/support/gpu_world.hpp"
-#include "gpu/support/graph.hpp"
 #include "kernel/cuda_error.hpp"
 #include "support/ranks.hpp"
 
@@ -68,20 +68,9 @@ TEST_P(GpuAttention, ALayerFromPartialSumsToEachGroupsTokens) {
         gpu.reset();
         GpuSpace space(world, gpu);
         LayerRank mine(layer, groups, space);
-        mine.fill(batches[0]);
-        const Graph gather(gpu, [&] { mine.gather(); });
-        const Graph take(gpu, [&] { mine.take(); });
-        const Graph combine(gpu, [&] { mine.combine(); });
-        for (std::size_t batch = 0; batch < batches.size(); ++batch) {
-          mine.fill(batches[batch]);
-          batch % 3 == 0 ? mine.gather() : gather.launch(gpu.stream());
+        layer_for_every_batch(GpuSide(world, gpu, communicator), mine, batches, [&](std::size_t) {
           if (world.shared()) gpu.synchronize();
-          batch % 4 == 0 ? mine.take() : take.launch(gpu.stream());
-          mine.feed_forward();
-          batch % 2 == 0 ? mine.combine() : combine.launch(gpu.stream());
-          mine.check();
-          communicator.check();
-        }
+        });
       }
     }));
   }

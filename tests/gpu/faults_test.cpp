@@ -11,6 +11,7 @@
 #include "gpu/support/graph.hpp"
 #include "gpu/support/kernels.hpp"
 #include "support/ranks.hpp"
+#include "support/verdicts.hpp"
 
 namespace weft::test {
 namespace {
@@ -18,7 +19,6 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr int ranks = 3;
-const std::vector<Errc> ends_of_a_mismatch{Errc::mismatch, Errc::peer_failed, Errc::timeout};
 
 struct Enqueued {
   const GpuWorld& world;
@@ -75,30 +75,13 @@ TEST_P(GpuFaults, ALateRankIsNamedByTheOthersAndLearnsItToo) {
     gpu.synchronize();
     communicator.check();
   });
-  int timeouts = 0;
-  for (int rank = 0; rank < ranks; ++rank) {
-    const Ending& ending = endings[static_cast<std::size_t>(rank)];
-    const std::string where = "rank " + std::to_string(rank);
-    expect_fault(ending, rank == late ? std::vector{Errc::peer_failed} : std::vector{Errc::timeout, Errc::peer_failed},
-                 where);
-    if (!ending.error) continue;
-    const Fault& fault = ending.error->fault();
-    EXPECT_EQ(fault.epoch_wanted, 6u) << where;
-    expect_says(fault.operation, "all_reduce sum bf16[2000]");
-    if (fault.code == Errc::timeout) {
-      ++timeouts;
-      EXPECT_EQ(fault.peer, late) << where;
-      EXPECT_EQ(fault.epoch_seen, 5u) << where;
-    } else {
-      EXPECT_EQ(fault.peer, late) << where;
-      EXPECT_TRUE(fault.reporter >= 0 && fault.reporter != rank && fault.reporter != late) << where;
-      EXPECT_EQ(fault.reported, Errc::timeout) << where;
-    }
+  expect_late_rank_named(endings, late, 6, [&](int rank, const Error& error, const std::string& where) {
+    expect_blame(rank, late, error, where);
+    expect_says(error.fault().operation, "all_reduce sum bf16[2000]");
     GpuRank& gpu = *world.gpus[static_cast<std::size_t>(rank)];
     gpu.use();
-    expect_stays_dead({world, gpu}, world.communicators[static_cast<std::size_t>(rank)], fault);
-  }
-  EXPECT_GE(timeouts, 1);
+    expect_stays_dead({world, gpu}, world.communicators[static_cast<std::size_t>(rank)], error.fault());
+  });
 }
 
 // Every kind ends its world. If two ranks share a GPU, a world is made without NCCL's start, the slowest step here. The
@@ -120,21 +103,7 @@ TEST_P(GpuFaults, EveryKindOfMismatchIsFoundByEveryRank) {
       gpu.synchronize();
       communicator.check();
     });
-    int mismatches = 0;
-    for (int rank = 0; rank < sharing; ++rank) {
-      const std::string where =
-          std::string(kinds[k].name) + " on rank " + std::to_string(odd) + ": rank " + std::to_string(rank);
-      const Ending& ending = endings[static_cast<std::size_t>(rank)];
-      expect_fault(ending, ends_of_a_mismatch, where);
-      if (!ending.error) continue;
-      const Fault& fault = ending.error->fault();
-      mismatches += fault.code == Errc::mismatch;
-      EXPECT_NE(fault.code == Errc::peer_failed ? fault.reporter : fault.peer, rank) << where;
-      if (fault.code != Errc::peer_failed && rank != odd) {
-        EXPECT_EQ(fault.peer, odd) << where;
-      }
-    }
-    EXPECT_GE(mismatches, 1) << kinds[k].name;
+    expect_mismatch_found(endings, odd, kinds[k].name, {});
   }
 }
 

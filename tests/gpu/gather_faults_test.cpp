@@ -13,6 +13,7 @@
 #include "gpu/support/graph.hpp"
 #include "support/move_faults.hpp"
 #include "support/ranks.hpp"
+#include "support/verdicts.hpp"
 #include "weft/symmetric.hpp"
 
 namespace weft::test {
@@ -113,19 +114,7 @@ TEST_P(GpuGatherFaults, ALateRankIsNamedByTheOthersAndLearnsItToo) {
     gpu.synchronize();
     communicator.check();
   });
-  int timeouts = 0;
-  for (int rank = 0; rank < kWaitingRanks; ++rank) {
-    const Ending& ending = endings[index(rank)];
-    const std::string where = "rank " + std::to_string(rank);
-    expect_fault(ending, rank == late ? std::vector{Errc::peer_failed} : std::vector{Errc::timeout, Errc::peer_failed},
-                 where);
-    if (!ending.error) continue;
-    EXPECT_EQ(ending.error->fault().epoch_wanted, 4u) << where;
-    if (ending.error->code() != Errc::timeout) continue;
-    ++timeouts;
-    EXPECT_EQ(ending.error->fault().peer, late) << where;
-  }
-  EXPECT_GE(timeouts, 1);
+  expect_late_rank_named(endings, late, 4, {});
 }
 
 TEST_P(GpuGatherAborts, EndKernelsThatWait) {

@@ -43,7 +43,8 @@ void expect_bytes_at(const std::byte* place, const Bytes& wanted, const char* wh
 // Makes calls whose rows lie far, or whose scales do if `args` has some.
 void run_far(const ExchangeArgs& args) {
   const bool contiguous = args.layout == RowLayout::expert_contiguous;
-  const std::size_t row = row_bytes(args), scales = args.scale_bytes, result_row = std::size_t{kFarHidden} * 2;
+  const std::size_t row = oracle::MoeRules(args).row_bytes, scales = args.scale_bytes,
+                    result_row = std::size_t{kFarHidden} * 2;
   const std::size_t step = contiguous ? args.alignment : args.capacity;  // rows from one expert to the next
   const std::size_t rows = contiguous ? args.capacity : kFarLocal * args.capacity;
   ASSERT_GE((kFarLocal - 1) * step * (scales != 0 ? scales : row), std::size_t{1} << 32);

@@ -5,6 +5,7 @@
 #include <random>
 
 #include "gpu/support/gpu_moe.hpp"
+#include "gpu/support/gpu_side.hpp"
 #include "gpu/support/graph.hpp"
 #include "gpu/support/kernels.hpp"
 #include "support/moe_batches.hpp"
@@ -94,25 +95,14 @@ TEST_P(GpuMoeCalls, GraphsReplayedWithOtherRoutings) {
       gpu.reset();
       Exchange exchange = Exchange::create(communicator, batch.front().args);
       GpuMoe even(gpu, communicator, exchange, world.launch()), odd(gpu, communicator, exchange, world.launch());
-      {
-        const auto call = [&](const GpuMoe& moe, const PreparedMoe& p) {
-          moe.combine(p, moe.dispatch(p, gpu.stream()), gpu.stream());
-        };
-        const Graph of_even(gpu, [&] { call(even, prepared[0]); }), of_odd(gpu, [&] { call(odd, prepared[1]); });
-        std::mt19937 random(7);  // the same on every rank
-        for (int turn = 0; turn < 30; ++turn) {
-          const std::size_t i = random() % prepared.size();
-          GpuMoe& moe = i % 2 == 0 ? even : odd;
-          moe.fill(prepared[i]);
-          if (random() % 3 == 0) {
-            call(moe, prepared[i]);
-          } else {
-            (i % 2 == 0 ? of_even : of_odd).launch(gpu.stream());
-          }
-          moe.check_dispatch(prepared[i]);
-          moe.check_combine(prepared[i]);
-        }
-      }
+      const auto call = [&](const GpuMoe& moe, const PreparedMoe& p) {
+        moe.combine(p, moe.dispatch(p, gpu.stream()), gpu.stream());
+      };
+      const auto check = [](const GpuMoe& moe, const PreparedMoe& p) {
+        moe.check_dispatch(p);
+        moe.check_combine(p);
+      };
+      exchange_other_routings(GpuSide(world, gpu, communicator), prepared, even, odd, call, check);
       free_together(gpu, exchange);
     }));
   }

@@ -7,6 +7,7 @@
 #include "gpu/support/gpu_world.hpp"
 #include "gpu/support/kernels.hpp"
 #include "kernel/cuda_error.hpp"
+#include "support/case_lists.hpp"
 
 namespace weft::test {
 namespace {
@@ -19,26 +20,8 @@ INSTANTIATE_TEST_SUITE_P(Ranks, GpuSequence, testing::Values(1, 2, 4));
 // Sizes, types, algorithms and grids that change from call to call.
 TEST_P(GpuSequence, EverythingMixed) {
   GpuWorld& world = lasting_gpu_world(GetParam());
-  std::mt19937 random(static_cast<unsigned>(GetParam()));
-  std::vector<Case> cases;
-  for (std::uint32_t i = 0; i < 300; ++i) {
-    const auto pick = [&](auto n) { return random() % static_cast<std::uint32_t>(n); };
-    const int most_blocks = world.shared() ? 6 : 40;
-    const bool whole = pick(2) == 0;  // only whole, aligned packs
-    const std::size_t count = pick(4) == 0 ? pick(60'000) : pick(600);
-    cases.push_back({.count = whole ? count / 8 * 8 : count,
-                     .type = kTypes[pick(4)],
-                     .op = kOps[pick(2)],
-                     .algorithm = static_cast<Algorithm>(pick(4)),
-                     .fill = static_cast<Fill>(pick(4)),
-                     .in_place = pick(2) == 0,
-                     .input_shift = whole ? 0 : pick(8),
-                     .output_shift = whole ? 0 : pick(8),
-                     .seed = i,
-                     .launch = {.blocks = 2 + static_cast<int>(pick(most_blocks - 1)),
-                                .threads = 32 * (1 + static_cast<int>(pick(8)))}});
-  }
-  expect_right(world, cases);
+  const Mix mix{.most = 60'000, .few = 600, .most_blocks = world.shared() ? 6 : 40};
+  expect_right(world, mixed_cases(300, static_cast<std::uint32_t>(GetParam()), mix));
 }
 
 // Ten thousand calls, with new data every fifty. In the first fifty nothing may stand between calls, so results are

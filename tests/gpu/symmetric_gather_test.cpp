@@ -5,6 +5,7 @@
 #include <random>
 
 #include "gpu/support/gpu_move.hpp"
+#include "gpu/support/gpu_side.hpp"
 #include "gpu/support/graph.hpp"
 #include "gpu/support/kernels.hpp"
 #include "kernel/cuda_error.hpp"
@@ -110,42 +111,8 @@ TEST_P(GpuSymmetricGraphs, ServeEveryBatch) {
   GpuWorld& world = lasting_gpu_world(ranks, small_gpu_slots);
   expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int rank) {
     auto memory = SymmetricMemory::allocate(communicator, kSymmetricBytes);
-    auto* const outputs = static_cast<std::byte*>(memory.data());
-    const auto move = [&](std::vector<std::int32_t> counts, std::size_t width, std::uint32_t seed) {
-      return prepare({.kind = Kind::all_gather_v,
-                      .widths = {width},
-                      .fill = Fill::bits,
-                      .counts = std::move(counts),
-                      .slot = SlotKind::aligned,
-                      .slot_rows = 2,
-                      .seed = seed,
-                      .launch = world.launch()},
-                     ranks, rank);
-    };
-    const std::vector<std::int32_t> most(static_cast<std::size_t>(ranks), 18 + 2 * rank);  // this rank's capacity
-    constexpr std::size_t widths[] = {1024, 512, 256};
-    const RankMove wide = move(most, widths[0], 1), narrow = move(most, widths[1], 2), least = move(most, widths[2], 3);
-    GpuMove first(gpu, wide, outputs), second(gpu, narrow, outputs), eager(gpu, least, outputs);
-    {
-      const Graph of_first(gpu, [&] { first.call(communicator); });
-      const Graph of_second(gpu, [&] { second.call(communicator); });
-      std::mt19937 random(3);  // the same on every rank
-      for (std::uint32_t turn = 0; turn < 60; ++turn) {
-        std::vector<std::int32_t> counts;
-        for (int i = 0; i < ranks; ++i) {
-          counts.push_back(static_cast<std::int32_t>(random() % 4 == 0 ? 0 : random() % 13));
-        }
-        const auto choice = random() % 3;
-        const RankMove now = move(counts, widths[choice], turn);
-        GpuMove& used = choice == 0 ? first : choice == 1 ? second : eager;
-        used.fill(now);
-        if (choice == 0) of_first.launch(gpu.stream());
-        if (choice == 1) of_second.launch(gpu.stream());
-        if (choice == 2) used.call(communicator);
-        used.check(now);
-        communicator.check();
-      }
-    }
+    const GpuSide side(world, gpu, communicator, static_cast<std::byte*>(memory.data()));
+    gather_every_batch_to_one_place(side, ranks, rank);
     memory.free();
   }));
 }

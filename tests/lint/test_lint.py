@@ -86,6 +86,7 @@ GOOD = [
 # A page's drawing. Below: a file, its include, and a part of the rule's message; none if it is allowed.
 DRAWING = """
 apps/weft/simulate/  a program
+oracle/              what must come out
 src/ops/             all of them
 src/ops/moe/         one
 src/ops/moves/       another
@@ -109,6 +110,17 @@ ARROWS = [
     ("src/ops/moe/new.cpp", "ops/moe/sim_kernels.hpp", "includes the simulator"),
     ("src/ops/moe/new.cpp", "ops/moves/sim_kernels.hpp", "includes the simulator"),
     ("include/weft/new.hpp", "base/pack.hpp", "a public header"),
+    ("src/comm/new.cpp", "oracle/new.hpp", "draws oracle above src/comm"),
+    ("src/comm/new.cpp", "src/base/pack.hpp", "does not draw the folder of src/base/pack.hpp"),
+    ("oracle/new.cpp", "base/pack.hpp", "nothing of the project"),
+    ("oracle/new.cpp", "src/base/pack.hpp", "nothing of the project"),
+    ("oracle/new.cpp", "simulate/new.hpp", "nothing of the project"),
+    ("oracle/new.cpp", "weft/types.hpp", "nothing of the project"),
+    ("oracle/new.cpp", "new.hpp", "nothing of the project"),
+    ("oracle/new.cpp", "../src/base/pack.hpp", "nothing of the project"),
+    ("oracle/new.cpp", "oracle/../src/base/pack.hpp", "nothing of the project"),
+    ("oracle/new.cpp", "oracle/new.hpp", None),
+    ("apps/weft/simulate/new.cpp", "oracle/new.hpp", None),
     ("src/base/new.hpp", "weft/types.hpp", None),
     ("src/base/new.hpp", "base/pack.hpp", None),
     ("src/comm/new.cpp", "base/pack.hpp", None),
@@ -145,6 +157,13 @@ class Rules(unittest.TestCase):
                 found = list(lint.arrow_breaches(Path(name), f'#pragma once\n#include "{include}"\n', folders))
                 self.assertEqual(len(found), 0 if rule is None else 1)
                 self.assertTrue(rule is None or rule in found[0][1], f"says something else: {found}")
+
+    def test_the_oracle_includes_the_standard_library(self):
+        for included, allowed in [("<vector>", True), ("<cmath>", True), ("<weft/types.hpp>", False),
+                                  ("<fmt/format.h>", False), ("<cuda_fp16.h>", False), ("HEADER", False)]:
+            with self.subTest(included=included):
+                found = list(lint.arrow_breaches(Path("oracle/new.hpp"), f"#pragma once\n#include {included}\n", ["oracle"]))
+                self.assertEqual(found == [], allowed)
 
     def test_the_page_draws_what_there_is(self):
         root = Path(lint.__file__).parents[1]

@@ -8,6 +8,7 @@
 
 #include "support/guarded.hpp"
 #include "support/moe_batches.hpp"
+#include "support/move_recordings.hpp"
 #include "support/moving_windows.hpp"
 #include "support/ranks.hpp"
 #include "support/world.hpp"
@@ -268,7 +269,8 @@ TEST(MoeRecording, ReplaysWithOtherRoutings) {
     const auto rank = static_cast<std::uint32_t>(number);
     const Exchange exchange = Exchange::create(communicator, args);
     Tokens now = prepared[0].tokens[rank];
-    const std::size_t rows = std::size_t{exchange.local_experts()} * exchange.capacity() * row_bytes(args);
+    const std::size_t rows =
+        std::size_t{exchange.local_experts()} * exchange.capacity() * oracle::MoeRules(args).row_bytes;
     Guarded output(rows, 0), result(now.rows.size(), 0);
     std::vector<std::int32_t> counts(exchange.local_experts());
     const Recording recording = Recording::capture(communicator, [&] {
@@ -286,14 +288,12 @@ TEST(MoeRecording, ReplaysWithOtherRoutings) {
       std::ranges::copy(p.tokens[rank].ids, now.ids.begin());
       std::ranges::copy(p.tokens[rank].weights, now.weights.begin());
       recording.replay();
-      // The experts return their input.
-      std::vector<std::vector<Bytes>> same(args.experts);
-      for (std::uint32_t expert = 0; expert < args.experts; ++expert) {
-        for (const Arrival& arrival : p.routing[expert]) {
-          same[expert].push_back(cast_row(args, p.tokens[arrival.rank], arrival.token));
-        }
-      }
-      const Bytes wanted = combine(args, p.rank_of, p.routing, same, 2, rank, now.count, {});
+      // Experts that give back what they got.
+      const auto same = [&](std::uint32_t expert, std::size_t place) {
+        const Arrival& arrival = p.routing[expert][place];
+        return cast_row(args, p.tokens[arrival.rank], arrival.token);
+      };
+      const Bytes wanted = oracle::combined(args, p.rank_of, p.routing, p.placed, same, rank, now.count, {});
       ASSERT_TRUE(std::ranges::equal(result.content(), wanted));
       combine_and_check(exchange, p, rank, dispatch_and_check(exchange, p, rank));  // eager calls in between
     }
@@ -309,22 +309,14 @@ TEST_P(Moe, RecordingsReplayedWithOtherRoutings) {
       const auto rank = static_cast<std::uint32_t>(number);
       const Exchange exchange = Exchange::create(communicator, batch.front().args);
       CpuMoe even(exchange, prepared[0], rank), odd(exchange, prepared[1], rank);
-      const auto call = [&](CpuMoe& moe) { exchange.combine(moe.combine(exchange.dispatch(moe.dispatch()))); };
-      const Recording of_even = Recording::capture(communicator, [&] { call(even); });
-      const Recording of_odd = Recording::capture(communicator, [&] { call(odd); });
-      std::mt19937 random(7);  // the same on every rank
-      for (int turn = 0; turn < 30; ++turn) {
-        const std::size_t i = random() % prepared.size();
-        CpuMoe& moe = i % 2 == 0 ? even : odd;
-        moe.fill(prepared[i]);
-        if (random() % 3 == 0) {
-          call(moe);
-        } else {
-          (i % 2 == 0 ? of_even : of_odd).replay();
-        }
+      const auto call = [&](CpuMoe& moe, const PreparedMoe&) {
+        exchange.combine(moe.combine(exchange.dispatch(moe.dispatch())));
+      };
+      const auto check = [](CpuMoe& moe, const PreparedMoe&) {
         moe.check_dispatch();
         moe.check_combine();
-      }
+      };
+      exchange_other_routings(HostSide(communicator), prepared, even, odd, call, check);
     }));
   }
 }

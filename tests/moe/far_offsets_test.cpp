@@ -59,13 +59,14 @@ void expect_row(const FarCase& far, const ExchangeRank& mine, std::uint64_t row,
     if (far.has_scales() ? got[i] == static_cast<std::byte>(e4m3(number, i)) : bits == element(number)) continue;
     throw std::runtime_error("a row of the output is wrong");
   }
-  for (std::size_t i = 0; i < test::sent_scale_bytes(mine.args) / 4; ++i) {
+  for (std::size_t i = 0; i < oracle::MoeRules(mine.args).arriving_scale_bytes() / 4; ++i) {
     const std::uint32_t number = number_of(call, rank, token, i);
     const std::uint32_t wanted = far.cast == RowCast::none ? number * 0x9e3779b1u : exponent(number) << 23;
     std::uint32_t word = 0;
     std::memcpy(
         &word,
-        mine.output_scales.data() + test::scale_place(mine.args, mine.shape.capacity, mine.shape.rows, row, 4 * i), 4);
+        mine.output_scales.data() + oracle::scale_place(mine.args, mine.shape.capacity, mine.shape.rows, row, 4 * i),
+        4);
     if (word != wanted) throw std::runtime_error("a scale of the output is wrong");
   }
 }
@@ -119,9 +120,9 @@ TEST_P(MoeFarOffsets, RowsOfWindowsAndOutputs) {
   const std::uint64_t last = far.row(shape, far.local - 1, kRanks - 1, 0);
   ASSERT_GT(ranks[0]->layout.rows + 5 * args.tokens * std::uint64_t{shape.row_packs} * sizeof(Pack),
             std::uint64_t{5} << 30);
-  ASSERT_GE(far.has_scales()
-                ? test::scale_place(args, shape.capacity, shape.rows, last, test::sent_scale_bytes(args) - 4)
-                : last * far.output_bytes(),
+  ASSERT_GE(far.has_scales() ? oracle::scale_place(args, shape.capacity, shape.rows, last,
+                                                   oracle::MoeRules(args).arriving_scale_bytes() - 4)
+                             : last * far.output_bytes(),
             std::uint64_t{1} << 32);
 
   test::expect_no_errors(test::run_ranks(kRanks, [&](int number) {
@@ -206,7 +207,7 @@ void expect_a_far_scale(RowCast cast) {
   shape.columns = kScaleColumns;
   shape.scale_columns = plan_columns(shape);
   const std::uint32_t row = 3 * shape.capacity + 5, group = shape.groups - 2, size = cast == RowCast::fp8 ? 4 : 1;
-  const std::size_t wanted = test::scale_place(args, shape.capacity, 0, row, std::size_t{group} * size);
+  const std::size_t wanted = oracle::scale_place(args, shape.capacity, 0, row, std::size_t{group} * size);
   ASSERT_GT(wanted / size, std::size_t{1} << 32);
   const Sparse output(std::size_t{row} * shape.columns + kColumns), scales(wanted + 4096);
   DispatchWork work{};

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Switches on the seeded bugs of the host's code one by one. The test that is named for a bug must find it.
+"""Switches on the seeded bugs of a table one by one: each must be found by the test that is named for it.
 
     tests/mutants/run.py --table tests/mutants/host.json build/dev/bin/weft-mutant-tests
+    tests/mutants/run.py --table tests/oracle/mutants.json build/dev/bin/weft-oracle-tests
 
-The executable has all CPU tests, over a copy of the library that tools/mutate.py made. WEFT_MUTANT switches a bug on.
-First the same tests must pass without any bug. A test that hangs has found nothing.
+The executable has tests over a copy that tools/mutate.py has made: of the library, all CPU tests; of the oracle, its
+cases computed by hand. WEFT_MUTANT says which bug is on. The same tests have to pass first without any. A test that hangs has not found anything.
 """
 
 import argparse

@@ -8,6 +8,7 @@
 #include <span>
 #include <stdexcept>
 
+#include "oracle/moves.hpp"
 #include "support/ranks.hpp"
 #include "support/sanitized.hpp"
 #include "weft/take.hpp"
@@ -91,15 +92,17 @@ LayerRank::LayerRank(const Layer& layer, const LayerGroups& groups, LayerSpace& 
 
 // The length of each group's slot.
 std::vector<std::int32_t> LayerRank::lengths_of(const std::vector<std::int32_t>& batch) const {
-  constexpr auto most = static_cast<std::int32_t>(kGroupTokens);
-  std::vector<std::int32_t> lengths = batch;
-  for (std::size_t group = 0; group < lengths.size(); ++group) {
-    if (layer_.slot == SlotKind::fixed) lengths[group] = most;
-    if (layer_.slot == SlotKind::aligned) lengths[group] = (batch[group] + kMultiple - 1) / kMultiple * kMultiple;
-    if (layer_.slot == SlotKind::max) lengths[group] = std::ranges::max(batch);
-    if (layer_.slot == SlotKind::given)
-      lengths[group] = std::min(most, batch[group] + static_cast<std::int32_t>((group * 3 + 2) % 5));
+  std::vector<std::int32_t> lengths;
+  if (layer_.slot == SlotKind::given) {
+    for (std::size_t group = 0; group < batch.size(); ++group) {
+      const std::int32_t more = batch[group] + static_cast<std::int32_t>((group * 3 + 2) % 5);
+      lengths.push_back(std::min(std::int32_t{kGroupTokens}, more));
+    }
+    return lengths;
   }
+  const std::vector<std::size_t> rows(batch.begin(), batch.end());
+  for (const oracle::Place& place : oracle::places_of(rows, layer_.slot, slot_rows()))
+    lengths.push_back(static_cast<std::int32_t>(place.slot));
   return lengths;
 }
 

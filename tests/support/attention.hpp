@@ -136,4 +136,25 @@ class LayerRank {
   Tensor<float> partial_, shard_, all_, sums_, slot_, result_, own_, own_shard_, reduced_, own_sums_, shared_;
 };
 
+// A layer for every batch, each step recorded once (by a side of support/move_recordings.hpp) and made eagerly in
+// turns. `between(batch)` is called between the first two steps.
+template <class Side, class Between>
+void layer_for_every_batch(const Side& side, LayerRank& mine, const std::vector<std::vector<std::int32_t>>& batches,
+                           const Between& between) {
+  mine.fill(batches[0]);
+  const auto gather = side.record([&] { mine.gather(); });
+  const auto take = side.record([&] { mine.take(); });
+  const auto combine = side.record([&] { mine.combine(); });
+  for (std::size_t batch = 0; batch < batches.size(); ++batch) {
+    mine.fill(batches[batch]);
+    batch % 3 == 0 ? mine.gather() : side.replay(gather);
+    between(batch);
+    batch % 4 == 0 ? mine.take() : side.replay(take);
+    mine.feed_forward();
+    batch % 2 == 0 ? mine.combine() : side.replay(combine);
+    mine.check();
+    side.check();
+  }
+}
+
 }  // namespace weft::test

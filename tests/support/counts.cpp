@@ -7,7 +7,7 @@
 #include <random>
 #include <stdexcept>
 
-#include "weft/parallel.hpp"
+#include "oracle/moves.hpp"
 
 namespace weft::test {
 namespace {
@@ -38,34 +38,16 @@ std::string describe(const CountsCase& c) {
 }
 
 std::vector<std::int32_t> gathered(const CountsCase& c, int ranks) {
-  std::vector<std::int32_t> slots, offsets, shards, shard_slots, any(c.columns, 0), every(c.columns, -1), all;
-  std::int32_t most = 0, total = 0;
-  const std::vector<RowRange> ranges = slots_of(c.rows, c.slot, c.slot_rows);
-  const auto number = [](std::size_t value) { return static_cast<std::int32_t>(value); };
-  for (std::size_t group = 0; group < ranges.size(); ++group) {
-    offsets.push_back(number(ranges[group].begin));
-    slots.push_back(number(ranges[group].size()));
-    most = std::max(most, c.rows[group]);
-    total += c.rows[group];
-  }
-  offsets.push_back(number(ranges.back().end));
-  for (int rank = 0; rank < ranks; ++rank) {
-    const std::size_t group = static_cast<std::size_t>(rank) / c.group_ranks;
-    const auto rows = static_cast<std::size_t>(c.rows[group]);
-    const auto members = static_cast<int>(c.group_ranks);
-    const RowRange part = shard_of(c.split_slots ? ranges[group].size() : rows, members, rank % members, c.split);
-    shards.push_back(number(std::min(part.end, rows) - std::min(part.begin, rows)));
-    shard_slots.push_back(number(part.size()));
-    for (std::size_t column = 0; column < c.columns; ++column) {
-      all.push_back(number_of(c, rank, column));
-      any[column] |= all.back();
-      every[column] &= all.back();
-    }
-  }
-  std::vector<std::int32_t> words;
-  for (const auto& part : {c.rows, slots, offsets, std::vector{most, total}, shards, shard_slots, any, every, all})
-    words.insert(words.end(), part.begin(), part.end());
-  return words;
+  std::vector<std::int32_t> said;
+  for (int rank = 0; rank < ranks; ++rank)
+    for (std::size_t column = 0; column < c.columns; ++column) said.push_back(number_of(c, rank, column));
+  return oracle::table_of_counts({.columns = c.columns,
+                                  .group_ranks = c.group_ranks,
+                                  .split = c.split,
+                                  .split_slots = c.split_slots,
+                                  .slot = c.slot,
+                                  .slot_rows = c.slot_rows},
+                                 said);
 }
 
 std::array<CountsMemory, 3> counts_memory(const CountsCase& c, int ranks, int rank) {

@@ -75,7 +75,7 @@ struct ExchangeRank {
         window(kWindowHeaderBytes + layout.dispatch_bytes + layout.combine_bytes),
         tables(RoutingTables::bytes(kRanks, shape)),
         output(shape.rows * far.output_bytes()),
-        output_scales(shape.rows * test::output_scale_bytes(args) + 1),
+        output_scales(shape.rows * oracle::MoeRules(args).output_scale_bytes() + 1),
         input(kTokens * far.input_bytes()),
         result(kTokens * kColumns * 2) {
     for (FarChannel* half : {&dispatch, &combine}) {

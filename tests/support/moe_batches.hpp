@@ -1,6 +1,7 @@
 // Cases of dispatch and combine, the same for CPU ranks and GPU ranks.
 #pragma once
 
+#include <random>
 #include <utility>
 #include <vector>
 
@@ -45,5 +46,27 @@ std::vector<std::vector<PreparedMoe>> fewer_tokens_than_recorded(std::uint32_t r
 std::vector<std::pair<Batch, Batch>> batches_that_differ(std::uint32_t ranks);
 // Each batch unchanged, with contiguous experts (room for all rows) and with rows by rank.
 std::vector<Batch> in_every_layout(const std::vector<Batch>& batches, std::uint32_t ranks);
+
+// Calls of routings_for_two_graphs(), recorded once (by a side of support/move_recordings.hpp) for those with even
+// numbers and once for those with odd ones, and eager calls in the same memory. `call(moe, p)` dispatches and combines,
+// `check(moe, p)` looks at both.
+template <class Side, class Moe, class Call, class Check>
+void exchange_other_routings(const Side& side, const std::vector<PreparedMoe>& prepared, Moe& even, Moe& odd,
+                             const Call& call, const Check& check) {
+  const auto of_even = side.record([&] { call(even, prepared[0]); });
+  const auto of_odd = side.record([&] { call(odd, prepared[1]); });
+  std::mt19937 random(7);  // the same on every rank
+  for (int turn = 0; turn < 30; ++turn) {
+    const std::size_t i = random() % prepared.size();
+    Moe& moe = i % 2 == 0 ? even : odd;
+    moe.fill(prepared[i]);
+    if (random() % 3 == 0) {
+      call(moe, prepared[i]);
+    } else {
+      side.replay(i % 2 == 0 ? of_even : of_odd);
+    }
+    check(moe, prepared[i]);
+  }
+}
 
 }  // namespace weft::test

@@ -42,8 +42,9 @@ Tokens make_tokens(const MoeCase& c, std::uint32_t rank, std::uint32_t seed) {
   std::mt19937 random(seed * 977 + rank);
   Tokens tokens;
   tokens.count = c.tokens[std::min<std::size_t>(rank, c.tokens.size() - 1)];
-  tokens.rows = random_bytes(random, tokens.count * row_bytes(c.args), c.any_bits || c.args.type == RowType::fp8,
-                             c.args.type == RowType::f16 ? DataType::f16 : DataType::bf16);
+  tokens.rows =
+      random_bytes(random, tokens.count * oracle::MoeRules(c.args).row_bytes, c.any_bits || c.args.type == RowType::fp8,
+                   c.args.type == RowType::f16 ? DataType::f16 : DataType::bf16);
   tokens.scales = random_bytes(random, std::size_t{tokens.count} * c.args.scale_bytes, true, DataType::bf16);
   // Ids that name no expert, also ids of 64 bits whose lower bits would name one.
   std::vector<std::int64_t> nobody{-1, std::int64_t{c.args.experts} + 5};
@@ -63,16 +64,6 @@ Tokens make_tokens(const MoeCase& c, std::uint32_t rank, std::uint32_t seed) {
                                                : static_cast<float>(any % 1000) * 0.001f - 0.2f);
   }
   return tokens;
-}
-
-std::vector<std::uint32_t> ranks_of_experts(const ExchangeArgs& args, std::uint32_t ranks) {
-  if (!args.rank_of_expert.empty()) return args.rank_of_expert;
-  std::vector<std::uint32_t> rank_of;
-  for (std::uint32_t rank = 0; rank < ranks; ++rank) {
-    const std::uint32_t count = args.experts / ranks + (rank < args.experts % ranks ? 1 : 0);
-    rank_of.insert(rank_of.end(), count, rank);
-  }
-  return rank_of;
 }
 
 }  // namespace
@@ -95,17 +86,18 @@ void expect_bytes_or_canaries(std::span<const std::byte> got, std::span<const st
 }
 
 PreparedMoe prepare(const MoeCase& c, std::uint32_t ranks, std::uint32_t seed) {
-  PreparedMoe p{.call = c,
-                .tokens = {},
-                .routing = {},
-                .rank_of = ranks_of_experts(c.args, ranks),
-                .placed = {},
-                .outputs = {},
-                .residuals = {},
-                .results = {}};
+  PreparedMoe p{
+      .call = c,
+      .tokens = {},
+      .routing = {},
+      .rank_of = c.args.rank_of_expert.empty() ? oracle::homes_of(c.args.experts, ranks) : c.args.rank_of_expert,
+      .placed = {},
+      .outputs = {},
+      .residuals = {},
+      .results = {}};
   for (std::uint32_t rank = 0; rank < ranks; ++rank) p.tokens.push_back(make_tokens(c, rank, seed));
   p.routing = route(p.tokens, c.args);
-  p.placed = place_rows(c.args, p.rank_of, p.routing, ranks);
+  p.placed = oracle::place_rows(c.args, p.rank_of, p.routing, ranks);
   std::mt19937 random(seed);
   for (const ExpertRows& placed : p.placed) {
     p.outputs.emplace_back();
@@ -119,7 +111,9 @@ PreparedMoe prepare(const MoeCase& c, std::uint32_t ranks, std::uint32_t seed) {
     p.residuals.push_back(c.residual ? random_bytes(random, std::size_t{count} * c.args.hidden * 2, false,
                                                     c.args.combine_type, c.special_results)
                                      : Bytes{});
-    p.results.push_back(combine(c.args, p.rank_of, p.routing, p.outputs, ranks, rank, count, p.residuals.back()));
+    const auto made = [&](std::uint32_t expert, std::size_t place) { return p.outputs[expert][place]; };
+    p.results.push_back(
+        oracle::combined(c.args, p.rank_of, p.routing, p.placed, made, rank, count, p.residuals.back()));
   }
   return p;
 }
@@ -130,13 +124,14 @@ std::vector<PreparedMoe> prepare_all(const std::vector<MoeCase>& cases, std::uin
   return prepared;
 }
 
-Dispatched dispatched(const Exchange& exchange, const PreparedMoe& p, std::uint32_t rank) {
+Dispatched dispatched(const Exchange& exchange, const PreparedMoe& p) {
   const ExchangeArgs& args = p.call.args;
-  const std::size_t row = sent_bytes(args), scales = sent_scale_bytes(args), rows = exchange.output_rows();
+  const oracle::MoeRules rules(args);
+  const std::size_t row = rules.arriving_bytes(), scales = rules.arriving_scale_bytes(), rows = exchange.output_rows();
   const bool by_rank = args.layout == RowLayout::rank_major, contiguous = args.layout == RowLayout::expert_contiguous;
   const auto canaries = [](std::size_t bytes) { return Bytes(bytes, Guarded::kCanary); };
   Dispatched wanted{.rows = canaries(rows * row),
-                    .scales = canaries(rows * output_scale_bytes(args)),
+                    .scales = canaries(rows * rules.output_scale_bytes()),
                     .counts = {},
                     .offsets = {},
                     .sources = canaries(by_rank ? 0 : rows * 4),
@@ -146,12 +141,12 @@ Dispatched dispatched(const Exchange& exchange, const PreparedMoe& p, std::uint3
   const auto put_word = [](Bytes& to, std::size_t at, auto value) { std::memcpy(&to[at * 4], &value, 4); };
   for (const Tokens& tokens : p.tokens) wanted.source_tokens.push_back(static_cast<std::int32_t>(tokens.count));
   std::vector<Bytes> cast(p.tokens.size() * args.tokens);  // each row once
-  std::int32_t end = 0;
-  for (std::uint32_t local = 0; local < exchange.local_experts(); ++local) {
-    const std::vector<Arrival>& arrivals = p.routing[exchange.experts()[local]];
-    const ExpertRows& placed = p.placed[exchange.experts()[local]];
-    const auto count = static_cast<std::int32_t>(arrivals.size());
-    wanted.counts.push_back(count);
+  std::vector<std::size_t> counts;
+  for (const std::uint32_t expert : exchange.experts()) {
+    const std::vector<Arrival>& arrivals = p.routing[expert];
+    const ExpertRows& placed = p.placed[expert];
+    counts.push_back(arrivals.size());
+    wanted.counts.push_back(static_cast<std::int32_t>(arrivals.size()));
     for (std::size_t place = 0; place < placed.kept; ++place) {
       const std::uint32_t source = arrivals[place].rank * args.tokens + arrivals[place].token;
       Bytes& sent = cast[source];
@@ -159,27 +154,24 @@ Dispatched dispatched(const Exchange& exchange, const PreparedMoe& p, std::uint3
       const std::size_t to = placed.row[place];
       std::copy_n(sent.begin(), row, wanted.rows.begin() + static_cast<std::ptrdiff_t>(to * row));
       for (std::size_t i = 0; i < scales; ++i) {
-        wanted.scales[scale_place(args, exchange.capacity(), rows, to, i)] = sent[row + i];
+        wanted.scales[oracle::scale_place(rules, exchange.capacity(), rows, to, i)] = sent[row + i];
       }
       if (!by_rank) put_word(wanted.sources, to, source);
     }
-    if (!contiguous) continue;
-    wanted.offsets.push_back(end);
-    for (end += count; end % static_cast<std::int32_t>(args.alignment) != 0; ++end) {
-      if (static_cast<std::size_t>(end) < rows) put_word(wanted.sources, static_cast<std::size_t>(end), -1);
-    }
   }
-  if (contiguous) wanted.offsets.push_back(end);
+  const std::vector<std::size_t> offsets = oracle::offsets_of(rules, counts);
+  if (contiguous) wanted.offsets.assign(offsets.begin(), offsets.end());
+  for (std::size_t local = 0; contiguous && local < counts.size(); ++local) {
+    for (std::size_t pad = offsets[local] + counts[local]; pad < std::min(offsets[local + 1], rows); ++pad)
+      put_word(wanted.sources, pad, -1);
+  }
   if (!by_rank) return wanted;
-  const auto experts = exchange.experts();
   for (std::size_t source = 0; source < p.tokens.size(); ++source) {
     for (std::size_t i = 0; i < std::size_t{p.tokens[source].count} * args.top_k; ++i) {
-      const std::int64_t id = p.tokens[source].ids[i];
-      const bool here = id >= 0 && id < args.experts && p.rank_of[static_cast<std::size_t>(id)] == rank;
-      const auto local = std::find(experts.begin(), experts.end(), static_cast<std::uint32_t>(id)) - experts.begin();
+      const std::int32_t local = oracle::local_id(exchange.experts(), p.tokens[source].ids[i]);
       const std::size_t at = source * args.tokens * args.top_k + i;
-      put_word(wanted.ids, at, here ? static_cast<std::int32_t>(local) : -1);
-      if (args.weighted) put_word(wanted.weights, at, here ? p.tokens[source].weights[i] : 0.0f);
+      put_word(wanted.ids, at, local);
+      if (args.weighted) put_word(wanted.weights, at, local >= 0 ? p.tokens[source].weights[i] : 0.0f);
     }
   }
   return wanted;
@@ -218,7 +210,7 @@ void put_others_behind(Tokens& tokens, const ExchangeArgs& args) {
     tokens.ids.push_back(static_cast<std::int64_t>(i % args.experts));
     tokens.weights.push_back(std::numeric_limits<float>::quiet_NaN());
   }
-  tokens.rows.resize(args.tokens * row_bytes(args), std::byte{0x3c});
+  tokens.rows.resize(args.tokens * oracle::MoeRules(args).row_bytes, std::byte{0x3c});
   tokens.scales.resize(std::size_t{args.tokens} * args.scale_bytes, std::byte{0x3c});
 }
 
@@ -228,9 +220,9 @@ CpuMoe::CpuMoe(const Exchange& exchange, const PreparedMoe& p, std::uint32_t ran
     : exchange_(exchange),
       p_(&p),
       rank_(rank),
-      wanted_(dispatched(exchange, p, rank)),
+      wanted_(dispatched(exchange, p)),
       now_(p.tokens[rank]),
-      input_(p.call.args.tokens * row_bytes(p.call.args), 0),
+      input_(p.call.args.tokens * oracle::MoeRules(p.call.args).row_bytes, 0),
       output_(wanted_.rows.size(), 0),
       output_scales_(wanted_.scales.size(), 0),
       sources_(wanted_.sources.size(), 0),
@@ -250,7 +242,7 @@ CpuMoe::CpuMoe(const Exchange& exchange, const PreparedMoe& p, std::uint32_t ran
 void CpuMoe::fill(const PreparedMoe& p) {
   const Tokens& mine = p.tokens[rank_];
   p_ = &p;
-  wanted_ = dispatched(exchange_, p, rank_);
+  wanted_ = dispatched(exchange_, p);
   forgotten_ = false;
   std::ranges::copy(mine.ids, now_.ids.begin());
   std::ranges::copy(mine.weights, now_.weights.begin());

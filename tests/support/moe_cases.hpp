@@ -55,8 +55,8 @@ struct Dispatched {
   Bytes sources, ids, weights;
   std::vector<std::int32_t> source_tokens;
 };
-Dispatched dispatched(const Exchange& exchange, const PreparedMoe& p, std::uint32_t rank);
-// The outputs of a rank's experts: the input of combine.
+Dispatched dispatched(const Exchange& exchange, const PreparedMoe& p);
+// What the experts of a rank make of it: the input of combine.
 Bytes expert_rows(const Exchange& exchange, const PreparedMoe& p);
 // For outputs that may have been written only in part.
 void expect_bytes_or_canaries(std::span<const std::byte> got, std::span<const std::byte> wanted,

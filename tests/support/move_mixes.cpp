@@ -42,4 +42,87 @@ std::vector<Move> random_moves(int count, int ranks, std::uint32_t seed) {
   return moves;
 }
 
+std::vector<Move> moves_around_packs(int ranks, std::size_t longest, Fill copied) {
+  std::vector<Move> moves;
+  for (const Kind kind : kEqual) {
+    for (const DataType type : kTypes) {
+      const std::size_t pack = 16 / size_of(type), chunk = 1024 * pack;
+      for (const std::size_t width :
+           {std::size_t{0}, std::size_t{1}, pack - 1, pack, pack + 1, 3 * pack, 7 * pack, 8 * pack, 8 * pack + 1,
+            16 * pack, 16 * pack + 1, chunk, chunk + 1, 3 * chunk - 1, longest * chunk}) {
+        const auto seed = static_cast<std::uint32_t>(moves.size());
+        moves.push_back({.kind = kind,
+                         .widths = {width},
+                         .type = type,
+                         .fill = kind == Kind::reduce_scatter ? Fill::special : copied,
+                         .in_place = seed % 3 == 0 && kind != Kind::all_to_all,
+                         .root = static_cast<int>(seed) % ranks,
+                         .seed = seed});
+      }
+    }
+  }
+  return moves;
+}
+
+std::vector<Move> equal_moves_of_any_shape(int ranks, const AnyShape& shape) {
+  std::mt19937 random(static_cast<unsigned>(ranks));
+  const auto pick = [&](auto n) { return random() % static_cast<std::uint32_t>(n); };
+  std::vector<Move> moves;
+  for (std::uint32_t i = 0; i < 300; ++i) {
+    const Kind kind = kEqual[pick(4)];
+    moves.push_back({.kind = kind,
+                     .rows = pick(9),
+                     .widths = {pick(2) == 0 ? pick(shape.packs) * 8 : pick(shape.elements)},
+                     .type = kTypes[pick(4)],
+                     .unit = kind != Kind::reduce_scatter && pick(3) == 0 ? 1u : 0u,  // bytes of fp8, say
+                     .fill = static_cast<Fill>(pick(4)),
+                     .input_gap = pick(3) == 0 ? 0 : pick(9),
+                     .output_gap = pick(3) == 0 ? 0 : pick(2) * 8 + pick(3),
+                     .input_shift = pick(2) * pick(8),
+                     .output_shift = pick(2) * pick(8),
+                     .in_place = kind != Kind::all_to_all && pick(3) == 0,
+                     .root = static_cast<int>(pick(ranks)),
+                     .seed = i});
+    if (shape.most_blocks != 0)
+      moves.back().launch = {.blocks = 2 + static_cast<int>(pick(shape.most_blocks - 1)),
+                             .threads = 32 * (1 + static_cast<int>(pick(8)))};
+  }
+  return moves;
+}
+
+std::vector<Move> ragged_moves_of_any_shape(int count, int ranks, const AnyShape& shape) {
+  std::mt19937 random(static_cast<unsigned>(ranks));
+  const auto pick = [&](auto n) { return random() % static_cast<std::uint32_t>(n); };
+  std::vector<Move> moves;
+  for (int i = 0; i < count; ++i) {
+    std::vector<std::int32_t> counts;
+    const std::uint32_t most = pick(3) == 0 ? 1 : pick(4) == 0 ? 40 : 12;
+    for (int rank = 0; rank < ranks; ++rank) counts.push_back(static_cast<std::int32_t>(pick(3) == 0 ? 0 : pick(most)));
+    const Kind kind = pick(2) == 0 ? Kind::all_gather_v : Kind::reduce_scatter_v;
+    const bool split = pick(4) == 0;
+    const auto slot = static_cast<SlotKind>(pick(5));
+    if (split) counts.resize(1);
+    std::vector<std::size_t> widths{pick(2) == 0 ? 8 * pick(shape.packs) : pick(shape.elements)};
+    while (kind == Kind::all_gather_v && widths.size() < 8 && pick(2) == 0) widths.push_back(pick(20));
+    moves.push_back(with_slots({.kind = kind,
+                                .widths = widths,
+                                .type = kTypes[pick(4)],
+                                .unit = kind == Kind::all_gather_v && pick(3) == 0 ? 1u : 0u,
+                                .fill = pick(2) == 0 ? Fill::special : static_cast<Fill>(pick(4)),
+                                .input_gap = pick(3) == 0 ? pick(9) : 0,
+                                .output_gap = pick(3) == 0 ? pick(2) * 8 + pick(3) : 0,
+                                .input_shift = pick(2) * pick(8),
+                                .output_shift = pick(2) * pick(8),
+                                .in_place = pick(4) == 0,
+                                .counts = counts,
+                                .split = split ? static_cast<Split>(1 + pick(2)) : Split::none,
+                                .slot = slot,
+                                .slot_rows = slot == SlotKind::aligned ? 4u : 40u,
+                                .spare_rows = pick(5),
+                                .seed = static_cast<std::uint32_t>(i)},
+                               ranks));
+  }
+  return moves;
+}
+
 }  // namespace weft::test

@@ -32,7 +32,7 @@ class Builder {
  public:
   Builder(const Move& move, int ranks, int rank) : move_(move), ranks_(ranks), rank_(rank) {
     places_ = places_of(move, ranks);
-    whole_rows_ = places_.back().begin + places_.back().slot;
+    whole_rows_ = oracle::rows_of(places_);
   }
 
   RankMove build() {
@@ -155,45 +155,17 @@ class Builder {
   }
 
   void put_result(Memory& memory, std::size_t base, std::size_t tensor) const {
-    const auto put = [&](std::size_t to, std::span<const std::byte> rows) {
-      put_rows(memory.after, memory.begin, output_shape(), base + to, rows);
-    };
-    const Bytes zeros(move_.widths[tensor] == 0 ? 0 : whole_rows_ * row_bytes_);
-    const auto pads = [&](std::size_t begin, const Place& p) {
-      put(begin + p.rows, std::span(zeros).first((p.slot - p.rows) * row_bytes_));
-    };
-    switch (move_.kind) {
-      case Kind::broadcast:
-        return put(0, rank_data(tensor, move_.root));
-      case Kind::all_gather:
-      case Kind::all_gather_v:
-        for (int rank = 0; rank < ranks_; ++rank) {
-          const Place& p = places_[static_cast<std::size_t>(rank)];
-          put(p.begin, rank_data(tensor, rank));
-          pads(p.begin, p);
-        }
-        return;
-      case Kind::all_to_all:
-        for (int rank = 0; rank < ranks_; ++rank) {
-          const std::size_t bytes = move_.rows * row_bytes_;
-          const Bytes data = rank_data(tensor, rank);
-          put(static_cast<std::size_t>(rank) * move_.rows,
-              std::span(data).subspan(static_cast<std::size_t>(rank_) * bytes, bytes));
-        }
-        return;
-      default:
-        break;
-    }
-    std::vector<Bytes> parts;
-    std::size_t skipped = 0;
-    for (int rank = 0; rank < rank_; ++rank) skipped += places_[static_cast<std::size_t>(rank)].rows;
-    for (int rank = 0; rank < ranks_; ++rank) {
-      const Bytes data = rank_data(tensor, rank);
-      const auto part = std::span(data).subspan(skipped * row_bytes_, mine().rows * row_bytes_);
-      parts.emplace_back(part.begin(), part.end());
-    }
-    put(0, reduce(move_.type, ReduceOp::sum, parts));
-    pads(0, mine());
+    put_rows(memory.after, memory.begin, output_shape(), base, result_of(tensor));
+  }
+  Bytes result_of(std::size_t tensor) const {
+    if (move_.kind == Kind::broadcast) return rank_data(tensor, move_.root);
+    std::vector<Bytes> data;
+    for (int rank = 0; rank < ranks_; ++rank) data.push_back(rank_data(tensor, rank));
+    const std::vector<std::span<const std::byte>> messages(data.begin(), data.end());
+    const auto self = static_cast<std::size_t>(rank_);
+    if (move_.kind == Kind::all_to_all) return oracle::exchanged(messages, self);
+    if (sums(move_.kind)) return oracle::scattered(move_.type, places_, messages, self, row_bytes_);
+    return oracle::gathered(places_, messages, row_bytes_);
   }
 
   const Move& move_;
@@ -220,32 +192,11 @@ std::string describe(const Move& move) {
 std::vector<Place> places_of(const Move& move, int ranks) {
   const auto n = static_cast<std::size_t>(ranks);
   std::vector<std::size_t> rows(n, move.rows);
-  if (ragged(move.kind)) {
-    const std::size_t all = static_cast<std::size_t>(std::max(move.counts.at(0), 0));
-    for (std::size_t rank = 0; rank < n; ++rank) {
-      if (move.split == Split::none) rows[rank] = static_cast<std::size_t>(std::max(move.counts.at(rank), 0));
-      if (move.split == Split::balanced) rows[rank] = (all + n - 1 - rank) / n;
-      if (move.split == Split::ceil) {
-        const std::size_t part = (all + n - 1) / n;
-        rows[rank] = std::min(all, (rank + 1) * part) - std::min(all, rank * part);
-      }
-    }
-  }
-  std::vector<Place> places;
-  std::size_t begin = 0;
-  for (const std::size_t count : rows) {
-    std::size_t slot = count;
-    if (ragged(move.kind) && move.slot == SlotKind::aligned) {
-      while (slot % move.slot_rows != 0) ++slot;
-    }
-    if (ragged(move.kind) && move.slot == SlotKind::max) slot = *std::ranges::max_element(rows);
-    if (ragged(move.kind) && move.slot == SlotKind::fixed) slot = move.slot_rows;
-    if (ragged(move.kind) && move.slot == SlotKind::given)
-      slot = static_cast<std::size_t>(move.slots.at(places.size()));
-    places.push_back({count, begin, slot});
-    begin += slot;
-  }
-  return places;
+  if (!ragged(move.kind)) return oracle::places_of(rows, SlotKind::dense);
+  const auto count = [&](std::size_t rank) { return static_cast<std::size_t>(std::max(move.counts.at(rank), 0)); };
+  for (std::size_t rank = 0; rank < n; ++rank)
+    rows[rank] = move.split == Split::none ? count(rank) : oracle::part_of(count(0), n, rank, move.split).size;
+  return oracle::places_of(rows, move.slot, move.slot_rows, move.slots);
 }
 
 RankMove prepare(const Move& move, int ranks, int rank) {

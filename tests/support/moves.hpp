@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "oracle/moves.hpp"
 #include "support/cases.hpp"
 #include "weft/collectives.hpp"
 
@@ -50,12 +51,10 @@ struct Move {
 };
 std::string describe(const Move& move);
 
+inline constexpr Kind kEqual[] = {Kind::all_gather, Kind::all_to_all, Kind::broadcast, Kind::reduce_scatter};
 inline constexpr Kind kCopies[] = {Kind::all_gather, Kind::all_to_all, Kind::broadcast};
 
-// The model: rows of each rank, where its slot begins, and how long it is.
-struct Place {
-  std::size_t rows, begin, slot;
-};
+using oracle::Place;
 std::vector<Place> places_of(const Move& move, int ranks);
 
 // Memory of one rank, before and after the call.

@@ -7,58 +7,14 @@
 #include <stdexcept>
 #include <tuple>
 
+#include "oracle/fp8.hpp"
+#include "oracle/norm.hpp"
 #include "support/memo.hpp"
 
 namespace weft::test {
 namespace {
 
 constexpr std::size_t kElement = 2, kGroup = 128;
-
-// The sum of 2^k leaves, halves first.
-float tree(const std::vector<float>& leaves, std::size_t begin, std::size_t count) {
-  if (count == 1) return begin < leaves.size() ? leaves[begin] : 0.0f;
-  return tree(leaves, begin, count / 2) + tree(leaves, begin + count / 2, count / 2);
-}
-
-float sum_of_squares(const std::vector<float>& row) {
-  std::vector<float> packs, segments, columns;
-  for (std::size_t i = 0; i < row.size(); i += 8) {
-    float sum = row[i] * row[i];
-    for (std::size_t k = 1; k < 8; ++k) sum += row[i + k] * row[i + k];
-    packs.push_back(sum);
-  }
-  for (std::size_t i = 0; i < packs.size(); i += 32) segments.push_back(tree(packs, i, 32));
-  for (std::size_t c = 0; c < 32; ++c) {
-    float sum = 0;
-    for (std::size_t s = c; s < segments.size(); s += 32) sum += segments[s];
-    columns.push_back(sum);
-  }
-  return tree(columns, 0, 32);
-}
-
-std::uint32_t to_e4m3(float value) {
-  if (std::isnan(value)) return 0x7f;
-  const std::uint32_t sign = std::signbit(value) ? 0x80 : 0;
-  if (std::fabs(value) >= 448) return sign | 0x7e;
-  return sign | (round_to(Format{5, 3}, std::fabs(value) * 0x1p-8) & 0x7f);  // the bias of five bits is 15, not 7
-}
-
-struct Scale {
-  float scale, inverse;
-};
-Scale scale_of(float largest, ScaleType type) {
-  const float amax = std::max(largest, 1e-4f);
-  if (type == ScaleType::f32) return {amax / 448.0f, 448.0f / amax};
-  if (std::isinf(amax)) return {0x1p127f, 0};
-  const float scale = std::exp2(std::ceil(std::log2(amax / 448.0f)));
-  return {scale, 1 / scale};
-}
-
-float largest_of(std::span<const float> values) {
-  float most = 0;
-  for (const float value : values) most = std::fmax(most, std::fabs(value));
-  return most;
-}
 
 std::size_t groups_of(const Norm& norm) {
   return norm.fp8 && norm.scaling == Fp8Scaling::per_128_columns ? norm.hidden / kGroup : 1;
@@ -119,45 +75,29 @@ std::string describe(const Norm& n) {
 }
 
 NormResult norm_of(const Norm& norm, const Bytes& sum, const Bytes& residual, const Bytes& gamma, float fixed) {
-  const Format f = format_of(norm.type);
-  const auto value = [&](const Bytes& bytes, std::size_t i) {
-    return static_cast<float>(value_of(f, get(bytes, norm.type, i)));
+  const auto row_of = [&](const Bytes& tensor, std::size_t token) {
+    std::vector<std::uint32_t> row;
+    for (std::size_t i = 0; i < norm.hidden; ++i) row.push_back(get(tensor, norm.type, token * norm.hidden + i));
+    return row;
   };
+  const auto append = [](auto& to, const auto& what) { to.insert(to.end(), what.begin(), what.end()); };
+  const std::size_t width = norm.hidden / groups_of(norm);
   NormResult result;
-  result.fp8.resize(norm.fp8 ? norm.tokens * norm.hidden : 0);
-  const std::size_t groups = groups_of(norm), width = norm.hidden / groups;
-  if (norm.fp8) result.scales.assign(norm.tokens * groups * scale_bytes(norm), std::byte{0});
   for (std::size_t token = 0; token < norm.tokens; ++token) {
-    std::vector<float> row, normed;
-    for (std::size_t i = 0; i < norm.hidden; ++i) {
-      const std::size_t at = token * norm.hidden + i;
-      const std::uint32_t bits =
-          norm.residual ? round_to(f, value(sum, at) + value(residual, at)) : get(sum, norm.type, at);
-      result.residual.push_back(bits);
-      row.push_back(static_cast<float>(value_of(f, bits)));
+    std::vector<std::uint32_t> row = row_of(sum, token);
+    if (norm.residual) row = oracle::add_rows(norm.type, row, row_of(residual, token));
+    const auto normed = oracle::normed_row(norm.type, row, row_of(gamma, 0), norm.gamma_plus_one, norm.epsilon);
+    append(result.residual, row);
+    append(result.output, normed);
+    if (!norm.fp8) continue;
+    const std::vector<float> values = oracle::values_of(norm.type, normed);
+    if (norm.scaling == Fp8Scaling::fixed) {
+      append(result.fp8, oracle::cast_row(values, fixed));
+      continue;
     }
-    const float mean = sum_of_squares(row) * (1.0f / static_cast<float>(norm.hidden));
-    const float factor = 1.0f / std::sqrt(mean + norm.epsilon);
-    for (std::size_t i = 0; i < norm.hidden; ++i) {
-      const float weight = norm.gamma_plus_one ? value(gamma, i) + 1.0f : value(gamma, i);
-      result.output.push_back(round_to(f, row[i] * factor * weight));
-      normed.push_back(static_cast<float>(value_of(f, result.output.back())));
-    }
-    for (std::size_t group = 0; norm.fp8 && group < groups; ++group) {
-      const auto columns = std::span(normed).subspan(group * width, width);
-      const Scale scale = norm.scaling == Fp8Scaling::fixed ? Scale{fixed, 1.0f / fixed}
-                                                            : scale_of(largest_of(columns), norm.scale_type);
-      for (std::size_t i = 0; i < width; ++i) {
-        result.fp8[token * norm.hidden + group * width + i] =
-            static_cast<std::byte>(to_e4m3(columns[i] * scale.inverse));
-      }
-      std::byte* const at = result.scales.data() + (token * groups + group) * scale_bytes(norm);
-      if (norm.scale_type == ScaleType::f32) {
-        std::memcpy(at, &scale.scale, 4);
-      } else {
-        *at = static_cast<std::byte>(std::ilogb(scale.scale) + 127);
-      }
-    }
+    const oracle::Fp8Row cast = oracle::cast_row(values, width, norm.scale_type == ScaleType::ue8m0);
+    append(result.fp8, cast.numbers);
+    append(result.scales, cast.scales);
   }
   return result;
 }

@@ -41,7 +41,7 @@ struct NormResult {
   std::vector<std::uint32_t> residual, output;
   Bytes fp8, scales;
 };
-// The rule of weft/fused.hpp, step by step. `sum` is the result of all_reduce.
+// The rule of weft/fused.hpp, of the oracle. `sum` is all_reduce's result.
 NormResult norm_of(const Norm& norm, const Bytes& sum, const Bytes& residual, const Bytes& gamma, float scale);
 
 // Memory of one rank, before and after the call.

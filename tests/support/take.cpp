@@ -7,8 +7,8 @@
 #include <random>
 #include <stdexcept>
 
+#include "oracle/moves.hpp"
 #include "support/guarded.hpp"
-#include "weft/parallel.hpp"
 
 namespace weft::test {
 namespace {
@@ -36,21 +36,18 @@ std::string describe(const TakeCase& c) {
 }
 
 PreparedTake prepare(const TakeCase& c) {
-  const std::vector<RowRange> slots =
-      c.kind == SlotKind::given ? slots_of(c.rows, c.given) : slots_of(c.rows, c.kind, c.slot_rows);
-  const auto rows = static_cast<std::size_t>(c.rows[c.slot]);
-  const RowRange part = shard_of(c.split_slots ? slots[c.slot].size() : rows, static_cast<int>(c.shards),
-                                 static_cast<int>(c.shard), c.split);
-  const std::size_t first = std::min(part.begin, rows), taken = std::min(part.end, rows) - first;
+  const std::vector<std::size_t> rows(c.rows.begin(), c.rows.end());
+  const std::vector<oracle::Place> slots = oracle::places_of(rows, c.kind, c.slot_rows, c.given);
+  const auto [first, taken] = oracle::taken_of(slots, c.slot, c.shards, c.shard, c.split, c.split_slots);
   const std::size_t input_stride = c.row_bytes + c.input_gap, output_stride = c.row_bytes + c.output_gap;
-  PreparedTake take{.c = c, .memory = {}, .input_rows = slots.back().end, .output_rows = taken + c.spare_rows};
+  PreparedTake take{.c = c, .memory = {}, .input_rows = oracle::rows_of(slots), .output_rows = taken + c.spare_rows};
   take.memory = {memory_of(take.input_rows * input_stride, c.input_shift),
                  memory_of(take.output_rows * output_stride, c.output_shift),
                  memory_of((c.rows.size() + c.given.size()) * 4, 0)};
   auto& [input, output, counts] = take.memory;
   std::mt19937 random(c.seed);
   for (std::size_t slot = 0; slot < slots.size(); ++slot) {
-    for (std::size_t row = 0; row < static_cast<std::size_t>(c.rows[slot]); ++row) {
+    for (std::size_t row = 0; row < rows[slot]; ++row) {
       std::byte* const to = input.before.data() + input.begin + (slots[slot].begin + row) * input_stride;
       for (std::size_t i = 0; i < c.row_bytes; ++i) to[i] = static_cast<std::byte>(random());
     }
@@ -58,8 +55,7 @@ PreparedTake prepare(const TakeCase& c) {
   input.after = input.before;
   for (std::size_t row = 0; row < take.output_rows; ++row) {
     std::byte* const to = output.after.data() + output.begin + row * output_stride;
-    const std::byte* const from =
-        input.before.data() + input.begin + (slots[c.slot].begin + first + row) * input_stride;
+    const std::byte* const from = input.before.data() + input.begin + (first + row) * input_stride;
     if (row < taken) std::copy_n(from, c.row_bytes, to);
     if (row >= taken) std::fill_n(to, c.row_bytes, std::byte{0});
   }

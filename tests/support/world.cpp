@@ -71,10 +71,13 @@ void expect_reason(const Ending& ending, Errc code, const std::string& reason) {
 }
 
 void expect_misfit(const std::vector<Ending>& endings, const std::string& reason, const std::string& where) {
+  int seen = 0;
   for (const Ending& ending : endings) {
     expect_fault(ending, {Errc::capacity, Errc::peer_failed}, where);
     expect_reason(ending, Errc::capacity, reason);
+    seen += ending.error && ending.error->code() == Errc::capacity;
   }
+  EXPECT_GE(seen, 1) << where;
 }
 
 void expect_fault(const Ending& ending, const std::vector<Errc>& codes, const std::string& where) {

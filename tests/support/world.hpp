@@ -48,7 +48,7 @@ void expect_fault(const Ending& ending, const std::vector<Errc>& codes, const st
 // … and if the code is `code`, the record gives `reason`.
 void expect_reason(const Ending& ending, Errc code, const std::string& reason);
 
-// Ranks found counts that do not fit, or were told by a peer.
+// Ranks that found counts which do not fit, one of them at least, or were told.
 void expect_misfit(const std::vector<Ending>& endings, const std::string& reason, const std::string& where);
 
 }  // namespace weft::test

@@ -192,7 +192,6 @@ namespace weft::test {
 namespace {
 
 constexpr int kRanks = 4;  // 0 and 1 on one host, 2 and 3 on another
-constexpr Kind kEqual[] = {Kind::all_gather, Kind::all_to_all, Kind::broadcast, Kind::reduce_scatter};
 
 void expect_well(const RankBody& body) {
   {

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
 #include <vector>
 
 #include "workloads/moe_reference.hpp"
@@ -53,20 +52,23 @@ void MoeRank::upload(const MoeTraffic& traffic) {
   device_->upload(weights_.data, mine.weights.data(), mine.weights.size() * 4);
   const auto expert_rows = static_cast<std::byte*>(expert_rows_.data);
   for (const std::uint32_t expert : exchange_.experts()) {
-    for (const MoeTraffic::Arrival& arrival : traffic.arrivals(expert)) {
-      if (!arrival.kept) continue;
-      const auto row = args.layout == RowLayout::rank_major ? joint_row(traffic, exchange_.experts(), arrival)
-                                                            : expert_row(traffic, expert, arrival);
-      device_->upload(expert_rows + arrival.row * args.hidden * 2, row.data(), row.size() * 2);
+    const oracle::ExpertRows& placed = traffic.placed()[expert];
+    for (std::size_t place = 0; place < placed.kept; ++place) {
+      const auto [rank, token, weight] = traffic.routing()[expert][place];
+      const auto row = args.layout == RowLayout::rank_major ? joint_row(traffic, exchange_.experts(), rank, token)
+                                                            : expert_row(traffic, expert, rank, token);
+      device_->upload(expert_rows + placed.row[place] * row.size(), row.data(), row.size());
     }
   }
 }
 
 // Fills the room behind an input with numbers that no row has at that place.
 void MoeRank::upload_room(std::byte* to) {
+  const oracle::Format format = oracle::format_of(oracle::MoeRules(exchange_.args()).row_type);
   std::vector<std::uint16_t> numbers;
   for (std::size_t i = 0; i < kInputRoom / 2; ++i)
-    numbers.push_back(narrow(exchange_.args().type, static_cast<float>((rank_ + i) % 61) / 16.0f));
+    numbers.push_back(
+        static_cast<std::uint16_t>(oracle::round_to(format, static_cast<float>((rank_ + i) % 61) / 16.0f)));
   device_->upload(to, numbers.data(), kInputRoom);
 }
 
@@ -116,10 +118,10 @@ void MoeRank::clear() {
 std::string MoeRank::check_numbers(const MoeTraffic& traffic) {
   std::vector<std::int32_t> wanted;
   for (const std::uint32_t expert : exchange_.experts()) {
-    wanted.push_back(static_cast<std::int32_t>(traffic.arrivals(expert).size()));
+    wanted.push_back(static_cast<std::int32_t>(traffic.routing()[expert].size()));
   }
   if (download<std::int32_t>(counts_, 0, wanted.size()) != wanted) return "counts";
-  const std::vector<std::int32_t>& offsets = traffic.offsets(rank_);
+  const std::vector<std::int32_t> offsets = traffic.offsets(rank_);
   if (offsets_.bytes != 0 && download<std::int32_t>(offsets_, 0, offsets.size()) != offsets) return "offsets";
   const std::vector<std::int32_t> sources(source_tokens_.bytes / 4, static_cast<std::int32_t>(traffic.token_count()));
   return download<std::int32_t>(source_tokens_, 0, sources.size()) == sources ? "" : "tokens of sources";
@@ -127,14 +129,10 @@ std::string MoeRank::check_numbers(const MoeTraffic& traffic) {
 
 // Takes the scales of one row out of all scales.
 std::vector<std::uint8_t> MoeRank::scales_of(const std::vector<std::uint8_t>& all, std::size_t row) const {
-  const ExchangeArgs& args = exchange_.args();
-  const auto begin = all.begin() + static_cast<std::ptrdiff_t>(row * row_.scale_bytes);
-  if (args.scale_order == ScaleOrder::rows) return {begin, begin + static_cast<std::ptrdiff_t>(row_.scale_bytes)};
-  const bool masked = args.layout == RowLayout::expert_masked;
-  const std::size_t rows = masked ? exchange_.capacity() : exchange_.output_rows(), first = row / rows * rows;
-  std::vector<std::uint8_t> scales(row_.scale_bytes);
-  for (std::size_t word = 0; word < scales.size() / 4; ++word) {
-    std::memcpy(&scales[word * 4], &all[first * row_.scale_bytes + (word * rows + row - first) * 4], 4);
+  std::vector<std::uint8_t> scales;
+  for (std::size_t byte = 0; byte < row_.scale_bytes; ++byte) {
+    scales.push_back(
+        all[oracle::scale_place(exchange_.args(), exchange_.capacity(), exchange_.output_rows(), row, byte)]);
   }
   return scales;
 }
@@ -143,14 +141,13 @@ std::string MoeRank::check_dispatch(const MoeTraffic& traffic) {
   if (std::string wrong = check_numbers(traffic); !wrong.empty()) return wrong;
   const auto all_scales = download<std::uint8_t>(scales_, 0, scales_.bytes);
   for (const std::uint32_t expert : exchange_.experts()) {
-    for (const MoeTraffic::Arrival& arrival : traffic.arrivals(expert)) {
-      if (!arrival.kept) continue;
-      const auto row = download<std::uint8_t>(output_, arrival.row * row_.bytes, row_.bytes);
-      const auto scales = scales_of(all_scales, arrival.row);
-      const std::string wrong = check_row(traffic, arrival, row.data(), scales.data());
-      if (!wrong.empty()) {
-        return fmt::format("expert {}, token {} of rank {}: {}", expert, arrival.token, arrival.rank, wrong);
-      }
+    const oracle::ExpertRows& placed = traffic.placed()[expert];
+    for (std::size_t place = 0; place < placed.kept; ++place) {
+      const auto [rank, token, weight] = traffic.routing()[expert][place];
+      const auto row = download<std::uint8_t>(output_, placed.row[place] * row_.bytes, row_.bytes);
+      const auto scales = scales_of(all_scales, placed.row[place]);
+      const std::string wrong = check_row(traffic, rank, token, row.data(), scales.data());
+      if (!wrong.empty()) return fmt::format("expert {}, token {} of rank {}: {}", expert, token, rank, wrong);
     }
   }
   if (local_ids_.bytes == 0) return {};

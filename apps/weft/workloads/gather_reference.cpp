@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <cstring>
+#include <algorithm>
 #include <thread>
 
 namespace weft::cli {
@@ -15,25 +15,34 @@ ReferenceArgs GatherReference::sums() const {
           .step = step_};
 }
 
-// Copies a rank's rows to their slot.
-void GatherReference::gather(std::size_t rank) {
+void GatherReference::gather() {
   const std::size_t size = size_of(shape_.type);
-  std::vector<std::byte> input(shape_.input_elements() * size);
-  fill(input.data(), 0, shape_.input_elements(), shape_.type, data_, static_cast<int>(rank), step_);
+  std::vector<std::vector<std::byte>> inputs(shape_.ranks());
+  {
+    std::vector<std::jthread> threads;
+    for (std::size_t r = 0; r < inputs.size(); ++r) {
+      threads.emplace_back([&, r] {
+        inputs[r].resize(shape_.input_elements() * size);
+        fill(inputs[r].data(), 0, shape_.input_elements(), shape_.type, data_, static_cast<int>(r), step_);
+      });
+    }
+  }
   for (std::size_t t = 0; t < shape_.widths.size(); ++t) {
-    const std::size_t to = shape_.output_at(t) + shape_.first_row(rank) * shape_.widths[t];
-    std::memcpy(all_.data() + to * size, input.data() + shape_.input_at(t) * size,
-                shape_.rows[rank] * shape_.row_bytes(t));
+    std::vector<std::span<const std::byte>> messages;
+    for (const auto& input : inputs) messages.push_back(std::span(input).subspan(shape_.input_at(t) * size));
+    std::ranges::copy(oracle::gathered(places_, messages, shape_.row_bytes(t)),
+                      all_.begin() + static_cast<std::ptrdiff_t>(shape_.output_at(t) * size));
   }
 }
 
 // The output of `rank` in an all-to-all: its part of every rank's input.
 std::vector<std::byte> GatherReference::parts_for(std::size_t rank) const {
   const std::size_t bytes = shape_.most_rows() * shape_.row_bytes(0), elements = bytes / size_of(shape_.type);
-  std::vector<std::byte> parts(bytes * shape_.ranks()), input(parts.size());
+  std::vector<std::byte> input(bytes * shape_.ranks()), parts;
   for (std::size_t from = 0; from < shape_.ranks(); ++from) {
     fill(input.data(), rank * elements, (rank + 1) * elements, shape_.type, data_, static_cast<int>(from), step_);
-    std::memcpy(parts.data() + from * bytes, input.data() + rank * bytes, bytes);
+    const auto part = std::span(input).subspan(rank * bytes, bytes);
+    parts.insert(parts.end(), part.begin(), part.end());
   }
   return parts;
 }
@@ -50,13 +59,16 @@ void GatherReference::prepare(const GatherShape& shape, Data data, int step) {
     if (shape.operation == Operation::barrier) return reduce_reference(args, 0, 1, all_.data());
     return fill(all_.data(), 0, args.count, shape.type, data, /*rank=*/0, step);
   }
+  std::vector<std::int32_t> given;
+  for (const RowRange& slot : shape.slots) given.push_back(static_cast<std::int32_t>(slot.size()));
+  places_ = oracle::places_of(shape.rows, shape.slot, shape.slot_rows, given);
   all_.assign((shape.scatters() ? args.count : shape.output_elements()) * size_of(shape.type), std::byte{});
+  if (!shape.scatters()) return gather();
   std::vector<std::jthread> threads;
-  for (std::size_t r = 0; r < shape.ranks(); ++r) {
-    threads.emplace_back([&, r] {
-      if (!shape.scatters()) return gather(r);
-      const std::size_t first = shape.first_row(r) * shape.row_elements();  // padding stays zero
-      reduce_reference(args, first, first + shape.rows[r] * shape.row_elements(), all_.data());
+  for (const oracle::Place& place : places_) {
+    threads.emplace_back([&] {
+      const std::size_t first = place.begin * shape.row_elements();  // pads stay zero
+      reduce_reference(args, first, first + place.rows * shape.row_elements(), all_.data());
     });
   }
 }
@@ -70,8 +82,8 @@ std::string GatherReference::check(std::size_t rank, std::span<const std::byte> 
     return compare(sums(), parts, output.first(parts.size()), /*exact=*/true);
   }
   if (shape_.scatters()) {
-    const std::size_t first = shape_.first_row(rank) * shape_.row_elements();
-    const std::size_t bytes = shape_.slots[rank].size() * shape_.row_elements() * size;
+    const std::size_t first = places_[rank].begin * shape_.row_elements();
+    const std::size_t bytes = places_[rank].slot * shape_.row_elements() * size;
     return compare(sums(), all.subspan(first * size, bytes), output.first(bytes), exact, first);
   }
   for (std::size_t t = 0; t < shape_.widths.size(); ++t) {

@@ -1,10 +1,11 @@
-// The expected outputs of gathers and scatters, computed on the CPU without the library.
+// What a gather or scatter must give: the oracle makes it of the pattern.
 #pragma once
 
 #include <span>
 #include <string>
 #include <vector>
 
+#include "oracle/moves.hpp"
 #include "workloads/gather_shape.hpp"
 #include "workloads/reference.hpp"
 
@@ -18,11 +19,12 @@ class GatherReference {
   std::string check(std::size_t rank, std::span<const std::byte> output, bool exact) const;
 
  private:
-  void gather(std::size_t rank);
+  void gather();
   std::vector<std::byte> parts_for(std::size_t rank) const;
   ReferenceArgs sums() const;
 
   GatherShape shape_;
+  std::vector<oracle::Place> places_;  // of the ranks' rows
   Data data_ = Data::integers;
   int step_ = 0;
   std::vector<std::byte> all_;  // scatters: all ranks' rows; all_to_all: none; others: the output

@@ -1,5 +1,5 @@
-// The expected outputs of dispatch and combine for a MoE layer's traffic. Checks return the first fault, or an empty
-// text.
+// What dispatch and combine of a MoE layer's traffic must give, of the oracle. Checks return what is wrong first, or
+// nothing.
 #pragma once
 
 #include <cstdint>
@@ -11,18 +11,14 @@
 
 namespace weft::cli {
 
-// `type`: bf16 or f16.
-std::uint16_t narrow(RowType type, float value);
+// What an expert is taken to have made of a row; and what the experts of one rank made of it together, with its
+// weights.
+oracle::Bytes expert_row(const MoeTraffic& traffic, std::uint32_t expert, std::uint32_t rank, std::uint32_t token);
+oracle::Bytes joint_row(const MoeTraffic& traffic, std::span<const std::uint32_t> experts, std::uint32_t rank,
+                        std::uint32_t token);
 
-// The row that an expert is assumed to compute from a row, and the row that one rank's experts compute together, with
-// their weights.
-std::vector<std::uint16_t> expert_row(const MoeTraffic& traffic, std::uint32_t expert,
-                                      const MoeTraffic::Arrival& arrival);
-std::vector<std::uint16_t> joint_row(const MoeTraffic& traffic, std::span<const std::uint32_t> experts,
-                                     const MoeTraffic::Arrival& arrival);
-
-// Checks a row of dispatch's output.
-std::string check_row(const MoeTraffic& traffic, const MoeTraffic::Arrival& arrival, const std::uint8_t* row,
+// A row of dispatch's output, of a token of `rank`.
+std::string check_row(const MoeTraffic& traffic, std::uint32_t rank, std::uint32_t token, const std::uint8_t* row,
                       const std::uint8_t* scales);
 // rank_major: checks a token's ids and weights on the rank that has `experts`.
 std::string check_entries(const MoeTraffic& traffic, std::span<const std::uint32_t> experts, std::uint32_t rank,

@@ -7,8 +7,6 @@
 #include <numeric>
 #include <random>
 
-#include "workloads/moe_reference.hpp"
-
 namespace weft::cli {
 namespace {
 
@@ -61,19 +59,20 @@ MoeTraffic::MoeTraffic(const ModelShape& model, const ExchangeArgs& exchange, Tr
     : exchange_(exchange),
       ranks_(static_cast<std::uint32_t>(ranks)),
       token_count_(tokens),
-      map_(detail::map_experts(ranks_, exchange)),
-      shape_(detail::make_shape(ranks_, 0, exchange, map_)),
-      arrivals_(exchange.experts),
-      offsets_(ranks_) {
+      shape_(detail::make_shape(ranks_, 0, exchange, detail::map_experts(ranks_, exchange))),
+      homes_(oracle::homes_of(exchange.experts, ranks_)),
+      experts_(ranks_) {
   if (traffic == Traffic::grouped && model.n_group < 2) {
     throw Error(Errc::invalid_argument, fmt::format("--routing grouped: {} has no groups of experts", model.name));
   }
+  for (std::uint32_t expert = 0; expert < exchange.experts; ++expert) experts_[homes_[expert]].push_back(expert);
+  const oracle::Format format = oracle::format_of(oracle::MoeRules(exchange).row_type);
   for (std::uint32_t rank = 0; rank < ranks_; ++rank) {
     std::mt19937 random(rank * 7919u + tokens);
     RankTokens mine;
     for (std::size_t i = 0; i < std::size_t{tokens} * exchange.hidden; ++i) {
       const float value = static_cast<float>(static_cast<int>(random() >> 16) % 2001 - 1000) / 512.0f;
-      mine.rows.push_back(narrow(exchange.type, value));
+      mine.rows.push_back(static_cast<std::uint16_t>(oracle::round_to(format, value)));
     }
     for (std::uint32_t token = 0; token < tokens; ++token) {
       std::vector<bool> seen(ranks_);
@@ -81,43 +80,22 @@ MoeTraffic::MoeTraffic(const ModelShape& model, const ExchangeArgs& exchange, Tr
         const float weight = static_cast<float>(random() % 1000 + 1) / 1000.0f;
         mine.ids.push_back(id);
         mine.weights.push_back(exchange.weighted ? weight : 1.0f);
-        arrivals_[static_cast<std::size_t>(id)].push_back({.rank = rank, .token = token, .row = 0, .kept = true});
-        seen[home(id)] = true;
+        seen[homes_[static_cast<std::size_t>(id)]] = true;
       }
       seen[rank] = false;
       wire_rows_ += static_cast<double>(std::count(seen.begin(), seen.end(), true)) / ranks;
     }
-    mine.kept.resize(mine.ids.size());
+    oracle::route(exchange, rank, std::vector<std::int64_t>(mine.ids.begin(), mine.ids.end()), mine.weights, routing_);
     tokens_.push_back(std::move(mine));
   }
-  place_rows();
+  placed_ = oracle::place_rows(exchange, homes_, routing_, ranks_);
 }
 
-void MoeTraffic::place_rows() {
-  std::vector<std::size_t> next(ranks_);
-  for (std::uint32_t expert = 0; expert < exchange_.experts; ++expert) {
-    const detail::ExpertHome at = map_.homes[expert];
-    if (exchange_.layout == RowLayout::expert_masked) next[at.rank] = std::size_t{at.local} * shape_.capacity;
-    offsets_[at.rank].push_back(static_cast<std::int32_t>(next[at.rank]));
-    const std::size_t end =
-        exchange_.layout == RowLayout::expert_masked ? next[at.rank] + shape_.capacity : shape_.capacity;
-    for (std::size_t place = 0; Arrival & arrival : arrivals_[expert]) {
-      arrival.row = next[at.rank] + place++;
-      arrival.kept = arrival.row < end;
-      if (exchange_.layout == RowLayout::rank_major) {
-        arrival.row = std::size_t{arrival.rank} * exchange_.tokens + arrival.token;
-        arrival.kept = true;
-      }
-      RankTokens& of = tokens_[arrival.rank];
-      for (std::size_t k = 0; k < exchange_.top_k; ++k) {
-        const std::size_t entry = std::size_t{arrival.token} * exchange_.top_k + k;
-        if (of.ids[entry] == static_cast<std::int32_t>(expert)) of.kept[entry] = arrival.kept;
-      }
-    }
-    const std::size_t count = arrivals_[expert].size();
-    next[at.rank] += (count + exchange_.alignment - 1) / exchange_.alignment * exchange_.alignment;
-  }
-  for (std::uint32_t rank = 0; rank < ranks_; ++rank) offsets_[rank].push_back(static_cast<std::int32_t>(next[rank]));
+std::vector<std::int32_t> MoeTraffic::offsets(std::uint32_t rank) const {
+  std::vector<std::size_t> counts;
+  for (const std::uint32_t expert : experts_[rank]) counts.push_back(routing_[expert].size());
+  const std::vector<std::size_t> offsets = oracle::offsets_of(exchange_, counts);
+  return {offsets.begin(), offsets.end()};
 }
 
 double MoeTraffic::dispatch_wire_bytes() const {

@@ -9,6 +9,7 @@
 
 #include "models/models.hpp"
 #include "ops/moe/exchange_shape.hpp"
+#include "oracle/moe.hpp"
 #include "weft/moe.hpp"
 
 namespace weft::cli {
@@ -25,8 +26,7 @@ constexpr std::string_view name(Traffic traffic) {
 struct RankTokens {
   std::vector<std::uint16_t> rows;  // [tokens, hidden], of the exchange's type
   std::vector<std::int32_t> ids;    // [tokens, top_k]
-  std::vector<float> weights;       // [tokens, top_k]; 1 if the exchange is unweighted
-  std::vector<bool> kept;           // [tokens, top_k]: the expert has room for the row
+  std::vector<float> weights;       // likewise; 1 where the exchange is unweighted
 };
 
 class MoeTraffic {
@@ -38,18 +38,15 @@ class MoeTraffic {
   const ExchangeArgs& exchange() const { return exchange_; }
   std::uint32_t token_count() const { return token_count_; }  // of each rank
   const RankTokens& tokens(std::uint32_t rank) const { return tokens_[rank]; }
-  std::uint32_t home(std::int32_t expert) const { return map_.homes[static_cast<std::size_t>(expert)].rank; }
 
-  // A row that one expert gets.
-  struct Arrival {
-    std::uint32_t rank, token;
-    std::size_t row;  // in the output, if there is room
-    bool kept;
-  };
-  // In the order in which they must arrive.
-  const std::vector<Arrival>& arrivals(std::uint32_t expert) const { return arrivals_[expert]; }
-  // expert_contiguous: the first row of each of the rank's experts, and of a next one.
-  const std::vector<std::int32_t>& offsets(std::uint32_t rank) const { return offsets_[rank]; }
+  // Which rank holds an expert, which tokens come to it, and where their rows lie, as the oracle says; and a rank's
+  // experts.
+  const std::vector<std::uint32_t>& homes() const { return homes_; }
+  const oracle::Routing& routing() const { return routing_; }
+  const std::vector<oracle::ExpertRows>& placed() const { return placed_; }
+  const std::vector<std::uint32_t>& experts(std::uint32_t rank) const { return experts_[rank]; }
+  // expert_contiguous: where the experts of a rank begin; last, where the next one would.
+  std::vector<std::int32_t> offsets(std::uint32_t rank) const;
 
   // Rows that cross a link, per rank (none to the token's own rank), and the number with one row for each expert.
   double wire_rows() const { return wire_rows_; }
@@ -59,15 +56,14 @@ class MoeTraffic {
   double combine_wire_bytes() const;
 
  private:
-  void place_rows();
-
   ExchangeArgs exchange_;
   std::uint32_t ranks_, token_count_;
-  detail::ExpertMap map_;
   detail::ExchangeShape shape_;
   std::vector<RankTokens> tokens_;
-  std::vector<std::vector<Arrival>> arrivals_;
-  std::vector<std::vector<std::int32_t>> offsets_;
+  std::vector<std::uint32_t> homes_;
+  std::vector<std::vector<std::uint32_t>> experts_;  // of each rank
+  oracle::Routing routing_;
+  std::vector<oracle::ExpertRows> placed_;
   double wire_rows_ = 0;
 };
 

@@ -3,95 +3,83 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cstdlib>
-#include <cstring>
 #include <vector>
 
-#include "numeric/numeric.hpp"
+#include "oracle/fp8.hpp"
+#include "oracle/norm.hpp"
 #include "weft/moe.hpp"
 
 namespace weft::cli {
 namespace {
 
+using Row = std::vector<std::uint32_t>;
+
 // One row of the outputs, beginning with element `begin`.
-struct Row {
+struct Outputs {
   const NormReferenceArgs& args;
   const NormOutputs& got;
   std::size_t begin;
 
+  DataType type() const { return args.sum.type; }
   std::size_t number() const { return begin / args.hidden; }
-  double output(std::size_t i) const { return load_number(got.normed.data(), begin + i, args.sum.type); }
+  double value(std::uint32_t bits) const { return oracle::value_of(oracle::format_of(type()), bits); }
+  Row row_of(std::span<const std::byte> tensor) const {
+    Row row;
+    for (std::size_t i = begin; i < begin + args.hidden; ++i) row.push_back(oracle::get(tensor, type(), i));
+    return row;
+  }
 };
 
-std::string compare_residual(const Row& row, std::span<const std::byte> wanted) {
-  const DataType type = row.args.sum.type;
-  for (std::size_t i = row.begin; i < row.begin + row.args.hidden; ++i) {
-    const std::size_t at = i * size_of(type);
-    if (std::memcmp(wanted.data() + at, row.got.residual.data() + at, size_of(type)) == 0) continue;
-    return fmt::format("residual_output [{}] of row {}: {} instead of {}", i - row.begin, row.number(),
-                       load_number(row.got.residual.data(), i, type), load_number(wanted.data(), i, type));
+std::string compare_residual(const Outputs& of, const Row& wanted) {
+  const Row found = of.row_of(of.got.residual);
+  const auto [right, wrong] = std::ranges::mismatch(wanted, found);
+  if (right == wanted.end()) return {};
+  return fmt::format("residual_output [{}] of row {}: {} instead of {}", right - wanted.begin(), of.number(),
+                     of.value(*wrong), of.value(*right));
+}
+
+std::string compare_normed(const Outputs& of, const Row& residual, const Row& gamma) {
+  const Row wanted = oracle::normed_row(of.type(), residual, gamma, of.args.form.gamma_plus_one, of.args.epsilon);
+  const Row found = of.row_of(of.got.normed);
+  for (std::size_t i = 0; i < wanted.size(); ++i) {
+    const auto apart = static_cast<std::int64_t>(wanted[i]) - found[i];
+    if (std::abs(apart) <= 2 || of.value(wanted[i]) == of.value(found[i])) continue;
+    return fmt::format("normed [{}] of row {}: {} instead of {}", i, of.number(), of.value(found[i]),
+                       of.value(wanted[i]));
   }
   return {};
 }
 
-// `residual`: the expected residual of the row.
-std::string compare_normed(const Row& row, std::span<const std::byte> residual, std::span<const double> weights) {
-  const NormReferenceArgs& args = row.args;
-  const DataType type = args.sum.type;
-  double squares = 0;
-  for (std::size_t i = 0; i < args.hidden; ++i) {
-    const double value = load_number(residual.data(), row.begin + i, type);
-    squares += value * value;
-  }
-  const double factor = 1 / std::sqrt(squares / static_cast<double>(args.hidden) + args.epsilon);
-  for (std::size_t i = 0; i < args.hidden; ++i) {
-    std::uint16_t bits[2] = {};
-    auto* const wanted = reinterpret_cast<std::byte*>(&bits[0]);
-    store_float(wanted, 0, type,
-                static_cast<float>(load_number(residual.data(), row.begin + i, type) * factor * weights[i]));
-    std::memcpy(&bits[1], row.got.normed.data() + (row.begin + i) * sizeof(bits[1]), sizeof(bits[1]));
-    if (std::abs(bits[0] - bits[1]) <= 2 || load_number(wanted, 0, type) == row.output(i)) continue;
-    return fmt::format("normed [{}] of row {}: {} instead of {}", i, row.number(), row.output(i),
-                       load_number(wanted, 0, type));
-  }
-  return {};
+// Of the normed row that there is.
+oracle::Fp8Row fp8_row(const Outputs& of) {
+  const std::vector<float> normed = oracle::values_of(of.type(), of.row_of(of.got.normed));
+  const Fp8Scaling scaling = *of.args.form.fp8;
+  if (scaling == Fp8Scaling::fixed) return {oracle::cast_row(normed, of.args.scale), {}};
+  const std::size_t columns = scaling == Fp8Scaling::per_128_columns ? kScaleColumns : normed.size();
+  return oracle::cast_row(normed, columns, of.args.form.scale_type == ScaleType::ue8m0);
 }
 
-// The scale, as stored, of columns whose largest magnitude is `largest`, and its inverse.
-struct Scale {
-  std::uint32_t bits;
-  std::size_t bytes;
-  float inverse;
-};
-Scale scale_of(const NormReferenceArgs& args, float largest) {
-  if (*args.form.fp8 == Fp8Scaling::fixed) return {.bits = 0, .bytes = 0, .inverse = 1.0f / args.scale};
-  const bool power_of_two = args.form.scale_type == ScaleType::ue8m0;
-  const auto [scale, inverse] = fp8_scale(largest, power_of_two);
-  const auto bits = detail::bits_of<std::uint32_t>(scale);
-  if (power_of_two) return {.bits = bits >> 23, .bytes = 1, .inverse = inverse};  // the biased exponent
-  return {.bits = bits, .bytes = 4, .inverse = inverse};
-}
-
-std::string compare_fp8(const Row& row) {
-  const NormReferenceArgs& args = row.args;
-  const std::size_t width = *args.form.fp8 == Fp8Scaling::per_128_columns ? kScaleColumns : args.hidden;
-  const std::size_t groups = args.hidden / width;
+std::string compare_fp8(const Outputs& of) {
+  const oracle::Fp8Row wanted = fp8_row(of);
+  const bool bytes = of.args.form.scale_type == ScaleType::ue8m0;
+  const std::size_t scales = wanted.scales.size() / (bytes ? 1 : 4);
+  const std::size_t groups = std::max(scales, std::size_t{1}), columns = of.args.hidden / groups;
+  const auto number = [&](std::span<const std::byte> from, std::size_t index) {
+    return bytes ? std::to_integer<std::uint32_t>(from[index]) : oracle::get(from, DataType::f32, index);
+  };
   for (std::size_t group = 0; group < groups; ++group) {
-    float largest = 0;
-    for (std::size_t i = group * width; i < (group + 1) * width; ++i)
-      largest = std::max(largest, static_cast<float>(std::fabs(row.output(i))));
-    const Scale scale = scale_of(args, largest);
-    std::uint32_t bits = 0;
-    if (scale.bytes != 0)
-      std::memcpy(&bits, row.got.scales.data() + (row.number() * groups + group) * scale.bytes, scale.bytes);
-    if (bits != scale.bits)
-      return fmt::format("scale {} of row {}: {:#x} instead of {:#x}", group, row.number(), bits, scale.bits);
-    for (std::size_t i = group * width; i < (group + 1) * width; ++i) {
-      const auto wanted = detail::f32_to_e4m3(static_cast<float>(row.output(i)) * scale.inverse);
-      const auto found = std::to_integer<std::uint32_t>(row.got.fp8[row.begin + i]);
-      if (found != wanted)
-        return fmt::format("fp8 [{}] of row {}: {:#x} instead of {:#x}", i, row.number(), found, wanted);
+    if (scales != 0) {
+      const std::uint32_t right = number(wanted.scales, group);
+      const std::uint32_t found = number(of.got.scales, of.number() * groups + group);
+      if (found != right)
+        return fmt::format("scale {} of row {}: {:#x} instead of {:#x}", group, of.number(), found, right);
+    }
+    for (std::size_t i = group * columns; i < (group + 1) * columns; ++i) {
+      const std::byte right = wanted.numbers[i], found = of.got.fp8[of.begin + i];
+      if (found != right)
+        return fmt::format("fp8 [{}] of row {}: {:#x} instead of {:#x}", i, of.number(),
+                           std::to_integer<unsigned>(found), std::to_integer<unsigned>(right));
     }
   }
   return {};
@@ -101,19 +89,14 @@ std::string compare_fp8(const Row& row) {
 
 std::string compare_norm(const NormReferenceArgs& args, std::span<const std::byte> sum, const NormOutputs& got) {
   const ReferenceArgs& of = args.sum;
-  const auto number = [&](int rank, std::size_t i) {
-    return pattern::number(of.data, of.type, pattern::hash(rank, 0, i));
-  };
-  std::vector<std::byte> residual(sum.size());
-  std::vector<double> weights(args.hidden);
-  for (std::size_t i = 0; i < args.hidden; ++i)
-    weights[i] = args.form.gamma_plus_one ? number(of.ranks + 1, i) + 1.0f : number(of.ranks + 1, i);
+  std::vector<std::byte> added(sum.size()), gamma(args.hidden * size_of(of.type));
+  if (args.form.residual) fill(added.data(), 0, of.count, of.type, of.data, of.ranks, 0);
+  fill(gamma.data(), 0, args.hidden, of.type, of.data, of.ranks + 1, 0);
+  const Row weights = Outputs{.args = args, .got = got, .begin = 0}.row_of(gamma);
   for (std::size_t begin = 0; begin < of.count; begin += args.hidden) {
-    for (std::size_t i = begin; i < begin + args.hidden; ++i) {
-      const double added = args.form.residual ? number(of.ranks, i) : 0;
-      store_float(residual.data(), i, of.type, static_cast<float>(load_number(sum.data(), i, of.type) + added));
-    }
-    const Row row{.args = args, .got = got, .begin = begin};
+    const Outputs row{.args = args, .got = got, .begin = begin};
+    Row residual = row.row_of(sum);
+    if (args.form.residual) residual = oracle::add_rows(of.type, residual, row.row_of(added));
     std::string wrong = compare_residual(row, residual);
     if (wrong.empty()) wrong = compare_normed(row, residual, weights);
     if (wrong.empty() && args.form.fp8) wrong = compare_fp8(row);

@@ -1,4 +1,4 @@
-// The expected result of a reduction, computed on the CPU without the library, and the comparison with it.
+// The result that every rank must have, which the oracle computes of the pattern, and the comparison with it.
 #pragma once
 
 #include <cstddef>
@@ -30,16 +30,5 @@ void reduce_reference(const ReferenceArgs& args, std::size_t begin, std::size_t 
 // always exact).
 std::string compare(const ReferenceArgs& args, std::span<const std::byte> reference, std::span<const std::byte> got,
                     bool exact, std::size_t begin = 0);
-
-// Stores at `index`, rounded to nearest, ties to even. Not for i32.
-void store_float(std::byte* to, std::size_t index, DataType type, float value);
-double load_number(const std::byte* from, std::size_t index, DataType type);
-
-// The divisor and the multiplier of columns on their way to e4m3. `largest`: their largest magnitude. `power_of_two`:
-// the scale is rounded up to a power of two.
-struct Fp8Scale {
-  float scale, inverse;
-};
-Fp8Scale fp8_scale(float largest, bool power_of_two);
 
 }  // namespace weft::cli

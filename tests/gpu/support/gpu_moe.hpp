@@ -23,12 +23,12 @@ class GpuMoe {
     const bool by_rank = args.layout == RowLayout::rank_major, contiguous = args.layout == RowLayout::expert_contiguous;
     const std::size_t entries = std::size_t{args.tokens} * args.top_k;
     const std::size_t combined = std::size_t{args.hidden} * 2;
-    input_ = take(args.tokens * row_bytes(args));
+    input_ = take(args.tokens * oracle::MoeRules(args).row_bytes);
     scales_ = take(std::size_t{args.tokens} * args.scale_bytes);
     ids_ = take(entries * sizeof(std::int64_t));
     weights_ = take(entries * sizeof(float));
-    output_ = take(rows * sent_bytes(args));
-    output_scales_ = take(rows * output_scale_bytes(args));
+    output_ = take(rows * oracle::MoeRules(args).arriving_bytes());
+    output_scales_ = take(rows * oracle::MoeRules(args).output_scale_bytes());
     counts_ = take(exchange.local_experts() * sizeof(std::int32_t));
     offsets_ = take(contiguous ? (exchange.local_experts() + 1) * sizeof(std::int32_t) : 0);
     sources_ = take(by_rank ? 0 : rows * sizeof(std::int32_t));
@@ -95,7 +95,7 @@ class GpuMoe {
 
   // Both wait. They throw the fault of a call, or if anything is wrong in its outputs or elsewhere.
   void check_dispatch(const PreparedMoe& p) const {
-    const Dispatched wanted = dispatched(exchange_, p, rank_);
+    const Dispatched wanted = dispatched(exchange_, p);
     wait();
     expect(counts_, std::as_bytes(std::span(wanted.counts)), "counts");
     expect(offsets_, std::as_bytes(std::span(wanted.offsets)), "offsets");
@@ -108,7 +108,7 @@ class GpuMoe {
   }
   // After a failed dispatch: nothing is written outside the outputs.
   void check_neighbours(const PreparedMoe& p) const {
-    const Dispatched wanted = dispatched(exchange_, p, rank_);
+    const Dispatched wanted = dispatched(exchange_, p);
     gpu_.synchronize();
     expect(sources_, std::span(wanted.sources), "sources", expect_bytes_or_canaries);
     expect(output_, std::span(wanted.rows), "rows", expect_bytes_or_canaries);

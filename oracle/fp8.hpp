@@ -1,0 +1,28 @@
+// Rows as e4m3 with scales: the rule of norms, and of rows that are cast on their way to experts.
+#pragma once
+
+#include "oracle/number.hpp"
+
+namespace weft::oracle {
+
+// What columns are divided and multiplied by.
+struct Scale {
+  float scale, inverse;
+};
+// Of columns whose largest magnitude is `largest`: max(largest, 1e-4) / 448. `power_of_two`: rounded up to one, 2^127
+// at most, whose inverse then is 0.
+Scale scale_of(float largest, bool power_of_two);
+// As it is stored: f32, or one byte, the exponent + 127.
+Bytes stored(Scale scale, bool power_of_two);
+// NaN is no magnitude; without a number it is 0.
+float largest_magnitude(std::span<const float> values);
+
+struct Fp8Row {
+  Bytes numbers, scales;
+};
+// Every `columns` columns have a scale.
+Fp8Row cast_row(std::span<const float> row, std::size_t columns, bool power_of_two);
+// With one scale for everything, which is given.
+Bytes cast_row(std::span<const float> row, float scale);
+
+}  // namespace weft::oracle

@@ -1,0 +1,106 @@
+// Dispatch and combine of experts: which rows come where, as what, and what comes back of them.
+#pragma once
+
+#include <functional>
+
+#include "oracle/number.hpp"
+
+namespace weft::oracle {
+
+inline constexpr std::size_t kScaleColumns = 128;  // of a row that is cast, those that have a scale
+
+// What is fixed for an exchange. Made of any struct with these fields, as the oracle does not know the library's.
+struct MoeRules {
+  enum Layout : std::uint8_t { masked, contiguous, by_rank };
+
+  template <class Args>
+  MoeRules(const Args& of)
+      : tokens(of.tokens),
+        hidden(of.hidden),
+        experts(of.experts),
+        top_k(of.top_k),
+        scale_bytes(of.scale_bytes),
+        alignment(of.alignment),
+        given_capacity(of.capacity),
+        row_type(of.type == decltype(of.type)::f16 ? Type::f16 : Type::bf16),
+        combine_type(of.combine_type),
+        casts(of.cast != decltype(of.cast)::none),
+        power_of_two(of.cast == decltype(of.cast)::fp8_ue8m0),
+        by_columns(of.scale_order == decltype(of.scale_order)::columns),
+        weighted(of.weighted),
+        layout(of.layout == decltype(of.layout)::expert_masked       ? masked
+               : of.layout == decltype(of.layout)::expert_contiguous ? contiguous
+                                                                     : by_rank),
+        row_bytes(of.hidden * (of.type == decltype(of.type)::fp8 ? 1 : 2)) {}
+
+  std::uint32_t tokens, hidden, experts, top_k, scale_bytes, alignment;
+  std::uint32_t given_capacity;  // 0: there is room for all that can come
+  Type row_type, combine_type;   // row_type: of rows that are cast
+  bool casts, power_of_two;      // rows become e4m3 on their way, with scales that are powers of two
+  bool by_columns;               // scales of a column lie side by side
+  bool weighted;
+  Layout layout;
+  std::size_t row_bytes;  // of a row that is sent
+
+  std::size_t arriving_bytes() const { return casts ? hidden : row_bytes; }
+  std::size_t arriving_scale_bytes() const {
+    return casts ? hidden / kScaleColumns * (power_of_two ? 1 : 4) : scale_bytes;
+  }
+  // With the bytes behind a row's scales that nobody writes.
+  std::size_t output_scale_bytes() const {
+    return by_columns ? (arriving_scale_bytes() + 3) / 4 * 4 : arriving_scale_bytes();
+  }
+};
+
+// Of each expert the rank that holds it, where nothing else is said: blocks as even as can be, larger ones first.
+std::vector<std::uint32_t> homes_of(std::uint32_t experts, std::uint32_t ranks);
+
+// What one expert gets: whose token it is, which, and with which weight.
+struct Arrival {
+  std::uint32_t rank, token;
+  float weight;
+};
+// By expert, in (source rank, token) order.
+using Routing = std::vector<std::vector<Arrival>>;
+// Adds what the next rank sends: [tokens, top_k] ids and weights. An id that is no expert's names nobody.
+void route(const MoeRules& rules, std::uint32_t rank, std::span<const std::int64_t> ids, std::span<const float> weights,
+           Routing& routing);
+
+// Rows of one expert (masked), of all of a rank's experts (contiguous), or of one source (by rank).
+std::size_t capacity_of(const MoeRules& rules, std::span<const std::uint32_t> homes, std::uint32_t ranks);
+// Of a rank's experts that get so many rows each, the first row of each; last, where the next one would begin.
+std::vector<std::size_t> offsets_of(const MoeRules& rules, std::span<const std::size_t> counts);
+// Where an expert's rows lie in the output of its rank, and for how many of them there is room.
+struct ExpertRows {
+  std::vector<std::size_t> row;  // by place
+  std::size_t kept = 0;
+};
+std::vector<ExpertRows> place_rows(const MoeRules& rules, std::span<const std::uint32_t> homes, const Routing& routing,
+                                   std::uint32_t ranks);
+// By rank: the number of an expert among those of a rank, or −1.
+std::int32_t local_id(std::span<const std::uint32_t> experts, std::int64_t id);
+
+// A row as it arrives: its bytes, then its scales. `scales`: those that were sent with it.
+Bytes arriving_row(const MoeRules& rules, std::span<const std::byte> row, std::span<const std::byte> scales);
+// Where byte `byte` of the scales of output row `row` lies, in an output of `rows`. By columns, those of one expert are
+// together (masked, `capacity` rows each), or those of all.
+std::size_t scale_place(const MoeRules& rules, std::size_t capacity, std::size_t rows, std::size_t row,
+                        std::size_t byte);
+
+// What the experts of one rank made of a token, together: by ascending expert, weight · row, and rounded once.
+struct Made {
+  float weight;
+  Bytes row;  // [hidden] of `type`
+};
+Bytes sum_of_rank(Type type, std::span<const Made> made);
+// What comes back of one token: what ranks return, in rank order, then the residual (or none), and rounded once.
+Bytes sum_of_ranks(Type type, std::span<const Bytes> returned, std::span<const std::byte> residual, std::size_t hidden);
+
+// What an expert made of the row at a place of its arrivals.
+using MadeOf = std::function<Bytes(std::uint32_t expert, std::size_t place)>;
+// [tokens, hidden] that `rank` gets back. By rank: experts of one rank share a row, which has their weights already.
+Bytes combined(const MoeRules& rules, std::span<const std::uint32_t> homes, const Routing& routing,
+               std::span<const ExpertRows> placed, const MadeOf& made_of, std::uint32_t rank, std::size_t tokens,
+               std::span<const std::byte> residual);
+
+}  // namespace weft::oracle

@@ -1,0 +1,76 @@
+// Whose rows lie where: shards, slots, gathers, scatters, rows that are taken, and the table of counts.
+#pragma once
+
+#include "oracle/number.hpp"
+
+namespace weft::oracle {
+
+// How m rows become those of A ranks: each rank's number is given · m div A, and one more in the first m mod A ranks ·
+// ⌈m / A⌉, and less or nothing in the last ones.
+struct Split {
+  enum Name : std::uint8_t { none, balanced, ceil };
+  template <Enum E>
+  constexpr Split(E of) : name(of == E::none       ? none
+                               : of == E::balanced ? balanced
+                                                   : ceil) {}
+  Name name;
+};
+
+// A slot has as many rows as there are · these rounded up to a multiple · as the largest rank · a given number · a
+// given number of its own.
+struct Slot {
+  enum Name : std::uint8_t { dense, aligned, max, fixed, given };
+  template <Enum E>
+  constexpr Slot(E of)
+      : name(of == E::dense     ? dense
+             : of == E::aligned ? aligned
+             : of == E::max     ? max
+             : of == E::fixed   ? fixed
+                                : given) {}
+  Name name;
+};
+
+// Rows begin … begin + size − 1.
+struct Rows {
+  std::size_t begin, size;
+};
+// Which of `rows` rows are those of part `part`. none: all of them.
+Rows part_of(std::size_t rows, std::size_t parts, std::size_t part, Split split);
+
+// Of one rank in the tensor that holds all ranks' rows: how many it has, and the slot of which they are the first.
+struct Place {
+  std::size_t rows, begin, slot;
+};
+// Slots lie behind each other. `slot_rows`: the multiple, or the number of fixed ones; `given`: one for each slot.
+std::vector<Place> places_of(std::span<const std::size_t> rows, Slot slot, std::size_t slot_rows = 0,
+                             std::span<const std::int32_t> given = {});
+// Rows in front of all slots' end.
+std::size_t rows_of(std::span<const Place> places);
+
+// Tensors that ranks send, rank by rank: rows side by side, without pads.
+using Messages = std::span<const std::span<const std::byte>>;
+// All ranks' rows in their slots; pads are zero.
+Bytes gathered(std::span<const Place> places, Messages messages, std::size_t row_bytes);
+// What `rank` gets: out of each message the part that is its own.
+Bytes exchanged(Messages messages, std::size_t rank);
+// The sums of `rank`'s rows in its slot; pads are zero. Messages have the rows of all ranks.
+Bytes scattered(Type type, std::span<const Place> places, Messages messages, std::size_t rank, std::size_t row_bytes);
+
+// Which rows of the tensor take_rows copies: a shard of slot `slot`. `of_slots`: it is the slot that is shared, of
+// which the rows are the first.
+Rows taken_of(std::span<const Place> places, std::size_t slot, std::size_t shards, std::size_t shard, Split split,
+              bool of_slots);
+
+struct CountRules {
+  std::size_t columns, group_ranks;
+  Split split;
+  bool split_slots;
+  Slot slot;
+  std::size_t slot_rows;
+};
+// The table that all_gather_counts makes of what ranks say ([ranks][columns], column 0 the rows of the rank's group).
+// In this order: rows, slots, offsets and the end, the largest, the sum, shards, their slots; bits of each column that
+// any rank has set, bits that all have; what they said.
+std::vector<std::int32_t> table_of_counts(const CountRules& rules, std::span<const std::int32_t> said);
+
+}  // namespace weft::oracle

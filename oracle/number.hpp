@@ -1,0 +1,59 @@
+// The oracle: what each operation must give, by formulas alone. It includes the standard library and nothing of the
+// project, so no mistake of the library can be in it, too. The tests, `weft bench` and `weft verify` compare with it.
+// tests/oracle has cases computed by hand, and bugs that they must find in it.
+//
+// Numbers as bits: values are doubles, rounding counts units in the last place.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <type_traits>
+#include <vector>
+
+namespace weft::oracle {
+
+using Bytes = std::vector<std::byte>;
+
+template <class E>
+concept Enum = std::is_enum_v<E>;
+
+// Element types. Like the other choices of the oracle it is made from the enumerator of the same name of any enum, as
+// the oracle does not know the library's.
+struct Type {
+  enum Name : std::uint8_t { bf16, f16, f32, i32 };
+  template <Enum E>
+  constexpr Type(E of) : name(of == E::bf16  ? bf16
+                              : of == E::f16 ? f16
+                              : of == E::f32 ? f32
+                                             : i32) {}
+  constexpr bool operator==(const Type&) const = default;
+  Name name;
+};
+
+// Of IEEE 754's kind: a sign, exponent_bits with a bias, fraction_bits.
+struct Format {
+  int exponent_bits, fraction_bits;
+
+  constexpr int bias() const { return (1 << (exponent_bits - 1)) - 1; }
+  constexpr std::uint32_t sign_bit() const { return 1u << (exponent_bits + fraction_bits); }
+  constexpr std::uint32_t infinity() const { return ((1u << exponent_bits) - 1) << fraction_bits; }
+  constexpr std::uint32_t nan() const { return sign_bit() - 1; }  // all ones but the sign
+};
+Format format_of(Type type);      // of bf16, f16 or f32
+std::size_t bytes_of(Type type);  // of an element
+
+double value_of(Format format, std::uint32_t bits);
+// To nearest, ties to even; every NaN becomes the one of the format. What rounds to more than the largest number is
+// infinite.
+std::uint32_t round_to(Format format, double value);
+// e4m3 has no infinities: what is larger becomes ±448, and every NaN 0x7f.
+std::uint8_t round_to_e4m3(double value);
+
+// Element `index` of a tensor, little endian.
+std::uint32_t get(std::span<const std::byte> tensor, Type type, std::size_t index);
+void put(std::span<std::byte> tensor, Type type, std::size_t index, std::uint32_t bits);
+// Element `index` as a number, i32 included.
+double number_at(std::span<const std::byte> tensor, Type type, std::size_t index);
+
+}  // namespace weft::oracle

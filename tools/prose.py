@@ -25,6 +25,10 @@ APART = re.compile(r"\||#|<!--|!\[|\[[^\]]*\]:")
 WORD = re.compile(r"[A-Za-z0-9][\w’'./%µ×·+-]*")
 
 
+# A list of names and their meanings, in columns.
+ENTRY = re.compile(r"^  \S.*?\s{2,}(?=\S)")
+
+
 def comment_paragraphs(path, lines):
     """(line number, text) of each run of comment lines; a comment behind code is one of its own."""
     marker = "//" if path.suffix in C_LIKE else "#"
@@ -37,10 +41,12 @@ def comment_paragraphs(path, lines):
             if run:
                 yield start, " ".join(run)
             run = []
-        elif text.startswith("    ") or text.lstrip().startswith(("|", "- ", "* ")):
+        elif text.startswith("    ") or ENTRY.match(text) or text.lstrip().startswith(("|", "- ", "* ")):
             if run:
                 yield start, " ".join(run)
-            run, start = ([text.strip().lstrip("-* ")], number) if not text.startswith("    ") else ([], number)
+            entry = ENTRY.match(text)
+            item = text[entry.end() :] if entry else text.strip().lstrip("-* ")
+            run, start = ([item], number) if entry or not text.startswith("    ") else ([], number)
         else:
             if not run:
                 start = number

@@ -24,7 +24,7 @@ struct CountsCase {
 };
 std::string describe(const CountsCase& c);
 
-// What every rank knows afterwards, of the oracle.
+// Every rank's result, by the oracle.
 std::vector<std::int32_t> gathered(const CountsCase& c, int ranks);
 
 // A rank's input, output and host output, each between canaries, before and after the call.

@@ -1,4 +1,4 @@
-// What ranks send to experts, and what the oracle makes of it.
+// Tokens that ranks send to experts, and their results by the oracle.
 #pragma once
 
 #include <cstdint>

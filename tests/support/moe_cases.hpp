@@ -56,7 +56,7 @@ struct Dispatched {
   std::vector<std::int32_t> source_tokens;
 };
 Dispatched dispatched(const Exchange& exchange, const PreparedMoe& p);
-// What the experts of a rank make of it: the input of combine.
+// The results of a rank's experts: the input of combine.
 Bytes expert_rows(const Exchange& exchange, const PreparedMoe& p);
 // For outputs that may have been written only in part.
 void expect_bytes_or_canaries(std::span<const std::byte> got, std::span<const std::byte> wanted,

@@ -1,5 +1,6 @@
 // Gathers and scatters that are recorded once and made for every batch: test bodies for CPU ranks and GPU ranks. `Side`
-// says how either of them does it:
+// says how either of them does it.
+//
 //   Moved                    a rank's memory for a move: HostMove or GpuMove
 //   moved(largest)           makes one, its outputs where those of this side lie
 //   record(body)             keeps the calls that `body` makes; replay() makes them again

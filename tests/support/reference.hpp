@@ -1,4 +1,4 @@
-// What tests use of the oracle all the time, by its short names.
+// Short names of the oracle's functions that tests use all the time.
 #pragma once
 
 #include "oracle/number.hpp"

@@ -10,10 +10,10 @@
 
 namespace weft::test {
 
-// What ranks may end with that do not make the same call.
+// The errors of ranks that do not make the same call.
 extern const std::vector<Errc> kEndsOfAMismatch;
 
-// What else is asked of a rank that ended with a fault.
+// A further check of a rank that ended with a fault.
 using FaultCheck = std::function<void(int rank, const Error& error, const std::string& where)>;
 
 // Rank `late` came to the call of epoch `epoch` when the others had given up: who timed out names it, and it learns it.

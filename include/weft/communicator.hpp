@@ -66,9 +66,6 @@ struct Config {
   // none, is Errc::invalid_argument at once. Those of one name are told apart by their order, which must be the same on
   // every rank. Ranks with one id (from_id, from_nccl) and different names are Errc::rendezvous.
   std::string name = {};
-
-  // Number of the first call, for tests of wrap-around.
-  std::uint32_t first_epoch = 1;
 };
 
 // What a caller distributes so that ranks find each other: made in the process of rank 0, passed unchanged to all. It

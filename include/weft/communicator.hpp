@@ -68,9 +68,6 @@ struct Config {
   // name apart; it must be the same on every rank. Ranks with one id (from_id, from_nccl) and different names are
   // Errc::rendezvous.
   std::string name = {};
-
-  // Number of the first call, for tests of wrap-around.
-  std::uint32_t first_epoch = 1;
 };
 
 // The value that a caller distributes so that ranks find each other: made in the process of rank 0, passed unchanged to

@@ -11,6 +11,7 @@
 #include "base/log.hpp"
 #include "comm/agreed_tuning.hpp"
 #include "comm/disagreement.hpp"
+#include "comm/first_epoch.hpp"
 #include "comm/window_layout.hpp"
 
 namespace weft::detail {
@@ -22,7 +23,6 @@ struct AgreedConfig {
   std::int64_t deadline;
   std::uint64_t one_shot, two_shot, group_one_shot, group_two_shot;
   int max_groups;
-  std::uint32_t first_epoch;
   bool multicast;
 
   bool operator==(const AgreedConfig&) const = default;
@@ -31,9 +31,9 @@ struct AgreedConfig {
 std::string describe(const AgreedConfig& c) {
   return fmt::format(
       "device {}, deadline {} ns, one_shot_bytes {}, two_shot_bytes {}, max_groups {}, group_one_shot_bytes {}, "
-      "group_two_shot_bytes {}, first_epoch {}, multicast {}",
+      "group_two_shot_bytes {}, multicast {}",
       name(c.device), c.deadline, c.one_shot, c.two_shot, c.max_groups, c.group_one_shot, c.group_two_shot,
-      c.first_epoch, c.multicast);
+      c.multicast);
 }
 
 void check_config(const Config& config) {
@@ -58,7 +58,6 @@ void agree_on_config(Bootstrap& bootstrap, const Config& config) {
                           .group_one_shot = config.group_one_shot_bytes,
                           .group_two_shot = config.group_two_shot_bytes,
                           .max_groups = config.max_groups,
-                          .first_epoch = config.first_epoch,
                           .multicast = config.multicast};
   const std::vector<AgreedConfig> all = bootstrap.all_gather_value("compare configurations", mine);
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
@@ -71,8 +70,13 @@ void agree_on_config(Bootstrap& bootstrap, const Config& config) {
 
 }  // namespace
 
+std::atomic<std::uint32_t>& first_epoch() {
+  static std::atomic<std::uint32_t> first = 1;
+  return first;
+}
+
 CommunicatorState::CommunicatorState(std::unique_ptr<Bootstrap> bootstrap, const Config& config)
-    : bootstrap_(std::move(bootstrap)), config_(config) {}
+    : bootstrap_(std::move(bootstrap)), config_(config), first_epoch_(first_epoch()) {}
 
 std::shared_ptr<CommunicatorState> CommunicatorState::create(std::unique_ptr<Bootstrap> bootstrap, const Config& config,
                                                              ncclComm* nccl) {
@@ -105,7 +109,7 @@ std::shared_ptr<CommunicatorState> CommunicatorState::create(std::unique_ptr<Boo
       std::make_unique<GroupState>(*state, 0, std::move(everyone), meet.rank(), 0, state->region_offset(0),
                                    world_layout(chosen, size), world_multimem(chosen, size));
   state->open_window();
-  meet.agree_on("prepare memory", [&] { state->groups_[0]->arm(chosen.first_epoch, true); });
+  meet.agree_on("prepare memory", [&] { state->groups_[0]->arm(state->first_epoch_, true); });
   state->check_nccl(state->groups_[0].get());
   logger().info("rank {} of {}: {}; tuned by {}", meet.rank(), meet.size(), state->fabric_->description(),
                 state->groups_[0]->tuning().reason);
@@ -219,7 +223,7 @@ GroupState* CommunicatorState::split(int color) {
       const auto size = static_cast<std::uint32_t>(members.size());
       groups_.back() = std::make_unique<GroupState>(*this, id, std::move(members), place, 0, region_offset(id),
                                                     group_layout(config_, size));
-      groups_.back()->arm(config_.first_epoch, true);
+      groups_.back()->arm(first_epoch_, true);
     });
     check_nccl(groups_.back().get());
   } catch (...) {

@@ -185,6 +185,7 @@ class CommunicatorState : public std::enable_shared_from_this<CommunicatorState>
   Origin origin_;
   std::unique_ptr<Bootstrap> bootstrap_;
   Config config_;
+  const std::uint32_t first_epoch_;  // of its channels, unless a test has said otherwise 1
   std::shared_ptr<Fabric> fabric_;
   std::unique_ptr<CallBoard> board_;
   std::string processor_;            // rank 0's

@@ -21,7 +21,7 @@ void CommunicatorState::open_tenant(Tenant& tenant, std::string_view what) {
   forbid_abort();
   try {
     fabric_->open_window(*bootstrap_, tenant.window(), tenant.window_bytes());
-    bootstrap_->agree_on(what, [&] { tenant.arm(config_.first_epoch, true); });
+    bootstrap_->agree_on(what, [&] { tenant.arm(first_epoch_, true); });
   } catch (...) {
     fabric_->close_window(tenant.window());
     allow_abort();

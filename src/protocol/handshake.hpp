@@ -47,6 +47,13 @@ struct Handshake {
     team.settle(place.from);
     return place;
   }
+  // True in the control block, whose threads need nothing but `first`, their own place.
+  template <Team T>
+  static WEFT_FN bool in_control(T& team, const Call& call, HeaderPlace& first) {
+    if (team.block_rank() != 0) return false;
+    first = place(team, call);
+    return true;
+  }
   template <Team T>
   static WEFT_FN HeaderPlace place_of(T& team, const Session& s, const HeaderPlace& first, std::uint32_t peer) {
     const std::uint32_t bank = s.epoch % kBanks * size(*s.call);

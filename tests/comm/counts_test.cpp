@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "support/cases.hpp"
+#include "support/first_epoch.hpp"
 #include "support/ranks.hpp"
 #include "support/sanitized.hpp"
 #include "support/world.hpp"
@@ -24,7 +25,7 @@ TEST_P(GatheredCountsOf, EveryShapeOfGroupsSlotsAndColumns) {
   const int ranks = GetParam();
   for (const std::uint32_t first_epoch : {1u, 0x7ffffffdu, 0xfffffffdu}) {
     Config config = cpu_config();
-    config.first_epoch = first_epoch;
+    const FirstEpoch epoch(first_epoch);
     expect_all_well(run_world(ranks, config, [&](Communicator& communicator, int) {
       for (const CountsCase& c : counts_cases(ranks)) run_on_cpu_rank(communicator, c);
     }));

@@ -4,6 +4,7 @@
 #include <random>
 #include <thread>
 
+#include "support/first_epoch.hpp"
 #include "support/move_mixes.hpp"
 #include "support/world.hpp"
 
@@ -18,7 +19,7 @@ TEST(GatherMixes, AThousandCallsOfEveryKindWithRandomDelays) {
   constexpr int ranks = 3;
   const auto moves = random_moves(60, ranks, 21);
   Config config = small_slots();
-  config.first_epoch = 0xffffff00u;  // epochs wrap on the way
+  const FirstEpoch epoch(0xffffff00u);  // epochs wrap on the way
   expect_all_well(run_world(ranks, config, [&](Communicator& communicator, int rank) {
     std::mt19937 delays(static_cast<unsigned>(rank)), choices(4);
     for (int call = 0; call < repeated(1000); ++call) {

@@ -4,6 +4,7 @@
 
 #include <random>
 
+#include "support/first_epoch.hpp"
 #include "support/move_mixes.hpp"
 #include "support/moves.hpp"
 #include "support/sanitized.hpp"
@@ -133,7 +134,7 @@ TEST(GatherSequences, AThousandCallsWithRandomDelaysBetweenAllReduces) {
   }
   for (const std::uint32_t first : {1u, 0x7fffff00u, 0xffffff00u}) {
     Config config = small_slots();
-    config.first_epoch = first;
+    const FirstEpoch epoch(first);
     expect_all_well(run_world(ranks, config, [&](Communicator& communicator, int rank) {
       std::mt19937 delays(static_cast<unsigned>(rank)), choices(first);
       for (int call = 0; call < repeated(1000); ++call) {

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "support/cases.hpp"
+#include "support/first_epoch.hpp"
 #include "support/moe_cases.hpp"
 #include "support/ranks.hpp"
 #include "support/world.hpp"
@@ -107,7 +108,7 @@ TEST(History, IsNotInRejections) {
 TEST(FirstEpoch, IsTheNumberOfTheFirstCall) {
   for (const std::uint32_t first : {0u, 1u, 7u, 0xffffffffu}) {
     Config config = cpu_config(short_deadline);
-    config.first_epoch = first;
+    const FirstEpoch epoch(first);
     for (const bool in_group : {false, true}) {
       const auto endings = run_world(2, config, [&](Communicator& communicator, int rank) {
         const Group group = in_group ? communicator.split(0) : communicator.world();
@@ -126,7 +127,7 @@ TEST(FirstEpoch, IsTheNumberOfTheFirstCall) {
 
 TEST(FirstEpoch, GoesOnOverReleaseAndAcquire) {
   Config config = cpu_config(short_deadline);
-  config.first_epoch = 0;
+  const FirstEpoch epoch(0);
   const auto endings = run_world(2, config, [](Communicator& communicator, int rank) {
     communicator.release();
     communicator.acquire();

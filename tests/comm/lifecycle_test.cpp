@@ -224,7 +224,6 @@ TEST(Configurations, DisagreementsAreFoundByEveryRankAndNamed) {
       {"group_one_shot_bytes", [](Config& c) { c.group_one_shot_bytes = 4096; }},
       {"group_two_shot_bytes", [](Config& c) { c.group_two_shot_bytes = 4096; }},
       {"max_groups", [](Config& c) { c.max_groups = 1; }},
-      {"first_epoch", [](Config& c) { c.first_epoch = 7; }},
   };
   for (const BadConfig& difference : differences) {
     const auto endings = meet(3, [&](Config& config, int rank) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "support/cases.hpp"
+#include "support/first_epoch.hpp"
 #include "support/ranks.hpp"
 #include "support/sanitized.hpp"
 #include "support/world.hpp"
@@ -88,7 +89,7 @@ TEST(MultimemEpochs, BeginWhereverTheyDoWithARankThatComesLate) {
   const std::vector<Prepared> prepared = prepare_all(cases, ranks);
   for (const std::uint32_t first : {0u, 0x7ffffffdu, 0x7fffffffu, 0xfffffffdu, 0xfffffffeu, 0xffffffffu}) {
     Config config = with_multicast(64 << 10);
-    config.first_epoch = first;
+    const FirstEpoch epoch(first);
     config.deadline = short_deadline;
     expect_all_well(run_world(ranks, config, [&](Communicator& communicator, int rank) {
       for (std::size_t call = 0; call < prepared.size(); ++call) {

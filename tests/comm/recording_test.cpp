@@ -10,6 +10,7 @@
 
 #include "comm/state.hpp"
 #include "support/cases.hpp"
+#include "support/first_epoch.hpp"
 #include "support/moving_windows.hpp"
 #include "support/processes.hpp"
 #include "support/ranks.hpp"
@@ -169,7 +170,7 @@ TEST(Recording, HoldsCallsOfSeveralGroups) {
 TEST(Recording, ReplaysTakeTheEpochOfTheirTime) {
   for (const std::uint32_t first : {0x7ffffffdu, 0xfffffffdu}) {
     Config config = small_pieces();
-    config.first_epoch = first;
+    const FirstEpoch epoch(first);
     expect_all_well(run_world(3, config, [&](Communicator& communicator, int rank) {
       Plan plan(communicator, communicator, layer(50));
       for (std::size_t turn = 0; turn < 6; ++turn) {

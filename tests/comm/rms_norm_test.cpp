@@ -9,6 +9,7 @@
 #include <thread>
 #include <tuple>
 
+#include "support/first_epoch.hpp"
 #include "support/norms.hpp"
 #include "support/ranks.hpp"
 #include "support/sanitized.hpp"
@@ -222,7 +223,7 @@ TEST(RmsNormSequences, AThousandCallsBetweenAllReducesWithRandomDelays) {
   }
   for (const std::uint32_t first : {1u, 0x7fffff00u, 0xffffff00u}) {
     Config config = small_buffers();
-    config.first_epoch = first;
+    const FirstEpoch epoch(first);
     expect_all_well(run_world(ranks, config, [&](Communicator& communicator, int rank) {
       std::mt19937 choices(first), delays(first + static_cast<unsigned>(rank));
       for (int call = 0; call < repeated(1000); ++call) {

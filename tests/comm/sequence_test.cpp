@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "support/case_lists.hpp"
+#include "support/first_epoch.hpp"
 #include "support/sanitized.hpp"
 #include "support/world.hpp"
 
@@ -50,7 +51,7 @@ TEST_P(Sequence, FirstEpochs) {
   const auto prepared = prepare_all(mixed_cases(24, 77, kMix), ranks);
   for (const std::uint32_t first : {0u, 1u, 2u, 0x7ffffffdu, 0xfffffffdu}) {
     Config config = small_pieces();
-    config.first_epoch = first;
+    const FirstEpoch epoch(first);
     config.max_groups = 1;
     expect_all_well(run_world(ranks, config, [&](Communicator& communicator, int rank) {
       const Group group = communicator.split(0);

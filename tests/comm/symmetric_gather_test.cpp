@@ -6,6 +6,7 @@
 #include <random>
 #include <thread>
 
+#include "support/first_epoch.hpp"
 #include "support/move_recordings.hpp"
 #include "support/ranks.hpp"
 #include "support/symmetric_cases.hpp"
@@ -35,7 +36,7 @@ TEST_P(SymmetricGather, NobodyWritesBeforeTheRankIsThere) {
   const int ranks = GetParam();
   const auto moves = symmetric_moves(ranks);
   Config config = small_slots();
-  config.first_epoch = 0xffffff00u;
+  const FirstEpoch epoch(0xffffff00u);
   expect_all_well(run_world(ranks, config, [&](Communicator& communicator, int rank) {
     const auto memory = SymmetricMemory::allocate(communicator, kSymmetricBytes);
     std::mt19937 delays(static_cast<unsigned>(rank)), choices(6);

@@ -3,6 +3,7 @@
 
 #include "gpu/support/gpu_moe.hpp"
 #include "gpu/support/gpu_norm.hpp"
+#include "support/first_epoch.hpp"
 #include "support/moe_batches.hpp"
 #include "support/ranks.hpp"
 
@@ -32,7 +33,7 @@ TEST_P(GpuFirstEpochs, OfAllReducesAnExchangeAndNorms) {
   }
   for (const std::uint32_t first : {0u, 0x7ffffffdu, 0xfffffffdu}) {
     Config config = small_gpu_pieces();
-    config.first_epoch = first;
+    const FirstEpoch epoch(first);
     GpuWorld world = make_gpu_world(GetParam(), config);
     expect_right(world, cases);
     expect_right(world, calls);

@@ -10,6 +10,7 @@
 #include "gpu/support/graph.hpp"
 #include "gpu/support/kernels.hpp"
 #include "kernel/cuda_error.hpp"
+#include "support/first_epoch.hpp"
 #include "support/move_mixes.hpp"
 #include "support/ranks.hpp"
 #include "weft/symmetric.hpp"
@@ -98,11 +99,10 @@ class Mix {
   std::vector<ComparedMove> moves_;
 };
 
-// Messages longer than 256 bytes flow in chunks, and epochs wrap on the way.
+// Messages longer than 256 bytes flow in chunks.
 Config mixed_config() {
   Config config = gpu_config();
   config.two_shot_bytes = 256;
-  config.first_epoch = 0xffffff00u;
   return config;
 }
 
@@ -110,6 +110,7 @@ class GpuGatherMixes : public testing::TestWithParam<int> {};
 INSTANTIATE_TEST_SUITE_P(Ranks, GpuGatherMixes, testing::Values(4));
 
 TEST_P(GpuGatherMixes, AThousandCallsOfEveryKindWithRandomDelays) {
+  const FirstEpoch epoch(0xffffff00u);  // epochs begin anew on the way
   GpuWorld world = make_gpu_world(GetParam(), mixed_config());
   expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int rank) {
     const auto memory = SymmetricMemory::allocate(communicator, std::size_t{16} << 20);
@@ -152,6 +153,7 @@ TEST_P(GpuGatherMixes, TwoGraphsBetweenEagerCalls) {
 // Every attention group makes its own calls while others make different ones, and sometimes all make one together.
 TEST_P(GpuGatherMixes, AttentionGroupsAtTheSameTime) {
   constexpr int group_ranks = 2;
+  const FirstEpoch epoch(0xffffff00u);  // epochs begin anew on the way
   GpuWorld world = make_gpu_world(GetParam(), mixed_config());
   expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int rank) {
     const int group = rank / group_ranks;  // the last of three ranks is alone

@@ -5,6 +5,7 @@
 #include <random>
 #include <thread>
 
+#include "support/first_epoch.hpp"
 #include "support/moe_batches.hpp"
 #include "support/world.hpp"
 #include "weft/recording.hpp"
@@ -52,7 +53,7 @@ TEST_P(MoeApart, DispatchesAndCombinesInterleave) {
 TEST_P(MoeApart, EpochsWrap) {
   for (const std::uint32_t first : {0x7ffffffdu, 0xfffffffdu}) {
     Config config = cpu_config();
-    config.first_epoch = first;
+    const FirstEpoch epoch(first);
     interleave(every_kind_of_routing(GetParam()), GetParam(), config);
   }
 }

@@ -6,6 +6,7 @@
 #include <random>
 #include <thread>
 
+#include "support/first_epoch.hpp"
 #include "support/guarded.hpp"
 #include "support/moe_batches.hpp"
 #include "support/move_recordings.hpp"
@@ -99,7 +100,7 @@ TEST_P(Moe, RowsWithoutRoomAreDropped) {
 TEST_P(Moe, EpochsWrap) {
   for (const std::uint32_t first : {0u, 0x7ffffffdu, 0xfffffffdu, 0xffffffffu}) {
     Config config = cpu_config();
-    config.first_epoch = first;
+    const FirstEpoch epoch(first);
     ExchangeArgs args = small_exchange();
     args.cast = RowCast::fp8;
     run_batches(

@@ -54,10 +54,7 @@ struct BulkAllReduce : AllReduceInstance<R, known_size, whole>, LoadsNothingEarl
     Places p{};
     p.input = Elements(work.input, work.count);  // in any block: a pointer that may be null takes registers
     p.output = Elements(work.output, work.count);
-    if (team.block_rank() == 0) {
-      p.header = Handshake::place(team, call);
-      return p;
-    }
+    if (Handshake::in_control(team, call, p.header)) return p;
     p.shard = (p.input.packs() + Instance::size(call) - 1) / Instance::size(call);
     p.chunks = static_cast<std::uint32_t>((p.shard + call.layout.bulk_packs - 1) / call.layout.bulk_packs);
     find_duty(p, team.block_rank() - 1, team.blocks() - 1, static_cast<std::uint32_t>(call.layout.bulk_slots),

@@ -37,10 +37,7 @@ struct MultimemAllReduce : AllReduceInstance<R, 0, false>, LoadsNothingEarly {
   template <Team T>
   static WEFT_FN Places places(T& team, const Call& call, const Work& work) {
     Places p{};
-    if (team.block_rank() == 0) {
-      p.header = Handshake::place(team, call);
-      return p;
-    }
+    if (Handshake::in_control(team, call, p.header)) return p;
     p.input = Elements(work.input, work.count);
     p.output = Elements(work.output, work.count);
     p.shards = sharded ? call.size : 1;

@@ -39,10 +39,7 @@ struct TwoShotAllReduce : AllReduceInstance<R, known_size, whole> {
   template <Team T>
   static WEFT_FN Places places(T& team, const Call& call, const Work& work) {
     Places p{};
-    if (team.block_rank() == 0) {
-      p.header = Handshake::place(team, call);
-      return p;
-    }
+    if (Handshake::in_control(team, call, p.header)) return p;
     const auto [first, step] = share_of(team);
     const std::uint64_t packs = Elements(work.input, work.count).packs(), slot_packs = call.layout.two_shot_packs;
     p = {.header = {},

@@ -56,10 +56,7 @@ struct PushCopy {
   template <Team T>
   static WEFT_FN Places places(T& team, const Call& call, const Work& work) {
     Places p{};
-    if (team.block_rank() == 0) {
-      p.header = Handshake::place(team, call);
-      return p;
-    }
+    if (Handshake::in_control(team, call, p.header)) return p;
     using Wire = Bundle<T::kAtomicBytes>;
     static_assert(Wire::kPayloadPacks <= kMostPacks);
     p.unit = unit_of(team, call, team.block_rank() - 1);

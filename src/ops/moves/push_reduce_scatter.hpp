@@ -45,7 +45,7 @@ struct PushReduceScatter : AllReduceInstance<Reduction<type, op>, known_size, wh
   template <Team T>
   static WEFT_FN Places places(T& team, const Call& call, const Work& work) {
     Places p{};
-    if (team.block_rank() == 0) {
+    if (team.block_rank() == 0) {  // by Handshake::in_control most of these kernels were other machine code
       p.header = Handshake::place(team, call);
       return p;
     }

@@ -40,10 +40,7 @@ struct OneShotRmsNorm : AllReduceInstance<R, known_size, true> {
   template <Team T>
   static WEFT_FN Places places(T& team, const Call& call, const Work& work) {
     Places p{};
-    if (team.block_rank() == 0) {
-      p.header = Handshake::place(team, call);
-      return p;
-    }
+    if (Handshake::in_control(team, call, p.header)) return p;
     p.input = norm_input(work);
     if constexpr (keeps_own) {
       const std::uint32_t row = team.block_rank() - 1, i = team.thread_rank() * Norm::template run_of<T>(work);

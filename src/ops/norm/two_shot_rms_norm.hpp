@@ -40,10 +40,7 @@ struct TwoShotRmsNorm : AllReduceInstance<R, known_size, true> {
   template <Team T>
   static WEFT_FN Places places(T& team, const Call& call, const Work& work) {
     Places p{};
-    if (team.block_rank() == 0) {
-      p.header = Handshake::place(team, call);
-      return p;
-    }
+    if (Handshake::in_control(team, call, p.header)) return p;
     p.input = norm_input(work);
     p.packs = work.rows * work.row_packs;
     p.shard = (p.packs + Instance::size(call) - 1) / Instance::size(call);

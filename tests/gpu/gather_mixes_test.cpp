@@ -110,7 +110,7 @@ class GpuGatherMixes : public testing::TestWithParam<int> {};
 INSTANTIATE_TEST_SUITE_P(Ranks, GpuGatherMixes, testing::Values(4));
 
 TEST_P(GpuGatherMixes, AThousandCallsOfEveryKindWithRandomDelays) {
-  const FirstEpoch epoch(0xffffff00u);  // epochs begin anew on the way
+  const FirstEpoch epoch(0xffffff00u);  // epochs wrap on the way
   GpuWorld world = make_gpu_world(GetParam(), mixed_config());
   expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int rank) {
     const auto memory = SymmetricMemory::allocate(communicator, std::size_t{16} << 20);
@@ -153,7 +153,7 @@ TEST_P(GpuGatherMixes, TwoGraphsBetweenEagerCalls) {
 // Every attention group makes its own calls while others make different ones, and sometimes all make one together.
 TEST_P(GpuGatherMixes, AttentionGroupsAtTheSameTime) {
   constexpr int group_ranks = 2;
-  const FirstEpoch epoch(0xffffff00u);  // epochs begin anew on the way
+  const FirstEpoch epoch(0xffffff00u);  // epochs wrap on the way
   GpuWorld world = make_gpu_world(GetParam(), mixed_config());
   expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int rank) {
     const int group = rank / group_ranks;  // the last of three ranks is alone

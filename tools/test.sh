@@ -261,11 +261,15 @@ test_gpu() {
 }
 
 run_tests() {
-  local fast='' gpu='' bin='' filter='' sanitize='' tool='' part='' parts=8 side_by_side=1
+  local fast='' gpu='' bin='' changed='' base='' filter='' sanitize='' tool='' part='' parts=8 side_by_side=1
   while [[ $# -gt 0 ]]; do
     case $1 in
       --fast) fast=1 ;;
       --gpu) gpu=1 ;;
+      --changed)
+        changed=1
+        [[ ${2--} == -* ]] || { base=$2 && shift; }
+        ;;
       --sanitize) sanitize=1 ;;
       --tool) tool=${2:?--tool needs memcheck, initcheck or racecheck} && shift ;;
       --part) IFS=/ read -r part parts <<<"${2:?--part needs K/N}" && shift ;;
@@ -287,15 +291,26 @@ run_tests() {
   fi
   [[ -z $bin$sanitize ]] || die "--prebuilt and --sanitize go with --gpu"
 
-  local select=()
-  [[ -z $filter ]] || select=(--tests-regex "$filter")
+  local select=() targets=()
   need build
+  if [[ -n $changed ]]; then
+    [[ -z $filter ]] || die "--changed has a filter of its own"
+    fast=1
+    # shellcheck disable=SC2086  # no base: no argument
+    filter=$(python3 tools/changed.py $base) || die "tools/changed.py failed"
+    case $filter in
+      '') say "no tests: only documents have changed" && return ;;
+      .) filter='' && say "several families use a changed file: all tests" ;;
+      *) targets=(weft-tests weft-sim-tests) ;;
+    esac
+  fi
+  [[ -z $filter ]] || select=(--tests-regex "$filter")
   [[ -n $fast ]] || need sanitize
   rm -rf build/dev/sim-reports
   # Schedules that no run has had. A user who repeats a run sets the variable.
   export WEFT_SIM_SEED=${WEFT_SIM_SEED:-$(((RANDOM << 15 | RANDOM) + 1))}
   say "the simulator's schedules: WEFT_SIM_SEED=$WEFT_SIM_SEED"
-  build_and_test dev -- "${select[@]}"
+  build_and_test dev "${targets[@]}" -- "${select[@]}"
   [[ -n $filter ]] || test_simulated
   if has_gpu && [[ -z $filter && -x build/dev/bin/weft-gpu-tests ]]; then
     run_gtest build/dev/bin/weft-gpu-tests

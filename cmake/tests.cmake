@@ -209,6 +209,7 @@ endif()
 if(Python3_FOUND)
   add_test(NAME lint_rules COMMAND ${Python3_EXECUTABLE} -B ${PROJECT_SOURCE_DIR}/tests/lint/test_lint.py)
   add_test(NAME lint_prose COMMAND ${Python3_EXECUTABLE} -B ${PROJECT_SOURCE_DIR}/tests/lint/test_prose.py)
+  add_test(NAME lint_changed COMMAND ${Python3_EXECUTABLE} -B ${PROJECT_SOURCE_DIR}/tests/lint/test_changed.py)
   add_test(NAME reliability_tables
     COMMAND ${Python3_EXECUTABLE} -B ${PROJECT_SOURCE_DIR}/tests/lint/test_reliability_tables.py)
   add_test(NAME plot_script COMMAND ${Python3_EXECUTABLE} -B ${PROJECT_SOURCE_DIR}/tests/bench/test_plot.py)

@@ -21,7 +21,7 @@ struct Layer {
 };
 
 // The experts' GEMMs, had they weights: here each returns its rows as they are.
-void grouped_gemm(const weft::Exchange& exchange, Layer& layer) {
+void grouped_gemm(const weft::MoeExchange& exchange, Layer& layer) {
   const std::size_t block = std::size_t{exchange.capacity()} * hidden;
   for (std::size_t expert = 0; expert < layer.counts.size(); ++expert)
     std::memcpy(&layer.out[expert * block], &layer.rows[expert * block],
@@ -29,25 +29,25 @@ void grouped_gemm(const weft::Exchange& exchange, Layer& layer) {
 }
 
 // begin: README.md
-void run_experts(const weft::Exchange& exchange, Layer& layer) {
+void run_experts(const weft::MoeExchange& exchange, Layer& layer) {
   weft::DispatchArgs dispatch{.input = layer.x.data(), .topk_ids = layer.topk_ids.data()};
   dispatch.topk_weights = layer.topk_weights.data();
   dispatch.tokens = tokens;
   dispatch.output = layer.rows.data();    // [local experts, capacity, hidden]
   dispatch.counts = layer.counts.data();  // rows of each local expert
   dispatch.stream = layer.stream;
-  const weft::Ticket ticket = exchange.dispatch(dispatch);
+  const weft::DispatchHandle handle = exchange.dispatch(dispatch);
 
   grouped_gemm(exchange, layer);  // yours, from `rows` to `out`
 
   // Each token's owner gets the weighted sum of its experts' results.
-  exchange.combine({.ticket = ticket, .input = layer.out.data(), .output = layer.y.data(), .stream = layer.stream});
+  exchange.combine({.handle = handle, .input = layer.out.data(), .output = layer.y.data(), .stream = layer.stream});
 }
 // end: README.md
 
 bool run_rank(const weft::Communicator& world) {
-  const weft::Exchange exchange =
-      weft::Exchange::create(world, {.tokens = tokens, .hidden = hidden, .experts = experts, .top_k = top_k});
+  const weft::MoeExchange exchange =
+      weft::MoeExchange::create(world, {.tokens = tokens, .hidden = hidden, .experts = experts, .top_k = top_k});
   Layer layer;
   for (std::uint32_t token = 0; token < tokens; ++token) {
     layer.x.insert(layer.x.end(), hidden, static_cast<std::uint16_t>(0x3f80 + token));  // 1, and a little more

@@ -13,9 +13,9 @@ void copy_rows(std::span<const std::byte> from, Bytes& to, std::size_t at) {
 
 }  // namespace
 
-Rows part_of(std::size_t rows, std::size_t parts, std::size_t part, Split split) {
-  if (split.name == Split::none) return {0, rows};
-  if (split.name == Split::balanced) {
+Rows part_of(std::size_t rows, std::size_t parts, std::size_t part, Sharding sharding) {
+  if (sharding.name == Sharding::none) return {0, rows};
+  if (sharding.name == Sharding::balanced) {
     const std::size_t less = rows / parts, longer = rows % parts;
     return {part * less + std::min(part, longer), less + (part < longer ? 1 : 0)};
   }
@@ -24,18 +24,18 @@ Rows part_of(std::size_t rows, std::size_t parts, std::size_t part, Split split)
   return {begin, end - begin};
 }
 
-std::vector<Place> places_of(std::span<const std::size_t> rows, Slot slot, std::size_t slot_rows,
+std::vector<Place> places_of(std::span<const std::size_t> rows, Padding padding, std::size_t slot_rows,
                              std::span<const std::int32_t> given) {
   std::vector<Place> places;
   std::size_t begin = 0;
   for (const std::size_t count : rows) {
     std::size_t length = count;
-    if (slot.name == Slot::aligned) {
+    if (padding.name == Padding::aligned) {
       while (length % slot_rows != 0) ++length;
     }
-    if (slot.name == Slot::max) length = *std::ranges::max_element(rows);
-    if (slot.name == Slot::fixed) length = slot_rows;
-    if (slot.name == Slot::given) length = static_cast<std::size_t>(given[places.size()]);
+    if (padding.name == Padding::max) length = *std::ranges::max_element(rows);
+    if (padding.name == Padding::fixed) length = slot_rows;
+    if (padding.name == Padding::per_rank) length = static_cast<std::size_t>(given[places.size()]);
     places.push_back({count, begin, length});
     begin += length;
   }
@@ -76,10 +76,10 @@ Bytes scattered(Type type, std::span<const Place> places, Messages messages, std
   return sums;
 }
 
-Rows taken_of(std::span<const Place> places, std::size_t slot, std::size_t shards, std::size_t shard, Split split,
+Rows taken_of(std::span<const Place> places, std::size_t slot, std::size_t shards, std::size_t shard, Sharding sharding,
               bool of_slots) {
   const Place& place = places[slot];
-  const Rows part = part_of(of_slots ? place.slot : place.rows, shards, shard, split);
+  const Rows part = part_of(of_slots ? place.slot : place.rows, shards, shard, sharding);
   const std::size_t first = std::min(part.begin, place.rows);
   const std::size_t end = std::min(part.begin + part.size, place.rows);
   return {place.begin + first, end - first};
@@ -90,7 +90,7 @@ std::vector<std::int32_t> table_of_counts(const CountRules& rules, std::span<con
   std::vector<std::size_t> rows;
   for (std::size_t group = 0; group < groups; ++group)
     rows.push_back(static_cast<std::size_t>(said[group * rules.group_ranks * rules.columns]));
-  const std::vector<Place> places = places_of(rows, rules.slot, rules.slot_rows);
+  const std::vector<Place> places = places_of(rows, rules.padding, rules.slot_rows);
   std::vector<std::int32_t> table;
   const auto add = [&](std::size_t number) { table.push_back(static_cast<std::int32_t>(number)); };
   const auto of_members = [&](auto number) {
@@ -108,11 +108,11 @@ std::vector<std::int32_t> table_of_counts(const CountRules& rules, std::span<con
   add(most);
   add(sum);
   of_members([&](std::size_t group, std::size_t member) {
-    return taken_of(places, group, rules.group_ranks, member, rules.split, rules.split_slots).size;
+    return taken_of(places, group, rules.group_ranks, member, rules.sharding, rules.split_slots).size;
   });
   of_members([&](std::size_t group, std::size_t member) {
     const std::size_t shared = rules.split_slots ? places[group].slot : places[group].rows;
-    return part_of(shared, rules.group_ranks, member, rules.split).size;
+    return part_of(shared, rules.group_ranks, member, rules.sharding).size;
   });
   std::vector<std::int32_t> any(rules.columns, 0), every(rules.columns, -1);
   for (std::size_t i = 0; i < said.size(); ++i) {

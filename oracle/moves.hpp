@@ -7,26 +7,26 @@ namespace weft::oracle {
 
 // How m rows become those of A ranks: each rank's number is given · m div A, and one more in the first m mod A ranks ·
 // ⌈m / A⌉, and less or nothing in the last ones.
-struct Split {
+struct Sharding {
   enum Name : std::uint8_t { none, balanced, ceil };
   template <Enum E>
-  constexpr Split(E of) : name(of == E::none       ? none
-                               : of == E::balanced ? balanced
-                                                   : ceil) {}
+  constexpr Sharding(E of) : name(of == E::none       ? none
+                                  : of == E::balanced ? balanced
+                                                      : ceil) {}
   Name name;
 };
 
 // A slot has as many rows as there are · these rounded up to a multiple · as the largest rank · a given number · a
 // given number of its own.
-struct Slot {
-  enum Name : std::uint8_t { dense, aligned, max, fixed, given };
+struct Padding {
+  enum Name : std::uint8_t { none, aligned, max, fixed, per_rank };
   template <Enum E>
-  constexpr Slot(E of)
-      : name(of == E::dense     ? dense
+  constexpr Padding(E of)
+      : name(of == E::none      ? none
              : of == E::aligned ? aligned
              : of == E::max     ? max
              : of == E::fixed   ? fixed
-                                : given) {}
+                                : per_rank) {}
   Name name;
 };
 
@@ -35,14 +35,14 @@ struct Rows {
   std::size_t begin, size;
 };
 // Which of `rows` rows are those of part `part`. none: all of them.
-Rows part_of(std::size_t rows, std::size_t parts, std::size_t part, Split split);
+Rows part_of(std::size_t rows, std::size_t parts, std::size_t part, Sharding sharding);
 
 // Of one rank in the tensor that holds all ranks' rows: how many it has, and the slot of which they are the first.
 struct Place {
   std::size_t rows, begin, slot;
 };
 // Slots lie behind each other. `slot_rows`: the multiple, or the number of fixed ones; `given`: one for each slot.
-std::vector<Place> places_of(std::span<const std::size_t> rows, Slot slot, std::size_t slot_rows = 0,
+std::vector<Place> places_of(std::span<const std::size_t> rows, Padding padding, std::size_t slot_rows = 0,
                              std::span<const std::int32_t> given = {});
 // Rows in front of all slots' end.
 std::size_t rows_of(std::span<const Place> places);
@@ -58,14 +58,14 @@ Bytes scattered(Type type, std::span<const Place> places, Messages messages, std
 
 // Which rows of the tensor take_rows copies: a shard of slot `slot`. `of_slots`: it is the slot that is shared, of
 // which the rows are the first.
-Rows taken_of(std::span<const Place> places, std::size_t slot, std::size_t shards, std::size_t shard, Split split,
+Rows taken_of(std::span<const Place> places, std::size_t slot, std::size_t shards, std::size_t shard, Sharding sharding,
               bool of_slots);
 
 struct CountRules {
   std::size_t columns, group_ranks;
-  Split split;
+  Sharding sharding;
   bool split_slots;
-  Slot slot;
+  Padding padding;
   std::size_t slot_rows;
 };
 // The table that all_gather_counts makes of what ranks say ([ranks][columns], column 0 the rows of the rank's group).

@@ -14,7 +14,7 @@ namespace weft {
 // is also the most SMs that a call takes from kernels that run beside it.
 struct Launch {
   // 2 to one more than the GPU's SMs (CPU ranks: 2); 0: chosen by size. One block does control, the others move data.
-  // bulk uses a power of two of data blocks, or every data block on GPUs with up to 64 blocks.
+  // pipelined uses a power of two of data blocks, or every data block on GPUs with up to 64 blocks.
   int blocks = 0;
   // Per block, a multiple of 32 up to 512; 0: chosen by size. Up to 1024 if registers allow it: all_reduce of whole
   // packs (bf16 among two to four ranks, f16 and f32 among two or four) and all_reduce_rms_norm (bf16 among two or four
@@ -153,11 +153,11 @@ void barrier(const Group& group, const BarrierArgs& args);
 // differ, the call ends with Errc::mismatch or Errc::peer_failed on every rank (Errc::capacity if they do not fit). Its
 // outputs are then undefined. Ranks compare a hash of 16 bits.
 struct Counts {
-  const std::int32_t* rows = nullptr;  // [size]; with a `split` [1]. Aligned to 4 bytes. GPU: device memory
-  Split split = Split::none;           // how ranks share rows[0]; each rank's share then has a slot like any count
-  SlotKind slot = SlotKind::dense;
+  const std::int32_t* rows = nullptr;  // [size]; with a `sharding` [1]. Aligned to 4 bytes. GPU: device memory
+  Sharding sharding = Sharding::none;  // how ranks share rows[0]; each rank's share then has a slot like any count
+  Padding padding = Padding::none;
   std::size_t slot_rows = 0;  // aligned: the multiple; fixed: rows of each slot; up to 2^31 − 1. Else not read
-  const std::int32_t* slots = nullptr;  // given: [size] rows of each rank's slot, in memory like `rows`; else null
+  const std::int32_t* slots = nullptr;  // per_rank: [size] rows of each rank's slot, in memory like `rows`; else null
 };
 
 struct GatheredTensor {
@@ -184,8 +184,8 @@ struct AllGatherVArgs {
 // check this.
 //
 // Capacities are each rank's own: ranks may have captured graphs for different capacities. Errc::capacity: a count or a
-// slot's length is negative, a count exceeds its fixed or given slot, or the rows exceed a rank's capacity. That rank
-// ends with Errc::capacity, the others with Errc::capacity or Errc::peer_failed. No byte is read or written out of
+// slot's length is negative, a count exceeds its fixed or per_rank slot, or the rows exceed a rank's capacity. That
+// rank ends with Errc::capacity, the others with Errc::capacity or Errc::peer_failed. No byte is read or written out of
 // bounds.
 void all_gather_v(const Group& group, const AllGatherVArgs& args);
 

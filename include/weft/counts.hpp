@@ -33,21 +33,21 @@ struct GatheredCounts {
 };
 
 struct AllGatherCountsArgs {
-  const std::int32_t* input = nullptr;  // [columns]: rows of this rank's group, then any other words (flags, say)
-  std::int32_t* output = nullptr;       // [GatheredCounts::words()]
-  std::int32_t* host_output = nullptr;  // a second copy, which the host can read; null: none
-  std::size_t columns = 1;              // 1 … kMaxCountColumns; this and all below: the same on every rank
-  std::size_t group_ranks = 1;          // a divisor of the group's size: ParallelLayout::attn_tp()
-  Split split = Split::balanced;        // how the ranks of a group share its rows; none: each rank has its own rows
-  bool split_slots = false;             // share the slot instead, of which the group's rows are the first
-  SlotKind slot = SlotKind::dense;      // not `given`
+  const std::int32_t* input = nullptr;     // [columns]: rows of this rank's group, then any other words (flags, say)
+  std::int32_t* output = nullptr;          // [GatheredCounts::words()]
+  std::int32_t* host_output = nullptr;     // a second copy, which the host can read; null: none
+  std::size_t columns = 1;                 // 1 … kMaxCountColumns; this and all below: the same on every rank
+  std::size_t group_ranks = 1;             // a divisor of the group's size: ParallelLayout::attn_tp()
+  Sharding sharding = Sharding::balanced;  // how the ranks of a group share its rows; none: each rank has its own rows
+  bool split_slots = false;                // share the slot instead, of which the group's rows are the first
+  Padding padding = Padding::none;         // not `per_rank`
   std::size_t slot_rows = 0;  // aligned: the multiple; fixed: rows of each slot; up to 2^31 − 1. Else not read
   Stream stream = nullptr;
   std::uint32_t tag = 0;
 };
 // all[r][c] = input_r[c] and the words that follow from it, on every rank, in one kernel. Pass `shards` (or `rows` if
 // group_ranks is 1) as Counts::rows of the next ragged call; with `split_slots`, pass `shard_slots` as its
-// Counts::slots, of kind `given`. `weft/parallel.hpp` computes the same on the host.
+// Counts::slots, padded `per_rank`. `weft/parallel.hpp` computes the same on the host.
 //
 // Memory is the device's, aligned to 4 bytes. `host_output` may be any memory that the device can write, pinned host
 // memory for instance; it is complete when the stream is. Outputs are each rank's own choice; outputs and input must

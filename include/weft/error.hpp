@@ -30,7 +30,7 @@ enum class Errc : std::uint32_t {
   rendezvous,        // creation failed: ranks did not meet, or disagree about the world
   unsupported,       // this build, this machine or a child of fork() cannot do it; the message says what is missing
   system,            // the operating system, CUDA or NCCL refused a call
-  in_flight,         // a dispatch takes a generation whose combine was not called, or a send comes before the wait for
+  in_flight,         // a dispatch takes a handle slot whose combine was not called, or a send comes before the wait for
                      // the one before it: one too many at a time
   overflow,          // an expert has no room for all its rows (weft::Overflow::error)
   capacity,          // counts on the device are negative, or more than a call has room for

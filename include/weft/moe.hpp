@@ -53,7 +53,7 @@ constexpr std::string_view name(RowLayout layout) {
 enum class ScaleOrder : std::uint8_t {
   rows,    // [rows, hidden / 128]: a row's scales lie together
   columns  // words of four bytes, an f32 or four neighbouring scales of fp8_ue8m0, the first one lowest, transposed:
-           // expert_masked: [local experts, words, capacity]; else [words, Exchange::output_rows()]
+           // expert_masked: [local experts, words, capacity]; else [words, MoeExchange::output_rows()]
 };
 
 constexpr std::string_view name(ScaleOrder order) {
@@ -65,7 +65,7 @@ constexpr std::string_view name(ScaleOrder order) {
 enum class Overflow : std::uint8_t { error, drop };
 
 // The definition of an exchange; the same on every rank of the group.
-struct ExchangeArgs {
+struct MoeExchangeArgs {
   std::uint32_t tokens = 0;      // most of one rank in one dispatch; 1 … 1024
   std::uint32_t hidden = 0;      // columns, 2^20 at most; a row is a multiple of 16 bytes (with a cast: of 128 columns)
   std::uint32_t experts = 0;     // of all ranks; 1 … 4096
@@ -99,17 +99,17 @@ struct ExchangeArgs {
   // replicas together are 4096 at most.
   std::vector<std::vector<std::uint32_t>> ranks_of_expert = {};
   // Most dispatches whose combine has not ended (in halves: has not been waited for) yet; 1 … 64.
-  std::uint32_t generations = 2;
+  std::uint32_t handles = 2;
 };
 
 // Names a dispatch to its combine. Pass it on unchanged.
-struct Ticket {
-  std::uint32_t generation = 0;
+struct DispatchHandle {
+  std::uint32_t slot = 0;      // of the exchange's handles, in turn
   std::uint64_t exchange = 0;  // of all that the communicator ever made, from 1
   std::uint64_t number = 0;    // of the dispatch, from 1; 0: it was captured, and may be made many times
   std::uint32_t tokens = 0;    // of this rank
 
-  bool operator==(const Ticket&) const = default;
+  bool operator==(const DispatchHandle&) const = default;
 };
 
 // Tensors are dense. Rows begin at a multiple of 16 bytes, scales at a multiple of 4, everything else at a multiple of
@@ -121,9 +121,9 @@ struct DispatchArgs {
   const void* topk_ids = nullptr;  // [tokens, top_k] i32, or i64; an id outside 0 … experts − 1 stands for none
   bool topk_ids_are_i64 = false;
   const float* topk_weights = nullptr;  // [tokens, top_k], if the exchange is weighted
-  std::uint32_t tokens = 0;             // of this rank, 0 … ExchangeArgs::tokens; ranks may differ
+  std::uint32_t tokens = 0;             // of this rank, 0 … MoeExchangeArgs::tokens; ranks may differ
 
-  // Outputs, on the device, of Exchange::output_rows() rows. Rows that no token takes are not written.
+  // Outputs, on the device, of MoeExchange::output_rows() rows. Rows that no token takes are not written.
   void* output = nullptr;  // [rows, hidden]
   // If rows have scales: in the order of `scale_order`, f32, or bytes with fp8_ue8m0; or [rows, scale_bytes] as they
   // came. A GEMM that reads columns by TMA needs them to begin at a multiple of 16 bytes.
@@ -133,8 +133,8 @@ struct DispatchArgs {
   // [local experts + 1], expert_contiguous: the row at which each expert begins; last, the row at which the next would
   // begin. As far as there is room they are places in the output.
   std::int32_t* offsets = nullptr;
-  // [rows], or null: the token of each row, as source rank · ExchangeArgs::tokens + token; −1 between an expert's rows
-  // and the next multiple of `alignment`. Not for rank_major: a row's place gives its token.
+  // [rows], or null: the token of each row, as source rank · MoeExchangeArgs::tokens + token; −1 between an expert's
+  // rows and the next multiple of `alignment`. Not for rank_major: a row's place gives its token.
   std::int32_t* output_sources = nullptr;
   // rank_major: [ranks]: how many tokens came from each source: only these rows of the outputs below have a meaning.
   // Optional in the other layouts.
@@ -147,14 +147,14 @@ struct DispatchArgs {
 
   Stream stream = nullptr;
   std::uint32_t tag = 0;
-  bool discard = false;  // the generation taken may still wait for its combine, which is then never called
+  bool discard = false;  // the handle slot taken may still wait for its combine, which is then never called
   Launch launch = {};
 };
 
 struct CombineArgs {
-  Ticket ticket = {};
-  // [Exchange::output_rows(), hidden] of combine_type, rows at the places of dispatch. rank_major: the sum of what this
-  // rank's experts made of a token. Rows of tokens that have no expert here are not read.
+  DispatchHandle handle = {};
+  // [MoeExchange::output_rows(), hidden] of combine_type, rows at the places of dispatch. rank_major: the sum of what
+  // this rank's experts made of a token. Rows of tokens that have no expert here are not read.
   const void* input = nullptr;
   const void* residual = nullptr;  // [tokens, hidden], added last; or null
   // [tokens, hidden]; tokens without an expert become 0 (or the residual). On a rank without tokens, `residual` and
@@ -167,15 +167,15 @@ struct CombineArgs {
 };
 
 // Bytes that an exchange takes on each rank. docs/moe.md has the formula.
-struct ExchangeMemory {
-  std::size_t dispatch = 0;  // receive buffers of dispatch, of one generation on the wire; there are two
+struct MoeExchangeMemory {
+  std::size_t dispatch = 0;  // receive buffers of dispatch, of one bank; there are two
   std::size_t combine = 0;   // of combine, likewise
-  std::size_t tables = 0;    // routing that combine needs, of all generations
+  std::size_t tables = 0;    // routing that combine needs, of all handle slots
   std::size_t window = 0;    // all of them: the device's memory taken, besides 20 KiB of control memory that last
   std::size_t output = 0;    // of the caller: dispatch's rows and scales, and rank_major's ids and weights
 };
 // If groups make different exchanges at once, every rank's window is as large as the largest.
-ExchangeMemory exchange_memory(int ranks, const ExchangeArgs& args);
+MoeExchangeMemory moe_exchange_memory(int ranks, const MoeExchangeArgs& args);
 
 // Dispatch and combine among the ranks of a group, with memory of its own.
 //
@@ -188,19 +188,19 @@ ExchangeMemory exchange_memory(int ranks, const ExchangeArgs& args);
 // and subnormals included. Only the bits of a NaN may change.
 //
 // Dispatch and combine are two sequences of calls, each with the rules of a group's calls (see Group and all_reduce).
-// They may run beside each other, on two streams, if two orders hold: a ticket's dispatch before its combine, and a
-// combine before the dispatch that takes its generation, `generations` dispatches later. Their blocks must then fit on
+// They may run beside each other, on two streams, if two orders hold: a handle's dispatch before its combine, and a
+// combine before the dispatch that takes its handle slot, `handles` dispatches later. Their blocks must then fit on
 // the GPU together; limit them with Launch::blocks. The calls of one sequence come from one thread at a time, and the
 // two sequences may have a thread each. Faults are the communicator's.
 //
-// A captured call keeps the arguments of its capture: pointers, `tokens`, the generation, `discard`, the grid. Every
+// A captured call keeps the arguments of its capture: pointers, `tokens`, the handle slot, `discard`, the grid. Every
 // replay reads the memory behind the pointers anew: rows, ids, weights. Ranks need not have captured the same `tokens`.
 // To replay with fewer tokens, set the ids of the others to −1: only these ids travel.
 //
 // The algorithm: routing that goes to every rank, and a row per rank rather than per expert, are NCCL EP's (arXiv
 // 2603.13606). The masked layout, scales per 128 columns, and separate sends and waits are those of DeepEP's
 // low-latency mode.
-class Exchange {
+class MoeExchange {
  public:
   // Collective over the whole communicator, like split(): ranks of several groups make the exchanges of all groups at
   // once. Memory is taken until free(), or until the communicator is destroyed; release() and acquire() include it.
@@ -208,36 +208,39 @@ class Exchange {
   // Errc::invalid_argument (Errc::released, or Errc::unsupported if ranks do not reach each other's memory). The others
   // throw the same or Errc::rendezvous with its reason. If ranks of the group differ, all of them throw
   // Errc::invalid_argument.
-  static Exchange create(const Group& group, const ExchangeArgs& args);
+  static MoeExchange create(const Group& group, const MoeExchangeArgs& args);
 
   // Gives the exchange's memory back on all ranks, and its place among the exchanges. Collective like create(): every
   // rank frees the exchange that it made in the same create(). Calls on the GPU's queues are finished first, as in
   // Communicator::release(), Errc::timeout included; no call may come while it runs. Rows sent or dispatched, and
-  // nothing else, are void. From then on every call on this exchange, by any handle, is rejected with Errc::released.
+  // nothing else, are void. From then on every call on this exchange, by any copy, is rejected with Errc::released.
   // Graphs and recordings that hold such a call end with that code in status(), as after a release(). They store
   // nothing, but a dispatch on GPUs may read its input, ids and weights, which must still be there; so destroy or
-  // capture anew. If handles go without it, the memory stays. Errc::released on all ranks: one names an exchange that
+  // capture anew.  Errc::released on all ranks: one names an exchange that
   // has been freed, or the communicator's memory is released. Errc::invalid_argument: ranks free different ones.
   // Errc::rendezvous: a rank does not call. After these errors nothing has happened, and the exchange goes on.
+  //
+  // No destructor calls it. All ranks must meet for it, and the last copies of an exchange go at other times on each
+  // rank. Without free() the memory stays until the communicator is destroyed.
   void free();
 
-  const ExchangeArgs& args() const;
+  const MoeExchangeArgs& args() const;
   std::uint32_t local_experts() const;
   // Global numbers of this rank's experts, in the order of the output.
   std::span<const std::uint32_t> experts() const;
   std::uint32_t capacity() const;   // rows of one expert; expert_contiguous: of all; rank_major: of one rank
   std::size_t output_rows() const;  // of dispatch's output and combine's input
 
-  // Takes the next generation. Errc::in_flight if this generation still waits for its combine: a fault, found when the
-  // call runs, which ends the communicator. A combine that has begun is not found: a caller that does not order the two
-  // changes what the combine reads.
-  Ticket dispatch(const DispatchArgs& args) const;
+  // Takes the next handle slot. Errc::in_flight if this handle slot still waits for its combine: a fault, found when
+  // the call runs, which ends the communicator. A combine that has begun is not found: a caller that does not order the
+  // two changes what the combine reads.
+  DispatchHandle dispatch(const DispatchArgs& args) const;
   // All ranks must combine what they dispatched in the same call. If they do not, sums are of other tokens, or the call
   // ends with Errc::timeout. A `tag` of each micro-batch, the same in both calls' args on all ranks, turns this into
-  // Errc::mismatch. May be called again with the same ticket until a dispatch takes its generation, or until a
-  // release(). From then on the ticket is Errc::invalid_argument. The host does not see the order of graphs: if its
+  // Errc::mismatch. May be called again with the same handle until a dispatch takes its handle slot, or until a
+  // release(). From then on the handle is Errc::invalid_argument. The host does not see the order of graphs: if its
   // dispatch, the later dispatch or this call is captured, nothing is rejected, and a combine finds whatever its
-  // generation has.
+  // handle slot has.
   void combine(const CombineArgs& args) const;
 
   // The same calls in two launches, each with its own grid (Launch::blocks, as many SMs at most). The send waits for no
@@ -248,16 +251,16 @@ class Exchange {
   // thread.
   //
   // Rejected, and nothing has happened: Errc::in_flight for a send (or a joined call) before the wait for the one
-  // before. Errc::invalid_argument for a wait to which nothing, or something else than `ticket`, was sent, and for a
+  // before. Errc::invalid_argument for a wait to which nothing, or something else than `handle`, was sent, and for a
   // combine whose dispatch was not waited for. Graphs that are replayed out of turn end with Errc::overlap. A release()
   // voids sends that were not waited for.
-  Ticket dispatch_send(const DispatchArgs& args) const;
-  void dispatch_wait(Ticket ticket, const DispatchArgs& args) const;
+  DispatchHandle dispatch_send(const DispatchArgs& args) const;
+  void dispatch_wait(DispatchHandle handle, const DispatchArgs& args) const;
   void combine_send(const CombineArgs& args) const;
   void combine_wait(const CombineArgs& args) const;
 
  private:
-  explicit Exchange(Group group, std::shared_ptr<detail::ExchangeState> state)
+  explicit MoeExchange(Group group, std::shared_ptr<detail::ExchangeState> state)
       : group_(std::move(group)), state_(std::move(state)) {}
   Group group_;
   std::shared_ptr<detail::ExchangeState> state_;

@@ -65,15 +65,16 @@ struct RowRange {
 // what to put into Counts::rows. Each throws Errc::invalid_argument for an argument outside its range, or for rows that
 // do not fit their slot.
 
-// Part `part` of `rows` rows that `parts` ranks share; Split::none splits nothing.
-RowRange shard_of(std::size_t rows, int parts, int part, Split split);
+// Part `part` of `rows` rows that `parts` ranks share; Sharding::none splits nothing.
+RowRange shard_of(std::size_t rows, int parts, int part, Sharding sharding);
 
-// Rows of a slot for `rows` rows. `slot_rows`: aligned: the multiple; fixed, given: the rows; max: the largest of all.
-std::size_t slot_rows_of(std::size_t rows, SlotKind kind, std::size_t slot_rows);
+// Rows of a slot for `rows` rows. `slot_rows`: aligned: the multiple; fixed, per_rank: the rows; max: the largest of
+// all.
+std::size_t slot_rows_of(std::size_t rows, Padding kind, std::size_t slot_rows);
 
 // Every rank's slot in a tensor that holds them all; the tensor must reach to the end of the last one. `slot_rows`:
 // aligned: the multiple; fixed: the rows.
-std::vector<RowRange> slots_of(std::span<const std::int32_t> rows, SlotKind kind, std::size_t slot_rows = 0);
+std::vector<RowRange> slots_of(std::span<const std::int32_t> rows, Padding kind, std::size_t slot_rows = 0);
 // The same for `given` slots.
 std::vector<RowRange> slots_of(std::span<const std::int32_t> rows, std::span<const std::int32_t> slot_rows);
 
@@ -84,10 +85,10 @@ std::vector<RowRange> slots_of(std::span<const std::int32_t> rows, std::span<con
 // rows, so later shards have fewer or none. If attn_tp() divides it, shards in `fixed` slots of slot_rows / attn_tp()
 // make up groups in `fixed` slots of slot_rows.
 std::vector<std::int32_t> shard_counts(const ParallelLayout& layout, std::span<const std::int32_t> group_rows,
-                                       Split split, std::size_t slot_rows = 0);
+                                       Sharding sharding, std::size_t slot_rows = 0);
 // The same with a slot of its own length for every attention group. The slots of shards are the shards of slots:
 // shard_counts(layout, slot_rows, split).
 std::vector<std::int32_t> shard_counts(const ParallelLayout& layout, std::span<const std::int32_t> group_rows,
-                                       Split split, std::span<const std::int32_t> slot_rows);
+                                       Sharding sharding, std::span<const std::int32_t> slot_rows);
 
 }  // namespace weft

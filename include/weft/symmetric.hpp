@@ -32,6 +32,9 @@ class SymmetricMemory {
   // call may come while it runs, and no graph or recording that uses the memory may be replayed afterwards.
   // Errc::released on all ranks: one has freed it already, or the communicator's memory is released.
   // Errc::invalid_argument: ranks free different ones. After these errors nothing has happened.
+  //
+  // No destructor calls it, as all ranks must meet for it: without free() the memory stays until the communicator is
+  // destroyed.
   void free();
 
   // This rank's part, aligned to 256 bytes, in memory of the device. release() takes it away with its contents, and

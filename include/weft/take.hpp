@@ -16,12 +16,12 @@ struct TakeRowsArgs {
   void* output = nullptr;       // `output_rows` rows, apart from the input
   std::size_t row_bytes = 0;
   std::size_t input_stride = 0, output_stride = 0;  // bytes from row to row; 0: row_bytes
-  Counts counts = {};                               // `rows`, `slots`: [slots]. `split`: how shards share a slot's rows
-  std::size_t slots = 1;                            // 1 … kMaxTakenSlots
-  std::size_t slot = 0;                             // its number: 0 … slots − 1
-  std::size_t shards = 1, shard = 0;                // its part to take: with counts.split up to kMaxTakenSlots, else 1
-  bool split_slots = false;                         // shards share the slot, of which its rows are the first
-  std::size_t input_rows = 0;                       // rows that the input has room for
+  Counts counts = {};                 // `rows`, `slots`: [slots]. `sharding`: how shards share a slot's rows
+  std::size_t slots = 1;              // 1 … kMaxTakenSlots
+  std::size_t slot = 0;               // its number: 0 … slots − 1
+  std::size_t shards = 1, shard = 0;  // its part to take: with counts.sharding up to kMaxTakenSlots, else 1
+  bool split_slots = false;           // shards share the slot, of which its rows are the first
+  std::size_t input_rows = 0;         // rows that the input has room for
   std::size_t output_rows = 0;
   Stream stream = nullptr;
 };

@@ -27,7 +27,7 @@ enum class ReduceOp : std::uint8_t { sum, max };
 // results are bit-identical.
 //   one_shot  one hop, every rank sends its whole message to every other: the fastest for small messages
 //   two_shot  two hops, reduce-scatter and all-gather: the fastest for larger ones on GPUs
-//   bulk      two hops in chunks, a message of any size in one kernel: the fastest on CPU ranks above 2 KB, and on GPUs
+//   pipelined two hops in chunks, a message of any size in one kernel: the fastest on CPU ranks above 2 KB, and on GPUs
 //             from 64 MB on
 //   nccl      only used when asked for, or if GPUs do not share an NVLink domain
 //   multimem_one_shot, multimem_two_shot
@@ -35,23 +35,31 @@ enum class ReduceOp : std::uint8_t { sum, max };
 //             Config::multicast, by all ranks of one. Sums of bf16, f16 and f32 alone. Order and rounding are the
 //             switch's, so the bits differ from the others'. Two-shot gives all ranks the same bits. Never yet
 //             run on GPUs; on CPU ranks each rank does the switch's work, in rank order.
-enum class Algorithm : std::uint8_t { automatic, one_shot, two_shot, bulk, nccl, multimem_one_shot, multimem_two_shot };
+enum class Algorithm : std::uint8_t {
+  automatic,
+  one_shot,
+  two_shot,
+  pipelined,
+  nccl,
+  multimem_one_shot,
+  multimem_two_shot
+};
 
 // The begin of one rank's rows in a tensor that holds all ranks' rows: behind the slots of the ranks before it. The
 // slot of a rank with n rows:
-//   dense    n rows;
-//   aligned  n rows, rounded up to a multiple;
-//   max      the largest n of all ranks;
-//   fixed    a given number of rows;
-//   given    a number of rows of its own, which kernels read like n: at least n.
+//   none      n rows;
+//   aligned   n rows, rounded up to a multiple;
+//   max       the largest n of all ranks;
+//   fixed     a given number of rows;
+//   per_rank  a number of rows of its own, which kernels read like n: at least n.
 // Rows of a slot behind the n-th are its pads.
-enum class SlotKind : std::uint8_t { dense, aligned, max, fixed, given };
+enum class Padding : std::uint8_t { none, aligned, max, fixed, per_rank };
 
 // How many of m rows each of A ranks has, in rank order.
 //   none      counts are given rank by rank;
 //   balanced  m div A, and one more in the first m mod A ranks (torch.tensor_split, SGLang);
 //   ceil      ⌈m / A⌉, and less or nothing in the last ones (vLLM's sequence-parallel chunks).
-enum class Split : std::uint8_t { none, balanced, ceil };
+enum class Sharding : std::uint8_t { none, balanced, ceil };
 
 // The place of a communicator's ranks.
 enum class Device : std::uint8_t { automatic, cpu, cuda };
@@ -70,19 +78,19 @@ constexpr std::string_view name(ReduceOp op) {
 }
 
 constexpr std::string_view name(Algorithm algorithm) {
-  constexpr std::string_view names[] = {"automatic", "one-shot",          "two-shot",         "bulk",
+  constexpr std::string_view names[] = {"automatic", "one-shot",          "two-shot",         "pipelined",
                                         "nccl",      "multimem-one-shot", "multimem-two-shot"};
   return names[static_cast<int>(algorithm)];
 }
 
-constexpr std::string_view name(SlotKind kind) {
-  constexpr std::string_view names[] = {"dense", "aligned", "max", "fixed", "given"};
-  return names[static_cast<int>(kind)];
+constexpr std::string_view name(Padding padding) {
+  constexpr std::string_view names[] = {"none", "aligned", "max", "fixed", "per-rank"};
+  return names[static_cast<int>(padding)];
 }
 
-constexpr std::string_view name(Split split) {
+constexpr std::string_view name(Sharding sharding) {
   constexpr std::string_view names[] = {"none", "balanced", "ceil"};
-  return names[static_cast<int>(split)];
+  return names[static_cast<int>(sharding)];
 }
 
 constexpr std::string_view name(Device device) {

@@ -18,12 +18,12 @@ spdlog::logger& logger() {
     spdlog::logger made("weft", std::make_shared<spdlog::sinks::stderr_sink_mt>());
     made.set_pattern("[%H:%M:%S.%e] [weft] [%l] %v");
     made.set_level(spdlog::level::warn);
-    const char* wish = std::getenv("WEFT_LOG");
-    if (wish == nullptr) return made;
-    if (const auto level = log_level(wish)) {
+    const char* requested = std::getenv("WEFT_LOG");
+    if (requested == nullptr) return made;
+    if (const auto level = log_level(requested)) {
       made.set_level(*level);
     } else {
-      made.warn("WEFT_LOG: {} is not trace, debug, info, warn, error or off; it stays at warn", wish);
+      made.warn("WEFT_LOG: {} is not trace, debug, info, warn, error or off; it stays at warn", requested);
     }
     return made;
   }();

@@ -85,10 +85,10 @@ void GroupState::arm(std::optional<std::uint32_t> first_epoch, bool moved) {
     };
     const auto members = static_cast<std::uint64_t>(size());
     make_old(layout_.headers, (kBanks + 1) * members);
-    make_old(layout_.bulk_signals, 2 * layout_.bulk_slots * members);
-    make_old(layout_.bulk_credits, layout_.bulk_slots * members);
+    make_old(layout_.pipeline_signals, 2 * layout_.pipeline_slots * members);
+    make_old(layout_.pipeline_credits, layout_.pipeline_slots * members);
     make_old(layout_.symmetric_signals, 2 * layout_.symmetric_chunks * members);
-    make_old(layout_.invitations, layout_.symmetric_chunks != 0 ? members : 0);
+    make_old(layout_.ready_flags, layout_.symmetric_chunks != 0 ? members : 0);
     make_old(multimem_.signals, 2 * multimem_.chunks * members);
   }
   if (moved) generation_ = communicator_.new_generation();  // graphs captured before hold the old addresses

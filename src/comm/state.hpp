@@ -111,7 +111,7 @@ class CommunicatorState : public std::enable_shared_from_this<CommunicatorState>
   GroupState* split(int color);  // null for color −1
   // Tenants are made and freed with these (tenants.cpp). The window of its first slot names a kind.
   Bootstrap& bootstrap() const { return *bootstrap_; }
-  TenantPlace next_place(int first_window) const;
+  TenantSlot next_slot(int first_window) const;
   // Collective: opens the window and arms the tenant in a meeting for `what`. If that fails, all ranks close it.
   void open_tenant(Tenant& tenant, std::string_view what);
   void keep_tenant(int first_window, int slot, std::shared_ptr<Tenant> tenant);

@@ -35,7 +35,7 @@ class Tenant {
 };
 
 // The slot of the next tenant of a kind, and how many of the kind were ever made before it.
-struct TenantPlace {
+struct TenantSlot {
   int slot;
   std::uint64_t number;
 };

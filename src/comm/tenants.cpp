@@ -10,7 +10,7 @@ const Tenants* CommunicatorState::tenants_of(int first_window) const {
   return found == tenants_.end() ? nullptr : &*found;
 }
 
-TenantPlace CommunicatorState::next_place(int first_window) const {
+TenantSlot CommunicatorState::next_slot(int first_window) const {
   const Tenants* const tenants = tenants_of(first_window);
   if (tenants == nullptr) return {0, 0};
   const auto hole = std::ranges::find(tenants->by_slot, nullptr);

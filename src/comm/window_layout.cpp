@@ -8,8 +8,8 @@
 namespace weft::detail {
 namespace {
 
-std::size_t or_default(std::size_t wish, std::size_t value) {
-  return wish != 0 ? wish : value;
+std::size_t or_default(std::size_t requested, std::size_t value) {
+  return requested != 0 ? requested : value;
 }
 
 struct WorldAreas {
@@ -20,7 +20,7 @@ WorldAreas world_areas(const Config& config, std::uint32_t size) {
   const std::size_t two_shot = or_default(config.two_shot_bytes, default_two_shot_bytes(config.device, size));
   WorldAreas areas{
       .region = make_layout(size, or_default(config.one_shot_bytes, default_one_shot_bytes(config.device, size)),
-                            two_shot, default_bulk_shape(config.device, size, true)),
+                            two_shot, default_pipeline_shape(config.device, size, true)),
       .multimem = {}};
   if (config.multicast) areas.multimem = add_multimem(areas.region, size, two_shot);
   return areas;
@@ -47,7 +47,8 @@ RegionLayout group_layout(const Config& config, std::uint32_t size) {
   const std::size_t one_shot = cpu ? default_one_shot_bytes(config.device, size) : kMiB / 2;
   const std::size_t two_shot = cpu ? default_two_shot_bytes(config.device, size) : 4 * kMiB;
   return make_layout(size, or_default(config.group_one_shot_bytes, one_shot),
-                     or_default(config.group_two_shot_bytes, two_shot), default_bulk_shape(config.device, size, false));
+                     or_default(config.group_two_shot_bytes, two_shot),
+                     default_pipeline_shape(config.device, size, false));
 }
 
 std::size_t region_offset(const Config& config, std::uint32_t world_size, int group) {

@@ -284,14 +284,14 @@ class CudaFabric final : public Fabric {
   }
   static constexpr std::size_t kStagingBytes = std::size_t{64} << 10;
 
-  void prepare_device(int wish) {
-    if (const std::string reason = why_no_cuda(wish); !reason.empty()) throw Error(Errc::unsupported, reason);
+  void prepare_device(int requested) {
+    if (const std::string reason = why_no_cuda(requested); !reason.empty()) throw Error(Errc::unsupported, reason);
     int count = 0;
     check_cuda(cudaGetDeviceCount(&count), "cudaGetDeviceCount");
-    check_argument(wish >= -1 && wish < count, "Config::cuda_device", wish,
+    check_argument(requested >= -1 && requested < count, "Config::cuda_device", requested,
                    fmt::format("between −1 and {}", count - 1));
-    device_ = wish;
-    if (wish < 0) check_cuda(cudaGetDevice(&device_), "cudaGetDevice");
+    device_ = requested;
+    if (requested < 0) check_cuda(cudaGetDevice(&device_), "cudaGetDevice");
     const SetupScope scope(device_);
     cudaDeviceProp properties{};
     check_cuda(cudaGetDeviceProperties(&properties, device_), "cudaGetDeviceProperties");

@@ -119,12 +119,12 @@ std::shared_ptr<const SharedMemoryMapping> map_once(int memory, std::size_t byte
 
 SharedMemoryWindow SharedMemoryWindow::create(Bootstrap& bootstrap, std::size_t bytes_per_rank, const char* name) {
   const int size = bootstrap.size();
-  const std::vector<std::size_t> wishes = bootstrap.all_gather_value("shared memory size", bytes_per_rank);
+  const std::vector<std::size_t> all_requested = bootstrap.all_gather_value("shared memory size", bytes_per_rank);
   for (int rank = 0; rank < size; ++rank) {
-    const std::size_t wish = wishes[static_cast<std::size_t>(rank)];
-    if (wish != wishes[0]) {
+    const std::size_t requested = all_requested[static_cast<std::size_t>(rank)];
+    if (requested != all_requested[0]) {
       throw Error(Errc::rendezvous, fmt::format("ranks disagree about the window: rank 0 wants {} bytes, rank {} {}",
-                                                wishes[0], rank, wish));
+                                                all_requested[0], rank, requested));
     }
   }
   const std::size_t bytes = window_bytes(bytes_per_rank, size);

@@ -35,12 +35,14 @@ bool run_blocks(std::array<T, kThreadBlocks> team, const Call& call, const typen
   }
   // Before anything is sent; otherwise two threads would write to the same slots. A GPU's data blocks cannot know it.
   if (!alone(team[0], session[0], 0)) return false;
-  const std::array<typename A::Places, kThreadBlocks> places{A::places(team[0], call, work),
-                                                             A::places(team[1], call, work)};
-  std::array early{A::early(team[0], session[0], work, places[0]), A::early(team[1], session[1], work, places[1])};
+  const std::array<typename A::ThreadPlan, kThreadBlocks> thread_plan{A::thread_plan(team[0], call, work),
+                                                                      A::thread_plan(team[1], call, work)};
+  std::array prefetched{A::prefetch(team[0], session[0], work, thread_plan[0]),
+                        A::prefetch(team[1], session[1], work, thread_plan[1])};
   const bool good = for_phases<A>(phases, [&]<int phase>() {
     for (std::uint32_t block = 0; block < kThreadBlocks; ++block) {
-      if (!A::template run<phase>(team[block], session[block], work, places[block], early[block])) return false;
+      if (!A::template run<phase>(team[block], session[block], work, thread_plan[block], prefetched[block]))
+        return false;
     }
     return true;
   });

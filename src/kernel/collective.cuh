@@ -7,22 +7,23 @@
 #include "kernel/most_threads.hpp"
 #include "protocol/session.hpp"
 #include "team/cuda_block.cuh"
-#include "team/cuda_crew.cuh"
+#include "team/cuda_warp_group.cuh"
 
 namespace weft::detail {
 
-template <class A, class T, class Early, int... phase>
-__device__ __forceinline__ void run_phases(T& team, const Session& session, const typename A::Places& places,
-                                           Early& early, const typename A::Work& work, Phases phases,
+template <class A, class T, class Prefetched, int... phase>
+__device__ __forceinline__ void run_phases(T& team, const Session& session, const typename A::ThreadPlan& thread_plan,
+                                           Prefetched& prefetched, const typename A::Work& work, Phases phases,
                                            std::integer_sequence<int, phase...>) {
-  static_cast<void>(((!phases.has(phase) || A::template run<phase>(team, session, work, places, early)) && ...));
+  static_cast<void>(
+      ((!phases.has(phase) || A::template run<phase>(team, session, work, thread_plan, prefetched)) && ...));
 }
 
-// The algorithm's view of a block: the block, or a crew of it if the algorithm gives the number of crews.
+// The algorithm's view of a block: the block, or a warp group of it if the algorithm gives the number of warp groups.
 template <class A>
 __device__ __forceinline__ auto team_of([[maybe_unused]] const typename A::Work& work) {
-  if constexpr (requires { A::crews(work); }) {
-    return CudaCrew(A::crews(work));
+  if constexpr (requires { A::warp_groups(work); }) {
+    return CudaWarpGroup(A::warp_groups(work));
   } else {
     return CudaBlock();
   }
@@ -35,14 +36,14 @@ __global__ void __launch_bounds__(kMaxThreads<A>, 1)
   auto team = team_of<A>(work);
   // The previous kernel still runs here: nothing reads memory that it may write.
   Session session = approach(block, call);
-  const typename A::Places places = A::places(team, call, work);
+  const typename A::ThreadPlan thread_plan = A::thread_plan(team, call, work);
   ptx::wait_for_predecessor();
   ptx::launch_successor();
   const Entry entry = ask(block, session);
-  auto early = A::early(team, session, work, places);
+  auto prefetched = A::prefetch(team, session, work, thread_plan);
   const Phases phases = phases_of<A>(work);
   if (!enter_as<A>(block, session, entry, phases, work)) return;
-  run_phases<A>(team, session, places, early, work, phases, std::make_integer_sequence<int, A::kPhases>{});
+  run_phases<A>(team, session, thread_plan, prefetched, work, phases, std::make_integer_sequence<int, A::kPhases>{});
   leave<A>(block, session, phases);
 }
 

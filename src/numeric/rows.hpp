@@ -10,9 +10,9 @@
 
 namespace weft::detail {
 
-// `whole`: the caller promises that addresses, rows and strides are multiples of sixteen bytes (rows_may_be_whole). The
-// stream's contents depend on neither strides nor addresses.
-template <bool whole>
+// `aligned16`: the caller promises that addresses, rows and strides are multiples of sixteen bytes
+// (rows_are_aligned16). The stream's contents depend on neither strides nor addresses.
+template <bool aligned16>
 class Rows {
  public:
   Rows() = default;
@@ -40,7 +40,7 @@ class Rows {
 
   // For a pack that exists. In loops over whole rows only a base tells one message from another.
   WEFT_FN Pack get(std::uint64_t pack) const {
-    if (whole || plain(pack)) {
+    if (aligned16 || plain(pack)) {
       const Vector vector = *vector_at(pack);
       return {{vector.word[0], vector.word[1], vector.word[2], vector.word[3]}};
     }
@@ -52,7 +52,7 @@ class Rows {
   }
 
   WEFT_FN void put(std::uint64_t pack, const Pack& payload) const {
-    if (whole || plain(pack)) {
+    if (aligned16 || plain(pack)) {
       *vector_at(pack) = {{payload.word[0], payload.word[1], payload.word[2], payload.word[3]}};
       return;
     }
@@ -94,7 +94,7 @@ class Rows {
   std::uint64_t bytes_ = 0, row_bytes_ = 0, stride_ = 0;
 };
 
-inline bool rows_may_be_whole(const void* data, std::uint64_t row_bytes, std::uint64_t stride) {
+inline bool rows_are_aligned16(const void* data, std::uint64_t row_bytes, std::uint64_t stride) {
   return (reinterpret_cast<std::uintptr_t>(data) | row_bytes | stride) % sizeof(Pack) == 0;
 }
 

@@ -9,9 +9,9 @@
 
 namespace weft::detail {
 
-// `whole`: the caller promises that the address is aligned to a pack's payload and that the end cuts no pack
-// (may_be_whole()). Then a pack is one load or store, and no other code slows it down.
-template <class Storage, std::uint32_t elements, bool whole = false>
+// `aligned16`: the caller promises that the address is aligned to a pack's payload and that the end cuts no pack
+// (is_aligned16()). Then a pack is one load or store, and no other code slows it down.
+template <class Storage, std::uint32_t elements, bool aligned16 = false>
 class Tensor {
  public:
   static constexpr std::uint32_t kBytes = elements * sizeof(Storage);
@@ -22,7 +22,7 @@ class Tensor {
         count_(count),
         aligned_(reinterpret_cast<std::uintptr_t>(data) % kBytes == 0) {}
 
-  WEFT_FN std::uint64_t packs() const { return whole ? count_ / elements : (count_ + elements - 1) / elements; }
+  WEFT_FN std::uint64_t packs() const { return aligned16 ? count_ / elements : (count_ + elements - 1) / elements; }
 
   // The rest behind the first `packs` packs, perhaps empty; the first `packs` packs.
   WEFT_FN Tensor from(std::uint64_t packs) const {
@@ -40,13 +40,13 @@ class Tensor {
   template <class Team>
   WEFT_FN void settle(Team& team) {
     team.settle(data_);
-    if constexpr (!whole) team.settle(count_);
+    if constexpr (!aligned16) team.settle(count_);
   }
 
   // Elements behind the end read as zero.
   WEFT_FN Pack load(std::uint64_t pack) const {
     const std::uint64_t first = pack * elements;
-    if constexpr (whole) {
+    if constexpr (aligned16) {
       return load_whole(first);
     } else {
       if (aligned_ && first + elements <= count_) return load_whole(first);
@@ -63,7 +63,7 @@ class Tensor {
 
   WEFT_FN void store(std::uint64_t pack, const Pack& payload) const {
     const std::uint64_t first = pack * elements;
-    if constexpr (whole) {
+    if constexpr (aligned16) {
       store_whole(first, payload);
     } else {
       if (aligned_ && first + elements <= count_) return store_whole(first, payload);
@@ -109,7 +109,7 @@ class Tensor {
   bool aligned_ = true;
 };
 
-inline bool may_be_whole(const void* data, std::uint64_t bytes, std::uint64_t payload_bytes) {
+inline bool is_aligned16(const void* data, std::uint64_t bytes, std::uint64_t payload_bytes) {
   return reinterpret_cast<std::uintptr_t>(data) % payload_bytes == 0 && bytes % payload_bytes == 0;
 }
 

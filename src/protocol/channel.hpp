@@ -22,26 +22,26 @@ struct RegionLayout {
   // [bank][sender] words: epoch << 32 | fingerprint. Behind them [sender] words: epoch << 32 | how many calls the
   // sender has rejected in that call's place (comm/rejection.hpp).
   std::uint64_t headers;
-  std::uint64_t one_shot;      // [bank][sender][one_shot_packs]
-  std::uint64_t scatter;       // [bank][sender][two_shot_packs]: parts of the shard that this rank reduces
-  std::uint64_t gather;        // [bank][owner][two_shot_packs]: reduced shards
-  std::uint64_t bulk_signals;  // [hop][slot][sender] words: epoch << 32 | chunk
-  std::uint64_t bulk_scatter;  // [slot][sender][bulk_packs]
-  std::uint64_t bulk_gather;   // [slot][owner][bulk_packs]
-  std::uint64_t bulk_credits;  // [slot][reader] words: epoch << 32 | chunk of this rank that was read
+  std::uint64_t one_shot;          // [bank][sender][one_shot_packs]
+  std::uint64_t scatter;           // [bank][sender][two_shot_packs]: parts of the shard that this rank reduces
+  std::uint64_t gather;            // [bank][owner][two_shot_packs]: reduced shards
+  std::uint64_t pipeline_signals;  // [hop][slot][sender] words: epoch << 32 | chunk
+  std::uint64_t pipeline_scatter;  // [slot][sender][pipeline_packs]
+  std::uint64_t pipeline_gather;   // [slot][owner][pipeline_packs]
+  std::uint64_t pipeline_credits;  // [slot][reader] words: epoch << 32 | chunk of this rank that was read
   // Copies into symmetric memory (ops/moves/symmetric_copy.hpp).
   std::uint64_t symmetric_signals;  // [hop][chunk][sender] words: epoch << 32 | chunk
-  std::uint64_t invitations;        // [from] words: epoch << 32 | hash of the call, and its rows, that it is ready for
+  std::uint64_t ready_flags;        // [from] words: epoch << 32 | hash of the call, and its rows, that it is ready for
   std::uint64_t one_shot_packs;
   std::uint64_t two_shot_packs;    // per shard
-  std::uint64_t bulk_packs;        // of a chunk
-  std::uint64_t bulk_slots;        // most chunks of a message that are under way at once
+  std::uint64_t pipeline_packs;    // of a chunk
+  std::uint64_t pipeline_slots;    // most chunks of a message that are under way at once
   std::uint64_t symmetric_chunks;  // of a message, at most
   std::uint64_t bytes;             // of the whole region
 };
 
-// The buffers of the bulk all-reduce: a power of two of slots, two or more.
-struct BulkShape {
+// The buffers of the pipelined all-reduce: a power of two of slots, two or more.
+struct PipelineShape {
   std::uint64_t slots = 4;
   std::uint64_t packs = 64;
 };
@@ -52,7 +52,7 @@ inline constexpr std::uint64_t kSymmetricChunks = 256;
 
 // `one_shot_bytes` and `two_shot_bytes`: the largest message each algorithm takes in one piece.
 constexpr RegionLayout make_layout(std::uint32_t size, std::size_t one_shot_bytes, std::size_t two_shot_bytes,
-                                   BulkShape bulk = {}, std::uint64_t symmetric_chunks = kSymmetricChunks) {
+                                   PipelineShape pipelined = {}, std::uint64_t symmetric_chunks = kSymmetricChunks) {
   constexpr std::uint64_t alignment = 256;
   const auto aligned = [](std::uint64_t bytes) { return (bytes + alignment - 1) / alignment * alignment; };
   const std::uint64_t packs_per_unit = alignment / sizeof(Pack);
@@ -65,16 +65,16 @@ constexpr RegionLayout make_layout(std::uint32_t size, std::size_t one_shot_byte
   layout.one_shot = aligned((slots + size) * sizeof(std::uint64_t));
   layout.scatter = layout.one_shot + slots * layout.one_shot_packs * sizeof(Pack);
   layout.gather = layout.scatter + slots * layout.two_shot_packs * sizeof(Pack);
-  layout.bulk_packs = bulk.packs;
-  layout.bulk_slots = bulk.slots;
-  layout.bulk_signals = layout.gather + slots * layout.two_shot_packs * sizeof(Pack);
-  layout.bulk_scatter = layout.bulk_signals + aligned(2 * bulk.slots * size * sizeof(std::uint64_t));
-  layout.bulk_gather = layout.bulk_scatter + aligned(bulk.slots * size * bulk.packs * sizeof(Pack));
-  layout.bulk_credits = layout.bulk_gather + aligned(bulk.slots * size * bulk.packs * sizeof(Pack));
+  layout.pipeline_packs = pipelined.packs;
+  layout.pipeline_slots = pipelined.slots;
+  layout.pipeline_signals = layout.gather + slots * layout.two_shot_packs * sizeof(Pack);
+  layout.pipeline_scatter = layout.pipeline_signals + aligned(2 * pipelined.slots * size * sizeof(std::uint64_t));
+  layout.pipeline_gather = layout.pipeline_scatter + aligned(pipelined.slots * size * pipelined.packs * sizeof(Pack));
+  layout.pipeline_credits = layout.pipeline_gather + aligned(pipelined.slots * size * pipelined.packs * sizeof(Pack));
   layout.symmetric_chunks = symmetric_chunks;
-  layout.symmetric_signals = layout.bulk_credits + aligned(bulk.slots * size * sizeof(std::uint64_t));
-  layout.invitations = layout.symmetric_signals + aligned(2 * symmetric_chunks * size * sizeof(std::uint64_t));
-  layout.bytes = layout.invitations + aligned(size * sizeof(std::uint64_t));
+  layout.symmetric_signals = layout.pipeline_credits + aligned(pipelined.slots * size * sizeof(std::uint64_t));
+  layout.ready_flags = layout.symmetric_signals + aligned(2 * symmetric_chunks * size * sizeof(std::uint64_t));
+  layout.bytes = layout.ready_flags + aligned(size * sizeof(std::uint64_t));
   return layout;
 }
 
@@ -84,7 +84,7 @@ struct MultimemLayout {
   std::uint64_t stage;    // [bank][packs]: this rank's message
   std::uint64_t gather;   // [packs]: the sum
   std::uint64_t packs;    // of the largest message of one piece; 0: no such area
-  std::uint64_t chunks;   // of that message, as long as chunks of bulk
+  std::uint64_t chunks;   // of that message, as long as chunks of the pipelined all-reduce
 };
 // Appends the area to the region.
 constexpr MultimemLayout add_multimem(RegionLayout& region, std::uint32_t size, std::size_t largest_bytes) {
@@ -92,7 +92,7 @@ constexpr MultimemLayout add_multimem(RegionLayout& region, std::uint32_t size, 
   const auto aligned = [](std::uint64_t bytes) { return (bytes + alignment - 1) / alignment * alignment; };
   MultimemLayout multimem{};
   multimem.packs = aligned(largest_bytes) / sizeof(Pack);
-  multimem.chunks = (multimem.packs + region.bulk_packs - 1) / region.bulk_packs;
+  multimem.chunks = (multimem.packs + region.pipeline_packs - 1) / region.pipeline_packs;
   multimem.signals = region.bytes;
   multimem.stage = multimem.signals + aligned(2 * multimem.chunks * size * sizeof(std::uint64_t));
   multimem.gather = multimem.stage + kBanks * multimem.packs * sizeof(Pack);
@@ -155,8 +155,8 @@ struct NoWork {};
 struct Phases {
   std::uint8_t first = 0, last = 255;
 
-  constexpr bool has(int phase) const { return first <= phase && phase <= last; }
-  constexpr bool end(int phases) const { return last + 1 >= phases; }
+  WEFT_FN constexpr bool has(int phase) const { return first <= phase && phase <= last; }
+  WEFT_FN constexpr bool end(int phases) const { return last + 1 >= phases; }
   bool operator==(const Phases&) const = default;
 };
 

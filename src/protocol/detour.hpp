@@ -10,7 +10,7 @@ namespace weft::detail {
 
 struct DetourQuery {
   std::uint32_t ranks;
-  std::uint64_t slots;    // RegionLayout::bulk_slots
+  std::uint64_t slots;    // RegionLayout::pipeline_slots
   std::uint64_t longest;  // packs of the rank with the most
   std::uint64_t worth;    // least packs that the busiest link must be spared
 };

@@ -24,11 +24,11 @@ WEFT_FN bool await_signal(T& team, const Session& s, const std::uint64_t* at, st
 
 struct Flow {
   const Session* session;
-  std::uint64_t first_slot, slots;  // of the area that bulk all-reduces scatter to
+  std::uint64_t first_slot, slots;  // of the area that pipelined all-reduces scatter to
   std::uint64_t stride;             // every so many chunks one takes the way between two given ranks
 
   WEFT_FN const RegionLayout& layout() const { return session->layout(); }
-  WEFT_FN std::uint64_t chunk_packs() const { return layout().bulk_packs; }
+  WEFT_FN std::uint64_t chunk_packs() const { return layout().pipeline_packs; }
   WEFT_FN std::uint64_t chunks_of(std::uint64_t packs) const { return (packs + chunk_packs() - 1) / chunk_packs(); }
   // Packs in a chunk of a message with `packs` packs.
   WEFT_FN std::uint32_t packs_in(std::uint64_t chunk, std::uint64_t packs) const {
@@ -59,7 +59,7 @@ struct Flow {
     return (first_slot + chunk / stride % slots) * session->size() + from;
   }
   WEFT_FN Pack* area(std::uint32_t owner) const {
-    return reinterpret_cast<Pack*>(region_of(*session->call, owner) + layout().bulk_scatter);
+    return reinterpret_cast<Pack*>(region_of(*session->call, owner) + layout().pipeline_scatter);
   }
   // The same in all areas.
   WEFT_FN std::uint64_t slot_packs(std::uint64_t chunk, std::uint32_t sender) const {
@@ -92,21 +92,21 @@ struct Flow {
   // By one thread for each receiver or sender, after the block's barrier.
   template <Team T>
   WEFT_FN void announce(T& team, std::uint32_t receiver, std::uint64_t chunk) const {
-    team.store_release(word(layout().bulk_signals, receiver, chunk, session->rank()), tag(chunk));
+    team.store_release(word(layout().pipeline_signals, receiver, chunk, session->rank()), tag(chunk));
   }
   template <Team T>
   WEFT_FN void give_credit(T& team, std::uint32_t sender, std::uint64_t chunk) const {
-    team.store_release(word(layout().bulk_credits, sender, chunk, session->rank()), tag(chunk));
+    team.store_release(word(layout().pipeline_credits, sender, chunk, session->rank()), tag(chunk));
   }
 
   // By one thread for each sender or receiver, before the block's barrier. False when the call has failed.
   template <Team T>
   WEFT_FN bool await_chunk(T& team, std::uint32_t sender, std::uint64_t chunk) const {
-    return await(team, word(layout().bulk_signals, session->rank(), chunk, sender), sender, chunk);
+    return await(team, word(layout().pipeline_signals, session->rank(), chunk, sender), sender, chunk);
   }
   template <Team T>
   WEFT_FN bool await_credit(T& team, std::uint32_t receiver, std::uint64_t chunk) const {
-    return await(team, word(layout().bulk_credits, session->rank(), chunk, receiver), receiver, chunk);
+    return await(team, word(layout().pipeline_credits, session->rank(), chunk, receiver), receiver, chunk);
   }
   // Waits until the slot of `chunk` is free.
   template <Team T>
@@ -136,7 +136,7 @@ struct Route {
   // Between a relay and all others. Chunks that take the same slot have the same relay: so a sender that waits for a
   // slot knows the credit's rank.
   WEFT_FN Flow wide() const {
-    if (!detour) return {session, 0, session->layout().bulk_slots, 1};
+    if (!detour) return {session, 0, session->layout().pipeline_slots, 1};
     return Flow{session, narrow_slots(), narrow_slots() * relays(), 1};
   }
   // The role of a block. Every relays()-th chunk has the same relay. That distance and the distance of a block's chunks
@@ -169,7 +169,7 @@ struct Route {
     }
     return a;
   }
-  WEFT_FN std::uint64_t narrow_slots() const { return session->layout().bulk_slots / session->size(); }
+  WEFT_FN std::uint64_t narrow_slots() const { return session->layout().pipeline_slots / session->size(); }
   WEFT_FN std::uint32_t shift(std::uint64_t chunk) const {
     return detour ? 1 + static_cast<std::uint32_t>(chunk % relays()) : 0;
   }

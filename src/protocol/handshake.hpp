@@ -20,13 +20,13 @@ WEFT_FN std::uint64_t header_word(const Session& s, std::uint64_t counts) {
 }
 
 // The places of a control-block thread's header for `peer`, and of that peer's header, in bank 0.
-struct HeaderPlace {
+struct HeaderAddress {
   std::uint64_t* to;
   const std::uint64_t* from;
 };
 // `known_size`: of the group, or 0.
 template <std::uint32_t known_size>
-WEFT_FN HeaderPlace header_place(const Call& call, std::uint32_t peer) {
+WEFT_FN HeaderAddress header_address(const Call& call, std::uint32_t peer) {
   const auto headers = [&](std::uint32_t owner) {
     std::byte* const region = known_size != 0 ? call.region[owner] : region_of(call, owner);
     return reinterpret_cast<std::uint64_t*>(region + call.layout.headers);
@@ -40,25 +40,25 @@ struct Handshake {
   static WEFT_FN std::uint32_t size(const Call& call) { return known_size != 0 ? known_size : call.size; }
 
   template <Team T>
-  static WEFT_FN HeaderPlace place(T& team, const Call& call) {
-    HeaderPlace place{};
-    if (team.thread_rank() < size(call)) place = header_place<known_size>(call, team.thread_rank());
-    team.settle(place.to);
-    team.settle(place.from);
-    return place;
+  static WEFT_FN HeaderAddress address(T& team, const Call& call) {
+    HeaderAddress address{};
+    if (team.thread_rank() < size(call)) address = header_address<known_size>(call, team.thread_rank());
+    team.settle(address.to);
+    team.settle(address.from);
+    return address;
   }
   // True in the control block, whose threads need nothing but `first`, their own place.
   template <Team T>
-  static WEFT_FN bool in_control(T& team, const Call& call, HeaderPlace& first) {
+  static WEFT_FN bool in_control(T& team, const Call& call, HeaderAddress& first) {
     if (team.block_rank() != 0) return false;
-    first = place(team, call);
+    first = address(team, call);
     return true;
   }
   template <Team T>
-  static WEFT_FN HeaderPlace place_of(T& team, const Session& s, const HeaderPlace& first, std::uint32_t peer) {
+  static WEFT_FN HeaderAddress address_of(T& team, const Session& s, const HeaderAddress& first, std::uint32_t peer) {
     const std::uint32_t bank = s.epoch % kBanks * size(*s.call);
-    const HeaderPlace place = peer == team.thread_rank() ? first : header_place<known_size>(*s.call, peer);
-    return {.to = place.to + bank, .from = place.from + bank};
+    const HeaderAddress address = peer == team.thread_rank() ? first : header_address<known_size>(*s.call, peer);
+    return {.to = address.to + bank, .from = address.from + bank};
   }
 
   // Calls `serve(peer)` for this thread's peers, until it returns false.
@@ -72,17 +72,17 @@ struct Handshake {
   }
 
   template <Team T>
-  static WEFT_FN void send(T& team, const Session& s, const HeaderPlace& first, std::uint64_t counts = 0) {
+  static WEFT_FN void send(T& team, const Session& s, const HeaderAddress& first, std::uint64_t counts = 0) {
     const std::uint64_t word = header_word(s, counts);
     each_peer(team, s, [&](std::uint32_t peer) {
-      team.store(place_of(team, s, first, peer).to, word);
+      team.store(address_of(team, s, first, peer).to, word);
       return true;
     });
   }
 
   // The control block's part of an algorithm of two phases.
   template <int phase, Team T>
-  static WEFT_FN bool take_part(T& team, const Session& s, const HeaderPlace& first, std::uint64_t counts = 0) {
+  static WEFT_FN bool take_part(T& team, const Session& s, const HeaderAddress& first, std::uint64_t counts = 0) {
     if constexpr (phase == 1)
       return compare(
           team, s, first, phase, [](std::uint32_t) {}, counts);
@@ -91,12 +91,12 @@ struct Handshake {
   }
 
   template <Team T>
-  static WEFT_FN bool compare(T& team, const Session& s, const HeaderPlace& first, std::uint32_t phase) {
+  static WEFT_FN bool compare(T& team, const Session& s, const HeaderAddress& first, std::uint32_t phase) {
     return compare(team, s, first, phase, [](std::uint32_t) {});
   }
   // `seen(peer)` is called when the peer's header has come.
   template <Team T, class Seen>
-  static WEFT_FN bool compare(T& team, const Session& s, const HeaderPlace& first, std::uint32_t phase, Seen seen,
+  static WEFT_FN bool compare(T& team, const Session& s, const HeaderAddress& first, std::uint32_t phase, Seen seen,
                               std::uint64_t counts = 0) {
     if (!alone(team, s, phase)) return false;
     if (size(*s.call) == 1) {  // abort() counts without a peer, too
@@ -104,7 +104,7 @@ struct Handshake {
     }
     const std::uint64_t mine = header_word(s, counts);
     return each_peer(team, s, [&](std::uint32_t peer) {
-      const std::uint64_t* const from = place_of(team, s, first, peer).from;
+      const std::uint64_t* const from = address_of(team, s, first, peer).from;
       std::uint64_t word = 0;
       std::uint32_t ended = 0;
       const auto arrived = [&] {

@@ -292,22 +292,22 @@ WEFT_FN bool enter(T& team, Session& s, const Entry& entry, Phases phases) {
 
 // The threads that exchange values in a call, so that all of them must begin it, or none. For another block of this
 // launch may end the group meanwhile, so that some threads find it dead and others do not.
-enum class Together : std::uint8_t { thread, warp, block };
-// An algorithm's answer: A::together<T>(work) for one call, A::kTogether for all calls, or neither (thread).
+enum class BeginScope : std::uint8_t { thread, warp, block };
+// An algorithm's answer: A::begin_scope<T>(work) for one call, A::kBeginScope for all calls, or neither (thread).
 template <class A, Team T>
-WEFT_FN constexpr Together together_in([[maybe_unused]] const typename A::Work& work) {
-  if constexpr (requires { A::template together<T>(work); }) return A::template together<T>(work);
-  if constexpr (requires { A::kTogether; }) return A::kTogether;
-  return Together::thread;
+WEFT_FN constexpr BeginScope begin_scope_in([[maybe_unused]] const typename A::Work& work) {
+  if constexpr (requires { A::template begin_scope<T>(work); }) return A::template begin_scope<T>(work);
+  if constexpr (requires { A::kBeginScope; }) return A::kBeginScope;
+  return BeginScope::thread;
 }
 
 // Begins a call together with the threads that must begin with this one.
 template <class A, Team T>
 WEFT_FN bool enter_as(T& team, Session& s, const Entry& entry, Phases phases, const typename A::Work& work) {
-  const Together who = together_in<A, T>(work);
+  const BeginScope who = begin_scope_in<A, T>(work);
   const bool entered = enter(team, s, entry, phases);
-  if (who == Together::block) return team.all(entered);
-  if (who == Together::warp) return team.all_lanes(entered);
+  if (who == BeginScope::block) return team.all(entered);
+  if (who == BeginScope::warp) return team.all_lanes(entered);
   return entered;
 }
 
@@ -347,10 +347,10 @@ WEFT_FN void leave(T& team, const Session& s, Phases phases) {
 }
 
 // For algorithms that load nothing before they know their epoch.
-struct LoadsNothingEarly {
-  struct Early {};
-  template <Team T, class Work, class Places>
-  static WEFT_FN Early early(T&, const Session&, const Work&, const Places&) {
+struct PrefetchesNothing {
+  struct Prefetched {};
+  template <Team T, class Work, class ThreadPlan>
+  static WEFT_FN Prefetched prefetch(T&, const Session&, const Work&, const ThreadPlan&) {
     return {};
   }
 };

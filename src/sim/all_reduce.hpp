@@ -104,7 +104,7 @@ class AllReduceProgram final : public Program {
   std::unique_ptr<Machine> machine_;
   std::vector<Tensors> tensors_;
   std::vector<unsigned> stream_of_;  // by thread
-  // Routing tables of an exchange, by generation and rank.
+  // Routing tables of an exchange, by handle slot and rank.
   struct RoutingMemory;
   std::shared_ptr<RoutingMemory> tables_;
   // By the end of each call: how many stores the rank that stops in an execution makes to its peers' memory if nothing

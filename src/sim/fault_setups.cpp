@@ -17,7 +17,7 @@ void set_calls(Setup& setup, const std::string& protocol) {
   const std::vector<Grid> grids{{2, 2}, {3, setup.lanes}};
   if (protocol == "moe") {
     setup.exchange = {.tokens = 1, .hidden = 8, .experts = setup.ranks, .top_k = 2, .capacity = 2 * setup.ranks};
-    setup.exchange.generations = 1;  // tables of an earlier call must not pass for those of a failed call
+    setup.exchange.handles = 1;  // tables of an earlier call must not pass for those of a failed call
     setup.calls = moe_rounds({{{1, 0}, {0, 0}}, {{1, -1}, {0, 1}, {}}}, grids);
   } else if (protocol == "moves") {
     setup.calls = {{.count = 9, .grids = grids, .moving = Moving::all_gather},
@@ -38,7 +38,7 @@ void set_calls(Setup& setup, const std::string& protocol) {
     setup.calls = {call(Moving::all_gather_v, 8), call(Moving::broadcast, 32), call(Moving::all_gather, 16)};
     setup.calls[0].counts.assign(setup.ranks, 1);
     setup.calls[0].counts[0] = 2;
-    setup.calls[0].slot = SlotKind::dense;
+    setup.calls[0].padding = Padding::none;
     setup.calls[1].detour = setup.ranks > 2;
   } else if (protocol == "counts") {
     const std::vector<std::int32_t> counts(setup.ranks, 3);
@@ -54,7 +54,7 @@ void set_calls(Setup& setup, const std::string& protocol) {
     setup.calls = {norm(2, 1, false), norm(1, 2, true), norm(1, 1, false)};
     setup.calls[1].norm.scaling = detail::RowScaling::none;
   } else {
-    for (const Algorithm algorithm : {Algorithm::one_shot, Algorithm::two_shot, Algorithm::bulk,
+    for (const Algorithm algorithm : {Algorithm::one_shot, Algorithm::two_shot, Algorithm::pipelined,
                                       Algorithm::multimem_one_shot, Algorithm::multimem_two_shot}) {
       if (name(algorithm) == protocol) setup.algorithm = algorithm;
     }
@@ -89,13 +89,13 @@ void set_variant(Setup& setup, const std::string& variant) {
     setup.type = DataType::i32;
   } else if (variant == "halves") {
     setup.calls = moe_apart({setup.calls[0].ids, setup.calls[2].ids}, {2, 1}, {2, 2});
-    setup.exchange.generations = 2;
+    setup.exchange.handles = 2;
   } else if (variant == "replays") {
     setup.calls = replays(setup.calls);
   } else if (variant == "apart") {
     for (CallSetup& call : setup.calls) call.grids = {{4, 1, true}, {5, 1, true}, kSmall};
   } else if (variant == "threads") {
-    setup.bulk_packs = 2;
+    setup.pipeline_packs = 2;
     for (CallSetup& call : setup.calls) {
       call.count = 32 * setup.ranks;
       call.grids = {{2, 2}};
@@ -110,7 +110,7 @@ void set_variant(Setup& setup, const std::string& variant) {
     for (CallSetup& call : setup.calls) call.grids = {{2, 10, false, 2, true}, {3, 4, false, 1, true}};
   } else if (variant == "beside-lanes") {
     setup.side_by_side = true;
-    setup.exchange.generations = 2;
+    setup.exchange.handles = 2;
     setup.calls = beside_each_other(setup.calls, 2);
   } else if (variant == "stale") {
     // Before the fault, the first rank has replayed a recording whose memory is gone.
@@ -145,9 +145,9 @@ struct Variant {
   const char *protocol, *variant;
   unsigned ranks;
 };
-constexpr Variant kVariants[] = {{"two-shot", "wrap", 2}, {"one-shot", "torn16", 3},  {"one-shot", "i32", 2},
-                                 {"moe", "halves", 2},    {"two-shot", "replays", 2}, {"one-shot", "groups", 3},
-                                 {"bulk", "apart", 2},    {"counts", "", 2},          {"counts", "wrap", 3},
+constexpr Variant kVariants[] = {{"two-shot", "wrap", 2},   {"one-shot", "torn16", 3},  {"one-shot", "i32", 2},
+                                 {"moe", "halves", 2},      {"two-shot", "replays", 2}, {"one-shot", "groups", 3},
+                                 {"pipelined", "apart", 2}, {"counts", "", 2},          {"counts", "wrap", 3},
                                  {"moe", "roles", 2}};
 
 }  // namespace
@@ -235,7 +235,7 @@ const std::vector<Setup>& all_fault_setups() {
     for (const std::string kind :
          {"stops", "slow", "late", "dies", "aborted", "aborts", "mismatch", "other-count", "other-operation",
           "other-rows", "no-room", "in-flight", "overflow", "ahead", "host-reads", "overlap", "rejects"}) {
-      for (const std::string protocol : {"one-shot", "two-shot", "bulk", "multimem-one-shot", "multimem-two-shot",
+      for (const std::string protocol : {"one-shot", "two-shot", "pipelined", "multimem-one-shot", "multimem-two-shot",
                                          "moves", "ragged", "symmetric", "norm-one-shot", "norm-two-shot", "moe"}) {
         // The groups of an exchange have no other operation.
         if (protocol == "moe" && kind == "other-operation") continue;
@@ -264,7 +264,7 @@ const std::vector<Setup>& all_fault_setups() {
         all.push_back(fault_setup({.kind = kind, .protocol = protocol, .ranks = ranks, .variant = variant}));
       }
     }
-    for (const std::string protocol : {"bulk", "moves"}) {
+    for (const std::string protocol : {"pipelined", "moves"}) {
       all.push_back(fault_setup({.kind = "aborts", .protocol = protocol, .ranks = 2, .variant = "threads"}));
     }
     for (const bool one_thread : {false, true}) {

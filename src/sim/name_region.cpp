@@ -34,23 +34,23 @@ void World::name_region(Memory& memory, unsigned group, unsigned rank) const {
                    [=](std::size_t offset) { return fmt::format("{}rejections[from {}]", prefix, offset / 8); }});
   slots("one_shot", layout.one_shot, layout.scatter, layout.one_shot_packs);
   slots("scatter", layout.scatter, layout.gather, layout.two_shot_packs);
-  slots("gather", layout.gather, layout.bulk_signals, layout.two_shot_packs);
+  slots("gather", layout.gather, layout.pipeline_signals, layout.two_shot_packs);
   // Neither signals nor the packs that they announce are overwritten before the peer has read them.
-  const auto bulk = [&](const std::string& name, std::uint64_t begin, std::uint64_t end, std::uint64_t unit) {
+  const auto pipelined = [&](const std::string& name, std::uint64_t begin, std::uint64_t end, std::uint64_t unit) {
     memory.add_area({region + begin, region + end, rank, header, [=](std::size_t offset) {
-                       return fmt::format("{}bulk_{}[slot {}][from {}]+{}", prefix, name, offset / unit / size,
+                       return fmt::format("{}pipelined_{}[slot {}][from {}]+{}", prefix, name, offset / unit / size,
                                           offset / unit % size, offset % unit);
                      }});
   };
-  bulk("signal", layout.bulk_signals, layout.bulk_scatter, sizeof(std::uint64_t));
-  bulk("scatter", layout.bulk_scatter, layout.bulk_gather, layout.bulk_packs * sizeof(Pack));
-  bulk("gather", layout.bulk_gather, layout.bulk_credits, layout.bulk_packs * sizeof(Pack));
-  bulk("credit", layout.bulk_credits, layout.symmetric_signals, sizeof(std::uint64_t));
-  bulk("symmetric_signal", layout.symmetric_signals, layout.invitations, sizeof(std::uint64_t));
-  // A rank with nothing to send reads no invitation.
-  memory.add_area({region + layout.invitations, region + (multimem_.packs != 0 ? multimem_.signals : layout.bytes),
+  pipelined("signal", layout.pipeline_signals, layout.pipeline_scatter, sizeof(std::uint64_t));
+  pipelined("scatter", layout.pipeline_scatter, layout.pipeline_gather, layout.pipeline_packs * sizeof(Pack));
+  pipelined("gather", layout.pipeline_gather, layout.pipeline_credits, layout.pipeline_packs * sizeof(Pack));
+  pipelined("credit", layout.pipeline_credits, layout.symmetric_signals, sizeof(std::uint64_t));
+  pipelined("symmetric_signal", layout.symmetric_signals, layout.ready_flags, sizeof(std::uint64_t));
+  // A rank with nothing to send reads no ready flag.
+  memory.add_area({region + layout.ready_flags, region + (multimem_.packs != 0 ? multimem_.signals : layout.bytes),
                    rank, AreaKind::word,
-                   [=](std::size_t offset) { return fmt::format("{}invitation[from {}]", prefix, offset / 8); }});
+                   [=](std::size_t offset) { return fmt::format("{}ready_flag[from {}]", prefix, offset / 8); }});
   if (multimem_.packs == 0) return;
   // A peer may be one call ahead, and its signal may replace an unread one: it tells the reader as much.
   memory.add_area({region + multimem_.signals, region + multimem_.stage, rank, AreaKind::word,

@@ -19,13 +19,13 @@ template <class A, int unit, unsigned lanes = 1>
 void run_thread(Machine& machine, Place place, const detail::Call& call, const typename A::Work& work) {
   SimTeam<unit, lanes> team{machine, place};
   detail::Session session = approach(team, call);
-  const typename A::Places places = A::places(team, call, work);
+  const typename A::ThreadPlan thread_plan = A::thread_plan(team, call, work);
   const detail::Entry entry = ask(team, session);
-  auto early = A::early(team, session, work, places);
+  auto prefetched = A::prefetch(team, session, work, thread_plan);
   const detail::Phases phases = detail::phases_of<A>(work);
   if (!enter_as<A>(team, session, entry, phases, work)) return;
-  detail::for_phases<A>(phases,
-                        [&]<int phase>() { return A::template run<phase>(team, session, work, places, early); });
+  detail::for_phases<A>(
+      phases, [&]<int phase>() { return A::template run<phase>(team, session, work, thread_plan, prefetched); });
   detail::leave<A>(team, session, phases);
 }
 

@@ -18,7 +18,7 @@ namespace weft::sim {
 struct Grid {
   unsigned blocks = 2;  // the control block included
   unsigned threads = 1;
-  bool apart = false;    // bulk: as in AllReduceWork
+  bool apart = false;    // pipelined: as in AllReduceWork
   unsigned senders = 0;  // dispatch and combine: as in their work
   bool pairs = false;    // combine: likewise
 };
@@ -82,8 +82,8 @@ struct CallSetup {
   unsigned step = 0;
   bool alone = false;
   std::vector<std::int32_t> counts = {};  // ragged: rows of each rank; with a split: of all ranks together
-  Split split = Split::none;              // ragged
-  SlotKind slot = SlotKind::max;          // ragged; aligned: to two rows, fixed: of two
+  Sharding sharding = Sharding::none;     // ragged
+  Padding padding = Padding::max;         // ragged; aligned: to two rows, fixed: of two
   std::vector<std::int32_t> slots = {};   // ragged: of each rank, for given slots
   std::uint64_t second = 1;               // all_gather_v: elements of a row of the second tensor; 0: none
   unsigned group_ranks = 1;               // gather_counts: neighbours that share a count
@@ -125,7 +125,7 @@ struct Faults {
   int stopping_rank = -1;             // stops at one of its steps, which the explorer chooses …
   std::uint64_t until = 0;            // … until this time; 0: for ever
   bool death_is_told = false;         // its peers can know that it has stopped
-  bool in_flight = false;             // `odd_call` is a dispatch that takes a generation whose combine was not called
+  bool in_flight = false;             // `odd_call` is a dispatch that takes a handle slot whose combine was not called
   bool harmless = false;              // no rank's call may fail
   bool lacks_room() const { return no_room || overflow; }
   bool any() const {
@@ -151,7 +151,7 @@ struct Setup {
   bool small = false;  // can be searched exhaustively, within …
   unsigned bound = 2;  // … this bound
   std::uint64_t deadline_ns = 0;
-  unsigned bulk_slots = 4, bulk_packs = 1;
+  unsigned pipeline_slots = 4, pipeline_packs = 1;
   unsigned symmetric_bytes = 0;  // of each rank
   Faults faults = {};
 
@@ -162,7 +162,7 @@ struct Setup {
   const CallSetup& call(unsigned index, unsigned rank) const {
     return faults.odd && is_odd(index, rank) ? *faults.odd : calls[index];
   }
-  ExchangeArgs exchange = {};  // of dispatches and combines; no experts: there are none
+  MoeExchangeArgs exchange = {};  // of dispatches and combines; no experts: there are none
   // Whether masks of columns without packs are simulated (wire/escaped.hpp); they take 32 steps for each row.
   bool empty_columns = false;
   bool has_exchange() const { return exchange.experts != 0; }
@@ -176,8 +176,8 @@ std::vector<CallSetup> moe_rounds(const std::vector<Routing>& routings, const st
 // next dispatch.
 std::vector<CallSetup> moe_apart(const std::vector<Routing>& routings, Grid of_send, Grid of_wait);
 // Dispatches and combines on streams of their own. Each dispatch runs beside the combine of the one before. It takes a
-// generation when that generation's last combine has ended.
-std::vector<CallSetup> beside_each_other(std::vector<CallSetup> calls, int generations);
+// handle slot when that handle slot's last combine has ended.
+std::vector<CallSetup> beside_each_other(std::vector<CallSetup> calls, int handles);
 
 // Recordings of the first and the second call, mixed with eager calls.
 std::vector<CallSetup> replays(const std::vector<CallSetup>& eager);

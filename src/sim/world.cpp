@@ -47,7 +47,8 @@ World::World(const Setup& setup) : setup_(setup), groups_(setup.groups) {
         setup.calls, [](const CallSetup& c) { return c.moving != Moving::nothing && c.moving != Moving::rms_norm; });
     const std::size_t shards = copies ? group.size() * 256 * sizeof(Pack) : wire_bytes;
     layouts_.push_back(detail::make_layout(static_cast<std::uint32_t>(group.size()), wire_bytes, shards,
-                                           {.slots = setup.bulk_slots, .packs = setup.bulk_packs}, setup.bulk_slots));
+                                           {.slots = setup.pipeline_slots, .packs = setup.pipeline_packs},
+                                           setup.pipeline_slots));
     if (detail::is_multimem(setup.algorithm)) {
       const auto size = static_cast<std::uint32_t>(group.size());
       multimem_ = detail::add_multimem(layouts_.back(), size, wire_bytes);
@@ -252,10 +253,10 @@ void World::build(Memory& memory) {
                     static_cast<std::uint64_t>(setup_.start_epoch - 1) << 32);
       };
       make_old(layout.headers, (detail::kBanks + 1) * size);
-      make_old(layout.bulk_signals, 2 * layout.bulk_slots * size);
-      make_old(layout.bulk_credits, layout.bulk_slots * size);
+      make_old(layout.pipeline_signals, 2 * layout.pipeline_slots * size);
+      make_old(layout.pipeline_credits, layout.pipeline_slots * size);
       make_old(layout.symmetric_signals, 2 * layout.symmetric_chunks * size);
-      make_old(layout.invitations, layout.symmetric_chunks != 0 ? size : 0);
+      make_old(layout.ready_flags, layout.symmetric_chunks != 0 ? size : 0);
       make_old(multimem_.signals, 2 * multimem_.chunks * size);
       if (group == 0 && has_old_records()) exchange_->age_records(base_ + region_offset(0, rank), setup_.start_epoch);
       name_region(memory, group, rank);

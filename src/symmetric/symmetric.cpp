@@ -5,7 +5,7 @@
 
 #include "base/argument.hpp"
 #include "comm/call.hpp"
-#include "comm/freeing.hpp"
+#include "comm/collective_free.hpp"
 #include "symmetric/symmetric_state.hpp"
 
 namespace weft {
@@ -45,7 +45,7 @@ const SymmetricState* symmetric_at(const CommunicatorState& communicator, const 
 
 std::shared_ptr<SymmetricState> allocate_symmetric(CommunicatorState& communicator, std::size_t bytes) {
   Bootstrap& bootstrap = communicator.bootstrap();
-  const auto [slot, number] = communicator.next_place(SymmetricState::kFirstWindow);
+  const auto [slot, number] = communicator.next_slot(SymmetricState::kFirstWindow);
   bootstrap.agree_on("allocate symmetric memory", [&, slot = slot] {
     if (communicator.released()) {
       throw Error(Errc::released, "SymmetricMemory::allocate: the communicator's memory is released");
@@ -55,12 +55,12 @@ std::shared_ptr<SymmetricState> allocate_symmetric(CommunicatorState& communicat
                 fmt::format("SymmetricMemory::allocate: {} exist, and there is room for no more", slot));
   });
   // Every rank looks at all of them, so all ranks throw if any does.
-  const auto wishes = bootstrap.all_gather_value("compare the bytes of symmetric memory", bytes);
-  for (std::size_t rank = 0; rank < wishes.size(); ++rank) {
-    if (wishes[rank] == wishes[0]) continue;
+  const auto all_requested = bootstrap.all_gather_value("compare the bytes of symmetric memory", bytes);
+  for (std::size_t rank = 0; rank < all_requested.size(); ++rank) {
+    if (all_requested[rank] == all_requested[0]) continue;
     throw Error(Errc::invalid_argument,
                 fmt::format("SymmetricMemory::allocate: ranks disagree about bytes: rank 0 asks for {}, rank {} for {}",
-                            wishes[0], rank, wishes[rank]));
+                            all_requested[0], rank, all_requested[rank]));
   }
   check_argument(bytes >= 1 && bytes <= SymmetricState::kMostBytes, "SymmetricMemory::allocate: bytes", bytes,
                  "between 1 and 2^46");

@@ -49,8 +49,8 @@
 namespace weft::detail {
 
 inline constexpr std::uint32_t kSharedWords = 160;
-// Crews of a block of 1024 threads, of 128 threads each.
-inline constexpr std::uint32_t kMostCrews = 8;
+// Warp groups of a block of 1024 threads, of 128 threads each.
+inline constexpr std::uint32_t kMostWarpGroups = 8;
 
 template <class T>
 concept Team = requires(T& team, Pack* pack, const Pack* const_pack, std::uint64_t* word64, std::uint32_t* word32) {

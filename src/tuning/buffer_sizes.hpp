@@ -17,7 +17,7 @@ std::size_t default_two_shot_bytes(Device device, std::uint32_t size);
 
 // Chunks must be worth their signals' round trip. On the GPU, slots are for as many blocks as saturate the links, and
 // few ranks have larger chunks in the same memory.
-constexpr BulkShape default_bulk_shape(Device device, std::uint32_t size, bool world) {
+constexpr PipelineShape default_pipeline_shape(Device device, std::uint32_t size, bool world) {
   if (device == Device::cpu) return {.slots = 8, .packs = 1024};
   return {.slots = world ? 256u : 32u, .packs = std::max(std::bit_floor(8192 / size), 256u)};
 }

@@ -23,7 +23,7 @@ using nlohmann::json;
 
 constexpr std::string_view kSchema = "weft-tuning-1";
 constexpr std::string_view kOperation = "all_reduce";
-constexpr std::array kAlgorithms = {Algorithm::one_shot, Algorithm::two_shot, Algorithm::bulk};
+constexpr std::array kAlgorithms = {Algorithm::one_shot, Algorithm::two_shot, Algorithm::pipelined};
 
 // Deeper files are no tables. Very deep ones would end the process when they are written into a message.
 constexpr int kMostNesting = 16;
@@ -114,7 +114,7 @@ TuningStep read_step(const Node& node, bool last, std::uint64_t before) {
   TuningStep step;
   if (!last) step.up_to = node.number("up_to_bytes", before + 1, std::uint64_t{1} << 60);
   if (last && node.has("up_to_bytes")) node.reject("up_to_bytes", "left out: the last step serves all that is larger");
-  const std::string algorithm = node.text("algorithm", {"one-shot", "two-shot", "bulk"});
+  const std::string algorithm = node.text("algorithm", {"one-shot", "two-shot", "pipelined"});
   for (const auto candidate : kAlgorithms)
     if (name(candidate) == algorithm) step.algorithm = candidate;
   if (node.has("blocks")) step.blocks = static_cast<int>(node.number("blocks", 2, kMaxBlocks));

@@ -38,10 +38,10 @@ class Panels(unittest.TestCase):
                                        "one-shot": [(1024, 2.0, 1024 / 2e3)]})
 
     def test_wrong_results_are_left_out_and_of_grids_the_fastest_counts(self):
-        found = plot.panels(report(point(1024, "bulk", 1.0, verdict="wrong"), point(1024, "bulk", 3.0),
-                                   point(1024, "bulk", 2.0), point(1024, "NCCL", 0, verdict="unavailable")))
-        self.assertEqual(list(found[0][2]), ["bulk"])
-        self.assertEqual([x[:2] for x in found[0][2]["bulk"]], [(1024, 2.0)])
+        found = plot.panels(report(point(1024, "pipelined", 1.0, verdict="wrong"), point(1024, "pipelined", 3.0),
+                                   point(1024, "pipelined", 2.0), point(1024, "NCCL", 0, verdict="unavailable")))
+        self.assertEqual(list(found[0][2]), ["pipelined"])
+        self.assertEqual([x[:2] for x in found[0][2]["pipelined"]], [(1024, 2.0)])
 
     def test_exchanges_are_by_tokens(self):
         moe = {"operation": "dispatch", "contender": "automatic", "verdict": "ok", "tokens": 8, "us": 9.0}
@@ -54,7 +54,7 @@ class Panels(unittest.TestCase):
 
     def test_labels_are_at_what_was_measured_and_few(self):
         def lines(*sizes):
-            return {"NCCL": [(x, 1.0, None) for x in sizes[:1]], "bulk": [(x, 1.0, None) for x in sizes]}
+            return {"NCCL": [(x, 1.0, None) for x in sizes[:1]], "pipelined": [(x, 1.0, None) for x in sizes]}
 
         self.assertEqual(plot.ticks(lines(1, 3, 17)), [1, 3, 17])
         self.assertEqual(plot.ticks(lines(*range(1, 21))), list(range(2, 21, 2)))
@@ -62,7 +62,7 @@ class Panels(unittest.TestCase):
         self.assertLessEqual(len(plot.ticks(lines(*range(1, 42)))), 10)
 
     def test_a_models_layers_have_all_their_operations(self):
-        whole = report(point(1024, "bulk", 1.0))
+        whole = report(point(1024, "pipelined", 1.0))
         whole["gathers"] = [point(2048, "automatic", 2.0, operation="all_gather_v", load="busy")]
         whole["exchanges"] = [{"operation": "combine", "contender": "automatic", "verdict": "ok", "tokens": 8, "us": 9.0}]
         self.assertEqual([title for title, _, _ in plot.panels(whole)],

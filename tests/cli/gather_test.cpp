@@ -66,8 +66,8 @@ TEST(GatherShapes, ALayoutForMoreRanksIsScaled) {
 
 TEST(GatherShapes, SlotsHavePadsBehindRows) {
   auto model = model_of(4, 2, 16);
-  const auto slots = [&](SlotKind slot) {
-    model.slot = slot;
+  const auto slots = [&](Padding padding) {
+    model.padding = padding;
     const auto shape =
         gather_shape(model, point_of(model, Operation::all_gather_v, Load::busy, 19, Contender::automatic));
     EXPECT_EQ(shape.rows, (Rows{10, 9, 1, 0}));
@@ -77,25 +77,25 @@ TEST(GatherShapes, SlotsHavePadsBehindRows) {
     return shape.slots;
   };
   using Slots = std::vector<RowRange>;
-  EXPECT_EQ(slots(SlotKind::dense), (Slots{{0, 10}, {10, 19}, {19, 20}, {20, 20}}));
-  EXPECT_EQ(slots(SlotKind::aligned), (Slots{{0, 16}, {16, 32}, {32, 40}, {40, 40}}));
-  EXPECT_EQ(slots(SlotKind::max), (Slots{{0, 10}, {10, 20}, {20, 30}, {30, 40}}));
-  EXPECT_EQ(slots(SlotKind::fixed), slots(SlotKind::max));  // a graph for the largest rank
-  EXPECT_EQ(slots(SlotKind::given), (Slots{{0, 10}, {10, 20}, {20, 23}, {23, 26}}));
+  EXPECT_EQ(slots(Padding::none), (Slots{{0, 10}, {10, 19}, {19, 20}, {20, 20}}));
+  EXPECT_EQ(slots(Padding::aligned), (Slots{{0, 16}, {16, 32}, {32, 40}, {40, 40}}));
+  EXPECT_EQ(slots(Padding::max), (Slots{{0, 10}, {10, 20}, {20, 30}, {30, 40}}));
+  EXPECT_EQ(slots(Padding::fixed), slots(Padding::max));  // a graph for the largest rank
+  EXPECT_EQ(slots(Padding::per_rank), (Slots{{0, 10}, {10, 20}, {20, 23}, {23, 26}}));
 }
 
 // Changes every byte that an output must have: each change is found. Other bytes of the buffer do not matter.
 TEST(GatherReferences, FindAnyWrongRow) {
   auto model = model_of(3, 3, 20);
-  const std::pair<Operation, SlotKind> cases[] = {
-      {Operation::all_gather, SlotKind::dense},       {Operation::all_gather_v, SlotKind::dense},
-      {Operation::four_tensors, SlotKind::dense},     {Operation::reduce_scatter, SlotKind::dense},
-      {Operation::reduce_scatter_v, SlotKind::dense}, {Operation::all_gather_v, SlotKind::max},
-      {Operation::all_to_all, SlotKind::dense},       {Operation::broadcast, SlotKind::dense},
-      {Operation::four_tensors, SlotKind::aligned},   {Operation::reduce_scatter_v, SlotKind::aligned},
-      {Operation::four_tensors, SlotKind::given},     {Operation::reduce_scatter_v, SlotKind::given}};
-  for (const auto& [operation, slot] : cases) {
-    model.slot = slot;
+  const std::pair<Operation, Padding> cases[] = {
+      {Operation::all_gather, Padding::none},       {Operation::all_gather_v, Padding::none},
+      {Operation::four_tensors, Padding::none},     {Operation::reduce_scatter, Padding::none},
+      {Operation::reduce_scatter_v, Padding::none}, {Operation::all_gather_v, Padding::max},
+      {Operation::all_to_all, Padding::none},       {Operation::broadcast, Padding::none},
+      {Operation::four_tensors, Padding::aligned},  {Operation::reduce_scatter_v, Padding::aligned},
+      {Operation::four_tensors, Padding::per_rank}, {Operation::reduce_scatter_v, Padding::per_rank}};
+  for (const auto& [operation, padding] : cases) {
+    model.padding = padding;
     const auto shape = gather_shape(model, point_of(model, operation, Load::busy, 4, Contender::automatic));
     GatherReference reference;
     reference.prepare(shape, Data::integers, kLastStep);
@@ -213,14 +213,14 @@ TEST(BenchGather, WhatNoLayerCallsIsMeasuredWhenNamed) {
 }
 
 TEST(BenchGather, EveryKindOfSlot) {
-  for (const std::string slots : {"aligned", "max", "fixed", "given"}) {
-    const auto file = testing::TempDir() + "slots.json";
+  for (const std::string padding : {"aligned", "max", "fixed", "per-rank"}) {
+    const auto file = testing::TempDir() + "padding.json";
     const auto result = run({"bench", "gather", "--device", "cpu", "--tp", "4", "--dp", "2", "--hidden", "24",
-                             "--tokens", "1,11", "--slots", slots, "--samples", "1", "--json", file});
+                             "--tokens", "1,11", "--padding", padding, "--samples", "1", "--json", file});
     ASSERT_EQ(result.code, 0) << result.err << result.out;
-    EXPECT_NE(result.out.find(slots + " slots"), std::string::npos) << result.out;
+    EXPECT_NE(result.out.find("padding " + padding), std::string::npos) << result.out;
     const auto json = read_json(file);
-    EXPECT_EQ(json.at("slots"), slots);
+    EXPECT_EQ(json.at("padding"), padding);
     for (const auto& point : json.at("points")) {
       expect_measured(point);
       EXPECT_TRUE(point.at("operation") == "all_gather" || point.at("contender") != "Gloo ring") << point.dump();

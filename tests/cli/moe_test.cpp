@@ -142,7 +142,7 @@ TEST(BenchMoe, CountsTheWireAndTheMemory) {
   EXPECT_EQ(points.at(0).at("wire_bytes"), 8 + 5 * 8 + (3 + 0.25) * 2 * 16 + rows * 640);
   EXPECT_EQ(points.at(1).at("wire_bytes"), 8 + rows * 512);
   EXPECT_EQ(points.at(2).at("wire_bytes"), 8 + 5 * 8 + (3 + 0.25) * 2 * 16 + rows * 640 + 8 + rows * 512);
-  const ExchangeMemory memory = exchange_memory(2, {.tokens = 4, .hidden = 256, .experts = 8, .top_k = 2});
+  const MoeExchangeMemory memory = moe_exchange_memory(2, {.tokens = 4, .hidden = 256, .experts = 8, .top_k = 2});
   EXPECT_EQ(json.at("memory").at("window_bytes"), memory.window);
   EXPECT_EQ(json.at("memory").at("dispatch_bytes"), memory.dispatch);
   EXPECT_EQ(json.at("memory").at("output_bytes"), 4 * 8 * 512);

@@ -107,8 +107,8 @@ TEST(Presets, DispatchedRowsMayBeNarrow) {
   write(R"(, "moe_latent_size": 128)");
   const auto info = run({"info", "--config", file, "--tokens", "4", "--ranks", "2", "--json", "-"});
   ASSERT_EQ(info.code, 0) << info.err;
-  const ExchangeMemory narrow =
-      exchange_memory(2, {.tokens = 4, .hidden = 128, .experts = 8, .top_k = 2, .cast = RowCast::fp8});
+  const MoeExchangeMemory narrow =
+      moe_exchange_memory(2, {.tokens = 4, .hidden = 128, .experts = 8, .top_k = 2, .cast = RowCast::fp8});
   EXPECT_EQ(nlohmann::json::parse(info.out).at("moe").at("memory").at(0).at("window_bytes"), narrow.window);
 
   write(R"(, "model_type": "longcat_flash", "num_layers": 2, "zero_expert_num": 4)");

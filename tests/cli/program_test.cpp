@@ -327,8 +327,8 @@ TEST(Program, InfoCountsTheMemoryOfExperts) {
   EXPECT_EQ(moe.at("tokens"), 64);
   EXPECT_EQ(moe.at("ranks"), 4);
   ASSERT_EQ(moe.at("memory").size(), 2u);
-  const ExchangeMemory expected =
-      exchange_memory(4, {.tokens = 64, .hidden = 7168, .experts = 256, .top_k = 8, .cast = RowCast::fp8});
+  const MoeExchangeMemory expected =
+      moe_exchange_memory(4, {.tokens = 64, .hidden = 7168, .experts = 256, .top_k = 8, .cast = RowCast::fp8});
   EXPECT_EQ(moe.at("memory").at(0).at("rows"), "fp8");
   EXPECT_EQ(moe.at("memory").at(0).at("window_bytes"), expected.window);
   EXPECT_EQ(moe.at("memory").at(1).at("rows"), "bf16");
@@ -336,7 +336,7 @@ TEST(Program, InfoCountsTheMemoryOfExperts) {
   const auto table = run({"info", "--moe", "deepseek-v3", "--csv", "-"});
   EXPECT_EQ(table.out.rfind("rows,dispatch_bytes,combine_bytes,", 0), 0u) << table.out;
   const auto wanted =
-      exchange_memory(8, {.tokens = 128, .hidden = 7168, .experts = 256, .top_k = 8, .cast = RowCast::fp8});
+      moe_exchange_memory(8, {.tokens = 128, .hidden = 7168, .experts = 256, .top_k = 8, .cast = RowCast::fp8});
   EXPECT_NE(table.out.find("\nfp8," + std::to_string(wanted.dispatch) + ","), std::string::npos) << table.out;
 }
 

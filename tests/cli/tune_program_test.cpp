@@ -63,13 +63,13 @@ TEST(TuneState, GoesOnWhereItWasAndOnTheSameMachineAlone) {
 TEST(TuneState, KeepsNoFailures) {
   const std::string file = testing::TempDir() + "failures.state";
   std::filesystem::remove(file);
-  const Trial trial{1024, Algorithm::bulk, {}, 7};
+  const Trial trial{1024, Algorithm::pipelined, {}, 7};
   TuneState state({.file = file});
   const Result wrong{.verdict = Verdict::wrong, .detail = "1 of 4 elements", .us = 1.5};
   const Result unavailable{.verdict = Verdict::unavailable};
   EXPECT_EQ(state.time(trial, [&](const Trial&) { return unavailable; }), kUnavailable);
   const std::string error = test::error_of([&] { state.time(trial, [&](const Trial&) { return wrong; }); });
-  test::expect_says(error, "WRONG: bulk of 1 KB, 0 × 0: 1 of 4 elements");
+  test::expect_says(error, "WRONG: pipelined of 1 KB, 0 × 0: 1 of 4 elements");
   EXPECT_EQ(text_of(file), "");
   EXPECT_EQ(state.time(trial, [](const Trial&) { return measured(2); }), 2);
 }
@@ -97,7 +97,8 @@ class TuneProgram : public testing::Test {
     out << identity << "\n";
     for (const std::size_t bytes : {1024, 16384}) {
       for (int turn = 0; turn <= 7; ++turn) {
-        for (const auto algorithm : {Algorithm::automatic, Algorithm::one_shot, Algorithm::two_shot, Algorithm::bulk}) {
+        for (const auto algorithm :
+             {Algorithm::automatic, Algorithm::one_shot, Algorithm::two_shot, Algorithm::pipelined}) {
           if (turn == 0 && algorithm == Algorithm::automatic) continue;
           const nlohmann::json line = {{"bytes", bytes},
                                        {"algorithm", name(algorithm)},
@@ -149,14 +150,14 @@ TEST_F(TuneProgram, GoesOnAfterAnInterruption) {
        {.processor = "CPU",
         .ranks = 2,
         .origin = "measured",
-        .steps = {{.up_to = 64, .algorithm = Algorithm::bulk}, {.algorithm = Algorithm::two_shot}}}});
+        .steps = {{.up_to = 64, .algorithm = Algorithm::pipelined}, {.algorithm = Algorithm::two_shot}}}});
   const auto result = run(tune(table_));
   ASSERT_EQ(result.code, 0) << result.err;
   EXPECT_NE(result.err.find("continues with 62 measurements"), std::string::npos) << result.err;
   const auto tables = detail::read_tuning(table_);
   ASSERT_EQ(tables.size(), 2u);
   EXPECT_EQ(tables[0].processor, "NVIDIA H200");
-  EXPECT_EQ(tables[1].steps, (std::vector<TuningStep>{{.up_to = 64, .algorithm = Algorithm::bulk},
+  EXPECT_EQ(tables[1].steps, (std::vector<TuningStep>{{.up_to = 64, .algorithm = Algorithm::pipelined},
                                                       {.up_to = 8192, .algorithm = Algorithm::two_shot},
                                                       {.up_to = 16384, .algorithm = Algorithm::one_shot},
                                                       {.algorithm = Algorithm::two_shot}}));
@@ -177,12 +178,12 @@ TEST_F(TuneProgram, SaysWhereNothingChanged) {
   const auto result = run(tune(table_));
   ASSERT_EQ(result.code, 0) << result.err;
   EXPECT_NE(result.out.find(" 1 KB  one-shot"), std::string::npos) << result.out;
-  EXPECT_NE(result.out.find("16 KB  bulk"), std::string::npos) << result.out;
+  EXPECT_NE(result.out.find("16 KB  pipelined"), std::string::npos) << result.out;
   EXPECT_NE(result.out.find("  1.00 (1.00…1.00)  1.00 (1.00…1.00)  as before\n"), std::string::npos) << result.out;
   EXPECT_NE(result.out.find("No choice is faster than the present one"), std::string::npos) << result.out;
-  EXPECT_EQ(
-      detail::read_tuning(table_)[0].steps,
-      (std::vector<TuningStep>{{.up_to = 8192, .algorithm = Algorithm::one_shot}, {.algorithm = Algorithm::bulk}}));
+  EXPECT_EQ(detail::read_tuning(table_)[0].steps,
+            (std::vector<TuningStep>{{.up_to = 8192, .algorithm = Algorithm::one_shot},
+                                     {.algorithm = Algorithm::pipelined}}));
 }
 
 TEST_F(TuneProgram, BadUsageIsTwo) {

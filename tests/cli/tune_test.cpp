@@ -9,7 +9,7 @@ namespace {
 
 using detail::TuningStep;
 
-const TuneSpace kSpace{.algorithms = {Algorithm::one_shot, Algorithm::two_shot, Algorithm::bulk},
+const TuneSpace kSpace{.algorithms = {Algorithm::one_shot, Algorithm::two_shot, Algorithm::pipelined},
                        .blocks = {9, 33},
                        .threads = {64, 512},
                        .samples = 5};
@@ -19,7 +19,7 @@ TEST(Tuner, TheFastestAlgorithmWinsAndOnlyRivalsGridsAreTried) {
   const auto time = [&](const Trial& trial) {
     trials.push_back(trial);
     if (trial.algorithm == Algorithm::automatic) return 12.0;
-    if (trial.algorithm == Algorithm::bulk) return 20.0;
+    if (trial.algorithm == Algorithm::pipelined) return 20.0;
     const bool best = trial.launch.blocks == 33 && trial.launch.threads == 64;
     return trial.algorithm == Algorithm::one_shot ? 10.0 : best ? 8.0 : 11.0;
   };
@@ -32,7 +32,7 @@ TEST(Tuner, TheFastestAlgorithmWinsAndOnlyRivalsGridsAreTried) {
   EXPECT_EQ(tuned.before.us, 12.0);
   for (const Trial& trial : trials) {
     EXPECT_EQ(trial.bytes, 1024u);
-    if (trial.algorithm == Algorithm::bulk) {
+    if (trial.algorithm == Algorithm::pipelined) {
       EXPECT_EQ(trial.launch.blocks, 0);
     }
   }
@@ -124,8 +124,8 @@ TEST(Tuner, EqualTimesLeaveWhatThereIs) {
     return 10.0;
   };
   const TunedSize grid =
-      tune_size({.bytes = 1024, .algorithm = Algorithm::bulk, .launch = {.blocks = 33}}, kSpace, time);
-  EXPECT_EQ(grid.algorithm, Algorithm::bulk);
+      tune_size({.bytes = 1024, .algorithm = Algorithm::pipelined, .launch = {.blocks = 33}}, kSpace, time);
+  EXPECT_EQ(grid.algorithm, Algorithm::pipelined);
   EXPECT_EQ(grid.launch.blocks, 33);
   EXPECT_TRUE(grid.as_before);
   EXPECT_EQ(turns, 14);
@@ -141,16 +141,16 @@ TEST(Tuner, BetweenTwoSizesTheMiddleDecides) {
   const TuningStep base[] = {{.algorithm = Algorithm::one_shot}};
   EXPECT_EQ(steps_of({size(1024, Algorithm::one_shot), size(2048, Algorithm::one_shot),
                       size(4096, Algorithm::one_shot, {.blocks = 9, .threads = 64}),
-                      size(8192, Algorithm::one_shot, {.blocks = 9, .threads = 64}), size(16384, Algorithm::bulk)},
+                      size(8192, Algorithm::one_shot, {.blocks = 9, .threads = 64}), size(16384, Algorithm::pipelined)},
                      base),
             (std::vector<TuningStep>{{.up_to = 3072, .algorithm = Algorithm::one_shot},
                                      {.up_to = 12288, .algorithm = Algorithm::one_shot, .blocks = 9, .threads = 64},
-                                     {.up_to = 16384, .algorithm = Algorithm::bulk},
+                                     {.up_to = 16384, .algorithm = Algorithm::pipelined},
                                      {.algorithm = Algorithm::one_shot}}));
   // If the middle is no round number, one near it: 4 KB and 64 KB meet at 32 KB, 1008 and 1024 bytes at 1016.
   for (const auto& [below, above, middle] :
        {std::tuple(4096u, 65'536u, 32'768u), {65'536u, 98'304u, 81'920u}, {1008u, 1024u, 1016u}, {16u, 48u, 32u}})
-    EXPECT_EQ(steps_of({size(below, Algorithm::two_shot), size(above, Algorithm::bulk)}, base)[1].up_to, middle);
+    EXPECT_EQ(steps_of({size(below, Algorithm::two_shot), size(above, Algorithm::pipelined)}, base)[1].up_to, middle);
 }
 
 // A few sizes do not decide about gigabytes: the table stays as before beyond them.
@@ -159,7 +159,7 @@ TEST(Tuner, OtherSizesAreServedAsBefore) {
                              {.up_to = 100'000, .algorithm = Algorithm::one_shot},
                              {.up_to = 200'000, .algorithm = Algorithm::two_shot, .blocks = 65, .threads = 512},
                              {.up_to = 300'000, .algorithm = Algorithm::two_shot},
-                             {.algorithm = Algorithm::bulk}};
+                             {.algorithm = Algorithm::pipelined}};
   const auto tuned = [&](std::vector<TunedSize> sizes) {
     const auto steps = steps_of(sizes, base);
     // parse_tuning() reads the table back for any steps.
@@ -169,18 +169,19 @@ TEST(Tuner, OtherSizesAreServedAsBefore) {
     return steps;
   };
   // A different algorithm serves only between its sizes.
-  EXPECT_EQ(tuned({{.bytes = 8192, .algorithm = Algorithm::bulk}, {.bytes = 65536, .algorithm = Algorithm::bulk}}),
-            (std::vector<TuningStep>{base[0],
-                                     {.up_to = 65536, .algorithm = Algorithm::bulk},
-                                     {.up_to = 100'000, .algorithm = Algorithm::one_shot},
-                                     base[2],
-                                     base[3],
-                                     base[4]}));
+  EXPECT_EQ(
+      tuned({{.bytes = 8192, .algorithm = Algorithm::pipelined}, {.bytes = 65536, .algorithm = Algorithm::pipelined}}),
+      (std::vector<TuningStep>{base[0],
+                               {.up_to = 65536, .algorithm = Algorithm::pipelined},
+                               {.up_to = 100'000, .algorithm = Algorithm::one_shot},
+                               base[2],
+                               base[3],
+                               base[4]}));
   // Below the sizes the old choice ends at a power of two, which a person reads more easily than any other number.
-  EXPECT_EQ(tuned({{.bytes = 16'384, .algorithm = Algorithm::bulk}}),
+  EXPECT_EQ(tuned({{.bytes = 16'384, .algorithm = Algorithm::pipelined}}),
             (std::vector<TuningStep>{base[0],
                                      {.up_to = 8192, .algorithm = Algorithm::one_shot},
-                                     {.up_to = 16'384, .algorithm = Algorithm::bulk},
+                                     {.up_to = 16'384, .algorithm = Algorithm::pipelined},
                                      {.up_to = 100'000, .algorithm = Algorithm::one_shot},
                                      base[2],
                                      base[3],
@@ -196,20 +197,20 @@ TEST(Tuner, OtherSizesAreServedAsBefore) {
                                      base[4]}));
   // A step that begins or ends with the sizes leaves no rest.
   EXPECT_EQ(
-      tuned({{.bytes = 4096, .algorithm = Algorithm::bulk}, {.bytes = 300'000, .algorithm = Algorithm::two_shot}}),
+      tuned({{.bytes = 4096, .algorithm = Algorithm::pipelined}, {.bytes = 300'000, .algorithm = Algorithm::two_shot}}),
       (std::vector<TuningStep>{base[0],
-                               {.up_to = 131'072, .algorithm = Algorithm::bulk},
+                               {.up_to = 131'072, .algorithm = Algorithm::pipelined},
                                {.up_to = 300'000, .algorithm = Algorithm::two_shot},
                                base[4]}));
-  EXPECT_EQ(tuned({{.bytes = 1 << 20, .algorithm = Algorithm::bulk}}), (std::vector<TuningStep>(base, base + 5)));
+  EXPECT_EQ(tuned({{.bytes = 1 << 20, .algorithm = Algorithm::pipelined}}), (std::vector<TuningStep>(base, base + 5)));
 }
 
 TEST(Tuner, NoMoreStepsThanATableTakes) {
   std::vector<std::size_t> sizes;
   std::vector<TunedSize> tuned;
   const TuningStep base[] = {{.up_to = 100, .algorithm = Algorithm::one_shot},
-                             {.up_to = 1'000'000, .algorithm = Algorithm::bulk, .blocks = 9, .threads = 64},
-                             {.algorithm = Algorithm::bulk}};
+                             {.up_to = 1'000'000, .algorithm = Algorithm::pipelined, .blocks = 9, .threads = 64},
+                             {.algorithm = Algorithm::pipelined}};
   for (std::size_t i = 1; i <= 60; ++i) {
     sizes.push_back(1024 * i);
     tuned.push_back({.bytes = sizes.back(), .algorithm = i % 2 == 0 ? Algorithm::one_shot : Algorithm::two_shot});

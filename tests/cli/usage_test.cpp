@@ -31,7 +31,7 @@ TEST(Usage, EmptyValuesAreRefused) {
   const std::vector<std::pair<Words, Words>> cases = {
       {{"bench"}, {"--config", "--model", "--tokens", "--json", "--csv", "--plot", "--tuning", "--samples", "--dtype"}},
       {{"bench", "all-reduce"}, {"--bytes", "--rows", "--blocks", "--threads", "--torch-json", "--algorithm"}},
-      {{"bench", "gather"}, {"--what", "--load", "--slots", "--dp", "--config"}},
+      {{"bench", "gather"}, {"--what", "--load", "--padding", "--dp", "--config"}},
       {{"bench", "norm"}, {"--fp8", "--scales", "--hidden"}},
       {{"bench", "moe"}, {"--dispatch", "--layout", "--capacity"}},
       {{"tune"}, {"--output", "--state", "--bytes", "--deadline"}},

@@ -225,7 +225,7 @@ TEST(Verify, CoversEveryPairAlgorithmTypeAndReduction) {
   }
   EXPECT_EQ(copies, (std::set<std::string>{"ranks 0 → 1", "ranks 0 → 2", "ranks 1 → 0", "ranks 1 → 2", "ranks 2 → 0",
                                            "ranks 2 → 1"}));
-  for (const char* algorithm : {"one-shot", "two-shot", "bulk", "automatic"})
+  for (const char* algorithm : {"one-shot", "two-shot", "pipelined", "automatic"})
     for (const char* type : {"bf16", "f16", "f32", "i32"})
       for (const char* op : {"sum", "max"})
         EXPECT_TRUE(what.contains(std::string("all_reduce ") + op + " " + type + " " + algorithm)) << type;

@@ -61,15 +61,15 @@ TEST(AttentionGroups, RaggedCallsSideBySide) {
       const auto pick = [&](auto n) { return random() % static_cast<std::uint32_t>(n); };
       std::vector<std::int32_t> counts;
       for (int i = 0; i < group.size(); ++i) counts.push_back(static_cast<std::int32_t>(pick(3) == 0 ? 0 : pick(9)));
-      const auto split = static_cast<Split>(pick(3));
-      if (split != Split::none) counts.resize(1);
+      const auto sharding = static_cast<Sharding>(pick(3));
+      if (sharding != Sharding::none) counts.resize(1);
       run_on_cpu_rank(group, with_slots({.kind = kinds[pick(2)],
                                          .widths = {pick(2) == 0 ? 900 : pick(40)},
                                          .fill = Fill::special,
                                          .in_place = pick(3) == 0,
                                          .counts = counts,
-                                         .split = split,
-                                         .slot = static_cast<SlotKind>(pick(5)),
+                                         .sharding = sharding,
+                                         .padding = static_cast<Padding>(pick(5)),
                                          .slot_rows = 8,
                                          .seed = static_cast<std::uint32_t>(turn)},
                                         group.size()));

@@ -62,7 +62,7 @@ TEST(GatheredCountsCalls, GroupsTellEachOtherTheirOwn) {
     for (std::uint32_t turn = 0; turn < 50; ++turn) {
       const auto number = static_cast<std::int32_t>(turn);
       run_on_cpu_rank(pair, {.rows = {number, rank / 2}, .columns = 3, .seed = turn});
-      run_on_cpu_rank(across, {.rows = {rank % 2, number, 4}, .columns = 5, .slot = SlotKind::max, .seed = turn});
+      run_on_cpu_rank(across, {.rows = {rank % 2, number, 4}, .columns = 5, .padding = Padding::max, .seed = turn});
       if (turn % 5 == 0) run_on_cpu_rank(communicator, {.rows = {number, 2, 3}, .group_ranks = 2, .seed = turn});
     }
   }));
@@ -115,7 +115,7 @@ TEST(GatheredCountsFaults, NumbersThatMakeNoSlotsEndTheCallEverywhere) {
                                          .output = known.data(),
                                          .columns = 3,
                                          .group_ranks = misfit.group_ranks,
-                                         .slot = misfit.slot,
+                                         .padding = misfit.padding,
                                          .slot_rows = misfit.slot_rows});
       });
       if (error.empty()) throw std::runtime_error("the call went through");
@@ -152,10 +152,10 @@ TEST(GatheredCountsFaults, DifferentCallsAreFound) {
       changed([](auto& c) {
         c.group_ranks = 2, c.rows = {2, 2};
       }),
-      changed([](auto& c) { c.split = Split::ceil; }),
+      changed([](auto& c) { c.sharding = Sharding::ceil; }),
       changed([](auto& c) { c.split_slots = true; }),
-      changed([](auto& c) { c.slot = SlotKind::max; }),
-      changed([](auto& c) { c.slot = SlotKind::aligned, c.slot_rows = 2; }),
+      changed([](auto& c) { c.padding = Padding::max; }),
+      changed([](auto& c) { c.padding = Padding::aligned, c.slot_rows = 2; }),
       changed([](auto& c) { c.tag = 1; }),
   };
   for (const CountsCase& other : others) {
@@ -184,11 +184,11 @@ TEST(GatheredCountsFaults, MistakesAreRejectedByName) {
     expect("columns: 33 is not between 1 and 32", [](auto& a) { a.columns = 33; });
     expect("group_ranks: 0 is not a divisor of the group's size, 2", [](auto& a) { a.group_ranks = 0; });
     expect("group_ranks: 4 is not a divisor of the group's size, 2", [](auto& a) { a.group_ranks = 4; });
-    expect("split: 3 is not none, balanced or ceil", [](auto& a) { a.split = static_cast<Split>(3); });
-    expect("split: none is not balanced or ceil, and group_ranks 2",
-           [](auto& a) { a.group_ranks = 2, a.split = Split::none; });
-    expect("slot: 4 is not dense, aligned, max or fixed", [](auto& a) { a.slot = SlotKind::given; });
-    expect("slot_rows: 0 is not between 1 and", [](auto& a) { a.slot = SlotKind::aligned; });
+    expect("sharding:3 is not none, balanced or ceil", [](auto& a) { a.sharding = static_cast<Sharding>(3); });
+    expect("sharding:none is not balanced or ceil, and group_ranks 2",
+           [](auto& a) { a.group_ranks = 2, a.sharding = Sharding::none; });
+    expect("padding:4 is not none, aligned, max or fixed", [](auto& a) { a.padding = Padding::per_rank; });
+    expect("slot_rows: 0 is not between 1 and", [](auto& a) { a.padding = Padding::aligned; });
     expect("input: null", [](auto& a) { a.input = nullptr; });
     expect("output: null", [](auto& a) { a.output = nullptr; });
     expect("is not aligned to the 4 bytes of its elements",

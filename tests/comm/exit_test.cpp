@@ -33,7 +33,7 @@ struct Statics {
   explicit Statics(std::vector<Communicator> made) : ranks{std::move(made[0]), std::move(made[1])} {}
 
   std::array<Communicator, 2> ranks;
-  std::optional<Exchange> exchange;
+  std::optional<MoeExchange> exchange;
   std::optional<Recording> recording;
   alignas(16) std::array<std::int32_t, 4> input{}, output{};
   alignas(16) std::array<std::int32_t, 256> rows{};
@@ -47,7 +47,7 @@ void wait_in(const std::string& call, Statics& all) {
   if (call == "barrier") barrier(rank, {});
   if (call == "replay") all.recording->replay();
   if (call == "dispatch") all.exchange->dispatch({.output = all.rows.data(), .counts = all.output.data()});
-  if (call == "split") rank.split(0);
+  if (call == "sharding") rank.split(0);
   if (call == "release") rank.release();
 }
 
@@ -59,7 +59,8 @@ TEST(Exit, DISABLED_Program) {
   const std::string call = std::getenv("WEFT_TEST_CALL");
   if (call == "dispatch") {
     run_ranks(2, [&](int rank) {
-      const auto made = Exchange::create(all.ranks[index(rank)], {.tokens = 1, .hidden = 8, .experts = 2, .top_k = 1});
+      const auto made =
+          MoeExchange::create(all.ranks[index(rank)], {.tokens = 1, .hidden = 8, .experts = 2, .top_k = 1});
       if (rank == 0) all.exchange = made;
     });
   }
@@ -71,7 +72,7 @@ TEST(Exit, DISABLED_Program) {
 }
 
 TEST(Exit, WhileAThreadWaitsInACallHasTheProgramsCode) {
-  for (const std::string call : {"all_reduce", "barrier", "replay", "dispatch", "split", "release"}) {
+  for (const std::string call : {"all_reduce", "barrier", "replay", "dispatch", "sharding", "release"}) {
     const Outcome outcome = Spawned("Exit.DISABLED_Program", {{"WEFT_TEST_CALL", call}}).wait(60s);
     EXPECT_EQ(outcome.exit_code, 7) << call << ", signal " << outcome.signal << ": " << outcome.said;
   }

@@ -29,8 +29,9 @@ void expect_right(Algorithm algorithm, DataType type) {
   for (std::uint32_t call = 0; call < 5; ++call) {
     calls.push_back(test::prepare({.count = 100 + call, .type = type, .fill = test::Fill::random, .seed = call}, 3));
   }
-  const auto kernel = find_kernel(AllReduceQuery{
-      .instance = {.type = type, .op = ReduceOp::sum, .size = FarRank::kSize, .whole = false}, .algorithm = algorithm});
+  const auto kernel = find_kernel(
+      AllReduceQuery{.instance = {.type = type, .op = ReduceOp::sum, .size = FarRank::kSize, .aligned16 = false},
+                     .algorithm = algorithm});
   test::expect_no_errors(test::run_ranks(FarRank::kSize, [&](int r) {
     for (const Prepared& p : calls) {
       test::Tensors tensors(p.call, p.inputs[static_cast<std::size_t>(r)]);
@@ -53,9 +54,9 @@ TEST(FarOffsets, OneShotSlots) {
 
 // The algorithm of CPU ranks above 2 KB. A short message uses the first slot of each rank: they are 4 GiB apart, and
 // the gather's slots lie past 24 GiB.
-TEST(FarOffsets, BulkSlots) {
-  expect_right(Algorithm::bulk, DataType::bf16);
-  expect_right(Algorithm::bulk, DataType::i32);
+TEST(FarOffsets, PipelinedSlots) {
+  expect_right(Algorithm::pipelined, DataType::bf16);
+  expect_right(Algorithm::pipelined, DataType::i32);
 }
 
 TEST(FarOffsets, TwoShotSlots) {
@@ -119,10 +120,10 @@ TEST(FarOffsets, AMessageOfMoreThanFourGigabytes) {
   for (std::size_t i = wanted.size(); i < Repeated::kPart; ++i) ASSERT_EQ(output.last_part()[i], std::byte{0xa5});
 }
 
-// The same message for two ranks in one bulk call, with places past 2^32 bytes. Input and output of a rank are 8 MiB of
-// memory mapped again and again, so every part except the last has the same sums. Moving the bytes takes the time, so a
-// slow machine (a sanitizer) gets 16 MiB.
-TEST(FarOffsets, AMessageOfMoreThanFourGigabytesInBulk) {
+// The same message for two ranks in one pipelined call, with places past 2^32 bytes. Input and output of a rank are 8
+// MiB of memory mapped again and again, so every part except the last has the same sums. Moving the bytes takes the
+// time, so a slow machine (a sanitizer) gets 16 MiB.
+TEST(FarOffsets, AMessageOfMoreThanFourGigabytesPipelined) {
   constexpr std::size_t parts = kBytes / Repeated::kPart + 1;
   constexpr std::size_t last = Repeated::kPart / 2 - 3;
   const Prepared tail = test::prepare({.count = last, .fill = test::Fill::random, .seed = 8}, 2);
@@ -135,7 +136,7 @@ TEST(FarOffsets, AMessageOfMoreThanFourGigabytesInBulk) {
     std::memset(output.last_part(), 0xa5, Repeated::kPart);
     const std::size_t count = (input.bytes() - Repeated::kPart) / 2 + last;
     all_reduce(communicator,
-               {.input = input.data(), .output = output.data(), .count = count, .algorithm = Algorithm::bulk});
+               {.input = input.data(), .output = output.data(), .count = count, .algorithm = Algorithm::pipelined});
     EXPECT_EQ(std::memcmp(output.last_part(), tail.expected.data(), tail.expected.size()), 0) << "rank " << rank;
     for (std::size_t i = mine.size(); i < Repeated::kPart; ++i) ASSERT_EQ(output.last_part()[i], std::byte{0xa5});
   }));

@@ -51,7 +51,7 @@ class Faults : public testing::TestWithParam<Algorithm> {
   }
 };
 INSTANTIATE_TEST_SUITE_P(Algorithms, Faults,
-                         testing::Values(Algorithm::one_shot, Algorithm::two_shot, Algorithm::bulk,
+                         testing::Values(Algorithm::one_shot, Algorithm::two_shot, Algorithm::pipelined,
                                          Algorithm::multimem_one_shot, Algorithm::multimem_two_shot),
                          [](const auto& param) { return test_name(param.param); });
 

@@ -34,7 +34,7 @@ struct Rank {
   explicit Rank(Communicator made)
       : communicator(std::move(made)),
         half(communicator.split(0)),
-        exchange(Exchange::create(communicator, {.tokens = 2, .hidden = 8, .experts = 2, .top_k = 1})),
+        exchange(MoeExchange::create(communicator, {.tokens = 2, .hidden = 8, .experts = 2, .top_k = 1})),
         memory(SymmetricMemory::allocate(communicator, 4096)),
         recording(Recording::capture(communicator, [&] { add(); })) {}
 
@@ -45,7 +45,7 @@ struct Rank {
   std::array<std::int32_t, 4> input{}, output{};
   Communicator communicator;
   Group half;
-  Exchange exchange;
+  MoeExchange exchange;
   SymmetricMemory memory;
   Recording recording;
 };
@@ -75,13 +75,13 @@ std::vector<NamedCall> all_calls(Rank& rank) {
       {"combine", [&] { rank.exchange.combine({}); }},
       {"combine_send", [&] { rank.exchange.combine_send({}); }},
       {"combine_wait", [&] { rank.exchange.combine_wait({}); }},
-      {"Exchange::create", [&] { Exchange::create(world, {}); }},
-      {"Exchange::free", [&] { rank.exchange.free(); }},
+      {"MoeExchange::create", [&] { MoeExchange::create(world, {}); }},
+      {"MoeExchange::free", [&] { rank.exchange.free(); }},
       {"SymmetricMemory::allocate", [&] { SymmetricMemory::allocate(rank.communicator, 16); }},
       {"SymmetricMemory::free", [&] { rank.memory.free(); }},
       {"SymmetricMemory::data", [&] { rank.memory.data(); }},
       {"SymmetricMemory::peer", [&] { rank.memory.peer(0); }},
-      {"split", [&] { rank.communicator.split(0); }},
+      {"sharding", [&] { rank.communicator.split(0); }},
       {"release", [&] { rank.communicator.release(); }},
       {"acquire", [&] { rank.communicator.acquire(); }},
       {"status", [&] { rank.communicator.status(); }},

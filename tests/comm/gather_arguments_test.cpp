@@ -62,22 +62,22 @@ TEST(GatherArguments, OtherCountsAreCalledThat) {
 // Slot rows matter for aligned and fixed slots. For other slots, ranks may pass any number.
 TEST(GatherArguments, SlotRowsAreComparedWhereTheyMeanSomething) {
   for (const Kind kind : {Kind::all_gather_v, Kind::reduce_scatter_v}) {
-    for (const SlotKind slot : {SlotKind::dense, SlotKind::max}) {
+    for (const Padding padding : {Padding::none, Padding::max}) {
       expect_all_well(run_world(2, cpu_config(), [&](Communicator& communicator, int rank) {
         run_on_cpu_rank(communicator, {.kind = kind,
                                        .widths = {40},
                                        .counts = {2, 1},
-                                       .slot = slot,
+                                       .padding = padding,
                                        .slot_rows = rank == 0 ? 0 : std::size_t{1} << 40});
       }));
     }
-    const Move aligned{.kind = kind, .widths = {40}, .counts = {2, 1}, .slot = SlotKind::aligned, .slot_rows = 2};
+    const Move aligned{.kind = kind, .widths = {40}, .counts = {2, 1}, .padding = Padding::aligned, .slot_rows = 2};
     Move by_four = aligned;
     by_four.slot_rows = 4;
     const auto messages = messages_of(aligned, by_four);
     // Each message names its own rank's call, so the difference is visible.
-    expect_says(messages[0], "aligned slots of 2");
-    expect_says(messages[1], "aligned slots of 4");
+    expect_says(messages[0], "padding aligned of2");
+    expect_says(messages[1], "padding aligned of4");
   }
 }
 

@@ -128,7 +128,7 @@ TEST(GatherSequences, AThousandCallsWithRandomDelaysBetweenAllReduces) {
   constexpr int ranks = 4;
   const auto moves = mixed_moves(40, ranks, 3);
   std::vector<Prepared> reduces;
-  for (const Algorithm algorithm : {Algorithm::one_shot, Algorithm::two_shot, Algorithm::bulk}) {
+  for (const Algorithm algorithm : {Algorithm::one_shot, Algorithm::two_shot, Algorithm::pipelined}) {
     reduces.push_back(prepare({.count = 5000, .algorithm = algorithm, .fill = Fill::random, .seed = 6}, ranks));
     reduces.push_back(prepare({.count = 70, .algorithm = algorithm, .fill = Fill::random, .seed = 7}, ranks));
   }

@@ -38,7 +38,7 @@ TEST(History, IsThatOfTheGroupThatFailedWhicheverIsAsked) {
   });
 }
 
-ExchangeArgs small_args() {
+MoeExchangeArgs small_args() {
   return {.tokens = 4, .hidden = 64, .experts = 4, .top_k = 2};
 }
 
@@ -46,10 +46,10 @@ TEST(History, OfAnExchangeHasDispatchAndCombine) {
   const PreparedMoe p = prepare({.args = small_args(), .tokens = {4}}, 2, 5);
   const auto endings = run_world(2, cpu_config(short_deadline), [&](Communicator& communicator, int number) {
     const auto rank = static_cast<std::uint32_t>(number);
-    const Exchange exchange = Exchange::create(communicator, small_args());
+    const MoeExchange exchange = MoeExchange::create(communicator, small_args());
     combine_and_check(exchange, p, rank, dispatch_and_check(exchange, p, rank));
-    const Ticket ticket = dispatch_and_check(exchange, p, rank);
-    if (rank == 0) combine_and_check(exchange, p, rank, ticket);
+    const DispatchHandle handle = dispatch_and_check(exchange, p, rank);
+    if (rank == 0) combine_and_check(exchange, p, rank, handle);
   });
   expect_fault(endings[0], {Errc::timeout}, "the rank that combines alone");
   expect_says(endings[0].what, "on the group that failed:\n  0 dispatch");
@@ -78,7 +78,7 @@ TEST(History, CallsThatAreAlikeAreALine) {
 TEST(History, IsInCallsWhileTheMemoryIsReleased) {
   auto communicators = Communicator::local(1, cpu_config());
   Communicator& communicator = communicators[0];
-  const Exchange exchange = Exchange::create(communicator, small_args());
+  const MoeExchange exchange = MoeExchange::create(communicator, small_args());
   const PreparedMoe p = prepare({.args = small_args(), .tokens = {4}}, 1, 5);
   call(communicator, 7);
   dispatch_and_check(exchange, p, 0);

@@ -68,8 +68,9 @@ TEST_P(Multimem, EveryKindOfDataInTurnWithTheOtherAlgorithms) {
   std::vector<Case> cases;
   for (const Fill fill : {Fill::integers, Fill::random, Fill::bits, Fill::special}) {
     for (const DataType type : kFloating) {
-      for (const Algorithm algorithm : {Algorithm::multimem_one_shot, Algorithm::bulk, Algorithm::multimem_two_shot,
-                                        Algorithm::one_shot, Algorithm::multimem_one_shot, Algorithm::two_shot}) {
+      for (const Algorithm algorithm :
+           {Algorithm::multimem_one_shot, Algorithm::pipelined, Algorithm::multimem_two_shot, Algorithm::one_shot,
+            Algorithm::multimem_one_shot, Algorithm::two_shot}) {
         const auto seed = static_cast<std::uint32_t>(cases.size());
         cases.push_back({.count = 517 + seed, .type = type, .algorithm = algorithm, .fill = fill, .seed = seed});
       }

@@ -215,7 +215,7 @@ TEST(KilledRanks, AreNamedByTheOthers) {
   std::mt19937 random(20);
   std::vector<double> noticed;
   constexpr Algorithm algorithms[] = {Algorithm::multimem_one_shot, Algorithm::one_shot, Algorithm::multimem_two_shot,
-                                      Algorithm::two_shot, Algorithm::bulk};
+                                      Algorithm::two_shot, Algorithm::pipelined};
   for (int round = 0; round < repeated(13) + 2; ++round) {
     const int size = 2 + round % 3;
     strike({.signal = SIGKILL,

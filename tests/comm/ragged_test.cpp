@@ -64,9 +64,9 @@ TEST_P(Ragged, OneBusyRankWithWideRows) {
   std::vector<Move> moves;
   for (const Kind kind : kRagged) {
     for (const std::int32_t rest : {0, 1, 7}) {
-      std::vector<std::int32_t> counts(static_cast<std::size_t>(ranks), rest);
-      counts[moves.size() % counts.size()] = kSanitized ? 12 : 60;
-      moves.push_back({.kind = kind, .widths = {7168}, .fill = Fill::special, .counts = counts, .slot = SlotKind::max});
+      std::vector<std::int32_t> rows(static_cast<std::size_t>(ranks), rest);
+      rows[moves.size() % rows.size()] = kSanitized ? 12 : 60;
+      moves.push_back({.kind = kind, .widths = {7168}, .fill = Fill::special, .counts = rows, .padding = Padding::max});
     }
   }
   moves.push_back({.kind = Kind::all_gather_v,
@@ -83,12 +83,12 @@ TEST(RaggedRelays, OneBusyRankInLines) {
     std::vector<Move> moves;
     for (const std::int32_t rest : {0, 1}) {
       for (const std::size_t busy : {std::size_t{0}, static_cast<std::size_t>(ranks - 1)}) {
-        Move move{.kind = Kind::all_gather_v, .widths = {512}, .fill = Fill::bits, .slot = SlotKind::dense};
+        Move move{.kind = Kind::all_gather_v, .widths = {512}, .fill = Fill::bits, .padding = Padding::none};
         move.counts.assign(static_cast<std::size_t>(ranks), rest);
         move.counts[busy] = 20;
         moves.push_back(move);
         move.widths = {448, 24, 8, 8};  // hidden, scales, ids, weights
-        move.slot = SlotKind::aligned;
+        move.padding = Padding::aligned;
         move.slot_rows = 4;
         moves.push_back(move);
         move.kind = Kind::reduce_scatter_v;
@@ -169,17 +169,18 @@ TEST(RaggedColumns, ASingleRowMayLieInAGap) {
   }));
 }
 
-class RaggedRecordings : public testing::TestWithParam<std::tuple<int, SlotKind>> {};
+class RaggedRecordings : public testing::TestWithParam<std::tuple<int, Padding>> {};
 INSTANTIATE_TEST_SUITE_P(Ranks, RaggedRecordings,
                          testing::Combine(testing::ValuesIn(world_sizes({1, 2, 3, 4, 8})),
-                                          testing::Values(SlotKind::aligned, SlotKind::given)));
+                                          testing::Values(Padding::aligned, Padding::per_rank)));
 
 // Capacities are each rank's own, and one recording serves all batches.
 TEST_P(RaggedRecordings, OneForEveryBatch) {
-  const auto [ranks, slot] = GetParam();
-  expect_all_well(run_world(ranks, small_slots(), [ranks = ranks, slot = slot](Communicator& communicator, int rank) {
-    gather_and_scatter_every_batch(HostSide(communicator), ranks, rank, slot, {40, 3}, 100);
-  }));
+  const auto [ranks, padding] = GetParam();
+  expect_all_well(
+      run_world(ranks, small_slots(), [ranks = ranks, padding = padding](Communicator& communicator, int rank) {
+        gather_and_scatter_every_batch(HostSide(communicator), ranks, rank, padding, {40, 3}, 100);
+      }));
 }
 
 TEST(RaggedWays, OneRecordingForAll) {
@@ -263,13 +264,13 @@ TEST(RaggedSequences, AThousandCallsWithRandomDelays) {
       std::vector<std::int32_t> counts;
       for (int i = 0; i < ranks; ++i)
         counts.push_back(static_cast<std::int32_t>(random() % 3 == 0 ? 0 : random() % 30));
-      const SlotChoice slot = kSlots[random() % std::size(kSlots)];
+      const SlotChoice padding = kSlots[random() % std::size(kSlots)];
       run_on_cpu_rank(communicator, with_slots({.kind = kRagged[random() % 2],
                                                 .widths = {random() % 2 == 0 ? 32u : 400u},
                                                 .fill = Fill::special,
                                                 .counts = counts,
-                                                .slot = slot.kind,
-                                                .slot_rows = slot.rows,
+                                                .padding = padding.kind,
+                                                .slot_rows = padding.rows,
                                                 .seed = call},
                                                ranks));
     }

@@ -74,7 +74,7 @@ struct Plan {
 std::vector<Case> layer(std::uint32_t seed) {
   return {{.count = 64, .algorithm = Algorithm::one_shot, .fill = Fill::random, .seed = seed},
           {.count = 900, .algorithm = Algorithm::two_shot, .fill = Fill::special, .in_place = true, .seed = seed + 1},
-          {.count = 20'000, .algorithm = Algorithm::bulk, .fill = Fill::random, .seed = seed + 2},
+          {.count = 20'000, .algorithm = Algorithm::pipelined, .fill = Fill::random, .seed = seed + 2},
           {.count = 33, .type = DataType::i32, .op = ReduceOp::max, .fill = Fill::bits, .input_shift = 1, .seed = seed},
           {.count = 0, .seed = seed}};
 }

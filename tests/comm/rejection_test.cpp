@@ -116,7 +116,7 @@ TEST(Rejection, OfACallThatNobodyMakesIsToldToTheFirstThatDoes) {
 TEST(Rejection, OfADispatchEndsThoseThatWaitForIt) {
   const auto endings = run_world(2, cpu_config(0ns), [](Communicator& communicator, int rank) {
     const PreparedMoe p = prepare({.args = small_exchange(), .tokens = {6, 3}}, 2, 5);
-    const Exchange exchange = Exchange::create(communicator, p.call.args);
+    const MoeExchange exchange = MoeExchange::create(communicator, p.call.args);
     CpuMoe moe(exchange, p, static_cast<std::uint32_t>(rank));
     DispatchArgs args = moe.dispatch();
     if (rank == 1) args.tokens = 1 << 20;

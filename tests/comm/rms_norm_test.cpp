@@ -218,7 +218,7 @@ TEST(RmsNormSequences, AThousandCallsBetweenAllReducesWithRandomDelays) {
   constexpr int ranks = 4;
   const std::vector<Norm> norms = mixed_norms(30, 77);
   std::vector<Prepared> reduces;
-  for (const Algorithm algorithm : {Algorithm::one_shot, Algorithm::two_shot, Algorithm::bulk}) {
+  for (const Algorithm algorithm : {Algorithm::one_shot, Algorithm::two_shot, Algorithm::pipelined}) {
     reduces.push_back(prepare({.count = 5000, .algorithm = algorithm, .fill = Fill::random, .seed = 6}, ranks));
   }
   for (const std::uint32_t first : {1u, 0x7fffff00u, 0xffffff00u}) {

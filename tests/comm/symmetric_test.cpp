@@ -278,11 +278,11 @@ TEST(SymmetricMemory, GoesWithTheCommunicator) {
 // Exchanges have windows with numbers of their own.
 TEST(SymmetricMemory, LivesBesideExchanges) {
   expect_all_well(run_world(2, cpu_config(), [](Communicator& communicator, int) {
-    const ExchangeArgs args{.tokens = 4, .hidden = 64, .experts = 2, .top_k = 1};
-    Exchange before = Exchange::create(communicator, args);
+    const MoeExchangeArgs args{.tokens = 4, .hidden = 64, .experts = 2, .top_k = 1};
+    MoeExchange before = MoeExchange::create(communicator, args);
     const std::size_t bytes = communicator.memory().window;
     SymmetricMemory memory = SymmetricMemory::allocate(communicator, 5000);
-    Exchange after = Exchange::create(communicator, args);
+    MoeExchange after = MoeExchange::create(communicator, args);
     write_to_all(communicator, {memory}, 1);
     before.free();
     write_to_all(communicator, {memory}, 2);

@@ -48,37 +48,38 @@ TEST(TakenRows, CountsGatherTakeInOneRecording) {
       const auto members = static_cast<std::size_t>(layout.group_ranks);
       const GatheredCounts parts{.ranks = ranks, .columns = 1, .group_ranks = members};
       const auto group = static_cast<std::size_t>(rank) / members, member = static_cast<std::size_t>(rank) % members;
-      const SlotKind kind = layout.padded ? SlotKind::fixed : SlotKind::dense;
+      const Padding kind = layout.padded ? Padding::fixed : Padding::none;
       std::int32_t mine = 0;
       std::vector<std::int32_t> known(parts.words());
       std::vector<float> shard(most * width), all(parts.groups() * most * width), own(most * width),
           again(most * width);
       const GatheredTensor tensor{.input = shard.data(), .output = all.data(), .row_bytes = width * 4};
       const auto take = [&](std::vector<float>& output, std::size_t shards, std::size_t which) {
-        take_rows(
-            communicator,
-            {.input = all.data(),
-             .output = output.data(),
-             .row_bytes = width * 4,
-             .counts = {.rows = known.data() + parts.rows(), .split = Split::balanced, .slot = kind, .slot_rows = most},
-             .slots = parts.groups(),
-             .slot = group,
-             .shards = shards,
-             .shard = which,
-             .split_slots = layout.padded,
-             .input_rows = parts.groups() * most,
-             .output_rows = most});
+        take_rows(communicator, {.input = all.data(),
+                                 .output = output.data(),
+                                 .row_bytes = width * 4,
+                                 .counts = {.rows = known.data() + parts.rows(),
+                                            .sharding = Sharding::balanced,
+                                            .padding = kind,
+                                            .slot_rows = most},
+                                 .slots = parts.groups(),
+                                 .slot = group,
+                                 .shards = shards,
+                                 .shard = which,
+                                 .split_slots = layout.padded,
+                                 .input_rows = parts.groups() * most,
+                                 .output_rows = most});
       };
       const Recording recording = Recording::capture(communicator, [&] {
         all_gather_counts(communicator, {.input = &mine,
                                          .output = known.data(),
                                          .group_ranks = members,
                                          .split_slots = layout.padded,
-                                         .slot = kind,
+                                         .padding = kind,
                                          .slot_rows = most});
         all_gather_v(communicator, {.tensors = std::span(&tensor, 1),
                                     .counts = {.rows = known.data() + parts.shards(),
-                                               .slot = kind,
+                                               .padding = kind,
                                                .slot_rows = layout.padded ? most / members : 0},
                                     .input_rows = most,
                                     .output_rows = parts.groups() * most});
@@ -178,7 +179,7 @@ TEST(TakenRows, MistakesAreRejectedByName) {
   expect("slot: 2 is not between 0 and 1", [](auto& a) { a.slot = 2; });
   expect("shards: 0 is not between 1 and 72", [](auto& a) { a.shards = 0; });
   expect("shard: 3 is not between 0 and 2", [](auto& a) { a.shards = 3, a.shard = 3; });
-  expect("counts.split: none is not balanced or ceil, and there are 2 shards", [](auto& a) { a.shards = 2; });
+  expect("counts.sharding: none is not balanced or ceil, and there are 2 shards", [](auto& a) { a.shards = 2; });
   expect("counts.rows: null", [](auto& a) { a.counts.rows = nullptr; });
   expect("row_bytes: ", [](auto& a) { a.row_bytes = SIZE_MAX; });
   expect("input_rows: ", [](auto& a) { a.input_rows = SIZE_MAX; });
@@ -192,7 +193,7 @@ TEST(TakenRows, MistakesAreRejectedByName) {
   expect("counts.rows: overlaps output", [](auto& a) { a.counts.rows = memory + 512 + 15; });
   expect("counts.rows: overlaps output", [](auto& a) { a.counts.rows = memory + 511; });
   expect("counts.slots: overlaps output", [](auto& a) {
-    a.counts.slot = SlotKind::given;
+    a.counts.padding = Padding::per_rank;
     a.counts.slots = memory + 512 + 14;
   });
   expect("stream: must be null on CPU ranks", [](auto& a) { a.stream = reinterpret_cast<Stream>(memory); });

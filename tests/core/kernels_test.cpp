@@ -15,8 +15,8 @@
 namespace weft::test {
 namespace {
 
-using detail::CountedShares;
-using detail::EqualShares;
+using detail::CountedPartition;
+using detail::EqualPartition;
 using detail::InstanceQuery;
 using detail::Kernel;
 
@@ -53,20 +53,20 @@ TEST(Kernels, AllReduces) {
   };
   for (const DataType type : kTypes) {
     for (const ReduceOp op : {ReduceOp::sum, ReduceOp::max}) {
-      for (const Algorithm algorithm : {Algorithm::one_shot, Algorithm::two_shot, Algorithm::bulk}) {
-        const Kernel* const general = find(algorithm, {.type = type, .op = op, .size = 2, .whole = false});
-        EXPECT_EQ(general->most_threads, detail::max_threads(0));
+      for (const Algorithm algorithm : {Algorithm::one_shot, Algorithm::two_shot, Algorithm::pipelined}) {
+        const Kernel* const generic = find(algorithm, {.type = type, .op = op, .size = 2, .aligned16 = false});
+        EXPECT_EQ(generic->most_threads, detail::max_threads(0));
         for (std::uint32_t size = 1; size <= detail::kMaxRanks; ++size) {
-          const InstanceQuery instance{.type = type, .op = op, .size = size, .whole = true};
-          const bool lean = has_lean_instance(instance);
+          const InstanceQuery instance{.type = type, .op = op, .size = size, .aligned16 = true};
+          const bool specialized = has_specialized_instance(instance);
           const Kernel* const kernel = find(algorithm, instance);
-          EXPECT_EQ(kernel != general, lean) << size;
-          EXPECT_EQ(kernel->most_threads, detail::max_threads(lean ? size : 0)) << size;
+          EXPECT_EQ(kernel != generic, specialized) << size;
+          EXPECT_EQ(kernel->most_threads, detail::max_threads(specialized ? size : 0)) << size;
         }
       }
       if (!detail::multimem_adds(type, op)) continue;
       for (const Algorithm algorithm : {Algorithm::multimem_one_shot, Algorithm::multimem_two_shot})
-        find(algorithm, {.type = type, .op = op, .size = 8, .whole = true});
+        find(algorithm, {.type = type, .op = op, .size = 8, .aligned16 = true});
     }
   }
   EXPECT_EQ(found.count(), detail::kernels_of<detail::AllReduceFamily>().size());
@@ -74,21 +74,22 @@ TEST(Kernels, AllReduces) {
 
 TEST(Kernels, GathersAndScatters) {
   Found found;
-  for (const bool whole : {false, true}) {
-    found.add(detail::CopyQuery<EqualShares, 1>{whole});
-    found.add(detail::CopyQuery<EqualShares, 1, true>{whole});
-    found.add(detail::CopyQuery<CountedShares, 1>{whole});
-    found.add(detail::CopyQuery<CountedShares, 1, true>{whole});
-    found.add(detail::CopyQuery<CountedShares, detail::kMaxTensors>{whole});
-    found.add(detail::CopyQuery<CountedShares, detail::kMaxTensors, true>{whole});
+  for (const bool aligned16 : {false, true}) {
+    found.add(detail::CopyQuery<EqualPartition, 1>{aligned16});
+    found.add(detail::CopyQuery<EqualPartition, 1, true>{aligned16});
+    found.add(detail::CopyQuery<CountedPartition, 1>{aligned16});
+    found.add(detail::CopyQuery<CountedPartition, 1, true>{aligned16});
+    found.add(detail::CopyQuery<CountedPartition, detail::kMaxTensors>{aligned16});
+    found.add(detail::CopyQuery<CountedPartition, detail::kMaxTensors, true>{aligned16});
     for (const DataType type : kTypes) {
       for (std::uint32_t size = 1; size <= detail::kMaxRanks; ++size) {
-        const InstanceQuery instance{.type = type, .op = ReduceOp::sum, .size = size, .whole = whole};
-        const Kernel* const kernel = found.add(detail::ScatterQuery<EqualShares>{instance});
-        found.add(detail::ScatterQuery<CountedShares>{instance});
-        InstanceQuery general = instance;
-        general.whole = false;
-        EXPECT_EQ(kernel != found.add(detail::ScatterQuery<EqualShares>{general}), has_lean_scatter(instance));
+        const InstanceQuery instance{.type = type, .op = ReduceOp::sum, .size = size, .aligned16 = aligned16};
+        const Kernel* const kernel = found.add(detail::ScatterQuery<EqualPartition>{instance});
+        found.add(detail::ScatterQuery<CountedPartition>{instance});
+        InstanceQuery generic = instance;
+        generic.aligned16 = false;
+        EXPECT_EQ(kernel != found.add(detail::ScatterQuery<EqualPartition>{generic}),
+                  has_specialized_scatter(instance));
       }
     }
   }
@@ -121,9 +122,9 @@ TEST(Kernels, Norms) {
         for (std::uint32_t size = 1; size <= detail::kMaxRanks; ++size) {
           const Kernel* const kernel = found.add(detail::FusedNormQuery{type, size, algorithm, casts});
           const Kernel* const own = found.add(detail::FusedNormQuery{type, size, algorithm, casts, true});
-          const bool lean = detail::has_lean_norm(type, size);
-          EXPECT_EQ(kernel != own, lean && size == 2 && algorithm == Algorithm::one_shot);
-          EXPECT_EQ(kernel->most_threads, detail::max_norm_threads(algorithm, lean ? size : 0)) << size;
+          const bool specialized = detail::has_specialized_norm(type, size);
+          EXPECT_EQ(kernel != own, specialized && size == 2 && algorithm == Algorithm::one_shot);
+          EXPECT_EQ(kernel->most_threads, detail::max_norm_threads(algorithm, specialized ? size : 0)) << size;
         }
       }
     }

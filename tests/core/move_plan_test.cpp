@@ -66,23 +66,23 @@ TEST(MovePlans, GridsOfMovesServeWhatARankReceivesAsWellAsWhatItSends) {
   }
 }
 
-// Lines do not depend on blocks, symmetric outputs are slower with crews, and a block on a CPU is one thread.
-TEST(MovePlans, CrewsOfMovesAreWholeWarpsOfBlocksThatMoveChunks) {
+// Lines do not depend on blocks, symmetric outputs are slower with warp groups, and a block on a CPU is one thread.
+TEST(MovePlans, WarpGroupsOfMovesAreWholeWarpsOfBlocksThatMoveChunks) {
   const std::uint64_t flowing = std::uint64_t{1} << 30;
   for (const int threads : {0, 32, 96, 128, 256, 384, 512}) {
     MoveQuery q = move_query(Device::cuda, 8, flowing, flowing * 8);
     q.launch.threads = threads;
     const MovePlan plan = plan_move(q);
-    EXPECT_EQ(plan.threads % (32 * plan.crews), 0) << threads;
-    EXPECT_LE(plan.crews, 15);  // hardware barriers of a block besides __syncthreads()
-    EXPECT_EQ(plan.crews > 1, plan.threads % 128 == 0 && plan.threads > 128) << threads;
+    EXPECT_EQ(plan.threads % (32 * plan.warp_groups), 0) << threads;
+    EXPECT_LE(plan.warp_groups, 15);  // hardware barriers of a block besides __syncthreads()
+    EXPECT_EQ(plan.warp_groups > 1, plan.threads % 128 == 0 && plan.threads > 128) << threads;
   }
-  EXPECT_GT(plan_move(move_query(Device::cuda, 8, flowing, flowing * 8)).crews, 1);
-  EXPECT_EQ(plan_move(move_query(Device::cuda, 8, 1000, 8000)).crews, 1);
-  EXPECT_EQ(plan_move(move_query(Device::cpu, 8, flowing, flowing * 8)).crews, 1);
+  EXPECT_GT(plan_move(move_query(Device::cuda, 8, flowing, flowing * 8)).warp_groups, 1);
+  EXPECT_EQ(plan_move(move_query(Device::cuda, 8, 1000, 8000)).warp_groups, 1);
+  EXPECT_EQ(plan_move(move_query(Device::cpu, 8, flowing, flowing * 8)).warp_groups, 1);
   MoveQuery symmetric = move_query(Device::cuda, 8, flowing, flowing * 8);
   symmetric.symmetric = true;
-  EXPECT_EQ(plan_move(symmetric).crews, 1);
+  EXPECT_EQ(plan_move(symmetric).warp_groups, 1);
 }
 
 TEST(MovePlans, GridsOfMovesFitOnTheGpuAndChangeNothingOnTheWire) {

@@ -123,11 +123,11 @@ TEST(ParallelLayout, EveryQuestionIsChecked) {
     expect_rejected(group);
 }
 
-std::vector<std::size_t> sizes(std::size_t rows, int parts, Split split) {
+std::vector<std::size_t> sizes(std::size_t rows, int parts, Sharding sharding) {
   std::vector<std::size_t> all;
   std::size_t next = 0;
   for (int part = 0; part < parts; ++part) {
-    const RowRange range = shard_of(rows, parts, part, split);
+    const RowRange range = shard_of(rows, parts, part, sharding);
     EXPECT_EQ(range.begin, next);  // no gaps, in order
     next = range.end;
     all.push_back(range.size());
@@ -138,30 +138,31 @@ std::vector<std::size_t> sizes(std::size_t rows, int parts, Split split) {
 
 TEST(Shards, BothRules) {
   using Sizes = std::vector<std::size_t>;
-  EXPECT_EQ(sizes(10, 4, Split::balanced), (Sizes{3, 3, 2, 2}));
-  EXPECT_EQ(sizes(10, 4, Split::ceil), (Sizes{3, 3, 3, 1}));
-  EXPECT_EQ(sizes(5, 4, Split::ceil), (Sizes{2, 2, 1, 0}));
-  EXPECT_EQ(sizes(1, 4, Split::balanced), (Sizes{1, 0, 0, 0}));
-  EXPECT_EQ(sizes(0, 3, Split::ceil), (Sizes{0, 0, 0}));
-  for (const Split split : {Split::balanced, Split::ceil}) EXPECT_EQ(sizes(12, 4, split), (Sizes{3, 3, 3, 3}));
-  EXPECT_EQ(shard_of(129'280, 2, 1, Split::balanced).begin, 64'640u);  // columns of DeepSeek's vocabulary
-  EXPECT_EQ(shard_of(129'280, 8, 0, Split::balanced).size(), 16'160u);
-  expect_says(error_of([] { shard_of(4, 2, 2, Split::ceil); }), "part: 2");
+  EXPECT_EQ(sizes(10, 4, Sharding::balanced), (Sizes{3, 3, 2, 2}));
+  EXPECT_EQ(sizes(10, 4, Sharding::ceil), (Sizes{3, 3, 3, 1}));
+  EXPECT_EQ(sizes(5, 4, Sharding::ceil), (Sizes{2, 2, 1, 0}));
+  EXPECT_EQ(sizes(1, 4, Sharding::balanced), (Sizes{1, 0, 0, 0}));
+  EXPECT_EQ(sizes(0, 3, Sharding::ceil), (Sizes{0, 0, 0}));
+  for (const Sharding sharding : {Sharding::balanced, Sharding::ceil})
+    EXPECT_EQ(sizes(12, 4, sharding), (Sizes{3, 3, 3, 3}));
+  EXPECT_EQ(shard_of(129'280, 2, 1, Sharding::balanced).begin, 64'640u);  // columns of DeepSeek's vocabulary
+  EXPECT_EQ(shard_of(129'280, 8, 0, Sharding::balanced).size(), 16'160u);
+  expect_says(error_of([] { shard_of(4, 2, 2, Sharding::ceil); }), "part: 2");
 }
 
 TEST(Slots, AreAsLongAsTheirKindSays) {
-  EXPECT_EQ(slot_rows_of(5, SlotKind::dense, 0), 5u);
-  EXPECT_EQ(slot_rows_of(5, SlotKind::aligned, 4), 8u);
-  EXPECT_EQ(slot_rows_of(0, SlotKind::aligned, 4), 0u);
-  EXPECT_EQ(slot_rows_of(5, SlotKind::max, 9), 9u);
-  EXPECT_EQ(slot_rows_of(5, SlotKind::fixed, 16), 16u);
-  EXPECT_EQ(slot_rows_of(16, SlotKind::fixed, 16), 16u);
-  EXPECT_EQ(slot_rows_of(5, SlotKind::given, 7), 7u);
-  expect_says(error_of([] { slot_rows_of(5, SlotKind::aligned, 0); }),
+  EXPECT_EQ(slot_rows_of(5, Padding::none, 0), 5u);
+  EXPECT_EQ(slot_rows_of(5, Padding::aligned, 4), 8u);
+  EXPECT_EQ(slot_rows_of(0, Padding::aligned, 4), 0u);
+  EXPECT_EQ(slot_rows_of(5, Padding::max, 9), 9u);
+  EXPECT_EQ(slot_rows_of(5, Padding::fixed, 16), 16u);
+  EXPECT_EQ(slot_rows_of(16, Padding::fixed, 16), 16u);
+  EXPECT_EQ(slot_rows_of(5, Padding::per_rank, 7), 7u);
+  expect_says(error_of([] { slot_rows_of(5, Padding::aligned, 0); }),
               "slot_rows: 0 is not 1 or more, as slots are aligned to it");
-  expect_says(error_of([] { slot_rows_of(5, static_cast<SlotKind>(7), 4); }), "slot: 7 is not dense, aligned");
-  expect_says(error_of([] { slot_rows_of(5, SlotKind::fixed, 4); }), "rows: 5 is not at most 4, the rows of a slot");
-  expect_says(error_of([] { slot_rows_of(5, SlotKind::max, 4); }), "rows: 5 is not at most 4");
+  expect_says(error_of([] { slot_rows_of(5, static_cast<Padding>(7), 4); }), "padding:7 is not none, aligned");
+  expect_says(error_of([] { slot_rows_of(5, Padding::fixed, 4); }), "rows: 5 is not at most 4, the rows of a slot");
+  expect_says(error_of([] { slot_rows_of(5, Padding::max, 4); }), "rows: 5 is not at most 4");
 }
 
 // The example of docs/dp_attention.md.
@@ -169,33 +170,33 @@ const std::vector<std::int32_t> kTokens{5, 2, 0, 3};
 
 TEST(Slots, LieBehindEachOther) {
   using Slots = std::vector<RowRange>;
-  EXPECT_EQ(slots_of(kTokens, SlotKind::dense), (Slots{{0, 5}, {5, 7}, {7, 7}, {7, 10}}));
-  EXPECT_EQ(slots_of(kTokens, SlotKind::aligned, 2), (Slots{{0, 6}, {6, 8}, {8, 8}, {8, 12}}));
-  EXPECT_EQ(slots_of(kTokens, SlotKind::max), (Slots{{0, 5}, {5, 10}, {10, 15}, {15, 20}}));
-  EXPECT_EQ(slots_of(kTokens, SlotKind::fixed, 6), (Slots{{0, 6}, {6, 12}, {12, 18}, {18, 24}}));
-  EXPECT_TRUE(slots_of({}, SlotKind::max).empty());
-  expect_says(error_of([] { slots_of(kTokens, SlotKind::fixed, 4); }), "rows: 5 is not at most 4");
-  expect_says(error_of([] { slots_of(kTokens, SlotKind::given, 6); }),
-              "slot: given is not dense, aligned, max or fixed");
+  EXPECT_EQ(slots_of(kTokens, Padding::none), (Slots{{0, 5}, {5, 7}, {7, 7}, {7, 10}}));
+  EXPECT_EQ(slots_of(kTokens, Padding::aligned, 2), (Slots{{0, 6}, {6, 8}, {8, 8}, {8, 12}}));
+  EXPECT_EQ(slots_of(kTokens, Padding::max), (Slots{{0, 5}, {5, 10}, {10, 15}, {15, 20}}));
+  EXPECT_EQ(slots_of(kTokens, Padding::fixed, 6), (Slots{{0, 6}, {6, 12}, {12, 18}, {18, 24}}));
+  EXPECT_TRUE(slots_of({}, Padding::max).empty());
+  expect_says(error_of([] { slots_of(kTokens, Padding::fixed, 4); }), "rows: 5 is not at most 4");
+  expect_says(error_of([] { slots_of(kTokens, Padding::per_rank, 6); }),
+              "padding:per-rank is not none, aligned, max or fixed");
   const std::int32_t negative[] = {1, -1};
-  for (const SlotKind kind : {SlotKind::dense, SlotKind::max})
+  for (const Padding kind : {Padding::none, Padding::max})
     expect_says(error_of([&] { slots_of(negative, kind); }), "rows: -1 is not 0 or more");
 }
 
 // Slots of shards: a rank's slot has its padding at the end.
 TEST(Slots, OfShardsAreThePictureOfTheDocument) {
   using Slots = std::vector<RowRange>;
-  const std::vector<std::int32_t> shards = shard_counts({.tp = 8, .dp = 4}, kTokens, Split::balanced);
+  const std::vector<std::int32_t> shards = shard_counts({.tp = 8, .dp = 4}, kTokens, Sharding::balanced);
   const auto behind_each_other = [](std::vector<std::size_t> lengths) {
     Slots slots;
     std::size_t begin = 0;
     for (const std::size_t length : lengths) slots.push_back({begin, begin + length}), begin += length;
     return slots;
   };
-  EXPECT_EQ(slots_of(shards, SlotKind::dense), behind_each_other({3, 2, 1, 1, 0, 0, 2, 1}));
-  EXPECT_EQ(slots_of(shards, SlotKind::aligned, 2), behind_each_other({4, 2, 2, 2, 0, 0, 2, 2}));
-  EXPECT_EQ(slots_of(shards, SlotKind::max), behind_each_other({3, 3, 3, 3, 3, 3, 3, 3}));
-  EXPECT_EQ(slots_of(shards, SlotKind::fixed, 3), behind_each_other({3, 3, 3, 3, 3, 3, 3, 3}));
+  EXPECT_EQ(slots_of(shards, Padding::none), behind_each_other({3, 2, 1, 1, 0, 0, 2, 1}));
+  EXPECT_EQ(slots_of(shards, Padding::aligned, 2), behind_each_other({4, 2, 2, 2, 0, 0, 2, 2}));
+  EXPECT_EQ(slots_of(shards, Padding::max), behind_each_other({3, 3, 3, 3, 3, 3, 3, 3}));
+  EXPECT_EQ(slots_of(shards, Padding::fixed, 3), behind_each_other({3, 3, 3, 3, 3, 3, 3, 3}));
   const std::vector<std::int32_t> lengths{3, 2, 2, 1, 1, 0, 3, 3};
   EXPECT_EQ(slots_of(shards, lengths), behind_each_other({3, 2, 2, 1, 1, 0, 3, 3}));
 }
@@ -203,26 +204,26 @@ TEST(Slots, OfShardsAreThePictureOfTheDocument) {
 TEST(Shards, CountsOfGroupsBecomeCountsOfRanks) {
   using Counts = std::vector<std::int32_t>;
   const ParallelLayout pairs{.tp = 8, .dp = 4}, fours{.tp = 8, .dp = 2}, alone{.tp = 4, .dp = 4}, one{.tp = 4};
-  EXPECT_EQ(shard_counts(pairs, kTokens, Split::balanced), (Counts{3, 2, 1, 1, 0, 0, 2, 1}));
-  EXPECT_EQ(shard_counts(fours, Counts{5, 2}, Split::balanced), (Counts{2, 1, 1, 1, 1, 1, 0, 0}));
-  EXPECT_EQ(shard_counts(fours, Counts{5, 2}, Split::ceil), (Counts{2, 2, 1, 0, 1, 1, 0, 0}));
-  EXPECT_EQ(shard_counts(alone, kTokens, Split::ceil), kTokens);
-  EXPECT_EQ(shard_counts(one, Counts{6}, Split::balanced), (Counts{2, 2, 1, 1}));
+  EXPECT_EQ(shard_counts(pairs, kTokens, Sharding::balanced), (Counts{3, 2, 1, 1, 0, 0, 2, 1}));
+  EXPECT_EQ(shard_counts(fours, Counts{5, 2}, Sharding::balanced), (Counts{2, 1, 1, 1, 1, 1, 0, 0}));
+  EXPECT_EQ(shard_counts(fours, Counts{5, 2}, Sharding::ceil), (Counts{2, 2, 1, 0, 1, 1, 0, 0}));
+  EXPECT_EQ(shard_counts(alone, kTokens, Sharding::ceil), kTokens);
+  EXPECT_EQ(shard_counts(one, Counts{6}, Sharding::balanced), (Counts{2, 2, 1, 1}));
   // A slot of six rows: each of its two ranks has three, and tokens fill the first ones.
-  for (const Split split : {Split::balanced, Split::ceil})
-    EXPECT_EQ(shard_counts(pairs, kTokens, split, 6), (Counts{3, 2, 2, 0, 0, 0, 3, 0}));
-  expect_says(error_of([&] { shard_counts(pairs, kTokens, Split::balanced, 4); }), "rows: 5 is not at most 4");
-  expect_says(error_of([&] { shard_counts(pairs, Counts{1, 2}, Split::balanced); }), "group_rows: 2 is not 4");
-  expect_says(error_of([&] { shard_counts(pairs, kTokens, Split::none); }), "split: none is not balanced or ceil");
-  expect_says(error_of([&] { shard_counts(alone, Counts{1, -2, 3, 4}, Split::ceil); }), "rows: -2");
-  expect_says(error_of([&] { shard_counts({.tp = 4, .dp = 0}, kTokens, Split::ceil); }), "ParallelLayout::dp: 0");
+  for (const Sharding sharding : {Sharding::balanced, Sharding::ceil})
+    EXPECT_EQ(shard_counts(pairs, kTokens, sharding, 6), (Counts{3, 2, 2, 0, 0, 0, 3, 0}));
+  expect_says(error_of([&] { shard_counts(pairs, kTokens, Sharding::balanced, 4); }), "rows: 5 is not at most 4");
+  expect_says(error_of([&] { shard_counts(pairs, Counts{1, 2}, Sharding::balanced); }), "group_rows: 2 is not 4");
+  expect_says(error_of([&] { shard_counts(pairs, kTokens, Sharding::none); }), "sharding:none is not balanced or ceil");
+  expect_says(error_of([&] { shard_counts(alone, Counts{1, -2, 3, 4}, Sharding::ceil); }), "rows: -2");
+  expect_says(error_of([&] { shard_counts({.tp = 4, .dp = 0}, kTokens, Sharding::ceil); }), "ParallelLayout::dp: 0");
 }
 
 // The slots of an engine's batch: neither the rows nor a common length determine them.
 TEST(Slots, OfLengthsThatTheCallerGives) {
   using Counts = std::vector<std::int32_t>;
   EXPECT_EQ(slots_of(kTokens, Counts{6, 2, 1, 7}), (std::vector<RowRange>{{0, 6}, {6, 8}, {8, 9}, {9, 16}}));
-  EXPECT_EQ(slots_of(kTokens, kTokens), slots_of(kTokens, SlotKind::dense));
+  EXPECT_EQ(slots_of(kTokens, kTokens), slots_of(kTokens, Padding::none));
   expect_says(error_of([] { slots_of(kTokens, Counts{6, 2, 1}); }), "slot_rows: 3 is not 4, a number for each of rows");
   expect_says(error_of([] { slots_of(kTokens, Counts{4, 2, 1, 7}); }), "rows: 5 is not at most 4");
   expect_says(error_of([] { slots_of(kTokens, Counts{6, 2, -1, 7}); }), "rows: -1 is not 0 or more");
@@ -233,11 +234,11 @@ TEST(Shards, OfSlotsOfTheGroupsOwnLengths) {
   using Counts = std::vector<std::int32_t>;
   const ParallelLayout fours{.tp = 8, .dp = 2};
   const Counts tokens{5, 2}, slots{7, 4};
-  EXPECT_EQ(shard_counts(fours, tokens, Split::balanced, slots), (Counts{2, 2, 1, 0, 1, 1, 0, 0}));
-  EXPECT_EQ(shard_counts(fours, slots, Split::balanced), (Counts{2, 2, 2, 1, 1, 1, 1, 1}));
-  EXPECT_EQ(shard_counts(fours, Counts{5, 5}, Split::ceil, Counts{9, 5}), (Counts{3, 2, 0, 0, 2, 2, 1, 0}));
-  for (const Split split : {Split::balanced, Split::ceil}) {
-    const Counts rows = shard_counts(fours, tokens, split, slots), lengths = shard_counts(fours, slots, split);
+  EXPECT_EQ(shard_counts(fours, tokens, Sharding::balanced, slots), (Counts{2, 2, 1, 0, 1, 1, 0, 0}));
+  EXPECT_EQ(shard_counts(fours, slots, Sharding::balanced), (Counts{2, 2, 2, 1, 1, 1, 1, 1}));
+  EXPECT_EQ(shard_counts(fours, Counts{5, 5}, Sharding::ceil, Counts{9, 5}), (Counts{3, 2, 0, 0, 2, 2, 1, 0}));
+  for (const Sharding sharding : {Sharding::balanced, Sharding::ceil}) {
+    const Counts rows = shard_counts(fours, tokens, sharding, slots), lengths = shard_counts(fours, slots, sharding);
     const std::vector<RowRange> of_ranks = slots_of(rows, lengths), of_groups = slots_of(tokens, slots);
     for (std::size_t group = 0; group < 2; ++group) {
       EXPECT_EQ(of_ranks[4 * group].begin, of_groups[group].begin);
@@ -251,8 +252,8 @@ TEST(Shards, OfSlotsOfTheGroupsOwnLengths) {
       EXPECT_EQ(before - of_groups[group].begin, static_cast<std::size_t>(tokens[group]));
     }
   }
-  expect_says(error_of([&] { shard_counts(fours, tokens, Split::ceil, Counts{7}); }), "slot_rows: 1 is not 2");
-  expect_says(error_of([&] { shard_counts(fours, tokens, Split::ceil, Counts{4, 4}); }), "rows: 5 is not at most 4");
+  expect_says(error_of([&] { shard_counts(fours, tokens, Sharding::ceil, Counts{7}); }), "slot_rows: 1 is not 2");
+  expect_says(error_of([&] { shard_counts(fours, tokens, Sharding::ceil, Counts{4, 4}); }), "rows: 5 is not at most 4");
 }
 
 }  // namespace

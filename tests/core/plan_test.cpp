@@ -30,7 +30,7 @@ TEST(Layout, AreasDoNotOverlapAndHoldWhatTheirLimitsPromise) {
             {layout.one_shot, slots * layout.one_shot_packs * sizeof(Pack)},
             {layout.scatter, slots * layout.two_shot_packs * sizeof(Pack)},
             {layout.gather, slots * layout.two_shot_packs * sizeof(Pack)},
-            {layout.bulk_credits, size * layout.bulk_slots * sizeof(std::uint64_t)},
+            {layout.pipeline_credits, size * layout.pipeline_slots * sizeof(std::uint64_t)},
             {added.signals, 2 * size * added.chunks * sizeof(std::uint64_t)},
             {added.stage, kBanks * added.packs * sizeof(Pack)},
             {added.gather, added.packs * sizeof(Pack)}};
@@ -44,7 +44,7 @@ TEST(Layout, AreasDoNotOverlapAndHoldWhatTheirLimitsPromise) {
         ASSERT_GE(layout.one_shot_packs * sizeof(Pack), one_shot);
         ASSERT_GE(layout.two_shot_packs * sizeof(Pack) * size, two_shot);
         ASSERT_GE(added.packs * sizeof(Pack), multimem);
-        ASSERT_GE(added.chunks * layout.bulk_packs, added.packs);
+        ASSERT_GE(added.chunks * layout.pipeline_packs, added.packs);
       }
     }
   }
@@ -107,7 +107,7 @@ TEST(Plan, ThreadsOfNormsFitTheirInstances) {
                                        .type = type,
                                        .rows = 8,
                                        .row_packs = row_packs,
-                                       .wish = algorithm});
+                                       .requested = algorithm});
       const std::uint64_t each = (row_packs + static_cast<std::uint64_t>(most) - 1) / static_cast<std::uint64_t>(most);
       EXPECT_EQ(static_cast<std::uint64_t>(plan.threads), ((row_packs + each - 1) / each + 31) / 32 * 32);
       EXPECT_LE(plan.threads, most);
@@ -137,7 +137,7 @@ TEST(Plan, PiecesOfNormsFitTheBuffers) {
                                            .type = DataType::f16,
                                            .rows = 3,
                                            .row_packs = row_packs,
-                                           .wish = algorithm});
+                                           .requested = algorithm});
           const std::uint64_t most =
               algorithm == Algorithm::one_shot ? layout.one_shot_packs : layout.two_shot_packs * size;
           SCOPED_TRACE(fmt::format("{} of {} ranks, {} of {} packs", name(algorithm), size, row_packs, most));
@@ -155,16 +155,17 @@ TEST(Plan, PiecesFitTheSlots) {
   for (const Device device : {Device::cpu, Device::cuda}) {
     for (std::uint32_t size = 1; size <= 72; ++size) {
       for (const DataType type : test::kTypes) {
-        for (const Algorithm wish : {Algorithm::automatic, Algorithm::one_shot, Algorithm::two_shot, Algorithm::bulk}) {
+        for (const Algorithm requested :
+             {Algorithm::automatic, Algorithm::one_shot, Algorithm::two_shot, Algorithm::pipelined}) {
           for (const std::size_t count : {std::size_t{0}, std::size_t{1}, std::size_t{100'000}, std::size_t{1} << 33}) {
             PlanQuery q = query(device, size, type, count);
-            q.wish = wish;
+            q.requested = requested;
             const Plan plan = plan_all_reduce(q);
             const std::uint64_t per_pack = payload_bytes(type) / size_of(type);
             const std::uint64_t packs = (std::min(plan.piece, count) + per_pack - 1) / per_pack;
             ASSERT_GT(plan.piece, 0u);
-            if (wish != Algorithm::automatic) {
-              ASSERT_EQ(plan.algorithm, wish);
+            if (requested != Algorithm::automatic) {
+              ASSERT_EQ(plan.algorithm, requested);
             }
             if (plan.algorithm == Algorithm::one_shot) {
               ASSERT_LE(packs, q.layout.one_shot_packs);
@@ -187,10 +188,10 @@ TEST(Plan, MultimemServesOnlyWhoAsksForIt) {
         PlanQuery q = query(device, size, DataType::bf16, count);
         q.multimem_packs = 1 << 14;
         ASSERT_FALSE(is_multimem(plan_all_reduce(q).algorithm));
-        for (const Algorithm wish : {Algorithm::multimem_one_shot, Algorithm::multimem_two_shot}) {
-          q.wish = wish;
+        for (const Algorithm requested : {Algorithm::multimem_one_shot, Algorithm::multimem_two_shot}) {
+          q.requested = requested;
           const Plan plan = plan_all_reduce(q);
-          ASSERT_EQ(plan.algorithm, wish);
+          ASSERT_EQ(plan.algorithm, requested);
           ASSERT_EQ(plan.piece, q.multimem_packs * 8);
           ASSERT_GE(plan.blocks, 2);
           ASSERT_LE(plan.blocks, static_cast<int>(kMaxBlocks));
@@ -201,7 +202,7 @@ TEST(Plan, MultimemServesOnlyWhoAsksForIt) {
   }
 }
 
-TEST(Plan, GridsAreWithinTheirLimitsAndTheCallersWishHolds) {
+TEST(Plan, GridsAreWithinTheirLimitsAndTheCallersRequestHolds) {
   for (const int most : {2, 3, 17, 133, 256}) {
     for (std::size_t count = 0; count < 10'000'000; count = count * 3 + 1) {
       PlanQuery q = query(Device::cuda, 8, DataType::bf16, count);
@@ -221,51 +222,52 @@ TEST(Plan, GridsAreWithinTheirLimitsAndTheCallersWishHolds) {
   EXPECT_EQ(plan_all_reduce(q).threads, 96);
 }
 
-// The rules of ops/all_reduce/bulk_all_reduce.hpp.
-TEST(Plan, BulkBlocksThatMakeAllHopsDivideTheSlotsAndOthersAreTwoOrMore) {
-  int with_crews = 0;
+// The rules of ops/all_reduce/pipelined_all_reduce.hpp.
+TEST(Plan, PipelinedBlocksThatMakeAllHopsDivideTheSlotsAndOthersAreTwoOrMore) {
+  int with_warp_groups = 0;
   for (const Device device : {Device::cpu, Device::cuda}) {
     for (const std::uint32_t slots : {2u, 8u, 32u, 256u}) {
       for (int blocks = 2; blocks <= 133; ++blocks) {
         for (const int threads : {0, 32, 96, 128, 512}) {
           PlanQuery q = query(device, 2, DataType::bf16, 1 << 20);
           q.layout = make_layout(2, 1 << 16, 1 << 20, {.slots = slots, .packs = 64});
-          q.wish = Algorithm::bulk;
+          q.requested = Algorithm::pipelined;
           q.launch = {.blocks = blocks, .threads = threads};
           const Plan plan = plan_all_reduce(q);
-          const std::uint32_t teams = static_cast<std::uint32_t>(plan.blocks * plan.crews - 1);
+          const std::uint32_t teams = static_cast<std::uint32_t>(plan.blocks * plan.warp_groups - 1);
           ASSERT_GE(plan.blocks, 2);
           ASSERT_LE(plan.blocks, blocks);
-          ASSERT_EQ(plan.threads % (32 * plan.crews), 0);
-          ASSERT_LE(plan.crews, 15);  // hardware barriers of a block besides __syncthreads()
+          ASSERT_EQ(plan.threads % (32 * plan.warp_groups), 0);
+          ASSERT_LE(plan.warp_groups, 15);  // hardware barriers of a block besides __syncthreads()
           if (plan.apart) {
             ASSERT_GE(teams, 2u);
             ASSERT_EQ(device, Device::cuda);
           } else {
             ASSERT_EQ(slots % (2 * teams), 0u);
           }
-          with_crews += plan.apart && plan.crews > 1;
+          with_warp_groups += plan.apart && plan.warp_groups > 1;
         }
       }
     }
   }
-  EXPECT_GT(with_crews, 0);
+  EXPECT_GT(with_warp_groups, 0);
 }
 
-// Large messages take bulk if the table says so and the rank with the fewest blocks has enough for crews. This also
-// holds after a split, which leaves a quarter of the GPU's blocks.
-TEST(Plan, BulkServesRanksWithFewBlocks) {
-  const TuningStep steps[] = {{.up_to = 1 << 20, .algorithm = Algorithm::two_shot}, {.algorithm = Algorithm::bulk}};
+// Large messages take pipelined if the table says so and the rank with the fewest blocks has enough for warp groups.
+// This also holds after a split, which leaves a quarter of the GPU's blocks.
+TEST(Plan, PipelinedServesRanksWithFewBlocks) {
+  const TuningStep steps[] = {{.up_to = 1 << 20, .algorithm = Algorithm::two_shot},
+                              {.algorithm = Algorithm::pipelined}};
   PlanQuery q = query(Device::cuda, 4, DataType::bf16, std::size_t{32} << 20);
   q.layout = make_layout(4, 1 << 16, 1 << 20, {.slots = 256, .packs = 64});
   q.steps = steps;
   for (const int blocks : {16, 17, 33, 64, 65, 128, 129}) {
     q.max_blocks = q.least_max_blocks = blocks;
     const Plan plan = plan_all_reduce(q);
-    const bool bulk = (blocks >= 17 && blocks <= 64) || blocks > 128;
-    ASSERT_EQ(plan.algorithm, bulk ? Algorithm::bulk : Algorithm::two_shot) << blocks;
-    if (plan.algorithm == Algorithm::bulk && blocks <= 64) {
-      EXPECT_GT(plan.crews, 1) << blocks;
+    const bool pipelined = (blocks >= 17 && blocks <= 64) || blocks > 128;
+    ASSERT_EQ(plan.algorithm, pipelined ? Algorithm::pipelined : Algorithm::two_shot) << blocks;
+    if (plan.algorithm == Algorithm::pipelined && blocks <= 64) {
+      EXPECT_GT(plan.warp_groups, 1) << blocks;
       EXPECT_EQ(plan.blocks, blocks);
     }
   }
@@ -273,7 +275,7 @@ TEST(Plan, BulkServesRanksWithFewBlocks) {
 
 // The bytes on the wire must not depend on facts that only one rank knows.
 TEST(Plan, GridsChangeNeitherAlgorithmNorPieces) {
-  int bulk = 0;
+  int pipelined = 0;
   for (std::size_t count = 0; count < 40'000'000; count = count * 2 + 1) {
     PlanQuery q = query(Device::cuda, 4, DataType::f32, count);
     q.layout = make_layout(4, 1 << 16, 1 << 20, {.slots = 256, .packs = 64});
@@ -283,9 +285,9 @@ TEST(Plan, GridsChangeNeitherAlgorithmNorPieces) {
     const Plan theirs = plan_all_reduce(q);
     ASSERT_EQ(mine.algorithm, theirs.algorithm);
     ASSERT_EQ(mine.piece, theirs.piece);
-    bulk += mine.algorithm == Algorithm::bulk;
+    pipelined += mine.algorithm == Algorithm::pipelined;
   }
-  EXPECT_GT(bulk, 0);
+  EXPECT_GT(pipelined, 0);
 }
 
 // Two ranks send rows to themselves while latency matters more than bytes.
@@ -297,7 +299,7 @@ TEST(Plan, TwoRanksKeepTheirOwnRowsOfLongNorms) {
                       .type = DataType::bf16,
                       .rows = rows,
                       .row_packs = 512,
-                      .wish = Algorithm::one_shot})
+                      .requested = Algorithm::one_shot})
         .keeps_own;
   };
   EXPECT_FALSE(keeps_own(2, 32));
@@ -309,7 +311,7 @@ TEST(Plan, TwoRanksKeepTheirOwnRowsOfLongNorms) {
 TEST(Plan, NormsGoByTheGroupsTable) {
   const TuningStep steps[] = {{.up_to = 1023, .algorithm = Algorithm::two_shot},
                               {.up_to = 4096, .algorithm = Algorithm::one_shot},
-                              {.algorithm = Algorithm::bulk}};
+                              {.algorithm = Algorithm::pipelined}};
   const auto planned = [&](Device device, std::uint64_t rows, std::span<const TuningStep> table) {
     return plan_norm({.device = device,
                       .size = 4,

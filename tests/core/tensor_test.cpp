@@ -52,14 +52,14 @@ TYPED_TEST(TensorOf, OfWholePacksIsTheSameTensor) {
   constexpr std::size_t bytes = 5 * n * sizeof(Storage);
   test::Guarded source(bytes, 0), target(bytes, n * sizeof(Storage));
   for (std::size_t i = 0; i < bytes; ++i) source.content()[i] = static_cast<std::byte>(i * 37 + 11);
-  ASSERT_TRUE(may_be_whole(source.content().data(), bytes, n * sizeof(Storage)));
+  ASSERT_TRUE(is_aligned16(source.content().data(), bytes, n * sizeof(Storage)));
   const Tensor<Storage, n, true> input(source.content().data(), 5 * n), output(target.content().data(), 5 * n);
   ASSERT_EQ(input.packs(), 5u);
   for (std::uint64_t pack = 0; pack < input.packs(); ++pack) output.store(pack, input.load(pack));
   EXPECT_TRUE(std::equal(source.content().begin(), source.content().end(), target.content().begin()));
   EXPECT_EQ(target.damage(), "");
-  EXPECT_FALSE(may_be_whole(source.content().data() + sizeof(Storage), bytes, n * sizeof(Storage)));
-  EXPECT_FALSE(may_be_whole(source.content().data(), bytes - sizeof(Storage), n * sizeof(Storage)));
+  EXPECT_FALSE(is_aligned16(source.content().data() + sizeof(Storage), bytes, n * sizeof(Storage)));
+  EXPECT_FALSE(is_aligned16(source.content().data(), bytes - sizeof(Storage), n * sizeof(Storage)));
 }
 
 TYPED_TEST(TensorOf, ReadsZerosBehindTheEnd) {

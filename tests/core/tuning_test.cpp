@@ -35,13 +35,13 @@ TEST(Tuning, ShippedTablesAreWhatWasMeasured) {
     EXPECT_EQ(planned(Device::cuda, size, DataType::bf16, last + 2), Algorithm::two_shot) << size;
     EXPECT_EQ(planned(Device::cuda, size, DataType::i32, last / 2), Algorithm::one_shot) << size;
     EXPECT_EQ(planned(Device::cuda, size, DataType::i32, last / 2 + 4), Algorithm::two_shot) << size;
-    const std::size_t bulk = 64 * MiB + (size == 3 ? 4 : 0);
+    const std::size_t pipelined = 64 * MiB + (size == 3 ? 4 : 0);
     for (const auto type : {DataType::bf16, DataType::i32}) {
-      EXPECT_EQ(planned(Device::cuda, size, type, bulk - 4), Algorithm::two_shot) << size;
-      EXPECT_EQ(planned(Device::cuda, size, type, bulk), Algorithm::bulk) << size;
+      EXPECT_EQ(planned(Device::cuda, size, type, pipelined - 4), Algorithm::two_shot) << size;
+      EXPECT_EQ(planned(Device::cuda, size, type, pipelined), Algorithm::pipelined) << size;
     }
     EXPECT_EQ(planned(Device::cpu, size, DataType::f32, 2 * KiB), Algorithm::one_shot);
-    EXPECT_EQ(planned(Device::cpu, size, DataType::f32, 2 * KiB + 4), Algorithm::bulk);
+    EXPECT_EQ(planned(Device::cpu, size, DataType::f32, 2 * KiB + 4), Algorithm::pipelined);
   }
   EXPECT_EQ(planned(Device::cuda, 1, DataType::bf16, 512 * MiB), Algorithm::one_shot);
   for (const TuningTable& table : shipped_tuning()) {
@@ -50,7 +50,7 @@ TEST(Tuning, ShippedTablesAreWhatWasMeasured) {
   }
 }
 
-TEST(Tuning, BulkNeedsSlotsAndBlocks) {
+TEST(Tuning, PipelinedNeedsSlotsAndBlocks) {
   PlanQuery query{.device = Device::cuda,
                   .size = 4,
                   .layout = make_layout(4, 1 << 16, 1 << 20, {.slots = 32, .packs = 64}),
@@ -59,9 +59,9 @@ TEST(Tuning, BulkNeedsSlotsAndBlocks) {
                   .count = 64 * MiB};
   EXPECT_EQ(plan_all_reduce(query).algorithm, Algorithm::two_shot);
   query.layout = make_layout(4, 1 << 16, 1 << 20, {.slots = 256, .packs = 64});
-  EXPECT_EQ(plan_all_reduce(query).algorithm, Algorithm::bulk);
+  EXPECT_EQ(plan_all_reduce(query).algorithm, Algorithm::pipelined);
   query.max_blocks = 16;  // only this rank has few blocks, so the choice stays
-  EXPECT_EQ(plan_all_reduce(query).algorithm, Algorithm::bulk);
+  EXPECT_EQ(plan_all_reduce(query).algorithm, Algorithm::pipelined);
   query.least_max_blocks = 16;
   EXPECT_EQ(plan_all_reduce(query).algorithm, Algorithm::two_shot);
 }
@@ -88,24 +88,25 @@ TEST(Tuning, AStepsGridIsTakenAsFarAsItGoes) {
   EXPECT_EQ(plan.blocks, 5);
   EXPECT_EQ(plan.threads, 64);
   query.launch = {};
-  query.wish = Algorithm::two_shot;  // an explicit algorithm has the grid by size, which weft tune compares with others
+  query.requested =
+      Algorithm::two_shot;  // an explicit algorithm has the grid by size, which weft tune compares with others
   plan = plan_all_reduce(query);
   EXPECT_EQ(plan.blocks, 2);
   EXPECT_EQ(plan.threads, 64);
-  query.wish = Algorithm::automatic;
+  query.requested = Algorithm::automatic;
   query.count = 4 * MiB;
   plan = plan_all_reduce(query);
   EXPECT_EQ(plan.blocks, 133);
   EXPECT_EQ(plan.threads, 1024);
   const std::size_t piece = plan.piece;
-  query.whole = false;  // another instance, with fewer threads; the wire is the same
+  query.aligned16 = false;  // another instance, with fewer threads; the wire is the same
   query.max_blocks = 20;
   plan = plan_all_reduce(query);
   EXPECT_EQ(plan.threads, 512);
   EXPECT_EQ(plan.blocks, 20);
   EXPECT_EQ(plan.algorithm, Algorithm::two_shot);
   EXPECT_EQ(plan.piece, piece);
-  query.wish = Algorithm::one_shot;  // not the algorithm of the step
+  query.requested = Algorithm::one_shot;  // not the algorithm of the step
   EXPECT_EQ(plan_all_reduce(query).threads, 256);
   query.count = 64;
   EXPECT_EQ(plan_all_reduce(query).threads, 64);
@@ -145,7 +146,7 @@ TEST(Tuning, TheNearestTableServesAndSaysSo) {
 
 TEST(Tuning, AnOwnTableTakesTheShippedOnesPlace) {
   const std::vector<TuningTable> own = {
-      {.processor = "NVIDIA H200", .ranks = 4, .origin = "measured", .steps = {{.algorithm = Algorithm::bulk}}}};
+      {.processor = "NVIDIA H200", .ranks = 4, .origin = "measured", .steps = {{.algorithm = Algorithm::pipelined}}}};
   const auto all = with_shipped(own);
   EXPECT_EQ(all.size(), shipped_tuning().size());
   EXPECT_EQ(choose_tuning(all, "NVIDIA H200", 4).table->steps, own[0].steps);
@@ -162,11 +163,11 @@ TEST(Tuning, ErrorsNameFileKeyValueAndRange) {
     return test::error_of([&] { parse_tuning(text, "my.json"); });
   };
   EXPECT_EQ(error("\"two-shot\"", "\"ring\""),
-            "my.json: tables[0].steps[0].algorithm: \"ring\" is not one of one-shot, two-shot, bulk");
+            "my.json: tables[0].steps[0].algorithm: \"ring\" is not one of one-shot, two-shot, pipelined");
   // Only a caller may choose these.
   for (const std::string name : {"nccl", "multimem-one-shot", "multimem-two-shot"}) {
     EXPECT_EQ(error("\"two-shot\"", "\"" + name + "\""),
-              "my.json: tables[0].steps[0].algorithm: \"" + name + "\" is not one of one-shot, two-shot, bulk");
+              "my.json: tables[0].steps[0].algorithm: \"" + name + "\" is not one of one-shot, two-shot, pipelined");
   }
   EXPECT_EQ(error("\"blocks\": 9", "\"blocks\": 300"),
             "my.json: tables[0].steps[0].blocks: 300 is not a whole number between 2 and 256");
@@ -215,14 +216,14 @@ TEST(Tuning, RanksUseRankZerosFile) {
       file_with({{.processor = "CPU",
                   .ranks = 3,
                   .origin = "measured",
-                  .steps = {{.up_to = 400, .algorithm = Algorithm::bulk}, {.algorithm = Algorithm::two_shot}}}});
+                  .steps = {{.up_to = 400, .algorithm = Algorithm::pipelined}, {.algorithm = Algorithm::two_shot}}}});
   Config config = test::cpu_config();
   config.tuning_file = file;
   const auto endings = test::run_world(3, config, [&](Communicator& communicator, int) {
     EXPECT_EQ(communicator.tuning(), "CPU, 3 ranks (measured)");
     EXPECT_EQ(communicator.split(0).tuning(), "CPU, 3 ranks (measured)");
     EXPECT_EQ(communicator.split(communicator.rank()).tuning(), "CPU (measured)");
-    test::expect_says(called(communicator, 100), "bulk");
+    test::expect_says(called(communicator, 100), "pipelined");
     test::expect_says(called(communicator, 101), "two-shot");
   });
   test::expect_all_well(endings);

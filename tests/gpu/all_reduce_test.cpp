@@ -79,11 +79,11 @@ TEST_P(GpuAllReduce, RanksWithDifferentGridsAndAlignments) {
   }));
 }
 
-// More chunks than a group has slots. On some ranks some blocks or crews move and others reduce. On other ranks each
-// does both.
-class GpuBulk : public testing::TestWithParam<int> {};
-INSTANTIATE_TEST_SUITE_P(Ranks, GpuBulk, testing::Values(2, 3, 4, 8));
-TEST_P(GpuBulk, FewBlocksAndAll) {
+// More chunks than a group has slots. On some ranks some blocks or warp groups move and others reduce. On other ranks
+// each does both.
+class GpuPipelined : public testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(Ranks, GpuPipelined, testing::Values(2, 3, 4, 8));
+TEST_P(GpuPipelined, FewBlocksAndAll) {
   const int ranks = GetParam();
   constexpr std::size_t kCount = 160 * 16 * 1024;  // 40 chunks of each shard
   GpuWorld world = make_gpu_world(ranks, gpu_config());
@@ -94,7 +94,7 @@ TEST_P(GpuBulk, FewBlocksAndAll) {
   std::vector<Case> cases;
   for (const std::size_t extra : {0u, 8u * 1001u, 3u}) {
     cases.push_back(
-        {.count = kCount + extra, .algorithm = Algorithm::bulk, .fill = Fill::random, .in_place = extra != 0});
+        {.count = kCount + extra, .algorithm = Algorithm::pipelined, .fill = Fill::random, .in_place = extra != 0});
   }
   const auto prepared = prepare_all(cases, ranks);
   expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int rank) {

@@ -33,7 +33,7 @@ std::vector<RejectedAllReduce> of_the_wrong_place(std::byte* memory, std::byte* 
   std::vector<RejectedAllReduce> all;
   for (const DataType type : kTypes) {
     for (const Algorithm algorithm :
-         {Algorithm::automatic, Algorithm::one_shot, Algorithm::two_shot, Algorithm::bulk, Algorithm::nccl}) {
+         {Algorithm::automatic, Algorithm::one_shot, Algorithm::two_shot, Algorithm::pipelined, Algorithm::nccl}) {
       const AllReduceArgs good{.input = memory,
                                .output = memory + 4096,
                                .count = 64,

@@ -81,7 +81,7 @@ TEST_P(GpuGatheredCounts, OneGraphForEveryBatch) {
     gpu.reset();
     const CountsCase shape{.rows = std::vector<std::int32_t>(static_cast<std::size_t>(ranks), 1),
                            .columns = 5,
-                           .slot = SlotKind::aligned,
+                           .padding = Padding::aligned,
                            .slot_rows = 4};
     GpuCounts counts(gpu, shape, ranks, rank);
     auto* const sums = reinterpret_cast<float*>(gpu.device_memory(4096));
@@ -149,7 +149,7 @@ TEST(GpuGatheredCountsFaults, NumbersThatMakeNoSlotsEndTheCallEverywhere) {
       all_gather_counts(communicator, {.input = memory,
                                        .output = memory + 64,
                                        .group_ranks = misfit.group_ranks,
-                                       .slot = misfit.slot,
+                                       .padding = misfit.padding,
                                        .slot_rows = misfit.slot_rows,
                                        .stream = gpu.stream()});
       gpu.synchronize();

@@ -18,7 +18,7 @@ TEST_P(GpuFirstEpochs, OfAllReducesAnExchangeAndNorms) {
   for (std::uint32_t i = 0; i < 10; ++i) {
     cases.push_back({.count = i * 100, .type = kTypes[i % 4], .algorithm = kAlgorithms[i / 2 % 3], .seed = i});
   }
-  const ExchangeArgs args = small_exchange();
+  const MoeExchangeArgs args = small_exchange();
   const std::vector<MoeCase> calls{
       {.args = args, .tokens = {2, 6}}, {.args = args, .tokens = {6, 0}}, {.args = args, .tokens = {4}}};
   std::vector<MoeCase> apart = calls;  // made only once by expect_right_apart()

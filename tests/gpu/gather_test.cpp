@@ -83,7 +83,7 @@ TEST_P(GpuGather, OneBusyRank) {
                          .widths = {width},
                          .fill = Fill::special,
                          .counts = counts,
-                         .slot = seed % 2 == 0 ? SlotKind::dense : SlotKind::aligned,
+                         .padding = seed % 2 == 0 ? Padding::none : Padding::aligned,
                          .slot_rows = seed % 2 == 0 ? 0u : 8u,
                          .seed = seed,
                          .launch = world.launch(seed)});
@@ -124,7 +124,7 @@ TEST_P(GpuGather, OneVeryBusyRank) {
   expect_right(world, moves);
 }
 
-// More chunks than slots, so that senders wait for credits. Ranks differ in grids and crews.
+// More chunks than slots, so that senders wait for credits. Ranks differ in grids and warp groups.
 class GpuGatherFlows : public testing::TestWithParam<int> {};
 INSTANTIATE_TEST_SUITE_P(Ranks, GpuGatherFlows, testing::Values(2, 4));
 TEST_P(GpuGatherFlows, MessagesManyTimesTheSlots) {
@@ -136,7 +136,8 @@ TEST_P(GpuGatherFlows, MessagesManyTimesTheSlots) {
   expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int rank) {
     const Group group = communicator.split(0);
     const detail::RegionLayout& layout = group.state().layout();
-    const std::size_t slots = layout.bulk_slots * layout.bulk_packs * sizeof(detail::Pack) / kRowBytes;  // in rows
+    const std::size_t slots =
+        layout.pipeline_slots * layout.pipeline_packs * sizeof(detail::Pack) / kRowBytes;  // in rows
     const std::size_t rows = ranks == 2 ? 900 : 460;
     ensure(3 * slots < rows, "slots for so many rows");
     std::uint32_t seed = 0;
@@ -173,19 +174,19 @@ TEST_P(GpuGatherFlows, OneGraphForEveryWay) {
   }));
 }
 
-class GpuGatherGraphs : public testing::TestWithParam<std::tuple<int, SlotKind>> {};
+class GpuGatherGraphs : public testing::TestWithParam<std::tuple<int, Padding>> {};
 INSTANTIATE_TEST_SUITE_P(Ranks, GpuGatherGraphs,
                          testing::Combine(testing::Values(1, 2, 3, 4, 8),
-                                          testing::Values(SlotKind::max, SlotKind::given)));
+                                          testing::Values(Padding::max, Padding::per_rank)));
 
 // Each rank captures its own capacity. Two graphs and eager calls take turns, with new counts and given slots each
 // time.
 TEST_P(GpuGatherGraphs, OneForEveryBatch) {
   const int ranks = std::get<0>(GetParam());
-  const SlotKind slot = std::get<1>(GetParam());
+  const Padding padding = std::get<1>(GetParam());
   GpuWorld& world = lasting_gpu_world(ranks);
   expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int rank) {
-    gather_and_scatter_every_batch(GpuSide(world, gpu, communicator), ranks, rank, slot, {7168, 56, 3}, 60);
+    gather_and_scatter_every_batch(GpuSide(world, gpu, communicator), ranks, rank, padding, {7168, 56, 3}, 60);
   }));
 }
 

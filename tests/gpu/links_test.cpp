@@ -35,7 +35,7 @@ TEST(GpuLinks, APairWithoutNvlinkIsServedByNccl) {
                                     .stream = gpu.stream()});
         },
         Errc::unsupported, kReason);
-    expect_code([&] { Exchange::create(communicator, {.tokens = 2, .hidden = 64, .experts = 8, .top_k = 1}); },
+    expect_code([&] { MoeExchange::create(communicator, {.tokens = 2, .hidden = 64, .experts = 8, .top_k = 1}); },
                 Errc::unsupported, kReason);
     // After the windows have come back, NCCL's calls still work on every rank.
     communicator.release();

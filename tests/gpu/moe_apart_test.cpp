@@ -22,20 +22,20 @@ TEST_P(GpuMoeApart, HalvesInterleave) {
 // A graph of both halves, and one graph each for the send and the wait.
 TEST_P(GpuMoeApart, GraphsOfHalves) {
   const std::uint32_t ranks = GetParam();
-  const ExchangeArgs args = small_exchange();
+  const MoeExchangeArgs args = small_exchange();
   std::vector<PreparedMoe> prepared;
   for (std::uint32_t i = 0; i < 6; ++i) prepared.push_back(prepare({.args = args, .tokens = {6, 4}}, ranks, i));
   GpuWorld& world = lasting_gpu_world(static_cast<int>(ranks));
   expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int) {
-    Exchange exchange = Exchange::create(communicator, args);
+    MoeExchange exchange = MoeExchange::create(communicator, args);
     GpuMoe moe(gpu, communicator, exchange, world.launch());
     const PreparedMoe& p = prepared[0];
-    Ticket ticket;
-    const auto send = [&] { ticket = exchange.dispatch_send(moe.dispatch_args(p, gpu.stream())); };
-    const auto wait = [&] { exchange.dispatch_wait(ticket, moe.dispatch_args(p, gpu.stream())); };
+    DispatchHandle handle;
+    const auto send = [&] { handle = exchange.dispatch_send(moe.dispatch_args(p, gpu.stream())); };
+    const auto wait = [&] { exchange.dispatch_wait(handle, moe.dispatch_args(p, gpu.stream())); };
     const auto combine = [&] {
-      exchange.combine_send(moe.combine_args(p, ticket, gpu.stream()));
-      exchange.combine_wait(moe.combine_args(p, ticket, gpu.stream()));
+      exchange.combine_send(moe.combine_args(p, handle, gpu.stream()));
+      exchange.combine_wait(moe.combine_args(p, handle, gpu.stream()));
     };
     const Graph whole(gpu, [&] {
       send();
@@ -61,7 +61,7 @@ TEST_P(GpuMoeApart, GraphsOfHalves) {
 }
 
 // Two exchanges that differ in row, top-k and weights. The dispatch of each is under way during the combine of the
-// other: neither may use the other's slots, signals or tickets.
+// other: neither may use the other's slots, signals or handles.
 TEST_P(GpuMoeApart, TwoExchangesThatDifferInterleave) {
   const std::uint32_t ranks = GetParam();
   for (const auto& [one, other] : batches_that_differ(ranks)) {
@@ -69,11 +69,11 @@ TEST_P(GpuMoeApart, TwoExchangesThatDifferInterleave) {
     const std::vector<PreparedMoe> prepared[] = {prepare_all(batch, ranks), prepare_all(second, ranks)};
     GpuWorld& world = lasting_gpu_world(static_cast<int>(ranks));
     expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int) {
-      Exchange exchanges[] = {Exchange::create(communicator, batch.front().args),
-                              Exchange::create(communicator, second.front().args)};
+      MoeExchange exchanges[] = {MoeExchange::create(communicator, batch.front().args),
+                                 MoeExchange::create(communicator, second.front().args)};
       GpuMoe moe[] = {{gpu, communicator, exchanges[0], world.launch()},
                       {gpu, communicator, exchanges[1], world.launch()}};
-      Ticket tickets[2];
+      DispatchHandle handles[2];
       // Half step `step` of exchange i sends its dispatch, and the next half step its combine.
       for (std::size_t step = 0; step <= 2 * batch.size(); ++step) {
         const std::size_t i = step % 2, call = step / 2;
@@ -81,15 +81,15 @@ TEST_P(GpuMoeApart, TwoExchangesThatDifferInterleave) {
         const PreparedMoe* const before = step > 0 ? &prepared[1 - i][(step - 1) / 2] : nullptr;
         if (now != nullptr) moe[i].fill(*now);
         if (before != nullptr)
-          exchanges[1 - i].combine_send(moe[1 - i].combine_args(*before, tickets[1 - i], gpu.stream()));
-        if (now != nullptr) tickets[i] = exchanges[i].dispatch_send(moe[i].dispatch_args(*now, gpu.stream()));
+          exchanges[1 - i].combine_send(moe[1 - i].combine_args(*before, handles[1 - i], gpu.stream()));
+        if (now != nullptr) handles[i] = exchanges[i].dispatch_send(moe[i].dispatch_args(*now, gpu.stream()));
         if (before != nullptr)
-          exchanges[1 - i].combine_wait(moe[1 - i].combine_args(*before, tickets[1 - i], gpu.stream()));
-        if (now != nullptr) exchanges[i].dispatch_wait(tickets[i], moe[i].dispatch_args(*now, gpu.stream()));
+          exchanges[1 - i].combine_wait(moe[1 - i].combine_args(*before, handles[1 - i], gpu.stream()));
+        if (now != nullptr) exchanges[i].dispatch_wait(handles[i], moe[i].dispatch_args(*now, gpu.stream()));
         if (before != nullptr) moe[1 - i].check_combine(*before);
         if (now != nullptr) moe[i].check_dispatch(*now);
       }
-      for (Exchange& exchange : exchanges) free_together(gpu, exchange);
+      for (MoeExchange& exchange : exchanges) free_together(gpu, exchange);
     }));
   }
 }
@@ -99,12 +99,12 @@ TEST(GpuMoeHalves, GraphsOutOfTurnAreFound) {
   const PreparedMoe p = prepare({.args = small_exchange(), .tokens = {6, 3}}, 2, 5);
   GpuWorld world = make_gpu_world(2, gpu_config(std::chrono::seconds(5)));
   for (const Ending& ending : run_gpu_world(world, [&](Communicator&communicator, GpuRank&gpu, int) {
-         const Exchange exchange = Exchange::create(communicator, p.call.args);
+         const MoeExchange exchange = MoeExchange::create(communicator, p.call.args);
          GpuMoe moe(gpu, communicator, exchange, world.launch());
          moe.fill(p);
-         Ticket ticket;
-         const Graph send(gpu, [&] { ticket = exchange.dispatch_send(moe.dispatch_args(p, gpu.stream(), true)); });
-         const Graph wait(gpu, [&] { exchange.dispatch_wait(ticket, moe.dispatch_args(p, gpu.stream())); });
+         DispatchHandle handle;
+         const Graph send(gpu, [&] { handle = exchange.dispatch_send(moe.dispatch_args(p, gpu.stream(), true)); });
+         const Graph wait(gpu, [&] { exchange.dispatch_wait(handle, moe.dispatch_args(p, gpu.stream())); });
          send.launch(gpu.stream());
          wait.launch(gpu.stream());
          moe.check_dispatch(p);

@@ -27,7 +27,7 @@ Bytes far_bytes(std::size_t bytes, std::uint32_t call, std::uint32_t rank, std::
 
 // The tokens use four experts in turn. Masked rows go to the first and the last expert of each rank, which have blocks
 // of their own. With contiguous experts, every expert of one rank gets a row.
-std::int32_t far_expert(const ExchangeArgs& args, std::uint32_t call, std::uint32_t rank, std::uint32_t token) {
+std::int32_t far_expert(const MoeExchangeArgs& args, std::uint32_t call, std::uint32_t rank, std::uint32_t token) {
   const std::uint32_t number = (rank * kFarTokens + token + call) % 4;
   constexpr std::int32_t experts[] = {kFarLocal - 1, 2 * kFarLocal - 1, 0, kFarLocal};
   const bool contiguous = args.layout == RowLayout::expert_contiguous;
@@ -41,7 +41,7 @@ void expect_bytes_at(const std::byte* place, const Bytes& wanted, const char* wh
 }
 
 // Makes calls whose rows lie far, or whose scales do if `args` has some.
-void run_far(const ExchangeArgs& args) {
+void run_far(const MoeExchangeArgs& args) {
   const bool contiguous = args.layout == RowLayout::expert_contiguous;
   const std::size_t row = oracle::MoeRules(args).row_bytes, scales = args.scale_bytes,
                     result_row = std::size_t{kFarHidden} * 2;
@@ -58,7 +58,7 @@ void run_far(const ExchangeArgs& args) {
     auto* const ids = reinterpret_cast<std::int32_t*>(gpu.device_memory(kFarTokens * sizeof(std::int32_t)));
     auto* const counts = reinterpret_cast<std::int32_t*>(gpu.device_memory(kFarLocal * sizeof(std::int32_t)));
     auto* const offsets = reinterpret_cast<std::int32_t*>(gpu.device_memory((kFarLocal + 1) * sizeof(std::int32_t)));
-    Exchange exchange = Exchange::create(communicator, args);
+    MoeExchange exchange = MoeExchange::create(communicator, args);
     for (std::uint32_t call = 0; call < 4; ++call) {
       for (std::uint32_t token = 0; token < kFarTokens; ++token) {
         const std::int32_t expert = far_expert(args, call, rank, token);
@@ -69,20 +69,20 @@ void run_far(const ExchangeArgs& args) {
         upload(input.get() + token * row, far_bytes(row, call, rank, token).data(), row);
         upload(input_scales.get() + token * scales, far_bytes(scales, call, rank, token + 1).data(), scales);
       }
-      const Ticket ticket = exchange.dispatch({.input = input.get(),
-                                               .scales = input_scales.get(),
-                                               .topk_ids = ids,
-                                               .tokens = kFarTokens,
-                                               .output = output.get(),
-                                               .output_scales = output_scales.get(),
-                                               .counts = counts,
-                                               .offsets = contiguous ? offsets : nullptr,
-                                               .stream = gpu.stream(),
-                                               .discard = true,
-                                               .launch = world.launch()});
+      const DispatchHandle handle = exchange.dispatch({.input = input.get(),
+                                                       .scales = input_scales.get(),
+                                                       .topk_ids = ids,
+                                                       .tokens = kFarTokens,
+                                                       .output = output.get(),
+                                                       .output_scales = output_scales.get(),
+                                                       .counts = counts,
+                                                       .offsets = contiguous ? offsets : nullptr,
+                                                       .stream = gpu.stream(),
+                                                       .discard = true,
+                                                       .launch = world.launch()});
       // The experts return their input, if results have the same width.
       if (scales == 0) {
-        exchange.combine({.ticket = ticket,
+        exchange.combine({.handle = handle,
                           .input = output.get(),
                           .output = result.get(),
                           .stream = gpu.stream(),

@@ -16,14 +16,14 @@ std::vector<Ending> run_small(const PreparedMoe& p, std::chrono::nanoseconds dea
                               const std::function<void(const GpuMoe& moe, GpuRank& gpu, int rank)>& body) {
   GpuWorld world = make_gpu_world(2, gpu_config(deadline));
   return run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int rank) {
-    const Exchange exchange = Exchange::create(communicator, p.call.args);
+    const MoeExchange exchange = MoeExchange::create(communicator, p.call.args);
     GpuMoe moe(gpu, communicator, exchange, world.launch());
     moe.fill(p);
     body(moe, gpu, rank);
   });
 }
 
-TEST(GpuMoeFaults, OneGenerationTooMany) {
+TEST(GpuMoeFaults, OneDispatchTooMany) {
   const PreparedMoe p = prepare({.args = small_exchange(), .tokens = {6, 3}}, 2, 5);
   for (const Ending& ending : run_small(p, 5s, [&](const GpuMoe&moe, GpuRank&gpu, int) {
          for (int i = 0; i < 4; ++i) moe.dispatch(p, gpu.stream(), i >= 2);  // the last two discard
@@ -67,9 +67,9 @@ TEST(GpuMoeFaults, AMissingDispatchIsNamed) {
 TEST(GpuMoeFaults, AMissingCombineIsNamed) {
   const PreparedMoe p = prepare({.args = small_exchange(), .tokens = {6}}, 2, 5);
   const auto endings = run_small(p, 500ms, [&](const GpuMoe& moe, GpuRank& gpu, int rank) {
-    const Ticket ticket = moe.dispatch(p, gpu.stream());
+    const DispatchHandle handle = moe.dispatch(p, gpu.stream());
     moe.check_dispatch(p);
-    if (rank == 1) moe.combine(p, ticket, gpu.stream());
+    if (rank == 1) moe.combine(p, handle, gpu.stream());
     gpu.synchronize();
     if (rank == 1) moe.check_combine(p);
   });
@@ -86,8 +86,8 @@ TEST(GpuMoeFaults, AWrongBitIsSeen) {
   PreparedMoe other = p;
   for (Bytes& result : other.results) result.back() ^= std::byte{1};
   for (const Ending& ending : run_small(p, 5s, [&](const GpuMoe&moe, GpuRank&gpu, int) {
-         const Ticket ticket = moe.dispatch(p, gpu.stream());
-         moe.combine(p, ticket, gpu.stream());
+         const DispatchHandle handle = moe.dispatch(p, gpu.stream());
+         moe.combine(p, handle, gpu.stream());
          moe.check_dispatch(p);
          moe.check_combine(other);
        })) {

@@ -26,7 +26,7 @@ Config config_for(int exchanges) {
   return config;
 }
 
-void use(const Exchange& exchange, const PreparedMoe& p, Communicator& communicator, GpuRank& gpu, Launch launch) {
+void use(const MoeExchange& exchange, const PreparedMoe& p, Communicator& communicator, GpuRank& gpu, Launch launch) {
   gpu.reset();
   GpuMoe moe(gpu, communicator, exchange, launch);
   moe.fill(p);
@@ -49,16 +49,16 @@ TEST_P(GpuMoeFree, GivesMemoryAndPlaceBackTimeAndAgain) {
   for (const Batch& batch : in_every_layout({{{.args = small_exchange(), .tokens = {6, 3}}}}, ranks)) {
     prepared.push_back(prepare(batch[0], ranks, 5));
   }
-  const ExchangeArgs large{.tokens = 1024, .hidden = 8192, .experts = 8, .top_k = 1};
-  const std::size_t large_bytes = exchange_memory(static_cast<int>(ranks), large).window;
+  const MoeExchangeArgs large{.tokens = 1024, .hidden = 8192, .experts = 8, .top_k = 1};
+  const std::size_t large_bytes = moe_exchange_memory(static_cast<int>(ranks), large).window;
   GpuWorld world = make_gpu_world(static_cast<int>(ranks), config_for(2));
   expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int) {
     const std::size_t window = communicator.memory().window;
     std::size_t left = 0;
     for (std::size_t round = 0; round < 12; ++round) {
       const PreparedMoe& p = prepared[round % prepared.size()];
-      Exchange unused = Exchange::create(communicator, large);
-      Exchange used = Exchange::create(communicator, p.call.args);
+      MoeExchange unused = MoeExchange::create(communicator, large);
+      MoeExchange used = MoeExchange::create(communicator, p.call.args);
       for (std::size_t call = 0; call < round % 3; ++call) use(used, p, communicator, gpu, world.launch());
       (round % 2 == 0 ? unused : used).free();
       (round % 2 == 0 ? used : unused).free();
@@ -72,25 +72,25 @@ TEST_P(GpuMoeFree, GivesMemoryAndPlaceBackTimeAndAgain) {
   }));
 }
 
-// A GPU loses as much memory as exchange_memory() says, rounded up to pages.
+// A GPU loses as much memory as moe_exchange_memory() says, rounded up to pages.
 TEST_P(GpuMoeFree, TakesWhatTheFormulaSays) {
   const auto ranks = static_cast<int>(GetParam());
-  const ExchangeArgs large{.tokens = 1024, .hidden = 8192, .experts = 8, .top_k = 1};
-  const std::size_t window = exchange_memory(ranks, large).window, pages = std::size_t{4} << 20;
+  const MoeExchangeArgs large{.tokens = 1024, .hidden = 8192, .experts = 8, .top_k = 1};
+  const std::size_t window = moe_exchange_memory(ranks, large).window, pages = std::size_t{4} << 20;
   GpuWorld world = make_gpu_world(ranks, config_for(1));
   expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int rank) {
     const auto meet = [&] {
       barrier(communicator, {.stream = gpu.stream()});
       gpu.synchronize();
     };
-    Exchange::create(communicator, large).free();  // makes the allocations for good
+    MoeExchange::create(communicator, large).free();  // makes the allocations for good
     // CUDA may take memory for itself at any time, but never gives it back: the least of three rounds is Weft's.
     std::size_t taken = SIZE_MAX;
     for (int round = 0; round < 3; ++round) {
       meet();
       const std::size_t before = free_bytes();
       meet();
-      Exchange exchange = Exchange::create(communicator, large);
+      MoeExchange exchange = MoeExchange::create(communicator, large);
       meet();
       taken = std::min(taken, before - free_bytes());
       meet();
@@ -107,14 +107,14 @@ TEST_P(GpuMoeFree, LeavesAHoleThatTheNextOneFills) {
   const std::uint32_t ranks = GetParam();
   std::vector<PreparedMoe> p;
   for (std::uint32_t i = 0; i < 4; ++i) {
-    ExchangeArgs args = small_exchange();
+    MoeExchangeArgs args = small_exchange();
     args.hidden = 256 + 8 * i;
     p.push_back(prepare({.args = args, .tokens = {6, 3}}, ranks, i));
   }
   GpuWorld world = make_gpu_world(static_cast<int>(ranks), config_for(3));
   expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int) {
-    std::vector<Exchange> exchanges;
-    for (std::size_t i = 0; i < 3; ++i) exchanges.push_back(Exchange::create(communicator, p[i].call.args));
+    std::vector<MoeExchange> exchanges;
+    for (std::size_t i = 0; i < 3; ++i) exchanges.push_back(MoeExchange::create(communicator, p[i].call.args));
     const auto use_all = [&] {
       for (const std::size_t i : {0u, 2u}) use(exchanges[i], p[i], communicator, gpu, world.launch());
     };
@@ -125,8 +125,8 @@ TEST_P(GpuMoeFree, LeavesAHoleThatTheNextOneFills) {
     communicator.release();
     communicator.acquire();
     use_all();
-    const Exchange next = Exchange::create(communicator, p[3].call.args);
-    expect_says(error_of([&] { Exchange::create(communicator, p[3].call.args); }), "there is room for 3");
+    const MoeExchange next = MoeExchange::create(communicator, p[3].call.args);
+    expect_says(error_of([&] { MoeExchange::create(communicator, p[3].call.args); }), "there is room for 3");
     use(next, p[3], communicator, gpu, world.launch());
     use_all();
   }));
@@ -140,7 +140,7 @@ TEST_P(GpuMoeFree, FinishesWhatIsEnqueued) {
   expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int rank) {
     for (int round = 0; round < 4; ++round) {
       gpu.reset();
-      Exchange exchange = Exchange::create(communicator, p.call.args);
+      MoeExchange exchange = MoeExchange::create(communicator, p.call.args);
       GpuMoe moe(gpu, communicator, exchange, world.launch());
       moe.fill(p);
       if (rank == round % static_cast<int>(ranks)) delay(100ms, gpu.stream());
@@ -159,7 +159,7 @@ TEST_P(GpuMoeFree, GraphsThatHoldOneAreTold) {
   for (const bool replaced : {false, true}) {
     GpuWorld world = make_gpu_world(static_cast<int>(ranks), config_for(1));
     expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int) {
-      Exchange exchange = Exchange::create(communicator, p.call.args);
+      MoeExchange exchange = MoeExchange::create(communicator, p.call.args);
       GpuMoe moe(gpu, communicator, exchange, world.launch());
       moe.fill(p);
       const Graph graph(gpu, [&] { moe.combine(p, moe.dispatch(p, gpu.stream()), gpu.stream()); });
@@ -167,8 +167,8 @@ TEST_P(GpuMoeFree, GraphsThatHoldOneAreTold) {
       moe.check_dispatch(p);
       moe.check_combine(p);
       exchange.free();
-      std::optional<Exchange> next;
-      if (replaced) next = Exchange::create(communicator, p.call.args);
+      std::optional<MoeExchange> next;
+      if (replaced) next = MoeExchange::create(communicator, p.call.args);
       for (int replay = 0; replay < 2; ++replay) {
         graph.launch(gpu.stream());
         gpu.synchronize();
@@ -178,7 +178,7 @@ TEST_P(GpuMoeFree, GraphsThatHoldOneAreTold) {
       }
       communicator.release();  // how to recover
       communicator.acquire();
-      if (!replaced) next = Exchange::create(communicator, p.call.args);
+      if (!replaced) next = MoeExchange::create(communicator, p.call.args);
       for (int call = 0; call < 3; ++call) use(*next, p, communicator, gpu, world.launch());
     }));
   }
@@ -193,7 +193,7 @@ TEST_P(GpuMoeFree, AStaleReplayHidesNoFault) {
   config.deadline = 0s;  // no rank learns of it by a timeout
   GpuWorld world = make_gpu_world(static_cast<int>(ranks), config);
   const auto endings = run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int rank) {
-    Exchange exchange = Exchange::create(communicator, p.call.args);
+    MoeExchange exchange = MoeExchange::create(communicator, p.call.args);
     GpuMoe moe(gpu, communicator, exchange, world.launch());
     moe.fill(p);
     auto* const sum = gpu.device_memory(256);
@@ -232,7 +232,7 @@ TEST_P(GpuMoeFree, GraphsThatAReleaseFindsAreTold) {
   const PreparedMoe p = prepare({.args = small_exchange(), .tokens = {6, 3}}, ranks, 5);
   GpuWorld world = make_gpu_world(static_cast<int>(ranks), gpu_config());
   expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int) {
-    const Exchange exchange = Exchange::create(communicator, p.call.args);
+    const MoeExchange exchange = MoeExchange::create(communicator, p.call.args);
     GpuMoe moe(gpu, communicator, exchange, world.launch());
     moe.fill(p);
     const Graph graph(gpu, [&] { moe.combine(p, moe.dispatch(p, gpu.stream()), gpu.stream()); });
@@ -256,7 +256,7 @@ TEST(GpuMoeFreeing, ARankThatDoesNotCallIsMissed) {
   expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int rank) {
     std::optional<CountDown> told;
     if (rank == 0) told.emplace(missed);
-    Exchange exchange = Exchange::create(communicator, p.call.args);
+    MoeExchange exchange = MoeExchange::create(communicator, p.call.args);
     use(exchange, p, communicator, gpu, world.launch());
     if (rank == 0) expect_says(error_of([&] { exchange.free(); }), "free an exchange");
     told.reset();

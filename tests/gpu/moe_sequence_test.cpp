@@ -22,7 +22,7 @@ INSTANTIATE_TEST_SUITE_P(Ranks, GpuMoeSequence, testing::Values(4));
 // at times of its own.
 TEST_P(GpuMoeSequence, AThousandCallsWithDelays) {
   const std::uint32_t ranks = GetParam();
-  const ExchangeArgs args = small_exchange();
+  const MoeExchangeArgs args = small_exchange();
   std::vector<PreparedMoe> prepared;
   for (std::uint32_t i = 0; i < 16; ++i) {
     constexpr Choice choices[] = {Choice::uniform, Choice::holes, Choice::uniform, Choice::none};
@@ -32,7 +32,7 @@ TEST_P(GpuMoeSequence, AThousandCallsWithDelays) {
   }
   GpuWorld& world = lasting_gpu_world(static_cast<int>(ranks));
   expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int rank) {
-    Exchange exchange = Exchange::create(communicator, args);
+    MoeExchange exchange = MoeExchange::create(communicator, args);
     std::vector<GpuMoe> memory;
     for (int i = 0; i < kMostAhead / 2; ++i) memory.emplace_back(gpu, communicator, exchange, world.launch());
     std::mt19937 random(static_cast<std::uint32_t>(rank));
@@ -44,9 +44,9 @@ TEST_P(GpuMoeSequence, AThousandCallsWithDelays) {
       for (std::size_t i = 0; i < memory.size(); ++i) memory[i].fill(of(i));
       for (std::size_t i = 0; i < memory.size(); ++i) {
         nap();
-        const Ticket ticket = memory[i].dispatch(of(i), gpu.stream());
+        const DispatchHandle handle = memory[i].dispatch(of(i), gpu.stream());
         nap();
-        memory[i].combine(of(i), ticket, gpu.stream());
+        memory[i].combine(of(i), handle, gpu.stream());
       }
       for (std::size_t i = 0; i < memory.size(); ++i) {
         memory[i].check_dispatch(of(i));
@@ -57,18 +57,18 @@ TEST_P(GpuMoeSequence, AThousandCallsWithDelays) {
   }));
 }
 
-// The tickets of two exchanges in every order. On two streams the dispatch of each runs beside the combine of the
+// The handles of two exchanges in every order. On two streams the dispatch of each runs beside the combine of the
 // other.
 TEST_P(GpuMoeSequence, TwoExchangesInterleaveAndRunBesideEachOther) {
   const std::uint32_t ranks = GetParam();
-  ExchangeArgs wide = small_exchange(), narrow = small_exchange();
+  MoeExchangeArgs wide = small_exchange(), narrow = small_exchange();
   narrow.top_k = 1;
   narrow.hidden = 64;
   const PreparedMoe p[] = {prepare({.args = wide, .tokens = {5, 2}}, ranks, 1),
                            prepare({.args = narrow, .tokens = {6, 3}}, ranks, 2)};
   GpuWorld& world = lasting_gpu_world(static_cast<int>(ranks));
   expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int) {
-    Exchange exchanges[] = {Exchange::create(communicator, wide), Exchange::create(communicator, narrow)};
+    MoeExchange exchanges[] = {MoeExchange::create(communicator, wide), MoeExchange::create(communicator, narrow)};
     GpuMoe moe[] = {{gpu, communicator, exchanges[0], world.launch()},
                     {gpu, communicator, exchanges[1], world.launch()}};
     cudaEvent_t event = nullptr;
@@ -81,16 +81,16 @@ TEST_P(GpuMoeSequence, TwoExchangesInterleaveAndRunBesideEachOther) {
       const int a = round % 2, b = 1 - a;
       for (const int i : {a, b}) moe[i].fill(p[i]);
       if (round % 4 < 2) {  // on one stream; combines in either order
-        const Ticket first = moe[a].dispatch(p[a], gpu.stream());
-        const Ticket second = moe[b].dispatch(p[b], gpu.stream());
+        const DispatchHandle first = moe[a].dispatch(p[a], gpu.stream());
+        const DispatchHandle second = moe[b].dispatch(p[b], gpu.stream());
         const bool in_turn = round % 8 < 4;
         moe[in_turn ? a : b].combine(p[in_turn ? a : b], in_turn ? first : second, gpu.stream());
         moe[in_turn ? b : a].combine(p[in_turn ? b : a], in_turn ? second : first, gpu.stream());
       } else {
-        const Ticket first = moe[a].dispatch(p[a], gpu.stream());
+        const DispatchHandle first = moe[a].dispatch(p[a], gpu.stream());
         order(gpu.stream(), gpu.other_stream());
-        moe[a].combine(p[a], first, gpu.other_stream());            // beside …
-        const Ticket second = moe[b].dispatch(p[b], gpu.stream());  // … this one
+        moe[a].combine(p[a], first, gpu.other_stream());                    // beside …
+        const DispatchHandle second = moe[b].dispatch(p[b], gpu.stream());  // … this one
         moe[b].combine(p[b], second, gpu.stream());
         order(gpu.other_stream(), gpu.stream());
       }
@@ -100,7 +100,7 @@ TEST_P(GpuMoeSequence, TwoExchangesInterleaveAndRunBesideEachOther) {
       }
     }
     check_cuda(cudaEventDestroy(event), "cudaEventDestroy");
-    for (Exchange& exchange : exchanges) free_together(gpu, exchange);
+    for (MoeExchange& exchange : exchanges) free_together(gpu, exchange);
   }));
 }
 
@@ -113,8 +113,8 @@ TEST_P(GpuMoeSequence, ReplicasServeTokensInTurn) {
     std::vector<PreparedMoe> prepared;
     for (std::uint32_t i = 0; i < 4; ++i) prepared.push_back(prepare(replicas.call, ranks, i));
     expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int rank) {
-      Exchange of_replicas = Exchange::create(communicator, replicas.with);
-      Exchange of_experts = Exchange::create(communicator, replicas.call.args);
+      MoeExchange of_replicas = MoeExchange::create(communicator, replicas.with);
+      MoeExchange of_experts = MoeExchange::create(communicator, replicas.call.args);
       GpuMoe moe(gpu, communicator, of_experts, world.launch());
       std::byte* const ids = gpu.device_memory(replicas.with.tokens * replicas.with.top_k * sizeof(std::int32_t));
       for (const PreparedMoe& p : prepared) {
@@ -125,9 +125,9 @@ TEST_P(GpuMoeSequence, ReplicasServeTokensInTurn) {
                    "upload");
         DispatchArgs args = moe.dispatch_args(p, gpu.stream());
         args.topk_ids = ids;
-        const Ticket ticket = of_replicas.dispatch(args);
+        const DispatchHandle handle = of_replicas.dispatch(args);
         moe.check_dispatch(p);
-        of_replicas.combine(moe.combine_args(p, ticket, gpu.stream()));
+        of_replicas.combine(moe.combine_args(p, handle, gpu.stream()));
         moe.check_combine(p);
       }
       free_together(gpu, of_replicas);
@@ -142,7 +142,7 @@ TEST_P(GpuMoeSequence, ALateRankIsNamedByItsWait) {
   const PreparedMoe p = prepare({.args = small_exchange(), .tokens = {6, 3}}, ranks, 5);
   GpuWorld& world = lasting_gpu_world(static_cast<int>(ranks));
   expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int rank) {
-    Exchange exchange = Exchange::create(communicator, p.call.args);
+    MoeExchange exchange = MoeExchange::create(communicator, p.call.args);
     GpuMoe moe(gpu, communicator, exchange, world.launch());
     auto* const waits = reinterpret_cast<std::uint64_t*>(gpu.device_memory(ranks * sizeof(std::uint64_t)));
     const auto begin_late = [&](std::uint32_t late) {
@@ -167,11 +167,11 @@ TEST_P(GpuMoeSequence, ALateRankIsNamedByItsWait) {
       begin_late(late);
       DispatchArgs dispatch = moe.dispatch_args(p, gpu.stream());
       dispatch.source_wait_ns = waits;
-      const Ticket ticket = exchange.dispatch(dispatch);
+      const DispatchHandle handle = exchange.dispatch(dispatch);
       moe.check_dispatch(p);
       expect_named(late);
       begin_late(late);
-      CombineArgs combine = moe.combine_args(p, ticket, gpu.stream());
+      CombineArgs combine = moe.combine_args(p, handle, gpu.stream());
       combine.source_wait_ns = waits;
       exchange.combine(combine);
       moe.check_combine(p);
@@ -187,11 +187,11 @@ TEST(GpuMoePadding, AGraphServesFewerTokensThanItWasMadeFor) {
   GpuWorld& world = lasting_gpu_world(ranks);
   for (const std::vector<PreparedMoe>& prepared : fewer_tokens_than_recorded(ranks)) {
     expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int) {
-      Exchange exchange = Exchange::create(communicator, prepared[0].call.args);
+      MoeExchange exchange = MoeExchange::create(communicator, prepared[0].call.args);
       GpuMoe moe(gpu, communicator, exchange, world.launch());
       const Graph graph(gpu, [&] {
-        const Ticket ticket = moe.dispatch(prepared[0], gpu.stream());
-        moe.combine(prepared[0], ticket, gpu.stream());
+        const DispatchHandle handle = moe.dispatch(prepared[0], gpu.stream());
+        moe.combine(prepared[0], handle, gpu.stream());
       });
       for (std::size_t replay = 0; replay < 2 * prepared.size(); ++replay) {
         const PreparedMoe& p = prepared[replay % prepared.size()];
@@ -211,7 +211,7 @@ TEST(GpuMoeIdle, RanksWithoutTokensNeedNoTensorsOfThem) {
   for (const Batch& batch : in_every_layout({{{.args = small_exchange(), .tokens = {6, 0}, .residual = true}}}, 2)) {
     const PreparedMoe p = prepare(batch[0], 2, 5);
     expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int) {
-      Exchange exchange = Exchange::create(communicator, batch[0].args);
+      MoeExchange exchange = MoeExchange::create(communicator, batch[0].args);
       GpuMoe moe(gpu, communicator, exchange, world.launch());
       DispatchArgs to = moe.dispatch_args(p, gpu.stream());
       CombineArgs back = moe.combine_args(p, {}, gpu.stream());
@@ -221,8 +221,8 @@ TEST(GpuMoeIdle, RanksWithoutTokensNeedNoTensorsOfThem) {
       }
       for (const bool halves : {false, true}) {
         moe.fill(p);
-        back.ticket = halves ? exchange.dispatch_send(to) : exchange.dispatch(to);
-        if (halves) exchange.dispatch_wait(back.ticket, to);
+        back.handle = halves ? exchange.dispatch_send(to) : exchange.dispatch(to);
+        if (halves) exchange.dispatch_wait(back.handle, to);
         moe.check_dispatch(p);
         halves ? exchange.combine_send(back) : exchange.combine(back);
         if (halves) exchange.combine_wait(back);

@@ -19,7 +19,7 @@ void expect_right_twice(const MoeCase& c, std::uint32_t ranks) {
   const PreparedMoe p = prepare(c, ranks, 5);
   GpuWorld& world = lasting_gpu_world(static_cast<int>(ranks));
   expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int) {
-    Exchange exchange = Exchange::create(communicator, c.args);
+    MoeExchange exchange = MoeExchange::create(communicator, c.args);
     GpuMoe moe(gpu, communicator, exchange, launch_of(world));
     moe.fill(p);
     run_on_gpu_rank(moe, gpu, p);
@@ -44,7 +44,7 @@ INSTANTIATE_TEST_SUITE_P(Shapes, GpuMoeDeepSeek,
 
 TEST_P(GpuMoeDeepSeek, CastMaskedAndWeighted) {
   const auto [ranks, tokens, hidden] = GetParam();
-  ExchangeArgs args{
+  MoeExchangeArgs args{
       .tokens = tokens, .hidden = hidden, .experts = 256, .top_k = 8, .cast = RowCast::fp8, .overflow = Overflow::drop};
   // Room for an expert's average rows and half as many more. The widest rows leave no room for the extra half.
   const std::uint32_t average = ranks * tokens * args.top_k / args.experts;
@@ -56,7 +56,7 @@ TEST_P(GpuMoeDeepSeek, CastMaskedAndWeighted) {
 class GpuMoeLimits : public testing::TestWithParam<std::uint32_t> {};
 INSTANTIATE_TEST_SUITE_P(Ranks, GpuMoeLimits, testing::Values(1, 3, 4));
 
-ExchangeArgs largest_exchange(RowLayout layout) {
+MoeExchangeArgs largest_exchange(RowLayout layout) {
   const bool contiguous = layout == RowLayout::expert_contiguous;
   return {.tokens = 1024,
           .hidden = 16,

@@ -46,7 +46,7 @@ TEST_P(GpuMoeCalls, RowsWithoutRoomAreDropped) {
 
 // More tokens than a block has warps: grids have many blocks, and one rank sends several rows to an expert.
 TEST_P(GpuMoeCalls, ManyTokens) {
-  const ExchangeArgs args{.tokens = 40, .hidden = 512, .experts = 32, .top_k = 8};
+  const MoeExchangeArgs args{.tokens = 40, .hidden = 512, .experts = 32, .top_k = 8};
   MoeCase c{.args = args, .tokens = {40, 33}, .residual = true};
   c.args.capacity = GetParam() * args.tokens * args.top_k / 4;
   run_batches(in_every_layout({{c}}, GetParam()), GetParam());
@@ -56,7 +56,7 @@ TEST_P(GpuMoeCalls, ManyTokens) {
 TEST_P(GpuMoeCalls, CountsAndGridsChangeFromCallToCall) {
   const std::uint32_t ranks = GetParam();
   std::mt19937 random(ranks);
-  const ExchangeArgs args = small_exchange();
+  const MoeExchangeArgs args = small_exchange();
   std::vector<PreparedMoe> prepared;
   for (std::uint32_t i = 0; i < 60; ++i) {
     MoeCase c{.args = args, .tokens = {}, .choice = random() % 4 == 0 ? Choice::holes : Choice::uniform};
@@ -65,7 +65,7 @@ TEST_P(GpuMoeCalls, CountsAndGridsChangeFromCallToCall) {
   }
   GpuWorld& world = lasting_gpu_world(static_cast<int>(ranks));
   expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int rank) {
-    Exchange exchange = Exchange::create(communicator, args);
+    MoeExchange exchange = MoeExchange::create(communicator, args);
     std::mt19937 own(static_cast<std::uint32_t>(rank));
     const auto nap = [&] { delay(std::chrono::microseconds(own() % 3 == 0 ? 300 : 0), gpu.stream()); };
     for (const PreparedMoe& p : prepared) {
@@ -74,9 +74,9 @@ TEST_P(GpuMoeCalls, CountsAndGridsChangeFromCallToCall) {
       GpuMoe moe(gpu, communicator, exchange, launch);
       moe.fill(p);
       nap();
-      const Ticket ticket = moe.dispatch(p, gpu.stream());
+      const DispatchHandle handle = moe.dispatch(p, gpu.stream());
       nap();
-      moe.combine(p, ticket, gpu.stream());
+      moe.combine(p, handle, gpu.stream());
       moe.check_dispatch(p);
       moe.check_combine(p);
     }
@@ -93,7 +93,7 @@ TEST_P(GpuMoeCalls, GraphsReplayedWithOtherRoutings) {
     const std::vector<PreparedMoe> prepared = prepare_all(batch, ranks);
     expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int) {
       gpu.reset();
-      Exchange exchange = Exchange::create(communicator, batch.front().args);
+      MoeExchange exchange = MoeExchange::create(communicator, batch.front().args);
       GpuMoe even(gpu, communicator, exchange, world.launch()), odd(gpu, communicator, exchange, world.launch());
       const auto call = [&](const GpuMoe& moe, const PreparedMoe& p) {
         moe.combine(p, moe.dispatch(p, gpu.stream()), gpu.stream());
@@ -111,23 +111,23 @@ TEST_P(GpuMoeCalls, GraphsReplayedWithOtherRoutings) {
 // Two batches under way, as in two-batch overlap: one's combine runs beside the other's dispatch.
 TEST_P(GpuMoeCalls, DispatchAndCombineOnTwoStreams) {
   const std::uint32_t ranks = GetParam();
-  const ExchangeArgs args = small_exchange();
+  const MoeExchangeArgs args = small_exchange();
   const PreparedMoe p[] = {prepare({.args = args, .tokens = {5, 2}}, ranks, 1),
                            prepare({.args = args, .tokens = {1, 6}}, ranks, 2)};
   GpuWorld& world = lasting_gpu_world(static_cast<int>(ranks));
   expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int) {
-    Exchange exchange = Exchange::create(communicator, args);
+    MoeExchange exchange = MoeExchange::create(communicator, args);
     GpuMoe moe[] = {{gpu, communicator, exchange, world.launch()}, {gpu, communicator, exchange, world.launch()}};
     cudaEvent_t dispatched = nullptr;
     check_cuda(cudaEventCreateWithFlags(&dispatched, cudaEventDisableTiming), "cudaEventCreate");
     for (int round = 0; round < 30; ++round) {
-      Ticket tickets[2];
+      DispatchHandle handles[2];
       for (int batch = 0; batch < 2; ++batch) moe[batch].fill(p[batch]);
       for (int batch = 0; batch < 2; ++batch) {
-        tickets[batch] = moe[batch].dispatch(p[batch], gpu.stream());
+        handles[batch] = moe[batch].dispatch(p[batch], gpu.stream());
         check_cuda(cudaEventRecord(dispatched, gpu.stream()), "cudaEventRecord");
         check_cuda(cudaStreamWaitEvent(gpu.other_stream(), dispatched, 0), "cudaStreamWaitEvent");
-        moe[batch].combine(p[batch], tickets[batch], gpu.other_stream());
+        moe[batch].combine(p[batch], handles[batch], gpu.other_stream());
       }
       for (int batch = 0; batch < 2; ++batch) {
         moe[batch].check_dispatch(p[batch]);
@@ -146,7 +146,7 @@ void thrice(const std::vector<PreparedMoe>& batch, Run run) {
   for (const PreparedMoe& p : batch) {
     expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int) {
       gpu.reset();
-      Exchange exchange = Exchange::create(communicator, p.call.args);
+      MoeExchange exchange = MoeExchange::create(communicator, p.call.args);
       GpuMoe moe(gpu, communicator, exchange, world.launch());
       for (int call = 0; call < 3; ++call) {
         moe.fill(p);
@@ -176,12 +176,12 @@ TEST_P(GpuMoeCalls, SumsOfSpecialValues) {
 }
 
 TEST(GpuMoeLife, GroupsHaveExchangesAndGoOnAfterReleaseAndAcquire) {
-  const ExchangeArgs args = small_exchange();
+  const MoeExchangeArgs args = small_exchange();
   const PreparedMoe p = prepare({.args = args, .tokens = {6, 3}}, 2, 5);
   GpuWorld world = make_gpu_world(4, gpu_config());
   expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int rank) {
     const Group group = communicator.split(rank % 2);
-    const Exchange exchange = Exchange::create(group, args);
+    const MoeExchange exchange = MoeExchange::create(group, args);
     GpuMoe moe(gpu, group, exchange, world.launch());
     moe.fill(p);
     run_on_gpu_rank(moe, gpu, p);

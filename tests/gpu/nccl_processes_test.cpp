@@ -62,7 +62,7 @@ TEST(GpuProcess, DISABLED_Worker) {
     fmt::print("working over {}\n", communicator.fabric());
     if (part.empty() && !by_nccl) {
       const PreparedMoe p = prepare({.args = small_exchange(), .tokens = {6, 3}}, static_cast<std::uint32_t>(size), 5);
-      const Exchange exchange = Exchange::create(communicator, p.call.args);
+      const MoeExchange exchange = MoeExchange::create(communicator, p.call.args);
       GpuMoe moe(gpu, communicator, exchange);
       moe.fill(p);
       run_on_gpu_rank(moe, gpu, p);

@@ -205,7 +205,7 @@ TEST_P(GpuRmsNormThresholds, RandomSizesOnBothSidesBackToBack) {
   const int ranks = GetParam();
   const std::vector<detail::TuningStep> steps{
       {.up_to = 2048, .algorithm = Algorithm::one_shot},  {.up_to = 4096, .algorithm = Algorithm::two_shot},
-      {.up_to = 8192, .algorithm = Algorithm::one_shot},  {.up_to = 16384, .algorithm = Algorithm::bulk},
+      {.up_to = 8192, .algorithm = Algorithm::one_shot},  {.up_to = 16384, .algorithm = Algorithm::pipelined},
       {.up_to = 32768, .algorithm = Algorithm::one_shot}, {.algorithm = Algorithm::two_shot}};
   Config config = gpu_config();  // buffers end between steps, so some calls have several kernels
   config.one_shot_bytes = 6 << 10;

@@ -36,7 +36,7 @@ TEST_P(GpuSequence, TenThousandCallsWithRandomDelays) {
     cases.push_back({.count = 5000, .algorithm = Algorithm::two_shot, .fill = Fill::random, .seed = version});
     cases.push_back({.count = 9, .type = DataType::f32, .fill = Fill::special, .seed = version});
     cases.push_back({.count = 0});
-    cases.push_back({.count = 3000, .algorithm = Algorithm::bulk, .fill = Fill::random, .seed = version});
+    cases.push_back({.count = 3000, .algorithm = Algorithm::pipelined, .fill = Fill::random, .seed = version});
   }
   const auto prepared = prepare_for(world, cases);
   expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int rank) {

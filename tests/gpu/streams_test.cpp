@@ -99,7 +99,7 @@ TEST_P(GpuStreams, AThousandGraphReplaysWithChangedData) {
       increment(flowing.input, 70'000, gpu.stream());
       all_reduce(communicator, small.arguments(world, gpu.stream(), Algorithm::one_shot));
       all_reduce(communicator, large.arguments(world, gpu.stream(), Algorithm::two_shot));
-      all_reduce(communicator, flowing.arguments(world, gpu.stream(), Algorithm::bulk));
+      all_reduce(communicator, flowing.arguments(world, gpu.stream(), Algorithm::pipelined));
       for (Counters* const counters : {&small, &large, &flowing}) counters->compare(ranks, gpu.stream());
     });
     const int most_ahead = world.shared() ? kMostAhead : 100;
@@ -125,7 +125,7 @@ TEST_P(GpuStreams, TwoGraphsInTurnsWithEagerCalls) {
     const Graph second(gpu, [&] {
       step(b, 20'000, Algorithm::two_shot);
       step(b, 20'000, Algorithm::one_shot);
-      step(b, 20'000, Algorithm::bulk);
+      step(b, 20'000, Algorithm::pipelined);
     });
     int done_a = 0, done_b = 0, done_c = 0;
     for (int round = 0; round < 200; ++round) {

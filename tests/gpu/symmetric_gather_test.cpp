@@ -73,7 +73,7 @@ TEST_P(GpuSymmetricGather, OneGraphServesEveryCount) {
                 .widths = {512, 64},
                 .fill = Fill::bits,
                 .counts = std::move(counts),
-                .slot = SlotKind::max,
+                .padding = Padding::max,
                 .seed = seed,
                 .launch = world.launch()};
   };
@@ -170,7 +170,7 @@ class CountedUpMove {
 };
 
 // Every replay moves other data than the one before. No host waits between, so peers are at the next call while a rank
-// still compares. A write without that rank's invitation, or by an older call's, is found.
+// still compares. A write without that rank's ready flag, or by an older call's, is found.
 TEST_P(GpuSymmetricGraphs, InTurnsWithEagerCallsBackToBack) {
   const int ranks = GetParam();
   constexpr std::size_t longest = 40'000;
@@ -229,14 +229,14 @@ struct Excess {
   std::vector<std::int32_t> capacity;  // of rank 1
   std::vector<std::int32_t> found;
   bool everywhere = false;  // true: every rank's capacity is exceeded; false: only rank 1's
-  SlotKind slot = SlotKind::dense;
+  Padding padding = Padding::none;
 };
 
 class GpuSymmetricCapacity : public testing::TestWithParam<Excess> {};
 INSTANTIATE_TEST_SUITE_P(Counts, GpuSymmetricCapacity,
                          testing::Values(Excess{"OfOneOutput", {2, 2, 1}, {2, 2, 2}},
                                          Excess{"OfOneInput", {3, 1, 2}, {2, 2, 2}},
-                                         Excess{"OfOneOutputByPads", {2, 2, 0}, {1, 1, 1}, false, SlotKind::aligned},
+                                         Excess{"OfOneOutputByPads", {2, 2, 0}, {1, 1, 1}, false, Padding::aligned},
                                          Excess{"OfEveryOutput", {2, 2, 2}, {2, 2, 3}, true},
                                          Excess{"NegativeCount", {2, 2, 2}, {2, -1, 2}, true}),
                          [](const auto& info) { return std::string(info.param.name); });
@@ -256,7 +256,7 @@ TEST_P(GpuSymmetricCapacity, IsNotExceededByAReplay) {
                       .widths = {row_bytes / size_of(DataType::bf16)},
                       .fill = Fill::bits,
                       .counts = counts,
-                      .slot = excess.slot,
+                      .padding = excess.padding,
                       .slot_rows = 2,
                       .launch = world.launch()},
                      ranks, rank);

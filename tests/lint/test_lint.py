@@ -96,7 +96,7 @@ src/base/            what all need
 """
 ARROWS = [
     ("src/base/new.hpp", "comm/state.hpp", "draws src/comm above src/base"),
-    ("src/comm/new.cpp", "ops/moves/shares.hpp", "draws src/ops/moves above src/comm"),
+    ("src/comm/new.cpp", "ops/moves/row_partition.hpp", "draws src/ops/moves above src/comm"),
     ("src/ops/moves/new.cpp", "ops/moe/moe_rows.hpp", "draws src/ops/moe above src/ops/moves"),
     ("src/ops/moe/new.cpp", "ops/all.hpp", "draws src/ops above src/ops/moe"),
     ("src/sim/new.cpp", "comm/state.hpp", "draws src/comm above src/sim"),
@@ -124,7 +124,7 @@ ARROWS = [
     ("src/base/new.hpp", "weft/types.hpp", None),
     ("src/base/new.hpp", "base/pack.hpp", None),
     ("src/comm/new.cpp", "base/pack.hpp", None),
-    ("src/ops/moe/new.cpp", "ops/moves/shares.hpp", None),
+    ("src/ops/moe/new.cpp", "ops/moves/row_partition.hpp", None),
     ("src/ops/new.cpp", "ops/moe/moe_rows.hpp", None),
     ("src/ops/moe/sim_new.cpp", "ops/moves/sim_kernels.hpp", None),
     ("src/ops/moe/sim_new.cpp", "sim/run.hpp", None),

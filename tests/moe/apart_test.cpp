@@ -22,21 +22,21 @@ void interleave(const std::vector<Batch>& batches, std::uint32_t ranks, const Co
     const std::vector<PreparedMoe> prepared = prepare_all(batch, ranks);
     expect_all_well(run_world(static_cast<int>(ranks), config, [&](Communicator& communicator, int number) {
       const auto rank = static_cast<std::uint32_t>(number);
-      const Exchange exchange = Exchange::create(communicator, batch.front().args);
+      const MoeExchange exchange = MoeExchange::create(communicator, batch.front().args);
       std::unique_ptr<CpuMoe> last;
-      Ticket of_last;
+      DispatchHandle of_last;
       for (const PreparedMoe& p : prepared) {
         auto moe = std::make_unique<CpuMoe>(exchange, p, rank);
         if (last) exchange.combine_send(last->combine(of_last));
-        const Ticket ticket = exchange.dispatch_send(moe->dispatch());
+        const DispatchHandle handle = exchange.dispatch_send(moe->dispatch());
         if (last) {
           exchange.combine_wait(last->combine(of_last));
           last->check_combine();
         }
-        exchange.dispatch_wait(ticket, moe->dispatch());
+        exchange.dispatch_wait(handle, moe->dispatch());
         moe->check_dispatch();
         last = std::move(moe);
-        of_last = ticket;
+        of_last = handle;
       }
       exchange.combine(last->combine(of_last));
       last->check_combine();
@@ -78,15 +78,15 @@ TEST_P(MoeApart, EachHalfLooksAtItsOwnTensors) {
   for (const Batch& batch : in_every_layout(every_kind_of_routing(GetParam()), GetParam())) {
     const std::vector<PreparedMoe> prepared = prepare_all(batch, GetParam());
     expect_all_well(run_world(static_cast<int>(GetParam()), cpu_config(), [&](Communicator& communicator, int rank) {
-      const Exchange exchange = Exchange::create(communicator, batch.front().args);
+      const MoeExchange exchange = MoeExchange::create(communicator, batch.front().args);
       for (const PreparedMoe& p : prepared) {
         CpuMoe moe(exchange, p, static_cast<std::uint32_t>(rank));
-        const Ticket ticket = exchange.dispatch_send(sent_by(moe.dispatch()));
+        const DispatchHandle handle = exchange.dispatch_send(sent_by(moe.dispatch()));
         moe.forget_tokens();
-        exchange.dispatch_wait(ticket, received_by(moe.dispatch()));
+        exchange.dispatch_wait(handle, received_by(moe.dispatch()));
         moe.check_dispatch();
-        CombineArgs back = moe.combine(ticket);
-        exchange.combine_send({.ticket = ticket, .input = back.input});
+        CombineArgs back = moe.combine(handle);
+        exchange.combine_send({.handle = handle, .input = back.input});
         moe.forget_results();
         back.input = nullptr;
         exchange.combine_wait(back);
@@ -96,44 +96,44 @@ TEST_P(MoeApart, EachHalfLooksAtItsOwnTensors) {
   }
 }
 
-// As many dispatches under way as there are generations, of two exchanges that differ in every property. Their halves
+// As many dispatches under way as there are handle slots, of two exchanges that differ in every property. Their halves
 // come in any permitted order, with delays between all of them.
-TEST_P(MoeApart, GenerationsOfTwoExchangesInterleave) {
+TEST_P(MoeApart, HandlesOfTwoExchangesInterleave) {
   const std::uint32_t ranks = GetParam();
   for (const auto& [one, other] : batches_that_differ(ranks)) {
     const Batch &batch = one, &second = other;  // clang 14's lambdas can capture these
     const std::vector<PreparedMoe> prepared[] = {prepare_all(batch, ranks), prepare_all(second, ranks)};
-    const std::size_t generations = batch.size();
+    const std::size_t handle_slots = batch.size();
     expect_all_well(run_world(static_cast<int>(ranks), cpu_config(), [&](Communicator& communicator, int number) {
       const auto rank = static_cast<std::uint32_t>(number);
-      const Exchange exchanges[] = {Exchange::create(communicator, batch.front().args),
-                                    Exchange::create(communicator, second.front().args)};
+      const MoeExchange exchanges[] = {MoeExchange::create(communicator, batch.front().args),
+                                       MoeExchange::create(communicator, second.front().args)};
       std::mt19937 delays(rank);
       const auto nap = [&] { std::this_thread::sleep_for(std::chrono::microseconds(delays() % 3 == 0 ? 300 : 0)); };
       for (int round = 0; round < 4; ++round) {
         std::vector<std::unique_ptr<CpuMoe>> calls[2];
-        std::vector<Ticket> tickets[2];
-        for (std::size_t generation = 0; generation < generations; ++generation) {
+        std::vector<DispatchHandle> handles[2];
+        for (std::size_t handle_slot = 0; handle_slot < handle_slots; ++handle_slot) {
           for (int i : {0, 1}) {
-            calls[i].push_back(std::make_unique<CpuMoe>(exchanges[i], prepared[i][generation], rank));
-            tickets[i].push_back(exchanges[i].dispatch_send(calls[i].back()->dispatch()));
+            calls[i].push_back(std::make_unique<CpuMoe>(exchanges[i], prepared[i][handle_slot], rank));
+            handles[i].push_back(exchanges[i].dispatch_send(calls[i].back()->dispatch()));
             nap();
           }
           for (int i : {1, 0}) {
-            exchanges[i].dispatch_wait(tickets[i].back(), calls[i].back()->dispatch());
+            exchanges[i].dispatch_wait(handles[i].back(), calls[i].back()->dispatch());
             calls[i].back()->check_dispatch();
             nap();
           }
         }
-        for (std::size_t turn = 0; turn < generations; ++turn) {
-          const std::size_t generation = (turn + static_cast<std::size_t>(round)) % generations;
+        for (std::size_t turn = 0; turn < handle_slots; ++turn) {
+          const std::size_t handle_slot = (turn + static_cast<std::size_t>(round)) % handle_slots;
           for (int i : {0, 1}) {
-            exchanges[i].combine_send(calls[i][generation]->combine(tickets[i][generation]));
+            exchanges[i].combine_send(calls[i][handle_slot]->combine(handles[i][handle_slot]));
             nap();
           }
           for (int i : {1, 0}) {
-            exchanges[i].combine_wait(calls[i][generation]->combine(tickets[i][generation]));
-            calls[i][generation]->check_combine();
+            exchanges[i].combine_wait(calls[i][handle_slot]->combine(handles[i][handle_slot]));
+            calls[i][handle_slot]->check_combine();
             nap();
           }
         }
@@ -144,22 +144,22 @@ TEST_P(MoeApart, GenerationsOfTwoExchangesInterleave) {
 
 // A rank that calls both halves at once meets one that separates them: their bytes on the wire are the same.
 TEST(MoeHalves, RanksChooseForThemselves) {
-  const ExchangeArgs args = small_exchange();
+  const MoeExchangeArgs args = small_exchange();
   const PreparedMoe p = prepare({.args = args, .tokens = {6, 3}}, 2, 5);
   expect_all_well(run_world(2, cpu_config(), [&](Communicator& communicator, int number) {
     const auto rank = static_cast<std::uint32_t>(number);
-    const Exchange exchange = Exchange::create(communicator, args);
+    const MoeExchange exchange = MoeExchange::create(communicator, args);
     for (int round = 0; round < 6; ++round) {
       if (round % 2 == number) {
         combine_and_check(exchange, p, rank, dispatch_and_check(exchange, p, rank));
         continue;
       }
       CpuMoe moe(exchange, p, rank);
-      const Ticket ticket = exchange.dispatch_send(moe.dispatch());
-      exchange.dispatch_wait(ticket, moe.dispatch());
+      const DispatchHandle handle = exchange.dispatch_send(moe.dispatch());
+      exchange.dispatch_wait(handle, moe.dispatch());
       moe.check_dispatch();
-      exchange.combine_send(moe.combine(ticket));
-      exchange.combine_wait(moe.combine(ticket));
+      exchange.combine_send(moe.combine(handle));
+      exchange.combine_wait(moe.combine(handle));
       moe.check_combine();
     }
   }));
@@ -167,11 +167,11 @@ TEST(MoeHalves, RanksChooseForThemselves) {
 
 // A call out of turn is rejected with its reason, and changes nothing.
 TEST(MoeHalves, MisuseIsRejected) {
-  const ExchangeArgs args = small_exchange();
+  const MoeExchangeArgs args = small_exchange();
   const PreparedMoe p = prepare({.args = args, .tokens = {6, 3}}, 2, 5);
   expect_all_well(run_world(2, cpu_config(), [&](Communicator& communicator, int number) {
     const auto rank = static_cast<std::uint32_t>(number);
-    const Exchange exchange = Exchange::create(communicator, args);
+    const MoeExchange exchange = MoeExchange::create(communicator, args);
     CpuMoe moe(exchange, p, rank), other(exchange, p, rank);
     const auto rejected = [](Errc code, const char* says, auto call) {
       try {
@@ -185,34 +185,34 @@ TEST(MoeHalves, MisuseIsRejected) {
     };
     rejected(Errc::invalid_argument, "dispatch_wait: nothing was sent",
              [&] { exchange.dispatch_wait({}, moe.dispatch()); });
-    const Ticket ticket = exchange.dispatch_send(moe.dispatch());
+    const DispatchHandle handle = exchange.dispatch_send(moe.dispatch());
     rejected(Errc::in_flight, "dispatch: the dispatch before", [&] { exchange.dispatch_send(other.dispatch()); });
     rejected(Errc::in_flight, "dispatch: the dispatch before", [&] { exchange.dispatch(other.dispatch()); });
     rejected(Errc::invalid_argument, "not the one that was sent",
-             [&] { exchange.dispatch_wait({ticket.generation + 1}, moe.dispatch()); });
-    rejected(Errc::invalid_argument, "not been waited for", [&] { exchange.combine(moe.combine(ticket)); });
-    exchange.dispatch_wait(ticket, moe.dispatch());
+             [&] { exchange.dispatch_wait({handle.slot + 1}, moe.dispatch()); });
+    rejected(Errc::invalid_argument, "not been waited for", [&] { exchange.combine(moe.combine(handle)); });
+    exchange.dispatch_wait(handle, moe.dispatch());
     moe.check_dispatch();
     rejected(Errc::invalid_argument, "dispatch_wait: nothing was sent",
-             [&] { exchange.dispatch_wait(ticket, moe.dispatch()); });
+             [&] { exchange.dispatch_wait(handle, moe.dispatch()); });
     rejected(Errc::invalid_argument, "combine_wait: nothing was sent",
-             [&] { exchange.combine_wait(moe.combine(ticket)); });
-    exchange.combine_send(moe.combine(ticket));
-    rejected(Errc::in_flight, "combine: the combine before", [&] { exchange.combine_send(moe.combine(ticket)); });
-    rejected(Errc::in_flight, "combine: the combine before", [&] { exchange.combine(moe.combine(ticket)); });
-    exchange.combine_wait(moe.combine(ticket));
+             [&] { exchange.combine_wait(moe.combine(handle)); });
+    exchange.combine_send(moe.combine(handle));
+    rejected(Errc::in_flight, "combine: the combine before", [&] { exchange.combine_send(moe.combine(handle)); });
+    rejected(Errc::in_flight, "combine: the combine before", [&] { exchange.combine(moe.combine(handle)); });
+    exchange.combine_wait(moe.combine(handle));
     moe.check_combine();
   }));
 }
 
 // The tables belong to the combine until its wait.
-TEST(MoeHalves, AGenerationIsTakenUntilItsCombineWasWaitedFor) {
-  ExchangeArgs args = small_exchange();
-  args.generations = 1;
+TEST(MoeHalves, AHandleSlotIsTakenUntilItsCombineWasWaitedFor) {
+  MoeExchangeArgs args = small_exchange();
+  args.handles = 1;
   const PreparedMoe p = prepare({.args = args, .tokens = {6, 3}}, 2, 5);
   for (const Ending& ending : run_world(2, cpu_config(), [&](Communicator&communicator, int number) {
          const auto rank = static_cast<std::uint32_t>(number);
-         const Exchange exchange = Exchange::create(communicator, args);
+         const MoeExchange exchange = MoeExchange::create(communicator, args);
          CpuMoe moe(exchange, p, rank);
          exchange.combine_send(moe.combine(dispatch_and_check(exchange, p, rank)));
          exchange.dispatch_send(moe.dispatch());
@@ -223,18 +223,18 @@ TEST(MoeHalves, AGenerationIsTakenUntilItsCombineWasWaitedFor) {
 
 // A replayed wait without its send, and a send that is replayed twice, end with a fitting error.
 TEST(MoeHalves, RecordingsOutOfTurnAreFound) {
-  const ExchangeArgs args = small_exchange();
+  const MoeExchangeArgs args = small_exchange();
   const PreparedMoe p = prepare({.args = args, .tokens = {6, 3}}, 2, 5);
   for (const bool sends : {false, true}) {
     for (const Ending& ending : run_world(2, cpu_config(), [&](Communicator&communicator, int number) {
            const auto rank = static_cast<std::uint32_t>(number);
-           const Exchange exchange = Exchange::create(communicator, args);
+           const MoeExchange exchange = MoeExchange::create(communicator, args);
            CpuMoe moe(exchange, p, rank);
-           Ticket ticket;
+           DispatchHandle handle;
            const Recording send =
-               Recording::capture(communicator, [&] { ticket = exchange.dispatch_send(moe.dispatch(true)); });
+               Recording::capture(communicator, [&] { handle = exchange.dispatch_send(moe.dispatch(true)); });
            const Recording wait =
-               Recording::capture(communicator, [&] { exchange.dispatch_wait(ticket, moe.dispatch()); });
+               Recording::capture(communicator, [&] { exchange.dispatch_wait(handle, moe.dispatch()); });
            for (int i = 0; i < 3; ++i) {
              send.replay();
              wait.replay();
@@ -247,11 +247,11 @@ TEST(MoeHalves, RecordingsOutOfTurnAreFound) {
     }
     for (const Ending& ending : run_world(2, cpu_config(), [&](Communicator&communicator, int number) {
            const auto rank = static_cast<std::uint32_t>(number);
-           const Exchange exchange = Exchange::create(communicator, args);
+           const MoeExchange exchange = MoeExchange::create(communicator, args);
            CpuMoe moe(exchange, p, rank);
-           const Ticket ticket = exchange.dispatch(moe.dispatch());
-           const Recording send = Recording::capture(communicator, [&] { exchange.combine_send(moe.combine(ticket)); });
-           const Recording wait = Recording::capture(communicator, [&] { exchange.combine_wait(moe.combine(ticket)); });
+           const DispatchHandle handle = exchange.dispatch(moe.dispatch());
+           const Recording send = Recording::capture(communicator, [&] { exchange.combine_send(moe.combine(handle)); });
+           const Recording wait = Recording::capture(communicator, [&] { exchange.combine_wait(moe.combine(handle)); });
            for (int i = 0; i < 3; ++i) {
              send.replay();
              wait.replay();
@@ -267,16 +267,16 @@ TEST(MoeHalves, RecordingsOutOfTurnAreFound) {
 
 // A release makes earlier sends void.
 TEST(MoeHalves, ReleaseVoidsWhatWasSent) {
-  const ExchangeArgs args = small_exchange();
+  const MoeExchangeArgs args = small_exchange();
   const PreparedMoe p = prepare({.args = args, .tokens = {6, 3}}, 2, 5);
   expect_all_well(run_world(2, cpu_config(), [&](Communicator& communicator, int number) {
     const auto rank = static_cast<std::uint32_t>(number);
-    const Exchange exchange = Exchange::create(communicator, args);
+    const MoeExchange exchange = MoeExchange::create(communicator, args);
     CpuMoe moe(exchange, p, rank);
-    const Ticket ticket = exchange.dispatch_send(moe.dispatch());
+    const DispatchHandle handle = exchange.dispatch_send(moe.dispatch());
     communicator.release();
     communicator.acquire();
-    EXPECT_THROW(exchange.dispatch_wait(ticket, moe.dispatch()), Error);
+    EXPECT_THROW(exchange.dispatch_wait(handle, moe.dispatch()), Error);
     combine_and_check(exchange, p, rank, dispatch_and_check(exchange, p, rank));
   }));
 }

@@ -25,7 +25,7 @@ void expect_rejected(const std::string& part, Call&& call) {
 
 struct RejectedExchange {
   std::string part;
-  std::function<void(ExchangeArgs&)> spoil;
+  std::function<void(MoeExchangeArgs&)> spoil;
 };
 
 // On two ranks, changes to an exchange of 6 tokens, 8 experts and top 3.
@@ -93,8 +93,8 @@ const std::vector<RejectedExchange> kRejectedExchanges = {
        a.cast = RowCast::fp8;
        a.tokens = 5;
      }},
-    {"generations: 0 is not between 1 and 64", [](auto& a) { a.generations = 0; }},
-    {"generations: 65 is not between 1 and 64", [](auto& a) { a.generations = 65; }},
+    {"handles: 0 is not between 1 and 64", [](auto& a) { a.handles = 0; }},
+    {"handles: 65 is not between 1 and 64", [](auto& a) { a.handles = 65; }},
     {"rank_of_expert's length: 7", [](auto& a) { a.rank_of_expert.assign(7, 0); }},
     {"ranks_of_expert's length: 7", [](auto& a) { a.ranks_of_expert.assign(7, {0}); }},
     {"ranks_of_expert's length: 8",
@@ -125,21 +125,21 @@ const std::vector<RejectedExchange> kRejectedExchanges = {
 
 TEST(MoeArguments, ExchangesThatCannotBe) {
   for (RejectedExchange rejected : kRejectedExchanges) {
-    rejected.part = "ExchangeArgs::" + rejected.part;
-    ExchangeArgs args = small_exchange();
+    rejected.part = "MoeExchangeArgs::" + rejected.part;
+    MoeExchangeArgs args = small_exchange();
     rejected.spoil(args);
-    expect_rejected(rejected.part, [&] { exchange_memory(2, args); });
+    expect_rejected(rejected.part, [&] { moe_exchange_memory(2, args); });
     expect_all_well(run_world(2, cpu_config(), [&](Communicator& communicator, int) {
-      expect_rejected(rejected.part, [&] { Exchange::create(communicator, args); });
-      Exchange::create(communicator, small_exchange());
+      expect_rejected(rejected.part, [&] { MoeExchange::create(communicator, args); });
+      MoeExchange::create(communicator, small_exchange());
     }));
   }
-  expect_rejected("ranks: 0", [] { exchange_memory(0, small_exchange()); });
-  expect_rejected("ranks: 73", [] { exchange_memory(73, small_exchange()); });
+  expect_rejected("ranks: 0", [] { moe_exchange_memory(0, small_exchange()); });
+  expect_rejected("ranks: 73", [] { moe_exchange_memory(73, small_exchange()); });
   // 72 ranks, and all experts on one rank.
-  ExchangeArgs many{.tokens = 1024, .hidden = 8, .experts = 4096, .top_k = 32, .capacity = 72 * 1024 * 32};
+  MoeExchangeArgs many{.tokens = 1024, .hidden = 8, .experts = 4096, .top_k = 32, .capacity = 72 * 1024 * 32};
   many.rank_of_expert.assign(4096, 5);
-  expect_rejected("capacity times the experts of a rank", [&] { exchange_memory(72, many); });
+  expect_rejected("capacity times the experts of a rank", [&] { moe_exchange_memory(72, many); });
 }
 
 struct RejectedDispatch {
@@ -212,8 +212,8 @@ std::vector<RejectedDispatch> rejected_dispatches(RowLayout layout) {
 }
 
 const std::vector<RejectedCombine> kRejectedCombines = {
-    {"ticket: no dispatch has given it", [](auto& a) { a.ticket.generation = 2; }},
-    {"ticket: no dispatch has given it", [](auto& a) { a.ticket.generation = ~0u; }},
+    {"handle: no dispatch has given it", [](auto& a) { a.handle.slot = 2; }},
+    {"handle: no dispatch has given it", [](auto& a) { a.handle.slot = ~0u; }},
     {"input: null", [](auto& a) { a.input = nullptr; }},
     {"input: ", [](auto& a) { shift(a.input, 8); }},
     {"residual: ", [](auto& a) { a.residual = reinterpret_cast<const void*>(8); }},
@@ -233,19 +233,19 @@ bool is_of_launch(const std::string& part) {
   return is_of(part, {"launch.blocks", "launch.threads", "stream"});
 }
 bool goes_in(const std::string& part) {
-  return is_of(part, {"tokens", "input", "scales", "topk_ids", "topk_weights", "ticket"});
+  return is_of(part, {"tokens", "input", "scales", "topk_ids", "topk_weights", "handle"});
 }
 
 TEST(MoeArguments, CallsThatCannotBeLeaveNoTrace) {
-  ExchangeArgs base = small_exchange();
+  MoeExchangeArgs base = small_exchange();
   base.type = RowType::fp8;
   base.scale_bytes = 8;
   for (const Batch& batch : in_every_layout({{{.args = base, .tokens = {6, 3}}}}, 2)) {
-    const ExchangeArgs& args = batch[0].args;
+    const MoeExchangeArgs& args = batch[0].args;
     const PreparedMoe p = prepare(batch[0], 2, 5);
     expect_all_well(run_world(2, cpu_config(), [&](Communicator& communicator, int number) {
       const auto rank = static_cast<std::uint32_t>(number);
-      const Exchange exchange = Exchange::create(communicator, args);
+      const MoeExchange exchange = MoeExchange::create(communicator, args);
       CpuMoe moe(exchange, p, rank);
       for (const RejectedDispatch& rejected : rejected_dispatches(args.layout)) {
         DispatchArgs call = moe.dispatch();
@@ -254,28 +254,28 @@ TEST(MoeArguments, CallsThatCannotBeLeaveNoTrace) {
         if (!goes_in(rejected.part) && !is_of_launch(rejected.part)) continue;
         expect_rejected(rejected.part, [&] { exchange.dispatch_send(call); });
       }
-      const Ticket ticket = exchange.dispatch_send(moe.dispatch());
+      const DispatchHandle handle = exchange.dispatch_send(moe.dispatch());
       for (const RejectedDispatch& rejected : rejected_dispatches(args.layout)) {
         DispatchArgs call = moe.dispatch();
         rejected.spoil(call);
-        if (!goes_in(rejected.part)) expect_rejected(rejected.part, [&] { exchange.dispatch_wait(ticket, call); });
+        if (!goes_in(rejected.part)) expect_rejected(rejected.part, [&] { exchange.dispatch_wait(handle, call); });
       }
-      exchange.dispatch_wait(ticket, moe.dispatch());
+      exchange.dispatch_wait(handle, moe.dispatch());
       moe.check_dispatch();
       for (const RejectedCombine& rejected : kRejectedCombines) {
-        CombineArgs call = moe.combine(ticket);
+        CombineArgs call = moe.combine(handle);
         rejected.spoil(call);
         expect_rejected(rejected.part, [&] { exchange.combine(call); });
         if (!goes_in(rejected.part) && !is_of_launch(rejected.part)) continue;
         expect_rejected(rejected.part, [&] { exchange.combine_send(call); });
       }
-      exchange.combine_send(moe.combine(ticket));
+      exchange.combine_send(moe.combine(handle));
       for (const RejectedCombine& rejected : kRejectedCombines) {
-        CombineArgs call = moe.combine(ticket);
+        CombineArgs call = moe.combine(handle);
         rejected.spoil(call);
         if (!goes_in(rejected.part)) expect_rejected(rejected.part, [&] { exchange.combine_wait(call); });
       }
-      exchange.combine_wait(moe.combine(ticket));
+      exchange.combine_wait(moe.combine(handle));
       moe.check_combine();
       combine_and_check(exchange, p, rank, dispatch_and_check(exchange, p, rank));
       EXPECT_FALSE(communicator.status().has_value());

@@ -23,11 +23,11 @@ void run_batches(const std::vector<Batch>& batches, std::uint32_t ranks, const C
   for (const Batch& batch : batches) {
     const std::vector<PreparedMoe> prepared = prepare_all(batch, ranks);
     expect_all_well(run_world(static_cast<int>(ranks), config, [&](Communicator& communicator, int rank) {
-      const Exchange exchange = Exchange::create(communicator, batch.front().args);
+      const MoeExchange exchange = MoeExchange::create(communicator, batch.front().args);
       for (int round = 0; round < 2; ++round) {
         for (const PreparedMoe& p : prepared) {
-          const Ticket ticket = dispatch_and_check(exchange, p, static_cast<std::uint32_t>(rank));
-          combine_and_check(exchange, p, static_cast<std::uint32_t>(rank), ticket);
+          const DispatchHandle handle = dispatch_and_check(exchange, p, static_cast<std::uint32_t>(rank));
+          combine_and_check(exchange, p, static_cast<std::uint32_t>(rank), handle);
         }
       }
     }));
@@ -62,16 +62,16 @@ TEST_P(Moe, ReplicasServeTokensInTurn) {
     for (std::uint32_t i = 0; i < 4; ++i) prepared.push_back(prepare(replicas.call, ranks, i));
     expect_all_well(run_world(static_cast<int>(ranks), cpu_config(), [&](Communicator& communicator, int number) {
       const auto rank = static_cast<std::uint32_t>(number);
-      const Exchange of_replicas = Exchange::create(communicator, replicas.with);
-      const Exchange of_experts = Exchange::create(communicator, replicas.call.args);
+      const MoeExchange of_replicas = MoeExchange::create(communicator, replicas.with);
+      const MoeExchange of_experts = MoeExchange::create(communicator, replicas.call.args);
       EXPECT_EQ(of_replicas.local_experts(), of_experts.local_experts());
       for (const PreparedMoe& p : prepared) {
         CpuMoe moe(of_experts, p, rank);
         DispatchArgs args = moe.dispatch();
         args.topk_ids = p.tokens[rank].given.data();
-        const Ticket ticket = of_replicas.dispatch(args);
+        const DispatchHandle handle = of_replicas.dispatch(args);
         moe.check_dispatch();
-        of_replicas.combine(moe.combine(ticket));
+        of_replicas.combine(moe.combine(handle));
         moe.check_combine();
       }
     }));
@@ -86,7 +86,7 @@ TEST_P(Moe, SumsWithoutWeights) {
 TEST(MoeRows, OfAllBitPatterns) {
   for (const PreparedMoe& p : all_bit_patterns()) {
     expect_all_well(run_world(2, cpu_config(), [&](Communicator& communicator, int rank) {
-      const Exchange exchange = Exchange::create(communicator, p.call.args);
+      const MoeExchange exchange = MoeExchange::create(communicator, p.call.args);
       for (int call = 0; call < 3; ++call) dispatch_and_check(exchange, p, static_cast<std::uint32_t>(rank), true);
     }));
   }
@@ -101,7 +101,7 @@ TEST_P(Moe, EpochsWrap) {
   for (const std::uint32_t first : {0u, 0x7ffffffdu, 0xfffffffdu, 0xffffffffu}) {
     Config config = cpu_config();
     const FirstEpoch epoch(first);
-    ExchangeArgs args = small_exchange();
+    MoeExchangeArgs args = small_exchange();
     args.cast = RowCast::fp8;
     run_batches(
         in_every_layout(
@@ -117,7 +117,7 @@ TEST(MoeIdle, RanksWithoutTokensNeedNoTensorsOfThem) {
     const PreparedMoe p = prepare(batch[0], 2, 5);
     expect_all_well(run_world(2, cpu_config(short_deadline), [&](Communicator& communicator, int number) {
       const auto rank = static_cast<std::uint32_t>(number);
-      const Exchange exchange = Exchange::create(communicator, batch[0].args);
+      const MoeExchange exchange = MoeExchange::create(communicator, batch[0].args);
       CpuMoe moe(exchange, p, rank);
       DispatchArgs to = moe.dispatch();
       CombineArgs back = moe.combine({});
@@ -125,12 +125,12 @@ TEST(MoeIdle, RanksWithoutTokensNeedNoTensorsOfThem) {
         to.input = to.topk_ids = to.topk_weights = nullptr;
         back.residual = back.output = nullptr;
       }
-      back.ticket = exchange.dispatch(to);
+      back.handle = exchange.dispatch(to);
       moe.check_dispatch();
       exchange.combine(back);
       moe.check_combine();
-      back.ticket = exchange.dispatch_send(to);
-      exchange.dispatch_wait(back.ticket, to);
+      back.handle = exchange.dispatch_send(to);
+      exchange.dispatch_wait(back.handle, to);
       exchange.combine_send(back);
       exchange.combine_wait(back);
       moe.check_combine();
@@ -144,7 +144,7 @@ TEST_P(Moe, ARecordingServesFewerTokensThanItWasMadeFor) {
   const std::uint32_t ranks = GetParam();
   for (const std::vector<PreparedMoe>& prepared : fewer_tokens_than_recorded(ranks)) {
     expect_all_well(run_world(static_cast<int>(ranks), cpu_config(), [&](Communicator& communicator, int number) {
-      const Exchange exchange = Exchange::create(communicator, prepared[0].call.args);
+      const MoeExchange exchange = MoeExchange::create(communicator, prepared[0].call.args);
       CpuMoe moe(exchange, prepared[0], static_cast<std::uint32_t>(number));
       const Recording recording =
           Recording::capture(communicator, [&] { exchange.combine(moe.combine(exchange.dispatch(moe.dispatch()))); });
@@ -172,22 +172,22 @@ TEST_P(Moe, CountsChangeFromCallToCall) {
   for (const Batch& batch : in_every_layout({calls}, GetParam())) {
     const std::vector<PreparedMoe> prepared = prepare_all(batch, GetParam());
     expect_all_well(run_world(static_cast<int>(GetParam()), cpu_config(), [&](Communicator& communicator, int rank) {
-      const Exchange exchange = Exchange::create(communicator, batch[0].args);
+      const MoeExchange exchange = MoeExchange::create(communicator, batch[0].args);
       std::mt19937 delays(static_cast<std::uint32_t>(rank));
       for (const PreparedMoe& p : prepared) {
         const auto nap = [&] { std::this_thread::sleep_for(std::chrono::microseconds(delays() % 3 == 0 ? 300 : 0)); };
         nap();
-        const Ticket ticket = dispatch_and_check(exchange, p, static_cast<std::uint32_t>(rank));
+        const DispatchHandle handle = dispatch_and_check(exchange, p, static_cast<std::uint32_t>(rank));
         nap();
-        combine_and_check(exchange, p, static_cast<std::uint32_t>(rank), ticket);
+        combine_and_check(exchange, p, static_cast<std::uint32_t>(rank), handle);
       }
     }));
   }
 }
 
-// Two exchanges, and two generations of one exchange, in every order that their tickets allow.
-TEST_P(Moe, ExchangesAndGenerationsInterleave) {
-  ExchangeArgs a = small_exchange(), b = small_exchange();
+// Two exchanges, and two handle slots of one exchange, in every order that their handles allow.
+TEST_P(Moe, ExchangesAndHandlesInterleave) {
+  MoeExchangeArgs a = small_exchange(), b = small_exchange();
   b.top_k = 1;
   b.hidden = 64;
   const PreparedMoe first = prepare({.args = a, .tokens = {5, 2}}, GetParam(), 1);
@@ -195,25 +195,25 @@ TEST_P(Moe, ExchangesAndGenerationsInterleave) {
   const PreparedMoe other = prepare({.args = b, .tokens = {6, 3}}, GetParam(), 3);
   expect_all_well(run_world(static_cast<int>(GetParam()), cpu_config(), [&](Communicator& communicator, int number) {
     const auto rank = static_cast<std::uint32_t>(number);
-    const Exchange x = Exchange::create(communicator, a), y = Exchange::create(communicator, b);
+    const MoeExchange x = MoeExchange::create(communicator, a), y = MoeExchange::create(communicator, b);
     for (int round = 0; round < 5; ++round) {
-      const Ticket one = dispatch_and_check(x, first, rank);
-      const Ticket of_other = dispatch_and_check(y, other, rank);
-      const Ticket two = dispatch_and_check(x, second, rank);
+      const DispatchHandle one = dispatch_and_check(x, first, rank);
+      const DispatchHandle of_other = dispatch_and_check(y, other, rank);
+      const DispatchHandle two = dispatch_and_check(x, second, rank);
       combine_and_check(x, round % 2 == 0 ? first : second, rank, round % 2 == 0 ? one : two);
       combine_and_check(y, other, rank, of_other);
       combine_and_check(x, round % 2 == 0 ? second : first, rank, round % 2 == 0 ? two : one);
-      combine_and_check(x, first, rank, one);  // no dispatch has taken its generation since
+      combine_and_check(x, first, rank, one);  // no dispatch has taken its handle slot since
     }
   }));
 }
 
 TEST(MoeGroups, EachHasAnExchange) {
-  const ExchangeArgs args = small_exchange();
+  const MoeExchangeArgs args = small_exchange();
   const PreparedMoe p = prepare({.args = args, .tokens = {6, 3}}, 2, 5);
   expect_all_well(run_world(4, cpu_config(), [&](Communicator& communicator, int rank) {
     const Group group = communicator.split(rank % 2);
-    const Exchange exchange = Exchange::create(group, args);
+    const MoeExchange exchange = MoeExchange::create(group, args);
     for (int round = 0; round < 3; ++round) {
       const auto place = static_cast<std::uint32_t>(group.rank());
       combine_and_check(exchange, p, place, dispatch_and_check(exchange, p, place));
@@ -222,11 +222,11 @@ TEST(MoeGroups, EachHasAnExchange) {
 }
 
 TEST(MoeLife, GoesOnAfterReleaseAndAcquire) {
-  const ExchangeArgs args = small_exchange();
+  const MoeExchangeArgs args = small_exchange();
   const PreparedMoe p = prepare({.args = args, .tokens = {6, 3}}, 2, 5);
   expect_all_well(run_world(2, cpu_config(), [&](Communicator& communicator, int number) {
     const auto rank = static_cast<std::uint32_t>(number);
-    const Exchange exchange = Exchange::create(communicator, args);
+    const MoeExchange exchange = MoeExchange::create(communicator, args);
     combine_and_check(exchange, p, rank, dispatch_and_check(exchange, p, rank));
     communicator.release();
     EXPECT_THROW(dispatch_and_check(exchange, p, rank), Error);
@@ -239,22 +239,22 @@ TEST(MoeLife, GoesOnAfterReleaseAndAcquire) {
 // recorded combine finds no tokens.
 TEST(MoeLife, ADispatchBeforeAReleaseIsVoidForACombineAfterIt) {
   const WindowsStay stay;  // so the recording stays valid
-  const ExchangeArgs args = small_exchange();
+  const MoeExchangeArgs args = small_exchange();
   const PreparedMoe p = prepare({.args = args, .tokens = {6, 3}}, 2, 5);
   expect_all_well(run_world(2, cpu_config(short_deadline), [&](Communicator& communicator, int number) {
     const auto rank = static_cast<std::uint32_t>(number);
-    const Exchange exchange = Exchange::create(communicator, args);
+    const MoeExchange exchange = MoeExchange::create(communicator, args);
     CpuMoe late(exchange, p, rank);
-    const Ticket ticket = dispatch_and_check(exchange, p, rank);
+    const DispatchHandle handle = dispatch_and_check(exchange, p, rank);
     Guarded untouched(p.results[rank].size(), 0);
-    CombineArgs recorded = late.combine(ticket);
+    CombineArgs recorded = late.combine(handle);
     recorded.output = untouched.content().data();
     const Recording combine = Recording::capture(communicator, [&] { exchange.combine(recorded); });
     communicator.release();
     communicator.acquire();
-    const std::string is_void = "ticket: what was dispatched before release() is void";
-    expect_says(error_of([&] { exchange.combine(late.combine(ticket)); }), is_void);
-    expect_says(error_of([&] { exchange.combine_send(late.combine(ticket)); }), is_void);
+    const std::string is_void = "handle: what was dispatched before release() is void";
+    expect_says(error_of([&] { exchange.combine(late.combine(handle)); }), is_void);
+    expect_says(error_of([&] { exchange.combine_send(late.combine(handle)); }), is_void);
     combine.replay();
     for (const std::byte byte : untouched.content()) ensure(byte == Guarded::kCanary, "a combine of no tokens wrote");
     combine_and_check(exchange, p, rank, dispatch_and_check(exchange, p, rank));
@@ -263,26 +263,26 @@ TEST(MoeLife, ADispatchBeforeAReleaseIsVoidForACombineAfterIt) {
 
 // A recording keeps pointers, so routing and rows may change between replays.
 TEST(MoeRecording, ReplaysWithOtherRoutings) {
-  const ExchangeArgs args = small_exchange();
+  const MoeExchangeArgs args = small_exchange();
   std::vector<PreparedMoe> prepared;
   for (std::uint32_t i = 0; i < 5; ++i) prepared.push_back(prepare({.args = args, .tokens = {6, 4}}, 2, i));
   expect_all_well(run_world(2, cpu_config(), [&](Communicator& communicator, int number) {
     const auto rank = static_cast<std::uint32_t>(number);
-    const Exchange exchange = Exchange::create(communicator, args);
+    const MoeExchange exchange = MoeExchange::create(communicator, args);
     Tokens now = prepared[0].tokens[rank];
     const std::size_t rows =
         std::size_t{exchange.local_experts()} * exchange.capacity() * oracle::MoeRules(args).row_bytes;
     Guarded output(rows, 0), result(now.rows.size(), 0);
     std::vector<std::int32_t> counts(exchange.local_experts());
     const Recording recording = Recording::capture(communicator, [&] {
-      const Ticket ticket = exchange.dispatch({.input = now.rows.data(),
-                                               .topk_ids = now.ids.data(),
-                                               .topk_ids_are_i64 = true,
-                                               .topk_weights = now.weights.data(),
-                                               .tokens = now.count,
-                                               .output = output.content().data(),
-                                               .counts = counts.data()});
-      exchange.combine({.ticket = ticket, .input = output.content().data(), .output = result.content().data()});
+      const DispatchHandle handle = exchange.dispatch({.input = now.rows.data(),
+                                                       .topk_ids = now.ids.data(),
+                                                       .topk_ids_are_i64 = true,
+                                                       .topk_weights = now.weights.data(),
+                                                       .tokens = now.count,
+                                                       .output = output.content().data(),
+                                                       .counts = counts.data()});
+      exchange.combine({.handle = handle, .input = output.content().data(), .output = result.content().data()});
     });
     for (const PreparedMoe& p : prepared) {
       std::ranges::copy(p.tokens[rank].rows, now.rows.begin());
@@ -308,7 +308,7 @@ TEST_P(Moe, RecordingsReplayedWithOtherRoutings) {
     const std::vector<PreparedMoe> prepared = prepare_all(batch, ranks);
     expect_all_well(run_world(static_cast<int>(ranks), cpu_config(), [&](Communicator& communicator, int number) {
       const auto rank = static_cast<std::uint32_t>(number);
-      const Exchange exchange = Exchange::create(communicator, batch.front().args);
+      const MoeExchange exchange = MoeExchange::create(communicator, batch.front().args);
       CpuMoe even(exchange, prepared[0], rank), odd(exchange, prepared[1], rank);
       const auto call = [&](CpuMoe& moe, const PreparedMoe&) {
         exchange.combine(moe.combine(exchange.dispatch(moe.dispatch())));

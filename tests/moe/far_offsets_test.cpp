@@ -114,7 +114,7 @@ INSTANTIATE_TEST_SUITE_P(Cases, MoeFarOffsets, testing::ValuesIn(far_cases()),
 
 TEST_P(MoeFarOffsets, RowsOfWindowsAndOutputs) {
   const FarCase far = GetParam();
-  const ExchangeArgs args = far.args();
+  const MoeExchangeArgs args = far.args();
   const auto ranks = exchange_ranks(far, 20'000'000'000);
   const ExchangeShape& shape = ranks[0]->shape;
   const std::uint64_t last = far.row(shape, far.local - 1, kRanks - 1, 0);
@@ -198,7 +198,7 @@ TEST_P(MoeFarOffsets, RowsOfWindowsAndOutputs) {
 template <ScaleOrder order>
 void expect_a_far_scale(RowCast cast) {
   using Row = CastRow<DataType::bf16, order>;
-  const ExchangeArgs args{.hidden = kColumns, .cast = cast, .scale_order = order};
+  const MoeExchangeArgs args{.hidden = kColumns, .cast = cast, .scale_order = order};
   ExchangeShape shape{};
   shape.layout = args.layout;
   shape.cast = cast;

@@ -17,11 +17,11 @@ namespace {
 
 struct OtherExchange {
   const char* theirs;  // in the message
-  std::function<void(ExchangeArgs&)> change;
-  std::function<void(ExchangeArgs&)> all = [](ExchangeArgs&) {};
+  std::function<void(MoeExchangeArgs&)> change;
+  std::function<void(MoeExchangeArgs&)> all = [](MoeExchangeArgs&) {};
 };
 
-// Changes every field of ExchangeArgs on one rank of three.
+// Changes every field of MoeExchangeArgs on one rank of three.
 std::vector<OtherExchange> other_exchanges() {
   const auto contiguous = [](auto& a) { a.layout = RowLayout::expert_contiguous; };
   const auto fp8 = [](auto& a) { a.type = RowType::fp8; };
@@ -33,7 +33,7 @@ std::vector<OtherExchange> other_exchanges() {
           {"scale_bytes 4", [](auto& a) { a.scale_bytes = 4; }, fp8},
           {"alignment 2", [](auto& a) { a.alignment = 2; }, contiguous},
           {"capacity 5", [](auto& a) { a.capacity = 5; }},
-          {"generations 3", [](auto& a) { a.generations = 3; }},
+          {"handles 3", [](auto& a) { a.handles = 3; }},
           {"type 1", [](auto& a) { a.type = RowType::f16; }},
           {"cast 1", [](auto& a) { a.cast = RowCast::fp8; }},
           {"cast 2", [](auto& a) { a.cast = RowCast::fp8_ue8m0; }},
@@ -65,12 +65,12 @@ std::vector<OtherExchange> other_exchanges() {
 }
 
 void create_and_disagree(Communicator& communicator, int rank, const OtherExchange& other) {
-  ExchangeArgs args = small_exchange();
+  MoeExchangeArgs args = small_exchange();
   other.all(args);
   if (rank == 1) other.change(args);
-  const std::string error = error_of([&] { Exchange::create(communicator, args); });
+  const std::string error = error_of([&] { MoeExchange::create(communicator, args); });
   const std::string what = fmt::format("of {}: {}", other.theirs, error);
-  ensure(error.find("ranks disagree about ExchangeArgs: rank 0 has ") != std::string::npos, what);
+  ensure(error.find("ranks disagree about MoeExchangeArgs: rank 0 has ") != std::string::npos, what);
   const std::size_t theirs = error.find("; rank 1 has ");
   ensure(theirs != std::string::npos && error.find(other.theirs, theirs) != std::string::npos, what);
   // The message leaves out equal fields.
@@ -81,7 +81,7 @@ TEST(MoeFaults, RanksThatDisagreeFindOut) {
   const PreparedMoe p = prepare({.args = small_exchange(), .tokens = {6, 3}}, 3, 5);
   expect_all_well(run_world(3, cpu_config(), [&](Communicator& communicator, int rank) {
     for (const OtherExchange& other : other_exchanges()) create_and_disagree(communicator, rank, other);
-    const Exchange exchange = Exchange::create(communicator, small_exchange());
+    const MoeExchange exchange = MoeExchange::create(communicator, small_exchange());
     const auto number = static_cast<std::uint32_t>(rank);
     combine_and_check(exchange, p, number, dispatch_and_check(exchange, p, number));
   }));
@@ -95,7 +95,7 @@ TEST(MoeFaults, ProcessesThatDisagreeFindOutAndGoOn) {
   Processes processes(kSize, [&](const Child& self) {
     Communicator communicator = Communicator::from_id(id, self.rank(), kSize, cpu_config());
     for (const OtherExchange& other : other_exchanges()) create_and_disagree(communicator, self.rank(), other);
-    const Exchange exchange = Exchange::create(communicator, small_exchange());
+    const MoeExchange exchange = MoeExchange::create(communicator, small_exchange());
     const auto rank = static_cast<std::uint32_t>(self.rank());
     for (int round = 0; round < 20; ++round) {
       combine_and_check(exchange, p, rank, dispatch_and_check(exchange, p, rank));
@@ -110,12 +110,12 @@ TEST(MoeFaults, ProcessesThatDisagreeFindOutAndGoOn) {
   }
 }
 
-TEST(MoeFaults, OneGenerationTooMany) {
-  const ExchangeArgs args = small_exchange();
+TEST(MoeFaults, OneDispatchTooMany) {
+  const MoeExchangeArgs args = small_exchange();
   const PreparedMoe p = prepare({.args = args, .tokens = {6, 3}}, 2, 5);
   for (const Ending& ending : run_world(2, cpu_config(), [&](Communicator&communicator, int number) {
          const auto rank = static_cast<std::uint32_t>(number);
-         const Exchange exchange = Exchange::create(communicator, args);
+         const MoeExchange exchange = MoeExchange::create(communicator, args);
          for (int i = 0; i < 4; ++i) dispatch_and_check(exchange, p, rank, i >= 2);  // the last two discard
          dispatch_and_check(exchange, p, rank);
        })) {
@@ -128,11 +128,11 @@ TEST(MoeFaults, OverflowIsAnError) {
   for (const MoeCase& c : more_rows_than_room()) {
     const PreparedMoe p = prepare(c, 2, 5);
     const auto endings = run_world(2, cpu_config(), [&](Communicator& communicator, int number) {
-      const Exchange exchange = Exchange::create(communicator, c.args);
+      const MoeExchange exchange = MoeExchange::create(communicator, c.args);
       CpuMoe moe(exchange, p, static_cast<std::uint32_t>(number));
       try {
-        const Ticket ticket = exchange.dispatch(moe.dispatch());
-        exchange.combine(moe.combine(ticket));
+        const DispatchHandle handle = exchange.dispatch(moe.dispatch());
+        exchange.combine(moe.combine(handle));
       } catch (const Error&) {
         moe.check_neighbours();
         throw;
@@ -148,17 +148,17 @@ TEST(MoeFaults, RoomForRowsAndPadsIsEnough) {
   const PreparedMoe p = prepare(rows_and_a_pad(8), 2, 5);
   expect_all_well(run_world(2, cpu_config(), [&](Communicator& communicator, int number) {
     const auto rank = static_cast<std::uint32_t>(number);
-    const Exchange exchange = Exchange::create(communicator, p.call.args);
+    const MoeExchange exchange = MoeExchange::create(communicator, p.call.args);
     combine_and_check(exchange, p, rank, dispatch_and_check(exchange, p, rank));
   }));
 }
 
 TEST(MoeFaults, AMissingDispatchIsNamed) {
-  const ExchangeArgs args = small_exchange();
+  const MoeExchangeArgs args = small_exchange();
   const PreparedMoe p = prepare({.args = args, .tokens = {6}}, 2, 5);
   const auto endings =
       run_world(2, cpu_config(std::chrono::milliseconds(200)), [&](Communicator& communicator, int rank) {
-        const Exchange exchange = Exchange::create(communicator, args);
+        const MoeExchange exchange = MoeExchange::create(communicator, args);
         if (rank == 0) dispatch_and_check(exchange, p, 0);
       });
   expect_fault(endings[0], {Errc::timeout}, "the rank that waits");
@@ -166,13 +166,13 @@ TEST(MoeFaults, AMissingDispatchIsNamed) {
 }
 
 TEST(MoeFaults, AMissingCombineIsNamed) {
-  const ExchangeArgs args = small_exchange();
+  const MoeExchangeArgs args = small_exchange();
   const PreparedMoe p = prepare({.args = args, .tokens = {6}}, 2, 5);
   const auto endings =
       run_world(2, cpu_config(std::chrono::milliseconds(200)), [&](Communicator& communicator, int rank) {
-        const Exchange exchange = Exchange::create(communicator, args);
-        const Ticket ticket = dispatch_and_check(exchange, p, static_cast<std::uint32_t>(rank));
-        if (rank == 0) combine_and_check(exchange, p, 0, ticket);
+        const MoeExchange exchange = MoeExchange::create(communicator, args);
+        const DispatchHandle handle = dispatch_and_check(exchange, p, static_cast<std::uint32_t>(rank));
+        if (rank == 0) combine_and_check(exchange, p, 0, handle);
       });
   expect_fault(endings[0], {Errc::timeout}, "the rank that waits");
   EXPECT_EQ(endings[0].error->fault().peer, 1);
@@ -180,19 +180,19 @@ TEST(MoeFaults, AMissingCombineIsNamed) {
 
 // A rank that sends and does not wait has given its peers everything. Its next call reports the missing wait.
 TEST(MoeFaults, OneThatSendsAndNeverWaitsHoldsNobodyUp) {
-  const ExchangeArgs args = small_exchange();
+  const MoeExchangeArgs args = small_exchange();
   const PreparedMoe p = prepare({.args = args, .tokens = {6}}, 2, 5);
   expect_all_well(run_world(2, cpu_config(short_deadline), [&](Communicator& communicator, int number) {
     const auto rank = static_cast<std::uint32_t>(number);
-    const Exchange exchange = Exchange::create(communicator, args);
-    const Ticket ticket = dispatch_and_check(exchange, p, rank);
+    const MoeExchange exchange = MoeExchange::create(communicator, args);
+    const DispatchHandle handle = dispatch_and_check(exchange, p, rank);
     CpuMoe moe(exchange, p, rank);
-    exchange.combine_send(moe.combine(ticket));
+    exchange.combine_send(moe.combine(handle));
     if (rank == 0) {
-      exchange.combine_wait(moe.combine(ticket));
+      exchange.combine_wait(moe.combine(handle));
       moe.check_combine();
     } else {
-      expect_code([&] { exchange.combine(moe.combine(ticket)); }, Errc::in_flight, "has been sent and not been waited");
+      expect_code([&] { exchange.combine(moe.combine(handle)); }, Errc::in_flight, "has been sent and not been waited");
     }
     communicator.release();  // ranks meet, and the sent data is void
     communicator.acquire();
@@ -202,14 +202,14 @@ TEST(MoeFaults, OneThatSendsAndNeverWaitsHoldsNobodyUp) {
 
 // Only tags on the wire show that ranks combine different dispatches.
 TEST(MoeFaults, TagsTellCombinesApart) {
-  const ExchangeArgs args = small_exchange();
+  const MoeExchangeArgs args = small_exchange();
   const PreparedMoe p = prepare({.args = args, .tokens = {6}}, 2, 5);
   const auto endings = run_world(2, cpu_config(), [&](Communicator& communicator, int number) {
     const auto rank = static_cast<std::uint32_t>(number);
-    const Exchange exchange = Exchange::create(communicator, args);
-    const Ticket tickets[] = {dispatch_and_check(exchange, p, rank), dispatch_and_check(exchange, p, rank)};
+    const MoeExchange exchange = MoeExchange::create(communicator, args);
+    const DispatchHandle handles[] = {dispatch_and_check(exchange, p, rank), dispatch_and_check(exchange, p, rank)};
     CpuMoe moe(exchange, p, rank);
-    CombineArgs call = moe.combine(tickets[rank]);
+    CombineArgs call = moe.combine(handles[rank]);
     call.tag = 77 + rank;
     exchange.combine(call);
   });

@@ -25,26 +25,26 @@ Config config_for(int exchanges) {
   return config;
 }
 
-void use(const Exchange& exchange, const PreparedMoe& p, int rank) {
+void use(const MoeExchange& exchange, const PreparedMoe& p, int rank) {
   const auto number = static_cast<std::uint32_t>(rank);
   combine_and_check(exchange, p, number, dispatch_and_check(exchange, p, number));
 }
 
 // An exchange of a size that no other mapping has.
 PreparedMoe odd_one(std::uint32_t ranks, std::uint32_t seed) {
-  ExchangeArgs args = small_exchange();
+  MoeExchangeArgs args = small_exchange();
   args.hidden = 256 + seed % 5 * 64;
   return prepare({.args = args, .tokens = {6, 3}}, ranks, seed);
 }
-std::size_t pages_of(const ExchangeArgs& args, int ranks) {
-  return (exchange_memory(ranks, args).window + 4095) / 4096 * 4096;
+std::size_t pages_of(const MoeExchangeArgs& args, int ranks) {
+  return (moe_exchange_memory(ranks, args).window + 4095) / 4096 * 4096;
 }
 
 void create_use_and_free(Communicator& communicator, const std::vector<PreparedMoe>& prepared, int rounds) {
   const std::size_t before = communicator.memory().window;
   for (int round = 0; round < rounds; ++round) {
     const PreparedMoe& p = prepared[static_cast<std::size_t>(round) % prepared.size()];
-    Exchange exchange = Exchange::create(communicator, p.call.args);
+    MoeExchange exchange = MoeExchange::create(communicator, p.call.args);
     ensure(communicator.memory().window > before, "no memory was taken");
     ensure(mapped_windows(pages_of(p.call.args, communicator.size())) != 0, "nothing was mapped");
     for (int call = 0; call < round % 3; ++call) use(exchange, p, communicator.rank());
@@ -87,29 +87,29 @@ TEST(MoeFree, BetweenProcesses) {
 TEST(MoeFree, LeavesAHoleThatTheNextOneFills) {
   const PreparedMoe p[] = {odd_one(2, 1), odd_one(2, 2), odd_one(2, 3), odd_one(2, 4)};
   expect_all_well(run_world(2, config_for(3), [&](Communicator& communicator, int rank) {
-    std::vector<Exchange> exchanges;
-    for (int i = 0; i < 3; ++i) exchanges.push_back(Exchange::create(communicator, p[i].call.args));
+    std::vector<MoeExchange> exchanges;
+    for (int i = 0; i < 3; ++i) exchanges.push_back(MoeExchange::create(communicator, p[i].call.args));
     const auto use_all = [&] {
       for (const int i : {0, 2}) use(exchanges[static_cast<std::size_t>(i)], p[i], rank);
     };
     use_all();
     const std::size_t with_all = communicator.memory().window;
     exchanges[1].free();
-    EXPECT_EQ(with_all - communicator.memory().window, exchange_memory(2, p[1].call.args).window);
+    EXPECT_EQ(with_all - communicator.memory().window, moe_exchange_memory(2, p[1].call.args).window);
     use_all();
     communicator.release();
     EXPECT_EQ(communicator.memory().window, 0u);
     communicator.acquire();
     use_all();
-    Exchange next = Exchange::create(communicator, p[3].call.args);
-    expect_says(error_of([&] { Exchange::create(communicator, p[3].call.args); }),
-                "Exchange::create: 3 exchanges exist, and with Config::max_groups 57 there is room for 3");
+    MoeExchange next = MoeExchange::create(communicator, p[3].call.args);
+    expect_says(error_of([&] { MoeExchange::create(communicator, p[3].call.args); }),
+                "MoeExchange::create: 3 exchanges exist, and with Config::max_groups 57 there is room for 3");
     use(next, p[3], rank);
     use_all();
     communicator.release();
     communicator.acquire();
-    for (Exchange* const last : {&exchanges[2], &next, &exchanges[0]}) last->free();
-    const Exchange again = Exchange::create(communicator, p[1].call.args);
+    for (MoeExchange* const last : {&exchanges[2], &next, &exchanges[0]}) last->free();
+    const MoeExchange again = MoeExchange::create(communicator, p[1].call.args);
     use(again, p[1], rank);
   }));
 }
@@ -119,20 +119,20 @@ TEST(MoeFree, RejectsCallsByName) {
   const PreparedMoe p = odd_one(2, 1), q = odd_one(2, 2);
   expect_all_well(run_world(2, cpu_config(), [&](Communicator& communicator, int number) {
     const auto rank = static_cast<std::uint32_t>(number);
-    Exchange exchange = Exchange::create(communicator, p.call.args);
-    Exchange other_handle = exchange;
+    MoeExchange exchange = MoeExchange::create(communicator, p.call.args);
+    MoeExchange other_handle = exchange;
     CpuMoe moe(exchange, p, rank);
-    const Ticket ticket = dispatch_and_check(exchange, p, rank);
+    const DispatchHandle handle = dispatch_and_check(exchange, p, rank);
     other_handle.free();
     const std::string freed = ": the exchange has been freed";
     expect_code([&] { exchange.dispatch(moe.dispatch()); }, Errc::released, "dispatch" + freed);
     expect_code([&] { exchange.dispatch_send(moe.dispatch()); }, Errc::released, "dispatch" + freed);
-    expect_code([&] { exchange.dispatch_wait(ticket, moe.dispatch()); }, Errc::released, "dispatch_wait" + freed);
-    expect_code([&] { exchange.combine(moe.combine(ticket)); }, Errc::released, "combine" + freed);
-    expect_code([&] { exchange.combine_send(moe.combine(ticket)); }, Errc::released, "combine" + freed);
-    expect_code([&] { exchange.combine_wait(moe.combine(ticket)); }, Errc::released, "combine_wait" + freed);
+    expect_code([&] { exchange.dispatch_wait(handle, moe.dispatch()); }, Errc::released, "dispatch_wait" + freed);
+    expect_code([&] { exchange.combine(moe.combine(handle)); }, Errc::released, "combine" + freed);
+    expect_code([&] { exchange.combine_send(moe.combine(handle)); }, Errc::released, "combine" + freed);
+    expect_code([&] { exchange.combine_wait(moe.combine(handle)); }, Errc::released, "combine_wait" + freed);
     EXPECT_FALSE(communicator.status().has_value());
-    const Exchange next = Exchange::create(communicator, q.call.args);
+    const MoeExchange next = MoeExchange::create(communicator, q.call.args);
     expect_code([&] { exchange.dispatch(moe.dispatch()); }, Errc::released, "dispatch" + freed);
     use(next, q, number);
   }));
@@ -140,19 +140,19 @@ TEST(MoeFree, RejectsCallsByName) {
 
 // Unfinished calls do not affect the exchange that takes the same place.
 TEST(MoeFree, WhatIsUnderWayIsVoid) {
-  ExchangeArgs args = small_exchange();
-  args.generations = 1;
+  MoeExchangeArgs args = small_exchange();
+  args.handles = 1;
   const PreparedMoe p = prepare({.args = args, .tokens = {6, 3}}, 2, 5);
   expect_all_well(run_world(2, config_for(1), [&](Communicator& communicator, int number) {
     const auto rank = static_cast<std::uint32_t>(number);
     for (int round = 0; round < 6; ++round) {
-      Exchange exchange = Exchange::create(communicator, args);
+      MoeExchange exchange = MoeExchange::create(communicator, args);
       CpuMoe moe(exchange, p, rank);
       if (round % 3 == 0) exchange.dispatch(moe.dispatch());
       if (round % 3 == 1) exchange.dispatch_send(moe.dispatch());
       if (round % 3 == 2) exchange.combine_send(moe.combine(exchange.dispatch(moe.dispatch())));
       exchange.free();
-      Exchange next = Exchange::create(communicator, args);
+      MoeExchange next = MoeExchange::create(communicator, args);
       use(next, p, number);
       next.free();
     }
@@ -166,15 +166,15 @@ TEST(MoeFree, RecordingsThatHoldOneAreTold) {
   for (const bool replaced : {false, true}) {
     expect_all_well(run_world(2, config_for(1), [&](Communicator& communicator, int number) {
       const auto rank = static_cast<std::uint32_t>(number);
-      Exchange exchange = Exchange::create(communicator, p.call.args);
+      MoeExchange exchange = MoeExchange::create(communicator, p.call.args);
       CpuMoe moe(exchange, p, rank);
       const Recording recording =
           Recording::capture(communicator, [&] { exchange.combine(moe.combine(exchange.dispatch(moe.dispatch()))); });
       recording.replay();
       moe.check_combine();
       exchange.free();
-      std::optional<Exchange> next;
-      if (replaced) next = Exchange::create(communicator, q.call.args);
+      std::optional<MoeExchange> next;
+      if (replaced) next = MoeExchange::create(communicator, q.call.args);
       for (int replay = 0; replay < 2; ++replay) {
         expect_code([&] { recording.replay(); }, Errc::released,
                     replaced ? "released on rank" : "a call of an exchange that was freed");
@@ -182,7 +182,7 @@ TEST(MoeFree, RecordingsThatHoldOneAreTold) {
       EXPECT_EQ(communicator.status()->code, Errc::released);
       communicator.release();  // how to recover
       communicator.acquire();
-      if (!replaced) next = Exchange::create(communicator, q.call.args);
+      if (!replaced) next = MoeExchange::create(communicator, q.call.args);
       use(*next, q, number);
       EXPECT_FALSE(communicator.status().has_value());
     }));
@@ -194,7 +194,7 @@ TEST(MoeFree, AFaultKeepsItsHistory) {
   const PreparedMoe p = odd_one(2, 1);
   expect_all_well(run_world(2, cpu_config(short_deadline), [&](Communicator& communicator, int number) {
     const auto rank = static_cast<std::uint32_t>(number);
-    Exchange exchange = Exchange::create(communicator, p.call.args);
+    MoeExchange exchange = MoeExchange::create(communicator, p.call.args);
     CpuMoe moe(exchange, p, rank);
     DispatchArgs args = moe.dispatch();
     args.tag = 77 + rank;
@@ -210,23 +210,23 @@ TEST(MoeFree, RanksAgreeOnWhichOrNoneIsFreed) {
   Config config = config_for(3);
   config.deadline = 5s;  // for calls on an exchange that some rank has freed
   expect_all_well(run_world(3, config, [&](Communicator& communicator, int rank) {
-    Exchange gone = Exchange::create(communicator, p.call.args);
+    MoeExchange gone = MoeExchange::create(communicator, p.call.args);
     gone.free();
-    Exchange first = Exchange::create(communicator, p.call.args);  // at the place of the freed exchange
-    Exchange second = Exchange::create(communicator, q.call.args);
+    MoeExchange first = MoeExchange::create(communicator, p.call.args);  // at the place of the freed exchange
+    MoeExchange second = MoeExchange::create(communicator, q.call.args);
     const auto use_both = [&] {
       use(first, p, rank);
       use(second, q, rank);
     };
     expect_code(
         [&] { (rank == 1 ? second : first).free(); }, Errc::invalid_argument,
-        "Exchange::free: ranks disagree: of those that were ever created, rank 0 frees number 1, rank 1 number 2");
+        "MoeExchange::free: ranks disagree: of those that were ever created, rank 0 frees number 1, rank 1 number 2");
     use_both();
     expect_code([&] { (rank == 2 ? gone : first).free(); }, Errc::released,
-                "Exchange::free: it has been freed (rank 2 frees number 0");
+                "MoeExchange::free: it has been freed (rank 2 frees number 0");
     use_both();
     communicator.release();
-    expect_code([&] { first.free(); }, Errc::released, "Exchange::free: the communicator's memory is released");
+    expect_code([&] { first.free(); }, Errc::released, "MoeExchange::free: the communicator's memory is released");
     communicator.acquire();
     use_both();
     first.free();
@@ -240,7 +240,7 @@ TEST(MoeFree, ARankThatDoesNotCallIsMissed) {
   Config config = cpu_config();
   config.rendezvous_deadline = 2s;
   expect_all_well(run_world(3, config, [&](Communicator& communicator, int rank) {
-    Exchange exchange = Exchange::create(communicator, p.call.args);
+    MoeExchange exchange = MoeExchange::create(communicator, p.call.args);
     use(exchange, p, rank);
     if (rank != 1) {
       expect_code([&] { exchange.free(); }, Errc::rendezvous, "free an exchange");
@@ -254,7 +254,7 @@ TEST(MoeFree, GroupsFreeTheirsAtOnce) {
   expect_all_well(run_world(4, cpu_config(), [&](Communicator& communicator, int rank) {
     const Group group = communicator.split(rank % 2);
     for (int round = 0; round < 4; ++round) {
-      Exchange exchange = Exchange::create(group, p.call.args);
+      MoeExchange exchange = MoeExchange::create(group, p.call.args);
       use(exchange, p, group.rank());
       exchange.free();
     }

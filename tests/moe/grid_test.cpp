@@ -8,7 +8,7 @@
 namespace weft::detail {
 namespace {
 
-ExchangeShape shape_of(const ExchangeArgs& args, std::uint32_t ranks) {
+ExchangeShape shape_of(const MoeExchangeArgs& args, std::uint32_t ranks) {
   return make_shape(ranks, 0, args, map_experts(ranks, args));
 }
 

@@ -16,7 +16,7 @@ void run_at_the_limit(const MoeCase& c, std::uint32_t ranks, int rounds = 3) {
   config.max_groups = 0;
   expect_all_well(run_world(static_cast<int>(ranks), config, [&](Communicator& communicator, int number) {
     const auto rank = static_cast<std::uint32_t>(number);
-    const Exchange exchange = Exchange::create(communicator, c.args);
+    const MoeExchange exchange = MoeExchange::create(communicator, c.args);
     for (int round = 0; round < rounds; ++round) {
       combine_and_check(exchange, p, rank, dispatch_and_check(exchange, p, rank));
     }
@@ -59,9 +59,9 @@ TEST(MoeLimits, Experts) {
 
 // A list for every expert, and the largest number of replicas.
 TEST(MoeLimits, Replicas) {
-  ExchangeArgs with{.tokens = 5, .hidden = 8, .experts = 2048, .top_k = 32, .capacity = 40};
+  MoeExchangeArgs with{.tokens = 5, .hidden = 8, .experts = 2048, .top_k = 32, .capacity = 40};
   with.ranks_of_expert.assign(with.experts, {1, 0});
-  ExchangeArgs without = with;
+  MoeExchangeArgs without = with;
   without.experts = 4096;
   without.ranks_of_expert.clear();
   for (std::uint32_t i = 0; i < 4096; ++i) without.rank_of_expert.push_back((i + 1) % 2);
@@ -72,8 +72,8 @@ TEST(MoeLimits, Replicas) {
   const PreparedMoe p = prepare(c, 2, 5);
   expect_all_well(run_world(2, cpu_config(), [&](Communicator& communicator, int number) {
     const auto rank = static_cast<std::uint32_t>(number);
-    const Exchange of_replicas = Exchange::create(communicator, with);
-    const Exchange of_experts = Exchange::create(communicator, without);
+    const MoeExchange of_replicas = MoeExchange::create(communicator, with);
+    const MoeExchange of_experts = MoeExchange::create(communicator, without);
     CpuMoe moe(of_experts, p, rank);
     std::vector<std::int32_t> ids;
     for (const std::int32_t id : p.tokens[rank].given) ids.push_back(id % 2048);

@@ -16,7 +16,7 @@ constexpr std::size_t lines(std::size_t bytes) {
 }
 
 struct Written {
-  ExchangeArgs args;
+  MoeExchangeArgs args;
   std::uint32_t ranks, most_local, replicas;
   std::size_t row;  // on the wire
 };
@@ -29,11 +29,11 @@ std::size_t window_of(const Written& w) {
   const std::size_t tables = lines(n * b * 4) + lines(n * b * k * 8) + lines(b * 16);
   const bool lists = !w.args.ranks_of_expert.empty();
   const std::size_t map = lines(8 * w.replicas) + lines(lists ? 4 * (w.args.experts + 1) : 0);
-  return dispatch + combine + w.args.generations * tables + map;
+  return dispatch + combine + w.args.handles * tables + map;
 }
 
 // 19 tokens, 9 experts: no number is a multiple of another.
-ExchangeArgs odd_exchange() {
+MoeExchangeArgs odd_exchange() {
   return {.tokens = 19, .hidden = 2176, .experts = 9, .top_k = 3};
 }
 
@@ -41,7 +41,7 @@ std::vector<Written> written_out() {
   std::vector<Written> all;
   all.push_back({.args = odd_exchange(), .ranks = 2, .most_local = 5, .replicas = 9, .row = 4352 + 2 * 128});
   all.push_back({.args = odd_exchange(), .ranks = 3, .most_local = 3, .replicas = 9, .row = 4352 + 2 * 128});
-  all.back().args.generations = 5;
+  all.back().args.handles = 5;
   all.push_back({.args = odd_exchange(), .ranks = 2, .most_local = 5, .replicas = 9, .row = 2176 + 80});
   all.back().args.cast = RowCast::fp8;  // 17 scales, in 5 packs
   all.push_back({.args = odd_exchange(), .ranks = 2, .most_local = 5, .replicas = 9, .row = 2176 + 80});
@@ -60,12 +60,12 @@ TEST(MoeMemory, IsWhatTheArithmeticSaysAndWhatIsMapped) {
   for (const Written& w : written_out()) {
     const std::size_t wanted = window_of(w), pages = (wanted + 4095) / 4096 * 4096;
     const int ranks = static_cast<int>(w.ranks);
-    EXPECT_EQ(exchange_memory(ranks, w.args).window, wanted);
+    EXPECT_EQ(moe_exchange_memory(ranks, w.args).window, wanted);
     expect_all_well(run_world(ranks, cpu_config(), [&](Communicator& communicator, int) {
       const std::size_t before = communicator.memory().window;
       EXPECT_EQ(mapped_windows(pages), 0u);
       barrier(communicator, {});
-      const Exchange exchange = Exchange::create(communicator, w.args);
+      const MoeExchange exchange = MoeExchange::create(communicator, w.args);
       EXPECT_EQ(communicator.memory().window - before, wanted);
       EXPECT_GE(mapped_windows(pages), w.ranks);  // each rank's
       communicator.release();
@@ -78,39 +78,39 @@ TEST(MoeMemory, IsWhatTheArithmeticSaysAndWhatIsMapped) {
 
 // Groups make their exchanges at the same time: each rank's window has the largest size.
 TEST(MoeMemory, OfGroupsThatDifferIsTheLargest) {
-  ExchangeArgs larger = odd_exchange();
+  MoeExchangeArgs larger = odd_exchange();
   larger.tokens = 40;
   expect_all_well(run_world(4, cpu_config(), [&](Communicator& communicator, int rank) {
     const Group group = communicator.split(rank / 2);
     const std::size_t before = communicator.memory().window;
-    const Exchange exchange = Exchange::create(group, rank < 2 ? odd_exchange() : larger);
-    EXPECT_EQ(communicator.memory().window - before, exchange_memory(2, larger).window);
-    EXPECT_GT(exchange_memory(2, larger).window, exchange_memory(2, odd_exchange()).window);
+    const MoeExchange exchange = MoeExchange::create(group, rank < 2 ? odd_exchange() : larger);
+    EXPECT_EQ(communicator.memory().window - before, moe_exchange_memory(2, larger).window);
+    EXPECT_GT(moe_exchange_memory(2, larger).window, moe_exchange_memory(2, odd_exchange()).window);
   }));
 }
 
 // The outputs of each layout on eight ranks with 2 experts each, 4 tokens of 16 bytes and 2 entries.
 TEST(MoeMemory, TellsTheOutputOfEachLayout) {
-  ExchangeArgs args{.tokens = 4, .hidden = 8, .experts = 16, .top_k = 2};
-  EXPECT_EQ(exchange_memory(8, args).output, 2u * 8 * 4 * 16);
+  MoeExchangeArgs args{.tokens = 4, .hidden = 8, .experts = 16, .top_k = 2};
+  EXPECT_EQ(moe_exchange_memory(8, args).output, 2u * 8 * 4 * 16);
   args.layout = RowLayout::expert_contiguous;
   args.alignment = 8;
-  EXPECT_EQ(exchange_memory(8, args).output, (8u * 4 * 2 + 2 * 7) * 16);
+  EXPECT_EQ(moe_exchange_memory(8, args).output, (8u * 4 * 2 + 2 * 7) * 16);
   args.alignment = 1;
   args.layout = RowLayout::rank_major;
-  EXPECT_EQ(exchange_memory(8, args).output, 8u * 4 * (16 + 2 * 8));
+  EXPECT_EQ(moe_exchange_memory(8, args).output, 8u * 4 * (16 + 2 * 8));
   args.weighted = false;
-  EXPECT_EQ(exchange_memory(8, args).output, 8u * 4 * (16 + 2 * 4));
+  EXPECT_EQ(moe_exchange_memory(8, args).output, 8u * 4 * (16 + 2 * 4));
   args.cast = RowCast::fp8;
   args.hidden = 256;
-  EXPECT_EQ(exchange_memory(8, args).output, 8u * 4 * (256 + 2 * 4 + 2 * 4));
+  EXPECT_EQ(moe_exchange_memory(8, args).output, 8u * 4 * (256 + 2 * 4 + 2 * 4));
   for (const RowLayout layout : {RowLayout::expert_masked, RowLayout::expert_contiguous, RowLayout::rank_major}) {
     args.layout = layout;
     expect_all_well(run_world(2, cpu_config(), [&](Communicator& communicator, int) {
-      const Exchange exchange = Exchange::create(communicator, args);
+      const MoeExchange exchange = MoeExchange::create(communicator, args);
       const bool by_rank = layout == RowLayout::rank_major;
       const std::size_t row = 256 + 2 * 4 + (by_rank ? 2 * 4 : 0);
-      EXPECT_EQ(exchange.output_rows() * row, exchange_memory(2, args).output);
+      EXPECT_EQ(exchange.output_rows() * row, moe_exchange_memory(2, args).output);
     }));
   }
 }
@@ -118,16 +118,16 @@ TEST(MoeMemory, TellsTheOutputOfEachLayout) {
 // Three ranks with 3 experts each, 3 tokens, 2 entries, five scales. Capacities of 9 and 18 + 3 rows become 12 and 24,
 // and five bytes become two words.
 TEST(MoeMemory, ColumnsOfScalesAreWholeWordsOfRowsByFours) {
-  ExchangeArgs args{.tokens = 3, .hidden = 640, .experts = 9, .top_k = 2, .scale_order = ScaleOrder::columns};
+  MoeExchangeArgs args{.tokens = 3, .hidden = 640, .experts = 9, .top_k = 2, .scale_order = ScaleOrder::columns};
   for (const auto& [cast, scales] : {std::pair{RowCast::fp8, 20u}, {RowCast::fp8_ue8m0, 8u}}) {
     args.cast = cast;
     for (const bool masked : {true, false}) {
       args.layout = masked ? RowLayout::expert_masked : RowLayout::expert_contiguous;
       args.alignment = masked ? 1 : 2;
       const std::size_t capacity = masked ? 12 : 24, rows = masked ? 36 : 24;
-      EXPECT_EQ(exchange_memory(3, args).output, rows * (640 + scales));
+      EXPECT_EQ(moe_exchange_memory(3, args).output, rows * (640 + scales));
       expect_all_well(run_world(3, cpu_config(), [&](Communicator& communicator, int) {
-        const Exchange exchange = Exchange::create(communicator, args);
+        const MoeExchange exchange = MoeExchange::create(communicator, args);
         EXPECT_EQ(exchange.capacity(), capacity);
         EXPECT_EQ(exchange.output_rows(), rows);
       }));
@@ -137,7 +137,7 @@ TEST(MoeMemory, ColumnsOfScalesAreWholeWordsOfRowsByFours) {
 
 // DeepSeek-V3 on eight ranks, 128 tokens of bf16 each: dispatch and combine in less than 32 MB.
 TEST(MoeMemory, DeepSeekFitsThirtyTwoMegabytes) {
-  const ExchangeMemory memory = exchange_memory(8, {.tokens = 128, .hidden = 7168, .experts = 256, .top_k = 8});
+  const MoeExchangeMemory memory = moe_exchange_memory(8, {.tokens = 128, .hidden = 7168, .experts = 256, .top_k = 8});
   EXPECT_GT(memory.dispatch + memory.combine, 2u * 8 * 128 * 14336);  // the rows alone
   EXPECT_LE(memory.dispatch + memory.combine, 32'000'000u);
 }

@@ -12,7 +12,7 @@ TEST(MoeSpecialValues, RowsOfOneExpertComeBackAsTheyAre) {
   for (const PreparedMoe& p : results_of_all_bit_patterns()) {
     expect_all_well(run_world(2, cpu_config(), [&](Communicator& communicator, int number) {
       const auto rank = static_cast<std::uint32_t>(number);
-      const Exchange exchange = Exchange::create(communicator, p.call.args);
+      const MoeExchange exchange = MoeExchange::create(communicator, p.call.args);
       for (int call = 0; call < 3; ++call) {  // on each bank, and once more
         combine_and_check(exchange, p, rank, dispatch_and_check(exchange, p, rank));
       }
@@ -29,7 +29,7 @@ TEST_P(MoeSpecialSums, AreTheReferences) {
     const std::vector<PreparedMoe> prepared = prepare_all(batch, ranks);
     expect_all_well(run_world(static_cast<int>(ranks), cpu_config(), [&](Communicator& communicator, int number) {
       const auto rank = static_cast<std::uint32_t>(number);
-      const Exchange exchange = Exchange::create(communicator, batch.front().args);
+      const MoeExchange exchange = MoeExchange::create(communicator, batch.front().args);
       for (const PreparedMoe& p : prepared) {
         combine_and_check(exchange, p, rank, dispatch_and_check(exchange, p, rank));
       }

@@ -26,24 +26,24 @@ struct Asked {
 class MoeStatistics : public testing::TestWithParam<Asked> {
  protected:
   // Makes a dispatch and its combine, with `before` in front of the measured call. Returns that call's waits.
-  static std::vector<std::uint64_t> waits(const Exchange& exchange, const PreparedMoe& p, std::uint32_t rank,
+  static std::vector<std::uint64_t> waits(const MoeExchange& exchange, const PreparedMoe& p, std::uint32_t rank,
                                           const std::function<void()>& before) {
     const auto [of_combine, apart] = GetParam();
     std::vector<std::uint64_t> waits(kRanks, kUnwritten);
     CpuMoe moe(exchange, p, rank);
     if (!of_combine) before();
     DispatchArgs dispatch = moe.dispatch();
-    Ticket ticket;
-    if (apart) ticket = exchange.dispatch_send(dispatch);
+    DispatchHandle handle;
+    if (apart) handle = exchange.dispatch_send(dispatch);
     if (!of_combine) dispatch.source_wait_ns = waits.data();
     if (apart) {
-      exchange.dispatch_wait(ticket, dispatch);
+      exchange.dispatch_wait(handle, dispatch);
     } else {
-      ticket = exchange.dispatch(dispatch);
+      handle = exchange.dispatch(dispatch);
     }
     moe.check_dispatch();
     if (of_combine) before();
-    CombineArgs combine = moe.combine(ticket);
+    CombineArgs combine = moe.combine(handle);
     if (apart) exchange.combine_send(combine);
     if (of_combine) combine.source_wait_ns = waits.data();
     apart ? exchange.combine_wait(combine) : exchange.combine(combine);
@@ -64,7 +64,7 @@ TEST_P(MoeStatistics, NamesALateRank) {
   const PreparedMoe p = prepare({.args = small_exchange(), .tokens = {6, 3}}, kRanks, 5);
   std::atomic<int> waiting = 0;  // ranks that are about to wait
   expect_all_well(run_world(kRanks, cpu_config(), [&](Communicator& communicator, int rank) {
-    const Exchange exchange = Exchange::create(communicator, p.call.args);
+    const MoeExchange exchange = MoeExchange::create(communicator, p.call.args);
     const std::vector<std::uint64_t> seen = waits(exchange, p, static_cast<std::uint32_t>(rank), [&] {
       if (rank == 1) {
         while (waiting < 2) std::this_thread::yield();
@@ -84,7 +84,7 @@ TEST_P(MoeStatistics, SaysHowLongSourcesWereWaitedFor) {
   const PreparedMoe p = prepare({.args = small_exchange(), .tokens = {6, 3}}, kRanks, 5);
   expect_all_well(run_world(kRanks, cpu_config(), [&](Communicator& communicator, int number) {
     const auto rank = static_cast<std::uint32_t>(number);
-    const Exchange exchange = Exchange::create(communicator, p.call.args);
+    const MoeExchange exchange = MoeExchange::create(communicator, p.call.args);
     const std::vector<std::uint64_t> seen = waits(exchange, p, rank, [] {});
     EXPECT_EQ(seen[rank], 0u);
     for (const std::uint64_t wait : seen) EXPECT_LT(wait, 60'000'000'000u);

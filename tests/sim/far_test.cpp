@@ -8,8 +8,8 @@
 #include <thread>
 
 #include "kernel/blocks.hpp"
-#include "ops/all_reduce/bulk_all_reduce.hpp"
 #include "ops/all_reduce/one_shot_all_reduce.hpp"
+#include "ops/all_reduce/pipelined_all_reduce.hpp"
 #include "ops/all_reduce/two_shot_all_reduce.hpp"
 #include "ops/moe/moe_combine.hpp"
 #include "ops/moe/moe_dispatch.hpp"
@@ -94,35 +94,36 @@ std::string all_reduce(const char* name, std::uint64_t deadline_ns) {
 }
 
 constexpr std::uint64_t kRowBytes = kCount * sizeof(std::int32_t);
-constexpr detail::EqualShares kShares{.rows = 1, .input_step = 0, .output_step = 1, .sender = detail::kEverybody};
+constexpr detail::EqualPartition kPartition{.rows = 1, .input_step = 0, .output_step = 1, .sender = detail::kEverybody};
 
 // Messages longer than `slot_packs` flow in chunks.
 std::string all_gather(const char* name, std::uint64_t deadline_ns, std::uint64_t slot_packs) {
-  return run<detail::PushCopy<detail::EqualShares, false, 1>>(
+  return run<detail::PushCopy<detail::EqualPartition, false, 1>>(
       name, deadline_ns,
       {kCount, kCount * kSize,
        [](std::uint32_t call, std::uint32_t, std::uint32_t i) { return value(call, i / kCount, i % kCount); }},
       [=](const void* input, void* output) {
-        return detail::CopyWork<detail::EqualShares, 1>{.shares = kShares,
-                                                        .line_packs = slot_packs,
-                                                        .tensors = 1,
-                                                        .tensor = {{input, output, kRowBytes, kRowBytes, kRowBytes}}};
+        return detail::CopyWork<detail::EqualPartition, 1>{
+            .partition = kPartition,
+            .line_packs = slot_packs,
+            .tensors = 1,
+            .tensor = {{input, output, kRowBytes, kRowBytes, kRowBytes}}};
       });
 }
 
 std::string reduce_scatter(const char* name, std::uint64_t deadline_ns, std::uint64_t slot_packs) {
-  return run<detail::PushReduceScatter<detail::EqualShares, DataType::i32, ReduceOp::sum, 0, false>>(
+  return run<detail::PushReduceScatter<detail::EqualPartition, DataType::i32, ReduceOp::sum, 0, false>>(
       name, deadline_ns,
       {kCount * kSize, kCount,
        [](std::uint32_t call, std::uint32_t rank, std::uint32_t i) { return sum(call, rank * kCount + i); }},
       [=](const void* input, void* output) {
-        return detail::ReduceScatterWork<detail::EqualShares>{.shares = kShares,
-                                                              .slot_packs = slot_packs,
-                                                              .input = input,
-                                                              .output = output,
-                                                              .row_bytes = kRowBytes,
-                                                              .input_stride = kRowBytes,
-                                                              .output_stride = kRowBytes};
+        return detail::ReduceScatterWork<detail::EqualPartition>{.partition = kPartition,
+                                                                 .slot_packs = slot_packs,
+                                                                 .input = input,
+                                                                 .output = output,
+                                                                 .row_bytes = kRowBytes,
+                                                                 .input_stride = kRowBytes,
+                                                                 .output_stride = kRowBytes};
       });
 }
 
@@ -194,7 +195,7 @@ std::string exchange(const char* name, std::uint64_t deadline_ns) {
 
 std::string what_goes_wrong_far_away(std::uint64_t deadline_ns) {
   using Lines = detail::Reduction<DataType::i32, ReduceOp::sum>;
-  using Bulk = detail::Reduction<DataType::i32, ReduceOp::sum, detail::Plain>;
+  using Pipelined = detail::Reduction<DataType::i32, ReduceOp::sum, detail::Plain>;
   constexpr std::uint64_t one_go = FarRank::kArmedPacks, chunks = 0;
   std::string wrong;
   const auto then = [&](auto&& operation) {
@@ -202,7 +203,7 @@ std::string what_goes_wrong_far_away(std::uint64_t deadline_ns) {
   };
   then([&] { return all_reduce<detail::OneShotAllReduce<Lines, 0, false>>("one-shot", deadline_ns); });
   then([&] { return all_reduce<detail::TwoShotAllReduce<Lines, 0, false>>("two-shot", deadline_ns); });
-  then([&] { return all_reduce<detail::BulkAllReduce<Bulk, 0, false>>("bulk", deadline_ns); });
+  then([&] { return all_reduce<detail::PipelinedAllReduce<Pipelined, 0, false>>("pipelined", deadline_ns); });
   then([&] { return all_gather("all-gather", deadline_ns, one_go); });
   then([&] { return all_gather("all-gather in chunks", deadline_ns, chunks); });
   // Not in chunks: that goes through every pack, present or not, which takes a minute.

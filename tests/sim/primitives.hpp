@@ -10,7 +10,7 @@ namespace weft::sim {
 enum class Primitive : std::uint8_t {
   sentinel,  // three one-shot all-reduces, so that the third reuses the first one's slots
   line,      // the same with a type that has no sentinel
-  signal,    // a bulk all-reduce in which chunks share slots
+  signal,    // a pipelined all-reduce in which chunks share slots
   credit,    // chunks that flow one way through two slots
 };
 

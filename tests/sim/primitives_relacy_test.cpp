@@ -3,8 +3,8 @@
 #include <array>
 #include <bit>
 
-#include "ops/all_reduce/bulk_all_reduce.hpp"
 #include "ops/all_reduce/one_shot_all_reduce.hpp"
+#include "ops/all_reduce/pipelined_all_reduce.hpp"
 #include "primitives.hpp"
 #include "protocol/flow.hpp"
 #include "sim/run.hpp"
@@ -15,7 +15,7 @@
 namespace weft::sim {
 namespace {
 
-constexpr std::uint32_t kRanks = 2, kSlots = 2, kCalls = 3, kBulkPacks = 6;
+constexpr std::uint32_t kRanks = 2, kSlots = 2, kCalls = 3, kPipelinePacks = 6;
 constexpr std::size_t kWords = sizeof(std::uint64_t), kPacks = sizeof(detail::Pack);
 constexpr std::size_t kHeaders = 2 * kWords;  // behind the poison word
 constexpr std::size_t kOneShot = kHeaders + detail::kBanks * kRanks * kWords;
@@ -109,12 +109,12 @@ struct Rank {
     detail::RegionLayout& layout = channel.layout;
     layout.headers = kHeaders;
     layout.one_shot = kOneShot;
-    layout.bulk_signals = kSignals;
-    layout.bulk_scatter = kScatter;
-    layout.bulk_gather = kGather;
-    layout.bulk_credits = kCredits;
-    layout.one_shot_packs = layout.bulk_packs = 1;
-    layout.bulk_slots = kSlots;
+    layout.pipeline_signals = kSignals;
+    layout.pipeline_scatter = kScatter;
+    layout.pipeline_gather = kGather;
+    layout.pipeline_credits = kCredits;
+    layout.one_shot_packs = layout.pipeline_packs = 1;
+    layout.pipeline_slots = kSlots;
     channel.local = &local;
     channel.claim = claim;
     channel.abort = &abort;
@@ -136,7 +136,7 @@ typename R::Storage element(std::uint32_t value) {
 template <class A>
 void all_reduce(Cells& cells, std::uint32_t rank, std::uint32_t calls, std::uint32_t packs) {
   using R = typename A::Instance::R;
-  constexpr std::uint32_t kMost = kBulkPacks * R::kElements;
+  constexpr std::uint32_t kMost = kPipelinePacks * R::kElements;
   const std::uint32_t count = packs * R::kElements;
   Rank self(rank);
   const detail::Call call = self.call();
@@ -190,14 +190,14 @@ struct Suite : rl::test_suite<Suite<primitive>, kRanks> {
   void thread(unsigned rank) {
     using enum DataType;
     using Lines = detail::Reduction<i32, ReduceOp::sum>;
-    using Bulk = detail::Reduction<i32, ReduceOp::sum, detail::Plain>;
+    using Pipelined = detail::Reduction<i32, ReduceOp::sum, detail::Plain>;
     if constexpr (primitive == Primitive::sentinel) {
       using Sentinels = detail::Reduction<f32, ReduceOp::sum>;
       all_reduce<detail::OneShotAllReduce<Sentinels, kRanks, true>>(cells, rank, kCalls, 1);
     } else if constexpr (primitive == Primitive::line) {
       all_reduce<detail::OneShotAllReduce<Lines, kRanks, true>>(cells, rank, kCalls, 1);
     } else if constexpr (primitive == Primitive::signal) {
-      all_reduce<detail::BulkAllReduce<Bulk, kRanks, true>>(cells, rank, 1, kBulkPacks);
+      all_reduce<detail::PipelinedAllReduce<Pipelined, kRanks, true>>(cells, rank, 1, kPipelinePacks);
     } else {
       flow_one_way(cells, rank);
     }

@@ -11,14 +11,14 @@
 namespace weft::sim {
 namespace {
 
-using detail::HeaderPlace;
+using detail::HeaderAddress;
 using detail::Pack;
 using detail::Session;
 using detail::Team;
 
 // Every rank passes its packs to the next one. `rests`: the reader resets them to rest, as it must.
 template <bool rests>
-struct PassOn : detail::LoadsNothingEarly {
+struct PassOn : detail::PrefetchesNothing {
   using Wire = detail::Sentinel<DataType::bf16>;
   using Handshake = detail::Handshake<0>;
   struct Work {
@@ -26,20 +26,20 @@ struct PassOn : detail::LoadsNothingEarly {
     Pack* output;
     std::uint64_t packs;
   };
-  struct Places {
-    HeaderPlace header;
+  struct ThreadPlan {
+    HeaderAddress header;
   };
   static constexpr int kPhases = 2;
   template <Team T>
-  static Places places(T& team, const detail::Call& call, const Work&) {
-    return {.header = team.block_rank() == 0 ? Handshake::place(team, call) : HeaderPlace{}};
+  static ThreadPlan thread_plan(T& team, const detail::Call& call, const Work&) {
+    return {.header = team.block_rank() == 0 ? Handshake::address(team, call) : HeaderAddress{}};
   }
   static Pack* slot(const Session& s, std::uint32_t owner, std::uint32_t sender) {
     auto* const area = reinterpret_cast<Pack*>(detail::region_of(*s.call, owner) + s.layout().one_shot);
     return area + (s.epoch % detail::kBanks * s.size() + sender) * s.layout().one_shot_packs;
   }
   template <int phase, Team T>
-  static bool run(T& team, const Session& s, const Work& work, const Places& p, const Early&) {
+  static bool run(T& team, const Session& s, const Work& work, const ThreadPlan& p, const Prefetched&) {
     if (team.block_rank() == 0) {
       if constexpr (phase == 0) Handshake::send(team, s, p.header);
       return phase == 0 || Handshake::compare(team, s, p.header, 1);

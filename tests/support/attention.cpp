@@ -27,8 +27,8 @@ float part_of(int rank, std::size_t group, std::size_t token, std::size_t column
 }  // namespace
 
 std::string describe(const Layer& layer) {
-  return fmt::format("tp {} dp {}, {} slots split {}, rows of {}", layer.layout.tp, layer.layout.dp, name(layer.slot),
-                     name(layer.split), layer.width);
+  return fmt::format("tp {} dp {}, padding {}, sharding {}, rows of {}", layer.layout.tp, layer.layout.dp,
+                     name(layer.padding), name(layer.sharding), layer.width);
 }
 
 std::vector<ParallelLayout> attention_layouts() {
@@ -44,11 +44,11 @@ std::string test_name(const ParallelLayout& layout) {
 }
 
 std::vector<Layer> attention_layers(const ParallelLayout& layout) {
-  return {{layout, SlotKind::dense, Split::balanced, 6},    {layout, SlotKind::dense, Split::ceil, 256},
-          {layout, SlotKind::fixed, Split::balanced, 64},   {layout, SlotKind::aligned, Split::ceil, 6},
-          {layout, SlotKind::aligned, Split::balanced, 64}, {layout, SlotKind::max, Split::balanced, 6},
-          {layout, SlotKind::max, Split::ceil, 64},         {layout, SlotKind::given, Split::balanced, 6},
-          {layout, SlotKind::given, Split::ceil, 64}};
+  return {{layout, Padding::none, Sharding::balanced, 6},     {layout, Padding::none, Sharding::ceil, 256},
+          {layout, Padding::fixed, Sharding::balanced, 64},   {layout, Padding::aligned, Sharding::ceil, 6},
+          {layout, Padding::aligned, Sharding::balanced, 64}, {layout, Padding::max, Sharding::balanced, 6},
+          {layout, Padding::max, Sharding::ceil, 64},         {layout, Padding::per_rank, Sharding::balanced, 6},
+          {layout, Padding::per_rank, Sharding::ceil, 64}};
 }
 
 std::vector<std::vector<std::int32_t>> attention_batches(int groups) {
@@ -93,7 +93,7 @@ LayerRank::LayerRank(const Layer& layer, const LayerGroups& groups, LayerSpace& 
 // The length of each group's slot.
 std::vector<std::int32_t> LayerRank::lengths_of(const std::vector<std::int32_t>& batch) const {
   std::vector<std::int32_t> lengths;
-  if (layer_.slot == SlotKind::given) {
+  if (layer_.padding == Padding::per_rank) {
     for (std::size_t group = 0; group < batch.size(); ++group) {
       const std::int32_t more = batch[group] + static_cast<std::int32_t>((group * 3 + 2) % 5);
       lengths.push_back(std::min(std::int32_t{kGroupTokens}, more));
@@ -101,7 +101,7 @@ std::vector<std::int32_t> LayerRank::lengths_of(const std::vector<std::int32_t>&
     return lengths;
   }
   const std::vector<std::size_t> rows(batch.begin(), batch.end());
-  for (const oracle::Place& place : oracle::places_of(rows, layer_.slot, slot_rows()))
+  for (const oracle::Place& place : oracle::places_of(rows, layer_.padding, slot_rows()))
     lengths.push_back(static_cast<std::int32_t>(place.slot));
   return lengths;
 }
@@ -112,11 +112,11 @@ void LayerRank::fill(const std::vector<std::int32_t>& batch) {
   slots_ = slots_of(batch, lengths);
   write(tokens_, {batch[group_]});
   write(known_, std::vector<std::int32_t>(known_.size, -1));
-  if (layer_.slot == SlotKind::given) {
+  if (layer_.padding == Padding::per_rank) {
     write(rows_, batch);
     write(lengths_, lengths);
-    write(shards_, shard_counts(layer_.layout, batch, layer_.split, lengths));
-    write(shard_lengths_, shard_counts(layer_.layout, lengths, layer_.split));
+    write(shards_, shard_counts(layer_.layout, batch, layer_.sharding, lengths));
+    write(shard_lengths_, shard_counts(layer_.layout, lengths, layer_.sharding));
   }
   for (const auto* tensor :
        {&shard_, &all_, &sums_, &slot_, &result_, &own_, &own_shard_, &reduced_, &own_sums_, &shared_})
@@ -130,27 +130,28 @@ void LayerRank::fill(const std::vector<std::int32_t>& batch) {
 }
 
 std::size_t LayerRank::slot_rows() const {
-  return layer_.slot == SlotKind::aligned ? kMultiple : kGroupTokens;
+  return layer_.padding == Padding::aligned ? kMultiple : kGroupTokens;
 }
 
 Counts LayerRank::of_groups() const {
-  if (layer_.slot == SlotKind::given) return {.rows = rows_.data(), .slot = layer_.slot, .slots = lengths_.data()};
-  return {.rows = known_.data() + parts_.rows(), .slot = layer_.slot, .slot_rows = slot_rows()};
+  if (layer_.padding == Padding::per_rank)
+    return {.rows = rows_.data(), .padding = layer_.padding, .slots = lengths_.data()};
+  return {.rows = known_.data() + parts_.rows(), .padding = layer_.padding, .slot_rows = slot_rows()};
 }
 
 // With padded slots the slot is split: ranks of a group read their part of the counts of all ranks.
 Counts LayerRank::in_group() const {
-  if (layer_.slot != SlotKind::dense) return of_shards(group_ * attn_tp());
-  return {.rows = known_.data() + parts_.rows() + group_, .split = layer_.split};
+  if (layer_.padding != Padding::none) return of_shards(group_ * attn_tp());
+  return {.rows = known_.data() + parts_.rows() + group_, .sharding = layer_.sharding};
 }
 
 Counts LayerRank::of_shards(std::size_t first) const {
-  if (layer_.slot == SlotKind::given)
-    return {.rows = shards_.data() + first, .slot = layer_.slot, .slots = shard_lengths_.data() + first};
+  if (layer_.padding == Padding::per_rank)
+    return {.rows = shards_.data() + first, .padding = layer_.padding, .slots = shard_lengths_.data() + first};
   const std::int32_t* const rows = known_.data() + parts_.shards() + first;
-  if (layer_.slot == SlotKind::aligned || layer_.slot == SlotKind::max)
-    return {.rows = rows, .slot = SlotKind::given, .slots = known_.data() + parts_.shard_slots() + first};
-  return {.rows = rows, .slot = layer_.slot, .slot_rows = shard_rows()};
+  if (layer_.padding == Padding::aligned || layer_.padding == Padding::max)
+    return {.rows = rows, .padding = Padding::per_rank, .slots = known_.data() + parts_.shard_slots() + first};
+  return {.rows = rows, .padding = layer_.padding, .slot_rows = shard_rows()};
 }
 
 void LayerRank::scatter(const Group& group, const Tensor<float>& input, std::size_t input_rows,
@@ -179,7 +180,7 @@ void LayerRank::collect(const Group& group, const Tensor<float>& input, const Te
 
 void LayerRank::take_rows(const Tensor<float>& output, std::size_t rows, std::size_t shards, std::size_t shard) const {
   Counts counts = of_groups();
-  counts.split = layer_.split;
+  counts.sharding = layer_.sharding;
   weft::take_rows(groups_.world, {.input = all_.data(),
                                   .output = output.data(),
                                   .row_bytes = layer_.width * 4,
@@ -188,20 +189,20 @@ void LayerRank::take_rows(const Tensor<float>& output, std::size_t rows, std::si
                                   .slot = group_,
                                   .shards = shards,
                                   .shard = shard,
-                                  .split_slots = layer_.slot != SlotKind::dense,
+                                  .split_slots = layer_.padding != Padding::none,
                                   .input_rows = all_rows(),
                                   .output_rows = rows,
                                   .stream = space_.stream()});
 }
 
 void LayerRank::gather() const {
-  if (layer_.slot != SlotKind::given)
+  if (layer_.padding != Padding::per_rank)
     all_gather_counts(groups_.world, {.input = tokens_.data(),
                                       .output = known_.data(),
                                       .group_ranks = attn_tp(),
-                                      .split = layer_.split,
-                                      .split_slots = layer_.slot != SlotKind::dense,
-                                      .slot = layer_.slot,
+                                      .sharding = layer_.sharding,
+                                      .split_slots = layer_.padding != Padding::none,
+                                      .padding = layer_.padding,
                                       .slot_rows = slot_rows(),
                                       .stream = space_.stream()});
   scatter(groups_.attention, partial_, kGroupTokens, shard_, in_group());
@@ -263,7 +264,7 @@ void LayerRank::check_rows(const char* what, const std::vector<float>& rows, std
 
 // Compares the kernels' counts with the host's.
 void LayerRank::check_counts() const {
-  if (layer_.slot == SlotKind::given) return;
+  if (layer_.padding == Padding::per_rank) return;
   const std::vector<std::int32_t> known = read(known_);
   const auto part = [&](std::size_t begin, std::size_t size) {
     const auto from = known.begin() + static_cast<std::ptrdiff_t>(begin);
@@ -272,10 +273,10 @@ void LayerRank::check_counts() const {
   ensure(part(parts_.rows(), parts_.groups()) == batch_, "rows of groups");
   const std::vector<std::int32_t> lengths = lengths_of(batch_);
   ensure(part(parts_.slots(), parts_.groups()) == lengths, "slots of groups");
-  ensure(part(parts_.shards(), parts_.ranks) == shard_counts(layer_.layout, batch_, layer_.split, lengths),
+  ensure(part(parts_.shards(), parts_.ranks) == shard_counts(layer_.layout, batch_, layer_.sharding, lengths),
          "rows of shards");
-  const std::vector<std::int32_t>& shared = layer_.slot == SlotKind::dense ? batch_ : lengths;
-  ensure(part(parts_.shard_slots(), parts_.ranks) == shard_counts(layer_.layout, shared, layer_.split),
+  const std::vector<std::int32_t>& shared = layer_.padding == Padding::none ? batch_ : lengths;
+  ensure(part(parts_.shard_slots(), parts_.ranks) == shard_counts(layer_.layout, shared, layer_.sharding),
          "slots of shards");
 }
 
@@ -288,12 +289,12 @@ void LayerRank::check() const {
     ensure(all[i] == kGarbage, "something was written behind the last slot");
 
   const auto tokens = static_cast<std::size_t>(batch_[group_]);
-  const bool dense = layer_.slot == SlotKind::dense;
+  const bool dense = layer_.padding == Padding::none;
   check_rows("the group's tokens", read(own_), 0, kGroupTokens, group_, 0, 1);
   check_rows("the all-reduce", read(reduced_), 0, tokens, group_, 0, 1);
   check_rows("the all-reduce by counts", read(shared_), 0, slots_[group_].size(), group_, 0, 1);
   const RowRange mine = shard_of(dense ? tokens : slots_[group_].size(), static_cast<int>(attn_tp()),
-                                 layer_.layout.attn_tp_rank(rank_), layer_.split);
+                                 layer_.layout.attn_tp_rank(rank_), layer_.sharding);
   const std::vector<float> own_shard = read(own_shard_);
   check_rows("the shard", own_shard, 0, mine.size(), group_, mine.begin, 1);
   for (std::size_t i = mine.size() * layer_.width; i < own_shard.size(); ++i) ensure(own_shard[i] == 0, "not cleared");

@@ -21,8 +21,8 @@ struct Layer {
   ParallelLayout layout;
   // The slots of groups. fixed: room for the most tokens of a group; given: for the batch's tokens; dense: tokens lie
   // side by side.
-  SlotKind slot;
-  Split split;
+  Padding padding;
+  Sharding sharding;
   std::size_t width;  // elements of a row
 };
 std::string describe(const Layer& layer);

@@ -12,7 +12,7 @@ std::size_t piece_of(Algorithm algorithm, DataType type, int ranks) {
   const detail::RegionLayout layout = detail::make_layout(static_cast<std::uint32_t>(ranks), 1024, 2048);
   if (algorithm == Algorithm::one_shot) return layout.one_shot_packs * pack;
   if (algorithm == Algorithm::two_shot) return layout.two_shot_packs * pack * size;
-  return layout.bulk_packs * 16 / size_of(type) * size;
+  return layout.pipeline_packs * 16 / size_of(type) * size;
 }
 
 std::vector<Case> cases_around_pieces(int ranks) {
@@ -38,7 +38,7 @@ std::vector<Case> cases_of_all_data(std::span<const std::size_t> counts) {
   for (const DataType type : kTypes) {
     for (const ReduceOp op : kOps) {
       for (const Algorithm algorithm :
-           {Algorithm::automatic, Algorithm::one_shot, Algorithm::two_shot, Algorithm::bulk}) {
+           {Algorithm::automatic, Algorithm::one_shot, Algorithm::two_shot, Algorithm::pipelined}) {
         for (const Fill fill : {Fill::integers, Fill::random, Fill::bits, Fill::special}) {
           for (const std::size_t count : counts)
             cases.push_back({.count = count, .type = type, .op = op, .algorithm = algorithm, .fill = fill, .seed = 5});

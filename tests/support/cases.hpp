@@ -75,9 +75,9 @@ std::vector<Mismatch> every_mismatch(Algorithm algorithm);
 
 inline constexpr DataType kTypes[] = {DataType::bf16, DataType::f16, DataType::f32, DataType::i32};
 inline constexpr ReduceOp kOps[] = {ReduceOp::sum, ReduceOp::max};
-inline constexpr Algorithm kAlgorithms[] = {Algorithm::one_shot, Algorithm::two_shot, Algorithm::bulk};
+inline constexpr Algorithm kAlgorithms[] = {Algorithm::one_shot, Algorithm::two_shot, Algorithm::pipelined};
 inline std::string test_name(Algorithm algorithm) {
-  constexpr const char* names[] = {"Automatic", "OneShot",         "TwoShot",        "Bulk",
+  constexpr const char* names[] = {"Automatic", "OneShot",         "TwoShot",        "Pipelined",
                                    "Nccl",      "MultimemOneShot", "MultimemTwoShot"};
   return names[static_cast<int>(algorithm)];
 }

@@ -32,9 +32,9 @@ std::size_t words_of(const CountsCase& c, int ranks) {
 }  // namespace
 
 std::string describe(const CountsCase& c) {
-  return fmt::format("rows [{}], columns {}, group_ranks {}, split {}{}, {} slots of {}, seed {}",
-                     fmt::join(c.rows, " "), c.columns, c.group_ranks, name(c.split), c.split_slots ? " of slots" : "",
-                     name(c.slot), c.slot_rows, c.seed);
+  return fmt::format("rows [{}], columns {}, group_ranks {}, sharding {}{}, padding {} of {}, seed {}",
+                     fmt::join(c.rows, " "), c.columns, c.group_ranks, name(c.sharding),
+                     c.split_slots ? " of slots" : "", name(c.padding), c.slot_rows, c.seed);
 }
 
 std::vector<std::int32_t> gathered(const CountsCase& c, int ranks) {
@@ -43,9 +43,9 @@ std::vector<std::int32_t> gathered(const CountsCase& c, int ranks) {
     for (std::size_t column = 0; column < c.columns; ++column) said.push_back(number_of(c, rank, column));
   return oracle::table_of_counts({.columns = c.columns,
                                   .group_ranks = c.group_ranks,
-                                  .split = c.split,
+                                  .sharding = c.sharding,
                                   .split_slots = c.split_slots,
-                                  .slot = c.slot,
+                                  .padding = c.padding,
                                   .slot_rows = c.slot_rows},
                                  said);
 }
@@ -72,9 +72,9 @@ void issue(const Group& group, const CountsCase& c, const std::array<std::int32_
                             .host_output = c.host ? memory[2] + kCountGuard : nullptr,
                             .columns = c.columns,
                             .group_ranks = c.group_ranks,
-                            .split = c.split,
+                            .sharding = c.sharding,
                             .split_slots = c.split_slots,
-                            .slot = c.slot,
+                            .padding = c.padding,
                             .slot_rows = c.slot_rows,
                             .stream = stream,
                             .tag = c.tag});
@@ -102,7 +102,7 @@ std::vector<CountsCase> counts_cases(int ranks) {
   const auto n = static_cast<std::size_t>(ranks);
   for (std::size_t group_ranks = 1; group_ranks <= n; ++group_ranks) {
     if (n % group_ranks != 0) continue;
-    for (const SlotKind slot : {SlotKind::dense, SlotKind::aligned, SlotKind::max, SlotKind::fixed}) {
+    for (const Padding padding : {Padding::none, Padding::aligned, Padding::max, Padding::fixed}) {
       for (const std::size_t columns :
            {std::size_t{1}, std::size_t{2}, std::size_t{3}, std::size_t{7}, std::size_t{64}}) {
         const auto seed = static_cast<std::uint32_t>(cases.size());
@@ -112,10 +112,10 @@ std::vector<CountsCase> counts_cases(int ranks) {
         cases.push_back({.rows = rows,
                          .columns = columns,
                          .group_ranks = group_ranks,
-                         .split = seed % 2 == 0 ? Split::balanced : Split::ceil,
+                         .sharding = seed % 2 == 0 ? Sharding::balanced : Sharding::ceil,
                          .split_slots = seed % 3 == 0,
-                         .slot = slot,
-                         .slot_rows = slot == SlotKind::fixed ? 2'000'000u : 6u,
+                         .padding = padding,
+                         .slot_rows = padding == Padding::fixed ? 2'000'000u : 6u,
                          .host = seed % 4 != 3,
                          .seed = seed});
       }
@@ -128,18 +128,18 @@ std::vector<CountsMisfit> counts_misfits() {
   constexpr std::int32_t most = std::numeric_limits<std::int32_t>::max();
   return {
       {"Negative", "the count of rank 2 is -1, allowed is 0 or more", {1, 1, -1, 1}},
-      {"FixedSlotTooSmall", "the count of rank 1 is 5, and its slot has 4 rows", {1, 5, 1, 1}, SlotKind::fixed, 4},
+      {"FixedSlotTooSmall", "the count of rank 1 is 5, and its slot has 4 rows", {1, 5, 1, 1}, Padding::fixed, 4},
       {"UnlikeInAGroup",
        "the count of rank 3 is 3, and that of its group's first rank 2",
        {3, 3, 2, 3},
-       SlotKind::dense,
+       Padding::none,
        0,
        2},
       {"OffsetsBeyondTheirType", "all slots together have 2147483648 rows, allowed are 2147483647", {most, 1, 0, 0}},
       {"PadsBeyondTheType",
        "all slots together have 2147483648 rows, allowed are 2147483647",
        {most / 4 + 1, 0, 0, 0},
-       SlotKind::max}};
+       Padding::max}};
 }
 
 }  // namespace weft::test

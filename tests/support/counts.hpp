@@ -14,9 +14,9 @@ struct CountsCase {
   std::vector<std::int32_t> rows = {};  // of each group, or of each rank; other numbers follow from the seed
   std::size_t columns = 1;
   std::size_t group_ranks = 1;
-  Split split = Split::balanced;
+  Sharding sharding = Sharding::balanced;
   bool split_slots = false;
-  SlotKind slot = SlotKind::dense;
+  Padding padding = Padding::none;
   std::size_t slot_rows = 0;
   bool host = true;  // whether there is a host output
   std::uint32_t seed = 0;
@@ -50,7 +50,7 @@ struct CountsMisfit {
   const char* name;
   const char* reason;
   std::vector<std::int32_t> rows;  // of each rank
-  SlotKind slot = SlotKind::dense;
+  Padding padding = Padding::none;
   std::size_t slot_rows = 0;
   std::size_t group_ranks = 1;
 };

@@ -50,11 +50,11 @@ struct FarRank {
   static constexpr std::uint32_t kSize = 3, kGeneration = 1;
   // Cut to 32 bits, the k-th sender's slot would begin k MiB behind the first sender's.
   static constexpr std::uint64_t kSlotBytes = (1ull << 32) + (1u << 20);
-  static constexpr detail::BulkShape kBulk{.slots = 2, .packs = kSlotBytes / sizeof(detail::Pack)};
+  static constexpr detail::PipelineShape kPipeline{.slots = 2, .packs = kSlotBytes / sizeof(detail::Pack)};
   static constexpr std::uint64_t kArmedPacks = 64;  // of every slot; tests use no other packs
 
   FarRank(std::uint32_t rank, std::uint64_t deadline_ns)
-      : layout(detail::make_layout(kSize, kSlotBytes, kSlotBytes * kSize, kBulk)),
+      : layout(detail::make_layout(kSize, kSlotBytes, kSlotBytes * kSize, kPipeline)),
         memory(detail::kWindowHeaderBytes + layout.bytes) {
     channel.rank = channel.world_rank = rank;
     channel.size = channel.world_size = kSize;
@@ -81,8 +81,8 @@ struct FarRank {
   // would lead there, counted from the region or from the area.
   bool strayed() const {
     constexpr std::size_t near = kArmedPacks * sizeof(detail::Pack);
-    const std::uint64_t areas[] = {layout.one_shot, layout.scatter, layout.gather, layout.bulk_scatter,
-                                   layout.bulk_gather};
+    const std::uint64_t areas[] = {layout.one_shot, layout.scatter, layout.gather, layout.pipeline_scatter,
+                                   layout.pipeline_gather};
     return std::ranges::any_of(areas, [&](std::uint64_t area) {
       return Sparse::touched(region() + area + near, region() + area + (kSlotBytes - 4096));
     });

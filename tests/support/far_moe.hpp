@@ -32,7 +32,7 @@ struct FarCase {
   bool has_scales() const { return cast != RowCast::none || scale_bytes != 0; }
   std::uint64_t input_bytes() const { return std::uint64_t{kColumns} * (type == RowType::bf16 ? 2 : 1); }
   std::uint64_t output_bytes() const { return std::uint64_t{kColumns} * (has_scales() ? 1 : 2); }
-  ExchangeArgs args() const {
+  MoeExchangeArgs args() const {
     return {.tokens = 1024,
             .hidden = kColumns,
             .experts = kRanks * local,
@@ -45,7 +45,7 @@ struct FarCase {
             .alignment = layout == RowLayout::expert_contiguous ? 1024u : 1u,
             .capacity = capacity,
             .weighted = false,
-            .generations = 1};
+            .handles = 1};
   }
   std::uint32_t expert(std::uint32_t call, std::uint32_t rank, std::uint32_t token, std::uint32_t k) const {
     const std::uint32_t number = (rank * kTokens + token + call) % (kRanks * kTokens), one = number / kRanks * 2 + k;
@@ -124,7 +124,7 @@ struct ExchangeRank {
            touched(layout.dispatch_bytes + layout.results, std::uint64_t{kColumns} * 2);
   }
 
-  ExchangeArgs args;
+  MoeExchangeArgs args;
   std::uint32_t rank;
   ExpertMap map;
   ExchangeShape shape;

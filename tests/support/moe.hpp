@@ -24,7 +24,7 @@ struct Tokens {
   std::vector<std::int32_t> given;  // ids before their translation (MoeCase::translate)
 };
 
-inline Routing route(const std::vector<Tokens>& ranks, const ExchangeArgs& args) {
+inline Routing route(const std::vector<Tokens>& ranks, const MoeExchangeArgs& args) {
   Routing routing;
   for (std::uint32_t rank = 0; rank < ranks.size(); ++rank)
     oracle::route(args, rank, ranks[rank].ids, ranks[rank].weights, routing);
@@ -32,7 +32,7 @@ inline Routing route(const std::vector<Tokens>& ranks, const ExchangeArgs& args)
 }
 
 // A row as it arrives: its bytes, then its scales.
-inline Bytes cast_row(const ExchangeArgs& args, const Tokens& tokens, std::uint32_t token) {
+inline Bytes cast_row(const MoeExchangeArgs& args, const Tokens& tokens, std::uint32_t token) {
   const oracle::MoeRules rules(args);
   const auto part = [&](const Bytes& of, std::size_t bytes) { return std::span(of).subspan(token * bytes, bytes); };
   return oracle::arriving_row(rules, part(tokens.rows, rules.row_bytes), part(tokens.scales, args.scale_bytes));

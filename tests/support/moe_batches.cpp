@@ -7,12 +7,12 @@
 
 namespace weft::test {
 
-ExchangeArgs small_exchange() {
+MoeExchangeArgs small_exchange() {
   return {.tokens = 6, .hidden = 256, .experts = 8, .top_k = 3};
 }
 
 std::vector<Batch> every_kind_of_routing(std::uint32_t ranks) {
-  ExchangeArgs args = small_exchange();
+  MoeExchangeArgs args = small_exchange();
   args.capacity = ranks * args.tokens * args.top_k;  // a token may name an expert several times
   Batch batch;
   for (const Choice choice : {Choice::uniform, Choice::none, Choice::one_expert, Choice::duplicates, Choice::holes}) {
@@ -29,7 +29,7 @@ std::vector<Batch> rows_of_every_type(std::uint32_t ranks) {
                                                   {RowType::f16, 2056u, 0u},
                                                   {RowType::fp8, 16u, 4u},
                                                   {RowType::fp8, 4096u, 128u}}) {
-    ExchangeArgs args = small_exchange();
+    MoeExchangeArgs args = small_exchange();
     args.type = type;
     args.hidden = hidden;
     args.scale_bytes = scale_bytes;
@@ -47,7 +47,7 @@ std::vector<Batch> casts_on_the_way(std::uint32_t ranks) {
       // Five scales in a row: two words of bytes, the second nearly empty; and three, a word that is not full.
       for (const auto& [order, groups] :
            {std::pair{ScaleOrder::rows, 5u}, {ScaleOrder::columns, 5u}, {ScaleOrder::columns, 3u}}) {
-        ExchangeArgs args = small_exchange();
+        MoeExchangeArgs args = small_exchange();
         args.tokens = 8;  // so that columns have a multiple of 4 rows, whatever the ranks
         args.type = type;
         args.cast = cast;
@@ -62,7 +62,7 @@ std::vector<Batch> casts_on_the_way(std::uint32_t ranks) {
 }
 
 std::vector<Batch> experts_where_the_caller_wants(std::uint32_t ranks) {
-  ExchangeArgs args = small_exchange();
+  MoeExchangeArgs args = small_exchange();
   args.experts = 7;  // split as evenly as possible
   std::vector<Batch> batches{{{.args = args, .tokens = {6, 4}}}};
   for (std::uint32_t expert = 0; expert < args.experts; ++expert) {
@@ -73,21 +73,21 @@ std::vector<Batch> experts_where_the_caller_wants(std::uint32_t ranks) {
 }
 
 std::vector<Batch> rows_without_room() {
-  ExchangeArgs args = small_exchange();
+  MoeExchangeArgs args = small_exchange();
   args.capacity = 2;
   args.overflow = Overflow::drop;
-  const auto batch = [](const ExchangeArgs& of) -> Batch {
+  const auto batch = [](const MoeExchangeArgs& of) -> Batch {
     return {{.args = of, .tokens = {6}},
             {.args = of, .tokens = {6, 0, 3}, .choice = Choice::one_expert},
             {.args = of, .tokens = {1}}};
   };
-  ExchangeArgs contiguous = args;
+  MoeExchangeArgs contiguous = args;
   contiguous.layout = RowLayout::expert_contiguous;
   contiguous.alignment = 3;  // the last rows have no room, at any place of an expert
   contiguous.capacity = 7;
   std::vector<Batch> batches{batch(args), batch(contiguous)};
   // Scales in columns lie beside those of other rows and experts.
-  for (ExchangeArgs columns : {args, contiguous}) {
+  for (MoeExchangeArgs columns : {args, contiguous}) {
     columns.cast = RowCast::fp8_ue8m0;
     columns.scale_order = ScaleOrder::columns;
     columns.hidden = 3 * kScaleColumns;
@@ -98,7 +98,7 @@ std::vector<Batch> rows_without_room() {
 }
 
 MoeCase rows_and_a_pad(std::uint32_t capacity) {
-  ExchangeArgs args = small_exchange();
+  MoeExchangeArgs args = small_exchange();
   args.top_k = 1;
   args.layout = RowLayout::expert_contiguous;
   args.alignment = 4;
@@ -113,7 +113,7 @@ std::vector<MoeCase> more_rows_than_room() {
                                                  {RowLayout::expert_masked, 1u, Choice::uniform},
                                                  {RowLayout::expert_contiguous, 5u, Choice::one_expert},
                                                  {RowLayout::expert_contiguous, 17u, Choice::uniform}}) {
-    ExchangeArgs args = small_exchange();
+    MoeExchangeArgs args = small_exchange();
     args.layout = layout;
     args.alignment = layout == RowLayout::expert_contiguous ? 4 : 1;
     args.capacity = capacity;
@@ -129,9 +129,9 @@ std::vector<MoeCase> more_rows_than_room() {
 }
 
 std::vector<ReplicaCase> replicas_in_turn(std::uint32_t ranks) {
-  ExchangeArgs with = small_exchange();
+  MoeExchangeArgs with = small_exchange();
   std::vector<std::uint32_t> first;
-  ExchangeArgs without = with;
+  MoeExchangeArgs without = with;
   for (std::uint32_t expert = 0; expert < with.experts; ++expert) {
     first.push_back(static_cast<std::uint32_t>(without.rank_of_expert.size()));
     std::vector<std::uint32_t> holders;
@@ -158,9 +158,9 @@ std::vector<ReplicaCase> replicas_in_turn(std::uint32_t ranks) {
 }
 
 std::vector<Batch> sums_without_weights(std::uint32_t ranks) {
-  ExchangeArgs args = small_exchange();
+  MoeExchangeArgs args = small_exchange();
   args.weighted = false;
-  args.generations = 3;
+  args.handles = 3;
   args.capacity = ranks * args.tokens * args.top_k;
   return {{{.args = args, .tokens = {6, 4}},
            {.args = args, .tokens = {0, 6, 1}, .choice = Choice::duplicates, .residual = true},
@@ -182,7 +182,7 @@ std::vector<PreparedMoe> all_bit_patterns() {
   for (const RowType type : {RowType::bf16, RowType::f16, RowType::fp8}) {
     // Behind the counting rows, one row of only ones, the wire's resting word.
     constexpr std::uint32_t kRow = 8192, kRows = 8 * 65536 / kRow + 1;
-    ExchangeArgs args{.tokens = kRows, .hidden = kRow, .experts = 2, .top_k = 1, .type = type};
+    MoeExchangeArgs args{.tokens = kRows, .hidden = kRow, .experts = 2, .top_k = 1, .type = type};
     if (type == RowType::fp8) args.hidden *= 2;
     for (const Batch& batch : in_every_layout({{{.args = args, .tokens = {kRows}}}}, 2)) {
       PreparedMoe p = prepare(batch[0], 2, 5);
@@ -200,7 +200,7 @@ std::vector<Batch> sums_of_special_values(std::uint32_t ranks) {
   std::vector<Batch> batches;
   for (const DataType type : {DataType::bf16, DataType::f16}) {
     for (const bool weighted : {false, true}) {
-      ExchangeArgs args = small_exchange();
+      MoeExchangeArgs args = small_exchange();
       args.type = type == DataType::bf16 ? RowType::bf16 : RowType::f16;
       args.combine_type = type;
       args.weighted = weighted;
@@ -219,7 +219,7 @@ std::vector<Batch> routings_for_two_graphs(std::uint32_t ranks) {
   constexpr Choice choices[] = {Choice::uniform, Choice::holes, Choice::duplicates, Choice::none, Choice::one_expert};
   std::vector<Batch> batches;
   for (const RowCast cast : {RowCast::none, RowCast::fp8}) {
-    ExchangeArgs args = small_exchange();
+    MoeExchangeArgs args = small_exchange();
     args.tokens = 8;
     args.cast = cast;
     args.scale_order = cast == RowCast::none ? ScaleOrder::rows : ScaleOrder::columns;
@@ -248,7 +248,7 @@ std::vector<PreparedMoe> results_of_all_bit_patterns() {
   };
   std::vector<PreparedMoe> all;
   for (const DataType type : {DataType::bf16, DataType::f16}) {
-    const ExchangeArgs args{
+    const MoeExchangeArgs args{
         .tokens = kTokens, .hidden = kHidden, .experts = 2, .top_k = 1, .combine_type = type, .weighted = false};
     for (const Batch& batch : in_every_layout({{{.args = args, .tokens = {kTokens}}}}, 2)) {
       PreparedMoe p = prepare(batch[0], 2, 5);

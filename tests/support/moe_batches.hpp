@@ -9,9 +9,9 @@
 
 namespace weft::test {
 
-// Calls of one exchange, one after the other: their ExchangeArgs are equal.
+// Calls of one exchange, one after the other: their MoeExchangeArgs are equal.
 using Batch = std::vector<MoeCase>;
-ExchangeArgs small_exchange();
+MoeExchangeArgs small_exchange();
 std::vector<Batch> every_kind_of_routing(std::uint32_t ranks);
 std::vector<Batch> rows_of_every_type(std::uint32_t ranks);
 std::vector<Batch> casts_on_the_way(std::uint32_t ranks);
@@ -25,7 +25,7 @@ std::vector<MoeCase> more_rows_than_room();
 // An exchange with replicas, and one whose experts are the replicas. In the latter the caller chooses among them by the
 // rule. `call` uses the latter, and Tokens::given has the ids for the former.
 struct ReplicaCase {
-  ExchangeArgs with;
+  MoeExchangeArgs with;
   MoeCase call;
 };
 std::vector<ReplicaCase> replicas_in_turn(std::uint32_t ranks);

@@ -124,8 +124,8 @@ std::vector<PreparedMoe> prepare_all(const std::vector<MoeCase>& cases, std::uin
   return prepared;
 }
 
-Dispatched dispatched(const Exchange& exchange, const PreparedMoe& p) {
-  const ExchangeArgs& args = p.call.args;
+Dispatched dispatched(const MoeExchange& exchange, const PreparedMoe& p) {
+  const MoeExchangeArgs& args = p.call.args;
   const oracle::MoeRules rules(args);
   const std::size_t row = rules.arriving_bytes(), scales = rules.arriving_scale_bytes(), rows = exchange.output_rows();
   const bool by_rank = args.layout == RowLayout::rank_major, contiguous = args.layout == RowLayout::expert_contiguous;
@@ -177,7 +177,7 @@ Dispatched dispatched(const Exchange& exchange, const PreparedMoe& p) {
   return wanted;
 }
 
-Bytes expert_rows(const Exchange& exchange, const PreparedMoe& p) {
+Bytes expert_rows(const MoeExchange& exchange, const PreparedMoe& p) {
   const std::size_t row = std::size_t{p.call.args.hidden} * 2;
   Bytes all(exchange.output_rows() * row, Guarded::kCanary);
   std::vector<bool> taken(exchange.output_rows());
@@ -204,7 +204,7 @@ std::size_t bytes_of(const std::vector<std::int32_t>& numbers) {
 }
 
 // Rows, scales, ids and weights that would show in an output: tokens of any expert, with weights of NaN.
-void put_others_behind(Tokens& tokens, const ExchangeArgs& args) {
+void put_others_behind(Tokens& tokens, const MoeExchangeArgs& args) {
   const std::size_t entries = std::size_t{args.tokens} * args.top_k;
   for (std::size_t i = tokens.ids.size(); i < entries; ++i) {
     tokens.ids.push_back(static_cast<std::int64_t>(i % args.experts));
@@ -216,7 +216,7 @@ void put_others_behind(Tokens& tokens, const ExchangeArgs& args) {
 
 }  // namespace
 
-CpuMoe::CpuMoe(const Exchange& exchange, const PreparedMoe& p, std::uint32_t rank)
+CpuMoe::CpuMoe(const MoeExchange& exchange, const PreparedMoe& p, std::uint32_t rank)
     : exchange_(exchange),
       p_(&p),
       rank_(rank),
@@ -277,8 +277,8 @@ DispatchArgs CpuMoe::dispatch(bool discard) {
           .discard = discard};
 }
 
-CombineArgs CpuMoe::combine(Ticket ticket) {
-  return {.ticket = ticket,
+CombineArgs CpuMoe::combine(DispatchHandle handle) {
+  return {.handle = handle,
           .input = expert_rows_.content().data(),
           .residual = p_->call.residual ? residual_.content().data() : nullptr,
           .output = result_.content().data()};
@@ -336,16 +336,16 @@ void CpuMoe::check_combine() {
   if (const std::string damage = result_.damage(); !damage.empty()) throw std::runtime_error(damage);
 }
 
-Ticket dispatch_and_check(const Exchange& exchange, const PreparedMoe& p, std::uint32_t rank, bool discard) {
+DispatchHandle dispatch_and_check(const MoeExchange& exchange, const PreparedMoe& p, std::uint32_t rank, bool discard) {
   CpuMoe moe(exchange, p, rank);
-  const Ticket ticket = exchange.dispatch(moe.dispatch(discard));
+  const DispatchHandle handle = exchange.dispatch(moe.dispatch(discard));
   moe.check_dispatch();
-  return ticket;
+  return handle;
 }
 
-void combine_and_check(const Exchange& exchange, const PreparedMoe& p, std::uint32_t rank, Ticket ticket) {
+void combine_and_check(const MoeExchange& exchange, const PreparedMoe& p, std::uint32_t rank, DispatchHandle handle) {
   CpuMoe moe(exchange, p, rank);
-  exchange.combine(moe.combine(ticket));
+  exchange.combine(moe.combine(handle));
   moe.check_combine();
 }
 

@@ -21,7 +21,7 @@ inline constexpr std::uint32_t kSpecialBits[] = {0xffff, 0x7fff, 0x7fc1, 0xffc0,
 enum class Choice { uniform, none, one_expert, duplicates, holes };
 
 struct MoeCase {
-  ExchangeArgs args;
+  MoeExchangeArgs args;
   std::vector<std::uint32_t> tokens;  // by rank; the last one serves further ranks
   Choice choice = Choice::uniform;
   bool any_bits = false;         // rows of any bit pattern, many of which are the wire's resting words
@@ -55,9 +55,9 @@ struct Dispatched {
   Bytes sources, ids, weights;
   std::vector<std::int32_t> source_tokens;
 };
-Dispatched dispatched(const Exchange& exchange, const PreparedMoe& p);
+Dispatched dispatched(const MoeExchange& exchange, const PreparedMoe& p);
 // The results of a rank's experts: the input of combine.
-Bytes expert_rows(const Exchange& exchange, const PreparedMoe& p);
+Bytes expert_rows(const MoeExchange& exchange, const PreparedMoe& p);
 // For outputs that may have been written only in part.
 void expect_bytes_or_canaries(std::span<const std::byte> got, std::span<const std::byte> wanted,
                               const std::string& where);
@@ -67,11 +67,11 @@ void expect_bytes(std::span<const std::byte> got, std::span<const std::byte> wan
 // call may read, follow this rank's, up to the largest number.
 class CpuMoe {
  public:
-  CpuMoe(const Exchange& exchange, const PreparedMoe& p, std::uint32_t rank);
+  CpuMoe(const MoeExchange& exchange, const PreparedMoe& p, std::uint32_t rank);
   // Prepares another call with as many tokens, in the same memory.
   void fill(const PreparedMoe& p);
   DispatchArgs dispatch(bool discard = false);
-  CombineArgs combine(Ticket ticket);
+  CombineArgs combine(DispatchHandle handle);
   // Overwrites the inputs that sends have read.
   void forget_tokens();
   void forget_results();
@@ -84,7 +84,7 @@ class CpuMoe {
  private:
   void check_guards();
 
-  const Exchange& exchange_;
+  const MoeExchange& exchange_;
   const PreparedMoe* p_;
   std::uint32_t rank_;
   Dispatched wanted_;
@@ -96,7 +96,8 @@ class CpuMoe {
 };
 
 // Makes the call on a CPU rank of the group and checks it.
-Ticket dispatch_and_check(const Exchange& exchange, const PreparedMoe& p, std::uint32_t rank, bool discard = false);
-void combine_and_check(const Exchange& exchange, const PreparedMoe& p, std::uint32_t rank, Ticket ticket);
+DispatchHandle dispatch_and_check(const MoeExchange& exchange, const PreparedMoe& p, std::uint32_t rank,
+                                  bool discard = false);
+void combine_and_check(const MoeExchange& exchange, const PreparedMoe& p, std::uint32_t rank, DispatchHandle handle);
 
 }  // namespace weft::test

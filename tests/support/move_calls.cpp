@@ -27,8 +27,8 @@ void issue(const Group& group, const RankMove& prepared, const std::function<std
   };
   const auto* const numbers = reinterpret_cast<const std::int32_t*>(address(prepared.counts) + prepared.counts.begin);
   const Counts counts{.rows = move.counts.empty() ? nullptr : numbers,
-                      .split = move.split,
-                      .slot = move.slot,
+                      .sharding = move.sharding,
+                      .padding = move.padding,
                       .slot_rows = move.slot_rows,
                       .slots = move.slots.empty() ? nullptr : numbers + move.counts.size()};
   const auto fill_copy = [&](auto args) {

@@ -42,17 +42,17 @@ std::vector<std::pair<Move, Move>> differing_moves(int ranks) {
   const std::vector<std::int32_t> ones(static_cast<std::size_t>(ranks), 1);
   for (const Kind kind : {Kind::all_gather_v, Kind::reduce_scatter_v}) {
     const Move ragged{.kind = kind, .widths = {40}, .counts = ones};
-    const Move aligned = changed(ragged, [](Move& m) { m.slot = SlotKind::aligned, m.slot_rows = 2; });
-    const Move split{.kind = kind, .widths = {40}, .counts = {ranks}, .split = Split::balanced};
-    pairs.insert(pairs.end(), {{ragged, changed(ragged, [](Move& m) { m.slot = SlotKind::max; })},
+    const Move aligned = changed(ragged, [](Move& m) { m.padding = Padding::aligned, m.slot_rows = 2; });
+    const Move split{.kind = kind, .widths = {40}, .counts = {ranks}, .sharding = Sharding::balanced};
+    pairs.insert(pairs.end(), {{ragged, changed(ragged, [](Move& m) { m.padding = Padding::max; })},
                                {ragged, changed(ragged, [](Move& m) { m.widths = {48}; })},
                                {ragged, changed(ragged, [](Move& m) { m.tag = 1; })},
                                {ragged, split},
-                               {split, changed(split, [](Move& m) { m.split = Split::ceil; })},
+                               {split, changed(split, [](Move& m) { m.sharding = Sharding::ceil; })},
                                {aligned, changed(aligned, [](Move& m) { m.slot_rows = 4; })},
-                               {aligned, changed(aligned, [](Move& m) { m.slot = SlotKind::fixed; })}});
+                               {aligned, changed(aligned, [](Move& m) { m.padding = Padding::fixed; })}});
     // The same call with the same host arguments: the difference is in the devices' memory.
-    const Move given = changed(ragged, [&](Move& m) { m.slot = SlotKind::given, m.slots.assign(ones.size(), 3); });
+    const Move given = changed(ragged, [&](Move& m) { m.padding = Padding::per_rank, m.slots.assign(ones.size(), 3); });
     pairs.insert(pairs.end(), {{ragged, changed(ragged, [](Move& m) { m.counts.back() = 2; })},
                                {ragged, changed(ragged, [](Move& m) { m.counts.front() = 40'000; })},
                                {split, changed(split, [](Move& m) { ++m.counts[0]; })},

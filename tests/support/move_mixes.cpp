@@ -6,9 +6,9 @@
 namespace weft::test {
 
 Move with_slots(Move move, int ranks) {
-  if (move.slot != SlotKind::given) return move;
+  if (move.padding != Padding::per_rank) return move;
   Move dense = move;
-  dense.slot = SlotKind::dense;
+  dense.padding = Padding::none;
   move.slots.clear();
   std::mt19937 random(move.seed);
   for (const Place& place : places_of(dense, ranks))
@@ -34,8 +34,8 @@ std::vector<Move> random_moves(int count, int ranks, std::uint32_t seed) {
     if (pick(3) == 0) move.input_gap = pick(9);
     if (pick(3) == 0) move.output_gap = pick(9);
     for (int rank = 0; rank < ranks; ++rank) move.counts.push_back(static_cast<std::int32_t>(pick(3) * pick(5)));
-    move.slot = static_cast<SlotKind>(pick(5));
-    move.slot_rows = move.slot == SlotKind::aligned ? 4 : 9;
+    move.padding = static_cast<Padding>(pick(5));
+    move.slot_rows = move.padding == Padding::aligned ? 4 : 9;
     if (move.kind == Kind::all_gather_v && pick(2) == 0) move.widths.push_back(pick(20));
     moves.push_back(with_slots(std::move(move), ranks));
   }
@@ -100,7 +100,7 @@ std::vector<Move> ragged_moves_of_any_shape(int count, int ranks, const AnyShape
     for (int rank = 0; rank < ranks; ++rank) counts.push_back(static_cast<std::int32_t>(pick(3) == 0 ? 0 : pick(most)));
     const Kind kind = pick(2) == 0 ? Kind::all_gather_v : Kind::reduce_scatter_v;
     const bool split = pick(4) == 0;
-    const auto slot = static_cast<SlotKind>(pick(5));
+    const auto padding = static_cast<Padding>(pick(5));
     if (split) counts.resize(1);
     std::vector<std::size_t> widths{pick(2) == 0 ? 8 * pick(shape.packs) : pick(shape.elements)};
     while (kind == Kind::all_gather_v && widths.size() < 8 && pick(2) == 0) widths.push_back(pick(20));
@@ -115,9 +115,9 @@ std::vector<Move> ragged_moves_of_any_shape(int count, int ranks, const AnyShape
                                 .output_shift = pick(2) * pick(8),
                                 .in_place = pick(4) == 0,
                                 .counts = counts,
-                                .split = split ? static_cast<Split>(1 + pick(2)) : Split::none,
-                                .slot = slot,
-                                .slot_rows = slot == SlotKind::aligned ? 4u : 40u,
+                                .sharding = split ? static_cast<Sharding>(1 + pick(2)) : Sharding::none,
+                                .padding = padding,
+                                .slot_rows = padding == Padding::aligned ? 4u : 40u,
                                 .spare_rows = pick(5),
                                 .seed = static_cast<std::uint32_t>(i)},
                                ranks));

@@ -57,7 +57,7 @@ inline std::vector<std::int32_t> captured_counts(int ranks, int rank) {
 // A gather, a scatter with another gather behind it, and eager calls in turns, with new counts and given slots each
 // time.
 template <class Side>
-void gather_and_scatter_every_batch(const Side& side, int ranks, int rank, SlotKind slot,
+void gather_and_scatter_every_batch(const Side& side, int ranks, int rank, Padding padding,
                                     const std::vector<std::size_t>& widths, std::uint32_t turns) {
   const auto move = [&](Kind kind, std::vector<std::int32_t> counts, std::uint32_t seed) {
     return prepare(with_slots({.kind = kind,
@@ -109,7 +109,7 @@ void gather_every_batch_to_one_place(const Side& side, int ranks, int rank) {
                     .widths = {width},
                     .fill = Fill::bits,
                     .counts = std::move(counts),
-                    .slot = SlotKind::aligned,
+                    .padding = Padding::aligned,
                     .slot_rows = 2,
                     .seed = seed,
                     .launch = side.launch(seed)},

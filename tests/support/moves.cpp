@@ -184,7 +184,7 @@ std::string describe(const Move& move) {
       "launch {}×{}",
       kinds[static_cast<int>(move.kind)], move.rows, name(move.type),
       move.unit == 0 ? "" : fmt::format(" in units of {}", move.unit), fmt::join(move.widths, ", "),
-      fmt::join(move.counts, " "), name(move.split), name(move.slot), move.slot_rows, fmt::join(move.slots, " "),
+      fmt::join(move.counts, " "), name(move.sharding), name(move.padding), move.slot_rows, fmt::join(move.slots, " "),
       move.in_place ? ", in place" : "", move.input_gap, move.output_gap, move.input_shift, move.output_shift,
       move.root, move.seed, move.launch.blocks, move.launch.threads);
 }
@@ -192,11 +192,11 @@ std::string describe(const Move& move) {
 std::vector<Place> places_of(const Move& move, int ranks) {
   const auto n = static_cast<std::size_t>(ranks);
   std::vector<std::size_t> rows(n, move.rows);
-  if (!ragged(move.kind)) return oracle::places_of(rows, SlotKind::dense);
+  if (!ragged(move.kind)) return oracle::places_of(rows, Padding::none);
   const auto count = [&](std::size_t rank) { return static_cast<std::size_t>(std::max(move.counts.at(rank), 0)); };
   for (std::size_t rank = 0; rank < n; ++rank)
-    rows[rank] = move.split == Split::none ? count(rank) : oracle::part_of(count(0), n, rank, move.split).size;
-  return oracle::places_of(rows, move.slot, move.slot_rows, move.slots);
+    rows[rank] = move.sharding == Sharding::none ? count(rank) : oracle::part_of(count(0), n, rank, move.sharding).size;
+  return oracle::places_of(rows, move.padding, move.slot_rows, move.slots);
 }
 
 RankMove prepare(const Move& move, int ranks, int rank) {

@@ -33,8 +33,8 @@ struct Move {
   int root = 0;
   // For ragged moves: the counts, the ranks' use of them, and spare room.
   std::vector<std::int32_t> counts = {};
-  Split split = Split::none;
-  SlotKind slot = SlotKind::dense;
+  Sharding sharding = Sharding::none;
+  Padding padding = Padding::none;
   std::size_t slot_rows = 0;
   std::vector<std::int32_t> slots = {};  // of each rank, if slots are given
   std::size_t spare_rows = 0;

@@ -34,7 +34,7 @@ std::vector<RejectedNorm> rejected_norms(std::byte* memory) {
     add(fmt::format("type: {} is neither bf16 nor f16", number < 4 ? std::string(name(type)) : std::to_string(number)),
         [&](auto& a) { a.type = type; });
   }
-  for (const Algorithm algorithm : {Algorithm::bulk, Algorithm::nccl, static_cast<Algorithm>(9)}) {
+  for (const Algorithm algorithm : {Algorithm::pipelined, Algorithm::nccl, static_cast<Algorithm>(9)}) {
     add(" is not automatic, one-shot or two-shot", [&](auto& a) { a.algorithm = algorithm; });
   }
   for (const float epsilon : {-1.0f, std::nanf(""), std::numeric_limits<float>::infinity()}) {

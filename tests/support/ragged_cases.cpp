@@ -23,7 +23,7 @@ std::vector<std::vector<std::int32_t>> shapes_of_counts(int ranks) {
 
 Misfit given(const char* name, const char* reason, Kind kind, std::vector<std::int32_t> counts,
              std::vector<std::int32_t> slots, int detected_by = -1) {
-  return {name, reason, kind, std::move(counts), SlotKind::given, detected_by, std::move(slots)};
+  return {name, reason, kind, std::move(counts), Padding::per_rank, detected_by, std::move(slots)};
 }
 
 }  // namespace
@@ -32,14 +32,14 @@ std::vector<Move> moves_of_every_shape(int ranks) {
   std::vector<Move> moves;
   for (const Kind kind : kRagged) {
     for (const auto& counts : shapes_of_counts(ranks)) {
-      for (const SlotChoice& slot : kSlots) {
+      for (const SlotChoice& padding : kSlots) {
         for (const std::size_t width : {std::size_t{8}, std::size_t{5}}) {
           moves.push_back(with_slots({.kind = kind,
                                       .widths = {width},
                                       .fill = Fill::special,
                                       .counts = counts,
-                                      .slot = slot.kind,
-                                      .slot_rows = slot.rows,
+                                      .padding = padding.kind,
+                                      .slot_rows = padding.rows,
                                       .spare_rows = moves.size() % 3,
                                       .seed = static_cast<std::uint32_t>(moves.size())},
                                      ranks));
@@ -53,18 +53,18 @@ std::vector<Move> moves_of_every_shape(int ranks) {
 std::vector<Move> moves_of_shared_rows(int ranks) {
   std::vector<Move> moves;
   for (const Kind kind : kRagged) {
-    for (const Split split : {Split::balanced, Split::ceil}) {
+    for (const Sharding sharding : {Sharding::balanced, Sharding::ceil}) {
       for (const std::int32_t rows : {0, 1, ranks - 1, ranks, ranks + 1, 3 * ranks + 2, 41}) {
-        for (const SlotChoice& slot : kSlots) {
+        for (const SlotChoice& padding : kSlots) {
           const auto seed = static_cast<std::uint32_t>(moves.size());
           moves.push_back(with_slots({.kind = kind,
                                       .widths = {16},
                                       .fill = Fill::special,
                                       .in_place = seed % 3 == 0,
                                       .counts = {rows},
-                                      .split = split,
-                                      .slot = slot.kind,
-                                      .slot_rows = slot.rows,
+                                      .sharding = sharding,
+                                      .padding = padding.kind,
+                                      .slot_rows = padding.rows,
                                       .seed = seed},
                                      ranks));
         }
@@ -86,8 +86,8 @@ std::vector<Move> moves_of_many_tensors(int ranks) {
       if (apart) move.input_gap = 3, move.output_gap = 5, move.input_shift = 1, move.output_shift = 2;
       for (int rank = 0; rank < ranks; ++rank)
         move.counts.push_back(static_cast<std::int32_t>((static_cast<std::size_t>(rank) + tensors) % 4));
-      const SlotChoice slot = kSlots[seed % std::size(kSlots)];
-      move.slot = slot.kind, move.slot_rows = slot.rows;
+      const SlotChoice padding = kSlots[seed % std::size(kSlots)];
+      move.padding = padding.kind, move.slot_rows = padding.rows;
       move.in_place = seed % 3 == 2;
       moves.push_back(with_slots(std::move(move), ranks));
     }
@@ -122,7 +122,7 @@ std::vector<Misfit> misfits() {
        "the part of rank 1 has 5 rows, and its tensor 4",
        Kind::all_gather_v,
        {4, 5, 0},
-       SlotKind::dense,
+       Padding::none,
        1},
       {"TogetherTooMany",
        "all slots together have 2147483655 rows, and the tensor that holds them 12",
@@ -132,17 +132,17 @@ std::vector<Misfit> misfits() {
        "the count of rank 2 is 5, and its slot has 4 rows",
        Kind::all_gather_v,
        {1, 1, 5},
-       SlotKind::fixed},
+       Padding::fixed},
       {"PadsTooMany",
        "all slots together have 15 rows, and the tensor that holds them 12",
        Kind::all_gather_v,
        {1, 5, 1},
-       SlotKind::max},
+       Padding::max},
       {"ShardTooLong",
        "the part of rank 2 has 5 rows, and its tensor 4",
        Kind::reduce_scatter_v,
        {2, 2, 5},
-       SlotKind::dense,
+       Padding::none,
        2},
       {"ScatterTooMany",
        "all slots together have 2000000008 rows, and the tensor that holds them 12",
@@ -166,7 +166,7 @@ MisfitMove prepare(const Misfit& misfit, int rank, const Launch& launch) {
   MisfitMove move{.capacity = prepare({.kind = misfit.kind,
                                        .widths = {16},
                                        .counts = fours,
-                                       .slot = misfit.slot,
+                                       .padding = misfit.padding,
                                        .slot_rows = 4,
                                        .slots = misfit.slots.empty() ? misfit.slots : fours,
                                        .launch = launch},

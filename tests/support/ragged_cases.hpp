@@ -11,11 +11,11 @@ namespace weft::test {
 inline constexpr Kind kRagged[] = {Kind::all_gather_v, Kind::reduce_scatter_v};
 
 struct SlotChoice {
-  SlotKind kind;
+  Padding kind;
   std::size_t rows;
 };
 inline constexpr SlotChoice kSlots[] = {
-    {SlotKind::dense, 0}, {SlotKind::aligned, 4}, {SlotKind::max, 0}, {SlotKind::fixed, 41}, {SlotKind::given, 0}};
+    {Padding::none, 0}, {Padding::aligned, 4}, {Padding::max, 0}, {Padding::fixed, 41}, {Padding::per_rank, 0}};
 
 // No rows, rows on only one rank, fewer rows than ranks, most rows on one rank, all alike. In every kind of slot, with
 // rows of a pack and of an odd width, with exact and with spare room.
@@ -39,7 +39,7 @@ struct Misfit {
   const char* reason;  // in the message of the rank that finds it
   Kind kind;
   std::vector<std::int32_t> counts;  // counts that the ranks read
-  SlotKind slot = SlotKind::dense;
+  Padding padding = Padding::none;
   int detected_by = -1;                  // the only rank whose capacity is exceeded; −1: every rank's is
   std::vector<std::int32_t> slots = {};  // slots that they read, if slots are given
 

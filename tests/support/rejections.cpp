@@ -29,7 +29,7 @@ std::vector<RejectedAllReduce> rejected_all_reduces(std::byte* memory, Device de
   };
   for (const DataType type : kTypes) {
     for (const Algorithm algorithm :
-         {Algorithm::automatic, Algorithm::one_shot, Algorithm::two_shot, Algorithm::bulk}) {
+         {Algorithm::automatic, Algorithm::one_shot, Algorithm::two_shot, Algorithm::pipelined}) {
       const auto base = [&](AllReduceArgs& a) {
         a.type = type;
         a.algorithm = algorithm;
@@ -61,7 +61,7 @@ std::vector<RejectedAllReduce> rejected_all_reduces(std::byte* memory, Device de
   for (const int value : {7, 8, 100, 255}) {
     add(fmt::format("type: {} is not bf16, f16, f32 or i32", value),
         [&](auto& a) { a.type = static_cast<DataType>(value); });
-    add(fmt::format("algorithm: {} is not automatic, one-shot, two-shot, bulk, nccl, multimem-one-shot or "
+    add(fmt::format("algorithm: {} is not automatic, one-shot, two-shot, pipelined, nccl, multimem-one-shot or "
                     "multimem-two-shot",
                     value),
         [&](auto& a) { a.algorithm = static_cast<Algorithm>(value); });
@@ -207,19 +207,19 @@ std::vector<RejectedMove> rejected_moves(std::byte* memory, const std::int32_t* 
   add("is not aligned to 4 bytes", gather, all_gather_v, [&](auto& a) {
     a.counts.rows = reinterpret_cast<const std::int32_t*>(reinterpret_cast<std::uintptr_t>(counts) + 1);
   });
-  add("counts.slot: 7 is not dense, aligned, max, fixed or given", gather, all_gather_v,
-      [](auto& a) { a.counts.slot = static_cast<SlotKind>(7); });
-  add("counts.split: 7 is not none, balanced or ceil", gather, all_gather_v,
-      [](auto& a) { a.counts.split = static_cast<Split>(7); });
+  add("counts.padding: 7 is not none, aligned, max, fixed or per-rank", gather, all_gather_v,
+      [](auto& a) { a.counts.padding = static_cast<Padding>(7); });
+  add("counts.sharding: 7 is not none, balanced or ceil", gather, all_gather_v,
+      [](auto& a) { a.counts.sharding = static_cast<Sharding>(7); });
   add("counts.slot_rows: 0 is not between 1 and 2147483647", gather, all_gather_v,
-      [](auto& a) { a.counts.slot = SlotKind::aligned; });
+      [](auto& a) { a.counts.padding = Padding::aligned; });
   add("counts.slot_rows: 2147483648 is not between 0 and 2147483647", gather, all_gather_v,
-      [](auto& a) { a.counts.slot = SlotKind::fixed, a.counts.slot_rows = std::size_t{1} << 31; });
-  add("counts.slots: null", gather, all_gather_v, [](auto& a) { a.counts.slot = SlotKind::given; });
+      [](auto& a) { a.counts.padding = Padding::fixed, a.counts.slot_rows = std::size_t{1} << 31; });
+  add("counts.slots: null", gather, all_gather_v, [](auto& a) { a.counts.padding = Padding::per_rank; });
   add("counts.slots: not null, and slots are max", gather, all_gather_v,
-      [&](auto& a) { a.counts.slot = SlotKind::max, a.counts.slots = counts; });
+      [&](auto& a) { a.counts.padding = Padding::max, a.counts.slots = counts; });
   add("is not aligned to 4 bytes", gather, all_gather_v, [&](auto& a) {
-    a.counts.slot = SlotKind::given;
+    a.counts.padding = Padding::per_rank;
     a.counts.slots = reinterpret_cast<const std::int32_t*>(reinterpret_cast<std::uintptr_t>(counts) + 1);
   });
   const ReduceScatterVArgs scatter_v{.input = memory,
@@ -231,12 +231,12 @@ std::vector<RejectedMove> rejected_moves(std::byte* memory, const std::int32_t* 
   add("counts.rows: null", scatter_v, reduce_scatter_v, [](auto& a) { a.counts.rows = nullptr; });
   add("counts.rows: overlaps output (", scatter_v, reduce_scatter_v, [&](auto& a) { a.output = numbers; });
   add("counts.slots: overlaps output (", scatter_v, reduce_scatter_v, [&](auto& a) {
-    a.counts.slot = SlotKind::given;
+    a.counts.padding = Padding::per_rank;
     a.counts.rows = reinterpret_cast<const std::int32_t*>(memory + 6144);
     a.counts.slots = counts;
     a.output = numbers + 1;
   });
-  add("counts.slots: null", scatter_v, reduce_scatter_v, [](auto& a) { a.counts.slot = SlotKind::given; });
+  add("counts.slots: null", scatter_v, reduce_scatter_v, [](auto& a) { a.counts.padding = Padding::per_rank; });
   add("input_rows: 18446744073709551615 is not between 0 and 2^40", scatter_v, reduce_scatter_v,
       [](auto& a) { a.input_rows = SIZE_MAX; });
   add("output_rows: 18446744073709551615 is not between 0 and 2^40", scatter_v, reduce_scatter_v,
@@ -248,7 +248,7 @@ std::vector<RejectedMove> rejected_moves(std::byte* memory, const std::int32_t* 
       [&](auto& a) { a.output = memory, a.output_stride = 16; });
   all.push_back({"output: overlaps input (", [scatter_v, memory](const Group& group) {
                    ReduceScatterVArgs args = scatter_v;  // fixed slots: the place is known
-                   args.counts.slot = SlotKind::fixed, args.counts.slot_rows = 2;
+                   args.counts.padding = Padding::fixed, args.counts.slot_rows = 2;
                    args.output = memory + 16 * ((static_cast<std::size_t>(group.rank()) * 2 + 1) % 6);
                    reduce_scatter_v(group, args);
                  }});

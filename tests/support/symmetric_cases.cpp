@@ -25,14 +25,14 @@ std::vector<Move> symmetric_moves(int ranks) {
     add({.kind = kind, .widths = {9001}});                                               // no whole packs
     add({.kind = kind, .widths = {9000}, .output_shift = 4});
   }
-  for (const SlotKind slot : {SlotKind::dense, SlotKind::aligned, SlotKind::max, SlotKind::fixed, SlotKind::given}) {
+  for (const Padding padding : {Padding::none, Padding::aligned, Padding::max, Padding::fixed, Padding::per_rank}) {
     for (const std::size_t busy : {std::size_t{0}, n - 1}) {
       for (const std::int32_t most : {2, 5, 40}) {
         Move move{.kind = Kind::all_gather_v,
                   .widths = {1024, 64, 8},
                   .in_place = most == 5,
-                  .slot = slot,
-                  .slot_rows = slot == SlotKind::aligned ? 4u : 41u,
+                  .padding = padding,
+                  .slot_rows = padding == Padding::aligned ? 4u : 41u,
                   .spare_rows = 1};
         move.counts.assign(n, most == 40 ? 1 : 2);
         move.counts[busy] = most;
@@ -45,7 +45,7 @@ std::vector<Move> symmetric_moves(int ranks) {
   add({.kind = Kind::all_gather_v,
        .widths = {2048},
        .counts = {static_cast<std::int32_t>(3 * n + 1)},
-       .split = Split::balanced});
+       .sharding = Sharding::balanced});
   return moves;
 }
 

@@ -30,15 +30,15 @@ std::string describe(const TakeCase& c) {
   return fmt::format(
       "slot {} of [{}], shard {} of {} {}{}, {} slots of {} [{}], rows of {} bytes, gaps {} {}, shifts {} {}, {} rows "
       "spare",
-      c.slot, fmt::join(c.rows, " "), c.shard, c.shards, name(c.split), c.split_slots ? " of slots" : "", name(c.kind),
-      c.slot_rows, fmt::join(c.given, " "), c.row_bytes, c.input_gap, c.output_gap, c.input_shift, c.output_shift,
-      c.spare_rows);
+      c.slot, fmt::join(c.rows, " "), c.shard, c.shards, name(c.sharding), c.split_slots ? " of slots" : "",
+      name(c.kind), c.slot_rows, fmt::join(c.given, " "), c.row_bytes, c.input_gap, c.output_gap, c.input_shift,
+      c.output_shift, c.spare_rows);
 }
 
 PreparedTake prepare(const TakeCase& c) {
   const std::vector<std::size_t> rows(c.rows.begin(), c.rows.end());
   const std::vector<oracle::Place> slots = oracle::places_of(rows, c.kind, c.slot_rows, c.given);
-  const auto [first, taken] = oracle::taken_of(slots, c.slot, c.shards, c.shard, c.split, c.split_slots);
+  const auto [first, taken] = oracle::taken_of(slots, c.slot, c.shards, c.shard, c.sharding, c.split_slots);
   const std::size_t input_stride = c.row_bytes + c.input_gap, output_stride = c.row_bytes + c.output_gap;
   PreparedTake take{.c = c, .memory = {}, .input_rows = oracle::rows_of(slots), .output_rows = taken + c.spare_rows};
   take.memory = {memory_of(take.input_rows * input_stride, c.input_shift),
@@ -74,8 +74,8 @@ void issue(const Group& group, const PreparedTake& take, const std::array<std::b
                     .input_stride = c.row_bytes + c.input_gap,
                     .output_stride = c.row_bytes + c.output_gap,
                     .counts = {.rows = numbers,
-                               .split = c.split,
-                               .slot = c.kind,
+                               .sharding = c.sharding,
+                               .padding = c.kind,
                                .slot_rows = c.slot_rows,
                                .slots = c.given.empty() ? nullptr : numbers + c.rows.size()},
                     .slots = c.rows.size(),
@@ -123,25 +123,25 @@ std::vector<TakeCase> take_cases() {
   for (std::uint32_t i = 0; i < 600; ++i) {
     std::vector<std::int32_t> rows(1 + pick(i % 10 == 0 ? kMaxTakenSlots : 6));
     for (std::int32_t& one : rows) one = static_cast<std::int32_t>(pick(4) == 0 ? 0 : pick(20));
-    const auto kind = static_cast<SlotKind>(i % 5);
+    const auto kind = static_cast<Padding>(i % 5);
     const std::size_t shards = pick(2) == 0 ? 1 : 1 + pick(5);
     const bool aligned = pick(2) == 0;
     const auto gap = [&] { return pick(2) == 0 ? 0 : aligned ? 16 * pick(4) : pick(40); };
     const auto shift = [&] { return pick(2) == 0 ? 0 : aligned ? 16 * pick(4) : pick(16); };
     const std::size_t slot = pick(rows.size());
     std::vector<std::int32_t> given;
-    for (std::size_t k = 0; kind == SlotKind::given && k < rows.size(); ++k)
+    for (std::size_t k = 0; kind == Padding::per_rank && k < rows.size(); ++k)
       given.push_back(rows[k] + static_cast<std::int32_t>(pick(7)));
     cases.push_back({.rows = rows,
                      .slot = slot,
                      .shards = shards,
                      .shard = pick(shards),
-                     .split = shards == 1    ? Split::none
-                              : pick(2) == 0 ? Split::balanced
-                                             : Split::ceil,
+                     .sharding = shards == 1    ? Sharding::none
+                                 : pick(2) == 0 ? Sharding::balanced
+                                                : Sharding::ceil,
                      .split_slots = pick(2) == 0,
                      .kind = kind,
-                     .slot_rows = kind == SlotKind::fixed ? 20u : 6u,
+                     .slot_rows = kind == Padding::fixed ? 20u : 6u,
                      .given = given,
                      .row_bytes = aligned ? 16 * pick(30) : pick(300),
                      .input_gap = gap(),
@@ -161,12 +161,12 @@ std::vector<TakeMisfit> take_misfits() {
       {"TogetherTooMany",
        "all slots together have 2147483655 rows, and the tensor that holds them 12",
        {4, 4, 2147483647}},
-      {"FixedSlotTooSmall", "the count of rank 0 is 5, and its slot has 4 rows", {5, 1, 1}, SlotKind::fixed},
-      {"PadsTooMany", "all slots together have 15 rows, and the tensor that holds them 12", {1, 1, 5}, SlotKind::max},
+      {"FixedSlotTooSmall", "the count of rank 0 is 5, and its slot has 4 rows", {5, 1, 1}, Padding::fixed},
+      {"PadsTooMany", "all slots together have 15 rows, and the tensor that holds them 12", {1, 1, 5}, Padding::max},
       {"GivenSlotTooSmall",
        "the count of rank 2 is 3, and its slot has 2 rows",
        {1, 1, 3},
-       SlotKind::given,
+       Padding::per_rank,
        {4, 4, 2}}};
 }
 

@@ -15,9 +15,9 @@ struct TakeCase {
   std::vector<std::int32_t> rows = {};  // of each slot
   std::size_t slot = 0;                 // the slot that is taken
   std::size_t shards = 1, shard = 0;
-  Split split = Split::none;
+  Sharding sharding = Sharding::none;
   bool split_slots = false;
-  SlotKind kind = SlotKind::dense;
+  Padding kind = Padding::none;
   std::size_t slot_rows = 0;
   std::vector<std::int32_t> given = {};  // rows of each slot, if slots are given
   std::size_t row_bytes = 1;
@@ -72,7 +72,7 @@ struct TakeMisfit {
   const char* name;
   const char* reason;
   std::vector<std::int32_t> rows;  // found by a call of the second slot that is prepared for slots of four rows
-  SlotKind kind = SlotKind::dense;
+  Padding kind = Padding::none;
   std::vector<std::int32_t> given = {};  // rows of each slot, if slots are given
 };
 std::vector<TakeMisfit> take_misfits();

@@ -18,7 +18,7 @@ namespace weft::detail {
 
 Break broken;
 
-using EqualCopy = CopyWork<EqualShares, 1>;
+using EqualCopy = CopyWork<EqualPartition, 1>;
 
 template <class Work>
 const void** input_in(BoundKernel& bound) {
@@ -39,9 +39,10 @@ const void** input_in_any(BoundKernel& bound) {
 // The input of a protocol's call; null if there is none.
 const void** input_of(BoundKernel& bound) {
   return input_in_any<AllReduceWork, NormWork, DispatchWork, CombineWork, TakeWork, EqualCopy,
-                      CopyWork<EqualShares, 1, true>, CopyWork<CountedShares, 1>, CopyWork<CountedShares, 1, true>,
-                      CopyWork<CountedShares, kMaxTensors>, CopyWork<CountedShares, kMaxTensors, true>,
-                      ReduceScatterWork<EqualShares>, ReduceScatterWork<CountedShares>>(bound);
+                      CopyWork<EqualPartition, 1, true>, CopyWork<CountedPartition, 1>,
+                      CopyWork<CountedPartition, 1, true>, CopyWork<CountedPartition, kMaxTensors>,
+                      CopyWork<CountedPartition, kMaxTensors, true>, ReduceScatterWork<EqualPartition>,
+                      ReduceScatterWork<CountedPartition>>(bound);
 }
 
 class BreakableFabric final : public Fabric {
@@ -97,10 +98,10 @@ class BreakableFabric final : public Fabric {
       static_cast<std::uint8_t*>(norm->residual_output)[1] ^= 4;
     const auto* copy = work_of<EqualCopy>(made.bound);
     if (copy == nullptr) return good;
-    const bool to_each = copy->shares.sender == kEverybody && copy->shares.input_step != 0;
+    const bool to_each = copy->partition.sender == kEverybody && copy->partition.input_step != 0;
     if (to_each && rank_ == broken.all_to_alls) static_cast<std::uint8_t*>(copy->tensor[0].output)[1] ^= 4;
-    if (copy->shares.sender == kEverybody || rank_ != broken.copies_to) return good;
-    const auto sender = static_cast<int>(planned.call.channel->member[copy->shares.sender]);
+    if (copy->partition.sender == kEverybody || rank_ != broken.copies_to) return good;
+    const auto sender = static_cast<int>(planned.call.channel->member[copy->partition.sender]);
     if (sender == broken.copies_from) static_cast<std::uint8_t*>(copy->tensor[0].output)[5] ^= 4;
     return good;
   }

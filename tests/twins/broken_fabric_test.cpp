@@ -69,10 +69,10 @@ TEST(BrokenFabric, NothingIsGivenBackBesideAGpuThatDoesNotComeToRest) {
   const Prepared prepared = prepare({.count = 500}, kRanks);
   auto communicators = Communicator::local(kRanks, cpu_config());
   std::vector<std::optional<SymmetricMemory>> memories(kRanks);
-  std::vector<std::optional<Exchange>> exchanges(kRanks);
+  std::vector<std::optional<MoeExchange>> exchanges(kRanks);
   expect_all_well(run_world(communicators, [&](Communicator& communicator, int rank) {
     memories[index(rank)] = SymmetricMemory::allocate(communicator, 4096);
-    exchanges[index(rank)] = Exchange::create(communicator, {.tokens = 1, .hidden = 8, .experts = 3, .top_k = 1});
+    exchanges[index(rank)] = MoeExchange::create(communicator, {.tokens = 1, .hidden = 8, .experts = 3, .top_k = 1});
   }));
   const auto expect_refused = [&](const std::function<void(Communicator&, int)>& give_back) {
     broken.restless = 1;
@@ -112,8 +112,8 @@ TEST(BrokenFabric, NothingIsGivenBackBesideAGpuThatDoesNotComeToRest) {
 // If one rank cannot prepare an exchange, no rank has it, and the next exchange gets its own window. The next one is
 // larger, so its rows would lie outside a window that was left behind.
 TEST(BrokenFabric, AnExchangeThatFailsLeavesNothingBehind) {
-  const ExchangeArgs small{.tokens = 1, .hidden = 8, .experts = kRanks, .top_k = 1};
-  ExchangeArgs large = small;
+  const MoeExchangeArgs small{.tokens = 1, .hidden = 8, .experts = kRanks, .top_k = 1};
+  MoeExchangeArgs large = small;
   large.tokens = 64;
   large.hidden = 1024;
   const PreparedMoe p = prepare({.args = large, .tokens = {64}}, kRanks, 5);
@@ -123,12 +123,12 @@ TEST(BrokenFabric, AnExchangeThatFailsLeavesNothingBehind) {
     barrier(communicator, {});
     if (rank == 1) broken.fills_of = 1;
     barrier(communicator, {});
-    expect_says(error_of([&] { Exchange::create(communicator, small); }), "the machine fills no memory");
+    expect_says(error_of([&] { MoeExchange::create(communicator, small); }), "the machine fills no memory");
     barrier(communicator, {});
     if (rank == 1) broken.fills_of = -1;
     barrier(communicator, {});
     EXPECT_EQ(communicator.memory().window, before);
-    const Exchange exchange = Exchange::create(communicator, large);
+    const MoeExchange exchange = MoeExchange::create(communicator, large);
     combine_and_check(exchange, p, rank, dispatch_and_check(exchange, p, rank));
     communicator.release();
     communicator.acquire();

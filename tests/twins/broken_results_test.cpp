@@ -63,7 +63,7 @@ TEST(BrokenFabric, DataOfACallBeforeIsFoundByEveryBench) {
   const std::vector<std::vector<std::string>> benches = {
       {"all-reduce", "--bytes", "256,8K", "--algorithm", "one-shot"},
       {"all-reduce", "--bytes", "8K", "--algorithm", "two-shot", "--dtype", "f32", "--data", "random"},
-      {"all-reduce", "--bytes", "8M", "--algorithm", "bulk"},  // so long that a sample is a single call
+      {"all-reduce", "--bytes", "8M", "--algorithm", "pipelined"},  // so long that a sample is a single call
       {"gather", "--hidden", "64", "--tokens", "2", "--what", "all_gather,all_gather_v"},
       {"gather", "--hidden", "64", "--tokens", "2", "--what", "reduce_scatter"},
       {"gather", "--hidden", "64", "--tokens", "2", "--what", "reduce_scatter_v"},

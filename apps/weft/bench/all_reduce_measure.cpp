@@ -22,7 +22,7 @@ class AllReduceMeasurement final : public RankBench {
   }
 
   std::vector<Contender> contenders(Operation operation) const override {
-    std::vector<Contender> all = {Contender::one_shot, Contender::two_shot, Contender::bulk, Contender::automatic};
+    std::vector<Contender> all = {Contender::one_shot, Contender::two_shot, Contender::pipelined, Contender::automatic};
     for (const auto multimem : {Contender::multimem_one_shot, Contender::multimem_two_shot}) {
       if (args_.multicast) all.push_back(multimem);
     }
@@ -49,7 +49,7 @@ class AllReduceMeasurement final : public RankBench {
     if (point.contender == Contender::push) return push(seat, point);
     if (!is_weft(point.contender)) return mine.peer->all_reduce(point, input, output, mine.device->stream());
     constexpr Algorithm algorithms[] = {Algorithm::automatic,         Algorithm::one_shot,
-                                        Algorithm::two_shot,          Algorithm::bulk,
+                                        Algorithm::two_shot,          Algorithm::pipelined,
                                         Algorithm::multimem_one_shot, Algorithm::multimem_two_shot};
     weft::all_reduce(seat.communicator(), {.input = input,
                                            .output = output,

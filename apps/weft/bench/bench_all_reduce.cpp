@@ -223,8 +223,8 @@ Command add_bench_all_reduce(CLI::App& app, const std::vector<std::string>& argu
   add_choice(app, "--dtype", bench->options.type, {DataType::bf16, DataType::f16, DataType::f32, DataType::i32},
              "Element type");
   app.add_option("--algorithm", bench->algorithm, "Measure this algorithm of Weft's; peers are always measured")
-      ->check(
-          CLI::IsMember({"all", "automatic", "one-shot", "two-shot", "bulk", "multimem-one-shot", "multimem-two-shot"}))
+      ->check(CLI::IsMember(
+          {"all", "automatic", "one-shot", "two-shot", "pipelined", "multimem-one-shot", "multimem-two-shot"}))
       ->capture_default_str();
   app.add_flag("--multicast", bench->options.multicast,
                "Ask for NVLink multicast (Config::multicast), and measure the multimem algorithms as well");

@@ -41,7 +41,7 @@ struct GatherBench {
   std::string tokens;
   std::vector<std::string> what;   // empty: all except extras
   std::vector<std::string> loads;  // empty: both
-  SlotKind slot = SlotKind::dense;
+  Padding padding = Padding::none;
   std::string methods = "all";
   Launch launch = {};
 
@@ -60,7 +60,7 @@ struct GatherBench {
 GatherModel GatherBench::shape() const {
   const ModelShape model_shape = model.shape();
   GatherModel gathered{.hidden = hidden != 0 ? hidden : model_shape.hidden};
-  gathered.slot = slot;
+  gathered.padding = padding;
   if (model_shape.has_experts()) gathered.top_k = model_shape.top_k;
   const auto size = static_cast<std::int64_t>(size_of(options.type));
   if (row_bytes % size != 0)
@@ -187,9 +187,9 @@ void GatherBench::write(const Ranks& ranks, const Bench& bench, const GatherMode
   const Crowd crowd = crowd_of(ranks, results);
   if (options.tables_on_stdout()) {
     fmt::print(
-        "Gathers and scatters of DP attention, tp {}, dp {}, rows of {} bytes ({}), {} slots{}, µs per "
+        "Gathers and scatters of DP attention, tp {}, dp {}, rows of {} bytes ({}), padding {}{}, µs per "
         "operation\n{}\n{}",
-        gathered.layout.tp, gathered.layout.dp, row, name(options.type), name(slot),
+        gathered.layout.tp, gathered.layout.dp, row, name(options.type), name(padding),
         launch.blocks == 0 ? "" : fmt::format(", Weft on {} blocks", launch.blocks), headline(ranks), crowd.warning());
     print_tables(methods_named(bench, methods), [&](Method method) { return gather_table(results, method, crowd); });
     fmt::print("\n{}\n{}{}", verdict_line(compared(results)), kSpreadLegend, kLegend);
@@ -202,7 +202,7 @@ void GatherBench::write(const Ranks& ranks, const Bench& bench, const GatherMode
                      to_json(results, crowd));
   json["layout"] = {{"tp", gathered.layout.tp}, {"dp", gathered.layout.dp}};
   json["row_bytes"] = row;
-  json["slots"] = name(slot);
+  json["padding"] = name(padding);
   options.write(json);
 }
 
@@ -265,8 +265,8 @@ Command add_bench_gather(CLI::App& app, const std::vector<std::string>& argument
   app.add_flag(
       "--share-gpus", bench->share_gpus,
       "If there are too few GPUs, let ranks share them, to compare kernels of two builds: no data crosses a link");
-  add_choice(app, "--slots", bench->slot,
-             {SlotKind::dense, SlotKind::aligned, SlotKind::max, SlotKind::fixed, SlotKind::given},
+  add_choice(app, "--padding", bench->padding,
+             {Padding::none, Padding::aligned, Padding::max, Padding::fixed, Padding::per_rank},
              "Slots of ragged operations: aligned to 8 rows, fixed for the largest rank, given one by one; peers "
              "only know dense slots");
   add_choice(app, "--dtype", bench->options.type, {DataType::bf16, DataType::f16, DataType::f32, DataType::i32},

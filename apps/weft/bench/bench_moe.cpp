@@ -43,14 +43,14 @@ struct MoeBench {
   std::uint32_t capacity = 0;
   Launch launch;
 
-  ExchangeArgs exchange_of(const ModelShape& shape, std::int64_t most_tokens) const;
-  Table table_of(const std::vector<MoeResult>& results, const ExchangeArgs& args) const;
-  void write(const Ranks& ranks, const ModelShape& shape, const ExchangeArgs& args,
+  MoeExchangeArgs exchange_of(const ModelShape& shape, std::int64_t most_tokens) const;
+  Table table_of(const std::vector<MoeResult>& results, const MoeExchangeArgs& args) const;
+  void write(const Ranks& ranks, const ModelShape& shape, const MoeExchangeArgs& args,
              const std::vector<MoeResult>& results) const;
   int run();
 };
 
-ExchangeArgs MoeBench::exchange_of(const ModelShape& shape, std::int64_t most_tokens) const {
+MoeExchangeArgs MoeBench::exchange_of(const ModelShape& shape, std::int64_t most_tokens) const {
   return {.tokens = static_cast<std::uint32_t>(most_tokens),
           .hidden = static_cast<std::uint32_t>(shape.row_width()),
           .experts = static_cast<std::uint32_t>(shape.num_experts),
@@ -68,7 +68,7 @@ ExchangeArgs MoeBench::exchange_of(const ModelShape& shape, std::int64_t most_to
           .weighted = !unweighted};
 }
 
-Table MoeBench::table_of(const std::vector<MoeResult>& results, const ExchangeArgs& args) const {
+Table MoeBench::table_of(const std::vector<MoeResult>& results, const MoeExchangeArgs& args) const {
   const detail::OutputRow sent = detail::output_row(args);
   const double logical = static_cast<double>(sent.bytes + sent.scale_bytes) + args.hidden * 2.0;
   Table table({"tokens", "dispatch µs", "combine µs", "both µs", "dispatch GB/s", "combine GB/s", "logical GB/s"});
@@ -83,10 +83,10 @@ Table MoeBench::table_of(const std::vector<MoeResult>& results, const ExchangeAr
   return table;
 }
 
-void MoeBench::write(const Ranks& ranks, const ModelShape& shape, const ExchangeArgs& args,
+void MoeBench::write(const Ranks& ranks, const ModelShape& shape, const MoeExchangeArgs& args,
                      const std::vector<MoeResult>& results) const {
   const Table table = table_of(results, args);
-  const ExchangeMemory memory = exchange_memory(ranks.world_size(), args);
+  const MoeExchangeMemory memory = moe_exchange_memory(ranks.world_size(), args);
   const Crowd crowd = crowd_of(ranks, {});
   if (options.tables_on_stdout()) {
     fmt::print(
@@ -99,7 +99,7 @@ void MoeBench::write(const Ranks& ranks, const ModelShape& shape, const Exchange
     fmt::print(
         "dispatch, combine GB/s: all bytes that cross the links, per rank; logical: a row for each expert of a "
         "token\n");
-    fmt::print("Receive buffers {} + {} per generation, window {}, output {}\n{}\n{}", format_bytes(memory.dispatch),
+    fmt::print("Receive buffers {} + {} per bank, window {}, output {}\n{}\n{}", format_bytes(memory.dispatch),
                format_bytes(memory.combine), format_bytes(memory.window), format_bytes(memory.output),
                verdict_line(compared(results)), crowd.warning());
   }
@@ -130,7 +130,7 @@ int MoeBench::run() {
   if (!tokens.empty()) counts = parse_counts(tokens, "--tokens", detail::kMaxExchangeTokens);
   Ranks ranks(options.ranks_args());
   if (counts.empty()) counts = default_moe_tokens(ranks.device());
-  const ExchangeArgs args = exchange_of(shape, std::ranges::max(counts));
+  const MoeExchangeArgs args = exchange_of(shape, std::ranges::max(counts));
   std::vector<MoeResult> results;
   MoeMeasurement measurement(ranks, args, apart);
   Progress progress(counts.size(), ranks.leader());

@@ -13,7 +13,7 @@ namespace {
 constexpr std::size_t kRows = 2, kHidden = 64, kElement = 2, kRowBytes = kHidden * kElement;
 constexpr std::uint32_t kTopK = 2;
 
-ExchangeArgs exchange_of(std::size_t ranks) {
+MoeExchangeArgs exchange_of(std::size_t ranks) {
   return {.tokens = kRows,
           .hidden = kHidden,
           .experts = static_cast<std::uint32_t>(2 * ranks),
@@ -27,7 +27,7 @@ EveryOperation::EveryOperation(const Communicator& communicator, RankDevice& dev
     : communicator_(communicator),
       device_(device),
       ranks_(static_cast<std::size_t>(communicator.size())),
-      exchange_(Exchange::create(communicator, exchange_of(ranks_))) {
+      exchange_(MoeExchange::create(communicator, exchange_of(ranks_))) {
   add_sums();
   add_copies();
   add_ragged();
@@ -136,7 +136,7 @@ void EveryOperation::add_ragged() {
       {"all_gather_counts", [=, this](std::uint32_t tag) {
          all_gather_counts(
              communicator_,
-             {.input = told, .output = gathered, .split = Split::none, .stream = device_.stream(), .tag = tag});
+             {.input = told, .output = gathered, .sharding = Sharding::none, .stream = device_.stream(), .tag = tag});
        }});
   calls_.push_back({"take_rows", [=, this](std::uint32_t) {
                       take_rows(communicator_, {.input = all,
@@ -168,14 +168,14 @@ void EveryOperation::add_exchange() {
   };
   const auto combine_args = [=, this](std::uint32_t tag) {
     return CombineArgs{
-        .ticket = ticket_, .input = args.output, .output = output, .stream = device_.stream(), .tag = tag};
+        .handle = handle_, .input = args.output, .output = output, .stream = device_.stream(), .tag = tag};
   };
-  calls_.push_back({"dispatch", [=, this](std::uint32_t tag) { ticket_ = exchange_.dispatch(with_tag(args, tag)); }});
+  calls_.push_back({"dispatch", [=, this](std::uint32_t tag) { handle_ = exchange_.dispatch(with_tag(args, tag)); }});
   calls_.push_back({"combine", [=, this](std::uint32_t tag) { exchange_.combine(combine_args(tag)); }});
   calls_.push_back({"dispatch in halves", [=, this](std::uint32_t tag) {
                       const DispatchArgs tagged = with_tag(args, tag);
-                      ticket_ = exchange_.dispatch_send(tagged);
-                      exchange_.dispatch_wait(ticket_, tagged);
+                      handle_ = exchange_.dispatch_send(tagged);
+                      exchange_.dispatch_wait(handle_, tagged);
                     }});
   calls_.push_back({"combine in halves", [=, this](std::uint32_t tag) {
                       exchange_.combine_send(combine_args(tag));

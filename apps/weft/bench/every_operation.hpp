@@ -23,7 +23,7 @@ class EveryOperation {
  public:
   EveryOperation(const Communicator& communicator, RankDevice& device);
 
-  // Make the calls in this order: a combine takes the ticket of the dispatch before it.
+  // Make the calls in this order: a combine takes the handle of the dispatch before it.
   const std::vector<SmallCall>& calls() const { return calls_; }
 
  private:
@@ -37,8 +37,8 @@ class EveryOperation {
   const Communicator& communicator_;
   RankDevice& device_;
   std::size_t ranks_;
-  Exchange exchange_;
-  Ticket ticket_;
+  MoeExchange exchange_;
+  DispatchHandle handle_;
   std::vector<SmallCall> calls_;
 };
 

@@ -40,7 +40,7 @@ class GatherMeasurement final : public RankBench {
     if (is_copy(operation)) all.push_back(Contender::symmetric);
     // Peers have no such groups and no padded slots.
     if (is_in_groups(operation)) return all;
-    if (is_ragged(operation) && model_.slot != SlotKind::dense) return all;
+    if (is_ragged(operation) && model_.padding != Padding::none) return all;
     const bool whole_packs = model_.hidden % 16 == 0;
     if (operation == Operation::all_gather && whole_packs && outputs_.can_be_pushed_to())
       all.push_back(Contender::push);
@@ -104,7 +104,7 @@ class GatherMeasurement final : public RankBench {
     const GatherShape& shape = shape_of(seat);
     std::vector<std::int32_t> rows(shape.rows.begin(), shape.rows.end());
     if (in_groups_) rows.assign(numbers_of(shape), static_cast<std::int32_t>(shape.own_rows()));
-    if (shape.slot == SlotKind::given)
+    if (shape.padding == Padding::per_rank)
       for (const RowRange& slot : shape.slots) rows.push_back(static_cast<std::int32_t>(slot.size()));
     rank(seat).device->upload(counts(seat), rows.data(), rows.size() * sizeof(std::int32_t));
   }
@@ -118,10 +118,10 @@ class GatherMeasurement final : public RankBench {
     const Group& group =
         in_groups_ ? *groups_[static_cast<std::size_t>(seat.local_index())] : seat.communicator().world();
     const Counts counted{.rows = counts(seat),
-                         .split = in_groups_ ? Split::balanced : Split::none,
-                         .slot = shape.slot,
+                         .sharding = in_groups_ ? Sharding::balanced : Sharding::none,
+                         .padding = shape.padding,
                          .slot_rows = shape.slot_rows,
-                         .slots = shape.slot == SlotKind::given ? counts(seat) + numbers_of(shape) : nullptr};
+                         .slots = shape.padding == Padding::per_rank ? counts(seat) + numbers_of(shape) : nullptr};
     switch (shape.operation) {
       case Operation::all_gather:
         return all_gather_into_tensor(group, {.input = input,

@@ -55,11 +55,11 @@ void measure_exchanges(Ranks& ranks, const ModelShape& shape, std::vector<std::i
   }
   std::erase_if(tokens, [&](std::int64_t count) { return count > most; });
   if (tokens.empty()) return;
-  const ExchangeArgs args{.tokens = static_cast<std::uint32_t>(tokens.back()),
-                          .hidden = static_cast<std::uint32_t>(shape.row_width()),
-                          .experts = static_cast<std::uint32_t>(shape.num_experts),
-                          .top_k = static_cast<std::uint32_t>(shape.top_k),
-                          .cast = usual_cast(shape)};
+  const MoeExchangeArgs args{.tokens = static_cast<std::uint32_t>(tokens.back()),
+                             .hidden = static_cast<std::uint32_t>(shape.row_width()),
+                             .experts = static_cast<std::uint32_t>(shape.num_experts),
+                             .top_k = static_cast<std::uint32_t>(shape.top_k),
+                             .cast = usual_cast(shape)};
   if (const std::string note = cast_note(shape); !note.empty()) results.notes.push_back(note);
   MoeMeasurement measurement(ranks, args);
   for (const auto count : tokens) {

@@ -13,14 +13,14 @@ void measure_moe(Ranks::Seat& seat, MoeRank& rank, const MoeTraffic& traffic, in
   const auto dispatch = [&](int input) {
     return rank.dispatch(result.tokens, {.launch = launch, .apart = apart, .input = input});
   };
-  const auto combine = [&](const Ticket& of, int input) {
+  const auto combine = [&](const DispatchHandle& of, int input) {
     rank.combine(of, {.launch = launch, .apart = apart, .input = input});
   };
-  const Ticket ticket = dispatch(0);
+  const DispatchHandle handle = dispatch(0);
   const std::function<void(int)> operations[] = {[&](int input) { dispatch(input); },
-                                                 [&](int input) { combine(ticket, input); },
+                                                 [&](int input) { combine(handle, input); },
                                                  [&](int input) { combine(dispatch(input), input); }};
-  // Combine alone is measured first: another dispatch must not take its ticket.
+  // Combine alone is measured first: another dispatch must not take its handle.
   for (const int i : {1, 0, 2}) {
     seat.barrier();  // a call does not wait for a rank that still checks the call before
     rank.device().run(seat, [&] { operations[i](0); });
@@ -65,7 +65,7 @@ bool all_correct(const std::vector<MoeResult>& results) {
   return std::all_of(results.begin(), results.end(), [](const MoeResult& r) { return r.wrong.empty(); });
 }
 
-MoeMeasurement::MoeMeasurement(Ranks& ranks, const ExchangeArgs& args, bool apart)
+MoeMeasurement::MoeMeasurement(Ranks& ranks, const MoeExchangeArgs& args, bool apart)
     : ranks_(ranks), apart_(apart), opened_(static_cast<std::size_t>(ranks.local_size())) {
   ranks_.each([&](Ranks::Seat& seat) {
     opened_[static_cast<std::size_t>(seat.local_index())] = std::make_unique<MoeRank>(ranks_, seat, args);

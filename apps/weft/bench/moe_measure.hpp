@@ -36,7 +36,7 @@ bool all_correct(const std::vector<MoeResult>& results);
 class MoeMeasurement {
  public:
   // `apart`: sends and waits are launches of their own.
-  MoeMeasurement(Ranks& ranks, const ExchangeArgs& args, bool apart = false);
+  MoeMeasurement(Ranks& ranks, const MoeExchangeArgs& args, bool apart = false);
   ~MoeMeasurement();
   MoeResult run(const MoeTraffic& traffic, std::uint32_t tokens, int samples, Launch launch);
 

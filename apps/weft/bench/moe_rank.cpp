@@ -9,9 +9,9 @@
 
 namespace weft::cli {
 
-MoeRank::MoeRank(Ranks& ranks, const Ranks::Seat& seat, const ExchangeArgs& args)
+MoeRank::MoeRank(Ranks& ranks, const Ranks::Seat& seat, const MoeExchangeArgs& args)
     : device_(open_rank_device(ranks, seat)),
-      exchange_(Exchange::create(seat.communicator(), args)),
+      exchange_(MoeExchange::create(seat.communicator(), args)),
       rank_(static_cast<std::uint32_t>(seat.rank())),
       row_(detail::output_row(args)) {
   const std::size_t places = exchange_.output_rows(), entries = std::size_t{args.tokens} * args.top_k;
@@ -44,7 +44,7 @@ std::vector<T> MoeRank::download(const Tensor& tensor, std::size_t first, std::s
 }
 
 void MoeRank::upload(const MoeTraffic& traffic) {
-  const ExchangeArgs& args = exchange_.args();
+  const MoeExchangeArgs& args = exchange_.args();
   const RankTokens& mine = traffic.tokens(rank_);
   device_->upload(rows_.data, mine.rows.data(), mine.rows.size() * 2);
   upload_room(static_cast<std::byte*>(rows_.data) + mine.rows.size() * 2);
@@ -76,7 +76,7 @@ const void* MoeRank::input(const Tensor& first, int number) {
   return static_cast<const std::byte*>(first.data) + static_cast<std::size_t>(number) * kInputStep;
 }
 
-Ticket MoeRank::dispatch(std::uint32_t tokens, const CallArgs& args) {
+DispatchHandle MoeRank::dispatch(std::uint32_t tokens, const CallArgs& args) {
   const DispatchArgs call{.input = input(rows_, args.input),
                           .topk_ids = ids_.data,
                           .topk_weights = static_cast<const float*>(weights_.data),
@@ -92,13 +92,13 @@ Ticket MoeRank::dispatch(std::uint32_t tokens, const CallArgs& args) {
                           .discard = true,
                           .launch = args.launch};
   if (!args.apart) return exchange_.dispatch(call);
-  const Ticket ticket = exchange_.dispatch_send(call);
-  exchange_.dispatch_wait(ticket, call);
-  return ticket;
+  const DispatchHandle handle = exchange_.dispatch_send(call);
+  exchange_.dispatch_wait(handle, call);
+  return handle;
 }
 
-void MoeRank::combine(Ticket ticket, const CallArgs& args) {
-  const CombineArgs call{.ticket = ticket,
+void MoeRank::combine(DispatchHandle handle, const CallArgs& args) {
+  const CombineArgs call{.handle = handle,
                          .input = input(expert_rows_, args.input),
                          .output = combined_.data,
                          .stream = device_->stream(),
@@ -151,7 +151,7 @@ std::string MoeRank::check_dispatch(const MoeTraffic& traffic) {
     }
   }
   if (local_ids_.bytes == 0) return {};
-  const ExchangeArgs& args = exchange_.args();
+  const MoeExchangeArgs& args = exchange_.args();
   for (std::uint32_t rank = 0; rank * args.tokens < exchange_.output_rows(); ++rank) {
     const std::size_t first = std::size_t{rank} * args.tokens * args.top_k;
     const std::size_t count = std::size_t{traffic.token_count()} * args.top_k;

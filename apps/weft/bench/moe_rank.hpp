@@ -13,7 +13,7 @@ namespace weft::cli {
 
 class MoeRank {
  public:
-  MoeRank(Ranks& ranks, const Ranks::Seat& seat, const ExchangeArgs& args);
+  MoeRank(Ranks& ranks, const Ranks::Seat& seat, const MoeExchangeArgs& args);
 
   RankDevice& device() { return *device_; }
   // Uploads the inputs of dispatch and combine.
@@ -25,8 +25,8 @@ class MoeRank {
     bool apart = false;
     int input = 0;
   };
-  Ticket dispatch(std::uint32_t tokens, const CallArgs& args);
-  void combine(Ticket ticket, const CallArgs& args);
+  DispatchHandle dispatch(std::uint32_t tokens, const CallArgs& args);
+  void combine(DispatchHandle handle, const CallArgs& args);
   // Enqueues the overwriting of every output of both calls.
   void clear();
   // The first thing that is wrong, or an empty string.
@@ -47,7 +47,7 @@ class MoeRank {
   std::vector<std::uint8_t> scales_of(const std::vector<std::uint8_t>& all, std::size_t row) const;
 
   std::unique_ptr<RankDevice> device_;
-  Exchange exchange_;
+  MoeExchange exchange_;
   std::uint32_t rank_;
   detail::OutputRow row_;
   Tensor rows_, ids_, weights_, output_, scales_, counts_, offsets_, source_tokens_, local_ids_, local_weights_,

@@ -20,7 +20,7 @@ constexpr std::string_view cast_name(RowCast cast) {
 // Bytes on each rank if rows are sent as `cast`.
 struct MoeMemory {
   RowCast cast = RowCast::none;
-  ExchangeMemory exchange = {};  // its output is the masked layout's
+  MoeExchangeMemory exchange = {};  // its output is the masked layout's
   std::size_t contiguous = 0, rank_major = 0;
   // Computed for the same layer: DeepEP, and NCCL EP expert-major and rank-major.
   std::size_t deepep = 0, nccl_ep = 0, nccl_ep_by_rank = 0;
@@ -34,6 +34,6 @@ Table moe_memory_table(const std::vector<MoeMemory>& casts);
 std::string to_csv(const std::vector<MoeMemory>& casts);
 nlohmann::json to_json(const std::vector<MoeMemory>& casts);
 // Without the output, since its layout is the caller's choice.
-nlohmann::json to_json(const ExchangeMemory& memory);
+nlohmann::json to_json(const MoeExchangeMemory& memory);
 
 }  // namespace weft::cli

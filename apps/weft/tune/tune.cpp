@@ -97,19 +97,19 @@ TuneQuery served_now(const Ranks& ranks, std::size_t bytes) {
   return query;
 }
 
-// Bulk is only searched if a table may choose it (ops/all_reduce/all_reduce_plan.cpp).
+// Pipelined is only searched if a table may choose it (ops/all_reduce/all_reduce_plan.cpp).
 TuneSpace Tune::space(const Ranks& ranks) const {
   const auto& group = state_of(ranks);
   TuneSpace space{.algorithms = {Algorithm::one_shot, Algorithm::two_shot}, .blocks = {}, .threads = {}};
   space.samples = options.samples;
-  const detail::TuningStep bulk[] = {{.algorithm = Algorithm::bulk}};
-  if (detail::plan_all_reduce(plan_query(ranks, 1, bulk)).algorithm == Algorithm::bulk)
-    space.algorithms.push_back(Algorithm::bulk);
+  const detail::TuningStep pipelined[] = {{.algorithm = Algorithm::pipelined}};
+  if (detail::plan_all_reduce(plan_query(ranks, 1, pipelined)).algorithm == Algorithm::pipelined)
+    space.algorithms.push_back(Algorithm::pipelined);
   if (ranks.device() == Device::cpu) return space;           // their grid never changes
   const int most = group.communicator().least_max_blocks();  // all ranks must search in the same way
   for (const int blocks : quick ? std::vector<int>{17, 65, most} : std::vector<int>{9, 17, 33, 49, 65, 97, most})
     if (blocks <= most && (space.blocks.empty() || blocks > space.blocks.back())) space.blocks.push_back(blocks);
-  // A number that every lean instance for so many ranks can take.
+  // A number that every specialized instance for so many ranks can take.
   const int most_threads = detail::max_threads(static_cast<std::uint32_t>(ranks.world_size()));
   for (const int threads : quick ? std::vector<int>{128, 512, 1024} : std::vector<int>{64, 128, 256, 512, 1024})
     if (threads <= most_threads) space.threads.push_back(threads);
@@ -220,7 +220,7 @@ int Tune::run() const {
                                          trial.launch.blocks, trial.launch.threads);
     progress.note(what);
     constexpr Contender contenders[] = {Contender::automatic, Contender::one_shot, Contender::two_shot,
-                                        Contender::bulk};
+                                        Contender::pipelined};
     Result result = bench->run({.count = trial.bytes / size_of(type),
                                 .type = type,
                                 .contender = contenders[static_cast<int>(trial.algorithm)],

@@ -39,7 +39,8 @@ void TuneState::read() {
       Trial trial{.bytes = line.at("bytes"), .launch = {line.at("blocks"), line.at("threads")}};
       trial.samples = line.at("samples");
       trial.turn = line.at("turn");
-      for (const auto algorithm : {Algorithm::automatic, Algorithm::one_shot, Algorithm::two_shot, Algorithm::bulk})
+      for (const auto algorithm :
+           {Algorithm::automatic, Algorithm::one_shot, Algorithm::two_shot, Algorithm::pipelined})
         if (line.at("algorithm") == name(algorithm)) trial.algorithm = algorithm;
       times_[trial] = line.at("us");
     }

@@ -98,7 +98,7 @@ std::vector<Point> Inspection::points(bool direct) const {
   for (std::size_t more = sizes.back() * 4; sizes.back() >= 16 * MiB && more < most(); more *= 4) sizes.push_back(more);
   if (const std::size_t last = most() / 16 * 16; last > sizes.back()) sizes.push_back(last);
   std::vector<Contender> algorithms = {Contender::automatic};
-  if (direct) algorithms.insert(algorithms.end(), {Contender::one_shot, Contender::two_shot, Contender::bulk});
+  if (direct) algorithms.insert(algorithms.end(), {Contender::one_shot, Contender::two_shot, Contender::pipelined});
   if (args_.ranks.config.multicast)
     algorithms.insert(algorithms.end(), {Contender::multimem_one_shot, Contender::multimem_two_shot});
   std::vector<Point> all;
@@ -251,11 +251,11 @@ void Inspection::add_exchanges(World& world) {
       world.bench.reset();
       const ModelShape shape{.name = "a small one", .hidden = 512, .num_experts = 4 * found_.world, .top_k = 4};
       const std::uint32_t tokens = found_.device == Device::cuda ? 128 : 8;
-      const ExchangeArgs args{.tokens = tokens,
-                              .hidden = static_cast<std::uint32_t>(shape.hidden),
-                              .experts = static_cast<std::uint32_t>(shape.num_experts),
-                              .top_k = static_cast<std::uint32_t>(shape.top_k),
-                              .cast = cast};
+      const MoeExchangeArgs args{.tokens = tokens,
+                                 .hidden = static_cast<std::uint32_t>(shape.hidden),
+                                 .experts = static_cast<std::uint32_t>(shape.num_experts),
+                                 .top_k = static_cast<std::uint32_t>(shape.top_k),
+                                 .cast = cast};
       MoeMeasurement measurement(world.ranks, args);
       const MoeResult result =
           measurement.run(MoeTraffic(shape, args, Traffic::zipf, found_.world, tokens), tokens, samples(), {});

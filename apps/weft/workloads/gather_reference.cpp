@@ -61,7 +61,7 @@ void GatherReference::prepare(const GatherShape& shape, Data data, int step) {
   }
   std::vector<std::int32_t> given;
   for (const RowRange& slot : shape.slots) given.push_back(static_cast<std::int32_t>(slot.size()));
-  places_ = oracle::places_of(shape.rows, shape.slot, shape.slot_rows, given);
+  places_ = oracle::places_of(shape.rows, shape.padding, shape.slot_rows, given);
   all_.assign((shape.scatters() ? args.count : shape.output_elements()) * size_of(shape.type), std::byte{});
   if (!shape.scatters()) return gather();
   std::vector<std::jthread> threads;

@@ -18,12 +18,12 @@ Operation ungrouped(Operation operation) {
 void place(const GatherModel& model, GatherShape& shape) {
   if (shape.operation == Operation::all_gather_v || shape.operation == Operation::reduce_scatter_v ||
       shape.operation == Operation::four_tensors)
-    shape.slot = model.slot;
-  if (shape.slot == SlotKind::aligned) shape.slot_rows = kAlignedRows;
-  if (shape.slot == SlotKind::fixed) shape.slot_rows = shape.most_rows();
+    shape.padding = model.padding;
+  if (shape.padding == Padding::aligned) shape.slot_rows = kAlignedRows;
+  if (shape.padding == Padding::fixed) shape.slot_rows = shape.most_rows();
   const std::vector<std::int32_t> rows(shape.rows.begin(), shape.rows.end());
-  if (shape.slot != SlotKind::given) {
-    shape.slots = slots_of(rows, shape.slot, shape.slot_rows);
+  if (shape.padding != Padding::per_rank) {
+    shape.slots = slots_of(rows, shape.padding, shape.slot_rows);
     return;
   }
   std::vector<std::int32_t> lengths = rows;
@@ -106,7 +106,7 @@ GatherShape gather_shape(const GatherModel& model, const Point& point, int group
   const int first = grouped ? group * layout.attn_tp() : 0, ranks = grouped ? layout.attn_tp() : layout.tp;
   for (int rank = first; rank < first + ranks; ++rank)
     shape.rows.push_back(shard_of(tokens_of(point, layout.attn_dp_rank(rank)), layout.attn_tp(),
-                                  layout.attn_tp_rank(rank), Split::balanced)
+                                  layout.attn_tp_rank(rank), Sharding::balanced)
                              .size());
   if (is_equal_form(point)) {
     if (is_ragged(shape.operation))

@@ -17,7 +17,7 @@ struct GatherShape {
   DataType type = DataType::bf16;
   std::vector<std::size_t> rows = {};    // of each rank
   std::vector<std::size_t> widths = {};  // of each tensor: elements of a row
-  SlotKind slot = SlotKind::dense;       // for ragged operations
+  Padding padding = Padding::none;       // for ragged operations
   std::size_t slot_rows = 0;             // see Counts
   std::vector<RowRange> slots = {};      // of each rank, in the tensor of all ranks' rows
 
@@ -48,7 +48,7 @@ struct GatherModel {
   std::int64_t top_k = 8;  // ids and weights per token, for four_tensors
   // For ragged operations. fixed: slots for the largest rank. aligned: slots rounded to kAlignedRows. given: the rank's
   // rows and fewer than kAlignedRows more, by a number that differs from the neighbours'.
-  SlotKind slot = SlotKind::dense;
+  Padding padding = Padding::none;
 };
 inline constexpr std::size_t kAlignedRows = 8;
 

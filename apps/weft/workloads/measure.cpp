@@ -43,7 +43,7 @@ std::string chosen_algorithm(const Group& group) {
   const auto calls = group.recent_calls();
   if (calls.empty()) return {};
   for (const auto algorithm : {Algorithm::multimem_one_shot, Algorithm::multimem_two_shot, Algorithm::one_shot,
-                               Algorithm::two_shot, Algorithm::bulk, Algorithm::nccl})
+                               Algorithm::two_shot, Algorithm::pipelined, Algorithm::nccl})
     if (calls.back().operation.find(name(algorithm)) != std::string::npos) return std::string(name(algorithm));
   return {};
 }

@@ -75,7 +75,7 @@ enum class Contender : std::uint8_t {
   automatic,
   one_shot,
   two_shot,
-  bulk,
+  pipelined,
   multimem_one_shot,
   multimem_two_shot,
   padded,      // a ragged gather by Weft's equal operation, with the largest rank's rows on every rank
@@ -92,10 +92,11 @@ enum class Contender : std::uint8_t {
 };
 
 constexpr std::string_view name(Contender contender) {
-  constexpr std::string_view names[] = {
-      "automatic",  "one-shot",       "two-shot",      "bulk", "multimem-one-shot", "multimem-two-shot", "padded",
-      "one tensor", "symmetric",      "plain push",    "NCCL", "NCCL symm.",        "Gloo ring",         "Gloo bcube",
-      "torch NCCL", "torch one-shot", "torch two-shot"};
+  constexpr std::string_view names[] = {"automatic",         "one-shot",          "two-shot",   "pipelined",
+                                        "multimem-one-shot", "multimem-two-shot", "padded",     "one tensor",
+                                        "symmetric",         "plain push",        "NCCL",       "NCCL symm.",
+                                        "Gloo ring",         "Gloo bcube",        "torch NCCL", "torch one-shot",
+                                        "torch two-shot"};
   return names[static_cast<int>(contender)];
 }
 

@@ -54,7 +54,7 @@ std::vector<std::int32_t> choose(std::mt19937& random, const ModelShape& model, 
 
 }  // namespace
 
-MoeTraffic::MoeTraffic(const ModelShape& model, const ExchangeArgs& exchange, Traffic traffic, int ranks,
+MoeTraffic::MoeTraffic(const ModelShape& model, const MoeExchangeArgs& exchange, Traffic traffic, int ranks,
                        std::uint32_t tokens)
     : exchange_(exchange),
       ranks_(static_cast<std::uint32_t>(ranks)),

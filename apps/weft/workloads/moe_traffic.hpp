@@ -33,9 +33,10 @@ class MoeTraffic {
  public:
   // Rows are bf16 or f16; experts are split in blocks. Throws Errc::invalid_argument for groups that the model does not
   // have.
-  MoeTraffic(const ModelShape& model, const ExchangeArgs& exchange, Traffic traffic, int ranks, std::uint32_t tokens);
+  MoeTraffic(const ModelShape& model, const MoeExchangeArgs& exchange, Traffic traffic, int ranks,
+             std::uint32_t tokens);
 
-  const ExchangeArgs& exchange() const { return exchange_; }
+  const MoeExchangeArgs& exchange() const { return exchange_; }
   std::uint32_t token_count() const { return token_count_; }  // of each rank
   const RankTokens& tokens(std::uint32_t rank) const { return tokens_[rank]; }
 
@@ -56,7 +57,7 @@ class MoeTraffic {
   double combine_wire_bytes() const;
 
  private:
-  ExchangeArgs exchange_;
+  MoeExchangeArgs exchange_;
   std::uint32_t ranks_, token_count_;
   detail::ExchangeShape shape_;
   std::vector<RankTokens> tokens_;

@@ -31,8 +31,8 @@ struct NormOutputs {
   std::span<const std::byte> residual, normed, fp8 = {}, scales = {};
 };
 
-// Empty if `got` is right: the residual bit for bit, and normed rows within two units in the last place of the oracle's.
-// E4m3 rows and their scales are bit for bit what the oracle makes of those normed rows.
+// Empty if `got` is right: the residual bit for bit, and normed rows within two units in the last place of the
+// oracle's. E4m3 rows and their scales are bit for bit what the oracle makes of those normed rows.
 std::string compare_norm(const NormReferenceArgs& args, std::span<const std::byte> sum, const NormOutputs& got);
 
 }  // namespace weft::cli

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <string>
 
-#include "base/choices.hpp"
+#include "base/enum_text.hpp"
 #include "base/fingerprint.hpp"
 #include "comm/call.hpp"
 #include "numeric/tensor.hpp"
@@ -25,7 +25,7 @@ detail::InstanceQuery instance_of(const GroupState& group, const AllReduceArgs& 
   return {.type = args.type,
           .op = args.op,
           .size = static_cast<std::uint32_t>(group.size()),
-          .whole = detail::may_be_whole(args.input, bytes, pack) && detail::may_be_whole(args.output, bytes, pack)};
+          .aligned16 = detail::is_aligned16(args.input, bytes, pack) && detail::is_aligned16(args.output, bytes, pack)};
 }
 
 void check_choices(const AllReduceArgs& args) {
@@ -42,8 +42,8 @@ void check_arguments(const GroupState& group, const AllReduceArgs& args, const d
   const std::size_t element = size_of(args.type);
   require(args.count <= SIZE_MAX / 8 / element, "count: {} elements of {} bytes are not between 0 and {}", args.count,
           element, SIZE_MAX / 8 / element);
-  const bool lean = !multimem && has_lean_instance(instance);
-  detail::check_launch(group, args.launch, detail::max_threads(lean ? group.size() : 0));
+  const bool specialized = !multimem && has_specialized_instance(instance);
+  detail::check_launch(group, args.launch, detail::max_threads(specialized ? group.size() : 0));
   group.communicator().fabric().check_stream(args.stream);
   if (args.count == 0) return;
   const auto check_buffer = [&](const char* name, const void* data) {
@@ -119,8 +119,8 @@ class AllReduce : public detail::GroupCall {
                                      .type = args_.type,
                                      .op = args_.op,
                                      .count = args_.count,
-                                     .whole = instance_.whole,
-                                     .wish = args_.algorithm,
+                                     .aligned16 = instance_.aligned16,
+                                     .requested = args_.algorithm,
                                      .launch = args_.launch,
                                      .max_blocks = communicator.max_blocks(),
                                      .least_max_blocks = communicator.least_max_blocks(),
@@ -142,7 +142,7 @@ class AllReduce : public detail::GroupCall {
            .bound = kernel.with({.input = static_cast<const std::byte*>(args_.input) + done * element,
                                  .output = static_cast<std::byte*>(args_.output) + done * element,
                                  .count = count,
-                                 .crews = static_cast<std::uint32_t>(plan_.crews),
+                                 .warp_groups = static_cast<std::uint32_t>(plan_.warp_groups),
                                  .apart = plan_.apart}),
            .blocks = plan_.blocks,
            .threads = plan_.threads});

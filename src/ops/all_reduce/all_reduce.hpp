@@ -24,14 +24,14 @@ WEFT_FN Share share_of(T& team) {
 }
 
 // One instance of an algorithm. `known_size`: the group's size if it has an instance of its own; else 0, and any size
-// will do. `whole`: input and output consist of whole, aligned packs.
-template <class R_, std::uint32_t known_size, bool whole>
+// will do. `aligned16`: input and output consist of whole, aligned packs.
+template <class R_, std::uint32_t known_size, bool aligned16>
 struct AllReduceInstance {
   using R = R_;
   using Wire = typename R::Wire;
-  using Elements = Tensor<typename R::Storage, R::kElements, whole>;
+  using Elements = Tensor<typename R::Storage, R::kElements, aligned16>;
   static constexpr std::uint32_t kSize = known_size;
-  static constexpr bool kLean = known_size != 0;
+  static constexpr bool kSpecialized = known_size != 0;
   static constexpr bool kIsPowerOfTwo = std::has_single_bit(known_size);
   static constexpr std::uint32_t kBatch = known_size != 0 ? known_size : 8;  // ranks handled at once, in registers
 

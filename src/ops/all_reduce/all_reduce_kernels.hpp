@@ -16,12 +16,12 @@ struct AllReduceQuery {
 
   using Work = AllReduceWork;
   constexpr bool operator==(const AllReduceQuery&) const = default;
-  // One instance serves all calls without a lean instance.
+  // One instance serves all calls without a specialized instance.
   constexpr AllReduceQuery key() const {
     AllReduceQuery key = *this;
-    if (is_multimem(algorithm) || !has_lean_instance(instance)) {
+    if (is_multimem(algorithm) || !has_specialized_instance(instance)) {
       key.instance.size = 0;
-      key.instance.whole = false;
+      key.instance.aligned16 = false;
     }
     return key;
   }

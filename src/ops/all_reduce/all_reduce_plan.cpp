@@ -7,15 +7,16 @@
 namespace weft::detail {
 namespace {
 
-constexpr int kLeastBulkBlocks = 17, kFewBulkBlocks = 64;  // with so few, crews move or reduce
+constexpr int kLeastPipelinedBlocks = 17, kFewPipelinedBlocks = 64;  // with so few, warp groups move or reduce
 
 // A CPU's stores of plain memory are far wider than its one-piece stores. On GPUs one kernel beats many pieces under
-// two conditions. There are slots for as many chunks as saturate the links. All ranks have blocks for crews to fill the
-// slots, or more than 128 blocks that do everything. Between the two it is not measured, and 64 were slow (docs/notes).
-bool has_room_for_bulk(const PlanQuery& query) {
+// two conditions. There are slots for as many chunks as saturate the links. All ranks have blocks for warp groups to
+// fill the slots, or more than 128 blocks that do everything. Between the two it is not measured, and 64 were slow
+// (docs/notes).
+bool has_room_for_pipeline(const PlanQuery& query) {
   const int least = query.least_max_blocks;
-  const bool enough = (least >= kLeastBulkBlocks && least <= kFewBulkBlocks) || least > 128;
-  return query.device == Device::cpu || (query.layout.bulk_slots >= 256 && enough);
+  const bool enough = (least >= kLeastPipelinedBlocks && least <= kFewPipelinedBlocks) || least > 128;
+  return query.device == Device::cpu || (query.layout.pipeline_slots >= 256 && enough);
 }
 
 // The step of the group's table for the message. It follows from values that are the same on every rank.
@@ -23,14 +24,16 @@ TuningStep tuned_step(const PlanQuery& query, std::size_t bytes) {
   if (query.size == 1) return {};
   TuningStep step = step_for(steps_or_shipped(query.steps, query.device, query.size), bytes,
                              bytes * (16 / payload_bytes(query.type)));
-  if (step.algorithm == Algorithm::bulk && !has_room_for_bulk(query)) step = {.algorithm = Algorithm::two_shot};
+  if (step.algorithm == Algorithm::pipelined && !has_room_for_pipeline(query))
+    step = {.algorithm = Algorithm::two_shot};
   return step;
 }
 
 // The caller's launch, else the table's launch within the limits of this rank's kernel.
 Launch tuned_launch(const PlanQuery& query, const TuningStep& step) {
-  const bool lean = has_lean_instance({.type = query.type, .op = query.op, .size = query.size, .whole = query.whole});
-  const int most_threads = max_threads(lean ? query.size : 0);
+  const bool specialized =
+      has_specialized_instance({.type = query.type, .op = query.op, .size = query.size, .aligned16 = query.aligned16});
+  const int most_threads = max_threads(specialized ? query.size : 0);
   return {.blocks = query.launch.blocks != 0 ? query.launch.blocks : std::min(step.blocks, query.max_blocks),
           .threads = query.launch.threads != 0 ? query.launch.threads : std::min(step.threads, most_threads)};
 }
@@ -42,8 +45,9 @@ void choose_grid(const PlanQuery& query, std::size_t packs_per_phase, Plan& plan
   const std::size_t spared =
       plan.algorithm == Algorithm::two_shot ? std::max<std::size_t>(most_blocks / 2, 1) : most_blocks;
   const std::size_t packs = std::max<std::size_t>(packs_per_phase, 1);
-  const bool lean = has_lean_instance({.type = query.type, .op = query.op, .size = query.size, .whole = query.whole});
-  const std::size_t most_threads = max_threads(lean ? query.size : 0);
+  const bool specialized =
+      has_specialized_instance({.type = query.type, .op = query.op, .size = query.size, .aligned16 = query.aligned16});
+  const std::size_t most_threads = max_threads(specialized ? query.size : 0);
   std::size_t threads = 64;
   while (threads < 512 && threads * spared < packs) threads *= 2;
   while (threads < most_threads && threads * most_blocks < packs) threads *= 2;
@@ -52,34 +56,35 @@ void choose_grid(const PlanQuery& query, std::size_t packs_per_phase, Plan& plan
   plan.blocks = query.launch.blocks != 0 ? query.launch.blocks : static_cast<int>(blocks) + 1;
 }
 
-// A block that makes all hops serves all chunks that share a slot (ops/all_reduce/bulk_all_reduce.hpp): a power of two
-// of data blocks. With few processors, the links are busier if some crews move and others reduce. Measured on H200
-// (docs/notes).
-void choose_bulk_grid(const PlanQuery& query, Plan& plan) {
+// A block that makes all hops serves all chunks that share a slot (ops/all_reduce/pipelined_all_reduce.hpp): a power of
+// two of data blocks. With few processors, the links are busier if some warp groups move and others reduce. Measured on
+// H200 (docs/notes).
+void choose_pipelined_grid(const PlanQuery& query, Plan& plan) {
   constexpr int kLeastSlots = 32;
   const bool gpu = query.device == Device::cuda;
-  const bool lean = has_lean_instance({.type = query.type, .op = query.op, .size = query.size, .whole = query.whole});
-  const int wish = std::max(query.launch.blocks != 0 ? query.launch.blocks : query.max_blocks, 2);
-  const auto slots = static_cast<int>(query.layout.bulk_slots);
+  const bool specialized =
+      has_specialized_instance({.type = query.type, .op = query.op, .size = query.size, .aligned16 = query.aligned16});
+  const int requested = std::max(query.launch.blocks != 0 ? query.launch.blocks : query.max_blocks, 2);
+  const auto slots = static_cast<int>(query.layout.pipeline_slots);
   plan.threads = query.launch.threads;
-  if (gpu && wish <= kFewBulkBlocks && slots >= kLeastSlots) {
-    if (plan.threads == 0) plan.threads = max_threads(lean ? query.size : 0);
-    const int crews = crews_of(plan.threads);
-    if (crews * wish > 2) {
-      plan.blocks = wish;
-      plan.crews = crews;
+  if (gpu && requested <= kFewPipelinedBlocks && slots >= kLeastSlots) {
+    if (plan.threads == 0) plan.threads = max_threads(specialized ? query.size : 0);
+    const int warp_groups = warp_groups_of(plan.threads);
+    if (warp_groups * requested > 2) {
+      plan.blocks = requested;
+      plan.warp_groups = warp_groups;
       plan.apart = true;
       return;
     }
   }
-  const int data_blocks = static_cast<int>(std::bit_floor(static_cast<unsigned>(std::min(slots / 2, wish - 1))));
+  const int data_blocks = static_cast<int>(std::bit_floor(static_cast<unsigned>(std::min(slots / 2, requested - 1))));
   plan.blocks = data_blocks + 1;
   if (plan.threads == 0) plan.threads = 512;
 }
 
 // A block for each chunk of a shard, while there are blocks. Nothing else is measured.
 void choose_multimem_grid(const PlanQuery& query, std::size_t shard, Plan& plan) {
-  const std::size_t chunks = (shard + query.layout.bulk_packs - 1) / query.layout.bulk_packs;
+  const std::size_t chunks = (shard + query.layout.pipeline_packs - 1) / query.layout.pipeline_packs;
   const auto most = static_cast<std::size_t>(std::max(query.max_blocks - 1, 1));
   const auto blocks = static_cast<int>(std::clamp<std::size_t>(chunks, 1, most));
   plan.blocks = query.launch.blocks != 0 ? query.launch.blocks : blocks + 1;
@@ -92,12 +97,12 @@ Plan plan_all_reduce(const PlanQuery& asked) {
   const TuningStep step = tuned_step(asked, asked.count * size_of(asked.type));
   PlanQuery query = asked;
   Plan plan{};
-  plan.algorithm = query.wish == Algorithm::automatic ? step.algorithm : query.wish;
-  if (query.wish == Algorithm::automatic) query.launch = tuned_launch(query, step);
+  plan.algorithm = query.requested == Algorithm::automatic ? step.algorithm : query.requested;
+  if (query.requested == Algorithm::automatic) query.launch = tuned_launch(query, step);
   const std::size_t per_pack = payload_bytes(query.type) / size_of(query.type);  // elements
-  if (plan.algorithm == Algorithm::bulk) {
+  if (plan.algorithm == Algorithm::pipelined) {
     plan.piece = std::max<std::size_t>(query.count, 1);
-    choose_bulk_grid(query, plan);
+    choose_pipelined_grid(query, plan);
     return plan;
   }
   if (is_multimem(plan.algorithm)) {

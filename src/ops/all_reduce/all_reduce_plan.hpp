@@ -24,8 +24,8 @@ struct PlanQuery {
   DataType type;
   ReduceOp op;
   std::size_t count;
-  bool whole = true;                      // input and output consist of whole, aligned packs
-  Algorithm wish = Algorithm::automatic;  // not nccl
+  bool aligned16 = true;                       // input and output consist of whole, aligned packs
+  Algorithm requested = Algorithm::automatic;  // not nccl
   Launch launch = {};
   int max_blocks = kMaxBlocks;             // blocks that fit on the GPU beside each other, the control block included
   int least_max_blocks = kMaxBlocks;       // … on the rank with the fewest: the same on every rank
@@ -37,18 +37,18 @@ struct Plan {
   std::size_t piece;  // elements per kernel; a larger message takes several
   int blocks;         // the control block included
   int threads;
-  // For bulk on GPUs: parts of a block that work like blocks, and whether some of them move and others reduce.
-  int crews = 1;
+  // For pipelined on GPUs: parts of a block that work like blocks, and whether some of them move and others reduce.
+  int warp_groups = 1;
   bool apart = false;
 };
 
 Plan plan_all_reduce(const PlanQuery& query);
 
-// Threads of a crew that moves chunks (docs/notes).
-inline constexpr int kCrewThreads = 128;
-constexpr int crews_of(int threads) {
-  static_assert(1024 / kCrewThreads <= kMostCrews);
-  return threads % kCrewThreads == 0 ? threads / kCrewThreads : 1;
+// Threads of a warp group that moves chunks (docs/notes).
+inline constexpr int kWarpGroupThreads = 128;
+constexpr int warp_groups_of(int threads) {
+  static_assert(1024 / kWarpGroupThreads <= kMostWarpGroups);
+  return threads % kWarpGroupThreads == 0 ? threads / kWarpGroupThreads : 1;
 }
 
 // NVLink's switches only add up floating types.
@@ -57,17 +57,17 @@ constexpr bool multimem_adds(DataType type, ReduceOp op) {
 }
 
 // Finds the instance of an algorithm's template for a call (ops/all_reduce/all_reduce.hpp). Models wait for floating
-// sums of whole packs, in groups of up to eight: these have lean instances. One instance serves all other calls.
+// sums of whole packs, in groups of up to eight: these have specialized instances. One instance serves all other calls.
 struct InstanceQuery {
   DataType type;
   ReduceOp op;
   std::uint32_t size;
-  bool whole;
+  bool aligned16;
 
   constexpr bool operator==(const InstanceQuery&) const = default;
 };
-constexpr bool has_lean_instance(const InstanceQuery& query) {
-  if (!query.whole || query.op != ReduceOp::sum) return false;
+constexpr bool has_specialized_instance(const InstanceQuery& query) {
+  if (!query.aligned16 || query.op != ReduceOp::sum) return false;
   const std::uint32_t size = query.size;
   if (query.type == DataType::bf16) return size >= 2 && size <= 8;
   return query.type != DataType::i32 && (size == 2 || size == 4 || size == 8);

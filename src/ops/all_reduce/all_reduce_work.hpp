@@ -9,9 +9,9 @@ struct AllReduceWork {
   const void* input;
   void* output;
   std::uint64_t count;  // elements
-  // For the bulk all-reduce; each rank's own choice:
-  std::uint32_t crews = 1;  // parts of a block that work like blocks, if executors can
-  bool apart = false;       // a data block reduces or moves, more chunks; there are two or more data blocks
+  // For the pipelined all-reduce; each rank's own choice:
+  std::uint32_t warp_groups = 1;  // parts of a block that work like blocks, if executors can
+  bool apart = false;             // a data block reduces or moves, more chunks; there are two or more data blocks
 };
 
 }  // namespace weft::detail

@@ -8,11 +8,11 @@
 
 namespace weft::detail {
 
-template <class R, std::uint32_t known_size, bool whole>
-struct OneShotAllReduce : AllReduceInstance<R, known_size, whole> {
-  using Instance = AllReduceInstance<R, known_size, whole>;
+template <class R, std::uint32_t known_size, bool aligned16>
+struct OneShotAllReduce : AllReduceInstance<R, known_size, aligned16> {
+  using Instance = AllReduceInstance<R, known_size, aligned16>;
   using Instance::kBatch;
-  using Instance::kLean;
+  using Instance::kSpecialized;
   using typename Instance::Elements;
   using typename Instance::Slots;
   using typename Instance::Wire;
@@ -26,17 +26,17 @@ struct OneShotAllReduce : AllReduceInstance<R, known_size, whole> {
   using Handshake = detail::Handshake<known_size>;
 
   // A thread's part. A data thread's packs are 0, step, 2 · step … below `packs`, counted from its own first pack.
-  struct Places {
-    HeaderPlace header;  // in the control block, which has no other places
+  struct ThreadPlan {
+    HeaderAddress header;  // in the control block, which has no other places
     Elements input, output;
     std::uint64_t packs, step;
-    Slots to;    // lean: at the ranks of turns kFirstTurn … kFirstTurn + kBatch − 1
+    Slots to;    // specialized: at the ranks of turns kFirstTurn … kFirstTurn + kBatch − 1
     Pack* from;  // rank 0's packs arrive here; rank r's, r · slot_packs further on
     std::uint64_t slot_packs, bank_packs;
   };
   template <Team T>
-  static WEFT_FN Places places(T& team, const Call& call, const Work& work) {
-    Places p{};
+  static WEFT_FN ThreadPlan thread_plan(T& team, const Call& call, const Work& work) {
+    ThreadPlan p{};
     if (Handshake::in_control(team, call, p.header)) return p;
     const auto [first, step] = share_of(team);
     const std::uint64_t slot_packs = call.layout.one_shot_packs;
@@ -50,7 +50,7 @@ struct OneShotAllReduce : AllReduceInstance<R, known_size, whole> {
          .slot_packs = slot_packs,
          .bank_packs = Instance::bank_packs(call, slot_packs)};
     p.packs = p.input.packs();
-    if constexpr (kLean) {
+    if constexpr (kSpecialized) {
       Instance::find_slots(call, kFirstTurn, call.layout.one_shot, slot_packs, first, p.to);
       WEFT_UNROLL
       for (std::uint32_t k = 0; k < kBatch; ++k) team.settle(p.to[k]);
@@ -64,32 +64,32 @@ struct OneShotAllReduce : AllReduceInstance<R, known_size, whole> {
     return p;
   }
 
-  using Early = Pack;
+  using Prefetched = Pack;
   template <Team T>
-  static WEFT_FN Early early(T&, const Session&, const Work&, const Places& p) {
+  static WEFT_FN Prefetched prefetch(T&, const Session&, const Work&, const ThreadPlan& p) {
     return p.packs != 0 ? p.input.load(0) : Pack{};
   }
 
   template <int phase, Team T>
-  static WEFT_FN bool run(T& team, const Session& s, const Work&, const Places& p, const Early& early) {
+  static WEFT_FN bool run(T& team, const Session& s, const Work&, const ThreadPlan& p, const Prefetched& prefetched) {
     if constexpr (phase == 0) {
       if (team.block_rank() == 0) {
         Handshake::send(team, s, p.header);
       } else {
-        send(team, s, p, early);
+        send(team, s, p, prefetched);
       }
       return true;
     } else {
-      return team.block_rank() == 0 ? Handshake::compare(team, s, p.header, 1) : reduce(team, s, p, early);
+      return team.block_rank() == 0 ? Handshake::compare(team, s, p.header, 1) : reduce(team, s, p, prefetched);
     }
   }
 
   template <Team T>
-  static WEFT_FN void send(T& team, const Session& s, const Places& p, const Early& early) {
+  static WEFT_FN void send(T& team, const Session& s, const ThreadPlan& p, const Prefetched& prefetched) {
     const std::uint64_t bank = s.epoch % kBanks * p.bank_packs;
     for (std::uint32_t turn = kFirstTurn; turn < Instance::size(*s.call); turn += kBatch) {
       Slots to = {};
-      if constexpr (kLean) {
+      if constexpr (kSpecialized) {
         WEFT_UNROLL
         for (std::uint32_t k = 0; k < kBatch; ++k) {
           if (turn + k < Instance::size(*s.call)) to[k] = p.to[k] + bank;
@@ -97,7 +97,7 @@ struct OneShotAllReduce : AllReduceInstance<R, known_size, whole> {
       } else {
         Instance::find_slots(*s.call, turn, s.layout().one_shot, p.slot_packs, share_of(team).first + bank, to);
       }
-      Pack payload = early;
+      Pack payload = prefetched;
       for (std::uint64_t i = 0; i < p.packs; i += p.step) {
         if (i != 0) payload = p.input.load(i);
         const Pack wire = Wire::template encode<T::kAtomicBytes>(payload, s.epoch);
@@ -110,10 +110,10 @@ struct OneShotAllReduce : AllReduceInstance<R, known_size, whole> {
   }
 
   template <Team T>
-  static WEFT_FN bool reduce(T& team, const Session& s, const Places& p, const Early& early) {
+  static WEFT_FN bool reduce(T& team, const Session& s, const ThreadPlan& p, const Prefetched& prefetched) {
     Pack* const from = p.from + s.epoch % kBanks * p.bank_packs;
     for (std::uint64_t i = 0; i < p.packs; i += p.step) {
-      const Pack own = i == 0 ? early : p.input.load(i);
+      const Pack own = i == 0 ? prefetched : p.input.load(i);
       typename R::Accumulator sum{};
       if (!Instance::template receive_and_reduce<kSendsToSelf>(team, s, 1, from + i, p.slot_packs, own, sum)) {
         return false;

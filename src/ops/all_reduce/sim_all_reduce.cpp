@@ -42,13 +42,13 @@ void AllReduceProgram::fill_all_reduce(unsigned call, unsigned rank) {
   }
   // Each rank chooses for itself, as the host does in production.
   const std::size_t payload = detail::payload_bytes(setup_.type);
-  const bool whole = detail::may_be_whole(memory + input, expected.size(), payload) &&
-                     detail::may_be_whole(memory + t.output_offset, expected.size(), payload);
+  const bool aligned16 = detail::is_aligned16(memory + input, expected.size(), payload) &&
+                         detail::is_aligned16(memory + t.output_offset, expected.size(), payload);
   const AllReduceKernel kernel = find_kernel({.algorithm = setup_.algorithm,
                                               .instance = {.type = setup_.type,
                                                            .op = setup_.op,
                                                            .size = static_cast<std::uint32_t>(members.size()),
-                                                           .whole = whole},
+                                                           .aligned16 = aligned16},
                                               .atomic_bytes = setup_.atomic_bytes,
                                               .one_thread = setup_.one_thread});
   const detail::AllReduceWork work{.input = memory + input,

@@ -21,7 +21,7 @@ std::vector<Setup> small_multimem_setups() {
   return {
       {.name = "multimem-one-shot-bf16", .algorithm = one, .type = bf16, .payload = special, .calls = packs},
       {.name = "multimem-one-shot-f32-torn4", .algorithm = one, .type = f32, .atomic_bytes = 4, .calls = packs_f32},
-      {.name = "multimem-one-shot-threads", .algorithm = one, .calls = threads, .bound = 1, .bulk_packs = 2},
+      {.name = "multimem-one-shot-threads", .algorithm = one, .calls = threads, .bound = 1, .pipeline_packs = 2},
       {.name = "multimem-one-shot-cpu",
        .algorithm = one,
        .type = f16,
@@ -35,7 +35,7 @@ std::vector<Setup> small_multimem_setups() {
        .atomic_bytes = 8,
        .payload = special,
        .calls = packs},
-      {.name = "multimem-two-shot-threads", .algorithm = two, .calls = threads, .bound = 1, .bulk_packs = 2},
+      {.name = "multimem-two-shot-threads", .algorithm = two, .calls = threads, .bound = 1, .pipeline_packs = 2},
       {.name = "multimem-two-shot-cpu",
        .algorithm = two,
        .type = f32,
@@ -77,7 +77,7 @@ std::vector<Setup> large_multimem_setups() {
       setups.push_back(std::move(setup));
     };
     for (const unsigned ranks : {2u, 3u, 4u}) {
-      add("bf16-grids", {.type = bf16, .ranks = ranks, .payload = special, .calls = calls(8), .bulk_packs = 2});
+      add("bf16-grids", {.type = bf16, .ranks = ranks, .payload = special, .calls = calls(8), .pipeline_packs = 2});
       add("f32-torn4-grids", {.type = f32,
                               .ranks = ranks,
                               .atomic_bytes = 4,
@@ -91,7 +91,7 @@ std::vector<Setup> large_multimem_setups() {
                               .payload = Payload::rounding,
                               .calls = calls(8)});
       add("f32-released",
-          {.type = f32, .ranks = ranks, .calls = releases(calls(4), static_cast<int>(ranks) - 1), .bulk_packs = 2});
+          {.type = f32, .ranks = ranks, .calls = releases(calls(4), static_cast<int>(ranks) - 1), .pipeline_packs = 2});
     }
     add("cpu",
         {.type = bf16, .ranks = 4, .atomic_bytes = 8, .one_thread = true, .payload = special, .calls = calls(8)});

@@ -1,4 +1,4 @@
-// Set-ups of one-shot, two-shot and bulk all-reduces.
+// Set-ups of one-shot, two-shot and pipelined all-reduces.
 #include <fmt/format.h>
 
 #include "sim/setup.hpp"
@@ -13,7 +13,7 @@ std::vector<Setup> small_all_reduce_setups() {
   const std::vector<CallSetup> two_packs{{.count = 16}, {.count = 13, .in_place = true}, {.count = 8}};
   const std::vector<CallSetup> two_packs_f32{{.count = 8}, {.count = 5, .in_place = true}, {.count = 4}};
   const std::vector<CallSetup> two_packs_i32{{.count = 4}, {.count = 3, .in_place = true}, {.count = 2}};
-  constexpr Algorithm one = Algorithm::one_shot, two = Algorithm::two_shot, bulk = Algorithm::bulk;
+  constexpr Algorithm one = Algorithm::one_shot, two = Algorithm::two_shot, pipelined = Algorithm::pipelined;
   constexpr DataType bf16 = DataType::bf16, f16 = DataType::f16, f32 = DataType::f32, i32 = DataType::i32;
   constexpr Payload special = Payload::special;
   return {
@@ -82,27 +82,27 @@ std::vector<Setup> small_all_reduce_setups() {
        .atomic_bytes = 8,
        .payload = special,
        .calls = two_packs},
-      {.name = "bulk-bf16", .algorithm = bulk, .type = bf16, .calls = two_packs},
+      {.name = "pipelined-bf16", .algorithm = pipelined, .type = bf16, .calls = two_packs},
       // Blocks of two threads, so that a barrier of the block can be missing.
       {.name = "one-shot-threads", .algorithm = one, .calls = {{.count = 16, .grids = {{2, 2}}}}, .bound = 1},
       {.name = "two-shot-threads", .algorithm = two, .calls = {{.count = 16, .grids = {{2, 2}}}}, .bound = 1},
-      {.name = "bulk-threads", .algorithm = bulk, .calls = {{.count = 16, .grids = {{2, 2}}}}, .bound = 1},
-      {.name = "bulk-f32-torn4", .algorithm = bulk, .type = f32, .atomic_bytes = 4, .calls = two_packs_f32},
-      {.name = "bulk-cpu",
-       .algorithm = bulk,
+      {.name = "pipelined-threads", .algorithm = pipelined, .calls = {{.count = 16, .grids = {{2, 2}}}}, .bound = 1},
+      {.name = "pipelined-f32-torn4", .algorithm = pipelined, .type = f32, .atomic_bytes = 4, .calls = two_packs_f32},
+      {.name = "pipelined-cpu",
+       .algorithm = pipelined,
        .type = f32,
        .atomic_bytes = 8,
        .one_thread = true,
        .calls = {{.count = 24}, {.count = 13, .in_place = true}},
-       .bulk_slots = 2},
-      {.name = "bulk-apart-small",
-       .algorithm = bulk,
+       .pipeline_slots = 2},
+      {.name = "pipelined-apart-small",
+       .algorithm = pipelined,
        .type = f32,
        .calls = {{.count = 24, .grids = {{4, 1, true}, kSmall}}, {.count = 17, .grids = {{4, 1, true}}}},
        .bound = 1,
-       .bulk_slots = 2},
-      {.name = "bulk-wrap31",
-       .algorithm = bulk,
+       .pipeline_slots = 2},
+      {.name = "pipelined-wrap31",
+       .algorithm = pipelined,
        .type = i32,
        .start_epoch = 0x7ffffffdu,
        .calls = {{.count = 5}, {.count = 0}, {.count = 8}, {.count = 3}, {.count = 8}}},
@@ -154,7 +154,7 @@ std::vector<Setup> large_all_reduce_setups() {
   const std::vector<CallSetup> of_groups{{.count = 9, .group = 0}, {.count = 17, .group = 1}, {.count = 8, .group = 0},
                                          {.count = 3, .group = 1}, {.count = 16, .group = 0}, {.count = 8, .group = 1}};
   std::vector<Setup> setups;
-  for (const Algorithm algorithm : {one, two, Algorithm::bulk}) {
+  for (const Algorithm algorithm : {one, two, Algorithm::pipelined}) {
     const std::string a{name(algorithm)};
     for (const unsigned ranks : {2u, 3u, 4u}) {
       const auto add = [&](const char* wire, Setup setup) {
@@ -207,35 +207,35 @@ std::vector<Setup> large_all_reduce_setups() {
   }
   // Messages of many chunks through few slots.
   setups.push_back(
-      {.name = "bulk-credits",
-       .algorithm = Algorithm::bulk,
+      {.name = "pipelined-credits",
+       .algorithm = Algorithm::pipelined,
        .calls = {{.count = 160, .grids = {{2, 2}}}, {.count = 103, .grids = {{2, 3}, {2, 1}}, .in_place = true}},
-       .bulk_slots = 2,
-       .bulk_packs = 2});
+       .pipeline_slots = 2,
+       .pipeline_packs = 2});
   // Some blocks move and others reduce, on both ranks or on one; two blocks that move share three slots.
-  setups.push_back({.name = "bulk-apart",
-                    .algorithm = Algorithm::bulk,
+  setups.push_back({.name = "pipelined-apart",
+                    .algorithm = Algorithm::pipelined,
                     .calls = {{.count = 224, .grids = {{6, 2, true}}},
                               {.count = 103, .grids = {{9, 1, true}, {2, 2}}, .in_place = true},
                               {.count = 160, .grids = {{2, 1}, {6, 2, true}}, .in_place = true}},
-                    .bulk_slots = 3,
-                    .bulk_packs = 2});
-  setups.push_back({.name = "bulk-apart-ranks3",
-                    .algorithm = Algorithm::bulk,
+                    .pipeline_slots = 3,
+                    .pipeline_packs = 2});
+  setups.push_back({.name = "pipelined-apart-ranks3",
+                    .algorithm = Algorithm::pipelined,
                     .ranks = 3,
                     .start_epoch = 0xffffffffu,
                     .calls = {{.count = 192, .grids = {{4, 1, true}, {6, 2, true}}},
                               {.count = 150, .grids = {{2, 1}, {4, 1, true}}}},
-                    .bulk_slots = 4});
+                    .pipeline_slots = 4});
   // Chunks of several batches for each thread, with packs left over.
-  setups.push_back({.name = "bulk-batches",
-                    .algorithm = Algorithm::bulk,
+  setups.push_back({.name = "pipelined-batches",
+                    .algorithm = Algorithm::pipelined,
                     .calls = {{.count = 2 * 23 * 8, .grids = {{2, 1}, {4, 1, true}}},
                               {.count = 2 * 30 * 8, .grids = {{4, 1, true}, {2, 2}}, .in_place = true}},
-                    .bulk_slots = 2,
-                    .bulk_packs = 15});
-  setups.push_back({.name = "bulk-credits-ranks3",
-                    .algorithm = Algorithm::bulk,
+                    .pipeline_slots = 2,
+                    .pipeline_packs = 15});
+  setups.push_back({.name = "pipelined-credits-ranks3",
+                    .algorithm = Algorithm::pipelined,
                     .ranks = 3,
                     .start_epoch = 0xffffffffu,
                     .calls = {{.count = 144, .grids = {{3, 2}, {2, 2}}}, {.count = 100, .grids = {{2, 1}, {3, 2}}}}});

@@ -9,12 +9,12 @@
 
 namespace weft::detail {
 
-template <class R, std::uint32_t known_size, bool whole>
-struct TwoShotAllReduce : AllReduceInstance<R, known_size, whole> {
-  using Instance = AllReduceInstance<R, known_size, whole>;
+template <class R, std::uint32_t known_size, bool aligned16>
+struct TwoShotAllReduce : AllReduceInstance<R, known_size, aligned16> {
+  using Instance = AllReduceInstance<R, known_size, aligned16>;
   using Instance::exists;
   using Instance::kBatch;
-  using Instance::kLean;
+  using Instance::kSpecialized;
   using Instance::rank_in_turn;
   using typename Instance::Elements;
   using typename Instance::Slots;
@@ -25,20 +25,20 @@ struct TwoShotAllReduce : AllReduceInstance<R, known_size, whole> {
 
   // A thread's part. In every shard a data thread's packs are first, first + step, first + 2 · step …; the last shards
   // may be shorter, or empty.
-  struct Places {
-    HeaderPlace header;  // in the control block, which has no other places
+  struct ThreadPlan {
+    HeaderAddress header;  // in the control block, which has no other places
     Elements input, output;
     std::uint64_t packs;  // of the message
     std::uint64_t shard;  // rank r owns packs [r · shard, (r + 1) · shard) of it
     std::uint64_t first, step;
-    Slots to;    // lean: the places of their pack `first` at the ranks of turns 1 … kBatch
+    Slots to;    // specialized: the places of their pack `first` at the ranks of turns 1 … kBatch
     Pack* from;  // rank 0's pack `first` arrives here; rank r's, r · slot_packs further on
     std::uint64_t slot_packs, bank_packs;
     std::uint64_t to_gather;  // from a slot of the first hop to the same slot of the second
   };
   template <Team T>
-  static WEFT_FN Places places(T& team, const Call& call, const Work& work) {
-    Places p{};
+  static WEFT_FN ThreadPlan thread_plan(T& team, const Call& call, const Work& work) {
+    ThreadPlan p{};
     if (Handshake::in_control(team, call, p.header)) return p;
     const auto [first, step] = share_of(team);
     const std::uint64_t packs = Elements(work.input, work.count).packs(), slot_packs = call.layout.two_shot_packs;
@@ -54,7 +54,7 @@ struct TwoShotAllReduce : AllReduceInstance<R, known_size, whole> {
          .slot_packs = slot_packs,
          .bank_packs = Instance::bank_packs(call, slot_packs),
          .to_gather = (call.layout.gather - call.layout.scatter) / sizeof(Pack)};
-    if constexpr (kLean) {
+    if constexpr (kSpecialized) {
       Instance::find_slots(call, 1, call.layout.scatter, slot_packs, first, p.to);
       WEFT_UNROLL
       for (std::uint32_t k = 0; k < kBatch; ++k) team.settle(p.to[k]);
@@ -64,13 +64,13 @@ struct TwoShotAllReduce : AllReduceInstance<R, known_size, whole> {
   }
 
   // Pack i of a shard, if it exists: the shard of a turn's rank.
-  static WEFT_FN std::uint64_t place(const Session& s, const Places& p, std::uint32_t turn, std::uint64_t i) {
+  static WEFT_FN std::uint64_t place(const Session& s, const ThreadPlan& p, std::uint32_t turn, std::uint64_t i) {
     return rank_in_turn(*s.call, turn) * p.shard + i;
   }
   // The slots of pack `first` in bank 0; both hops use the slots of the same turns.
   template <Team T>
-  static WEFT_FN void find_slots(const Session& s, const Places& p, std::uint32_t turn, Slots& to) {
-    if constexpr (kLean) {
+  static WEFT_FN void find_slots(const Session& s, const ThreadPlan& p, std::uint32_t turn, Slots& to) {
+    if constexpr (kSpecialized) {
       WEFT_UNROLL
       for (std::uint32_t k = 0; k < kBatch; ++k) to[k] = p.to[k];
     } else {
@@ -79,18 +79,18 @@ struct TwoShotAllReduce : AllReduceInstance<R, known_size, whole> {
   }
 
   // The packs that are sent first.
-  struct Early {
-    Pack payload[kLean ? kBatch : 1];
+  struct Prefetched {
+    Pack payload[kSpecialized ? kBatch : 1];
   };
   template <Team T>
-  static WEFT_FN Early early(T& team, const Session& s, const Work&, const Places& p) {
-    Early early{};
-    if constexpr (kLean) {
-      if (team.block_rank() != 0 && p.first < p.shard) load(s, p, 1, p.first, early.payload);
+  static WEFT_FN Prefetched prefetch(T& team, const Session& s, const Work&, const ThreadPlan& p) {
+    Prefetched prefetched{};
+    if constexpr (kSpecialized) {
+      if (team.block_rank() != 0 && p.first < p.shard) load(s, p, 1, p.first, prefetched.payload);
     }
-    return early;
+    return prefetched;
   }
-  static WEFT_FN void load(const Session& s, const Places& p, std::uint32_t turn, std::uint64_t i,
+  static WEFT_FN void load(const Session& s, const ThreadPlan& p, std::uint32_t turn, std::uint64_t i,
                            Pack (&payload)[kBatch]) {
     WEFT_UNROLL
     for (std::uint32_t k = 0; k < kBatch; ++k) {
@@ -100,14 +100,14 @@ struct TwoShotAllReduce : AllReduceInstance<R, known_size, whole> {
   }
 
   template <int phase, Team T>
-  static WEFT_FN bool run(T& team, const Session& s, const Work&, const Places& p, const Early& early) {
+  static WEFT_FN bool run(T& team, const Session& s, const Work&, const ThreadPlan& p, const Prefetched& prefetched) {
     if (team.block_rank() == 0) {
       if constexpr (phase == 0) Handshake::send(team, s, p.header);
       // Not in the last phase: a CPU rank reaches that phase only when all data of this phase have arrived.
       return phase != 1 || Handshake::compare(team, s, p.header, 1);
     }
     if constexpr (phase == 0) {
-      scatter(team, s, p, early);
+      scatter(team, s, p, prefetched);
       return true;
     } else {
       return phase == 1 ? reduce(team, s, p) : gather(team, s, p);
@@ -115,16 +115,16 @@ struct TwoShotAllReduce : AllReduceInstance<R, known_size, whole> {
   }
 
   template <Team T>
-  static WEFT_FN void scatter(T& team, const Session& s, const Places& p, const Early& early) {
+  static WEFT_FN void scatter(T& team, const Session& s, const ThreadPlan& p, const Prefetched& prefetched) {
     const std::uint64_t bank = s.epoch % kBanks * p.bank_packs;
     for (std::uint32_t turn = 1; turn < Instance::size(*s.call); turn += kBatch) {
       Slots to = {};
       find_slots<T>(s, p, turn, to);
       for (std::uint64_t i = p.first; i < p.shard; i += p.step) {
         Pack payload[kBatch];
-        if (kLean && i == p.first) {
+        if (kSpecialized && i == p.first) {
           WEFT_UNROLL
-          for (std::uint32_t k = 0; k < kBatch; ++k) payload[k] = early.payload[kLean ? k : 0];
+          for (std::uint32_t k = 0; k < kBatch; ++k) payload[k] = prefetched.payload[kSpecialized ? k : 0];
         } else {
           load(s, p, turn, i, payload);
         }
@@ -138,7 +138,7 @@ struct TwoShotAllReduce : AllReduceInstance<R, known_size, whole> {
   }
 
   template <Team T>
-  static WEFT_FN bool reduce(T& team, const Session& s, const Places& p) {
+  static WEFT_FN bool reduce(T& team, const Session& s, const ThreadPlan& p) {
     const std::uint64_t bank = s.epoch % kBanks * p.bank_packs;
     for (std::uint64_t i = p.first; i < p.shard && place(s, p, 0, i) < p.packs; i += p.step) {
       const Pack own = p.input.load(place(s, p, 0, i));
@@ -161,7 +161,7 @@ struct TwoShotAllReduce : AllReduceInstance<R, known_size, whole> {
   }
 
   template <Team T>
-  static WEFT_FN bool gather(T& team, const Session& s, const Places& p) {
+  static WEFT_FN bool gather(T& team, const Session& s, const ThreadPlan& p) {
     Pack* const slots = p.from + p.to_gather + s.epoch % kBanks * p.bank_packs;
     for (std::uint64_t i = p.first; i < p.shard; i += p.step) {
       for (std::uint32_t first = 0; first < Instance::size(*s.call); first += kBatch) {

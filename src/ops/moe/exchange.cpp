@@ -16,8 +16,8 @@ namespace {
 
 using detail::ExchangeShape;
 using detail::ExchangeState;
-using detail::ExchangeTurns;
 using detail::GroupState;
+using detail::InFlight;
 using detail::kJoined;
 using detail::kSend;
 using detail::kWait;
@@ -79,13 +79,13 @@ detail::ExchangeGridArgs grid_args(const ExchangeState& exchange, std::uint32_t 
           .most_blocks = channel.communicator().max_blocks()};
 }
 
-constexpr const char* name(ExchangeTurns::Side side) {
-  return side == ExchangeTurns::Side::dispatch ? "dispatch" : "combine";
+constexpr const char* name(InFlight::Side side) {
+  return side == InFlight::Side::dispatch ? "dispatch" : "combine";
 }
 
 struct ExchangeWords {
   static constexpr std::string_view kKind = "exchange";
-  ExchangeTurns::Side side;
+  InFlight::Side side;
   bool wait;
   std::uint32_t tag;
   std::string text() const {
@@ -94,14 +94,14 @@ struct ExchangeWords {
 };
 
 // A dispatch or a combine, or a part of one.
-template <ExchangeTurns::Side side, class Args>
+template <InFlight::Side side, class Args>
 class HalfCall : public detail::GroupCall {
  public:
   HalfCall(const Group& group, ExchangeState& exchange, const Args& args)
       : GroupCall(group, args.stream), exchange_(exchange), args_(args) {}
 
   GroupState& channel() const {
-    return side == ExchangeTurns::Side::dispatch ? exchange_.dispatch_channel() : exchange_.combine_channel();
+    return side == InFlight::Side::dispatch ? exchange_.dispatch_channel() : exchange_.combine_channel();
   }
   // The call that a wait continues, once it has been made.
   detail::SentCall sent() const { return sent_; }
@@ -114,8 +114,8 @@ class HalfCall : public detail::GroupCall {
     detail::check_launch(dispatch, args_.launch, detail::kMoveThreads);
     dispatch.communicator().fabric().check_stream(stream());
   }
-  detail::CallName begin(Ticket ticket) {
-    sent_ = {ticket, detail::fingerprint(name(side), args_.tag)};
+  detail::CallName begin(DispatchHandle handle) {
+    sent_ = {handle, detail::fingerprint(name(side), args_.tag)};
     return {sent_.fingerprint, ExchangeWords{.side = side, .wait = false, .tag = args_.tag}};
   }
   detail::CallName resume() const {
@@ -128,14 +128,14 @@ class HalfCall : public detail::GroupCall {
 };
 
 template <Phases phases>
-class Dispatch : public HalfCall<ExchangeTurns::Side::dispatch, DispatchArgs> {
+class Dispatch : public HalfCall<InFlight::Side::dispatch, DispatchArgs> {
  public:
   static constexpr const char* kRange = phases == kWait ? "weft::dispatch_wait" : "weft::dispatch";
   static constexpr bool kPeersWait = phases != kWait;
   using HalfCall::HalfCall;
-  Dispatch(const Group& group, ExchangeState& exchange, const DispatchArgs& args, Ticket ticket)
+  Dispatch(const Group& group, ExchangeState& exchange, const DispatchArgs& args, DispatchHandle handle)
       : HalfCall(group, exchange, args) {
-    sent_.ticket = ticket;
+    sent_.handle = handle;
   }
 
   void check() {
@@ -143,31 +143,31 @@ class Dispatch : public HalfCall<ExchangeTurns::Side::dispatch, DispatchArgs> {
     if (phases != kWait) check_inputs(channel(), exchange_.shape(), args_);
     if (phases != kSend) check_outputs(channel(), exchange_.shape(), args_);
     if constexpr (phases == kWait) {
-      sent_ = exchange_.turns().sent(ExchangeTurns::Side::dispatch, sent_.ticket);
+      sent_ = exchange_.in_flight().sent(InFlight::Side::dispatch, sent_.handle);
     } else {
-      exchange_.turns().check_nothing_sent(ExchangeTurns::Side::dispatch);
+      exchange_.in_flight().check_nothing_sent(InFlight::Side::dispatch);
     }
   }
 
   detail::CallName plan(bool kept) {
     if constexpr (phases == kWait) return resume();
-    return begin(exchange_.turns().take_generation(args_.tokens, kept));
+    return begin(exchange_.in_flight().take_slot(args_.tokens, kept));
   }
 
   template <class Run>
   void each_step(Run run) const {
-    const Ticket ticket = sent_.ticket;
-    const detail::ExchangeGrid grid = detail::dispatch_grid(grid_args(exchange_, ticket.tokens, phases, args_.launch));
+    const DispatchHandle handle = sent_.handle;
+    const detail::ExchangeGrid grid = detail::dispatch_grid(grid_args(exchange_, handle.tokens, phases, args_.launch));
     const ExchangeShape& shape = exchange_.shape();
     const detail::DispatchQuery query{.type = exchange_.args().type, .cast = shape.cast, .order = shape.scale_order};
     run({.call = {},
-         .bound = detail::find_kernel(query).with({.exchange = exchange_.view(ticket.generation),
+         .bound = detail::find_kernel(query).with({.exchange = exchange_.view(handle.slot),
                                                    .phases = phases,
                                                    .input = args_.input,
                                                    .scales = args_.scales,
                                                    .ids = args_.topk_ids,
                                                    .weights = args_.topk_weights,
-                                                   .tokens = ticket.tokens,
+                                                   .tokens = handle.tokens,
                                                    .senders = grid.senders,
                                                    .wide_ids = args_.topk_ids_are_i64,
                                                    .discard = args_.discard,
@@ -187,7 +187,7 @@ class Dispatch : public HalfCall<ExchangeTurns::Side::dispatch, DispatchArgs> {
 
 void check_combine_output(const ExchangeState& exchange, const CombineArgs& args) {
   const GroupState& group = exchange.combine_channel();
-  if (args.ticket.tokens != 0) {
+  if (args.handle.tokens != 0) {
     check_tensor(group, "output", args.output, 16);
     if (args.residual != nullptr) check_tensor(group, "residual", args.residual, 16);
   }
@@ -195,7 +195,7 @@ void check_combine_output(const ExchangeState& exchange, const CombineArgs& args
 }
 
 template <Phases phases>
-class Combine : public HalfCall<ExchangeTurns::Side::combine, CombineArgs> {
+class Combine : public HalfCall<InFlight::Side::combine, CombineArgs> {
  public:
   static constexpr const char* kRange = phases == kWait ? "weft::combine_wait" : "weft::combine";
   static constexpr bool kPeersWait = phases != kWait;
@@ -204,29 +204,29 @@ class Combine : public HalfCall<ExchangeTurns::Side::combine, CombineArgs> {
   void check() {
     check_call(detail::name_of_operation<Combine>());
     if constexpr (phases == kWait) {
-      sent_ = exchange_.turns().sent(ExchangeTurns::Side::combine, args_.ticket);
+      sent_ = exchange_.in_flight().sent(InFlight::Side::combine, args_.handle);
       check_combine_output(exchange_, args_);
     } else {
-      exchange_.turns().check_combine(args_.ticket, kept());
+      exchange_.in_flight().check_combine(args_.handle, kept());
       if (exchange_.shape().local != 0) check_tensor(channel(), "input", args_.input, 16);
       if (phases == kJoined) check_combine_output(exchange_, args_);
-      exchange_.turns().check_nothing_sent(ExchangeTurns::Side::combine);
+      exchange_.in_flight().check_nothing_sent(InFlight::Side::combine);
     }
   }
 
   detail::CallName plan(bool) {
     if constexpr (phases == kWait) return resume();
-    return begin(args_.ticket);
+    return begin(args_.handle);
   }
 
   template <class Run>
   void each_step(Run run) const {
     const detail::ExchangeGrid grid =
-        detail::combine_grid(grid_args(exchange_, args_.ticket.tokens, phases, args_.launch));
+        detail::combine_grid(grid_args(exchange_, args_.handle.tokens, phases, args_.launch));
     const detail::CombineQuery query{.type = exchange_.args().combine_type,
                                      .ranks = static_cast<std::uint32_t>(exchange_.dispatch_channel().size())};
     run({.call = {},
-         .bound = detail::find_kernel(query).with({.exchange = exchange_.view(args_.ticket.generation),
+         .bound = detail::find_kernel(query).with({.exchange = exchange_.view(args_.handle.slot),
                                                    .phases = phases,
                                                    .senders = grid.senders,
                                                    .pairs = grid.pairs,
@@ -242,7 +242,7 @@ class Combine : public HalfCall<ExchangeTurns::Side::combine, CombineArgs> {
 
 }  // namespace
 
-ExchangeMemory exchange_memory(int ranks, const ExchangeArgs& args) {
+MoeExchangeMemory moe_exchange_memory(int ranks, const MoeExchangeArgs& args) {
   require(ranks >= 1 && ranks <= static_cast<int>(detail::kMaxRanks), "ranks: {} is not between 1 and {}", ranks,
           detail::kMaxRanks);
   const auto size = static_cast<std::uint32_t>(ranks);
@@ -251,10 +251,10 @@ ExchangeMemory exchange_memory(int ranks, const ExchangeArgs& args) {
   const ExchangeShape shape = detail::make_shape(size, 0, args, map);
   const detail::ExchangeLayout layout = detail::make_exchange_layout(size, shape);
   const detail::OutputRow row = detail::output_row(args);
-  ExchangeMemory memory{};
+  MoeExchangeMemory memory{};
   memory.dispatch = layout.dispatch_bytes / detail::kBanks;
   memory.combine = layout.combine_bytes / detail::kBanks;
-  memory.tables = args.generations * detail::RoutingTables::bytes(size, shape) + detail::map_bytes(map);
+  memory.tables = args.handles * detail::RoutingTables::bytes(size, shape) + detail::map_bytes(map);
   memory.window = layout.dispatch_bytes + layout.combine_bytes + memory.tables;
   const bool by_rank = args.layout == RowLayout::rank_major;
   const std::size_t entry = sizeof(std::int32_t) + (args.weighted ? sizeof(float) : 0);
@@ -264,69 +264,69 @@ ExchangeMemory exchange_memory(int ranks, const ExchangeArgs& args) {
   return memory;
 }
 
-Exchange Exchange::create(const Group& caller, const ExchangeArgs& args) {
+MoeExchange MoeExchange::create(const Group& caller, const MoeExchangeArgs& args) {
   const Group group = detail::held(caller);
-  return Exchange(group, detail::make_exchange(group.state(), args));
+  return MoeExchange(group, detail::make_exchange(group.state(), args));
 }
 
-void Exchange::free() {
-  const Exchange self = *this;  // keeps the state, as detail::held() keeps a group
+void MoeExchange::free() {
+  const MoeExchange self = *this;  // keeps the state, as detail::held() keeps a group
   detail::free_exchange(self.group_.state().communicator(), *self.state_);
 }
 
-const ExchangeArgs& Exchange::args() const {
+const MoeExchangeArgs& MoeExchange::args() const {
   return state_->args();
 }
-std::uint32_t Exchange::local_experts() const {
+std::uint32_t MoeExchange::local_experts() const {
   return state_->shape().local;
 }
-std::span<const std::uint32_t> Exchange::experts() const {
+std::span<const std::uint32_t> MoeExchange::experts() const {
   return state_->experts();
 }
-std::uint32_t Exchange::capacity() const {
+std::uint32_t MoeExchange::capacity() const {
   return state_->shape().capacity;
 }
-std::size_t Exchange::output_rows() const {
+std::size_t MoeExchange::output_rows() const {
   return state_->shape().rows;
 }
 
 // Each call keeps the exchange alive, as a call keeps its group.
-Ticket Exchange::dispatch(const DispatchArgs& args) const {
+DispatchHandle MoeExchange::dispatch(const DispatchArgs& args) const {
   const auto state = state_;
   Dispatch<kJoined> call(group_, *state, args);
   detail::make_call(call);
-  return call.sent().ticket;
+  return call.sent().handle;
 }
-Ticket Exchange::dispatch_send(const DispatchArgs& args) const {
+DispatchHandle MoeExchange::dispatch_send(const DispatchArgs& args) const {
   const auto state = state_;
   Dispatch<kSend> call(group_, *state, args);
   detail::make_call(call);
-  state->turns().note_sent(ExchangeTurns::Side::dispatch, call.sent());
-  return call.sent().ticket;
+  state->in_flight().note_sent(InFlight::Side::dispatch, call.sent());
+  return call.sent().handle;
 }
-void Exchange::dispatch_wait(Ticket ticket, const DispatchArgs& args) const {
+void MoeExchange::dispatch_wait(DispatchHandle handle, const DispatchArgs& args) const {
   const auto state = state_;
-  Dispatch<kWait> call(group_, *state, args, ticket);
+  Dispatch<kWait> call(group_, *state, args, handle);
   detail::make_call(call);
-  state->turns().note_waited(ExchangeTurns::Side::dispatch);
+  state->in_flight().note_waited(InFlight::Side::dispatch);
 }
 
-void Exchange::combine(const CombineArgs& args) const {
+void MoeExchange::combine(const CombineArgs& args) const {
   const auto state = state_;
   Combine<kJoined> call(group_, *state, args);
   detail::make_call(call);
 }
-void Exchange::combine_send(const CombineArgs& args) const {
+void MoeExchange::combine_send(const CombineArgs& args) const {
   const auto state = state_;
   Combine<kSend> call(group_, *state, args);
   detail::make_call(call);
-  state->turns().note_sent(ExchangeTurns::Side::combine, call.sent());
+  state->in_flight().note_sent(InFlight::Side::combine, call.sent());
 }
-void Exchange::combine_wait(const CombineArgs& args) const {
+void MoeExchange::combine_wait(const CombineArgs& args) const {
   const auto state = state_;
   Combine<kWait> call(group_, *state, args);
   detail::make_call(call);
-  state->turns().note_waited(ExchangeTurns::Side::combine);
+  state->in_flight().note_waited(InFlight::Side::combine);
 }
 
 }  // namespace weft

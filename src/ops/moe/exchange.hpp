@@ -16,7 +16,7 @@ namespace weft::detail {
 inline constexpr std::uint32_t kMaxTopK = 32;
 inline constexpr std::uint32_t kMaxExperts = 4096;
 inline constexpr std::uint32_t kMaxExchangeTokens = 1024;
-inline constexpr std::uint32_t kMaxGenerations = 64;
+inline constexpr std::uint32_t kMaxHandles = 64;
 
 inline constexpr std::uint32_t kNone = 0xffffffffu;  // no expert, no row
 
@@ -98,7 +98,7 @@ struct RankSet {
 };
 static_assert(kMaxRanks <= 128);
 
-// The routing that a dispatch leaves for its combine, one per generation; only the own rank touches it. A dispatch
+// The routing that a dispatch leaves for its combine, one per handle slot; only the own rank touches it. A dispatch
 // reads its header before it knows whether there is a window. So headers lie in memory that stays, the rest in the
 // window.
 struct RoutingHeader {
@@ -163,7 +163,7 @@ struct ExchangeView {
   ExchangeLayout layout;
   const ExpertHome* homes;             // by replica; not read if blocks are even
   const std::uint32_t* first_replica;  // by expert, and their end; null if no expert has several
-  RoutingTables tables;                // of the generation
+  RoutingTables tables;                // of the handle slot
 };
 
 // Dispatch and combine have two phases. A joined call makes both in one launch.

@@ -18,7 +18,7 @@ constexpr std::uint32_t element_bytes(RowType type) {
 struct OutputRow {
   std::size_t bytes, scale_bytes;
 };
-inline OutputRow output_row(const ExchangeArgs& args) {
+inline OutputRow output_row(const MoeExchangeArgs& args) {
   if (args.cast == RowCast::none) return {std::size_t{args.hidden} * element_bytes(args.type), args.scale_bytes};
   const std::size_t groups = args.hidden / kScaleColumns;
   if (args.cast == RowCast::fp8) return {args.hidden, groups * sizeof(float)};
@@ -33,7 +33,7 @@ struct ExpertMap {
   std::uint32_t even;                        // as in ExchangeShape
 };
 
-inline ExpertMap map_experts(std::uint32_t ranks, const ExchangeArgs& args) {
+inline ExpertMap map_experts(std::uint32_t ranks, const MoeExchangeArgs& args) {
   ExpertMap map{.homes = {}, .first_replica = {}, .counts = std::vector<std::uint32_t>(ranks), .even = 0};
   for (const std::vector<std::uint32_t>& replicas : args.ranks_of_expert) {
     map.first_replica.push_back(static_cast<std::uint32_t>(map.homes.size()));
@@ -64,12 +64,12 @@ inline std::uint64_t map_bytes(const ExpertMap& map) {
 }
 
 // The number of rows is a multiple of this, which columns of scales need.
-constexpr std::uint32_t rows_step(const ExchangeArgs& args) {
+constexpr std::uint32_t rows_step(const MoeExchangeArgs& args) {
   return args.scale_order == ScaleOrder::columns ? 4 : 1;
 }
 
-// Rows of ExchangeArgs::capacity, if the caller gives none.
-inline std::uint32_t default_capacity(std::uint32_t ranks, const ExchangeArgs& args, std::uint32_t most_local) {
+// Rows of MoeExchangeArgs::capacity, if the caller gives none.
+inline std::uint32_t default_capacity(std::uint32_t ranks, const MoeExchangeArgs& args, std::uint32_t most_local) {
   if (args.layout == RowLayout::rank_major) return args.tokens;
   const std::uint32_t rows =
       args.layout == RowLayout::expert_masked
@@ -87,7 +87,7 @@ inline ScaleColumns plan_columns(const ExchangeShape& shape) {
 }
 
 // The shape of `rank` among `ranks`. Throws nothing: the arguments have been checked.
-inline ExchangeShape make_shape(std::uint32_t ranks, std::uint32_t rank, const ExchangeArgs& args,
+inline ExchangeShape make_shape(std::uint32_t ranks, std::uint32_t rank, const MoeExchangeArgs& args,
                                 const ExpertMap& map) {
   ExchangeShape shape{};
   shape.tokens = args.tokens;

@@ -6,7 +6,7 @@
 #include <cstring>
 
 #include "base/argument.hpp"
-#include "base/choices.hpp"
+#include "base/enum_text.hpp"
 #include "base/fingerprint.hpp"
 #include "comm/disagreement.hpp"
 
@@ -19,7 +19,7 @@ constexpr std::uint32_t kMostAlignment = 1024;
 // The values that all ranks of a group must share, as bytes to compare.
 struct AgreedExchange {
   int leader;  // world rank of the group's first
-  std::uint32_t tokens, hidden, experts, top_k, scale_bytes, alignment, capacity, generations, map;
+  std::uint32_t tokens, hidden, experts, top_k, scale_bytes, alignment, capacity, handles, map;
   RowType type;
   RowCast cast;
   ScaleOrder scale_order;
@@ -31,9 +31,9 @@ struct AgreedExchange {
 
 std::string describe(const AgreedExchange& a) {
   return fmt::format(
-      "tokens {}, hidden {}, experts {}, top_k {}, scale_bytes {}, alignment {}, capacity {}, generations {}, "
+      "tokens {}, hidden {}, experts {}, top_k {}, scale_bytes {}, alignment {}, capacity {}, handles {}, "
       "rank_of_expert {:08x}, type {}, cast {}, scale_order {}, layout {}, combine_type {}, overflow {}, weighted {}",
-      a.tokens, a.hidden, a.experts, a.top_k, a.scale_bytes, a.alignment, a.capacity, a.generations, a.map,
+      a.tokens, a.hidden, a.experts, a.top_k, a.scale_bytes, a.alignment, a.capacity, a.handles, a.map,
       static_cast<int>(a.type), static_cast<int>(a.cast), static_cast<int>(a.scale_order), static_cast<int>(a.layout),
       name(a.combine_type), static_cast<int>(a.overflow), a.weighted);
 }
@@ -47,71 +47,72 @@ RegionLayout channel_layout(std::uint64_t bytes) {
 
 }  // namespace
 
-void check_exchange_args(std::uint32_t ranks, const ExchangeArgs& args) {
-  check_argument(args.tokens >= 1 && args.tokens <= kMaxExchangeTokens, "ExchangeArgs::tokens", args.tokens,
+void check_exchange_args(std::uint32_t ranks, const MoeExchangeArgs& args) {
+  check_argument(args.tokens >= 1 && args.tokens <= kMaxExchangeTokens, "MoeExchangeArgs::tokens", args.tokens,
                  "between 1 and 1024");
-  check_argument(args.experts >= 1 && args.experts <= kMaxExperts, "ExchangeArgs::experts", args.experts,
+  check_argument(args.experts >= 1 && args.experts <= kMaxExperts, "MoeExchangeArgs::experts", args.experts,
                  "between 1 and 4096");
-  check_argument(args.top_k >= 1 && args.top_k <= kMaxTopK, "ExchangeArgs::top_k", args.top_k, "between 1 and 32");
-  check_argument(args.type <= RowType::fp8, "ExchangeArgs::type", static_cast<int>(args.type), "bf16, f16 or fp8");
-  check_argument(args.cast <= RowCast::fp8_ue8m0, "ExchangeArgs::cast", static_cast<int>(args.cast),
+  check_argument(args.top_k >= 1 && args.top_k <= kMaxTopK, "MoeExchangeArgs::top_k", args.top_k, "between 1 and 32");
+  check_argument(args.type <= RowType::fp8, "MoeExchangeArgs::type", static_cast<int>(args.type), "bf16, f16 or fp8");
+  check_argument(args.cast <= RowCast::fp8_ue8m0, "MoeExchangeArgs::cast", static_cast<int>(args.cast),
                  "none, fp8 or fp8_ue8m0");
-  check_argument(args.overflow <= Overflow::drop, "ExchangeArgs::overflow", static_cast<int>(args.overflow),
+  check_argument(args.overflow <= Overflow::drop, "MoeExchangeArgs::overflow", static_cast<int>(args.overflow),
                  "error or drop");
-  check_argument(args.cast == RowCast::none || args.type != RowType::fp8, "ExchangeArgs::cast",
+  check_argument(args.cast == RowCast::none || args.type != RowType::fp8, "MoeExchangeArgs::cast",
                  static_cast<int>(args.cast), "none, and rows are fp8 already");
-  check_choice("ExchangeArgs::combine_type", args.combine_type, DataType::f16);
+  check_choice("MoeExchangeArgs::combine_type", args.combine_type, DataType::f16);
   const std::uint32_t step = args.cast != RowCast::none ? kScaleColumns : 16 / element_bytes(args.type);
-  check_argument(args.hidden >= 1 && args.hidden <= kMostHidden && args.hidden % step == 0, "ExchangeArgs::hidden",
+  check_argument(args.hidden >= 1 && args.hidden <= kMostHidden && args.hidden % step == 0, "MoeExchangeArgs::hidden",
                  args.hidden, fmt::format("a multiple of {} up to {}", step, kMostHidden));
-  check_argument(args.scale_bytes % 4 == 0 && args.scale_bytes <= args.hidden * 4, "ExchangeArgs::scale_bytes",
+  check_argument(args.scale_bytes % 4 == 0 && args.scale_bytes <= args.hidden * 4, "MoeExchangeArgs::scale_bytes",
                  args.scale_bytes, "a multiple of 4 up to 4 per column");
-  check_argument(args.scale_bytes == 0 || args.type == RowType::fp8, "ExchangeArgs::scale_bytes", args.scale_bytes,
+  check_argument(args.scale_bytes == 0 || args.type == RowType::fp8, "MoeExchangeArgs::scale_bytes", args.scale_bytes,
                  "0, and only fp8 rows come with scales");
-  check_argument(args.layout <= RowLayout::rank_major, "ExchangeArgs::layout", static_cast<int>(args.layout),
+  check_argument(args.layout <= RowLayout::rank_major, "MoeExchangeArgs::layout", static_cast<int>(args.layout),
                  choices(RowLayout::rank_major));
-  check_choice("ExchangeArgs::scale_order", args.scale_order, ScaleOrder::columns);
-  check_argument(args.cast != RowCast::none || args.scale_order == ScaleOrder::rows, "ExchangeArgs::scale_order",
+  check_choice("MoeExchangeArgs::scale_order", args.scale_order, ScaleOrder::columns);
+  check_argument(args.cast != RowCast::none || args.scale_order == ScaleOrder::rows, "MoeExchangeArgs::scale_order",
                  name(args.scale_order), "rows, and rows are not cast");
   const bool contiguous = args.layout == RowLayout::expert_contiguous;
   check_argument(
-      args.alignment >= 1 && args.alignment <= (contiguous ? kMostAlignment : 1), "ExchangeArgs::alignment",
+      args.alignment >= 1 && args.alignment <= (contiguous ? kMostAlignment : 1), "MoeExchangeArgs::alignment",
       args.alignment,
       contiguous ? fmt::format("between 1 and {}", kMostAlignment) : "1, and only contiguous experts are aligned");
   std::uint64_t replicas = args.ranks_of_expert.empty() ? args.experts : 0;
   for (const std::vector<std::uint32_t>& holders : args.ranks_of_expert) replicas += holders.size();
-  check_argument(replicas <= kMaxExperts, "ExchangeArgs::ranks_of_expert: replicas", replicas,
+  check_argument(replicas <= kMaxExperts, "MoeExchangeArgs::ranks_of_expert: replicas", replicas,
                  fmt::format("{} at most", kMaxExperts));
   const std::uint64_t entries = std::uint64_t{ranks} * args.tokens * args.top_k;
   const std::uint64_t most_rows =
       args.layout == RowLayout::rank_major ? 0 : entries + (contiguous ? replicas : 0) * (args.alignment - 1);
   const std::uint32_t unit = rows_step(args);
   const std::uint64_t most_capacity = (most_rows + unit - 1) / unit * unit;
-  check_argument(args.capacity <= most_capacity, "ExchangeArgs::capacity", args.capacity,
+  check_argument(args.capacity <= most_capacity, "MoeExchangeArgs::capacity", args.capacity,
                  fmt::format("between 0 and {}", most_capacity));
-  check_argument(args.capacity % unit == 0, "ExchangeArgs::capacity", args.capacity,
+  check_argument(args.capacity % unit == 0, "MoeExchangeArgs::capacity", args.capacity,
                  "a multiple of 4, which columns of scales ask for");
   const std::uint64_t joint_rows = args.layout == RowLayout::rank_major ? std::uint64_t{ranks} * args.tokens : 0;
-  check_argument(joint_rows % unit == 0, "ExchangeArgs::tokens times ranks", joint_rows,
+  check_argument(joint_rows % unit == 0, "MoeExchangeArgs::tokens times ranks", joint_rows,
                  "a multiple of 4, which columns of scales ask for");
-  check_argument(args.generations >= 1 && args.generations <= kMaxGenerations, "ExchangeArgs::generations",
-                 args.generations, fmt::format("between 1 and {}", kMaxGenerations));
+  check_argument(args.handles >= 1 && args.handles <= kMaxHandles, "MoeExchangeArgs::handles", args.handles,
+                 fmt::format("between 1 and {}", kMaxHandles));
   check_argument(args.rank_of_expert.empty() || args.rank_of_expert.size() == args.experts,
-                 "ExchangeArgs::rank_of_expert's length", args.rank_of_expert.size(),
+                 "MoeExchangeArgs::rank_of_expert's length", args.rank_of_expert.size(),
                  fmt::format("0 or {}", args.experts));
   for (const std::uint32_t rank : args.rank_of_expert) {
-    check_argument(rank < ranks, "ExchangeArgs::rank_of_expert", rank, fmt::format("a rank below {}", ranks));
+    check_argument(rank < ranks, "MoeExchangeArgs::rank_of_expert", rank, fmt::format("a rank below {}", ranks));
   }
   check_argument(args.ranks_of_expert.empty() || args.ranks_of_expert.size() == args.experts,
-                 "ExchangeArgs::ranks_of_expert's length", args.ranks_of_expert.size(),
+                 "MoeExchangeArgs::ranks_of_expert's length", args.ranks_of_expert.size(),
                  fmt::format("0 or {}", args.experts));
-  check_argument(args.ranks_of_expert.empty() || args.rank_of_expert.empty(), "ExchangeArgs::ranks_of_expert's length",
-                 args.ranks_of_expert.size(), "0, and rank_of_expert is given");
+  check_argument(args.ranks_of_expert.empty() || args.rank_of_expert.empty(),
+                 "MoeExchangeArgs::ranks_of_expert's length", args.ranks_of_expert.size(),
+                 "0, and rank_of_expert is given");
   for (const std::vector<std::uint32_t>& holders : args.ranks_of_expert) {
-    check_argument(!holders.empty(), "ExchangeArgs::ranks_of_expert", "none", "a list of ranks");
+    check_argument(!holders.empty(), "MoeExchangeArgs::ranks_of_expert", "none", "a list of ranks");
     std::vector<bool> taken(ranks);
     for (const std::uint32_t rank : holders) {
-      check_argument(rank < ranks && !taken[rank], "ExchangeArgs::ranks_of_expert", rank,
+      check_argument(rank < ranks && !taken[rank], "MoeExchangeArgs::ranks_of_expert", rank,
                      fmt::format("a rank below {}, once", ranks));
       taken[rank] = true;
     }
@@ -121,20 +122,21 @@ void check_exchange_args(std::uint32_t ranks, const ExchangeArgs& args) {
   const std::uint32_t most_local = *std::ranges::max_element(counts);
   const std::uint64_t capacity = args.capacity != 0 ? args.capacity : default_capacity(ranks, args, most_local);
   const std::uint64_t rows = capacity * most_local;
-  check_argument(rows < std::uint64_t{1} << 32, "ExchangeArgs::capacity times the experts of a rank", rows,
+  check_argument(rows < std::uint64_t{1} << 32, "MoeExchangeArgs::capacity times the experts of a rank", rows,
                  "less than 2^32");
 }
 
-void check_exchange(const GroupState& group, const ExchangeArgs& args) {
+void check_exchange(const GroupState& group, const MoeExchangeArgs& args) {
   check_exchange_args(static_cast<std::uint32_t>(group.size()), args);
   if (!group.direct()) {
-    throw Error(Errc::unsupported, fmt::format("Exchange::create: ranks must reach each other's memory, and these do "
-                                               "not ({})",
-                                               group.communicator().fabric().description()));
+    throw Error(Errc::unsupported,
+                fmt::format("MoeExchange::create: ranks must reach each other's memory, and these do "
+                            "not ({})",
+                            group.communicator().fabric().description()));
   }
 }
 
-void agree_on_exchange(Bootstrap& bootstrap, const GroupState& group, const ExchangeArgs& args) {
+void agree_on_exchange(Bootstrap& bootstrap, const GroupState& group, const MoeExchangeArgs& args) {
   AgreedExchange mine;
   std::memset(static_cast<void*>(&mine), 0, sizeof(mine));  // padding is compared too
   mine.leader = group.members().front();
@@ -145,7 +147,7 @@ void agree_on_exchange(Bootstrap& bootstrap, const GroupState& group, const Exch
   mine.scale_bytes = args.scale_bytes;
   mine.alignment = args.alignment;
   mine.capacity = args.capacity;
-  mine.generations = args.generations;
+  mine.handles = args.handles;
   for (const std::uint32_t rank : args.rank_of_expert) mine.map = fingerprint("map", mine.map, rank);
   for (const std::vector<std::uint32_t>& ranks : args.ranks_of_expert) {
     mine.map = fingerprint("replicas", mine.map, static_cast<std::uint32_t>(ranks.size()));
@@ -165,12 +167,12 @@ void agree_on_exchange(Bootstrap& bootstrap, const GroupState& group, const Exch
     if (std::memcmp(&leader, &all[rank], sizeof(leader)) == 0) continue;
     const std::string first = describe(leader), other = describe(all[rank]);
     throw Error(Errc::invalid_argument,
-                fmt::format("ranks disagree about ExchangeArgs: rank {} has {}; rank {} has {}", leader.leader,
+                fmt::format("ranks disagree about MoeExchangeArgs: rank {} has {}; rank {} has {}", leader.leader,
                             fields_apart(first, other), rank, fields_apart(other, first)));
   }
 }
 
-ExchangeState::ExchangeState(GroupState& group, const ExchangeArgs& args, int slot, std::uint64_t number)
+ExchangeState::ExchangeState(GroupState& group, const MoeExchangeArgs& args, int slot, std::uint64_t number)
     : group_(group),
       slot_(slot),
       number_(number),
@@ -183,7 +185,7 @@ ExchangeState::ExchangeState(GroupState& group, const ExchangeArgs& args, int sl
                 channel_layout(layout_.dispatch_bytes)),
       combine_(group.communicator(), kMaxGroups - 2 - 2 * slot, group.members(), group.rank(), window(),
                layout_.dispatch_bytes, channel_layout(layout_.combine_bytes)),
-      turns_(number + 1, args.generations) {
+      in_flight_(number + 1, args.handles) {
   const bool replicated = !map_.first_replica.empty();
   for (std::uint32_t expert = 0; expert < args_.experts; ++expert) {
     const std::uint32_t first = replicated ? map_.first_replica[expert] : expert;
@@ -195,7 +197,7 @@ ExchangeState::ExchangeState(GroupState& group, const ExchangeArgs& args, int sl
 }
 
 std::size_t ExchangeState::tables_bytes() const {
-  return args_.generations * RoutingTables::bytes(static_cast<std::uint32_t>(group_.size()), shape_);
+  return args_.handles * RoutingTables::bytes(static_cast<std::uint32_t>(group_.size()), shape_);
 }
 
 std::size_t ExchangeState::needed_bytes() const {
@@ -214,7 +216,7 @@ void ExchangeState::arm(std::optional<std::uint32_t> first_epoch, bool moved) {
   std::byte* const tables = memory() + tables_offset();
   fabric.fill(tables, 0xff, tables_bytes());
   // The headers' zeros: a combine whose dispatch came before release() finds no tokens.
-  fabric.fill(headers(), 0, args_.generations * sizeof(RoutingHeader));
+  fabric.fill(headers(), 0, args_.handles * sizeof(RoutingHeader));
   std::byte* const homes = tables + tables_bytes();
   fabric.write(homes, map_.homes.data(), map_.homes.size() * sizeof(ExpertHome));
   if (map_.first_replica.empty()) return;
@@ -222,17 +224,17 @@ void ExchangeState::arm(std::optional<std::uint32_t> first_epoch, bool moved) {
 }
 
 RoutingHeader* ExchangeState::headers() const {
-  static_assert(kMaxGenerations * sizeof(RoutingHeader) <= Fabric::kLastingBytes);
+  static_assert(kMaxHandles * sizeof(RoutingHeader) <= Fabric::kLastingBytes);
   return reinterpret_cast<RoutingHeader*>(group_.communicator().fabric().lasting(slot_));
 }
 
 void ExchangeState::set_released() {
-  turns_.forget();
+  in_flight_.forget();
   dispatch_.set_released();
   combine_.set_released();
 }
 
-ExchangeView ExchangeState::view(std::uint32_t generation) const {
+ExchangeView ExchangeState::view(std::uint32_t handle_slot) const {
   const auto ranks = static_cast<std::uint32_t>(group_.size());
   std::byte* const tables = memory() + tables_offset();
   return {.shape = shape_,
@@ -241,8 +243,8 @@ ExchangeView ExchangeState::view(std::uint32_t generation) const {
           .first_replica = map_.first_replica.empty()
                                ? nullptr
                                : reinterpret_cast<const std::uint32_t*>(tables + tables_bytes() + homes_bytes(map_)),
-          .tables = RoutingTables::at(headers() + generation, tables + generation * RoutingTables::bytes(ranks, shape_),
-                                      ranks, shape_)};
+          .tables = RoutingTables::at(headers() + handle_slot,
+                                      tables + handle_slot * RoutingTables::bytes(ranks, shape_), ranks, shape_)};
 }
 
 }  // namespace weft::detail

@@ -1,5 +1,5 @@
-// The state behind an Exchange: a window of its own. It has the regions of dispatch and of combine, each a channel like
-// a group's, then the tables of every generation. Its slot among the communicator's exchanges gives window and
+// The state behind a MoeExchange: a window of its own. It has the regions of dispatch and of combine, each a channel
+// like a group's, then the tables of every handle slot. Its slot among the communicator's exchanges gives window and
 // channels, until it is freed.
 #pragma once
 
@@ -11,22 +11,22 @@
 #include "comm/state.hpp"
 #include "comm/tenant.hpp"
 #include "ops/moe/exchange_shape.hpp"
-#include "ops/moe/exchange_turns.hpp"
+#include "ops/moe/in_flight.hpp"
 
 namespace weft::detail {
 
 // Throws Errc::invalid_argument with the argument's name.
-void check_exchange_args(std::uint32_t ranks, const ExchangeArgs& args);
-void check_exchange(const GroupState& group, const ExchangeArgs& args);
+void check_exchange_args(std::uint32_t ranks, const MoeExchangeArgs& args);
+void check_exchange(const GroupState& group, const MoeExchangeArgs& args);
 // Collective over the world; throws on all ranks if the ranks of one group differ.
-void agree_on_exchange(Bootstrap& bootstrap, const GroupState& group, const ExchangeArgs& args);
+void agree_on_exchange(Bootstrap& bootstrap, const GroupState& group, const MoeExchangeArgs& args);
 
 class ExchangeState final : public Tenant {
  public:
   static constexpr int kFirstWindow = 1;  // of slot 0
 
   // `number`: among all exchanges that the communicator has ever made.
-  ExchangeState(GroupState& group, const ExchangeArgs& args, int slot, std::uint64_t number);
+  ExchangeState(GroupState& group, const MoeExchangeArgs& args, int slot, std::uint64_t number);
 
   int slot() const { return slot_; }
   std::uint64_t number() const { return number_; }
@@ -34,7 +34,7 @@ class ExchangeState final : public Tenant {
   bool freed() const { return freed_; }
   void set_freed() { freed_ = true; }
 
-  const ExchangeArgs& args() const { return args_; }
+  const MoeExchangeArgs& args() const { return args_; }
   const ExchangeShape& shape() const { return shape_; }
   std::span<const std::uint32_t> experts() const { return experts_; }
   GroupState& dispatch_channel() { return dispatch_; }
@@ -49,10 +49,10 @@ class ExchangeState final : public Tenant {
   void set_released() override;
   std::vector<const GroupState*> channels() const override { return {&dispatch_, &combine_}; }
 
-  ExchangeTurns& turns() { return turns_; }
-  const ExchangeTurns& turns() const { return turns_; }
+  InFlight& in_flight() { return in_flight_; }
+  const InFlight& in_flight() const { return in_flight_; }
 
-  ExchangeView view(std::uint32_t generation) const;
+  ExchangeView view(std::uint32_t handle_slot) const;
   // This rank's word that is 1 once a dispatch has failed here.
   const detail::BlockWord* dispatch_admitted() const { return dispatch_.call(0).local->admitted; }
 
@@ -60,24 +60,24 @@ class ExchangeState final : public Tenant {
   std::size_t tables_offset() const { return layout_.dispatch_bytes + layout_.combine_bytes; }
   std::size_t tables_bytes() const;
   std::byte* memory() const;
-  RoutingHeader* headers() const;  // by generation
+  RoutingHeader* headers() const;  // by handle slot
 
   GroupState& group_;
   int slot_;
   std::uint64_t number_;
   bool freed_ = false;
-  ExchangeArgs args_;
+  MoeExchangeArgs args_;
   ExpertMap map_;
   ExchangeShape shape_;
   ExchangeLayout layout_;
   std::vector<std::uint32_t> experts_;
   std::size_t window_bytes_ = 0;
   GroupState dispatch_, combine_;
-  ExchangeTurns turns_;
+  InFlight in_flight_;
 };
 
 // Both are collective over the world: every rank makes, or frees, an exchange on a group that it names itself.
-std::shared_ptr<ExchangeState> make_exchange(GroupState& group, const ExchangeArgs& args);
+std::shared_ptr<ExchangeState> make_exchange(GroupState& group, const MoeExchangeArgs& args);
 void free_exchange(CommunicatorState& communicator, ExchangeState& exchange);
 
 }  // namespace weft::detail

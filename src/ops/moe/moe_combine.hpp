@@ -15,7 +15,7 @@ struct MoeCombine : MoeFrame<CombineWork> {
   using Frame = MoeFrame<CombineWork>;
   using R = Reduction<type, ReduceOp::sum>;
   using Wire = typename R::Wire;
-  static constexpr Together kTogether = Together::warp;  // lanes exchange a row's table entries
+  static constexpr BeginScope kBeginScope = BeginScope::warp;  // lanes exchange a row's table entries
   // Used for its way of receiving from many ranks at once.
   using Instance = AllReduceInstance<R, ranks_at_once == 8 ? 0 : ranks_at_once, true>;
   static_assert(Instance::kBatch == ranks_at_once && 32 % ranks_at_once == 0);
@@ -31,22 +31,22 @@ struct MoeCombine : MoeFrame<CombineWork> {
   template <Team T>
   struct Loaded {
     std::uint32_t owner_tokens, count;
-    Dealt<T, kMaxTopK> row, weight;  // of the experts' outputs; bits
+    LaneArray<T, kMaxTopK> row, weight;  // of the experts' outputs; bits
   };
   // The table entries of the first unit that is received.
   struct Mine {
     std::uint32_t tokens;
     RankSet answering;
   };
-  struct Places : Frame::Places {
+  struct ThreadPlan : Frame::ThreadPlan {
     std::uint32_t units;        // of a row
     WarpShare sends;            // `share` is for receiving
     Unit sent;                  // its first unit
     std::uint32_t token, part;  // of the first one that it receives
   };
   template <Team T>
-  static WEFT_FN Places places(T& team, const Call& call, const Work& work) {
-    Places p{Frame::places(team, call, work), 0, {}, {}, 0, 0};
+  static WEFT_FN ThreadPlan thread_plan(T& team, const Call& call, const Work& work) {
+    ThreadPlan p{Frame::thread_plan(team, call, work), 0, {}, {}, 0, 0};
     if (team.block_rank() == 0) return p;
     p.units = units_of<T>(work.exchange.shape.combine_packs);
     if (work.pairs) p.units = (p.units + kPacksAtOnce - 1) / kPacksAtOnce;
@@ -69,32 +69,32 @@ struct MoeCombine : MoeFrame<CombineWork> {
 
   // Loaded with the words of enter(). Dispatch has a channel of its own, and only this word shows its end here. The
   // tables are not loaded: after a release() their memory is gone.
-  struct Early {
+  struct Prefetched {
     bool failed;
     Mine mine;  // asked for by the send, if the wait is in the same launch
   };
   template <Team T>
-  static WEFT_FN Early early(T& team, const Session&, const Work& work, const Places&) {
+  static WEFT_FN Prefetched prefetch(T& team, const Session&, const Work& work, const ThreadPlan&) {
     if (!is_there(work)) return {};
     const bool ended = team.load(&work.dispatch_admitted[team.block_rank()].value) == kEnded;
     return {!team.all_lanes(!ended), {}};
   }
 
   template <int phase, Team T>
-  static WEFT_FN bool run(T& team, const Session& s, const Work& work, const Places& p, Early& early) {
-    if (early.failed) return false;  // peers must not take the tables' contents for results
+  static WEFT_FN bool run(T& team, const Session& s, const Work& work, const ThreadPlan& p, Prefetched& prefetched) {
+    if (prefetched.failed) return false;  // peers must not take the tables' contents for results
     if constexpr (phase == 0) {
       if (team.block_rank() == 0) {
         Handshake::send(team, s, p.header);
       } else {
-        if (work.phases.has(1)) early.mine = load_mine(s, work, p);
+        if (work.phases.has(1)) prefetched.mine = load_mine(s, work, p);
         send(team, s, work, p);
       }
       return true;
     } else {
       if (team.block_rank() != 0) {
-        if (!work.phases.has(0)) early.mine = load_mine(s, work, p);
-        return receive(team, s, work, p, early.mine);
+        if (!work.phases.has(0)) prefetched.mine = load_mine(s, work, p);
+        return receive(team, s, work, p, prefetched.mine);
       }
       if (!Frame::compare(team, s, p.header, work.source_wait_ns)) return false;
       // Not with the send, because the wait still needs the tables.
@@ -147,14 +147,14 @@ struct MoeCombine : MoeFrame<CombineWork> {
     });
     return loaded;
   }
-  static WEFT_FN Mine load_mine(const Session& s, const Work& work, const Places& p) {
+  static WEFT_FN Mine load_mine(const Session& s, const Work& work, const ThreadPlan& p) {
     const RoutingTables& tables = work.exchange.tables;
     return {tables.header->tokens[s.rank()],
             p.token < work.exchange.shape.tokens ? tables.answering[p.token] : RankSet{}};
   }
 
   template <Team T>
-  static WEFT_FN void send(T& team, const Session& s, const Work& work, const Places& p) {
+  static WEFT_FN void send(T& team, const Session& s, const Work& work, const ThreadPlan& p) {
     Unit next = p.sent;
     Loaded<T> loaded_next = load<T>(work, next, p.share.lane);
     const std::uint32_t all = work.exchange.tables.header->most_tokens * s.size() * p.units;
@@ -178,7 +178,7 @@ struct MoeCombine : MoeFrame<CombineWork> {
 
   // `packs_at_once`: of a row, by a lane.
   template <std::uint32_t packs_at_once, Team T>
-  static WEFT_FN void send_unit(T& team, const Session& s, const Work& work, const Places& p, const Unit& unit,
+  static WEFT_FN void send_unit(T& team, const Session& s, const Work& work, const ThreadPlan& p, const Unit& unit,
                                 const Loaded<T>& loaded) {
     const ExchangeShape& shape = work.exchange.shape;
     Pack* const to = slot(s, work, unit.owner, s.rank(), unit.token);
@@ -217,7 +217,7 @@ struct MoeCombine : MoeFrame<CombineWork> {
   }
 
   template <Team T>
-  static WEFT_FN bool receive(T& team, const Session& s, const Work& work, const Places& p, const Mine& mine) {
+  static WEFT_FN bool receive(T& team, const Session& s, const Work& work, const ThreadPlan& p, const Mine& mine) {
     const ExchangeShape& shape = work.exchange.shape;
     const RoutingTables& tables = work.exchange.tables;
     std::uint32_t token = p.token, part = p.part;

@@ -14,9 +14,9 @@ struct MoeDispatch : MoeFrame<DispatchWork> {
   using Frame = MoeFrame<DispatchWork>;
   using Send = MoeSend<Row>;
   using Receive = MoeReceive<Row>;
-  static constexpr Together kTogether = Together::warp;
+  static constexpr BeginScope kBeginScope = BeginScope::warp;
 
-  struct Places : Frame::Places {
+  struct ThreadPlan : Frame::ThreadPlan {
     typename Send::Plan plan;
     typename Send::Units sends;  // of this warp; `share` is for receiving
     typename Send::Unit sent;    // the first one
@@ -26,8 +26,8 @@ struct MoeDispatch : MoeFrame<DispatchWork> {
   };
   // Divisions take long; here the kernel before still runs.
   template <Team T>
-  static WEFT_FN Places places(T& team, const Call& call, const Work& work) {
-    Places p{Frame::places(team, call, work), {}, {}, {}, {}, {}, 0};
+  static WEFT_FN ThreadPlan thread_plan(T& team, const Call& call, const Work& work) {
+    ThreadPlan p{Frame::thread_plan(team, call, work), {}, {}, {}, {}, {}, 0};
     if (team.block_rank() == 0) return p;
     // Neighbouring units are alike. They go to different blocks, so that no processor gets all units of one kind.
     const std::uint32_t warps = team.size() / T::kLanes, senders = senders_of(team, work.senders);
@@ -51,29 +51,30 @@ struct MoeDispatch : MoeFrame<DispatchWork> {
     a = static_cast<std::uint32_t>(both >> 32), b = static_cast<std::uint32_t>(both);
   }
 
-  // Read before the first store, beside the words of enter(): the generation's state, and the first unit's input.
+  // Read before the first store, beside the words of enter(): the handle slot's state, and the first unit's input.
   template <class T>
-  struct Early {
+  struct Prefetched {
     std::uint32_t waiting;  // first thread of the control block
     typename Send::template Loaded<T> loaded;
   };
   template <Team T>
-  static WEFT_FN Early<T> early(T& team, const Session& s, const Work& work, const Places& p) {
-    Early<T> early{};
-    if (!work.phases.has(0) || !is_there(work)) return early;
+  static WEFT_FN Prefetched<T> prefetch(T& team, const Session& s, const Work& work, const ThreadPlan& p) {
+    Prefetched<T> prefetched{};
+    if (!work.phases.has(0) || !is_there(work)) return prefetched;
     if (team.block_rank() == 0) {
-      if (team.thread_rank() == 0) early.waiting = work.exchange.tables.header->waiting;
+      if (team.thread_rank() == 0) prefetched.waiting = work.exchange.tables.header->waiting;
     } else {
-      early.loaded = Send::template load<T>(work, s.rank(), p.plan, p.sent, p.sends, p.share.lane);
+      prefetched.loaded = Send::template load<T>(work, s.rank(), p.plan, p.sent, p.sends, p.share.lane);
     }
-    return early;
+    return prefetched;
   }
 
   template <int phase, Team T>
-  static WEFT_FN bool run(T& team, const Session& s, const Work& work, const Places& p, const Early<T>& early) {
+  static WEFT_FN bool run(T& team, const Session& s, const Work& work, const ThreadPlan& p,
+                          const Prefetched<T>& prefetched) {
     if constexpr (phase == 0) {
-      if (team.block_rank() == 0) return control_send(team, s, work, p.header, early.waiting);
-      Send::send(team, s, work, p.plan, p.sent, p.sends, p.share.lane, early.loaded);
+      if (team.block_rank() == 0) return control_send(team, s, work, p.header, prefetched.waiting);
+      Send::send(team, s, work, p.plan, p.sent, p.sends, p.share.lane, prefetched.loaded);
       return true;
     } else {
       if (team.block_rank() == 0) return control_receive(team, s, work, p.header);
@@ -86,7 +87,7 @@ struct MoeDispatch : MoeFrame<DispatchWork> {
   }
 
   template <Team T>
-  static WEFT_FN bool control_send(T& team, const Session& s, const Work& work, const HeaderPlace& header,
+  static WEFT_FN bool control_send(T& team, const Session& s, const Work& work, const HeaderAddress& header,
                                    std::uint32_t waiting) {
     const ExchangeShape& shape = work.exchange.shape;
     // A warp goes on or stops as one.
@@ -109,7 +110,7 @@ struct MoeDispatch : MoeFrame<DispatchWork> {
   }
 
   template <Team T>
-  static WEFT_FN bool control_receive(T& team, const Session& s, const Work& work, const HeaderPlace& header) {
+  static WEFT_FN bool control_receive(T& team, const Session& s, const Work& work, const HeaderAddress& header) {
     if (!team.all_lanes(Frame::compare(team, s, header, work.source_wait_ns))) return false;
     if (team.thread_rank() < T::kLanes && !tell_tokens(team, s, work)) return false;
     if (!tell_counts(team, s, work)) return false;

@@ -64,24 +64,24 @@ WEFT_FN bool each_beginning(T& team, const Session& s, const ExchangeView& excha
 // One token's entries whose experts this rank has.
 template <Team T>
 struct Entries {
-  Dealt<T, kMaxTopK> local;   // expert
-  Dealt<T, kMaxTopK> row;     // among the outputs
-  Dealt<T, kMaxTopK> weight;  // its bits
-  std::uint32_t here;         // bit k: entry k is for this rank
-  std::uint32_t kept;         // … and its row has room; no other warp writes it
+  LaneArray<T, kMaxTopK> local;   // expert
+  LaneArray<T, kMaxTopK> row;     // among the outputs
+  LaneArray<T, kMaxTopK> weight;  // its bits
+  std::uint32_t here;             // bit k: entry k is for this rank
+  std::uint32_t kept;             // … and its row has room; no other warp writes it
 };
 
 // A token's records, dealt to the lanes of a warp.
 template <Team T>
 struct Records {
-  Pack line[Dealt<T, kMaxTopK>::kOwn];
+  Pack line[LaneArray<T, kMaxTopK>::kOwn];
 
   // Asks for the records; nothing here waits for them.
   WEFT_FN void load(T& team, const Session& s, const ExchangeView& exchange, std::uint32_t lane, std::uint32_t sender,
                     std::uint32_t token) {
     const Pack* const records = DispatchArea::of(s, exchange, s.rank(), sender).records(token);
     WEFT_UNROLL
-    for (std::uint32_t j = 0; j < Dealt<T, kMaxTopK>::kOwn; ++j) {
+    for (std::uint32_t j = 0; j < LaneArray<T, kMaxTopK>::kOwn; ++j) {
       if (j * T::kLanes >= exchange.shape.top_k) break;
       if (j * T::kLanes + lane < exchange.shape.top_k) line[j] = team.load(records + (j * T::kLanes + lane));
     }
@@ -111,7 +111,7 @@ WEFT_FN bool place_by_expert(T& team, const Session& s, const ExchangeView& exch
   const bool masked = shape.layout == RowLayout::expert_masked;
   std::uint32_t kept = 0;
   WEFT_UNROLL
-  for (std::uint32_t j = 0; j < Dealt<T, kMaxTopK>::kOwn; ++j) {
+  for (std::uint32_t j = 0; j < LaneArray<T, kMaxTopK>::kOwn; ++j) {
     if (j * T::kLanes >= shape.top_k) break;
     const std::uint32_t k = j * T::kLanes + lane, local = entries.local.own[j];
     const bool one = k < shape.top_k && local != kNone;
@@ -123,7 +123,7 @@ WEFT_FN bool place_by_expert(T& team, const Session& s, const ExchangeView& exch
     std::uint32_t end = 0;
     const auto take = [&](std::uint32_t first, std::uint32_t, std::uint32_t begin) {
       WEFT_UNROLL
-      for (std::uint32_t j = 0; j < Dealt<T, kMaxTopK>::kOwn; ++j) {  // lanes answer each other: none may leave
+      for (std::uint32_t j = 0; j < LaneArray<T, kMaxTopK>::kOwn; ++j) {  // lanes answer each other: none may leave
         const std::uint32_t of = entries.local.own[j] - first, at = team.from_lane(begin, of % T::kLanes);
         if (j * T::kLanes + lane < shape.top_k && of < T::kLanes) entries.row.own[j] += at;
       }
@@ -168,12 +168,12 @@ WEFT_FN void note_entries(T& team, const DispatchWork& work, std::uint32_t lane,
   const bool by_rank = shape.layout == RowLayout::rank_major;
   const std::uint32_t source = sender * shape.tokens + token;
   std::uint32_t count = 0;
-  Dealt<T, kMaxTopK> before{};  // kept entries in front of each
+  LaneArray<T, kMaxTopK> before{};  // kept entries in front of each
   for (std::uint32_t other = 0; other < shape.top_k; ++other) {
     const bool kept = (entries.kept >> other & 1u) != 0;
     const std::uint32_t other_row = entries.row.get(team, other);
     WEFT_UNROLL
-    for (std::uint32_t j = 0; j < Dealt<T, kMaxTopK>::kOwn; ++j) {
+    for (std::uint32_t j = 0; j < LaneArray<T, kMaxTopK>::kOwn; ++j) {
       before.own[j] += kept && other_row < entries.row.own[j] ? 1 : 0;
     }
     count += kept ? 1 : 0;

@@ -13,7 +13,7 @@ namespace weft::detail {
 template <Team T>
 struct SenderTokens {
   static constexpr std::uint32_t kUnknown = kNone;  // more than any number
-  Dealt<T, kMaxRanks> count;
+  LaneArray<T, kMaxRanks> count;
 
   WEFT_FN SenderTokens() {
     WEFT_UNROLL
@@ -21,7 +21,7 @@ struct SenderTokens {
   }
 
   struct Words {
-    std::uint64_t own[Dealt<T, kMaxRanks>::kOwn];
+    std::uint64_t own[LaneArray<T, kMaxRanks>::kOwn];
   };
   // Asks for the unknown numbers; nothing here waits for them.
   WEFT_FN Words load(T& team, const Session& s, const ExchangeView& exchange, std::uint32_t lane) {

@@ -60,7 +60,7 @@ WEFT_FN void read_ahead(T& team, const Argument& argument) {
 
 // The executor's view of both kernels: any number of ranks, two phases, work dealt to the warps of the data blocks.
 template <class Work_>
-struct MoeFrame : LoadsNothingEarly {
+struct MoeFrame : PrefetchesNothing {
   using Work = Work_;
   static constexpr std::uint32_t kSize = 0;
   static constexpr int kPhases = 2;
@@ -70,17 +70,17 @@ struct MoeFrame : LoadsNothingEarly {
   // False in a launch that only loads the kernel, on a group that has ended (kernel/cuda_executor.cpp).
   static WEFT_FN bool is_there(const Work& work) { return work.exchange.tables.header != nullptr; }
 
-  struct Places {
-    HeaderPlace header;  // in the control block
-    WarpShare share;     // in the other blocks
+  struct ThreadPlan {
+    HeaderAddress header;  // in the control block
+    WarpShare share;       // in the other blocks
   };
   template <Team T>
-  static WEFT_FN Places places(T& team, const Call& call, const Work& work) {
-    Places p{};
+  static WEFT_FN ThreadPlan thread_plan(T& team, const Call& call, const Work& work) {
+    ThreadPlan p{};
     read_ahead(team, call);
     read_ahead(team, work);
     if (team.block_rank() == 0) {
-      p.header = Handshake::place(team, call);
+      p.header = Handshake::address(team, call);
     } else {
       p.share = warp_share(team);
     }
@@ -89,7 +89,7 @@ struct MoeFrame : LoadsNothingEarly {
 
   // By the control block: Handshake::compare, and the time waited for each peer's header, if the caller asks.
   template <Team T>
-  static WEFT_FN bool compare(T& team, const Session& s, const HeaderPlace& header, std::uint64_t* source_wait_ns) {
+  static WEFT_FN bool compare(T& team, const Session& s, const HeaderAddress& header, std::uint64_t* source_wait_ns) {
     const std::uint64_t began = source_wait_ns != nullptr ? team.now() : 0;
     const auto seen = [&](std::uint32_t peer) {
       if (source_wait_ns != nullptr) source_wait_ns[peer] = team.now() - began;
@@ -117,7 +117,7 @@ WEFT_FN constexpr std::uint32_t units_of(std::uint32_t items) {
 
 // A small array whose elements are dealt to the lanes of a warp, so that each is computed once.
 template <Team T, std::uint32_t most>
-struct Dealt {
+struct LaneArray {
   static constexpr std::uint32_t kOwn = (most + T::kLanes - 1) / T::kLanes;
   std::uint32_t own[kOwn];
 

@@ -100,9 +100,9 @@ struct MoeSend {
 
   template <Team T>
   static WEFT_FN void send(T& team, const Session& s, const DispatchWork& work, const Plan& plan, Unit first,
-                           Units units, std::uint32_t lane, const Loaded<T>& early) {
+                           Units units, std::uint32_t lane, const Loaded<T>& prefetched) {
     Unit unit = first;
-    Loaded<T> loaded = early;
+    Loaded<T> loaded = prefetched;
     std::uint32_t& i = units.first;
     while (i < units.end) {
       if (i < plan.records_and_counts) {

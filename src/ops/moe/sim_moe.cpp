@@ -169,7 +169,7 @@ struct AllReduceProgram::RoutingMemory {
 void AllReduceProgram::reset_tables() {
   if (tables_ == nullptr) tables_ = std::make_shared<RoutingMemory>();
   auto& [tables, headers] = *tables_;
-  tables.resize(std::size_t{setup_.exchange.generations} * setup_.ranks);
+  tables.resize(std::size_t{setup_.exchange.handles} * setup_.ranks);
   headers.assign(tables.size(), {});
   for (std::size_t i = 0; i < tables.size(); ++i) {
     const ExchangeShape& shape = plan_of(world_).shape(static_cast<unsigned>(i % setup_.ranks));
@@ -178,7 +178,7 @@ void AllReduceProgram::reset_tables() {
   }
 }
 
-// Dispatches take generations in turn when they are made or recorded. A replay has its recording's generation.
+// Dispatches take handle slots in turn when they are made or recorded. A replay has its recording's handle slot.
 detail::ExchangeView AllReduceProgram::exchange_view(unsigned dispatch, unsigned rank) {
   unsigned earlier = 0;
   for (unsigned call = 0; call < recorded(dispatch); ++call) {
@@ -186,7 +186,7 @@ detail::ExchangeView AllReduceProgram::exchange_view(unsigned dispatch, unsigned
     earlier += spec.moving == Moving::dispatch && spec.phases != detail::kWait && spec.replays < 0;
   }
   const ExchangeShape& shape = plan_of(world_).shape(rank);
-  const std::size_t place = std::size_t{earlier % setup_.exchange.generations} * setup_.ranks + rank;
+  const std::size_t place = std::size_t{earlier % setup_.exchange.handles} * setup_.ranks + rank;
   return {
       .shape = shape,
       .layout = plan_of(world_).layout(),

@@ -11,19 +11,19 @@
 namespace weft::sim {
 namespace {
 
-ExchangeArgs exact(std::uint32_t tokens, std::uint32_t experts, std::uint32_t top_k) {
+MoeExchangeArgs exact(std::uint32_t tokens, std::uint32_t experts, std::uint32_t top_k) {
   return {.tokens = tokens, .hidden = 8, .experts = experts, .top_k = top_k, .capacity = tokens * experts * top_k};
 }
-ExchangeArgs cast(RowCast how, std::uint32_t tokens, std::uint32_t experts, std::uint32_t top_k) {
-  ExchangeArgs args = exact(tokens, experts, top_k);
+MoeExchangeArgs cast(RowCast how, std::uint32_t tokens, std::uint32_t experts, std::uint32_t top_k) {
+  MoeExchangeArgs args = exact(tokens, experts, top_k);
   args.hidden = kScaleColumns;
   args.cast = how;
   return args;
 }
 
 // The first expert is on every rank, the others are on one: experts of a rank are not in the order of ids.
-ExchangeArgs with_replicas(unsigned ranks) {
-  ExchangeArgs args = exact(2, 3, 2);
+MoeExchangeArgs with_replicas(unsigned ranks) {
+  MoeExchangeArgs args = exact(2, 3, 2);
   args.ranks_of_expert = {{}, {ranks - 1}, {0, 1}};
   for (unsigned rank = 0; rank < ranks; ++rank) args.ranks_of_expert[0].push_back(rank);
   return args;
@@ -42,10 +42,10 @@ std::vector<CallSetup> in_roles(std::vector<CallSetup> calls) {
 
 }  // namespace
 
-std::vector<CallSetup> beside_each_other(std::vector<CallSetup> calls, int generations) {
+std::vector<CallSetup> beside_each_other(std::vector<CallSetup> calls, int handles) {
   for (int call = 0; call < static_cast<int>(calls.size()); ++call) {
     const bool dispatches = calls[static_cast<std::size_t>(call)].moving == Moving::dispatch;
-    calls[static_cast<std::size_t>(call)].after = dispatches ? std::max(call - 2 * generations + 1, -1) : call - 1;
+    calls[static_cast<std::size_t>(call)].after = dispatches ? std::max(call - 2 * handles + 1, -1) : call - 1;
   }
   return calls;
 }
@@ -154,7 +154,7 @@ std::vector<Setup> moe_setups_with_lanes() {
   // several rows for a warp.
   for (const RowLayout layout : {RowLayout::expert_masked, RowLayout::expert_contiguous, RowLayout::rank_major}) {
     const bool contiguous = layout == RowLayout::expert_contiguous;
-    ExchangeArgs args = exact(2, 6, 3);
+    MoeExchangeArgs args = exact(2, 6, 3);
     args.layout = layout;
     args.alignment = contiguous ? 2 : 1;
     args.capacity = contiguous ? 9 : layout == RowLayout::rank_major ? 0 : 3;
@@ -170,7 +170,7 @@ std::vector<Setup> moe_setups_with_lanes() {
   many[1] = {1, 0};
   add(2, "many", {.calls = moe_rounds({many}, {{2, 4}}), .exchange = exact(33, 2, 1)});
   // Scales in columns: for each of two experts, and for all rows together, as bytes of a word that is not full.
-  ExchangeArgs columns = cast(RowCast::fp8, 1, 4, 2);
+  MoeExchangeArgs columns = cast(RowCast::fp8, 1, 4, 2);
   columns.hidden = 2 * kScaleColumns;
   columns.scale_order = ScaleOrder::columns;
   columns.capacity = 4;
@@ -181,7 +181,7 @@ std::vector<Setup> moe_setups_with_lanes() {
   columns.layout = RowLayout::expert_contiguous;
   add(8, "columns-contiguous", {.calls = to_all, .exchange = columns});
   // Lanes that share a scale, and a lane that looks at the columns of two scales.
-  ExchangeArgs scales = cast(RowCast::fp8, 1, 2, 1);
+  MoeExchangeArgs scales = cast(RowCast::fp8, 1, 2, 1);
   scales.hidden = 2 * kScaleColumns;
   add(8, "cast", {.calls = moe_rounds({{{1}, {0}}, {{0}, {}}}, {{2, 8}, {2, 16}}), .exchange = scales});
   add(2, "cast", {.calls = moe_rounds({{{1}, {0}}, {{1}, {}}}, {{2, 2}, {2, 4}}), .exchange = scales});
@@ -189,7 +189,7 @@ std::vector<Setup> moe_setups_with_lanes() {
   add(8, "ue8m0", {.calls = moe_rounds({{{1}, {0}}}, {{2, 8}, {2, 16}}), .exchange = scales});
   for (const unsigned lanes : {2u, 8u}) {
     // Each warp gets one and a half pairs of packs.
-    ExchangeArgs wide = exact(2, 3, 2);
+    MoeExchangeArgs wide = exact(2, 3, 2);
     wide.hidden = 24 * lanes;
     add(lanes, "roles",
         {.calls =
@@ -201,7 +201,7 @@ std::vector<Setup> moe_setups_with_lanes() {
   }
   // Each rank has its own roles: several warps that send, or one; as many as the block has, which then all do both;
   // none. Also two packs at once without roles.
-  ExchangeArgs packs = exact(2, 3, 2);
+  MoeExchangeArgs packs = exact(2, 3, 2);
   packs.hidden = 48;
   std::vector<CallSetup> several = moe_rounds({{{0, 1, 0, 2}, {0, 2}}, {{2, 0}, {2, 1, 1, 0}}});
   const Grid all_send{.blocks = 3, .threads = 4, .senders = 2};
@@ -256,18 +256,18 @@ std::vector<Setup> large_moe_setups() {
     add("beside", {.side_by_side = true, .calls = beside_each_other(mixed, 1)});
     std::vector<CallSetup> roles = mixed;
     for (CallSetup& call : roles) call.grids = {{3, 2}, {2, 3}};
-    ExchangeArgs three_packs = exact(2, ranks + 1, 2);
+    MoeExchangeArgs three_packs = exact(2, ranks + 1, 2);
     three_packs.hidden = 24;
     add("roles", {.calls = in_roles(roles), .exchange = three_packs});
     // One row for each expert; the hot one has too many. The last rank has no expert.
-    ExchangeArgs drop = exact(2, 2, 2);
+    MoeExchangeArgs drop = exact(2, 2, 2);
     drop.capacity = 1;
     drop.overflow = Overflow::drop;
     for (unsigned expert = 0; expert < drop.experts; ++expert) drop.rank_of_expert.push_back(expert % (ranks - 1));
     // Aligned contiguous experts, the last of which do not fit; and a row for all experts of a rank.
     for (const RowLayout layout : {RowLayout::expert_contiguous, RowLayout::rank_major}) {
       const bool by_rank = layout == RowLayout::rank_major;
-      ExchangeArgs args = exact(2, ranks + 1, 2);
+      MoeExchangeArgs args = exact(2, ranks + 1, 2);
       args.layout = layout;
       args.alignment = by_rank ? 1 : 3;
       args.capacity = by_rank ? 0 : 5;
@@ -285,7 +285,7 @@ std::vector<Setup> large_moe_setups() {
     add("replicas", {.calls = moe_rounds({{{0, 1, 0, 2}, {0, 0}, {2, 1, 2, -1}}, {{}, {2, 0, 2, 0}}, {{0, 2}}}),
                      .exchange = with_replicas(ranks)});
     // Experts' results are summed unweighted, and a residual of the token's own rank is added.
-    ExchangeArgs unweighted = exact(2, ranks + 1, 2);
+    MoeExchangeArgs unweighted = exact(2, ranks + 1, 2);
     unweighted.weighted = false;
     std::vector<CallSetup> with_residuals = mixed;
     for (CallSetup& call : with_residuals) call.residual = call.moving == Moving::combine;
@@ -298,7 +298,7 @@ std::vector<Setup> large_moe_setups() {
                     .calls = moe_rounds({{{1}, {0}}, {{0}, {0}}, {{1}, {}}}, {{2, 2}, {3, 1}}),
                     .exchange = cast(RowCast::fp8_ue8m0, 1, 2, 1)});
   // Every word of the masks; rows of fp8 that come with scales of their own.
-  ExchangeArgs scales = exact(1, 2, 1);
+  MoeExchangeArgs scales = exact(1, 2, 1);
   scales.hidden = 16;
   scales.type = RowType::fp8;
   scales.scale_bytes = 4;
@@ -325,7 +325,7 @@ std::vector<Setup> large_moe_setups() {
   crossed.insert(crossed.end(), {more[0], more[0], more[0], more[1]});
   crossed[6].discard = true;
   crossed[7].of = 6;
-  setups.push_back({.name = "moe-generations", .calls = crossed, .exchange = exact(1, 2, 1)});
+  setups.push_back({.name = "moe-handles", .calls = crossed, .exchange = exact(1, 2, 1)});
   std::ranges::move(moe_setups_with_lanes(), std::back_inserter(setups));
   return setups;
 }

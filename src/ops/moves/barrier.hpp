@@ -5,20 +5,20 @@
 
 namespace weft::detail {
 
-struct Barrier : LoadsNothingEarly {
+struct Barrier : PrefetchesNothing {
   using Work = NoWork;
   using Handshake = detail::Handshake<0>;
   static constexpr std::uint32_t kSize = 0;
   static constexpr int kPhases = 2;
 
-  using Places = HeaderPlace;
+  using ThreadPlan = HeaderAddress;
   template <Team T>
-  static WEFT_FN Places places(T& team, const Call& call, const Work&) {
-    return team.block_rank() == 0 ? Handshake::place(team, call) : HeaderPlace{};
+  static WEFT_FN ThreadPlan thread_plan(T& team, const Call& call, const Work&) {
+    return team.block_rank() == 0 ? Handshake::address(team, call) : HeaderAddress{};
   }
 
   template <int phase, Team T>
-  static WEFT_FN bool run(T& team, const Session& s, const Work&, const Places& place, const Early&) {
+  static WEFT_FN bool run(T& team, const Session& s, const Work&, const ThreadPlan& place, const Prefetched&) {
     if (team.block_rank() != 0) return true;
     if constexpr (phase == 1) return Handshake::compare(team, s, place, 1);
     Handshake::send(team, s, place);

@@ -139,13 +139,13 @@ class CopyEqual : public detail::GroupCall {
   template <class Run>
   void each_step(Run run) const {
     const std::uint64_t rows = args_.rows;
-    const detail::CopyWork<detail::EqualShares, 1> work{
-        .shares = {.rows = rows,
-                   .input_step = operation == EqualCopy::all_to_all ? rows : 0,
-                   .output_step = operation == EqualCopy::broadcast ? 0 : rows,
-                   .sender = operation == EqualCopy::broadcast ? root() : detail::kEverybody,
-                   .detour = plan_.detour,
-                   .crews = static_cast<std::uint32_t>(plan_.crews)},
+    const detail::CopyWork<detail::EqualPartition, 1> work{
+        .partition = {.rows = rows,
+                      .input_step = operation == EqualCopy::all_to_all ? rows : 0,
+                      .output_step = operation == EqualCopy::broadcast ? 0 : rows,
+                      .sender = operation == EqualCopy::broadcast ? root() : detail::kEverybody,
+                      .detour = plan_.detour,
+                      .warp_groups = static_cast<std::uint32_t>(plan_.warp_groups)},
         .line_packs = plan_.slot_packs,
         .tensors = 1,
         .tensor = {{.input = input_.data,
@@ -153,9 +153,9 @@ class CopyEqual : public detail::GroupCall {
                     .row_bytes = args_.row_bytes,
                     .input_stride = input_.stride,
                     .output_stride = output_.stride}}};
-    const bool whole = detail::rows_may_be_whole(input_.data, args_.row_bytes, input_.stride) &&
-                       detail::rows_may_be_whole(output_.data, args_.row_bytes, output_.stride);
-    run({.call = {}, .bound = in_symmetric_.serve(work, whole), .blocks = plan_.blocks, .threads = plan_.threads});
+    const bool aligned16 = detail::rows_are_aligned16(input_.data, args_.row_bytes, input_.stride) &&
+                           detail::rows_are_aligned16(output_.data, args_.row_bytes, output_.stride);
+    run({.call = {}, .bound = in_symmetric_.serve(work, aligned16), .blocks = plan_.blocks, .threads = plan_.threads});
   }
 
  private:
@@ -238,7 +238,7 @@ class GatherV : public detail::GroupCall {
   const AllGatherVArgs& args_;
   std::array<Extent, kMaxGatheredTensors> inputs_, outputs_;  // as many as there are tensors
   bool all_whole_ = true;
-  detail::CopyWork<detail::CountedShares, detail::kMaxTensors> work_{};
+  detail::CopyWork<detail::CountedPartition, detail::kMaxTensors> work_{};
   detail::SymmetricPlace in_symmetric_{channel()};
   detail::MovePlan plan_{};
 };
@@ -294,8 +294,8 @@ detail::CallName GatherV::plan(bool) {
                                      .row_bytes = row_bytes,
                                      .input_stride = input.stride,
                                      .output_stride = output.stride};
-    all_whole_ = all_whole_ && detail::rows_may_be_whole(input.data, row_bytes, input.stride) &&
-                 detail::rows_may_be_whole(output.data, row_bytes, output.stride);
+    all_whole_ = all_whole_ && detail::rows_are_aligned16(input.data, row_bytes, input.stride) &&
+                 detail::rows_are_aligned16(output.data, row_bytes, output.stride);
     in_symmetric_.add(output);
     own += input.payload();
     whole += output.payload();
@@ -304,9 +304,9 @@ detail::CallName GatherV::plan(bool) {
   }
   plan_ = weft::plan(
       group, {.own = own, .whole = whole, .sent = 0, .symmetric = in_symmetric_.found(), .launch = args_.launch});
-  work_.shares = detail::counted_shares(group, args_.counts, false, args_.input_rows, args_.output_rows);
-  work_.shares.detour_packs = plan_.detour_packs;
-  work_.shares.crews = static_cast<std::uint32_t>(plan_.crews);
+  work_.partition = detail::counted_partition(group, args_.counts, false, args_.input_rows, args_.output_rows);
+  work_.partition.detour_packs = plan_.detour_packs;
+  work_.partition.warp_groups = static_cast<std::uint32_t>(plan_.warp_groups);
   work_.line_packs = plan_.slot_packs;
   words.place = in_symmetric_.words();
   return {in_symmetric_.mark(fingerprint), words, true};

@@ -41,18 +41,18 @@ WEFT_FN bool take_bundle(T& team, const Session& s, Pack* from, std::uint32_t se
 }
 
 // Loads the payload for `receiver`.
-template <class Wire, bool whole, class Work>
+template <class Wire, bool aligned16, class Work>
 WEFT_FN void load_bundle(const Work& work, const Home& home, std::uint64_t rows, std::uint32_t receiver,
                          Pack* payload) {
-  const Rows<whole> from = outgoing<whole>(work.shares, work.tensor[home.tensor], rows, receiver);
+  const Rows<aligned16> from = outgoing<aligned16>(work.partition, work.tensor[home.tensor], rows, receiver);
   WEFT_UNROLL
   for (std::uint32_t k = 0; k < Wire::kPayloadPacks; ++k) payload[k] = from.load(payload_pack<Wire>(home.number, k));
 }
 // Stores rows of `owner`.
-template <class Wire, bool whole, class Work, class Table>
+template <class Wire, bool aligned16, class Work, class Table>
 WEFT_FN void store_bundle(const Work& work, const Table& table, const Home& home, std::uint64_t rows,
                           std::uint32_t owner, const Pack* payload) {
-  const Rows<whole> to = incoming<whole>(table, work.tensor[home.tensor], rows, owner);
+  const Rows<aligned16> to = incoming<aligned16>(table, work.tensor[home.tensor], rows, owner);
   WEFT_UNROLL
   for (std::uint32_t k = 0; k < Wire::kPayloadPacks; ++k) to.store(payload_pack<Wire>(home.number, k), payload[k]);
 }

@@ -11,14 +11,15 @@
 namespace weft::detail {
 
 // Rows for `receiver`.
-template <bool whole, class Shares>
-WEFT_FN Rows<whole> outgoing(const Shares& shares, const CopyTensor& t, std::uint64_t rows, std::uint32_t receiver) {
+template <bool aligned16, class Partition>
+WEFT_FN Rows<aligned16> outgoing(const Partition& partition, const CopyTensor& t, std::uint64_t rows,
+                                 std::uint32_t receiver) {
   const auto* const from = static_cast<const std::byte*>(t.input);
-  return {from + shares.input_row(receiver) * t.input_stride, rows, t.row_bytes, t.input_stride};
+  return {from + partition.input_row(receiver) * t.input_stride, rows, t.row_bytes, t.input_stride};
 }
 // The output's place for the rows of `owner`.
-template <bool whole, class Table>
-WEFT_FN Rows<whole> incoming(const Table& table, const CopyTensor& t, std::uint64_t rows, std::uint32_t owner) {
+template <bool aligned16, class Table>
+WEFT_FN Rows<aligned16> incoming(const Table& table, const CopyTensor& t, std::uint64_t rows, std::uint32_t owner) {
   auto* const to = static_cast<std::byte*>(t.output);
   return {to + table.output_row(owner) * t.output_stride, rows, t.row_bytes, t.output_stride};
 }
@@ -29,24 +30,25 @@ struct BlockPart {
 };
 
 // Calls `store(rows, pack)` for this thread's packs of the pads.
-template <bool whole, Team T, class Work, class Table, class Store>
+template <bool aligned16, Team T, class Work, class Table, class Store>
 WEFT_FN void clear_pads(T& team, const Session& s, const Work& work, const Table& table, BlockPart part, Store store) {
-  if (work.shares.slot == SlotKind::dense) return;
+  if (work.partition.padding == Padding::none) return;
   for (std::uint32_t rank = 0; rank < s.size(); ++rank) {
     const std::uint64_t rows = table.rows_of(rank), pads = table.slot_rows_of(rank) - rows;
     if (pads == 0) continue;
     for (std::uint32_t t = 0; t < work.count(); ++t) {
       const CopyTensor& tensor = work.tensor[t];
       auto* const to = static_cast<std::byte*>(tensor.output) + (table.output_row(rank) + rows) * tensor.output_stride;
-      const Rows<whole> pad(to, pads, tensor.row_bytes, tensor.output_stride);
+      const Rows<aligned16> pad(to, pads, tensor.row_bytes, tensor.output_stride);
       const std::uint64_t first = part.block * team.size() + team.thread_rank();
       for (std::uint64_t i = first; i < pad.packs(); i += part.blocks * team.size()) store(pad, i);
     }
   }
 }
-template <bool whole, Team T, class Work, class Table>
+template <bool aligned16, Team T, class Work, class Table>
 WEFT_FN void clear_pads(T& team, const Session& s, const Work& work, const Table& table, BlockPart part) {
-  clear_pads<whole>(team, s, work, table, part, [](const Rows<whole>& pad, std::uint64_t i) { pad.store(i, Pack{}); });
+  clear_pads<aligned16>(team, s, work, table, part,
+                        [](const Rows<aligned16>& pad, std::uint64_t i) { pad.store(i, Pack{}); });
 }
 
 }  // namespace weft::detail

@@ -35,12 +35,12 @@ struct SymmetricOutputs {
 struct OwnOutputs {};
 
 // `symmetric`: outputs lie in symmetric memory.
-template <class Shares_, std::uint32_t most_tensors, bool symmetric = false>
+template <class Partition_, std::uint32_t most_tensors, bool symmetric = false>
 struct CopyWork {
-  using Shares = Shares_;
+  using Partition = Partition_;
   static constexpr bool kOneTensor = most_tensors == 1;
 
-  Shares_ shares;
+  Partition_ partition;
   std::uint64_t line_packs;  // of the wire: longer messages go in chunks
   std::uint32_t tensors;
   CopyTensor tensor[most_tensors];
@@ -63,16 +63,16 @@ template <class Unit>
 WEFT_FN std::uint64_t length(const CopyTensor& tensor, std::uint64_t rows) {
   return Unit::count((rows * tensor.row_bytes + sizeof(Pack) - 1) / sizeof(Pack));
 }
-template <class Unit, class Shares, std::uint32_t most_tensors, bool symmetric>
-WEFT_FN std::uint64_t length(const CopyWork<Shares, most_tensors, symmetric>& work, std::uint64_t rows) {
+template <class Unit, class Partition, std::uint32_t most_tensors, bool symmetric>
+WEFT_FN std::uint64_t length(const CopyWork<Partition, most_tensors, symmetric>& work, std::uint64_t rows) {
   std::uint64_t units = 0;
   for (std::uint32_t t = 0; t < work.count(); ++t) units += length<Unit>(work.tensor[t], rows);
   return units;
 }
 
 // Reduces `pack` to its number within its tensor, which is returned.
-template <class Shares, std::uint32_t most_tensors, bool symmetric>
-WEFT_FN const CopyTensor& tensor_of(const CopyWork<Shares, most_tensors, symmetric>& work, std::uint64_t rows,
+template <class Partition, std::uint32_t most_tensors, bool symmetric>
+WEFT_FN const CopyTensor& tensor_of(const CopyWork<Partition, most_tensors, symmetric>& work, std::uint64_t rows,
                                     std::uint64_t& pack) {
   std::uint32_t t = 0;
   for (; t + 1 < work.count(); ++t) {
@@ -94,8 +94,9 @@ struct Home {
 
   WEFT_FN bool exists() const { return tensor != kNoTensor; }
 };
-template <class Wire, class Shares, std::uint32_t most_tensors, bool symmetric>
-WEFT_FN Home home_of(const CopyWork<Shares, most_tensors, symmetric>& work, std::uint64_t rows, std::uint32_t number) {
+template <class Wire, class Partition, std::uint32_t most_tensors, bool symmetric>
+WEFT_FN Home home_of(const CopyWork<Partition, most_tensors, symmetric>& work, std::uint64_t rows,
+                     std::uint32_t number) {
   for (std::uint32_t t = 0; t < work.count(); ++t) {
     const auto packs = static_cast<std::uint32_t>(length<InPacks>(work.tensor[t], rows));
     const std::uint32_t units = bundles_for<Wire>(packs);

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "base/choices.hpp"
+#include "base/enum_text.hpp"
 #include "base/fingerprint.hpp"
 #include "comm/call.hpp"
 #include "ops/moves/move_kernels.hpp"
@@ -31,10 +31,10 @@ void check_shape(const GroupState& group, const AllGatherCountsArgs& args) {
   const auto size = static_cast<std::size_t>(group.size());
   require(args.group_ranks >= 1 && args.group_ranks <= size && size % args.group_ranks == 0,
           "group_ranks: {} is not a divisor of the group's size, {}", args.group_ranks, size);
-  detail::check_choice("split", args.split, Split::ceil);
-  detail::check_slots("slot", args.slot, SlotKind::fixed, args.slot_rows);
-  require(args.split != Split::none || args.group_ranks == 1,
-          "split: none is not balanced or ceil, and group_ranks {} share a group's rows", args.group_ranks);
+  detail::check_choice("sharding", args.sharding, Sharding::ceil);
+  detail::check_padding("padding", "slot_rows", args.padding, Padding::fixed, args.slot_rows);
+  require(args.sharding != Sharding::none || args.group_ranks == 1,
+          "sharding:none is not balanced or ceil, and group_ranks {} share a group's rows", args.group_ranks);
 }
 
 void check_memory(const GroupState& group, const AllGatherCountsArgs& args, std::size_t output_words) {
@@ -53,13 +53,13 @@ void check_memory(const GroupState& group, const AllGatherCountsArgs& args, std:
 struct CountsGatherWords {
   static constexpr std::string_view kKind = "all_gather_counts";
   bool split_slots;
-  Split split;
+  Sharding sharding;
   std::uint32_t tag;
   std::uint64_t columns, group_ranks;
   detail::CountsWords counts;
   std::string text() const {
-    return fmt::format("all_gather_counts columns {}, group_ranks {}, {}{} split {}, tag {}", columns, group_ranks,
-                       counts.text(), split_slots ? "," : ", rows", name(split), tag);
+    return fmt::format("all_gather_counts columns {}, group_ranks {}, {}{} sharding {}, tag {}", columns, group_ranks,
+                       counts.text(), split_slots ? "," : ", rows", name(sharding), tag);
   }
 };
 
@@ -78,10 +78,10 @@ class GatherCounts : public detail::GroupCall {
   }
 
   detail::CallName plan(bool) const {
-    return {detail::fingerprint("all_gather_counts", args_.columns, args_.group_ranks, args_.split, args_.split_slots,
-                                detail::fingerprint(counts()), args_.tag),
+    return {detail::fingerprint("all_gather_counts", args_.columns, args_.group_ranks, args_.sharding,
+                                args_.split_slots, detail::fingerprint(counts()), args_.tag),
             CountsGatherWords{.split_slots = args_.split_slots,
-                              .split = args_.split,
+                              .sharding = args_.sharding,
                               .tag = args_.tag,
                               .columns = args_.columns,
                               .group_ranks = args_.group_ranks,
@@ -94,10 +94,10 @@ class GatherCounts : public detail::GroupCall {
     work.input = args_.input;
     work.output = args_.output;
     work.host_output = args_.host_output;
-    work.split = args_.split;
+    work.sharding = args_.sharding;
     work.split_slots = args_.split_slots;
-    work.slot = args_.slot;
-    work.slot_rows = detail::counted_shares(channel(), counts(), false, 0, 0).slot_rows;
+    work.padding = args_.padding;
+    work.slot_rows = detail::counted_partition(channel(), counts(), false, 0, 0).slot_rows;
     const std::size_t lines = parts_.ranks * work.lines();
     run({.call = {},
          .bound = detail::find_kernel(detail::CountsQuery{}).with(work),
@@ -107,7 +107,7 @@ class GatherCounts : public detail::GroupCall {
 
  private:
   // The outcome in its readers' form.
-  Counts counts() const { return {.slot = args_.slot, .slot_rows = args_.slot_rows}; }
+  Counts counts() const { return {.padding = args_.padding, .slot_rows = args_.slot_rows}; }
 
   const AllGatherCountsArgs& args_;
   GatheredCounts parts_{};

@@ -16,9 +16,9 @@ struct CountsWork {
   std::uint32_t columns, group_ranks;  // a group is this many neighbours, which have the same rows
   // Begins of the parts of an output (weft::GatheredCounts).
   std::uint32_t rows, slots, offsets, most, total, shards, shard_slots, any, every, all;
-  Split split;  // of a group's rows among its ranks; with split_slots of its slot
+  Sharding sharding;  // of a group's rows among its ranks; with split_slots of its slot
   bool split_slots;
-  SlotKind slot;
+  Padding padding;
   std::uint32_t slot_rows;
 
   // Lines of a rank's numbers, two numbers in each.
@@ -47,9 +47,9 @@ inline CountsWork counts_work(const GatheredCounts& parts) {
           .any = word(parts.any()),
           .every = word(parts.every()),
           .all = word(parts.all()),
-          .split = Split::none,
+          .sharding = Sharding::none,
           .split_slots = false,
-          .slot = SlotKind::dense,
+          .padding = Padding::none,
           .slot_rows = 0};
 }
 

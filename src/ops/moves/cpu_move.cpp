@@ -5,26 +5,26 @@ namespace weft::detail {
 
 template std::span<const Kernel> kernels_of<MoveFamily>();
 
-template <class Shares, std::uint32_t most_tensors, bool symmetric>
-KernelFor<CopyWork<Shares, most_tensors, symmetric>> find_kernel(
-    const CopyQuery<Shares, most_tensors, symmetric>& query) {
+template <class Partition, std::uint32_t most_tensors, bool symmetric>
+KernelFor<CopyWork<Partition, most_tensors, symmetric>> find_kernel(
+    const CopyQuery<Partition, most_tensors, symmetric>& query) {
   return kernel_for<MoveFamily>(query);
 }
-template KernelFor<CopyWork<EqualShares, 1, false>> find_kernel(const CopyQuery<EqualShares, 1, false>&);
-template KernelFor<CopyWork<EqualShares, 1, true>> find_kernel(const CopyQuery<EqualShares, 1, true>&);
-template KernelFor<CopyWork<CountedShares, 1, false>> find_kernel(const CopyQuery<CountedShares, 1, false>&);
-template KernelFor<CopyWork<CountedShares, 1, true>> find_kernel(const CopyQuery<CountedShares, 1, true>&);
-template KernelFor<CopyWork<CountedShares, kMaxTensors, false>> find_kernel(
-    const CopyQuery<CountedShares, kMaxTensors, false>&);
-template KernelFor<CopyWork<CountedShares, kMaxTensors, true>> find_kernel(
-    const CopyQuery<CountedShares, kMaxTensors, true>&);
+template KernelFor<CopyWork<EqualPartition, 1, false>> find_kernel(const CopyQuery<EqualPartition, 1, false>&);
+template KernelFor<CopyWork<EqualPartition, 1, true>> find_kernel(const CopyQuery<EqualPartition, 1, true>&);
+template KernelFor<CopyWork<CountedPartition, 1, false>> find_kernel(const CopyQuery<CountedPartition, 1, false>&);
+template KernelFor<CopyWork<CountedPartition, 1, true>> find_kernel(const CopyQuery<CountedPartition, 1, true>&);
+template KernelFor<CopyWork<CountedPartition, kMaxTensors, false>> find_kernel(
+    const CopyQuery<CountedPartition, kMaxTensors, false>&);
+template KernelFor<CopyWork<CountedPartition, kMaxTensors, true>> find_kernel(
+    const CopyQuery<CountedPartition, kMaxTensors, true>&);
 
-template <class Shares>
-KernelFor<ReduceScatterWork<Shares>> find_kernel(const ScatterQuery<Shares>& query) {
+template <class Partition>
+KernelFor<ReduceScatterWork<Partition>> find_kernel(const ScatterQuery<Partition>& query) {
   return kernel_for<MoveFamily>(query);
 }
-template KernelFor<ReduceScatterWork<EqualShares>> find_kernel(const ScatterQuery<EqualShares>&);
-template KernelFor<ReduceScatterWork<CountedShares>> find_kernel(const ScatterQuery<CountedShares>&);
+template KernelFor<ReduceScatterWork<EqualPartition>> find_kernel(const ScatterQuery<EqualPartition>&);
+template KernelFor<ReduceScatterWork<CountedPartition>> find_kernel(const ScatterQuery<CountedPartition>&);
 
 KernelFor<NoWork> find_kernel(const BarrierQuery& query) {
   return kernel_for<MoveFamily>(query);

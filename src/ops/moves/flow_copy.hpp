@@ -14,15 +14,15 @@
 
 namespace weft::detail {
 
-template <class Work, bool whole>
+template <class Work, bool aligned16>
 struct FlowCopy {
-  using Shares = typename Work::Shares;
+  using Partition = typename Work::Partition;
 
   // A chunk of one message as it lies in the caller's tensors: rows for rank `rank`, or rows of that rank.
   struct Part {
     std::uint64_t rows, first;  // of the message; the chunk's first pack
     std::uint32_t rank;
-    Rows<whole> only;  // of the only tensor
+    Rows<aligned16> only;  // of the only tensor
   };
 
   template <class Table>
@@ -38,12 +38,12 @@ struct FlowCopy {
 
     // With one tensor the values that are equal for all packs are computed once.
     WEFT_FN Part outgoing(std::uint64_t chunk, std::uint32_t receiver) const {
-      Part part{table.rows_of(s.rank()), chunk * s.layout().bulk_packs, receiver, {}};
+      Part part{table.rows_of(s.rank()), chunk * s.layout().pipeline_packs, receiver, {}};
       if constexpr (Work::kOneTensor) part.only = rows_out(work.tensor[0], part);
       return part;
     }
     WEFT_FN Part incoming(std::uint64_t chunk, std::uint32_t owner) const {
-      Part part{table.rows_of(owner), chunk * s.layout().bulk_packs, owner, {}};
+      Part part{table.rows_of(owner), chunk * s.layout().pipeline_packs, owner, {}};
       if constexpr (Work::kOneTensor) part.only = rows_in(work.tensor[0], part);
       return part;
     }
@@ -61,11 +61,11 @@ struct FlowCopy {
     }
 
    private:
-    WEFT_FN Rows<whole> rows_out(const CopyTensor& tensor, const Part& part) const {
-      return detail::outgoing<whole>(work.shares, tensor, part.rows, part.rank);
+    WEFT_FN Rows<aligned16> rows_out(const CopyTensor& tensor, const Part& part) const {
+      return detail::outgoing<aligned16>(work.partition, tensor, part.rows, part.rank);
     }
-    WEFT_FN Rows<whole> rows_in(const CopyTensor& tensor, const Part& part) const {
-      return detail::incoming<whole>(table, tensor, part.rows, part.rank);
+    WEFT_FN Rows<aligned16> rows_in(const CopyTensor& tensor, const Part& part) const {
+      return detail::incoming<aligned16>(table, tensor, part.rows, part.rank);
     }
   };
 
@@ -82,7 +82,7 @@ struct FlowCopy {
       if (!role.receives) continue;
       if (turn == 0) {  // the first chunks are on their way
         copy_own(team, copy, role);
-        if constexpr (Shares::kPadded) clear_pads<whole>(team, s, work, table, {role.block, role.blocks});
+        if constexpr (Partition::kPadded) clear_pads<aligned16>(team, s, work, table, {role.block, role.blocks});
       } else if (!receive(team, copy, chunk - role.blocks)) {
         return false;
       }
@@ -101,7 +101,8 @@ struct FlowCopy {
   // later chunks, because they have loaded them anyway.
   template <Team T>
   static WEFT_FN std::uint64_t chunks_apart(T& team, const Work& work) {
-    return work.shares.same_for_all() ? kApartPerBlock * team.blocks() / work.shares.crews : ~std::uint64_t{0};
+    return work.partition.same_for_all() ? kApartPerBlock * team.blocks() / work.partition.warp_groups
+                                         : ~std::uint64_t{0};
   }
   template <Team T, class Table>
   static WEFT_FN void copy_own(T& team, const Copy<Table>& copy, const Flow::Role& role) {
@@ -150,9 +151,9 @@ struct FlowCopy {
         return peer == owner ? from_owner.await_chunk(team, owner, chunk) : flow.await_slot(team, peer, chunk);
       });
     };
-    if (copy.work.shares.same_for_all()) {
+    if (copy.work.partition.same_for_all()) {
       if (!put_same(team, copy, owner, chunk, ready)) return false;
-    } else if constexpr (Shares::kKnown) {
+    } else if constexpr (Partition::kKnown) {
       if (!ready()) return false;
       put_different(team, copy, chunk);
     }

@@ -14,11 +14,11 @@
 namespace weft::detail {
 
 // `R`: the reduction of packs without a wire format.
-template <class Work, class R, std::uint32_t known_size, bool whole>
-struct FlowReduce : AllReduceInstance<R, known_size, whole> {
-  using Instance = AllReduceInstance<R, known_size, whole>;
+template <class Work, class R, std::uint32_t known_size, bool aligned16>
+struct FlowReduce : AllReduceInstance<R, known_size, aligned16> {
+  using Instance = AllReduceInstance<R, known_size, aligned16>;
   using Instance::kBatch;
-  using Instance::kLean;
+  using Instance::kSpecialized;
 
   // Turn k of a block is chunk first + k · step of every shard.
   template <Team T, class Table>
@@ -37,8 +37,8 @@ struct FlowReduce : AllReduceInstance<R, known_size, whole> {
  private:
   // Packs of each rank that a thread has under way: more take registers, fewer leave it waiting for loads.
   template <Team T>
-  static constexpr std::uint32_t kAtOnce = kLean&& T::kPacksAhead > 1 && kBatch <= 4 ? 8 / kBatch : 1;
-  static constexpr std::uint32_t kOthers = kLean ? kBatch - 1 : kBatch;  // peers handled at once
+  static constexpr std::uint32_t kAtOnce = kSpecialized&& T::kPacksAhead > 1 && kBatch <= 4 ? 8 / kBatch : 1;
+  static constexpr std::uint32_t kOthers = kSpecialized ? kBatch - 1 : kBatch;  // peers handled at once
 
   template <class Table>
   struct Scatter {
@@ -51,8 +51,10 @@ struct FlowReduce : AllReduceInstance<R, known_size, whole> {
       return route.wide().chunks_of(work.units(table.rows_of(owner)));
     }
     WEFT_FN bool has(std::uint32_t owner, std::uint64_t chunk) const { return chunk < chunks_of(owner); }
-    WEFT_FN Rows<whole> part_of(std::uint32_t owner) const { return work.template part_of<whole>(table, owner); }
-    WEFT_FN Rows<whole> result() const { return work.template result<whole>(table, s.rank()); }
+    WEFT_FN Rows<aligned16> part_of(std::uint32_t owner) const {
+      return work.template part_of<aligned16>(table, owner);
+    }
+    WEFT_FN Rows<aligned16> result() const { return work.template result<aligned16>(table, s.rank()); }
   };
 
   // Sends a chunk to each peer: of the rows that the peer reduces.
@@ -67,7 +69,7 @@ struct FlowReduce : AllReduceInstance<R, known_size, whole> {
     };
     const std::uint64_t begin = chunk * flow.chunk_packs();
     for (std::uint32_t turn = 1; turn < Instance::size(*s.call); turn += kOthers) {
-      Rows<whole> from[kOthers];
+      Rows<aligned16> from[kOthers];
       Pack* to[kOthers] = {};
       std::uint32_t packs[kOthers] = {};
       WEFT_UNROLL
@@ -104,7 +106,7 @@ struct FlowReduce : AllReduceInstance<R, known_size, whole> {
       return false;
     }
     const bool own = owner == s.rank();
-    const Rows<whole> input = scatter.part_of(owner), output = scatter.result();
+    const Rows<aligned16> input = scatter.part_of(owner), output = scatter.result();
     const std::uint64_t begin = chunk * flow.chunk_packs();
     const std::uint32_t packs = flow.packs_in(chunk, input.packs()), step = team.size();
     Pack* const passed = own ? nullptr : to_owner.slot(owner, chunk, s.rank());
@@ -146,7 +148,7 @@ struct FlowReduce : AllReduceInstance<R, known_size, whole> {
     if (relay == self || !scatter.has(self, chunk)) return true;
     const bool first = team.thread_rank() == 0;
     if (!team.all(!first || flow.await_chunk(team, relay, chunk))) return false;
-    const Rows<whole> output = scatter.result();
+    const Rows<aligned16> output = scatter.result();
     const std::uint64_t begin = chunk * flow.chunk_packs();
     const std::uint32_t packs[] = {flow.packs_in(chunk, output.packs())};
     const Pack* const from = flow.slot(self, chunk, relay);

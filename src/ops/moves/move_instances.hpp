@@ -12,28 +12,29 @@
 
 namespace weft::detail {
 
-template <class Shares, std::uint32_t most_tensors, bool symmetric>
-using CopiesOf = Instances<Instance<PushCopy<Shares, false, most_tensors, symmetric>,
-                                    CopyQuery<Shares, most_tensors, symmetric>{.whole = false}>,
-                           Instance<PushCopy<Shares, true, most_tensors, symmetric>,
-                                    CopyQuery<Shares, most_tensors, symmetric>{.whole = true}>>;
-using CopyInstances = Join<CopiesOf<EqualShares, 1, false>, CopiesOf<EqualShares, 1, true>,
-                           CopiesOf<CountedShares, 1, false>, CopiesOf<CountedShares, 1, true>,
-                           CopiesOf<CountedShares, kMaxTensors, false>, CopiesOf<CountedShares, kMaxTensors, true>>;
+template <class Partition, std::uint32_t most_tensors, bool symmetric>
+using CopiesOf = Instances<Instance<PushCopy<Partition, false, most_tensors, symmetric>,
+                                    CopyQuery<Partition, most_tensors, symmetric>{.aligned16 = false}>,
+                           Instance<PushCopy<Partition, true, most_tensors, symmetric>,
+                                    CopyQuery<Partition, most_tensors, symmetric>{.aligned16 = true}>>;
+using CopyInstances =
+    Join<CopiesOf<EqualPartition, 1, false>, CopiesOf<EqualPartition, 1, true>, CopiesOf<CountedPartition, 1, false>,
+         CopiesOf<CountedPartition, 1, true>, CopiesOf<CountedPartition, kMaxTensors, false>,
+         CopiesOf<CountedPartition, kMaxTensors, true>>;
 
 // `size` 0: for any size, and for packs that are not whole.
-template <class Shares, DataType type, std::uint32_t size>
+template <class Partition, DataType type, std::uint32_t size>
 using Scatter =
-    Instance<PushReduceScatter<Shares, type, ReduceOp::sum, size, size != 0>,
-             ScatterQuery<Shares>{{.type = type, .op = ReduceOp::sum, .size = size, .whole = size != 0}}.key()>;
-template <class Shares>
-using ScattersOf =
-    Instances<Scatter<Shares, DataType::bf16, 0>, Scatter<Shares, DataType::bf16, 2>,
-              Scatter<Shares, DataType::bf16, 4>, Scatter<Shares, DataType::bf16, 8>, Scatter<Shares, DataType::f16, 0>,
-              Scatter<Shares, DataType::f32, 0>, Scatter<Shares, DataType::i32, 0>>;
+    Instance<PushReduceScatter<Partition, type, ReduceOp::sum, size, size != 0>,
+             ScatterQuery<Partition>{{.type = type, .op = ReduceOp::sum, .size = size, .aligned16 = size != 0}}.key()>;
+template <class Partition>
+using ScattersOf = Instances<Scatter<Partition, DataType::bf16, 0>, Scatter<Partition, DataType::bf16, 2>,
+                             Scatter<Partition, DataType::bf16, 4>, Scatter<Partition, DataType::bf16, 8>,
+                             Scatter<Partition, DataType::f16, 0>, Scatter<Partition, DataType::f32, 0>,
+                             Scatter<Partition, DataType::i32, 0>>;
 
 struct MoveFamily {
-  using List = Join<CopyInstances, ScattersOf<EqualShares>, ScattersOf<CountedShares>,
+  using List = Join<CopyInstances, ScattersOf<EqualPartition>, ScattersOf<CountedPartition>,
                     Instances<Instance<Barrier, BarrierQuery{}>, Instance<PushCounts, CountsQuery{}>>>;
 };
 

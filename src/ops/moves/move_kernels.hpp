@@ -8,43 +8,46 @@
 #include "ops/moves/copy_work.hpp"
 #include "ops/moves/counts_work.hpp"
 #include "ops/moves/move_plan.hpp"
+#include "ops/moves/row_partition.hpp"
 #include "ops/moves/scatter_work.hpp"
-#include "ops/moves/shares.hpp"
 
 namespace weft::detail {
 
 struct MoveFamily;  // ops/moves/move_instances.hpp
 
-template <class Shares, std::uint32_t most_tensors, bool symmetric = false>
+template <class Partition, std::uint32_t most_tensors, bool symmetric = false>
 struct CopyQuery {
-  bool whole;  // every tensor consists of whole, aligned packs
+  bool aligned16;  // every tensor consists of whole, aligned packs
 
-  using Work = CopyWork<Shares, most_tensors, symmetric>;
+  using Work = CopyWork<Partition, most_tensors, symmetric>;
   constexpr bool operator==(const CopyQuery&) const = default;
   constexpr CopyQuery key() const { return *this; }
 };
 // Defined for the combinations that move_instances.hpp lists.
-template <class Shares, std::uint32_t most_tensors, bool symmetric>
-KernelFor<CopyWork<Shares, most_tensors, symmetric>> find_kernel(
-    const CopyQuery<Shares, most_tensors, symmetric>& query);
+template <class Partition, std::uint32_t most_tensors, bool symmetric>
+KernelFor<CopyWork<Partition, most_tensors, symmetric>> find_kernel(
+    const CopyQuery<Partition, most_tensors, symmetric>& query);
 
-// Sums of whole packs have lean instances for groups of two, four and eight in bf16.
-constexpr bool has_lean_scatter(const InstanceQuery& query) {
-  return query.whole && query.type == DataType::bf16 && (query.size == 2 || query.size == 4 || query.size == 8);
+// Sums of whole packs have specialized instances for groups of two, four and eight in bf16.
+constexpr bool has_specialized_scatter(const InstanceQuery& query) {
+  return query.aligned16 && query.type == DataType::bf16 && (query.size == 2 || query.size == 4 || query.size == 8);
 }
-template <class Shares>
+template <class Partition>
 struct ScatterQuery {
   InstanceQuery instance;
 
-  using Work = ReduceScatterWork<Shares>;
+  using Work = ReduceScatterWork<Partition>;
   constexpr bool operator==(const ScatterQuery&) const = default;
   constexpr ScatterQuery key() const {
-    const bool lean = has_lean_scatter(instance);
-    return {{.type = instance.type, .op = ReduceOp::sum, .size = lean ? instance.size : 0, .whole = lean}};
+    const bool specialized = has_specialized_scatter(instance);
+    return {{.type = instance.type,
+             .op = ReduceOp::sum,
+             .size = specialized ? instance.size : 0,
+             .aligned16 = specialized}};
   }
 };
-template <class Shares>
-KernelFor<ReduceScatterWork<Shares>> find_kernel(const ScatterQuery<Shares>& query);
+template <class Partition>
+KernelFor<ReduceScatterWork<Partition>> find_kernel(const ScatterQuery<Partition>& query);
 
 struct BarrierQuery {
   using Work = NoWork;
@@ -61,10 +64,10 @@ struct CountsQuery {
 KernelFor<CountsWork> find_kernel(const CountsQuery& query);
 
 // The same work for at most `most` tensors, or for outputs in symmetric memory; the caller must then set `outputs`.
-template <std::uint32_t most, bool symmetric, class Shares, std::uint32_t room>
-CopyWork<Shares, most, symmetric> copy_as(const CopyWork<Shares, room>& work) {
-  CopyWork<Shares, most, symmetric> same{};
-  same.shares = work.shares;
+template <std::uint32_t most, bool symmetric, class Partition, std::uint32_t room>
+CopyWork<Partition, most, symmetric> copy_as(const CopyWork<Partition, room>& work) {
+  CopyWork<Partition, most, symmetric> same{};
+  same.partition = work.partition;
   same.line_packs = work.line_packs;
   same.tensors = work.tensors;
   for (std::uint32_t t = 0; t < work.tensors; ++t) same.tensor[t] = work.tensor[t];

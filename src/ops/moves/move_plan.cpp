@@ -23,7 +23,7 @@ MovePlan plan_move(const MoveQuery& query) {
   const bool relays_take_lines = query.size > 1 && sent_units / (query.size - 1) * query.wire_packs <= plan.slot_packs;
   plan.detour =
       query.sent_bytes != 0 && takes_detour({.ranks = query.size,
-                                             .slots = query.layout.bulk_slots,
+                                             .slots = query.layout.pipeline_slots,
                                              .longest = query.own_bytes / sizeof(Pack),
                                              .worth = (relays_take_lines ? 1 : kChunksWorth) * plan.detour_packs},
                                             [&] { return query.sent_bytes / sizeof(Pack); });
@@ -40,7 +40,7 @@ MovePlan plan_move(const MoveQuery& query) {
   const std::uint64_t blocks = flows ? most_blocks : std::min(blocks_of(threads), most_blocks);
   plan.threads = query.launch.threads != 0 ? query.launch.threads : static_cast<int>(threads);
   plan.blocks = query.launch.blocks != 0 ? query.launch.blocks : static_cast<int>(blocks) + 1;
-  if (flows && !query.symmetric && !cpu) plan.crews = crews_of(plan.threads);
+  if (flows && !query.symmetric && !cpu) plan.warp_groups = warp_groups_of(plan.threads);
   return plan;
 }
 

@@ -20,7 +20,7 @@ struct MovePlan {
   bool detour;                 // … and whether it does, if the host knows the rows
   int blocks;                  // the control block included
   int threads;
-  int crews = 1;  // parts of a block that work like blocks
+  int warp_groups = 1;  // parts of a block that work like blocks
 };
 struct MoveQuery {
   Device device;

@@ -61,43 +61,44 @@ std::vector<int> ParallelLayout::across(int rank, int size) const {
   return ranks;
 }
 
-RowRange shard_of(std::size_t rows, int parts, int part, Split split) {
+RowRange shard_of(std::size_t rows, int parts, int part, Sharding sharding) {
   detail::check_argument(parts >= 1, "parts", parts, "1 or more");
   check_lazily(part >= 0 && part < parts, "part", part, [&] { return fmt::format("between 0 and {}", parts - 1); });
   const auto n = static_cast<std::size_t>(parts), p = static_cast<std::size_t>(part);
-  switch (split) {
-    case Split::balanced:
+  switch (sharding) {
+    case Sharding::balanced:
       return {p * (rows / n) + std::min(p, rows % n), (p + 1) * (rows / n) + std::min(p + 1, rows % n)};
-    case Split::ceil: {
+    case Sharding::ceil: {
       const std::size_t each = (rows + n - 1) / n;
       return {std::min(p * each, rows), std::min((p + 1) * each, rows)};
     }
-    case Split::none:
+    case Sharding::none:
       return {0, rows};
   }
-  throw Error(Errc::invalid_argument, fmt::format("split: {} is not none, balanced or ceil", static_cast<int>(split)));
+  throw Error(Errc::invalid_argument,
+              fmt::format("sharding:{} is not none, balanced or ceil", static_cast<int>(sharding)));
 }
 
-std::size_t slot_rows_of(std::size_t rows, SlotKind kind, std::size_t slot_rows) {
+std::size_t slot_rows_of(std::size_t rows, Padding kind, std::size_t slot_rows) {
   switch (kind) {
-    case SlotKind::dense:
+    case Padding::none:
       return rows;
-    case SlotKind::aligned:
+    case Padding::aligned:
       detail::check_argument(slot_rows != 0, "slot_rows", slot_rows, "1 or more, as slots are aligned to it");
       return (rows + slot_rows - 1) / slot_rows * slot_rows;
-    case SlotKind::max:
-    case SlotKind::fixed:
-    case SlotKind::given:
+    case Padding::max:
+    case Padding::fixed:
+    case Padding::per_rank:
       detail::check_argument(rows <= slot_rows, "rows", rows, fmt::format("at most {}, the rows of a slot", slot_rows));
       return slot_rows;
   }
   throw Error(Errc::invalid_argument,
-              fmt::format("slot: {} is not dense, aligned, max, fixed or given", static_cast<int>(kind)));
+              fmt::format("padding:{} is not none, aligned, max, fixed or per-rank", static_cast<int>(kind)));
 }
 
-std::vector<RowRange> slots_of(std::span<const std::int32_t> rows, SlotKind kind, std::size_t slot_rows) {
-  detail::check_argument(kind != SlotKind::given, "slot", name(kind), "dense, aligned, max or fixed");
-  if (kind == SlotKind::max) {
+std::vector<RowRange> slots_of(std::span<const std::int32_t> rows, Padding kind, std::size_t slot_rows) {
+  detail::check_argument(kind != Padding::per_rank, "padding", name(kind), "none, aligned, max or fixed");
+  if (kind == Padding::max) {
     slot_rows = 0;
     for (const std::int32_t one : rows) slot_rows = std::max(slot_rows, checked_rows(one));
   }
@@ -116,7 +117,7 @@ std::vector<RowRange> slots_of(std::span<const std::int32_t> rows, std::span<con
   std::vector<RowRange> slots;
   std::size_t begin = 0;
   for (std::size_t i = 0; i < rows.size(); ++i) {
-    const std::size_t slot = slot_rows_of(checked_rows(rows[i]), SlotKind::fixed, checked_rows(slot_rows[i]));
+    const std::size_t slot = slot_rows_of(checked_rows(rows[i]), Padding::fixed, checked_rows(slot_rows[i]));
     slots.push_back({begin, begin + slot});
     begin += slot;
   }
@@ -124,7 +125,7 @@ std::vector<RowRange> slots_of(std::span<const std::int32_t> rows, std::span<con
 }
 
 std::vector<std::int32_t> shard_counts(const ParallelLayout& layout, std::span<const std::int32_t> group_rows,
-                                       Split split, std::span<const std::int32_t> slot_rows) {
+                                       Sharding sharding, std::span<const std::int32_t> slot_rows) {
   layout.check();
   const auto check_size = [&](const char* name, std::size_t size) {
     detail::check_argument(size == static_cast<std::size_t>(layout.dp), name, size,
@@ -132,24 +133,24 @@ std::vector<std::int32_t> shard_counts(const ParallelLayout& layout, std::span<c
   };
   check_size("group_rows", group_rows.size());
   check_size("slot_rows", slot_rows.size());
-  detail::check_argument(split != Split::none, "split", name(split), "balanced or ceil");
+  detail::check_argument(sharding != Sharding::none, "sharding", name(sharding), "balanced or ceil");
   const std::vector<RowRange> slots = slots_of(group_rows, slot_rows);
   std::vector<std::int32_t> counts;
   for (int rank = 0; rank < layout.tp; ++rank) {
     const auto group = static_cast<std::size_t>(layout.attn_dp_rank(rank));
     const auto rows = static_cast<std::size_t>(group_rows[group]);
-    const RowRange shard = shard_of(slots[group].size(), layout.attn_tp(), layout.attn_tp_rank(rank), split);
+    const RowRange shard = shard_of(slots[group].size(), layout.attn_tp(), layout.attn_tp_rank(rank), sharding);
     counts.push_back(static_cast<std::int32_t>(std::min(shard.end, rows) - std::min(shard.begin, rows)));
   }
   return counts;
 }
 
 std::vector<std::int32_t> shard_counts(const ParallelLayout& layout, std::span<const std::int32_t> group_rows,
-                                       Split split, std::size_t slot_rows) {
-  if (slot_rows == 0) return shard_counts(layout, group_rows, split, group_rows);
+                                       Sharding sharding, std::size_t slot_rows) {
+  if (slot_rows == 0) return shard_counts(layout, group_rows, sharding, group_rows);
   detail::check_argument(slot_rows <= INT32_MAX, "slot_rows", slot_rows, "at most 2^31 − 1");
   const std::vector<std::int32_t> slots(group_rows.size(), static_cast<std::int32_t>(slot_rows));
-  return shard_counts(layout, group_rows, split, slots);
+  return shard_counts(layout, group_rows, sharding, slots);
 }
 
 }  // namespace weft

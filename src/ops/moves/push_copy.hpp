@@ -16,7 +16,7 @@
 #include "ops/moves/copy_lines.hpp"
 #include "ops/moves/flow_copy.hpp"
 #include "ops/moves/relay_lines.hpp"
-#include "ops/moves/shares.hpp"
+#include "ops/moves/row_partition.hpp"
 #include "ops/moves/symmetric_copy.hpp"
 #include "protocol/handshake.hpp"
 #include "wire/line.hpp"
@@ -24,17 +24,17 @@
 namespace weft::detail {
 
 // `symmetric`: outputs lie in symmetric memory, and peers write messages that do not go as lines straight there.
-template <class Shares, bool whole, std::uint32_t most_tensors, bool symmetric = false>
+template <class Partition, bool aligned16, std::uint32_t most_tensors, bool symmetric = false>
 struct PushCopy {
-  using Work = CopyWork<Shares, most_tensors, symmetric>;
+  using Work = CopyWork<Partition, most_tensors, symmetric>;
   using Handshake = detail::Handshake<0>;
   static constexpr std::uint32_t kSize = 0;
   static constexpr int kPhases = 2;
   static constexpr std::uint32_t kMostPacks = 3;  // of a unit
 
-  // Chunks in slots wait for their releases and for credits. While one crew of a block waits, the others move their
-  // chunks.
-  static WEFT_FN std::uint32_t crews(const Work& work) requires(!symmetric) { return work.shares.crews; }
+  // Chunks in slots wait for their releases and for credits. While one warp group of a block waits, the others move
+  // their chunks.
+  static WEFT_FN std::uint32_t warp_groups(const Work& work) requires(!symmetric) { return work.partition.warp_groups; }
 
   // A thread's unit of the messages of a turn, in lines.
   struct Unit {
@@ -44,8 +44,8 @@ struct PushCopy {
 
   // A thread's first unit, in bank 0, computed before the previous kernel has ended. Its rows need not be known for
   // that. Several tensors in one message are the exception: the unit is then assumed to belong to the first.
-  struct Places {
-    HeaderPlace header;  // in the control block, which has no other places
+  struct ThreadPlan {
+    HeaderAddress header;  // in the control block, which has no other places
     Unit unit;
     std::uint64_t first_pack;        // of its payload, in the tensor
     const void* source[kMostPacks];  // whole rows: the place of this rank's payload, as far as there is room
@@ -54,8 +54,8 @@ struct PushCopy {
     std::uint64_t bank_packs;
   };
   template <Team T>
-  static WEFT_FN Places places(T& team, const Call& call, const Work& work) {
-    Places p{};
+  static WEFT_FN ThreadPlan thread_plan(T& team, const Call& call, const Work& work) {
+    ThreadPlan p{};
     if (Handshake::in_control(team, call, p.header)) return p;
     using Wire = Bundle<T::kAtomicBytes>;
     static_assert(Wire::kPayloadPacks <= kMostPacks);
@@ -68,10 +68,11 @@ struct PushCopy {
     team.settle(p.to);
     team.settle(p.from);
     team.settle(p.bank_packs);
-    if constexpr (whole) {
+    if constexpr (aligned16) {
       const CopyTensor& t = work.tensor[0];
       // Counted rows begin at the begin of their tensor.
-      const Rows<whole> rows = outgoing<whole>(work.shares, t, work.shares.room(call), receiver_in(call, p.unit.turn));
+      const Rows<aligned16> rows =
+          outgoing<aligned16>(work.partition, t, work.partition.room(call), receiver_in(call, p.unit.turn));
       WEFT_UNROLL
       for (std::uint32_t k = 0; k < Wire::kPayloadPacks; ++k) {
         p.source[k] = rows.find(payload_pack<Wire>(p.unit.number, k));
@@ -82,62 +83,63 @@ struct PushCopy {
   }
 
   // The first unit's payload, as far as it can be known.
-  struct Early {
-    typename Shares::Early counts;
+  struct Prefetched {
+    typename Partition::Prefetched counts;
     Pack payload[kMostPacks];
   };
   template <Team T>
-  static WEFT_FN Early early(T& team, const Session&, const Work& work, const Places& p) {
-    Early early{.counts = work.shares.early(team), .payload = {}};
-    if constexpr (whole) {
+  static WEFT_FN Prefetched prefetch(T& team, const Session&, const Work& work, const ThreadPlan& p) {
+    Prefetched prefetched{.counts = work.partition.prefetch(team), .payload = {}};
+    if constexpr (aligned16) {
       WEFT_UNROLL
-      for (std::uint32_t k = 0; k < kMostPacks; ++k) early.payload[k] = Rows<whole>::load_found(p.source[k]);
+      for (std::uint32_t k = 0; k < kMostPacks; ++k) prefetched.payload[k] = Rows<aligned16>::load_found(p.source[k]);
     }
-    return early;
+    return prefetched;
   }
 
   // Threads that send lines need not meet. Counts, and a chunk that a signal announces, are for the whole block.
   template <Team T>
-  static WEFT_FN Together together(const Work& work) {
-    if constexpr (Shares::kKnown) {
+  static WEFT_FN BeginScope begin_scope(const Work& work) {
+    if constexpr (Partition::kKnown) {
       using Wire = Bundle<T::kAtomicBytes>;
-      const std::uint64_t units = length<InBundles<Wire>>(work, work.shares.most_rows());
-      if (!work.shares.detour && fits_lines<Wire>(work, units)) return Together::thread;
+      const std::uint64_t units = length<InBundles<Wire>>(work, work.partition.most_rows());
+      if (!work.partition.detour && fits_lines<Wire>(work, units)) return BeginScope::thread;
     }
-    return Together::block;
+    return BeginScope::block;
   }
 
   template <int phase, Team T>
-  static WEFT_FN bool run(T& team, const Session& s, const Work& work, const Places& p, const Early& early) {
+  static WEFT_FN bool run(T& team, const Session& s, const Work& work, const ThreadPlan& p,
+                          const Prefetched& prefetched) {
     using Wire = Bundle<T::kAtomicBytes>;
-    using Relays = RelayLines<Work, whole, Wire>;
-    const auto& table = work.shares.table(team);
+    using Relays = RelayLines<Work, aligned16, Wire>;
+    const auto& table = work.partition.table(team);
     const auto note = [&](std::uint64_t most, std::uint64_t all) {
       return team.block_rank() == 0 ? table.hash(s.size()) : trip_of<Wire>(s, work, table, most, all);
     };
     if constexpr (phase == 0) {
-      if (!shares_fit(team, s, work.shares, early.counts, note)) return false;
+      if (!partition_fits(team, s, work.partition, prefetched.counts, note)) return false;
     }
     if (team.block_rank() == 0) return Handshake::template take_part<phase>(team, s, p.header, table.noted());
-    const std::uint64_t trip = Shares::kKnown ? note(table.most_rows(), 0) : table.noted();
+    const std::uint64_t trip = Partition::kKnown ? note(table.most_rows(), 0) : table.noted();
     const auto way = static_cast<Way>(trip >> 32);
     const auto units = static_cast<std::uint32_t>(trip);
     if constexpr (phase == 0) {
       if (way == Way::chunks || way == Way::relayed_chunks) {
         if constexpr (symmetric) {
-          if (team.block_rank() == 1) SymmetricCopy<Work, whole>::invite(team, s, table);
+          if (team.block_rank() == 1) SymmetricCopy<Work, aligned16>::announce_ready(team, s, table);
         }
         return true;
       }
-      if (way == Way::lines) send_lines<Wire>(team, s, work, p, early, table, units);
+      if (way == Way::lines) send_lines<Wire>(team, s, work, p, prefetched, table, units);
       if (way == Way::relayed_lines) Relays::send(team, s, work, table);
-      if constexpr (Shares::kPadded)
-        clear_pads<whole>(team, s, work, table, {team.block_rank() - 1, team.blocks() - 1});
+      if constexpr (Partition::kPadded)
+        clear_pads<aligned16>(team, s, work, table, {team.block_rank() - 1, team.blocks() - 1});
       return true;
     } else {
       if (way == Way::lines) return receive_lines<Wire>(team, s, work, p, table, units);
       if (way == Way::relayed_lines) return Relays::receive(team, s, work, table);
-      using Chunks = std::conditional_t<symmetric, SymmetricCopy<Work, whole>, FlowCopy<Work, whole>>;
+      using Chunks = std::conditional_t<symmetric, SymmetricCopy<Work, aligned16>, FlowCopy<Work, aligned16>>;
       return Chunks::run(team, s, work, table, way == Way::relayed_chunks);
     }
   }
@@ -149,11 +151,11 @@ struct PushCopy {
   static WEFT_FN Way way_of(const Session& s, const Work& work, const Table& table, std::uint64_t most,
                             std::uint64_t all, std::uint64_t units) {
     const auto detours = [&](bool chunks) {
-      return work.shares.takes_detour(s, most, all, chunks,
-                                      [&](std::uint64_t rows) { return length<InPacks>(work, rows); });
+      return work.partition.takes_detour(s, most, all, chunks,
+                                         [&](std::uint64_t rows) { return length<InPacks>(work, rows); });
     };
     if (detours(false)) {
-      if (RelayLines<Work, whole, Wire>::fits(s, work, table)) return Way::relayed_lines;
+      if (RelayLines<Work, aligned16, Wire>::fits(s, work, table)) return Way::relayed_lines;
       if (detours(true)) return Way::relayed_chunks;
     }
     return fits_lines<Wire>(work, units) ? Way::lines : Way::chunks;
@@ -194,31 +196,31 @@ struct PushCopy {
     return reinterpret_cast<Pack*>(region_of(call, owner) + call.layout.gather) + sender * call.layout.two_shot_packs +
            wire_pack<Wire>(unit, 0);
   }
-  static WEFT_FN std::uint64_t bank(const Session& s, const Places& p) { return s.epoch % kBanks * p.bank_packs; }
+  static WEFT_FN std::uint64_t bank(const Session& s, const ThreadPlan& p) { return s.epoch % kBanks * p.bank_packs; }
 
   // `units`: of the longest message.
   template <class Wire, Team T, class Table>
-  static WEFT_FN void send_lines(T& team, const Session& s, const Work& work, const Places& p, const Early& early,
-                                 const Table& table, std::uint32_t units) {
+  static WEFT_FN void send_lines(T& team, const Session& s, const Work& work, const ThreadPlan& p,
+                                 const Prefetched& prefetched, const Table& table, std::uint32_t units) {
     const std::uint64_t rows = table.rows_of(s.rank());
     Unit unit = p.unit;
     Pack* to = p.to;
     Pack payload[Wire::kPayloadPacks];
     WEFT_UNROLL
-    for (std::uint32_t k = 0; k < Wire::kPayloadPacks; ++k) payload[k] = early.payload[k];
-    bool loaded = whole && p.first_pack < length<InPacks>(work.tensor[0], rows);
+    for (std::uint32_t k = 0; k < Wire::kPayloadPacks; ++k) payload[k] = prefetched.payload[k];
+    bool loaded = aligned16 && p.first_pack < length<InPacks>(work.tensor[0], rows);
     for (std::uint32_t item = team.block_rank() - 1; unit.number < units;) {
       const Home home = loaded ? Home{0, unit.number} : home_of<Wire>(work, rows, unit.number);
       if (home.exists()) {
         if (!loaded) {
-          load_bundle<Wire, whole>(work, home, rows, receiver_in(*s.call, unit.turn), payload);
+          load_bundle<Wire, aligned16>(work, home, rows, receiver_in(*s.call, unit.turn), payload);
         }
         if (unit.turn != 0) {
           WirePacks<Wire> wire;
           encode_bundle<Wire>(payload, s.epoch, wire);
           put_bundle<Wire>(team, to + bank(s, p), wire);
         } else {
-          store_bundle<Wire, whole>(work, table, home, rows, s.rank(), payload);
+          store_bundle<Wire, aligned16>(work, table, home, rows, s.rank(), payload);
         }
       }
       loaded = false;
@@ -229,8 +231,8 @@ struct PushCopy {
   }
 
   template <class Wire, Team T, class Table>
-  static WEFT_FN bool receive_lines(T& team, const Session& s, const Work& work, const Places& p, const Table& table,
-                                    std::uint32_t units) {
+  static WEFT_FN bool receive_lines(T& team, const Session& s, const Work& work, const ThreadPlan& p,
+                                    const Table& table, std::uint32_t units) {
     Unit unit = p.unit;
     Pack* from = p.from;
     for (std::uint32_t item = team.block_rank() - 1; unit.number < units;) {
@@ -252,7 +254,7 @@ struct PushCopy {
     if (!take_bundle<Wire>(team, s, from, sender, wire)) return false;
     Pack payload[Wire::kPayloadPacks];
     Wire::decode(wire, payload);
-    store_bundle<Wire, whole>(work, table, home, rows, sender, payload);
+    store_bundle<Wire, aligned16>(work, table, home, rows, sender, payload);
     return true;
   }
 };

@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "ops/moves/counts_work.hpp"
-#include "ops/moves/shares.hpp"
+#include "ops/moves/row_partition.hpp"
 #include "protocol/handshake.hpp"
 #include "wire/line.hpp"
 
@@ -17,29 +17,30 @@ struct PushCounts {
   using Handshake = detail::Handshake<0>;
   static constexpr std::uint32_t kSize = 0;
   static constexpr int kPhases = 2;
-  static constexpr Together kTogether = Together::block;
+  static constexpr BeginScope kBeginScope = BeginScope::block;
 
-  struct Places {
-    HeaderPlace header;  // in the control block, which has no other places
+  struct ThreadPlan {
+    HeaderAddress header;  // in the control block, which has no other places
   };
   template <Team T>
-  static WEFT_FN Places places(T& team, const Call& call, const Work&) {
-    return {.header = team.block_rank() == 0 ? Handshake::place(team, call) : HeaderPlace{}};
+  static WEFT_FN ThreadPlan thread_plan(T& team, const Call& call, const Work&) {
+    return {.header = team.block_rank() == 0 ? Handshake::address(team, call) : HeaderAddress{}};
   }
 
   // The payload of a thread's first line.
-  using Early = Pack;
+  using Prefetched = Pack;
   template <Team T>
-  static WEFT_FN Early early(T& team, const Session&, const Work& work, const Places&) {
+  static WEFT_FN Prefetched prefetch(T& team, const Session&, const Work& work, const ThreadPlan&) {
     return payload_of(work, team.thread_rank() % work.lines());
   }
 
   template <int phase, Team T>
-  static WEFT_FN bool run(T& team, const Session& s, const Work& work, const Places& p, const Early& early) {
+  static WEFT_FN bool run(T& team, const Session& s, const Work& work, const ThreadPlan& p,
+                          const Prefetched& prefetched) {
     if (team.block_rank() == 0) return Handshake::template take_part<phase>(team, s, p.header);
     if (team.block_rank() != 1) return true;
     if constexpr (phase == 0) {
-      send(team, s, work, early);
+      send(team, s, work, prefetched);
       return true;
     } else {
       if (!team.all(receive(team, s, work))) return false;
@@ -85,10 +86,10 @@ struct PushCounts {
   }
 
   template <Team T>
-  static WEFT_FN void send(T& team, const Session& s, const Work& work, const Pack& early) {
+  static WEFT_FN void send(T& team, const Session& s, const Work& work, const Pack& prefetched) {
     bool first = true;
     each_line(team, s, work, [&](std::uint32_t turn, std::uint32_t line) {
-      const Pack payload = first ? early : payload_of(work, line);
+      const Pack payload = first ? prefetched : payload_of(work, line);
       first = false;
       if (turn == 0) {
         write_line(work, s.rank(), line, payload);
@@ -119,11 +120,11 @@ struct PushCounts {
   }
 
   // Shares of groups, whose counts are in `output`.
-  static WEFT_FN CountedShares shares_of(const Work& work, std::uint32_t groups) {
+  static WEFT_FN CountedPartition partition_of(const Work& work, std::uint32_t groups) {
     return {.counts = work.output + work.rows,
             .ranks = groups,
-            .split = Split::none,
-            .slot = work.slot,
+            .sharding = Sharding::none,
+            .padding = work.padding,
             .slot_rows = work.slot_rows,
             .slots = nullptr,
             .own_padded = false,
@@ -137,7 +138,7 @@ struct PushCounts {
       const std::int32_t first = work.output[work.rows + rank / work.group_ranks];
       if (count != first) return {Misfit::other_count, rank, count, first};
     }
-    MisfitInfo misfit = find_misfit(shares_of(work, s.size() / work.group_ranks), s.rank() / work.group_ranks);
+    MisfitInfo misfit = find_misfit(partition_of(work, s.size() / work.group_ranks), s.rank() / work.group_ranks);
     if (misfit.what == Misfit::whole_rows) misfit.what = Misfit::total_rows;
     if (misfit.what != Misfit::total_rows) misfit.place *= work.group_ranks;
     return misfit;
@@ -154,11 +155,11 @@ struct PushCounts {
     for (std::uint32_t rank = team.thread_rank(); rank < ranks; rank += team.size())
       alike = alike && given(rank, 0) == work.output[work.rows + rank / work.group_ranks];
     if (!team.all(alike)) return false;
-    const CountedShares shares = shares_of(work, groups);
+    const CountedPartition partition = partition_of(work, groups);
     Call of_groups{};  // the table is of groups: this rank's number in it is its group's
     of_groups.rank = s.rank() / work.group_ranks;
-    if (!shares.prepare(team, of_groups, shares.early(team))) return false;
-    const auto table = shares.table(team);
+    if (!partition.prepare(team, of_groups, partition.prefetch(team))) return false;
+    const auto table = partition.table(team);
     const auto put = [&](std::uint32_t at, std::uint64_t value) { write(work, at, static_cast<std::int32_t>(value)); };
     for (std::uint32_t group = team.thread_rank(); group <= groups; group += team.size()) {
       put(work.offsets + group, table.offset_of(group));
@@ -191,7 +192,7 @@ struct PushCounts {
   static WEFT_FN RowPart shard_of(const Work& work, const Table& table, std::uint32_t rank) {
     const std::uint32_t group = rank / work.group_ranks;
     const std::uint64_t shared = work.split_slots ? table.slot_rows_of(group) : table.rows_of(group);
-    return row_part(shared, work.split, work.group_ranks, rank % work.group_ranks);
+    return row_part(shared, work.sharding, work.group_ranks, rank % work.group_ranks);
   }
 
   static constexpr std::uint64_t kMostRows = 0x7fffffff;

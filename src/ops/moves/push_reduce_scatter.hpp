@@ -10,20 +10,20 @@
 #include "ops/all_reduce/all_reduce.hpp"
 #include "ops/moves/flow_reduce.hpp"
 #include "ops/moves/move_plan.hpp"
+#include "ops/moves/row_partition.hpp"
 #include "ops/moves/scatter_work.hpp"
-#include "ops/moves/shares.hpp"
 
 namespace weft::detail {
 
-template <class Shares, DataType type, ReduceOp op, std::uint32_t known_size, bool whole>
-struct PushReduceScatter : AllReduceInstance<Reduction<type, op>, known_size, whole> {
-  using Instance = AllReduceInstance<Reduction<type, op>, known_size, whole>;
+template <class Partition, DataType type, ReduceOp op, std::uint32_t known_size, bool aligned16>
+struct PushReduceScatter : AllReduceInstance<Reduction<type, op>, known_size, aligned16> {
+  using Instance = AllReduceInstance<Reduction<type, op>, known_size, aligned16>;
   using Instance::kBatch;
   using typename Instance::R;
   using typename Instance::Slots;
   using typename Instance::Wire;
-  using Work = ReduceScatterWork<Shares>;
-  using Chunks = FlowReduce<Work, Reduction<type, op, Plain>, known_size, whole>;
+  using Work = ReduceScatterWork<Partition>;
+  using Chunks = FlowReduce<Work, Reduction<type, op, Plain>, known_size, aligned16>;
   using Handshake = detail::Handshake<known_size>;
   static constexpr int kPhases = 2;
   static constexpr int kMostThreads = kMoveThreads;
@@ -31,78 +31,79 @@ struct PushReduceScatter : AllReduceInstance<Reduction<type, op>, known_size, wh
   static constexpr std::uint32_t kWirePacks = sizeof(Pack) / Wire::kPayloadBytes;
 
   // As in push_copy.hpp.
-  static WEFT_FN std::uint32_t crews(const Work& work) { return work.shares.crews; }
+  static WEFT_FN std::uint32_t warp_groups(const Work& work) { return work.partition.warp_groups; }
 
-  // Lean instances find their first packs' addresses early, and do the rest while they wait for these packs (0.5 us
-  // slower otherwise: two H200, 28 KB). Counts on the device decide addresses later, so then nothing is found early.
-  static constexpr bool kLoadsEarly = Instance::kLean && Shares::kKnown;
+  // Specialized instances find their first packs' addresses early, and do the rest while they wait for these packs (0.5
+  // us slower otherwise: two H200, 28 KB). Counts on the device decide addresses later, so then nothing is found early.
+  static constexpr bool kPrefetches = Instance::kSpecialized && Partition::kKnown;
 
-  struct Places {
-    HeaderPlace header;          // in the control block, which has no other places
+  struct ThreadPlan {
+    HeaderAddress header;        // in the control block, which has no other places
     Slots to;                    // in the turns from 1 on, in bank 0
     const void* source[kBatch];  // null: no pack
   };
   template <Team T>
-  static WEFT_FN Places places(T& team, const Call& call, const Work& work) {
-    Places p{};
+  static WEFT_FN ThreadPlan thread_plan(T& team, const Call& call, const Work& work) {
+    ThreadPlan p{};
     if (team.block_rank() == 0) {  // by Handshake::in_control most of these kernels were other machine code
-      p.header = Handshake::place(team, call);
+      p.header = Handshake::address(team, call);
       return p;
     }
-    if constexpr (kLoadsEarly) {
+    if constexpr (kPrefetches) {
       const std::uint64_t first = share_of(team).first;
       Instance::find_slots(call, 1, call.layout.scatter, call.layout.two_shot_packs, first, p.to);
       WEFT_UNROLL
       for (std::uint32_t k = 0; k < kBatch; ++k) {
         team.settle(p.to[k]);
         if (1 + k >= known_size) continue;
-        p.source[k] = work.template part_of<whole>(work.shares, Instance::rank_in_turn(call, 1 + k)).find(first);
+        p.source[k] = work.template part_of<aligned16>(work.partition, Instance::rank_in_turn(call, 1 + k)).find(first);
         team.settle(p.source[k]);
       }
     }
     return p;
   }
 
-  struct Early {
-    typename Shares::Early counts;
+  struct Prefetched {
+    typename Partition::Prefetched counts;
     Pack payload[kBatch];
   };
   template <Team T>
-  static WEFT_FN Early early(T& team, const Session&, const Work& work, const Places& p) {
-    Early early{.counts = work.shares.early(team), .payload = {}};
-    if constexpr (kLoadsEarly) {
+  static WEFT_FN Prefetched prefetch(T& team, const Session&, const Work& work, const ThreadPlan& p) {
+    Prefetched prefetched{.counts = work.partition.prefetch(team), .payload = {}};
+    if constexpr (kPrefetches) {
       WEFT_UNROLL
-      for (std::uint32_t k = 0; k < kBatch; ++k) early.payload[k] = Rows<whole>::load_found(p.source[k]);
+      for (std::uint32_t k = 0; k < kBatch; ++k) prefetched.payload[k] = Rows<aligned16>::load_found(p.source[k]);
     }
-    return early;
+    return prefetched;
   }
 
   // As in push_copy.hpp.
   template <Team T>
-  static WEFT_FN Together together(const Work& work) {
-    if constexpr (Shares::kKnown) {
-      if (!work.shares.detour && fits_slots(work, work.units(work.shares.most_rows()))) return Together::thread;
+  static WEFT_FN BeginScope begin_scope(const Work& work) {
+    if constexpr (Partition::kKnown) {
+      if (!work.partition.detour && fits_slots(work, work.units(work.partition.most_rows()))) return BeginScope::thread;
     }
-    return Together::block;
+    return BeginScope::block;
   }
 
   template <int phase, Team T>
-  static WEFT_FN bool run(T& team, const Session& s, const Work& work, const Places& p, const Early& early) {
-    const auto& table = work.shares.table(team);
+  static WEFT_FN bool run(T& team, const Session& s, const Work& work, const ThreadPlan& p,
+                          const Prefetched& prefetched) {
+    const auto& table = work.partition.table(team);
     const auto note = [&](std::uint64_t most, std::uint64_t all) -> std::uint64_t {
       if (team.block_rank() == 0) return table.hash(s.size());
-      return work.shares.takes_detour(s, most, all, true, [&](std::uint64_t rows) { return work.units(rows); });
+      return work.partition.takes_detour(s, most, all, true, [&](std::uint64_t rows) { return work.units(rows); });
     };
     if constexpr (phase == 0) {
-      if (!shares_fit(team, s, work.shares, early.counts, note)) return false;
+      if (!partition_fits(team, s, work.partition, prefetched.counts, note)) return false;
     }
     if (team.block_rank() == 0) return Handshake::template take_part<phase>(team, s, p.header, table.noted());
     const std::uint64_t most = work.units(table.most_rows());
-    const bool detour = (Shares::kKnown ? note(most, 0) : table.noted()) != 0;
+    const bool detour = (Partition::kKnown ? note(most, 0) : table.noted()) != 0;
     const bool one_go = !detour && fits_slots(work, most);
     if constexpr (phase == 0) {
-      if (one_go) send(team, s, work, p, early, table, most);
-      if constexpr (Shares::kPadded) clear_pads(team, s, work, table);
+      if (one_go) send(team, s, work, p, prefetched, table, most);
+      if constexpr (Partition::kPadded) clear_pads(team, s, work, table);
       return true;
     } else {
       return one_go ? reduce(team, s, work, table) : Chunks::run(team, s, work, table, detour);
@@ -118,8 +119,8 @@ struct PushReduceScatter : AllReduceInstance<Reduction<type, op>, known_size, wh
   static WEFT_FN void clear_pads(T& team, const Session& s, const Work& work, const Table& table) {
     const auto [first, step] = share_of(team);
     const std::uint64_t rows = table.rows_of(s.rank());
-    const Rows<whole> pad(static_cast<std::byte*>(work.output) + rows * work.output_stride,
-                          table.slot_rows_of(s.rank()) - rows, work.row_bytes, work.output_stride);
+    const Rows<aligned16> pad(static_cast<std::byte*>(work.output) + rows * work.output_stride,
+                              table.slot_rows_of(s.rank()) - rows, work.row_bytes, work.output_stride);
     for (std::uint64_t i = first; i < pad.packs(); i += step) pad.store(i, Pack{});
   }
 
@@ -146,24 +147,24 @@ struct PushReduceScatter : AllReduceInstance<Reduction<type, op>, known_size, wh
   }
 
   template <Team T, class Table>
-  static WEFT_FN void send(T& team, const Session& s, const Work& work, const Places& p, const Early& early,
-                           const Table& table, std::uint64_t most) {
+  static WEFT_FN void send(T& team, const Session& s, const Work& work, const ThreadPlan& p,
+                           const Prefetched& prefetched, const Table& table, std::uint64_t most) {
     const Share share = share_of(team);
     for (std::uint32_t turn = 1; turn < Instance::size(*s.call); turn += kBatch) {
-      Rows<whole> from[kBatch];
+      Rows<aligned16> from[kBatch];
       Slots to = {};  // this thread's first packs
       WEFT_UNROLL
       for (std::uint32_t k = 0; k < kBatch; ++k) {
         if (turn + k >= Instance::size(*s.call)) break;
         const std::uint32_t owner = Instance::rank_in_turn(*s.call, turn + k);
-        from[k] = work.template part_of<whole>(table, owner);
-        to[k] = kLoadsEarly ? p.to[k] + bank(s) : slot(s, owner, s.rank()) + share.first * kWirePacks;
+        from[k] = work.template part_of<aligned16>(table, owner);
+        to[k] = kPrefetches ? p.to[k] + bank(s) : slot(s, owner, s.rank()) + share.first * kWirePacks;
       }
       for (std::uint64_t i = share.first; i < most; i += share.step) {
         Pack payload[kBatch];
         WEFT_UNROLL
         for (std::uint32_t k = 0; k < kBatch; ++k)
-          payload[k] = kLoadsEarly && i == share.first ? early.payload[k] : from[k].load(i);
+          payload[k] = kPrefetches && i == share.first ? prefetched.payload[k] : from[k].load(i);
         WEFT_UNROLL
         for (std::uint32_t k = 0; k < kBatch; ++k) {
           if (i >= from[k].packs()) continue;
@@ -180,8 +181,8 @@ struct PushReduceScatter : AllReduceInstance<Reduction<type, op>, known_size, wh
   template <Team T, class Table>
   static WEFT_FN bool reduce(T& team, const Session& s, const Work& work, const Table& table) {
     const auto [first, step] = share_of(team);
-    const Rows<whole> input = work.template part_of<whole>(table, s.rank());
-    const Rows<whole> output = work.template result<whole>(table, s.rank());
+    const Rows<aligned16> input = work.template part_of<aligned16>(table, s.rank());
+    const Rows<aligned16> output = work.template result<aligned16>(table, s.rank());
     Pack* const slots = slot(s, s.rank(), 0);
     for (std::uint64_t i = first; i < output.packs(); i += step) {
       const Pack own = input.load(i);

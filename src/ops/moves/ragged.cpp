@@ -1,14 +1,14 @@
 #include "ops/moves/ragged.hpp"
 
-#include "base/choices.hpp"
+#include "base/enum_text.hpp"
 #include "base/fingerprint.hpp"
 
 namespace weft::detail {
 namespace {
 
 // Other kinds of slots ignore Counts::slot_rows.
-bool has_slot_rows(SlotKind kind) {
-  return kind == SlotKind::aligned || kind == SlotKind::fixed;
+bool has_slot_rows(Padding kind) {
+  return kind == Padding::aligned || kind == Padding::fixed;
 }
 
 // Checks numbers that kernels read.
@@ -21,28 +21,28 @@ void check_numbers(const GroupState& group, const char* name, const std::int32_t
 
 }  // namespace
 
-void check_slots(const char* name, SlotKind kind, SlotKind last, std::size_t slot_rows) {
+void check_padding(const char* name, const char* rows_name, Padding kind, Padding last, std::size_t slot_rows) {
   check_choice(name, kind, last);
-  const std::size_t least = kind == SlotKind::aligned ? 1 : 0;
-  require(!has_slot_rows(kind) || (slot_rows >= least && slot_rows <= INT32_MAX),
-          "{}_rows: {} is not between {} and {}", name, slot_rows, least, INT32_MAX);
+  const std::size_t least = kind == Padding::aligned ? 1 : 0;
+  require(!has_slot_rows(kind) || (slot_rows >= least && slot_rows <= INT32_MAX), "{}: {} is not between {} and {}",
+          rows_name, slot_rows, least, INT32_MAX);
 }
 
 void check_counts(const GroupState& group, const Counts& counts) {
-  check_choice("counts.split", counts.split, Split::ceil);
-  check_slots("counts.slot", counts.slot, SlotKind::given, counts.slot_rows);
+  check_choice("counts.sharding", counts.sharding, Sharding::ceil);
+  check_padding("counts.padding", "counts.slot_rows", counts.padding, Padding::per_rank, counts.slot_rows);
   check_numbers(group, "counts.rows", counts.rows);
-  if (counts.slot == SlotKind::given) return check_numbers(group, "counts.slots", counts.slots);
-  require(counts.slots == nullptr, "counts.slots: not null, and slots are {}", name(counts.slot));
+  if (counts.padding == Padding::per_rank) return check_numbers(group, "counts.slots", counts.slots);
+  require(counts.slots == nullptr, "counts.slots: not null, and padding is {}", name(counts.padding));
 }
 
-CountedShares counted_shares(const GroupState& group, const Counts& counts, bool own_padded, std::size_t own_rows,
-                             std::size_t whole_rows) {
+CountedPartition counted_partition(const GroupState& group, const Counts& counts, bool own_padded, std::size_t own_rows,
+                                   std::size_t whole_rows) {
   return {.counts = counts.rows,
           .ranks = static_cast<std::uint32_t>(group.size()),
-          .split = counts.split,
-          .slot = counts.slot,
-          .slot_rows = has_slot_rows(counts.slot) ? static_cast<std::uint32_t>(counts.slot_rows) : 0,
+          .sharding = counts.sharding,
+          .padding = counts.padding,
+          .slot_rows = has_slot_rows(counts.padding) ? static_cast<std::uint32_t>(counts.slot_rows) : 0,
           .slots = counts.slots,
           .own_padded = own_padded,
           .own_rows = own_rows,
@@ -52,7 +52,7 @@ CountedShares counted_shares(const GroupState& group, const Counts& counts, bool
 std::size_t own_place(const GroupState& group, const Counts& counts) {
   const auto rank = static_cast<std::size_t>(group.rank());
   if (rank == 0) return 0;
-  return counts.slot == SlotKind::fixed ? rank * counts.slot_rows : kAnyRow;
+  return counts.padding == Padding::fixed ? rank * counts.slot_rows : kAnyRow;
 }
 
 void check_numbers_apart(const Counts& counts, std::size_t slots, const Extent& output) {
@@ -60,23 +60,23 @@ void check_numbers_apart(const Counts& counts, std::size_t slots, const Extent& 
     const std::size_t bytes = numbers * sizeof(std::int32_t);
     check_overlap({name, data, 1, bytes, bytes}, output, kNowhere);
   };
-  check("counts.rows", counts.rows, counts.split == Split::none ? slots : 1);
+  check("counts.rows", counts.rows, counts.sharding == Sharding::none ? slots : 1);
   if (counts.slots != nullptr) check("counts.slots", counts.slots, slots);
 }
 
 std::uint32_t fingerprint(const Counts& counts) {
-  return fingerprint("counts", counts.slot, has_slot_rows(counts.slot) ? counts.slot_rows : 0, counts.split);
+  return fingerprint("counts", counts.padding, has_slot_rows(counts.padding) ? counts.slot_rows : 0, counts.sharding);
 }
 
 CountsWords words_of(const Counts& counts) {
-  return {.slot = counts.slot,
-          .split = counts.split,
-          .slot_rows = has_slot_rows(counts.slot) ? static_cast<std::uint32_t>(counts.slot_rows) : 0};
+  return {.padding = counts.padding,
+          .sharding = counts.sharding,
+          .slot_rows = has_slot_rows(counts.padding) ? static_cast<std::uint32_t>(counts.slot_rows) : 0};
 }
 
 std::string CountsWords::text() const {
-  return fmt::format("{} slots{}{}", name(slot), has_slot_rows(slot) ? fmt::format(" of {}", slot_rows) : "",
-                     split == Split::none ? "" : fmt::format(", split {}", name(split)));
+  return fmt::format("padding {}{}{}", name(padding), has_slot_rows(padding) ? fmt::format(" of {}", slot_rows) : "",
+                     sharding == Sharding::none ? "" : fmt::format(", sharding {}", name(sharding)));
 }
 
 }  // namespace weft::detail

@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "comm/arguments.hpp"
-#include "ops/moves/shares.hpp"
+#include "ops/moves/row_partition.hpp"
 
 namespace weft::detail {
 
@@ -15,13 +15,13 @@ namespace weft::detail {
 inline constexpr std::string_view kCountsHint =
     "; counts are in memory that kernels read, and NCCL would need them on the host: it gathers and scatters equal "
     "shares alone";
-// Checks slots that a caller describes by arguments `name` and `name`_rows, of a kind up to `last`.
-void check_slots(const char* name, SlotKind kind, SlotKind last, std::size_t slot_rows);
+// Checks slots that a caller describes by arguments `name` and `rows_name`, of a kind up to `last`.
+void check_padding(const char* name, const char* rows_name, Padding kind, Padding last, std::size_t slot_rows);
 // Checks the counts of a ragged call.
 void check_counts(const GroupState& group, const Counts& counts);
-// `own_padded`, `own_rows`, `whole_rows`: see CountedShares.
-CountedShares counted_shares(const GroupState& group, const Counts& counts, bool own_padded, std::size_t own_rows,
-                             std::size_t whole_rows);
+// `own_padded`, `own_rows`, `whole_rows`: see CountedPartition.
+CountedPartition counted_partition(const GroupState& group, const Counts& counts, bool own_padded, std::size_t own_rows,
+                                   std::size_t whole_rows);
 // In a tensor with all ranks' slots: the row at which this rank's slot begins, or kAnyRow.
 std::size_t own_place(const GroupState& group, const Counts& counts);
 // Every block reads the numbers of all `slots` slots itself, so no block may write to them: `output` must lie apart.
@@ -29,8 +29,8 @@ void check_numbers_apart(const Counts& counts, std::size_t slots, const Extent& 
 // The values that must be the same on every rank: as a number, and for words.
 std::uint32_t fingerprint(const Counts& counts);
 struct CountsWords {
-  SlotKind slot;
-  Split split;
+  Padding padding;
+  Sharding sharding;
   std::uint32_t slot_rows;
   std::string text() const;
 };

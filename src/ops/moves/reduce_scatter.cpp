@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "base/choices.hpp"
+#include "base/enum_text.hpp"
 #include "base/fingerprint.hpp"
 #include "comm/call.hpp"
 #include "numeric/rows.hpp"
@@ -40,16 +40,16 @@ struct ScatterVWords {
 };
 
 // The part that the two forms have in common.
-template <class Args, class Shares>
+template <class Args, class Partition>
 class Scatter : public detail::GroupCall {
  public:
   Scatter(const Group& caller, const Args& args) : GroupCall(caller, args.stream), args_(args) {}
 
   template <class Run>
   void each_step(Run run) const {
-    const detail::ScatterQuery<Shares> query{.instance = instance_};
+    const detail::ScatterQuery<Partition> query{.instance = instance_};
     run({.call = {},
-         .bound = find_kernel(query).with({.shares = shares_,
+         .bound = find_kernel(query).with({.partition = partition_,
                                            .slot_packs = plan_.slot_packs,
                                            .input = input_.data,
                                            .output = const_cast<void*>(output_.data),
@@ -73,13 +73,13 @@ class Scatter : public detail::GroupCall {
     detail::check_extent(group, output_);
     detail::check_overlap(output_, input_, place);
   }
-  void plan_scatter(const Shares& shares) {
+  void plan_scatter(const Partition& partition) {
     const GroupState& group = channel();
-    const auto whole = [](const Extent& e) { return detail::rows_may_be_whole(e.data, e.row_bytes, e.stride); };
+    const auto aligned16 = [](const Extent& e) { return detail::rows_are_aligned16(e.data, e.row_bytes, e.stride); };
     instance_ = {.type = args_.type,
                  .op = ReduceOp::sum,
                  .size = static_cast<std::uint32_t>(group.size()),
-                 .whole = whole(input_) && whole(output_)};
+                 .aligned16 = aligned16(input_) && aligned16(output_)};
     plan_ = detail::plan_move({.device = group.communicator().fabric().device(),
                                .size = instance_.size,
                                .layout = group.layout(),
@@ -90,9 +90,9 @@ class Scatter : public detail::GroupCall {
                                .streams = 1,
                                .launch = args_.launch,
                                .max_blocks = group.communicator().max_blocks()});
-    shares_ = shares;
-    shares_.crews = static_cast<std::uint32_t>(plan_.crews);
-    if constexpr (!Shares::kKnown) shares_.detour_packs = plan_.detour_packs;
+    partition_ = partition;
+    partition_.warp_groups = static_cast<std::uint32_t>(plan_.warp_groups);
+    if constexpr (!Partition::kKnown) partition_.detour_packs = plan_.detour_packs;
   }
 
   const Args& args_;
@@ -100,11 +100,11 @@ class Scatter : public detail::GroupCall {
 
  private:
   detail::InstanceQuery instance_{};
-  Shares shares_{};
+  Partition partition_{};
   detail::MovePlan plan_{};
 };
 
-class ScatterTensor : public Scatter<ReduceScatterArgs, detail::EqualShares> {
+class ScatterTensor : public Scatter<ReduceScatterArgs, detail::EqualPartition> {
  public:
   static constexpr const char* kRange = "weft::reduce_scatter_tensor";
   using Scatter::Scatter;
@@ -139,7 +139,7 @@ class ScatterTensor : public Scatter<ReduceScatterArgs, detail::EqualShares> {
   }
 };
 
-class ScatterV : public Scatter<ReduceScatterVArgs, detail::CountedShares> {
+class ScatterV : public Scatter<ReduceScatterVArgs, detail::CountedPartition> {
  public:
   static constexpr const char* kRange = "weft::reduce_scatter_v";
   static constexpr std::string_view kHint = detail::kCountsHint;
@@ -156,7 +156,7 @@ class ScatterV : public Scatter<ReduceScatterVArgs, detail::CountedShares> {
     detail::check_numbers_apart(args_.counts, static_cast<std::size_t>(group.size()), output_);
   }
   detail::CallName plan(bool) {
-    plan_scatter(detail::counted_shares(channel(), args_.counts, true, args_.output_rows, args_.input_rows));
+    plan_scatter(detail::counted_partition(channel(), args_.counts, true, args_.output_rows, args_.input_rows));
     return {
         detail::fingerprint("reduce_scatter_v", args_.width, args_.type, detail::fingerprint(args_.counts), args_.tag),
         ScatterVWords{

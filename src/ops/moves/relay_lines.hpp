@@ -12,7 +12,7 @@
 
 namespace weft::detail {
 
-template <class Work, bool whole, class Wire>
+template <class Work, bool aligned16, class Wire>
 struct RelayLines {
   template <class Table>
   static WEFT_FN bool fits(const Session& s, const Work& work, const Table& table) {
@@ -33,11 +33,11 @@ struct RelayLines {
       if (!home.exists()) continue;
       const std::uint32_t tile = number / Wire::kTile, relay = relay_of(s, self, tile);
       Pack payload[Wire::kPayloadPacks];
-      load_bundle<Wire, whole>(work, home, rows, relay, payload);
+      load_bundle<Wire, aligned16>(work, home, rows, relay, payload);
       WirePacks<Wire> wire;
       encode_bundle<Wire>(payload, s.epoch, wire);
       put_bundle<Wire>(team, slot(s, relay, s.layout().scatter, self, tile / relays(s), number), wire);
-      store_bundle<Wire, whole>(work, table, home, rows, self, payload);
+      store_bundle<Wire, aligned16>(work, table, home, rows, self, payload);
     }
   }
 
@@ -105,7 +105,7 @@ struct RelayLines {
                             const WirePacks<Wire>& wire) {
     Pack payload[Wire::kPayloadPacks];
     Wire::decode(wire, payload);
-    store_bundle<Wire, whole>(work, table, home, table.rows_of(owner), owner, payload);
+    store_bundle<Wire, aligned16>(work, table, home, table.rows_of(owner), owner, payload);
   }
 
   // Passes on the tiles that this rank relays.

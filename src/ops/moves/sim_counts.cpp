@@ -8,14 +8,14 @@
 namespace weft::sim {
 namespace {
 
-std::int64_t slot_of(SlotKind kind, std::int64_t rows, std::int64_t most) {
+std::int64_t slot_of(Padding kind, std::int64_t rows, std::int64_t most) {
   const std::int64_t by_kind[] = {rows, (rows + kSlotRows - 1) / kSlotRows * kSlotRows, most, kSlotRows};
   return by_kind[static_cast<int>(kind)];
 }
 
-std::int64_t shard_of(Split split, std::int64_t rows, std::int64_t ranks, std::int64_t rank) {
+std::int64_t shard_of(Sharding sharding, std::int64_t rows, std::int64_t ranks, std::int64_t rank) {
   const std::int64_t part = (rows + ranks - 1) / ranks, before = std::min(rank * part, rows);
-  return split == Split::ceil ? std::min(part, rows - before) : (rows + ranks - 1 - rank) / ranks;
+  return sharding == Sharding::ceil ? std::min(part, rows - before) : (rows + ranks - 1 - rank) / ranks;
 }
 
 }  // namespace
@@ -47,9 +47,9 @@ void AllReduceProgram::fill_counts(unsigned call, unsigned rank) {
     for (std::size_t group = 0; group < parts.groups(); ++group) most = std::max(most, rows_of(group));
     for (std::size_t group = 0; group < parts.groups(); ++group) {
       put(parts.rows() + group, rows_of(group));
-      put(parts.slots() + group, slot_of(spec.slot, rows_of(group), most));
+      put(parts.slots() + group, slot_of(spec.padding, rows_of(group), most));
       put(parts.offsets() + group, begin);
-      begin += slot_of(spec.slot, rows_of(group), most);
+      begin += slot_of(spec.padding, rows_of(group), most);
       total += rows_of(group);
     }
     put(parts.offsets() + parts.groups(), begin);
@@ -69,10 +69,10 @@ void AllReduceProgram::fill_counts(unsigned call, unsigned rank) {
     for (std::size_t member = 0; member < parts.ranks; ++member) {
       const auto part = static_cast<std::int64_t>(member % parts.group_ranks);
       const std::int64_t rows = rows_of(member / parts.group_ranks);
-      const std::int64_t shared = spec.split_slots ? slot_of(spec.slot, rows, most) : rows;
+      const std::int64_t shared = spec.split_slots ? slot_of(spec.padding, rows, most) : rows;
       std::int64_t before = 0;
-      for (std::int64_t other = 0; other < part; ++other) before += shard_of(spec.split, shared, ranks, other);
-      const std::int64_t shard = shard_of(spec.split, shared, ranks, part);
+      for (std::int64_t other = 0; other < part; ++other) before += shard_of(spec.sharding, shared, ranks, other);
+      const std::int64_t shard = shard_of(spec.sharding, shared, ranks, part);
       put(parts.shard_slots() + member, shard);
       put(parts.shards() + member, std::clamp(rows - before, std::int64_t{0}, shard));
     }
@@ -83,9 +83,9 @@ void AllReduceProgram::fill_counts(unsigned call, unsigned rank) {
   work.input = words + input;
   work.output = words + output;
   work.host_output = words + host;
-  work.split = spec.split;
+  work.sharding = spec.sharding;
   work.split_slots = spec.split_slots;
-  work.slot = spec.slot;
+  work.padding = spec.padding;
   work.slot_rows = kSlotRows;
   t.kernel = find_move_kernel<detail::CountsQuery>({{}, work}, {setup_.atomic_bytes, setup_.one_thread});
 }

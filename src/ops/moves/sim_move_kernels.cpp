@@ -5,8 +5,8 @@
 namespace weft::sim {
 
 using detail::CopyQuery;
-using detail::CountedShares;
-using detail::EqualShares;
+using detail::CountedPartition;
+using detail::EqualPartition;
 using detail::ScatterQuery;
 
 // The instance that production takes for the call. Instances for more ranks than set-ups have are left out.
@@ -20,14 +20,14 @@ Kernel find_move_kernel(const Wanted<Query>& wanted, const RunAs& as) {
     return kernel;
   });
 }
-template Kernel find_move_kernel(const Wanted<CopyQuery<EqualShares, 1, false>>&, const RunAs&);
-template Kernel find_move_kernel(const Wanted<CopyQuery<EqualShares, 1, true>>&, const RunAs&);
-template Kernel find_move_kernel(const Wanted<CopyQuery<CountedShares, 1, false>>&, const RunAs&);
-template Kernel find_move_kernel(const Wanted<CopyQuery<CountedShares, 1, true>>&, const RunAs&);
-template Kernel find_move_kernel(const Wanted<CopyQuery<CountedShares, detail::kMaxTensors, false>>&, const RunAs&);
-template Kernel find_move_kernel(const Wanted<CopyQuery<CountedShares, detail::kMaxTensors, true>>&, const RunAs&);
-template Kernel find_move_kernel(const Wanted<ScatterQuery<EqualShares>>&, const RunAs&);
-template Kernel find_move_kernel(const Wanted<ScatterQuery<CountedShares>>&, const RunAs&);
+template Kernel find_move_kernel(const Wanted<CopyQuery<EqualPartition, 1, false>>&, const RunAs&);
+template Kernel find_move_kernel(const Wanted<CopyQuery<EqualPartition, 1, true>>&, const RunAs&);
+template Kernel find_move_kernel(const Wanted<CopyQuery<CountedPartition, 1, false>>&, const RunAs&);
+template Kernel find_move_kernel(const Wanted<CopyQuery<CountedPartition, 1, true>>&, const RunAs&);
+template Kernel find_move_kernel(const Wanted<CopyQuery<CountedPartition, detail::kMaxTensors, false>>&, const RunAs&);
+template Kernel find_move_kernel(const Wanted<CopyQuery<CountedPartition, detail::kMaxTensors, true>>&, const RunAs&);
+template Kernel find_move_kernel(const Wanted<ScatterQuery<EqualPartition>>&, const RunAs&);
+template Kernel find_move_kernel(const Wanted<ScatterQuery<CountedPartition>>&, const RunAs&);
 template Kernel find_move_kernel(const Wanted<detail::BarrierQuery>&, const RunAs&);
 template Kernel find_move_kernel(const Wanted<detail::CountsQuery>&, const RunAs&);
 

@@ -45,7 +45,7 @@ std::vector<Setup> small_move_setups() {
     add("one-go", {}, 8, false);
     add("one-go-torn8", {.atomic_bytes = 8, .payload = Payload::special}, 8, false);
     add("one-go-cpu", {.atomic_bytes = 8, .one_thread = true}, 8, false);
-    add("chunks", {.bulk_slots = 2}, 8, true);
+    add("chunks", {.pipeline_slots = 2}, 8, true);
     if (kind.moving == Moving::reduce_scatter || kind.moving == Moving::reduce_scatter_v) continue;
     add_symmetric("symmetric", {.payload = Payload::special});
     add_symmetric("symmetric-cpu", {.atomic_bytes = 8, .one_thread = true});
@@ -68,7 +68,7 @@ std::vector<Setup> small_move_setups() {
   setups.push_back({.name = "all-gather-v-one-tensor",
                     .calls = {alone(false, false), alone(true, false), alone(true, true), alone(false, false)},
                     .bound = 1,
-                    .bulk_slots = 2,
+                    .pipeline_slots = 2,
                     .symmetric_bytes = 128});
   // Slots whose lengths follow neither from rows nor from the other slots.
   for (const Moving moving : {Moving::all_gather_v, Moving::reduce_scatter_v}) {
@@ -78,11 +78,11 @@ std::vector<Setup> small_move_setups() {
                        .moving = moving,
                        .flows = flows,
                        .counts = {1, 1},
-                       .slot = SlotKind::given,
+                       .padding = Padding::per_rank,
                        .slots = std::move(slots)};
     };
     setups.push_back(
-        {.name = fmt::format("{}-v-given", kind), .calls = {call({3, 1}, false), call({1, 2}, true)}, .bound = 1});
+        {.name = fmt::format("{}-v-per-rank", kind), .calls = {call({3, 1}, false), call({1, 2}, true)}, .bound = 1});
   }
   for (const std::uint32_t epoch : {0x7ffffffeu, 0xfffffffeu}) {
     setups.push_back({.name = fmt::format("all-gather-wrap{}", epoch == 0x7ffffffeu ? 31 : 32),
@@ -100,15 +100,15 @@ std::vector<Setup> small_move_setups() {
     setups.push_back({.name = fmt::format("{}-threads", kind),
                       .calls = {{.count = 16, .grids = {{2, 2}}, .moving = moving, .flows = true}},
                       .bound = 1,
-                      .bulk_slots = 2});
+                      .pipeline_slots = 2});
   }
   setups.push_back(
       {.name = "all-gather-symmetric-threads",
        .calls = {{.count = 16, .grids = {{2, 2}}, .moving = Moving::all_gather, .flows = true, .symmetric = true},
                  {.count = 16, .grids = {{2, 2}}, .moving = Moving::all_gather, .flows = true, .symmetric = true}},
        .bound = 1,
-       .bulk_slots = 2,
-       .bulk_packs = 2,  // one chunk, which one thread announces
+       .pipeline_slots = 2,
+       .pipeline_packs = 2,  // one chunk, which one thread announces
        .symmetric_bytes = 128});
   for (const auto& [kind, moving] : {std::pair{"barrier", Moving::barrier}, {"broadcast", Moving::broadcast}}) {
     const std::uint64_t count = moving == Moving::barrier ? 0 : 8;
@@ -124,14 +124,14 @@ std::vector<Setup> small_move_setups() {
                                        {.count = 8, .moving = Moving::reduce_scatter, .flows = true}},
                                       1),
                     .bound = 1,
-                    .bulk_slots = 2});
+                    .pipeline_slots = 2});
   // Numbers of every rank: two lines of them, and one line.
   const auto gathers_counts = [](std::uint64_t columns, Grid grid = Grid{}) {
     return CallSetup{.count = columns,
                      .grids = {grid},
                      .moving = Moving::gather_counts,
                      .counts = {2, 1},
-                     .slot = SlotKind::aligned};
+                     .padding = Padding::aligned};
   };
   const std::vector<CallSetup> counts{gathers_counts(3), gathers_counts(1), gathers_counts(4)};
   setups.push_back({.name = "gathered-counts",
@@ -148,7 +148,7 @@ std::vector<Setup> small_move_setups() {
   CallSetup of_one_group = gathers_counts(3, {2, 2});  // its ranks have the same rows
   of_one_group.group_ranks = 2;
   of_one_group.counts = {3};
-  of_one_group.split = Split::ceil;
+  of_one_group.sharding = Sharding::ceil;
   of_one_group.split_slots = true;
   setups.push_back({.name = "gathered-counts-threads",
                     .payload = Payload::special,
@@ -178,7 +178,7 @@ void add_detours(std::vector<Setup>& setups) {
                        .flows = true,
                        .detour = true,
                        .counts = busy(rank),
-                       .slot = SlotKind::dense};
+                       .padding = Padding::none};
     };
     std::vector<CallSetup> calls{
         {.count = 44, .grids = {{3, 2}, {2, 1}}, .moving = Moving::broadcast, .flows = true, .detour = true},
@@ -212,13 +212,13 @@ void add_detours(std::vector<Setup>& setups) {
     setups.push_back({.name = "moves-detour-two-slots",  // too few: no detour is made
                       .ranks = ranks,
                       .calls = {ragged(12, 0, Moving::all_gather_v), ragged(10, 1, Moving::reduce_scatter_v)},
-                      .bulk_slots = 2});
+                      .pipeline_slots = 2});
     setups.push_back(
         {.name = "broadcast-detour-threads",
          .ranks = ranks,
          .calls = {{.count = 40, .grids = {{2, 2}}, .moving = Moving::broadcast, .flows = true, .detour = true}},
          .bound = 1,
-         .bulk_packs = 2});
+         .pipeline_packs = 2});
   }
 }
 
@@ -244,29 +244,29 @@ std::vector<Setup> large_move_setups() {
          .grids = {kSmall},
          .moving = Moving::reduce_scatter_v,
          .counts = counts(0, 2),
-         .slot = SlotKind::dense},
+         .padding = Padding::none},
     };
     // Slots of every kind, counts that all ranks share, pads in and out.
     std::vector<CallSetup> ragged;
-    for (const SlotKind slot : {SlotKind::dense, SlotKind::aligned, SlotKind::max, SlotKind::fixed}) {
-      const bool odd = slot == SlotKind::aligned || slot == SlotKind::fixed;
+    for (const Padding padding : {Padding::none, Padding::aligned, Padding::max, Padding::fixed}) {
+      const bool odd = padding == Padding::aligned || padding == Padding::fixed;
       const auto total = static_cast<std::int32_t>(ranks + 1);
       ragged.push_back({.count = 9,
                         .grids = {kSmall, {3, 2}},
                         .moving = Moving::all_gather_v,
                         .counts = odd ? counts(0, 1) : std::vector{total},
-                        .split = odd                     ? Split::none
-                                 : slot == SlotKind::max ? Split::ceil
-                                                         : Split::balanced,
-                        .slot = slot,
+                        .sharding = odd                       ? Sharding::none
+                                    : padding == Padding::max ? Sharding::ceil
+                                                              : Sharding::balanced,
+                        .padding = padding,
                         .second = 3});
       ragged.push_back({.count = 6,
                         .grids = {{2, 2}, kSmall},
                         .moving = Moving::reduce_scatter_v,
                         .flows = odd,
                         .counts = odd ? std::vector{total} : counts(2, 1),
-                        .split = odd ? Split::balanced : Split::none,
-                        .slot = slot});
+                        .sharding = odd ? Sharding::balanced : Sharding::none,
+                        .padding = padding});
     }
     setups.push_back({.name = fmt::format("moves-ragged-ranks{}", ranks),
                       .ranks = ranks,
@@ -275,7 +275,7 @@ std::vector<Setup> large_move_setups() {
                       .calls = ragged});
     for (CallSetup& call : ragged) {
       call.second = 0;
-      if (call.moving == Moving::all_gather_v) call.flows = call.split == Split::none;
+      if (call.moving == Moving::all_gather_v) call.flows = call.sharding == Sharding::none;
     }
     setups.push_back({.name = fmt::format("moves-ragged-one-tensor-ranks{}", ranks),
                       .ranks = ranks,
@@ -300,16 +300,16 @@ std::vector<Setup> large_move_setups() {
                                 {.count = 9, .moving = Moving::reduce_scatter, .flows = true}}});
     // In turn with the all-reduce whose slots they use.
     std::vector<CallSetup> gathered;
-    for (const SlotKind slot : {SlotKind::dense, SlotKind::aligned, SlotKind::max, SlotKind::fixed}) {
-      const unsigned shared = slot == SlotKind::aligned || slot == SlotKind::max ? ranks : 1;
+    for (const Padding padding : {Padding::none, Padding::aligned, Padding::max, Padding::fixed}) {
+      const unsigned shared = padding == Padding::aligned || padding == Padding::max ? ranks : 1;
       gathered.push_back({.count = 5,
                           .grids = {{3, 2}, kSmall, {2, 3}},
                           .moving = Moving::gather_counts,
                           .counts = counts(2, 1),
-                          .split = slot == SlotKind::max ? Split::ceil : Split::balanced,
-                          .slot = slot,
+                          .sharding = padding == Padding::max ? Sharding::ceil : Sharding::balanced,
+                          .padding = padding,
                           .group_ranks = shared,
-                          .split_slots = slot == SlotKind::aligned});
+                          .split_slots = padding == Padding::aligned});
       gathered.push_back({.count = 9, .grids = {kSmall, {3, 2}}});
     }
     setups.push_back({.name = fmt::format("gathered-counts-mixed-ranks{}", ranks),
@@ -361,14 +361,14 @@ std::vector<Setup> large_move_setups() {
   // More blocks than slots allow.
   setups.push_back({.name = "reduce-scatter-crowded",
                     .calls = {{.count = 48, .grids = {{4, 1}}, .moving = Moving::reduce_scatter, .flows = true}},
-                    .bulk_slots = 2});
+                    .pipeline_slots = 2});
   // Chunks with several packs summed at once, and some packs left over.
   setups.push_back(
       {.name = "reduce-scatter-batches",
        .calls = {{.count = 160, .grids = {{3, 2}, {2, 1}}, .moving = Moving::reduce_scatter, .flows = true},
                  {.count = 80, .grids = {{2, 1}, {3, 2}}, .moving = Moving::reduce_scatter, .flows = true}},
-       .bulk_slots = 2,
-       .bulk_packs = 9});
+       .pipeline_slots = 2,
+       .pipeline_packs = 9});
   // Many chunks through few slots, also more chunks than receivers copy of their own; one sender is busier than the
   // others.
   setups.push_back(
@@ -378,8 +378,8 @@ std::vector<Setup> large_move_setups() {
            {{.count = 120, .grids = {{3, 2}, {2, 1}}, .moving = Moving::all_gather, .flows = true},
             {.count = 8, .grids = {{2, 1}, {3, 2}}, .moving = Moving::all_gather_v, .flows = true, .counts = {5, 0, 1}},
             {.count = 40, .grids = {{2, 2}}, .moving = Moving::reduce_scatter, .flows = true}},
-       .bulk_slots = 2,
-       .bulk_packs = 2});
+       .pipeline_slots = 2,
+       .pipeline_packs = 2});
   // Several senders, whose number has a divisor in common with the relays' number on some ranks; more chunks than
   // receivers copy.
   setups.push_back(
@@ -391,8 +391,8 @@ std::vector<Setup> large_move_setups() {
                   .flows = true,
                   .detour = true},
                  {.count = 144, .grids = {{5, 1}, {7, 1}, {3, 1}}, .moving = Moving::all_gather, .flows = true}},
-       .bulk_slots = 6,
-       .bulk_packs = 1});
+       .pipeline_slots = 6,
+       .pipeline_packs = 1});
   add_detours(setups);
   return setups;
 }

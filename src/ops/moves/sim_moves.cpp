@@ -17,13 +17,13 @@ struct Slots {
 Slots slots_of(const CallSetup& spec, std::size_t ranks) {
   Slots s;
   for (std::size_t rank = 0; rank < ranks; ++rank) {
-    if (spec.split == Split::none) {
+    if (spec.sharding == Sharding::none) {
       s.rows.push_back(spec.counts.empty() ? 1 : static_cast<std::uint64_t>(spec.counts[rank]));
       continue;
     }
     const auto all = static_cast<std::uint64_t>(spec.counts[0]);
     const std::uint64_t part = (all + ranks - 1) / ranks, before = std::min(rank * part, all);
-    s.rows.push_back(spec.split == Split::ceil ? std::min(part, all - before) : (all + ranks - 1 - rank) / ranks);
+    s.rows.push_back(spec.sharding == Sharding::ceil ? std::min(part, all - before) : (all + ranks - 1 - rank) / ranks);
   }
   const std::uint64_t most = *std::ranges::max_element(s.rows);
   s.begins = {0};
@@ -31,7 +31,7 @@ Slots slots_of(const CallSetup& spec, std::size_t ranks) {
     const std::uint64_t rows = s.rows[rank];
     const std::uint64_t given = spec.slots.empty() ? 0 : static_cast<std::uint64_t>(spec.slots[rank]);
     const std::uint64_t by_kind[] = {rows, (rows + kSlotRows - 1) / kSlotRows * kSlotRows, most, kSlotRows, given};
-    s.slots.push_back(spec.counts.empty() ? 1 : by_kind[static_cast<int>(spec.slot)]);
+    s.slots.push_back(spec.counts.empty() ? 1 : by_kind[static_cast<int>(spec.padding)]);
     s.begins.push_back(s.begins.back() + s.slots.back());
   }
   return s;
@@ -130,17 +130,17 @@ void AllReduceProgram::fill_move(unsigned call, unsigned rank) {
   if (world_.stale(call)) t.expected = t.initial;
   const std::uint64_t slot_packs = spec.flows ? 0 : world_.channel(spec.group, rank).layout.two_shot_packs;
   const std::uint64_t lacking = setup_.faults.no_room && setup_.is_odd(call, rank) ? 1 : 0;
-  const detail::CountedShares counted{.counts = spec.counts.data(),
-                                      .ranks = static_cast<std::uint32_t>(n),
-                                      .split = spec.split,
-                                      .slot = spec.slot,
-                                      .slot_rows = kSlotRows,
-                                      .slots = spec.slots.data(),
-                                      .own_padded = scatters_v,
-                                      .own_rows = scatters_v ? slots.slots[me] - lacking : slots.rows[me],
-                                      .whole_rows = slots.begins[n] - (gathers_v ? lacking : 0),
-                                      .detour_packs = spec.detour ? 0 : ~std::uint64_t{0}};
-  const detail::EqualShares equal{
+  const detail::CountedPartition counted{.counts = spec.counts.data(),
+                                         .ranks = static_cast<std::uint32_t>(n),
+                                         .sharding = spec.sharding,
+                                         .padding = spec.padding,
+                                         .slot_rows = kSlotRows,
+                                         .slots = spec.slots.data(),
+                                         .own_padded = scatters_v,
+                                         .own_rows = scatters_v ? slots.slots[me] - lacking : slots.rows[me],
+                                         .whole_rows = slots.begins[n] - (gathers_v ? lacking : 0),
+                                         .detour_packs = spec.detour ? 0 : ~std::uint64_t{0}};
+  const detail::EqualPartition equal{
       .rows = 1,
       .input_step = spec.moving == Moving::all_to_all ? 1u : 0u,
       .output_step = spec.moving == Moving::broadcast ? 0u : 1u,
@@ -160,37 +160,37 @@ void AllReduceProgram::fill_move(unsigned call, unsigned rank) {
     return detail::CopyTensor{memory + made[k].input, output, row, row, row};
   };
   // Each rank chooses for itself, as the host does in production.
-  const auto whole = [&](std::size_t k) {
+  const auto aligned16 = [&](std::size_t k) {
     const std::uint64_t row = widths[k] * element;
-    return detail::rows_may_be_whole(memory + made[k].input, row, row) &&
-           detail::rows_may_be_whole(memory + made[k].output, row, row);
+    return detail::rows_are_aligned16(memory + made[k].input, row, row) &&
+           detail::rows_are_aligned16(memory + made[k].output, row, row);
   };
   const RunAs as{setup_.atomic_bytes, setup_.one_thread};
-  const auto copy = [&]<std::uint32_t most>(const auto& shares) {
-    using Shares = std::remove_cvref_t<decltype(shares)>;
-    bool all_whole = true;
-    for (std::size_t k = 0; k < tensors_in_call; ++k) all_whole = all_whole && whole(k);
+  const auto copy = [&]<std::uint32_t most>(const auto& partition) {
+    using Partition = std::remove_cvref_t<decltype(partition)>;
+    bool all_aligned16 = true;
+    for (std::size_t k = 0; k < tensors_in_call; ++k) all_aligned16 = all_aligned16 && aligned16(k);
     const auto find = [&]<bool symmetric>() {
-      Wanted<detail::CopyQuery<Shares, most, symmetric>> wanted{.query = {.whole = all_whole}, .work = {}};
-      wanted.work.shares = shares;
+      Wanted<detail::CopyQuery<Partition, most, symmetric>> wanted{.query = {.aligned16 = all_aligned16}, .work = {}};
+      wanted.work.partition = partition;
       wanted.work.line_packs = slot_packs;
       wanted.work.tensors = static_cast<std::uint32_t>(tensors_in_call);
       for (std::size_t k = 0; k < tensors_in_call; ++k) wanted.work.tensor[k] = tensor(k);
       if constexpr (symmetric) {
         for (std::size_t member = 0; member < n; ++member)
           wanted.work.outputs.near[member] = world_.symmetric(members[member]);
-        wanted.work.outputs.tile_shift = static_cast<std::uint32_t>(std::countr_zero(setup_.bulk_packs));
+        wanted.work.outputs.tile_shift = static_cast<std::uint32_t>(std::countr_zero(setup_.pipeline_packs));
       }
       return find_move_kernel(wanted, as);
     };
     return spec.symmetric ? find.template operator()<true>() : find.template operator()<false>();
   };
-  const auto scatter = [&](const auto& shares) {
-    using Query = detail::ScatterQuery<std::remove_cvref_t<decltype(shares)>>;
+  const auto scatter = [&](const auto& partition) {
+    using Query = detail::ScatterQuery<std::remove_cvref_t<decltype(partition)>>;
     const Query query{
-        {.type = setup_.type, .op = ReduceOp::sum, .size = static_cast<std::uint32_t>(n), .whole = whole(0)}};
+        {.type = setup_.type, .op = ReduceOp::sum, .size = static_cast<std::uint32_t>(n), .aligned16 = aligned16(0)}};
     return find_move_kernel<Query>({.query = query,
-                                    .work = {.shares = shares,
+                                    .work = {.partition = partition,
                                              .slot_packs = slot_packs,
                                              .input = memory + made[0].input,
                                              .output = memory + made[0].output,

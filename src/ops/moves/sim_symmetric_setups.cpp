@@ -24,7 +24,7 @@ std::vector<Setup> symmetric_setups() {
         setup.counts.assign(ranks, 1);
         setup.counts[detour ? ranks - 1 : 0] = detour ? 5 : 2;
         setup.counts[1] = 0;
-        setup.slot = detour ? SlotKind::dense : SlotKind::max;
+        setup.padding = detour ? Padding::none : Padding::max;
       }
       return setup;
     };
@@ -71,8 +71,8 @@ std::vector<Setup> symmetric_setups() {
     setups.push_back({.name = fmt::format("symmetric-detours-ranks{}", ranks),
                       .ranks = ranks,
                       .calls = {both, call(Moving::broadcast, 64, true, {{2, 2}, {3, 2}}), both},
-                      .bulk_slots = 6,
-                      .bulk_packs = 2,
+                      .pipeline_slots = 6,
+                      .pipeline_packs = 2,
                       .symmetric_bytes = 512});
   }
   setups.push_back({.name = "symmetric-groups",

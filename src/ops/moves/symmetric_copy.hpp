@@ -1,5 +1,5 @@
 // Copies of large messages into symmetric memory: every rank writes its rows to their final place at each peer, and
-// then signals it. No rank copies rows out of slots or waits for credits. Instead an invitation allows peers to write:
+// then signals it. No rank copies rows out of slots or waits for credits. Instead a ready flag allows peers to write:
 // a rank sends it when it begins its call (as NCCL's symmetric kernels do by a barrier).
 //
 // Tiles of a message are dealt to as many chunks as there are signals. Each signal serves once in a call, and blocks
@@ -15,14 +15,14 @@
 
 namespace weft::detail {
 
-template <class Work, bool whole>
+template <class Work, bool aligned16>
 struct SymmetricCopy {
   // One block calls it before anything else of the call. It lets peers write to this rank's outputs, if they make this
   // very call and find the same rows. A release, so that earlier uses of the outputs come first.
   template <Team T, class Table>
-  static WEFT_FN void invite(T& team, const Session& s, const Table& table) {
-    const std::uint64_t word = invitation_word(s, table);
-    Flow::tell_peers(team, s, [&](std::uint32_t peer) { team.store_release(invitation(s, peer, s.rank()), word); });
+  static WEFT_FN void announce_ready(T& team, const Session& s, const Table& table) {
+    const std::uint64_t word = ready_word(s, table);
+    Flow::tell_peers(team, s, [&](std::uint32_t peer) { team.store_release(ready_flag(s, peer, s.rank()), word); });
   }
 
   template <Team T, class Table>
@@ -30,7 +30,7 @@ struct SymmetricCopy {
     Copy<Table> copy{s, work, table, {&s, detour}, 0, team.block_rank() - 1, team.blocks() - 1};
     const std::uint64_t tiles = copy.tiles_of(length<InPacks>(work, table.most_rows()));
     copy.chunks = tiles < s.layout().symmetric_chunks ? tiles : s.layout().symmetric_chunks;
-    if constexpr (Work::Shares::kPadded) {
+    if constexpr (Work::Partition::kPadded) {
       const auto put = [&](const Rows<true>& pad, std::uint64_t i) {
         team.put(static_cast<Pack*>(const_cast<void*>(pad.find(i))), Pack{});
       };
@@ -83,20 +83,20 @@ struct SymmetricCopy {
   // The epoch, and a hash of the call and of all ranks' rows: a rank with other counts would write past its peers'
   // outputs.
   template <class Table>
-  static WEFT_FN std::uint64_t invitation_word(const Session& s, const Table& table) {
+  static WEFT_FN std::uint64_t ready_word(const Session& s, const Table& table) {
     return static_cast<std::uint64_t>(s.epoch) << 32 | (s.call->fingerprint ^ table.hash(s.size()));
   }
-  static WEFT_FN std::uint64_t* invitation(const Session& s, std::uint32_t owner, std::uint32_t from) {
-    return reinterpret_cast<std::uint64_t*>(region_of(*s.call, owner) + s.layout().invitations) + from;
+  static WEFT_FN std::uint64_t* ready_flag(const Session& s, std::uint32_t owner, std::uint32_t from) {
+    return reinterpret_cast<std::uint64_t*>(region_of(*s.call, owner) + s.layout().ready_flags) + from;
   }
   // By all threads of a block that has rows to send: no rank ends the call without these rows, so no word is a later
-  // call's. A rank that makes another call, or finds other counts, invites no peer to this one; the headers report the
-  // reason.
+  // call's. A rank that makes another call, or finds other counts, tells no peer that it is ready for this one; the
+  // headers report the reason.
   template <Team T, class Table>
-  static WEFT_FN bool invited(T& team, const Session& s, const Table& table) {
-    const std::uint64_t word = invitation_word(s, table);
+  static WEFT_FN bool all_ready(T& team, const Session& s, const Table& table) {
+    const std::uint64_t word = ready_word(s, table);
     return Flow::each_peer(team, s, [&](std::uint32_t peer) {
-      const auto ready = [&] { return team.load_acquire(invitation(s, s.rank(), peer)) == word; };
+      const auto ready = [&] { return team.load_acquire(ready_flag(s, s.rank(), peer)) == word; };
       return wait(team, s, {.phase = 1}, ready, [&] { return peer; });
     });
   }
@@ -125,7 +125,7 @@ struct SymmetricCopy {
     const std::uint32_t self = s.rank(), peers = s.size() - 1;
     const std::uint64_t chunks = copy.chunks_of(self);
     for (std::uint64_t chunk = copy.block; chunk < chunks; chunk += copy.blocks) {
-      const auto ready = [&] { return chunk != copy.block || invited(team, s, copy.table); };
+      const auto ready = [&] { return chunk != copy.block || all_ready(team, s, copy.table); };
       if (!put(team, copy, chunk, ready)) return false;
       if (!copy.route.detour) continue;
       team.sync();  // the relay waits for this chunk, and not for all
@@ -144,8 +144,8 @@ struct SymmetricCopy {
   // `store(pack, its result)`. Loads wait for no store, and the first loads do not wait for `ready()`. All threads call
   // it once, before any store; false if it returns false.
   template <Team T, class Table, class Load, class Ready, class Store>
-  static WEFT_FN bool each_pack(T& team, const Copy<Table>& copy, std::uint64_t rows, std::uint64_t chunk, Load load,
-                                Ready ready, Store store) {
+  static WEFT_FN bool each_pack_of_tiles(T& team, const Copy<Table>& copy, std::uint64_t rows, std::uint64_t chunk,
+                                         Load load, Ready ready, Store store) {
     constexpr std::uint32_t kAtOnce = 4;
     const std::uint32_t shift = copy.work.outputs.tile_shift;
     const std::uint64_t packs = length<InPacks>(copy.work, rows), tiles = copy.tiles_of(packs);
@@ -172,7 +172,7 @@ struct SymmetricCopy {
   template <Team T, class Table, class Ready>
   static WEFT_FN bool put(T& team, const Copy<Table>& copy, std::uint64_t chunk, Ready ready) {
     const std::uint32_t self = copy.s.rank(), size = copy.s.size();
-    if (copy.work.shares.same_for_all()) {
+    if (copy.work.partition.same_for_all()) {
       const bool keep = !copy.is_in_place();
       return put_rows(team, copy, chunk, self, ready, [&](std::ptrdiff_t offset, const Pack& payload) {
         if (copy.route.detour) {
@@ -203,11 +203,11 @@ struct SymmetricCopy {
     const CopyTensor& t = copy.work.tensor[0];
     const std::uint32_t self = copy.s.rank();
     const std::uint64_t rows = copy.table.rows_of(self);
-    if (whole && copy.work.count() == 1 && t.input_stride == t.row_bytes && t.output_stride == t.row_bytes) {
+    if (aligned16 && copy.work.count() == 1 && t.input_stride == t.row_bytes && t.output_stride == t.row_bytes) {
       // Nothing but a base and a number: few blocks have no time for more.
-      const void* const first = outgoing<true>(copy.work.shares, t, rows, receiver).find(0);
+      const void* const first = outgoing<true>(copy.work.partition, t, rows, receiver).find(0);
       const std::ptrdiff_t base = copy.offset_of(t, rows, self, 0);
-      return each_pack(
+      return each_pack_of_tiles(
           team, copy, rows, chunk,
           [&](std::uint64_t pack) {
             return Rows<true>::load_found(static_cast<const std::byte*>(first) + pack * sizeof(Pack));
@@ -217,11 +217,11 @@ struct SymmetricCopy {
             put_pack(base + static_cast<std::ptrdiff_t>(pack * sizeof(Pack)), payload);
           });
     }
-    return each_pack(
+    return each_pack_of_tiles(
         team, copy, rows, chunk,
         [&](std::uint64_t pack) {
           const CopyTensor& tensor = tensor_of(copy.work, rows, pack);
-          return outgoing<whole>(copy.work.shares, tensor, rows, receiver).load(pack);
+          return outgoing<aligned16>(copy.work.partition, tensor, rows, receiver).load(pack);
         },
         ready,
         [&](std::uint64_t pack, const Pack& payload) {
@@ -231,7 +231,7 @@ struct SymmetricCopy {
   }
 
   // Passes on the chunks that this rank relays. Of N − 1 neighbouring chunks it relays one of each owner. Their owner
-  // has all peers' invitations, or it would not have sent them.
+  // has all peers' ready flags, or it would not have sent them.
   template <Team T, class Table>
   static WEFT_FN bool pass_on(T& team, const Copy<Table>& copy) {
     const Session& s = copy.s;
@@ -246,7 +246,7 @@ struct SymmetricCopy {
           const CopyTensor& tensor = tensor_of(copy.work, rows, pack);
           return copy.offset_of(tensor, rows, owner, pack);
         };
-        each_pack(
+        each_pack_of_tiles(
             team, copy, rows, chunk, [&](std::uint64_t pack) { return team.get(copy.at(self, offset(pack))); },
             [] { return true; },
             [&](std::uint64_t pack, const Pack& payload) {

@@ -13,7 +13,7 @@ void SymmetricPlace::add(const Extent& output) {
   const SymmetricState* const memory = symmetric_at(communicator, output.data, output.bytes());
   const bool first = memory_ == nullptr && !apart_;
   if (memory == nullptr || (!first && memory != memory_) || !group_->direct() || !memory->reaches(group_->members()) ||
-      !rows_may_be_whole(output.data, output.row_bytes, output.stride)) {
+      !rows_are_aligned16(output.data, output.row_bytes, output.stride)) {
     apart_ = true;
     return;
   }

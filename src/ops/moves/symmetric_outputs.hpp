@@ -30,16 +30,16 @@ class SymmetricPlace {
   std::uint32_t mark(std::uint32_t fingerprint) const;
   SymmetricWords words() const;
 
-  // The kernel for `work` in its leanest form: for one tensor, for outputs in symmetric memory.
-  template <class Shares, std::uint32_t most_tensors>
-  BoundKernel serve(const CopyWork<Shares, most_tensors>& work, bool whole) const {
+  // The kernel for `work` in its most specialized form: for one tensor, for outputs in symmetric memory.
+  template <class Partition, std::uint32_t most_tensors>
+  BoundKernel serve(const CopyWork<Partition, most_tensors>& work, bool aligned16) const {
     if constexpr (most_tensors != 1) {
-      if (work.tensors == 1) return serve(copy_as<1, false>(work), whole);
+      if (work.tensors == 1) return serve(copy_as<1, false>(work), aligned16);
     }
-    if (!found()) return find_kernel(CopyQuery<Shares, most_tensors>{.whole = whole}).with(work);
+    if (!found()) return find_kernel(CopyQuery<Partition, most_tensors>{.aligned16 = aligned16}).with(work);
     auto there = copy_as<most_tensors, true>(work);
     there.outputs = outputs();
-    return find_kernel(CopyQuery<Shares, most_tensors, true>{.whole = whole}).with(there);
+    return find_kernel(CopyQuery<Partition, most_tensors, true>{.aligned16 = aligned16}).with(there);
   }
 
  private:

@@ -55,8 +55,8 @@ class TakeRows : public detail::GroupCall {
     check_part("slot", "slots", args_.slot, args_.slots);
     check_part("shard", "shards", args_.shard, args_.shards);
     detail::check_counts(group, args_.counts);
-    require(args_.counts.split != Split::none || args_.shards == 1,
-            "counts.split: none is not balanced or ceil, and there are {} shards", args_.shards);
+    require(args_.counts.sharding != Sharding::none || args_.shards == 1,
+            "counts.sharding: none is not balanced or ceil, and there are {} shards", args_.shards);
     input_ = detail::extent_of({"input", args_.input, args_.input_rows, args_.row_bytes, args_.input_stride});
     output_ = detail::extent_of({"output", args_.output, args_.output_rows, args_.row_bytes, args_.output_stride});
     detail::check_extent(group, input_);
@@ -79,17 +79,18 @@ class TakeRows : public detail::GroupCall {
 
   template <class Run>
   void each_step(Run run) const {
-    detail::CountedShares shares = detail::counted_shares(channel(), slots(), false, SIZE_MAX, args_.input_rows);
-    shares.ranks = static_cast<std::uint32_t>(args_.slots);
-    const bool whole = detail::rows_may_be_whole(input_.data, input_.row_bytes, input_.stride) &&
-                       detail::rows_may_be_whole(output_.data, output_.row_bytes, output_.stride);
+    detail::CountedPartition partition =
+        detail::counted_partition(channel(), slots(), false, SIZE_MAX, args_.input_rows);
+    partition.ranks = static_cast<std::uint32_t>(args_.slots);
+    const bool aligned16 = detail::rows_are_aligned16(input_.data, input_.row_bytes, input_.stride) &&
+                           detail::rows_are_aligned16(output_.data, output_.row_bytes, output_.stride);
     run({.call = {},
-         .bound = detail::find_kernel(detail::TakeQuery{.whole = whole})
-                      .with({.slots = shares,
+         .bound = detail::find_kernel(detail::TakeQuery{.aligned16 = aligned16})
+                      .with({.slots = partition,
                              .slot = static_cast<std::uint32_t>(args_.slot),
                              .shards = static_cast<std::uint32_t>(args_.shards),
                              .shard = static_cast<std::uint32_t>(args_.shard),
-                             .split = args_.counts.split,
+                             .sharding = args_.counts.sharding,
                              .split_slots = args_.split_slots,
                              .input = input_.data,
                              .output = const_cast<void*>(output_.data),
@@ -105,7 +106,7 @@ class TakeRows : public detail::GroupCall {
   // The table holds all slots; the kernel then finds this rank's part.
   Counts slots() const {
     Counts all = args_.counts;
-    all.split = Split::none;
+    all.sharding = Sharding::none;
     return all;
   }
 

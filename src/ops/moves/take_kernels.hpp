@@ -9,7 +9,7 @@ namespace weft::detail {
 struct TakeFamily;  // ops/moves/take_instances.hpp
 
 struct TakeQuery {
-  bool whole;  // both tensors consist of whole, aligned packs
+  bool aligned16;  // both tensors consist of whole, aligned packs
 
   using Work = TakeWork;
   constexpr bool operator==(const TakeQuery&) const = default;

@@ -3,14 +3,14 @@
 
 #include <cstdint>
 
-#include "ops/moves/shares.hpp"
+#include "ops/moves/row_partition.hpp"
 
 namespace weft::detail {
 
 struct TakeWork {
-  CountedShares slots;
+  CountedPartition slots;
   std::uint32_t slot, shards, shard;
-  Split split;
+  Sharding sharding;
   bool split_slots;
   const void* input;
   void* output;

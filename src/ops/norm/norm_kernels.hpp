@@ -23,7 +23,7 @@ struct FusedNormQuery {
   constexpr FusedNormQuery key() const {
     FusedNormQuery key = *this;
     if (type != DataType::f16) key.type = DataType::bf16;
-    if (!has_lean_norm(type, size)) key.size = 0;
+    if (!has_specialized_norm(type, size)) key.size = 0;
     if (algorithm != Algorithm::one_shot) key.algorithm = Algorithm::two_shot;
     key.keeps_own = keeps_own && key.size == 2 && algorithm == Algorithm::one_shot;
     return key;

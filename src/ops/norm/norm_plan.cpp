@@ -23,7 +23,7 @@ NormPlan plan_norm(const NormQuery& query) {
   const std::uint64_t one_shot_rows = query.layout.one_shot_packs / row_packs;
   const std::uint64_t two_shot_packs = query.layout.two_shot_packs * query.size;
   const std::uint64_t two_shot_rows = two_shot_packs / row_packs;
-  plan.algorithm = query.wish;
+  plan.algorithm = query.requested;
   if (plan.algorithm == Algorithm::automatic) {
     const std::uint64_t bytes = query.rows * row_packs * sizeof(Pack);
     // One hop beats two for the same sizes as in all-reduces alone. Measured with two ranks (docs/notes).
@@ -53,8 +53,8 @@ NormPlan plan_norm(const NormQuery& query) {
     const auto most = static_cast<std::uint64_t>(std::max(query.max_blocks - 1, 1));
     return static_cast<int>(std::clamp<std::uint64_t>(blocks, 1, most));
   };
-  const std::uint32_t lean_size = has_lean_norm(query.type, query.size) ? query.size : 0;
-  plan.threads = norm_threads(query.launch, plan.piece_packs, max_norm_threads(plan.algorithm, lean_size));
+  const std::uint32_t specialized_size = has_specialized_norm(query.type, query.size) ? query.size : 0;
+  plan.threads = norm_threads(query.launch, plan.piece_packs, max_norm_threads(plan.algorithm, specialized_size));
   plan.blocks = query.launch.blocks != 0 ? query.launch.blocks : blocks_for(std::max(rows, senders)) + 1;
   plan.norm_threads = norm_threads(query.launch, row_packs, kMostNormThreads);
   plan.norm_blocks = query.launch.blocks != 0 ? query.launch.blocks : blocks_for(query.rows);

@@ -30,7 +30,7 @@ struct NormQuery {
   DataType type;
   std::uint64_t rows;
   std::uint64_t row_packs;
-  Algorithm wish = Algorithm::automatic;  // or one_shot, or two_shot
+  Algorithm requested = Algorithm::automatic;  // or one_shot, or two_shot
   Launch launch = {};
   int max_blocks = kMaxBlocks;
   std::span<const TuningStep> steps = {};  // like PlanQuery's: at its one-shot sizes, one hop beats two
@@ -40,13 +40,14 @@ NormPlan plan_norm(const NormQuery& query);
 // Most threads of a norm's block: one for each pack of a row, if the instance has registers for them. Two-shot allows
 // every size that one-shot allows. The kernel that only norms always has registers for them.
 inline constexpr int kMostNormThreads = 1024;
-constexpr int max_norm_threads(Algorithm algorithm, std::uint32_t lean_size) {
-  const bool few = lean_size == 2 || lean_size == 4 || (lean_size == 8 && algorithm == Algorithm::two_shot);
+constexpr int max_norm_threads(Algorithm algorithm, std::uint32_t specialized_size) {
+  const bool few =
+      specialized_size == 2 || specialized_size == 4 || (specialized_size == 8 && algorithm == Algorithm::two_shot);
   return few ? kMostNormThreads : 512;
 }
 
 // Groups that have an instance of their own: most models are served on them.
-constexpr bool has_lean_norm(DataType type, std::uint32_t size) {
+constexpr bool has_specialized_norm(DataType type, std::uint32_t size) {
   return type == DataType::bf16 && (size == 2 || size == 4 || size == 8);
 }
 

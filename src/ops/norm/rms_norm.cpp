@@ -8,7 +8,7 @@
 #include <numeric>
 #include <string>
 
-#include "base/choices.hpp"
+#include "base/enum_text.hpp"
 #include "base/fingerprint.hpp"
 #include "comm/call.hpp"
 #include "ops/norm/norm_kernels.hpp"
@@ -100,7 +100,7 @@ void check_overlaps(const AllReduceRmsNormArgs& args) {
     return Extent{name, data, args.tokens, args.hidden * kElement, (stride != 0 ? stride : args.hidden) * kElement};
   };
   // A tensor in one stretch.
-  const auto whole = [](const char* name, const void* data, std::size_t bytes) {
+  const auto aligned16 = [](const char* name, const void* data, std::size_t bytes) {
     return Extent{name, data, 1, bytes, bytes};
   };
   const Fp8Output& fp8 = args.fp8;
@@ -111,13 +111,13 @@ void check_overlaps(const AllReduceRmsNormArgs& args) {
       extent("output", args.output, args.output_stride),
       extent("residual_output", args.residual_output, args.residual_output_stride),
       {"fp8.rows", fp8.rows, args.tokens, args.hidden, fp8.stride != 0 ? fp8.stride : args.hidden},
-      whole("fp8.scales", makes_scales(args) ? fp8.scales : nullptr,
-            scales * (fp8.scale_type == ScaleType::f32 ? sizeof(float) : 1))};
+      aligned16("fp8.scales", makes_scales(args) ? fp8.scales : nullptr,
+                scales * (fp8.scale_type == ScaleType::f32 ? sizeof(float) : 1))};
   const bool scaled = fp8.rows != nullptr && fp8.scaling == Fp8Scaling::fixed;
   const Extent read[] = {extent("input", args.input, args.input_stride),
                          extent("residual", args.residual, args.residual_stride),
-                         whole("gamma", args.gamma, args.hidden * kElement),
-                         whole("fp8.scale", scaled ? fp8.scale : nullptr, sizeof(float))};
+                         aligned16("gamma", args.gamma, args.hidden * kElement),
+                         aligned16("fp8.scale", scaled ? fp8.scale : nullptr, sizeof(float))};
   const auto apart = [](const Extent& a, const Extent& b, std::size_t place) {
     if (a.data != nullptr && b.data != nullptr) detail::check_overlap(a, b, place);
   };
@@ -150,8 +150,8 @@ void check_arguments(const GroupState& group, const AllReduceRmsNormArgs& args) 
   require(args.epsilon >= 0.0f && args.epsilon <= 1e30f, "epsilon: {} is not a number between 0 and 1e30",
           args.epsilon);
   const auto size = static_cast<std::uint32_t>(group.size());
-  const std::uint32_t lean_size = detail::has_lean_norm(args.type, size) ? size : 0;
-  detail::check_launch(group, args.launch, detail::max_norm_threads(Algorithm::one_shot, lean_size));
+  const std::uint32_t specialized_size = detail::has_specialized_norm(args.type, size) ? size : 0;
+  detail::check_launch(group, args.launch, detail::max_norm_threads(Algorithm::one_shot, specialized_size));
   group.communicator().fabric().check_stream(args.stream);
   require(args.output != nullptr || args.fp8.rows != nullptr, "output: null, and no fp8.rows either");
   check_tensor(group, args, "input", args.input, args.input_stride);
@@ -230,7 +230,7 @@ class AllReduceRmsNorm : public detail::GroupCall {
                                .type = args_.type,
                                .rows = args_.tokens,
                                .row_packs = work_.row_packs,
-                               .wish = args_.algorithm,
+                               .requested = args_.algorithm,
                                .launch = args_.launch,
                                .max_blocks = group.communicator().max_blocks(),
                                .steps = group.tuning().table->steps});

@@ -83,7 +83,7 @@ struct RmsNorm {
     } while (!single && begin < work.row_packs);
   }
   template <bool single, Team T, class Serve>
-  static WEFT_FN void each_pack(T& team, const NormWork& work, Serve serve) {
+  static WEFT_FN void each_pack_of_row(T& team, const NormWork& work, Serve serve) {
     const std::uint32_t run = single ? 1 : run_of<T>(work);
     each_run<single>(team, work, [&](std::uint32_t n, std::uint32_t i) {
       for (std::uint32_t k = 0; k < run; ++k) serve(n + k, i + k);
@@ -118,7 +118,7 @@ struct RmsNorm {
     Row mine{};
     bool good = true;
     float* const squares = half(team, uses);
-    each_pack<single>(team, work, [&](std::uint32_t n, std::uint32_t i) {
+    each_pack_of_row<single>(team, work, [&](std::uint32_t n, std::uint32_t i) {
       float sum = 0;
       if (i < packs && good) {
         // The load runs while the sum is awaited.
@@ -234,7 +234,7 @@ struct RmsNorm {
     float inverse = scaling_of(work) == RowScaling::fixed ? quotient(1.0f, *work.scale) : 0.0f;
     if (scaling_of(work) == RowScaling::per_token) {
       float most = 0;
-      each_pack<single>(team, work, [&](std::uint32_t n, std::uint32_t i) {
+      each_pack_of_row<single>(team, work, [&](std::uint32_t n, std::uint32_t i) {
         if (i < packs) most = max_number(most, Cast::largest(normed_at(n, i)));
       });
       const typename Cast::Scale scale = Cast::scale_for(most_of_block(team, uses, most), work.power_of_two);

@@ -15,7 +15,7 @@ template <class R, std::uint32_t known_size, bool casts>
 struct TwoShotRmsNorm : AllReduceInstance<R, known_size, true> {
   using Instance = AllReduceInstance<R, known_size, true>;
   using Instance::kBatch;
-  using Instance::kLean;
+  using Instance::kSpecialized;
   using Instance::rank_in_turn;
   using typename Instance::Slots;
   using typename Instance::Wire;
@@ -23,23 +23,23 @@ struct TwoShotRmsNorm : AllReduceInstance<R, known_size, true> {
   using Work = NormWork;
   using Handshake = detail::Handshake<known_size>;
   static constexpr int kMostThreads = max_norm_threads(Algorithm::two_shot, known_size);
-  static constexpr Together kTogether = Together::warp;  // that adds up squares; blocks vote before they use them
+  static constexpr BeginScope kBeginScope = BeginScope::warp;  // that adds up squares; blocks vote before they use them
   static constexpr int kPhases = 3;
 
   // A thread's part of the two hops, of every shard; the last shards may be shorter, or empty.
-  struct Places {
-    HeaderPlace header;   // in the control block, which has no other places
-    Rows<true> input;     // as one message
-    std::uint32_t packs;  // of the message
-    std::uint32_t shard;  // rank r owns packs [r · shard, (r + 1) · shard) of it
+  struct ThreadPlan {
+    HeaderAddress header;  // in the control block, which has no other places
+    Rows<true> input;      // as one message
+    std::uint32_t packs;   // of the message
+    std::uint32_t shard;   // rank r owns packs [r · shard, (r + 1) · shard) of it
     NormShare share;
     Pack* from;  // rank 0's scattered packs arrive here; rank r's, r · slot_packs further on
     std::uint64_t slot_packs, bank_packs;
     std::uint64_t to_gather;  // from a slot of the first hop to the same slot of the second
   };
   template <Team T>
-  static WEFT_FN Places places(T& team, const Call& call, const Work& work) {
-    Places p{};
+  static WEFT_FN ThreadPlan thread_plan(T& team, const Call& call, const Work& work) {
+    ThreadPlan p{};
     if (Handshake::in_control(team, call, p.header)) return p;
     p.input = norm_input(work);
     p.packs = work.rows * work.row_packs;
@@ -52,14 +52,15 @@ struct TwoShotRmsNorm : AllReduceInstance<R, known_size, true> {
     return p;
   }
 
-  using Early = typename Norm::Weights;
+  using Prefetched = typename Norm::Weights;
   template <Team T>
-  static WEFT_FN Early early(T& team, const Session&, const Work& work, const Places&) {
+  static WEFT_FN Prefetched prefetch(T& team, const Session&, const Work& work, const ThreadPlan&) {
     return Norm::weights(team, work, team.block_rank() - 1);
   }
 
   template <int phase, Team T>
-  static WEFT_FN bool run(T& team, const Session& s, const Work& work, const Places& p, const Early& early) {
+  static WEFT_FN bool run(T& team, const Session& s, const Work& work, const ThreadPlan& p,
+                          const Prefetched& prefetched) {
     if (team.block_rank() == 0) {
       if constexpr (phase == 0) Handshake::send(team, s, p.header);
       // Not in the last phase: a CPU rank reaches that phase only when all data of this phase have arrived.
@@ -69,19 +70,19 @@ struct TwoShotRmsNorm : AllReduceInstance<R, known_size, true> {
       scatter(team, s, p);
       return true;
     } else {
-      return phase == 1 ? reduce(team, s, p) : norm(team, s, work, p, early);
+      return phase == 1 ? reduce(team, s, p) : norm(team, s, work, p, prefetched);
     }
   }
 
  private:
-  static WEFT_FN std::uint64_t bank(const Session& s, const Places& p) { return s.epoch % kBanks * p.bank_packs; }
+  static WEFT_FN std::uint64_t bank(const Session& s, const ThreadPlan& p) { return s.epoch % kBanks * p.bank_packs; }
   // Pack i of a shard, if it exists: the shard of a turn's rank.
-  static WEFT_FN std::uint32_t place(const Session& s, const Places& p, std::uint32_t turn, std::uint32_t i) {
+  static WEFT_FN std::uint32_t place(const Session& s, const ThreadPlan& p, std::uint32_t turn, std::uint32_t i) {
     return rank_in_turn(*s.call, turn) * p.shard + i;
   }
 
   template <Team T>
-  static WEFT_FN void scatter(T& team, const Session& s, const Places& p) {
+  static WEFT_FN void scatter(T& team, const Session& s, const ThreadPlan& p) {
     for (std::uint32_t turn = 1; turn < Instance::size(*s.call); turn += kBatch) {
       Slots to = {};
       Instance::find_slots(*s.call, turn, s.layout().scatter, p.slot_packs, bank(s, p), to);
@@ -104,11 +105,11 @@ struct TwoShotRmsNorm : AllReduceInstance<R, known_size, true> {
   // A rank also sends its sums to itself, because another block may have the row. All threads of a block fail, or none:
   // a row's threads exchange values.
   template <Team T>
-  static WEFT_FN bool reduce(T& team, const Session& s, const Places& p) {
+  static WEFT_FN bool reduce(T& team, const Session& s, const ThreadPlan& p) {
     return team.all(reduce_own(team, s, p));
   }
   template <Team T>
-  static WEFT_FN bool reduce_own(T& team, const Session& s, const Places& p) {
+  static WEFT_FN bool reduce_own(T& team, const Session& s, const ThreadPlan& p) {
     for (std::uint32_t i = p.share.first; i < p.share.end && place(s, p, 0, i) < p.packs; i += p.share.step) {
       const Pack own = p.input.load(place(s, p, 0, i));
       typename R::Accumulator sum{};
@@ -128,7 +129,8 @@ struct TwoShotRmsNorm : AllReduceInstance<R, known_size, true> {
   }
 
   template <Team T>
-  static WEFT_FN bool norm(T& team, const Session& s, const Work& work, const Places& p, const Early& weights) {
+  static WEFT_FN bool norm(T& team, const Session& s, const Work& work, const ThreadPlan& p,
+                           const Prefetched& weights) {
     Pack* const slots = p.from + p.to_gather + bank(s, p);
     return Norm::with_width(team, work, [&]<bool single>() {
       std::uint32_t uses = 0;

@@ -15,10 +15,10 @@ namespace weft::test {
 
 class GpuMoe {
  public:
-  GpuMoe(GpuRank& gpu, const Group& group, const Exchange& exchange, Launch launch = {})
+  GpuMoe(GpuRank& gpu, const Group& group, const MoeExchange& exchange, Launch launch = {})
       : gpu_(gpu), group_(group), exchange_(exchange), rank_(static_cast<std::uint32_t>(group.rank())) {
     launch_ = launch;
-    const ExchangeArgs& args = exchange.args();
+    const MoeExchangeArgs& args = exchange.args();
     const std::size_t rows = exchange.output_rows();
     const bool by_rank = args.layout == RowLayout::rank_major, contiguous = args.layout == RowLayout::expert_contiguous;
     const std::size_t entries = std::size_t{args.tokens} * args.top_k;
@@ -77,8 +77,8 @@ class GpuMoe {
             .discard = discard,
             .launch = with(blocks)};
   }
-  CombineArgs combine_args(const PreparedMoe& p, Ticket ticket, cudaStream_t stream, int blocks = 0) const {
-    return {.ticket = ticket,
+  CombineArgs combine_args(const PreparedMoe& p, DispatchHandle handle, cudaStream_t stream, int blocks = 0) const {
+    return {.handle = handle,
             .input = device(expert_rows_),
             .residual = p.call.residual ? device(residual_) : nullptr,
             .output = device(result_),
@@ -86,11 +86,11 @@ class GpuMoe {
             .launch = with(blocks)};
   }
   // Both only enqueue.
-  Ticket dispatch(const PreparedMoe& p, cudaStream_t stream, bool discard = false) const {
+  DispatchHandle dispatch(const PreparedMoe& p, cudaStream_t stream, bool discard = false) const {
     return exchange_.dispatch(dispatch_args(p, stream, discard));
   }
-  void combine(const PreparedMoe& p, Ticket ticket, cudaStream_t stream) const {
-    exchange_.combine(combine_args(p, ticket, stream));
+  void combine(const PreparedMoe& p, DispatchHandle handle, cudaStream_t stream) const {
+    exchange_.combine(combine_args(p, handle, stream));
   }
 
   // Both wait. They throw the fault of a call, or if anything is wrong in its outputs or elsewhere.
@@ -170,7 +170,7 @@ class GpuMoe {
 
   GpuRank& gpu_;
   const Group& group_;
-  const Exchange& exchange_;
+  const MoeExchange& exchange_;
   std::uint32_t rank_;
   Launch launch_;
   Buffer input_, scales_, ids_, weights_, output_, output_scales_, counts_, offsets_, sources_, source_tokens_,
@@ -179,15 +179,15 @@ class GpuMoe {
 
 // A dispatch and its combine, each checked.
 inline void run_on_gpu_rank(const GpuMoe& moe, GpuRank& gpu, const PreparedMoe& p) {
-  const Ticket ticket = moe.dispatch(p, gpu.stream());
+  const DispatchHandle handle = moe.dispatch(p, gpu.stream());
   moe.check_dispatch(p);
-  moe.combine(p, ticket, gpu.stream());
+  moe.combine(p, handle, gpu.stream());
   moe.check_combine(p);
 }
 
 // Called at the end of a rank's body, so that the world can serve other tests. After a rank has failed, free() would
 // wait in vain; the world is then made anew.
-inline void free_together(const GpuRank& gpu, Exchange& exchange) {
+inline void free_together(const GpuRank& gpu, MoeExchange& exchange) {
   if (gpu.meet()) exchange.free();
 }
 
@@ -195,7 +195,7 @@ inline void free_together(const GpuRank& gpu, Exchange& exchange) {
 inline void expect_right(GpuWorld& world, const std::vector<MoeCase>& calls) {
   const std::vector<PreparedMoe> prepared = prepare_all(calls, static_cast<std::uint32_t>(world.size()));
   expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int) {
-    Exchange exchange = Exchange::create(communicator, calls.front().args);
+    MoeExchange exchange = MoeExchange::create(communicator, calls.front().args);
     GpuMoe moe(gpu, communicator, exchange, world.launch());
     for (int round = 0; round < 2; ++round) {
       for (const PreparedMoe& p : prepared) {
@@ -212,18 +212,18 @@ inline void expect_right(GpuWorld& world, const std::vector<MoeCase>& calls) {
 inline void expect_right_apart(GpuWorld& world, const std::vector<MoeCase>& calls) {
   const std::vector<PreparedMoe> prepared = prepare_all(calls, static_cast<std::uint32_t>(world.size()));
   expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int) {
-    Exchange exchange = Exchange::create(communicator, calls.front().args);
+    MoeExchange exchange = MoeExchange::create(communicator, calls.front().args);
     GpuMoe moe[] = {{gpu, communicator, exchange, world.launch()}, {gpu, communicator, exchange, world.launch()}};
-    Ticket tickets[2];
+    DispatchHandle handles[2];
     for (std::size_t i = 0; i <= prepared.size(); ++i) {
       GpuMoe &now = moe[i % 2], &last = moe[1 - i % 2];
       const PreparedMoe* const p = i < prepared.size() ? &prepared[i] : nullptr;
       const PreparedMoe* const before = i > 0 ? &prepared[i - 1] : nullptr;
       if (p != nullptr) now.fill(*p);
-      if (before != nullptr) exchange.combine_send(last.combine_args(*before, tickets[1 - i % 2], gpu.stream(), 2));
-      if (p != nullptr) tickets[i % 2] = exchange.dispatch_send(now.dispatch_args(*p, gpu.stream(), false, 3));
-      if (before != nullptr) exchange.combine_wait(last.combine_args(*before, tickets[1 - i % 2], gpu.stream(), 4));
-      if (p != nullptr) exchange.dispatch_wait(tickets[i % 2], now.dispatch_args(*p, gpu.stream(), false, 2));
+      if (before != nullptr) exchange.combine_send(last.combine_args(*before, handles[1 - i % 2], gpu.stream(), 2));
+      if (p != nullptr) handles[i % 2] = exchange.dispatch_send(now.dispatch_args(*p, gpu.stream(), false, 3));
+      if (before != nullptr) exchange.combine_wait(last.combine_args(*before, handles[1 - i % 2], gpu.stream(), 4));
+      if (p != nullptr) exchange.dispatch_wait(handles[i % 2], now.dispatch_args(*p, gpu.stream(), false, 2));
       if (before != nullptr) last.check_combine(*before);
       if (p != nullptr) now.check_dispatch(*p);
     }

@@ -34,7 +34,7 @@ inline Way way_of(const Communicator& communicator, const Move& move) {
   const std::uint64_t units = (longest + unit - 1) / unit;
   const bool lines = copy && size > 1 && units / (size - 1) * wire <= plan.slot_packs;
   const bool detour = detail::takes_detour({.ranks = size,
-                                            .slots = layout.bulk_slots,
+                                            .slots = layout.pipeline_slots,
                                             .longest = longest / sizeof(detail::Pack),
                                             .worth = (lines ? 1 : detail::kChunksWorth) * plan.detour_packs},
                                            [&] { return all / sizeof(detail::Pack); });

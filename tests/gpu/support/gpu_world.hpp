@@ -132,7 +132,7 @@ struct GpuWorld {
   // Ranks share GPUs: their kernels must be small, so that all of them run at once.
   bool shared() const { return size() > gpu_count(); }
   Launch launch() const { return shared() ? Launch{.blocks = 6, .threads = 128} : Launch{}; }
-  // For moves: some of the flowing ones use several crews per block.
+  // For moves: some of the flowing ones use several warp groups per block.
   Launch launch(std::uint32_t seed) const {
     Launch small = launch();
     if (shared() && seed % 2 == 1) small.threads = 256;

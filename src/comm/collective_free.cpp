@@ -1,4 +1,4 @@
-#include "comm/freeing.hpp"
+#include "comm/collective_free.hpp"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-// Bulk all-reduce: the two hops of the two-shot, in chunks that signals announce. So a message of any size flows
+// Pipelined all-reduce: the two hops of the two-shot, in chunks that signals announce. So a message of any size flows
 // through buffers of a fixed size. A chunk is scattered, then reduced with its sums sent, then gathered. Either a block
 // does all three, and the hops of neighbouring chunks overlap in its turns. Or some blocks reduce and the others
 // scatter and gather, so that a few processors always have something to send. These movers begin with as many chunks as
@@ -19,24 +19,24 @@
 
 namespace weft::detail {
 
-template <class R, std::uint32_t known_size, bool whole>
-struct BulkAllReduce : AllReduceInstance<R, known_size, whole>, LoadsNothingEarly {
-  using Instance = AllReduceInstance<R, known_size, whole>;
+template <class R, std::uint32_t known_size, bool aligned16>
+struct PipelinedAllReduce : AllReduceInstance<R, known_size, aligned16>, PrefetchesNothing {
+  using Instance = AllReduceInstance<R, known_size, aligned16>;
   using Instance::kBatch;
-  using Instance::kLean;
+  using Instance::kSpecialized;
   using Instance::rank_in_turn;
   using typename Instance::Elements;
   using Handshake = detail::Handshake<known_size>;
   using Work = AllReduceWork;
   static constexpr int kPhases = 2;
-  static constexpr Together kTogether = Together::block;
-  static WEFT_FN std::uint32_t crews(const Work& work) { return work.crews; }
-  static constexpr std::uint32_t kOthers = kLean ? kBatch - 1 : kBatch;  // peers handled at once
+  static constexpr BeginScope kBeginScope = BeginScope::block;
+  static WEFT_FN std::uint32_t warp_groups(const Work& work) { return work.warp_groups; }
+  static constexpr std::uint32_t kOthers = kSpecialized ? kBatch - 1 : kBatch;  // peers handled at once
   enum Hop : std::uint32_t { scatter_hop, gather_hop };
   enum class Duty : std::uint8_t { all, reduce, move };  // all: both
 
-  struct Places {
-    HeaderPlace header;
+  struct ThreadPlan {
+    HeaderAddress header;
     Elements input, output;
     std::uint64_t shard;   // packs: rank r owns [r · shard, (r + 1) · shard) of the message
     std::uint32_t chunks;  // of each shard
@@ -50,18 +50,19 @@ struct BulkAllReduce : AllReduceInstance<R, known_size, whole>, LoadsNothingEarl
     std::uint32_t depth, ahead;
   };
   template <Team T>
-  static WEFT_FN Places places(T& team, const Call& call, const Work& work) {
-    Places p{};
+  static WEFT_FN ThreadPlan thread_plan(T& team, const Call& call, const Work& work) {
+    ThreadPlan p{};
     p.input = Elements(work.input, work.count);  // in any block: a pointer that may be null takes registers
     p.output = Elements(work.output, work.count);
     if (Handshake::in_control(team, call, p.header)) return p;
     p.shard = (p.input.packs() + Instance::size(call) - 1) / Instance::size(call);
-    p.chunks = static_cast<std::uint32_t>((p.shard + call.layout.bulk_packs - 1) / call.layout.bulk_packs);
-    find_duty(p, team.block_rank() - 1, team.blocks() - 1, static_cast<std::uint32_t>(call.layout.bulk_slots),
+    p.chunks = static_cast<std::uint32_t>((p.shard + call.layout.pipeline_packs - 1) / call.layout.pipeline_packs);
+    find_duty(p, team.block_rank() - 1, team.blocks() - 1, static_cast<std::uint32_t>(call.layout.pipeline_slots),
               work.apart);
     return p;
   }
-  static WEFT_FN void find_duty(Places& p, std::uint32_t block, std::uint32_t blocks, std::uint32_t slots, bool apart) {
+  static WEFT_FN void find_duty(ThreadPlan& p, std::uint32_t block, std::uint32_t blocks, std::uint32_t slots,
+                                bool apart) {
     const std::uint32_t depth = apart ? slots_of_mover(blocks, slots) : slots / blocks;
     const std::uint32_t movers = (slots + depth - 1) / depth;
     if (apart && block >= movers) {
@@ -87,7 +88,7 @@ struct BulkAllReduce : AllReduceInstance<R, known_size, whole>, LoadsNothingEarl
   }
 
   template <int phase, Team T>
-  static WEFT_FN bool run(T& team, const Session& s, const Work&, const Places& p, const Early&) {
+  static WEFT_FN bool run(T& team, const Session& s, const Work&, const ThreadPlan& p, const Prefetched&) {
     if constexpr (phase == 0) {
       if (team.block_rank() == 0) {
         Handshake::send(team, s, p.header);
@@ -101,7 +102,7 @@ struct BulkAllReduce : AllReduceInstance<R, known_size, whole>, LoadsNothingEarl
   }
 
   template <Team T>
-  static WEFT_FN bool flow(T& team, const Session& s, const Places& p) {
+  static WEFT_FN bool flow(T& team, const Session& s, const ThreadPlan& p) {
     const bool moves = p.duty != Duty::reduce, reduces = p.duty != Duty::move;
     for (std::uint32_t turn = p.ahead; turn < p.mine + p.depth; ++turn) {
       if (moves && turn >= p.depth && !gather(team, s, p, turn - p.depth)) return false;
@@ -116,31 +117,31 @@ struct BulkAllReduce : AllReduceInstance<R, known_size, whole>, LoadsNothingEarl
     std::uint64_t first;  // pack of the shard
     std::uint32_t packs;
   };
-  static WEFT_FN Chunk chunk_of(const Session& s, const Places& p, std::uint32_t turn) {
-    const auto slots = static_cast<std::uint32_t>(s.layout().bulk_slots);
+  static WEFT_FN Chunk chunk_of(const Session& s, const ThreadPlan& p, std::uint32_t turn) {
+    const auto slots = static_cast<std::uint32_t>(s.layout().pipeline_slots);
     const bool by_slot = p.duty != Duty::reduce;
     const std::uint32_t number =
         by_slot ? turn / p.depth * slots + p.first + turn % p.depth * p.step : p.first + turn * p.step;
-    const std::uint64_t first = number * s.layout().bulk_packs, left = p.shard - first;
+    const std::uint64_t first = number * s.layout().pipeline_packs, left = p.shard - first;
     return {.number = number,
             .slot = number % slots,
             .first = first,
-            .packs = static_cast<std::uint32_t>(left < s.layout().bulk_packs ? left : s.layout().bulk_packs)};
+            .packs = static_cast<std::uint32_t>(left < s.layout().pipeline_packs ? left : s.layout().pipeline_packs)};
   }
   // The part of a tensor's chunk in the shard of `owner`: the last shards may be shorter, or empty.
-  static WEFT_FN Elements part(const Elements& tensor, const Places& p, const Chunk& chunk, std::uint32_t owner) {
+  static WEFT_FN Elements part(const Elements& tensor, const ThreadPlan& p, const Chunk& chunk, std::uint32_t owner) {
     return tensor.from(owner * p.shard + chunk.first).first(chunk.packs);
   }
 
   static WEFT_FN Pack* slot(const Session& s, std::uint32_t owner, Hop hop, const Chunk& chunk, std::uint32_t sender) {
-    const std::uint64_t area = hop == scatter_hop ? s.layout().bulk_scatter : s.layout().bulk_gather;
+    const std::uint64_t area = hop == scatter_hop ? s.layout().pipeline_scatter : s.layout().pipeline_gather;
     const std::uint64_t index = std::uint64_t{chunk.slot} * Instance::size(*s.call) + sender;
-    return Instance::slot(*s.call, owner, area, s.layout().bulk_packs, 0) + index * s.layout().bulk_packs;
+    return Instance::slot(*s.call, owner, area, s.layout().pipeline_packs, 0) + index * s.layout().pipeline_packs;
   }
   static WEFT_FN std::uint64_t* signal_at(const Session& s, std::uint32_t owner, Hop hop, const Chunk& chunk,
                                           std::uint32_t sender) {
-    const std::uint64_t index = (hop * s.layout().bulk_slots + chunk.slot) * Instance::size(*s.call) + sender;
-    return reinterpret_cast<std::uint64_t*>(region_of(*s.call, owner) + s.layout().bulk_signals) + index;
+    const std::uint64_t index = (hop * s.layout().pipeline_slots + chunk.slot) * Instance::size(*s.call) + sender;
+    return reinterpret_cast<std::uint64_t*>(region_of(*s.call, owner) + s.layout().pipeline_signals) + index;
   }
 
   // Tells every peer that the whole block has put its packs of the chunk in place there.
@@ -171,7 +172,7 @@ struct BulkAllReduce : AllReduceInstance<R, known_size, whole>, LoadsNothingEarl
   template <std::uint32_t some, std::uint32_t width, Team T, class Load, class Store>
   static WEFT_FN std::uint32_t stream(T& team, std::uint32_t packs, Load load, Store store) {
     using Batch = Pack[some][width];
-    if (!kLean || T::kPacksAhead == 1) return 0;
+    if (!kSpecialized || T::kPacksAhead == 1) return 0;
     const std::uint32_t thread = team.thread_rank(), step = team.size(), batches = packs / (some * step);
     const auto load_batch = [&](std::uint32_t batch, Batch& payload) {
       WEFT_UNROLL
@@ -194,11 +195,11 @@ struct BulkAllReduce : AllReduceInstance<R, known_size, whole>, LoadsNothingEarl
   // How many times `each` packs are handled at once: more than once if there are registers.
   template <Team T>
   static WEFT_FN constexpr std::uint32_t at_once(std::uint32_t each) {
-    return kLean && each <= T::kPacksAhead ? T::kPacksAhead / each : 1;
+    return kSpecialized && each <= T::kPacksAhead ? T::kPacksAhead / each : 1;
   }
 
   template <Team T>
-  static WEFT_FN void scatter(T& team, const Session& s, const Places& p, std::uint32_t turn) {
+  static WEFT_FN void scatter(T& team, const Session& s, const ThreadPlan& p, std::uint32_t turn) {
     const Chunk chunk = chunk_of(s, p, turn);
     for (std::uint32_t first = 1; first < Instance::size(*s.call); first += kOthers) {
       Elements from[kOthers];
@@ -236,7 +237,7 @@ struct BulkAllReduce : AllReduceInstance<R, known_size, whole>, LoadsNothingEarl
   }
 
   template <Team T>
-  static WEFT_FN bool reduce(T& team, const Session& s, const Places& p, std::uint32_t turn) {
+  static WEFT_FN bool reduce(T& team, const Session& s, const ThreadPlan& p, std::uint32_t turn) {
     const Chunk chunk = chunk_of(s, p, turn);
     if (!await(team, s, scatter_hop, chunk)) return false;
     const Elements input = part(p.input, p, chunk, s.rank());
@@ -253,7 +254,7 @@ struct BulkAllReduce : AllReduceInstance<R, known_size, whole>, LoadsNothingEarl
       Pack own[some], sum[some];
       WEFT_UNROLL
       for (std::uint32_t j = 0; j < some; ++j) own[j] = input.load(i + j * step);
-      Instance::reduce_slots(team, s, slots, s.layout().bulk_packs, i, step, own, sum);
+      Instance::reduce_slots(team, s, slots, s.layout().pipeline_packs, i, step, own, sum);
       WEFT_UNROLL
       for (std::uint32_t j = 0; j < some; ++j) {
         output.store(i + j * step, sum[j]);
@@ -275,7 +276,7 @@ struct BulkAllReduce : AllReduceInstance<R, known_size, whole>, LoadsNothingEarl
   }
 
   template <Team T>
-  static WEFT_FN bool gather(T& team, const Session& s, const Places& p, std::uint32_t turn) {
+  static WEFT_FN bool gather(T& team, const Session& s, const ThreadPlan& p, std::uint32_t turn) {
     const Chunk chunk = chunk_of(s, p, turn);
     if (!await(team, s, gather_hop, chunk)) return false;
     for (std::uint32_t next = 1; next < Instance::size(*s.call); ++next) {

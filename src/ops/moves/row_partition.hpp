@@ -1,9 +1,9 @@
 // Shares describe how many rows each rank sends to each other, and their places. They tell one gather from another.
 //
-// Shares are an argument; algorithms ask their table. `prepare` makes it, and all threads of a block share it once
-// `prepare` has returned true in each of them. A block, or a crew of it, also notes one word that follows from counts
-// alone. One thread calls `note(most, all)`, with the rows of the longest share and of all; the table's rows are there
-// by then.
+// Partitions are an argument; algorithms ask their table. `prepare` makes it, and all threads of a block share it once
+// `prepare` has returned true in each of them. A block, or a warp group of it, also notes one word that follows from
+// counts alone. One thread calls `note(most, all)`, with the rows of the longest share and of all; the table's rows are
+// there by then.
 #pragma once
 
 #include <cstdint>
@@ -22,27 +22,27 @@ struct NothingNoted {
 };
 
 // Equal shares, known on the host. All-gather, all-to-all and broadcast are three settings of it. It is its own table.
-struct EqualShares {
-  std::uint64_t rows;         // that one rank sends to another
-  std::uint64_t input_step;   // rows from one receiver's rows to the next receiver's; 0: all get the same
-  std::uint64_t output_step;  // rows from one sender's rows to the next sender's
-  std::uint32_t sender;       // the only rank that sends, or kEverybody
-  bool detour = false;        // by way of all ranks (protocol/flow.hpp)
-  std::uint32_t crews = 1;    // each rank's own choice: parts of a block that work like blocks, if executors can
+struct EqualPartition {
+  std::uint64_t rows;             // that one rank sends to another
+  std::uint64_t input_step;       // rows from one receiver's rows to the next receiver's; 0: all get the same
+  std::uint64_t output_step;      // rows from one sender's rows to the next sender's
+  std::uint32_t sender;           // the only rank that sends, or kEverybody
+  bool detour = false;            // by way of all ranks (protocol/flow.hpp)
+  std::uint32_t warp_groups = 1;  // each rank's own choice: parts of a block that work like blocks, if executors can
 
   static constexpr bool kKnown = true;  // known while the previous kernel still runs
   static constexpr bool kPadded = false;
-  struct Early {};
+  struct Prefetched {};
   template <Team T>
-  WEFT_FN Early early(T&) const {
+  WEFT_FN Prefetched prefetch(T&) const {
     return {};
   }
   template <Team T, class Note>
-  WEFT_FN bool prepare(T&, const Call&, const Early&, Note) const {
+  WEFT_FN bool prepare(T&, const Call&, const Prefetched&, Note) const {
     return true;
   }
   template <Team T>
-  WEFT_FN const EqualShares& table(T&) const {
+  WEFT_FN const EqualPartition& table(T&) const {
     return *this;
   }
   template <class Packs>
@@ -93,7 +93,7 @@ class CountedTable {
   WEFT_FN std::uint64_t output_row(std::uint32_t from) const { return offset_of(from); }
 
  private:
-  friend struct CountedShares;
+  friend struct CountedPartition;
   // Words: the longest share; what is noted; for each rank its rows and what its own count says of its slot; where
   // slots begin and the last one ends.
   static constexpr std::uint32_t kMost = 0, kNoted = 1, kRows = 2, kOffsets = kRows + kMaxRanks;
@@ -108,41 +108,41 @@ class CountedTable {
 };
 
 // The kernel reads these counts from memory of the device; every rank finds the same numbers there.
-struct CountedShares {
-  const std::int32_t* counts;  // of every rank; with a split: one number that all ranks share
+struct CountedPartition {
+  const std::int32_t* counts;  // of every rank; with a sharding: one number that all ranks share
   std::uint32_t ranks;
-  Split split;
-  SlotKind slot;
+  Sharding sharding;
+  Padding padding;
   std::uint32_t slot_rows;         // aligned: a multiple of this; fixed: this
-  const std::int32_t* slots;       // given: of every rank
+  const std::int32_t* slots;       // per_rank: of every rank
   bool own_padded;                 // the tensor with this rank's rows alone has its slot's pads, too
   std::uint64_t own_rows;          // room of that tensor
   std::uint64_t whole_rows;        // … and of the tensor with all ranks' slots
   std::uint64_t detour_packs = 0;  // that a detour must spare the busiest link (protocol/detour.hpp)
-  std::uint32_t crews = 1;         // as EqualShares::crews
+  std::uint32_t warp_groups = 1;   // as EqualPartition::warp_groups
 
   static constexpr bool kKnown = false;
   static constexpr bool kPadded = true;
 
   // The numbers of the rank with a thread's number, loaded together with the epoch.
-  struct Early {
+  struct Prefetched {
     std::int32_t count, length;
   };
   template <Team T>
-  WEFT_FN Early early(T& team) const {
-    return team.thread_rank() < ranks ? said_of(team.thread_rank()) : Early{};
+  WEFT_FN Prefetched prefetch(T& team) const {
+    return team.thread_rank() < ranks ? said_of(team.thread_rank()) : Prefetched{};
   }
 
   // By all threads of a block: makes the table. False in all threads if counts do not fit; then nothing may be read or
   // written.
   template <Team T, class Note = NothingNoted>
-  WEFT_FN bool prepare(T& team, const Call& call, const Early& early, Note note = {}) const {
+  WEFT_FN bool prepare(T& team, const Call& call, const Prefetched& prefetched, Note note = {}) const {
     using Table = CountedTable<T>;
     bool good = true;
     for (std::uint32_t rank = team.thread_rank(); rank < ranks; rank += team.size()) {
-      const Early said = rank == team.thread_rank() ? early : said_of(rank);
+      const Prefetched said = rank == team.thread_rank() ? prefetched : said_of(rank);
       const std::uint32_t rows = rows_in(said.count, rank), length = slot_of(rows, said.length);
-      good = good && said.count >= 0 && said.length >= 0 && (slot == SlotKind::max || rows <= length);
+      good = good && said.count >= 0 && said.length >= 0 && (padding == Padding::max || rows <= length);
       team.share(Table::kRows + rank, Table::word_of(rows, length));
     }
     if (!team.all(good)) return false;
@@ -155,14 +155,14 @@ struct CountedShares {
         all += Table::rows_in(word);
         if (other < rank) before += Table::slot_in(word);
       }
-      if (slot == SlotKind::max) before = static_cast<std::uint64_t>(rank) * most;
+      if (padding == Padding::max) before = static_cast<std::uint64_t>(rank) * most;
       if (rank == 0) team.share(Table::kMost, most);
       team.share(Table::kOffsets + rank, before);
       if (rank == ranks) good = good && before <= whole_rows;
       if (rank == ranks) team.share(Table::kNoted, note(most, all));
       if (rank != call.rank) continue;
       const std::uint64_t word = team.shared(Table::kRows + rank);
-      const std::uint32_t padded = slot == SlotKind::max ? most : Table::slot_in(word);
+      const std::uint32_t padded = padding == Padding::max ? most : Table::slot_in(word);
       good = good && (own_padded ? padded : Table::rows_in(word)) <= own_rows;
     }
     return team.all(good);
@@ -177,7 +177,7 @@ struct CountedShares {
   WEFT_FN bool takes_detour(const Session& s, std::uint64_t most, std::uint64_t all, bool chunks, Packs packs) const {
     if (s.size() < 3) return false;  // the usual answer between two, before anything is counted
     return detail::takes_detour({.ranks = s.size(),
-                                 .slots = s.layout().bulk_slots,
+                                 .slots = s.layout().pipeline_slots,
                                  .longest = packs(most),
                                  .worth = (chunks ? kChunksWorth : 1) * detour_packs},
                                 [&] { return packs(all); });
@@ -188,61 +188,61 @@ struct CountedShares {
   // A rank's rows from `number`, which is the rank's own or the one that all share.
   WEFT_FN std::uint32_t rows_in(std::int32_t number, std::uint32_t rank) const {
     const auto all = static_cast<std::uint32_t>(number);
-    if (split == Split::none) return all;
-    if (split == Split::balanced) return all / ranks + (rank < all % ranks ? 1 : 0);
+    if (sharding == Sharding::none) return all;
+    if (sharding == Sharding::balanced) return all / ranks + (rank < all % ranks ? 1 : 0);
     const std::uint32_t part = (all + ranks - 1) / ranks, begin = rank * part;
     return begin >= all ? 0 : (all - begin < part ? all - begin : part);
   }
-  WEFT_FN Early said_of(std::uint32_t rank) const {
-    return {.count = counts[split == Split::none ? rank : 0],
-            .length = slot == SlotKind::given ? slots[rank] : static_cast<std::int32_t>(slot_rows)};
+  WEFT_FN Prefetched said_of(std::uint32_t rank) const {
+    return {.count = counts[sharding == Sharding::none ? rank : 0],
+            .length = padding == Padding::per_rank ? slots[rank] : static_cast<std::int32_t>(slot_rows)};
   }
   // A slot's rows, as far as they follow from its own rows and its given length.
   WEFT_FN std::uint32_t slot_of(std::uint32_t rows, std::int32_t length) const {
-    if (slot == SlotKind::dense) return rows;
-    if (slot == SlotKind::aligned) return (rows + slot_rows - 1) / slot_rows * slot_rows;
-    return slot == SlotKind::max ? 0 : static_cast<std::uint32_t>(length);
+    if (padding == Padding::none) return rows;
+    if (padding == Padding::aligned) return (rows + slot_rows - 1) / slot_rows * slot_rows;
+    return padding == Padding::max ? 0 : static_cast<std::uint32_t>(length);
   }
 };
 
-// The reason for which CountedShares::prepare() has returned false: the first number that does not fit. Cold. `shares`
-// is a copy, because the address of a kernel's arguments must not be taken.
-template <class Shares>
-WEFT_SLOW MisfitInfo find_misfit(Shares shares, std::uint32_t own) {
-  const std::uint32_t ranks = shares.ranks;
-  const bool longest = shares.slot == SlotKind::max;
+// The reason for which CountedPartition::prepare() has returned false: the first number that does not fit. Cold.
+// `partition` is a copy, because the address of a kernel's arguments must not be taken.
+template <class Partition>
+WEFT_SLOW MisfitInfo find_misfit(Partition partition, std::uint32_t own) {
+  const std::uint32_t ranks = partition.ranks;
+  const bool longest = partition.padding == Padding::max;
   std::uint64_t slots_rows = 0, own_length = 0;
   std::uint32_t most = 0;
   for (std::uint32_t rank = 0; rank < ranks; ++rank) {
-    const typename Shares::Early said = shares.said_of(rank);
-    const std::uint32_t rows = shares.rows_in(said.count, rank), length = shares.slot_of(rows, said.length);
+    const typename Partition::Prefetched said = partition.said_of(rank);
+    const std::uint32_t rows = partition.rows_in(said.count, rank), length = partition.slot_of(rows, said.length);
     if (said.count < 0) return {Misfit::count, rank, said.count, 0};
     if (said.length < 0) return {Misfit::slot, rank, said.length, 0};
     if (!longest && rows > length) return {Misfit::count_slot, rank, rows, length};
     if (rows > most) most = rows;
     slots_rows += length;
-    if (rank == own) own_length = shares.own_padded ? length : rows;
+    if (rank == own) own_length = partition.own_padded ? length : rows;
   }
   if (longest) slots_rows = std::uint64_t{ranks} * most;
   const auto as_signed = [](std::uint64_t rows) { return static_cast<std::int64_t>(rows); };
-  if (slots_rows > shares.whole_rows) {
-    return {Misfit::whole_rows, 0, as_signed(slots_rows), as_signed(shares.whole_rows)};
+  if (slots_rows > partition.whole_rows) {
+    return {Misfit::whole_rows, 0, as_signed(slots_rows), as_signed(partition.whole_rows)};
   }
-  if (longest && shares.own_padded) own_length = most;
-  return {Misfit::own_rows, own, as_signed(own_length), as_signed(shares.own_rows)};
+  if (longest && partition.own_padded) own_length = most;
+  return {Misfit::own_rows, own, as_signed(own_length), as_signed(partition.own_rows)};
 }
 
 // One of the parts into which `ranks` ranks divide some rows.
 struct RowPart {
   std::uint64_t begin, rows;
 };
-WEFT_FN RowPart row_part(std::uint64_t rows, Split split, std::uint32_t ranks, std::uint32_t rank) {
-  CountedShares shares{};
-  shares.ranks = ranks;
-  shares.split = split;
+WEFT_FN RowPart row_part(std::uint64_t rows, Sharding sharding, std::uint32_t ranks, std::uint32_t rank) {
+  CountedPartition partition{};
+  partition.ranks = ranks;
+  partition.sharding = sharding;
   const auto all = static_cast<std::int32_t>(rows);
-  RowPart part{.begin = 0, .rows = shares.rows_in(all, rank)};
-  for (std::uint32_t before = 0; before < rank; ++before) part.begin += shares.rows_in(all, before);
+  RowPart part{.begin = 0, .rows = partition.rows_in(all, rank)};
+  for (std::uint32_t before = 0; before < rank; ++before) part.begin += partition.rows_in(all, before);
   return part;
 }
 // How many of a part's rows are among the first `filled_rows`.
@@ -253,13 +253,13 @@ WEFT_FN std::uint64_t filled(const RowPart& part, std::uint64_t filled_rows) {
 
 // Begins a call with shares, in all threads of a block. False if the call must not be made: nothing is sent then, and
 // the control block reports the reason.
-template <class Shares, Team T, class Note = NothingNoted>
-WEFT_FN bool shares_fit(T& team, const Session& s, const Shares& shares, const typename Shares::Early& early,
-                        Note note = {}) {
-  if (shares.prepare(team, *s.call, early, note)) return true;
-  if constexpr (!Shares::kKnown) {
+template <class Partition, Team T, class Note = NothingNoted>
+WEFT_FN bool partition_fits(T& team, const Session& s, const Partition& partition,
+                            const typename Partition::Prefetched& prefetched, Note note = {}) {
+  if (partition.prepare(team, *s.call, prefetched, note)) return true;
+  if constexpr (!Partition::kKnown) {
     if (team.block_rank() == 0 && team.thread_rank() == 0) {
-      report_misfit(team, id_of(s), {.code = Errc::capacity}, find_misfit(shares, s.rank()));
+      report_misfit(team, id_of(s), {.code = Errc::capacity}, find_misfit(partition, s.rank()));
     }
   }
   return false;

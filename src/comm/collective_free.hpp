@@ -1,4 +1,4 @@
-// The common first step of Exchange::free() and SymmetricMemory::free().
+// The common first step of MoeExchange::free() and SymmetricMemory::free().
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 namespace weft::detail {
 
 struct ToFree {
-  const char* call;  // "Exchange::free"
+  const char* call;  // "MoeExchange::free"
   const char* made;  // "created"
   std::uint64_t number;
   bool freed;

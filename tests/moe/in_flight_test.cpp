@@ -1,4 +1,4 @@
-// The host's state of an exchange: which dispatch a ticket names, calls of two threads at the same time, and the number
+// The host's state of an exchange: which dispatch a handle names, calls of two threads at the same time, and the number
 // of exchanges.
 #include <gtest/gtest.h>
 
@@ -13,52 +13,54 @@
 namespace weft::test {
 namespace {
 
-// A later dispatch has taken the ticket's generation: the combine would sum the later dispatch's rows.
-TEST(MoeTickets, AStaleOneIsRejected) {
+// A later dispatch has taken the handle's slot: the combine would sum the later dispatch's rows.
+TEST(MoeHandles, AStaleOneIsRejected) {
   const PreparedMoe p = prepare({.args = small_exchange(), .tokens = {6, 3}}, 2, 5);
   expect_all_well(run_world(2, cpu_config(), [&](Communicator& communicator, int number) {
     const auto rank = static_cast<std::uint32_t>(number);
-    const Exchange exchange = Exchange::create(communicator, p.call.args);
-    const Ticket first = dispatch_and_check(exchange, p, rank), second = dispatch_and_check(exchange, p, rank);
+    const MoeExchange exchange = MoeExchange::create(communicator, p.call.args);
+    const DispatchHandle first = dispatch_and_check(exchange, p, rank), second = dispatch_and_check(exchange, p, rank);
     combine_and_check(exchange, p, rank, first);
-    const Ticket third = dispatch_and_check(exchange, p, rank);
-    ASSERT_EQ(first.generation, third.generation);
+    const DispatchHandle third = dispatch_and_check(exchange, p, rank);
+    ASSERT_EQ(first.slot, third.slot);
     CpuMoe moe(exchange, p, rank);
-    const std::string stale = "ticket: a later dispatch has taken its generation";
+    const std::string stale = "handle: a later dispatch has taken its slot";
     expect_says(error_of([&] { exchange.combine(moe.combine(first)); }), stale);
     expect_says(error_of([&] { exchange.combine_send(moe.combine(first)); }), stale);
     combine_and_check(exchange, p, rank, second);
     combine_and_check(exchange, p, rank, third);
-    // A ticket with the right generation and the wrong number does not wait for a dispatch, either.
-    const Ticket fourth = dispatch_and_check(exchange, p, rank);
+    // A handle with the right handle slot and the wrong number does not wait for a dispatch, either.
+    const DispatchHandle fourth = dispatch_and_check(exchange, p, rank);
     combine_and_check(exchange, p, rank, fourth);
-    const Ticket fifth = exchange.dispatch_send(moe.dispatch());
-    ASSERT_EQ(third.generation, fifth.generation);
+    const DispatchHandle fifth = exchange.dispatch_send(moe.dispatch());
+    ASSERT_EQ(third.slot, fifth.slot);
     expect_says(error_of([&] { exchange.dispatch_wait(third, moe.dispatch()); }), "not the one that was sent");
     exchange.dispatch_wait(fifth, moe.dispatch());
     moe.check_dispatch();
   }));
 }
 
-// Exchanges count alike, so one exchange's ticket would name a dispatch of another.
-TEST(MoeTickets, OneOfAnotherExchangeIsRejected) {
+// Exchanges count alike, so one exchange's handle would name a dispatch of another.
+TEST(MoeHandles, OneOfAnotherExchangeIsRejected) {
   const PreparedMoe p = prepare({.args = small_exchange(), .tokens = {6, 3}}, 2, 5);
   expect_all_well(run_world(2, cpu_config(), [&](Communicator& communicator, int number) {
     const auto rank = static_cast<std::uint32_t>(number);
-    const Exchange x = Exchange::create(communicator, p.call.args), y = Exchange::create(communicator, p.call.args);
-    const Ticket of_x = dispatch_and_check(x, p, rank), of_y = dispatch_and_check(y, p, rank);
+    const MoeExchange x = MoeExchange::create(communicator, p.call.args),
+                      y = MoeExchange::create(communicator, p.call.args);
+    const DispatchHandle of_x = dispatch_and_check(x, p, rank), of_y = dispatch_and_check(y, p, rank);
     CpuMoe moe(y, p, rank);
-    const std::string other = "ticket: another exchange has given it";
+    const std::string other = "handle: another exchange has given it";
     expect_says(error_of([&] { y.combine(moe.combine(of_x)); }), other);
     expect_says(error_of([&] { y.combine_send(moe.combine(of_x)); }), other);
-    expect_says(error_of([&] { y.combine(moe.combine({})); }), "ticket: no dispatch has given it");
-    Ticket not_yet = of_y;
+    expect_says(error_of([&] { y.combine(moe.combine({})); }), "handle: no dispatch has given it");
+    DispatchHandle not_yet = of_y;
     ++not_yet.number;
-    expect_says(error_of([&] { y.combine(moe.combine(not_yet)); }), "ticket: no dispatch has given it");
-    Ticket recorded;
+    expect_says(error_of([&] { y.combine(moe.combine(not_yet)); }), "handle: no dispatch has given it");
+    DispatchHandle recorded;
     const Recording dispatch = Recording::capture(communicator, [&] { recorded = x.dispatch(moe.dispatch()); });
     expect_says(error_of([&] { y.combine(moe.combine(recorded)); }), other);
-    const Ticket sent_to_x = x.dispatch_send(moe.dispatch(true)), sent_to_y = y.dispatch_send(moe.dispatch(true));
+    const DispatchHandle sent_to_x = x.dispatch_send(moe.dispatch(true)),
+                         sent_to_y = y.dispatch_send(moe.dispatch(true));
     expect_says(error_of([&] { y.dispatch_wait(sent_to_x, moe.dispatch()); }), "not the one that was sent");
     x.dispatch_wait(sent_to_x, moe.dispatch());
     y.dispatch_wait(sent_to_y, moe.dispatch());
@@ -69,22 +71,22 @@ TEST(MoeTickets, OneOfAnotherExchangeIsRejected) {
 }
 
 // A combine writes as many tokens as its own dispatch had. A recorded dispatch and a later one with another number of
-// tokens have used the generation since.
-TEST(MoeTickets, KnowTheirTokens) {
-  ExchangeArgs args = small_exchange();
-  args.generations = 1;
+// tokens have used the handle slot since.
+TEST(MoeHandles, KnowTheirTokens) {
+  MoeExchangeArgs args = small_exchange();
+  args.handles = 1;
   const PreparedMoe some = prepare({.args = args, .tokens = {6, 3}}, 2, 5),
                     none = prepare({.args = args, .tokens = {0}}, 2, 5);
   expect_all_well(run_world(2, cpu_config(), [&](Communicator& communicator, int number) {
     const auto rank = static_cast<std::uint32_t>(number);
-    const Exchange exchange = Exchange::create(communicator, args);
+    const MoeExchange exchange = MoeExchange::create(communicator, args);
     CpuMoe moe(exchange, some, rank), idle(exchange, none, rank);
-    const auto without_output = [&](Ticket ticket) {
-      CombineArgs combine = moe.combine(ticket);
+    const auto without_output = [&](DispatchHandle handle) {
+      CombineArgs combine = moe.combine(handle);
       combine.output = nullptr;
       return combine;
     };
-    Ticket of_some, of_none;
+    DispatchHandle of_some, of_none;
     const Recording one = Recording::capture(communicator, [&] { of_some = exchange.dispatch(moe.dispatch()); });
     combine_and_check(exchange, none, rank, dispatch_and_check(exchange, none, rank));
     expect_says(error_of([&] { exchange.combine(without_output(of_some)); }), "output: null");
@@ -99,24 +101,24 @@ TEST(MoeTickets, KnowTheirTokens) {
   }));
 }
 
-// The host does not see when a recording's dispatch runs. Its ticket names the latest replay, also after other calls. A
-// recorded combine uses the tables that its ticket's generation has at that time.
-TEST(MoeTickets, OfRecordingsStandForEveryReplay) {
-  ExchangeArgs args = small_exchange();
-  args.generations = 1;
+// The host does not see when a recording's dispatch runs. Its handle names the latest replay, also after other calls. A
+// recorded combine uses the tables that its handle's slot has at that time.
+TEST(MoeHandles, OfRecordingsStandForEveryReplay) {
+  MoeExchangeArgs args = small_exchange();
+  args.handles = 1;
   const PreparedMoe p = prepare({.args = args, .tokens = {6, 3}}, 2, 5);
   expect_all_well(run_world(2, cpu_config(), [&](Communicator& communicator, int number) {
     const auto rank = static_cast<std::uint32_t>(number);
-    const Exchange exchange = Exchange::create(communicator, args);
+    const MoeExchange exchange = MoeExchange::create(communicator, args);
     CpuMoe moe(exchange, p, rank);
-    Ticket recorded;
+    DispatchHandle recorded;
     const Recording dispatch = Recording::capture(communicator, [&] { recorded = exchange.dispatch(moe.dispatch()); });
-    const Ticket before = dispatch_and_check(exchange, p, rank);
+    const DispatchHandle before = dispatch_and_check(exchange, p, rank);
     combine_and_check(exchange, p, rank, before);
     dispatch.replay();
     moe.check_dispatch();
     combine_and_check(exchange, p, rank, recorded);
-    const Ticket after = dispatch_and_check(exchange, p, rank);
+    const DispatchHandle after = dispatch_and_check(exchange, p, rank);
     const Recording combine = Recording::capture(communicator, [&] { exchange.combine(moe.combine(before)); });
     combine.replay();
     moe.check_combine();
@@ -124,24 +126,24 @@ TEST(MoeTickets, OfRecordingsStandForEveryReplay) {
   }));
 }
 
-// One thread dispatches and another combines, at most two generations apart. ThreadSanitizer checks the state that they
-// share.
-TEST(MoeTickets, DispatchAndCombineHaveAThreadEach) {
+// One thread dispatches and another combines, at most two handle slots apart. ThreadSanitizer checks the state that
+// they share.
+TEST(MoeHandles, DispatchAndCombineHaveAThreadEach) {
   constexpr int kRounds = 200;
-  const ExchangeArgs args = small_exchange();
+  const MoeExchangeArgs args = small_exchange();
   const PreparedMoe p = prepare({.args = args, .tokens = {6, 3}}, 2, 5);
   expect_all_well(run_world(2, cpu_config(), [&](Communicator& communicator, int number) {
     const auto rank = static_cast<std::uint32_t>(number);
-    const Exchange exchange = Exchange::create(communicator, args);
+    const MoeExchange exchange = MoeExchange::create(communicator, args);
     std::counting_semaphore<2> free(2), ready(0);
-    Ticket tickets[2];
+    DispatchHandle handles[2];
     std::string error;
     std::jthread combines([&] {
       error = error_of([&] {
         CpuMoe moe(exchange, p, rank);
         for (int round = 0; round < kRounds; ++round) {
           ready.acquire();
-          const CombineArgs call = moe.combine(tickets[round % 2]);
+          const CombineArgs call = moe.combine(handles[round % 2]);
           if (round % 3 == 0) {
             exchange.combine(call);
           } else {
@@ -157,12 +159,12 @@ TEST(MoeTickets, DispatchAndCombineHaveAThreadEach) {
     CpuMoe moe(exchange, p, rank);
     for (int round = 0; round < kRounds; ++round) {
       free.acquire();
-      Ticket& ticket = tickets[round % 2];
+      DispatchHandle& handle = handles[round % 2];
       if (round % 2 == 0) {
-        ticket = exchange.dispatch(moe.dispatch());
+        handle = exchange.dispatch(moe.dispatch());
       } else {
-        ticket = exchange.dispatch_send(moe.dispatch());
-        exchange.dispatch_wait(ticket, moe.dispatch());
+        handle = exchange.dispatch_send(moe.dispatch());
+        exchange.dispatch_wait(handle, moe.dispatch());
       }
       moe.check_dispatch();
       ready.release();
@@ -179,9 +181,9 @@ TEST(MoeLimits, ExchangesAndGroupsShareChannels) {
   config.max_groups = 60;
   expect_all_well(run_world(2, config, [&](Communicator& communicator, int number) {
     const auto rank = static_cast<std::uint32_t>(number);
-    const Exchange exchange = Exchange::create(communicator, p.call.args);
-    expect_says(error_of([&] { Exchange::create(communicator, p.call.args); }),
-                "Exchange::create: 1 exchanges exist, and with Config::max_groups 60 there is room for 1");
+    const MoeExchange exchange = MoeExchange::create(communicator, p.call.args);
+    expect_says(error_of([&] { MoeExchange::create(communicator, p.call.args); }),
+                "MoeExchange::create: 1 exchanges exist, and with Config::max_groups 60 there is room for 1");
     for (int split = 0; split < config.max_groups; ++split) communicator.split(0);
     combine_and_check(exchange, p, rank, dispatch_and_check(exchange, p, rank));
   }));

@@ -1,4 +1,4 @@
-// Turns of an exchange, as this rank's host knows them: generations, and sends that were not waited for.
+// Turns of an exchange, as this rank's host knows them: handle slots, and sends that were not waited for.
 //
 // Dispatches and combines may come from a thread each, and each side reads the other's notes. A lock, held for a few
 // words at a time, keeps the threads apart. Between a call's check and its note the lock is free: that state belongs to
@@ -16,25 +16,25 @@ namespace weft::detail {
 
 // A call whose send was made and whose wait was not.
 struct SentCall {
-  Ticket ticket;
+  DispatchHandle handle;
   std::uint32_t fingerprint;
 };
 
-class ExchangeTurns {
+class InFlight {
  public:
-  // `exchange`: as in its tickets.
-  ExchangeTurns(std::uint64_t exchange, std::uint32_t generations) : exchange_(exchange), eager_(generations) {}
+  // `exchange`: as in its handles.
+  InFlight(std::uint64_t exchange, std::uint32_t handles) : exchange_(exchange), eager_(handles) {}
 
-  // Takes the next generation for this rank's `tokens`. `captured`: the call is kept and made later.
-  Ticket take_generation(std::uint32_t tokens, bool captured);
-  // Throws Errc::invalid_argument for a ticket without a dispatch that can be combined now.
-  void check_combine(Ticket ticket, bool captured) const;
+  // Takes the next handle slot for this rank's `tokens`. `captured`: the call is kept and made later.
+  DispatchHandle take_slot(std::uint32_t tokens, bool captured);
+  // Throws Errc::invalid_argument for a handle without a dispatch that can be combined now.
+  void check_combine(DispatchHandle handle, bool captured) const;
 
   // Sends of dispatch, or of combine, and their waits take turns.
   enum class Side : std::uint8_t { dispatch, combine };
   void check_nothing_sent(Side side) const;  // throws Errc::in_flight
   void note_sent(Side side, const SentCall& call);
-  SentCall sent(Side side, Ticket ticket) const;  // throws Errc::invalid_argument unless it was sent
+  SentCall sent(Side side, DispatchHandle handle) const;  // throws Errc::invalid_argument unless it was sent
   void note_waited(Side side);
   // Voids all dispatches and sends.
   void forget();
@@ -46,7 +46,7 @@ class ExchangeTurns {
   mutable std::mutex mutex_;
   const std::uint64_t exchange_;
   std::uint64_t dispatches_ = 0, forgotten_ = 0;
-  std::vector<std::uint64_t> eager_;  // by generation: number of the last dispatch that was not captured; 0: none
+  std::vector<std::uint64_t> eager_;  // by handle slot: number of the last dispatch that was not captured; 0: none
   std::optional<SentCall> dispatch_, combine_;
 };
 

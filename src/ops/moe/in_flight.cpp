@@ -1,0 +1,68 @@
+#include "ops/moe/in_flight.hpp"
+
+#include "comm/call.hpp"
+
+namespace weft::detail {
+namespace {
+
+const char* name(InFlight::Side side) {
+  return side == InFlight::Side::dispatch ? "dispatch" : "combine";
+}
+
+}  // namespace
+
+DispatchHandle InFlight::take_slot(std::uint32_t tokens, bool captured) {
+  const std::scoped_lock lock(mutex_);
+  const std::uint64_t index = dispatches_++ % eager_.size();
+  if (!captured) eager_[index] = dispatches_;
+  return {.slot = static_cast<std::uint32_t>(index),
+          .exchange = exchange_,
+          .number = captured ? 0 : dispatches_,
+          .tokens = tokens};
+}
+
+void InFlight::check_combine(DispatchHandle handle, bool captured) const {
+  const std::scoped_lock lock(mutex_);
+  const std::uint32_t handle_slot = handle.slot;
+  require(handle.exchange == exchange_ || handle.exchange == 0, "handle: another exchange has given it");
+  require(
+      handle.exchange != 0 && handle_slot < dispatches_ && handle_slot < eager_.size() && handle.number <= dispatches_,
+      "handle: no dispatch has given it");
+  // The host does not see the order of calls in graphs.
+  const bool known = handle.number != 0 && !captured;
+  require(!known || handle.number > forgotten_, "handle: what was dispatched before release() is void");
+  require(!known || handle.number == eager_[handle_slot], "handle: a later dispatch has taken its slot");
+  require(!dispatch_ || dispatch_->handle.slot != handle_slot, "handle: its dispatch has not been waited for");
+}
+
+void InFlight::check_nothing_sent(Side side) const {
+  const std::scoped_lock lock(mutex_);
+  if (!of(side)) return;
+  throw Error(Errc::in_flight, fmt::format("{0}: the {0} before has been sent and not been waited for", name(side)));
+}
+
+void InFlight::note_sent(Side side, const SentCall& call) {
+  const std::scoped_lock lock(mutex_);
+  of(side) = call;
+}
+
+SentCall InFlight::sent(Side side, DispatchHandle handle) const {
+  const std::scoped_lock lock(mutex_);
+  require(of(side).has_value(), "{}_wait: nothing was sent", name(side));
+  require(of(side)->handle == handle, "{0}_wait: handle: its {0} is not the one that was sent", name(side));
+  return *of(side);
+}
+
+void InFlight::note_waited(Side side) {
+  const std::scoped_lock lock(mutex_);
+  of(side).reset();
+}
+
+void InFlight::forget() {
+  const std::scoped_lock lock(mutex_);
+  forgotten_ = dispatches_;
+  dispatch_.reset();
+  combine_.reset();
+}
+
+}  // namespace weft::detail

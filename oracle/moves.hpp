@@ -5,8 +5,10 @@
 
 namespace weft::oracle {
 
-// How m rows become those of A ranks: each rank's number is given · m div A, and one more in the first m mod A ranks ·
-// ⌈m / A⌉, and less or nothing in the last ones.
+// The rule by which A ranks share m rows.
+// * none: each rank's number is given
+// * balanced: m div A, and one more in the first m mod A ranks
+// * ceil: ⌈m / A⌉, and less or nothing in the last ranks
 struct Split {
   enum Name : std::uint8_t { none, balanced, ceil };
   template <Enum E>
@@ -16,8 +18,12 @@ struct Split {
   Name name;
 };
 
-// A slot has as many rows as there are · these rounded up to a multiple · as the largest rank · a given number · a
-// given number of its own.
+// The length of a rank's slot.
+// * dense: the rank's rows
+// * aligned: these, rounded up to a multiple
+// * max: the rows of the rank that has most
+// * fixed: one given number for all slots
+// * given: a number for each slot
 struct Slot {
   enum Name : std::uint8_t { dense, aligned, max, fixed, given };
   template <Enum E>
@@ -51,7 +57,7 @@ std::size_t rows_of(std::span<const Place> places);
 using Messages = std::span<const std::span<const std::byte>>;
 // All ranks' rows in their slots; pads are zero.
 Bytes gathered(std::span<const Place> places, Messages messages, std::size_t row_bytes);
-// What `rank` gets: out of each message the part that is its own.
+// The parts that `rank` gets, one out of each message.
 Bytes exchanged(Messages messages, std::size_t rank);
 // The sums of `rank`'s rows in its slot; pads are zero. Messages have the rows of all ranks.
 Bytes scattered(Type type, std::span<const Place> places, Messages messages, std::size_t rank, std::size_t row_bytes);

@@ -179,8 +179,7 @@ TEST(OracleMoe, RanksAreAddedInOrderAndTheResidualLast) {
   EXPECT_EQ(sum({0x8000}, {}), 0x8000u);  // −0 comes back as it is
 }
 
-// A token of rank 0 whose experts 0 and 1 live on rank 0 and made 256 and 1, and expert 2, on rank 1, 1. bf16 has 256
-// and 258.
+// Of one token, experts 0 and 1 of rank 0 made 256 and 1, and expert 2 of rank 1 made 1. bf16 has 256 and 258.
 std::uint32_t combined_bits(const HandArgs& args, std::size_t kept, float weight) {
   const Routing routing{{{0, 0, weight}}, {{0, 0, weight}}, {{0, 0, weight}}};
   const std::vector<ExpertRows> placed{{{0}, 1}, {{0}, 1}, {{0}, kept}};

@@ -7,7 +7,7 @@
 
 namespace weft::test {
 
-// Where slots are given: as long as each rank's rows and up to six more, which neither rows nor other slots explain.
+// Given slots become as long as each rank's rows and up to six more, which neither rows nor other slots explain.
 Move with_slots(Move move, int ranks);
 
 // Equal and ragged, of a few bytes and of many, in place or not, rows apart or side by side.

@@ -1,11 +1,12 @@
-// Gathers and scatters that are recorded once and made for every batch: test bodies for CPU ranks and GPU ranks. `Side`
-// says how either of them does it:
-//   Moved                    a rank's memory for a move: HostMove or GpuMove
-//   moved(largest)           makes one, its outputs where those of this side lie
-//   record(body)             keeps the calls that `body` makes; replay() makes them again
-//   run(now, used)           makes the call of `now`, which `used` has memory for, eagerly, and checks it
-//   launch(seed)             the grid of a move
-//   check()                  throws the fault of replays, if there was one
+// Gathers and scatters that are recorded once and made for every batch: test bodies for CPU ranks and GPU ranks.
+//
+// `Side` says how either of them does it.
+//   * Moved: a rank's memory for a move, HostMove or GpuMove.
+//   * moved(largest): makes one, its outputs where those of this side lie.
+//   * record(body): keeps the calls that `body` makes; replay() makes them again.
+//   * run(now, used): makes the call of `now` eagerly, for which `used` has memory, and checks it.
+//   * launch(seed): the grid of a move.
+//   * check(): throws the fault of replays, if there was one.
 #pragma once
 
 #include <cstdint>

@@ -35,7 +35,7 @@ void GatherReference::gather() {
   }
 }
 
-// What `rank` gets of an all-to-all: its own part of every rank's input.
+// The result of an all-to-all: of every rank's input the part that is for `rank`.
 std::vector<std::byte> GatherReference::parts_for(std::size_t rank) const {
   const std::size_t bytes = shape_.most_rows() * shape_.row_bytes(0), elements = bytes / size_of(shape_.type);
   std::vector<std::byte> input(bytes * shape_.ranks()), parts;

@@ -1,4 +1,4 @@
-// What a gather or scatter must give: the oracle makes it of the pattern.
+// The right result of a gather or scatter: the oracle makes it of the pattern.
 #pragma once
 
 #include <span>

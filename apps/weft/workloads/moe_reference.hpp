@@ -1,4 +1,4 @@
-// What dispatch and combine of a MoE layer's traffic must give, of the oracle. Checks return what is wrong first, or
+// The right results of a MoE layer's dispatch and combine, by the oracle. Checks return what is wrong first, or
 // nothing.
 #pragma once
 
@@ -11,8 +11,8 @@
 
 namespace weft::cli {
 
-// What an expert is taken to have made of a row; and what the experts of one rank made of it together, with its
-// weights.
+// The row that an expert is taken to have made of a token; and the sum that the experts of one rank made of it, with
+// its weights.
 oracle::Bytes expert_row(const MoeTraffic& traffic, std::uint32_t expert, std::uint32_t rank, std::uint32_t token);
 oracle::Bytes joint_row(const MoeTraffic& traffic, std::span<const std::uint32_t> experts, std::uint32_t rank,
                         std::uint32_t token);

@@ -1,4 +1,4 @@
-// What an all-reduce with residual and norm must give (weft/fused.hpp).
+// The check of an all-reduce with residual and norm (weft/fused.hpp).
 #pragma once
 
 #include <cstddef>
@@ -26,13 +26,13 @@ struct NormReferenceArgs {
   NormForm form = {};
   float scale = 1;  // fixed
 };
-// What a call has written, row after row; the last two where its form has them.
+// The outputs of a call, row after row; the last two where its form has them.
 struct NormOutputs {
   std::span<const std::byte> residual, normed, fp8 = {}, scales = {};
 };
 
-// Empty when `got` is right: the residual bit for bit, normed rows within two units in the last place of the oracle's,
-// and e4m3 with their scales bit for bit what the oracle makes of those normed rows.
+// Empty when `got` is right. The residual has the oracle's bits, and normed rows are within two units in the last place
+// of the oracle's. e4m3 and scales have the bits that the oracle makes of those normed rows.
 std::string compare_norm(const NormReferenceArgs& args, std::span<const std::byte> sum, const NormOutputs& got);
 
 }  // namespace weft::cli

@@ -5,7 +5,7 @@
 
 namespace weft::oracle {
 
-// What columns are divided and multiplied by.
+// The number that columns are divided by, and the one that they are multiplied by instead.
 struct Scale {
   float scale, inverse;
 };

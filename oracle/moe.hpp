@@ -9,7 +9,7 @@ namespace weft::oracle {
 
 inline constexpr std::size_t kScaleColumns = 128;  // of a row that is cast, those that have a scale
 
-// What is fixed for an exchange. Made of any struct with these fields, as the oracle does not know the library's.
+// The fixed properties of an exchange. Any struct with these fields makes them: the oracle does not know the library's.
 struct MoeRules {
   enum Layout : std::uint8_t { masked, contiguous, by_rank };
 
@@ -55,7 +55,7 @@ struct MoeRules {
 // Of each expert the rank that holds it, where nothing else is said: blocks as even as can be, larger ones first.
 std::vector<std::uint32_t> homes_of(std::uint32_t experts, std::uint32_t ranks);
 
-// What one expert gets: whose token it is, which, and with which weight.
+// One token that comes to an expert: its rank, its number there, and its weight.
 struct Arrival {
   std::uint32_t rank, token;
   float weight;
@@ -70,7 +70,7 @@ void route(const MoeRules& rules, std::uint32_t rank, std::span<const std::int64
 std::size_t capacity_of(const MoeRules& rules, std::span<const std::uint32_t> homes, std::uint32_t ranks);
 // Of a rank's experts that get so many rows each, the first row of each; last, where the next one would begin.
 std::vector<std::size_t> offsets_of(const MoeRules& rules, std::span<const std::size_t> counts);
-// Where an expert's rows lie in the output of its rank, and for how many of them there is room.
+// The places of an expert's rows in the output of its rank, and how many of the rows have room.
 struct ExpertRows {
   std::vector<std::size_t> row;  // by place
   std::size_t kept = 0;
@@ -82,21 +82,21 @@ std::int32_t local_id(std::span<const std::uint32_t> experts, std::int64_t id);
 
 // A row as it arrives: its bytes, then its scales. `scales`: those that were sent with it.
 Bytes arriving_row(const MoeRules& rules, std::span<const std::byte> row, std::span<const std::byte> scales);
-// Where byte `byte` of the scales of output row `row` lies, in an output of `rows`. By columns, those of one expert are
-// together (masked, `capacity` rows each), or those of all.
+// The place of byte `byte` of the scales of output row `row`, in an output of `rows`. By columns, those of one expert
+// are together (masked, `capacity` rows each), or those of all.
 std::size_t scale_place(const MoeRules& rules, std::size_t capacity, std::size_t rows, std::size_t row,
                         std::size_t byte);
 
-// What the experts of one rank made of a token, together: by ascending expert, weight · row, and rounded once.
+// The sum that one rank returns for a token: by ascending expert, weight · row, rounded once.
 struct Made {
   float weight;
   Bytes row;  // [hidden] of `type`
 };
 Bytes sum_of_rank(Type type, std::span<const Made> made);
-// What comes back of one token: what ranks return, in rank order, then the residual (or none), and rounded once.
+// The sum that comes back for a token: rows that ranks return, in rank order, then the residual or none. Rounded once.
 Bytes sum_of_ranks(Type type, std::span<const Bytes> returned, std::span<const std::byte> residual, std::size_t hidden);
 
-// What an expert made of the row at a place of its arrivals.
+// The row that an expert made of the row at a place of its arrivals.
 using MadeOf = std::function<Bytes(std::uint32_t expert, std::size_t place)>;
 // [tokens, hidden] that `rank` gets back. By rank: experts of one rank share a row, which has their weights already.
 Bytes combined(const MoeRules& rules, std::span<const std::uint32_t> homes, const Routing& routing,

@@ -51,7 +51,7 @@ std::size_t rows_of(std::span<const Place> places);
 using Messages = std::span<const std::span<const std::byte>>;
 // All ranks' rows in their slots; pads are zero.
 Bytes gathered(std::span<const Place> places, Messages messages, std::size_t row_bytes);
-// What `rank` gets: out of each message the part that is its own.
+// The parts that `rank` gets, one out of each message.
 Bytes exchanged(Messages messages, std::size_t rank);
 // The sums of `rank`'s rows in its slot; pads are zero. Messages have the rows of all ranks.
 Bytes scattered(Type type, std::span<const Place> places, Messages messages, std::size_t rank, std::size_t row_bytes);

@@ -1,6 +1,6 @@
-// The oracle: what each operation must give, by formulas alone. It includes the standard library and nothing of the
-// project, so no mistake of the library can be in it, too. The tests, `weft bench` and `weft verify` compare with it.
-// tests/oracle has cases computed by hand, and bugs that they must find in it.
+// The oracle says what each operation must give, by formulas alone. It includes the standard library and nothing of the
+// project, so the library's mistakes are not in it, too. Tests, `weft bench` and `weft verify` compare with it.
+// tests/oracle has cases computed by hand, and seeded bugs that they must find.
 //
 // Numbers as bits: values are doubles, rounding counts units in the last place.
 #pragma once
@@ -18,8 +18,8 @@ using Bytes = std::vector<std::byte>;
 template <class E>
 concept Enum = std::is_enum_v<E>;
 
-// Element types. Like the other choices of the oracle it is made from the enumerator of the same name of any enum, as
-// the oracle does not know the library's.
+// Element types. Any enum converts, by the names of its enumerators: the oracle does not know the library's. So do the
+// other choices below.
 struct Type {
   enum Name : std::uint8_t { bf16, f16, f32, i32 };
   template <Enum E>
@@ -44,10 +44,9 @@ Format format_of(Type type);      // of bf16, f16 or f32
 std::size_t bytes_of(Type type);  // of an element
 
 double value_of(Format format, std::uint32_t bits);
-// To nearest, ties to even; every NaN becomes the one of the format. What rounds to more than the largest number is
-// infinite.
+// To nearest, ties to even; every NaN becomes the one of the format. A result beyond the largest number is infinite.
 std::uint32_t round_to(Format format, double value);
-// e4m3 has no infinities: what is larger becomes ±448, and every NaN 0x7f.
+// e4m3 has no infinities: larger numbers become ±448, and every NaN 0x7f.
 std::uint8_t round_to_e4m3(double value);
 
 // Element `index` of a tensor, little endian.

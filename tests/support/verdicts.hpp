@@ -1,4 +1,4 @@
-// How ranks must have ended, the same for CPU ranks and GPU ranks.
+// Checks of how ranks have ended, the same for CPU ranks and GPU ranks.
 #pragma once
 
 #include <cstdint>
@@ -16,9 +16,10 @@ extern const std::vector<Errc> kEndsOfAMismatch;
 // A further check of a rank that ended with a fault.
 using FaultCheck = std::function<void(int rank, const Error& error, const std::string& where)>;
 
-// Rank `late` came to the call of epoch `epoch` when the others had given up: who timed out names it, and it learns it.
+// Rank `late` came to the call of epoch `epoch` when the others had given up: ranks that timed out name it, and it
+// learns that.
 void expect_late_rank_named(const std::vector<Ending>& endings, int late, std::uint32_t epoch, const FaultCheck& more);
-// Of an all-reduce, where nobody passes anything on: who was told of the timeout knows, too, who is late.
+// For all-reduces, in which no rank passes data on: a rank that was told of the timeout knows the late rank, too.
 void expect_blame(int rank, int late, const Error& error, const std::string& where);
 
 // Rank `missing`, the last one, made one call less, and all others are told in the words of `operation`.

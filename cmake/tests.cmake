@@ -176,7 +176,7 @@ if(sim_test_files AND Python3_FOUND AND NOT sanitized)
   weft_quickly_compiled(weft-sim-tests)
   # As for weft-sim (cmake/cli.cmake).
   target_compile_options(weft-sim-tests PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
-  target_link_libraries(weft-sim-tests PRIVATE weft_internal Boost::context GTest::gtest_main)
+  target_link_libraries(weft-sim-tests PRIVATE weft_internal weft-oracle Boost::context GTest::gtest_main)
   # The reports count the simulated runs, and `./dev test` adds them up.
   weft_discover(weft-sim-tests XML_OUTPUT_DIR ${CMAKE_BINARY_DIR}/sim-reports)
 endif()

@@ -54,7 +54,7 @@ inline std::vector<std::int32_t> captured_counts(int ranks, int rank) {
   return std::vector<std::int32_t>(static_cast<std::size_t>(ranks), 18 + 2 * rank);
 }
 
-// A gather, a scatter with another gather behind it, and eager calls in turns, with new counts and given slots each
+// A gather, a scatter with another gather behind it, and eager calls in turns, with new counts and per_rank slots each
 // time.
 template <class Side>
 void gather_and_scatter_every_batch(const Side& side, int ranks, int rank, Padding padding,
@@ -64,7 +64,7 @@ void gather_and_scatter_every_batch(const Side& side, int ranks, int rank, Paddi
                                .widths = kind == Kind::all_gather_v ? widths : std::vector{widths[0]},
                                .fill = Fill::special,
                                .counts = std::move(counts),
-                               .slot = slot,
+                               .padding = padding,
                                .slot_rows = 2,
                                .seed = seed,
                                .launch = side.launch(seed)},

@@ -62,7 +62,7 @@ groups have several ranks. Every result is compared with a reference.
 Examples:
   weft bench gather --model deepseek-v3 --tp 8 --dp 4 --tokens 1,8,64,512
   weft bench gather --what all_gather_v,reduce_scatter_v --load busy  one group has most tokens
-  weft bench gather --slots max --what all_gather_v,reduce_scatter_v  the largest rank's room
+  weft bench gather --padding max --what all_gather_v,reduce_scatter_v  the largest rank's room
   weft bench gather --device cpu --ranks 4 --hidden 512 --tokens 1,16
   weft bench gather --row-bytes 7392 --tokens 128  rows of fp8 with their scales
   weft bench gather --method graph --tokens 64     only on GPUs

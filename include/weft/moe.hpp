@@ -215,10 +215,10 @@ class MoeExchange {
   // Communicator::release(), Errc::timeout included; no call may come while it runs. Rows sent or dispatched, and
   // nothing else, are void. From then on every call on this exchange, by any copy, is rejected with Errc::released.
   // Graphs and recordings that hold such a call end with that code in status(), as after a release(). They store
-  // nothing, but a dispatch on GPUs may read its input, ids and weights, which must still be there; so destroy or
-  // capture anew.  Errc::released on all ranks: one names an exchange that
-  // has been freed, or the communicator's memory is released. Errc::invalid_argument: ranks free different ones.
-  // Errc::rendezvous: a rank does not call. After these errors nothing has happened, and the exchange goes on.
+  // nothing, but a dispatch on GPUs may read its input, ids and weights, which must still be there. So destroy or
+  // capture anew. Errc::released on all ranks: one names an exchange that has been freed, or the communicator's memory
+  // is released. Errc::invalid_argument: ranks free different ones. Errc::rendezvous: a rank does not call. After these
+  // errors nothing has happened, and the exchange goes on.
   //
   // No destructor calls it. All ranks must meet for it, and the last copies of an exchange go at other times on each
   // rank. Without free() the memory stays until the communicator is destroyed.

@@ -197,7 +197,7 @@ void CommunicatorState::check_nccl(const GroupState* group) {
 }
 
 GroupState* CommunicatorState::split(int color) {
-  bootstrap_->agree_on("sharding", [&] {
+  bootstrap_->agree_on("split", [&] {
     if (color < -1) throw Error(Errc::invalid_argument, fmt::format("color: {} is not −1 or more", color));
     if (released_) throw Error(Errc::released, "split: the communicator's memory is released");
     const int made = static_cast<int>(groups_.size()) - 1;

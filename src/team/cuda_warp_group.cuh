@@ -9,8 +9,8 @@
 namespace weft::detail {
 
 // Blocks begin and end a call as a whole; between, all is the warp group's, the words that its threads share included.
-// Warp groups with neighbouring numbers are of different blocks. If an algorithm tells them apart by number, every block
-// has groups of each kind.
+// Warp groups with neighbouring numbers are of different blocks. If an algorithm tells them apart by number, every
+// block has groups of each kind.
 class CudaWarpGroup : public CudaBlock {
  public:
   // `warp_groups`: of each block, kMostWarpGroups at most; divides its threads into whole warps.

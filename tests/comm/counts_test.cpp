@@ -184,10 +184,10 @@ TEST(GatheredCountsFaults, MistakesAreRejectedByName) {
     expect("columns: 33 is not between 1 and 32", [](auto& a) { a.columns = 33; });
     expect("group_ranks: 0 is not a divisor of the group's size, 2", [](auto& a) { a.group_ranks = 0; });
     expect("group_ranks: 4 is not a divisor of the group's size, 2", [](auto& a) { a.group_ranks = 4; });
-    expect("sharding:3 is not none, balanced or ceil", [](auto& a) { a.sharding = static_cast<Sharding>(3); });
-    expect("sharding:none is not balanced or ceil, and group_ranks 2",
+    expect("sharding: 3 is not none, balanced or ceil", [](auto& a) { a.sharding = static_cast<Sharding>(3); });
+    expect("sharding: none is not balanced or ceil, and group_ranks 2",
            [](auto& a) { a.group_ranks = 2, a.sharding = Sharding::none; });
-    expect("padding:4 is not none, aligned, max or fixed", [](auto& a) { a.padding = Padding::per_rank; });
+    expect("padding: 4 is not none, aligned, max or fixed", [](auto& a) { a.padding = Padding::per_rank; });
     expect("slot_rows: 0 is not between 1 and", [](auto& a) { a.padding = Padding::aligned; });
     expect("input: null", [](auto& a) { a.input = nullptr; });
     expect("output: null", [](auto& a) { a.output = nullptr; });

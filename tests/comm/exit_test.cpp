@@ -47,7 +47,7 @@ void wait_in(const std::string& call, Statics& all) {
   if (call == "barrier") barrier(rank, {});
   if (call == "replay") all.recording->replay();
   if (call == "dispatch") all.exchange->dispatch({.output = all.rows.data(), .counts = all.output.data()});
-  if (call == "sharding") rank.split(0);
+  if (call == "split") rank.split(0);
   if (call == "release") rank.release();
 }
 
@@ -72,7 +72,7 @@ TEST(Exit, DISABLED_Program) {
 }
 
 TEST(Exit, WhileAThreadWaitsInACallHasTheProgramsCode) {
-  for (const std::string call : {"all_reduce", "barrier", "replay", "dispatch", "sharding", "release"}) {
+  for (const std::string call : {"all_reduce", "barrier", "replay", "dispatch", "split", "release"}) {
     const Outcome outcome = Spawned("Exit.DISABLED_Program", {{"WEFT_TEST_CALL", call}}).wait(60s);
     EXPECT_EQ(outcome.exit_code, 7) << call << ", signal " << outcome.signal << ": " << outcome.said;
   }

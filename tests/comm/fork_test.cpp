@@ -81,7 +81,7 @@ std::vector<NamedCall> all_calls(Rank& rank) {
       {"SymmetricMemory::free", [&] { rank.memory.free(); }},
       {"SymmetricMemory::data", [&] { rank.memory.data(); }},
       {"SymmetricMemory::peer", [&] { rank.memory.peer(0); }},
-      {"sharding", [&] { rank.communicator.split(0); }},
+      {"split", [&] { rank.communicator.split(0); }},
       {"release", [&] { rank.communicator.release(); }},
       {"acquire", [&] { rank.communicator.acquire(); }},
       {"status", [&] { rank.communicator.status(); }},

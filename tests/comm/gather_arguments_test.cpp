@@ -76,8 +76,8 @@ TEST(GatherArguments, SlotRowsAreComparedWhereTheyMeanSomething) {
     by_four.slot_rows = 4;
     const auto messages = messages_of(aligned, by_four);
     // Each message names its own rank's call, so the difference is visible.
-    expect_says(messages[0], "padding aligned of2");
-    expect_says(messages[1], "padding aligned of4");
+    expect_says(messages[0], "padding aligned of 2");
+    expect_says(messages[1], "padding aligned of 4");
   }
 }
 

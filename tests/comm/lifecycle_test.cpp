@@ -76,7 +76,7 @@ TEST(Lifecycle, ReleaseAndAcquireOutOfTurnAreRejectedOnEveryRankAndHarmless) {
     expect_code([&] { communicator.acquire(); }, Errc::invalid_argument, "not released");
     communicator.release();
     expect_code([&] { communicator.release(); }, Errc::released, "released already");
-    expect_code([&] { communicator.split(0); }, Errc::released, "sharding");
+    expect_code([&] { communicator.split(0); }, Errc::released, "split");
     communicator.acquire();
     run_on_cpu_rank(communicator, prepare(plain(4), 2), rank);
   }));

@@ -160,7 +160,7 @@ TEST(Slots, AreAsLongAsTheirKindSays) {
   EXPECT_EQ(slot_rows_of(5, Padding::per_rank, 7), 7u);
   expect_says(error_of([] { slot_rows_of(5, Padding::aligned, 0); }),
               "slot_rows: 0 is not 1 or more, as slots are aligned to it");
-  expect_says(error_of([] { slot_rows_of(5, static_cast<Padding>(7), 4); }), "padding:7 is not none, aligned");
+  expect_says(error_of([] { slot_rows_of(5, static_cast<Padding>(7), 4); }), "padding: 7 is not none, aligned");
   expect_says(error_of([] { slot_rows_of(5, Padding::fixed, 4); }), "rows: 5 is not at most 4, the rows of a slot");
   expect_says(error_of([] { slot_rows_of(5, Padding::max, 4); }), "rows: 5 is not at most 4");
 }
@@ -177,7 +177,7 @@ TEST(Slots, LieBehindEachOther) {
   EXPECT_TRUE(slots_of({}, Padding::max).empty());
   expect_says(error_of([] { slots_of(kTokens, Padding::fixed, 4); }), "rows: 5 is not at most 4");
   expect_says(error_of([] { slots_of(kTokens, Padding::per_rank, 6); }),
-              "padding:per-rank is not none, aligned, max or fixed");
+              "padding: per-rank is not none, aligned, max or fixed");
   const std::int32_t negative[] = {1, -1};
   for (const Padding kind : {Padding::none, Padding::max})
     expect_says(error_of([&] { slots_of(negative, kind); }), "rows: -1 is not 0 or more");
@@ -214,7 +214,8 @@ TEST(Shards, CountsOfGroupsBecomeCountsOfRanks) {
     EXPECT_EQ(shard_counts(pairs, kTokens, sharding, 6), (Counts{3, 2, 2, 0, 0, 0, 3, 0}));
   expect_says(error_of([&] { shard_counts(pairs, kTokens, Sharding::balanced, 4); }), "rows: 5 is not at most 4");
   expect_says(error_of([&] { shard_counts(pairs, Counts{1, 2}, Sharding::balanced); }), "group_rows: 2 is not 4");
-  expect_says(error_of([&] { shard_counts(pairs, kTokens, Sharding::none); }), "sharding:none is not balanced or ceil");
+  expect_says(error_of([&] { shard_counts(pairs, kTokens, Sharding::none); }),
+              "sharding: none is not balanced or ceil");
   expect_says(error_of([&] { shard_counts(alone, Counts{1, -2, 3, 4}, Sharding::ceil); }), "rows: -2");
   expect_says(error_of([&] { shard_counts({.tp = 4, .dp = 0}, kTokens, Sharding::ceil); }), "ParallelLayout::dp: 0");
 }

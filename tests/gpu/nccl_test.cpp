@@ -139,7 +139,7 @@ TEST_F(GpuNccl, CreationLeavesDeviceAndEnvironmentAlone) {
       Communicator communicator = Communicator::from_id(id, rank, ranks_, config);
       expect_current("creation");
       const Group group = communicator.split(0);
-      expect_current("sharding");
+      expect_current("split");
       communicator.release();
       communicator.acquire();
       expect_current("acquire");

@@ -100,7 +100,7 @@ TEST(Bootstrap, WhoComesTooLateHearsWhatHappened) {
 TEST(Bootstrap, DifferentStepsAreNamed) {
   auto bootstraps = make_thread_bootstraps(4, for_ever);
   const auto errors = run_ranks(
-      4, [&](int rank) { bootstraps[static_cast<std::size_t>(rank)]->barrier(rank == 3 ? "acquire" : "sharding"); });
+      4, [&](int rank) { bootstraps[static_cast<std::size_t>(rank)]->barrier(rank == 3 ? "acquire" : "split"); });
   EXPECT_EQ(errors,
             std::vector<std::string>(4, "ranks met at different steps: rank 0 at 'split', rank 3 at 'acquire'"));
 }
@@ -121,7 +121,7 @@ TEST(Bootstrap, DisconnectEndsTheMeetingOnAllRanks) {
     auto bootstraps = make_thread_bootstraps(4, for_ever);
     const auto errors = run_ranks(4, [&](int rank) {
       if (rank == leaver) return bootstraps[static_cast<std::size_t>(rank)].reset();
-      bootstraps[static_cast<std::size_t>(rank)]->barrier("sharding");
+      bootstraps[static_cast<std::size_t>(rank)]->barrier("split");
     });
     for (int rank = 0; rank < 4; ++rank) {
       if (rank == leaver) continue;
@@ -133,11 +133,11 @@ TEST(Bootstrap, DisconnectEndsTheMeetingOnAllRanks) {
 // A rank that contributes and then leaves counts as gone.
 TEST(Bootstrap, DisconnectAfterContributing) {
   auto bootstraps = make_thread_bootstraps(3, 200ms);
-  const auto gave_up = error_of([&] { bootstraps[1]->barrier("sharding"); });  // nobody else is there
+  const auto gave_up = error_of([&] { bootstraps[1]->barrier("split"); });  // nobody else is there
   expect_says(gave_up, "rank 0 did not come within 0.2 s");
   bootstraps[1].reset();
   const auto errors = run_ranks(3, [&](int rank) {
-    if (rank != 1) bootstraps[static_cast<std::size_t>(rank)]->barrier("sharding");
+    if (rank != 1) bootstraps[static_cast<std::size_t>(rank)]->barrier("split");
   });
   EXPECT_EQ(errors[0], gave_up);
   EXPECT_EQ(errors[2], gave_up);

@@ -216,7 +216,7 @@ std::vector<RejectedMove> rejected_moves(std::byte* memory, const std::int32_t* 
   add("counts.slot_rows: 2147483648 is not between 0 and 2147483647", gather, all_gather_v,
       [](auto& a) { a.counts.padding = Padding::fixed, a.counts.slot_rows = std::size_t{1} << 31; });
   add("counts.slots: null", gather, all_gather_v, [](auto& a) { a.counts.padding = Padding::per_rank; });
-  add("counts.slots: not null, and slots are max", gather, all_gather_v,
+  add("counts.slots: not null, and padding is max", gather, all_gather_v,
       [&](auto& a) { a.counts.padding = Padding::max, a.counts.slots = counts; });
   add("is not aligned to 4 bytes", gather, all_gather_v, [&](auto& a) {
     a.counts.padding = Padding::per_rank;

@@ -267,8 +267,8 @@ Command add_bench_gather(CLI::App& app, const std::vector<std::string>& argument
       "If there are too few GPUs, let ranks share them, to compare kernels of two builds: no data crosses a link");
   add_choice(app, "--padding", bench->padding,
              {Padding::none, Padding::aligned, Padding::max, Padding::fixed, Padding::per_rank},
-             "Slots of ragged operations: aligned to 8 rows, fixed for the largest rank, given one by one; peers "
-             "only know dense slots");
+             "Padding of ragged operations: aligned to 8 rows, fixed for the largest rank, given rank by rank; peers "
+             "only know rows without padding");
   add_choice(app, "--dtype", bench->options.type, {DataType::bf16, DataType::f16, DataType::f32, DataType::i32},
              "Element type");
   add_method(app, bench->methods);

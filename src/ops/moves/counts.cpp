@@ -34,7 +34,7 @@ void check_shape(const GroupState& group, const AllGatherCountsArgs& args) {
   detail::check_choice("sharding", args.sharding, Sharding::ceil);
   detail::check_padding("padding", "slot_rows", args.padding, Padding::fixed, args.slot_rows);
   require(args.sharding != Sharding::none || args.group_ranks == 1,
-          "sharding:none is not balanced or ceil, and group_ranks {} share a group's rows", args.group_ranks);
+          "sharding: none is not balanced or ceil, and group_ranks {} share a group's rows", args.group_ranks);
 }
 
 void check_memory(const GroupState& group, const AllGatherCountsArgs& args, std::size_t output_words) {

@@ -76,7 +76,7 @@ RowRange shard_of(std::size_t rows, int parts, int part, Sharding sharding) {
       return {0, rows};
   }
   throw Error(Errc::invalid_argument,
-              fmt::format("sharding:{} is not none, balanced or ceil", static_cast<int>(sharding)));
+              fmt::format("sharding: {} is not none, balanced or ceil", static_cast<int>(sharding)));
 }
 
 std::size_t slot_rows_of(std::size_t rows, Padding kind, std::size_t slot_rows) {
@@ -93,7 +93,7 @@ std::size_t slot_rows_of(std::size_t rows, Padding kind, std::size_t slot_rows) 
       return slot_rows;
   }
   throw Error(Errc::invalid_argument,
-              fmt::format("padding:{} is not none, aligned, max, fixed or per-rank", static_cast<int>(kind)));
+              fmt::format("padding: {} is not none, aligned, max, fixed or per-rank", static_cast<int>(kind)));
 }
 
 std::vector<RowRange> slots_of(std::span<const std::int32_t> rows, Padding kind, std::size_t slot_rows) {

@@ -26,17 +26,8 @@ endfunction()
 # ctest lists the cases when it runs, so a build machine need not be able to run the executable. Other cases run
 # DISABLED_ cases in processes of their own.
 function(weft_discover name)
-  weft_discover_some(${name} "*" "" ${ARGN})
-endfunction()
-# weft_discover_some(NAME WANTED UNWANTED ...): GoogleTest's patterns. More arguments are gtest_discover_tests', and
-# behind PROPERTIES the tests'.
-function(weft_discover_some name wanted unwanted)
-  list(FIND ARGN PROPERTIES at)
-  if(at EQUAL -1)
-    list(APPEND ARGN PROPERTIES)
-  endif()
-  gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60
-    TEST_FILTER "${wanted}-*DISABLED_*${unwanted}" ${ARGN} TIMEOUT 300)
+  gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60 TEST_FILTER "-*DISABLED_*" ${ARGN}
+    PROPERTIES TIMEOUT 300)
 endfunction()
 
 weft_sources_below(test_files tests/*_test.cpp)
@@ -71,11 +62,7 @@ if(test_files)
   endif()
   add_executable(weft-tests)
   target_link_libraries(weft-tests PRIVATE weft-test-cases weft-test-support $<TARGET_NAME_IF_EXISTS:weft-cli-parts>)
-  # Cases whose results depend on how well the compiler optimises, and those that sanitizers' builds lack. `./dev test`
-  # leaves the others, labelled so, to AddressSanitizer, and sees to it that each of them has run there.
-  set(optimised "*AllReduce*:*Sequence*:Numeric.*:Sentinel.*:Signal.*:Line.*:Oracle*:HostCost.*:Simulate*:*Help*:Processes*")
-  weft_discover_some(weft-tests "${optimised}" "")
-  weft_discover_some(weft-tests "*" ":${optimised}" PROPERTIES LABELS sanitized)
+  weft_discover(weft-tests)
 endif()
 
 find_package(Python3 COMPONENTS Interpreter)

@@ -69,18 +69,6 @@ test_simulated() {
   fi
 }
 
-# Each case that dev has left to AddressSanitizer has run there.
-check_left_to_asan() {
-  local missing
-  missing=$(comm -23 <(ctest --test-dir build/dev --show-only --label-regex '^sanitized$' |
-    sed -n 's/^ *Test *#[0-9]*: //p' | sort) <(sed -n 's/.*<testcase name="\([^"]*\)".*/\1/p' build/asan/ctest.xml | sort))
-  [[ -z $missing ]] || {
-    say "error: dev has left these tests to AddressSanitizer, which has not run them:"
-    echo "$missing" >&2
-    tests_failed=$((tests_failed + 1))
-  }
-}
-
 test_sanitizers() {
   (
     # A report ends the test. Tests of killed ranks fork children of a process with threads.
@@ -90,7 +78,6 @@ test_sanitizers() {
     tests_passed=0 tests_failed=0
     build_and_test tsan weft-tests -- "$@"
     build_and_test asan weft-tests -- "$@"
-    [[ $# -gt 0 ]] || check_left_to_asan
     echo "$tests_passed $tests_failed" >build/sanitizers.count
   )
   local passed failed
@@ -324,9 +311,7 @@ run_tests() {
   # Schedules that no run has had. A user who repeats a run sets the variable.
   export WEFT_SIM_SEED=${WEFT_SIM_SEED:-$(((RANDOM << 15 | RANDOM) + 1))}
   say "the simulator's schedules: WEFT_SIM_SEED=$WEFT_SIM_SEED"
-  local left=()
-  [[ -n $fast || -n $filter ]] || left=(--label-exclude '^sanitized$')
-  build_and_test dev "${targets[@]}" -- "${select[@]}" "${left[@]}"
+  build_and_test dev "${targets[@]}" -- "${select[@]}"
   [[ -n $filter ]] || test_simulated
   if has_gpu && [[ -z $filter && -x build/dev/bin/weft-gpu-tests ]]; then
     run_gtest build/dev/bin/weft-gpu-tests

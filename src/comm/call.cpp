@@ -40,6 +40,7 @@ void tell_rejection(GroupState& group, Stream stream, const Error& error) noexce
                                 .blocks = 1,
                                 .threads = kernel.kernel->most_threads,
                                 .stream = stream}));
+  group.note_rejection(stream);
 } catch (const std::exception&) {
   // This rank's own error is already on its way to the caller.
 }

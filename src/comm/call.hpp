@@ -119,6 +119,7 @@ void make_call(Op& op) {
     }
     const CallName name = op.plan(op.kept());
     channel.remember(name);
+    if (!op.kept()) channel.follow_rejection(op.stream());  // a capture may not wait for what is outside it
     const Call call = channel.call(name.fingerprint);
     op.each_step([&](KernelCall&& step) {
       step.call = call;

@@ -105,6 +105,15 @@ void GroupState::set_released() {
   fabric.write(&fabric.control().locals[id_].admitted, &local.admitted, sizeof(local.admitted));
 }
 
+void GroupState::note_rejection(Stream stream) {
+  communicator_.fabric().mark(id_, stream);
+  rejected_ = true;
+}
+void GroupState::follow_noted(Stream stream) {
+  communicator_.fabric().follow(id_, stream);
+  rejected_ = false;
+}
+
 Call GroupState::call(std::uint32_t fingerprint) const {
   const Control control = communicator_.fabric().control();
   return make_call(table_, &control.channels[id_], generation_, fingerprint);

@@ -48,6 +48,12 @@ class GroupState {
   // Calls on the GPU's queues or in graphs end at once from now on.
   void set_released();
 
+  // A call that this rank has rejected counts before its next one, whichever stream that is on.
+  void note_rejection(Stream stream);
+  void follow_rejection(Stream stream) {
+    if (rejected_) follow_noted(stream);
+  }
+
   Call call(std::uint32_t fingerprint) const;
   // Notes a call for fault messages, this rank's and its peers', and for the flight recorder.
   void remember(const CallName& name);
@@ -57,6 +63,8 @@ class GroupState {
   std::string name_of(std::uint32_t fingerprint, int peer) const;
 
  private:
+  void follow_noted(Stream stream);
+
   CommunicatorState& communicator_;
   int id_;
   int rank_;
@@ -67,6 +75,7 @@ class GroupState {
   MultimemLayout multimem_;
   TuningChoice tuning_;
   bool direct_ = false;
+  bool rejected_ = false;         // and no call has come behind it
   Channel table_{};               // the host's copy
   std::uint32_t generation_ = 0;  // of the window; 0 stands for a released one
 

@@ -25,6 +25,7 @@
 #include "fabric/nccl_api.hpp"
 #include "fabric/nccl_groups.hpp"
 #include "fabric/origin.hpp"
+#include "fabric/stream_marks.hpp"
 #include "kernel/cuda_error.hpp"
 
 namespace weft::detail {
@@ -241,6 +242,14 @@ class CudaFabric final : public Fabric {
     launch_on_gpu(planned);
     return true;
   }
+  void mark(int group, Stream stream) override {
+    const DeviceScope scope(device_);
+    marks_.set(group, stream);
+  }
+  void follow(int group, Stream stream) override {
+    const DeviceScope scope(device_);
+    marks_.follow(group, stream);
+  }
   bool keep_alive(Stream stream, const std::shared_ptr<Fabric>& what) override { return keep_for_graphs(stream, what); }
 
   void split(int group, int color) override {
@@ -371,6 +380,7 @@ class CudaFabric final : public Fabric {
   std::unique_ptr<NcclGroups> nccl_;                  // null if ranks share GPUs
   std::vector<std::unique_ptr<CudaWindow>> windows_;  // by number
   std::vector<std::byte*> lasting_;
+  StreamMarks marks_;
 };
 
 }  // namespace

@@ -101,6 +101,10 @@ class Fabric {
   virtual void check_stream(Stream stream) const = 0;
   // False: the call has failed, and the record has the reason. CPU ranks know that at once; GPUs only enqueue the call.
   virtual bool run(const KernelCall& planned) = 0;
+  // mark(): remembers how far `stream` has got, for a group. follow(): the group's calls that `stream` gets from now on
+  // wait for the newest mark. CPU ranks have made their calls when they return.
+  virtual void mark(int group, Stream stream) { static_cast<void>(group), static_cast<void>(stream); }
+  virtual void follow(int group, Stream stream) { static_cast<void>(group), static_cast<void>(stream); }
   // Whether a graph is being captured on `stream`; it then keeps `what` alive.
   virtual bool keep_alive(Stream stream, const std::shared_ptr<Fabric>& what) = 0;
 

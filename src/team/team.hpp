@@ -49,8 +49,8 @@
 namespace weft::detail {
 
 inline constexpr std::uint32_t kSharedWords = 160;
-// Warp groups of a block of 1024 threads, of 128 threads each.
-inline constexpr std::uint32_t kMostWarpGroups = 8;
+// A block's warp groups (team/cuda_warp_group.cuh): one, or as many as it has this many threads.
+inline constexpr std::uint32_t kWarpGroupThreads = 128, kMostWarpGroups = 1024 / kWarpGroupThreads;
 
 template <class T>
 concept Team = requires(T& team, Pack* pack, const Pack* const_pack, std::uint64_t* word64, std::uint32_t* word32) {

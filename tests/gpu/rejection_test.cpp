@@ -2,9 +2,11 @@
 #include <gtest/gtest.h>
 
 #include <latch>
+#include <thread>
 
 #include "gpu/support/gpu_world.hpp"
 #include "gpu/support/graph.hpp"
+#include "gpu/support/kernels.hpp"
 #include "support/cases.hpp"
 #include "support/ranks.hpp"
 
@@ -68,6 +70,23 @@ TEST(GpuRejection, ByAllRanksLeavesNoTrace) {
       }
       run_on_gpu_rank(communicator, gpu, prepared, rank);
     }
+    communicator.check();
+  }));
+}
+
+// One rank's stream is busy when all ranks reject a call on it, so its rejection is told late. Its next call, on another
+// stream, must count the rejection all the same: peers have told theirs long ago.
+TEST(GpuRejection, ByAllRanksLeavesNoTraceOnAnotherStream) {
+  GpuWorld world = make_gpu_world(2, gpu_config());
+  const Prepared prepared = prepare({.count = 1000}, 2);
+  expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int rank) {
+    AllReduceArgs args = wrong(small_sum(world, gpu));
+    args.stream = gpu.other_stream();
+    gpu.meet();
+    if (rank == 1) delay(200ms, gpu.other_stream());
+    expect_code([&] { all_reduce(communicator, args); }, Errc::invalid_argument, "launch");
+    if (rank == 1) std::this_thread::sleep_for(50ms);  // the peer has told its rejection
+    run_on_gpu_rank(communicator, gpu, prepared, rank);
     communicator.check();
   }));
 }

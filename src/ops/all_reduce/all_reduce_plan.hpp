@@ -44,11 +44,10 @@ struct Plan {
 
 Plan plan_all_reduce(const PlanQuery& query);
 
-// Threads of a warp group that moves chunks (docs/notes).
-inline constexpr int kWarpGroupThreads = 128;
+// Groups that move chunks, in a block of so many threads (docs/notes).
 constexpr int warp_groups_of(int threads) {
-  static_assert(1024 / kWarpGroupThreads <= kMostWarpGroups);
-  return threads % kWarpGroupThreads == 0 ? threads / kWarpGroupThreads : 1;
+  constexpr auto each = static_cast<int>(kWarpGroupThreads);
+  return threads % each == 0 ? threads / each : 1;
 }
 
 // NVLink's switches only add up floating types.

@@ -22,10 +22,12 @@ int ranks_of(const testing::TestInfo& test) {
   suite.remove_prefix(suite.find('/') + 1);  // removes nothing if there is no prefix
   if (std::ranges::find(kOfMoreThanTwo, suite) != std::end(kOfMoreThanTwo)) return 3;
   std::string_view text = test.value_param() == nullptr ? "" : test.value_param();
+  const std::string_view name = test.name();  // of a layout, ".../Tp4Dp2": Tp4 has four ranks
+  if (const auto layout = name.rfind("/Tp"); layout != name.npos) text = name.substr(layout + 3);
   if (text.starts_with('(')) text.remove_prefix(1);
   int ranks = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), ranks);
-  const bool whole = end == text.data() + text.size() || *end == ',';
+  const bool whole = end == text.data() + text.size() || *end == ',' || *end == 'D';
   return error == std::errc() && whole ? ranks : 0;
 }
 

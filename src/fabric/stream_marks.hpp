@@ -1,0 +1,30 @@
+// Places in streams, one for each group: the rejection that a rank has told there. A call of the group on another
+// stream must come behind it (comm/rejection.hpp).
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <map>
+#include <mutex>
+
+namespace weft::detail {
+
+// Threads may call for different groups at once. The group's device is current.
+class StreamMarks {
+ public:
+  StreamMarks() = default;
+  StreamMarks(const StreamMarks&) = delete;
+  StreamMarks& operator=(const StreamMarks&) = delete;
+  ~StreamMarks();
+
+  // The end of everything that `stream` has now. Replaces the group's mark.
+  void set(int group, cudaStream_t stream);
+  // Everything that `stream` gets from now on waits for the group's mark. Does nothing if there is none.
+  void follow(int group, cudaStream_t stream) const;
+
+ private:
+  mutable std::mutex mutex_;
+  std::map<int, cudaEvent_t> events_;
+};
+
+}  // namespace weft::detail

@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 """Names the tests of what has changed, for `./dev test --changed`.
 
-  tools/changed.py [BASE]   prints ctest's regular expression; nothing if only documents have changed; `.` for all tests
+  tools/changed.py [BASE]   prints two lines: executables to build, and ctest's regular expression
+                            (`.` for all tests; empty lines if only documents have changed)
 
 A change counts since BASE (origin/main, or HEAD if there is none), and also if it is not committed. A file in the folder
-of an operation has the tests of its family: cases on CPU ranks, set-ups and faults in the simulator, and the seeded bugs
-of its files. A test file has its own cases. A file that several families use has all tests.
+of an operation has the tests of its family, and of every family that includes it. Those are cases on CPU ranks, set-ups
+and faults in the simulator, and the seeded bugs of its files. A test of CPU ranks has its own cases. Any other file has
+all tests.
 """
 
 import json
@@ -14,24 +16,31 @@ import subprocess
 import sys
 from pathlib import Path
 
-# By folder of src/ops: suites of tests, and the beginnings of the simulator's set-ups.
+# By folder of src/ops: names of suites, and of the simulator's set-ups.
 FAMILIES = {
     "all_reduce": (
-        r"AllReduce|Pipelined|Multimem|Ranks/Sequence|Thresholds|^Plan\.|Algorithms/Faults",
-        r"one_shot|two_shot|pipelined|multimem",
+        "AllReduce Pipelined Multimem Sequence Thresholds Plan FarOffsets Recording Faults Checkers",
+        "one_shot two_shot pipelined multimem overlap rejections released",
     ),
     "moves": (
-        r"Gather|Ragged|MovePlans|^Moves/|Misfits|Symmetric|Shards|Slots|^Layout|TakenRows|Attention|Broadcast",
-        r"all_gather|all_to|broadcast|chunks|gathered_counts|moves|reduce_scatter|symmetric",
+        "Gather Ragged MovePlans Moves/ Misfits Symmetric Shards Slots Layout TakenRows Attention Barrier FarOffsets "
+        "RecordedKinds",
+        "all_gather all_to barrier broadcast chunks counts detour moves ragged reduce_scatter relay scatter symmetric "
+        "take copies",
     ),
-    "norm": (r"Norm", r"rms_norm"),
-    "moe": (r"Moe", r"moe"),
+    "norm": ("Norm", "rms_norm norm_"),
+    "moe": ("Moe", "moe dispatch combine"),
 }
 # Quick, and for every change.
-ALWAYS = r"^Kernels\.|^lint_"
-MUTANTS = [Path("tests/sim/mutants.json"), Path("tests/sim/mutants_deep.json")]
+ALWAYS = ["^Kernels\\.", "^lint_"]
+EXECUTABLES = ["weft-tests", "weft-sim-tests"]
+HOST_MUTANTS = (Path("tests/mutants/host.json"), "weft-mutant-tests", "^host_mutants$")
+SIM_MUTANTS = [Path("tests/sim/mutants.json"), Path("tests/sim/mutants_deep.json")]
 SUITE = re.compile(r"^(?:TYPED_)?TEST(?:_[FP])?\(\s*(\w+),", re.MULTILINE)
-PROSE = re.compile(r"\.(md|jsonl|svg)$|^(LICENSE|examples/|\.ci/)")
+OF_FAMILY = re.compile(r"src/ops/(\w+)/")
+OWN_CASES = re.compile(r"tests/(?!gpu/|twins/|oracle/).*_test\.cpp$")
+PROSE = re.compile(r"\.(md|jsonl|svg)$|^(LICENSE$|\.ci/)")
+INCLUDE = re.compile(r'^\s*#\s*include\s*"(ops/[^"]+)"', re.MULTILINE)
 
 
 def git(*arguments):
@@ -40,7 +49,7 @@ def git(*arguments):
 
 def changed_files(base):
     uncommitted = git("ls-files", "--others", "--exclude-standard")
-    return sorted({*git("diff", "--name-only", git("merge-base", base, "HEAD")[0]), *uncommitted})
+    return sorted({*git("diff", "--name-only", "--no-renames", git("merge-base", base, "HEAD")[0]), *uncommitted})
 
 
 def default_base():
@@ -48,32 +57,69 @@ def default_base():
     return "origin/main" if known.returncode == 0 else "HEAD"
 
 
+def includers():
+    """{file of src/ops: files of src that include it}"""
+    found = {}
+    for path in Path("src").rglob("*.[hc]*"):
+        for name in INCLUDE.findall(path.read_text()):
+            found.setdefault(f"src/{name}", set()).add(str(path))
+    return found
+
+
+def families_of(file, included_by):
+    """The families of a file and of all files that include it, through others or not."""
+    reached, todo = {file}, [file]
+    while todo:
+        new = included_by.get(todo.pop(), set()) - reached
+        reached |= new
+        todo += new
+    return sorted({found[1] for found in map(OF_FAMILY.match, reached) if found})
+
+
+# ctest's regular expressions know no \w, and only a few parentheses.
+def family_tests(family):
+    suites, setups = FAMILIES[family]
+    return [*suites.split(), *(f"Sim/[A-Za-z]*\\.[A-Za-z]*/[A-Za-z0-9_]*{setup}" for setup in setups.split())]
+
+
 def mutants_of(files):
     """The simulator's tests of bugs that are seeded in these files."""
-    for table in MUTANTS:
+    for table in SIM_MUTANTS:
         for mutant in json.loads(table.read_text()):
             if any(f"src/{edit['file']}" in files for edit in mutant["edits"]):
-                yield r"Mutants\.\w+/" + re.sub(r"[^A-Za-z0-9]", "_", mutant["name"]) + "$"
+                yield "Mutants\\.[A-Za-z]*/" + re.sub(r"[^A-Za-z0-9]", "_", mutant["name"])
 
 
 def tests_of(files):
-    """ctest's regular expression, or None for all tests."""
-    wanted = []
+    """(executables, parts of ctest's regular expression); None for all tests, or two empty lists for none."""
+    wanted, included_by = [], includers()
     for file in files:
-        family = re.match(r"src/ops/(\w+)/", file)
-        if family:
-            suites, setups = FAMILIES[family[1]]
-            wanted += [suites, rf"^Sim/(Random|Pct|Exhaustive|Faults).*/\w*({setups})"]
-        elif re.match(r"tests/.*_test\.cpp$", file) and Path(file).is_file():
-            wanted += [rf"(^|/){suite}\." for suite in SUITE.findall(Path(file).read_text())]
+        if OF_FAMILY.match(file):
+            for family in families_of(file, included_by):
+                wanted += family_tests(family)
+        elif OWN_CASES.match(file) and Path(file).is_file():
+            for suite in SUITE.findall(Path(file).read_text()):
+                wanted += [f"^{suite}\\.", f"/{suite}\\."]
         elif not PROSE.search(file):
             return None
-    return "|".join(dict.fromkeys([*wanted, *mutants_of(files), ALWAYS])) if wanted else ""
+    if not wanted:
+        return [], []
+    executables = list(EXECUTABLES)
+    table, executable, test = HOST_MUTANTS
+    if any(f"src/{edit['file']}" in files for mutant in json.loads(table.read_text()) for edit in mutant["edits"]):
+        executables.append(executable)
+        wanted.append(test)
+    return executables, list(dict.fromkeys([*wanted, *mutants_of(files), *ALWAYS]))
 
 
 def main(arguments):
-    wanted = tests_of(changed_files(arguments[0] if arguments else default_base()))
-    print("." if wanted is None else wanted)
+    base = arguments[0] if arguments else default_base()
+    files = changed_files(base)
+    if not files:
+        sys.exit(f"changed.py: no file differs from {base}; name another one")
+    tests = tests_of(files)
+    print(" ".join(tests[0]) if tests else "")
+    print("|".join(tests[1]) if tests else ".")
 
 
 if __name__ == "__main__":

@@ -297,13 +297,13 @@ run_tests() {
   if [[ -n $changed ]]; then
     [[ -z $filter ]] || die "--changed has a filter of its own"
     fast=1
+    local names
     # shellcheck disable=SC2086  # no base: no argument
-    filter=$(python3 tools/changed.py $base) || die "tools/changed.py failed"
-    case $filter in
-      '') say "no tests: only documents have changed" && return ;;
-      .) filter='' && say "several families use a changed file: all tests" ;;
-      *) targets=(weft-tests weft-sim-tests) ;;
-    esac
+    names=$(python3 tools/changed.py $base) || exit
+    read -ra targets < <(sed -n 1p <<<"$names")
+    filter=$(sed -n 2p <<<"$names")
+    [[ -n $filter ]] || { say "no tests: only documents have changed" && return; }
+    [[ $filter != . ]] || { filter='' && say "all tests: a file has changed that several families use"; }
   fi
   [[ -z $filter ]] || select=(--tests-regex "$filter")
   [[ -n $fast ]] || need sanitize

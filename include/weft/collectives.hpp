@@ -14,7 +14,8 @@ namespace weft {
 // is also the most SMs that a call takes from kernels that run beside it.
 struct Launch {
   // 2 to one more than the GPU's SMs (CPU ranks: 2); 0: chosen by size. One block does control, the others move data.
-  // pipelined uses a power of two of data blocks, or every data block on GPUs with up to 64 blocks.
+  // On GPUs a pipelined call of up to 64 blocks uses every data block. Other pipelined calls use a power of two of
+  // them.
   int blocks = 0;
   // Per block, a multiple of 32 up to 512; 0: chosen by size. Up to 1024 if registers allow it: all_reduce of whole
   // packs (bf16 among two to four ranks, f16 and f32 among two or four) and all_reduce_rms_norm (bf16 among two or four
@@ -34,9 +35,9 @@ struct AllReduceArgs {
   Launch launch = {};
 };
 
-// output[i] = reduction over ranks r = 0 … size−1 of input_r[i]. Sums have the same bits on every rank, in every run,
-// with every algorithm of Weft's own, on CPU and GPU (fp32 accumulation in rank order, one rounding). NCCL and NVLink's
-// switches (multimem) sum in their own order.
+// output[i] = reduction over ranks r = 0 … size−1 of input_r[i]. Results have the same bits on every rank, in every
+// run, with every algorithm of Weft's own, on CPU and GPU (fp32 accumulation in rank order, one rounding). NCCL and
+// NVLink's switches (multimem) sum in their own order.
 //
 // Nothing is registered: pointers may be new in every call. GPU: the call enqueues kernels on `stream` and returns.
 // CUDA graphs can capture it. Replays mix freely with eager calls of the same group as long as streams or events order
@@ -74,7 +75,8 @@ void all_reduce(const Group& group, const AllReduceArgs& args);
 // - Outputs of gathers, all_to_all and broadcast may lie in symmetric memory (weft/symmetric.hpp). Put all outputs of a
 //   call into one symmetric memory, at the same place with the same stride on every rank. Align them, their rows and
 //   their strides to 16 bytes. Large messages then go straight to their final place, which is faster from about 4 MB
-//   on, with the same bits. If ranks differ in it, calls of any size end with Errc::mismatch. No rank writes by counts
+//  on, with the same bits. If ranks differ in the place or the stride, calls of any size end with Errc::mismatch. No
+// rank writes by counts
 //   that the receiver has not found: if ranks find different counts, the call ends as Counts says. The deadline must
 //   leave time for one rank's whole message, as a wait may last as long. The call owns the outputs from its begin on
 //   this rank's stream to its end; after a fault, until the calls of all ranks have ended.

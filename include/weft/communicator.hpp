@@ -31,7 +31,8 @@ struct Config {
 
   // How long one wait inside an operation may last before the call fails with Errc::timeout. 0: for ever. Device memory
   // holds it, so it applies to captured graphs, too. A wait of a tenth of it is logged as a warning. If NCCL serves a
-  // call, it is the time from the call's begin on the GPU to its end. Replays of such graphs have no deadline.
+  // call, it is the time from the call's begin on the GPU to its end. Replays of graphs with calls that NCCL serves
+  // have no deadline.
   std::chrono::nanoseconds deadline = std::chrono::seconds(30);
   // Each rank's own: how long creation, split, acquire and every other host-side meeting may take. 0: for ever.
   std::chrono::nanoseconds rendezvous_deadline = std::chrono::seconds(60);
@@ -201,9 +202,9 @@ class Communicator {
   // Graphs captured before stay valid if the window comes back to the same addresses. NCCL gives the same addresses if
   // nothing else was registered meanwhile. Otherwise their replays end at once with Errc::released; capture them anew.
   // A call between the two is rejected with Errc::released. A graph replayed between them ends at once with the same
-  // code in status(). Must not replay between them a graph that reads SymmetricMemory: it is gone, like any freed
-  // memory. If a rank has too little memory left, acquire() throws on every rank, the memory stays released, and
-  // acquire() may be called again.
+  // code in status(). Callers must not replay a graph that reads SymmetricMemory between them: that memory is gone,
+  // like any freed memory. If a rank has too little memory left, acquire() throws on every rank, the memory stays
+  // released, and acquire() may be called again.
   void release();
   void acquire();
 

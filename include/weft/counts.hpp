@@ -58,8 +58,8 @@ struct AllGatherCountsArgs {
 // 2^31 − 1. The call then ends with Errc::capacity or Errc::peer_failed on every rank; outputs are undefined.
 //
 // After SGLang's MLPSyncBatchInfo.all_gather, which gathers such a row of numbers per rank over NCCL or Gloo and adds
-// them up on the host. Slot kinds follow the padding modes of sgl-project/sglang#8279: for groups of one rank SUM_LEN
-// is dense and MAX_LEN is max (docs/dp_attention.md has the modes for several).
+// them up on the host. Padding follows the modes of sgl-project/sglang#8279: for groups of one rank SUM_LEN is none and
+// MAX_LEN is max (docs/dp_attention.md has the modes for several).
 void all_gather_counts(const Group& group, const AllGatherCountsArgs& args);
 
 }  // namespace weft

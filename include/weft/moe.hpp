@@ -195,7 +195,7 @@ MoeExchangeMemory moe_exchange_memory(int ranks, const MoeExchangeArgs& args);
 //
 // A captured call keeps the arguments of its capture: pointers, `tokens`, the handle slot, `discard`, the grid. Every
 // replay reads the memory behind the pointers anew: rows, ids, weights. Ranks need not have captured the same `tokens`.
-// To replay with fewer tokens, set the ids of the others to −1: only these ids travel.
+// To replay with fewer tokens, set the ids of the others to −1. Of those tokens only the ids travel.
 //
 // The algorithm: routing that goes to every rank, and a row per rank rather than per expert, are NCCL EP's (arXiv
 // 2603.13606). The masked layout, scales per 128 columns, and separate sends and waits are those of DeepEP's
@@ -212,13 +212,13 @@ class MoeExchange {
 
   // Gives the exchange's memory back on all ranks, and its place among the exchanges. Collective like create(): every
   // rank frees the exchange that it made in the same create(). Calls on the GPU's queues are finished first, as in
-  // Communicator::release(), Errc::timeout included; no call may come while it runs. Rows sent or dispatched, and
-  // nothing else, are void. From then on every call on this exchange, by any copy, is rejected with Errc::released.
-  // Graphs and recordings that hold such a call end with that code in status(), as after a release(). They store
-  // nothing, but a dispatch on GPUs may read its input, ids and weights, which must still be there. So destroy or
-  // capture anew. Errc::released on all ranks: one names an exchange that has been freed, or the communicator's memory
-  // is released. Errc::invalid_argument: ranks free different ones. Errc::rendezvous: a rank does not call. After these
-  // errors nothing has happened, and the exchange goes on.
+  // Communicator::release(), Errc::timeout included; no call may come while it runs. Sends without a wait, and
+  // dispatches without a combine, are void. From then on every call on this exchange, by any copy, is rejected with
+  // Errc::released. Graphs and recordings that hold such a call end with that code in status(), as after a release().
+  // They store nothing, but a dispatch on GPUs may read its input, ids and weights, which must still be there. So
+  // destroy or capture anew. Errc::released on all ranks: one names an exchange that has been freed, or the
+  // communicator's memory is released. Errc::invalid_argument: ranks free different ones. Errc::rendezvous: a rank does
+  // not call. After these errors nothing has happened, and the exchange goes on.
   //
   // No destructor calls it. All ranks must meet for it, and the last copies of an exchange go at other times on each
   // rank. Without free() the memory stays until the communicator is destroyed.

@@ -75,7 +75,7 @@ std::size_t slot_rows_of(std::size_t rows, Padding kind, std::size_t slot_rows);
 // Every rank's slot in a tensor that holds them all; the tensor must reach to the end of the last one. `slot_rows`:
 // aligned: the multiple; fixed: the rows.
 std::vector<RowRange> slots_of(std::span<const std::int32_t> rows, Padding kind, std::size_t slot_rows = 0);
-// The same for `given` slots.
+// The same for `per_rank` slots.
 std::vector<RowRange> slots_of(std::span<const std::int32_t> rows, std::span<const std::int32_t> slot_rows);
 
 // Rows of every rank's shard, from the rows of every attention group. Pass them as Counts::rows of a call over all
@@ -87,7 +87,7 @@ std::vector<RowRange> slots_of(std::span<const std::int32_t> rows, std::span<con
 std::vector<std::int32_t> shard_counts(const ParallelLayout& layout, std::span<const std::int32_t> group_rows,
                                        Sharding sharding, std::size_t slot_rows = 0);
 // The same with a slot of its own length for every attention group. The slots of shards are the shards of slots:
-// shard_counts(layout, slot_rows, split).
+// shard_counts(layout, slot_rows, sharding).
 std::vector<std::int32_t> shard_counts(const ParallelLayout& layout, std::span<const std::int32_t> group_rows,
                                        Sharding sharding, std::span<const std::int32_t> slot_rows);
 

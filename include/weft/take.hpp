@@ -29,15 +29,15 @@ struct TakeRowsArgs {
 // zero for n ≤ i < output_rows. SGLang's dp_scatter.
 //
 // Local: nothing is sent, no other rank need make the call, and calls of the group may run beside it. Strides, widths,
-// addresses and counts of a replayed graph may have any value, as in all_gather_v. One kernel; GPU: enqueued on
+// addresses, and the counts of a replayed graph may vary as freely as in all_gather_v. One kernel; GPU: enqueued on
 // `stream`; CPU: complete on return. Any thread, one at a time for each group.
 //
 // The output shares no byte with the input or the counts.
 //
 // Errors: an impossible call throws Errc::invalid_argument. Counts are wrong if they are negative, exceed a fixed or
-// given slot, or exceed one of the two capacities. Wrong counts end the communicator with Errc::capacity on this rank,
-// like other failed calls. Nothing is written, because any use of such counts would be wrong everywhere. A communicator
-// that has ended, or whose memory is released, takes no rows.
+// per_rank slot, or exceed one of the two capacities. Wrong counts end the communicator with Errc::capacity on this
+// rank, like other failed calls. Nothing is written, because any use of such counts would be wrong everywhere. A
+// communicator that has ended, or whose memory is released, takes no rows.
 void take_rows(const Group& group, const TakeRowsArgs& args);
 
 }  // namespace weft

@@ -25,8 +25,8 @@ class SetupScope {
   cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;
 };
 
-// Waits until all work now on the GPU's queues has ended: other users' work and graphs included. Throws Errc::timeout
-// if that takes longer than `limit`; 0: no limit.
+// Waits until all work now on the GPU's queues has ended: graphs and work that Weft did not enqueue included. Throws
+// Errc::timeout if that takes longer than `limit`; 0: no limit.
 //
 // Only the whole GPU can be waited for: the host does not see launches of graphs, and a stream may be gone while its
 // work is not. cudaDeviceSynchronize would end every capture on the GPU. So a thread of its own takes memory and frees

@@ -25,8 +25,8 @@ struct FaultArgs {
   //   "wrap": their epochs come round              "torn16": packs travel whole, as on GPUs.
   //   "i32": all-reduces by lines, not sentinels   "halves": sends and waits of an exchange apart.
   //   "replays": of recordings                     "groups": of two groups in turns.
-  //   "lanes": by warps of two lanes               "apart": some blocks of the pipelined all-reduce move, others
-  //   reduce. "roles": some warps of a block only send     "roles-lanes": some of several warps of two lanes do.
+  //   "lanes": by warps of two lanes               "apart": some blocks move, others reduce (pipelined).
+  //   "roles": some warps of a block only send     "roles-lanes": some of several warps of two lanes do.
   //   "threads": in chunks that two threads share  "contiguous": experts one behind the other.
   //   "chunks": detours in chunks, not in lines    "stale": a stale replay before.
   //   "groups-beside": of two groups at once.

@@ -81,10 +81,10 @@ struct CallSetup {
   std::uint64_t piece = 0;
   unsigned step = 0;
   bool alone = false;
-  std::vector<std::int32_t> counts = {};  // ragged: rows of each rank; with a split: of all ranks together
+  std::vector<std::int32_t> counts = {};  // ragged: rows of each rank; with a sharding: of all ranks
   Sharding sharding = Sharding::none;     // ragged
   Padding padding = Padding::max;         // ragged; aligned: to two rows, fixed: of two
-  std::vector<std::int32_t> slots = {};   // ragged: of each rank, for given slots
+  std::vector<std::int32_t> slots = {};   // ragged: of each rank, for per_rank slots
   std::uint64_t second = 1;               // all_gather_v: elements of a row of the second tensor; 0: none
   unsigned group_ranks = 1;               // gather_counts: neighbours that share a count
   bool split_slots = false;               // … or rather their slot

@@ -2,7 +2,7 @@
 //
 // The writer puts the packs in place with ordinary stores and then releases the word. The reader acquires the word and
 // then reads the packs with ordinary loads. No value of the payload is special, and nothing is ever cleaned: words only
-// grow. One release per chunk costs a round trip, so this is the format for the pipelined all-reduce.
+// grow. One release per chunk costs a round trip, so this is the format for large messages.
 #pragma once
 
 #include <cstdint>

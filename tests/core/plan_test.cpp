@@ -237,7 +237,7 @@ TEST(Plan, PipelinedBlocksThatMakeAllHopsDivideTheSlotsAndOthersAreTwoOrMore) {
           const std::uint32_t teams = static_cast<std::uint32_t>(plan.blocks * plan.warp_groups - 1);
           ASSERT_GE(plan.blocks, 2);
           ASSERT_LE(plan.blocks, blocks);
-          ASSERT_EQ(plan.threads % (32 * plan.warp_groups), 0);
+          ASSERT_TRUE(plan.warp_groups == 1 || plan.threads == 128 * plan.warp_groups);
           ASSERT_LE(plan.warp_groups, 15);  // hardware barriers of a block besides __syncthreads()
           if (plan.apart) {
             ASSERT_GE(teams, 2u);

@@ -156,7 +156,7 @@ __device__ __forceinline__ void end_call(LocalState* local, std::uint32_t next) 
   }
   if (threadIdx.x == 0) {
     ptx::store_relaxed_sys(&local->epochs[0].value, next);
-    ptx::store_relaxed_sys(&local->busy, 0u);
+    ptx::store_relaxed_sys(&local->busy, kIdle);
   }
   for (std::uint32_t block = gridDim.x + threadIdx.x; block < kMaxBlocks; block += blockDim.x) {
     ptx::store_relaxed_sys(&local->epochs[block].value, next);
@@ -180,7 +180,7 @@ extern "C" __global__ void __launch_bounds__(1024)
     return;
   }
   if (control) {
-    const bool overlapped = threadIdx.x == 0 && ptx::exchange_relaxed_gpu(&call.local->busy, 1u) != 0;
+    const bool overlapped = threadIdx.x == 0 && ptx::exchange_relaxed_gpu(&call.local->busy, kBusy) != kIdle;
     control_block(call, p, epoch, overlapped);
   } else {
     data_block(call, p, epoch, first);

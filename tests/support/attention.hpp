@@ -19,7 +19,7 @@ inline constexpr std::size_t kGroupTokens = 12;  // room of a group; attn_tp of 
 
 struct Layer {
   ParallelLayout layout;
-  // The slots of groups. fixed: room for the most tokens of a group; given: for the batch's tokens; dense: tokens lie
+  // The slots of groups. fixed: room for the most tokens of a group; per_rank: for the batch's tokens; none: tokens lie
   // side by side.
   Padding padding;
   Sharding sharding;

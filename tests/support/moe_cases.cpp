@@ -234,6 +234,13 @@ CpuMoe::CpuMoe(const MoeExchange& exchange, const PreparedMoe& p, std::uint32_t 
       counts_(bytes_of(wanted_.counts), 0),
       offsets_(bytes_of(wanted_.offsets), 0),
       source_tokens_(bytes_of(wanted_.source_tokens), 0) {
+  if (p.call.args.ranks_of_expert.empty()) {
+    std::vector<std::uint32_t> own;
+    for (std::uint32_t expert = 0; expert < p.rank_of.size(); ++expert) {
+      if (p.rank_of[expert] == rank) own.push_back(expert);
+    }
+    EXPECT_TRUE(std::ranges::equal(exchange.experts(), own)) << "experts of rank " << rank;
+  }
   put_others_behind(now_, p.call.args);
   narrow_ids_.resize(now_.ids.size());
   fill(p);

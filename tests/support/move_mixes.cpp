@@ -96,7 +96,7 @@ std::vector<Move> ragged_moves_of_any_shape(int count, int ranks, const AnyShape
   std::vector<Move> moves;
   for (int i = 0; i < count; ++i) {
     std::vector<std::int32_t> counts;
-    const std::uint32_t most = pick(3) == 0 ? 1 : pick(4) == 0 ? 40 : 12;
+    const std::uint32_t most = pick(3) == 0 ? 2 : pick(4) == 0 ? 40 : 12;
     for (int rank = 0; rank < ranks; ++rank) counts.push_back(static_cast<std::int32_t>(pick(3) == 0 ? 0 : pick(most)));
     const Kind kind = pick(2) == 0 ? Kind::all_gather_v : Kind::reduce_scatter_v;
     const bool split = pick(4) == 0;

@@ -155,7 +155,7 @@ void move_every_way(const Side& side, int ranks, int rank, Kind kind, std::int32
   const auto all = [&](std::int32_t rows) { return std::vector<std::int32_t>(size, rows); };
   std::vector<std::int32_t> most = all(few), first_busy = all(1), last_busy = all(0), single = all(1);
   most.front() = most.back() = first_busy.front() = last_busy.back() = busy;
-  single[1] = 0;
+  single[1] = first_busy[1] = 0;
   const RankMove captured = move(most, 0);
   typename Side::Moved used = side.moved(captured);
   const auto recorded = side.record([&] { used.call(side.communicator()); });

@@ -247,7 +247,8 @@ Command add_bench_gather(CLI::App& app, const std::vector<std::string>& argument
   app.add_option("--row-bytes", bench->row_bytes, "Bytes of a row instead")
       ->check(whole_number(1, 1 << 22))
       ->excludes(hidden);
-  auto* tp = app.add_option("--tp", bench->options.ranks, "Ranks, like --ranks; at most as many as there are GPUs")
+  auto* tp = app.add_option("--tp", bench->options.ranks,
+                            "Ranks, like --ranks; a layout for more GPUs than there are is measured on those present")
                  ->check(whole_number(1, 72));
   app.add_option("--dp", bench->dp, "Attention groups, a divisor of --tp (default: one for each rank)")
       ->check(whole_number(1, 72));

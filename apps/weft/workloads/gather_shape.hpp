@@ -46,8 +46,8 @@ struct GatherModel {
   ParallelLayout layout = {};
   std::int64_t hidden = 0;
   std::int64_t top_k = 8;  // ids and weights per token, for four_tensors
-  // For ragged operations. fixed: slots for the largest rank. aligned: slots rounded to kAlignedRows. given: the rank's
-  // rows and fewer than kAlignedRows more, by a number that differs from the neighbours'.
+  // For ragged operations. fixed: slots for the largest rank. aligned: slots rounded to kAlignedRows. per_rank: the
+  // rank's rows and fewer than kAlignedRows more, by a number that differs from the neighbours'.
   Padding padding = Padding::none;
 };
 inline constexpr std::size_t kAlignedRows = 8;

@@ -1,6 +1,6 @@
 // Copies between ranks by push, bit for bit. All-gather, all-to-all and broadcast, equal and ragged, are one algorithm
-// with different shares (shares.hpp). Every rank pushes its rows for a peer into that peer's window, and the peer moves
-// them to their final place.
+// with different shares (row_partition.hpp). Every rank pushes its rows for a peer into that peer's window, and the
+// peer moves them to their final place.
 //
 // Messages that fit into a slot go as lines, which carry their own arrival. Larger messages flow in chunks
 // (flow_copy.hpp). If peers reach the outputs, they are written to their final place (symmetric_copy.hpp). If one rank

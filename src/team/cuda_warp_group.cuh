@@ -14,7 +14,7 @@ namespace weft::detail {
 class CudaWarpGroup : public CudaBlock {
  public:
   // `warp_groups`: of each block, 1 or its threads / kWarpGroupThreads. A division by a number that only the call knows
-  // would take 0.05 µs, and all addresses wait for it.
+  // would hold up all addresses (docs/notes/0040-shared-words-of-warp-groups.md).
   __device__ explicit CudaWarpGroup(std::uint32_t warp_groups)
       : groups_(warp_groups),
         size_(warp_groups == 1 ? blockDim.x : kWarpGroupThreads),

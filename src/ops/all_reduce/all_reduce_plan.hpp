@@ -44,7 +44,7 @@ struct Plan {
 
 Plan plan_all_reduce(const PlanQuery& query);
 
-// Groups that move chunks, in a block of so many threads (docs/notes).
+// Groups that move chunks, in a block of so many threads.
 constexpr int warp_groups_of(int threads) {
   constexpr auto each = static_cast<int>(kWarpGroupThreads);
   return threads % each == 0 ? threads / each : 1;

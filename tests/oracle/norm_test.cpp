@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <random>
+
 namespace weft::oracle {
 namespace {
 
@@ -29,6 +32,22 @@ TEST(OracleNorms, FactorsOfMeans) {
 
 TEST(OracleNorms, EpsilonIsUnderTheRoot) {
   EXPECT_EQ(norm_factor(std::vector<float>(8, 1.0f), 3), 0.5f);
+}
+
+// An order that loses digits would be the library's, too: so the factor is held to arithmetic in double.
+TEST(OracleNorms, FactorsAreThoseOfExactMeans) {
+  std::mt19937 random(7);
+  std::normal_distribution<float> values;
+  for (const std::size_t hidden : {8u, 4096u, 7168u, 65536u}) {
+    std::vector<float> row(hidden);
+    double squares = 0;
+    for (float& value : row) {
+      value = values(random);
+      squares += static_cast<double>(value) * value;
+    }
+    const double wanted = 1 / std::sqrt(squares / static_cast<double>(hidden) + 1e-5);
+    EXPECT_NEAR(norm_factor(row, 1e-5f) / wanted, 1, 5e-7) << hidden;
+  }
 }
 
 // 4096² is 2^24, to which f32 adds 1 in vain: a pack of it and seven ones, in order, is 2^24, and its mean 2^21. From

@@ -34,7 +34,7 @@ constexpr std::uint64_t kRowsForDispatchSenders = 4096, kRowsForCombineSenders =
 // Whether some warps send while the others receive. Between two ranks half of the rows cross no link, so senders would
 // soon be idle.
 bool has_senders(const ExchangeGridArgs& args, std::uint64_t least_rows) {
-  return args.phases == kJoined && args.ranks > 2 && rows_of_all(args) >= least_rows;
+  return args.phases.has(0) && args.phases.has(1) && args.ranks > 2 && rows_of_all(args) >= least_rows;
 }
 
 }  // namespace
@@ -46,7 +46,7 @@ ExchangeGrid dispatch_grid(const ExchangeGridArgs& args) {
   const std::uint64_t units = shape.cast != RowCast::none ? (shape.columns / 16 + 31) / 32 : shape.segments;
   const std::uint64_t received = rows_of_all(args) * (units + 1);
   const std::uint64_t sent = args.tokens * (units + (shape.top_k + 3) / 4) + (shape.replicas + 3) / 4;
-  const std::uint64_t warps = args.phases == kSend ? sent : args.phases == kWait ? received : std::max(received, sent);
+  const std::uint64_t warps = !args.phases.has(1) ? sent : !args.phases.has(0) ? received : std::max(received, sent);
   ExchangeGrid grid = grid_of(args, warps);
   if (has_senders(args, kRowsForDispatchSenders)) grid.senders = static_cast<std::uint32_t>(grid.threads) / 32 / 8;
   return grid;

@@ -74,8 +74,8 @@ TEST(GpuRejection, ByAllRanksLeavesNoTrace) {
   }));
 }
 
-// One rank's stream is busy when all ranks reject a call on it, so its rejection is told late. Its next call, on another
-// stream, must count the rejection all the same: peers have told theirs long ago.
+// One rank's stream is busy when all ranks reject a call on it, so its rejection is told late. Its next call, on
+// another stream, must count the rejection all the same: peers have told theirs long ago.
 TEST(GpuRejection, ByAllRanksLeavesNoTraceOnAnotherStream) {
   GpuWorld world = make_gpu_world(2, gpu_config());
   const Prepared prepared = prepare({.count = 1000}, 2);

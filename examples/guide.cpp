@@ -4,10 +4,11 @@
 #include <cstdlib>
 #include <functional>
 #include <optional>
-#include <thread>
 #include <vector>
 
 #include <weft/weft.hpp>
+
+#include "local_ranks.hpp"
 
 // begin: docs/guide.md
 // Every rank calls split(). Ranks with the same color form a group; color −1 joins none.
@@ -75,16 +76,6 @@ bool run_rank(weft::Communicator& world) {
 
 int main() {
   constexpr int ranks = 4;
-  std::vector<weft::Communicator> communicators = weft::Communicator::local(ranks, {.device = weft::Device::cpu});
-  std::vector<int> right(ranks);
-  std::vector<std::jthread> threads;
-  for (weft::Communicator& communicator : communicators)
-    threads.emplace_back([&communicator, &mine = right[static_cast<std::size_t>(communicator.rank())]] {
-      mine = run_rank(communicator) ? 1 : 0;
-    });
-  threads.clear();  // joins them
-
-  for (const int mine : right)
-    if (mine == 0) return EXIT_FAILURE;
+  if (!right_on_every_rank(ranks, run_rank)) return EXIT_FAILURE;
   std::printf("%d ranks in two groups: three batches are right\n", ranks);
 }

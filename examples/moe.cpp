@@ -4,10 +4,11 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <thread>
 #include <vector>
 
 #include <weft/weft.hpp>
+
+#include "local_ranks.hpp"
 
 constexpr std::uint32_t ranks = 4, tokens = 16, hidden = 64, experts = 8, top_k = 2;
 
@@ -65,16 +66,6 @@ bool run_rank(const weft::Communicator& world) {
 }
 
 int main() {
-  std::vector<weft::Communicator> communicators = weft::Communicator::local(ranks, {.device = weft::Device::cpu});
-  std::vector<int> right(ranks);
-  std::vector<std::jthread> threads;
-  for (weft::Communicator& communicator : communicators)
-    threads.emplace_back([&communicator, &mine = right[static_cast<std::size_t>(communicator.rank())]] {
-      mine = run_rank(communicator) ? 1 : 0;
-    });
-  threads.clear();  // joins them
-
-  for (const int mine : right)
-    if (mine == 0) return EXIT_FAILURE;
+  if (!right_on_every_rank(ranks, run_rank)) return EXIT_FAILURE;
   std::printf("%u ranks, %u tokens each: every token came back\n", ranks, tokens);
 }

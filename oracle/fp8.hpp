@@ -9,8 +9,8 @@ namespace weft::oracle {
 struct Scale {
   float scale, inverse;
 };
-// Of columns whose largest magnitude is `largest`: max(largest, 1e-4) / 448. `power_of_two`: rounded up to one, 2^127
-// at most, whose inverse then is 0.
+// The scale of columns whose largest magnitude is `largest`: max(largest, 1e-4) / 448. `power_of_two`: rounded up to
+// one, 2^127 at most, whose inverse then is 0.
 Scale scale_of(float largest, bool power_of_two);
 // As it is stored: f32, or one byte, the exponent + 127.
 Bytes stored(Scale scale, bool power_of_two);

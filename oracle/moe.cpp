@@ -136,7 +136,7 @@ Bytes sum_of_ranks(Type type, std::span<const Bytes> returned, std::span<const s
 Bytes combined(const MoeRules& rules, std::span<const std::uint32_t> homes, const Routing& routing,
                std::span<const ExpertRows> placed, const MadeOf& made_of, std::uint32_t rank, std::size_t tokens,
                std::span<const std::byte> residual) {
-  // Of each token, by the rank that returns something: what its experts made, by ascending expert.
+  // For each token, the results of its experts, by the rank that returns them and by ascending expert.
   std::vector<std::map<std::uint32_t, std::vector<std::pair<std::uint32_t, std::size_t>>>> parts(tokens);
   for (std::uint32_t expert = 0; expert < routing.size(); ++expert) {
     for (std::size_t place = 0; place < routing[expert].size(); ++place) {

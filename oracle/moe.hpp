@@ -52,7 +52,7 @@ struct MoeRules {
   }
 };
 
-// Of each expert the rank that holds it, where nothing else is said: blocks as even as can be, larger ones first.
+// The rank that holds each expert, unless a caller says otherwise: blocks as even as can be, larger ones first.
 std::vector<std::uint32_t> homes_of(std::uint32_t experts, std::uint32_t ranks);
 
 // One token that comes to an expert: its rank, its number there, and its weight.
@@ -68,7 +68,7 @@ void route(const MoeRules& rules, std::uint32_t rank, std::span<const std::int64
 
 // Rows of one expert (masked), of all of a rank's experts (contiguous), or of one source (by rank).
 std::size_t capacity_of(const MoeRules& rules, std::span<const std::uint32_t> homes, std::uint32_t ranks);
-// Of a rank's experts that get so many rows each, the first row of each; last, where the next one would begin.
+// The first row of each expert of a rank, for experts that get so many rows each; last, the row of one more.
 std::vector<std::size_t> offsets_of(const MoeRules& rules, std::span<const std::size_t> counts);
 // The places of an expert's rows in the output of its rank, and how many of the rows have room.
 struct ExpertRows {

@@ -37,7 +37,7 @@ struct Rows {
 // Which of `rows` rows are those of part `part`. none: all of them.
 Rows part_of(std::size_t rows, std::size_t parts, std::size_t part, Sharding sharding);
 
-// Of one rank in the tensor that holds all ranks' rows: how many it has, and the slot of which they are the first.
+// One rank's rows in the tensor that holds all ranks' rows: their number, and the slot of which they are the first.
 struct Place {
   std::size_t rows, begin, slot;
 };

@@ -31,7 +31,7 @@ struct Type {
   Name name;
 };
 
-// Of IEEE 754's kind: a sign, exponent_bits with a bias, fraction_bits.
+// A format of IEEE 754's kind: a sign, exponent_bits with a bias, fraction_bits.
 struct Format {
   int exponent_bits, fraction_bits;
 

@@ -12,7 +12,7 @@ struct Op {
   Name name;
 };
 
-// Of the ranks' values, in rank order. max: NaN wins over every number, and +0 over −0.
+// Reduces the ranks' values, in rank order. max: NaN wins over every number, and +0 over −0.
 float reduce_values(Op op, std::span<const float> values);
 std::uint32_t reduce_values(Op op, std::span<const std::uint32_t> values);  // i32
 // The same as bits of `type`.

@@ -11,6 +11,7 @@ namespace {
 
 constexpr int kRanks = 3;
 
+// Disabled, since it is no test: tests/cli/launch.hpp starts it as the process of a rank.
 TEST(LaunchedProgram, DISABLED_Worker) {
   run_as_launched();
 }

@@ -8,7 +8,7 @@ namespace {
 
 using Numbers = std::vector<std::size_t>;
 
-// Of every part: where it begins, how many rows it has.
+// Every part's beginning and number of rows.
 Numbers parts(std::size_t rows, std::size_t count, Sharding sharding) {
   Numbers numbers;
   for (std::size_t part = 0; part < count; ++part) {

@@ -100,7 +100,7 @@ std::vector<std::int32_t> MoeTraffic::offsets(std::uint32_t rank) const {
 
 double MoeTraffic::dispatch_wire_bytes() const {
   const double peers = ranks_ - 1, tokens = token_count_;
-  // Of the tokens that a call does not have, one (each in turn) has its record written as well.
+  // One token that a call does not have (each in turn) has its record written as well.
   const double records = tokens + 1 - tokens / exchange_.tokens;
   const double counts = exchange_.experts * peers / ranks_ + peers;
   return wire_rows_ * shape_.row_packs * sizeof(detail::Pack) +

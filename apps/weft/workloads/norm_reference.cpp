@@ -51,7 +51,7 @@ std::string compare_normed(const Outputs& of, const Row& residual, const Row& ga
   return {};
 }
 
-// Of the normed row that there is.
+// For the normed row that the call has written.
 oracle::Fp8Row fp8_row(const Outputs& of) {
   const std::vector<float> normed = oracle::values_of(of.type(), of.row_of(of.got.normed));
   const Fp8Scaling scaling = *of.args.form.fp8;

@@ -44,9 +44,9 @@ struct PipelinedAllReduce : AllReduceInstance<R, known_size, aligned16>, Prefetc
     // This block's slots are first, first + step, …; if it only reduces, these are its chunks.
     std::uint32_t first, step;
     std::uint32_t mine;  // chunks
-    // Of a block that moves, else 0. `depth`: its slots, so chunks that it may have under way. `ahead`: chunks that it
-    // scatters before anything else. With all duties half of its chunks are on their way to be reduced, half on their
-    // way back.
+    // For a block that moves; 0 for others. `depth`: its slots, so chunks that it may have under way. `ahead`: chunks
+    // that it scatters before anything else. With all duties half of its chunks are on their way to be reduced, half on
+    // their way back.
     std::uint32_t depth, ahead;
   };
   template <Team T>

@@ -185,7 +185,7 @@ class CopyEqual : public detail::GroupCall {
     if constexpr (operation == EqualCopy::broadcast) return static_cast<std::uint32_t>(args_.root);
     return 0;
   }
-  // Of a call by NCCL nothing lies in symmetric memory.
+  // A call by NCCL has nothing in symmetric memory.
   detail::CallName name() const {
     const std::uint64_t rows = args_.rows, row_bytes = args_.row_bytes;
     return {in_symmetric_.mark(

@@ -60,13 +60,25 @@ constexpr std::string_view name(ScaleOrder order) {
   return order == ScaleOrder::rows ? "rows" : "columns";
 }
 
+// The way of rows to their ranks, and back. All of them give the same bits.
+enum class RowPath : std::uint8_t {
+  automatic,  // slots up to 1024 tokens, otherwise the ring
+  slots,      // buffers have a place for every token of every rank: the least latency
+  ring        // buffers have `ring_rows` places for each rank, through which its rows flow: any number of tokens
+};
+
+constexpr std::string_view name(RowPath path) {
+  constexpr std::string_view names[] = {"automatic", "slots", "ring"};
+  return names[static_cast<int>(path)];
+}
+
 // Rows for which there is no room. error: a fault of the experts' rank, Errc::overflow; its counts are right as far as
 // they were written. drop: the rows are left out, and counts say how many came.
 enum class Overflow : std::uint8_t { error, drop };
 
 // The definition of an exchange; the same on every rank of the group.
 struct MoeExchangeArgs {
-  std::uint32_t tokens = 0;      // most of one rank in one dispatch; 1 … 1024
+  std::uint32_t tokens = 0;      // most of one rank in one dispatch; 1 … 16384 (RowPath::slots: 1024)
   std::uint32_t hidden = 0;      // columns, 2^20 at most; a row is a multiple of 16 bytes (with a cast: of 128 columns)
   std::uint32_t experts = 0;     // of all ranks; 1 … 4096
   std::uint32_t top_k = 0;       // most experts of a token; 1 … 32
@@ -100,6 +112,11 @@ struct MoeExchangeArgs {
   std::vector<std::vector<std::uint32_t>> ranks_of_expert = {};
   // Most dispatches whose combine has not ended (in halves: has not been waited for) yet; 1 … 64.
   std::uint32_t handles = 2;
+  RowPath path = RowPath::automatic;
+  // RowPath::ring: places in the buffers for the rows of each rank, a power of two from 32 to 16384; 0: 512. The
+  // separate halves of a dispatch or a combine take as many tokens of a rank at most. A ring serves 1024 experts at
+  // most, replicas counted.
+  std::uint32_t ring_rows = 0;
 };
 
 // Names a dispatch to its combine. Pass it on unchanged.
@@ -249,6 +266,9 @@ class MoeExchange {
   // of dispatch take turns, and so do sends and waits of combine. Between the two halves of one may come any call of
   // the other. Order the wait behind the send by its stream or an event. CPU ranks make each half in the calling
   // thread.
+  //
+  // Nobody reads rows between a send and its wait. So on the ring path a half of more tokens than `ring_rows` is
+  // Errc::invalid_argument, and only the joined call serves them.
   //
   // Rejected, and nothing has happened: Errc::in_flight for a send (or a joined call) before the wait for the one
   // before. Errc::invalid_argument for a wait to which nothing, or something else than `handle`, was sent, and for a

@@ -1,7 +1,7 @@
 // Warps of the machine. Lanes meet in the calls that exchange their values (shfl, vote and redux). PTX says that these
 // calls wait for all lanes and order no memory. So a meeting is no step, and joins no views. Two cases are errors,
 // whatever the schedule: lanes that meet make different calls, or one of them has left, because shfl's value from that
-// lane is undefined.
+// lane is undefined. Only bar.warp.sync orders memory.
 #include <fmt/format.h>
 
 #include <bit>
@@ -9,6 +9,11 @@
 #include "sim/machine.hpp"
 
 namespace weft::sim {
+namespace {
+
+constexpr std::string_view kBarrier = "sync_lanes";
+
+}  // namespace
 
 void Machine::start_warps(ThreadMask block) {
   for (ThreadMask rest = block; rest != 0;) {
@@ -40,6 +45,7 @@ const Machine::Lanes& Machine::ask_lanes(LaneCall call, std::uint32_t value) {
   ready_ |= warp.live & waiting_;
   waiting_ &= ~warp.live;
   if (warp.arrived == warp.live) {
+    if (call.name == kBarrier) memory_.join(warp.arrived);
     ready_ |= warp.arrived;
     warp.arrived = warp.called = 0;
     warp.told = warp.given;
@@ -48,6 +54,12 @@ const Machine::Lanes& Machine::ask_lanes(LaneCall call, std::uint32_t value) {
     go_on();
   }
   return warp.told;
+}
+
+void Machine::sync_lanes() {
+  if (lanes_ == 1) return;
+  point();
+  ask_lanes({kBarrier, lanes_}, 0);
 }
 
 bool Machine::take_call() {

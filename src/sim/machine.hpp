@@ -94,8 +94,10 @@ class Machine {
   // Scratch memory of the running thread's block: plain memory, because its threads run in turns. Without a barrier
   // they may see each other's values early or late.
   static constexpr std::uint32_t kScratchWords = 128;
+  static constexpr std::uint32_t kTallyWords = 32;
   static constexpr std::uint32_t kMostBlocks = 16;  // of a launch, in any set-up
   float* scratch() { return blocks_[block_of_[current_]].scratch.data(); }
+  std::uint32_t* tally() { return blocks_[block_of_[current_]].tally.data(); }
   bool all(bool good);
   // The values of all lanes of the running thread's warp, once all have made this call; sim/lanes.cpp.
   static constexpr unsigned kMostLanes = 16;
@@ -106,6 +108,8 @@ class Machine {
     bool operator==(const LaneCall&) const = default;
   };
   const Lanes& ask_lanes(LaneCall call, std::uint32_t value);
+  // A barrier of the warp: a meeting that joins the lanes' views.
+  void sync_lanes();
   // In a waiting loop: sleeps until a place that it has read holds a newer value. The places are those of its last two
   // turns and since it last slept. (A wait looks at poison in every second turn.)
   void relax();
@@ -134,6 +138,7 @@ class Machine {
     ThreadMask live = 0, arrived = 0;
     bool good = true, verdict = true;  // of all(): so far, and of the last barrier
     std::array<float, kScratchWords> scratch = {};
+    std::array<std::uint32_t, kTallyWords> tally = {};
     // On the clock of barriers: when the launch began, and the last barrier.
     std::uint64_t began = 0, synced = 0;
   };

@@ -64,6 +64,9 @@ class SimTeam {
   }
   static constexpr std::uint32_t kScratchWords = Machine::kScratchWords;
   float* scratch() const { return machine_->scratch(); }
+  std::uint32_t* tally() const { return machine_->tally(); }
+  static void add(std::uint32_t* counter) { ++*counter; }
+  void sync_lanes() const { machine_->sync_lanes(); }
 
   void share(std::uint32_t i, std::uint64_t word) const { machine_->share(place_.block, i, word); }
   std::uint64_t shared(std::uint32_t i) const { return machine_->shared(place_.block, i); }

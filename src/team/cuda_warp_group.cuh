@@ -26,6 +26,10 @@ class CudaWarpGroup : public CudaBlock {
   __device__ std::uint32_t blocks() const { return groups_ * gridDim.x; }
   __device__ void share(std::uint32_t i, std::uint64_t word) const { shared_words()[group_ * kSharedWords + i] = word; }
   __device__ std::uint64_t shared(std::uint32_t i) const { return shared_words()[group_ * kSharedWords + i]; }
+  __device__ std::uint32_t* tally() const {
+    __shared__ std::uint32_t words[kMostWarpGroups * kTallyWords];
+    return words + group_ * kTallyWords;
+  }
   // Barrier 0 is the whole block's.
   __device__ void sync() const { ptx::sync_some(1 + group_, size_); }
   __device__ bool all(bool good) const { return ptx::all_of_some(1 + group_, size_, good); }

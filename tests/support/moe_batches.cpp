@@ -316,4 +316,25 @@ std::vector<Batch> in_every_layout(const std::vector<Batch>& batches, std::uint3
   return all;
 }
 
+std::vector<Batch> on_ring(std::vector<Batch> batches) {
+  for (Batch& batch : batches) {
+    for (MoeCase& c : batch) {
+      c.args.path = RowPath::ring;
+      c.args.ring_rows = kRingPlaces;
+    }
+  }
+  return batches;
+}
+
+Batch more_tokens_than_places(std::uint32_t ranks) {
+  MoeExchangeArgs args{.tokens = 100, .hidden = 128, .experts = 7, .top_k = 3, .cast = RowCast::fp8};
+  args.capacity = ranks * args.tokens * args.top_k;
+  Batch batch;
+  for (const Choice choice : {Choice::uniform, Choice::one_expert, Choice::holes, Choice::duplicates}) {
+    batch.push_back({.args = args, .tokens = {100, 64, 0, 33}, .choice = choice, .residual = choice == Choice::holes});
+    batch.push_back({.args = args, .tokens = {1, 100, 32}, .choice = choice});
+  }
+  return batch;
+}
+
 }  // namespace weft::test

@@ -46,6 +46,11 @@ std::vector<std::vector<PreparedMoe>> fewer_tokens_than_recorded(std::uint32_t r
 std::vector<std::pair<Batch, Batch>> batches_that_differ(std::uint32_t ranks);
 // Each batch unchanged, with contiguous experts (room for all rows) and with rows by rank.
 std::vector<Batch> in_every_layout(const std::vector<Batch>& batches, std::uint32_t ranks);
+// Each batch through a ring of kRingPlaces places.
+inline constexpr std::uint32_t kRingPlaces = 32;
+std::vector<Batch> on_ring(std::vector<Batch> batches);
+// For a ring: up to 100 tokens, more or fewer on other ranks.
+Batch more_tokens_than_places(std::uint32_t ranks);
 
 // Calls of routings_for_two_graphs(), recorded once (by a side of support/move_recordings.hpp) for those with even
 // numbers and once for those with odd ones, and eager calls in the same memory. `call(moe, p)` dispatches and combines,

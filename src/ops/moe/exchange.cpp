@@ -76,7 +76,8 @@ detail::ExchangeGridArgs grid_args(const ExchangeState& exchange, std::uint32_t 
           .tokens = tokens,
           .phases = phases,
           .launch = launch,
-          .most_blocks = channel.communicator().max_blocks()};
+          .most_blocks = channel.communicator().max_blocks(),
+          .one_thread = channel.communicator().fabric().device() == Device::cpu};
 }
 
 constexpr const char* name(InFlight::Side side) {
@@ -112,7 +113,17 @@ class HalfCall : public detail::GroupCall {
     const GroupState& dispatch = exchange_.dispatch_channel();
     dispatch.communicator().check_process();
     detail::check_launch(dispatch, args_.launch, detail::kMoveThreads);
+    require(exchange_.shape().ring_rows == 0 || detail::suits_ring(args_.launch.threads),
+            "launch.threads: {} is not 0, 32, 64 or a multiple of {}, which the ring path asks for",
+            args_.launch.threads, detail::kWarpGroupThreads);
     dispatch.communicator().fabric().check_stream(stream());
+  }
+  // Nobody frees a ring's places between a send and its wait.
+  void check_half(std::uint32_t tokens) const {
+    const std::uint32_t places = exchange_.shape().ring_rows;
+    require(places == 0 || tokens <= places,
+            "tokens: {} is more than the {} of MoeExchangeArgs::ring_rows, so only the joined call serves them", tokens,
+            places);
   }
   detail::CallName begin(DispatchHandle handle) {
     sent_ = {handle, detail::fingerprint(name(side), args_.tag)};
@@ -141,6 +152,7 @@ class Dispatch : public HalfCall<InFlight::Side::dispatch, DispatchArgs> {
   void check() {
     check_call(detail::name_of_operation<Dispatch>());
     if (phases != kWait) check_inputs(channel(), exchange_.shape(), args_);
+    if (phases == kSend) check_half(args_.tokens);
     if (phases != kSend) check_outputs(channel(), exchange_.shape(), args_);
     if constexpr (phases == kWait) {
       sent_ = exchange_.in_flight().sent(InFlight::Side::dispatch, sent_.handle);
@@ -159,7 +171,8 @@ class Dispatch : public HalfCall<InFlight::Side::dispatch, DispatchArgs> {
     const DispatchHandle handle = sent_.handle;
     const detail::ExchangeGrid grid = detail::dispatch_grid(grid_args(exchange_, handle.tokens, phases, args_.launch));
     const ExchangeShape& shape = exchange_.shape();
-    const detail::DispatchQuery query{.type = exchange_.args().type, .cast = shape.cast, .order = shape.scale_order};
+    const detail::DispatchQuery query{
+        .type = exchange_.args().type, .cast = shape.cast, .order = shape.scale_order, .ring = shape.ring_rows != 0};
     run({.call = {},
          .bound = detail::find_kernel(query).with({.exchange = exchange_.view(handle.slot),
                                                    .phases = phases,
@@ -169,6 +182,7 @@ class Dispatch : public HalfCall<InFlight::Side::dispatch, DispatchArgs> {
                                                    .weights = args_.topk_weights,
                                                    .tokens = handle.tokens,
                                                    .senders = grid.senders,
+                                                   .warp_groups = grid.warp_groups,
                                                    .wide_ids = args_.topk_ids_are_i64,
                                                    .discard = args_.discard,
                                                    .output = args_.output,
@@ -203,6 +217,7 @@ class Combine : public HalfCall<InFlight::Side::combine, CombineArgs> {
 
   void check() {
     check_call(detail::name_of_operation<Combine>());
+    if (phases != kJoined) check_half(args_.handle.tokens);
     if constexpr (phases == kWait) {
       sent_ = exchange_.in_flight().sent(InFlight::Side::combine, args_.handle);
       check_combine_output(exchange_, args_);
@@ -224,11 +239,13 @@ class Combine : public HalfCall<InFlight::Side::combine, CombineArgs> {
     const detail::ExchangeGrid grid =
         detail::combine_grid(grid_args(exchange_, args_.handle.tokens, phases, args_.launch));
     const detail::CombineQuery query{.type = exchange_.args().combine_type,
-                                     .ranks = static_cast<std::uint32_t>(exchange_.dispatch_channel().size())};
+                                     .ranks = static_cast<std::uint32_t>(exchange_.dispatch_channel().size()),
+                                     .ring = exchange_.shape().ring_rows != 0};
     run({.call = {},
          .bound = detail::find_kernel(query).with({.exchange = exchange_.view(args_.handle.slot),
                                                    .phases = phases,
                                                    .senders = grid.senders,
+                                                   .warp_groups = grid.warp_groups,
                                                    .pairs = grid.pairs,
                                                    .input = args_.input,
                                                    .residual = args_.residual,

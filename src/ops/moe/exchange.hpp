@@ -15,7 +15,8 @@ namespace weft::detail {
 
 inline constexpr std::uint32_t kMaxTopK = 32;
 inline constexpr std::uint32_t kMaxExperts = 4096;
-inline constexpr std::uint32_t kMaxExchangeTokens = 1024;
+inline constexpr std::uint32_t kMaxExchangeTokens = 16384;
+inline constexpr std::uint32_t kMaxSlotTokens = 1024;  // RowPath::slots
 inline constexpr std::uint32_t kMaxHandles = 64;
 
 inline constexpr std::uint32_t kNone = 0xffffffffu;  // no expert, no row
@@ -47,8 +48,10 @@ struct ExchangeShape {
   std::uint32_t segments;       // of a row that travels bit for bit
   std::uint32_t row_packs;      // of a row on the way, with scales or masks
   std::uint32_t combine_packs;
-  std::uint32_t alignment;  // of contiguous experts
-  std::uint32_t rows;       // of this rank's output
+  std::uint32_t alignment;       // of contiguous experts
+  std::uint32_t rows;            // of this rank's output
+  std::uint32_t ring_rows = 0;   // of each rank that buffers hold at once, a power of two; 0: RowPath::slots
+  std::uint32_t ring_packs = 0;  // of a row in a ring: with a word of 8 bytes for each entry
   ScaleColumns scale_columns;
   ScaleOrder scale_order;
   RowLayout layout;
@@ -61,10 +64,12 @@ struct ExchangeShape {
 struct ExchangeLayout {
   std::uint64_t counts;   // [bank][sender][most_local + 1] words: count or, in the last one, tokens; flag
   std::uint64_t records;  // [bank][sender][token][k] lines: local expert and ordinal, weight
-  std::uint64_t rows;     // [bank][sender][token][row_packs]
+  std::uint64_t rows;     // [bank][sender][token][row_packs]; RowPath::ring: as in ops/moe/ring.hpp
   std::uint64_t dispatch_bytes;
   std::uint64_t results;  // [bank][sender][token][combine_packs]
   std::uint64_t combine_bytes;
+  // RowPath::ring, in either region: signals and credits, as in RegionLayout::pipeline_signals and pipeline_credits.
+  std::uint64_t ring_signals, ring_credits;
 };
 
 constexpr std::uint64_t aligned_to_line(std::uint64_t bytes) {
@@ -144,15 +149,19 @@ constexpr void plan_row(ExchangeShape& shape) {
 }
 
 constexpr ExchangeLayout make_exchange_layout(std::uint32_t ranks, const ExchangeShape& shape) {
-  const std::uint64_t rows = std::uint64_t{kBanks} * ranks * shape.tokens;
-  const std::uint64_t headers = aligned_to_line(std::uint64_t{kBanks + 1} * ranks * sizeof(std::uint64_t));
+  const bool ring = shape.ring_rows != 0;
+  const std::uint64_t rows = std::uint64_t{kBanks} * ranks * (ring ? shape.ring_rows : shape.tokens);
   ExchangeLayout layout{};
-  layout.counts = headers;
+  layout.ring_signals = aligned_to_line(std::uint64_t{kBanks + 1} * ranks * sizeof(std::uint64_t));  // behind headers
+  layout.ring_credits = layout.ring_signals + aligned_to_line(ring ? rows * sizeof(std::uint64_t) : 0);
+  const std::uint64_t words = layout.ring_credits + aligned_to_line(ring ? rows / kBanks * sizeof(std::uint64_t) : 0);
+  layout.counts = words;
   layout.records =
       layout.counts + aligned_to_line(std::uint64_t{kBanks} * ranks * (shape.most_local + 1) * sizeof(std::uint64_t));
-  layout.rows = layout.records + aligned_to_line(rows * shape.top_k * sizeof(Pack));
-  layout.dispatch_bytes = layout.rows + aligned_to_line(rows * shape.row_packs * sizeof(Pack));
-  layout.results = headers;
+  layout.rows = layout.records + aligned_to_line(ring ? 0 : rows * shape.top_k * sizeof(Pack));
+  const std::uint64_t row_packs = ring ? shape.ring_packs : shape.row_packs;
+  layout.dispatch_bytes = layout.rows + aligned_to_line(rows * row_packs * sizeof(Pack));
+  layout.results = words;
   layout.combine_bytes = layout.results + aligned_to_line(rows * shape.combine_packs * sizeof(Pack));
   return layout;
 }
@@ -179,6 +188,8 @@ struct DispatchWork {
   std::uint32_t tokens;
   // Warps of each block that send rows and do nothing else; the others do all else. 0: all do everything.
   std::uint32_t senders;
+  std::uint32_t warp_groups =
+      1;  // RowPath::ring: of each block; `senders` is then a number of warp groups of all blocks
   bool wide_ids;
   bool discard;
   void* output;
@@ -196,7 +207,8 @@ struct CombineWork {
   ExchangeView exchange;
   Phases phases;
   std::uint32_t senders;  // of each block's warps, that send while the others receive; 0: all send, then receive
-  bool pairs;             // a lane handles two packs of a row at once
+  std::uint32_t warp_groups = 1;  // as in DispatchWork
+  bool pairs;                     // a lane handles two packs of a row at once
   const void* input;
   const void* residual;
   void* output;

@@ -37,12 +37,31 @@ bool has_senders(const ExchangeGridArgs& args, std::uint64_t least_rows) {
   return args.phases.has(0) && args.phases.has(1) && args.ranks > 2 && rows_of_all(args) >= least_rows;
 }
 
+// The grid of a ring: `send_share` of 16 warp groups only send, and the others only receive. A block of 16 warps keeps
+// as many rows under way.
+ExchangeGrid ring_grid(const ExchangeGridArgs& args, std::uint32_t send_share) {
+  constexpr std::uint32_t kBlockWarps = 16;
+  ExchangeGrid grid{args.launch.blocks, args.launch.threads, 0, false};
+  if (grid.threads == 0) grid.threads = kMoveThreads;
+  if (grid.blocks == 0) {
+    const std::uint64_t blocks = (rows_of_all(args) * 2 + kBlockWarps - 1) / kBlockWarps;
+    grid.blocks = static_cast<int>(std::clamp<std::uint64_t>(blocks, 2, static_cast<std::uint64_t>(args.most_blocks)));
+  }
+  if (args.one_thread) return grid;
+  grid.warp_groups = std::max(1u, static_cast<std::uint32_t>(grid.threads) / kWarpGroupThreads);
+  const std::uint32_t groups = static_cast<std::uint32_t>(grid.blocks) * grid.warp_groups - 1;  // one is for control
+  if (groups < 2 || !args.phases.has(0) || !args.phases.has(1)) return grid;
+  grid.senders = std::clamp(groups * send_share / 16, 1u, groups - 1);
+  return grid;
+}
+
 }  // namespace
 
 // One more warp notes each row (ops/moe/moe_receive.hpp). Beside the rows, warps send records and counts; each makes
 // four of either (moe_send.hpp).
 ExchangeGrid dispatch_grid(const ExchangeGridArgs& args) {
   const ExchangeShape& shape = args.shape;
+  if (shape.ring_rows != 0) return ring_grid(args, shape.layout == RowLayout::rank_major ? 8 : 4);
   const std::uint64_t units = shape.cast != RowCast::none ? (shape.columns / 16 + 31) / 32 : shape.segments;
   const std::uint64_t received = rows_of_all(args) * (units + 1);
   const std::uint64_t sent = args.tokens * (units + (shape.top_k + 3) / 4) + (shape.replicas + 3) / 4;
@@ -53,6 +72,7 @@ ExchangeGrid dispatch_grid(const ExchangeGridArgs& args) {
 }
 
 ExchangeGrid combine_grid(const ExchangeGridArgs& args) {
+  if (args.shape.ring_rows != 0) return ring_grid(args, 10);
   ExchangeGrid grid = grid_of(args, rows_of_all(args) * ((args.shape.combine_packs + 31) / 32));
   grid.pairs = rows_of_all(args) >= kRowsForPairs;
   if (has_senders(args, kRowsForCombineSenders)) grid.senders = static_cast<std::uint32_t>(grid.threads) / 32 / 2;

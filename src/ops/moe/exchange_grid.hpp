@@ -5,6 +5,7 @@
 
 #include "ops/moe/exchange.hpp"
 #include "protocol/channel.hpp"
+#include "team/team.hpp"
 #include "weft/collectives.hpp"
 
 namespace weft::detail {
@@ -13,6 +14,7 @@ struct ExchangeGrid {
   int blocks, threads;
   std::uint32_t senders;  // as in DispatchWork and CombineWork
   bool pairs;             // as in CombineWork
+  std::uint32_t warp_groups = 1;
 };
 
 struct ExchangeGridArgs {
@@ -20,12 +22,19 @@ struct ExchangeGridArgs {
   std::uint32_t ranks;   // of the group
   std::uint32_t tokens;  // of this rank
   Phases phases;
-  Launch launch;    // what of it is not 0 is taken as it is
-  int most_blocks;  // of one call, the control block included
+  Launch launch;            // what of it is not 0 is taken as it is
+  int most_blocks;          // of one call, the control block included
+  bool one_thread = false;  // on a CPU rank
 };
 // The grid assumes that each rank has as many tokens as this one. A rank without tokens does not know the others'
 // number and assumes the most that they may have.
 ExchangeGrid dispatch_grid(const ExchangeGridArgs& args);
 ExchangeGrid combine_grid(const ExchangeGridArgs& args);
+
+// Whether the ring path can run with so many threads in a block: warps that divide a ring's places, or whole warp
+// groups.
+constexpr bool suits_ring(int threads) {
+  return threads == 0 || threads == 32 || threads == 64 || threads % static_cast<int>(kWarpGroupThreads) == 0;
+}
 
 }  // namespace weft::detail

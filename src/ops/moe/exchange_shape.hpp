@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <cstdint>
 #include <vector>
 
@@ -86,6 +87,16 @@ inline ScaleColumns plan_columns(const ExchangeShape& shape) {
   return {.words = shape.capacity, .experts_apart = std::uint64_t{columns - 1} * shape.capacity};
 }
 
+constexpr std::uint32_t kDefaultRingRows = 512;
+constexpr bool takes_ring(const MoeExchangeArgs& args) {
+  return args.path == RowPath::ring || (args.path == RowPath::automatic && args.tokens > kMaxSlotTokens);
+}
+// ExchangeShape::ring_rows. No more than tokens need.
+constexpr std::uint32_t ring_rows(const MoeExchangeArgs& args) {
+  if (!takes_ring(args)) return 0;
+  return args.ring_rows != 0 ? args.ring_rows : std::min(kDefaultRingRows, std::max(32u, std::bit_ceil(args.tokens)));
+}
+
 // The shape of `rank` among `ranks`. Throws nothing: the arguments have been checked.
 inline ExchangeShape make_shape(std::uint32_t ranks, std::uint32_t rank, const MoeExchangeArgs& args,
                                 const ExpertMap& map) {
@@ -109,6 +120,8 @@ inline ExchangeShape make_shape(std::uint32_t ranks, std::uint32_t rank, const M
   shape.scale_bytes = args.scale_bytes;
   shape.cast = args.cast;
   plan_row(shape);
+  shape.ring_rows = ring_rows(args);
+  shape.ring_packs = shape.row_packs + (shape.top_k + 1) / 2;
   shape.scale_order = args.scale_order;
   if (args.scale_order == ScaleOrder::columns) shape.scale_columns = plan_columns(shape);
   shape.combine_packs = args.hidden * 2 / 16;

@@ -3,12 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 
 #include "base/argument.hpp"
 #include "base/enum_text.hpp"
 #include "base/fingerprint.hpp"
 #include "comm/disagreement.hpp"
+#include "team/team.hpp"
 
 namespace weft::detail {
 namespace {
@@ -27,20 +29,26 @@ struct AgreedExchange {
   DataType combine_type;
   Overflow overflow;
   bool weighted;
+  RowPath path;
+  std::uint32_t ring_rows;
 };
 
 std::string describe(const AgreedExchange& a) {
   return fmt::format(
       "tokens {}, hidden {}, experts {}, top_k {}, scale_bytes {}, alignment {}, capacity {}, handles {}, "
-      "rank_of_expert {:08x}, type {}, cast {}, scale_order {}, layout {}, combine_type {}, overflow {}, weighted {}",
+      "rank_of_expert {:08x}, type {}, cast {}, scale_order {}, layout {}, combine_type {}, overflow {}, weighted {}, "
+      "path {}, ring_rows {}",
       a.tokens, a.hidden, a.experts, a.top_k, a.scale_bytes, a.alignment, a.capacity, a.handles, a.map,
       static_cast<int>(a.type), static_cast<int>(a.cast), static_cast<int>(a.scale_order), static_cast<int>(a.layout),
-      name(a.combine_type), static_cast<int>(a.overflow), a.weighted);
+      name(a.combine_type), static_cast<int>(a.overflow), a.weighted, name(a.path), a.ring_rows);
 }
 
-RegionLayout channel_layout(std::uint64_t bytes) {
+RegionLayout channel_layout(std::uint64_t bytes, const ExchangeLayout& exchange, const ExchangeShape& shape) {
   RegionLayout layout{};
   layout.headers = 0;
+  layout.pipeline_slots = shape.ring_rows;
+  layout.pipeline_signals = exchange.ring_signals;
+  layout.pipeline_credits = exchange.ring_credits;
   layout.bytes = bytes;
   return layout;
 }
@@ -48,8 +56,17 @@ RegionLayout channel_layout(std::uint64_t bytes) {
 }  // namespace
 
 void check_exchange_args(std::uint32_t ranks, const MoeExchangeArgs& args) {
-  check_argument(args.tokens >= 1 && args.tokens <= kMaxExchangeTokens, "MoeExchangeArgs::tokens", args.tokens,
-                 "between 1 and 1024");
+  check_argument(args.path <= RowPath::ring, "MoeExchangeArgs::path", static_cast<int>(args.path),
+                 choices(RowPath::ring));
+  const std::uint32_t most_tokens = args.path == RowPath::slots ? kMaxSlotTokens : kMaxExchangeTokens;
+  check_argument(args.tokens >= 1 && args.tokens <= most_tokens, "MoeExchangeArgs::tokens", args.tokens,
+                 fmt::format("between 1 and {}", most_tokens));
+  check_argument(args.ring_rows == 0 || takes_ring(args), "MoeExchangeArgs::ring_rows", args.ring_rows,
+                 "0, and rows take no ring");
+  check_argument(args.ring_rows == 0 || (std::has_single_bit(args.ring_rows) && args.ring_rows >= 32 &&
+                                         args.ring_rows <= kMaxExchangeTokens),
+                 "MoeExchangeArgs::ring_rows", args.ring_rows,
+                 fmt::format("0 or a power of two between 32 and {}", kMaxExchangeTokens));
   check_argument(args.experts >= 1 && args.experts <= kMaxExperts, "MoeExchangeArgs::experts", args.experts,
                  "between 1 and 4096");
   check_argument(args.top_k >= 1 && args.top_k <= kMaxTopK, "MoeExchangeArgs::top_k", args.top_k, "between 1 and 32");
@@ -82,6 +99,8 @@ void check_exchange_args(std::uint32_t ranks, const MoeExchangeArgs& args) {
   for (const std::vector<std::uint32_t>& holders : args.ranks_of_expert) replicas += holders.size();
   check_argument(replicas <= kMaxExperts, "MoeExchangeArgs::ranks_of_expert: replicas", replicas,
                  fmt::format("{} at most", kMaxExperts));
+  check_argument(!takes_ring(args) || replicas <= kTallyWords, "MoeExchangeArgs::experts with all replicas", replicas,
+                 fmt::format("{} at most on the ring path", kTallyWords));
   const std::uint64_t entries = std::uint64_t{ranks} * args.tokens * args.top_k;
   const std::uint64_t most_rows =
       args.layout == RowLayout::rank_major ? 0 : entries + (contiguous ? replicas : 0) * (args.alignment - 1);
@@ -160,6 +179,8 @@ void agree_on_exchange(Bootstrap& bootstrap, const GroupState& group, const MoeE
   mine.combine_type = args.combine_type;
   mine.overflow = args.overflow;
   mine.weighted = args.weighted;
+  mine.path = args.path;
+  mine.ring_rows = args.ring_rows;
   const std::vector<AgreedExchange> all = bootstrap.all_gather_value("compare exchanges", mine);
   // Every rank looks at all of them, so all ranks throw if any does.
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
@@ -182,9 +203,9 @@ ExchangeState::ExchangeState(GroupState& group, const MoeExchangeArgs& args, int
           make_shape(static_cast<std::uint32_t>(group.size()), static_cast<std::uint32_t>(group.rank()), args, map_)),
       layout_(make_exchange_layout(static_cast<std::uint32_t>(group.size()), shape_)),
       dispatch_(group.communicator(), kMaxGroups - 1 - 2 * slot, group.members(), group.rank(), window(), 0,
-                channel_layout(layout_.dispatch_bytes)),
+                channel_layout(layout_.dispatch_bytes, layout_, shape_)),
       combine_(group.communicator(), kMaxGroups - 2 - 2 * slot, group.members(), group.rank(), window(),
-               layout_.dispatch_bytes, channel_layout(layout_.combine_bytes)),
+               layout_.dispatch_bytes, channel_layout(layout_.combine_bytes, layout_, shape_)),
       in_flight_(number + 1, args.handles) {
   const bool replicated = !map_.first_replica.empty();
   for (std::uint32_t expert = 0; expert < args_.experts; ++expert) {

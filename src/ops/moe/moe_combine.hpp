@@ -176,16 +176,26 @@ struct MoeCombine : MoeFrame<CombineWork> {
     }
   }
 
-  // `packs_at_once`: of a row, by a lane.
   template <std::uint32_t packs_at_once, Team T>
   static WEFT_FN void send_unit(T& team, const Session& s, const Work& work, const ThreadPlan& p, const Unit& unit,
                                 const Loaded<T>& loaded) {
-    const ExchangeShape& shape = work.exchange.shape;
     Pack* const to = slot(s, work, unit.owner, s.rank(), unit.token);
-    const std::uint32_t step = p.units * T::kLanes, packs = shape.combine_packs;
+    add_up<packs_at_once>(team, work, unit.part * T::kLanes, p.units * T::kLanes, p.share.lane, loaded,
+                          [&](std::uint32_t pack, const Pack& sum) {
+                            team.store(to + pack, Wire::template encode<T::kAtomicBytes>(sum, s.epoch));
+                          });
+  }
+
+  // Adds up the experts' rows of a token, and calls `put(pack, sum)` for the packs first, first + step, … of each lane.
+  // `packs_at_once`: of a row, by a lane.
+  template <std::uint32_t packs_at_once, Team T, class Put>
+  static WEFT_FN void add_up(T& team, const Work& work, std::uint32_t first_pack, std::uint32_t step,
+                             std::uint32_t lane, const Loaded<T>& loaded, Put put) {
+    const ExchangeShape& shape = work.exchange.shape;
+    const std::uint32_t packs = shape.combine_packs;
     // All lanes go round together, because they exchange rows and weights.
-    for (std::uint32_t base = unit.part * T::kLanes; base < packs; base += packs_at_once * step) {
-      const std::uint32_t pack = base + p.share.lane;
+    for (std::uint32_t base = first_pack; base < packs; base += packs_at_once * step) {
+      const std::uint32_t pack = base + lane;
       typename R::Accumulator sum[packs_at_once] = {};
       for (std::uint32_t first = 0; first < loaded.count; first += kRowsAtOnce) {
         Pack in[packs_at_once][kRowsAtOnce] = {};
@@ -211,7 +221,7 @@ struct MoeCombine : MoeFrame<CombineWork> {
       WEFT_UNROLL
       for (std::uint32_t j = 0; j < packs_at_once; ++j) {
         if (pack + j * step >= packs) break;
-        team.store(to + pack + j * step, Wire::template encode<T::kAtomicBytes>(R::finish(sum[j]), s.epoch));
+        put(pack + j * step, R::finish(sum[j]));
       }
     }
   }

@@ -9,9 +9,48 @@
 
 namespace weft::detail {
 
-template <class Row>
-struct MoeDispatch : MoeFrame<DispatchWork> {
+// The part of dispatch's control block that does not depend on how rows travel.
+struct DispatchControl : MoeFrame<DispatchWork> {
   using Frame = MoeFrame<DispatchWork>;
+
+  // The handle slot's state, for the first thread of the control block.
+  template <Team T>
+  static WEFT_FN std::uint32_t read_waiting(T& team, const Work& work) {
+    const bool reads = work.phases.has(0) && is_there(work) && team.block_rank() == 0 && team.thread_rank() == 0;
+    return reads ? work.exchange.tables.header->waiting : 0;
+  }
+
+  static WEFT_FN DispatchArea area(const Session& s, const Work& work, std::uint32_t owner, std::uint32_t sender) {
+    return DispatchArea::of(s, work.exchange, owner, sender);
+  }
+
+  // Takes the handle slot, and tells every rank the number of tokens. False when the call has failed.
+  template <Team T>
+  static WEFT_FN bool begin(T& team, const Session& s, const Work& work, const HeaderAddress& header,
+                            std::uint32_t waiting) {
+    // A warp goes on or stops as one.
+    const bool taken = waiting == 1 && !work.discard;
+    if (taken) report(team, id_of(s), {.code = Errc::in_flight});
+    if (!team.all_lanes(!taken)) return false;
+    Handshake::send(team, s, header);
+    for (std::uint32_t rank = team.thread_rank(); rank < s.size(); rank += team.size()) {
+      team.store(area(s, work, rank, s.rank()).tokens(), FlaggedWord::encode(work.tokens, s.epoch));
+    }
+    return true;
+  }
+
+  template <Team T>
+  static WEFT_FN bool control_receive(T& team, const Session& s, const Work& work, const HeaderAddress& header) {
+    if (!team.all_lanes(Frame::compare(team, s, header, work.source_wait_ns))) return false;
+    if (team.thread_rank() < T::kLanes && !tell_tokens(team, s, work)) return false;
+    if (!tell_counts(team, s, work)) return false;
+    if (team.thread_rank() == 0) work.exchange.tables.header->waiting = 1;
+    return true;
+  }
+};
+
+template <class Row>
+struct MoeDispatch : DispatchControl {
   using Send = MoeSend<Row>;
   using Receive = MoeReceive<Row>;
   static constexpr BeginScope kBeginScope = BeginScope::warp;
@@ -62,7 +101,7 @@ struct MoeDispatch : MoeFrame<DispatchWork> {
     Prefetched<T> prefetched{};
     if (!work.phases.has(0) || !is_there(work)) return prefetched;
     if (team.block_rank() == 0) {
-      if (team.thread_rank() == 0) prefetched.waiting = work.exchange.tables.header->waiting;
+      prefetched.waiting = read_waiting(team, work);
     } else {
       prefetched.loaded = Send::template load<T>(work, s.rank(), p.plan, p.sent, p.sends, p.share.lane);
     }
@@ -82,22 +121,11 @@ struct MoeDispatch : MoeFrame<DispatchWork> {
     }
   }
 
-  static WEFT_FN DispatchArea area(const Session& s, const Work& work, std::uint32_t owner, std::uint32_t sender) {
-    return DispatchArea::of(s, work.exchange, owner, sender);
-  }
-
   template <Team T>
   static WEFT_FN bool control_send(T& team, const Session& s, const Work& work, const HeaderAddress& header,
                                    std::uint32_t waiting) {
     const ExchangeShape& shape = work.exchange.shape;
-    // A warp goes on or stops as one.
-    const bool taken = waiting == 1 && !work.discard;
-    if (taken) report(team, id_of(s), {.code = Errc::in_flight});
-    if (!team.all_lanes(!taken)) return false;
-    Handshake::send(team, s, header);
-    for (std::uint32_t rank = team.thread_rank(); rank < s.size(); rank += team.size()) {
-      team.store(area(s, work, rank, s.rank()).tokens(), FlaggedWord::encode(work.tokens, s.epoch));
-    }
+    if (!begin(team, s, work, header, waiting)) return false;
     // Lines are not put back to rest. Every call writes one token that it does not have, in turn. So no line is older
     // than a round of the tokens, and none can be taken for one of a later round of the epochs.
     const std::uint32_t token = s.epoch / kBanks % shape.tokens;
@@ -106,15 +134,6 @@ struct MoeDispatch : MoeFrame<DispatchWork> {
       Pack* const record = area(s, work, i / shape.top_k, s.rank()).records(token) + i % shape.top_k;
       team.store(record, Line::encode<T::kAtomicBytes>({{kNone, 0, 0, 0}}, s.epoch));
     }
-    return true;
-  }
-
-  template <Team T>
-  static WEFT_FN bool control_receive(T& team, const Session& s, const Work& work, const HeaderAddress& header) {
-    if (!team.all_lanes(Frame::compare(team, s, header, work.source_wait_ns))) return false;
-    if (team.thread_rank() < T::kLanes && !tell_tokens(team, s, work)) return false;
-    if (!tell_counts(team, s, work)) return false;
-    if (team.thread_rank() == 0) work.exchange.tables.header->waiting = 1;
     return true;
   }
 };

@@ -7,6 +7,8 @@
 #include "ops/moe/moe_combine.hpp"
 #include "ops/moe/moe_dispatch.hpp"
 #include "ops/moe/moe_kernels.hpp"
+#include "ops/moe/ring_combine.hpp"
+#include "ops/moe/ring_dispatch.hpp"
 
 namespace weft::detail {
 
@@ -15,14 +17,23 @@ using DispatchOfCast = Instance<MoeDispatch<CastRow<type == RowType::bf16 ? Data
                                 DispatchQuery{type, RowCast::fp8, order}>;
 template <DataType type, std::uint32_t ranks_at_once>
 using CombineOf = Instance<MoeCombine<type, ranks_at_once>, CombineQuery{type, ranks_at_once}>;
+template <RowType type>
+using RingDispatchOfCast =
+    Instance<MoeRingDispatch<RingCastRow<type == RowType::bf16 ? DataType::bf16 : DataType::f16>>,
+             DispatchQuery{type, RowCast::fp8, ScaleOrder::rows, true}>;
+template <DataType type>
+using RingCombineOf = Instance<MoeRingCombine<type>, CombineQuery{type, 4, true}>;
 
 struct MoeFamily {
-  using List =
-      Instances<Instance<MoeDispatch<ExactRow>, DispatchQuery{RowType::bf16, RowCast::none, ScaleOrder::rows}>,
-                DispatchOfCast<RowType::bf16, ScaleOrder::rows>, DispatchOfCast<RowType::bf16, ScaleOrder::columns>,
-                DispatchOfCast<RowType::f16, ScaleOrder::rows>, DispatchOfCast<RowType::f16, ScaleOrder::columns>,
-                CombineOf<DataType::bf16, 4>, CombineOf<DataType::bf16, 8>, CombineOf<DataType::f16, 4>,
-                CombineOf<DataType::f16, 8>>;
+  using List = Instances<
+      Instance<MoeDispatch<ExactRow>, DispatchQuery{RowType::bf16, RowCast::none, ScaleOrder::rows}>,
+      DispatchOfCast<RowType::bf16, ScaleOrder::rows>, DispatchOfCast<RowType::bf16, ScaleOrder::columns>,
+      DispatchOfCast<RowType::f16, ScaleOrder::rows>, DispatchOfCast<RowType::f16, ScaleOrder::columns>,
+      CombineOf<DataType::bf16, 4>, CombineOf<DataType::bf16, 8>, CombineOf<DataType::f16, 4>,
+      CombineOf<DataType::f16, 8>,
+      Instance<MoeRingDispatch<ExactRow>, DispatchQuery{RowType::bf16, RowCast::none, ScaleOrder::rows, true}>,
+      RingDispatchOfCast<RowType::bf16>, RingDispatchOfCast<RowType::f16>, RingCombineOf<DataType::bf16>,
+      RingCombineOf<DataType::f16>>;
 };
 
 }  // namespace weft::detail

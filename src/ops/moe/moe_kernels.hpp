@@ -14,13 +14,14 @@ struct DispatchQuery {
   RowType type;
   RowCast cast;
   ScaleOrder order;
+  bool ring = false;  // RowPath::ring
 
   using Work = DispatchWork;
   constexpr bool operator==(const DispatchQuery&) const = default;
   // Rows that are not cast travel bit for bit, whatever their type.
   constexpr DispatchQuery key() const {
-    if (cast == RowCast::none) return {RowType::bf16, RowCast::none, ScaleOrder::rows};
-    return {type == RowType::bf16 ? RowType::bf16 : RowType::f16, RowCast::fp8, order};
+    if (cast == RowCast::none) return {RowType::bf16, RowCast::none, ScaleOrder::rows, ring};
+    return {type == RowType::bf16 ? RowType::bf16 : RowType::f16, RowCast::fp8, ring ? ScaleOrder::rows : order, ring};
   }
 };
 KernelFor<DispatchWork> find_kernel(const DispatchQuery& query);
@@ -28,12 +29,13 @@ KernelFor<DispatchWork> find_kernel(const DispatchQuery& query);
 struct CombineQuery {
   DataType type;
   std::uint32_t ranks;  // of the group
+  bool ring = false;    // RowPath::ring
 
   using Work = CombineWork;
   constexpr bool operator==(const CombineQuery&) const = default;
   // The number of ranks from which rows are received at once.
   constexpr CombineQuery key() const {
-    return {type == DataType::bf16 ? DataType::bf16 : DataType::f16, ranks <= 4 ? 4u : 8u};
+    return {type == DataType::bf16 ? DataType::bf16 : DataType::f16, ranks <= 4 || ring ? 4u : 8u, ring};
   }
 };
 KernelFor<CombineWork> find_kernel(const CombineQuery& query);

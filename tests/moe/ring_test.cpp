@@ -1,0 +1,146 @@
+// Dispatch and combine on CPU ranks through a ring: the same calls as through slots with the same reference, and more
+// tokens than the ring has places.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+
+#include "support/first_epoch.hpp"
+#include "support/moe_batches.hpp"
+#include "support/world.hpp"
+#include "weft/recording.hpp"
+
+namespace weft::test {
+namespace {
+
+void run_batches(const std::vector<Batch>& batches, std::uint32_t ranks, const Config& config = cpu_config()) {
+  for (const Batch& batch : on_ring(batches)) {
+    const std::vector<PreparedMoe> prepared = prepare_all(batch, ranks);
+    expect_all_well(run_world(static_cast<int>(ranks), config, [&](Communicator& communicator, int number) {
+      const auto rank = static_cast<std::uint32_t>(number);
+      const MoeExchange exchange = MoeExchange::create(communicator, batch.front().args);
+      for (int round = 0; round < 2; ++round) {
+        for (const PreparedMoe& p : prepared) {
+          combine_and_check(exchange, p, rank, dispatch_and_check(exchange, p, rank));
+        }
+      }
+    }));
+  }
+}
+
+class MoeRing : public testing::TestWithParam<std::uint32_t> {};
+INSTANTIATE_TEST_SUITE_P(Ranks, MoeRing, testing::Values(1, 2, 3, 4));
+
+TEST_P(MoeRing, EveryKindOfRouting) {
+  run_batches(in_every_layout(every_kind_of_routing(GetParam()), GetParam()), GetParam());
+}
+
+TEST_P(MoeRing, RowsOfEveryTypeBitForBit) {
+  run_batches(in_every_layout(rows_of_every_type(GetParam()), GetParam()), GetParam());
+}
+
+TEST_P(MoeRing, CastOnTheWay) {
+  run_batches(in_every_layout(casts_on_the_way(GetParam()), GetParam()), GetParam());
+}
+
+TEST_P(MoeRing, ExpertsWhereTheCallerWants) {
+  run_batches(in_every_layout(experts_where_the_caller_wants(GetParam()), GetParam()), GetParam());
+}
+
+TEST_P(MoeRing, SumsWithoutWeights) {
+  run_batches(in_every_layout(sums_without_weights(GetParam()), GetParam()), GetParam());
+}
+
+TEST_P(MoeRing, RowsWithoutRoomAreDropped) {
+  run_batches(rows_without_room(), GetParam());
+}
+
+// Three rounds and a part of one through 32 places. Ranks have different numbers of tokens, and one has none.
+TEST_P(MoeRing, ManyTokensFlowThroughFewPlaces) {
+  run_batches(in_every_layout({more_tokens_than_places(GetParam())}, GetParam()), GetParam());
+}
+
+// An epoch of a signal or a credit is compared across the wrap.
+TEST_P(MoeRing, EpochsWrap) {
+  Batch batch = more_tokens_than_places(GetParam());
+  batch.resize(2);
+  for (const std::uint32_t first : {0u, 0x7ffffffeu, 0xfffffffdu, 0xffffffffu}) {
+    const FirstEpoch epoch(first);
+    run_batches({batch}, GetParam());
+  }
+}
+
+// A recording keeps the handle slot and the number of tokens, and nothing of the rows.
+TEST_P(MoeRing, RecordingsReplay) {
+  const Batch batch = on_ring({more_tokens_than_places(GetParam())})[0];
+  const std::vector<PreparedMoe> prepared = prepare_all({batch[0], batch[2]}, GetParam());
+  expect_all_well(run_world(static_cast<int>(GetParam()), cpu_config(), [&](Communicator& communicator, int number) {
+    const MoeExchange exchange = MoeExchange::create(communicator, batch[0].args);
+    CpuMoe moe(exchange, prepared[0], static_cast<std::uint32_t>(number));
+    const Recording recording =
+        Recording::capture(communicator, [&] { exchange.combine(moe.combine(exchange.dispatch(moe.dispatch()))); });
+    for (int round = 0; round < 4; ++round) {
+      moe.fill(prepared[static_cast<std::size_t>(round) % 2]);
+      recording.replay();
+      moe.check_dispatch();
+      moe.check_combine();
+    }
+  }));
+}
+
+// Halves take as many tokens as a ring has places. With more, nobody would free a place before the wait.
+TEST_P(MoeRing, HalvesTakeAsManyTokensAsThereArePlaces) {
+  const MoeCase most = on_ring({more_tokens_than_places(GetParam())})[0][0];
+  MoeCase fits = most;
+  fits.tokens = {kRingPlaces, 3};
+  const PreparedMoe p = prepare(fits, GetParam(), 1), more = prepare(most, GetParam(), 2);
+  expect_all_well(run_world(static_cast<int>(GetParam()), cpu_config(), [&](Communicator& communicator, int number) {
+    const auto rank = static_cast<std::uint32_t>(number);
+    const MoeExchange exchange = MoeExchange::create(communicator, most.args);
+    for (int round = 0; round < 3; ++round) {
+      CpuMoe moe(exchange, p, rank);
+      const DispatchHandle handle = exchange.dispatch_send(moe.dispatch());
+      exchange.dispatch_wait(handle, moe.dispatch());
+      moe.check_dispatch();
+      exchange.combine_send(moe.combine(handle));
+      exchange.combine_wait(moe.combine(handle));
+      moe.check_combine();
+    }
+    CpuMoe moe(exchange, more, rank);
+    const DispatchHandle handle = exchange.dispatch(moe.dispatch());
+    moe.check_dispatch();
+    if (handle.tokens > kRingPlaces) {
+      try {
+        exchange.combine_send(moe.combine(handle));
+        ADD_FAILURE() << "a half of " << handle.tokens << " tokens";
+      } catch (const Error& error) {
+        EXPECT_EQ(error.code(), Errc::invalid_argument);
+        const std::string reason = error.what();
+        const std::string wanted =
+            "tokens: " + std::to_string(handle.tokens) + " is more than the 32 of MoeExchangeArgs::ring_rows";
+        EXPECT_NE(reason.find(wanted), std::string::npos) << reason;
+      }
+    }
+  }));
+}
+
+// The largest number of tokens, in one call.
+TEST(MoeRingMost, TokensOfARank) {
+  MoeExchangeArgs args{.tokens = 16384, .hidden = 128, .experts = 16, .top_k = 4, .cast = RowCast::fp8};
+  args.layout = RowLayout::expert_contiguous;
+  const PreparedMoe p = prepare({.args = args, .tokens = {16384, 16383}}, 2, 5);
+  expect_all_well(run_world(2, cpu_config(), [&](Communicator& communicator, int rank) {
+    const MoeExchange exchange = MoeExchange::create(communicator, args);
+    const auto number = static_cast<std::uint32_t>(rank);
+    combine_and_check(exchange, p, number, dispatch_and_check(exchange, p, number));
+  }));
+  // Buffers are those of 512 tokens.
+  MoeExchangeArgs fewer = args;
+  fewer.tokens = 1025;
+  const MoeExchangeMemory most = moe_exchange_memory(2, args), least = moe_exchange_memory(2, fewer);
+  EXPECT_EQ(most.dispatch, least.dispatch);
+  EXPECT_EQ(most.combine, least.combine);
+}
+
+}  // namespace
+}  // namespace weft::test

@@ -42,6 +42,8 @@ class GlooRank final : public Peer {
     }
   }
 
+  void exchange(const Exchange&, Stream) override { throw Error(Errc::unsupported, "Gloo: has no exchange here"); }
+
  private:
   std::shared_ptr<GlooPeer> gloo_;
   int rank_;

@@ -11,6 +11,13 @@
 
 namespace weft::cli {
 
+// One rank's part of an exchange: bytes for each rank and of each rank, behind each other in rank order.
+struct Exchange {
+  const void* input = nullptr;
+  void* output = nullptr;
+  std::vector<std::size_t> sent = {}, received = {};
+};
+
 class Peer {
  public:
   virtual ~Peer() = default;  // collective: all ranks at once
@@ -26,6 +33,8 @@ class Peer {
   // Enqueues one operation. On CPU ranks it runs at once.
   virtual void all_reduce(const Point& point, const void* input, void* output, Stream stream) = 0;
   virtual void move(const GatherShape& shape, const void* input, void* output, Stream stream) = 0;
+  // Only peers that have contenders for Operation::all_to_all.
+  virtual void exchange(const Exchange& part, Stream stream) = 0;
 };
 
 // Collective. Throws if NCCL cannot serve these ranks at all. Only in a build with CUDA.

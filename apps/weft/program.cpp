@@ -139,8 +139,8 @@ constexpr const char* kInfoExamples = R"(Examples:
 constexpr const char* kMoeExamples =
     R"(A second table has peers in the same run, and a bound: the larger of a plain push of as many bytes
 over the links, and of the bytes that must be read and written at the rate of a plain copy. The
-text under it says what each column contains. Both are measured on GPUs that reach each other; CPU
-ranks only have Gloo's all-gather. With many tokens the masked layout takes much memory.
+text under it says what each column contains. The bound is measured on GPUs that reach each other.
+With many tokens the masked layout takes much memory: take --layout contiguous or rank-major.
 
 Examples:
   weft bench moe --model deepseek-v3 --tokens 1,8,128

@@ -42,15 +42,13 @@ class MoeRivalsMeasurement final : public MoeRivals, private RankBench {
   std::vector<MoeRival> peers(const MoeTraffic& traffic, int samples) override {
     std::vector<MoeRival> all;
     traffic_ = &traffic;
-    for (const Operation operation : {Operation::all_gather, Operation::reduce_scatter, Operation::all_to_all}) {
-      for (const Contender contender : RankBench::peers(operation)) {
-        for (const std::size_t part : {kDispatch, kCombine}) {
-          if (operation == Operation::all_gather && part == kCombine) continue;
-          if (operation == Operation::reduce_scatter && part == kDispatch) continue;
-          all.push_back(measure(part, {.operation = operation, .contender = contender}, samples));
-        }
-      }
-    }
+    const auto add = [&](std::size_t part, Operation operation, const std::vector<Contender>& contenders) {
+      for (const Contender contender : contenders)
+        all.push_back(measure(part, {.operation = operation, .contender = contender}, samples));
+    };
+    add(kDispatch, Operation::all_gather, RankBench::peers(Operation::all_gather));
+    add(kCombine, Operation::reduce_scatter, RankBench::peers(Operation::reduce_scatter));
+    for (const std::size_t part : {kDispatch, kCombine}) add(part, Operation::all_to_all, exchangers());
     return all;
   }
 
@@ -249,7 +247,9 @@ class MoeRivalsMeasurement final : public MoeRivals, private RankBench {
 std::string name(const MoeRival& rival) {
   const Point& point = rival.result.point;
   if (is_bound(point.contender)) return std::string(name(point.contender));
-  return fmt::format("{} {}", name(point.contender), point.operation == Operation::all_to_all ? "A2A" : "AG/RS");
+  const bool gloo = point.contender == Contender::gloo_ring;
+  const char* const how = point.operation == Operation::all_to_all ? "A2A" : gloo ? "AG" : "AG/RS";
+  return fmt::format("{} {}", gloo ? "Gloo" : name(point.contender), how);
 }
 
 std::size_t peer_row_bytes(const MoeExchangeArgs& args) {

@@ -126,7 +126,7 @@ std::string moe_rival_legend(const std::vector<MoeResult>& results, const MoeExc
   };
   std::string text;
   if (!columns.empty()) text += "µs: median of the slowest rank's samples.\n";
-  if (has("AG/RS")) {
+  if (has("AG")) {
     const std::string row = args.cast == RowCast::none ? "" : ", cast before and with their scales";
     text += fmt::format(
         "AG/RS, vLLM's default. dispatch: a group of all-gathers of all tokens' rows ({} bytes{}),\n"

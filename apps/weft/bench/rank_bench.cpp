@@ -81,6 +81,11 @@ std::vector<Contender> RankBench::peers(Operation operation) const {
   return peer ? peer->contenders(operation) : std::vector<Contender>{};
 }
 
+std::vector<Contender> RankBench::exchangers() const {
+  const auto& peer = opened_.front().peer;
+  return peer ? peer->exchangers() : std::vector<Contender>{};
+}
+
 RankBench::Taken RankBench::take(Ranks::Seat& seat, const Point& point, int samples) {
   Taken taken;
   Rank& mine = rank(seat);

@@ -42,7 +42,10 @@ class GlooRank final : public Peer {
     }
   }
 
-  void exchange(const Exchange&, Stream) override { throw Error(Errc::unsupported, "Gloo: has no exchange here"); }
+  std::vector<Contender> exchangers() const override { return {Contender::gloo_ring}; }
+  void exchange(const Exchange& part, Stream) override {
+    gloo_->exchange(rank_, part.input, part.output, part.sent, part.received);
+  }
 
  private:
   std::shared_ptr<GlooPeer> gloo_;

@@ -34,6 +34,7 @@ class NcclPeer final : public Peer {
     if (!symmetric_problem_.empty() || plain) return {Contender::nccl};
     return {Contender::nccl, Contender::nccl_symmetric};
   }
+  std::vector<Contender> exchangers() const override { return contenders(Operation::all_to_all); }
   std::string problem() const override {
     return symmetric_problem_.empty() ? "" : "NCCL on symmetric windows: " + symmetric_problem_;
   }

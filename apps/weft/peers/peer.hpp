@@ -24,6 +24,8 @@ class Peer {
 
   // The peer's contenders for `operation`; empty if the peer has no such operation.
   virtual std::vector<Contender> contenders(Operation operation) const = 0;
+  // The contenders that have exchange().
+  virtual std::vector<Contender> exchangers() const = 0;
   // Empty, or the reason why an expected contender is missing. All ranks get the same answer.
   virtual std::string problem() const { return {}; }
   // The memory that a contender needs; null: any memory.
@@ -33,7 +35,6 @@ class Peer {
   // Enqueues one operation. On CPU ranks it runs at once.
   virtual void all_reduce(const Point& point, const void* input, void* output, Stream stream) = 0;
   virtual void move(const GatherShape& shape, const void* input, void* output, Stream stream) = 0;
-  // Only peers that have contenders for Operation::all_to_all.
   virtual void exchange(const Exchange& part, Stream stream) = 0;
 };
 

@@ -105,7 +105,9 @@ TEST(BenchMoeRivals, GlooMovesTheSameTokens) {
                                                 {"dispatch Gloo A2A", rows * 272},
                                                 {"combine Gloo A2A", rows * 512}};
   EXPECT_EQ(bytes, wanted);
-  EXPECT_NE(result.out.find("(272 bytes, cast before and with their scales)"), std::string::npos) << result.out;
+  EXPECT_NE(result.out.find("\nPeers dispatch rows of 272 bytes, cast before and with their scales.\n"),
+            std::string::npos)
+      << result.out;
 }
 
 // A rank that gets no token, ranks that get unequal numbers, and rows that are not cast.
@@ -184,7 +186,7 @@ TEST(BenchMoeRivals, TheLegendSaysWhatTheColumnsContain) {
   auto results = gpu_results();
   const MoeExchangeArgs args{.hidden = 7168, .cast = RowCast::fp8};
   const std::string all = moe_rival_legend(results, args);
-  for (const char* says : {"AG/RS, vLLM's default", "7392 bytes, cast before", "A2A: a group of sends",
+  for (const char* says : {"AG/RS, vLLM's default", "rows of 7392 bytes, cast before", "A2A: a group of sends",
                            "symm.: ", "No peer casts rows, places them by expert, or applies weights",
                            "bound = max(plain push, moved bytes / copy rate)", "Window traffic is\n  not counted"})
     EXPECT_NE(all.find(says), std::string::npos) << says;

@@ -122,7 +122,7 @@ class MoeRivalsMeasurement final : public MoeRivals, private RankBench {
   // all_gather: rows, ids and weights of all tokens. reduce_scatter: a row for every token of every rank.
   GatherShape shape_of(Operation operation) const {
     const MoeExchangeArgs& args = traffic_->exchange();
-    const std::size_t choices = args.top_k * 4 / kBf16Bytes;  // 4 bytes each
+    const std::size_t choices = std::size_t{args.top_k} * 4 / kBf16Bytes;  // 4 bytes each
     GatherShape shape{.operation = operation, .rows = std::vector<std::size_t>(world(), traffic_->token_count())};
     shape.widths = operation == Operation::all_gather
                        ? std::vector<std::size_t>{peer_row_bytes(args) / kBf16Bytes, choices, choices}

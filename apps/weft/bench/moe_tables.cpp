@@ -126,13 +126,13 @@ std::string moe_rival_legend(const std::vector<MoeResult>& results, const MoeExc
   };
   std::string text;
   if (!columns.empty()) text += "µs: median of the slowest rank's samples.\n";
-  if (has("AG")) {
-    const std::string row = args.cast == RowCast::none ? "" : ", cast before and with their scales";
-    text += fmt::format(
-        "AG/RS, vLLM's default. dispatch: a group of all-gathers of all tokens' rows ({} bytes{}),\n"
-        "  ids and weights. combine: a reduce-scatter of a bf16 row of every token, summed before.\n",
-        peer_row_bytes(args), row);
-  }
+  if (has("AG") || has("A2A"))
+    text += fmt::format("Peers dispatch rows of {} bytes{}.\n", peer_row_bytes(args),
+                        args.cast == RowCast::none ? "" : ", cast before and with their scales");
+  if (has("AG"))
+    text +=
+        "AG/RS, vLLM's default. dispatch: a group of all-gathers of all tokens' rows, ids and weights.\n"
+        "  combine: a reduce-scatter of a bf16 row of every token of every rank, summed before.\n";
   if (has("Gloo")) text += "  Gloo's all-gathers follow each other, and it has no reduce-scatter here.\n";
   if (has("A2A"))
     text +=

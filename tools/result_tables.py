@@ -22,6 +22,7 @@ PEERS = {
     "cuda": ["NCCL", "NCCL symm.", "torch one-shot", "torch two-shot"],
     "cpu": ["Gloo ring", "Gloo bcube"],
 }
+MOE_PEERS = ["NCCL AG/RS", "NCCL symm. AG/RS", "NCCL A2A", "NCCL symm. A2A"]
 RATIO_PEERS = {"cuda": PEERS["cuda"] + ["torch NCCL"], "cpu": PEERS["cpu"]}
 METHOD = {"cuda": "graph", "cpu": "batch"}
 # For the README: the operation, and the bytes of one rank (all-reduces) or its rows (gathers).
@@ -35,7 +36,7 @@ def newest(runs):
     found = {}
     for run in runs.values():
         command = run["command"]
-        if command not in TABLES or "--sweep" in run["arguments"]:
+        if command not in TABLES or "--sweep" in run["arguments"] or not points_of(run):
             continue
         if command != "bench all-reduce" and run["device"] != "cuda":
             continue
@@ -112,10 +113,18 @@ def norm_table(run):
 
 
 def moe_table(run):
-    columns = [{"operation": name} for name in ("dispatch", "combine", "both")]
-    rows = [[str(tokens)] + [f"**{with_spread(p)}**" for p in found]
-            for tokens, found in cells_of(run, lambda p: p["tokens"], columns)]
-    return grid(["tokens per rank", "dispatch, µs", "combine", "both, back to back"], rows)
+    ours = [{"operation": name, "contender": "automatic"} for name in ("dispatch", "combine", "both")]
+    contenders = {p["contender"] for p in points_of(run)}
+    rivals = [(name, peer) for name in ("dispatch", "combine") for peer in MOE_PEERS if peer in contenders]
+    columns = ours + [{"operation": name, "contender": peer} for name, peer in rivals]
+    rows, bounds = [], any("bound_us" in p for p in points_of(run))
+    for tokens, found in cells_of(run, lambda p: p["tokens"], columns):
+        limits = [f"{p['bound_us']:.1f}" if p and "bound_us" in p else "" for p in found[:2]] if bounds else []
+        rows.append([str(tokens)] + [f"**{with_spread(p)}**" for p in found[:3]] +
+                    [with_spread(p) for p in found[3:]] + limits)
+    head = ["tokens per rank", "dispatch, µs", "combine", "both, back to back"]
+    head += [f"{name}: {peer}" for name, peer in rivals]
+    return grid(head + (["dispatch: bound", "combine: bound"] if bounds else []), rows)
 
 
 def gather_table(run):

@@ -136,10 +136,18 @@ constexpr const char* kInfoExamples = R"(Examples:
   weft info --moe deepseek-v3 --tokens 128 --ranks 8      memory of an exchange
   weft info --config path/config.json           of your own model)";
 
-constexpr const char* kMoeExamples = R"(Examples:
+constexpr const char* kMoeExamples =
+    R"(A second table has peers in the same run, and a bound: the larger of a plain push of as many bytes
+over the links, and of the bytes that must be read and written at the rate of a plain copy. The
+text under it says what each column contains. The bound is measured on GPUs that reach each other.
+With many tokens the masked layout takes much memory: take --layout contiguous or rank-major.
+
+Examples:
   weft bench moe --model deepseek-v3 --tokens 1,8,128
+  weft bench moe --tokens 128,1024 --blocks 0,4,8,16,24           only on GPUs
+  weft bench moe --tokens 128,1024 --layout contiguous --json prefill.json
   weft bench moe --dispatch bf16 --routing zipf --json moe.json --csv moe.csv
-  weft bench moe --device cpu --ep 2 --model qwen3-30b --tokens 4)";
+  weft bench moe --device cpu --ep 2 --model qwen3-30b --tokens 4 --blocks 0,2)";
 
 // For all commands. An empty --replay is allowed: it is the simulator's ordinary schedule.
 void refuse_empty_values(CLI::App& app) {

@@ -117,6 +117,26 @@ class Results(unittest.TestCase):
         self.assertIn("| 20.0 ±1 % | 4.00 |", page)
         self.assertIn("**5.00** / 20.0 NCCL", short)
 
+    def moe(self, points, date="2026-01-02T03:04:05Z"):
+        return report(points, date=date, command="bench moe") | {
+            "model": {"name": "small"}, "routing": "uniform", "dispatched": "fp8", "layout": "masked", "combined": "bf16"}
+
+    def test_exchanges_stand_beside_their_peers_and_their_bound(self):
+        def one(operation, contender, us, **more):
+            return {"operation": operation, "contender": contender, "tokens": 8, "blocks": 0, "us": us,
+                    "samples_us": [[us]], "verdict": "ok"} | more
+
+        weft = [one("dispatch", "automatic", 5.0, bound_us=4.0), one("combine", "automatic", 6.0, bound_us=3.0),
+                one("both", "automatic", 11.0)]
+        self.add(self.moe(weft + [one("dispatch", "NCCL A2A", 9.0), one("combine", "NCCL A2A", 8.0),
+                                  one("dispatch", "plain push", 1.0), one("dispatch", "automatic", 2.0, blocks=4)]))
+        # A run of other grids alone is no newer run of the usual grid.
+        self.add(self.moe([one("dispatch", "automatic", 7.0, blocks=4)], date="2027-01-01T00:00:00Z"))
+        page = self.tables()[0]
+        self.assertIn("| dispatch: NCCL A2A | combine: NCCL A2A | dispatch: bound | combine: bound |", page)
+        self.assertIn("| 8 | **5.00 ±1 %** | **6.00 ±1 %** | **11.0 ±1 %** | 9.00 ±1 % | 8.00 ±1 % | 4.0 | 3.0 |", page)
+        self.assertNotIn("7.00", page)
+
     def test_no_ratio_where_threads_share_cores(self):
         self.add(report() | {"crowded": True})
         self.assertIn("| 10.0 ±10 % |  |", self.tables()[0])

@@ -32,7 +32,8 @@ TEST(BenchMoe, WritesEverySample) {
   EXPECT_EQ(json.at("command"), "bench moe");
   EXPECT_EQ(json.at("model").at("num_experts"), 8);
   EXPECT_EQ(json.at("dispatched"), "fp8");
-  ASSERT_EQ(json.at("points").size(), 6u);  // dispatch, combine, both of two sizes
+  // dispatch, combine, both of two sizes
+  EXPECT_EQ(std::ranges::count(json.at("points"), "automatic", [](const auto& p) { return p.at("contender"); }), 6);
   for (const auto& point : json.at("points")) {
     EXPECT_EQ(point.at("verdict"), "ok");
     EXPECT_EQ(point.at("samples_us").size(), 2u);
@@ -87,7 +88,7 @@ TEST(BenchMoe, EveryRouting) {
       const auto json = read_json(file);
       EXPECT_EQ(json.at("routing"), routing);
       EXPECT_EQ(json.at("apart"), apart);
-      ASSERT_EQ(json.at("points").size(), 6u);
+      ASSERT_GE(json.at("points").size(), 6u);
       for (const auto& point : json.at("points")) EXPECT_EQ(point.at("verdict"), "ok");
     }
   }

@@ -73,7 +73,8 @@ TEST(Program, SizesThatAreTooLargeAreSaid) {
       {{"bench", "all-reduce", "--rows", "1073741825"}, "--rows: \"1073741825\" " + most + "1073741824"},
       {{"bench", "all-reduce", "--blocks", "4294967298"}, "--blocks: \"4294967298\" " + most + "1024"},
       {{"bench", "norm", "--tokens", "1073741825"}, "--tokens: \"1073741825\" " + most + "1073741824"},
-      {{"bench", "moe", "--tokens", "4294967297"}, "--tokens: \"4294967297\" " + most + "1024"},
+      {{"bench", "moe", "--tokens", "4294967297"}, "--tokens: \"4294967297\" " + most + "1073741824"},
+      {{"bench", "moe", "--tokens", "1,1073741824"}, "MoeExchangeArgs::tokens"},  // the exchange's own limit
       {{"bench", "gather", "--tokens", "1048577"}, "--tokens: \"1048577\" " + most + "1048576"},
       {{"bench", "--config", file, "--tokens", "1073741824"}, "a message of 2097152 GB: must be at most "},
       {{"bench", "all-reduce", "--bytes", "4000000G"}, "a message of 4000000 GB: must be at most "},

@@ -33,7 +33,7 @@ TEST(Usage, EmptyValuesAreRefused) {
       {{"bench", "all-reduce"}, {"--bytes", "--rows", "--blocks", "--threads", "--torch-json", "--algorithm"}},
       {{"bench", "gather"}, {"--what", "--load", "--padding", "--dp", "--config"}},
       {{"bench", "norm"}, {"--fp8", "--scales", "--hidden"}},
-      {{"bench", "moe"}, {"--dispatch", "--layout", "--capacity"}},
+      {{"bench", "moe"}, {"--dispatch", "--layout", "--capacity", "--blocks", "--tokens"}},
       {{"tune"}, {"--output", "--state", "--bytes", "--deadline"}},
       {{"verify"}, {"--most-bytes", "--json", "--tuning"}},
       {{"info"}, {"--moe", "--json", "--csv", "--tuning"}}};

@@ -7,6 +7,7 @@
 #include "bench/bench_options.hpp"
 #include "bench/csv.hpp"
 #include "bench/moe_measure.hpp"
+#include "bench/moe_tables.hpp"
 #include "common/commands.hpp"
 #include "common/options.hpp"
 #include "common/progress.hpp"
@@ -15,17 +16,16 @@
 #include "models/info_moe.hpp"
 #include "models/model_choice.hpp"
 #include "models/moe_cast.hpp"
-#include "ops/moe/exchange.hpp"
 #include "weft/moe.hpp"
 #include "workloads/moe_traffic.hpp"
 
 namespace weft::cli {
 namespace {
 
-// Powers of two. CPU ranks move a few GB/s, so they stop early and the run stays short.
+// Powers of two that serve decode. CPU ranks move a few GB/s, so they stop early and the run stays short.
 std::vector<std::int64_t> default_moe_tokens(Device device) {
   std::vector<std::int64_t> tokens;
-  const std::int64_t most = device == Device::cuda ? detail::kMaxExchangeTokens : 128;
+  const std::int64_t most = device == Device::cuda ? 1024 : 128;
   for (std::int64_t count = 1; count <= most; count *= 2) tokens.push_back(count);
   return tokens;
 }
@@ -35,6 +35,7 @@ struct MoeBench {
   BenchOptions options;
   ModelChoice model{"deepseek-v3"};
   std::string tokens;
+  std::string blocks = "0";
   std::string row;  // empty: as usual
   Traffic traffic = Traffic::uniform;
   RowLayout layout = RowLayout::expert_masked;
@@ -43,10 +44,17 @@ struct MoeBench {
   std::uint32_t capacity = 0;
   Launch launch;
 
+  struct Measured {
+    ModelShape shape;
+    MoeExchangeArgs args;
+    std::vector<MoeResult> results = {};
+    std::vector<std::string> notes = {};
+  };
   MoeExchangeArgs exchange_of(const ModelShape& shape, std::int64_t most_tokens) const;
-  Table table_of(const std::vector<MoeResult>& results, const MoeExchangeArgs& args) const;
-  void write(const Ranks& ranks, const ModelShape& shape, const MoeExchangeArgs& args,
-             const std::vector<MoeResult>& results) const;
+  std::vector<Launch> launches() const;
+  void measure(Ranks& ranks, const std::vector<std::int64_t>& counts, Measured& measured) const;
+  void print(const Ranks& ranks, const Measured& measured, const Crowd& crowd) const;
+  void write(const Ranks& ranks, const Measured& measured) const;
   int run();
 };
 
@@ -68,45 +76,45 @@ MoeExchangeArgs MoeBench::exchange_of(const ModelShape& shape, std::int64_t most
           .weighted = !unweighted};
 }
 
-Table MoeBench::table_of(const std::vector<MoeResult>& results, const MoeExchangeArgs& args) const {
-  const detail::OutputRow sent = detail::output_row(args);
-  const double logical = static_cast<double>(sent.bytes + sent.scale_bytes) + args.hidden * 2.0;
-  Table table({"tokens", "dispatch µs", "combine µs", "both µs", "dispatch GB/s", "combine GB/s", "logical GB/s"});
-  for (const MoeResult& result : results) {
-    const auto rate = [](double bytes, double us) { return fmt::format("{:.1f}", bytes / us / 1e3); };
-    const auto time = [&](std::size_t i) {
-      return result.wrong.empty() ? cell(figure_of(result.samples[i])) : std::string("WRONG");
-    };
-    table.add({fmt::format("{}", result.tokens), time(0), time(1), time(2), rate(result.wire_bytes[0], result.us[0]),
-               rate(result.wire_bytes[1], result.us[1]), rate(result.logical_rows * logical, result.us[2])});
-  }
-  return table;
+std::vector<Launch> MoeBench::launches() const {
+  std::vector<Launch> all;
+  for (const std::int64_t number : parse_counts(blocks, "--blocks", kMostBlocks, 0))
+    all.push_back({.blocks = static_cast<int>(number), .threads = launch.threads});
+  return all;
 }
 
-void MoeBench::write(const Ranks& ranks, const ModelShape& shape, const MoeExchangeArgs& args,
-                     const std::vector<MoeResult>& results) const {
-  const Table table = table_of(results, args);
+void MoeBench::print(const Ranks& ranks, const Measured& measured, const Crowd& crowd) const {
+  const auto& [shape, args, results, notes] = measured;
   const MoeExchangeMemory memory = moe_exchange_memory(ranks.world_size(), args);
-  const Crowd crowd = crowd_of(ranks, {});
-  if (options.tables_on_stdout()) {
-    fmt::print(
-        "MoE of {}: {}\n{} routing, {} dispatched, {} layout{}, {} combined {} "
-        "weights{}\n{}\n{}\n{}\n{}",
-        shape.name, in_words(shape), name(traffic), row, name(layout),
-        scale_order == ScaleOrder::columns ? ", scales in columns" : "", name(args.combine_type),
-        unweighted ? "without" : "with", capacity != 0 ? fmt::format(", {} rows kept", capacity) : "", headline(ranks),
-        crowd.warning(), table.text(), kSpreadLegend);
-    fmt::print(
-        "dispatch, combine GB/s: all bytes that cross the links, per rank; logical: a row for each expert of a "
-        "token\n");
-    fmt::print("Receive buffers {} + {} per bank, window {}, output {}\n{}\n{}", format_bytes(memory.dispatch),
-               format_bytes(memory.combine), format_bytes(memory.window), format_bytes(memory.output),
-               verdict_line(compared(results)), crowd.warning());
-  }
+  fmt::print(
+      "MoE of {}: {}\n{} routing, {} dispatched, {} layout{}, {} combined {} "
+      "weights{}\n{}\n{}\n{}\n{}",
+      shape.name, in_words(shape), name(traffic), row, name(layout),
+      scale_order == ScaleOrder::columns ? ", scales in columns" : "", name(args.combine_type),
+      unweighted ? "without" : "with", capacity != 0 ? fmt::format(", {} rows kept", capacity) : "", headline(ranks),
+      crowd.warning(), moe_table(results, args).text(), kSpreadLegend);
+  fmt::print(
+      "dispatch, combine GB/s: all bytes that cross the links, per rank; logical: a row for each expert of a "
+      "token\n");
+  if (const Table rivals = moe_rival_table(results, crowd); rivals.rows() != 0)
+    fmt::print("\n{}{}\n", rivals.text(), moe_rival_legend(results, args));
+  fmt::print("Receive buffers {} + {} per bank, window {}, output {}\n{}\n", format_bytes(memory.dispatch),
+             format_bytes(memory.combine), format_bytes(memory.window), format_bytes(memory.output),
+             verdict_line(compared(results)));
+  for (const std::string& note : notes) fmt::print("{}\n", note);
+  fmt::print("{}", crowd.warning());
+}
+
+void MoeBench::write(const Ranks& ranks, const Measured& measured) const {
+  const auto& [shape, args, results, notes] = measured;
+  std::vector<Result> of_rivals;
+  for (const MoeRival* rival : rivals_of(results)) of_rivals.push_back(rival->result);
+  const Crowd crowd = crowd_of(ranks, of_rivals);
+  if (options.tables_on_stdout()) print(ranks, measured, crowd);
   if (!options.csv.empty()) write_text(options.csv, to_csv({.ranks = ranks.world_size(), .crowd = crowd}, {}, results));
   if (!options.wants_report()) return;
   auto json =
-      report(run_info({"bench moe", arguments, {}, crowd}, ranks, options), describe_machine(), to_json(results));
+      report(run_info({"bench moe", arguments, notes, crowd}, ranks, options), describe_machine(), to_json(results));
   json.erase("data");  // the traffic has rows of its own, no pattern of Data
   json["model"] = to_json(shape);
   json["routing"] = name(traffic);
@@ -117,38 +125,52 @@ void MoeBench::write(const Ranks& ranks, const ModelShape& shape, const MoeExcha
   json["weighted"] = args.weighted;
   json["capacity"] = capacity;
   json["apart"] = apart;
+  const MoeExchangeMemory memory = moe_exchange_memory(ranks.world_size(), args);
   json["memory"] = to_json(memory);
   json["memory"]["output_bytes"] = memory.output;
   options.write(json);
 }
 
-int MoeBench::run() {
-  const ModelShape shape = model.shape_with_experts();
-  const std::string note = row.empty() ? cast_note(shape) : "";
-  if (row.empty()) row = cast_name(usual_cast(shape));
-  std::vector<std::int64_t> counts;
-  if (!tokens.empty()) counts = parse_counts(tokens, "--tokens", detail::kMaxExchangeTokens);
-  Ranks ranks(options.ranks_args());
-  if (counts.empty()) counts = default_moe_tokens(ranks.device());
-  const MoeExchangeArgs args = exchange_of(shape, std::ranges::max(counts));
-  std::vector<MoeResult> results;
-  MoeMeasurement measurement(ranks, args, apart);
+void MoeBench::measure(Ranks& ranks, const std::vector<std::int64_t>& counts, Measured& measured) const {
+  // The exchange comes first: it rejects what it cannot serve before peers take memory.
+  MoeMeasurement measurement(ranks, measured.args, apart);
+  const auto rivals = open_moe_rivals(ranks, measured.args);
+  for (const std::string& note : rivals->notes()) measured.notes.push_back(note);
   Progress progress(counts.size(), ranks.leader());
   for (const std::int64_t count : counts) {
     progress.step(fmt::format("{} tokens", count));
-    const auto number = static_cast<std::uint32_t>(count);
-    const MoeTraffic flow(shape, args, traffic, ranks.world_size(), number);
-    MoeResult result = measurement.run(flow, number, options.samples, launch);
-    if (!result.wrong.empty()) {
-      progress.clear();
-      fmt::print(stderr, "WRONG: {} tokens: {}\n", count, result.wrong);
+    const MoeTraffic flow(measured.shape, measured.args, traffic, ranks.world_size(),
+                          static_cast<std::uint32_t>(count));
+    auto results = measurement.run({.traffic = flow, .samples = options.samples, .launches = launches()});
+    const std::vector<MoeRival> peers = rivals->peers(flow, options.samples);
+    for (MoeResult& result : results) {
+      result.peers = peers;
+      result.bounds = rivals->bounds(flow, options.samples, result.launch.blocks);
     }
-    results.push_back(std::move(result));
+    for (const std::string& wrong : wrong_of(results)) {
+      progress.clear();
+      fmt::print(stderr, "WRONG: {} tokens: {}\n", count, wrong);
+    }
+    std::ranges::move(results, std::back_inserter(measured.results));
   }
   progress.clear();
-  if (ranks.leader()) write(ranks, shape, args, results);
-  if (ranks.leader() && options.tables_on_stdout() && !note.empty()) fmt::print("{}\n", note);
-  return all_correct(results) ? 0 : 1;
+}
+
+int MoeBench::run() {
+  Measured measured{.shape = model.shape_with_experts(), .args = {}};
+  if (row.empty()) {
+    if (std::string note = cast_note(measured.shape); !note.empty()) measured.notes.push_back(std::move(note));
+    row = cast_name(usual_cast(measured.shape));
+  }
+  std::vector<std::int64_t> counts;
+  if (!tokens.empty()) counts = parse_counts(tokens, "--tokens", kMostRows);
+  static_cast<void>(launches());  // complains of bad numbers before anything is started
+  Ranks ranks(options.ranks_args());
+  if (counts.empty()) counts = default_moe_tokens(ranks.device());
+  measured.args = exchange_of(measured.shape, std::ranges::max(counts));
+  measure(ranks, counts, measured);
+  if (ranks.leader()) write(ranks, measured);
+  return all_correct(measured.results) ? 0 : 1;
 }
 
 }  // namespace
@@ -160,7 +182,11 @@ Command add_bench_moe(CLI::App& app, const std::vector<std::string>& arguments) 
   auto* ep = app.add_option("--ep", bench->options.ranks, "Ranks that share the experts; the same as --ranks")
                  ->check(whole_number(1, 72));
   app.add_option("--tokens", bench->tokens,
-                 "Tokens per rank, \"1,8,128\" (default: powers of two up to 1024; on the CPU up to 128)");
+                 "Tokens per rank, \"1,8,4096\" (default: powers of two up to 1024; on the CPU up to 128)");
+  app.add_option("--blocks", bench->blocks,
+                 "Blocks of each kernel, \"0,4,8,16\": each has a line, with a bound on as many blocks; 2 to one more "
+                 "than a GPU's SMs, and 2 on CPU ranks (0: chosen by size)")
+      ->capture_default_str();
   app.add_option("--dispatch", bench->row,
                  "Rows that are sent to experts (default: fp8, or bf16 if 128 does not divide hidden)")
       ->check(CLI::IsMember({"fp8", "fp8-ue8m0", "bf16", "f16"}));
@@ -177,7 +203,7 @@ Command add_bench_moe(CLI::App& app, const std::vector<std::string>& arguments) 
                  "Most rows of each expert (contiguous: of a rank's experts together); further rows are dropped")
       ->check(whole_number(1, 1 << 30));
   app.add_flag("--apart", bench->apart, "Separate launches for sends and waits");
-  add_launch(app, bench->launch, "each kernel");
+  add_threads(app, bench->launch);
   bench->options.add_to(app);
   ep->excludes(app.get_option("--ranks"));
   return [bench] { return bench->run(); };

@@ -145,7 +145,11 @@ void add_launch(CLI::App& app, Launch& launch, const std::string& kernels, int m
                  fmt::format("Blocks of {}, one more than a GPU's SMs at most, and 2 on CPU ranks (default: chosen by "
                              "size)",
                              kernels))
-      ->check(whole_number(2, 1024));
+      ->check(whole_number(2, kMostBlocks));
+  add_threads(app, launch, most_threads);
+}
+
+void add_threads(CLI::App& app, Launch& launch, int most_threads) {
   app.add_option("--threads", launch.threads, "Threads per block, a multiple of 32 (default: chosen by size)")
       ->check(whole_number(32, most_threads));
 }
@@ -214,7 +218,7 @@ const Result* fastest(const std::vector<Result>& results, std::size_t bytes, Met
   const Result* best = nullptr;
   for (const auto& result : results) {
     if (result.point.bytes() != bytes || result.point.method != method || result.verdict != Verdict::ok) continue;
-    if (result.point.contender == Contender::push) continue;
+    if (is_bound(result.point.contender)) continue;
     if (wanted(result.point.contender) && (best == nullptr || result.us < best->us)) best = &result;
   }
   return best;
@@ -233,6 +237,9 @@ Compared compared(const std::vector<Result>& results) {
 Compared compared(const std::vector<MoeResult>& results) {
   Compared sum;
   for (const MoeResult& result : results) ++(result.wrong.empty() ? sum.right : sum.wrong);
+  for (const MoeRival* rival : rivals_of(results)) {
+    if (rival->result.verdict != Verdict::unavailable) ++(rival->result.verdict == Verdict::ok ? sum.right : sum.wrong);
+  }
   return sum;
 }
 

@@ -49,8 +49,10 @@ std::vector<Result> run_points(Ranks& ranks, Bench& bench, const std::vector<Poi
 // The bench's methods that --method names: all or one. Throws Errc::invalid_argument.
 std::vector<Method> methods_named(const Bench& bench, const std::string& text);
 CLI::Option* add_method(CLI::App& app, std::string& text);
-// --blocks and --threads of `kernels`, one value each.
-void add_launch(CLI::App& app, Launch& launch, const std::string& kernels, int most_threads = 512);
+// --blocks and --threads of `kernels`, one value each; and --threads alone.
+inline constexpr int kMostBlocks = 1024, kMostThreads = 512;
+void add_launch(CLI::App& app, Launch& launch, const std::string& kernels, int most_threads = kMostThreads);
+void add_threads(CLI::App& app, Launch& launch, int most_threads = kMostThreads);
 
 // A table for each method.
 void print_tables(const std::vector<Method>& methods, const std::function<Table(Method)>& table_of);
@@ -101,7 +103,7 @@ std::string microseconds(double us);
 inline constexpr const char* kSpreadLegend = "µs: median (least…most) of the slowest rank's samples.\n";
 
 const Result* find(const std::vector<Result>& results, std::size_t bytes, Contender contender, Method method);
-// The fastest correct result of the contenders that `wanted` accepts, or null. A push is never chosen: it is a bound.
+// The fastest correct result of the contenders that `wanted` accepts, or null. A bound is never chosen.
 const Result* fastest(const std::vector<Result>& results, std::size_t bytes, Method method,
                       const std::function<bool(Contender)>& wanted);
 

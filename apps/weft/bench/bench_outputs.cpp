@@ -1,11 +1,27 @@
 #include "bench/bench_outputs.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <cstring>
 #include <exception>
 
 #include "bench/push.hpp"
+#include "bench/rank_device.hpp"
 
 namespace weft::cli {
+
+std::string check_pushed(const PushedOutput& output) {
+  const std::size_t bytes = output.elements * size_of(output.type);
+  std::vector<std::byte> expected(bytes);
+  for (int peer = 0; peer < output.ranks; ++peer) {
+    if (peer == output.rank) continue;
+    fill(expected.data(), 0, output.elements, output.type, output.pattern, peer, kLastStep);
+    if (std::memcmp(output.data + static_cast<std::size_t>(peer) * bytes, expected.data(), bytes) != 0)
+      return fmt::format("the bytes of rank {} have not arrived", peer);
+  }
+  return {};
+}
 
 BenchOutputs::BenchOutputs(Ranks& ranks, std::size_t bytes)
     : ranks_(ranks), memory_(static_cast<std::size_t>(ranks.local_size())) {

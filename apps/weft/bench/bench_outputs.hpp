@@ -6,10 +6,22 @@
 #include <string>
 #include <vector>
 
+#include "common/pattern.hpp"
 #include "common/ranks.hpp"
 #include "weft/symmetric.hpp"
 
 namespace weft::cli {
+
+// A rank's output after a push without stores to itself, in the host's memory.
+struct PushedOutput {
+  const std::byte* data = nullptr;
+  std::size_t elements = 0;  // of each rank
+  DataType type = DataType::bf16;
+  Data pattern = Data::integers;  // of the step that RankBench leaves
+  int rank = 0, ranks = 0;
+};
+// Empty, or the fault.
+std::string check_pushed(const PushedOutput& output);
 
 class BenchOutputs {
  public:

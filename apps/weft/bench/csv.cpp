@@ -49,27 +49,63 @@ void add_result(Table& table, const CsvArgs& args, const std::vector<Result>& re
   table.add(std::move(cells));
 }
 
-void add_exchange(Table& table, const CsvArgs& args, const MoeResult& result) {
-  for (std::size_t i = 0; i < kMoeOperations.size(); ++i) {
-    const bool right = result.wrong.empty();
-    const Figure figure = right ? figure_of(result.samples[i]) : Figure{};
-    std::vector<std::string> cells = {std::string(kMoeOperations[i]),
-                                      "",
-                                      std::to_string(args.ranks),
-                                      "",
-                                      "",
-                                      std::to_string(result.tokens),
-                                      "",
-                                      fmt::format("{:.0f}", result.wire_bytes[i]),
-                                      std::string(name(Contender::automatic)),
-                                      std::string(name(result.method)),
-                                      or_empty(result.launch.blocks),
-                                      or_empty(result.launch.threads),
-                                      "",
-                                      std::string(name(right ? Verdict::ok : Verdict::wrong))};
-    add_figure(cells, figure);
-    cells.push_back(figure.us > 0 ? number(result.wire_bytes[i] / figure.us / 1e3) : "");
-    table.add(std::move(cells));
+// A part of an exchange: of Weft's, or of a rival's.
+struct ExchangeLine {
+  std::string_view operation;
+  std::uint32_t tokens = 0;
+  double bytes = 0;
+  std::string contender;
+  Method method = Method::batch;
+  Launch launch = {};
+  Verdict verdict = Verdict::ok;
+  Figure figure = {};
+};
+
+void add_exchange(Table& table, const CsvArgs& args, const ExchangeLine& line) {
+  std::vector<std::string> cells = {std::string(line.operation),
+                                    "",
+                                    std::to_string(args.ranks),
+                                    "",
+                                    "",
+                                    std::to_string(line.tokens),
+                                    "",
+                                    fmt::format("{:.0f}", line.bytes),
+                                    line.contender,
+                                    std::string(name(line.method)),
+                                    or_empty(line.launch.blocks),
+                                    or_empty(line.launch.threads),
+                                    "",
+                                    std::string(name(line.verdict))};
+  const Figure figure = line.verdict == Verdict::ok ? line.figure : Figure{};
+  add_figure(cells, figure);
+  cells.push_back(figure.us > 0 ? number(line.bytes / figure.us / 1e3) : "");
+  table.add(std::move(cells));
+}
+
+void add_exchanges(Table& table, const CsvArgs& args, const std::vector<MoeResult>& results) {
+  for (const MoeResult& result : results) {
+    for (std::size_t i = 0; i < kMoeOperations.size(); ++i)
+      add_exchange(table, args,
+                   {.operation = kMoeOperations[i],
+                    .tokens = result.tokens,
+                    .bytes = result.wire_bytes[i],
+                    .contender = std::string(name(Contender::automatic)),
+                    .method = result.method,
+                    .launch = result.launch,
+                    .verdict = result.wrong.empty() ? Verdict::ok : Verdict::wrong,
+                    .figure = figure_of(result.samples[i])});
+  }
+  for (const MoeRival* rival : rivals_of(results)) {
+    const Result& result = rival->result;
+    add_exchange(table, args,
+                 {.operation = kMoeOperations[rival->operation],
+                  .tokens = static_cast<std::uint32_t>(result.point.rows),
+                  .bytes = rival->wire_bytes + rival->moved_bytes,
+                  .contender = name(*rival),
+                  .method = result.point.method,
+                  .launch = result.point.launch,
+                  .verdict = result.verdict,
+                  .figure = figure_of(result)});
   }
 }
 
@@ -80,7 +116,7 @@ std::string to_csv(const CsvArgs& args, const std::vector<Result>& results, cons
                "bytes",     "contender", "method",    "blocks", "threads",  "algorithm", "verdict",
                "samples",   "us_min",    "us_median", "us_max", "gb_per_s", "speed_up"});
   for (const Result& result : results) add_result(table, args, results, result);
-  for (const MoeResult& result : exchanges) add_exchange(table, args, result);
+  add_exchanges(table, args, exchanges);
   return table.csv();
 }
 

@@ -18,7 +18,7 @@ struct CsvArgs {
 
 // operation, load, ranks, type, op, rows, hidden, bytes, contender, method, blocks, threads, algorithm, verdict,
 // samples, us_min, us_median, us_max, gb_per_s, speed_up. For exchanges, rows are tokens per rank, and bytes are those
-// that cross the links per rank.
+// that cross the links per rank (plain copy: those that are read and written).
 std::string to_csv(const CsvArgs& args, const std::vector<Result>& results,
                    const std::vector<MoeResult>& exchanges = {});
 

@@ -63,9 +63,8 @@ void measure_exchanges(Ranks& ranks, const ModelShape& shape, std::vector<std::i
   if (const std::string note = cast_note(shape); !note.empty()) results.notes.push_back(note);
   MoeMeasurement measurement(ranks, args);
   for (const auto count : tokens) {
-    const auto number = static_cast<std::uint32_t>(count);
-    const MoeTraffic flow(shape, args, Traffic::uniform, ranks.world_size(), number);
-    results.exchanges.push_back(measurement.run(flow, number, options.samples, {}));
+    const MoeTraffic flow(shape, args, Traffic::uniform, ranks.world_size(), static_cast<std::uint32_t>(count));
+    results.exchanges.push_back(measurement.run({.traffic = flow, .samples = options.samples}).front());
     const std::string& wrong = results.exchanges.back().wrong;
     if (!wrong.empty()) fmt::print(stderr, "WRONG: exchange of {} tokens: {}\n", count, wrong);
   }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "bench/moe_rank.hpp"
+#include "bench/moe_rivals.hpp"
 #include "weft/moe.hpp"
 #include "workloads/measure.hpp"
 #include "workloads/moe_traffic.hpp"
@@ -17,7 +18,7 @@ namespace weft::cli {
 
 inline constexpr std::array<std::string_view, 3> kMoeOperations = {"dispatch", "combine", "both"};
 
-// One line of the table.
+// Weft with one grid.
 struct MoeResult {
   std::uint32_t tokens = 0;
   Method method = Method::batch;
@@ -25,20 +26,37 @@ struct MoeResult {
   std::vector<std::vector<double>> samples[3];  // of dispatch, combine, both: [rank][sample]
   double us[3] = {};
   double wire_rows = 0, logical_rows = 0;
-  double wire_bytes[3] = {};  // per rank
+  double wire_bytes[3] = {};   // per rank
+  double moved_bytes[2] = {};  // by dispatch and combine in the memory of the rank that has most
   std::string wrong;
+  std::vector<MoeRival> peers = {};   // the same in all results of a number of tokens
+  std::vector<MoeRival> bounds = {};  // on as many blocks
 };
 
-// A point of a report for each of dispatch, combine and both.
+// A point of a report for each of dispatch, combine and both, and for each rival.
 nlohmann::json to_json(const std::vector<MoeResult>& results);
-bool all_correct(const std::vector<MoeResult>& results);
+// Every rival once. `peers` are those of the first result of a number of tokens.
+std::vector<const MoeRival*> rivals_of(const std::vector<MoeResult>& results);
+
+// A sentence for everything that is wrong.
+std::vector<std::string> wrong_of(const std::vector<MoeResult>& results);
+inline bool all_correct(const std::vector<MoeResult>& results) {
+  return wrong_of(results).empty();
+}
+
+struct MoeRun {
+  const MoeTraffic& traffic;
+  int samples = 1;
+  std::vector<Launch> launches = {{}};
+};
 
 class MoeMeasurement {
  public:
   // `apart`: sends and waits are launches of their own.
   MoeMeasurement(Ranks& ranks, const MoeExchangeArgs& args, bool apart = false);
   ~MoeMeasurement();
-  MoeResult run(const MoeTraffic& traffic, std::uint32_t tokens, int samples, Launch launch);
+  // A result for each launch, without rivals.
+  std::vector<MoeResult> run(const MoeRun& run);
 
  private:
   Ranks& ranks_;

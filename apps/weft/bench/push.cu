@@ -42,4 +42,14 @@ void enqueue_push(const PushArgs& args, Stream stream) {
   check(cudaGetLastError(), "launch of the push");
 }
 
+void enqueue_copy(const CopyArgs& args, Stream stream) {
+  enqueue_push({.input = args.input,
+                .bytes = args.bytes,
+                .rank = 0,
+                .ranks = 1,
+                .outputs = {args.output},
+                .blocks = args.blocks},
+               stream);
+}
+
 }  // namespace weft::cli

@@ -21,4 +21,13 @@ struct PushArgs {
 // Enqueues the stores of one rank. They have arrived once the streams of all ranks are done.
 void enqueue_push(const PushArgs& args, Stream stream);
 
+// The same kernel within one GPU, as the bound of its memory.
+struct CopyArgs {
+  const void* input = nullptr;  // `bytes` bytes; `bytes` and both addresses are multiples of 16
+  void* output = nullptr;
+  std::size_t bytes = 0;
+  int blocks = 0;  // 0: one for each processor
+};
+void enqueue_copy(const CopyArgs& args, Stream stream);
+
 }  // namespace weft::cli

@@ -81,6 +81,11 @@ std::vector<Contender> RankBench::peers(Operation operation) const {
   return peer ? peer->contenders(operation) : std::vector<Contender>{};
 }
 
+std::vector<Contender> RankBench::exchangers() const {
+  const auto& peer = opened_.front().peer;
+  return peer ? peer->exchangers() : std::vector<Contender>{};
+}
+
 RankBench::Taken RankBench::take(Ranks::Seat& seat, const Point& point, int samples) {
   Taken taken;
   Rank& mine = rank(seat);
@@ -103,7 +108,7 @@ RankBench::Taken RankBench::take(Ranks::Seat& seat, const Point& point, int samp
                 .operation = {},
                 .produce = [&](int step) { produce(step, 0); },
                 .poison = [&] { mine.device->fill(memory.output, 0xff, bytes); },
-                .waits_for_nobody = point.contender == Contender::push};
+                .waits_for_nobody = is_bound(point.contender)};
   if (point.method == Method::producer) taken.baseline = mine.device->time(seat, timing);
   timing.operation = [&](int input) {
     mine.input_at = static_cast<std::size_t>(input) * kInputStep;

@@ -54,6 +54,7 @@ class RankBench : public Bench {
   Rank& rank(const Ranks::Seat& seat) { return opened_[static_cast<std::size_t>(seat.local_index())]; }
   virtual Buffers buffers(const Ranks::Seat& seat, const Point& point);
   std::vector<Contender> peers(Operation operation) const;
+  std::vector<Contender> exchangers() const;
   // Weft's sums have the reference's bits for any data. Peers and switches add in an order of their own.
   bool is_exact(const Point& point) const {
     return args_.data == Data::integers || (!is_peer(point.contender) && !is_multimem(point.contender));

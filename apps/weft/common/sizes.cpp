@@ -54,15 +54,16 @@ std::vector<std::uint64_t> parse_bytes_list(std::string_view text) {
   return sizes;
 }
 
-std::vector<std::int64_t> parse_counts(std::string_view text, std::string_view what, std::int64_t most) {
+std::vector<std::int64_t> parse_counts(std::string_view text, std::string_view what, std::int64_t most,
+                                       std::int64_t least) {
   std::vector<std::int64_t> counts;
   for (const auto part : split(text)) {
     std::int64_t value = 0;
     const auto [end, error] = std::from_chars(part.data(), part.data() + part.size(), value);
-    if (error != std::errc() || end != part.data() + part.size() || value < 1 || value > most)
-      throw Error(
-          Errc::invalid_argument,
-          fmt::format("{}: \"{}\" must be a whole number between 1 and {}, or several with commas", what, part, most));
+    if (error != std::errc() || end != part.data() + part.size() || value < least || value > most)
+      throw Error(Errc::invalid_argument,
+                  fmt::format("{}: \"{}\" must be a whole number between {} and {}, or several with commas", what, part,
+                              least, most));
     counts.push_back(value);
   }
   return counts;

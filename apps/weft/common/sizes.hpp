@@ -15,8 +15,9 @@ std::uint64_t parse_bytes(std::string_view text);
 // A comma-separated list of byte sizes. Throws as above, also for an empty entry.
 std::vector<std::uint64_t> parse_bytes_list(std::string_view text);
 
-// "1,8,256": whole numbers from 1 to `most`. `what` names the option in the message.
-std::vector<std::int64_t> parse_counts(std::string_view text, std::string_view what, std::int64_t most);
+// "1,8,256": whole numbers from `least` to `most`. `what` names the option in the message.
+std::vector<std::int64_t> parse_counts(std::string_view text, std::string_view what, std::int64_t most,
+                                       std::int64_t least = 1);
 
 // The most rows of a tensor whose rows are tokens. Sizes computed from them stay far below 2^63; they may still exceed
 // the memory.

@@ -42,6 +42,11 @@ class GlooRank final : public Peer {
     }
   }
 
+  std::vector<Contender> exchangers() const override { return {Contender::gloo_ring}; }
+  void exchange(const Exchange& part, Stream) override {
+    gloo_->exchange(rank_, part.input, part.output, part.sent, part.received);
+  }
+
  private:
   std::shared_ptr<GlooPeer> gloo_;
   int rank_;

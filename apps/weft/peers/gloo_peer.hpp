@@ -19,6 +19,9 @@ class GlooPeer {
                           bool bcube) = 0;
   // Rank r sends bytes[r] bytes; the sizes may differ. Gloo has no reduce-scatter with ragged shares.
   virtual void all_gather(int rank, const void* input, void* output, const std::vector<std::size_t>& bytes) = 0;
+  // Bytes for each rank and of each rank.
+  virtual void exchange(int rank, const void* input, void* output, const std::vector<std::size_t>& sent,
+                        const std::vector<std::size_t>& received) = 0;
 };
 
 // Connects `ranks` Gloo ranks of this process over TCP on the loopback interface. Null if the module or Gloo is not

@@ -34,6 +34,7 @@ class NcclPeer final : public Peer {
     if (!symmetric_problem_.empty() || plain) return {Contender::nccl};
     return {Contender::nccl, Contender::nccl_symmetric};
   }
+  std::vector<Contender> exchangers() const override { return contenders(Operation::all_to_all); }
   std::string problem() const override {
     return symmetric_problem_.empty() ? "" : "NCCL on symmetric windows: " + symmetric_problem_;
   }
@@ -46,9 +47,11 @@ class NcclPeer final : public Peer {
 
   void all_reduce(const Point& point, const void* input, void* output, Stream stream) override;
   void move(const GatherShape& shape, const void* input, void* output, Stream stream) override;
+  void exchange(const Exchange& part, Stream stream) override;
 
  private:
   void open_windows(Ranks::Seat& seat, std::size_t max_bytes);
+  void gather(const GatherShape& shape, const std::byte* input, std::byte* output, Stream stream);
   void move_ragged(const GatherShape& shape, const std::byte* input, std::byte* output, Stream stream);
 
   ncclComm_t comm_ = nullptr;
@@ -103,8 +106,6 @@ void NcclPeer::move(const GatherShape& shape, const void* input, void* output, S
   const ncclDataType_t type = type_of(shape.type);
   const std::size_t mine = shape.most_rows() * shape.row_elements();  // for an equal operation
   switch (shape.operation) {
-    case Operation::all_gather:
-      return check(ncclAllGather(input, output, mine, type, comm_, stream), "ncclAllGather");
     case Operation::reduce_scatter:
       return check(ncclReduceScatter(input, output, mine, type, ncclSum, comm_, stream), "ncclReduceScatter");
     case Operation::all_to_all:
@@ -116,8 +117,35 @@ void NcclPeer::move(const GatherShape& shape, const void* input, void* output, S
     default:
       break;
   }
+  const auto from = static_cast<const std::byte*>(input);
+  const auto to = static_cast<std::byte*>(output);
   check(ncclGroupStart(), "ncclGroupStart");
-  move_ragged(shape, static_cast<const std::byte*>(input), static_cast<std::byte*>(output), stream);
+  shape.operation == Operation::all_gather ? gather(shape, from, to, stream) : move_ragged(shape, from, to, stream);
+  check(ncclGroupEnd(), "ncclGroupEnd");
+}
+
+// Tensors of as many rows on every rank: one operation for each tensor.
+void NcclPeer::gather(const GatherShape& shape, const std::byte* input, std::byte* output, Stream stream) {
+  const std::size_t size = size_of(shape.type);
+  for (std::size_t t = 0; t < shape.widths.size(); ++t) {
+    check(ncclAllGather(input + shape.input_at(t) * size, output + shape.output_at(t) * size,
+                        shape.most_rows() * shape.widths[t], type_of(shape.type), comm_, stream),
+          "ncclAllGather");
+  }
+}
+
+void NcclPeer::exchange(const Exchange& part, Stream stream) {
+  auto from = static_cast<const std::byte*>(part.input);
+  auto to = static_cast<std::byte*>(part.output);
+  check(ncclGroupStart(), "ncclGroupStart");
+  for (std::size_t rank = 0; rank < part.sent.size(); ++rank) {
+    const std::size_t sent = part.sent[rank], received = part.received[rank];
+    const int peer = static_cast<int>(rank);
+    if (sent != 0) check(ncclSend(from, sent, ncclUint8, peer, comm_, stream), "ncclSend");
+    if (received != 0) check(ncclRecv(to, received, ncclUint8, peer, comm_, stream), "ncclRecv");
+    from += sent;
+    to += received;
+  }
   check(ncclGroupEnd(), "ncclGroupEnd");
 }
 

@@ -11,12 +11,21 @@
 
 namespace weft::cli {
 
+// One rank's part of an exchange: bytes for each rank and of each rank, behind each other in rank order.
+struct Exchange {
+  const void* input = nullptr;
+  void* output = nullptr;
+  std::vector<std::size_t> sent = {}, received = {};
+};
+
 class Peer {
  public:
   virtual ~Peer() = default;  // collective: all ranks at once
 
   // The peer's contenders for `operation`; empty if the peer has no such operation.
   virtual std::vector<Contender> contenders(Operation operation) const = 0;
+  // The contenders that have exchange().
+  virtual std::vector<Contender> exchangers() const = 0;
   // Empty, or the reason why an expected contender is missing. All ranks get the same answer.
   virtual std::string problem() const { return {}; }
   // The memory that a contender needs; null: any memory.
@@ -26,6 +35,7 @@ class Peer {
   // Enqueues one operation. On CPU ranks it runs at once.
   virtual void all_reduce(const Point& point, const void* input, void* output, Stream stream) = 0;
   virtual void move(const GatherShape& shape, const void* input, void* output, Stream stream) = 0;
+  virtual void exchange(const Exchange& part, Stream stream) = 0;
 };
 
 // Collective. Throws if NCCL cannot serve these ranks at all. Only in a build with CUDA.

@@ -257,8 +257,8 @@ void Inspection::add_exchanges(World& world) {
                                  .top_k = static_cast<std::uint32_t>(shape.top_k),
                                  .cast = cast};
       MoeMeasurement measurement(world.ranks, args);
-      const MoeResult result =
-          measurement.run(MoeTraffic(shape, args, Traffic::zipf, found_.world, tokens), tokens, samples(), {});
+      const MoeTraffic traffic(shape, args, Traffic::zipf, found_.world, tokens);
+      const MoeResult result = measurement.run({.traffic = traffic, .samples = samples()}).front();
       found_.checks.push_back({.what = what,
                                .who = "all ranks",
                                .passed = result.wrong.empty(),

@@ -82,6 +82,7 @@ enum class Contender : std::uint8_t {
   one_tensor,  // the bytes of four_tensors as one tensor
   symmetric,   // a copy with its outputs in symmetric memory
   push,        // a bound, no contender: GPUs store as many bytes to each other's memory, and none waits
+  copy,        // a bound, too: a GPU copies bytes from its memory to its memory
   nccl,
   nccl_symmetric,  // NCCL on buffers from ncclMemAlloc in symmetric windows
   gloo_ring,
@@ -92,11 +93,10 @@ enum class Contender : std::uint8_t {
 };
 
 constexpr std::string_view name(Contender contender) {
-  constexpr std::string_view names[] = {"automatic",         "one-shot",          "two-shot",   "pipelined",
-                                        "multimem-one-shot", "multimem-two-shot", "padded",     "one tensor",
-                                        "symmetric",         "plain push",        "NCCL",       "NCCL symm.",
-                                        "Gloo ring",         "Gloo bcube",        "torch NCCL", "torch one-shot",
-                                        "torch two-shot"};
+  constexpr std::string_view names[] = {
+      "automatic",  "one-shot",   "two-shot",   "pipelined",  "multimem-one-shot", "multimem-two-shot",
+      "padded",     "one tensor", "symmetric",  "plain push", "plain copy",        "NCCL",
+      "NCCL symm.", "Gloo ring",  "Gloo bcube", "torch NCCL", "torch one-shot",    "torch two-shot"};
   return names[static_cast<int>(contender)];
 }
 
@@ -107,7 +107,11 @@ constexpr bool is_weft(Contender contender) {
   return contender <= Contender::symmetric;
 }
 constexpr bool is_peer(Contender contender) {
-  return contender > Contender::push;
+  return contender > Contender::copy;
+}
+// A part of the bound: no rank waits for another one.
+constexpr bool is_bound(Contender contender) {
+  return contender == Contender::push || contender == Contender::copy;
 }
 
 // The ways to take time.

@@ -61,7 +61,8 @@ MoeTraffic::MoeTraffic(const ModelShape& model, const MoeExchangeArgs& exchange,
       token_count_(tokens),
       shape_(detail::make_shape(ranks_, 0, exchange, detail::map_experts(ranks_, exchange))),
       homes_(oracle::homes_of(exchange.experts, ranks_)),
-      experts_(ranks_) {
+      experts_(ranks_),
+      sent_(std::size_t{ranks_} * ranks_) {
   if (traffic == Traffic::grouped && model.n_group < 2) {
     throw Error(Errc::invalid_argument, fmt::format("--routing grouped: {} has no groups of experts", model.name));
   }
@@ -70,6 +71,7 @@ MoeTraffic::MoeTraffic(const ModelShape& model, const MoeExchangeArgs& exchange,
   for (std::uint32_t rank = 0; rank < ranks_; ++rank) {
     std::mt19937 random(rank * 7919u + tokens);
     RankTokens mine;
+    mine.rows.reserve(std::size_t{tokens} * exchange.hidden);
     for (std::size_t i = 0; i < std::size_t{tokens} * exchange.hidden; ++i) {
       const float value = static_cast<float>(static_cast<int>(random() >> 16) % 2001 - 1000) / 512.0f;
       mine.rows.push_back(static_cast<std::uint16_t>(oracle::round_to(format, value)));
@@ -82,6 +84,7 @@ MoeTraffic::MoeTraffic(const ModelShape& model, const MoeExchangeArgs& exchange,
         mine.weights.push_back(exchange.weighted ? weight : 1.0f);
         seen[homes_[static_cast<std::size_t>(id)]] = true;
       }
+      for (std::uint32_t to = 0; to < ranks_; ++to) sent_[std::size_t{rank} * ranks_ + to] += seen[to] ? 1 : 0;
       seen[rank] = false;
       wire_rows_ += static_cast<double>(std::count(seen.begin(), seen.end(), true)) / ranks;
     }
@@ -110,6 +113,30 @@ double MoeTraffic::dispatch_wire_bytes() const {
 
 double MoeTraffic::combine_wire_bytes() const {
   return wire_rows_ * shape_.combine_packs * sizeof(detail::Pack) + (ranks_ - 1) * double{sizeof(std::uint64_t)};
+}
+
+std::size_t MoeTraffic::most_placed_rows() const {
+  std::size_t most = 0;
+  for (std::uint32_t rank = 0; rank < ranks_; ++rank) {
+    std::size_t rows = 0;
+    if (exchange_.layout == RowLayout::rank_major) {
+      for (std::uint32_t from = 0; from < ranks_; ++from) rows += tokens_sent(from, rank);
+    } else {
+      for (const std::uint32_t expert : experts_[rank]) rows += placed_[expert].kept;
+    }
+    most = std::max(most, rows);
+  }
+  return most;
+}
+
+double MoeTraffic::dispatch_moved_bytes() const {
+  const detail::OutputRow row = detail::output_row(exchange_);
+  return token_count_ * (exchange_.hidden * 2.0) +
+         static_cast<double>(most_placed_rows()) * static_cast<double>(row.bytes + row.scale_bytes);
+}
+
+double MoeTraffic::combine_moved_bytes() const {
+  return (static_cast<double>(most_placed_rows()) + token_count_) * (exchange_.hidden * 2.0);
 }
 
 }  // namespace weft::cli

@@ -55,6 +55,12 @@ class MoeTraffic {
   // All bytes that cross a link per rank: rows with their scales or masks, records, counts and headers.
   double dispatch_wire_bytes() const;
   double combine_wire_bytes() const;
+  // Tokens of `from` that have an expert on `to`, which may be `from` itself.
+  std::size_t tokens_sent(std::uint32_t from, std::uint32_t to) const { return sent_[std::size_t{from} * ranks_ + to]; }
+  // Bytes that every implementation reads and writes in the memory of the rank that has most. dispatch: tokens are
+  // read and placed rows written, with their scales; combine: experts' rows are read and combined ones written.
+  double dispatch_moved_bytes() const;
+  double combine_moved_bytes() const;
 
  private:
   MoeExchangeArgs exchange_;
@@ -65,7 +71,10 @@ class MoeTraffic {
   std::vector<std::vector<std::uint32_t>> experts_;  // of each rank
   oracle::Routing routing_;
   std::vector<oracle::ExpertRows> placed_;
+  std::size_t most_placed_rows() const;  // of any rank
+
   double wire_rows_ = 0;
+  std::vector<std::size_t> sent_;  // [from][to]
 };
 
 }  // namespace weft::cli

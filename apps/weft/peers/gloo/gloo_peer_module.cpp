@@ -1,6 +1,7 @@
 // The module weft-gloo-peer.so, see gloo_peer.hpp.
 #include <gloo/allgatherv.h>
 #include <gloo/allreduce.h>
+#include <gloo/alltoallv.h>
 #include <gloo/math.h>
 #include <gloo/rendezvous/context.h>
 #include <gloo/rendezvous/hash_store.h>
@@ -90,6 +91,14 @@ class Peer final : public GlooPeer {
     options.setInput(const_cast<char*>(static_cast<const char*>(input)), bytes[index]);
     options.setOutput(static_cast<char*>(output), bytes);
     gloo::allgatherv(options);
+  }
+
+  void exchange(int rank, const void* input, void* output, const std::vector<std::size_t>& sent,
+                const std::vector<std::size_t>& received) override {
+    gloo::AlltoallvOptions options(contexts_[static_cast<std::size_t>(rank)]);
+    options.setInput(const_cast<char*>(static_cast<const char*>(input)), {sent.begin(), sent.end()});
+    options.setOutput(static_cast<char*>(output), {received.begin(), received.end()});
+    gloo::alltoallv(options);
   }
 
  private:

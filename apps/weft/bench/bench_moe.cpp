@@ -42,6 +42,8 @@ struct MoeBench {
   ScaleOrder scale_order = ScaleOrder::rows;
   bool apart = false, unweighted = false;
   std::uint32_t capacity = 0;
+  RowPath path = RowPath::automatic;
+  std::uint32_t ring_rows = 0;
   Launch launch;
 
   struct Measured {
@@ -73,7 +75,9 @@ MoeExchangeArgs MoeBench::exchange_of(const ModelShape& shape, std::int64_t most
           .alignment = layout == RowLayout::expert_contiguous ? 128u : 1u,
           .capacity = capacity,
           .overflow = capacity != 0 ? Overflow::drop : Overflow::error,
-          .weighted = !unweighted};
+          .weighted = !unweighted,
+          .path = path,
+          .ring_rows = ring_rows};
 }
 
 std::vector<Launch> MoeBench::launches() const {
@@ -125,6 +129,7 @@ void MoeBench::write(const Ranks& ranks, const Measured& measured) const {
   json["weighted"] = args.weighted;
   json["capacity"] = capacity;
   json["apart"] = apart;
+  json["path"] = name(path);
   const MoeExchangeMemory memory = moe_exchange_memory(ranks.world_size(), args);
   json["memory"] = to_json(memory);
   json["memory"]["output_bytes"] = memory.output;
@@ -202,6 +207,11 @@ Command add_bench_moe(CLI::App& app, const std::vector<std::string>& arguments) 
   app.add_option("--capacity", bench->capacity,
                  "Most rows of each expert (contiguous: of a rank's experts together); further rows are dropped")
       ->check(whole_number(1, 1 << 30));
+  add_choice(app, "--path", bench->path, {RowPath::automatic, RowPath::slots, RowPath::ring},
+             "Way of rows: slots for every token, up to 1024; or a ring of places (automatic: slots as far as they go)");
+  app.add_option("--ring-rows", bench->ring_rows,
+                 "Places of a ring for each rank's rows, a power of two from 32 to 16384 (0: 512)")
+      ->check(whole_number(0, 16384));
   app.add_flag("--apart", bench->apart, "Separate launches for sends and waits");
   add_threads(app, bench->launch);
   bench->options.add_to(app);

@@ -1,0 +1,103 @@
+// Dispatch and combine on GPU ranks through a ring: the CPU tests' calls with the same reference, bit for bit.
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "gpu/support/gpu_moe.hpp"
+#include "gpu/support/gpu_side.hpp"
+#include "gpu/support/graph.hpp"
+#include "support/moe_batches.hpp"
+#include "support/ranks.hpp"
+
+namespace weft::test {
+namespace {
+
+void run_batches(const std::vector<Batch>& batches, std::uint32_t ranks) {
+  for (const Batch& batch : on_ring(batches)) expect_right(lasting_gpu_world(static_cast<int>(ranks)), batch);
+}
+
+class GpuMoeRing : public testing::TestWithParam<std::uint32_t> {};
+INSTANTIATE_TEST_SUITE_P(Ranks, GpuMoeRing, testing::Values(1, 2, 3, 4, 8));
+
+TEST_P(GpuMoeRing, EveryKindOfRouting) {
+  run_batches(in_every_layout(every_kind_of_routing(GetParam()), GetParam()), GetParam());
+}
+
+TEST_P(GpuMoeRing, RowsOfEveryTypeBitForBit) {
+  run_batches(in_every_layout(rows_of_every_type(GetParam()), GetParam()), GetParam());
+}
+
+TEST_P(GpuMoeRing, CastOnTheWay) {
+  run_batches(in_every_layout(casts_on_the_way(GetParam()), GetParam()), GetParam());
+}
+
+TEST_P(GpuMoeRing, RowsWithoutRoomAreDropped) {
+  run_batches(rows_without_room(), GetParam());
+}
+
+TEST_P(GpuMoeRing, ManyTokensFlowThroughFewPlaces) {
+  run_batches(in_every_layout({more_tokens_than_places(GetParam())}, GetParam()), GetParam());
+}
+
+TEST_P(GpuMoeRing, SendsAndWaitsOfOtherGrids) {
+  const Batch batch = on_ring(every_kind_of_routing(GetParam()))[0];
+  expect_right_apart(lasting_gpu_world(static_cast<int>(GetParam())), batch);
+}
+
+// A ring serves any grids, which may differ from rank to rank. Few blocks make many rounds.
+TEST_P(GpuMoeRing, GridsDifferFromRankToRank) {
+  const std::uint32_t ranks = GetParam();
+  const Batch batch = on_ring({more_tokens_than_places(ranks)})[0];
+  const std::vector<PreparedMoe> prepared = prepare_all(batch, ranks);
+  GpuWorld& world = lasting_gpu_world(static_cast<int>(ranks));
+  expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int rank) {
+    MoeExchange exchange = MoeExchange::create(communicator, batch[0].args);
+    std::mt19937 own(static_cast<std::uint32_t>(rank));
+    constexpr int kThreads[] = {32, 64, 128, 256, 384, 512};
+    for (int round = 0; round < 20; ++round) {
+      gpu.reset();
+      const PreparedMoe& p = prepared[static_cast<std::size_t>(round) % prepared.size()];
+      GpuMoe moe(gpu, communicator, exchange,
+                 {.blocks = 2 + static_cast<int>(own() % 5), .threads = kThreads[own() % std::size(kThreads)]});
+      moe.fill(p);
+      run_on_gpu_rank(moe, gpu, p);
+    }
+    free_together(gpu, exchange);
+  }));
+}
+
+TEST_P(GpuMoeRing, GraphsReplayedWithOtherRoutings) {
+  const std::uint32_t ranks = GetParam();
+  GpuWorld& world = lasting_gpu_world(static_cast<int>(ranks));
+  for (const Batch& batch : on_ring(routings_for_two_graphs(ranks))) {
+    const std::vector<PreparedMoe> prepared = prepare_all(batch, ranks);
+    expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int) {
+      gpu.reset();
+      MoeExchange exchange = MoeExchange::create(communicator, batch.front().args);
+      GpuMoe even(gpu, communicator, exchange, world.launch()), odd(gpu, communicator, exchange, world.launch());
+      const auto call = [&](const GpuMoe& moe, const PreparedMoe& p) {
+        moe.combine(p, moe.dispatch(p, gpu.stream()), gpu.stream());
+      };
+      const auto check = [](const GpuMoe& moe, const PreparedMoe& p) {
+        moe.check_dispatch(p);
+        moe.check_combine(p);
+      };
+      exchange_other_routings(GpuSide(world, gpu, communicator), prepared, even, odd, call, check);
+      free_together(gpu, exchange);
+    }));
+  }
+}
+
+// A prefill of DeepSeek-V3's experts, in every layout.
+TEST(GpuMoeRingPrefill, OfThousandsOfTokens) {
+  MoeExchangeArgs args{.tokens = 2500, .hidden = 1024, .experts = 256, .top_k = 8, .cast = RowCast::fp8};
+  args.scale_order = ScaleOrder::columns;
+  args.capacity = 2 * args.tokens * args.top_k / args.experts * 2;
+  args.overflow = Overflow::drop;
+  for (const Batch& batch : in_every_layout({{{.args = args, .tokens = {2500, 1800}, .residual = true}}}, 2)) {
+    expect_right(lasting_gpu_world(2), batch);
+  }
+}
+
+}  // namespace
+}  // namespace weft::test

@@ -24,10 +24,10 @@ constexpr std::size_t whole_packs(std::size_t bytes) {
   return (bytes + kPack - 1) / kPack * kPack;
 }
 
-// Weft's receive buffers have room for every rank's tokens, ids and weights, so peers fit, too.
+// Room for every rank's tokens as rows of two bytes a column, with ids and weights.
 std::size_t room_for(int ranks, const MoeExchangeArgs& args) {
-  const MoeExchangeMemory memory = moe_exchange_memory(ranks, args);
-  return std::max(memory.dispatch, memory.combine) + kTensorRoom;
+  const std::size_t token = args.hidden * kBf16Bytes + args.top_k * (sizeof(std::int64_t) + sizeof(float));
+  return static_cast<std::size_t>(ranks) * args.tokens * token + kTensorRoom;
 }
 
 class MoeRivalsMeasurement final : public MoeRivals, private RankBench {

@@ -89,19 +89,25 @@ struct MoeRingCombine : MoeCombine<type, 4> {
     for (std::uint32_t i = begin * s.size() + p.batches.first + p.batches.warp; i < end * s.size(); i += step) {
       const typename Slots::Unit unit{i / s.size(), rank_after(s.rank(), i % s.size(), s.size()), 0};
       const Loaded<T> loaded = Slots::template load<T>(work, unit, p.batches.lane);
-      // kNone: the row did not come here.
-      if (unit.token >= loaded.owner_tokens || loaded.count == kNone) continue;
-      if (!send_row(team, s, work, p.batches.lane, unit, loaded)) return false;
+      if (unit.token >= loaded.owner_tokens) continue;
+      const bool has_row = loaded.count != kNone;  // kNone: the row did not come here
+      const Ring ring = MoeRingCombine::ring(s, work);
+      if (!has_row && !all_answer(ring, loaded.owner_tokens)) continue;
+      if (!ring.await_place(team, unit.owner, unit.token)) return false;
+      if (has_row) send_row(team, s, work, p.batches.lane, unit, loaded);
+      if (p.batches.lane == 0) ring.announce(team, unit.owner, unit.token, has_row);
     }
     return true;
   }
 
+  // Whether all ranks announce each token of an owner with so many tokens, also if they have no row of it. Credits ask
+  // for it: an owner frees a place for a later token only once the earlier one has been announced, and so read.
+  static WEFT_FN bool all_answer(const Ring& ring, std::uint32_t owner_tokens) { return owner_tokens > ring.places(); }
+
   template <Team T>
-  static WEFT_FN bool send_row(T& team, const Session& s, const Work& work, std::uint32_t lane,
+  static WEFT_FN void send_row(T& team, const Session& s, const Work& work, std::uint32_t lane,
                                const typename Slots::Unit& unit, const Loaded<T>& loaded) {
-    const Ring ring = MoeRingCombine::ring(s, work);
-    if (!ring.await_place(team, unit.owner, unit.token)) return false;
-    Pack* const to = ring.row(unit.owner, s.rank(), unit.token);
+    Pack* const to = ring(s, work).row(unit.owner, s.rank(), unit.token);
     Slots::template add_up<kPacksAtOnce>(team, work, 0, T::kLanes, lane, loaded,
                                          [&](std::uint32_t pack, const Pack& sum) {
                                            // As in slots, so that both give the same bits.
@@ -109,8 +115,6 @@ struct MoeRingCombine : MoeCombine<type, 4> {
                                            team.store(to + pack, Wire::template encode<T::kAtomicBytes>(sum, s.epoch));
                                          });
     team.sync_lanes();
-    if (lane == 0) ring.announce(team, unit.owner, unit.token, true);
-    return true;
   }
 
   // Adds up the rows of this rank's tokens `begin` … `end` − 1, by ascending token.
@@ -123,7 +127,8 @@ struct MoeRingCombine : MoeCombine<type, 4> {
       const Ring ring = MoeRingCombine::ring(s, work);
       for (std::uint32_t rank = 0; rank < s.size(); ++rank) {
         bool has_row = false;
-        if (answering.has(rank) && !ring.await_row(team, rank, token, has_row)) return false;
+        if (!answering.has(rank) && !all_answer(ring, mine)) continue;
+        if (!ring.await_row(team, rank, token, has_row)) return false;
       }
       add_rows(team, s, work, p.batches.lane, token, answering);
       if (token + ring.places() >= mine) continue;

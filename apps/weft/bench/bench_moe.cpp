@@ -56,9 +56,7 @@ MoeExchangeArgs MoeBench::exchange_of(const ModelShape& shape, std::int64_t most
           .experts = static_cast<std::uint32_t>(shape.num_experts),
           .top_k = static_cast<std::uint32_t>(shape.top_k),
           .type = row == "f16" ? RowType::f16 : RowType::bf16,
-          .cast = row == "fp8"         ? RowCast::fp8
-                  : row == "fp8-ue8m0" ? RowCast::fp8_ue8m0
-                                       : RowCast::none,
+          .cast = cast_of(row),
           .scale_order = scale_order,
           .combine_type = row == "f16" ? DataType::f16 : DataType::bf16,
           .layout = layout,

@@ -28,9 +28,10 @@ enum class RowType : std::uint8_t {
 // The cast that dispatch applies to rows on their way. Cast values are limited to ±448 times their scale; NaN stays
 // NaN. Among columns of one scale that hold an infinity, each infinity becomes NaN and every other number 0.
 enum class RowCast : std::uint8_t {
-  none,      // every bit arrives as it was
-  fp8,       // bf16 or f16 become e4m3 with one f32 scale per 128 columns: max(amax, 1e-4) / 448
-  fp8_ue8m0  // the same with scales that are powers of two, rounded up, given as one byte each: the biased exponent
+  none,       // every bit arrives as it was
+  fp8,        // bf16 or f16 become e4m3 with one f32 scale per 128 columns: max(amax, 1e-4) / 448
+  fp8_ue8m0,  // the same with scales that are powers of two, rounded up, given as one byte each: the biased exponent
+  fp8_pow2    // the same powers of two, given as f32 (DeepEP's round_scale)
 };
 
 // Columns that share one scale.

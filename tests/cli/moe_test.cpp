@@ -56,7 +56,7 @@ std::string moe_config() {
 TEST(BenchMoe, EveryKindOfRow) {
   const auto config = moe_config(), file = testing::TempDir() + "moe_rows.json";
   for (const char* layout : {"masked", "contiguous", "rank-major"}) {
-    for (const char* row : {"fp8", "fp8-ue8m0", "bf16", "f16"}) {
+    for (const char* row : {"fp8", "fp8-ue8m0", "fp8-pow2", "bf16", "f16"}) {
       for (const bool unweighted : {false, true}) {
         std::vector<std::string> arguments = {
             "bench",     "moe", "--config", config, "--device", "cpu",  "--ep",       "2", "--tokens",  "5",
@@ -102,7 +102,7 @@ TEST(BenchMoe, ScalesInColumns) {
   arguments.resize(arguments.size() + 4);
   const auto place = arguments.end() - 4;
   for (const char* layout : {"masked", "contiguous", "rank-major"}) {
-    for (const char* row : {"fp8", "fp8-ue8m0"}) {
+    for (const char* row : {"fp8", "fp8-ue8m0", "fp8-pow2"}) {
       std::ranges::copy(std::vector<std::string>{"--layout", layout, "--dispatch", row}, place);
       const auto result = run(arguments);
       ASSERT_EQ(result.code, 0) << layout << " " << row << ": " << result.err;

@@ -161,7 +161,7 @@ Command add_bench_moe(CLI::App& app, const std::vector<std::string>& arguments) 
                  "Tokens per rank, \"1,8,128\" (default: powers of two up to 1024; on the CPU up to 128)");
   app.add_option("--dispatch", bench->row,
                  "Rows that are sent to experts (default: fp8, or bf16 if 128 does not divide hidden)")
-      ->check(CLI::IsMember({"fp8", "fp8-ue8m0", "bf16", "f16"}));
+      ->check(CLI::IsMember({"fp8", "fp8-ue8m0", "fp8-pow2", "bf16", "f16"}));
   add_choice(app, "--routing", bench->traffic, {Traffic::uniform, Traffic::grouped, Traffic::zipf, Traffic::hot},
              "Choice of experts: uniform: any; grouped: of some groups, like DeepSeek; zipf: expert n with weight "
              "1/n; hot: all tokens choose expert 0, too");

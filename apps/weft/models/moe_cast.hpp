@@ -15,7 +15,7 @@ namespace weft::cli {
 
 // The words of `--dispatch`. Rows of f16 are not cast either.
 inline constexpr std::pair<RowCast, std::string_view> kCastNames[] = {
-    {RowCast::fp8, "fp8"}, {RowCast::fp8_ue8m0, "fp8-ue8m0"}, {RowCast::none, "bf16"}};
+    {RowCast::fp8, "fp8"}, {RowCast::fp8_ue8m0, "fp8-ue8m0"}, {RowCast::fp8_pow2, "fp8-pow2"}, {RowCast::none, "bf16"}};
 
 constexpr std::string_view cast_name(RowCast cast) {
   for (const auto& [value, name] : kCastNames)

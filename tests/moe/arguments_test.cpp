@@ -179,6 +179,7 @@ std::vector<RejectedDispatch> rejected_dispatches(RowLayout layout) {
       {"counts: null", [](auto& a) { a.counts = nullptr; }},
       {"counts: ", [](auto& a) { shift(a.counts, 1); }},
       {"source_wait_ns: ", [](auto& a) { a.source_wait_ns = reinterpret_cast<std::uint64_t*>(4); }},
+      {"host_counts: ", [](auto& a) { a.host_counts = reinterpret_cast<std::uint64_t*>(4); }},
       {"source_tokens: ", [](auto& a) { shift(a.source_tokens, 2); }},
       {"launch.blocks: 1", [](auto& a) { a.launch.blocks = 1; }},
       {"launch.blocks: 3", [](auto& a) { a.launch.blocks = 3; }},

@@ -159,6 +159,7 @@ TEST_P(MoeFarOffsets, RowsOfWindowsAndOutputs) {
                      .sources = nullptr,
                      .source_tokens = source_tokens.data(),
                      .source_wait_ns = nullptr,
+                     .host_counts = nullptr,
                      .local_ids = args.layout == RowLayout::rank_major ? local_ids.data() : nullptr,
                      .local_weights = nullptr}));
       for (std::uint32_t source = 0; source < kRanks; ++source) {

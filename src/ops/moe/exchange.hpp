@@ -196,6 +196,7 @@ struct DispatchWork {
   std::int32_t* sources;
   std::int32_t* source_tokens;
   std::uint64_t* source_wait_ns;
+  std::uint64_t* host_counts;
   std::int32_t* local_ids;
   float* local_weights;
 };

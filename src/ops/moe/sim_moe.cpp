@@ -297,6 +297,7 @@ void AllReduceProgram::fill_dispatch(unsigned call, unsigned rank) {
                             .sources = by_rank ? nullptr : words(sources),
                             .source_tokens = words(source_tokens),
                             .source_wait_ns = nullptr,
+                            .host_counts = nullptr,
                             .local_ids = by_rank ? words(local_ids) : nullptr,
                             .local_weights = reinterpret_cast<float*>(words(local_weights))};
   const auto kernel = [&] {

@@ -27,8 +27,8 @@ Scale scale_of(float largest, bool power_of_two) {
   return {std::ldexp(1.0f, exponent), std::ldexp(1.0f, -exponent)};
 }
 
-Bytes stored(Scale scale, bool power_of_two) {
-  if (power_of_two) return {static_cast<std::byte>(std::ilogb(scale.scale) + 127)};
+Bytes stored(Scale scale, Scales how) {
+  if (how == Scales::ue8m0) return {static_cast<std::byte>(std::ilogb(scale.scale) + 127)};
   Bytes bytes(4);
   std::memcpy(bytes.data(), &scale.scale, bytes.size());
   return bytes;
@@ -40,13 +40,13 @@ float largest_magnitude(std::span<const float> values) {
   return most;
 }
 
-Fp8Row cast_row(std::span<const float> row, std::size_t columns, bool power_of_two) {
+Fp8Row cast_row(std::span<const float> row, std::size_t columns, Scales scales) {
   Fp8Row result;
   for (std::size_t begin = 0; begin < row.size(); begin += columns) {
     const auto group = row.subspan(begin, columns);
-    const Scale scale = scale_of(largest_magnitude(group), power_of_two);
+    const Scale scale = scale_of(largest_magnitude(group), scales != Scales::f32);
     cast(group, scale.inverse, result.numbers);
-    const Bytes bytes = stored(scale, power_of_two);
+    const Bytes bytes = stored(scale, scales);
     result.scales.insert(result.scales.end(), bytes.begin(), bytes.end());
   }
   return result;

@@ -12,8 +12,9 @@ struct Scale {
 // The scale of columns whose largest magnitude is `largest`: max(largest, 1e-4) / 448. `power_of_two`: rounded up to
 // one, 2^127 at most, whose inverse then is 0.
 Scale scale_of(float largest, bool power_of_two);
-// As it is stored: f32, or one byte, the exponent + 127.
-Bytes stored(Scale scale, bool power_of_two);
+// Scales of a row, and how they are stored: as f32, or as one byte, the exponent + 127.
+enum class Scales : std::uint8_t { f32, powers_of_two, ue8m0 };
+Bytes stored(Scale scale, Scales how);
 // NaN is no magnitude; without a number it is 0.
 float largest_magnitude(std::span<const float> values);
 
@@ -21,7 +22,7 @@ struct Fp8Row {
   Bytes numbers, scales;
 };
 // Every `columns` columns have a scale.
-Fp8Row cast_row(std::span<const float> row, std::size_t columns, bool power_of_two);
+Fp8Row cast_row(std::span<const float> row, std::size_t columns, Scales scales);
 // With one scale for everything, which is given.
 Bytes cast_row(std::span<const float> row, float scale);
 

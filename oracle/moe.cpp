@@ -90,7 +90,7 @@ Bytes arriving_row(const MoeRules& rules, std::span<const std::byte> row, std::s
   std::vector<float> values;
   for (std::size_t i = 0; i < rules.hidden; ++i)
     values.push_back(static_cast<float>(number_at(row, rules.row_type, i)));
-  Fp8Row cast = cast_row(values, kScaleColumns, rules.power_of_two);
+  Fp8Row cast = cast_row(values, kScaleColumns, rules.scales);
   cast.numbers.insert(cast.numbers.end(), cast.scales.begin(), cast.scales.end());
   return cast.numbers;
 }

@@ -3,6 +3,7 @@
 
 #include <functional>
 
+#include "oracle/fp8.hpp"
 #include "oracle/number.hpp"
 
 namespace weft::oracle {
@@ -25,7 +26,9 @@ struct MoeRules {
         row_type(of.type == decltype(of.type)::f16 ? Type::f16 : Type::bf16),
         combine_type(of.combine_type),
         casts(of.cast != decltype(of.cast)::none),
-        power_of_two(of.cast == decltype(of.cast)::fp8_ue8m0),
+        scales(of.cast == decltype(of.cast)::fp8_ue8m0  ? Scales::ue8m0
+               : of.cast == decltype(of.cast)::fp8_pow2 ? Scales::powers_of_two
+                                                        : Scales::f32),
         by_columns(of.scale_order == decltype(of.scale_order)::columns),
         weighted(of.weighted),
         layout(of.layout == decltype(of.layout)::expert_masked       ? masked
@@ -36,7 +39,8 @@ struct MoeRules {
   std::uint32_t tokens, hidden, experts, top_k, scale_bytes, alignment;
   std::uint32_t given_capacity;  // 0: there is room for all that can come
   Type row_type, combine_type;   // row_type: of rows that are cast
-  bool casts, power_of_two;      // rows become e4m3 on their way, with scales that are powers of two
+  bool casts;                    // rows become e4m3 on their way
+  Scales scales;                 // of rows that are cast
   bool by_columns;               // scales of a column lie side by side
   bool weighted;
   Layout layout;
@@ -44,7 +48,7 @@ struct MoeRules {
 
   std::size_t arriving_bytes() const { return casts ? hidden : row_bytes; }
   std::size_t arriving_scale_bytes() const {
-    return casts ? hidden / kScaleColumns * (power_of_two ? 1 : 4) : scale_bytes;
+    return casts ? hidden / kScaleColumns * (scales == Scales::ue8m0 ? 1 : 4) : scale_bytes;
   }
   // With the bytes behind a row's scales that nobody writes.
   std::size_t output_scale_bytes() const {

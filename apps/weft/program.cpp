@@ -130,10 +130,18 @@ Examples:
   weft simulate --list --faults
   weft simulate --protocol dies-one-shot-ranks2 --stop 5 --replay 0.1=1)";
 
-constexpr const char* kInfoExamples = R"(Examples:
+constexpr const char* kInfoExamples =
+    R"(--moe prints what an exchange of tokens takes on each rank, one row for each way: Weft's layouts,
+DeepEP V1 and V2, and NCCL EP, for the same ranks, tokens, columns, experts and top-k. `buffers` are
+the library's. They grow with ranks · tokens if a token goes once to a rank, and with experts ·
+tokens if each expert has a place for each token. `output` is the caller's, and depends on the
+layout: masked has room for every token at every expert, rank-major only once per rank.
+
+Examples:
   weft info                                     GPUs, links, versions, usable ranks and problems
   weft info --json machine.json
   weft info --moe deepseek-v3 --tokens 128 --ranks 8      memory of an exchange
+  weft info --moe deepseek-v3 --experts 288 --layout masked --dispatch fp8
   weft info --config path/config.json           of your own model)";
 
 constexpr const char* kMoeExamples =

@@ -1,6 +1,7 @@
 // Mixture of experts: tokens travel to the ranks that hold their experts, and their results come back.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -28,9 +29,10 @@ enum class RowType : std::uint8_t {
 // The cast that dispatch applies to rows on their way. Cast values are limited to ±448 times their scale; NaN stays
 // NaN. Among columns of one scale that hold an infinity, each infinity becomes NaN and every other number 0.
 enum class RowCast : std::uint8_t {
-  none,      // every bit arrives as it was
-  fp8,       // bf16 or f16 become e4m3 with one f32 scale per 128 columns: max(amax, 1e-4) / 448
-  fp8_ue8m0  // the same with scales that are powers of two, rounded up, given as one byte each: the biased exponent
+  none,       // every bit arrives as it was
+  fp8,        // bf16 or f16 become e4m3 with one f32 scale per 128 columns: max(amax, 1e-4) / 448
+  fp8_ue8m0,  // the same with scales that are powers of two, rounded up, given as one byte each: the biased exponent
+  fp8_pow2    // the same powers of two, given as f32 (DeepEP's round_scale)
 };
 
 // Columns that share one scale.
@@ -129,6 +131,32 @@ struct DispatchHandle {
   bool operator==(const DispatchHandle&) const = default;
 };
 
+// A word of DispatchArgs::host_counts, which the host may read while the dispatch runs. No call has to wait for it.
+//
+// A dispatch, or its wait, writes each word once. It does so as soon as the count is known: before rows end, in any
+// order. Count and stamp are one word, so a reader needs no fence. All words of a dispatch have the same stamp. The
+// next dispatch of the exchange has another one, also if both are replays of one graph. Stamps are odd, so zeroed words
+// have none, and they come again after 2^31 dispatches. The host notes the stamp before a dispatch, and polls:
+//
+//   const std::uint32_t before = read_host_count(words).stamp;
+//   exchange.dispatch(args);  // or a replay
+//   for (std::size_t i = 0; i < size; ++i)
+//     while ((got[i] = read_host_count(words + i)).stamp == before) communicator.check();
+//
+// Read all words before the next dispatch that writes them, or give each dispatch its own. Nothing else is ordered with
+// a word: rows and the counts on the device are complete when the call has ended. A dispatch that fails may leave any
+// of the words as they were, so a host that polls looks at Group::check().
+struct HostCount {
+  std::uint32_t count = 0;
+  std::uint32_t stamp = 0;  // 0: no dispatch has written the word
+
+  bool operator==(const HostCount&) const = default;
+};
+inline HostCount read_host_count(std::uint64_t* word) {
+  const std::uint64_t bits = std::atomic_ref(*word).load(std::memory_order_relaxed);
+  return {static_cast<std::uint32_t>(bits >> 32), static_cast<std::uint32_t>(bits)};
+}
+
 // Tensors are dense. Rows begin at a multiple of 16 bytes, scales at a multiple of 4, everything else at a multiple of
 // the element's size. No tensor of a call overlaps another one. Tensors are the caller's and must stay until the call
 // has run; Weft keeps none of them.
@@ -159,6 +187,11 @@ struct DispatchArgs {
   // [ranks], or null: nanoseconds that this dispatch, or its wait, waited for each source to begin it; 0 for this rank
   // itself. CPU ranks wait for sources in turn, so a source's time includes the waits for earlier sources.
   std::uint64_t* source_wait_ns = nullptr;
+  // [local experts + ranks], or null: the rows that came for each expert, as in `counts`, then the tokens of each
+  // source. Every layout has them. Read them by read_host_count(). On GPUs they are pinned host memory, at the address
+  // that the GPU uses too (cudaHostAlloc, cudaMallocHost); on CPU ranks any memory. Zero them before an exchange's
+  // first dispatch with them, as stamps of two exchanges may be equal.
+  std::uint64_t* host_counts = nullptr;
   std::int32_t* output_ids = nullptr;  // rank_major: [rows, top_k]: local number of the expert; −1: lives elsewhere
   float* output_weights = nullptr;     // rank_major, if the exchange is weighted: [rows, top_k]; 0 if the id is −1
 

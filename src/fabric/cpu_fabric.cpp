@@ -106,6 +106,7 @@ class CpuFabric final : public Fabric {
   }
 
   void check_buffer(const char*, const void*) const override {}
+  void check_host_memory(const char*, const void*) const override {}
   void check_stream(Stream stream) const override {
     if (stream != nullptr) {
       throw Error(Errc::invalid_argument,

@@ -236,6 +236,9 @@ class CudaFabric final : public Fabric {
   }
 
   void check_buffer(const char* name, const void* data) const override { arguments_.check_buffer(device_, name, data); }
+  void check_host_memory(const char* name, const void* data) const override {
+    arguments_.check_host_memory(name, data);
+  }
   void check_stream(Stream stream) const override { arguments_.check_stream(device_, stream); }
   bool run(const KernelCall& planned) override {
     const DeviceScope scope(device_);

@@ -98,6 +98,8 @@ class Fabric {
 
   // Throws Errc::invalid_argument with the argument's name if an operation could not use it.
   virtual void check_buffer(const char* name, const void* data) const = 0;
+  // The same for memory that an operation writes and the host reads meanwhile.
+  virtual void check_host_memory(const char* name, const void* data) const = 0;
   virtual void check_stream(Stream stream) const = 0;
   // False: the call has failed, and the record has the reason. CPU ranks know that at once; GPUs only enqueue the call.
   virtual bool run(const KernelCall& planned) = 0;

@@ -59,6 +59,20 @@ void GpuArguments::check_buffer(int device, const char* name, const void* data) 
   }
 }
 
+// The host reads the memory at the address that the GPU is given.
+void GpuArguments::check_host_memory(const char* name, const void* data) const {
+  cudaPointerAttributes attributes{};
+  check_cuda(cudaPointerGetAttributes(&attributes, data), "cudaPointerGetAttributes");
+  if (attributes.type != cudaMemoryTypeHost) {
+    throw Error(Errc::invalid_argument,
+                fmt::format("{}: {} is not pinned host memory (cudaHostAlloc, cudaMallocHost)", name, data));
+  }
+  if (attributes.devicePointer != data) {
+    throw Error(Errc::invalid_argument, fmt::format("{}: {} is host memory that the GPU sees at {}, not there", name,
+                                                    data, attributes.devicePointer));
+  }
+}
+
 void GpuArguments::check_stream(int device, Stream stream) const {
   if (stream == nullptr || stream == cudaStreamLegacy || stream == cudaStreamPerThread) return;
   if (known_place(stream).load(std::memory_order_relaxed) != stream) ask_about_stream(device, stream);

@@ -10,10 +10,11 @@
 
 namespace weft::detail {
 
-// Both throw Errc::invalid_argument with the argument's name, whichever GPU is the calling thread's. Thread-safe.
+// All throw Errc::invalid_argument with the argument's name, whichever GPU is the calling thread's. Thread-safe.
 class GpuArguments {
  public:
   void check_buffer(int device, const char* name, const void* data) const;
+  void check_host_memory(const char* name, const void* data) const;
   void check_stream(int device, Stream stream) const;
   // The same, also for a stream that is known.
   void ask_about_stream(int device, Stream stream) const;

@@ -57,7 +57,7 @@ std::string moe_config() {
 TEST(BenchMoe, EveryKindOfRow) {
   const auto config = moe_config(), file = testing::TempDir() + "moe_rows.json";
   for (const char* layout : {"masked", "contiguous", "rank-major"}) {
-    for (const char* row : {"fp8", "fp8-ue8m0", "bf16", "f16"}) {
+    for (const char* row : {"fp8", "fp8-ue8m0", "fp8-pow2", "bf16", "f16"}) {
       for (const bool unweighted : {false, true}) {
         std::vector<std::string> arguments = {
             "bench",     "moe", "--config", config, "--device", "cpu",  "--ep",       "2", "--tokens",  "5",
@@ -103,7 +103,7 @@ TEST(BenchMoe, ScalesInColumns) {
   arguments.resize(arguments.size() + 4);
   const auto place = arguments.end() - 4;
   for (const char* layout : {"masked", "contiguous", "rank-major"}) {
-    for (const char* row : {"fp8", "fp8-ue8m0"}) {
+    for (const char* row : {"fp8", "fp8-ue8m0", "fp8-pow2"}) {
       std::ranges::copy(std::vector<std::string>{"--layout", layout, "--dispatch", row}, place);
       const auto result = run(arguments);
       ASSERT_EQ(result.code, 0) << layout << " " << row << ": " << result.err;
@@ -162,7 +162,7 @@ TEST(BenchMoe, ServesEveryPreset) {
     const auto info = run({"info", "--moe", name, "--tokens", "1", "--json", file});
     ASSERT_EQ(info.code, 0) << name << ": " << info.err;
     const auto memory = read_json(file).at("moe").at("memory");
-    EXPECT_EQ(memory.size(), cast ? 2u : 1u) << name;
+    EXPECT_EQ(memory.front().at("rows"), cast ? "fp8" : "bf16") << name;
     EXPECT_EQ(memory.back().at("rows"), "bf16") << name;
     EXPECT_EQ(info.out.find(said) == std::string::npos, cast) << info.out;
     const auto bench = run({"bench", "moe", "--model", name, "--device", "cpu", "--ep", "2", "--tokens", "1",
@@ -184,21 +184,131 @@ TEST(BenchMoe, GroupsThatAModelDoesNotHaveAreSaid) {
   EXPECT_NE(result.err.find("--routing grouped: qwen3-30b has no groups of experts"), std::string::npos) << result.err;
 }
 
-// The memory of other libraries for DeepSeek-V3, computed by hand: 256 experts, 128 tokens, rows of 14336 bytes. A
-// header sent with a row has 16 bytes (NCCL EP: 32, and rank-major 80). A returned row has 224 bytes of scales. Signals
-// have 1024 bytes. Rank-major results go from ranks · 128 slots to 8 · 128, which takes more than the sent rows.
+// The rows that `arguments` give.
+nlohmann::json ways_of(std::vector<std::string> arguments) {
+  arguments.insert(arguments.begin(), {"info", "--moe", "deepseek-v3"});
+  arguments.insert(arguments.end(), {"--json", "-"});
+  const auto result = run(arguments);
+  EXPECT_EQ(result.code, 0) << result.err;
+  return nlohmann::json::parse(result.out).at("moe").at("memory");
+}
+
+nlohmann::json way_of(const nlohmann::json& ways, const std::string& name, const std::string& rows) {
+  for (const auto& way : ways)
+    if (way.at("way") == name && way.at("rows") == rows) return way;
+  ADD_FAILURE() << "no " << name << " with " << rows << " in " << ways;
+  return {{"buffers_bytes", 0}, {"output_bytes", 0}};
+}
+
+// Buffers of other libraries, computed by hand.
+struct OthersCase {
+  const char *ranks, *tokens, *hidden, *experts, *top_k;
+  const char *way, *rows;
+  std::size_t bytes;
+};
+
+// 1 MiB = 2^20 bytes. V1 and NCCL EP add two banks of signals, a word per expert, which their own tables leave out.
 TEST(InfoMoe, ComparesWithOthers) {
-  for (const auto& [ranks, by_rank] : {std::pair{8, 59'639'808u}, {64, 268'371'968u}}) {  // only by_rank differs
-    const auto result =
-        run({"info", "--moe", "deepseek-v3", "--tokens", "128", "--ranks", std::to_string(ranks), "--json", "-"});
-    ASSERT_EQ(result.code, 0) << result.err;
-    const auto report = nlohmann::json::parse(result.out);
-    ASSERT_EQ(report.at("moe").at("memory").size(), 2u);
-    for (const auto& memory : report.at("moe").at("memory")) {
-      EXPECT_EQ(memory.at("deepep_bytes"), 1'908'410'368u);
-      EXPECT_EQ(memory.at("nccl_ep_bytes"), 984'025'088u);
-      EXPECT_EQ(memory.at("nccl_ep_rank_major_bytes"), by_rank);
+  constexpr std::size_t kMiB = 1 << 20, kSignals = 2 * 4 * 256;
+  const char *const v1 = "DeepEP V1 low-latency", *const v2 = "DeepEP V2", *const expert_major = "NCCL EP expert-major",
+                    *const rank_major = "NCCL EP rank-major";
+  const std::vector<OthersCase> cases = {
+      {"8", "128", "7168", "256", "8", v1, "fp8", 1820 * kMiB + kSignals},
+      {"8", "128", "7168", "256", "8", v1, "bf16", 1820 * kMiB + kSignals},
+      {"16", "256", "7168", "256", "8", v1, "fp8", 3640 * kMiB + kSignals},  // the same for any number of ranks
+      {"8", "1024", "7168", "256", "8", v1, "fp8", 14560 * kMiB + kSignals},
+      {"8", "128", "4096", "128", "8", v1, "fp8", 520 * kMiB + kSignals / 2},
+      {"8", "128", "2048", "128", "8", v1, "fp8", 260 * kMiB + kSignals / 2},
+      {"8", "128", "7168", "256", "8", v2, "bf16", 16 * kMiB},
+      {"8", "256", "7168", "256", "8", v2, "bf16", 30 * kMiB},
+      {"8", "1024", "7168", "256", "8", v2, "fp8", 114 * kMiB},
+      {"8", "1024", "7168", "256", "8", v2, "bf16", 114 * kMiB},
+      // A token's rows are sent as 8 · 14400 bytes, and returned as 4 · 14368. fp8 is sent as 8 · 8128.
+      {"8", "1000", "7168", "256", "4", v2, "bf16", 110 * kMiB},
+      {"8", "1000", "7168", "256", "4", v2, "fp8", 64 * kMiB},
+      {"4", "1000", "7168", "256", "8", v2, "bf16", 56 * kMiB},  // returned once per rank, not once per expert
+      {"8", "128", "7168", "256", "8", expert_major, "bf16", 984'025'088},
+      {"64", "128", "7168", "512", "8", expert_major, "bf16", 1'938'231'296},
+      {"8", "128", "7168", "256", "8", rank_major, "bf16", 59'639'808},
+      {"8", "128", "7168", "256", "8", rank_major, "fp8", 59'639'808},
+      {"16", "128", "7168", "256", "8", rank_major, "bf16", 89'458'688},
+      {"64", "128", "7168", "512", "8", rank_major, "bf16", 268'374'016}};
+  for (const OthersCase& one : cases) {
+    const auto ways = ways_of({"--ranks", one.ranks, "--tokens", one.tokens, "--hidden", one.hidden, "--experts",
+                               one.experts, "--top-k", one.top_k});
+    EXPECT_EQ(way_of(ways, one.way, one.rows).at("buffers_bytes"), one.bytes)
+        << one.way << ", " << one.rows << ", " << one.ranks << " ranks, " << one.tokens << " tokens";
+  }
+}
+
+// 8 ranks of 32 experts, 128 tokens. A row of fp8 has 7168 bytes and 56 scales.
+TEST(InfoMoe, CountsTheOthersOutputs) {
+  const auto ways = ways_of({"--ranks", "8", "--tokens", "128"});
+  const std::size_t fp8 = 7168 + 56 * 4, bf16 = 14336, rows = 8 * 128;
+  const auto output = [&](const char* way, const char* kind) { return way_of(ways, way, kind).at("output_bytes"); };
+  EXPECT_EQ(output("DeepEP V1 low-latency", "fp8"), 32 * rows * fp8);
+  EXPECT_EQ(output("DeepEP V1 low-latency", "bf16"), 32 * rows * bf16);
+  EXPECT_EQ(output("DeepEP V2", "fp8"), rows * 8 * fp8);  // all eight of a token's experts may be here
+  EXPECT_EQ(output("NCCL EP expert-major", "bf16"), 469'762'048u);
+  EXPECT_EQ(output("NCCL EP rank-major", "bf16"), 14'680'064u + rows * 8 * 8);
+  EXPECT_EQ(way_of(ways_of({"--ranks", "64", "--experts", "256"}), "DeepEP V2", "bf16").at("output_bytes"),
+            64 * 128 * 4 * bf16);  // four experts on a rank
+}
+
+// Weft's rows are what an exchange of the same arguments takes.
+TEST(InfoMoe, CountsWhatAnExchangeTakes) {
+  const auto ways = ways_of({"--ranks", "5", "--tokens", "9", "--hidden", "512", "--experts", "12", "--top-k", "3"});
+  ASSERT_EQ(ways.size(), 14u);  // three of Weft and four others, for each cast
+  for (std::size_t i = 0; i < 14; i += 7) {
+    for (std::size_t at = 0; at < 3; ++at) {
+      const auto layout = static_cast<RowLayout>(at);
+      const auto memory = moe_exchange_memory(5, {.tokens = 9,
+                                                  .hidden = 512,
+                                                  .experts = 12,
+                                                  .top_k = 3,
+                                                  .cast = i == 0 ? RowCast::fp8 : RowCast::none,
+                                                  .layout = layout,
+                                                  .alignment = layout == RowLayout::expert_contiguous ? 128u : 1u});
+      const auto& way = ways.at(i + at);
+      EXPECT_EQ(way.at("way"), "Weft");
+      EXPECT_EQ(way.at("layout"), name(layout));
+      EXPECT_EQ(way.at("rows"), i == 0 ? "fp8" : "bf16");
+      EXPECT_EQ(way.at("dispatch_bytes"), memory.dispatch);
+      EXPECT_EQ(way.at("combine_bytes"), memory.combine);
+      EXPECT_EQ(way.at("tables_bytes"), memory.tables);
+      EXPECT_EQ(way.at("buffers_bytes"), memory.window);
+      EXPECT_EQ(way.at("output_bytes"), memory.output);
     }
+  }
+}
+
+TEST(InfoMoe, ShowsOnlyTheLayoutAndRowsAskedFor) {
+  const auto masked = ways_of({"--layout", "masked", "--dispatch", "fp8-ue8m0"});
+  ASSERT_EQ(masked.size(), 3u);
+  const char* const names[] = {"Weft", "DeepEP V1 low-latency", "NCCL EP expert-major"};
+  for (std::size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(masked.at(i).at("way"), names[i]);
+    EXPECT_EQ(masked.at(i).at("rows"), "fp8-ue8m0");
+  }
+  EXPECT_EQ(ways_of({"--layout", "contiguous"}).size(), 4u);
+  EXPECT_EQ(ways_of({"--layout", "rank-major"}).size(), 4u);
+  EXPECT_EQ(run({"info", "--moe", "deepseek-v3", "--layout", "flat"}).code, 2);
+  EXPECT_EQ(run({"info", "--moe", "deepseek-v3", "--dispatch", "f16"}).code, 2);
+  EXPECT_EQ(run({"info", "--moe", "deepseek-v3", "--hidden", "100", "--dispatch", "fp8"}).code, 2);
+  for (const char* option : {"--hidden", "--experts", "--top-k"}) {
+    const auto alone = run({"info", option, "8"});
+    EXPECT_EQ(alone.code, 2);
+    EXPECT_NE(alone.err.find(std::string(option) + ": needs --moe or --config"), std::string::npos) << alone.err;
+  }
+}
+
+// The text names the sources of what it has computed, and says that numbers are not the model's.
+TEST(InfoMoe, NamesItsSources) {
+  const auto result = run({"info", "--moe", "deepseek-v3", "--experts", "288"});
+  ASSERT_EQ(result.code, 0) << result.err;
+  for (const char* said : {"deepseek-v3, changed", "288, top-8", "\nDeepEP V2 ", "  DeepEP V1: low-latency mode",
+                           "  DeepEP V2: ElasticBuffer", "  NCCL EP: low-latency mode", "nccl_ep 0.1.0"}) {
+    EXPECT_NE(result.out.find(said), std::string::npos) << said << "\n" << result.out;
   }
 }
 

@@ -36,7 +36,7 @@ TEST(Usage, EmptyValuesAreRefused) {
       {{"bench", "moe"}, {"--dispatch", "--layout", "--capacity", "--blocks", "--tokens"}},
       {{"tune"}, {"--output", "--state", "--bytes", "--deadline"}},
       {{"verify"}, {"--most-bytes", "--json", "--tuning"}},
-      {{"info"}, {"--moe", "--json", "--csv", "--tuning"}}};
+      {{"info"}, {"--moe", "--json", "--csv", "--tuning", "--hidden", "--layout", "--dispatch"}}};
   for (const auto& [command, options] : cases) {
     std::string name = "weft";
     for (const std::string& word : command) name += " " + word;

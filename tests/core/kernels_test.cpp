@@ -101,7 +101,7 @@ TEST(Kernels, GathersAndScatters) {
 TEST(Kernels, DispatchAndCombine) {
   Found found;
   for (const RowType type : {RowType::bf16, RowType::f16, RowType::fp8}) {
-    for (const RowCast cast : {RowCast::none, RowCast::fp8, RowCast::fp8_ue8m0}) {
+    for (const RowCast cast : {RowCast::none, RowCast::fp8, RowCast::fp8_ue8m0, RowCast::fp8_pow2}) {
       if (type == RowType::fp8 && cast != RowCast::none) continue;
       for (const ScaleOrder order : {ScaleOrder::rows, ScaleOrder::columns})
         found.add(detail::DispatchQuery{type, cast, order});

@@ -159,6 +159,7 @@ TEST_P(MoeFarOffsets, RowsOfWindowsAndOutputs) {
                      .sources = nullptr,
                      .source_tokens = source_tokens.data(),
                      .source_wait_ns = nullptr,
+                     .host_counts = nullptr,
                      .local_ids = args.layout == RowLayout::rank_major ? local_ids.data() : nullptr,
                      .local_weights = nullptr}));
       for (std::uint32_t source = 0; source < kRanks; ++source) {
@@ -206,7 +207,7 @@ void expect_a_far_scale(RowCast cast) {
   shape.capacity = 1u << 20;
   shape.columns = kScaleColumns;
   shape.scale_columns = plan_columns(shape);
-  const std::uint32_t row = 3 * shape.capacity + 5, group = shape.groups - 2, size = cast == RowCast::fp8 ? 4 : 1;
+  const std::uint32_t row = 3 * shape.capacity + 5, group = shape.groups - 2, size = scales_are_bytes(cast) ? 1 : 4;
   const std::size_t wanted = oracle::scale_place(args, shape.capacity, 0, row, std::size_t{group} * size);
   ASSERT_GT(wanted / size, std::size_t{1} << 32);
   const Sparse output(std::size_t{row} * shape.columns + kColumns), scales(wanted + 4096);
@@ -220,11 +221,11 @@ void expect_a_far_scale(RowCast cast) {
   Row::template put<CpuThread>(work, to, group, moving);
   std::uint32_t got = 0;
   std::memcpy(&got, scales.data() + wanted, size);
-  EXPECT_EQ(got, cast == RowCast::fp8 ? 130u << 23 : 130u) << name(order);
+  EXPECT_EQ(got, scales_are_bytes(cast) ? 130u : 130u << 23) << name(order);
 }
 
 TEST(MoeFarScales, PlacesPastTwoToThe32) {
-  for (const RowCast cast : {RowCast::fp8, RowCast::fp8_ue8m0}) {
+  for (const RowCast cast : {RowCast::fp8, RowCast::fp8_ue8m0, RowCast::fp8_pow2}) {
     expect_a_far_scale<ScaleOrder::rows>(cast);
     expect_a_far_scale<ScaleOrder::columns>(cast);
   }

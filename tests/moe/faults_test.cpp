@@ -37,6 +37,7 @@ std::vector<OtherExchange> other_exchanges() {
           {"type 1", [](auto& a) { a.type = RowType::f16; }},
           {"cast 1", [](auto& a) { a.cast = RowCast::fp8; }},
           {"cast 2", [](auto& a) { a.cast = RowCast::fp8_ue8m0; }},
+          {"cast 3", [](auto& a) { a.cast = RowCast::fp8_pow2; }},
           {"scale_order 1", [](auto& a) { a.scale_order = ScaleOrder::columns; }, cast},
           {"layout 2", [](auto& a) { a.layout = RowLayout::rank_major; }},
           {"combine_type f16", [](auto& a) { a.combine_type = DataType::f16; }},

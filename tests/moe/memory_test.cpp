@@ -46,6 +46,8 @@ std::vector<Written> written_out() {
   all.back().args.cast = RowCast::fp8;  // 17 scales, in 5 packs
   all.push_back({.args = odd_exchange(), .ranks = 2, .most_local = 5, .replicas = 9, .row = 2176 + 80});
   all.back().args.cast = RowCast::fp8_ue8m0;  // scales travel as f32
+  all.push_back(all.back());
+  all.back().args.cast = RowCast::fp8_pow2;
   all.push_back({.args = odd_exchange(), .ranks = 2, .most_local = 5, .replicas = 9, .row = 2176 + 80 + 128});
   all.back().args.type = RowType::fp8;
   all.back().args.scale_bytes = 68;
@@ -119,7 +121,8 @@ TEST(MoeMemory, TellsTheOutputOfEachLayout) {
 // and five bytes become two words.
 TEST(MoeMemory, ColumnsOfScalesAreWholeWordsOfRowsByFours) {
   MoeExchangeArgs args{.tokens = 3, .hidden = 640, .experts = 9, .top_k = 2, .scale_order = ScaleOrder::columns};
-  for (const auto& [cast, scales] : {std::pair{RowCast::fp8, 20u}, {RowCast::fp8_ue8m0, 8u}}) {
+  for (const auto& [cast, scales] :
+       {std::pair{RowCast::fp8, 20u}, {RowCast::fp8_ue8m0, 8u}, {RowCast::fp8_pow2, 20u}}) {
     args.cast = cast;
     for (const bool masked : {true, false}) {
       args.layout = masked ? RowLayout::expert_masked : RowLayout::expert_contiguous;

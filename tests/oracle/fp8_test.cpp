@@ -35,11 +35,12 @@ TEST(OracleFp8, PowersOfTwo) {
 }
 
 TEST(OracleFp8, StoredScales) {
-  EXPECT_EQ(stored({1, 1}, true), (Bytes{std::byte{127}}));
-  EXPECT_EQ(stored({0.5f, 2}, true), (Bytes{std::byte{126}}));
-  EXPECT_EQ(stored({0x1p127f, 0}, true), (Bytes{std::byte{254}}));
+  EXPECT_EQ(stored({1, 1}, Scales::ue8m0), (Bytes{std::byte{127}}));
+  EXPECT_EQ(stored({0.5f, 2}, Scales::ue8m0), (Bytes{std::byte{126}}));
+  EXPECT_EQ(stored({0x1p127f, 0}, Scales::ue8m0), (Bytes{std::byte{254}}));
   // f32's 1 is 0x3f800000.
-  EXPECT_EQ(stored({1, 1}, false), (Bytes{std::byte{0}, std::byte{0}, std::byte{0x80}, std::byte{0x3f}}));
+  for (const Scales how : {Scales::f32, Scales::powers_of_two})
+    EXPECT_EQ(stored({1, 1}, how), (Bytes{std::byte{0}, std::byte{0}, std::byte{0x80}, std::byte{0x3f}}));
 }
 
 TEST(OracleFp8, NanIsNoMagnitude) {
@@ -52,12 +53,20 @@ TEST(OracleFp8, NanIsNoMagnitude) {
 // 0x30.
 TEST(OracleFp8, EveryGroupOfColumnsHasItsScale) {
   const std::vector<float> row{448, 1, -1, 1, 1, 896, 1, NAN};
-  const Fp8Row cast = cast_row(row, 4, true);
+  const Fp8Row cast = cast_row(row, 4, Scales::ue8m0);
   const std::vector<int> numbers{0x7e, 0x38, 0xb8, 0x38, 0x30, 0x7e, 0x30, 0x7f};
   ASSERT_EQ(cast.numbers.size(), numbers.size());
   for (std::size_t i = 0; i < numbers.size(); ++i) EXPECT_EQ(std::to_integer<int>(cast.numbers[i]), numbers[i]) << i;
   EXPECT_EQ(cast.scales, (Bytes{std::byte{127}, std::byte{128}}));
-  EXPECT_EQ(cast_row(row, 8, false).scales.size(), 4u);
+  EXPECT_EQ(cast_row(row, 8, Scales::f32).scales.size(), 4u);
+  // The same numbers, with the scales 1 and 2 in f32.
+  const Fp8Row words = cast_row(row, 4, Scales::powers_of_two);
+  EXPECT_EQ(words.numbers, cast.numbers);
+  EXPECT_EQ(words.scales, (Bytes{std::byte{0}, std::byte{0}, std::byte{0x80}, std::byte{0x3f}, std::byte{0},
+                                 std::byte{0}, std::byte{0}, std::byte{0x40}}));
+  const std::vector<float> between{449};  // 449/448 is no power of two, and 2 the next one
+  EXPECT_EQ(cast_row(between, 1, Scales::powers_of_two).scales, stored({2, 0.5f}, Scales::f32));
+  EXPECT_NE(cast_row(between, 1, Scales::f32).scales, stored({2, 0.5f}, Scales::f32));
 }
 
 // 3 by 2 is 1.5: 2^0 · (1 + 4/8).

@@ -8,7 +8,7 @@ namespace {
 
 // The rules are made of any struct with these fields.
 enum class HandType { bf16, f16, fp8 };
-enum class HandCast { none, fp8, fp8_ue8m0 };
+enum class HandCast { none, fp8, fp8_ue8m0, fp8_pow2 };
 enum class HandOrder { rows, columns };
 enum class HandLayout { expert_masked, expert_contiguous, rank_major };
 struct HandArgs {
@@ -130,6 +130,22 @@ TEST(OracleMoe, RowsArriveCast) {
   wanted[7] = std::byte{0x7e};
   wanted[128] = std::byte{127};
   EXPECT_EQ(arriving_row(args, row, {}), wanted);
+}
+
+// 512, f16's 0x6000, has a scale of 2: f32's 0x40000000. Halved, 512 is 256 (0x78), and 1 is 0.5 (0x30).
+TEST(OracleMoe, RowsArriveCastWithPowersOfTwo) {
+  HandArgs args;
+  args.hidden = 128;
+  args.type = HandType::f16;
+  args.cast = HandCast::fp8_pow2;
+  Bytes row(256);
+  for (std::size_t i = 0; i < 128; ++i) put(row, Type::f16, i, i == 7 ? 0x6000 : 0x3c00);
+  Bytes wanted(128, std::byte{0x30});
+  wanted[7] = std::byte{0x78};
+  const Bytes two{std::byte{0}, std::byte{0}, std::byte{0}, std::byte{0x40}};
+  wanted.insert(wanted.end(), two.begin(), two.end());
+  EXPECT_EQ(arriving_row(args, row, {}), wanted);
+  EXPECT_EQ(MoeRules(args).arriving_scale_bytes(), 4u);
 }
 
 // Five scales of a byte are two words by columns. Row 5 is the second one of expert 1, whose rows begin at 4: its words

@@ -43,7 +43,7 @@ std::vector<Batch> rows_of_every_type(std::uint32_t ranks) {
 std::vector<Batch> casts_on_the_way(std::uint32_t ranks) {
   std::vector<Batch> batches;
   for (const RowType type : {RowType::bf16, RowType::f16}) {
-    for (const RowCast cast : {RowCast::fp8, RowCast::fp8_ue8m0}) {
+    for (const RowCast cast : {RowCast::fp8, RowCast::fp8_ue8m0, RowCast::fp8_pow2}) {
       // Five scales in a row: two words of bytes, the second nearly empty; and three, a word that is not full.
       for (const auto& [order, groups] :
            {std::pair{ScaleOrder::rows, 5u}, {ScaleOrder::columns, 5u}, {ScaleOrder::columns, 3u}}) {

@@ -95,7 +95,8 @@ NormResult norm_of(const Norm& norm, const Bytes& sum, const Bytes& residual, co
       append(result.fp8, oracle::cast_row(values, fixed));
       continue;
     }
-    const oracle::Fp8Row cast = oracle::cast_row(values, width, norm.scale_type == ScaleType::ue8m0);
+    const oracle::Fp8Row cast = oracle::cast_row(
+        values, width, norm.scale_type == ScaleType::ue8m0 ? oracle::Scales::ue8m0 : oracle::Scales::f32);
     append(result.fp8, cast.numbers);
     append(result.scales, cast.scales);
   }

@@ -85,6 +85,7 @@ class ApartFabric final : public Fabric {
   void clear_record(FaultKind kind) override { near_->clear_record(kind); }
   void abort() noexcept override { near_->abort(); }
   void check_buffer(const char* name, const void* data) const override { near_->check_buffer(name, data); }
+  void check_host_memory(const char* name, const void* data) const override { near_->check_host_memory(name, data); }
   void check_stream(Stream stream) const override { near_->check_stream(stream); }
   std::uint32_t poison() const override { return near_->poison(); }
   std::vector<int> dead_peers() const override { return near_->dead_peers(); }

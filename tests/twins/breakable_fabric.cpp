@@ -84,6 +84,7 @@ class BreakableFabric final : public Fabric {
   void clear_record(FaultKind kind) override { sound_->clear_record(kind); }
   void abort() noexcept override { sound_->abort(); }
   void check_buffer(const char* name, const void* data) const override { sound_->check_buffer(name, data); }
+  void check_host_memory(const char* name, const void* data) const override { sound_->check_host_memory(name, data); }
   void check_stream(Stream stream) const override { sound_->check_stream(stream); }
   std::uint32_t poison() const override { return sound_->poison(); }
   std::vector<int> dead_peers() const override { return sound_->dead_peers(); }

@@ -66,9 +66,7 @@ MoeExchangeArgs MoeBench::exchange_of(const ModelShape& shape, std::int64_t most
           .experts = static_cast<std::uint32_t>(shape.num_experts),
           .top_k = static_cast<std::uint32_t>(shape.top_k),
           .type = row == "f16" ? RowType::f16 : RowType::bf16,
-          .cast = row == "fp8"         ? RowCast::fp8
-                  : row == "fp8-ue8m0" ? RowCast::fp8_ue8m0
-                                       : RowCast::none,
+          .cast = cast_of(row),
           .scale_order = scale_order,
           .combine_type = row == "f16" ? DataType::f16 : DataType::bf16,
           .layout = layout,
@@ -194,7 +192,7 @@ Command add_bench_moe(CLI::App& app, const std::vector<std::string>& arguments) 
       ->capture_default_str();
   app.add_option("--dispatch", bench->row,
                  "Rows that are sent to experts (default: fp8, or bf16 if 128 does not divide hidden)")
-      ->check(CLI::IsMember({"fp8", "fp8-ue8m0", "bf16", "f16"}));
+      ->check(CLI::IsMember({"fp8", "fp8-ue8m0", "fp8-pow2", "bf16", "f16"}));
   add_choice(app, "--routing", bench->traffic, {Traffic::uniform, Traffic::grouped, Traffic::zipf, Traffic::hot},
              "Choice of experts: uniform: any; grouped: of some groups, like DeepSeek; zipf: expert n with weight "
              "1/n; hot: all tokens choose expert 0, too");

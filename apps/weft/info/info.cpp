@@ -1,6 +1,7 @@
 // weft info: the abilities of this build and this machine, and the memory that a communicator would take.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <memory>
 
 #include "base/build_info.hpp"
@@ -13,6 +14,7 @@
 #include "models/info_moe.hpp"
 #include "models/model_choice.hpp"
 #include "models/moe_cast.hpp"
+#include "ops/moe/exchange.hpp"
 
 namespace weft::cli {
 namespace {
@@ -26,10 +28,12 @@ struct Info {
   std::string json;
   std::string csv;
   ModelChoice moe;
-  std::uint32_t tokens = 128;
+  MoeWaysArgs ways;
+  std::int64_t hidden = 0, experts = 0, top_k = 0;  // instead of the model's, if not 0
 
   bool text_on_stdout() const { return json != "-" && csv != "-"; }
   void write(const std::string& lines, const Machine& machine, const char* key, const nlohmann::json& value) const;
+  ModelShape model() const;
   int run() const;
   int run_moe() const;
 };
@@ -103,23 +107,30 @@ void Info::write(const std::string& lines, const Machine& machine, const char* k
   write_text(json, whole.dump(1) + "\n");
 }
 
+ModelShape Info::model() const {
+  ModelShape model = moe.shape_with_experts();
+  if (hidden != 0) model.hidden = hidden, model.latent = 0;
+  if (experts != 0) model.num_experts = experts;
+  if (top_k != 0) model.top_k = top_k;
+  if (hidden != 0 || experts != 0 || top_k != 0) model.name += ", changed";
+  return model;
+}
+
 int Info::run_moe() const {
-  const int size = ranks != 0 ? ranks : 8;
-  const ModelShape shape = moe.shape_with_experts();
-  const std::vector<MoeMemory> memory = moe_memory(shape, size, tokens);
-  const Table table = moe_memory_table(memory);
+  MoeWaysArgs args = ways;
+  if (ranks != 0) args.ranks = ranks;
+  const ModelShape shape = model();
+  const std::vector<MoeWay> memory = moe_ways(shape, args);
   if (text_on_stdout()) {
-    fmt::print("Dispatch and combine of {}, {} tokens per rank, {} ranks: memory on each rank\n{}\n\n{}\n", shape.name,
-               tokens, size, in_words(shape), table.text());
-    fmt::print(
-        "dispatch, combine: receive buffers of one bank; DeepEP, NCCL EP: their low-latency buffers,\ncomputed\n");
-    if (const std::string note = cast_note(shape); !note.empty()) fmt::print("{}\n", note);
+    fmt::print("Dispatch and combine of {}, {} tokens per rank, {} ranks: memory on each rank\n{}\n\n{}\n{}",
+               shape.name, args.tokens, args.ranks, in_words(shape), moe_table(memory).text(), kMoeLegend);
+    if (const std::string note = cast_note(shape); !args.cast && !note.empty()) fmt::print("{}\n", note);
   }
   write(to_csv(memory), describe_machine(), "moe",
         {{"model", shape.name},
          {"shape", to_json(shape)},
-         {"tokens", tokens},
-         {"ranks", size},
+         {"tokens", args.tokens},
+         {"ranks", args.ranks},
          {"memory", to_json(memory)}});
   return 0;
 }
@@ -165,6 +176,33 @@ int Info::run() const {
   return code;
 }
 
+// Options that need --moe or --config.
+std::vector<CLI::Option*> add_moe_options(CLI::App& app, Info& info) {
+  constexpr RowLayout kLayouts[] = {RowLayout::expert_masked, RowLayout::expert_contiguous, RowLayout::rank_major};
+  std::vector<std::string> casts, layouts;
+  for (const auto& cast : kCastNames) casts.emplace_back(cast.second);
+  for (const RowLayout layout : kLayouts) layouts.emplace_back(name(layout));
+  const auto choose_layout = [&info, kLayouts](const std::string& word) {
+    info.ways.layout = *std::ranges::find(kLayouts, word, [](RowLayout layout) { return name(layout); });
+  };
+  const auto choose_cast = [&info](const std::string& word) { info.ways.cast = cast_of(word); };
+  return {app.add_option("--tokens", info.ways.tokens, "Tokens per rank, for --moe and --config")
+              ->check(whole_number(1, detail::kMaxExchangeTokens))
+              ->capture_default_str(),
+          app.add_option("--hidden", info.hidden, "Columns of a row, instead of the model's")
+              ->check(whole_number(1, 1 << 20)),
+          app.add_option("--experts", info.experts, "Experts of all ranks, instead of the model's")
+              ->check(whole_number(1, detail::kMaxExperts)),
+          app.add_option("--top-k", info.top_k, "Experts of a token, instead of the model's")
+              ->check(whole_number(1, detail::kMaxTopK)),
+          app.add_option_function<std::string>("--layout", choose_layout,
+                                               "Only what gives the experts rows in this layout (default: all)")
+              ->check(CLI::IsMember(layouts)),
+          app.add_option_function<std::string>("--dispatch", choose_cast,
+                                               "Only rows sent as these (default: bf16, and fp8 if 128 divides hidden)")
+              ->check(CLI::IsMember(casts))};
+}
+
 }  // namespace
 
 Command add_info(CLI::App& app, const std::vector<std::string>& arguments) {
@@ -173,18 +211,19 @@ Command add_info(CLI::App& app, const std::vector<std::string>& arguments) {
   app.add_option("--ranks", info->ranks, "Ranks whose memory is shown (default: as in bench; with --moe 8)")
       ->check(whole_number(1, 72));
   add_choice(app, "--device", info->device, {Device::automatic, Device::cpu, Device::cuda}, "Device of the ranks");
-  info->moe.add_to(app, "--moe", "Show the memory of this model's dispatch and combine instead");
-  auto* count = app.add_option("--tokens", info->tokens, "Tokens per rank, for --moe and --config")
-                    ->check(whole_number(1, 1024))
-                    ->capture_default_str();
+  info->moe.add_to(app, "--moe",
+                   "Show the memory of this model's dispatch and combine instead, beside other libraries'");
+  const std::vector<CLI::Option*> of_moe = add_moe_options(app, *info);
   info->moe.excludes(app.add_flag("--multicast", info->multicast, "Ask for NVLink multicast (Config::multicast)"));
   info->moe.excludes(
       app.add_option("--tuning", info->tuning, "Tables of weft tune to use instead of the built-in ones"));
   app.add_option("--json", info->json, "Write everything to this file (-: stdout)");
   app.add_option("--csv", info->csv, "Write the table of GPUs, or of --moe, to this file (-: stdout)");
-  return [info, count] {
-    if (count->count() != 0 && !info->moe.given())
-      throw Error(Errc::invalid_argument, "--tokens: needs --moe or --config");
+  return [info, of_moe] {
+    for (const CLI::Option* option : of_moe) {
+      if (option->count() != 0 && !info->moe.given())
+        throw Error(Errc::invalid_argument, option->get_name() + ": needs --moe or --config");
+    }
     return info->run();
   };
 }

@@ -1,100 +1,99 @@
-// weft info --moe: the memory that an exchange takes on each rank, compared with other libraries.
-#include <fmt/format.h>
-
-#include <algorithm>
+#include "models/info_moe.hpp"
 
 #include "common/sizes.hpp"
-#include "models/info_moe.hpp"
 #include "models/moe_cast.hpp"
-#include "weft/moe.hpp"
+#include "models/moe_peers.hpp"
 
 namespace weft::cli {
 namespace {
 
-// Bytes of a returned row of bf16 in both libraries below: they add 4 bytes per 128 columns.
-std::size_t returned_row(const MoeExchangeArgs& args) {
-  return std::size_t{args.hidden} * 2 + args.hidden / kScaleColumns * 4;
-}
-// A word for each expert, rounded up to 128 bytes.
-std::size_t signals(const MoeExchangeArgs& args) {
-  return (std::size_t{args.experts} * 4 + 127) / 128 * 128;
-}
-
-// DeepEP's low-latency buffers. Every expert has room for every token of every rank, to send and to receive. Dispatch
-// and combine share this room, so the larger counts. There are two such buffers.
-std::size_t deepep_bytes(const MoeExchangeArgs& args) {
-  const std::size_t message = std::size_t{args.hidden} * 2 + 16, result = returned_row(args);
-  const std::size_t rows = std::size_t{args.experts} * args.tokens;
-  const std::size_t send = std::max(args.tokens * message, rows * result), receive = rows * std::max(message, result);
-  return 2 * (send + receive + signals(args));
+MoeExchangeArgs exchange_of(const ModelShape& model, const MoeWaysArgs& ways, RowLayout layout, RowCast cast) {
+  return {.tokens = ways.tokens,
+          .hidden = static_cast<std::uint32_t>(model.row_width()),
+          .experts = static_cast<std::uint32_t>(model.num_experts),
+          .top_k = static_cast<std::uint32_t>(model.top_k),
+          .cast = cast,
+          .layout = layout,
+          // as DeepGEMM's contiguous grouped GEMM wants it
+          .alignment = layout == RowLayout::expert_contiguous ? 128u : 1u};
 }
 
-// NCCL EP's low-latency buffers. In both layouts a token is sent once per rank. Expert-major: an entry of the header
-// has an expert's number, and results are sent from a slot for each token of each expert. Rank-major: an entry has a
-// weight, too, and results are sent from a slot for each token of each rank. Each entry has a slot to receive results.
-std::size_t nccl_ep_bytes(const MoeExchangeArgs& args, std::size_t ranks, bool by_rank) {
-  const std::size_t entry = by_rank ? 8 : 2, row = std::size_t{args.hidden} * 2;
-  const std::size_t header = (4 + entry * args.top_k + 15) / 16 * 16;
-  const std::size_t dispatch = args.tokens * (header + row) * (1 + ranks);
-  const std::size_t combine = args.tokens * returned_row(args) * ((by_rank ? ranks : args.experts) + args.top_k);
-  return 2 * (std::max(dispatch, combine) + signals(args));
+struct Other {
+  std::string_view name;
+  RowLayout layout;
+  PeerMemory (*memory)(const PeerLayer& layer);
+};
+constexpr Other kOthers[] = {{"DeepEP V1 low-latency", RowLayout::expert_masked, deepep_v1},
+                             {"DeepEP V2", RowLayout::expert_contiguous, deepep_v2},
+                             {"NCCL EP expert-major", RowLayout::expert_masked, nccl_ep_expert_major},
+                             {"NCCL EP rank-major", RowLayout::rank_major, nccl_ep_rank_major}};
+
+void add_ways(std::vector<MoeWay>& all, const ModelShape& model, const MoeWaysArgs& args, RowCast cast) {
+  const auto wanted = [&](RowLayout layout) { return !args.layout || *args.layout == layout; };
+  for (const RowLayout layout : {RowLayout::expert_masked, RowLayout::expert_contiguous, RowLayout::rank_major}) {
+    if (!wanted(layout)) continue;
+    const MoeExchangeMemory memory = moe_exchange_memory(args.ranks, exchange_of(model, args, layout, cast));
+    all.push_back({"Weft", layout, cast, memory, memory.window, memory.output});
+  }
+  const PeerLayer layer{.ranks = static_cast<std::size_t>(args.ranks),
+                        .tokens = args.tokens,
+                        .hidden = static_cast<std::size_t>(model.row_width()),
+                        .experts = static_cast<std::size_t>(model.num_experts),
+                        .top_k = static_cast<std::size_t>(model.top_k),
+                        .fp8 = cast != RowCast::none};
+  for (const Other& other : kOthers) {
+    if (!wanted(other.layout)) continue;
+    const PeerMemory memory = other.memory(layer);
+    all.push_back({other.name, other.layout, cast, {}, memory.buffers, memory.output});
+  }
 }
 
-// The columns of a table.
-std::vector<std::size_t> bytes_of(const MoeMemory& memory) {
-  const MoeExchangeMemory& exchange = memory.exchange;
-  return {exchange.dispatch, exchange.combine,      2 * (exchange.dispatch + exchange.combine),
-          exchange.tables,   exchange.window,       exchange.output,
-          memory.contiguous, memory.rank_major,     memory.deepep,
-          memory.nccl_ep,    memory.nccl_ep_by_rank};
+// `bytes` makes a cell of a number of bytes.
+template <class Bytes>
+std::vector<std::string> cells_of(const MoeWay& way, Bytes bytes) {
+  const auto part = [&](std::size_t of) { return of != 0 ? bytes(of) : std::string(); };
+  return {std::string(way.name),
+          std::string(name(way.layout)),
+          std::string(cast_name(way.cast)),
+          part(way.exchange.dispatch),
+          part(way.exchange.combine),
+          part(way.exchange.tables),
+          bytes(way.buffers),
+          bytes(way.output)};
 }
 
 }  // namespace
 
-std::vector<MoeMemory> moe_memory(const ModelShape& shape, int ranks, std::uint32_t tokens) {
-  std::vector<MoeMemory> casts;
-  for (const RowCast cast : {RowCast::fp8, RowCast::none}) {
-    if (cast == RowCast::fp8 && usual_cast(shape) != cast) continue;
-    MoeExchangeArgs args{.tokens = tokens,
-                         .hidden = static_cast<std::uint32_t>(shape.row_width()),
-                         .experts = static_cast<std::uint32_t>(shape.num_experts),
-                         .top_k = static_cast<std::uint32_t>(shape.top_k),
-                         .cast = cast};
-    MoeMemory memory{.cast = cast, .exchange = moe_exchange_memory(ranks, args)};
-    args.layout = RowLayout::expert_contiguous;
-    args.alignment = 128;  // as DeepGEMM's contiguous grouped GEMM wants it
-    memory.contiguous = moe_exchange_memory(ranks, args).output;
-    args.layout = RowLayout::rank_major;
-    args.alignment = 1;
-    memory.rank_major = moe_exchange_memory(ranks, args).output;
-    memory.deepep = deepep_bytes(args);
-    memory.nccl_ep = nccl_ep_bytes(args, static_cast<std::size_t>(ranks), false);
-    memory.nccl_ep_by_rank = nccl_ep_bytes(args, static_cast<std::size_t>(ranks), true);
-    casts.push_back(memory);
+const char* const kMoeLegend =
+    R"(buffers: all that the library takes. For Weft: two banks of dispatch and combine, and tables.
+output: the caller's tensors that dispatch fills: rows and scales; rank-major: ids and weights, too.
+The others' bytes are computed, for 8-byte expert ids and f32 scales:
+  DeepEP V1: low-latency mode, csrc/legacy/config.hpp of github.com/deepseek-ai/DeepEP, July 2026
+  DeepEP V2: ElasticBuffer, one NVLink domain, csrc/elastic/buffer.hpp there, July 2026; no pads in its output
+  NCCL EP: low-latency mode, common.hpp of nccl_ep 0.1.0, github.com/NVIDIA/nccl-extensions, August 2026
+)";
+
+std::vector<MoeWay> moe_ways(const ModelShape& model, const MoeWaysArgs& args) {
+  std::vector<MoeWay> all;
+  if (args.cast) {
+    add_ways(all, model, args, *args.cast);
+    return all;
   }
-  return casts;
+  if (const RowCast usual = usual_cast(model); usual != RowCast::none) add_ways(all, model, args, usual);
+  add_ways(all, model, args, RowCast::none);
+  return all;
 }
 
-Table moe_memory_table(const std::vector<MoeMemory>& casts) {
-  Table table({"rows", "dispatch", "combine", "both banks", "tables", "window", "masked output", "contiguous",
-               "rank-major", "DeepEP", "NCCL EP expert-major", "NCCL EP rank-major"});
-  for (const MoeMemory& memory : casts) {
-    std::vector<std::string> cells = {std::string(cast_name(memory.cast))};
-    for (const std::size_t bytes : bytes_of(memory)) cells.push_back(format_bytes(bytes));
-    table.add(std::move(cells));
-  }
+Table moe_table(const std::vector<MoeWay>& ways) {
+  Table table({"way", "layout", "rows", "dispatch", "combine", "tables", "buffers", "output"}, 3);
+  for (const MoeWay& way : ways) table.add(cells_of(way, format_bytes));
   return table;
 }
 
-std::string to_csv(const std::vector<MoeMemory>& casts) {
-  Table table({"rows", "dispatch_bytes", "combine_bytes", "both_banks_bytes", "tables_bytes", "window_bytes",
-               "masked_output_bytes", "contiguous_output_bytes", "rank_major_output_bytes", "deepep_bytes",
-               "nccl_ep_bytes", "nccl_ep_rank_major_bytes"});
-  for (const MoeMemory& memory : casts) {
-    std::vector<std::string> cells = {std::string(cast_name(memory.cast))};
-    for (const std::size_t bytes : bytes_of(memory)) cells.push_back(std::to_string(bytes));
-    table.add(std::move(cells));
-  }
+std::string to_csv(const std::vector<MoeWay>& ways) {
+  Table table(
+      {"way", "layout", "rows", "dispatch_bytes", "combine_bytes", "tables_bytes", "buffers_bytes", "output_bytes"});
+  for (const MoeWay& way : ways) table.add(cells_of(way, [](std::size_t bytes) { return std::to_string(bytes); }));
   return table.csv();
 }
 
@@ -105,17 +104,15 @@ nlohmann::json to_json(const MoeExchangeMemory& memory) {
           {"window_bytes", memory.window}};
 }
 
-nlohmann::json to_json(const std::vector<MoeMemory>& casts) {
+nlohmann::json to_json(const std::vector<MoeWay>& ways) {
   nlohmann::json all = nlohmann::json::array();
-  for (const MoeMemory& memory : casts) {
-    nlohmann::json one = to_json(memory.exchange);
-    one.update({{"rows", cast_name(memory.cast)},
-                {"masked_output_bytes", memory.exchange.output},
-                {"contiguous_output_bytes", memory.contiguous},
-                {"rank_major_output_bytes", memory.rank_major},
-                {"deepep_bytes", memory.deepep},
-                {"nccl_ep_bytes", memory.nccl_ep},
-                {"nccl_ep_rank_major_bytes", memory.nccl_ep_by_rank}});
+  for (const MoeWay& way : ways) {
+    nlohmann::json one = way.exchange.window != 0 ? to_json(way.exchange) : nlohmann::json::object();
+    one.update({{"way", way.name},
+                {"layout", name(way.layout)},
+                {"rows", cast_name(way.cast)},
+                {"buffers_bytes", way.buffers},
+                {"output_bytes", way.output}});
     all.push_back(std::move(one));
   }
   return all;

@@ -57,7 +57,8 @@ oracle::Fp8Row fp8_row(const Outputs& of) {
   const Fp8Scaling scaling = *of.args.form.fp8;
   if (scaling == Fp8Scaling::fixed) return {oracle::cast_row(normed, of.args.scale), {}};
   const std::size_t columns = scaling == Fp8Scaling::per_128_columns ? kScaleColumns : normed.size();
-  return oracle::cast_row(normed, columns, of.args.form.scale_type == ScaleType::ue8m0);
+  return oracle::cast_row(normed, columns,
+                          of.args.form.scale_type == ScaleType::ue8m0 ? oracle::Scales::ue8m0 : oracle::Scales::f32);
 }
 
 std::string compare_fp8(const Outputs& of) {

@@ -24,11 +24,18 @@ using detail::kWait;
 using detail::Phases;
 using detail::require;
 
-void check_tensor(const GroupState& group, const char* name, const void* data, std::size_t alignment) {
+void check_address(const char* name, const void* data, std::size_t alignment) {
   require(data != nullptr, "{}: null", name);
   require(reinterpret_cast<std::uintptr_t>(data) % alignment == 0, "{}: {} is not aligned to {} bytes", name, data,
           alignment);
+}
+void check_tensor(const GroupState& group, const char* name, const void* data, std::size_t alignment) {
+  check_address(name, data, alignment);
   detail::check_buffer(group, name, data);
+}
+void check_host_words(const GroupState& group, const char* name, const std::uint64_t* data) {
+  check_address(name, data, sizeof(*data));
+  group.communicator().fabric().check_host_memory(name, data);
 }
 
 // Outputs that the layout needs must be there. Other outputs are optional if the layout has them.
@@ -55,6 +62,7 @@ void check_outputs(const GroupState& group, const ExchangeShape& shape, const Di
   }
   check("output_sources", args.output_sources, 4, false);
   check("source_wait_ns", args.source_wait_ns, 8, false);
+  if (args.host_counts != nullptr) check_host_words(group, "host_counts", args.host_counts);
   check("output_ids", args.output_ids, 4, by_rank);
   check("output_weights", args.output_weights, 4, by_rank && shape.weighted);
 }
@@ -192,6 +200,7 @@ class Dispatch : public HalfCall<InFlight::Side::dispatch, DispatchArgs> {
                                                    .sources = args_.output_sources,
                                                    .source_tokens = args_.source_tokens,
                                                    .source_wait_ns = args_.source_wait_ns,
+                                                   .host_counts = args_.host_counts,
                                                    .local_ids = args_.output_ids,
                                                    .local_weights = args_.output_weights}),
          .blocks = grid.blocks,

@@ -26,6 +26,14 @@ struct ExpertHome {
   std::uint32_t rank, local;
 };
 
+// Scales that dispatch makes: powers of two, or any numbers; given as one byte each, or as f32.
+WEFT_FN constexpr bool scales_are_powers(RowCast cast) {
+  return cast == RowCast::fp8_ue8m0 || cast == RowCast::fp8_pow2;
+}
+WEFT_FN constexpr bool scales_are_bytes(RowCast cast) {
+  return cast == RowCast::fp8_ue8m0;
+}
+
 // Columns of scales, in words of four bytes (ScaleOrder::columns).
 struct ScaleColumns {
   std::uint64_t words;          // of a column
@@ -199,6 +207,7 @@ struct DispatchWork {
   std::int32_t* sources;
   std::int32_t* source_tokens;
   std::uint64_t* source_wait_ns;
+  std::uint64_t* host_counts;
   std::int32_t* local_ids;
   float* local_weights;
 };

@@ -22,7 +22,7 @@ struct OutputRow {
 inline OutputRow output_row(const MoeExchangeArgs& args) {
   if (args.cast == RowCast::none) return {std::size_t{args.hidden} * element_bytes(args.type), args.scale_bytes};
   const std::size_t groups = args.hidden / kScaleColumns;
-  if (args.cast == RowCast::fp8) return {args.hidden, groups * sizeof(float)};
+  if (!scales_are_bytes(args.cast)) return {args.hidden, groups * sizeof(float)};
   return {args.hidden, args.scale_order == ScaleOrder::columns ? (groups + 3) / 4 * 4 : groups};
 }
 
@@ -83,7 +83,7 @@ inline std::uint32_t default_capacity(std::uint32_t ranks, const MoeExchangeArgs
 // Call it once the row is planned and the output's rows are known.
 inline ScaleColumns plan_columns(const ExchangeShape& shape) {
   if (shape.layout != RowLayout::expert_masked) return {.words = shape.rows, .experts_apart = 0};
-  const std::uint32_t columns = shape.cast == RowCast::fp8 ? shape.groups : (shape.groups + 3) / 4;
+  const std::uint32_t columns = scales_are_bytes(shape.cast) ? (shape.groups + 3) / 4 : shape.groups;
   return {.words = shape.capacity, .experts_apart = std::uint64_t{columns - 1} * shape.capacity};
 }
 

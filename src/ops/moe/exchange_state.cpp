@@ -71,8 +71,8 @@ void check_exchange_args(std::uint32_t ranks, const MoeExchangeArgs& args) {
                  "between 1 and 4096");
   check_argument(args.top_k >= 1 && args.top_k <= kMaxTopK, "MoeExchangeArgs::top_k", args.top_k, "between 1 and 32");
   check_argument(args.type <= RowType::fp8, "MoeExchangeArgs::type", static_cast<int>(args.type), "bf16, f16 or fp8");
-  check_argument(args.cast <= RowCast::fp8_ue8m0, "MoeExchangeArgs::cast", static_cast<int>(args.cast),
-                 "none, fp8 or fp8_ue8m0");
+  check_argument(args.cast <= RowCast::fp8_pow2, "MoeExchangeArgs::cast", static_cast<int>(args.cast),
+                 "none, fp8, fp8_ue8m0 or fp8_pow2");
   check_argument(args.overflow <= Overflow::drop, "MoeExchangeArgs::overflow", static_cast<int>(args.overflow),
                  "error or drop");
   check_argument(args.cast == RowCast::none || args.type != RowType::fp8, "MoeExchangeArgs::cast",

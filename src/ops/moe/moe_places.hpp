@@ -193,6 +193,13 @@ WEFT_FN void note_entries(T& team, const DispatchWork& work, std::uint32_t lane,
   });
 }
 
+// Tells the host a number of this dispatch, if the caller asks: word `i` of DispatchArgs::host_counts.
+template <Team T>
+WEFT_FN void tell_host(T& team, const Session& s, const DispatchWork& work, std::uint32_t i, std::uint32_t count) {
+  const std::uint32_t stamp = s.epoch << 1 | 1u;
+  if (work.host_counts != nullptr) team.store(work.host_counts + i, static_cast<std::uint64_t>(count) << 32 | stamp);
+}
+
 // Tells the caller everything about all rows except their contents. For the control block. False when the call has
 // failed.
 template <Team T>
@@ -213,6 +220,7 @@ WEFT_FN bool tell_counts(T& team, const Session& s, const DispatchWork& work) {
     if (!add_counts(team, s, exchange, local < shape.local, local, s.size(), count, [] {})) return false;
     if (local >= shape.local) continue;
     work.counts[local] = static_cast<std::int32_t>(count);
+    tell_host(team, s, work, local, count);
     // Other lanes may have more to do, so this one goes on.
     if (shape.layout == RowLayout::expert_masked && overflows(Misfit::expert_rows, local, count)) good = false;
   }

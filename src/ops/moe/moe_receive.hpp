@@ -224,6 +224,7 @@ WEFT_FN bool tell_tokens(T& team, const Session& s, const DispatchWork& work) {
     if (count > most) most = count;
     if (team.thread_rank() != 0) continue;
     header->tokens[rank] = count;
+    tell_host(team, s, work, work.exchange.shape.local + rank, count);
     if (work.source_tokens != nullptr) work.source_tokens[rank] = static_cast<std::int32_t>(count);
   }
   if (team.thread_rank() == 0) header->most_tokens = most;

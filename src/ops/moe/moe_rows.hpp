@@ -63,7 +63,7 @@ struct CastRow : Fp8Cast<type> {
     float most = 0;
     WEFT_UNROLL
     for (std::uint32_t i = 0; i < 2 * kPacks<T>; ++i) most = max_number(most, largest(given.in[i]));
-    const Scale scale = scale_for(team.max_of(most, kSharers<T>), shape.cast == RowCast::fp8_ue8m0);
+    const Scale scale = scale_for(team.max_of(most, kSharers<T>), scales_are_powers(shape.cast));
     Moving<T> moving;
     moving.scale = bits_of<std::uint32_t>(scale.scale);
     WEFT_UNROLL
@@ -134,7 +134,7 @@ struct CastRow : Fp8Cast<type> {
     }
     if (!has_scale<T>(item)) return;
     const std::uint32_t group = item / kSharers<T>;
-    if (shape.cast == RowCast::fp8) {
+    if (!scales_are_bytes(shape.cast)) {
       put_scales(static_cast<float*>(work.output_scales), shape, group, to, bits_of<float>(moving.scale));
     } else {
       put_scales(static_cast<std::uint8_t*>(work.output_scales), shape, group, to,

@@ -34,7 +34,8 @@ std::size_t sent_row_bytes(const ExchangeShape& shape) {
   return shape.cast == RowCast::none ? input_row_bytes(shape) : shape.columns;
 }
 std::size_t sent_scale_bytes(const ExchangeShape& shape) {
-  return shape.cast == RowCast::none ? shape.scale_bytes : shape.groups * (shape.cast == RowCast::fp8 ? 4u : 1u);
+  return shape.cast == RowCast::none ? shape.scale_bytes
+                                     : shape.groups * (detail::scales_are_bytes(shape.cast) ? 1u : 4u);
 }
 
 // Includes the bytes behind a row's scales, which no rank writes.
@@ -76,12 +77,12 @@ Bytes sent_row(const Setup& setup, const ExchangeShape& shape, unsigned call, un
     std::memcpy(packs, &given[group * sizeof(packs)], sizeof(packs));
     float most = 0;
     for (const Pack& pack : packs) most = detail::max_number(most, Cast::largest(pack));
-    const Cast::Scale scale = Cast::scale_for(most, shape.cast == RowCast::fp8_ue8m0);
+    const Cast::Scale scale = Cast::scale_for(most, detail::scales_are_powers(shape.cast));
     std::uint32_t words[kPacks * 2];
     for (std::uint32_t i = 0; i < kPacks; ++i) Cast::cast_half(packs[i], scale.inverse, words + 2 * i);
     std::memcpy(&sent[group * sizeof(words)], words, sizeof(words));
     const auto bits = std::bit_cast<std::uint32_t>(scale.scale);
-    const std::uint32_t seen = shape.cast == RowCast::fp8 ? bits : bits >> 23;
+    const std::uint32_t seen = detail::scales_are_bytes(shape.cast) ? bits >> 23 : bits;
     const std::size_t size = sent_scale_bytes(shape) / shape.groups;
     std::memcpy(&sent[shape.columns + group * size], &seen, size);
   }
@@ -296,6 +297,7 @@ void AllReduceProgram::fill_dispatch(unsigned call, unsigned rank) {
                             .sources = by_rank ? nullptr : words(sources),
                             .source_tokens = words(source_tokens),
                             .source_wait_ns = nullptr,
+                            .host_counts = nullptr,
                             .local_ids = by_rank ? words(local_ids) : nullptr,
                             .local_weights = reinterpret_cast<float*>(words(local_weights))};
   const auto kernel = [&] {

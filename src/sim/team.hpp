@@ -64,6 +64,8 @@ class SimTeam {
   }
   static constexpr std::uint32_t kScratchWords = Machine::kScratchWords;
   float* scratch() const { return machine_->scratch(); }
+  static constexpr std::uint32_t kTallyWords = Machine::kTallyWords;
+  static void prefetch(const void*, std::uint32_t) {}
   std::uint32_t* tally() const { return machine_->tally(); }
   static void add(std::uint32_t* counter) { ++*counter; }
   void sync_lanes() const { machine_->sync_lanes(); }

@@ -49,12 +49,14 @@ class CpuThread {
     thread_local float words[kScratchWords];
     return words;
   }
+  static constexpr std::uint32_t kTallyWords = kMostTallyWords;
   static std::uint32_t* tally() {
     thread_local std::uint32_t words[kTallyWords];
     return words;
   }
   static void add(std::uint32_t* counter) { ++*counter; }
   static constexpr void sync_lanes() {}
+  static void prefetch(const void*, std::uint32_t) {}
   void share(std::uint32_t i, std::uint64_t word) { shared_[i] = word; }
   std::uint64_t shared(std::uint32_t i) const { return shared_[i]; }
 

@@ -119,6 +119,11 @@ __device__ __forceinline__ void launch_successor() {
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 }
 
+// Brings bytes from memory into the L2 cache; both are multiples of 16.
+__device__ __forceinline__ void bulk_prefetch_l2(const void* from, std::uint32_t bytes) {
+  asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(bytes) : "memory");
+}
+
 // No instruction: a use of `value` (of 8 bytes) that the compiler may not move behind the instructions above.
 template <class Value>
 __device__ __forceinline__ void settle(Value& value) {

@@ -30,8 +30,9 @@
 //   kPacksAhead             ordinary loads that a thread should have under way; 1 if the processor sees to it.
 //   scratch()               kScratchWords floats that the block's threads share, ordered by sync() and all().
 //   sync_lanes()            barrier of a warp's lanes, for one of them to publish what all have stored.
-//   tally()                 counters (kTallyWords outside the simulator) that the block's threads share, ordered by
-//   sync() and all(). add(counter)            adds one to such a counter; other threads may do so, too.
+//   tally()                 kTallyWords counters that the block's threads share, ordered by sync() and all().
+//   add(counter)            adds one to such a counter; other threads may do so, too.
+//   prefetch(address, n)    brings n bytes nearer to the processor; both are multiples of 16.
 //   exchange(address, v)    atomic exchange of a word in memory of this rank.
 //   now()                   nanoseconds of a steady clock.
 //   settle(value)           computes this value here and not later, whatever the optimiser would do.
@@ -52,7 +53,7 @@
 namespace weft::detail {
 
 inline constexpr std::uint32_t kSharedWords = 160;
-inline constexpr std::uint32_t kTallyWords = 1024;
+inline constexpr std::uint32_t kMostTallyWords = 1024;
 // A block's warp groups (team/cuda_warp_group.cuh): one, or as many as it has this many threads.
 inline constexpr std::uint32_t kWarpGroupThreads = 128, kMostWarpGroups = 1024 / kWarpGroupThreads;
 
@@ -79,7 +80,9 @@ concept Team = requires(T& team, Pack* pack, const Pack* const_pack, std::uint64
   { team.sum_of(float{}, std::uint32_t{}) } -> std::same_as<float>;
   { T::kScratchWords } -> std::convertible_to<std::uint32_t>;
   { team.scratch() } -> std::same_as<float*>;
+  { T::kTallyWords } -> std::convertible_to<std::uint32_t>;
   { team.tally() } -> std::same_as<std::uint32_t*>;
+  team.prefetch(pack, std::uint32_t{});
   team.add(word32);
   team.sync_lanes();
   { team.or_of(std::uint32_t{}) } -> std::same_as<std::uint32_t>;

@@ -205,8 +205,9 @@ Command add_bench_moe(CLI::App& app, const std::vector<std::string>& arguments) 
   app.add_option("--capacity", bench->capacity,
                  "Most rows of each expert (contiguous: of a rank's experts together); further rows are dropped")
       ->check(whole_number(1, 1 << 30));
-  add_choice(app, "--path", bench->path, {RowPath::automatic, RowPath::slots, RowPath::ring},
-             "Way of rows: slots for every token, up to 1024; or a ring of places (automatic: slots as far as they go)");
+  add_choice(
+      app, "--path", bench->path, {RowPath::automatic, RowPath::slots, RowPath::ring},
+      "Way of rows: slots for every token, up to 1024; or a ring of places (automatic: slots as far as they go)");
   app.add_option("--ring-rows", bench->ring_rows,
                  "Places of a ring for each rank's rows, a power of two from 32 to 16384 (0: 512)")
       ->check(whole_number(0, 16384));

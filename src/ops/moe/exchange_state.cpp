@@ -99,8 +99,8 @@ void check_exchange_args(std::uint32_t ranks, const MoeExchangeArgs& args) {
   for (const std::vector<std::uint32_t>& holders : args.ranks_of_expert) replicas += holders.size();
   check_argument(replicas <= kMaxExperts, "MoeExchangeArgs::ranks_of_expert: replicas", replicas,
                  fmt::format("{} at most", kMaxExperts));
-  check_argument(!takes_ring(args) || replicas <= kTallyWords, "MoeExchangeArgs::experts with all replicas", replicas,
-                 fmt::format("{} at most on the ring path", kTallyWords));
+  check_argument(!takes_ring(args) || replicas <= kMostTallyWords, "MoeExchangeArgs::experts with all replicas",
+                 replicas, fmt::format("{} at most on the ring path", kMostTallyWords));
   const std::uint64_t entries = std::uint64_t{ranks} * args.tokens * args.top_k;
   const std::uint64_t most_rows =
       args.layout == RowLayout::rank_major ? 0 : entries + (contiguous ? replicas : 0) * (args.alignment - 1);

@@ -19,7 +19,7 @@ struct MoeRingCombine : MoeCombine<type, 4> {
   static constexpr int kMostThreads = 512;
   static constexpr BeginScope kBeginScope = BeginScope::block;
   static WEFT_FN std::uint32_t warp_groups(const Work& work) { return work.warp_groups; }
-  static constexpr std::uint32_t kRanksAtOnce = 2, kPacksAtOnce = 2;
+  static constexpr std::uint32_t kRanksAtOnce = 2, kPacksAtOnce = 4;
 
   struct ThreadPlan : Frame::ThreadPlan {
     RingRole role;
@@ -86,9 +86,19 @@ struct MoeRingCombine : MoeCombine<type, 4> {
                            std::uint32_t end) {
     const std::uint32_t most = work.exchange.tables.header->most_tokens, step = p.batches.step;
     if (end > most) end = most;
-    for (std::uint32_t i = begin * s.size() + p.batches.first + p.batches.warp; i < end * s.size(); i += step) {
-      const typename Slots::Unit unit{i / s.size(), rank_after(s.rank(), i % s.size(), s.size()), 0};
-      const Loaded<T> loaded = Slots::template load<T>(work, unit, p.batches.lane);
+    const auto unit_of = [&](std::uint32_t i) -> typename Slots::Unit {
+      return {i / s.size(), rank_after(s.rank(), i % s.size(), s.size()), 0};
+    };
+    const std::uint32_t begin_unit = begin * s.size() + p.batches.first + p.batches.warp;
+    // The table's entries are asked for two rows ahead, and the experts' rows one row ahead.
+    Loaded<T> now = Slots::template load<T>(work, unit_of(begin_unit), p.batches.lane);
+    Loaded<T> next = Slots::template load<T>(work, unit_of(begin_unit + step), p.batches.lane);
+    for (std::uint32_t i = begin_unit; i < end * s.size(); i += step) {
+      const typename Slots::Unit unit = unit_of(i);
+      const Loaded<T> loaded = now;
+      now = next;
+      if (i + step < end * s.size()) prefetch_rows(team, work, p.batches.lane, unit_of(i + step), now);
+      next = Slots::template load<T>(work, unit_of(i + 2 * step), p.batches.lane);
       if (unit.token >= loaded.owner_tokens) continue;
       const bool has_row = loaded.count != kNone;  // kNone: the row did not come here
       const Ring ring = MoeRingCombine::ring(s, work);
@@ -100,6 +110,17 @@ struct MoeRingCombine : MoeCombine<type, 4> {
     return true;
   }
 
+  template <Team T>
+  static WEFT_FN void prefetch_rows(T& team, const Work& work, std::uint32_t lane, const typename Slots::Unit& unit,
+                                    Loaded<T>& loaded) {
+    const ExchangeShape& shape = work.exchange.shape;
+    if (unit.token >= loaded.owner_tokens || loaded.count == kNone) return;
+    loaded.row.each(lane, loaded.count, [&](std::uint32_t, std::uint32_t row, std::uint32_t) {
+      const std::uint32_t bytes = shape.combine_packs * sizeof(Pack);
+      team.prefetch(static_cast<const std::byte*>(work.input) + std::uint64_t{row} * bytes, bytes);
+    });
+  }
+
   // Whether all ranks announce each token of an owner with so many tokens, also if they have no row of it. Credits ask
   // for it: an owner frees a place for a later token only once the earlier one has been announced, and so read.
   static WEFT_FN bool all_answer(const Ring& ring, std::uint32_t owner_tokens) { return owner_tokens > ring.places(); }
@@ -108,12 +129,11 @@ struct MoeRingCombine : MoeCombine<type, 4> {
   static WEFT_FN void send_row(T& team, const Session& s, const Work& work, std::uint32_t lane,
                                const typename Slots::Unit& unit, const Loaded<T>& loaded) {
     Pack* const to = ring(s, work).row(unit.owner, s.rank(), unit.token);
-    Slots::template add_up<kPacksAtOnce>(team, work, 0, T::kLanes, lane, loaded,
-                                         [&](std::uint32_t pack, const Pack& sum) {
-                                           // As in slots, so that both give the same bits.
-                                           using Wire = typename Slots::Wire;
-                                           team.store(to + pack, Wire::template encode<T::kAtomicBytes>(sum, s.epoch));
-                                         });
+    Slots::template add_up<2>(team, work, 0, T::kLanes, lane, loaded, [&](std::uint32_t pack, const Pack& sum) {
+      // As in slots, so that both give the same bits.
+      using Wire = typename Slots::Wire;
+      team.store(to + pack, Wire::template encode<T::kAtomicBytes>(sum, s.epoch));
+    });
     team.sync_lanes();
   }
 

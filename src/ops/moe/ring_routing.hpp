@@ -61,7 +61,6 @@ struct SentEntries {
 template <Team T>
 WEFT_FN SentEntries<T> find_entries(T& team, const Session& s, const DispatchWork& work, std::uint32_t lane,
                                     std::uint32_t first_token, std::uint32_t token) {
-  constexpr std::uint32_t kIds = 8;
   const ExchangeShape& shape = work.exchange.shape;
   const TopK topk = TopK::of(work, s.rank());
   const std::uint32_t first = token * shape.top_k, end = first + shape.top_k;
@@ -72,13 +71,10 @@ WEFT_FN SentEntries<T> find_entries(T& team, const Session& s, const DispatchWor
     if (shape.weighted) entries.weight.own[j] = bits_of<std::uint32_t>(work.weights[first + k]);
     ordinal.own[j] = own != kNone ? team.tally()[own] : 0;
   });
-  for (std::uint32_t m = first_token * shape.top_k; m < end; m += kIds) {
-    TopK::Id id[kIds];
-    WEFT_UNROLL
-    for (std::uint32_t j = 0; j < kIds; ++j) id[j] = topk.id(m + j, end);
-    WEFT_UNROLL
-    for (std::uint32_t i = 0; i < kIds; ++i) {
-      const std::uint32_t other = topk.replica(id[i], m + i);
+  for (std::uint32_t m = first_token * shape.top_k; m < end; m += T::kLanes) {
+    const std::uint32_t of_lane = topk.replica(topk.id(m + lane, end), m + lane);
+    for (std::uint32_t i = 0; i < T::kLanes && m + i < end; ++i) {
+      const std::uint32_t other = team.from_lane(of_lane, i);
       replica.each(lane, shape.top_k, [&](std::uint32_t k, std::uint32_t own, std::uint32_t j) {
         ordinal.own[j] += m + i < first + k && other == own ? 1 : 0;
       });
@@ -126,6 +122,51 @@ WEFT_FN Entries<T> read_entries(T& team, const ExchangeShape& shape, std::uint32
   });
   entries.here = team.or_of(here);
   return entries;
+}
+
+// A block that only receives keeps a table in its tally: for each local expert and each sender, the entries of lower
+// senders, and for contiguous experts the row at which the expert begins. So no row waits for counts of its own.
+template <class T>
+WEFT_FN bool fits_table(const Session& s, const ExchangeShape& shape) {
+  return shape.layout != RowLayout::rank_major && shape.local * s.size() <= T::kTallyWords;
+}
+// By all threads of the block; all() must follow. False when the call has failed.
+template <Team T>
+WEFT_FN bool fill_table(T& team, const Session& s, const ExchangeView& exchange) {
+  const ExchangeShape& shape = exchange.shape;
+  const std::uint32_t lane = team.thread_rank() % T::kLanes;
+  bool good = true;
+  const auto fill = [&](std::uint32_t first, std::uint32_t, std::uint32_t begin) {
+    const std::uint32_t local = first + lane;
+    std::uint32_t* const row = team.tally() + local * s.size();
+    for (std::uint32_t sender = 0; good && sender < s.size(); ++sender) {
+      std::uint32_t sum = begin;
+      good = add_counts(team, s, exchange, local < shape.local, local, sender, sum, [] {});
+      if (local < shape.local) row[sender] = sum;
+    }
+  };
+  if (shape.layout == RowLayout::expert_contiguous) {
+    std::uint32_t end = 0;
+    return (team.thread_rank() >= T::kLanes || each_beginning(team, s, exchange, lane, end, fill)) && good;
+  }
+  for (std::uint32_t first = team.thread_rank() - lane; first < shape.local; first += team.size()) fill(first, 0, 0);
+  return good;
+}
+
+// As place_by_expert, with a table.
+template <Team T>
+WEFT_FN void place_by_table(T& team, const Session& s, const ExchangeView& exchange, std::uint32_t lane,
+                            std::uint32_t sender, Entries<T>& entries) {
+  const ExchangeShape& shape = exchange.shape;
+  std::uint32_t kept = 0;
+  entries.row.each(lane, shape.top_k, [&](std::uint32_t k, std::uint32_t& row, std::uint32_t j) {
+    const std::uint32_t local = entries.local.own[j];
+    if (local == kNone) return;
+    row += team.tally()[local * s.size() + sender];
+    kept |= row < shape.capacity ? 1u << k : 0;
+    if (shape.layout == RowLayout::expert_masked) row += local * shape.capacity;
+  });
+  entries.kept = team.or_of(kept);
 }
 
 }  // namespace weft::detail

@@ -12,7 +12,7 @@
 namespace weft::test {
 namespace {
 
-void run_batches(const std::vector<Batch>& batches, std::uint32_t ranks) {
+void run_through_ring(const std::vector<Batch>& batches, std::uint32_t ranks) {
   for (const Batch& batch : on_ring(batches)) expect_right(lasting_gpu_world(static_cast<int>(ranks)), batch);
 }
 
@@ -20,23 +20,23 @@ class GpuMoeRing : public testing::TestWithParam<std::uint32_t> {};
 INSTANTIATE_TEST_SUITE_P(Ranks, GpuMoeRing, testing::Values(1, 2, 3, 4, 8));
 
 TEST_P(GpuMoeRing, EveryKindOfRouting) {
-  run_batches(in_every_layout(every_kind_of_routing(GetParam()), GetParam()), GetParam());
+  run_through_ring(in_every_layout(every_kind_of_routing(GetParam()), GetParam()), GetParam());
 }
 
 TEST_P(GpuMoeRing, RowsOfEveryTypeBitForBit) {
-  run_batches(in_every_layout(rows_of_every_type(GetParam()), GetParam()), GetParam());
+  run_through_ring(in_every_layout(rows_of_every_type(GetParam()), GetParam()), GetParam());
 }
 
 TEST_P(GpuMoeRing, CastOnTheWay) {
-  run_batches(in_every_layout(casts_on_the_way(GetParam()), GetParam()), GetParam());
+  run_through_ring(in_every_layout(casts_on_the_way(GetParam()), GetParam()), GetParam());
 }
 
 TEST_P(GpuMoeRing, RowsWithoutRoomAreDropped) {
-  run_batches(rows_without_room(), GetParam());
+  run_through_ring(rows_without_room(), GetParam());
 }
 
 TEST_P(GpuMoeRing, ManyTokensFlowThroughFewPlaces) {
-  run_batches(in_every_layout({more_tokens_than_places(GetParam())}, GetParam()), GetParam());
+  run_through_ring(in_every_layout({more_tokens_than_places(GetParam())}, GetParam()), GetParam());
 }
 
 TEST_P(GpuMoeRing, SendsAndWaitsOfOtherGrids) {

@@ -13,7 +13,7 @@
 namespace weft::test {
 namespace {
 
-void run_batches(const std::vector<Batch>& batches, std::uint32_t ranks, const Config& config = cpu_config()) {
+void run_through_ring(const std::vector<Batch>& batches, std::uint32_t ranks, const Config& config = cpu_config()) {
   for (const Batch& batch : on_ring(batches)) {
     const std::vector<PreparedMoe> prepared = prepare_all(batch, ranks);
     expect_all_well(run_world(static_cast<int>(ranks), config, [&](Communicator& communicator, int number) {
@@ -32,32 +32,32 @@ class MoeRing : public testing::TestWithParam<std::uint32_t> {};
 INSTANTIATE_TEST_SUITE_P(Ranks, MoeRing, testing::Values(1, 2, 3, 4));
 
 TEST_P(MoeRing, EveryKindOfRouting) {
-  run_batches(in_every_layout(every_kind_of_routing(GetParam()), GetParam()), GetParam());
+  run_through_ring(in_every_layout(every_kind_of_routing(GetParam()), GetParam()), GetParam());
 }
 
 TEST_P(MoeRing, RowsOfEveryTypeBitForBit) {
-  run_batches(in_every_layout(rows_of_every_type(GetParam()), GetParam()), GetParam());
+  run_through_ring(in_every_layout(rows_of_every_type(GetParam()), GetParam()), GetParam());
 }
 
 TEST_P(MoeRing, CastOnTheWay) {
-  run_batches(in_every_layout(casts_on_the_way(GetParam()), GetParam()), GetParam());
+  run_through_ring(in_every_layout(casts_on_the_way(GetParam()), GetParam()), GetParam());
 }
 
 TEST_P(MoeRing, ExpertsWhereTheCallerWants) {
-  run_batches(in_every_layout(experts_where_the_caller_wants(GetParam()), GetParam()), GetParam());
+  run_through_ring(in_every_layout(experts_where_the_caller_wants(GetParam()), GetParam()), GetParam());
 }
 
 TEST_P(MoeRing, SumsWithoutWeights) {
-  run_batches(in_every_layout(sums_without_weights(GetParam()), GetParam()), GetParam());
+  run_through_ring(in_every_layout(sums_without_weights(GetParam()), GetParam()), GetParam());
 }
 
 TEST_P(MoeRing, RowsWithoutRoomAreDropped) {
-  run_batches(rows_without_room(), GetParam());
+  run_through_ring(rows_without_room(), GetParam());
 }
 
 // Three rounds and a part of one through 32 places. Ranks have different numbers of tokens, and one has none.
 TEST_P(MoeRing, ManyTokensFlowThroughFewPlaces) {
-  run_batches(in_every_layout({more_tokens_than_places(GetParam())}, GetParam()), GetParam());
+  run_through_ring(in_every_layout({more_tokens_than_places(GetParam())}, GetParam()), GetParam());
 }
 
 // An epoch of a signal or a credit is compared across the wrap.
@@ -66,7 +66,7 @@ TEST_P(MoeRing, EpochsWrap) {
   batch.resize(2);
   for (const std::uint32_t first : {0u, 0x7ffffffeu, 0xfffffffdu, 0xffffffffu}) {
     const FirstEpoch epoch(first);
-    run_batches({batch}, GetParam());
+    run_through_ring({batch}, GetParam());
   }
 }
 

@@ -61,7 +61,7 @@ ExchangeGrid ring_grid(const ExchangeGridArgs& args, std::uint32_t send_share) {
 // four of either (moe_send.hpp).
 ExchangeGrid dispatch_grid(const ExchangeGridArgs& args) {
   const ExchangeShape& shape = args.shape;
-  if (shape.ring_rows != 0) return ring_grid(args, shape.layout == RowLayout::rank_major ? 8 : 4);
+  if (shape.ring_rows != 0) return ring_grid(args, shape.layout == RowLayout::rank_major ? 10 : 7);
   const std::uint64_t units = shape.cast != RowCast::none ? (shape.columns / 16 + 31) / 32 : shape.segments;
   const std::uint64_t received = rows_of_all(args) * (units + 1);
   const std::uint64_t sent = args.tokens * (units + (shape.top_k + 3) / 4) + (shape.replicas + 3) / 4;
@@ -72,7 +72,7 @@ ExchangeGrid dispatch_grid(const ExchangeGridArgs& args) {
 }
 
 ExchangeGrid combine_grid(const ExchangeGridArgs& args) {
-  if (args.shape.ring_rows != 0) return ring_grid(args, 10);
+  if (args.shape.ring_rows != 0) return ring_grid(args, 11);
   ExchangeGrid grid = grid_of(args, rows_of_all(args) * ((args.shape.combine_packs + 31) / 32));
   grid.pairs = rows_of_all(args) >= kRowsForPairs;
   if (has_senders(args, kRowsForCombineSenders)) grid.senders = static_cast<std::uint32_t>(grid.threads) / 32 / 2;

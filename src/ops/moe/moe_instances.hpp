@@ -9,6 +9,7 @@
 #include "ops/moe/moe_kernels.hpp"
 #include "ops/moe/ring_combine.hpp"
 #include "ops/moe/ring_dispatch.hpp"
+#include "ops/moe/ring_rows.hpp"
 
 namespace weft::detail {
 
@@ -31,7 +32,7 @@ struct MoeFamily {
       DispatchOfCast<RowType::f16, ScaleOrder::rows>, DispatchOfCast<RowType::f16, ScaleOrder::columns>,
       CombineOf<DataType::bf16, 4>, CombineOf<DataType::bf16, 8>, CombineOf<DataType::f16, 4>,
       CombineOf<DataType::f16, 8>,
-      Instance<MoeRingDispatch<ExactRow>, DispatchQuery{RowType::bf16, RowCast::none, ScaleOrder::rows, true}>,
+      Instance<MoeRingDispatch<RingExactRow>, DispatchQuery{RowType::bf16, RowCast::none, ScaleOrder::rows, true}>,
       RingDispatchOfCast<RowType::bf16>, RingDispatchOfCast<RowType::f16>, RingCombineOf<DataType::bf16>,
       RingCombineOf<DataType::f16>>;
 };

@@ -121,9 +121,9 @@ struct CastRow : Fp8Cast<type> {
   template <class T>
   static WEFT_FN void decode(Moving<T>&) {}
   // Puts the item into the rows of the output that are not kNone.
-  template <class T, class Item>
+  template <class T>
   static WEFT_FN void put(const DispatchWork& work, const std::uint32_t (&to)[kRowsAtOnce], std::uint32_t item,
-                          const Item& moving) {
+                          const Moving<T>& moving) {
     const ExchangeShape& shape = work.exchange.shape;
     WEFT_UNROLL
     for (const std::uint32_t row : to) {

@@ -139,13 +139,17 @@ struct MoeRingDispatch : DispatchControl {
     for (std::uint32_t first = lane; first < count + lane; first += kAtOnce * T::kLanes) {
       const Given<T> now = given;
       given = ask_given<T>(work, token, first + kAtOnce * T::kLanes);
+      typename Row::template Moving<T> moving[kAtOnce];
       WEFT_UNROLL
-      for (std::uint32_t j = 0; j < kAtOnce; ++j) {
-        const std::uint32_t item = first + j * T::kLanes;
-        const typename Row::template Moving<T> moving = Row::encode(team, shape, now.item[j]);
-        for (std::uint32_t turn = 0; turn < s.size() && item < count; ++turn) {
-          const std::uint32_t rank = rank_after(s.rank(), turn, s.size());
-          if (entries.to.has(rank)) Row::send(team, shape, ring.row(rank, s.rank(), token), item, moving);
+      for (std::uint32_t j = 0; j < kAtOnce; ++j) moving[j] = Row::encode(team, shape, now.item[j]);
+      for (std::uint32_t turn = 0; turn < s.size(); ++turn) {
+        const std::uint32_t rank = rank_after(s.rank(), turn, s.size());
+        if (!entries.to.has(rank)) continue;
+        Pack* const row = ring.row(rank, s.rank(), token);
+        WEFT_UNROLL
+        for (std::uint32_t j = 0; j < kAtOnce; ++j) {
+          const std::uint32_t item = first + j * T::kLanes;
+          if (item < count) Row::send(team, shape, row, item, moving[j]);
         }
       }
     }
@@ -245,35 +249,9 @@ struct MoeRingDispatch : DispatchControl {
       came = ask_came(team, shape, row, first + kAtOnce * T::kLanes, count);
       WEFT_UNROLL
       for (std::uint32_t j = 0; j < kAtOnce; ++j) Row::template decode<T>(now.item[j]);
-      for (std::uint32_t left = entries.kept; left != 0;) {
-        std::uint32_t to[Row::kRowsAtOnce];  // kNone: no more
-        WEFT_UNROLL
-        for (std::uint32_t i = 0; i < Row::kRowsAtOnce; ++i) {
-          const std::uint32_t place = entries.row.get(team, left != 0 ? lowest_bit(left) : 0);
-          to[i] = left != 0 ? place : kNone;
-          left &= left - 1;
-        }
-        WEFT_UNROLL
-        for (std::uint32_t j = 0; j < kAtOnce; ++j) {
-          if (first + j * T::kLanes < count) Row::template put<T>(work, to, first + j * T::kLanes, now.item[j]);
-        }
+      for (std::uint32_t left = entries.kept; left != 0; left &= left - 1) {
+        Row::template put_items<T>(work, entries.row.get(team, lowest_bit(left)), first, count, now.item);
       }
-    }
-  }
-};
-
-// Scales in the order that the shape names. One instance serves both orders, because the order is looked up once a row.
-template <DataType type>
-struct RingCastRow : CastRow<type, ScaleOrder::rows> {
-  using ByRows = CastRow<type, ScaleOrder::rows>;
-  using ByColumns = CastRow<type, ScaleOrder::columns>;
-  template <class T>
-  static WEFT_FN void put(const DispatchWork& work, const std::uint32_t (&to)[ByRows::kRowsAtOnce], std::uint32_t item,
-                          const typename ByRows::template Moving<T>& moving) {
-    if (work.exchange.shape.scale_order == ScaleOrder::rows) {
-      ByRows::template put<T>(work, to, item, moving);
-    } else {
-      ByColumns::template put<T>(work, to, item, moving);
     }
   }
 };

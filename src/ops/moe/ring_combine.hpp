@@ -100,7 +100,8 @@ struct MoeRingCombine : MoeCombine<type, 4> {
   static WEFT_FN bool send_row(T& team, const Session& s, const Work& work, std::uint32_t lane,
                                const typename Slots::Unit& unit, const Loaded<T>& loaded) {
     const Ring ring = MoeRingCombine::ring(s, work);
-    if (!ring.await_place(team, unit.owner, unit.token)) return false;
+    const std::uint32_t before = token_before(team, work, lane, unit, ring.places());
+    if (before != kNone && !ring.await_credit(team, unit.owner, before)) return false;
     Pack* const to = ring.row(unit.owner, s.rank(), unit.token);
     Slots::template add_up<kPacksAtOnce>(team, work, 0, T::kLanes, lane, loaded,
                                          [&](std::uint32_t pack, const Pack& sum) {
@@ -111,6 +112,23 @@ struct MoeRingCombine : MoeCombine<type, 4> {
     team.sync_lanes();
     if (lane == 0) ring.announce(team, unit.owner, unit.token, true);
     return true;
+  }
+
+  // The token whose row lies in the place of the unit's; kNone: there is none. Tokens that did not come here have no
+  // row. Nothing orders their credits and those of other rows, so a sender must not wait for them.
+  template <Team T>
+  static WEFT_FN std::uint32_t token_before(T& team, const Work& work, std::uint32_t lane,
+                                            const typename Slots::Unit& unit, std::uint32_t places) {
+    const std::uint32_t* const counts =
+        work.exchange.tables.entry_counts + Slots::index_of(work.exchange.shape, {0, unit.owner, 0});
+    for (std::uint32_t end = unit.token; end >= places; end -= places * T::kLanes) {
+      const std::uint32_t back = places * (lane + 1);
+      const bool came = back <= end && counts[end - back] != kNone;
+      const std::uint32_t found = team.or_of(came ? 1u << lane : 0);
+      if (found != 0) return end - places * (lowest_bit(found) + 1);
+      if (end < places * T::kLanes) break;
+    }
+    return kNone;
   }
 
   // Adds up the rows of this rank's tokens `begin` … `end` − 1, by ascending token.
@@ -128,7 +146,9 @@ struct MoeRingCombine : MoeCombine<type, 4> {
       add_rows(team, s, work, p.batches.lane, token, answering);
       if (token + ring.places() >= mine) continue;
       team.sync_lanes();
-      for (std::uint32_t rank = p.batches.lane; rank < s.size(); rank += T::kLanes) ring.give_credit(team, rank, token);
+      for (std::uint32_t rank = p.batches.lane; rank < s.size(); rank += T::kLanes) {
+        if (answering.has(rank)) ring.give_credit(team, rank, token);
+      }
     }
     return true;
   }

@@ -44,7 +44,7 @@ struct Ring {
       word = team.load_acquire(at);
       return team.all_lanes(signal_reached(word, signal_of(token)));
     };
-    if (!wait(team, *session, {.phase = 1, .warp = true}, arrived, [&] { return sender; })) return false;
+    if (!wait(team, *session, {.phase = 1, .warp = true}, arrived, [&] { return to_blame(sender); })) return false;
     has_row = (word & 1) != 0;
     return true;
   }
@@ -76,10 +76,12 @@ struct Ring {
       own = signal_reached(team.load_acquire(at), wanted);
       return team.all_lanes(own);
     };
-    return wait(team, *session, {.phase = 1, .warp = true}, freed, [&] { return own ? kNoPeer : receiver; });
+    return wait(team, *session, {.phase = 1, .warp = true}, freed, [&] { return own ? kNoPeer : to_blame(receiver); });
   }
 
  private:
+  // This rank's other warps may themselves wait for a peer, and know which.
+  WEFT_FN std::uint32_t to_blame(std::uint32_t rank) const { return rank == session->rank() ? kNoPeer : rank; }
   WEFT_FN std::uint64_t index(std::uint32_t token, std::uint32_t from) const {
     return std::uint64_t{token & (places() - 1)} * session->size() + from;
   }

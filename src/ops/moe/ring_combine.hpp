@@ -69,12 +69,12 @@ struct MoeRingCombine : MoeCombine<type, 4> {
       const std::uint32_t places = ring(s, work).places(), most = header.most_tokens, mine = header.tokens[s.rank()];
       if (!p.role.sends) return receive(team, s, work, p, 0, mine);
       if (!p.role.receives) return send(team, s, work, p, places, most);
-      std::uint32_t sent = places;
+      std::uint32_t sent = places;  // as in MoeRingDispatch
       for (std::uint32_t first = 0; first < most; first += p.batches.step) {
         const std::uint32_t end = first + p.batches.step;
         if (!team.all(receive(team, s, work, p, first, end < mine ? end : mine))) return false;
-        if (!team.all(send(team, s, work, p, sent, first + places + 1))) return false;
-        sent = first + places + 1;
+        if (!team.all(send(team, s, work, p, sent, first + p.batches.step + places))) return false;
+        sent = first + p.batches.step + places;
       }
       return true;
     }

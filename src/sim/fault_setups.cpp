@@ -79,6 +79,17 @@ void set_overflow(Setup& setup, int culprit, bool contiguous) {
   setup.faults.overflow = true;
 }
 
+// Dispatches and combines through a ring with one place for each rank: tokens wait for credits.
+void set_ring(Setup& setup) {
+  setup.exchange.path = RowPath::ring;
+  setup.exchange.ring_rows = 1;
+  setup.exchange.tokens = 3;
+  setup.exchange.capacity = 3 * setup.exchange.capacity;
+  setup.calls =
+      moe_rounds({{{1, 0, 0, 0, 1, -1}, {0, 1, -1, -1, 1, 0}}, {{0, 1}, {1, -1, 0, 1}, {}}},
+                 {{.blocks = 4, .threads = setup.lanes, .senders = 1}, {.blocks = 2, .threads = setup.lanes}});
+}
+
 // Changes the calls that are already there.
 void set_variant(Setup& setup, const std::string& variant) {
   if (variant == "wrap") {
@@ -108,6 +119,8 @@ void set_variant(Setup& setup, const std::string& variant) {
   } else if (variant == "roles-lanes") {
     setup.exchange.hidden = 40;  // two packs and a half for each lane
     for (CallSetup& call : setup.calls) call.grids = {{2, 10, false, 2, true}, {3, 4, false, 1, true}};
+  } else if (variant.starts_with("ring")) {
+    set_ring(setup);
   } else if (variant == "beside-lanes") {
     setup.side_by_side = true;
     setup.exchange.handles = 2;
@@ -274,7 +287,7 @@ const std::vector<Setup>& all_fault_setups() {
                                  .one_thread = one_thread,
                                  .variant = "groups-beside"}));
     }
-    for (const std::string variant : {"contiguous", "lanes"}) {
+    for (const std::string variant : {"contiguous", "lanes", "ring"}) {
       all.push_back(fault_setup({.kind = "overflow", .protocol = "moe", .ranks = 2, .variant = variant}));
     }
     all.push_back(fault_setup({.kind = "aborts", .protocol = "moe", .ranks = 2, .variant = "beside-lanes"}));
@@ -288,6 +301,18 @@ const std::vector<Setup>& all_fault_setups() {
       for (const unsigned ranks : {2u, 3u}) {
         all.push_back(fault_setup({.kind = kind, .protocol = "moe", .ranks = ranks, .variant = "roles-lanes"}));
       }
+    }
+    for (const std::string kind : {"stops", "slow", "late", "dies", "aborts", "mismatch", "in-flight"}) {
+      all.push_back(fault_setup({.kind = kind, .protocol = "moe", .ranks = 2, .odd_call = 2, .variant = "ring"}));
+      if (is_one_of(kind, {"slow", "in-flight"})) continue;
+      all.push_back(
+          fault_setup({.kind = kind, .protocol = "moe", .ranks = 3, .one_thread = kind == "late", .variant = "ring"}));
+      if (kind == "dies") {
+        all.push_back(
+            fault_setup({.kind = kind, .protocol = "moe", .ranks = 3, .one_thread = true, .variant = "ring"}));
+        continue;
+      }
+      all.push_back(fault_setup({.kind = kind, .protocol = "moe", .ranks = 2, .variant = "ring-lanes"}));
     }
     for (const std::string kind : {"stops", "late", "aborts", "mismatch"}) {
       for (const std::string protocol : {"moe", "norm-one-shot", "norm-two-shot"}) {

@@ -29,7 +29,7 @@ struct FaultArgs {
   //   "roles": some warps of a block only send     "roles-lanes": some of several warps of two lanes do.
   //   "threads": in chunks that two threads share  "contiguous": experts one behind the other.
   //   "chunks": detours in chunks, not in lines    "stale": a stale replay before.
-  //   "groups-beside": of two groups at once.
+  //   "groups-beside": of two groups at once.      "ring": rows flow through a ring. "ring-lanes": likewise, by lanes.
   std::string variant = {};
 };
 Setup fault_setup(const FaultArgs& args);

@@ -19,7 +19,7 @@ struct Grid {
   unsigned blocks = 2;  // the control block included
   unsigned threads = 1;
   bool apart = false;    // pipelined: as in AllReduceWork
-  unsigned senders = 0;  // dispatch and combine: as in their work
+  unsigned senders = 0;  // dispatch and combine: as in their work; of a ring: blocks
   bool pairs = false;    // combine: likewise
 };
 inline constexpr Grid kSmall{.blocks = 2, .threads = 1};
@@ -201,5 +201,7 @@ std::vector<Setup> small_norm_setups();
 std::vector<Setup> large_norm_setups();
 std::vector<Setup> small_moe_setups();
 std::vector<Setup> large_moe_setups();
+std::vector<Setup> small_ring_setups();
+std::vector<Setup> large_ring_setups();
 
 }  // namespace weft::sim

@@ -49,6 +49,7 @@ const std::vector<Setup>& all_setups() {
     };
     add(small_move_setups());
     add(small_moe_setups());
+    add(small_ring_setups());
     add(small_norm_setups());
     add(small_multimem_setups());
     for (Setup& setup : all) setup.small = true;
@@ -56,6 +57,7 @@ const std::vector<Setup>& all_setups() {
     add(large_move_setups());
     add(symmetric_setups());
     add(large_moe_setups());
+    add(large_ring_setups());
     add(large_norm_setups());
     add(large_multimem_setups());
     return all;

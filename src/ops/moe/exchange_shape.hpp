@@ -130,4 +130,15 @@ inline ExchangeShape make_shape(std::uint32_t ranks, std::uint32_t rank, const M
   return shape;
 }
 
+// The channel of dispatch or of combine, whose region has so many bytes.
+constexpr RegionLayout channel_layout(std::uint64_t bytes, const ExchangeLayout& exchange, const ExchangeShape& shape) {
+  RegionLayout layout{};
+  layout.headers = 0;
+  layout.pipeline_slots = shape.ring_rows;
+  layout.pipeline_signals = exchange.ring_signals;
+  layout.pipeline_credits = exchange.ring_credits;
+  layout.bytes = bytes;
+  return layout;
+}
+
 }  // namespace weft::detail

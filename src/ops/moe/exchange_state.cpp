@@ -43,16 +43,6 @@ std::string describe(const AgreedExchange& a) {
       name(a.combine_type), static_cast<int>(a.overflow), a.weighted, name(a.path), a.ring_rows);
 }
 
-RegionLayout channel_layout(std::uint64_t bytes, const ExchangeLayout& exchange, const ExchangeShape& shape) {
-  RegionLayout layout{};
-  layout.headers = 0;
-  layout.pipeline_slots = shape.ring_rows;
-  layout.pipeline_signals = exchange.ring_signals;
-  layout.pipeline_credits = exchange.ring_credits;
-  layout.bytes = bytes;
-  return layout;
-}
-
 }  // namespace
 
 void check_exchange_args(std::uint32_t ranks, const MoeExchangeArgs& args) {

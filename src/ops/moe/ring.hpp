@@ -1,10 +1,10 @@
 // Rows flow through a ring: a fixed number of places for each sender in every rank's window, whatever the number of
 // tokens. The row of token t has place t mod ring_rows. A signal announces it, and the receiver's credit frees the
-// place for token t + ring_rows (wire/signal.hpp).
+// place for the next row there, of token t + ring_rows at the earliest (wire/signal.hpp).
 //
-// Both sides deal tokens to their warps as they like, in ascending order. No cycle of waits can arise: a sender of
-// token t waits for a receiver of token t − ring_rows, and a receiver of a token waits for its sender. So each wait in
-// a chain is for a smaller token, or for the same one at its sender.
+// Both sides deal tokens to their warps as they like, in ascending order. No cycle of waits can arise: a sender of a
+// row waits for the receiver of the row before it in its place. A receiver of a row waits for its sender. So each wait
+// in a chain is for a smaller token, or for the same one at its sender.
 //
 // Places have two banks, as slots have. A call needs no credits for its first ring_rows tokens: each rank that has
 // begun this call has ended the call before, so it has read everything of the call before that.
@@ -44,13 +44,13 @@ struct Ring {
       word = team.load_acquire(at);
       return team.all_lanes(signal_reached(word, signal_of(token)));
     };
-    if (!wait(team, *session, {.phase = 1, .warp = true}, arrived, [&] { return sender; })) return false;
+    if (!wait(team, *session, {.phase = 1, .warp = true}, arrived, [&] { return to_blame(sender); })) return false;
     has_row = (word & 1) != 0;
     return true;
   }
 
-  // Frees the token's place for the sender's token `ring_rows` later. By one lane of the warp that has read the row,
-  // after sync_lanes().
+  // Frees the token's place for a later row of the sender. By one lane of the warp that has read the row, after
+  // sync_lanes().
   template <Team T>
   WEFT_FN void give_credit(T& team, std::uint32_t sender, std::uint32_t token) const {
     team.store_release(credit_at(sender, session->rank(), token), signal_of(token));
@@ -61,25 +61,27 @@ struct Ring {
   WEFT_FN bool await_places(T& team, std::uint32_t lane, std::uint32_t token) const {
     if (token < places()) return true;
     for (std::uint32_t first = 0; first < session->size(); first += T::kLanes) {
-      if (!await_place(team, first + lane < session->size() ? first + lane : session->rank(), token)) return false;
+      const std::uint32_t receiver = first + lane < session->size() ? first + lane : session->rank();
+      if (!await_credit(team, receiver, token - places())) return false;
     }
     return true;
   }
-  // The same for one receiver; lanes may ask for different ones.
+  // Waits until a receiver has freed the place of an earlier token. Lanes may ask for different receivers.
   template <Team T>
-  WEFT_FN bool await_place(T& team, std::uint32_t receiver, std::uint32_t token) const {
-    if (token < places()) return true;
+  WEFT_FN bool await_credit(T& team, std::uint32_t receiver, std::uint32_t token) const {
     const std::uint64_t* const at = credit_at(session->rank(), receiver, token);
-    const std::uint64_t wanted = signal_of(token - places());
+    const std::uint64_t wanted = signal_of(token);
     bool own = false;
     const auto freed = [&] {
       own = signal_reached(team.load_acquire(at), wanted);
       return team.all_lanes(own);
     };
-    return wait(team, *session, {.phase = 1, .warp = true}, freed, [&] { return own ? kNoPeer : receiver; });
+    return wait(team, *session, {.phase = 1, .warp = true}, freed, [&] { return own ? kNoPeer : to_blame(receiver); });
   }
 
  private:
+  // This rank's other warps may themselves wait for a peer, and know which.
+  WEFT_FN std::uint32_t to_blame(std::uint32_t rank) const { return rank == session->rank() ? kNoPeer : rank; }
   WEFT_FN std::uint64_t index(std::uint32_t token, std::uint32_t from) const {
     return std::uint64_t{token & (places() - 1)} * session->size() + from;
   }

@@ -69,12 +69,12 @@ struct MoeRingCombine : MoeCombine<type, 4> {
       const std::uint32_t places = ring(s, work).places(), most = header.most_tokens, mine = header.tokens[s.rank()];
       if (!p.role.sends) return receive(team, s, work, p, 0, mine);
       if (!p.role.receives) return send(team, s, work, p, places, most);
-      std::uint32_t sent = places;
+      std::uint32_t sent = places;  // as in MoeRingDispatch
       for (std::uint32_t first = 0; first < most; first += p.batches.step) {
         const std::uint32_t end = first + p.batches.step;
         if (!team.all(receive(team, s, work, p, first, end < mine ? end : mine))) return false;
-        if (!team.all(send(team, s, work, p, sent, first + places + 1))) return false;
-        sent = first + places + 1;
+        if (!team.all(send(team, s, work, p, sent, first + p.batches.step + places))) return false;
+        sent = first + p.batches.step + places;
       }
       return true;
     }
@@ -99,13 +99,8 @@ struct MoeRingCombine : MoeCombine<type, 4> {
       now = next;
       if (i + step < end * s.size()) prefetch_rows(team, work, p.batches.lane, unit_of(i + step), now);
       next = Slots::template load<T>(work, unit_of(i + 2 * step), p.batches.lane);
-      if (unit.token >= loaded.owner_tokens) continue;
-      const bool has_row = loaded.count != kNone;  // kNone: the row did not come here
-      const Ring ring = MoeRingCombine::ring(s, work);
-      if (!has_row && !all_answer(ring, loaded.owner_tokens)) continue;
-      if (!ring.await_place(team, unit.owner, unit.token)) return false;
-      if (has_row) send_row(team, s, work, p.batches.lane, unit, loaded);
-      if (p.batches.lane == 0) ring.announce(team, unit.owner, unit.token, has_row);
+      if (unit.token >= loaded.owner_tokens || loaded.count == kNone) continue;  // kNone: the row did not come here
+      if (!send_row(team, s, work, p.batches.lane, unit, loaded)) return false;
     }
     return true;
   }
@@ -121,20 +116,38 @@ struct MoeRingCombine : MoeCombine<type, 4> {
     });
   }
 
-  // Whether all ranks announce each token of an owner with so many tokens, also if they have no row of it. Credits ask
-  // for it: an owner frees a place for a later token only once the earlier one has been announced, and so read.
-  static WEFT_FN bool all_answer(const Ring& ring, std::uint32_t owner_tokens) { return owner_tokens > ring.places(); }
-
   template <Team T>
-  static WEFT_FN void send_row(T& team, const Session& s, const Work& work, std::uint32_t lane,
+  static WEFT_FN bool send_row(T& team, const Session& s, const Work& work, std::uint32_t lane,
                                const typename Slots::Unit& unit, const Loaded<T>& loaded) {
-    Pack* const to = ring(s, work).row(unit.owner, s.rank(), unit.token);
+    const Ring ring = MoeRingCombine::ring(s, work);
+    const std::uint32_t before = token_before(team, work, lane, unit, ring.places());
+    if (before != kNone && !ring.await_credit(team, unit.owner, before)) return false;
+    Pack* const to = ring.row(unit.owner, s.rank(), unit.token);
     Slots::template add_up<2>(team, work, 0, T::kLanes, lane, loaded, [&](std::uint32_t pack, const Pack& sum) {
       // As in slots, so that both give the same bits.
       using Wire = typename Slots::Wire;
       team.store(to + pack, Wire::template encode<T::kAtomicBytes>(sum, s.epoch));
     });
     team.sync_lanes();
+    if (lane == 0) ring.announce(team, unit.owner, unit.token, true);
+    return true;
+  }
+
+  // The token whose row lies in the place of the unit's; kNone: there is none. Tokens that did not come here have no
+  // row. Nothing orders their credits and those of other rows, so a sender must not wait for them.
+  template <Team T>
+  static WEFT_FN std::uint32_t token_before(T& team, const Work& work, std::uint32_t lane,
+                                            const typename Slots::Unit& unit, std::uint32_t places) {
+    const std::uint32_t* const counts =
+        work.exchange.tables.entry_counts + Slots::index_of(work.exchange.shape, {0, unit.owner, 0});
+    for (std::uint32_t end = unit.token; end >= places; end -= places * T::kLanes) {
+      const std::uint32_t back = places * (lane + 1);
+      const bool came = back <= end && counts[end - back] != kNone;
+      const std::uint32_t found = team.or_of(came ? 1u << lane : 0);
+      if (found != 0) return end - places * (lowest_bit(found) + 1);
+      if (end < places * T::kLanes) break;
+    }
+    return kNone;
   }
 
   // Adds up the rows of this rank's tokens `begin` … `end` − 1, by ascending token.
@@ -147,13 +160,14 @@ struct MoeRingCombine : MoeCombine<type, 4> {
       const Ring ring = MoeRingCombine::ring(s, work);
       for (std::uint32_t rank = 0; rank < s.size(); ++rank) {
         bool has_row = false;
-        if (!answering.has(rank) && !all_answer(ring, mine)) continue;
-        if (!ring.await_row(team, rank, token, has_row)) return false;
+        if (answering.has(rank) && !ring.await_row(team, rank, token, has_row)) return false;
       }
       add_rows(team, s, work, p.batches.lane, token, answering);
       if (token + ring.places() >= mine) continue;
       team.sync_lanes();
-      for (std::uint32_t rank = p.batches.lane; rank < s.size(); rank += T::kLanes) ring.give_credit(team, rank, token);
+      for (std::uint32_t rank = p.batches.lane; rank < s.size(); rank += T::kLanes) {
+        if (answering.has(rank)) ring.give_credit(team, rank, token);
+      }
     }
     return true;
   }

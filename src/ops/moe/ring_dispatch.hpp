@@ -171,11 +171,13 @@ struct MoeRingDispatch : DispatchControl {
       return receive(team, s, work, p, tokens, 0, most, has_table);
     }
     const std::uint32_t places = ring(s, work).places();
-    std::uint32_t sent = places;  // tokens
+    // Tokens. A round sends those whose places its rows have freed. They include all of the next round, because all
+    // blocks together have no more warps than the ring has places.
+    std::uint32_t sent = places;
     for (std::uint32_t first = 0; first < most; first += p.batches.step) {
       if (!team.all(receive(team, s, work, p, tokens, first, first + p.batches.step, false))) return false;
-      if (!send(team, s, work, p, state, sent, first + places + 1)) return false;
-      sent = first + places + 1;
+      if (!send(team, s, work, p, state, sent, first + p.batches.step + places)) return false;
+      sent = first + p.batches.step + places;
     }
     return true;
   }

@@ -29,9 +29,7 @@ std::shared_ptr<const Regions> exchange_regions(const Setup& setup) {
 }
 
 detail::RegionLayout ExchangePlan::channel(unsigned group) const {
-  detail::RegionLayout layout{};
-  layout.bytes = group == 0 ? layout_.dispatch_bytes : layout_.combine_bytes;
-  return layout;
+  return detail::channel_layout(group == 0 ? layout_.dispatch_bytes : layout_.combine_bytes, layout_, shapes_[0]);
 }
 
 void ExchangePlan::name_region(Memory& memory, unsigned group, unsigned rank, std::size_t region, bool strict) const {
@@ -49,19 +47,47 @@ void ExchangePlan::name_region(Memory& memory, unsigned group, unsigned rank, st
   const std::uint64_t rejections = std::uint64_t{kBanks} * ranks_ * sizeof(std::uint64_t);
   const std::uint64_t row = std::uint64_t{shape.row_packs} * sizeof(Pack);
   const std::uint64_t result = std::uint64_t{shape.combine_packs} * sizeof(Pack);
+  if (shape.ring_rows != 0) name_ring(memory, group, rank, region, strict);
   if (group != 0) {
     add("combine.header", 0, rejections, AreaKind::header, 1, sizeof(std::uint64_t));
-    add("combine.rejections", rejections, layout_.results, AreaKind::word, 1, sizeof(std::uint64_t));
+    add("combine.rejections", rejections, layout_.ring_signals, AreaKind::word, 1, sizeof(std::uint64_t));
+    if (shape.ring_rows != 0) return;
     add("result", layout_.results, layout_.combine_bytes, AreaKind::slot, shape.tokens, result);
     return;
   }
   add("dispatch.header", 0, rejections, AreaKind::header, 1, sizeof(std::uint64_t));
-  add("dispatch.rejections", rejections, layout_.counts, AreaKind::word, 1, sizeof(std::uint64_t));
+  add("dispatch.rejections", rejections, layout_.ring_signals, AreaKind::word, 1, sizeof(std::uint64_t));
   add("count", layout_.counts, layout_.records, AreaKind::header, shape.most_local + 1, sizeof(std::uint64_t));
+  if (shape.ring_rows != 0) return;
   add("record", layout_.records, layout_.rows, AreaKind::record, std::uint64_t{shape.tokens} * shape.top_k,
       sizeof(Pack));
   add("row", layout_.rows, layout_.dispatch_bytes, AreaKind::slot, shape.tokens, row);
   if (!empty_columns_) ignore_empty_columns(memory, rank, region + layout_.rows);
+}
+
+// Signals and the rows that they announce are not overwritten before their receiver has read them.
+void ExchangePlan::name_ring(Memory& memory, unsigned group, unsigned rank, std::size_t region, bool strict) const {
+  const detail::ExchangeShape& shape = shapes_[0];
+  const AreaKind read = strict ? AreaKind::header : AreaKind::word;
+  const auto add = [&](const char* name, std::uint64_t begin, std::uint64_t end, AreaKind kind, std::uint64_t bytes) {
+    memory.add_area({region + begin, region + end, rank, kind,
+                     [=, prefix = fmt::format("rank{}.{}.ring_{}", rank, group == 0 ? "dispatch" : "combine", name),
+                      ranks = ranks_, places = shape.ring_rows](std::size_t offset) {
+                       const std::size_t entry = offset / bytes, place = entry / ranks;
+                       return fmt::format("{}[bank {}][place {}][from {}]+{}", prefix, place / places, place % places,
+                                          entry % ranks, offset % bytes);
+                     }});
+  };
+  add("signal", layout_.ring_signals, layout_.ring_credits, read, sizeof(std::uint64_t));
+  const std::uint64_t credits_end = group == 0 ? layout_.counts : layout_.results;
+  // Not every rank has a later row for the place, and looks at the credit.
+  add("credit", layout_.ring_credits, credits_end, group == 0 ? read : AreaKind::word, sizeof(std::uint64_t));
+  if (group == 0) {
+    add("row", layout_.rows, layout_.dispatch_bytes, read, std::uint64_t{shape.ring_packs} * sizeof(Pack));
+    if (!empty_columns_) ignore_empty_columns(memory, rank, region + layout_.rows);
+  } else {
+    add("result", layout_.results, layout_.combine_bytes, read, std::uint64_t{shape.combine_packs} * sizeof(Pack));
+  }
 }
 
 // Masks of empty columns would take most of the steps of a small row, and say nothing.
@@ -69,8 +95,10 @@ void ExchangePlan::ignore_empty_columns(Memory& memory, unsigned rank, std::size
   using Wire = detail::Escaped<16>;
   const detail::ExchangeShape& shape = shapes_[0];
   if (shape.segments != 1 || shape.payload_packs >= Wire::kColumns) return;
-  for (std::size_t i = 0; i < std::size_t{kBanks} * ranks_ * shape.tokens; ++i) {
-    const std::size_t masks = rows + (i * shape.row_packs + shape.payload_packs) * sizeof(Pack);
+  const bool ring = shape.ring_rows != 0;
+  const std::size_t packs = ring ? shape.ring_packs : shape.row_packs;
+  for (std::size_t i = 0; i < std::size_t{kBanks} * ranks_ * (ring ? shape.ring_rows : shape.tokens); ++i) {
+    const std::size_t masks = rows + (i * packs + shape.payload_packs) * sizeof(Pack);
     memory.add_area({masks + shape.payload_packs * sizeof(std::uint32_t),
                      masks + Wire::kColumns * sizeof(std::uint32_t), rank, AreaKind::ignored,
                      [](std::size_t) { return std::string("mask of an empty column"); }});
@@ -78,7 +106,7 @@ void ExchangePlan::ignore_empty_columns(Memory& memory, unsigned rank, std::size
 }
 
 std::uint32_t ExchangePlan::records() const {
-  return kBanks * ranks_ * shapes_[0].tokens * shapes_[0].top_k;
+  return shapes_[0].ring_rows != 0 ? 0 : kBanks * ranks_ * shapes_[0].tokens * shapes_[0].top_k;
 }
 
 void ExchangePlan::age_records(std::byte* region, std::uint32_t epoch) const {

@@ -26,6 +26,7 @@ class ExchangePlan final : public Regions {
   std::string check_records(Memory& memory, const std::byte* region, std::uint32_t epoch) const override;
 
  private:
+  void name_ring(Memory& memory, unsigned group, unsigned rank, std::size_t region, bool strict) const;
   void ignore_empty_columns(Memory& memory, unsigned rank, std::size_t rows) const;
   std::uint32_t records() const;
 

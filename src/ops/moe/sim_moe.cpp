@@ -301,7 +301,10 @@ void AllReduceProgram::fill_dispatch(unsigned call, unsigned rank) {
                             .local_ids = by_rank ? words(local_ids) : nullptr,
                             .local_weights = reinterpret_cast<float*>(words(local_weights))};
   const auto kernel = [&] {
-    const detail::DispatchQuery query{setup_.exchange.type, exchange.shape.cast, exchange.shape.scale_order};
+    const detail::DispatchQuery query{.type = setup_.exchange.type,
+                                      .cast = exchange.shape.cast,
+                                      .order = exchange.shape.scale_order,
+                                      .ring = exchange.shape.ring_rows != 0};
     return find_kernel({query, work}, {setup_.atomic_bytes, setup_.one_thread, setup_.lanes});
   };
   t.kernel = kernel();
@@ -378,8 +381,8 @@ void AllReduceProgram::fill_combine(unsigned call, unsigned rank) {
   const auto kernel = [&] {
     // The instance for many ranks serves three as well; one of the three takes it.
     const std::uint32_t ranks = setup_.ranks == 3 && rank == 0 ? detail::kMaxRanks : setup_.ranks;
-    return find_kernel({detail::CombineQuery{DataType::bf16, ranks}, work},
-                       {setup_.atomic_bytes, setup_.one_thread, setup_.lanes});
+    const detail::CombineQuery query{.type = DataType::bf16, .ranks = ranks, .ring = shape.ring_rows != 0};
+    return find_kernel({query, work}, {setup_.atomic_bytes, setup_.one_thread, setup_.lanes});
   };
   t.kernel = kernel();
   work.phases = detail::kWait;

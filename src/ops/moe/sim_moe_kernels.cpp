@@ -13,6 +13,9 @@ template <class A>
 constexpr bool of_f16 =
     casts<A, DataType::f16, ScaleOrder::rows> || casts<A, DataType::f16, ScaleOrder::columns> ||
     std::is_same_v<A, detail::MoeCombine<DataType::f16, 4>> || std::is_same_v<A, detail::MoeCombine<DataType::f16, 8>>;
+template <class A>
+constexpr bool is_ring_of_f16 = std::is_same_v<A, detail::MoeRingDispatch<detail::RingCastRow<DataType::f16>>> ||
+                                std::is_same_v<A, detail::MoeRingCombine<DataType::f16>>;
 // Columns are only for lanes that share a scale.
 template <class A>
 constexpr bool of_columns =
@@ -22,7 +25,7 @@ template <int unit, unsigned lanes, class Query>
 Kernel find(const Wanted<Query>& wanted, bool one_thread) {
   Kernel kernel;
   with_instance(detail::MoeFamily::List{}, wanted.query, [&]<class A>() {
-    if constexpr ((lanes == 1 || !of_f16<A>)&&(lanes == 8 || !of_columns<A>))
+    if constexpr ((lanes == 1 || !of_f16<A>)&&(lanes == 8 || !of_columns<A>)&&!is_ring_of_f16<A>)
       kernel = kernel_of<A, unit, lanes>(wanted.work, one_thread);
   });
   return kernel;

@@ -30,8 +30,18 @@ struct RejectedExchange {
 
 // On two ranks, changes to an exchange of 6 tokens, 8 experts and top 3.
 const std::vector<RejectedExchange> kRejectedExchanges = {
-    {"tokens: 0 is not between 1 and 1024", [](auto& a) { a.tokens = 0; }},
-    {"tokens: 1025 is not between 1 and 1024", [](auto& a) { a.tokens = 1025; }},
+    {"tokens: 0 is not between 1 and 16384", [](auto& a) { a.tokens = 0; }},
+    {"tokens: 16385 is not between 1 and 16384", [](auto& a) { a.tokens = 16385; }},
+    {"tokens: 1025 is not between 1 and 1024", [](auto& a) { a.tokens = 1025, a.path = RowPath::slots; }},
+    {"path: 3 is not automatic, slots or ring", [](auto& a) { a.path = static_cast<RowPath>(3); }},
+    {"ring_rows: 64 is not 0, and rows take no ring", [](auto& a) { a.ring_rows = 64; }},
+    {"ring_rows: 64 is not 0, and rows take no ring", [](auto& a) { a.ring_rows = 64, a.path = RowPath::slots; }},
+    {"ring_rows: 48 is not 0 or a power of two between 32 and 16384",
+     [](auto& a) { a.ring_rows = 48, a.path = RowPath::ring; }},
+    {"ring_rows: 16 is not 0 or a power of two", [](auto& a) { a.ring_rows = 16, a.path = RowPath::ring; }},
+    {"ring_rows: 32768 is not 0 or a power of two", [](auto& a) { a.ring_rows = 32768, a.path = RowPath::ring; }},
+    {"experts with all replicas: 1025 is not 1024 at most on the ring path",
+     [](auto& a) { a.experts = 1025, a.path = RowPath::ring; }},
     {"experts: 0 is not between 1 and 4096", [](auto& a) { a.experts = 0; }},
     {"experts: 4097 is not between 1 and 4096", [](auto& a) { a.experts = 4097; }},
     {"top_k: 0 is not between 1 and 32", [](auto& a) { a.top_k = 0; }},

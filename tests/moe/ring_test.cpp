@@ -19,10 +19,8 @@ void run_through_ring(const std::vector<Batch>& batches, std::uint32_t ranks, co
     expect_all_well(run_world(static_cast<int>(ranks), config, [&](Communicator& communicator, int number) {
       const auto rank = static_cast<std::uint32_t>(number);
       const MoeExchange exchange = MoeExchange::create(communicator, batch.front().args);
-      for (int round = 0; round < 2; ++round) {
-        for (const PreparedMoe& p : prepared) {
-          combine_and_check(exchange, p, rank, dispatch_and_check(exchange, p, rank));
-        }
+      for (const PreparedMoe& p : prepared) {
+        combine_and_check(exchange, p, rank, dispatch_and_check(exchange, p, rank));
       }
     }));
   }
@@ -121,6 +119,28 @@ TEST_P(MoeRing, HalvesTakeAsManyTokensAsThereArePlaces) {
         EXPECT_NE(reason.find(wanted), std::string::npos) << reason;
       }
     }
+  }));
+}
+
+// Warps must divide a ring's places, or be those of whole warp groups.
+TEST(MoeRingArguments, ThreadsMustSuitTheRing) {
+  const MoeCase c = on_ring({{{.args = small_exchange(), .tokens = {6, 3}}}})[0][0];
+  const PreparedMoe p = prepare(c, 2, 5);
+  expect_all_well(run_world(2, cpu_config(), [&](Communicator& communicator, int number) {
+    const auto rank = static_cast<std::uint32_t>(number);
+    const MoeExchange exchange = MoeExchange::create(communicator, c.args);
+    CpuMoe moe(exchange, p, rank);
+    DispatchArgs args = moe.dispatch();
+    args.launch.threads = 96;
+    try {
+      exchange.dispatch(args);
+      ADD_FAILURE() << "96 threads";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), Errc::invalid_argument);
+      const std::string reason = error.what();
+      EXPECT_NE(reason.find("launch.threads: 96 is not 0, 32, 64 or a multiple of 128"), std::string::npos) << reason;
+    }
+    combine_and_check(exchange, p, rank, dispatch_and_check(exchange, p, rank));
   }));
 }
 

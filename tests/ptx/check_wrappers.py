@@ -41,6 +41,7 @@ EXPECTED = {
     "max_nan": ("max.NaN.f32", ["FMNMX.NAN"], True),
     "sync_some": ("bar.sync", None, False),
     "all_of_some": ("bar.red.and.pred", None, True),
+    "bulk_prefetch_l2": ("cp.async.bulk.prefetch.L2.global", None, False),
     "block_sync": ("bar.sync", None, False),
     "block_all": ("bar.red.and.pred", None, True),
     "plain_put": ([], None, True),  # its store, in one piece, is the result
@@ -52,9 +53,10 @@ EXPECTED = {
     "warp_sum_of_two": (["shfl.sync.bfly.b32", "add.rn.f32"], None, True),
     "warp_sum_of_counts": ("redux.sync.add.u32", None, True),
     "warp_or": ("redux.sync.or.b32", None, True),
+    "warp_sync": ("bar.warp.sync", None, False),
     "warp_from_lane": ("shfl.sync.idx.b32", None, True),
 }
-OF_CUDA = 12  # the last ones of EXPECTED: CUDA's own functions, not wrappers
+OF_CUDA = 13  # the last ones of EXPECTED: CUDA's own functions, not wrappers
 
 # Instructions that load arguments, join words, convert them to truth values and back, and end a kernel.
 PTX_FRAME = re.compile(r"(ld\.param|cvta\.to\.global|cvt\.u(32\.u64|64\.u32)|shr\.u64|shl\.b64|or\.b64|bfi\.b64|mov|"

@@ -37,6 +37,7 @@ TAMPERED = [
     ("max_nan", "max.NaN.f32", "max.f32"),
     ("sync_some", "bar.sync", "bar.arrive"),
     ("all_of_some", "bar.red.and.pred", "bar.red.or.pred"),
+    ("bulk_prefetch_l2", "cp.async.bulk.prefetch.L2.global", "prefetch.global.L2"),
     ("block_sync", "bar.sync", "bar.arrive"),
     ("block_all", "bar.red.and.pred", "bar.red.or.pred"),
     ("plain_put", "st.global.v4.u32", "st.global.v2.u32 [%rd2+8], {%r2, %r1}; st.global.v2.u32"),
@@ -48,6 +49,7 @@ TAMPERED = [
     ("warp_sum_of_two", "shfl.sync.bfly.b32", "shfl.sync.down.b32"),
     ("warp_sum_of_counts", "redux.sync.add.u32", "redux.sync.max.u32"),
     ("warp_or", "redux.sync.or.b32", "redux.sync.xor.b32"),
+    ("warp_sync", "bar.warp.sync", "activemask.b32 %r1; bar.warp.sync"),
     ("warp_from_lane", "shfl.sync.idx.b32", "shfl.sync.up.b32"),
 ]
 

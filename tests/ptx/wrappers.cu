@@ -76,6 +76,9 @@ __global__ void sync_some(std::uint32_t barrier, std::uint32_t threads) {
 __global__ void all_of_some(std::uint32_t barrier, std::uint32_t threads, std::uint32_t good, std::uint32_t* result) {
   *result = ptx::all_of_some(barrier, threads, good != 0);
 }
+__global__ void bulk_prefetch_l2(const Pack* from, std::uint32_t bytes) {
+  ptx::bulk_prefetch_l2(from, bytes);
+}
 __global__ void block_sync() {
   CudaBlock::sync();
 }
@@ -108,6 +111,9 @@ __global__ void warp_sum_of_counts(std::uint32_t value, std::uint32_t* result) {
 }
 __global__ void warp_or(std::uint32_t value, std::uint32_t* result) {
   *result = CudaBlock::or_of(value);
+}
+__global__ void warp_sync() {
+  CudaBlock::sync_lanes();
 }
 __global__ void warp_from_lane(std::uint32_t value, std::uint32_t lane, std::uint32_t* result) {
   *result = CudaBlock::from_lane(value, lane);

@@ -86,8 +86,14 @@ void set_ring(Setup& setup) {
   setup.exchange.tokens = 3;
   setup.exchange.capacity = 3 * setup.exchange.capacity;
   setup.calls =
-      moe_rounds({{{1, 0, 0, 0, 1, -1}, {0, 1, -1, -1, 1, 0}}, {{0, 1}, {1, -1, 0, 1}, {}}},
+      moe_rounds({{{1, 0, 0, 0, 1, -1}, {0, 1, -1, -1, 1, 0}}, {{0, 1, 1, 0}, {1, -1}, {}}},
                  {{.blocks = 4, .threads = setup.lanes, .senders = 1}, {.blocks = 2, .threads = setup.lanes}});
+}
+
+void set_beside(Setup& setup) {
+  setup.side_by_side = true;
+  setup.exchange.handles = 2;
+  setup.calls = beside_each_other(setup.calls, 2);
 }
 
 // Changes the calls that are already there.
@@ -121,10 +127,9 @@ void set_variant(Setup& setup, const std::string& variant) {
     for (CallSetup& call : setup.calls) call.grids = {{2, 10, false, 2, true}, {3, 4, false, 1, true}};
   } else if (variant.starts_with("ring")) {
     set_ring(setup);
+    if (variant == "ring-beside-lanes") set_beside(setup);
   } else if (variant == "beside-lanes") {
-    setup.side_by_side = true;
-    setup.exchange.handles = 2;
-    setup.calls = beside_each_other(setup.calls, 2);
+    set_beside(setup);
   } else if (variant == "stale") {
     // Before the fault, the first rank has replayed a recording whose memory is gone.
     CallSetup stale = setup.calls[0];
@@ -290,7 +295,9 @@ const std::vector<Setup>& all_fault_setups() {
     for (const std::string variant : {"contiguous", "lanes", "ring"}) {
       all.push_back(fault_setup({.kind = "overflow", .protocol = "moe", .ranks = 2, .variant = variant}));
     }
-    all.push_back(fault_setup({.kind = "aborts", .protocol = "moe", .ranks = 2, .variant = "beside-lanes"}));
+    for (const std::string variant : {"beside-lanes", "ring-beside-lanes"}) {
+      all.push_back(fault_setup({.kind = "aborts", .protocol = "moe", .ranks = 2, .variant = variant}));
+    }
     all.push_back(
         fault_setup({.kind = "mismatch", .protocol = "one-shot", .ranks = 2, .odd_call = 4, .variant = "stale"}));
     for (const std::string kind : {"stops", "slow", "late", "dies", "aborts"}) {

@@ -13,6 +13,7 @@ namespace weft::sim {
 namespace {
 
 constexpr unsigned kBlocksOfThread = detail::kThreadBlocks;
+constexpr std::uint32_t kAnyCount = 0xa5a5;  // in counters that nobody has cleared
 
 }  // namespace
 
@@ -143,6 +144,7 @@ void Machine::start_launch(Stream& stream, ThreadMask ended) {
     const auto first = static_cast<unsigned>(__builtin_ctzll(block));
     blocks_[first] = {.live = block, .arrived = 0};
     blocks_[first].began = blocks_[first].synced = ++barriers_;
+    blocks_[first].tally.fill(kAnyCount);
     for (ThreadMask rest = block; rest != 0; rest &= rest - 1) block_of_[__builtin_ctzll(rest)] = first;
     start_warps(block);
     started |= block;

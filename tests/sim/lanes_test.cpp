@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <string_view>
 
 #include "sim/team.hpp"
 
@@ -66,20 +67,21 @@ TEST(Lanes, ThatAskForDifferentThingsAreFound) {
   EXPECT_EQ(block.explore(1).what, "thread 1: sum_of among 1 where other lanes of its warp make sum_of among 2");
 }
 
-// A lane need not see another lane's stores because they have met. Behind a barrier of the block it must.
+// A lane need not see another lane's stores because they have met. Behind a barrier, of the warp or the block, it must.
 TEST(Lanes, OrderNoMemoryWhenTheyMeet) {
-  for (const bool barrier : {false, true}) {
+  for (const std::string_view barrier : {"none", "warp", "block"}) {
     bool late = false;
     Block* self = nullptr;
     Block block([&](const Block::Team& team) {
       if (team.thread_rank() == 0) team.store(self->word(), 1u);
       static_cast<void>(team.or_of(0));
-      if (barrier) team.sync();
+      if (barrier == "warp") team.sync_lanes();
+      if (barrier == "block") team.sync();
       if (team.thread_rank() == 1) late |= team.load(self->word()) == 0;
     });
     self = &block;
     EXPECT_EQ(block.explore(1).what, "");
-    EXPECT_EQ(late, !barrier);
+    EXPECT_EQ(late, barrier == "none") << barrier;
   }
 }
 

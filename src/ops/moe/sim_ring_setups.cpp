@@ -21,9 +21,8 @@ MoeExchangeArgs ring(std::uint32_t places, std::uint32_t tokens, std::uint32_t e
           .ring_rows = places};
 }
 
-// Blocks of one thread: one for control, one that sends, and two that receive.
-constexpr Grid kApart{.blocks = 4, .threads = 1, .senders = 1};
-constexpr Grid kSendAndReceive{.blocks = 3, .threads = 1, .senders = 1};
+// Blocks of one thread: one for control, one that sends, and one that receives.
+constexpr Grid kApart{.blocks = 3, .threads = 1, .senders = 1};
 
 }  // namespace
 
@@ -32,6 +31,8 @@ std::vector<Setup> small_ring_setups() {
   constexpr Payload special = Payload::special;
   // Each expert is on the other rank, then on the own one; then tokens are missing.
   const std::vector<Routing> routings{{{1, 0}, {0, 1}}, {{0, 1}, {1}}, {{-1, 1}, {0, 0}}};
+  MoeExchangeArgs two_packs = ring(1, 3, 2, 1);
+  two_packs.hidden = 16;
   return {
       {.name = "moe-ring-cpu",
        .atomic_bytes = 8,
@@ -41,19 +42,28 @@ std::vector<Setup> small_ring_setups() {
        .exchange = ring(1, 2, 2, 1)},
       {.name = "moe-ring",
        .payload = special,
-       .calls = moe_rounds(routings, {kSendAndReceive}),
+       .calls = moe_rounds(routings, {kApart}),
        .bound = 1,
        .exchange = ring(1, 2, 2, 1)},
-      {.name = "moe-ring-both", .payload = special, .calls = moe_rounds({routings[0]}), .exchange = ring(1, 2, 2, 1)},
-      // A token without an expert between two others. Several blocks receive.
-      {.name = "moe-ring-gaps",
+      {.name = "moe-ring-both",
        .payload = special,
-       .calls = moe_rounds({{{1, -1, 1}, {1, -1, 0}}}, {kApart}),
+       .calls = moe_rounds({{{1, 0, 1}, {0, 1}}}),
+       .exchange = ring(1, 3, 2, 1)},
+      // Two blocks send, in turns to one place.
+      {.name = "moe-ring-senders",
+       .payload = special,
+       .calls = moe_rounds({{{1, 1, 0}, {0, 1}}}, {{.blocks = 4, .threads = 1, .senders = 2}}),
        .bound = 1,
        .exchange = ring(1, 3, 2, 1)},
+      // Tokens without an expert between two others. Several blocks receive.
+      {.name = "moe-ring-gaps",
+       .payload = special,
+       .calls = moe_rounds({{{1, -1, -1, 1}, {1, -1, 0}}}, {{.blocks = 4, .threads = 1, .senders = 1}}),
+       .bound = 1,
+       .exchange = ring(1, 4, 2, 1)},
       {.name = "moe-ring-wrap31",
        .start_epoch = 0x7ffffffeu,
-       .calls = moe_rounds({{{1, 0}, {}}, {{}, {0, 1}}, {{1}, {0, 0}}}, {kSendAndReceive}),
+       .calls = moe_rounds({{{1, 0}, {}}, {{}, {0, 1}}, {{1}, {0, 0}}}, {kApart}),
        .bound = 1,
        .exchange = ring(1, 2, 2, 1)},
       {.name = "moe-ring-apart",
@@ -64,14 +74,14 @@ std::vector<Setup> small_ring_setups() {
       // Two warps of a block share the count of its entries.
       {.name = "moe-ring-threads",
        .payload = special,
-       .calls = moe_rounds({{{1, 0, 1, 1}, {0, 1, 0}}}, {{.blocks = 3, .threads = 2, .senders = 1}}),
+       .calls = moe_rounds({{{1, 1, 0, 1}, {0, 0, 1}}}, {{.blocks = 3, .threads = 2, .senders = 1}}),
        .bound = 1,
        .exchange = ring(2, 4, 2, 1)},
       {.name = "moe-ring-lanes2",
        .lanes = 2,
-       .calls = moe_rounds({{{1, 0}, {0, 1}}}, {{.blocks = 3, .threads = 2, .senders = 1}}),
+       .calls = moe_rounds({{{1, 1, 1}, {0, 1}}}, {{.blocks = 3, .threads = 2, .senders = 1}}),
        .bound = 1,
-       .exchange = ring(1, 2, 2, 1)},
+       .exchange = two_packs},
   };
 }
 
@@ -88,12 +98,13 @@ std::vector<Setup> ring_setups_with_lanes() {
   };
   for (const unsigned lanes : {2u, 8u}) {
     // More entries than two lanes, two of them possibly alike. One rank has a block for either half; the other has one
-    // block, of two warps, for both.
+    // block, of two warps, for both. No row of one token has room.
     MoeExchangeArgs args = ring(2, 4, 6, 3);
-    args.capacity = 4;
+    args.hidden = 16;
+    args.capacity = 1;
     args.overflow = Overflow::drop;
     const std::vector<Routing> routings{{{0, 5, 3, 4, 2, 5, 1, 0, -1}, {5, 1, -1, -1, -1, -1, 2, 2, 5, -1, 4, 5}}};
-    add(lanes, "mixed", {.calls = moe_rounds(routings, {{3, lanes, false, 1}, {2, 2 * lanes}}), .exchange = args});
+    add(lanes, "mixed", {.calls = moe_rounds(routings, {{2, 2 * lanes}, {3, lanes, false, 1}}), .exchange = args});
     // More ids than a thread loads at once.
     MoeExchangeArgs wide = ring(2, 4, 3, 9);
     wide.hidden = 24 * lanes;
@@ -128,7 +139,7 @@ std::vector<Setup> large_ring_setups() {
     // Grids change from call to call and differ between ranks: with and without blocks that only send.
     const std::vector<std::vector<Grid>> grids{{{3, 2, false, 1}, {2, 1}, {4, 1, false, 2}},
                                                {{2, 2}, {4, 1, false, 1}},
-                                               {{3, 1}, {3, 2, false, 1}},
+                                               {{3, 2, false, 1}, {3, 1}},
                                                {{4, 1, false, 2}, {2, 2}, {3, 1, false, 1}}};
     for (std::size_t call = 0; call < mixed.size(); ++call) mixed[call].grids = grids[call % grids.size()];
     const auto add = [&](const char* name, Setup setup) {
@@ -146,7 +157,7 @@ std::vector<Setup> large_ring_setups() {
     for (CallSetup& call : with_residuals) call.residual = call.moving == Moving::combine;
     add("four", {.atomic_bytes = 8, .calls = with_residuals, .exchange = ring(4, 5, ranks + 1, 2)});
     if (ranks == 4) continue;
-    add("beside", {.side_by_side = true, .calls = beside_each_other(mixed, 1)});
+    add("beside", {.side_by_side = true, .calls = beside_each_other(mixed, 2)});
     for (const RowLayout layout : {RowLayout::expert_contiguous, RowLayout::rank_major}) {
       const bool by_rank = layout == RowLayout::rank_major;
       MoeExchangeArgs args = ring(2, 5, ranks + 1, 2);

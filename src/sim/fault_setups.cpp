@@ -309,17 +309,21 @@ const std::vector<Setup>& all_fault_setups() {
         all.push_back(fault_setup({.kind = kind, .protocol = "moe", .ranks = ranks, .variant = "roles-lanes"}));
       }
     }
-    for (const std::string kind : {"stops", "slow", "late", "dies", "aborts", "mismatch", "in-flight"}) {
-      all.push_back(fault_setup({.kind = kind, .protocol = "moe", .ranks = 2, .odd_call = 2, .variant = "ring"}));
-      if (is_one_of(kind, {"slow", "in-flight"})) continue;
-      all.push_back(
-          fault_setup({.kind = kind, .protocol = "moe", .ranks = 3, .one_thread = kind == "late", .variant = "ring"}));
-      if (kind == "dies") {
-        all.push_back(
-            fault_setup({.kind = kind, .protocol = "moe", .ranks = 3, .one_thread = true, .variant = "ring"}));
-        continue;
-      }
-      all.push_back(fault_setup({.kind = kind, .protocol = "moe", .ranks = 2, .variant = "ring-lanes"}));
+    for (const std::string kind :
+         {"stops", "slow", "late", "dies", "aborted", "aborts", "mismatch", "in-flight", "rejects"}) {
+      const auto add = [&](FaultArgs args) {
+        args.kind = kind;
+        args.protocol = "moe";
+        if (args.variant.empty()) args.variant = "ring";
+        all.push_back(fault_setup(args));
+      };
+      add({.kind = {}, .protocol = {}, .ranks = 2, .odd_call = 2});
+      if (is_one_of(kind, {"slow", "aborted", "in-flight", "rejects"})) continue;
+      add({.kind = {}, .protocol = {}, .ranks = 3});
+      if (is_one_of(kind, {"late", "dies"})) add({.kind = {}, .protocol = {}, .ranks = 3, .one_thread = true});
+      if (kind == "stops") add({.kind = {}, .protocol = {}, .ranks = 3, .first = true});
+      // Teams with lanes are not told of deaths.
+      if (kind != "dies") add({.kind = {}, .protocol = {}, .ranks = 2, .variant = "ring-lanes"});
     }
     for (const std::string kind : {"stops", "late", "aborts", "mismatch"}) {
       for (const std::string protocol : {"moe", "norm-one-shot", "norm-two-shot"}) {

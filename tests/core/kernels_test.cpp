@@ -103,12 +103,15 @@ TEST(Kernels, DispatchAndCombine) {
   for (const RowType type : {RowType::bf16, RowType::f16, RowType::fp8}) {
     for (const RowCast cast : {RowCast::none, RowCast::fp8, RowCast::fp8_ue8m0, RowCast::fp8_pow2}) {
       if (type == RowType::fp8 && cast != RowCast::none) continue;
-      for (const ScaleOrder order : {ScaleOrder::rows, ScaleOrder::columns})
-        found.add(detail::DispatchQuery{type, cast, order});
+      for (const ScaleOrder order : {ScaleOrder::rows, ScaleOrder::columns}) {
+        for (const bool ring : {false, true}) found.add(detail::DispatchQuery{type, cast, order, ring});
+      }
     }
   }
   for (const DataType type : {DataType::bf16, DataType::f16}) {
-    for (std::uint32_t ranks = 1; ranks <= detail::kMaxRanks; ++ranks) found.add(detail::CombineQuery{type, ranks});
+    for (std::uint32_t ranks = 1; ranks <= detail::kMaxRanks; ++ranks) {
+      for (const bool ring : {false, true}) found.add(detail::CombineQuery{type, ranks, ring});
+    }
   }
   EXPECT_EQ(found.count(), detail::kernels_of<detail::MoeFamily>().size());
 }

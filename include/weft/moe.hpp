@@ -301,7 +301,8 @@ class MoeExchange {
   // thread.
   //
   // Nobody reads rows between a send and its wait. So on the ring path a half of more tokens than `ring_rows` is
-  // Errc::invalid_argument, and only the joined call serves them.
+  // Errc::invalid_argument, and only the joined call serves them. Another rank may make that call: it ends once all
+  // waits have begun. On an exchange for more tokens than `ring_rows`, a combine's wait therefore reads `input`, too.
   //
   // Rejected, and nothing has happened: Errc::in_flight for a send (or a joined call) before the wait for the one
   // before. Errc::invalid_argument for a wait to which nothing, or something else than `handle`, was sent, and for a

@@ -230,6 +230,10 @@ class Combine : public HalfCall<InFlight::Side::combine, CombineArgs> {
     if constexpr (phases == kWait) {
       sent_ = exchange_.in_flight().sent(InFlight::Side::combine, args_.handle);
       check_combine_output(exchange_, args_);
+      // A peer that makes the joined call may have more tokens than the ring has places: this wait serves them.
+      const ExchangeShape& shape = exchange_.shape();
+      const bool serves = shape.ring_rows != 0 && shape.tokens > shape.ring_rows && shape.local != 0;
+      if (serves) check_tensor(channel(), "input", args_.input, 16);
     } else {
       exchange_.in_flight().check_combine(args_.handle, kept());
       if (exchange_.shape().local != 0) check_tensor(channel(), "input", args_.input, 16);

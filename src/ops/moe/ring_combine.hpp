@@ -43,7 +43,7 @@ struct MoeRingCombine : MoeCombine<type, 4> {
     if (!Frame::is_there(work)) return {};
     const std::uint32_t block = team.block_rank() % (team.blocks() / work.warp_groups);
     const bool ended = team.load(&work.dispatch_admitted[block].value) == kEnded;
-    return {!team.all_lanes(!ended)};
+    return {!team.all(!ended)};  // warps that meet later go on or stop together
   }
 
   static WEFT_FN Ring ring(const Session& s, const Work& work) {

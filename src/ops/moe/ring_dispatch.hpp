@@ -33,6 +33,7 @@ struct MoeRingDispatch : DispatchControl {
     ThreadPlan p{Frame::thread_plan(team, call, work), {}, {}};
     if (team.block_rank() == 0) return p;
     p.role = ring_role(team, work.senders);
+    if (!work.phases.has(0)) p.role.sends = false;  // a separate wait: all tokens have places of their own
     p.batches = ring_batches(team, p.role);
     return p;
   }
@@ -54,7 +55,8 @@ struct MoeRingDispatch : DispatchControl {
   static WEFT_FN bool run(T& team, const Session& s, const Work& work, const ThreadPlan& p, Prefetched& state) {
     if constexpr (phase == 0) {
       if (team.block_rank() == 0) {
-        if (!begin(team, s, work, p.header, state.waiting)) return false;
+        // The group counts together: it goes on or stops as one.
+        if (!team.all(begin(team, s, work, p.header, state.waiting))) return false;
         send_all_counts(team, s, work);
         return true;
       }

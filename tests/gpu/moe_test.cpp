@@ -5,9 +5,9 @@
 #include <random>
 
 #include "gpu/support/gpu_moe.hpp"
-#include "gpu/support/gpu_side.hpp"
 #include "gpu/support/graph.hpp"
 #include "gpu/support/kernels.hpp"
+#include "gpu/support/moe_replays.hpp"
 #include "support/moe_batches.hpp"
 #include "support/ranks.hpp"
 
@@ -87,24 +87,8 @@ TEST_P(GpuMoeCalls, CountsAndGridsChangeFromCallToCall) {
 // A graph serves all calls with so many tokens: rows, routing and counts change in place. Another graph and eager calls
 // take turns with it.
 TEST_P(GpuMoeCalls, GraphsReplayedWithOtherRoutings) {
-  const std::uint32_t ranks = GetParam();
-  GpuWorld& world = lasting_gpu_world(static_cast<int>(ranks));
-  for (const Batch& batch : routings_for_two_graphs(ranks)) {
-    const std::vector<PreparedMoe> prepared = prepare_all(batch, ranks);
-    expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int) {
-      gpu.reset();
-      MoeExchange exchange = MoeExchange::create(communicator, batch.front().args);
-      GpuMoe even(gpu, communicator, exchange, world.launch()), odd(gpu, communicator, exchange, world.launch());
-      const auto call = [&](const GpuMoe& moe, const PreparedMoe& p) {
-        moe.combine(p, moe.dispatch(p, gpu.stream()), gpu.stream());
-      };
-      const auto check = [](const GpuMoe& moe, const PreparedMoe& p) {
-        moe.check_dispatch(p);
-        moe.check_combine(p);
-      };
-      exchange_other_routings(GpuSide(world, gpu, communicator), prepared, even, odd, call, check);
-      free_together(gpu, exchange);
-    }));
+  for (const Batch& batch : routings_for_two_graphs(GetParam())) {
+    replay_other_routings(lasting_gpu_world(static_cast<int>(GetParam())), batch);
   }
 }
 

@@ -18,39 +18,23 @@
 namespace weft::test {
 namespace {
 
-// Calls every batch twice over.
-void run_batches(const std::vector<Batch>& batches, std::uint32_t ranks, const Config& config = cpu_config()) {
-  for (const Batch& batch : batches) {
-    const std::vector<PreparedMoe> prepared = prepare_all(batch, ranks);
-    expect_all_well(run_world(static_cast<int>(ranks), config, [&](Communicator& communicator, int rank) {
-      const MoeExchange exchange = MoeExchange::create(communicator, batch.front().args);
-      for (int round = 0; round < 2; ++round) {
-        for (const PreparedMoe& p : prepared) {
-          const DispatchHandle handle = dispatch_and_check(exchange, p, static_cast<std::uint32_t>(rank));
-          combine_and_check(exchange, p, static_cast<std::uint32_t>(rank), handle);
-        }
-      }
-    }));
-  }
-}
-
 class Moe : public testing::TestWithParam<std::uint32_t> {};
 INSTANTIATE_TEST_SUITE_P(Ranks, Moe, testing::Values(1, 2, 3, 4));
 
 TEST_P(Moe, EveryKindOfRouting) {
-  run_batches(in_every_layout(every_kind_of_routing(GetParam()), GetParam()), GetParam());
+  exchange_and_check(in_every_layout(every_kind_of_routing(GetParam()), GetParam()), GetParam());
 }
 
 TEST_P(Moe, RowsOfEveryTypeBitForBit) {
-  run_batches(in_every_layout(rows_of_every_type(GetParam()), GetParam()), GetParam());
+  exchange_and_check(in_every_layout(rows_of_every_type(GetParam()), GetParam()), GetParam());
 }
 
 TEST_P(Moe, CastOnTheWay) {
-  run_batches(in_every_layout(casts_on_the_way(GetParam()), GetParam()), GetParam());
+  exchange_and_check(in_every_layout(casts_on_the_way(GetParam()), GetParam()), GetParam());
 }
 
 TEST_P(Moe, ExpertsWhereTheCallerWants) {
-  run_batches(in_every_layout(experts_where_the_caller_wants(GetParam()), GetParam()), GetParam());
+  exchange_and_check(in_every_layout(experts_where_the_caller_wants(GetParam()), GetParam()), GetParam());
 }
 
 // An exchange with replicas gives the bits of one whose experts are the replicas, if the caller chooses among them by
@@ -79,7 +63,7 @@ TEST_P(Moe, ReplicasServeTokensInTurn) {
 }
 
 TEST_P(Moe, SumsWithoutWeights) {
-  run_batches(in_every_layout(sums_without_weights(GetParam()), GetParam()), GetParam());
+  exchange_and_check(in_every_layout(sums_without_weights(GetParam()), GetParam()), GetParam());
 }
 
 // All values of 16 bits, or pairs of bytes, at each place of a pack.
@@ -94,7 +78,7 @@ TEST(MoeRows, OfAllBitPatterns) {
 
 // Counts are right and rows that fit arrive. Neither the next expert's rows nor anything else is overwritten.
 TEST_P(Moe, RowsWithoutRoomAreDropped) {
-  run_batches(rows_without_room(), GetParam());
+  exchange_and_check(rows_without_room(), GetParam());
 }
 
 TEST_P(Moe, EpochsWrap) {
@@ -103,7 +87,7 @@ TEST_P(Moe, EpochsWrap) {
     const FirstEpoch epoch(first);
     MoeExchangeArgs args = small_exchange();
     args.cast = RowCast::fp8;
-    run_batches(
+    exchange_and_check(
         in_every_layout(
             {{{.args = args, .tokens = {2, 6}}, {.args = args, .tokens = {6, 0}}, {.args = args, .tokens = {4}}}},
             GetParam()),

@@ -13,17 +13,8 @@
 namespace weft::test {
 namespace {
 
-void run_through_ring(const std::vector<Batch>& batches, std::uint32_t ranks, const Config& config = cpu_config()) {
-  for (const Batch& batch : on_ring(batches)) {
-    const std::vector<PreparedMoe> prepared = prepare_all(batch, ranks);
-    expect_all_well(run_world(static_cast<int>(ranks), config, [&](Communicator& communicator, int number) {
-      const auto rank = static_cast<std::uint32_t>(number);
-      const MoeExchange exchange = MoeExchange::create(communicator, batch.front().args);
-      for (const PreparedMoe& p : prepared) {
-        combine_and_check(exchange, p, rank, dispatch_and_check(exchange, p, rank));
-      }
-    }));
-  }
+void run_through_ring(const std::vector<Batch>& batches, std::uint32_t ranks) {
+  exchange_and_check(on_ring(batches), ranks, cpu_config(), 1);
 }
 
 class MoeRing : public testing::TestWithParam<std::uint32_t> {};

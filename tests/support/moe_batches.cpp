@@ -337,4 +337,19 @@ Batch more_tokens_than_places(std::uint32_t ranks) {
   return batch;
 }
 
+void exchange_and_check(const std::vector<Batch>& batches, std::uint32_t ranks, const Config& config, int rounds) {
+  for (const Batch& batch : batches) {
+    const std::vector<PreparedMoe> prepared = prepare_all(batch, ranks);
+    expect_all_well(run_world(static_cast<int>(ranks), config, [&](Communicator& communicator, int number) {
+      const auto rank = static_cast<std::uint32_t>(number);
+      const MoeExchange exchange = MoeExchange::create(communicator, batch.front().args);
+      for (int round = 0; round < rounds; ++round) {
+        for (const PreparedMoe& p : prepared) {
+          combine_and_check(exchange, p, rank, dispatch_and_check(exchange, p, rank));
+        }
+      }
+    }));
+  }
+}
+
 }  // namespace weft::test

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "support/moe_cases.hpp"
+#include "support/world.hpp"
 
 namespace weft::test {
 
@@ -51,6 +52,10 @@ inline constexpr std::uint32_t kRingPlaces = 32;
 std::vector<Batch> on_ring(std::vector<Batch> batches);
 // For a ring: up to 100 tokens, more or fewer on other ranks.
 Batch more_tokens_than_places(std::uint32_t ranks);
+
+// Makes the calls of every batch on CPU ranks, `rounds` times over, on an exchange of its own.
+void exchange_and_check(const std::vector<Batch>& batches, std::uint32_t ranks, const Config& config = cpu_config(),
+                        int rounds = 2);
 
 // Calls of routings_for_two_graphs(), recorded once (by a side of support/move_recordings.hpp) for those with even
 // numbers and once for those with odd ones, and eager calls in the same memory. `call(moe, p)` dispatches and combines,

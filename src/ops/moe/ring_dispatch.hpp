@@ -18,7 +18,7 @@ struct MoeRingDispatch : DispatchControl {
   static constexpr int kMostThreads = 512;
   static constexpr BeginScope kBeginScope = BeginScope::block;
   static WEFT_FN std::uint32_t warp_groups(const Work& work) { return work.warp_groups; }
-  // Of a row, that a lane handles at once: 128 bytes of the input.
+  // Items that a lane handles at once: 128 bytes of the input, or a single item.
   template <class T>
   static constexpr std::uint32_t kItemsAtOnce = T::kLanes == 1 || sizeof(typename Row::template Given<T>) > 32
                                                     ? 1

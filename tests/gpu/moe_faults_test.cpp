@@ -23,9 +23,9 @@ std::vector<Ending> run_small(const PreparedMoe& p, std::chrono::nanoseconds dea
   });
 }
 
-TEST(GpuMoeFaults, OneDispatchTooMany) {
-  const PreparedMoe p = prepare({.args = small_exchange(), .tokens = {6, 3}}, 2, 5);
-  for (const Ending& ending : run_small(p, 5s, [&](const GpuMoe&moe, GpuRank&gpu, int) {
+void expect_one_dispatch_too_many(const MoeCase& c) {
+  const PreparedMoe p = prepare(c, 2, 5);
+  for (const Ending& ending : run_small(p, 5s, [&](const GpuMoe& moe, GpuRank& gpu, int) {
          for (int i = 0; i < 4; ++i) moe.dispatch(p, gpu.stream(), i >= 2);  // the last two discard
          moe.check_dispatch(p);
          moe.dispatch(p, gpu.stream());
@@ -33,6 +33,12 @@ TEST(GpuMoeFaults, OneDispatchTooMany) {
        })) {
     expect_fault(ending, {Errc::in_flight, Errc::peer_failed}, "third dispatch");
   }
+}
+
+TEST(GpuMoeFaults, OneDispatchTooMany) {
+  const MoeCase c = {.args = small_exchange(), .tokens = {6, 3}};
+  expect_one_dispatch_too_many(c);
+  expect_one_dispatch_too_many(on_ring({{c}})[0][0]);
 }
 
 // An overflow overwrites nothing.

@@ -14,10 +14,11 @@ bool at_rest(const Pack& value, unsigned bytes) {
 
 }  // namespace
 
-Memory::Memory(std::size_t bytes, std::vector<unsigned> rank_of)
+Memory::Memory(std::size_t bytes, std::vector<unsigned> rank_of, bool proxies)
     : bytes_(bytes),
       data_(static_cast<std::byte*>(::operator new[](bytes, std::align_val_t{256}))),
       threads_(static_cast<unsigned>(rank_of.size())),
+      viewers_(proxies ? 2 * threads_ : threads_),
       rank_of_(std::move(rank_of)),
       sent_(rank_of_.empty() ? 0 : std::ranges::max(rank_of_) + 1),
       index_(bytes / 4, kUnknown),
@@ -25,6 +26,8 @@ Memory::Memory(std::size_t bytes, std::vector<unsigned> rank_of)
       messages_(kMaxLocations),
       snapshot_views_(kMaxSnapshots) {
   std::memset(data_.get(), 0, bytes);
+  rank_of_.resize(viewers_);
+  for (unsigned i = threads_; i < viewers_; ++i) rank_of_[i] = rank_of_[i - threads_];
   kinds_[kIgnored] = AreaKind::ignored;
   counts_[kIgnored] = 1;
 }
@@ -65,11 +68,11 @@ void Memory::put_initial(Location at) {
 // Makes room: removes messages that no thread may read any more.
 void Memory::forget(Location at) {
   unsigned oldest = kMaxMessages;
-  for (unsigned i = 0; i < threads_; ++i) oldest = std::min<unsigned>(oldest, views_[i][at]);
+  for (unsigned i = 0; i < viewers_; ++i) oldest = std::min<unsigned>(oldest, views_[i][at]);
   const auto move_down = [&](View& view) {
     view[at] = static_cast<std::uint8_t>(view[at] - std::min<unsigned>(view[at], oldest));
   };
-  for (unsigned i = 0; i < threads_; ++i) move_down(views_[i]);
+  for (unsigned i = 0; i < viewers_; ++i) move_down(views_[i]);
   for (unsigned i = 1; i < snapshots_; ++i) move_down(snapshot_views_[i]);
   move_down(seq_cst_);
   std::copy(messages_[at].begin() + oldest, messages_[at].begin() + counts_[at], messages_[at].begin());
@@ -110,9 +113,9 @@ void Memory::reset() {
     if (forgotten_[at] != 0) put_initial(static_cast<Location>(at));
     forgotten_[at] = 0;
   }
-  for (unsigned thread = 0; thread < threads_; ++thread) {
-    std::memset(views_[thread].data(), 0, bytes);
-    pending_[thread].reset();
+  for (unsigned viewer = 0; viewer < viewers_; ++viewer) {
+    std::memset(views_[viewer].data(), 0, bytes);
+    pending_[viewer].reset();
   }
   released_.fill(0);
   seq_cst_.fill(0);
@@ -153,7 +156,7 @@ const char* Memory::store(unsigned thread, Location at, const Pack& value, unsig
   if (index < count) {
     std::copy_backward(messages.begin() + index, messages.begin() + count, messages.begin() + count + 1);
     const auto move_up = [&](View& view) { view[at] = static_cast<std::uint8_t>(view[at] + (view[at] >= index)); };
-    for (unsigned i = 0; i < threads_; ++i) move_up(views_[i]);
+    for (unsigned i = 0; i < viewers_; ++i) move_up(views_[i]);
     for (unsigned i = 1; i < snapshots_; ++i) move_up(snapshot_views_[i]);
     move_up(seq_cst_);
   }
@@ -236,18 +239,30 @@ void Memory::join(ThreadMask threads) {
 }
 
 void Memory::join_rank(unsigned thread, unsigned rank) {
-  for (unsigned other = 0; other < threads_; ++other) {
+  for (unsigned other = 0; other < viewers_; ++other) {
     if (rank_of_[other] == rank) join_view(views_[thread], views_[other]);
   }
 }
 
 void Memory::boundary(ThreadMask ended, ThreadMask started) {
-  for (ThreadMask rest = ended; rest != 0; rest &= rest - 1)
-    fence(static_cast<unsigned>(__builtin_ctzll(rest)), true, false);
+  const bool proxies = viewers_ != threads_;
+  for (ThreadMask rest = ended; rest != 0; rest &= rest - 1) {
+    const auto thread = static_cast<unsigned>(__builtin_ctzll(rest));
+    fence(thread, true, false);
+    if (!proxies) continue;
+    fence(proxy(thread), true, false);
+    join_view(views_[thread], views_[proxy(thread)]);
+  }
   const unsigned first = gather(ended | started);
   fence(first, false, true);
   spread(first, started);
-  for (ThreadMask rest = started; rest != 0; rest &= rest - 1) released_[__builtin_ctzll(rest)] = released_[first];
+  for (ThreadMask rest = started; rest != 0; rest &= rest - 1) {
+    const auto thread = static_cast<unsigned>(__builtin_ctzll(rest));
+    released_[thread] = released_[first];
+    if (!proxies) continue;
+    fence_proxy(thread);
+    released_[proxy(thread)] = released_[first];
+  }
 }
 
 }  // namespace weft::sim

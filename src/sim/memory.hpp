@@ -10,10 +10,12 @@
 // else. An acquire fence joins the views that all messages read by its own thread had released. A block's sync() joins
 // the views of its threads, but not messages that one of them has read and not acquired. A kernel boundary joins the
 // views of all threads of a launch, with all views that the messages they read had released; later launches' stores
-// release the result. (The view machine of Kang et al., "A promising semantics for relaxed-memory concurrency", POPL
-// 2017, without promises; docs/reliability.md lists the cases that this leaves out.)
+// release the result. A thread's copies in bulk have a view of their own (proxy()), which fences and completed copies
+// join with the thread's. (The view machine of Kang et al., "A promising semantics for relaxed-memory concurrency",
+// POPL 2017, without promises; docs/reliability.md lists the cases that this leaves out.)
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <bitset>
 #include <cstddef>
@@ -72,8 +74,10 @@ class Memory {
   };
   static constexpr std::uint8_t kNobody = 0xff;
 
-  // `rank_of[t]`: the rank of thread t.
-  Memory(std::size_t bytes, std::vector<unsigned> rank_of);
+  // `rank_of[t]`: the rank of thread t. `proxies`: whether there are any.
+  Memory(std::size_t bytes, std::vector<unsigned> rank_of, bool proxies = false);
+  // The number under which a thread's copies in bulk load and store.
+  unsigned proxy(unsigned thread) const { return threads_ + thread; }
 
   // Initial contents: fill them in, then declare the areas.
   std::byte* data() { return data_.get(); }
@@ -92,6 +96,8 @@ class Memory {
   // The last value stored to an ignored word, if only one thread stores to it.
   std::uint32_t last(const std::uint32_t* address) const { return last_[word_of(address)]; }
   void keep(void* address, const void* value, unsigned bytes) { std::memcpy(&last_[word_of(address)], value, bytes); }
+  // Memory of one rank that lies elsewhere has no places.
+  bool holds(const void* address) const { return word_of(address) < index_.size(); }
   bool ignored(const void* address) const {
     const std::size_t word = word_of(address);
     return word < index_.size() && index_[word] == kIgnored;
@@ -119,6 +125,12 @@ class Memory {
   // that acquire its later stores.
   void fence(unsigned thread, bool acquire, bool release);
   void fence_seq_cst(unsigned thread);
+  // A proxy learns all that its thread knows.
+  void fence_proxy(unsigned thread) { join_view(views_[proxy(thread)], views_[thread]); }
+  // A thread knows what a proxy has loaded from a place, or stored there.
+  void see_copy(unsigned thread, unsigned by, Location at) {
+    views_[thread][at] = std::max(views_[thread][at], views_[by][at]);
+  }
   // Barrier of a block.
   void join(ThreadMask threads);
   // The thread is told that a rank is gone: all that rank's stores come before.
@@ -164,7 +176,7 @@ class Memory {
   };
   std::size_t bytes_;
   std::unique_ptr<std::byte[], AlignedDelete> data_;
-  unsigned threads_;
+  unsigned threads_, viewers_;  // viewers: threads, then their proxies
   std::vector<unsigned> rank_of_;
   std::vector<std::uint64_t> sent_;  // by rank
   std::vector<Area> areas_;
@@ -180,9 +192,10 @@ class Memory {
   std::array<std::uint32_t, kMaxLocations> forgotten_{};  // messages of the execution that were removed
   std::vector<std::array<Message, kMaxMessages>> messages_;
 
-  std::array<View, kMaxThreads> views_{};
-  std::array<std::bitset<kMaxSnapshots>, kMaxThreads> pending_{};  // snapshots of messages read but not acquired
-  std::array<std::uint16_t, kMaxThreads> released_{};              // snapshot that relaxed stores carry
+  static constexpr unsigned kMaxViewers = 2 * kMaxThreads;
+  std::array<View, kMaxViewers> views_{};
+  std::array<std::bitset<kMaxSnapshots>, kMaxViewers> pending_{};  // snapshots of messages read but not acquired
+  std::array<std::uint16_t, kMaxViewers> released_{};              // snapshot that relaxed stores carry
   unsigned snapshots_ = 1;                                         // 0 is the empty view
   std::vector<View> snapshot_views_;
   View seq_cst_{};

@@ -106,5 +106,54 @@ TEST(Areas, OfWordsThatAreIgnoredTheLastStoreIsKept) {
   }
 }
 
+// Three words, two threads, and the copies of both.
+class Proxies : public testing::Test {
+ protected:
+  Proxies() {
+    memory_.add_area({0, 64, kOwner, AreaKind::word, [](std::size_t) { return std::string("word"); }});
+    memory_.reset();
+  }
+  Memory::Location at(unsigned i) { return memory_.locate(memory_.data() + std::size_t{i} * 16, 4); }
+  // Whether it may read nothing but the newest value.
+  bool knows(unsigned viewer, unsigned i) { return !memory_.stale(viewer, at(i)); }
+  Memory memory_{64, {kOwner, kPeer}, true};
+};
+
+TEST_F(Proxies, LearnByAFenceAndTellWhenTheyAreAwaited) {
+  const unsigned proxy = memory_.proxy(kPeer);
+  memory_.store(kPeer, at(0), kData, 0);
+  EXPECT_FALSE(knows(proxy, 0));
+  memory_.fence_proxy(kPeer);
+  EXPECT_TRUE(knows(proxy, 0));
+  memory_.store(proxy, at(0), kMore, 0);
+  EXPECT_FALSE(knows(kPeer, 0));
+  memory_.see_copy(kPeer, proxy, at(0));
+  EXPECT_TRUE(knows(kPeer, 0));
+  memory_.store(kOwner, at(0), kData, 2);
+  EXPECT_TRUE(knows(proxy, 0)) << "a store that comes to lie in front";
+}
+
+TEST_F(Proxies, OfARankThatIsGoneHaveSentWhatTheySent) {
+  memory_.store(memory_.proxy(kPeer), at(0), kData, 0);
+  memory_.join_rank(kOwner, kPeer);
+  EXPECT_TRUE(knows(kOwner, 0));
+}
+
+TEST_F(Proxies, AreOrderedByLaunches) {
+  const unsigned proxy = memory_.proxy(kOwner);
+  memory_.store(kPeer, at(0), kData, 0);
+  memory_.store(kPeer, at(1), kData, 0, true);
+  memory_.load(proxy, at(1), 0);
+  memory_.boundary(bit(kOwner), bit(kOwner));
+  EXPECT_TRUE(knows(kOwner, 0)) << "read before the boundary, and released";
+  EXPECT_TRUE(knows(kOwner, 1)) << "read before the boundary";
+  EXPECT_TRUE(knows(proxy, 0));
+  memory_.store(kOwner, at(2), kData, 0);
+  memory_.boundary(bit(kOwner), bit(kOwner));
+  memory_.store(proxy, at(1), kMore, 0);
+  memory_.load(kPeer, at(1), 0, true);
+  EXPECT_TRUE(knows(kPeer, 2)) << "stored before the boundary";
+}
+
 }  // namespace
 }  // namespace weft::sim

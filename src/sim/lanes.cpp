@@ -45,7 +45,10 @@ const Machine::Lanes& Machine::ask_lanes(LaneCall call, std::uint32_t value) {
   ready_ |= warp.live & waiting_;
   waiting_ &= ~warp.live;
   if (warp.arrived == warp.live) {
-    if (call.name == kBarrier) memory_.join(warp.arrived);
+    if (call.name == kBarrier) {
+      memory_.join(warp.arrived);
+      if (copies_) copies_->synced(warp.arrived);
+    }
     ready_ |= warp.arrived;
     warp.arrived = warp.called = 0;
     warp.told = warp.given;

@@ -24,7 +24,7 @@ std::string_view name(FailureKind kind) {
 }
 
 Machine::Machine(const Args& args)
-    : memory_(args.bytes, args.rank_of),
+    : memory_(args.bytes, args.rank_of, args.copies),
       step_ns_(args.step_ns),
       idle_ns_(args.idle_ns),
       step_limit_(args.step_limit),
@@ -37,6 +37,7 @@ Machine::Machine(const Args& args)
       blocks_(threads_),
       warps_(threads_),
       shared_(threads_ * kBlocksOfThread * detail::kSharedWords),
+      copies_(args.copies ? std::make_unique<Copies>(*this) : nullptr),
       polled_(threads_),
       polled_before_(threads_),
       waiters_(Memory::kMaxLocations),
@@ -68,6 +69,11 @@ Machine::Machine(const Args& args)
 }
 
 Machine::~Machine() = default;
+
+Copies& Machine::copies() {
+  if (!copies_) throw std::logic_error("simulator: copies in bulk in a set-up without copies");
+  return *copies_;
+}
 
 void Machine::trace_into(std::vector<std::string>* lines, std::vector<std::string> names) {
   trace_ = lines;
@@ -147,6 +153,7 @@ void Machine::start_launch(Stream& stream, ThreadMask ended) {
     blocks_[first].tally.fill(kAnyCount);
     for (ThreadMask rest = block; rest != 0; rest &= rest - 1) block_of_[__builtin_ctzll(rest)] = first;
     start_warps(block);
+    if (copies_) copies_->start_block(block);
     started |= block;
   }
   stream.live = stream.last = started;
@@ -156,6 +163,7 @@ void Machine::start_launch(Stream& stream, ThreadMask ended) {
 
 void Machine::leave_launch(unsigned thread) {
   ready_ &= ~bit(thread);
+  if (copies_) copies_->leave_launch(thread);
   leave_warp(thread);
   Block& block = blocks_[block_of_[thread]];
   block.live &= ~bit(thread);
@@ -172,6 +180,7 @@ void Machine::leave_launch(unsigned thread) {
 
 void Machine::release_barrier(Block& block) {
   memory_.join(block.arrived);
+  if (copies_) copies_->synced(block.arrived);
   block.synced = ++barriers_;
   ready_ |= block.arrived;
   block.arrived = 0;
@@ -299,7 +308,8 @@ void Machine::go_on() {
     }
     if (all_ended) return switch_to(kMain);
     if (!wake_somebody()) {
-      const std::string missing = missing_lanes();
+      std::string missing = missing_lanes();
+      if (missing.empty() && copies_) missing = copies_->missing();
       fail(FailureKind::deadlock,
            "nobody can go on: " + (missing.empty() ? "every thread waits for what nobody will send" : missing));
     }

@@ -7,10 +7,12 @@
 #include <boost/context/fiber.hpp>
 #include <cstdint>
 #include <cstring>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "sim/copies.hpp"
 #include "sim/memory.hpp"
 #include "sim/schedule.hpp"
 
@@ -57,6 +59,7 @@ class Machine {
     unsigned idle_limit = 64;                  // most times that time goes on so
     std::uint64_t step_limit = 200'000;        // more is a livelock
     unsigned lanes = 1;                        // threads of a warp, which are neighbours in a block
+    bool copies = false;                       // whether warps copy in bulk
   };
   explicit Machine(const Args& args);
   ~Machine();
@@ -110,6 +113,8 @@ class Machine {
   const Lanes& ask_lanes(LaneCall call, std::uint32_t value);
   // A barrier of the warp: a meeting that joins the lanes' views.
   void sync_lanes();
+  // Stages of warps, and copies in bulk; throws if Args has none.
+  Copies& copies();
   // In a waiting loop: sleeps until a place that it has read holds a newer value. The places are those of its last two
   // turns and since it last slept. (A wait looks at poison in every second turn.)
   void relax();
@@ -126,6 +131,7 @@ class Machine {
   std::uint64_t sent_before_stop() const { return sent_before_stop_; }
 
  private:
+  friend class Copies;
   struct Abandoned {};  // unwinds a fiber whose execution is over
   struct Stream {
     std::vector<Launch> launches;
@@ -175,6 +181,9 @@ class Machine {
   ThreadMask enabled() const { return ready_ & ~stopped_; }
   [[noreturn]] void fail(FailureKind kind, std::string what);
 
+  // `viewer`: the running thread, or the proxy of one.
+  const Pack& read_as(unsigned viewer, Memory::Location at, const char* what, bool acquire = false);
+  void write_as(unsigned viewer, Memory::Location at, const Pack& value, const char* what, bool release = false);
   Pack read(Memory::Location at, const char* what, bool acquire = false);
   void write(Memory::Location at, const Pack& value, bool release);
   [[noreturn]] void broken(Memory::Location at, const char* rule);
@@ -191,6 +200,7 @@ class Machine {
   std::vector<Warp> warps_;         // index: first thread of the warp
   std::vector<SharedWord> shared_;  // of blocks, with two for a thread
   std::uint64_t barriers_ = 0;      // … and beginnings of launches, ever
+  std::unique_ptr<Copies> copies_;  // none: warps do not copy in bulk
 
   // of one execution
   Program* program_ = nullptr;
@@ -241,20 +251,28 @@ inline void Machine::point() {
   if (next != current_) switch_to(next);
 }
 
-inline Pack Machine::read(Memory::Location at, const char* what, bool acquire) {
-  const unsigned choices = memory_.choices(current_, at);
+inline const Pack& Machine::read_as(unsigned viewer, Memory::Location at, const char* what, bool acquire) {
+  const unsigned choices = memory_.choices(viewer, at);
   const unsigned age = scheduler_->choose(Kind::age, current_, choices);
-  const Pack& value = memory_.load(current_, at, age, acquire);
-  polled_[current_].push_back(at);
+  const Pack& value = memory_.load(viewer, at, age, acquire);
   if (trace_ != nullptr) note(what, at, value, age, choices);
   return value;
 }
 
+inline Pack Machine::read(Memory::Location at, const char* what, bool acquire) {
+  polled_[current_].push_back(at);
+  return read_as(current_, at, what, acquire);
+}
+
 inline void Machine::write(Memory::Location at, const Pack& value, bool release) {
-  const unsigned choices = memory_.choices(current_, at);
+  write_as(current_, at, value, release ? "store.release" : "store", release);
+}
+
+inline void Machine::write_as(unsigned viewer, Memory::Location at, const Pack& value, const char* what, bool release) {
+  const unsigned choices = memory_.choices(viewer, at);
   const unsigned age = scheduler_->choose(Kind::age, current_, choices);
-  if (trace_ != nullptr) note(release ? "store.release" : "store", at, value, age, choices);
-  if (const char* rule = memory_.store(current_, at, value, age, release)) broken(at, rule);
+  if (trace_ != nullptr) note(what, at, value, age, choices);
+  if (const char* rule = memory_.store(viewer, at, value, age, release)) broken(at, rule);
   if (waiters_[at] != 0) {
     ready_ |= waiters_[at] & waiting_;
     waiting_ &= ~waiters_[at];

@@ -86,13 +86,16 @@ bool Scheduler::begin() {
 }
 
 unsigned Scheduler::decide(Kind kind, unsigned thread, std::uint32_t at, unsigned n) {
+  // Neither time of a copy is the usual one on the hardware.
+  const bool even = kind == Kind::next || kind == Kind::copy;
   switch (strategy_) {
     case Strategy::random: {
-      if (kind == Kind::next) return random_.below(n);
+      if (even) return random_.below(n);
       const unsigned chance = kind == Kind::preempt ? preempt_chance_ : age_chance_;
       return (random_.next() >> 56) < chance ? 1 + random_.below(n - 1) : 0;
     }
     case Strategy::pct:  // threads are chosen by priority: next_thread()
+      if (even) return random_.below(n);
       return (random_.next() >> 56) < age_chance_ ? 1 + random_.below(n - 1) : 0;
     case Strategy::exhaustive:
       return decide_exhaustive(n);

@@ -1,6 +1,7 @@
 // Decides an execution. Everything that the program does not determine is a choice among n: the thread that goes on,
-// the message that a load reads, the place that a store takes. Choice 0 is the ordinary one: the same thread, or the
-// next in turn if it cannot go on; the newest message; the end. So a schedule is the short list of choices that differ.
+// the message that a load reads, the place that a store takes, the time of a copy in bulk. Choice 0 is the ordinary
+// one: the same thread, or the next in turn if it cannot go on; the newest message; the end; at once. So a schedule is
+// the short list of choices that differ.
 #pragma once
 
 #include <algorithm>
@@ -29,6 +30,7 @@ enum class Kind : std::uint8_t {
   preempt,  // the thread that goes on, while the present one could
   next,     // the thread that goes on, as the present one cannot
   age,      // the message that a load reads, or the place that a store takes
+  copy,     // when a copy in bulk is made: at once, or when it is awaited
 };
 
 enum class Strategy : std::uint8_t { random, pct, exhaustive, replay };

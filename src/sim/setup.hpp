@@ -142,6 +142,7 @@ struct Setup {
   unsigned ranks = 2;
   int atomic_bytes = 16;
   unsigned lanes = 1;       // of a warp; threads of each grid are a multiple
+  bool copies = false;      // warps copy in bulk
   bool one_thread = false;  // a rank is one thread that runs all blocks of a phase, then the next, as on CPUs
   std::uint32_t start_epoch = 0;
   std::vector<std::vector<unsigned>> groups = {};  // members by rank of the group; none: one group of all ranks

@@ -70,6 +70,39 @@ class SimTeam {
   static void add(std::uint32_t* counter) { ++*counter; }
   void sync_lanes() const { machine_->sync_lanes(); }
 
+  static constexpr std::uint32_t kStagePlaces = Copies::kPlaces, kStageBytes = Copies::kBytes;
+  static constexpr std::uint32_t kPieceBytes = 16;
+  void begin_stage() const { machine_->copies().begin(place_.block); }
+  template <class Word>
+  Word staged(std::uint32_t place, std::uint32_t i) const {
+    Word word;
+    machine_->copies().read({place_.block, place}, i * sizeof(Word), &word, sizeof(Word));
+    return word;
+  }
+  template <class Word>
+  void stage(std::uint32_t place, std::uint32_t i, Word word) const {
+    machine_->copies().write({place_.block, place}, i * sizeof(Word), &word, sizeof(Word));
+  }
+  void load_bulk(std::uint32_t place, const void* from, std::uint32_t bytes) const {
+    machine_->copies().load({place_.block, place}, from, bytes, atomic_bytes);
+  }
+  void await_load(std::uint32_t place) const { machine_->copies().await_load({place_.block, place}); }
+  void store_bulk(void* to, std::uint32_t place, std::uint32_t bytes) const {
+    machine_->copies().store(to, {place_.block, place}, bytes, atomic_bytes);
+  }
+  void commit_stores() const { machine_->copies().commit(place_.block); }
+  template <std::uint32_t pending>
+  void await_reads() const {
+    machine_->copies().await_reads(place_.block, pending);
+  }
+  template <std::uint32_t pending>
+  void await_stores() const {
+    machine_->copies().await_stores(place_.block, pending);
+  }
+  void fence_stage() const { machine_->copies().fence_stage(place_.block); }
+  void fence_bulk() const { machine_->copies().fence_bulk(); }
+  void end_stage() const { machine_->copies().end(place_.block); }
+
   void share(std::uint32_t i, std::uint64_t word) const { machine_->share(place_.block, i, word); }
   std::uint64_t shared(std::uint32_t i) const { return machine_->shared(place_.block, i); }
 

@@ -133,7 +133,11 @@ Grid World::grid(unsigned call, unsigned rank) const {
 }
 
 Machine::Args World::machine_args() const {
-  Machine::Args args{.bytes = rank_bytes_ * setup_.ranks, .rank_of = {}, .streams = {}, .lanes = setup_.lanes};
+  Machine::Args args{.bytes = rank_bytes_ * setup_.ranks,
+                     .rank_of = {},
+                     .streams = {},
+                     .lanes = setup_.lanes,
+                     .copies = setup_.copies};
   args.rank_of.resize(thread_count_);
   for (const Stream& stream : streams_) {
     std::vector<Launch> launches;

@@ -7,9 +7,15 @@
 #include "kernel/cuda_error.hpp"
 #include "kernel/executor.hpp"
 #include "protocol/session.hpp"
+#include "team/team.hpp"
 
 namespace weft::detail {
 namespace {
+
+// Dynamic shared memory of a block.
+int shared_bytes(const Kernel& kernel, int threads) {
+  return kernel.staged ? threads / 32 * static_cast<int>(kGpuStageOfWarp) : 0;
+}
 
 // Loads kernels, so that no later launch has to, and finds the kernel that needs the most resources.
 class Loader {
@@ -29,10 +35,17 @@ class Loader {
   Loader& operator=(const Loader&) = delete;
 
   void load(const Kernel& kernel) {
+    const int shared = shared_bytes(kernel, kernel.most_threads);
+    if (shared != 0) {
+      check_cuda(cudaFuncSetAttribute(kernel.on_gpu, cudaFuncAttributeMaxDynamicSharedMemorySize, shared),
+                 "shared memory of a kernel");
+    }
     int blocks = 0;
-    check_cuda(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel.on_gpu, kernel.most_threads, 0),
+    check_cuda(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel.on_gpu, kernel.most_threads,
+                                                             static_cast<std::size_t>(shared)),
                "loading a kernel");
-    fewest_ = std::min(fewest_, blocks);
+    // A staged kernel has one block on each processor, which its plan knows.
+    fewest_ = std::min(fewest_, kernel.staged && blocks == 1 ? fewest_ : blocks);
     // The first launch of a kernel that needs more local memory than any before waits for all work on the device.
     cudaFuncAttributes attributes{};
     check_cuda(cudaFuncGetAttributes(&attributes, kernel.on_gpu), "cudaFuncGetAttributes");
@@ -42,7 +55,9 @@ class Loader {
     ended.channel = &group_->channel;
     ended.local = &group_->local;
     void* arguments[] = {&ended, const_cast<void*>(kernel.no_work)};
-    check_cuda(cudaLaunchKernel(kernel.on_gpu, dim3(1), dim3(32), arguments, 0, nullptr), "first launch of a kernel");
+    check_cuda(cudaLaunchKernel(kernel.on_gpu, dim3(1), dim3(32), arguments,
+                                static_cast<std::size_t>(shared_bytes(kernel, 32)), nullptr),
+               "first launch of a kernel");
   }
   // The least number of blocks of any kernel that fit on one processor.
   int fewest() const { return fewest_; }
@@ -68,6 +83,7 @@ void launch_on_gpu(const KernelCall& call) {
   cudaLaunchConfig_t config{};
   config.gridDim = dim3(static_cast<unsigned>(call.blocks));
   config.blockDim = dim3(static_cast<unsigned>(call.threads));
+  config.dynamicSmemBytes = static_cast<std::size_t>(shared_bytes(*call.bound.kernel, call.threads));
   config.stream = call.stream;
   config.attrs = &dependent;
   config.numAttrs = 1;

@@ -23,6 +23,7 @@ struct Kernel {
   bool (*on_cpu)(const Call& call, const void* work, const PeerWatch* watch);
   const void* on_gpu;  // CUDA's function of a Call and a work; null in a build without CUDA
   int most_threads;    // of a block, on either
+  bool staged;         // its warps have stages (team/team.hpp)
   const std::type_info* work_type;
   const void* no_work;  // a work of that type for a call that ends at once
 };

@@ -45,6 +45,7 @@ std::array<Kernel, sizeof...(Rows)> make_kernels(Instances<Rows...>, std::span<c
     return Kernel{.on_cpu = run_kernel<A>,
                   .on_gpu = function,
                   .most_threads = kMaxThreads<A>,
+                  .staged = kIsStaged<A>,
                   .work_type = &typeid(typename A::Work),
                   .no_work = no_work<typename A::Work>()};
   };

@@ -21,6 +21,12 @@ constexpr int max_threads_of() {
 template <class A>
 constexpr int kMaxThreads = max_threads_of<A>();
 
+// Whether copies in bulk serve it.
+template <class A>
+constexpr bool kIsStaged = requires {
+  requires A::kStaged;
+};
+
 // A local operation of one rank is no call of the protocol, and has no phases.
 template <class A>
 constexpr bool kIsOneRanks = !requires {

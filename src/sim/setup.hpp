@@ -142,7 +142,6 @@ struct Setup {
   unsigned ranks = 2;
   int atomic_bytes = 16;
   unsigned lanes = 1;       // of a warp; threads of each grid are a multiple
-  bool copies = false;      // warps copy in bulk
   bool one_thread = false;  // a rank is one thread that runs all blocks of a phase, then the next, as on CPUs
   std::uint32_t start_epoch = 0;
   std::vector<std::vector<unsigned>> groups = {};  // members by rank of the group; none: one group of all ranks
@@ -167,6 +166,8 @@ struct Setup {
   // Whether masks of columns without packs are simulated (wire/escaped.hpp); they take 32 steps for each row.
   bool empty_columns = false;
   bool has_exchange() const { return exchange.experts != 0; }
+  // Whether warps copy in bulk (sim/copies.hpp).
+  bool copies() const { return exchange.path == RowPath::ring; }
 };
 
 // A dispatch and its combine for each of the routings (CallSetup::ids).

@@ -137,7 +137,7 @@ Machine::Args World::machine_args() const {
                      .rank_of = {},
                      .streams = {},
                      .lanes = setup_.lanes,
-                     .copies = setup_.copies};
+                     .copies = setup_.copies()};
   args.rank_of.resize(thread_count_);
   for (const Stream& stream : streams_) {
     std::vector<Launch> launches;

@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstdint>
 #include <thread>
+#include <type_traits>
 
 #include "base/peer_watch.hpp"
 #include "team/team.hpp"
@@ -112,15 +113,57 @@ class CpuThread {
     sched_yield();
     crowded = now() - begin > kSomebodyElseNs;
   }
+
+  // Copies in bulk are made at once.
+  static constexpr std::uint32_t kStagePlaces = 3, kStageBytes = 2048, kPieceBytes = 512;
+  static void begin_stage() {}
+  template <class Word>
+  static Word staged(std::uint32_t place, std::uint32_t i) {
+    return word_at<Word>(place, i);
+  }
+  template <class Word>
+  static void stage(std::uint32_t place, std::uint32_t i, Word word) {
+    word_at<Word>(place, i) = word;
+  }
+  static void load_bulk(std::uint32_t place, const void* from, std::uint32_t bytes) {
+    for (std::uint32_t i = 0; i < bytes / sizeof(Pack); ++i) stage(place, i, load(static_cast<const Pack*>(from) + i));
+  }
+  static void await_load(std::uint32_t) {}
+  static void store_bulk(void* to, std::uint32_t place, std::uint32_t bytes) {
+    for (std::uint32_t i = 0; i < bytes / sizeof(Pack); ++i) store(static_cast<Pack*>(to) + i, staged<Pack>(place, i));
+  }
+  static void commit_stores() {}
+  template <std::uint32_t>
+  static void await_reads() {}
+  template <std::uint32_t>
+  static void await_stores() {}
+  static void fence_stage() {}
+  static void fence_bulk() {}
+  static void end_stage() {}
+
   int dead_peer() const { return watch_ == nullptr ? -1 : watch_->dead_peer().value_or(-1); }
 
  private:
+  template <class Word>
+  static Word& word_at(std::uint32_t place, std::uint32_t i) {
+    static_assert(std::is_same_v<Word, Pack> || std::is_same_v<Word, std::uint32_t>);
+    if constexpr (std::is_same_v<Word, Pack>) {
+      return pack_at(place, i);
+    } else {
+      return pack_at(place, i / 4).word[i % 4];
+    }
+  }
+  static Pack& pack_at(std::uint32_t place, std::uint32_t i) {
+    thread_local std::array<std::array<Pack, kStageBytes / sizeof(Pack)>, kStagePlaces> places;
+    return places[place][i];
+  }
+
   std::uint32_t block_rank_;
   std::uint32_t blocks_;
   const PeerWatch* watch_;
   std::array<std::uint64_t, kSharedWords> shared_;  // written before it is read
 };
 
-static_assert(Team<CpuThread>);
+static_assert(StagedTeam<CpuThread>);
 
 }  // namespace weft::detail

@@ -2,6 +2,7 @@
 // group stands still for a release or waits for a signal, the others of its block use the processor.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "team/cuda_block.cuh"
@@ -34,15 +35,74 @@ class CudaWarpGroup : public CudaBlock {
   __device__ void sync() const { ptx::sync_some(1 + group_, size_); }
   __device__ bool all(bool good) const { return ptx::all_of_some(1 + group_, size_, good); }
 
+  // A launch brings the stages of all its warps as dynamic shared memory.
+  static constexpr std::uint32_t kStagePlaces = kGpuStagePlaces, kStageBytes = kGpuStageBytes;
+  static constexpr std::uint32_t kPieceBytes = kStageBytes;
+  __device__ void begin_stage() {
+    extern __shared__ __align__(128) std::byte weft_stages[];
+    stage_ = weft_stages + threadIdx.x / kLanes * kGpuStageOfWarp;
+    if (lane() < kStagePlaces) ptx::mbarrier_init(barrier_of(lane()), 1);
+    ptx::fence_mbarrier_init();
+    sync_lanes();
+  }
+  template <class Word>
+  __device__ Word staged(std::uint32_t place, std::uint32_t i) const {
+    return reinterpret_cast<const Word*>(place_at(place))[i];
+  }
+  template <class Word>
+  __device__ void stage(std::uint32_t place, std::uint32_t i, Word word) const {
+    reinterpret_cast<Word*>(place_at(place))[i] = word;
+  }
+  __device__ void load_bulk(std::uint32_t place, const void* from, std::uint32_t bytes) {
+    loading_ |= 1u << place;
+    if (lane() != place) return;
+    ptx::mbarrier_arrive_expect(barrier_of(place), bytes);
+    ptx::bulk_load(place_at(place), from, bytes, barrier_of(place));
+  }
+  // Without a deadline: this GPU's own memory always answers.
+  __device__ void await_load(std::uint32_t place) {
+    while (!ptx::mbarrier_try_wait(barrier_of(place), parities_ >> place & 1u)) {
+    }
+    parities_ ^= 1u << place;
+    loading_ &= ~(1u << place);
+  }
+  __device__ void store_bulk(void* to, std::uint32_t place, std::uint32_t bytes) const {
+    ptx::bulk_store(to, place_at(place), bytes);
+  }
+  __device__ static void commit_stores() { ptx::bulk_commit(); }
+  template <std::uint32_t pending>
+  __device__ static void await_reads() {
+    ptx::bulk_wait_read<pending>();
+  }
+  template <std::uint32_t pending>
+  __device__ static void await_stores() {
+    ptx::bulk_wait<pending>();
+  }
+  __device__ static void fence_stage() { ptx::fence_proxy_async_shared(); }
+  __device__ static void fence_bulk() { ptx::fence_proxy_async_global(); }
+  __device__ void end_stage() {
+    for (std::uint32_t place = 0; place < kStagePlaces; ++place) {
+      if ((loading_ >> place & 1u) != 0) await_load(place);
+    }
+    await_stores<0>();
+  }
+
  private:
+  __device__ static std::uint32_t lane() { return threadIdx.x % kLanes; }
+  __device__ std::byte* place_at(std::uint32_t place) const { return stage_ + place * kStageBytes; }
+  __device__ std::uint64_t* barrier_of(std::uint32_t place) const {
+    return reinterpret_cast<std::uint64_t*>(stage_ + kStagePlaces * kStageBytes) + place;
+  }
   __device__ static std::uint64_t* shared_words() {
     __shared__ std::uint64_t words[kMostWarpGroups * kSharedWords];
     return words;
   }
 
   std::uint32_t groups_, size_, group_;
+  std::byte* stage_ = nullptr;                // of this warp: its places, then their loads' barriers
+  std::uint32_t loading_ = 0, parities_ = 0;  // bit p: of place p
 };
 
-static_assert(Team<CudaWarpGroup>);
+static_assert(StagedTeam<CudaWarpGroup>);
 
 }  // namespace weft::detail

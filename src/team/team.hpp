@@ -39,6 +39,23 @@
 //   relax(spins)            called in every turn of a waiting loop.
 //   dead_peer()             world rank of a peer whose process is gone, or −1.
 //
+// A staged team also copies in bulk, and beside its threads (TMA on GPUs). Its warps have stages of kStagePlaces places
+// with kStageBytes bytes, that only a warp's lanes share. All addresses and numbers of bytes are multiples of 16.
+//   begin_stage()           by all lanes, in front of the other calls of a launch.
+//   staged<Word>(place, i)  ordinary load of word i of a place: a Pack, or 4 bytes.
+//   stage(place, i, word)   ordinary store to it.
+//   load_bulk(place, address, n)   by all lanes: begins to copy memory of this rank to the beginning of a place.
+//   await_load(place)       by all lanes, once for each load_bulk(): the place has it. No other load_bulk() before.
+//   store_bulk(address, place, n)  by one lane: begins to copy the beginning of a place to memory that other ranks
+//                           may read.
+//   commit_stores()         ends a group of this lane's store_bulk().
+//   await_reads<n>()        all groups of this lane but the last n have read their places: they may be written again.
+//   await_stores<n>()       all groups of this lane but the last n are done: its next release publishes them.
+//   fence_stage()           by a lane that has stored to a place; then sync_lanes() and a store_bulk() of any lane.
+//   fence_bulk()            by all lanes between an acquire and a load_bulk() of what was published.
+//   end_stage()             by all lanes, before the launch ends: waits for all copies, which read and write stages.
+//   kPieceBytes             of a row, that algorithms put into a place at once; a place may hold more.
+//
 // A Pack travels in atomic units of kAtomicBytes: a reader sees each unit whole or not at all. Units of one store may
 // arrive in any order and at any distance. Everything a call wrote happens before everything that the same rank's next
 // call sends (kernel boundary on the GPU, a fence in the CPU executor).
@@ -55,7 +72,11 @@ namespace weft::detail {
 inline constexpr std::uint32_t kSharedWords = 160;
 inline constexpr std::uint32_t kMostTallyWords = 1024;
 // A block's warp groups (team/cuda_warp_group.cuh): one, or as many as it has this many threads.
-inline constexpr std::uint32_t kWarpGroupThreads = 128, kMostWarpGroups = 1024 / kWarpGroupThreads;
+inline constexpr std::uint32_t kWarpGroupThreads = 128, kMostWarpGroups = 768 / kWarpGroupThreads;
+
+// The stage of a warp on GPUs: places, bytes of each, and bytes of all with the barriers of loads.
+inline constexpr std::uint32_t kGpuStagePlaces = 4, kGpuStageBytes = 2048;
+inline constexpr std::uint32_t kGpuStageOfWarp = kGpuStagePlaces * kGpuStageBytes + 128;
 
 template <class T>
 concept Team = requires(T& team, Pack* pack, const Pack* const_pack, std::uint64_t* word64, std::uint32_t* word32) {
@@ -104,6 +125,27 @@ concept Team = requires(T& team, Pack* pack, const Pack* const_pack, std::uint64
   team.settle(*word64);
   team.relax(std::uint32_t{});
   { team.dead_peer() } -> std::convertible_to<int>;
+};
+
+template <class T>
+concept StagedTeam = Team<T> && requires(T& team, Pack* pack, std::uint32_t place) {
+  { T::kStagePlaces } -> std::convertible_to<std::uint32_t>;
+  { T::kStageBytes } -> std::convertible_to<std::uint32_t>;
+  { T::kPieceBytes } -> std::convertible_to<std::uint32_t>;
+  team.begin_stage();
+  { team.template staged<Pack>(place, place) } -> std::same_as<Pack>;
+  { team.template staged<std::uint32_t>(place, place) } -> std::same_as<std::uint32_t>;
+  team.stage(place, place, Pack{});
+  team.stage(place, place, std::uint32_t{});
+  team.load_bulk(place, pack, std::uint32_t{});
+  team.await_load(place);
+  team.store_bulk(pack, place, std::uint32_t{});
+  team.commit_stores();
+  team.template await_reads<1>();
+  team.template await_stores<0>();
+  team.fence_stage();
+  team.fence_bulk();
+  team.end_stage();
 };
 
 }  // namespace weft::detail

@@ -25,7 +25,7 @@ std::vector<Ending> run_small(const PreparedMoe& p, std::chrono::nanoseconds dea
 
 void expect_one_dispatch_too_many(const MoeCase& c) {
   const PreparedMoe p = prepare(c, 2, 5);
-  for (const Ending& ending : run_small(p, 5s, [&](const GpuMoe& moe, GpuRank& gpu, int) {
+  for (const Ending& ending : run_small(p, 5s, [&](const GpuMoe&moe, GpuRank&gpu, int) {
          for (int i = 0; i < 4; ++i) moe.dispatch(p, gpu.stream(), i >= 2);  // the last two discard
          moe.check_dispatch(p);
          moe.dispatch(p, gpu.stream());

@@ -42,6 +42,17 @@ EXPECTED = {
     "sync_some": ("bar.sync", None, False),
     "all_of_some": ("bar.red.and.pred", None, True),
     "bulk_prefetch_l2": ("cp.async.bulk.prefetch.L2.global", None, False),
+    "mbarrier_init": ("mbarrier.init.shared::cta.b64", None, False),
+    "fence_mbarrier_init": ("fence.mbarrier_init.release.cluster", None, False),
+    "mbarrier_arrive_expect": ("mbarrier.arrive.expect_tx.release.cta.shared::cta.b64", None, False),
+    "mbarrier_try_wait": ("mbarrier.try_wait.parity.acquire.cta.shared::cta.b64", None, True),
+    "bulk_load": ("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes", None, False),
+    "bulk_store": ("cp.async.bulk.global.shared::cta.bulk_group", None, False),
+    "bulk_commit": ("cp.async.bulk.commit_group", None, False),
+    "bulk_wait": ("cp.async.bulk.wait_group", None, False),
+    "bulk_wait_read": ("cp.async.bulk.wait_group.read", None, False),
+    "fence_proxy_async_shared": ("fence.proxy.async.shared::cta", None, False),
+    "fence_proxy_async_global": ("fence.proxy.async.global", None, False),
     "block_sync": ("bar.sync", None, False),
     "block_all": ("bar.red.and.pred", None, True),
     "plain_put": ([], None, True),  # its store, in one piece, is the result
@@ -59,7 +70,7 @@ EXPECTED = {
 OF_CUDA = 13  # the last ones of EXPECTED: CUDA's own functions, not wrappers
 
 # Instructions that load arguments, join words, convert them to truth values and back, and end a kernel.
-PTX_FRAME = re.compile(r"(ld\.param|cvta\.to\.global|cvt\.u(32\.u64|64\.u32)|shr\.u64|shl\.b64|or\.b64|bfi\.b64|mov|"
+PTX_FRAME = re.compile(r"(ld\.param|cvta\.to\.(?:global|shared)|cvt\.u(32\.u64|64\.u32)|shr\.u64|shl\.b64|or\.b64|bfi\.b64|mov|"
                        r"setp\.ne\.[su]32|selp\.u32|ret)\b")
 PTX_RESULT = re.compile(r"st\.global\.(v[24]\.)?[bfu]\d+$")
 SASS_FRAME = re.compile(r"(ULDC|LDCU|LDC|S2UR|MOV|IMAD\.MOV|ERRBAR|CGAERRBAR|EXIT)\b")

@@ -79,6 +79,39 @@ __global__ void all_of_some(std::uint32_t barrier, std::uint32_t threads, std::u
 __global__ void bulk_prefetch_l2(const Pack* from, std::uint32_t bytes) {
   ptx::bulk_prefetch_l2(from, bytes);
 }
+__global__ void mbarrier_init(std::uint64_t* barrier, std::uint32_t arrivals) {
+  ptx::mbarrier_init(barrier, arrivals);
+}
+__global__ void fence_mbarrier_init() {
+  ptx::fence_mbarrier_init();
+}
+__global__ void mbarrier_arrive_expect(std::uint64_t* barrier, std::uint32_t bytes) {
+  ptx::mbarrier_arrive_expect(barrier, bytes);
+}
+__global__ void mbarrier_try_wait(std::uint64_t* barrier, std::uint32_t parity, std::uint32_t* result) {
+  *result = ptx::mbarrier_try_wait(barrier, parity);
+}
+__global__ void bulk_load(void* to, const void* from, std::uint32_t bytes, std::uint64_t* barrier) {
+  ptx::bulk_load(to, from, bytes, barrier);
+}
+__global__ void bulk_store(void* to, const void* from, std::uint32_t bytes) {
+  ptx::bulk_store(to, from, bytes);
+}
+__global__ void bulk_commit() {
+  ptx::bulk_commit();
+}
+__global__ void bulk_wait() {
+  ptx::bulk_wait<1>();
+}
+__global__ void bulk_wait_read() {
+  ptx::bulk_wait_read<1>();
+}
+__global__ void fence_proxy_async_shared() {
+  ptx::fence_proxy_async_shared();
+}
+__global__ void fence_proxy_async_global() {
+  ptx::fence_proxy_async_global();
+}
 __global__ void block_sync() {
   CudaBlock::sync();
 }

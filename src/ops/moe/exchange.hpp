@@ -56,10 +56,11 @@ struct ExchangeShape {
   std::uint32_t segments;       // of a row that travels bit for bit
   std::uint32_t row_packs;      // of a row on the way, with scales or masks
   std::uint32_t combine_packs;
-  std::uint32_t alignment;       // of contiguous experts
-  std::uint32_t rows;            // of this rank's output
-  std::uint32_t ring_rows = 0;   // of each rank that buffers hold at once, a power of two; 0: RowPath::slots
-  std::uint32_t ring_packs = 0;  // of a row in a ring: with a word of 8 bytes for each entry
+  std::uint32_t alignment;      // of contiguous experts
+  std::uint32_t rows;           // of this rank's output
+  std::uint32_t ring_rows = 0;  // of each rank that buffers hold at once, a power of two; 0: RowPath::slots
+  // Packs of a row in a ring: of its head, of its head and its payload, and from its place to the next.
+  std::uint32_t ring_head = 0, ring_packs = 0, ring_stride = 0;
   ScaleColumns scale_columns;
   ScaleOrder scale_order;
   RowLayout layout;
@@ -106,6 +107,13 @@ struct RankSet {
   WEFT_FN void put(std::uint32_t first, std::uint32_t word) {
     bits[0] |= first < 64 ? std::uint64_t{word} << first % 64 : 0;
     bits[1] |= first < 64 ? 0 : std::uint64_t{word} << first % 64;
+  }
+  WEFT_FN std::uint32_t count() const {
+    std::uint32_t count = 0;
+    for (const std::uint64_t word : bits) {
+      for (std::uint64_t left = word; left != 0; left &= left - 1) ++count;
+    }
+    return count;
   }
   WEFT_FN bool has(std::uint32_t rank) const { return ((rank < 64 ? bits[0] : bits[1]) >> rank % 64 & 1u) != 0; }
 };
@@ -156,6 +164,17 @@ constexpr void plan_row(ExchangeShape& shape) {
   shape.row_packs = shape.payload_packs + (exact ? shape.segments * Wire::kMaskPacks : (shape.groups + 3) / 4);
 }
 
+// A row in a ring (ops/moe/ring_rows.hpp). Its head has a pack for each entry, then the scales of a row that is cast.
+// Rows begin at a line of 128 bytes.
+constexpr std::uint32_t ring_head_packs(std::uint32_t top_k, std::uint32_t groups) {
+  return top_k + (groups + 3) / 4;
+}
+constexpr void plan_ring_row(ExchangeShape& shape) {
+  shape.ring_head = ring_head_packs(shape.top_k, shape.groups);
+  shape.ring_packs = shape.ring_head + shape.payload_packs;
+  shape.ring_stride = (shape.ring_packs + 7) / 8 * 8;
+}
+
 constexpr ExchangeLayout make_exchange_layout(std::uint32_t ranks, const ExchangeShape& shape) {
   const bool ring = shape.ring_rows != 0;
   const std::uint64_t rows = std::uint64_t{kBanks} * ranks * (ring ? shape.ring_rows : shape.tokens);
@@ -167,7 +186,7 @@ constexpr ExchangeLayout make_exchange_layout(std::uint32_t ranks, const Exchang
   layout.records =
       layout.counts + aligned_to_line(std::uint64_t{kBanks} * ranks * (shape.most_local + 1) * sizeof(std::uint64_t));
   layout.rows = layout.records + aligned_to_line(ring ? 0 : rows * shape.top_k * sizeof(Pack));
-  const std::uint64_t row_packs = ring ? shape.ring_packs : shape.row_packs;
+  const std::uint64_t row_packs = ring ? shape.ring_stride : shape.row_packs;
   layout.dispatch_bytes = layout.rows + aligned_to_line(rows * row_packs * sizeof(Pack));
   layout.results = words;
   layout.combine_bytes = layout.results + aligned_to_line(rows * shape.combine_packs * sizeof(Pack));

@@ -37,16 +37,19 @@ bool has_senders(const ExchangeGridArgs& args, std::uint64_t least_rows) {
   return args.phases.has(0) && args.phases.has(1) && args.ranks > 2 && rows_of_all(args) >= least_rows;
 }
 
-// The grid of a ring: `send_share` of 16 warp groups only send, and the others only receive. A block of 16 warps keeps
-// as many rows under way.
-ExchangeGrid ring_grid(const ExchangeGridArgs& args, std::uint32_t send_share) {
-  constexpr std::uint32_t kBlockWarps = 16;
+// Up to so many blocks, large ones are faster, as measured (docs/notes/0042-copies-in-bulk.md).
+constexpr int kFewBlocks = 32;
+
+// The grid of a ring: `send_share` of 16 warp groups only send, and the others only receive. Each warp has one row
+// under way. `most_threads`: of a block.
+ExchangeGrid ring_grid(const ExchangeGridArgs& args, int most_threads, std::uint32_t send_share) {
   ExchangeGrid grid{args.launch.blocks, args.launch.threads, 0, false};
-  if (grid.threads == 0) grid.threads = kMoveThreads;
   if (grid.blocks == 0) {
-    const std::uint64_t blocks = (rows_of_all(args) * 2 + kBlockWarps - 1) / kBlockWarps;
-    grid.blocks = static_cast<int>(std::clamp<std::uint64_t>(blocks, 2, static_cast<std::uint64_t>(args.most_blocks)));
+    constexpr std::uint64_t kWarps = kMoveThreads / 32;
+    const std::uint64_t blocks = std::max<std::uint64_t>((rows_of_all(args) * 2 + kWarps - 1) / kWarps, 2);
+    grid.blocks = static_cast<int>(std::min(blocks, most_ring_blocks(args.most_blocks)));
   }
+  if (grid.threads == 0) grid.threads = grid.blocks <= kFewBlocks ? most_threads : kMoveThreads;
   if (args.one_thread) return grid;
   grid.warp_groups = std::max(1u, static_cast<std::uint32_t>(grid.threads) / kWarpGroupThreads);
   const std::uint32_t groups = static_cast<std::uint32_t>(grid.blocks) * grid.warp_groups - 1;  // one is for control
@@ -61,7 +64,7 @@ ExchangeGrid ring_grid(const ExchangeGridArgs& args, std::uint32_t send_share) {
 // four of either (moe_send.hpp).
 ExchangeGrid dispatch_grid(const ExchangeGridArgs& args) {
   const ExchangeShape& shape = args.shape;
-  if (shape.ring_rows != 0) return ring_grid(args, shape.layout == RowLayout::rank_major ? 10 : 7);
+  if (shape.ring_rows != 0) return ring_grid(args, kRingDispatchThreads, 8);
   const std::uint64_t units = shape.cast != RowCast::none ? (shape.columns / 16 + 31) / 32 : shape.segments;
   const std::uint64_t received = rows_of_all(args) * (units + 1);
   const std::uint64_t sent = args.tokens * (units + (shape.top_k + 3) / 4) + (shape.replicas + 3) / 4;
@@ -72,7 +75,8 @@ ExchangeGrid dispatch_grid(const ExchangeGridArgs& args) {
 }
 
 ExchangeGrid combine_grid(const ExchangeGridArgs& args) {
-  if (args.shape.ring_rows != 0) return ring_grid(args, 11);
+  if (args.shape.ring_rows != 0)
+    return ring_grid(args, kMoveThreads, args.shape.layout == RowLayout::rank_major ? 10 : 12);
   ExchangeGrid grid = grid_of(args, rows_of_all(args) * ((args.shape.combine_packs + 31) / 32));
   grid.pairs = rows_of_all(args) >= kRowsForPairs;
   if (has_senders(args, kRowsForCombineSenders)) grid.senders = static_cast<std::uint32_t>(grid.threads) / 32 / 2;

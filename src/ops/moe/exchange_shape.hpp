@@ -121,7 +121,7 @@ inline ExchangeShape make_shape(std::uint32_t ranks, std::uint32_t rank, const M
   shape.cast = args.cast;
   plan_row(shape);
   shape.ring_rows = ring_rows(args);
-  shape.ring_packs = shape.row_packs + (shape.top_k + 1) / 2;
+  plan_ring_row(shape);
   shape.scale_order = args.scale_order;
   if (args.scale_order == ScaleOrder::columns) shape.scale_columns = plan_columns(shape);
   shape.combine_packs = args.hidden * 2 / 16;

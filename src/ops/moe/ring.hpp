@@ -29,8 +29,8 @@ struct Ring {
     return reinterpret_cast<Pack*>(region_of(*session->call, owner) + rows) + banked(token, sender) * row_packs;
   }
 
-  // Tells a receiver that the token's row is in place, or that the token has none there. By one lane of the warp that
-  // has stored the row, after sync_lanes().
+  // Tells a receiver that the token's row is in place, or that the token has none there. By a lane whose own stores of
+  // the row are done, or after sync_lanes() of the warp that has stored it.
   template <Team T>
   WEFT_FN void announce(T& team, std::uint32_t receiver, std::uint32_t token, bool has_row) const {
     team.store_release(signal_at(receiver, session->rank(), token), signal_of(token) + (has_row ? 1 : 0));
@@ -48,9 +48,26 @@ struct Ring {
     has_row = (word & 1) != 0;
     return true;
   }
+  // The same for the token's rows of several ranks, which all come. The lanes share the ranks: so sync_lanes() must
+  // follow.
+  template <Team T>
+  WEFT_FN bool await_rows(T& team, std::uint32_t lane, const RankSet& senders, std::uint32_t token) const {
+    for (std::uint32_t first = 0; first < session->size(); first += T::kLanes) {
+      const std::uint32_t sender = first + lane;
+      const bool has = sender < session->size() && senders.has(sender);
+      bool own = false;
+      const auto arrived = [&] {
+        own = !has || signal_reached(team.load_acquire(signal_at(session->rank(), sender, token)), signal_of(token));
+        return team.all_lanes(own);
+      };
+      const auto late = [&] { return own ? kNoPeer : to_blame(sender); };
+      if (!wait(team, *session, {.phase = 1, .warp = true}, arrived, late)) return false;
+    }
+    return true;
+  }
 
-  // Frees the token's place for a later row of the sender. By one lane of the warp that has read the row, after
-  // sync_lanes().
+  // Frees the token's place for a later row of the sender. By a lane that has awaited all copies of the row
+  // to the stage, or that there is none.
   template <Team T>
   WEFT_FN void give_credit(T& team, std::uint32_t sender, std::uint32_t token) const {
     team.store_release(credit_at(sender, session->rank(), token), signal_of(token));
@@ -134,6 +151,20 @@ WEFT_FN RingBatches ring_batches(T& team, const RingRole& role) {
           .step = role.count * warps,
           .warp = team.thread_rank() / T::kLanes,
           .lane = team.thread_rank() % T::kLanes};
+}
+
+template <class Frame>
+struct RingPlan : Frame::ThreadPlan {
+  RingRole role;
+  RingBatches batches;
+};
+template <class Frame, Team T, class Work>
+WEFT_FN RingPlan<Frame> ring_plan(T& team, const Call& call, const Work& work) {
+  RingPlan<Frame> p{Frame::thread_plan(team, call, work), {}, {}};
+  if (team.block_rank() == 0) return p;
+  p.role = ring_role(team, work.senders);
+  p.batches = ring_batches(team, p.role);
+  return p;
 }
 
 }  // namespace weft::detail

@@ -5,6 +5,7 @@
 
 #include "ops/moe/moe_combine.hpp"
 #include "ops/moe/ring.hpp"
+#include "ops/moe/ring_rows.hpp"
 
 namespace weft::detail {
 
@@ -17,21 +18,21 @@ struct MoeRingCombine : MoeCombine<type, 4> {
   template <class T>
   using Loaded = typename Slots::template Loaded<T>;
   static constexpr int kMostThreads = 512;
+  static constexpr bool kStaged = true;
   static constexpr BeginScope kBeginScope = BeginScope::block;
   static WEFT_FN std::uint32_t warp_groups(const Work& work) { return work.warp_groups; }
-  static constexpr std::uint32_t kRanksAtOnce = 2, kPacksAtOnce = 4;
+  // Rows are summed in pieces; a place of a warp's stage takes a piece of one row. A lane has the packs first, first +
+  // kLanes, … of a piece.
+  template <class T>
+  static constexpr std::uint32_t kPacksAtOnce = items_of_piece<T>(1);
+  template <class T>
+  static constexpr std::uint32_t kPiecePacks = kPacksAtOnce<T>* T::kLanes;
 
-  struct ThreadPlan : Frame::ThreadPlan {
-    RingRole role;
-    RingBatches batches;
-  };
-  template <Team T>
+  using ThreadPlan = RingPlan<Frame>;
+  template <StagedTeam T>
   static WEFT_FN ThreadPlan thread_plan(T& team, const Call& call, const Work& work) {
-    ThreadPlan p{Frame::thread_plan(team, call, work), {}, {}};
-    if (team.block_rank() == 0) return p;
-    p.role = ring_role(team, work.senders);
-    p.batches = ring_batches(team, p.role);
-    return p;
+    static_assert(kPiecePacks<T> * sizeof(Pack) <= T::kStageBytes);
+    return ring_plan<Frame>(team, call, work);
   }
 
   // As MoeCombine's.
@@ -40,6 +41,7 @@ struct MoeRingCombine : MoeCombine<type, 4> {
   };
   template <Team T>
   static WEFT_FN Prefetched prefetch(T& team, const Session&, const Work& work, const ThreadPlan&) {
+    if (team.block_rank() != 0) team.begin_stage();
     if (!Frame::is_there(work)) return {};
     const std::uint32_t block = team.block_rank() % (team.blocks() / work.warp_groups);
     const bool ended = team.load(&work.dispatch_admitted[block].value) == kEnded;
@@ -53,28 +55,35 @@ struct MoeRingCombine : MoeCombine<type, 4> {
   template <int phase, Team T>
   static WEFT_FN bool run(T& team, const Session& s, const Work& work, const ThreadPlan& p, Prefetched& prefetched) {
     if (prefetched.failed) return false;
+    if (team.block_rank() != 0) {
+      const bool good = move<phase>(team, s, work, p);
+      team.end_stage();
+      return good;
+    }
     if constexpr (phase == 0) {
-      if (team.block_rank() == 0) {
-        Frame::Handshake::send(team, s, p.header);
-        return true;
-      }
-      return !p.role.sends || send(team, s, work, p, 0, ring(s, work).places());
+      Frame::Handshake::send(team, s, p.header);
     } else {
-      if (team.block_rank() == 0) {
-        if (!Frame::compare(team, s, p.header, work.source_wait_ns)) return false;
-        if (team.thread_rank() == 0) work.exchange.tables.header->waiting = 0;
-        return true;
-      }
-      const RoutingHeader& header = *work.exchange.tables.header;
-      const std::uint32_t places = ring(s, work).places(), most = header.most_tokens, mine = header.tokens[s.rank()];
-      if (!p.role.sends) return receive(team, s, work, p, 0, mine);
-      if (!p.role.receives) return send(team, s, work, p, places, most);
-      std::uint32_t sent = places;  // as in MoeRingDispatch
-      for (std::uint32_t first = 0; first < most; first += p.batches.step) {
-        const std::uint32_t end = first + p.batches.step;
+      if (!Frame::compare(team, s, p.header, work.source_wait_ns)) return false;
+      if (team.thread_rank() == 0) work.exchange.tables.header->waiting = 0;
+    }
+    return true;
+  }
+  // As in MoeRingDispatch.
+  template <int phase, Team T>
+  static WEFT_FN bool move(T& team, const Session& s, const Work& work, const ThreadPlan& p) {
+    const RoutingHeader& header = *work.exchange.tables.header;
+    const std::uint32_t places = ring(s, work).places(), most = header.most_tokens;
+    if constexpr (phase == 0) {
+      return !p.role.sends || send(team, s, work, p, 0, p.role.receives ? places : most);
+    } else {
+      if (!p.role.receives) return true;
+      const std::uint32_t mine = header.tokens[s.rank()], round = p.role.sends ? p.batches.step : most;
+      for (std::uint32_t first = 0, sent = places; first < most; first += round) {
+        const std::uint32_t end = first + round;
         if (!team.all(receive(team, s, work, p, first, end < mine ? end : mine))) return false;
-        if (!team.all(send(team, s, work, p, sent, first + p.batches.step + places))) return false;
-        sent = first + p.batches.step + places;
+        if (!p.role.sends) break;
+        if (!team.all(send(team, s, work, p, sent, end + places))) return false;
+        sent = end + places;
       }
       return true;
     }
@@ -90,15 +99,12 @@ struct MoeRingCombine : MoeCombine<type, 4> {
       return {i / s.size(), rank_after(s.rank(), i % s.size(), s.size()), 0};
     };
     const std::uint32_t begin_unit = begin * s.size() + p.batches.first + p.batches.warp;
-    // The table's entries are asked for two rows ahead, and the experts' rows one row ahead.
-    Loaded<T> now = Slots::template load<T>(work, unit_of(begin_unit), p.batches.lane);
-    Loaded<T> next = Slots::template load<T>(work, unit_of(begin_unit + step), p.batches.lane);
+    // The table's entries are asked for one row ahead.
+    Loaded<T> next = Slots::template load<T>(work, unit_of(begin_unit), p.batches.lane);
     for (std::uint32_t i = begin_unit; i < end * s.size(); i += step) {
       const typename Slots::Unit unit = unit_of(i);
-      const Loaded<T> loaded = now;
-      now = next;
-      if (i + step < end * s.size()) prefetch_rows(team, work, p.batches.lane, unit_of(i + step), now);
-      next = Slots::template load<T>(work, unit_of(i + 2 * step), p.batches.lane);
+      const Loaded<T> loaded = next;
+      next = Slots::template load<T>(work, unit_of(i + step), p.batches.lane);
       if (unit.token >= loaded.owner_tokens || loaded.count == kNone) continue;  // kNone: the row did not come here
       if (!send_row(team, s, work, p.batches.lane, unit, loaded)) return false;
     }
@@ -106,28 +112,34 @@ struct MoeRingCombine : MoeCombine<type, 4> {
   }
 
   template <Team T>
-  static WEFT_FN void prefetch_rows(T& team, const Work& work, std::uint32_t lane, const typename Slots::Unit& unit,
-                                    Loaded<T>& loaded) {
-    const ExchangeShape& shape = work.exchange.shape;
-    if (unit.token >= loaded.owner_tokens || loaded.count == kNone) return;
-    loaded.row.each(lane, loaded.count, [&](std::uint32_t, std::uint32_t row, std::uint32_t) {
-      const std::uint32_t bytes = shape.combine_packs * sizeof(Pack);
-      team.prefetch(static_cast<const std::byte*>(work.input) + std::uint64_t{row} * bytes, bytes);
-    });
-  }
-
-  template <Team T>
   static WEFT_FN bool send_row(T& team, const Session& s, const Work& work, std::uint32_t lane,
                                const typename Slots::Unit& unit, const Loaded<T>& loaded) {
+    const ExchangeShape& shape = work.exchange.shape;
     const Ring ring = MoeRingCombine::ring(s, work);
+    const auto from = [&](std::uint32_t k) {
+      return static_cast<const Pack*>(work.input) + std::uint64_t{loaded.row.get(team, k)} * shape.combine_packs;
+    };
+    RowPieces<T, decltype(from)> pieces{team, shape.combine_packs, loaded.count, from};
+    pieces.begin();
     const std::uint32_t before = token_before(team, work, lane, unit, ring.places());
     if (before != kNone && !ring.await_credit(team, unit.owner, before)) return false;
     Pack* const to = ring.row(unit.owner, s.rank(), unit.token);
-    Slots::template add_up<2>(team, work, 0, T::kLanes, lane, loaded, [&](std::uint32_t pack, const Pack& sum) {
-      // As in slots, so that both give the same bits.
-      using Wire = typename Slots::Wire;
-      team.store(to + pack, Wire::template encode<T::kAtomicBytes>(sum, s.epoch));
-    });
+    for (std::uint32_t first = lane; first < shape.combine_packs + lane; first += kPiecePacks<T>) {
+      Sums<T> sums(loaded.count != 0);
+      for (std::uint32_t k = 0; k < loaded.count; ++k) {
+        const float weight = shape.weighted ? bits_of<float>(loaded.weight.get(team, k)) : 1.0f;
+        pieces.take(lane, [&](std::uint32_t j, const Pack& in) { sums.add(j, in, weight); });
+      }
+      WEFT_UNROLL
+      for (std::uint32_t j = 0; j < kPacksAtOnce<T>; ++j) {
+        const std::uint32_t pack = first + j * T::kLanes;
+        // Encoded as in slots, so that both give the same bits.
+        using Wire = typename Slots::Wire;
+        if (pack < shape.combine_packs) {
+          team.store(to + pack, Wire::template encode<T::kAtomicBytes>(R::finish(sums.own[j]), s.epoch));
+        }
+      }
+    }
     team.sync_lanes();
     if (lane == 0) ring.announce(team, unit.owner, unit.token, true);
     return true;
@@ -158,13 +170,11 @@ struct MoeRingCombine : MoeCombine<type, 4> {
     for (std::uint32_t token = begin + p.batches.first + p.batches.warp; token < end; token += p.batches.step) {
       const RankSet answering = work.exchange.tables.answering[token];
       const Ring ring = MoeRingCombine::ring(s, work);
-      for (std::uint32_t rank = 0; rank < s.size(); ++rank) {
-        bool has_row = false;
-        if (answering.has(rank) && !ring.await_row(team, rank, token, has_row)) return false;
-      }
+      if (!ring.await_rows(team, p.batches.lane, answering, token)) return false;
+      team.sync_lanes();
+      team.fence_bulk();
       add_rows(team, s, work, p.batches.lane, token, answering);
       if (token + ring.places() >= mine) continue;
-      team.sync_lanes();
       for (std::uint32_t rank = p.batches.lane; rank < s.size(); rank += T::kLanes) {
         if (answering.has(rank)) ring.give_credit(team, rank, token);
       }
@@ -178,53 +188,86 @@ struct MoeRingCombine : MoeCombine<type, 4> {
     const ExchangeShape& shape = work.exchange.shape;
     const Ring ring = MoeRingCombine::ring(s, work);
     const Packs output = Slots::row(shape, work.output, token);
-    for (std::uint32_t first = lane; first < shape.combine_packs; first += kPacksAtOnce * T::kLanes) {
-      typename R::Accumulator sum[kPacksAtOnce] = {};
-      bool any = false;
-      const auto take = [&](const Pack(&in)[kPacksAtOnce]) {
-        WEFT_UNROLL
-        for (std::uint32_t j = 0; j < kPacksAtOnce; ++j) {
-          if (any) {
-            R::add(sum[j], in[j]);
-          } else {
-            R::begin(sum[j], in[j]);
-          }
-        }
-        any = true;
-      };
-      for (std::uint32_t rank = 0; rank < s.size(); rank += kRanksAtOnce) {
-        Pack in[kRanksAtOnce][kPacksAtOnce] = {};
-        WEFT_UNROLL
-        for (std::uint32_t k = 0; k < kRanksAtOnce; ++k) {
-          if (rank + k >= s.size() || !answering.has(rank + k)) continue;
-          const Pack* const from = ring.row(s.rank(), rank + k, token);
-          WEFT_UNROLL
-          for (std::uint32_t j = 0; j < kPacksAtOnce; ++j) {
-            const std::uint32_t pack = first + j * T::kLanes;
-            if (pack < shape.combine_packs) in[k][j] = team.load(from + pack);
-          }
-        }
-        WEFT_UNROLL
-        for (std::uint32_t k = 0; k < kRanksAtOnce; ++k) {
-          if (rank + k < s.size() && answering.has(rank + k)) take(in[k]);
-        }
-      }
-      if (work.residual != nullptr) {
-        Pack in[kPacksAtOnce] = {};
-        WEFT_UNROLL
-        for (std::uint32_t j = 0; j < kPacksAtOnce; ++j) {
-          const std::uint32_t pack = first + j * T::kLanes;
-          if (pack < shape.combine_packs) in[j] = Slots::row(shape, work.residual, token).load(pack);
-        }
-        take(in);
+    std::uint32_t rank = s.size() - 1;  // the last one asked for; pieces of the next answering rank follow in turn
+    const auto from = [&](std::uint32_t) -> const Pack* {
+      do {
+        rank = rank + 1 < s.size() ? rank + 1 : 0;
+      } while (!answering.has(rank));
+      return ring.row(s.rank(), rank, token);
+    };
+    const std::uint32_t count = answering.count();
+    RowPieces<T, decltype(from)> pieces{team, shape.combine_packs, count, from};
+    pieces.begin();
+    for (std::uint32_t first = lane; first < shape.combine_packs + lane; first += kPiecePacks<T>) {
+      Sums<T> sums(count != 0 || work.residual != nullptr);
+      for (std::uint32_t k = 0; k < count; ++k) {
+        pieces.take(lane, [&](std::uint32_t j, const Pack& in) { R::add(sums.own[j], in); });
       }
       WEFT_UNROLL
-      for (std::uint32_t j = 0; j < kPacksAtOnce; ++j) {
+      for (std::uint32_t j = 0; j < kPacksAtOnce<T>; ++j) {
         const std::uint32_t pack = first + j * T::kLanes;
-        if (pack < shape.combine_packs) output.store(pack, R::finish(sum[j]));
+        if (pack >= shape.combine_packs) break;
+        if (work.residual != nullptr) R::add(sums.own[j], Slots::row(shape, work.residual, token).load(pack));
+        output.store(pack, R::finish(sums.own[j]));
       }
     }
   }
+
+  // A lane's sums of a piece. They begin at −0, which changes no number that is added: so the first one needs no case
+  // of its own. A sum of nothing is +0.
+  template <class T>
+  struct Sums {
+    typename R::Accumulator own[kPacksAtOnce<T>];
+
+    WEFT_FN explicit Sums(bool of_something) {
+      WEFT_UNROLL
+      for (typename R::Accumulator& sum : own) {
+        WEFT_UNROLL
+        for (float& value : sum.value) value = of_something ? -0.0f : 0.0f;
+      }
+    }
+    WEFT_FN void add(std::uint32_t j, const Pack& row, float weight) {
+      WEFT_UNROLL
+      for (std::uint32_t i = 0; i < R::kElements; ++i) {
+        own[j].value[i] = multiply_add(weight, Element<type>::widen(R::element(row, i)), own[j].value[i]);
+      }
+    }
+  };
+
+  // Pieces of several rows on their way through a warp's stage: the first piece of each row, then the second ones, and
+  // so on.
+  template <Team T, class From>
+  struct RowPieces {
+    T& team;
+    std::uint32_t row_packs, count;
+    From& from;  // the row k; asked in that order, again and again
+    std::uint32_t k = 0, pack = 0, asking = 0, taking = 0;
+
+    // Asks for as many pieces as the stage has places. By all lanes, as all here.
+    WEFT_FN void begin() {
+      for (std::uint32_t i = 0; i < T::kStagePlaces; ++i) ask();
+    }
+    WEFT_FN void ask() {
+      if (count == 0 || pack >= row_packs) return;
+      const std::uint32_t left = row_packs - pack;
+      team.load_bulk(asking, from(k) + pack, (left < kPiecePacks<T> ? left : kPiecePacks<T>)*sizeof(Pack));
+      asking = asking + 1 < T::kStagePlaces ? asking + 1 : 0;
+      if (++k < count) return;
+      k = 0;
+      pack += kPiecePacks<T>;
+    }
+    // Calls `take(j, pack)` for the lane's packs of the next piece, and asks for another.
+    template <class Take>
+    WEFT_FN void take(std::uint32_t lane, Take take) {
+      team.await_load(taking);
+      WEFT_UNROLL
+      for (std::uint32_t j = 0; j < kPacksAtOnce<T>; ++j)
+        take(j, team.template staged<Pack>(taking, lane + j * T::kLanes));
+      team.sync_lanes();
+      taking = taking + 1 < T::kStagePlaces ? taking + 1 : 0;
+      ask();
+    }
+  };
 };
 
 }  // namespace weft::detail

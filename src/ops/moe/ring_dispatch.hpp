@@ -15,26 +15,27 @@ namespace weft::detail {
 template <class Row>
 struct MoeRingDispatch : DispatchControl {
   using Frame = MoeFrame<DispatchWork>;
-  static constexpr int kMostThreads = 512;
+  static constexpr int kMostThreads = 768;
+  static constexpr bool kStaged = true;
   static constexpr BeginScope kBeginScope = BeginScope::block;
   static WEFT_FN std::uint32_t warp_groups(const Work& work) { return work.warp_groups; }
-  // Items that a lane handles at once: 128 bytes of the input, or a single item.
   template <class T>
-  static constexpr std::uint32_t kItemsAtOnce = T::kLanes == 1 || sizeof(typename Row::template Given<T>) > 32
-                                                    ? 1
-                                                    : 128 / sizeof(typename Row::template Given<T>);
+  static constexpr std::uint32_t kItemsAtOnce = Row::template kItemsAtOnce<T>;
+  template <class T>
+  static constexpr std::uint32_t kStepItems = kItemsAtOnce<T>* T::kLanes;
+  template <class T>
+  static constexpr std::uint32_t kPieceItems = items_of_piece<T>(Row::template kItemPacks<T>) * T::kLanes;
+  template <class T>
+  static constexpr std::uint32_t kPiecePacks = kPieceItems<T>* Row::template kItemPacks<T>;
+  template <class T>
+  static constexpr std::uint32_t kPiecePlaces = T::kStagePlaces - 1;  // of a stage; the other one is for heads
 
-  struct ThreadPlan : Frame::ThreadPlan {
-    RingRole role;
-    RingBatches batches;
-  };
-  template <Team T>
+  using ThreadPlan = RingPlan<Frame>;
+  template <StagedTeam T>
   static WEFT_FN ThreadPlan thread_plan(T& team, const Call& call, const Work& work) {
-    ThreadPlan p{Frame::thread_plan(team, call, work), {}, {}};
-    if (team.block_rank() == 0) return p;
-    p.role = ring_role(team, work.senders);
+    static_assert(kPiecePacks<T> * sizeof(Pack) <= T::kStageBytes);
+    ThreadPlan p = ring_plan<Frame>(team, call, work);
     if (!work.phases.has(0)) p.role.sends = false;  // a separate wait: all tokens have places of their own
-    p.batches = ring_batches(team, p.role);
     return p;
   }
 
@@ -44,6 +45,7 @@ struct MoeRingDispatch : DispatchControl {
   };
   template <Team T>
   static WEFT_FN Prefetched prefetch(T& team, const Session&, const Work& work, const ThreadPlan&) {
+    if (team.block_rank() != 0) team.begin_stage();
     return {.waiting = read_waiting(team, work), .tallied = 0};
   }
 
@@ -53,37 +55,34 @@ struct MoeRingDispatch : DispatchControl {
 
   template <int phase, Team T>
   static WEFT_FN bool run(T& team, const Session& s, const Work& work, const ThreadPlan& p, Prefetched& state) {
+    if (team.block_rank() != 0) {
+      const bool good = move<phase>(team, s, work, p, state);
+      team.end_stage();
+      return good;
+    }
     if constexpr (phase == 0) {
-      if (team.block_rank() == 0) {
-        // The group counts together: it goes on or stops as one.
-        if (!team.all(begin(team, s, work, p.header, state.waiting))) return false;
-        send_all_counts(team, s, work);
-        return true;
-      }
+      // The group counts together: it goes on or stops as one.
+      if (!team.all(begin(team, s, work, p.header, state.waiting))) return false;
+      send_all_counts(team, s, work);
+      return true;
+    } else {
+      return control_receive(team, s, work, p.header);
+    }
+  }
+  template <int phase, Team T>
+  static WEFT_FN bool move(T& team, const Session& s, const Work& work, const ThreadPlan& p, Prefetched& state) {
+    if constexpr (phase == 0) {
       if (!p.role.sends) return true;
       clear_tally(team, work.exchange.shape.replicas);
-      return send(team, s, work, p, state, 0, ring(s, work).places());
+      return send(team, s, work, p, state, 0, p.role.receives ? ring(s, work).places() : work.tokens);
     } else {
-      if (team.block_rank() == 0) return control_receive(team, s, work, p.header);
-      if (p.role.receives) return receive_all(team, s, work, p, state);
-      return send(team, s, work, p, state, ring(s, work).places(), work.tokens);
+      return !p.role.receives || receive_all(team, s, work, p, state);
     }
   }
 
-  // A lane's next items of a row. They are asked for long before they are used.
+  // A lane's items of a step. They are asked for long before they are used.
   template <class T>
-  struct Given {
-    typename Row::template Given<T> item[kItemsAtOnce<T>];
-  };
-  template <Team T>
-  static WEFT_FN Given<T> ask_given(const Work& work, std::uint32_t token, std::uint32_t first) {
-    Given<T> given;
-    WEFT_UNROLL
-    for (std::uint32_t j = 0; j < kItemsAtOnce<T>; ++j) {
-      given.item[j] = Row::template read<T>(work, token, first + j * T::kLanes);
-    }
-    return given;
-  }
+  using Step = typename Row::template Step<T>;
 
   // Sends the tokens of the batches whose first token of this block is from `begin` on, below `end`. A row is announced
   // one batch later: the release then waits no longer for stores that are still under way.
@@ -98,8 +97,9 @@ struct MoeRingDispatch : DispatchControl {
     for (std::uint32_t first = batches.from(begin); first < end; first += batches.step) {
       const std::uint32_t token = first + batches.warp;
       const bool one = token < work.tokens;
-      Given<T> given{};
-      if (one) given = ask_given<T>(work, token, batches.lane);
+      Step<T> given{};
+      if (one) given = Row::template read<T>(work, token, batches.lane, Row::template items<T>(shape));
+      if (batches.lane == 0 && token + batches.step < work.tokens) Row::prefetch(team, work, token + batches.step);
       tally_entries(team, TopK::of(work, s.rank()), state.tallied, first * shape.top_k);
       state.tallied = first * shape.top_k;
       team.sync();
@@ -116,12 +116,12 @@ struct MoeRingDispatch : DispatchControl {
     return true;
   }
 
-  // Tells all ranks that the token's row is in place, or that they get none.
+  // Tells all ranks that the token's row is in place, or that they get none. A lane announces what it has copied.
   template <Team T>
   static WEFT_FN void announce(T& team, const Session& s, const Work& work, std::uint32_t lane, std::uint32_t token,
                                const RankSet& to) {
     if (token == kNone) return;
-    team.sync_lanes();
+    team.template await_stores<0>();
     for (std::uint32_t rank = lane; rank < s.size(); rank += T::kLanes) {
       ring(s, work).announce(team, rank, token, to.has(rank));
     }
@@ -129,32 +129,46 @@ struct MoeRingDispatch : DispatchControl {
 
   template <Team T>
   static WEFT_FN void send_row(T& team, const Session& s, const Work& work, std::uint32_t lane, std::uint32_t token,
-                               Given<T> given, SentEntries<T>& entries) {
-    constexpr std::uint32_t kAtOnce = kItemsAtOnce<T>;
+                               Step<T> given, SentEntries<T>& entries) {
     const ExchangeShape& shape = work.exchange.shape;
-    const Ring ring = MoeRingDispatch::ring(s, work);
     if (lane == 0) work.exchange.tables.answering[token] = entries.to;
-    for (std::uint32_t rank = 0; rank < s.size(); ++rank) {
-      if (entries.to.has(rank)) send_entries(team, shape, lane, rank, ring.row(rank, s.rank(), token), entries);
-    }
+    team.fence_bulk();               // behind the credits
+    team.template await_reads<0>();  // of a row that this warp has received
+    team.sync_lanes();
+    stage_entries(team, shape, lane, entries);
     const std::uint32_t count = Row::template items<T>(shape);
-    for (std::uint32_t first = lane; first < count + lane; first += kAtOnce * T::kLanes) {
-      const Given<T> now = given;
-      given = ask_given<T>(work, token, first + kAtOnce * T::kLanes);
-      typename Row::template Moving<T> moving[kAtOnce];
-      WEFT_UNROLL
-      for (std::uint32_t j = 0; j < kAtOnce; ++j) moving[j] = Row::encode(team, shape, now.item[j]);
-      for (std::uint32_t turn = 0; turn < s.size(); ++turn) {
-        const std::uint32_t rank = rank_after(s.rank(), turn, s.size());
-        if (!entries.to.has(rank)) continue;
-        Pack* const row = ring.row(rank, s.rank(), token);
-        WEFT_UNROLL
-        for (std::uint32_t j = 0; j < kAtOnce; ++j) {
-          const std::uint32_t item = first + j * T::kLanes;
-          if (item < count) Row::send(team, shape, row, item, moving[j]);
-        }
+    for (std::uint32_t first = 0, piece = 0; first < count; first += kPieceItems<T>, ++piece) {
+      const std::uint32_t place = 1 + piece % kPiecePlaces<T>;
+      team.template await_reads<kPiecePlaces<T> - 1>();
+      team.sync_lanes();
+      for (std::uint32_t at = lane; at < kPieceItems<T> + lane; at += kStepItems<T>) {
+        if (first + at - lane >= count) break;
+        const Step<T> now = given;
+        given = Row::template read<T>(work, token, first + at + kStepItems<T>, count);
+        Row::template stage<T>(team, shape, place, at, first + at, count, now);
       }
+      team.fence_stage();
+      team.sync_lanes();
+      const std::uint32_t pack = piece * kPiecePacks<T>;
+      copy_to_all(team, s, work, lane, token, entries.to, shape.ring_head + pack, place, piece_packs<T>(shape, pack));
     }
+    copy_to_all(team, s, work, lane, token, entries.to, 0, kHeadPlace, shape.ring_head);
+  }
+  // Copies a place to all ranks that get the row, to its pack `at`. The lanes share the ranks.
+  template <Team T>
+  static WEFT_FN void copy_to_all(T& team, const Session& s, const Work& work, std::uint32_t lane, std::uint32_t token,
+                                  const RankSet& to, std::uint32_t at, std::uint32_t place, std::uint32_t packs) {
+    for (std::uint32_t rank = lane; rank < s.size(); rank += T::kLanes) {
+      if (!to.has(rank)) continue;
+      team.store_bulk(ring(s, work).row(rank, s.rank(), token) + at, place, packs * sizeof(Pack));
+    }
+    team.commit_stores();
+  }
+  // The packs of the piece that begins at a pack of the payload.
+  template <class T>
+  static WEFT_FN std::uint32_t piece_packs(const ExchangeShape& shape, std::uint32_t pack) {
+    const std::uint32_t left = shape.payload_packs - pack;
+    return left < kPiecePacks<T> ? left : kPiecePacks<T>;
   }
 
   template <Team T>
@@ -167,19 +181,16 @@ struct MoeRingDispatch : DispatchControl {
       const std::uint32_t count = tokens.count.get(team, rank);
       if (count > most) most = count;
     }
-    if (!p.role.sends) {
-      const bool has_table = fits_table<T>(s, work.exchange.shape);
-      if (has_table && !team.all(fill_table(team, s, work.exchange))) return false;
-      return receive(team, s, work, p, tokens, 0, most, has_table);
-    }
-    const std::uint32_t places = ring(s, work).places();
+    const bool has_table = !p.role.sends && fits_table<T>(s, work.exchange.shape);
+    if (has_table && !team.all(fill_table(team, s, work.exchange))) return false;
+    const std::uint32_t places = ring(s, work).places(), round = p.role.sends ? p.batches.step : most;
     // Tokens. A round sends those whose places its rows have freed. They include all of the next round, because all
     // blocks together have no more warps than the ring has places.
-    std::uint32_t sent = places;
-    for (std::uint32_t first = 0; first < most; first += p.batches.step) {
-      if (!team.all(receive(team, s, work, p, tokens, first, first + p.batches.step, false))) return false;
-      if (!send(team, s, work, p, state, sent, first + p.batches.step + places)) return false;
-      sent = first + p.batches.step + places;
+    for (std::uint32_t first = 0, sent = places; first < most; first += round) {
+      if (!team.all(receive(team, s, work, p, tokens, first, first + round, has_table))) return false;
+      if (!p.role.sends) break;
+      if (!send(team, s, work, p, state, sent, first + round + places)) return false;
+      sent = first + round + places;
     }
     return true;
   }
@@ -198,63 +209,76 @@ struct MoeRingDispatch : DispatchControl {
     return true;
   }
 
-  // A lane's next items of a row that has come.
-  template <class T>
-  struct Came {
-    typename Row::template Moving<T> item[kItemsAtOnce<T>];
-  };
-  template <Team T>
-  static WEFT_FN Came<T> ask_came(T& team, const ExchangeShape& shape, Pack* row, std::uint32_t first,
-                                  std::uint32_t count) {
-    Came<T> came{};
-    WEFT_UNROLL
-    for (std::uint32_t j = 0; j < kItemsAtOnce<T>; ++j) {
-      if (first + j * T::kLanes < count) Row::load(team, shape, row, first + j * T::kLanes, came.item[j]);
-    }
-    return came;
-  }
-
   template <Team T>
   static WEFT_FN bool receive_row(T& team, const Session& s, const Work& work, std::uint32_t lane, std::uint32_t sender,
                                   std::uint32_t token, std::uint32_t tokens, bool has_table) {
     const ExchangeShape& shape = work.exchange.shape;
     const Ring ring = MoeRingDispatch::ring(s, work);
+    const bool owes = token + ring.places() < tokens;  // a credit
     bool has_row = false;
     if (!ring.await_row(team, sender, token, has_row)) return false;
-    Pack* const row = ring.row(s.rank(), sender, token);
     Entries<T> entries{};
     entries.local.each(lane, shape.top_k, [](std::uint32_t, std::uint32_t& local, std::uint32_t) { local = kNone; });
-    if (has_row) {
-      const Came<T> came = ask_came(team, shape, row, lane, Row::template items<T>(shape));
-      entries = read_entries(team, shape, lane, row);
-      if (has_table) {
-        place_by_table(team, s, work.exchange, lane, sender, entries);
-      } else if (!place(team, s, work.exchange, lane, sender, token, entries, [] {})) {
-        return false;
-      }
-      put_row(team, work, lane, row, came, entries);
+    if (!has_row) {
+      if (owes && lane == 0) ring.give_credit(team, sender, token);
+      note_entries(team, work, lane, sender, token, entries);
+      return true;
     }
-    if (token + ring.places() < tokens) {
-      team.sync_lanes();
-      if (lane == 0) ring.give_credit(team, sender, token);
+    const Pack* const row = ring.row(s.rank(), sender, token);
+    std::uint32_t asked = 0;  // packs of the payload
+    const auto ask = [&](std::uint32_t place) {
+      const std::uint32_t packs = piece_packs<T>(shape, asked);
+      team.load_bulk(place, row + shape.ring_head + asked, packs * sizeof(Pack));
+      asked += packs;
+    };
+    team.fence_bulk();
+    team.template await_reads<0>();  // of the row before
+    team.sync_lanes();
+    team.load_bulk(kHeadPlace, row, shape.ring_head * sizeof(Pack));
+    for (std::uint32_t i = 0; i < kPiecePlaces<T> && asked < shape.payload_packs; ++i) ask(1 + i);
+    team.await_load(kHeadPlace);
+    entries = read_entries(team, s, shape, lane);
+    if (has_table) {
+      place_by_table(team, s, work.exchange, lane, sender, entries);
+    } else if (!place(team, s, work.exchange, lane, sender, token, entries, [] {})) {
+      return false;
     }
+    // While the payload is under way.
     note_entries(team, work, lane, sender, token, entries);
+    for (std::uint32_t left = entries.kept; left != 0; left &= left - 1) {
+      Row::put_scales(team, work, lane, entries.row.get(team, lowest_bit(left)));
+    }
+    for (std::uint32_t pack = 0, i = 0; pack < shape.payload_packs; pack += kPiecePacks<T>, ++i) {
+      const std::uint32_t place = 1 + i % kPiecePlaces<T>;
+      team.await_load(place);
+      put_piece(team, work, lane, place, pack, entries);
+      if (asked == shape.payload_packs) continue;
+      team.template await_reads<0>();
+      team.sync_lanes();
+      ask(place);
+    }
+    // The lane has awaited all of the row.
+    if (owes && lane == 0) ring.give_credit(team, sender, token);
     return true;
   }
 
+  // Copies a piece that has come to the rows of all entries. The lanes share the entries.
   template <Team T>
-  static WEFT_FN void put_row(T& team, const Work& work, std::uint32_t lane, Pack* row, Came<T> came,
-                              const Entries<T>& entries) {
-    constexpr std::uint32_t kAtOnce = kItemsAtOnce<T>;
+  static WEFT_FN void put_piece(T& team, const Work& work, std::uint32_t lane, std::uint32_t place, std::uint32_t pack,
+                                Entries<T>& entries) {
     const ExchangeShape& shape = work.exchange.shape;
-    const std::uint32_t count = Row::template items<T>(shape);
-    for (std::uint32_t first = lane; first < count + lane; first += kAtOnce * T::kLanes) {
-      Came<T> now = came;
-      came = ask_came(team, shape, row, first + kAtOnce * T::kLanes, count);
-      WEFT_UNROLL
-      for (std::uint32_t j = 0; j < kAtOnce; ++j) Row::template decode<T>(now.item[j]);
-      for (std::uint32_t left = entries.kept; left != 0; left &= left - 1) {
-        Row::template put_items<T>(work, entries.row.get(team, lowest_bit(left)), first, count, now.item);
+    const std::uint32_t end = pack + piece_packs<T>(shape, pack), output_end = Row::output_packs(shape);
+    const std::uint32_t packs = (end < output_end ? end : output_end) - pack;  // in bulk, if pack < output_end
+    entries.row.each(lane, shape.top_k, [&](std::uint32_t k, std::uint32_t row, std::uint32_t) {
+      if ((entries.kept >> k & 1u) == 0 || pack >= output_end) return;
+      team.store_bulk(Row::output(work, row) + pack, place, packs * sizeof(Pack));
+    });
+    team.commit_stores();
+    if (end <= output_end) return;
+    for (std::uint32_t left = entries.kept; left != 0; left &= left - 1) {
+      const std::uint32_t row = entries.row.get(team, lowest_bit(left));
+      for (std::uint32_t i = (pack > output_end ? pack : output_end) + lane; i < end; i += T::kLanes) {
+        Row::put_rest(work, row, i, team.template staged<Pack>(place, i - pack));
       }
     }
   }

@@ -1,16 +1,13 @@
-// The routing of a token on its way through a ring: behind its row, one word for each of its entries. A word holds the
-// entry's place (RoutingRecord::place) and its weight.
+// The routing of a token on its way through a ring: in front of its row, a pack for each of its entries. It says the
+// rank of the entry's expert, the entry's place (RoutingRecord::place) and its weight. All ranks get the same.
 #pragma once
 
 #include <cstdint>
 
 #include "ops/moe/moe_places.hpp"
+#include "ops/moe/ring_rows.hpp"
 
 namespace weft::detail {
-
-WEFT_FN std::uint64_t entry_word(std::uint32_t place, std::uint32_t weight) {
-  return static_cast<std::uint64_t>(weight) << 32 | place;
-}
 
 // Adds the entries `from` … `until` − 1 of this rank to the tally of those that each replica serves. By all threads of
 // a block; sync() must follow.
@@ -96,29 +93,26 @@ WEFT_FN SentEntries<T> find_entries(T& team, const Session& s, const DispatchWor
   return entries;
 }
 
-// Stores the token's routing for `rank` behind its row there.
-template <Team T>
-WEFT_FN void send_entries(T& team, const ExchangeShape& shape, std::uint32_t lane, std::uint32_t rank, Pack* row,
-                          SentEntries<T>& entries) {
-  auto* const words = reinterpret_cast<std::uint64_t*>(row + shape.row_packs);
-  entries.rank.each(lane, shape.top_k, [&](std::uint32_t k, std::uint32_t home, std::uint32_t j) {
-    team.store(words + k, entry_word(home == rank ? entries.place.own[j] : kNone, entries.weight.own[j]));
+// Puts the token's routing into the head of its row.
+template <StagedTeam T>
+WEFT_FN void stage_entries(T& team, const ExchangeShape& shape, std::uint32_t lane, SentEntries<T>& entries) {
+  entries.rank.each(lane, shape.top_k, [&](std::uint32_t k, std::uint32_t rank, std::uint32_t j) {
+    team.stage(kHeadPlace, k, Pack{{rank, entries.place.own[j], entries.weight.own[j], 0}});
   });
 }
 
-// Reads the routing behind a row that has arrived.
-template <Team T>
-WEFT_FN Entries<T> read_entries(T& team, const ExchangeShape& shape, std::uint32_t lane, const Pack* row) {
-  const auto* const words = reinterpret_cast<const std::uint64_t*>(row + shape.row_packs);
+// Reads the routing from a head that has come.
+template <StagedTeam T>
+WEFT_FN Entries<T> read_entries(T& team, const Session& s, const ExchangeShape& shape, std::uint32_t lane) {
   Entries<T> entries{};
   std::uint32_t here = 0;
   entries.local.each(lane, shape.top_k, [&](std::uint32_t k, std::uint32_t& local, std::uint32_t j) {
-    const std::uint64_t word = team.load(words + k);
-    const auto place = static_cast<std::uint32_t>(word);
-    local = place == kNone ? kNone : RoutingRecord::local(place);
-    entries.row.own[j] = RoutingRecord::ordinal(place);
-    entries.weight.own[j] = static_cast<std::uint32_t>(word >> 32);
-    here |= place == kNone ? 0 : 1u << k;
+    const Pack entry = team.template staged<Pack>(kHeadPlace, k);
+    const bool own = entry.word[0] == s.rank();
+    local = own ? RoutingRecord::local(entry.word[1]) : kNone;
+    entries.row.own[j] = RoutingRecord::ordinal(entry.word[1]);
+    entries.weight.own[j] = entry.word[2];
+    here |= own ? 1u << k : 0;
   });
   entries.here = team.or_of(here);
   return entries;

@@ -83,8 +83,7 @@ void ExchangePlan::name_ring(Memory& memory, unsigned group, unsigned rank, std:
   // Not every rank has a later row for the place, and looks at the credit.
   add("credit", layout_.ring_credits, credits_end, group == 0 ? read : AreaKind::word, sizeof(std::uint64_t));
   if (group == 0) {
-    add("row", layout_.rows, layout_.dispatch_bytes, read, std::uint64_t{shape.ring_packs} * sizeof(Pack));
-    if (!empty_columns_) ignore_empty_columns(memory, rank, region + layout_.rows);
+    add("row", layout_.rows, layout_.dispatch_bytes, read, std::uint64_t{shape.ring_stride} * sizeof(Pack));
   } else {
     add("result", layout_.results, layout_.combine_bytes, read, std::uint64_t{shape.combine_packs} * sizeof(Pack));
   }
@@ -95,10 +94,8 @@ void ExchangePlan::ignore_empty_columns(Memory& memory, unsigned rank, std::size
   using Wire = detail::Escaped<16>;
   const detail::ExchangeShape& shape = shapes_[0];
   if (shape.segments != 1 || shape.payload_packs >= Wire::kColumns) return;
-  const bool ring = shape.ring_rows != 0;
-  const std::size_t packs = ring ? shape.ring_packs : shape.row_packs;
-  for (std::size_t i = 0; i < std::size_t{kBanks} * ranks_ * (ring ? shape.ring_rows : shape.tokens); ++i) {
-    const std::size_t masks = rows + (i * packs + shape.payload_packs) * sizeof(Pack);
+  for (std::size_t i = 0; i < std::size_t{kBanks} * ranks_ * shape.tokens; ++i) {
+    const std::size_t masks = rows + (i * shape.row_packs + shape.payload_packs) * sizeof(Pack);
     memory.add_area({masks + shape.payload_packs * sizeof(std::uint32_t),
                      masks + Wire::kColumns * sizeof(std::uint32_t), rank, AreaKind::ignored,
                      [](std::size_t) { return std::string("mask of an empty column"); }});

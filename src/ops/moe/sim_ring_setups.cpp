@@ -33,6 +33,8 @@ std::vector<Setup> small_ring_setups() {
   const std::vector<Routing> routings{{{1, 0}, {0, 1}}, {{0, 1}, {1}}, {{-1, 1}, {0, 0}}};
   MoeExchangeArgs two_packs = ring(1, 3, 2, 1);
   two_packs.hidden = 16;
+  MoeExchangeArgs pieces = ring(1, 2, 2, 2);  // rows of more pieces than a stage has places
+  pieces.hidden = 32;
   return {
       {.name = "moe-ring-cpu",
        .atomic_bytes = 8,
@@ -77,6 +79,11 @@ std::vector<Setup> small_ring_setups() {
        .calls = moe_rounds({{{1, 1, 0, 1}, {0, 0, 1}}}, {{.blocks = 3, .threads = 2, .senders = 1}}),
        .bound = 1,
        .exchange = ring(2, 4, 2, 1)},
+      {.name = "moe-ring-pieces",
+       .payload = special,
+       .calls = moe_rounds({{{1, 0, 0, 1}, {0, -1}}}, {kApart}),
+       .bound = 1,
+       .exchange = pieces},
       {.name = "moe-ring-lanes2",
        .lanes = 2,
        .calls = moe_rounds({{{1, 1, 1}, {0, 1}}}, {{.blocks = 3, .threads = 2, .senders = 1}}),

@@ -65,8 +65,8 @@ constexpr std::string_view name(ScaleOrder order) {
 // The way of rows to their ranks, and back. All of them give the same bits.
 enum class RowPath : std::uint8_t {
   automatic,  // slots up to 1024 tokens, otherwise the ring
-  slots,      // buffers have a place for every token of every rank: the least latency
-  ring        // buffers have `ring_rows` places for each rank, through which its rows flow: any number of tokens
+  slots,      // buffers have a place for every token of every rank: the least latency, from all processors of a GPU
+  ring        // rows flow through `ring_rows` places for each rank: any number of tokens, or 128 and more on few blocks
 };
 
 constexpr std::string_view name(RowPath path) {
@@ -115,9 +115,9 @@ struct MoeExchangeArgs {
   // Most dispatches whose combine has not ended (in halves: has not been waited for) yet; 1 … 64.
   std::uint32_t handles = 2;
   RowPath path = RowPath::automatic;
-  // RowPath::ring: places in the buffers for the rows of each rank, a power of two from 32 to 16384; 0: 512. The
-  // separate halves of a dispatch or a combine take as many tokens of a rank at most. A ring serves 1024 experts at
-  // most, replicas counted.
+  // RowPath::ring: places for each rank's rows, a power of two, 32 … 16384; 0: 4096 among all ranks, or 512. Halves
+  // take as many tokens at most. A ring serves up to 1024 experts with all replicas, and with a cast 512 · (128 −
+  // top_k) columns. A large block fills a processor's shared memory: so there are no more blocks than processors.
   std::uint32_t ring_rows = 0;
 };
 

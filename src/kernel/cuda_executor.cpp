@@ -79,7 +79,8 @@ class Loader {
 void launch_on_gpu(const KernelCall& call) {
   cudaLaunchAttribute dependent{};
   dependent.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  dependent.val.programmaticStreamSerializationAllowed = 1;
+  // A staged kernel that came early would keep processors from other streams: it takes all shared memory of one.
+  dependent.val.programmaticStreamSerializationAllowed = call.bound.kernel->staged ? 0 : 1;
   cudaLaunchConfig_t config{};
   config.gridDim = dim3(static_cast<unsigned>(call.blocks));
   config.blockDim = dim3(static_cast<unsigned>(call.threads));

@@ -43,6 +43,7 @@ class CudaWarpGroup : public CudaBlock {
     stage_ = weft_stages + threadIdx.x / kLanes * kGpuStageOfWarp;
     if (lane() < kStagePlaces) ptx::mbarrier_init(barrier_of(lane()), 1);
     ptx::fence_mbarrier_init();
+    ptx::fence_proxy_async_shared();
     sync_lanes();
   }
   template <class Word>
@@ -104,5 +105,10 @@ class CudaWarpGroup : public CudaBlock {
 };
 
 static_assert(StagedTeam<CudaWarpGroup>);
+// The stages of a full block, with the words above, fit into the 227 KB that a block of Hopper may have.
+static_assert(kMostWarpGroups *
+                  (kWarpGroupThreads / CudaBlock::kLanes * kGpuStageOfWarp +
+                   CudaBlock::kTallyWords * sizeof(std::uint32_t) + kSharedWords * sizeof(std::uint64_t)) <=
+              227 * 1024);
 
 }  // namespace weft::detail

@@ -52,9 +52,10 @@
 //   await_reads<n>()        all groups of this lane but the last n have read their places: they may be written again.
 //   await_stores<n>()       all groups of this lane but the last n are done: its next release publishes them.
 //   fence_stage()           by a lane that has stored to a place; then sync_lanes() and a store_bulk() of any lane.
-//   fence_bulk()            by all lanes between an acquire and a load_bulk() of what was published.
-//   end_stage()             by all lanes, before the launch ends: waits for all copies, which read and write stages.
-//   kPieceBytes             of a row, that algorithms put into a place at once; a place may hold more.
+//   fence_bulk()            by all lanes between an acquire and a copy of what it has made known, or to where it
+//   allows. end_stage()             by all lanes, before the launch ends: waits for all copies, which read and write
+//   stages. kPieceBytes             of a row, that algorithms put into a place at once; a place may hold more.
+// A load into a place that lanes have read needs sync_lanes() alone: their loads have ended by then.
 //
 // A Pack travels in atomic units of kAtomicBytes: a reader sees each unit whole or not at all. Units of one store may
 // arrive in any order and at any distance. Everything a call wrote happens before everything that the same rank's next

@@ -31,6 +31,10 @@ TEST_P(GpuMoeRing, CastOnTheWay) {
   run_through_ring(in_every_layout(casts_on_the_way(GetParam()), GetParam()), GetParam());
 }
 
+TEST_P(GpuMoeRing, RowsOfManyPieces) {
+  run_through_ring(in_every_layout(rows_of_many_pieces(GetParam()), GetParam()), GetParam());
+}
+
 TEST_P(GpuMoeRing, RowsWithoutRoomAreDropped) {
   run_through_ring(rows_without_room(), GetParam());
 }

@@ -42,6 +42,8 @@ const std::vector<RejectedExchange> kRejectedExchanges = {
     {"ring_rows: 32768 is not 0 or a power of two", [](auto& a) { a.ring_rows = 32768, a.path = RowPath::ring; }},
     {"experts with all replicas: 1025 is not 1024 at most on the ring path",
      [](auto& a) { a.experts = 1025, a.path = RowPath::ring; }},
+    {"hidden: 65536 is not 64000 at most on the ring path with a cast and top-3",
+     [](auto& a) { a.hidden = 65536, a.cast = RowCast::fp8, a.path = RowPath::ring; }},
     {"experts: 0 is not between 1 and 4096", [](auto& a) { a.experts = 0; }},
     {"experts: 4097 is not between 1 and 4096", [](auto& a) { a.experts = 4097; }},
     {"top_k: 0 is not between 1 and 32", [](auto& a) { a.top_k = 0; }},

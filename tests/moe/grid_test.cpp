@@ -76,6 +76,27 @@ TEST(MoeGrid, OfASendIsForWhatIsSent) {
   expect_grid(dispatch_grid(of.args(2, kSend)), 24 + 1, 128);
 }
 
+// A ring has a block for each processor at most, of 768 threads where blocks are few, and a control group of 128.
+TEST(MoeGrid, OfARingFillsProcessors) {
+  MoeExchangeArgs exchange{.tokens = 4096, .hidden = 7168, .experts = 256, .top_k = 8, .cast = RowCast::fp8};
+  const ExchangeShape shape = shape_of(exchange, 8);
+  const auto args = [&](std::uint32_t tokens, Phases phases, Launch launch) -> ExchangeGridArgs {
+    return {.shape = shape, .ranks = 8, .tokens = tokens, .phases = phases, .launch = launch, .most_blocks = 133};
+  };
+  const ExchangeGrid all = dispatch_grid(args(4096, kJoined, {}));
+  expect_grid(all, 132, 512);
+  EXPECT_EQ(all.warp_groups, 4u);
+  EXPECT_EQ(all.senders, (132u * 4 - 1) * 8 / 16);
+  const ExchangeGrid few = dispatch_grid(args(4096, kJoined, {.blocks = 8}));
+  expect_grid(few, 8, 768);
+  EXPECT_EQ(few.senders, (8u * 6 - 1) * 8 / 16);
+  expect_grid(combine_grid(args(4096, kJoined, {.blocks = 8})), 8, 512);
+  EXPECT_EQ(combine_grid(args(4096, kJoined, {.blocks = 8})).senders, (8u * 4 - 1) * 12 / 16);
+  expect_grid(dispatch_grid(args(1, kJoined, {})), 2, 768);
+  EXPECT_EQ(dispatch_grid(args(512, kSend, {})).senders, 0u);
+  expect_grid(dispatch_grid(args(512, kJoined, {.blocks = 5, .threads = 256})), 5, 256);
+}
+
 TEST(MoeGrid, IsTheCallersWhereHeSaysSo) {
   const Grids of;
   expect_grid(dispatch_grid(of.args(128, kJoined, {.blocks = 7, .threads = 96})), 7, 96);

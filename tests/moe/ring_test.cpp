@@ -32,6 +32,10 @@ TEST_P(MoeRing, CastOnTheWay) {
   run_through_ring(in_every_layout(casts_on_the_way(GetParam()), GetParam()), GetParam());
 }
 
+TEST_P(MoeRing, RowsOfManyPieces) {
+  run_through_ring(in_every_layout(rows_of_many_pieces(GetParam()), GetParam()), GetParam());
+}
+
 TEST_P(MoeRing, ExpertsWhereTheCallerWants) {
   run_through_ring(in_every_layout(experts_where_the_caller_wants(GetParam()), GetParam()), GetParam());
 }
@@ -145,7 +149,7 @@ TEST(MoeRingMost, TokensOfARank) {
     const auto number = static_cast<std::uint32_t>(rank);
     combine_and_check(exchange, p, number, dispatch_and_check(exchange, p, number));
   }));
-  // Buffers are those of 512 tokens.
+  // Buffers are those of 2048 tokens.
   MoeExchangeArgs fewer = args;
   fewer.tokens = 1025;
   const MoeExchangeMemory most = moe_exchange_memory(2, args), least = moe_exchange_memory(2, fewer);

@@ -40,6 +40,22 @@ std::vector<Batch> rows_of_every_type(std::uint32_t ranks) {
   return batches;
 }
 
+std::vector<Batch> rows_of_many_pieces(std::uint32_t ranks) {
+  std::vector<Batch> batches;
+  for (const auto& [type, cast, hidden, scale_bytes] : {std::tuple{RowType::bf16, RowCast::fp8, 9344u, 0u},
+                                                        {RowType::bf16, RowCast::none, 7168u, 0u},
+                                                        {RowType::fp8, RowCast::none, 8192u, 8196u}}) {
+    MoeExchangeArgs args = small_exchange();
+    args.type = type;
+    args.cast = cast;
+    args.hidden = hidden;
+    args.scale_bytes = scale_bytes;
+    args.capacity = ranks * args.tokens * args.top_k;
+    batches.push_back({{.args = args, .tokens = {6, 2}}});
+  }
+  return batches;
+}
+
 std::vector<Batch> casts_on_the_way(std::uint32_t ranks) {
   std::vector<Batch> batches;
   for (const RowType type : {RowType::bf16, RowType::f16}) {

@@ -209,7 +209,8 @@ Command add_bench_moe(CLI::App& app, const std::vector<std::string>& arguments) 
       app, "--path", bench->path, {RowPath::automatic, RowPath::slots, RowPath::ring},
       "Way of rows: slots for every token, up to 1024; or a ring of places (automatic: slots as far as they go)");
   app.add_option("--ring-rows", bench->ring_rows,
-                 "Places of a ring for each rank's rows, a power of two from 32 to 16384 (0: 512)")
+                 "Places of a ring for each rank's rows, a power of two from 32 to 16384 (0: 4096 among all ranks, at "
+                 "least 512)")
       ->check(whole_number(0, 16384));
   app.add_flag("--apart", bench->apart, "Separate launches for sends and waits");
   add_threads(app, bench->launch);

@@ -120,7 +120,8 @@ class HalfCall : public detail::GroupCall {
     if (exchange_.freed()) throw Error(Errc::released, fmt::format("{}: the exchange has been freed", what));
     const GroupState& dispatch = exchange_.dispatch_channel();
     dispatch.communicator().check_process();
-    detail::check_launch(dispatch, args_.launch, detail::kMoveThreads);
+    const bool many = exchange_.shape().ring_rows != 0 && side == InFlight::Side::dispatch;
+    detail::check_launch(dispatch, args_.launch, many ? detail::kRingDispatchThreads : detail::kMoveThreads);
     require(exchange_.shape().ring_rows == 0 || detail::suits_ring(args_.launch.threads),
             "launch.threads: {} is not 0, 32, 64 or a multiple of {}, which the ring path asks for",
             args_.launch.threads, detail::kWarpGroupThreads);

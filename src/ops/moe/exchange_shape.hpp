@@ -87,14 +87,19 @@ inline ScaleColumns plan_columns(const ExchangeShape& shape) {
   return {.words = shape.capacity, .experts_apart = std::uint64_t{columns - 1} * shape.capacity};
 }
 
-constexpr std::uint32_t kDefaultRingRows = 512;
+// A lap of a ring takes a round trip, so few places bound the rate. Few ranks have more of them, in the same memory.
+constexpr std::uint32_t default_ring_rows(std::uint32_t ranks) {
+  constexpr std::uint32_t kRowsOfAll = 4096, kLeast = 512;
+  return std::max(std::bit_floor(kRowsOfAll / ranks), kLeast);
+}
 constexpr bool takes_ring(const MoeExchangeArgs& args) {
   return args.path == RowPath::ring || (args.path == RowPath::automatic && args.tokens > kMaxSlotTokens);
 }
 // ExchangeShape::ring_rows. No more than tokens need.
-constexpr std::uint32_t ring_rows(const MoeExchangeArgs& args) {
+constexpr std::uint32_t ring_rows(std::uint32_t ranks, const MoeExchangeArgs& args) {
   if (!takes_ring(args)) return 0;
-  return args.ring_rows != 0 ? args.ring_rows : std::min(kDefaultRingRows, std::max(32u, std::bit_ceil(args.tokens)));
+  if (args.ring_rows != 0) return args.ring_rows;
+  return std::min(default_ring_rows(ranks), std::max(32u, std::bit_ceil(args.tokens)));
 }
 
 // The shape of `rank` among `ranks`. Throws nothing: the arguments have been checked.
@@ -120,7 +125,7 @@ inline ExchangeShape make_shape(std::uint32_t ranks, std::uint32_t rank, const M
   shape.scale_bytes = args.scale_bytes;
   shape.cast = args.cast;
   plan_row(shape);
-  shape.ring_rows = ring_rows(args);
+  shape.ring_rows = ring_rows(ranks, args);
   plan_ring_row(shape);
   shape.scale_order = args.scale_order;
   if (args.scale_order == ScaleOrder::columns) shape.scale_columns = plan_columns(shape);

@@ -1,5 +1,5 @@
 // Dispatch for any number of tokens: rows flow through a ring (ops/moe/ring.hpp) straight into the output. The routing
-// of a token travels behind its row, and only the counts go ahead. So buffers do not grow with the number of tokens.
+// of a token travels before its row, and only the counts go ahead. So buffers do not grow with the number of tokens.
 //
 // The rows of a token and their places are those of MoeDispatch.
 #pragma once
@@ -50,7 +50,7 @@ struct MoeRingDispatch : DispatchControl {
   }
 
   static WEFT_FN Ring ring(const Session& s, const Work& work) {
-    return {&s, work.exchange.layout.rows, work.exchange.shape.ring_packs};
+    return {&s, work.exchange.layout.rows, work.exchange.shape.ring_stride};
   }
 
   template <int phase, Team T>

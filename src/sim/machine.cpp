@@ -90,7 +90,7 @@ Failure Machine::run(Program& program, Scheduler& scheduler, const std::optional
   dead_rank_ = -1;
   sent_before_stop_ = idled_before_stop_ = 0;
   ready_ = waiting_ = stopped_ = 0;
-  std::fill(waiters_.begin(), waiters_.end(), 0);
+  std::fill_n(waiters_.begin(), memory_.locations(), 0);
   memory_.reset();
   running_streams_ = 0;
   for (Stream& stream : streams_) {

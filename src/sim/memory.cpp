@@ -9,7 +9,10 @@ namespace weft::sim {
 namespace {
 
 bool at_rest(const Pack& value, unsigned bytes) {
-  return std::memcmp(&value, &detail::kRestPack, bytes) == 0;
+  for (unsigned i = 0; i < bytes / 4; ++i) {
+    if (value.word[i] != detail::kRestPack.word[i]) return false;
+  }
+  return true;
 }
 
 }  // namespace
@@ -118,7 +121,7 @@ void Memory::reset() {
     pending_[viewer].reset();
   }
   released_.fill(0);
-  seq_cst_.fill(0);
+  std::memset(seq_cst_.data(), 0, bytes);
   std::ranges::fill(sent_, 0);
   snapshots_ = 1;
 }

@@ -106,6 +106,7 @@ class Memory {
   // How many messages the thread may read, or places its store may take: ages 0 (newest) … n − 1.
   unsigned choices(unsigned thread, Location at) const { return counts_[at] - views_[thread][at]; }
   bool stale(unsigned thread, Location at) const { return choices(thread, at) > 1; }
+  unsigned locations() const { return used_; }
   unsigned width(Location at) const { return widths_[at]; }
 
   const Pack& load(unsigned thread, Location at, unsigned age, bool acquire = false) {

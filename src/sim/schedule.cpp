@@ -8,6 +8,15 @@
 #include "weft/error.hpp"
 
 namespace weft::sim {
+namespace {
+
+// How many bits are set. Most often one or none is; then a compiler's function, in a library, would take longer.
+unsigned count(ThreadMask threads) {
+  if ((threads & (threads - 1)) == 0) return threads != 0;
+  return static_cast<unsigned>(__builtin_popcountll(threads));
+}
+
+}  // namespace
 
 std::string to_string(const Schedule& schedule) {
   std::string text;
@@ -67,6 +76,7 @@ bool Scheduler::begin() {
     case Strategy::pct: {
       std::iota(by_priority_.begin(), by_priority_.end(), std::uint8_t{0});
       for (unsigned i = kMaxThreads; i > 1; --i) std::swap(by_priority_[i - 1], by_priority_[random_.below(i)]);
+      set_places();
       changes_.clear();
       for (unsigned i = 0; i < change_points_; ++i) changes_.push_back(random_.below(longest_));
       std::sort(changes_.rbegin(), changes_.rend());
@@ -118,17 +128,28 @@ unsigned Scheduler::decide_exhaustive(unsigned n) {
   return point.chosen;
 }
 
+void Scheduler::set_places() {
+  for (unsigned place = 0; place < kMaxThreads; ++place) place_[by_priority_[place]] = static_cast<std::uint8_t>(place);
+}
+
+// Few of the 64 threads exist, so their places are looked up, rather than all places searched.
 unsigned Scheduler::by_priority(ThreadMask enabled) {
-  unsigned rank = 0;
-  while ((enabled >> by_priority_[rank] & 1) == 0) ++rank;
+  const auto first = [&] {
+    unsigned least = kMaxThreads;
+    for (ThreadMask rest = enabled; rest != 0; rest &= rest - 1) {
+      least = std::min<unsigned>(least, place_[__builtin_ctzll(rest)]);
+    }
+    return least;
+  };
+  unsigned place = first();
   ++step_;
   if (!changes_.empty() && step_ >= changes_.back()) {
     changes_.pop_back();
-    std::rotate(by_priority_.begin() + rank, by_priority_.begin() + rank + 1, by_priority_.end());
-    rank = 0;
-    while ((enabled >> by_priority_[rank] & 1) == 0) ++rank;
+    std::rotate(by_priority_.begin() + place, by_priority_.begin() + place + 1, by_priority_.end());
+    set_places();
+    place = first();
   }
-  return by_priority_[rank];
+  return by_priority_[place];
 }
 
 unsigned Scheduler::next_thread(unsigned thread, ThreadMask enabled) {
@@ -139,12 +160,12 @@ unsigned Scheduler::next_thread(unsigned thread, ThreadMask enabled) {
     const std::uint32_t at = counters_[thread]++;
     const unsigned next = by_priority(enabled);
     const unsigned distance = (next - thread) % kMaxThreads;
-    const auto choice = static_cast<unsigned>(__builtin_popcountll(turned & (bit(distance) - 1)));
+    const unsigned choice = count(turned & (bit(distance) - 1));
     if (choice != 0) taken_.push_back({thread, at, choice});
     return next;
   }
   const Kind kind = (turned & 1) != 0 ? Kind::preempt : Kind::next;
-  const auto n = static_cast<unsigned>(__builtin_popcountll(turned));
+  const unsigned n = count(turned);
   for (unsigned choice = choose(kind, thread, n); choice > 0; --choice) turned &= turned - 1;
   return turn(static_cast<unsigned>(__builtin_ctzll(turned)));
 }

@@ -92,6 +92,7 @@ class Scheduler {
   unsigned decide(Kind kind, unsigned thread, std::uint32_t at, unsigned n);
   unsigned decide_exhaustive(unsigned n);
   unsigned by_priority(ThreadMask enabled);
+  void set_places();
 
   Strategy strategy_;
   bool newest_ = false;
@@ -105,6 +106,7 @@ class Scheduler {
   // pct
   unsigned change_points_ = 0;
   std::array<std::uint8_t, kMaxThreads> by_priority_{};  // threads, highest first
+  std::array<std::uint8_t, kMaxThreads> place_{};        // of each thread in them
   std::vector<std::uint32_t> changes_;                   // steps, descending
   std::uint32_t step_ = 0, longest_ = 64;
 

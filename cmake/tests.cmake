@@ -55,13 +55,15 @@ if(test_files)
   endif()
   weft_quickly_compiled(weft-test-cases)
   set_target_properties(weft-test-cases PROPERTIES UNITY_BUILD_BATCH_SIZE 16)
+  add_executable(weft-tests)
   # With AddressSanitizer O1 more than doubles the compile time. With ThreadSanitizer it adds a third, and O0 would cost
-  # the tests more.
+  # the tests more. Of a template's instance that several objects have, the linker takes the first. So what has the inner
+  # loops stands before the cases: the library, the oracle and the tests' support.
   if(CMAKE_CXX_FLAGS MATCHES "-fsanitize=address")
     target_compile_options(weft-test-cases PRIVATE -O0)
+    target_sources(weft-tests PRIVATE $<TARGET_OBJECTS:weft> $<TARGET_OBJECTS:weft-oracle>)
   endif()
-  add_executable(weft-tests)
-  target_link_libraries(weft-tests PRIVATE weft-test-cases weft-test-support $<TARGET_NAME_IF_EXISTS:weft-cli-parts>)
+  target_link_libraries(weft-tests PRIVATE weft-test-support weft-test-cases $<TARGET_NAME_IF_EXISTS:weft-cli-parts>)
   weft_discover(weft-tests)
 endif()
 
@@ -133,7 +135,7 @@ if(TARGET weft-tests AND Python3_FOUND AND NOT sanitized)
   target_link_libraries(weft-mutated PRIVATE weft_internal)
   weft_quickly_compiled(weft-mutated)
   add_executable(weft-mutant-tests)
-  target_link_libraries(weft-mutant-tests PRIVATE weft-mutated weft-test-cases weft-test-support
+  target_link_libraries(weft-mutant-tests PRIVATE weft-mutated weft-test-support weft-test-cases
     $<TARGET_NAME_IF_EXISTS:weft-cli-parts>)
   add_test(NAME host_mutants COMMAND ${Python3_EXECUTABLE} -B ${PROJECT_SOURCE_DIR}/tests/mutants/run.py
     --table ${host_mutants} $<TARGET_FILE:weft-mutant-tests>)

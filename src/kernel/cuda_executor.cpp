@@ -44,8 +44,8 @@ class Loader {
     check_cuda(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel.on_gpu, kernel.most_threads,
                                                              static_cast<std::size_t>(shared)),
                "loading a kernel");
-    // A staged kernel has one block on each processor, which its plan knows.
-    fewest_ = std::min(fewest_, kernel.staged && blocks == 1 ? fewest_ : blocks);
+    // Plans of staged kernels know that one block fits on a processor, so it does not bound the others.
+    if (!kernel.staged || blocks != 1) fewest_ = std::min(fewest_, blocks);
     // The first launch of a kernel that needs more local memory than any before waits for all work on the device.
     cudaFuncAttributes attributes{};
     check_cuda(cudaFuncGetAttributes(&attributes, kernel.on_gpu), "cudaFuncGetAttributes");

@@ -33,7 +33,7 @@ class Copies {
 
   explicit Copies(Machine& machine);
 
-  // Of the machine: a launch begins with this block; threads have met in a barrier; one has come to the launch's end.
+  // Called by the machine when a launch begins with this block, threads have met in a barrier, or one ends its launch.
   void start_block(ThreadMask block);
   void synced(ThreadMask threads);
   void leave_launch(unsigned thread);

@@ -25,10 +25,14 @@ struct Fp8Cast {
   static WEFT_FN float column(const Pack& pack, std::uint32_t i) {
     return Element<type>::widen(static_cast<std::uint16_t>(pack.word[i / 2] >> (i % 2 * 16)));
   }
-  static WEFT_FN float largest(const Pack& pack) {
-    std::uint32_t most = 0;
+  // The larger ones of two magnitudes and those of a pack's columns, even and odd ones apart.
+  static WEFT_FN std::uint32_t largest_pair(std::uint32_t most, const Pack& pack) {
     WEFT_UNROLL
-    for (const std::uint32_t word : pack.word) most = Element<type>::max_magnitudes(most, word);
+    for (const std::uint32_t word : pack.word) most = Element<type>::larger_magnitudes(most, magnitudes(word));
+    return most;
+  }
+  static WEFT_FN float largest(const Pack& pack) {
+    const std::uint32_t most = largest_pair(0, pack);
     const auto half = [&](std::uint32_t shift) {
       return Element<type>::widen(static_cast<std::uint16_t>(most >> shift));
     };

@@ -39,6 +39,14 @@ WEFT_FN std::uint32_t lowest_bit(std::uint32_t word) {
 #endif
 }
 
+WEFT_FN std::uint32_t count_bits(std::uint32_t word) {
+#if defined(__CUDA_ARCH__)
+  return static_cast<std::uint32_t>(__popc(static_cast<int>(word)));
+#else
+  return static_cast<std::uint32_t>(std::popcount(word));
+#endif
+}
+
 inline constexpr std::uint32_t kNanF32 = 0x7fffffffu;  // the NaN of NVIDIA's adders
 inline constexpr std::uint16_t kNan16 = 0x7fffu;       // the NaN of NVIDIA's conversions to bf16 and f16
 
@@ -167,15 +175,20 @@ WEFT_FN float max_defined(float a, float b) {
 #endif
 }
 
-// The larger magnitudes of two pairs of 16-bit numbers; NaN is no number.
+// The larger ones of two pairs of 16-bit magnitudes; NaN is no number.
 template <class E>
-WEFT_FN std::uint32_t max_magnitudes_of(std::uint32_t a, std::uint32_t b) {
+WEFT_FN std::uint32_t larger_magnitudes_of(std::uint32_t a, std::uint32_t b) {
   const auto larger = [&](std::uint32_t shift) {
-    const std::uint32_t x = a >> shift & 0x7fffu, y = b >> shift & 0x7fffu;
+    const std::uint32_t x = a >> shift & 0xffffu, y = b >> shift & 0xffffu;
     const float of_x = E::widen(static_cast<std::uint16_t>(x)), of_y = E::widen(static_cast<std::uint16_t>(y));
     return (of_y > of_x || is_nan(of_x) ? y : x) << shift;
   };
   return larger(0) | larger(16);
+}
+
+// Two 16-bit numbers without their signs.
+WEFT_FN constexpr std::uint32_t magnitudes(std::uint32_t pair) {
+  return pair & 0x7fff7fffu;
 }
 
 // Storage type, accumulator type and the two conversions of each element type.
@@ -196,12 +209,12 @@ struct Element<DataType::bf16> {
     return f32_to_bf16(low) | static_cast<std::uint32_t>(f32_to_bf16(high)) << 16;
 #endif
   }
-  // The larger magnitudes of two pairs; NaN is no number.
-  static WEFT_FN std::uint32_t max_magnitudes(std::uint32_t a, std::uint32_t b) {
+  // The larger ones of two pairs of magnitudes; NaN is no number.
+  static WEFT_FN std::uint32_t larger_magnitudes(std::uint32_t a, std::uint32_t b) {
 #if defined(__CUDA_ARCH__)
-    return bits_of<std::uint32_t>(__hmax2(__habs2(bits_of<__nv_bfloat162>(a)), __habs2(bits_of<__nv_bfloat162>(b))));
+    return bits_of<std::uint32_t>(__hmax2(bits_of<__nv_bfloat162>(a), bits_of<__nv_bfloat162>(b)));
 #else
-    return max_magnitudes_of<Element>(a, b);
+    return larger_magnitudes_of<Element>(a, b);
 #endif
   }
 };
@@ -218,12 +231,12 @@ struct Element<DataType::f16> {
     return f32_to_f16(low) | static_cast<std::uint32_t>(f32_to_f16(high)) << 16;
 #endif
   }
-  // The larger magnitudes of two pairs; NaN is no number.
-  static WEFT_FN std::uint32_t max_magnitudes(std::uint32_t a, std::uint32_t b) {
+  // The larger ones of two pairs of magnitudes; NaN is no number.
+  static WEFT_FN std::uint32_t larger_magnitudes(std::uint32_t a, std::uint32_t b) {
 #if defined(__CUDA_ARCH__)
-    return bits_of<std::uint32_t>(__hmax2(__habs2(bits_of<__half2>(a)), __habs2(bits_of<__half2>(b))));
+    return bits_of<std::uint32_t>(__hmax2(bits_of<__half2>(a), bits_of<__half2>(b)));
 #else
-    return max_magnitudes_of<Element>(a, b);
+    return larger_magnitudes_of<Element>(a, b);
 #endif
   }
 };

@@ -24,7 +24,7 @@ class Machine;
 
 class Copies {
  public:
-  static constexpr unsigned kPlaces = 3, kBytes = 256;
+  static constexpr unsigned kPlaces = 3, kBytes = 512;
 
   // A place of the running thread's warp. `block`: as in Machine::share.
   struct Spot {

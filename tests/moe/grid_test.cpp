@@ -86,15 +86,36 @@ TEST(MoeGrid, OfARingFillsProcessors) {
   const ExchangeGrid all = dispatch_grid(args(4096, kJoined, {}));
   expect_grid(all, 132, 512);
   EXPECT_EQ(all.warp_groups, 4u);
-  EXPECT_EQ(all.senders, (132u * 4 - 1) * 8 / 16);
+  EXPECT_EQ(all.senders, (132u * 4 - 1) * 5 / 19);  // 7 of 8 rows come from others, each for 2/5 of the work
   const ExchangeGrid few = dispatch_grid(args(4096, kJoined, {.blocks = 8}));
   expect_grid(few, 8, 768);
-  EXPECT_EQ(few.senders, (8u * 6 - 1) * 8 / 16);
+  EXPECT_EQ(few.senders, (8u * 6 - 1) * 5 / 19);
   expect_grid(combine_grid(args(4096, kJoined, {.blocks = 8})), 8, 512);
-  EXPECT_EQ(combine_grid(args(4096, kJoined, {.blocks = 8})).senders, (8u * 4 - 1) * 12 / 16);
+  EXPECT_EQ(combine_grid(args(4096, kJoined, {.blocks = 8})).senders, (8u * 4 - 1) * 14 / 23);
   expect_grid(dispatch_grid(args(1, kJoined, {})), 2, 768);
   EXPECT_EQ(dispatch_grid(args(512, kSend, {})).senders, 0u);
   expect_grid(dispatch_grid(args(512, kJoined, {.blocks = 5, .threads = 256})), 5, 256);
+}
+
+// If warps have few rows each, a part of a round takes as long as a whole one.
+TEST(MoeGrid, OfARingHasWholeRounds) {
+  MoeExchangeArgs exchange{.tokens = 2048, .hidden = 7168, .experts = 256, .top_k = 8, .cast = RowCast::fp8};
+  const ExchangeShape shape = shape_of(exchange, 2);
+  const auto args = [&](std::uint32_t tokens) -> ExchangeGridArgs {
+    return {.shape = shape, .ranks = 2, .tokens = tokens, .phases = kJoined, .launch = {}, .most_blocks = 133};
+  };
+  EXPECT_EQ(dispatch_grid(args(1024)).senders, 1024u / 4);  // a row for each of their warps, and for each receiver
+  EXPECT_EQ(combine_grid(args(1024)).senders, 1024u / 4);
+  EXPECT_EQ(dispatch_grid(args(2048)).senders, 2048u / 4 / 2);
+}
+
+// All rows of a rank alone stay where they are: no warp only receives.
+TEST(MoeGrid, OfARingOfOneRankHasOneKindOfWarps) {
+  const ExchangeShape shape = shape_of({.tokens = 2048, .hidden = 128, .experts = 4, .top_k = 2}, 1);
+  const ExchangeGridArgs args{
+      .shape = shape, .ranks = 1, .tokens = 2048, .phases = kJoined, .launch = {}, .most_blocks = 133};
+  EXPECT_EQ(dispatch_grid(args).senders, 0u);
+  EXPECT_EQ(combine_grid(args).senders, 0u);
 }
 
 TEST(MoeGrid, IsTheCallersWhereHeSaysSo) {

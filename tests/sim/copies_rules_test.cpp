@@ -58,7 +58,7 @@ const std::vector<Rule>& rules() {
          team.load_bulk(0, self.pack(0), Team::kStageBytes + 16);
          team.end_stage();
        },
-       "is copied with 272 bytes"},
+       "is copied with 528 bytes"},
       {"before_begin", [](Warp& self, const Team& team, unsigned) { team.load_bulk(0, self.pack(0), 16); },
        "place 0 of its warp's stage is used before begin_stage"},
       {"begin_twice",

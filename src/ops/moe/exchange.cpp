@@ -125,7 +125,7 @@ class HalfCall : public detail::GroupCall {
     require(exchange_.shape().ring_rows == 0 || detail::suits_ring(args_.launch.threads),
             "launch.threads: {} is not 0, 32, 64 or a multiple of {}, which the ring path asks for",
             args_.launch.threads, detail::kWarpGroupThreads);
-    const auto most = static_cast<int>(detail::most_ring_blocks(dispatch.communicator().fabric().max_blocks()));
+    const int most = detail::most_ring_blocks(dispatch.communicator().fabric().max_blocks());
     require(exchange_.shape().ring_rows == 0 || args_.launch.blocks <= most,
             "launch.blocks: {} is not 0 or between 2 and {} on the ring path", args_.launch.blocks, most);
     dispatch.communicator().fabric().check_stream(stream());

@@ -100,6 +100,10 @@ struct RankSet {
     bits[0] |= rank < 64 ? bit : 0;
     bits[1] |= rank < 64 ? 0 : bit;
   }
+  WEFT_FN RankSet without(std::uint32_t rank) const {
+    const std::uint64_t bit = std::uint64_t{1} << rank % 64;
+    return {{bits[0] & ~(rank < 64 ? bit : 0), bits[1] & ~(rank < 64 ? 0 : bit)}};
+  }
   // Ranks `first` … `first` + 31; `first` is a multiple of 32.
   WEFT_FN std::uint32_t word(std::uint32_t first) const {
     return static_cast<std::uint32_t>((first < 64 ? bits[0] : bits[1]) >> first % 64);

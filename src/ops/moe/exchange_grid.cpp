@@ -23,9 +23,12 @@ ExchangeGrid grid_of(const ExchangeGridArgs& args, std::uint64_t warps) {
   return grid;
 }
 
+std::uint64_t tokens_of(const ExchangeGridArgs& args) {
+  return args.tokens != 0 ? args.tokens : args.shape.tokens;
+}
 // Rows that this rank gets, or returns.
 std::uint64_t rows_of_all(const ExchangeGridArgs& args) {
-  return std::uint64_t{args.tokens != 0 ? args.tokens : args.shape.tokens} * args.ranks;
+  return tokens_of(args) * args.ranks;
 }
 
 // Least numbers of rows for which it pays, as measured (docs/notes/0020-dispatch-and-combine-some-warps-only-send.md).
@@ -40,21 +43,59 @@ bool has_senders(const ExchangeGridArgs& args, std::uint64_t least_rows) {
 // Up to so many blocks, large ones are faster, as measured (docs/notes/0042-copies-in-bulk.md).
 constexpr int kFewBlocks = 32;
 
-// The grid of a ring: `send_share` of 16 warp groups only send, and the others only receive. Each warp has one row
-// under way. `most_threads`: of a block.
-ExchangeGrid ring_grid(const ExchangeGridArgs& args, int most_threads, std::uint32_t send_share) {
+// The rows that warps of a ring send and receive, and what one of each costs.
+struct RingWork {
+  std::uint64_t sent, send_cost, received, receive_cost;
+};
+// A sender casts a row and copies it to its own rank's experts. Both take about 2.5 times as long as to receive a row
+// (docs/notes/0043-own-rows-stay-out-of-the-ring.md).
+RingWork dispatch_work(std::uint64_t tokens, std::uint32_t ranks) {
+  return {.sent = tokens, .send_cost = 5, .received = tokens * (ranks - 1), .receive_cost = 2};
+}
+// In rows that are read or written, if each rank has an equal part of a token's entries.
+RingWork combine_work(std::uint64_t tokens, std::uint32_t ranks, const ExchangeShape& shape) {
+  const std::uint32_t entries = shape.layout == RowLayout::rank_major ? 1 : std::max(1u, shape.top_k / ranks);
+  return {.sent = tokens * (ranks - 1),
+          .send_cost = entries + 1,
+          .received = tokens,
+          .receive_cost = std::uint64_t{entries} + ranks};
+}
+
+// How many of `groups` warp groups send, the others receive: so that the slower ones end soonest. If warps have few
+// rows, the number of their rounds counts. So a few rounds of sending are tried, beside an equal division.
+std::uint32_t ring_senders(const RingWork& work, std::uint32_t groups, std::uint32_t warps) {
+  const auto rounds = [&](std::uint64_t rows, std::uint64_t of) { return (rows + of * warps - 1) / (of * warps); };
+  const auto cost = [&](std::uint64_t senders) {
+    return std::max(rounds(work.sent, senders) * work.send_cost,
+                    rounds(work.received, groups - senders) * work.receive_cost);
+  };
+  const std::uint64_t send = work.sent * work.send_cost, receive = work.received * work.receive_cost;
+  std::uint64_t best = std::clamp<std::uint64_t>(groups * send / (send + receive), 1, groups - 1);
+  constexpr std::uint64_t kRounds = 4;
+  for (std::uint64_t count = 1; count <= kRounds; ++count) {
+    const std::uint64_t senders = rounds(work.sent, count);
+    if (senders < groups && cost(senders) <= cost(best)) best = senders;
+  }
+  return static_cast<std::uint32_t>(best);
+}
+
+// The grid of a ring: some warp groups only send, and the others only receive. Each warp has one row under way.
+// `most_threads`: of a block.
+ExchangeGrid ring_grid(const ExchangeGridArgs& args, int most_threads, const RingWork& work) {
   ExchangeGrid grid{args.launch.blocks, args.launch.threads, 0, false};
   if (grid.blocks == 0) {
     constexpr std::uint64_t kWarps = kMoveThreads / 32;
     const std::uint64_t blocks = std::max<std::uint64_t>((rows_of_all(args) * 2 + kWarps - 1) / kWarps, 2);
-    grid.blocks = static_cast<int>(std::min(blocks, most_ring_blocks(args.most_blocks)));
+    const auto most = static_cast<std::uint64_t>(most_ring_blocks(args.most_blocks));
+    grid.blocks = static_cast<int>(std::min(blocks, most));
   }
   if (grid.threads == 0) grid.threads = grid.blocks <= kFewBlocks ? most_threads : kMoveThreads;
   if (args.one_thread) return grid;
   grid.warp_groups = std::max(1u, static_cast<std::uint32_t>(grid.threads) / kWarpGroupThreads);
   const std::uint32_t groups = static_cast<std::uint32_t>(grid.blocks) * grid.warp_groups - 1;  // one is for control
-  if (groups < 2 || !args.phases.has(0) || !args.phases.has(1)) return grid;
-  grid.senders = std::clamp(groups * send_share / 16, 1u, groups - 1);
+  if (groups < 2 || args.ranks == 1 || !args.phases.has(0) || !args.phases.has(1)) return grid;
+  const std::uint32_t warps = std::min(static_cast<std::uint32_t>(grid.threads), kWarpGroupThreads) / 32;
+  grid.senders = ring_senders(work, groups, warps);
   return grid;
 }
 
@@ -64,7 +105,7 @@ ExchangeGrid ring_grid(const ExchangeGridArgs& args, int most_threads, std::uint
 // four of either (moe_send.hpp).
 ExchangeGrid dispatch_grid(const ExchangeGridArgs& args) {
   const ExchangeShape& shape = args.shape;
-  if (shape.ring_rows != 0) return ring_grid(args, kRingDispatchThreads, 8);
+  if (shape.ring_rows != 0) return ring_grid(args, kRingDispatchThreads, dispatch_work(tokens_of(args), args.ranks));
   const std::uint64_t units = shape.cast != RowCast::none ? (shape.columns / 16 + 31) / 32 : shape.segments;
   const std::uint64_t received = rows_of_all(args) * (units + 1);
   const std::uint64_t sent = args.tokens * (units + (shape.top_k + 3) / 4) + (shape.replicas + 3) / 4;
@@ -76,7 +117,7 @@ ExchangeGrid dispatch_grid(const ExchangeGridArgs& args) {
 
 ExchangeGrid combine_grid(const ExchangeGridArgs& args) {
   if (args.shape.ring_rows != 0)
-    return ring_grid(args, kMoveThreads, args.shape.layout == RowLayout::rank_major ? 10 : 12);
+    return ring_grid(args, kMoveThreads, combine_work(tokens_of(args), args.ranks, args.shape));
   ExchangeGrid grid = grid_of(args, rows_of_all(args) * ((args.shape.combine_packs + 31) / 32));
   grid.pairs = rows_of_all(args) >= kRowsForPairs;
   if (has_senders(args, kRowsForCombineSenders)) grid.senders = static_cast<std::uint32_t>(grid.threads) / 32 / 2;

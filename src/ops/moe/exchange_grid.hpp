@@ -32,12 +32,12 @@ ExchangeGrid dispatch_grid(const ExchangeGridArgs& args);
 ExchangeGrid combine_grid(const ExchangeGridArgs& args);
 
 // The most threads of a block: threads cast rows, so few processors need many.
-inline constexpr int kRingDispatchThreads = 768;
+inline constexpr int kRingDispatchThreads = static_cast<int>(kMostWarpGroups * kWarpGroupThreads);
 
 // The most blocks of the ring path: stages leave room for one on each processor. Other kernels may have one more, since
 // small blocks share one.
-constexpr std::uint64_t most_ring_blocks(int most_blocks) {
-  return static_cast<std::uint64_t>(most_blocks > 2 ? most_blocks - 1 : 2);
+constexpr int most_ring_blocks(int most_blocks) {
+  return most_blocks > 2 ? most_blocks - 1 : 2;
 }
 
 // Whether the ring path can run with so many threads in a block: warps that divide a ring's places, or whole warp

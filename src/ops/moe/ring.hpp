@@ -8,6 +8,9 @@
 //
 // Places have two banks, as slots have. A call needs no credits for its first ring_rows tokens: each rank that has
 // begun this call has ended the call before, so it has read everything of the call before that.
+//
+// Rows between a rank and itself stay out of the ring if one launch sends and receives. If the halves are called apart,
+// the caller's tensors may change in between, so these rows flow, too.
 #pragma once
 
 #include <cstdint>
@@ -21,8 +24,19 @@ struct Ring {
   const Session* session;
   std::uint64_t rows;       // byte offset in the region: [bank][place][sender][row_packs]
   std::uint32_t row_packs;  // of a place
+  bool carries_own;         // rows between this rank and itself flow, too
 
   WEFT_FN std::uint32_t places() const { return static_cast<std::uint32_t>(session->layout().pipeline_slots); }
+
+  // Whether rows flow between this rank and `rank`, which need not exist.
+  WEFT_FN bool reaches(std::uint32_t rank) const {
+    return rank < session->size() && (carries_own || rank != session->rank());
+  }
+  // Ranks with which rows flow, and the one of them `turn` places on.
+  WEFT_FN std::uint32_t partners() const { return session->size() - (carries_own ? 0 : 1); }
+  WEFT_FN std::uint32_t partner(std::uint32_t turn) const {
+    return rank_after(session->rank(), turn + (carries_own ? 0 : 1), session->size());
+  }
 
   // The place of the row that `sender` sends to `owner` for a token.
   WEFT_FN Pack* row(std::uint32_t owner, std::uint32_t sender, std::uint32_t token) const {
@@ -44,23 +58,23 @@ struct Ring {
       word = team.load_acquire(at);
       return team.all_lanes(signal_reached(word, signal_of(token)));
     };
-    if (!wait(team, *session, {.phase = 1, .warp = true}, arrived, [&] { return to_blame(sender); })) return false;
+    if (!wait(team, *session, {.phase = 1, .warp = true}, arrived, [&] { return sender; })) return false;
     has_row = (word & 1) != 0;
     return true;
   }
-  // The same for the token's rows of several ranks, which all come. The lanes share the ranks: so sync_lanes() must
-  // follow.
+  // The same for the token's rows of several ranks, which all come if they flow. The lanes share the ranks: so
+  // sync_lanes() must follow.
   template <Team T>
   WEFT_FN bool await_rows(T& team, std::uint32_t lane, const RankSet& senders, std::uint32_t token) const {
     for (std::uint32_t first = 0; first < session->size(); first += T::kLanes) {
       const std::uint32_t sender = first + lane;
-      const bool has = sender < session->size() && senders.has(sender);
+      const bool has = reaches(sender) && senders.has(sender);
       bool own = false;
       const auto arrived = [&] {
         own = !has || signal_reached(team.load_acquire(signal_at(session->rank(), sender, token)), signal_of(token));
         return team.all_lanes(own);
       };
-      const auto late = [&] { return own ? kNoPeer : to_blame(sender); };
+      const auto late = [&] { return own ? kNoPeer : sender; };
       if (!wait(team, *session, {.phase = 1, .warp = true}, arrived, late)) return false;
     }
     return true;
@@ -72,33 +86,32 @@ struct Ring {
   WEFT_FN void give_credit(T& team, std::uint32_t sender, std::uint32_t token) const {
     team.store_release(credit_at(sender, session->rank(), token), signal_of(token));
   }
-  // Waits until all of the group's ranks have freed the token's place. By all lanes of a warp, which share the ranks: a
-  // barrier must follow before any of them stores the row. False when the call has failed.
+  // Waits until all ranks that the ring reaches have freed the token's place. By all lanes of a warp, which share the
+  // ranks: a barrier must follow before any of them stores the row. False when the call has failed.
   template <Team T>
   WEFT_FN bool await_places(T& team, std::uint32_t lane, std::uint32_t token) const {
     if (token < places()) return true;
     for (std::uint32_t first = 0; first < session->size(); first += T::kLanes) {
-      const std::uint32_t receiver = first + lane < session->size() ? first + lane : session->rank();
-      if (!await_credit(team, receiver, token - places())) return false;
+      if (!await_credit(team, first + lane, token - places())) return false;
     }
     return true;
   }
-  // Waits until a receiver has freed the place of an earlier token. Lanes may ask for different receivers.
+  // Waits until a receiver that the ring reaches has freed the place of an earlier token. Lanes may ask for different
+  // receivers.
   template <Team T>
   WEFT_FN bool await_credit(T& team, std::uint32_t receiver, std::uint32_t token) const {
     const std::uint64_t* const at = credit_at(session->rank(), receiver, token);
     const std::uint64_t wanted = signal_of(token);
+    const bool has = reaches(receiver);
     bool own = false;
     const auto freed = [&] {
-      own = signal_reached(team.load_acquire(at), wanted);
+      own = !has || signal_reached(team.load_acquire(at), wanted);
       return team.all_lanes(own);
     };
-    return wait(team, *session, {.phase = 1, .warp = true}, freed, [&] { return own ? kNoPeer : to_blame(receiver); });
+    return wait(team, *session, {.phase = 1, .warp = true}, freed, [&] { return own ? kNoPeer : receiver; });
   }
 
  private:
-  // This rank's other warps may themselves wait for a peer, and know which.
-  WEFT_FN std::uint32_t to_blame(std::uint32_t rank) const { return rank == session->rank() ? kNoPeer : rank; }
   WEFT_FN std::uint64_t index(std::uint32_t token, std::uint32_t from) const {
     return std::uint64_t{token & (places() - 1)} * session->size() + from;
   }
@@ -151,6 +164,11 @@ WEFT_FN RingBatches ring_batches(T& team, const RingRole& role) {
           .step = role.count * warps,
           .warp = team.thread_rank() / T::kLanes,
           .lane = team.thread_rank() % T::kLanes};
+}
+
+// A ring of a launch that makes these phases.
+WEFT_FN Ring ring_of(const Session& s, std::uint64_t rows, std::uint32_t row_packs, const Phases& phases) {
+  return {&s, rows, row_packs, !(phases.has(0) && phases.has(1))};
 }
 
 template <class Frame>

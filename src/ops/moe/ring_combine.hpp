@@ -49,7 +49,7 @@ struct MoeRingCombine : MoeCombine<type, 4> {
   }
 
   static WEFT_FN Ring ring(const Session& s, const Work& work) {
-    return {&s, work.exchange.layout.results, work.exchange.shape.combine_packs};
+    return ring_of(s, work.exchange.layout.results, work.exchange.shape.combine_packs, work.phases);
   }
 
   template <int phase, Team T>
@@ -89,67 +89,129 @@ struct MoeRingCombine : MoeCombine<type, 4> {
     }
   }
 
-  // Sends the rows of all ranks' tokens `begin` … `end` − 1, by ascending token.
+  using Unit = typename Slots::Unit;
+  static constexpr Unit kNoUnit{kNone, 0, 0};
+
+  // Sends the rows of all tokens `begin` … `end` − 1 of ranks that the ring reaches, by ascending token.
   template <Team T>
   static WEFT_FN bool send(T& team, const Session& s, const Work& work, const ThreadPlan& p, std::uint32_t begin,
                            std::uint32_t end) {
+    const Ring ring = MoeRingCombine::ring(s, work);
     const std::uint32_t most = work.exchange.tables.header->most_tokens, step = p.batches.step;
+    const std::uint32_t owners = ring.partners();
     if (end > most) end = most;
-    const auto unit_of = [&](std::uint32_t i) -> typename Slots::Unit {
-      return {i / s.size(), rank_after(s.rank(), i % s.size(), s.size()), 0};
-    };
-    const std::uint32_t begin_unit = begin * s.size() + p.batches.first + p.batches.warp;
+    if (owners == 0) return true;
+    const auto unit_of = [&](std::uint32_t i) -> Unit { return {i / owners, ring.partner(i % owners), 0}; };
+    const std::uint32_t begin_unit = begin * owners + p.batches.first + p.batches.warp;
+    Unit last = kNoUnit;  // whose row has been copied, but is not announced
     // The table's entries are asked for one row ahead.
     Loaded<T> next = Slots::template load<T>(work, unit_of(begin_unit), p.batches.lane);
-    for (std::uint32_t i = begin_unit; i < end * s.size(); i += step) {
-      const typename Slots::Unit unit = unit_of(i);
+    for (std::uint32_t i = begin_unit; i < end * owners; i += step) {
+      const Unit unit = unit_of(i);
       const Loaded<T> loaded = next;
       next = Slots::template load<T>(work, unit_of(i + step), p.batches.lane);
       if (unit.token >= loaded.owner_tokens || loaded.count == kNone) continue;  // kNone: the row did not come here
-      if (!send_row(team, s, work, p.batches.lane, unit, loaded)) return false;
+      const bool good = work.exchange.shape.layout == RowLayout::rank_major
+                            ? copy_row(team, s, work, p.batches.lane, unit, loaded, last)
+                            : send_row(team, s, work, p.batches.lane, unit, loaded);
+      if (!good) return false;
     }
+    announce(team, s, work, p.batches.lane, last);
     return true;
   }
 
+  // A row by rank is what the owner gets: it is copied as it is. One with a NaN keeps its bits, but all sums of a NaN
+  // are alike. A row is announced one row later, as in MoeRingDispatch.
   template <Team T>
-  static WEFT_FN bool send_row(T& team, const Session& s, const Work& work, std::uint32_t lane,
-                               const typename Slots::Unit& unit, const Loaded<T>& loaded) {
+  static WEFT_FN bool copy_row(T& team, const Session& s, const Work& work, std::uint32_t lane, const Unit& unit,
+                               const Loaded<T>& loaded, Unit& last) {
+    const std::uint32_t packs = work.exchange.shape.combine_packs;
+    const auto from = [&](std::uint32_t k) { return expert_row(team, work, loaded, k); };
+    RowPieces<T, decltype(from)> pieces{team, packs, 1, from};
+    team.template await_reads<0>();  // of the row before
+    team.sync_lanes();
+    pieces.begin(T::kStagePlaces);
+    announce(team, s, work, lane, last);
+    last = kNoUnit;
+    if (!await_place(team, s, work, lane, unit)) return false;
+    team.fence_bulk();  // behind the credit
+    Pack* const to = ring(s, work).row(unit.owner, s.rank(), unit.token);
+    for (std::uint32_t pack = 0, i = 0; pack < packs; pack += kPiecePacks<T>, ++i) {
+      const std::uint32_t place = i % T::kStagePlaces, left = packs - pack;
+      team.await_load(place);
+      if (lane == 0) team.store_bulk(to + pack, place, (left < kPiecePacks<T> ? left : kPiecePacks<T>)*sizeof(Pack));
+      team.commit_stores();
+      if (i == 0) continue;
+      team.template await_reads<1>();  // of the piece before
+      team.sync_lanes();
+      pieces.ask();
+    }
+    last = unit;
+    return true;
+  }
+  template <Team T>
+  static WEFT_FN void announce(T& team, const Session& s, const Work& work, std::uint32_t lane, const Unit& unit) {
+    if (unit.token == kNone || lane != 0) return;
+    team.template await_stores<0>();
+    ring(s, work).announce(team, unit.owner, unit.token, true);
+  }
+
+  template <Team T>
+  static WEFT_FN const Pack* expert_row(T& team, const Work& work, const Loaded<T>& loaded, std::uint32_t k) {
+    const std::uint64_t row = loaded.row.get(team, k);
+    return static_cast<const Pack*>(work.input) + row * work.exchange.shape.combine_packs;
+  }
+  // Waits until the unit's place is free. False when the call has failed.
+  template <Team T>
+  static WEFT_FN bool await_place(T& team, const Session& s, const Work& work, std::uint32_t lane, const Unit& unit) {
+    const Ring ring = MoeRingCombine::ring(s, work);
+    const std::uint32_t before = token_before(team, work, lane, unit, ring.places());
+    return before == kNone || ring.await_credit(team, unit.owner, before);
+  }
+
+  template <Team T>
+  static WEFT_FN bool send_row(T& team, const Session& s, const Work& work, std::uint32_t lane, const Unit& unit,
+                               const Loaded<T>& loaded) {
     const ExchangeShape& shape = work.exchange.shape;
     const Ring ring = MoeRingCombine::ring(s, work);
-    const auto from = [&](std::uint32_t k) {
-      return static_cast<const Pack*>(work.input) + std::uint64_t{loaded.row.get(team, k)} * shape.combine_packs;
-    };
+    const auto from = [&](std::uint32_t k) { return expert_row(team, work, loaded, k); };
     RowPieces<T, decltype(from)> pieces{team, shape.combine_packs, loaded.count, from};
-    pieces.begin();
-    const std::uint32_t before = token_before(team, work, lane, unit, ring.places());
-    if (before != kNone && !ring.await_credit(team, unit.owner, before)) return false;
+    pieces.begin(T::kStagePlaces);
+    if (!await_place(team, s, work, lane, unit)) return false;
     Pack* const to = ring.row(unit.owner, s.rank(), unit.token);
     for (std::uint32_t first = lane; first < shape.combine_packs + lane; first += kPiecePacks<T>) {
-      Sums<T> sums(loaded.count != 0);
-      for (std::uint32_t k = 0; k < loaded.count; ++k) {
-        const float weight = shape.weighted ? bits_of<float>(loaded.weight.get(team, k)) : 1.0f;
-        pieces.take(lane, [&](std::uint32_t j, const Pack& in) { sums.add(j, in, weight); });
-      }
+      Pack sum[kPacksAtOnce<T>];
+      add_experts(team, shape, lane, loaded, pieces, sum);
       WEFT_UNROLL
       for (std::uint32_t j = 0; j < kPacksAtOnce<T>; ++j) {
         const std::uint32_t pack = first + j * T::kLanes;
         // Encoded as in slots, so that both give the same bits.
         using Wire = typename Slots::Wire;
-        if (pack < shape.combine_packs) {
-          team.store(to + pack, Wire::template encode<T::kAtomicBytes>(R::finish(sums.own[j]), s.epoch));
-        }
+        if (pack < shape.combine_packs) team.store(to + pack, Wire::template encode<T::kAtomicBytes>(sum[j], s.epoch));
       }
     }
     team.sync_lanes();
     if (lane == 0) ring.announce(team, unit.owner, unit.token, true);
     return true;
   }
+  // Adds up the next piece of all experts' rows of a token.
+  template <Team T, class Pieces>
+  static WEFT_FN void add_experts(T& team, const ExchangeShape& shape, std::uint32_t lane, const Loaded<T>& loaded,
+                                  Pieces& pieces, Pack (&sum)[kPacksAtOnce<T>]) {
+    Sums<T> sums(loaded.count != 0);
+    for (std::uint32_t k = 0; k < loaded.count; ++k) {
+      const float weight = shape.weighted ? bits_of<float>(loaded.weight.get(team, k)) : 1.0f;
+      pieces.take(lane, [&](std::uint32_t j, const Pack& in) { sums.add(j, in, weight); });
+    }
+    WEFT_UNROLL
+    for (std::uint32_t j = 0; j < kPacksAtOnce<T>; ++j) sum[j] = R::finish(sums.own[j]);
+  }
 
   // The token whose row lies in the place of the unit's; kNone: there is none. Tokens that did not come here have no
   // row. Nothing orders their credits and those of other rows, so a sender must not wait for them.
   template <Team T>
-  static WEFT_FN std::uint32_t token_before(T& team, const Work& work, std::uint32_t lane,
-                                            const typename Slots::Unit& unit, std::uint32_t places) {
+  static WEFT_FN std::uint32_t token_before(T& team, const Work& work, std::uint32_t lane, const Unit& unit,
+                                            std::uint32_t places) {
     const std::uint32_t* const counts =
         work.exchange.tables.entry_counts + Slots::index_of(work.exchange.shape, {0, unit.owner, 0});
     for (std::uint32_t end = unit.token; end >= places; end -= places * T::kLanes) {
@@ -162,46 +224,80 @@ struct MoeRingCombine : MoeCombine<type, 4> {
     return kNone;
   }
 
+  // A rank's knowledge of one of its tokens: the ranks that return a row, and its own experts' rows.
+  template <class T>
+  struct Mine {
+    RankSet answering;
+    Loaded<T> own;  // none if this rank's row flows, or if it has none
+  };
+  template <Team T>
+  static WEFT_FN Mine<T> load_mine(const Session& s, const Work& work, std::uint32_t lane, std::uint32_t token,
+                                   std::uint32_t end) {
+    Mine<T> mine{};
+    if (token >= end) return mine;
+    mine.answering = work.exchange.tables.answering[token];
+    if (!ring(s, work).carries_own) mine.own = Slots::template load<T>(work, {token, s.rank(), 0}, lane);
+    return mine;
+  }
+
   // Adds up the rows of this rank's tokens `begin` … `end` − 1, by ascending token.
   template <Team T>
   static WEFT_FN bool receive(T& team, const Session& s, const Work& work, const ThreadPlan& p, std::uint32_t begin,
                               std::uint32_t end) {
-    const std::uint32_t mine = work.exchange.tables.header->tokens[s.rank()];
-    for (std::uint32_t token = begin + p.batches.first + p.batches.warp; token < end; token += p.batches.step) {
-      const RankSet answering = work.exchange.tables.answering[token];
-      const Ring ring = MoeRingCombine::ring(s, work);
-      if (!ring.await_rows(team, p.batches.lane, answering, token)) return false;
-      team.sync_lanes();
-      team.fence_bulk();
-      add_rows(team, s, work, p.batches.lane, token, answering);
-      if (token + ring.places() >= mine) continue;
-      for (std::uint32_t rank = p.batches.lane; rank < s.size(); rank += T::kLanes) {
-        if (answering.has(rank)) ring.give_credit(team, rank, token);
+    const std::uint32_t tokens = work.exchange.tables.header->tokens[s.rank()], lane = p.batches.lane;
+    const Ring ring = MoeRingCombine::ring(s, work);
+    const std::uint32_t first = begin + p.batches.first + p.batches.warp;
+    Mine<T> next = load_mine<T>(s, work, lane, first, end);  // one token ahead
+    for (std::uint32_t token = first; token < end; token += p.batches.step) {
+      const Mine<T> mine = next;
+      next = load_mine<T>(s, work, lane, token + p.batches.step, end);
+      if (!add_rows(team, s, work, lane, token, mine)) return false;
+      if (token + ring.places() >= tokens) continue;
+      for (std::uint32_t rank = lane; rank < s.size(); rank += T::kLanes) {
+        if (mine.answering.has(rank) && ring.reaches(rank)) ring.give_credit(team, rank, token);
       }
     }
     return true;
   }
 
+  // Waits for the rows of all ranks that answer, and adds them up. If this rank's own row does not flow, it is made of
+  // its experts' rows here, to the same bits: their pieces come first. By rank it is there already. False when the call
+  // has failed.
   template <Team T>
-  static WEFT_FN void add_rows(T& team, const Session& s, const Work& work, std::uint32_t lane, std::uint32_t token,
-                               const RankSet& answering) {
+  static WEFT_FN bool add_rows(T& team, const Session& s, const Work& work, std::uint32_t lane, std::uint32_t token,
+                               const Mine<T>& mine) {
     const ExchangeShape& shape = work.exchange.shape;
     const Ring ring = MoeRingCombine::ring(s, work);
     const Packs output = Slots::row(shape, work.output, token);
-    std::uint32_t rank = s.size() - 1;  // the last one asked for; pieces of the next answering rank follow in turn
-    const auto from = [&](std::uint32_t) -> const Pack* {
+    const bool by_rank = shape.layout == RowLayout::rank_major;
+    const bool makes_own = !ring.carries_own && !by_rank && mine.answering.has(s.rank());
+    const std::uint32_t rows = makes_own ? mine.own.count : 0;
+    const RankSet coming = makes_own ? mine.answering.without(s.rank()) : mine.answering;
+    std::uint32_t rank = s.size() - 1;  // the last one asked for; pieces of the next one follow in turn
+    const auto from = [&](std::uint32_t k) -> const Pack* {
+      if (k < rows) return expert_row(team, work, mine.own, k);
       do {
         rank = rank + 1 < s.size() ? rank + 1 : 0;
-      } while (!answering.has(rank));
-      return ring.row(s.rank(), rank, token);
+      } while (!coming.has(rank));
+      return ring.reaches(rank) ? ring.row(s.rank(), rank, token) : expert_row(team, work, mine.own, 0);
     };
-    const std::uint32_t count = answering.count();
-    RowPieces<T, decltype(from)> pieces{team, shape.combine_packs, count, from};
-    pieces.begin();
+    RowPieces<T, decltype(from)> pieces{team, shape.combine_packs, rows + coming.count(), from};
+    pieces.begin(rows);
+    if (!ring.await_rows(team, lane, mine.answering, token)) return false;
+    team.sync_lanes();
+    team.fence_bulk();
+    pieces.begin(T::kStagePlaces);
     for (std::uint32_t first = lane; first < shape.combine_packs + lane; first += kPiecePacks<T>) {
-      Sums<T> sums(count != 0 || work.residual != nullptr);
-      for (std::uint32_t k = 0; k < count; ++k) {
-        pieces.take(lane, [&](std::uint32_t j, const Pack& in) { R::add(sums.own[j], in); });
+      Pack own_sum[kPacksAtOnce<T>]{};
+      if (makes_own) add_experts(team, shape, lane, mine.own, pieces, own_sum);
+      Sums<T> sums(mine.answering.count() != 0 || work.residual != nullptr);
+      for (std::uint32_t of = 0; of < s.size(); ++of) {
+        if (coming.has(of)) {
+          pieces.take(lane, [&](std::uint32_t j, const Pack& in) { R::add(sums.own[j], in); });
+        } else if (makes_own && of == s.rank()) {
+          WEFT_UNROLL
+          for (std::uint32_t j = 0; j < kPacksAtOnce<T>; ++j) R::add(sums.own[j], own_sum[j]);
+        }
       }
       WEFT_UNROLL
       for (std::uint32_t j = 0; j < kPacksAtOnce<T>; ++j) {
@@ -211,6 +307,7 @@ struct MoeRingCombine : MoeCombine<type, 4> {
         output.store(pack, R::finish(sums.own[j]));
       }
     }
+    return true;
   }
 
   // A lane's sums of a piece. They begin at −0, which changes no number that is added: so the first one needs no case
@@ -241,11 +338,12 @@ struct MoeRingCombine : MoeCombine<type, 4> {
     T& team;
     std::uint32_t row_packs, count;
     From& from;  // the row k; asked in that order, again and again
-    std::uint32_t k = 0, pack = 0, asking = 0, taking = 0;
+    std::uint32_t k = 0, pack = 0, asking = 0, taking = 0, asked = 0;
 
-    // Asks for as many pieces as the stage has places. By all lanes, as all here.
-    WEFT_FN void begin() {
-      for (std::uint32_t i = 0; i < T::kStagePlaces; ++i) ask();
+    // Asks for pieces in front of the first take(), until `most` have been asked for or the stage is full. By all
+    // lanes, as all here.
+    WEFT_FN void begin(std::uint32_t most) {
+      for (; asked < most && asked < T::kStagePlaces; ++asked) ask();
     }
     WEFT_FN void ask() {
       if (count == 0 || pack >= row_packs) return;

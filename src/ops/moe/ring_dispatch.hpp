@@ -15,25 +15,21 @@ namespace weft::detail {
 template <class Row>
 struct MoeRingDispatch : DispatchControl {
   using Frame = MoeFrame<DispatchWork>;
-  static constexpr int kMostThreads = 768;
+  static constexpr int kMostThreads = static_cast<int>(kMostWarpGroups * kWarpGroupThreads);
   static constexpr bool kStaged = true;
   static constexpr BeginScope kBeginScope = BeginScope::block;
   static WEFT_FN std::uint32_t warp_groups(const Work& work) { return work.warp_groups; }
   template <class T>
-  static constexpr std::uint32_t kItemsAtOnce = Row::template kItemsAtOnce<T>;
-  template <class T>
-  static constexpr std::uint32_t kStepItems = kItemsAtOnce<T>* T::kLanes;
-  template <class T>
-  static constexpr std::uint32_t kPieceItems = items_of_piece<T>(Row::template kItemPacks<T>) * T::kLanes;
-  template <class T>
-  static constexpr std::uint32_t kPiecePacks = kPieceItems<T>* Row::template kItemPacks<T>;
-  template <class T>
   static constexpr std::uint32_t kPiecePlaces = T::kStagePlaces - 1;  // of a stage; the other one is for heads
+  // Packs of a piece, as a rank receives it. Those that it sends may be smaller.
+  template <class T>
+  static constexpr std::uint32_t kPiecePacks = items_of_piece<T>(1) * T::kLanes;
 
   using ThreadPlan = RingPlan<Frame>;
   template <StagedTeam T>
   static WEFT_FN ThreadPlan thread_plan(T& team, const Call& call, const Work& work) {
     static_assert(kPiecePacks<T> * sizeof(Pack) <= T::kStageBytes);
+    static_assert(Row::template kGivenPacks<T> * sizeof(Pack) <= T::kStageBytes);
     ThreadPlan p = ring_plan<Frame>(team, call, work);
     if (!work.phases.has(0)) p.role.sends = false;  // a separate wait: all tokens have places of their own
     return p;
@@ -42,15 +38,16 @@ struct MoeRingDispatch : DispatchControl {
   struct Prefetched {
     std::uint32_t waiting;  // as in DispatchControl
     std::uint32_t tallied;  // entries in the tally of a block that sends
+    bool began;             // such a block has sent
   };
   template <Team T>
   static WEFT_FN Prefetched prefetch(T& team, const Session&, const Work& work, const ThreadPlan&) {
     if (team.block_rank() != 0) team.begin_stage();
-    return {.waiting = read_waiting(team, work), .tallied = 0};
+    return {.waiting = read_waiting(team, work), .tallied = 0, .began = false};
   }
 
   static WEFT_FN Ring ring(const Session& s, const Work& work) {
-    return {&s, work.exchange.layout.rows, work.exchange.shape.ring_stride};
+    return ring_of(s, work.exchange.layout.rows, work.exchange.shape.ring_stride, work.phases);
   }
 
   template <int phase, Team T>
@@ -80,39 +77,55 @@ struct MoeRingDispatch : DispatchControl {
     }
   }
 
-  // A lane's items of a step. They are asked for long before they are used.
-  template <class T>
-  using Step = typename Row::template Step<T>;
-
   // Sends the tokens of the batches whose first token of this block is from `begin` on, below `end`. A row is announced
   // one batch later: the release then waits no longer for stores that are still under way.
   template <Team T>
   static WEFT_FN bool send(T& team, const Session& s, const Work& work, const ThreadPlan& p, Prefetched& state,
                            std::uint32_t begin, std::uint32_t end) {
     const ExchangeShape& shape = work.exchange.shape;
+    const Ring ring = MoeRingDispatch::ring(s, work);
     const RingBatches& batches = p.batches;
+    const RowTable table = ring.carries_own ? RowTable{} : table_of(team, s, shape, true);
     std::uint32_t last = kNone;  // token that is not announced
     RankSet last_to{};
     if (end > work.tokens) end = work.tokens;
     for (std::uint32_t first = batches.from(begin); first < end; first += batches.step) {
       const std::uint32_t token = first + batches.warp;
       const bool one = token < work.tokens;
-      Step<T> given{};
-      if (one) given = Row::template read<T>(work, token, batches.lane, Row::template items<T>(shape));
+      team.template await_reads<0>();  // of what this warp has copied before
+      team.sync_lanes();
+      GivenPieces<Row, T> given{Row::given(work, token), one ? Row::given_packs(shape) : 0};
+      for (std::uint32_t i = 0; i < kPiecePlaces<T>; ++i) given.ask(team);
       if (batches.lane == 0 && token + batches.step < work.tokens) Row::prefetch(team, work, token + batches.step);
       tally_entries(team, TopK::of(work, s.rank()), state.tallied, first * shape.top_k);
       state.tallied = first * shape.top_k;
       team.sync();
+      // Every rank sends its counts without a wait, so this one ends although rows are not sent yet.
+      if (table.exists() && !state.began && !team.all(fill_table(team, s, work.exchange, table))) return false;
+      state.began = true;
       SentEntries<T> entries{};
       if (one) entries = find_entries(team, s, work, batches.lane, first, token);
       announce(team, s, work, batches.lane, last, last_to);
-      const bool free = !one || ring(s, work).await_places(team, batches.lane, token);
-      if (!team.all(free)) return false;  // from here on nobody reads the tally
+      Entries<T> own{};
+      bool good = !one || ring.await_places(team, batches.lane, token);
+      if (one && !ring.carries_own) good = place_own(team, s, work, table, batches.lane, token, entries, own) && good;
+      if (!team.all(good)) return false;  // from here on nobody reads the tally
       last = one ? token : kNone;
       last_to = entries.to;
-      if (one) send_row(team, s, work, batches.lane, token, given, entries);
+      if (one) send_row(team, s, work, batches.lane, token, given, entries, own);
     }
     announce(team, s, work, batches.lane, last, last_to);
+    return true;
+  }
+
+  // Finds the output's rows for a token of this rank, and notes them. False when the call has failed.
+  template <Team T>
+  static WEFT_FN bool place_own(T& team, const Session& s, const Work& work, const RowTable& table, std::uint32_t lane,
+                                std::uint32_t token, const SentEntries<T>& entries, Entries<T>& own) {
+    own = entries_here(team, s, work.exchange.shape, lane,
+                       [&](std::uint32_t, std::uint32_t j) { return entries.pack(j); });
+    if (!place_by_table(team, s, work.exchange, table, lane, s.rank(), token, own)) return false;
+    note_entries(team, work, lane, s.rank(), token, own);
     return true;
   }
 
@@ -121,54 +134,56 @@ struct MoeRingDispatch : DispatchControl {
   static WEFT_FN void announce(T& team, const Session& s, const Work& work, std::uint32_t lane, std::uint32_t token,
                                const RankSet& to) {
     if (token == kNone) return;
+    const Ring ring = MoeRingDispatch::ring(s, work);
     team.template await_stores<0>();
     for (std::uint32_t rank = lane; rank < s.size(); rank += T::kLanes) {
-      ring(s, work).announce(team, rank, token, to.has(rank));
+      if (ring.reaches(rank)) ring.announce(team, rank, token, to.has(rank));
     }
   }
 
+  // `own`: rows of this rank, which the pieces go to at once.
   template <Team T>
   static WEFT_FN void send_row(T& team, const Session& s, const Work& work, std::uint32_t lane, std::uint32_t token,
-                               Step<T> given, SentEntries<T>& entries) {
+                               GivenPieces<Row, T>& given, SentEntries<T>& entries, Entries<T>& own) {
+    constexpr std::uint32_t kPacks = Row::template kPiecePacks<T>;
     const ExchangeShape& shape = work.exchange.shape;
     if (lane == 0) work.exchange.tables.answering[token] = entries.to;
-    team.fence_bulk();               // behind the credits
-    team.template await_reads<0>();  // of a row that this warp has received
-    team.sync_lanes();
+    team.fence_bulk();  // behind the credits
     stage_entries(team, shape, lane, entries);
-    const std::uint32_t count = Row::template items<T>(shape);
-    for (std::uint32_t first = 0, piece = 0; first < count; first += kPieceItems<T>, ++piece) {
-      const std::uint32_t place = 1 + piece % kPiecePlaces<T>;
-      team.template await_reads<kPiecePlaces<T> - 1>();
-      team.sync_lanes();
-      for (std::uint32_t at = lane; at < kPieceItems<T> + lane; at += kStepItems<T>) {
-        if (first + at - lane >= count) break;
-        const Step<T> now = given;
-        given = Row::template read<T>(work, token, first + at + kStepItems<T>, count);
-        Row::template stage<T>(team, shape, place, at, first + at, count, now);
+    const Ring ring = MoeRingDispatch::ring(s, work);
+    const auto place_in = [&](std::uint32_t rank) {
+      return ring.reaches(rank) && entries.to.has(rank) ? ring.row(rank, s.rank(), token) : nullptr;
+    };
+    Pack* const first_place = place_in(lane);
+    const auto copy_to_all = [&](std::uint32_t at, std::uint32_t place, std::uint32_t packs) {
+      if (first_place != nullptr) team.store_bulk(first_place + at, place, packs * sizeof(Pack));
+      for (std::uint32_t rank = lane + T::kLanes; rank < s.size(); rank += T::kLanes) {
+        Pack* const to = place_in(rank);
+        if (to != nullptr) team.store_bulk(to + at, place, packs * sizeof(Pack));
       }
+    };
+    for (std::uint32_t pack = 0, place = 1; pack < shape.payload_packs; pack += kPacks, place = given.behind(place)) {
+      const std::uint32_t packs = packs_of<kPacks>(shape, pack);
+      if (Row::is_given(shape, pack)) team.await_load(place);
+      Row::finish(team, work, token, lane, place, pack);
       team.fence_stage();
       team.sync_lanes();
-      const std::uint32_t pack = piece * kPiecePacks<T>;
-      copy_to_all(team, s, work, lane, token, entries.to, shape.ring_head + pack, place, piece_packs<T>(shape, pack));
+      copy_to_all(shape.ring_head + pack, place, packs);
+      put_piece(team, work, lane, place, pack, packs, own);
+      if (pack == 0) continue;
+      team.template await_reads<1>();  // of the piece before
+      team.sync_lanes();
+      given.ask(team);
     }
-    copy_to_all(team, s, work, lane, token, entries.to, 0, kHeadPlace, shape.ring_head);
-  }
-  // Copies a place to all ranks that get the row, to its pack `at`. The lanes share the ranks.
-  template <Team T>
-  static WEFT_FN void copy_to_all(T& team, const Session& s, const Work& work, std::uint32_t lane, std::uint32_t token,
-                                  const RankSet& to, std::uint32_t at, std::uint32_t place, std::uint32_t packs) {
-    for (std::uint32_t rank = lane; rank < s.size(); rank += T::kLanes) {
-      if (!to.has(rank)) continue;
-      team.store_bulk(ring(s, work).row(rank, s.rank(), token) + at, place, packs * sizeof(Pack));
-    }
+    copy_to_all(0, kHeadPlace, shape.ring_head);
     team.commit_stores();
+    put_all_scales(team, work, lane, own);
   }
-  // The packs of the piece that begins at a pack of the payload.
-  template <class T>
-  static WEFT_FN std::uint32_t piece_packs(const ExchangeShape& shape, std::uint32_t pack) {
+  // The packs of the piece that begins at a pack of the payload; a whole one has `most`.
+  template <std::uint32_t most>
+  static WEFT_FN std::uint32_t packs_of(const ExchangeShape& shape, std::uint32_t pack) {
     const std::uint32_t left = shape.payload_packs - pack;
-    return left < kPiecePacks<T> ? left : kPiecePacks<T>;
+    return left < most ? left : most;
   }
 
   template <Team T>
@@ -181,13 +196,13 @@ struct MoeRingDispatch : DispatchControl {
       const std::uint32_t count = tokens.count.get(team, rank);
       if (count > most) most = count;
     }
-    const bool has_table = !p.role.sends && fits_table<T>(s, work.exchange.shape);
-    if (has_table && !team.all(fill_table(team, s, work.exchange))) return false;
+    const RowTable table = p.role.sends ? RowTable{} : table_of(team, s, work.exchange.shape, false);
+    if (table.exists() && !team.all(fill_table(team, s, work.exchange, table))) return false;
     const std::uint32_t places = ring(s, work).places(), round = p.role.sends ? p.batches.step : most;
     // Tokens. A round sends those whose places its rows have freed. They include all of the next round, because all
     // blocks together have no more warps than the ring has places.
     for (std::uint32_t first = 0, sent = places; first < most; first += round) {
-      if (!team.all(receive(team, s, work, p, tokens, first, first + round, has_table))) return false;
+      if (!team.all(receive(team, s, work, p, tokens, first, first + round, table))) return false;
       if (!p.role.sends) break;
       if (!send(team, s, work, p, state, sent, first + round + places)) return false;
       sent = first + round + places;
@@ -195,23 +210,25 @@ struct MoeRingDispatch : DispatchControl {
     return true;
   }
 
-  // Receives the rows of the tokens `begin` … `end` − 1 of all ranks, by ascending token.
+  // Receives the rows of the tokens `begin` … `end` − 1 of all ranks that the ring reaches, by ascending token.
   template <Team T>
   static WEFT_FN bool receive(T& team, const Session& s, const Work& work, const ThreadPlan& p,
-                              const SenderTokens<T>& tokens, std::uint32_t begin, std::uint32_t end, bool has_table) {
-    const std::uint32_t step = p.batches.step;
-    for (std::uint32_t i = begin * s.size() + p.batches.first + p.batches.warp; i < end * s.size(); i += step) {
-      const std::uint32_t token = i / s.size(), sender = rank_after(s.rank(), i % s.size(), s.size());
+                              const SenderTokens<T>& tokens, std::uint32_t begin, std::uint32_t end,
+                              const RowTable& table) {
+    const Ring ring = MoeRingDispatch::ring(s, work);
+    const std::uint32_t step = p.batches.step, senders = ring.partners();
+    for (std::uint32_t i = begin * senders + p.batches.first + p.batches.warp; i < end * senders; i += step) {
+      const std::uint32_t token = i / senders, sender = ring.partner(i % senders);
       const std::uint32_t count = tokens.count.get(team, sender);
       if (token >= count) continue;
-      if (!receive_row(team, s, work, p.batches.lane, sender, token, count, has_table)) return false;
+      if (!receive_row(team, s, work, p.batches.lane, sender, token, count, table)) return false;
     }
     return true;
   }
 
   template <Team T>
   static WEFT_FN bool receive_row(T& team, const Session& s, const Work& work, std::uint32_t lane, std::uint32_t sender,
-                                  std::uint32_t token, std::uint32_t tokens, bool has_table) {
+                                  std::uint32_t token, std::uint32_t tokens, const RowTable& table) {
     const ExchangeShape& shape = work.exchange.shape;
     const Ring ring = MoeRingDispatch::ring(s, work);
     const bool owes = token + ring.places() < tokens;  // a credit
@@ -227,7 +244,7 @@ struct MoeRingDispatch : DispatchControl {
     const Pack* const row = ring.row(s.rank(), sender, token);
     std::uint32_t asked = 0;  // packs of the payload
     const auto ask = [&](std::uint32_t place) {
-      const std::uint32_t packs = piece_packs<T>(shape, asked);
+      const std::uint32_t packs = packs_of<kPiecePacks<T>>(shape, asked);
       team.load_bulk(place, row + shape.ring_head + asked, packs * sizeof(Pack));
       asked += packs;
     };
@@ -237,21 +254,16 @@ struct MoeRingDispatch : DispatchControl {
     team.load_bulk(kHeadPlace, row, shape.ring_head * sizeof(Pack));
     for (std::uint32_t i = 0; i < kPiecePlaces<T> && asked < shape.payload_packs; ++i) ask(1 + i);
     team.await_load(kHeadPlace);
-    entries = read_entries(team, s, shape, lane);
-    if (has_table) {
-      place_by_table(team, s, work.exchange, lane, sender, entries);
-    } else if (!place(team, s, work.exchange, lane, sender, token, entries, [] {})) {
-      return false;
-    }
+    entries = entries_here(team, s, shape, lane,
+                           [&](std::uint32_t k, std::uint32_t) { return team.template staged<Pack>(kHeadPlace, k); });
+    if (!place_by_table(team, s, work.exchange, table, lane, sender, token, entries)) return false;
     // While the payload is under way.
     note_entries(team, work, lane, sender, token, entries);
-    for (std::uint32_t left = entries.kept; left != 0; left &= left - 1) {
-      Row::put_scales(team, work, lane, entries.row.get(team, lowest_bit(left)));
-    }
+    put_all_scales(team, work, lane, entries);
     for (std::uint32_t pack = 0, i = 0; pack < shape.payload_packs; pack += kPiecePacks<T>, ++i) {
       const std::uint32_t place = 1 + i % kPiecePlaces<T>;
       team.await_load(place);
-      put_piece(team, work, lane, place, pack, entries);
+      put_piece(team, work, lane, place, pack, packs_of<kPiecePacks<T>>(shape, pack), entries);
       if (asked == shape.payload_packs) continue;
       team.template await_reads<0>();
       team.sync_lanes();
@@ -262,12 +274,21 @@ struct MoeRingDispatch : DispatchControl {
     return true;
   }
 
-  // Copies a piece that has come to the rows of all entries. The lanes share the entries.
+  // Puts the scales of a head into the rows of all entries.
+  template <Team T>
+  static WEFT_FN void put_all_scales(T& team, const Work& work, std::uint32_t lane, Entries<T>& entries) {
+    for (std::uint32_t left = entries.kept; left != 0; left &= left - 1) {
+      Row::put_scales(team, work, lane, entries.row.get(team, lowest_bit(left)));
+    }
+  }
+
+  // Copies a piece of `count` packs to the rows of all entries, and ends a group of copies. The lanes share the
+  // entries. `pack`: of the payload, at which the piece begins.
   template <Team T>
   static WEFT_FN void put_piece(T& team, const Work& work, std::uint32_t lane, std::uint32_t place, std::uint32_t pack,
-                                Entries<T>& entries) {
+                                std::uint32_t count, Entries<T>& entries) {
     const ExchangeShape& shape = work.exchange.shape;
-    const std::uint32_t end = pack + piece_packs<T>(shape, pack), output_end = Row::output_packs(shape);
+    const std::uint32_t end = pack + count, output_end = Row::output_packs(shape);
     const std::uint32_t packs = (end < output_end ? end : output_end) - pack;  // in bulk, if pack < output_end
     entries.row.each(lane, shape.top_k, [&](std::uint32_t k, std::uint32_t row, std::uint32_t) {
       if ((entries.kept >> k & 1u) == 0 || pack >= output_end) return;

@@ -51,6 +51,9 @@ template <Team T>
 struct SentEntries {
   LaneArray<T, kMaxTopK> rank, place, weight;  // rank: kNone for an entry of no expert
   RankSet to;                                  // ranks that get the row
+
+  // Element j of the lane, as it travels.
+  WEFT_FN Pack pack(std::uint32_t j) const { return {{rank.own[j], place.own[j], weight.own[j], 0}}; }
 };
 
 // By a warp. The tally has all entries of the tokens before `first_token`; entries of its block's tokens from there on
@@ -70,11 +73,14 @@ WEFT_FN SentEntries<T> find_entries(T& team, const Session& s, const DispatchWor
   });
   for (std::uint32_t m = first_token * shape.top_k; m < end; m += T::kLanes) {
     const std::uint32_t of_lane = topk.replica(topk.id(m + lane, end), m + lane);
-    for (std::uint32_t i = 0; i < T::kLanes && m + i < end; ++i) {
-      const std::uint32_t other = team.from_lane(of_lane, i);
-      replica.each(lane, shape.top_k, [&](std::uint32_t k, std::uint32_t own, std::uint32_t j) {
-        ordinal.own[j] += m + i < first + k && other == own ? 1 : 0;
-      });
+    for (std::uint32_t k = 0; k < shape.top_k; ++k) {
+      const std::uint32_t own = replica.get(team, k);
+      const bool before = m + lane < first + k && of_lane == own;
+      const std::uint32_t lanes = team.or_of(before ? 1u << lane : 0);
+      WEFT_UNROLL
+      for (std::uint32_t j = 0; j < LaneArray<T, kMaxTopK>::kOwn; ++j) {
+        ordinal.own[j] += j * T::kLanes + lane == k ? count_bits(lanes) : 0;
+      }
     }
   }
   RankSet own{};
@@ -96,47 +102,63 @@ WEFT_FN SentEntries<T> find_entries(T& team, const Session& s, const DispatchWor
 // Puts the token's routing into the head of its row.
 template <StagedTeam T>
 WEFT_FN void stage_entries(T& team, const ExchangeShape& shape, std::uint32_t lane, SentEntries<T>& entries) {
-  entries.rank.each(lane, shape.top_k, [&](std::uint32_t k, std::uint32_t rank, std::uint32_t j) {
-    team.stage(kHeadPlace, k, Pack{{rank, entries.place.own[j], entries.weight.own[j], 0}});
+  entries.rank.each(lane, shape.top_k, [&](std::uint32_t k, std::uint32_t, std::uint32_t j) {
+    team.stage(kHeadPlace, k, entries.pack(j));
   });
 }
 
-// Reads the routing from a head that has come.
-template <StagedTeam T>
-WEFT_FN Entries<T> read_entries(T& team, const Session& s, const ExchangeShape& shape, std::uint32_t lane) {
+// The entries among all of a token whose experts this rank has. `entry(k, j)`: entry k of the token, as the head has
+// it; it is element j of the lane.
+template <Team T, class Entry>
+WEFT_FN Entries<T> entries_here(T& team, const Session& s, const ExchangeShape& shape, std::uint32_t lane,
+                                Entry entry) {
   Entries<T> entries{};
   std::uint32_t here = 0;
   entries.local.each(lane, shape.top_k, [&](std::uint32_t k, std::uint32_t& local, std::uint32_t j) {
-    const Pack entry = team.template staged<Pack>(kHeadPlace, k);
-    const bool own = entry.word[0] == s.rank();
-    local = own ? RoutingRecord::local(entry.word[1]) : kNone;
-    entries.row.own[j] = RoutingRecord::ordinal(entry.word[1]);
-    entries.weight.own[j] = entry.word[2];
+    const Pack given = entry(k, j);
+    const bool own = given.word[0] == s.rank();
+    local = own ? RoutingRecord::local(given.word[1]) : kNone;
+    entries.row.own[j] = RoutingRecord::ordinal(given.word[1]);
+    entries.weight.own[j] = given.word[2];
     here |= own ? 1u << k : 0;
   });
   entries.here = team.or_of(here);
   return entries;
 }
 
-// A block that only receives keeps a table in its tally: for each local expert and each sender, the entries of lower
-// senders, and for contiguous experts the row at which the expert begins. So no row waits for counts of its own.
-template <class T>
-WEFT_FN bool fits_table(const Session& s, const ExchangeShape& shape) {
-  return shape.layout != RowLayout::rank_major && shape.local * s.size() <= T::kTallyWords;
+// Blocks keep a table in their tally: for each local expert and each of some senders, the entries of lower senders, and
+// for contiguous experts the row at which the expert begins. So no row waits for counts of its own.
+struct RowTable {
+  std::uint32_t* words;
+  std::uint32_t first, count;  // senders
+
+  WEFT_FN std::uint32_t& of(std::uint32_t local, std::uint32_t sender) const {
+    return words[local * count + sender - first];
+  }
+  WEFT_FN bool exists() const { return words != nullptr; }
+};
+// The table of a block that only receives, or that sends rows to its own rank. It does not exist if it is not needed,
+// or if the tally has no room for it.
+template <Team T>
+WEFT_FN RowTable table_of(T& team, const Session& s, const ExchangeShape& shape, bool sends) {
+  const RowTable table =
+      sends ? RowTable{team.tally() + shape.replicas, s.rank(), 1} : RowTable{team.tally(), 0, s.size()};
+  const std::uint32_t used = sends ? shape.replicas : 0;
+  const bool fits = used + shape.local * table.count <= T::kTallyWords;
+  return shape.layout != RowLayout::rank_major && fits ? table : RowTable{};
 }
 // By all threads of the block; all() must follow. False when the call has failed.
 template <Team T>
-WEFT_FN bool fill_table(T& team, const Session& s, const ExchangeView& exchange) {
+WEFT_FN bool fill_table(T& team, const Session& s, const ExchangeView& exchange, const RowTable& table) {
   const ExchangeShape& shape = exchange.shape;
   const std::uint32_t lane = team.thread_rank() % T::kLanes;
   bool good = true;
   const auto fill = [&](std::uint32_t first, std::uint32_t, std::uint32_t begin) {
     const std::uint32_t local = first + lane;
-    std::uint32_t* const row = team.tally() + local * s.size();
-    for (std::uint32_t sender = 0; good && sender < s.size(); ++sender) {
+    for (std::uint32_t sender = table.first; good && sender < table.first + table.count; ++sender) {
       std::uint32_t sum = begin;
       good = add_counts(team, s, exchange, local < shape.local, local, sender, sum, [] {});
-      if (local < shape.local) row[sender] = sum;
+      if (local < shape.local) table.of(local, sender) = sum;
     }
   };
   if (shape.layout == RowLayout::expert_contiguous) {
@@ -147,20 +169,22 @@ WEFT_FN bool fill_table(T& team, const Session& s, const ExchangeView& exchange)
   return good;
 }
 
-// As place_by_expert, with a table.
+// As place(), with a table if there is one.
 template <Team T>
-WEFT_FN void place_by_table(T& team, const Session& s, const ExchangeView& exchange, std::uint32_t lane,
-                            std::uint32_t sender, Entries<T>& entries) {
+WEFT_FN bool place_by_table(T& team, const Session& s, const ExchangeView& exchange, const RowTable& table,
+                            std::uint32_t lane, std::uint32_t sender, std::uint32_t token, Entries<T>& entries) {
+  if (!table.exists()) return place(team, s, exchange, lane, sender, token, entries, [] {});
   const ExchangeShape& shape = exchange.shape;
   std::uint32_t kept = 0;
   entries.row.each(lane, shape.top_k, [&](std::uint32_t k, std::uint32_t& row, std::uint32_t j) {
     const std::uint32_t local = entries.local.own[j];
     if (local == kNone) return;
-    row += team.tally()[local * s.size() + sender];
+    row += table.of(local, sender);
     kept |= row < shape.capacity ? 1u << k : 0;
     if (shape.layout == RowLayout::expert_masked) row += local * shape.capacity;
   });
   entries.kept = team.or_of(kept);
+  return true;
 }
 
 }  // namespace weft::detail

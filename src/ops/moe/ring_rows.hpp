@@ -2,7 +2,7 @@
 //
 // On the way a row is its head and its payload. The head has a pack for each of the token's entries, then the scales of
 // a row that is cast. The payload travels in pieces, each through a place of a warp's stage; the head has a place of
-// its own. A lane handles the items first, first + kLanes, … of a piece.
+// its own. The sender's pieces come from the caller's row in bulk, and get their form on the wire in their place.
 #pragma once
 
 #include <cstdint>
@@ -13,87 +13,89 @@ namespace weft::detail {
 
 inline constexpr std::uint32_t kHeadPlace = 0;  // of a stage; the others are for pieces
 
-// How many items of `packs` packs a lane has in a piece. It sends them in steps of two at most, which takes half of the
-// registers that four would: a block then has half as many warps more.
+// How many items of `packs` packs a lane has in a piece.
 template <class T>
 constexpr std::uint32_t items_of_piece(std::uint32_t packs) {
   const std::uint32_t items = T::kPieceBytes / (T::kLanes * packs * sizeof(Pack));
   return items == 0 ? 1 : items;
 }
-template <class T>
-constexpr std::uint32_t items_of_step(std::uint32_t packs) {
-  return items_of_piece<T>(packs) % 2 == 0 ? 2 : 1;
-}
 
-template <Team T>
-WEFT_FN void prefetch_row(T& team, const DispatchWork& work, std::uint32_t token, std::uint32_t bytes) {
-  team.prefetch(static_cast<const std::byte*>(work.input) + std::uint64_t{token} * bytes, bytes);
-}
+// Pieces of a row as the caller gives it, on their way into the places behind the head's.
+template <class Row, StagedTeam T>
+struct GivenPieces {
+  static constexpr std::uint32_t kPlaces = T::kStagePlaces - 1;
+  const Pack* next;
+  std::uint32_t left;  // packs that have not been asked for
+  std::uint32_t place = 1;
+
+  // Asks for the next piece, if there is one. By all lanes.
+  WEFT_FN void ask(T& team) {
+    if (left == 0) return;
+    const std::uint32_t packs = left < Row::template kGivenPacks<T> ? left : Row::template kGivenPacks<T>;
+    team.load_bulk(place, next, packs * sizeof(Pack));
+    next += packs;
+    left -= packs;
+    place = behind(place);
+  }
+  static WEFT_FN std::uint32_t behind(std::uint32_t place) { return place < kPlaces ? place + 1 : 1; }
+};
 
 // Scales in either order. One instance serves both, because the order is looked up once a row.
 template <DataType type>
 struct RingCastRow : CastRow<type, ScaleOrder::rows> {
   using Base = CastRow<type, ScaleOrder::rows>;
   template <class T>
-  static constexpr std::uint32_t kItemPacks = Base::template kPacks<T>;
+  static constexpr std::uint32_t kItemPacks = Base::template kPacks<T>;  // of the payload; twice as many are given
   template <class T>
-  static constexpr std::uint32_t kItemsAtOnce = items_of_step<T>(kItemPacks<T>);
+  static constexpr std::uint32_t kItems = items_of_piece<T>(2 * kItemPacks<T>);  // of a lane in a piece
+  // Packs of a piece, as it is sent and as it is given.
+  template <class T>
+  static constexpr std::uint32_t kPiecePacks = T::kLanes* kItems<T>* kItemPacks<T>;
+  template <class T>
+  static constexpr std::uint32_t kGivenPacks = 2 * kPiecePacks<T>;
 
-  // A lane's items of a step, as the caller gives them.
-  template <class T>
-  struct Step {
-    Pack in[kItemsAtOnce<T>][2 * kItemPacks<T>];
-  };
-  // Reads the items first, first + kLanes, … below `end`; 0 for others.
-  template <class T>
-  static WEFT_FN Step<T> read(const DispatchWork& work, std::uint32_t token, std::uint32_t first, std::uint32_t end) {
-    constexpr std::uint32_t kPacks = 2 * kItemPacks<T>;
-    const Pack* const from = static_cast<const Pack*>(work.input) +
-                             std::uint64_t{token} * (work.exchange.shape.columns / 8) + first * kPacks;
-    Step<T> step;
-    WEFT_UNROLL
-    for (std::uint32_t j = 0; j < kItemsAtOnce<T>; ++j) {
-      const bool one = first + j * T::kLanes < end;
-      WEFT_UNROLL
-      for (std::uint32_t p = 0; p < kPacks; ++p) step.in[j][p] = one ? from[j * T::kLanes * kPacks + p] : Pack{};
-    }
-    return step;
+  // The caller's row, as far as it comes in bulk.
+  static WEFT_FN std::uint32_t given_packs(const ExchangeShape& shape) { return shape.columns / 8; }
+  static WEFT_FN const Pack* given(const DispatchWork& work, std::uint32_t token) {
+    return static_cast<const Pack*>(work.input) + std::uint64_t{token} * (work.exchange.shape.columns / 8);
   }
-  // Puts the items into a place, from its item `at` on, and their scales into the head. By all lanes.
+  // Whether the piece that begins at a pack of the payload has anything of it.
+  static WEFT_FN constexpr bool is_given(const ExchangeShape&, std::uint32_t) { return true; }
+  // Casts the piece that has come to a place and begins at pack `first` of the payload. Its scales go into the head. By
+  // all lanes; a lane handles the items lane, lane + kLanes, …
   template <StagedTeam T>
-  static WEFT_FN void stage(T& team, const ExchangeShape& shape, std::uint32_t place, std::uint32_t at,
-                            std::uint32_t first, std::uint32_t end, const Step<T>& step) {
-    constexpr std::uint32_t kItems = kItemsAtOnce<T>, kSharers = Base::template kSharers<T>;
-    float most[kItems];
+  static WEFT_FN void finish(T& team, const DispatchWork& work, std::uint32_t, std::uint32_t lane, std::uint32_t place,
+                             std::uint32_t first) {
+    constexpr std::uint32_t kPacks = kItemPacks<T>;
+    const ExchangeShape& shape = work.exchange.shape;
+    Pack in[kItems<T>][2 * kPacks];
     WEFT_UNROLL
-    for (std::uint32_t j = 0; j < kItems; ++j) {
-      most[j] = 0;
+    for (std::uint32_t j = 0; j < kItems<T>; ++j) {
       WEFT_UNROLL
-      for (const Pack& in : step.in[j]) most[j] = max_number(most[j], Base::largest(in));
-      most[j] = team.max_of(most[j], kSharers);
-    }
-    typename Base::Scale scale[kItems];
-    find_scales(team, at % T::kLanes, scales_are_powers(shape.cast), most, scale);
-    WEFT_UNROLL
-    for (std::uint32_t j = 0; j < kItems; ++j) {
-      const std::uint32_t item = first + j * T::kLanes;
-      if (item >= end) break;
-      WEFT_UNROLL
-      for (std::uint32_t p = 0; p < kItemPacks<T>; ++p) {
-        Pack pack;
-        Base::cast_half(step.in[j][2 * p], scale[j].inverse, pack.word);
-        Base::cast_half(step.in[j][2 * p + 1], scale[j].inverse, pack.word + 2);
-        team.stage(place, (at + j * T::kLanes) * kItemPacks<T> + p, pack);
+      for (std::uint32_t p = 0; p < 2 * kPacks; ++p) {
+        in[j][p] = team.template staged<Pack>(place, (lane + j * T::kLanes) * 2 * kPacks + p);
       }
-      if (Base::template has_scale<T>(item)) {
-        team.stage(kHeadPlace, shape.top_k * 4 + item / kSharers, bits_of<std::uint32_t>(scale[j].scale));
+    }
+    const std::uint32_t item = first / kPacks + lane, end = shape.payload_packs / kPacks;
+    float inverse[kItems<T>];
+    find_scales(team, shape, lane, item, end, in, inverse);
+    team.sync_lanes();  // all of the piece has been read
+    WEFT_UNROLL
+    for (std::uint32_t j = 0; j < kItems<T>; ++j) {
+      if (item + j * T::kLanes >= end) break;
+      WEFT_UNROLL
+      for (std::uint32_t p = 0; p < kPacks; ++p) {
+        Pack pack;
+        Base::cast_half(in[j][2 * p], inverse[j], pack.word);
+        Base::cast_half(in[j][2 * p + 1], inverse[j], pack.word + 2);
+        team.stage(place, (lane + j * T::kLanes) * kPacks + p, pack);
       }
     }
   }
 
   template <Team T>
   static WEFT_FN void prefetch(T& team, const DispatchWork& work, std::uint32_t token) {
-    prefetch_row(team, work, token, 2 * work.exchange.shape.columns);
+    team.prefetch(given(work, token), 2 * work.exchange.shape.columns);
   }
 
   // The packs of the payload that are a row of the output, and that row.
@@ -122,24 +124,47 @@ struct RingCastRow : CastRow<type, ScaleOrder::rows> {
   }
 
  private:
-  // The scales of a lane's items. Lanes that share scales share their divisions, too.
-  template <Team T, std::uint32_t items>
-  static WEFT_FN void find_scales(T& team, std::uint32_t lane, bool power_of_two, const float (&most)[items],
-                                  typename Base::Scale (&scale)[items]) {
+  // Finds the inverse scales of the lane's items, and puts the scales of items below `end` into the head. Lanes that
+  // share scales compare the largest numbers of two items at once, and share the divisions.
+  template <StagedTeam T, std::uint32_t items, std::uint32_t packs>
+  static WEFT_FN void find_scales(T& team, const ExchangeShape& shape, std::uint32_t lane, std::uint32_t item,
+                                  std::uint32_t end, const Pack (&in)[items][packs], float (&inverse)[items]) {
     constexpr std::uint32_t kSharers = Base::template kSharers<T>;
-    if constexpr (kSharers < items || items == 1) {
+    static_assert(items <= 2 && (kSharers == 1 || kSharers >= items));
+    const bool powers = scales_are_powers(shape.cast);
+    const auto put = [&](std::uint32_t of, float scale) {
+      if (of < end) team.stage(kHeadPlace, shape.top_k * 4 + of / kSharers, bits_of<std::uint32_t>(scale));
+    };
+    std::uint32_t most[items];  // magnitude, in the lower half
+    WEFT_UNROLL
+    for (std::uint32_t j = 0; j < items; ++j) {
+      most[j] = 0;
       WEFT_UNROLL
-      for (std::uint32_t j = 0; j < items; ++j) scale[j] = Base::scale_for(most[j], power_of_two);
+      for (const Pack& pack : in[j]) most[j] = Base::largest_pair(most[j], pack);
+      most[j] = Element<type>::larger_magnitudes(most[j], most[j] >> 16) & 0xffffu;
+    }
+    const auto scale_of = [&](std::uint32_t magnitude) {
+      return Base::scale_for(Element<type>::widen(static_cast<std::uint16_t>(magnitude)), powers);
+    };
+    if constexpr (kSharers == 1) {
+      for (std::uint32_t j = 0; j < items; ++j) {
+        const typename Base::Scale scale = scale_of(most[j]);
+        inverse[j] = scale.inverse;
+        put(item + j * T::kLanes, scale.scale);
+      }
     } else {
-      float own_most = most[0];
+      std::uint32_t both = most[0] | most[items - 1] << 16;
       WEFT_UNROLL
-      for (std::uint32_t j = 1; j < items; ++j) own_most = lane % kSharers == j ? most[j] : own_most;
-      const typename Base::Scale own = Base::scale_for(own_most, power_of_two);
+      for (std::uint32_t step = kSharers / 2; step != 0; step /= 2) {
+        both = Element<type>::larger_magnitudes(both, team.from_lane(both, lane ^ step));
+      }
+      const std::uint32_t own = lane % kSharers;  // item; lanes with higher ones are idle
+      const typename Base::Scale scale = scale_of(own % items == 0 ? both & 0xffffu : both >> 16);
+      if (own < items) put(item + own * T::kLanes, scale.scale);
       WEFT_UNROLL
       for (std::uint32_t j = 0; j < items; ++j) {
-        const std::uint32_t from = lane / kSharers * kSharers + j;
-        scale[j] = {bits_of<float>(team.from_lane(bits_of<std::uint32_t>(own.scale), from)),
-                    bits_of<float>(team.from_lane(bits_of<std::uint32_t>(own.inverse), from))};
+        const std::uint32_t bits = team.from_lane(bits_of<std::uint32_t>(scale.inverse), (lane - own) + j);
+        inverse[j] = bits_of<float>(bits);
       }
     }
   }
@@ -163,43 +188,35 @@ struct RingCastRow : CastRow<type, ScaleOrder::rows> {
   };
 };
 
-// Any bytes, unread: rows of every type, and scales that came with them behind the row. An item is a pack.
+// Any bytes, unread: rows of every type, and scales that came with them behind the row.
 struct RingExactRow {
   template <class T>
-  static constexpr std::uint32_t kItemPacks = 1;
+  static constexpr std::uint32_t kPiecePacks = items_of_piece<T>(1) * T::kLanes;
   template <class T>
-  static constexpr std::uint32_t kItemsAtOnce = items_of_step<T>(1);
-  template <class T>
-  static WEFT_FN std::uint32_t items(const ExchangeShape& shape) {
-    return shape.payload_packs;
-  }
+  static constexpr std::uint32_t kGivenPacks = kPiecePacks<T>;
 
-  template <class T>
-  struct Step {
-    Pack in[kItemsAtOnce<T>];
-  };
-  template <class T>
-  static WEFT_FN Step<T> read(const DispatchWork& work, std::uint32_t token, std::uint32_t first, std::uint32_t end) {
-    const ExactRow::Source source(work.exchange.shape, work.input, work.scales, token);
-    Step<T> step;
-    WEFT_UNROLL
-    for (std::uint32_t j = 0; j < kItemsAtOnce<T>; ++j) {
-      step.in[j] = first + j * T::kLanes < end ? source.load(first + j * T::kLanes) : Pack{};
-    }
-    return step;
+  static WEFT_FN std::uint32_t given_packs(const ExchangeShape& shape) { return shape.input_packs; }
+  static WEFT_FN const Pack* given(const DispatchWork& work, std::uint32_t token) {
+    return static_cast<const Pack*>(work.input) + std::uint64_t{token} * work.exchange.shape.input_packs;
   }
+  static WEFT_FN bool is_given(const ExchangeShape& shape, std::uint32_t pack) { return pack < shape.input_packs; }
+  // Puts the scales behind the row.
   template <StagedTeam T>
-  static WEFT_FN void stage(T& team, const ExchangeShape&, std::uint32_t place, std::uint32_t at, std::uint32_t first,
-                            std::uint32_t end, const Step<T>& step) {
-    WEFT_UNROLL
-    for (std::uint32_t j = 0; j < kItemsAtOnce<T>; ++j) {
-      if (first + j * T::kLanes < end) team.stage(place, at + j * T::kLanes, step.in[j]);
+  static WEFT_FN void finish(T& team, const DispatchWork& work, std::uint32_t token, std::uint32_t lane,
+                             std::uint32_t place, std::uint32_t first) {
+    const ExchangeShape& shape = work.exchange.shape;
+    const std::uint32_t end =
+        first + kPiecePacks<T> < shape.payload_packs ? first + kPiecePacks<T> : shape.payload_packs;
+    if (end <= shape.input_packs) return;
+    const ExactRow::Source source(shape, work.input, work.scales, token);
+    for (std::uint32_t i = (first > shape.input_packs ? first : shape.input_packs) + lane; i < end; i += T::kLanes) {
+      team.stage(place, i - first, source.load(i));
     }
   }
 
   template <Team T>
   static WEFT_FN void prefetch(T& team, const DispatchWork& work, std::uint32_t token) {
-    prefetch_row(team, work, token, work.exchange.shape.input_packs * sizeof(Pack));
+    team.prefetch(given(work, token), work.exchange.shape.input_packs * sizeof(Pack));
   }
 
   static WEFT_FN std::uint32_t output_packs(const ExchangeShape& shape) { return shape.input_packs; }

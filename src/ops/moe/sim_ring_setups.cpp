@@ -35,6 +35,10 @@ std::vector<Setup> small_ring_setups() {
   two_packs.hidden = 16;
   MoeExchangeArgs pieces = ring(1, 2, 2, 2);  // rows of more pieces than a stage has places
   pieces.hidden = 32;
+  MoeExchangeArgs by_rank = ring(1, 3, 2, 1);
+  by_rank.hidden = 40;
+  by_rank.layout = RowLayout::rank_major;
+  by_rank.capacity = 0;
   return {
       {.name = "moe-ring-cpu",
        .atomic_bytes = 8,
@@ -84,6 +88,12 @@ std::vector<Setup> small_ring_setups() {
        .calls = moe_rounds({{{1, 0, 0, 1}, {0, -1}}}, {kApart}),
        .bound = 1,
        .exchange = pieces},
+      // Results are copied as they are.
+      {.name = "moe-ring-by-rank",
+       .payload = special,
+       .calls = moe_rounds({{{1, 1, 1}, {0, 1}}}, {{.blocks = 4, .threads = 1, .senders = 2}}),
+       .bound = 1,
+       .exchange = by_rank},
       {.name = "moe-ring-lanes2",
        .lanes = 2,
        .calls = moe_rounds({{{1, 1, 1}, {0, 1}}}, {{.blocks = 3, .threads = 2, .senders = 1}}),

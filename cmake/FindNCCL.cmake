@@ -1,22 +1,15 @@
-# Finds NCCL: target NCCL::NCCL, NCCL_VERSION, NCCL_INCLUDE_DIR, NCCL_LIBRARY. Looks into NCCL_ROOT, the CUDA toolkit,
-# the system's folders, and Python's package nvidia-nccl.
+# Finds NCCL's headers: target NCCL::NCCL, NCCL_VERSION, NCCL_INCLUDE_DIR. Looks into NCCL_ROOT, the CUDA toolkit, the
+# system's folders, and Python's package nvidia-nccl. The library is found at run time (src/fabric/nccl_library.hpp).
 
+find_path(NCCL_INCLUDE_DIR nccl.h
+  HINTS ${NCCL_ROOT} $ENV{NCCL_ROOT} ${CUDAToolkit_LIBRARY_ROOT} /usr/local/cuda PATH_SUFFIXES include)
 # Python starts slowly, so it is asked only if NCCL was not found elsewhere.
-macro(_weft_find_nccl)
-  find_path(NCCL_INCLUDE_DIR nccl.h HINTS ${ARGN} PATH_SUFFIXES include)
-  # The Python package has no libnccl.so.
-  find_library(NCCL_LIBRARY NAMES nccl libnccl.so.2 HINTS ${ARGN} PATH_SUFFIXES lib lib64)
-endmacro()
-
-_weft_find_nccl(${NCCL_ROOT} $ENV{NCCL_ROOT} ${CUDAToolkit_LIBRARY_ROOT} /usr/local/cuda)
-if(NOT NCCL_INCLUDE_DIR OR NOT NCCL_LIBRARY)
+if(NOT NCCL_INCLUDE_DIR)
   execute_process(
     COMMAND python3 -c "import nvidia.nccl; print(list(nvidia.nccl.__path__)[0])"
     OUTPUT_VARIABLE _nccl_python_dir OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
   if(_nccl_python_dir)
-    unset(NCCL_INCLUDE_DIR CACHE)
-    unset(NCCL_LIBRARY CACHE)
-    _weft_find_nccl(${_nccl_python_dir})
+    find_path(NCCL_INCLUDE_DIR nccl.h HINTS ${_nccl_python_dir} PATH_SUFFIXES include)
   endif()
 endif()
 
@@ -26,12 +19,10 @@ if(NCCL_INCLUDE_DIR)
 endif()
 
 include(FindPackageHandleStandardArgs)
-find_package_handle_standard_args(NCCL REQUIRED_VARS NCCL_LIBRARY NCCL_INCLUDE_DIR VERSION_VAR NCCL_VERSION)
-mark_as_advanced(NCCL_INCLUDE_DIR NCCL_LIBRARY)
+find_package_handle_standard_args(NCCL REQUIRED_VARS NCCL_INCLUDE_DIR VERSION_VAR NCCL_VERSION)
+mark_as_advanced(NCCL_INCLUDE_DIR)
 
 if(NCCL_FOUND AND NOT TARGET NCCL::NCCL)
-  add_library(NCCL::NCCL SHARED IMPORTED)
-  set_target_properties(NCCL::NCCL PROPERTIES
-    IMPORTED_LOCATION ${NCCL_LIBRARY}
-    INTERFACE_INCLUDE_DIRECTORIES ${NCCL_INCLUDE_DIR})
+  add_library(NCCL::NCCL INTERFACE IMPORTED)
+  target_include_directories(NCCL::NCCL SYSTEM INTERFACE ${NCCL_INCLUDE_DIR})
 endif()

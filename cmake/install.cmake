@@ -1,5 +1,5 @@
 # find_package(weft) gives weft::weft. Users need libsodium when they link. A build with CUDA also needs the CUDA
-# toolkit and NCCL.
+# toolkit.
 
 include(CMakePackageConfigHelpers)
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/weft)
@@ -18,6 +18,6 @@ endif()
 configure_package_config_file(cmake/weft-config.cmake.in ${CMAKE_BINARY_DIR}/weft-config.cmake
   INSTALL_DESTINATION ${package_dir})
 write_basic_package_version_file(${CMAKE_BINARY_DIR}/weft-config-version.cmake COMPATIBILITY SameMinorVersion)
-install(FILES ${CMAKE_BINARY_DIR}/weft-config.cmake ${CMAKE_BINARY_DIR}/weft-config-version.cmake cmake/FindNCCL.cmake
+install(FILES ${CMAKE_BINARY_DIR}/weft-config.cmake ${CMAKE_BINARY_DIR}/weft-config-version.cmake
   cmake/FindSodium.cmake DESTINATION ${package_dir})
 install(FILES LICENSE README.md TYPE DOC)

@@ -55,6 +55,3 @@ if(WEFT_WITH_CUDA)
   endif()
   target_link_libraries(weft_internal INTERFACE CUDA::cudart_static NCCL::NCCL)
 endif()
-
-# RUNPATH rather than RPATH, so that LD_LIBRARY_PATH can name another libnccl on the machine that runs it.
-target_link_options(weft_internal INTERFACE -Wl,--enable-new-dtags)

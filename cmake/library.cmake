@@ -37,7 +37,7 @@ target_include_directories(weft PRIVATE ${CMAKE_BINARY_DIR}/generated/tuning)
 
 target_link_libraries(weft PRIVATE $<BUILD_INTERFACE:weft_internal> Sodium::Sodium Threads::Threads)
 if(WEFT_WITH_CUDA)
-  target_link_libraries(weft PRIVATE CUDA::cudart_static NCCL::NCCL)
+  target_link_libraries(weft PRIVATE CUDA::cudart_static)
 endif()
 set_target_properties(weft PROPERTIES POSITION_INDEPENDENT_CODE ON VERSION ${PROJECT_VERSION} SOVERSION 0)
 

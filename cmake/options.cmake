@@ -21,7 +21,6 @@ endif()
 set(CMAKE_CXX_STANDARD 20)
 set(CMAKE_CXX_EXTENSIONS OFF)
 set(CMAKE_CUDA_EXTENSIONS OFF)
-set(CMAKE_INSTALL_RPATH_USE_LINK_PATH ON)  # records the folder of libnccl
 
 # If the preset joins files (CMAKE_UNITY_BUILD), the given files stay alone. Each takes long by itself, or its headers
 # clash with others.

@@ -67,6 +67,25 @@ if(test_files)
   weft_discover(weft-tests)
 endif()
 
+# Stand-ins for NCCL of several versions, which tests of the search load: the build's, others, and one that is too old.
+# They lie beside the executables, for machines that cannot build.
+if(TARGET weft-tests AND WEFT_WITH_CUDA)
+  set(stub_versions 2.27.3 2.28.12 2.29.7 2.30.7 ${WEFT_NCCL_VERSION})
+  list(REMOVE_DUPLICATES stub_versions)
+  foreach(version IN LISTS stub_versions)
+    string(REGEX MATCH "([0-9]+)\\.([0-9]+)\\.([0-9]+)" unused ${version})
+    math(EXPR code "${CMAKE_MATCH_1} * 10000 + ${CMAKE_MATCH_2} * 100 + ${CMAKE_MATCH_3}")
+    add_library(weft-nccl-stub-${code} SHARED tests/stubs/nccl.cpp)
+    target_link_libraries(weft-nccl-stub-${code} PRIVATE weft_internal)
+    target_compile_definitions(weft-nccl-stub-${code} PRIVATE WEFT_STUB_VERSION=${code})
+    target_link_options(weft-nccl-stub-${code} PRIVATE LINKER:-soname,libnccl.so.2)
+    set_target_properties(weft-nccl-stub-${code} PROPERTIES OUTPUT_NAME nccl SUFFIX .so.2 NO_SONAME ON
+      LIBRARY_OUTPUT_DIRECTORY $<TARGET_FILE_DIR:weft-tests>/stubs/${code})
+    list(APPEND nccl_stubs weft-nccl-stub-${code})
+  endforeach()
+  add_dependencies(weft-tests ${nccl_stubs})
+endif()
+
 find_package(Python3 COMPONENTS Interpreter)
 
 # weft_mutate(TARGET TABLES SOURCE DIR INPUTS...): makes copies of files below SOURCE in which seeded bugs can be switched
@@ -135,6 +154,9 @@ if(TARGET weft-tests AND Python3_FOUND AND NOT sanitized)
   target_link_libraries(weft-mutated PRIVATE weft_internal)
   weft_quickly_compiled(weft-mutated)
   add_executable(weft-mutant-tests)
+  if(nccl_stubs)
+    add_dependencies(weft-mutant-tests ${nccl_stubs})
+  endif()
   target_link_libraries(weft-mutant-tests PRIVATE weft-mutated weft-test-support weft-test-cases
     $<TARGET_NAME_IF_EXISTS:weft-cli-parts>)
   add_test(NAME host_mutants COMMAND ${Python3_EXECUTABLE} -B ${PROJECT_SOURCE_DIR}/tests/mutants/run.py

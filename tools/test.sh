@@ -117,19 +117,15 @@ test_fuzz() {
   done
 }
 
-# with_nccl EXECUTABLE COMMAND...: runs the command. If the executable's search path has no libnccl.so.2, it was built
-# elsewhere: then LD_LIBRARY_PATH is set for this command only. The loader's own library may be of another version.
+# with_nccl COMMAND...: runs the command. Unless WEFT_NCCL names an NCCL, LD_LIBRARY_PATH leads it to one of the usual
+# folders: the loader may know none, or a version that is too old. Without any, the command says so if it needs one.
 with_nccl() {
-  local executable=$1 found own dir
-  shift
-  found=$(ldd "$executable" 2>/dev/null | awk '/libnccl.so.2/ { print $3 }')
-  own=$(readelf -d "$executable" 2>/dev/null | sed -n 's/.*R.*PATH.*\[\(.*\)\]/\1/p')
-  if [[ $found == /* && ":$own:" == *":$(dirname "$found"):"* ]]; then
+  local dir
+  if [[ -z ${WEFT_NCCL-} ]] && dir=$(nccl_dir); then
+    LD_LIBRARY_PATH=$dir${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} "$@"
+  else
     "$@"
-    return
   fi
-  dir=$(nccl_dir) || die "$executable needs libnccl.so.2 (>= 2.28); none of the usual folders has it: set NCCL_ROOT"
-  LD_LIBRARY_PATH=$dir${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} "$@"
 }
 
 nccl_dir() {
@@ -154,7 +150,7 @@ run_gtest() {
   log=${gtest_log:-build/$name.log}
   mkdir -p build
   say "running $name${GTEST_SHARD_INDEX:+, $(basename "$log" .log)}"
-  with_nccl "$1" timeout --kill-after=10 "$gtest_seconds" "${gtest_under[@]}" "$@" 2>&1 | tee "$log" |
+  with_nccl timeout --kill-after=10 "$gtest_seconds" "${gtest_under[@]}" "$@" 2>&1 | tee "$log" |
     grep --line-buffered -Ev '^\[ (RUN     |      OK) |^\[-----' || true
   started=$(grep -c '^\[ RUN      \]' "$log" || true)
   passed=$(grep -c '^\[       OK \]' "$log" || true)

@@ -34,6 +34,7 @@ To try a line quickly, reduce its work. bench and tune: --samples 1 and one smal
 
 Processes of torchrun, mpirun or srun on several hosts need WEFT_SECRET: 16 or more random
 characters, the same for all of them. WEFT_RENDEZVOUS=host:port sets their meeting point.
+WEFT_NCCL=/path/libnccl.so.2 names the NCCL that GPU ranks use.
 
 Exit code: 0 success, 1 wrong results or a failure, 2 bad usage.)";
 

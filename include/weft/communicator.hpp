@@ -166,7 +166,8 @@ class Communicator {
 
   // From an engine's NCCL communicator, which stays the engine's and must outlive this one: Weft never aborts it. Two
   // small ncclAllGather on it exchange the ranks' meeting point. If a rank has not called by the rendezvous deadline,
-  // they are left waiting on the engine's communicator, which is then useless for anything else.
+  // they are left waiting on the engine's communicator, which is then useless for anything else. Errc::unsupported: the
+  // process has several copies of NCCL, and the variable WEFT_NCCL does not name the communicator's.
   static Communicator from_nccl(ncclComm* nccl, const Config& config = {});
 
   // `world_size` ranks, 1 … 72 (else Errc::invalid_argument), as threads of this process. Element i is rank i; use it

@@ -69,11 +69,11 @@ void all_gather(const Place& place, std::byte* all, std::size_t bytes, const Dea
   check_cuda(cudaMemcpyAsync(mine, all + (mine - memory), bytes, cudaMemcpyHostToDevice, scratch.stream),
              "cudaMemcpyAsync of the meeting point");
   scratch.busy = true;
-  ncclResult_t result = ncclAllGather(mine, memory, bytes, ncclChar, place.nccl, scratch.stream);
+  ncclResult_t result = detail::nccl().all_gather(mine, memory, bytes, ncclChar, place.nccl, scratch.stream);
   while (result == ncclInProgress) {
     if (deadline.passed()) throw_late(deadline.text());
     std::this_thread::sleep_for(std::chrono::microseconds(50));
-    detail::check_nccl(ncclCommGetAsyncError(place.nccl, &result), "ncclCommGetAsyncError", place.nccl);
+    detail::check_nccl(detail::nccl().comm_get_async_error(place.nccl, &result), "ncclCommGetAsyncError", place.nccl);
   }
   detail::check_nccl(result, "ncclAllGather", place.nccl);
   while (cudaStreamQuery(scratch.stream) == cudaErrorNotReady) {
@@ -162,10 +162,14 @@ std::vector<T> exchange_words(const Place& place, std::chrono::nanoseconds limit
 
 Communicator Communicator::from_nccl(ncclComm* nccl, const Config& config) {
   if (nccl == nullptr) throw Error(Errc::invalid_argument, "nccl: null");
+  // No call would be safe: a call to another copy than the communicator's reads foreign memory.
+  if (const std::string problem = detail::why_maker_unknown(); !problem.empty())
+    throw Error(Errc::unsupported, "from_nccl: " + problem);
+  const detail::NcclTable& table = detail::nccl();
   Place place{.nccl = nccl};
-  detail::check_nccl(ncclCommUserRank(nccl, &place.rank), "ncclCommUserRank", nccl);
-  detail::check_nccl(ncclCommCount(nccl, &place.size), "ncclCommCount", nccl);
-  detail::check_nccl(ncclCommCuDevice(nccl, &place.device), "ncclCommCuDevice", nccl);
+  detail::check_nccl(table.comm_user_rank(nccl, &place.rank), "ncclCommUserRank", nccl);
+  detail::check_nccl(table.comm_count(nccl, &place.size), "ncclCommCount", nccl);
+  detail::check_nccl(table.comm_cu_device(nccl, &place.device), "ncclCommCuDevice", nccl);
   const detail::DeviceScope scope(place.device);
 
   struct Host {

@@ -3,10 +3,9 @@
 // Lists the GPUs, and the reasons why one cannot be used.
 #include <cuda_runtime_api.h>
 #include <fmt/format.h>
-#include <nccl.h>
 
 #include "fabric/fabric.hpp"
-#include "fabric/nccl_api.hpp"
+#include "fabric/nccl_table.hpp"
 #include "kernel/cuda_error.hpp"
 
 namespace weft::detail {
@@ -32,14 +31,7 @@ std::string why_no_cuda(int device) {
   if (device < count) {
     if (const std::string reason = why_too_old(device); !reason.empty()) return reason;
   }
-  int version = 0;
-  check_nccl(ncclGetVersion(&version), "ncclGetVersion");
-  // Peer pointers are read out of a structure of NCCL's. Its layout changes even between patch levels.
-  if (version != NCCL_VERSION_CODE) {
-    return fmt::format("built with NCCL {}.{}.{}, running with NCCL {}.{}.{}: they must be the same", NCCL_MAJOR,
-                       NCCL_MINOR, NCCL_PATCH, version / 10000, version / 100 % 100, version % 100);
-  }
-  return {};
+  return why_no_nccl();
 }
 
 int cuda_device_in_turn(int number) {

@@ -186,6 +186,7 @@ class CudaFabric final : public Fabric {
   std::string multicast_problem() const override {
     if (shared_) return "ranks share GPUs";
     if (size_ == 1) return "a rank alone has no peers";
+    if (std::string problem = why_no_multicast(nccl()); !problem.empty()) return problem;
     if (supports_multicast(device_)) return {};
     return fmt::format("GPU {} ({}) does not support it", device_, device_name_);
   }
@@ -358,7 +359,7 @@ class CudaFabric final : public Fabric {
     if (args.nccl != nullptr) return;
     ncclUniqueId id{};
     args.bootstrap.agree_on("ncclGetUniqueId", [&] {
-      if (rank_ == 0) check_nccl(ncclGetUniqueId(&id), "ncclGetUniqueId");
+      if (rank_ == 0) check_nccl(nccl().get_unique_id(&id), "ncclGetUniqueId");
     });
     id = args.bootstrap.broadcast_value("distribute NCCL's id", 0, id);
     args.bootstrap.agree_on("ncclCommInitRank", [&] { nccl_->init(size_, id); });

@@ -5,6 +5,8 @@
 #include <nccl_device.h>
 
 #include <algorithm>
+#include <type_traits>
+#include <vector>
 
 #include "fabric/nccl_api.hpp"
 #include "kernel/cuda_error.hpp"
@@ -33,16 +35,34 @@ __global__ void poison_kernel(std::byte* const* windows, int count, std::uint32_
   }
 }
 
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 29, 7)
+static_assert(std::is_same_v<NcclTable::GetLsaDevicePointer, decltype(ncclGetLsaDevicePointer)>);
+#endif
+
+std::vector<void*> read_lsa_pointers_on_gpu(ncclWindow_t window, int ranks, cudaStream_t stream) {
+  void** pointers = nullptr;
+  check_cuda(cudaMallocHost(&pointers, static_cast<std::size_t>(ranks) * sizeof(void*)), "cudaMallocHost");
+  read_lsa_pointers<<<1, 1, 0, stream>>>(window, ranks, pointers);
+  const cudaError_t launched = cudaGetLastError();
+  const cudaError_t finished = cudaStreamSynchronize(stream);
+  const std::vector<void*> copied(pointers, pointers + ranks);
+  static_cast<void>(cudaFreeHost(pointers));
+  check_cuda(launched, "reading NCCL's peer pointers");
+  check_cuda(finished, "reading NCCL's peer pointers");
+  return copied;
+}
+
 class NcclWindow final : public CudaWindow {
  public:
   NcclWindow(Bootstrap& bootstrap, const NcclWindowArgs& args) : comm_(args.comm) {
     try {
       // Ranks agree before NCCL registers, because registering waits for every rank, even for one that had no memory
       // left.
-      bootstrap.agree_on("allocate the window",
-                         [&] { check_nccl(ncclMemAlloc(&memory_, args.bytes), "ncclMemAlloc of the window", comm_); });
+      bootstrap.agree_on("allocate the window", [&] {
+        check_nccl(nccl().mem_alloc(&memory_, args.bytes), "ncclMemAlloc of the window", comm_);
+      });
       bootstrap.agree_on("register the window", [&] {
-        settle_nccl(ncclCommWindowRegister(comm_, memory_, args.bytes, &window_, NCCL_WIN_COLL_SYMMETRIC), comm_,
+        settle_nccl(nccl().window_register(comm_, memory_, args.bytes, &window_, NCCL_WIN_COLL_SYMMETRIC), comm_,
                     "ncclCommWindowRegister", args.deadline);
         find_peers(args);
         if (args.multicast) bind_multicast(args);
@@ -67,21 +87,15 @@ class NcclWindow final : public CudaWindow {
       static_cast<void>(cudaGetLastError());
       return;
     }
-    const ncclTeam_t lsa = ncclTeamLsa(comm_);
-    void** pointers = nullptr;
-    const std::size_t bytes = static_cast<std::size_t>(lsa.nRanks) * sizeof(void*);
-    check_cuda(cudaMallocHost(&pointers, bytes), "cudaMallocHost");
-    read_lsa_pointers<<<1, 1, 0, args.stream>>>(window_, lsa.nRanks, pointers);
-    const cudaError_t launched = cudaGetLastError();
-    const cudaError_t finished = cudaStreamSynchronize(args.stream);
+    const ncclTeam_t lsa = nccl().team_lsa(comm_);
+    const std::vector<void*> pointers = nccl().get_lsa_device_pointer != nullptr
+                                            ? ask_for_lsa_pointers(nccl(), window_, lsa.nRanks)
+                                            : read_lsa_pointers_on_gpu(window_, lsa.nRanks, args.stream);
     for (int i = 0; i < lsa.nRanks; ++i) {
       const int rank = args.rank + (i - lsa.rank) * lsa.stride;
       if (args.links.may_reach(args.rank, rank))
-        peers_[static_cast<std::size_t>(rank)] = static_cast<std::byte*>(pointers[i]);
+        peers_[static_cast<std::size_t>(rank)] = static_cast<std::byte*>(pointers[static_cast<std::size_t>(i)]);
     }
-    static_cast<void>(cudaFreeHost(pointers));
-    check_cuda(launched, "reading NCCL's peer pointers");
-    check_cuda(finished, "reading NCCL's peer pointers");
     for (std::size_t rank = 0; rank < peers_.size(); ++rank) {
       if (peers_[rank] == nullptr) continue;
       cudaPointerAttributes attributes{};
@@ -100,10 +114,14 @@ class NcclWindow final : public CudaWindow {
                                                  "rank {}, or NCCL finds no symmetric memory here",
                                                  reached, args.size, args.rank));
     }
+#ifdef NCCL_DEV_COMM_REQUIREMENTS_INITIALIZER  // of 2.29 and newer
+    ncclDevCommRequirements wanted = NCCL_DEV_COMM_REQUIREMENTS_INITIALIZER;
+#else
     ncclDevCommRequirements wanted{};
+#endif
     wanted.lsaMultimem = true;
     try {
-      settle_nccl(ncclDevCommCreate(comm_, &wanted, &device_comm_), comm_, "ncclDevCommCreate", args.deadline);
+      settle_nccl(nccl().dev_comm_create(comm_, &wanted, &device_comm_), comm_, "ncclDevCommCreate", args.deadline);
     } catch (const Error& error) {
       throw Error(
           Errc::unsupported,
@@ -124,9 +142,9 @@ class NcclWindow final : public CudaWindow {
   }
 
   void free() {
-    if (bound_) static_cast<void>(ncclDevCommDestroy(comm_, &device_comm_));
-    if (window_ != nullptr) static_cast<void>(ncclCommWindowDeregister(comm_, window_));
-    if (memory_ != nullptr) static_cast<void>(ncclMemFree(memory_));
+    if (bound_) static_cast<void>(nccl().dev_comm_destroy(comm_, &device_comm_));
+    if (window_ != nullptr) static_cast<void>(nccl().window_deregister(comm_, window_));
+    if (memory_ != nullptr) static_cast<void>(nccl().mem_free(memory_));
   }
 
   ncclComm_t comm_;

@@ -3,12 +3,12 @@
 #pragma once
 
 #include <fmt/format.h>
-#include <nccl.h>
 
 #include <chrono>
 #include <string_view>
 #include <thread>
 
+#include "fabric/nccl_table.hpp"
 #include "rendezvous/deadline.hpp"
 #include "weft/error.hpp"
 
@@ -16,8 +16,8 @@ namespace weft::detail {
 
 inline void check_nccl(ncclResult_t result, std::string_view what, ncclComm_t comm = nullptr) {
   if (result == ncclSuccess) return;
-  const char* last = ncclGetLastError(comm);
-  throw Error(Errc::system, fmt::format("{}: {}{}{}", what, ncclGetErrorString(result),
+  const char* last = nccl().get_last_error(comm);
+  throw Error(Errc::system, fmt::format("{}: {}{}{}", what, nccl().get_error_string(result),
                                         last != nullptr && *last != 0 ? ": " : "", last != nullptr ? last : ""));
 }
 
@@ -27,7 +27,7 @@ inline void settle_nccl(ncclResult_t result, ncclComm_t comm, std::string_view w
   if (result != ncclInProgress) check_nccl(result, what, comm);
   const Deadline deadline(limit);
   for (;;) {
-    check_nccl(ncclCommGetAsyncError(comm, &result), what, comm);
+    check_nccl(nccl().comm_get_async_error(comm, &result), what, comm);
     if (result != ncclInProgress) return check_nccl(result, what, comm);
     if (deadline.passed()) {
       throw Error(Errc::rendezvous, fmt::format("{}: NCCL was not done {}", what, deadline.text()));

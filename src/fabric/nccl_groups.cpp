@@ -19,9 +19,9 @@ using namespace std::chrono_literals;
 constexpr std::chrono::seconds kGrace{10};
 
 std::string in_words(ncclComm_t comm, ncclResult_t result) {
-  const char* last = ncclGetLastError(comm);
+  const char* last = nccl().get_last_error(comm);
   const bool more = last != nullptr && *last != 0;
-  return fmt::format("NCCL: {}{}{}", ncclGetErrorString(result), more ? ": " : "", more ? last : "");
+  return fmt::format("NCCL: {}{}{}", nccl().get_error_string(result), more ? ": " : "", more ? last : "");
 }
 
 ncclDataType_t type_of(DataType type) {
@@ -36,23 +36,23 @@ struct Enqueue {
 
   ncclResult_t operator()(const NcclAllReduce& w) const {
     const ncclRedOp_t op = w.op == ReduceOp::sum ? ncclSum : ncclMax;
-    return ncclAllReduce(w.input, w.output, w.count, type_of(w.type), op, comm, stream);
+    return nccl().all_reduce(w.input, w.output, w.count, type_of(w.type), op, comm, stream);
   }
   ncclResult_t operator()(const NcclReduceScatter& w) const {
-    return ncclReduceScatter(w.input, w.output, w.count, type_of(w.type), ncclSum, comm, stream);
+    return nccl().reduce_scatter(w.input, w.output, w.count, type_of(w.type), ncclSum, comm, stream);
   }
   ncclResult_t operator()(const NcclAllGather& w) const {
-    return ncclAllGather(w.input, w.output, w.bytes, ncclChar, comm, stream);
+    return nccl().all_gather(w.input, w.output, w.bytes, ncclChar, comm, stream);
   }
   ncclResult_t operator()(const NcclAllToAll& w) const {
-    return ncclAlltoAll(w.input, w.output, w.bytes, ncclChar, comm, stream);
+    return nccl().all_to_all(w.input, w.output, w.bytes, ncclChar, comm, stream);
   }
   ncclResult_t operator()(const NcclBroadcast& w) const {
-    return ncclBroadcast(w.input, w.output, w.bytes, ncclChar, w.root, comm, stream);
+    return nccl().broadcast(w.input, w.output, w.bytes, ncclChar, w.root, comm, stream);
   }
   // Sums of zeros in place: the word stays zero even if several groups do this at once.
   ncclResult_t operator()(const NcclBarrier&) const {
-    return ncclAllReduce(zero, zero, 1, ncclInt32, ncclSum, comm, stream);
+    return nccl().all_reduce(zero, zero, 1, ncclInt32, ncclSum, comm, stream);
   }
 };
 
@@ -65,7 +65,7 @@ NcclGroups::NcclGroups(const Args& args) : args_(args) {
 NcclGroups::~NcclGroups() {
   watch_.reset();
   for (const auto& [group, comm] : comms_) {
-    if (comm != nullptr && comm != args_.lent && !stuck_) static_cast<void>(ncclCommDestroy(comm));
+    if (comm != nullptr && comm != args_.lent && !stuck_) static_cast<void>(nccl().comm_destroy(comm));
   }
 }
 
@@ -73,7 +73,7 @@ void NcclGroups::init(int size, const ncclUniqueId& id) {
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 0;
   ncclComm_t& comm = comms_[0];
-  const ncclResult_t result = ncclCommInitRankConfig(&comm, size, id, args_.rank, &config);
+  const ncclResult_t result = nccl().comm_init_rank_config(&comm, size, id, args_.rank, &config);
   settle_nccl(result, comm, "ncclCommInitRank", args_.setup_deadline);
 }
 
@@ -83,7 +83,8 @@ void NcclGroups::split(int group, int color) {
   config.blocking = 0;
   const ncclComm_t world = comms_.at(0);
   const auto lock = alone();
-  const ncclResult_t result = ncclCommSplit(world, color < 0 ? NCCL_SPLIT_NOCOLOR : color, args_.rank, &comm, &config);
+  const ncclResult_t result =
+      nccl().comm_split(world, color < 0 ? NCCL_SPLIT_NOCOLOR : color, args_.rank, &comm, &config);
   settle_nccl(result, world, "ncclCommSplit", args_.setup_deadline);
   if (comm != nullptr) settle_nccl(ncclSuccess, comm, "ncclCommSplit", args_.setup_deadline);
   comms_[group] = comm;
@@ -96,7 +97,7 @@ void NcclGroups::try_out(int group, std::int32_t* data, std::size_t count, cudaS
   ncclResult_t result = ncclSuccess;
   {
     const std::scoped_lock lock(comms_mutex_);
-    result = ncclAllReduce(data, data, count, ncclInt32, ncclSum, comm, stream);
+    result = nccl().all_reduce(data, data, count, ncclInt32, ncclSum, comm, stream);
   }
   result = settle(comm, result, deadline);
   const auto runs = [&] { return cudaStreamQuery(stream) == cudaErrorNotReady; };
@@ -186,7 +187,7 @@ ncclResult_t NcclGroups::settle(ncclComm_t comm, ncclResult_t result, const Dead
   while (result == ncclSuccess || result == ncclInProgress) {
     {
       const std::scoped_lock lock(comms_mutex_);
-      const ncclResult_t asked = ncclCommGetAsyncError(comm, &result);
+      const ncclResult_t asked = nccl().comm_get_async_error(comm, &result);
       if (asked != ncclSuccess) return asked;
     }
     if (result != ncclInProgress || deadline.passed() || ended_ != ended) return result;
@@ -222,7 +223,8 @@ void NcclGroups::ask_for_errors() {
   for (const auto& [group, comm] : comms_) {
     if (comm == nullptr || comm == args_.lent) continue;
     ncclResult_t result = ncclSuccess;
-    if (ncclCommGetAsyncError(comm, &result) != ncclSuccess || result == ncclSuccess || result == ncclInProgress) {
+    if (nccl().comm_get_async_error(comm, &result) != ncclSuccess || result == ncclSuccess ||
+        result == ncclInProgress) {
       continue;
     }
     WatchedCall last;
@@ -236,15 +238,13 @@ void NcclGroups::ask_for_errors() {
 
 // Ends running kernels, and those enqueued behind them. It returns before that is done: NCCL has a thread for it.
 void NcclGroups::revoke() {
-#ifdef NCCL_REVOKE_DEFAULT
   const std::scoped_lock lock(comms_mutex_);
   if (std::exchange(revoked_, true)) return;
   for (const auto& [group, comm] : comms_) {
     if (comm == nullptr || comm == args_.lent) continue;
-    const ncclResult_t result = ncclCommRevoke(comm, NCCL_REVOKE_DEFAULT);
+    const ncclResult_t result = nccl().comm_revoke(comm, NCCL_REVOKE_DEFAULT);
     if (result != ncclSuccess && result != ncclInProgress) logger().warn("{}", in_words(comm, result));
   }
-#endif
 }
 
 bool NcclGroups::revoked() {

@@ -1,7 +1,6 @@
 // One process per GPU, on one host and as if on several: ranks are killed, late, or give up, and GPUs do not reach each
 // other. Every wait ends.
 #include <gtest/gtest.h>
-#include <nccl.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -9,6 +8,7 @@
 #include <cstdlib>
 #include <thread>
 
+#include "gpu/support/engine.hpp"
 #include "gpu/support/gpu_moe.hpp"
 #include "gpu/support/gpu_world.hpp"
 #include "gpu/support/links.hpp"
@@ -202,8 +202,7 @@ TEST_F(GpuProcesses, WithoutVirtualMemory) {
 TEST(GpuProcess, DISABLED_FromNcclWithoutOneRank) {
   answer_where();
   const int ranks = gpu_count();
-  std::vector<ncclComm_t> engine(static_cast<std::size_t>(ranks));
-  ASSERT_EQ(ncclCommInitAll(engine.data(), ranks, nullptr), ncclSuccess);
+  const std::vector<ncclComm_t> engine = engine_communicators(ranks);
   const auto errors = run_ranks(ranks - 1, [&](int rank) {
     check_cuda(cudaSetDevice(rank), "cudaSetDevice");
     Config config = gpu_config();

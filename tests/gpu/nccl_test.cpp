@@ -1,7 +1,6 @@
 // NCCL: its all-reduce as an algorithm, and an engine's communicator.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
-#include <nccl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -10,6 +9,7 @@
 #include <stdexcept>
 #include <thread>
 
+#include "gpu/support/engine.hpp"
 #include "gpu/support/gpu_world.hpp"
 #include "kernel/cuda_error.hpp"
 #include "support/ranks.hpp"
@@ -45,8 +45,7 @@ TEST_F(GpuNccl, AllReduceByChoice) {
 }
 
 TEST_F(GpuNccl, FromAnEnginesCommunicator) {
-  std::vector<ncclComm_t> engine(static_cast<std::size_t>(ranks_));
-  ASSERT_EQ(ncclCommInitAll(engine.data(), ranks_, nullptr), ncclSuccess);
+  const std::vector<ncclComm_t> engine = engine_communicators(ranks_);
   std::vector<std::unique_ptr<GpuRank>> gpus;
   for (int rank = 0; rank < ranks_; ++rank) gpus.push_back(std::make_unique<GpuRank>(rank));
   const auto prepared = prepare_all({{.count = 5000, .algorithm = Algorithm::one_shot, .fill = Fill::random},
@@ -68,13 +67,13 @@ TEST_F(GpuNccl, FromAnEnginesCommunicator) {
     gpu.reset();
     auto* data = gpu.device_memory(400);
     check_cuda(cudaMemsetAsync(data, 0, 400, gpu.stream()), "cudaMemsetAsync");
-    if (ncclAllReduce(data, data, 100, ncclInt32, ncclSum, engine[static_cast<std::size_t>(rank)], gpu.stream()) !=
-        ncclSuccess) {
+    if (detail::nccl().all_reduce(data, data, 100, ncclInt32, ncclSum, engine[static_cast<std::size_t>(rank)],
+                                  gpu.stream()) != ncclSuccess) {
       throw std::runtime_error("ncclAllReduce");
     }
     gpu.synchronize();
   }));
-  for (ncclComm_t comm : engine) EXPECT_EQ(ncclCommDestroy(comm), ncclSuccess);
+  destroy(engine);
 }
 
 // Both sums against the exact one: NCCL's within the bound of any order, Weft's within that of f32 and one rounding.
@@ -116,9 +115,8 @@ TEST_F(GpuNccl, CreationLeavesDeviceAndEnvironmentAlone) {
     return all;
   };
   // CUDA and NCCL may set variables of their own when they start.
-  std::vector<ncclComm_t> engine(static_cast<std::size_t>(ranks_));
-  ASSERT_EQ(ncclCommInitAll(engine.data(), ranks_, nullptr), ncclSuccess);
-  for (ncclComm_t comm : engine) EXPECT_EQ(ncclCommDestroy(comm), ncclSuccess);
+  const std::vector<ncclComm_t> engine = engine_communicators(ranks_);
+  destroy(engine);
   const std::vector<std::string> before = variables();
   const UniqueId id = UniqueId::create();
   expect_no_errors(run_ranks(ranks_, [&](int rank) {
@@ -197,8 +195,7 @@ TEST_F(GpuNccl, FromNoCommunicator) {
 
 // If one rank cannot, all ranks give its reason.
 TEST_F(GpuNccl, FromNcclWithACpuConfigOnOneRank) {
-  std::vector<ncclComm_t> engine(static_cast<std::size_t>(ranks_));
-  ASSERT_EQ(ncclCommInitAll(engine.data(), ranks_, nullptr), ncclSuccess);
+  const std::vector<ncclComm_t> engine = engine_communicators(ranks_);
   const int odd = ranks_ - 1;
   const auto errors = run_ranks(ranks_, [&](int rank) {
     check_cuda(cudaSetDevice(rank), "cudaSetDevice");
@@ -208,7 +205,7 @@ TEST_F(GpuNccl, FromNcclWithACpuConfigOnOneRank) {
   });
   expect_all_say(errors, "Config::device: cpu");
   expect_says(errors.front(), fmt::format("failed on rank {}", odd));
-  for (ncclComm_t comm : engine) EXPECT_EQ(ncclCommDestroy(comm), ncclSuccess);
+  destroy(engine);
 }
 
 }  // namespace

@@ -1,13 +1,13 @@
 // Reads facts about the machine from CUDA and NCCL, and sums on the host over the GPU ranks of a launched job.
-#include <nccl.h>
-
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "common/cuda_check.hpp"
 #include "common/machine.hpp"
 #include "common/ranks.hpp"
 #include "fabric/fabric.hpp"
+#include "fabric/nccl_table.hpp"
 #include "kernel/cuda_error.hpp"
 #include "weft/collectives.hpp"
 
@@ -16,11 +16,6 @@ namespace {
 
 std::string cuda_version(int version) {
   return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
-}
-
-std::string nccl_version(int version) {
-  return std::to_string(version / 10000) + "." + std::to_string(version / 100 % 100) + "." +
-         std::to_string(version % 100);
 }
 
 // NVLink lets peers use atomics on each other's memory. PCIe carries plain loads and stores at most.
@@ -48,9 +43,14 @@ int usable_gpus() {
 
 void describe_cuda(Machine& machine) {
   machine.cuda_runtime = cuda_version(CUDART_VERSION);
-  machine.nccl_compiled = nccl_version(NCCL_VERSION_CODE);
+  machine.nccl_compiled = detail::nccl_version_text(NCCL_VERSION_CODE);
+  detail::NcclReport nccl = detail::nccl_report();
+  machine.nccl_runtime = nccl.version;
+  machine.nccl_path = nccl.path;
+  machine.nccl_origin = nccl.origin;
+  machine.nccl_notes = std::move(nccl.notes);
+  if (!nccl.problem.empty()) machine.nccl_notes.insert(machine.nccl_notes.begin(), nccl.problem);
   int version = 0;
-  if (ncclGetVersion(&version) == ncclSuccess) machine.nccl_runtime = nccl_version(version);
   if (cudaDriverGetVersion(&version) == cudaSuccess && version > 0) machine.driver = cuda_version(version);
 
   int count = 0;
@@ -60,8 +60,7 @@ void describe_cuda(Machine& machine) {
     machine.cuda_problem = result != cudaSuccess ? cudaGetErrorString(result) : "no GPU";
     return;
   }
-  if (machine.nccl_runtime != machine.nccl_compiled)
-    machine.cuda_problem = "built with NCCL " + machine.nccl_compiled + ", found " + machine.nccl_runtime;
+  machine.cuda_problem = nccl.problem;
   std::vector<std::string> pci;
   for (int device = 0; device < count; ++device) {
     cudaDeviceProp properties;

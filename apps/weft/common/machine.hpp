@@ -26,8 +26,11 @@ struct Machine {
   std::string driver;         // version of CUDA that the driver supports, "13.0"; empty: no driver
   std::string cuda_runtime;   // linked into this program; empty: built without CUDA
   std::string nccl_compiled;  // headers
-  std::string nccl_runtime;   // the library found at start
-  std::string cuda_problem;   // why no GPU can be used; empty if one can
+  std::string nccl_runtime;   // the library that was taken; empty: none
+  std::string nccl_path;
+  std::string nccl_origin;              // the place where it was found
+  std::vector<std::string> nccl_notes;  // why no other copy was taken, or none; what does not work with this one
+  std::string cuda_problem;             // why no GPU can be used; empty if one can
 };
 
 Machine describe_machine();

@@ -90,7 +90,10 @@ void print(const Machine& machine, const Table& gpus) {
              build.build_type, build.compiler);
   fmt::print("CUDA: built with {}, runtime {}, driver supports {}\n", build.cuda, or_none(machine.cuda_runtime),
              or_none(machine.driver));
-  fmt::print("NCCL: built with {}, found {}\n", or_none(machine.nccl_compiled), or_none(machine.nccl_runtime));
+  fmt::print("NCCL: built with {}, found {}", or_none(machine.nccl_compiled), or_none(machine.nccl_runtime));
+  if (!machine.nccl_path.empty()) fmt::print(": {} ({})", machine.nccl_path, machine.nccl_origin);
+  fmt::print("\n");
+  for (const std::string& note : machine.nccl_notes) fmt::print("  {}\n", note);
   fmt::print("CPU: {}, {} cores\n", machine.cpu, machine.cores);
   if (!machine.gpus.empty()) fmt::print("\n{}", gpus.text());  // GPUs are listed even if they cannot be used
   if (!machine.cuda_problem.empty()) fmt::print("GPU ranks: not usable: {}\n", machine.cuda_problem);
@@ -101,9 +104,14 @@ void print(const Machine& machine, const Table& gpus) {
 void Info::write(const std::string& lines, const Machine& machine, const char* key, const nlohmann::json& value) const {
   if (!csv.empty()) write_text(csv, lines);
   if (json.empty()) return;
-  const nlohmann::json whole = {{"schema", "weft-info-1"},     {"date", now()},
-                                {"arguments", arguments},      {"build", build_json()},
-                                {"machine", to_json(machine)}, {key, value}};
+  // Not part of the machine: results of one machine are kept under one name, and its NCCL may lie anywhere.
+  const nlohmann::json nccl = {{"version", machine.nccl_runtime},
+                               {"path", machine.nccl_path},
+                               {"origin", machine.nccl_origin},
+                               {"notes", machine.nccl_notes}};
+  const nlohmann::json whole = {
+      {"schema", "weft-info-1"},     {"date", now()}, {"arguments", arguments}, {"build", build_json()}, {"nccl", nccl},
+      {"machine", to_json(machine)}, {key, value}};
   write_text(json, whole.dump(1) + "\n");
 }
 

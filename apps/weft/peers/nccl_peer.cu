@@ -5,15 +5,28 @@
 #include <cstddef>
 
 #include "common/cuda_check.hpp"
+#include "fabric/nccl_table.hpp"
 #include "peers/peer.hpp"
 
 namespace weft::cli {
 namespace {
 
+using detail::nccl;
+
+// Functions that the library itself does not call.
+struct PeerFunctions {
+  decltype(&ncclCommInitRank) comm_init_rank = nccl().library.need("ncclCommInitRank");
+  decltype(&ncclGroupStart) group_start = nccl().library.need("ncclGroupStart");
+  decltype(&ncclGroupEnd) group_end = nccl().library.need("ncclGroupEnd");
+  decltype(&ncclSend) send = nccl().library.need("ncclSend");
+  decltype(&ncclRecv) recv = nccl().library.need("ncclRecv");
+  decltype(&ncclReduce) reduce = nccl().library.need("ncclReduce");
+};
+
 void check(ncclResult_t result, const char* what) {
   if (result != ncclSuccess)
     throw Error(Errc::system,
-                std::string("NCCL, the benchmark's peer, failed in ") + what + ": " + ncclGetErrorString(result));
+                std::string("NCCL, the benchmark's peer, failed in ") + what + ": " + nccl().get_error_string(result));
 }
 
 ncclDataType_t type_of(DataType type) {
@@ -54,6 +67,7 @@ class NcclPeer final : public Peer {
   void gather(const GatherShape& shape, const std::byte* input, std::byte* output, Stream stream);
   void move_ragged(const GatherShape& shape, const std::byte* input, std::byte* output, Stream stream);
 
+  PeerFunctions peer_;
   ncclComm_t comm_ = nullptr;
   void* buffers_[2] = {};
   ncclWindow_t windows_[2] = {};
@@ -62,9 +76,9 @@ class NcclPeer final : public Peer {
 
 NcclPeer::NcclPeer(Ranks::Seat& seat, std::size_t max_bytes) {
   ncclUniqueId id = {};
-  if (seat.rank() == 0) check(ncclGetUniqueId(&id), "ncclGetUniqueId");
+  if (seat.rank() == 0) check(nccl().get_unique_id(&id), "ncclGetUniqueId");
   seat.broadcast(std::as_writable_bytes(std::span(&id, 1)));
-  check(ncclCommInitRank(&comm_, seat.communicator().size(), id, seat.rank()), "ncclCommInitRank");
+  check(peer_.comm_init_rank(&comm_, seat.communicator().size(), id, seat.rank()), "ncclCommInitRank");
   open_windows(seat, max_bytes);
 }
 
@@ -72,14 +86,14 @@ void NcclPeer::open_windows(Ranks::Seat& seat, std::size_t max_bytes) {
   std::string problem;
   for (int b = 0; b < 2; ++b) {
     // Every rank makes every call, so that none waits for a rank that gave up.
-    if (ncclMemAlloc(&buffers_[b], std::max<std::size_t>(max_bytes, 1)) != ncclSuccess) {
+    if (nccl().mem_alloc(&buffers_[b], std::max<std::size_t>(max_bytes, 1)) != ncclSuccess) {
       problem = "ncclMemAlloc failed";
       buffers_[b] = nullptr;
     }
     bool all_have_memory = true;
     for (const auto& one : seat.gather({buffers_[b] != nullptr ? 1.0 : 0.0})) all_have_memory &= one.front() != 0;
     if (!all_have_memory) break;
-    const auto result = ncclCommWindowRegister(comm_, buffers_[b], std::max<std::size_t>(max_bytes, 1), &windows_[b],
+    const auto result = nccl().window_register(comm_, buffers_[b], std::max<std::size_t>(max_bytes, 1), &windows_[b],
                                                NCCL_WIN_COLL_SYMMETRIC);
     // Without cuMem (NCCL_CUMEM_ENABLE=0), registration succeeds but gives no window.
     if (result != ncclSuccess || windows_[b] == nullptr) problem = "ncclCommWindowRegister gave no window";
@@ -91,15 +105,15 @@ void NcclPeer::open_windows(Ranks::Seat& seat, std::size_t max_bytes) {
 
 NcclPeer::~NcclPeer() {
   for (int b = 0; b < 2; ++b) {
-    if (windows_[b] != nullptr) static_cast<void>(ncclCommWindowDeregister(comm_, windows_[b]));
-    if (buffers_[b] != nullptr) static_cast<void>(ncclMemFree(buffers_[b]));
+    if (windows_[b] != nullptr) static_cast<void>(nccl().window_deregister(comm_, windows_[b]));
+    if (buffers_[b] != nullptr) static_cast<void>(nccl().mem_free(buffers_[b]));
   }
-  if (comm_ != nullptr) static_cast<void>(ncclCommDestroy(comm_));
+  if (comm_ != nullptr) static_cast<void>(nccl().comm_destroy(comm_));
 }
 
 void NcclPeer::all_reduce(const Point& point, const void* input, void* output, Stream stream) {
   const auto op = point.op == ReduceOp::sum ? ncclSum : ncclMax;
-  check(ncclAllReduce(input, output, point.count, type_of(point.type), op, comm_, stream), "ncclAllReduce");
+  check(nccl().all_reduce(input, output, point.count, type_of(point.type), op, comm_, stream), "ncclAllReduce");
 }
 
 void NcclPeer::move(const GatherShape& shape, const void* input, void* output, Stream stream) {
@@ -107,29 +121,29 @@ void NcclPeer::move(const GatherShape& shape, const void* input, void* output, S
   const std::size_t mine = shape.most_rows() * shape.row_elements();  // for an equal operation
   switch (shape.operation) {
     case Operation::reduce_scatter:
-      return check(ncclReduceScatter(input, output, mine, type, ncclSum, comm_, stream), "ncclReduceScatter");
+      return check(nccl().reduce_scatter(input, output, mine, type, ncclSum, comm_, stream), "ncclReduceScatter");
     case Operation::all_to_all:
-      return check(ncclAlltoAll(input, output, mine, type, comm_, stream), "ncclAlltoAll");
+      return check(nccl().all_to_all(input, output, mine, type, comm_, stream), "ncclAlltoAll");
     case Operation::broadcast:
-      return check(ncclBroadcast(input, output, mine * shape.ranks(), type, 0, comm_, stream), "ncclBroadcast");
+      return check(nccl().broadcast(input, output, mine * shape.ranks(), type, 0, comm_, stream), "ncclBroadcast");
     case Operation::barrier:
-      return check(ncclAllReduce(input, output, 1, type, ncclSum, comm_, stream), "ncclAllReduce");
+      return check(nccl().all_reduce(input, output, 1, type, ncclSum, comm_, stream), "ncclAllReduce");
     default:
       break;
   }
   const auto from = static_cast<const std::byte*>(input);
   const auto to = static_cast<std::byte*>(output);
-  check(ncclGroupStart(), "ncclGroupStart");
+  check(peer_.group_start(), "ncclGroupStart");
   shape.operation == Operation::all_gather ? gather(shape, from, to, stream) : move_ragged(shape, from, to, stream);
-  check(ncclGroupEnd(), "ncclGroupEnd");
+  check(peer_.group_end(), "ncclGroupEnd");
 }
 
 // Tensors of as many rows on every rank: one operation for each tensor.
 void NcclPeer::gather(const GatherShape& shape, const std::byte* input, std::byte* output, Stream stream) {
   const std::size_t size = size_of(shape.type);
   for (std::size_t t = 0; t < shape.widths.size(); ++t) {
-    check(ncclAllGather(input + shape.input_at(t) * size, output + shape.output_at(t) * size,
-                        shape.most_rows() * shape.widths[t], type_of(shape.type), comm_, stream),
+    check(nccl().all_gather(input + shape.input_at(t) * size, output + shape.output_at(t) * size,
+                            shape.most_rows() * shape.widths[t], type_of(shape.type), comm_, stream),
           "ncclAllGather");
   }
 }
@@ -137,16 +151,16 @@ void NcclPeer::gather(const GatherShape& shape, const std::byte* input, std::byt
 void NcclPeer::exchange(const Exchange& part, Stream stream) {
   auto from = static_cast<const std::byte*>(part.input);
   auto to = static_cast<std::byte*>(part.output);
-  check(ncclGroupStart(), "ncclGroupStart");
+  check(peer_.group_start(), "ncclGroupStart");
   for (std::size_t rank = 0; rank < part.sent.size(); ++rank) {
     const std::size_t sent = part.sent[rank], received = part.received[rank];
     const int peer = static_cast<int>(rank);
-    if (sent != 0) check(ncclSend(from, sent, ncclUint8, peer, comm_, stream), "ncclSend");
-    if (received != 0) check(ncclRecv(to, received, ncclUint8, peer, comm_, stream), "ncclRecv");
+    if (sent != 0) check(peer_.send(from, sent, ncclUint8, peer, comm_, stream), "ncclSend");
+    if (received != 0) check(peer_.recv(to, received, ncclUint8, peer, comm_, stream), "ncclRecv");
     from += sent;
     to += received;
   }
-  check(ncclGroupEnd(), "ncclGroupEnd");
+  check(peer_.group_end(), "ncclGroupEnd");
 }
 
 // Engines do the same if they do not pad: one operation for each tensor and each rank that has rows.
@@ -160,10 +174,11 @@ void NcclPeer::move_ragged(const GatherShape& shape, const std::byte* input, std
       std::byte* to = output + shape.output_at(t) * size;
       if (count == 0) continue;
       if (shape.scatters()) {
-        check(ncclReduce(from + first * size, to, count, type, ncclSum, static_cast<int>(r), comm_, stream),
+        check(peer_.reduce(from + first * size, to, count, type, ncclSum, static_cast<int>(r), comm_, stream),
               "ncclReduce");
       } else {
-        check(ncclBroadcast(from, to + first * size, count, type, static_cast<int>(r), comm_, stream), "ncclBroadcast");
+        check(nccl().broadcast(from, to + first * size, count, type, static_cast<int>(r), comm_, stream),
+              "ncclBroadcast");
       }
     }
   }

@@ -86,10 +86,10 @@ TEST(MoeGrid, OfARingFillsProcessors) {
   const ExchangeGrid all = dispatch_grid(args(4096, kJoined, {}));
   expect_grid(all, 132, 512);
   EXPECT_EQ(all.warp_groups, 4u);
-  EXPECT_EQ(all.senders, (132u * 4 - 1) * 5 / 19);  // 7 of 8 rows come from others, each for 2/5 of the work
+  EXPECT_EQ(all.senders, (132u * 4 - 1) * 44 / 100);  // a row is sent to 7 others, and 7 of them come
   const ExchangeGrid few = dispatch_grid(args(4096, kJoined, {.blocks = 8}));
   expect_grid(few, 8, 768);
-  EXPECT_EQ(few.senders, (8u * 6 - 1) * 5 / 19);
+  EXPECT_EQ(few.senders, (8u * 6 - 1) * 44 / 100);
   expect_grid(combine_grid(args(4096, kJoined, {.blocks = 8})), 8, 512);
   EXPECT_EQ(combine_grid(args(4096, kJoined, {.blocks = 8})).senders, (8u * 4 - 1) * 14 / 23);
   expect_grid(dispatch_grid(args(1, kJoined, {})), 2, 768);
@@ -107,6 +107,18 @@ TEST(MoeGrid, OfARingHasWholeRounds) {
   EXPECT_EQ(dispatch_grid(args(1024)).senders, 1024u / 4);  // a row for each of their warps, and for each receiver
   EXPECT_EQ(combine_grid(args(1024)).senders, 1024u / 4);
   EXPECT_EQ(dispatch_grid(args(2048)).senders, 2048u / 4 / 2);
+}
+
+// A token has rows for eight ranks at most, however many there are. A rank without tokens has nothing to send.
+TEST(MoeGrid, OfARingOfManyRanksHasEnoughSenders) {
+  MoeExchangeArgs exchange{.tokens = 4096, .hidden = 7168, .experts = 288, .top_k = 8, .cast = RowCast::fp8};
+  const ExchangeShape shape = shape_of(exchange, 72);
+  ExchangeGridArgs args{
+      .shape = shape, .ranks = 72, .tokens = 4096, .phases = kJoined, .launch = {.blocks = 8}, .most_blocks = 133};
+  EXPECT_EQ(dispatch_grid(args).senders, (8u * 6 - 1) * 48 / (48 + 127));
+  args.tokens = 0;
+  EXPECT_EQ(dispatch_grid(args).senders, 1u);
+  EXPECT_EQ(combine_grid(args).senders, 8u * 4 - 1 - 1);
 }
 
 // All rows of a rank alone stay where they are: no warp only receives.

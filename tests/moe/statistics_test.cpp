@@ -23,6 +23,17 @@ struct Asked {
   bool combine, apart;
 };
 
+// By slots and through a ring.
+std::vector<PreparedMoe> small_calls() {
+  std::vector<PreparedMoe> calls;
+  for (const RowPath path : {RowPath::slots, RowPath::ring}) {
+    MoeExchangeArgs args = small_exchange();
+    args.path = path;
+    calls.push_back(prepare({.args = args, .tokens = {6, 3}}, kRanks, 5));
+  }
+  return calls;
+}
+
 class MoeStatistics : public testing::TestWithParam<Asked> {
  protected:
   // Makes a dispatch and its combine, with `before` in front of the measured call. Returns that call's waits.
@@ -61,37 +72,39 @@ INSTANTIATE_TEST_SUITE_P(Calls, MoeStatistics,
 
 // A rank begins late, when the others are about to wait: it has the longest wait.
 TEST_P(MoeStatistics, NamesALateRank) {
-  const PreparedMoe p = prepare({.args = small_exchange(), .tokens = {6, 3}}, kRanks, 5);
-  std::atomic<int> waiting = 0;  // ranks that are about to wait
-  expect_all_well(run_world(kRanks, cpu_config(), [&](Communicator& communicator, int rank) {
-    const MoeExchange exchange = MoeExchange::create(communicator, p.call.args);
-    const std::vector<std::uint64_t> seen = waits(exchange, p, static_cast<std::uint32_t>(rank), [&] {
-      if (rank == 1) {
-        while (waiting < 2) std::this_thread::yield();
-        std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  for (const PreparedMoe& p : small_calls()) {
+    std::atomic<int> waiting = 0;  // ranks that are about to wait
+    expect_all_well(run_world(kRanks, cpu_config(), [&](Communicator& communicator, int rank) {
+      const MoeExchange exchange = MoeExchange::create(communicator, p.call.args);
+      const std::vector<std::uint64_t> seen = waits(exchange, p, static_cast<std::uint32_t>(rank), [&] {
+        if (rank == 1) {
+          while (waiting < 2) std::this_thread::yield();
+          std::this_thread::sleep_for(std::chrono::milliseconds(300));
+        }
+        ++waiting;
+      });
+      if (rank != 1) {
+        EXPECT_NE(seen[1], kUnwritten);
+        EXPECT_GE(seen[1], 1'000'000u);
       }
-      ++waiting;
-    });
-    if (rank != 1) {
-      EXPECT_NE(seen[1], kUnwritten);
-      EXPECT_GE(seen[1], 1'000'000u);
-    }
-  }));
+    }));
+  }
 }
 
 // Every source has a time, and the own rank's is zero.
 TEST_P(MoeStatistics, SaysHowLongSourcesWereWaitedFor) {
-  const PreparedMoe p = prepare({.args = small_exchange(), .tokens = {6, 3}}, kRanks, 5);
-  expect_all_well(run_world(kRanks, cpu_config(), [&](Communicator& communicator, int number) {
-    const auto rank = static_cast<std::uint32_t>(number);
-    const MoeExchange exchange = MoeExchange::create(communicator, p.call.args);
-    const std::vector<std::uint64_t> seen = waits(exchange, p, rank, [] {});
-    EXPECT_EQ(seen[rank], 0u);
-    for (const std::uint64_t wait : seen) EXPECT_LT(wait, 60'000'000'000u);
-    if (rank == 0) {
-      EXPECT_GE(seen[2], seen[1]);  // sources are checked in turn
-    }
-  }));
+  for (const PreparedMoe& p : small_calls()) {
+    expect_all_well(run_world(kRanks, cpu_config(), [&](Communicator& communicator, int number) {
+      const auto rank = static_cast<std::uint32_t>(number);
+      const MoeExchange exchange = MoeExchange::create(communicator, p.call.args);
+      const std::vector<std::uint64_t> seen = waits(exchange, p, rank, [] {});
+      EXPECT_EQ(seen[rank], 0u);
+      for (const std::uint64_t wait : seen) EXPECT_LT(wait, 60'000'000'000u);
+      if (rank == 0) {
+        EXPECT_GE(seen[2], seen[1]);  // sources are checked in turn
+      }
+    }));
+  }
 }
 
 }  // namespace

@@ -47,18 +47,26 @@ constexpr int kFewBlocks = 32;
 struct RingWork {
   std::uint64_t sent, send_cost, received, receive_cost;
 };
-// A sender casts a row and copies it to its own rank's experts. Both take about 2.5 times as long as to receive a row
-// (docs/notes/0043-own-rows-stay-out-of-the-ring.md).
-RingWork dispatch_work(std::uint64_t tokens, std::uint32_t ranks) {
-  return {.sent = tokens, .send_cost = 5, .received = tokens * (ranks - 1), .receive_cost = 2};
+// A sender casts a row and copies it to its own rank's experts, and to as many others as the token has experts. To two
+// ranks it takes 2.5 times as long as to receive a row (docs/notes/0043-own-rows-stay-out-of-the-ring.md). A receiver
+// looks at signals of all others; of a token without a row it looks at nothing else. More than two ranks are
+// calculated.
+RingWork dispatch_work(const ExchangeGridArgs& args) {
+  constexpr std::uint64_t kCast = 16, kCopy = 4, kRow = 8, kLook = 1;
+  const std::uint64_t others = args.ranks - 1, reached = std::min<std::uint64_t>(others, args.shape.top_k);
+  return {.sent = args.tokens,
+          .send_cost = (kCast + kCopy * reached) * others,
+          .received = tokens_of(args) * others,
+          .receive_cost = kRow * reached + kLook * (others - reached)};  // of `others` rows together
 }
 // In rows that are read or written, if each rank has an equal part of a token's entries.
-RingWork combine_work(std::uint64_t tokens, std::uint32_t ranks, const ExchangeShape& shape) {
-  const std::uint32_t entries = shape.layout == RowLayout::rank_major ? 1 : std::max(1u, shape.top_k / ranks);
-  return {.sent = tokens * (ranks - 1),
+RingWork combine_work(const ExchangeGridArgs& args) {
+  const bool by_rank = args.shape.layout == RowLayout::rank_major;
+  const std::uint64_t entries = by_rank ? 1 : std::max(1u, args.shape.top_k / args.ranks);
+  return {.sent = tokens_of(args) * (args.ranks - 1),
           .send_cost = entries + 1,
-          .received = tokens,
-          .receive_cost = std::uint64_t{entries} + ranks};
+          .received = args.tokens,
+          .receive_cost = entries + args.ranks};
 }
 
 // How many of `groups` warp groups send, the others receive: so that the slower ones end soonest. If warps have few
@@ -69,6 +77,7 @@ std::uint32_t ring_senders(const RingWork& work, std::uint32_t groups, std::uint
     return std::max(rounds(work.sent, senders) * work.send_cost,
                     rounds(work.received, groups - senders) * work.receive_cost);
   };
+  if (work.sent == 0) return 1;
   const std::uint64_t send = work.sent * work.send_cost, receive = work.received * work.receive_cost;
   std::uint64_t best = std::clamp<std::uint64_t>(groups * send / (send + receive), 1, groups - 1);
   constexpr std::uint64_t kRounds = 4;
@@ -105,7 +114,7 @@ ExchangeGrid ring_grid(const ExchangeGridArgs& args, int most_threads, const Rin
 // four of either (moe_send.hpp).
 ExchangeGrid dispatch_grid(const ExchangeGridArgs& args) {
   const ExchangeShape& shape = args.shape;
-  if (shape.ring_rows != 0) return ring_grid(args, kRingDispatchThreads, dispatch_work(tokens_of(args), args.ranks));
+  if (shape.ring_rows != 0) return ring_grid(args, kRingDispatchThreads, dispatch_work(args));
   const std::uint64_t units = shape.cast != RowCast::none ? (shape.columns / 16 + 31) / 32 : shape.segments;
   const std::uint64_t received = rows_of_all(args) * (units + 1);
   const std::uint64_t sent = args.tokens * (units + (shape.top_k + 3) / 4) + (shape.replicas + 3) / 4;
@@ -116,8 +125,7 @@ ExchangeGrid dispatch_grid(const ExchangeGridArgs& args) {
 }
 
 ExchangeGrid combine_grid(const ExchangeGridArgs& args) {
-  if (args.shape.ring_rows != 0)
-    return ring_grid(args, kMoveThreads, combine_work(tokens_of(args), args.ranks, args.shape));
+  if (args.shape.ring_rows != 0) return ring_grid(args, kMoveThreads, combine_work(args));
   ExchangeGrid grid = grid_of(args, rows_of_all(args) * ((args.shape.combine_packs + 31) / 32));
   grid.pairs = rows_of_all(args) >= kRowsForPairs;
   if (has_senders(args, kRowsForCombineSenders)) grid.senders = static_cast<std::uint32_t>(grid.threads) / 32 / 2;

@@ -131,6 +131,15 @@ struct LaneArray {
       if (j * T::kLanes + lane < count) element(j * T::kLanes + lane, own[j], j);
     }
   }
+  // Adds to element i, in the lane that has it.
+  WEFT_FN void add(std::uint32_t lane, std::uint32_t i, std::uint32_t value) {
+    if constexpr (T::kLanes == 1) {
+      own[i] += value;
+    } else {
+      WEFT_UNROLL
+      for (std::uint32_t j = 0; j < kOwn; ++j) own[j] += j * T::kLanes + lane == i ? value : 0;
+    }
+  }
   // Call it in all lanes at once.
   WEFT_FN std::uint32_t get(T& team, std::uint32_t i) const {
     if constexpr (T::kLanes == 1) return own[i];

@@ -9,8 +9,11 @@
 // Places have two banks, as slots have. A call needs no credits for its first ring_rows tokens: each rank that has
 // begun this call has ended the call before, so it has read everything of the call before that.
 //
-// Rows between a rank and itself stay out of the ring if one launch sends and receives. If the halves are called apart,
-// the caller's tensors may change in between, so these rows flow, too.
+// Rows between a rank and itself stay out of the ring if one launch sends and receives. In dispatch, blocks that send
+// must be free to wait for counts. If the halves are called apart, the caller's tensors may change in between. Then
+// these rows flow, too.
+//
+// A sender of such rows waits for all counts first. Control blocks send them without a wait.
 #pragma once
 
 #include <cstdint>
@@ -166,9 +169,9 @@ WEFT_FN RingBatches ring_batches(T& team, const RingRole& role) {
           .lane = team.thread_rank() % T::kLanes};
 }
 
-// A ring of a launch that makes these phases.
-WEFT_FN Ring ring_of(const Session& s, std::uint64_t rows, std::uint32_t row_packs, const Phases& phases) {
-  return {&s, rows, row_packs, !(phases.has(0) && phases.has(1))};
+// Whether a launch sends and receives.
+WEFT_FN constexpr bool is_joined(const Phases& phases) {
+  return phases.has(0) && phases.has(1);
 }
 
 template <class Frame>

@@ -32,7 +32,9 @@ struct MoeRingCombine : MoeCombine<type, 4> {
   template <StagedTeam T>
   static WEFT_FN ThreadPlan thread_plan(T& team, const Call& call, const Work& work) {
     static_assert(kPiecePacks<T> * sizeof(Pack) <= T::kStageBytes);
-    return ring_plan<Frame>(team, call, work);
+    ThreadPlan p = ring_plan<Frame>(team, call, work);
+    if (call.size == 1 && is_joined(work.phases)) p.role.sends = false;
+    return p;
   }
 
   // As MoeCombine's.
@@ -49,7 +51,7 @@ struct MoeRingCombine : MoeCombine<type, 4> {
   }
 
   static WEFT_FN Ring ring(const Session& s, const Work& work) {
-    return ring_of(s, work.exchange.layout.results, work.exchange.shape.combine_packs, work.phases);
+    return {&s, work.exchange.layout.results, work.exchange.shape.combine_packs, !is_joined(work.phases)};
   }
 
   template <int phase, Team T>

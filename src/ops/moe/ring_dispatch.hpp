@@ -32,6 +32,7 @@ struct MoeRingDispatch : DispatchControl {
     static_assert(Row::template kGivenPacks<T> * sizeof(Pack) <= T::kStageBytes);
     ThreadPlan p = ring_plan<Frame>(team, call, work);
     if (!work.phases.has(0)) p.role.sends = false;  // a separate wait: all tokens have places of their own
+    if (call.size == 1 && is_joined(work.phases)) p.role.receives = false;
     return p;
   }
 
@@ -47,7 +48,11 @@ struct MoeRingDispatch : DispatchControl {
   }
 
   static WEFT_FN Ring ring(const Session& s, const Work& work) {
-    return ring_of(s, work.exchange.layout.rows, work.exchange.shape.ring_stride, work.phases);
+    // Places of experts' rows follow from all counts. A block that does both may not wait for them while it sends: on a
+    // CPU rank the other blocks' parts of this phase come behind its own.
+    const ExchangeShape& shape = work.exchange.shape;
+    const bool waits = work.senders == 0 && shape.layout != RowLayout::rank_major && s.size() > 1;
+    return {&s, work.exchange.layout.rows, shape.ring_stride, waits || !is_joined(work.phases)};
   }
 
   template <int phase, Team T>
@@ -100,7 +105,8 @@ struct MoeRingDispatch : DispatchControl {
       tally_entries(team, TopK::of(work, s.rank()), state.tallied, first * shape.top_k);
       state.tallied = first * shape.top_k;
       team.sync();
-      // Every rank sends its counts without a wait, so this one ends although rows are not sent yet.
+      // Every rank sends its counts without a wait, so this one ends although rows are not sent yet. If a rank is late,
+      // the rows for all others wait with it.
       if (table.exists() && !state.began && !team.all(fill_table(team, s, work.exchange, table))) return false;
       state.began = true;
       SentEntries<T> entries{};

@@ -77,10 +77,7 @@ WEFT_FN SentEntries<T> find_entries(T& team, const Session& s, const DispatchWor
       const std::uint32_t own = replica.get(team, k);
       const bool before = m + lane < first + k && of_lane == own;
       const std::uint32_t lanes = team.or_of(before ? 1u << lane : 0);
-      WEFT_UNROLL
-      for (std::uint32_t j = 0; j < LaneArray<T, kMaxTopK>::kOwn; ++j) {
-        ordinal.own[j] += j * T::kLanes + lane == k ? count_bits(lanes) : 0;
-      }
+      ordinal.add(lane, k, count_bits(lanes));
     }
   }
   RankSet own{};

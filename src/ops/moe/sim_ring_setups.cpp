@@ -94,6 +94,11 @@ std::vector<Setup> small_ring_setups() {
        .calls = moe_rounds({{{1, 1, 1}, {0, 1}}}, {{.blocks = 4, .threads = 1, .senders = 2}}),
        .bound = 1,
        .exchange = by_rank},
+      // Entries of more experts than a tally has words for: places are found one by one.
+      {.name = "moe-ring-no-table",
+       .calls = moe_rounds({{{23, 1, 0, 12}, {12, 0}}}, {kApart}),
+       .bound = 1,
+       .exchange = ring(1, 2, 24, 2)},
       {.name = "moe-ring-lanes2",
        .lanes = 2,
        .calls = moe_rounds({{{1, 1, 1}, {0, 1}}}, {{.blocks = 3, .threads = 2, .senders = 1}}),

@@ -86,10 +86,10 @@ TEST(MoeGrid, OfARingFillsProcessors) {
   const ExchangeGrid all = dispatch_grid(args(4096, kJoined, {}));
   expect_grid(all, 132, 512);
   EXPECT_EQ(all.warp_groups, 4u);
-  EXPECT_EQ(all.senders, (132u * 4 - 1) * 44 / 100);  // a row is sent to 7 others, and 7 of them come
+  EXPECT_EQ(all.senders, 4096u / 4 / 4);  // four rounds of four warps each
   const ExchangeGrid few = dispatch_grid(args(4096, kJoined, {.blocks = 8}));
   expect_grid(few, 8, 768);
-  EXPECT_EQ(few.senders, (8u * 6 - 1) * 44 / 100);
+  EXPECT_EQ(few.senders, (8u * 6 - 1) * 44 / 100);  // a row is sent to 7 others, and 7 of them come
   expect_grid(combine_grid(args(4096, kJoined, {.blocks = 8})), 8, 512);
   EXPECT_EQ(combine_grid(args(4096, kJoined, {.blocks = 8})).senders, (8u * 4 - 1) * 14 / 23);
   expect_grid(dispatch_grid(args(1, kJoined, {})), 2, 768);

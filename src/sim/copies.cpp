@@ -42,7 +42,7 @@ void Copies::load(Spot spot, const void* from, unsigned bytes, int unit) {
 
 void Copies::issue(Place& place, unsigned number) {
   for (unsigned i = 0; i < place.load.bytes / 4; ++i) {
-    Word& word = place.words[i];
+    Word& word = place.use(i);
     if (word.senders != 0) broken(number, "is loaded while a store reads it");
     if (word.read == now() && (word.readers & ~(1u << lane())) != 0) {
       broken(number, "is loaded without a barrier behind a lane that has read it");
@@ -126,7 +126,7 @@ void Copies::store(void* to, Spot spot, unsigned bytes, int unit) {
   Lane& own = stage.lanes[lane()];
   Store store{static_cast<std::byte*>(to), spot.place, bytes, unit, own.groups};
   for (unsigned i = 0; i < bytes / 4; ++i) {
-    Word& word = stage.places[spot.place].words[i];
+    Word& word = stage.places[spot.place].use(i);
     check_loaded(stage, spot.place, i, "stored");
     if (word.writer != kNobody && word.fenced == 0) {
       broken(spot.place, fmt::format("is stored without fence_stage of lane {}, which has written it", word.writer));
@@ -170,13 +170,13 @@ void Copies::await_reads(unsigned block, unsigned pending) {
   Lane& own = stage.lanes[lane()];
   const LaneMask me = 1u << lane();
   for (Place& place : stage.places) {
-    for (Word& word : place.words) word.senders &= ~me;
+    for (Word& word : place.all_used()) word.senders &= ~me;
   }
   for (Store& store : own.stores) {
     const bool read = store.reads && store.group + pending < own.groups;
     store.reads = store.reads && !read;
     for (unsigned i = 0; i < store.bytes / 4; ++i) {
-      Word& word = stage.places[store.place].words[i];
+      Word& word = stage.places[store.place].use(i);
       if (read) mark_read(word);
       if (store.reads) word.senders |= me;
     }

@@ -11,8 +11,10 @@
 // ordered, and it has one value.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -79,7 +81,19 @@ class Copies {
   };
   struct Place {
     std::array<Word, kWords> words{};
+    unsigned used = 0;  // words in front; the others are as at the beginning
     Load load = {};
+
+    Word& use(unsigned i) {
+      if (i >= used) used = i + 1;
+      return words[i];
+    }
+    std::span<Word> all_used() { return {words.data(), used}; }
+    void clear() {
+      std::ranges::fill(all_used(), Word{});
+      used = 0;
+      load = {};
+    }
   };
   struct Store {
     std::byte* to;

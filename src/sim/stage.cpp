@@ -73,7 +73,7 @@ void Copies::begin(unsigned block) {
   Stage& stage = stage_of(first(), block);
   if ((stage.begun >> lane() & 1u) != 0) broken(0, "begins twice in a launch");
   if (stage.begun == 0) {
-    stage.places.fill({});
+    for (Place& place : stage.places) place.clear();
     for (unsigned i = 0; i < machine_.lanes_; ++i) stage.lanes[i] = {};
   }
   stage.begun |= 1u << lane();
@@ -108,7 +108,7 @@ void Copies::read(Spot spot, unsigned first_byte, void* to, unsigned bytes) {
   Stage& stage = this->stage(spot);
   if (first_byte + bytes > kBytes) broken(spot.place, "is read beyond its end");
   for (unsigned i = 0; i < bytes / 4; ++i) {
-    Word& word = stage.places[spot.place].words[first_byte / 4 + i];
+    Word& word = stage.places[spot.place].use(first_byte / 4 + i);
     check_loaded(stage, spot.place, first_byte / 4 + i, "read");
     if (word.writer != kNobody && word.writer != lane() && word.stored == now()) {
       broken(spot.place, "is read without a barrier behind the lane that has stored to it");
@@ -122,7 +122,7 @@ void Copies::write(Spot spot, unsigned first_byte, const void* from, unsigned by
   Stage& stage = this->stage(spot);
   if (first_byte + bytes > kBytes) broken(spot.place, "is written beyond its end");
   for (unsigned i = 0; i < bytes / 4; ++i) {
-    Word& word = stage.places[spot.place].words[first_byte / 4 + i];
+    Word& word = stage.places[spot.place].use(first_byte / 4 + i);
     check_loaded(stage, spot.place, first_byte / 4 + i, "written");
     if (word.senders != 0) broken(spot.place, "is written while a store reads it");
     if (word.read == now() && (word.readers & ~(1u << lane())) != 0) {
@@ -140,7 +140,7 @@ void Copies::write(Spot spot, unsigned first_byte, const void* from, unsigned by
 
 void Copies::fence_stage(unsigned block) {
   for (Place& place : stage({block, 0}).places) {
-    for (Word& word : place.words) {
+    for (Word& word : place.all_used()) {
       if (word.writer == lane() && word.fenced == 0) word.fenced = now();
     }
   }

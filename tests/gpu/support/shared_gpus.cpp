@@ -13,8 +13,9 @@ namespace weft::test {
 namespace {
 
 // Suites whose worlds have three or four ranks, whatever their parameters.
-constexpr std::string_view kOfMoreThanTwo[] = {"GpuFaults",       "GpuRejection",    "GpuArguments", "GpuRmsNormFaults",
-                                               "GpuGatherFaults", "GpuGatherAborts", "GpuMoePadding"};
+constexpr std::string_view kOfMoreThanTwo[] = {"GpuFaults",        "GpuRejection",    "GpuArguments",
+                                               "GpuRmsNormFaults", "GpuGatherFaults", "GpuGatherAborts",
+                                               "GpuMoePadding",    "GpuMoeLife",      "GpuGatheredCountsFaults"};
 
 // The ranks of a test if they are its first parameter, as in "3" or "(3, true)"; else 0.
 int ranks_of(const testing::TestInfo& test) {

@@ -1,7 +1,7 @@
 # weft::weft, the library.
 
 # Rooms (docs/architecture.md) with source files. Their files sim_* belong to the simulator.
-set(library_rooms base kernel tuning rendezvous fabric comm symmetric ops)
+set(library_rooms base kernel tuning rendezvous fabric comm symmetric ops c)
 list(TRANSFORM library_rooms PREPEND src/)
 list(TRANSFORM library_rooms APPEND /*.cpp OUTPUT_VARIABLE library_patterns)
 weft_sources_below(weft_host_files ${library_patterns})

@@ -41,6 +41,17 @@ if(WEFT_WITH_CUDA)
 endif()
 set_target_properties(weft PROPERTIES POSITION_INDEPENDENT_CODE ON VERSION ${PROJECT_VERSION} SOVERSION 0)
 
+# What a shared library exports. Objects are the same in the archive and in it; the linker hides everything else, so
+# fmt and spdlog are the library's own, whatever copies its host program has.
+function(weft_export_own_names target)
+  set(exports ${PROJECT_SOURCE_DIR}/cmake/exports.map)
+  target_link_options(${target} PRIVATE LINKER:--version-script=${exports})
+  set_property(TARGET ${target} APPEND PROPERTY LINK_DEPENDS ${exports})
+endfunction()
+if(BUILD_SHARED_LIBS)
+  weft_export_own_names(weft)
+endif()
+
 # Build information. The header changes only if its text changes, and one source file includes it, so a commit costs one
 # small compilation.
 set(build_info_dir ${CMAKE_BINARY_DIR}/generated)

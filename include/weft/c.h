@@ -26,9 +26,9 @@
 // handle needs lives until the last one is gone. Destroy of a null handle does nothing. A handle must not be destroyed
 // while another thread uses it, nor used afterwards. A null handle elsewhere is WEFT_INVALID_ARGUMENT.
 //
-// Texts. Strings are UTF-8 and end with a zero. Where a function returns one in a buffer, `text` gets as much of it as
-// `capacity` bytes have room for, the zero included. `length` gets the bytes of the whole text without the zero; it may
-// be null. So may be `text`, if `capacity` is 0.
+// Texts are UTF-8 and end with a zero. Functions that return one in a buffer write as much of it as `capacity` bytes
+// have room for, the zero included. `length` gets the bytes of the whole text without the zero; it may be null. So may
+// be `text`, if `capacity` is 0.
 #pragma once
 
 #include "weft/c/collectives.h"

@@ -1,4 +1,4 @@
-// The boundary between C and C++: no exception crosses it, and what it said stays for the thread to ask.
+// The boundary between C and C++: no exception crosses it, and a thread may ask for what the last one said.
 #pragma once
 
 #include <fmt/format.h>
@@ -35,7 +35,7 @@ weft_code guarded(Body&& body) noexcept {
   }
 }
 
-// What a pointer of the caller's points to: an argument, a handle, or the place of a result.
+// Follows a pointer of the caller's: to an argument, a handle, or the place of a result.
 template <class T>
 T& at(const char* name, T* pointer) {
   if (pointer == nullptr) throw Error(Errc::invalid_argument, fmt::format("{}: null", name));

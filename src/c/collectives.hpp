@@ -19,7 +19,7 @@ struct Mirror<weft_counts> {
   }
 };
 
-// What the calls that move rows have in common.
+// The tensors of calls that move rows.
 void row_fields(auto& c, auto& cpp, auto copy) {
   copy(c.input, cpp.input);
   copy(c.output, cpp.output);

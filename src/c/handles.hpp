@@ -1,4 +1,4 @@
-// What is behind the handles: each holds an object of C++.
+// The handles: each holds an object of C++.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// What all headers of the C interface share (weft/c.h, weft/types.hpp).
+// Types, enumerations and handles of the C interface (weft/c.h, weft/types.hpp).
 #pragma once
 
 #include <stddef.h>

@@ -1,4 +1,4 @@
-// What a thread can ask after a failure, and functions that need no communicator.
+// Errors of the C interface, and functions that need no communicator.
 #include <gtest/gtest.h>
 
 #include <thread>

@@ -41,8 +41,8 @@ if(WEFT_WITH_CUDA)
 endif()
 set_target_properties(weft PROPERTIES POSITION_INDEPENDENT_CODE ON VERSION ${PROJECT_VERSION} SOVERSION 0)
 
-# Limits the names that a shared library exports. Objects are the same in the archive and in it; the linker hides everything else, so
-# fmt and spdlog are the library's own, whatever copies its host program has.
+# Limits the names that a shared library exports. Objects are the same in the archive and in it; the linker hides
+# everything else. So fmt and spdlog are the library's own, whatever copies its host program has.
 function(weft_export_own_names target)
   set(exports ${PROJECT_SOURCE_DIR}/cmake/exports.map)
   target_link_options(${target} PRIVATE LINKER:--version-script=${exports})

@@ -5,7 +5,7 @@ include(CMakePackageConfigHelpers)
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/weft)
 
 install(TARGETS weft EXPORT weft-targets)
-install(DIRECTORY include/weft TYPE INCLUDE FILES_MATCHING PATTERN "*.hpp")
+install(DIRECTORY include/weft TYPE INCLUDE FILES_MATCHING PATTERN "*.hpp" PATTERN "*.h")
 install(EXPORT weft-targets NAMESPACE weft:: DESTINATION ${package_dir})
 if(TARGET weft-cli)
   install(TARGETS weft-cli)

@@ -19,6 +19,7 @@ run(${CMAKE_COMMAND} -S ${source_dir}/examples -B ${work}/examples -G ${generato
   -D CMAKE_PREFIX_PATH=${prefix} -D CMAKE_CXX_COMPILER=${compiler})
 run(${CMAKE_COMMAND} --build ${work}/examples)
 run(${work}/examples/all_reduce)
+run(${work}/examples/c_ranks)
 run(${work}/examples/from_environment)
 run(${work}/examples/guide)
 run(${work}/examples/moe)

@@ -1,7 +1,7 @@
 # weft::weft, the library.
 
 # Rooms (docs/architecture.md) with source files. Their files sim_* belong to the simulator.
-set(library_rooms base kernel tuning rendezvous fabric comm symmetric ops)
+set(library_rooms base kernel tuning rendezvous fabric comm symmetric ops c)
 list(TRANSFORM library_rooms PREPEND src/)
 list(TRANSFORM library_rooms APPEND /*.cpp OUTPUT_VARIABLE library_patterns)
 weft_sources_below(weft_host_files ${library_patterns})
@@ -40,6 +40,17 @@ if(WEFT_WITH_CUDA)
   target_link_libraries(weft PRIVATE CUDA::cudart_static)
 endif()
 set_target_properties(weft PROPERTIES POSITION_INDEPENDENT_CODE ON VERSION ${PROJECT_VERSION} SOVERSION 0)
+
+# Limits the names that a shared library exports. Objects are the same in the archive and in it; the linker hides
+# everything else. So fmt and spdlog are the library's own, whatever copies its host program has.
+function(weft_export_own_names target)
+  set(exports ${PROJECT_SOURCE_DIR}/cmake/exports.map)
+  target_link_options(${target} PRIVATE LINKER:--version-script=${exports})
+  set_property(TARGET ${target} APPEND PROPERTY LINK_DEPENDS ${exports})
+endfunction()
+if(BUILD_SHARED_LIBS)
+  weft_export_own_names(weft)
+endif()
 
 # Build information. The header changes only if its text changes, and one source file includes it, so a commit costs one
 # small compilation.

@@ -176,6 +176,48 @@ if(weft_type STREQUAL "STATIC_LIBRARY" AND NOT sanitized)
   weft_test_executable(weft-apart-tests tests/twins/apart_fabric_test.cpp)
   weft_discover(weft-apart-tests)
   weft_quickly_compiled(weft-twin-tests weft-apart-tests)
+
+  # Tests of every operation once more, through the C interface: the linker wraps the functions that these files define.
+  if(TARGET weft-test-cases)
+    set(through_c tests/twins/through_c.cpp tests/twins/through_c_objects.cpp)
+    set(wrapped)
+    foreach(file IN LISTS through_c)
+      file(STRINGS ${file} lines REGEX " __wrap_[A-Za-z0-9_]+\\(")
+      list(APPEND wrapped ${lines})
+    endforeach()
+    list(TRANSFORM wrapped REPLACE ".* __wrap_([A-Za-z0-9_]+)\\(.*" "LINKER:--wrap=\\1")
+    add_executable(weft-c-tests ${through_c})
+    weft_quickly_compiled(weft-c-tests)
+    target_link_libraries(weft-c-tests PRIVATE weft-test-support weft-test-cases $<TARGET_NAME_IF_EXISTS:weft-cli-parts>)
+    target_link_options(weft-c-tests PRIVATE ${wrapped})
+    set(suites AllReduce.* Gather.* GatherArguments.* */Gather.*/2 */Ragged.*/3 */RmsNorm.*/2 RmsNormArguments.* TakenRows.*
+      GatheredCountsOf.* GatheredCountsCalls.* */MoeApart.*/1 MoeArguments.* MoeHandles.* Recording.* SymmetricMemory.*
+      Groups.*)
+    list(JOIN suites ":" suites)
+    add_test(NAME operations_through_c COMMAND weft-c-tests --gtest_brief=1 "--gtest_filter=${suites}:-*DISABLED_*")
+    set_tests_properties(operations_through_c PROPERTIES TIMEOUT 300 PROCESSORS 2 COST 20)
+  endif()
+
+  # The shared library, with a program in C that it serves, and the names that it exports.
+  enable_language(C)
+  add_library(weft-shared SHARED $<TARGET_OBJECTS:weft>)
+  target_link_libraries(weft-shared PRIVATE weft_internal)
+  set_target_properties(weft-shared PROPERTIES OUTPUT_NAME weft LINKER_LANGUAGE CXX
+    LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/shared)
+  weft_export_own_names(weft-shared)
+  add_executable(weft-c-ranks examples/c_ranks.c)
+  set_target_properties(weft-c-ranks PROPERTIES C_STANDARD 99 C_EXTENSIONS OFF)
+  target_include_directories(weft-c-ranks PRIVATE include)
+  target_compile_options(weft-c-ranks PRIVATE -Wall -Wextra -pedantic -Werror)
+  target_link_libraries(weft-c-ranks PRIVATE weft-shared Threads::Threads)
+  add_test(NAME ranks_in_c COMMAND weft-c-ranks)
+  set_tests_properties(ranks_in_c PROPERTIES TIMEOUT 60)
+  if(Python3_FOUND)
+    add_test(NAME exported_names COMMAND ${Python3_EXECUTABLE} -B ${PROJECT_SOURCE_DIR}/tests/c/test_exports.py
+      --library $<TARGET_FILE:weft-shared> --archive $<TARGET_FILE:weft>
+      --headers ${PROJECT_SOURCE_DIR}/include/weft/c)
+    set_tests_properties(exported_names PROPERTIES TIMEOUT 60)
+  endif()
 endif()
 
 # The simulator is compiled over copies of the production templates in which seeded bugs can be switched on

@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 
 MAX_LINES = 400
-SOURCES = {".hpp", ".cpp", ".cu", ".cuh", ".py", ".sh", ".cmake"}
-CPP = {".hpp", ".cpp", ".cu", ".cuh"}
+CPP = {".hpp", ".cpp", ".cu", ".cuh", ".h", ".c"}
+SOURCES = {*CPP, ".py", ".sh", ".cmake"}
 
 # One algorithm source for all executors: these folders do not know which executor they run on. They may ask a team for
 # its constants (docs/architecture.md).

@@ -10,7 +10,7 @@ done; }
 format_files() {
   local tool=clang-format-14
   command -v $tool >/dev/null || tool=clang-format
-  project_files '*.hpp' '*.cpp' '*.cu' '*.cuh' | xargs -r "$tool" "$@"
+  project_files '*.hpp' '*.cpp' '*.cu' '*.cuh' '*.h' '*.c' | xargs -r "$tool" "$@"
 }
 
 tidy_files() {

@@ -13,7 +13,7 @@ from pathlib import Path
 
 CHECKED = ["README.md", "docs", "include", "src", "apps", "examples", "tests", "tools", "cmake", "bench"]
 MAX_WORDS = 25
-C_LIKE = {".hpp", ".cpp", ".cu", ".cuh"}
+C_LIKE = {".hpp", ".cpp", ".cu", ".cuh", ".h", ".c"}
 HASH_LIKE = {".py", ".sh", ".cmake"}
 SUBJECT = re.compile(r"^((Who|Whoever|What|Whatever|Where|Wherever)\b|That (is|are|was|were|has|needs|takes|means)\b)")
 # The end of a sentence; a point inside a number, a name or an abbreviation is none.

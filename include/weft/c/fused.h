@@ -1,0 +1,57 @@
+// All-reduce with residual and norm (weft/fused.hpp).
+#pragma once
+
+#include "weft/c/types.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef int32_t weft_fp8_scaling;
+enum { WEFT_FP8_FIXED, WEFT_FP8_PER_TOKEN, WEFT_FP8_PER_128_COLUMNS };
+typedef int32_t weft_scale_type;
+enum { WEFT_SCALE_F32, WEFT_SCALE_UE8M0 };
+const char* weft_fp8_scaling_name(weft_fp8_scaling scaling);
+
+typedef struct weft_fp8_output {
+  size_t size;  // to the end of `scale_group_stride` at least
+  void* rows;
+  size_t stride;
+  const float* scale;
+  void* scales;
+  weft_fp8_scaling scaling;
+  weft_scale_type scale_type;
+  size_t scale_token_stride;
+  size_t scale_group_stride;
+} weft_fp8_output;
+weft_code weft_fp8_output_init(weft_fp8_output* output, size_t size);
+
+typedef struct weft_all_reduce_rms_norm_args {
+  size_t size;
+  const void* input;
+  const void* residual;
+  void* residual_output;
+  const void* gamma;
+  void* output;
+  const weft_fp8_output* fp8;  // read in the call, unlike the memory that it names; null: no fp8 is made
+  size_t tokens;
+  size_t hidden;
+  size_t input_stride;
+  size_t residual_stride;
+  size_t residual_output_stride;
+  size_t output_stride;
+  weft_data_type type;
+  float epsilon;
+  weft_flag gamma_plus_one;
+  weft_algorithm algorithm;
+  uint32_t tag;
+  weft_stream stream;
+  int32_t blocks;
+  int32_t threads;
+} weft_all_reduce_rms_norm_args;
+weft_code weft_all_reduce_rms_norm_args_init(weft_all_reduce_rms_norm_args* args, size_t size);
+weft_code weft_all_reduce_rms_norm(const weft_group* group, const weft_all_reduce_rms_norm_args* args);
+
+#ifdef __cplusplus
+}
+#endif

@@ -1,0 +1,37 @@
+// Mirrors that several families need.
+#pragma once
+
+#include "c/mirror.hpp"
+
+namespace weft::c {
+
+template <>
+struct Mirror<weft_counts> {
+  using Cpp = Counts;
+  static constexpr const char* name = "weft_counts";
+  static constexpr std::size_t least = sizeof(weft_counts);
+  static void fields(auto& c, auto& cpp, auto copy) {
+    copy(c.rows, cpp.rows);
+    copy(c.sharding, cpp.sharding);
+    copy(c.padding, cpp.padding);
+    copy(c.slot_rows, cpp.slot_rows);
+    copy(c.slots, cpp.slots);
+  }
+};
+
+// The tensors of calls that move rows.
+void row_fields(auto& c, auto& cpp, auto copy) {
+  copy(c.input, cpp.input);
+  copy(c.output, cpp.output);
+  copy(c.input_stride, cpp.input_stride);
+  copy(c.output_stride, cpp.output_stride);
+}
+
+void launch_fields(auto& c, auto& cpp, auto copy) {
+  copy(c.stream, cpp.stream);
+  copy(c.tag, cpp.tag);
+  copy(c.blocks, cpp.launch.blocks);
+  copy(c.threads, cpp.launch.threads);
+}
+
+}  // namespace weft::c

@@ -1,0 +1,121 @@
+// Dispatch and combine, whole and in halves.
+#include "c/collectives.hpp"
+#include "c/mirror.hpp"
+
+namespace weft::c {
+
+template <>
+struct Mirror<weft_dispatch_args> {
+  using Cpp = DispatchArgs;
+  static constexpr const char* name = "weft_dispatch_args";
+  static constexpr std::size_t least = offsetof(weft_dispatch_args, blocks);
+  static void fields(auto& c, auto& cpp, auto copy) {
+    copy(c.input, cpp.input);
+    copy(c.scales, cpp.scales);
+    copy(c.topk_ids, cpp.topk_ids);
+    copy(c.topk_weights, cpp.topk_weights);
+    copy(c.output, cpp.output);
+    copy(c.output_scales, cpp.output_scales);
+    copy(c.counts, cpp.counts);
+    copy(c.offsets, cpp.offsets);
+    copy(c.output_sources, cpp.output_sources);
+    copy(c.source_tokens, cpp.source_tokens);
+    copy(c.source_wait_ns, cpp.source_wait_ns);
+    copy(c.host_counts, cpp.host_counts);
+    copy(c.output_ids, cpp.output_ids);
+    copy(c.output_weights, cpp.output_weights);
+    copy(c.tokens, cpp.tokens);
+    copy(c.topk_ids_are_i64, cpp.topk_ids_are_i64);
+    copy(c.discard, cpp.discard);
+    launch_fields(c, cpp, copy);
+  }
+};
+
+template <>
+struct Mirror<weft_combine_args> {
+  using Cpp = CombineArgs;
+  static constexpr const char* name = "weft_combine_args";
+  static constexpr std::size_t least = offsetof(weft_combine_args, blocks);
+  static void fields(auto& c, auto& cpp, auto copy) {
+    copy(c.handle.slot, cpp.handle.slot);
+    copy(c.handle.tokens, cpp.handle.tokens);
+    copy(c.handle.exchange, cpp.handle.exchange);
+    copy(c.handle.number, cpp.handle.number);
+    copy(c.input, cpp.input);
+    copy(c.residual, cpp.residual);
+    copy(c.output, cpp.output);
+    copy(c.source_wait_ns, cpp.source_wait_ns);
+    launch_fields(c, cpp, copy);
+  }
+};
+
+namespace {
+
+using Dispatch = DispatchHandle (MoeExchange::*)(const DispatchArgs&) const;
+using Combine = void (MoeExchange::*)(const CombineArgs&) const;
+
+weft_code dispatch(Dispatch function, const weft_exchange* exchange, const weft_dispatch_args* args,
+                   weft_dispatch_handle* handle) noexcept {
+  return guarded([&] {
+    weft_dispatch_handle& place = at("handle", handle);
+    const DispatchHandle made = (at("exchange", exchange).exchange.*function)(cpp_of(whole(args)));
+    place = {.slot = made.slot, .tokens = made.tokens, .exchange = made.exchange, .number = made.number};
+  });
+}
+
+weft_code combine(Combine function, const weft_exchange* exchange, const weft_combine_args* args) noexcept {
+  return guarded([&] { (at("exchange", exchange).exchange.*function)(cpp_of(whole(args))); });
+}
+
+}  // namespace
+}  // namespace weft::c
+
+using namespace weft::c;
+
+extern "C" {
+
+weft_code weft_dispatch_args_init(weft_dispatch_args* args, size_t size) {
+  return init(args, size);
+}
+weft_code weft_combine_args_init(weft_combine_args* args, size_t size) {
+  return init(args, size);
+}
+
+weft_code weft_dispatch(const weft_exchange* exchange, const weft_dispatch_args* args, weft_dispatch_handle* handle) {
+  return dispatch(&weft::MoeExchange::dispatch, exchange, args, handle);
+}
+
+weft_code weft_combine(const weft_exchange* exchange, const weft_combine_args* args) {
+  return combine(&weft::MoeExchange::combine, exchange, args);
+}
+
+weft_code weft_dispatch_send(const weft_exchange* exchange, const weft_dispatch_args* args,
+                             weft_dispatch_handle* handle) {
+  return dispatch(&weft::MoeExchange::dispatch_send, exchange, args, handle);
+}
+
+weft_code weft_dispatch_wait(const weft_exchange* exchange, const weft_dispatch_handle* handle,
+                             const weft_dispatch_args* args) {
+  return guarded([&] {
+    const weft_dispatch_handle& sent = at("handle", handle);
+    at("exchange", exchange)
+        .exchange.dispatch_wait(
+            {.slot = sent.slot, .exchange = sent.exchange, .number = sent.number, .tokens = sent.tokens},
+            cpp_of(whole(args)));
+  });
+}
+
+weft_code weft_combine_send(const weft_exchange* exchange, const weft_combine_args* args) {
+  return combine(&weft::MoeExchange::combine_send, exchange, args);
+}
+
+weft_code weft_combine_wait(const weft_exchange* exchange, const weft_combine_args* args) {
+  return combine(&weft::MoeExchange::combine_wait, exchange, args);
+}
+
+weft_host_count weft_read_host_count(uint64_t* word) {
+  const weft::HostCount read = weft::read_host_count(word);
+  return {.count = read.count, .stamp = read.stamp};
+}
+
+}  // extern "C"

@@ -1,0 +1,66 @@
+#include "c/collectives.hpp"
+
+namespace weft::c {
+
+template <>
+struct Mirror<weft_fp8_output> {
+  using Cpp = Fp8Output;
+  static constexpr const char* name = "weft_fp8_output";
+  static constexpr std::size_t least = sizeof(weft_fp8_output);
+  static void fields(auto& c, auto& cpp, auto copy) {
+    copy(c.rows, cpp.rows);
+    copy(c.stride, cpp.stride);
+    copy(c.scale, cpp.scale);
+    copy(c.scales, cpp.scales);
+    copy(c.scaling, cpp.scaling);
+    copy(c.scale_type, cpp.scale_type);
+    copy(c.scale_token_stride, cpp.scale_token_stride);
+    copy(c.scale_group_stride, cpp.scale_group_stride);
+  }
+};
+
+template <>
+struct Mirror<weft_all_reduce_rms_norm_args> {
+  using Cpp = AllReduceRmsNormArgs;
+  static constexpr const char* name = "weft_all_reduce_rms_norm_args";
+  static constexpr std::size_t least = offsetof(weft_all_reduce_rms_norm_args, blocks);
+  static void fields(auto& c, auto& cpp, auto copy) {  // besides fp8
+    row_fields(c, cpp, copy);
+    copy(c.residual, cpp.residual);
+    copy(c.residual_output, cpp.residual_output);
+    copy(c.gamma, cpp.gamma);
+    copy(c.tokens, cpp.tokens);
+    copy(c.hidden, cpp.hidden);
+    copy(c.residual_stride, cpp.residual_stride);
+    copy(c.residual_output_stride, cpp.residual_output_stride);
+    copy(c.type, cpp.type);
+    copy(c.epsilon, cpp.epsilon);
+    copy(c.gamma_plus_one, cpp.gamma_plus_one);
+    copy(c.algorithm, cpp.algorithm);
+    launch_fields(c, cpp, copy);
+  }
+};
+
+}  // namespace weft::c
+
+using namespace weft::c;
+
+extern "C" {
+
+weft_code weft_fp8_output_init(weft_fp8_output* output, size_t size) {
+  return init(output, size);
+}
+
+weft_code weft_all_reduce_rms_norm_args_init(weft_all_reduce_rms_norm_args* args, size_t size) {
+  return init(args, size);
+}
+weft_code weft_all_reduce_rms_norm(const weft_group* group, const weft_all_reduce_rms_norm_args* args) {
+  return guarded([&] {
+    const weft_all_reduce_rms_norm_args full = whole(args);
+    weft::AllReduceRmsNormArgs cpp = cpp_of(full);
+    cpp.fp8 = cpp_or_defaults(full.fp8);
+    weft::all_reduce_rms_norm(at("group", group).group, cpp);
+  });
+}
+
+}  // extern "C"

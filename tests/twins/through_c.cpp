@@ -1,0 +1,205 @@
+// Collectives through C (through_c.hpp).
+#include "twins/through_c.hpp"
+
+namespace weft::test {
+namespace {
+
+weft_counts c_of(const Counts& counts) {
+  weft_counts c = init(weft_counts_init);
+  c.rows = counts.rows;
+  c.sharding = number(counts.sharding);
+  c.padding = number(counts.padding);
+  c.slot_rows = counts.slot_rows;
+  c.slots = counts.slots;
+  return c;
+}
+
+}  // namespace
+}  // namespace weft::test
+
+using namespace weft;
+using namespace weft::test;
+
+extern "C" {
+
+void __real__ZN4weft10all_reduceERKNS_5GroupERKNS_13AllReduceArgsE(const Group&, const AllReduceArgs&);
+void __wrap__ZN4weft10all_reduceERKNS_5GroupERKNS_13AllReduceArgsE(const Group& group, const AllReduceArgs& args) {
+  if (in_c) return __real__ZN4weft10all_reduceERKNS_5GroupERKNS_13AllReduceArgsE(group, args);
+  weft_all_reduce_args c = init(weft_all_reduce_args_init);
+  c.input = args.input;
+  c.output = args.output;
+  c.count = args.count;
+  c.type = number(args.type);
+  c.op = number(args.op);
+  c.algorithm = number(args.algorithm);
+  fill_launch(c, args);
+  call_c(weft_all_reduce, handle(group), &c);
+}
+
+void __real__ZN4weft22all_gather_into_tensorERKNS_5GroupERKNS_13AllGatherArgsE(const Group&, const AllGatherArgs&);
+void __wrap__ZN4weft22all_gather_into_tensorERKNS_5GroupERKNS_13AllGatherArgsE(const Group& group,
+                                                                               const AllGatherArgs& args) {
+  if (in_c) return __real__ZN4weft22all_gather_into_tensorERKNS_5GroupERKNS_13AllGatherArgsE(group, args);
+  weft_all_gather_args c = init(weft_all_gather_args_init);
+  fill_rows(c, args);
+  c.rows = args.rows;
+  c.row_bytes = args.row_bytes;
+  fill_launch(c, args);
+  call_c(weft_all_gather_into_tensor, handle(group), &c);
+}
+
+void __real__ZN4weft10all_to_allERKNS_5GroupERKNS_12AllToAllArgsE(const Group&, const AllToAllArgs&);
+void __wrap__ZN4weft10all_to_allERKNS_5GroupERKNS_12AllToAllArgsE(const Group& group, const AllToAllArgs& args) {
+  if (in_c) return __real__ZN4weft10all_to_allERKNS_5GroupERKNS_12AllToAllArgsE(group, args);
+  weft_all_to_all_args c = init(weft_all_to_all_args_init);
+  fill_rows(c, args);
+  c.rows = args.rows;
+  c.row_bytes = args.row_bytes;
+  fill_launch(c, args);
+  call_c(weft_all_to_all, handle(group), &c);
+}
+
+void __real__ZN4weft9broadcastERKNS_5GroupERKNS_13BroadcastArgsE(const Group&, const BroadcastArgs&);
+void __wrap__ZN4weft9broadcastERKNS_5GroupERKNS_13BroadcastArgsE(const Group& group, const BroadcastArgs& args) {
+  if (in_c) return __real__ZN4weft9broadcastERKNS_5GroupERKNS_13BroadcastArgsE(group, args);
+  weft_broadcast_args c = init(weft_broadcast_args_init);
+  fill_rows(c, args);
+  c.rows = args.rows;
+  c.row_bytes = args.row_bytes;
+  c.root = args.root;
+  fill_launch(c, args);
+  call_c(weft_broadcast, handle(group), &c);
+}
+
+void __real__ZN4weft21reduce_scatter_tensorERKNS_5GroupERKNS_17ReduceScatterArgsE(const Group&,
+                                                                                  const ReduceScatterArgs&);
+void __wrap__ZN4weft21reduce_scatter_tensorERKNS_5GroupERKNS_17ReduceScatterArgsE(const Group& group,
+                                                                                  const ReduceScatterArgs& args) {
+  if (in_c) return __real__ZN4weft21reduce_scatter_tensorERKNS_5GroupERKNS_17ReduceScatterArgsE(group, args);
+  weft_reduce_scatter_args c = init(weft_reduce_scatter_args_init);
+  fill_rows(c, args);
+  c.rows = args.rows;
+  c.width = args.width;
+  c.type = number(args.type);
+  fill_launch(c, args);
+  call_c(weft_reduce_scatter_tensor, handle(group), &c);
+}
+
+void __real__ZN4weft7barrierERKNS_5GroupERKNS_11BarrierArgsE(const Group&, const BarrierArgs&);
+void __wrap__ZN4weft7barrierERKNS_5GroupERKNS_11BarrierArgsE(const Group& group, const BarrierArgs& args) {
+  if (in_c) return __real__ZN4weft7barrierERKNS_5GroupERKNS_11BarrierArgsE(group, args);
+  weft_barrier_args c = init(weft_barrier_args_init);
+  c.tag = args.tag;
+  c.stream = args.stream;
+  call_c(weft_barrier, handle(group), &c);
+}
+
+void __real__ZN4weft12all_gather_vERKNS_5GroupERKNS_14AllGatherVArgsE(const Group&, const AllGatherVArgs&);
+void __wrap__ZN4weft12all_gather_vERKNS_5GroupERKNS_14AllGatherVArgsE(const Group& group, const AllGatherVArgs& args) {
+  if (in_c) return __real__ZN4weft12all_gather_vERKNS_5GroupERKNS_14AllGatherVArgsE(group, args);
+  std::vector<weft_gathered_tensor> tensors;
+  for (const GatheredTensor& tensor : args.tensors) {
+    weft_gathered_tensor c = init(weft_gathered_tensor_init);
+    fill_rows(c, tensor);
+    c.row_bytes = tensor.row_bytes;
+    tensors.push_back(c);
+  }
+  const weft_counts counts = c_of(args.counts);
+  weft_all_gather_v_args c = init(weft_all_gather_v_args_init);
+  c.tensors = tensors.data();
+  c.tensor_count = tensors.size();
+  c.counts = &counts;
+  c.input_rows = args.input_rows;
+  c.output_rows = args.output_rows;
+  fill_launch(c, args);
+  call_c(weft_all_gather_v, handle(group), &c);
+}
+
+void __real__ZN4weft16reduce_scatter_vERKNS_5GroupERKNS_18ReduceScatterVArgsE(const Group&, const ReduceScatterVArgs&);
+void __wrap__ZN4weft16reduce_scatter_vERKNS_5GroupERKNS_18ReduceScatterVArgsE(const Group& group,
+                                                                              const ReduceScatterVArgs& args) {
+  if (in_c) return __real__ZN4weft16reduce_scatter_vERKNS_5GroupERKNS_18ReduceScatterVArgsE(group, args);
+  const weft_counts counts = c_of(args.counts);
+  weft_reduce_scatter_v_args c = init(weft_reduce_scatter_v_args_init);
+  fill_rows(c, args);
+  c.width = args.width;
+  c.type = number(args.type);
+  c.counts = &counts;
+  c.input_rows = args.input_rows;
+  c.output_rows = args.output_rows;
+  fill_launch(c, args);
+  call_c(weft_reduce_scatter_v, handle(group), &c);
+}
+
+void __real__ZN4weft17all_gather_countsERKNS_5GroupERKNS_19AllGatherCountsArgsE(const Group&,
+                                                                                const AllGatherCountsArgs&);
+void __wrap__ZN4weft17all_gather_countsERKNS_5GroupERKNS_19AllGatherCountsArgsE(const Group& group,
+                                                                                const AllGatherCountsArgs& args) {
+  if (in_c) return __real__ZN4weft17all_gather_countsERKNS_5GroupERKNS_19AllGatherCountsArgsE(group, args);
+  weft_all_gather_counts_args c = init(weft_all_gather_counts_args_init);
+  c.input = args.input;
+  c.output = args.output;
+  c.host_output = args.host_output;
+  c.columns = args.columns;
+  c.group_ranks = args.group_ranks;
+  c.sharding = number(args.sharding);
+  c.split_slots = args.split_slots;
+  c.padding = number(args.padding);
+  c.slot_rows = args.slot_rows;
+  c.stream = args.stream;
+  c.tag = args.tag;
+  call_c(weft_all_gather_counts, handle(group), &c);
+}
+
+void __real__ZN4weft19all_reduce_rms_normERKNS_5GroupERKNS_20AllReduceRmsNormArgsE(const Group&,
+                                                                                   const AllReduceRmsNormArgs&);
+void __wrap__ZN4weft19all_reduce_rms_normERKNS_5GroupERKNS_20AllReduceRmsNormArgsE(const Group& group,
+                                                                                   const AllReduceRmsNormArgs& args) {
+  if (in_c) return __real__ZN4weft19all_reduce_rms_normERKNS_5GroupERKNS_20AllReduceRmsNormArgsE(group, args);
+  weft_fp8_output fp8 = init(weft_fp8_output_init);
+  fp8.rows = args.fp8.rows;
+  fp8.stride = args.fp8.stride;
+  fp8.scaling = number(args.fp8.scaling);
+  fp8.scale = args.fp8.scale;
+  fp8.scales = args.fp8.scales;
+  fp8.scale_type = number(args.fp8.scale_type);
+  fp8.scale_token_stride = args.fp8.scale_token_stride;
+  fp8.scale_group_stride = args.fp8.scale_group_stride;
+  weft_all_reduce_rms_norm_args c = init(weft_all_reduce_rms_norm_args_init);
+  fill_rows(c, args);
+  c.residual = args.residual;
+  c.residual_output = args.residual_output;
+  c.gamma = args.gamma;
+  c.fp8 = &fp8;
+  c.tokens = args.tokens;
+  c.hidden = args.hidden;
+  c.residual_stride = args.residual_stride;
+  c.residual_output_stride = args.residual_output_stride;
+  c.type = number(args.type);
+  c.epsilon = args.epsilon;
+  c.gamma_plus_one = args.gamma_plus_one;
+  c.algorithm = number(args.algorithm);
+  fill_launch(c, args);
+  call_c(weft_all_reduce_rms_norm, handle(group), &c);
+}
+
+void __real__ZN4weft9take_rowsERKNS_5GroupERKNS_12TakeRowsArgsE(const Group&, const TakeRowsArgs&);
+void __wrap__ZN4weft9take_rowsERKNS_5GroupERKNS_12TakeRowsArgsE(const Group& group, const TakeRowsArgs& args) {
+  if (in_c) return __real__ZN4weft9take_rowsERKNS_5GroupERKNS_12TakeRowsArgsE(group, args);
+  const weft_counts counts = c_of(args.counts);
+  weft_take_rows_args c = init(weft_take_rows_args_init);
+  fill_rows(c, args);
+  c.row_bytes = args.row_bytes;
+  c.counts = &counts;
+  c.slots = args.slots;
+  c.slot = args.slot;
+  c.shards = args.shards;
+  c.shard = args.shard;
+  c.split_slots = args.split_slots;
+  c.input_rows = args.input_rows;
+  c.output_rows = args.output_rows;
+  c.stream = args.stream;
+  call_c(weft_take_rows, handle(group), &c);
+}
+
+}  // extern "C"

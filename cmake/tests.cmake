@@ -190,9 +190,10 @@ if(weft_type STREQUAL "STATIC_LIBRARY" AND NOT sanitized)
     weft_quickly_compiled(weft-c-tests)
     target_link_libraries(weft-c-tests PRIVATE weft-test-support weft-test-cases $<TARGET_NAME_IF_EXISTS:weft-cli-parts>)
     target_link_options(weft-c-tests PRIVATE ${wrapped})
-    set(suites AllReduce.* Gather.* GatherArguments.* */Gather.*/2 */Ragged.*/3 */RmsNorm.*/2 RmsNormArguments.* TakenRows.*
-      GatheredCountsOf.* GatheredCountsCalls.* */MoeApart.*/1 MoeArguments.* MoeHandles.* Recording.* SymmetricMemory.*
-      Groups.*)
+    # Worlds of two: what is tried is the way there.
+    set(suites GatherArguments.* GatheredCountsCalls.* Groups.* MoeArguments.* MoeHandles.* Recording.*
+      RmsNormArguments.* SymmetricMemory.* TakenRows.* */Gather.*/1 */GatheredCountsOf.*/1 */MoeApart.*/1 */Ragged.*/1
+      */RmsNorm.*/1 */AllReduce.EveryType*/1)
     list(JOIN suites ":" suites)
     add_test(NAME operations_through_c COMMAND weft-c-tests --gtest_brief=1 "--gtest_filter=${suites}:-*DISABLED_*")
     set_tests_properties(operations_through_c PROPERTIES TIMEOUT 300 PROCESSORS 2 COST 20)

@@ -66,7 +66,7 @@ weft_code weft_communicator_local(int world_size, const weft_config* config, wef
     static_cast<void>(at("communicators", communicators));
     std::vector<std::unique_ptr<weft_communicator>> handles;
     for (weft::Communicator& rank : weft::Communicator::local(world_size, cpp_or_defaults(config)))
-      handles.push_back(std::make_unique<weft_communicator>(std::move(rank)));
+      handles.emplace_back(new weft_communicator{std::move(rank)});
     for (std::size_t i = 0; i < handles.size(); ++i) communicators[i] = handles[i].release();
   });
 }

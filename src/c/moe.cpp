@@ -48,8 +48,8 @@ weft_code weft_moe_exchange_memory_of(int ranks, const weft_moe_exchange_args* a
 weft_code weft_exchange_create(const weft_group* group, const weft_moe_exchange_args* args, weft_exchange** exchange) {
   return guarded([&] {
     weft_exchange*& place = at("exchange", exchange);
-    auto made = std::make_unique<weft_exchange>(
-        weft::MoeExchange::create(at("group", group).group, definition_of(args)), std::vector<weft_expert_ranks>());
+    std::unique_ptr<weft_exchange> made(
+        new weft_exchange{weft::MoeExchange::create(at("group", group).group, definition_of(args)), {}});
     for (const std::vector<std::uint32_t>& ranks : made->exchange.args().ranks_of_expert)
       made->ranks_of_expert.push_back({ranks.data(), ranks.size()});
     place = made.release();

@@ -52,6 +52,14 @@ if(BUILD_SHARED_LIBS)
   weft_export_own_names(weft)
 endif()
 
+# libweft.so beside the archive, for programs in C and Python, if something needs it.
+add_library(weft-shared SHARED EXCLUDE_FROM_ALL $<TARGET_OBJECTS:weft>)
+target_link_libraries(weft-shared PRIVATE weft_internal)
+target_include_directories(weft-shared INTERFACE ${PROJECT_SOURCE_DIR}/include)
+set_target_properties(weft-shared PROPERTIES OUTPUT_NAME weft LINKER_LANGUAGE CXX
+  LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/shared)
+weft_export_own_names(weft-shared)
+
 # Build information. The header changes only if its text changes, and one source file includes it, so a commit costs one
 # small compilation.
 set(build_info_dir ${CMAKE_BINARY_DIR}/generated)

@@ -199,13 +199,8 @@ if(weft_type STREQUAL "STATIC_LIBRARY" AND NOT sanitized)
     set_tests_properties(operations_through_c PROPERTIES TIMEOUT 300 PROCESSORS 2 COST 20)
   endif()
 
-  # The shared library, with a program in C that it serves, and the names that it exports.
+  # A program in C that the shared library serves, and the names that it exports.
   enable_language(C)
-  add_library(weft-shared SHARED $<TARGET_OBJECTS:weft>)
-  target_link_libraries(weft-shared PRIVATE weft_internal)
-  set_target_properties(weft-shared PROPERTIES OUTPUT_NAME weft LINKER_LANGUAGE CXX
-    LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/shared)
-  weft_export_own_names(weft-shared)
   add_executable(weft-c-ranks examples/c_ranks.c)
   set_target_properties(weft-c-ranks PROPERTIES C_STANDARD 99 C_EXTENSIONS OFF)
   target_include_directories(weft-c-ranks PRIVATE include)
@@ -286,6 +281,34 @@ if(Python3_FOUND)
     COMMAND ${Python3_EXECUTABLE} -B ${PROJECT_SOURCE_DIR}/tests/lint/test_reliability_tables.py)
   add_test(NAME plot_script COMMAND ${Python3_EXECUTABLE} -B ${PROJECT_SOURCE_DIR}/tests/bench/test_plot.py)
   add_test(NAME results COMMAND ${Python3_EXECUTABLE} -B ${PROJECT_SOURCE_DIR}/tests/bench/test_results.py)
+endif()
+
+# The Python package, as it is installed.
+if(WEFT_WITH_PYTHON)
+  add_test(NAME python_install COMMAND ${CMAKE_COMMAND} --install ${CMAKE_BINARY_DIR} --component python
+    --prefix ${CMAKE_BINARY_DIR}/site)
+  set_tests_properties(python_install PROPERTIES FIXTURES_SETUP python_package)
+  nanobind_add_module(weft-python-oracle STABLE_ABI NB_SUPPRESS_WARNINGS BACKEND_MODULE nanobind_backend
+    tests/python/oracle.cpp)
+  set_target_properties(weft-python-oracle PROPERTIES OUTPUT_NAME weft_oracle UNITY_BUILD OFF
+    LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/site)
+  target_link_libraries(weft-python-oracle PRIVATE weft-oracle)
+  add_test(NAME python_wheel COMMAND ${Python_EXECUTABLE} -B ${PROJECT_SOURCE_DIR}/tests/python/check_wheel.py
+    --installed ${CMAKE_BINARY_DIR}/site)
+  set_tests_properties(python_wheel PROPERTIES FIXTURES_REQUIRED python_package TIMEOUT 600 COST 60)
+  weft_sources(python_tests tests/python/test_*.py)
+  weft_sources(python_examples examples/*.py)
+  add_test(NAME python_types COMMAND ${Python_EXECUTABLE} -B -m mypy --strict --cache-dir ${CMAKE_BINARY_DIR}/mypy
+    ${python_examples} ${python_tests} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+  set_tests_properties(python_types PROPERTIES FIXTURES_REQUIRED python_package TIMEOUT 300 COST 20
+    ENVIRONMENT MYPYPATH=${CMAKE_BINARY_DIR}/site:${PROJECT_SOURCE_DIR}/tests/python)
+  foreach(file IN LISTS python_tests)
+    cmake_path(GET file STEM name)
+    string(REPLACE "test_" "python_" name ${name})
+    add_test(NAME ${name} COMMAND ${Python_EXECUTABLE} -B -m pytest -q -p no:cacheprovider ${PROJECT_SOURCE_DIR}/${file})
+    set_tests_properties(${name} PROPERTIES FIXTURES_REQUIRED python_package TIMEOUT 300 COST 20
+      ENVIRONMENT PYTHONPATH=${CMAKE_BINARY_DIR}/site)
+  endforeach()
 endif()
 
 if(NOT sanitized)

@@ -69,6 +69,26 @@ test_simulated() {
   fi
 }
 
+# Tests of torch's operators, in an environment of its own that outlives the build folder, since torch has gigabytes.
+torch_python=${WEFT_TORCH_PYTHON:-$HOME/.cache/weft/torch/bin/python}
+test_torch() {
+  local log=build/torch.log line
+  if [[ ! -x $torch_python ]]; then
+    say "torch's operators are not tested: there is no $torch_python (./dev torch makes it)"
+    return
+  fi
+  say "testing torch's operators with $torch_python"
+  PYTHONPATH=build/dev/site timeout --kill-after=10 600 "$torch_python" -B -m pytest -q -p no:cacheprovider \
+    tests/python/torch_operators.py >"$log" 2>&1 || tail -n 40 "$log"
+  line=$(tail -n 1 "$log")
+  local passed failed
+  passed=$(sed -nE 's/.*\b([0-9]+) passed.*/\1/p' <<<"$line")
+  failed=$(sed -nE 's/.*\b([0-9]+) (failed|error).*/\1/p' <<<"$line")
+  [[ -n $passed$failed ]] || failed=1
+  tests_passed=$((tests_passed + ${passed:-0}))
+  tests_failed=$((tests_failed + ${failed:-0}))
+}
+
 test_sanitizers() {
   (
     # A report ends the test. Tests of killed ranks fork children of a process with threads.
@@ -305,12 +325,14 @@ run_tests() {
   fi
   [[ -z $filter ]] || select=(--tests-regex "$filter")
   [[ -n $fast ]] || need sanitize
+  need_python || tests_failed=$((tests_failed + 1))
   rm -rf build/dev/sim-reports
   # Schedules that no run has had. A user who repeats a run sets the variable.
   export WEFT_SIM_SEED=${WEFT_SIM_SEED:-$(((RANDOM << 15 | RANDOM) + 1))}
   say "the simulator's schedules: WEFT_SIM_SEED=$WEFT_SIM_SEED"
   build_and_test dev "${targets[@]}" -- "${select[@]}"
   [[ -n $filter ]] || test_simulated
+  [[ -n $filter ]] || test_torch
   if has_gpu && [[ -z $filter && -x build/dev/bin/weft-gpu-tests ]]; then
     run_gtest build/dev/bin/weft-gpu-tests
   fi

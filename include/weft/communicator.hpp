@@ -9,6 +9,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "weft/error.hpp"
@@ -113,6 +114,7 @@ class Group {
   int size() const;                      // number of ranks
   std::span<const int> members() const;  // world rank of each member, ascending
   Device device() const;
+  int cuda_device() const;  // number of this rank's GPU; −1 on CPU ranks
   // The tuning table that serves the group's all-reduces; if it was not made for these very ranks, also the reason for
   // it: "NVIDIA H200, 4 ranks (measured)", "NVIDIA H200, 8 ranks (extrapolated), as there is no table for NVIDIA B200,
   // 8 ranks". The same on every rank of the group.
@@ -131,6 +133,12 @@ class Group {
   void check() const;
   // The last calls made on this group, oldest first (at most 32).
   std::vector<CallRecord> recent_calls() const;
+
+  // For code between Weft and its user, such as a binding, that refuses a call before Weft has seen it. The ranks that
+  // wait in the call are told, as if Weft had rejected it: they end with Errc::mismatch and the reason. The next call
+  // works if all ranks have refused alike. It fails silently where Weft tells nothing either (weft/error.hpp). GPU: it
+  // enqueues a small kernel on `stream`. Counts as a call for thread safety.
+  void refuse(std::string_view reason, Stream stream = nullptr) const noexcept;
 
   detail::GroupState& state() const;
 

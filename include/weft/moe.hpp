@@ -313,6 +313,10 @@ class MoeExchange {
   void combine_send(const CombineArgs& args) const;
   void combine_wait(const CombineArgs& args) const;
 
+  // Group::refuse for a dispatch, or for a combine.
+  void refuse_dispatch(std::string_view reason, Stream stream = nullptr) const noexcept;
+  void refuse_combine(std::string_view reason, Stream stream = nullptr) const noexcept;
+
  private:
   explicit MoeExchange(Group group, std::shared_ptr<detail::ExchangeState> state)
       : group_(std::move(group)), state_(std::move(state)) {}

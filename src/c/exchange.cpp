@@ -113,6 +113,14 @@ weft_code weft_combine_wait(const weft_exchange* exchange, const weft_combine_ar
   return combine(&weft::MoeExchange::combine_wait, exchange, args);
 }
 
+void weft_exchange_refuse_dispatch(const weft_exchange* exchange, const char* reason, weft_stream stream) {
+  if (exchange != nullptr && reason != nullptr) exchange->exchange.refuse_dispatch(reason, stream);
+}
+
+void weft_exchange_refuse_combine(const weft_exchange* exchange, const char* reason, weft_stream stream) {
+  if (exchange != nullptr && reason != nullptr) exchange->exchange.refuse_combine(reason, stream);
+}
+
 weft_host_count weft_read_host_count(uint64_t* word) {
   const weft::HostCount read = weft::read_host_count(word);
   return {.count = read.count, .stamp = read.stamp};

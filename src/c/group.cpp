@@ -50,6 +50,14 @@ weft_code weft_group_device(const weft_group* group, weft_device* device) {
   return guarded([&] { at("device", device) = static_cast<weft_device>(group_at(group).device()); });
 }
 
+weft_code weft_group_cuda_device(const weft_group* group, int* device) {
+  return guarded([&] { at("device", device) = group_at(group).cuda_device(); });
+}
+
+void weft_group_refuse(const weft_group* group, const char* reason, weft_stream stream) {
+  if (group != nullptr && reason != nullptr) group->group.refuse(reason, stream);
+}
+
 weft_code weft_group_tuning(const weft_group* group, char* text, size_t capacity, size_t* length) {
   return guarded([&] { give_text(group_at(group).tuning(), text, capacity, length); });
 }

@@ -70,6 +70,9 @@ std::span<const int> Group::members() const {
 Device Group::device() const {
   return state().communicator().fabric().device();
 }
+int Group::cuda_device() const {
+  return state().communicator().fabric().cuda_device();
+}
 std::string Group::tuning() const {
   return state().tuning().reason;
 }
@@ -82,6 +85,10 @@ std::vector<CallRecord> Group::recent_calls() const {
 
 void Group::check() const {
   state().communicator().check(state());
+}
+
+void Group::refuse(std::string_view reason, Stream stream) const noexcept {
+  if (state_ != nullptr) detail::tell_rejection(*state_, stream, Error(Errc::invalid_argument, std::string(reason)));
 }
 
 detail::GroupState& Group::state() const {

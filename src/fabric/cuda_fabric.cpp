@@ -105,6 +105,7 @@ class CudaFabric final : public Fabric {
   CudaFabric& operator=(const CudaFabric&) = delete;
 
   Device device() const override { return Device::cuda; }
+  int cuda_device() const override { return device_; }
   std::string description() const override {
     int reachable = 0;
     if (!windows_.empty() && windows_.front() != nullptr) {

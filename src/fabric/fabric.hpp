@@ -44,6 +44,7 @@ class Fabric {
   virtual ~Fabric() = default;
 
   virtual Device device() const = 0;
+  virtual int cuda_device() const { return -1; }  // the number of this rank's GPU
   virtual std::string description() const = 0;
   // The name of the processor whose tuning tables are used: the GPU's name.
   virtual std::string processor() const { return std::string(kCpuProcessor); }

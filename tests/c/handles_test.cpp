@@ -13,17 +13,21 @@ namespace {
 
 using Text = std::array<char, 200>;
 
+weft_code add_up(const weft_group* group, std::int32_t* x) {
+  weft_all_reduce_args args;
+  ensure_ok(weft_all_reduce_args_init(&args, sizeof args));
+  args.input = args.output = x;
+  args.count = 1;
+  args.type = WEFT_I32;
+  return weft_all_reduce(group, &args);
+}
+
 // Every rank gives 1 and gets the number of ranks.
 void expect_sum(const weft_group* group) {
   int size = 0;
   ensure_ok(weft_group_size(group, &size));
   std::int32_t x = 1;
-  weft_all_reduce_args args;
-  ensure_ok(weft_all_reduce_args_init(&args, sizeof args));
-  args.input = args.output = &x;
-  args.count = 1;
-  args.type = WEFT_I32;
-  ensure_ok(weft_all_reduce(group, &args));
+  ensure_ok(add_up(group, &x));
   ensure(x == size, "the sum is " + std::to_string(x));
 }
 
@@ -120,20 +124,25 @@ TEST(CHandles, AreDestroyedInAnyOrder) {
     ensure(none == nullptr, "a group of no color");
     weft_symmetric_memory* memory = nullptr;
     ensure_ok(weft_symmetric_memory_allocate(communicator, 64, &memory));
+    struct Recorded {
+      weft_group* group;
+      std::int32_t x;
+    } recorded = {part, 5};
     weft_recording* recording = nullptr;
     ensure_ok(weft_recording_capture(
         communicator,
         [](void* user) {
-          expect_sum(static_cast<weft_group*>(user));
-          return weft_code{WEFT_OK};
+          auto* const of = static_cast<Recorded*>(user);
+          return add_up(of->group, &of->x);
         },
-        part, &recording));
+        &recorded, &recording));
     weft_communicator_destroy(communicator);
     expect_sum(world);
     ensure_ok(weft_group_copy(part, &copy));
     weft_group_destroy(world);
     weft_group_destroy(part);
     ensure_ok(weft_recording_replay(recording));
+    ensure(recorded.x == 5, "the replay of a world of one gave " + std::to_string(recorded.x));
     expect_sum(copy);
     void* data = nullptr;
     ensure_ok(weft_symmetric_memory_data(memory, &data));
@@ -188,6 +197,28 @@ TEST(CHandles, SayWhatTheyAre) {
   expect_says(text.data(), "not asked for");
   expect_ok(weft_group_tuning(ranks.world(), text.data(), text.size(), nullptr));
   expect_says(text.data(), "CPU");
+}
+
+TEST(CHandles, RefuseCallsForTheirUsers) {
+  const CRanks ranks(2);
+  expect_no_errors(run_ranks(2, [&](int rank) {
+    weft_group* group = nullptr;
+    ensure_ok(weft_communicator_world(ranks.communicator(rank), &group));
+    int device = 0;
+    ensure_ok(weft_group_cuda_device(group, &device));
+    ensure(device == -1, "a CPU rank has a GPU");
+    if (rank == 1) {
+      weft_group_refuse(group, "x: a list", nullptr);
+    } else {
+      std::int32_t x = 1;
+      ensure(add_up(group, &x) == WEFT_MISMATCH, "rank 0 was not told");
+      ensure(std::string(weft_last_fault()->theirs).find("a call that it rejected (x: a list)") == 0, "no reason");
+    }
+    weft_group_destroy(group);
+  }));
+  weft_group_refuse(nullptr, "nobody", nullptr);
+  weft_exchange_refuse_dispatch(nullptr, "nobody", nullptr);
+  weft_exchange_refuse_combine(nullptr, "nobody", nullptr);
 }
 
 TEST(CHandles, OfReleasedMemoryAreRefusedUntilItIsTaken) {

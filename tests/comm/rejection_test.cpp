@@ -129,5 +129,41 @@ TEST(Rejection, OfADispatchEndsThoseThatWaitForIt) {
   expect_says(endings[1].what, "tokens: 1048576");
 }
 
+// A binding looks at its user's arguments before Weft does.
+TEST(Rejection, ByCodeInFrontOfWeftIsToldToo) {
+  const auto endings = run_world(3, cpu_config(0ns), [](Communicator& communicator, int rank) {
+    const CallKind kind = kinds()[0];
+    communicator.world().refuse("input: a list", nullptr);  // all ranks have refused the same
+    kind.call(communicator, {});
+    if (rank == 2) return communicator.world().refuse("input: a number", nullptr);
+    kind.call(communicator, {});
+  });
+  for (const int rank : {0, 1}) {
+    expect_fault(endings[index(rank)], {Errc::mismatch, Errc::peer_failed}, "a rank that waits");
+    ASSERT_TRUE(endings[index(rank)].error);
+    const Fault& fault = endings[index(rank)].error->fault();
+    EXPECT_EQ(fault.peer, 2);
+    if (fault.code == Errc::mismatch) expect_says(fault.theirs, "a call that it rejected (input: a number)");
+  }
+  Group().refuse("nobody is there to be told", nullptr);
+}
+
+TEST(Rejection, OfAnExchangesCallByCodeInFrontOfWeft) {
+  for (const bool combines : {false, true}) {
+    const auto endings = run_world(2, cpu_config(0ns), [&](Communicator& communicator, int rank) {
+      const PreparedMoe p = prepare({.args = small_exchange(), .tokens = {6, 3}}, 2, 5);
+      const MoeExchange exchange = MoeExchange::create(communicator, p.call.args);
+      CpuMoe moe(exchange, p, static_cast<std::uint32_t>(rank));
+      if (rank == 1 && !combines) return exchange.refuse_dispatch("ids: a list");
+      const DispatchHandle handle = exchange.dispatch(moe.dispatch());
+      if (rank == 1) return exchange.refuse_combine("ids: a list");
+      exchange.combine(moe.combine(handle));
+    });
+    expect_fault(endings[0], {Errc::mismatch}, combines ? "combine" : "dispatch");
+    ASSERT_TRUE(endings[0].error);
+    expect_says(endings[0].error->fault().theirs, "a call that it rejected (ids: a list)");
+  }
+}
+
 }  // namespace
 }  // namespace weft::test

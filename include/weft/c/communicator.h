@@ -94,6 +94,10 @@ typedef struct weft_call_record {
 // function.
 weft_code weft_group_recent_calls(const weft_group* group, const weft_call_record* const** records, size_t* count);
 
+// `reason` ends with a zero. A null handle or reason: nothing is told.
+void weft_group_refuse(const weft_group* group, const char* reason, weft_stream stream);
+weft_code weft_group_cuda_device(const weft_group* group, int* device);
+
 #ifdef __cplusplus
 }
 #endif

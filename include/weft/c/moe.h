@@ -139,6 +139,10 @@ weft_code weft_dispatch_wait(const weft_exchange* exchange, const weft_dispatch_
 weft_code weft_combine_send(const weft_exchange* exchange, const weft_combine_args* args);
 weft_code weft_combine_wait(const weft_exchange* exchange, const weft_combine_args* args);
 
+// As weft_group_refuse.
+void weft_exchange_refuse_dispatch(const weft_exchange* exchange, const char* reason, weft_stream stream);
+void weft_exchange_refuse_combine(const weft_exchange* exchange, const char* reason, weft_stream stream);
+
 typedef struct weft_host_count {
   uint32_t count;
   uint32_t stamp;

@@ -363,4 +363,11 @@ void MoeExchange::combine_wait(const CombineArgs& args) const {
   state->in_flight().note_waited(InFlight::Side::combine);
 }
 
+void MoeExchange::refuse_dispatch(std::string_view reason, Stream stream) const noexcept {
+  detail::tell_rejection(state_->dispatch_channel(), stream, Error(Errc::invalid_argument, std::string(reason)));
+}
+void MoeExchange::refuse_combine(std::string_view reason, Stream stream) const noexcept {
+  detail::tell_rejection(state_->combine_channel(), stream, Error(Errc::invalid_argument, std::string(reason)));
+}
+
 }  // namespace weft

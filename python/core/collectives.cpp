@@ -1,0 +1,129 @@
+// Sums, gathers and scatters with as many rows on every rank.
+#include "binding.hpp"
+#include "operations.hpp"
+
+namespace weft::python {
+
+namespace {
+
+// What an operation makes of an output and an input; "none" stands for the output.
+struct Pair {
+  Tensor out, in;
+};
+Pair pair_of(Tensors& tensors, nb::handle output, nb::handle input) {
+  const Tensor out = tensors.output("output", output);
+  return {out, input.is_none() ? out : tensors.input("input", input)};
+}
+
+void all_reduce(const PyGroup& self, nb::handle output, nb::handle input, const char* op, const char* algorithm,
+                nb::handle stream, std::uint32_t tag, int blocks, int threads) {
+  const auto build = [&](Tensors& tensors) {
+    const auto [out, in] = pair_of(tensors, output, input);
+    AllReduceArgs args = all_reduce_args(out, in);
+    args.op = value_of<ReduceOp>("op", op);
+    args.algorithm = value_of<Algorithm>("algorithm", algorithm);
+    return args;
+  };
+  make_call(self, {stream, tag, blocks, threads}, build, weft::all_reduce);
+}
+
+void all_gather_into_tensor(const PyGroup& self, nb::handle output, nb::handle input, nb::handle stream,
+                            std::uint32_t tag, int blocks, int threads) {
+  const auto build = [&](Tensors& tensors) {
+    const auto [out, in] = pair_of(tensors, output, input);
+    return all_gather_args(out, in, tensors.group.size());
+  };
+  make_call(self, {stream, tag, blocks, threads}, build, weft::all_gather_into_tensor);
+}
+
+void all_to_all(const PyGroup& self, nb::handle output, nb::handle input, nb::handle stream, std::uint32_t tag,
+                int blocks, int threads) {
+  const auto build = [&](Tensors& tensors) {
+    const auto [out, in] = pair_of(tensors, output, input);
+    return all_to_all_args(out, in, tensors.group.size());
+  };
+  make_call(self, {stream, tag, blocks, threads}, build, weft::all_to_all);
+}
+
+void broadcast(const PyGroup& self, nb::handle output, nb::handle input, int root, nb::handle stream, std::uint32_t tag,
+               int blocks, int threads) {
+  const auto build = [&](Tensors& tensors) {
+    const auto [out, in] = pair_of(tensors, output, tensors.group.rank() == root ? input : nb::none());
+    BroadcastArgs args = broadcast_args(out, in);
+    args.root = root;
+    return args;
+  };
+  make_call(self, {stream, tag, blocks, threads}, build, weft::broadcast);
+}
+
+void reduce_scatter_tensor(const PyGroup& self, nb::handle output, nb::handle input, nb::handle stream,
+                           std::uint32_t tag, int blocks, int threads) {
+  const auto build = [&](Tensors& tensors) {
+    const auto [out, in] = pair_of(tensors, output, input);
+    return reduce_scatter_args(out, in, tensors.group.size());
+  };
+  make_call(self, {stream, tag, blocks, threads}, build, weft::reduce_scatter_tensor);
+}
+
+void barrier(const PyGroup& self, nb::handle stream, std::uint32_t tag) {
+  make_call(
+      self, {stream, tag}, [](Tensors&) { return BarrierArgs(); }, weft::barrier);
+}
+
+}  // namespace
+
+void bind_collectives(nb::class_<PyGroup>& group) {
+  group
+      .def("all_reduce", all_reduce, nb::arg("output"), nb::arg("input") = nb::none(), nb::kw_only(),
+           nb::arg("op") = "sum", nb::arg("algorithm") = "automatic", nb::arg("stream") = nb::none(),
+           nb::arg("tag") = 0, nb::arg("blocks") = 0, nb::arg("threads") = 0,
+           nb::sig("def all_reduce(self, output: object, input: object = None, *, op: str = 'sum', "
+                   "algorithm: str = 'automatic', stream: object = None, tag: int = 0, blocks: int = 0, "
+                   "threads: int = 0) -> None"),
+           R"doc(
+output = the reduction over ranks of their inputs. Results have the same bits on every rank, in every run, with every
+algorithm of Weft's own, on CPU and GPU.
+
+output: elements side by side, of any shape: bf16, f16, f32 or i32. input: as many of the same type; None: `output`.
+op: "sum" or "max" (NaN wins over every number).
+algorithm: "automatic", "one_shot", "two_shot", "pipelined", "nccl", "multimem_one_shot" or "multimem_two_shot".)doc")
+      .def("all_gather_into_tensor", all_gather_into_tensor, nb::arg("output"), nb::arg("input"), nb::kw_only(),
+           nb::arg("stream") = nb::none(), nb::arg("tag") = 0, nb::arg("blocks") = 0, nb::arg("threads") = 0,
+           nb::sig("def all_gather_into_tensor(self, output: object, input: object, *, stream: object = None, "
+                   "tag: int = 0, blocks: int = 0, threads: int = 0) -> None"),
+           R"doc(
+output = the inputs of all ranks, in rank order, bit for bit.
+
+input: [rows, …], the same shape on every rank; or one dimension. Elements of a row lie side by side, rows may have gaps.
+output: [size · rows, …], or any dense tensor of as many bytes, as [size, rows, …].)doc")
+      .def("all_to_all", all_to_all, nb::arg("output"), nb::arg("input"), nb::kw_only(), nb::arg("stream") = nb::none(),
+           nb::arg("tag") = 0, nb::arg("blocks") = 0, nb::arg("threads") = 0,
+           nb::sig("def all_to_all(self, output: object, input: object, *, stream: object = None, tag: int = 0, "
+                   "blocks: int = 0, threads: int = 0) -> None"),
+           R"doc(
+Part q of the input goes to rank q, and part r of the output comes from rank r (torch's all_to_all_single).
+
+input: [size · rows, …], or one dimension with a multiple of `size` elements; the same shape on every rank.
+output: of the same shape, apart from the input.)doc")
+      .def("broadcast", broadcast, nb::arg("output"), nb::arg("input") = nb::none(), nb::kw_only(), nb::arg("root") = 0,
+           nb::arg("stream") = nb::none(), nb::arg("tag") = 0, nb::arg("blocks") = 0, nb::arg("threads") = 0,
+           nb::sig("def broadcast(self, output: object, input: object = None, *, root: int = 0, "
+                   "stream: object = None, tag: int = 0, blocks: int = 0, threads: int = 0) -> None"),
+           "output = the input of rank `root` of the group. input: of the same shape; None: `output`; only the root's "
+           "is "
+           "read.")
+      .def("reduce_scatter_tensor", reduce_scatter_tensor, nb::arg("output"), nb::arg("input"), nb::kw_only(),
+           nb::arg("stream") = nb::none(), nb::arg("tag") = 0, nb::arg("blocks") = 0, nb::arg("threads") = 0,
+           nb::sig("def reduce_scatter_tensor(self, output: object, input: object, *, stream: object = None, "
+                   "tag: int = 0, blocks: int = 0, threads: int = 0) -> None"),
+           R"doc(
+output = this rank's part of the sum of all inputs, with the bits of all_reduce.
+
+output: [rows, …] of bf16, f16, f32 or i32, or one dimension; the same shape on every rank.
+input: [size · rows, …], or any dense tensor of as many bytes.)doc")
+      .def("barrier", barrier, nb::kw_only(), nb::arg("stream") = nb::none(), nb::arg("tag") = 0,
+           nb::sig("def barrier(self, *, stream: object = None, tag: int = 0) -> None"),
+           "No rank's barrier ends before every rank's has begun.");
+}
+
+}  // namespace weft::python

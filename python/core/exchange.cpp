@@ -1,0 +1,109 @@
+// Exchange: its definition, and what it says of itself.
+#include "binding.hpp"
+
+namespace weft::python {
+
+namespace {
+
+PyExchange created(const PyGroup& group, std::uint32_t tokens, std::uint32_t hidden, std::uint32_t experts,
+                   std::uint32_t top_k, const char* type, const char* cast, const char* scale_order,
+                   std::uint32_t scale_bytes, const char* combine_type, const char* layout, std::uint32_t alignment,
+                   std::uint32_t capacity, const char* overflow, bool weighted,
+                   std::vector<std::uint32_t> rank_of_expert, std::vector<std::vector<std::uint32_t>> ranks_of_expert,
+                   std::uint32_t handles, const char* path, std::uint32_t ring_rows) {
+  const MoeExchangeArgs args{.tokens = tokens,
+                             .hidden = hidden,
+                             .experts = experts,
+                             .top_k = top_k,
+                             .type = value_of<RowType>("type", type),
+                             .cast = value_of<RowCast>("cast", cast),
+                             .scale_order = value_of<ScaleOrder>("scale_order", scale_order),
+                             .scale_bytes = scale_bytes,
+                             .combine_type = value_of<DataType>("combine_type", combine_type),
+                             .layout = value_of<RowLayout>("layout", layout),
+                             .alignment = alignment,
+                             .capacity = capacity,
+                             .overflow = value_of<Overflow>("overflow", overflow),
+                             .weighted = weighted,
+                             .rank_of_expert = std::move(rank_of_expert),
+                             .ranks_of_expert = std::move(ranks_of_expert),
+                             .handles = handles,
+                             .path = value_of<RowPath>("path", path),
+                             .ring_rows = ring_rows};
+  return GroupedExchange{waiting([&] { return MoeExchange::create(*group, args); }), *group};
+}
+
+}  // namespace
+
+void bind_exchange(nb::module_& module) {
+  const MoeExchangeArgs defaults;
+  nb::class_<PyHandle>(module, "DispatchHandle", "Names a dispatch to its combine. Pass it on unchanged.")
+      .def_prop_ro(
+          "tokens", [](const PyHandle& self) { return self.handle.tokens; }, "This rank's tokens.")
+      .def(
+          "__eq__", [](const PyHandle& a, const PyHandle& b) { return a == b; }, nb::is_operator(),
+          nb::sig("def __eq__(self, other: object, /) -> bool"))
+      .def("__hash__", [](const PyHandle& self) { return self.handle.number << 8 ^ self.handle.exchange; })
+      .def("__repr__", [](const PyHandle& self) {
+        return fmt::format("weft.DispatchHandle(exchange {}, dispatch {}, {} tokens)", self.handle.exchange,
+                           self.handle.number, self.handle.tokens);
+      });
+
+  nb::class_<PyExchange> exchange(module, "Exchange", R"doc(
+Dispatch and combine of a mixture of experts among the ranks of a group, with memory of its own.
+
+Dispatch sends each token once to every rank that holds one of its experts; rows of an expert come in (source rank,
+token) order, the same in every run. Combine returns each token's owner the weighted sum of what its experts made: f32
+sums in a fixed order.
+
+A handle's dispatch comes before its combine, and a combine before the dispatch that takes its handle slot, `handles`
+dispatches later. Tensors are dense; no two of a call overlap. Streams, graphs, tags and errors are as in Group.)doc");
+  exchange
+      .def_static("create", created, nb::arg("group"), nb::kw_only(), nb::arg("tokens"), nb::arg("hidden"),
+                  nb::arg("experts"), nb::arg("top_k"), nb::arg("type") = "bf16", nb::arg("cast") = "none",
+                  nb::arg("scale_order") = "rows", nb::arg("scale_bytes") = 0, nb::arg("combine_type") = "bf16",
+                  nb::arg("layout") = "expert_masked", nb::arg("alignment") = 1, nb::arg("capacity") = 0,
+                  nb::arg("overflow") = "error", nb::arg("weighted") = true,
+                  nb::arg("rank_of_expert") = std::vector<std::uint32_t>(),
+                  nb::arg("ranks_of_expert") = std::vector<std::vector<std::uint32_t>>(),
+                  nb::arg("handles") = defaults.handles, nb::arg("path") = "automatic", nb::arg("ring_rows") = 0, R"doc(
+Collective over the whole communicator; ranks of several groups make theirs at once. The same on every rank of a group:
+
+tokens: most of one rank in one dispatch, 1 … 16384. hidden: columns of a row, of a multiple of 16 bytes.
+experts: of all ranks, 1 … 4096. top_k: most experts of a token, 1 … 32.
+type: of rows that dispatch takes: "bf16", "f16" or "fp8" (e4m3). combine_type: of combine's rows, "bf16" or "f16".
+cast: what dispatch makes of rows on their way: "none", "fp8" (f32 scales per 128 columns), "fp8_ue8m0", "fp8_pow2".
+scale_order: "rows", or "columns" as grouped GEMMs read them. scale_bytes: of a row's scales, for fp8 rows given with them.
+layout: "expert_masked" [local experts, capacity, hidden]; "expert_contiguous" [capacity, hidden], experts one behind
+    the other, each beginning at a multiple of `alignment`; "rank_major" [ranks, tokens, hidden].
+capacity: rows of one expert (expert_contiguous: of all). 0: as many as there can be.
+overflow: "error", or "drop" rows for which there is no room.
+weighted: combine multiplies by the weights that dispatch was given.
+rank_of_expert: the rank of each expert; empty: even blocks. ranks_of_expert: instead, the ranks of its replicas.
+handles: most dispatches whose combine has not ended, 1 … 64.
+path: "automatic" (slots up to 1024 tokens, else the ring), "slots" or "ring". ring_rows: places for each rank's rows.)doc")
+      .def(
+          "free", [](const PyExchange& self) { waiting([&] { self->exchange.free(); }); },
+          "Gives the memory back on all ranks. Collective like create(); later calls raise Errc.released.")
+      .def_prop_ro("local_experts", [](const PyExchange& self) { return self->exchange.local_experts(); })
+      .def_prop_ro(
+          "experts",
+          [](const PyExchange& self) {
+            const auto experts = self->exchange.experts();
+            return std::vector<std::uint32_t>(experts.begin(), experts.end());
+          },
+          "Global numbers of this rank's experts, in the order of the output.")
+      .def_prop_ro(
+          "capacity", [](const PyExchange& self) { return self->exchange.capacity(); },
+          "Rows of one expert; expert_contiguous: of all; rank_major: of one rank.")
+      .def_prop_ro(
+          "output_rows", [](const PyExchange& self) { return self->exchange.output_rows(); },
+          "Rows of dispatch's output and combine's input.")
+      .def_prop_ro("tokens", [](const PyExchange& self) { return self->exchange.args().tokens; })
+      .def_prop_ro("hidden", [](const PyExchange& self) { return self->exchange.args().hidden; })
+      .def_prop_ro("top_k", [](const PyExchange& self) { return self->exchange.args().top_k; })
+      .def_prop_ro("layout", [](const PyExchange& self) { return word_of(self->exchange.args().layout); });
+  bind_dispatch(exchange);
+}
+
+}  // namespace weft::python

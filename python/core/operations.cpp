@@ -1,0 +1,210 @@
+#include "operations.hpp"
+
+namespace weft::python {
+
+namespace {
+
+void check_rows(const char* argument, const Rows& given, std::size_t rows) {
+  if (given.rows != rows)
+    reject(fmt::format("{}: {} rows of {} bytes; it must have {}", argument, given.rows, given.row_bytes, rows));
+}
+
+void check_type(const Tensor& out, const Tensor& in) {
+  if (in.type != out.type)
+    reject(fmt::format("output: elements are {}; the input's are {}", name_of(out.type), name_of(in.type)));
+}
+
+// The parts that gathers and copies have in common.
+template <class Args>
+Args moved(const Tensor& out, const Tensor& in, const Rows& to, const Rows& from) {
+  check_type(out, in);
+  return {.input = in.data,
+          .output = out.data,
+          .rows = from.rows,
+          .row_bytes = from.row_bytes,
+          .input_stride = from.stride,
+          .output_stride = to.stride};
+}
+
+void check_same_rows(const Tensor& out, const Tensor& in, const Rows& to, const Rows& from) {
+  if (in.type != out.type || to.row_bytes != from.row_bytes)
+    reject(fmt::format("output: rows of {} bytes of {}; the input's have {} bytes of {}", to.row_bytes,
+                       name_of(out.type), from.row_bytes, name_of(in.type)));
+}
+
+// A matrix [tokens, hidden]; strides in elements.
+struct Matrix {
+  std::size_t tokens, hidden, stride;
+};
+
+Matrix matrix_of(const char* argument, const Tensor& tensor) {
+  if (tensor.dimensions != 2)
+    reject(fmt::format("{}: shape {}; it must be [tokens, hidden]", argument, tensor.shape_text()));
+  const Rows rows = ragged_rows_of(argument, tensor);
+  return {rows.rows, rows.row_bytes / tensor.item(), rows.stride / tensor.item()};
+}
+
+// The stride of a matrix of the same shape and type as the input.
+std::size_t stride_like(const char* argument, const Tensor& tensor, const Tensor& input) {
+  const Matrix of = matrix_of(argument, tensor), like = matrix_of("input", input);
+  if (of.tokens != like.tokens || of.hidden != like.hidden || tensor.type != input.type)
+    reject(fmt::format("{}: {} {}; it must be {} {}", argument, name_of(tensor.type), tensor.shape_text(),
+                       name_of(input.type), input.shape_text()));
+  return of.stride;
+}
+
+}  // namespace
+
+AllReduceArgs all_reduce_args(const Tensor& out, const Tensor& in) {
+  check_type(out, in);
+  if (out.count() != in.count()) reject(fmt::format("output: {} elements; the input has {}", out.count(), in.count()));
+  check_dense("input", in, {0, name_of(in.type)});
+  check_dense("output", out, {0, name_of(in.type)});
+  return {.input = in.data, .output = out.data, .count = in.count(), .type = data_type_of("output", in)};
+}
+
+AllGatherArgs all_gather_args(const Tensor& out, const Tensor& in, std::size_t ranks) {
+  const Rows from = rows_of("input", in), to = rows_of_length("output", out, from.row_bytes);
+  if (from.row_bytes != 0) check_rows("output", to, from.rows * ranks);
+  return moved<AllGatherArgs>(out, in, to, from);
+}
+
+AllToAllArgs all_to_all_args(const Tensor& out, const Tensor& in, std::size_t ranks) {
+  const Rows from = rows_of("input", in, ranks), to = rows_of_length("output", out, from.row_bytes);
+  if (from.rows % ranks != 0) reject(fmt::format("input: {} rows are no multiple of {} ranks", from.rows, ranks));
+  if (from.row_bytes != 0) check_rows("output", to, from.rows);
+  auto args = moved<AllToAllArgs>(out, in, to, from);
+  args.rows = from.rows / ranks;
+  return args;
+}
+
+BroadcastArgs broadcast_args(const Tensor& out, const Tensor& in) {
+  const Rows to = rows_of("output", out), from = rows_of_length("input", in, to.row_bytes);
+  if (to.row_bytes != 0) check_rows("input", from, to.rows);
+  auto args = moved<BroadcastArgs>(out, in, to, from);
+  args.rows = to.rows;
+  return args;
+}
+
+ReduceScatterArgs reduce_scatter_args(const Tensor& out, const Tensor& in, std::size_t ranks) {
+  const Rows to = rows_of("output", out), from = rows_of_length("input", in, to.row_bytes);
+  check_type(out, in);
+  if (to.row_bytes != 0) check_rows("input", from, to.rows * ranks);
+  const std::size_t item = in.item();
+  return {.input = in.data,
+          .output = out.data,
+          .rows = to.rows,
+          .width = to.row_bytes / item,
+          .input_stride = from.stride / item,
+          .output_stride = to.stride / item,
+          .type = data_type_of("input", in)};
+}
+
+const std::int32_t* counts_in(const char* argument, const Tensor& tensor, std::size_t count) {
+  check_dense(argument, tensor, {count, "i32"});
+  return reinterpret_cast<const std::int32_t*>(tensor.data);
+}
+
+GatheredPair gathered_pair(const Tensor& out, const Tensor& in) {
+  const Rows to = ragged_rows_of("output", out), from = ragged_rows_of("input", in);
+  check_same_rows(out, in, to, from);
+  return {{in.data, out.data, from.row_bytes, from.stride, to.stride}, from.rows, to.rows};
+}
+
+ReduceScatterVArgs reduce_scatter_v_args(const Tensor& out, const Tensor& in) {
+  const Rows to = ragged_rows_of("output", out), from = ragged_rows_of("input", in);
+  check_same_rows(out, in, to, from);
+  const std::size_t item = in.item();
+  return {.input = in.data,
+          .output = out.data,
+          .width = from.row_bytes / item,
+          .input_stride = from.stride / item,
+          .output_stride = to.stride / item,
+          .type = data_type_of("input", in),
+          .input_rows = from.rows,
+          .output_rows = to.rows};
+}
+
+TakeRowsArgs take_rows_args(const Tensor& out, const Tensor& in) {
+  const Rows to = ragged_rows_of("output", out), from = ragged_rows_of("input", in);
+  check_same_rows(out, in, to, from);
+  return {.input = in.data,
+          .output = out.data,
+          .row_bytes = from.row_bytes,
+          .input_stride = from.stride,
+          .output_stride = to.stride,
+          .input_rows = from.rows,
+          .output_rows = to.rows};
+}
+
+GatheredCounts gathered_counts(std::size_t ranks, std::size_t columns, std::size_t group_ranks) {
+  if (ranks == 0) reject("ranks is 0; it must be 1 or more");
+  if (columns == 0 || columns > kMaxCountColumns)
+    reject(fmt::format("columns is {}; it must be 1 … {}", columns, kMaxCountColumns));
+  if (group_ranks == 0 || ranks % group_ranks != 0)
+    reject(fmt::format("group_ranks is {}; it must divide {} ranks", group_ranks, ranks));
+  return {ranks, columns, group_ranks};
+}
+
+AllGatherCountsArgs all_gather_counts_args(const Tensor& out, const Tensor& in, const GatheredCounts& places) {
+  check_dense("input", in, {places.columns, "i32"});
+  check_dense("output", out, {places.words(), "i32"});
+  return {.input = reinterpret_cast<const std::int32_t*>(in.data),
+          .output = reinterpret_cast<std::int32_t*>(out.data),
+          .columns = places.columns,
+          .group_ranks = places.group_ranks};
+}
+
+AllReduceRmsNormArgs norm_args(const NormTensors& given) {
+  const Tensor& in = *given.input;
+  const Matrix matrix = matrix_of("input", in);
+  check_dense("gamma", *given.gamma, {matrix.hidden, name_of(in.type)});
+  if (given.gamma->count() != matrix.hidden)
+    reject(fmt::format("gamma: {} elements; hidden is {}", given.gamma->count(), matrix.hidden));
+  AllReduceRmsNormArgs args{.input = in.data,
+                            .residual_output = given.residual_output->data,
+                            .gamma = given.gamma->data,
+                            .tokens = matrix.tokens,
+                            .hidden = matrix.hidden,
+                            .input_stride = matrix.stride,
+                            .residual_output_stride = stride_like("residual_output", *given.residual_output, in),
+                            .type = data_type_of("input", in)};
+  if (given.output != nullptr) {
+    args.output = given.output->data;
+    args.output_stride = stride_like("output", *given.output, in);
+  }
+  if (given.residual != nullptr) {
+    args.residual = given.residual->data;
+    args.residual_stride = stride_like("residual", *given.residual, in);
+  }
+  return args;
+}
+
+void set_fp8(AllReduceRmsNormArgs& args, const Fp8Tensors& given) {
+  Fp8Output& fp8 = args.fp8;
+  const Tensor& rows = *given.rows;
+  const Matrix matrix = matrix_of("fp8.rows", rows);
+  const std::string_view type = name_of(rows.type);
+  if (matrix.tokens != args.tokens || matrix.hidden != args.hidden || (type != "e4m3" && type != "u8"))
+    reject(fmt::format("fp8.rows: {} {}; it must be e4m3 or u8 [{}, {}]", type, rows.shape_text(), args.tokens,
+                       args.hidden));
+  fp8.rows = rows.data;
+  fp8.stride = matrix.stride;
+  if (fp8.scaling == Fp8Scaling::fixed) {
+    if (given.scale == nullptr) reject("fp8.scale: none; scaling 'fixed' needs one");
+    check_dense("fp8.scale", *given.scale, {1, "f32"});
+    fp8.scale = reinterpret_cast<const float*>(given.scale->data);
+    return;
+  }
+  if (given.scales == nullptr) reject("fp8.scales: none; only scaling 'fixed' needs none");
+  const std::size_t groups = fp8.scaling == Fp8Scaling::per_token ? 1 : args.hidden / 128;
+  const std::size_t token_stride = fp8.scale_token_stride != 0 ? fp8.scale_token_stride : groups;
+  const std::size_t group_stride = fp8.scale_group_stride != 0 ? fp8.scale_group_stride : 1;
+  const bool none = args.tokens == 0 || groups == 0;
+  check_dense("fp8.scales", *given.scales,
+              {none ? 0 : (args.tokens - 1) * token_stride + (groups - 1) * group_stride + 1,
+               fp8.scale_type == ScaleType::f32 ? "f32" : "u8"});
+  fp8.scales = given.scales->data;
+}
+
+}  // namespace weft::python

@@ -1,0 +1,41 @@
+// Arguments of operations, made from tensors and checked. Both doors use them: weft.Group's methods, and torch's
+// operators (which have no lock of the interpreter, so nothing here touches an object of Python).
+#pragma once
+
+#include <fmt/format.h>
+
+#include "tensor.hpp"
+#include "weft/weft.hpp"
+
+namespace weft::python {
+
+AllReduceArgs all_reduce_args(const Tensor& out, const Tensor& in);
+AllGatherArgs all_gather_args(const Tensor& out, const Tensor& in, std::size_t ranks);
+AllToAllArgs all_to_all_args(const Tensor& out, const Tensor& in, std::size_t ranks);
+BroadcastArgs broadcast_args(const Tensor& out, const Tensor& in);
+ReduceScatterArgs reduce_scatter_args(const Tensor& out, const Tensor& in, std::size_t ranks);
+
+// A tensor of counts, [count] of i32.
+const std::int32_t* counts_in(const char* argument, const Tensor& tensor, std::size_t count);
+struct GatheredPair {
+  GatheredTensor tensor;
+  std::size_t input_rows, output_rows;
+};
+GatheredPair gathered_pair(const Tensor& out, const Tensor& in);
+ReduceScatterVArgs reduce_scatter_v_args(const Tensor& out, const Tensor& in);
+TakeRowsArgs take_rows_args(const Tensor& out, const Tensor& in);
+GatheredCounts gathered_counts(std::size_t ranks, std::size_t columns, std::size_t group_ranks);
+AllGatherCountsArgs all_gather_counts_args(const Tensor& out, const Tensor& in, const GatheredCounts& places);
+
+// Null: the call has none.
+struct NormTensors {
+  const Tensor *output, *residual_output, *input, *gamma, *residual;
+};
+AllReduceRmsNormArgs norm_args(const NormTensors& given);
+struct Fp8Tensors {
+  const Tensor *rows, *scales, *scale;
+};
+// Sets `args.fp8`, whose scaling, type of scales and strides are set already.
+void set_fp8(AllReduceRmsNormArgs& args, const Fp8Tensors& given);
+
+}  // namespace weft::python

@@ -1,0 +1,203 @@
+// Gathers and scatters of as many rows as counts in memory say, and the exchange of counts.
+#include "binding.hpp"
+#include "operations.hpp"
+
+namespace weft::python {
+
+namespace {
+
+// Counts with the tensors that hold them.
+struct PyCounts {
+  nb::object rows, slots;
+  Sharding sharding;
+  Padding padding;
+  std::size_t slot_rows;
+};
+
+const std::int32_t* counts_in(const char* argument, nb::handle given, Tensors& tensors, std::size_t count) {
+  return given.is_none() ? nullptr : counts_in(argument, tensors.input(argument, given), count);
+}
+
+Counts counts_of(const PyCounts& of, Tensors& tensors, std::size_t numbers, std::size_t slots) {
+  return {.rows = counts_in("counts.rows", of.rows, tensors, numbers),
+          .sharding = of.sharding,
+          .padding = of.padding,
+          .slot_rows = of.slot_rows,
+          .slots = counts_in("counts.slots", of.slots, tensors, slots)};
+}
+// Of a call over all ranks.
+Counts counts_of(const PyCounts& of, Tensors& tensors) {
+  const std::size_t ranks = tensors.group.size();
+  return counts_of(of, tensors, of.sharding == Sharding::none ? ranks : 1, ranks);
+}
+
+// A tensor, or a list or tuple of them.
+std::vector<nb::object> several(nb::handle given) {
+  if (!nb::isinstance<nb::list>(given) && !nb::isinstance<nb::tuple>(given)) return {nb::borrow(given)};
+  std::vector<nb::object> tensors;
+  for (nb::handle one : nb::iter(given)) tensors.push_back(nb::borrow(one));
+  return tensors;
+}
+
+void all_gather_v(const PyGroup& self, nb::handle output, nb::handle input, const PyCounts& counts, nb::handle stream,
+                  std::uint32_t tag, int blocks, int threads) {
+  std::vector<GatheredTensor> gathered;
+  const auto build = [&](Tensors& tensors) {
+    const std::vector<nb::object> outputs = several(output), inputs = several(input);
+    if (outputs.size() != inputs.size())
+      reject(fmt::format("output: {} tensors, but {} inputs", outputs.size(), inputs.size()));
+    AllGatherVArgs args;
+    for (std::size_t i = 0; i < outputs.size(); ++i) {
+      const GatheredPair pair = gathered_pair(tensors.output("output", outputs[i]), tensors.input("input", inputs[i]));
+      gathered.push_back(pair.tensor);
+      args.input_rows = i == 0 ? pair.input_rows : std::min(args.input_rows, pair.input_rows);
+      args.output_rows = i == 0 ? pair.output_rows : std::min(args.output_rows, pair.output_rows);
+    }
+    args.tensors = gathered;
+    args.counts = counts_of(counts, tensors);
+    return args;
+  };
+  make_call(self, {stream, tag, blocks, threads}, build, weft::all_gather_v);
+}
+
+void reduce_scatter_v(const PyGroup& self, nb::handle output, nb::handle input, const PyCounts& counts,
+                      nb::handle stream, std::uint32_t tag, int blocks, int threads) {
+  const auto build = [&](Tensors& tensors) {
+    ReduceScatterVArgs args = reduce_scatter_v_args(tensors.output("output", output), tensors.input("input", input));
+    args.counts = counts_of(counts, tensors);
+    return args;
+  };
+  make_call(self, {stream, tag, blocks, threads}, build, weft::reduce_scatter_v);
+}
+
+void take_rows(const PyGroup& self, nb::handle output, nb::handle input, const PyCounts& counts, std::size_t slots,
+               std::size_t slot, std::size_t shards, std::size_t shard, bool split_slots, nb::handle stream) {
+  const Group& group = *self;
+  const auto build = [&](Tensors& tensors) {
+    TakeRowsArgs args = take_rows_args(tensors.output("output", output), tensors.input("input", input));
+    args.counts = counts_of(counts, tensors, slots, slots);
+    args.slots = slots;
+    args.slot = slot;
+    args.shards = shards;
+    args.shard = shard;
+    args.split_slots = split_slots;
+    return args;
+  };
+  const auto nobody_waits = [](const char*, Stream) {};
+  make_call(
+      group, {stream}, build, [&](const TakeRowsArgs& args) { weft::take_rows(group, args); }, nobody_waits);
+}
+
+void all_gather_counts(const PyGroup& self, nb::handle output, nb::handle input, nb::handle host_output,
+                       std::size_t group_ranks, const char* sharding, bool split_slots, const char* padding,
+                       std::size_t slot_rows, nb::handle stream, std::uint32_t tag) {
+  const auto build = [&](Tensors& tensors) {
+    const Tensor out = tensors.output("output", output), in = tensors.input("input", input);
+    const GatheredCounts places = gathered_counts(tensors.group.size(), in.count(), group_ranks);
+    AllGatherCountsArgs args = all_gather_counts_args(out, in, places);
+    args.sharding = value_of<Sharding>("sharding", sharding);
+    args.split_slots = split_slots;
+    args.padding = value_of<Padding>("padding", padding);
+    args.slot_rows = slot_rows;
+    if (host_output.is_none()) return args;
+    const Tensor host = tensors.of_host("host_output", host_output);
+    check_dense("host_output", host, {places.words(), "i32"});
+    args.host_output = reinterpret_cast<std::int32_t*>(host.data);
+    return args;
+  };
+  make_call(self, {stream, tag}, build, weft::all_gather_counts);
+}
+
+}  // namespace
+
+void bind_ragged(nb::module_& module, nb::class_<PyGroup>& group) {
+  nb::class_<PyCounts>(module, "Counts", nb::type_slots(collected<PyCounts, &PyCounts::rows, &PyCounts::slots>),
+                       R"doc(
+How many rows each rank has, in memory that kernels read: one captured graph serves every batch.
+
+rows: i32 [size], in the memory of the group's device; with a `sharding` [1]. The same on all ranks when the call runs.
+sharding: "none", or how ranks share rows[0]: "balanced" (torch.tensor_split) or "ceil" (vLLM's chunks).
+padding: how long the slot of a rank with n rows is. "none": n; "aligned": n rounded up to a multiple of `slot_rows`;
+    "max": the largest n; "fixed": `slot_rows`; "per_rank": as `slots` says.
+slots: i32 [size], for "per_rank" alone.)doc")
+      .def(
+          "__init__",
+          [](PyCounts* self, nb::object rows, const char* sharding, const char* padding, std::size_t slot_rows,
+             nb::object slots) {
+            new (self) PyCounts{std::move(rows), std::move(slots), value_of<Sharding>("sharding", sharding),
+                                value_of<Padding>("padding", padding), slot_rows};
+          },
+          nb::arg("rows"), nb::kw_only(), nb::arg("sharding") = "none", nb::arg("padding") = "none",
+          nb::arg("slot_rows") = 0, nb::arg("slots") = nb::none(),
+          nb::sig("def __init__(self, rows: object, *, sharding: str = 'none', padding: str = 'none', "
+                  "slot_rows: int = 0, slots: object = None) -> None"));
+
+  nb::class_<GatheredCounts>(module, "GatheredCounts", R"doc(
+Where the parts of all_gather_counts' output begin, in words of i32.
+
+rows [groups] · slots [groups] · offsets [groups + 1] · most [1] · total [1] · shards [ranks] · shard_slots [ranks] ·
+any [columns] · every [columns] · all [ranks, columns]; `words` of them together.)doc")
+      .def(
+          "__init__",
+          [](GatheredCounts* self, std::size_t ranks, std::size_t columns, std::size_t group_ranks) {
+            new (self) GatheredCounts(gathered_counts(ranks, columns, group_ranks));
+          },
+          nb::arg("ranks"), nb::arg("columns") = 1, nb::arg("group_ranks") = 1)
+      .def_prop_ro("groups", &GatheredCounts::groups)
+      .def_prop_ro("rows", &GatheredCounts::rows)
+      .def_prop_ro("slots", &GatheredCounts::slots)
+      .def_prop_ro("offsets", &GatheredCounts::offsets)
+      .def_prop_ro("most", &GatheredCounts::most)
+      .def_prop_ro("total", &GatheredCounts::total)
+      .def_prop_ro("shards", &GatheredCounts::shards)
+      .def_prop_ro("shard_slots", &GatheredCounts::shard_slots)
+      .def_prop_ro("any", &GatheredCounts::any)
+      .def_prop_ro("every", &GatheredCounts::every)
+      .def_prop_ro("all", &GatheredCounts::all)
+      .def_prop_ro("words", &GatheredCounts::words);
+
+  group
+      .def("all_gather_v", all_gather_v, nb::arg("output"), nb::arg("input"), nb::arg("counts"), nb::kw_only(),
+           nb::arg("stream") = nb::none(), nb::arg("tag") = 0, nb::arg("blocks") = 0, nb::arg("threads") = 0,
+           nb::sig("def all_gather_v(self, output: object, input: object, counts: Counts, *, stream: object = None, "
+                   "tag: int = 0, blocks: int = 0, threads: int = 0) -> None"),
+           R"doc(
+output = the rows of all ranks, each in its slot, and zero in the slots' pads.
+
+input: [capacity, …], of which the first counts.rows[rank] rows are sent; output: [capacity for all slots, …]. Or lists
+of 1 to 8 such tensors: hidden state, scales, ids. Rows of one dimension are single elements. Counts that do not fit end
+the call with Errc.capacity.)doc")
+      .def("reduce_scatter_v", reduce_scatter_v, nb::arg("output"), nb::arg("input"), nb::arg("counts"), nb::kw_only(),
+           nb::arg("stream") = nb::none(), nb::arg("tag") = 0, nb::arg("blocks") = 0, nb::arg("threads") = 0,
+           nb::sig("def reduce_scatter_v(self, output: object, input: object, counts: Counts, *, "
+                   "stream: object = None, tag: int = 0, blocks: int = 0, threads: int = 0) -> None"),
+           R"doc(
+output = this rank's slot of the sum of all inputs, and zero in its pads, with the bits of all_reduce.
+
+input: [capacity for all slots, …] of bf16, f16, f32 or i32; output: [capacity for this rank's slot, …].)doc")
+      .def("take_rows", take_rows, nb::arg("output"), nb::arg("input"), nb::arg("counts"), nb::kw_only(),
+           nb::arg("slots"), nb::arg("slot"), nb::arg("shards") = 1, nb::arg("shard") = 0,
+           nb::arg("split_slots") = false, nb::arg("stream") = nb::none(),
+           nb::sig("def take_rows(self, output: object, input: object, counts: Counts, *, slots: int, slot: int, "
+                   "shards: int = 1, shard: int = 0, split_slots: bool = False, stream: object = None) -> None"),
+           R"doc(
+output = the rows of one slot of a tensor that all_gather_v has made, and zero behind them. Local: nothing is sent.
+
+input: [rows of all slots, …]; output: [rows, …]. counts.rows and counts.slots are [slots]. With counts.sharding it takes
+part `shard` of the slot's `shards` parts; with split_slots the slot is split, of which its rows are the first.)doc")
+      .def("all_gather_counts", all_gather_counts, nb::arg("output"), nb::arg("input"), nb::kw_only(),
+           nb::arg("host_output") = nb::none(), nb::arg("group_ranks") = 1, nb::arg("sharding") = "balanced",
+           nb::arg("split_slots") = false, nb::arg("padding") = "none", nb::arg("slot_rows") = 0,
+           nb::arg("stream") = nb::none(), nb::arg("tag") = 0,
+           nb::sig("def all_gather_counts(self, output: object, input: object, *, host_output: object = None, "
+                   "group_ranks: int = 1, sharding: str = 'balanced', split_slots: bool = False, "
+                   "padding: str = 'none', slot_rows: int = 0, stream: object = None, tag: int = 0) -> None"),
+           R"doc(
+output = what all ranks' words say: rows, slots, offsets, shards (GatheredCounts names the places), on every rank.
+
+input: i32 [columns], 1 to 64: rows of this rank's group, then any other words. output: i32 [GatheredCounts.words].
+host_output: a second copy that the host can read, complete when the stream is; pinned memory, or null.
+group_ranks: ranks that have the same rows (ParallelLayout.attn_tp); they share them as `sharding` says.)doc");
+}
+
+}  // namespace weft::python

@@ -1,0 +1,169 @@
+#include "torch_call.hpp"
+
+#include <cstring>
+#include <mutex>
+#include <unordered_map>
+
+#include "torch_module.hpp"
+
+namespace weft::python::torch {
+
+namespace {
+
+std::mutex groups_mutex;
+std::unordered_map<std::int64_t, Group> groups;
+std::int64_t last_number = 0;
+
+thread_local std::optional<Error> last_error;
+
+}  // namespace
+
+std::int64_t add_group(const Group& group) {
+  const std::scoped_lock lock(groups_mutex);
+  groups.emplace(++last_number, group);
+  return last_number;
+}
+
+void remove_group(std::int64_t number) {
+  Group last;  // its end may wait, without the lock
+  const std::scoped_lock lock(groups_mutex);
+  if (const auto found = groups.find(number); found != groups.end()) {
+    last = std::move(found->second);
+    groups.erase(found);
+  }
+}
+
+Group group_of(std::int64_t number) {
+  const std::scoped_lock lock(groups_mutex);
+  const auto found = groups.find(number);
+  if (found == groups.end()) reject(fmt::format("group is {}; no weft.torch.Group has this number", number));
+  return found->second;
+}
+
+std::optional<Error> take_last_error() {
+  return std::exchange(last_error, std::nullopt);
+}
+
+Value Stack::next() {
+  if (at_ == count_) throw std::runtime_error("weft: an operator was called with too few values");
+  return values_[at_++];
+}
+
+float Stack::real() {
+  const Value value = next();
+  double number = 0;
+  std::memcpy(&number, &value, sizeof number);
+  return static_cast<float>(number);
+}
+
+Tensor Stack::taken(TensorHandle handle) {
+  const Functions& f = functions();
+  Tensor tensor;
+  tensor.keeper = std::shared_ptr<void>(handle, [](void* held) {
+    static_cast<void>(functions().aoti_torch_delete_tensor_object(static_cast<TensorHandle>(held)));
+  });
+  void* data = nullptr;
+  std::int64_t dimensions = 0;
+  std::int64_t *sizes = nullptr, *strides = nullptr;
+  std::int32_t type = 0, device_type = 0, device = 0;
+  check(f.aoti_torch_get_dim(handle, &dimensions), "get_dim");
+  check(f.aoti_torch_get_sizes(handle, &sizes), "get_sizes");
+  check(f.aoti_torch_get_strides(handle, &strides), "get_strides");
+  check(f.aoti_torch_get_dtype(handle, &type), "get_dtype");
+  check(f.aoti_torch_get_device_type(handle, &device_type), "get_device_type");
+  check(f.aoti_torch_get_device_index(handle, &device), "get_device_index");
+  check(f.aoti_torch_get_data_ptr(handle, &data), "get_data_ptr");
+  if (dimensions > Tensor::kMostDimensions)
+    reject(fmt::format("a tensor of {} dimensions; at most {}", dimensions, Tensor::kMostDimensions));
+  tensor.data = static_cast<char*>(data);
+  tensor.type = type_of(type_named(type));
+  tensor.dimensions = static_cast<int>(dimensions);
+  std::copy_n(sizes, dimensions, tensor.shape.begin());
+  std::copy_n(strides, dimensions, tensor.strides.begin());
+  tensor.device = device_type == f.cuda ? nb::dlpack::device{nb::device::cuda::value, device}
+                                        : nb::dlpack::device{nb::device::cpu::value, 0};
+  if (recorded_tensors != nullptr) recorded_tensors->push_back(tensor);
+  return tensor;
+}
+
+Tensor Stack::tensor() {
+  return taken(reinterpret_cast<TensorHandle>(next()));
+}
+
+std::optional<Tensor> Stack::optional() {
+  const std::unique_ptr<Value> value(reinterpret_cast<Value*>(next()));  // torch has made it with new
+  if (value == nullptr) return std::nullopt;
+  return taken(reinterpret_cast<TensorHandle>(*value));
+}
+
+std::vector<Tensor> Stack::tensors() {
+  const Functions& f = functions();
+  const auto list = reinterpret_cast<ListHandle>(next());
+  std::size_t size = 0;
+  check(f.torch_list_size(list, &size), "list_size");
+  std::vector<Tensor> all;
+  for (std::size_t i = 0; i < size; ++i) {
+    Value item = 0;
+    check(f.torch_list_get_item(list, i, &item), "list_get_item");
+    all.push_back(taken(reinterpret_cast<TensorHandle>(item)));
+  }
+  check(f.torch_delete_list(list), "delete_list");
+  return all;
+}
+
+void Stack::give(const Tensor& tensor) {
+  TensorHandle handle = nullptr;
+  check(functions().aoti_torch_new_tensor_handle(static_cast<TensorHandle>(tensor.keeper.get()), &handle),
+        "new_tensor_handle");
+  values_[0] = reinterpret_cast<Value>(handle);
+}
+
+Tensor empty(const Tensor& like, std::vector<std::int64_t> shape) {
+  const Functions& f = functions();
+  std::int32_t type = 0;
+  check(f.aoti_torch_get_dtype(static_cast<TensorHandle>(like.keeper.get()), &type), "get_dtype");
+  Tensor tensor = like;
+  tensor.dimensions = static_cast<int>(shape.size());
+  std::int64_t stride = 1;
+  for (int i = tensor.dimensions - 1; i >= 0; --i) {
+    tensor.shape[i] = shape[i];
+    tensor.strides[i] = stride;
+    stride *= std::max<std::int64_t>(shape[i], 1);
+  }
+  TensorHandle handle = nullptr;
+  check(f.aoti_torch_empty_strided(tensor.dimensions, tensor.shape.data(), tensor.strides.data(), type,
+                                   like.on_gpu() ? f.cuda : f.cpu, like.on_gpu() ? like.device.device_id : 0, &handle),
+        "empty_strided");
+  tensor.keeper = std::shared_ptr<void>(handle, [](void* held) {
+    static_cast<void>(functions().aoti_torch_delete_tensor_object(static_cast<TensorHandle>(held)));
+  });
+  void* data = nullptr;
+  check(f.aoti_torch_get_data_ptr(handle, &data), "get_data_ptr");
+  tensor.data = static_cast<char*>(data);
+  return tensor;
+}
+
+Tensor empty_like(const Tensor& like) {
+  return empty(like, {like.shape.begin(), like.shape.begin() + like.dimensions});
+}
+
+Stream current_stream(const Group& group) {
+  if (group.device() == Device::cpu) return nullptr;
+  void* stream = nullptr;
+  if (functions().aoti_torch_get_current_cuda_stream == nullptr) reject("this torch is built without CUDA");
+  check(functions().aoti_torch_get_current_cuda_stream(group.cuda_device(), &stream), "get_current_cuda_stream");
+  return static_cast<Stream>(stream);
+}
+
+void run(Value* values, std::uint64_t count, void (*body)(Stack& stack)) {
+  last_error.reset();
+  Stack stack(values, count);
+  try {
+    body(stack);
+  } catch (const Error& error) {
+    last_error = error;
+    throw;
+  }
+}
+
+}  // namespace weft::python::torch

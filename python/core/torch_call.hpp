@@ -1,0 +1,66 @@
+// A call of one of torch's operators: its values, one by one, and its tensors.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "operations.hpp"
+#include "torch_abi.hpp"
+
+namespace weft::python::torch {
+
+// The group of a number that an operator is given: operators take no objects.
+Group group_of(std::int64_t number);
+
+// What is on torch's stack, in the schema's order. The callee owns the tensors; they go at the end of the call, when
+// it has been enqueued. torch's allocator reuses memory in the order of the stream, and the call is on the current one.
+class Stack {
+ public:
+  Stack(Value* values, std::uint64_t count) : values_(values), count_(count) {}
+
+  std::int64_t integer() { return static_cast<std::int64_t>(next()); }
+  bool flag() { return (next() & 0xff) != 0; }
+  float real();
+  Tensor tensor();
+  std::optional<Tensor> optional();
+  std::vector<Tensor> tensors();
+
+  // Behind the last value.
+  void give(const Tensor& tensor);
+
+ private:
+  Value next();
+  Tensor taken(TensorHandle handle);
+
+  Value* values_;
+  std::uint64_t count_, at_ = 0;
+};
+
+// A new dense tensor on the device of `like`.
+Tensor empty_like(const Tensor& like);
+Tensor empty(const Tensor& like, std::vector<std::int64_t> shape);
+
+// The current stream of the group's device; null on CPU ranks.
+Stream current_stream(const Group& group);
+
+// Runs an operator: what Weft throws is kept, with its record, for the caller in Python.
+void run(Value* values, std::uint64_t count, void (*body)(Stack& stack));
+
+// Makes the call of an operator, and tells the other ranks if it was refused.
+template <class Build, class Make>
+void make(const Group& group, Build&& build, Make&& make_it) {
+  const Stream stream = current_stream(group);
+  auto args = [&] {
+    try {
+      return build();
+    } catch (const Rejection& error) {
+      group.refuse(error.what(), stream);
+      throw;
+    }
+  }();
+  args.stream = stream;
+  make_it(group, args);
+}
+
+}  // namespace weft::python::torch

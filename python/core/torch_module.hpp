@@ -1,0 +1,21 @@
+// What weft.torch asks of the module: operators, numbers of groups, the record of an error.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <cstdint>
+#include <optional>
+
+#include "weft/weft.hpp"
+
+namespace weft::python::torch {
+
+// Groups have numbers from 1 on, until they are removed.
+std::int64_t add_group(const Group& group);
+void remove_group(std::int64_t number);
+// The error that ended this thread's last operator, once: torch passes on its words alone.
+std::optional<Error> take_last_error();
+
+void define_operators();
+
+}  // namespace weft::python::torch

@@ -1,0 +1,300 @@
+// torch's operators, for tensors on CPUs and GPUs. weft/torch.py has their fakes and the functions around them.
+#include <algorithm>
+
+#include "torch_call.hpp"
+#include "torch_module.hpp"
+
+namespace weft::python::torch {
+
+namespace {
+
+void check_device(const Group& group, const Tensor& tensor) {
+  if (tensor.on_gpu() == (group.device() == Device::cuda)) return;
+  reject(fmt::format("a tensor on {}, but the group's ranks work on {}", tensor.on_gpu() ? "cuda" : "cpu",
+                     name(group.device())));
+}
+
+// The values behind an operator's own.
+template <class Args>
+void set_end(Args& args, Stack& stack) {
+  args.tag = static_cast<std::uint32_t>(stack.integer());
+  args.launch.blocks = static_cast<int>(stack.integer());
+  args.launch.threads = static_cast<int>(stack.integer());
+}
+
+// all_reduce_(Tensor(a!) x, int group, int op, int algorithm, int tag, int blocks, int threads) -> ()
+// all_reduce(Tensor x, …) -> Tensor
+template <bool InPlace>
+void all_reduce(Stack& stack) {
+  const Tensor in = stack.tensor();
+  const Group group = group_of(stack.integer());
+  const Tensor out = InPlace ? in : empty_like(in);
+  make(
+      group,
+      [&] {
+        check_device(group, in);
+        AllReduceArgs args = all_reduce_args(out, in);
+        args.op = static_cast<ReduceOp>(stack.integer());
+        args.algorithm = static_cast<Algorithm>(stack.integer());
+        set_end(args, stack);
+        return args;
+      },
+      weft::all_reduce);
+  if (!InPlace) stack.give(out);
+}
+
+// An output and an input that a function turns into arguments.
+template <auto ArgsOf, auto Call>
+void moves(Stack& stack) {
+  const Tensor out = stack.tensor(), in = stack.tensor();
+  const Group group = group_of(stack.integer());
+  make(
+      group,
+      [&] {
+        check_device(group, out);
+        check_device(group, in);
+        auto args = ArgsOf(out, in, static_cast<std::size_t>(group.size()));
+        set_end(args, stack);
+        return args;
+      },
+      Call);
+}
+
+// broadcast_(Tensor(a!) x, int group, int root, int tag, int blocks, int threads) -> ()
+void broadcast(Stack& stack) {
+  const Tensor x = stack.tensor();
+  const Group group = group_of(stack.integer());
+  make(
+      group,
+      [&] {
+        check_device(group, x);
+        BroadcastArgs args = broadcast_args(x, x);
+        args.root = static_cast<int>(stack.integer());
+        set_end(args, stack);
+        return args;
+      },
+      weft::broadcast);
+}
+
+// barrier(Tensor x, int group, int tag) -> (): torch finds an operator by a tensor's device.
+void barrier(Stack& stack) {
+  const Tensor x = stack.tensor();
+  const Group group = group_of(stack.integer());
+  make(
+      group,
+      [&] {
+        check_device(group, x);
+        return BarrierArgs{.tag = static_cast<std::uint32_t>(stack.integer())};
+      },
+      weft::barrier);
+}
+
+// all_reduce_rms_norm(Tensor(a!)? output, Tensor(b!) residual_output, Tensor input, Tensor gamma, Tensor? residual,
+//   Tensor(c!)? fp8_rows, Tensor(d!)? fp8_scales, Tensor? fp8_scale, int group, int scaling, int scale_type,
+//   int token_stride, int group_stride, float epsilon, bool gamma_plus_one, int algorithm, …) -> ()
+void norm(Stack& stack) {
+  const std::optional<Tensor> output = stack.optional();
+  const Tensor sums = stack.tensor(), input = stack.tensor(), gamma = stack.tensor();
+  const std::optional<Tensor> residual = stack.optional(), rows = stack.optional(), scales = stack.optional(),
+                              scale = stack.optional();
+  const Group group = group_of(stack.integer());
+  const auto address = [](const std::optional<Tensor>& tensor) { return tensor ? &*tensor : nullptr; };
+  make(
+      group,
+      [&] {
+        for (const Tensor* tensor : {address(output), &sums, &input, &gamma, address(residual), address(rows),
+                                     address(scales), address(scale)})
+          if (tensor != nullptr) check_device(group, *tensor);
+        AllReduceRmsNormArgs args = norm_args({address(output), &sums, &input, &gamma, address(residual)});
+        args.fp8.scaling = static_cast<Fp8Scaling>(stack.integer());
+        args.fp8.scale_type = static_cast<ScaleType>(stack.integer());
+        args.fp8.scale_token_stride = static_cast<std::size_t>(stack.integer());
+        args.fp8.scale_group_stride = static_cast<std::size_t>(stack.integer());
+        args.epsilon = stack.real();
+        args.gamma_plus_one = stack.flag();
+        args.algorithm = static_cast<Algorithm>(stack.integer());
+        if (rows) set_fp8(args, {&*rows, address(scales), address(scale)});
+        set_end(args, stack);
+        return args;
+      },
+      weft::all_reduce_rms_norm);
+}
+
+// Tensor rows, Tensor? slots, int sharding, int padding, int slot_rows, of the ragged operators.
+struct RaggedCounts {
+  Tensor rows;
+  std::optional<Tensor> slots;
+
+  Counts taken(Stack& stack, const Group& group, std::size_t numbers, std::size_t of_slots) const {
+    check_device(group, rows);
+    Counts counts{.sharding = static_cast<Sharding>(stack.integer()),
+                  .padding = static_cast<Padding>(stack.integer()),
+                  .slot_rows = static_cast<std::size_t>(stack.integer())};
+    counts.rows = counts_in("counts.rows", rows, counts.sharding == Sharding::none ? numbers : 1);
+    if (!slots) return counts;
+    check_device(group, *slots);
+    counts.slots = counts_in("counts.slots", *slots, of_slots);
+    return counts;
+  }
+};
+
+// all_gather_v(Tensor(a!)[] outputs, Tensor[] inputs, Tensor rows, Tensor? slots, int group, int sharding,
+//   int padding, int slot_rows, …) -> ()
+void all_gather_v(Stack& stack) {
+  const std::vector<Tensor> outputs = stack.tensors(), inputs = stack.tensors();
+  const Tensor rows = stack.tensor();
+  const RaggedCounts counts{rows, stack.optional()};
+  const Group group = group_of(stack.integer());
+  std::vector<GatheredTensor> gathered;
+  make(
+      group,
+      [&] {
+        if (outputs.size() != inputs.size())
+          reject(fmt::format("output: {} tensors, but {} inputs", outputs.size(), inputs.size()));
+        AllGatherVArgs args;
+        for (std::size_t i = 0; i < outputs.size(); ++i) {
+          check_device(group, outputs[i]);
+          check_device(group, inputs[i]);
+          const GatheredPair pair = gathered_pair(outputs[i], inputs[i]);
+          gathered.push_back(pair.tensor);
+          args.input_rows = i == 0 ? pair.input_rows : std::min(args.input_rows, pair.input_rows);
+          args.output_rows = i == 0 ? pair.output_rows : std::min(args.output_rows, pair.output_rows);
+        }
+        args.tensors = gathered;
+        const auto ranks = static_cast<std::size_t>(group.size());
+        args.counts = counts.taken(stack, group, ranks, ranks);
+        set_end(args, stack);
+        return args;
+      },
+      weft::all_gather_v);
+}
+
+// reduce_scatter_v(Tensor(a!) output, Tensor input, Tensor rows, Tensor? slots, int group, …) -> ()
+void reduce_scatter_v(Stack& stack) {
+  const Tensor out = stack.tensor(), in = stack.tensor(), rows = stack.tensor();
+  const RaggedCounts counts{rows, stack.optional()};
+  const Group group = group_of(stack.integer());
+  make(
+      group,
+      [&] {
+        check_device(group, out);
+        check_device(group, in);
+        ReduceScatterVArgs args = reduce_scatter_v_args(out, in);
+        const auto ranks = static_cast<std::size_t>(group.size());
+        args.counts = counts.taken(stack, group, ranks, ranks);
+        set_end(args, stack);
+        return args;
+      },
+      weft::reduce_scatter_v);
+}
+
+// take_rows(Tensor(a!) output, Tensor input, Tensor rows, Tensor? slots, int group, int sharding, int padding,
+//   int slot_rows, int slots, int slot, int shards, int shard, bool split_slots) -> ()
+void take_rows(Stack& stack) {
+  const Tensor out = stack.tensor(), in = stack.tensor(), rows = stack.tensor();
+  const RaggedCounts counts{rows, stack.optional()};
+  const Group group = group_of(stack.integer());
+  check_device(group, out);
+  check_device(group, in);
+  TakeRowsArgs args = take_rows_args(out, in);
+  args.counts = counts.taken(stack, group, 1, 1);
+  args.slots = static_cast<std::size_t>(stack.integer());
+  args.slot = static_cast<std::size_t>(stack.integer());
+  args.shards = static_cast<std::size_t>(stack.integer());
+  args.shard = static_cast<std::size_t>(stack.integer());
+  args.split_slots = stack.flag();
+  args.counts.rows = counts_in("counts.rows", counts.rows, args.slots);
+  if (counts.slots) args.counts.slots = counts_in("counts.slots", *counts.slots, args.slots);
+  args.stream = current_stream(group);
+  weft::take_rows(group, args);
+}
+
+// all_gather_counts(Tensor(a!) output, Tensor input, int group, int group_ranks, int sharding, bool split_slots,
+//   int padding, int slot_rows, int tag) -> ()
+void all_gather_counts(Stack& stack) {
+  const Tensor out = stack.tensor(), in = stack.tensor();
+  const Group group = group_of(stack.integer());
+  make(
+      group,
+      [&] {
+        check_device(group, out);
+        check_device(group, in);
+        const auto group_ranks = static_cast<std::size_t>(stack.integer());
+        const GatheredCounts places = gathered_counts(static_cast<std::size_t>(group.size()), in.count(), group_ranks);
+        AllGatherCountsArgs args = all_gather_counts_args(out, in, places);
+        args.sharding = static_cast<Sharding>(stack.integer());
+        args.split_slots = stack.flag();
+        args.padding = static_cast<Padding>(stack.integer());
+        args.slot_rows = static_cast<std::size_t>(stack.integer());
+        args.tag = static_cast<std::uint32_t>(stack.integer());
+        return args;
+      },
+      weft::all_gather_counts);
+}
+
+template <auto Body>
+void kernel(Value* values, std::uint64_t inputs, std::uint64_t) {
+  run(values, inputs, Body);
+}
+
+struct Operator {
+  const char *name, *schema;
+  Kernel kernel;
+};
+
+const Operator kOperators[] = {
+    {"all_reduce_", "(Tensor(a!) x, int group, int op, int algorithm, int tag, int blocks, int threads) -> ()",
+     kernel<all_reduce<true>>},
+    {"all_reduce", "(Tensor x, int group, int op, int algorithm, int tag, int blocks, int threads) -> Tensor",
+     kernel<all_reduce<false>>},
+    {"all_gather_into_tensor", "(Tensor(a!) output, Tensor input, int group, int tag, int blocks, int threads) -> ()",
+     kernel<moves<all_gather_args, weft::all_gather_into_tensor>>},
+    {"all_to_all", "(Tensor(a!) output, Tensor input, int group, int tag, int blocks, int threads) -> ()",
+     kernel<moves<all_to_all_args, weft::all_to_all>>},
+    {"reduce_scatter_tensor", "(Tensor(a!) output, Tensor input, int group, int tag, int blocks, int threads) -> ()",
+     kernel<moves<reduce_scatter_args, weft::reduce_scatter_tensor>>},
+    {"broadcast_", "(Tensor(a!) x, int group, int root, int tag, int blocks, int threads) -> ()", kernel<broadcast>},
+    {"barrier", "(Tensor x, int group, int tag) -> ()", kernel<barrier>},
+    {"all_reduce_rms_norm",
+     "(Tensor(a!)? output, Tensor(b!) residual_output, Tensor input, Tensor gamma, Tensor? residual, "
+     "Tensor(c!)? fp8_rows, Tensor(d!)? fp8_scales, Tensor? fp8_scale, int group, int scaling, int scale_type, "
+     "int scale_token_stride, int scale_group_stride, float epsilon, bool gamma_plus_one, int algorithm, int tag, "
+     "int blocks, int threads) -> ()",
+     kernel<norm>},
+    {"all_gather_v",
+     "(Tensor(a!)[] outputs, Tensor[] inputs, Tensor rows, Tensor? slots, int group, int sharding, int padding, "
+     "int slot_rows, int tag, int blocks, int threads) -> ()",
+     kernel<all_gather_v>},
+    {"reduce_scatter_v",
+     "(Tensor(a!) output, Tensor input, Tensor rows, Tensor? slots, int group, int sharding, int padding, "
+     "int slot_rows, int tag, int blocks, int threads) -> ()",
+     kernel<reduce_scatter_v>},
+    {"take_rows",
+     "(Tensor(a!) output, Tensor input, Tensor rows, Tensor? slots, int group, int sharding, int padding, "
+     "int slot_rows, int of_slots, int slot, int shards, int shard, bool split_slots) -> ()",
+     kernel<take_rows>},
+    {"all_gather_counts",
+     "(Tensor(a!) output, Tensor input, int group, int group_ranks, int sharding, bool split_slots, int padding, "
+     "int slot_rows, int tag) -> ()",
+     kernel<all_gather_counts>},
+};
+
+}  // namespace
+
+void define_operators() {
+  // Of torch 2.10: the meaning of values on the stack.
+  constexpr std::uint64_t kAbi = std::uint64_t{2} << 56 | std::uint64_t{10} << 48;
+  const Functions& f = functions();
+  LibraryHandle library = nullptr;  // it stays: operators live as long as the process
+  check(f.aoti_torch_library_init_def("weft", "weft", 0, &library), "library_init_def");
+  for (const Operator& of : kOperators)
+    check(f.aoti_torch_library_def(library, fmt::format("{}{}", of.name, of.schema).c_str()), of.name);
+  for (const char* key : {"CPU", "CUDA"}) {
+    LibraryHandle implementation = nullptr;
+    check(f.aoti_torch_library_init_impl("weft", key, "weft", 0, &implementation), key);
+    for (const Operator& of : kOperators)
+      check(f.torch_library_impl(implementation, of.name, of.kernel, kAbi), of.name);
+  }
+}
+
+}  // namespace weft::python::torch

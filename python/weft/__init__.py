@@ -1,0 +1,67 @@
+"""Weft: communication for LLM inference, on GPUs and CPUs.
+
+Ranks are processes of torchrun, mpirun or srun, or threads of one process:
+
+    import numpy as np
+    import weft
+
+    world = weft.Communicator.from_environment(weft.Config(device="cpu")).world
+    x = np.full(8192, world.rank + 1, np.float32)
+    world.all_reduce(x)
+
+Tensors are anything with DLPack, the CUDA array interface or the buffer protocol: NumPy on CPU ranks, torch or CuPy on
+GPUs. Errors are weft.Error, with code, rank, peer and operation. Importing touches no GPU.
+"""
+
+from weft._core import (
+    Communicator,
+    Config,
+    Counts,
+    DispatchHandle,
+    Errc,
+    Exchange,
+    Fp8Output,
+    GatheredCounts,
+    Group,
+    ParallelLayout,
+    Recording,
+    SymmetricMemory,
+    Tensor,
+    shard_counts,
+    shard_of,
+    slots_of,
+    version,
+)
+from weft._program import run, tune, verify
+from weft._records import CallRecord, Error, Fault, MemoryUse, RowRange
+
+__version__ = version()
+
+__all__ = [
+    "CallRecord",
+    "Communicator",
+    "Config",
+    "Counts",
+    "DispatchHandle",
+    "Errc",
+    "Error",
+    "Exchange",
+    "Fault",
+    "Fp8Output",
+    "GatheredCounts",
+    "Group",
+    "MemoryUse",
+    "ParallelLayout",
+    "Recording",
+    "RowRange",
+    "SymmetricMemory",
+    "Tensor",
+    "__version__",
+    "run",
+    "shard_counts",
+    "shard_of",
+    "slots_of",
+    "tune",
+    "verify",
+    "version",
+]

@@ -1,0 +1,232 @@
+"""Dispatch and combine from Python give what the oracle says."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+import weft
+import weft_oracle
+from ranks import run_ranks
+
+Array = npt.NDArray[Any]
+
+TOKENS, HIDDEN, EXPERTS, TOP_K = 6, 128, 5, 2
+
+
+class Case:
+    """Tokens of all ranks, and what the oracle makes of them if experts return rows as they came."""
+
+    def __init__(self, ranks: int, layout: str, cast: str = "none") -> None:
+        random = np.random.default_rng(ranks)
+        bits = random.standard_normal((ranks, TOKENS, HIDDEN)).astype(np.float32).view(np.uint32) >> 16
+        self.rows = bits.astype(np.uint16)
+        self.counts = [TOKENS - rank for rank in range(ranks)]
+        self.ids = np.argsort(random.random((ranks, TOKENS, EXPERTS)))[:, :, :TOP_K].astype(np.int32)
+        self.ids[0, 0, 1] = -1
+        self.weights = random.random((ranks, TOKENS, TOP_K)).astype(np.float32)
+        if layout == "rank_major":
+            self.weights[:] = 1
+        self.layout, self.cast = layout, cast
+        self.expected = weft_oracle.moe(
+            TOKENS,
+            HIDDEN,
+            EXPERTS,
+            TOP_K,
+            layout,
+            4,
+            cast,
+            [self.input(rank).tobytes() for rank in range(ranks)],
+            [self.ids[rank, : self.counts[rank]].ravel().tolist() for rank in range(ranks)],
+            [self.weights[rank, : self.counts[rank]].ravel().tolist() for rank in range(ranks)],
+            b"",
+        )
+
+    def input(self, rank: int) -> Array:
+        return self.rows[rank, : self.counts[rank]].copy()
+
+    def exchange(self, group: weft.Group, **options: Any) -> weft.Exchange:
+        if self.layout == "expert_contiguous":
+            options["alignment"] = 4
+        return weft.Exchange.create(
+            group,
+            tokens=TOKENS,
+            hidden=HIDDEN,
+            experts=EXPERTS,
+            top_k=TOP_K,
+            layout=self.layout,
+            cast=self.cast,
+            **options,
+        )
+
+
+class Outputs:
+    """Tensors of one rank's dispatch, with a value that no result has."""
+
+    def __init__(self, exchange: weft.Exchange, ranks: int, cast: str) -> None:
+        rows, local = exchange.output_rows, exchange.local_experts
+        self.rows = np.full((rows, HIDDEN), 0x7F, np.uint16 if cast == "none" else np.uint8)
+        self.scales = np.full((rows, HIDDEN // 128), 99, np.uint8 if cast == "fp8_ue8m0" else np.float32)
+        self.counts = np.full(local, -1, np.int32)
+        self.offsets = np.full(local + 1, -1, np.int32)
+        self.sources = np.full(rows, -2, np.int32)
+        self.source_tokens = np.full(ranks, -1, np.int32)
+        self.waits = np.full(ranks, 2**63, np.uint64)
+        self.host = np.zeros(local + ranks, np.uint64)
+        self.ids = np.full((rows, TOP_K), -2, np.int32)
+        self.weights = np.full((rows, TOP_K), -1, np.float32)
+        self.view = weft.Tensor(self.rows, "bf16") if cast == "none" else self.rows
+
+    def named(self, layout: str, cast: str) -> dict[str, Any]:
+        named: dict[str, Any] = {
+            "counts": self.counts,
+            "source_tokens": self.source_tokens,
+            "source_wait_ns": self.waits,
+            "host_counts": self.host,
+        }
+        if cast != "none":
+            named["output_scales"] = self.scales
+        if layout == "rank_major":
+            return named | {"output_ids": self.ids, "output_weights": self.weights}
+        named["output_sources"] = self.sources
+        return named | {"offsets": self.offsets} if layout == "expert_contiguous" else named
+
+
+def check_dispatch(case: Case, rank: int, ranks: int, got: Outputs) -> None:
+    counts, offsets, arrived, _ = case.expected[rank]
+    assert got.counts.tolist() == counts
+    assert (got.host[: len(counts)] >> np.uint64(32)).tolist() == counts
+    assert got.source_tokens.tolist() == case.counts
+    assert got.waits[rank] == 0
+    if case.layout == "expert_contiguous":
+        assert got.offsets.tolist() == offsets
+    width = got.rows[0].nbytes
+    for row, expected in arrived:
+        assert got.rows[row].tobytes() == expected[:width]
+        if case.cast != "none":
+            assert got.scales[row].tobytes() == expected[width:]
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 4])
+@pytest.mark.parametrize("layout", ["expert_masked", "expert_contiguous", "rank_major"])
+@pytest.mark.parametrize("path", ["slots", "ring"])
+@pytest.mark.parametrize("halves", [False, True])
+@pytest.mark.parametrize("wide_ids", [False, True])
+def test_rows_come_and_go_back(ranks: int, layout: str, path: str, halves: bool, wide_ids: bool) -> None:
+    case = Case(ranks, layout)
+
+    def work(rank: weft.Communicator) -> None:
+        me = rank.rank
+        exchange = case.exchange(rank.world, path=path)
+        got = Outputs(exchange, ranks, "none")
+        tokens = case.counts[me]
+        x = weft.Tensor(case.input(me), "bf16")
+        ids = case.ids[me, :tokens].astype(np.int64 if wide_ids else np.int32)
+        weights = case.weights[me, :tokens].copy()
+        outputs = got.named(layout, "none")
+        if halves:
+            handle = exchange.dispatch_send(x, ids, weights, tag=5)
+            exchange.dispatch_wait(handle, got.view, **outputs)
+        else:
+            handle = exchange.dispatch(got.view, x, ids, weights, tag=5, **outputs)
+        assert handle.tokens == tokens
+        check_dispatch(case, me, ranks, got)
+
+        back = np.full((tokens, HIDDEN), 0x7F, np.uint16)
+        y = weft.Tensor(back, "bf16")
+        if halves:
+            exchange.combine_send(got.view, handle)
+            exchange.combine_wait(y, handle)
+        else:
+            exchange.combine(y, got.view, handle)
+        if layout != "rank_major":  # there a rank's experts share a row, which comes back once
+            assert back.tobytes() == case.expected[me][3]
+        exchange.free()
+        with pytest.raises(weft.Error) as freed:
+            exchange.combine(y, got.view, handle)
+        assert freed.value.code == weft.Errc.released
+
+    run_ranks(ranks, work)
+
+
+@pytest.mark.parametrize("cast", ["fp8", "fp8_ue8m0", "fp8_pow2"])
+@pytest.mark.parametrize("layout", ["expert_masked", "rank_major"])
+def test_casts(cast: str, layout: str) -> None:
+    case = Case(2, layout, cast)
+
+    def work(rank: weft.Communicator) -> None:
+        me = rank.rank
+        exchange = case.exchange(rank.world)
+        got = Outputs(exchange, 2, cast)
+        x = weft.Tensor(case.input(me), "bf16")
+        ids, weights = case.ids[me, : case.counts[me]].copy(), case.weights[me, : case.counts[me]].copy()
+        exchange.dispatch(got.view, x, ids, weights, discard=True, **got.named(layout, cast))
+        check_dispatch(case, me, 2, got)
+
+    run_ranks(2, work)
+
+
+def test_the_residual_is_added() -> None:
+    case = Case(2, "expert_masked")
+
+    def work(rank: weft.Communicator) -> None:
+        me = rank.rank
+        exchange = case.exchange(rank.world, weighted=False)
+        got = Outputs(exchange, 2, "none")
+        tokens = case.counts[me]
+        ids = np.full((tokens, TOP_K), -1, np.int32)  # no token has an expert
+        handle = exchange.dispatch(got.view, weft.Tensor(case.input(me), "bf16"), ids, counts=got.counts)
+        back = np.zeros((tokens, HIDDEN), np.uint16)
+        residual = weft.Tensor(case.input(me), "bf16")
+        exchange.combine(weft.Tensor(back, "bf16"), got.view, handle, residual)
+        assert (back == case.input(me)).all()
+
+    run_ranks(2, work)
+
+
+WRONG: dict[str, tuple[dict[str, Any], str]] = {
+    "short output": ({"output": np.zeros((3, HIDDEN), np.uint8)}, "output: elements are u8; they must be bf16"),
+    "short rows": ({"output": weft.Tensor(np.zeros((3, HIDDEN), np.uint16), "bf16")}, "384 elements; 3840 are needed"),
+    "ids of a wrong k": ({"topk_ids": np.zeros((2, 3), np.int32)}, r"shape \[2, 3\]; it must be \[tokens, 2\]"),
+    "floats as ids": ({"topk_ids": np.zeros((2, 2), np.float32)}, "topk_ids: elements are f32; they must be i32 or"),
+    "too many tokens": ({"topk_ids": np.zeros((7, 2), np.int32)}, "7 tokens; the exchange is for 6 at most"),
+    "fewer rows than ids": ({"topk_ids": np.zeros((6, 2), np.int32)}, "input: shape .* 768 are needed"),
+    "half the weights": ({"topk_weights": np.zeros((1, 2), np.float32)}, "topk_weights: .* 2 elements; 4 are needed"),
+    "short counts": ({"counts": np.zeros(1, np.int32)}, "counts: .* 1 elements; 5 are needed"),
+    "wide rows": ({"input": weft.Tensor(np.zeros((2, 2 * HIDDEN), np.uint16), "bf16")}, "last dimension must be 128"),
+    "more weights": ({"topk_weights": np.zeros((2, 3), np.float32)}, "topk_weights: .* last dimension must be 2"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong_tensors_are_rejected(name: str) -> None:
+    changes, message = WRONG[name]
+
+    def work(rank: weft.Communicator) -> None:
+        exchange = Case(1, "expert_masked").exchange(rank.world)
+        call: dict[str, Any] = {
+            "output": weft.Tensor(np.zeros((exchange.output_rows, HIDDEN), np.uint16), "bf16"),
+            "input": weft.Tensor(np.zeros((2, HIDDEN), np.uint16), "bf16"),
+            "topk_ids": np.zeros((2, TOP_K), np.int32),
+            "topk_weights": np.zeros((2, TOP_K), np.float32),
+            "counts": np.zeros(5, np.int32),
+        }
+        with pytest.raises(weft.Error, match=message) as rejected:
+            exchange.dispatch(**(call | changes))
+        assert rejected.value.code == weft.Errc.invalid_argument
+        exchange.dispatch(**call)  # nothing was sent
+
+    run_ranks(1, work)
+
+
+def test_an_unknown_output_is_named() -> None:
+    def work(rank: weft.Communicator) -> None:
+        exchange = Case(1, "expert_masked").exchange(rank.world)
+        output = weft.Tensor(np.zeros((exchange.output_rows, HIDDEN), np.uint16), "bf16")
+        x = weft.Tensor(np.zeros((1, HIDDEN), np.uint16), "bf16")
+        with pytest.raises(TypeError, match="unexpected keyword argument 'count'; outputs are output_scales, counts"):
+            exchange.dispatch(output, x, np.zeros((1, TOP_K), np.int32), count=np.zeros(5, np.int32))
+
+    run_ranks(1, work)

@@ -1,0 +1,205 @@
+"""Objects may be dropped in any order, keep alive what they need, and free it in the end."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import itertools
+import weakref
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+import weft
+from processes import expect_sums, on_each
+
+Array = npt.NDArray[Any]
+
+CPU = weft.Config(device="cpu", deadline=20)
+
+
+class Owner(np.ndarray[Any, Any]):
+    """An array that can be watched, and can have attributes."""
+
+
+def owner(count: int = 8, dtype: Any = np.float32) -> Any:
+    return np.ones(count, dtype).view(Owner)
+
+
+def array_in(view: Any) -> Array:
+    return np.from_dlpack(view)
+
+
+def windows() -> int:
+    """Memory that CPU ranks share, and this process still maps."""
+    return Path("/proc/self/maps").read_text().count("memfd:weft")
+
+
+@pytest.fixture(autouse=True)
+def nothing_stays() -> Any:
+    gc.collect()
+    before = windows()
+    yield
+    gc.collect()
+    assert windows() == before
+
+
+# ---------------------------------------------------------------------------------------------------------- any order
+
+F16: Any = {"type": "f16", "combine_type": "f16"}
+KINDS = ("communicator", "group", "exchange", "memory", "recording")
+
+
+class Objects:
+    """A rank alone, and everything that is made with it."""
+
+    def __init__(self) -> None:
+        made = weft.Communicator.local(1, CPU)[0]
+        self.x = np.ones(4, np.int32)
+        self.alive: dict[str, Any] = {
+            "communicator": made,
+            "group": made.world,
+            "exchange": weft.Exchange.create(made.world, tokens=1, hidden=8, experts=2, top_k=1, **F16),
+            "memory": weft.SymmetricMemory.allocate(made, 4096),
+            "recording": weft.Recording.capture(made, lambda: made.world.all_reduce(self.x)),
+        }
+
+    def work(self) -> None:
+        """Uses whatever is left."""
+        uses: dict[str, Callable[[Any], object]] = {
+            "communicator": lambda made: expect_sums(made.world),
+            "group": expect_sums,
+            "exchange": exchange_a_row,
+            "memory": lambda memory: ctypes.memset(memory.data_ptr, 7, memory.bytes),
+            "recording": lambda recording: recording.replay(),
+        }
+        for kind, one in self.alive.items():
+            uses[kind](one)
+        assert (self.x == 1).all()
+
+
+def exchange_a_row(exchange: weft.Exchange) -> None:
+    rows = np.zeros((exchange.local_experts, exchange.capacity, 8), np.float16)
+    counts = np.zeros(exchange.local_experts, np.int32)
+    x, y = np.full((1, 8), 3, np.float16), np.zeros((1, 8), np.float16)
+    handle = exchange.dispatch(rows, x, np.ones((1, 1), np.int32), np.ones((1, 1), np.float32), counts=counts)
+    assert counts.tolist() == [0, 1]
+    exchange.combine(y, rows, handle)
+    assert (y == x).all()
+
+
+@pytest.mark.parametrize("first", KINDS)
+def test_objects_die_in_any_order(first: str) -> None:
+    before = windows()
+    for others in itertools.permutations(set(KINDS) - {first}):
+        objects = Objects()
+        for kind in (first, *others):
+            objects.work()
+            del objects.alive[kind]
+        assert windows() == before, others
+
+
+def test_a_rank_may_leave_while_its_peers_work_on() -> None:
+    made = weft.Communicator.local(3, CPU)
+    groups = on_each(made, lambda rank: rank.split(0 if rank.rank != 1 else -1))
+    del made[1]
+
+    def work(group: weft.Group) -> None:
+        for _ in range(20):
+            expect_sums(group)
+
+    on_each([group for group in groups if group], work)
+    assert [rank.status() for rank in made] == [None, None]
+
+
+def test_a_cycle_is_collected() -> None:
+    made = weft.Communicator.local(1, CPU)
+    cycle: list[Any] = [made]
+    cycle.append(cycle)
+    before = windows()
+    del made, cycle
+    gc.collect()
+    assert windows() < before
+
+
+# ---------------------------------------------------------------------------------------------------------- views
+
+
+def test_a_view_keeps_its_array_alive_and_lets_it_go() -> None:
+    array = owner()
+    watch = weakref.ref(array)
+    view = weft.Tensor(array)
+    address = array.ctypes.data
+    del array
+    assert watch() is not None
+    assert view.data_ptr == address
+    weft.Communicator.local(1, CPU)[0].world.all_reduce(view)
+    again = weft.Tensor(view)  # a view of a view
+    del view
+    assert watch() is not None
+    del again
+    assert watch() is None
+
+
+@pytest.mark.parametrize("keep", [weft.Tensor, weft.Counts], ids=["Tensor", "Counts"])
+def test_an_array_that_has_its_own_view_is_collected(keep: Callable[[Any], object]) -> None:
+    """A view that is made once for all calls is best kept with its tensor."""
+    array = owner()
+    watch = weakref.ref(array)
+    array.kept = keep(array)
+    del array
+    gc.collect()
+    assert watch() is None
+
+
+def test_a_call_keeps_no_array() -> None:
+    world = weft.Communicator.local(1, CPU)[0].world
+    array, counts = owner(), owner(1, np.int32)
+    watches = weakref.ref(array), weakref.ref(counts)
+    world.all_reduce(array)
+    world.all_gather_v(array, array.copy(), weft.Counts(counts))
+    with pytest.raises(weft.Error):
+        world.all_reduce(array, op="mean")
+    del array, counts
+    assert [watch() for watch in watches] == [None, None]
+
+
+def test_an_array_of_a_view_keeps_the_array_alive() -> None:
+    array = owner()
+    watch = weakref.ref(array)
+    other = array_in(weft.Tensor(array))
+    array[:] = np.arange(8)
+    del array
+    assert watch() is not None
+    assert other.tolist() == list(range(8))
+    del other
+    assert watch() is None
+
+
+def test_a_view_of_read_only_memory_stays_read_only() -> None:
+    array = owner()
+    array.flags.writeable = False
+    with pytest.raises((ValueError, BufferError)):
+        array_in(weft.Tensor(array))[0] = 2
+    assert array[0] == 1
+
+
+def test_an_array_in_symmetric_memory_keeps_all_that_it_needs() -> None:
+    made = weft.Communicator.local(2, CPU)
+    memories = on_each(made, lambda rank: weft.SymmetricMemory.allocate(rank, 4096))
+    before = windows()
+    arrays = [array_in(memory.tensor([2, 3], "f32", offset=256)) for memory in memories]
+    address = memories[0].data_ptr + 256
+    peers = [memory.peer(0) + 256 for memory in memories]
+    del memories, made
+    gc.collect()
+    assert windows() == before
+    assert (arrays[0].shape, arrays[0].dtype.name, arrays[0].ctypes.data) == ((2, 3), "float32", address)
+    arrays[0][:] = np.arange(6).reshape(2, 3)
+    for peer in peers:  # both ranks reach it
+        assert list((ctypes.c_float * 6).from_address(peer)) == list(range(6))
+    del arrays
+    assert windows() < before

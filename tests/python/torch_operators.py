@@ -1,0 +1,300 @@
+"""torch's operators: the same bits as weft.Group's methods, compiled or not, and opcheck's rules."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import weft
+import weft.torch
+from ranks import run_ranks
+
+RANKS = 3
+
+
+def given(rank: int, shape: tuple[int, ...], dtype: torch.dtype = torch.float32) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(rank)
+    return (torch.randn(shape, generator=generator) * 100).to(dtype)
+
+
+def bits(tensor: torch.Tensor) -> bytes:
+    raw: bytes = tensor.contiguous().view(torch.uint8).numpy().tobytes()
+    return raw
+
+
+class Case:
+    """A call of every operator on one rank, and the tensors that it writes."""
+
+    def __init__(self, group: weft.torch.Group) -> None:
+        self.group, self.rank = group, group.rank
+        ranks = group.size
+        self.x = given(self.rank, (4, 16))
+        self.halves = given(self.rank, (2, 64), torch.bfloat16)
+        self.fp8 = torch.float8_e4m3fn
+        self.gamma = given(9, (64,), torch.bfloat16)
+        self.rows = torch.tensor([2 + rank for rank in range(ranks)], dtype=torch.int32)
+        self.end = sum(2 + rank for rank in range(ranks))
+        self.words = torch.tensor([5 + self.rank, 1], dtype=torch.int32)
+        # Made here: torch's compiler knows no generators, and no classes of nanobind.
+        self.own, self.ids = given(self.rank, (2 + self.rank, 16)), torch.arange(2 + self.rank)
+        self.parts, self.everything = given(self.rank, (self.end, 16)), given(7, (self.end, 16))
+        self.table = weft.GatheredCounts(ranks, 2).words
+
+    def all_reduce_(self) -> list[torch.Tensor]:
+        return [self.group.all_reduce_(self.x.clone(), op="max", tag=3)]
+
+    def all_reduce(self) -> list[torch.Tensor]:
+        return [self.group.all_reduce(self.x)]
+
+    def all_gather(self) -> list[torch.Tensor]:
+        output = self.x.new_empty((4 * self.group.size, 16))
+        self.group.all_gather_into_tensor(output, self.x)
+        return [output]
+
+    def reduce_scatter(self) -> list[torch.Tensor]:
+        output, many = self.x.new_empty((4, 16)), self.x.repeat(self.group.size, 1)
+        self.group.reduce_scatter_tensor(output, many)
+        return [output]
+
+    def all_to_all(self) -> list[torch.Tensor]:
+        many = self.x.repeat(self.group.size, 1)
+        output = torch.empty_like(many)
+        self.group.all_to_all(output, many)
+        return [output]
+
+    def broadcast(self) -> list[torch.Tensor]:
+        return [self.group.broadcast_(self.x.clone(), root=1)]
+
+    def barrier(self) -> list[torch.Tensor]:
+        self.group.barrier(self.x, tag=4)
+        return []
+
+    def norm(self) -> list[torch.Tensor]:
+        normed, sums = torch.empty_like(self.halves), torch.empty_like(self.halves)
+        rows = torch.empty(self.halves.shape, dtype=self.fp8)
+        scales = torch.empty(self.halves.shape[0])
+        residual = self.gamma.repeat(2, 1)
+        self.group.all_reduce_rms_norm(
+            normed, sums, self.halves, self.gamma, residual, fp8_rows=rows, fp8_scales=scales
+        )
+        return [normed, sums, rows, scales]
+
+    def all_gather_v(self) -> list[torch.Tensor]:
+        output, ids = self.x.new_empty((self.end, 16)), torch.empty(self.end, dtype=torch.int64)
+        of = weft.torch.Counts(self.rows)
+        self.group.all_gather_v([output, ids], [self.own, self.ids], of)
+        return [output, ids]
+
+    def reduce_scatter_v(self) -> list[torch.Tensor]:
+        output = self.x.new_empty((2 + self.rank, 16))
+        self.group.reduce_scatter_v(output, self.parts, weft.torch.Counts(self.rows))
+        return [output]
+
+    def take_rows(self) -> list[torch.Tensor]:
+        output = self.x.new_empty((4, 16))
+        slots = self.group.size
+        self.group.take_rows(output, self.everything, weft.torch.Counts(self.rows), slots=slots, slot=slots - 1)
+        return [output]
+
+    def all_gather_counts(self) -> list[torch.Tensor]:
+        output = torch.empty(self.table, dtype=torch.int32)
+        self.group.all_gather_counts(output, self.words)
+        return [output]
+
+
+NAMES = [
+    "all_reduce_",
+    "all_reduce",
+    "all_gather",
+    "reduce_scatter",
+    "all_to_all",
+    "broadcast",
+    "barrier",
+    "norm",
+    "all_gather_v",
+    "reduce_scatter_v",
+    "take_rows",
+    "all_gather_counts",
+]
+
+
+def through_core(case: Case, name: str) -> list[bytes]:
+    """The same call of weft.Group."""
+    core, ranks = case.group.group, case.group.size
+    x = case.x.numpy()
+    if name in ("all_reduce_", "all_reduce"):
+        y = np.empty_like(x)
+        core.all_reduce(y, x, op="max" if name == "all_reduce_" else "sum")
+        return [y.tobytes()]
+    if name == "all_gather":
+        y = np.empty((4 * ranks, 16), np.float32)
+        core.all_gather_into_tensor(y, x)
+        return [y.tobytes()]
+    if name == "reduce_scatter":
+        y = np.empty((4, 16), np.float32)
+        core.reduce_scatter_tensor(y, np.tile(x, (ranks, 1)))
+        return [y.tobytes()]
+    if name == "all_to_all":
+        y = np.empty((4 * ranks, 16), np.float32)
+        core.all_to_all(y, np.tile(x, (ranks, 1)))
+        return [y.tobytes()]
+    if name == "broadcast":
+        y = x.copy()
+        core.broadcast(y, root=1)
+        return [y.tobytes()]
+    if name == "barrier":
+        core.barrier()
+        return []
+    if name == "norm":
+        normed, sums = torch.empty_like(case.halves), torch.empty_like(case.halves)
+        rows, scales = np.empty((2, 64), np.uint8), np.empty(2, np.float32)
+        residual = case.gamma.repeat(2, 1)
+        core.all_reduce_rms_norm(
+            normed, sums, case.halves, case.gamma, residual, fp8=weft.Fp8Output(rows, scales)
+        )
+        return [bits(normed), bits(sums), rows.tobytes(), scales.tobytes()]
+    rows = case.rows.numpy()
+    if name == "all_gather_v":
+        y, ids = np.empty((case.end, 16), np.float32), np.empty(case.end, np.int64)
+        core.all_gather_v([y, ids], [case.own, case.ids], weft.Counts(rows))
+        return [y.tobytes(), ids.tobytes()]
+    if name == "reduce_scatter_v":
+        y = np.empty((2 + case.rank, 16), np.float32)
+        core.reduce_scatter_v(y, case.parts, weft.Counts(rows))
+        return [y.tobytes()]
+    if name == "take_rows":
+        y = np.empty((4, 16), np.float32)
+        core.take_rows(y, case.everything, weft.Counts(rows), slots=ranks, slot=ranks - 1)
+        return [y.tobytes()]
+    table = np.empty(case.table, np.int32)
+    core.all_gather_counts(table, case.words)
+    return [table.tobytes()]
+
+
+def alone(work: Callable[[weft.Communicator], None]) -> None:
+    """Runs a world of one in this thread: torch 2.11's compiler crashes in the second thread that uses it."""
+    work(weft.Communicator.local(1, weft.Config(device="cpu"))[0])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_operator_has_the_bits_of_the_method(name: str) -> None:
+    def work(rank: weft.Communicator) -> None:
+        case = Case(weft.torch.Group(rank.world))
+        expected = through_core(case, name)
+        assert [bits(tensor) for tensor in getattr(case, name)()] == expected
+
+    run_ranks(RANKS, work)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_compiled_equals_eager(name: str) -> None:
+    """The graph has no break."""
+
+    def work(rank: weft.Communicator) -> None:
+        case = Case(weft.torch.Group(rank.world))
+        case.broadcast = lambda: [case.group.broadcast_(case.x.clone())]  # type: ignore[method-assign]
+        call: Callable[[], list[torch.Tensor]] = getattr(case, name)
+        eager = [bits(tensor) for tensor in call()]
+        compiled = torch.compile(call, fullgraph=True, backend="aot_eager")
+        assert [bits(tensor) for tensor in compiled()] == eager
+
+    alone(work)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_opcheck(name: str) -> None:
+    called: list[tuple[Any, tuple[Any, ...]]] = []
+
+    def work(rank: weft.Communicator) -> None:
+        case = Case(weft.torch.Group(rank.world))
+        case.broadcast = lambda: [case.group.broadcast_(case.x.clone())]  # type: ignore[method-assign]
+        case.fp8 = torch.uint8  # opcheck multiplies tensors, and torch's CPUs do not multiply e4m3
+        getattr(case, name)()
+        assert len(called) == 1
+        torch.library.opcheck(*called[0])
+
+    original = weft.torch._call
+
+    def spy(operator: Any, *values: Any) -> object:
+        called.append((operator, values))
+        return original(operator, *values)
+
+    weft.torch._call = spy
+    try:
+        alone(work)
+    finally:
+        weft.torch._call = original
+
+
+def test_errors_have_their_records() -> None:
+    def work(rank: weft.Communicator) -> None:
+        group = weft.torch.Group(rank.world)
+        with pytest.raises(weft.Error, match="elements are f64; sums are of") as rejected:
+            group.all_reduce_(torch.zeros(3, dtype=torch.float64))
+        assert rejected.value.code == weft.Errc.invalid_argument
+        with pytest.raises(weft.Error, match="do not lie side by side"):
+            group.all_reduce_(torch.zeros(4, 4).t())
+        with pytest.raises(ValueError, match="op is 'avg'; it must be one of sum, max"):
+            group.all_reduce_(torch.zeros(3), op="avg")
+        with pytest.raises(RuntimeError, match="weft has no gradients"):
+            group.all_reduce(torch.zeros(3, requires_grad=True))
+        with torch.no_grad():
+            group.all_reduce(torch.zeros(3, requires_grad=True))
+        with pytest.raises(RuntimeError, match="group is 0; no weft.torch.Group has this number"):
+            torch.ops.weft.all_reduce(torch.zeros(3), 0, 0, 0, 0, 0, 0)
+
+    alone(work)
+
+
+def test_a_fault_names_its_peer() -> None:
+    def work(rank: weft.Communicator) -> None:
+        group = weft.torch.Group(rank.world)
+        if rank.rank == 1:
+            return
+        with pytest.raises(weft.Error) as late:
+            group.all_reduce_(torch.zeros(3))
+        assert (late.value.code, late.value.peer) == (weft.Errc.timeout, 1)
+
+    run_ranks(2, work, weft.Config(device="cpu", deadline=0.3))
+
+
+def test_a_refused_operator_is_told_to_those_who_wait() -> None:
+    def work(rank: weft.Communicator) -> None:
+        group = weft.torch.Group(rank.world)
+        with pytest.raises(weft.Error) as refused:
+            group.all_reduce_(torch.zeros(3, dtype=torch.float64 if rank.rank == 1 else torch.float32))
+        code = refused.value.code
+        assert code == (weft.Errc.mismatch if rank.rank == 0 else weft.Errc.invalid_argument)
+
+    run_ranks(2, work, weft.Config(device="cpu", deadline=None))
+
+
+def test_a_recording_keeps_an_operators_tensors() -> None:
+    outputs: list[torch.Tensor] = []
+
+    def work(rank: weft.Communicator) -> None:
+        group = weft.torch.Group(rank.world)
+
+        def calls() -> None:
+            outputs.append(group.all_reduce(torch.full((1000,), 2.0)))
+
+        recording = weft.Recording.capture(rank, calls)
+        noise = [torch.full((1000,), 9.0) for _ in range(4)]
+        recording.replay()
+        assert (outputs[0] == 2).all(), noise[0][0]
+
+    alone(work)
+
+
+def test_a_group_is_gone_with_its_last_owner() -> None:
+    def work(rank: weft.Communicator) -> None:
+        group = weft.torch.Group(rank.world)
+        number = group.number
+        del group
+        with pytest.raises(RuntimeError, match="no weft.torch.Group has this number"):
+            torch.ops.weft.all_reduce(torch.zeros(3), number, 0, 0, 0, 0, 0)
+
+    alone(work)

@@ -1,0 +1,68 @@
+#!/usr/bin/env python3
+"""Makes the wheel of the Python package, and names it after the glibc that it needs.
+
+    tools/wheel.py                              builds everything, with nvcc if it is there, into build/wheels
+    tools/wheel.py --installed build/dev/site   of what `cmake --install build/dev --component python` has put there
+
+Prints the wheel's path. Exit status 1 if it is larger than engines' users would download.
+"""
+
+import argparse
+import re
+import subprocess
+import sys
+import tempfile
+import zipfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+MOST_BYTES = 60 * 10**6
+
+
+def pip_wheel(installed, folder):
+    # scikit-build-core and nanobind are those of this interpreter's environment (tools/python.txt).
+    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation",
+               "--disable-pip-version-check", "--wheel-dir", folder, str(ROOT)]
+    if installed:
+        command += ["--config-settings", f"cmake.define.WEFT_PYTHON_FROM={Path(installed).resolve()}"]
+    subprocess.run(command, check=True)
+    (wheel,) = Path(folder).glob("*.whl")
+    return wheel
+
+
+def needed_glibc(wheel):
+    """The newest version of glibc's symbols in any binary of the wheel."""
+    newest = (2, 17)
+    with zipfile.ZipFile(wheel) as package, tempfile.TemporaryDirectory() as folder:
+        package.extractall(folder)
+        for path in Path(folder).rglob("*"):
+            if not path.is_file() or path.open("rb").read(4) != b"\x7fELF":
+                continue
+            versions = subprocess.run(["readelf", "--version-info", "--wide", path], check=True, capture_output=True,
+                                      text=True).stdout
+            found = [tuple(map(int, pair)) for pair in re.findall(r"Name: GLIBC_(\d+)\.(\d+)", versions)]
+            newest = max([newest, *found])
+    return newest
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--installed", help="folder of an installed package, instead of building one")
+    parser.add_argument("--output", type=Path, default=ROOT / "build/wheels")
+    args = parser.parse_args()
+    args.output.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as folder:
+        wheel = pip_wheel(args.installed, folder)
+        platform = "manylinux_{}_{}_x86_64".format(*needed_glibc(wheel))
+        named = subprocess.run([sys.executable, "-m", "wheel", "tags", "--remove", "--platform-tag", platform, wheel],
+                               check=True, capture_output=True, text=True).stdout.strip()
+        path = args.output / named
+        path.write_bytes((wheel.parent / named).read_bytes())
+    size = path.stat().st_size
+    print(path)
+    if size > MOST_BYTES:
+        sys.exit(f"{path.name} has {size / 1e6:.1f} MB: at most {MOST_BYTES / 1e6:.0f} MB are allowed")
+
+
+if __name__ == "__main__":
+    main()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import array
 import gc
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -102,13 +103,14 @@ def test_rows_that_overlap_are_refused() -> None:
     counts = weft.Counts(np.full(1, 4, np.int32))
 
     def work(world: weft.Group) -> None:
-        for call in (
+        calls: list[Callable[[], None]] = [
             lambda: world.all_gather_into_tensor(out, same),
             lambda: world.all_gather_into_tensor(shared, out),
             lambda: world.reduce_scatter_tensor(shared, out),
             lambda: world.all_gather_v(shared, out, counts),
             lambda: world.take_rows(shared, out, counts, slots=1, slot=0),
-        ):
+        ]
+        for call in calls:
             with pytest.raises(weft.Error, match="rows of 16 bytes begin 0 bytes apart, so they overlap"):
                 call()
         assert (row == 1).all()
@@ -147,7 +149,7 @@ def test_nothing_at_all_is_a_tensor(shape: tuple[int, ...]) -> None:
 
 
 def test_a_view_kept_on_its_owner_is_collected() -> None:
-    class Owner(np.ndarray):  # type: ignore[type-arg]
+    class Owner(np.ndarray):
         kept: weft.Tensor
 
     owner = np.zeros(4, np.float32).view(Owner)

@@ -1,0 +1,66 @@
+# Types of the oracle's module (oracle.cpp), for mypy.
+from collections.abc import Sequence
+
+def reduce(type: str, op: str, inputs: Sequence[bytes]) -> bytes: ...
+def gathered(
+    rows: Sequence[int],
+    padding: str,
+    slot_rows: int,
+    slots: Sequence[int],
+    messages: Sequence[bytes],
+    row_bytes: int,
+) -> bytes: ...
+def exchanged(messages: Sequence[bytes], rank: int) -> bytes: ...
+def scattered(
+    type: str,
+    rows: Sequence[int],
+    padding: str,
+    slot_rows: int,
+    messages: Sequence[bytes],
+    rank: int,
+    row_bytes: int,
+) -> bytes: ...
+def taken(
+    rows: Sequence[int],
+    padding: str,
+    slot_rows: int,
+    slot: int,
+    shards: int,
+    shard: int,
+    sharding: str,
+    of_slots: bool,
+) -> tuple[int, int]: ...
+def table_of_counts(
+    said: Sequence[int],
+    columns: int,
+    group_ranks: int,
+    sharding: str,
+    split_slots: bool,
+    padding: str,
+    slot_rows: int,
+) -> list[int]: ...
+def normed(
+    type: str,
+    inputs: Sequence[bytes],
+    residual: bytes,
+    gamma: bytes,
+    hidden: int,
+    epsilon: float,
+    plus_one: bool,
+) -> tuple[bytes, bytes]: ...
+
+Expected = tuple[list[int], list[int], list[tuple[int, bytes]], bytes]
+
+def moe(
+    tokens: int,
+    hidden: int,
+    experts: int,
+    top_k: int,
+    layout: str,
+    alignment: int,
+    cast: str,
+    inputs: Sequence[bytes],
+    ids: Sequence[Sequence[int]],
+    weights: Sequence[Sequence[float]],
+    residual: bytes,
+) -> list[Expected]: ...

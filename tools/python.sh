@@ -7,7 +7,8 @@ python_environment=build/python
 need_python() {
   local log=build/python.log stamp=$python_environment/installed
   [[ ! -f $stamp || tools/python.txt -nt $stamp ]] || return 0
-  say 'installing: what the Python package needs'
+  say "installing: what the Python package needs"
+  mkdir -p build
   {
     python3 -m venv "$python_environment" &&
       "$python_environment/bin/python" -m pip install --quiet --disable-pip-version-check --requirement tools/python.txt

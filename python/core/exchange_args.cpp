@@ -1,0 +1,100 @@
+#include "exchange_args.hpp"
+
+#include <fmt/format.h>
+
+namespace weft::python {
+
+namespace {
+
+template <class T>
+T* data_of(const Tensor& tensor) {
+  return reinterpret_cast<T*>(tensor.data);
+}
+
+template <class T>
+T* checked(std::string_view argument, const Tensor& tensor, const Expected& expected) {
+  check_dense(argument.data(), tensor, expected);
+  return data_of<T>(tensor);
+}
+
+void* checked_bytes(std::string_view argument, const Tensor& tensor, std::size_t bytes) {
+  return checked<void>(argument, tensor, {(bytes + tensor.item() - 1) / tensor.item(), name_of(tensor.type)});
+}
+
+}  // namespace
+
+Expected ExchangeShapes::exchanged(std::size_t rows_of_all, bool cast) const {
+  const std::size_t count = rows_of_all * args.hidden;
+  if (cast || args.type == RowType::fp8) return {count, "e4m3", "u8", args.hidden};
+  return {count, args.type == RowType::bf16 ? "bf16" : "f16", {}, args.hidden};
+}
+
+Expected ExchangeShapes::combined(std::size_t rows_of_all) const {
+  return {rows_of_all * args.hidden, name(args.combine_type), {}, args.hidden};
+}
+
+std::size_t ExchangeShapes::scale_bytes() const {
+  if (args.cast == RowCast::none) return rows * args.scale_bytes;
+  const std::size_t scales = args.hidden / kScaleColumns;
+  if (args.cast != RowCast::fp8_ue8m0) return rows * scales * 4;
+  return args.scale_order == ScaleOrder::columns ? rows * ((scales + 3) / 4) * 4 : rows * scales;
+}
+
+void set_inputs(DispatchArgs& args, const ExchangeShapes& shapes, const DispatchInputs& given) {
+  const Tensor& ids = *given.topk_ids;
+  if (ids.dimensions != 2 || ids.shape[1] != shapes.args.top_k)
+    reject(fmt::format("topk_ids: shape {}; it must be [tokens, {}]", ids.shape_text(), shapes.args.top_k));
+  const auto tokens = static_cast<std::size_t>(ids.shape[0]);
+  if (tokens > shapes.args.tokens)
+    reject(fmt::format("topk_ids: {} tokens; the exchange is for {} at most", tokens, shapes.args.tokens));
+  const std::size_t entries = tokens * shapes.args.top_k;
+  args.tokens = static_cast<std::uint32_t>(tokens);
+  args.topk_ids = checked<void>("topk_ids", ids, {entries, "i32", "i64"});
+  args.topk_ids_are_i64 = name_of(ids.type) == "i64";
+  args.input = checked<void>("input", *given.input, shapes.exchanged(tokens, false));
+  if (given.topk_weights != nullptr)
+    args.topk_weights = checked<float>("topk_weights", *given.topk_weights, {entries, "f32", {}, shapes.args.top_k});
+  if (given.scales != nullptr)
+    args.scales = checked_bytes("scales", *given.scales, tokens * shapes.args.scale_bytes);
+}
+
+void set_output(DispatchArgs& args, const ExchangeShapes& shapes, const Tensor& output) {
+  args.output = checked<void>("output", output, shapes.exchanged(shapes.rows, shapes.args.cast != RowCast::none));
+}
+
+void set_output(DispatchArgs& args, const ExchangeShapes& shapes, std::string_view name, const Tensor& given) {
+  const std::size_t entries = shapes.rows * shapes.args.top_k;
+  if (name == "output_scales") {
+    args.output_scales = checked_bytes(name, given, shapes.scale_bytes());
+  } else if (name == "counts") {
+    args.counts = checked<std::int32_t>(name, given, {shapes.local_experts, "i32"});
+  } else if (name == "offsets") {
+    args.offsets = checked<std::int32_t>(name, given, {shapes.local_experts + 1, "i32"});
+  } else if (name == "output_sources") {
+    args.output_sources = checked<std::int32_t>(name, given, {shapes.rows, "i32"});
+  } else if (name == "source_tokens") {
+    args.source_tokens = checked<std::int32_t>(name, given, {shapes.ranks, "i32"});
+  } else if (name == "source_wait_ns") {
+    args.source_wait_ns = checked<std::uint64_t>(name, given, {shapes.ranks, "u64", "i64"});
+  } else if (name == kHostCounts) {
+    args.host_counts = checked<std::uint64_t>(name, given, {shapes.local_experts + shapes.ranks, "u64", "i64"});
+  } else if (name == "output_ids") {
+    args.output_ids = checked<std::int32_t>(name, given, {entries, "i32"});
+  } else {
+    args.output_weights = checked<float>(name, given, {entries, "f32"});
+  }
+}
+
+CombineArgs combine_args(const ExchangeShapes& shapes, const DispatchHandle& handle, const CombineTensors& given) {
+  CombineArgs args{.handle = handle};
+  const Expected tokens = shapes.combined(handle.tokens);
+  if (given.input != nullptr) args.input = checked<void>("input", *given.input, shapes.combined(shapes.rows));
+  if (given.output != nullptr) args.output = checked<void>("output", *given.output, tokens);
+  if (given.residual != nullptr) args.residual = checked<void>("residual", *given.residual, tokens);
+  if (given.source_wait_ns != nullptr)
+    args.source_wait_ns =
+        checked<std::uint64_t>("source_wait_ns", *given.source_wait_ns, {shapes.ranks, "u64", "i64"});
+  return args;
+}
+
+}  // namespace weft::python

@@ -1,0 +1,48 @@
+// Arguments of an exchange's calls, made from tensors and checked, for both doors (operations.hpp).
+#pragma once
+
+#include <string_view>
+
+#include "tensor.hpp"
+#include "weft/weft.hpp"
+
+namespace weft::python {
+
+// What the tensors of an exchange's calls must have.
+class ExchangeShapes {
+ public:
+  ExchangeShapes(const MoeExchange& exchange, const Group& group)
+      : args(exchange.args()),
+        rows(exchange.output_rows()),
+        local_experts(exchange.local_experts()),
+        ranks(static_cast<std::size_t>(group.size())) {}
+
+  // Rows of the exchange's type, or fp8 if they were cast.
+  Expected exchanged(std::size_t rows_of_all, bool cast) const;
+  Expected combined(std::size_t rows_of_all) const;
+  std::size_t scale_bytes() const;  // of dispatch's output
+
+  const MoeExchangeArgs& args;
+  std::size_t rows, local_experts, ranks;
+};
+
+// Null: the call has none.
+struct DispatchInputs {
+  const Tensor *input, *topk_ids, *topk_weights, *scales;
+};
+void set_inputs(DispatchArgs& args, const ExchangeShapes& shapes, const DispatchInputs& given);
+
+// The outputs of dispatch beside its rows.
+inline constexpr std::string_view kDispatchOutputs[] = {
+    "output_scales", "counts",         "offsets",     "output_sources", "source_tokens",
+    "source_wait_ns", "host_counts", "output_ids", "output_weights"};
+inline constexpr std::string_view kHostCounts = "host_counts";  // in memory of the host
+void set_output(DispatchArgs& args, const ExchangeShapes& shapes, const Tensor& output);
+void set_output(DispatchArgs& args, const ExchangeShapes& shapes, std::string_view name, const Tensor& given);
+
+struct CombineTensors {
+  const Tensor *output, *input, *residual, *source_wait_ns;
+};
+CombineArgs combine_args(const ExchangeShapes& shapes, const DispatchHandle& handle, const CombineTensors& given);
+
+}  // namespace weft::python

@@ -33,7 +33,7 @@ set(WEFT_WITH_PYTHON ON)
 weft_sources(binding_files python/core/*.cpp)
 nanobind_add_module(weft-python STABLE_ABI NB_SUPPRESS_WARNINGS NB_DOMAIN weft BACKEND_MODULE nanobind_backend
   ${binding_files})
-set_target_properties(weft-python PROPERTIES OUTPUT_NAME _core INSTALL_RPATH $ORIGIN UNITY_BUILD OFF)
+set_target_properties(weft-python PROPERTIES OUTPUT_NAME _core INSTALL_RPATH $ORIGIN)
 target_compile_definitions(weft-python PRIVATE WEFT_PACKAGE_VERSION="${PROJECT_VERSION}")
 target_include_directories(weft-python PRIVATE python/core include)
 target_link_libraries(weft-python PRIVATE weft-shared fmt::fmt-header-only)

@@ -1,135 +1,42 @@
 // The calls of an exchange.
+#include <algorithm>
 #include <functional>
 
 #include "binding.hpp"
+#include "exchange_args.hpp"
 
 namespace weft::python {
 
 namespace {
 
-template <class T>
-T* data_of(const Tensor& tensor) {
-  return reinterpret_cast<T*>(tensor.data);
-}
-
-// What the tensors of an exchange's calls must have.
-class Shapes {
- public:
-  Shapes(const GroupedExchange& of, Tensors& of_call)
-      : tensors(of_call),
-        args(of.exchange.args()),
-        rows(of.exchange.output_rows()),
-        local_experts(of.exchange.local_experts()),
-        ranks(of.group.size()) {}
-
-  Tensor checked(const char* argument, nb::handle given, Access access, const Expected& expected) const {
-    const Tensor tensor = tensors.taken(argument, given, access);
-    check_dense(argument, tensor, expected);
-    return tensor;
-  }
-  Tensor bytes(const char* argument, nb::handle given, Access access, std::size_t bytes) const {
-    const Tensor tensor = tensors.taken(argument, given, access);
-    check_dense(argument, tensor, {(bytes + tensor.item() - 1) / tensor.item(), name_of(tensor.type)});
-    return tensor;
-  }
-  // Rows of the exchange's type, or fp8 if they were cast.
-  Expected exchanged(std::size_t rows_of_all, bool cast) const {
-    const std::size_t count = rows_of_all * args.hidden;
-    if (cast || args.type == RowType::fp8) return {count, "e4m3", "u8", args.hidden};
-    return {count, args.type == RowType::bf16 ? "bf16" : "f16", {}, args.hidden};
-  }
-  Expected combined(std::size_t rows_of_all) const {
-    return {rows_of_all * args.hidden, name(args.combine_type), {}, args.hidden};
-  }
-  std::size_t scale_bytes() const {
-    if (args.cast == RowCast::none) return rows * args.scale_bytes;
-    const std::size_t scales = args.hidden / kScaleColumns;
-    if (args.cast != RowCast::fp8_ue8m0) return rows * scales * 4;
-    return args.scale_order == ScaleOrder::columns ? rows * ((scales + 3) / 4) * 4 : rows * scales;
-  }
-
-  Tensors& tensors;
-  const MoeExchangeArgs& args;
-  std::size_t rows, local_experts, ranks;
-};
-
 struct Inputs {
   nb::handle input, topk_ids, topk_weights, scales;
 };
-void set_inputs(DispatchArgs& args, const Shapes& shapes, const Inputs& given) {
-  const Tensor ids = shapes.tensors.input("topk_ids", given.topk_ids);
-  if (ids.dimensions != 2 || ids.shape[1] != shapes.args.top_k)
-    reject(fmt::format("topk_ids: shape {}; it must be [tokens, {}]", ids.shape_text(), shapes.args.top_k));
-  const auto tokens = static_cast<std::size_t>(ids.shape[0]);
-  if (tokens > shapes.args.tokens)
-    reject(fmt::format("topk_ids: {} tokens; the exchange is for {} at most", tokens, shapes.args.tokens));
-  const std::size_t entries = tokens * shapes.args.top_k;
-  check_dense("topk_ids", ids, {entries, "i32", "i64"});
-  args.tokens = static_cast<std::uint32_t>(tokens);
-  args.topk_ids = ids.data;
-  args.topk_ids_are_i64 = name_of(ids.type) == "i64";
-  args.input = shapes.checked("input", given.input, Access::read, shapes.exchanged(tokens, false)).data;
-  if (!given.topk_weights.is_none())
-    args.topk_weights = data_of<float>(
-        shapes.checked("topk_weights", given.topk_weights, Access::read, {entries, "f32", {}, shapes.args.top_k}));
-  if (!given.scales.is_none())
-    args.scales = shapes.bytes("scales", given.scales, Access::read, tokens * shapes.args.scale_bytes).data;
+void take_inputs(DispatchArgs& args, const ExchangeShapes& shapes, Tensors& tensors, const Inputs& given) {
+  const Tensor ids = tensors.input("topk_ids", given.topk_ids), rows = tensors.input("input", given.input);
+  const std::optional<Tensor> weights = tensors.optional("topk_weights", given.topk_weights, Access::read);
+  const std::optional<Tensor> scales = tensors.optional("scales", given.scales, Access::read);
+  set_inputs(args, shapes, {&rows, &ids, address(weights), address(scales)});
 }
 
-void check_known(std::string_view name) {
-  for (const char* known : {"output_scales", "counts", "offsets", "output_sources", "source_tokens", "source_wait_ns",
-                            "host_counts", "output_ids", "output_weights"})
-    if (name == known) return;
-  reject_type(
-      fmt::format("unexpected keyword argument '{}'; outputs are output_scales, counts, offsets, output_sources, "
-                  "source_tokens, source_wait_ns, host_counts, output_ids and output_weights",
-                  name));
-}
-
-// Sets one output by its name.
-void set_output(DispatchArgs& args, const Shapes& shapes, std::string_view name, nb::handle given) {
-  const auto take = [&](const Expected& expected) {
-    return shapes.checked(std::string(name).c_str(), given, Access::write, expected);
-  };
-  const std::size_t entries = shapes.rows * shapes.args.top_k;
-  if (given.is_none()) {
-    check_known(name);
-  } else if (name == "output") {
-    args.output = take(shapes.exchanged(shapes.rows, shapes.args.cast != RowCast::none)).data;
-  } else if (name == "output_scales") {
-    args.output_scales = shapes.bytes("output_scales", given, Access::write, shapes.scale_bytes()).data;
-  } else if (name == "counts") {
-    args.counts = data_of<std::int32_t>(take({shapes.local_experts, "i32"}));
-  } else if (name == "offsets") {
-    args.offsets = data_of<std::int32_t>(take({shapes.local_experts + 1, "i32"}));
-  } else if (name == "output_sources") {
-    args.output_sources = data_of<std::int32_t>(take({shapes.rows, "i32"}));
-  } else if (name == "source_tokens") {
-    args.source_tokens = data_of<std::int32_t>(take({shapes.ranks, "i32"}));
-  } else if (name == "source_wait_ns") {
-    args.source_wait_ns = data_of<std::uint64_t>(take({shapes.ranks, "u64", "i64"}));
-  } else if (name == "host_counts") {  // pinned memory of the host
-    const Tensor tensor = shapes.tensors.of_host("host_counts", given);
-    check_dense("host_counts", tensor, {shapes.local_experts + shapes.ranks, "u64", "i64"});
-    args.host_counts = data_of<std::uint64_t>(tensor);
-  } else if (name == "output_ids") {
-    args.output_ids = data_of<std::int32_t>(take({entries, "i32"}));
-  } else if (name == "output_weights") {
-    args.output_weights = data_of<float>(take({entries, "f32"}));
-  } else {
-    check_known(name);
+void take_outputs(DispatchArgs& args, const ExchangeShapes& shapes, Tensors& tensors, nb::handle output,
+                  const nb::kwargs& others) {
+  set_output(args, shapes, tensors.output("output", output));
+  for (const auto& [key, tensor] : others) {
+    const std::string name = nb::cast<std::string>(key);
+    if (std::ranges::find(kDispatchOutputs, name) == std::end(kDispatchOutputs))
+      reject_type(
+          fmt::format("unexpected keyword argument '{}'; outputs are {}", name, fmt::join(kDispatchOutputs, ", ")));
+    if (tensor.is_none()) continue;
+    set_output(args, shapes, name,
+               name == kHostCounts ? tensors.of_host(name.c_str(), tensor) : tensors.output(name.c_str(), tensor));
   }
-}
-
-void set_outputs(DispatchArgs& args, const Shapes& shapes, nb::handle output, const nb::kwargs& others) {
-  set_output(args, shapes, "output", output);
-  for (const auto& [name, tensor] : others) set_output(args, shapes, nb::cast<const char*>(name), tensor);
 }
 
 template <class Build, class Make>
 auto make_dispatch(const PyExchange& self, const CallOptions& options, Build&& build, Make&& make) {
   const MoeExchange& exchange = self->exchange;
-  const auto built = [&](Tensors& tensors) { return build(Shapes(*self, tensors)); };
+  const auto built = [&](Tensors& tensors) { return build(ExchangeShapes(exchange, self->group), tensors); };
   return make_call(
       self->group, options, built, [&](const DispatchArgs& args) { return make(exchange, args); },
       [&](const char* reason, Stream stream) { exchange.refuse_dispatch(reason, stream); });
@@ -142,10 +49,10 @@ PyHandle named(const PyExchange& self, const DispatchHandle& handle) {
 PyHandle dispatch(const PyExchange& self, nb::handle output, nb::handle input, nb::handle topk_ids,
                   nb::handle topk_weights, nb::handle scales, nb::handle stream, std::uint32_t tag, bool discard,
                   int blocks, int threads, const nb::kwargs& outputs) {
-  const auto build = [&](const Shapes& shapes) {
+  const auto build = [&](const ExchangeShapes& shapes, Tensors& tensors) {
     DispatchArgs args{.discard = discard};
-    set_inputs(args, shapes, {input, topk_ids, topk_weights, scales});
-    set_outputs(args, shapes, output, outputs);
+    take_inputs(args, shapes, tensors, {input, topk_ids, topk_weights, scales});
+    take_outputs(args, shapes, tensors, output, outputs);
     return args;
   };
   return named(self, make_dispatch(self, {stream, tag, blocks, threads}, build, std::mem_fn(&MoeExchange::dispatch)));
@@ -153,9 +60,9 @@ PyHandle dispatch(const PyExchange& self, nb::handle output, nb::handle input, n
 
 PyHandle dispatch_send(const PyExchange& self, nb::handle input, nb::handle topk_ids, nb::handle topk_weights,
                        nb::handle scales, nb::handle stream, std::uint32_t tag, bool discard, int blocks, int threads) {
-  const auto build = [&](const Shapes& shapes) {
+  const auto build = [&](const ExchangeShapes& shapes, Tensors& tensors) {
     DispatchArgs args{.discard = discard};
-    set_inputs(args, shapes, {input, topk_ids, topk_weights, scales});
+    take_inputs(args, shapes, tensors, {input, topk_ids, topk_weights, scales});
     return args;
   };
   return named(self,
@@ -169,9 +76,9 @@ DispatchHandle checked(const PyExchange& self, const PyHandle& handle) {
 
 void dispatch_wait(const PyExchange& self, const PyHandle& handle, nb::handle output, nb::handle stream,
                    std::uint32_t tag, int blocks, int threads, const nb::kwargs& outputs) {
-  const auto build = [&](const Shapes& shapes) {
+  const auto build = [&](const ExchangeShapes& shapes, Tensors& tensors) {
     DispatchArgs args{.tokens = checked(self, handle).tokens};
-    set_outputs(args, shapes, output, outputs);
+    take_outputs(args, shapes, tensors, output, outputs);
     return args;
   };
   make_dispatch(
@@ -188,18 +95,12 @@ void make_combine(const PyExchange& self, const PyHandle& handle, const Combined
                   CombineCall make) {
   const MoeExchange& exchange = self->exchange;
   const auto build = [&](Tensors& tensors) {
-    const Shapes shapes(*self, tensors);
-    CombineArgs args{.handle = checked(self, handle)};
-    const Expected tokens = shapes.combined(args.handle.tokens);
-    if (!given.input.is_none())
-      args.input = shapes.checked("input", given.input, Access::read, shapes.combined(shapes.rows)).data;
-    if (!given.output.is_none()) args.output = shapes.checked("output", given.output, Access::write, tokens).data;
-    if (!given.residual.is_none())
-      args.residual = shapes.checked("residual", given.residual, Access::read, tokens).data;
-    if (!given.source_wait_ns.is_none())
-      args.source_wait_ns = data_of<std::uint64_t>(
-          shapes.checked("source_wait_ns", given.source_wait_ns, Access::write, {shapes.ranks, "u64", "i64"}));
-    return args;
+    const auto output = tensors.optional("output", given.output, Access::write);
+    const auto input = tensors.optional("input", given.input, Access::read);
+    const auto residual = tensors.optional("residual", given.residual, Access::read);
+    const auto waits = tensors.optional("source_wait_ns", given.source_wait_ns, Access::write);
+    return combine_args(ExchangeShapes(exchange, self->group), checked(self, handle),
+                        {address(output), address(input), address(residual), address(waits)});
   };
   make_call(
       self->group, options, build, [&](const CombineArgs& args) { (exchange.*make)(args); },

@@ -54,8 +54,7 @@ void set_inputs(DispatchArgs& args, const ExchangeShapes& shapes, const Dispatch
   args.input = checked<void>("input", *given.input, shapes.exchanged(tokens, false));
   if (given.topk_weights != nullptr)
     args.topk_weights = checked<float>("topk_weights", *given.topk_weights, {entries, "f32", {}, shapes.args.top_k});
-  if (given.scales != nullptr)
-    args.scales = checked_bytes("scales", *given.scales, tokens * shapes.args.scale_bytes);
+  if (given.scales != nullptr) args.scales = checked_bytes("scales", *given.scales, tokens * shapes.args.scale_bytes);
 }
 
 void set_output(DispatchArgs& args, const ExchangeShapes& shapes, const Tensor& output) {
@@ -92,8 +91,7 @@ CombineArgs combine_args(const ExchangeShapes& shapes, const DispatchHandle& han
   if (given.output != nullptr) args.output = checked<void>("output", *given.output, tokens);
   if (given.residual != nullptr) args.residual = checked<void>("residual", *given.residual, tokens);
   if (given.source_wait_ns != nullptr)
-    args.source_wait_ns =
-        checked<std::uint64_t>("source_wait_ns", *given.source_wait_ns, {shapes.ranks, "u64", "i64"});
+    args.source_wait_ns = checked<std::uint64_t>("source_wait_ns", *given.source_wait_ns, {shapes.ranks, "u64", "i64"});
   return args;
 }
 

@@ -19,10 +19,9 @@ void give_fp8(AllReduceRmsNormArgs& args, const PyFp8& of, Tensors& tensors) {
               .scale_token_stride = of.scale_token_stride,
               .scale_group_stride = of.scale_group_stride};
   const Tensor rows = tensors.output("fp8.rows", of.rows);
-  std::optional<Tensor> scales, scale;
-  if (!of.scales.is_none()) scales = tensors.output("fp8.scales", of.scales);
-  if (!of.scale.is_none()) scale = tensors.input("fp8.scale", of.scale);
-  weft::python::set_fp8(args, {&rows, scales ? &*scales : nullptr, scale ? &*scale : nullptr});
+  const auto scales = tensors.optional("fp8.scales", of.scales, Access::write);
+  const auto scale = tensors.optional("fp8.scale", of.scale, Access::read);
+  weft::python::set_fp8(args, {&rows, address(scales), address(scale)});
 }
 
 void all_reduce_rms_norm(const PyGroup& self, nb::handle output, nb::handle residual_output, nb::handle input,
@@ -31,11 +30,9 @@ void all_reduce_rms_norm(const PyGroup& self, nb::handle output, nb::handle resi
   const auto build = [&](Tensors& tensors) {
     const Tensor in = tensors.input("input", input), weights = tensors.input("gamma", gamma);
     const Tensor sums = tensors.output("residual_output", residual_output);
-    std::optional<Tensor> normed, before;
-    if (!output.is_none()) normed = tensors.output("output", output);
-    if (!residual.is_none()) before = tensors.input("residual", residual);
-    AllReduceRmsNormArgs args =
-        norm_args({normed ? &*normed : nullptr, &sums, &in, &weights, before ? &*before : nullptr});
+    const auto normed = tensors.optional("output", output, Access::write);
+    const auto before = tensors.optional("residual", residual, Access::read);
+    AllReduceRmsNormArgs args = norm_args({address(normed), &sums, &in, &weights, address(before)});
     args.epsilon = epsilon;
     args.gamma_plus_one = gamma_plus_one;
     args.algorithm = value_of<Algorithm>("algorithm", algorithm);

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -75,6 +76,11 @@ class Tensors {
   Tensor input(const char* argument, nb::handle given) { return taken(argument, given, Access::read); }
   Tensor output(const char* argument, nb::handle given) { return taken(argument, given, Access::write); }
   Tensor taken(const char* argument, nb::handle given, Access access);
+  // None: empty.
+  std::optional<Tensor> optional(const char* argument, nb::handle given, Access access) {
+    if (given.is_none()) return std::nullopt;
+    return taken(argument, given, access);
+  }
   // Memory that the host reads: on GPUs pinned.
   Tensor of_host(const char* argument, nb::handle given);
 
@@ -84,6 +90,10 @@ class Tensors {
   Tensor kept(Tensor tensor);
   std::vector<Tensor> kept_;
 };
+// Null without a tensor.
+inline const Tensor* address(const std::optional<Tensor>& tensor) {
+  return tensor ? &*tensor : nullptr;
+}
 // While it is not null, this thread records: tensors of its calls are added.
 inline thread_local std::vector<Tensor>* recorded_tensors = nullptr;
 

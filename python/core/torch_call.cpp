@@ -10,34 +10,70 @@ namespace weft::python::torch {
 
 namespace {
 
-std::mutex groups_mutex;
-std::unordered_map<std::int64_t, Group> groups;
-std::int64_t last_number = 0;
+// Objects by number, from 1 on. Numbers are not used again.
+template <class T>
+class Numbered {
+ public:
+  std::int64_t add(T object) {
+    const std::scoped_lock lock(mutex_);
+    objects_.emplace(++last_, std::move(object));
+    return last_;
+  }
+  void remove(std::int64_t number) {
+    std::optional<T> last;  // its end may wait, without the lock
+    const std::scoped_lock lock(mutex_);
+    if (const auto found = objects_.find(number); found != objects_.end()) {
+      last = std::move(found->second);
+      objects_.erase(found);
+    }
+  }
+  T at(const char* what, std::int64_t number) {
+    const std::scoped_lock lock(mutex_);
+    const auto found = objects_.find(number);
+    if (found == objects_.end()) reject(fmt::format("{0} is {1}; no {0} of weft.torch has this number", what, number));
+    return found->second;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::unordered_map<std::int64_t, T> objects_;
+  std::int64_t last_ = 0;
+};
+
+// They are never destroyed: at the process's end, a thread may still wait in a call.
+template <class T>
+Numbered<T>& numbered() {
+  static auto* const all = new Numbered<T>;
+  return *all;
+}
 
 thread_local std::optional<Error> last_error;
 
 }  // namespace
 
 std::int64_t add_group(const Group& group) {
-  const std::scoped_lock lock(groups_mutex);
-  groups.emplace(++last_number, group);
-  return last_number;
+  return numbered<Group>().add(group);
 }
-
 void remove_group(std::int64_t number) {
-  Group last;  // its end may wait, without the lock
-  const std::scoped_lock lock(groups_mutex);
-  if (const auto found = groups.find(number); found != groups.end()) {
-    last = std::move(found->second);
-    groups.erase(found);
-  }
+  numbered<Group>().remove(number);
+}
+Group group_of(std::int64_t number) {
+  return numbered<Group>().at("group", number);
 }
 
-Group group_of(std::int64_t number) {
-  const std::scoped_lock lock(groups_mutex);
-  const auto found = groups.find(number);
-  if (found == groups.end()) reject(fmt::format("group is {}; no weft.torch.Group has this number", number));
-  return found->second;
+std::int64_t add_exchange(const MoeExchange& exchange, const Group& group) {
+  return numbered<NumberedExchange>().add({exchange, group});
+}
+void remove_exchange(std::int64_t number) {
+  numbered<NumberedExchange>().remove(number);
+}
+NumberedExchange exchange_of(std::int64_t number) {
+  return numbered<NumberedExchange>().at("exchange", number);
+}
+
+void check_device(const Group& group, const Tensor& tensor) {
+  if (tensor.on_gpu() == (group.device() == Device::cuda)) return;
+  reject(fmt::format("a tensor on {}, but the group's ranks work on {}", device_text(tensor), name(group.device())));
 }
 
 std::optional<Error> take_last_error() {

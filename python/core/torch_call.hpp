@@ -10,8 +10,13 @@
 
 namespace weft::python::torch {
 
-// The group of a number that an operator is given: operators take no objects.
+// The group, or the exchange, of a number that an operator is given: operators take no objects.
 Group group_of(std::int64_t number);
+struct NumberedExchange {
+  MoeExchange exchange;
+  Group group;
+};
+NumberedExchange exchange_of(std::int64_t number);
 
 // What is on torch's stack, in the schema's order. The callee owns the tensors; they go at the end of the call, when
 // it has been enqueued. torch's allocator reuses memory in the order of the stream, and the call is on the current one.
@@ -47,20 +52,39 @@ Stream current_stream(const Group& group);
 // Runs an operator: what Weft throws is kept, with its record, for the caller in Python.
 void run(Value* values, std::uint64_t count, void (*body)(Stack& stack));
 
+// The body of an operator as torch calls it.
+template <auto Body>
+void kernel(Value* values, std::uint64_t inputs, std::uint64_t) {
+  run(values, inputs, Body);
+}
+
+struct Operator {
+  const char* name;
+  std::string schema;
+  Kernel kernel;
+};
+const std::vector<Operator>& exchange_operators();
+
+void check_device(const Group& group, const Tensor& tensor);
+
 // Makes the call of an operator, and tells the other ranks if it was refused.
-template <class Build, class Make>
-void make(const Group& group, Build&& build, Make&& make_it) {
+template <class Build, class Make, class Refuse>
+void make(const Group& group, Build&& build, Make&& make_it, Refuse&& refuse) {
   const Stream stream = current_stream(group);
   auto args = [&] {
     try {
       return build();
     } catch (const Rejection& error) {
-      group.refuse(error.what(), stream);
+      refuse(error.what(), stream);
       throw;
     }
   }();
   args.stream = stream;
   make_it(group, args);
+}
+template <class Build, class Make>
+void make(const Group& group, Build&& build, Make&& make_it) {
+  make(group, build, make_it, [&](const char* reason, Stream stream) { group.refuse(reason, stream); });
 }
 
 }  // namespace weft::python::torch

@@ -1,16 +1,18 @@
 #include "torch_module.hpp"
 
+#include <span>
+
 #include "binding.hpp"
+#include "exchange_args.hpp"
 
 namespace weft::python {
 
 namespace {
 
 // Operators take numbers for words.
-template <class E>
-nb::list words() {
+nb::list list_of(std::span<const std::string_view> words) {
   nb::list all;
-  for (const std::string_view word : kWords<E>) all.append(nb::str(word.data(), word.size()));
+  for (const std::string_view word : words) all.append(nb::str(word.data(), word.size()));
   return all;
 }
 
@@ -24,9 +26,16 @@ void bind_torch(nb::module_& module) {
   module.def(
       "_torch_remove_group", [](std::int64_t number) { waiting([&] { torch::remove_group(number); }); },
       nb::arg("number"));
+  module.def(
+      "_torch_add_exchange", [](const PyExchange& of) { return torch::add_exchange(of->exchange, of->group); },
+      nb::arg("exchange"));
+  module.def(
+      "_torch_remove_exchange", [](std::int64_t number) { waiting([&] { torch::remove_exchange(number); }); },
+      nb::arg("number"));
   module.def("_torch_words", [] {
-    return nb::make_tuple(words<ReduceOp>(), words<Algorithm>(), words<Sharding>(), words<Padding>(),
-                          words<Fp8Scaling>(), words<ScaleType>());
+    return nb::make_tuple(list_of(kWords<ReduceOp>), list_of(kWords<Algorithm>), list_of(kWords<Sharding>),
+                          list_of(kWords<Padding>), list_of(kWords<Fp8Scaling>), list_of(kWords<ScaleType>),
+                          list_of(kDispatchOutputs));
   });
   module.def("_torch_check", [] {
     if (const std::optional<Error> error = torch::take_last_error()) throw Error(*error);

@@ -10,9 +10,11 @@
 
 namespace weft::python::torch {
 
-// Groups have numbers from 1 on, until they are removed.
+// Groups and exchanges have numbers from 1 on, until they are removed.
 std::int64_t add_group(const Group& group);
 void remove_group(std::int64_t number);
+std::int64_t add_exchange(const MoeExchange& exchange, const Group& group);
+void remove_exchange(std::int64_t number);
 // The error that ended this thread's last operator, once: torch passes on its words alone.
 std::optional<Error> take_last_error();
 

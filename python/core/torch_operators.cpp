@@ -8,12 +8,6 @@ namespace weft::python::torch {
 
 namespace {
 
-void check_device(const Group& group, const Tensor& tensor) {
-  if (tensor.on_gpu() == (group.device() == Device::cuda)) return;
-  reject(fmt::format("a tensor on {}, but the group's ranks work on {}", tensor.on_gpu() ? "cuda" : "cpu",
-                     name(group.device())));
-}
-
 // The values behind an operator's own.
 template <class Args>
 void set_end(Args& args, Stack& stack) {
@@ -76,7 +70,8 @@ void broadcast(Stack& stack) {
       weft::broadcast);
 }
 
-// barrier(Tensor x, int group, int tag) -> (): torch finds an operator by a tensor's device.
+// barrier(Tensor(a!) x, int group, int tag) -> (): torch finds an operator by a tensor's device, and a compiler drops
+// one that seems to change nothing.
 void barrier(Stack& stack) {
   const Tensor x = stack.tensor();
   const Group group = group_of(stack.integer());
@@ -98,7 +93,6 @@ void norm(Stack& stack) {
   const std::optional<Tensor> residual = stack.optional(), rows = stack.optional(), scales = stack.optional(),
                               scale = stack.optional();
   const Group group = group_of(stack.integer());
-  const auto address = [](const std::optional<Tensor>& tensor) { return tensor ? &*tensor : nullptr; };
   make(
       group,
       [&] {
@@ -232,16 +226,6 @@ void all_gather_counts(Stack& stack) {
       weft::all_gather_counts);
 }
 
-template <auto Body>
-void kernel(Value* values, std::uint64_t inputs, std::uint64_t) {
-  run(values, inputs, Body);
-}
-
-struct Operator {
-  const char *name, *schema;
-  Kernel kernel;
-};
-
 const Operator kOperators[] = {
     {"all_reduce_", "(Tensor(a!) x, int group, int op, int algorithm, int tag, int blocks, int threads) -> ()",
      kernel<all_reduce<true>>},
@@ -254,7 +238,7 @@ const Operator kOperators[] = {
     {"reduce_scatter_tensor", "(Tensor(a!) output, Tensor input, int group, int tag, int blocks, int threads) -> ()",
      kernel<moves<reduce_scatter_args, weft::reduce_scatter_tensor>>},
     {"broadcast_", "(Tensor(a!) x, int group, int root, int tag, int blocks, int threads) -> ()", kernel<broadcast>},
-    {"barrier", "(Tensor x, int group, int tag) -> ()", kernel<barrier>},
+    {"barrier", "(Tensor(a!) x, int group, int tag) -> ()", kernel<barrier>},
     {"all_reduce_rms_norm",
      "(Tensor(a!)? output, Tensor(b!) residual_output, Tensor input, Tensor gamma, Tensor? residual, "
      "Tensor(c!)? fp8_rows, Tensor(d!)? fp8_scales, Tensor? fp8_scale, int group, int scaling, int scale_type, "
@@ -287,13 +271,14 @@ void define_operators() {
   const Functions& f = functions();
   LibraryHandle library = nullptr;  // it stays: operators live as long as the process
   check(f.aoti_torch_library_init_def("weft", "weft", 0, &library), "library_init_def");
-  for (const Operator& of : kOperators)
+  std::vector<Operator> all(std::begin(kOperators), std::end(kOperators));
+  all.insert(all.end(), exchange_operators().begin(), exchange_operators().end());
+  for (const Operator& of : all)
     check(f.aoti_torch_library_def(library, fmt::format("{}{}", of.name, of.schema).c_str()), of.name);
   for (const char* key : {"CPU", "CUDA"}) {
     LibraryHandle implementation = nullptr;
     check(f.aoti_torch_library_init_impl("weft", key, "weft", 0, &implementation), key);
-    for (const Operator& of : kOperators)
-      check(f.torch_library_impl(implementation, of.name, of.kernel, kAbi), of.name);
+    for (const Operator& of : all) check(f.torch_library_impl(implementation, of.name, of.kernel, kAbi), of.name);
   }
 }
 

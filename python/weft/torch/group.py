@@ -1,18 +1,4 @@
-"""Weft's operations as operators of torch: eager, under torch.compile and under CUDA graphs.
-
-    import torch
-    import weft.torch
-
-    group = weft.torch.Group(weft.Communicator.from_environment().world)
-    group.all_reduce_(x)                     # in place
-    y = group.all_reduce(x)                  # a new tensor
-
-Operators are torch.ops.weft.…, defined through torch's stable C interface (torch 2.10 and later), for tensors on CPUs
-and GPUs. On GPUs a call is on torch's current stream, so nothing has to be kept or recorded for the allocator: memory
-that a call uses is reused behind it. Fakes tell shapes, so torch.compile(fullgraph=True) traces them.
-
-Weft has no gradients: a tensor that requires one is refused while gradients are enabled.
-"""
+"""Groups of ranks whose tensors are torch's."""
 
 from __future__ import annotations
 
@@ -22,47 +8,7 @@ import torch
 
 from weft import _core
 from weft._core import Group as CoreGroup
-
-_OPS, _ALGORITHMS, _SHARDINGS, _PADDINGS, _SCALINGS, _SCALE_TYPES = (
-    {word: number for number, word in enumerate(words)} for words in _core._torch_words()
-)
-
-
-def _number(argument: str, word: str, numbers: dict[str, int]) -> int:
-    if word not in numbers:
-        raise ValueError(f"{argument} is {word!r}; it must be one of {', '.join(numbers)}")
-    return numbers[word]
-
-
-def _define() -> None:
-    _core._torch_define()
-
-    def nothing(*_: object) -> None:
-        return None
-
-    for name in (
-        "all_reduce_",
-        "all_gather_into_tensor",
-        "all_to_all",
-        "reduce_scatter_tensor",
-        "broadcast_",
-        "barrier",
-        "all_reduce_rms_norm",
-        "all_gather_v",
-        "reduce_scatter_v",
-        "take_rows",
-        "all_gather_counts",
-    ):
-        torch.library.register_fake(f"weft::{name}", nothing)
-
-    def like(x: torch.Tensor, *_: object) -> torch.Tensor:
-        return x.new_empty(x.shape)
-
-    torch.library.register_fake("weft::all_reduce", like)
-
-
-_define()
-_ops = torch.ops.weft
+from weft.torch import _operators as operators
 
 
 class Counts:
@@ -78,8 +24,8 @@ class Counts:
         slots: torch.Tensor | None = None,
     ) -> None:
         self.rows, self.slots, self.slot_rows = rows, slots, slot_rows
-        self.sharding = _number("sharding", sharding, _SHARDINGS)
-        self.padding = _number("padding", padding, _PADDINGS)
+        self.sharding = operators.number("sharding", sharding, operators.SHARDINGS)
+        self.padding = operators.number("padding", padding, operators.PADDINGS)
 
 
 class Group:
@@ -108,9 +54,9 @@ class Group:
         threads: int = 0,
     ) -> torch.Tensor:
         """x = the reduction over ranks; returns x."""
-        _refuse_gradients(x)
-        numbers = _number("op", op, _OPS), _number("algorithm", algorithm, _ALGORITHMS)
-        _call(_ops.all_reduce_.default, x, self.number, *numbers, tag, blocks, threads)
+        operators.refuse_gradients(x)
+        numbers = operators.number("op", op, operators.OPS), operators.number("algorithm", algorithm, operators.ALGORITHMS)
+        operators.call(operators.ops.all_reduce_.default, x, self.number, *numbers, tag, blocks, threads)
         return x
 
     def all_reduce(
@@ -124,43 +70,43 @@ class Group:
         threads: int = 0,
     ) -> torch.Tensor:
         """A new tensor: the reduction over ranks of x."""
-        _refuse_gradients(x)
-        numbers = _number("op", op, _OPS), _number("algorithm", algorithm, _ALGORITHMS)
-        result: torch.Tensor = _call(_ops.all_reduce.default, x, self.number, *numbers, tag, blocks, threads)
+        operators.refuse_gradients(x)
+        numbers = operators.number("op", op, operators.OPS), operators.number("algorithm", algorithm, operators.ALGORITHMS)
+        result: torch.Tensor = operators.call(operators.ops.all_reduce.default, x, self.number, *numbers, tag, blocks, threads)
         return result
 
     def all_gather_into_tensor(
         self, output: torch.Tensor, input: torch.Tensor, *, tag: int = 0, blocks: int = 0, threads: int = 0
     ) -> None:
         """output = the inputs of all ranks, in rank order."""
-        _refuse_gradients(input)
-        _call(_ops.all_gather_into_tensor.default, output, input, self.number, tag, blocks, threads)
+        operators.refuse_gradients(input)
+        operators.call(operators.ops.all_gather_into_tensor.default, output, input, self.number, tag, blocks, threads)
 
     def reduce_scatter_tensor(
         self, output: torch.Tensor, input: torch.Tensor, *, tag: int = 0, blocks: int = 0, threads: int = 0
     ) -> None:
         """output = this rank's part of the sum of all inputs."""
-        _refuse_gradients(input)
-        _call(_ops.reduce_scatter_tensor.default, output, input, self.number, tag, blocks, threads)
+        operators.refuse_gradients(input)
+        operators.call(operators.ops.reduce_scatter_tensor.default, output, input, self.number, tag, blocks, threads)
 
     def all_to_all(
         self, output: torch.Tensor, input: torch.Tensor, *, tag: int = 0, blocks: int = 0, threads: int = 0
     ) -> None:
         """Part q of the input goes to rank q, and part r of the output comes from rank r."""
-        _refuse_gradients(input)
-        _call(_ops.all_to_all.default, output, input, self.number, tag, blocks, threads)
+        operators.refuse_gradients(input)
+        operators.call(operators.ops.all_to_all.default, output, input, self.number, tag, blocks, threads)
 
     def broadcast_(
         self, x: torch.Tensor, *, root: int = 0, tag: int = 0, blocks: int = 0, threads: int = 0
     ) -> torch.Tensor:
         """x = that of rank `root` of the group; returns x."""
-        _refuse_gradients(x)
-        _call(_ops.broadcast_.default, x, self.number, root, tag, blocks, threads)
+        operators.refuse_gradients(x)
+        operators.call(operators.ops.broadcast_.default, x, self.number, root, tag, blocks, threads)
         return x
 
     def barrier(self, x: torch.Tensor, *, tag: int = 0) -> None:
         """No rank's barrier ends before every rank's has begun. `x`, which is not read, says on which device."""
-        _call(_ops.barrier.default, x, self.number, tag)
+        operators.call(operators.ops.barrier.default, x, self.number, tag)
 
     def all_reduce_rms_norm(
         self,
@@ -185,9 +131,9 @@ class Group:
         threads: int = 0,
     ) -> None:
         """A layer's sum, residual and RMSNorm; with `fp8_rows` also its rows as e4m3 (weft.Fp8Output)."""
-        _refuse_gradients(input)
-        _call(
-            _ops.all_reduce_rms_norm.default,
+        operators.refuse_gradients(input)
+        operators.call(
+            operators.ops.all_reduce_rms_norm.default,
             output,
             residual_output,
             input,
@@ -197,13 +143,13 @@ class Group:
             fp8_scales,
             fp8_scale,
             self.number,
-            _number("scaling", scaling, _SCALINGS),
-            _number("scale_type", scale_type, _SCALE_TYPES),
+            operators.number("scaling", scaling, operators.SCALINGS),
+            operators.number("scale_type", scale_type, operators.SCALE_TYPES),
             scale_token_stride,
             scale_group_stride,
             epsilon,
             gamma_plus_one,
-            _number("algorithm", algorithm, _ALGORITHMS),
+            operators.number("algorithm", algorithm, operators.ALGORITHMS),
             tag,
             blocks,
             threads,
@@ -223,9 +169,9 @@ class Group:
         outputs = [output] if isinstance(output, torch.Tensor) else list(output)
         inputs = [input] if isinstance(input, torch.Tensor) else list(input)
         for x in inputs:
-            _refuse_gradients(x)
+            operators.refuse_gradients(x)
         rules = counts.rows, counts.slots, self.number, counts.sharding, counts.padding, counts.slot_rows
-        _call(_ops.all_gather_v.default, outputs, inputs, *rules, tag, blocks, threads)
+        operators.call(operators.ops.all_gather_v.default, outputs, inputs, *rules, tag, blocks, threads)
 
     def reduce_scatter_v(
         self,
@@ -238,9 +184,9 @@ class Group:
         threads: int = 0,
     ) -> None:
         """output = this rank's slot of the sum of all inputs."""
-        _refuse_gradients(input)
+        operators.refuse_gradients(input)
         rules = counts.rows, counts.slots, self.number, counts.sharding, counts.padding, counts.slot_rows
-        _call(_ops.reduce_scatter_v.default, output, input, *rules, tag, blocks, threads)
+        operators.call(operators.ops.reduce_scatter_v.default, output, input, *rules, tag, blocks, threads)
 
     def take_rows(
         self,
@@ -255,9 +201,9 @@ class Group:
         split_slots: bool = False,
     ) -> None:
         """output = the rows of one slot of a tensor that all_gather_v has made. Local."""
-        _refuse_gradients(input)
+        operators.refuse_gradients(input)
         rules = counts.rows, counts.slots, self.number, counts.sharding, counts.padding, counts.slot_rows
-        _call(_ops.take_rows.default, output, input, *rules, slots, slot, shards, shard, split_slots)
+        operators.call(operators.ops.take_rows.default, output, input, *rules, slots, slot, shards, shard, split_slots)
 
     def all_gather_counts(
         self,
@@ -272,20 +218,5 @@ class Group:
         tag: int = 0,
     ) -> None:
         """output = what all ranks' words say (weft.GatheredCounts)."""
-        rules = _number("sharding", sharding, _SHARDINGS), split_slots, _number("padding", padding, _PADDINGS)
-        _call(_ops.all_gather_counts.default, output, input, self.number, group_ranks, *rules, slot_rows, tag)
-
-
-def _refuse_gradients(x: torch.Tensor) -> None:
-    if x.requires_grad and torch.is_grad_enabled():
-        raise RuntimeError("weft has no gradients: call it under torch.no_grad(), or detach the tensor")
-
-
-def _call(operator: object, *values: object) -> object:
-    if torch.compiler.is_compiling():
-        return operator(*values)  # type: ignore[operator]
-    try:
-        return operator(*values)  # type: ignore[operator]
-    except RuntimeError:
-        _core._torch_check()  # raises weft.Error with its record, if it was Weft's
-        raise
+        rules = operators.number("sharding", sharding, operators.SHARDINGS), split_slots, operators.number("padding", padding, operators.PADDINGS)
+        operators.call(operators.ops.all_gather_counts.default, output, input, self.number, group_ranks, *rules, slot_rows, tag)

@@ -1,0 +1,163 @@
+// torch's operators of an exchange. A handle is a tensor of four i64 in the CPU's memory: operators return no objects,
+// and a compiled graph orders a combine behind its dispatch by it.
+#include <algorithm>
+#include <cstring>
+
+#include "exchange_args.hpp"
+#include "torch_call.hpp"
+#include "torch_module.hpp"
+
+namespace weft::python::torch {
+
+namespace {
+
+constexpr std::size_t kHandleWords = 4;
+
+std::int64_t* handle_words(const Tensor& tensor) {
+  if (tensor.on_gpu()) reject("handle: on cuda; it must be in the CPU's memory");
+  check_dense("handle", tensor, {kHandleWords, "i64"});
+  return reinterpret_cast<std::int64_t*>(tensor.data);
+}
+
+void write_handle(const Tensor& tensor, const DispatchHandle& handle) {
+  const std::int64_t words[kHandleWords] = {handle.slot, static_cast<std::int64_t>(handle.exchange),
+                                            static_cast<std::int64_t>(handle.number), handle.tokens};
+  std::ranges::copy(words, handle_words(tensor));
+}
+
+DispatchHandle read_handle(const Tensor& tensor) {
+  const std::int64_t* const words = handle_words(tensor);
+  return {.slot = static_cast<std::uint32_t>(words[0]),
+          .exchange = static_cast<std::uint64_t>(words[1]),
+          .number = static_cast<std::uint64_t>(words[2]),
+          .tokens = static_cast<std::uint32_t>(words[3])};
+}
+
+// The tensors of a dispatch, in the schema's order.
+struct DispatchTensors {
+  std::optional<Tensor> handle, input, topk_ids, topk_weights, scales, output;
+  std::optional<Tensor> others[std::size(kDispatchOutputs)];
+};
+
+// Sends take the first tensors, waits take the handle and the outputs, and joined calls take all of them.
+enum class Half { joined, send, wait };
+
+template <Half half>
+void dispatch(Stack& stack) {
+  DispatchTensors tensors;
+  tensors.handle = stack.tensor();
+  if constexpr (half != Half::wait) {
+    tensors.input = stack.tensor();
+    tensors.topk_ids = stack.tensor();
+    tensors.topk_weights = stack.optional();
+    tensors.scales = stack.optional();
+  }
+  if constexpr (half != Half::send) {
+    tensors.output = stack.tensor();
+    for (std::optional<Tensor>& other : tensors.others) other = stack.optional();
+  }
+  const NumberedExchange of = exchange_of(stack.integer());
+  make(
+      of.group,
+      [&] {
+        const ExchangeShapes shapes(of.exchange, of.group);
+        DispatchArgs args;
+        args.tag = static_cast<std::uint32_t>(stack.integer());
+        if constexpr (half != Half::wait) args.discard = stack.flag();
+        args.launch.blocks = static_cast<int>(stack.integer());
+        args.launch.threads = static_cast<int>(stack.integer());
+        if constexpr (half == Half::wait) args.tokens = read_handle(*tensors.handle).tokens;
+        if constexpr (half != Half::wait) {
+          for (const auto* tensor : {&tensors.input, &tensors.topk_ids, &tensors.topk_weights, &tensors.scales})
+            if (*tensor) check_device(of.group, **tensor);
+          set_inputs(args, shapes,
+                     {address(tensors.input), address(tensors.topk_ids), address(tensors.topk_weights),
+                      address(tensors.scales)});
+          static_cast<void>(handle_words(*tensors.handle));
+        }
+        if constexpr (half != Half::send) {
+          check_device(of.group, *tensors.output);
+          set_output(args, shapes, *tensors.output);
+          for (std::size_t i = 0; i < std::size(kDispatchOutputs); ++i) {
+            if (!tensors.others[i]) continue;
+            if (kDispatchOutputs[i] != kHostCounts) check_device(of.group, *tensors.others[i]);
+            set_output(args, shapes, kDispatchOutputs[i], *tensors.others[i]);
+          }
+        }
+        return args;
+      },
+      [&](const Group&, const DispatchArgs& args) {
+        if constexpr (half == Half::joined) write_handle(*tensors.handle, of.exchange.dispatch(args));
+        if constexpr (half == Half::send) write_handle(*tensors.handle, of.exchange.dispatch_send(args));
+        if constexpr (half == Half::wait) of.exchange.dispatch_wait(read_handle(*tensors.handle), args);
+      },
+      [&](const char* reason, Stream stream) { of.exchange.refuse_dispatch(reason, stream); });
+}
+
+// (Tensor(a!) output, Tensor? input, Tensor handle, Tensor? residual, Tensor(b!)? source_wait_ns, int exchange, …); a
+// send has only the input and the handle, which it seems to change: a compiler drops what changes nothing.
+template <Half half>
+void combine(Stack& stack) {
+  std::optional<Tensor> output, input, handle, residual, waits;
+  if constexpr (half != Half::send) output = stack.tensor();
+  input = stack.optional();
+  handle = stack.tensor();
+  if constexpr (half != Half::send) {
+    residual = stack.optional();
+    waits = stack.optional();
+  }
+  const NumberedExchange of = exchange_of(stack.integer());
+  make(
+      of.group,
+      [&] {
+        for (const auto* tensor : {&output, &input, &residual, &waits})
+          if (*tensor) check_device(of.group, **tensor);
+        CombineArgs args = combine_args(ExchangeShapes(of.exchange, of.group), read_handle(*handle),
+                                        {address(output), address(input), address(residual), address(waits)});
+        args.tag = static_cast<std::uint32_t>(stack.integer());
+        args.launch.blocks = static_cast<int>(stack.integer());
+        args.launch.threads = static_cast<int>(stack.integer());
+        return args;
+      },
+      [&](const Group&, const CombineArgs& args) {
+        if constexpr (half == Half::joined) of.exchange.combine(args);
+        if constexpr (half == Half::send) of.exchange.combine_send(args);
+        if constexpr (half == Half::wait) of.exchange.combine_wait(args);
+      },
+      [&](const char* reason, Stream stream) { of.exchange.refuse_combine(reason, stream); });
+}
+
+}  // namespace
+
+const std::vector<Operator>& exchange_operators() {
+  static constexpr const char* kInputs = "Tensor input, Tensor topk_ids, Tensor? topk_weights, Tensor? scales";
+  static constexpr const char* kOutputs =
+      "Tensor(b!) output, Tensor(c!)? output_scales, Tensor(d!)? counts, Tensor(e!)? offsets, "
+      "Tensor(f!)? output_sources, Tensor(g!)? source_tokens, Tensor(h!)? source_wait_ns, Tensor(i!)? host_counts, "
+      "Tensor(j!)? output_ids, Tensor(k!)? output_weights";
+  static constexpr const char* kEnd = "int blocks, int threads) -> ()";
+  static const std::vector<Operator> all = {
+      {"dispatch",
+       fmt::format("(Tensor(a!) handle, {}, {}, int exchange, int tag, bool discard, {}", kInputs, kOutputs, kEnd),
+       kernel<dispatch<Half::joined>>},
+      {"dispatch_send", fmt::format("(Tensor(a!) handle, {}, int exchange, int tag, bool discard, {}", kInputs, kEnd),
+       kernel<dispatch<Half::send>>},
+      {"dispatch_wait", fmt::format("(Tensor handle, {}, int exchange, int tag, {}", kOutputs, kEnd),
+       kernel<dispatch<Half::wait>>},
+      {"combine",
+       fmt::format("(Tensor(a!) output, Tensor? input, Tensor handle, Tensor? residual, Tensor(b!)? source_wait_ns, "
+                   "int exchange, int tag, {}",
+                   kEnd),
+       kernel<combine<Half::joined>>},
+      {"combine_send", fmt::format("(Tensor? input, Tensor(a!) handle, int exchange, int tag, {}", kEnd),
+       kernel<combine<Half::send>>},
+      {"combine_wait",
+       fmt::format("(Tensor(a!) output, Tensor? input, Tensor handle, Tensor? residual, Tensor(b!)? source_wait_ns, "
+                   "int exchange, int tag, {}",
+                   kEnd),
+       kernel<combine<Half::wait>>},
+  };
+  return all;
+}
+
+}  // namespace weft::python::torch

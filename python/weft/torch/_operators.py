@@ -1,0 +1,69 @@
+"""torch.ops.weft: definitions, fakes, and how the classes call them."""
+
+from __future__ import annotations
+
+import torch
+
+from weft import _core
+
+OPS, ALGORITHMS, SHARDINGS, PADDINGS, SCALINGS, SCALE_TYPES, OUTPUTS = (
+    {word: number for number, word in enumerate(words)} for words in _core._torch_words()
+)
+
+
+def number(argument: str, word: str, numbers: dict[str, int]) -> int:
+    if word not in numbers:
+        raise ValueError(f"{argument} is {word!r}; it must be one of {', '.join(numbers)}")
+    return numbers[word]
+
+
+def _define() -> None:
+    _core._torch_define()
+
+    def nothing(*_: object) -> None:
+        return None
+
+    for name in (
+        "all_reduce_",
+        "all_gather_into_tensor",
+        "all_to_all",
+        "reduce_scatter_tensor",
+        "broadcast_",
+        "barrier",
+        "all_reduce_rms_norm",
+        "all_gather_v",
+        "reduce_scatter_v",
+        "take_rows",
+        "all_gather_counts",
+        "dispatch",
+        "dispatch_send",
+        "dispatch_wait",
+        "combine",
+        "combine_send",
+        "combine_wait",
+    ):
+        torch.library.register_fake(f"weft::{name}", nothing)
+
+    def like(x: torch.Tensor, *_: object) -> torch.Tensor:
+        return x.new_empty(x.shape)
+
+    torch.library.register_fake("weft::all_reduce", like)
+
+
+_define()
+ops = torch.ops.weft
+
+
+def refuse_gradients(x: torch.Tensor) -> None:
+    if x.requires_grad and torch.is_grad_enabled():
+        raise RuntimeError("weft has no gradients: call it under torch.no_grad(), or detach the tensor")
+
+
+def call(operator: object, *values: object) -> object:
+    if torch.compiler.is_compiling():
+        return operator(*values)  # type: ignore[operator]
+    try:
+        return operator(*values)  # type: ignore[operator]
+    except RuntimeError:
+        _core._torch_check()  # raises weft.Error with its record, if it was Weft's
+        raise

@@ -1,0 +1,153 @@
+"""Exchanges, and symmetric memory, as tensors of torch."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from weft import _core
+from weft._core import Exchange as CoreExchange
+from weft._core import SymmetricMemory
+from weft.torch import _operators as operators
+from weft.torch.group import Group
+
+
+class Exchange:
+    """A weft.Exchange for tensors of torch. The methods are those of weft.Exchange, and their docstrings hold.
+
+    A handle is a tensor of four i64 in the CPU's memory, so that a compiled graph keeps a combine behind its dispatch.
+    Keep the exchange as long as graphs are replayed that were captured with it.
+    """
+
+    def __init__(self, group: Group, **definition: Any) -> None:
+        """Collective: weft.Exchange.create(group, **definition)."""
+        self.exchange = CoreExchange.create(group.group, **definition)
+        self.local_experts = self.exchange.local_experts
+        self.capacity = self.exchange.capacity
+        self.output_rows = self.exchange.output_rows
+        self.number = _core._torch_add_exchange(self.exchange)
+
+    def __del__(self) -> None:
+        if number := getattr(self, "number", 0):
+            _core._torch_remove_exchange(number)
+
+    def free(self) -> None:
+        """Gives the memory back on all ranks. Collective."""
+        self.exchange.free()
+
+    def dispatch(
+        self,
+        output: torch.Tensor,
+        input: torch.Tensor,
+        topk_ids: torch.Tensor,
+        topk_weights: torch.Tensor | None = None,
+        *,
+        scales: torch.Tensor | None = None,
+        tag: int = 0,
+        discard: bool = False,
+        blocks: int = 0,
+        threads: int = 0,
+        **outputs: torch.Tensor | None,
+    ) -> torch.Tensor:
+        """Sends this rank's tokens to the ranks of their experts, and takes its own rows. Returns the handle."""
+        operators.refuse_gradients(input)
+        handle = torch.empty(4, dtype=torch.int64)
+        inputs = input, topk_ids, topk_weights, scales
+        end = self.number, tag, discard, blocks, threads
+        operators.call(operators.ops.dispatch.default, handle, *inputs, output, *_in_order(outputs), *end)
+        return handle
+
+    def dispatch_send(
+        self,
+        input: torch.Tensor,
+        topk_ids: torch.Tensor,
+        topk_weights: torch.Tensor | None = None,
+        *,
+        scales: torch.Tensor | None = None,
+        tag: int = 0,
+        discard: bool = False,
+        blocks: int = 0,
+        threads: int = 0,
+    ) -> torch.Tensor:
+        """The first half of dispatch: waits for no rank. Returns the handle."""
+        operators.refuse_gradients(input)
+        handle = torch.empty(4, dtype=torch.int64)
+        inputs = input, topk_ids, topk_weights, scales
+        operators.call(operators.ops.dispatch_send.default, handle, *inputs, self.number, tag, discard, blocks, threads)
+        return handle
+
+    def dispatch_wait(
+        self,
+        handle: torch.Tensor,
+        output: torch.Tensor,
+        *,
+        tag: int = 0,
+        blocks: int = 0,
+        threads: int = 0,
+        **outputs: torch.Tensor | None,
+    ) -> None:
+        """The second half: takes the outputs of dispatch."""
+        operators.call(operators.ops.dispatch_wait.default, handle, output, *_in_order(outputs), self.number, tag, blocks, threads)
+
+    def combine(
+        self,
+        output: torch.Tensor,
+        input: torch.Tensor,
+        handle: torch.Tensor,
+        residual: torch.Tensor | None = None,
+        *,
+        source_wait_ns: torch.Tensor | None = None,
+        tag: int = 0,
+        blocks: int = 0,
+        threads: int = 0,
+    ) -> None:
+        """output = for each of this rank's tokens the weighted sum of its experts' rows, then the residual."""
+        operators.refuse_gradients(input)
+        tensors = output, input, handle, residual, source_wait_ns
+        operators.call(operators.ops.combine.default, *tensors, self.number, tag, blocks, threads)
+
+    def combine_send(
+        self, input: torch.Tensor, handle: torch.Tensor, *, tag: int = 0, blocks: int = 0, threads: int = 0
+    ) -> None:
+        """The first half of combine: waits for no rank."""
+        operators.refuse_gradients(input)
+        operators.call(operators.ops.combine_send.default, input, handle, self.number, tag, blocks, threads)
+
+    def combine_wait(
+        self,
+        output: torch.Tensor,
+        handle: torch.Tensor,
+        *,
+        input: torch.Tensor | None = None,
+        residual: torch.Tensor | None = None,
+        source_wait_ns: torch.Tensor | None = None,
+        tag: int = 0,
+        blocks: int = 0,
+        threads: int = 0,
+    ) -> None:
+        """The second half. An exchange for more tokens than `ring_rows` reads `input` here, too."""
+        tensors = output, input, handle, residual, source_wait_ns
+        operators.call(operators.ops.combine_wait.default, *tensors, self.number, tag, blocks, threads)
+
+
+def symmetric_tensor(
+    memory: SymmetricMemory, shape: Sequence[int], dtype: torch.dtype = torch.bfloat16, offset: int = 0
+) -> torch.Tensor:
+    """A tensor in this rank's part of symmetric memory, from byte `offset` on: an output for gathers of large rows.
+
+    It keeps the memory's handle. After memory.free(), or release() of the communicator, it must not be used.
+    """
+    # DLPack has no name for some of torch's types: bytes have one.
+    count = math.prod(shape) * dtype.itemsize
+    raw: torch.Tensor = torch.from_dlpack(memory.tensor([count], "u8", offset))
+    return raw.view(dtype).view(*shape)
+
+
+def _in_order(outputs: dict[str, torch.Tensor | None]) -> list[torch.Tensor | None]:
+    for name in outputs:
+        if name not in operators.OUTPUTS:
+            raise TypeError(f"unexpected keyword argument {name!r}; outputs are {', '.join(operators.OUTPUTS)}")
+    return [outputs.get(name) for name in operators.OUTPUTS]

@@ -285,7 +285,7 @@ endif()
 
 # The Python package, as it is installed.
 if(WEFT_WITH_PYTHON)
-  add_test(NAME python_install COMMAND ${CMAKE_COMMAND} --install ${CMAKE_BINARY_DIR} --component python
+  add_test(NAME python_install COMMAND ${CMAKE_COMMAND} --install ${CMAKE_BINARY_DIR} --component python --strip
     --prefix ${CMAKE_BINARY_DIR}/site)
   set_tests_properties(python_install PROPERTIES FIXTURES_SETUP python_package)
   nanobind_add_module(weft-python-oracle STABLE_ABI NB_SUPPRESS_WARNINGS BACKEND_MODULE nanobind_backend

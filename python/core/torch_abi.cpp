@@ -88,9 +88,9 @@ const Functions& functions() {
   return loaded().functions;
 }
 
-std::string type_named(std::int32_t number) {
+std::string_view type_named(std::int32_t number) {
   const auto found = loaded().types.find(number);
-  return found == loaded().types.end() ? "" : found->second;
+  return found == loaded().types.end() ? std::string_view() : found->second;
 }
 
 void check(ErrorCode code, const char* what) {

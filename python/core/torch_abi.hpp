@@ -4,7 +4,7 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
+#include <string_view>
 
 namespace weft::python::torch {
 
@@ -45,8 +45,8 @@ struct Functions {
 
 // Those of the process's torch. Throws Errc::unsupported if it is not loaded, or older than 2.10.
 const Functions& functions();
-// torch's number of an element type, or the name of a number; "" for a type that Weft has no name for.
-std::string type_named(std::int32_t number);
+// The name of torch's number of an element type; "" for a type that Weft has no name for.
+std::string_view type_named(std::int32_t number);
 
 // Throws std::runtime_error, which torch passes on, if a function has failed.
 void check(ErrorCode code, const char* what);

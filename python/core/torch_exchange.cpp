@@ -62,10 +62,10 @@ void dispatch(Stack& stack) {
       [&] {
         const ExchangeShapes shapes(of.exchange, of.group);
         DispatchArgs args;
-        args.tag = static_cast<std::uint32_t>(stack.integer());
+        const PackedOptions options = stack.options();
+        args.tag = options.tag();
+        args.launch = options.launch();
         if constexpr (half != Half::wait) args.discard = stack.flag();
-        args.launch.blocks = static_cast<int>(stack.integer());
-        args.launch.threads = static_cast<int>(stack.integer());
         if constexpr (half == Half::wait) args.tokens = read_handle(*tensors.handle).tokens;
         if constexpr (half != Half::wait) {
           for (const auto* tensor : {&tensors.input, &tensors.topk_ids, &tensors.topk_weights, &tensors.scales})
@@ -114,9 +114,9 @@ void combine(Stack& stack) {
           if (*tensor) check_device(of.group, **tensor);
         CombineArgs args = combine_args(ExchangeShapes(of.exchange, of.group), read_handle(*handle),
                                         {address(output), address(input), address(residual), address(waits)});
-        args.tag = static_cast<std::uint32_t>(stack.integer());
-        args.launch.blocks = static_cast<int>(stack.integer());
-        args.launch.threads = static_cast<int>(stack.integer());
+        const PackedOptions options = stack.options();
+        args.tag = options.tag();
+        args.launch = options.launch();
         return args;
       },
       [&](const Group&, const CombineArgs& args) {
@@ -135,25 +135,22 @@ const std::vector<Operator>& exchange_operators() {
       "Tensor(b!) output, Tensor(c!)? output_scales, Tensor(d!)? counts, Tensor(e!)? offsets, "
       "Tensor(f!)? output_sources, Tensor(g!)? source_tokens, Tensor(h!)? source_wait_ns, Tensor(i!)? host_counts, "
       "Tensor(j!)? output_ids, Tensor(k!)? output_weights";
-  static constexpr const char* kEnd = "int blocks, int threads) -> ()";
+  static constexpr const char* kEnd = "int exchange, int options) -> ()";
+  static constexpr const char* kSendEnd = "int exchange, int options, bool discard) -> ()";
   static const std::vector<Operator> all = {
-      {"dispatch",
-       fmt::format("(Tensor(a!) handle, {}, {}, int exchange, int tag, bool discard, {}", kInputs, kOutputs, kEnd),
+      {"dispatch", fmt::format("(Tensor(a!) handle, {}, {}, {}", kInputs, kOutputs, kSendEnd),
        kernel<dispatch<Half::joined>>},
-      {"dispatch_send", fmt::format("(Tensor(a!) handle, {}, int exchange, int tag, bool discard, {}", kInputs, kEnd),
-       kernel<dispatch<Half::send>>},
-      {"dispatch_wait", fmt::format("(Tensor handle, {}, int exchange, int tag, {}", kOutputs, kEnd),
-       kernel<dispatch<Half::wait>>},
+      {"dispatch_send", fmt::format("(Tensor(a!) handle, {}, {}", kInputs, kSendEnd), kernel<dispatch<Half::send>>},
+      {"dispatch_wait", fmt::format("(Tensor handle, {}, {}", kOutputs, kEnd), kernel<dispatch<Half::wait>>},
       {"combine",
        fmt::format("(Tensor(a!) output, Tensor? input, Tensor handle, Tensor? residual, Tensor(b!)? source_wait_ns, "
-                   "int exchange, int tag, {}",
+                   "{}",
                    kEnd),
        kernel<combine<Half::joined>>},
-      {"combine_send", fmt::format("(Tensor? input, Tensor(a!) handle, int exchange, int tag, {}", kEnd),
-       kernel<combine<Half::send>>},
+      {"combine_send", fmt::format("(Tensor? input, Tensor(a!) handle, {}", kEnd), kernel<combine<Half::send>>},
       {"combine_wait",
        fmt::format("(Tensor(a!) output, Tensor? input, Tensor handle, Tensor? residual, Tensor(b!)? source_wait_ns, "
-                   "int exchange, int tag, {}",
+                   "{}",
                    kEnd),
        kernel<combine<Half::wait>>},
   };

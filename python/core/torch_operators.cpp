@@ -8,15 +8,16 @@ namespace weft::python::torch {
 
 namespace {
 
-// The values behind an operator's own.
+// The options behind an operator's own values.
 template <class Args>
-void set_end(Args& args, Stack& stack) {
-  args.tag = static_cast<std::uint32_t>(stack.integer());
-  args.launch.blocks = static_cast<int>(stack.integer());
-  args.launch.threads = static_cast<int>(stack.integer());
+PackedOptions set_options(Args& args, Stack& stack) {
+  const PackedOptions options = stack.options();
+  args.tag = options.tag();
+  if constexpr (requires { args.launch; }) args.launch = options.launch();
+  return options;
 }
 
-// all_reduce_(Tensor(a!) x, int group, int op, int algorithm, int tag, int blocks, int threads) -> ()
+// all_reduce_(Tensor(a!) x, int group, int options) -> ()
 // all_reduce(Tensor x, …) -> Tensor
 template <bool InPlace>
 void all_reduce(Stack& stack) {
@@ -28,9 +29,9 @@ void all_reduce(Stack& stack) {
       [&] {
         check_device(group, in);
         AllReduceArgs args = all_reduce_args(out, in);
-        args.op = static_cast<ReduceOp>(stack.integer());
-        args.algorithm = static_cast<Algorithm>(stack.integer());
-        set_end(args, stack);
+        const PackedOptions options = set_options(args, stack);
+        args.op = options.op();
+        args.algorithm = options.algorithm();
         return args;
       },
       weft::all_reduce);
@@ -48,13 +49,13 @@ void moves(Stack& stack) {
         check_device(group, out);
         check_device(group, in);
         auto args = ArgsOf(out, in, static_cast<std::size_t>(group.size()));
-        set_end(args, stack);
+        set_options(args, stack);
         return args;
       },
       Call);
 }
 
-// broadcast_(Tensor(a!) x, int group, int root, int tag, int blocks, int threads) -> ()
+// broadcast_(Tensor(a!) x, int group, int root, int options) -> ()
 void broadcast(Stack& stack) {
   const Tensor x = stack.tensor();
   const Group group = group_of(stack.integer());
@@ -64,14 +65,14 @@ void broadcast(Stack& stack) {
         check_device(group, x);
         BroadcastArgs args = broadcast_args(x, x);
         args.root = static_cast<int>(stack.integer());
-        set_end(args, stack);
+        set_options(args, stack);
         return args;
       },
       weft::broadcast);
 }
 
-// barrier(Tensor(a!) x, int group, int tag) -> (): torch finds an operator by a tensor's device, and a compiler drops
-// one that seems to change nothing.
+// barrier(Tensor(a!) x, int group, int options) -> (): torch finds an operator by a tensor's device, and a compiler
+// drops one that seems to change nothing.
 void barrier(Stack& stack) {
   const Tensor x = stack.tensor();
   const Group group = group_of(stack.integer());
@@ -79,14 +80,14 @@ void barrier(Stack& stack) {
       group,
       [&] {
         check_device(group, x);
-        return BarrierArgs{.tag = static_cast<std::uint32_t>(stack.integer())};
+        return BarrierArgs{.tag = stack.options().tag()};
       },
       weft::barrier);
 }
 
 // all_reduce_rms_norm(Tensor(a!)? output, Tensor(b!) residual_output, Tensor input, Tensor gamma, Tensor? residual,
 //   Tensor(c!)? fp8_rows, Tensor(d!)? fp8_scales, Tensor? fp8_scale, int group, int scaling, int scale_type,
-//   int token_stride, int group_stride, float epsilon, bool gamma_plus_one, int algorithm, …) -> ()
+//   int token_stride, int group_stride, float epsilon, bool gamma_plus_one, int options) -> ()
 void norm(Stack& stack) {
   const std::optional<Tensor> output = stack.optional();
   const Tensor sums = stack.tensor(), input = stack.tensor(), gamma = stack.tensor();
@@ -106,9 +107,8 @@ void norm(Stack& stack) {
         args.fp8.scale_group_stride = static_cast<std::size_t>(stack.integer());
         args.epsilon = stack.real();
         args.gamma_plus_one = stack.flag();
-        args.algorithm = static_cast<Algorithm>(stack.integer());
+        args.algorithm = set_options(args, stack).algorithm();
         if (rows) set_fp8(args, {&*rows, address(scales), address(scale)});
-        set_end(args, stack);
         return args;
       },
       weft::all_reduce_rms_norm);
@@ -133,7 +133,7 @@ struct RaggedCounts {
 };
 
 // all_gather_v(Tensor(a!)[] outputs, Tensor[] inputs, Tensor rows, Tensor? slots, int group, int sharding,
-//   int padding, int slot_rows, …) -> ()
+//   int padding, int slot_rows, int options) -> ()
 void all_gather_v(Stack& stack) {
   const std::vector<Tensor> outputs = stack.tensors(), inputs = stack.tensors();
   const Tensor rows = stack.tensor();
@@ -157,7 +157,7 @@ void all_gather_v(Stack& stack) {
         args.tensors = gathered;
         const auto ranks = static_cast<std::size_t>(group.size());
         args.counts = counts.taken(stack, group, ranks, ranks);
-        set_end(args, stack);
+        set_options(args, stack);
         return args;
       },
       weft::all_gather_v);
@@ -176,7 +176,7 @@ void reduce_scatter_v(Stack& stack) {
         ReduceScatterVArgs args = reduce_scatter_v_args(out, in);
         const auto ranks = static_cast<std::size_t>(group.size());
         args.counts = counts.taken(stack, group, ranks, ranks);
-        set_end(args, stack);
+        set_options(args, stack);
         return args;
       },
       weft::reduce_scatter_v);
@@ -204,7 +204,7 @@ void take_rows(Stack& stack) {
 }
 
 // all_gather_counts(Tensor(a!) output, Tensor input, int group, int group_ranks, int sharding, bool split_slots,
-//   int padding, int slot_rows, int tag) -> ()
+//   int padding, int slot_rows, int options) -> ()
 void all_gather_counts(Stack& stack) {
   const Tensor out = stack.tensor(), in = stack.tensor();
   const Group group = group_of(stack.integer());
@@ -220,38 +220,35 @@ void all_gather_counts(Stack& stack) {
         args.split_slots = stack.flag();
         args.padding = static_cast<Padding>(stack.integer());
         args.slot_rows = static_cast<std::size_t>(stack.integer());
-        args.tag = static_cast<std::uint32_t>(stack.integer());
+        set_options(args, stack);
         return args;
       },
       weft::all_gather_counts);
 }
 
 const Operator kOperators[] = {
-    {"all_reduce_", "(Tensor(a!) x, int group, int op, int algorithm, int tag, int blocks, int threads) -> ()",
-     kernel<all_reduce<true>>},
-    {"all_reduce", "(Tensor x, int group, int op, int algorithm, int tag, int blocks, int threads) -> Tensor",
-     kernel<all_reduce<false>>},
-    {"all_gather_into_tensor", "(Tensor(a!) output, Tensor input, int group, int tag, int blocks, int threads) -> ()",
+    {"all_reduce_", "(Tensor(a!) x, int group, int options) -> ()", kernel<all_reduce<true>>},
+    {"all_reduce", "(Tensor x, int group, int options) -> Tensor", kernel<all_reduce<false>>},
+    {"all_gather_into_tensor", "(Tensor(a!) output, Tensor input, int group, int options) -> ()",
      kernel<moves<all_gather_args, weft::all_gather_into_tensor>>},
-    {"all_to_all", "(Tensor(a!) output, Tensor input, int group, int tag, int blocks, int threads) -> ()",
+    {"all_to_all", "(Tensor(a!) output, Tensor input, int group, int options) -> ()",
      kernel<moves<all_to_all_args, weft::all_to_all>>},
-    {"reduce_scatter_tensor", "(Tensor(a!) output, Tensor input, int group, int tag, int blocks, int threads) -> ()",
+    {"reduce_scatter_tensor", "(Tensor(a!) output, Tensor input, int group, int options) -> ()",
      kernel<moves<reduce_scatter_args, weft::reduce_scatter_tensor>>},
-    {"broadcast_", "(Tensor(a!) x, int group, int root, int tag, int blocks, int threads) -> ()", kernel<broadcast>},
-    {"barrier", "(Tensor(a!) x, int group, int tag) -> ()", kernel<barrier>},
+    {"broadcast_", "(Tensor(a!) x, int group, int root, int options) -> ()", kernel<broadcast>},
+    {"barrier", "(Tensor(a!) x, int group, int options) -> ()", kernel<barrier>},
     {"all_reduce_rms_norm",
      "(Tensor(a!)? output, Tensor(b!) residual_output, Tensor input, Tensor gamma, Tensor? residual, "
      "Tensor(c!)? fp8_rows, Tensor(d!)? fp8_scales, Tensor? fp8_scale, int group, int scaling, int scale_type, "
-     "int scale_token_stride, int scale_group_stride, float epsilon, bool gamma_plus_one, int algorithm, int tag, "
-     "int blocks, int threads) -> ()",
+     "int scale_token_stride, int scale_group_stride, float epsilon, bool gamma_plus_one, int options) -> ()",
      kernel<norm>},
     {"all_gather_v",
      "(Tensor(a!)[] outputs, Tensor[] inputs, Tensor rows, Tensor? slots, int group, int sharding, int padding, "
-     "int slot_rows, int tag, int blocks, int threads) -> ()",
+     "int slot_rows, int options) -> ()",
      kernel<all_gather_v>},
     {"reduce_scatter_v",
      "(Tensor(a!) output, Tensor input, Tensor rows, Tensor? slots, int group, int sharding, int padding, "
-     "int slot_rows, int tag, int blocks, int threads) -> ()",
+     "int slot_rows, int options) -> ()",
      kernel<reduce_scatter_v>},
     {"take_rows",
      "(Tensor(a!) output, Tensor input, Tensor rows, Tensor? slots, int group, int sharding, int padding, "
@@ -259,7 +256,7 @@ const Operator kOperators[] = {
      kernel<take_rows>},
     {"all_gather_counts",
      "(Tensor(a!) output, Tensor input, int group, int group_ranks, int sharding, bool split_slots, int padding, "
-     "int slot_rows, int tag) -> ()",
+     "int slot_rows, int options) -> ()",
      kernel<all_gather_counts>},
 };
 

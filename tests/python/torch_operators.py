@@ -281,6 +281,14 @@ def test_errors_have_their_records() -> None:
         assert rejected.value.code == weft.Errc.invalid_argument
         with pytest.raises(weft.Error, match="do not lie side by side"):
             group.all_reduce_(torch.zeros(4, 4).t())
+        for options in ({"tag": -1}, {"tag": 1 << 32}, {"blocks": 4096}, {"threads": 2048}):
+            with pytest.raises(ValueError, match="; it must be 0 to"):
+                group.all_reduce_(torch.zeros(3), **options)  # type: ignore[arg-type]
+        with pytest.raises(weft.Error, match="launch.blocks: 99"):
+            group.all_reduce_(torch.zeros(3), blocks=99)
+        group.all_reduce_(torch.zeros(3), tag=(1 << 32) - 1, blocks=2, algorithm="pipelined", op="max")
+        last = group.group.recent_calls()[-1].operation
+        assert last.startswith("all_reduce max f32[3] pipelined") and last.endswith("tag 4294967295"), last
         with pytest.raises(ValueError, match="op is 'avg'; it must be one of sum, max"):
             group.all_reduce_(torch.zeros(3), op="avg")
         with pytest.raises(RuntimeError, match="weft has no gradients"):
@@ -288,7 +296,7 @@ def test_errors_have_their_records() -> None:
         with torch.no_grad():
             group.all_reduce(torch.zeros(3, requires_grad=True))
         with pytest.raises(RuntimeError, match="group is 0; no group of weft.torch has this number"):
-            torch.ops.weft.all_reduce(torch.zeros(3), 0, 0, 0, 0, 0, 0)
+            torch.ops.weft.all_reduce(torch.zeros(3), 0, 0)
 
     alone(work)
 
@@ -339,7 +347,7 @@ def test_a_group_is_gone_with_its_last_owner() -> None:
         number = group.number
         del group
         with pytest.raises(RuntimeError, match="no group of weft.torch has this number"):
-            torch.ops.weft.all_reduce(torch.zeros(3), number, 0, 0, 0, 0, 0)
+            torch.ops.weft.all_reduce(torch.zeros(3), number, 0)
 
     alone(work)
 

@@ -56,7 +56,7 @@ class Exchange:
         operators.refuse_gradients(input)
         handle = torch.empty(4, dtype=torch.int64)
         inputs = input, topk_ids, topk_weights, scales
-        end = self.number, tag, discard, blocks, threads
+        end = self.number, operators.options(tag, blocks, threads), discard
         operators.call(operators.ops.dispatch.default, handle, *inputs, output, *_in_order(outputs), *end)
         return handle
 
@@ -76,7 +76,7 @@ class Exchange:
         operators.refuse_gradients(input)
         handle = torch.empty(4, dtype=torch.int64)
         inputs = input, topk_ids, topk_weights, scales
-        operators.call(operators.ops.dispatch_send.default, handle, *inputs, self.number, tag, discard, blocks, threads)
+        operators.call(operators.ops.dispatch_send.default, handle, *inputs, self.number, operators.options(tag, blocks, threads), discard)
         return handle
 
     def dispatch_wait(
@@ -90,7 +90,7 @@ class Exchange:
         **outputs: torch.Tensor | None,
     ) -> None:
         """The second half: takes the outputs of dispatch."""
-        operators.call(operators.ops.dispatch_wait.default, handle, output, *_in_order(outputs), self.number, tag, blocks, threads)
+        operators.call(operators.ops.dispatch_wait.default, handle, output, *_in_order(outputs), self.number, operators.options(tag, blocks, threads))
 
     def combine(
         self,
@@ -107,14 +107,14 @@ class Exchange:
         """output = for each of this rank's tokens the weighted sum of its experts' rows, then the residual."""
         operators.refuse_gradients(input)
         tensors = output, input, handle, residual, source_wait_ns
-        operators.call(operators.ops.combine.default, *tensors, self.number, tag, blocks, threads)
+        operators.call(operators.ops.combine.default, *tensors, self.number, operators.options(tag, blocks, threads))
 
     def combine_send(
         self, input: torch.Tensor, handle: torch.Tensor, *, tag: int = 0, blocks: int = 0, threads: int = 0
     ) -> None:
         """The first half of combine: waits for no rank."""
         operators.refuse_gradients(input)
-        operators.call(operators.ops.combine_send.default, input, handle, self.number, tag, blocks, threads)
+        operators.call(operators.ops.combine_send.default, input, handle, self.number, operators.options(tag, blocks, threads))
 
     def combine_wait(
         self,
@@ -130,7 +130,7 @@ class Exchange:
     ) -> None:
         """The second half. An exchange for more tokens than `ring_rows` reads `input` here, too."""
         tensors = output, input, handle, residual, source_wait_ns
-        operators.call(operators.ops.combine_wait.default, *tensors, self.number, tag, blocks, threads)
+        operators.call(operators.ops.combine_wait.default, *tensors, self.number, operators.options(tag, blocks, threads))
 
 
 def symmetric_tensor(

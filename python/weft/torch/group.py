@@ -55,8 +55,8 @@ class Group:
     ) -> torch.Tensor:
         """x = the reduction over ranks; returns x."""
         operators.refuse_gradients(x)
-        numbers = operators.number("op", op, operators.OPS), operators.number("algorithm", algorithm, operators.ALGORITHMS)
-        operators.call(operators.ops.all_reduce_.default, x, self.number, *numbers, tag, blocks, threads)
+        options = _all_reduce_options(op, algorithm, tag, blocks, threads)
+        operators.call(operators.ops.all_reduce_.default, x, self.number, options)
         return x
 
     def all_reduce(
@@ -71,8 +71,8 @@ class Group:
     ) -> torch.Tensor:
         """A new tensor: the reduction over ranks of x."""
         operators.refuse_gradients(x)
-        numbers = operators.number("op", op, operators.OPS), operators.number("algorithm", algorithm, operators.ALGORITHMS)
-        result: torch.Tensor = operators.call(operators.ops.all_reduce.default, x, self.number, *numbers, tag, blocks, threads)
+        options = _all_reduce_options(op, algorithm, tag, blocks, threads)
+        result: torch.Tensor = operators.call(operators.ops.all_reduce.default, x, self.number, options)
         return result
 
     def all_gather_into_tensor(
@@ -80,33 +80,33 @@ class Group:
     ) -> None:
         """output = the inputs of all ranks, in rank order."""
         operators.refuse_gradients(input)
-        operators.call(operators.ops.all_gather_into_tensor.default, output, input, self.number, tag, blocks, threads)
+        operators.call(operators.ops.all_gather_into_tensor.default, output, input, self.number, operators.options(tag, blocks, threads))
 
     def reduce_scatter_tensor(
         self, output: torch.Tensor, input: torch.Tensor, *, tag: int = 0, blocks: int = 0, threads: int = 0
     ) -> None:
         """output = this rank's part of the sum of all inputs."""
         operators.refuse_gradients(input)
-        operators.call(operators.ops.reduce_scatter_tensor.default, output, input, self.number, tag, blocks, threads)
+        operators.call(operators.ops.reduce_scatter_tensor.default, output, input, self.number, operators.options(tag, blocks, threads))
 
     def all_to_all(
         self, output: torch.Tensor, input: torch.Tensor, *, tag: int = 0, blocks: int = 0, threads: int = 0
     ) -> None:
         """Part q of the input goes to rank q, and part r of the output comes from rank r."""
         operators.refuse_gradients(input)
-        operators.call(operators.ops.all_to_all.default, output, input, self.number, tag, blocks, threads)
+        operators.call(operators.ops.all_to_all.default, output, input, self.number, operators.options(tag, blocks, threads))
 
     def broadcast_(
         self, x: torch.Tensor, *, root: int = 0, tag: int = 0, blocks: int = 0, threads: int = 0
     ) -> torch.Tensor:
         """x = that of rank `root` of the group; returns x."""
         operators.refuse_gradients(x)
-        operators.call(operators.ops.broadcast_.default, x, self.number, root, tag, blocks, threads)
+        operators.call(operators.ops.broadcast_.default, x, self.number, root, operators.options(tag, blocks, threads))
         return x
 
     def barrier(self, x: torch.Tensor, *, tag: int = 0) -> None:
         """No rank's barrier ends before every rank's has begun. `x`, which is not read, says on which device."""
-        operators.call(operators.ops.barrier.default, x, self.number, tag)
+        operators.call(operators.ops.barrier.default, x, self.number, operators.options(tag, 0, 0))
 
     def all_reduce_rms_norm(
         self,
@@ -149,10 +149,7 @@ class Group:
             scale_group_stride,
             epsilon,
             gamma_plus_one,
-            operators.number("algorithm", algorithm, operators.ALGORITHMS),
-            tag,
-            blocks,
-            threads,
+            _all_reduce_options("sum", algorithm, tag, blocks, threads),
         )
 
     def all_gather_v(
@@ -171,7 +168,7 @@ class Group:
         for x in inputs:
             operators.refuse_gradients(x)
         rules = counts.rows, counts.slots, self.number, counts.sharding, counts.padding, counts.slot_rows
-        operators.call(operators.ops.all_gather_v.default, outputs, inputs, *rules, tag, blocks, threads)
+        operators.call(operators.ops.all_gather_v.default, outputs, inputs, *rules, operators.options(tag, blocks, threads))
 
     def reduce_scatter_v(
         self,
@@ -186,7 +183,7 @@ class Group:
         """output = this rank's slot of the sum of all inputs."""
         operators.refuse_gradients(input)
         rules = counts.rows, counts.slots, self.number, counts.sharding, counts.padding, counts.slot_rows
-        operators.call(operators.ops.reduce_scatter_v.default, output, input, *rules, tag, blocks, threads)
+        operators.call(operators.ops.reduce_scatter_v.default, output, input, *rules, operators.options(tag, blocks, threads))
 
     def take_rows(
         self,
@@ -219,4 +216,9 @@ class Group:
     ) -> None:
         """output = what all ranks' words say (weft.GatheredCounts)."""
         rules = operators.number("sharding", sharding, operators.SHARDINGS), split_slots, operators.number("padding", padding, operators.PADDINGS)
-        operators.call(operators.ops.all_gather_counts.default, output, input, self.number, group_ranks, *rules, slot_rows, tag)
+        operators.call(operators.ops.all_gather_counts.default, output, input, self.number, group_ranks, *rules, slot_rows, operators.options(tag, 0, 0))
+
+
+def _all_reduce_options(op: str, algorithm: str, tag: int, blocks: int, threads: int) -> int:
+    numbers = operators.number("op", op, operators.OPS), operators.number("algorithm", algorithm, operators.ALGORITHMS)
+    return operators.options(tag, blocks, threads, *numbers)

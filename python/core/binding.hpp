@@ -1,4 +1,4 @@
-// What every part of the binding uses: owners that let other threads run, words for enumerations, streams.
+// Every part of the binding uses these: owners that let other threads run, words for enumerations, streams.
 #pragma once
 
 #include <fmt/format.h>
@@ -57,14 +57,14 @@ struct PyHandle {
 // A stream: None (CPU ranks, or CUDA's default stream), an address, torch's stream, or what has __cuda_stream__.
 Stream stream_of(nb::handle given);
 
-// What every call takes beside its tensors.
+// Every call takes these beside its tensors.
 struct CallOptions {
   nb::handle stream;
   std::uint32_t tag = 0;
   int blocks = 0, threads = 0;
 };
 
-// Makes a call of a group: `build` makes its arguments. What it rejects, the other ranks are told by `refuse`. Other
+// Makes a call of a group: `build` makes its arguments. If it rejects them, `refuse` tells the other ranks. Other
 // threads of Python run meanwhile: CPU ranks wait in the call, and on GPUs a full queue or NCCL may wait for ranks of
 // this process.
 template <class Build, class Make, class Refuse>

@@ -6,7 +6,7 @@ namespace weft::python {
 
 namespace {
 
-// What an operation makes of an output and an input; "none" stands for the output.
+// The tensors of an operation; "none" as its input stands for the output.
 struct Pair {
   Tensor out, in;
 };

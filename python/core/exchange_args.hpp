@@ -8,7 +8,7 @@
 
 namespace weft::python {
 
-// What the tensors of an exchange's calls must have.
+// Types and lengths that the tensors of an exchange's calls must have.
 class ExchangeShapes {
  public:
   ExchangeShapes(const MoeExchange& exchange, const Group& group)

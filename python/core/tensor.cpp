@@ -40,7 +40,7 @@ void set_dense_strides(Tensor& tensor) {
   std::int64_t stride = 1;
   for (int i = tensor.dimensions - 1; i >= 0; --i) {
     tensor.strides[i] = stride;
-    stride *= tensor.shape[i];
+    stride *= std::max<std::int64_t>(tensor.shape[i], 1);
   }
 }
 

@@ -49,6 +49,12 @@ Numbered<T>& numbered() {
 
 thread_local std::optional<Error> last_error;
 
+std::shared_ptr<void> keeper_of(TensorHandle handle) {
+  return {handle, [](void* held) {
+            static_cast<void>(functions().aoti_torch_delete_tensor_object(static_cast<TensorHandle>(held)));
+          }};
+}
+
 }  // namespace
 
 std::int64_t add_group(const Group& group) {
@@ -95,9 +101,7 @@ float Stack::real() {
 Tensor Stack::taken(TensorHandle handle) {
   const Functions& f = functions();
   Tensor tensor;
-  tensor.keeper = std::shared_ptr<void>(handle, [](void* held) {
-    static_cast<void>(functions().aoti_torch_delete_tensor_object(static_cast<TensorHandle>(held)));
-  });
+  tensor.keeper = keeper_of(handle);
   void* data = nullptr;
   std::int64_t dimensions = 0;
   std::int64_t *sizes = nullptr, *strides = nullptr;
@@ -154,33 +158,21 @@ void Stack::give(const Tensor& tensor) {
   values_[0] = reinterpret_cast<Value>(handle);
 }
 
-Tensor empty(const Tensor& like, std::vector<std::int64_t> shape) {
+Tensor empty_like(const Tensor& like) {
   const Functions& f = functions();
   std::int32_t type = 0;
   check(f.aoti_torch_get_dtype(static_cast<TensorHandle>(like.keeper.get()), &type), "get_dtype");
   Tensor tensor = like;
-  tensor.dimensions = static_cast<int>(shape.size());
-  std::int64_t stride = 1;
-  for (int i = tensor.dimensions - 1; i >= 0; --i) {
-    tensor.shape[i] = shape[i];
-    tensor.strides[i] = stride;
-    stride *= std::max<std::int64_t>(shape[i], 1);
-  }
+  set_dense_strides(tensor);
   TensorHandle handle = nullptr;
   check(f.aoti_torch_empty_strided(tensor.dimensions, tensor.shape.data(), tensor.strides.data(), type,
                                    like.on_gpu() ? f.cuda : f.cpu, like.on_gpu() ? like.device.device_id : 0, &handle),
         "empty_strided");
-  tensor.keeper = std::shared_ptr<void>(handle, [](void* held) {
-    static_cast<void>(functions().aoti_torch_delete_tensor_object(static_cast<TensorHandle>(held)));
-  });
+  tensor.keeper = keeper_of(handle);
   void* data = nullptr;
   check(f.aoti_torch_get_data_ptr(handle, &data), "get_data_ptr");
   tensor.data = static_cast<char*>(data);
   return tensor;
-}
-
-Tensor empty_like(const Tensor& like) {
-  return empty(like, {like.shape.begin(), like.shape.begin() + like.dimensions});
 }
 
 Stream current_stream(const Group& group) {

@@ -57,9 +57,17 @@ class Stack {
   std::uint64_t count_, at_ = 0;
 };
 
+// The options behind an operator's own values.
+template <class Args>
+PackedOptions set_options(Args& args, Stack& stack) {
+  const PackedOptions options = stack.options();
+  args.tag = options.tag();
+  if constexpr (requires { args.launch; }) args.launch = options.launch();
+  return options;
+}
+
 // A new dense tensor on the device of `like`.
 Tensor empty_like(const Tensor& like);
-Tensor empty(const Tensor& like, std::vector<std::int64_t> shape);
 
 // The current stream of the group's device; null on CPU ranks.
 Stream current_stream(const Group& group);

@@ -1,7 +1,6 @@
 // torch's operators of an exchange. A handle is a tensor of four i64 in the CPU's memory: operators return no objects,
 // and a compiled graph orders a combine behind its dispatch by it.
 #include <algorithm>
-#include <cstring>
 
 #include "exchange_args.hpp"
 #include "torch_call.hpp"
@@ -62,9 +61,7 @@ void dispatch(Stack& stack) {
       [&] {
         const ExchangeShapes shapes(of.exchange, of.group);
         DispatchArgs args;
-        const PackedOptions options = stack.options();
-        args.tag = options.tag();
-        args.launch = options.launch();
+        set_options(args, stack);
         if constexpr (half != Half::wait) args.discard = stack.flag();
         if constexpr (half == Half::wait) args.tokens = read_handle(*tensors.handle).tokens;
         if constexpr (half != Half::wait) {
@@ -114,9 +111,7 @@ void combine(Stack& stack) {
           if (*tensor) check_device(of.group, **tensor);
         CombineArgs args = combine_args(ExchangeShapes(of.exchange, of.group), read_handle(*handle),
                                         {address(output), address(input), address(residual), address(waits)});
-        const PackedOptions options = stack.options();
-        args.tag = options.tag();
-        args.launch = options.launch();
+        set_options(args, stack);
         return args;
       },
       [&](const Group&, const CombineArgs& args) {

@@ -8,15 +8,6 @@ namespace weft::python::torch {
 
 namespace {
 
-// The options behind an operator's own values.
-template <class Args>
-PackedOptions set_options(Args& args, Stack& stack) {
-  const PackedOptions options = stack.options();
-  args.tag = options.tag();
-  if constexpr (requires { args.launch; }) args.launch = options.launch();
-  return options;
-}
-
 // all_reduce_(Tensor(a!) x, int group, int options) -> ()
 // all_reduce(Tensor x, …) -> Tensor
 template <bool InPlace>

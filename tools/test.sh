@@ -245,6 +245,29 @@ slowest_tests() {
   sed -nE 's/^\[ +(OK|FAILED) +\] (.*) \(([0-9]+) ms\)$/\3 ms  \2/p' "build/$1.log" | sort -rn | sed -n 1,10p >&2
 }
 
+# test_torch_gpu BIN: the Python package on GPUs, which lies in BIN/site or beside BIN. Its helper nanobind-backend may
+# lie there, too.
+test_torch_gpu() {
+  local bin=$1 site log=build/torch-gpu.log python=$torch_python total failed
+  for site in "$bin/site" "$bin/../site"; do [[ ! -d $site/weft ]] || break; done
+  [[ -x $python ]] || python=python3
+  if ! PYTHONPATH=$site "$python" -B -c 'import torch, weft.torch; assert torch.cuda.is_available()' 2>"$log"; then
+    say "torch's operators are not tested: $python cannot load torch with CUDA and $site/weft: $(tail -n 1 "$log")"
+    return
+  fi
+  say "testing torch's operators with $python"
+  PYTHONPATH=$site:tests/python timeout --kill-after=10 300 "$python" -B tests/python/gpu_torch.py >"$log" 2>&1 ||
+    tail -n 60 "$log"
+  total=$(sed -nE 's/^Ran ([0-9]+) tests? in .*/\1/p' "$log")
+  # "FAILED (failures=1, errors=2, skipped=3)"
+  failed=$(awk -F'[ (=,)]+' '/^FAILED/ {for (i = 2; i < NF; ++i) if ($i ~ /failures|errors/) n += $(i + 1)}
+    END {print n + 0}' "$log")
+  [[ -n $total ]] || total=1 failed=1
+  [[ $failed -le $total ]] || failed=$total  # each part of a test may fail
+  tests_passed=$((tests_passed + total - failed))
+  tests_failed=$((tests_failed + failed))
+}
+
 has_gpu() { nvidia-smi -L >/dev/null 2>&1; }
 
 test_gpu() {
@@ -276,6 +299,7 @@ test_gpu() {
   tests_passed=$((tests_passed + passed))
   tests_failed=$((tests_failed + failed))
   slowest_tests weft-gpu-tests
+  [[ -n $filter ]] || test_torch_gpu "$bin"
   finish_tests
 }
 

@@ -1,0 +1,142 @@
+"""A call of every operator of weft.torch, with its tensors on CPUs or on GPUs."""
+
+from __future__ import annotations
+
+import torch
+import weft
+import weft.torch
+
+
+def given(rank: int, shape: tuple[int, ...], dtype: torch.dtype = torch.float32) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(rank)
+    return (torch.randn(shape, generator=generator) * 100).to(dtype)
+
+
+def bits(tensor: torch.Tensor) -> bytes:
+    raw: bytes = tensor.cpu().contiguous().view(torch.uint8).numpy().tobytes()
+    return raw
+
+
+class Case:
+    """A call of every operator on one rank, and the tensors that it writes."""
+
+    def __init__(self, group: weft.torch.Group, device: str = "cpu") -> None:
+        self.group, self.rank, self.device = group, group.rank, device
+        ranks = group.size
+        self.x = given(self.rank, (4, 16)).to(device)
+        self.halves = given(self.rank, (2, 64), torch.bfloat16).to(device)
+        self.fp8 = torch.float8_e4m3fn
+        self.gamma = given(9, (64,), torch.bfloat16).to(device)
+        self.rows = torch.tensor([2 + rank for rank in range(ranks)], dtype=torch.int32, device=device)
+        self.end = sum(2 + rank for rank in range(ranks))
+        self.words = torch.tensor([5 + self.rank, 1], dtype=torch.int32, device=device)
+        # Made here: torch's compiler knows no generators, and no classes of nanobind.
+        self.own = given(self.rank, (2 + self.rank, 16)).to(device)
+        self.ids = torch.arange(2 + self.rank, device=device)
+        self.parts, self.everything = given(self.rank, (self.end, 16)).to(device), given(7, (self.end, 16)).to(device)
+        self.table = weft.GatheredCounts(ranks, 2).words
+
+    def all_reduce_(self) -> list[torch.Tensor]:
+        return [self.group.all_reduce_(self.x.clone(), op="max", tag=3)]
+
+    def all_reduce(self) -> list[torch.Tensor]:
+        return [self.group.all_reduce(self.x)]
+
+    def all_gather(self) -> list[torch.Tensor]:
+        output = self.x.new_empty((4 * self.group.size, 16))
+        self.group.all_gather_into_tensor(output, self.x)
+        return [output]
+
+    def reduce_scatter(self) -> list[torch.Tensor]:
+        output, many = self.x.new_empty((4, 16)), self.x.repeat(self.group.size, 1)
+        self.group.reduce_scatter_tensor(output, many)
+        return [output]
+
+    def all_to_all(self) -> list[torch.Tensor]:
+        many = self.x.repeat(self.group.size, 1)
+        output = torch.empty_like(many)
+        self.group.all_to_all(output, many)
+        return [output]
+
+    def broadcast(self) -> list[torch.Tensor]:
+        return [self.group.broadcast_(self.x.clone(), root=1)]
+
+    def barrier(self) -> list[torch.Tensor]:
+        self.group.barrier(self.x, tag=4)
+        return []
+
+    def norm(self) -> list[torch.Tensor]:
+        normed, sums = torch.empty_like(self.halves), torch.empty_like(self.halves)
+        rows = torch.empty(self.halves.shape, dtype=self.fp8, device=self.device)
+        scales = torch.empty(self.halves.shape[0], device=self.device)
+        residual = self.gamma.repeat(2, 1)
+        self.group.all_reduce_rms_norm(
+            normed, sums, self.halves, self.gamma, residual, fp8_rows=rows, fp8_scales=scales
+        )
+        return [normed, sums, rows, scales]
+
+    def all_gather_v(self) -> list[torch.Tensor]:
+        output, ids = self.x.new_empty((self.end, 16)), torch.empty(self.end, dtype=torch.int64, device=self.device)
+        of = weft.torch.Counts(self.rows)
+        self.group.all_gather_v([output, ids], [self.own, self.ids], of)
+        return [output, ids]
+
+    def reduce_scatter_v(self) -> list[torch.Tensor]:
+        output = self.x.new_empty((2 + self.rank, 16))
+        self.group.reduce_scatter_v(output, self.parts, weft.torch.Counts(self.rows))
+        return [output]
+
+    def take_rows(self) -> list[torch.Tensor]:
+        output = self.x.new_empty((4, 16))
+        slots = self.group.size
+        self.group.take_rows(output, self.everything, weft.torch.Counts(self.rows), slots=slots, slot=slots - 1)
+        return [output]
+
+    def exchanged(self) -> tuple[weft.torch.Exchange, torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+        """An exchange, rows for its output, and a rank's ids, weights and place for results."""
+        if not hasattr(self, "exchange"):
+            self.exchange = weft.torch.Exchange(self.group, tokens=4, hidden=64, experts=6, top_k=2, handles=64)
+            self.tokens = given(self.rank, (4, 64), torch.bfloat16).to(self.device)
+            self.topk_ids = torch.tensor([[self.rank, self.rank + 1], [5, 0], [3, 4], [2, -1]], device=self.device)
+            self.topk_weights = (given(self.rank + 20, (4, 2)) / 100).to(self.device)
+        rows = torch.zeros(self.exchange.output_rows, 64, dtype=torch.bfloat16, device=self.device)
+        return self.exchange, rows, self.topk_ids, self.topk_weights, torch.empty_like(self.tokens)
+
+    def dispatch_and_combine(self) -> list[torch.Tensor]:
+        exchange, rows, ids, weights, results = self.exchanged()
+        counts = torch.empty(exchange.local_experts, dtype=torch.int32, device=self.device)
+        handle = exchange.dispatch(rows, self.tokens, ids, weights, counts=counts, tag=2)
+        exchange.combine(results, rows, handle, self.tokens)
+        return [rows, counts, results]
+
+    def halves_of_an_exchange(self) -> list[torch.Tensor]:
+        exchange, rows, ids, weights, results = self.exchanged()
+        counts = torch.empty(exchange.local_experts, dtype=torch.int32, device=self.device)
+        handle = exchange.dispatch_send(self.tokens, ids, weights)
+        exchange.dispatch_wait(handle, rows, counts=counts)
+        exchange.combine_send(rows, handle)
+        exchange.combine_wait(results, handle, residual=self.tokens)
+        return [rows, counts, results]
+
+    def all_gather_counts(self) -> list[torch.Tensor]:
+        output = torch.empty(self.table, dtype=torch.int32, device=self.device)
+        self.group.all_gather_counts(output, self.words)
+        return [output]
+
+
+NAMES = [
+    "all_reduce_",
+    "all_reduce",
+    "all_gather",
+    "reduce_scatter",
+    "all_to_all",
+    "broadcast",
+    "barrier",
+    "norm",
+    "all_gather_v",
+    "reduce_scatter_v",
+    "take_rows",
+    "all_gather_counts",
+    "dispatch_and_combine",
+    "halves_of_an_exchange",
+]

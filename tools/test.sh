@@ -256,8 +256,8 @@ test_torch_gpu() {
     return
   fi
   say "testing torch's operators with $python"
-  PYTHONPATH=$site:tests/python timeout --kill-after=10 300 "$python" -B tests/python/gpu_torch.py >"$log" 2>&1 ||
-    tail -n 60 "$log"
+  PYTHONPATH=$site:tests/python timeout --kill-after=10 300 "$python" -B -m unittest gpu_torch gpu_torch_processes \
+    >"$log" 2>&1 || tail -n 60 "$log"
   total=$(sed -nE 's/^Ran ([0-9]+) tests? in .*/\1/p' "$log")
   # "FAILED (failures=1, errors=2, skipped=3)"
   failed=$(awk -F'[ (=,)]+' '/^FAILED/ {for (i = 2; i < NF; ++i) if ($i ~ /failures|errors/) n += $(i + 1)}

@@ -160,6 +160,10 @@ struct Counts {
   Padding padding = Padding::none;
   std::size_t slot_rows = 0;  // aligned: the multiple; fixed: rows of each slot; up to 2^31 − 1. Else not read
   const std::int32_t* slots = nullptr;  // per_rank: [size] rows of each rank's slot, in memory like `rows`; else null
+  // `rows` and `slots` are in the host's memory, and are read before the call returns. A captured graph and a Recording
+  // keep these numbers. GPU: one more small kernel, which takes them to the device. Other ranks may have theirs on the
+  // device. A negative number is Errc::invalid_argument at once. Not for take_rows.
+  bool on_host = false;
 };
 
 struct GatheredTensor {

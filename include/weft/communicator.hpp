@@ -33,7 +33,7 @@ struct Config {
   // How long one wait inside an operation may last before the call fails with Errc::timeout. 0: for ever. Device memory
   // holds it, so it applies to captured graphs, too. A wait of a tenth of it is logged as a warning. If NCCL serves a
   // call, it is the time from the call's begin on the GPU to its end. Replays of graphs with calls that NCCL serves
-  // have no deadline.
+  // have no deadline. Without a deadline, a wait of 30 s is logged.
   std::chrono::nanoseconds deadline = std::chrono::seconds(30);
   // Each rank's own: how long creation, split, acquire and every other host-side meeting may take. 0: for ever.
   std::chrono::nanoseconds rendezvous_deadline = std::chrono::seconds(60);
@@ -50,6 +50,10 @@ struct Config {
   int max_groups = 4;
   std::size_t group_one_shot_bytes = 0;
   std::size_t group_two_shot_bytes = 0;
+  // On GPUs: small buffers for the world, for engines that make a communicator for each of their groups. Limits of 0
+  // are then 512 KiB and 3 MiB. With max_groups = 0 and without multicast, a communicator takes at most 32 MiB among up
+  // to eight ranks. docs/integration.md says what that costs, and from which size on NCCL is the better choice.
+  bool small_buffers = false;
 
   // For Algorithm::multimem_one_shot and _two_shot alone. NCCL binds the window to a multicast object of NVLink's
   // switches, and the window gets buffers for them: three times two_shot_bytes. Without it no multicast object is ever
@@ -63,6 +67,12 @@ struct Config {
   // range. Ranks other than 0 throw Errc::rendezvous with the same words.
   std::string tuning_file = {};
 
+  // Each rank's own, for GPUs. true: the calls of one group may come on different streams, in an order that is the same
+  // on all ranks. An event is recorded behind each call, and a call on another stream waits for it. That costs about a
+  // microsecond of the host, and the early start of the kernel behind. Dispatch and combine of an exchange are ordered
+  // apart. false: the caller orders such calls, as those under capture and replays of graphs in any case.
+  bool order_streams = false;
+
   // This communicator's name among several that the ranks create: up to 64 bytes without control characters (else
   // Errc::invalid_argument). Ranks meet only ranks with the same name. Communicators that a process creates from the
   // environment in several threads at a time need different names. A second creation under a name in use, or without a
@@ -71,6 +81,10 @@ struct Config {
   // Errc::rendezvous.
   std::string name = {};
 };
+
+// Names a file of NCCL for this process. It is taken when the first GPU rank is made, if the process has no copy then
+// and the variable WEFT_NCCL is not set. Without either, it is the system's. Thread-safe.
+void use_nccl(const std::string& file);
 
 // The value that a caller distributes so that ranks find each other: made in the process of rank 0, passed unchanged to
 // all. It is a secret with a random key of 32 bytes: each holder can take part (docs/reliability.md, "Trust model").

@@ -38,7 +38,7 @@ class Recording {
   // are kept once more, as a graph that is launched into a capture becomes part of it.
   void replay() const;
 
-  // Messages larger than the communicator's limits count once for each of their pieces.
+  // Kernels: one for each piece of messages larger than the communicator's limits, one more for counts on the host.
   std::size_t size() const;
 
  private:

@@ -85,6 +85,10 @@ auto make_call(const Group& group, const CallOptions& options, Build&& build, Ma
     } catch (const nb::builtin_exception& error) {
       waiting([&] { refuse(error.what(), stream); });
       throw;
+    } catch (const nb::python_error& error) {  // of a tensor's own export
+      const std::string reason = error.what();
+      waiting([&] { refuse(reason.c_str(), stream); });
+      throw;
     }
   }();
   return waiting([&] { return make(args); });

@@ -18,22 +18,45 @@ std::chrono::nanoseconds nanoseconds_of(const char* argument, std::optional<doub
   return std::chrono::ceil<std::chrono::nanoseconds>(Seconds(*seconds));  // 0 would be for ever
 }
 
+// What the constructor takes, by name: to show it, and to pass it to other processes.
+nb::dict options_of(const Config& config) {
+  nb::dict options;
+  options["device"] = word_of(config.device);
+  options["cuda_device"] = config.cuda_device;
+  options["deadline"] = Seconds(config.deadline).count();
+  options["rendezvous_deadline"] = Seconds(config.rendezvous_deadline).count();
+  options["one_shot_bytes"] = config.one_shot_bytes;
+  options["two_shot_bytes"] = config.two_shot_bytes;
+  options["max_groups"] = config.max_groups;
+  options["group_one_shot_bytes"] = config.group_one_shot_bytes;
+  options["group_two_shot_bytes"] = config.group_two_shot_bytes;
+  options["small_buffers"] = config.small_buffers;
+  options["order_streams"] = config.order_streams;
+  options["multicast"] = config.multicast;
+  options["tuning_file"] = config.tuning_file;
+  options["name"] = config.name;
+  return options;
+}
+
 }  // namespace
 
 void bind_communicator(nb::module_& module) {
   const Config defaults;
   nb::class_<Config>(module, "Config", R"doc(
-Options of a communicator. All ranks must pass the same values, except `cuda_device`, `rendezvous_deadline` and
-`tuning_file`. Creation finds a difference (Errc.rendezvous).
+Options of a communicator. All ranks must pass the same values, except `cuda_device`, `rendezvous_deadline`,
+`order_streams` and `tuning_file`. Creation finds a difference (Errc.rendezvous).
 
 device: "automatic" (CUDA if this build and machine can, else CPU), "cpu" or "cuda".
 cuda_device: number of this rank's GPU; −1: LOCAL_RANK (from_environment), the rank (local), else the current device.
 deadline: seconds that one wait inside of an operation may last before the call fails with Errc.timeout; 0 or None: for
-    ever. It also applies to captured graphs. A wait of a tenth of it is logged as a warning.
+    ever. It also applies to captured graphs. A wait of a tenth of it is logged as a warning; without one, of 30 s.
 rendezvous_deadline: seconds that creation, split, acquire and every other meeting of the hosts may take.
 one_shot_bytes, two_shot_bytes: the largest message that these algorithms take in one piece. They decide the memory
     taken, which Communicator.memory tells. 0: chosen by device and number of ranks.
 max_groups, group_one_shot_bytes, group_two_shot_bytes: most calls of split(), 0 … 63, and the limits of each group.
+small_buffers: on GPUs, small buffers for the world: with max_groups=0 at most 32 MiB on up to eight ranks.
+order_streams: for GPUs: a call on another stream than the group's call before waits for that call, by an event that each
+    call records. Otherwise the caller orders the calls of one group on several streams.
 multicast: binds the memory to NVLink's switches, for the algorithms multimem_one_shot and multimem_two_shot alone.
 tuning_file: a table that `weft tune` wrote; rank 0's is used. Empty: the tables that are built in.
 name: tells this communicator apart from others that the same processes create, in several threads for example.)doc")
@@ -41,8 +64,9 @@ name: tells this communicator apart from others that the same processes create, 
           "__init__",
           [defaults](Config* self, const std::string& device, int cuda_device, std::optional<double> deadline,
                      std::optional<double> rendezvous_deadline, std::size_t one_shot_bytes, std::size_t two_shot_bytes,
-                     int max_groups, std::size_t group_one_shot_bytes, std::size_t group_two_shot_bytes, bool multicast,
-                     const std::string& tuning_file, const std::string& name) {
+                     int max_groups, std::size_t group_one_shot_bytes, std::size_t group_two_shot_bytes,
+                     bool small_buffers, bool order_streams, bool multicast, const std::string& tuning_file,
+                     const std::string& name) {
             Config config = defaults;
             config.device = value_of<Device>("device", device);
             config.cuda_device = cuda_device;
@@ -53,6 +77,8 @@ name: tells this communicator apart from others that the same processes create, 
             config.max_groups = max_groups;
             config.group_one_shot_bytes = group_one_shot_bytes;
             config.group_two_shot_bytes = group_two_shot_bytes;
+            config.small_buffers = small_buffers;
+            config.order_streams = order_streams;
             config.multicast = multicast;
             config.tuning_file = tuning_file;
             config.name = name;
@@ -63,8 +89,37 @@ name: tells this communicator apart from others that the same processes create, 
           nb::arg("rendezvous_deadline").none() = Seconds(defaults.rendezvous_deadline).count(),
           nb::arg("one_shot_bytes") = defaults.one_shot_bytes, nb::arg("two_shot_bytes") = defaults.two_shot_bytes,
           nb::arg("max_groups") = defaults.max_groups, nb::arg("group_one_shot_bytes") = defaults.group_one_shot_bytes,
-          nb::arg("group_two_shot_bytes") = defaults.group_two_shot_bytes, nb::arg("multicast") = defaults.multicast,
-          nb::arg("tuning_file") = defaults.tuning_file, nb::arg("name") = defaults.name);
+          nb::arg("group_two_shot_bytes") = defaults.group_two_shot_bytes,
+          nb::arg("small_buffers") = defaults.small_buffers, nb::arg("order_streams") = defaults.order_streams,
+          nb::arg("multicast") = defaults.multicast, nb::arg("tuning_file") = defaults.tuning_file,
+          nb::arg("name") = defaults.name)
+      .def_prop_ro("options", options_of, nb::sig("def options(self) -> dict[str, typing.Any]"),
+                   "All of them by name, as the constructor takes them.")
+      .def(
+          "__eq__",
+          [](const Config& self, nb::handle other) {
+            return nb::isinstance<Config>(other) && options_of(self).equal(options_of(nb::cast<const Config&>(other)));
+          },
+          nb::is_operator(), nb::sig("def __eq__(self, other: object, /) -> bool"))
+      .def("__repr__",
+           [](const Config& self) {
+             std::string text;
+             for (const auto& [name, value] : options_of(self))
+               text += fmt::format("{}{}={}", text.empty() ? "" : ", ", nb::str(name).c_str(), nb::repr(value).c_str());
+             return fmt::format("weft.Config({})", text);
+           })
+      // Processes that multiprocessing spawns get it by pickle.
+      .def(
+          "__reduce__",
+          [](const Config& self) {
+            return nb::make_tuple(nb::module_::import_("weft._records").attr("config_of"),
+                                  nb::make_tuple(options_of(self)));
+          },
+          nb::sig("def __reduce__(self) -> tuple[typing.Any, ...]"));
+
+  module.def("use_nccl", &use_nccl, nb::arg("file"), R"doc(
+Names a file of NCCL for this process. It is taken when the first GPU rank is made, if the process has no copy then and
+the variable WEFT_NCCL is not set. `import weft` names that of the environment's package nvidia-nccl, if there is one.)doc");
 
   nb::class_<PyCommunicator>(module, "Communicator", R"doc(
 A set of ranks with memory that all of them reach. Creation is collective: it succeeds on all ranks, or raises on all of
@@ -173,6 +228,8 @@ end at once with Errc.released.)doc")
             return record("MemoryUse")(use.window, use.control);
           },
           nb::sig("def memory(self) -> weft._records.MemoryUse"), "Bytes that this communicator holds on each rank.")
+      .def_prop_ro(
+          "tuning", [](const PyCommunicator& self) { return self->world().tuning(); }, "As Group.tuning.")
       .def_prop_ro(
           "fabric", [](const PyCommunicator& self) { return self->fabric(); },
           "The path that carries data between ranks, and why: \"shared memory, 4 CPU ranks\".")

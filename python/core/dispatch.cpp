@@ -29,7 +29,8 @@ void take_outputs(DispatchArgs& args, const ExchangeShapes& shapes, Tensors& ten
           fmt::format("unexpected keyword argument '{}'; outputs are {}", name, fmt::join(kDispatchOutputs, ", ")));
     if (tensor.is_none()) continue;
     set_output(args, shapes, name,
-               name == kHostCounts ? tensors.of_host(name.c_str(), tensor) : tensors.output(name.c_str(), tensor));
+               name == kHostCounts ? tensors.of_host(name.c_str(), tensor, Access::write)
+                                   : tensors.output(name.c_str(), tensor));
   }
 }
 

@@ -37,6 +37,9 @@ call that meets it; on GPUs status() and check() tell it. A fault ends the commu
           },
           "The world rank of each member, ascending.")
       .def_prop_ro(
+          "cuda_device", [](const PyGroup& self) { return self->cuda_device(); },
+          "The number of this rank's GPU; −1 on CPU ranks.")
+      .def_prop_ro(
           "device", [](const PyGroup& self) { return word_of(self->device()); }, "\"cpu\" or \"cuda\".")
       .def_prop_ro(
           "tuning", [](const PyGroup& self) { return self->tuning(); },

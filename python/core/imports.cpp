@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "known_types.hpp"
 #include "tensor.hpp"
 
 namespace weft::python {
@@ -85,8 +86,10 @@ nb::object capsule_of(nb::handle given) {
 }
 
 Tensor imported(const char* argument, nb::handle given, Access access) {
-  const bool dlpack = nb::hasattr(given, "__dlpack_device__");
-  if (!dlpack && nb::hasattr(given, "__cuda_array_interface__")) return tensor_of_cuda_array(argument, given, access);
+  const bool numpy = is_numpy_array(given);
+  const bool dlpack = !numpy && nb::hasattr(given, "__dlpack_device__");
+  if (!dlpack && !numpy && nb::hasattr(given, "__cuda_array_interface__"))
+    return tensor_of_cuda_array(argument, given, access);
   const nb::object source = dlpack ? capsule_of(given) : nb::borrow(given);
   if (access == Access::write) {
     if (nb::ndarray<> array; nb::try_cast(source, array, false)) return tensor_of_array(argument, array);
@@ -96,7 +99,7 @@ Tensor imported(const char* argument, nb::handle given, Access access) {
     return tensor_of_array(argument, array);
   }
   std::string what = nb::type_name(given.type()).c_str();
-  if (dlpack && nb::hasattr(given, "dtype"))  // it is a tensor, of elements that DLPack does not know
+  if ((dlpack || numpy) && nb::hasattr(given, "dtype"))  // it is a tensor, of elements that DLPack does not know
     what += fmt::format(" of {}", nb::repr(given.attr("dtype")).c_str());
   reject_type(
       fmt::format("{} is a {}; it must be a tensor: a weft.Tensor, or an object with __dlpack__, "
@@ -113,6 +116,10 @@ Tensor tensor_of(const char* argument, nb::handle given, Access access) {
     tensor = nb::cast<const Tensor&>(given);
     if (access == Access::write && tensor.read_only) reject(fmt::format("{}: read-only memory", argument));
     return tensor;
+  }
+  // A recording outlives the call: DLPack then holds the memory itself.
+  if (recorded_tensors == nullptr) {
+    if (std::optional<Tensor> known = tensor_of_torch(given)) return *std::move(known);
   }
   tensor = imported(argument, given, access);
   const int device = tensor.device.device_type;

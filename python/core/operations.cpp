@@ -100,9 +100,18 @@ ReduceScatterArgs reduce_scatter_args(const Tensor& out, const Tensor& in, std::
           .type = data_type_of("input", in)};
 }
 
-const std::int32_t* counts_in(const char* argument, const Tensor& tensor, std::size_t count) {
-  check_dense(argument, tensor, {count, "i32"});
-  return reinterpret_cast<const std::int32_t*>(tensor.data);
+void set_counts(Counts& counts, const Group& group, const CountTensors& given) {
+  const auto numbers_in = [](const char* argument, const Tensor& tensor, std::size_t count) {
+    check_dense(argument, tensor, {count, "i32"});
+    return reinterpret_cast<const std::int32_t*>(tensor.data);
+  };
+  counts.rows = numbers_in("counts.rows", *given.rows, given.numbers);
+  if (!given.rows->on_gpu() && group.device() == Device::cuda) counts.on_host = true;
+  if (given.slots == nullptr) return;
+  if (given.slots->on_gpu() != given.rows->on_gpu())
+    reject(
+        fmt::format("counts.slots: on {}, and counts.rows on {}", device_text(*given.slots), device_text(*given.rows)));
+  counts.slots = numbers_in("counts.slots", *given.slots, given.of_slots);
 }
 
 GatheredPair gathered_pair(const Tensor& out, const Tensor& in) {

@@ -15,8 +15,13 @@ AllToAllArgs all_to_all_args(const Tensor& out, const Tensor& in, std::size_t ra
 BroadcastArgs broadcast_args(const Tensor& out, const Tensor& in);
 ReduceScatterArgs reduce_scatter_args(const Tensor& out, const Tensor& in, std::size_t ranks);
 
-// A tensor of counts, [count] of i32.
-const std::int32_t* counts_in(const char* argument, const Tensor& tensor, std::size_t count);
+// Tensors of counts: [numbers] of i32, and null or [of_slots].
+struct CountTensors {
+  const Tensor *rows, *slots;
+  std::size_t numbers, of_slots;
+};
+// Sets rows and slots. GPU ranks read those that lie in the CPU's memory on the host.
+void set_counts(Counts& counts, const Group& group, const CountTensors& given);
 struct GatheredPair {
   GatheredTensor tensor;
   std::size_t input_rows, output_rows;

@@ -63,6 +63,13 @@ Methods `…_group(rank)` give the members of a rank's group, `…_color(rank)` 
       nb::sig("def shard_of(rows: int, parts: int, part: int, sharding: str = 'balanced') -> weft._records.RowRange"),
       "Part `part` of `rows` rows that `parts` ranks share.");
   module.def(
+      "slot_rows_of",
+      [](std::size_t rows, const char* padding, std::size_t slot_rows) {
+        return weft::slot_rows_of(rows, value_of<Padding>("padding", padding), slot_rows);
+      },
+      nb::arg("rows"), nb::arg("padding") = "none", nb::arg("slot_rows") = 0,
+      "Rows of a slot for `rows` rows. slot_rows: the multiple, the slot's rows, or for \"max\" the largest of all.");
+  module.def(
       "slots_of",
       [](const Numbers& rows, const char* padding, std::size_t slot_rows, const std::optional<Numbers>& slots) {
         nb::list ranges;

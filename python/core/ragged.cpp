@@ -14,16 +14,19 @@ struct PyCounts {
   std::size_t slot_rows;
 };
 
-const std::int32_t* counts_in(const char* argument, nb::handle given, Tensors& tensors, std::size_t count) {
-  return given.is_none() ? nullptr : counts_in(argument, tensors.input(argument, given), count);
+// A list of numbers as an array that exports its memory; everything else as it is.
+nb::object in_memory(nb::object given) {
+  if (!nb::isinstance<nb::list>(given) && !nb::isinstance<nb::tuple>(given)) return given;
+  return nb::module_::import_("array").attr("array")("i", given);
 }
 
 Counts counts_of(const PyCounts& of, Tensors& tensors, std::size_t numbers, std::size_t slots) {
-  return {.rows = counts_in("counts.rows", of.rows, tensors, numbers),
-          .sharding = of.sharding,
-          .padding = of.padding,
-          .slot_rows = of.slot_rows,
-          .slots = counts_in("counts.slots", of.slots, tensors, slots)};
+  Counts counts{.sharding = of.sharding, .padding = of.padding, .slot_rows = of.slot_rows};
+  const Tensor rows = tensors.of_host("counts.rows", of.rows, Access::read);
+  std::optional<Tensor> slot_tensor;
+  if (!of.slots.is_none()) slot_tensor = tensors.of_host("counts.slots", of.slots, Access::read);
+  set_counts(counts, tensors.group, {&rows, address(slot_tensor), numbers, slots});
+  return counts;
 }
 // Of a call over all ranks.
 Counts counts_of(const PyCounts& of, Tensors& tensors) {
@@ -100,7 +103,7 @@ void all_gather_counts(const PyGroup& self, nb::handle output, nb::handle input,
     args.padding = value_of<Padding>("padding", padding);
     args.slot_rows = slot_rows;
     if (host_output.is_none()) return args;
-    const Tensor host = tensors.of_host("host_output", host_output);
+    const Tensor host = tensors.of_host("host_output", host_output, Access::write);
     check_dense("host_output", host, {places.words(), "i32"});
     args.host_output = reinterpret_cast<std::int32_t*>(host.data);
     return args;
@@ -113,19 +116,21 @@ void all_gather_counts(const PyGroup& self, nb::handle output, nb::handle input,
 void bind_ragged(nb::module_& module, nb::class_<PyGroup>& group) {
   nb::class_<PyCounts>(module, "Counts", nb::type_slots(collected<PyCounts, &PyCounts::rows, &PyCounts::slots>),
                        R"doc(
-How many rows each rank has, in memory that kernels read: one captured graph serves every batch.
+How many rows each rank has. In memory of the group's device, one captured graph serves every batch. Among GPU ranks, a
+list or a tensor in the CPU's memory is read when the call is made, and a captured graph keeps its numbers.
 
-rows: i32 [size], in the memory of the group's device; with a `sharding` [1]. The same on all ranks when the call runs.
+rows: i32 [size], a tensor or a list; with a `sharding` [1]. The same on all ranks when the call runs.
 sharding: "none", or how ranks share rows[0]: "balanced" (torch.tensor_split) or "ceil" (vLLM's chunks).
 padding: how long the slot of a rank with n rows is. "none": n; "aligned": n rounded up to a multiple of `slot_rows`;
     "max": the largest n; "fixed": `slot_rows`; "per_rank": as `slots` says.
-slots: i32 [size], for "per_rank" alone.)doc")
+slots: i32 [size], for "per_rank" alone; in memory like `rows`.)doc")
       .def(
           "__init__",
           [](PyCounts* self, nb::object rows, const char* sharding, const char* padding, std::size_t slot_rows,
              nb::object slots) {
-            new (self) PyCounts{std::move(rows), std::move(slots), value_of<Sharding>("sharding", sharding),
-                                value_of<Padding>("padding", padding), slot_rows};
+            new (self)
+                PyCounts{in_memory(std::move(rows)), in_memory(std::move(slots)),
+                         value_of<Sharding>("sharding", sharding), value_of<Padding>("padding", padding), slot_rows};
           },
           nb::arg("rows"), nb::kw_only(), nb::arg("sharding") = "none", nb::arg("padding") = "none",
           nb::arg("slot_rows") = 0, nb::arg("slots") = nb::none(),

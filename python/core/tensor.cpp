@@ -130,8 +130,8 @@ Tensor Tensors::taken(const char* argument, nb::handle given, Access access) {
   return kept(std::move(tensor));
 }
 
-Tensor Tensors::of_host(const char* argument, nb::handle given) {
-  Tensor tensor = tensor_of(argument, given, Access::write);
+Tensor Tensors::of_host(const char* argument, nb::handle given, Access access) {
+  Tensor tensor = tensor_of(argument, given, access);
   if (tensor.on_gpu() && group.device() == Device::cpu)
     reject(fmt::format("{}: on {}, but the group's ranks work on cpu", argument, device_text(tensor)));
   return kept(std::move(tensor));

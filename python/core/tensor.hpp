@@ -81,8 +81,8 @@ class Tensors {
     if (given.is_none()) return std::nullopt;
     return taken(argument, given, access);
   }
-  // Memory that the host reads: on GPUs pinned.
-  Tensor of_host(const char* argument, nb::handle given);
+  // Memory of the host, or where the ranks work: counts, and outputs that the host reads.
+  Tensor of_host(const char* argument, nb::handle given, Access access);
 
   const Group& group;
 

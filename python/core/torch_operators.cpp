@@ -111,14 +111,11 @@ struct RaggedCounts {
   std::optional<Tensor> slots;
 
   Counts taken(Stack& stack, const Group& group, std::size_t numbers, std::size_t of_slots) const {
-    check_device(group, rows);
+    if (rows.on_gpu()) check_device(group, rows);
     Counts counts{.sharding = static_cast<Sharding>(stack.integer()),
                   .padding = static_cast<Padding>(stack.integer()),
                   .slot_rows = static_cast<std::size_t>(stack.integer())};
-    counts.rows = counts_in("counts.rows", rows, counts.sharding == Sharding::none ? numbers : 1);
-    if (!slots) return counts;
-    check_device(group, *slots);
-    counts.slots = counts_in("counts.slots", *slots, of_slots);
+    set_counts(counts, group, {&rows, address(slots), counts.sharding == Sharding::none ? numbers : 1, of_slots});
     return counts;
   }
 };
@@ -188,8 +185,7 @@ void take_rows(Stack& stack) {
   args.shards = static_cast<std::size_t>(stack.integer());
   args.shard = static_cast<std::size_t>(stack.integer());
   args.split_slots = stack.flag();
-  args.counts.rows = counts_in("counts.rows", counts.rows, args.slots);
-  if (counts.slots) args.counts.slots = counts_in("counts.slots", *counts.slots, args.slots);
+  set_counts(args.counts, group, {&rows, address(counts.slots), args.slots, args.slots});
   args.stream = current_stream(group);
   weft::take_rows(group, args);
 }

@@ -29,10 +29,12 @@ from weft._core import (
     Tensor,
     shard_counts,
     shard_of,
+    slot_rows_of,
     slots_of,
+    use_nccl,
     version,
 )
-from weft._program import run, tune, verify
+from weft._program import nccl_of_environment, run, tune, verify
 from weft._records import CallRecord, Error, Fault, MemoryUse, RowRange
 
 __version__ = version()
@@ -60,8 +62,14 @@ __all__ = [
     "run",
     "shard_counts",
     "shard_of",
+    "slot_rows_of",
     "slots_of",
     "tune",
+    "use_nccl",
     "verify",
     "version",
 ]
+
+if library := nccl_of_environment():
+    use_nccl(library)  # a copy that the process has is still preferred
+del library, nccl_of_environment

@@ -11,15 +11,21 @@ from pathlib import Path
 PROGRAM = Path(__file__).parent / "bin" / "weft"
 
 
+def nccl_of_environment() -> str:
+    """The file of the environment's package nvidia-nccl; empty without one."""
+    found = importlib.util.find_spec("nvidia")
+    for folder in found.submodule_search_locations or [] if found else []:
+        library = Path(folder) / "nccl" / "lib" / "libnccl.so.2"
+        if library.exists():
+            return str(library)
+    return ""
+
+
 def environment() -> dict[str, str]:
     """This process's variables. Unless WEFT_NCCL names an NCCL, it is that of the environment's package, if any."""
     variables = dict(os.environ)
-    if "WEFT_NCCL" not in variables:
-        found = importlib.util.find_spec("nvidia")
-        for folder in found.submodule_search_locations or [] if found else []:
-            library = Path(folder) / "nccl" / "lib" / "libnccl.so.2"
-            if library.exists():
-                variables["WEFT_NCCL"] = str(library)
+    if "WEFT_NCCL" not in variables and (library := nccl_of_environment()):
+        variables["WEFT_NCCL"] = library
     return variables
 
 

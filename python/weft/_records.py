@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from weft._core import Errc
+    from weft._core import Config, Errc
 
 
 class Fault(NamedTuple):
@@ -81,3 +81,10 @@ class RowRange(NamedTuple):
 
     begin: int
     end: int
+
+
+def config_of(options: dict[str, Any]) -> Config:
+    """What a pickled Config is made from."""
+    from weft._core import Config
+
+    return Config(**options)

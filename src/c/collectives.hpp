@@ -9,13 +9,14 @@ template <>
 struct Mirror<weft_counts> {
   using Cpp = Counts;
   static constexpr const char* name = "weft_counts";
-  static constexpr std::size_t least = sizeof(weft_counts);
+  static constexpr std::size_t least = offsetof(weft_counts, on_host);
   static void fields(auto& c, auto& cpp, auto copy) {
     copy(c.rows, cpp.rows);
     copy(c.sharding, cpp.sharding);
     copy(c.padding, cpp.padding);
     copy(c.slot_rows, cpp.slot_rows);
     copy(c.slots, cpp.slots);
+    copy(c.on_host, cpp.on_host);
   }
 };
 

@@ -20,6 +20,8 @@ struct Mirror<weft_config> {
     copy(c.multicast, cpp.multicast);
     copy(c.tuning_file, cpp.tuning_file);
     copy(c.name, cpp.name);
+    copy(c.small_buffers, cpp.small_buffers);
+    copy(c.order_streams, cpp.order_streams);
   }
 };
 
@@ -31,6 +33,10 @@ extern "C" {
 
 weft_code weft_config_init(weft_config* config, size_t size) {
   return init(config, size);
+}
+
+weft_code weft_use_nccl(const char* file) {
+  return guarded([&] { weft::use_nccl(&at("file", file)); });
 }
 
 weft_code weft_unique_id_create(const char* host, weft_unique_id* id) {

@@ -35,6 +35,7 @@ void tell_rejection(GroupState& group, Stream stream, const Error& error) noexce
   const KernelFor<NoWork> kernel = find_kernel(RejectionQuery{});
   const std::string words = fmt::format("a call that it rejected ({})", reason.substr(0, reason.find('\n')));
   communicator.board().note_anew(static_cast<std::uint32_t>(group.id()), {kRejectedCall, CallWords(words)});
+  group.begin_turn(stream);
   static_cast<void>(fabric.run({.call = group.call(kRejectedCall),
                                 .bound = kernel.with({}),
                                 .blocks = 1,
@@ -76,8 +77,10 @@ void call_nccl(const Group& handle, Stream stream, const NcclPlan& plan) {
   GroupState& group = handle.state();
   const std::shared_ptr<Fabric>& fabric = group.communicator().shared_fabric();
   with_history(group, [&] {
-    fabric->keep_alive(stream, fabric);
+    const bool captured = fabric->keep_alive(stream, fabric);
+    if (!captured) group.begin_turn(stream);
     fabric->call_nccl({.group = group.id(), .words = plan.name.words, .stream = stream, .work = plan.work});
+    if (!captured) group.end_turn(stream);
   });
   // Only now: before, the call could have been rejected.
   group.remember(plan.name);

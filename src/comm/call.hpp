@@ -37,6 +37,8 @@ class GroupCall {
  public:
   // Other ranks wait for this call, so they are told of its rejection. Local calls need no peers.
   static constexpr bool kPeersWait = true;
+  // It is one of its group's calls, which come one after the other.
+  static constexpr bool kInTurn = true;
   // Added to the error that says that ranks must reach each other's memory.
   static constexpr std::string_view kHint = {};
 
@@ -119,13 +121,15 @@ void make_call(Op& op) {
     }
     const CallName name = op.plan(op.kept());
     channel.remember(name);
-    if (!op.kept()) channel.follow_rejection(op.stream());  // a capture may not wait for what is outside it
+    const bool in_turn = Op::kInTurn && !op.kept();  // a capture may not wait for what is outside it
+    if (in_turn) channel.begin_turn(op.stream());
     const Call call = channel.call(name.fingerprint);
     op.each_step([&](KernelCall&& step) {
       step.call = call;
       step.stream = op.stream();
       run_held(op.group(), step);
     });
+    if (in_turn) channel.end_turn(op.stream());
   };
   if constexpr (!Op::kPeersWait) {
     make();

@@ -7,6 +7,7 @@
 #include "base/log.hpp"
 #include "comm/call.hpp"
 #include "comm/state.hpp"
+#include "fabric/fault_record.hpp"
 
 namespace weft::detail {
 
@@ -178,8 +179,8 @@ void CommunicatorState::forget_stale_replay() {
 void CommunicatorState::warn_when_slow(const FaultRecord& record) const {
   if (record.slow_epoch == 0 || record.slow_epoch == warned_epoch_) return;
   warned_epoch_ = record.slow_epoch;
-  logger().warn("rank {}: call {} has waited for rank {} for more than a tenth of the deadline", rank(),
-                record.slow_epoch, record.slow_peer);
+  logger().warn("rank {}: call {} has waited for rank {} for more than {}", rank(), record.slow_epoch, record.slow_peer,
+                slow_wait_text(config_.deadline));
 }
 
 void CommunicatorState::check(const GroupState& asked) const {

@@ -17,6 +17,7 @@
 #include <thread>
 
 #include "fabric/nccl_api.hpp"
+#include "fabric/nccl_table.hpp"
 #include "kernel/cuda_error.hpp"
 #include "rendezvous/deadline.hpp"
 #include "rendezvous/process_identity.hpp"
@@ -210,6 +211,10 @@ Communicator Communicator::from_nccl(ncclComm* nccl, const Config& config) {
       detail::make_id_bootstrap(id, place.rank, place.size, config.rendezvous_deadline, config.name), chosen, nccl));
 }
 
+void use_nccl(const std::string& file) {
+  detail::name_nccl(file);
+}
+
 }  // namespace weft
 
 #else
@@ -219,6 +224,8 @@ namespace weft {
 Communicator Communicator::from_nccl(ncclComm*, const Config&) {
   throw Error(Errc::unsupported, detail::why_no_cuda(-1));
 }
+
+void use_nccl(const std::string&) {}
 
 }  // namespace weft
 

@@ -29,7 +29,8 @@ GroupState::GroupState(CommunicatorState& communicator, int id, std::vector<int>
       region_offset_(region_offset),
       layout_(layout),
       multimem_(multimem),
-      tuning_(communicator.tuning_for(size())) {}
+      tuning_(communicator.tuning_for(size())),
+      ordered_(communicator.config().order_streams) {}
 
 void GroupState::arm(std::optional<std::uint32_t> first_epoch, bool moved) {
   Fabric& fabric = communicator_.fabric();
@@ -105,18 +106,22 @@ void GroupState::set_released() {
   fabric.write(&fabric.control().locals[id_].admitted, &local.admitted, sizeof(local.admitted));
 }
 
-void GroupState::note_rejection(Stream stream) {
+void GroupState::set_mark(Stream stream) {
   communicator_.fabric().mark(id_, stream);
-  rejected_ = true;
+  marked_ = true;
 }
-void GroupState::follow_noted(Stream stream) {
+void GroupState::follow_mark(Stream stream) {
   communicator_.fabric().follow(id_, stream);
-  rejected_ = false;
+  marked_ = ordered_;
 }
 
 Call GroupState::call(std::uint32_t fingerprint) const {
   const Control control = communicator_.fabric().control();
   return make_call(table_, &control.channels[id_], generation_, fingerprint);
+}
+
+HostNumbers* GroupState::host_numbers() const {
+  return communicator_.fabric().control().numbers + id_;
 }
 
 void GroupState::remember(const CallName& name) {

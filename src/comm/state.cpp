@@ -23,7 +23,7 @@ struct AgreedConfig {
   std::int64_t deadline;
   std::uint64_t one_shot, two_shot, group_one_shot, group_two_shot;
   int max_groups;
-  bool multicast;
+  bool multicast, small_buffers;
 
   bool operator==(const AgreedConfig&) const = default;
 };
@@ -31,9 +31,9 @@ struct AgreedConfig {
 std::string describe(const AgreedConfig& c) {
   return fmt::format(
       "device {}, deadline {} ns, one_shot_bytes {}, two_shot_bytes {}, max_groups {}, group_one_shot_bytes {}, "
-      "group_two_shot_bytes {}, multicast {}",
-      name(c.device), c.deadline, c.one_shot, c.two_shot, c.max_groups, c.group_one_shot, c.group_two_shot,
-      c.multicast);
+      "group_two_shot_bytes {}, multicast {}, small_buffers {}",
+      name(c.device), c.deadline, c.one_shot, c.two_shot, c.max_groups, c.group_one_shot, c.group_two_shot, c.multicast,
+      c.small_buffers);
 }
 
 void check_config(const Config& config) {
@@ -58,7 +58,8 @@ void agree_on_config(Bootstrap& bootstrap, const Config& config) {
                           .group_one_shot = config.group_one_shot_bytes,
                           .group_two_shot = config.group_two_shot_bytes,
                           .max_groups = config.max_groups,
-                          .multicast = config.multicast};
+                          .multicast = config.multicast,
+                          .small_buffers = config.small_buffers};
   const std::vector<AgreedConfig> all = bootstrap.all_gather_value("compare configurations", mine);
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
     if (all[rank] == all[0]) continue;

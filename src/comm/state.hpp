@@ -48,13 +48,19 @@ class GroupState {
   // Calls on the GPU's queues or in graphs end at once from now on.
   void set_released();
 
-  // A call that this rank has rejected counts before its next one, whichever stream that is on.
-  void note_rejection(Stream stream);
-  void follow_rejection(Stream stream) {
-    if (rejected_) follow_noted(stream);
+  // Around each call that is made now. A call that this rank has rejected counts before its next one, whichever stream
+  // that is on. If streams are ordered (Config::order_streams), each call comes behind the one before it.
+  void begin_turn(Stream stream) {
+    if (marked_) follow_mark(stream);
   }
+  void end_turn(Stream stream) {
+    if (ordered_) set_mark(stream);
+  }
+  void note_rejection(Stream stream) { set_mark(stream); }
 
   Call call(std::uint32_t fingerprint) const;
+  // The place for counts that a caller has on the host.
+  HostNumbers* host_numbers() const;
   // Notes a call for fault messages, this rank's and its peers', and for the flight recorder.
   void remember(const CallName& name);
   std::vector<CallRecord> recent_calls() const;
@@ -63,7 +69,8 @@ class GroupState {
   std::string name_of(std::uint32_t fingerprint, int peer) const;
 
  private:
-  void follow_noted(Stream stream);
+  void set_mark(Stream stream);
+  void follow_mark(Stream stream);
 
   CommunicatorState& communicator_;
   int id_;
@@ -75,7 +82,8 @@ class GroupState {
   MultimemLayout multimem_;
   TuningChoice tuning_;
   bool direct_ = false;
-  bool rejected_ = false;         // and no call has come behind it
+  bool ordered_;                  // Config::order_streams
+  bool marked_ = false;           // a place in a stream, behind which the next call comes
   Channel table_{};               // the host's copy
   std::uint32_t generation_ = 0;  // of the window; 0 stands for a released one
 

@@ -17,11 +17,13 @@ struct WorldAreas {
   MultimemLayout multimem;
 };
 WorldAreas world_areas(const Config& config, std::uint32_t size) {
-  const std::size_t two_shot = or_default(config.two_shot_bytes, default_two_shot_bytes(config.device, size));
-  WorldAreas areas{
-      .region = make_layout(size, or_default(config.one_shot_bytes, default_one_shot_bytes(config.device, size)),
-                            two_shot, default_pipeline_shape(config.device, size, true)),
-      .multimem = {}};
+  const bool small = config.small_buffers && config.device == Device::cuda;
+  const std::size_t one_shot =
+      or_default(config.one_shot_bytes, small ? kMiB / 2 : default_one_shot_bytes(config.device, size));
+  const std::size_t two_shot =
+      or_default(config.two_shot_bytes, small ? 3 * kMiB : default_two_shot_bytes(config.device, size));
+  WorldAreas areas{.region = make_layout(size, one_shot, two_shot, default_pipeline_shape(config.device, size, !small)),
+                   .multimem = {}};
   if (config.multicast) areas.multimem = add_multimem(areas.region, size, two_shot);
   return areas;
 }

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "kernel/cuda_error.hpp"
+#include "protocol/channel.hpp"
 
 namespace weft::detail {
 namespace {
@@ -112,14 +113,16 @@ CallWatch::Findings CallWatch::look_at_calls() {
   retire();
   Findings findings;
   for (auto& [group, calls] : pending_) {
-    if (calls.empty() || args_.deadline.count() == 0) continue;
+    if (calls.empty()) continue;
     Pending& first = calls.front();
     if (first.began == Clock::time_point{}) {
       if (passed(first.mark.begin)) first.began = Clock::now();
       continue;
     }
     const auto ran = Clock::now() - first.began;
-    if (ran > args_.deadline / 10 && !std::exchange(first.slow, true)) findings.slow.push_back(first.call);
+    const std::chrono::nanoseconds slow(slow_wait_ns(static_cast<std::uint64_t>(args_.deadline.count())));
+    if (ran > slow && !std::exchange(first.slow, true)) findings.slow.push_back(first.call);
+    if (args_.deadline.count() == 0) continue;
     if (ran > args_.deadline && !std::exchange(first.late, true)) findings.late.push_back(first.call);
   }
   return findings;

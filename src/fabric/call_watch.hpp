@@ -32,7 +32,7 @@ class CallWatch {
     int device;
     std::chrono::nanoseconds deadline;             // 0: none
     std::function<void()> look;                    // with each look around
-    std::function<void(const WatchedCall&)> slow;  // a call has run for a tenth of the deadline; once for each
+    std::function<void(const WatchedCall&)> slow;  // a call has run for slow_wait_ns(); once for each
     std::function<void(const WatchedCall&)> late;  // … for all of it; once for each
   };
   explicit CallWatch(Args args);

@@ -22,6 +22,7 @@ namespace {
 struct ControlMemory {
   Channel channels[kMaxGroups] = {};
   LocalState locals[kMaxGroups] = {};
+  HostNumbers numbers[kMaxGroups] = {};
   std::uint32_t claim[kFaultKinds] = {};
   std::uint32_t abort = 0;
   FaultRecord record[kFaultKinds] = {};
@@ -48,7 +49,7 @@ class CpuFabric final : public Fabric {
   std::size_t control_bytes() const override { return sizeof(ControlMemory) + lasting_.size() * kLastingBytes; }
   Control control() const override {
     ControlMemory& memory = *control_;
-    return {memory.channels, memory.locals, memory.claim, &memory.abort, memory.record};
+    return {memory.channels, memory.locals, memory.numbers, memory.claim, &memory.abort, memory.record};
   }
 
   void open_window(Bootstrap& bootstrap, int number, std::size_t bytes) override {

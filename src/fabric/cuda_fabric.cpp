@@ -35,6 +35,7 @@ namespace {
 struct DeviceControl {
   Channel channels[kMaxGroups];
   LocalState locals[kMaxGroups];
+  HostNumbers numbers[kMaxGroups];
   std::byte* windows[kMaxRanks];
   std::uint32_t claim[kFaultKinds];
   std::int32_t zero;  // for NCCL's barriers
@@ -124,8 +125,8 @@ class CudaFabric final : public Fabric {
     return sizeof(DeviceControl) + sizeof(HostControl) + kStagingBytes + lasting_.size() * kLastingBytes;
   }
   Control control() const override {
-    return {device_control_->channels, device_control_->locals, device_control_->claim, &host_control_->abort,
-            host_control_->record};
+    return {device_control_->channels, device_control_->locals, device_control_->numbers,
+            device_control_->claim,    &host_control_->abort,   host_control_->record};
   }
 
   void open_window(Bootstrap& bootstrap, int number, std::size_t bytes) override {

@@ -24,6 +24,7 @@ inline constexpr int kMaxGroups = 64;  // of one communicator, the world include
 struct Control {
   Channel* channels;     // [kMaxGroups]
   LocalState* locals;    // [kMaxGroups]
+  HostNumbers* numbers;  // [kMaxGroups]
   std::uint32_t* claim;  // [kFaultKinds]
   const std::uint32_t* abort;
   FaultRecord* record;  // [kFaultKinds]

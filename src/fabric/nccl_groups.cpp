@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/log.hpp"
+#include "fabric/fault_record.hpp"
 #include "fabric/nccl_api.hpp"
 #include "kernel/cuda_error.hpp"
 
@@ -265,8 +266,8 @@ CallWatch& NcclGroups::watch() {
           },
       .slow =
           [this](const WatchedCall& call) {
-            logger().warn("rank {}: call {} of NCCL's, {}, has run for more than a tenth of the deadline", args_.rank,
-                          call.number, call.words.text());
+            logger().warn("rank {}: call {} of NCCL's, {}, has run for more than {}", args_.rank, call.number,
+                          call.words.text(), slow_wait_text(args_.deadline));
           },
       .late =
           [this](const WatchedCall& call) {

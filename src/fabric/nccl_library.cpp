@@ -91,14 +91,17 @@ void take_copy(NcclFinding& finding, Handle handle, NcclOrigin origin) {
 
 NcclFinding take_own(std::vector<Copy> copies, const NcclSearch& search) {
   NcclFinding finding;
-  const auto named = std::ranges::find_if(copies, [&](const Copy& copy) { return same_file(copy.path, search.named); });
+  // A program's wish does not choose between copies: it cannot know which one made an engine's communicators.
+  const bool chooses = search.namer == kNcclVariable;
+  const auto named =
+      std::ranges::find_if(copies, [&](const Copy& copy) { return chooses && same_file(copy.path, search.named); });
   Copy& own = named != copies.end() ? *named : copies.front();
   for (const Copy& copy : copies) {
     if (&copy != &own) finding.notes.push_back(fmt::format("not taken: {}, another copy in this process", copy.path));
   }
   if (!search.named.empty() && named == copies.end()) {
     finding.notes.push_back(
-        fmt::format("not taken: {}={}: the process has a copy already", kNcclVariable, search.named));
+        fmt::format("not taken: {}={}: the process has a copy already", search.namer, search.named));
   }
   finding.notes.push_back(fmt::format("not looked for: the system's {}", search.system));
   take_copy(finding, std::move(own.handle), named != copies.end() ? NcclOrigin::named : NcclOrigin::process);
@@ -142,7 +145,7 @@ NcclFinding find_nccl(const NcclSearch& search) {
   Handle handle = hold(dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL));
   if (handle == nullptr) {
     const char* const reason = dlerror();
-    finding.problem = fmt::format("no NCCL: {}{}: {}", named ? fmt::format("{} names ", kNcclVariable) : "", file,
+    finding.problem = fmt::format("no NCCL: {}{}: {}", named ? search.namer + " names " : "", file,
                                   reason != nullptr ? reason : "cannot be loaded");
     return finding;
   }

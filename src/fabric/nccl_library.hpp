@@ -40,7 +40,8 @@ struct NcclLibrary {
 
 // The places where a copy may be.
 struct NcclSearch {
-  std::string named{};  // the value of WEFT_NCCL; empty: none is named
+  std::string named{};  // empty: none is named
+  std::string namer = kNcclVariable;
   std::string system = "libnccl.so.2";
 };
 

@@ -23,6 +23,7 @@ struct ProcessNccl {
   std::mutex mutex;
   std::atomic<const NcclTable*> table = nullptr;
   NcclFinding finding;
+  NcclSearch search;  // as use_nccl() has named it
 };
 
 ProcessNccl& process_nccl() {
@@ -44,7 +45,8 @@ const NcclTable* load_nccl(ProcessNccl& one) {
   const std::scoped_lock lock(one.mutex);
   if (const NcclTable* const table = one.table) return table;
   const char* const named = std::getenv(kNcclVariable);
-  one.finding = find_nccl({.named = named != nullptr ? named : ""});
+  if (named != nullptr && *named != '\0') one.search = {.named = named};
+  one.finding = find_nccl(one.search);
   if (!one.finding.taken) return nullptr;
   try {
     auto table = std::make_unique<NcclTable>(NcclTable{.library = *one.finding.taken});
@@ -58,8 +60,8 @@ const NcclTable* load_nccl(ProcessNccl& one) {
   return one.table;
 }
 
-const char* origin_text(NcclOrigin origin) {
-  constexpr const char* names[] = {"the process's own", kNcclVariable, "the system's"};
+std::string origin_text(NcclOrigin origin, const NcclSearch& search) {
+  const std::string names[] = {"the process's own", search.namer, "the system's"};
   return names[static_cast<int>(origin)];
 }
 
@@ -69,6 +71,12 @@ const NcclTable& nccl() {
   if (const NcclTable* const table = process_nccl().table) return *table;
   if (const std::string problem = why_no_nccl(); !problem.empty()) throw Error(Errc::unsupported, problem);
   return *process_nccl().table;
+}
+
+void name_nccl(const std::string& file) {
+  ProcessNccl& one = process_nccl();
+  const std::scoped_lock lock(one.mutex);
+  if (one.table == nullptr) one.search = {.named = file, .namer = "use_nccl()"};
 }
 
 std::string why_no_nccl() {
@@ -86,7 +94,7 @@ NcclReport nccl_report() {
   if (table == nullptr) return report;
   report.version = nccl_version_text(table->library.version);
   report.path = table->library.path;
-  report.origin = origin_text(table->library.origin);
+  report.origin = origin_text(table->library.origin, one.search);
   report.notes.push_back(fmt::format("peers' addresses: by {}", table->get_lsa_device_pointer != nullptr
                                                                     ? "NCCL's call on the host"
                                                                     : "a kernel, as the build's version runs"));

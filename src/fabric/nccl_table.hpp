@@ -62,6 +62,9 @@ struct NcclTable {
 // This process's table. NCCL is loaded with the first call. Errc::unsupported: there is no NCCL, or it cannot be used.
 const NcclTable& nccl();
 
+// See use_nccl().
+void name_nccl(const std::string& file);
+
 // Empty, or why nccl() throws.
 std::string why_no_nccl();
 

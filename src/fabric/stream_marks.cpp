@@ -7,25 +7,27 @@
 namespace weft::detail {
 
 StreamMarks::~StreamMarks() {
-  for (const auto& [group, event] : events_) static_cast<void>(cudaEventDestroy(event));
+  for (const auto& [group, mark] : marks_) static_cast<void>(cudaEventDestroy(mark.event));
 }
 
 void StreamMarks::set(int group, cudaStream_t stream) {
   const std::lock_guard lock(mutex_);
-  auto found = events_.find(group);
-  if (found == events_.end()) {
-    cudaEvent_t event = nullptr;
-    check_cuda(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "cudaEventCreate");
-    found = events_.emplace(group, event).first;
+  Mark& mark = marks_[group];
+  if (mark.event == nullptr) {
+    check_cuda(cudaEventCreateWithFlags(&mark.event, cudaEventDisableTiming), "cudaEventCreate");
   }
-  check_cuda(cudaEventRecord(found->second, stream), "cudaEventRecord");
+  check_cuda(cudaEventRecord(mark.event, stream), "cudaEventRecord");
+  mark.stream = stream;
 }
 
 void StreamMarks::follow(int group, cudaStream_t stream) const {
   const std::lock_guard lock(mutex_);
-  const auto found = events_.find(group);
-  if (found == events_.end()) return;
-  check_cuda(cudaStreamWaitEvent(stream, found->second), "cudaStreamWaitEvent");
+  const auto found = marks_.find(group);
+  if (found == marks_.end()) return;
+  const Mark& mark = found->second;
+  // A stream has an order of its own. The one of each thread is another stream under the same name.
+  if (mark.stream == stream && stream != cudaStreamPerThread) return;
+  check_cuda(cudaStreamWaitEvent(stream, mark.event), "cudaStreamWaitEvent");
 }
 
 }  // namespace weft::detail

@@ -1,5 +1,6 @@
-// Places in streams, one for each group: the rejection that a rank has told there. A call of the group on another
-// stream must come behind it (comm/rejection.hpp).
+// Places in streams, one for each group: behind its last call, if streams are ordered (Config::order_streams), or
+// behind the rejection that a rank has told there (comm/rejection.hpp). A call of the group on another stream comes
+// behind it.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -24,7 +25,11 @@ class StreamMarks {
 
  private:
   mutable std::mutex mutex_;
-  std::map<int, cudaEvent_t> events_;
+  struct Mark {
+    cudaEvent_t event = nullptr;
+    cudaStream_t stream = nullptr;
+  };
+  std::map<int, Mark> marks_;
 };
 
 }  // namespace weft::detail

@@ -124,10 +124,23 @@ struct FaultRecord {
   std::uint32_t misfit;  // Misfit: of a count that is too large, or negative; the next three belong to it
   std::uint32_t misfit_place;
   std::uint32_t misfit_value[2], misfit_limit[2];  // signed numbers, their lower halves first
-  std::uint32_t slow_epoch;  // kEnding, not a fault: the newest call in which a wait took a tenth of the deadline …
+  std::uint32_t slow_epoch;  // kEnding, not a fault: the newest call in which a wait took slow_wait_ns() …
   std::uint32_t slow_peer;   // … and the rank waited for
 };
 inline constexpr std::uint32_t kNoPeer = 0xffffffffu;
+
+// A wait that takes longer is logged.
+WEFT_FN constexpr std::uint64_t slow_wait_ns(std::uint64_t deadline_ns) {
+  return deadline_ns != 0 ? deadline_ns / 10 : 30'000'000'000;
+}
+
+// Counts of a ragged call that its caller has on the host, in a group's memory on the device (Counts::on_host).
+struct HostNumbers {
+  std::int32_t number[2 * kMaxRanks];
+
+  std::int32_t* rows() { return number; }
+  std::int32_t* slots() { return number + kMaxRanks; }
+};
 
 // The number on the device that does not fit; `place`: of a rank, or of an expert.
 enum class Misfit : std::uint32_t {

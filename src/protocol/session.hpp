@@ -206,13 +206,13 @@ WEFT_SLOW WaitState worth_waiting(T& team, CallId id, std::uint32_t peer, WaitSi
 
   const std::uint64_t now = team.now();
   if (state.began == 0) state.began = now;
-  if (channel->deadline_ns == 0) return state;
   const std::uint64_t waited = now - state.began;
-  const std::uint64_t limit = channel->deadline_ns + (site.control ? 0 : channel->deadline_ns / 4);
-  if (waited > channel->deadline_ns / 10 && team.load(&channel->record->slow_epoch) != id.epoch) {
+  if (waited > slow_wait_ns(channel->deadline_ns) && team.load(&channel->record->slow_epoch) != id.epoch) {
     team.store(&channel->record->slow_peer, channel->member[peer]);
     team.store(&channel->record->slow_epoch, id.epoch);
   }
+  if (channel->deadline_ns == 0) return state;
+  const std::uint64_t limit = channel->deadline_ns + (site.control ? 0 : channel->deadline_ns / 4);
   if (waited <= limit) return state;
   const std::uint64_t header = newest_header(team, channel, peer);
   return fail({.code = Errc::timeout,

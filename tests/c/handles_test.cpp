@@ -81,6 +81,13 @@ TEST(CHandles, OfAConfigReachTheCommunicator) {
   config.multicast = 1;
   EXPECT_GT(window(config), without_groups);
 
+  const std::size_t with_multicast = window(config);
+  config.small_buffers = config.order_streams = 1;  // of GPU ranks alone
+  EXPECT_EQ(window(config), with_multicast);
+
+  EXPECT_EQ(weft_use_nccl(nullptr), WEFT_INVALID_ARGUMENT);
+  expect_says(weft_last_message(), "file: null");
+
   const auto rejected = [](const weft_config& with, const std::string& words) {
     weft_communicator* communicator = nullptr;
     EXPECT_EQ(weft_communicator_local(1, &with, &communicator), WEFT_INVALID_ARGUMENT);

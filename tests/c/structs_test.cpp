@@ -17,14 +17,14 @@ constexpr bool ends_with(std::size_t offset, std::size_t size) {
 // Padding at a struct's end would hide a later field from its size.
 static_assert(ends_with<weft_fault>(offsetof(weft_fault, reason), 8));
 static_assert(ends_with<weft_call_record>(offsetof(weft_call_record, operation), 8));
-static_assert(ends_with<weft_config>(offsetof(weft_config, name), 8));
+static_assert(ends_with<weft_config>(offsetof(weft_config, order_streams), 4));
 static_assert(ends_with<weft_all_reduce_args>(offsetof(weft_all_reduce_args, threads), 4));
 static_assert(ends_with<weft_all_gather_args>(offsetof(weft_all_gather_args, threads), 4));
 static_assert(ends_with<weft_all_to_all_args>(offsetof(weft_all_to_all_args, threads), 4));
 static_assert(ends_with<weft_broadcast_args>(offsetof(weft_broadcast_args, threads), 4));
 static_assert(ends_with<weft_reduce_scatter_args>(offsetof(weft_reduce_scatter_args, threads), 4));
 static_assert(ends_with<weft_barrier_args>(offsetof(weft_barrier_args, stream), 8));
-static_assert(ends_with<weft_counts>(offsetof(weft_counts, slots), 8));
+static_assert(ends_with<weft_counts>(offsetof(weft_counts, reserved), 4));
 static_assert(ends_with<weft_gathered_tensor>(offsetof(weft_gathered_tensor, output_stride), 8));
 static_assert(ends_with<weft_all_gather_v_args>(offsetof(weft_all_gather_v_args, threads), 4));
 static_assert(ends_with<weft_reduce_scatter_v_args>(offsetof(weft_reduce_scatter_v_args, threads), 4));

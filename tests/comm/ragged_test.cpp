@@ -17,6 +17,7 @@
 #include "support/sanitized.hpp"
 #include "support/world.hpp"
 #include "weft/recording.hpp"
+#include "weft/take.hpp"
 
 namespace weft::test {
 namespace {
@@ -32,6 +33,75 @@ TEST_P(Ragged, EveryShapeOfCountsInEveryKindOfSlot) {
 
 TEST_P(Ragged, RowsThatRanksShareAreSplitByBothRules) {
   expect_right(GetParam(), cpu_config(), moves_of_shared_rows(GetParam()));
+}
+
+TEST_P(Ragged, CountsOnTheHost) {
+  expect_right(GetParam(), cpu_config(), moves_with_counts_on_host(GetParam()));
+}
+
+// A recording keeps the numbers that its calls were made with.
+TEST(RaggedOnHost, ARecordingKeepsTheNumbers) {
+  expect_all_well(run_world(3, cpu_config(), [](Communicator& communicator, int) {
+    Move move{.kind = Kind::all_gather_v, .widths = {8}, .counts = {3, 0, 2}, .counts_at = CountsAt::host};
+    const RankMove prepared = prepare(move, 3, communicator.rank());
+    HostMove memory(prepared);
+    const Recording recording = Recording::capture(communicator, [&] { memory.call(communicator); });
+    for (int replay = 0; replay < 3; ++replay) {
+      memory.fill();
+      recording.replay();
+      memory.check();
+      Move other = move;
+      other.counts = {0, 4, 1};
+      run_on_cpu_rank(communicator, other);
+    }
+  }));
+}
+
+// One rank has other numbers, on the host, than its peers on the device; or rejects its own. All learn it.
+TEST(RaggedOnHost, NumbersThatDifferOrAreRejectedEndTheCallEverywhere) {
+  for (const bool negative : {false, true}) {
+    const std::vector<Ending> endings = run_world(3, cpu_config(), [&](Communicator& communicator, int rank) {
+      const std::int32_t usual[] = {1, 1, 1}, odd[] = {1, negative ? -1 : 0, 1};
+      Bytes rows(64);
+      const GatheredTensor tensor{.input = rows.data(), .output = rows.data() + 32, .row_bytes = 8};
+      const Counts counts{.rows = rank == 1 ? odd : usual, .on_host = rank == 1};
+      all_gather_v(communicator, {.tensors = {&tensor, 1}, .counts = counts, .input_rows = 1, .output_rows = 4});
+    });
+    for (std::size_t rank = 0; rank < endings.size(); ++rank) {
+      if (negative) {
+        expect_says(endings[rank].what,
+                    rank == 1 ? "counts.rows[1]: -1 is not between" : "all_gather_v rows of 8 bytes");
+        if (rank != 1 && endings[rank].error) {
+          EXPECT_EQ(endings[rank].error->fault().peer, 1);
+        }
+      } else {
+        expect_fault(endings[rank], {Errc::mismatch, Errc::peer_failed}, std::to_string(rank));
+      }
+    }
+  }
+}
+
+TEST(RaggedOnHost, ImpossibleNumbersAreRejected) {
+  std::vector<Communicator> ranks = Communicator::local(1, cpu_config());
+  const std::int32_t negative[] = {-1}, one[] = {1};
+  Bytes rows(64);
+  const GatheredTensor tensor{.input = rows.data(), .output = rows.data(), .row_bytes = 8};
+  const auto gather = [&](Counts counts) {
+    counts.on_host = true;
+    all_gather_v(ranks[0], {.tensors = {&tensor, 1}, .counts = counts, .input_rows = 8, .output_rows = 8});
+  };
+  gather({.rows = one});
+  expect_says(error_of([&] { gather({.rows = negative}); }), "counts.rows[0]: -1 is not between 0 and 2147483647");
+  expect_says(error_of([&] { gather({.rows = one, .padding = Padding::per_rank, .slots = negative}); }),
+              "counts.slots[0]: -1 is not between 0 and 2147483647");
+  const TakeRowsArgs take{.input = rows.data(),
+                          .output = rows.data() + 32,
+                          .row_bytes = 8,
+                          .counts = {.rows = one, .on_host = true},
+                          .input_rows = 4,
+                          .output_rows = 4};
+  expect_says(error_of([&] { take_rows(ranks[0], take); }),
+              "counts.on_host: true; with counts on the host, slots_of()");
 }
 
 TEST_P(Ragged, UpToEightTensorsOfAnyNumberOfBytes) {

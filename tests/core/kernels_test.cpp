@@ -9,6 +9,7 @@
 #include "ops/all_reduce/all_reduce_kernels.hpp"
 #include "ops/moe/moe_kernels.hpp"
 #include "ops/moves/move_kernels.hpp"
+#include "ops/moves/numbers_work.hpp"
 #include "ops/moves/take_kernels.hpp"
 #include "ops/norm/norm_kernels.hpp"
 
@@ -139,9 +140,10 @@ TEST(Kernels, OfOneRank) {
   Found found;
   found.add(detail::TakeQuery{false});
   found.add(detail::TakeQuery{true});
+  found.add(detail::NumbersQuery{});
   EXPECT_EQ(found.count(), detail::kernels_of<detail::TakeFamily>().size());
   found.add(detail::RejectionQuery{});
-  EXPECT_EQ(found.count(), 3u);
+  EXPECT_EQ(found.count(), 4u);
 }
 
 // all_kernels() must name every family once, or its kernels are not loaded.

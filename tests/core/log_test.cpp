@@ -8,6 +8,7 @@
 #include <sstream>
 #include <thread>
 
+#include "fabric/fault_record.hpp"
 #include "support/cases.hpp"
 #include "support/world.hpp"
 
@@ -73,6 +74,14 @@ TEST(Log, WarnsOfAWaitThatGoesOn) {
   EXPECT_NE(text.find("rank 0: call 2 has waited for rank 1"), std::string::npos) << text;
   EXPECT_EQ(text.find("rank 1: call"), std::string::npos) << text;
   EXPECT_EQ(text.find("has waited"), text.rfind("has waited")) << text;
+}
+
+// Without a deadline there is a warning, too.
+TEST(Log, SaysWhenAWaitIsSlow) {
+  EXPECT_EQ(detail::slow_wait_ns(10'000'000'000), 1'000'000'000u);
+  EXPECT_EQ(detail::slow_wait_ns(0), 30'000'000'000u);
+  EXPECT_EQ(detail::slow_wait_text(10s), "a tenth of the deadline");
+  EXPECT_EQ(detail::slow_wait_text(0s), "30 s; there is no deadline");
 }
 
 }  // namespace

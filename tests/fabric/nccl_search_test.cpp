@@ -58,6 +58,15 @@ TEST(NcclSearchWorker, DISABLED_Report) {
   EXPECT_EQ(detail::why_no_nccl(), report.problem);
 }
 
+TEST(NcclSearchWorker, DISABLED_UseNccl) {
+  use_nccl("/nowhere/libnccl.so.2");
+  use_nccl(stub(23007));
+  const detail::NcclReport report = detail::nccl_report();
+  use_nccl(stub(22907));  // too late
+  fmt::print("took [{}] {} [{}]\n", report.version, report.path, report.origin);
+  EXPECT_EQ(detail::nccl_report().path, report.path);
+}
+
 TEST(NcclSearchWorker, DISABLED_Objects) {
   const auto print = [](dl_phdr_info* object, std::size_t, void*) {
     fmt::print("[{}]\n", object->dlpi_name);
@@ -108,6 +117,19 @@ TEST(NcclSearch, ThenTheNamedOne) {
   const std::string said = report_with({.named = stub(23007), .on_the_path = stub(22907)});
   expect_says(said, "took [2.30.7] " + stub(23007) + " [WEFT_NCCL]");
   expect_says(said, "note [not taken: the process's own copy: it has none]");
+}
+
+TEST(NcclSearch, ThenTheOneThatTheProgramNames) {
+  expect_says(said_by("UseNccl", {.on_the_path = stub(22907)}), "took [2.30.7] " + stub(23007) + " [use_nccl()]");
+  expect_says(said_by("UseNccl", {.named = stub(22907)}), "took [2.29.7] " + stub(22907) + " [WEFT_NCCL]");
+  expect_says(said_by("UseNccl", {.loaded = stub(22907)}), "took [2.29.7] " + stub(22907) + " [the process's own]");
+}
+
+// It cannot know which copy made an engine's communicators, so it does not choose between them.
+TEST(NcclSearch, AProgramsNameDoesNotChooseBetweenTwoCopies) {
+  const std::string said = said_by("UseNccl", {.loaded = stub(22907) + " " + stub(23007)});
+  expect_says(said, "took [2.29.7] " + stub(22907) + " [the process's own]");
+  expect_says(said, "[warning] 2 copies of NCCL in this process");
 }
 
 TEST(NcclSearch, ThenTheSystems) {

@@ -1,6 +1,7 @@
 // Gathers and scatters on GPU ranks: the CPU tests' checks for kernels.
 #include <gtest/gtest.h>
 
+#include <memory>
 #include <random>
 
 #include "gpu/support/gpu_move.hpp"
@@ -52,6 +53,51 @@ TEST_P(GpuGather, EveryShapeOfCountsInEveryKindOfSlot) {
 
 TEST_P(GpuGather, RowsThatRanksShareAreSplitByBothRules) {
   expect_right(lasting_gpu_world(GetParam()), moves_of_shared_rows(GetParam()));
+}
+
+TEST_P(GpuGather, CountsOnTheHost) {
+  expect_right(lasting_gpu_world(GetParam()), moves_with_counts_on_host(GetParam()));
+}
+
+// Calls are enqueued far ahead of the GPU, each with other numbers, and a graph keeps those that it was captured with.
+TEST_P(GpuGather, CountsOnTheHostOfManyCallsAtOnce) {
+  const int ranks = GetParam();
+  GpuWorld& world = lasting_gpu_world(ranks);
+  const std::vector<Move> moves = moves_with_counts_on_host(ranks);
+  expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int rank) {
+    gpu.reset();
+    std::vector<RankMove> prepared;
+    const std::size_t count = world.shared() ? kMostAhead : 60;
+    for (std::size_t i = 0; i < count; ++i) {
+      Move move = moves[i * 7 % moves.size()];
+      move.launch = world.launch();
+      move.in_place = false;
+      prepared.push_back(prepare(move, ranks, rank));
+    }
+    std::vector<std::unique_ptr<GpuMove>> calls;
+    for (const RankMove& move : prepared) calls.push_back(std::make_unique<GpuMove>(gpu, move));
+    GpuMove eager(gpu, prepared[1]);
+    const auto check_all = [&] {
+      gpu.synchronize();
+      communicator.check();
+      for (std::size_t i = 0; i < count; ++i) {
+        calls[i]->check(prepared[i]);
+        calls[i]->fill(prepared[i]);
+      }
+    };
+    for (const auto& call : calls) call->call(communicator);
+    check_all();
+    const Graph graph(gpu, [&] {
+      for (const auto& call : calls) call->call(communicator);
+    });
+    for (int replay = 0; replay < 3; ++replay) {
+      eager.fill(prepared[1]);
+      eager.call(communicator);
+      graph.launch(gpu.stream());
+      check_all();
+      eager.check(prepared[1]);
+    }
+  }));
 }
 
 TEST_P(GpuGather, UpToEightTensorsOfAnyNumberOfBytes) {

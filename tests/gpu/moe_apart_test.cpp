@@ -19,6 +19,31 @@ TEST_P(GpuMoeApart, HalvesInterleave) {
   }
 }
 
+// Halves take turns on two streams, without an event of the caller's between those of dispatches, or of combines.
+TEST_P(GpuMoeApart, HalvesOnStreamsThatAreOrdered) {
+  const std::uint32_t ranks = GetParam();
+  const PreparedMoe p = prepare({.args = small_exchange(), .tokens = {6, 4}}, ranks, 3);
+  Config config = gpu_config();
+  config.order_streams = true;
+  GpuWorld world = make_gpu_world(static_cast<int>(ranks), config);
+  expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int) {
+    MoeExchange exchange = MoeExchange::create(communicator, p.call.args);
+    GpuMoe moe(gpu, communicator, exchange, world.launch());
+    moe.fill(p);
+    const int rounds = world.shared() ? kMostAhead / 2 : 20;
+    DispatchHandle handle;
+    for (int round = 0; round < rounds; ++round) {
+      handle = exchange.dispatch_send(moe.dispatch_args(p, gpu.stream(), round + 1 < rounds));
+      exchange.dispatch_wait(handle, moe.dispatch_args(p, gpu.other_stream()));
+    }
+    moe.check_dispatch(p);
+    exchange.combine_send(moe.combine_args(p, handle, gpu.other_stream()));
+    exchange.combine_wait(moe.combine_args(p, handle, gpu.stream()));
+    moe.check_combine(p);
+    free_together(gpu, exchange);
+  }));
+}
+
 // A graph of both halves, and one graph each for the send and the wait.
 TEST_P(GpuMoeApart, GraphsOfHalves) {
   const std::uint32_t ranks = GetParam();

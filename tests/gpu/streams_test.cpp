@@ -4,6 +4,7 @@
 #include <barrier>
 #include <memory>
 #include <thread>
+#include <tuple>
 
 #include "gpu/support/gpu_norm.hpp"
 #include "gpu/support/graph.hpp"
@@ -161,6 +162,35 @@ TEST_P(GpuStreams, TwoStreamsOrderedByEvents) {
     counters.check(gpu, ranks, calls);
     communicator.check();
     check_cuda(cudaEventDestroy(done), "cudaEventDestroy");
+  }));
+}
+
+// The caller orders nothing: each call waits for the one before it. Rejected calls have their turn, too.
+TEST_P(GpuStreams, CallsOnAlternatingStreamsAreOrdered) {
+  const int ranks = GetParam();
+  Config config = gpu_config();
+  config.order_streams = true;
+  GpuWorld world = make_gpu_world(ranks, config);
+  expect_all_well(run_gpu_world(world, [&](Communicator& communicator, GpuRank& gpu, int rank) {
+    Counters first(gpu, 5000, rank), second(gpu, 50'000, rank);
+    constexpr int calls = 200;
+    const int most_ahead = world.shared() ? kMostAhead : calls;
+    for (int call = 0; call < calls; ++call) {
+      const auto [counters, count, stream] =
+          call % 2 == 0 ? std::tuple(&first, 5000, gpu.stream()) : std::tuple(&second, 50'000, gpu.other_stream());
+      increment(counters->input, static_cast<std::size_t>(count), stream);
+      all_reduce(communicator, counters->arguments(world, stream, kAlgorithms[call / 2 % 3]));
+      if (call % 50 == 7) {
+        AllReduceArgs wrong = counters->arguments(world, gpu.stream(), Algorithm::automatic);
+        wrong.output = nullptr;
+        expect_says(error_of([&] { all_reduce(communicator, wrong); }), "output: null");
+      }
+      if (call % most_ahead == most_ahead - 1) gpu.synchronize();
+    }
+    gpu.synchronize();
+    first.check(gpu, ranks, calls / 2);
+    second.check(gpu, ranks, calls / 2);
+    communicator.check();
   }));
 }
 

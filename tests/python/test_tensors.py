@@ -215,3 +215,23 @@ def test_numbers_that_count_are_checked() -> None:
             weft.GatheredCounts(*arguments)
     with pytest.raises(weft.Error, match="columns is 65; it must be 1 … 64"):
         weft.GatheredCounts(4, 65)
+
+
+def test_listed_counts_are_numbers() -> None:
+    for wrong, error in (([1, "x"], TypeError), ([1.5], TypeError), ([1 << 31], OverflowError)):
+        with pytest.raises(error):
+            weft.Counts(wrong)
+    rows = [1]
+    counts = weft.Counts(rows)
+    rows[0] = 99  # it was read when the object was made
+    x = np.ones((1, 4), np.float32)
+
+    def work(world: weft.Group) -> None:
+        y = np.zeros((1, 4), np.float32)
+        world.all_gather_v(y, x, counts)
+        assert (y == 1).all()
+        y[:] = 0
+        world.take_rows(y, x, counts, slots=1, slot=0)
+        assert (y == 1).all()
+
+    alone(work)

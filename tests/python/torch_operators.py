@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import torch
 import weft
 import weft.torch
 from ranks import run_ranks
+from torch.utils._python_dispatch import TorchDispatchMode
 from torch_cases import NAMES, Case, bits
 
 RANKS = 3
@@ -80,6 +82,17 @@ def alone(work: Callable[[weft.Communicator], None]) -> None:
     work(weft.Communicator.local(1, weft.Config(device="cpu"))[0])
 
 
+@contextmanager
+def through_operators() -> Iterator[None]:
+    """Calls go through torch's operators, as where something traces them."""
+    original = weft.torch._operators.direct
+    weft.torch._operators.direct = lambda *_: False
+    try:
+        yield
+    finally:
+        weft.torch._operators.direct = original
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_an_operator_has_the_bits_of_the_method(name: str) -> None:
     def work(rank: weft.Communicator) -> None:
@@ -88,6 +101,82 @@ def test_an_operator_has_the_bits_of_the_method(name: str) -> None:
         assert [bits(tensor) for tensor in getattr(case, name)()] == expected
 
     run_ranks(RANKS, work)
+    with through_operators():
+        run_ranks(RANKS, work)
+
+
+def test_counts_as_lists() -> None:
+    def work(rank: weft.Communicator) -> None:
+        group = weft.torch.Group(rank.world)
+        mine, output = torch.full((2, 4), float(rank.rank)), torch.empty(3, 4)
+        group.all_gather_v(output, mine, weft.torch.Counts([1, 2]))
+        assert output[:, 0].tolist() == [0, 1, 1]
+        group.all_gather_v(output, mine, weft.torch.Counts([1, 1], padding="per_rank", slots=(2, 1)))
+        assert output[:, 0].tolist() == [0, 0, 1]
+
+    run_ranks(2, work)
+
+
+def test_a_mode_of_torch_sees_the_call() -> None:
+    seen: list[str] = []
+
+    class Watch(TorchDispatchMode):
+        def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            seen.append(str(function))
+            return function(*args, **(kwargs or {}))
+
+    def work(rank: weft.Communicator) -> None:
+        group = weft.torch.Group(rank.world)
+        with Watch():
+            assert (group.all_reduce(torch.ones(3)) == 1).all()
+
+    alone(work)
+    assert "weft.all_reduce.default" in seen
+
+
+def test_tensors_that_lie_in_no_usual_way() -> None:
+    def work(rank: weft.Communicator) -> None:
+        group = weft.torch.Group(rank.world)
+        wide = torch.arange(12.0).reshape(3, 4)
+        assert torch.equal(group.all_reduce(wide.t().contiguous()), wide.t())
+        assert torch.equal(group.all_reduce(wide[1]), wide[1])
+        output = torch.zeros(3, 2)
+        group.all_gather_into_tensor(output, wide[:, 1:3])
+        assert torch.equal(output, wide[:, 1:3])
+        negated = torch.complex(torch.ones(3), torch.ones(3)).conj().imag
+        assert negated.is_neg()
+        assert torch.equal(group.all_reduce(negated), negated)
+        with pytest.raises((weft.Error, RuntimeError, BufferError)):
+            group.group.all_reduce(negated)
+        tracked = torch.ones(3, requires_grad=True)
+        group.group.all_reduce(tracked)
+        with torch.no_grad():
+            assert torch.equal(group.all_reduce(tracked), tracked)
+        for refused in (torch.ones(3).to_sparse(), torch.ones(3, device="meta")):
+            with pytest.raises((weft.Error, RuntimeError, TypeError, ValueError)):
+                group.group.all_reduce(refused)
+
+    alone(work)
+
+
+def test_a_tensor_that_does_not_export_itself_is_told_to_those_who_wait() -> None:
+    def work(rank: weft.Communicator) -> None:
+        if rank.rank == 1:
+            with pytest.raises(ValueError, match="meta"):
+                rank.world.all_reduce(torch.ones(3, device="meta"))
+        else:
+            with pytest.raises(weft.Error) as told:
+                rank.world.all_reduce(torch.ones(3))
+            assert told.value.code == weft.Errc.mismatch
+
+    run_ranks(2, work, weft.Config(device="cpu", deadline=None))
+
+
+def test_lists_of_counts_are_whole_numbers() -> None:
+    with pytest.raises(TypeError):
+        weft.torch.Counts([1.5, 2])  # type: ignore[list-item]
+    with torch.device("meta"):
+        assert weft.torch.Counts([1, 2]).rows.device.type == "cpu"
 
 
 def calls_of(group: weft.torch.Group) -> int:
@@ -135,7 +224,8 @@ def test_opcheck(name: str) -> None:
 
     weft.torch._operators.call = spy
     try:
-        alone(work)
+        with through_operators():
+            alone(work)
     finally:
         weft.torch._operators.call = original
 

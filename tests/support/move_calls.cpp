@@ -7,6 +7,25 @@
 
 namespace weft::test {
 
+namespace {
+
+// Numbers on the host that are gone when the call has returned.
+class OnHost {
+ public:
+  explicit OnHost(const Move& move) : numbers_(move.counts) {
+    numbers_.insert(numbers_.end(), move.slots.begin(), move.slots.end());
+  }
+  ~OnHost() { std::ranges::fill(numbers_, -7); }
+  OnHost(const OnHost&) = delete;
+  OnHost& operator=(const OnHost&) = delete;
+  const std::int32_t* numbers() const { return numbers_.data(); }
+
+ private:
+  std::vector<std::int32_t> numbers_;
+};
+
+}  // namespace
+
 void issue(const Group& group, const RankMove& prepared, const std::function<std::byte*(const Memory&)>& address,
            Stream stream) {
   const Move& move = prepared.move;
@@ -25,12 +44,18 @@ void issue(const Group& group, const RankMove& prepared, const std::function<std
   const auto output = [&](std::size_t tensor) {
     return at(prepared.output(tensor)) + (move.in_place && sums(move.kind) ? own_row(tensor) : 0);
   };
-  const auto* const numbers = reinterpret_cast<const std::int32_t*>(address(prepared.counts) + prepared.counts.begin);
+  const bool on_host =
+      move.counts_at == CountsAt::host || (move.counts_at == CountsAt::host_of_odd_ranks && group.rank() % 2 == 1);
+  OnHost host(move);
+  const auto* const numbers =
+      on_host ? host.numbers()
+              : reinterpret_cast<const std::int32_t*>(address(prepared.counts) + prepared.counts.begin);
   const Counts counts{.rows = move.counts.empty() ? nullptr : numbers,
                       .sharding = move.sharding,
                       .padding = move.padding,
                       .slot_rows = move.slot_rows,
-                      .slots = move.slots.empty() ? nullptr : numbers + move.counts.size()};
+                      .slots = move.slots.empty() ? nullptr : numbers + move.counts.size(),
+                      .on_host = on_host};
   const auto fill_copy = [&](auto args) {
     args.input = input(0);
     args.output = output(0);

@@ -180,13 +180,14 @@ std::string describe(const Move& move) {
   constexpr const char* kinds[] = {"all_gather",     "all_to_all",   "broadcast",
                                    "reduce_scatter", "all_gather_v", "reduce_scatter_v"};
   return fmt::format(
-      "{} of {} rows of {}{}[{}], counts [{}] {} {} {} [{}]{}, gaps {} {}, shifts {} {}, root {}, seed {}, "
+      "{} of {} rows of {}{}[{}], counts [{}] {} {} {} [{}]{}{}, gaps {} {}, shifts {} {}, root {}, seed {}, "
       "launch {}×{}",
       kinds[static_cast<int>(move.kind)], move.rows, name(move.type),
       move.unit == 0 ? "" : fmt::format(" in units of {}", move.unit), fmt::join(move.widths, ", "),
       fmt::join(move.counts, " "), name(move.sharding), name(move.padding), move.slot_rows, fmt::join(move.slots, " "),
-      move.in_place ? ", in place" : "", move.input_gap, move.output_gap, move.input_shift, move.output_shift,
-      move.root, move.seed, move.launch.blocks, move.launch.threads);
+      move.counts_at == CountsAt::device ? "" : ", on the host", move.in_place ? ", in place" : "", move.input_gap,
+      move.output_gap, move.input_shift, move.output_shift, move.root, move.seed, move.launch.blocks,
+      move.launch.threads);
 }
 
 std::vector<Place> places_of(const Move& move, int ranks) {

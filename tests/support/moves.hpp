@@ -19,6 +19,9 @@ constexpr bool sums(Kind kind) {
   return kind == Kind::reduce_scatter || kind == Kind::reduce_scatter_v;
 }
 
+// The place of a ragged move's counts.
+enum class CountsAt { device, host, host_of_odd_ranks };
+
 struct Move {
   Kind kind = Kind::all_gather;
   std::size_t rows = 1;                   // of one message; for ragged moves: see counts
@@ -38,6 +41,7 @@ struct Move {
   std::size_t slot_rows = 0;
   std::vector<std::int32_t> slots = {};  // of each rank, if slots are given
   std::size_t spare_rows = 0;
+  CountsAt counts_at = CountsAt::device;
   std::uint32_t seed = 0;
   std::uint32_t tag = 0;
   Launch launch = {};

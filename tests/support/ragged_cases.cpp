@@ -74,6 +74,19 @@ std::vector<Move> moves_of_shared_rows(int ranks) {
   return moves;
 }
 
+std::vector<Move> moves_with_counts_on_host(int ranks) {
+  std::vector<Move> moves;
+  const auto add = [&](const std::vector<Move>& from, std::size_t step) {
+    for (std::size_t i = 0; i < from.size(); i += step) {
+      moves.push_back(from[i]);
+      moves.back().counts_at = moves.size() % 2 == 0 ? CountsAt::host : CountsAt::host_of_odd_ranks;
+    }
+  };
+  add(moves_of_every_shape(ranks), 7);
+  add(moves_of_shared_rows(ranks), 11);
+  return moves;
+}
+
 std::vector<Move> moves_of_many_tensors(int ranks) {
   // DeepSeek-V3 in fp8: a token's hidden state, scales, ids and weights; then other widths.
   constexpr std::size_t all[] = {7168, 224, 32, 32, 1, 7, 17, 4097};

@@ -24,6 +24,9 @@ std::vector<Move> moves_of_every_shape(int ranks);
 // Rows that ranks share by both rules: none, one, one less and one more than there are ranks, many.
 std::vector<Move> moves_of_shared_rows(int ranks);
 
+// Some of both, whose counts all ranks, or every other one, have on the host.
+std::vector<Move> moves_with_counts_on_host(int ranks);
+
 // One to eight tensors of any number of bytes, odd ones included, each with a stride and an address of its own.
 std::vector<Move> moves_of_many_tensors(int ranks);
 

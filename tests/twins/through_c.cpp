@@ -11,6 +11,7 @@ weft_counts c_of(const Counts& counts) {
   c.padding = number(counts.padding);
   c.slot_rows = counts.slot_rows;
   c.slots = counts.slots;
+  c.on_host = counts.on_host;
   return c;
 }
 

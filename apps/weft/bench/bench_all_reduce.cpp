@@ -228,6 +228,8 @@ Command add_bench_all_reduce(CLI::App& app, const std::vector<std::string>& argu
       ->capture_default_str();
   app.add_flag("--multicast", bench->options.multicast,
                "Ask for NVLink multicast (Config::multicast), and measure the multimem algorithms as well");
+  app.add_flag("--small-buffers", bench->options.small_buffers,
+               "Buffers for engines with many communicators (Config::small_buffers)");
   add_method(app, bench->methods);
   app.add_option("--blocks", bench->blocks,
                  "Blocks of Weft's kernels, 2 to one more than a GPU's SMs; several with --sweep, \"16,32\" (default: "

@@ -56,6 +56,7 @@ Ranks::Args BenchOptions::ranks_args() const {
   Ranks::Args args{.world_size = ranks, .device = device};
   args.config.tuning_file = tuning;
   args.config.multicast = multicast;
+  args.config.small_buffers = small_buffers;
   args.config.deadline = std::chrono::nanoseconds(static_cast<std::int64_t>(deadline * 1e9));
   return args;
 }

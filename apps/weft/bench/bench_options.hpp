@@ -27,6 +27,7 @@ struct BenchOptions {
   std::string plot;
   std::string tuning;
   bool multicast = false;
+  bool small_buffers = false;
 
   void add_to(CLI::App& app);
   void add_data_to(CLI::App& app);  // for commands that take values of --data

@@ -109,6 +109,8 @@ typedef struct weft_counts {
   weft_padding padding;
   size_t slot_rows;
   const int32_t* slots;
+  weft_flag on_host;
+  weft_flag reserved;  // 0
 } weft_counts;
 weft_code weft_counts_init(weft_counts* counts, size_t size);
 

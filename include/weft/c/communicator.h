@@ -22,8 +22,12 @@ typedef struct weft_config {
   weft_flag multicast;
   const char* tuning_file;  // null: empty; this and `name` are copied
   const char* name;
+  weft_flag small_buffers;
+  weft_flag order_streams;
 } weft_config;
 weft_code weft_config_init(weft_config* config, size_t size);
+
+weft_code weft_use_nccl(const char* file);
 
 typedef struct weft_unique_id {
   uint8_t bytes[128];

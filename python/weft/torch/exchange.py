@@ -76,7 +76,8 @@ class Exchange:
         operators.refuse_gradients(input)
         handle = torch.empty(4, dtype=torch.int64)
         inputs = input, topk_ids, topk_weights, scales
-        operators.call(operators.ops.dispatch_send.default, handle, *inputs, self.number, operators.options(tag, blocks, threads), discard)
+        end = self.number, operators.options(tag, blocks, threads), discard
+        operators.call(operators.ops.dispatch_send.default, handle, *inputs, *end)
         return handle
 
     def dispatch_wait(
@@ -90,7 +91,8 @@ class Exchange:
         **outputs: torch.Tensor | None,
     ) -> None:
         """The second half: takes the outputs of dispatch."""
-        operators.call(operators.ops.dispatch_wait.default, handle, output, *_in_order(outputs), self.number, operators.options(tag, blocks, threads))
+        end = self.number, operators.options(tag, blocks, threads)
+        operators.call(operators.ops.dispatch_wait.default, handle, output, *_in_order(outputs), *end)
 
     def combine(
         self,
@@ -114,7 +116,8 @@ class Exchange:
     ) -> None:
         """The first half of combine: waits for no rank."""
         operators.refuse_gradients(input)
-        operators.call(operators.ops.combine_send.default, input, handle, self.number, operators.options(tag, blocks, threads))
+        options = operators.options(tag, blocks, threads)
+        operators.call(operators.ops.combine_send.default, input, handle, self.number, options)
 
     def combine_wait(
         self,
@@ -130,7 +133,8 @@ class Exchange:
     ) -> None:
         """The second half. An exchange for more tokens than `ring_rows` reads `input` here, too."""
         tensors = output, input, handle, residual, source_wait_ns
-        operators.call(operators.ops.combine_wait.default, *tensors, self.number, operators.options(tag, blocks, threads))
+        options = operators.options(tag, blocks, threads)
+        operators.call(operators.ops.combine_wait.default, *tensors, self.number, options)
 
 
 def symmetric_tensor(

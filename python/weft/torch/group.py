@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 
 import torch
@@ -12,18 +13,22 @@ from weft.torch import _operators as operators
 
 
 class Counts:
-    """How many rows each rank has, on the group's device: weft.Counts, of tensors."""
+    """How many rows each rank has: weft.Counts, of tensors or lists.
+
+    Tensors on the group's device may change between replays of a captured graph. Lists, and tensors on the CPU, are
+    read when the call is made.
+    """
 
     def __init__(
         self,
-        rows: torch.Tensor,
+        rows: torch.Tensor | Sequence[int],
         *,
         sharding: str = "none",
         padding: str = "none",
         slot_rows: int = 0,
-        slots: torch.Tensor | None = None,
+        slots: torch.Tensor | Sequence[int] | None = None,
     ) -> None:
-        self.rows, self.slots, self.slot_rows = rows, slots, slot_rows
+        self.rows, self.slots, self.slot_rows = _numbers(rows), None if slots is None else _numbers(slots), slot_rows
         self.sharding = operators.number("sharding", sharding, operators.SHARDINGS)
         self.padding = operators.number("padding", padding, operators.PADDINGS)
 
@@ -36,7 +41,7 @@ class Group:
 
     def __init__(self, group: CoreGroup) -> None:
         self.group = group
-        self.rank, self.size = group.rank, group.size
+        self.rank, self.size, self.cuda_device = group.rank, group.size, group.cuda_device
         self.number = _core._torch_add_group(group)
 
     def __del__(self) -> None:
@@ -56,6 +61,9 @@ class Group:
         """x = the reduction over ranks; returns x."""
         operators.refuse_gradients(x)
         options = _all_reduce_options(op, algorithm, tag, blocks, threads)
+        if not options and operators.direct(x):
+            self.group.all_reduce(x, stream=operators.current_stream(self.cuda_device))
+            return x
         operators.call(operators.ops.all_reduce_.default, x, self.number, options)
         return x
 
@@ -72,36 +80,56 @@ class Group:
         """A new tensor: the reduction over ranks of x."""
         operators.refuse_gradients(x)
         options = _all_reduce_options(op, algorithm, tag, blocks, threads)
-        result: torch.Tensor = operators.call(operators.ops.all_reduce.default, x, self.number, options)
-        return result
+        if not options and operators.direct(x):
+            result = torch.empty_like(x, memory_format=torch.contiguous_format)
+            self.group.all_reduce(result, x, stream=operators.current_stream(self.cuda_device))
+            return result
+        made: torch.Tensor = operators.call(operators.ops.all_reduce.default, x, self.number, options)
+        return made
 
     def all_gather_into_tensor(
         self, output: torch.Tensor, input: torch.Tensor, *, tag: int = 0, blocks: int = 0, threads: int = 0
     ) -> None:
         """output = the inputs of all ranks, in rank order."""
         operators.refuse_gradients(input)
-        operators.call(operators.ops.all_gather_into_tensor.default, output, input, self.number, operators.options(tag, blocks, threads))
+        options = operators.options(tag, blocks, threads)
+        if not options and operators.direct(input, output):
+            self.group.all_gather_into_tensor(output, input, stream=operators.current_stream(self.cuda_device))
+            return
+        operators.call(operators.ops.all_gather_into_tensor.default, output, input, self.number, options)
 
     def reduce_scatter_tensor(
         self, output: torch.Tensor, input: torch.Tensor, *, tag: int = 0, blocks: int = 0, threads: int = 0
     ) -> None:
         """output = this rank's part of the sum of all inputs."""
         operators.refuse_gradients(input)
-        operators.call(operators.ops.reduce_scatter_tensor.default, output, input, self.number, operators.options(tag, blocks, threads))
+        options = operators.options(tag, blocks, threads)
+        if not options and operators.direct(input, output):
+            self.group.reduce_scatter_tensor(output, input, stream=operators.current_stream(self.cuda_device))
+            return
+        operators.call(operators.ops.reduce_scatter_tensor.default, output, input, self.number, options)
 
     def all_to_all(
         self, output: torch.Tensor, input: torch.Tensor, *, tag: int = 0, blocks: int = 0, threads: int = 0
     ) -> None:
         """Part q of the input goes to rank q, and part r of the output comes from rank r."""
         operators.refuse_gradients(input)
-        operators.call(operators.ops.all_to_all.default, output, input, self.number, operators.options(tag, blocks, threads))
+        options = operators.options(tag, blocks, threads)
+        if not options and operators.direct(input, output):
+            self.group.all_to_all(output, input, stream=operators.current_stream(self.cuda_device))
+            return
+        operators.call(operators.ops.all_to_all.default, output, input, self.number, options)
 
     def broadcast_(
         self, x: torch.Tensor, *, root: int = 0, tag: int = 0, blocks: int = 0, threads: int = 0
     ) -> torch.Tensor:
         """x = that of rank `root` of the group; returns x."""
         operators.refuse_gradients(x)
-        operators.call(operators.ops.broadcast_.default, x, self.number, root, operators.options(tag, blocks, threads))
+        options = operators.options(tag, blocks, threads)
+        if not options and operators.direct(x):
+            self.group.broadcast(x, root=root, stream=operators.current_stream(self.cuda_device))
+            return x
+        operators.call(operators.ops.broadcast_.default, x, self.number, root, options)
         return x
 
     def barrier(self, x: torch.Tensor, *, tag: int = 0) -> None:
@@ -168,7 +196,8 @@ class Group:
         for x in inputs:
             operators.refuse_gradients(x)
         rules = counts.rows, counts.slots, self.number, counts.sharding, counts.padding, counts.slot_rows
-        operators.call(operators.ops.all_gather_v.default, outputs, inputs, *rules, operators.options(tag, blocks, threads))
+        options = operators.options(tag, blocks, threads)
+        operators.call(operators.ops.all_gather_v.default, outputs, inputs, *rules, options)
 
     def reduce_scatter_v(
         self,
@@ -183,7 +212,8 @@ class Group:
         """output = this rank's slot of the sum of all inputs."""
         operators.refuse_gradients(input)
         rules = counts.rows, counts.slots, self.number, counts.sharding, counts.padding, counts.slot_rows
-        operators.call(operators.ops.reduce_scatter_v.default, output, input, *rules, operators.options(tag, blocks, threads))
+        options = operators.options(tag, blocks, threads)
+        operators.call(operators.ops.reduce_scatter_v.default, output, input, *rules, options)
 
     def take_rows(
         self,
@@ -215,10 +245,20 @@ class Group:
         tag: int = 0,
     ) -> None:
         """output = what all ranks' words say (weft.GatheredCounts)."""
-        rules = operators.number("sharding", sharding, operators.SHARDINGS), split_slots, operators.number("padding", padding, operators.PADDINGS)
-        operators.call(operators.ops.all_gather_counts.default, output, input, self.number, group_ranks, *rules, slot_rows, operators.options(tag, 0, 0))
+        of_shards = operators.number("sharding", sharding, operators.SHARDINGS), split_slots
+        of_slots = operators.number("padding", padding, operators.PADDINGS), slot_rows
+        rules = self.number, group_ranks, *of_shards, *of_slots, operators.options(tag, 0, 0)
+        operators.call(operators.ops.all_gather_counts.default, output, input, *rules)
+
+
+def _numbers(given: torch.Tensor | Sequence[int]) -> torch.Tensor:
+    if isinstance(given, torch.Tensor):
+        return given
+    return torch.tensor([operator.index(number) for number in given], dtype=torch.int32, device="cpu")
 
 
 def _all_reduce_options(op: str, algorithm: str, tag: int, blocks: int, threads: int) -> int:
+    if op == "sum" and algorithm == "automatic" and not (tag or blocks or threads):
+        return 0
     numbers = operators.number("op", op, operators.OPS), operators.number("algorithm", algorithm, operators.ALGORITHMS)
     return operators.options(tag, blocks, threads, *numbers)

@@ -228,6 +228,7 @@ class GatherV : public detail::GroupCall {
   detail::CallName plan(bool);
   template <class Run>
   void each_step(Run run) const {
+    if (auto step = detail::numbers_step(channel(), args_.counts)) run(std::move(*step));
     run({.call = {},
          .bound = in_symmetric_.serve(work_, all_whole_),
          .blocks = plan_.blocks,

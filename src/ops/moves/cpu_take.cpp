@@ -9,4 +9,8 @@ KernelFor<TakeWork> find_kernel(const TakeQuery& query) {
   return kernel_for<TakeFamily>(query);
 }
 
+KernelFor<NumbersWork> find_kernel(const NumbersQuery& query) {
+  return kernel_for<TakeFamily>(query);
+}
+
 }  // namespace weft::detail

@@ -1,7 +1,10 @@
 #include "ops/moves/ragged.hpp"
 
+#include <algorithm>
+
 #include "base/enum_text.hpp"
 #include "base/fingerprint.hpp"
+#include "ops/moves/numbers_work.hpp"
 
 namespace weft::detail {
 namespace {
@@ -11,12 +14,20 @@ bool has_slot_rows(Padding kind) {
   return kind == Padding::aligned || kind == Padding::fixed;
 }
 
-// Checks numbers that kernels read.
-void check_numbers(const GroupState& group, const char* name, const std::int32_t* numbers) {
+std::size_t counted(const GroupState& group, const Counts& counts) {
+  return counts.sharding == Sharding::none ? static_cast<std::size_t>(group.size()) : 1;
+}
+
+// Checks numbers that kernels read, or `count` of them that the host reads.
+void check_numbers(const GroupState& group, const Counts& counts, const char* name, const std::int32_t* numbers,
+                   std::size_t count) {
   require(numbers != nullptr, "{}: null", name);
   require(reinterpret_cast<std::uintptr_t>(numbers) % sizeof(std::int32_t) == 0, "{}: {} is not aligned to 4 bytes",
           name, static_cast<const void*>(numbers));
-  check_buffer(group, name, numbers);
+  if (!counts.on_host) return check_buffer(group, name, numbers);
+  for (std::size_t i = 0; i < count; ++i) {
+    require(numbers[i] >= 0, "{}[{}]: {} is not between 0 and {}", name, i, numbers[i], INT32_MAX);
+  }
 }
 
 }  // namespace
@@ -31,19 +42,34 @@ void check_padding(const char* name, const char* rows_name, Padding kind, Paddin
 void check_counts(const GroupState& group, const Counts& counts) {
   check_choice("counts.sharding", counts.sharding, Sharding::ceil);
   check_padding("counts.padding", "counts.slot_rows", counts.padding, Padding::per_rank, counts.slot_rows);
-  check_numbers(group, "counts.rows", counts.rows);
-  if (counts.padding == Padding::per_rank) return check_numbers(group, "counts.slots", counts.slots);
+  check_numbers(group, counts, "counts.rows", counts.rows, counted(group, counts));
+  if (counts.padding == Padding::per_rank) {
+    return check_numbers(group, counts, "counts.slots", counts.slots, static_cast<std::size_t>(group.size()));
+  }
   require(counts.slots == nullptr, "counts.slots: not null, and padding is {}", name(counts.padding));
+}
+
+std::optional<KernelCall> numbers_step(const GroupState& group, const Counts& counts) {
+  if (!counts.on_host) return std::nullopt;
+  NumbersWork work{.from = {}, .to = group.host_numbers()};
+  std::copy_n(counts.rows, counted(group, counts), work.from.rows());
+  const std::int32_t* const slots = counts.slots;
+  if (slots != nullptr) std::copy_n(slots, group.size(), work.from.slots());
+  const KernelFor<NumbersWork> kernel = find_kernel(NumbersQuery{});
+  return KernelCall{
+      .call = {}, .bound = kernel.with(work), .blocks = 1, .threads = kernel.kernel->most_threads, .stream = nullptr};
 }
 
 CountedPartition counted_partition(const GroupState& group, const Counts& counts, bool own_padded, std::size_t own_rows,
                                    std::size_t whole_rows) {
-  return {.counts = counts.rows,
+  HostNumbers* const taken = group.host_numbers();
+  const bool on_host = counts.on_host;
+  return {.counts = on_host ? taken->rows() : counts.rows,
           .ranks = static_cast<std::uint32_t>(group.size()),
           .sharding = counts.sharding,
           .padding = counts.padding,
           .slot_rows = has_slot_rows(counts.padding) ? static_cast<std::uint32_t>(counts.slot_rows) : 0,
-          .slots = counts.slots,
+          .slots = on_host && counts.slots != nullptr ? taken->slots() : counts.slots,
           .own_padded = own_padded,
           .own_rows = own_rows,
           .whole_rows = whole_rows};
@@ -56,6 +82,7 @@ std::size_t own_place(const GroupState& group, const Counts& counts) {
 }
 
 void check_numbers_apart(const Counts& counts, std::size_t slots, const Extent& output) {
+  if (counts.on_host) return;
   const auto check = [&](const char* name, const void* data, std::size_t numbers) {
     const std::size_t bytes = numbers * sizeof(std::int32_t);
     check_overlap({name, data, 1, bytes, bytes}, output, kNowhere);

@@ -3,10 +3,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
 #include "comm/arguments.hpp"
+#include "kernel/kernel.hpp"
 #include "ops/moves/row_partition.hpp"
 
 namespace weft::detail {
@@ -19,6 +21,8 @@ inline constexpr std::string_view kCountsHint =
 void check_padding(const char* name, const char* rows_name, Padding kind, Padding last, std::size_t slot_rows);
 // Checks the counts of a ragged call.
 void check_counts(const GroupState& group, const Counts& counts);
+// The step before the call's kernel, if counts are on the host.
+std::optional<KernelCall> numbers_step(const GroupState& group, const Counts& counts);
 // `own_padded`, `own_rows`, `whole_rows`: see CountedPartition.
 CountedPartition counted_partition(const GroupState& group, const Counts& counts, bool own_padded, std::size_t own_rows,
                                    std::size_t whole_rows);

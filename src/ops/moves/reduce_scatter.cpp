@@ -48,6 +48,9 @@ class Scatter : public detail::GroupCall {
   template <class Run>
   void each_step(Run run) const {
     const detail::ScatterQuery<Partition> query{.instance = instance_};
+    if constexpr (!Partition::kKnown) {
+      if (auto step = detail::numbers_step(channel(), args_.counts)) run(std::move(*step));
+    }
     run({.call = {},
          .bound = find_kernel(query).with({.partition = partition_,
                                            .slot_packs = plan_.slot_packs,

@@ -44,7 +44,7 @@ struct TakeWords {
 class TakeRows : public detail::GroupCall {
  public:
   static constexpr const char* kRange = "weft::take_rows";
-  static constexpr bool kPeersWait = false;
+  static constexpr bool kPeersWait = false, kInTurn = false;
   TakeRows(const Group& caller, const TakeRowsArgs& args) : GroupCall(caller, args.stream), args_(args) {}
 
   void check() {
@@ -54,6 +54,7 @@ class TakeRows : public detail::GroupCall {
     detail::check_size("output_rows", args_.output_rows);
     check_part("slot", "slots", args_.slot, args_.slots);
     check_part("shard", "shards", args_.shard, args_.shards);
+    require(!args_.counts.on_host, "counts.on_host: true; with counts on the host, slots_of() says where its rows are");
     detail::check_counts(group, args_.counts);
     require(args_.counts.sharding != Sharding::none || args_.shards == 1,
             "counts.sharding: none is not balanced or ceil, and there are {} shards", args_.shards);

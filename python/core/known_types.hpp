@@ -1,0 +1,16 @@
+// Types of tensors that programs use most, which are asked in shorter ways than the protocols'.
+#pragma once
+
+#include <optional>
+
+#include "tensor.hpp"
+
+namespace weft::python {
+
+bool is_numpy_array(nb::handle given);
+// Empty for other types, and for torch's tensors that the protocol has to explain or to refuse: on other devices,
+// without memory, negated lazily. The view holds the tensor, which holds its memory unless a program
+// replaces it; so it is for calls that are made now.
+std::optional<Tensor> tensor_of_torch(nb::handle given);
+
+}  // namespace weft::python

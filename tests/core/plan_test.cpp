@@ -181,6 +181,25 @@ TEST(Plan, PiecesFitTheSlots) {
   }
 }
 
+// Tables of GPUs name one-shot for messages that small buffers cut into many pieces.
+TEST(Plan, TwoShotServesWhatOneShotWouldCutIntoMorePieces) {
+  for (const std::size_t kib : {64, 512, 1024, 3072, 4096, 6144}) {
+    PlanQuery usual = query(Device::cuda, 2, DataType::bf16, kib * 1024 / 2);
+    usual.layout = make_layout(2, std::size_t{8} << 20, std::size_t{16} << 20);
+    const Plan whole = plan_all_reduce(usual);
+    EXPECT_EQ(whole.algorithm, Algorithm::one_shot) << kib;
+    PlanQuery small = usual;
+    small.layout = make_layout(2, std::size_t{512} << 10, std::size_t{3} << 20);
+    const Plan plan = plan_all_reduce(small);
+    EXPECT_EQ(plan.algorithm, kib <= 512 ? Algorithm::one_shot : Algorithm::two_shot) << kib;
+    if (kib <= 512) {
+      EXPECT_EQ(plan.threads, whole.threads);
+    }
+    small.requested = Algorithm::one_shot;
+    EXPECT_EQ(plan_all_reduce(small).algorithm, Algorithm::one_shot);
+  }
+}
+
 TEST(Plan, MultimemServesOnlyWhoAsksForIt) {
   for (const Device device : {Device::cpu, Device::cuda}) {
     for (std::uint32_t size = 1; size <= 72; ++size) {

@@ -18,7 +18,7 @@ constexpr std::size_t KiB = 1024, MiB = 1024 * KiB;
 Algorithm planned(Device device, std::uint32_t size, DataType type, std::size_t bytes) {
   return plan_all_reduce({.device = device,
                           .size = size,
-                          .layout = make_layout(size, 1 << 16, 1 << 20, {.slots = 256, .packs = 64}),
+                          .layout = make_layout(size, 8 * MiB, 16 * MiB, {.slots = 256, .packs = 64}),
                           .type = type,
                           .op = ReduceOp::sum,
                           .count = bytes / size_of(type)})

@@ -33,7 +33,7 @@ TEST_P(GpuMoeApart, HalvesOnStreamsThatAreOrdered) {
     const int rounds = world.shared() ? kMostAhead / 2 : 20;
     DispatchHandle handle;
     for (int round = 0; round < rounds; ++round) {
-      handle = exchange.dispatch_send(moe.dispatch_args(p, gpu.stream(), round + 1 < rounds));
+      handle = exchange.dispatch_send(moe.dispatch_args(p, gpu.stream(), true));
       exchange.dispatch_wait(handle, moe.dispatch_args(p, gpu.other_stream()));
     }
     moe.check_dispatch(p);

@@ -19,12 +19,28 @@ bool has_room_for_pipeline(const PlanQuery& query) {
   return query.device == Device::cpu || (query.layout.pipeline_slots >= 256 && enough);
 }
 
-// The step of the group's table for the message. It follows from values that are the same on every rank.
+std::size_t elements_per_pack(const PlanQuery& query) {
+  return payload_bytes(query.type) / size_of(query.type);
+}
+// Packs of the largest message that goes in one piece.
+std::size_t piece_packs(const PlanQuery& query, Algorithm algorithm) {
+  return algorithm == Algorithm::one_shot ? query.layout.one_shot_packs : query.layout.two_shot_packs * query.size;
+}
+std::size_t pieces(const PlanQuery& query, Algorithm algorithm) {
+  const std::size_t piece = piece_packs(query, algorithm) * elements_per_pack(query);
+  return (query.count + piece - 1) / piece;
+}
+
+// The step of the group's table for the message. It follows from values that are the same on every rank. Tables know
+// messages in one piece. On GPUs, where each piece is a kernel, two-shot may need fewer of them if buffers are small.
 TuningStep tuned_step(const PlanQuery& query, std::size_t bytes) {
   if (query.size == 1) return {};
   TuningStep step = step_for(steps_or_shipped(query.steps, query.device, query.size), bytes,
                              bytes * (16 / payload_bytes(query.type)));
   if (step.algorithm == Algorithm::pipelined && !has_room_for_pipeline(query))
+    step = {.algorithm = Algorithm::two_shot};
+  if (query.device == Device::cuda && step.algorithm == Algorithm::one_shot &&
+      pieces(query, Algorithm::two_shot) < pieces(query, Algorithm::one_shot))
     step = {.algorithm = Algorithm::two_shot};
   return step;
 }
@@ -99,7 +115,7 @@ Plan plan_all_reduce(const PlanQuery& asked) {
   Plan plan{};
   plan.algorithm = query.requested == Algorithm::automatic ? step.algorithm : query.requested;
   if (query.requested == Algorithm::automatic) query.launch = tuned_launch(query, step);
-  const std::size_t per_pack = payload_bytes(query.type) / size_of(query.type);  // elements
+  const std::size_t per_pack = elements_per_pack(query);
   if (plan.algorithm == Algorithm::pipelined) {
     plan.piece = std::max<std::size_t>(query.count, 1);
     choose_pipelined_grid(query, plan);
@@ -113,8 +129,7 @@ Plan plan_all_reduce(const PlanQuery& asked) {
     return plan;
   }
   const bool one_shot = plan.algorithm == Algorithm::one_shot;
-  const std::size_t piece_packs = one_shot ? query.layout.one_shot_packs : query.layout.two_shot_packs * query.size;
-  plan.piece = piece_packs * per_pack;
+  plan.piece = piece_packs(query, plan.algorithm) * per_pack;
   const std::size_t packs = (std::min(query.count, plan.piece) + per_pack - 1) / per_pack;
   choose_grid(query, one_shot ? packs : (packs + query.size - 1) / query.size, plan);
   return plan;

@@ -70,6 +70,13 @@ struct Names {
           get_device = nb::str("get_device"), is_neg = nb::str("is_neg");
 };
 
+// torch's own answers on who watches its calls.
+struct Watchers {
+  nb::object torch = nb::module_::import_("torch").attr("_C");
+  nb::object dispatch_modes = torch.attr("_len_torch_dispatch_stack"),
+             function_modes = torch.attr("_len_torch_function_stack"), traced = torch.attr("_get_tracing_state");
+};
+
 bool is_true(nb::handle answer) {
   return answer.ptr() == Py_True;
 }
@@ -104,6 +111,8 @@ const T& once() {
   return *made;
 }
 
+constinit KnownType torch_tensor("torch", "Tensor");
+
 }  // namespace
 
 bool is_numpy_array(nb::handle given) {
@@ -111,9 +120,19 @@ bool is_numpy_array(nb::handle given) {
   return type.is_of(given);
 }
 
+bool is_plain_and_unwatched(nb::handle x, nb::handle y) {
+  const Names& names = once<Names>();
+  for (const nb::handle given : {x, y}) {
+    if (given.is_none()) continue;
+    if (!torch_tensor.is_of(given) || is_true(given.attr(names.is_neg)())) return false;
+  }
+  const Watchers& watchers = once<Watchers>();
+  return integer(watchers.dispatch_modes()) == 0 && integer(watchers.function_modes()) == 0 &&
+         watchers.traced().is_none();
+}
+
 std::optional<Tensor> tensor_of_torch(nb::handle given) try {
-  static constinit KnownType type("torch", "Tensor");
-  if (!type.is_of(given)) return std::nullopt;
+  if (!torch_tensor.is_of(given)) return std::nullopt;
   const Names& names = once<Names>();
   const TorchTypes& types = once<TorchTypes>();
   const bool on_gpu = is_true(given.attr(names.is_cuda));

@@ -8,6 +8,8 @@
 namespace weft::python {
 
 bool is_numpy_array(nb::handle given);
+// Whether two of torch's tensors (or one, and None) are plain memory, and no mode and no tracer of torch sees calls.
+bool is_plain_and_unwatched(nb::handle x, nb::handle y);
 // Empty for other types, and for torch's tensors that the protocol has to explain or to refuse: on other devices,
 // without memory, negated lazily. The view holds the tensor, which holds its memory unless a program
 // replaces it; so it is for calls that are made now.

@@ -4,6 +4,7 @@
 
 #include "binding.hpp"
 #include "exchange_args.hpp"
+#include "known_types.hpp"
 
 namespace weft::python {
 
@@ -37,6 +38,7 @@ void bind_torch(nb::module_& module) {
                           list_of(kWords<Padding>), list_of(kWords<Fp8Scaling>), list_of(kWords<ScaleType>),
                           list_of(kDispatchOutputs));
   });
+  module.def("_torch_is_plain", is_plain_and_unwatched, nb::arg("x"), nb::arg("y").none() = nb::none());
   module.def("_torch_check", [] {
     if (const std::optional<Error> error = torch::take_last_error()) throw Error(*error);
   });

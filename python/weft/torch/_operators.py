@@ -69,11 +69,7 @@ def refuse_gradients(x: torch.Tensor) -> None:
         raise RuntimeError("weft has no gradients: call it under torch.no_grad(), or detach the tensor")
 
 
-# Looked up once: each of these takes as long as a tenth of a call.
-is_compiling = torch.compiler.is_compiling
-dispatch_modes, function_modes = torch._C._len_torch_dispatch_stack, torch._C._len_torch_function_stack
-traced = torch._C._get_tracing_state
-Plain = torch.Tensor
+is_compiling = torch.compiler.is_compiling  # looked up once
 
 
 def direct(x: torch.Tensor, y: torch.Tensor | None = None) -> bool:
@@ -81,15 +77,7 @@ def direct(x: torch.Tensor, y: torch.Tensor | None = None) -> bool:
 
     Nothing traces or watches the call then, and the tensors are plain memory.
     """
-    return (
-        not is_compiling()
-        and type(x) is Plain
-        and not x.is_neg()
-        and (y is None or (type(y) is Plain and not y.is_neg()))
-        and not dispatch_modes()
-        and not function_modes()
-        and traced() is None
-    )
+    return not is_compiling() and _core._torch_is_plain(x, y)
 
 
 def current_stream(cuda_device: int) -> int | None:

@@ -33,9 +33,27 @@ PyExchange created(const PyGroup& group, std::uint32_t tokens, std::uint32_t hid
   return GroupedExchange{waiting([&] { return MoeExchange::create(*group, args); }), *group};
 }
 
+nb::list read_host_counts(nb::handle words) {
+  const Tensor tensor = tensor_of("words", words, Access::write);
+  if (tensor.on_gpu()) reject(fmt::format("words: on {}; they are in the host's memory", device_text(tensor)));
+  check_dense("words", tensor, {0, "u64", "i64"});
+  auto* const first = reinterpret_cast<std::uint64_t*>(tensor.data);
+  nb::list counts;
+  for (std::size_t i = 0; i < tensor.count(); ++i) {
+    const HostCount read = weft::read_host_count(first + i);
+    counts.append(record("HostCount")(read.count, read.stamp));
+  }
+  return counts;
+}
+
 }  // namespace
 
 void bind_exchange(nb::module_& module) {
+  module.def("read_host_counts", read_host_counts, nb::arg("words"),
+             nb::sig("def read_host_counts(words: object) -> list[weft._records.HostCount]"), R"doc(
+Reads `host_counts` of a dispatch, u64 or i64 words in the host's memory, while it runs: rows of each expert, then tokens
+of each source. A word that this dispatch has not written yet has the stamp of before, so note it, and read until all
+have another one. Ask check() meanwhile: a dispatch that fails may leave words as they were.)doc");
   const MoeExchangeArgs defaults;
   nb::class_<PyHandle>(module, "DispatchHandle", "Names a dispatch to its combine. Pass it on unchanged.")
       .def_prop_ro(

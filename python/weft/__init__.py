@@ -27,6 +27,7 @@ from weft._core import (
     Recording,
     SymmetricMemory,
     Tensor,
+    read_host_counts,
     shard_counts,
     shard_of,
     slot_rows_of,
@@ -35,7 +36,7 @@ from weft._core import (
     version,
 )
 from weft._program import nccl_of_environment, run, tune, verify
-from weft._records import CallRecord, Error, Fault, MemoryUse, RowRange
+from weft._records import CallRecord, Error, Fault, HostCount, MemoryUse, RowRange
 
 __version__ = version()
 
@@ -52,6 +53,7 @@ __all__ = [
     "Fp8Output",
     "GatheredCounts",
     "Group",
+    "HostCount",
     "MemoryUse",
     "ParallelLayout",
     "Recording",
@@ -59,6 +61,7 @@ __all__ = [
     "SymmetricMemory",
     "Tensor",
     "__version__",
+    "read_host_counts",
     "run",
     "shard_counts",
     "shard_of",

@@ -76,6 +76,13 @@ class MemoryUse(NamedTuple):
     control: int  # kept until the communicator's end
 
 
+class HostCount(NamedTuple):
+    """A word of a dispatch's host_counts."""
+
+    value: int  # rows of an expert, or tokens of a source
+    stamp: int  # odd, and another one for each dispatch; 0: no dispatch has written the word
+
+
 class RowRange(NamedTuple):
     """Rows begin ... end - 1."""
 

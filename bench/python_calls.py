@@ -52,7 +52,9 @@ def ways(device: str) -> tuple[dict[str, Callable[[], object]], Callable[[], obj
         calls["weft.Group.all_reduce, a weft.Tensor"] = lambda: world.all_reduce(view, stream=stream)
         if stream is not None:
             address = stream.cuda_stream
-            calls["weft.Group.all_reduce, a weft.Tensor, the stream's address"] = lambda: world.all_reduce(view, stream=address)
+            calls["weft.Group.all_reduce, a weft.Tensor, the stream's address"] = lambda: world.all_reduce(
+                view, stream=address
+            )
     if device == "cpu":
         import numpy as np
 

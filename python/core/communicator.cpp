@@ -18,7 +18,7 @@ std::chrono::nanoseconds nanoseconds_of(const char* argument, std::optional<doub
   return std::chrono::ceil<std::chrono::nanoseconds>(Seconds(*seconds));  // 0 would be for ever
 }
 
-// What the constructor takes, by name: to show it, and to pass it to other processes.
+// The constructor's options by name: to show them, and to pass them to other processes.
 nb::dict options_of(const Config& config) {
   nb::dict options;
   options["device"] = word_of(config.device);

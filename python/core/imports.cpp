@@ -117,8 +117,9 @@ Tensor tensor_of(const char* argument, nb::handle given, Access access) {
     if (access == Access::write && tensor.read_only) reject(fmt::format("{}: read-only memory", argument));
     return tensor;
   }
-  // A recording outlives the call: DLPack then holds the memory itself.
-  if (recorded_tensors == nullptr) {
+  // A recording outlives the call: DLPack then holds the memory itself. NumPy's arrays are told first, as a program
+  // that has no torch would look for it in every call.
+  if (recorded_tensors == nullptr && !is_numpy_array(given)) {
     if (std::optional<Tensor> known = tensor_of_torch(given)) return *std::move(known);
   }
   tensor = imported(argument, given, access);

@@ -4,6 +4,8 @@
 #include <utility>
 #include <vector>
 
+#include "torch_abi.hpp"
+
 namespace weft::python {
 
 namespace {
@@ -21,11 +23,8 @@ class KnownType {
 
  private:
   bool find() {
-    const nb::object modules = nb::module_::import_("sys").attr("modules");
-    const nb::object module = nb::cast<nb::dict>(modules).get(module_, nb::none());
-    if (module.is_none()) return false;
-    const nb::object found = nb::getattr(module, name_, nb::none());
-    if (!found.is_none()) type_ = nb::object(found).release().ptr();  // it lives as long as the process
+    nb::object found = loaded_type(module_, name_);
+    if (!found.is_none()) type_ = found.release().ptr();  // it lives as long as the process
     return type_ != nullptr;
   }
 
@@ -37,20 +36,10 @@ class KnownType {
 class TorchTypes {
  public:
   TorchTypes() {
-    const nb::module_ torch = nb::module_::import_("torch");
-    for (const auto& [of_torch, name] : {std::pair{"bfloat16", "bf16"},
-                                         {"float16", "f16"},
-                                         {"float32", "f32"},
-                                         {"float64", "f64"},
-                                         {"int8", "i8"},
-                                         {"int16", "i16"},
-                                         {"int32", "i32"},
-                                         {"int64", "i64"},
-                                         {"uint8", "u8"},
-                                         {"bool", "bool"},
-                                         {"float8_e4m3fn", "e4m3"}}) {
-      const nb::object found = nb::getattr(torch, of_torch, nb::none());
-      if (!found.is_none()) known_.emplace_back(nb::object(found).release().ptr(), type_of(name));
+    const nb::module_ module = nb::module_::import_("torch");
+    for (const torch::NamedType& of : torch::kTypes) {
+      nb::object found = nb::getattr(module, of.torch, nb::none());
+      if (!found.is_none()) known_.emplace_back(found.release().ptr(), type_of(of.weft));
     }
   }
   const nb::dlpack::dtype* find(nb::handle type) const {
@@ -114,6 +103,12 @@ const T& once() {
 constinit KnownType torch_tensor("torch", "Tensor");
 
 }  // namespace
+
+nb::object loaded_type(const char* module, const char* name) {
+  const nb::object modules = nb::module_::import_("sys").attr("modules");
+  const nb::object loaded = nb::cast<nb::dict>(modules).get(module, nb::none());
+  return loaded.is_none() ? loaded : nb::getattr(loaded, name, nb::none());
+}
 
 bool is_numpy_array(nb::handle given) {
   static constinit KnownType type("numpy", "ndarray");

@@ -59,21 +59,8 @@ struct Loaded {
     f.cuda = number("aoti_torch_device_type_cuda", torch);
     if (void* const cuda = library("libtorch_cuda.so"))
       find(f.aoti_torch_get_current_cuda_stream, "aoti_torch_get_current_cuda_stream", cuda);
-    for (const auto& [function, name] : {std::pair{"bfloat16", "bf16"},
-                                         {"float16", "f16"},
-                                         {"float32", "f32"},
-                                         {"float64", "f64"},
-                                         {"int8", "i8"},
-                                         {"int16", "i16"},
-                                         {"int32", "i32"},
-                                         {"int64", "i64"},
-                                         {"uint8", "u8"},
-                                         {"uint16", "u16"},
-                                         {"uint32", "u32"},
-                                         {"uint64", "u64"},
-                                         {"bool", "bool"},
-                                         {"float8_e4m3fn", "e4m3"}})
-      types[number(fmt::format("aoti_torch_dtype_{}", function).c_str(), torch)] = name;
+    for (const NamedType& of : kTypes)
+      types[number(fmt::format("aoti_torch_dtype_{}", of.torch).c_str(), torch)] = of.weft;
   }
 };
 

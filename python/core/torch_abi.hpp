@@ -43,6 +43,15 @@ struct Functions {
   std::int32_t cpu, cuda;                                                               // types of devices
 };
 
+// An element type, as torch and as Weft names it.
+struct NamedType {
+  const char *torch, *weft;
+};
+inline constexpr NamedType kTypes[] = {
+    {"bfloat16", "bf16"}, {"float16", "f16"}, {"float32", "f32"}, {"float64", "f64"},       {"int8", "i8"},
+    {"int16", "i16"},     {"int32", "i32"},   {"int64", "i64"},   {"uint8", "u8"},          {"uint16", "u16"},
+    {"uint32", "u32"},    {"uint64", "u64"},  {"bool", "bool"},   {"float8_e4m3fn", "e4m3"}};
+
 // Those of the process's torch. Throws Errc::unsupported if it is not loaded, or older than 2.10.
 const Functions& functions();
 // The name of torch's number of an element type; "" for a type that Weft has no name for.

@@ -8,6 +8,7 @@
 #include <charconv>
 #include <optional>
 
+#include "known_types.hpp"
 #include "tensor.hpp"
 
 namespace weft::python {
@@ -30,10 +31,8 @@ nb::dlpack::device device_named(const std::string& name) {
 // Arrays of these types export their own memory, always, so that a view need only hold the array. The garbage collector
 // then finds the cycle of an array that has its own view.
 bool has_memory_of_its_own(nb::handle given) {
-  const nb::object modules = nb::module_::import_("sys").attr("modules");
   for (const auto& [module, type] : {std::pair{"numpy", "ndarray"}, {"torch", "Tensor"}, {"cupy", "ndarray"}}) {
-    if (!nb::cast<nb::dict>(modules).contains(module)) continue;
-    const nb::object found = nb::getattr(modules[module], type, nb::none());
+    const nb::object found = loaded_type(module, type);
     if (!found.is_none() && PyObject_IsInstance(given.ptr(), found.ptr()) == 1) return true;
   }
   return false;
